@@ -8,6 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/handler"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/replica/session"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
@@ -41,7 +42,7 @@ func (b *Broker) dial(ctx context.Context, to metadata.Broker) (replica.Peer, er
 // Pull implements replica.Peer.
 func (p *peer) Fetch(ctx context.Context, req *replica.FollowerFetch) (replica.FollowerResponse,
 	error) {
-	if req.Session.Epoch == replica.SessionNew {
+	if req.Session.Epoch == session.New {
 		clear(p.topics)
 	}
 	for i := range req.Partitions {

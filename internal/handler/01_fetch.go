@@ -12,6 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/replica/session"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
@@ -68,11 +69,11 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 		ReadCommitted: req.IsolationLevel == 1,
 		Rack:          req.Rack,
 		AnyReplica:    req.Version >= 11,
-		Session:       replica.SessionID{ID: req.SessionID, Epoch: req.SessionEpoch},
+		Session:       session.ID{ID: req.SessionID, Epoch: req.SessionEpoch},
 		TopicIDs:      req.Version >= 13,
 	}
 	if req.Version < 7 {
-		want.Session = replica.SessionID{Epoch: replica.SessionNone}
+		want.Session = session.ID{Epoch: session.None}
 	}
 	switch {
 	case req.Version >= 15 && req.ReplicaState.ID >= 0:
@@ -132,8 +133,7 @@ func (h *Handler) wantedPartitions(from *wire.Request, answer *fetchAnswer,
 		forgotten := &answer.request.ForgottenTopics[i]
 		for _, index := range forgotten.Partitions {
 			want.Forgotten = append(want.Forgotten,
-				replica.KeyOf(forgotten.TopicID,
-					replica.PartitionID{Topic: forgotten.Topic, Index: index}))
+				session.KeyOf(forgotten.TopicID, forgotten.Topic, index))
 		}
 	}
 	return denied

@@ -11,6 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/replica/session"
 )
 
 // What requests themselves can get wrong; the other packages' errors are in the table below beside
@@ -100,9 +101,9 @@ var kafkaErrors = []struct {
 	{replica.ErrUnknownPartition, kafkaError{3, "UNKNOWN_TOPIC_OR_PARTITION"}},
 	{logstore.ErrFollows, kafkaError{6, "NOT_LEADER_OR_FOLLOWER"}},
 	{replica.ErrInconsistentTopicID, kafkaError{100, "UNKNOWN_TOPIC_ID"}},
-	{replica.ErrSessionNotFound, kafkaError{70, "FETCH_SESSION_ID_NOT_FOUND"}},
-	{replica.ErrSessionEpoch, kafkaError{71, "INVALID_FETCH_SESSION_EPOCH"}},
-	{replica.ErrSessionNames, kafkaError{106, "FETCH_SESSION_TOPIC_ID_ERROR"}},
+	{session.ErrNotFound, kafkaError{70, "FETCH_SESSION_ID_NOT_FOUND"}},
+	{session.ErrEpoch, kafkaError{71, "INVALID_FETCH_SESSION_EPOCH"}},
+	{session.ErrTopicIDs, kafkaError{106, "FETCH_SESSION_TOPIC_ID_ERROR"}},
 	{replica.ErrStaleReplica, kafkaError{77, "STALE_BROKER_EPOCH"}},
 	{replica.ErrNotEnoughReplicasAfterAppend, kafkaError{20, "NOT_ENOUGH_REPLICAS_AFTER_APPEND"}},
 	{replica.ErrNotLeader, kafkaError{6, "NOT_LEADER_OR_FOLLOWER"}},

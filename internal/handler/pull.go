@@ -11,6 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/replica/session"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
@@ -146,7 +147,7 @@ func appendPullPartition(out []byte, at *replica.FollowerPartition) []byte {
 
 // appendForgotten appends what of the session is not asked for any more, each partition by itself:
 // there are few.
-func appendForgotten(out []byte, forgotten []replica.PartitionKey) []byte {
+func appendForgotten(out []byte, forgotten []session.Key) []byte {
 	out = kbin.AppendCompactArrayLen(out, len(forgotten))
 	for i := range forgotten {
 		out = append(out, forgotten[i].Topic[:]...)
@@ -235,8 +236,8 @@ func peerError(code int16) error {
 		logstore.ErrOffsetOutOfRange, replica.ErrNotLeader, replica.ErrFencedLeaderEpoch,
 		replica.ErrUnknownLeaderEpoch,
 		replica.ErrStaleReplica, replica.ErrUnknownPartition, replica.ErrInconsistentTopicID,
-		logstore.ErrStorage, replica.ErrSessionNotFound,
-		replica.ErrSessionEpoch,
+		logstore.ErrStorage, session.ErrNotFound,
+		session.ErrEpoch,
 	} {
 		for i := range kafkaErrors {
 			if kafkaErrors[i].code == code && errors.Is(err, kafkaErrors[i].err) {

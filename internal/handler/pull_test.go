@@ -13,6 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/replica/session"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
@@ -26,7 +27,7 @@ func (b *broker) pull(t *testing.T, at ...replica.FollowerPartition) []replica.F
 	t.Helper()
 	got, err := b.pullAs(t, &replica.FollowerFetch{
 		Replica: metadata.InSync{Broker: 3, Epoch: 5}, BytesMax: 1 << 20, Partitions: at,
-		Session: replica.SessionID{Epoch: replica.SessionNone},
+		Session: session.ID{Epoch: session.None},
 	})
 	must(t, err)
 	return got.Partitions
@@ -62,9 +63,9 @@ func pullOf(topic *metadata.Topic, offset int64) replica.FollowerPartition {
 // TestPullIsAFetchThatKmsgReads, field by field, tags and all.
 func TestPullIsAFetchThatKmsgReads(t *testing.T) {
 	a, b := metadata.NewID(), metadata.NewID()
-	forgotten := []replica.PartitionKey{{Topic: b, Index: 4}, {Topic: a, Index: 1 << 30}}
+	forgotten := []session.Key{{Topic: b, Index: 4}, {Topic: a, Index: 1 << 30}}
 	pull := &replica.FollowerFetch{Replica: metadata.InSync{Broker: 7, Epoch: 1 << 40},
-		Wait: 500 * time.Millisecond, BytesMax: 1000, Session: replica.SessionID{ID: 8, Epoch: 9},
+		Wait: 500 * time.Millisecond, BytesMax: 1000, Session: session.ID{ID: 8, Epoch: 9},
 		Forgotten: forgotten, Partitions: []replica.FollowerPartition{
 			{ID: replica.PartitionID{Topic: "a", Index: 1}, Topic: a, LeaderEpoch: 3, Offset: 10,
 				LastEpoch: 2, DurableEnd: 10, LogStart: 4, HighWater: 9, BytesMax: 100},

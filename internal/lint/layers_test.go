@@ -64,10 +64,12 @@ var layers = map[string][]string{
 	},
 	"internal/manifest": {"api/v1alpha1", "config/crd"},
 
-	"internal/replica": {"internal/logstore",
+	"internal/replica/isr":     {"internal/metadata"},
+	"internal/replica/session": {"internal/metadata"},
+	"internal/replica": {"internal/replica/isr", "internal/replica/session", "internal/logstore",
 		"internal/logstore/cleaner", // in tests: replicas whose logs are compacted
-		"internal/metadata", "internal/outage",
-		"internal/timer", "internal/record", "internal/topicconfig"},
+		"internal/metadata", "internal/outage", "internal/timer", "internal/record",
+		"internal/topicconfig"},
 	"internal/coordinator/assignor": {},
 	"internal/coordinator/consumer": {"internal/coordinator/assignor"},
 	"internal/coordinator/state":    {},
@@ -83,14 +85,15 @@ var layers = map[string][]string{
 	"internal/handler": {
 		"internal/coordinator", "internal/coordinator/group", "internal/coordinator/consumer",
 		"internal/coordinator/assignor",
-		"internal/wire", "internal/replica", "internal/logstore", "internal/metadata",
-		"internal/topicconfig", "internal/record",
+		"internal/wire", "internal/replica", "internal/replica/session", "internal/logstore",
+		"internal/metadata", "internal/topicconfig", "internal/record",
 		"internal/compress",
 	},
 	"internal/broker": {
 		"api/v1alpha1", "api/report", "api/summary", "internal/wire", "internal/handler",
 		"internal/coordinator",
-		"internal/replica", "internal/logstore", "internal/logstore/cleaner", "internal/metadata",
+		"internal/replica", "internal/replica/session", "internal/logstore",
+		"internal/logstore/cleaner", "internal/metadata",
 		"internal/outage", "internal/timer", "internal/version", "internal/vfs",
 		"internal/metadata/local", // its test runs whole brokers
 	},

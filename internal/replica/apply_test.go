@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-func TestApplyServesWhatThisBrokerLeads(t *testing.T) {
+func TestApplyReturnsServedPartitions(t *testing.T) {
 	b := newBroker(t)
 	topic := b.topic("a", 3, func(topic *metadata.Topic) {
 		topic.Partitions[1].Replicas, topic.Partitions[1].Leader = []int32{9}, 9
@@ -25,16 +25,16 @@ func TestApplyServesWhatThisBrokerLeads(t *testing.T) {
 		epoch int32
 		err   error
 	}{
-		"leads":                     {id("a", 0), -1, nil},
-		"leads, known epoch":        {id("a", 0), 7, nil},
-		"old epoch":                 {id("a", 0), 6, ErrFencedLeaderEpoch},
-		"epoch to come":             {id("a", 0), 8, ErrUnknownLeaderEpoch},
-		"on another broker":         {id("a", 1), -1, ErrNotLeader},
-		"without a leader":          {id("a", 2), -1, ErrNotLeader},
-		"no such partition":         {id("a", 3), -1, ErrUnknownPartition},
-		"negative partition":        {id("a", -1), -1, ErrUnknownPartition},
-		"no such topic":             {id("b", 0), -1, ErrUnknownPartition},
-		"old epoch, not led either": {id("a", 2), 0, ErrFencedLeaderEpoch},
+		"leads":                       {id("a", 0), -1, nil},
+		"leads, known epoch":          {id("a", 0), 7, nil},
+		"old epoch":                   {id("a", 0), 6, ErrFencedLeaderEpoch},
+		"later epoch":                 {id("a", 0), 8, ErrUnknownLeaderEpoch},
+		"on another broker":           {id("a", 1), -1, ErrNotLeader},
+		"without a leader":            {id("a", 2), -1, ErrNotLeader},
+		"no such partition":           {id("a", 3), -1, ErrUnknownPartition},
+		"negative partition":          {id("a", -1), -1, ErrUnknownPartition},
+		"no such topic":               {id("b", 0), -1, ErrUnknownPartition},
+		"old epoch, without a leader": {id("a", 2), 0, ErrFencedLeaderEpoch},
 	} {
 		if _, err := b.Leader(c.id, c.epoch); !errors.Is(err, c.err) {
 			t.Errorf("%s: %v, want %v", name, err, c.err)
@@ -42,8 +42,8 @@ func TestApplyServesWhatThisBrokerLeads(t *testing.T) {
 	}
 }
 
-// TestOneBadPartitionDoesNotStopTheOthers, and says why it is not served.
-func TestOneBadPartitionDoesNotStopTheOthers(t *testing.T) {
+// TestFaultyPartitionDoesNotAffectOthers: its state reports why it is not served.
+func TestFaultyPartitionDoesNotAffectOthers(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 2, func(topic *metadata.Topic) { topic.Partitions[0].LeaderEpoch = 7 })
 	b.apply()
@@ -81,8 +81,8 @@ func TestApplyConfiguresLogs(t *testing.T) {
 	}
 }
 
-// TestLeaderEpochsAreStamped: reference 1.1, field partitionLeaderEpoch.
-func TestLeaderEpochsAreStamped(t *testing.T) {
+// TestBatchesCarryTheLeaderEpoch: reference 1.1, field partitionLeaderEpoch.
+func TestBatchesCarryTheLeaderEpoch(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 1, nil)
 	b.apply()
@@ -99,8 +99,8 @@ func TestLeaderEpochsAreStamped(t *testing.T) {
 	}
 }
 
-// TestNothingIsLostOverARestart: also not what the high watermark covers.
-func TestNothingIsLostOverARestart(t *testing.T) {
+// TestRestartKeepsRecordsAndHighWatermark also reads before the first image.
+func TestRestartKeepsRecordsAndHighWatermark(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 1, nil)
 	b.apply()
@@ -118,8 +118,8 @@ func TestNothingIsLostOverARestart(t *testing.T) {
 	}
 }
 
-// TestDeletedTopicsObeyTheirReclaimPolicy: deleted while the broker runs, or while it was down,
-// when only the log remembers.
+// TestDeletedTopicsObeyTheirReclaimPolicy deletes a topic while the broker runs, and while it is
+// down, when only the log knows the policy.
 func TestDeletedTopicsObeyTheirReclaimPolicy(t *testing.T) {
 	for _, down := range []bool{false, true} {
 		for _, retain := range []bool{false, true} {
@@ -135,26 +135,26 @@ func TestDeletedTopicsObeyTheirReclaimPolicy(t *testing.T) {
 			}
 			b.apply()
 			if _, err := b.Leader(id("a", 0), -1); !errors.Is(err, ErrUnknownPartition) {
-				t.Errorf("deleted, but: %v", err)
+				t.Errorf("deleted topic: %v", err)
 			}
 			if b.store.Log(id("a", 0)) != nil || b.store.Log(id("other", 0)) == nil {
-				t.Error("the wrong logs are on the disk")
+				t.Error("the deleted topic's log is on the disk, or the other topic's is not")
 			}
-			// A topic of the same name has another id, and takes up what was retained.
+			// A new topic of the same name has another id, and adopts the retained log.
 			b.topic("a", 1, nil)
 			b.apply()
 			got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0])
 			if (len(got) == 1) != retain {
-				t.Errorf("down %v, retain %v: the new topic has %v", down, retain, got)
+				t.Errorf("down %v, retain %v: the new topic contains %v", down, retain, got)
 			}
 		}
 	}
 }
 
-// TestLogsOfAnotherClusterAreKept, whatever their reclaim policy: that other metadata do not know a
-// topic does not mean that it was deleted. Afterwards the disk is this cluster's, and the policy
-// counts again.
-func TestLogsOfAnotherClusterAreKept(t *testing.T) {
+// TestLogsOfAnotherClusterAreRetained, whatever their reclaim policy: a topic that is missing in
+// the metadata of another cluster was not necessarily deleted. Afterwards the logs belong to the
+// new cluster, and its policy applies.
+func TestLogsOfAnotherClusterAreRetained(t *testing.T) {
 	b := newBroker(t)
 	for _, name := range []string{"a", "b"} {
 		b.topic(name, 1, nil)
@@ -167,27 +167,27 @@ func TestLogsOfAnotherClusterAreKept(t *testing.T) {
 	b.topic("c", 1, nil)
 	b.apply()
 	if b.Cluster() != "another" || b.store.Log(id("a", 0)) != nil {
-		t.Errorf("the disk is of cluster %q, and log a-0 is %v", b.Cluster(),
+		t.Errorf("the logs belong to cluster %q, and log a-0 is %v", b.Cluster(),
 			b.store.Log(id("a", 0)))
 	}
 	b.topic("a", 1, nil)
 	b.apply()
 	if got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0]); !slices.Equal(got,
 		[]string{"x"}) {
-		t.Errorf("read %v of what was kept", got)
+		t.Errorf("read %v from the retained log", got)
 	}
 	delete(b.topics, "a")
 	b.apply()
 	b.topic("a", 1, nil)
 	b.apply()
 	if got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0]); len(got) != 0 {
-		t.Errorf("read %v of what this cluster deleted", got)
+		t.Errorf("read %v from the log that this cluster deleted", got)
 	}
 }
 
-// TestTopicMadeAgainBetweenTwoImages: one image has the old, the next the new topic of the same
-// name.
-func TestTopicMadeAgainBetweenTwoImages(t *testing.T) {
+// TestTopicIsRecreatedBetweenTwoImages: one image has the old topic, the next one the new topic of
+// the same name.
+func TestTopicIsRecreatedBetweenTwoImages(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 1, nil)
 	b.apply()
@@ -202,19 +202,19 @@ func TestTopicMadeAgainBetweenTwoImages(t *testing.T) {
 	}
 }
 
-// TestPartitionMovedAway: its records are deleted here once others have them, and kept while that
-// is not sure: without a leader, or when the metadata have forgotten the epochs that this log
-// knows.
-func TestPartitionMovedAway(t *testing.T) {
+// TestReassignedPartitionIsReleased: its records are deleted here once other brokers have them.
+// They are retained while that is uncertain: without a leader, or if the metadata has lost the
+// leader epochs that this log contains.
+func TestReassignedPartitionIsReleased(t *testing.T) {
 	for name, c := range map[string]struct {
-		to   metadata.Partition
-		kept bool
+		to       metadata.Partition
+		retained bool
 	}{
-		"led elsewhere": {metadata.Partition{Replicas: []int32{9}, Leader: 9,
+		"another leader": {metadata.Partition{Replicas: []int32{9}, Leader: 9,
 			ISR: []int32{9}, LeaderEpoch: 2}, false},
-		"led by nobody": {metadata.Partition{Replicas: []int32{9},
+		"no leader": {metadata.Partition{Replicas: []int32{9},
 			Leader: metadata.NoBroker, LeaderEpoch: 2}, true},
-		"epochs were forgotten": {metadata.Partition{Replicas: []int32{9}, Leader: 9,
+		"leader epochs were lost": {metadata.Partition{Replicas: []int32{9}, Leader: 9,
 			ISR: []int32{9}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -225,19 +225,19 @@ func TestPartitionMovedAway(t *testing.T) {
 			b.topic("a", 1, func(topic *metadata.Topic) { topic.Partitions[0] = &c.to })
 			b.apply()
 			if r := b.produce(id("a", 0), "y"); !errors.Is(r.Err, ErrNotLeader) {
-				t.Errorf("produce after the move: %v", r.Err)
+				t.Errorf("produce after the reassignment: %v", r.Err)
 			}
 			b.topic("a", 1, func(topic *metadata.Topic) { topic.Partitions[0].LeaderEpoch = 3 })
 			b.apply()
 			got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0])
-			if kept := slices.Equal(got, []string{"x"}); kept != c.kept {
-				t.Errorf("back again, read %v", got)
+			if retained := slices.Equal(got, []string{"x"}); retained != c.retained {
+				t.Errorf("after the return, read %v", got)
 			}
 		})
 	}
 }
 
-func TestStatesShowWhatIsUnderReplicated(t *testing.T) {
+func TestStatesReportUnderReplication(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 2, func(topic *metadata.Topic) {
 		topic.Settings.MinInSyncReplicas = 2
@@ -247,16 +247,16 @@ func TestStatesShowWhatIsUnderReplicated(t *testing.T) {
 	b.apply()
 	states := b.States()
 	if !states[0].UnderReplicated || !states[0].UnderMinISR {
-		t.Errorf("1 of 3 in sync, of which 2 are needed: %+v", states[0])
+		t.Errorf("ISR of 1 of 3, minimum 2: %+v", states[0])
 	}
 	if states[1].UnderReplicated || states[1].UnderMinISR {
-		t.Errorf("2 of 2 in sync, of which 2 are needed: %+v", states[1])
+		t.Errorf("ISR of 2 of 2, minimum 2: %+v", states[1])
 	}
 }
 
-// TestALogAheadOfItsEpochIsNotServed: the metadata forgot its leader epochs. Two histories under
-// one epoch would be worse than a pause.
-func TestALogAheadOfItsEpochIsNotServed(t *testing.T) {
+// TestLogWithLaterEpochIsNotServed: the metadata has lost its leader epochs. Two histories in one
+// leader epoch would be worse than unavailability.
+func TestLogWithLaterEpochIsNotServed(t *testing.T) {
 	b := newBroker(t)
 	topic := b.topic("a", 1, func(topic *metadata.Topic) { topic.Partitions[0].LeaderEpoch = 7 })
 	b.apply()

@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// caughtUp is a broker that leads so many partitions of one record each, and the fetch of a
-// follower that has them all.
+// caughtUp returns a broker that leads partitions of one record each, and the fetch of a follower
+// that has all of them.
 func caughtUp(t testing.TB, partitions int) (*Set, FetchRequest) {
 	disk := vfs.NewMem()
 	if err := disk.MkdirAll("/data"); err != nil {
@@ -35,7 +35,7 @@ func caughtUp(t testing.TB, partitions int) (*Set, FetchRequest) {
 	})
 	topic := &metadata.Topic{Name: "a", ID: metadata.NewID(), Settings: topicconfig.Default()}
 	follower := metadata.InSync{Broker: 2, Epoch: 1}
-	req := FetchRequest{BytesMin: 1, BytesMax: pullBytesMax, Replica: &follower}
+	req := FetchRequest{BytesMin: 1, BytesMax: followerBytesMax, Replica: &follower}
 	for i := range int32(partitions) {
 		topic.Partitions = append(topic.Partitions, &metadata.Partition{
 			Index: i, Replicas: []int32{self, 2}, Leader: self, LeaderEpoch: 1,
@@ -43,7 +43,7 @@ func caughtUp(t testing.TB, partitions int) (*Set, FetchRequest) {
 		})
 		req.Partitions = append(req.Partitions, FetchPartition{
 			ID: id("a", i), Topic: topic.ID, Offset: 1, DurableEnd: 1,
-			BytesMax:    pullPartitionBytesMax,
+			BytesMax:    followerPartitionBytesMax,
 			LeaderEpoch: 1, LastEpoch: 1, HighWater: 1,
 		})
 	}
@@ -69,29 +69,30 @@ func caughtUp(t testing.TB, partitions int) (*Set, FetchRequest) {
 	return s, req
 }
 
-// TestAFollowerThatHasAllIsToldTheOffsets, though there is no look into the log, and only what is
-// new to it counts as news.
-func TestAFollowerThatHasAllIsToldTheOffsets(t *testing.T) {
+// TestCaughtUpFollowerReceivesChangedOffsets: the offsets are returned although the log is not
+// read, and only those that differ from what the follower sent count as changed.
+func TestCaughtUpFollowerReceivesChangedOffsets(t *testing.T) {
 	s, req := caughtUp(t, 2)
 	req.Partitions[1].HighWater = 0
-	s.Fetch(t.Context(), req) // by which its leader hears that it has them
+	s.Fetch(t.Context(), req) // reports to the leader that the follower has everything
 	for i, got := range s.Fetch(t.Context(), req) {
 		if got.Err != nil || got.Data != nil || got.HighWater != 1 || got.LogStart != 0 ||
 			got.Stable != 1 {
 			t.Errorf("partition %d: %+v", i, got)
 		}
 		if want := i == 1; got.OffsetsChanged != want {
-			t.Errorf("partition %d: news %t, want %t", i, got.OffsetsChanged, want)
+			t.Errorf("partition %d: OffsetsChanged %t, want %t", i, got.OffsetsChanged, want)
 		}
 	}
 }
 
-// TestAWaitingFollowerGetsWhatIsAppended: the arrays of the first look serve the second, in the
-// same places.
-func TestAWaitingFollowerGetsWhatIsAppended(t *testing.T) {
+// TestFollowerReceivesAppendedRecords: the second read reuses the slices of the first, with the
+// same order.
+func TestFollowerReceivesAppendedRecords(t *testing.T) {
 	s, req := caughtUp(t, 3)
-	req.Partitions[2].Offset, req.Partitions[2].DurableEnd = 0, 0 // this one lacks its record
-	req.Wait = time.Minute                                        // and so it does not wait
+	req.Partitions[2].Offset, req.Partitions[2].DurableEnd = 0, 0 // lacks its record
+	// the fetch does not wait, because of partition 2
+	req.Wait = time.Minute
 	for i, got := range s.Fetch(t.Context(), req) {
 		if has := got.Data != nil && got.Data.Length > 0; got.Err != nil ||
 			got.ID != id("a", int32(i)) || has != (i == 2) {
@@ -103,10 +104,10 @@ func TestAWaitingFollowerGetsWhatIsAppended(t *testing.T) {
 	}
 }
 
-// BenchmarkAFetchOfAFollowerThatHasAll is the leader's part of a fetch without a session, as a
-// follower of an earlier version makes it for each record that any of the partitions gets; and of
-// one within a session, for a record, by a follower that has it, too, with the append.
-func BenchmarkAFetchOfAFollowerThatHasAll(b *testing.B) {
+// BenchmarkCaughtUpFollowerFetch measures the leader's work for a fetch without a session, which a
+// follower of an earlier version sends for each record in any partition; and for a fetch in a
+// session, of one record that the follower has, including the append.
+func BenchmarkCaughtUpFollowerFetch(b *testing.B) {
 	for _, partitions := range []int{1, 333} {
 		b.Run(fmt.Sprintf("partitions=%d", partitions), func(b *testing.B) {
 			s, req := caughtUp(b, partitions)
@@ -117,7 +118,7 @@ func BenchmarkAFetchOfAFollowerThatHasAll(b *testing.B) {
 		})
 	}
 	for _, partitions := range []int{1, 333, 3330} {
-		b.Run(fmt.Sprintf("in a session/partitions=%d", partitions), func(b *testing.B) {
+		b.Run(fmt.Sprintf("session/partitions=%d", partitions), func(b *testing.B) {
 			s, req := caughtUp(b, partitions)
 			has := req.Partitions[0]
 			req = inSession(b, s, req)
@@ -127,13 +128,13 @@ func BenchmarkAFetchOfAFollowerThatHasAll(b *testing.B) {
 				s.Append(1, []ProducePartition{{ID: has.ID, Batch: one}})
 				has.Offset, has.DurableEnd = has.Offset+1, has.Offset+1
 				req.Partitions = []FetchPartition{has}
-				next(b, s, &req)
+				nextFetch(b, s, &req)
 			}
 		})
 	}
 }
 
-// batchOfOne is a batch of one record, to be appended as often as one likes.
+// batchOfOne returns a batch of one record, which can be appended repeatedly.
 func batchOfOne(t testing.TB) []byte {
 	builder := record.NewBuilder(compress.None, compress.LevelDefault)
 	builder.Reset(record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,

@@ -25,33 +25,33 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// nodes is a small cluster: several Sets, each on a real store whose disk is in memory, wired to
-// each other, and the metadata they obey. It runs in a synctest bubble.
+// nodes is a small cluster in a synctest bubble: several Sets that are connected to each other,
+// each on a real store with a disk in memory, and their metadata.
 type nodes struct {
 	t     *testing.T
 	ids   []int32
 	nodes map[int32]*node
-	meta  *register
-	flush time.Duration // how often logs are synced without being asked
-	// refuse: connections to a broker that is dead are refused, as its machine lives; else nothing
-	// comes back.
+	meta  *metadataStore
+	flush time.Duration // how often logs are synced in the background
+	// refuse: connections to a broker that is down are refused, because its machine is up;
+	// otherwise there is no answer.
 	refuse atomic.Bool
-	said   said // by all brokers
+	logs   logBuffer // of all brokers
 }
 
-// said is a log that is read while it is written.
-type said struct {
+// logBuffer is a log that is read while it is written.
+type logBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (s *said) Write(line []byte) (int, error) {
+func (s *logBuffer) Write(line []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.Write(line)
 }
 
-func (s *said) count(words string) int {
+func (s *logBuffer) count(words string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Count(s.text.String(), words)
@@ -65,38 +65,37 @@ type node struct {
 	store *logstore.Store
 	epoch int64
 	down  bool
-	// through is how it reaches its disk; nil: by itself.
+	// through is its view of the disk; nil: the disk itself.
 	through vfs.FS
-	dials   atomic.Int32                  // connections that it made
-	named   atomic.Int64                  // partitions in its fetches
-	live    atomic.Pointer[Set]           // what others reach; nil: nothing
-	cut     atomic.Bool                   // from all other brokers
-	slow    atomic.Pointer[chan struct{}] // its fetches wait for a token; nil: they do not
+	dials   atomic.Int32                  // connections that it has made
+	named   atomic.Int64                  // partitions in its fetch requests
+	live    atomic.Pointer[Set]           // what others connect to; nil: it is down
+	cut     atomic.Bool                   // disconnected from all other brokers
+	slow    atomic.Pointer[chan struct{}] // if not nil, its fetches wait for a token
 }
 
-// register is the cluster's metadata: one topic, and compare-and-swap.
-type register struct {
+// metadataStore is the metadata of the cluster: one topic, updated by compare-and-swap.
+type metadataStore struct {
 	mu     sync.Mutex
 	topic  *metadata.Topic
 	epochs map[int32]int64
 	racks  map[int32]string
-	lose   int                       // so many next answers are lost, after the change was made
-	refuse error                     // what ChangeISR fails with; nil: it works
-	calls  []metadata.ISRChange      // that succeeded
-	told   map[int32]*metadata.Image // the newest image of each broker
+	// how many of the next answers are lost, after the update was recorded
+	lose    int
+	refuse  error                // the error of changeISR; nil: it succeeds
+	updates []metadata.ISRChange // the updates that succeeded
 }
 
-// newNodes starts brokers 1 to count, with one partition on all of them that 1 leads.
+// newNodes starts brokers 1 to count, with one partition on all of them that broker 1 leads.
 func newNodes(t *testing.T, count int, change func(*metadata.Topic)) *nodes {
 	return newNodesFlushing(t, count, 24*time.Hour, change)
 }
 
-// newNodesFlushing is newNodes whose logs are synced now and then, as the cleaner wants them.
+// newNodesFlushing is newNodes with a flush interval, which the cleaner needs.
 func newNodesFlushing(t *testing.T, count int, flush time.Duration,
 	change func(*metadata.Topic)) *nodes {
 	n := &nodes{t: t, flush: flush, nodes: map[int32]*node{},
-		meta: &register{epochs: map[int32]int64{}, racks: map[int32]string{},
-			told: map[int32]*metadata.Image{}}}
+		meta: &metadataStore{epochs: map[int32]int64{}, racks: map[int32]string{}}}
 	for i := range count {
 		n.ids = append(n.ids, int32(i+1))
 	}
@@ -120,11 +119,11 @@ func newNodesFlushing(t *testing.T, count int, flush time.Duration,
 	return n
 }
 
-// start opens a broker in a new incarnation; it hears of the metadata with the next apply.
+// start starts a broker in a new broker epoch. It receives its first image with the next apply.
 func (n *nodes) start(id int32) {
 	n.t.Helper()
 	b := n.nodes[id]
-	logger := slog.New(slog.NewTextHandler(io.MultiWriter(n.t.Output(), &n.said),
+	logger := slog.New(slog.NewTextHandler(io.MultiWriter(n.t.Output(), &n.logs),
 		nil)).With("broker", id)
 	store, err := logstore.Open(logstore.Options{FS: cmp.Or[vfs.FS](b.through, b.disk),
 		Dir: "/data", Logger: logger, FlushInterval: n.flush})
@@ -147,7 +146,7 @@ func (n *nodes) start(id int32) {
 	b.live.Store(b.Set)
 }
 
-// crash ends a broker without an orderly stop; what was not synced is lost if lose is set.
+// crash ends a broker without a controlled shutdown. With lose, its disk loses what was not synced.
 func (n *nodes) crash(id int32, lose bool) {
 	n.t.Helper()
 	b := n.nodes[id]
@@ -184,52 +183,52 @@ func (n *nodes) stop() {
 	}
 }
 
-// changeISR is metadata.Store's, and a compare-and-swap as the real ones.
-func (r *register) changeISR(_ context.Context, change metadata.ISRChange) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p := r.topic.Partitions[change.Partition]
-	if r.refuse != nil {
-		return r.refuse
+// changeISR implements metadata.Store, with a compare-and-swap like the real stores.
+func (m *metadataStore) changeISR(_ context.Context, change metadata.ISRChange) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.topic.Partitions[change.Partition]
+	if m.refuse != nil {
+		return m.refuse
 	}
 	from, isr := slices.Sorted(slices.Values(change.From)), slices.Sorted(slices.Values(p.ISR))
 	if p.LeaderEpoch != change.LeaderEpoch || !slices.Equal(from, isr) {
 		return fmt.Errorf("%w: %v in epoch %d", metadata.ErrISRConflict, p.ISR, p.LeaderEpoch)
 	}
 	var to []int32
-	for _, m := range change.To {
-		if epoch, up := r.epochs[m.Broker]; !up || epoch != m.Epoch ||
-			m.ReplicaIncarnation != p.ReplicaIncarnation(m.Broker) {
-			return fmt.Errorf("%w: broker %d", metadata.ErrISRConflict, m.Broker)
+	for _, member := range change.To {
+		if epoch, up := m.epochs[member.Broker]; !up || epoch != member.Epoch ||
+			member.ReplicaIncarnation != p.ReplicaIncarnation(member.Broker) {
+			return fmt.Errorf("%w: broker %d", metadata.ErrISRConflict, member.Broker)
 		}
-		to = append(to, m.Broker)
+		to = append(to, member.Broker)
 	}
 	changed := *p
 	changed.ISR = to
-	r.topic.Partitions[change.Partition] = &changed
-	r.calls = append(r.calls, change)
-	if r.lose > 0 {
-		r.lose--
+	m.topic.Partitions[change.Partition] = &changed
+	m.updates = append(m.updates, change)
+	if m.lose > 0 {
+		m.lose--
 		return errors.New("connection lost")
 	}
 	return nil
 }
 
-// image is the metadata as they are now.
-func (r *register) image() *metadata.Image {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// image returns an image of the current metadata.
+func (m *metadataStore) image() *metadata.Image {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	var brokers []metadata.Broker
-	for id, epoch := range r.epochs {
+	for id, epoch := range m.epochs {
 		brokers = append(brokers,
-			metadata.Broker{ID: id, Epoch: epoch, Rack: r.racks[id], CleanEpoch: -1})
+			metadata.Broker{ID: id, Epoch: epoch, Rack: m.racks[id], CleanEpoch: -1})
 	}
-	topic := *r.topic
-	topic.Partitions = slices.Clone(r.topic.Partitions)
+	topic := *m.topic
+	topic.Partitions = slices.Clone(m.topic.Partitions)
 	return metadata.NewImage("ours", metadata.CleanerBudget{}, brokers, []*metadata.Topic{&topic})
 }
 
-// apply gives every broker that lives the metadata as they are now, or only some.
+// apply applies the current image on some brokers, or on all that are up.
 func (n *nodes) apply(to ...int32) {
 	n.t.Helper()
 	if len(to) == 0 {
@@ -244,7 +243,7 @@ func (n *nodes) apply(to ...int32) {
 	}
 }
 
-// change changes the partition on record.
+// change changes partition 0 in the metadata.
 func (n *nodes) change(change func(p *metadata.Partition)) {
 	n.meta.mu.Lock()
 	defer n.meta.mu.Unlock()
@@ -253,7 +252,7 @@ func (n *nodes) change(change func(p *metadata.Partition)) {
 	n.meta.topic.Partitions[0] = &p
 }
 
-// elect makes another broker the leader, with this ISR.
+// elect elects a leader, with an ISR.
 func (n *nodes) elect(leader int32, isr ...int32) {
 	n.t.Helper()
 	n.change(func(p *metadata.Partition) {
@@ -267,7 +266,7 @@ var partitionA = id("a", 0)
 
 func (n *nodes) log(id int32) *logstore.Log { return n.nodes[id].store.Log(partitionA) }
 
-// produce sends one batch with acks=all to a broker.
+// produce produces one batch with acks=all to a broker.
 func (n *nodes) produce(to int32, values ...string) ProduceResult {
 	n.t.Helper()
 	batches := []ProducePartition{{ID: partitionA, Batch: batch(n.t, values...)}}
@@ -281,13 +280,13 @@ func (n *nodes) mustProduce(to int32, values ...string) {
 	}
 }
 
-// settle lets everybody finish what can be done within d.
+// settle waits for d, and until every goroutine is blocked.
 func (n *nodes) settle(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// content is a log's batches, as bytes.
+// content returns the batches of a log.
 func (n *nodes) content(of int32) []byte {
 	n.t.Helper()
 	log := n.log(of)
@@ -311,33 +310,33 @@ func (n *nodes) content(of int32) []byte {
 	return all
 }
 
-// equal fails unless all logs hold the same bytes and end at the same offset.
+// equal fails unless the logs hold the same bytes and end at the same offset.
 func (n *nodes) equal(of ...int32) {
 	n.t.Helper()
 	first := n.content(of[0])
 	for _, id := range of[1:] {
 		if other := n.content(id); !bytes.Equal(first, other) ||
 			n.log(of[0]).LogEnd() != n.log(id).LogEnd() {
-			n.t.Errorf("logs differ: broker %d has %d bytes up to %d, broker %d has %d up to %d",
+			n.t.Errorf("logs differ: broker %d has %d bytes and log end %d, broker %d has %d bytes and log end %d",
 				of[0], len(first), n.log(of[0]).LogEnd(), id, len(other), n.log(id).LogEnd())
 		}
 	}
 }
 
-// isr is what is on record.
+// isr returns the recorded ISR.
 func (n *nodes) isr() []int32 {
 	n.meta.mu.Lock()
 	defer n.meta.mu.Unlock()
 	return slices.Sorted(slices.Values(n.meta.topic.Partitions[0].ISR))
 }
 
-// link is a Peer that asks the other Set directly.
+// link is a Peer that calls the other Set directly.
 type link struct {
 	from *node
 	to   *node
-	of   *Set // the incarnation that was connected to
+	of   *Set // the process that it is connected to
 
-	hurries chan struct{} // holds one
+	interrupts chan struct{} // holds one
 }
 
 var errLink = errors.New("no route")
@@ -350,7 +349,7 @@ func (n *nodes) dial(from *node, to metadata.Broker) (Peer, error) {
 	case b.cut.Load() || from.cut.Load():
 		return nil, errLink
 	case of == nil && n.refuse.Load():
-		// as the kernel of a dead process does
+		// as the kernel does after a process has exited
 		return nil, &net.OpError{Op: "dial",
 			Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	case of == nil:
@@ -361,7 +360,7 @@ func (n *nodes) dial(from *node, to metadata.Broker) (Peer, error) {
 
 func (l *link) Close() error { return nil }
 
-func (l *link) Interrupt() { signal(l.hurries) }
+func (l *link) Interrupt() { signal(l.interrupts) }
 
 func (l *link) broken() bool {
 	return l.to.live.Load() != l.of || l.to.cut.Load() ||
@@ -382,7 +381,7 @@ func (l *link) Fetch(ctx context.Context, req *FollowerFetch) (FollowerResponse,
 	}
 	request := FetchRequest{
 		BytesMin: 1, BytesMax: req.BytesMax, Wait: req.Wait, Replica: &req.Replica,
-		Session: req.Session, Forgotten: req.Forgotten, Interrupt: l.hurries,
+		Session: req.Session, Forgotten: req.Forgotten, Interrupt: l.interrupts,
 	}
 	for _, p := range req.Partitions {
 		request.Partitions = append(request.Partitions, FetchPartition{
@@ -398,13 +397,7 @@ func (l *link) Fetch(ctx context.Context, req *FollowerFetch) (FollowerResponse,
 		return FollowerResponse{}, err
 	}
 	results := fetched.Results
-	defer func() {
-		for i := range results {
-			if results[i].Data != nil {
-				results[i].Data.Release()
-			}
-		}
-	}()
+	defer releaseResults(results)
 	if l.broken() || ctx.Err() != nil {
 		return FollowerResponse{}, io.ErrUnexpectedEOF
 	}
@@ -412,7 +405,7 @@ func (l *link) Fetch(ctx context.Context, req *FollowerFetch) (FollowerResponse,
 	for i := range results {
 		r := &results[i]
 		if !r.MustRespond() {
-			continue // as on the wire
+			continue // like the handler
 		}
 		answer := FollowerResult{ID: r.ID, Err: r.Err, HighWater: r.HighWater, LogStart: r.LogStart,
 			LogEnd: r.LogEnd, ReplicasTombstoneClean: r.ReplicasTombstoneClean, DivergingEpoch: -1}

@@ -9,38 +9,39 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestReplicationIsAsTheImageSays, for leaderships that are under way too; what it leaves out is as
-// before.
-func TestReplicationIsAsTheImageSays(t *testing.T) {
+// TestImageConfiguresReplication also for leaders that already serve. Settings that an image does
+// not contain return to their defaults.
+func TestImageConfiguresReplication(t *testing.T) {
 	b := newBroker(t)
 	b.topic("orders", 1, nil)
 	b.apply()
-	apply := func(copying metadata.Replication) {
+	apply := func(replication metadata.Replication) {
 		t.Helper()
 		image := metadata.NewImage(b.cluster, metadata.CleanerBudget{}, nil,
 			[]*metadata.Topic{b.topics["orders"]})
-		image.Replication = copying
+		image.Replication = replication
 		if _, err := b.Apply(image); err != nil {
 			t.Fatal(err)
 		}
 	}
 	lag := func() time.Duration {
-		g := b.view.Load().partitions[id("orders", 0)].role.Load().reign
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		return g.mu.isr.lagMax
+		l := b.view.Load().partitions[id("orders", 0)].role.Load().leaderState
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.mu.isr.LagMax()
 	}
-	if lag() != lagMaxDefault || b.catchUp.Limit() != rate.Inf {
-		t.Errorf("nothing is said: a lag of %s, catching up at %v", lag(), b.catchUp.Limit())
+	if lag() != lagMaxDefault || b.catchUp.limiter.Limit() != rate.Inf {
+		t.Errorf("default: lag %s, catch-up rate %v", lag(), b.catchUp.limiter.Limit())
 	}
 	apply(metadata.Replication{LagMax: 3 * time.Second, CatchUpBytesRate: 1 << 20})
-	if lag() != 3*time.Second || b.catchUp.Limit() != 1<<20 ||
-		b.catchUp.Burst() != pullPartitionBytesMax {
-		t.Errorf("a lag of %s, catching up at %v", lag(), b.catchUp.Limit())
+	if lag() != 3*time.Second || b.catchUp.limiter.Limit() != 1<<20 ||
+		b.catchUp.limiter.Burst() != followerPartitionBytesMax {
+		t.Errorf("configured: lag %s, catch-up rate %v", lag(), b.catchUp.limiter.Limit())
 	}
 	apply(metadata.Replication{})
-	if lag() != lagMaxDefault || b.catchUp.Limit() != rate.Inf || b.catchUp.Burst() != 0 {
-		t.Errorf("nothing is said any more: a lag of %s, catching up at %v, %d", lag(),
-			b.catchUp.Limit(), b.catchUp.Burst())
+	if lag() != lagMaxDefault || b.catchUp.limiter.Limit() != rate.Inf ||
+		b.catchUp.limiter.Burst() != 0 {
+		t.Errorf("default again: lag %s, catch-up rate %v, burst %d", lag(),
+			b.catchUp.limiter.Limit(), b.catchUp.limiter.Burst())
 	}
 }

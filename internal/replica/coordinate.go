@@ -9,28 +9,29 @@ import (
 	"heartwood.dev/heartwood/internal/logstore"
 )
 
-// A coordinator keeps its state in a partition that this broker leads: what it appends is made of
-// what it has read there, so it must come to be in the very leader epoch it read in, and what it
-// answers must be below the high watermark.
+// A coordinator stores its state in a partition that this broker leads. Its records depend on the
+// records that it has read there, so it must append in the leader epoch of the read. Its responses
+// to clients may only depend on records below the high watermark. AppendIn and Await provide the
+// two.
 
-// AppendIn appends a batch of the partition's coordinator as acks -1 does, in one leader epoch
-// only, and returns the offset of its last record. It does not wait for the followers: Await does.
-// On an error nothing was appended that anybody was told of.
+// AppendIn appends a coordinator's batch like a produce with acks=-1, but only in one leader epoch,
+// and returns the offset of its last record. It does not wait for the followers: Await does. After
+// an error no follower or consumer was notified of an appended record.
 //
-// It holds what changes of role hold, so that a broker that loses its leadership and gains it again
-// meanwhile does not write in the new one what it worked out in the old.
+// It holds the partition's changing lock, so that a broker that loses the leadership and regains it
+// meanwhile cannot append in the new leader epoch what was computed in the old one.
 func (s *Set) AppendIn(epoch int32, batch ProducePartition) (last int64, err error) {
 	p, r, err := s.leader(batch.ID, epoch)
 	if err == nil {
-		err = p.isOf(batch.Topic)
+		err = p.checkTopic(batch.Topic)
 	}
 	if err != nil {
 		return -1, err
 	}
 	var result ProduceResult
-	if result.Appended, err = p.appendAs(r, batch.Batch); err == nil ||
+	if result.Appended, err = p.appendInRole(r, batch.Batch); err == nil ||
 		!errors.Is(err, ErrNotLeader) {
-		err = s.appended(p, r, batch, &result, err)
+		err = s.afterAppend(p, r, batch, &result, err)
 	}
 	if err != nil {
 		return -1, err
@@ -38,22 +39,22 @@ func (s *Set) AppendIn(epoch int32, batch ProducePartition) (last int64, err err
 	return result.Appended.LastOffset, nil
 }
 
-// appendAs appends if the role is what it was.
-func (p *partition) appendAs(then *role, batch []byte) (logstore.Appended, error) {
+// appendInRole appends if the role has not changed.
+func (p *partition) appendInRole(then *role, batch []byte) (logstore.Appended, error) {
 	p.changing.Lock()
 	defer p.changing.Unlock()
-	if err := p.since(then); err != nil {
+	if err := p.checkStillLeads(then); err != nil {
 		return logstore.Appended{}, fmt.Errorf("%w: %w", ErrNotLeader, err)
 	}
-	if then.reign.inSync() < then.minISR {
+	if then.leaderState.isrSize() < then.minISR {
 		return logstore.Appended{}, ErrNotEnoughReplicas
 	}
 	return p.log.Append(batch, time.Now())
 }
 
-// Await waits, at most for timeout, until the record at an offset is below the high watermark, in
-// one leader epoch of this broker. The errors are those of a produce with acks -1. An offset below
-// 0 is there already.
+// Await waits, up to timeout, until the record at an offset is below the high watermark, in one
+// leader epoch of this broker. Its errors are those of a produce with acks=-1. It returns at once
+// for an offset below 0.
 func (s *Set) Await(ctx context.Context, id PartitionID, epoch int32, offset int64,
 	timeout time.Duration) error {
 	p, r, err := s.leader(id, epoch)
@@ -61,7 +62,7 @@ func (s *Set) Await(ctx context.Context, id PartitionID, epoch int32, offset int
 		return err
 	}
 	result := ProduceResult{ID: id, Appended: logstore.Appended{LastOffset: offset}}
-	produced := PendingProduce{set: s, results: []ProduceResult{result}}
-	produced.waits = []produceWait{{p, r, &produced.results[0], true}}
-	return produced.Wait(ctx, timeout)[0].Err
+	pending := PendingProduce{set: s, results: []ProduceResult{result}}
+	pending.waits = []produceWait{{p, r, &pending.results[0], true}}
+	return pending.Wait(ctx, timeout)[0].Err
 }

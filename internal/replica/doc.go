@@ -1,41 +1,53 @@
-// Package replica holds the partitions that live on a broker: it knows which of them this broker
-// leads and in which epoch, appends to and reads from their logs, copies those that others lead,
-// says who is in sync, moves high watermarks, and makes requests wait for them. docs/replication.md
-// has the protocol, and why nothing acknowledged is lost.
+// Package replica manages the partition replicas on a broker. It tracks which partitions this
+// broker leads and in which leader epoch, appends to and reads from their logs, copies the logs
+// that other brokers lead, decides which replicas are in sync, advances high watermarks, and lets
+// requests wait for them. docs/replication.md describes the protocol and proves that no
+// acknowledged record is lost.
 //
-//   - Set (set.go) is all of them; Apply (apply.go) makes it what the metadata image says.
-//   - partition (partition.go) is one log and this broker's part in it.
-//   - isr (isr.go) is what a leader knows of its followers, and decides who is in sync and how far
-//     the high watermark may go: plain, no lock, no clock. reign (reign.go) is its shell, for one
-//     leader epoch.
-//   - reviews (review.go) asks the metadata store for other in-sync replicas.
-//   - fetcher (fetcher.go, fetcher_ask.go, fetcher_take.go) copies what one other broker leads,
-//     over a Peer (peer.go); follow.go does to a log what its leader says. saying.go is what it has
-//     said in its fetch session.
-//   - session (session.go) is the leader's side of that, and a consumer's: what was said, and what
-//     may have news. sessions.go bounds them, session_fetch.go is a fetch.
-//   - Produce (produce.go) and Fetch (fetch.go; of followers fetch_replica.go) are the requests
-//     that may have to wait; consumers, followers and producers have a purgatory each, keyed by
-//     partition.
+//   - Set (set.go) is the set of replicas. The applier (apply.go, apply_partition.go) makes it
+//     match the metadata image.
+//   - partition (partition.go) is one replica: its log and its role (role.go). copy_source.go and
+//     incarnation.go decide when a log must be discarded and copied again.
+//   - leaderState (leader_state.go) is the leadership of a partition in one leader epoch. Its core
+//     is package isr, which decides which replicas are in sync and how far the high watermark may
+//     advance.
+//   - isrUpdater (isr_updater.go) sends ISR updates to the metadata store.
+//   - fetcher (fetcher.go, fetcher_request.go, fetcher_response.go, fetcher_disk.go) copies the
+//     partitions that one other broker leads, over a Peer (peer.go). follow.go applies a leader's
+//     response to a log.
+//   - sessions (sessions.go, fetch_session.go, session_fetch.go) are the fetch sessions of
+//     consumers and followers that fetch here (KIP-227). Package session holds their pure parts,
+//     and the follower's end.
+//   - Produce requests (produce.go) and fetches (fetch.go, of followers fetch_follower.go) may have
+//     to wait. Producers, consumers and followers have a purgatory each, keyed by partition. A
+//     coordinator appends and waits through coordinate.go.
 //
 // Invariants:
-//   - A partition's high watermark never exceeds what every replica has that is, or may be, in sync
-//     on record.
-//   - An append is acknowledged with acks -1 only in the epoch it was made in: a change of leader
-//     ends the wait with an error.
-//   - Whoever moves a high watermark, or changes a partition's role, notifies both purgatories
-//     afterwards. So a waiting request looks again after each event it could wait for.
-//   - A request that waits holds no slice, thus no segment file.
-//   - What could give a partition something to say marks it in its sessions afterwards; one that is
-//     not marked has nothing to say to what was said last.
+//   - A partition's high watermark never exceeds the durable end offset of any replica in the
+//     maximal ISR.
+//   - An append with acks=-1 is acknowledged only in its own leader epoch: a change of leader ends
+//     the wait with an error.
+//   - Every advance of a high watermark and every change of a role notifies the purgatories
+//     afterwards. So a waiting request is checked after each event that can complete it.
+//   - A waiting request holds no logstore.Slice, and so no open segment file.
+//   - Every event that can change a fetch response marks the partition dirty in its sessions
+//     afterwards. A partition that is not dirty has nothing to report for the client's last
+//     request.
 //
-// Locks, in this order: fetchers.changing; partition.changing (a role changes, or a leader's answer
-// is carried out: over I/O of the log); a session's turn (one fetch of it at a time, also while it
-// waits); fetchers.mu, fetcher.mu, reviews.mu, sessions.table.mu, sessions.watch.mu and behind it
-// session.mu; reign.mu, a leaf. The view of all partitions and each partition's role are immutable
-// values behind atomic pointers; Apply, called from one goroutine, is their only writer.
+// Locks, in this order:
 //
-// Goroutines: those of the purgatories; one that changes in-sync replicas; one for each broker that
-// is followed, or two if there are partitions under durability Fsync, with workers that wait for
-// the disk. Close joins them. Apply has up to sixteen while it takes partitions, and joins them.
+//  1. fetchers.changing
+//  2. partition.changing: held while a role changes, and while a leader's response is applied, with
+//     I/O of the log
+//  3. fetchSession.fetchLock: held by one fetch of the session, also while it waits
+//  4. fetchers.mu, fetcher.mu, isrUpdater.mu, sessionCache.mu, and sessionWatch.mu followed by
+//     fetchSession.mu
+//  5. leaderState.mu, a leaf
+//
+// The view of all partitions and each partition's role are immutable values behind atomic pointers.
+// Only Apply writes them, from one goroutine.
+//
+// Goroutines: those of the purgatories; two of the isrUpdater; one for each leader that is
+// followed, or two if it leads partitions under durability Fsync, each with disk workers. Close
+// waits for them. Apply starts up to applyConcurrency workers and waits for them.
 package replica

@@ -1,16 +1,16 @@
 package replica
 
-// delayedFetch is a fetch that waits for records. Its positions need no lock: the purgatory never
-// calls TryComplete twice at a time.
+// delayedFetch is a fetch that waits for records. Its positions need no lock, because the purgatory
+// does not call TryComplete concurrently.
 type delayedFetch struct {
 	req       FetchRequest
 	positions []position
 	done      chan struct{}
 }
 
-// TryComplete implements timer.Operation. Only what came after the first read counts as new: were
-// there an offset range without any record left in it, the fetch would complete with nothing, and
-// its client ask again, without end.
+// TryComplete implements timer.Operation. Only what arrived after the first read counts. Otherwise
+// an offset range without any remaining record would complete the fetch with nothing, and the
+// client would fetch again without end.
 func (d *delayedFetch) TryComplete() bool {
 	total, enough := 0, false
 	for i := range d.positions {
@@ -28,40 +28,36 @@ func (d *delayedFetch) TryComplete() bool {
 // Expire implements timer.Operation.
 func (d *delayedFetch) Expire() { close(d.done) }
 
-// available returns how many bytes a read would give now; now is true if the fetch must not wait
-// for more, because it could not get more, or would get an error. What it learns it keeps: a fetch
-// of a thousand partitions looks again at each append to any of them, and must then read the index
-// of that one, not of all that have grown since it came.
+// available returns how many bytes a read would return now. now reports that the fetch must not
+// wait longer, because it would not receive more records, or would get an error. available keeps
+// its result: a fetch of a thousand partitions is checked at each append to any of them, and must
+// then read the index of that partition only, not of all that have grown since the fetch arrived.
 func (a *position) available(req FetchRequest) (bytes int, now bool) {
-	if a.partition.serves(a.role) != nil {
+	if a.partition.checkStillServes(a.role) != nil {
 		return 0, true
 	}
-	if a.held {
+	if a.throttled {
 		return 0, false
 	}
-	if req.Replica != nil && a.role.brisk && a.partition.log.HighWatermark() > a.want.HighWater {
+	if req.Replica != nil && a.role.pushHighWatermark &&
+		a.partition.log.HighWatermark() > a.request.HighWater {
 		return 0, true
 	}
-	limit := a.end(req)
-	if limit <= max(a.limit, a.want.Offset) {
+	limit := a.partition.limit(req.ReadCommitted)
+	if req.Replica != nil {
+		limit = a.partition.log.LogEnd()
+	}
+	if limit <= max(a.limit, a.request.Offset) {
 		return a.bytes, false
 	}
 	if req.BytesMin <= 1 {
-		return 1, false // anything is enough: nothing need be read to know
+		return 1, false // any record is enough: no index needs to be read
 	}
-	data, err := a.partition.log.Read(a.want.Offset, limit, a.want.BytesMax, true)
+	data, err := a.partition.log.Read(a.request.Offset, limit, a.request.BytesMax, true)
 	if err != nil {
 		return 0, true
 	}
 	defer data.Release()
 	a.limit, a.bytes = limit, data.Length
 	return data.Length, data.More
-}
-
-// end is the end of what the asker may read now.
-func (a *position) end(req FetchRequest) int64 {
-	if req.Replica != nil {
-		return a.partition.log.LogEnd()
-	}
-	return a.partition.limit(req.ReadCommitted)
 }

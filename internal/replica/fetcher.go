@@ -11,147 +11,154 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica/session"
 )
 
 const (
-	// pullBytesMax bounds one answer, pullPartitionBytesMax what it has of one partition
+	// followerBytesMax bounds a response and followerPartitionBytesMax one partition in it
 	// (replica.fetch.response.max.bytes and replica.fetch.max.bytes): large enough that catching up
 	// is sequential I/O, small enough that no partition waits long.
-	pullBytesMax          = 10 << 20
-	pullPartitionBytesMax = 1 << 20
-	// pullWait is how long a fetch without news stays at the leader.
-	pullWait = 500 * time.Millisecond
-	// pullTimeout bounds a fetch beyond its wait: a leader that says nothing for so long is not
-	// there.
-	pullTimeout = 10 * time.Second
-	// A partition or a leader that failed is asked again after retryFirst, twice as long after each
+	followerBytesMax          = 10 << 20
+	followerPartitionBytesMax = 1 << 20
+	// followerFetchWait is how long a fetch with nothing to return waits at the leader.
+	followerFetchWait = 500 * time.Millisecond
+	// followerFetchTimeout is how long a follower waits for a response beyond followerFetchWait.
+	followerFetchTimeout = 10 * time.Second
+	// A partition or a leader that failed is retried after retryFirst. The delay doubles with each
 	// further failure, up to retryLast.
 	retryFirst = 50 * time.Millisecond
 	retryLast  = time.Second
-	// warnAfter is for how long a leader has not answered when that is worth a warning. One that
-	// stops or starts again is no news, and an image soon says who leads instead.
+	// warnAfter is how long a leader is unreachable before a warning. A restart is shorter, and a
+	// new image soon names another leader.
 	warnAfter = 5 * time.Second
 )
 
-// fetcher copies the partitions that one broker leads: one goroutine, one connection, one fetch at
-// a time for all of them.
+// fetcher copies the partitions that one broker leads, with one goroutine, one connection and one
+// fetch at a time for all of them.
 //
-// Partitions under durability Fsync have a fetcher of their own: it asks for more only once what it
-// has got is on the disk, since the next fetch is what tells the leader so; the others shall not
-// wait for that.
+// Partitions under durability Fsync have a fetcher of their own. It sends the next fetch only once
+// the records of the last one are synced, because that fetch reports them to the leader. The other
+// partitions do not wait for that.
 type fetcher struct {
 	set    *Set
 	cancel context.CancelFunc
 	done   chan struct{}
 	wake   chan struct{} // holds one: the partitions have changed
-	synced chan struct{} // holds one: a log was synced, or stopped
+	synced chan struct{} // holds one: a log was synced or has failed
 	fsync  bool
 
 	mu struct {
 		sync.Mutex
 		leader     metadata.Broker
 		self       metadata.InSync
-		partitions map[PartitionID]*pulling
-		order      []*pulling         // the same, in the order in which they take turns
-		version    int                // counts the changes of partitions
-		settled    []*pulling         // that a worker of settleLater is done with
-		peer       Peer               // of the fetch under way; nil: none is
-		interrupt  context.CancelFunc // of the fetch under way
+		partitions map[PartitionID]*followedPartition // replaced, never modified
+		order      []*followedPartition               // the same, sorted
+		version    int                                // counts the changes of partitions
+		applied    []*followedPartition               // whose applyLater has ended
+		peer       Peer                               // of the fetch in progress; nil: none
+		interrupt  context.CancelFunc                 // of the fetch in progress
 	}
-	turn    int                 // counts the fetches; it also says which partition is first
-	asking  []FollowerPartition // the last request's, to be used again
-	failing time.Time           // since when the leader has not answered; zero: it did last
-	warned  bool                // the log says so
 
-	connected metadata.Broker // that the connection is to, or was
-	saying    saying
-	changed   []*pulling // of which the next fetch may have something to say; each once
-	swept     time.Time  // when all partitions were looked at last
-	version   int        // of mu.partitions, when they were
-	slow      settling   // what waits for the disk
+	// The other fields belong to the fetcher's goroutine.
+
+	fetches      int                 // counts the fetches, and rotates the order of a full one
+	request      []FollowerPartition // the last request's, to be reused
+	failingSince time.Time           // since when the leader has not answered; zero: it has
+	warned       bool                // that the leader does not answer
+
+	connected   metadata.Broker // that the connection leads to, or led to
+	session     session.Follower[FollowerPartition]
+	dirty       []*followedPartition // whose request may have changed; each once
+	scanned     time.Time            // when all partitions were last marked dirty
+	version     int                  // of mu.partitions, at that time
+	diskWorkers diskWorkers
 }
 
-// pulling is one partition of a fetcher. partition does not change, and mu guards role; the rest is
-// the fetcher goroutine's, and of one worker at a time: of takeAll while that runs, of settleLater
-// while busy is set.
-type pulling struct {
+// followedPartition is a partition of a fetcher. partition does not change, and mu guards role. The
+// rest belongs to the fetcher's goroutine, or to one of its workers: of applyAll while that runs,
+// of applyLater while busy is set.
+type followedPartition struct {
 	partition *partition
 	role      *role
 	failures  int
 	retryAt   time.Time
-	askedAs   *role // the role in which the leader was asked last
-	taken     int   // the turn in which it was answered last
-	queued    bool  // it is in changed
-	busy      bool  // a worker of settleLater has it, and it is not asked for
+	sentRole  *role // the role in which the last request was sent
+	answered  int   // the number of the fetch that was last answered
+	dirty     bool  // it is in fetcher.dirty
+	busy      bool  // a worker of applyLater has it, and it is not fetched
 }
 
-// fetcherKey names a fetcher.
+// fetcherKey identifies a fetcher.
 type fetcherKey struct {
 	leader int32
 	fsync  bool
 }
 
-func (s *Set) startFetcher(key fetcherKey) *fetcher {
+func startFetcher(s *Set, key fetcherKey) *fetcher {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &fetcher{
 		set: s, cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1),
 		synced: make(chan struct{}, 1), fsync: key.fsync,
 	}
-	f.mu.partitions = map[PartitionID]*pulling{}
-	f.slow.slots = make(chan struct{}, takeWorkers)
+	f.mu.partitions = map[PartitionID]*followedPartition{}
+	f.diskWorkers.slots = make(chan struct{}, applyConcurrency)
 	go func() {
 		defer close(f.done)
 		f.run(ctx)
-		f.slow.workers.Wait()
+		f.diskWorkers.running.Wait()
 	}()
 	return f
 }
 
-// stop ends the goroutine and joins it.
+// stop ends the goroutine and waits for it.
 func (f *fetcher) stop() {
 	f.cancel()
 	<-f.done
 }
 
-// assign tells what there is to copy, and from whom. A partition that is new, or has a new leader
-// epoch, is not left waiting for the end of a fetch that does not have it: the leader is told to
-// answer. One that is another by now is waited for no more.
-func (f *fetcher) assign(leader metadata.Broker, self metadata.InSync,
-	wanted map[PartitionID]*pulling) {
-	if f.replace(leader, self, wanted) {
-		f.hurry()
+// setPartitions sets the leader and the partitions to copy. If one is new or has a new leader
+// epoch, the fetch in progress does not contain it, and the leader is asked to answer at once. If
+// the leader itself is another process, the fetch is canceled.
+func (f *fetcher) setPartitions(leader metadata.Broker, self metadata.InSync,
+	partitions map[PartitionID]*followedPartition) {
+	if f.replacePartitions(leader, self, partitions) {
+		f.fetchSoon()
 	}
 }
 
-// replace is assign, but for telling the leader; it tells whether there is news.
-func (f *fetcher) replace(leader metadata.Broker, self metadata.InSync,
-	wanted map[PartitionID]*pulling) (news bool) {
+// replacePartitions is setPartitions without interrupting the leader. It reports whether anything
+// changed.
+func (f *fetcher) replacePartitions(leader metadata.Broker, self metadata.InSync,
+	partitions map[PartitionID]*followedPartition) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	other := f.mu.leader != leader || f.mu.self != self
-	news = other
-	for id, w := range wanted {
-		if old := f.mu.partitions[id]; old != nil && old.partition == w.partition &&
-			old.role.epoch == w.role.epoch {
-			old.role = w.role
-			wanted[id] = old
+	otherProcess := f.mu.leader != leader || f.mu.self != self
+	changed = otherProcess
+	for id, fp := range partitions {
+		if old := f.mu.partitions[id]; old != nil && old.partition == fp.partition &&
+			old.role.epoch == fp.role.epoch {
+			old.role = fp.role
+			partitions[id] = old
 		} else {
-			news = true
+			changed = true
 		}
 	}
-	f.mu.leader, f.mu.self, f.mu.partitions = leader, self, wanted
+	f.mu.leader, f.mu.self, f.mu.partitions = leader, self, partitions
 	f.mu.version++
-	f.mu.order = slices.SortedFunc(maps.Values(wanted),
-		func(a, b *pulling) int { return comparePartitions(a.partition.id, b.partition.id) })
-	if other && f.mu.interrupt != nil {
+	f.mu.order = slices.SortedFunc(maps.Values(partitions),
+		func(a, b *followedPartition) int {
+			return comparePartitions(a.partition.id,
+				b.partition.id)
+		})
+	if otherProcess && f.mu.interrupt != nil {
 		f.mu.interrupt()
 	}
-	return news
+	return changed
 }
 
-// hurry has the next fetch made soon. The call is made without the lock: it may meet a fetch that
-// came later, which then waits for nothing.
-func (f *fetcher) hurry() {
+// fetchSoon ends the wait of the fetch in progress. It calls Interrupt without the lock, so the
+// call may hit a later fetch, which then does not wait.
+func (f *fetcher) fetchSoon() {
 	f.mu.Lock()
 	peer := f.mu.peer
 	f.mu.Unlock()
@@ -161,7 +168,7 @@ func (f *fetcher) hurry() {
 	}
 }
 
-// signal leaves a token in a channel that holds one.
+// signal puts a token into a channel that holds one.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -172,16 +179,16 @@ func signal(c chan struct{}) {
 // run fetches until ctx ends. It owns the connection.
 func (f *fetcher) run(ctx context.Context) {
 	var peer Peer
-	var worked metadata.Broker // that answered last, in the incarnation that this names
+	var lastAnswered metadata.Broker // with its broker epoch
 	defer func() {
 		if peer != nil {
 			_ = peer.Close()
 		}
 	}()
 	for failures := 0; ctx.Err() == nil; {
-		request, all, leader, retry := f.request(time.Now())
-		if len(request.Partitions) == 0 && len(f.saying.said) == 0 {
-			f.saying.failed()
+		request, all, leader, retry := f.nextRequest(time.Now())
+		if len(request.Partitions) == 0 && f.session.Len() == 0 {
+			f.session.Failed()
 			f.pause(ctx, retry)
 			continue
 		}
@@ -195,15 +202,15 @@ func (f *fetcher) run(ctx context.Context) {
 			f.connected = leader
 		}
 		if err == nil {
-			err = f.pull(ctx, peer, request, all)
+			err = f.fetch(ctx, peer, request, all)
 		}
 		if err == nil {
-			failures, worked = 0, leader
+			failures, lastAnswered = 0, leader
 			continue
 		}
-		f.saying.failed()
-		if !request.isNew() &&
-			(errors.Is(err, ErrSessionNotFound) || errors.Is(err, ErrSessionEpoch)) {
+		f.session.Failed()
+		if request.Session.Epoch != session.New &&
+			(errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrEpoch)) {
 			continue
 		}
 		if peer != nil {
@@ -213,56 +220,56 @@ func (f *fetcher) run(ctx context.Context) {
 		if errors.Is(err, errInterrupted) || ctx.Err() != nil {
 			continue
 		}
-		f.noteFailure(leader, err, time.Now())
-		if worked == leader && errors.Is(err, syscall.ECONNREFUSED) {
-			// once: should it live all the same, the next of its fetches says so
-			worked = metadata.Broker{}
-			f.set.processEnded(metadata.InSync{Broker: leader.ID, Epoch: leader.Epoch})
+		f.recordFailure(leader, err, time.Now())
+		if lastAnswered == leader && errors.Is(err, syscall.ECONNREFUSED) {
+			// Reported once: if the process is alive all the same, its next fetch shows it.
+			lastAnswered = metadata.Broker{}
+			f.set.processExited(metadata.InSync{Broker: leader.ID, Epoch: leader.Epoch})
 		}
 		f.pause(ctx, backoff(failures))
 		failures++
 	}
 }
 
-// errInterrupted ends a fetch because there is more to ask for.
+// errInterrupted ends a fetch because the leader has changed.
 var errInterrupted = errors.New("interrupted")
 
-// backoff is how long to wait after so many failures in a row before.
+// backoff returns the delay after a number of earlier failures in a row.
 func backoff(failures int) time.Duration {
 	return min(retryFirst<<min(failures, 16), retryLast)
 }
 
 func (f *fetcher) dial(ctx context.Context, leader metadata.Broker) (Peer, error) {
-	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
+	ctx, cancel := context.WithTimeout(ctx, followerFetchTimeout)
 	defer cancel()
-	peer, err := f.set.dial(ctx, leader)
+	peer, err := f.set.fetchers.dial(ctx, leader)
 	if err != nil {
 		return nil, fmt.Errorf("connect to broker %d: %w", leader.ID, err)
 	}
 	return peer, nil
 }
 
-// noteFailure notes that the leader cannot be reached, and warns of it, once, when that lasts.
-func (f *fetcher) noteFailure(leader metadata.Broker, err error, now time.Time) {
-	if f.failing.IsZero() {
-		f.failing = now
+// recordFailure records that the leader is unreachable, and logs a warning once if that lasts.
+func (f *fetcher) recordFailure(leader metadata.Broker, err error, now time.Time) {
+	if f.failingSince.IsZero() {
+		f.failingSince = now
 	}
-	if lasts := now.Sub(f.failing); !f.warned && lasts >= warnAfter {
+	if duration := now.Sub(f.failingSince); !f.warned && duration >= warnAfter {
 		f.warned = true
-		f.set.logger.Warn("cannot fetch from a leader", "leader", leader.ID, "for", lasts, "error",
-			err)
+		f.set.logger.Warn("failed to fetch from leader", "leader", leader.ID,
+			"duration", duration, "error", err)
 	}
 }
 
-// noteAnswer notes that the leader can be reached.
-func (f *fetcher) noteAnswer() {
+// recordAnswer records that the leader is reachable.
+func (f *fetcher) recordAnswer() {
 	if f.warned {
-		f.set.logger.Info("fetches from a leader again", "leader", f.leader())
+		f.set.logger.Info("fetching from leader resumed", "leader", f.leader())
 	}
-	f.failing, f.warned = time.Time{}, false
+	f.failingSince, f.warned = time.Time{}, false
 }
 
-// pause waits for news, for d (0: for ever), or for the end of ctx.
+// pause waits for wake, for d (0: without limit) or for the end of ctx.
 func (f *fetcher) pause(ctx context.Context, d time.Duration) {
 	var due <-chan time.Time
 	if d > 0 {

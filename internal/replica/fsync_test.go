@@ -13,8 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// slowDisk holds syncs of data files back until they are let through, and then fails them if it is
-// told to.
+// slowDisk blocks the syncs of segment files until the test lets them continue, or makes them fail.
 type slowDisk struct {
 	vfs.FS
 	gate chan error // nil: syncs pass
@@ -44,10 +43,10 @@ func (f *slowFile) Sync() error {
 
 var errDisk = errors.New("the disk is gone")
 
-// Under Fsync acks 1 and acks all wait for the sync, in the purgatory and without a lock; acks 0
-// waits for nothing; consumers do not see what is not on the disk; and a sync that fails is an
-// error of the disk to all who wait.
-func TestFsyncMakesProducersWaitForTheDisk(t *testing.T) {
+// TestFsyncMakesProducersWaitForSync: under Fsync, acks=1 and acks=all wait for the sync, in the
+// purgatory and without a lock; acks=0 does not wait; consumers see no record before its sync; and
+// a failed sync is a storage error for everyone who waits.
+func TestFsyncMakesProducersWaitForSync(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) { testFsync(t, fails) })
 	}
@@ -59,7 +58,7 @@ func testFsync(t *testing.T, fails bool) {
 	if err := disk.MkdirAll("/data"); err != nil {
 		t.Fatal(err)
 	}
-	// No background flush: it would wait for the sync that is held, and hold the bubble's clock
+	// No background flush: it would wait for the sync that is blocked, and hold the bubble's clock
 	// with it.
 	store, err := logstore.Open(logstore.Options{FS: disk, Dir: "/data",
 		Logger: slog.New(slog.DiscardHandler), FlushInterval: 24 * time.Hour})
@@ -89,7 +88,7 @@ func testFsync(t *testing.T, fails bool) {
 		t.Fatal(err)
 	}
 	if len(results) != 0 || log.HighWatermark() != 0 || log.LogEnd() != 3 {
-		t.Errorf("before the sync: %d answers, high watermark %d, end %d", len(results),
+		t.Errorf("before the sync: %d results, high watermark %d, log end %d", len(results),
 			log.HighWatermark(), log.LogEnd())
 	}
 	if fails {
@@ -99,7 +98,7 @@ func testFsync(t *testing.T, fails bool) {
 	for range 2 {
 		switch result := <-results; {
 		case fails && !errors.Is(result.Err, logstore.ErrStorage):
-			t.Errorf("the sync failed: %v", result.Err)
+			t.Errorf("after a failed sync: %v", result.Err)
 		case !fails && result.Err != nil:
 			t.Error(result.Err)
 		}
@@ -115,9 +114,9 @@ func testFsync(t *testing.T, fails bool) {
 	}
 }
 
-// A topic that changes to Replicated while a sync is under way needs no sync any more: who waits
-// for it is answered, though it never ends.
-func TestAChangeToReplicatedEndsTheWait(t *testing.T) {
+// TestChangeToReplicatedEndsTheWait: a topic that changes to durability Replicated during a sync
+// no longer needs it. Producers are answered although the sync never ends.
+func TestChangeToReplicatedEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &slowDisk{FS: vfs.NewMem()}
 		b := &broker{t: t, disk: disk, topics: map[string]*metadata.Topic{}, cluster: "ours"}
@@ -141,7 +140,7 @@ func TestAChangeToReplicatedEndsTheWait(t *testing.T) {
 		b.apply()
 		synctest.Wait()
 		if len(result) != 1 {
-			t.Error("no answer")
+			t.Error("the produce still waits")
 		}
 		close(disk.gate)
 		if r := <-result; r.Err != nil {

@@ -14,9 +14,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// gapTrace is what is done to the disk when a follower is sent something behind a gap, and more of
-// it, and is in sync at last: the note is durable before the first record behind the gap is written
-// (docs/format/store.md).
+// gapTrace is the sequence of disk operations when a follower receives records behind a gap, then
+// more records, and then joins the ISR. The gap is recorded durably before the first record behind
+// it is written (docs/format/store.md).
 const gapTrace = `
 create a-0/copy.gap.tmp
 write a-0/copy.gap.tmp 0+<n>
@@ -33,8 +33,8 @@ write a-0/00000000000000000000.log <n>+<n>
 remove a-0/copy.gap
 `
 
-// placed is a batch as a leader has it at an offset.
-func placed(t *testing.T, offset int64) []byte {
+// leaderBatch returns a batch as a leader has it at an offset.
+func leaderBatch(t *testing.T, offset int64) []byte {
 	t.Helper()
 	bytes := batch(t, "value")
 	b, _, err := record.Next(bytes)
@@ -46,8 +46,8 @@ func placed(t *testing.T, offset int64) []byte {
 	return bytes
 }
 
-// follower gives the broker a partition of a compacted topic that broker 2 leads, and of which it
-// has begun a copy.
+// follower gives the broker a partition of a compacted topic that broker 2 leads, with an
+// incomplete copy of its log.
 func (b *broker) follower(t *testing.T) *partition {
 	t.Helper()
 	b.topic("a", 1, func(topic *metadata.Topic) {
@@ -63,7 +63,7 @@ func (b *broker) follower(t *testing.T) *partition {
 	return p
 }
 
-func TestAGapIsNotedBeforeWhatLiesBehindIt(t *testing.T) {
+func TestGapIsRecordedBeforeRecordsBehindIt(t *testing.T) {
 	trace := vfs.NewTrace(vfs.NewMem(), "/data")
 	b := newBrokerOn(t, trace)
 	p := b.follower(t)
@@ -72,10 +72,10 @@ func TestAGapIsNotedBeforeWhatLiesBehindIt(t *testing.T) {
 	defer p.changing.Unlock()
 	trace.Take()
 	out := *r
-	out.inSync, out.member = false, false
+	out.inSync, out.inISR = false, false
 	for _, offset := range []int64{5, 9} {
-		if err := p.appendPulled(&out, &FollowerPartition{Offset: p.log.LogEnd()},
-			placed(t, offset),
+		if err := p.appendFetched(&out, &FollowerPartition{Offset: p.log.LogEnd()},
+			leaderBatch(t, offset),
 			time.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -83,18 +83,17 @@ func TestAGapIsNotedBeforeWhatLiesBehindIt(t *testing.T) {
 	p.source = metadata.NoBroker
 	in := *r
 	in.inSync = true
-	if err := p.oneSource(&in); err != nil {
+	if err := p.requireSingleSource(&in); err != nil {
 		t.Fatal(err)
 	}
 	got := regexp.MustCompile(`[1-9][0-9]*\+[0-9]+`).ReplaceAllString(trace.Take(), "<n>+<n>")
 	got = regexp.MustCompile(` 0\+[0-9]+`).ReplaceAllString(got, " 0+<n>")
 	if got != strings.TrimPrefix(gapTrace, "\n") {
-		t.Errorf("the disk sees\n%s", got)
+		t.Errorf("disk operations\n%s", got)
 	}
 }
 
-// Nothing behind a gap is appended while that cannot be noted.
-func TestAGapThatCannotBeNotedIsNotPassed(t *testing.T) {
+func TestNothingIsAppendedIfGapCannotBeRecorded(t *testing.T) {
 	disk := vfs.NewFault(vfs.NewMem())
 	b := newBrokerOn(t, disk)
 	p := b.follower(t)
@@ -103,21 +102,21 @@ func TestAGapThatCannotBeNotedIsNotPassed(t *testing.T) {
 	out := *p.role.Load()
 	disk.Inject(vfs.Rule{Op: vfs.OpRename, Name: "copy.gap.tmp", Times: 1, Err: syscall.ENOSPC})
 	for _, want := range []int64{0, 6} {
-		err := p.appendPulled(&out, &FollowerPartition{Offset: 0}, placed(t, 5), time.Now())
+		err := p.appendFetched(&out, &FollowerPartition{Offset: 0}, leaderBatch(t, 5), time.Now())
 		if end := p.log.LogEnd(); end != want ||
 			errors.Is(err, logstore.ErrStorage) != (want == 0) {
-			t.Errorf("the log ends at %d (%v), want %d", end, err, want)
+			t.Errorf("log end %d (%v), want %d", end, err, want)
 		}
 	}
 }
 
-// TestALogThatBeginsAnewIsNotToldOfBefore: a note of a copy came back with a power cut. As long as
-// an earlier incarnation is in sync on record, the leader hears nothing of the log: it could take
-// the broker into the in-sync replicas, and the log would be given up then.
-func TestALogThatBeginsAnewIsNotToldOfBefore(t *testing.T) {
+// TestFollowerDoesNotReportLogToBeDiscarded: a power cut has restored the note of an incomplete
+// copy. While the ISR contains an earlier broker epoch of this broker, the leader must not learn
+// about the log: it could add the broker to the ISR, and then the log would be discarded.
+func TestFollowerDoesNotReportLogToBeDiscarded(t *testing.T) {
 	b := newBroker(t)
 	p := b.follower(t)
-	if err := p.log.AppendReplicated(placed(t, 0), time.Now()); err != nil {
+	if err := p.log.AppendReplicated(leaderBatch(t, 0), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	p.changing.Lock()
@@ -125,14 +124,16 @@ func TestALogThatBeginsAnewIsNotToldOfBefore(t *testing.T) {
 	p.source = 3 // not the leader, which is broker 2
 	member, out := *p.role.Load(), *p.role.Load()
 	member.inSync, out.inSync = false, false
-	member.member, out.member = true, false
-	if err := p.oneSource(&member); err != nil || member.follows(self) || p.log.LogEnd() != 1 {
-		t.Errorf("a member fetches: %t (%v), its log ends at %d", member.follows(self), err,
+	member.inISR, out.inISR = true, false
+	if err := p.requireSingleSource(&member); err != nil || member.follows(self) ||
+		p.log.LogEnd() != 1 {
+		t.Errorf("as an ISR member: fetches %t (%v), log end %d", member.follows(self), err,
 			p.log.LogEnd())
 	}
-	if err := p.oneSource(&out); err != nil || !out.follows(self) || p.log.LogEnd() != 0 ||
+	if err := p.requireSingleSource(&out); err != nil || !out.follows(self) ||
+		p.log.LogEnd() != 0 ||
 		p.source != metadata.NoBroker {
-		t.Errorf("out of sync it fetches: %t (%v), its log ends at %d, a copy of %d",
+		t.Errorf("outside the ISR: fetches %t (%v), log end %d, source %d",
 			out.follows(self), err, p.log.LogEnd(), p.source)
 	}
 }

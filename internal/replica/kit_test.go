@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// broker is a set on a real store, whose disk is in memory, and the cluster it lives in.
+// broker is a Set on a real store, whose disk is in memory, and its metadata.
 type broker struct {
 	*Set
 	t      *testing.T
@@ -22,7 +22,7 @@ type broker struct {
 	store  *logstore.Store
 	topics map[string]*metadata.Topic
 
-	cluster string // id in the images
+	cluster string // the cluster id in the images
 }
 
 const self = 1
@@ -96,14 +96,14 @@ func (b *broker) apply() []metadata.Served {
 
 func id(topic string, index int32) PartitionID { return PartitionID{Topic: topic, Index: index} }
 
-// batch is what a producer sends: records without keys.
+// batch returns a batch of records without keys, as a producer sends it.
 func batch(t *testing.T, values ...string) []byte {
 	t.Helper()
 	return batchOf(t, record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1},
 		values...)
 }
 
-// batchOf is what a producer of an identity sends.
+// batchOf returns a batch of a producer with an identity.
 func batchOf(t *testing.T, id record.Identity, values ...string) []byte {
 	t.Helper()
 	builder := record.NewBuilder(compress.None, compress.LevelDefault)
@@ -126,7 +126,7 @@ func (b *broker) Produce(ctx context.Context, acks int16, timeout time.Duration,
 	return b.Append(acks, batches).Wait(ctx, timeout)
 }
 
-// produce appends one batch with acks=all, and returns its answer.
+// produce produces one batch with acks=all.
 func (b *broker) produce(to PartitionID, values ...string) ProduceResult {
 	b.t.Helper()
 	return b.Produce(b.t.Context(), AcksAll, time.Minute,
@@ -142,7 +142,7 @@ func (b *broker) mustProduce(to PartitionID, values ...string) logstore.Appended
 	return result.Appended
 }
 
-// fetch asks for everything from an offset, and waits for at least one byte.
+// fetch returns a request for everything from an offset on, which waits for at least one byte.
 func fetch(wait time.Duration, from int64, of ...PartitionID) FetchRequest {
 	req := FetchRequest{BytesMin: 1, BytesMax: 1 << 20, Wait: wait}
 	for _, id := range of {
@@ -152,7 +152,7 @@ func fetch(wait time.Duration, from int64, of ...PartitionID) FetchRequest {
 	return req
 }
 
-// values reads the records of an answer, and releases it.
+// values returns the records of a result, and releases it.
 func values(t *testing.T, result FetchResult) []string {
 	t.Helper()
 	if result.Err != nil {
@@ -184,7 +184,7 @@ func values(t *testing.T, result FetchResult) []string {
 	return all
 }
 
-// lastOffset is the last offset of whole batches.
+// lastOffset returns the last offset of whole batches.
 func lastOffset(t *testing.T, batches []byte) int64 {
 	t.Helper()
 	last := int64(-1)

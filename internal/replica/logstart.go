@@ -3,52 +3,37 @@ package replica
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 )
 
-// logStartLook is how often a deletion of records looks whether the followers have followed. They
-// say so with their fetches, of which each sends one at least every half second; it is rare, and
-// not worth another thing that fetches wake.
-const logStartLook = 20 * time.Millisecond
+// logStartPollInterval is how often AwaitLogStart checks the followers' log start offsets.
+// Followers report them in their fetches, at least every half second. Deletions are rare, so
+// fetches do not wake them.
+const logStartPollInterval = 20 * time.Millisecond
 
-// AwaitLogStart waits until no replica that is in sync, or may be, has records below an offset,
-// which the leader's own log has given up already: until then one of them, elected, could show them
-// again. It returns the lowest log start of them. ErrTimeout when ctx ends before.
+// AwaitLogStart waits until no replica of the maximal ISR holds records below an offset, which the
+// leader's own log has already deleted. Until then such a replica, once elected, could serve them
+// again. It returns the lowest log start offset of these replicas, or ErrTimeout when ctx ends.
 func (s *Set) AwaitLogStart(ctx context.Context, id PartitionID, offset int64) (lowest int64,
 	err error) {
 	p, r, err := s.leader(id, -1)
 	if err != nil {
 		return -1, err
 	}
-	look := time.NewTicker(logStartLook)
-	defer look.Stop()
+	poll := time.NewTicker(logStartPollInterval)
+	defer poll.Stop()
 	for {
-		if lowest = r.reign.lowestStart(p.log.LogStart()); lowest >= offset {
+		if lowest = r.leaderState.lowestLogStart(p.log.LogStart()); lowest >= offset {
 			return lowest, nil
 		}
 		select {
-		case <-look.C:
+		case <-poll.C:
 		case <-ctx.Done():
-			return -1, fmt.Errorf("%w: a replica in sync has records below offset %d still",
+			return -1, fmt.Errorf("%w: an in-sync replica still has records below offset %d",
 				ErrTimeout, offset)
 		}
-		if err := p.since(r); err != nil {
+		if err := p.checkStillLeads(r); err != nil {
 			return -1, err
 		}
 	}
-}
-
-// lowestStart is the lowest log start of the replicas that may be in sync on record, own for this
-// one. Who joins later begins no lower (isr.propose).
-func (g *reign) lowestStart(own int64) int64 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	maximal := g.mu.isr.maximal()
-	for id, f := range g.mu.isr.members {
-		if slices.Contains(maximal, id) {
-			own = min(own, f.logStart)
-		}
-	}
-	return own
 }

@@ -6,25 +6,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics count what goes through the partitions, by topic.
+// metrics are the counters of a Set.
 type metrics struct {
-	producedBytes, producedRecords, fetchedBytes *prometheus.CounterVec
+	producedBytes, producedRecords, fetchedBytes *prometheus.CounterVec // by topic
 
 	isrChanges *prometheus.CounterVec // by direction
 	elections  *prometheus.CounterVec // by reason
 }
 
-// Directions of a change of in-sync replicas, and reasons of an election: values of labels.
+// Label values: directions of an ISR change, and reasons for an election.
 const (
 	isrExpand = "expand"
 	isrShrink = "shrink"
 
-	electionStart    = "start"    // this broker came up, or the partition is new
-	electionFailover = "failover" // the leader before is dead
-	electionMove     = "move"     // the leader before lives: it shuts down, or another is preferred
+	electionStart    = "start"    // this broker started, or the partition is new
+	electionFailover = "failover" // the previous leader is down
+	// the previous leader is up: it shuts down, or another is preferred
+	electionMove = "move"
 )
 
-// traffic is one topic's counters. A partition keeps them, so that counting is an addition and no
+// traffic holds one topic's counters. Each partition keeps a copy, so that counting needs no
 // lookup.
 type traffic struct {
 	producedBytes, producedRecords, fetchedBytes prometheus.Counter
@@ -41,25 +42,19 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	}
 	return &metrics{
 		producedBytes: counter("produced_bytes_total",
-			"Bytes of batches appended for producers, as they came in (compressed)."),
+			"Bytes of batches appended for producers, as received (compressed)."),
 		producedRecords: counter("produced_records_total", "Records appended for producers."),
-		fetchedBytes:    counter("fetched_bytes_total", "Bytes of batches handed to consumers."),
+		fetchedBytes:    counter("fetched_bytes_total", "Bytes of batches returned to consumers."),
 		isrChanges: counterBy(registry, "isr_changes_total", "direction",
-			"Changes of in-sync replicas that this broker made as their leader.", isrExpand,
-			isrShrink),
-		elections: counterBy(
-			registry,
-			"leader_elections_total",
-			"reason",
-			"Partitions that this broker began to lead: as it came up, because their leader died, or because leadership was moved here.",
-			electionStart,
-			electionFailover,
-			electionMove,
-		),
+			"ISR changes that this broker made as the leader.", isrExpand, isrShrink),
+		elections: counterBy(registry, "leader_elections_total", "reason",
+			"Leader epochs that this broker began: because it started, because the previous "+
+				"leader was down, or because the leadership was moved here.",
+			electionStart, electionFailover, electionMove),
 	}
 }
 
-// counterBy is a counter with one label, at 0 for each value it may have.
+// counterBy returns a counter with one label, with a series at 0 for each of its values.
 func counterBy(registry prometheus.Registerer, name, label, help string,
 	values ...string) *prometheus.CounterVec {
 	vector := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "heartwood", Name: name,
@@ -73,7 +68,7 @@ func counterBy(registry prometheus.Registerer, name, label, help string,
 	return vector
 }
 
-// isrChanged counts a change of in-sync replicas; one that takes some in and drops others is both.
+// isrChanged counts an ISR change. One that adds some replicas and removes others counts as both.
 func (m *metrics) isrChanged(before, after []int32) {
 	count := func(direction string, from, to []int32) {
 		if slices.ContainsFunc(to, func(id int32) bool { return !slices.Contains(from, id) }) {
@@ -84,7 +79,7 @@ func (m *metrics) isrChanged(before, after []int32) {
 	count(isrShrink, after, before)
 }
 
-// of returns a topic's counters, 0 if they are new.
+// of returns a topic's counters, which start at 0.
 func (m *metrics) of(topic string) traffic {
 	return traffic{
 		producedBytes:   m.producedBytes.WithLabelValues(topic),
@@ -93,14 +88,14 @@ func (m *metrics) of(topic string) traffic {
 	}
 }
 
-// forget drops a topic's series: it has no partition here any more.
+// forget deletes a topic's series.
 func (m *metrics) forget(topic string) {
 	m.producedBytes.DeleteLabelValues(topic)
 	m.producedRecords.DeleteLabelValues(topic)
 	m.fetchedBytes.DeleteLabelValues(topic)
 }
 
-// forgetTopics drops the series of the topics that were here and are no more.
+// forgetTopics deletes the series of the topics that no longer have a partition here.
 func (m *metrics) forgetTopics(old, now map[PartitionID]*partition) {
 	here := map[string]bool{}
 	for id := range now {

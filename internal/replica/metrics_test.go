@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// TestTrafficIsCountedByTopic, and forgotten with it.
+// TestTrafficIsCountedByTopic: the series are deleted with the topic.
 func TestTrafficIsCountedByTopic(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 2, nil)
@@ -41,6 +41,6 @@ func TestTrafficIsCountedByTopic(t *testing.T) {
 	delete(b.topics, "a")
 	b.apply()
 	if series := testutil.CollectAndCount(b.metrics.producedBytes); series != 1 {
-		t.Errorf("%d series are left, want that of b alone", series)
+		t.Errorf("%d series, want only that of b", series)
 	}
 }

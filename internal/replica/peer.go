@@ -5,67 +5,72 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica/session"
 )
 
-// Peer is a connection to another broker, used by one fetcher: one request at a time.
+// Peer is a connection to another broker. One fetcher uses it, with one request at a time.
 type Peer interface {
-	// Fetch asks for what comes behind the offsets of the request, and waits for it at the other
-	// side, at most Wait. Results come in any order; a partition may be left out if there is
-	// nothing new of it. Records are valid until the next call. The end of ctx ends the call early.
-	// After an error the connection is of no use any more.
+	// Fetch requests records from the offsets of the request on. The leader may wait for them up to
+	// req.Wait. Results come in any order, without the partitions that have nothing to report;
+	// their records are valid until the next call. The end of ctx ends the call early. After an
+	// error the connection is unusable.
 	//
-	// ErrSessionNotFound and ErrSessionEpoch are answers: the connection is as good as before.
+	// session.ErrNotFound and session.ErrEpoch are responses: the connection remains usable.
 	Fetch(ctx context.Context, req *FollowerFetch) (FollowerResponse, error)
-	// Interrupt has the other side answer the call under way now, if it waits. It may be called by
-	// another goroutine.
+	// Interrupt makes the leader answer a waiting Fetch at once. It may be called from another
+	// goroutine.
 	Interrupt()
 	Close() error
 }
 
-// Pull is a follower's fetch.
+// FollowerFetch is a follower's fetch request.
 type FollowerFetch struct {
-	Replica    metadata.InSync // who asks, in which incarnation
+	Replica    metadata.InSync // the follower: its broker id and broker epoch
 	Wait       time.Duration
-	BytesMax   int // of the answer; a first batch may exceed it
-	Session    SessionID
-	Partitions []FollowerPartition // within a session: those of which there is something new to say
-	Forgotten  []PartitionKey      // of the session, which are not asked for any more
+	BytesMax   int // of the response; a first batch may exceed it
+	Session    session.ID
+	Partitions []FollowerPartition // within a session only those whose request has changed
+	Forgotten  []session.Key       // removed from the session
 }
 
-// PullAnswer is the answer to a follower's fetch.
+// FollowerResponse is the response to a follower's fetch.
 type FollowerResponse struct {
-	Session    int32 // of which it is; 0: of none
+	Session    int32 // 0: none
 	Partitions []FollowerResult
 }
 
-// PullPartition is where a follower stands in one partition.
+// FollowerPartition is the fetch request for one partition, and reports the state of the follower's
+// replica.
 type FollowerPartition struct {
-	ID                     PartitionID
-	Topic                  metadata.ID
-	LeaderEpoch            int32
-	Offset                 int64 // its log end
-	LastEpoch              int32 // the latest leader epoch of its log; -1: it knows none
-	HighWater              int64
-	DurableEnd             int64 // <= Offset: what it vouches for
-	LogStart               int64
-	TombstoneClean         int64 // its tombstones below are lonely: logstore.Log.LonelyTo
-	ReplicasTombstoneClean int64 // as far as it was told, those of all replicas are lonely below
-	// Assignment is the time as a replica for which its log was made; "": from before there were
-	// names.
+	ID          PartitionID
+	Topic       metadata.ID
+	LeaderEpoch int32
+	Offset      int64 // the follower's log end
+	LastEpoch   int32 // the latest leader epoch in the follower's log; -1: none
+	HighWater   int64
+	DurableEnd  int64 // <= Offset
+	LogStart    int64
+	// TombstoneClean is the follower's tombstone-clean offset (logstore.Compaction).
+	TombstoneClean int64
+	// ReplicasTombstoneClean is the replicated cleaning progress that the follower last received.
+	ReplicasTombstoneClean int64
+	// ReplicaIncarnation is the replica incarnation id for which the log was created; "": by a
+	// version without such ids.
 	ReplicaIncarnation string
 	BytesMax           int
 }
 
-// Pulled is the answer for one partition.
+// FollowerResult is the response for one partition.
 type FollowerResult struct {
-	ID                     PartitionID
-	Err                    error // of this package or logstore
-	HighWater              int64 // the leader's; -1: unknown
-	LogStart               int64 // the leader's; -1: unknown
-	LogEnd                 int64 // the leader's, with ErrOffsetOutOfRange; -1: unknown
-	ReplicasTombstoneClean int64 // the tombstones of all replicas are lonely below
-	// DivergingEpoch, when >= 0, is the largest epoch of the leader's log that is at most
-	// LastEpoch, and ends at DivergingEnd: there the logs part at the latest.
+	ID        PartitionID
+	Err       error // of this package or logstore
+	HighWater int64 // the leader's; -1: unknown
+	LogStart  int64 // the leader's; -1: unknown
+	LogEnd    int64 // the leader's, with ErrOffsetOutOfRange; -1: unknown
+	// ReplicasTombstoneClean is the replicated cleaning progress.
+	ReplicasTombstoneClean int64
+	// DivergingEpoch, if >= 0, is the largest epoch in the leader's log that does not exceed
+	// LastEpoch, and DivergingEnd its end offset: the logs diverge there or earlier.
 	DivergingEpoch int32
 	DivergingEnd   int64
 	Records        []byte

@@ -9,37 +9,37 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// AcksAll asks for an acknowledgement once every in-sync replica has the records.
+// AcksAll requests an acknowledgement once every in-sync replica has the records.
 const AcksAll int16 = -1
 
 // ProducePartition is one partition's batch in a produce request.
 type ProducePartition struct {
 	ID    PartitionID
-	Topic metadata.ID // zero: whatever topic has the name
-	Batch []byte      // may be written into
+	Topic metadata.ID // zero: the topic with the name, whatever its id
+	Batch []byte      // Append may modify it
 }
 
-// ProduceResult is the answer for one partition.
+// ProduceResult is the result for one partition.
 type ProduceResult struct {
 	ID       PartitionID
 	Appended logstore.Appended
 	Err      error
 }
 
-// PendingProduce are the batches of a produce request behind their append. It holds nothing of
-// their bytes.
+// PendingProduce is a produce request after its batches were appended. It holds none of their
+// bytes.
 type PendingProduce struct {
 	set     *Set
 	results []ProduceResult
-	waits   []produceWait // for those that are not acknowledged yet
+	waits   []produceWait // for the batches that are not acknowledged yet
 }
 
-// Append appends each batch, for acks -1, 1 or 0. What came of it, Wait returns; the batches
-// themselves are not needed any more.
+// Append appends each batch, for acks -1, 1 or 0. Wait returns the results. The caller may reuse
+// the batches afterwards.
 func (s *Set) Append(acks int16, batches []ProducePartition) *PendingProduce {
-	produced := &PendingProduce{set: s, results: make([]ProduceResult, len(batches))}
+	pending := &PendingProduce{set: s, results: make([]ProduceResult, len(batches))}
 	for i, batch := range batches {
-		result := &produced.results[i]
+		result := &pending.results[i]
 		result.ID = batch.ID
 		p, r, err := s.append(acks, batch, result)
 		if err != nil {
@@ -47,21 +47,21 @@ func (s *Set) Append(acks int16, batches []ProducePartition) *PendingProduce {
 			continue
 		}
 		wait := produceWait{p, r, result, acks == AcksAll}
-		if acks == AcksAll && !wait.over() || acks == 1 &&
+		if acks == AcksAll && !wait.isOver() || acks == 1 &&
 			p.log.SafeEnd() <= result.Appended.LastOffset {
-			produced.waits = append(produced.waits, wait)
+			pending.waits = append(pending.waits, wait)
 		}
 	}
-	return produced
+	return pending
 }
 
-// Wait waits, with acks -1, in the purgatory until every batch is below its high watermark, or for
-// timeout (ErrTimeout). With acks 1 it waits for this replica alone, which under durability Fsync
-// has to sync first; with acks 0 for nothing. A log that stops meanwhile fails its batches with
-// ErrStorage. The results are in the order of the batches. It is called once.
+// Wait waits in the purgatory and returns the results in the order of the batches. It is called
+// once. With acks=-1 it waits until every batch is below the high watermark, up to timeout
+// (ErrTimeout). With acks=1 it waits only for this replica's sync, under durability Fsync; with
+// acks=0 for nothing. A log that fails meanwhile fails its batches with ErrStorage.
 //
-// An error after the append, ErrTimeout or a new leader, says that nobody knows whether the records
-// will stay: a producer sends them again, and its sequence numbers keep them single.
+// After an error that follows the append (ErrTimeout, a new leader) it is unknown whether the
+// records will remain: the producer retries, and its sequence numbers prevent duplicates.
 func (p *PendingProduce) Wait(ctx context.Context, timeout time.Duration) []ProduceResult {
 	if len(p.waits) == 0 {
 		return p.results
@@ -75,25 +75,26 @@ func (p *PendingProduce) Wait(ctx context.Context, timeout time.Duration) []Prod
 	return p.results
 }
 
-// append appends one batch, and moves the high watermark as far as that allows.
+// append appends one batch and advances the high watermark.
 func (s *Set) append(acks int16, batch ProducePartition, result *ProduceResult) (*partition, *role,
 	error) {
 	p, r, err := s.leader(batch.ID, -1)
 	if err == nil {
-		err = p.isOf(batch.Topic)
+		err = p.checkTopic(batch.Topic)
 	}
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case acks == AcksAll && r.reign.inSync() < r.minISR:
+	case acks == AcksAll && r.leaderState.isrSize() < r.minISR:
 		return nil, nil, ErrNotEnoughReplicas
 	}
 	result.Appended, err = p.log.Append(batch.Batch, time.Now())
-	return p, r, s.appended(p, r, batch, result, err)
+	return p, r, s.afterAppend(p, r, batch, result, err)
 }
 
-// appended does what is left once a batch is in the log, or says why it is not.
-func (s *Set) appended(p *partition, r *role, batch ProducePartition, result *ProduceResult,
+// afterAppend counts an appended batch, wakes the followers and advances the high watermark. err is
+// the error of the append, which it translates.
+func (s *Set) afterAppend(p *partition, r *role, batch ProducePartition, result *ProduceResult,
 	err error) error {
 	if errors.Is(err, logstore.ErrClosed) || errors.Is(err, logstore.ErrFollows) {
 		return closedError(p, r)
@@ -108,69 +109,69 @@ func (s *Set) appended(p *partition, r *role, batch ProducePartition, result *Pr
 	if len(r.replicas) > 1 {
 		s.notifyFollowers(batch.ID)
 	}
-	if r.reign.advance(time.Now()) {
-		s.advanced(p, r)
+	if r.leaderState.advance(time.Now()) {
+		s.highWatermarkAdvanced(p, r)
 	}
 	return nil
 }
 
-// closedError explains a log that closed under a request: the partition went, or the broker stops.
-// The client asks elsewhere.
+// closedError explains a log that was closed during a request: the partition was removed from this
+// broker, or the broker stops. The client looks for another leader.
 func closedError(p *partition, then *role) error {
-	if err := p.since(then); err != nil {
+	if err := p.checkStillLeads(then); err != nil {
 		return err
 	}
 	return ErrNotLeader
 }
 
-// delayedProduce is a produce request that waits for its high watermarks. Its results are written
-// by whoever ends it, before done is closed; PendingProduce.Wait reads them after that.
+// delayedProduce is a produce request that waits for high watermarks. It writes its results before
+// it closes done; PendingProduce.Wait reads them after that.
 type delayedProduce struct {
 	waits []produceWait
 	done  chan struct{}
 }
 
-// produceWait is an appended batch that is not acknowledged yet. The role was taken before the
-// append: had it changed in between, the wait ends with an error, which is the safe side.
+// produceWait is an appended batch that is not acknowledged yet. The role was loaded before the
+// append: if it changed in between, the wait ends with an error, which is safe.
 type produceWait struct {
 	partition *partition
-	role      *role // in which it was appended
+	role      *role
 	result    *ProduceResult
-	all       bool // every in-sync replica has to vouch for it, else this one alone
+	all       bool // wait for the high watermark, not only for this replica
 }
 
-// over tells whether the wait has ended, and leaves why it failed in the result. That the batch is
-// safe counts first: a log that stopped later has lost nothing of it.
-func (w produceWait) over() bool {
+// isOver reports whether the wait has ended, and stores its error in the result. A batch that is
+// acknowledged succeeds even if the log failed afterwards.
+func (w produceWait) isOver() bool {
 	log := w.partition.log
-	safe := log.SafeEnd()
+	acknowledged := log.SafeEnd()
 	if w.all {
-		safe = log.HighWatermark()
+		acknowledged = log.HighWatermark()
 	}
-	w.result.Err = w.partition.since(w.role)
+	w.result.Err = w.partition.checkStillLeads(w.role)
 	if w.result.Err != nil {
 		return true
 	}
-	// With fewer in sync than asked for the high watermark stands still, and one that is past the
-	// batch is no answer either: the topic asks for so many copies, and they are not there any more
-	// (Kafka: NOT_ENOUGH_REPLICAS_AFTER_APPEND).
-	if w.all && w.role.reign.inSync() < w.role.minISR {
+	// While too few replicas are in sync, the high watermark does not advance. One that has already
+	// passed the batch is no acknowledgement either: the topic requires that many copies, and they
+	// no longer exist (Kafka: NOT_ENOUGH_REPLICAS_AFTER_APPEND).
+	if w.all && w.role.leaderState.isrSize() < w.role.minISR {
 		w.result.Err = ErrNotEnoughReplicasAfterAppend
 		return true
 	}
-	if safe <= w.result.Appended.LastOffset {
+	if acknowledged <= w.result.Appended.LastOffset {
 		w.result.Err = log.Fault()
 		return w.result.Err != nil
 	}
 	return true
 }
 
-// TryComplete implements timer.Operation. What is settled leaves the list, so that a later look
-// asks only for the rest.
+// TryComplete implements timer.Operation. It removes the waits that are over, so that the next call
+// checks only the others.
 func (d *delayedProduce) TryComplete() bool {
 	open := d.waits[:0]
 	for _, w := range d.waits {
-		if !w.over() {
+		if !w.isOver() {
 			open = append(open, w)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-func TestProduceAnswersInTheOrderOfItsBatches(t *testing.T) {
+func TestProduceReturnsResultsInOrder(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 2, nil)
 	b.apply()
@@ -48,7 +48,7 @@ func TestAcksAllNeedsMinInSyncReplicas(t *testing.T) {
 		t.Errorf("acks=all: %v", r.Err)
 	}
 	if log, _ := b.Leader(id("a", 0), -1); log.LogEnd() != 0 {
-		t.Error("refused, and appended all the same")
+		t.Error("rejected, but appended")
 	}
 	results := b.Produce(t.Context(), 1, time.Minute,
 		[]ProducePartition{{ID: id("a", 0), Batch: batch(t, "x")}})
@@ -57,8 +57,9 @@ func TestAcksAllNeedsMinInSyncReplicas(t *testing.T) {
 	}
 }
 
-// held is a produce whose batch is beyond the high watermark, as it is until followers have it.
-func held(ctx context.Context, t *testing.T, b *broker, timeout time.Duration) (op *delayedProduce,
+// startWait starts a produce that waits for a record above the high watermark.
+func startWait(ctx context.Context, t *testing.T, b *broker,
+	timeout time.Duration) (op *delayedProduce,
 	release func()) {
 	t.Helper()
 	p, r, err := b.leader(id("a", 0), -1)
@@ -66,7 +67,8 @@ func held(ctx context.Context, t *testing.T, b *broker, timeout time.Duration) (
 		t.Fatal(err)
 	}
 	result := &ProduceResult{ID: p.id}
-	result.Appended.LastOffset = p.log.LogEnd() // not there yet: it stands for what followers lack
+	// does not exist yet: it stands for a record that followers lack
+	result.Appended.LastOffset = p.log.LogEnd()
 	op = &delayedProduce{waits: []produceWait{{p, r, result, true}}, done: make(chan struct{})}
 	done := make(chan struct{})
 	go func() {
@@ -79,7 +81,7 @@ func held(ctx context.Context, t *testing.T, b *broker, timeout time.Duration) (
 
 func TestAcksAllWaitsForTheHighWatermark(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
-		op, wait := held(t.Context(), t, b, time.Minute)
+		op, wait := startWait(t.Context(), t, b, time.Minute)
 		result := op.waits[0].result
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -101,11 +103,11 @@ func TestAcksAllEndsWithAnError(t *testing.T) {
 		end func(t *testing.T, b *broker, cancel context.CancelFunc)
 		err error
 	}{
-		"time is up": {func(*testing.T, *broker,
+		"timeout": {func(*testing.T, *broker,
 			context.CancelFunc) {
 			time.Sleep(2 * time.Minute)
 		}, ErrTimeout},
-		"cancelled": {func(_ *testing.T, _ *broker, cancel context.CancelFunc) { cancel() },
+		"canceled": {func(_ *testing.T, _ *broker, cancel context.CancelFunc) { cancel() },
 			ErrTimeout},
 		"set closed": {func(_ *testing.T, b *broker, _ context.CancelFunc) { b.Close() },
 			ErrTimeout},
@@ -123,7 +125,7 @@ func TestAcksAllEndsWithAnError(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *broker) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				op, wait := held(ctx, t, b, time.Minute)
+				op, wait := startWait(ctx, t, b, time.Minute)
 				result := op.waits[0].result
 				c.end(t, b, cancel)
 				wait()

@@ -12,15 +12,15 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// inCluster runs a test in a bubble, with so many brokers and one partition that 1 leads.
+// inCluster runs a test in a bubble, with count brokers and one partition that broker 1 leads.
 func inCluster(t *testing.T, count int, change func(*metadata.Topic),
 	test func(t *testing.T, n *nodes)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, newNodes(t, count, change)) })
 }
 
-// TestAcksAllIsOnEveryReplica once it is acknowledged, and takes one wake-up of each follower, no
-// wait.
+// TestAcksAllIsOnEveryReplica once it is acknowledged. It takes one wake-up of each follower, and
+// no waiting time.
 func TestAcksAllIsOnEveryReplica(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.settle(time.Second)
@@ -30,7 +30,7 @@ func TestAcksAllIsOnEveryReplica(t *testing.T) {
 			n.equal(1, 2, 3)
 		}
 		if took := time.Since(begin); took > 0 {
-			t.Errorf("20 produces one after the other took %v of the fetches' time", took)
+			t.Errorf("20 sequential produces took %v", took)
 		}
 		n.settle(time.Second)
 		for _, id := range n.ids {
@@ -41,9 +41,9 @@ func TestAcksAllIsOnEveryReplica(t *testing.T) {
 	})
 }
 
-// TestDivergentTailsAreCut: what the old leader appended and nobody else has is cut off when it
+// TestDivergentTailsAreTruncated: records that only the old leader appended are truncated when it
 // follows the new one.
-func TestDivergentTailsAreCut(t *testing.T) {
+func TestDivergentTailsAreTruncated(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a", "b")
 		n.nodes[1].cut.Store(true)
@@ -59,28 +59,28 @@ func TestDivergentTailsAreCut(t *testing.T) {
 		n.settle(time.Second)
 		n.mustProduce(2, "c")
 		if n.log(1).LogEnd() != 5 || n.log(1).HighWatermark() != 2 {
-			t.Errorf("zombie: end %d, high watermark %d", n.log(1).LogEnd(),
+			t.Errorf("old leader: log end %d, high watermark %d", n.log(1).LogEnd(),
 				n.log(1).HighWatermark())
 		}
 		n.nodes[1].cut.Store(false)
 		n.apply(1)
 		if r := <-lost; !errors.Is(r.Err, ErrNotLeader) {
-			t.Errorf("the zombie's produce: %v", r.Err)
+			t.Errorf("the old leader's produce: %v", r.Err)
 		}
 		n.settle(3 * time.Second)
 		n.apply()
 		n.equal(1, 2, 3)
 		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
-			t.Errorf("in sync: %v", isr)
+			t.Errorf("ISR: %v", isr)
 		}
 		n.mustProduce(2, "d")
 		n.equal(1, 2, 3)
 	})
 }
 
-// TestRestartWithALostTail: a follower loses what it had not synced, comes back, and copies it
-// again. As a member of the ISR in its new incarnation it is not taken for what it was.
-func TestRestartWithALostTail(t *testing.T) {
+// TestRestartWithLostTail: a follower loses what it had not synced, returns, and copies it again.
+// The leader must not confuse its new broker epoch with the old ISR member.
+func TestRestartWithLostTail(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		for range 5 {
 			n.mustProduce(1, "x")
@@ -91,16 +91,16 @@ func TestRestartWithALostTail(t *testing.T) {
 		n.apply()
 		n.settle(time.Second)
 		if end := n.log(2).LogEnd(); end == 5 {
-			t.Skip("the disk kept all of it")
+			t.Skip("the disk lost nothing")
 		}
-		// the leader proposes to drop it, and must not vouch for 2 while it is at it
+		// The leader proposes to remove broker 3, and must not list broker 2 in that update.
 		n.crash(3, false)
 		n.apply(1, 2)
 		n.settle(time.Second)
-		for _, change := range n.meta.calls {
+		for _, change := range n.meta.updates {
 			if slices.ContainsFunc(change.To,
 				func(m metadata.InSync) bool { return m.Broker == 2 && m.Epoch == 2 }) {
-				t.Errorf("%+v vouches for broker 2, which has %d records", change,
+				t.Errorf("update %+v lists broker 2, whose log end is %d", change,
 					n.log(2).LogEnd())
 			}
 		}
@@ -111,14 +111,14 @@ func TestRestartWithALostTail(t *testing.T) {
 		n.mustProduce(1, "y")
 		n.equal(1, 2, 3)
 		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
-			t.Errorf("in sync: %v", isr)
+			t.Errorf("ISR: %v", isr)
 		}
 	})
 }
 
-// TestLogStartTravels: DeleteRecords at the leader, also into the middle of a batch, and an empty
-// replica that begins there.
-func TestLogStartTravels(t *testing.T) {
+// TestFollowersAdoptTheLogStart: DeleteRecords on the leader, also into the middle of a batch, and
+// an empty replica that starts there.
+func TestFollowersAdoptTheLogStart(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.nodes[3].cut.Store(true)
 		n.settle(600 * time.Millisecond)
@@ -136,7 +136,7 @@ func TestLogStartTravels(t *testing.T) {
 		n.mustProduce(1, "g")
 		n.settle(time.Second)
 		if start := n.log(2).LogStart(); start != 2 {
-			t.Errorf("the follower's log start is %d", start)
+			t.Errorf("the follower's log start is %d, want 2", start)
 		}
 		n.nodes[3].cut.Store(false)
 		n.start(3)
@@ -146,16 +146,16 @@ func TestLogStartTravels(t *testing.T) {
 		n.settle(time.Second)
 		n.equal(1, 2)
 		if n.log(3).LogStart() != 2 || n.log(3).LogEnd() != 8 {
-			t.Errorf("the empty one has [%d, %d)", n.log(3).LogStart(), n.log(3).LogEnd())
+			t.Errorf("the empty follower has [%d, %d), want [2, 8)", n.log(3).LogStart(),
+				n.log(3).LogEnd())
 		}
 		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
-			t.Errorf("in sync: %v", isr)
+			t.Errorf("ISR: %v", isr)
 		}
 	})
 }
 
-// TestEmptyFollowerFarBehind copies many segments.
-func TestEmptyFollowerFarBehind(t *testing.T) {
+func TestEmptyFollowerCopiesManySegments(t *testing.T) {
 	small := func(topic *metadata.Topic) {
 		topic.Settings.SegmentBytes = 1024
 		topic.Partitions[0].ISR = []int32{1}
@@ -171,14 +171,14 @@ func TestEmptyFollowerFarBehind(t *testing.T) {
 		n.settle(2 * time.Second)
 		n.equal(1, 2)
 		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2}) {
-			t.Errorf("in sync after %v: %v", time.Since(begin), isr)
+			t.Errorf("ISR after %v: %v", time.Since(begin), isr)
 		}
 	})
 }
 
-// TestProducersSurviveFailover: each of a producer's last five batches, sent again to the new
-// leader, is known there, at its old offset.
-func TestProducersSurviveFailover(t *testing.T) {
+// TestProducerStateSurvivesFailover: the new leader recognizes a repetition of each of a producer's
+// last five batches, and returns its old offset.
+func TestProducerStateSurvivesFailover(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		var batches [][]byte
 		for i := range int32(7) {
@@ -197,66 +197,68 @@ func TestProducersSurviveFailover(t *testing.T) {
 				[]ProducePartition{{ID: partitionA,
 					Batch: slices.Clone(batches[i])}}).Wait(t.Context(), time.Minute)[0]
 			if r.Err != nil || !r.Appended.Duplicate || r.Appended.BaseOffset != int64(i) {
-				t.Errorf("batch %d again: %+v, %v", i, r.Appended, r.Err)
+				t.Errorf("repeated batch %d: %+v, %v", i, r.Appended, r.Err)
 			}
 		}
 	})
 }
 
-// TestQuirk7ConsumersReadFromFollowers: below its high watermark, with the leader's epoch; what it
-// does not have yet is no error of the offset.
+// TestQuirk7ConsumersReadFromFollowers: a follower serves records below its high watermark, with
+// the leader's epoch. An offset that it has not copied yet is not out of range.
 func TestQuirk7ConsumersReadFromFollowers(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.meta.racks[1], n.meta.racks[2] = "east", "west"
 		n.apply()
 		n.mustProduce(1, "a", "b")
 		n.settle(10 * time.Millisecond)
-		ask := func(of int32, rack string, offset int64) FetchResult {
+		fetchFrom := func(of int32, rack string, offset int64) FetchResult {
 			req := fetch(0, offset, partitionA)
 			req.AnyReplica, req.Rack = true, rack
 			return n.nodes[of].Fetch(t.Context(), req)[0]
 		}
-		if r := ask(1, "west", 0); r.Err != nil || r.PreferredReplica != 2 || r.Data.Length != 0 {
-			t.Errorf("the leader sends a consumer in the west to %d, %v", r.PreferredReplica, r.Err)
+		if r := fetchFrom(1, "west", 0); r.Err != nil || r.PreferredReplica != 2 ||
+			r.Data.Length != 0 {
+			t.Errorf("preferred replica of a consumer in the west: %d, %v", r.PreferredReplica,
+				r.Err)
 		}
 		for _, rack := range []string{"east", "", "north"} {
-			if r := ask(1, rack, 0); r.PreferredReplica != metadata.NoBroker ||
+			if r := fetchFrom(1, rack, 0); r.PreferredReplica != metadata.NoBroker ||
 				!slices.Equal(values(t, r), []string{"a", "b"}) {
-				t.Errorf("rack %q: sent to %d", rack, r.PreferredReplica)
+				t.Errorf("rack %q: preferred replica %d", rack, r.PreferredReplica)
 			}
 		}
-		if r := ask(2, "west", 1); !slices.Equal(values(t, r), []string{"a", "b"}) ||
+		if r := fetchFrom(2, "west", 1); !slices.Equal(values(t, r), []string{"a", "b"}) ||
 			r.HighWater != 2 {
-			t.Errorf("the follower gives %+v", r)
+			t.Errorf("the follower returned %+v", r)
 		}
-		if r := ask(2, "west", 3); !errors.Is(r.Err, ErrOffsetNotAvailable) {
-			t.Errorf("beyond its end: %v", r.Err)
+		if r := fetchFrom(2, "west", 3); !errors.Is(r.Err, ErrOffsetNotAvailable) {
+			t.Errorf("above its log end: %v", r.Err)
 		}
 		for _, known := range []struct {
 			offset int64
-			epoch  int32 // of the record before
-		}{{3, 1}, {2, 2}} { // it cannot tell whether the logs part there
+			epoch  int32 // of the record before offset
+		}{{3, 1}, {2, 2}} { // it does not know whether the logs diverge there
 			req := fetch(0, known.offset, partitionA)
 			req.AnyReplica, req.Partitions[0].LastEpoch = true, known.epoch
 			if r := n.nodes[2].Fetch(t.Context(), req)[0]; !errors.Is(r.Err,
 				ErrOffsetNotAvailable) || r.Diverging != nil {
-				t.Errorf("behind %+v: %v, parts at %+v", known, r.Err, r.Diverging)
+				t.Errorf("after %+v: %v, diverges at %+v", known, r.Err, r.Diverging)
 			}
 		}
 		if r := n.nodes[2].Fetch(t.Context(), fetch(0, 0, partitionA))[0]; !errors.Is(r.Err,
 			ErrNotLeader) {
-			t.Errorf("a consumer that wants the leader: %v", r.Err)
+			t.Errorf("a consumer that accepts only the leader: %v", r.Err)
 		}
 	})
 }
 
-// TestCatchingUpIsThrottled for a replica that is not in sync, and for no other.
-func TestCatchingUpIsThrottled(t *testing.T) {
+// TestCatchUpIsThrottled for a replica outside the ISR, and for no other.
+func TestCatchUpIsThrottled(t *testing.T) {
 	inCluster(t, 3, func(topic *metadata.Topic) { topic.Partitions[0].ISR = []int32{1, 2} },
 		func(t *testing.T, n *nodes) {
 			n.nodes[3].cut.Store(true)
 			n.settle(time.Second)
-			n.nodes[1].catchUp = newCatchUp(pullPartitionBytesMax)
+			n.nodes[1].catchUp.setRate(followerPartitionBytesMax)
 			large := strings.Repeat("x", 100_000)
 			for range 60 {
 				n.mustProduce(1, large)

@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica/session"
 )
 
-// manyPartitions gives the topic more partitions, alike.
+// manyPartitions adds identical partitions to the topic.
 func manyPartitions(count int) func(*metadata.Topic) {
 	return func(topic *metadata.Topic) {
 		for len(topic.Partitions) < count {
@@ -20,9 +21,9 @@ func manyPartitions(count int) func(*metadata.Topic) {
 	}
 }
 
-// TestIdlePartitionsAreNotNamed: a record costs its own partition, and idle ones cost nothing,
-// however many there are.
-func TestIdlePartitionsAreNotNamed(t *testing.T) {
+// TestFetchesOmitIdlePartitions: a record costs a request for its own partition, and idle
+// partitions cost nothing, however many there are.
+func TestFetchesOmitIdlePartitions(t *testing.T) {
 	inCluster(t, 3, manyPartitions(40), func(t *testing.T, n *nodes) {
 		n.settle(5 * time.Second)
 		before := n.nodes[2].named.Load()
@@ -31,9 +32,9 @@ func TestIdlePartitionsAreNotNamed(t *testing.T) {
 			n.mustProduce(1, "x")
 		}
 		n.settle(5 * time.Second)
-		// its end, its high watermark
+		// its log end, its high watermark
 		if named := n.nodes[2].named.Load() - before; named > 3*records {
-			t.Errorf("%d partitions were named for %d records of one", named, records)
+			t.Errorf("%d partitions were named for %d records of one partition", named, records)
 		}
 		before = n.nodes[2].named.Load()
 		n.settle(time.Minute)
@@ -43,52 +44,53 @@ func TestIdlePartitionsAreNotNamed(t *testing.T) {
 	})
 }
 
-// TestIdleFollowersStayInSync, for however long nobody writes; one that is gone goes in time once
-// somebody does.
+// TestIdleFollowersStayInSync while nobody produces. A follower that is gone leaves the ISR in time
+// once a record is produced.
 func TestIdleFollowersStayInSync(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
 		n.settle(time.Hour)
-		n.nodes[3].cut.Store(true) // it was caught up at its last fetch: a moment ago
+		n.nodes[3].cut.Store(true) // its last fetch was a moment ago
 		begin := time.Now()
 		n.mustProduce(1, "b")
 		if took := time.Since(begin); took < lagMaxDefault-time.Second || took > lagMaxDefault+
 			3*time.Second {
-			t.Errorf("a follower that was there a moment ago is out of sync after %v", took)
+			t.Errorf("a follower that fetched a moment ago left the ISR after %v", took)
 		}
 		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2}) {
-			t.Errorf("in sync: %v", isr)
+			t.Errorf("ISR: %v", isr)
 		}
 		n.nodes[3].cut.Store(false)
 		n.settle(10 * time.Second)
 		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
-			t.Errorf("in sync: %v", isr)
+			t.Errorf("ISR: %v", isr)
 		}
 		n.nodes[3].cut.Store(true)
-		n.settle(time.Hour) // nobody writes, so it misses nothing
+		n.settle(time.Hour) // without new records it lacks nothing
 		begin = time.Now()
 		n.mustProduce(1, "c")
 		if took := time.Since(begin); took > 2*time.Second {
-			t.Errorf("a follower that has been away for an hour is waited for: %v", took)
+			t.Errorf("waited %v for a follower that has been away for an hour", took)
 		}
 	})
 }
 
-// TestAFalseSignOfAnEndIsTakenBackByAnIdleFollower: it names nothing, and is heard all the same.
-func TestAFalseSignOfAnEndIsTakenBackByAnIdleFollower(t *testing.T) {
+// TestFalseExitSignIsRevertedByIdleFollower: its fetches name no partition, and still revert the
+// sign.
+func TestFalseExitSignIsRevertedByIdleFollower(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
 		n.settle(time.Minute)
-		n.nodes[1].processEnded(metadata.InSync{Broker: 3, Epoch: n.meta.epochs[3]})
+		n.nodes[1].processExited(metadata.InSync{Broker: 3, Epoch: n.meta.epochs[3]})
 		n.settle(3 * time.Second)
 		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
-			t.Errorf("in sync: %v", isr)
+			t.Errorf("ISR: %v", isr)
 		}
 	})
 }
 
-// TestANewLeaderEpochIsFollowedAtOnce, and by the connection that there is.
-func TestANewLeaderEpochIsFollowedAtOnce(t *testing.T) {
+// TestFollowersFetchInNewLeaderEpochAtOnce, over the existing connection.
+func TestFollowersFetchInNewLeaderEpochAtOnce(t *testing.T) {
 	inCluster(t, 3, manyPartitions(3), func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
 		n.settle(time.Second + 100*time.Millisecond)
@@ -100,20 +102,22 @@ func TestANewLeaderEpochIsFollowedAtOnce(t *testing.T) {
 			t.Errorf("acknowledged after %v", took)
 		}
 		if more := n.nodes[2].dials.Load() - dials; more != 0 {
-			t.Errorf("%d connections were made", more)
+			t.Errorf("%d new connections", more)
 		}
 	})
 }
 
-// TestALostSessionIsMadeAnew at once, without another connection.
-func TestALostSessionIsMadeAnew(t *testing.T) {
+// TestEvictedSessionIsReplacedAtOnce, over the existing connection.
+func TestEvictedSessionIsReplacedAtOnce(t *testing.T) {
 	inCluster(t, 3, manyPartitions(3), func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
 		n.settle(time.Second)
 		dials := n.nodes[2].dials.Load()
 		for range 5 {
 			leader := n.nodes[1].Set
-			leader.sessions.table.each(func(in *session) { leader.endSession(in) })
+			for _, in := range leader.sessions.cache.all() {
+				leader.sessions.close(in)
+			}
 			begin := time.Now()
 			n.mustProduce(1, "b")
 			if took := time.Since(begin); took > 10*time.Millisecond {
@@ -121,15 +125,15 @@ func TestALostSessionIsMadeAnew(t *testing.T) {
 			}
 		}
 		if more := n.nodes[2].dials.Load() - dials; more != 0 {
-			t.Errorf("%d connections were made", more)
+			t.Errorf("%d new connections", more)
 		}
 		n.equal(1, 2, 3)
 	})
 }
 
-// TestAPartitionThatFailsDoesNotCountAsCaughtUp: a follower that asks for others, and for it no
-// more, says nothing of it.
-func TestAPartitionThatIsForgottenDoesNotCountAsCaughtUp(t *testing.T) {
+// TestForgottenPartitionIsNotCaughtUp: a follower that fetches other partitions, and has removed
+// this one from its session, does not count as caught up in it.
+func TestForgottenPartitionIsNotCaughtUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, req := caughtUp(t, 2)
 		for i := range req.Partitions {
@@ -137,9 +141,9 @@ func TestAPartitionThatIsForgottenDoesNotCountAsCaughtUp(t *testing.T) {
 		}
 		topic := req.Partitions[0].Topic
 		req = inSession(t, s, req)
-		req.Forgotten = []PartitionKey{{Topic: topic, Index: 1}}
+		req.Forgotten = []session.Key{{Topic: topic, Index: 1}}
 		for range 60 { // a minute of fetches that name nothing
-			next(t, s, &req)
+			nextFetch(t, s, &req)
 			time.Sleep(time.Second)
 		}
 		for i, want := range []time.Duration{time.Second, time.Minute} {
@@ -150,8 +154,8 @@ func TestAPartitionThatIsForgottenDoesNotCountAsCaughtUp(t *testing.T) {
 			if _, err := p.log.Append(batch(t, "x"), time.Now()); err != nil {
 				t.Fatal(err)
 			}
-			r.reign.advance(time.Now())
-			if ago := time.Since(r.reign.mu.isr.members[2].caughtUp); ago != want {
+			r.leaderState.advance(time.Now())
+			if ago := time.Since(r.leaderState.mu.isr.CaughtUpAt(2)); ago != want {
 				t.Errorf("partition %d: caught up %v ago, want %v", i, ago, want)
 			}
 		}

@@ -2,170 +2,58 @@ package replica
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica/session"
 )
 
-// Why a fetch is not taken as part of its session. Its asker begins a new one.
-var (
-	ErrSessionNotFound = errors.New("fetch session not found")
-	ErrSessionEpoch    = errors.New("not the next fetch of its session")
-	ErrSessionNames    = errors.New(
-		"topics are named by ids in some fetches of the session and not in others",
-	)
-)
+// sessionScanInterval is how often all partitions of a session are scanned for changes without an
+// event: as often as a follower fetches when there is nothing to report.
+const sessionScanInterval = followerFetchWait
 
-// glanceEvery is how often all partitions of a session are looked after for what comes without an
-// event: as often as a follower asks when there is nothing.
-const glanceEvery = pullWait
-
-// FetchResponse is the answer to a fetch that may be part of a session.
-type FetchResponse struct {
-	Session int32 // 0: of none
-	// Results are of all partitions that were asked for; in a session, but for its first fetch by a
-	// consumer, of those that have news.
-	Results []FetchResult
-}
-
-// FetchInSession is Fetch, for a request that may begin, continue or end a session (KIP-227). One
-// that continues a session names only what is new, and what it wants no more. It fails with
-// ErrSessionNotFound, ErrSessionEpoch or ErrSessionNames, and has then done nothing. A follower is
-// told of partitions with news only, whether there is a session or not.
-func (s *Set) FetchInSession(ctx context.Context, req FetchRequest) (FetchResponse, error) {
-	now := time.Now()
-	if whole := req.Session.Epoch == SessionNew || req.Session.Epoch == SessionNone; whole &&
-		req.Session.ID != 0 {
-		s.endSession(s.sessions.table.find(req.Session.ID))
-	}
-	var in *session
-	switch req.Session.Epoch {
-	case SessionNone:
-	case SessionNew:
-		var evicted []*session
-		in, evicted = s.sessions.table.open(req.Replica, len(req.Partitions), now)
-		for _, out := range append(evicted, s.sessions.table.takeBefore(req.Replica)...) {
-			s.ended(out)
-		}
-		if in != nil {
-			in.topicIDs = req.TopicIDs
-		}
-	default:
-		if in = s.sessions.table.find(req.Session.ID); in == nil || !in.isOf(req.Replica) {
-			return FetchResponse{}, ErrSessionNotFound
-		}
-		if in.topicIDs != req.TopicIDs {
-			return FetchResponse{}, ErrSessionNames
-		}
-	}
-	if in == nil {
-		return FetchResponse{Results: s.Fetch(ctx, req)}, nil
-	}
-	if err := in.begin(ctx, req.Session); err != nil {
-		if in.isOver() {
-			s.clear(in)
-		}
-		return FetchResponse{}, err
-	}
-	defer s.pause(in)
-	return s.fetchIn(ctx, in, &req, now)
-}
-
-// isOf tells whether a session is of who asks now.
-func (s *session) isOf(follower *metadata.InSync) bool {
-	if s.follower == nil || follower == nil {
-		return s.follower == nil && follower == nil
-	}
-	return *s.follower == *follower
-}
-
-// pause is the end of a fetch.
-func (s *Set) pause(in *session) {
-	in.turn <- struct{}{}
-	if in.isOver() {
-		s.clear(in)
-	}
-}
-
-// endSession ends a session, if there is one.
-func (s *Set) endSession(in *session) {
-	if in != nil && s.sessions.table.remove(in) {
-		s.ended(in)
-	}
-}
-
-// ended is called once for each session that is not in the table any more.
-func (s *Set) ended(in *session) {
-	close(in.over)
-	in.hurry()
-	s.clear(in)
-}
-
-// clear has no event find a session any more, unless one of its fetches is under way; that does it
-// at its end. The turn is kept.
-func (s *Set) clear(in *session) {
-	select {
-	case <-in.turn:
-		for _, e := range in.entries {
-			s.leave(e)
-		}
-	default:
-	}
-}
-
-// leave takes a partition out of its session.
-func (s *Set) leave(e *sessionEntry) {
-	if p, of := s.view.Load().partitions[e.want.ID], e.session.follower; p != nil && of != nil {
-		if r := p.role.Load(); r.reign != nil {
-			r.reign.asksNoMore(of.Broker, &e.session.asks)
-		}
-	}
-	s.sessions.watch.remove(e)
-	e.session.drop(e)
-}
-
-// fetchIn is one fetch of a session.
-func (s *Set) fetchIn(ctx context.Context, in *session, req *FetchRequest,
-	now time.Time) (FetchResponse,
-	error) {
-	in.asks.at.Store(&now)
+// fetch is one fetch of a session. The caller holds its fetchLock.
+func (s *sessions) fetch(ctx context.Context, in *fetchSession, req *FetchRequest,
+	now time.Time) (FetchResponse, error) {
+	in.lastFetch.at.Store(&now)
 	s.update(in, req)
-	if !s.sessions.table.used(in, len(in.entries), now) {
-		s.endSession(in)
-		// a new one of so many there is no room for, and it goes on without
-		return FetchResponse{}, ErrSessionNotFound
+	if !s.cache.use(in, len(in.partitions), now) {
+		s.close(in)
+		// The cache has no room for a new session of that size either, so the client continues
+		// without one.
+		return FetchResponse{}, session.ErrNotFound
 	}
-	if again := in.again.Swap(false); again || in.committed != req.ReadCommitted {
-		in.queueAll()
+	if all := in.markAllNext.Swap(false); all || in.readCommitted != req.ReadCommitted {
+		in.markAll()
 	}
-	in.committed = req.ReadCommitted
-	s.glance(in, now)
-	seen := s.look(in, req)
-	if !seen.enough && req.Wait > 0 {
-		release(seen.results)
+	in.readCommitted = req.ReadCommitted
+	s.scan(in, now)
+	read := s.readDirty(in, req)
+	if !read.enough && req.Wait > 0 {
+		releaseResults(read.results)
 		s.await(ctx, in, req)
-		if in.isOver() {
-			return in.closed()
+		if in.isClosed() {
+			return in.closedResponse()
 		}
-		s.glance(in, time.Now())
-		seen = s.look(in, req)
+		s.scan(in, time.Now())
+		read = s.readDirty(in, req)
 	}
-	seen.handOver()
-	return FetchResponse{in.id, seen.results}, nil
+	read.recordSent()
+	return FetchResponse{in.id, read.results}, nil
 }
 
-// closed answers a fetch whose session was given up while it waited. A follower is told that there
-// is none any more, and asks anew; what it said may be of before another session of its own, and
-// counts no more. A consumer may have to be told of all its partitions, and is refused.
-func (s *session) closed() (FetchResponse, error) {
+// closedResponse answers a fetch whose session was closed while it waited. A follower receives a
+// response without a session and starts a new one; the last requests of the closed session may be
+// older than those of another session of the follower, and no longer count. A consumer may have to
+// receive all its partitions again, so its fetch fails.
+func (s *fetchSession) closedResponse() (FetchResponse, error) {
 	if s.follower != nil {
 		return FetchResponse{}, nil
 	}
-	return FetchResponse{}, ErrSessionNotFound
+	return FetchResponse{}, session.ErrNotFound
 }
 
-func release(results []FetchResult) {
+func releaseResults(results []FetchResult) {
 	for i := range results {
 		if results[i].Data != nil {
 			results[i].Data.Release()
@@ -173,184 +61,184 @@ func release(results []FetchResult) {
 	}
 }
 
-// update takes in what a fetch says: first what is wanted, then what is not, as Kafka does.
-func (s *Set) update(in *session, req *FetchRequest) {
+// update updates the session's partitions from a fetch: it adds the named ones first and then
+// removes the forgotten ones, like Kafka.
+func (s *sessions) update(in *fetchSession, req *FetchRequest) {
 	for i := range req.Partitions {
 		want := &req.Partitions[i]
-		key := KeyOf(want.Topic, want.ID)
-		e := in.entries[key]
-		if e == nil {
-			e = &sessionEntry{session: in, key: key, told: told{-1, -1}}
-			in.entries[key] = e
+		key := session.KeyOf(want.Topic, want.ID.Topic, want.ID.Index)
+		p := in.partitions[key]
+		if p == nil {
+			p = &sessionPartition{session: in, key: key, sent: sentOffsets{-1, -1}}
+			in.partitions[key] = p
 		}
-		name := e.want.ID
-		if e.want = *want; e.watched {
-			e.want.ID = name
+		id := p.request.ID
+		if p.request = *want; p.watched {
+			p.request.ID = id
 		}
-		s.find(e)
-		in.queue(e)
+		s.watchPartition(p)
+		in.markEach(p)
 	}
 	for _, key := range req.Forgotten {
-		if e := in.entries[key]; e != nil {
-			s.leave(e)
+		if p := in.partitions[key]; p != nil {
+			s.removePartition(p)
 		}
 	}
 }
 
-// find has events find a partition, as soon as its topic's name is known.
-func (s *Set) find(e *sessionEntry) {
-	if e.watched {
+// watchPartition makes events find a partition, as soon as its topic's name is known.
+func (s *sessions) watchPartition(p *sessionPartition) {
+	if p.watched {
 		return
 	}
-	if e.want.ID.Topic == "" {
-		topic := s.view.Load().image.TopicByID(e.want.Topic)
+	if p.request.ID.Topic == "" {
+		topic := s.set.view.Load().image.TopicByID(p.request.Topic)
 		if topic == nil {
-			return // it stays queued: what it is told is an error
+			return // it remains dirty, because its result is an error
 		}
-		e.want.ID.Topic = topic.Name
+		p.request.ID.Topic = topic.Name
 	}
-	s.sessions.watch.add(e)
+	s.watch.add(p)
 }
 
-// seen is what a look at a session came to: what there is to tell, of which partitions, and whether
-// it is enough to answer (see Set.read).
-type seen struct {
-	results []FetchResult
-	of      []*sessionEntry
-	enough  bool
+// sessionRead is the result of reading the dirty partitions of a session.
+type sessionRead struct {
+	results    []FetchResult
+	partitions []*sessionPartition // of results, by index
+	enough     bool                // to respond without a wait; see Set.read
 }
 
-// look looks at what is queued, within the request's budget. What has anything to say stays queued
-// until it has not: what is told may be lost, or not be taken.
-func (s *Set) look(in *session, req *FetchRequest) (all seen) {
+// readDirty reads the dirty partitions, within the request's byte limits. A partition with
+// something to report remains dirty until it has nothing, because the response may be lost, or may
+// not be processed.
+func (s *sessions) readDirty(in *fetchSession, req *FetchRequest) (all sessionRead) {
 	total := 0
-	var again []*sessionEntry
-	for _, e := range in.take() {
-		s.find(e)
-		want := e.want
+	var remaining []*sessionPartition
+	for _, p := range in.takeDirty() {
+		s.watchPartition(p)
+		want := p.request
 		want.BytesMax = min(want.BytesMax, max(req.BytesMax-total, 0))
 		var result FetchResult
-		result, e.at = s.readOne(req, want, &in.asks, total == 0)
-		e.at.want = e.want // not cut by what the others took
-		at := &e.at
-		failed, tells := at.partition == nil, e.tells(&result, req.Session.Epoch == SessionNew)
-		all.enough = all.enough || failed || at.more || result.OffsetsChanged && at.role.brisk
+		result, p.at = s.set.readOne(req, want, &in.lastFetch, total == 0)
+		p.at.request = p.request // not reduced by what the other partitions used
+		at := &p.at
+		failed, reported := at.partition == nil,
+			p.mustRespond(&result, req.Session.Epoch == session.New)
+		all.enough = all.enough || failed || at.more ||
+			result.OffsetsChanged && at.role.pushHighWatermark
 		total += at.bytes
-		if failed || tells || at.more || at.held {
-			again = append(again, e)
+		if failed || reported || at.more || at.throttled {
+			remaining = append(remaining, p)
 		}
-		if tells {
-			all.results, all.of = append(all.results, result), append(all.of, e)
+		if reported {
+			all.results, all.partitions = append(all.results, result), append(all.partitions, p)
 		} else if result.Data != nil {
 			result.Data.Release()
 		}
 	}
-	in.queue(again...)
+	in.markEach(remaining...)
 	all.enough = all.enough || total >= min(req.BytesMin, req.BytesMax)
 	return all
 }
 
-// tells tells whether a result is to be told.
-func (e *sessionEntry) tells(r *FetchResult, first bool) bool {
-	if r.MustRespond() || e.session.follower != nil {
+// mustRespond reports whether the response must contain the result. first is set for a session's
+// first fetch.
+func (p *sessionPartition) mustRespond(r *FetchResult, first bool) bool {
+	if r.MustRespond() || p.session.follower != nil {
 		return r.MustRespond()
 	}
-	return first || told{r.HighWater, r.LogStart} != e.told ||
+	return first || sentOffsets{r.HighWater, r.LogStart} != p.sent ||
 		r.PreferredReplica != metadata.NoBroker
 }
 
-// handOver notes what a consumer is told, and counts it.
-func (a *seen) handOver() {
-	for i, e := range a.of {
-		if e.session.follower != nil {
+// recordSent records and counts what a consumer receives.
+func (a *sessionRead) recordSent() {
+	for i, p := range a.partitions {
+		if p.session.follower != nil {
 			return
 		}
 		r := &a.results[i]
-		e.told = told{r.HighWater, r.LogStart}
+		p.sent = sentOffsets{r.HighWater, r.LogStart}
 		if r.Err != nil {
-			e.told = told{-1, -1} // so that it hears of the offsets again
+			p.sent = sentOffsets{-1, -1} // so that the offsets are sent again
 		}
-		if e.at.bytes > 0 {
-			e.at.partition.fetchedBytes.Add(float64(e.at.bytes))
+		if p.at.bytes > 0 {
+			p.at.partition.fetchedBytes.Add(float64(p.at.bytes))
 		}
 	}
 }
 
-// MustRespond tells whether a follower learns anything from a result.
-func (f *FetchResult) MustRespond() bool {
-	return f.OffsetsChanged || f.Err != nil || f.Diverging != nil || f.Data != nil &&
-		f.Data.Length > 0
-}
-
-// glance queues what has news that came without an event: where the log begins, below what all
-// tombstones are lonely, and whatever an event should have told of. It does so once in a while.
-func (s *Set) glance(in *session, now time.Time) {
-	if now.Sub(in.glanced) < glanceEvery {
+// scan marks the partitions that have something to report without an event (the log start, the
+// replicated cleaning progress), and any that an event has missed. It does so once in
+// sessionScanInterval.
+func (s *sessions) scan(in *fetchSession, now time.Time) {
+	if now.Sub(in.scanned) < sessionScanInterval {
 		return
 	}
-	in.glanced = now
-	for _, e := range in.entries {
-		if e.hasNews() {
-			in.queue(e)
+	in.scanned = now
+	for _, p := range in.partitions {
+		if p.offsetsChanged() {
+			in.markEach(p)
 		}
 	}
 }
 
-// hasNews tells whether a look would find anything to tell of the offsets.
-func (e *sessionEntry) hasNews() bool {
-	p, r := e.at.partition, e.at.role
-	if p == nil || p.serves(r) != nil {
+// offsetsChanged reports whether a read would find offsets to report.
+func (p *sessionPartition) offsetsChanged() bool {
+	of, r := p.at.partition, p.at.role
+	if of == nil || of.checkStillServes(r) != nil {
 		return true
 	}
-	now := FetchResult{HighWater: p.log.HighWatermark(), LogStart: p.log.LogStart()}
-	if e.session.follower == nil {
-		return e.told != told{now.HighWater, now.LogStart}
+	now := FetchResult{HighWater: of.log.HighWatermark(), LogStart: of.log.LogStart()}
+	if p.session.follower == nil {
+		return p.sent != sentOffsets{now.HighWater, now.LogStart}
 	}
-	now.tell(p, r, &e.want)
-	return now.OffsetsChanged || p.log.LogEnd() != e.want.Offset
+	now.setFollowerOffsets(of, r, &p.request)
+	return now.OffsetsChanged || of.log.LogEnd() != p.request.Offset
 }
 
-// await waits until there is enough to tell, or for req.Wait.
-func (s *Set) await(ctx context.Context, in *session, req *FetchRequest) {
-	op := &delayedSession{session: in, req: req, done: make(chan struct{})}
-	purgatory := s.fetches
+// await waits until there is enough to report, up to req.Wait.
+func (s *sessions) await(ctx context.Context, in *fetchSession, req *FetchRequest) {
+	op := &delayedSessionFetch{session: in, req: req, done: make(chan struct{})}
+	purgatory := s.set.consumerFetches
 	if in.follower != nil {
-		purgatory = s.pulls
+		purgatory = s.set.followerFetches
 	}
 	waiting := purgatory.Wait(op, req.Wait)
-	in.waits(waiting)
+	in.beginWait(waiting)
 	wait(ctx, waiting, req.Interrupt, op.done)
-	in.waited()
-	in.queue(op.looked...)
-	if req.Session.Epoch == SessionNew {
-		in.queueAll() // the first answer has all
+	in.endWait()
+	in.markEach(op.checked...)
+	if req.Session.Epoch == session.New {
+		in.markAll() // the first response contains every partition
 	}
 }
 
-// delayedSession is a fetch of a session that waits. It looks only at what was queued meanwhile.
-type delayedSession struct {
-	session *session
+// delayedSessionFetch is a fetch of a session that waits. It checks only the partitions that became
+// dirty meanwhile.
+type delayedSessionFetch struct {
+	session *fetchSession
 	req     *FetchRequest
-	looked  []*sessionEntry // each once
-	total   int             // bytes that those have
+	checked []*sessionPartition // each once
+	total   int                 // bytes of the checked partitions
 	done    chan struct{}
 }
 
 // TryComplete implements timer.Operation.
-func (d *delayedSession) TryComplete() bool {
+func (d *delayedSessionFetch) TryComplete() bool {
 	enough := false
-	for _, e := range d.session.take() {
-		if e.counted.by != d {
-			e.counted = counted{by: d}
-			d.looked = append(d.looked, e)
+	for _, p := range d.session.takeDirty() {
+		if p.counted.by != d {
+			p.counted = countedBytes{by: d}
+			d.checked = append(d.checked, p)
 		}
-		if e.at.partition == nil {
+		if p.at.partition == nil {
 			enough = true
 			continue
 		}
-		bytes, now := e.at.available(*d.req)
-		d.total += bytes - e.counted.bytes
-		e.counted.bytes = bytes
+		bytes, now := p.at.available(*d.req)
+		d.total += bytes - p.counted.bytes
+		p.counted.bytes = bytes
 		enough = enough || now
 	}
 	if !enough && d.total < min(d.req.BytesMin, d.req.BytesMax) {
@@ -361,14 +249,4 @@ func (d *delayedSession) TryComplete() bool {
 }
 
 // Expire implements timer.Operation.
-func (d *delayedSession) Expire() { close(d.done) }
-
-// markConsumers and markFollowers queue a partition in the sessions that have it.
-func (s *Set) markConsumers(id PartitionID)            { s.sessions.watch.mark(id, false, true) }
-func (s *Set) markFollowers(id PartitionID, wake bool) { s.sessions.watch.mark(id, true, wake) }
-
-// markAll queues all partitions in all sessions: there is a new image.
-func (s *Set) markAll() {
-	s.sessions.watch.each(func(e *sessionEntry) { e.session.mark(e, false) })
-	s.sessions.table.each(func(in *session) { in.wake() })
-}
+func (d *delayedSessionFetch) Expire() { close(d.done) }

@@ -12,15 +12,16 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica/session"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// sessionModel is a leader, and a follower and a consumer that fetch from it in sessions, while
-// logs grow and lose their beginnings, leader epochs end, requests and answers are lost, and
-// sessions are given up. The dumb model is a fetch without a session: whatever it tells, the
-// session has to tell, and nothing else.
+// sessionModel is a leader with a follower and a consumer that fetch from it in sessions, while
+// logs grow and lose their start, leader epochs end, requests and responses are lost, and sessions
+// are evicted. The reference is a fetch without a session: a fetch in a session must return the
+// same, without what has not changed.
 type sessionModel struct {
 	t      *testing.T
 	random *rand.Rand
@@ -28,16 +29,16 @@ type sessionModel struct {
 	store  *logstore.Store
 	topics []*metadata.Topic
 
-	replica metadata.InSync
-	saying  saying
-	wants   map[PartitionID]FetchPartition // of the follower
+	replica  metadata.InSync
+	follower session.Follower[FollowerPartition]
+	wants    map[PartitionID]FetchPartition // of the follower
 
-	consumer      SessionID
-	consumerSaid  map[PartitionID]FetchPartition
-	consumerTold  map[PartitionID]told
-	consumerWants map[PartitionID]FetchPartition
-	told          int // partitions
-	quiet         int
+	consumer         session.ID
+	consumerSent     map[PartitionID]FetchPartition
+	consumerReceived map[PartitionID]sentOffsets
+	consumerWants    map[PartitionID]FetchPartition
+	reported         int // partitions in responses of the follower
+	omitted          int
 }
 
 const modelPartitions = 5
@@ -56,8 +57,9 @@ func newSessionModel(t *testing.T, random *rand.Rand) *sessionModel {
 		t: t, random: random, store: store,
 		set:     NewSet(Options{NodeID: self, Store: store, Cluster: "ours"}),
 		replica: metadata.InSync{Broker: 2, Epoch: 1},
-		wants:   map[PartitionID]FetchPartition{}, consumerSaid: map[PartitionID]FetchPartition{},
-		consumerTold: map[PartitionID]told{}, consumerWants: map[PartitionID]FetchPartition{},
+		wants:   map[PartitionID]FetchPartition{}, consumerSent: map[PartitionID]FetchPartition{},
+		consumerReceived: map[PartitionID]sentOffsets{},
+		consumerWants:    map[PartitionID]FetchPartition{},
 	}
 	for _, name := range []string{"a", "b"} {
 		topic := &metadata.Topic{Name: name, ID: metadata.NewID(), Settings: topicconfig.Default()}
@@ -98,14 +100,14 @@ func (m *sessionModel) pick() (*metadata.Topic, PartitionID) {
 	return topic, id(topic.Name, int32(m.random.IntN(modelPartitions)))
 }
 
-// step changes something.
+// step performs one random event.
 func (m *sessionModel) step() {
 	topic, of := m.pick()
 	log := m.store.Log(of)
 	switch m.random.IntN(12) {
 	case 0, 1, 2:
 		m.set.Append(1, []ProducePartition{{ID: of, Batch: batch(m.t, "a record")}})
-	case 3, 4, 5: // the follower has copied, or is new
+	case 3, 4, 5: // the follower has everything, or is new
 		p := topic.Partitions[of.Index]
 		m.wants[of] = FetchPartition{
 			ID: of, Topic: topic.ID, Offset: log.LogEnd(), DurableEnd: log.LogEnd(),
@@ -113,7 +115,7 @@ func (m *sessionModel) step() {
 			LeaderEpoch: p.LeaderEpoch, LastEpoch: -1, BytesMax: 1 << 20,
 			TombstoneClean: int64(m.random.IntN(2)),
 		}
-	case 6: // it has not, or less
+	case 6: // the follower lacks a record
 		if want, ok := m.wants[of]; ok {
 			want.Offset = max(want.LogStart, want.Offset-1)
 			want.DurableEnd = want.Offset
@@ -143,84 +145,86 @@ func (m *sessionModel) step() {
 	}
 }
 
-// trouble is what a fetch meets.
-type sessionTrouble int
+// sessionFailure is what happens to a fetch.
+type sessionFailure int
 
 const (
-	noTrouble sessionTrouble = iota
+	noFailure sessionFailure = iota
 	requestLost
-	answerLost
-	sessionsLost
+	responseLost
+	sessionsClosed
 	requestRepeated
 )
 
-func (m *sessionModel) trouble() sessionTrouble {
+func (m *sessionModel) failure() sessionFailure {
 	if n := m.random.IntN(20); n < 4 {
-		return sessionTrouble(n + 1)
+		return sessionFailure(n + 1)
 	}
-	return noTrouble
+	return noFailure
 }
 
-// loseSessions is what happens when the leader needs room, or starts again.
-func (m *sessionModel) loseSessions() {
-	m.set.sessions.table.each(func(in *session) { m.set.endSession(in) })
-	if n := len(m.set.sessions.watch.entries); n != 0 {
-		m.t.Fatalf("%d partitions are watched for sessions that are over", n)
+// closeSessions closes all sessions, as an eviction or a restart of the leader does.
+func (m *sessionModel) closeSessions() {
+	for _, in := range m.set.sessions.cache.all() {
+		m.set.sessions.close(in)
+	}
+	if n := len(m.set.sessions.watch.partitions); n != 0 {
+		m.t.Fatalf("%d partitions are watched for closed sessions", n)
 	}
 }
 
-// followerFetch is one fetch of the follower, built as a fetcher does.
+// followerFetch is one fetch of the follower, built like a fetcher's.
 func (m *sessionModel) followerFetch() {
-	if m.saying.isNew() {
-		m.saying.begin()
+	if m.follower.Full() {
+		m.follower.Reset()
 	}
-	for _, at := range m.saying.said {
-		if _, wanted := m.wants[at.ID]; !wanted {
-			m.saying.forget(KeyOf(at.Topic, at.ID))
+	for key, sent := range m.follower.All() {
+		if _, wanted := m.wants[sent.ID]; !wanted {
+			m.follower.Remove(key)
 		}
 	}
 	req := FetchRequest{BytesMin: 1, BytesMax: 1 << 30, Replica: &m.replica}
 	for _, want := range sortedWants(m.wants) {
-		at := FollowerPartition{
+		p := FollowerPartition{
 			ID: want.ID, Topic: want.Topic, LeaderEpoch: want.LeaderEpoch, Offset: want.Offset,
 			LastEpoch: want.LastEpoch, HighWater: want.HighWater,
 			DurableEnd: want.DurableEnd, LogStart: want.LogStart,
 			TombstoneClean: want.TombstoneClean, BytesMax: want.BytesMax,
 		}
-		if m.saying.say(&at) {
+		if m.follower.Update(session.KeyOf(p.Topic, p.ID.Topic, p.ID.Index), p) {
 			req.Partitions = append(req.Partitions, want)
 		}
 	}
-	req.Session, req.Forgotten = m.saying.id, m.saying.forgotten
+	req.Session, req.Forgotten = m.follower.ID(), m.follower.Forgotten()
 	whole := FetchRequest{BytesMin: 1, BytesMax: 1 << 30, Replica: &m.replica,
 		Partitions: sortedWants(m.wants)}
-	trouble := m.trouble()
-	switch trouble {
+	failure := m.failure()
+	switch failure {
 	case requestLost:
-		m.saying.failed()
+		m.follower.Failed()
 		return
-	case sessionsLost:
-		m.loseSessions()
+	case sessionsClosed:
+		m.closeSessions()
 	}
 	got, err := m.set.FetchInSession(m.t.Context(), req)
-	if trouble == requestRepeated && err == nil && !m.saying.isNew() {
-		release(got.Results)
+	if failure == requestRepeated && err == nil && !m.follower.Full() {
+		releaseResults(got.Results)
 		if got, err = m.set.FetchInSession(m.t.Context(), req); err == nil {
-			m.t.Fatal("a repeated fetch is taken for the next one")
+			m.t.Fatal("a repeated fetch was accepted as the next one")
 		}
 	}
-	defer release(got.Results)
-	if err != nil || trouble == answerLost {
-		m.saying.failed()
+	defer releaseResults(got.Results)
+	if err != nil || failure == responseLost {
+		m.follower.Failed()
 		return
 	}
-	m.saying.answered(got.Session)
+	m.follower.Succeeded(got.Session)
 	want := m.set.Fetch(m.t.Context(), whole)
-	defer release(want)
+	defer releaseResults(want)
 	m.compare("follower", got.Results,
 		slices.DeleteFunc(slices.Clone(want), func(r FetchResult) bool { return !r.MustRespond() }))
-	m.told += len(got.Results)
-	m.quiet += len(want) - len(got.Results)
+	m.reported += len(got.Results)
+	m.omitted += len(want) - len(got.Results)
 }
 
 func sortedWants(wants map[PartitionID]FetchPartition) []FetchPartition {
@@ -228,8 +232,8 @@ func sortedWants(wants map[PartitionID]FetchPartition) []FetchPartition {
 		func(a, b FetchPartition) int { return comparePartitions(a.ID, b.ID) })
 }
 
-// compare fails unless the same partitions are told the same.
-func (m *sessionModel) compare(who string, got, want []FetchResult) {
+// compare fails unless both results contain the same partitions and offsets.
+func (m *sessionModel) compare(client string, got, want []FetchResult) {
 	m.t.Helper()
 	short := func(results []FetchResult) map[PartitionID]string {
 		all := map[PartitionID]string{}
@@ -239,7 +243,7 @@ func (m *sessionModel) compare(who string, got, want []FetchResult) {
 				bytes = r.Data.Length
 			}
 			all[r.ID] = fmt.Sprintf(
-				"error %v, %d bytes, start %d, high watermark %d, diverging %v, lonely %d",
+				"error %v, %d bytes, start %d, high watermark %d, diverging %v, cleaning progress %d",
 				r.Err,
 				bytes,
 				r.LogStart,
@@ -251,66 +255,65 @@ func (m *sessionModel) compare(who string, got, want []FetchResult) {
 		return all
 	}
 	if a, b := short(got), short(want); len(got) != len(a) || !maps.Equal(a, b) {
-		m.t.Errorf("the %s is told\n%v\nand not\n%v", who, a, b)
+		m.t.Errorf("the %s received\n%v\nwant\n%v", client, a, b)
 	}
 }
 
-// consumerFetch is one fetch of the consumer, which is simpler: it says what differs from what it
-// has said.
+// consumerFetch is one fetch of the consumer, which names the partitions whose request has changed.
 func (m *sessionModel) consumerFetch() {
 	req := FetchRequest{BytesMin: 1, BytesMax: 1 << 30, Session: m.consumer}
-	if m.consumer.Epoch == SessionNew {
-		clear(m.consumerSaid)
-		clear(m.consumerTold)
+	if m.consumer.Epoch == session.New {
+		clear(m.consumerSent)
+		clear(m.consumerReceived)
 	}
-	for of, said := range m.consumerSaid {
+	for of, sent := range m.consumerSent {
 		if _, wanted := m.consumerWants[of]; !wanted {
-			req.Forgotten = append(req.Forgotten, KeyOf(said.Topic, of))
-			delete(m.consumerSaid, of)
-			delete(m.consumerTold, of)
+			req.Forgotten = append(req.Forgotten, session.KeyOf(sent.Topic, of.Topic, of.Index))
+			delete(m.consumerSent, of)
+			delete(m.consumerReceived, of)
 		}
 	}
 	for _, want := range sortedWants(m.consumerWants) {
-		if m.consumerSaid[want.ID] != want {
+		if m.consumerSent[want.ID] != want {
 			req.Partitions = append(req.Partitions, want)
-			m.consumerSaid[want.ID] = want
+			m.consumerSent[want.ID] = want
 		}
 	}
-	trouble := m.trouble()
-	switch trouble {
+	failure := m.failure()
+	switch failure {
 	case requestLost:
-		m.consumer.Epoch = SessionNew
+		m.consumer.Epoch = session.New
 		return
-	case sessionsLost:
-		m.loseSessions()
+	case sessionsClosed:
+		m.closeSessions()
 	}
 	got, err := m.set.FetchInSession(m.t.Context(), req)
-	defer release(got.Results)
-	if err != nil || trouble == answerLost {
-		m.consumer.Epoch = SessionNew
+	defer releaseResults(got.Results)
+	if err != nil || failure == responseLost {
+		m.consumer.Epoch = session.New
 		return
 	}
-	first := m.consumer.Epoch == SessionNew
-	m.consumer = SessionID{got.Session, m.consumer.Epoch}.Next()
+	first := m.consumer.Epoch == session.New
+	m.consumer = session.ID{ID: got.Session, Epoch: m.consumer.Epoch}.Next()
 	want := m.set.Fetch(m.t.Context(),
 		FetchRequest{BytesMin: 1, BytesMax: 1 << 30, Partitions: sortedWants(m.consumerWants)})
-	defer release(want)
-	var news []FetchResult
+	defer releaseResults(want)
+	var changed []FetchResult
 	for _, r := range want {
-		now := told{r.HighWater, r.LogStart}
-		before, known := m.consumerTold[r.ID]
+		now := sentOffsets{r.HighWater, r.LogStart}
+		before, known := m.consumerReceived[r.ID]
 		if first || r.MustRespond() || !known || before != now {
-			news = append(news, r)
+			changed = append(changed, r)
 		}
-		if m.consumerTold[r.ID] = now; r.Err != nil {
-			delete(m.consumerTold, r.ID)
+		if m.consumerReceived[r.ID] = now; r.Err != nil {
+			delete(m.consumerReceived, r.ID)
 		}
 	}
-	m.compare("consumer", got.Results, news)
+	m.compare("consumer", got.Results, changed)
 }
 
-// TestSessionsTellWhatFetchesWithoutOneTell, whatever is lost.
-func TestSessionsTellWhatFetchesWithoutOneTell(t *testing.T) {
+// TestSessionsMatchFetchesWithoutSession, whatever is lost.
+func TestSessionsMatchFetchesWithoutSession(t *testing.T) {
 	for s := range seed.Sequence(t, 60) {
 		synctest.Test(t, func(t *testing.T) {
 			m := newSessionModel(t, rand.New(rand.NewPCG(s, 0)))
@@ -319,7 +322,8 @@ func TestSessionsTellWhatFetchesWithoutOneTell(t *testing.T) {
 				for range 1 + m.random.IntN(3) {
 					m.step()
 				}
-				time.Sleep(glanceEvery) // what comes without an event is seen by then
+				// so that the next fetch scans for changes without an event
+				time.Sleep(sessionScanInterval)
 				if m.random.IntN(2) == 0 {
 					m.followerFetch()
 				} else {
@@ -329,9 +333,9 @@ func TestSessionsTellWhatFetchesWithoutOneTell(t *testing.T) {
 					return
 				}
 			}
-			if m.told == 0 || m.quiet == 0 {
-				t.Errorf("%d partitions were told of, %d left out: nothing was tested", m.told,
-					m.quiet)
+			if m.reported == 0 || m.omitted == 0 {
+				t.Errorf("%d partitions reported, %d omitted: the run tests nothing", m.reported,
+					m.omitted)
 			}
 		})
 	}

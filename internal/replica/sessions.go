@@ -1,224 +1,252 @@
 package replica
 
 import (
-	"maps"
-	"math"
-	"math/rand/v2"
-	"slices"
+	"context"
 	"sync"
 	"time"
 
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica/session"
 )
 
-const (
-	// sessionsMax is how many sessions are kept (max.incremental.fetch.session.cache.slots in
-	// Kafka, with its default).
-	sessionsMax = 1000
-	// sessionPartitionsMax is how many partitions they have together: some 40 MB. Kafka has no such
-	// bound, and a session's client can name partitions that do not exist.
-	sessionPartitionsMax = 100_000
-	// sessionKeep is for how long a session is not given up for another one, or without having been
-	// used (min.incremental.fetch.session.eviction.ms in Kafka).
-	sessionKeep = 2 * time.Minute
-)
-
-// sessions are all fetch sessions of a broker.
+// sessions are the fetch sessions of the consumers and followers that fetch from this broker.
 type sessions struct {
-	table sessionTable
+	set   *Set
+	cache sessionCache
 	watch sessionWatch
 }
 
-// sessionTable keeps sessions within bounds, by the rules of KIP-227. mu is a leaf.
-type sessionTable struct {
-	mu         sync.Mutex
-	byID       map[int32]*session
-	partitions int // of all sessions
+// FetchResponse is the response to a fetch that may be part of a session.
+type FetchResponse struct {
+	Session int32 // 0: none
+	// Results are those of all requested partitions without a session, and in a consumer's first
+	// fetch of a session. Otherwise they are those of the partitions with something to report.
+	Results []FetchResult
 }
 
-// open makes a session of so many partitions, and gives up another for it if need be: one that was
-// not used for sessionKeep; else the least of those that are sessionKeep old, if it is less than
-// the new one. A follower's counts for more than any consumer's, and does not wait until a
-// consumer's is old. It returns nil if there is no room.
-func (t *sessionTable) open(follower *metadata.InSync, size int, now time.Time) (opened *session,
-	evicted []*session) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for len(t.byID) >= sessionsMax || t.partitions+size > sessionPartitionsMax {
-		out := t.leastLocked(follower != nil, size, now)
-		if out == nil {
-			return nil, evicted
+// FetchInSession is Fetch for a request that may start, continue or close a session (KIP-227). A
+// fetch that continues a session names only the partitions whose request has changed, and those it
+// removes. It fails with session.ErrNotFound, session.ErrEpoch or session.ErrTopicIDs, and has done
+// nothing then. A follower receives only the partitions with something to report, with or without a
+// session.
+func (s *Set) FetchInSession(ctx context.Context, req FetchRequest) (FetchResponse, error) {
+	now := time.Now()
+	if req.Session.Full() && req.Session.ID != 0 {
+		s.sessions.close(s.sessions.cache.get(req.Session.ID))
+	}
+	var in *fetchSession
+	switch req.Session.Epoch {
+	case session.None:
+	case session.New:
+		in = s.sessions.open(&req, now)
+	default:
+		if in = s.sessions.cache.get(req.Session.ID); in == nil || !in.belongsTo(req.Replica) {
+			return FetchResponse{}, session.ErrNotFound
 		}
-		t.removeLocked(out)
-		evicted = append(evicted, out)
+		if in.topicIDs != req.TopicIDs {
+			return FetchResponse{}, session.ErrTopicIDs
+		}
 	}
-	id := int32(0)
-	for id == 0 || t.byID[id] != nil {
-		id = rand.Int32N(math.MaxInt32)
+	if in == nil {
+		return FetchResponse{Results: s.Fetch(ctx, req)}, nil
 	}
-	if t.byID == nil {
-		t.byID = map[int32]*session{}
+	if err := in.begin(ctx, req.Session); err != nil {
+		if in.isClosed() {
+			s.sessions.clear(in)
+		}
+		return FetchResponse{}, err
 	}
-	opened = newSession(id, follower, now)
-	opened.size = size
-	t.byID[id] = opened
-	t.partitions += size
+	defer s.sessions.endFetch(in)
+	return s.sessions.fetch(ctx, in, &req, now)
+}
+
+// open starts a session for a request, nil if there is no room for it. It closes the sessions that
+// the cache evicts, and those of the follower's earlier broker epochs.
+func (s *sessions) open(req *FetchRequest, now time.Time) *fetchSession {
+	opened, evicted := s.cache.add(req.Replica, len(req.Partitions), now)
+	for _, out := range append(evicted, s.cache.removeEarlier(req.Replica)...) {
+		s.finish(out)
+	}
+	if opened != nil {
+		opened.topicIDs = req.TopicIDs
+	}
+	return opened
+}
+
+// endFetch ends a fetch of a session.
+func (s *sessions) endFetch(in *fetchSession) {
+	in.fetchLock <- struct{}{}
+	if in.isClosed() {
+		s.clear(in)
+	}
+}
+
+// close closes a session; nil: none.
+func (s *sessions) close(in *fetchSession) {
+	if in != nil && s.cache.remove(in) {
+		s.finish(in)
+	}
+}
+
+// finish is called once for each session that was removed from the cache.
+func (s *sessions) finish(in *fetchSession) {
+	close(in.closed)
+	in.interrupt()
+	s.clear(in)
+}
+
+// clear removes the partitions of a closed session, unless one of its fetches is in progress: then
+// the end of that fetch does it. clear keeps fetchLock.
+func (s *sessions) clear(in *fetchSession) {
+	select {
+	case <-in.fetchLock:
+		for _, p := range in.partitions {
+			s.removePartition(p)
+		}
+	default:
+	}
+}
+
+// removePartition removes a partition from its session.
+func (s *sessions) removePartition(sp *sessionPartition) {
+	p, follower := s.set.view.Load().partitions[sp.request.ID], sp.session.follower
+	if p != nil && follower != nil {
+		if r := p.role.Load(); r.leaderState != nil {
+			r.leaderState.sessionClosed(follower.Broker, &sp.session.lastFetch)
+		}
+	}
+	s.watch.remove(sp)
+	sp.session.remove(sp)
+}
+
+// markConsumers marks a partition dirty in the sessions of consumers, and wakes them.
+func (s *sessions) markConsumers(id PartitionID) { s.watch.mark(id, false, true) }
+
+// markFollowers marks a partition dirty in the sessions of followers.
+func (s *sessions) markFollowers(id PartitionID, wake bool) { s.watch.mark(id, true, wake) }
+
+// markAll marks all partitions dirty in all sessions, after a new image.
+func (s *sessions) markAll() {
+	s.watch.each(func(p *sessionPartition) { p.session.mark(p, false) })
+	for _, in := range s.cache.all() {
+		in.wake()
+	}
+}
+
+// markAllOf makes the next fetch of a follower mark all its partitions dirty.
+func (s *sessions) markAllOf(broker int32) {
+	for _, in := range s.cache.all() {
+		if in.follower != nil && in.follower.Broker == broker {
+			in.markAllNext.Store(true)
+		}
+	}
+}
+
+// sessionCache is a session.Cache with a lock, which is a leaf.
+type sessionCache struct {
+	mu    sync.Mutex
+	cache session.Cache[*fetchSession]
+}
+
+func (c *sessionCache) add(follower *metadata.InSync, size int,
+	now time.Time) (opened *fetchSession, evicted []*fetchSession) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	opened, evicted, _ = c.cache.Add(follower, size, now,
+		func(id int32) *fetchSession { return newFetchSession(id, follower) })
 	return opened, evicted
 }
 
-// takeBefore takes out the sessions of a follower's earlier incarnations: nobody continues them.
-// nil is a consumer.
-func (t *sessionTable) takeBefore(follower *metadata.InSync) (over []*session) {
-	if follower == nil {
-		return nil
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, s := range t.byID {
-		if s.follower != nil && s.follower.Broker == follower.Broker &&
-			s.follower.Epoch < follower.Epoch {
-			t.removeLocked(s)
-			over = append(over, s)
-		}
-	}
-	return over
+func (c *sessionCache) removeEarlier(follower *metadata.InSync) []*fetchSession {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cache.RemoveEarlier(follower)
 }
 
-// leastLocked is the session that is to go for another one; nil: none is.
-func (t *sessionTable) leastLocked(privileged bool, size int, now time.Time) *session {
-	var stale, least *session
-	for _, s := range t.byID {
-		if now.Sub(s.used) > sessionKeep && (stale == nil || s.used.Before(stale.used)) {
-			stale = s
-		}
-		old := now.Sub(s.created) > sessionKeep || privileged && s.follower == nil
-		if old && s.worth(privileged, size) < 0 &&
-			(least == nil || s.worth(least.follower != nil, least.size) < 0) {
-			least = s
-		}
-	}
-	if stale != nil {
-		return stale
-	}
-	return least
+func (c *sessionCache) get(id int32) *fetchSession {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cache.Get(id)
 }
 
-// worth compares a session with what another one has: below 0, it is worth less.
-func (s *session) worth(privileged bool, size int) int {
-	switch {
-	case (s.follower != nil) == privileged:
-		return s.size - size
-	case privileged:
-		return -1
-	}
-	return 1
+// use records a fetch of a session and reports whether there is room for its partitions.
+func (c *sessionCache) use(s *fetchSession, size int, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cache.Use(s.id, s, size, now)
 }
 
-// find returns a session; nil: there is none of the id.
-func (t *sessionTable) find(id int32) *session {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.byID[id]
+func (c *sessionCache) remove(s *fetchSession) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cache.Remove(s.id, s)
 }
 
-// used notes that a session was used, and how many partitions it has by now; false: there is no
-// room for them.
-func (t *sessionTable) used(s *session, size int, now time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.byID[s.id] != s {
-		return true // it is over already
-	}
-	t.partitions += size - s.size
-	s.size, s.used = size, now
-	return t.partitions <= sessionPartitionsMax || size == 0
+func (c *sessionCache) all() []*fetchSession {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cache.All()
 }
 
-// remove takes a session out; false: it was not in.
-func (t *sessionTable) remove(s *session) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.removeLocked(s)
-}
-
-func (t *sessionTable) removeLocked(s *session) bool {
-	if t.byID[s.id] != s {
-		return false
-	}
-	delete(t.byID, s.id)
-	t.partitions -= s.size
-	return true
-}
-
-// each calls do for every session, without the lock.
-func (t *sessionTable) each(do func(*session)) {
-	t.mu.Lock()
-	all := slices.Collect(maps.Values(t.byID))
-	t.mu.Unlock()
-	for _, s := range all {
-		do(s)
-	}
-}
-
-// sessionWatch says in which sessions a partition is.
+// sessionWatch finds the sessions that contain a partition.
 type sessionWatch struct {
-	mu      sync.RWMutex
-	entries map[PartitionID][]*sessionEntry // never an empty list
+	mu         sync.RWMutex
+	partitions map[PartitionID][]*sessionPartition // without empty lists
 }
 
-func (w *sessionWatch) add(e *sessionEntry) {
+func (w *sessionWatch) add(p *sessionPartition) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.entries == nil {
-		w.entries = map[PartitionID][]*sessionEntry{}
+	if w.partitions == nil {
+		w.partitions = map[PartitionID][]*sessionPartition{}
 	}
-	e.watched = true
-	w.entries[e.want.ID] = append(w.entries[e.want.ID], e)
+	p.watched = true
+	w.partitions[p.request.ID] = append(w.partitions[p.request.ID], p)
 }
 
-func (w *sessionWatch) remove(e *sessionEntry) {
+func (w *sessionWatch) remove(p *sessionPartition) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !e.watched {
+	if !p.watched {
 		return
 	}
-	e.watched = false
-	list := w.entries[e.want.ID]
+	p.watched = false
+	list := w.partitions[p.request.ID]
 	for i, other := range list {
-		if other == e {
+		if other == p {
 			list[i] = list[len(list)-1]
 			list[len(list)-1] = nil
 			list = list[:len(list)-1]
 			break
 		}
 	}
-	if w.entries[e.want.ID] = list; len(list) == 0 {
-		delete(w.entries, e.want.ID)
+	if w.partitions[p.request.ID] = list; len(list) == 0 {
+		delete(w.partitions, p.request.ID)
 	}
 }
 
-// mark queues a partition in its sessions of followers, or else of consumers. It copies: a fetch
-// that is woken may end, and go on to change the list.
+// mark marks a partition dirty in the sessions of followers, or of consumers. It copies the list,
+// because a fetch that is woken may change it.
 func (w *sessionWatch) mark(id PartitionID, followers, wake bool) {
-	var few [8]*sessionEntry
+	var few [8]*sessionPartition
 	w.mu.RLock()
-	list := append(few[:0], w.entries[id]...)
+	list := append(few[:0], w.partitions[id]...)
 	w.mu.RUnlock()
-	for _, e := range list {
-		if followers == (e.session.follower != nil) {
-			e.session.mark(e, wake)
+	for _, p := range list {
+		if followers == (p.session.follower != nil) {
+			p.session.mark(p, wake)
 		}
 	}
 }
 
-// each calls do for every partition of every session, with the lock: do takes none but the
+// each calls do for every partition of every session with the lock held: do takes no lock but the
 // session's mu.
-func (w *sessionWatch) each(do func(*sessionEntry)) {
+func (w *sessionWatch) each(do func(*sessionPartition)) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	for _, list := range w.entries {
-		for _, e := range list {
-			do(e)
+	for _, list := range w.partitions {
+		for _, p := range list {
+			do(p)
 		}
 	}
 }

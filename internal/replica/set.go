@@ -9,14 +9,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/timer"
 )
 
-// Errors of a Set's methods, besides those of logstore and record.
+// Errors of a Set's methods, besides those of logstore, record and session.
 var (
 	ErrUnknownPartition   = errors.New("unknown topic or partition")
 	ErrNotLeader          = errors.New("not leader for partition")
@@ -24,129 +23,126 @@ var (
 	ErrTimeout            = errors.New("request timed out")
 	ErrUnknownLeaderEpoch = errors.New("unknown leader epoch")
 	ErrFencedLeaderEpoch  = logstore.ErrFencedLeaderEpoch
-	// ErrNotEnoughReplicasAfterAppend: the batch is in the leader's log, and while it waited for
-	// the others fewer than the topic asks for were left in sync.
+	// ErrNotEnoughReplicasAfterAppend: the batch is in the leader's log, but while the request
+	// waited, the ISR became smaller than the topic requires.
 	ErrNotEnoughReplicasAfterAppend = errors.New("not enough in-sync replicas after the append")
-	// ErrOffsetNotAvailable: there will be records at the offset, or are elsewhere; this broker
-	// cannot tell yet (KIP-207, KIP-392).
+	// ErrOffsetNotAvailable: the offset exists on another broker, or will exist here, but this
+	// broker cannot serve it yet (KIP-207, KIP-392).
 	ErrOffsetNotAvailable = errors.New("offset not available yet")
-	// ErrOtherTopic: the topic of the name is another one than the client means.
-	ErrInconsistentTopicID = errors.New("the topic has another id")
-	// ErrStaleReplica refuses a fetch of a follower in an incarnation that is over, or that the
-	// partition's replicas do not have.
-	ErrStaleReplica = errors.New("not a replica of the partition, or one of the past")
+	// ErrInconsistentTopicID: the topic with that name has another id than the client requested.
+	ErrInconsistentTopicID = errors.New("inconsistent topic id")
+	// ErrStaleReplica rejects a fetch of a follower with an old broker epoch or replica
+	// incarnation, or of a broker that is no replica of the partition.
+	ErrStaleReplica = errors.New("stale replica, or not a replica of the partition")
 )
 
-// PartitionID names a partition.
+// PartitionID identifies a partition by topic name and index.
 type PartitionID = logstore.PartitionID
 
-// Set holds the partitions that live on this broker.
+// Set is the set of partition replicas on this broker.
 type Set struct {
-	node     int32
-	cluster  string // whose logs the store holds; "": nobody's yet. Apply's.
-	store    *logstore.Store
-	logger   *slog.Logger
-	metrics  *metrics
-	view     atomic.Pointer[view]
-	produces *timer.Purgatory[PartitionID]
-	fetches  *timer.Purgatory[PartitionID] // of consumers
-	pulls    *timer.Purgatory[PartitionID] // of followers
+	node            int32
+	store           *logstore.Store
+	logger          *slog.Logger
+	metrics         *metrics
+	view            atomic.Pointer[view]
+	produces        *timer.Purgatory[PartitionID]
+	consumerFetches *timer.Purgatory[PartitionID]
+	followerFetches *timer.Purgatory[PartitionID]
+	lagMax          atomic.Int64 // a time.Duration
+	catchUp         catchUpThrottle
 
-	dial      Dial
-	changeISR ChangeISR
-	defaults  metadata.Replication // where an image says nothing
-	copying   metadata.Replication // as the last image has it; Apply's
-	lagMax    atomic.Int64         // a time.Duration
-	catchUp   *rate.Limiter        // bytes for replicas that are not in sync
-	fetchers  fetchers
-	reviews   reviews
-	sessions  sessions // of consumers and followers that fetch here
+	applier    applier
+	fetchers   fetchers
+	isrUpdater isrUpdater
+	sessions   sessions
 }
 
-// view is what Apply made of an image. It is immutable; the partitions in it are not, they change
+// view is the result of applying a metadata image. It is immutable; the partitions in it change
 // their roles.
 type view struct {
 	image      *metadata.Image
 	partitions map[PartitionID]*partition // those with a replica here
 }
 
-// ChangeISR is metadata.Store's method of the name.
+// ChangeISR is the type of metadata.Store's method of that name.
 type ChangeISR = func(ctx context.Context, changes []metadata.ISRChange,
 	settled func(change int, err error))
 
-// Options of a Set.
+// Options are the options of NewSet.
 type Options struct {
 	NodeID   int32
-	Cluster  string // id of the cluster whose logs the store holds; "": nobody's yet
+	Cluster  string // the id of the cluster whose logs the store holds; "": of none yet
 	Store    *logstore.Store
-	Registry prometheus.Registerer // of its and the purgatories' metrics; may be nil
-	Logger   *slog.Logger          // default: none
+	Registry prometheus.Registerer // for the metrics of the set and its purgatories; may be nil
+	Logger   *slog.Logger          // default: discard
 
-	// Dial connects to another broker, to follow the partitions that it leads. Without it none is
-	// followed.
+	// Dial connects to another broker, to copy the partitions that it leads. Without it the set
+	// follows no leader.
 	Dial Dial
-	// ChangeISR is metadata.Store's. Without it the in-sync replicas change by images only.
+	// ChangeISR updates the ISR in the metadata. Without it the ISR changes by images only.
 	ChangeISR ChangeISR
-	// LagMax is how long a follower may be behind before it is out of sync, unless the image says
-	// it; default 10 s (replica.lag.time.max.ms is 30 s in Kafka).
+	// LagMax is how long a follower may stay without being caught up before it is out of sync,
+	// unless the image sets it. The default is 10 s (replica.lag.time.max.ms is 30 s in Kafka).
 	LagMax time.Duration
 }
 
 const lagMaxDefault = 10 * time.Second
 
-// NewSet returns a set without partitions; Apply gives it some.
+// NewSet returns a set without partitions. Apply adds them, and Close ends the set.
 func NewSet(opts Options) *Set {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.LagMax <= 0 {
+		opts.LagMax = lagMaxDefault
 	}
 	purgatory := func(operation string) *timer.Purgatory[PartitionID] {
 		return timer.NewPurgatory[PartitionID](timer.Options{Operation: operation,
 			Registry: opts.Registry, Logger: opts.Logger})
 	}
 	s := &Set{
-		node:     opts.NodeID,
-		cluster:  opts.Cluster,
-		store:    opts.Store,
-		logger:   opts.Logger,
-		metrics:  newMetrics(opts.Registry),
-		produces: purgatory("produce"),
-		fetches:  purgatory("fetch"),
-		pulls:    purgatory("replica_fetch"),
-
-		dial: opts.Dial, changeISR: opts.ChangeISR,
-		defaults: metadata.Replication{LagMax: opts.LagMax}, catchUp: newCatchUp(0),
+		node:            opts.NodeID,
+		store:           opts.Store,
+		logger:          opts.Logger,
+		metrics:         newMetrics(opts.Registry),
+		produces:        purgatory("produce"),
+		consumerFetches: purgatory("fetch"),
+		followerFetches: purgatory("replica_fetch"),
+		catchUp:         newCatchUpThrottle(),
 	}
-	if s.defaults.LagMax <= 0 {
-		s.defaults.LagMax = lagMaxDefault
-	}
-	s.lagMax.Store(int64(s.defaults.LagMax))
+	s.applier = applier{set: s, cluster: opts.Cluster,
+		defaults: metadata.Replication{LagMax: opts.LagMax}}
+	s.fetchers.set, s.fetchers.dial = s, opts.Dial
 	s.fetchers.running = map[fetcherKey]*fetcher{}
-	s.startReviews()
+	s.sessions.set = s
+	s.lagMax.Store(int64(opts.LagMax))
+	s.isrUpdater.start(s, opts.ChangeISR)
 	s.view.Store(&view{image: metadata.NewImage("", metadata.CleanerBudget{}, nil, nil)})
-	s.store.OnSettled(s.settled)
+	s.store.OnSettled(s.logSynced)
 	return s
 }
 
-// settled is told by the store that a log was synced, or has stopped: what is safe now moves the
-// high watermark, and producers that wait for either look again. On a follower there is nothing to
-// move, but its leader waits to be told.
-func (s *Set) settled(id PartitionID) {
+// logSynced is called by the store after a log was synced or has failed. On a leader it advances
+// the high watermark and wakes producers. On a follower it wakes the fetcher, whose next fetch
+// reports the durable end offset to the leader.
+func (s *Set) logSynced(id PartitionID) {
 	p := s.view.Load().partitions[id]
 	if p == nil || p.log == nil {
 		return
 	}
-	if r := p.role.Load(); r.reign == nil {
-		s.fetchers.synced(r.leader)
+	if r := p.role.Load(); r.leaderState == nil {
+		s.fetchers.logSynced(r.leader)
 	}
-	if r := p.role.Load(); r.reign != nil && r.reign.advance(time.Now()) {
-		s.advanced(p, r)
+	if r := p.role.Load(); r.leaderState != nil && r.leaderState.advance(time.Now()) {
+		s.highWatermarkAdvanced(p, r)
 		return
 	}
 	s.notify(id)
 }
 
-// Leader returns the log of a partition that this broker leads, checked against the leader epoch
-// the client knows (-1: any).
+// Leader returns the log of a partition that this broker leads. It checks the leader epoch that the
+// client sent (-1: any).
 func (s *Set) Leader(id PartitionID, epoch int32) (*logstore.Log, error) {
 	p, _, err := s.leader(id, epoch)
 	if err != nil {
@@ -155,22 +151,22 @@ func (s *Set) Leader(id PartitionID, epoch int32) (*logstore.Log, error) {
 	return p.log, nil
 }
 
-// CheckEndOffset fails with ErrOffsetNotAvailable while this broker, new as the leader, does not
-// know yet how far the leader before it came: what it would tell of the log's end could lie below
-// what consumers have seen (KIP-207).
+// CheckEndOffset fails with ErrOffsetNotAvailable while the high watermark of a new leader has not
+// reached the start of its leader epoch: the leader does not know yet how far its predecessor's
+// high watermark was, and could return an end offset below one that consumers have seen (KIP-207).
 func (s *Set) CheckEndOffset(id PartitionID) error {
 	p, r, err := s.leader(id, -1)
 	if err != nil {
 		return err
 	}
-	if hw := p.log.HighWatermark(); hw < r.reign.start {
-		return fmt.Errorf("%w: the high watermark is %d, the leader epoch begins at %d",
-			ErrOffsetNotAvailable, hw, r.reign.start)
+	if hw := p.log.HighWatermark(); hw < r.leaderState.epochStart {
+		return fmt.Errorf("%w: the high watermark is %d, the leader epoch starts at %d",
+			ErrOffsetNotAvailable, hw, r.leaderState.epochStart)
 	}
 	return nil
 }
 
-// leader finds a partition that this broker leads, and its role at this moment.
+// leader returns a partition that this broker leads, and its current role.
 func (s *Set) leader(id PartitionID, epoch int32) (*partition, *role, error) {
 	view := s.view.Load()
 	p := view.partitions[id]
@@ -182,7 +178,8 @@ func (s *Set) leader(id PartitionID, epoch int32) (*partition, *role, error) {
 	return p, r, err
 }
 
-// missing says why a partition is not here: there is none, or others have it.
+// missing returns why a partition is not on this broker: it does not exist, or other brokers hold
+// it.
 func (v *view) missing(id PartitionID) error {
 	if topic := v.image.Topic(id.Topic); topic != nil && id.Index >= 0 &&
 		int(id.Index) < len(topic.Partitions) {
@@ -191,50 +188,52 @@ func (v *view) missing(id PartitionID) error {
 	return ErrUnknownPartition
 }
 
-// notify lets the requests that wait for a partition look again.
+// notify makes the producers and consumers that wait for a partition check it again.
 func (s *Set) notify(id PartitionID) {
 	s.produces.Notify(id)
 	s.notifyConsumers(id)
 }
 
-// notifyConsumers lets the consumers of a partition look again.
+// notifyConsumers makes the consumers that wait for a partition check it again.
 func (s *Set) notifyConsumers(id PartitionID) {
-	s.fetches.Notify(id)
-	s.markConsumers(id)
+	s.consumerFetches.Notify(id)
+	s.sessions.markConsumers(id)
 }
 
-// advanced is called after the high watermark of a partition moved that this broker leads.
-func (s *Set) advanced(p *partition, r *role) {
+// notifyFollowers makes the followers that wait for a partition check it again: there is more to
+// copy, or the leader epoch has changed.
+func (s *Set) notifyFollowers(id PartitionID) {
+	s.followerFetches.Notify(id)
+	s.sessions.markFollowers(id, true)
+}
+
+// highWatermarkAdvanced is called after the high watermark of a partition that this broker leads
+// has advanced.
+func (s *Set) highWatermarkAdvanced(p *partition, r *role) {
 	s.notify(p.id)
 	switch {
 	case len(r.replicas) < 2:
-	case r.brisk:
+	case r.pushHighWatermark:
 		s.notifyFollowers(p.id)
 	default:
-		s.markFollowers(p.id, false)
+		s.sessions.markFollowers(p.id, false)
 	}
 }
 
-// notifyFollowers lets the followers of a partition look again: there is more to copy, or its
-// leader has changed.
-func (s *Set) notifyFollowers(id PartitionID) {
-	s.pulls.Notify(id)
-	s.markFollowers(id, true)
-}
-
-// wait returns once an operation has ended; the end of ctx ends it early, and so does hurry, which
-// may be nil. It waits for done also then: the operation may be completing at this moment, and
-// writes results the caller is about to read.
-func wait(ctx context.Context, waiting timer.Waiting[PartitionID], hurry, done <-chan struct{}) {
+// wait returns once an operation has ended. The end of ctx ends it early, and so does interrupt,
+// which may be nil. wait then still waits for done, because the operation may be completing at that
+// moment, and writes results that the caller is about to read.
+func wait(ctx context.Context, waiting timer.Waiting[PartitionID], interrupt,
+	done <-chan struct{}) {
 	select {
 	case <-done:
 		return
-	// only who waits asks for ctx.Done: it makes the listener look after the connection meanwhile
+	// ctx.Done is called only if the operation waits: it makes the listener watch the connection.
 	default:
 	}
 	select {
 	case <-done:
-	case <-hurry:
+	case <-interrupt:
 		waiting.Cancel()
 		<-done
 	case <-ctx.Done():
@@ -243,11 +242,12 @@ func wait(ctx context.Context, waiting timer.Waiting[PartitionID], hurry, done <
 	}
 }
 
-// Close ends all waiting requests, and copies and proposes nothing any more; the store stays open.
+// Close ends all waiting requests and stops copying and proposing ISR updates. The store remains
+// open.
 func (s *Set) Close() {
 	s.fetchers.close()
-	s.reviews.close()
+	s.isrUpdater.close()
 	s.produces.Close()
-	s.fetches.Close()
-	s.pulls.Close()
+	s.consumerFetches.Close()
+	s.followerFetches.Close()
 }

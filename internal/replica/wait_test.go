@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// inBubble runs a test with a broker that leads a-0 and a-1, on synctest's clock.
+// inBubble runs a test in a synctest bubble, with a broker that leads a-0 and a-1.
 func inBubble(t *testing.T, test func(t *testing.T, b *broker)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -23,16 +23,16 @@ func inBubble(t *testing.T, test func(t *testing.T, b *broker)) {
 	})
 }
 
-// inBackground fetches in a goroutine; the answer comes with the time it took.
+// inBackground fetches in a goroutine, and measures how long that takes.
 func (b *broker) inBackground(ctx context.Context, req FetchRequest) <-chan answer {
-	answers := make(chan answer, 1)
+	responses := make(chan answer, 1)
 	start := time.Now()
 	go func() {
 		results := b.Fetch(ctx, req)
-		answers <- answer{results, time.Since(start)}
+		responses <- answer{results, time.Since(start)}
 	}()
 	synctest.Wait()
-	return answers
+	return responses
 }
 
 type answer struct {
@@ -40,7 +40,7 @@ type answer struct {
 	took    time.Duration
 }
 
-func TestFetchReturnsAtOnceWhatIsThere(t *testing.T) {
+func TestFetchReturnsExistingRecordsAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		b.mustProduce(id("a", 0), "x")
 		a := <-b.inBackground(t.Context(), fetch(time.Minute, 0, id("a", 1), id("a", 0)))
@@ -56,21 +56,21 @@ func TestFetchReturnsAtOnceWhatIsThere(t *testing.T) {
 
 func TestFetchWaitsForAnAppend(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
-		answers := b.inBackground(t.Context(), fetch(time.Minute, 0, id("a", 0), id("a", 1)))
+		responses := b.inBackground(t.Context(), fetch(time.Minute, 0, id("a", 0), id("a", 1)))
 		time.Sleep(3 * time.Second)
 		b.mustProduce(id("a", 1), "x")
-		a := <-answers
+		a := <-responses
 		if a.took != 3*time.Second || !slices.Equal(values(t, a.results[1]), []string{"x"}) {
 			t.Errorf("%+v", a)
 		}
 	})
 }
 
-func TestFetchReturnsEmptyWhenItsTimeIsUp(t *testing.T) {
+func TestFetchReturnsEmptyAfterItsWait(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
-		answers := b.inBackground(t.Context(), fetch(500*time.Millisecond, 0, id("a", 0)))
+		responses := b.inBackground(t.Context(), fetch(500*time.Millisecond, 0, id("a", 0)))
 		time.Sleep(time.Second)
-		a := <-answers
+		a := <-responses
 		if late := a.took - 500*time.Millisecond; late < 0 || late > 2*time.Millisecond ||
 			len(values(t, a.results[0])) != 0 {
 			t.Errorf("%+v", a)
@@ -83,15 +83,15 @@ func TestFetchWaitsForBytesMin(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		req := fetch(time.Minute, 0, id("a", 0), id("a", 1))
 		req.BytesMin = 3 * len(batch(t, "12345"))
-		answers := b.inBackground(t.Context(), req)
+		responses := b.inBackground(t.Context(), req)
 		for i, to := range []PartitionID{id("a", 0), id("a", 1), id("a", 0)} {
 			time.Sleep(time.Second)
-			if len(answers) != 0 {
-				t.Fatalf("answered after %d batches", i)
+			if len(responses) != 0 {
+				t.Fatalf("returned after %d batches", i)
 			}
 			b.mustProduce(to, "12345")
 		}
-		a := <-answers
+		a := <-responses
 		if a.took != 3*time.Second || len(values(t, a.results[0]))+
 			len(values(t, a.results[1])) != 3 {
 			t.Errorf("%+v", a)
@@ -99,9 +99,8 @@ func TestFetchWaitsForBytesMin(t *testing.T) {
 	})
 }
 
-// TestFetchAcrossSegmentsDoesNotWait: one answer holds one segment's batches only, so BytesMin can
-// be out of reach though more data is there; the client shall have what there is and ask for the
-// rest.
+// TestFetchAcrossSegmentsDoesNotWait: a response holds batches of one segment only, so BytesMin can
+// be unreachable although there is more data. The client receives what fits and fetches the rest.
 func TestFetchAcrossSegmentsDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
@@ -119,9 +118,9 @@ func TestFetchAcrossSegmentsDoesNotWait(t *testing.T) {
 	})
 }
 
-// TestFetchBudget: BytesMax bounds the whole answer, except that the first batch of the first
-// partition with data comes whole.
-func TestFetchBudget(t *testing.T) {
+// TestFetchBytesMax: BytesMax bounds the whole response, except that the first batch of the first
+// partition with data is returned whole.
+func TestFetchBytesMax(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		size := len(batch(t, "12345"))
 		for range 4 {
@@ -144,16 +143,16 @@ func TestFetchBudget(t *testing.T) {
 			results := b.Fetch(t.Context(), req)
 			if first, second := len(values(t, results[0])),
 				len(values(t, results[1])); first != c.first || second != c.second {
-				t.Errorf("budget %d, %d a partition: %d and %d batches, want %d and %d", c.max,
+				t.Errorf("BytesMax %d, %d per partition: %d and %d batches, want %d and %d", c.max,
 					c.partitionMax, first, second, c.first, c.second)
 			}
 		}
 	})
 }
 
-// TestFetchOfARangeWithoutRecordsWaits: the cleaner may have left nothing between a fetch's offset
-// and the end. What the first read could reach, and did not find, must not complete the wait, or
-// the client would ask again at once, for ever.
+// TestFetchOfARangeWithoutRecordsWaits: the cleaner may have left no record between the offset of a
+// fetch and the end. The range that the first read already covered must not complete the wait, or
+// the client would fetch again without end.
 func TestFetchOfARangeWithoutRecordsWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		b.mustProduce(id("a", 0), "x")
@@ -163,9 +162,9 @@ func TestFetchOfARangeWithoutRecordsWaits(t *testing.T) {
 		}
 		req := fetch(time.Minute, 0, p.id)
 		op := &delayedFetch{req: req, done: make(chan struct{}),
-			positions: []position{{partition: p, role: r, want: req.Partitions[0], limit: 1}}}
+			positions: []position{{partition: p, role: r, request: req.Partitions[0], limit: 1}}}
 		if op.TryComplete() {
-			t.Error("completed by what was there before")
+			t.Error("completed by a record that existed before")
 		}
 		b.mustProduce(id("a", 0), "y")
 		if !op.TryComplete() {
@@ -200,8 +199,8 @@ func TestFetchErrorsDoNotWait(t *testing.T) {
 	})
 }
 
-// TestWaitingFetchEndsWithItsPartition: a consumer must not sit out its wait at a broker that has
-// nothing to say any more.
+// TestWaitingFetchEndsWithItsPartition: a consumer must not wait at a broker that no longer serves
+// the partition.
 func TestWaitingFetchEndsWithItsPartition(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(b *broker)
@@ -209,9 +208,9 @@ func TestWaitingFetchEndsWithItsPartition(t *testing.T) {
 	}{
 		"deleted":       {func(b *broker) { delete(b.topics, "a") }, ErrUnknownPartition},
 		"another leads": {func(b *broker) { b.topics["a"].Partitions[0].Leader = 9 }, ErrNotLeader},
-		"moved away": {func(b *broker) { b.topics["a"].Partitions[0].Replicas = []int32{9} },
+		"reassigned": {func(b *broker) { b.topics["a"].Partitions[0].Replicas = []int32{9} },
 			ErrNotLeader},
-		"made again": {func(b *broker) {
+		"recreated": {func(b *broker) {
 			delete(b.topics, "a")
 			b.topic("a", 2, nil)
 		}, nil},
@@ -219,15 +218,15 @@ func TestWaitingFetchEndsWithItsPartition(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *broker) {
-				answers := b.inBackground(t.Context(), fetch(time.Hour, 0, id("a", 0)))
+				responses := b.inBackground(t.Context(), fetch(time.Hour, 0, id("a", 0)))
 				time.Sleep(time.Second)
 				c.change(b)
 				b.apply()
 				synctest.Wait()
-				if len(answers) == 0 {
-					t.Fatal("still waits")
+				if len(responses) == 0 {
+					t.Fatal("the fetch still waits")
 				}
-				a := <-answers
+				a := <-responses
 				if !errors.Is(a.results[0].Err, c.err) {
 					t.Errorf("error %v, want %v", a.results[0].Err, c.err)
 				}
@@ -239,40 +238,40 @@ func TestWaitingFetchEndsWithItsPartition(t *testing.T) {
 	}
 }
 
-// TestWaitingFetchIgnoresOtherImages: a new image that does not concern its partitions must not end
-// the wait.
+// TestWaitingFetchIgnoresOtherImages: an image that does not change the partitions of a fetch does
+// not end its wait.
 func TestWaitingFetchIgnoresOtherImages(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
-		answers := b.inBackground(t.Context(), fetch(time.Minute, 0, id("a", 0)))
+		responses := b.inBackground(t.Context(), fetch(time.Minute, 0, id("a", 0)))
 		b.topic("b", 1, nil)
 		b.apply()
 		b.mustProduce(id("b", 0), "x")
 		b.mustProduce(id("a", 1), "x")
 		synctest.Wait()
-		if len(answers) != 0 {
-			t.Error("answered")
+		if len(responses) != 0 {
+			t.Error("the wait ended")
 		}
 		time.Sleep(2 * time.Minute)
-		(<-answers).results[0].Data.Release()
+		(<-responses).results[0].Data.Release()
 	})
 }
 
 func TestCancelAndCloseEndWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		ctx, cancel := context.WithCancel(t.Context())
-		cancelled := b.inBackground(ctx, fetch(time.Hour, 0, id("a", 0)))
+		canceled := b.inBackground(ctx, fetch(time.Hour, 0, id("a", 0)))
 		closed := b.inBackground(t.Context(), fetch(time.Hour, 0, id("a", 0)))
 		cancel()
-		(<-cancelled).results[0].Data.Release()
+		(<-canceled).results[0].Data.Release()
 		if len(closed) != 0 {
-			t.Error("the other ended too")
+			t.Error("the other fetch ended too")
 		}
 		b.Close()
 		if a := <-closed; a.took != 0 {
 			t.Errorf("ended after %v", a.took)
 		}
 		if a := <-b.inBackground(t.Context(), fetch(time.Hour, 0, id("a", 0))); a.took != 0 {
-			t.Errorf("waits in a closed set for %v", a.took)
+			t.Errorf("waited %v in a closed set", a.took)
 		}
 	})
 }

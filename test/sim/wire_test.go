@@ -14,6 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/replica/session"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
@@ -156,7 +157,7 @@ func (l *life) connect(ctx context.Context, to *life) (replica.Peer, error) {
 // Pull implements replica.Peer.
 func (p *wirePeer) Fetch(ctx context.Context, req *replica.FollowerFetch) (replica.FollowerResponse,
 	error) {
-	if req.Session.Epoch == replica.SessionNew {
+	if req.Session.Epoch == session.New {
 		clear(p.topics)
 	}
 	for i := range req.Partitions {
@@ -247,7 +248,7 @@ func fetchRequest(request *replica.FetchRequest) *kmsg.FetchRequest {
 	asked := kmsg.NewPtrFetchRequest()
 	asked.Version, asked.MaxWaitMillis = 17, int32(request.Wait.Milliseconds())
 	asked.MinBytes, asked.MaxBytes, asked.SessionEpoch = int32(request.BytesMin),
-		int32(request.BytesMax), replica.SessionNone
+		int32(request.BytesMax), session.None
 	if request.ReadCommitted {
 		asked.IsolationLevel = 1
 	}

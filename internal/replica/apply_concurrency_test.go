@@ -14,44 +14,43 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// meetingDisk lets the sync of a file of leader epochs end once another one is under way, the first
-// time.
-type meetingDisk struct {
+// barrierDisk makes the first sync of an epoch file wait until a second one is in progress.
+type barrierDisk struct {
 	vfs.FS
-	inside atomic.Int32
-	met    chan struct{}
+	syncs  atomic.Int32
+	second chan struct{} // closed with the second sync
 	failed atomic.Bool
 }
 
-func (d *meetingDisk) Create(name string) (vfs.File, error) {
+func (d *barrierDisk) Create(name string) (vfs.File, error) {
 	file, err := d.FS.Create(name)
 	if err != nil || !strings.HasPrefix(filepath.Base(name), "leader-epoch-checkpoint") {
 		return file, err
 	}
-	return &meetingFile{file, d}, nil
+	return &barrierFile{file, d}, nil
 }
 
-type meetingFile struct {
+type barrierFile struct {
 	vfs.File
-	disk *meetingDisk
+	disk *barrierDisk
 }
 
-func (f *meetingFile) Sync() error {
-	if f.disk.inside.Add(1) == 2 {
-		close(f.disk.met)
+func (f *barrierFile) Sync() error {
+	if f.disk.syncs.Add(1) == 2 {
+		close(f.disk.second)
 	}
 	select {
-	case <-f.disk.met:
+	case <-f.disk.second:
 	case <-time.After(3 * time.Minute):
 		f.disk.failed.Store(true)
 	}
 	return f.File.Sync()
 }
 
-// A thousand partitions that begin to be led do not wait for each other's syncs; what is told of
-// them is in their order all the same.
-func TestPartitionsBeginToBeLedSideBySide(t *testing.T) {
-	disk := &meetingDisk{FS: vfs.NewMem(), met: make(chan struct{})}
+// TestLeaderEpochsBeginConcurrently: a thousand partitions that begin a leader epoch do not wait
+// for each other's syncs. Apply still returns them in order.
+func TestLeaderEpochsBeginConcurrently(t *testing.T) {
+	disk := &barrierDisk{FS: vfs.NewMem(), second: make(chan struct{})}
 	b := &broker{t: t, disk: disk, topics: map[string]*metadata.Topic{}, cluster: "ours"}
 	if err := disk.MkdirAll("/data"); err != nil {
 		t.Fatal(err)
@@ -61,21 +60,21 @@ func TestPartitionsBeginToBeLedSideBySide(t *testing.T) {
 	b.topic("a", 40, nil)
 	served := b.apply()
 	if disk.failed.Load() {
-		t.Error("no two leader epochs were written at once")
+		t.Error("no two epoch files were synced concurrently")
 	}
 	if len(served) != 40 {
-		t.Fatalf("%d are served", len(served))
+		t.Fatalf("%d partitions are served, want 40", len(served))
 	}
 	for i, one := range served {
 		if one.Partition != int32(i) {
-			t.Fatalf("partition %d is told of as number %d", one.Partition, i)
+			t.Fatalf("partition %d is returned at index %d", one.Partition, i)
 		}
 	}
 }
 
-// BenchmarkMakePartitions makes 1,000 partitions, and begins to lead them, on a real disk with real
-// syncs. docs/bench/start.md has figures.
-func BenchmarkMakePartitions(b *testing.B) {
+// BenchmarkCreatePartitions creates 1,000 partitions and begins to lead them, on a real disk with
+// real syncs. docs/bench/start.md has figures.
+func BenchmarkCreatePartitions(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		store, err := logstore.Open(logstore.Options{FS: vfs.OS{}, Dir: b.TempDir(),

@@ -15,49 +15,49 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// tardyDisk takes its time to sync the file of leader epochs, and nothing else.
-type tardyDisk struct {
+// slowEpochDisk delays the syncs of epoch files, and of no others.
+type slowEpochDisk struct {
 	vfs.FS
-	mu   sync.Mutex
-	sync time.Duration
+	mu    sync.Mutex
+	delay time.Duration
 }
 
-func (d *tardyDisk) take(each time.Duration) {
+func (d *slowEpochDisk) setDelay(delay time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.sync = each
+	d.delay = delay
 }
 
-func (d *tardyDisk) Create(name string) (vfs.File, error) {
+func (d *slowEpochDisk) Create(name string) (vfs.File, error) {
 	file, err := d.FS.Create(name)
 	if err != nil || !strings.HasPrefix(filepath.Base(name), "leader-epoch-checkpoint") {
 		return file, err
 	}
-	return &tardyFile{file, d}, nil
+	return &slowEpochFile{file, d}, nil
 }
 
-type tardyFile struct {
+type slowEpochFile struct {
 	vfs.File
-	disk *tardyDisk
+	disk *slowEpochDisk
 }
 
-func (f *tardyFile) Sync() error {
+func (f *slowEpochFile) Sync() error {
 	f.disk.mu.Lock()
-	each := f.disk.sync
+	delay := f.disk.delay
 	f.disk.mu.Unlock()
-	time.Sleep(each)
+	time.Sleep(delay)
 	return f.File.Sync()
 }
 
-// TestNewLeaderEpochsDoNotHoldUpOthers: a follower's disk takes its time for the first batches of
-// new leader epochs; producers of partitions whose epoch is old do not wait for that, those of the
-// new ones do, and no record is lost or comes twice.
-func TestNewLeaderEpochsDoNotHoldUpOthers(t *testing.T) {
+// TestNewLeaderEpochsDoNotDelayOthers: a follower's disk is slow for the first batches of new
+// leader epochs. Producers of partitions with an old epoch do not wait for that, those of the
+// others do, and no record is lost or duplicated.
+func TestNewLeaderEpochsDoNotDelayOthers(t *testing.T) {
 	const partitions = 20
-	const syncTakes = 10 * time.Second
+	const syncDelay = 10 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, 2, manyPartitions(partitions))
-		disk := &tardyDisk{FS: n.nodes[2].disk}
+		disk := &slowEpochDisk{FS: n.nodes[2].disk}
 		n.crash(2, false)
 		n.nodes[2].through = disk
 		n.start(2)
@@ -72,9 +72,9 @@ func TestNewLeaderEpochsDoNotHoldUpOthers(t *testing.T) {
 				t.Fatal(r.Err)
 			}
 		}
-		disk.take(syncTakes)
+		disk.setDelay(syncDelay)
 		n.meta.mu.Lock()
-		for i := 1; i < partitions; i++ { // all but the first get a new epoch
+		for i := 1; i < partitions; i++ { // all but partition 0 get a new epoch
 			p := *n.meta.topic.Partitions[i]
 			p.LeaderEpoch++
 			n.meta.topic.Partitions[i] = &p
@@ -82,10 +82,10 @@ func TestNewLeaderEpochsDoNotHoldUpOthers(t *testing.T) {
 		n.meta.mu.Unlock()
 		n.apply()
 		begin := time.Now()
-		var news sync.WaitGroup
+		var producers sync.WaitGroup
 		took := make([]time.Duration, partitions)
 		for i := int32(1); i < partitions; i++ {
-			news.Go(func() {
+			producers.Go(func() {
 				if r := produce(i); r.Err != nil {
 					t.Error(r.Err)
 				}
@@ -99,32 +99,29 @@ func TestNewLeaderEpochsDoNotHoldUpOthers(t *testing.T) {
 				t.Error(r.Err)
 			}
 			if waited := time.Since(at); waited > 10*time.Millisecond {
-				t.Errorf("a partition whose epoch is old waits for %v", waited)
+				t.Errorf("a partition with an old epoch waited %v", waited)
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		news.Wait()
+		producers.Wait()
 		if least, most := slices.Min(took[1:]),
-			slices.Max(took[1:]); least < syncTakes || most > 3*syncTakes {
-			t.Errorf(
-				"partitions with a new epoch are acknowledged after %v to %v, and one sync takes %v",
-				least,
-				most,
-				syncTakes,
-			)
+			slices.Max(took[1:]); least < syncDelay || most > 3*syncDelay {
+			t.Errorf("partitions with a new epoch were acknowledged after %v to %v, one sync takes %v",
+				least, most, syncDelay)
 		}
-		disk.take(0)
+		disk.setDelay(0)
 		for i := range int32(partitions) {
 			if a, b := n.nodes[1].store.Log(id("a", i)).LogEnd(),
 				n.nodes[2].store.Log(id("a", i)).LogEnd(); a != b {
-				t.Errorf("partition %d ends at %d and %d", i, a, b)
+				t.Errorf("partition %d: log ends %d and %d", i, a, b)
 			}
 		}
 	})
 }
 
-// TestWhatWaitsForTheDisk is the first batch of an epoch, a cut, and a new beginning.
-func TestWhatWaitsForTheDisk(t *testing.T) {
+// TestWaitsForDisk: the first batch of an epoch, a truncation and a restart of the log wait for the
+// disk.
+func TestWaitsForDisk(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 1, nil)
 	b.apply()
@@ -138,14 +135,14 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 		got  FollowerResult
 		want bool
 	}{
-		"nothing":            {FollowerResult{DivergingEpoch: -1}, false},
-		"batch of the epoch": {FollowerResult{DivergingEpoch: -1, Records: of(1)}, false},
-		"batch of the next":  {FollowerResult{DivergingEpoch: -1, Records: of(2)}, true},
-		"logs part":          {FollowerResult{DivergingEpoch: 0}, true},
+		"nothing":                    {FollowerResult{DivergingEpoch: -1}, false},
+		"batch of the current epoch": {FollowerResult{DivergingEpoch: -1, Records: of(1)}, false},
+		"batch of the next epoch":    {FollowerResult{DivergingEpoch: -1, Records: of(2)}, true},
+		"diverging":                  {FollowerResult{DivergingEpoch: 0}, true},
 		"out of range": {FollowerResult{DivergingEpoch: -1,
 			Err: fmt.Errorf("%w", logstore.ErrOffsetOutOfRange)}, true},
-		"another error":       {FollowerResult{DivergingEpoch: -1, Err: ErrNotLeader}, false},
-		"bytes of no meaning": {FollowerResult{DivergingEpoch: -1, Records: []byte("x")}, false},
+		"another error":   {FollowerResult{DivergingEpoch: -1, Err: ErrNotLeader}, false},
+		"malformed batch": {FollowerResult{DivergingEpoch: -1, Records: []byte("x")}, false},
 	} {
 		if got := waitsForDisk(log, &c.got); got != c.want {
 			t.Errorf("%s: %t", name, got)

@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// compactedNodes is a cluster whose topic is compacted, to the last record by a pass that was asked
-// for and hardly by others.
+// compactedNodes returns a cluster with a compacted topic. A pass on request cleans it to the last
+// record; other passes clean hardly anything.
 func compactedNodes(t *testing.T, count int, replicas ...int32) *cleanedNodes {
 	n := newNodesFlushing(t, count, time.Second, func(topic *metadata.Topic) {
 		s := &topic.Settings
@@ -35,7 +35,7 @@ func compactedNodes(t *testing.T, count int, replicas ...int32) *cleanedNodes {
 	return c
 }
 
-// cleanedNodes is nodes with a cleaner each.
+// cleanedNodes is nodes with a cleaner on each.
 type cleanedNodes struct {
 	*nodes
 	cleaners map[int32]*cleaner.Cleaner
@@ -46,7 +46,7 @@ func (n *cleanedNodes) startCleaner(id int32) {
 		cleaner.Options{Logger: slog.New(slog.DiscardHandler)})
 }
 
-// stopNode ends a broker and its cleaner; startNode starts both again.
+// stopNode ends a broker and its cleaner.
 func (n *cleanedNodes) stopNode(id int32) {
 	n.cleaners[id].Close()
 	delete(n.cleaners, id)
@@ -59,7 +59,7 @@ func (n *cleanedNodes) startNode(id int32) {
 	n.apply()
 }
 
-// put produces a record with a key to a broker; no value: a tombstone.
+// put produces a record with a key to a broker; without a value, a tombstone.
 func (n *cleanedNodes) put(to int32, key string, value []byte) {
 	n.t.Helper()
 	result := n.nodes.nodes[to].Append(AcksAll,
@@ -70,7 +70,7 @@ func (n *cleanedNodes) put(to int32, key string, value []byte) {
 	}
 }
 
-// keyed is a batch of one record with a key.
+// keyed returns a batch of one record with a key.
 func keyed(t *testing.T, key string, value []byte) []byte {
 	t.Helper()
 	builder := record.NewBuilder(compress.None, compress.LevelDefault)
@@ -84,7 +84,7 @@ func keyed(t *testing.T, key string, value []byte) []byte {
 	return bytes
 }
 
-// clean has brokers clean their logs to the last superseded record, and waits for it.
+// clean runs a full pass on brokers and waits for it.
 func (n *cleanedNodes) clean(ids ...int32) {
 	n.t.Helper()
 	for _, id := range ids {
@@ -98,12 +98,12 @@ func (n *cleanedNodes) clean(ids ...int32) {
 			}
 		}
 		if status := n.cleaners[id].Status(partitionA); status.CleanNowServed < ticket {
-			n.t.Fatalf("broker %d: a minute after it was asked for a pass: %+v", id, status)
+			n.t.Fatalf("broker %d: no pass within a minute of the request: %+v", id, status)
 		}
 	}
 }
 
-// has tells whether a broker's log has the key's value, and whether it has its tombstone.
+// has reports whether a broker's log has the key's value, and its tombstone.
 func (n *cleanedNodes) has(id int32, key string) (value, tombstone bool) {
 	n.t.Helper()
 	for rest := n.content(id); len(rest) > 0; {
@@ -125,7 +125,7 @@ func (n *cleanedNodes) has(id int32, key string) (value, tombstone bool) {
 	return value, tombstone
 }
 
-// want fails unless the broker's log has the key's value, and its tombstone, as said.
+// want fails unless the broker's log has the key's value and tombstone, or lacks them, as expected.
 func (n *cleanedNodes) want(id int32, key string, value, tombstone bool) {
 	n.t.Helper()
 	if hasValue, hasTombstone := n.has(id, key); hasValue != value || hasTombstone != tombstone {
@@ -134,16 +134,17 @@ func (n *cleanedNodes) want(id int32, key string, value, tombstone bool) {
 	}
 }
 
-// inCleanedCluster runs a test in a bubble, with so many brokers and one partition on some of them.
+// inCleanedCluster runs a test in a bubble, with count brokers and one partition on some of them.
 func inCleanedCluster(t *testing.T, count int, replicas []int32, test func(n *cleanedNodes)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(compactedNodes(t, count, replicas...)) })
 }
 
-// A replica is down while a key is deleted, for ever so much longer than tombstones are kept. The
-// others keep the tombstone for it, so that the key does not come back, be the one that was away
-// elected or not; and once all have cleaned, it goes everywhere.
-func TestX1ReplicaThatWasAwayBringsNoDeletedKeyBack(t *testing.T) {
+// TestX1ReturningReplicaRestoresNoDeletedKey: a replica is down while a key is deleted, for longer
+// than the tombstone retention. The others keep the tombstone for it, so that the key does not
+// return, whether or not the replica is elected. Once all have cleaned, the tombstone is removed
+// everywhere.
+func TestX1ReturningReplicaRestoresNoDeletedKey(t *testing.T) {
 	inCleanedCluster(t, 3, []int32{1, 2, 3}, func(n *cleanedNodes) {
 		n.put(1, "gone", []byte("value"))
 		n.put(1, "stays", []byte("value"))
@@ -162,7 +163,7 @@ func TestX1ReplicaThatWasAwayBringsNoDeletedKeyBack(t *testing.T) {
 		}
 		n.startNode(3)
 		n.want3IsInSync()
-		n.want(3, "gone", true, true) // it has not cleaned yet
+		n.want(3, "gone", true, true) // broker 3 has not cleaned yet
 		n.elect(3, 1, 2, 3)
 		n.settle(time.Second)
 		n.clean(1, 2, 3)
@@ -175,7 +176,7 @@ func TestX1ReplicaThatWasAwayBringsNoDeletedKeyBack(t *testing.T) {
 	})
 }
 
-// want3IsInSync waits until broker 3 is.
+// want3IsInSync waits until broker 3 is in the ISR.
 func (n *cleanedNodes) want3IsInSync() {
 	n.t.Helper()
 	for range 30 {
@@ -185,11 +186,10 @@ func (n *cleanedNodes) want3IsInSync() {
 			return
 		}
 	}
-	n.t.Fatalf("broker 3 is not in sync after half a minute: %v", n.isr())
+	n.t.Fatalf("broker 3 is not in the ISR after half a minute: %v", n.isr())
 }
 
-// With one replica there is nobody to wait for.
-func TestX1OneReplicaWaitsForNobody(t *testing.T) {
+func TestX1SingleReplicaRemovesTombstones(t *testing.T) {
 	inCleanedCluster(t, 1, []int32{1}, func(n *cleanedNodes) {
 		n.put(1, "gone", []byte("value"))
 		n.put(1, "gone", nil)
@@ -203,9 +203,9 @@ func TestX1OneReplicaWaitsForNobody(t *testing.T) {
 	})
 }
 
-// Nobody writes to the partition any more: followers hear all the same of how far all have cleaned,
-// and of what DeleteRecords took.
-func TestX1QuietPartitionGetsRidOfItsTombstones(t *testing.T) {
+// TestX1IdlePartitionRemovesTombstones: without new records, followers still receive the replicated
+// cleaning progress, and the log start that DeleteRecords has moved.
+func TestX1IdlePartitionRemovesTombstones(t *testing.T) {
 	inCleanedCluster(t, 3, []int32{1, 2, 3}, func(n *cleanedNodes) {
 		for _, key := range []string{"old", "gone"} {
 			n.put(1, key, []byte("value"))
@@ -214,7 +214,8 @@ func TestX1QuietPartitionGetsRidOfItsTombstones(t *testing.T) {
 		n.put(1, "stays", []byte("value"))
 		n.settle(time.Second)
 		n.clean(1, 2, 3)
-		n.settle(6 * time.Minute) // behind the retention, by their own timers
+		// longer than the retention; the cleaners' own timers start the passes
+		n.settle(6 * time.Minute)
 		if err := n.log(1).DeleteBefore(1); err != nil {
 			n.t.Fatal(err)
 		}
@@ -222,29 +223,25 @@ func TestX1QuietPartitionGetsRidOfItsTombstones(t *testing.T) {
 		for _, id := range n.ids {
 			n.want(id, "gone", false, false)
 			n.want(id, "stays", true, false)
-			if told, start := n.log(id).Compaction().ReplicasTombstoneClean(),
-				n.log(id).LogStart(); told != 4 || start != 1 {
-				n.t.Errorf(
-					"broker %d was told that all tombstones are lonely below %d, want 4; its log starts at %d, want 1",
-					id,
-					told,
-					start,
-				)
+			progress, start := n.log(id).Compaction().ReplicasTombstoneClean(), n.log(id).LogStart()
+			if progress != 4 || start != 1 {
+				n.t.Errorf("broker %d: replicated cleaning progress %d, want 4; log start %d, want 1",
+					id, progress, start)
 			}
 		}
 	})
 }
 
-// Broker 1 has removed a key and its tombstone; broker 2 still has both, as before replicas told
-// how far their tombstones are lonely. A new replica copies the value from 2, and goes on at 1,
-// which has no tombstone to send.
-func TestX1NewReplicaDoesNotPutTwoLogsTogether(t *testing.T) {
-	for name, restart := range map[string]bool{"at once": false, "behind a restart": true} {
+// TestX1NewReplicaCopiesASingleLog: broker 1 has removed a key and its tombstone; broker 2 still
+// has both, as from a time before replicas reported their tombstone-clean offsets. A new replica
+// copies the value from broker 2 and continues at broker 1, which has no tombstone to send.
+func TestX1NewReplicaCopiesASingleLog(t *testing.T) {
+	for name, restart := range map[string]bool{"running": false, "restarted": true} {
 		t.Run(name, func(t *testing.T) {
 			inCleanedCluster(t, 3, []int32{1, 2}, func(n *cleanedNodes) {
-				n.differ()
-				n.copyBegins(2)
-				n.want(3, "gone", true, false) // it is on its way
+				n.makeLogsDiffer()
+				n.startCopy(2)
+				n.want(3, "gone", true, false) // its copy is incomplete
 				if restart {
 					n.stopNode(3)
 				}
@@ -257,12 +254,12 @@ func TestX1NewReplicaDoesNotPutTwoLogsTogether(t *testing.T) {
 				n.equal(1, 3)
 				n.want(3, "gone", false, false)
 
-				n.nodes.nodes[3].cut.Store(true) // whoever is in sync keeps what it has
+				n.nodes.nodes[3].cut.Store(true) // an ISR member keeps its log
 				n.elect(2, 1, 2, 3)
 				n.settle(time.Second)
 				if source, err := n.log(3).CopySource(); err != nil || source >= 0 ||
 					n.log(3).LogEnd() == n.log(3).LogStart() {
-					n.t.Errorf("in sync, a copy of %d (%v), log [%d, %d)", source, err,
+					n.t.Errorf("in the ISR: source %d (%v), log [%d, %d)", source, err,
 						n.log(3).LogStart(), n.log(3).LogEnd())
 				}
 			})
@@ -270,8 +267,9 @@ func TestX1NewReplicaDoesNotPutTwoLogsTogether(t *testing.T) {
 	}
 }
 
-// deleted writes a key, and its tombstone a few megabytes behind, into logs that roll then.
-func (n *cleanedNodes) deleted() {
+// putDeleted writes a key, and its tombstone a few megabytes behind it, to logs that roll
+// afterwards.
+func (n *cleanedNodes) putDeleted() {
 	n.t.Helper()
 	n.put(1, "gone", []byte("value"))
 	for _, key := range []string{"a", "b", "c", "d"} {
@@ -282,12 +280,12 @@ func (n *cleanedNodes) deleted() {
 	n.settle(70 * time.Second)
 }
 
-// differ makes logs of which that of broker 1 has neither value nor tombstone of a key, and that of
-// 2 both. Broker 1 does not wait for 2 while that is no replica; and 2 keeps its log, as the
-// assignment has no name.
-func (n *cleanedNodes) differ() {
+// makeLogsDiffer removes the value and the tombstone of a key on broker 1, and keeps both on broker
+// 2. Broker 1 does not wait for broker 2 while that is no replica; broker 2 keeps its log, because
+// it has no replica incarnation id.
+func (n *cleanedNodes) makeLogsDiffer() {
 	n.t.Helper()
-	n.deleted()
+	n.putDeleted()
 	n.stopNode(2)
 	n.change(func(p *metadata.Partition) { p.Replicas = []int32{1} })
 	n.elect(1, 1)
@@ -307,45 +305,42 @@ func (n *cleanedNodes) differ() {
 	}
 }
 
-// Broker 1 has removed the value of a deleted key; broker 2 has cleaned as far, and left the value
-// for the sake of I/O. A consumer that has read it there may go on at 1 (KIP-392, or as 2 dies): it
-// finds the tombstone, from when the value was last to be read anywhere for as long as tombstones
-// are kept. In the end 2 is made to remove it, and then both tombstones go.
-func TestX1TombstoneStaysWhileAnyReplicaHasWhatItDeletes(t *testing.T) {
+// TestX1TombstoneOutlivesTheValueOnEveryReplica: broker 1 has removed the value of a deleted key;
+// broker 2 has cleaned as far but kept the value to save I/O. A consumer that has read the value
+// there may continue at broker 1 (KIP-392, or after a failure of broker 2). It must find the
+// tombstone for the tombstone retention after the value was last readable anywhere. In the end
+// broker 2 must remove the value, and then both tombstones are removed.
+func TestX1TombstoneOutlivesTheValueOnEveryReplica(t *testing.T) {
 	inCleanedCluster(t, 2, []int32{1, 2}, func(n *cleanedNodes) {
-		n.deleted()
+		n.putDeleted()
 		n.clean(1)
 		n.want(1, "gone", false, true)
 		const retention, step = 2 * time.Minute, 5 * time.Second
 		var lastRead time.Time
-		for began := time.Now(); ; n.settle(step) {
+		for begin := time.Now(); ; n.settle(step) {
 			if value, _ := n.has(2, "gone"); value {
 				lastRead = time.Now()
 			}
-			_, here := n.has(1, "gone")
-			_, there := n.has(2, "gone")
+			_, on1 := n.has(1, "gone")
+			_, on2 := n.has(2, "gone")
 			switch kept := time.Since(lastRead); {
-			case !here && !there && kept >= retention:
+			case !on1 && !on2 && kept >= retention:
 				if kept > 2*retention {
-					n.t.Errorf("the tombstones went %v after the value", kept)
+					n.t.Errorf("the tombstones were removed %v after the value", kept)
 				}
 				return
-			case (!here || !there) && kept < retention:
-				n.t.Fatalf(
-					"%v after the value could be read on broker 2, the tombstone is on broker 1: %t, on 2: %t",
-					kept,
-					here,
-					there,
-				)
-			case time.Since(began) > 10*retention:
-				n.t.Fatalf("tombstones are there for ever; the value could be read %v ago", kept)
+			case (!on1 || !on2) && kept < retention:
+				n.t.Fatalf("%v after the value was last readable on broker 2: tombstone on broker 1 %t, "+
+					"on broker 2 %t", kept, on1, on2)
+			case time.Since(begin) > 10*retention:
+				n.t.Fatalf("the tombstones remain; the value was last readable %v ago", kept)
 			}
 		}
 	})
 }
 
-// copyBegins makes broker 3 a replica that begins to copy from another, and stops after one fetch.
-func (n *cleanedNodes) copyBegins(leader int32) {
+// startCopy makes broker 3 a replica that begins to copy from a leader, and stops after one fetch.
+func (n *cleanedNodes) startCopy(leader int32) {
 	n.t.Helper()
 	tokens := make(chan struct{}, 1)
 	n.nodes.nodes[3].slow.Store(&tokens)

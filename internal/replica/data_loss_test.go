@@ -9,10 +9,11 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// The leader's log is a copy of a cleaned one: it has nothing between two epochs, and does not know
-// where the second began. A follower that comes back has records there, all below its high
-// watermark: they were superseded, and stay until it cleans them itself.
-func TestWhatIsBelowTheHighWatermarkIsNotCutOff(t *testing.T) {
+// TestTruncationKeepsRecordsBelowHighWatermark: the leader's log is a copy of a cleaned one. It has
+// no records between two epochs and does not know where the second one started. A returning
+// follower has records there, all below its high watermark: they were superseded, and remain until
+// it cleans them itself.
+func TestTruncationKeepsRecordsBelowHighWatermark(t *testing.T) {
 	for name, unproven := range map[string]bool{"nothing was lost": false,
 		"records may have been lost": true} {
 		t.Run(name, func(t *testing.T) {
@@ -21,7 +22,7 @@ func TestWhatIsBelowTheHighWatermarkIsNotCutOff(t *testing.T) {
 				n.put(1, "gone", []byte("value"))
 				n.settle(time.Second)
 				n.stopNode(2)
-				n.elect(1, 1) // another epoch
+				n.elect(1, 1) // a new leader epoch
 				n.put(1, "gone", nil)
 				n.put(1, "last", []byte("value"))
 				n.settle(3 * time.Minute)
@@ -31,7 +32,7 @@ func TestWhatIsBelowTheHighWatermarkIsNotCutOff(t *testing.T) {
 				n.apply()
 				n.want3IsInSync()
 				if found, end := n.log(3).EndOffsetFor(1); found != 1 || end != 1 {
-					n.t.Fatalf("the copy's epoch %d ends at %d, want 1: then it has no gap", found,
+					n.t.Fatalf("epoch %d of the copy ends at %d, want 1: it has no gap", found,
 						end)
 				}
 				n.change(func(p *metadata.Partition) {
@@ -56,9 +57,9 @@ func TestWhatIsBelowTheHighWatermarkIsNotCutOff(t *testing.T) {
 	}
 }
 
-// A follower has cleaned a record away for the sake of a later one, which the leader has lost: it
-// has to have the earlier one again.
-func TestAReplicaThatWasCleanedWithWhatWasLostBeginsAnew(t *testing.T) {
+// TestReplicaCleanedWithLostRecordsIsRecopied: a follower has removed a record that a later one
+// superseded, and the leader has lost the later one. The follower must copy the earlier one again.
+func TestReplicaCleanedWithLostRecordsIsRecopied(t *testing.T) {
 	inCleanedCluster(t, 2, []int32{1, 2}, func(n *cleanedNodes) {
 		n.put(1, "stays", []byte("value"))
 		n.put(1, "key", []byte("value"))
@@ -71,7 +72,7 @@ func TestAReplicaThatWasCleanedWithWhatWasLostBeginsAnew(t *testing.T) {
 		n.want(2, "key", false, true)
 
 		n.stopNode(1)
-		n.nodes.nodes[1].disk = disk // the power went, and this is what had been synced
+		n.nodes.nodes[1].disk = disk // after a power cut: only what was synced
 		n.stopNode(2)
 		n.change(func(p *metadata.Partition) { p.UnprovenEpoch = p.LeaderEpoch + 1 })
 		n.elect(1, 1)
@@ -83,7 +84,7 @@ func TestAReplicaThatWasCleanedWithWhatWasLostBeginsAnew(t *testing.T) {
 			n.apply()
 		}
 		if !slices.Contains(n.isr(), 2) {
-			n.t.Fatalf("in sync are %v", n.isr())
+			n.t.Fatalf("ISR: %v", n.isr())
 		}
 		n.equal(1, 2)
 		n.want(2, "key", true, false)
@@ -91,31 +92,32 @@ func TestAReplicaThatWasCleanedWithWhatWasLostBeginsAnew(t *testing.T) {
 	})
 }
 
-// A broker leads for a moment, in which nothing is appended, and the leader of before and after
-// does not hear of it: it goes on with records of an epoch below that one. Who led meanwhile
-// follows.
-func TestAnEpochWithoutRecordsKeepsNobodyFromFollowing(t *testing.T) {
+// TestEpochWithoutRecordsIsForgotten: a broker leads briefly without appending anything, and the
+// leader before and after it never learns of that: it continues with records of a lower epoch. The
+// broker follows.
+func TestEpochWithoutRecordsIsForgotten(t *testing.T) {
 	for name, compact := range map[string]bool{"compacted": true, "not compacted": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNodes(t, 2,
 					func(topic *metadata.Topic) { topic.Settings.Compact = compact })
 				n.nodes[1].Append(AcksAll,
-					[]ProducePartition{{ID: partitionA, Batch: keyed(t, "of", []byte("all"))}})
+					[]ProducePartition{{ID: partitionA, Batch: keyed(t, "key", []byte("x"))}})
 				n.settle(time.Second)
 				n.nodes[1].cut.Store(true)
 				n.nodes[2].cut.Store(true)
 				n.nodes[1].Append(1,
-					[]ProducePartition{{ID: partitionA, Batch: keyed(t, "of", []byte("1 alone"))}})
-				lead := func(leader int32, isr ...int32) {
+					[]ProducePartition{{ID: partitionA,
+						Batch: keyed(t, "key", []byte("only on broker 1"))}})
+				elect := func(leader int32, isr ...int32) {
 					n.change(func(p *metadata.Partition) {
 						p.Leader, p.LeaderEpoch, p.ISR = leader,
 							p.LeaderEpoch+1, isr
 					})
 					n.apply(2)
 				}
-				lead(2, 1, 2)
-				lead(1, 1)
+				elect(2, 1, 2)
+				elect(1, 1)
 				n.nodes[1].cut.Store(false)
 				n.nodes[2].cut.Store(false)
 				n.apply()
@@ -124,7 +126,7 @@ func TestAnEpochWithoutRecordsKeepsNobodyFromFollowing(t *testing.T) {
 					n.apply()
 				}
 				if isr := n.isr(); !slices.Equal(isr, []int32{1, 2}) {
-					t.Errorf("in sync are %v, want all", isr)
+					t.Errorf("ISR: %v, want all", isr)
 				}
 				n.equal(1, 2)
 			})
@@ -132,13 +134,14 @@ func TestAnEpochWithoutRecordsKeepsNobodyFromFollowing(t *testing.T) {
 	}
 }
 
-// A follower is behind, and is sent something behind a gap: what stood there was superseded by a
-// record that is still to come. All are killed, and who is elected has lost that record, and has
-// what stood there. The follower's log parts nowhere from the leader's, and lacks it.
-func TestAReplicaThatWasSentAGapBeforeALossBeginsAnew(t *testing.T) {
+// TestReplicaWithGapIsRecopiedAfterLoss: a follower that is behind receives records behind a gap:
+// what was in the gap was superseded by a record that is still to come. All brokers are killed. The
+// elected one has lost that record and still has what was in the gap. The follower's log lacks it,
+// but does not diverge from the leader's.
+func TestReplicaWithGapIsRecopiedAfterLoss(t *testing.T) {
 	for name, end := range map[string]func(n *cleanedNodes){
-		"it lives": func(*cleanedNodes) {},
-		"killed":   func(n *cleanedNodes) { n.stopNode(2) },
+		"running": func(*cleanedNodes) {},
+		"killed":  func(n *cleanedNodes) { n.stopNode(2) },
 		"power cut": func(n *cleanedNodes) {
 			n.cleaners[2].Close()
 			delete(n.cleaners,
@@ -176,19 +179,17 @@ func TestAReplicaThatWasSentAGapBeforeALossBeginsAnew(t *testing.T) {
 				n.want(2, "stays", true, false)
 				n.want(2, "key", false, false)
 				if at := n.log(2).LogEnd(); at <= 2 || at >= 5 {
-					n.t.Fatalf(
-						"the follower has got as far as %d, and should be behind the gap at 1 and below what superseded it, at 5",
-						at,
-					)
+					n.t.Fatalf("follower's log end %d, want it behind the gap at 1 and below the "+
+						"superseding record at 5", at)
 				}
 				if epoch, err := n.log(2).CopyGap(); epoch != 2 || err != nil {
-					n.t.Errorf("sent a gap in epoch %d, it says, %v", epoch, err)
+					n.t.Errorf("gap recorded in epoch %d (%v), want 2", epoch, err)
 				}
 
 				end(n)
 				n.stopNode(1)
 				n.stopNode(3)
-				n.nodes.nodes[3].disk = synced // the power went, and this is what had been synced
+				n.nodes.nodes[3].disk = synced // after a power cut: only what was synced
 				n.change(func(p *metadata.Partition) { p.UnprovenEpoch = p.LeaderEpoch + 1 })
 				n.elect(3, 3)
 				n.startNode(3)
@@ -206,19 +207,20 @@ func TestAReplicaThatWasSentAGapBeforeALossBeginsAnew(t *testing.T) {
 				n.equal(2, 3)
 				n.apply()
 				if epoch, err := n.log(2).CopyGap(); epoch != -1 || err != nil {
-					n.t.Errorf("in sync, and sent a gap in epoch %d, it says, %v", epoch, err)
+					n.t.Errorf("in the ISR: gap recorded in epoch %d (%v), want none", epoch, err)
 				}
 			})
 		})
 	}
 }
 
-// An image of before shows the replica in sync, and its leader has dropped it since, and cleaned:
-// the gap is noted, and stays so until an image of after shows it in sync again.
-func TestAGapIsNotForgottenForAnOldImage(t *testing.T) {
+// TestStaleImageDoesNotClearGap: a stale image shows the replica in sync, while its leader has
+// removed it since, and cleaned. The gap is recorded until a newer image shows the replica in sync
+// again.
+func TestStaleImageDoesNotClearGap(t *testing.T) {
 	inCleanedCluster(t, 2, []int32{1, 2}, func(n *cleanedNodes) {
 		p := n.nodes.nodes[2].view.Load().partitions[partitionA]
-		inSync, out := &role{inSync: true, member: true, leader: 1, epoch: 1,
+		inSync, out := &role{inSync: true, inISR: true, leader: 1, epoch: 1,
 			refusal: ErrNotLeader}, &role{leader: 1, epoch: 1, refusal: ErrNotLeader}
 		n.nodes.nodes[2].Close()
 		p.changing.Lock()
@@ -229,13 +231,13 @@ func TestAGapIsNotForgottenForAnOldImage(t *testing.T) {
 				n.t.Fatal(err)
 			}
 			if epoch, err := p.log.CopyGap(); epoch != want || err != nil || p.gapEpoch != want {
-				n.t.Errorf("sent a gap in epoch %d, on disk %d (%v), want %d", p.gapEpoch, epoch,
+				n.t.Errorf("gap in epoch %d, on disk %d (%v), want %d", p.gapEpoch, epoch,
 					err, want)
 			}
 		}
-		step(func() error { return p.noteGap(inSync) }, 1)
-		step(func() error { return p.oneSource(inSync) }, 1)
-		step(func() error { return p.oneSource(out) }, 1)
-		step(func() error { return p.oneSource(inSync) }, -1)
+		step(func() error { return p.recordGap(inSync) }, 1)
+		step(func() error { return p.requireSingleSource(inSync) }, 1)
+		step(func() error { return p.requireSingleSource(out) }, 1)
+		step(func() error { return p.requireSingleSource(inSync) }, -1)
 	})
 }

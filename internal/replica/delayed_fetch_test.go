@@ -11,8 +11,9 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// A look reads what has grown since the look before, not all that has grown since the fetch came.
-func TestALookRemembersWhatItRead(t *testing.T) {
+// TestDelayedFetchReadsOnlyGrownPartitions: a check reads the partitions that have grown since the
+// previous check, not all that have grown since the fetch arrived.
+func TestDelayedFetchReadsOnlyGrownPartitions(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		req := fetch(time.Minute, 0, id("a", 0), id("a", 1))
 		req.BytesMin = 1 << 20
@@ -21,7 +22,7 @@ func TestALookRemembersWhatItRead(t *testing.T) {
 		op := &delayedFetch{req: req, positions: positions, done: make(chan struct{})}
 		b.mustProduce(id("a", 0), "12345")
 		if op.TryComplete() {
-			t.Fatal("complete with a few bytes of the MiB that was asked for")
+			t.Fatal("completed with a few bytes of the requested MiB")
 		}
 		for i, want := range []position{{limit: 1, bytes: len(batch(t, "12345"))}, {}} {
 			if got := positions[i]; got.limit != want.limit || got.bytes != want.bytes {
@@ -32,10 +33,10 @@ func TestALookRemembersWhatItRead(t *testing.T) {
 	})
 }
 
-// TestImagesUnderRequests: topics come, go and change their epoch while clients produce and fetch.
-// Every request ends, with what a client can act on; with -race, this is also the proof that Apply
-// and requests share nothing unguarded.
-func TestImagesUnderRequests(t *testing.T) {
+// TestRequestsDuringApply: topics appear, disappear and change their epoch while clients produce
+// and fetch. Every request ends with a result that a client can handle. With -race, this is also
+// the proof that Apply and requests share nothing unguarded.
+func TestRequestsDuringApply(t *testing.T) {
 	b := newBroker(t)
 	b.topic("steady", 2, nil)
 	b.topic("a", 2, nil)

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica/isr"
 )
 
-// pace holds the fetches of a broker back until the returned function lets them go.
-func (b *node) pace() (release func()) {
+// pauseFetches blocks the fetches of a broker until release is called.
+func (b *node) pauseFetches() (release func()) {
 	gate := make(chan struct{})
 	b.slow.Store(&gate)
 	return func() {
@@ -20,42 +21,42 @@ func (b *node) pace() (release func()) {
 	}
 }
 
-// TestSlowFollowerLeavesTheISRAndComesBack: acks=all waits for it for the lag time, no longer, and
-// never again until it is back.
-func TestSlowFollowerLeavesTheISRAndComesBack(t *testing.T) {
+// TestSlowFollowerLeavesAndRejoinsTheISR: acks=all waits for it for the lag time at most, and not
+// again until it has rejoined.
+func TestSlowFollowerLeavesAndRejoinsTheISR(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
 		n.settle(time.Second)
-		release := n.nodes[3].pace()
+		release := n.nodes[3].pauseFetches()
 		n.settle(time.Second)
 		begin := time.Now()
 		n.mustProduce(1, "b")
 		if took := time.Since(begin); took < lagMaxDefault/2 || took > lagMaxDefault+
-			lagMaxDefault/4+retryHold {
+			lagMaxDefault/4+isr.RetryDelay {
 			t.Errorf("acknowledged after %v, the lag time is %v", took, lagMaxDefault)
 		}
 		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2}) {
-			t.Errorf("in sync: %v", isr)
+			t.Errorf("ISR: %v", isr)
 		}
 		n.apply()
 		begin = time.Now()
 		n.mustProduce(1, "c")
 		if took := time.Since(begin); took > 0 {
-			t.Errorf("without the slow one it took %v", took)
+			t.Errorf("without the slow follower it took %v", took)
 		}
 		release()
 		n.settle(3 * time.Second)
 		n.equal(1, 2, 3)
 		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
-			t.Errorf("in sync again: %v", isr)
+			t.Errorf("ISR after the return: %v", isr)
 		}
 	})
 }
 
-// TestSilenceIsSeenBesideNews: a follower that says nothing any more is dropped after the lag time
-// also while another partition has something new to look at all the time, as one whose follower has
-// everything and must not join.
-func TestSilenceIsSeenBesideNews(t *testing.T) {
+// TestSilentFollowerLeavesDespiteOtherEvents: a follower that stops fetching leaves the ISR after
+// the lag time even if another partition is evaluated all the time, such as one whose follower has
+// everything and may not join.
+func TestSilentFollowerLeavesDespiteOtherEvents(t *testing.T) {
 	second := func(topic *metadata.Topic) {
 		p := *topic.Partitions[0]
 		p.Index = 1
@@ -64,22 +65,23 @@ func TestSilenceIsSeenBesideNews(t *testing.T) {
 	inCluster(t, 3, second, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
 		n.settle(time.Second)
-		release := n.nodes[3].pace()
+		release := n.nodes[3].pauseFetches()
 		defer release()
-		// who has all of the log is in sync
+		// brokers 1 and 2 stay in sync
 		n.nodes[1].Append(1, []ProducePartition{{ID: partitionA, Batch: batch(t, "b")}})
-		for begin := time.Now(); time.Since(begin) < lagMaxDefault+2*retryHold; n.settle(pullWait) {
-			n.nodes[1].reviews.want(id("a", 1))
+		for begin := time.Now(); time.Since(begin) < lagMaxDefault+
+			2*isr.RetryDelay; n.settle(followerFetchWait) {
+			n.nodes[1].isrUpdater.enqueue(id("a", 1))
 		}
 		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2}) {
-			t.Errorf("in sync: %v", isr)
+			t.Errorf("ISR: %v", isr)
 		}
 	})
 }
 
-// TestDeadFollowerLeavesTheISRAtOnce: nobody waits the lag time for a broker that the image does
-// not have.
-func TestDeadFollowerLeavesTheISRAtOnce(t *testing.T) {
+// TestDownFollowerLeavesTheISRAtOnce: producers do not wait the lag time for a broker that the
+// image does not contain.
+func TestDownFollowerLeavesTheISRAtOnce(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
 		n.settle(time.Second)
@@ -88,12 +90,12 @@ func TestDeadFollowerLeavesTheISRAtOnce(t *testing.T) {
 		go func() { acked <- n.produce(1, "b") }()
 		synctest.Wait()
 		if len(acked) != 0 {
-			t.Fatal("acknowledged without a member of the ISR")
+			t.Fatal("acknowledged without an ISR member")
 		}
 		n.apply(1, 2)
 		synctest.Wait()
 		if len(acked) != 1 {
-			t.Fatal("still waits")
+			t.Fatal("the produce still waits")
 		}
 		if r := <-acked; r.Err != nil {
 			t.Error(r.Err)
@@ -101,11 +103,11 @@ func TestDeadFollowerLeavesTheISRAtOnce(t *testing.T) {
 	})
 }
 
-// TestNobodyWaitsForWhoHasEnded: a follower that is back after a crash, in another incarnation, is
-// out of sync as soon as an image says so, and no change is asked for.
-func TestNobodyWaitsForWhoHasEnded(t *testing.T) {
+// TestFencedFollowerIsNotAwaited: a follower that returns after a crash in another broker epoch is
+// out of the ISR as soon as an image shows it, without an ISR update.
+func TestFencedFollowerIsNotAwaited(t *testing.T) {
 	recorded := func(topic *metadata.Topic) { topic.Partitions[0].ISREpochs = []int64{1, 1, 1} }
-	// of the incarnation that has ended: the one on record, or one before
+	// the fenced broker epoch: the recorded one, or an earlier one
 	for epoch, out := range map[int64]bool{1: true, 0: false} {
 		inCluster(t, 3, recorded, func(t *testing.T, n *nodes) {
 			n.mustProduce(1, "a")
@@ -124,17 +126,17 @@ func TestNobodyWaitsForWhoHasEnded(t *testing.T) {
 			n.apply(1, 2)
 			synctest.Wait()
 			if got := len(acked) == 1; got != out {
-				t.Fatalf("incarnation %d has ended: acknowledged %t", epoch, got)
+				t.Fatalf("broker epoch %d is fenced: acknowledged %t", epoch, got)
 			}
 			<-acked
 		})
 	}
 }
 
-// TestARefusedConnectionIsHeardBeforeTheImage: a leader that copies from a broker finds its process
-// gone before any image tells, and does not have producers wait for it. Both lead: the one that is
-// killed partition 1.
-func TestARefusedConnectionIsHeardBeforeTheImage(t *testing.T) {
+// TestRefusedConnectionRemovesFollower: a leader that follows a broker notices that its process has
+// exited before any image shows it, and producers do not wait for it. Both brokers lead: the one
+// that is killed leads partition 1.
+func TestRefusedConnectionRemovesFollower(t *testing.T) {
 	second := func(topic *metadata.Topic) {
 		p := *topic.Partitions[0]
 		p.Index, p.Leader = 1, 3
@@ -152,41 +154,42 @@ func TestARefusedConnectionIsHeardBeforeTheImage(t *testing.T) {
 			if refused && took > 2*retryFirst {
 				t.Errorf("acknowledged after %v", took)
 			}
-			// a network that is cut says nothing of the process
+			// a network failure is no sign that the process has exited
 			if !refused && took < lagMaxDefault/2 {
-				t.Errorf("dropped after %v without a sign that it has ended", took)
+				t.Errorf("removed from the ISR after %v without a sign that its process has exited",
+					took)
 			}
 			if isr := n.isr(); !slices.Equal(isr, []int32{1, 2}) {
-				t.Errorf("in sync: %v", isr)
+				t.Errorf("ISR: %v", isr)
 			}
 		})
 	}
 }
 
-// TestAFalseSignOfAnEndIsTakenBack with the next fetch, and said once: no broker flaps because it
-// cannot be reached from one side.
-func TestAFalseSignOfAnEndIsTakenBack(t *testing.T) {
+// TestFalseExitSignIsReverted with the next fetch, and does not repeat: a broker that cannot be
+// reached from one side does not flap.
+func TestFalseExitSignIsReverted(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
 		n.settle(time.Second)
 		of := metadata.InSync{Broker: 3, Epoch: n.meta.epochs[3]}
-		n.nodes[1].processEnded(of)
+		n.nodes[1].processExited(of)
 		n.mustProduce(1, "b")
 		n.settle(2 * time.Second)
 		n.apply()
 		n.settle(2 * time.Second)
 		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
-			t.Errorf("in sync: %v", isr)
+			t.Errorf("ISR: %v", isr)
 		}
-		if changes := len(n.meta.calls); changes > 2 {
-			t.Errorf("%d changes of the in-sync replicas, want at most one out and one in: %v",
-				changes, n.meta.calls)
+		if changes := len(n.meta.updates); changes > 2 {
+			t.Errorf("%d ISR updates, want at most one removal and one addition: %v",
+				changes, n.meta.updates)
 		}
 	})
 }
 
-// TestJoiningUnderLoad: a follower comes into the ISR while the leader is never idle.
-func TestJoiningUnderLoad(t *testing.T) {
+// TestFollowerJoinsUnderLoad: a follower joins the ISR while the leader is never idle.
+func TestFollowerJoinsUnderLoad(t *testing.T) {
 	inCluster(t, 2, func(topic *metadata.Topic) { topic.Partitions[0].ISR = []int32{1} },
 		func(t *testing.T, n *nodes) {
 			for range 200 {
@@ -197,13 +200,13 @@ func TestJoiningUnderLoad(t *testing.T) {
 					return
 				}
 			}
-			t.Error("it never joined")
+			t.Error("the follower never joined")
 		})
 }
 
-// TestMinInSync: acks=all is refused below the minimum; what waits then is told; consumers see no
-// more than what is on enough replicas.
-func TestMinInSync(t *testing.T) {
+// TestMinInSyncReplicas: acks=all fails below the minimum, requests that wait fail too, and
+// consumers see only what is on enough replicas.
+func TestMinInSyncReplicas(t *testing.T) {
 	two := func(topic *metadata.Topic) { topic.Settings.MinInSyncReplicas = 2 }
 	inCluster(t, 2, two, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -215,13 +218,13 @@ func TestMinInSync(t *testing.T) {
 		n.apply(1)
 		n.settle(2 * time.Second)
 		if len(waits) != 1 {
-			t.Fatal("still waits")
+			t.Fatal("the produce still waits")
 		}
 		if r := <-waits; !errors.Is(r.Err, ErrNotEnoughReplicasAfterAppend) {
-			t.Errorf("waiting: %v", r.Err)
+			t.Errorf("the waiting produce: %v", r.Err)
 		}
 		if r := n.produce(1, "c"); !errors.Is(r.Err, ErrNotEnoughReplicas) {
-			t.Errorf("after that: %v", r.Err)
+			t.Errorf("the next produce: %v", r.Err)
 		}
 		r := n.nodes[1].Append(1,
 			[]ProducePartition{{ID: partitionA, Batch: batch(t, "d")}}).Wait(t.Context(),
@@ -233,15 +236,15 @@ func TestMinInSync(t *testing.T) {
 		n.apply()
 		n.settle(3 * time.Second)
 		if hw := n.log(1).HighWatermark(); hw != 3 {
-			t.Errorf("with two again: high watermark %d", hw)
+			t.Errorf("after the follower's return: high watermark %d", hw)
 		}
 		n.mustProduce(1, "e")
 		n.equal(1, 2)
 	})
 }
 
-// TestUnknownOutcomeCountsBothSets: the answer to a change is lost. Whether it was made or not, the
-// high watermark waits for the union.
+// TestUnknownOutcomeCountsBothSets: the answer to an ISR update is lost. Whether or not the update
+// was recorded, the high watermark waits for the union of both sets.
 func TestUnknownOutcomeCountsBothSets(t *testing.T) {
 	inCluster(t, 3, func(topic *metadata.Topic) { topic.Partitions[0].ISR = []int32{1, 2} },
 		func(t *testing.T, n *nodes) {
@@ -250,15 +253,16 @@ func TestUnknownOutcomeCountsBothSets(t *testing.T) {
 			n.meta.mu.Unlock()
 			n.settle(100 * time.Millisecond)
 			if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
-				t.Fatalf("on record: %v", isr)
+				t.Fatalf("recorded ISR: %v", isr)
 			}
-			release := n.nodes[3].pace() // in sync on record, and the leader was not told
+			// recorded in the ISR, but the leader did not get the answer
+			release := n.nodes[3].pauseFetches()
 			n.settle(600 * time.Millisecond)
 			acked := make(chan ProduceResult, 1)
 			go func() { acked <- n.produce(1, "a") }()
 			synctest.Wait()
 			if len(acked) != 0 {
-				t.Fatal("acknowledged without a broker that is in sync on record")
+				t.Fatal("acknowledged without a broker of the recorded ISR")
 			}
 			release()
 			if r := <-acked; r.Err != nil {
@@ -270,9 +274,9 @@ func TestUnknownOutcomeCountsBothSets(t *testing.T) {
 		})
 }
 
-// TestAnOutageOfTheMetadataIsToldOnce, and its end, however many partitions want a change
-// meanwhile, and however often they try.
-func TestAnOutageOfTheMetadataIsToldOnce(t *testing.T) {
+// TestMetadataOutageIsLoggedOnce, and so is its end, however many partitions need an ISR update
+// meanwhile, and however often they retry.
+func TestMetadataOutageIsLoggedOnce(t *testing.T) {
 	many := func(topic *metadata.Topic) {
 		for index := range int32(20) {
 			p := *topic.Partitions[0]
@@ -291,21 +295,21 @@ func TestAnOutageOfTheMetadataIsToldOnce(t *testing.T) {
 		n.crash(3, false)
 		n.apply(1, 2)
 		n.settle(10 * time.Minute)
-		if begins, all := n.said.count("in-sync replicas cannot be changed"),
-			n.said.count("level=WARN"); begins != 1 || all != begins {
-			t.Errorf("the begin is told %d times, among %d warnings", begins, all)
+		if begins, all := n.logs.count("failed to update ISR"),
+			n.logs.count("level=WARN"); begins != 1 || all != begins {
+			t.Errorf("the outage is logged %d times, among %d warnings", begins, all)
 		}
 		outage(nil)
 		n.settle(time.Minute)
-		if ends := n.said.count("in-sync replicas can be changed again"); ends != 1 {
-			t.Errorf("the end is told %d times", ends)
+		if ends := n.logs.count("ISR updates succeed again"); ends != 1 {
+			t.Errorf("its end is logged %d times", ends)
 		}
 	})
 }
 
-// TestZombieAcknowledgesNothing: cut off from the metadata it serves on, and its followers have
-// gone.
-func TestZombieAcknowledgesNothing(t *testing.T) {
+// TestDeposedLeaderAcknowledgesNothing: a leader without a connection to the metadata continues to
+// serve, and its followers have left it.
+func TestDeposedLeaderAcknowledgesNothing(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
 		n.change(func(p *metadata.Partition) {
@@ -314,32 +318,32 @@ func TestZombieAcknowledgesNothing(t *testing.T) {
 		})
 		n.apply(2, 3)
 		results := make(chan ProduceResult, 1)
-		go func() { results <- n.produce(1, "zombie") }()
+		go func() { results <- n.produce(1, "x") }()
 		n.settle(3 * lagMaxDefault)
 		if r := n.log(1); r.HighWatermark() != 1 || len(results) != 0 {
-			t.Errorf("high watermark %d, %d answers", r.HighWatermark(), len(results))
+			t.Errorf("high watermark %d, %d results", r.HighWatermark(), len(results))
 		}
 		n.mustProduce(2, "b")
 		n.settle(time.Minute)
 		if r := <-results; !errors.Is(r.Err, ErrTimeout) {
-			t.Errorf("the zombie says %v", r.Err)
+			t.Errorf("the deposed leader returned %v", r.Err)
 		}
 	})
 }
 
-// TestRestartInTheSameEpoch: a leader that comes up again before anybody elected must not go on
-// where it was.
-func TestRestartInTheSameEpoch(t *testing.T) {
+// TestRestartedLeaderWaitsForElection: a leader that restarts before an election must not lead on
+// in the same leader epoch.
+func TestRestartedLeaderWaitsForElection(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
 		n.crash(1, false)
 		n.start(1)
 		served, err := n.nodes[1].Apply(n.meta.image())
-		if !errors.Is(err, errOldEpoch) || len(served) != 1 || !served[0].Ahead {
+		if !errors.Is(err, errRestartedLeader) || len(served) != 1 || !served[0].Ahead {
 			t.Errorf("served %v, %v", served, err)
 		}
 		if r := n.produce(1, "b"); r.Err == nil {
-			t.Error("appended")
+			t.Error("the restarted leader appended a batch")
 		}
 		n.elect(1, 1, 2)
 		n.mustProduce(1, "c")

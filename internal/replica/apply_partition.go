@@ -1,0 +1,207 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica/isr"
+)
+
+// applyConcurrency is how many partitions are processed at once, by the applier and by a fetcher.
+// Beginning a leader epoch takes two syncs, which only wait for the disk; concurrent syncs share
+// one write of the filesystem's journal.
+const applyConcurrency = 64
+
+// applyPartitions applies an image to partitions and adds them to the next view. failed receives
+// the errors. Partitions are independent of each other; Apply keeps the order of the steps that are
+// not.
+func (a *applier) applyPartitions(img *metadata.Image, next *view, assigned []assignedPartition,
+	failed map[PartitionID]error) {
+	type result struct {
+		partition *partition
+		err       error
+	}
+	old := a.set.view.Load().partitions
+	results := make([]result, len(assigned))
+	var workers errgroup.Group
+	workers.SetLimit(applyConcurrency)
+	for i, ap := range assigned {
+		workers.Go(func() error {
+			results[i].partition, results[i].err = a.applyPartition(img, old[ap.id], ap)
+			return nil
+		})
+	}
+	_ = workers.Wait() // the errors are in results
+	for i, ap := range assigned {
+		next.partitions[ap.id] = results[i].partition
+		if results[i].err != nil {
+			failed[ap.id] = results[i].err
+		}
+	}
+}
+
+// applyPartition brings a partition into the state of an image; old is its previous state, or nil.
+// It always returns a partition: the role of one that cannot be served holds the reason. The old
+// partition is kept, with a new role, as long as its log is: waiting requests hold it and learn
+// from its role what has changed. A leader epoch begins once, not with every image.
+func (a *applier) applyPartition(img *metadata.Image, old *partition,
+	ap assignedPartition) (*partition, error) {
+	s, p := a.set, old
+	if p == nil || p.log == nil || p.topic != ap.topic.ID {
+		p = &partition{id: ap.id, topic: ap.topic.ID, source: metadata.NoBroker, gapEpoch: -1,
+			logger: s.logger, traffic: s.metrics.of(ap.id.Topic)}
+	}
+	before := p.role.Load()
+	r := newRole(img, ap.topic, ap.partition, s.node)
+	err := a.openLog(p, ap)
+	// changing is held from before the leader epoch begins. If a response of the previous leader
+	// were applied after that, the log would hold batches of an old epoch inside the new one, and
+	// followers would diverge there in every fetch.
+	p.changing.Lock()
+	switch {
+	case err != nil:
+		r.refusal = err
+	case ap.partition.Leader != s.node:
+		r.refusal = ErrNotLeader
+	case before != nil && before.leaderState != nil && before.epoch == r.epoch:
+		r.leaderState = before.leaderState
+	default:
+		if err = a.beginLeaderEpoch(p, r, before, img); err != nil {
+			r.refusal = err
+		}
+	}
+	if r.leaderState != nil {
+		r.leaderState.configure(min(r.minISR, len(r.replicas)), time.Duration(s.lagMax.Load()))
+		was, is := r.leaderState.applyImage(img, ap.partition, time.Now())
+		if was != nil && len(is) < len(was) {
+			s.logger.Info("ISR shrunk: broker epoch fenced", "partition", ap.id, "from", was,
+				"to", is, "leaderEpoch", r.epoch)
+			s.metrics.isrChanged(was, is)
+		}
+	}
+	err = errors.Join(err, p.setRoleLocked(r))
+	p.changing.Unlock()
+	if p.log != nil {
+		resetCleaningProgress(p, before, r)
+	}
+	p.advance()
+	return p, err
+}
+
+// setRole changes the partition's role. When it returns, everything under the old role has ended:
+// its leaderState advances no high watermark, no produced batch is appended under it, and no
+// leader's response is applied under it.
+func (p *partition) setRole(r *role) error {
+	p.changing.Lock()
+	defer p.changing.Unlock()
+	return p.setRoleLocked(r)
+}
+
+// setRoleLocked is setRole with changing held.
+func (p *partition) setRoleLocked(r *role) error {
+	before := p.role.Load()
+	if before != nil && before.leaderState != nil && before.leaderState != r.leaderState {
+		before.leaderState.end()
+	}
+	if r.leaderState == nil && p.log != nil && (before == nil || before.leaderState != nil) {
+		p.log.Follow()
+	}
+	err := p.adoptIncarnation(r)
+	if err == nil {
+		err = p.requireSingleSource(r)
+	}
+	if err != nil {
+		r.refusal = err
+	}
+	p.role.Store(r)
+	p.followFault.Store(nil)
+	return err
+}
+
+// errRestartedLeader rejects leading in a leader epoch that the log contains from before this
+// broker process started.
+var errRestartedLeader = fmt.Errorf("%w: the log contains it from before this start",
+	ErrFencedLeaderEpoch)
+
+// beginLeaderEpoch makes this broker the leader in a new leader epoch.
+//
+// A broker that has just started may have lost the end of its log, which its followers may still
+// hold. If it led on in the same epoch, it would write other records under the same offsets and
+// epoch. Its image is older than its new broker epoch; it waits for an election.
+func (a *applier) beginLeaderEpoch(p *partition, r, before *role, img *metadata.Image) error {
+	if len(r.replicas) > 1 && r.epoch == p.epochAtOpen {
+		return errRestartedLeader
+	}
+	if before != nil && before.leaderState != nil {
+		before.leaderState.end()
+	}
+	if err := p.log.Lead(r.epoch); err != nil {
+		return fmt.Errorf("begin leader epoch %d: %w", r.epoch, err)
+	}
+	r.leaderState = newLeaderState(p.log,
+		isr.New(a.set.node, p.log.LogEnd(), time.Duration(a.set.lagMax.Load())))
+	reason := electionFailover
+	switch {
+	case before == nil || before.leaderState != nil || before.leader == metadata.NoBroker:
+		reason = electionStart
+	default:
+		if _, up := img.Broker(before.leader); up {
+			reason = electionMove
+		}
+	}
+	a.set.metrics.elections.WithLabelValues(reason).Inc()
+	return nil
+}
+
+// createLogs creates the missing logs together, so that the store writes its checkpoints once.
+// openLog finds them; if one could not be created, openLog retries and reports the error.
+func (a *applier) createLogs(old map[PartitionID]*partition, assigned []assignedPartition) {
+	var missing []logstore.Wanted
+	for _, ap := range assigned {
+		if p := old[ap.id]; p == nil || p.log == nil || p.topic != ap.topic.ID {
+			missing = append(missing, logstore.Wanted{
+				ID: ap.id, Topic: logstore.TopicID(ap.topic.ID), Settings: ap.topic.Settings,
+				Retain: ap.topic.RetainData,
+			})
+		}
+	}
+	a.set.store.CreateAll(missing)
+}
+
+// openLog opens p's log, if it is not open yet, and applies the topic's settings. The store may
+// find the log on the disk or create it. The error wraps logstore.ErrStorage.
+func (a *applier) openLog(p *partition, ap assignedPartition) error {
+	settings, retain := ap.topic.Settings, ap.topic.RetainData
+	if p.log != nil {
+		if p.log.Settings() != settings || p.log.Retain() != retain {
+			p.log.Configure(settings, retain)
+		}
+		return nil
+	}
+	log, err := a.set.store.Create(ap.id, logstore.TopicID(ap.topic.ID), settings, retain)
+	if err != nil {
+		return storageError(err)
+	}
+	if err := p.loadReplicaState(log); err != nil {
+		return storageError(err)
+	}
+	p.log, p.epochAtOpen = log, log.LeaderEpoch()
+	if log.Settings() != settings || log.Retain() != retain {
+		log.Configure(settings, retain) // found on the disk with older settings
+	}
+	return nil
+}
+
+// storageError makes an error wrap logstore.ErrStorage, so that callers can distinguish a log that
+// cannot be opened from a partition on other brokers.
+func storageError(err error) error {
+	if errors.Is(err, logstore.ErrStorage) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", logstore.ErrStorage, err)
+}

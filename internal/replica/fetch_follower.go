@@ -1,0 +1,107 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// fetchingFollower is a follower that fetches from this broker.
+type fetchingFollower struct {
+	metadata.InSync
+	session *lastFetch // of its fetch session; nil: it has none
+}
+
+// readForFollower reads one partition for a follower, up to the log end. The request reports what
+// the follower has, which may advance the high watermark. With an error or a diverging epoch there
+// is no position.
+//
+// The order matters: the follower's log end counts only once its log is known not to diverge below
+// that end.
+func (s *Set) readForFollower(want FetchPartition, from fetchingFollower,
+	wholeFirst bool) (FetchResult, position) {
+	result := emptyResult(want.ID)
+	p, r, err := s.leader(want.ID, want.LeaderEpoch)
+	if err == nil {
+		err = p.checkTopic(want.Topic)
+	}
+	if err == nil && !slices.Contains(r.replicas, from.Broker) {
+		err = fmt.Errorf("%w: broker %d", ErrStaleReplica, from.Broker)
+	}
+	if err != nil {
+		result.Err = err
+		return result, position{}
+	}
+	result.Diverging, err = p.diverging(r, want, want.HighWater)
+	if start, end := p.log.LogStart(), p.log.LogEnd(); err == nil && result.Diverging == nil &&
+		(want.Offset < start || want.Offset > end) {
+		err = fmt.Errorf("%w: %d is not in [%d, %d]", logstore.ErrOffsetOutOfRange, want.Offset,
+			start, end)
+	}
+	if err != nil || result.Diverging != nil {
+		result.Err = err
+		result.setOffsets(p.log)
+		return result, position{}
+	}
+	from.ReplicaIncarnation = want.ReplicaIncarnation
+	if !s.followerFetched(p, r, from, &want) {
+		result.Err = fmt.Errorf("%w: broker %d in broker epoch %d, replica incarnation %q",
+			ErrStaleReplica, from.Broker, from.Epoch, from.ReplicaIncarnation)
+		return result, position{}
+	}
+	bytesMax, throttled := s.catchUp.allow(r, from.Broker, want.BytesMax)
+	// Most fetches end here: the follower has everything, and the log is not read.
+	if end := p.log.LogEnd(); want.Offset == end {
+		result.LogStart, result.HighWater, result.Stable = p.log.LogStart(), p.log.HighWatermark(),
+			p.log.LastStable()
+		result.setFollowerOffsets(p, r, &want)
+		return result, position{partition: p, role: r, limit: end, throttled: throttled}
+	}
+	data, err := p.log.ReadReplica(want.Offset, bytesMax, wholeFirst && !throttled)
+	if result.setData(p, r, data, err) != nil {
+		if errors.Is(err, logstore.ErrOffsetOutOfRange) { // it was in range a moment ago
+			result.LogEnd = p.log.LogEnd()
+		}
+		return result, position{}
+	}
+	s.catchUp.charge(r, from.Broker, data.Length)
+	result.setFollowerOffsets(p, r, &want)
+	// limit is the follower's offset, not the log end after the read: records appended during the
+	// read have already sent their notification.
+	at := position{partition: p, role: r, limit: want.Offset, bytes: data.Length,
+		more: data.More && !throttled, throttled: throttled}
+	return result, at
+}
+
+// setFollowerOffsets sets what a follower receives besides records, and whether it differs from
+// what the follower sent. A high watermark above its log end does not count: it is sent with the
+// records.
+func (f *FetchResult) setFollowerOffsets(p *partition, r *role, want *FetchPartition) {
+	f.ReplicasTombstoneClean = updateCleaningProgress(p, r)
+	f.OffsetsChanged = want.HighWater < min(f.HighWater, want.Offset) ||
+		want.LogStart < f.LogStart || want.ReplicasTombstoneClean != f.ReplicasTombstoneClean
+}
+
+// MustRespond reports whether a follower's response must contain the result.
+func (f *FetchResult) MustRespond() bool {
+	return f.OffsetsChanged || f.Err != nil || f.Diverging != nil ||
+		f.Data != nil && f.Data.Length > 0
+}
+
+// followerFetched processes what a follower's fetch reports, and reports whether the fetch was
+// accepted.
+func (s *Set) followerFetched(p *partition, r *role, from fetchingFollower,
+	want *FetchPartition) bool {
+	advanced, evaluate, ok := r.leaderState.fetched(from, want, time.Now())
+	if advanced {
+		s.highWatermarkAdvanced(p, r)
+	}
+	if evaluate {
+		s.isrUpdater.enqueue(p.id)
+	}
+	return ok
+}

@@ -1,0 +1,228 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/replica/session"
+	"heartwood.dev/heartwood/internal/timer"
+)
+
+// fetchSession is the leader's end of one fetch session: the last request for each partition, and
+// the partitions that may have something to report. A fetch reads only those.
+//
+// Invariant: a partition that is not dirty has nothing to report for the client's last request. So
+// every event that can change a response marks the partition dirty after the change. A read removes
+// it from the dirty list first. Changes without an event (the log start, the cleaning progress) are
+// found by sessions.scan, twice a second.
+//
+// fetchLock is held by one fetch at a time and guards everything that has no other guard. mu is a
+// leaf, held briefly.
+type fetchSession struct {
+	id       int32
+	follower *metadata.InSync // nil: a consumer's session
+	topicIDs bool             // its fetches name topics by id
+
+	fetchLock     chan struct{} // holds one token while no fetch is in progress
+	sequence      session.Sequence
+	partitions    map[session.Key]*sessionPartition
+	readCommitted bool      // of the last fetch
+	scanned       time.Time // when all partitions were last scanned
+	lastFetch     lastFetch
+	// markAllNext makes the next fetch mark all partitions dirty.
+	markAllNext atomic.Bool
+
+	mu struct {
+		sync.Mutex
+		dirty   session.DirtyList[*sessionPartition]
+		waiting *timer.Waiting[PartitionID] // of the fetch that waits; nil: none
+		// interrupted: the fetch in progress must not wait, because the next one has arrived or the
+		// session is closed.
+		interrupted bool
+	}
+	closed chan struct{} // closed with the session
+}
+
+// lastFetch is the time of a follower's last fetch in its session. The follower had every partition
+// of which it has the whole log at that time. It implements isr.Session.
+type lastFetch struct{ at atomic.Pointer[time.Time] }
+
+// LastFetch implements isr.Session.
+func (l *lastFetch) LastFetch() time.Time {
+	if at := l.at.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
+}
+
+// sessionPartition is a partition of a session. The session's mu guards Mark.
+type sessionPartition struct {
+	session.Mark
+	session *fetchSession
+	key     session.Key
+	request FetchPartition // the client's last
+	at      position       // after the last read
+	sent    sentOffsets    // to a consumer
+	counted countedBytes   // for the fetch that waits
+	watched bool           // sessionWatch contains it
+}
+
+// sentOffsets are the offsets that a consumer last received with a partition. They are sent again
+// only if they change.
+type sentOffsets struct{ highWater, logStart int64 }
+
+// countedBytes are the bytes that a partition has for a fetch that waits for BytesMin.
+type countedBytes struct {
+	by    *delayedSessionFetch
+	bytes int
+}
+
+func newFetchSession(id int32, follower *metadata.InSync) *fetchSession {
+	s := &fetchSession{
+		id: id, fetchLock: make(chan struct{}, 1), closed: make(chan struct{}),
+		partitions: map[session.Key]*sessionPartition{}, sequence: session.NewSequence(),
+	}
+	if follower != nil {
+		owner := *follower
+		s.follower = &owner
+	}
+	s.fetchLock <- struct{}{}
+	return s
+}
+
+// belongsTo reports whether the session belongs to a client: a follower's broker epoch, or any
+// consumer (nil).
+func (s *fetchSession) belongsTo(follower *metadata.InSync) bool {
+	if s.follower == nil || follower == nil {
+		return s.follower == nil && follower == nil
+	}
+	return *s.follower == *follower
+}
+
+// mark marks a partition dirty. With wake it also wakes the fetch that waits.
+func (s *fetchSession) mark(p *sessionPartition, wake bool) {
+	s.mu.Lock()
+	s.mu.dirty.Add(p)
+	waiting := s.mu.waiting
+	s.mu.Unlock()
+	if wake && waiting != nil {
+		waiting.Check()
+	}
+}
+
+// markEach marks partitions dirty.
+func (s *fetchSession) markEach(partitions ...*sessionPartition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range partitions {
+		s.mu.dirty.Add(p)
+	}
+}
+
+// markAll marks all partitions dirty. The caller holds fetchLock.
+func (s *fetchSession) markAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.partitions {
+		s.mu.dirty.Add(p)
+	}
+}
+
+// takeDirty empties the dirty list and returns its partitions in order.
+func (s *fetchSession) takeDirty() []*sessionPartition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.dirty.Take()
+}
+
+// remove removes a partition from the session. The caller holds fetchLock.
+func (s *fetchSession) remove(p *sessionPartition) {
+	delete(s.partitions, p.key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.dirty.Remove(p)
+}
+
+// interrupt ends the wait of the fetch in progress, or prevents it.
+func (s *fetchSession) interrupt() {
+	s.mu.Lock()
+	s.mu.interrupted = true
+	waiting := s.mu.waiting
+	s.mu.Unlock()
+	if waiting != nil {
+		waiting.Cancel()
+	}
+}
+
+// beginWait registers the fetch that waits, so that marks can wake it, and checks it once for what
+// was marked before.
+func (s *fetchSession) beginWait(w timer.Waiting[PartitionID]) {
+	s.mu.Lock()
+	s.mu.waiting = &w
+	interrupted := s.mu.interrupted
+	s.mu.Unlock()
+	if interrupted {
+		w.Cancel()
+	}
+	w.Check()
+}
+
+func (s *fetchSession) endWait() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.waiting = nil
+}
+
+// wake makes the fetch that waits check what is dirty.
+func (s *fetchSession) wake() {
+	s.mu.Lock()
+	waiting := s.mu.waiting
+	s.mu.Unlock()
+	if waiting != nil {
+		waiting.Check()
+	}
+}
+
+func (s *fetchSession) isClosed() bool {
+	select {
+	case <-s.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// begin acquires fetchLock. If another fetch of the session is in progress, begin ends its wait and
+// waits for it. It fails for a session that is closed, and for a fetch that is not the next one.
+func (s *fetchSession) begin(ctx context.Context, id session.ID) error {
+	select {
+	case <-s.fetchLock:
+	default:
+		s.interrupt()
+		select {
+		case <-s.fetchLock:
+		case <-s.closed:
+			return session.ErrNotFound
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", session.ErrNotFound, ctx.Err())
+		}
+	}
+	err := error(nil)
+	if s.isClosed() {
+		err = session.ErrNotFound
+	} else {
+		err = s.sequence.Accept(id)
+	}
+	if err != nil {
+		s.fetchLock <- struct{}{}
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.interrupted = s.isClosed()
+	return nil
+}

@@ -1,0 +1,70 @@
+package replica
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/record"
+)
+
+// diskWorkerBytesMax bounds the records that are copied for the disk workers. Beyond it the fetcher
+// applies results itself.
+const diskWorkerBytesMax = 16 << 20
+
+// diskWorkers are the goroutines of a fetcher that apply results which wait for the disk.
+type diskWorkers struct {
+	running sync.WaitGroup
+	slots   chan struct{} // bounds how many wait for the disk at once
+	bytes   atomic.Int64  // of copied records
+}
+
+// applyLater leaves a result to a worker if applying it waits for the disk: the first batch of a
+// leader epoch, which syncs the epoch file, and a truncation or reset of the log. After a failover
+// hundreds of partitions have such results at once, and the producers of all other partitions wait
+// for the next fetch. The partition is not fetched until its result is applied.
+//
+// applyLater reports whether it took the result. Under durability Fsync it does not, because the
+// next fetch waits for the disk anyway.
+func (f *fetcher) applyLater(fp *followedPartition, sent *FollowerPartition, got *FollowerResult,
+	now time.Time) bool {
+	if f.fsync || !waitsForDisk(fp.partition.log, got) {
+		return false
+	}
+	size := int64(len(got.Records))
+	if f.diskWorkers.bytes.Add(size) > diskWorkerBytesMax && size > 0 {
+		f.diskWorkers.bytes.Add(-size)
+		return false
+	}
+	result, request, role := *got, *sent, fp.sentRole
+	result.Records = slices.Clone(got.Records) // they are valid until the next fetch only
+	fp.busy = true
+	f.diskWorkers.running.Go(func() {
+		f.diskWorkers.slots <- struct{}{}
+		f.apply(fp, role, &request, &result, now)
+		<-f.diskWorkers.slots
+		f.diskWorkers.bytes.Add(-size)
+		f.resume(fp)
+	})
+	return true
+}
+
+// resume lets a partition be fetched again.
+func (f *fetcher) resume(fp *followedPartition) {
+	f.mu.Lock()
+	f.mu.applied = append(f.mu.applied, fp)
+	f.mu.Unlock()
+	f.fetchSoon()
+}
+
+// waitsForDisk reports whether applying a result makes the log sync anything.
+func waitsForDisk(log *logstore.Log, got *FollowerResult) bool {
+	if got.DivergingEpoch >= 0 || errors.Is(got.Err, logstore.ErrOffsetOutOfRange) {
+		return true
+	}
+	first, _, err := record.Next(got.Records)
+	return err == nil && len(got.Records) > 0 && first.LeaderEpoch() > log.LeaderEpoch()
+}

@@ -1,0 +1,166 @@
+package replica
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// setReplicas assigns the partition to brokers, with their replica incarnation ids by index.
+func (n *nodes) setReplicas(replicas []int32, incarnations ...string) {
+	n.change(func(p *metadata.Partition) {
+		p.Replicas, p.ReplicaIncarnations = replicas, incarnations
+		p.ISR = slices.DeleteFunc(slices.Clone(p.ISR),
+			func(id int32) bool { return !slices.Contains(replicas, id) })
+	})
+}
+
+// reassignAway writes a key to brokers 1 to 3 and removes broker 3 from the partition, after before
+// has prepared it. The key is deleted meanwhile, and the other brokers remove the value and the
+// tombstone. Only the brokers in appliedBy receive the image without broker 3; none: all.
+func (n *cleanedNodes) reassignAway(before func(), appliedBy ...int32) {
+	n.t.Helper()
+	n.setReplicas([]int32{1, 2, 3}, "a", "b", "c")
+	n.apply()
+	n.put(1, "gone", []byte("value"))
+	n.put(1, "stays", []byte("value"))
+	n.settle(time.Second)
+	n.want(3, "gone", true, false)
+	before()
+	n.setReplicas([]int32{1, 2}, "a", "b")
+	n.apply(appliedBy...)
+	n.put(1, "gone", nil)
+	n.put(1, "last", []byte("value"))
+	for range 4 {
+		n.settle(3 * time.Minute)
+		n.clean(1, 2)
+	}
+	for _, id := range []int32{1, 2} {
+		n.want(id, "gone", false, false)
+	}
+}
+
+// wantCopied fails unless broker 3 joins the ISR with exactly the records of the others.
+func (n *cleanedNodes) wantCopied() {
+	n.t.Helper()
+	n.want3IsInSync()
+	n.equal(1, 3)
+	n.want(3, "gone", false, false)
+	n.want(3, "stays", true, false)
+	if id, err := n.log(3).Assignment(); err != nil || id != "again" {
+		n.t.Errorf("broker 3's log has incarnation id %q, %v", id, err)
+	}
+}
+
+// TestReplacedIncarnationRestoresNoDeletedKey: broker 3 is down while it is no replica, and returns
+// with its old log.
+func TestReplacedIncarnationRestoresNoDeletedKey(t *testing.T) {
+	inCleanedCluster(t, 3, []int32{1, 2, 3}, func(n *cleanedNodes) {
+		n.reassignAway(func() { n.stopNode(3) })
+		n.setReplicas([]int32{1, 2, 3}, "a", "b", "again")
+		n.apply()
+		n.startNode(3)
+		n.wantCopied()
+
+		// A restart keeps the log.
+		end := n.log(3).LogEnd()
+		n.stopNode(3)
+		n.startNode(3)
+		if n.log(3).LogEnd() != end {
+			n.t.Errorf("log end %d after a restart, %d before", n.log(3).LogEnd(), end)
+		}
+		n.want3IsInSync()
+	})
+}
+
+// TestFetchOfAnOldIncarnationIsRejected: broker 3 receives no image while it is no replica, and
+// continues to fetch as the old incarnation.
+func TestFetchOfAnOldIncarnationIsRejected(t *testing.T) {
+	for name, applied := range map[string][]int32{"the leader has both images": {1, 2},
+		"the leader has the last image only": {2}} {
+		t.Run(name, func(t *testing.T) {
+			inCleanedCluster(t, 3, []int32{1, 2, 3}, func(n *cleanedNodes) {
+				n.reassignAway(func() { n.nodes.nodes[3].cut.Store(true) }, 1, 2)
+				// As if the leader had missed the image: it leads in another epoch from the last
+				// image on.
+				if len(applied) == 1 {
+					n.change(func(p *metadata.Partition) { p.LeaderEpoch++ })
+				}
+				n.setReplicas([]int32{1, 2, 3}, "a", "b", "again")
+				n.apply(1, 2)
+				n.nodes.nodes[3].cut.Store(false)
+				n.settle(20 * time.Second)
+				if slices.Contains(n.isr(), 3) {
+					n.t.Fatal("broker 3 is in the ISR with the log of an old incarnation")
+				}
+				n.apply()
+				n.wantCopied()
+			})
+		})
+	}
+}
+
+// TestLogOfAnISRMemberIsAdopted: the log of an ISR member is never discarded, whatever incarnation
+// it was created for. A Partition that was created again finds such logs.
+func TestLogOfAnISRMemberIsAdopted(t *testing.T) {
+	inCleanedCluster(t, 3, []int32{1, 2}, func(n *cleanedNodes) {
+		n.put(1, "stays", []byte("value"))
+		n.settle(time.Second)
+		n.setReplicas([]int32{1, 2}, "x", "y")
+		n.apply()
+		for id, want := range map[int32]string{1: "x", 2: "y"} {
+			n.want(id, "stays", true, false)
+			if got, err := n.log(id).Assignment(); err != nil || got != want {
+				n.t.Errorf("broker %d's log has incarnation id %q, %v; want %q", id, got, err, want)
+			}
+		}
+		// The log is also kept without a leader: it may be the last copy.
+		n.change(func(p *metadata.Partition) {
+			p.Leader, p.LeaderEpoch, p.ISR = metadata.NoBroker, p.LeaderEpoch+1, []int32{1}
+		})
+		n.setReplicas([]int32{1, 2}, "x", "z")
+		n.apply()
+		n.want(2, "stays", true, false)
+	})
+}
+
+// TestLogIsKeptWhileMembershipIsUndecided: a member that is recorded in an earlier broker epoch may
+// still become an ISR member in the current one.
+func TestLogIsKeptWhileMembershipIsUndecided(t *testing.T) {
+	inCleanedCluster(t, 2, []int32{1, 2}, func(n *cleanedNodes) {
+		n.put(1, "stays", []byte("value"))
+		n.settle(time.Second)
+		record := func(epoch int64, isr ...int32) {
+			n.change(func(p *metadata.Partition) {
+				p.ReplicaIncarnations, p.ISR, p.ISREpochs = []string{"x", "y"}, isr,
+					[]int64{1, epoch}[:len(isr)]
+			})
+			n.apply()
+		}
+		record(0, 1, 2) // the broker's epoch is 1
+		n.want(2, "stays", true, false)
+		if _, err := n.nodes.nodes[2].Leader(partitionA, -1); !errors.Is(err, ErrNotLeader) {
+			n.t.Errorf("while the membership is undecided: %v", err)
+		}
+		record(0, 1)
+		n.wantRecopied(2)
+	})
+}
+
+// wantRecopied waits until a broker that has discarded its log has copied it again.
+func (n *cleanedNodes) wantRecopied(id int32) {
+	n.t.Helper()
+	for range 30 {
+		n.settle(time.Second)
+		n.apply()
+		if incarnation, err := n.log(id).Assignment(); err == nil && incarnation == "y" &&
+			slices.Contains(n.isr(), id) {
+			n.want(id, "stays", true, false)
+			return
+		}
+	}
+	n.t.Fatalf("broker %d is not in the ISR: %v", id, n.isr())
+}

@@ -1,0 +1,15 @@
+// Package isr holds what the leader of a partition knows of its replicas during one leader epoch.
+// It decides which replicas are in sync and how far the high watermark may advance.
+//
+// The package is pure: no locks, clock, goroutines or I/O. The caller serializes the calls and
+// passes the time in. docs/replication.md explains why the rules are safe.
+//
+//   - State (isr.go) is the state of one leader epoch: the recorded ISR, the ISR in metadata and
+//     the maximal ISR.
+//   - follower.go tracks each follower: how far its log reaches, and when it was last caught up.
+//   - update.go proposes ISR changes and processes their outcomes (KIP-497).
+//
+// Invariant: every set that may be the recorded ISR, now or once pending updates arrive, is a
+// subset of the maximal ISR. So a high watermark that does not exceed the smallest durable end
+// offset over the maximal ISR is covered by every replica that can be elected.
+package isr

@@ -1,0 +1,271 @@
+package isr
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// State is the leader's view of one partition's replicas in one leader epoch.
+type State struct {
+	self int32
+	// incarnation is the leader's own replica incarnation id, from the metadata image.
+	incarnation string
+	epochStart  int64 // the first offset of this leader epoch
+	logEnd      int64 // the leader's log end offset, as of the last call that passed it in
+	// lagMax is how long a follower may stay without being caught up before it is out of sync.
+	lagMax    time.Duration
+	followers map[int32]*follower
+	// recorded is the recorded ISR as far as the leader knows it: sorted, always with the leader,
+	// without replicas whose recorded broker epoch is known to be fenced. The slice is replaced,
+	// never modified.
+	recorded []int32
+	// recordedEpochs holds a lower bound of the broker epoch that is recorded for a member of
+	// recorded. A missing member may be recorded in any epoch.
+	recordedEpochs map[int32]int64
+	// inMetadata is the ISR of the last metadata image. It is only a hint: images may be stale.
+	inMetadata []int32
+	// metadataStaleUntil is the time up to which an image that contradicts recorded is considered
+	// stale.
+	metadataStaleUntil time.Time
+	// lastUpdateConflicted is set after a conflict: recorded is probably wrong, and inMetadata may
+	// be right.
+	lastUpdateConflicted bool
+	inFlight             *update // nil: no update is in flight
+	// pendingUpdates are the updates that ended without an answer. Each may be recorded already, or
+	// may still arrive, as long as no other update was recorded after it.
+	pendingUpdates []pendingUpdate
+	// conflicts counts the conflicts since the last update that succeeded, or since the last image
+	// that changed.
+	conflicts int
+	// retryAt delays the next proposal after a conflict. An image that describes this partition
+	// differently from the one before clears it. Most images change only other partitions: there
+	// are hundreds of them after a broker failure.
+	retryAt time.Time
+}
+
+// Replica is what a metadata image says about one replica.
+type Replica struct {
+	Broker int32
+	// LiveEpoch is the broker epoch that is alive and may be in sync; -1: the broker is down or in
+	// controlled shutdown.
+	LiveEpoch   int64
+	Incarnation string // the replica incarnation id; "": the replica has none
+	// RecordedEpoch is the broker epoch in which the replica is in the ISR; -1: it is not in the
+	// ISR, or its epoch is unknown.
+	RecordedEpoch int64
+	// FencedBelow: broker epochs below it are fenced; 0: none is.
+	FencedBelow int64
+}
+
+// New returns the state at the start of a leader epoch. A member of the ISR counts as caught up at
+// that moment, because it holds every acknowledged record, and gets lagMax to fetch. Nothing is
+// known about the other replicas.
+func New(self int32, epochStart int64, lagMax time.Duration) *State {
+	return &State{self: self, epochStart: epochStart, logEnd: epochStart, lagMax: lagMax,
+		followers: map[int32]*follower{}, recordedEpochs: map[int32]int64{}}
+}
+
+// SetLagMax changes how long a follower may stay without being caught up.
+func (s *State) SetLagMax(lagMax time.Duration) { s.lagMax = lagMax }
+
+// LagMax returns how long a follower may stay without being caught up.
+func (s *State) LagMax() time.Duration { return s.lagMax }
+
+// CaughtUpAt returns the last time at which a follower is known to have had the leader's whole log,
+// the zero time if it never had.
+func (s *State) CaughtUpAt(broker int32) time.Time {
+	if f := s.followers[broker]; f != nil {
+		return f.caughtUpAt
+	}
+	return time.Time{}
+}
+
+// Self returns the leader's broker id.
+func (s *State) Self() int32 { return s.self }
+
+// EpochStart returns the first offset of the leader epoch.
+func (s *State) EpochStart() int64 { return s.epochStart }
+
+// Recorded returns the recorded ISR as far as the leader knows it, sorted. The caller must not
+// modify it.
+func (s *State) Recorded() []int32 { return s.recorded }
+
+// IsRecorded reports whether a broker is in the recorded ISR.
+func (s *State) IsRecorded(broker int32) bool { return slices.Contains(s.recorded, broker) }
+
+// ApplyImage processes a metadata image of this leader epoch: the replicas, and the ISR that was
+// recorded when the image was made.
+//
+// Only the first image sets the recorded ISR. A later image may be older than one of the leader's
+// own updates, or may show an update of the operator that another one has reverted; if images keep
+// contradicting the leader, a compare-and-swap resolves it (see Propose). Two facts hold although
+// an image may be stale, because images arrive in order:
+//
+//   - A replica that the image no longer lists, or lists with another incarnation id, was removed
+//     from the partition, and from the recorded ISR with it. (An incarnation id that disappears
+//     proves nothing: a broker or an operator of an earlier version has written the resource.)
+//   - A fenced broker epoch stays fenced, whether or not it is recorded. It cannot be elected, so
+//     it no longer counts.
+func (s *State) ApplyImage(replicas []Replica, isr []int32, now time.Time) {
+	first := s.recorded == nil
+	inMetadata := sortedSet(append([]int32{s.self}, isr...))
+	changed := first || !slices.Equal(inMetadata, s.inMetadata)
+	s.inMetadata = inMetadata
+	if first {
+		s.recorded = s.inMetadata
+	}
+	s.removeReplaced(replicas)
+	for _, r := range replicas {
+		if r.Broker == s.self {
+			s.incarnation = r.Incarnation
+			continue
+		}
+		f := s.followers[r.Broker]
+		if f == nil {
+			f = &follower{fetchEpoch: -1, durableEnd: -1, exitedEpoch: -1}
+			if first && s.IsRecorded(r.Broker) {
+				f.caughtUpAt = now
+			}
+			s.followers[r.Broker] = f
+			changed = true
+		}
+		changed = changed || f.liveEpoch != r.LiveEpoch
+		f.liveEpoch, f.incarnation = r.LiveEpoch, r.Incarnation
+		f.fencedBelow = max(f.fencedBelow, r.FencedBelow)
+		if first && r.RecordedEpoch >= 0 {
+			s.recordedEpochs[r.Broker] = r.RecordedEpoch
+		}
+	}
+	s.recorded = slices.DeleteFunc(slices.Clone(s.recorded), func(id int32) bool {
+		epoch, known := s.recordedEpochs[id]
+		return known && s.isFenced(metadata.InSync{Broker: id, Epoch: epoch})
+	})
+	if changed {
+		s.retryAt, s.conflicts = time.Time{}, 0
+	}
+}
+
+// removeReplaced removes the replicas that an image does not list, or lists with another
+// incarnation id, also from every set that may be recorded.
+func (s *State) removeReplaced(replicas []Replica) {
+	keep := map[int32]bool{s.self: true}
+	for _, r := range replicas {
+		f := s.followers[r.Broker]
+		keep[r.Broker] = f == nil || r.Incarnation == "" || r.Incarnation == f.incarnation
+	}
+	maps.DeleteFunc(s.followers, func(id int32, _ *follower) bool { return !keep[id] })
+	s.recorded = slices.DeleteFunc(slices.Clone(s.recorded),
+		func(id int32) bool { return !keep[id] })
+	for i := range s.pendingUpdates {
+		s.pendingUpdates[i].to = slices.DeleteFunc(slices.Clone(s.pendingUpdates[i].to),
+			func(m metadata.InSync) bool { return !keep[m.Broker] })
+	}
+}
+
+// isFenced reports whether a member's broker epoch is fenced.
+func (s *State) isFenced(m metadata.InSync) bool {
+	f := s.followers[m.Broker]
+	return f != nil && m.Epoch < f.fencedBelow
+}
+
+// maximal returns the maximal ISR: every broker in a set that may be recorded, now or later, in a
+// broker epoch that can be elected.
+func (s *State) maximal() []int32 {
+	if s.inFlight == nil && len(s.pendingUpdates) == 0 {
+		return s.recorded
+	}
+	all := slices.Clone(s.recorded)
+	for _, p := range s.pendingUpdates {
+		all = append(all, s.electable(p.to)...)
+	}
+	if s.inFlight != nil {
+		all = append(all, s.electable(s.inFlight.to)...)
+	}
+	return sortedSet(all)
+}
+
+// electable returns the sorted broker ids of the members whose broker epoch is not fenced.
+func (s *State) electable(members []metadata.InSync) []int32 {
+	return idsOf(slices.DeleteFunc(slices.Clone(members), s.isFenced))
+}
+
+// HighWatermark returns the offset up to which the high watermark may advance, or -1 if it is not
+// known yet: the smallest durable end offset over the maximal ISR, with ownEnd as the leader's.
+// leaderEnd is the leader's log end offset.
+//
+// It also waits for a follower that is about to join the ISR. Otherwise the high watermark would
+// always be ahead of that follower under a steady load, and the follower could never join.
+func (s *State) HighWatermark(ownEnd, leaderEnd int64, now time.Time) int64 {
+	smallest := ownEnd
+	maximal := s.maximal()
+	for id, f := range s.followers {
+		joining := f.isAlive() && f.liveEpoch == f.fetchEpoch && f.durableEnd >= s.epochStart &&
+			s.isCaughtUp(f, leaderEnd, now)
+		if joining || slices.Contains(maximal, id) {
+			smallest = min(smallest, f.durableEnd)
+		}
+	}
+	for _, id := range maximal {
+		if id != s.self && s.followers[id] == nil {
+			return -1 // proposed, and no longer a replica: wait for the outcome
+		}
+	}
+	return smallest
+}
+
+// LowestLogStart returns the lowest log start offset over the maximal ISR, with own as the
+// leader's. A replica that joins later has no lower one: see Propose.
+func (s *State) LowestLogStart(own int64) int64 {
+	maximal := s.maximal()
+	for id, f := range s.followers {
+		if slices.Contains(maximal, id) {
+			own = min(own, f.logStart)
+		}
+	}
+	return own
+}
+
+// TombstoneCleanOffset returns the smallest tombstone-clean offset over all replicas, with own as
+// the leader's. It is 0 while a replica has not reported its offset.
+func (s *State) TombstoneCleanOffset(own int64) int64 {
+	for _, f := range s.followers {
+		own = min(own, f.tombstoneClean)
+	}
+	return own
+}
+
+// CanServe reports whether a follower can serve a consumer at an offset: it is in the recorded ISR,
+// alive, and its log reaches the offset.
+func (s *State) CanServe(broker int32, offset int64) bool {
+	f := s.followers[broker]
+	return f != nil && f.liveEpoch >= 0 && f.durableEnd >= offset && s.IsRecorded(broker)
+}
+
+// Lags returns by how many offsets each follower is behind the leader's log end. Followers that
+// have not fetched in this leader epoch are missing.
+func (s *State) Lags(leaderEnd int64) map[int32]int64 {
+	lags := make(map[int32]int64, len(s.followers))
+	for id, f := range s.followers {
+		if f.durableEnd >= 0 {
+			lags[id] = max(0, leaderEnd-f.durableEnd)
+		}
+	}
+	return lags
+}
+
+func idsOf(members []metadata.InSync) []int32 {
+	ids := make([]int32, len(members))
+	for i, m := range members {
+		ids[i] = m.Broker
+	}
+	return sortedSet(ids)
+}
+
+// sortedSet sorts ids in place and removes duplicates.
+func sortedSet(ids []int32) []int32 {
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}

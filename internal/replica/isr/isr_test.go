@@ -1,0 +1,110 @@
+package isr
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// TestNewIncarnationResetsTheFollower: what the leader knows of a replica does not apply to another
+// replica incarnation of the same broker.
+func TestNewIncarnationResetsTheFollower(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := New(1, 0, 10*time.Second)
+	image := func(incarnation string, isr ...int32) {
+		s.ApplyImage([]Replica{
+			{Broker: 1, LiveEpoch: 1, Incarnation: "one"},
+			{Broker: 2, LiveEpoch: 1, Incarnation: "two"},
+			{Broker: 3, LiveEpoch: 1, Incarnation: incarnation},
+		}, isr, now)
+	}
+	from := func(incarnation string) metadata.InSync {
+		return metadata.InSync{Broker: 3, Epoch: 1, ReplicaIncarnation: incarnation}
+	}
+	fetch := func(incarnation string, want bool) {
+		t.Helper()
+		_, ok := s.Fetched(Fetch{From: from(incarnation), DurableEnd: 10, TombstoneClean: 7}, 10,
+			now)
+		if ok != want {
+			t.Errorf("fetch in incarnation %q: accepted %t, want %t", incarnation, ok, want)
+		}
+	}
+	image("three", 1, 2, 3)
+	s.Fetched(Fetch{From: metadata.InSync{Broker: 2, Epoch: 1, ReplicaIncarnation: "two"},
+		DurableEnd: 10},
+		10, now)
+	fetch("three", true)
+	fetch("another", false)
+	fetch("", false)
+	fetch(AnyIncarnation, true) // a broker of an earlier version
+
+	image("again", 1, 2) // the leader missed the image in between
+	if s.IsRecorded(3) || s.TombstoneCleanOffset(9) != 0 || s.followers[3].durableEnd != -1 {
+		t.Errorf("after a new incarnation: recorded ISR %v, tombstone-clean offset %d, follower %+v",
+			s.recorded, s.TombstoneCleanOffset(9), s.followers[3])
+	}
+	fetch("three", false)
+	fetch("again", true)
+	_, to, ok := s.Propose(1, Extent{HighWatermark: 10, End: 10}, now)
+	want := []metadata.InSync{{Broker: 1, Epoch: 1, ReplicaIncarnation: "one"},
+		{Broker: 2, Epoch: 1, ReplicaIncarnation: "two"}, from("again")}
+	if !ok || !slices.Equal(to, want) {
+		t.Errorf("proposed %+v, want %+v", to, want)
+	}
+	s.Settle(Recorded, now)
+
+	image("", 1, 2, 3) // written by an operator of an earlier version
+	if !s.IsRecorded(3) || s.followers[3].durableEnd != 10 {
+		t.Errorf("after an image without ids: recorded ISR %v, follower %+v", s.recorded,
+			s.followers[3])
+	}
+	fetch("any", true)
+}
+
+// TestFollowerWithDeletedRecordsDoesNotJoin: a follower that still has records which the leader has
+// deleted joins once it has deleted them too.
+func TestFollowerWithDeletedRecordsDoesNotJoin(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := New(1, 0, time.Second)
+	s.ApplyImage([]Replica{{Broker: 1, LiveEpoch: 1}, {Broker: 2, LiveEpoch: 1}}, []int32{1}, now)
+	for _, c := range []struct {
+		logStart int64
+		want     bool
+	}{{4, false}, {5, true}} {
+		_, ok := s.Fetched(Fetch{From: metadata.InSync{Broker: 2, Epoch: 1}, DurableEnd: 10,
+			LogStart: c.logStart}, 10, now)
+		if !ok {
+			t.Fatal("the fetch was rejected")
+		}
+		if _, to, ok := s.Propose(1, Extent{5, 10, 10}, now); ok != c.want {
+			t.Errorf("log start %d: proposed %t (%v), want %t", c.logStart, ok, to, c.want)
+		}
+	}
+}
+
+// TestLastFetchOfASessionCountsAsCaughtUp: a follower with the whole log is caught up at the last
+// fetch of its session, until the session is closed.
+func TestLastFetchOfASessionCountsAsCaughtUp(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	for closed, want := range map[bool]time.Duration{false: time.Minute, true: 0} {
+		s := New(1, 0, time.Second)
+		s.ApplyImage([]Replica{{Broker: 1, LiveEpoch: 1}, {Broker: 2, LiveEpoch: 1}}, []int32{1, 2},
+			begin)
+		session := &fakeSession{at: begin}
+		s.Fetched(Fetch{From: metadata.InSync{Broker: 2, Epoch: 1}, Session: session}, 0, begin)
+		if closed {
+			s.SessionClosed(2, session)
+		}
+		session.at = begin.Add(time.Minute)
+		s.SetLogEnd(1)
+		if got := s.followers[2].caughtUpAt.Sub(begin); got != want {
+			t.Errorf("session closed %t: caught up after %v, want %v", closed, got, want)
+		}
+	}
+}
+
+type fakeSession struct{ at time.Time }
+
+func (s *fakeSession) LastFetch() time.Time { return s.at }

@@ -1,0 +1,349 @@
+package isr
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/test/kit/seed"
+)
+
+var runs = flag.Int("isr.runs", 2000, "number of runs of the ISR model")
+
+// model drives a leader's State in a hostile environment: images are late, answers are lost, writes
+// arrive late, followers crash and return without their last records. The model knows the recorded
+// ISR and the real content of each log.
+type model struct {
+	random *rand.Rand
+	state  *State
+	now    time.Time
+	hw     int64
+	end    int64 // of the leader's log, all of it durable
+
+	recorded map[int32]int64 // the recorded ISR: broker -> broker epoch
+	version  int
+	late     []lateWrite
+	images   []modelImage // built and not delivered yet, oldest first
+	nodes    map[int32]*modelNode
+	tracing  bool // only one seed is run
+	trace    []string
+}
+
+type lateWrite struct {
+	version int
+	to      []metadata.InSync
+	sent    time.Time
+}
+
+type modelImage struct {
+	isr      []int32
+	replicas []Replica
+}
+
+// modelNode is a follower.
+type modelNode struct {
+	up         bool
+	epoch      int64
+	cleanEpoch int64 // the previous broker epoch, if it ended in a controlled shutdown; else -1
+	end        int64
+}
+
+// canBeElected reports whether a live broker epoch is known to have everything that a recorded
+// epoch had.
+func (n *modelNode) canBeElected(recordedEpoch int64) bool {
+	return n.up && (n.epoch == recordedEpoch || n.cleanEpoch == recordedEpoch)
+}
+
+// fenced reports whether a broker epoch is fenced, as placement.InSyncReplica.Fenced decides it.
+func (n *modelNode) fenced(epoch int64) bool {
+	return n != nil && n.epoch > epoch && n.cleanEpoch != epoch
+}
+
+const modelLeader = 1
+
+func newModel(seed uint64) *model {
+	m := &model{
+		random: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0),
+		state:    New(modelLeader, 0, 10*time.Second),
+		recorded: map[int32]int64{modelLeader: 1}, nodes: map[int32]*modelNode{},
+	}
+	for id := int32(2); id <= 4; id++ {
+		m.nodes[id] = &modelNode{up: true, epoch: 1, cleanEpoch: -1}
+		if m.random.IntN(2) == 0 {
+			m.recorded[id] = 1
+		}
+	}
+	m.makeImage()
+	m.deliverImage()
+	return m
+}
+
+func (m *model) tracef(format string, args ...any) {
+	if m.tracing {
+		m.trace = append(m.trace, fmt.Sprintf(format, args...))
+	}
+}
+
+func (m *model) recordedISR() []int32 { return slices.Sorted(maps.Keys(m.recorded)) }
+
+// unfencedISR returns the recorded ISR without the broker epochs that a store knows to be fenced,
+// because their brokers have restarted.
+func (m *model) unfencedISR() []int32 {
+	return slices.DeleteFunc(m.recordedISR(), func(id int32) bool {
+		n := m.nodes[id]
+		return n != nil && n.up && n.fenced(m.recorded[id])
+	})
+}
+
+func (m *model) makeImage() {
+	image := modelImage{isr: m.unfencedISR()}
+	for id, n := range m.nodes {
+		replica := Replica{Broker: id, LiveEpoch: -1, RecordedEpoch: -1}
+		if n.up {
+			replica.LiveEpoch = n.epoch
+		}
+		switch epoch, in := m.recorded[id]; {
+		case in && n.up && n.fenced(epoch):
+			replica.FencedBelow = epoch + 1
+		case in:
+			replica.RecordedEpoch = epoch
+		}
+		image.replicas = append(image.replicas, replica)
+	}
+	m.images = append(m.images, image)
+}
+
+// deliverImage delivers an image and skips the older ones.
+func (m *model) deliverImage() {
+	if len(m.images) == 0 {
+		return
+	}
+	at := m.random.IntN(len(m.images))
+	image := m.images[at]
+	m.images = m.images[at+1:]
+	m.state.ApplyImage(image.replicas, image.isr, m.now)
+	m.tracef("image %v", image.isr)
+}
+
+func (m *model) pick() (int32, *modelNode) {
+	id := int32(2 + m.random.IntN(3))
+	return id, m.nodes[id]
+}
+
+func (m *model) fetch(id int32, n *modelNode) {
+	m.state.Fetched(Fetch{From: metadata.InSync{Broker: id, Epoch: n.epoch}, DurableEnd: n.end},
+		m.end, m.now)
+}
+
+// step performs one random event, and lets the leader propose.
+func (m *model) step() {
+	m.now = m.now.Add(time.Duration(m.random.IntN(1500)) * time.Millisecond)
+	id, n := m.pick()
+	switch m.random.IntN(13) {
+	case 0, 1:
+		m.end += int64(m.random.IntN(5))
+	case 2, 3, 4:
+		if n.up { // the follower appends; its next fetch reports that
+			n.end = min(m.end, n.end+int64(m.random.IntN(8)))
+		}
+	case 5, 6:
+		if n.up {
+			m.fetch(id, n)
+		}
+	case 7:
+		m.stopOrStart(id, n)
+	case 8:
+		m.makeImage()
+	case 9:
+		m.deliverImage()
+	case 10:
+		m.operator()
+	case 11:
+		m.deliverLateWrite()
+	case 12: // the process may have exited, or the sign is a false one
+		m.state.ProcessExited(metadata.InSync{Broker: id, Epoch: n.epoch})
+		m.tracef("process of %d seems to have exited in epoch %d", id, n.epoch)
+	}
+	m.propose()
+	m.tracef("  recorded %v, leader's %v, pending %v, in metadata %v, high watermark %d",
+		m.recorded, m.state.recorded, m.state.pendingUpdates, m.state.inMetadata, m.hw)
+	m.hw = max(m.hw, min(m.end, m.state.HighWatermark(m.end, m.end, m.now)))
+}
+
+// stopOrStart stops a follower, or starts it again. A crash may lose its last records.
+func (m *model) stopOrStart(id int32, n *modelNode) {
+	if n.up {
+		n.up, n.cleanEpoch = false, -1
+		if m.random.IntN(3) == 0 {
+			n.cleanEpoch = n.epoch
+			m.tracef("controlled shutdown of %d, end %d", id, n.end)
+			return
+		}
+		n.end = max(0, n.end-int64(m.random.IntN(4)))
+		m.tracef("crash of %d, end %d", id, n.end)
+		return
+	}
+	n.up = true
+	n.epoch++
+	m.tracef("start of %d in epoch %d after a controlled shutdown in %d", id, n.epoch, n.cleanEpoch)
+}
+
+// operator removes a member that is down or has restarted, never the leader, and updates the epoch
+// of one that restarted after a controlled shutdown.
+func (m *model) operator() {
+	for id, epoch := range m.recorded {
+		n := m.nodes[id]
+		if n != nil && n.up && n.cleanEpoch == epoch {
+			m.recorded[id] = n.epoch
+			m.version++
+			m.tracef("operator updates %d to epoch %d", id, n.epoch)
+			return
+		}
+		if n != nil && (!n.up || n.epoch != epoch) && m.random.IntN(2) == 0 {
+			delete(m.recorded, id)
+			m.version++
+			m.tracef("operator removes %d", id)
+			return
+		}
+	}
+}
+
+// deliverLateWrite delivers a late write, which fails if the version that it read has changed.
+func (m *model) deliverLateWrite() {
+	if len(m.late) == 0 {
+		return
+	}
+	w := m.late[0]
+	m.late = m.late[1:]
+	if w.version == m.version && m.now.Sub(w.sent) < pendingMax {
+		m.write(w.to)
+		m.tracef("late write %v", w.to)
+	}
+}
+
+// write records a set. A write that changes nothing keeps the version, as in the API server.
+func (m *model) write(to []metadata.InSync) {
+	recorded := map[int32]int64{}
+	for _, member := range to {
+		recorded[member.Broker] = member.Epoch
+	}
+	if !maps.Equal(recorded, m.recorded) {
+		m.recorded = recorded
+		m.version++
+	}
+}
+
+func (m *model) extent() Extent { return Extent{HighWatermark: m.hw, End: m.end} }
+
+// matches reports whether a set that an update assumes is the recorded one.
+func (m *model) matches(from []int32) bool {
+	assumed := slices.Sorted(slices.Values(from))
+	return slices.Equal(assumed, m.recordedISR()) || slices.Equal(assumed, m.unfencedISR())
+}
+
+// propose lets the leader propose an update, with a random outcome.
+func (m *model) propose() {
+	from, to, ok := m.state.Propose(1, m.extent(), m.now)
+	if !ok {
+		return
+	}
+	if m.random.IntN(3) == 0 { // the request is never sent
+		m.state.Settle(Unknown, m.now)
+		return
+	}
+	m.tracef("propose %v -> %v at high watermark %d", from, to, m.hw)
+	conflict := !m.matches(from)
+	for _, member := range to {
+		if n := m.nodes[member.Broker]; n != nil && (!n.up || n.epoch != member.Epoch) {
+			conflict = true
+		}
+	}
+	chance := m.random.IntN(8)
+	switch {
+	case conflict:
+		m.state.Settle(Conflict, m.now)
+	case chance < 2:
+		m.late = append(m.late, lateWrite{m.version, to, m.now})
+		m.state.Settle(Unknown, m.now)
+	case chance < 4:
+		m.write(to)
+		m.state.Settle(Unknown, m.now)
+	default:
+		m.write(to)
+		m.state.Settle(Recorded, m.now)
+	}
+}
+
+// check verifies the invariant: every broker that can be elected has everything below the high
+// watermark.
+func (m *model) check(t *testing.T, seed uint64) {
+	t.Helper()
+	for id, epoch := range m.recorded {
+		if n := m.nodes[id]; n != nil && n.canBeElected(epoch) && n.end < m.hw {
+			t.Fatalf("seed %d: broker %d can be elected with log end %d, the high watermark is %d\n%s",
+				seed, id, n.end, m.hw, strings.Join(m.trace, "\n"))
+		}
+	}
+}
+
+// recover ends all failures: every follower is up and fetches, images and answers arrive. It
+// verifies that all replicas join the ISR and that the high watermark reaches the log end.
+func (m *model) recover(t *testing.T, seed uint64) {
+	t.Helper()
+	for range 40 {
+		m.now = m.now.Add(time.Second)
+		m.deliverLateWrite()
+		for id, n := range m.nodes {
+			if !n.up {
+				n.up = true
+				n.epoch++
+			}
+			n.cleanEpoch = -1
+			n.end = m.end
+			m.fetch(id, n)
+		}
+		for id, epoch := range m.recorded {
+			if n := m.nodes[id]; n != nil && n.epoch != epoch {
+				delete(m.recorded, id)
+				m.version++
+			}
+		}
+		m.images = nil
+		m.makeImage()
+		m.deliverImage()
+		if from, to, ok := m.state.Propose(1, m.extent(), m.now); ok {
+			if m.matches(from) {
+				m.write(to)
+				m.state.Settle(Recorded, m.now)
+			} else {
+				m.state.Settle(Conflict, m.now)
+			}
+		}
+		m.hw = max(m.hw, m.state.HighWatermark(m.end, m.end, m.now))
+	}
+	if !slices.Equal(m.recordedISR(), []int32{1, 2, 3, 4}) || m.hw != m.end {
+		t.Fatalf("seed %d: after recovery the ISR is %v, the high watermark %d of %d\n%s",
+			seed, m.recordedISR(), m.hw, m.end, strings.Join(m.trace, "\n"))
+	}
+}
+
+// TestModel checks that no broker can be elected without everything below the high watermark,
+// whatever is lost or late, and that all replicas join the ISR once nothing is.
+func TestModel(t *testing.T) {
+	_, single := seed.Alone(t)
+	for seed := range seed.Sequence(t, *runs) {
+		m := newModel(seed)
+		m.tracing = single
+		for range 300 {
+			m.step()
+			m.check(t, seed)
+		}
+		m.recover(t, seed)
+	}
+}

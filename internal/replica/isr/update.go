@@ -1,0 +1,158 @@
+package isr
+
+import (
+	"slices"
+	"time"
+
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// RetryDelay is how long Propose waits after a conflict for an image that explains it. The delay
+// grows with each further conflict, up to retryDelayMax.
+const (
+	RetryDelay    = time.Second
+	retryDelayMax = 4 * time.Second
+)
+
+// pendingMax is how long after its end an update without an answer may still arrive: longer than
+// any store, or the network to it, holds a request that its sender has abandoned.
+const pendingMax = 30 * time.Second
+
+// imageDelay is how long images may be older than the last recorded update.
+const imageDelay = 2 * time.Second
+
+// update is a change of the ISR.
+type update struct {
+	from []int32
+	to   []metadata.InSync
+}
+
+// pendingUpdate is a set that may be recorded, or may still become recorded.
+type pendingUpdate struct {
+	to    []metadata.InSync
+	since time.Time
+}
+
+// Extent is the range of the leader's log.
+type Extent struct {
+	Start         int64
+	HighWatermark int64
+	End           int64
+}
+
+// Outcome is the result of an update.
+type Outcome int
+
+// The outcomes of an update.
+const (
+	Recorded Outcome = iota // the new set is the recorded ISR
+	Conflict                // the recorded ISR is not what the update assumed; nothing changed
+	Unknown                 // no answer: the update may be recorded, now or later
+)
+
+// Propose returns the ISR update that the leader should send now: from is the set that the update
+// assumes to be recorded. ok is false if no update is due, or if one has to wait. own is the
+// leader's broker epoch, -1 if the leader must not propose. Settle, or Withdraw, must follow.
+//
+// The update names each member with the broker epoch that has fetched everything below the high
+// watermark, and with no other: a broker that restarted without its last records has a new epoch
+// and must not be taken for the old one (KIP-903). So an update waits until every remaining member
+// has fetched. A follower that still holds records which the leader has deleted does not join
+// either: a client may have received the answer that no in-sync replica holds them
+// (Set.AwaitLogStart).
+//
+// While updates are pending, or images keep contradicting the recorded ISR, the leader sends an
+// update in any case. Each attempt assumes another one of the sets that may be recorded; the first
+// that succeeds resolves the uncertainty.
+func (s *State) Propose(own int64, log Extent, now time.Time) (from []int32, to []metadata.InSync,
+	ok bool) {
+	if own < 0 || s.inFlight != nil || now.Before(s.retryAt) {
+		return nil, nil, false
+	}
+	to = []metadata.InSync{{Broker: s.self, Epoch: own, ReplicaIncarnation: s.incarnation}}
+	for id, f := range s.followers {
+		complete := f.isAlive() && f.fetchEpoch == f.liveEpoch && f.durableEnd >= log.HighWatermark
+		caughtUp := s.isCaughtUp(f, log.End, now)
+		member := s.IsRecorded(id)
+		mayJoin := f.durableEnd >= s.epochStart && f.logStart >= log.Start
+		switch {
+		case member && f.isAlive() && f.fetchEpoch != f.liveEpoch && caughtUp:
+			return nil, nil, false // it remains, and has not fetched yet, or the image is stale
+		case complete && caughtUp && (member || mayJoin):
+			to = append(to, metadata.InSync{Broker: id, Epoch: f.fetchEpoch,
+				ReplicaIncarnation: f.incarnation})
+		}
+	}
+	slices.SortFunc(to, func(a, b metadata.InSync) int { return int(a.Broker) - int(b.Broker) })
+	contradicted := (s.lastUpdateConflicted || now.After(s.metadataStaleUntil)) &&
+		!slices.Equal(s.inMetadata, s.recorded)
+	if len(s.pendingUpdates) == 0 && !contradicted && slices.Equal(idsOf(to), s.recorded) {
+		return nil, nil, false
+	}
+	s.inFlight = &update{from: s.assumed(contradicted), to: to}
+	return s.inFlight.from, to, true
+}
+
+// assumed returns the set that the next update assumes to be recorded: first the leader's own, or
+// the contradicting image's, and after each conflict another set that may be recorded.
+func (s *State) assumed(contradicted bool) []int32 {
+	sets := [][]int32{s.recorded}
+	for _, p := range s.pendingUpdates {
+		sets = append(sets, s.electable(p.to))
+	}
+	if contradicted {
+		sets = slices.Insert(sets, 0, s.inMetadata)
+	} else {
+		sets = append(sets, s.inMetadata)
+	}
+	if contradicted && s.lastUpdateConflicted && s.conflicts > 0 {
+		return sets[(s.conflicts-1)%len(sets)] // the first attempt assumed recorded
+	}
+	return sets[s.conflicts%len(sets)]
+}
+
+// Withdraw discards the update in flight, which was not sent.
+func (s *State) Withdraw() { s.inFlight = nil }
+
+// Settle processes the outcome of the update in flight.
+//
+// A recorded update supersedes everything that arrived before it, and a late write of an earlier
+// update finds another version of the resource and fails. Only an update that changed nothing may
+// leave the version as it was; then pending updates expire after pendingMax.
+func (s *State) Settle(outcome Outcome, now time.Time) {
+	u := s.inFlight
+	s.inFlight = nil
+	switch ids := idsOf(u.to); outcome {
+	case Recorded:
+		s.recorded, s.conflicts = s.electable(u.to), 0
+		s.metadataStaleUntil, s.lastUpdateConflicted = now.Add(imageDelay), false
+		clear(s.recordedEpochs)
+		for _, m := range u.to {
+			s.recordedEpochs[m.Broker] = m.Epoch
+		}
+		if !slices.Equal(u.from, ids) {
+			s.pendingUpdates = nil
+		}
+		s.pendingUpdates = slices.DeleteFunc(s.pendingUpdates,
+			func(p pendingUpdate) bool { return now.Sub(p.since) > pendingMax })
+		if len(s.pendingUpdates) > 0 {
+			s.retryAt = now.Add(RetryDelay)
+		}
+	case Unknown:
+		s.pendingUpdates = slices.DeleteFunc(s.pendingUpdates,
+			func(p pendingUpdate) bool { return slices.Equal(idsOf(p.to), ids) })
+		s.pendingUpdates = append(s.pendingUpdates, pendingUpdate{u.to, now})
+		s.retryAt = now.Add(RetryDelay)
+	case Conflict:
+		s.conflicts++
+		assumedMetadata := slices.Equal(u.from, s.inMetadata)
+		if s.conflicts > 1 || assumedMetadata {
+			s.retryAt = now.Add(min(time.Duration(s.conflicts)*RetryDelay, retryDelayMax))
+		}
+		s.lastUpdateConflicted = true
+		if len(s.pendingUpdates) == 0 && assumedMetadata {
+			// the image was the stale one
+			s.metadataStaleUntil, s.lastUpdateConflicted = now.Add(imageDelay), false
+		}
+	}
+}

@@ -1,0 +1,296 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/outage"
+	"heartwood.dev/heartwood/internal/replica/isr"
+)
+
+// isrUpdater proposes ISR updates for the partitions that this broker leads, and sends them to the
+// metadata store. One goroutine decides on all of them and sends those that remove replicas.
+// Another one sends those that only add replicas, one batch at a time: a broker that returns joins
+// the ISRs of thousands of partitions, which may take seconds, and a broker that fails meanwhile
+// must be removed at once, because producers wait for it.
+type isrUpdater struct {
+	set       *Set
+	changeISR ChangeISR // nil: the ISR changes by metadata images only
+	cancel    context.CancelFunc
+	done      chan struct{}
+	additions chan updateBatch // holds one, and never more than additionsInFlight allows
+	wake      chan struct{}    // holds one
+	mu        struct {
+		sync.Mutex
+		queue map[PartitionID]bool // to be evaluated
+		all   bool                 // every partition is to be evaluated
+		// additionsInFlight: replicas are being added.
+		additionsInFlight bool
+		// outage tracks updates that end without an answer. Without the API server each of a
+		// thousand partitions has one a second.
+		outage outage.State
+	}
+}
+
+// proposedUpdate is a partition whose ISR is to be updated, and its role at that time.
+type proposedUpdate struct {
+	partition *partition
+	role      *role
+}
+
+// updateBatch is a batch of updates that are sent together.
+type updateBatch struct {
+	changes []metadata.ISRChange
+	updates []proposedUpdate // of changes, by index
+}
+
+func (b *updateBatch) add(change metadata.ISRChange, update proposedUpdate) {
+	b.changes, b.updates = append(b.changes, change), append(b.updates, update)
+}
+
+func (u *isrUpdater) start(s *Set, changeISR ChangeISR) {
+	ctx, cancel := context.WithCancel(context.Background())
+	u.set, u.changeISR, u.cancel = s, changeISR, cancel
+	u.done, u.wake = make(chan struct{}), make(chan struct{}, 1)
+	u.additions = make(chan updateBatch, 1)
+	u.mu.queue = map[PartitionID]bool{}
+	go func() {
+		defer close(u.done)
+		var sender sync.WaitGroup
+		sender.Go(func() { u.sendAdditions(ctx) })
+		defer sender.Wait()
+		u.run(ctx)
+	}()
+}
+
+func (u *isrUpdater) close() {
+	u.cancel()
+	<-u.done
+}
+
+// sendAdditions sends the updates that only add replicas.
+func (u *isrUpdater) sendAdditions(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case batch := <-u.additions:
+			u.send(ctx, batch)
+			u.endAdditions()
+		}
+	}
+}
+
+func (u *isrUpdater) send(ctx context.Context, b updateBatch) {
+	u.changeISR(ctx, b.changes,
+		func(i int, err error) { u.settle(b.updates[i], b.changes[i], err) })
+}
+
+// enqueue makes the updater evaluate a partition soon.
+func (u *isrUpdater) enqueue(id PartitionID) {
+	u.mu.Lock()
+	u.mu.queue[id] = true
+	u.mu.Unlock()
+	signal(u.wake)
+}
+
+// enqueueAll makes the updater evaluate every partition soon.
+func (u *isrUpdater) enqueueAll() {
+	u.mu.Lock()
+	u.mu.all = true
+	u.mu.Unlock()
+	signal(u.wake)
+}
+
+// beginAdditions reports whether a batch of additions may be sent: none is in flight.
+func (u *isrUpdater) beginAdditions() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.mu.additionsInFlight {
+		return false
+	}
+	u.mu.additionsInFlight = true
+	return true
+}
+
+// endAdditions re-evaluates every partition, because other additions may have waited.
+func (u *isrUpdater) endAdditions() {
+	u.mu.Lock()
+	u.mu.additionsInFlight = false
+	u.mu.Unlock()
+	u.enqueueAll()
+}
+
+func (u *isrUpdater) takeQueue() (queue map[PartitionID]bool, all bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	queue, all = u.mu.queue, u.mu.all
+	u.mu.queue, u.mu.all = map[PartitionID]bool{}, false
+	return queue, all
+}
+
+// run evaluates partitions when they are enqueued, and all of them periodically: a follower that
+// stops fetching enqueues nothing. A broker that leads no replicated partition sleeps.
+//
+// The time of the next full evaluation does not change once it is set. If each evaluation of some
+// partitions postponed it, one follower that may not join, because it is in controlled shutdown,
+// and that continues to fetch, would keep the silent followers of every other partition in their
+// ISRs.
+func (u *isrUpdater) run(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	defer timer.Stop()
+	for scheduled := false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-u.wake:
+		case <-timer.C:
+			scheduled = false
+			u.enqueueAll()
+		}
+		if interval := u.evaluateQueue(ctx); interval > 0 && !scheduled {
+			scheduled = true
+			timer.Reset(interval)
+		}
+	}
+}
+
+// evaluateQueue evaluates the enqueued partitions and sends their updates. It returns the time
+// until the next full evaluation, 0 if none is needed.
+func (u *isrUpdater) evaluateQueue(ctx context.Context) (interval time.Duration) {
+	queue, all := u.takeQueue()
+	s := u.set
+	view := s.view.Load()
+	if all {
+		queue = map[PartitionID]bool{}
+		for id := range view.partitions {
+			queue[id] = true
+		}
+	}
+	var removals, additions updateBatch
+	for id := range queue {
+		p := view.partitions[id]
+		if p == nil {
+			continue
+		}
+		r := p.role.Load()
+		if r.leaderState == nil || len(r.replicas) < 2 {
+			continue
+		}
+		interval = min(time.Duration(s.lagMax.Load())/4, isr.RetryDelay)
+		now := time.Now()
+		if r.leaderState.advance(now) { // it may no longer wait for a follower that was joining
+			s.highWatermarkAdvanced(p, r)
+		}
+		if u.changeISR == nil {
+			continue
+		}
+		from, to, ok := r.leaderState.propose(now)
+		if !ok {
+			continue
+		}
+		change := metadata.ISRChange{Topic: p.topic, Partition: id.Index, LeaderEpoch: r.epoch,
+			From: from, To: to}
+		if len(to) > len(from) {
+			additions.add(change, proposedUpdate{p, r})
+		} else {
+			removals.add(change, proposedUpdate{p, r})
+		}
+	}
+	if len(removals.changes) > 0 {
+		u.send(ctx, removals)
+	}
+	if len(additions.changes) > 0 {
+		u.offerAdditions(additions)
+	}
+	return interval
+}
+
+// offerAdditions sends additions if none are in flight. Otherwise it withdraws them; endAdditions
+// leads to new proposals.
+func (u *isrUpdater) offerAdditions(additions updateBatch) {
+	if u.beginAdditions() {
+		u.additions <- additions
+		return
+	}
+	for _, update := range additions.updates {
+		update.role.leaderState.withdraw()
+	}
+}
+
+// settle processes the outcome of an update.
+func (u *isrUpdater) settle(update proposedUpdate, change metadata.ISRChange, err error) {
+	s, p, r := u.set, update.partition, update.role
+	outcome := isr.Unknown
+	switch {
+	case err == nil:
+		outcome = isr.Recorded
+	case errors.Is(err, metadata.ErrISRConflict):
+		outcome = isr.Conflict
+	}
+	now := time.Now()
+	before, after, advanced := r.leaderState.settle(outcome, now)
+	if outcome == isr.Conflict {
+		u.enqueue(p.id)
+	}
+	u.logOutcome(p.id, change, outcome, err, now)
+	if !slices.Equal(before, after) {
+		s.logger.Info("ISR updated", "partition", p.id, "from", before, "to", after,
+			"leaderEpoch", r.epoch)
+		s.metrics.isrChanged(before, after)
+	}
+	if advanced || len(after) < len(before) {
+		s.highWatermarkAdvanced(p, r) // also wakes producers that fail because too few are in sync
+	}
+}
+
+// logOutcome logs why an update failed. A conflict is usual: the operator changed the ISR first. An
+// outage is logged once for all partitions, and once when it ends.
+func (u *isrUpdater) logOutcome(id PartitionID, change metadata.ISRChange, outcome isr.Outcome,
+	err error, now time.Time) {
+	u.mu.Lock()
+	begins, ends, failed := false, false, 0
+	if outcome == isr.Unknown {
+		begins = u.mu.outage.Fail(now)
+	} else {
+		failed, ends = u.mu.outage.Succeed()
+	}
+	u.mu.Unlock()
+	brokers := func() []int32 {
+		to := make([]int32, len(change.To))
+		for i, m := range change.To {
+			to[i] = m.Broker
+		}
+		return to
+	}
+	logger := u.set.logger
+	switch {
+	case begins:
+		logger.Warn("failed to update ISR, perhaps of other partitions too", "partition", id,
+			"from", change.From, "to", brokers(), "error", err)
+	case ends:
+		logger.Info("ISR updates succeed again", "failed", failed)
+	}
+	if outcome == isr.Conflict {
+		logger.Debug("ISR update rejected: conflict", "partition", id, "from", change.From,
+			"to", brokers(), "error", err)
+	}
+}
+
+// processExited processes that a broker which answered a moment ago now refuses connections: its
+// process has exited, and producers of every partition that it follows wait. The metadata will show
+// it too, but up to a second later where a kubelet must notice it first.
+func (s *Set) processExited(member metadata.InSync) {
+	for id, p := range s.view.Load().partitions {
+		if r := p.role.Load(); r.leaderState != nil && r.leaderState.processExited(member) {
+			s.isrUpdater.enqueue(id)
+		}
+	}
+	// If the broker fetches again, it is alive, and every partition must learn that.
+	s.sessions.markAllOf(member.Broker)
+}

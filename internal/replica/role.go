@@ -1,0 +1,91 @@
+package replica
+
+import (
+	"fmt"
+	"slices"
+
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// role is this broker's role in a partition, from one metadata image to the next. It is immutable,
+// apart from the leaderState it points to.
+type role struct {
+	epoch int32 // the partition's leader epoch, whichever broker leads
+	// unprovenEpoch is the latest leader epoch that may have begun without every acknowledged
+	// record; 0: none. It is the same in all roles of a leader epoch.
+	unprovenEpoch int32
+	refusal       error // why this broker does not serve as the leader; nil: it does
+	leader        int32 // metadata.NoBroker: the partition has none
+	minISR        int
+	replicas      []int32
+	leaderState   *leaderState // nil unless this broker leads
+	inSync        bool         // the image has this broker epoch in the ISR
+	// the image has this broker in the ISR, in this broker epoch or an earlier one
+	inISR bool
+	// incarnation is this broker's replica incarnation id in the image; "": it has none.
+	// logIncarnation is the one for which the log was created, which fetches report to the leader.
+	incarnation, logIncarnation string
+	// pushHighWatermark: the leader reports a new high watermark to followers at once, because
+	// consumers may read from them.
+	pushHighWatermark bool
+}
+
+// newRole returns the role that an image gives to a broker, without the parts that depend on the
+// log.
+func newRole(img *metadata.Image, topic *metadata.Topic, p *metadata.Partition, node int32) *role {
+	r := &role{
+		epoch:             p.LeaderEpoch,
+		unprovenEpoch:     p.UnprovenEpoch,
+		leader:            p.Leader,
+		minISR:            topic.Settings.MinInSyncReplicas,
+		replicas:          p.Replicas,
+		incarnation:       p.ReplicaIncarnation(node),
+		pushHighWatermark: hasSeveralRacks(img),
+	}
+	at := slices.Index(p.ISR, node)
+	r.inISR = at >= 0
+	r.inSync = r.inISR
+	if self, up := img.Broker(node); r.inISR && up && at < len(p.ISREpochs) {
+		r.inSync = p.ISREpochs[at] == self.Epoch
+	}
+	return r
+}
+
+func hasSeveralRacks(img *metadata.Image) bool {
+	return slices.ContainsFunc(img.Brokers,
+		func(b metadata.Broker) bool { return b.Rack != img.Brokers[0].Rack })
+}
+
+// check fails unless this broker leads the partition in the leader epoch that the client sent (-1:
+// any). The epoch is checked first, as in Kafka: a client with an old epoch has old metadata,
+// whichever broker leads.
+func (r *role) check(epoch int32) error {
+	if err := r.checkEpoch(epoch); err != nil {
+		return err
+	}
+	return r.refusal
+}
+
+func (r *role) checkEpoch(epoch int32) error {
+	switch {
+	case epoch >= 0 && epoch < r.epoch:
+		return fmt.Errorf("%w: client has %d, partition %d", ErrFencedLeaderEpoch, epoch, r.epoch)
+	case epoch > r.epoch:
+		return fmt.Errorf("%w: client has %d, partition %d", ErrUnknownLeaderEpoch, epoch, r.epoch)
+	}
+	return nil
+}
+
+// mayFollow reports whether the partition has a leader, and this broker is not refused for another
+// reason than not being that leader.
+func (r *role) mayFollow() bool {
+	return r.refusal == ErrNotLeader && //nolint:errorlint // set to exactly this value
+		r.leader != metadata.NoBroker
+}
+
+// follows reports whether this broker copies the log of another one.
+func (r *role) follows(node int32) bool { return r.mayFollow() && r.leader != node }
+
+// lostSince reports whether records that were below the high watermark in a leader epoch, or
+// earlier, may have been lost since.
+func (r *role) lostSince(epoch int32) bool { return r.unprovenEpoch > epoch }

@@ -1,0 +1,168 @@
+package session
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+const (
+	// SessionsMax is the number of sessions that a Cache holds
+	// (max.incremental.fetch.session.cache.slots in Kafka, with its default).
+	SessionsMax = 1000
+	// PartitionsMax is the number of partitions in all sessions together: about 40 MB. Kafka has no
+	// such bound, although a client can name partitions that do not exist.
+	PartitionsMax = 100_000
+	// evictionAge is how old or how long unused a session must be before another one may replace it
+	// (min.incremental.fetch.session.eviction.ms in Kafka).
+	evictionAge = 2 * time.Minute
+)
+
+// Cache holds the sessions of a broker within SessionsMax and PartitionsMax, by the rules of
+// KIP-227. S is the leader's end of a session. The zero value is empty.
+type Cache[S comparable] struct {
+	slots      map[int32]*slot[S]
+	partitions int
+}
+
+// slot is a session in the cache.
+type slot[S comparable] struct {
+	id       int32
+	session  S
+	follower *metadata.InSync // nil: a consumer's session
+	created  time.Time
+	used     time.Time
+	size     int // partitions, as of the last fetch
+}
+
+// Add adds a session with a number of partitions, which open creates for a new random id. follower
+// is nil for a consumer. ok is false if there is no room.
+//
+// If the cache is full, Add evicts a session: one that was unused for evictionAge; else the
+// smallest of those that are as old, if it is smaller than the new one. A follower's session
+// outranks every consumer's, and replaces one of any age.
+func (c *Cache[S]) Add(follower *metadata.InSync, size int, now time.Time,
+	open func(id int32) S) (opened S, evicted []S, ok bool) {
+	for len(c.slots) >= SessionsMax || c.partitions+size > PartitionsMax {
+		out := c.evictable(follower != nil, size, now)
+		if out == nil {
+			return opened, evicted, false
+		}
+		c.remove(out)
+		evicted = append(evicted, out.session)
+	}
+	id := int32(0)
+	for id == 0 || c.slots[id] != nil {
+		id = rand.Int32N(math.MaxInt32)
+	}
+	if c.slots == nil {
+		c.slots = map[int32]*slot[S]{}
+	}
+	added := &slot[S]{id: id, session: open(id), created: now, used: now, size: size}
+	if follower != nil {
+		owner := *follower
+		added.follower = &owner
+	}
+	c.slots[id] = added
+	c.partitions += size
+	return added.session, evicted, true
+}
+
+// evictable returns the session to evict for a new one, nil if there is none.
+func (c *Cache[S]) evictable(follower bool, size int, now time.Time) *slot[S] {
+	var unused, smallest *slot[S]
+	for _, s := range c.slots {
+		if now.Sub(s.used) > evictionAge && (unused == nil || s.used.Before(unused.used)) {
+			unused = s
+		}
+		old := now.Sub(s.created) > evictionAge || follower && s.follower == nil
+		if old && s.compare(follower, size) < 0 &&
+			(smallest == nil || s.compare(smallest.follower != nil, smallest.size) < 0) {
+			smallest = s
+		}
+	}
+	if unused != nil {
+		return unused
+	}
+	return smallest
+}
+
+// compare compares the rank of a session with another one's; negative: it ranks lower and is
+// evicted first.
+func (s *slot[S]) compare(follower bool, size int) int {
+	switch {
+	case (s.follower != nil) == follower:
+		return s.size - size
+	case follower:
+		return -1
+	}
+	return 1
+}
+
+// RemoveEarlier removes the sessions of a follower's earlier broker epochs, which no process
+// continues. It does nothing for a consumer (nil).
+func (c *Cache[S]) RemoveEarlier(follower *metadata.InSync) (removed []S) {
+	if follower == nil {
+		return nil
+	}
+	for _, s := range c.slots {
+		if s.follower != nil && s.follower.Broker == follower.Broker &&
+			s.follower.Epoch < follower.Epoch {
+			c.remove(s)
+			removed = append(removed, s.session)
+		}
+	}
+	return removed
+}
+
+// Get returns the session with an id, the zero S if there is none.
+func (c *Cache[S]) Get(id int32) (session S) {
+	if s := c.slots[id]; s != nil {
+		return s.session
+	}
+	return session
+}
+
+// Use records a fetch of a session, which has size partitions now. It reports whether there is room
+// for them. Use ignores a session that is no longer in the cache.
+func (c *Cache[S]) Use(id int32, session S, size int, now time.Time) bool {
+	s := c.slots[id]
+	if s == nil || s.session != session {
+		return true
+	}
+	c.partitions += size - s.size
+	s.size, s.used = size, now
+	return c.partitions <= PartitionsMax || size == 0
+}
+
+// Remove removes a session and reports whether it was in the cache.
+func (c *Cache[S]) Remove(id int32, session S) bool {
+	s := c.slots[id]
+	if s == nil || s.session != session {
+		return false
+	}
+	c.remove(s)
+	return true
+}
+
+func (c *Cache[S]) remove(s *slot[S]) {
+	delete(c.slots, s.id)
+	c.partitions -= s.size
+}
+
+// All returns all sessions, in any order.
+func (c *Cache[S]) All() []S {
+	all := make([]S, 0, len(c.slots))
+	for _, s := range c.slots {
+		all = append(all, s.session)
+	}
+	return all
+}
+
+// Len returns the number of sessions.
+func (c *Cache[S]) Len() int { return len(c.slots) }
+
+// Partitions returns the number of partitions in all sessions.
+func (c *Cache[S]) Partitions() int { return c.partitions }

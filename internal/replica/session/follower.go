@@ -1,0 +1,93 @@
+package session
+
+import (
+	"iter"
+	"maps"
+	"slices"
+)
+
+// Follower records what a follower last sent to one leader: the client end of a fetch session. P is
+// the fetch request of one partition. The zero value starts with a full fetch.
+type Follower[P comparable] struct {
+	id        ID // of the next fetch
+	sent      map[Key]P
+	forgotten []Key // removed since the last fetch
+}
+
+// ID returns the session id and epoch of the next fetch.
+func (f *Follower[P]) ID() ID { return f.id }
+
+// Full reports whether the next fetch is a full one, which names every partition. The caller then
+// calls Reset before it adds partitions.
+func (f *Follower[P]) Full() bool { return f.id.Epoch == New }
+
+// Reset prepares a full fetch: nothing counts as sent.
+func (f *Follower[P]) Reset() {
+	clear(f.sent)
+	f.forgotten = f.forgotten[:0]
+}
+
+// Update reports whether the next fetch must contain a partition's request: it is new in the
+// session or differs from the last one sent. If so it counts as sent.
+func (f *Follower[P]) Update(key Key, request P) bool {
+	last, known := f.sent[key]
+	if known && last == request {
+		return false
+	}
+	if !known { // a fetch that names and forgets a partition removes it
+		f.forgotten = slices.DeleteFunc(f.forgotten, func(k Key) bool { return k == key })
+	}
+	if f.sent == nil {
+		f.sent = map[Key]P{}
+	}
+	f.sent[key] = request
+	return true
+}
+
+// Remove makes the next fetch remove a partition from the session.
+func (f *Follower[P]) Remove(key Key) {
+	if _, known := f.sent[key]; known {
+		delete(f.sent, key)
+		f.forgotten = append(f.forgotten, key)
+	}
+}
+
+// Forgotten returns the partitions that the next fetch removes. The slice is valid until the next
+// call of a method.
+func (f *Follower[P]) Forgotten() []Key { return f.forgotten }
+
+// Sent returns the last request that was sent for a partition.
+func (f *Follower[P]) Sent(key Key) (request P, ok bool) {
+	request, ok = f.sent[key]
+	return request, ok
+}
+
+// All iterates over the partitions of the session and their last requests. The loop may call
+// Remove.
+func (f *Follower[P]) All() iter.Seq2[Key, P] { return maps.All(f.sent) }
+
+// Len returns the number of partitions in the session.
+func (f *Follower[P]) Len() int { return len(f.sent) }
+
+// Succeeded processes a response, which names its session; 0: the leader has no room for one, or
+// has just closed it.
+func (f *Follower[P]) Succeeded(session int32) {
+	f.forgotten = f.forgotten[:0]
+	switch {
+	case session == 0:
+		f.id = ID{}
+	case f.Full():
+		f.id = ID{session, 1}
+	case session != f.id.ID:
+		f.Failed() // the response of an unknown session
+	default:
+		f.id = f.id.Next()
+	}
+}
+
+// Failed processes a missing response: it is unknown whether the fetch arrived. The next fetch
+// closes the session and starts another one.
+func (f *Follower[P]) Failed() { f.id.Epoch = New }
+
+// Abandon starts over with another leader, which does not know the session.
+func (f *Follower[P]) Abandon() { f.id = ID{} }

@@ -1,0 +1,64 @@
+package session
+
+import "fmt"
+
+// Sequence checks that the fetches of a session arrive in order.
+type Sequence struct{ next int32 }
+
+// NewSequence returns the sequence of a new session, whose first fetch is a full one.
+func NewSequence() Sequence { return Sequence{next: 1} }
+
+// Accept processes the next fetch of the session. It fails with ErrEpoch, and changes nothing, if
+// the fetch is another one.
+func (s *Sequence) Accept(id ID) error {
+	switch {
+	case id.Epoch == New:
+	case id.Epoch != s.next:
+		return fmt.Errorf("%w: got %d, want %d", ErrEpoch, id.Epoch, s.next)
+	default:
+		s.next = id.Next().Epoch
+	}
+	return nil
+}
+
+// Mark is embedded in a session's partition, so that a DirtyList can hold it.
+type Mark struct{ dirty, removed bool }
+
+func (m *Mark) mark() *Mark { return m }
+
+// Marked is a pointer to a struct that embeds Mark.
+type Marked interface{ mark() *Mark }
+
+// DirtyList lists the partitions of a session that may have something to report, in the order in
+// which they became dirty. Each is listed once. The zero value is empty.
+type DirtyList[P Marked] struct{ list []P }
+
+// Add marks a partition dirty, unless it was removed from the session.
+func (d *DirtyList[P]) Add(partition P) {
+	if m := partition.mark(); !m.dirty && !m.removed {
+		m.dirty = true
+		d.list = append(d.list, partition)
+	}
+}
+
+// Take empties the list and returns what it contained, without the partitions that were removed
+// from the session since. An event from now on marks a partition again.
+func (d *DirtyList[P]) Take() []P {
+	taken := d.list
+	d.list = nil
+	kept := taken[:0]
+	for _, partition := range taken {
+		m := partition.mark()
+		m.dirty = false
+		if !m.removed {
+			kept = append(kept, partition)
+		}
+	}
+	return kept
+}
+
+// Remove removes a partition from the session: it is never dirty again.
+func (d *DirtyList[P]) Remove(partition P) { partition.mark().removed = true }
+
+// Len returns the length of the list.
+func (d *DirtyList[P]) Len() int { return len(d.list) }

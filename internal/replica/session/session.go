@@ -1,0 +1,48 @@
+package session
+
+import (
+	"errors"
+
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// Errors that reject a fetch as part of its session. The client starts a new session.
+var (
+	ErrNotFound = errors.New("fetch session not found")
+	ErrEpoch    = errors.New("invalid fetch session epoch")
+	// ErrTopicIDs: a session's fetches name all topics by id, or all by name.
+	ErrTopicIDs = errors.New("fetch session mixes topic ids and topic names")
+)
+
+// ID identifies a fetch session and one of its fetches. ID 0 is no session. Epoch New requests a
+// new session and epoch None requests none; both fetches name every partition and close the session
+// with the ID. A fetch with any other epoch names what has changed since the previous one.
+type ID struct{ ID, Epoch int32 }
+
+// The epochs of an ID that do not number a fetch.
+const (
+	New  int32 = 0
+	None int32 = -1
+)
+
+// Full reports whether the fetch names every partition.
+func (id ID) Full() bool { return id.Epoch == New || id.Epoch == None }
+
+// Next returns the ID of the following fetch. Epoch 1 follows the largest epoch.
+func (id ID) Next() ID { return ID{id.ID, max(id.Epoch+1, 1)} }
+
+// Key identifies a partition in a session: by its topic's id, or by name if the client does not
+// know the id.
+type Key struct {
+	Topic metadata.ID
+	Name  string // "" unless Topic is zero
+	Index int32
+}
+
+// KeyOf returns the key of a partition as a fetch names it.
+func KeyOf(topic metadata.ID, name string, index int32) Key {
+	if topic != (metadata.ID{}) {
+		return Key{Topic: topic, Index: index}
+	}
+	return Key{Name: name, Index: index}
+}

@@ -1,0 +1,53 @@
+package replica
+
+import (
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// catchUpThrottle limits the bytes that followers outside the ISR copy from this broker
+// (spec.replication.catchUpRate). Followers in the ISR are not limited, because producers wait for
+// them.
+type catchUpThrottle struct{ limiter *rate.Limiter }
+
+func newCatchUpThrottle() catchUpThrottle { return catchUpThrottle{rate.NewLimiter(rate.Inf, 0)} }
+
+// setRate sets the limit in bytes a second; <= 0: none. One second's worth may be sent at once.
+func (t catchUpThrottle) setRate(bytesRate int64) {
+	limit, burst := rate.Inf, 0
+	if bytesRate > 0 {
+		limit = rate.Limit(bytesRate)
+		burst = int(max(bytesRate, followerPartitionBytesMax))
+	}
+	t.limiter.SetLimit(limit)
+	t.limiter.SetBurst(burst)
+}
+
+func (t catchUpThrottle) applies(r *role, follower int32) bool {
+	return t.limiter.Burst() > 0 && !r.leaderState.isRecorded(follower)
+}
+
+// allow returns how many bytes a follower may receive now. throttled reports that the limit is used
+// up.
+func (t catchUpThrottle) allow(r *role, follower int32, bytesMax int) (bytes int, throttled bool) {
+	if !t.applies(r, follower) {
+		return bytesMax, false
+	}
+	tokens := int(t.limiter.Tokens())
+	if tokens <= 0 {
+		return 0, true
+	}
+	return min(bytesMax, tokens), false
+}
+
+// charge counts what a follower received. A first batch may exceed what was allowed; later fetches
+// wait for the excess.
+func (t catchUpThrottle) charge(r *role, follower int32, bytes int) {
+	if bytes <= 0 || !t.applies(r, follower) {
+		return
+	}
+	for left := bytes; left > 0; left -= t.limiter.Burst() {
+		t.limiter.ReserveN(time.Now(), min(left, t.limiter.Burst()))
+	}
+}
