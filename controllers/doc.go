@@ -1,19 +1,27 @@
-// Package controllers is the operator: it brings the cluster to what LogClusters and Topics ask
-// for, and says in their status how far it is.
+// Package controllers sets up the operator: the controllers that make a Kubernetes cluster match its
+// LogClusters and Topics and report the progress in their status. Each controller is a subpackage:
 //
-//	logcluster         LogCluster -> the objects of internal/operator/render, by server-side apply
-//	logcluster-status  StatefulSet, Topics, Partitions -> LogCluster.status
-//	topic              Topic -> Partitions, placed by internal/placement; brokers' reports -> Topic.status
-//	broker             Leases -> which brokers are up; tells partition about each change
-//	partition          brokers that are up -> leader and leaderEpoch, elected by internal/placement
+//	logcluster  LogCluster -> the objects of internal/operator/render, by server-side apply;
+//	            StatefulSet, Topics, Partitions -> LogCluster.status (logcluster-status)
+//	topic       Topic -> Partitions, assigned by internal/placement; brokers' reports -> Topic.status
+//	broker      Leases, pods, connections -> the brokers that are up; notifies partition and
+//	            logcluster-status of changes
+//	partition   brokers that are up -> leader and leaderEpoch, elected by internal/placement
 //
-// Each reconciler gathers all it looks at, decides by pure functions, and writes at the end;
-// nothing depends on which event came, or on none having been missed. Nothing is written when
-// nothing changed. A Partition's status has two writers, the operator and the leader, so it is
-// written by compare-and-swap; who loses sees the other's change as an event and decides again.
-// Every other status has one writer.
+// The other subpackages are shared: watch and index (what triggers a reconciliation and what it
+// looks up), brokerstate (which brokers are up), reports (the brokers' reports on compaction),
+// laststatus (the status of deleted Partitions), keyed (state between reconciliations), conditions
+// and opmetrics.
 //
-// Goroutines: the manager's, and those of reporter (reports.go) and connections (connections.go),
-// which end with the manager. Locks: brokers.mu, connections.mu, reporter.mu and outages.mu, all
-// leaves, never held over I/O.
+// # Invariants
+//
+//  1. A reconciler gathers all its input, decides by pure functions, and writes at the end. It does
+//     not depend on which event triggered it, nor on receiving every event.
+//  2. It writes nothing if nothing has changed.
+//  3. A Partition's status has two writers, the operator and the leader, and is written by
+//     compare-and-swap. After a conflict, the event of the other write triggers another
+//     reconciliation. Every other status has one writer.
+//
+// Goroutines: the manager's, and those of reports.Collector and of the connections of package
+// broker, which end with the manager. All locks are leaves and are never held over I/O.
 package controllers

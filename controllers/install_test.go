@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var _ = Describe("the manifests of config", func() {
-	It("are what the kustomization lists", func() {
+var _ = Describe("The manifests of config", func() {
+	It("are all listed by the kustomization", func() {
 		content, err := os.ReadFile("../config/kustomization.yaml")
 		Expect(err).NotTo(HaveOccurred())
 		var kustomization struct{ Resources []string }
@@ -35,7 +35,7 @@ var _ = Describe("the manifests of config", func() {
 		Expect(kustomization.Resources).To(Equal(files))
 	})
 
-	It("install an operator that the restricted profile takes", func() {
+	It("install an operator that the restricted profile admits", func() {
 		content, err := os.ReadFile("../config/manager/operator.yaml")
 		Expect(err).NotTo(HaveOccurred())
 		strict := client.WithFieldValidation(api, metav1.FieldValidationStrict)
@@ -44,7 +44,7 @@ var _ = Describe("the manifests of config", func() {
 			object := &unstructured.Unstructured{}
 			Expect(yaml.Unmarshal(document, object)).To(Succeed())
 			switch object.GetKind() {
-			case "ClusterRoleBinding": // the suite's own is in its place
+			case "ClusterRoleBinding": // the suite has its own
 				Expect(object.GetName()).To(Equal("heartwood-operator"))
 				continue
 			case "Deployment":

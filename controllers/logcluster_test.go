@@ -25,11 +25,11 @@ import (
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
-var _ = Describe("a LogCluster", func() {
-	var w *world
-	BeforeEach(func() { w = newWorld() })
+var _ = Describe("A LogCluster", func() {
+	var f *fixture
+	BeforeEach(func() { f = newFixture() })
 
-	// rendered reads what the operator made, as it is in the API server.
+	// rendered reads the rendered objects from the API server.
 	rendered := func(g Gomega, cluster *v1alpha1.LogCluster) []client.Object {
 		objects := render.Cluster(cluster, render.Settings{})
 		for _, object := range objects {
@@ -39,36 +39,36 @@ var _ = Describe("a LogCluster", func() {
 		return objects
 	}
 
-	It("gets all its objects, which go when it goes", func() {
-		cluster := w.cluster(3)
+	It("owns all objects that the operator creates", func() {
+		cluster := f.cluster(3)
 		Eventually(func(g Gomega) {
 			for _, object := range rendered(g, cluster) {
 				g.Expect(metav1.IsControlledBy(object, cluster)).To(BeTrue(), object.GetName())
 			}
 		}).Should(Succeed())
-		brokers := get(Default, w, "main-broker", &appsv1.StatefulSet{})
+		brokers := get(Default, f, "main-broker", &appsv1.StatefulSet{})
 		Expect(*brokers.Spec.Replicas).To(Equal(int32(3)))
 		Expect(
 			brokers.Spec.Template.Spec.Containers[0].Image,
 		).To(Equal("registry.example/heartwood:test"))
 	})
 
-	It("takes back what others change or delete", func() {
-		cluster := w.cluster(1)
+	It("reverts changes and deletions of its objects", func() {
+		cluster := f.cluster(1)
 		Eventually(func(g Gomega) { rendered(g, cluster) }).Should(Succeed())
-		change(w, "main-broker", &appsv1.StatefulSet{},
+		change(f, "main-broker", &appsv1.StatefulSet{},
 			func(set *appsv1.StatefulSet) { set.Spec.Replicas = new(int32(0)) })
 		Expect(api.Delete(context.Background(),
-			get(Default, w, "main-broker", &policyv1.PodDisruptionBudget{}))).To(Succeed())
+			get(Default, f, "main-broker", &policyv1.PodDisruptionBudget{}))).To(Succeed())
 		Eventually(func(g Gomega) {
-			g.Expect(*get(g, w, "main-broker",
+			g.Expect(*get(g, f, "main-broker",
 				&appsv1.StatefulSet{}).Spec.Replicas).To(Equal(int32(1)))
-			get(g, w, "main-broker", &policyv1.PodDisruptionBudget{})
+			get(g, f, "main-broker", &policyv1.PodDisruptionBudget{})
 		}).Should(Succeed())
 	})
 
-	It("tells in an event when an object cannot be applied", func() {
-		w.make(&corev1.Service{ // somebody else's
+	It("has an event when an object cannot be applied", func() {
+		f.create(&corev1.Service{ // owned by another controller
 			ObjectMeta: metav1.ObjectMeta{Name: "main-bootstrap",
 				OwnerReferences: []metav1.OwnerReference{{
 					APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "1",
@@ -76,12 +76,12 @@ var _ = Describe("a LogCluster", func() {
 				}}},
 			Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
 		})
-		w.cluster(1)
-		w.expectEvent("main", "Warning", v1alpha1.EventApplyFailed)
+		f.cluster(1)
+		f.expectEvent("main", "Warning", v1alpha1.EventApplyFailed)
 	})
 
-	It("is applied again without a change when nothing is to change", func() {
-		cluster := w.cluster(1)
+	It("is applied again without writes when nothing has changed", func() {
+		cluster := f.cluster(1)
 		Eventually(func(g Gomega) { rendered(g, cluster) }).Should(Succeed())
 		versions := func() map[string]string {
 			versions := map[string]string{}
@@ -91,70 +91,69 @@ var _ = Describe("a LogCluster", func() {
 			}
 			return versions
 		}
-		former := versions()
-		before := reconciled(Default, "logcluster")
-		change(w, "main", cluster, func(cluster *v1alpha1.LogCluster) { // nothing that a pod sees
+		before := versions()
+		count := reconciled(Default, "logcluster")
+		change(f, "main", cluster, func(cluster *v1alpha1.LogCluster) { // not part of the rendered objects
 			cluster.Spec.Cleaner = &v1alpha1.Cleaner{Workers: new(int32(2))}
 		})
 		Eventually(func(g Gomega) {
 			g.Expect(reconciled(g, "logcluster")).To(BeNumerically(">",
-				before))
+				count))
 		}).Should(Succeed())
-		Expect(versions()).To(Equal(former))
+		Expect(versions()).To(Equal(before))
 	})
 
-	It("says how many brokers are ready, what it holds and where it is", func() {
-		w.cluster(2)
-		w.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 2 })
-		expectReason(w.clusterConditions(), v1alpha1.ConditionReady, v1alpha1.ReasonBrokersNotReady,
+	It("reports ready brokers, topics, partitions and its bootstrap address", func() {
+		f.cluster(2)
+		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 2 })
+		expectReason(f.clusterConditions(), v1alpha1.ConditionReady, v1alpha1.ReasonBrokersNotReady,
 			"0 of 2", "kubectl get pods")
 		Eventually(func(g Gomega) {
-			status := get(g, w, "main", &v1alpha1.LogCluster{}).Status
+			status := get(g, f, "main", &v1alpha1.LogCluster{}).Status
 			g.Expect([]int32{status.Topics, status.Partitions,
 				status.UnderReplicated}).To(Equal([]int32{1, 2, 2}))
-			g.Expect(status.Bootstrap).To(Equal("main-bootstrap." + w.namespace + ".svc:9092"))
+			g.Expect(status.Bootstrap).To(Equal("main-bootstrap." + f.namespace + ".svc:9092"))
 		}).Should(Succeed())
 
-		// Envtest has no StatefulSet controller: the spec does its part.
+		// Envtest has no StatefulSet controller; the test writes its status.
 		Eventually(func(g Gomega) {
-			brokers := get(g, w, "main-broker", &appsv1.StatefulSet{})
+			brokers := get(g, f, "main-broker", &appsv1.StatefulSet{})
 			brokers.Status = appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2,
 				ObservedGeneration: brokers.Generation}
 			g.Expect(api.Status().Update(context.Background(), brokers)).To(Succeed())
 		}).Should(Succeed())
-		w.ready(w.pod(0))
-		w.ready(w.pod(1))
-		w.renew(0, "a", 1, "disk", aliveForLong)
-		w.renew(1, "a", 1, "disk", aliveForLong)
-		expectReason(w.clusterConditions(), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
-		w.expectEvent("main", "Normal", v1alpha1.ReasonReady)
+		f.ready(f.pod(0))
+		f.ready(f.pod(1))
+		f.renew(0, "a", 1, "disk", validThroughout)
+		f.renew(1, "a", 1, "disk", validThroughout)
+		expectReason(f.clusterConditions(), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+		f.expectEvent("main", "Normal", v1alpha1.ReasonReady)
 		Eventually(func(g Gomega) {
-			g.Expect(get(g, w, "main", &v1alpha1.LogCluster{}).Status.UnderReplicated).To(BeZero())
+			g.Expect(get(g, f, "main", &v1alpha1.LogCluster{}).Status.UnderReplicated).To(BeZero())
 		}).Should(Succeed())
 
-		// A node loses its power: the kubelet says no more of the pod, and the broker renews no
-		// more.
-		w.renew(1, "a", 1, "disk", time.Second)
-		expectReason(w.clusterConditions(), v1alpha1.ConditionReady, v1alpha1.ReasonBrokersNotReady,
-			"1 of 2", "brokers [1] do not renew")
-		Expect(get(Default, w, "main",
+		// A node loses power: the kubelet no longer reports the pod, and the broker stops renewing.
+		f.renew(1, "a", 1, "disk", time.Second)
+		expectReason(f.clusterConditions(), v1alpha1.ConditionReady, v1alpha1.ReasonBrokersNotReady,
+			"1 of 2", "brokers [1] are ready, but the brokers do not renew")
+		Expect(get(Default, f, "main",
 			&v1alpha1.LogCluster{}).Status.ReadyBrokers).To(Equal(int32(1)))
-		w.renew(1, "a", 1, "disk", aliveForLong)
-		expectReason(w.clusterConditions(), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+		f.renew(1, "a", 1, "disk", validThroughout)
+		expectReason(f.clusterConditions(), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
 	})
 
-	It("runs pods that the restricted profile of the Pod Security Standards takes", func() {
-		namespace := get(Default, &world{}, w.namespace, &corev1.Namespace{})
+	It("runs pods that the restricted profile of the Pod Security Standards admits", func() {
+		namespace := get(Default, &fixture{}, f.namespace, &corev1.Namespace{})
 		namespace.Labels["pod-security.kubernetes.io/enforce"] = "restricted"
 		Expect(api.Update(context.Background(), namespace)).To(Succeed())
-		w.cluster(1)
+		f.cluster(1)
 		var brokers *appsv1.StatefulSet
 		Eventually(func(g Gomega) {
-			brokers = get(g, w, "main-broker",
+			brokers = get(g, f, "main-broker",
 				&appsv1.StatefulSet{})
 		}).Should(Succeed())
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "main-broker-0", Namespace: w.namespace,
+			ObjectMeta: metav1.ObjectMeta{Name: "main-broker-0", Namespace: f.namespace,
 				Labels: brokers.Spec.Template.Labels},
 			Spec: *brokers.Spec.Template.Spec.DeepCopy(),
 		}
@@ -171,19 +170,19 @@ var _ = Describe("a LogCluster", func() {
 			client.DryRunAll))).To(BeTrue(), "the profile is enforced")
 	})
 
-	It("lets its brokers do what they must, and no more", func() {
-		w.cluster(2)
-		w.renew(0, "a", 1, "disk", aliveForLong)
-		w.topic("orders", nil)
-		w.serve("orders-0")
+	It("grants its brokers the permissions they need, and no others", func() {
+		f.cluster(2)
+		f.renew(0, "a", 1, "disk", validThroughout)
+		f.topic("orders", nil)
+		f.serve("orders-0")
 		as := rest.CopyConfig(config)
-		as.Impersonate.UserName = "system:serviceaccount:" + w.namespace + ":main-broker"
+		as.Impersonate.UserName = "system:serviceaccount:" + f.namespace + ":main-broker"
 		broker, err := client.New(as, client.Options{Scheme: api.Scheme()})
 		Expect(err).NotTo(HaveOccurred())
-		ctx, in := context.Background(), client.InNamespace(w.namespace)
+		ctx, in := context.Background(), client.InNamespace(f.namespace)
 		meta := func(name string) metav1.ObjectMeta {
 			return metav1.ObjectMeta{Name: name,
-				Namespace: w.namespace}
+				Namespace: f.namespace}
 		}
 
 		for _, list := range []client.ObjectList{
@@ -196,25 +195,25 @@ var _ = Describe("a LogCluster", func() {
 		Expect(broker.Create(ctx,
 			&coordinationv1.Lease{ObjectMeta: meta("main-broker-1")})).To(Succeed())
 		Expect(broker.Update(ctx,
-			get(Default, w, "main-broker-0", &coordinationv1.Lease{}))).To(Succeed())
+			get(Default, f, "main-broker-0", &coordinationv1.Lease{}))).To(Succeed())
 		topic := &v1alpha1.Topic{ObjectMeta: meta("by-kafka"),
 			Spec: v1alpha1.TopicSpec{Cluster: "main"}}
 		Expect(broker.Create(ctx, topic)).To(Succeed())
 		Expect(broker.Delete(ctx, topic)).To(Succeed())
-		partition := get(Default, w, "orders-0", &v1alpha1.Partition{})
+		partition := get(Default, f, "orders-0", &v1alpha1.Partition{})
 		Expect(broker.Status().Update(ctx, partition)).To(Succeed())
 
-		w.make(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "somebody-elses"}})
+		f.create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "another-lease"}})
 		for what, err := range map[string]error{
-			"another's lease": broker.Update(ctx,
-				get(Default, w, "somebody-elses", &coordinationv1.Lease{})),
+			"another lease": broker.Update(ctx,
+				get(Default, f, "another-lease", &coordinationv1.Lease{})),
 			"a partition's spec": broker.Update(ctx,
-				get(Default, w, "orders-0", &v1alpha1.Partition{})),
-			"a topic's spec": broker.Update(ctx, get(Default, w, "orders", &v1alpha1.Topic{})),
+				get(Default, f, "orders-0", &v1alpha1.Partition{})),
+			"a topic's spec": broker.Update(ctx, get(Default, f, "orders", &v1alpha1.Topic{})),
 			"a topic's status": broker.Status().Update(ctx,
-				get(Default, w, "orders", &v1alpha1.Topic{})),
+				get(Default, f, "orders", &v1alpha1.Topic{})),
 			"a cluster": broker.Delete(ctx,
-				get(Default, w, "main", &v1alpha1.LogCluster{})),
+				get(Default, f, "main", &v1alpha1.LogCluster{})),
 			"secrets":          broker.List(ctx, &corev1.SecretList{}, in),
 			"pods":             broker.List(ctx, &corev1.PodList{}, in),
 			"other namespaces": broker.List(ctx, &v1alpha1.TopicList{}),
@@ -223,9 +222,9 @@ var _ = Describe("a LogCluster", func() {
 		}
 	})
 
-	It("tells how far a clean is that was asked for by annotation", func() {
-		w.cluster(1)
-		w.topic("tickets", func(spec *v1alpha1.TopicSpec) {
+	It("reports the progress of a clean that was requested by annotation", func() {
+		f.cluster(1)
+		f.topic("tickets", func(spec *v1alpha1.TopicSpec) {
 			spec.CleanupPolicy,
 				spec.Partitions = v1alpha1.CleanupCompact, 2
 		})
@@ -233,17 +232,17 @@ var _ = Describe("a LogCluster", func() {
 		done.Store(new(""))
 		server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter,
 			_ *http.Request) {
-			// as a broker learns it
-			asked := get(Default, w, "tickets", &v1alpha1.Topic{}).CleanNow()
+			// as a broker reads it
+			requested := get(Default, f, "tickets", &v1alpha1.Topic{}).CleanNow()
 			rows := make([]report.Partition, 2)
 			for i := range rows {
 				compaction := &report.Compaction{Phase: "idle", Reason: v1alpha1.ReasonUpToDate}
 				switch {
-				case asked != "" && asked == *done.Load():
-					compaction.CleanNow = &report.CleanNow{Value: asked, State: report.CleanNowDone,
+				case requested != "" && requested == *done.Load():
+					compaction.CleanNow = &report.CleanNow{Value: requested, State: report.CleanNowDone,
 						Finished: new(float64(1_000_000 + i))}
-				case asked != "":
-					compaction.CleanNow = &report.CleanNow{Value: asked,
+				case requested != "":
+					compaction.CleanNow = &report.CleanNow{Value: requested,
 						State: report.CleanNowRunning}
 				}
 				rows[i] = report.Partition{Topic: "tickets", Partition: int32(i), Leader: true,
@@ -252,11 +251,11 @@ var _ = Describe("a LogCluster", func() {
 			_ = json.NewEncoder(out).Encode(report.Partitions{Partitions: rows})
 		}))
 		DeferCleanup(server.Close)
-		hosts.set(render.HTTPAddress("main", w.namespace, 0), server.Listener.Addr().String())
+		hosts.set(render.HTTPAddress("main", f.namespace, 0), server.Listener.Addr().String())
 		expect := func(want v1alpha1.CleanNowStatus) {
 			GinkgoHelper()
 			Eventually(func(g Gomega) {
-				compaction := get(g, w, "tickets", &v1alpha1.Topic{}).Status.Compaction
+				compaction := get(g, f, "tickets", &v1alpha1.Topic{}).Status.Compaction
 				g.Expect(compaction).NotTo(BeNil())
 				g.Expect(compaction.CleanNow).NotTo(BeNil())
 				got := *compaction.CleanNow
@@ -264,12 +263,12 @@ var _ = Describe("a LogCluster", func() {
 				g.Expect(got).To(Equal(want))
 			}).Should(Succeed())
 		}
-		ask := func(value string) {
-			change(w, "tickets", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) {
+		request := func(value string) {
+			change(f, "tickets", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) {
 				topic.Annotations = map[string]string{v1alpha1.AnnotationCleanNow: value}
 			})
 		}
-		ask("monday")
+		request("monday")
 		expect(v1alpha1.CleanNowStatus{Value: "monday", State: v1alpha1.CleanNowRunning,
 			Replicas: "0/2"})
 		done.Store(new("monday"))
@@ -277,30 +276,30 @@ var _ = Describe("a LogCluster", func() {
 			Replicas: "2/2"})
 		Expect(get(
 			Default,
-			w,
+			f,
 			"tickets",
 			&v1alpha1.Topic{},
 		).Status.Compaction.CleanNow.Finished.Unix()).To(Equal(int64(1_000_001)))
-		ask("tuesday")
+		request("tuesday")
 		expect(v1alpha1.CleanNowStatus{Value: "tuesday", State: v1alpha1.CleanNowRunning,
 			Replicas: "0/2"})
-		change(w, "tickets", &v1alpha1.Topic{},
+		change(f, "tickets", &v1alpha1.Topic{},
 			func(topic *v1alpha1.Topic) { topic.Annotations = nil })
 		Eventually(func(g Gomega) {
-			g.Expect(get(g, w, "tickets", &v1alpha1.Topic{}).Status.Compaction.CleanNow).To(BeNil())
+			g.Expect(get(g, f, "tickets", &v1alpha1.Topic{}).Status.Compaction.CleanNow).To(BeNil())
 		}).Should(Succeed())
 	})
 
-	It("is asked how its cleaning goes", func() {
-		w.cluster(2)
-		w.topic(
+	It("is polled for its compaction", func() {
+		f.cluster(2)
+		f.topic(
 			"tickets",
 			func(spec *v1alpha1.TopicSpec) { spec.CleanupPolicy = v1alpha1.CleanupCompact },
 		)
-		w.topic("events", nil)
-		conditions := w.topicConditions("tickets")
+		f.topic("events", nil)
+		conditions := f.topicConditions("tickets")
 		expectReason(conditions, v1alpha1.ConditionCompacting, v1alpha1.ReasonUnknown,
-			"0 of 2 brokers answered")
+			"0 of 2 brokers responded")
 
 		row := report.Partition{Topic: "tickets", Leader: true, Compaction: &report.Compaction{
 			DirtyRatio: 0.37, Phase: "idle", Reason: v1alpha1.ReasonBelowDirtyRatio,
@@ -315,36 +314,36 @@ var _ = Describe("a LogCluster", func() {
 			_ = json.NewEncoder(out).Encode(report.Partitions{Partitions: []report.Partition{row}})
 		}))
 		DeferCleanup(server.Close)
-		hosts.set(render.HTTPAddress("main", w.namespace, 1), server.Listener.Addr().String())
+		hosts.set(render.HTTPAddress("main", f.namespace, 1), server.Listener.Addr().String())
 		expectReason(conditions, v1alpha1.ConditionCompacting, v1alpha1.ReasonBelowDirtyRatio,
 			"minDirtyPercent")
 		Eventually(func(g Gomega) {
-			summary := get(g, w, "tickets", &v1alpha1.Topic{}).Status.Compaction
+			summary := get(g, f, "tickets", &v1alpha1.Topic{}).Status.Compaction
 			g.Expect(summary).NotTo(BeNil())
 			g.Expect([]string{summary.Dirty, summary.Phase,
 				summary.Reclaimable.String()}).To(Equal([]string{"37%", "Idle", "1Mi"}))
 		}).Should(Succeed())
-		Expect(get(Default, w, "events", &v1alpha1.Topic{}).Status.Compaction).To(BeNil())
+		Expect(get(Default, f, "events", &v1alpha1.Topic{}).Status.Compaction).To(BeNil())
 		Expect(api.Delete(context.Background(),
-			get(Default, w, "events", &v1alpha1.Topic{}))).To(Succeed())
+			get(Default, f, "events", &v1alpha1.Topic{}))).To(Succeed())
 		Eventually(func(g Gomega) {
-			cells := w.printed(g, "topics")
+			cells := f.firstRow(g, "topics")
 			g.Expect([]any{cells["Name"], cells["Dirty"], cells["Reclaimable"], cells["Cleaner"],
 				cells["Why"]}).
 				To(Equal([]any{"tickets", "37%", "1Mi", "Idle", "BelowDirtyRatio"}))
 		}).Should(Succeed())
 
-		version := get(Default, w, "tickets", &v1alpha1.Topic{}).ResourceVersion
+		version := get(Default, f, "tickets", &v1alpha1.Topic{}).ResourceVersion
 		before := reconciled(Default, "topic")
 		Eventually(func(g Gomega) {
 			g.Expect(reconciled(g, "topic")).To(BeNumerically(">",
 				before+5))
 		}).Should(Succeed())
-		Expect(get(Default, w, "tickets", &v1alpha1.Topic{}).ResourceVersion).To(Equal(version),
+		Expect(get(Default, f, "tickets", &v1alpha1.Topic{}).ResourceVersion).To(Equal(version),
 			"nothing changed")
 
 		server.Close()
 		expectReason(conditions, v1alpha1.ConditionCompacting, v1alpha1.ReasonUnknown,
-			"0 of 2 brokers answered")
+			"0 of 2 brokers responded")
 	})
 })

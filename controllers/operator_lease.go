@@ -8,28 +8,28 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// OperatorLease is the name of the Lease by which operators agree who works.
+// OperatorLease is the name of the Lease by which operators elect the one that is active.
 const OperatorLease = "heartwood-operator"
 
-// operatorRenewDeadline is controller-runtime's default: how long an operator tries to renew the
-// Lease before it ends.
+// operatorRenewDeadline is how long an operator tries to renew the Lease before it exits:
+// controller-runtime's default.
 const operatorRenewDeadline = 10 * time.Second
 
-// OperatorLock is the operators' Lease for one that has an identity of its own across restarts:
-// that of its pod. An operator that could not renew its Lease ends, as in an outage of the API
-// server, and so cannot give it back. Under controller-runtime's identity, which is another at each
-// start, it waits then for the end of a Lease that is its own; under this one it goes on (ADR
-// 0187).
+// OperatorLock returns the operators' Lease for an operator whose identity, that of its pod, is kept
+// across restarts. An operator that cannot renew its Lease exits, as in an outage of the API server,
+// and cannot release the Lease. With controller-runtime's identity, which is another one at each
+// start, the restarted operator would wait until its own Lease expires. With the pod's identity it
+// continues at once (ADR 0187).
 //
-// No two processes that run may have the same identity. A pod's have not: its container is started
-// again only once the one before has ended.
+// No two running processes may have the same identity. A pod satisfies this: its container is
+// started again only after the previous one has exited.
 func OperatorLock(config *rest.Config, namespace, identity string) (resourcelock.Interface, error) {
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, namespace,
 		OperatorLease,
 		resourcelock.ResourceLockConfig{Identity: identity}, rest.CopyConfig(config),
 		operatorRenewDeadline)
 	if err != nil {
-		return nil, fmt.Errorf("make the operators' lease: %w", err)
+		return nil, fmt.Errorf("create the lock on the operators' lease: %w", err)
 	}
 	return lock, nil
 }

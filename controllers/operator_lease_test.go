@@ -11,25 +11,25 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 )
 
-// operator is one that wants to work, and does nothing else.
+// operator is an operator that only takes part in leader election.
 type operator struct {
-	works chan struct{} // closed once it does
-	end   func()        // it ends without giving the Lease back
+	active chan struct{} // closed when it is elected
+	exit   func()        // exits without releasing the Lease
 }
 
-// startOperator starts one whose Lease lasts so long.
-func startOperator(namespace, identity string, lasts time.Duration) *operator {
+// startOperator starts an operator with a lease duration.
+func startOperator(namespace, identity string, duration time.Duration) *operator {
 	GinkgoHelper()
 	lock, err := OperatorLock(config, namespace, identity)
 	Expect(err).NotTo(HaveOccurred())
-	o := &operator{works: make(chan struct{})}
+	o := &operator{active: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: lock, LeaseDuration: lasts, RenewDeadline: lasts / 2,
+		Lock: lock, LeaseDuration: duration, RenewDeadline: duration / 2,
 		RetryPeriod: 100 * time.Millisecond,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) { close(o.works) },
+			OnStartedLeading: func(context.Context) { close(o.active) },
 			OnStoppedLeading: func() {},
 		},
 	})
@@ -38,45 +38,45 @@ func startOperator(namespace, identity string, lasts time.Duration) *operator {
 		defer close(ended)
 		elector.Run(ctx)
 	}()
-	o.end = func() {
+	o.exit = func() {
 		cancel()
 		<-ended
 	}
-	DeferCleanup(o.end)
+	DeferCleanup(o.exit)
 	return o
 }
 
-var _ = Describe("the Lease of operators", func() {
-	lease := func(w *world) *coordinationv1.Lease {
+var _ = Describe("The Lease of operators", func() {
+	lease := func(f *fixture) *coordinationv1.Lease {
 		GinkgoHelper()
 		found := &coordinationv1.Lease{}
 		Expect(api.Get(context.Background(),
-			types.NamespacedName{Namespace: w.namespace, Name: OperatorLease}, found)).To(Succeed())
+			types.NamespacedName{Namespace: f.namespace, Name: OperatorLease}, found)).To(Succeed())
 		return found
 	}
 
-	// The Leases last an hour: whoever works did not wait for the end of one.
-	It("is taken up at once by an operator that starts again, and not by another", func() {
-		w := newWorld()
-		first := startOperator(w.namespace, "pod-a", time.Hour)
-		Eventually(first.works).Should(BeClosed())
-		first.end()
-		held := lease(w)
+	// The Leases last an hour, so an operator that is elected did not wait for the expiry of one.
+	It("is acquired at once by a restarted operator, and by no other one", func() {
+		f := newFixture()
+		first := startOperator(f.namespace, "pod-a", time.Hour)
+		Eventually(first.active).Should(BeClosed())
+		first.exit()
+		held := lease(f)
 		Expect(*held.Spec.HolderIdentity).To(Equal("pod-a"))
 
-		other := startOperator(w.namespace, "pod-b", time.Hour)
-		again := startOperator(w.namespace, "pod-a", time.Hour)
-		Eventually(again.works).Should(BeClosed())
-		Expect(lease(w).Spec.LeaseTransitions).To(Equal(held.Spec.LeaseTransitions),
-			"it is the same Lease")
-		Consistently(other.works, time.Second).ShouldNot(BeClosed())
+		other := startOperator(f.namespace, "pod-b", time.Hour)
+		again := startOperator(f.namespace, "pod-a", time.Hour)
+		Eventually(again.active).Should(BeClosed())
+		Expect(lease(f).Spec.LeaseTransitions).To(Equal(held.Spec.LeaseTransitions),
+			"the Lease is the same")
+		Consistently(other.active, time.Second).ShouldNot(BeClosed())
 
-		By("another takes it once it is over")
-		again.end()
-		last := startOperator(w.namespace, "pod-a", 2*time.Second)
-		Eventually(last.works).Should(BeClosed())
-		last.end()
-		Eventually(other.works).Should(BeClosed())
-		Expect(*lease(w).Spec.HolderIdentity).To(Equal("pod-b"))
+		By("another operator acquires it after it has expired")
+		again.exit()
+		last := startOperator(f.namespace, "pod-a", 2*time.Second)
+		Eventually(last.active).Should(BeClosed())
+		last.exit()
+		Eventually(other.active).Should(BeClosed())
+		Expect(*lease(f).Spec.HolderIdentity).To(Equal("pod-b"))
 	})
 })

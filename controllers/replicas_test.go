@@ -14,20 +14,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/brokerstate"
 )
 
-// pod makes a broker's pod whose container runs since a minute ago, as the StatefulSet and the
-// kubelet would.
-func (w *world) pod(broker int32) *corev1.Pod {
+// pod creates a broker's pod whose container has been running for a minute, as the StatefulSet and
+// the kubelet would.
+func (f *fixture) pod(broker int32) *corev1.Pod {
 	GinkgoHelper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerLeaseName("main", broker),
 			Labels: map[string]string{v1alpha1.LabelCluster: "main"}},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: brokerContainer,
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: brokerstate.BrokerContainer,
 			Image: "image"}}},
 	}
-	w.make(pod)
-	w.container(
+	f.create(pod)
+	f.container(
 		pod,
 		corev1.ContainerState{
 			Running: &corev1.ContainerStateRunning{
@@ -38,28 +39,28 @@ func (w *world) pod(broker int32) *corev1.Pod {
 	return pod
 }
 
-// container does the kubelet's part: it says how a pod's broker is.
-func (w *world) container(pod *corev1.Pod, state corev1.ContainerState) {
+// container plays the kubelet: it reports the state of a pod's broker container.
+func (f *fixture) container(pod *corev1.Pod, state corev1.ContainerState) {
 	GinkgoHelper()
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning,
 		ContainerStatuses: []corev1.ContainerStatus{
-			{Name: brokerContainer, State: state, Image: "image", ImageID: "image"},
+			{Name: brokerstate.BrokerContainer, State: state, Image: "image", ImageID: "image"},
 		}}
 	Expect(api.Status().Update(context.Background(), pod)).To(Succeed())
 }
 
-// ready does the kubelet's part, too.
-func (w *world) ready(pod *corev1.Pod) {
+// ready plays the kubelet: it reports a pod as ready.
+func (f *fixture) ready(pod *corev1.Pod) {
 	GinkgoHelper()
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady,
 		Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
 	Expect(api.Status().Update(context.Background(), pod)).To(Succeed())
 }
 
-// runsIn says in a broker's Lease which pod it runs in, and more.
-func (w *world) annotate(broker int32, annotations map[string]string) {
+// annotate adds annotations to a broker's Lease and sets its acquire time.
+func (f *fixture) annotate(broker int32, annotations map[string]string) {
 	GinkgoHelper()
-	change(w, v1alpha1.BrokerLeaseName("main", broker), &coordinationv1.Lease{},
+	change(f, v1alpha1.BrokerLeaseName("main", broker), &coordinationv1.Lease{},
 		func(lease *coordinationv1.Lease) {
 			lease.Spec.AcquireTime = new(metav1.NowMicro())
 			for name, value := range annotations {
@@ -68,10 +69,10 @@ func (w *world) annotate(broker int32, annotations map[string]string) {
 		})
 }
 
-var _ = Describe("a Partition of three replicas", func() {
-	var w *world
+var _ = Describe("A Partition of three replicas", func() {
+	var f *fixture
 	status := func(g Gomega) v1alpha1.PartitionStatus {
-		return get(g, w, "orders-0",
+		return get(g, f, "orders-0",
 			&v1alpha1.Partition{}).Status
 	}
 	inSync := func(status v1alpha1.PartitionStatus) (ids []int32) {
@@ -81,8 +82,7 @@ var _ = Describe("a Partition of three replicas", func() {
 		slices.Sort(ids)
 		return ids
 	}
-	// expect waits until a leader leads and others are in sync with it, and returns the leader
-	// epoch.
+	// expect waits for a leader and an ISR, and returns the leader epoch.
 	expect := func(leader int32, isr ...int32) (epoch int32) {
 		GinkgoHelper()
 		Eventually(func(g Gomega) {
@@ -93,13 +93,13 @@ var _ = Describe("a Partition of three replicas", func() {
 		}).Should(Succeed())
 		return epoch
 	}
-	join := func(ids ...int32) { // as the leader does once they have caught up
+	join := func(ids ...int32) { // as the leader does once the followers have caught up
 		GinkgoHelper()
 		Eventually(func(g Gomega) {
-			partition := get(g, w, "orders-0", &v1alpha1.Partition{})
+			partition := get(g, f, "orders-0", &v1alpha1.Partition{})
 			partition.Status.ISR = nil
 			for _, id := range ids {
-				lease := get(g, w, v1alpha1.BrokerLeaseName("main", id), &coordinationv1.Lease{})
+				lease := get(g, f, v1alpha1.BrokerLeaseName("main", id), &coordinationv1.Lease{})
 				partition.Status.ISR = append(partition.Status.ISR, v1alpha1.InSyncReplica{
 					Broker: id, BrokerEpoch: int64(*lease.Spec.LeaseTransitions),
 					Directory: lease.Annotations[v1alpha1.AnnotationDirectory],
@@ -108,44 +108,44 @@ var _ = Describe("a Partition of three replicas", func() {
 			g.Expect(api.Status().Update(context.Background(), partition)).To(Succeed())
 		}).Should(Succeed())
 	}
-	var home []int32 // the replicas, the preferred leader first
+	var replicas []int32 // the preferred leader first
 	BeforeEach(func() {
-		w = newWorld()
-		w.cluster(3)
+		f = newFixture()
+		f.cluster(3)
 		for broker := range int32(3) {
-			w.renew(broker, "a", 1, "disk"+string('0'+broker), aliveForLong)
+			f.renew(broker, "a", 1, "disk"+string('0'+broker), validThroughout)
 		}
-		w.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(3)) })
+		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(3)) })
 		Eventually(func(g Gomega) {
-			home = get(g, w, "orders-0",
+			replicas = get(g, f, "orders-0",
 				&v1alpha1.Partition{}).Spec.Replicas
 		}).Should(Succeed())
-		expect(home[0], 0, 1, 2)
-		w.serve("orders-0")
+		expect(replicas[0], 0, 1, 2)
+		f.serve("orders-0")
 	})
 
 	It(
-		"is led by another at once when its leader's container ends, and by the first again when that is back and in sync",
+		"fails over at once when its leader's container exits, and back when that broker is in sync again",
 		func() {
-			pod := w.pod(home[0])
-			w.annotate(home[0], map[string]string{v1alpha1.AnnotationPod: string(pod.UID)})
-			rest := slices.Sorted(slices.Values(home[1:]))
-			Consistently(func(g Gomega) { g.Expect(status(g).Leader).To(Equal(home[0])) },
+			pod := f.pod(replicas[0])
+			f.annotate(replicas[0], map[string]string{v1alpha1.AnnotationPod: string(pod.UID)})
+			rest := slices.Sorted(slices.Values(replicas[1:]))
+			Consistently(func(g Gomega) { g.Expect(status(g).Leader).To(Equal(replicas[0])) },
 				"300ms").Should(Succeed())
-			w.container(pod, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			f.container(pod, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 				ExitCode: 137, FinishedAt: metav1.NewTime(time.Now().Add(time.Second)),
 			}})
-			epoch := expect(home[1], rest...)
+			epoch := expect(replicas[1], rest...)
 			Expect(epoch).To(Equal(int32(2)))
-			w.serve("orders-0")
-			expectReason(w.topicConditions("orders"), v1alpha1.ConditionReplicated,
+			f.serve("orders-0")
+			expectReason(f.topicConditions("orders"), v1alpha1.ConditionReplicated,
 				v1alpha1.ReasonUnderReplicated, "orders-0")
 
-			By("the next start of it is another incarnation, which this pod event does not concern")
-			w.renew(home[0], "b", 2, "disk"+string('0'+home[0]), aliveForLong)
-			w.annotate(home[0], map[string]string{v1alpha1.AnnotationPod: string(pod.UID)})
-			change(w, pod.Name, pod, func(*corev1.Pod) {})
-			w.container(
+			By("the pod's earlier exit does not count against the restarted broker")
+			f.renew(replicas[0], "b", 2, "disk"+string('0'+replicas[0]), validThroughout)
+			f.annotate(replicas[0], map[string]string{v1alpha1.AnnotationPod: string(pod.UID)})
+			change(f, pod.Name, pod, func(*corev1.Pod) {})
+			f.container(
 				pod,
 				corev1.ContainerState{
 					Running: &corev1.ContainerStateRunning{
@@ -154,116 +154,115 @@ var _ = Describe("a Partition of three replicas", func() {
 				},
 			)
 			join(0, 1, 2)
-			expect(home[0], 0, 1, 2)
-			w.serve("orders-0")
-			expectReason(w.topicConditions("orders"), v1alpha1.ConditionReplicated,
+			expect(replicas[0], 0, 1, 2)
+			f.serve("orders-0")
+			expectReason(f.topicConditions("orders"), v1alpha1.ConditionReplicated,
 				v1alpha1.ReasonInSync)
 		},
 	)
 
-	It("is led by another when its leader's pod is deleted, while the Lease runs on", func() {
-		pod := w.pod(home[0])
-		w.annotate(home[0], map[string]string{v1alpha1.AnnotationPod: string(pod.UID)})
+	It("fails over when its leader's pod is deleted, although the Lease is still valid", func() {
+		pod := f.pod(replicas[0])
+		f.annotate(replicas[0], map[string]string{v1alpha1.AnnotationPod: string(pod.UID)})
 		Expect(api.Delete(context.Background(), pod, client.GracePeriodSeconds(0))).To(Succeed())
-		expect(home[1], slices.Sorted(slices.Values(home[1:]))...)
+		expect(replicas[1], slices.Sorted(slices.Values(replicas[1:]))...)
 	})
 
-	It("is led by another when its leader leaves, and by nobody else when all leave", func() {
-		w.annotate(home[0], map[string]string{v1alpha1.AnnotationLeaving: "1"})
-		expect(home[1], slices.Sorted(slices.Values(home[1:]))...)
-		w.serve("orders-0")
-		w.annotate(home[1], map[string]string{v1alpha1.AnnotationLeaving: "1"})
-		expect(home[2], home[2])
-		w.serve("orders-0")
-		w.annotate(home[2], map[string]string{v1alpha1.AnnotationLeaving: "1"})
-		Consistently(func(g Gomega) { g.Expect(status(g).Leader).To(Equal(home[2])) },
+	It("fails over when its leader shuts down, and keeps the last leader when all brokers shut down", func() {
+		f.annotate(replicas[0], map[string]string{v1alpha1.AnnotationLeaving: "1"})
+		expect(replicas[1], slices.Sorted(slices.Values(replicas[1:]))...)
+		f.serve("orders-0")
+		f.annotate(replicas[1], map[string]string{v1alpha1.AnnotationLeaving: "1"})
+		expect(replicas[2], replicas[2])
+		f.serve("orders-0")
+		f.annotate(replicas[2], map[string]string{v1alpha1.AnnotationLeaving: "1"})
+		Consistently(func(g Gomega) { g.Expect(status(g).Leader).To(Equal(replicas[2])) },
 			"300ms").Should(Succeed())
 	})
 
-	It("keeps in sync who stopped in order, and not who did not", func() {
-		w.renew(home[1], "", 1, "disk"+string('0'+home[1]), aliveForLong)
-		expect(home[0], slices.Sorted(slices.Values([]int32{home[0], home[2]}))...)
-		// The last two at once: who is back first has all that was acknowledged only if its disk
-		// says so.
-		w.renew(home[0], "", 1, "disk"+string('0'+home[0]), aliveForLong)
-		expect(home[2], home[2])
-		w.renew(home[2], "", 1, "disk"+string('0'+home[2]), aliveForLong)
-		expect(-1, home[2])
-		w.renew(home[0], "b", 2, "disk"+string('0'+home[0]), aliveForLong)
-		expectReason(w.partitionConditions("orders-0"), v1alpha1.ConditionReady,
-			v1alpha1.ReasonLeaderOffline, "to go on with what it has",
+	It("waits for the in-sync replica after all brokers have stopped", func() {
+		f.renew(replicas[1], "", 1, "disk"+string('0'+replicas[1]), validThroughout)
+		expect(replicas[0], slices.Sorted(slices.Values([]int32{replicas[0], replicas[2]}))...)
+		// The last two stop one after the other; only the last one has every acknowledged record.
+		f.renew(replicas[0], "", 1, "disk"+string('0'+replicas[0]), validThroughout)
+		expect(replicas[2], replicas[2])
+		f.renew(replicas[2], "", 1, "disk"+string('0'+replicas[2]), validThroughout)
+		expect(-1, replicas[2])
+		f.renew(replicas[0], "b", 2, "disk"+string('0'+replicas[0]), validThroughout)
+		expectReason(f.partitionConditions("orders-0"), v1alpha1.ConditionReady,
+			v1alpha1.ReasonLeaderOffline, "To continue with its records",
 			v1alpha1.AnnotationAcceptDataLoss)
-		w.renew(home[2], "b", 2, "disk"+string('0'+home[2]), aliveForLong)
-		expect(home[2], home[2])
+		f.renew(replicas[2], "b", 2, "disk"+string('0'+replicas[2]), validThroughout)
+		expect(replicas[2], replicas[2])
 	})
 
-	It("goes on without records when its Topic or somebody would rather", func() {
-		w.renew(home[1], "", 1, "disk", aliveForLong)
-		w.renew(home[2], "", 1, "disk", aliveForLong)
-		expect(home[0], home[0])
-		w.renew(home[1], "b", 2, "disk1", aliveForLong)
-		w.renew(home[0], "", 1, "disk0", aliveForLong)
-		expect(-1, home[0])
-		change(w, "orders", &v1alpha1.Topic{},
+	It("elects a replica that lacks records when its Topic allows it", func() {
+		f.renew(replicas[1], "", 1, "disk", validThroughout)
+		f.renew(replicas[2], "", 1, "disk", validThroughout)
+		expect(replicas[0], replicas[0])
+		f.renew(replicas[1], "b", 2, "disk1", validThroughout)
+		f.renew(replicas[0], "", 1, "disk0", validThroughout)
+		expect(-1, replicas[0])
+		change(f, "orders", &v1alpha1.Topic{},
 			func(topic *v1alpha1.Topic) { topic.Spec.UncleanLeaderElection = new(true) })
-		expect(home[1], home[1])
-		w.expectEvent("orders-0", "Warning", v1alpha1.EventUncleanElection)
+		expect(replicas[1], replicas[1])
+		f.expectEvent("orders-0", "Warning", v1alpha1.EventUncleanElection)
 	})
 
-	It("has fewer replicas when its Topic wants fewer, and more again", func() {
-		change(w, "orders", &v1alpha1.Topic{},
+	It("follows spec.replicas of its Topic down and up", func() {
+		change(f, "orders", &v1alpha1.Topic{},
 			func(topic *v1alpha1.Topic) { topic.Spec.Replicas = new(int32(1)) })
 		Eventually(func(g Gomega) {
-			partition := get(g, w, "orders-0", &v1alpha1.Partition{})
-			g.Expect(partition.Spec.Replicas).To(Equal(home[:1]))
-			g.Expect(partition.Status.Replicas).To(Equal(home[:1]))
-			g.Expect(inSync(partition.Status)).To(Equal(home[:1]))
+			partition := get(g, f, "orders-0", &v1alpha1.Partition{})
+			g.Expect(partition.Spec.Replicas).To(Equal(replicas[:1]))
+			g.Expect(partition.Status.Replicas).To(Equal(replicas[:1]))
+			g.Expect(inSync(partition.Status)).To(Equal(replicas[:1]))
 		}).Should(Succeed())
-		change(w, "orders", &v1alpha1.Topic{},
+		change(f, "orders", &v1alpha1.Topic{},
 			func(topic *v1alpha1.Topic) { topic.Spec.Replicas = new(int32(2)) })
 		Eventually(func(g Gomega) { g.Expect(status(g).Replicas).To(HaveLen(2)) }).Should(Succeed())
-		expectReason(w.topicConditions("orders"), v1alpha1.ConditionReplicated,
+		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReplicated,
 			v1alpha1.ReasonUnderReplicated)
 	})
 })
 
-var _ = Describe("a LogCluster that shrinks", func() {
-	It("drains the brokers that go before their pods do", func() {
-		w := newWorld()
-		w.cluster(3)
+var _ = Describe("A LogCluster that is scaled down", func() {
+	It("drains brokers before it removes their pods", func() {
+		f := newFixture()
+		f.cluster(3)
 		for broker := range int32(3) {
-			w.renew(broker, "a", 1, "disk", aliveForLong)
+			f.renew(broker, "a", 1, "disk", validThroughout)
 		}
-		w.topic("orders", func(spec *v1alpha1.TopicSpec) {
+		f.topic("orders", func(spec *v1alpha1.TopicSpec) {
 			spec.Replicas,
 				spec.Partitions = new(int32(2)), 3
 		})
-		w.topic("wide", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(3)) })
-		Eventually(func(g Gomega) { g.Expect(w.partitions(g)).To(HaveLen(4)) }).Should(Succeed())
-		for _, partition := range w.partitions(Default) {
-			w.serve(partition.Name)
+		f.topic("wide", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(3)) })
+		Eventually(func(g Gomega) { g.Expect(f.partitions(g)).To(HaveLen(4)) }).Should(Succeed())
+		for _, partition := range f.partitions(Default) {
+			f.serve(partition.Name)
 		}
 		running := func(g Gomega) int32 {
-			return *get(g, w, "main-broker",
+			return *get(g, f, "main-broker",
 				&appsv1.StatefulSet{}).Spec.Replicas
 		}
-		expectReason(w.clusterConditions(), v1alpha1.ConditionScaled, v1alpha1.ReasonScaled)
-		change(w, "main", &v1alpha1.LogCluster{},
+		expectReason(f.clusterConditions(), v1alpha1.ConditionScaled, v1alpha1.ReasonScaled)
+		change(f, "main", &v1alpha1.LogCluster{},
 			func(cluster *v1alpha1.LogCluster) { cluster.Spec.Brokers = 2 })
-		expectReason(w.clusterConditions(), v1alpha1.ConditionScaled,
+		expectReason(f.clusterConditions(), v1alpha1.ConditionScaled,
 			v1alpha1.ReasonReplicasDoNotFit, "wide")
-		expectReason(w.topicConditions("wide"), v1alpha1.ConditionReady,
+		expectReason(f.topicConditions("wide"), v1alpha1.ConditionReady,
 			v1alpha1.ReasonNotEnoughBrokers)
 		Expect(running(Default)).To(Equal(int32(3)))
 
-		change(w, "wide", &v1alpha1.Topic{},
+		change(f, "wide", &v1alpha1.Topic{},
 			func(topic *v1alpha1.Topic) { topic.Spec.Replicas = new(int32(2)) })
-		expectReason(w.clusterConditions(), v1alpha1.ConditionScaled, v1alpha1.ReasonDraining,
+		expectReason(f.clusterConditions(), v1alpha1.ConditionScaled, v1alpha1.ReasonDraining,
 			"orders-")
 		Expect(running(Default)).To(Equal(int32(3)))
-		By("the leaders take the new replicas in")
+		By("the leaders add the new replicas to the ISR")
 		Eventually(func(g Gomega) {
-			for _, partition := range w.partitions(g) {
+			for _, partition := range f.partitions(g) {
 				for _, id := range partition.Spec.Replicas {
 					g.Expect(id).To(BeNumerically("<", 2))
 				}
@@ -279,7 +278,7 @@ var _ = Describe("a LogCluster that shrinks", func() {
 			}
 			g.Expect(running(g)).To(Equal(int32(2)))
 		}).Should(Succeed())
-		expectReason(w.clusterConditions(), v1alpha1.ConditionScaled, v1alpha1.ReasonScaled)
-		Expect(get(Default, w, "main", &v1alpha1.LogCluster{}).Status.Draining).To(BeZero())
+		expectReason(f.clusterConditions(), v1alpha1.ConditionScaled, v1alpha1.ReasonScaled)
+		Expect(get(Default, f, "main", &v1alpha1.LogCluster{}).Status.Draining).To(BeZero())
 	})
 })

@@ -25,21 +25,22 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/reports"
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
 
-// operatorUser is who the controllers are in these tests: somebody who may do what config/rbac
-// says, and no more.
+// operatorUser is the user of the controllers in these tests. It has the permissions of config/rbac
+// and no others.
 const operatorUser = "heartwood-operator-under-test"
 
 var (
-	config *rest.Config // of somebody who may do everything
+	config *rest.Config // of a user with all permissions
 	api    client.Client
-	// writes counts what the controllers ask the API server to change, by namespace.
+	// writes counts the write requests of the controllers, by namespace.
 	writes = &counts{of: map[string]int{}}
-	// hosts are the addresses behind the brokers' names.
-	hosts = &names{at: map[string]string{}}
+	// hosts resolves the brokers' names.
+	hosts = &resolver{addresses: map[string]string{}}
 )
 
 func TestControllers(t *testing.T) {
@@ -78,9 +79,11 @@ func startManager(t *testing.T, scheme *runtime.Scheme) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := reportOptions{interval: 100 * time.Millisecond,
-		transport: &http.Transport{DialContext: hosts.dial}, homeAfter: 200 * time.Millisecond,
-		settled: time.Millisecond}
+	options := options{
+		reports: reports.Options{Interval: 100 * time.Millisecond,
+			Transport: &http.Transport{DialContext: hosts.dial}},
+		preferredLeaderDelay: 200 * time.Millisecond, settleTime: time.Millisecond,
+	}
 	if err := setup(mgr, render.Settings{Image: "registry.example/heartwood:test"},
 		options); err != nil {
 		t.Fatal(err)
@@ -91,12 +94,12 @@ func startManager(t *testing.T, scheme *runtime.Scheme) {
 	t.Cleanup(func() {
 		stop()
 		if err := <-stopped; err != nil {
-			t.Errorf("the manager ended: %v", err)
+			t.Errorf("the manager failed: %v", err)
 		}
 	})
 }
 
-// bindOperator gives the operator the role that controller-gen made of the markers in this package.
+// bindOperator grants the operator the role that controller-gen generated from the RBAC markers.
 func bindOperator(t *testing.T) {
 	content, err := os.ReadFile("../config/rbac/role.yaml")
 	if err != nil {
@@ -120,7 +123,7 @@ func bindOperator(t *testing.T) {
 	}
 }
 
-// countWrites counts requests that change something; events do not count, as they speak of changes.
+// countWrites counts write requests other than those of events.
 type countWrites struct{ next http.RoundTripper }
 
 func (c countWrites) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -133,6 +136,7 @@ func (c countWrites) RoundTrip(request *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(request)
 }
 
+// counts are counters by name.
 type counts struct {
 	mu sync.Mutex
 	of map[string]int
@@ -150,22 +154,22 @@ func (c *counts) get(name string) int {
 	return c.of[name]
 }
 
-// names is the cluster's DNS, as far as these tests need it.
-type names struct {
-	mu sync.Mutex
-	at map[string]string
+// resolver takes the place of the cluster's DNS.
+type resolver struct {
+	mu        sync.Mutex
+	addresses map[string]string
 }
 
-func (n *names) set(name, address string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.at[name] = address
+func (r *resolver) set(name, address string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.addresses[name] = address
 }
 
-func (n *names) dial(ctx context.Context, network, name string) (net.Conn, error) {
-	n.mu.Lock()
-	address, ok := n.at[name]
-	n.mu.Unlock()
+func (r *resolver) dial(ctx context.Context, network, name string) (net.Conn, error) {
+	r.mu.Lock()
+	address, ok := r.addresses[name]
+	r.mu.Unlock()
 	if !ok {
 		return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
 	}

@@ -11,13 +11,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// printed is what kubectl get prints of the world's resources of a kind, the first row: by the
-// column's name, with -o wide.
-func (w *world) printed(g Gomega, resources string) map[string]any {
+// firstRow returns the first row that kubectl get -o wide prints of the fixture's resources of a
+// kind, by column name.
+func (f *fixture) firstRow(g Gomega, resources string) map[string]any {
 	client, err := rest.HTTPClientFor(config)
 	g.Expect(err).NotTo(HaveOccurred())
 	address := strings.TrimSuffix(config.Host, "/") + "/apis/heartwood.dev/v1alpha1/namespaces/" +
-		w.namespace + "/" + resources
+		f.namespace + "/" + resources
 	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, address,
 		http.NoBody)
 	g.Expect(err).NotTo(HaveOccurred())

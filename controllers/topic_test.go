@@ -14,16 +14,16 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-var _ = Describe("a Topic", func() {
-	var w *world
-	BeforeEach(func() { w = newWorld() })
+var _ = Describe("A Topic", func() {
+	var f *fixture
+	BeforeEach(func() { f = newFixture() })
 
-	It("has a Partition for each of its partitions, spread over the brokers", func() {
-		w.cluster(3)
-		topic := w.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 6 })
+	It("has a Partition for each of its partitions, spread across the brokers", func() {
+		f.cluster(3)
+		topic := f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 6 })
 		Eventually(func(g Gomega) {
 			held := map[int32]int{}
-			partitions := w.partitions(g)
+			partitions := f.partitions(g)
 			g.Expect(partitions).To(HaveLen(6))
 			for _, partition := range partitions {
 				g.Expect(partition.Name).To(Equal(fmt.Sprintf("orders-%d", partition.Spec.Index)))
@@ -34,54 +34,54 @@ var _ = Describe("a Topic", func() {
 				held[partition.Spec.Replicas[0]]++
 			}
 			g.Expect(held).To(Equal(map[int32]int{0: 2, 1: 2, 2: 2}))
-			status := get(g, w, "orders", topic).Status
+			status := get(g, f, "orders", topic).Status
 			g.Expect(status.Partitions).To(Equal(int32(6)))
 			g.Expect(status.TopicID).To(HaveLen(22))
 			g.Expect(status.ObservedGeneration).To(Equal(topic.Generation))
 		}).Should(Succeed())
-		expectReason(w.topicConditions("orders"), v1alpha1.ConditionReady,
+		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
 			v1alpha1.ReasonPartitionsNotReady,
 			"0 of 6 partitions", "orders-0 orders-1 orders-2 orders-3 orders-4 ...")
 	})
 
-	It("grows, and its partitions stay where they are", func() {
-		w.cluster(3)
-		w.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 2 })
+	It("grows without moving its partitions", func() {
+		f.cluster(3)
+		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 2 })
 		var before []v1alpha1.Partition
 		Eventually(
-			func(g Gomega) { before = w.partitions(g); g.Expect(before).To(HaveLen(2)) },
+			func(g Gomega) { before = f.partitions(g); g.Expect(before).To(HaveLen(2)) },
 		).Should(Succeed())
-		change(w, "orders", &v1alpha1.Topic{},
+		change(f, "orders", &v1alpha1.Topic{},
 			func(topic *v1alpha1.Topic) { topic.Spec.Partitions = 5 })
-		Eventually(func(g Gomega) { g.Expect(w.partitions(g)).To(HaveLen(5)) }).Should(Succeed())
+		Eventually(func(g Gomega) { g.Expect(f.partitions(g)).To(HaveLen(5)) }).Should(Succeed())
 		for _, partition := range before {
-			Expect(get(Default, w, partition.Name,
+			Expect(get(Default, f, partition.Name,
 				&v1alpha1.Partition{}).Spec).To(Equal(partition.Spec))
 		}
 	})
 
-	It("is Ready when every partition's leader serves, and says so in an event", func() {
-		w.cluster(1)
-		w.renew(0, "a", 1, "disk", aliveForLong)
-		w.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 2 })
-		w.serve("orders-0")
-		expectReason(w.topicConditions("orders"), v1alpha1.ConditionReady,
+	It("is Ready, with an event, when the leader of every partition serves", func() {
+		f.cluster(1)
+		f.renew(0, "a", 1, "disk", validThroughout)
+		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 2 })
+		f.serve("orders-0")
+		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
 			v1alpha1.ReasonPartitionsNotReady, "1 of 2", "orders-1")
-		w.serve("orders-1")
-		expectReason(w.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
-		w.expectEvent("orders", "Normal", v1alpha1.ReasonReady)
+		f.serve("orders-1")
+		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+		f.expectEvent("orders", "Normal", v1alpha1.ReasonReady)
 		Eventually(func(g Gomega) {
-			g.Expect(get(g, w, "orders",
+			g.Expect(get(g, f, "orders",
 				&v1alpha1.Topic{}).Status.ReadyPartitions).To(Equal(int32(2)))
 		}).Should(Succeed())
 	})
 
-	It("and its LogCluster have a metric of when they last succeeded, as long as they are there",
+	It("and its LogCluster have a metric of the last successful reconciliation until they are deleted",
 		func() {
 			const name = "heartwood_operator_reconcile_last_success_timestamp_seconds"
-			cluster, topic := w.cluster(1), w.topic("orders", nil)
+			cluster, topic := f.cluster(1), f.topic("orders", nil)
 			Eventually(func(g Gomega) {
-				values := series(g, name, "namespace", w.namespace)
+				values := series(g, name, "namespace", f.namespace)
 				g.Expect(values).To(HaveLen(2))
 				for _, value := range values {
 					g.Expect(time.Unix(int64(value), 0)).To(BeTemporally("~", time.Now(),
@@ -92,54 +92,54 @@ var _ = Describe("a Topic", func() {
 			Expect(api.Delete(context.Background(), cluster)).To(Succeed())
 			Eventually(func(g Gomega) {
 				g.Expect(series(g, name, "namespace",
-					w.namespace)).To(BeEmpty())
+					f.namespace)).To(BeEmpty())
 			}).Should(Succeed())
 		})
 
 	It(
-		"that asks for more replicas than there are brokers is refused with what to do, and makes nothing",
+		"with more replicas than brokers is refused, says what to do, and gets no Partitions",
 		func() {
-			w.cluster(2)
-			w.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(3)) })
-			expectReason(w.topicConditions("orders"), v1alpha1.ConditionReady,
+			f.cluster(2)
+			f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Replicas = new(int32(3)) })
+			expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
 				v1alpha1.ReasonNotEnoughBrokers, "lower spec.replicas")
-			w.expectEvent("orders", "Warning", v1alpha1.ReasonNotEnoughBrokers)
-			Expect(w.partitions(Default)).To(BeEmpty())
-			change(w, "orders", &v1alpha1.Topic{},
+			f.expectEvent("orders", "Warning", v1alpha1.ReasonNotEnoughBrokers)
+			Expect(f.partitions(Default)).To(BeEmpty())
+			change(f, "orders", &v1alpha1.Topic{},
 				func(topic *v1alpha1.Topic) { topic.Spec.Replicas = new(int32(2)) })
 			Eventually(
-				func(g Gomega) { g.Expect(w.partitions(g)).To(HaveLen(1)) },
+				func(g Gomega) { g.Expect(f.partitions(g)).To(HaveLen(1)) },
 			).Should(Succeed())
 		},
 	)
 
-	It("says what really happens to its batches", func() {
-		w.cluster(1)
-		w.topic("orders", func(spec *v1alpha1.TopicSpec) {
+	It("reports its effective compression", func() {
+		f.cluster(1)
+		f.topic("orders", func(spec *v1alpha1.TopicSpec) {
 			spec.Compression = &v1alpha1.Compression{Type: "zstd", Level: new(int32(19))}
 		})
 		compression := func(g Gomega) *v1alpha1.CompressionStatus {
-			return get(g, w, "orders", &v1alpha1.Topic{}).Status.Compression
+			return get(g, f, "orders", &v1alpha1.Topic{}).Status.Compression
 		}
 		Eventually(compression).Should(Equal(&v1alpha1.CompressionStatus{
 			Type: "zstd", Level: new(int32(19)), Encoder: "zstd best (as levels 10 to 22)",
 		}))
-		change(w, "orders", &v1alpha1.Topic{},
+		change(f, "orders", &v1alpha1.Topic{},
 			func(topic *v1alpha1.Topic) { topic.Spec.Compression = nil })
 		Eventually(compression).Should(Equal(&v1alpha1.CompressionStatus{Type: "producer"}))
 	})
 
 	It("waits for its LogCluster", func() {
-		w.topic("orders", nil)
-		expectReason(w.topicConditions("orders"), v1alpha1.ConditionReady,
-			v1alpha1.ReasonClusterNotFound, "no LogCluster main", "make it")
-		Expect(w.partitions(Default)).To(BeEmpty())
-		w.cluster(1)
-		expectReason(w.topicConditions("orders"), v1alpha1.ConditionReady,
+		f.topic("orders", nil)
+		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
+			v1alpha1.ReasonClusterNotFound, "no LogCluster main", "create it")
+		Expect(f.partitions(Default)).To(BeEmpty())
+		f.cluster(1)
+		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
 			v1alpha1.ReasonPartitionsNotReady)
 	})
 
-	It("is refused when it contradicts the defaults of its LogCluster, until they change", func() {
+	It("is refused while it contradicts the defaults of its LogCluster", func() {
 		cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
 			Spec: v1alpha1.LogClusterSpec{
 				Brokers: 1,
@@ -147,114 +147,113 @@ var _ = Describe("a Topic", func() {
 					Compaction: &v1alpha1.Compaction{MaxLag: &metav1.Duration{Duration: 1e9}},
 				},
 			}}
-		w.make(cluster)
-		w.topic("orders", func(spec *v1alpha1.TopicSpec) {
+		f.create(cluster)
+		f.topic("orders", func(spec *v1alpha1.TopicSpec) {
 			spec.Compaction = &v1alpha1.Compaction{MinLag: &metav1.Duration{Duration: 3600e9}}
 		})
-		expectReason(w.topicConditions("orders"), v1alpha1.ConditionReady,
+		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
 			v1alpha1.ReasonInvalidSettings, "spec.compaction.minLag")
-		change(w, "main", cluster,
+		change(f, "main", cluster,
 			func(cluster *v1alpha1.LogCluster) { cluster.Spec.TopicDefaults = nil })
-		expectReason(w.topicConditions("orders"), v1alpha1.ConditionReady,
+		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
 			v1alpha1.ReasonPartitionsNotReady)
 	})
 
-	It("gives a name to the older of two, and to the other once that is gone", func() {
-		w.cluster(1)
+	It("shares a Kafka name with another Topic: the older one has it until it is deleted", func() {
+		f.cluster(1)
 		name := func(spec *v1alpha1.TopicSpec) { spec.TopicName = "Orders_1" }
-		first := w.topic("a-first", name)
-		// Ages are told in seconds, and equal ones by name: it is older in any case.
-		w.topic("b-second", name)
-		expectReason(w.topicConditions("b-second"), v1alpha1.ConditionReady,
+		first := f.topic("a-first", name)
+		// Creation times have a resolution of seconds, and ties are broken by name.
+		f.topic("b-second", name)
+		expectReason(f.topicConditions("b-second"), v1alpha1.ConditionReady,
 			v1alpha1.ReasonTopicNameTaken, "a-first", "Orders_1", "delete one")
-		expectReason(w.topicConditions("a-first"), v1alpha1.ConditionReady,
+		expectReason(f.topicConditions("a-first"), v1alpha1.ConditionReady,
 			v1alpha1.ReasonPartitionsNotReady)
 		Expect(api.Delete(context.Background(), first)).To(Succeed())
-		expectReason(w.topicConditions("b-second"), v1alpha1.ConditionReady,
+		expectReason(f.topicConditions("b-second"), v1alpha1.ConditionReady,
 			v1alpha1.ReasonPartitionsNotReady)
 	})
 
-	It("owns its Partitions as long as its records go with it", func() {
-		w.cluster(1)
-		topic := w.topic("orders",
+	It("owns its Partitions while its reclaimPolicy is Delete", func() {
+		f.cluster(1)
+		topic := f.topic("orders",
 			func(spec *v1alpha1.TopicSpec) { spec.ReclaimPolicy = v1alpha1.ReclaimDelete })
 		owned := func(g Gomega) bool {
-			return metav1.IsControlledBy(get(g, w, "orders-0", &v1alpha1.Partition{}), topic)
+			return metav1.IsControlledBy(get(g, f, "orders-0", &v1alpha1.Partition{}), topic)
 		}
 		Eventually(owned).Should(BeTrue())
-		change(w, "orders", topic,
+		change(f, "orders", topic,
 			func(topic *v1alpha1.Topic) { topic.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain })
 		Eventually(owned).Should(BeFalse())
-		change(w, "orders", topic,
+		change(f, "orders", topic,
 			func(topic *v1alpha1.Topic) { topic.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete })
 		Eventually(owned).Should(BeTrue())
 	})
 
 	It(
-		"that retains its records leaves its Partitions, and one of the same name goes on from there",
+		"with reclaimPolicy Retain leaves its Partitions, and a new Topic of the same name continues with them",
 		func() {
-			w.cluster(3)
+			f.cluster(3)
 			for broker := range int32(3) {
-				w.renew(broker, "a", 1, "disk", aliveForLong)
+				f.renew(broker, "a", 1, "disk", validThroughout)
 			}
-			topic := w.topic("orders", nil)
-			w.serve("orders-0")
-			expectReason(w.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
-			before := get(Default, w, "orders-0", &v1alpha1.Partition{})
+			topic := f.topic("orders", nil)
+			f.serve("orders-0")
+			expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+			before := get(Default, f, "orders-0", &v1alpha1.Partition{})
 
 			Expect(api.Delete(context.Background(), topic)).To(Succeed())
-			expectReason(w.partitionConditions("orders-0"), v1alpha1.ConditionReady,
+			expectReason(f.partitionConditions("orders-0"), v1alpha1.ConditionReady,
 				v1alpha1.ReasonRetained)
-			retired := get(Default, w, "orders-0", &v1alpha1.Partition{})
+			retired := get(Default, f, "orders-0", &v1alpha1.Partition{})
 			Expect(retired.Status.Leader).To(Equal(int32(-1)))
 			Expect(retired.Status.LeaderEpoch).To(Equal(before.Status.LeaderEpoch + 1))
 
-			w.topic("orders", nil)
-			w.serve("orders-0")
-			expectReason(w.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
-			after := get(Default, w, "orders-0", &v1alpha1.Partition{})
+			f.topic("orders", nil)
+			f.serve("orders-0")
+			expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+			after := get(Default, f, "orders-0", &v1alpha1.Partition{})
 			Expect(after.UID).To(Equal(before.UID))
-			Expect(after.Spec).To(Equal(before.Spec), "the broker that has the records")
+			Expect(after.Spec).To(Equal(before.Spec), "the same broker has the records")
 			Expect(after.Status.LeaderEpoch).To(Equal(before.Status.LeaderEpoch + 2))
 		},
 	)
 
-	It("does not take over the Partitions of an earlier Topic of another LogCluster", func() {
-		w.make(&v1alpha1.Partition{
+	It("does not adopt the Partitions of another LogCluster's Topic", func() {
+		f.create(&v1alpha1.Partition{
 			ObjectMeta: metav1.ObjectMeta{Name: "orders-0"},
 			Spec: v1alpha1.PartitionSpec{Cluster: "former", Topic: "orders",
 				Replicas: []int32{0}},
 		})
-		w.cluster(1)
-		w.topic("orders", nil)
-		expectReason(w.topicConditions("orders"), v1alpha1.ConditionReady,
+		f.cluster(1)
+		f.topic("orders", nil)
+		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
 			v1alpha1.ReasonPartitionNameTaken, "orders-0")
 		Expect(api.Delete(context.Background(),
-			get(Default, w, "orders-0", &v1alpha1.Partition{}))).To(Succeed())
-		expectReason(w.topicConditions("orders"), v1alpha1.ConditionReady,
+			get(Default, f, "orders-0", &v1alpha1.Partition{}))).To(Succeed())
+		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
 			v1alpha1.ReasonPartitionsNotReady)
 	})
 
-	It("is only looked at while nothing changes", func() {
-		w.cluster(1)
-		w.renew(0, "a", 1, "disk", aliveForLong)
-		w.topic("orders", nil)
-		w.serve("orders-0")
-		expectReason(w.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
-		Eventually(func(g Gomega) { // the LogCluster's status is the last to know
-			status := get(g, w, "main", &v1alpha1.LogCluster{}).Status
+	It("causes no writes while nothing changes", func() {
+		f.cluster(1)
+		f.renew(0, "a", 1, "disk", validThroughout)
+		f.topic("orders", nil)
+		f.serve("orders-0")
+		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+		Eventually(func(g Gomega) { // the LogCluster's status is updated last
+			status := get(g, f, "main", &v1alpha1.LogCluster{}).Status
 			g.Expect([]int32{status.Topics, status.Partitions,
 				status.UnderReplicated}).To(Equal([]int32{1, 1, 0}))
-			// the last of the objects that run the cluster
-			get(g, w, "main-broker", &appsv1.StatefulSet{})
+			// the last of the rendered objects
+			get(g, f, "main-broker", &appsv1.StatefulSet{})
 		}).Should(Succeed())
-		expectReason(w.topicConditions("orders"), v1alpha1.ConditionReplicated,
+		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReplicated,
 			v1alpha1.ReasonInSync)
-		expectReason(w.clusterConditions(), v1alpha1.ConditionScaled, v1alpha1.ReasonScaled)
+		expectReason(f.clusterConditions(), v1alpha1.ConditionScaled, v1alpha1.ReasonScaled)
 
-		// The first rounds let what was still on its way arrive; how long that takes is the
-		// machine's to say.
-		written, calm := writes.get(w.namespace), 0
+		// The first rounds wait for writes that are still in progress.
+		written, calm := writes.get(f.namespace), 0
 		for round := 0; round < 20 && calm < 3; round++ {
 			reconciles := map[string]float64{}
 			for _, controller := range []string{"topic", "partition", "logcluster-status",
@@ -265,20 +264,20 @@ var _ = Describe("a Topic", func() {
 				object.SetLabels(map[string]string{"round": fmt.Sprint(round),
 					v1alpha1.LabelCluster: "main"})
 			}
-			change(w, "orders", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) { label(topic) })
-			change(w, "orders-0", &v1alpha1.Partition{},
+			change(f, "orders", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) { label(topic) })
+			change(f, "orders-0", &v1alpha1.Partition{},
 				func(partition *v1alpha1.Partition) { label(partition) })
-			w.renew(0, "a", 1, "disk", aliveForLong)
+			f.renew(0, "a", 1, "disk", validThroughout)
 			Eventually(func(g Gomega) {
 				for controller, before := range reconciles {
 					g.Expect(reconciled(g, controller)).To(BeNumerically(">", before), controller)
 				}
 			}).Should(Succeed())
 			calm++
-			if now := writes.get(w.namespace); now != written {
+			if now := writes.get(f.namespace); now != written {
 				written, calm = now, 0
 			}
 		}
-		Expect(calm).To(Equal(3), "rounds in a row in which nothing was written")
+		Expect(calm).To(Equal(3), "consecutive rounds without a write")
 	})
 })

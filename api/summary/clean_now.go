@@ -7,9 +7,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// CleanNow is what became of a value of the annotation heartwood.dev/clean-now, of so many
-// replicas; nil without a value. One that is done stays done, whatever happens to its replicas
-// later: before, which may be nil, is what was known.
+// CleanNow returns the state of a requested clean, for a value of annotation
+// heartwood.dev/clean-now and a number of replicas; nil without a value. before is the previous
+// state and may be nil. A clean that is done stays done, whatever happens to its replicas later.
 func CleanNow(value string, before *v1alpha1.CleanNowStatus, rows Rows,
 	replicas int) *v1alpha1.CleanNowStatus {
 	switch {

@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// TestCleanNowIsOfAllReplicas: also of those that do not lead.
-func TestCleanNowIsOfAllReplicas(t *testing.T) {
+// TestCleanNowCountsAllReplicas: followers too.
+func TestCleanNowCountsAllReplicas(t *testing.T) {
 	now := func(state, value string, finished float64) *report.Compaction {
 		c := &report.CleanNow{Value: value, State: state}
 		if finished > 0 {
@@ -23,18 +23,18 @@ func TestCleanNowIsOfAllReplicas(t *testing.T) {
 		state    v1alpha1.CleanNowState
 		replicas string
 	}{
-		"nobody has heard of it": {[]*report.Compaction{{}, now("done", "sunday", 1)},
+		"requested": {[]*report.Compaction{{}, now("done", "sunday", 1)},
 			v1alpha1.CleanNowPending, "0/3"},
-		"one works on it": {[]*report.Compaction{now("running", "monday", 0),
+		"one running": {[]*report.Compaction{now("running", "monday", 0),
 			now("failed", "monday", 0), now("pending", "monday", 0)}, v1alpha1.CleanNowRunning,
 			"0/3"},
-		"one has failed": {[]*report.Compaction{now("done", "monday", 5),
+		"one failed": {[]*report.Compaction{now("done", "monday", 5),
 			now("failed", "monday", 0)}, v1alpha1.CleanNowFailed, "1/3"},
-		"one does not answer": {[]*report.Compaction{now("done", "monday", 5),
+		"one does not respond": {[]*report.Compaction{now("done", "monday", 5),
 			now("done", "monday", 7)}, v1alpha1.CleanNowPending, "2/3"},
-		"all are done": {[]*report.Compaction{now("done", "monday", 5),
+		"all done": {[]*report.Compaction{now("done", "monday", 5),
 			now("done", "monday", 7), now("done", "monday", 6)}, v1alpha1.CleanNowDone, "3/3"},
-		"one more than there should": {[]*report.Compaction{now("done", "monday", 5),
+		"more replicas than expected": {[]*report.Compaction{now("done", "monday", 5),
 			now("done", "monday", 7), now("done", "monday", 6), now("done", "monday", 6)},
 			v1alpha1.CleanNowDone, "4/4"},
 	} {
@@ -52,7 +52,7 @@ func TestCleanNowIsOfAllReplicas(t *testing.T) {
 	}
 }
 
-func TestWhatIsDoneStaysDone(t *testing.T) {
+func TestDoneStaysDone(t *testing.T) {
 	done := &v1alpha1.CleanNowStatus{Value: "monday", State: v1alpha1.CleanNowDone, Replicas: "3/3"}
 	if diff := cmp.Diff(done, CleanNow("monday", done, Rows{}, 4)); diff != "" {
 		t.Error(diff)

@@ -15,21 +15,21 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// phases a partition may be in, the busiest last: api/report names them. One that is not here, as a
-// newer broker may give, counts as idle.
+// phases are the phases of a partition in ascending order of activity; api/report defines them. An
+// unknown phase, as of a newer broker, counts as idle.
 var phases = []string{"idle", "queued", "indexing", "deduplicating", "rewriting", "committing"}
 
 // phaseRunning is the first phase in which a pass runs.
 var phaseRunning = slices.Index(phases, "indexing")
 
-// Rows are what brokers reported of one topic, in any order; At is when they were asked.
+// Rows are the brokers' reports on one topic, in any order. At is when they were read.
 type Rows struct {
 	Replicas []report.Partition
 	At       time.Time
 }
 
-// leaders leaves out partitions whose broker does not know yet that the topic is compacted, and
-// copies.
+// leaders returns the reports of leaders. It omits followers, and partitions whose broker does not
+// know yet that the topic is compacted.
 func (r Rows) leaders() []*report.Compaction {
 	var leaders []*report.Compaction
 	for _, row := range r.Replicas {
@@ -40,11 +40,12 @@ func (r Rows) leaders() []*report.Compaction {
 	return leaders
 }
 
-// Compaction is the status without CleanNow; nil if no leader reported. Dirty is the largest share,
-// not the mean: one partition that is never cleaned would vanish among clean ones.
+// Compaction returns the status without CleanNow, or nil if no leader reported. Dirty is the
+// largest ratio, not the mean: in a mean, a partition that is never cleaned would not show among
+// clean ones.
 //
-// All is rounded to what the API keeps (whole percents, whole seconds) or coarser: a finer value
-// would differ from the one that was read back, and be written anew in every round.
+// All values are rounded to what the API stores (whole percents, whole seconds) or coarser: a finer
+// value would differ from the one that was read back and would be written again in every round.
 func Compaction(rows Rows) *v1alpha1.CompactionStatus {
 	leaders := rows.leaders()
 	if len(leaders) == 0 {
@@ -69,8 +70,8 @@ func Compaction(rows Rows) *v1alpha1.CompactionStatus {
 	return status
 }
 
-// running is how far the passes that run are, each weighed alike, and when the last of them ends;
-// nil while none runs. The end is unknown while that of any is.
+// running returns the mean progress of the running passes and the estimated end of the last one;
+// nil while none is running. The end is nil while that of any pass is unknown.
 func running(leaders []*report.Compaction, at time.Time) (progress *int32, eta *metav1.Time) {
 	count, sum, longest := 0, 0.0, 0.0
 	for _, leader := range leaders {
@@ -94,11 +95,12 @@ func running(leaders []*report.Compaction, at time.Time) (progress *int32, eta *
 	return new(percent(sum / float64(count))), eta
 }
 
-// etaMax is beyond what anybody waits for: a pass that has hardly begun, or nonsense.
+// etaMax is the longest remaining time that is reported. A longer one comes from a pass that has
+// just started, or is invalid.
 const etaMax = 10000 * time.Hour
 
-// roundEnd is at + left, rounded up by what does not matter yet: the sooner the end, the finer. A
-// pass that keeps its pace has the same end in each report.
+// roundEnd returns at + left, rounded up: the sooner the end, the finer. A pass that progresses
+// steadily therefore has the same end in each report.
 func roundEnd(at time.Time, left time.Duration) *metav1.Time {
 	step := 10 * time.Second
 	switch {
@@ -115,7 +117,8 @@ func roundEnd(at time.Time, left time.Duration) *metav1.Time {
 	return &metav1.Time{Time: rounded.UTC()}
 }
 
-// timeOf is a time of a report, cut to the whole seconds that the API keeps; nil for none.
+// timeOf returns a time of a report, truncated to the whole seconds that the API stores; nil if
+// there is none.
 func timeOf(seconds *float64) *metav1.Time {
 	if seconds == nil || !(math.Abs(*seconds) < 1<<40) { // NaN is not
 		return nil
@@ -123,8 +126,8 @@ func timeOf(seconds *float64) *metav1.Time {
 	return &metav1.Time{Time: time.Unix(int64(*seconds), 0).UTC()}
 }
 
-// percent is a ratio as a person reads it. A broker's nonsense stays within 0 to 100; NaN is 0, as
-// what it converts to is the machine's choice.
+// percent returns a ratio in whole percents, 0 to 100 even for an invalid ratio. NaN is 0, as its
+// conversion to an integer depends on the platform.
 func percent(ratio float64) int32 {
 	if math.IsNaN(ratio) {
 		return 0
@@ -132,8 +135,8 @@ func percent(ratio float64) int32 {
 	return int32(math.Round(100 * min(max(ratio, 0), 1)))
 }
 
-// reclaimable adds up what a clean would free; nil while any partition does not know, as the sum of
-// the others would look like the whole. In bytes.
+// reclaimable returns the bytes that a clean would free, or nil while any partition does not know:
+// the sum of the others would look like the total.
 func reclaimable(leaders []*report.Compaction) *resource.Quantity {
 	var sum int64
 	for _, leader := range leaders {
@@ -145,8 +148,8 @@ func reclaimable(leaders []*report.Compaction) *resource.Quantity {
 	return resource.NewQuantity(roundBytes(sum), resource.BinarySI)
 }
 
-// roundBits is to how many binary digits sizes are rounded: at most 1.6 percent off, and a power of
-// two stays one.
+// roundBits is the number of binary digits to which sizes are rounded: the error is at most 1.6
+// percent, and a power of two is exact.
 const roundBits = 5
 
 func roundBytes(n int64) int64 {

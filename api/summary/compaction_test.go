@@ -14,7 +14,7 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// leadersOf are rows of leaders.
+// leadersOf returns one row per report, each of a leader.
 func leadersOf(all ...*report.Compaction) Rows {
 	rows := Rows{At: noon}
 	for i, compaction := range all {
@@ -35,7 +35,7 @@ func TestCompactionOfPartitions(t *testing.T) {
 		&report.Compaction{DirtyRatio: 0.1, Phase: "indexing", ProgressRatio: 0.1,
 			EtaSeconds: new(61.2), ReclaimableBytes: new(int64(0))},
 	)
-	// What a copy reports counts for nothing here.
+	// The report of a follower does not count.
 	rows.Replicas = append(rows.Replicas,
 		report.Partition{Compaction: &report.Compaction{DirtyRatio: 1, Phase: "committing",
 			LastSuccess: new(1.0)}})
@@ -49,30 +49,30 @@ func TestCompactionOfPartitions(t *testing.T) {
 		t.Errorf("last cleaned %s, want the oldest, %s", got.LastCleaned, want)
 	}
 	if want := noon.Add(70 * time.Second); !got.ETA.Time.Equal(want) {
-		t.Errorf("ends at %s, want that of the last, %s", got.ETA, want)
+		t.Errorf("ETA %s, want that of the last pass, %s", got.ETA, want)
 	}
 }
 
-func TestCompactionWithoutKnowledgeIsAbsent(t *testing.T) {
+func TestUnknownValuesAreAbsent(t *testing.T) {
 	if got := Compaction(leadersOf()); got != nil {
-		t.Errorf("%+v of no rows", got)
+		t.Errorf("%+v without rows", got)
 	}
 	if got := Compaction(leadersOf(nil)); got != nil {
-		t.Errorf("%+v of a leader that does not know that the topic is compacted", got)
+		t.Errorf("%+v, but the leader does not know that the topic is compacted", got)
 	}
 	got := Compaction(leadersOf(&report.Compaction{Phase: "idle", ReclaimableBytes: new(int64(5))},
 		&report.Compaction{Phase: "idle"}))
 	if diff := cmp.Diff(&v1alpha1.CompactionStatus{Dirty: "0%", Phase: "Idle"}, got); diff != "" {
-		t.Errorf("one partition does not know what is reclaimable (-want +got): %s", diff)
+		t.Errorf("one partition does not know its reclaimable bytes (-want +got): %s", diff)
 	}
 	got = Compaction(leadersOf(&report.Compaction{Phase: "indexing", EtaSeconds: new(5.0)},
 		&report.Compaction{Phase: "indexing"}))
 	if got.ETA != nil || *got.ProgressPercent != 0 {
-		t.Errorf("one pass has no pace yet: %+v", got)
+		t.Errorf("one pass has no estimate yet: %+v", got)
 	}
 }
 
-func TestNonsenseOfABrokerStaysReadable(t *testing.T) {
+func TestInvalidReportsGiveValidStatus(t *testing.T) {
 	for ratio, want := range map[float64]int32{math.NaN(): 0, math.Inf(1): 100, -3: 0, 7: 100,
 		0.005: 1} {
 		if got := percent(ratio); got != want {
@@ -88,34 +88,34 @@ func TestNonsenseOfABrokerStaysReadable(t *testing.T) {
 			t.Errorf("%v seconds: %+v", seconds, got)
 		}
 	}
-	if got := Compaction(leadersOf(&report.Compaction{Phase: "dancing",
+	if got := Compaction(leadersOf(&report.Compaction{Phase: "unknown",
 		DirtyRatio: math.NaN()})); got.Phase != "Idle" || got.Dirty != "0%" {
 		t.Errorf("%+v", got)
 	}
 }
 
-// TestTheEndMovesOnlyWhenThePaceDoes: it is a time and not a duration, which would be another with
-// each report.
-func TestTheEndMovesOnlyWhenThePaceDoes(t *testing.T) {
+// TestETAOfASteadyPassIsStable: the ETA is a time and not a duration, which would change with each
+// report.
+func TestETAOfASteadyPassIsStable(t *testing.T) {
 	end := noon.Add(3*time.Hour + 7*time.Second)
 	seen := map[time.Time]bool{}
 	for at := noon; at.Before(end); at = at.Add(15 * time.Second) {
 		got := roundEnd(at, end.Sub(at)).Time
 		if late := got.Sub(end); late < 0 || late >= 10*time.Minute {
-			t.Fatalf("at %s it ends at %s, %s late", at, got, late)
+			t.Fatalf("at %s: ETA %s, %s late", at, got, late)
 		}
 		seen[got] = true
 	}
 	if len(seen) != 3 {
-		t.Errorf("the end has moved %d times; it gets finer twice", len(seen)-1)
+		t.Errorf("the ETA changed %d times, want 2: it gets finer twice", len(seen)-1)
 	}
 	var none *metav1.Time
 	if timeOf(nil) != none {
-		t.Error("a time of nothing")
+		t.Error("timeOf(nil) is not nil")
 	}
 }
 
-func TestSizesAreRoundedALittle(t *testing.T) {
+func TestSizesAreRoundedByAFewPercent(t *testing.T) {
 	for n, want := range map[int64]int64{0: 0, 1: 1, 31: 31, 33: 34, 1 << 20: 1 << 20,
 		1234567: 19 << 16, math.MaxInt64: math.MaxInt64} {
 		if got := roundBytes(n); got != want {

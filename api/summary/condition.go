@@ -11,30 +11,31 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// reasons of condition Compacting, by how much a user wants to know them: the first that any
-// partition gives is the topic's. What a user must act upon or wait for comes before what explains
-// why nothing is done. Unknown is not here: no broker gives it.
+// reasons are the reasons of condition Compacting in order of precedence: the first one that any
+// partition reports is the topic's. Reasons that require an action or a wait come before those that
+// explain why nothing is done. Unknown is not listed: no broker reports it.
 var reasons = []struct{ reason, meaning string }{
-	{v1alpha1.ReasonQuarantined, "the last pass failed, and is tried again with back-off"},
-	{v1alpha1.ReasonCleaning, "a pass runs"},
-	{v1alpha1.ReasonQueued, "a pass is due and waits for a worker"},
-	{v1alpha1.ReasonBlockedByOpenTransaction, "an open transaction holds the cleaner back"},
+	{v1alpha1.ReasonQuarantined, "The last pass failed and is retried with backoff"},
+	{v1alpha1.ReasonCleaning, "A pass is running"},
+	{v1alpha1.ReasonQueued, "A pass is due and waits for a worker slot"},
+	{v1alpha1.ReasonBlockedByOpenTransaction, "An open transaction blocks compaction"},
 	{v1alpha1.ReasonCleanerDisabled,
-		"the LogCluster has no cleaner workers: set spec.cleaner.workers"},
-	{v1alpha1.ReasonMinLagNotReached, "all that is dirty is younger than compaction.minLag"},
-	{v1alpha1.ReasonBelowDirtyRatio, "less is dirty than compaction.minDirtyPercent asks for"},
-	{v1alpha1.ReasonNothingToReclaim, "the dirty section holds no garbage worth a pass"},
-	{v1alpha1.ReasonActiveSegmentOnly, "all that is dirty lies in the active segment"},
-	{v1alpha1.ReasonUpToDate, "nothing is dirty"},
+		"The cleaner is disabled; to enable it, set spec.cleaner.workers of the LogCluster"},
+	{v1alpha1.ReasonMinLagNotReached,
+		"All records of the dirty section are younger than compaction.minLag"},
+	{v1alpha1.ReasonBelowDirtyRatio, "The dirty ratio is below compaction.minDirtyPercent"},
+	{v1alpha1.ReasonNothingToReclaim, "The dirty section holds too little garbage for a pass"},
+	{v1alpha1.ReasonActiveSegmentOnly, "Only the active segment is dirty"},
+	{v1alpha1.ReasonUpToDate, "The log is clean"},
 }
 
-// Asked is how many brokers were asked, and how many answered; 0 <= Answered <= Brokers.
-type Asked struct{ Brokers, Answered int }
+// Polled is how many brokers were polled and how many responded; 0 <= Responded <= Brokers.
+type Polled struct{ Brokers, Responded int }
 
-// Condition is condition Compacting: what the partitions' reasons add up to, in a sentence. It is
-// True only while a pass runs and no replica is quarantined; with no row, or with reasons of a
-// newer broker only, it is Unknown rather than a guess.
-func Condition(rows Rows, partitions int, from Asked) metav1.Condition {
+// Condition returns condition Compacting: the partitions' reasons in one sentence. It is True only
+// while a pass is running and no replica is quarantined. Without a report, and if all reasons are
+// those of a newer broker, it is Unknown.
+func Condition(rows Rows, partitions int, polled Polled) metav1.Condition {
 	count := map[string]int{}
 	leaders := rows.leaders()
 	for _, leader := range leaders {
@@ -42,11 +43,11 @@ func Condition(rows Rows, partitions int, from Asked) metav1.Condition {
 	}
 	if failed := quarantined(rows); failed != nil && count[v1alpha1.ReasonQuarantined] == 0 {
 		return condition(v1alpha1.ReasonQuarantined,
-			reasons[0].meaning+" (a copy of a partition)"+failure(failed))
+			reasons[0].meaning+" (on a follower)"+failure(failed))
 	}
 	if len(leaders) == 0 {
-		return Unknown(fmt.Sprintf("no leader of this topic reported; %d of %d brokers answered",
-			from.Answered, from.Brokers))
+		return Unknown(fmt.Sprintf("No leader of this topic reported; %d of %d brokers responded.",
+			polled.Responded, polled.Brokers))
 	}
 	for _, known := range reasons {
 		if count[known.reason] == 0 {
@@ -55,11 +56,12 @@ func Condition(rows Rows, partitions int, from Asked) metav1.Condition {
 		message := fmt.Sprintf("%s (%s)", known.meaning,
 			share(known.reason, count, max(partitions, len(leaders))))
 		if known.reason == v1alpha1.ReasonQuarantined {
-			message += failure(quarantined(rows))
+			return condition(known.reason, message+failure(quarantined(rows)))
 		}
-		return condition(known.reason, message)
+		return condition(known.reason, message+".")
 	}
-	return Unknown(fmt.Sprintf("the brokers give a reason that this operator does not know: %.40q",
+	return Unknown(fmt.Sprintf(
+		"The brokers report the reason %.40q, which this version does not know; upgrade the operator.",
 		leaders[0].Reason))
 }
 
@@ -72,7 +74,7 @@ func condition(reason, message string) metav1.Condition {
 		Message: message}
 }
 
-// Unknown is condition Compacting with status Unknown.
+// Unknown returns condition Compacting with status Unknown.
 func Unknown(message string) metav1.Condition {
 	return metav1.Condition{
 		Type: v1alpha1.ConditionCompacting, Status: metav1.ConditionUnknown,
@@ -80,8 +82,8 @@ func Unknown(message string) metav1.Condition {
 	}
 }
 
-// share tells how many partitions are in the state that the condition names, and in which the
-// others are: "1 of 3 partitions; 2 UpToDate".
+// share counts the partitions with the condition's reason and those with other reasons: "1 of 3
+// partitions; 2 UpToDate".
 func share(reason string, count map[string]int, partitions int) string {
 	words := []string{fmt.Sprintf("%d of %d partitions", count[reason], partitions)}
 	reported := 0
@@ -93,14 +95,14 @@ func share(reason string, count map[string]int, partitions int) string {
 			words = append(words, fmt.Sprintf("%d %s", n, known.reason))
 		}
 	}
-	if silent := partitions - reported; silent > 0 {
-		words = append(words, fmt.Sprintf("%d did not report", silent))
+	if missing := partitions - reported; missing > 0 {
+		words = append(words, fmt.Sprintf("%d did not report", missing))
 	}
 	return strings.Join(words, "; ")
 }
 
-// quarantined finds the first replica whose last pass failed, so that the message stays the same
-// while nothing changes.
+// quarantined returns the first replica whose last pass failed, by partition and broker, or nil.
+// The order keeps the message unchanged while the state is.
 func quarantined(rows Rows) *report.Partition {
 	var first *report.Partition
 	for i, row := range rows.Replicas {
@@ -115,17 +117,17 @@ func quarantined(rows Rows) *report.Partition {
 	return first
 }
 
-// errorBytesMax is how much of a broker's error a message quotes.
-const errorBytesMax = 300
+// maxErrorBytes is how much of a broker's error a message quotes.
+const maxErrorBytes = 300
 
-// failure says what failed, where.
+// failure returns the part of a message that names the failed replica and its error.
 func failure(row *report.Partition) string {
 	text := row.Compaction.LastError
 	if text == "" {
-		text = "see the broker's log"
+		text = "see the log of the broker"
 	}
-	if len(text) > errorBytesMax {
-		text = strings.ToValidUTF8(text[:errorBytesMax], "") + " ..."
+	if len(text) > maxErrorBytes {
+		text = strings.ToValidUTF8(text[:maxErrorBytes], "") + " ..."
 	}
 	return fmt.Sprintf(": partition %d on broker %d: %s", row.Partition, row.Broker, text)
 }

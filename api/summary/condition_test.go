@@ -16,7 +16,7 @@ func row(reason string) *report.Compaction {
 		Phase: "idle"}
 }
 
-func TestTheReasonAUserMostWantsToKnowIsTheTopics(t *testing.T) {
+func TestConditionHasTheReasonOfHighestPrecedence(t *testing.T) {
 	for _, test := range []struct {
 		rows    []*report.Compaction
 		status  metav1.ConditionStatus
@@ -24,31 +24,31 @@ func TestTheReasonAUserMostWantsToKnowIsTheTopics(t *testing.T) {
 		message string
 	}{
 		{nil, metav1.ConditionUnknown, v1alpha1.ReasonUnknown,
-			"no leader of this topic reported; 1 of 2 brokers answered"},
+			"No leader of this topic reported; 1 of 2 brokers responded."},
 		{[]*report.Compaction{row("UpToDate")}, metav1.ConditionFalse, v1alpha1.ReasonUpToDate,
-			"nothing is dirty (1 of 3 partitions; 2 did not report)"},
+			"The log is clean (1 of 3 partitions; 2 did not report)."},
 		{
 			[]*report.Compaction{row("UpToDate"), row("Cleaning"), row("Cleaning")},
 			metav1.ConditionTrue, v1alpha1.ReasonCleaning,
-			"a pass runs (2 of 3 partitions; 1 UpToDate)",
+			"A pass is running (2 of 3 partitions; 1 UpToDate).",
 		},
 		{
 			[]*report.Compaction{row("Cleaning"),
 				{Reason: "Quarantined", LastError: "read 00.log: input/output error"}},
 			metav1.ConditionFalse, v1alpha1.ReasonQuarantined,
-			"the last pass failed, and is tried again with back-off (1 of 3 partitions; 1 Cleaning; 1 did not report): " +
+			"The last pass failed and is retried with backoff (1 of 3 partitions; 1 Cleaning; 1 did not report): " +
 				"partition 1 on broker 0: read 00.log: input/output error",
 		},
 		{
 			[]*report.Compaction{row("ActiveSegmentOnly"), row("BelowDirtyRatio"),
 				row("OfAFutureBroker")}, metav1.ConditionFalse,
 			v1alpha1.ReasonBelowDirtyRatio,
-			"less is dirty than compaction.minDirtyPercent asks for (1 of 3 partitions; 1 ActiveSegmentOnly)",
+			"The dirty ratio is below compaction.minDirtyPercent (1 of 3 partitions; 1 ActiveSegmentOnly).",
 		},
 		{[]*report.Compaction{row("OfAFutureBroker")}, metav1.ConditionUnknown,
 			v1alpha1.ReasonUnknown, `"OfAFutureBroker"`},
 	} {
-		got := Condition(leadersOf(test.rows...), 3, Asked{Brokers: 2, Answered: 1})
+		got := Condition(leadersOf(test.rows...), 3, Polled{Brokers: 2, Responded: 1})
 		if got.Status != test.status || got.Reason != test.reason ||
 			got.Type != v1alpha1.ConditionCompacting {
 			t.Errorf("%d rows: %+v, want %s %s", len(test.rows), got, test.status, test.reason)
@@ -61,8 +61,9 @@ func TestTheReasonAUserMostWantsToKnowIsTheTopics(t *testing.T) {
 	}
 }
 
-// TestACopyThatIsNotCleanedIsTold: tombstones stay on every replica as long as one lags behind.
-func TestACopyThatIsNotCleanedIsTold(t *testing.T) {
+// TestQuarantinedFollowerIsReported: as long as one replica is not compacted, tombstones stay on
+// every replica.
+func TestQuarantinedFollowerIsReported(t *testing.T) {
 	rows := leadersOf(row("UpToDate"), row("Cleaning"))
 	for _, broker := range []int32{7, 4} {
 		rows.Replicas = append(rows.Replicas,
@@ -70,7 +71,7 @@ func TestACopyThatIsNotCleanedIsTold(t *testing.T) {
 				Reason: "Quarantined", LastError: strings.Repeat("x", 1000),
 			}})
 	}
-	got := Condition(rows, 2, Asked{3, 3})
+	got := Condition(rows, 2, Polled{3, 3})
 	if got.Reason != v1alpha1.ReasonQuarantined || got.Status != metav1.ConditionFalse ||
 		!strings.Contains(got.Message, "partition 1 on broker 4: xxx") {
 		t.Errorf("%+v", got)
@@ -80,7 +81,7 @@ func TestACopyThatIsNotCleanedIsTold(t *testing.T) {
 	}
 }
 
-func TestEveryReasonOfTheSetHasItsPlaceAndMeaning(t *testing.T) {
+func TestEveryReasonHasPrecedenceAndMeaning(t *testing.T) {
 	var known []string
 	for _, r := range reasons {
 		known = append(known, r.reason)
@@ -97,7 +98,7 @@ func TestEveryReasonOfTheSetHasItsPlaceAndMeaning(t *testing.T) {
 		v1alpha1.ReasonCleanerDisabled,
 	} {
 		if !slices.Contains(known, want) {
-			t.Errorf("reason %s is not weighed against the others", want)
+			t.Errorf("reason %s has no precedence", want)
 		}
 	}
 }

@@ -1,14 +1,14 @@
-// Package summary adds up what brokers report of their replicas to what is said of a Topic: the
-// compaction part of its status, and condition Compacting. The operator writes them to the Topic
-// resource; brokers and heartwood dev show them under GET /api/v1/topics. Pure functions.
+// Package summary aggregates the brokers' reports on their replicas into what is reported per
+// Topic: status.compaction and condition Compacting. The operator writes them to the Topic
+// resource; brokers and heartwood dev return them from GET /api/v1/topics. All functions are pure.
 //
 // # Rules
 //
-// Each replica has a cleaner of its own. Sizes, reasons, phase and progress are those of the
-// partitions' leaders: a copy is not counted twice, and what clients read is the leader's. Two
-// things are of all replicas: a quarantine, because a replica that is not cleaned keeps tombstones
-// alive on the others, and a clean that was asked for by annotation.
+// Each replica has its own cleaner. Sizes, reasons, phase and progress are those of the partitions'
+// leaders: a follower's copy is not counted twice, and clients read from the leader. Two values
+// cover all replicas: a quarantine, because a replica that is not compacted keeps tombstones on the
+// other replicas, and a clean that was requested by annotation.
 //
-// Numbers are rounded, so that a status changes when a person would call it another, and not with
-// each byte.
+// Numbers are rounded, so that a status changes when the difference matters to a reader and not
+// with every byte.
 package summary

@@ -6,22 +6,22 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Topics is the answer of GET /api/v1/topics.
+// Topics is the response body of GET /api/v1/topics.
 type Topics struct {
 	Topics []Topic `json:"topics"`
 }
 
-// Topic is what the brokers that answer know of a topic: what the operator writes to its status on
-// Kubernetes. A broker in a pod knows its own replicas only, and the message of Compacting says how
-// many partitions are missing.
+// Topic is what the responding brokers report about a topic. On Kubernetes the operator writes the
+// same values to the Topic's status. A broker in a pod reports its own replicas only; the message of
+// Compacting counts the partitions that are missing.
 type Topic struct {
 	Topic      string `json:"topic"`
 	Partitions int    `json:"partitions"`
 	Compacted  bool   `json:"compacted"`
-	// SizeBytes is that of the leaders' logs.
+	// SizeBytes is the size of the leaders' logs.
 	SizeBytes int64 `json:"sizeBytes"`
-	// Compaction and Compacting are absent when the topic is not compacted, Compaction also while
-	// no leader reported.
+	// Compaction and Compacting are absent if the topic is not compacted. Compaction is also absent
+	// while no leader reports.
 	Compaction *v1alpha1.CompactionStatus `json:"compaction,omitempty"`
 	Compacting *Compacting                `json:"compacting,omitempty"`
 }
@@ -33,34 +33,34 @@ type Compacting struct {
 	Message string                 `json:"message"`
 }
 
-// Known is what the metadata say of a topic.
-type Known struct {
+// Metadata is what the metadata image holds about a topic.
+type Metadata struct {
 	Name       string
 	Partitions int
 	Replicas   int // of all partitions
 	Compacted  bool
-	CleanNow   string // value of the annotation; "": none
+	CleanNow   string // value of annotation heartwood.dev/clean-now; "" without one
 }
 
-// Of sums a topic up.
-func Of(known Known, rows Rows, from Asked) Topic {
-	topic := Topic{Topic: known.Name, Partitions: known.Partitions, Compacted: known.Compacted}
+// Of aggregates the reports on a topic.
+func Of(topic Metadata, rows Rows, polled Polled) Topic {
+	of := Topic{Topic: topic.Name, Partitions: topic.Partitions, Compacted: topic.Compacted}
 	for _, row := range rows.Replicas {
 		if row.Leader {
-			topic.SizeBytes += row.SizeBytes
+			of.SizeBytes += row.SizeBytes
 		}
 	}
-	if !known.Compacted {
-		return topic
+	if !topic.Compacted {
+		return of
 	}
-	topic.Compaction = WithCleanNow(Compaction(rows),
-		CleanNow(known.CleanNow, nil, rows, known.Replicas))
-	condition := Condition(rows, known.Partitions, from)
-	topic.Compacting = &Compacting{condition.Status, condition.Reason, condition.Message}
-	return topic
+	of.Compaction = WithCleanNow(Compaction(rows),
+		CleanNow(topic.CleanNow, nil, rows, topic.Replicas))
+	condition := Condition(rows, topic.Partitions, polled)
+	of.Compacting = &Compacting{condition.Status, condition.Reason, condition.Message}
+	return of
 }
 
-// WithCleanNow puts the parts of a status together; either may be nil.
+// WithCleanNow returns a compaction status with its part CleanNow; either may be nil.
 func WithCleanNow(status *v1alpha1.CompactionStatus,
 	cleanNow *v1alpha1.CleanNowStatus) *v1alpha1.CompactionStatus {
 	if status == nil && cleanNow != nil {

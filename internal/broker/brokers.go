@@ -55,14 +55,14 @@ func (all Brokers) Topics(now time.Time) summary.Topics {
 		rows[row.Topic] = append(rows[row.Topic], row)
 	}
 	for _, topic := range image.Topics {
-		known := summary.Known{Name: topic.Name, Partitions: len(topic.Partitions),
+		of := summary.Metadata{Name: topic.Name, Partitions: len(topic.Partitions),
 			Compacted: topic.Settings.Compact, CleanNow: topic.CleanNow}
 		for _, partition := range topic.Partitions {
-			known.Replicas += len(partition.Replicas)
+			of.Replicas += len(partition.Replicas)
 		}
-		from := summary.Asked{Brokers: max(len(image.Brokers), len(all)), Answered: len(all)}
+		polled := summary.Polled{Brokers: max(len(image.Brokers), len(all)), Responded: len(all)}
 		topics.Topics = append(topics.Topics,
-			summary.Of(known, summary.Rows{Replicas: rows[topic.Name], At: now}, from))
+			summary.Of(of, summary.Rows{Replicas: rows[topic.Name], At: now}, polled))
 	}
 	return topics
 }

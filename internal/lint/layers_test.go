@@ -27,6 +27,8 @@ var layers = map[string][]string{
 	"internal/outage":      {},
 	"internal/compress":    {},
 	"internal/placement":   {},
+	"internal/restmapper":  {},
+	"internal/lease":       {"api/v1alpha1"},
 	"internal/record":      {"internal/compress"},
 	"internal/topicconfig": {"internal/compress", "internal/record"},
 
@@ -55,8 +57,8 @@ var layers = map[string][]string{
 		"internal/compress", "internal/record"},
 	"internal/metadata/local": {"api/v1alpha1", "internal/metadata", "internal/placement",
 		"internal/topicconfig", "internal/vfs"},
-	"internal/metadata/kube": {"api/v1alpha1", "internal/metadata", "internal/outage",
-		"internal/placement", "internal/topicconfig"},
+	"internal/metadata/kube": {"api/v1alpha1", "internal/lease", "internal/metadata",
+		"internal/outage", "internal/placement", "internal/restmapper", "internal/topicconfig"},
 	"internal/metadata/remote": {
 		"internal/metadata",
 		"internal/topicconfig",
@@ -107,11 +109,42 @@ var layers = map[string][]string{
 
 	"internal/operator/render":  {"api/v1alpha1"},
 	"internal/operator/rollout": {},
-	// controllers asks internal/metadata what a topic's settings are, defaults and all: one place
-	// decides that for operator and brokers.
+	"controllers/index":         {"api/v1alpha1"},
+	"controllers/watch":         {"api/v1alpha1"},
+	"controllers/conditions":    {"api/v1alpha1"},
+	"controllers/keyed":         {},
+	"controllers/opmetrics":     {},
+	"controllers/laststatus":    {"api/v1alpha1", "internal/metadata", "internal/placement"},
+	"controllers/brokerstate": {"api/v1alpha1", "internal/lease", "internal/placement",
+		"internal/operator/render"}, // render: its test compares names
+	// The operator and the brokers resolve a topic's settings by internal/metadata, so that both
+	// apply the same defaults.
+	"controllers/reports": {"api/report", "api/v1alpha1", "controllers/watch", "internal/metadata",
+		"internal/operator/render"},
+	"controllers/logcluster": {
+		"api/v1alpha1", "controllers/brokerstate", "controllers/conditions", "controllers/index",
+		"controllers/keyed", "controllers/opmetrics", "controllers/watch", "internal/metadata",
+		"internal/operator/render", "internal/operator/rollout", "internal/placement",
+	},
+	"controllers/topic": {
+		"api/summary", "api/v1alpha1", "controllers/conditions", "controllers/index",
+		"controllers/keyed", "controllers/laststatus", "controllers/opmetrics",
+		"controllers/reports", "controllers/watch", "internal/metadata", "internal/placement",
+	},
+	"controllers/broker": {
+		"api/v1alpha1", "controllers/brokerstate", "controllers/index", "controllers/keyed",
+		"controllers/watch", "internal/placement",
+	},
+	"controllers/partition": {
+		"api/v1alpha1", "controllers/brokerstate", "controllers/conditions", "controllers/index",
+		"controllers/laststatus", "controllers/watch", "internal/metadata", "internal/placement",
+	},
 	"controllers": {
-		"api/v1alpha1", "api/report", "api/summary", "internal/operator/render",
-		"internal/operator/rollout", "internal/placement", "internal/metadata",
+		"api/v1alpha1", "controllers/broker", "controllers/brokerstate", "controllers/conditions",
+		"controllers/index", "controllers/logcluster", "controllers/opmetrics",
+		"controllers/partition", "controllers/reports", "controllers/topic",
+		"internal/operator/render", "internal/restmapper",
+		"api/report", "internal/placement", // in its tests
 	},
 	"internal/plan":            {},
 	"internal/bench/purgatory": {"internal/timer"},

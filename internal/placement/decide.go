@@ -245,7 +245,7 @@ func (e *election) candidate(order []int32) int {
 	best := first
 	for at := first + 1; at < len(order); at++ {
 		if e.mayLead(order[at]) &&
-			e.brokers[order[at]].Unsettled < e.brokers[order[best]].Unsettled {
+			e.brokers[order[at]].AddressStaleFor < e.brokers[order[best]].AddressStaleFor {
 			best = at
 		}
 	}

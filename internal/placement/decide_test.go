@@ -24,8 +24,8 @@ func restarted(s *BrokerState) { s.Epoch = 2 }
 func cleanly(s *BrokerState)   { s.Epoch, s.CleanEpoch = 2, 1 }
 func newDisk(s *BrokerState)   { s.Epoch, s.Directory = 2, "new" }
 func leaving(s *BrokerState)   { s.Leaving = true }
-func unsettled(s *BrokerState) { s.Unsettled = 10 * time.Second }
-func justBack(s *BrokerState)  { s.Unsettled = 20 * time.Second }
+func unsettled(s *BrokerState) { s.AddressStaleFor = 10 * time.Second }
+func justBack(s *BrokerState)  { s.AddressStaleFor = 20 * time.Second }
 func inDoubt(s *BrokerState)   { s.Liveness = Unknown }
 
 // led is a partition whose replicas are all in sync, but for those left out of isr; the first of

@@ -81,9 +81,9 @@ type BrokerState struct {
 	CleanEpoch int64
 	Directory  string // of its disk; "" when it does not say
 	Leaving    bool   // it shuts down in order, and is to lead nothing more
-	// Unsettled is how much longer clients may look for the broker where it was before; 0: they
+	// AddressStaleFor is how much longer clients may look for the broker where it was before; 0: they
 	// find it. Of several that may lead the most settled does.
-	Unsettled time.Duration
+	AddressStaleFor time.Duration
 }
 
 // ErrConflict is wrapped by ChangeISR when the proposal is about another state of the partition, or

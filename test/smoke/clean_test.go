@@ -364,7 +364,7 @@ func TestACleanerThatIsOffIsSeen(t *testing.T) {
 	code, out, errOut := heartwood(t, "topics", "--address", "http://"+s.HTTP)
 	if code != 0 || !strings.Contains(
 		out,
-		"CleanerDisabled: the LogCluster has no cleaner workers: set spec.cleaner.workers (2 of 2 partitions)",
+		"CleanerDisabled: The cleaner is disabled; to enable it, set spec.cleaner.workers of the LogCluster (2 of 2 partitions).",
 	) {
 		t.Errorf("topics: code %d, %s, %s", code, out, errOut)
 	}

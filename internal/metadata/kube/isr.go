@@ -148,5 +148,5 @@ func (s *Store) AnnounceShutdown(ctx context.Context) error {
 	if keeper == nil {
 		return errors.New("this broker is not registered")
 	}
-	return keeper.askLeave(ctx)
+	return keeper.requestLeaving(ctx)
 }

@@ -17,36 +17,41 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/lease"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/outage"
 )
 
-// errReplaced: another process is this broker now. Two brokers on one id would both lead.
+// errReplaced is returned when another process has acquired this broker's Lease. Two processes with
+// one broker id would both lead.
 var errReplaced = errors.New("another incarnation of this broker holds its lease")
 
-// requestTimeout bounds one request about the Lease: a late renewal is worse than a failed one.
-const requestTimeout = 4 * time.Second
+const (
+	// requestTimeout bounds one request that writes the Lease: a late renewal is worse than a failed
+	// one.
+	requestTimeout = 4 * time.Second
+	// leavingAttempts bounds how often announceLeaving writes the Lease when other writers cause
+	// conflicts.
+	leavingAttempts = 3
+)
 
-// leavingTries is how often the Lease is written to say that this broker leaves, when others
-// (somebody's edit) change it meanwhile.
-const leavingTries = 3
-
-// keeper keeps this broker's Lease.
+// keeper acquires, renews and releases this broker's Lease.
 type keeper struct {
-	client  client.Client // reads from the API server itself, not from a cache
+	client  client.Client // reads from the API server, not from a cache
 	key     client.ObjectKey
 	cluster string
 	self    metadata.Broker
-	pod     string // its uid; "" outside of a pod
-	holder  string // this incarnation
+	pod     string // the pod's uid; "" outside a pod
+	holder  string // the holder identity of this incarnation
 	logger  *slog.Logger
 
-	lease   *coordinationv1.Lease // as last written; of the keeping goroutine
-	leaving bool                  // each write says so; of the keeping goroutine
-	renewed atomic.Int64          // when, in Unix nanoseconds
+	// written and leaving belong to the goroutine that runs keep.
+	written *coordinationv1.Lease // the Lease as last written
+	leaving bool                  // every write announces the controlled shutdown
 
-	leave chan chan<- error // asks the keeping goroutine to say that this broker leaves
-	ended chan struct{}     // closed when that has returned
+	renewed atomic.Int64      // time of the last successful write, in Unix nanoseconds
+	leave   chan chan<- error // requests to announce the controlled shutdown
+	ended   chan struct{}     // closed when keep has returned
 }
 
 func newKeeper(c client.Client, opts Options, self metadata.Broker) *keeper {
@@ -59,63 +64,64 @@ func newKeeper(c client.Client, opts Options, self metadata.Broker) *keeper {
 	}
 }
 
-// acquire takes the Lease over and returns the epoch of this incarnation. Whoever held it has been
-// replaced: a StatefulSet runs at most one pod of a name, so the one before is dead or about to
-// find out.
+// acquire takes the Lease over and returns the broker epoch of this incarnation. It replaces any
+// holder: a StatefulSet runs at most one pod of a name, so the previous holder has exited or is
+// about to detect that it was replaced.
 func (k *keeper) acquire(ctx context.Context) (epoch int64, err error) {
-	for tries := (outage.State{}); ; {
+	for attempts := (outage.State{}); ; {
 		if err = k.tryAcquire(ctx); err == nil {
-			return int64(*k.lease.Spec.LeaseTransitions), nil
+			return lease.Epoch(k.written), nil
 		}
-		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && tries.Fail(time.Now()) {
-			k.logger.Warn("cannot take lease", "lease", k.key.Name, "error", err)
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) &&
+			attempts.Fail(time.Now()) {
+			k.logger.Warn("failed to acquire lease", "lease", k.key.Name, "error", err)
 		}
 		select {
 		case <-ctx.Done():
 			return 0, ctx.Err()
-		case <-time.After(renewInterval):
+		case <-time.After(lease.RenewInterval):
 		}
 	}
 }
 
-// tryAcquire writes the Lease with the next number of transitions, by compare-and-swap: of two
-// incarnations that start at once one has a conflict, and no epoch is given twice.
+// tryAcquire writes the Lease with the next number of transitions, by compare-and-swap. If two
+// incarnations start at the same time, one gets a conflict, so no epoch is used twice.
 func (k *keeper) tryAcquire(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	lease := &coordinationv1.Lease{}
-	err := k.client.Get(ctx, k.key, lease)
+	current := &coordinationv1.Lease{}
+	err := k.client.Get(ctx, k.key, current)
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
 	found := err == nil
 	before := int32(0)
-	if transitions := lease.Spec.LeaseTransitions; transitions != nil {
+	if transitions := current.Spec.LeaseTransitions; transitions != nil {
 		before = *transitions
 	}
 	if !found {
-		if before, err = k.known(ctx); err != nil {
+		if before, err = k.latestEpoch(ctx); err != nil {
 			return err
 		}
 	}
-	k.fill(lease, before+1)
+	k.fill(current, before+1)
 	if found {
-		err = k.client.Update(ctx, lease)
+		err = k.client.Update(ctx, current)
 	} else {
-		lease.Name, lease.Namespace = k.key.Name, k.key.Namespace
-		if lease.OwnerReferences, err = k.owner(ctx); err != nil {
+		current.Name, current.Namespace = k.key.Name, k.key.Namespace
+		if current.OwnerReferences, err = k.owner(ctx); err != nil {
 			return err
 		}
-		err = k.client.Create(ctx, lease)
+		err = k.client.Create(ctx, current)
 	}
-	return k.wrote(lease, err)
+	return k.recordWrite(current, err)
 }
 
-// known is the latest incarnation of this broker that the disk or a Partition tells of, 0 if none
-// does: the Lease that counted them is gone, with its LogCluster or by somebody's hand. Were one
-// counted twice, a broker that came back without its last records could pass for itself of before,
-// which is in sync on record.
-func (k *keeper) known(ctx context.Context) (int32, error) {
+// latestEpoch returns the latest epoch of this broker that the disk or a Partition records, 0 if
+// there is none. It is used when the Lease that counts epochs was deleted, by a person or with its
+// LogCluster. If an epoch were used twice, a broker that returns without its last records could
+// count as the earlier incarnation, which is in the recorded ISR.
+func (k *keeper) latestEpoch(ctx context.Context) (int32, error) {
 	partitions := &v1alpha1.PartitionList{}
 	err := k.client.List(ctx, partitions, client.InNamespace(k.key.Namespace),
 		client.MatchingLabels{v1alpha1.LabelCluster: k.cluster})
@@ -131,15 +137,15 @@ func (k *keeper) known(ctx context.Context) (int32, error) {
 		}
 	}
 	if latest >= math.MaxInt32 {
-		return 0, fmt.Errorf("incarnation %d of broker %d leaves no number for the next", latest,
-			k.self.ID)
+		return 0, fmt.Errorf("choose the next epoch of broker %d: %d is the largest", k.self.ID,
+			latest)
 	}
 	return int32(latest), nil
 }
 
-// owner is the LogCluster, so that its brokers' Leases go with it; nobody while there is none. It
-// is set when the Lease is made and never changed: where API servers guard owners, a change needs
-// the right to delete.
+// owner returns the reference by which the Lease is deleted with its LogCluster, or nil while there
+// is no LogCluster. The owner is set when the Lease is created and never changed: where an API
+// server enforces owner permissions, changing it requires permission to delete.
 func (k *keeper) owner(ctx context.Context) ([]metav1.OwnerReference, error) {
 	cluster := &v1alpha1.LogCluster{}
 	err := k.client.Get(ctx, client.ObjectKey{Namespace: k.key.Namespace, Name: k.cluster}, cluster)
@@ -152,15 +158,14 @@ func (k *keeper) owner(ctx context.Context) ([]metav1.OwnerReference, error) {
 	}}, nil
 }
 
-// fill makes a Lease this incarnation's, whoever held it. What other labels and annotations it has,
-// stays.
-func (k *keeper) fill(lease *coordinationv1.Lease, transitions int32) {
-	if lease.Labels == nil {
-		lease.Labels = map[string]string{}
+// fill makes this incarnation the holder of a Lease. Other labels and annotations are kept.
+func (k *keeper) fill(next *coordinationv1.Lease, transitions int32) {
+	if next.Labels == nil {
+		next.Labels = map[string]string{}
 	}
-	lease.Labels[v1alpha1.LabelCluster] = k.cluster
-	if lease.Annotations == nil {
-		lease.Annotations = map[string]string{}
+	next.Labels[v1alpha1.LabelCluster] = k.cluster
+	if next.Annotations == nil {
+		next.Annotations = map[string]string{}
 	}
 	cleanEpoch := ""
 	if k.self.CleanEpoch >= 0 {
@@ -172,42 +177,44 @@ func (k *keeper) fill(lease *coordinationv1.Lease, transitions int32) {
 		v1alpha1.AnnotationPeer:      k.self.Peer,
 		v1alpha1.AnnotationDirectory: k.self.Directory,
 		v1alpha1.AnnotationProducerIDs: strconv.FormatInt(
-			metadata.NextProducerIDs(producerIDs(lease),
-				lease.Annotations[v1alpha1.AnnotationDirectory], k.self), 10),
+			metadata.NextProducerIDs(producerIDs(next),
+				next.Annotations[v1alpha1.AnnotationDirectory], k.self), 10),
 		v1alpha1.AnnotationCleanEpoch: cleanEpoch,
 		v1alpha1.AnnotationPod:        k.pod,
-		v1alpha1.AnnotationLeaving:    "", // what an earlier incarnation said
+		v1alpha1.AnnotationLeaving:    "", // set by an earlier incarnation
 	} {
-		lease.Annotations[name] = value
+		next.Annotations[name] = value
 		if value == "" {
-			delete(lease.Annotations, name)
+			delete(next.Annotations, name)
 		}
 	}
-	if k.self.Rack != "" { // else the operator says it, which knows the node
-		lease.Annotations[v1alpha1.AnnotationRack] = k.self.Rack
+	// Without a rack of its own the broker leaves the annotation to the operator, which reads the
+	// node.
+	if k.self.Rack != "" {
+		next.Annotations[v1alpha1.AnnotationRack] = k.self.Rack
 	}
 	now := metav1.NowMicro()
-	lease.Spec.HolderIdentity = &k.holder
-	lease.Spec.LeaseTransitions = &transitions
-	lease.Spec.LeaseDurationSeconds = new(int32(leaseDuration / time.Second))
-	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
+	next.Spec.HolderIdentity = &k.holder
+	next.Spec.LeaseTransitions = &transitions
+	next.Spec.LeaseDurationSeconds = new(int32(lease.Duration / time.Second))
+	next.Spec.AcquireTime, next.Spec.RenewTime = &now, &now
 }
 
-// wrote notes a write that succeeded, and passes the error of one that did not.
-func (k *keeper) wrote(lease *coordinationv1.Lease, err error) error {
+// recordWrite records a successful write of the Lease and returns the error of a failed one.
+func (k *keeper) recordWrite(written *coordinationv1.Lease, err error) error {
 	if err != nil {
 		return err
 	}
-	k.lease = lease
+	k.written = written
 	k.renewed.Store(time.Now().UnixNano())
 	return nil
 }
 
-// keep renews the Lease until ctx ends, then releases it. It fails with errReplaced only: an API
-// server that is away comes back.
+// keep renews the Lease until ctx ends, then releases it. Its only error is errReplaced; other
+// failures are retried until the API server is available again.
 func (k *keeper) keep(ctx context.Context) error {
 	defer close(k.ended)
-	ticker := time.NewTicker(renewInterval)
+	ticker := time.NewTicker(lease.RenewInterval)
 	defer ticker.Stop()
 	failing := false
 	for {
@@ -216,7 +223,7 @@ func (k *keeper) keep(ctx context.Context) error {
 			k.release(context.WithoutCancel(ctx))
 			return nil
 		case answer := <-k.leave:
-			answer <- k.sayLeaving(ctx) // it has room for one
+			answer <- k.announceLeaving(ctx) // the channel has a buffer of one
 			continue
 		case <-ticker.C:
 		}
@@ -227,58 +234,60 @@ func (k *keeper) keep(ctx context.Context) error {
 		if failed := err != nil && ctx.Err() == nil; failed != failing {
 			failing = failed
 			if failed {
-				k.logger.Warn("cannot renew lease, the data plane goes on", "lease", k.key.Name,
-					"error", err)
+				k.logger.Warn("failed to renew lease; the broker continues to serve",
+					"lease", k.key.Name, "error", err)
 			} else {
-				k.logger.Info("lease renewed again", "lease", k.key.Name)
+				k.logger.Info("lease renewal resumed", "lease", k.key.Name)
 			}
 		}
 	}
 }
 
-// renew writes a new renewTime over what was last written. A conflict, or a Lease that is gone, is
-// looked into; see reread.
+// renew writes a new renewTime over the Lease as last written. After a conflict, or if the Lease
+// was deleted, it continues with reread.
 func (k *keeper) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	lease := k.lease.DeepCopy()
-	lease.Spec.RenewTime = new(metav1.NowMicro())
-	if k.leaving && lease.Annotations == nil {
-		lease.Annotations = map[string]string{}
+	next := k.written.DeepCopy()
+	next.Spec.RenewTime = new(metav1.NowMicro())
+	if k.leaving && next.Annotations == nil {
+		next.Annotations = map[string]string{}
 	}
 	if k.leaving {
-		lease.Annotations[v1alpha1.AnnotationLeaving] = strconv.FormatInt(leaseEpoch(lease), 10)
+		next.Annotations[v1alpha1.AnnotationLeaving] = strconv.FormatInt(lease.Epoch(next), 10)
 	}
-	err := k.wrote(lease, k.client.Update(ctx, lease))
+	err := k.recordWrite(next, k.client.Update(ctx, next))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return k.reread(ctx)
 	}
 	return err
 }
 
-// sayLeaving writes at once what each renewal says from then on.
-func (k *keeper) sayLeaving(ctx context.Context) error {
+// announceLeaving writes the announcement of the controlled shutdown at once. Every later renewal
+// repeats it.
+func (k *keeper) announceLeaving(ctx context.Context) error {
 	k.leaving = true
-	for range leavingTries {
+	for range leavingAttempts {
 		if err := k.renew(ctx); err != nil {
-			return fmt.Errorf("say in lease %s that this broker leaves: %w", k.key.Name, err)
+			return fmt.Errorf("announce the shutdown in lease %s: %w", k.key.Name, err)
 		}
-		if leaves(k.lease) {
+		if lease.Leaving(k.written) {
 			return nil
 		}
 	}
-	return fmt.Errorf("say in lease %s that this broker leaves: it is changed too often",
-		k.key.Name)
+	return fmt.Errorf("announce the shutdown in lease %s: %d attempts ended in conflicts",
+		k.key.Name, leavingAttempts)
 }
 
-// askLeave has the keeping goroutine say that this broker leaves, and waits for the answer until
-// ctx ends. Any goroutine may call it.
-func (k *keeper) askLeave(ctx context.Context) error {
+// requestLeaving makes the goroutine of keep announce the controlled shutdown and waits for the
+// result until ctx ends. It is safe for concurrent use.
+func (k *keeper) requestLeaving(ctx context.Context) error {
 	answer := make(chan error, 1)
 	select {
 	case k.leave <- answer:
 	case <-k.ended:
-		return fmt.Errorf("lease %s is kept no more", k.key.Name)
+		return fmt.Errorf("announce the shutdown in lease %s: the lease is no longer renewed",
+			k.key.Name)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -290,59 +299,64 @@ func (k *keeper) askLeave(ctx context.Context) error {
 	}
 }
 
-// reread finds out who changed the Lease: somebody's edit is taken over with the next renewal,
-// another holder is the end. If somebody deleted it, it is made again: we are the same incarnation
-// still, and the number must not begin anew. The garbage collector may be who deleted it, as the
-// LogCluster went. If that was made again before our pod went, the Lease gets the new owner, or it
-// would be collected over and over; if not, it keeps the old one, to be collected once we are gone.
+// reread reads the Lease after another writer has changed or deleted it. The next renewal keeps
+// the edits of other writers; another holder is errReplaced.
+//
+// A deleted Lease is created again with the same epoch, as this is still the same incarnation. The
+// garbage collector may have deleted it with the LogCluster. If the LogCluster was created again
+// before this pod stopped, the Lease gets the new owner; otherwise it would be collected again and
+// again. If there is no LogCluster, the Lease keeps its old owner and is collected after this broker
+// has stopped.
 func (k *keeper) reread(ctx context.Context) error {
-	lease := &coordinationv1.Lease{}
-	err := k.client.Get(ctx, k.key, lease)
+	current := &coordinationv1.Lease{}
+	err := k.client.Get(ctx, k.key, current)
 	if apierrors.IsNotFound(err) {
-		lease = k.lease.DeepCopy()
-		lease.ResourceVersion, lease.UID = "", ""
+		current = k.written.DeepCopy()
+		current.ResourceVersion, current.UID = "", ""
 		owners, err := k.owner(ctx)
 		if err != nil {
 			return err
 		}
 		if owners != nil {
-			lease.OwnerReferences = owners
+			current.OwnerReferences = owners
 		}
-		return k.wrote(lease, k.client.Create(ctx, lease))
+		return k.recordWrite(current, k.client.Create(ctx, current))
 	}
 	if err != nil {
 		return err
 	}
-	if holder := lease.Spec.HolderIdentity; holder == nil || *holder != k.holder {
+	if holder := current.Spec.HolderIdentity; holder == nil || *holder != k.holder {
 		return fmt.Errorf("%w: %s", errReplaced, k.key.Name)
 	}
-	k.lease = lease
+	k.written = current
 	return nil
 }
 
-// release says that the broker stopped in order, so that nobody waits for the Lease to run out.
+// release gives up the Lease after a graceful stop, so that observers need not wait until it
+// expires.
 func (k *keeper) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := k.tryRelease(ctx)
-	if apierrors.IsConflict(err) { // a renewal that ctx cut off may have been written all the same
+	// A renewal that ctx cancelled may have been written nevertheless.
+	if apierrors.IsConflict(err) {
 		if err = k.reread(ctx); err == nil {
 			err = k.tryRelease(ctx)
 		}
 	}
 	if err != nil {
-		k.logger.Warn("cannot release lease, it will run out", "lease", k.key.Name, "error", err)
+		k.logger.Warn("failed to release lease; it will expire", "lease", k.key.Name, "error", err)
 	}
 }
 
-// tryRelease takes the holder's name off. The number of transitions stays: the next incarnation
-// counts on from it.
+// tryRelease clears the holder. The number of transitions stays, so that the next incarnation
+// continues the count.
 func (k *keeper) tryRelease(ctx context.Context) error {
-	lease := k.lease.DeepCopy()
-	lease.Spec.HolderIdentity = new(string)
-	return k.client.Update(ctx, lease)
+	released := k.written.DeepCopy()
+	released.Spec.HolderIdentity = new(string)
+	return k.client.Update(ctx, released)
 }
 
-// lastRenewed is by this machine's clock, of the last write that is known to have succeeded. Any
-// goroutine may ask.
+// lastRenewed returns the time of the last successful write, by this machine's clock. It is safe
+// for concurrent use.
 func (k *keeper) lastRenewed() time.Time { return time.Unix(0, k.renewed.Load()) }

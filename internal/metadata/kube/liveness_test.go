@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/lease"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/test/kit/seed"
 )
@@ -73,7 +74,7 @@ func TestABrokerLivesWhileItIsSeenToRenew(t *testing.T) {
 		if step.lease != nil {
 			leases = append(leases, step.lease)
 		}
-		l.look(leases, at(step.now), at(step.now))
+		l.observe(leases, at(step.now), at(step.now))
 		if up := ids(l.brokers(at(step.now))); !slices.Equal(up, step.up) {
 			t.Errorf("at %v s brokers %v are up, want %v: %s", step.now, up, step.up, step.because)
 		}
@@ -82,7 +83,7 @@ func TestABrokerLivesWhileItIsSeenToRenew(t *testing.T) {
 
 func TestALeaseFoundOldIsDead(t *testing.T) {
 	l := liveness{self: metadata.Broker{ID: 0}}
-	l.look([]*coordinationv1.Lease{leaseOf(1, "a", 1, at(-100)), leaseOf(2, "a", 1, at(+100))},
+	l.observe([]*coordinationv1.Lease{leaseOf(1, "a", 1, at(-100)), leaseOf(2, "a", 1, at(+100))},
 		at(0), at(0))
 	if up := ids(l.brokers(at(0))); !slices.Equal(up, []int32{0, 2}) {
 		t.Errorf("brokers %v are up; one has a lease of long ago, one a clock that runs ahead", up)
@@ -99,7 +100,7 @@ func TestNobodyDiesWhileTheAPIServerIsAway(t *testing.T) {
 	leases := []*coordinationv1.Lease{alive, gone}
 	expect := func(now float64, renewed float64, want ...int32) {
 		t.Helper()
-		l.look(leases, at(renewed), at(now))
+		l.observe(leases, at(renewed), at(now))
 		if up := ids(l.brokers(at(now))); !slices.Equal(up, want) {
 			t.Errorf("at %v s, our lease last renewed at %v s, brokers %v are up, want %v", now,
 				renewed, up, want)
@@ -123,7 +124,7 @@ func TestAWatchThatIsBehindKillsNobody(t *testing.T) {
 		t.Helper()
 		leases := []*coordinationv1.Lease{leaseOf(0, "a", 5, at(own)),
 			leaseOf(1, "a", 1, at(other))}
-		l.look(leases, at(now), at(now)) // the API server has taken our renewal just now
+		l.observe(leases, at(now), at(now)) // the API server has taken our renewal just now
 		if up := ids(l.brokers(at(now))); !slices.Equal(up, want) {
 			t.Errorf(
 				"at %v s, the watch brought our renewal of %v s and the other's of %v s: brokers %v are up, want %v",
@@ -149,7 +150,7 @@ func TestAWatchThatIsBehindKillsNobody(t *testing.T) {
 func TestOutagesNeverKill(t *testing.T) {
 	for seed := range seed.Sequence(t, 500) {
 		random := rand.New(rand.NewPCG(seed, 6))
-		interval := renewInterval.Seconds()
+		interval := lease.RenewInterval.Seconds()
 		l := liveness{self: metadata.Broker{ID: 0}}
 		ours, theirs := random.Float64()*interval, random.Float64()*interval // phases
 		begins := 10 + random.Float64()*10
@@ -158,7 +159,7 @@ func TestOutagesNeverKill(t *testing.T) {
 			return phase + float64(int((now-phase)/interval))*interval
 		}
 		for now := 3.0; now < begins+30; now += 0.05 {
-			l.look([]*coordinationv1.Lease{leaseOf(1, "a", 1, at(lastOf(theirs, now)))},
+			l.observe([]*coordinationv1.Lease{leaseOf(1, "a", 1, at(lastOf(theirs, now)))},
 				at(lastOf(ours, now)), at(now))
 			if _, up := l.brokers(at(now))[1]; !up {
 				t.Fatalf(
@@ -173,10 +174,10 @@ func TestOutagesNeverKill(t *testing.T) {
 
 func TestNextIsWhenTheAnswerChanges(t *testing.T) {
 	l := liveness{self: metadata.Broker{ID: 0}}
-	if got := l.next(at(0)); got != leaseDuration {
+	if got := l.next(at(0)); got != lease.Duration {
 		t.Errorf("alone: look again in %s", got)
 	}
-	l.look([]*coordinationv1.Lease{leaseOf(1, "a", 1, at(-2)), leaseOf(2, "a", 1, at(-5)),
+	l.observe([]*coordinationv1.Lease{leaseOf(1, "a", 1, at(-2)), leaseOf(2, "a", 1, at(-5)),
 		leaseOf(3, "", 1, at(-5.5))}, at(0), at(0))
 	if got := l.next(at(0)); got != time.Second {
 		t.Errorf("look again in %s, want 1 s: then broker 2 runs out", got)

@@ -26,6 +26,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/lease"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/outage"
 )
@@ -150,7 +151,7 @@ func (s *Store) watchUntilDone(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(renewInterval):
+		case <-time.After(lease.RenewInterval):
 		}
 	}
 }
@@ -212,7 +213,7 @@ func (s *Store) run(ctx context.Context, self metadata.Broker, apply func(*metad
 	}
 	self.Epoch, self.Leaving = epoch, false
 	// what it remembers, which may be more than we said; keep has it from here on
-	self.ProducerIDs = producerIDs(keeper.lease)
+	self.ProducerIDs = producerIDs(keeper.written)
 	s.self.Store(&self)
 	s.keeper.Store(keeper)
 	ctx, cancel := context.WithCancel(ctx)
@@ -278,20 +279,20 @@ func (s *Store) look(ctx context.Context, v *view) (time.Duration, error) {
 	now := time.Now()
 	leases := &coordinationv1.LeaseList{}
 	if err := s.cache.List(ctx, leases); err != nil {
-		return renewInterval, fmt.Errorf("list leases: %w", err)
+		return lease.RenewInterval, fmt.Errorf("list leases: %w", err)
 	}
-	v.alive.look(pointers(leases.Items), v.renewed(), now)
+	v.alive.observe(pointers(leases.Items), v.renewed(), now)
 	up := v.alive.brokers(now)
 	if !v.changed && maps.Equal(up, v.up) {
 		return v.alive.next(now), nil
 	}
 	all, err := s.resources(ctx)
 	if err != nil {
-		return renewInterval, err
+		return lease.RenewInterval, err
 	}
 	if v.last == nil {
 		if inStep, err := s.inStep(ctx, all); err != nil || !inStep {
-			return renewInterval / 4, err
+			return lease.RenewInterval / 4, err
 		}
 	}
 	v.up, v.changed = up, false

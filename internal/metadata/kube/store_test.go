@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/lease"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
@@ -128,10 +129,10 @@ func (w *world) topic(name string, partitions int32) {
 func (w *world) elect(partition string, leader, leaderEpoch int32, brokerEpoch int64) {
 	w.t.Helper()
 	eventually(w.t, "the broker is registered", func() bool {
-		lease := &coordinationv1.Lease{}
+		current := &coordinationv1.Lease{}
 		key := client.ObjectKey{Namespace: w.namespace,
 			Name: v1alpha1.BrokerLeaseName("demo", leader)}
-		return w.client.Get(w.t.Context(), key, lease) == nil && leaseEpoch(lease) >= brokerEpoch
+		return w.client.Get(w.t.Context(), key, current) == nil && lease.Epoch(current) >= brokerEpoch
 	})
 	w.lead(partition, leader, leaderEpoch, brokerEpoch)
 }

@@ -1,0 +1,151 @@
+package broker
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// timeout is far longer than any step of these tests.
+const timeout = 30 * time.Second
+
+// acceptor is a listener and its accepted connections.
+type acceptor struct {
+	net.Listener
+	accepted chan net.Conn
+}
+
+func listen(t *testing.T) *acceptor {
+	t.Helper()
+	var config net.ListenConfig
+	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &acceptor{listener, make(chan net.Conn, 100)}
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			a.accepted <- connection
+		}
+	}()
+	t.Cleanup(func() { _ = listener.Close() })
+	return a
+}
+
+// accept waits for the next connection.
+func (a *acceptor) accept(t *testing.T) net.Conn {
+	t.Helper()
+	select {
+	case connection := <-a.accepted:
+		return connection
+	case <-time.After(timeout):
+		t.Fatal("no connection within the timeout")
+		return nil
+	}
+}
+
+// startConnections returns connections that run until t ends, and the broker epochs that they report
+// as exited.
+func startConnections(t *testing.T) (*connections, <-chan int64) {
+	t.Helper()
+	exited := make(chan int64, 10)
+	c := newConnections(func(_ context.Context, _ types.NamespacedName,
+		epoch int64) {
+		exited <- epoch
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- c.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-stopped
+	})
+	for deadline := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
+		c.mu.Lock()
+		started := c.mu.ctx != nil
+		c.mu.Unlock()
+		if started {
+			return c, exited
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("connections did not start")
+		}
+	}
+}
+
+var brokerZero = types.NamespacedName{Namespace: "logs", Name: "demo-broker-0"}
+
+func TestProcessExitIsDetected(t *testing.T) {
+	c, exited := startConnections(t)
+	a := listen(t)
+	c.watch(brokerZero, 7, a.Addr().String())
+	first := a.accept(t)
+	_ = first.Close() // for being idle, for example; the listener remains, so it connects again
+	second := a.accept(t)
+	select {
+	case epoch := <-exited:
+		t.Fatalf("broker epoch %d is reported as exited while it listens", epoch)
+	default:
+	}
+	_ = a.Close()
+	_ = second.Close()
+	select {
+	case epoch := <-exited:
+		if epoch != 7 {
+			t.Errorf("broker epoch %d exited, want 7", epoch)
+		}
+	case <-time.After(timeout):
+		t.Fatal("the exit was not detected")
+	}
+}
+
+// TestOnlyARefusalAfterAConnectionIsAnExit: a listener that never accepted a connection proves
+// nothing, and a broker epoch that is no longer watched is not reported.
+func TestOnlyARefusalAfterAConnectionIsAnExit(t *testing.T) {
+	c, exited := startConnections(t)
+	closed, a := listen(t), listen(t)
+	_ = closed.Close()
+	c.watch(types.NamespacedName{Namespace: "logs", Name: "demo-broker-1"}, 1,
+		closed.Addr().String())
+	c.watch(brokerZero, 7, a.Addr().String())
+	first := a.accept(t)
+	c.watch(brokerZero, 8, a.Addr().String())
+	second := a.accept(t)
+	c.drop(brokerZero)
+	_ = a.Close()
+	_, _ = first.Close(), second.Close()
+	c.group.Wait()
+	select {
+	case epoch := <-exited:
+		t.Errorf("broker epoch %d is reported as exited", epoch)
+	default:
+	}
+}
+
+// TestGoroutineForgetsItsOwnConnectionOnly: a goroutine that ends late must not remove the entry of
+// another one for the same broker epoch, which could not be cancelled then.
+func TestGoroutineForgetsItsOwnConnectionOnly(t *testing.T) {
+	c, _ := startConnections(t)
+	a := listen(t)
+	watched := func() *watched {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.mu.watched[brokerZero]
+	}
+	c.watch(brokerZero, 7, a.Addr().String())
+	first := watched()
+	c.drop(brokerZero)
+	c.watch(brokerZero, 7, a.Addr().String())
+	second := watched()
+	c.forget(brokerZero, first)
+	if watched() != second {
+		t.Error("the second connection was forgotten with the first")
+	}
+}

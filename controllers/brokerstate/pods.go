@@ -1,0 +1,155 @@
+package brokerstate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// BrokerContainer is the container of a broker's pod that runs the broker; see
+// internal/operator/render.
+const BrokerContainer = "broker"
+
+// podReadInterval is the minimum interval between two reads from the API server of one pod that the
+// watch does not know.
+const podReadInterval = time.Second
+
+// podEvidence is what a pod proves about a broker epoch.
+type podEvidence int
+
+const (
+	podNone        podEvidence = iota // nothing, or the broker runs
+	podTerminating                    // the pod is being deleted; the broker has its grace period
+	podExited                         // the broker process has exited
+)
+
+// evidenceOf returns what the pod of a broker epoch proves about it. acquired is when the epoch
+// acquired its Lease (ADR 0140).
+//
+// The container's times and acquired come from the clock of the same node, so they may be compared.
+// The container's times are truncated to whole seconds. An exit at or after acquired belongs to
+// this epoch: a later epoch acquires the Lease after the exit, hence after the truncated time. An
+// exit within the first second of an epoch may be missed; then its Lease expires.
+func evidenceOf(pod *corev1.Pod, acquired time.Time) podEvidence {
+	for _, status := range pod.Status.ContainerStatuses {
+		if status.Name != BrokerContainer || acquired.IsZero() {
+			continue
+		}
+		for _, state := range []corev1.ContainerState{status.State, status.LastTerminationState} {
+			if exit := state.Terminated; exit != nil && !exit.FinishedAt.IsZero() &&
+				!exit.FinishedAt.Time.Before(acquired) {
+				return podExited
+			}
+		}
+		if running := status.State.Running; running != nil && running.StartedAt.After(acquired) {
+			return podExited // the container was restarted since
+		}
+	}
+	if pod.DeletionTimestamp != nil {
+		return podTerminating
+	}
+	return podNone
+}
+
+// podRead is the result of reading the pod that a Lease names from the API server.
+type podRead struct {
+	uid     string
+	deleted bool // permanent: a uid is never used again
+	at      time.Time
+}
+
+// podEvidence returns what the pod of a broker epoch proves about it. The pod has the name of the
+// Lease.
+//
+// The watch of pods may be behind the watch of Leases. A pod that it has not delivered, or delivers
+// with the uid of an earlier pod, proves nothing; then the pod is read from the API server itself.
+// If the API server has no pod of that uid, the pod was deleted: it existed when the Lease that
+// names it was written.
+func (t *Tracker) podEvidence(ctx context.Context, key types.NamespacedName,
+	seen observation) (podEvidence, error) {
+	if seen.pod == "" {
+		return podNone, nil
+	}
+	pod, err := GetPod(ctx, t.cached, key)
+	if err != nil {
+		return podNone, err
+	}
+	if pod != nil && string(pod.UID) == seen.pod {
+		return evidenceOf(pod, seen.acquired), nil
+	}
+	if known, read := t.beginPodRead(key, seen.pod, time.Now()); !read {
+		return known, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, ReadTimeout)
+	defer cancel()
+	pod, err = GetPod(ctx, t.live, key)
+	switch {
+	case err != nil: // a failed read proves nothing
+		return podNone, nil
+	case pod == nil || string(pod.UID) != seen.pod:
+		t.recordDeletedPod(key, seen.pod)
+		return podExited, nil
+	}
+	return evidenceOf(pod, seen.acquired), nil
+}
+
+// beginPodRead returns what an earlier read proved about a pod, or that the caller is to read it
+// now.
+func (t *Tracker) beginPodRead(key types.NamespacedName, uid string,
+	now time.Time) (known podEvidence, read bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last := t.mu.podReads[key]
+	switch {
+	case last.uid == uid && last.deleted:
+		return podExited, false
+	case last.uid == uid && now.Sub(last.at) < podReadInterval:
+		return podNone, false
+	}
+	t.mu.podReads[key] = podRead{uid: uid, at: now}
+	return podNone, true
+}
+
+func (t *Tracker) recordDeletedPod(key types.NamespacedName, uid string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.podReads[key] = podRead{uid: uid, deleted: true}
+}
+
+// GetPod reads a pod; it returns nil if there is none.
+func GetPod(ctx context.Context, reader client.Reader, key types.NamespacedName) (*corev1.Pod,
+	error) {
+	pod := &corev1.Pod{}
+	if err := reader.Get(ctx, key, pod); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("get pod %s: %w", key, err)
+	}
+	return pod, nil
+}
+
+// TrimPod is a cache transform. It removes the fields of a pod that no controller reads.
+func TrimPod(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	trimmed := &corev1.Pod{TypeMeta: pod.TypeMeta}
+	trimmed.Name, trimmed.Namespace, trimmed.UID = pod.Name, pod.Namespace, pod.UID
+	trimmed.Labels, trimmed.ResourceVersion = pod.Labels, pod.ResourceVersion
+	trimmed.DeletionTimestamp = pod.DeletionTimestamp
+	trimmed.Spec.NodeName = pod.Spec.NodeName
+	trimmed.Status.ContainerStatuses = pod.Status.ContainerStatuses
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			trimmed.Status.Conditions = []corev1.PodCondition{condition}
+		}
+	}
+	return trimmed, nil
+}

@@ -1,0 +1,131 @@
+package brokerstate
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// ReadTimeout bounds a read from the API server itself. A timeout does not count as evidence that a
+// broker has failed, so a slow API server delays elections and causes none.
+const ReadTimeout = 2 * time.Second
+
+// Tracker observes the Leases and pods of all brokers. It is safe for concurrent use. The lock is a
+// leaf and is never held over I/O, so several goroutines may read from the API server at the same
+// time.
+//
+// A watch that is cut off looks like brokers that have stopped renewing. So the tracker reads an
+// expired Lease from the API server itself before it reports the broker as down. While the API
+// server is unavailable, no Lease expires.
+type Tracker struct {
+	cached, live client.Reader // the watch's cache, and the API server itself
+	mu           struct {
+		sync.Mutex
+		observations map[types.NamespacedName]observation // by Lease
+		// podReads are reads of pods that the watch does not know, by Lease.
+		podReads map[types.NamespacedName]podRead
+	}
+}
+
+// NewTracker returns a tracker that reads from a cache and from the API server itself.
+func NewTracker(cached, live client.Reader) *Tracker {
+	t := &Tracker{cached: cached, live: live}
+	t.mu.observations = map[types.NamespacedName]observation{}
+	t.mu.podReads = map[types.NamespacedName]podRead{}
+	return t
+}
+
+// State returns the state of the broker that a Lease belongs to, and until when it holds by our
+// clock if nothing further is observed. A broker is down if its Lease has expired, or if its pod
+// proves that its process has exited. It fails only if the cache does.
+func (t *Tracker) State(ctx context.Context, key types.NamespacedName) (state placement.BrokerState,
+	until time.Time, err error) {
+	current, err := GetLease(ctx, t.cached, key)
+	if err != nil {
+		return placement.BrokerState{}, time.Time{}, err
+	}
+	seen := t.update(key, current,
+		func(before observation, now time.Time) observation { return before.observe(current, now) })
+	// The first caller after the expiry reads the Lease, not a timer: the result is needed only
+	// when a caller decides from it.
+	if current != nil && seen.needsConfirmation(time.Now()) {
+		seen = t.confirm(ctx, key, current)
+	}
+	state = seen.state(time.Now())
+	if state.Liveness == placement.Down {
+		return state, seen.ValidUntil, nil
+	}
+	evidence, err := t.podEvidence(ctx, key, seen)
+	if err != nil {
+		return placement.BrokerState{}, time.Time{}, err
+	}
+	switch evidence {
+	case podExited:
+		state.Liveness = placement.Down
+	case podTerminating:
+		state.Leaving = true
+	}
+	return state, seen.ValidUntil, nil
+}
+
+// confirm reads an expired Lease from the API server and records the result.
+func (t *Tracker) confirm(ctx context.Context, key types.NamespacedName,
+	current *coordinationv1.Lease) observation {
+	ctx, cancel := context.WithTimeout(ctx, ReadTimeout)
+	defer cancel()
+	live, err := GetLease(ctx, t.live, key)
+	if err == nil && live == nil {
+		current = nil // the Lease was deleted, and the watch has not delivered that yet
+	}
+	return t.update(key, current,
+		func(before observation, now time.Time) observation { return before.confirm(live, now) })
+}
+
+// ProcessExited records that the process of a broker epoch has exited.
+func (t *Tracker) ProcessExited(key types.NamespacedName, epoch int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if seen, ok := t.mu.observations[key]; ok && seen.broker.Epoch == epoch && !seen.exitRefuted {
+		seen.exited = true
+		t.mu.observations[key] = seen
+	}
+}
+
+// update changes the observation of a Lease, or deletes it if there is no Lease. change receives
+// the current observation, not the one that the caller had before it read from the API server:
+// another goroutine may have observed a renewal meanwhile. change runs under the lock and must not
+// block.
+func (t *Tracker) update(key types.NamespacedName, current *coordinationv1.Lease,
+	change func(observation, time.Time) observation) observation {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if current == nil {
+		delete(t.mu.observations, key)
+		delete(t.mu.podReads, key)
+		return observation{}
+	}
+	next := change(t.mu.observations[key], time.Now())
+	t.mu.observations[key] = next
+	return next
+}
+
+// GetLease reads a Lease; it returns nil if there is none.
+func GetLease(ctx context.Context, reader client.Reader,
+	key types.NamespacedName) (*coordinationv1.Lease, error) {
+	found := &coordinationv1.Lease{}
+	if err := reader.Get(ctx, key, found); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("get lease %s: %w", key, err)
+	}
+	return found, nil
+}

@@ -1,0 +1,213 @@
+package controllers
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/test/kit/envtest"
+)
+
+// fixture is a namespace of its own, with helpers that play the brokers and the kubelet.
+type fixture struct{ namespace string }
+
+func newFixture() *fixture {
+	GinkgoHelper()
+	namespace, err := envtest.Namespace(context.Background(), config)
+	Expect(err).NotTo(HaveOccurred())
+	return &fixture{namespace}
+}
+
+func (f *fixture) create(object client.Object) {
+	GinkgoHelper()
+	object.SetNamespace(f.namespace)
+	Expect(api.Create(context.Background(), object)).To(Succeed())
+}
+
+// cluster creates a LogCluster named main.
+func (f *fixture) cluster(brokers int32) *v1alpha1.LogCluster {
+	GinkgoHelper()
+	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
+		Spec: v1alpha1.LogClusterSpec{Brokers: brokers}}
+	f.create(cluster)
+	return cluster
+}
+
+// topic creates a Topic of cluster main; change may change its spec.
+func (f *fixture) topic(name string, change func(*v1alpha1.TopicSpec)) *v1alpha1.Topic {
+	GinkgoHelper()
+	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.TopicSpec{Cluster: "main"}}
+	if change != nil {
+		change(&topic.Spec)
+	}
+	f.create(topic)
+	return topic
+}
+
+// get reads an object from the API server.
+func get[T client.Object](g Gomega, f *fixture, name string, object T) T {
+	key := client.ObjectKey{Namespace: f.namespace, Name: name}
+	g.Expect(api.Get(context.Background(), key, object)).To(Succeed())
+	return object
+}
+
+// change updates an object and retries on conflicts.
+func change[T client.Object](f *fixture, name string, object T, how func(T)) {
+	GinkgoHelper()
+	Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if err := api.Get(context.Background(),
+			client.ObjectKey{Namespace: f.namespace, Name: name}, object); err != nil {
+			return err
+		}
+		how(object)
+		return api.Update(context.Background(), object)
+	})).To(Succeed())
+}
+
+func (f *fixture) partitions(g Gomega) []v1alpha1.Partition {
+	partitions := &v1alpha1.PartitionList{}
+	g.Expect(api.List(context.Background(), partitions,
+		client.InNamespace(f.namespace))).To(Succeed())
+	return partitions.Items
+}
+
+// serve plays a leader: it reports that the partition's leader epoch is served.
+func (f *fixture) serve(name string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		partition := get(g, f, name, &v1alpha1.Partition{})
+		g.Expect(partition.Status.Leader).NotTo(Equal(int32(-1)))
+		partition.Status.ServingEpoch = new(partition.Status.LeaderEpoch)
+		g.Expect(api.Status().Update(context.Background(), partition)).To(Succeed())
+	}).Should(Succeed())
+}
+
+// expectReason waits until a condition has a reason and a message that contains substrings.
+func expectReason(conditions func(Gomega) []metav1.Condition, kind, reason string,
+	message ...string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		condition := meta.FindStatusCondition(conditions(g), kind)
+		g.Expect(condition).NotTo(BeNil())
+		g.Expect(condition.Reason).To(Equal(reason), condition.Message)
+		for _, substring := range message {
+			g.Expect(condition.Message).To(ContainSubstring(substring))
+		}
+	}).Should(Succeed())
+}
+
+func (f *fixture) topicConditions(name string) func(Gomega) []metav1.Condition {
+	return func(g Gomega) []metav1.Condition {
+		return get(g, f, name,
+			&v1alpha1.Topic{}).Status.Conditions
+	}
+}
+
+func (f *fixture) partitionConditions(name string) func(Gomega) []metav1.Condition {
+	return func(g Gomega) []metav1.Condition {
+		return get(g, f, name,
+			&v1alpha1.Partition{}).Status.Conditions
+	}
+}
+
+func (f *fixture) clusterConditions() func(Gomega) []metav1.Condition {
+	return func(g Gomega) []metav1.Condition {
+		return get(g, f, "main",
+			&v1alpha1.LogCluster{}).Status.Conditions
+	}
+}
+
+// validThroughout is the duration of a Lease that does not expire during a spec.
+const validThroughout = time.Hour
+
+// renew plays a broker: it renews its Lease for a duration, with a broker epoch and a disk. An empty
+// holder is a broker that has stopped gracefully.
+func (f *fixture) renew(broker int32, holder string, epoch int32, disk string,
+	duration time.Duration) {
+	GinkgoHelper()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Name: v1alpha1.BrokerLeaseName("main", broker), Namespace: f.namespace,
+	}}
+	err := api.Get(context.Background(), client.ObjectKeyFromObject(lease), lease)
+	Expect(client.IgnoreNotFound(err)).To(Succeed())
+	lease.Labels = map[string]string{v1alpha1.LabelCluster: "main"}
+	lease.Annotations = map[string]string{v1alpha1.AnnotationDirectory: disk}
+	now := metav1.NowMicro()
+	lease.Spec = coordinationv1.LeaseSpec{
+		HolderIdentity: &holder, LeaseTransitions: &epoch, RenewTime: &now,
+		LeaseDurationSeconds: new(int32(duration / time.Second)),
+	}
+	if apierrors.IsNotFound(err) {
+		Expect(api.Create(context.Background(), lease)).To(Succeed())
+		return
+	}
+	Expect(api.Update(context.Background(), lease)).To(Succeed())
+}
+
+// expectEvent waits for an event on an object.
+func (f *fixture) expectEvent(name, kind, reason string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		events := &eventsv1.EventList{}
+		g.Expect(api.List(context.Background(), events,
+			client.InNamespace(f.namespace))).To(Succeed())
+		var seen []string
+		for _, event := range events.Items {
+			seen = append(seen, event.Regarding.Name+" "+event.Type+" "+event.Reason)
+		}
+		g.Expect(seen).To(ContainElement(name + " " + kind + " " + reason))
+	}).Should(Succeed())
+}
+
+// reconciled returns how many reconciliations a controller has completed.
+func reconciled(g Gomega, controller string) (sum float64) {
+	for _, value := range series(g, "controller_runtime_reconcile_total", "controller",
+		controller) {
+		sum += value
+	}
+	return sum
+}
+
+// measuredOutages returns how many outages of partitions were measured.
+func measuredOutages(g Gomega) (count uint64) {
+	families, err := metrics.Registry.Gather()
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		if family.GetName() == "heartwood_operator_election_seconds" {
+			count = family.GetMetric()[0].GetHistogram().GetSampleCount()
+		}
+	}
+	return count
+}
+
+// series returns the values of a metric's series with a label.
+func series(g Gomega, name, label, value string) (values []float64) {
+	families, err := metrics.Registry.Gather()
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			for _, pair := range metric.GetLabel() {
+				if pair.GetName() == label && pair.GetValue() == value {
+					values = append(values,
+						metric.GetCounter().GetValue()+metric.GetGauge().GetValue())
+				}
+			}
+		}
+	}
+	return values
+}

@@ -1,0 +1,68 @@
+// Package index defines the cache indexes by which controllers look up Topics and Partitions.
+package index
+
+import (
+	"context"
+	"strconv"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// Index names. Each is used together with a namespace. Without them, every reconciliation of a
+// Topic would scan all Partitions of all clusters. They are index names and not field paths: the
+// API server does not know them, so only cached reads may use them.
+const (
+	ByCluster   = "spec.cluster"       // Topics and Partitions of a LogCluster
+	ByKafkaName = "cluster/kafkaName"  // Topics that claim the same Kafka name
+	ByTopic     = "spec.topic"         // Partitions of a Topic resource
+	ByBroker    = "cluster/replicas[]" // Partitions that name a broker
+)
+
+// Add adds all indexes to a manager's cache. It must run before the manager starts: a running cache
+// accepts no further indexes.
+func Add(mgr ctrl.Manager) error {
+	for _, index := range []struct {
+		object client.Object
+		name   string
+		values client.IndexerFunc
+	}{
+		{&v1alpha1.Topic{}, ByCluster,
+			func(o client.Object) []string { return []string{o.(*v1alpha1.Topic).Spec.Cluster} }},
+		{&v1alpha1.Topic{}, ByKafkaName,
+			func(o client.Object) []string { return []string{KafkaNameKey(o.(*v1alpha1.Topic))} }},
+		{&v1alpha1.Partition{}, ByCluster,
+			func(o client.Object) []string { return []string{o.(*v1alpha1.Partition).Spec.Cluster} }},
+		{&v1alpha1.Partition{}, ByTopic,
+			func(o client.Object) []string { return []string{o.(*v1alpha1.Partition).Spec.Topic} }},
+		{&v1alpha1.Partition{}, ByBroker,
+			func(o client.Object) []string { return brokerKeys(o.(*v1alpha1.Partition)) }},
+	} {
+		if err := mgr.GetFieldIndexer().IndexField(context.Background(), index.object, index.name,
+			index.values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// KafkaNameKey returns a Topic's value in ByKafkaName. Resource names contain no slash, so the keys
+// of two clusters differ.
+func KafkaNameKey(topic *v1alpha1.Topic) string {
+	return topic.Spec.Cluster + "/" + topic.KafkaName()
+}
+
+// BrokerKey returns a broker's value in ByBroker.
+func BrokerKey(cluster string, broker int32) string {
+	return cluster + "/" + strconv.Itoa(int(broker))
+}
+
+func brokerKeys(partition *v1alpha1.Partition) []string {
+	var keys []string
+	for _, broker := range partition.Brokers() {
+		keys = append(keys, BrokerKey(partition.Spec.Cluster, broker))
+	}
+	return keys
+}

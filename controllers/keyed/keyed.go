@@ -1,0 +1,45 @@
+// Package keyed holds state that a controller keeps between two reconciliations of a resource.
+package keyed
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Map holds one value per resource. The zero value is empty and ready for use.
+//
+// It is safe with any number of workers. The lock guards the map; it is a leaf. The value of a key
+// needs no lock, even if it is a map that is changed in place: the work queue never gives the same
+// key to two workers at the same time, and only the reconciliation of a key may use its value.
+//
+// The values are lost when the operator restarts. Every user must state what that costs.
+type Map[V any] struct {
+	mu     sync.Mutex
+	values map[types.NamespacedName]V
+}
+
+// Get returns the value of a key, or the zero value and false.
+func (m *Map[V]) Get(key types.NamespacedName) (value V, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	value, ok = m.values[key]
+	return value, ok
+}
+
+// Set stores the value of a key.
+func (m *Map[V]) Set(key types.NamespacedName, value V) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.values == nil {
+		m.values = map[types.NamespacedName]V{}
+	}
+	m.values[key] = value
+}
+
+// Delete removes the value of a key, if there is one.
+func (m *Map[V]) Delete(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.values, key)
+}

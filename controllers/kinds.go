@@ -1,0 +1,30 @@
+package controllers
+
+import (
+	"net/http"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/restmapper"
+)
+
+// Mapper is a manager's MapperProvider for the kinds that the controllers use. It makes no request,
+// so an operator can start while the API server is unavailable (see restmapper).
+func Mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+	return restmapper.New(
+		restmapper.Namespaced(v1alpha1.GroupVersion, "LogCluster", "Topic", "Partition"),
+		restmapper.Namespaced(corev1.SchemeGroupVersion, "Service", "ServiceAccount", "Pod"),
+		restmapper.ClusterScoped(corev1.SchemeGroupVersion, "Node"),
+		restmapper.Namespaced(appsv1.SchemeGroupVersion, "StatefulSet"),
+		restmapper.Namespaced(coordinationv1.SchemeGroupVersion, "Lease"),
+		restmapper.Namespaced(policyv1.SchemeGroupVersion, "PodDisruptionBudget"),
+		restmapper.Namespaced(rbacv1.SchemeGroupVersion, "Role", "RoleBinding"),
+	), nil
+}

@@ -1,0 +1,96 @@
+package logcluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+)
+
+// namesMax is how many resources a message names.
+const namesMax = 5
+
+// draining is what is still on brokers that are to be removed.
+type draining struct {
+	replicas   int32    // replicas that these brokers hold or are to hold
+	partitions []string // the partitions of these replicas, sorted
+	brokers    int32    // brokers that must run until draining is done: the highest id plus one
+	tooMany    []string // Topics with more replicas than brokers remain, sorted
+}
+
+// drain returns what is still to be drained. Partitions that outlived their Topic keep no broker:
+// their records are on a volume that remains, so a broker that holds nothing else may be removed.
+func (s *scope) drain() draining {
+	d := draining{brokers: s.cluster.Spec.Brokers}
+	sizes := s.topicSizes()
+	for i := range s.topics {
+		topic := &s.topics[i]
+		if metadata.Replicas(topic.Spec.TopicSettings, s.cluster) > int(s.cluster.Spec.Brokers) {
+			d.tooMany = append(d.tooMany, topic.Name)
+		}
+	}
+	slices.Sort(d.tooMany)
+	for i := range s.partitions {
+		partition, held := &s.partitions[i], int32(0)
+		if partition.Spec.Index >= sizes[partition.Spec.Topic] {
+			continue
+		}
+		for _, id := range partition.Brokers() {
+			if id >= s.cluster.Spec.Brokers {
+				held++
+				d.brokers = max(d.brokers, id+1)
+			}
+		}
+		if held > 0 {
+			d.partitions = append(d.partitions, partition.Name)
+		}
+		d.replicas += held
+	}
+	slices.Sort(d.partitions)
+	return d
+}
+
+// scaledCondition returns condition Scaled.
+func (s *scope) scaledCondition(d draining) metav1.Condition {
+	condition := metav1.Condition{Type: v1alpha1.ConditionScaled, Status: metav1.ConditionFalse}
+	target, running := s.cluster.Spec.Brokers, int32(0)
+	if replicas := s.brokers.Spec.Replicas; replicas != nil {
+		running = *replicas
+	}
+	switch {
+	case d.replicas > 0 && len(d.tooMany) > 0:
+		condition.Reason = v1alpha1.ReasonReplicasDoNotFit
+		condition.Message = fmt.Sprintf("No broker is removed, because %d brokers are too few for "+
+			"the replicas of %s: lower spec.replicas of these Topics, or raise spec.brokers.",
+			target, firstNames(d.tooMany))
+	case d.replicas == 0 && running > target:
+		condition.Reason = v1alpha1.ReasonDraining
+		condition.Message = fmt.Sprintf(
+			"Brokers %d and above hold no replicas and are being removed.", target)
+	case d.replicas > 0:
+		condition.Reason = v1alpha1.ReasonDraining
+		condition.Message = fmt.Sprintf("Brokers %d and above are removed after %d replicas have "+
+			"moved to other brokers, of partitions %s.", target, d.replicas,
+			firstNames(d.partitions))
+	case running < target:
+		condition.Reason = v1alpha1.ReasonBrokersNotReady
+		condition.Message = fmt.Sprintf("The StatefulSet requests %d of %d brokers.", running,
+			target)
+	default:
+		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonScaled
+		condition.Message = fmt.Sprintf("The LogCluster has %d brokers.", running)
+	}
+	return condition
+}
+
+// firstNames joins the first names of a list.
+func firstNames(names []string) string {
+	if len(names) > namesMax {
+		return strings.Join(names[:namesMax], " ") + " ..."
+	}
+	return strings.Join(names, " ")
+}

@@ -1,0 +1,101 @@
+package logcluster
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/conditions"
+	"heartwood.dev/heartwood/controllers/opmetrics"
+	"heartwood.dev/heartwood/controllers/watch"
+	"heartwood.dev/heartwood/internal/operator/render"
+)
+
+// +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters/finalizers,verbs=update
+// +kubebuilder:rbac:groups="",resources=services;serviceaccounts,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch;create;patch
+//
+// The operator needs every permission that the brokers' Role grants: nobody can grant a permission
+// that he does not have.
+// +kubebuilder:rbac:groups=heartwood.dev,resources=topics,verbs=create;delete;patch
+// +kubebuilder:rbac:groups=heartwood.dev,resources=partitions/status,verbs=get;update
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update
+
+// controllerName is the name of the controller in metrics and logs.
+const controllerName = "logcluster"
+
+// Reconciler applies the objects that run a LogCluster. The LogCluster owns them, so they are
+// deleted with it; the StatefulSet decides what happens to the volumes (see render).
+type Reconciler struct {
+	client.Client
+	Settings    render.Settings
+	Events      conditions.Recorder
+	LastSuccess *opmetrics.LastSuccess
+	// SettleTime is how long a restarted broker must be ready before the next one is restarted;
+	// default 30 s.
+	SettleTime time.Duration
+
+	ready readiness
+}
+
+// Setup adds the controller to a manager. It watches owned objects, so that changes and deletions
+// by others are reverted. Services, ServiceAccounts, Roles and RoleBindings are watched without the
+// generation predicate: not every API server maintains a generation for them, and without one the
+// predicate would drop every change.
+func (r *Reconciler) Setup(mgr ctrl.Manager) error {
+	r.SettleTime = cmp.Or(r.SettleTime, defaultSettleTime)
+	// A change of status alone requires no apply.
+	specChanged := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	return watch.NewController(mgr, controllerName, 1).
+		For(&v1alpha1.LogCluster{}, specChanged).
+		Owns(&appsv1.StatefulSet{}). // its status too: a rolling update continues with it
+		Owns(&policyv1.PodDisruptionBudget{}, specChanged).
+		Owns(&corev1.Service{}).
+		Owns(&corev1.ServiceAccount{}).
+		Owns(&rbacv1.Role{}).
+		Owns(&rbacv1.RoleBinding{}).
+		Watches(&v1alpha1.Partition{}, watch.Coalesce(watch.ClusterDelay, r.ofChangingCluster)).
+		Complete(r)
+}
+
+// Reconcile applies all objects in render's order and stops at the first error: later objects may
+// depend on it, as pods do on their ServiceAccount. It records the error as an event; the queue
+// retries with backoff.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cluster := &v1alpha1.LogCluster{}
+	if err := r.Get(ctx, req.NamespacedName, cluster); err != nil {
+		r.LastSuccess.Forget(controllerName, req.NamespacedName)
+		r.ready.forget(req.NamespacedName)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	// While the garbage collector deletes the objects, an apply would create them again.
+	if !cluster.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	settings, requeueAfter, err := r.pace(ctx, cluster)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	for _, object := range render.Cluster(cluster, settings) {
+		if err := apply(ctx, r.Client, cluster, object); err != nil {
+			r.Events.Warning(cluster, v1alpha1.EventApplyFailed, "Apply",
+				"The operator failed to %v; it retries.", err)
+			return ctrl.Result{}, err
+		}
+	}
+	r.LastSuccess.Record(controllerName, req.NamespacedName)
+	return ctrl.Result{RequeueAfter: requeueAfter}, nil
+}

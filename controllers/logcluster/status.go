@@ -1,0 +1,144 @@
+package logcluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/brokerstate"
+	"heartwood.dev/heartwood/controllers/conditions"
+	"heartwood.dev/heartwood/controllers/watch"
+	"heartwood.dev/heartwood/internal/operator/render"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters/status,verbs=get;patch
+
+// StatusReconciler writes LogCluster.status.
+type StatusReconciler struct {
+	client.Client
+	Events  conditions.Recorder
+	Brokers *brokerstate.Tracker
+	// BrokerChanges carries LogClusters one of whose brokers has changed its state.
+	BrokerChanges <-chan event.GenericEvent
+}
+
+// Setup adds the controller to a manager.
+func (r *StatusReconciler) Setup(mgr ctrl.Manager) error {
+	ofCluster := watch.Coalesce(watch.ClusterDelay, watch.ClusterOf)
+	return watch.NewController(mgr, "logcluster-status", 1).
+		For(&v1alpha1.LogCluster{}).
+		Owns(&appsv1.StatefulSet{}).
+		Watches(&v1alpha1.Topic{}, ofCluster).
+		Watches(&v1alpha1.Partition{}, ofCluster).
+		Watches(&corev1.Pod{}, ofCluster).
+		WatchesRawSource(source.Channel(r.BrokerChanges, &handler.EnqueueRequestForObject{})).
+		Complete(r)
+}
+
+// Reconcile writes the status if it has changed. It is the only writer, so it patches without
+// compare-and-swap. If the cache is behind, the event that updates it corrects the status.
+func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	before := &v1alpha1.LogCluster{}
+	if err := r.Get(ctx, req.NamespacedName, before); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	scope, err := gather(ctx, r, before)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.countBrokers(ctx, scope); err != nil {
+		return ctrl.Result{}, err
+	}
+	after := before.DeepCopy()
+	after.Status = scope.status()
+	if equality.Semantic.DeepEqual(before.Status, after.Status) {
+		return ctrl.Result{}, nil
+	}
+	if err := r.Status().Patch(ctx, after, client.MergeFrom(before)); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	r.Events.ReadyChanged(after, before.Status.Conditions, after.Status.Conditions)
+	return ctrl.Result{}, nil
+}
+
+// countBrokers counts the brokers that are up. A ready pod is not enough: when a node loses power,
+// Kubernetes reports its pods as ready for most of a minute, while their brokers' Leases expire
+// after seconds and other brokers are elected.
+func (r *StatusReconciler) countBrokers(ctx context.Context, scope *scope) error {
+	for i := range scope.pods {
+		pod := &scope.pods[i]
+		// A pod has the name of its Lease.
+		cluster, id, ok := v1alpha1.ParseBrokerLeaseName(pod.Name)
+		if !ok || cluster != scope.cluster.Name || !podReady(pod) {
+			continue
+		}
+		state, _, err := r.Brokers.State(ctx, client.ObjectKeyFromObject(pod))
+		if err != nil {
+			return err
+		}
+		if state.Liveness == placement.Down {
+			scope.notLeased = append(scope.notLeased, id)
+		} else {
+			scope.ready++
+		}
+	}
+	slices.Sort(scope.notLeased)
+	return nil
+}
+
+// status returns the whole status. Conditions that have not changed keep their transition times.
+func (s *scope) status() v1alpha1.LogClusterStatus {
+	status := *s.cluster.Status.DeepCopy()
+	status.ObservedGeneration = s.cluster.Generation
+	status.Bootstrap = render.Bootstrap(s.cluster)
+	status.ReadyBrokers = s.ready
+	status.Topics = int32(len(s.topics))
+	status.Partitions, status.UnderReplicated = s.countPartitions()
+	draining := s.drain()
+	status.Draining = draining.replicas
+	for _, condition := range []metav1.Condition{s.readyCondition(status),
+		s.scaledCondition(draining)} {
+		condition.ObservedGeneration = s.cluster.Generation
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}
+	return status
+}
+
+// readyCondition returns condition Ready. If the StatefulSet controller has not yet observed the
+// latest spec, it counts pods of the previous one. That must not make a LogCluster Ready, but one
+// that is Ready stays so, as every step of a rolling update passes through this state.
+func (s *scope) readyCondition(status v1alpha1.LogClusterStatus) metav1.Condition {
+	observed := s.brokers.Status.ObservedGeneration >= s.brokers.Generation
+	enough := status.ReadyBrokers >= s.cluster.Spec.Brokers
+	wasReady := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case !s.cluster.DeletionTimestamp.IsZero():
+		return conditions.NotReady(v1alpha1.ReasonDeleting, fmt.Sprintf(
+			"The LogCluster is being deleted and waits for its finalizers %v.",
+			s.cluster.Finalizers))
+	case enough && (observed || wasReady):
+		return conditions.Ready("All brokers are up.")
+	}
+	message := fmt.Sprintf("%d of %d brokers are ready.", status.ReadyBrokers,
+		s.cluster.Spec.Brokers)
+	if len(s.notLeased) > 0 {
+		message += fmt.Sprintf(" The pods of brokers %v are ready, but the brokers do not renew "+
+			"their Leases.", s.notLeased)
+	}
+	return conditions.NotReady(v1alpha1.ReasonBrokersNotReady, fmt.Sprintf(
+		"%s For details run: kubectl get pods -n %s -l %s=%s", message, s.cluster.Namespace,
+		v1alpha1.LabelCluster, s.cluster.Name))
+}

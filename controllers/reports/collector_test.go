@@ -1,0 +1,19 @@
+package reports
+
+import (
+	"testing"
+
+	"heartwood.dev/heartwood/api/report"
+)
+
+func TestMergeKeepsTheRowsOfAllReplicas(t *testing.T) {
+	got := merge([]*report.Partitions{
+		{Partitions: []report.Partition{{Broker: 0, Topic: "a", Leader: true},
+			{Broker: 0, Topic: "b"}}},
+		nil,
+		{Partitions: []report.Partition{{Broker: 2, Topic: "a", Partition: 1}}},
+	})
+	if got.Polled != 3 || got.Responded != 2 || len(got.Rows["a"]) != 2 || len(got.Rows["b"]) != 1 {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,206 @@
+package topic
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/controllers/laststatus"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// concurrentWrites is how many Partitions of a Topic are written at the same time: each write waits
+// for the API server's disk.
+const concurrentWrites = 16
+
+// createPartitions creates the Partitions that are missing. It uses create and not apply: the cache
+// may be behind, and an apply would then move a Partition that exists. See reassign for those.
+func (r *Reconciler) createPartitions(ctx context.Context, s *scope) error {
+	missing, err := s.missing()
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(concurrentWrites)
+	for _, partition := range missing {
+		group.Go(func() error {
+			if err := s.setOwner(partition, r.Scheme()); err != nil {
+				return err
+			}
+			if err := r.Create(ctx, partition); err != nil && !apierrors.IsAlreadyExists(err) {
+				return fmt.Errorf("create partition %s: %w", partition.Name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// missing returns the Partitions to create, by index. A Partition that existed before is created on
+// the same brokers. Each run of adjacent new ones is assigned by one call. Assigned replicas are
+// added to s.load, so that the next run counts them.
+//
+// Every broker of the spec is a candidate, whether or not it is up: an assignment lasts, and must
+// not depend on which brokers are up now.
+func (s *scope) missing() ([]*v1alpha1.Partition, error) {
+	brokers := s.brokers()
+	var created []*v1alpha1.Partition
+	for index := int32(0); index < s.topic.Spec.Partitions; {
+		if s.partitions[index] == nil && s.placement.replicas[index] != nil {
+			// Without a last status, the deletion is not yet known; its event triggers another
+			// reconciliation.
+			if last, known := s.lastStatus[index]; known {
+				again := s.newPartition(index, s.placement.replicas[index])
+				if err := laststatus.Annotate(again, last); err != nil {
+					return nil, err
+				}
+				created = append(created, again)
+			}
+			index++
+			continue
+		}
+		count := s.unassigned(index)
+		if count == 0 {
+			index++
+			continue
+		}
+		assigned, err := placement.Assign(brokers, s.load, int(index), int(count), s.replicas())
+		if err != nil {
+			return nil, fmt.Errorf("assign replicas: %w", err)
+		}
+		for _, replicas := range assigned {
+			created = append(created, s.newPartition(index, replicas))
+			index++
+			for _, broker := range replicas {
+				s.load[broker]++
+			}
+		}
+	}
+	return created, nil
+}
+
+// unassigned returns the length of the run of new Partitions that begins at an index.
+func (s *scope) unassigned(index int32) (count int32) {
+	for at := index; at < s.topic.Spec.Partitions && s.partitions[at] == nil &&
+		s.placement.replicas[at] == nil; at++ {
+		count++
+	}
+	return count
+}
+
+// brokers returns the brokers that may hold replicas, with their racks as far as they are known.
+func (s *scope) brokers() []placement.Broker {
+	brokers := make([]placement.Broker, s.cluster.Spec.Brokers)
+	for id := range brokers {
+		brokers[id] = placement.Broker{ID: int32(id), Rack: s.racks[int32(id)]}
+	}
+	return brokers
+}
+
+// replicas returns how many replicas each partition has. It requires a cluster.
+func (s *scope) replicas() int { return metadata.Replicas(s.topic.Spec.TopicSettings, s.cluster) }
+
+// hasValidReplicas reports whether a Partition has as many replicas as the Topic requests, all on
+// brokers that remain. Which brokers these are does not matter: a user may have moved it.
+func (s *scope) hasValidReplicas(partition *v1alpha1.Partition) bool {
+	return len(partition.Spec.Replicas) == s.replicas() &&
+		slices.Max(partition.Spec.Replicas) < s.cluster.Spec.Brokers
+}
+
+// reassign changes spec.replicas of Partitions without valid replicas: the Topic has another number
+// of replicas, or brokers are to be removed. As few replicas as possible move. spec.replicas is
+// only the target; brokers copy the records (see placement.Decide). The write is a compare-and-swap
+// because the cache may be behind; after a conflict the event of the other write triggers another
+// reconciliation.
+func (r *Reconciler) reassign(ctx context.Context, s *scope) error {
+	var invalid []*v1alpha1.Partition
+	var current [][]int32
+	for index := range s.topic.Spec.Partitions {
+		if partition := s.partitions[index]; partition != nil && !s.hasValidReplicas(partition) {
+			invalid, current = append(invalid, partition), append(current, partition.Spec.Replicas)
+		}
+	}
+	if len(invalid) == 0 {
+		return nil
+	}
+	targets, err := placement.Fit(s.brokers(), s.load, current, s.replicas())
+	if err != nil {
+		return fmt.Errorf("reassign partitions: %w", err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(concurrentWrites)
+	for i, partition := range invalid {
+		group.Go(func() error {
+			changed := partition.DeepCopy()
+			changed.Spec.Replicas = targets[i]
+			err := r.Patch(ctx, changed,
+				client.MergeFromWithOptions(partition, client.MergeFromWithOptimisticLock{}))
+			if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("reassign partition %s: %w", partition.Name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func (s *scope) newPartition(index int32, replicas []int32) *v1alpha1.Partition {
+	return &v1alpha1.Partition{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      v1alpha1.PartitionName(s.topic.Name, index),
+			Namespace: s.topic.Namespace,
+			Labels:    map[string]string{v1alpha1.LabelCluster: s.topic.Spec.Cluster},
+		},
+		Spec: v1alpha1.PartitionSpec{Cluster: s.topic.Spec.Cluster, Topic: s.topic.Name,
+			Index: index, Replicas: replicas},
+	}
+}
+
+// setOwners sets the owners of existing Partitions as the reclaim policy requires. setOwner adds
+// one reference or removes all, so a change shows in their number. The patch replaces the whole
+// list, hence the optimistic lock.
+func (r *Reconciler) setOwners(ctx context.Context, s *scope) error {
+	for _, partition := range s.partitions {
+		owned := partition.DeepCopy()
+		if err := s.setOwner(owned, r.Scheme()); err != nil {
+			return err
+		}
+		if len(owned.OwnerReferences) == len(partition.OwnerReferences) {
+			continue
+		}
+		if err := r.Patch(ctx, owned,
+			client.MergeFromWithOptions(partition,
+				client.MergeFromWithOptimisticLock{})); err != nil {
+			if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+				continue // the event of the other write triggers another reconciliation
+			}
+			return fmt.Errorf("set the owner of partition %s: %w", partition.Name, err)
+		}
+	}
+	return nil
+}
+
+// setOwner makes the Topic own a Partition if its records are deleted with the Topic. Where the
+// records are retained, the Partition outlives the Topic, as it holds the in-sync replicas and the
+// leader epochs of the records. A later Topic of the same name continues from there.
+func (s *scope) setOwner(partition *v1alpha1.Partition, scheme *runtime.Scheme) error {
+	if s.topic.Spec.ReclaimPolicy == v1alpha1.ReclaimDelete {
+		if err := controllerutil.SetControllerReference(s.topic, partition, scheme); err != nil {
+			return fmt.Errorf("set the owner of partition %s: %w", partition.Name, err)
+		}
+		return nil
+	}
+	if metav1.IsControlledBy(partition, s.topic) {
+		partition.OwnerReferences = nil
+	}
+	return nil
+}

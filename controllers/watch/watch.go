@@ -1,0 +1,122 @@
+package watch
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// Delays for which events of Partitions are coalesced before the Topic or LogCluster that
+// aggregates them is reconciled. When a broker fails, a third of all partitions change within
+// seconds. A status update for each of them would cost more than the elections, and every broker
+// receives every update.
+const (
+	TopicDelay   = 100 * time.Millisecond
+	ClusterDelay = 500 * time.Millisecond
+)
+
+// NewController returns a builder of a controller with a number of workers. It logs less than
+// controller-runtime's default: its start only at debug level, and the name of a resource once per
+// line.
+func NewController(mgr ctrl.Manager, name string, workers int) *ctrl.Builder {
+	logger := mgr.GetLogger().WithValues("controller", name)
+	return ctrl.NewControllerManagedBy(mgr).Named(name).WithOptions(controller.Options{
+		MaxConcurrentReconciles: workers,
+		LogConstructor: func(request *ctrl.Request) logr.Logger {
+			if request == nil {
+				return logger.V(1)
+			}
+			return logger.WithValues("namespace", request.Namespace, "name", request.Name)
+		},
+	})
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Coalesce returns a handler that queues the resources of find a delay after the first of any
+// number of events. The queue keeps one entry per resource, at the earliest time requested, so a
+// stream of events does not postpone it. Of an update only the new object is mapped: the fields
+// that find uses (cluster, topic) are immutable.
+func Coalesce(delay time.Duration, find handler.MapFunc) handler.EventHandler {
+	add := func(ctx context.Context, object client.Object, to queue) {
+		for _, request := range find(ctx, object) {
+			to.AddAfter(request, delay)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, to queue) {
+			add(ctx, e.Object, to)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, to queue) {
+			add(ctx, e.ObjectNew, to)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, to queue) {
+			add(ctx, e.Object, to)
+		},
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, to queue) {
+			add(ctx, e.Object, to)
+		},
+	}
+}
+
+// ClusterOf maps a Topic, a Partition or a broker's pod to its LogCluster.
+func ClusterOf(_ context.Context, object client.Object) []reconcile.Request {
+	var name string
+	switch object := object.(type) {
+	case *v1alpha1.Topic:
+		name = object.Spec.Cluster
+	case *v1alpha1.Partition:
+		name = object.Spec.Cluster
+	case *corev1.Pod:
+		name = object.Labels[v1alpha1.LabelCluster]
+	}
+	return request(object.GetNamespace(), name)
+}
+
+// TopicOf maps a Partition to the Topic that it names, whether or not that Topic exists.
+func TopicOf(_ context.Context, partition client.Object) []reconcile.Request {
+	return request(partition.GetNamespace(), partition.(*v1alpha1.Partition).Spec.Topic)
+}
+
+func request(namespace, name string) []reconcile.Request {
+	return []reconcile.Request{
+		{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}},
+	}
+}
+
+// Requests returns a request for each object of a list. P is *T, which has the methods of
+// client.Object that the items of a list do not have.
+func Requests[T any, P interface {
+	*T
+	client.Object
+}](items []T) []reconcile.Request {
+	var all []reconcile.Request
+	for i := range items {
+		key := client.ObjectKeyFromObject(P(&items[i]))
+		all = append(all, reconcile.Request{NamespacedName: key})
+	}
+	return all
+}
+
+// Send queues a resource through a channel source. It blocks while the receiving controller's queue
+// is full, until ctx ends.
+func Send(ctx context.Context, to chan<- event.GenericEvent, object client.Object) error {
+	select {
+	case to <- event.GenericEvent{Object: object}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

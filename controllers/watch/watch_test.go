@@ -1,0 +1,44 @@
+package watch
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+func TestStreamOfEventsIsCoalescedWithoutPostponing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queue := workqueue.NewTypedRateLimitingQueue(
+			workqueue.DefaultTypedControllerRateLimiter[reconcile.Request](),
+		)
+		defer queue.ShutDown()
+		handler := Coalesce(TopicDelay, TopicOf)
+		partition := &v1alpha1.Partition{ObjectMeta: metav1.ObjectMeta{Namespace: "logs"},
+			Spec: v1alpha1.PartitionSpec{Topic: "orders"}}
+		for range 3 * time.Second / (10 * time.Millisecond) {
+			handler.Create(t.Context(), event.CreateEvent{Object: partition}, queue)
+			handler.Update(t.Context(),
+				event.UpdateEvent{ObjectOld: partition, ObjectNew: partition}, queue)
+			handler.Delete(t.Context(), event.DeleteEvent{Object: partition}, queue)
+			handler.Generic(t.Context(), event.GenericEvent{Object: partition}, queue)
+			time.Sleep(10 * time.Millisecond)
+			if queue.Len() > 0 {
+				break
+			}
+		}
+		synctest.Wait()
+		if queue.Len() != 1 {
+			t.Fatalf("%d entries after 3 s of events, want 1", queue.Len())
+		}
+		if request, _ := queue.Get(); request.String() != "logs/orders" {
+			t.Errorf("queued %s, want the Topic logs/orders", request)
+		}
+	})
+}
