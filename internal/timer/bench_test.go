@@ -15,7 +15,8 @@ func fill(count int) *Wheel[int] {
 	wheel := new(Wheel[int])
 	random := rand.New(rand.NewPCG(1, 1))
 	entries := make([]Entry[int], count)
-	for _, i := range random.Perm(count) { // so that neighbours in a bucket are not adjacent in memory
+	// so that neighbours in a bucket are not adjacent in memory
+	for _, i := range random.Perm(count) {
 		wheel.Add(&entries[i], 1+random.Int64N(60_000))
 	}
 	return wheel
@@ -133,8 +134,8 @@ func BenchmarkReset(b *testing.B) {
 	}
 }
 
-// BenchmarkWaitNotify adds an operation with three keys of a million to the purgatory, and completes
-// it.
+// BenchmarkWaitNotify adds an operation with three keys of a million to the purgatory, and
+// completes it.
 func BenchmarkWaitNotify(b *testing.B) {
 	p := NewPurgatory[int](Options{})
 	defer p.Close()

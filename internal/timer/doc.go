@@ -1,74 +1,73 @@
-// Package timer makes requests wait: for an event on one of the keys they watch, or for their time
-// to be up. Whatever waits in the broker on behalf of a client waits here: produces for their
-// replicas, fetches for records.
+// Package timer makes requests wait for an event on one of the keys that they watch, or for a
+// timeout. All delayed operations of the broker wait here: produce requests for their replicas, and
+// fetch requests for records.
 //
 //   - Wheel (wheel.go) is a hierarchical timing wheel: a plain struct without goroutine, lock or
 //     clock.
-//   - Timer (timer.go) is its shell: one lock, one goroutine that sleeps until the next bucket is
-//     due.
-//   - waiter (waiter.go) is one operation's state machine, without locks: it gives each operation
-//     exactly one end.
-//   - watchLists (watch.go) are the lists of who watches which key.
-//   - Purgatory (purgatory.go) puts these together.
-//   - guard (guard.go) keeps a callback's panic from harming others.
+//   - Timer (timer.go) runs a Wheel: one lock, and one goroutine that sleeps until the next bucket
+//     is due.
+//   - waiter (waiter.go) is the lock-free state machine that completes each operation exactly once.
+//   - watchLists (watch.go) hold the operations that watch each key.
+//   - Purgatory (purgatory.go) combines these.
+//   - guard (guard.go) recovers panics of callbacks.
 //
 // # The wheel
 //
-// As Varghese and Lauck describe it ("Hashed and Hierarchical Timing Wheels", 1997), and as Kafka
-// has it. Three levels of a wheel of 20 buckets, with a tick of 1 ms; now is tick 8,134:
+// The wheel follows Varghese and Lauck ("Hashed and Hierarchical Timing Wheels", 1997), as Kafka's
+// does. Three levels of a wheel with 20 buckets and a tick of 1 ms; now is tick 8,134:
 //
 //	              now
 //	               v
-//	level 0   ... 34 | 35 | 36 | ... | 53 |         a bucket is 1 tick; the ring reaches tick 8,153
+//	level 0   ... 34 | 35 | 36 | ... | 53 |         a bucket is 1 tick; the ring ends at tick 8,153
 //	                    |
-//	                    +-- e (due 8,135) <-> e <-> e    a bucket is a doubly linked list through the entries
+//	                    +-- e (due 8,135) <-> e <-> e    a bucket is a doubly linked list of entries
 //
-//	level 1   ... 8,120 | 8,140 | ... | 8,500 |     a bucket is 20 ticks; the ring reaches tick 8,519
+//	level 1   ... 8,120 | 8,140 | ... | 8,500 |     a bucket is 20 ticks; the ring ends at tick 8,519
 //
-//	level 2   ... 8,000 | 8,400 | ... | 15,600 |    a bucket is 400 ticks; the ring reaches tick 15,999
+//	level 2   ... 8,000 | 8,400 | ... | 15,600 |    a bucket is 400 ticks; the ring ends at 15,999
 //
-// An entry goes to the lowest level whose ring reaches its due tick: one due at 8,200 to the bucket
-// 8,200 of level 1. When now comes to that bucket, its entries are spread over the buckets of level
-// 0, where each has a bucket for its very tick. Most never get there: their request is completed,
-// and they are taken out. A word for each level has a bit for each bucket in use, so that the next
-// one is found without going from bucket to bucket, and a clock that jumps costs what is in the
-// buckets it passes, not the ticks.
+// An entry is in the lowest level whose ring contains its due tick: an entry due at 8,200 is in
+// bucket 8,200 of level 1. When now reaches that bucket, its entries move to the buckets of level
+// 0, one for each tick. Most entries are removed before, because their request completes. For each
+// level, a word has one bit per bucket in use. So the wheel finds the next bucket without visiting
+// empty ones, and a clock that jumps costs time for the entries in the buckets it passes, not for
+// the ticks.
 //
-// The goroutine sleeps until the first bucket that is not empty, of whatever level. With nothing
-// pending it does not wake at all. An entry never fires early: its timeout is rounded up to the
-// tick. So it fires up to a tick late, plus what the operating system takes to wake a thread.
+// The goroutine sleeps until the first bucket that is not empty, of any level. With nothing pending
+// it does not wake at all. An entry never fires early: its timeout is rounded up to the tick. So it
+// fires up to one tick late, plus the time that the operating system needs to wake a thread.
 //
 // # Why no wake-up is lost
 //
-// An operation waits for a state (a high watermark) that others change. The danger is the gap
-// between its look at the state, which said no, and its place in the watch lists: an event in
-// between wakes nobody. Hence the rules:
+// An operation waits for a state, such as a high watermark, that other goroutines change. If the
+// state changes after the operation has checked it and before the operation is in the watch lists,
+// no notification reaches the operation. The following order prevents that:
 //
-//	who waits            who changes the state
-//	(1) look: no         (a) change the state
-//	(2) watch each key   (b) Notify the key: look at all who watch
-//	(3) look again
+//	operation                  goroutine that changes the state
+//	(1) check: not complete    (a) change the state
+//	(2) watch each key         (b) Notify the key: check all its watchers
+//	(3) check again
 //
-// (2) and (b) take the purgatory's lock, so one comes before the other. If (2) comes first, (b)
-// finds the operation. If (b) comes first, so does (a), and by the lock the look (3) sees it.
-// Whoever looks may find another inside the operation's TryComplete, whose look may have begun
-// before (a). Then it leaves a bit, and the other looks once more before it leaves (waiter.go): it
-// either sees the bit, or had left before and the one who comes looks itself.
+// (2) and (b) take the purgatory's lock, so one precedes the other. If (2) comes first, (b) finds
+// the operation. If (b) comes first, so does (a), and the check (3) sees the change. A goroutine
+// that wants to check an operation may find another one inside its TryComplete, which may have
+// begun before (a). It sets a bit then, and the other goroutine checks once more before it leaves
+// (waiter.go): it either sees the bit, or has left before, and then the first goroutine checks
+// itself.
 //
 // # Invariants
 //
-//   - Each operation that Wait was given ends exactly once: TryComplete returned true, or Expire
-//     was called.
-//   - TryComplete and Expire of one operation never run at the same time.
-//   - An operation that has ended is in no watch list and not in the wheel once those who ended it,
-//     and Wait, have returned. So memory follows the operations that are pending, not those that
-//     ever were.
-//   - No event is lost: a Notify that begins after Wait's last look at the operation makes it be
-//     looked at again.
+//   - Each operation passed to Wait ends exactly once: TryComplete returns true, or Expire is
+//     called.
+//   - TryComplete and Expire of one operation never run concurrently.
+//   - Once the calls that ended an operation, and Wait, have returned, the operation is in no watch
+//     list and not in the wheel. So memory is proportional to the pending operations.
+//   - No event is lost: a Notify that begins after Wait's last check causes another check of the
+//     operation.
 //
-// Lock: a purgatory and its timer have one, and no callback runs under it. An operation comes and
-// goes under it once, for its timeout and all of its keys; for many keys it is given away in
-// between.
+// Lock: a purgatory and its timer share one, and no callback runs under it. An operation is added
+// and removed under one hold of the lock, for its timeout and all of its keys; with many keys the
+// lock is released in between.
 //
 // Goroutines: one for each Timer; Close joins it. It runs Expire, so an Expire must not block.
 // Notify runs TryComplete in the caller's goroutine.

@@ -6,29 +6,29 @@ import (
 	"sync/atomic"
 )
 
-// guard runs callbacks whose panic must not end the goroutine that calls them, which serves all the
-// others too: the timer's, or that of a request whose append made somebody else's operation look
-// again. Panics are counted and logged.
+// guard runs callbacks and recovers their panics: the calling goroutine also serves other
+// operations. It is the timer's, or that of a request whose append completes another request's
+// operation. Panics are counted and logged.
 type guard struct {
 	logger *slog.Logger
 	panics atomic.Int64
 }
 
-// tryComplete is op.TryComplete. One that panics has not completed: the next event lets it try
-// again, and in the end it expires, so that its client gets an answer.
+// tryComplete calls op.TryComplete. An operation whose TryComplete panics has not completed: the
+// next event calls it again, and its timeout ends it, so that its client gets an answer.
 func (g *guard) tryComplete(op Operation) (completed bool) {
-	defer g.caught()
+	defer g.recoverPanic()
 	return op.TryComplete()
 }
 
-// expire is op.Expire. One that panics has had its chance.
+// expire calls op.Expire. The operation has ended even if Expire panics.
 func (g *guard) expire(op Operation) {
-	defer g.caught()
+	defer g.recoverPanic()
 	op.Expire()
 }
 
-// caught is to be deferred around a callback.
-func (g *guard) caught() {
+// recoverPanic must be deferred around a callback.
+func (g *guard) recoverPanic() {
 	if fault := recover(); fault != nil {
 		g.logger.Error("timer callback panicked", "panic", fault, "panics", g.panics.Add(1),
 			"stack", string(debug.Stack()))

@@ -12,10 +12,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// TestHammer lets goroutines wait, notify, cancel and time out on few keys at once. request checks
-// that each operation ends exactly once and is never called from two sides; afterwards nothing may
-// be left. Most useful with -race.
-func TestHammer(t *testing.T) {
+// Goroutines concurrently wait, notify, cancel and time out on few keys. request checks that each
+// operation ends exactly once and is never called concurrently; afterwards the purgatory must be
+// empty. Run it with -race.
+func TestConcurrentOperations(t *testing.T) {
 	p := NewPurgatory[string](Options{Operation: "test"})
 	const goroutines, rounds, keys = 8, 2000, 5
 	seed := seed.New(t)
@@ -56,20 +56,19 @@ func TestHammer(t *testing.T) {
 	for _, some := range requests {
 		for _, r := range some {
 			if !r.ended() {
-				t.Fatal("an operation never ended")
+				t.Fatal("an operation did not end")
 			}
 		}
 	}
-	empty(t, p)
+	wantEmpty(t, p)
 	now := p.figures()
 	if ends := now.completed + now.expired; ends != goroutines*rounds {
-		t.Errorf("%d ends of %d operations", ends, goroutines*rounds)
+		t.Errorf("%d operations ended of %d", ends, goroutines*rounds)
 	}
 }
 
-// TestNoWakeupIsLost has one goroutine wait without a timeout worth the name and another make it
-// ready and notify, in lock step, so that look, watch and event meet in every order. A lost event
-// hangs the test.
+// One goroutine waits with a long timeout while another completes the operation and notifies, so
+// that check, watch and event occur in every order. A lost event blocks the test.
 func TestNoWakeupIsLost(t *testing.T) {
 	p := NewPurgatory[string](Options{Operation: "test"})
 	defer p.Close()
@@ -86,14 +85,14 @@ func TestNoWakeupIsLost(t *testing.T) {
 			t.Fatal("the event was lost")
 		}
 	}
-	empty(t, p)
+	wantEmpty(t, p)
 }
 
-// TestCompletionsRaceExpiries has each operation completed at the very moment at which its time is
-// up, by an event, by a check and by cancellation, on the real clock. Each ends exactly once
-// (request checks), and the purgatory's count of the outcomes is that of the operations themselves.
+// Each operation is completed or cancelled at the moment at which its timeout expires, on the real
+// clock. Each ends exactly once (checked by request), and the purgatory counts the outcomes
+// correctly.
 func TestCompletionsRaceExpiries(t *testing.T) {
-	before := goroutines()
+	before := timerGoroutines()
 	p := NewPurgatory[int](Options{})
 	const rounds, each = 20, 200
 	var completed, expired int64
@@ -121,10 +120,10 @@ func TestCompletionsRaceExpiries(t *testing.T) {
 		}
 		group.Wait()
 	}
-	p.Close() // who came last may have left the end to the timer's goroutine, which is in an Expire
+	p.Close() // waits for Expire calls of the timer's goroutine
 	for _, r := range requests {
 		if r.ends.Load() != 1 {
-			t.Fatalf("%d ends", r.ends.Load())
+			t.Fatalf("an operation ended %d times", r.ends.Load())
 		}
 		if r.expired.Load() {
 			expired++
@@ -134,20 +133,20 @@ func TestCompletionsRaceExpiries(t *testing.T) {
 	}
 	now := p.figures()
 	if now.completed != completed || now.expired != expired || completed+expired != rounds*each {
-		t.Errorf("%d completed and %d expired; the purgatory counts %d and %d", completed, expired,
+		t.Errorf("%d operations completed and %d expired; the purgatory counts %d and %d", completed, expired,
 			now.completed, now.expired)
 	}
 	if now.pending != 0 || now.watched != 0 || p.timer.Stats().Pending != 0 {
-		t.Error("something is left")
+		t.Error("the purgatory is not empty")
 	}
 	t.Logf("%d completed, %d expired", completed, expired)
-	if after := goroutines(); after > before {
-		t.Errorf("%d goroutines of timers are left, %d before", after, before)
+	if after := timerGoroutines(); after > before {
+		t.Errorf("%d timer goroutines remain, %d existed before", after, before)
 	}
 }
 
-// goroutines counts those of timers.
-func goroutines() int {
+// timerGoroutines returns the number of goroutines of timers.
+func timerGoroutines() int {
 	stacks := make([]byte, 1<<20)
 	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "timer.(*Timer[")
 }

@@ -2,8 +2,7 @@ package timer
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// register publishes what the purgatory counts anyway; nothing is counted twice for the metrics'
-// sake.
+// register exports the counters of the purgatory as metrics.
 func (p *Purgatory[K]) register(opts Options) {
 	if opts.Registry == nil {
 		return
@@ -23,16 +22,16 @@ func (p *Purgatory[K]) register(opts Options) {
 	}
 	gauge("timer_pending", "Timeouts in the timing wheel.",
 		func() int64 { return int64(p.timer.Stats().Pending) })
-	gauge("purgatory_pending", "Operations that wait.", func() int64 { return p.figures().pending })
+	gauge("purgatory_pending", "Delayed operations that wait.", func() int64 { return p.figures().pending })
 	gauge("purgatory_watched",
-		"Places in watch lists: each waiting operation has one for each key it watches.",
+		"Watch list entries: each waiting operation has one for each key that it watches.",
 		func() int64 { return p.figures().watched })
-	counter("purgatory_completed_total", "Operations completed by an event, or at once.",
+	counter("purgatory_completed_total", "Operations completed by an event, or without waiting.",
 		func() int64 { return p.figures().completed })
 	counter("purgatory_expired_total",
-		"Operations ended by their timeout, by their caller or by shutdown.",
+		"Operations expired by their timeout, by cancellation or by shutdown.",
 		func() int64 { return p.figures().expired })
 	counter("purgatory_purges_total",
-		"Places in watch lists given up because their operation had ended.",
+		"Watch list entries removed because their operation had ended.",
 		func() int64 { return p.figures().purged })
 }

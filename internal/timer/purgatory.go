@@ -8,63 +8,61 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Purgatory holds operations until an event on one of their keys, or time, completes them. Each
-// completes exactly once.
+// Purgatory holds delayed operations until an event on one of their keys completes them, or their
+// timeout expires them.
 type Purgatory[K comparable] struct {
 	timer *Timer[*item[K]]
-	// operations that ended at once, and never waited
-	atOnce struct{ completed, expired atomic.Int64 }
+	// operations that ended without waiting
+	immediate struct{ completed, expired atomic.Int64 }
 
-	// Guarded by the timer's lock: an operation comes and goes under one lock, whatever the number
-	// of its keys.
+	// Guarded by the timer's lock, so that adding and removing an operation takes one lock.
 	lists watchLists[K]
-	count struct{ admitted, completed, expired int64 } // of items, since the start
+	count struct{ admitted, completed, expired int64 } // items since the start
 }
 
-// Options of a purgatory.
+// Options configures a Purgatory.
 type Options struct {
 	Operation string                // metric label: produce, fetch, ...
 	Tick      time.Duration         // resolution of timeouts; default 1 ms
-	Buckets   int                   // of a level of the timing wheel; default 20
-	Registry  prometheus.Registerer // of its metrics; may be nil
-	Logger    *slog.Logger          // of operations that panic; default slog.Default()
+	Buckets   int                   // per level of the timing wheel; default 20
+	Registry  prometheus.Registerer // for its metrics; may be nil
+	Logger    *slog.Logger          // for panics of operations; default slog.Default()
 }
 
-// item is an operation in the purgatory: its state, its timeout and its places in watch lists.
+// item is an operation in the purgatory: its state, its timeout and its watch list entries.
 type item[K comparable] struct {
 	waiter
 	entry  Entry[*item[K]]
-	places []place[K]          // in lists
-	few    [placesFew]place[K] // places lies here if they fit
+	links  []link[K]            // in lists
+	inline [inlineLinks]link[K] // links lies here if they fit
 }
 
-// placesFew is how many keys an operation watches without a second allocation: a produce or a fetch
-// of few partitions. Three make an item 192 bytes, one of the allocator's classes.
-const placesFew = 3
+// inlineLinks is the number of keys that an operation watches without a second allocation, enough
+// for most requests. With three an item takes 192 bytes, a size class of the allocator.
+const inlineLinks = 3
 
-// Waiting is an operation that Wait was given.
+// Waiting is an operation that was passed to Wait.
 type Waiting[K comparable] struct {
 	purgatory *Purgatory[K]
-	item      *item[K] // nil if the operation ended before it had to wait
+	item      *item[K] // nil if the operation ended without waiting
 }
 
-// Cancel expires the operation now, unless it has ended; its caller went away.
+// Cancel expires the operation now, unless it has ended. Callers use it when their client has gone.
 func (w Waiting[K]) Cancel() {
 	if w.item != nil {
 		w.purgatory.expire(w.item)
 	}
 }
 
-// Reset gives the operation another timeout from now, in place of that it had, and tells whether it
-// still had to wait for one. It keeps its places in the lists and allocates nothing. A timeout <= 0
-// is over at the next tick.
+// Reset replaces the operation's timeout by one from now, and reports whether the operation was
+// still waiting for its timeout. It does not allocate. A timeout <= 0 expires at the next tick.
 func (w Waiting[K]) Reset(timeout time.Duration) bool {
 	return w.item != nil && w.purgatory.timer.Reset(&w.item.entry, timeout)
 }
 
-// Check lets the operation alone look again, as an event on one of its keys would, and tells
+// Check tries to complete only this operation, as an event on one of its keys would, and reports
 // whether this call completed it.
-func (w Waiting[K]) Check() bool { return w.item != nil && w.purgatory.look(w.item) }
+func (w Waiting[K]) Check() bool { return w.item != nil && w.purgatory.check(w.item) }
 
 // NewPurgatory starts a purgatory; Close stops it.
 func NewPurgatory[K comparable](opts Options) *Purgatory[K] {
@@ -75,32 +73,32 @@ func NewPurgatory[K comparable](opts Options) *Purgatory[K] {
 	return p
 }
 
-// Wait completes op at once if it can, else watches keys and gives it until timeout from now;
-// without a timeout (<= 0), or once the purgatory is closed, it expires at once. Wait does not
-// block: op says by itself when it has ended. op is waited for once only.
+// Wait completes op at once if it can. Otherwise op watches the keys and expires after the timeout;
+// if the timeout is <= 0 or the purgatory is closed, it expires at once. Wait does not block: op
+// learns of its end by its methods. An operation must be passed to Wait only once.
 func (p *Purgatory[K]) Wait(op Operation, timeout time.Duration, keys ...K) Waiting[K] {
-	if p.timer.guard.tryComplete(op) { // nobody else knows op yet
-		p.atOnce.completed.Add(1)
+	if p.timer.guard.tryComplete(op) { // no other goroutine has op yet
+		p.immediate.completed.Add(1)
 		return Waiting[K]{}
 	}
 	it := &item[K]{waiter: waiter{op: op, guard: &p.timer.guard}}
 	it.entry.Value = it
-	if it.places = it.few[:0]; len(keys) > len(it.few) {
-		it.places = make([]place[K], 0, len(keys))
+	if it.links = it.inline[:0]; len(keys) > len(it.inline) {
+		it.links = make([]link[K], 0, len(keys))
 	}
 	if timeout <= 0 || !p.admit(it, timeout, keys) {
 		p.timer.guard.expire(op)
-		p.atOnce.expired.Add(1)
+		p.immediate.expired.Add(1)
 		return Waiting[K]{}
 	}
-	// An event between the first look and the watching woke nobody: look again, now that every
-	// later one will find us.
-	p.look(it)
+	// An event between the first check and the watching did not reach the operation: check again,
+	// now that every later event does.
+	p.check(it)
 	return Waiting[K]{purgatory: p, item: it}
 }
 
-// admit makes time and events find an item. From then on it may end at any moment, by another
-// goroutine. It returns false if the purgatory is closed.
+// admit adds an item to the wheel and the watch lists. From then on another goroutine may end it at
+// any time. It returns false if the purgatory is closed.
 func (p *Purgatory[K]) admit(it *item[K], timeout time.Duration, keys []K) bool {
 	now, due := p.timer.ticks(timeout)
 	p.timer.mu.Lock()
@@ -110,58 +108,58 @@ func (p *Purgatory[K]) admit(it *item[K], timeout time.Duration, keys []K) bool 
 	}
 	p.count.admitted++
 	for keys = p.lists.add(it, keys); len(keys) > 0; keys = p.lists.add(it, keys) {
-		p.letOthersInLocked()
+		p.yieldLocked()
 		if it.ended() {
-			// its end may have taken it out of the lists already, and would not come again for what
-			// is added now
+			// the call that ended it may have removed it from the lists already, and would not
+			// remove links that are added now
 			break
 		}
 	}
 	return true
 }
 
-// letOthersInLocked gives the lock away for a moment.
-func (p *Purgatory[K]) letOthersInLocked() {
+// yieldLocked releases and reacquires the lock, so that other goroutines can take it.
+func (p *Purgatory[K]) yieldLocked() {
 	p.timer.mu.Unlock()
 	p.timer.mu.Lock()
 }
 
-// Notify lets the operations that watch key look again, and returns how many completed.
+// Notify tries to complete the operations that watch key, and returns how many completed.
 func (p *Purgatory[K]) Notify(key K) int {
 	var few [16]*item[K] // most keys have few watchers, and then nothing is allocated
 	count := 0
 	for _, it := range p.appendWatchers(few[:0], key) {
-		if p.look(it) {
+		if p.check(it) {
 			count++
 		}
 	}
 	return count
 }
 
-// appendWatchers appends those who watch key. It copies, so that they are looked at without the
-// lock: a look may take long, and the one that completes goes back to this list to leave it.
+// appendWatchers appends the items that watch key. The copy allows checking them without the lock:
+// a check may take long, and a completed operation takes the lock to leave the list.
 func (p *Purgatory[K]) appendWatchers(dst []*item[K], key K) []*item[K] {
 	p.timer.mu.Lock()
 	defer p.timer.mu.Unlock()
 	return p.lists.appendWatchers(dst, key)
 }
 
-// Close expires what still waits and joins the goroutine.
+// Close expires all waiting operations and joins the goroutine.
 func (p *Purgatory[K]) Close() { p.timer.Close() }
 
-// look lets an operation try to complete in this goroutine, and tells whether this call ended it
-// so.
-func (p *Purgatory[K]) look(it *item[K]) bool {
-	end := it.look()
+// check tries to complete an operation in this goroutine, and reports whether this call completed
+// it.
+func (p *Purgatory[K]) check(it *item[K]) bool {
+	end := it.check()
 	p.account(it, end)
 	return end == completed
 }
 
-// expire ends an operation because its time is up, or before: it is the timer's callback, too.
+// expire expires an operation, for its timeout or a cancellation. It is also the timer's callback.
 func (p *Purgatory[K]) expire(it *item[K]) { p.account(it, it.waiter.expire()) }
 
-// account counts an operation's end and takes it out of the wheel and of every list. Of an
-// operation's calls, exactly one is told an end other than pending.
+// account counts an operation's end, and removes it from the wheel and from every list. Of all
+// calls that check or expire an operation, exactly one has an end other than pending.
 func (p *Purgatory[K]) account(it *item[K], end ending) {
 	if end == pending {
 		return
@@ -175,17 +173,17 @@ func (p *Purgatory[K]) account(it *item[K], end ending) {
 		p.count.expired++
 	}
 	for p.lists.remove(it) {
-		p.letOthersInLocked()
+		p.yieldLocked()
 	}
 }
 
-// Figures of a purgatory.
+// figures are the counters of a purgatory.
 type figures struct {
-	pending   int64 // operations that wait
-	completed int64 // since the start, by an event, or at once
-	expired   int64 // since the start, by time, Cancel or Close
-	watched   int64 // places in watch lists
-	purged    int64 // places given up since the start
+	pending   int64 // waiting operations
+	completed int64 // since the start, by an event or without waiting
+	expired   int64 // since the start, by timeout, Cancel or Close
+	watched   int64 // links in watch lists
+	purged    int64 // links removed since the start
 }
 
 func (p *Purgatory[K]) figures() figures {
@@ -193,9 +191,9 @@ func (p *Purgatory[K]) figures() figures {
 	defer p.timer.mu.Unlock()
 	return figures{
 		pending:   p.count.admitted - p.count.completed - p.count.expired,
-		completed: p.count.completed + p.atOnce.completed.Load(),
-		expired:   p.count.expired + p.atOnce.expired.Load(),
-		watched:   p.lists.places,
+		completed: p.count.completed + p.immediate.completed.Load(),
+		expired:   p.count.expired + p.immediate.expired.Load(),
+		watched:   p.lists.links,
 		purged:    p.lists.purged,
 	}
 }

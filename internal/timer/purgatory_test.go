@@ -14,26 +14,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// request is an operation that is complete once ready is set. It checks the purgatory's promises on
+// request is an operation that completes once ready is set. It checks the purgatory's guarantees on
 // every call.
 type request struct {
 	t       testing.TB
 	ready   atomic.Bool
 	inside  atomic.Bool
-	looks   atomic.Int64
+	checks  atomic.Int64
 	ends    atomic.Int64
 	expired atomic.Bool
 	at      time.Time
-	onLook  func() // runs inside each look
+	onCheck func() // runs inside each TryComplete
 }
 
 func (r *request) TryComplete() bool {
 	r.enter()
 	defer r.inside.Store(false)
-	r.looks.Add(1)
+	r.checks.Add(1)
 	ready := r.ready.Load()
-	if r.onLook != nil {
-		r.onLook()
+	if r.onCheck != nil {
+		r.onCheck()
 	}
 	if ready {
 		r.end()
@@ -50,17 +50,17 @@ func (r *request) Expire() {
 
 func (r *request) enter() {
 	if !r.inside.CompareAndSwap(false, true) {
-		r.t.Error("two calls at the same time")
+		r.t.Error("concurrent calls of an operation")
 	}
 	if r.ends.Load() != 0 {
-		r.t.Error("called after its end")
+		r.t.Error("an operation was called after its end")
 	}
 }
 
 func (r *request) end() {
 	r.at = time.Now()
 	if r.ends.Add(1) != 1 {
-		r.t.Error("ended twice")
+		r.t.Error("an operation ended twice")
 	}
 }
 
@@ -75,53 +75,53 @@ func inBubble(t *testing.T, test func(t *testing.T, p *Purgatory[string])) {
 	})
 }
 
-// empty fails unless the purgatory has forgotten everything.
-func empty(t *testing.T, p *Purgatory[string]) {
+// wantEmpty checks that the purgatory holds nothing.
+func wantEmpty(t *testing.T, p *Purgatory[string]) {
 	t.Helper()
 	now := p.figures()
 	if timers := p.timer.Stats().Pending; now.pending != 0 || now.watched != 0 || timers != 0 {
 		t.Errorf("%d pending, %d watched, %d timeouts; want none", now.pending, now.watched, timers)
 	}
 	if keys := len(p.lists.lists); keys != 0 {
-		t.Errorf("%d keys are kept", keys)
+		t.Errorf("%d keys have a list, want none", keys)
 	}
 }
 
-func TestWaitCompletesAtOnceWithoutWatching(t *testing.T) {
+func TestWaitCompletesReadyOperationWithoutWatching(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		r := &request{t: t}
 		r.ready.Store(true)
 		p.Wait(r, time.Hour, "a")
-		if !r.ended() || r.expired.Load() || r.looks.Load() != 1 {
-			t.Error("not completed by the first look")
+		if !r.ended() || r.expired.Load() || r.checks.Load() != 1 {
+			t.Error("the first check did not complete the operation")
 		}
-		empty(t, p)
+		wantEmpty(t, p)
 	})
 }
 
-func TestNotifyCompletesWhatIsReadyAndOnlyOnItsKey(t *testing.T) {
+func TestNotifyCompletesReadyOperationsOfItsKey(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		r := &request{t: t}
 		p.Wait(r, time.Hour, "a", "b")
 		if p.Notify("a") != 0 || r.ended() {
-			t.Error("completed although not ready")
+			t.Error("an operation completed although it was not ready")
 		}
 		r.ready.Store(true)
-		looks := r.looks.Load()
-		if p.Notify("c") != 0 || r.looks.Load() != looks {
-			t.Error("looked at for a key it does not watch")
+		checks := r.checks.Load()
+		if p.Notify("c") != 0 || r.checks.Load() != checks {
+			t.Error("an operation was checked for a key that it does not watch")
 		}
 		if p.Notify("b") != 1 || !r.ended() || r.expired.Load() {
-			t.Error("not completed by its key")
+			t.Error("Notify of its key did not complete the operation")
 		}
 		if p.Notify("a") != 0 {
-			t.Error("completed twice")
+			t.Error("an operation completed twice")
 		}
-		empty(t, p)
+		wantEmpty(t, p)
 	})
 }
 
-func TestTimeExpiresWhatNothingCompletes(t *testing.T) {
+func TestTimeoutExpiresOperation(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		start := time.Now()
 		r := &request{t: t}
@@ -132,7 +132,7 @@ func TestTimeExpiresWhatNothingCompletes(t *testing.T) {
 			took > 30*time.Second+time.Millisecond {
 			t.Errorf("expired %v after %v", r.expired.Load(), took)
 		}
-		empty(t, p)
+		wantEmpty(t, p)
 	})
 }
 
@@ -141,20 +141,19 @@ func TestZeroTimeoutExpiresAtOnce(t *testing.T) {
 		r := &request{t: t}
 		p.Wait(r, 0, "a")
 		if !r.expired.Load() {
-			t.Error("still waits")
+			t.Error("the operation still waits")
 		}
-		empty(t, p)
+		wantEmpty(t, p)
 	})
 }
 
-// TestEventBetweenLookAndWatchIsNotLost: the event comes after the first look said no and before
-// any key is watched, so its Notify finds nobody. Without the second look the operation would wait
-// for its timeout.
-func TestEventBetweenLookAndWatchIsNotLost(t *testing.T) {
+// The event occurs after the first check failed and before any key is watched, so its Notify finds
+// no operation. Without the second check the operation would wait for its timeout.
+func TestEventBetweenCheckAndWatchIsNotLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		r := &request{t: t}
-		r.onLook = func() {
-			r.onLook = nil
+		r.onCheck = func() {
+			r.onCheck = nil
 			r.ready.Store(true) // after ready was read
 			p.Notify("a")
 		}
@@ -162,36 +161,35 @@ func TestEventBetweenLookAndWatchIsNotLost(t *testing.T) {
 		if !r.ended() || r.expired.Load() {
 			t.Error("the event was lost")
 		}
-		empty(t, p)
+		wantEmpty(t, p)
 	})
 }
 
-// TestEventDuringALookIsNotLost: the same for an event while another goroutine looks: it must not
-// go away with a no.
-func TestEventDuringALookIsNotLost(t *testing.T) {
+// The event occurs while another goroutine checks the operation, which must check again.
+func TestEventDuringCheckIsNotLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		r := &request{t: t}
 		p.Wait(r, time.Hour, "a")
-		r.onLook = func() {
-			r.onLook = nil
+		r.onCheck = func() {
+			r.onCheck = nil
 			r.ready.Store(true)
 			if p.Notify("a") != 0 {
-				t.Error("completed inside a look")
+				t.Error("an operation completed inside its TryComplete")
 			}
 		}
 		if p.Notify("a") != 1 || !r.ended() {
 			t.Error("the event was lost")
 		}
-		empty(t, p)
+		wantEmpty(t, p)
 	})
 }
 
-// TestEndWhileWatching: an operation has more keys than are watched under one hold of the lock, and
-// ends at any moment of its Wait, by its first key. What is added after the end must not stay.
-func TestEndWhileWatching(t *testing.T) {
+// An operation has more keys than are added under one hold of the lock, and ends by its first key
+// at any moment of its Wait. Entries that are added after the end must be removed.
+func TestOperationEndsWhileItsKeysAreAdded(t *testing.T) {
 	p := NewPurgatory[string](Options{})
 	defer p.Close()
-	keys := make([]string, 4*keysMax)
+	keys := make([]string, 4*keysPerLock)
 	for i := range keys {
 		keys[i] = fmt.Sprint(i)
 	}
@@ -208,46 +206,46 @@ func TestEndWhileWatching(t *testing.T) {
 		})
 		group.Wait()
 		if !r.ended() || r.expired.Load() {
-			t.Fatal("the event did not end it")
+			t.Fatal("the event did not complete the operation")
 		}
-		empty(t, p)
+		wantEmpty(t, p)
 	}
 }
 
-// TestTimeoutDuringALook ends the operation once, with what the look found.
-func TestTimeoutDuringALook(t *testing.T) {
+// A timeout during a check ends the operation once, with the result of the check.
+func TestTimeoutDuringCheck(t *testing.T) {
 	for _, ready := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 			r := &request{t: t}
 			p.Wait(r, time.Second, "a")
 			r.ready.Store(ready)
-			r.onLook = func() { time.Sleep(2 * time.Second) }
+			r.onCheck = func() { time.Sleep(2 * time.Second) }
 			p.Notify("a")
 			if !r.ended() || r.expired.Load() == ready {
 				t.Errorf("ready %v: ended %v, expired %v", ready, r.ended(), r.expired.Load())
 			}
-			empty(t, p)
+			wantEmpty(t, p)
 		})
 	}
 }
 
-func TestCancelExpiresNow(t *testing.T) {
+func TestCancelExpiresAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		r := &request{t: t}
 		waiting := p.Wait(r, time.Hour, "a", "b")
 		waiting.Cancel()
 		if !r.expired.Load() {
-			t.Error("still waits")
+			t.Error("the operation still waits")
 		}
 		waiting.Cancel()
 		Waiting[string]{}.Cancel()
-		empty(t, p)
+		wantEmpty(t, p)
 	})
 }
 
-// TestManyKeysOneEventLeavesNothing: the memory leak of Kafka's first purgatory. An operation on a
-// busy and on quiet keys must leave the quiet keys' lists too, though no event ever comes there.
-func TestManyKeysOneEventLeavesNothing(t *testing.T) {
+// Kafka's first purgatory leaked memory here: an operation that completes by one of its keys must
+// also leave the lists of keys without events.
+func TestCompletedOperationLeavesAllLists(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		for range 1000 {
 			r := &request{t: t}
@@ -255,17 +253,17 @@ func TestManyKeysOneEventLeavesNothing(t *testing.T) {
 			r.ready.Store(true)
 			p.Notify("busy")
 			if !r.ended() {
-				t.Fatal("not completed")
+				t.Fatal("the operation was not completed")
 			}
 		}
-		empty(t, p)
+		wantEmpty(t, p)
 		if purged := p.figures().purged; purged != 4000 {
-			t.Errorf("%d places given up, want 4000", purged)
+			t.Errorf("%d list entries were removed, want 4000", purged)
 		}
 	})
 }
 
-func TestCloseExpiresWhatWaitsAndWhatComesLater(t *testing.T) {
+func TestCloseExpiresWaitingAndLaterOperations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPurgatory[string](Options{})
 		before, after := &request{t: t}, &request{t: t}
@@ -273,9 +271,9 @@ func TestCloseExpiresWhatWaitsAndWhatComesLater(t *testing.T) {
 		p.Close()
 		p.Wait(after, time.Hour, "a")
 		if !before.expired.Load() || !after.expired.Load() {
-			t.Error("still waits after close")
+			t.Error("an operation still waits after Close")
 		}
-		empty(t, p)
+		wantEmpty(t, p)
 	})
 }
 
@@ -331,8 +329,8 @@ func value(t *testing.T, registry *prometheus.Registry, name, operation string) 
 	return 0
 }
 
-// TestResetMovesTheDeadline of an operation that keeps watching: a join whose members still come.
-func TestResetMovesTheDeadline(t *testing.T) {
+// Reset changes the timeout of an operation and keeps its keys.
+func TestResetChangesTheTimeout(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		start := time.Now()
 		r := &request{t: t}
@@ -340,11 +338,11 @@ func TestResetMovesTheDeadline(t *testing.T) {
 		for range 5 {
 			time.Sleep(2 * time.Second)
 			if !waiting.Reset(3 * time.Second) {
-				t.Fatal("it had ended")
+				t.Fatal("the operation had ended")
 			}
 		}
 		if watched := p.figures().watched; watched != 2 {
-			t.Errorf("%d places, want 2", watched)
+			t.Errorf("%d list entries, want 2", watched)
 		}
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
@@ -353,72 +351,71 @@ func TestResetMovesTheDeadline(t *testing.T) {
 			t.Errorf("expired %v after %v", r.expired.Load(), took)
 		}
 		if waiting.Reset(time.Second) || (Waiting[string]{}).Reset(time.Second) {
-			t.Error("what has ended got another deadline")
+			t.Error("Reset changed the timeout of an operation that has ended")
 		}
-		empty(t, p)
+		wantEmpty(t, p)
 	})
 }
 
-// TestResetDoesNotRevive: an operation that an event ended gets no deadline any more, which would
-// keep it in memory.
-func TestResetDoesNotRevive(t *testing.T) {
+// Reset of a completed operation must not add a timeout, which would keep the operation in memory.
+func TestResetAfterCompletionHasNoEffect(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		r := &request{t: t}
 		waiting := p.Wait(r, time.Second, "a")
 		r.ready.Store(true)
 		p.Notify("a")
 		if waiting.Reset(time.Hour) {
-			t.Error("it was revived")
+			t.Error("Reset reported that the operation waits")
 		}
-		empty(t, p)
+		wantEmpty(t, p)
 	})
 }
 
-func TestCheckLooksAtOneOperationAlone(t *testing.T) {
+func TestCheckConcernsOneOperation(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		one, other := &request{t: t}, &request{t: t}
 		waiting := p.Wait(one, time.Hour, "a")
 		p.Wait(other, time.Hour, "a")
-		looks := other.looks.Load()
+		checks := other.checks.Load()
 		if waiting.Check() || (Waiting[string]{}).Check() {
-			t.Error("completed although not ready")
+			t.Error("an operation completed although it was not ready")
 		}
 		one.ready.Store(true)
-		if !waiting.Check() || waiting.Check() || other.looks.Load() != looks {
-			t.Error("not completed once, or another was looked at")
+		if !waiting.Check() || waiting.Check() || other.checks.Load() != checks {
+			t.Error("the operation was not completed once, or another one was checked")
 		}
 	})
 }
 
-// TestPanicsOfOperations: a look that panics is a no, and the operation still ends by its time; an
-// Expire that panics is an end. Whoever notified is not harmed, nor is the timer's goroutine.
-func TestPanicsOfOperations(t *testing.T) {
+// An operation whose TryComplete panics is not completed and expires later. An operation whose
+// Expire panics has ended. Neither stops the notifying goroutine or the timer's goroutine.
+func TestPanicsOfOperationsAreRecovered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPurgatory[string](Options{Logger: slog.New(slog.DiscardHandler)})
 		defer p.Close()
-		looks, ends := &request{t: t}, &request{t: t}
-		p.Wait(looks, time.Second, "a")
-		looks.onLook = func() { panic("look") }
-		p.Wait(panicking{ends}, time.Second, "a")
+		checkPanics, expirePanics := &request{t: t}, &request{t: t}
+		p.Wait(checkPanics, time.Second, "a")
+		checkPanics.onCheck = func() { panic("check") }
+		p.Wait(panicking{expirePanics}, time.Second, "a")
 		if p.Notify("a") != 0 {
-			t.Error("completed")
+			t.Error("an operation completed")
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if !looks.expired.Load() {
-			t.Error("the operation whose look panics did not expire")
+		if !checkPanics.expired.Load() {
+			t.Error("the operation whose check panics did not expire")
 		}
 		last := &request{t: t}
 		p.Wait(last, time.Second, "a")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if !last.expired.Load() {
-			t.Error("the goroutine is dead")
+			t.Error("the timer's goroutine has stopped")
 		}
 		if panics := p.timer.Stats().Panics; panics != 2 {
 			t.Errorf("%d panics, want 2", panics)
 		}
-		empty(t, p)
+		wantEmpty(t, p)
 	})
 }
 
@@ -428,9 +425,8 @@ type panicking struct{ *request }
 func (p panicking) TryComplete() bool { return false }
 func (p panicking) Expire()           { panic("expire") }
 
-// TestListsAreUsedAgain: keys come and go, and their lists are not made anew each time, nor kept
-// without end.
-func TestListsAreUsedAgain(t *testing.T) {
+// Lists of keys are reused, and the number of unused ones is bounded.
+func TestListsAreReused(t *testing.T) {
 	p := NewPurgatory[string](Options{})
 	defer p.Close()
 	var all []Waiting[string]
@@ -440,15 +436,15 @@ func TestListsAreUsedAgain(t *testing.T) {
 	for _, waiting := range all {
 		waiting.Cancel()
 	}
-	empty(t, p)
+	wantEmpty(t, p)
 	length := 0
 	for l := p.lists.spare; l != nil; l = l.spare {
 		length++
 		if l.first != nil || l.key != "" {
-			t.Fatalf("a spare list holds %q", l.key)
+			t.Fatalf("an unused list has the key %q", l.key)
 		}
 	}
-	if length != p.lists.spares || length != sparesMax {
-		t.Fatalf("%d spare lists, counted %d, want %d", length, p.lists.spares, sparesMax)
+	if length != p.lists.spares || length != spareListsMax {
+		t.Fatalf("%d unused lists, counted %d, want %d", length, p.lists.spares, spareListsMax)
 	}
 }

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Timer calls back when entries are due: a Wheel with a lock, a clock and the goroutine that
-// sleeps.
+// Timer calls a function when entries are due. It is a Wheel with a lock, a clock and a goroutine.
 type Timer[T any] struct {
 	opts TimerOptions
-	// tick 0; its monotonic clock, so that nobody who sets the clock makes entries early or late
+	// tick 0; a monotonic time, so that setting the wall clock has no effect
 	start time.Time
 	fire  func(T)
 	guard guard
 
-	wake    chan struct{} // holds one: an entry was added that is due before the goroutine wakes
+	// buffer of one: an entry was added that is due before the goroutine wakes
+	wake    chan struct{}
 	joined  chan struct{}
 	wakeups atomic.Int64 // written by the goroutine
 
@@ -29,11 +29,11 @@ type Timer[T any] struct {
 	}
 }
 
-// TimerOptions of a Timer. The zero value is ready.
+// TimerOptions configures a Timer. The zero value selects the defaults.
 type TimerOptions struct {
 	Tick    time.Duration // resolution; default 1 ms
-	Buckets int           // of a level of the wheel, 2 to 64; default 20
-	Logger  *slog.Logger  // of callbacks that panic; default slog.Default()
+	Buckets int           // per level of the wheel, 2 to 64; default 20
+	Logger  *slog.Logger  // for panics of callbacks; default slog.Default()
 }
 
 func (o *TimerOptions) setDefaults() {
@@ -45,16 +45,16 @@ func (o *TimerOptions) setDefaults() {
 	}
 }
 
-// Stats of a timer.
+// Stats are the counters of a Timer.
 type Stats struct {
-	Pending int   // entries still to come
-	Wakeups int64 // how often the goroutine woke since the start: the price of the clock
+	Pending int   // pending entries
+	Wakeups int64 // of the goroutine, since the start
 	Panics  int64 // callbacks that panicked since the start
 }
 
-// NewTimer starts a timer; Close stops it. fire is called from the timer's one goroutine in the
-// order of the due ticks, without a lock, and must not block: those that are due meanwhile come
-// late. Should it panic, that is counted and logged, and the timer goes on.
+// NewTimer starts a timer; Close stops it. The timer's goroutine calls fire in the order of the due
+// ticks, without holding a lock. fire must not block, because that delays later entries. If it
+// panics, the timer counts and logs the panic, and continues.
 func NewTimer[T any](opts TimerOptions, fire func(T)) *Timer[T] {
 	opts.setDefaults()
 	t := &Timer[T]{
@@ -71,8 +71,9 @@ func NewTimer[T any](opts TimerOptions, fire func(T)) *Timer[T] {
 	return t
 }
 
-// Add makes e due after a timeout: never earlier, and two ticks later at most, on a machine that
-// wakes the goroutine in time. It returns false when the timer is closed. e must not be pending.
+// Add schedules e after a timeout. It fires never early, and at most two ticks late if the
+// operating system wakes the goroutine in time. Add returns false if the timer is closed. e must
+// not be pending.
 func (t *Timer[T]) Add(e *Entry[T], timeout time.Duration) bool {
 	now, due := t.ticks(timeout)
 	t.mu.Lock()
@@ -80,20 +81,19 @@ func (t *Timer[T]) Add(e *Entry[T], timeout time.Duration) bool {
 	return t.addLocked(e, now, due)
 }
 
-// addLocked is Add, by what ticks returned.
+// addLocked is Add with the results of ticks.
 func (t *Timer[T]) addLocked(e *Entry[T], now, due int64) bool {
 	if t.mu.closed {
 		return false
 	}
 	t.mu.wheel.Skip(now)
 	t.mu.wheel.Add(e, due)
-	t.comesFirstLocked(due)
+	t.wakeEarlierLocked(due)
 	return true
 }
 
-// Reset gives a pending e another timeout from now, in place of that it had, and tells whether it
-// was pending. False may mean that fire is being called with e at this moment. It allocates
-// nothing: a session does this with each heartbeat.
+// Reset replaces the timeout of a pending e by one from now, and reports whether e was pending. If
+// not, fire may be running with e. Reset does not allocate: sessions call it with each heartbeat.
 func (t *Timer[T]) Reset(e *Entry[T], timeout time.Duration) bool {
 	now, due := t.ticks(timeout)
 	t.mu.Lock()
@@ -102,19 +102,19 @@ func (t *Timer[T]) Reset(e *Entry[T], timeout time.Duration) bool {
 	if !t.mu.wheel.Reset(e, due) {
 		return false
 	}
-	t.comesFirstLocked(due)
+	t.wakeEarlierLocked(due)
 	return true
 }
 
-// Remove takes e out, and tells whether it was pending. False may mean that fire is being called
-// with e at this moment. The goroutine's sleep is left as it is: it may wake once for nothing.
+// Remove removes e, and reports whether it was pending. If not, fire may be running with e. The
+// goroutine is not notified, and may wake once without a due entry.
 func (t *Timer[T]) Remove(e *Entry[T]) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.mu.wheel.Remove(e)
 }
 
-// Stats tells the timer's figures at this moment.
+// Stats returns the current counters.
 func (t *Timer[T]) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,8 +122,7 @@ func (t *Timer[T]) Stats() Stats {
 		Panics: t.guard.panics.Load()}
 }
 
-// Close fires what is still to come, and joins the goroutine. Not to be called by fire, which runs
-// in it.
+// Close fires all pending entries at once, and joins the goroutine. fire must not call it.
 func (t *Timer[T]) Close() {
 	t.mu.Lock()
 	t.mu.closed = true
@@ -132,18 +131,17 @@ func (t *Timer[T]) Close() {
 	<-t.joined
 }
 
-// comesFirstLocked wakes the goroutine if an entry comes before it would wake by itself. Between
-// its look at the wheel and its sleep wakeAt is already set, and wake keeps the message: it is not
-// lost.
-func (t *Timer[T]) comesFirstLocked(due int64) {
+// wakeEarlierLocked wakes the goroutine if an entry is due before its wake-up. The goroutine sets
+// wakeAt before it sleeps, and the buffer of wake keeps the message, so none is lost.
+func (t *Timer[T]) wakeEarlierLocked(due int64) {
 	if due < t.mu.wakeAt {
 		t.mu.wakeAt = due // one message is enough
 		t.poke()
 	}
 }
 
-// poke wakes the goroutine, or leaves the message for its next sleep. It never blocks, so it may be
-// called under the lock.
+// poke wakes the goroutine, or prevents its next sleep. It does not block, so it may be called
+// under the lock.
 func (t *Timer[T]) poke() {
 	select {
 	case t.wake <- struct{}{}:
@@ -151,8 +149,8 @@ func (t *Timer[T]) poke() {
 	}
 }
 
-// run is the goroutine: it fires what is due, without the lock, and sleeps until the next bucket or
-// a poke. With nothing pending it sleeps until a poke, and the runtime has no timer of it.
+// run is the goroutine. It fires due entries without the lock, and sleeps until the next bucket or
+// a poke. With nothing pending it sleeps until a poke, without a timer of the Go runtime.
 func (t *Timer[T]) run() {
 	defer close(t.joined)
 	alarm := time.NewTimer(math.MaxInt64)
@@ -164,10 +162,10 @@ func (t *Timer[T]) run() {
 		due, sleep, closed = t.advance(due[:0])
 		for i, e := range due {
 			t.call(e)
-			due[i] = nil // a big burst must not keep its operations alive
+			due[i] = nil // release the operation to the garbage collector
 		}
 		if len(due) > 0 {
-			continue // firing took time, and more may be due by now
+			continue // more entries may be due after the calls
 		}
 		if closed {
 			return
@@ -183,14 +181,14 @@ func (t *Timer[T]) run() {
 	}
 }
 
-// call runs the callback; should it panic, the guard catches that.
+// call calls fire and recovers its panics.
 func (t *Timer[T]) call(e *Entry[T]) {
-	defer t.guard.caught()
+	defer t.guard.recoverPanic()
 	t.fire(e.Value)
 }
 
-// advance takes what is due now, or everything once the timer is closed, and tells how long to
-// sleep if that is nothing: MaxInt64 if nothing is pending.
+// advance returns the entries that are due, or all entries if the timer is closed. Without due
+// entries it returns the time to sleep, MaxInt64 if nothing is pending.
 func (t *Timer[T]) advance(due []*Entry[T]) (_ []*Entry[T], sleep time.Duration, closed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -208,7 +206,7 @@ func (t *Timer[T]) advance(due []*Entry[T]) (_ []*Entry[T], sleep time.Duration,
 	return due, time.Duration(next)*t.opts.Tick - at, t.mu.closed
 }
 
-// ticks are the tick of now, and the first that begins after the timeout.
+// ticks returns the current tick, and the first tick that begins after the timeout.
 func (t *Timer[T]) ticks(timeout time.Duration) (now, due int64) {
 	at := time.Since(t.start)
 	now = int64(at / t.opts.Tick)

@@ -36,7 +36,7 @@ func (r *recorder) all() []firing {
 	return append([]firing(nil), r.fired...)
 }
 
-// TestTimerFiresInTimeAndInOrder: never early, at most a tick late, whatever the order of adding.
+// Entries fire in order, never early, and at most one tick late.
 func TestTimerFiresInTimeAndInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
@@ -53,7 +53,7 @@ func TestTimerFiresInTimeAndInOrder(t *testing.T) {
 		time.Sleep(25 * time.Hour)
 		fired := r.all()
 		if len(fired) != len(timeouts) {
-			t.Fatalf("%d fired of %d", len(fired), len(timeouts))
+			t.Fatalf("%d of %d entries fired", len(fired), len(timeouts))
 		}
 		for i, f := range fired {
 			late := f.at - timeouts[f.value]
@@ -67,8 +67,7 @@ func TestTimerFiresInTimeAndInOrder(t *testing.T) {
 	})
 }
 
-// TestTimerWakesForAnEarlierEntry: the goroutine sleeps for an hour already when a nearer timeout
-// comes.
+// The goroutine already sleeps for an hour when an earlier entry is added.
 func TestTimerWakesForAnEarlierEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
@@ -80,12 +79,12 @@ func TestTimerWakesForAnEarlierEntry(t *testing.T) {
 		time.Sleep(6 * time.Millisecond)
 		synctest.Wait()
 		if fired := r.all(); len(fired) != 1 || fired[0].value != 2 {
-			t.Errorf("fired %v, want entry 2 alone", fired)
+			t.Errorf("fired %v, want only entry 2", fired)
 		}
 	})
 }
 
-func TestTimerDoesNotFireWhatWasCancelled(t *testing.T) {
+func TestTimerDoesNotFireRemovedEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
 		timer := NewTimer(TimerOptions{}, r.fire)
@@ -115,9 +114,9 @@ func TestTimerDoesNotFireWhatWasCancelled(t *testing.T) {
 	})
 }
 
-// TestTimerCloseFiresTheRest, those without any end too, joins (synctest fails on a goroutine
-// left), and takes no more.
-func TestTimerCloseFiresTheRest(t *testing.T) {
+// Close fires pending entries, also without a finite timeout, and joins the goroutine: synctest
+// fails if it remains. A closed timer rejects entries.
+func TestTimerCloseFiresPendingEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
 		timer := NewTimer(TimerOptions{}, r.fire)
@@ -128,43 +127,41 @@ func TestTimerCloseFiresTheRest(t *testing.T) {
 			t.Errorf("fired %v, want both at once", fired)
 		}
 		if timer.Add(&Entry[int]{}, time.Second) {
-			t.Error("a closed timer took an entry")
+			t.Error("a closed timer accepted an entry")
 		}
-		timer.Close() // twice does no harm
+		timer.Close() // a second call has no effect
 	})
 }
 
-// TestTimerIdlesWithoutWaking: the clock is driven on demand. A day with nothing pending has no
-// wake-up at all, a day's timeout one for each level of the wheel it goes down; a tick a
-// millisecond would be 86 million.
-func TestTimerIdlesWithoutWaking(t *testing.T) {
+// The goroutine wakes on demand: never while nothing is pending, and once per level of the wheel
+// for a timeout of a day. Waking for each tick would be 86 million times.
+func TestIdleTimerDoesNotWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
 		timer := NewTimer(TimerOptions{}, r.fire)
 		defer timer.Close()
 		time.Sleep(24 * time.Hour)
 		if wakeups := timer.Stats().Wakeups; wakeups != 0 {
-			t.Errorf("%d wake-ups with nothing pending", wakeups)
+			t.Errorf("%d wake-ups while nothing was pending", wakeups)
 		}
 		timer.Add(&Entry[int]{}, 24*time.Hour)
 		time.Sleep(25 * time.Hour)
-		// the add, levels below 20⁷ ms, the rest
+		// the Add, the levels below 20⁷ ms, the end
 		if wakeups := timer.Stats().Wakeups; len(r.all()) != 1 || wakeups > 1+7+1 {
 			t.Errorf("%d fired, %d wake-ups", len(r.all()), wakeups)
 		}
 		before := timer.Stats().Wakeups
 		time.Sleep(24 * time.Hour)
 		if wakeups := timer.Stats().Wakeups - before; wakeups != 0 {
-			t.Errorf("%d wake-ups after all has fired", wakeups)
+			t.Errorf("%d wake-ups after all entries had fired", wakeups)
 		}
 	})
 }
 
-// TestTimerRemovedTimeoutsCostNoWaking: requests that are completed long before their timeout, as
-// most are, wake nobody.
-func TestTimerRemovedTimeoutsCostNoWaking(t *testing.T) {
+// Most requests complete long before their timeout, and must not wake the goroutine.
+func TestRemovedEntriesDoNotWakeTheTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		timer := NewTimer(TimerOptions{}, func(int) { t.Error("fired") })
+		timer := NewTimer(TimerOptions{}, func(int) { t.Error("a removed entry fired") })
 		defer timer.Close()
 		var e Entry[int]
 		for range 10_000 {
@@ -178,8 +175,7 @@ func TestTimerRemovedTimeoutsCostNoWaking(t *testing.T) {
 	})
 }
 
-// TestTimerReset: a session that is renewed every 3 s does not end, and ends its timeout after the
-// last renewal.
+// A session that is renewed every 3 s does not expire before its timeout after the last renewal.
 func TestTimerReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
@@ -187,26 +183,26 @@ func TestTimerReset(t *testing.T) {
 		defer timer.Close()
 		var session Entry[int]
 		if timer.Reset(&session, time.Second) {
-			t.Error("reset of an entry that was never added")
+			t.Error("Reset accepted an entry that was not added")
 		}
 		timer.Add(&session, 10*time.Second)
 		for range 100 {
 			time.Sleep(3 * time.Second)
 			if !timer.Reset(&session, 10*time.Second) {
-				t.Fatal("the session ended")
+				t.Fatal("the session expired")
 			}
 		}
 		time.Sleep(9999 * time.Millisecond)
 		synctest.Wait()
 		if len(r.all()) != 0 {
-			t.Error("ended early")
+			t.Error("the session expired early")
 		}
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
 		if len(r.all()) != 1 || timer.Reset(&session, time.Second) {
 			t.Errorf("fired %v", r.all())
 		}
-		// Earlier than it was: the goroutine, asleep for the old time, must hear of it.
+		// Reset to an earlier time must wake the goroutine, which sleeps until the old time.
 		timer.Add(&session, time.Hour)
 		synctest.Wait()
 		timer.Reset(&session, 5*time.Millisecond)
@@ -222,20 +218,20 @@ func TestTimerReset(t *testing.T) {
 					time.Minute)
 				timer.Remove(&session)
 			}); n != 0 {
-			t.Errorf("%v allocations", n)
+			t.Errorf("%v allocations, want none", n)
 		}
 	})
 }
 
-// TestTimerOutlivesAPanic: the callback's fault is counted and logged, and the others are called.
-func TestTimerOutlivesAPanic(t *testing.T) {
+// A panic of a callback is counted and logged, and later callbacks are called.
+func TestTimerRecoversPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		var fired []int
 		timer := NewTimer(TimerOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))},
 			func(value int) {
 				if value == 1 {
-					panic("out of order")
+					panic("broken callback")
 				}
 				fired = append(fired, value)
 			})
@@ -247,14 +243,14 @@ func TestTimerOutlivesAPanic(t *testing.T) {
 		if !slices.Equal(fired, []int{0, 2}) || timer.Stats().Panics != 1 {
 			t.Errorf("fired %v, %d panics", fired, timer.Stats().Panics)
 		}
-		if !strings.Contains(log.String(), "out of order") ||
+		if !strings.Contains(log.String(), "broken callback") ||
 			!strings.Contains(log.String(), "timer_test.go") {
-			t.Errorf("the log does not say what and where: %s", log.String())
+			t.Errorf("the log has no message or no stack: %s", log.String())
 		}
 	})
 }
 
-// TestTimerCallbackMayUseTheTimer: it runs outside the lock.
+// The callback runs without the lock.
 func TestTimerCallbackMayUseTheTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var timer *Timer[*Entry[int]]

@@ -2,82 +2,81 @@ package timer
 
 import "sync/atomic"
 
-// Operation is a request that waits: for records, for replicas, for time.
+// Operation is a delayed request.
 type Operation interface {
-	// TryComplete looks whether the wait is over, and if so completes the operation and returns
-	// true. The purgatory never calls it twice at the same time, and never after it returned true.
-	// One that panics has not completed: it is called again at the next event.
+	// TryComplete completes the operation and returns true if the state that it waits for has been
+	// reached. The purgatory never calls it concurrently, and never after it returned true. If it
+	// panics, the operation has not completed, and the next event calls it again.
 	TryComplete() bool
-	// Expire completes the operation because its time is up. It is called once, and only if
-	// TryComplete never returned true.
+	// Expire ends the operation without success. It is called at most once, and only if TryComplete
+	// never returned true.
 	Expire()
 }
 
 // The bits of a waiter's state.
 const (
-	looking uint32 = 1 << iota // somebody is inside TryComplete or Expire
-	again                      // an event came meanwhile: look once more
-	expire                     // time came meanwhile: expire if the look fails
-	done                       // the operation has ended; final
+	checking uint32 = 1 << iota // a goroutine is inside TryComplete or Expire
+	recheck                     // an event occurred meanwhile: check once more
+	expire                      // the timeout occurred meanwhile: expire if the check fails
+	done                        // the operation has ended; final
 )
 
-// ending says how a call of look or expire came out.
+// ending is the outcome of a call of check or expire.
 type ending int
 
 const (
-	pending   ending = iota // still waiting, or ended by somebody else
+	pending   ending = iota // still waiting, or ended by another call
 	completed               // this call ended it: TryComplete returned true
 	expired                 // this call ended it: it called Expire
 )
 
-// waiter gives an operation exactly one end, whoever comes: events, time and cancellation from any
-// goroutine at once.
+// waiter ends an operation exactly once, with concurrent events, timeouts and cancellations.
 //
-// There is no lock, because TryComplete may take any time and must not make the next event's
-// goroutine wait. Whoever finds somebody inside leaves a bit and goes; the one inside looks again
-// before it leaves. So no event is lost: its bit is either seen by the compare-and-swap that would
-// clear looking, or it came after that and its owner looks itself.
+// It has no lock, because TryComplete may take long and must not block the goroutine of the next
+// event. A goroutine that finds another one inside sets a bit and returns; the one inside checks
+// again before it leaves. So no event is lost: either the compare-and-swap that clears checking
+// sees the bit, or the bit was set after it, and then its goroutine enters itself.
 type waiter struct {
 	op    Operation
 	guard *guard
 	state atomic.Uint32
 }
 
-// ended tells whether the operation has ended; once true it stays so.
+// ended reports whether the operation has ended, which is final.
 func (w *waiter) ended() bool { return w.state.Load()&done != 0 }
 
-// look lets the operation try to complete.
-func (w *waiter) look() ending { return w.enter(again) }
+// check tries to complete the operation.
+func (w *waiter) check() ending { return w.enter(recheck) }
 
-// expire ends the operation unless it completes at this moment.
+// expire expires the operation unless it completes first.
 func (w *waiter) expire() ending { return w.enter(expire) }
 
-// enter gets inside, or leaves reason with the one who is.
+// enter runs inside, or leaves the reason to the goroutine that is inside.
 func (w *waiter) enter(reason uint32) ending {
 	for {
 		state := w.state.Load()
 		switch {
 		case state&done != 0:
 			return pending
-		case state&looking != 0:
+		case state&checking != 0:
 			if w.state.CompareAndSwap(state, state|reason) {
 				return pending
 			}
 		default:
-			if w.state.CompareAndSwap(0, looking) {
+			if w.state.CompareAndSwap(0, checking) {
 				return w.inside(reason)
 			}
 		}
 	}
 }
 
-// inside does what it came for, then what others have left, until there is nothing, or the
-// operation has ended. Only one goroutine is here at a time. Store(done) may overwrite bits that
-// came meanwhile: who left them was told pending, and this call tells of the end.
+// inside handles its own reason and then those that other goroutines left, until none remains or
+// the operation has ended. Only one goroutine runs it at a time. Store(done) may overwrite bits
+// that were set meanwhile: their goroutines returned pending, and this call returns the end.
 func (w *waiter) inside(reason uint32) ending {
 	for {
-		if reason&again != 0 {
-			reason &^= again
+		if reason&recheck != 0 {
+			reason &^= recheck
 			if w.guard.tryComplete(w.op) {
 				w.state.Store(done)
 				return completed
@@ -85,17 +84,17 @@ func (w *waiter) inside(reason uint32) ending {
 		}
 		state := w.state.Load()
 		switch {
-		case state&again != 0: // before expire: what an event has completed in time has not expired
-			// The bit goes before the look: an event during the look sets it anew.
-			if w.state.CompareAndSwap(state, state&^again) {
-				reason |= again
+		case state&recheck != 0: // before expire: an event in time takes precedence
+			// Clear the bit before the check: an event during the check sets it again.
+			if w.state.CompareAndSwap(state, state&^recheck) {
+				reason |= recheck
 			}
 		case (reason|state)&expire != 0:
 			w.guard.expire(w.op)
 			w.state.Store(done)
 			return expired
 		default:
-			if w.state.CompareAndSwap(looking, 0) {
+			if w.state.CompareAndSwap(checking, 0) {
 				return pending
 			}
 		}

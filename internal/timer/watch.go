@@ -1,61 +1,61 @@
 package timer
 
-// watchLists say which operations watch which key. They have no lock: the purgatory's guards them.
+// watchLists hold the operations that watch each key. The purgatory's lock guards them.
 type watchLists[K comparable] struct {
-	lists  map[K]*list[K] // never an empty list: a key without watchers is not in the map
-	spare  *list[K]       // chain of lists without a key
+	lists  map[K]*list[K] // keys without watchers are not in the map
+	spare  *list[K]       // linked list of unused lists
 	spares int            // its length
-	places int64          // in all lists
-	purged int64          // places given up since the start
+	links  int64          // in all lists
+	purged int64          // links removed since the start
 }
 
-// sparesMax bounds the lists that are kept for keys to come.
-const sparesMax = 1024
+// spareListsMax bounds the unused lists that are kept for reuse.
+const spareListsMax = 1024
 
-// list is who watches one key.
+// list is the watchers of one key.
 type list[K comparable] struct {
 	key   K
-	first *place[K]
-	spare *list[K] // the next of the chain
+	first *link[K]
+	spare *list[K] // next unused list
 }
 
-// place is an operation's place in one key's list.
-type place[K comparable] struct {
-	of         *item[K]
+// link is an operation's entry in the list of one key.
+type link[K comparable] struct {
+	item       *item[K]
 	list       *list[K]
-	prev, next *place[K]
+	prev, next *link[K]
 }
 
-// keysMax bounds the keys for which add and remove keep the purgatory's lock at once: some ten
-// microseconds.
-const keysMax = 64
+// keysPerLock bounds the keys that add and remove handle under one hold of the purgatory's lock,
+// which takes some ten microseconds.
+const keysPerLock = 64
 
-// add lets an item watch the first of keys, keysMax at most, and returns those that are left. O(1)
-// a key: the order within a list has no meaning. it.places has room for all.
+// add lets an item watch the first keysPerLock keys, and returns the rest. It takes O(1) per key,
+// as lists are unordered. it.links must have the capacity for all keys.
 func (l *watchLists[K]) add(it *item[K], keys []K) (left []K) {
-	now, left := keys[:min(len(keys), keysMax)], keys[min(len(keys), keysMax):]
+	now, left := keys[:min(len(keys), keysPerLock)], keys[min(len(keys), keysPerLock):]
 	for _, key := range now {
 		list := l.lists[key]
 		if list == nil {
 			list = l.newList(key)
 		}
-		it.places = it.places[:len(it.places)+1]
-		p := &it.places[len(it.places)-1]
-		p.of, p.list = it, list
+		it.links = it.links[:len(it.links)+1]
+		p := &it.links[len(it.links)-1]
+		p.item, p.list = it, list
 		if p.next = list.first; p.next != nil {
 			p.next.prev = p
 		}
 		list.first = p
 	}
-	l.places += int64(len(now))
+	l.links += int64(len(now))
 	return left
 }
 
-// remove takes an item out of keysMax of its lists, and tells whether it is in more.
+// remove removes an item from keysPerLock of its lists, and reports whether it is in more.
 func (l *watchLists[K]) remove(it *item[K]) (more bool) {
-	first := max(len(it.places)-keysMax, 0)
-	now := it.places[first:]
-	it.places = it.places[:first]
+	first := max(len(it.links)-keysPerLock, 0)
+	now := it.links[first:]
+	it.links = it.links[:first]
 	for i := range now {
 		p := &now[i]
 		if p.next != nil {
@@ -66,47 +66,47 @@ func (l *watchLists[K]) remove(it *item[K]) (more bool) {
 		} else if p.list.first = p.next; p.next == nil {
 			l.dropList(p.list)
 		}
-		*p = place[K]{}
+		*p = link[K]{}
 	}
-	l.places -= int64(len(now))
+	l.links -= int64(len(now))
 	l.purged += int64(len(now))
 	return first > 0
 }
 
-// newList gives a key that has none its list.
+// newList creates the list of a key, or reuses one.
 func (l *watchLists[K]) newList(key K) *list[K] {
-	made := l.spare
-	if made == nil {
-		made = new(list[K])
+	created := l.spare
+	if created == nil {
+		created = new(list[K])
 	} else {
-		l.spare, made.spare = made.spare, nil
+		l.spare, created.spare = created.spare, nil
 		l.spares--
 	}
-	made.key = key
+	created.key = key
 	if l.lists == nil {
 		l.lists = map[K]*list[K]{}
 	}
-	l.lists[key] = made
-	return made
+	l.lists[key] = created
+	return created
 }
 
-// dropList forgets a list that is empty, and its key.
+// dropList removes an empty list from the map, and keeps it for reuse.
 func (l *watchLists[K]) dropList(empty *list[K]) {
 	delete(l.lists, empty.key)
-	if l.spares == sparesMax {
+	if l.spares == spareListsMax {
 		return
 	}
 	var none K
-	empty.key = none // a topic's name need not stay
+	empty.key = none // release the topic name
 	empty.spare, l.spare = l.spare, empty
 	l.spares++
 }
 
-// appendWatchers appends those who watch key.
+// appendWatchers appends the items that watch key.
 func (l *watchLists[K]) appendWatchers(dst []*item[K], key K) []*item[K] {
 	if list := l.lists[key]; list != nil {
 		for p := list.first; p != nil; p = p.next {
-			dst = append(dst, p.of)
+			dst = append(dst, p.item)
 		}
 	}
 	return dst

@@ -9,9 +9,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// TestWatchListsAgainstModel adds and removes items with up to 8 keys, few with 200, the same key
-// twice among them, and compares who watches each key with a map from key to items. Removing twice
-// must do nothing.
+// TestWatchListsAgainstModel adds and removes items with up to 8 keys, some with 200, with
+// duplicate keys among them, and compares the watchers of each key with a map. A second removal has
+// no effect.
 func TestWatchListsAgainstModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	const keys = 200
@@ -23,7 +23,7 @@ func TestWatchListsAgainstModel(t *testing.T) {
 			i := random.IntN(len(items))
 			removeAll(lists, items[i])
 			delete(watching, items[i])
-			if random.IntN(2) == 0 { // else it may be removed again
+			if random.IntN(2) == 0 { // otherwise it may be removed again
 				items = slices.Delete(items, i, i+1)
 			}
 			continue
@@ -35,7 +35,7 @@ func TestWatchListsAgainstModel(t *testing.T) {
 		for i := range watched {
 			watched[i] = random.IntN(keys)
 		}
-		it := &item[int]{places: make([]place[int], 0, len(watched))}
+		it := &item[int]{links: make([]link[int], 0, len(watched))}
 		for left := lists.add(it, watched); len(left) > 0; {
 			left = lists.add(it, left)
 		}
@@ -70,7 +70,7 @@ func compareWatchers(t *testing.T, lists *watchLists[int], watching map[*item[in
 	for key := range keys {
 		for _, it := range lists.appendWatchers(nil, key) {
 			if want[key][it] == 0 {
-				t.Fatalf("key %d: a watcher too many", key)
+				t.Fatalf("key %d has an unexpected watcher", key)
 			}
 			want[key][it]--
 			if want[key][it] == 0 {
@@ -81,39 +81,39 @@ func compareWatchers(t *testing.T, lists *watchLists[int], watching map[*item[in
 			t.Fatalf("key %d: %d watchers are missing", key, len(want[key]))
 		}
 	}
-	if lists.places != total {
-		t.Errorf("%d places counted, want %d", lists.places, total)
+	if lists.links != total {
+		t.Errorf("%d links are counted, want %d", lists.links, total)
 	}
 }
 
-// TestKeysAtOnce: nobody who waits on many keys keeps the lock for all of them.
-func TestKeysAtOnce(t *testing.T) {
-	lists, it, keys := new(watchLists[int]), &item[int]{places: make([]place[int], 0, 100)},
+// The lock is not held for all keys of an operation with many.
+func TestKeysPerLock(t *testing.T) {
+	lists, it, keys := new(watchLists[int]), &item[int]{links: make([]link[int], 0, 100)},
 		make([]int, 100)
-	if left := lists.add(it, keys); len(left) != 100-keysMax || lists.places != keysMax {
-		t.Errorf("%d keys are left, %d places", len(left), lists.places)
+	if left := lists.add(it, keys); len(left) != 100-keysPerLock || lists.links != keysPerLock {
+		t.Errorf("%d keys remain, %d links", len(left), lists.links)
 	}
-	lists.add(it, keys[keysMax:])
-	if !lists.remove(it) || lists.places != 100-keysMax || lists.remove(it) || lists.places != 0 {
-		t.Errorf("%d places are left", lists.places)
+	lists.add(it, keys[keysPerLock:])
+	if !lists.remove(it) || lists.links != 100-keysPerLock || lists.remove(it) || lists.links != 0 {
+		t.Errorf("%d links remain", lists.links)
 	}
 }
 
-// TestLayout holds the sizes that comments speak of.
-func TestLayout(t *testing.T) {
+// The comment of inlineLinks relies on this size.
+func TestItemFitsItsSizeClass(t *testing.T) {
 	if size := unsafe.Sizeof(item[string]{}); size > 192 {
-		t.Errorf("an item takes %d bytes, the allocator's next class is above 192", size)
+		t.Errorf("an item takes %d bytes, want at most 192", size)
 	}
 }
 
-// TestWaitAllocatesOnce: few keys lie in the item, more cost one more allocation.
-func TestWaitAllocatesOnce(t *testing.T) {
+// Few keys are stored in the item; more keys take a second allocation.
+func TestWaitAllocations(t *testing.T) {
 	p := NewPurgatory[int](Options{})
 	defer p.Close()
 	op := &ready{}
 	few, many := []int{1, 2, 3}, []int{1, 2, 3, 4}
 	for want, keys := range map[float64][]int{1: few, 2: many} {
-		p.Wait(op, 1<<40, keys...).Cancel() // the lists are made
+		p.Wait(op, 1<<40, keys...).Cancel() // creates the lists
 		if got := testing.AllocsPerRun(100,
 			func() { p.Wait(op, 1<<40, keys...).Cancel() }); got != want {
 			t.Errorf("%d keys: %v allocations, want %v", len(keys), got, want)

@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// model is the dumbest timer: a list of what is pending, sorted when it is asked.
+// model is a simple timer: a map of the pending entries.
 type model struct {
 	now     int64
 	pending map[*Entry[int]]int64
@@ -48,8 +48,8 @@ func (m *model) advance(now int64) []int64 {
 	return ticks
 }
 
-// skip is told by the wheel how far it went: anything from where it was, up to now, before the
-// first entry.
+// skip takes the time that the wheel has skipped to. It must be between the time before and now,
+// and before the first entry.
 func (m *model) skip(t testing.TB, wheel *Wheel[int], now int64) {
 	t.Helper()
 	wheel.Skip(now)
@@ -58,28 +58,28 @@ func (m *model) skip(t testing.TB, wheel *Wheel[int], now int64) {
 		first = min(first, due)
 	}
 	if wheel.now < m.now || wheel.now > max(m.now, now) || wheel.now >= first {
-		t.Fatalf("skip from %d to %d went to %d; first entry at %d", m.now, now, wheel.now, first)
+		t.Fatalf("Skip from %d to %d moved to %d; the first entry is at %d", m.now, now, wheel.now, first)
 	}
 	if len(m.pending) == 0 && wheel.now != max(m.now, now) {
-		t.Fatalf("skip from %d to %d of an empty wheel went to %d", m.now, now, wheel.now)
+		t.Fatalf("Skip of an empty wheel from %d to %d moved to %d", m.now, now, wheel.now)
 	}
 	m.now = wheel.now
 }
 
-// pair is a wheel and its model, to which the same is done.
+// pair is a wheel and its model, which get the same calls.
 type pair struct {
 	wheel   Wheel[int]
 	model   *model
-	entries []*Entry[int] // pending in the model, or once were
+	entries []*Entry[int] // all that were added
 }
 
-// step does one thing to both, or fails the test. kind says what; which, to what entry; ticks, how
-// far from now.
+// step performs one operation on both and compares them. kind selects the operation, which the
+// entry, and ticks is the distance from now.
 func (p *pair) step(t testing.TB, kind, which int, ticks int64) {
 	t.Helper()
 	at := p.model.now + ticks
 	if ticks > 0 && at < 0 {
-		at = math.MaxInt64 - 1 // a wheel whose clock has reached the last tick takes no more
+		at = math.MaxInt64 - 1 // a wheel at the last tick accepts no entries
 	}
 	var e *Entry[int]
 	if len(p.entries) > 0 {
@@ -93,11 +93,11 @@ func (p *pair) step(t testing.TB, kind, which int, ticks int64) {
 		p.model.add(e, at)
 	case kind < 8:
 		if want := p.model.remove(e); p.wheel.Remove(e) != want {
-			t.Fatalf("remove of entry %d: pending is %v in the model", e.Value, want)
+			t.Fatalf("Remove of entry %d: the model returns %v", e.Value, want)
 		}
 	case kind < 10:
 		if want := p.model.reset(e, at); p.wheel.Reset(e, at) != want {
-			t.Fatalf("reset of entry %d: pending is %v in the model", e.Value, want)
+			t.Fatalf("Reset of entry %d: the model returns %v", e.Value, want)
 		}
 	case kind < 11:
 		p.model.skip(t, &p.wheel, at)
@@ -113,18 +113,18 @@ func (p *pair) advance(t testing.TB, now int64) {
 	ticks := p.model.advance(now)
 	due := p.wheel.Advance(now, nil)
 	if len(due) != len(ticks) {
-		t.Fatalf("advance to %d yields %d entries, the model %d", now, len(due), len(ticks))
+		t.Fatalf("Advance to %d returned %d entries, the model %d", now, len(due), len(ticks))
 	}
 	for i, e := range due {
 		if e.due != ticks[i] {
-			t.Fatalf("entry %d of advance to %d was due at %d, in the model at %d", i, now, e.due,
+			t.Fatalf("entry %d of Advance to %d is due at %d, in the model at %d", i, now, e.due,
 				ticks[i])
 		}
 	}
 }
 
-// compareNext: Next is never later than the first entry, so that the shell does not oversleep, and
-// later than now, so that it sleeps at all.
+// compareNext checks that Next is not after the first entry, as the Timer would sleep too long, and
+// after now, as it would not sleep otherwise.
 func (p *pair) compareNext(t testing.TB) {
 	t.Helper()
 	if p.wheel.Len() != len(p.model.pending) {
@@ -132,7 +132,7 @@ func (p *pair) compareNext(t testing.TB) {
 	}
 	next, ok := p.wheel.Next()
 	if ok != (len(p.model.pending) > 0) {
-		t.Fatalf("next says %v with %d pending", ok, len(p.model.pending))
+		t.Fatalf("Next returned %v with %d pending", ok, len(p.model.pending))
 	}
 	first := int64(math.MaxInt64)
 	for _, due := range p.model.pending {
@@ -143,7 +143,7 @@ func (p *pair) compareNext(t testing.TB) {
 	}
 }
 
-// checkInvariants holds the wheel to what its comment says of every entry.
+// checkInvariants checks the invariants in the comment of Wheel.
 func (p *pair) checkInvariants(t testing.TB) {
 	t.Helper()
 	seen := 0
@@ -169,12 +169,12 @@ func (p *pair) checkInvariants(t testing.TB) {
 		}
 	}
 	if seen != p.wheel.Len() {
-		t.Fatalf("%d entries in buckets, %d pending", seen, p.wheel.Len())
+		t.Fatalf("buckets hold %d entries, %d are pending", seen, p.wheel.Len())
 	}
 }
 
-// TestWheelAgainstModel compares the wheel with the model over random adds, removes, resets and
-// steps of every size, time that stands still or goes back among them, with rings of several sizes.
+// TestWheelAgainstModel compares the wheel with the model over random operations and times,
+// including times that do not increase, with rings of several sizes.
 func TestWheelAgainstModel(t *testing.T) {
 	for _, buckets := range []int{0, 2, 3, 20, 64} {
 		for seed := range seed.Sequence(t, 15) {
@@ -191,8 +191,8 @@ func TestWheelAgainstModel(t *testing.T) {
 	}
 }
 
-// distance draws a number of ticks up to 2^powers, from all magnitudes, with a liking for powers of
-// the usual ring; at times zero or negative.
+// distance returns a random number of ticks below 2^(powers+1), of all magnitudes, often near
+// powers of the default number of buckets, and sometimes zero or negative.
 func distance(random *rand.Rand, powers int) int64 {
 	switch random.IntN(8) {
 	case 0:
@@ -200,7 +200,7 @@ func distance(random *rand.Rand, powers int) int64 {
 	case 1:
 		power := int64(1)
 		for range random.IntN(6) {
-			power *= bucketsStandard
+			power *= bucketsDefault
 		}
 		return power + int64(random.IntN(3)) - 1
 	}
@@ -208,7 +208,7 @@ func distance(random *rand.Rand, powers int) int64 {
 	return power + random.Int64N(power)
 }
 
-// FuzzWheel does to both what the input says: 10 bytes a step.
+// FuzzWheel performs the steps that the input encodes, 10 bytes each.
 func FuzzWheel(f *testing.F) {
 	f.Add(
 		uint8(20),
@@ -229,7 +229,7 @@ func FuzzWheel(f *testing.F) {
 	})
 }
 
-// TestWheelFindsEntriesInTheirTick walks tick by tick over the borders of levels.
+// Entries are due in their exact tick, also across the boundaries of levels.
 func TestWheelFindsEntriesInTheirTick(t *testing.T) {
 	for _, start := range []int64{0, 1, 19, 20, 21, 398, 399, 400, 7999, 8000, 1 << 36,
 		math.MaxInt64 - 201} {
@@ -241,82 +241,80 @@ func TestWheelFindsEntriesInTheirTick(t *testing.T) {
 		for timeout := int64(1); timeout <= 200; timeout++ {
 			if due := wheel.Advance(start+timeout, nil); len(due) != 1 || due[0].due != start+
 				timeout {
-				t.Fatalf("start %d: tick %d yields %d entries", start, timeout, len(due))
+				t.Fatalf("start %d: tick %d returned %d entries, want 1", start, timeout, len(due))
 			}
 		}
 	}
 }
 
-func TestWheelTakesEveryDueTick(t *testing.T) {
+func TestWheelAcceptsEveryTick(t *testing.T) {
 	for _, due := range []int64{math.MinInt64, -1, 0, 1, 19, 20, 1 << 62, math.MaxInt64 - 1,
 		math.MaxInt64} {
 		var wheel Wheel[int]
 		wheel.Add(&Entry[int]{}, due)
 		at := max(due, 1)
 		if early := wheel.Advance(at-1, nil); len(early) != 0 {
-			t.Errorf("due %d: yielded at %d", due, at-1)
+			t.Errorf("an entry due at %d was returned at %d", due, at-1)
 		}
 		if now := wheel.Advance(at, nil); len(now) != 1 {
-			t.Errorf("due %d: %d entries at %d", due, len(now), at)
+			t.Errorf("due %d: %d entries at %d, want 1", due, len(now), at)
 		}
 	}
 }
 
-func TestWheelIgnoresTimeThatGoesBackwards(t *testing.T) {
+func TestWheelIgnoresDecreasingTime(t *testing.T) {
 	var wheel Wheel[int]
 	wheel.Advance(1000, nil)
 	wheel.Advance(10, nil)
 	wheel.Skip(10)
 	wheel.Add(&Entry[int]{}, 500)
 	if due := wheel.Advance(1001, nil); len(due) != 1 {
-		t.Errorf("%d entries after the next tick, want the one that was due already", len(due))
+		t.Errorf("%d entries at the next tick, want the overdue one", len(due))
 	}
 }
 
-// TestWheelJumpsFar: time that nothing happened in costs nothing, however much of it there is. A
-// wheel that went tick by tick would not come to an end here.
-func TestWheelJumpsFar(t *testing.T) {
+// A wheel that visited every tick would not finish this test.
+func TestAdvanceOverIdleTimeIsCheap(t *testing.T) {
 	var wheel Wheel[int]
 	for shift := range 62 {
 		wheel.Add(&Entry[int]{}, 1<<shift)
 	}
 	if due := wheel.Advance(math.MaxInt64, nil); len(due) != 62 || due[61].due != 1<<61 {
-		t.Errorf("%d entries", len(due))
+		t.Errorf("%d entries, want 62 in order", len(due))
 	}
 }
 
-// TestWheelEntriesAreReusable: an operation's entry may be added again after it came due or was
-// removed, and adding twice is a bug that must not corrupt lists in silence.
+// An entry may be added again after it was due or removed. Adding a pending entry panics.
 func TestWheelEntriesAreReusable(t *testing.T) {
 	var wheel Wheel[int]
 	var e Entry[int]
 	wheel.Add(&e, 5)
 	if !wheel.Remove(&e) || wheel.Remove(&e) {
-		t.Error("remove does not tell whether the entry was pending")
+		t.Error("Remove does not report whether the entry was pending")
 	}
 	wheel.Add(&e, 7)
 	if due := wheel.Advance(7, nil); len(due) != 1 || wheel.Remove(&e) || wheel.Reset(&e, 8) {
-		t.Error("an entry that came due is still pending")
+		t.Error("an entry that was due is still pending")
 	}
 	wheel.Add(&e, 9)
-	panics(t, "adding a pending entry", func() { wheel.Add(&e, 10) })
+	wantPanic(t, "adding a pending entry", func() { wheel.Add(&e, 10) })
 }
 
-func TestWheelRefusesWhatItCannotDo(t *testing.T) {
+func TestWheelPanicsOnMisuse(t *testing.T) {
 	for _, buckets := range []int{-1, 1, 65} {
 		wheel := Wheel[int]{Buckets: buckets}
-		panics(t, fmt.Sprintf("%d buckets", buckets), func() { wheel.Add(&Entry[int]{}, 1) })
+		wantPanic(t, fmt.Sprintf("%d buckets", buckets), func() { wheel.Add(&Entry[int]{}, 1) })
 	}
 	var over Wheel[int]
 	over.Advance(math.MaxInt64, nil)
-	panics(t, "adding after the last tick", func() { over.Add(&Entry[int]{}, 1) })
+	wantPanic(t, "adding after the last tick", func() { over.Add(&Entry[int]{}, 1) })
 }
 
-func panics(t *testing.T, what string, do func()) {
+func wantPanic(t *testing.T, what string, do func()) {
 	t.Helper()
 	defer func() {
 		if recover() == nil {
-			t.Errorf("%s was taken", what)
+			t.Errorf("%s did not panic", what)
 		}
 	}()
 	do()
@@ -325,10 +323,10 @@ func panics(t *testing.T, what string, do func()) {
 func TestWheelDoesNotAllocate(t *testing.T) {
 	var wheel Wheel[int]
 	var e Entry[int]
-	wheel.Add(&e, 30_000) // makes its level
+	wheel.Add(&e, 30_000) // creates its level
 	wheel.Remove(&e)
 	if n := testing.AllocsPerRun(100,
 		func() { wheel.Add(&e, 30_000); wheel.Reset(&e, 20_000); wheel.Remove(&e) }); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("%v allocations, want none", n)
 	}
 }

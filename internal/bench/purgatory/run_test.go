@@ -19,8 +19,8 @@ func smallLoad() Options {
 	}
 }
 
-// In a synctest bubble time advances only while all goroutines are blocked, so the rate, the ends and
-// the lateness are exact.
+// In a synctest bubble time advances only while all goroutines are blocked, so the rate, the ends
+// and the lateness are exact.
 func TestAllRequestsEnd(t *testing.T) {
 	for _, kind := range Kinds() {
 		t.Run(kind, func(t *testing.T) {

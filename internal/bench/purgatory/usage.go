@@ -33,8 +33,8 @@ func (u usage) since(before usage) usage {
 }
 
 // peakMemory returns the largest resident set of the process so far, in bytes. It does not use
-// getrusage, whose value may be that of the parent process. Without /proc it returns the memory that
-// the Go runtime has mapped, which is slightly more.
+// getrusage, whose value may be that of the parent process. Without /proc it returns the memory
+// that the Go runtime has mapped, which is slightly more.
 func peakMemory() int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err == nil {

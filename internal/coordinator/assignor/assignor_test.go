@@ -114,8 +114,8 @@ func (l *history) kept(assigned map[string]Assignment) (n int) {
 	return n
 }
 
-// maxKept is how many could stay, at most, where all are alike: a member keeps no more than its
-// share, and so many of those that have more keep one more as shares are larger by one.
+// maxKept returns the largest possible result of kept if all subscriptions are the same: a member
+// keeps at most its share, and some members have a share that is larger by one.
 func (l *history) maxKept() (n int) {
 	total := 0
 	for _, partitions := range l.topics {

@@ -35,7 +35,7 @@ func examples() map[int16][]byte {
 	}
 }
 
-// again decodes a value and encodes what came out.
+// roundTrip decodes a value and encodes the result.
 func roundTrip(kind int16, value []byte) ([]byte, error) {
 	switch kind {
 	case kindGroup:

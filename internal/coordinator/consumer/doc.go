@@ -6,16 +6,18 @@
 //
 // A heartbeat of a member performs up to four steps:
 //
-//	subscription or matched topics differ ──► group epoch + 1
-//	group epoch > assignment epoch ──► new target assignment of all members, with the group epoch (internal/coordinator/assignor)
-//	member's epoch and partitions ──► one step towards its target (reconcile.go)
-//	answer: its epoch, and its partitions if they changed
+//	subscription or matched topics differ  ──► group epoch + 1
+//	group epoch > assignment epoch         ──► new targets of all members, with the group epoch
+//	member differs from its target         ──► one step towards the target (reconcile.go)
+//	answer                                 ◄── its epoch, and its partitions if they changed
 //
 // The stored states of a member between two epochs:
 //
-//	Stable ──must revoke partitions──► Unrevoked ──reports that it has revoked them──┐
-//	  ▲                                                                              ▼
-//	  └── owns its whole target ◄── Unreleased: in the new epoch, waits for partitions that others have not released
+//	Stable ───── it must revoke partitions ─────► Unrevoked
+//	  ▲                                               │ it reports that it has revoked them
+//	  └─ it owns its whole target ─ Unreleased ◄──────┘
+//
+// In Unreleased the member is in the new epoch, and waits for partitions that others still own.
 //
 // Invariants:
 //   - A partition has at most one owner: it is in Assigned or Revoking of one member only. A member

@@ -15,10 +15,9 @@
 //
 // The phases of a group:
 //
-//	Empty ──join──► Preparing ──all joined, or timeout──► Completing ──replay of the leader's sync──► Stable
-//	  ▲                 │  ▲                                   │                                       │
-//	  └─ replay, no     ┘  └──────── join, leave, session expired ─────────────────────────────────────┘
-//	     member left
+//	Empty -- join --> Preparing -- all joined, or timeout --> Completing -- leader syncs --> Stable
+//	  ^                |    ^                                     |                            |
+//	  +-- no members --+    +----------- join, leave, expired session -------------------------+
 //
 // Invariants:
 //   - All members that get a generation get the same one, with the same protocol and leader, and a
