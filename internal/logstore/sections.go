@@ -138,7 +138,7 @@ func blockedBy(handles []*handle, i int, dirty bool, limits cleanableLimits,
 		return BlockedTransaction
 	case end > limits.end:
 		return BlockedActive // just rolled, and not sealed yet
-	case dirty && lag > 0 && handles[i].newest() > now.Add(-lag).UnixMilli():
+	case dirty && lag > 0 && handles[i].lastWritten() > now.Add(-lag).UnixMilli():
 		return BlockedMinLag
 	}
 	return ""
@@ -154,6 +154,13 @@ func (h *handle) firstWritten() time.Time {
 	}
 	return modified
 }
+
+// lastWritten returns when the segment got its youngest record, in Unix milliseconds: the largest
+// timestamp, or the file's modification time if that is earlier or no batch has a timestamp. A
+// sealed file was last modified with its last append, and a rewritten one keeps that time. With the
+// timestamp alone, as in Kafka, a record from the year 2099 would block its log with minLag
+// until then.
+func (h *handle) lastWritten() int64 { return min(h.newest(), h.ModTime().UnixMilli()) }
 
 // recordBytesGuess is the assumed size of a record in a segment whose records were not counted.
 const recordBytesGuess = 64

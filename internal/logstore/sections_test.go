@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
+	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 )
@@ -225,6 +226,34 @@ func TestMetricsOfLogs(t *testing.T) {
 				metric.GetGauge().GetValue() != want {
 				t.Errorf("%s is %v, want %v", family.GetName(), metric.GetGauge().GetValue(), want)
 			}
+		}
+	}
+}
+
+func TestMinLagCountsFromTheAppendOfRecordsFromTheFuture(t *testing.T) {
+	_, log := compactLog(t, vfs.NewMem(), func(s *topicconfig.Settings) {
+		s.MinLag = time.Hour
+	})
+	appended := time.Now()
+	future := sent{keys: []string{"a"}, timestamp: time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC)}
+	batch := record.Batch(future.bytes(t))
+	batch.SetBaseOffset(log.LogEnd())
+	batch.SetLeaderEpoch(0)
+	if err := log.AppendReplicated(batch, appended); err != nil {
+		t.Fatal(err)
+	}
+	log.AdvanceHighWatermark(log.LogEnd())
+	base := log.list.Load().active().Base()
+	fill(t, log, 20)
+	if err := log.flush(); err != nil {
+		t.Fatal(err)
+	}
+	log.noteCheckpointed(log.LogEnd())
+	for age, want := range map[time.Duration]bool{-time.Minute: true, time.Minute: false} {
+		s, _ := log.Compaction().Sections(appended.Add(time.Hour + age))
+		if blocked := s.Bound == base && s.Blocked[BlockedMinLag] > 0; blocked != want {
+			t.Errorf("an hour and %s after the append: blocked by minLag %t, want %t; %+v", age,
+				blocked, want, s)
 		}
 	}
 }
