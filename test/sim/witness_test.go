@@ -42,9 +42,10 @@ func (t *witness) Handle(ctx context.Context, record slog.Record) error {
 		return true
 	})
 	switch message := record.Message; {
-	case strings.HasPrefix(message, "begin log anew"),
-		strings.HasPrefix(message, "begin copy anew"),
-		strings.HasPrefix(message, "give up a log"):
+	case strings.HasPrefix(message, "discarding diverged log"),
+		strings.HasPrefix(message, "discarding incomplete copy"),
+		strings.HasPrefix(message, "discarding log of another replica incarnation"),
+		strings.HasPrefix(message, "restarting log at the leader's log start"):
 		t.mu.Lock()
 		t.anew[topic] = true
 		t.mu.Unlock()
@@ -53,7 +54,8 @@ func (t *witness) Handle(ctx context.Context, record slog.Record) error {
 			t.b.w.fail("%s: broker %d is in sync, and gives up what it has: %s", topic, l.id,
 				message)
 		}
-	case strings.HasPrefix(message, "records below the high watermark are cut off") && !t.b.w.oracle.tainted(topic):
+	case strings.HasPrefix(message, "truncating below the high watermark") &&
+		!t.b.w.oracle.tainted(topic):
 		t.b.w.fail("%s: %s", topic, message)
 	}
 	if !t.Handler.Enabled(ctx, record.Level) {
