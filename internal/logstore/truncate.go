@@ -305,7 +305,7 @@ func segmentsOf(handles []*handle) []*segment.Segment {
 }
 
 // afford does what opens a directory, and has files closed for it if the process has none left.
-func (l *Log) afford(do func() error) error { return l.env.segments.Handles.Afford(do) }
+func (l *Log) afford(do func() error) error { return l.env.segments.Handles.WithDescriptor(do) }
 
 // endBelow is where the log ends when everything from the first batch on that ends at or above
 // offset is cut off, at most where that batch begins (gone), and the base of the segment it ends

@@ -5,19 +5,19 @@ import (
 	"path/filepath"
 )
 
-// TemporarySuffix ends the names of the files that WriteFileAtomic writes before it renames them.
-// After a crash they may be left over, and may be deleted.
+// TemporarySuffix is the suffix of the files that WriteFileAtomic writes before it renames them. A
+// crash may leave such files; they can be deleted.
 const TemporarySuffix = ".tmp"
 
-// WriteFileAtomic replaces a file's content so that a crash leaves the old or the new: temporary
-// file, sync, rename, sync of the directory. When it fails the old content is still there, except
-// after a failed sync of the directory: then it is either. One goroutine at a time may write a
-// given file.
+// WriteFileAtomic replaces a file's content so that a crash leaves either the old or the new
+// content: temporary file, sync, rename, directory sync. When it fails the old content is still
+// there, except after a failed directory sync: then it is either one. Only one goroutine at a time
+// may write a given file.
 func WriteFileAtomic(fsys FS, name string, content []byte) error {
 	temporary := name + TemporarySuffix
 	if err := writeSynced(fsys, temporary, content); err != nil {
-		// The leftover is harmless, and on a full disk removing it is all that helps; that it fails
-		// too changes nothing.
+		// The leftover is harmless, and on a full disk only its removal helps. If the removal fails
+		// too, the result is the same.
 		_ = fsys.Remove(temporary)
 		return fmt.Errorf("write %s: %w", temporary, err)
 	}
@@ -31,7 +31,7 @@ func WriteFileAtomic(fsys FS, name string, content []byte) error {
 	return nil
 }
 
-// writeSynced makes a file with the content and syncs it.
+// writeSynced creates a file with the content and syncs it.
 func writeSynced(fsys FS, name string, content []byte) error {
 	file, err := fsys.Create(name)
 	if err != nil {

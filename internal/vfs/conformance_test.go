@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Every filesystem must behave alike: what holds for the disk must hold for what the tests run on,
-// wrappers included.
+// forEachFS runs a test on every filesystem, including the wrappers: the in-memory filesystem of
+// the tests must behave like the disk.
 func forEachFS(t *testing.T, run func(t *testing.T, fsys FS, dir string)) {
 	t.Run("OS", func(t *testing.T) { run(t, OS{}, t.TempDir()) })
 	t.Run("Mem", func(t *testing.T) { run(t, NewMem(), "/") })
@@ -42,18 +42,18 @@ func wantContent(t *testing.T, fsys FS, name, want string) {
 	got, err := fsys.ReadFile(name)
 	must(t, err)
 	if string(got) != want {
-		t.Errorf("%s holds %q, want %q", name, got, want)
+		t.Errorf("%s contains %q, want %q", name, got, want)
 	}
 }
 
 func wantMissing(t *testing.T, fsys FS, name string) {
 	t.Helper()
 	if _, err := fsys.Stat(name); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("stat %s: %v, want not exist", name, err)
+		t.Errorf("stat %s: %v, want fs.ErrNotExist", name, err)
 	}
 }
 
-func TestFileReadsWhatWasWritten(t *testing.T) {
+func TestFileReturnsWrittenContent(t *testing.T) {
 	forEachFS(t, func(t *testing.T, fsys FS, dir string) {
 		name := filepath.Join(dir, "a")
 		file := put(t, fsys, name, "0123456789")
@@ -65,11 +65,11 @@ func TestFileReadsWhatWasWritten(t *testing.T) {
 		must(t, file.Truncate(6))
 		wantContent(t, fsys, name, "0123\x00\x00")
 		if size, err := file.Size(); err != nil || size != 6 {
-			t.Errorf("size %d, %v", size, err)
+			t.Errorf("size is %d, %v; want 6", size, err)
 		}
 		must(t, file.Sync())
 		if file.Name() != name {
-			t.Errorf("name %s, want %s", file.Name(), name)
+			t.Errorf("name is %s, want %s", file.Name(), name)
 		}
 	})
 }
@@ -88,7 +88,7 @@ func TestReadAtEndIsEOF(t *testing.T) {
 			}
 		}
 		if _, err := file.ReadAt(make([]byte, 1), -1); err == nil || errors.Is(err, io.EOF) {
-			t.Errorf("ReadAt(-1) = %v", err)
+			t.Errorf("ReadAt(-1) = %v, want an error other than EOF", err)
 		}
 	})
 }
@@ -98,22 +98,22 @@ func TestOpenModes(t *testing.T) {
 		name := filepath.Join(dir, "a")
 		for _, open := range []func(string) (File, error){fsys.Open, fsys.OpenReadWrite} {
 			if _, err := open(name); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("open of a missing file: %v", err)
+				t.Errorf("open of a missing file: %v, want fs.ErrNotExist", err)
 			}
 		}
 		if _, err := fsys.Create(filepath.Join(dir, "missing", "a")); !errors.Is(err,
 			fs.ErrNotExist) {
-			t.Errorf("create in a missing directory: %v", err)
+			t.Errorf("create in a missing directory: %v, want fs.ErrNotExist", err)
 		}
 		put(t, fsys, name, "old")
 		reading, err := fsys.Open(name)
 		must(t, err)
 		if _, err := reading.WriteAt([]byte("x"), 0); err == nil {
-			t.Error("a file opened for reading took a write")
+			t.Error("write to a file that was opened for reading succeeded")
 		}
 		must(t, reading.Close())
 		if _, err := reading.ReadAt(make([]byte, 1), 0); !errors.Is(err, fs.ErrClosed) {
-			t.Errorf("read after close: %v", err)
+			t.Errorf("read after close: %v, want fs.ErrClosed", err)
 		}
 		writing, err := fsys.OpenReadWrite(name)
 		must(t, err)
@@ -126,7 +126,7 @@ func TestOpenModes(t *testing.T) {
 	})
 }
 
-func TestRenameReplacesAndOpenFilesGoOn(t *testing.T) {
+func TestRenameReplacesAndOpenFilesStayReadable(t *testing.T) {
 	forEachFS(t, func(t *testing.T, fsys FS, dir string) {
 		a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 		put(t, fsys, a, "new")
@@ -136,15 +136,15 @@ func TestRenameReplacesAndOpenFilesGoOn(t *testing.T) {
 		wantContent(t, fsys, b, "new")
 		content := make([]byte, 3)
 		if _, err := old.ReadAt(content, 0); err != nil || string(content) != "old" {
-			t.Errorf("the replaced file reads %q, %v", content, err)
+			t.Errorf("the replaced open file reads %q, %v", content, err)
 		}
 		must(t, fsys.Remove(b))
 		wantMissing(t, fsys, b)
 		if err := fsys.Rename(a, b); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("rename of a missing file: %v", err)
+			t.Errorf("rename of a missing file: %v, want fs.ErrNotExist", err)
 		}
 		if err := fsys.Remove(b); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("remove of a missing file: %v", err)
+			t.Errorf("remove of a missing file: %v, want fs.ErrNotExist", err)
 		}
 	})
 }
@@ -163,7 +163,7 @@ func TestDirectories(t *testing.T) {
 			names += entry.Name() + " "
 		}
 		if names != "a b y " || !entries[2].IsDir() || entries[1].IsDir() {
-			t.Errorf("entries %s", names)
+			t.Errorf("entries are %s", names)
 		}
 		if info, err := entries[1].Info(); err != nil || info.Size() != 2 {
 			t.Errorf("info of b: %v, %v", info, err)
@@ -171,18 +171,18 @@ func TestDirectories(t *testing.T) {
 		must(t, fsys.Rename(filepath.Join(dir, "x"), filepath.Join(dir, "z")))
 		wantContent(t, fsys, filepath.Join(dir, "z", "b"), "bb")
 		if err := fsys.Remove(filepath.Join(dir, "z")); err == nil {
-			t.Error("a directory that holds files was removed")
+			t.Error("removal of a directory with files succeeded")
 		}
 		must(t, fsys.RemoveAll(filepath.Join(dir, "z")))
 		must(t, fsys.RemoveAll(filepath.Join(dir, "z")))
 		wantMissing(t, fsys, filepath.Join(dir, "z"))
 		if _, err := fsys.ReadDir(deep); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("read of a missing directory: %v", err)
+			t.Errorf("read of a missing directory: %v, want fs.ErrNotExist", err)
 		}
 		must(t, fsys.SyncDir(dir))
 		if err := fsys.MkdirAll(filepath.Join(put(t, fsys, filepath.Join(dir, "f"), "").Name(),
 			"sub")); err == nil {
-			t.Error("a file became a directory")
+			t.Error("creating a directory below a file succeeded")
 		}
 	})
 }
@@ -217,7 +217,7 @@ func TestLockIsExclusiveUntilClosed(t *testing.T) {
 	})
 }
 
-func TestFreeIsSomething(t *testing.T) {
+func TestFreeIsPositive(t *testing.T) {
 	forEachFS(t, func(t *testing.T, fsys FS, dir string) {
 		if free, err := fsys.Free(dir); err != nil || free == 0 {
 			t.Errorf("free %d, %v", free, err)
@@ -253,15 +253,15 @@ func TestReadsRunBesideOneWriter(t *testing.T) {
 	})
 }
 
-func TestOSFileIsThereForOSOnly(t *testing.T) {
+func TestOSFileReturnsOnlyFilesOfOS(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "a")
 	if file, ok := OSFile(put(t, OS{}, name, "")); !ok || file.Name() != name {
-		t.Error("no *os.File behind a file of OS")
+		t.Error("OSFile did not return the *os.File of OS")
 	}
 	if _, ok := OSFile(put(t, NewFault(OS{}), name, "")); ok {
-		t.Error("OSFile goes around Fault")
+		t.Error("OSFile bypassed Fault")
 	}
 	if _, ok := OSFile(put(t, NewMem(), "a", "")); ok {
-		t.Error("OSFile of Mem")
+		t.Error("OSFile returned a file for Mem")
 	}
 }

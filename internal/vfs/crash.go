@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// pageBytes is the unit in which a crash keeps or loses content that was not synced. Of some it
-// keeps only the beginning: not every disk writes a sector as a whole.
+// pageBytes is the unit in which a crash keeps or loses unsynced content. Of some pages a crash
+// keeps only the beginning, because not every disk writes a sector atomically.
 const pageBytes = 512
 
-// CrashClone returns the filesystem as a power cut at this moment would leave it in the worst case:
-// nothing that was not synced is there. The original goes on; its open files and locks do not carry
-// over.
+// CrashClone returns the filesystem as a power cut at this moment would leave it in the worst case,
+// without any unsynced change. The original remains usable; its open files and locks are not part
+// of the clone.
 func (m *Mem) CrashClone() *Mem { return m.crash(nil) }
 
-// CrashClonePartly is CrashClone, but a part of what was not synced, chosen by seed, did reach the
-// disk: of the directory changes what keptChanges says, and of each file some pages and some of its
-// growth, in any order; a page within the new size that did not reach the disk reads as it was, or
-// as zeros, and one that was being written is new up to some byte in it.
+// CrashClonePartly is like CrashClone, but some of the unsynced changes, chosen by seed, did reach
+// the disk: the directory changes that keptChanges selects, and of each file some pages and some of
+// its growth, in any order. A page within the new size that did not reach the disk reads as before,
+// or as zeros. A page that was being written is new up to some byte.
 func (m *Mem) CrashClonePartly(seed uint64) *Mem { return m.crash(rand.New(rand.NewPCG(seed, 0))) }
 
 func (m *Mem) crash(random *rand.Rand) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	kept := map[*memNode]map[string]*memNode{} // the entries of each directory after the crash
+	kept := map[*memNode]map[string]*memNode{} // entries of each changed directory after the crash
 	if random != nil {
 		for _, change := range keptChanges(m.pending, random) {
 			for _, edge := range change.edges {
@@ -40,18 +40,18 @@ func (m *Mem) crash(random *rand.Rand) *Mem {
 	return clone
 }
 
-// keptChanges picks the directory changes that reached the disk. Half of the time the first so
-// many, as a journal keeps their order (ext4, XFS). POSIX promises no order, and a filesystem that
-// logs file by file (Btrfs, F2FS) makes none: so else any of them, but for those that undo or move
-// what another one made. A change of the same name or the same file as one that was lost is lost
-// too.
+// keptChanges selects the directory changes that reached the disk. Half of the time it selects a
+// prefix, because a journal keeps their order (ext4, XFS). POSIX guarantees no order, and a
+// filesystem that logs file by file (Btrfs, F2FS) keeps none: the other half of the time it selects
+// any of them, except that a change of the same name or the same file as a lost one is lost too.
 func keptChanges(pending []memChange, random *rand.Rand) []memChange {
 	if random.IntN(2) == 0 {
 		return pending[:random.IntN(len(pending)+1)]
 	}
 	var kept []memChange
 	lostNames, lostNodes := map[memEdge]bool{}, map[*memNode]bool{}
-	oneIn := []int{2, 8, 1 + len(pending)}[random.IntN(3)] // half, few, and about one of them lost
+	// half, few, or about one of them is lost
+	oneIn := []int{2, 8, 1 + len(pending)}[random.IntN(3)]
 	for _, change := range pending {
 		lost := random.IntN(oneIn) == 0
 		for _, edge := range change.edges {
@@ -74,10 +74,10 @@ func keptChanges(pending []memChange, random *rand.Rand) []memChange {
 	return kept
 }
 
-// crashCopier copies what survives. A node with two names, as a rename between directories can
-// leave it, stays one node.
+// crashCopier copies the surviving nodes. A node with two names, which a rename between directories
+// can leave, is copied once.
 type crashCopier struct {
-	random *rand.Rand // nil: keep nothing that was not synced
+	random *rand.Rand // nil: keep no unsynced change
 	kept   map[*memNode]map[string]*memNode
 	copies map[*memNode]*memNode
 }
@@ -102,7 +102,7 @@ func (c *crashCopier) copy(node *memNode) *memNode {
 	if kept, changed := c.kept[node]; changed {
 		entries = kept
 	}
-	// In the order of names: the same seed must keep the same bytes.
+	// Sorted by name, so that the same seed keeps the same bytes.
 	for _, name := range (&memNode{entries: entries}).names() {
 		dir.entries[name] = c.copy(entries[name])
 	}
@@ -110,9 +110,9 @@ func (c *crashCopier) copy(node *memNode) *memNode {
 	return dir
 }
 
-// content returns what is left of a file. Size and pages are chosen apart from each other, as on a
-// filesystem that journals only metadata: a file may have its new size and old or no content, which
-// is what checksums must find.
+// content returns the surviving content of a file. Size and pages are chosen independently, as on a
+// filesystem that journals only metadata: a file may have its new size and old or no content.
+// Checksums must detect that.
 func (c *crashCopier) content(node *memNode) []byte {
 	content := slices.Clone(node.synced)
 	if c.random == nil || node.dirtyFrom == node.dirtyTo && len(node.content) == len(node.synced) {
@@ -132,7 +132,7 @@ func (c *crashCopier) content(node *memNode) []byte {
 	return content
 }
 
-// size picks the old size, the new one, or one between.
+// size returns the old size, the new one, or a size between them.
 func (c *crashCopier) size(before, after int) int {
 	low, high := min(before, after), max(before, after)
 	switch c.random.IntN(3) {
@@ -144,7 +144,7 @@ func (c *crashCopier) size(before, after int) int {
 	return low + c.random.IntN(high-low+1)
 }
 
-// resize cuts, or grows with zeros.
+// resize truncates content, or extends it with zeros.
 func resize(content []byte, size int) []byte {
 	if size <= len(content) {
 		return content[:size]

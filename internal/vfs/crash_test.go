@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-func TestCrashDropsWhatWasNotSynced(t *testing.T) {
+func TestCrashDropsUnsyncedChanges(t *testing.T) {
 	mem := NewMem()
 	must(t, mem.MkdirAll("d"))
 	must(t, mem.SyncDir("/"))
@@ -34,7 +34,7 @@ func TestCrashDropsWhatWasNotSynced(t *testing.T) {
 	wantContent(t, mem, "d/synced", "ONE, and more")
 }
 
-func TestCrashUndoesNamesWithoutSyncDir(t *testing.T) {
+func TestCrashUndoesDirectoryChangesWithoutSyncDir(t *testing.T) {
 	mem := NewMem()
 	must(t, put(t, mem, "a", "a").Sync())
 	must(t, put(t, mem, "b", "b").Sync())
@@ -54,7 +54,7 @@ func TestCrashUndoesNamesWithoutSyncDir(t *testing.T) {
 	wantContent(t, crashed, "c", "a")
 }
 
-func TestCrashUndoesARenameBetweenDirectoriesByHalves(t *testing.T) {
+func TestCrashMayUndoOneSideOfARenameBetweenDirectories(t *testing.T) {
 	mem := NewMem()
 	must(t, mem.MkdirAll("from"))
 	must(t, mem.MkdirAll("to"))
@@ -70,7 +70,7 @@ func TestCrashUndoesARenameBetweenDirectoriesByHalves(t *testing.T) {
 	wantMissing(t, mem.CrashClone(), "from/a")
 }
 
-func TestCrashLetsLocksGoAndKeepsSyncedTimes(t *testing.T) {
+func TestCrashReleasesLocksAndKeepsSyncedTimes(t *testing.T) {
 	mem := NewMem()
 	_, err := mem.Lock("lock")
 	must(t, err)
@@ -82,21 +82,21 @@ func TestCrashLetsLocksGoAndKeepsSyncedTimes(t *testing.T) {
 	must(t, mem.Chtimes("a", old.Add(time.Hour)))
 	crashed := mem.CrashClone()
 	if info, err := crashed.Stat("a"); err != nil || !info.ModTime().Equal(old) {
-		t.Errorf("time after the crash: %v, %v", info, err)
+		t.Errorf("modification time after the crash: %v, %v", info, err)
 	}
 	unsynced := put(t, mem, "b", "x")
 	must(t, mem.SyncDir("/"))
 	if info, err := mem.CrashClone().Stat(unsynced.Name()); err != nil ||
 		time.Since(info.ModTime()) > time.Hour {
-		t.Errorf("a file that was never synced has the time %v, %v", info.ModTime(), err)
+		t.Errorf("modification time of a file that was never synced: %v, %v", info.ModTime(), err)
 	}
 	if _, err := crashed.Lock("lock"); err != nil {
 		t.Errorf("lock after the crash: %v", err)
 	}
 }
 
-// A model of one file, content and synced content apart, against random writes, truncations, syncs
-// and crashes.
+// TestSyncedContentMatchesModel compares one file with a model of its content and its synced
+// content, under random writes, truncations, syncs and crashes.
 func TestSyncedContentMatchesModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	mem := NewMem()
@@ -132,8 +132,8 @@ func TestSyncedContentMatchesModel(t *testing.T) {
 	}
 }
 
-// Each byte after a partial crash is the old one, the new one, or a zero beyond the old size; and
-// the same seed gives the same.
+// TestCrashPartlyMixesOldAndNewByPage checks that each byte after a partial crash is the old one,
+// the new one, or a zero beyond the old size; and that the same seed gives the same result.
 func TestCrashPartlyMixesOldAndNewByPage(t *testing.T) {
 	before, after := bytes.Repeat([]byte("o"), 3000), bytes.Repeat([]byte("n"), 5000)
 	mem := NewMem()
@@ -148,7 +148,7 @@ func TestCrashPartlyMixesOldAndNewByPage(t *testing.T) {
 		must(t, err)
 		again, _ := mem.CrashClonePartly(seed).ReadFile("a")
 		if !bytes.Equal(got, again) {
-			t.Fatalf("seed %d gave two results", seed)
+			t.Fatalf("seed %d gave two different results", seed)
 		}
 		for i, b := range got {
 			if b != 'n' && (b != 'o' || i >= len(before)) && (b != 0 || i < len(before)) {
@@ -161,17 +161,18 @@ func TestCrashPartlyMixesOldAndNewByPage(t *testing.T) {
 			page := got[at:min(at+pageBytes, len(got))]
 			torn = torn || page[0] == 'n' && page[len(page)-1] != 'n'
 			if bytes.Contains(page, []byte("on")) {
-				t.Fatalf("seed %d: a page is new at its end and old before", seed)
+				t.Fatalf("seed %d: a page has old content before new content", seed)
 			}
 		}
 	}
 	if len(sizes) < 3 || !mixed || !torn {
-		t.Errorf("50 seeds gave %d sizes, mixed %v, torn %v", len(sizes), mixed, torn)
+		t.Errorf("50 seeds gave %d sizes (want 3 or more), mixed %v, torn %v", len(sizes), mixed,
+			torn)
 	}
 }
 
-// Of five new names every subset may be left: POSIX promises no order. A journal's prefixes are
-// among them, and come often.
+// TestCrashPartlyKeepsAnyDirectoryChanges checks that any subset of five new names may survive,
+// because POSIX guarantees no order, and that the prefixes that a journal leaves are frequent.
 func TestCrashPartlyKeepsAnyDirectoryChanges(t *testing.T) {
 	mem := NewMem()
 	for i := range 5 {
@@ -182,17 +183,18 @@ func TestCrashPartlyKeepsAnyDirectoryChanges(t *testing.T) {
 		subsets[strings.Join(namesIn(t, mem.CrashClonePartly(seed), "/"), "")]++
 	}
 	if len(subsets) != 32 {
-		t.Errorf("%d subsets of five names were left, want 32: %v", len(subsets), subsets)
+		t.Errorf("%d subsets of five names survived, want 32: %v", len(subsets), subsets)
 	}
 	for _, prefix := range []string{"", "0", "01", "012", "0123", "01234"} {
 		if subsets[prefix] < 3000/2/6/2 {
-			t.Errorf("%q was left %d times of 3000", prefix, subsets[prefix])
+			t.Errorf("%q survived %d of 3000 crashes", prefix, subsets[prefix])
 		}
 	}
 }
 
-// What builds on a change that was lost is lost too, whether it builds on the name or on the file.
-func TestCrashPartlyLosesWhatBuildsOnALostChange(t *testing.T) {
+// TestCrashPartlyLosesDependentChanges checks that a change of the same name or the same file as a
+// lost change is lost too.
+func TestCrashPartlyLosesDependentChanges(t *testing.T) {
 	mem := NewMem()
 	put(t, mem, "old", "1")
 	must(t, mem.Rename("old", "new"))   // the same file
@@ -204,12 +206,12 @@ func TestCrashPartlyLosesWhatBuildsOnALostChange(t *testing.T) {
 	}
 	want := map[string]bool{"": true, "old": true, "new": true, "new old": true, "new other": true}
 	if !maps.Equal(left, want) {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("surviving names are %v, want %v", left, want)
 	}
 }
 
-// A file renamed away and one renamed in its place: either may be lost, but a name never holds the
-// one over the other's loss.
+// TestCrashPartlyKeepsTheOrderOfOneName renames a file away and another one into its place. Either
+// rename may be lost, but the second never survives without the first.
 func TestCrashPartlyKeepsTheOrderOfOneName(t *testing.T) {
 	mem := NewMem()
 	for _, name := range []string{"a", "b"} {
@@ -233,7 +235,7 @@ func TestCrashPartlyKeepsTheOrderOfOneName(t *testing.T) {
 			wantContent(t, crashed, "a", "b")
 			wantContent(t, crashed, "a.old", "a")
 		default:
-			t.Fatalf("seed %d left %s", seed, names)
+			t.Fatalf("seed %d: surviving names are %s", seed, names)
 		}
 	}
 }
@@ -244,7 +246,7 @@ func TestWriteFileAtomicLeavesOldOrNewAtEveryCrash(t *testing.T) {
 			mem := NewMem()
 			must(t, WriteFileAtomic(mem, "a", []byte("old")))
 			fault := NewFault(mem)
-			// From this step on the machine is dead: every operation fails.
+			// From this step on every operation fails, as on a machine without power.
 			fault.Inject(Rule{Skip: step})
 			err := WriteFileAtomic(fault, "a", []byte("new, and longer"))
 			crashed := mem.CrashClone()
@@ -254,11 +256,11 @@ func TestWriteFileAtomicLeavesOldOrNewAtEveryCrash(t *testing.T) {
 			got, readErr := crashed.ReadFile("a")
 			must(t, readErr)
 			if string(got) != "old" && string(got) != "new, and longer" {
-				t.Fatalf("crash at step %d leaves %q", step, got)
+				t.Fatalf("a crash at step %d leaves %q", step, got)
 			}
 			if err == nil {
 				if string(got) == "old" {
-					t.Error("reported as written, yet the crash lost it")
+					t.Error("the crash lost content that WriteFileAtomic had reported as written")
 				}
 				break
 			}
@@ -273,11 +275,11 @@ func TestWriteFileAtomicFailureKeepsOldAndRemovesTemporary(t *testing.T) {
 		fault := NewFault(mem)
 		fault.Inject(Rule{Op: op, WriteBytes: 2})
 		if err := WriteFileAtomic(fault, "a", []byte("new")); err == nil {
-			t.Errorf("%s failed, WriteFileAtomic did not", op)
+			t.Errorf("%s failed, but WriteFileAtomic returned no error", op)
 		}
 		wantContent(t, mem, "a", "old")
 		if _, err := mem.Stat("a" + TemporarySuffix); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s failed, temporary file left: %v", op, err)
+			t.Errorf("%s failed and left the temporary file: %v", op, err)
 		}
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// Random operations on the disk and in memory: each succeeds on both or fails on both, and the
-// trees stay equal.
-func TestMemBehavesAsTheDisk(t *testing.T) {
+// TestMemBehavesLikeTheDisk runs random operations on the disk and in memory: each must succeed on
+// both or fail on both, and the trees must stay equal.
+func TestMemBehavesLikeTheDisk(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	disk := t.TempDir()
 	mem := NewMem()
@@ -23,7 +23,7 @@ func TestMemBehavesAsTheDisk(t *testing.T) {
 		op, from, to := random.IntN(8), names[random.IntN(len(names))],
 			names[random.IntN(len(names))]
 		if strings.HasPrefix(to+"/", from+"/") {
-			continue // a rename into itself: nobody does that here
+			continue // no caller renames a directory into itself
 		}
 		text := strings.Repeat("x", random.IntN(20))
 		onDisk := doRandom(OS{}, disk, op, from, to, text)
@@ -57,13 +57,13 @@ func doRandom(fsys FS, root string, op int, from, to, text string) error {
 		_, err := fsys.ReadDir(from)
 		return err
 	}
-	if len(text) > 15 { // seldom: it leaves little to play with
+	if len(text) > 15 { // rarely, because it leaves few files for later steps
 		return fsys.RemoveAll(from)
 	}
 	return nil
 }
 
-// listTree lists files with their content and directories, in order.
+// listTree returns files with their sizes, and directories, sorted.
 func listTree(t *testing.T, fsys FS, root string) string {
 	t.Helper()
 	var lines strings.Builder
@@ -87,7 +87,8 @@ func listTree(t *testing.T, fsys FS, root string) string {
 	return lines.String()
 }
 
-// Names in two directories against two maps of each: as they are, and as a crash leaves them.
+// TestDurableNamesMatchModel compares the names in two directories with a model of the current and
+// the durable names.
 func TestDurableNamesMatchModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	mem := NewMem()
@@ -122,7 +123,7 @@ func TestDurableNamesMatchModel(t *testing.T) {
 			for _, dir := range dirs {
 				if got := namesIn(t, fsys, dir); !slices.Equal(got,
 					slices.Sorted(maps.Keys(want[dir]))) {
-					t.Fatalf("step %d: %s holds %v, want %v (crashed: %v)", step, dir, got,
+					t.Fatalf("step %d: %s contains %v, want %v (crashed: %v)", step, dir, got,
 						want[dir], fsys != mem)
 				}
 			}
@@ -141,8 +142,8 @@ func namesIn(t *testing.T, fsys FS, dir string) []string {
 	return names
 }
 
-// Whatever part of the unsynced changes survives: a file that was written atomically is whole, or
-// not there.
+// TestPartialCrashesLeaveAtomicFilesWhole checks that a file that was written atomically is
+// complete or missing, whatever part of the unsynced changes survives.
 func TestPartialCrashesLeaveAtomicFilesWhole(t *testing.T) {
 	mem := NewMem()
 	for i := range 20 {
@@ -159,7 +160,8 @@ func TestPartialCrashesLeaveAtomicFilesWhole(t *testing.T) {
 		for line := range strings.Lines(listTree(t, crashed, "/")) {
 			name, size, isFile := strings.Cut(strings.TrimSpace(line), " ")
 			if isFile && !strings.HasSuffix(name, TemporarySuffix) && size != "7" {
-				t.Fatalf("seed %d: %s was written atomically, and has %s bytes", seed, name, size)
+				t.Fatalf("seed %d: %s was written atomically, but has %s bytes, want 7", seed, name,
+					size)
 			}
 		}
 	}

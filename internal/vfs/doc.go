@@ -1,15 +1,16 @@
-// Package vfs is the filesystem as the log store uses it, so that the same code runs on a real disk
-// and on one that crashes, fills up or fails at will.
+// Package vfs is the filesystem interface of the log store. The same code runs on a real disk and
+// on filesystems for tests that crash, fill up or fail on demand.
 //
-//   - OS is the real one. Lock is flock, Free is statfs.
-//   - Mem is one in memory that is as strict as POSIX allows: content is durable after File.Sync
-//     only, directory entries after FS.SyncDir only. CrashClone returns what a power cut would
-//     leave.
-//   - Fault wraps another and makes chosen operations fail, also after half a write.
-//   - Trace wraps another and notes every operation that matters to durability, one line each, for
-//     golden files: each durable change in this project is a written order of create, write, sync
-//     and rename.
+//   - OS is the operating system's filesystem. Lock uses flock, Free uses statfs.
+//   - Mem is an in-memory filesystem with no more durability than POSIX guarantees: contents are
+//     durable only after File.Sync, directory entries only after FS.SyncDir. CrashClone returns
+//     what a power cut would leave.
+//   - Fault wraps a filesystem and makes selected operations fail, optionally after a short write.
+//   - Trace wraps a filesystem and records every operation that matters for durability, one line
+//     each, for golden files: each durable change in this project is a documented sequence of
+//     create, write, sync and rename.
 //
-// All are safe for concurrent use. None has a goroutine. The mutexes of Mem, Fault and Trace are
-// leaves: nothing is called while one is held.
+// All of them are safe for concurrent use, and none starts a goroutine. The mutexes of Mem, Fault
+// and Trace are leaf locks: no other function is called while one is held. A Handle's mutex is
+// acquired before that of its Handles, never after it.
 package vfs

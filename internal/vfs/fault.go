@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Op names an operation, for Fault's rules and in Trace's lines.
+// Op is an operation, in the rules of Fault and in the lines of Trace.
 type Op string
 
 // The operations of FS and of File.
@@ -36,73 +36,72 @@ const (
 	OpClose     Op = "close"
 )
 
-// Rule says which operations of a Fault fail, and how. The zero value makes every operation fail
-// with EIO.
+// Rule selects operations of a Fault that fail, and the failure. The zero value makes every
+// operation fail with EIO.
 type Rule struct {
 	Op Op // default: any
-	// pattern (path.Match) of the file's base name; for a rename, of the old one; default: any
+	// Name is a pattern (path.Match) for the file's base name, for a rename the old one; default:
+	// any.
 	Name  string
-	Skip  int   // so many matching operations succeed first
-	Times int   // so many fail after them; default: all
+	Skip  int   // number of matching operations that succeed first
+	Times int   // number of operations that fail after them; default: all
 	Err   error // default: EIO
-	// WriteBytes is how much of its bytes a write that fails puts into the file all the same: a
-	// short write.
+	// WriteBytes is the number of bytes that a failing write still writes: a short write.
 	WriteBytes int
 }
 
-// Fault wraps a filesystem and makes operations fail as its rules say. A Close that fails closes
-// all the same.
+// Fault wraps a filesystem and makes operations fail according to its rules. A failing Close still
+// closes the file.
 type Fault struct {
 	inner FS
-	mu    sync.Mutex // guards what follows, the counters within the rules too
+	mu    sync.Mutex // guards the fields below, and the counters within the rules
 	rules []*Rule
 	count int // operations so far, failed ones too
-	fails int // operations that a rule made fail
+	fails int // operations that failed because of a rule
 }
 
 var _ FS = (*Fault)(nil)
 
-// NewFault returns a wrapper of inner without rules.
+// NewFault returns a Fault around inner without rules.
 func NewFault(inner FS) *Fault { return &Fault{inner: inner} }
 
-// Inject adds a rule. The first rule that lets an operation fail decides.
+// Inject adds a rule. The first rule that matches an operation determines its failure.
 func (f *Fault) Inject(rule Rule) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.rules = append(f.rules, &rule)
 }
 
-// Clear removes all rules: the disk is well again.
+// Clear removes all rules: every operation succeeds again.
 func (f *Fault) Clear() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.rules = nil
 }
 
-// Count returns how many operations there were. A test runs once to count, then once with a fault
-// at each.
+// Count returns the number of operations so far. A test runs once to count, then once with a fault
+// at each operation.
 func (f *Fault) Count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.count
 }
 
-// Failed returns how many operations a rule made fail. A test that skips more and more of them
-// knows by it when there are no more.
+// Failed returns the number of operations that failed because of a rule. A test that skips more and
+// more operations ends when it does not increase.
 func (f *Fault) Failed() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.fails
 }
 
-// check counts an operation and returns the rule that makes it fail, with Err set; nil if it may go
-// on.
+// check counts an operation and returns the rule that makes it fail, with Err set, or nil.
 func (f *Fault) check(op Op, name string) *Rule {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.count++
 	for _, rule := range f.rules {
-		if rule.hits(op, name) {
+		if rule.matches(op, name) {
 			failure := *rule
 			f.fails++
 			if failure.Err == nil {
@@ -115,7 +114,7 @@ func (f *Fault) check(op Op, name string) *Rule {
 	return nil
 }
 
-// fail is check for operations that fail as a whole.
+// fail is check for operations without a short write: it returns only the error.
 func (f *Fault) fail(op Op, name string) error {
 	if failure := f.check(op, name); failure != nil {
 		return failure.Err
@@ -123,9 +122,9 @@ func (f *Fault) fail(op Op, name string) error {
 	return nil
 }
 
-// hits tells whether the rule makes this operation fail, and counts it. Times counts down, from 1
-// to the end, which is -1.
-func (r *Rule) hits(op Op, name string) bool {
+// matches reports whether the rule makes this operation fail, and counts the operation. Times
+// counts down to 1; -1 marks a rule without failures left.
+func (r *Rule) matches(op Op, name string) bool {
 	if r.Op != "" && r.Op != op {
 		return false
 	}
@@ -158,7 +157,7 @@ func (f *Fault) OpenReadWrite(name string) (File, error) {
 // Create implements FS.
 func (f *Fault) Create(name string) (File, error) { return f.file(OpCreate, name, f.inner.Create) }
 
-// file opens a file, wrapped so that the rules reach its operations as well.
+// file opens a file and wraps it, so that the rules apply to its operations as well.
 func (f *Fault) file(op Op, name string, open func(string) (File, error)) (File, error) {
 	if err := f.fail(op, name); err != nil {
 		return nil, err
@@ -240,7 +239,7 @@ func (f *Fault) Free(name string) (uint64, error) {
 	return f.inner.Free(name)
 }
 
-// do runs an operation unless a rule lets it fail: then it is not even begun.
+// do runs an operation, unless a rule makes it fail: then the operation does not run at all.
 func (f *Fault) do(op Op, name string, run func() error) error {
 	if err := f.fail(op, name); err != nil {
 		return err

@@ -7,42 +7,43 @@ import (
 	"testing"
 )
 
-func TestFaultFailsTheOperationsOfItsRule(t *testing.T) {
+func TestFaultFailsMatchingOperations(t *testing.T) {
 	fault := NewFault(NewMem())
 	fault.Inject(Rule{Op: OpWrite, Name: "*.log", Skip: 1, Times: 2, Err: syscall.ENOSPC})
 	log, index := put(t, fault, "d.log", "first passes"), put(t, fault, "d.index", "x")
 	for i, want := range []bool{true, true, false} {
 		_, err := log.WriteAt([]byte("y"), 0)
 		if errors.Is(err, syscall.ENOSPC) != want || !want && err != nil {
-			t.Errorf("write %d: %v, want a failure: %v", i, err, want)
+			t.Errorf("write %d: %v, want ENOSPC: %v", i, err, want)
 		}
 	}
 	fault.Inject(Rule{Op: OpSync})
 	fault.Inject(Rule{Op: OpRename, Name: "d.index"})
 	if err := index.Sync(); !errors.Is(err, syscall.EIO) {
-		t.Errorf("sync: %v, want EIO by default", err)
+		t.Errorf("sync: %v, want the default EIO", err)
 	}
 	if err := fault.Rename("d.index", "e"); !errors.Is(err, syscall.EIO) {
-		t.Errorf("rename: %v", err)
+		t.Errorf("rename: %v, want EIO", err)
 	}
 	must(t, fault.Rename("d.log", "e.log"))
 	fault.Clear()
 	must(t, index.Sync())
 }
 
-func TestFaultWritesShort(t *testing.T) {
+func TestFaultInjectsShortWrites(t *testing.T) {
 	fault := NewFault(NewMem())
 	file := put(t, fault, "a", "")
 	fault.Inject(Rule{Op: OpWrite, WriteBytes: 3})
 	if n, err := file.WriteAt([]byte("01234"), 0); n != 3 || err == nil {
-		t.Errorf("short write: %d, %v", n, err)
+		t.Errorf("short write returned %d, %v; want 3 and an error", n, err)
 	}
 	fault.Clear()
 	wantContent(t, fault, "a", "012")
 }
 
-// Each operation passes the rules under its own name, and a fault at it reaches the caller.
-func TestFaultReachesEveryOperation(t *testing.T) {
+// TestFaultAppliesToEveryOperation checks that each operation is matched under its own name, and
+// that a fault is returned to the caller.
+func TestFaultAppliesToEveryOperation(t *testing.T) {
 	fault := NewFault(NewMem())
 	file := put(t, fault, "a", "abc")
 	for op, run := range map[Op]func() error{
@@ -74,19 +75,19 @@ func TestFaultReachesEveryOperation(t *testing.T) {
 			t.Errorf("%s: %v, want EIO", op, err)
 		}
 		if fault.Failed() != failed+1 {
-			t.Errorf("%s failed %d times", op, fault.Failed()-failed)
+			t.Errorf("%s failed %d times, want once", op, fault.Failed()-failed)
 		}
 		if fault.Count() != before+1 {
-			t.Errorf("%s counted %d times", op, fault.Count()-before)
+			t.Errorf("%s was counted %d times, want once", op, fault.Count()-before)
 		}
 		fault.Clear()
 	}
 	fault.Inject(Rule{Op: OpClose})
 	if err := file.Close(); !errors.Is(err, syscall.EIO) {
-		t.Errorf("close: %v", err)
+		t.Errorf("close: %v, want EIO", err)
 	}
 	if _, err := file.Size(); err == nil {
-		t.Error("a close that failed left the file open")
+		t.Error("a failing Close left the file open")
 	}
 }
 
@@ -101,7 +102,7 @@ func TestTraceOfWriteFileAtomic(t *testing.T) {
 	}
 }
 
-func TestTraceNotesChangesNotReads(t *testing.T) {
+func TestTraceRecordsChangesNotReads(t *testing.T) {
 	trace := NewTrace(NewMem(), "/data")
 	must(t, trace.MkdirAll("/data/p-0"))
 	file := put(t, trace, "/data/p-0/a", "abc")
@@ -116,6 +117,6 @@ func TestTraceNotesChangesNotReads(t *testing.T) {
 		t.Errorf("operations:\n%swant:\n%s", got, want)
 	}
 	if trace.Take() != "" {
-		t.Error("Take does not begin anew")
+		t.Error("Take did not reset the trace")
 	}
 }

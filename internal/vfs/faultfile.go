@@ -22,7 +22,7 @@ func (f *faultFile) WriteAt(p []byte, offset int64) (int, error) {
 	}
 	written := 0
 	if short := min(failure.WriteBytes, len(p)); short > 0 {
-		// The rule's error counts; one of the disk below would only hide it.
+		// Return the rule's error: an error of the wrapped file would hide it.
 		written, _ = f.File.WriteAt(p[:short], offset)
 	}
 	return written, failure.Err

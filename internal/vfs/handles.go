@@ -8,52 +8,54 @@ import (
 	"syscall"
 )
 
-// Handles opens files when they are used, and keeps a bounded number of them open: a log may have
-// far more segments than a process may have files. What was used lately stays open.
+// Handles is a table of files that opens each file when it is used, and keeps a bounded number of
+// them open: a log may have far more segments than a process may have descriptors. It closes the
+// least recently used files first (second chance).
 //
-// Files that were written and not synced since stay open whatever the bound: a file that is closed
-// and opened again may never hear that the kernel could not write it. So do files that are pinned
-// or kept. A file that cannot be closed counts as closed.
+// Files with unsynced writes stay open whatever the bound, because a file that is closed and opened
+// again may never report that the kernel could not write it back. So do files that are pinned or
+// kept. A file whose Close fails counts as closed.
 //
-// Where the process has no file left to open, others of the set are closed for the one that is
-// wanted. Who pins the file first, before it changes anything, can tell that there was none from a
-// disk that fails.
+// When the process has no descriptor left, other files of the table are closed to open the
+// requested one. A caller that pins the file before it changes anything can distinguish this case
+// from a failing disk.
 type Handles struct {
 	fs  FS
 	max int
 	mu  struct {
 		sync.Mutex
-		open []*Handle // in no order
-		hand int       // where the search for one that may be closed goes on
+		open []*Handle // unordered
+		next int       // index where the search for a file to evict continues
 	}
 }
 
-// NewHandles returns a set of files of which openMax stay open; 0: all of them.
+// NewHandles returns a table that keeps at most openMax files open; 0 means no bound.
 func NewHandles(fsys FS, openMax int) *Handles { return &Handles{fs: fsys, max: openMax} }
 
-// Handle is a file of the set, open or not; it is opened for reading and writing. It implements
-// File. Who needs the file to stay open over several calls, or has to have the one that FS gave,
-// pins it.
+// Handle is a file of the table, open or not. The file is opened for reading and writing. Handle
+// implements File. A caller that needs the file to stay open over several calls, or needs the File
+// that FS returned, pins it.
 type Handle struct {
-	of *Handles
+	table *Handles
 
-	// users is how many use the open file, or usersNone while it is not open.
+	// users is the number of users of the open file, or usersNone while it is not open.
 	//
-	// file is written only by a goroutine that holds mu while users is usersNone, and read only by
-	// one that has raised users from 0 or more, and that until it has lowered it again. So there is
-	// no write beside a read.
+	// file is written only by a goroutine that holds mu while users is usersNone. It is read only
+	// by a goroutine that has incremented users from 0 or more, until it decrements users again.
+	// So a write never runs concurrently with a read.
 	users atomic.Int64
 	file  File
-	used  atomic.Bool // since the hand came by last
-	// written and not synced since; set before users falls, so whoever takes users from 0 sees it
+	used  atomic.Bool // since the last eviction scan passed it
+	// dirty means unsynced writes. It is set before users is decremented, so a goroutine that
+	// changes users from 0 sees it.
 	dirty atomic.Bool
 	kept  atomic.Bool
-	at    int // in Handles.mu.open, whose lock guards it
+	index int // in Handles.mu.open; guarded by Handles.mu
 
 	mu struct {
 		sync.Mutex // held while the file is opened
 		name       string
-		closed     bool // for good
+		closed     bool // permanently
 	}
 }
 
@@ -61,18 +63,18 @@ const usersNone = -1
 
 var _ File = (*Handle)(nil)
 
-// Handle returns a file that is there, without opening it.
+// Handle returns an existing file without opening it.
 func (s *Handles) Handle(name string) *Handle {
-	h := &Handle{of: s}
+	h := &Handle{table: s}
 	h.mu.name = name
 	h.users.Store(usersNone)
 	return h
 }
 
-// Create makes a file, as FS.Create.
+// Create creates a file, as FS.Create does.
 func (s *Handles) Create(name string) (*Handle, error) { return s.opened(name, s.fs.Create) }
 
-// OpenReadWrite opens a file that is there.
+// OpenReadWrite opens an existing file.
 func (s *Handles) OpenReadWrite(name string) (*Handle, error) {
 	return s.opened(name, s.fs.OpenReadWrite)
 }
@@ -91,37 +93,37 @@ func (s *Handles) opened(name string, open func(string) (File, error)) (*Handle,
 }
 
 const (
-	// looksMax bounds how many files an opening looks at for one that may be closed. If most have
-	// to stay open, there are some more than the bound until later openings have come round; were
-	// all looked at each time, ten thousand of them would be, under the lock.
-	looksMax = 512
-	// shedFiles is how many are closed when the process has no file left: somebody else may be
-	// faster to take the first.
-	shedFiles = 16
-	// openTries is how often that is tried.
-	openTries = 4
+	// evictionScanMax bounds how many files one open scans for a file to evict. If most files
+	// have to stay open, the bound on open files is exceeded until later opens continue the scan. A
+	// scan of all files would visit up to ten thousand of them under the lock.
+	evictionScanMax = 512
+	// exhaustionEvictions is the number of files that are closed when the process has no descriptor
+	// left. It is more than one because another goroutine may take the first descriptor.
+	exhaustionEvictions = 16
+	// openAttempts is the number of attempts to open a file.
+	openAttempts = 4
 )
 
-// openFile opens a file, and closes others of the set when the process or the system has none left.
+// openFile opens a file, and closes others of the table when there is no descriptor left.
 func (s *Handles) openFile(name string, open func(string) (File, error)) (file File, err error) {
-	err = s.Afford(func() error {
+	err = s.WithDescriptor(func() error {
 		file, err = open(name)
 		return err
 	})
 	return file, err
 }
 
-// Afford does what opens a file, or a directory, that is none of the set. When the process or the
-// system has none left, others of the set are closed, and it is done again: it must be something
-// that can be.
-func (s *Handles) Afford(do func() error) error {
+// WithDescriptor runs do, which opens a file or a directory outside the table. When the process or
+// the system has no descriptor left, it closes files of the table and runs do again, so do must be
+// repeatable.
+func (s *Handles) WithDescriptor(do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
-		if !noFileLeft(err) || try == openTries {
+		if !noDescriptorLeft(err) || try == openAttempts {
 			return err
 		}
 		s.mu.Lock()
-		victims := s.shedLocked(len(s.mu.open)-shedFiles, 2*len(s.mu.open))
+		victims := s.evictLocked(len(s.mu.open)-exhaustionEvictions, 2*len(s.mu.open))
 		s.mu.Unlock()
 		if closeClean(victims); len(victims) == 0 {
 			return err
@@ -129,77 +131,75 @@ func (s *Handles) Afford(do func() error) error {
 	}
 }
 
-// noFileLeft tells that a file could not be opened because too many are.
-func noFileLeft(err error) bool {
+// noDescriptorLeft reports whether err means that too many files are open.
+func noDescriptorLeft(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// admit counts an open file, which is in use, and closes another one if there are too many.
+// admit adds an open file that is in use, and evicts other files if there are too many.
 func (s *Handles) admit(h *Handle) {
 	s.mu.Lock()
-	h.at = len(s.mu.open)
+	h.index = len(s.mu.open)
 	s.mu.open = append(s.mu.open, h)
 	var victims []File
 	if s.max > 0 {
-		// Twice round: the first round takes the mark of what was used lately.
-		victims = s.shedLocked(s.max, min(2*len(s.mu.open), looksMax))
+		// Up to two scans of all files: the first one clears the marks of recently used files.
+		victims = s.evictLocked(s.max, min(2*len(s.mu.open), evictionScanMax))
 	}
 	s.mu.Unlock()
 	closeClean(victims)
 }
 
-// shedLocked takes files that may be closed until no more than keep are open, or it has looked so
-// often; they are the caller's to close.
-func (s *Handles) shedLocked(keep, looks int) (victims []File) {
-	for ; len(s.mu.open) > max(keep, 0) && looks > 0; looks-- {
-		if s.mu.hand >= len(s.mu.open) {
-			s.mu.hand = 0
+// evictLocked removes files from the table until at most keep are open or scanMax files have
+// been scanned. The caller closes the returned files.
+func (s *Handles) evictLocked(keep, scanMax int) (victims []File) {
+	for ; len(s.mu.open) > max(keep, 0) && scanMax > 0; scanMax-- {
+		if s.mu.next >= len(s.mu.open) {
+			s.mu.next = 0
 		}
-		file := s.mu.open[s.mu.hand].evict()
+		file := s.mu.open[s.mu.next].tryEvict()
 		if file == nil {
-			s.mu.hand++
+			s.mu.next++
 			continue
 		}
 		victims = append(victims, file)
-		s.dropLocked(s.mu.open[s.mu.hand])
+		s.removeLocked(s.mu.open[s.mu.next])
 	}
 	return victims
 }
 
-// closeClean closes files that are not dirty, so there is nothing that could be lost.
+// closeClean closes files without unsynced writes, so that an error of Close loses nothing.
 func closeClean(victims []File) {
 	for _, file := range victims {
 		_ = file.Close()
 	}
 }
 
-// dropLocked forgets an open file.
-func (s *Handles) dropLocked(h *Handle) {
+func (s *Handles) removeLocked(h *Handle) {
 	last := len(s.mu.open) - 1
 	moved := s.mu.open[last]
-	s.mu.open[h.at], moved.at = moved, h.at
+	s.mu.open[h.index], moved.index = moved, h.index
 	s.mu.open[last] = nil
 	s.mu.open = s.mu.open[:last]
 }
 
-// forget is dropLocked for who does not hold the lock.
-func (s *Handles) forget(h *Handle) {
+func (s *Handles) remove(h *Handle) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dropLocked(h)
+	s.removeLocked(h)
 }
 
-// Open is how many files are open.
+// Open returns the number of open files.
 func (s *Handles) Open() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.mu.open)
 }
 
-// evict takes the file from a handle that nobody uses; nil if it has to stay open, or was used
-// lately. It waits for nothing: Handles.mu is held, behind which a handle's own lock is never
-// waited for.
-func (h *Handle) evict() File {
+// tryEvict takes the file from a handle without users. It returns nil if the file has to stay open
+// or was used recently. It never blocks: the caller holds Handles.mu, and a handle's mutex must not
+// be waited for under it.
+func (h *Handle) tryEvict() File {
 	if h.used.Swap(false) || !h.mu.TryLock() {
 		return nil
 	}
@@ -208,7 +208,7 @@ func (h *Handle) evict() File {
 		return nil
 	}
 	if h.dirty.Load() || h.kept.Load() {
-		h.users.Store(0) // nobody opened it meanwhile: that takes mu
+		h.users.Store(0) // no other goroutine has opened it: that requires mu
 		return nil
 	}
 	file := h.file
@@ -216,8 +216,8 @@ func (h *Handle) evict() File {
 	return file
 }
 
-// Pin opens the file, if it is not open, and keeps it so until Unpin. The file is the one that FS
-// gave.
+// Pin opens the file, if it is not open, and keeps it open until Unpin. It returns the File that FS
+// returned.
 func (h *Handle) Pin() (File, error) {
 	for {
 		n := h.users.Load()
@@ -231,7 +231,7 @@ func (h *Handle) Pin() (File, error) {
 			continue
 		}
 		if h.users.CompareAndSwap(n, n+1) {
-			if !h.used.Load() { // most reads find it set, and leave the cache line alone
+			if !h.used.Load() { // usually it is set, and then the cache line stays shared
 				h.used.Store(true)
 			}
 			return h.file, nil
@@ -242,9 +242,9 @@ func (h *Handle) Pin() (File, error) {
 // Unpin ends a Pin.
 func (h *Handle) Unpin() { h.users.Add(-1) }
 
-// open opens the file and pins it, unless somebody else has opened it meanwhile. Who wants the same
-// file waits; nobody else does. Were it not pinned, then of more files in use than may be open each
-// would be closed again before it is read.
+// open opens the file and pins it, unless another goroutine has opened it meanwhile. Only callers
+// for the same file wait for each other. The file is pinned because otherwise, with more files in
+// use than may be open, each would be closed again before it is read.
 func (h *Handle) open() (pinned bool, err error) {
 	h.mu.Lock()
 	if h.mu.closed {
@@ -255,8 +255,8 @@ func (h *Handle) open() (pinned bool, err error) {
 		defer h.mu.Unlock()
 		return false, nil
 	}
-	// Handles.mu is taken under h.mu here; never the other way round
-	file, err := h.of.openFile(h.mu.name, h.of.fs.OpenReadWrite)
+	// Handles.mu is acquired under h.mu here, never the other way round.
+	file, err := h.table.openFile(h.mu.name, h.table.fs.OpenReadWrite)
 	if err != nil {
 		defer h.mu.Unlock()
 		return false, err
@@ -265,12 +265,12 @@ func (h *Handle) open() (pinned bool, err error) {
 	h.used.Store(true)
 	h.users.Store(1)
 	h.mu.Unlock()
-	h.of.admit(h)
+	h.table.admit(h)
 	return true, nil
 }
 
-// Keep opens the file and keeps it open until Release or Close: its name is about to change or to
-// go.
+// Keep opens the file and keeps it open until Release or Close, because its name is about to change
+// or to be removed.
 func (h *Handle) Keep() error {
 	h.kept.Store(true)
 	_, err := h.Pin()
@@ -282,7 +282,7 @@ func (h *Handle) Keep() error {
 	return nil
 }
 
-// Release ends a Keep: name is the file's now.
+// Release ends a Keep and sets the file's new name.
 func (h *Handle) Release(name string) {
 	h.mu.Lock()
 	h.mu.name = name
@@ -290,8 +290,8 @@ func (h *Handle) Release(name string) {
 	h.kept.Store(false)
 }
 
-// Freeze says that the name may soon be another file's: a file that is not open is not opened any
-// more, and one that is stays open until Close.
+// Freeze declares that the name may soon belong to another file: a file that is not open is never
+// opened again, and an open one stays open until Close.
 func (h *Handle) Freeze() {
 	h.kept.Store(true)
 	h.mu.Lock()
@@ -323,8 +323,8 @@ func (h *Handle) WriteAt(p []byte, offset int64) (int, error) {
 		return 0, err
 	}
 	defer h.Unpin()
-	// Behind the write, and before Unpin: set before it, a Sync that began and ended in between
-	// would have taken it back.
+	// Set after the write and before Unpin. If it were set before the write, a Sync that begins and
+	// ends in between would clear it.
 	defer h.dirty.Store(true)
 	return file.WriteAt(p, offset)
 }
@@ -350,14 +350,14 @@ func (h *Handle) Truncate(size int64) error {
 	return file.Truncate(size)
 }
 
-// Sync implements File. A file that fails it stays open, as one that is not synced.
+// Sync implements File. A file whose sync fails stays open and counts as not synced.
 func (h *Handle) Sync() error {
 	file, err := h.Pin()
 	if err != nil {
 		return err
 	}
 	defer h.Unpin()
-	h.dirty.Store(false) // before: what is written beside it counts as unsynced
+	h.dirty.Store(false) // before the sync: concurrent writes count as unsynced
 	if err := file.Sync(); err != nil {
 		h.dirty.Store(true)
 		return err
@@ -365,7 +365,7 @@ func (h *Handle) Sync() error {
 	return nil
 }
 
-// Close implements File. Nobody uses the handle any more.
+// Close implements File. The handle must not be in use.
 func (h *Handle) Close() error {
 	h.mu.Lock()
 	h.mu.closed = true
@@ -377,6 +377,6 @@ func (h *Handle) Close() error {
 	if file == nil {
 		return nil
 	}
-	h.of.forget(h)
+	h.table.remove(h)
 	return file.Close()
 }

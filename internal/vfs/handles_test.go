@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-func madeFiles(t *testing.T, handles *Handles, n int) []*Handle {
+func createFiles(t *testing.T, handles *Handles, n int) []*Handle {
 	t.Helper()
 	var all []*Handle
 	for i := range n {
@@ -28,7 +28,7 @@ func madeFiles(t *testing.T, handles *Handles, n int) []*Handle {
 	return all
 }
 
-func contentOf(t *testing.T, h *Handle) byte {
+func readByte(t *testing.T, h *Handle) byte {
 	t.Helper()
 	var b [1]byte
 	if _, err := h.ReadAt(b[:], 0); err != nil {
@@ -39,9 +39,9 @@ func contentOf(t *testing.T, h *Handle) byte {
 
 func TestHandlesKeepABoundedNumberOfFilesOpen(t *testing.T) {
 	handles := NewHandles(NewMem(), 3)
-	all := madeFiles(t, handles, 10)
+	all := createFiles(t, handles, 10)
 	if handles.Open() != 10 {
-		t.Errorf("%d open: what is not synced has to stay", handles.Open())
+		t.Errorf("%d files are open, want all 10: they have unsynced writes", handles.Open())
 	}
 	for _, h := range all {
 		if err := h.Sync(); err != nil {
@@ -50,8 +50,8 @@ func TestHandlesKeepABoundedNumberOfFilesOpen(t *testing.T) {
 	}
 	for round := range 3 {
 		for i, h := range all {
-			if got := contentOf(t, h); got != byte(i) {
-				t.Errorf("round %d: file %d holds %d", round, i, got)
+			if got := readByte(t, h); got != byte(i) {
+				t.Errorf("round %d: file %d contains %d", round, i, got)
 			}
 		}
 	}
@@ -60,7 +60,7 @@ func TestHandlesKeepABoundedNumberOfFilesOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if handles.Open() > 3 {
-		t.Errorf("%d are open, want 3", handles.Open())
+		t.Errorf("%d files are open, want at most 3", handles.Open())
 	}
 	for _, h := range append(all, extra) {
 		if err := h.Close(); err != nil {
@@ -68,19 +68,19 @@ func TestHandlesKeepABoundedNumberOfFilesOpen(t *testing.T) {
 		}
 	}
 	if handles.Open() != 0 {
-		t.Errorf("%d are open after all were closed", handles.Open())
+		t.Errorf("%d files are open after all were closed", handles.Open())
 	}
 	if _, err := all[0].ReadAt(make([]byte, 1), 0); !errors.Is(err, fs.ErrClosed) {
-		t.Errorf("a read after Close: %v", err)
+		t.Errorf("read after Close: %v, want fs.ErrClosed", err)
 	}
 }
 
-// What is pinned or kept is read on whatever else is opened, and whatever its name is another's by
-// then.
-func TestPinnedAndKeptFilesStay(t *testing.T) {
+// TestPinnedAndKeptFilesStayReadable checks that pinned and kept files stay readable whatever else
+// is opened, even when their names belong to other files.
+func TestPinnedAndKeptFilesStayReadable(t *testing.T) {
 	mem := NewMem()
 	handles := NewHandles(mem, 1)
-	all := madeFiles(t, handles, 4)
+	all := createFiles(t, handles, 4)
 	for _, h := range all {
 		if err := h.Sync(); err != nil {
 			t.Fatal(err)
@@ -94,32 +94,33 @@ func TestPinnedAndKeptFilesStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	all[2].Freeze()
-	contentOf(t, all[3])
-	madeFiles(t, NewHandles(mem, 0), 4) // other files under the same names...
+	readByte(t, all[3])
+	createFiles(t, NewHandles(mem, 0), 4) // other files under the same names
 	for i := range 4 {
-		// ...that are gone, too
+		// and then no files under these names
 		if err := mem.Rename(fmt.Sprintf("f%d", 3-i), fmt.Sprintf("old%d", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var b [1]byte
 	if _, err := pinned.ReadAt(b[:], 0); err != nil || b[0] != 0 {
-		t.Errorf("pinned: %d, %v", b[0], err)
+		t.Errorf("pinned file: %d, %v; want 0", b[0], err)
 	}
-	if got := contentOf(t, all[1]); got != 1 {
-		t.Errorf("kept: %d", got)
+	if got := readByte(t, all[1]); got != 1 {
+		t.Errorf("kept file: %d, want 1", got)
 	}
 	if _, err := all[2].ReadAt(b[:], 0); err != nil && !errors.Is(err, fs.ErrClosed) {
-		t.Errorf("frozen: %v: it is open still, or is not opened any more", err)
+		t.Errorf("frozen file: %v, want no error or fs.ErrClosed", err)
 	}
 	all[0].Unpin()
 	all[1].Release("old2")
 }
 
-// Any number of readers beside opening and closing get each file's own content.
-func TestHandlesBesideEachOther(t *testing.T) {
+// TestConcurrentReadsReturnOwnContent reads files concurrently while they are opened and closed:
+// each read returns the content of its own file.
+func TestConcurrentReadsReturnOwnContent(t *testing.T) {
 	handles := NewHandles(NewMem(), 2)
-	all := madeFiles(t, handles, 8)
+	all := createFiles(t, handles, 8)
 	for _, h := range all {
 		if err := h.Sync(); err != nil {
 			t.Fatal(err)
@@ -143,7 +144,7 @@ func TestHandlesBesideEachOther(t *testing.T) {
 	readers.Wait()
 }
 
-func TestLostWritesComeBackOnlyWhenWrittenAgain(t *testing.T) {
+func TestLostWritesReachTheDiskOnlyWhenWrittenAgain(t *testing.T) {
 	mem := NewMem()
 	file, err := mem.Create("f")
 	if err != nil {
@@ -170,29 +171,29 @@ func TestLostWritesComeBackOnlyWhenWrittenAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := disk(); got != "abc\x00\x00\x00" {
-		t.Errorf("a second sync: %q", got)
+		t.Errorf("disk after a second sync: %q", got)
 	}
 	write("de", 3)
 	if err := file.Sync(); err != nil {
 		t.Fatal(err)
 	}
 	if got := disk(); got != "abcde\x00" {
-		t.Errorf("written again: %q", got)
+		t.Errorf("disk after writing again: %q", got)
 	}
 }
 
-// fewFiles is a process that may have max files.
-type fewFiles struct {
+// limitedFS is a filesystem for a process that may have at most max open files.
+type limitedFS struct {
 	FS
 	open, max int
 }
 
-func (d *fewFiles) Create(name string) (File, error) { return d.opened(name, d.FS.Create) }
-func (d *fewFiles) OpenReadWrite(name string) (File, error) {
+func (d *limitedFS) Create(name string) (File, error) { return d.opened(name, d.FS.Create) }
+func (d *limitedFS) OpenReadWrite(name string) (File, error) {
 	return d.opened(name, d.FS.OpenReadWrite)
 }
 
-func (d *fewFiles) opened(name string, open func(string) (File, error)) (File, error) {
+func (d *limitedFS) opened(name string, open func(string) (File, error)) (File, error) {
 	if d.open >= d.max {
 		return nil, pathError("open", name, syscall.EMFILE)
 	}
@@ -206,7 +207,7 @@ func (d *fewFiles) opened(name string, open func(string) (File, error)) (File, e
 
 type countedFile struct {
 	File
-	disk *fewFiles
+	disk *limitedFS
 }
 
 func (f *countedFile) Close() error {
@@ -214,98 +215,103 @@ func (f *countedFile) Close() error {
 	return f.File.Close()
 }
 
-// A process that has no file left closes one of the set for the file that is wanted, whatever the
-// set was allowed.
-func TestOthersAreClosedWhenThereIsNoFileLeft(t *testing.T) {
-	disk := &fewFiles{FS: NewMem(), max: 6}
+// TestFilesAreClosedOnDescriptorExhaustion checks that a process without descriptors closes files
+// of the table to open another one, whatever the bound of the table is.
+func TestFilesAreClosedOnDescriptorExhaustion(t *testing.T) {
+	disk := &limitedFS{FS: NewMem(), max: 6}
 	handles := NewHandles(disk, 100)
-	all := madeFiles(t, handles, 5)
+	all := createFiles(t, handles, 5)
 	for _, h := range all {
 		if err := h.Sync(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	disk.max = 3 // connections took the rest
-	all = append(all, madeFiles(t, handles, 1)...)
+	all = append(all, createFiles(t, handles, 1)...)
 	for i, h := range all[:5] {
-		if got := contentOf(t, h); got != byte(i) {
-			t.Errorf("file %d holds %d", i, got)
+		if got := readByte(t, h); got != byte(i) {
+			t.Errorf("file %d contains %d", i, got)
 		}
 	}
-	for _, h := range all[:2] { // with the one that is not synced all that may be open
+	for _, h := range all[:2] { // together with the unsynced file, these are all that may be open
 		if _, err := h.Pin(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if _, err := all[2].Pin(); !errors.Is(err, syscall.EMFILE) {
-		t.Errorf("all are in use: %v", err)
+		t.Errorf("pin while all files are in use: %v, want EMFILE", err)
 	}
 	if handles.Open() != 3 || disk.open != 3 {
-		t.Errorf("%d and %d are open", handles.Open(), disk.open)
+		t.Errorf("table has %d open files and the process %d, want 3", handles.Open(), disk.open)
 	}
 	all[0].Unpin()
-	if got := contentOf(t, all[2]); got != 2 {
-		t.Errorf("file 2 holds %d", got)
+	if got := readByte(t, all[2]); got != 2 {
+		t.Errorf("file 2 contains %d", got)
 	}
 }
 
-// What is not of the set is afforded as well: as often as it takes, and not for ever.
-func TestOthersAreClosedForWhatIsNotOfTheSet(t *testing.T) {
-	disk := &fewFiles{FS: NewMem(), max: 50}
+// TestWithDescriptorRetriesABoundedNumberOfTimes checks that files of the table are closed for an
+// open outside the table, and that the attempts are bounded.
+func TestWithDescriptorRetriesABoundedNumberOfTimes(t *testing.T) {
+	disk := &limitedFS{FS: NewMem(), max: 50}
 	handles := NewHandles(disk, 100)
-	for _, h := range madeFiles(t, handles, 40) {
+	for _, h := range createFiles(t, handles, 40) {
 		if err := h.Sync(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	tries := 0
-	wants := func(open int) func() error {
+	attempts := 0
+	openWhenAtMost := func(open int) func() error {
 		return func() error {
-			if tries++; disk.open > open {
+			if attempts++; disk.open > open {
 				return pathError("open", "directory", syscall.EMFILE)
 			}
 			return nil
 		}
 	}
-	if err := handles.Afford(wants(10)); err != nil || tries != 3 || disk.open > 10 {
-		t.Errorf("%v after %d tries, %d files are open", err, tries, disk.open)
+	if err := handles.WithDescriptor(openWhenAtMost(10)); err != nil || attempts != 3 ||
+		disk.open > 10 {
+		t.Errorf("%v after %d attempts, %d files are open", err, attempts, disk.open)
 	}
-	tries = 0
-	if err := handles.Afford(wants(-1)); !errors.Is(err, syscall.EMFILE) || tries > openTries {
-		t.Errorf("%v after %d tries", err, tries)
+	attempts = 0
+	if err := handles.WithDescriptor(openWhenAtMost(-1)); !errors.Is(err, syscall.EMFILE) ||
+		attempts > openAttempts {
+		t.Errorf("%v after %d attempts", err, attempts)
 	}
-	tries = 0
+	attempts = 0
 	full := errors.New("another fault")
-	if err := handles.Afford(func() error { tries++; return full }); !errors.Is(err, full) ||
-		tries != 1 {
-		t.Errorf("%v after %d tries", err, tries)
+	if err := handles.WithDescriptor(func() error { attempts++; return full }); !errors.Is(err,
+		full) ||
+		attempts != 1 {
+		t.Errorf("%v after %d attempts", err, attempts)
 	}
 }
 
-// overtaken syncs a file between the begin of a write and its end.
-type overtaken struct {
+// syncedDuringWrite is a file that is synced between the start and the end of each write.
+type syncedDuringWrite struct {
 	File
 	sync func()
 }
 
-func (f *overtaken) WriteAt(p []byte, offset int64) (int, error) {
+func (f *syncedDuringWrite) WriteAt(p []byte, offset int64) (int, error) {
 	f.sync()
 	return f.File.WriteAt(p, offset)
 }
 
-type overtakenDisk struct {
+type syncedDuringWriteFS struct {
 	FS
 	sync func()
 }
 
-func (d *overtakenDisk) Create(name string) (File, error) {
+func (d *syncedDuringWriteFS) Create(name string) (File, error) {
 	file, err := d.FS.Create(name)
-	return &overtaken{file, func() { d.sync() }}, err
+	return &syncedDuringWrite{file, func() { d.sync() }}, err
 }
 
-// What is written beside a sync is not synced by it: the file stays open.
-func TestAWriteThatASyncOvertakesCountsAsUnsynced(t *testing.T) {
-	disk := &overtakenDisk{FS: NewMem()}
+// TestWriteConcurrentWithSyncCountsAsUnsynced checks that a sync does not cover a concurrent write,
+// so that the file stays open.
+func TestWriteConcurrentWithSyncCountsAsUnsynced(t *testing.T) {
+	disk := &syncedDuringWriteFS{FS: NewMem()}
 	handles := NewHandles(disk, 1)
 	file, err := handles.Create("f")
 	if err != nil {
@@ -320,8 +326,9 @@ func TestAWriteThatASyncOvertakesCountsAsUnsynced(t *testing.T) {
 		t.Fatal(err)
 	}
 	disk.sync = func() {}
-	madeFiles(t, handles, 1)
+	createFiles(t, handles, 1)
 	if handles.Open() != 2 {
-		t.Errorf("%d are open: a file was closed that was written and not synced", handles.Open())
+		t.Errorf("%d files are open, want 2: a file with unsynced writes was closed",
+			handles.Open())
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// KillClone returns the filesystem as the death of the process that uses it leaves it: all that was
-// written is there, for the operating system has it, and what was not synced is still to be lost by
-// a power cut (CrashClone). The original goes on; its open files and locks do not carry over.
+// KillClone returns the filesystem as it is after the process that uses it was killed: the
+// operating system has all written data, and a later power cut (CrashClone) still loses what was
+// not synced. The original remains usable; its open files and locks are not part of the clone.
 func (m *Mem) KillClone() *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -19,8 +19,8 @@ func (m *Mem) KillClone() *Mem {
 	return clone
 }
 
-// killCopier maps nodes to their copies: one that has two names, or is known only to what was not
-// synced, stays one.
+// killCopier maps nodes to their copies. A node with two names, or one that only an unsynced change
+// refers to, is copied once.
 type killCopier map[*memNode]*memNode
 
 func (c killCopier) copy(node *memNode) *memNode {
@@ -31,7 +31,7 @@ func (c killCopier) copy(node *memNode) *memNode {
 		return done
 	}
 	copied := *node
-	c[node] = &copied // first, so that nothing can go in circles
+	c[node] = &copied // before its entries are copied, which ends recursion on a cycle
 	copied.content, copied.synced, copied.lost = slices.Clone(node.content),
 		slices.Clone(node.synced), slices.Clone(node.lost)
 	copied.entries, copied.durable = c.entries(node.entries), c.entries(node.durable)

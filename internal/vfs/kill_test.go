@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestKillClone: what a process wrote outlives it, and what it did not sync is still at the mercy
-// of the next power cut.
+// TestKillClone checks that a process's writes survive its end, and that the next power cut still
+// removes unsynced ones.
 func TestKillClone(t *testing.T) {
 	disk := NewMem()
 	put := func(name, content string, sync bool) {
@@ -40,27 +40,27 @@ func TestKillClone(t *testing.T) {
 	put("synced", "new", false)
 
 	killed := disk.KillClone()
-	put("synced", "later", true) // the original goes on by itself
+	put("synced", "later", true) // changes only the original
 	for name, want := range map[string]string{"synced": "new", "written": "here",
 		"there": "whole"} {
 		if got, err := killed.ReadFile(name); err != nil || string(got) != want {
-			t.Errorf("after the kill %s holds %q, %v; want %q", name, got, err, want)
+			t.Errorf("after the kill %s contains %q, %v; want %q", name, got, err, want)
 		}
 	}
 	if again, err := killed.Lock("lock"); err != nil {
-		t.Errorf("the lock of a process that died: %v", err)
+		t.Errorf("lock of a killed process: %v, want it released", err)
 	} else {
 		_ = again.Close()
 	}
 	cut := killed.CrashClone()
 	for name, want := range map[string]string{"synced": "old", "moved": "whole"} {
 		if got, err := cut.ReadFile(name); err != nil || string(got) != want {
-			t.Errorf("after the power cut %s holds %q, %v; want %q", name, got, err, want)
+			t.Errorf("after the power cut %s contains %q, %v; want %q", name, got, err, want)
 		}
 	}
 	for _, name := range []string{"written", "there"} {
 		if _, err := cut.ReadFile(name); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("after the power cut %s: %v, want it gone", name, err)
+			t.Errorf("after the power cut %s: %v, want fs.ErrNotExist", name, err)
 		}
 	}
 }

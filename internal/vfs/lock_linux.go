@@ -7,15 +7,15 @@ import (
 	"syscall"
 )
 
-// ofdSetLock is F_OFD_SETLK of fcntl(2), which package syscall does not name: a record lock that
-// belongs to the open file.
+// ofdSetLock is F_OFD_SETLK of fcntl(2), which package syscall does not define: a record lock that
+// belongs to the open file description.
 const ofdSetLock = 37
 
-// lockAsJava takes the record lock that Java's FileChannel.lock takes, and so a Kafka broker on its
-// data directory: flock does not see it. Ours belongs to the open file as flock's does, and not to
-// the process, where closing any other file of that name would end it. A filesystem that knows no
-// such locks has none to be in the way.
-func lockAsJava(file *os.File) error {
+// lockRecord acquires a record lock on the whole file. Java's FileChannel.lock uses record locks,
+// and so does a Kafka broker for its data directory; flock does not conflict with them. This lock
+// belongs to the open file, as with flock, and not to the process: closing another descriptor of
+// the same file does not release it. On a filesystem without such locks it does nothing.
+func lockRecord(file *os.File) error {
 	whole := syscall.Flock_t{Type: syscall.F_WRLCK, Whence: io.SeekStart}
 	err := syscall.FcntlFlock(file.Fd(), ofdSetLock, &whole)
 	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) {

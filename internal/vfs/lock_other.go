@@ -4,6 +4,6 @@ package vfs
 
 import "os"
 
-// lockAsJava does nothing where locks that belong to an open file are not to be had: there, a Kafka
-// broker is not seen.
-func lockAsJava(*os.File) error { return nil }
+// lockRecord does nothing on systems without record locks that belong to an open file: there, the
+// lock of a Kafka broker is not detected.
+func lockRecord(*os.File) error { return nil }

@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// TestLockSeesTheLockOfAKafkaBroker: a process record lock, as FileChannel.lock takes it. Locks of
-// one process do not keep one another out, so another process holds it: this test's binary once
-// more.
-func TestLockSeesTheLockOfAKafkaBroker(t *testing.T) {
+// TestLockConflictsWithKafkaBroker uses a process record lock, as FileChannel.lock does. Record
+// locks of one process do not conflict with each other, so another process holds it: a second
+// instance of this test's binary.
+func TestLockConflictsWithKafkaBroker(t *testing.T) {
 	const variable = "VFS_TEST_LOCK"
 	if name := os.Getenv(variable); name != "" {
 		file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
@@ -27,12 +27,12 @@ func TestLockSeesTheLockOfAKafkaBroker(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _ = os.Stdout.WriteString("locked\n")
-		_, _ = io.Copy(io.Discard, os.Stdin) // until the other end is closed
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes the pipe
 		return
 	}
 	name := filepath.Join(t.TempDir(), ".lock")
 	holder := exec.CommandContext(t.Context(), os.Args[0],
-		"-test.run=^TestLockSeesTheLockOfAKafkaBroker$")
+		"-test.run=^TestLockConflictsWithKafkaBroker$")
 	holder.Env = append(os.Environ(), variable+"="+name)
 	stdin, err := holder.StdinPipe()
 	if err != nil {
@@ -49,7 +49,7 @@ func TestLockSeesTheLockOfAKafkaBroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := (OS{}).Lock(name); !errors.Is(err, ErrLocked) {
-		t.Errorf("beside a broker of Kafka: %v", err)
+		t.Errorf("lock while a Kafka broker holds it: %v, want ErrLocked", err)
 	}
 	if err := stdin.Close(); err != nil {
 		t.Fatal(err)
@@ -60,10 +60,10 @@ func TestLockSeesTheLockOfAKafkaBroker(t *testing.T) {
 	}
 	lock, err := OS{}.Lock(name)
 	if err != nil {
-		t.Fatalf("when it is gone: %v", err)
+		t.Fatalf("lock after the holder has exited: %v", err)
 	}
 	if _, err := (OS{}).Lock(name); !errors.Is(err, ErrLocked) {
-		t.Errorf("twice in one process: %v", err)
+		t.Errorf("second lock in one process: %v, want ErrLocked", err)
 	}
 	if err := lock.Close(); err != nil {
 		t.Fatal(err)

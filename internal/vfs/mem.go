@@ -12,17 +12,18 @@ import (
 	"time"
 )
 
-// memFree is what Mem says is free: it has no bound of its own. Use Fault for a full disk.
+// memFree is the free space that Mem reports. It has no limit of its own; use Fault for a full
+// disk.
 const memFree = 1 << 40
 
-// Mem is a filesystem in memory with POSIX's durability and not a bit more: see CrashClone.
-// Relative names start at its root, which is there from the beginning and durable.
+// Mem is an in-memory filesystem with exactly the durability that POSIX guarantees: see CrashClone.
+// Relative names start at its root, which always exists and is durable.
 type Mem struct {
-	// mu guards every node of the tree. One lock for all is enough for tests, and makes a
-	// CrashClone one moment in time.
+	// mu guards every node of the tree. One lock is fast enough for tests, and makes a CrashClone
+	// a consistent snapshot.
 	mu      sync.Mutex
 	root    *memNode
-	pending []memChange // changes of directories, oldest first, that no SyncDir has made durable
+	pending []memChange // directory changes without a SyncDir, oldest first
 	locked  map[*memNode]bool
 }
 
@@ -32,21 +33,22 @@ var _ FS = (*Mem)(nil)
 // refers to it.
 type memNode struct {
 	dir     bool
-	entries map[string]*memNode // of a directory, now
-	durable map[string]*memNode // of a directory, after a crash
+	entries map[string]*memNode // of a directory: current entries
+	durable map[string]*memNode // of a directory: entries after a crash
 
-	// Of a file. Bytes outside [dirtyFrom, dirtyTo) are equal in content and synced, as far as both
-	// reach.
+	// The fields of a file. Bytes outside [dirtyFrom, dirtyTo) that exist in both content and
+	// synced are equal.
 	content, synced    []byte
-	lost               []bool // bytes that a failed sync has dropped; nil: none (LoseUnsynced)
+	lost               []bool // bytes dropped by a failed sync (LoseUnsynced); nil: none
 	dirtyFrom, dirtyTo int64
 	mtime, syncedMtime time.Time
 }
 
-// memChange is one atomic change of directory entries: a rename touches two, everything else one.
+// memChange is one atomic change of directory entries: a rename changes two, every other operation
+// one.
 type memChange struct {
 	edges []memEdge
-	nodes []*memNode // that had or got one of the names
+	nodes []*memNode // the nodes that had or got one of the names
 }
 
 // memEdge sets one name of a directory; a nil node removes it.
@@ -61,7 +63,7 @@ func NewMem() *Mem {
 	return &Mem{root: newMemDir(), locked: map[*memNode]bool{}}
 }
 
-// newMemDir makes an empty directory. Its own name is its parent's to make durable.
+// newMemDir returns an empty directory. Its name becomes durable with a sync of its parent.
 func newMemDir() *memNode {
 	return &memNode{dir: true, entries: map[string]*memNode{}, durable: map[string]*memNode{},
 		mtime: time.Now()}
@@ -113,8 +115,8 @@ func (m *Mem) Rename(oldName, newName string) error {
 	return pathError("rename", oldName, m.renameLocked(oldName, newName))
 }
 
-// renameLocked changes both names as one memChange: a crash keeps both sides of a rename or
-// neither, until one directory is synced.
+// renameLocked changes both names as one memChange: until a directory is synced, a crash keeps both
+// sides of a rename or neither.
 func (m *Mem) renameLocked(oldName, newName string) error {
 	from, node, err := m.namedLocked(oldName)
 	if err != nil {
@@ -155,7 +157,7 @@ func (m *Mem) RemoveAll(name string) error {
 	defer m.mu.Unlock()
 	dir, node, err := m.namedLocked(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // what is not there is removed
+		return nil // RemoveAll of a missing tree succeeds
 	}
 	if err != nil {
 		return pathError("remove", name, err)
@@ -165,8 +167,8 @@ func (m *Mem) RemoveAll(name string) error {
 	return nil
 }
 
-// emptyLocked removes names one by one, from the leaves: a crash may leave any part of a tree that
-// was being removed.
+// emptyLocked removes the entries of a tree individually, leaves first: a crash during RemoveAll
+// may leave any part of the tree.
 func (m *Mem) emptyLocked(dir *memNode) {
 	for _, name := range dir.names() {
 		m.emptyLocked(dir.entries[name])
@@ -258,7 +260,7 @@ func (m *Mem) Lock(name string) (io.Closer, error) {
 	return &memLock{fs: m, node: node}, nil
 }
 
-// memLock ends its lock once, however often it is closed.
+// memLock releases its lock once, however often it is closed.
 type memLock struct {
 	fs   *Mem
 	node *memNode
@@ -282,7 +284,7 @@ func (m *Mem) Free(name string) (uint64, error) {
 	return memFree, nil
 }
 
-// names returns the entries' names, sorted: with a map's order no run could be repeated.
+// names returns the names of the entries, sorted, so that runs with one seed are identical.
 func (n *memNode) names() []string {
 	names := make([]string, 0, len(n.entries))
 	for name := range n.entries {

@@ -103,7 +103,7 @@ func (f *memFile) usableLocked(op string, write bool, offset int64) error {
 	return nil
 }
 
-// write puts p at offset; a gap before it reads as zeros, as in a sparse file.
+// write copies p to offset; a gap before it reads as zeros, as in a sparse file.
 func (n *memNode) write(p []byte, offset int64) {
 	if len(p) == 0 {
 		return
@@ -115,28 +115,28 @@ func (n *memNode) write(p []byte, offset int64) {
 	for i := offset; i < min(end, int64(len(n.lost))); i++ {
 		n.lost[i] = false
 	}
-	n.touch(from, end)
+	n.markDirty(from, end)
 }
 
-// truncate cuts or grows. The part that grows counts as changed: a crash may lose it, or keep it as
-// zeros.
+// truncate shortens or extends the file. The extended part counts as changed: a crash may lose it,
+// or keep it as zeros.
 func (n *memNode) truncate(size int64) {
 	from := min(size, int64(len(n.content)))
 	n.content = n.content[:from]
 	n.lost = n.lost[:min(from, int64(len(n.lost)))]
 	n.grow(size)
-	n.touch(from, size)
+	n.markDirty(from, size)
 }
 
-// grow adds zeros up to size; it never cuts.
+// grow extends the content with zeros up to size; it never shortens it.
 func (n *memNode) grow(size int64) {
 	if missing := size - int64(len(n.content)); missing > 0 {
 		n.content = append(n.content, make([]byte, missing)...)
 	}
 }
 
-// touch notes that [from, to) differs from what is synced.
-func (n *memNode) touch(from, to int64) {
+// markDirty extends the range that differs from the synced content by [from, to).
+func (n *memNode) markDirty(from, to int64) {
 	if n.dirtyFrom == n.dirtyTo {
 		n.dirtyFrom, n.dirtyTo = from, to
 	}
@@ -144,12 +144,12 @@ func (n *memNode) touch(from, to int64) {
 	n.mtime = time.Now()
 }
 
-// sync copies what changed only: a test that appends and syncs a large file would otherwise be
-// quadratic.
+// sync copies only the changed range: a test that appends to and syncs a large file would otherwise
+// take quadratic time.
 func (n *memNode) sync() {
 	size := int64(len(n.content))
 	if len(n.lost) > 0 {
-		n.syncBesideLost()
+		n.syncExceptLost()
 		return
 	}
 	if int64(len(n.synced)) > size {
@@ -168,9 +168,9 @@ func (n *memNode) sync() {
 	n.syncedMtime = n.mtime
 }
 
-// syncBesideLost is sync for a file of which a failed one has dropped bytes: those stay on the disk
-// as they were, or zeros.
-func (n *memNode) syncBesideLost() {
+// syncExceptLost is sync for a file of which a failed sync has dropped bytes: these stay on disk as
+// they were, or as zeros.
+func (n *memNode) syncExceptLost() {
 	before := n.synced
 	n.synced = append([]byte{}, n.content...)
 	for i, lost := range n.lost {
@@ -185,9 +185,9 @@ func (n *memNode) syncBesideLost() {
 	n.syncedMtime = n.mtime
 }
 
-// LoseUnsynced is what a failed sync does to a file on Linux: what was not on the disk stays in the
-// page cache, where it is read, and counts as written from now on. No later sync writes it; writing
-// it again does away with that.
+// LoseUnsynced simulates the effect of a failed sync on Linux: unsynced bytes stay in the page
+// cache, where they are read, and count as written. No later sync writes them to the disk; only
+// writing them again does.
 func (m *Mem) LoseUnsynced(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// Walking the tree of a Mem, and changing it so that it knows what a crash would undo. All of it
-// runs under Mem.mu.
+// This file walks and changes the tree of a Mem, and records the changes that a crash would undo.
+// Its functions run with Mem.mu held.
 
-// clean gives a name one form: absolute, without dots.
+// clean returns the canonical form of a name: absolute, without dots.
 func clean(name string) string { return path.Clean("/" + name) }
 
 func isSlash(r rune) bool { return r == '/' }
 
-// pathError adds operation and name, as package os does; nil stays nil.
+// pathError wraps err with operation and name, as package os does; nil stays nil.
 func pathError(op, name string, err error) error {
 	var already *fs.PathError
 	if err == nil || errors.As(err, &already) {
@@ -27,12 +27,12 @@ func pathError(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// parentLocked finds the directory of a name, and the node of that name, nil if there is none.
+// parentLocked returns the directory of a name, and the node of that name or nil.
 func (m *Mem) parentLocked(name string) (dir, node *memNode, err error) {
 	dir = m.root
 	parts := strings.FieldsFunc(clean(name), isSlash)
 	if len(parts) == 0 {
-		return nil, nil, syscall.EINVAL // the root has no name that could be changed
+		return nil, nil, syscall.EINVAL // the root has no name
 	}
 	for _, part := range parts[:len(parts)-1] {
 		next := dir.entries[part]
@@ -47,7 +47,7 @@ func (m *Mem) parentLocked(name string) (dir, node *memNode, err error) {
 	return dir, dir.entries[parts[len(parts)-1]], nil
 }
 
-// lookupLocked finds a node that must be there; it may be the root.
+// lookupLocked returns the existing node of a name, which may be the root.
 func (m *Mem) lookupLocked(name string) (*memNode, error) {
 	if clean(name) == "/" {
 		return m.root, nil
@@ -56,8 +56,7 @@ func (m *Mem) lookupLocked(name string) (*memNode, error) {
 	return node, err
 }
 
-// namedLocked finds a node that must be there and has a name, which the root has not, and the
-// directory that holds the name.
+// namedLocked returns the existing node of a name other than the root, and its directory.
 func (m *Mem) namedLocked(name string) (dir, node *memNode, err error) {
 	dir, node, err = m.parentLocked(name)
 	if err == nil && node == nil {
@@ -82,15 +81,15 @@ func (m *Mem) dirLocked(name string) (*memNode, error) {
 	return node, err
 }
 
-// createLocked returns the file of that name, making an empty one if there is none.
+// createLocked returns the file of that name and creates an empty one if necessary.
 func (m *Mem) createLocked(name string) (*memNode, error) {
 	dir, node, err := m.parentLocked(name)
 	if err != nil {
 		return nil, err
 	}
 	if node == nil {
-		// Also a file of which nothing was synced has a time, should its name survive: that of its
-		// inode's making.
+		// If the name of a file that was never synced survives, the file has the time at which its
+		// inode was created.
 		now := time.Now()
 		node = &memNode{mtime: now, syncedMtime: now}
 		m.changeLocked(memEdge{dir, path.Base(clean(name)), node})
@@ -101,7 +100,7 @@ func (m *Mem) createLocked(name string) (*memNode, error) {
 	return node, nil
 }
 
-// changeLocked changes directory entries now, and notes that a crash may undo it.
+// changeLocked changes directory entries and records that a crash may undo the change.
 func (m *Mem) changeLocked(edges ...memEdge) {
 	change := memChange{edges: edges}
 	for _, edge := range edges {
@@ -126,8 +125,8 @@ func (e memEdge) set(entries map[string]*memNode) {
 	entries[e.name] = e.node
 }
 
-// syncDirLocked makes the entries of one directory durable. The other half of a rename between two
-// directories stays pending: POSIX promises no more.
+// syncDirLocked makes the entries of one directory durable. The other side of a rename between two
+// directories stays pending, as POSIX permits.
 func (m *Mem) syncDirLocked(dir *memNode) {
 	var left []memChange
 	for _, change := range m.pending {
@@ -146,7 +145,7 @@ func (m *Mem) syncDirLocked(dir *memNode) {
 	m.pending = slices.Clip(left)
 }
 
-// info describes a node as it is now; it does not follow later changes.
+// info returns a snapshot of a node's attributes.
 func (n *memNode) info(name string) fs.FileInfo {
 	return memInfo{name: name, size: int64(len(n.content)), dir: n.dir, mtime: n.mtime}
 }

@@ -15,11 +15,10 @@ type OS struct{}
 
 var _ FS = OS{}
 
-// osFile is a file of OS.
 type osFile struct{ *os.File }
 
-// OSFile returns the operating system's file behind a file that OS opened, for sendfile. It is
-// false for any other, so that the faults and traces of a wrapped file are not passed by.
+// OSFile returns the *os.File behind a file that OS opened, for sendfile. ok is false for any other
+// file, so that the faults and traces of a wrapper are not bypassed.
 func OSFile(file File) (*os.File, bool) {
 	of, ok := file.(osFile)
 	return of.File, ok
@@ -43,7 +42,8 @@ func (OS) OpenReadWrite(name string) (File, error) { return open(name, os.O_RDWR
 // Create implements FS.
 func (OS) Create(name string) (File, error) { return open(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC) }
 
-// open gives a file whose nil is a nil File, which a failed os.OpenFile in an osFile would not be.
+// open returns a nil File on failure. Wrapping the nil *os.File of a failed os.OpenFile in an
+// osFile would give a non-nil File.
 func open(name string, flag int) (File, error) {
 	file, err := os.OpenFile(name, flag, 0o644)
 	if err != nil {
@@ -92,8 +92,9 @@ func (OS) SyncDir(name string) error {
 	return err
 }
 
-// Lock implements FS with flock. It locks the open file, not the process, so a second Lock in this
-// process fails as well; and the kernel lets go of it when the process dies, however it dies.
+// Lock implements FS with flock. The lock belongs to the open file, not to the process, so a second
+// Lock in this process fails as well. The kernel releases it when the process ends, however it
+// ends.
 func (OS) Lock(name string) (io.Closer, error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -106,14 +107,14 @@ func (OS) Lock(name string) (io.Closer, error) {
 		}
 		return nil, &fs.PathError{Op: "lock", Path: name, Err: err}
 	}
-	if err := lockAsJava(file); err != nil {
+	if err := lockRecord(file); err != nil {
 		_ = file.Close()
 		return nil, &fs.PathError{Op: "lock", Path: name, Err: err}
 	}
 	return file, nil
 }
 
-// Free implements FS. It counts what an unprivileged process may use.
+// Free implements FS. It returns the space that an unprivileged process may use.
 func (OS) Free(name string) (uint64, error) {
 	var stat syscall.Statfs_t
 	if err := syscall.Statfs(name, &stat); err != nil {

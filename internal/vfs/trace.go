@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Trace wraps a filesystem and notes, in order, every operation that changes it or makes changes
-// durable; reads are not noted. A failed operation is noted with its error. A line stands where the
-// operation ended, so operations side by side may be noted in either order.
+// Trace wraps a filesystem and records, in order, every operation that changes it or makes changes
+// durable; it does not record reads. A failed operation is recorded with its error. An operation is
+// recorded when it ends, so the order of concurrent operations is not defined.
 type Trace struct {
 	FS
 	dir   string
@@ -19,11 +19,11 @@ type Trace struct {
 	lines strings.Builder
 }
 
-// NewTrace returns a wrapper of inner. Names below dir are noted relative to it, so that a golden
-// file holds no path of the machine that made it.
+// NewTrace returns a Trace around inner. Names below dir are recorded relative to it, so that a
+// golden file contains no path of the machine that created it.
 func NewTrace(inner FS, dir string) *Trace { return &Trace{FS: inner, dir: dir} }
 
-// Take returns the lines noted so far, each ended by a newline, and begins anew.
+// Take returns the recorded lines, each terminated by a newline, and resets the trace.
 func (t *Trace) Take() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -32,8 +32,8 @@ func (t *Trace) Take() string {
 	return lines
 }
 
-// note adds a line and hands the error on.
-func (t *Trace) note(op Op, detail string, err error) error {
+// record adds a line and returns err.
+func (t *Trace) record(op Op, detail string, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	fmt.Fprintf(&t.lines, "%s %s", op, detail)
@@ -44,7 +44,7 @@ func (t *Trace) note(op Op, detail string, err error) error {
 	return err
 }
 
-// relative cuts dir off a name; one that lies elsewhere stays as it is.
+// relative returns a name below dir relative to dir, and any other name unchanged.
 func (t *Trace) relative(name string) string {
 	if rel, err := filepath.Rel(t.dir, name); err == nil && filepath.IsLocal(rel) {
 		return rel
@@ -52,7 +52,7 @@ func (t *Trace) relative(name string) string {
 	return name
 }
 
-// Open implements FS. The file is wrapped, for its Sync.
+// Open implements FS. The file is wrapped because its Sync is recorded.
 func (t *Trace) Open(name string) (File, error) { return t.wrap(t.FS.Open(name)) }
 
 // OpenReadWrite implements FS.
@@ -61,10 +61,10 @@ func (t *Trace) OpenReadWrite(name string) (File, error) { return t.wrap(t.FS.Op
 // Create implements FS.
 func (t *Trace) Create(name string) (File, error) {
 	file, err := t.FS.Create(name)
-	return t.wrap(file, t.note(OpCreate, t.relative(name), err))
+	return t.wrap(file, t.record(OpCreate, t.relative(name), err))
 }
 
-// wrap traces an opened file; its arguments are those of FS.Open's answer.
+// wrap returns a traced file; its arguments are the results of an open call.
 func (t *Trace) wrap(file File, err error) (File, error) {
 	if err != nil {
 		return nil, err
@@ -74,42 +74,41 @@ func (t *Trace) wrap(file File, err error) (File, error) {
 
 // Rename implements FS.
 func (t *Trace) Rename(oldName, newName string) error {
-	return t.note(OpRename, t.relative(oldName)+" -> "+t.relative(newName),
+	return t.record(OpRename, t.relative(oldName)+" -> "+t.relative(newName),
 		t.FS.Rename(oldName, newName))
 }
 
 // Remove implements FS.
 func (t *Trace) Remove(name string) error {
-	return t.note(OpRemove, t.relative(name), t.FS.Remove(name))
+	return t.record(OpRemove, t.relative(name), t.FS.Remove(name))
 }
 
 // RemoveAll implements FS.
 func (t *Trace) RemoveAll(name string) error {
-	return t.note(OpRemoveAll, t.relative(name), t.FS.RemoveAll(name))
+	return t.record(OpRemoveAll, t.relative(name), t.FS.RemoveAll(name))
 }
 
 // MkdirAll implements FS.
 func (t *Trace) MkdirAll(name string) error {
-	return t.note(OpMkdir, t.relative(name), t.FS.MkdirAll(name))
+	return t.record(OpMkdir, t.relative(name), t.FS.MkdirAll(name))
 }
 
-// Chtimes implements FS. The time is not noted: it differs from run to run.
+// Chtimes implements FS. The time is not recorded because it differs between runs.
 func (t *Trace) Chtimes(name string, mtime time.Time) error {
-	return t.note(OpChtimes, t.relative(name), t.FS.Chtimes(name, mtime))
+	return t.record(OpChtimes, t.relative(name), t.FS.Chtimes(name, mtime))
 }
 
 // SyncDir implements FS.
 func (t *Trace) SyncDir(name string) error {
-	return t.note(OpSyncDir, t.relative(name), t.FS.SyncDir(name))
+	return t.record(OpSyncDir, t.relative(name), t.FS.SyncDir(name))
 }
 
 // Lock implements FS.
 func (t *Trace) Lock(name string) (io.Closer, error) {
 	lock, err := t.FS.Lock(name)
-	return lock, t.note(OpLock, t.relative(name), err)
+	return lock, t.record(OpLock, t.relative(name), err)
 }
 
-// traceFile is a file of a Trace.
 type traceFile struct {
 	File
 	trace *Trace
@@ -118,17 +117,17 @@ type traceFile struct {
 // WriteAt implements File.
 func (f *traceFile) WriteAt(p []byte, offset int64) (int, error) {
 	n, err := f.File.WriteAt(p, offset)
-	return n, f.trace.note(OpWrite,
+	return n, f.trace.record(OpWrite,
 		fmt.Sprintf("%s %d+%d", f.trace.relative(f.Name()), offset, len(p)), err)
 }
 
 // Truncate implements File.
 func (f *traceFile) Truncate(size int64) error {
-	return f.trace.note(OpTruncate, fmt.Sprintf("%s %d", f.trace.relative(f.Name()), size),
+	return f.trace.record(OpTruncate, fmt.Sprintf("%s %d", f.trace.relative(f.Name()), size),
 		f.File.Truncate(size))
 }
 
 // Sync implements File.
 func (f *traceFile) Sync() error {
-	return f.trace.note(OpSync, f.trace.relative(f.Name()), f.File.Sync())
+	return f.trace.record(OpSync, f.trace.relative(f.Name()), f.File.Sync())
 }
