@@ -14,14 +14,14 @@ import (
 	"heartwood.dev/heartwood/internal/dev"
 )
 
-// cluster runs a real one and returns where it is.
+// cluster runs a development cluster.
 func cluster(t *testing.T) Target {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, lines := make(chan string, 1), &lineWriter{}
 	lines.ready = ready
 	ended := make(chan error, 1)
-	dir := filepath.Join(t.TempDir(), "data") // removed after the cluster has ended
+	dir := filepath.Join(t.TempDir(), "data") // removed after the cluster has stopped
 	go func() {
 		ended <- dev.Run(ctx, dev.Options{Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", DataDir: dir,
 			Out: lines})
@@ -39,17 +39,17 @@ func cluster(t *testing.T) Target {
 				return Target{Bootstrap: strings.Split(value, ","), Topic: "bench"}
 			}
 		}
-		t.Fatalf("no bootstrap in %q", line)
+		t.Fatalf("no bootstrap address in %q", line)
 	case err := <-ended:
 		ended <- err
-		t.Fatalf("the cluster ended: %v", err)
+		t.Fatalf("the cluster stopped: %v", err)
 	case <-time.After(time.Minute):
-		t.Fatal("the cluster is not ready after a minute")
+		t.Fatal("the cluster was not ready after a minute")
 	}
 	return Target{}
 }
 
-// lineWriter hands on the ready line.
+// lineWriter sends the ready line to a channel.
 type lineWriter struct {
 	text  bytes.Buffer
 	ready chan<- string
@@ -84,15 +84,15 @@ func consumeOptions(from Target) ConsumeOptions {
 		MaxWait: 100 * time.Millisecond, MaxBytes: 1 << 20}
 }
 
-func TestWhatIsProducedIsConsumed(t *testing.T) {
+func TestProduceAndConsume(t *testing.T) {
 	at := cluster(t)
 	absent := produceOptions(at)
 	absent.Create = false
 	if _, err := Produce(t.Context(), absent); !errors.Is(err, ErrNoTopic) {
-		t.Errorf("a topic that is not to be made: %v", err)
+		t.Errorf("produce to an absent topic without create: %v", err)
 	}
 	if _, err := Consume(t.Context(), consumeOptions(at)); !errors.Is(err, ErrNoTopic) {
-		t.Errorf("consume a topic that is not there: %v", err)
+		t.Errorf("consume an absent topic: %v", err)
 	}
 	want := int64(0)
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
@@ -124,8 +124,8 @@ func TestWhatIsProducedIsConsumed(t *testing.T) {
 	}
 }
 
-// A consumer from the end sees each record, and how long it was under way.
-func TestLatencyFromEndToEnd(t *testing.T) {
+// A consumer with Latest measures the latency of each record.
+func TestEndToEndLatency(t *testing.T) {
 	at := cluster(t)
 	if _, err := Produce(t.Context(), produceOptions(at)); err != nil {
 		t.Fatal(err)
@@ -141,8 +141,8 @@ func TestLatencyFromEndToEnd(t *testing.T) {
 		got, err := Consume(t.Context(), opts)
 		read <- outcome{got, err}
 	}()
-	// When the consumer has found its offsets nobody knows: records come until it has enough. Its
-	// own time bounds that.
+	// It is unknown when the consumer has found its offsets, so records are sent until it has
+	// enough. The duration of the run bounds that.
 	ctx, cancel := context.WithCancel(t.Context())
 	sent := make(chan outcome, 1)
 	go func() {
@@ -157,24 +157,24 @@ func TestLatencyFromEndToEnd(t *testing.T) {
 		got.Latency.P50 <= 0 || got.Latency.P50 > got.Latency.Max {
 		t.Errorf("read %+v, %v", got.Result, got.error)
 	}
-	if made := <-sent; made.error != nil || made.Err() != nil {
-		t.Errorf("sent %+v, %v", made.Result, made.error)
+	if result := <-sent; result.error != nil || result.Err() != nil {
+		t.Errorf("sent %+v, %v", result.Result, result.error)
 	}
 }
 
-func TestARunEndsWithItsTime(t *testing.T) {
+func TestRunEndsAfterItsDuration(t *testing.T) {
 	opts := produceOptions(cluster(t))
 	opts.Records, opts.Rate, opts.Duration = recordsMax, 1000, 300*time.Millisecond
 	got, err := Produce(t.Context(), opts)
 	if err != nil || got.Err() != nil {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if got.Records > 300 { // what is due after the end is not sent; a slow machine sends fewer
-		t.Errorf("%d records in 0.3 s at 1000 a second", got.Records)
+	if got.Records > 300 { // records due later are not sent; a slow machine sends fewer
+		t.Errorf("%d records in 0.3 s at 1000 per second", got.Records)
 	}
 }
 
-func TestOptionsAreChecked(t *testing.T) {
+func TestValidateReturnsAllFaults(t *testing.T) {
 	produce := ProduceOptions{Target: Target{Bootstrap: []string{"nowhere"}}, Rate: -1, Acks: "2",
 		Codec: "brotli", Linger: -1}
 	err := produce.Validate()
@@ -184,14 +184,14 @@ func TestOptionsAreChecked(t *testing.T) {
 		"batch bytes 0", "linger -1ns", "producers 0", "record bytes 0",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v lacks %s", err, want)
+			t.Errorf("%v does not contain %s", err, want)
 		}
 	}
 	err = ConsumeOptions{Records: -1}.Validate()
 	for _, want := range []string{"no bootstrap", "no topic", "records -1", "duration 0s",
 		"consumers 0", "max wait 0s", "max bytes 0"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v lacks %s", err, want)
+			t.Errorf("%v does not contain %s", err, want)
 		}
 	}
 	large := produceOptions(Target{Bootstrap: []string{"a:1"}, Topic: "t"})
@@ -202,11 +202,11 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-func TestResultsOfNothingAndOfFailures(t *testing.T) {
+func TestResultWithFailuresOrWithoutRecords(t *testing.T) {
 	failed := newTally()
 	for range errorKindsMax + 5 {
 		failed.failed++
-		failed.note(errors.New(strings.Repeat("x", int(failed.failed))))
+		failed.addError(errors.New(strings.Repeat("x", int(failed.failed))))
 	}
 	if len(failed.errors) != errorKindsMax+1 || failed.errors["other errors"] != 5 {
 		t.Errorf("%d kinds of errors, %d others", len(failed.errors), failed.errors["other errors"])
@@ -224,6 +224,6 @@ func TestResultsOfNothingAndOfFailures(t *testing.T) {
 		t.Error(err)
 	}
 	if new(Result).Err() == nil {
-		t.Error("nothing was sent, and that is no error")
+		t.Error("a result without records has no error")
 	}
 }

@@ -1,19 +1,19 @@
-// Package client measures a broker from outside, as its clients see it: records a second,
-// latencies, and what the client itself costs. It speaks the Kafka protocol and nothing else, so
-// the same command measures Heartwood and Apache Kafka. It is behind `heartwood bench produce` and
-// `heartwood bench consume`; docs/bench/README.md says how to compare.
+// Package client measures brokers as their clients see them: records per second, latencies, and the
+// CPU time of the client. It uses only the Kafka protocol, so it measures Heartwood and Apache
+// Kafka alike. It implements `heartwood bench produce` and `heartwood bench consume`;
+// docs/bench/README.md describes how to compare.
 //
-//   - options.go: what is measured, checked before anything is sent.
+//   - options.go: options and their validation.
 //   - histogram.go: latencies in little memory.
-//   - topic.go: the topic, made when it is absent.
-//   - produce.go, consume.go: the two ways.
-//   - result.go: what came of it.
+//   - topic.go: the topic, which is created if it does not exist.
+//   - produce.go, consume.go: the two measurements.
+//   - result.go: the result.
 //
 // Invariants:
-//   - A run ends: by its records, by its time, or because nothing comes any more.
-//   - A latency counts from when a record was due, not from when the client got round to it: a
-//     broker that stalls does not look better because the client stalled with it.
-//   - What was not acknowledged is counted, and never as sent.
+//   - Every run ends: by its number of records, by its duration, or because no records arrive.
+//   - A latency starts when a record was due, not when the client sent it. Otherwise a broker that
+//     stalls, and the client with it, would show better latencies.
+//   - Records that were not acknowledged are counted as failed, never as sent.
 //
-// Goroutines: one a client, all joined before Produce or Consume returns.
+// Goroutines: one for each client, joined before Produce or Consume returns.
 package client

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// subBits is how finely a histogram tells durations apart: 2^subBits buckets in each power of two,
-// so a quantile is at most 1/64 above the truth.
+// subBits is the precision of a histogram: it has 2^subBits buckets for each power of two, so a
+// quantile is at most 1/64 too high.
 const subBits = 6
 
-// histogram counts durations in buckets that grow with them (as HdrHistogram does), since a run may
-// have billions. Its zero value is ready.
+// histogram counts durations in buckets of increasing width, like HdrHistogram, so that its size
+// does not depend on their number. The zero value is ready to use.
 type histogram struct {
 	counts  [(64 - subBits) << subBits]int64
 	count   int64
 	longest time.Duration
 }
 
-// add counts one duration; one below zero, which clocks of two machines can give, counts as zero.
+// add counts a duration. Negative ones, caused by clocks of different machines, count as 0.
 func (h *histogram) add(d time.Duration) {
 	d = max(0, d)
 	h.counts[bucketOf(uint64(d))]++
@@ -25,7 +25,7 @@ func (h *histogram) add(d time.Duration) {
 	h.longest = max(h.longest, d)
 }
 
-// merge adds what another counted.
+// merge adds the counts of another histogram.
 func (h *histogram) merge(other *histogram) {
 	for i, n := range &other.counts {
 		h.counts[i] += n
@@ -34,8 +34,7 @@ func (h *histogram) merge(other *histogram) {
 	h.longest = max(h.longest, other.longest)
 }
 
-// quantile returns a duration that a share q (0 to 1) of all are no longer than; 0 if there are
-// none.
+// quantile returns an upper bound of the q-quantile, 0 <= q <= 1; 0 if nothing was counted.
 func (h *histogram) quantile(q float64) time.Duration {
 	rank := int64(q*float64(h.count) + 0.5)
 	seen := int64(0)
@@ -47,13 +46,14 @@ func (h *histogram) quantile(q float64) time.Duration {
 	return 0
 }
 
-// bucketOf is exact below 2^(subBits+1), and then keeps the subBits bits after the first one.
+// bucketOf returns the bucket of a number: exact below 2^(subBits+1), above by the first subBits+1
+// bits.
 func bucketOf(n uint64) int {
 	shift := max(0, bits.Len64(n)-subBits-1)
 	return shift<<subBits + int(n>>shift)
 }
 
-// bucketTop is the largest number of a bucket.
+// bucketTop returns the largest number of a bucket.
 func bucketTop(bucket int) uint64 {
 	shift := max(0, bucket>>subBits-1)
 	return (uint64(bucket-shift<<subBits)+1)<<shift - 1

@@ -10,8 +10,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// The model is a sorted list.
-func TestQuantilesAgreeWithASortedList(t *testing.T) {
+func TestHistogramAgainstSortedList(t *testing.T) {
 	for seed := range seed.Sequence(t, 20) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		var left, right histogram
@@ -39,7 +38,7 @@ func TestQuantilesAgreeWithASortedList(t *testing.T) {
 	}
 }
 
-func TestBucketsHoldEveryNumber(t *testing.T) {
+func TestBucketBounds(t *testing.T) {
 	for _, n := range []uint64{0, 1, 63, 64, 127, 128, 129, 1 << 20, 1<<20 - 1, math.MaxInt64} {
 		bucket := bucketOf(n)
 		if bucket >= len(histogram{}.counts) || bucketTop(bucket) < n || bucket > 0 &&
@@ -49,10 +48,10 @@ func TestBucketsHoldEveryNumber(t *testing.T) {
 	}
 	var none histogram
 	if none.quantile(.5) != 0 {
-		t.Error("a quantile of nothing")
+		t.Error("the quantile of an empty histogram is not 0")
 	}
 	none.add(-time.Second)
 	if none.quantile(1) != 0 || none.count != 1 {
-		t.Error("below zero is zero")
+		t.Error("a negative duration was not counted as 0")
 	}
 }

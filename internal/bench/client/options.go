@@ -11,67 +11,68 @@ import (
 	"heartwood.dev/heartwood/internal/bench/tickets"
 )
 
-// Bounds of the options: what one process can drive, and what a frame takes.
+// Limits of the options.
 const (
 	recordsMax    = 1 << 40
 	batchBytesMin = 1 << 10
 	batchBytesMax = 64 << 20
-	fetchBytesMax = 512 << 20 // half of what the client reads in one answer
+	fetchBytesMax = 512 << 20 // half of the client's limit for one response
 	clientsMax    = 1000
 	partitionsMax = 10_000
 	durationMax   = 24 * time.Hour
 	lingerMax     = time.Minute
-	// recordOverhead is what a batch of one record has besides its key and value, and some to
-	// spare.
+	// recordOverhead is an upper bound of the size of a batch of one record without its key and
+	// value.
 	recordOverhead = 256
 )
 
-// Target is the topic that is measured, and where it is.
+// Target is the topic to measure and its cluster.
 type Target struct {
-	Bootstrap []string // HOST:PORT of any brokers of the cluster
+	Bootstrap []string // HOST:PORT of brokers of the cluster
 	Topic     string
 }
 
 func (t Target) validate() []error {
-	var wrong []error
+	var faults []error
 	if len(t.Bootstrap) == 0 {
-		wrong = append(wrong, errors.New("no bootstrap address"))
+		faults = append(faults, errors.New("no bootstrap address"))
 	}
 	for _, address := range t.Bootstrap {
 		if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
-			wrong = append(wrong, fmt.Errorf("bootstrap address %q: want HOST:PORT", address))
+			faults = append(faults, fmt.Errorf("bootstrap address %q: want HOST:PORT", address))
 		}
 	}
 	if t.Topic == "" {
-		wrong = append(wrong, errors.New("no topic"))
+		faults = append(faults, errors.New("no topic"))
 	}
-	return wrong
+	return faults
 }
 
-// ProduceOptions are one measurement of producing.
+// ProduceOptions configures a measurement of producing.
 type ProduceOptions struct {
 	Target
-	Partitions  int  // of a topic that is made; 1 to 10,000
-	Create      bool // makes the topic when it is absent, with the cluster's own replication
+	Partitions  int  // of a created topic; 1 to 10,000
+	Create      bool // create the topic if it does not exist, with the default replication factor
 	Records     int64
-	Duration    time.Duration // the run ends at this time, or with Records, whichever is first
+	Duration    time.Duration // the run ends after this time or with Records, whichever comes first
 	RecordBytes int           // of key and value
-	Rate        int           // records a second, of all producers together; 0: as fast as they go
-	Acks        string        // "0", "1" or "all"
-	Codec       string        // "none", "gzip", "snappy", "lz4" or "zstd"
-	BatchBytes  int           // of a batch, at most
-	Linger      time.Duration // how long a batch waits for more records
-	Producers   int           // clients, each with its own connections
-	Seed        uint64        // of the records
+	// records per second of all producers together; 0: as fast as possible
+	Rate       int
+	Acks       string        // "0", "1" or "all"
+	Codec      string        // "none", "gzip", "snappy", "lz4" or "zstd"
+	BatchBytes int           // maximum of a batch
+	Linger     time.Duration // how long a batch waits for more records
+	Producers  int           // clients, each with its own connections
+	Seed       uint64        // of the records
 }
 
-// Validate reports all that is wrong with the options.
+// Validate returns all faults of the options at once.
 func (o ProduceOptions) Validate() error {
-	wrong := o.validate()
-	_, err := codecOf(o.Codec)
-	wrong = append(wrong, err)
-	_, err = acksOf(o.Acks)
-	wrong = append(wrong, err,
+	faults := o.validate()
+	_, err := parseCodec(o.Codec)
+	faults = append(faults, err)
+	_, err = parseAcks(o.Acks)
+	faults = append(faults, err,
 		between("partitions", o.Partitions, 1, partitionsMax),
 		between("records", o.Records, 1, recordsMax),
 		between("duration", o.Duration, time.Millisecond, durationMax),
@@ -80,30 +81,30 @@ func (o ProduceOptions) Validate() error {
 		between("linger", o.Linger, 0, lingerMax),
 		between("producers", o.Producers, 1, clientsMax))
 	if o.RecordBytes < tickets.SizeMin || o.RecordBytes > o.BatchBytes-recordOverhead {
-		wrong = append(
-			wrong,
-			fmt.Errorf("record bytes %d: must be %d to %d, which fits in a batch of %d",
+		faults = append(
+			faults,
+			fmt.Errorf("record bytes %d: must be %d to %d, so that it fits in a batch of %d",
 				o.RecordBytes, tickets.SizeMin, o.BatchBytes-recordOverhead, o.BatchBytes),
 		)
 	}
-	return errors.Join(wrong...)
+	return errors.Join(faults...)
 }
 
-// ConsumeOptions are one measurement of consuming.
+// ConsumeOptions configures a measurement of consuming.
 type ConsumeOptions struct {
 	Target
-	// Latest reads only what is produced from now on, and so measures latency from end to end.
-	// Otherwise all is read that the topic holds now.
+	// Latest reads only records produced from now on, which measures the end-to-end latency.
+	// Otherwise the run reads the records that the topic contains now.
 	Latest  bool
-	Records int64 // at most; 0: no limit
-	// the run ends at this time, with Records, or when nothing comes, whichever is first
+	Records int64 // maximum; 0: no limit
+	// The run ends after Duration, with Records, or when no records arrive.
 	Duration  time.Duration
-	Consumers int           // clients; the partitions are dealt out among them
+	Consumers int           // clients, which share the partitions
 	MaxWait   time.Duration // how long a fetch may wait for records
 	MaxBytes  int           // of a fetch
 }
 
-// Validate reports all that is wrong with the options.
+// Validate returns all faults of the options at once.
 func (o ConsumeOptions) Validate() error {
 	return errors.Join(append(o.validate(),
 		between("records", o.Records, 0, recordsMax),
@@ -120,7 +121,7 @@ func between[T int | int64 | time.Duration](name string, value, low, high T) err
 	return nil
 }
 
-func codecOf(name string) (kgo.CompressionCodec, error) {
+func parseCodec(name string) (kgo.CompressionCodec, error) {
 	switch name {
 	case "none":
 		return kgo.NoCompression(), nil
@@ -137,7 +138,7 @@ func codecOf(name string) (kgo.CompressionCodec, error) {
 		fmt.Errorf("codec %q: must be none, gzip, snappy, lz4 or zstd", name)
 }
 
-func acksOf(name string) (kgo.Acks, error) {
+func parseAcks(name string) (kgo.Acks, error) {
 	switch name {
 	case "0":
 		return kgo.NoAck(), nil

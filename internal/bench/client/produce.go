@@ -13,17 +13,17 @@ import (
 	"heartwood.dev/heartwood/internal/bench/tickets"
 )
 
-// distinctBytes is how much of different records each producer makes before the clock starts; then
-// they come round again. It is more than a codec's window.
+// distinctBytes is the total size of the distinct records that each producer generates before the
+// measurement; further records repeat them. It exceeds the window of every codec.
 const distinctBytes = 8 << 20
 
-// bufferedBytes is what one producer may hold of records that are not acknowledged: then it waits.
-// It takes a few of the largest batches.
+// bufferedBytes bounds the unacknowledged records of a producer, which blocks at the bound. It has
+// room for several of the largest batches.
 const bufferedBytes = 2 * batchBytesMax
 
-// Produce sends records until there are enough, the time is up, or ctx ends, waits for what is
-// under way, and says how it went. Its error is only for runs that could not begin; records that
-// failed are in the result.
+// Produce sends records until it has sent enough, the duration has passed or ctx ends, and waits
+// for outstanding acknowledgments. It returns an error only if the run could not start; the result
+// contains failed records.
 func Produce(ctx context.Context, opts ProduceOptions) (*Result, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -59,35 +59,35 @@ func Produce(ctx context.Context, opts ProduceOptions) (*Result, error) {
 	for i, p := range producers {
 		parts[i] = p.tally
 	}
-	result.set(parts, lastOf(parts, begin).Sub(begin), processTime()-cpu)
+	result.set(parts, lastEvent(parts, begin).Sub(begin), processTime()-cpu)
 	return result, nil
 }
 
-// producer is one client and the records it sends.
+// producer is a client and the records that it sends.
 type producer struct {
 	opts   ProduceOptions
 	client *kgo.Client
-	sent   []kgo.Record // keys and values, which come round
-	count  int64        // how many this one sends
+	sent   []kgo.Record // keys and values, sent repeatedly
+	count  int64        // records to send
 	index  int          // among the producers
-	lock   sync.Mutex   // guards tally: the client's own goroutines acknowledge
+	lock   sync.Mutex   // guards tally: the client's goroutines call acknowledged
 	tally  *tally
 }
 
 func newProducer(opts ProduceOptions, index int) (*producer, error) {
-	codec, _ := codecOf(opts.Codec) // both were checked
-	acks, _ := acksOf(opts.Acks)
-	how := []kgo.Opt{
+	codec, _ := parseCodec(opts.Codec) // validated before
+	acks, _ := parseAcks(opts.Acks)
+	clientOpts := []kgo.Opt{
 		kgo.RequiredAcks(acks), kgo.ProducerBatchCompression(codec),
 		kgo.ProducerBatchMaxBytes(int32(opts.BatchBytes)),
 		kgo.ProducerLinger(opts.Linger), kgo.MaxBufferedBytes(bufferedBytes),
-		kgo.RecordDeliveryTimeout(answerWait),
+		kgo.RecordDeliveryTimeout(answerTimeout),
 		kgo.DefaultProduceTopic(opts.Topic),
 	}
 	if opts.Acks != "all" {
-		how = append(how, kgo.DisableIdempotentWrite()) // which needs acknowledgments of all
+		clientOpts = append(clientOpts, kgo.DisableIdempotentWrite()) // which requires acks all
 	}
-	client, err := opts.connect(how...)
+	client, err := opts.connect(clientOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -96,15 +96,15 @@ func newProducer(opts ProduceOptions, index int) (*producer, error) {
 	if int64(index) < opts.Records%int64(opts.Producers) {
 		p.count++
 	}
-	made := tickets.New(opts.Seed + uint64(index))
+	generator := tickets.New(opts.Seed + uint64(index))
 	for size := 0; size < distinctBytes && int64(len(p.sent)) < p.count; size += opts.RecordBytes {
-		key, value, _ := made.Next(opts.RecordBytes)
+		key, value, _ := generator.Next(opts.RecordBytes)
 		p.sent = append(p.sent, kgo.Record{Key: key, Value: value})
 	}
 	return p, nil
 }
 
-// run sends, and joins what was sent.
+// run sends all records and waits for their acknowledgments.
 func (p *producer) run(ctx context.Context, begin time.Time) {
 	ctx, cancel := context.WithDeadline(ctx, begin.Add(p.opts.Duration))
 	defer cancel()
@@ -115,26 +115,26 @@ func (p *producer) run(ctx context.Context, begin time.Time) {
 		}
 		p.send(ctx, p.sent[i%int64(len(p.sent))], due)
 	}
-	// The end of ctx is the end of sending. What is under way has its own time to be acknowledged,
-	// and fails after it.
-	flushed, stop := context.WithTimeout(context.WithoutCancel(ctx), answerWait)
+	// ctx ends the sending. Outstanding records have their own timeout.
+	flushed, stop := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer stop()
 	if err := p.client.Flush(flushed); err != nil {
 		if err := p.client.AbortBufferedRecords(context.WithoutCancel(ctx)); err != nil {
 			p.lock.Lock()
-			p.tally.note(err)
+			p.tally.addError(err)
 			p.lock.Unlock()
 		}
 	}
 }
 
-// await waits until the i-th record of this producer is due, and returns when that is; false once
-// ctx has ended. Without a rate a record is due when its turn comes.
+// await waits until record i of this producer is due, and returns its due time; false if ctx has
+// ended. Without a rate a record is due when it is sent.
 func (p *producer) await(ctx context.Context, begin time.Time, i int64) (time.Time, bool) {
 	if p.opts.Rate == 0 {
 		return time.Now(), ctx.Err() == nil
 	}
-	nth := float64(i)*float64(p.opts.Producers) + float64(p.index) // of the records of all
+	// among the records of all producers
+	nth := float64(i)*float64(p.opts.Producers) + float64(p.index)
 	due := begin.Add(time.Duration(nth / float64(p.opts.Rate) * float64(time.Second)))
 	if !due.Before(begin.Add(p.opts.Duration)) {
 		return due, false
@@ -153,14 +153,14 @@ func (p *producer) await(ctx context.Context, begin time.Time, i int64) (time.Ti
 	}
 }
 
-// send gives a record to the client, which blocks while its buffer is full. A record that it could
-// not take because the run is over was never sent, and does not count.
+// send passes a record to the client, which blocks while its buffer is full.
 func (p *producer) send(ctx context.Context, record kgo.Record, due time.Time) {
-	record.Headers = []kgo.RecordHeader{{Key: sentHeader,
+	record.Headers = []kgo.RecordHeader{{Key: dueHeader,
 		Value: binary.BigEndian.AppendUint64(nil, uint64(due.UnixNano()))}}
-	// The record has a context of its own: one that is under way is not given up with the run's.
-	taken := context.WithoutCancel(ctx)
-	p.client.Produce(taken, &record, func(r *kgo.Record, err error) { p.acknowledged(r, due, err) })
+	// The end of the run must not cancel outstanding records.
+	recordCtx := context.WithoutCancel(ctx)
+	p.client.Produce(recordCtx, &record,
+		func(r *kgo.Record, err error) { p.acknowledged(r, due, err) })
 }
 
 func (p *producer) acknowledged(r *kgo.Record, due time.Time, err error) {
@@ -169,24 +169,24 @@ func (p *producer) acknowledged(r *kgo.Record, due time.Time, err error) {
 	defer p.lock.Unlock()
 	if err != nil {
 		p.tally.failed++
-		p.tally.note(err)
+		p.tally.addError(err)
 		return
 	}
 	p.tally.records++
 	p.tally.bytes += int64(len(r.Key) + len(r.Value))
 	p.tally.last = now
-	if p.opts.Acks != "0" { // nothing is acknowledged, so there is no latency
+	if p.opts.Acks != "0" { // without acknowledgments there is no latency
 		p.tally.latency.add(now.Sub(due))
 	}
 }
 
-// Err is what the exit code of a run is made of.
+// Err returns an error if records failed or none was measured.
 func (r *Result) Err() error {
 	if r.Failed > 0 {
 		return fmt.Errorf("%d records were not acknowledged", r.Failed)
 	}
 	if r.Records == 0 {
-		return errors.New("no records")
+		return errors.New("no records were measured")
 	}
 	return nil
 }

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// errorKindsMax bounds how many different errors a result tells apart.
+// errorKindsMax bounds the number of distinct errors in a result.
 const errorKindsMax = 20
 
-// Result is what was measured.
+// Result is the outcome of a measurement.
 type Result struct {
 	Way     string `json:"way"` // "produce" or "consume"
 	Topic   string `json:"topic"`
@@ -23,24 +23,24 @@ type Result struct {
 	Bytes   int64            `json:"bytes"`   // of their keys and values, uncompressed
 	Failed  int64            `json:"failed"`  // records that were not acknowledged
 	Errors  map[string]int64 `json:"errors,omitempty"`
-	// to the last acknowledgment, or the last record
+	// WallSeconds is the time to the last acknowledgment or record.
 	WallSeconds   float64  `json:"wallSeconds"`
 	RecordsSecond float64  `json:"recordsPerSecond"`
-	MBs           float64  `json:"MBs"`        // 10^6 bytes a second
+	MBs           float64  `json:"MBs"`        // 10^6 bytes per second
 	CPUSeconds    float64  `json:"cpuSeconds"` // of this process, user and system
 	Latency       *Latency `json:"latency,omitempty"`
 }
 
-// Latency is of records: from due to acknowledged, or from due to read.
+// Latency is the time of records from due to acknowledged, or from due to read.
 type Latency struct {
-	Records int64   `json:"records"` // that have one
+	Records int64   `json:"records"` // with a latency
 	P50     float64 `json:"p50Millis"`
 	P99     float64 `json:"p99Millis"`
 	P999    float64 `json:"p999Millis"`
 	Max     float64 `json:"maxMillis"`
 }
 
-// set works out what follows from the clocks and from what the clients counted.
+// set computes the result from the counts of the clients and the times.
 func (r *Result) set(parts []*tally, wall, cpu time.Duration) {
 	var all histogram
 	r.Errors = map[string]int64{}
@@ -68,15 +68,16 @@ func (r *Result) set(parts []*tally, wall, cpu time.Duration) {
 
 func millis(d time.Duration) float64 { return float64(d) / 1e6 }
 
-// Print writes the result for a person, or as one JSON object.
+// Print writes the result as text or as one JSON object.
 func (r *Result) Print(out io.Writer, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(out).Encode(r)
 	}
 	_, err := fmt.Fprintf(out, `%s        %d records, %.1f MB in %.2f s by %d clients
 throughput     %.0f records/s, %.2f MB/s
-client CPU     %.2f s, %.3f us a record
-`, r.Way, r.Records, float64(r.Bytes)/1e6, r.WallSeconds, r.Clients, r.RecordsSecond, r.MBs, r.CPUSeconds, r.CPUSeconds*1e6/float64(max(1, r.Records)))
+client CPU     %.2f s, %.3f us per record
+`, r.Way, r.Records, float64(r.Bytes)/1e6, r.WallSeconds, r.Clients, r.RecordsSecond, r.MBs,
+		r.CPUSeconds, r.CPUSeconds*1e6/float64(max(1, r.Records)))
 	if err == nil && r.Latency != nil {
 		_, err = fmt.Fprintf(out,
 			"latency        p50 %.3f ms, p99 %.3f ms, p99.9 %.3f ms, max %.3f ms, of %d records\n",
@@ -93,18 +94,18 @@ client CPU     %.2f s, %.3f us a record
 	return err
 }
 
-// tally is what one client counted. It is one goroutine's at a time.
+// tally holds the counts of one client. Only one goroutine uses it at a time.
 type tally struct {
 	records, bytes, failed int64
 	latency                histogram
 	errors                 map[string]int64
-	last                   time.Time // when the last record was acknowledged or read
+	last                   time.Time // time of the last acknowledgment or record
 }
 
 func newTally() *tally { return &tally{errors: map[string]int64{}} }
 
-// note counts an error by its text.
-func (t *tally) note(err error) {
+// addError counts an error by its text.
+func (t *tally) addError(err error) {
 	name := err.Error()
 	if _, known := t.errors[name]; !known && len(t.errors) >= errorKindsMax {
 		name = "other errors"
@@ -112,8 +113,8 @@ func (t *tally) note(err error) {
 	t.errors[name]++
 }
 
-// lastOf is when the last of all records was acknowledged or read; begin if none was.
-func lastOf(parts []*tally, begin time.Time) time.Time {
+// lastEvent returns the time of the last acknowledgment or record; begin if there was none.
+func lastEvent(parts []*tally, begin time.Time) time.Time {
 	for _, part := range parts {
 		if part.last.After(begin) {
 			begin = part.last
@@ -122,7 +123,7 @@ func lastOf(parts []*tally, begin time.Time) time.Time {
 	return begin
 }
 
-// processTime is the processor time of the process so far, user and system.
+// processTime returns the user and system time of the process so far.
 func processTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

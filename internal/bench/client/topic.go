@@ -11,32 +11,33 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// answerWait is how long a broker may take to answer before a run begins, and to acknowledge what
-// is under way when it ends.
-const answerWait = 30 * time.Second
+// answerTimeout bounds the requests before a run, and the wait for outstanding acknowledgments
+// after it.
+const answerTimeout = 30 * time.Second
 
-// sentHeader is the record header with the time the record was due, 8 bytes of nanoseconds since
-// 1970: the records' own timestamps are in milliseconds, and a topic may set them.
-const sentHeader = "heartwood-bench-sent"
+// dueHeader is the record header with the time at which the record was due, as 8 bytes of
+// nanoseconds since 1970. Record timestamps are not used: they are in milliseconds, and a topic may
+// replace them.
+const dueHeader = "heartwood-bench-sent"
 
-// ErrNoTopic is when the topic is not there and was not to be made.
+// ErrNoTopic is returned if the topic does not exist and Create is false.
 var ErrNoTopic = errors.New("no such topic")
 
 // connect returns a client of the target.
 func (t Target) connect(opts ...kgo.Opt) (*kgo.Client, error) {
 	client, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(t.Bootstrap...), kgo.ClientID("heartwood-bench"),
-		kgo.DialTimeout(5 * time.Second), kgo.RetryTimeout(answerWait),
+		kgo.DialTimeout(5 * time.Second), kgo.RetryTimeout(answerTimeout),
 	}, opts...)...)
 	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
+		return nil, fmt.Errorf("create client: %w", err)
 	}
 	return client, nil
 }
 
-// ensure makes the topic when it is absent and partitions is above 0.
+// ensure creates the topic if it does not exist and partitions is above 0.
 func (t Target) ensure(ctx context.Context, partitions int) error {
-	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	client, err := t.connect()
 	if err != nil {
@@ -46,7 +47,7 @@ func (t Target) ensure(ctx context.Context, partitions int) error {
 	admin := kadm.NewClient(client)
 	topics, err := admin.ListTopics(ctx, t.Topic)
 	if err != nil {
-		return fmt.Errorf("ask %v for its topics: %w", t.Bootstrap, err)
+		return fmt.Errorf("list topics of %v: %w", t.Bootstrap, err)
 	}
 	err = topics[t.Topic].Err
 	if !errors.Is(err, kerr.UnknownTopicOrPartition) {
@@ -62,12 +63,12 @@ func (t Target) ensure(ctx context.Context, partitions int) error {
 	return nil
 }
 
-// span is the offsets of a partition when a run began: from first to before end.
+// span is the offset range [first, end) of a partition at the start of a run.
 type span struct{ first, end int64 }
 
-// spans asks for those of all partitions.
+// spans returns the spans of all partitions.
 func (t Target) spans(ctx context.Context) (map[int32]span, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	client, err := t.connect()
 	if err != nil {
@@ -80,14 +81,14 @@ func (t Target) spans(ctx context.Context) (map[int32]span, error) {
 		err = first.Error()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ask for the first offsets of %s: %w", t.Topic, err)
+		return nil, fmt.Errorf("list start offsets of %s: %w", t.Topic, err)
 	}
 	end, err := admin.ListEndOffsets(ctx, t.Topic)
 	if err == nil {
 		err = end.Error()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ask for the last offsets of %s: %w", t.Topic, err)
+		return nil, fmt.Errorf("list end offsets of %s: %w", t.Topic, err)
 	}
 	all := map[int32]span{}
 	for partition, at := range end[t.Topic] {

@@ -1,10 +1,10 @@
-// Package logappend measures what it costs to append to a log and to read it back: a real log on a
-// real disk, with the checks and the recompression of a produce. It is behind `heartwood bench
-// append`; docs/bench/append.md holds figures.
+// Package logappend measures appending to a log and reading it back: a real log on a real disk,
+// with the validation and recompression of a produce request. It implements `heartwood bench
+// append`; docs/bench/append.md contains figures.
 //
 // Invariants:
-//   - The same options give the same batches, byte for byte, whatever the machine: records are made
+//   - The same options give the same batches, byte for byte, on any machine: records are generated
 //     from a seed.
-//   - Batches are made before the clock starts, and not copied while it runs: what is measured is
-//     the broker's share.
+//   - Batches are generated before the measurement, and not copied during it, so only the work of
+//     the broker is measured.
 package logappend

@@ -18,19 +18,19 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// distinctBytes is how much of different records is made; then the batches come round again. It is
-// more than a codec's window and a processor's cache.
+// distinctBytes is the total size of distinct records; further batches repeat them. It exceeds the
+// window of every codec and the CPU cache.
 const distinctBytes = 64 << 20
 
-// segmentBytes is as in Kafka's benchmark that docs/bench/append.md compares with.
+// segmentBytes is that of Kafka's benchmark, with which docs/bench/append.md compares.
 const segmentBytes = 256 << 20
 
-// Run makes a log, appends, reads all of it back, and removes it. It stops early, with ctx's error,
-// when ctx ends.
+// Run creates a log, appends batches, reads them back and removes the log. If ctx ends first, Run
+// returns its error.
 func Run(ctx context.Context, opts Options) (result *Result, err error) {
 	dir, err := os.MkdirTemp(opts.Dir, "heartwood-bench-")
 	if err != nil {
-		return nil, fmt.Errorf("make a directory for the log: %w", err)
+		return nil, fmt.Errorf("create log directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	store, err := logstore.Open(logstore.Options{
@@ -50,8 +50,7 @@ func Run(ctx context.Context, opts Options) (result *Result, err error) {
 		return nil, err
 	}
 	r := &run{ctx: ctx, log: log, sent: sent, result: opts.result()}
-	// What comes first pays for pools and page faults. It is appended to the same log, and not
-	// counted.
+	// The first round fills pools and causes page faults, so it is not measured.
 	if err := r.append(len(sent)); err != nil {
 		return nil, err
 	}
@@ -61,7 +60,7 @@ func Run(ctx context.Context, opts Options) (result *Result, err error) {
 	return &r.result, r.measureRead()
 }
 
-// settings are those of a topic that takes all that is sent.
+// settings returns the topic settings for the options. They accept batches of any size.
 func (o Options) settings() topicconfig.Settings {
 	s := topicconfig.Default()
 	s.KeepCodec, s.Codec, s.CodecLevel = false, o.Codec, o.Level
@@ -85,15 +84,15 @@ func (o Options) result() Result {
 	return r
 }
 
-// batch is one that is sent, again and again.
+// batch is a batch that is appended repeatedly.
 type batch struct {
 	record.Batch
-	rawBytes int // of its records, uncompressed
+	rawBytes int // size of its records, uncompressed
 }
 
-// makeBatches makes as many different batches as are needed, up to distinctBytes of them.
+// makeBatches generates distinct batches, up to the number of batches or distinctBytes.
 func makeBatches(opts Options) ([]batch, error) {
-	made := tickets.New(opts.Seed)
+	generator := tickets.New(opts.Seed)
 	raw, packed := record.NewBuilder(compress.None, compress.LevelDefault),
 		record.NewBuilder(opts.Sent, compress.LevelDefault)
 	var all []batch
@@ -107,9 +106,9 @@ func makeBatches(opts Options) ([]batch, error) {
 		for i := range opts.perBatch() {
 			r := record.Record{Offset: int64(i)}
 			if opts.Letters {
-				r.Value, r.Timestamp = made.Letters(opts.RecordBytes)
+				r.Value, r.Timestamp = generator.Letters(opts.RecordBytes)
 			} else {
-				r.Key, r.Value, r.Timestamp = made.Next(opts.RecordBytes)
+				r.Key, r.Value, r.Timestamp = generator.Next(opts.RecordBytes)
 			}
 			raw.Add(&r)
 			packed.Add(&r)
@@ -127,17 +126,17 @@ func makeBatches(opts Options) ([]batch, error) {
 	return all, nil
 }
 
-// run is one measurement at work.
+// run is the state of a measurement.
 type run struct {
-	ctx    context.Context // of the one call of Run that this is
+	ctx    context.Context // of the call of Run
 	log    *logstore.Log
 	sent   []batch
-	next   int // of sent
+	next   int // index into sent, modulo its length
 	result Result
 }
 
-// append appends n batches, as if they came from a producer each time. Only what the log wrote into
-// them is put back.
+// append appends n batches as if a producer had sent each of them. It only resets the fields that
+// the log has changed in them.
 func (r *run) append(n int) error {
 	now := time.Now()
 	for range n {
@@ -166,8 +165,7 @@ func (r *run) measureAppend(n int) error {
 	return err
 }
 
-// measureRead reads as many batches from the log's end backwards, which the page cache has, and
-// decompresses and parses them.
+// measureRead reads, decompresses and parses the measured batches, which are in the page cache.
 func (r *run) measureRead() error {
 	end := r.log.LogEnd()
 	r.log.AdvanceHighWatermark(end)
@@ -207,14 +205,14 @@ func (r *run) read(offset, end int64) error {
 		}
 	}
 	if records != r.result.Records {
-		return fmt.Errorf("read back %d records, %d were appended", records, r.result.Records)
+		return fmt.Errorf("read back %d of %d appended records", records, r.result.Records)
 	}
 	return nil
 }
 
-// measure fills in what work cost.
+// measure runs work and records its cost.
 func (r *run) measure(cost *Cost, work func() error) error {
-	runtime.GC() // so that it does not pay for what was before
+	runtime.GC() // so that earlier garbage does not count
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	began, cpu := time.Now(), processTime()

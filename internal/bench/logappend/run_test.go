@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-func small(t *testing.T) Options {
+func smallOptions(t *testing.T) Options {
 	return Options{
 		Codec: compress.Zstd, Level: compress.LevelDefault, BatchBytes: 16 << 10, RecordBytes: 1000,
 		Records: 100, Seed: 1,
@@ -20,16 +20,16 @@ func small(t *testing.T) Options {
 	}
 }
 
-func TestEveryCodecIsAppendedAndReadBack(t *testing.T) {
+func TestRunWithEveryCodec(t *testing.T) {
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
 		for _, sent := range []compress.Codec{compress.None, codec} {
-			opts := small(t)
+			opts := smallOptions(t)
 			opts.Codec, opts.Sent = codec, sent
 			result, err := Run(t.Context(), opts)
 			if err != nil {
 				t.Fatalf("%s sent as %s: %v", codec, sent, err)
 			}
-			// 16 a batch, whole batches
+			// 7 whole batches of 16
 			if result.Records != 112 || result.Batches != 7 || result.RawBytes < 100_000 {
 				t.Errorf("%s: %+v", codec, result)
 			}
@@ -37,29 +37,30 @@ func TestEveryCodecIsAppendedAndReadBack(t *testing.T) {
 				t.Errorf("%s sent as %s: ratio %.2f", codec, sent, result.Ratio)
 			}
 			if left, err := os.ReadDir(opts.Dir); err != nil || len(left) > 0 {
-				t.Errorf("left behind: %v, %v", left, err)
+				t.Errorf("files remain: %v, %v", left, err)
 			}
 		}
 	}
 }
 
-func TestRunEndsWithItsContext(t *testing.T) {
+func TestRunReturnsWhenItsContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Run(ctx, small(t)); err == nil || !strings.Contains(err.Error(), "canceled") {
-		t.Errorf("error %v", err)
+	if _, err := Run(ctx, smallOptions(t)); err == nil ||
+		!strings.Contains(err.Error(), "canceled") {
+		t.Errorf("error %v, want context canceled", err)
 	}
 }
 
-func TestOptionsAreCheckedTogether(t *testing.T) {
+func TestValidateReturnsAllFaults(t *testing.T) {
 	err := Options{Codec: compress.Gzip, Level: 10, BatchBytes: 1000, RecordBytes: 2000}.Validate()
 	if err == nil {
-		t.Fatal("nothing is wrong")
+		t.Fatal("invalid options were accepted")
 	}
 	for _, want := range []string{"gzip level 10: must be 1 to 9",
 		"record bytes 2000: must be 40 to the batch bytes, 1000", "records 0", "flush 0s"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q does not say %q", err, want)
+			t.Errorf("%q does not contain %q", err, want)
 		}
 	}
 }
@@ -73,9 +74,9 @@ func TestPrint(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"zstd level 3", "ratio 4.00",
-		"append         0.5 MB/s; 1.00 s CPU: 1.0 MB/s a processor, 1000.000 us a record"} {
+		"append         0.5 MB/s; 1.00 s CPU: 1.0 MB/s per CPU, 1000.000 us per record"} {
 		if !strings.Contains(text.String(), want) {
-			t.Errorf("%s\ndoes not say %q", text.String(), want)
+			t.Errorf("%s\ndoes not contain %q", text.String(), want)
 		}
 	}
 	if err := r.Print(&object, true); err != nil {

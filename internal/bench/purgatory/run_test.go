@@ -94,7 +94,8 @@ func TestRunReturnsWhenItsContextEnds(t *testing.T) {
 func TestScheduleKeepsRequestsOfLaterRounds(t *testing.T) {
 	s := newSchedule(10 * time.Millisecond)
 	round := time.Duration(len(s.buckets)) * resolution
-	now, later := &request{completesAt: 3*resolution + 1}, &request{completesAt: 3*resolution + round}
+	now, later := &request{completesAt: 3*resolution + 1},
+		&request{completesAt: 3*resolution + round}
 	s.add(later)
 	s.add(now)
 	if due := s.take(2, nil); len(due) != 0 {

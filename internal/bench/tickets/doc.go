@@ -1,6 +1,6 @@
-// Package tickets makes the records that benchmarks write: a help desk's change stream, from a
-// seed. What codecs and caches make of records depends on what is in them, so every benchmark that
-// compresses takes the same ones.
+// Package tickets generates the records of benchmarks from a seed: the change stream of a help
+// desk. Results of codecs depend on the content of records, so every benchmark that compresses uses
+// these.
 //
-// Invariants: the same seed and sizes give the same records, byte for byte, whatever the machine.
+// Invariant: the same seed and sizes give the same records, byte for byte, on any machine.
 package tickets

@@ -6,33 +6,33 @@ import (
 	"strings"
 )
 
-// SizeMin is the fewest bytes that a record may have.
+// SizeMin is the smallest size of a record in bytes.
 const SizeMin = 40
 
-// Stream makes records as a help desk's change stream has them: JSON with the same fields each
-// time, ids, times and addresses that differ, and text in ordinary words. zstd makes a quarter of
-// its size of a megabyte of them, as it does of real ones.
+// Stream generates the change stream of a help desk: JSON with the same fields each time, different
+// ids, times and addresses, and text of ordinary words. zstd compresses a megabyte of them about
+// 4:1, like real records.
 type Stream struct {
 	random *rand.Rand
-	common *rand.Zipf // a few words and people come often, most seldom
-	now    int64      // ms; of the next record
+	common *rand.Zipf // a few words and people are frequent, most are rare
+	now    int64      // ms, of the next record
 	id     int64
 }
 
-// New returns the stream of a seed: the same records each time.
+// New returns the stream of a seed.
 func New(seed uint64) *Stream {
 	random := rand.New(rand.NewPCG(seed, 0x7469636b657473))
 	return &Stream{random: random, common: rand.NewZipf(random, 1.25, 4, uint64(len(words)-1)),
 		now: 1_700_000_000_000, id: 10_000_000}
 }
 
-// Next returns a record whose key and value have size bytes together; its text is cut or drawn out
-// to fit.
+// Next returns a record whose key and value have size bytes together. Its text is truncated or
+// extended to fit.
 func (t *Stream) Next(size int) (key, value []byte, timestampMs int64) {
 	t.now += t.random.Int64N(40)
 	t.id += 1 + t.random.Int64N(3)
 	id := t.id
-	if t.random.IntN(3) == 0 { // an update of one that was there before
+	if t.random.IntN(3) == 0 { // an update of an earlier ticket
 		id -= t.random.Int64N(5000)
 	}
 	key = fmt.Appendf(nil, "ticket:%d", id)
@@ -44,7 +44,7 @@ func (t *Stream) Next(size int) (key, value []byte, timestampMs int64) {
 	return key, value, t.now
 }
 
-// Letters returns a record without a key: random capital letters.
+// Letters returns a value of random capital letters for a record without a key.
 func (t *Stream) Letters(size int) (value []byte, timestampMs int64) {
 	value = make([]byte, size)
 	for i := range value {
@@ -53,14 +53,14 @@ func (t *Stream) Letters(size int) (value []byte, timestampMs int64) {
 	return value, t.now
 }
 
-// event is a short record: what changed.
+// event returns a short record: one changed field.
 func (t *Stream) event(size int) []byte {
 	head := fmt.Appendf(nil, `{"at":%d,"by":%d,"set":%q,"to":"`, t.now, 400_000+t.common.Uint64(),
 		pick(t.random, fields))
 	return t.fill(head, `"}`, size)
 }
 
-// ticket is a whole ticket.
+// ticket returns a complete ticket.
 func (t *Stream) ticket(id int64, size int) []byte {
 	first, last := t.name(), t.name()
 	head := fmt.Appendf(
@@ -107,15 +107,15 @@ func (t *Stream) ticket(id int64, size int) []byte {
 	return t.fill(head, `"}`, size)
 }
 
-// fill puts sentences behind head until, with tail, size bytes are there, and cuts what is too
-// much: inside the text as a rule, and anywhere in a record that is too small for more.
+// fill appends sentences and tail to head for a total of size bytes, and truncates the excess
+// before the tail. In a record that is too small for its fields, this truncates the JSON.
 func (t *Stream) fill(head []byte, tail string, size int) []byte {
 	for len(head) < size {
 		if t.random.IntN(6) == 0 {
 			head = fmt.Appendf(head, "Order %08d, device %x. ", t.random.IntN(1e8),
 				t.random.Uint32())
 		}
-		if t.random.IntN(5) < 2 { // what people, and templates, write again and again
+		if t.random.IntN(5) < 2 { // phrases that are frequent in real tickets
 			head = append(head, phrases[t.common.Uint64()%uint64(len(phrases))]...)
 		} else {
 			head = append(head, t.sentence(4+t.random.IntN(12))...)
@@ -125,7 +125,7 @@ func (t *Stream) fill(head []byte, tail string, size int) []byte {
 	return append(head[:max(0, size-len(tail))], tail...)
 }
 
-// sentence is n words.
+// sentence returns n words.
 func (t *Stream) sentence(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -139,7 +139,7 @@ func (t *Stream) sentence(n int) string {
 
 func (t *Stream) word() string { return words[t.common.Uint64()] }
 
-// name is made of syllables, so that there are many.
+// name returns a name of random syllables, so that there are many.
 func (t *Stream) name() string {
 	var b strings.Builder
 	for range 2 + t.random.IntN(2) {
@@ -149,7 +149,7 @@ func (t *Stream) name() string {
 	return strings.ToUpper(name[:1]) + name[1:]
 }
 
-// time is ms as RFC 3339 has it, near enough: days of a month that has thirty.
+// time formats ms approximately as RFC 3339: every month has 30 days.
 func (t *Stream) time(ms int64) string {
 	s := ms / 1000
 	return fmt.Sprintf("2026-%02d-%02dT%02d:%02d:%02dZ", s/2_592_000%12+1, s/86_400%30+1, s/3600%24,

@@ -8,27 +8,27 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-func TestTicketsAreJSONOfTheirSize(t *testing.T) {
+func TestTicketsAreJSONOfTheRequestedSize(t *testing.T) {
 	for _, size := range []int{SizeMin, 100, 300, 500, 1000, 5000} {
-		made := New(1)
+		stream := New(1)
 		for i := range 200 {
-			key, value, at := made.Next(size)
+			key, value, at := stream.Next(size)
 			if len(key)+len(value) != size || at <= 0 {
 				t.Fatalf("%d bytes of key and %d of value at %d, want %d", len(key), len(value), at,
 					size)
 			}
-			// Records too small for their fields are cut, and those that are just large enough for
-			// a ticket may be.
+			// Records that are too small for their fields are truncated, and those just large
+			// enough for a ticket may be.
 			if size >= 1000 || size == 300 {
 				if !json.Valid(value) {
-					t.Fatalf("record %d of %d bytes is no JSON: %s", i, size, value)
+					t.Fatalf("record %d of %d bytes is not JSON: %s", i, size, value)
 				}
 			}
 		}
 	}
 }
 
-func TestTheSameSeedMakesTheSameTickets(t *testing.T) {
+func TestSeedDeterminesTheTickets(t *testing.T) {
 	a, b, c := New(7), New(7), New(8)
 	same, other := true, false
 	for range 50 {
@@ -38,17 +38,17 @@ func TestTheSameSeedMakesTheSameTickets(t *testing.T) {
 		same, other = same && bytes.Equal(av, bv), other || !bytes.Equal(av, cv)
 	}
 	if !same || !other {
-		t.Errorf("same seed, same tickets: %t; other seed, others: %t", same, other)
+		t.Errorf("the same seed gives the same tickets: %t; another seed gives others: %t", same,
+			other)
 	}
 }
 
-// TestTicketsCompressAsRealOnes: about 4:1 with zstd in batches of 1 MB, which is what the
-// project's yardsticks assume.
-func TestTicketsCompressAsRealOnes(t *testing.T) {
-	made := New(1)
+// The project's targets assume about 4:1 with zstd in batches of 1 MB.
+func TestTicketsCompressLikeRealOnes(t *testing.T) {
+	stream := New(1)
 	var all []byte
 	for len(all) < 1<<20 {
-		_, value, _ := made.Next(5000)
+		_, value, _ := stream.Next(5000)
 		all = append(all, value...)
 	}
 	packed, err := compress.Compress(nil, all, compress.Zstd, compress.LevelDefault)
@@ -56,6 +56,6 @@ func TestTicketsCompressAsRealOnes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ratio := float64(len(all)) / float64(len(packed)); ratio < 3.3 || ratio > 4.7 {
-		t.Errorf("ratio %.2f", ratio)
+		t.Errorf("compression ratio %.2f, want 3.3 to 4.7", ratio)
 	}
 }

@@ -15,7 +15,7 @@ var (
 	)
 )
 
-// words are those of the texts, the most frequent first.
+// words are the words of texts, the most frequent first.
 var words = strings.Fields(
 	`the to I and a is it my of in that have you for not on with this but can be was are when we your from me do at please
 as or so after if has an account will get order no email what there help just does any out all been up still they had again would could
@@ -39,7 +39,7 @@ notification alert reminder calendar schedule appointment meeting conference cal
 hold transfer disconnect reconnect quality audio video camera microphone speaker headset volume mute share stream buffer resolution`,
 )
 
-// phrases are sentences that come often.
+// phrases are frequent sentences.
 var phrases = []string{
 	"Thank you for contacting our support team",
 	"Please let us know if you have any further questions",

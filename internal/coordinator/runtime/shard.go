@@ -79,7 +79,7 @@ func newShard[S Machine[K, A], K comparable, A any](r *Runtime[S, K, A], topic *
 }
 
 // run is the shard's goroutine. It starts when after is closed, that is when the partition's shard
-// of the earlier leader epoch appends no more; nil: there is none.
+// of the earlier leader epoch has stopped; nil: there is none.
 func (s *Shard[S, K, A]) run(after <-chan struct{}) {
 	defer close(s.done)
 	if after != nil {
