@@ -83,6 +83,22 @@ func (b Batch) unpack(limit int) (payload []byte, unpacked *buffer, err error) {
 	return unpacked.bytes[HeaderBytes:], unpacked, nil
 }
 
+// PayloadSize returns the decompressed size of the batch's records in bytes, without holding them
+// (compress.Size). It fails with an error wrapping compress.ErrTooLarge if they exceed limit, and
+// with one wrapping ErrCorrupt if they cannot be decompressed. As in Records, the limit does not
+// apply to an uncompressed batch.
+func (b Batch) PayloadSize(limit int) (int, error) {
+	payload := b[HeaderBytes:]
+	if b.Codec() == compress.None || b.Count() == 0 && len(payload) == 0 {
+		return len(payload), nil
+	}
+	size, err := compress.Size(payload, b.Codec(), limit)
+	if err != nil {
+		return 0, decompressError(b, err)
+	}
+	return size, nil
+}
+
 // decompressError tells "too large", which the batch's maker may be allowed, from "corrupt", which
 // nobody is.
 func decompressError(b Batch, err error) error {

@@ -207,6 +207,15 @@ func (w *world) scan(opaqueAbove, fit int) *Reader {
 	return w.build(spool, fit)
 }
 
+// scanHolding is scan with a limit on the decompressed size of the batches that it holds.
+func (w *world) scanHolding(heldBytesMax, opaqueAbove int) *Reader {
+	w.t.Helper()
+	spool := w.spool()
+	w.must(Scan(w.segment, w.salt.Hasher(), spool,
+		ScanOptions{BatchBytesMax: opaqueAbove, heldBytesMax: heldBytesMax}))
+	return w.build(spool, 0)
+}
+
 // build makes the sidecar from a spool, and opens it.
 func (w *world) build(spool *Spool, fit int) *Reader {
 	w.t.Helper()

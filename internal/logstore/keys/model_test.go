@@ -23,6 +23,7 @@ func TestSidecarEqualsModel(t *testing.T) {
 		fit := []int{0, 0, 1, 100, 1000}[random.IntN(5)]
 		w := newWorld(t, vfs.NewMem(), seed, s)
 		w.check(w.scan(s.opaqueAbove, fit))
+		w.check(w.scanHolding(500, s.opaqueAbove))
 		if t.Failed() {
 			t.Fatalf("seed %d: %+v", seed, s)
 		}

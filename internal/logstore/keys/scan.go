@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -60,18 +61,30 @@ type ScanOptions struct {
 	BatchBytesMax int // a batch that decompresses to more is opaque; default 128 MiB
 	// told of the bytes of each batch that is read; an error ends the scan. May be nil
 	Read func(int) error
+
+	heldBytesMax int // for tests; default heldBytesMaxDefault
 }
 
 // batchBytesMaxDefault is the default of ScanOptions.BatchBytesMax.
 const batchBytesMaxDefault = 128 << 20
 
-// Scan reads a sealed segment from its beginning into a new spool: the way to a sidecar where
-// nobody hashed the keys while they came. Every batch's checksum is checked; damage wraps
-// record.ErrCorrupt, and then there is no sidecar to be had. BatchBytesMax must be the same in
-// every scan of a log's segments, and what the cleaner holds a batch against.
+// heldBytesMaxDefault is the largest decompressed size of a batch that a scan holds in memory.
+const heldBytesMaxDefault = 4 << 20
+
+// Scan reads a sealed segment from its beginning into a new spool: the way to a sidecar where the
+// keys were not hashed when they were appended. It checks the checksum of every batch; damage wraps
+// record.ErrCorrupt, and then the segment can have no sidecar. BatchBytesMax must be the same in
+// every scan of a log's segments, and in the cleaner.
+//
+// A scan holds the stored bytes of a batch, and of its decompressed records at most 4 MiB. Larger
+// batches are read in pieces (see scanLarge), opaque ones too: how much a batch decompresses to is
+// the producer's choice, and a few hundred kilobytes can be gigabytes.
 func Scan(s *segment.Segment, hasher Hasher, into *Spool, opts ScanOptions) error {
 	if opts.BatchBytesMax == 0 {
 		opts.BatchBytesMax = batchBytesMaxDefault
+	}
+	if opts.heldBytesMax == 0 {
+		opts.heldBytesMax = heldBytesMaxDefault
 	}
 	collector := Collector{Hasher: hasher}
 	err := s.Scan(0, func(position int64, b record.Batch) error {
@@ -84,17 +97,61 @@ func Scan(s *segment.Segment, hasher Hasher, into *Spool, opts ScanOptions) erro
 			return err
 		}
 		described := Describe(b, position)
-		err := collector.batch(b, opts.BatchBytesMax)
-		if errors.Is(err, compress.ErrTooLarge) {
-			described.Opaque, described.Records = true, 0
-			collector.Reset()
-		} else if err != nil {
+		err := collector.batch(b, min(opts.BatchBytesMax, opts.heldBytesMax))
+		switch {
+		case err == nil:
+			return into.Append(described, collector.Records)
+		case !errors.Is(err, compress.ErrTooLarge):
 			return err
 		}
-		return into.Append(described, collector.Records)
+		collector.Reset()
+		return scanLarge(b, described, hasher, into, opts)
 	})
 	if err != nil {
 		return fmt.Errorf("scan segment %d for its keys: %w", s.Base(), err)
+	}
+	return nil
+}
+
+// scanLarge adds a batch to the spool that decompresses to more than heldBytesMax, without holding
+// more than one of its records. It decompresses the batch three times: to find out whether it is
+// opaque, for the sizes of its records, which precede them in the spool, and for their keys.
+func scanLarge(b record.Batch, described Batch, hasher Hasher, into *Spool,
+	opts ScanOptions) error {
+	if opts.BatchBytesMax > opts.heldBytesMax {
+		_, err := b.PayloadSize(opts.BatchBytesMax)
+		if err == nil {
+			return spoolLarge(b, described, hasher, into, opts.BatchBytesMax)
+		}
+		if !errors.Is(err, compress.ErrTooLarge) {
+			return err
+		}
+	}
+	described.Opaque, described.Records = true, 0
+	return into.Append(described, nil)
+}
+
+// spoolLarge adds a batch to the spool, record by record.
+func spoolLarge(b record.Batch, described Batch, hasher Hasher, into *Spool, limit int) error {
+	var sizes recordSizes
+	control := b.Control()
+	for r, err := range b.Stream(bytes.NewReader(b[record.HeaderBytes:]), limit) {
+		if err != nil {
+			return err
+		}
+		sizes.add(&Record{BodyBytes: r.BodyBytes(), NullKey: r.Key == nil || control})
+	}
+	if err := into.beginBatch(described, sizes); err != nil {
+		return err
+	}
+	for r, err := range b.Stream(bytes.NewReader(b[record.HeaderBytes:]), limit) {
+		if err != nil {
+			return into.fail(err)
+		}
+		keyed := keyedRecord(hasher, recordKey(r, control))
+		if err := into.appendKeyed(&keyed); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -119,25 +176,35 @@ func (c *Collector) Reset() {
 
 // Add takes the next record of a batch of data. The key may be overwritten afterwards.
 func (c *Collector) Add(key record.RecordKey) {
+	c.Records = append(c.Records, keyedRecord(c.Hasher, key))
+}
+
+// keyedRecord hashes the key of a record.
+func keyedRecord(hasher Hasher, key record.RecordKey) KeyedRecord {
 	r := KeyedRecord{Record: Record{BodyBytes: key.BodyBytes, Tombstone: key.Tombstone,
 		NullKey: key.Key == nil}}
 	if key.Key != nil {
-		r.Hash = c.Hasher.Hash(key.Key)
+		r.Hash = hasher.Hash(key.Key)
 	}
-	c.Records = append(c.Records, r)
+	return r
 }
 
-// batch takes the records of a batch, in the place of what was there. The key of a control record
-// is not a user's.
+// recordKey returns the key of a record. The key of a control record is not a user's, and does not
+// count as one.
+func recordKey(r *record.Record, control bool) record.RecordKey {
+	key := record.RecordKey{Key: r.Key, Tombstone: r.Tombstone(), BodyBytes: r.BodyBytes()}
+	if control {
+		key.Key, key.Tombstone = nil, false
+	}
+	return key
+}
+
+// batch replaces the records by those of a batch.
 func (c *Collector) batch(b record.Batch, limit int) error {
 	c.Reset()
 	control := b.Control()
 	return b.Records(limit, func(r *record.Record) error {
-		key := record.RecordKey{Key: r.Key, Tombstone: r.Tombstone(), BodyBytes: r.BodyBytes()}
-		if control {
-			key.Key, key.Tombstone = nil, false
-		}
-		c.Add(key)
+		c.Add(recordKey(r, control))
 		return nil
 	})
 }

@@ -61,44 +61,59 @@ func (s *Spool) Append(b Batch, records []KeyedRecord) error {
 		return s.fail(fmt.Errorf("%w: %d records for a batch of %d", ErrMismatch, len(records),
 			b.Records))
 	}
-	b.BodyBytes = 0
+	var sizes recordSizes
 	for i := range records {
-		b.BodyBytes += int64(records[i].BodyBytes)
+		sizes.add(&records[i].Record)
 	}
-	if err := s.appendBatch(b); err != nil {
-		return err
-	}
-	if err := s.write(binary.AppendUvarint(s.item[:0], recordsBytes(records))); err != nil {
+	if err := s.beginBatch(b, sizes); err != nil {
 		return err
 	}
 	for i := range records {
-		if len(s.pages.payload)+keyedBytesMax < s.pages.capacity {
-			// straight to where it will be written from
-			s.pages.payload = s.appendRecord(s.pages.payload, &records[i])
-			continue
-		}
-		s.item = s.appendRecord(s.item[:0], &records[i])
-		if err := s.write(s.item); err != nil {
+		if err := s.appendKeyed(&records[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// beginBatch appends a batch whose records, b.Records of them, follow by appendKeyed.
+func (s *Spool) beginBatch(b Batch, sizes recordSizes) error {
+	b.BodyBytes = sizes.bodyBytes
+	if err := s.appendBatch(b); err != nil {
+		return err
+	}
+	return s.write(binary.AppendUvarint(s.item[:0], sizes.encodedBytes))
+}
+
+// appendKeyed appends the next record of a batch.
+func (s *Spool) appendKeyed(r *KeyedRecord) error {
+	if len(s.pages.payload)+keyedBytesMax < s.pages.capacity {
+		// straight to where it will be written from
+		s.pages.payload = s.appendRecord(s.pages.payload, r)
+		return nil
+	}
+	s.item = s.appendRecord(s.item[:0], r)
+	return s.write(s.item)
+}
+
 // keyedBytesMax is the most that appendRecord makes of a record.
 const keyedBytesMax = binary.MaxVarintLen64 + hashBytes
 
-// recordsBytes is what appendRecord makes of the records. It stands in front of them, so that who
-// wants the batches only can skip them.
-func recordsBytes(records []KeyedRecord) (sum uint64) {
-	for i := range records {
-		// A uvarint takes a byte for each seven bits; 0 takes one too.
-		sum += uint64(bits.Len64(uint64(records[i].BodyBytes)<<sizeShift|1)+6) / 7
-		if !records[i].NullKey {
-			sum += hashBytes
-		}
+// recordSizes are the sizes of the records of one batch.
+type recordSizes struct {
+	bodyBytes int64
+	// encodedBytes is the size of what appendRecord makes of them. It precedes the records in the
+	// spool, so that a reader of the batches can skip them.
+	encodedBytes uint64
+}
+
+func (s *recordSizes) add(r *Record) {
+	s.bodyBytes += int64(r.BodyBytes)
+	// A uvarint takes a byte for each seven bits; 0 takes one too.
+	s.encodedBytes += uint64(bits.Len64(uint64(r.BodyBytes)<<sizeShift|1)+6) / 7
+	if !r.NullKey {
+		s.encodedBytes += hashBytes
 	}
-	return sum
 }
 
 // appendRecord encodes and counts one record.
