@@ -18,24 +18,27 @@ import (
 
 // Produce (key 0), versions 0-13.
 //
-//	0-2   advertised, since old librdkafka turns compression off otherwise (KAFKA-18659), and refused with UNSUPPORTED_VERSION:
-//	      they carry the message formats before batches v2.
-//	3     batches v2, transactional id (KIP-98)
-//	5     log start offset                        7  zstd (KIP-110)
-//	8     record errors and message (KIP-467)     9  flexible
-//	10    current leaders with errors (KIP-951)  11, 12  transactions, part 2 (KIP-890)
-//	13    topic ids (KIP-516)
+//	0-2     advertised, because librdkafka before 2.11 turns compression off otherwise (KAFKA-18659);
+//	        answered with UNSUPPORTED_VERSION: they carry message formats before batches v2
+//	3       batches v2, transactional id (KIP-98)
+//	5       log start offset
+//	7       zstd (KIP-110)
+//	8       record errors and message (KIP-467)
+//	9       flexible
+//	10      current leaders with errors (KIP-951)
+//	11, 12  transactions, part 2 (KIP-890)
+//	13      topic ids (KIP-516)
 //
-// acks=0 has no answer; a failure then closes the connection, which is all its client can notice.
-// Batches alias the frame and are written into by the log.
+// acks=0 has no response: a failure closes the connection, which is all that its client can notice.
+// Batches alias the frame, and the log writes into them.
 
-// produceWaitMax bounds how long a client can make us hold its batches for replicas that do not
-// come.
+// produceWaitMax bounds the time that a client can make the broker hold its batches while replicas
+// are missing.
 const produceWaitMax = 5 * time.Minute
 
-// produce appends what passes checkProduce, and answers for all: one bad partition does not keep
-// the others from the log. An error closes the connection: the body could not be decoded, or acks=0
-// had a failure.
+// produce appends the batches that pass checkProduce, and answers for every partition: one bad
+// partition does not affect the others. An error closes the connection: the body could not be
+// decoded, or a request with acks=0 failed.
 func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, error) {
 	p, err := decodeProduce(req.Version, req.Body)
 	if err != nil {
@@ -43,7 +46,7 @@ func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, e
 	}
 	img := h.opts.Image()
 	failures, produced := h.appendBatches(img, req, p)
-	req.ReleaseBody() // a wait may be long, and there may be many
+	req.ReleaseBody() // the wait may be long
 	wait := min(time.Duration(max(0, p.timeoutMillis))*time.Millisecond, produceWaitMax)
 	response, result := h.produceResponse(img, req.Listener, p, failures,
 		produced.Wait(ctx, wait))
@@ -53,8 +56,8 @@ func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, e
 	return reply(response, result), nil
 }
 
-// appendBatches appends what passes checkProduce. failures has an error for each that does not, in
-// the order of the request. Nothing refers to the request's bytes afterwards.
+// appendBatches appends the batches that pass checkProduce. failures has an error for each of the
+// others, in the order of the request. Afterwards nothing refers to the bytes of the request.
 func (h *Handler) appendBatches(img *metadata.Image, req *wire.Request,
 	p *produceRequest) (failures []error,
 	produced *replica.PendingProduce) {
@@ -83,14 +86,13 @@ func (h *Handler) appendBatches(img *metadata.Image, req *wire.Request,
 	return failures, produced
 }
 
-// checkProduce refuses what depends on the request's version; the batch itself is the log's to
-// check.
+// checkProduce checks what depends on the version of the request; the log checks the batch itself.
 func checkProduce(p *produceRequest, part *producePartition) error {
 	if metadata.InternalTopic(part.id.Topic) {
 		return errInternalTopic
 	}
 	if p.version < 3 {
-		return fmt.Errorf("%w: produce version %d; 3 and above are served", errUnsupportedVersion,
+		return fmt.Errorf("%w: produce version %d, at least 3 is needed", errUnsupportedVersion,
 			p.version)
 	}
 	if p.acks < -1 || p.acks > 1 {
@@ -98,21 +100,20 @@ func checkProduce(p *produceRequest, part *producePartition) error {
 	}
 	b, _, err := record.Next(part.records)
 	if err != nil {
-		return nil //nolint:nilerr // what is no batch of ours has no codec either; the log says what is wrong with it
+		return nil //nolint:nilerr // the log rejects an invalid batch with a precise error
 	}
 	if p.version < 7 && b.Codec() == compress.Zstd {
 		return fmt.Errorf("%w: zstd needs produce version 7", record.ErrUnsupportedCodec)
 	}
 	if b.Transactional() && !b.Control() {
-		// The log could take it; but nobody would ever end the transaction.
+		// The log could append it, but nothing would ever end the transaction.
 		return fmt.Errorf("%w: transactions are not supported yet", logstore.ErrInvalidTxnState)
 	}
 	return nil
 }
 
-// produceResponse answers partition by partition, in the order of the request. results holds those
-// that were not refused: len(results) is the number of nils in failures, and their order is the
-// same.
+// produceResponse answers for each partition, in the order of the request. results holds the
+// partitions whose entry in failures is nil, in the same order.
 func (h *Handler) produceResponse(
 	img *metadata.Image, listener string, p *produceRequest, failures []error,
 	results []replica.ProduceResult,
@@ -122,11 +123,11 @@ func (h *Handler) produceResponse(
 	result := outcome{handler: h}
 	var named leaders
 	at := 0
-	for _, asked := range p.topics {
+	for _, requested := range p.topics {
 		topic := kmsg.NewProduceResponseTopic()
-		topic.Topic, topic.TopicID = asked.name, asked.id
-		topic.Partitions = make([]kmsg.ProduceResponseTopicPartition, 0, asked.count)
-		for ; len(topic.Partitions) < asked.count; at++ {
+		topic.Topic, topic.TopicID = requested.name, requested.id
+		topic.Partitions = make([]kmsg.ProduceResponseTopicPartition, 0, requested.count)
+		for ; len(topic.Partitions) < requested.count; at++ {
 			answer := replica.ProduceResult{Err: failures[at]}
 			if failures[at] == nil {
 				answer, results = results[0], results[1:]
@@ -149,8 +150,8 @@ func (h *Handler) produceResponse(
 	return response, result
 }
 
-// producePartitionResponse answers for one partition. Offsets and time are -1 with an error; the
-// records that are at fault are named one by one (KIP-467).
+// producePartitionResponse answers for one partition. With an error, offsets and time are -1, and
+// invalid records are listed one by one (KIP-467).
 func producePartitionResponse(index int32, answer *replica.ProduceResult,
 	result *outcome) kmsg.ProduceResponseTopicPartition {
 	out := kmsg.NewProduceResponseTopicPartition()

@@ -18,25 +18,32 @@ import (
 
 // Fetch (key 1), versions 4-18.
 //
-//	4   isolation level (KIP-98)     5   log start offset (KIP-107)     7   sessions (KIP-227)
-//	9   leader epoch (KIP-320)       10  zstd (KIP-110)                 11  rack, reads from followers (KIP-392)
-//	12  flexible; last fetched epoch and diverging epoch (KIP-595)      13  topic ids (KIP-516)
-//	15  replica state instead of replica id (KIP-903)                   16  current leaders with errors (KIP-951)
-//	17  directory id (KIP-853), not looked at   18  the follower's high watermark (KIP-1166)
+//	4   isolation level (KIP-98)
+//	5   log start offset (KIP-107)
+//	7   sessions (KIP-227)
+//	9   leader epoch (KIP-320)
+//	10  zstd (KIP-110)
+//	11  rack, reads from followers (KIP-392)
+//	12  flexible; last fetched epoch and diverging epoch (KIP-595)
+//	13  topic ids (KIP-516)
+//	15  replica state instead of replica id (KIP-903)
+//	16  current leaders with errors (KIP-951)
+//	17  directory id (KIP-853), ignored
+//	18  the follower's high watermark (KIP-1166)
 //
-// The data are file ranges; only what stands around them is encoded (fetch_response.go). Brokers
-// copy each other's logs by it, in sessions, with a replica state and private tags
+// Records are sent as file ranges; only the bytes around them are encoded (fetch_response.go).
+// Brokers replicate with this API, in sessions, with a replica state and private tags
 // (docs/replication.md).
 
 const (
-	// fetchWaitMax is below the idle time of a connection, so that a long poll does not look like
-	// one.
+	// fetchWaitMax is below the idle timeout of a connection, so that a long poll does not count as
+	// idle.
 	fetchWaitMax = 5 * time.Minute
-	// fetchBytesMax bounds one answer, as Kafka's fetch.max.bytes does.
+	// fetchBytesMax bounds one response, in bytes, as Kafka's fetch.max.bytes does.
 	fetchBytesMax = 55 << 20
 )
 
-// fetchShape is the request's fields (see shape.go).
+// fetchShape describes the fields of the request (shape.go).
 var fetchShape = shape{
 	fixed(4).to(14), // replica
 	fixed(12),       // longest wait, fewest bytes, most bytes
@@ -53,8 +60,9 @@ var fetchShape = shape{
 	tagged(1, fixed(12)), // replica state
 }
 
-// fetch bounds what a client asks for, fetches, and encodes. Negative sizes and waits count as 0.
-// Tags alias the frame: it is given up once they were read, and before the wait.
+// fetch bounds the sizes and waits of a request, fetches, and encodes the response. Negative sizes
+// and waits count as 0. Tags alias the frame: it is released once they were read, and before the
+// wait.
 func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, error) {
 	req := kmsg.NewPtrFetchRequest()
 	if err := decode(fetchShape, from, req); err != nil {
@@ -85,11 +93,11 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 		want.Interrupt = from.NextRequest
 	case req.Version < 15 && req.ReplicaID >= 0:
 		answer.results = failedFetch(req,
-			fmt.Errorf("%w: followers fetch by version 15 or above", errInvalidRequest))
+			fmt.Errorf("%w: a follower must fetch with version 15 or above", errInvalidRequest))
 		return encodeFetch(&answer), nil
 	}
-	denied := h.wantedPartitions(from, &answer, &want)
-	answer.brief = want.Replica != nil && isBrief(req)
+	denied := h.fetchPartitions(from, &answer, &want)
+	answer.changedOnly = want.Replica != nil && omitsUnchanged(req)
 	from.ReleaseBody()
 	fetched, err := h.opts.Replicas.FetchInSession(ctx, want)
 	if err != nil {
@@ -104,29 +112,30 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 	return encodeFetch(&answer), nil
 }
 
-// wantedPartitions fills in what is to be fetched, and what of a session is not any more. From
-// version 13 on topics are named by id; one that nobody knows has no name, and is refused where it
-// is looked for.
-func (h *Handler) wantedPartitions(from *wire.Request, answer *fetchAnswer,
+// fetchPartitions adds the partitions of a request to fetch, and those that it removes from the
+// session. denied are the results of partitions that the client may not read: they are not fetched,
+// and end the wait. From version 13 on topics are identified by id; an unknown id has no name here,
+// and its partitions fail when they are looked up.
+func (h *Handler) fetchPartitions(from *wire.Request, answer *fetchAnswer,
 	want *replica.FetchRequest) (denied []replica.FetchResult) {
 	for i := range answer.request.Topics {
-		asked := &answer.request.Topics[i]
-		name := asked.Topic
+		requested := &answer.request.Topics[i]
+		name := requested.Topic
 		if want.TopicIDs {
-			name, _ = topicName(answer.image, asked.TopicID)
+			name, _ = topicName(answer.image, requested.TopicID)
 		}
 		err := h.authorizeRead(from, want.Replica != nil, name)
-		for j := range asked.Partitions {
-			part := &asked.Partitions[j]
+		for j := range requested.Partitions {
+			part := &requested.Partitions[j]
 			if err != nil {
 				result := unfetched(replica.PartitionID{Topic: name, Index: part.Partition}, err)
-				result.Topic = asked.TopicID
+				result.Topic = requested.TopicID
 				denied, want.Wait = append(denied, result), 0
 				continue
 			}
 			want.Partitions = append(want.Partitions,
-				wantedPartition(replica.PartitionID{Topic: name, Index: part.Partition},
-					asked.TopicID, part))
+				fetchPartition(replica.PartitionID{Topic: name, Index: part.Partition},
+					requested.TopicID, part))
 		}
 	}
 	for i := range answer.request.ForgottenTopics {
@@ -139,8 +148,8 @@ func (h *Handler) wantedPartitions(from *wire.Request, answer *fetchAnswer,
 	return denied
 }
 
-// authorizeRead returns nil if the client may read a topic. A follower has been authorized for the
-// cluster, and a topic without a name is refused as unknown later.
+// authorizeRead returns nil if the client may read a topic. A follower was authorized for the
+// cluster, and a topic without a name fails as unknown.
 func (h *Handler) authorizeRead(from *wire.Request, follower bool, topic string) error {
 	if follower || topic == "" {
 		return nil
@@ -148,8 +157,8 @@ func (h *Handler) authorizeRead(from *wire.Request, follower bool, topic string)
 	return h.authorize(from, readTopic, topic)
 }
 
-// withholdDenied replaces results of topics that the client may not read: a fetch session names
-// partitions of earlier requests, and a right may be revoked during a long poll.
+// withholdDenied replaces the results of topics that the client may not read: a fetch session
+// contains partitions of earlier requests, and a right may be revoked during a long poll.
 func (h *Handler) withholdDenied(from *wire.Request, follower bool, results []replica.FetchResult) {
 	for i := range results {
 		r := &results[i]
@@ -166,7 +175,7 @@ func (h *Handler) withholdDenied(from *wire.Request, follower bool, results []re
 	}
 }
 
-func wantedPartition(id replica.PartitionID, topic metadata.ID,
+func fetchPartition(id replica.PartitionID, topic metadata.ID,
 	part *kmsg.FetchRequestTopicPartition) replica.FetchPartition {
 	want := replica.FetchPartition{
 		ID: id, Topic: topic, Offset: part.FetchOffset,
@@ -175,11 +184,11 @@ func wantedPartition(id replica.PartitionID, topic metadata.ID,
 		HighWater: part.HighWatermark, DurableEnd: part.FetchOffset,
 		LogStart: part.LogStartOffset,
 	}
-	readPullTag(&part.UnknownTags, &want)
+	readFollowerTags(&part.UnknownTags, &want)
 	return want
 }
 
-// unfetched is the result of a partition that is not fetched.
+// unfetched returns the result of a partition that was not fetched.
 func unfetched(id replica.PartitionID, err error) replica.FetchResult {
 	return replica.FetchResult{
 		ID: id, Err: err, LogStart: -1, HighWater: -1, Stable: -1, LogEnd: -1,
@@ -187,7 +196,7 @@ func unfetched(id replica.PartitionID, err error) replica.FetchResult {
 	}
 }
 
-// failedFetch answers every partition with an error.
+// failedFetch returns a result with an error for every partition of a request.
 func failedFetch(req *kmsg.FetchRequest, err error) (results []replica.FetchResult) {
 	for i := range req.Topics {
 		for _, part := range req.Topics[i].Partitions {
@@ -199,7 +208,7 @@ func failedFetch(req *kmsg.FetchRequest, err error) (results []replica.FetchResu
 	return results
 }
 
-// topicName finds the name of a topic by its id.
+// topicName returns the name of a topic id.
 func topicName(img *metadata.Image, id metadata.ID) (string, error) {
 	if topic := img.TopicByID(id); topic != nil {
 		return topic.Name, nil
@@ -207,8 +216,8 @@ func topicName(img *metadata.Image, id metadata.ID) (string, error) {
 	return "", errUnknownTopicID
 }
 
-// withholdZstd keeps zstd batches from clients that cannot read them (fetch below version 10): they
-// get the batches before the first such one, or, if it is the first, an error.
+// withholdZstd removes zstd batches from responses to clients that cannot read them (Fetch below
+// version 10): they get the batches before the first one, or an error if that is the first.
 func withholdZstd(results []replica.FetchResult) {
 	for i := range results {
 		r := &results[i]
@@ -230,8 +239,8 @@ func withholdZstd(results []replica.FetchResult) {
 	}
 }
 
-// bytesBeforeZstd walks the batches of a slice and returns the size of those before the first that
-// zstd compressed.
+// bytesBeforeZstd returns the size of the batches before the first one that is compressed with
+// zstd.
 func bytesBeforeZstd(slice *logstore.Slice) (int, error) {
 	header := make([]byte, record.HeaderBytes)
 	for at := 0; at < slice.Length; {

@@ -14,18 +14,24 @@ import (
 
 // Metadata (key 3), versions 0-13.
 //
-//	1  controller, racks, null = all topics   2  cluster id       5  offline replicas    7  leader epoch
-//	8  authorized operations (KIP-430)        9  flexible         10  topic ids (KIP-516)
-//	12  asking by id                          13  top-level error (KIP-1102)
+//	1   controller, racks, null = all topics
+//	2   cluster id
+//	5   offline replicas
+//	7   leader epoch
+//	8   authorized operations (KIP-430)
+//	9   flexible
+//	10  topic ids (KIP-516)
+//	12  topics by id
+//	13  top-level error (KIP-1102)
 //
-// A topic is made by being asked for if the LogCluster says so (autoCreateTopics) and lets admin
-// requests write, and the request allows it; else it is a resource that somebody applies.
+// A requested topic is created if the LogCluster allows that (autoCreateTopics) and lets admin
+// requests write, and the request allows it.
 
-// metadataShape is the request's fields (see shape.go).
+// metadataShape describes the fields of the request (shape.go).
 var metadataShape = shape{array(fixed(16).from(10), text()), fixed(1).from(4),
 	fixed(1).from(8).to(10), fixed(1).from(8)}
 
-// metadata answers from one image, so that brokers and leaders in it fit each other.
+// metadata answers from one metadata image, so that its brokers and leaders are consistent.
 func (h *Handler) metadata(ctx context.Context, raw *wire.Request,
 	req *kmsg.MetadataRequest) wire.Reply {
 	h.autoCreate(ctx, raw, req)
@@ -45,7 +51,7 @@ func (h *Handler) metadata(ctx context.Context, raw *wire.Request,
 		response.Brokers = append(response.Brokers, broker)
 	}
 	result := outcome{handler: h}
-	for _, topic := range h.askedTopics(img, raw, req) {
+	for _, topic := range h.requestedTopics(img, raw, req) {
 		topic.answer.ErrorCode = result.code(topic.err)
 		if topic.err == nil {
 			fillTopic(&topic.answer, view{img, raw.Listener, req.Version >= 6}, topic.found,
@@ -60,9 +66,9 @@ func (h *Handler) metadata(ctx context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// autoCreate makes the topics that a request names and allows to be made, with the cluster's
-// defaults, and waits until they can be used. What cannot be made is unknown to the answer, as it
-// was. Versions below 4 cannot say what they allow, which is everything.
+// autoCreate creates the missing topics that a request names if it allows that, with the cluster's
+// defaults, and waits until they can be used. A topic that could not be created is reported as
+// unknown. Versions below 4 always allow it.
 func (h *Handler) autoCreate(ctx context.Context, raw *wire.Request,
 	req *kmsg.MetadataRequest) {
 	img := h.opts.Image()
@@ -84,28 +90,28 @@ func (h *Handler) autoCreate(ctx context.Context, raw *wire.Request,
 	}
 	ctx, cancel := context.WithTimeout(ctx, adminWaitMax)
 	defer cancel()
-	var made []string
+	var created []string
 	for _, name := range missing {
 		_, err := h.opts.Admin.CreateTopic(ctx,
 			metadata.NewTopic{Name: name, Partitions: -1, Replicas: -1})
 		switch {
-		case err == nil || errors.Is(err, metadata.ErrTopicExists): // another broker was asked, too
-			made = append(made, name)
+		case err == nil || errors.Is(err, metadata.ErrTopicExists): // another broker created it
+			created = append(created, name)
 		case !errors.Is(err, metadata.ErrInvalidTopicName):
-			h.logger.Warn("cannot make a topic that a client asked for", "topic", name, "error",
+			h.logger.Warn("failed to create topic requested by a client", "topic", name, "error",
 				err)
 		}
 	}
-	h.awaitShown(ctx, func(img *metadata.Image) bool {
-		return !slices.ContainsFunc(made, func(name string) bool {
+	h.awaitImage(ctx, func(img *metadata.Image) bool {
+		return !slices.ContainsFunc(created, func(name string) bool {
 			topic := img.Topic(name)
 			return topic == nil || !allLed(img, []metadata.ID{topic.ID})
 		})
 	})
 }
 
-// controller is the broker that admin clients turn to: any can serve them, so it is the first that
-// is up and reachable on the client's listener.
+// controller returns the broker that admin clients send requests to: every broker can serve them,
+// so it is the first that is up and reachable on the client's listener.
 func controller(img *metadata.Image, listener string) int32 {
 	all := nodes(img, listener)
 	if len(all) == 0 {
@@ -114,36 +120,35 @@ func controller(img *metadata.Image, listener string) int32 {
 	return all[0].ID
 }
 
-// askedTopic is one topic of an answer: what was found, or why not.
-type askedTopic struct {
+// requestedTopic is one topic of a response: what was found, or why not.
+type requestedTopic struct {
 	answer kmsg.MetadataResponseTopic
 	found  *metadata.Topic
 	err    error
 }
 
-// askedTopics finds what the request names, in its order, or all topics, in the order of their
-// names.
-func (h *Handler) askedTopics(img *metadata.Image, raw *wire.Request,
-	req *kmsg.MetadataRequest) []askedTopic {
-	var all []askedTopic
-	// Null asks for all from version 1 on; version 0 has no null and says it with an empty array.
+// requestedTopics finds the topics of a request, in its order, or all topics, by name.
+func (h *Handler) requestedTopics(img *metadata.Image, raw *wire.Request,
+	req *kmsg.MetadataRequest) []requestedTopic {
+	var all []requestedTopic
+	// Null requests all topics from version 1 on; version 0 has no null and uses an empty array.
 	if req.Topics == nil || (req.Version == 0 && len(req.Topics) == 0) {
 		for _, topic := range img.Topics {
 			if h.authorize(raw, describeTopic, topic.Name) == nil {
-				all = append(all, askedTopic{kmsg.NewMetadataResponseTopic(), topic, nil})
+				all = append(all, requestedTopic{kmsg.NewMetadataResponseTopic(), topic, nil})
 			}
 		}
 	}
 	for i := range req.Topics {
-		asked := &req.Topics[i]
-		topic := askedTopic{answer: kmsg.NewMetadataResponseTopic()}
-		topic.answer.Topic, topic.answer.TopicID = asked.Topic, asked.TopicID
-		topic.found, topic.err = findTopic(img, req.Version, asked)
-		if err := h.authorizeDescribe(raw, asked, topic.found); err != nil {
+		requested := &req.Topics[i]
+		topic := requestedTopic{answer: kmsg.NewMetadataResponseTopic()}
+		topic.answer.Topic, topic.answer.TopicID = requested.Topic, requested.TopicID
+		topic.found, topic.err = findTopic(img, req.Version, requested)
+		if err := h.authorizeDescribe(raw, requested, topic.found); err != nil {
 			topic.found, topic.err = nil, err
 		}
 		if errors.Is(topic.err, errUnknownTopicID) || errors.Is(topic.err, errTopicAuthorization) &&
-			asked.TopicID != [16]byte{} {
+			requested.TopicID != [16]byte{} {
 			topic.answer.Topic = nil
 		}
 		all = append(all, topic)
@@ -154,48 +159,48 @@ func (h *Handler) askedTopics(img *metadata.Image, raw *wire.Request,
 	return all
 }
 
-// authorizeDescribe returns nil if the client may describe the topic that it named, by name or by
-// id. A name that does not exist needs the right as well: the answer must not reveal that.
-func (h *Handler) authorizeDescribe(raw *wire.Request, asked *kmsg.MetadataRequestTopic,
+// authorizeDescribe returns nil if the client may describe a topic that it named, by name or by id.
+// A name that does not exist needs the right as well: the error must not reveal whether it exists.
+func (h *Handler) authorizeDescribe(raw *wire.Request, requested *kmsg.MetadataRequestTopic,
 	found *metadata.Topic) error {
 	switch {
 	case found != nil:
 		return h.authorize(raw, describeTopic, found.Name)
-	case asked.Topic != nil && asked.TopicID == [16]byte{}:
-		return h.authorize(raw, describeTopic, *asked.Topic)
+	case requested.Topic != nil && requested.TopicID == [16]byte{}:
+		return h.authorize(raw, describeTopic, *requested.Topic)
 	}
 	return nil
 }
 
-// findTopic finds a topic by name or, from version 12 on, by id, whatever name stands beside that:
-// Java's consumer sends an empty one. A name that no topic can have is told apart from an unknown
-// one: clients try again after the latter.
+// findTopic finds a topic by name or, from version 12 on, by id, whatever the name is then: Java's
+// consumer sends an empty one. An invalid name is distinguished from an unknown one: clients retry
+// after the latter.
 func findTopic(img *metadata.Image, version int16,
-	asked *kmsg.MetadataRequestTopic) (*metadata.Topic, error) {
-	byID := asked.TopicID != [16]byte{}
+	requested *kmsg.MetadataRequestTopic) (*metadata.Topic, error) {
+	byID := requested.TopicID != [16]byte{}
 	switch {
-	case version < 12 && (byID || asked.Topic == nil):
-		return nil, fmt.Errorf("%w: topics are asked for by id from version 12 on",
+	case version < 12 && (byID || requested.Topic == nil):
+		return nil, fmt.Errorf("%w: topics can be requested by id from version 12 on",
 			errInvalidRequest)
 	case byID:
-		if topic := img.TopicByID(asked.TopicID); topic != nil {
+		if topic := img.TopicByID(requested.TopicID); topic != nil {
 			return topic, nil
 		}
 		return nil, errUnknownTopicID
-	case asked.Topic == nil:
-		return nil, fmt.Errorf("%w: a topic without name and id", errInvalidRequest)
+	case requested.Topic == nil:
+		return nil, fmt.Errorf("%w: topic has neither name nor id", errInvalidRequest)
 	}
-	if topic := img.Topic(*asked.Topic); topic != nil {
+	if topic := img.Topic(*requested.Topic); topic != nil {
 		return topic, nil
 	}
-	if err := metadata.CheckTopicName(*asked.Topic); err != nil {
+	if err := metadata.CheckTopicName(*requested.Topic); err != nil {
 		return nil, err
 	}
 	return nil, metadata.ErrTopicNotFound
 }
 
-// fillTopic fills in what an image says of a topic. A leader that is not up is none: to name it
-// would send clients to an address that the answer does not have.
+// fillTopic fills in a topic from the image. A leader that is not up is reported as none: the
+// response has no address for it.
 func fillTopic(answer *kmsg.MetadataResponseTopic, v view, topic *metadata.Topic,
 	result *outcome) {
 	answer.Topic, answer.TopicID, answer.IsInternal = &topic.Name, topic.ID, topic.Internal

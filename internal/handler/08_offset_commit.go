@@ -13,18 +13,23 @@ import (
 
 // OffsetCommit (key 8), versions 2-10.
 //
-//	5  no retention time any more     6  leader epochs (KIP-320)     7  static members (KIP-345)     8  flexible
-//	9  of members of the consumer protocol too, with their epoch (KIP-848)     10  topic ids (KIP-848)
+//	5   retention time removed
+//	6   leader epochs (KIP-320)
+//	7   static members (KIP-345)
+//	8   flexible
+//	9   members of the consumer protocol, with their epoch (KIP-848)
+//	10  topic ids (KIP-848)
 //
-// An answer without error says that the offset is on all in-sync replicas of the group's partition.
+// A response without error means that the offset is on all in-sync replicas of the group's
+// partition.
 
-// offsetCommitShape is the request's fields (see shape.go).
+// offsetCommitShape describes the fields of the request (shape.go).
 var offsetCommitShape = shape{
 	text(), fixed(4), text(), text().from(7), fixed(8).to(4),
 	array(text().to(9), fixed(16).from(10), array(fixed(4), fixed(8), fixed(4).from(6), text())),
 }
 
-// offsetCommit commits what is of partitions that there are; the others have errors of their own.
+// offsetCommit commits the offsets of existing partitions; the others have errors of their own.
 func (h *Handler) offsetCommit(ctx context.Context, raw *wire.Request,
 	req *kmsg.OffsetCommitRequest) wire.Reply {
 	img := h.opts.Image()
@@ -69,23 +74,22 @@ func (h *Handler) offsetCommit(ctx context.Context, raw *wire.Request,
 	return h.offsetCommitResponse(req, faults, errs, err)
 }
 
-// committedTopic finds the topic whose offsets are committed.
 func committedTopic(img *metadata.Image, version int16,
-	asked *kmsg.OffsetCommitRequestTopic) (*metadata.Topic, error) {
+	requested *kmsg.OffsetCommitRequestTopic) (*metadata.Topic, error) {
 	if version >= 10 {
-		if topic := img.TopicByID(asked.TopicID); topic != nil {
+		if topic := img.TopicByID(requested.TopicID); topic != nil {
 			return topic, nil
 		}
 		return nil, errUnknownTopicID
 	}
-	if topic := img.Topic(asked.Topic); topic != nil {
+	if topic := img.Topic(requested.Topic); topic != nil {
 		return topic, nil
 	}
 	return nil, metadata.ErrTopicNotFound
 }
 
-// offsetCommitResponse puts together what was refused here (faults, of each partition) and what
-// came of the rest (errs, or err for all).
+// offsetCommitResponse combines the errors of partitions that were not committed (faults, nil for
+// the others) with those of the commit (errs in the same order, or err for all).
 func (h *Handler) offsetCommitResponse(req *kmsg.OffsetCommitRequest, faults, errs []error,
 	err error) wire.Reply {
 	response := kmsg.NewPtrOffsetCommitResponse()

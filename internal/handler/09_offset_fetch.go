@@ -12,11 +12,15 @@ import (
 
 // OffsetFetch (key 9), versions 1-10.
 //
-//	2  all offsets of a group, error of the group     5  leader epochs (KIP-320)     6  flexible
-//	7  only what no open transaction may change (KIP-447): there are none     8  several groups (KIP-709)
-//	9  a member of the consumer protocol tells its epoch (KIP-848)     10  topic ids (KIP-848)
+//	2   all offsets of a group, error of the group
+//	5   leader epochs (KIP-320)
+//	6   flexible
+//	7   stable offsets only (KIP-447): there are no transactions
+//	8   several groups (KIP-709)
+//	9   member epoch of the consumer protocol (KIP-848)
+//	10  topic ids (KIP-848)
 
-// offsetFetchShape is the request's fields (see shape.go).
+// offsetFetchShape describes the fields of the request (shape.go).
 var offsetFetchShape = shape{
 	text().to(7), array(text(), plainArray(fixed(4))).to(7),
 	array(text(), text().from(9), fixed(4).from(9),
@@ -24,8 +28,8 @@ var offsetFetchShape = shape{
 	fixed(1).from(7),
 }
 
-// offsetFetch answers group by group. Versions before 8 ask for one, in other fields; they are put
-// into the newer form and back.
+// offsetFetch answers for each group. Versions before 8 request one group in other fields, which
+// are converted to the newer form and back.
 func (h *Handler) offsetFetch(ctx context.Context, raw *wire.Request,
 	req *kmsg.OffsetFetchRequest) wire.Reply {
 	response := kmsg.NewPtrOffsetFetchResponse()
@@ -38,17 +42,17 @@ func (h *Handler) offsetFetch(ctx context.Context, raw *wire.Request,
 		}
 		return reply(response, result)
 	}
-	asked := kmsg.NewOffsetFetchRequestGroup()
-	asked.Group = req.Group
+	requested := kmsg.NewOffsetFetchRequestGroup()
+	requested.Group = req.Group
 	if req.Topics != nil {
-		asked.Topics = []kmsg.OffsetFetchRequestGroupTopic{}
+		requested.Topics = []kmsg.OffsetFetchRequestGroupTopic{}
 	}
 	for i := range req.Topics {
-		asked.Topics = append(asked.Topics,
+		requested.Topics = append(requested.Topics,
 			kmsg.OffsetFetchRequestGroupTopic{Topic: req.Topics[i].Topic,
 				Partitions: req.Topics[i].Partitions})
 	}
-	answer := h.fetchGroup(ctx, raw, req.Version, &asked, &result)
+	answer := h.fetchGroup(ctx, raw, req.Version, &requested, &result)
 	response.ErrorCode = answer.ErrorCode
 	for i := range answer.Topics {
 		topic := kmsg.NewOffsetFetchResponseTopic()
@@ -67,17 +71,17 @@ func (h *Handler) offsetFetch(ctx context.Context, raw *wire.Request,
 // fetchGroup answers for one group. A partition without a committed offset has offset -1, which is
 // no error, also where the group does not exist.
 func (h *Handler) fetchGroup(ctx context.Context, raw *wire.Request, version int16,
-	asked *kmsg.OffsetFetchRequestGroup, result *outcome) kmsg.OffsetFetchResponseGroup {
+	requested *kmsg.OffsetFetchRequestGroup, result *outcome) kmsg.OffsetFetchResponseGroup {
 	img := h.opts.Image()
 	answer := kmsg.NewOffsetFetchResponseGroup()
-	answer.Group = asked.Group
-	names, faults := h.offsetTopics(img, raw, version, asked)
+	answer.Group = requested.Group
+	names, faults := h.offsetTopics(img, raw, version, requested)
 	var of []group.TopicPartition
-	if asked.Topics != nil {
+	if requested.Topics != nil {
 		of = []group.TopicPartition{}
 	}
-	for i := range asked.Topics {
-		for _, index := range asked.Topics[i].Partitions {
+	for i := range requested.Topics {
+		for _, index := range requested.Topics[i].Partitions {
 			if faults[i] == nil {
 				of = append(of, group.TopicPartition{Topic: names[i], Partition: index})
 			}
@@ -85,25 +89,25 @@ func (h *Handler) fetchGroup(ctx context.Context, raw *wire.Request, version int
 	}
 	to := group.Reader{Epoch: -1}
 	if version >= 9 {
-		to = group.Reader{Member: orEmpty(asked.MemberID), Epoch: asked.MemberEpoch}
+		to = group.Reader{Member: orEmpty(requested.MemberID), Epoch: requested.MemberEpoch}
 	}
 	var found []group.CommitOffset
-	err := h.authorize(raw, describeGroup, asked.Group)
+	err := h.authorize(raw, describeGroup, requested.Group)
 	if err == nil {
-		found, err = h.opts.Groups.CommittedFor(ctx, asked.Group, to, of)
+		found, err = h.opts.Groups.CommittedFor(ctx, requested.Group, to, of)
 	}
 	answer.ErrorCode = result.code(err)
-	if asked.Topics == nil {
+	if requested.Topics == nil {
 		answer.Topics = h.allOffsets(img, raw, version, found)
 		return answer
 	}
 	if err != nil && version >= 2 {
 		return answer
 	}
-	for i := range asked.Topics {
+	for i := range requested.Topics {
 		topic := kmsg.NewOffsetFetchResponseGroupTopic()
-		topic.Topic, topic.TopicID = asked.Topics[i].Topic, asked.Topics[i].TopicID
-		for _, index := range asked.Topics[i].Partitions {
+		topic.Topic, topic.TopicID = requested.Topics[i].Topic, requested.Topics[i].TopicID
+		for _, index := range requested.Topics[i].Partitions {
 			part := offsetPart(group.CommitOffset{Partition: index,
 				Offset: group.Offset{Offset: -1, LeaderEpoch: -1}})
 			switch {
@@ -124,12 +128,12 @@ func (h *Handler) fetchGroup(ctx context.Context, raw *wire.Request, version int
 // offsetTopics returns the name of each topic of a request, or why its offsets are not returned.
 // Before version 10 topics are requested by name, and need not exist.
 func (h *Handler) offsetTopics(img *metadata.Image, raw *wire.Request, version int16,
-	asked *kmsg.OffsetFetchRequestGroup) (names []string, faults []error) {
-	names, faults = make([]string, len(asked.Topics)), make([]error, len(asked.Topics))
-	for i := range asked.Topics {
-		names[i] = asked.Topics[i].Topic
+	requested *kmsg.OffsetFetchRequestGroup) (names []string, faults []error) {
+	names, faults = make([]string, len(requested.Topics)), make([]error, len(requested.Topics))
+	for i := range requested.Topics {
+		names[i] = requested.Topics[i].Topic
 		if version >= 10 {
-			names[i], faults[i] = topicName(img, asked.Topics[i].TopicID)
+			names[i], faults[i] = topicName(img, requested.Topics[i].TopicID)
 		}
 		if faults[i] == nil {
 			faults[i] = h.authorize(raw, describeTopic, names[i])
@@ -138,8 +142,8 @@ func (h *Handler) offsetTopics(img *metadata.Image, raw *wire.Request, version i
 	return names, faults
 }
 
-// allOffsets returns all offsets of a group in topics that the client may describe, sorted by topic.
-// From version 10 on it leaves out deleted topics: their ids are unknown.
+// allOffsets returns all offsets of a group in topics that the client may describe, sorted by
+// topic. From version 10 on deleted topics are left out: they have no id.
 func (h *Handler) allOffsets(img *metadata.Image, raw *wire.Request, version int16,
 	found []group.CommitOffset) (topics []kmsg.OffsetFetchResponseGroupTopic) {
 	for _, o := range found {

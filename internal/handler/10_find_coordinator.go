@@ -11,14 +11,17 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// FindCoordinator (key 10), versions 0-6: the broker that keeps a group.
+// FindCoordinator (key 10), versions 0-6: the broker that coordinates a group.
 //
-//	1  transactional ids too, error message     3  flexible     4  several keys (KIP-699)     6  share groups (KIP-932), not served
+//	1  transactional ids, error message
+//	3  flexible
+//	4  several keys (KIP-699)
+//	6  share groups (KIP-932), not served
 //
-// The first who asks has the topic made in which groups are kept. There are no transactions:
-// BROKER_NOT_AVAILABLE is what those who ask for their coordinator fail at once with.
+// The first request creates the topic that stores groups. There are no transactions:
+// BROKER_NOT_AVAILABLE makes clients that look for a transaction coordinator fail at once.
 
-// findCoordinatorShape is the request's fields (see shape.go).
+// findCoordinatorShape describes the fields of the request (shape.go).
 var findCoordinatorShape = shape{text().to(3), fixed(1).from(1), plainArray(text()).from(4)}
 
 const (
@@ -47,7 +50,8 @@ func (h *Handler) findCoordinator(ctx context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// coordinator finds one; with an error the broker is none.
+// coordinator finds a coordinator with its endpoint on the client's listener. With an error the
+// node is -1.
 func (h *Handler) coordinator(ctx context.Context, raw *wire.Request,
 	req *kmsg.FindCoordinatorRequest, key string) (node, error) {
 	var broker metadata.Broker

@@ -16,13 +16,17 @@ import (
 
 // JoinGroup (key 11), versions 0-9.
 //
-//	1  rebalance timeout (KIP-62)     4  a new member joins twice, the second time with its id (KIP-394)
-//	5  static members (KIP-345)       6  flexible       7  protocol type in the answer (KIP-559)
-//	8  reason (KIP-800), not kept     9  a leader may be told not to assign (KIP-814)
+//	1  rebalance timeout (KIP-62)
+//	4  a new member joins twice, the second time with its id (KIP-394)
+//	5  static members (KIP-345)
+//	6  flexible
+//	7  protocol type in the answer (KIP-559)
+//	8  reason (KIP-800), ignored
+//	9  a leader that must not assign (KIP-814)
 //
-// It waits until the group's next generation is made.
+// It waits until the group starts its next generation.
 
-// joinGroupShape is the request's fields (see shape.go).
+// joinGroupShape describes the fields of the request (shape.go).
 var joinGroupShape = shape{
 	text(), fixed(4), fixed(4).from(1), text(), text().from(5), text(), array(text(), blob()),
 	text().from(8),
@@ -38,7 +42,8 @@ func (h *Handler) joinGroup(ctx context.Context, from *wire.Request) (wire.Reply
 		ClientID: from.ClientID, ClientHost: hostOf(from.Remote),
 		Session:      milliseconds(req.SessionTimeoutMillis),
 		Rebalance:    milliseconds(req.RebalanceTimeoutMillis),
-		ProtocolType: req.ProtocolType, RequireMemberID: req.Version >= 4, CanSkipAssignment: req.Version >= 9,
+		ProtocolType: req.ProtocolType, RequireMemberID: req.Version >= 4,
+		CanSkipAssignment: req.Version >= 9,
 	}
 	if req.Version < 1 {
 		join.Rebalance = join.Session
@@ -70,7 +75,7 @@ func (h *Handler) joinResponse(req *kmsg.JoinGroupRequest, joined group.Joined,
 	response.MemberID, response.Generation = joined.Member, joined.Generation
 	if err != nil {
 		if errors.Is(err, group.ErrMemberIDRequired) {
-			result.name = "" // a step of joining, not a failure
+			result.name = "" // part of joining, not a failure
 		}
 		none := ""
 		response.Protocol = &none
@@ -87,7 +92,7 @@ func (h *Handler) joinResponse(req *kmsg.JoinGroupRequest, joined group.Joined,
 	return reply(response, result)
 }
 
-// memberID makes an id that nobody else has, and that shows in lists whose it is, as Kafka does.
+// memberID returns a unique member id that begins with the name of the client, as in Kafka.
 func memberID(join *group.Join) string {
 	name := join.Instance
 	if name == "" {
@@ -96,7 +101,7 @@ func memberID(join *group.Join) string {
 	return name + "-" + uuid.NewString()
 }
 
-// checkInstance refuses a group.instance.id that is there and says nothing, or is too long.
+// checkInstance rejects a group.instance.id that is empty or too long.
 func checkInstance(instance *string) error {
 	if instance == nil {
 		return nil
@@ -107,7 +112,7 @@ func checkInstance(instance *string) error {
 	return group.CheckID(*instance)
 }
 
-// hostOf is a client's address as Kafka shows it.
+// hostOf returns the client's address in Kafka's form: "/10.0.0.1".
 func hostOf(remote net.Addr) string {
 	if remote == nil {
 		return "/"
@@ -121,7 +126,7 @@ func hostOf(remote net.Addr) string {
 
 func milliseconds(n int32) time.Duration { return time.Duration(max(0, n)) * time.Millisecond }
 
-// orEmpty and orNull turn an optional text into one that is empty when it is not there, and back.
+// orEmpty and orNull convert between a nullable string and one that is empty for null.
 func orEmpty(text *string) string {
 	if text == nil {
 		return ""

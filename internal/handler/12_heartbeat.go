@@ -8,12 +8,13 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Heartbeat (key 12), versions 0-4: a member of a group lives, and hears whether it has to join
-// again.
+// Heartbeat (key 12), versions 0-4: keeps a member in its group, and reports whether it must
+// rejoin.
 //
-//	3  static members (KIP-345)     4  flexible
+//	3  static members (KIP-345)
+//	4  flexible
 
-// heartbeatShape is the request's fields (see shape.go).
+// heartbeatShape describes the fields of the request (shape.go).
 var heartbeatShape = shape{text(), fixed(4), text(), text().from(3)}
 
 func (h *Handler) heartbeat(ctx context.Context, raw *wire.Request,

@@ -11,9 +11,11 @@ import (
 
 // LeaveGroup (key 13), versions 0-5.
 //
-//	3  several members at once, also static ones by their instance id alone (KIP-345)     4  flexible     5  reason (KIP-800), not kept
+//	3  several members, static ones by instance id (KIP-345)
+//	4  flexible
+//	5  reason (KIP-800), ignored
 
-// leaveGroupShape is the request's fields (see shape.go).
+// leaveGroupShape describes the fields of the request (shape.go).
 var leaveGroupShape = shape{text(), text().to(2), array(text(), text(), text().from(5)).from(3)}
 
 func (h *Handler) leaveGroup(ctx context.Context, raw *wire.Request,

@@ -12,11 +12,13 @@ import (
 
 // SyncGroup (key 14), versions 0-5.
 //
-//	3  static members (KIP-345)     4  flexible     5  protocol type and name, which must be the group's (KIP-559)
+//	3  static members (KIP-345)
+//	4  flexible
+//	5  protocol type and name, which must match the group's (KIP-559)
 //
-// It waits until the group's leader has assigned and that is stored.
+// It waits until the leader of the group has sent the assignment and it is stored.
 
-// syncGroupShape is the request's fields (see shape.go).
+// syncGroupShape describes the fields of the request (shape.go).
 var syncGroupShape = shape{text(), fixed(4), text(), text().from(3), text().from(5), text().from(5),
 	array(text(), blob())}
 

@@ -12,11 +12,14 @@ import (
 
 // DescribeGroups (key 15), versions 0-6.
 //
-//	3  authorized operations (KIP-430)     4  static members (KIP-345)     5  flexible     6  GROUP_ID_NOT_FOUND (KIP-1043)
+//	3  authorized operations (KIP-430)
+//	4  static members (KIP-345)
+//	5  flexible
+//	6  GROUP_ID_NOT_FOUND (KIP-1043)
 //
-// Before version 6 a group that is not there is Dead, which is no error.
+// Before version 6 a group that does not exist is in state Dead, without an error.
 
-// describeGroupsShape is the request's fields (see shape.go).
+// describeGroupsShape describes the fields of the request (shape.go).
 var describeGroupsShape = shape{plainArray(text()), fixed(1).from(3)}
 
 func (h *Handler) describeGroups(ctx context.Context, raw *wire.Request,

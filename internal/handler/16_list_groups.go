@@ -11,14 +11,15 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// ListGroups (key 16), versions 0-5: the groups this broker coordinates.
+// ListGroups (key 16), versions 0-5: the groups that this broker coordinates.
 //
-//	3  flexible     4  by state (KIP-518)     5  by type (KIP-848)
+//	3  flexible
+//	4  by state (KIP-518)
+//	5  by type (KIP-848)
 
-// listGroupsShape is the request's fields (see shape.go).
+// listGroupsShape describes the fields of the request (shape.go).
 var listGroupsShape = shape{plainArray(text()).from(4), plainArray(text()).from(5)}
 
-// groupType is which protocol a group is of.
 func groupType(of group.Listing) string {
 	if of.Consumer {
 		return "consumer"
@@ -36,7 +37,7 @@ func (h *Handler) listGroups(ctx context.Context, raw *wire.Request,
 	listsAll := h.authorize(raw, describeCluster, clusterName) == nil
 	for _, one := range all {
 		kind := groupType(one)
-		if !wanted(req.StatesFilter, one.Phase) || !wanted(req.TypesFilter, kind) {
+		if !matches(req.StatesFilter, one.Phase) || !matches(req.TypesFilter, kind) {
 			continue
 		}
 		if !listsAll && h.authorize(raw, describeGroup, one.ID) != nil {
@@ -50,8 +51,8 @@ func (h *Handler) listGroups(ctx context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// wanted tells whether a filter lets a value pass; an empty one lets all.
-func wanted(filter []string, value string) bool {
+// matches reports whether a filter contains a value, in any case; an empty filter matches all.
+func matches(filter []string, value string) bool {
 	return len(filter) == 0 ||
 		slices.ContainsFunc(filter,
 			func(want string) bool { return strings.EqualFold(want, value) })

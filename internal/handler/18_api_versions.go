@@ -10,24 +10,26 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// ApiVersions (key 18), versions 0-4: the table, as clients are told it.
+// ApiVersions (key 18), versions 0-4: the table, as clients see it.
 //
-//	1  throttle time     3  flexible, software name and version (KIP-511)     4  features from 0 on
+//	1  throttle time
+//	3  flexible, software name and version (KIP-511)
+//	4  features with a minimum of 0
 //
-// A version above ours is answered in the shape of version 0 with UNSUPPORTED_VERSION and the
-// table, so that the client can ask again (KIP-511). The response header never carries tags. The
-// one feature is the consumer protocol of groups (KIP-848); it cannot be switched off.
+// A version above the supported ones is answered in the form of version 0 with UNSUPPORTED_VERSION
+// and the table, so that the client can retry (KIP-511). The response header never carries tags.
+// The one feature is the consumer protocol of groups (KIP-848), which cannot be disabled.
 
-// groupFeature is Kafka's name of what consumer groups can do: 1 is KIP-848.
+// groupFeature is Kafka's name of the version of consumer groups: 1 is KIP-848.
 const groupFeature = "group.version"
 
-// softwareName is what KIP-511 allows for a client's name and version.
+// softwareName is the form of a client's name and version (KIP-511).
 var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
 
-// apiVersionsShape is the request's fields (see shape.go).
+// apiVersionsShape describes the fields of the request (shape.go).
 var apiVersionsShape = shape{text().from(3), text().from(3)}
 
-// apiVersions looks at the version before the body: that of an unknown one cannot be read.
+// apiVersions checks the version before the body: the body of an unknown version cannot be decoded.
 func (h *Handler) apiVersions(ctx context.Context, req *wire.Request) (wire.Reply, error) {
 	if row := h.api(keyAPIVersions); !row.serves(req.Version) {
 		err := fmt.Errorf("%w: ApiVersions %d", errUnsupportedVersion, req.Version)
@@ -41,7 +43,7 @@ func (h *Handler) apiVersionsDecoded(_ context.Context, raw *wire.Request,
 	if req.Version >= 3 && !(softwareName.MatchString(req.ClientSoftwareName) &&
 		softwareName.MatchString(req.ClientSoftwareVersion)) {
 		return h.apiVersionsReply(req.Version,
-			fmt.Errorf("%w: client software name or version", errInvalidRequest))
+			fmt.Errorf("%w: invalid client software name or version", errInvalidRequest))
 	}
 	return h.apiVersionsReply(req.Version, nil)
 }

@@ -11,21 +11,23 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// CreateTopics (key 19), versions 2-7: each makes a Topic resource, nothing else.
+// CreateTopics (key 19), versions 2-7: each topic becomes a Topic resource.
 //
-//	4  partitions and replicas -1: the cluster's default (KIP-464)     5  flexible, settings in the answer (KIP-525)
+//	4  partitions and replicas -1: the cluster's default (KIP-464)
+//	5  flexible, settings in the response (KIP-525)
 //	7  topic id (KIP-516)
 //
-// Replicas are not assigned by hand: the operator places them.
+// Manual replica assignments are rejected: the operator places replicas.
 
 const (
-	// adminWaitMax bounds how long a request may wait for the metadata, whatever its client allows.
+	// adminWaitMax bounds how long a request may wait for the metadata store, whatever its timeout.
 	adminWaitMax = time.Minute
-	// shownWaitMax bounds how long a change that is made waits to be seen. It is made all the same.
-	shownWaitMax = 5 * time.Second
+	// imageWaitMax bounds how long a request waits until a completed change is in the metadata
+	// image. The change stays if it takes longer.
+	imageWaitMax = 5 * time.Second
 )
 
-// createTopicsShape is the request's fields (see shape.go).
+// createTopicsShape describes the fields of the request (shape.go).
 var createTopicsShape = shape{
 	array(
 		text(), fixed(6),
@@ -35,8 +37,8 @@ var createTopicsShape = shape{
 	fixed(5),
 }
 
-// createTopics makes topic by topic; one that fails does not undo the others. A name that comes
-// twice is refused each time, as nobody can say which of the two is meant.
+// createTopics creates topic by topic; one that fails does not undo the others. A name that occurs
+// twice is rejected each time, because the two may differ.
 func (h *Handler) createTopics(ctx context.Context, raw *wire.Request,
 	req *kmsg.CreateTopicsRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
@@ -44,51 +46,51 @@ func (h *Handler) createTopics(ctx context.Context, raw *wire.Request,
 	response := kmsg.NewPtrCreateTopicsResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
-	var made []metadata.ID
+	var ids []metadata.ID
 	named := map[string]int{}
 	for i := range req.Topics {
 		named[req.Topics[i].Topic]++
 	}
 	for i := range req.Topics {
-		asked := &req.Topics[i]
+		requested := &req.Topics[i]
 		topic := kmsg.NewCreateTopicsResponseTopic()
-		topic.Topic, topic.NumPartitions, topic.ReplicationFactor = asked.Topic, -1, -1
+		topic.Topic, topic.NumPartitions, topic.ReplicationFactor = requested.Topic, -1, -1
 		var created *metadata.Topic
 		var err error
-		if named[asked.Topic] > 1 {
-			err = fmt.Errorf("%w: topic %q is named more than once", errInvalidRequest, asked.Topic)
+		if named[requested.Topic] > 1 {
+			err = fmt.Errorf("%w: topic %q is named more than once", errInvalidRequest,
+				requested.Topic)
 		} else {
-			if err = h.authorizeCreate(raw, asked.Topic); err == nil {
+			if err = h.authorizeCreate(raw, requested.Topic); err == nil {
 				err = h.writable()
 			}
 			if err == nil {
-				created, err = h.createTopic(ctx, req, asked)
+				created, err = h.createTopic(ctx, req, requested)
 			}
 		}
 		topic.ErrorCode, topic.ErrorMessage = result.code(err), message(err)
 		if err == nil {
 			describeCreated(&topic, created,
 				h.authorize(raw, describeTopicConfigs, created.Name))
-			made = append(made, created.ID)
+			ids = append(ids, created.ID)
 		}
 		response.Topics = append(response.Topics, topic)
 	}
-	if len(made) > 0 && !req.ValidateOnly {
-		h.awaitShown(ctx, func(img *metadata.Image) bool { return allLed(img, made) })
+	if len(ids) > 0 && !req.ValidateOnly {
+		h.awaitImage(ctx, func(img *metadata.Image) bool { return allLed(img, ids) })
 	}
 	return reply(response, result)
 }
 
-// awaitShown waits until this broker sees a change that it has just made: who asks it next, about
-// the topic made or deleted, must not be told of the time before. Clients do ask at once, and take
-// an unknown topic for an error.
-func (h *Handler) awaitShown(ctx context.Context, enough func(*metadata.Image) bool) {
-	ctx, cancel := context.WithTimeout(ctx, shownWaitMax)
+// awaitImage waits until this broker's metadata image shows a change that it has just made: clients
+// send their next request at once, and would take an unknown topic for an error.
+func (h *Handler) awaitImage(ctx context.Context, enough func(*metadata.Image) bool) {
+	ctx, cancel := context.WithTimeout(ctx, imageWaitMax)
 	defer cancel()
 	h.opts.Await(ctx, enough)
 }
 
-// allLed tells whether an image has all topics, with a live leader for each of their partitions.
+// allLed reports whether an image has all topics, with a live leader for each of their partitions.
 func allLed(img *metadata.Image, topics []metadata.ID) bool {
 	for _, id := range topics {
 		topic := img.TopicByID(id)
@@ -104,28 +106,27 @@ func allLed(img *metadata.Image, topics []metadata.ID) bool {
 	return true
 }
 
-// adminWait is a client's timeout, 0 to adminWaitMax.
+// adminWait returns a client's timeout, bounded to adminWaitMax.
 func adminWait(millis int32) time.Duration {
 	return min(time.Duration(max(0, millis))*time.Millisecond, adminWaitMax)
 }
 
-// createTopic checks what hangs on the version of the request; what hangs on the cluster is checked
-// by Admin.
+// createTopic checks what depends on the version of the request; Admin checks the rest.
 func (h *Handler) createTopic(ctx context.Context, req *kmsg.CreateTopicsRequest,
-	asked *kmsg.CreateTopicsRequestTopic) (*metadata.Topic, error) {
+	requested *kmsg.CreateTopicsRequestTopic) (*metadata.Topic, error) {
 	switch {
-	case len(asked.ReplicaAssignment) > 0:
+	case len(requested.ReplicaAssignment) > 0:
 		return nil, fmt.Errorf(
-			"%w: replicas are placed by the operator; give a number of partitions and replicas",
+			"%w: the operator places replicas; give a number of partitions and replicas",
 			errReplicaAssignment,
 		)
-	case asked.NumPartitions == -1 && req.Version < 4:
-		return nil, fmt.Errorf("%w: -1 is taken from version 4 on", metadata.ErrInvalidPartitions)
-	case asked.ReplicationFactor == -1 && req.Version < 4:
-		return nil, fmt.Errorf("%w: -1 is taken from version 4 on", metadata.ErrInvalidReplication)
+	case requested.NumPartitions == -1 && req.Version < 4:
+		return nil, fmt.Errorf("%w: -1 needs version 4 or above", metadata.ErrInvalidPartitions)
+	case requested.ReplicationFactor == -1 && req.Version < 4:
+		return nil, fmt.Errorf("%w: -1 needs version 4 or above", metadata.ErrInvalidReplication)
 	}
-	properties := make(map[string]string, len(asked.Configs))
-	for _, config := range asked.Configs {
+	properties := make(map[string]string, len(requested.Configs))
+	for _, config := range requested.Configs {
 		if config.Value == nil {
 			return nil, fmt.Errorf("%w: %s has a null value", metadata.ErrInvalidSettings,
 				config.Name)
@@ -133,14 +134,14 @@ func (h *Handler) createTopic(ctx context.Context, req *kmsg.CreateTopicsRequest
 		properties[config.Name] = *config.Value
 	}
 	return h.opts.Admin.CreateTopic(ctx, metadata.NewTopic{
-		Name: asked.Topic, Partitions: asked.NumPartitions,
-		Replicas:   int32(asked.ReplicationFactor),
+		Name: requested.Topic, Partitions: requested.NumPartitions,
+		Replicas:   int32(requested.ReplicationFactor),
 		Properties: properties, Validate: req.ValidateOnly,
 	})
 }
 
-// describeCreated fills in what was made, with the settings that are in effect, defaults included
-// (KIP-525).
+// describeCreated fills in the created topic with its effective settings, defaults included
+// (KIP-525), unless the client may not describe them.
 func describeCreated(answer *kmsg.CreateTopicsResponseTopic, topic *metadata.Topic,
 	configsDenied error) {
 	answer.TopicID = topic.ID

@@ -12,22 +12,22 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DeleteRecords (key 21), versions 0-2 (KIP-107): the log start moves up, for good. The leader does
-// it; the others follow with their next fetch, and the answer waits for those that are in sync:
-// else one of them, elected, could show the records again.
+// DeleteRecords (key 21), versions 0-2 (KIP-107): raises the log start offset for good. The leader
+// does so; followers do with their next fetch, and the response waits for the in-sync ones: one of
+// them, elected, could otherwise return the records again.
 //
 //	2  flexible
 //
-// As in Kafka, offset -1 is the high watermark, a topic that is only compacted is refused with
-// POLICY_VIOLATION, and the brokers' own topics are refused.
+// As in Kafka, offset -1 is the high watermark, a topic that is only compacted is rejected with
+// POLICY_VIOLATION, and internal topics are rejected.
 
-// deleteRecordsShape is the request's fields (see shape.go).
+// deleteRecordsShape describes the fields of the request (shape.go).
 var deleteRecordsShape = shape{array(text(), array(fixed(4), fixed(8))), fixed(4)}
 
-// offsetHighWatermark asks for all records that consumers could see.
+// offsetHighWatermark requests the deletion of all records below the high watermark.
 const offsetHighWatermark = -1
 
-// deleteRecords answers partition by partition; an error of one does not touch the others.
+// deleteRecords answers for each partition; an error of one does not affect the others.
 func (h *Handler) deleteRecords(ctx context.Context, raw *wire.Request,
 	req *kmsg.DeleteRecordsRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
@@ -38,11 +38,12 @@ func (h *Handler) deleteRecords(ctx context.Context, raw *wire.Request,
 	for i := range req.Topics {
 		topic := kmsg.NewDeleteRecordsResponseTopic()
 		topic.Topic = req.Topics[i].Topic
-		for _, asked := range req.Topics[i].Partitions {
+		for _, requested := range req.Topics[i].Partitions {
 			part := kmsg.NewDeleteRecordsResponseTopicPartition()
-			part.Partition = asked.Partition
+			part.Partition = requested.Partition
 			low, err := h.deleteBefore(ctx, raw,
-				replica.PartitionID{Topic: topic.Topic, Index: asked.Partition}, asked.Offset)
+				replica.PartitionID{Topic: topic.Topic, Index: requested.Partition},
+				requested.Offset)
 			part.LowWatermark, part.ErrorCode = low, result.code(err)
 			topic.Partitions = append(topic.Partitions, part)
 		}
@@ -51,7 +52,7 @@ func (h *Handler) deleteRecords(ctx context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// deleteBefore returns the lowest log start of the replicas in sync, -1 with an error.
+// deleteBefore returns the lowest log start offset of the in-sync replicas, -1 with an error.
 func (h *Handler) deleteBefore(ctx context.Context, raw *wire.Request, id replica.PartitionID,
 	offset int64) (low int64, err error) {
 	if err := h.authorize(raw, deleteTopic, id.Topic); err != nil {
@@ -66,10 +67,10 @@ func (h *Handler) deleteBefore(ctx context.Context, raw *wire.Request, id replic
 	}
 	switch {
 	case metadata.InternalTopic(id.Topic):
-		return -1, fmt.Errorf("%w: %q is the brokers' own", metadata.ErrInvalidTopicName, id.Topic)
+		return -1, fmt.Errorf("%w: %q is an internal topic", metadata.ErrInvalidTopicName, id.Topic)
 	case !log.Settings().Delete:
 		return -1, fmt.Errorf(
-			"%w: the cleanup.policy of topic %q is compact, so its records go by their keys",
+			"%w: topic %q has cleanup.policy compact, so only the cleaner removes records",
 			metadata.ErrPolicy,
 			id.Topic,
 		)

@@ -11,17 +11,20 @@ import (
 
 // InitProducerId (key 22), versions 0-5: an id for an idempotent producer (KIP-98).
 //
-//	2  flexible     3  id and epoch to go on from (KIP-360)     4  PRODUCER_FENCED (KIP-588)     5  transactions, part 2 (KIP-890)
+//	2  flexible
+//	3  producer id and epoch to continue (KIP-360)
+//	4  PRODUCER_FENCED (KIP-588)
+//	5  transactions, part 2 (KIP-890)
 //
-// Without a transactional id there is nothing to go on from: as in Kafka, a producer that names its
-// id and epoch gets a new id, at epoch 0. (It raises its epoch by itself, and the partition's
-// leader fences the one before with INVALID_PRODUCER_EPOCH.)
+// Without a transactional id there is no state to continue: as in Kafka, a producer that sends its
+// id and epoch gets a new id with epoch 0. (It raises its epoch by itself, and the leader of a
+// partition fences the earlier epoch with INVALID_PRODUCER_EPOCH.)
 //
-// A transactional id is refused with UNSUPPORTED_VERSION. It is what clients know as "this broker
-// cannot do that": they fail at once and say so. INVALID_REQUEST would blame the client, an
-// authorization error its rights; retriable codes would hang it.
+// A transactional id is rejected with UNSUPPORTED_VERSION: clients then fail at once, and report
+// that the broker lacks the feature. INVALID_REQUEST would blame the client, an authorization error
+// its rights, and clients would repeat retriable errors without end.
 
-// initProducerIDShape is the request's fields (see shape.go).
+// initProducerIDShape describes the fields of the request (shape.go).
 var initProducerIDShape = shape{text(), fixed(4), fixed(10).from(3)}
 
 func (h *Handler) initProducerID(_ context.Context, raw *wire.Request,
@@ -45,9 +48,10 @@ func (h *Handler) producerID(raw *wire.Request, req *kmsg.InitProducerIDRequest)
 	}
 	switch {
 	case req.TransactionalID != nil && *req.TransactionalID == "":
-		return -1, fmt.Errorf("%w: an empty transactional id", errInvalidRequest)
+		return -1, fmt.Errorf("%w: the transactional id is empty", errInvalidRequest)
 	case req.Version >= 3 && (req.ProducerID == -1) != (req.ProducerEpoch == -1):
-		return -1, fmt.Errorf("%w: producer id %d with epoch %d", errInvalidRequest, req.ProducerID,
+		return -1, fmt.Errorf("%w: producer id %d does not go with epoch %d", errInvalidRequest,
+			req.ProducerID,
 			req.ProducerEpoch)
 	case req.TransactionalID != nil:
 		return -1, fmt.Errorf("%w: transactions are not served", errUnsupportedVersion)
@@ -55,8 +59,8 @@ func (h *Handler) producerID(raw *wire.Request, req *kmsg.InitProducerIDRequest)
 	return h.opts.ProducerID()
 }
 
-// authorizeProducer returns nil if the client may use a transactional id, or, without one, if it may
-// write idempotently: with the right of the cluster, or to write to any topic (KIP-679).
+// authorizeProducer returns nil if the client may use a transactional id or, without one, may write
+// idempotently: by the right of the cluster, or the right to write any topic (KIP-679).
 func (h *Handler) authorizeProducer(raw *wire.Request, transactionalID *string) error {
 	if transactionalID != nil {
 		return h.authorize(raw, writeTransactionalID, *transactionalID)

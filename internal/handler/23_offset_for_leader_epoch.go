@@ -11,19 +11,22 @@ import (
 
 // OffsetForLeaderEpoch (key 23), versions 2-4.
 //
-//	2  current leader epoch (KIP-320)     3  replica id     4  flexible
+//	2  current leader epoch (KIP-320)
+//	3  replica id
+//	4  flexible
 //
-// It tells how far a leader epoch goes in the log: a consumer that had records of it beyond that
-// has read what was lost since, and begins again there. Brokers ask the same by Fetch.
+// It returns the end offset of a leader epoch. A consumer that has read records of that epoch above
+// it has read records that were lost, and continues at the end offset. Brokers do the same with
+// Fetch.
 
-// offsetForEpochShape is the request's fields (see shape.go).
+// offsetForEpochShape describes the fields of the request (shape.go).
 var offsetForEpochShape = shape{
 	fixed(4).from(3),
 	array(text(), array(fixed(4), fixed(4), fixed(4))),
 }
 
-// offsetForEpoch answers partition by partition. An epoch that the log does not know, later than
-// all or none at all, has epoch and offset -1, which is no error.
+// offsetForEpoch answers for each partition. An epoch that the log does not contain has epoch and
+// offset -1, which is no error.
 func (h *Handler) offsetForEpoch(_ context.Context, raw *wire.Request,
 	req *kmsg.OffsetForLeaderEpochRequest) wire.Reply {
 	response := kmsg.NewPtrOffsetForLeaderEpochResponse()
@@ -33,16 +36,16 @@ func (h *Handler) offsetForEpoch(_ context.Context, raw *wire.Request,
 		topic := kmsg.NewOffsetForLeaderEpochResponseTopic()
 		topic.Topic = req.Topics[i].Topic
 		for j := range req.Topics[i].Partitions {
-			asked := &req.Topics[i].Partitions[j]
+			requested := &req.Topics[i].Partitions[j]
 			part := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
-			part.Partition = asked.Partition
+			part.Partition = requested.Partition
 			err := h.authorize(raw, describeTopic, topic.Topic)
 			if err == nil {
 				var log *logstore.Log
-				log, err = h.opts.Replicas.Leader(partitionRef(topic.Topic, asked.Partition),
-					asked.CurrentLeaderEpoch)
+				log, err = h.opts.Replicas.Leader(partitionRef(topic.Topic, requested.Partition),
+					requested.CurrentLeaderEpoch)
 				if err == nil {
-					part.LeaderEpoch, part.EndOffset = log.EndOffsetFor(asked.LeaderEpoch)
+					part.LeaderEpoch, part.EndOffset = log.EndOffsetFor(requested.LeaderEpoch)
 				}
 			}
 			part.ErrorCode = result.code(err)

@@ -13,19 +13,21 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DescribeConfigs (key 32), versions 1-4: a topic's settings under their Kafka names, and the few
-// that this broker has.
+// DescribeConfigs (key 32), versions 1-4: the settings of a topic under their Kafka names, and a
+// few of this broker.
 //
-//	1  synonyms and sources (KIP-226)     3  type and documentation (KIP-569)     4  flexible
+//	1  synonyms and sources (KIP-226)
+//	3  type and documentation (KIP-569)
+//	4  flexible
 //
-// Java's kafka-configs asks for brokers and their loggers too and wants an answer, be it empty.
+// Java's kafka-configs also requests brokers and their loggers, and needs a response even if it is
+// empty.
 
-// describeConfigsShape is the request's fields (see shape.go).
+// describeConfigsShape describes the fields of the request (shape.go).
 var describeConfigsShape = shape{array(fixed(1), text(), plainArray(text())), fixed(1),
 	fixed(1).from(3)}
 
-// describeConfigs answers resource by resource; null names ask for all settings, an empty list for
-// none.
+// describeConfigs answers for each resource; null names request all settings, an empty list none.
 func (h *Handler) describeConfigs(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeConfigsRequest) wire.Reply {
 	response := kmsg.NewPtrDescribeConfigsResponse()
@@ -33,13 +35,14 @@ func (h *Handler) describeConfigs(_ context.Context, raw *wire.Request,
 	result := outcome{handler: h}
 	img := h.opts.Image()
 	for i := range req.Resources {
-		asked := &req.Resources[i]
+		requested := &req.Resources[i]
 		resource := kmsg.NewDescribeConfigsResponseResource()
-		resource.ResourceType, resource.ResourceName = asked.ResourceType, asked.ResourceName
-		configs, err := h.resourceConfigs(img, raw, asked)
+		resource.ResourceType, resource.ResourceName = requested.ResourceType,
+			requested.ResourceName
+		configs, err := h.resourceConfigs(img, raw, requested)
 		resource.ErrorCode, resource.ErrorMessage = result.code(err), message(err)
 		for _, config := range configs {
-			if asked.ConfigNames == nil || slices.Contains(asked.ConfigNames, config.Name) {
+			if requested.ConfigNames == nil || slices.Contains(requested.ConfigNames, config.Name) {
 				resource.Configs = append(resource.Configs, config.describe(req))
 			}
 		}
@@ -48,16 +51,17 @@ func (h *Handler) describeConfigs(_ context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// config is a setting and where its value comes from.
+// config is a setting with the source of its value.
 type config struct {
 	topicconfig.Property
 	source   kmsg.ConfigSource
 	readOnly bool
-	// from the one in effect down to the default; none: the setting itself is all there is
+	// synonyms are sorted from the value in effect to the default; none: the setting itself is the
+	// only source.
 	synonyms []synonym
 }
 
-// synonym is a place that a setting may come from (KIP-226).
+// synonym is a source that a setting can come from (KIP-226).
 type synonym struct {
 	name, value string
 	source      kmsg.ConfigSource
@@ -65,35 +69,36 @@ type synonym struct {
 
 // resourceConfigs returns the settings of a topic or of this broker.
 func (h *Handler) resourceConfigs(img *metadata.Image, raw *wire.Request,
-	asked *kmsg.DescribeConfigsRequestResource) ([]config, error) {
-	err := h.authorizeConfigs(raw, asked.ResourceType, asked.ResourceName, describeTopicConfigs,
+	requested *kmsg.DescribeConfigsRequestResource) ([]config, error) {
+	err := h.authorizeConfigs(raw, requested.ResourceType, requested.ResourceName,
+		describeTopicConfigs,
 		describeClusterConfigs)
 	if err != nil {
 		return nil, err
 	}
-	switch asked.ResourceType {
+	switch requested.ResourceType {
 	case kmsg.ConfigResourceTypeTopic:
-		topic := img.Topic(asked.ResourceName)
+		topic := img.Topic(requested.ResourceName)
 		if topic == nil {
 			return nil, metadata.ErrTopicNotFound
 		}
 		return topicConfigs(topic, img.Defaults), nil
 	case kmsg.ConfigResourceTypeBroker:
-		if asked.ResourceName == "" {
-			return nil, nil // the defaults of all brokers: none can be set
+		if requested.ResourceName == "" {
+			return nil, nil // defaults of all brokers: there are none
 		}
-		if err := h.checkBroker(asked.ResourceName); err != nil {
+		if err := h.checkBroker(requested.ResourceName); err != nil {
 			return nil, err
 		}
 		return h.brokerConfigs(), nil
 	case kmsg.ConfigResourceTypeBrokerLogger:
-		return nil, h.checkBroker(asked.ResourceName)
+		return nil, h.checkBroker(requested.ResourceName)
 	}
-	return nil, fmt.Errorf("%w: resource type %d", errInvalidRequest, asked.ResourceType)
+	return nil, fmt.Errorf("%w: resource type %d", errInvalidRequest, requested.ResourceType)
 }
 
-// authorizeConfigs returns nil if the client has the right to a resource's settings: topic is the
-// right it needs on a topic, cluster that for brokers and their loggers.
+// authorizeConfigs returns nil if the client has the right on a resource's settings: topic is the
+// right that a topic needs, cluster that of brokers and their loggers.
 func (h *Handler) authorizeConfigs(raw *wire.Request, kind kmsg.ConfigResourceType, name string,
 	topic, cluster Right) error {
 	switch kind {
@@ -105,9 +110,9 @@ func (h *Handler) authorizeConfigs(raw *wire.Request, kind kmsg.ConfigResourceTy
 	return nil
 }
 
-// topicConfigs tells a topic's settings, and of each where it comes from: the Topic, the
-// LogCluster's topicDefaults (which are to Kafka's tools the dynamic default of all brokers) or
-// Kafka's own default. A Topic that says what its cluster says anyhow is not told apart.
+// topicConfigs returns a topic's settings and their sources: the Topic, the LogCluster's
+// topicDefaults (for Kafka's tools, the dynamic default of all brokers) or Kafka's own default. A
+// Topic that sets the value of its cluster's default is not distinguished.
 func topicConfigs(topic *metadata.Topic, defaults topicconfig.Settings) []config {
 	properties, clusters := topic.Settings.Properties(), defaults.Properties()
 	kafkas := topicconfig.Default().Properties()
@@ -129,8 +134,8 @@ func topicConfigs(topic *metadata.Topic, defaults topicconfig.Settings) []config
 	return configs
 }
 
-// brokerNames are how Kafka calls a topic's setting among a broker's, where that is not the same
-// name behind "log.".
+// brokerNames are the names of topic settings among Kafka's broker settings, where they are not the
+// topic's name with the prefix "log.".
 var brokerNames = map[string]string{
 	"compression.type": "compression.type", "compression.gzip.level": "compression.gzip.level",
 	"compression.lz4.level":  "compression.lz4.level",
@@ -156,8 +161,8 @@ func brokerName(property string) string {
 	return "log." + property
 }
 
-// topicSource says default or set. Which of resource and cluster set it is not known here: both are
-// in the topic's settings.
+// topicSource returns default or topic as the source. It cannot tell the topic from the cluster:
+// both are merged in the topic's settings.
 func topicSource(property *topicconfig.Property) kmsg.ConfigSource {
 	if property.Default {
 		return kmsg.ConfigSourceDefaultConfig
@@ -165,36 +170,36 @@ func topicSource(property *topicconfig.Property) kmsg.ConfigSource {
 	return kmsg.ConfigSourceDynamicTopicConfig
 }
 
-// checkBroker refuses to answer for another broker, as Kafka does: only the broker itself knows its
-// configuration.
+// checkBroker rejects other brokers, as Kafka does: only a broker itself knows its configuration.
 func (h *Handler) checkBroker(name string) error {
 	if name != strconv.Itoa(int(h.opts.NodeID)) {
-		return fmt.Errorf("%w: broker %q; this is broker %d", errInvalidRequest, name,
+		return fmt.Errorf("%w: configuration of broker %q requested from broker %d",
+			errInvalidRequest, name,
 			h.opts.NodeID)
 	}
 	return nil
 }
 
-// brokerConfigs are the few that tools ask brokers for. All are read-only.
+// brokerConfigs returns the broker settings that tools ask for. All are read-only.
 func (h *Handler) brokerConfigs() []config {
 	fixed, policy := kmsg.ConfigSourceStaticBrokerConfig, h.opts.Image().Policy
 	return slices.Concat([]config{
 		{topicconfig.Property{
 			Name:  "auto.create.topics.enable",
 			Value: strconv.FormatBool(policy.AutoCreate && !policy.ReadOnly), Type: "boolean",
-			Doc: "Make a topic that a client asks for (LogCluster.spec.autoCreateTopics).",
+			Doc: "Create a topic that a client requests (LogCluster.spec.autoCreateTopics).",
 		}, fixed, true, nil},
 		{topicconfig.Property{Name: "log.dirs", Value: h.opts.DataDir, Type: "string",
 			Doc: "The data directory."}, fixed, true, nil},
 		{topicconfig.Property{Name: "node.id", Value: strconv.Itoa(int(h.opts.NodeID)), Type: "int",
-			Doc: "The broker's number."}, fixed, true, nil},
+			Doc: "The id of the broker."}, fixed, true, nil},
 		{topicconfig.Property{Name: "socket.request.max.bytes",
 			Value: strconv.Itoa(produceFrameMax), Type: "int",
 			Doc: "The largest request, in bytes."}, fixed, true, nil},
 	}, h.groupConfigs())
 }
 
-// groupConfigs are what the LogCluster says of groups, in Kafka's names and units.
+// groupConfigs returns the LogCluster's group settings in Kafka's names and units.
 func (h *Handler) groupConfigs() []config {
 	set, now := h.opts.Image().Groups, h.opts.Groups.Config()
 	one := func(name string, value int64, isSet bool, doc string) config {
@@ -210,19 +215,22 @@ func (h *Handler) groupConfigs() []config {
 			"group.consumer.heartbeat.interval.ms",
 			now.ConsumerInterval.Milliseconds(),
 			set.ConsumerInterval != 0,
-			"How often members of the consumer protocol are heard of (LogCluster.spec.groups.consumerHeartbeatInterval).",
+			"The heartbeat interval of members of the consumer protocol "+
+				"(LogCluster.spec.groups.consumerHeartbeatInterval).",
 		),
 		one(
 			"group.consumer.session.timeout.ms",
 			now.ConsumerSession.Milliseconds(),
 			set.ConsumerSession != 0,
-			"After how long a member of the consumer protocol that is not heard of is out (LogCluster.spec.groups.consumerSessionTimeout).",
+			"The time without a heartbeat after which a member of the consumer protocol is removed "+
+				"(LogCluster.spec.groups.consumerSessionTimeout).",
 		),
 		one(
 			"group.initial.rebalance.delay.ms",
 			max(0, now.InitialDelay).Milliseconds(),
 			set.InitialDelay != 0,
-			"How long an empty group waits for more members (LogCluster.spec.groups.initialRebalanceDelay).",
+			"How long an empty group waits for more members before its first rebalance "+
+				"(LogCluster.spec.groups.initialRebalanceDelay).",
 		),
 		one("group.max.session.timeout.ms", now.SessionMax.Milliseconds(), set.SessionMax != 0,
 			"The longest session timeout (LogCluster.spec.groups.sessionTimeoutMax)."),
@@ -237,12 +245,13 @@ func (h *Handler) groupConfigs() []config {
 			"offsets.retention.minutes",
 			int64(now.Retention.Minutes()),
 			set.OffsetsRetention != 0,
-			"How long offsets stay that no member's subscription keeps (LogCluster.spec.groups.offsetsRetention).",
+			"How long offsets are kept after no member subscribes to their topic "+
+				"(LogCluster.spec.groups.offsetsRetention).",
 		),
 	}
 }
 
-// configTypes are the protocol's numbers for the types of settings.
+// configTypes are the protocol's numbers of setting types.
 var configTypes = map[string]kmsg.ConfigType{
 	"boolean": kmsg.ConfigTypeBoolean, "string": kmsg.ConfigTypeString, "int": kmsg.ConfigTypeInt,
 	"short": kmsg.ConfigTypeShort,

@@ -10,16 +10,19 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DescribeLogDirs (key 35), versions 1-5 (KIP-113): what this broker's logs take on its disk.
+// DescribeLogDirs (key 35), versions 1-5 (KIP-113): the disk space of this broker's logs.
 //
-//	2  flexible     3  top-level error     4  size of the volume (KIP-827)     5  whether the directory takes no new logs (KIP-1066)
+//	2  flexible
+//	3  top-level error
+//	4  size of the volume (KIP-827)
+//	5  whether the directory is cordoned, so takes no new logs (KIP-1066)
 //
-// A broker has one data directory. There are no logs on their way from one directory to another.
+// A broker has one data directory, so no log ever moves between directories.
 
-// describeLogDirsShape is the request's fields (see shape.go).
+// describeLogDirsShape describes the fields of the request (shape.go).
 var describeLogDirsShape = shape{array(text(), plainArray(fixed(4)))}
 
-// describeLogDirs answers for the logs that are open here. Null topics ask for all.
+// describeLogDirs answers for the open logs of this broker. Null topics request all.
 func (h *Handler) describeLogDirs(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeLogDirsRequest) wire.Reply {
 	response := kmsg.NewPtrDescribeLogDirsResponse()
@@ -34,14 +37,14 @@ func (h *Handler) describeLogDirs(_ context.Context, raw *wire.Request,
 	if h.opts.Volume != nil {
 		dir.TotalBytes, dir.UsableBytes = h.opts.Volume()
 	}
-	asked := map[replica.PartitionID]bool{}
+	requested := map[replica.PartitionID]bool{}
 	for _, topic := range req.Topics {
 		for _, index := range topic.Partitions {
-			asked[partitionRef(topic.Topic, index)] = true
+			requested[partitionRef(topic.Topic, index)] = true
 		}
 	}
 	for _, state := range h.opts.Replicas.States() {
-		if state.Log == nil || req.Topics != nil && !asked[state.ID] {
+		if state.Log == nil || req.Topics != nil && !requested[state.ID] {
 			continue
 		}
 		at := slices.IndexFunc(dir.Topics,

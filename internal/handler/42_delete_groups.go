@@ -8,12 +8,11 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DeleteGroups (key 42), versions 0-2: forgets groups without members, with their offsets
-// (KIP-229).
+// DeleteGroups (key 42), versions 0-2 (KIP-229): deletes groups without members, and their offsets.
 //
 //	2  flexible
 
-// deleteGroupsShape is the request's fields (see shape.go).
+// deleteGroupsShape describes the fields of the request (shape.go).
 var deleteGroupsShape = shape{plainArray(text())}
 
 func (h *Handler) deleteGroups(ctx context.Context, raw *wire.Request,

@@ -10,19 +10,20 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// ElectLeaders (key 43), versions 0-2: the preferred replica is to lead (KIP-183).
+// ElectLeaders (key 43), versions 0-2 (KIP-183): elects the preferred replicas.
 //
-//	1  election type (KIP-460): 0 preferred, 1 unclean     2  flexible
+//	1  election type (KIP-460): 0 preferred, 1 unclean
+//	2  flexible
 //
-// An unclean election on demand loses records, so it is somebody's consent to that, given on the
-// Partition resource (heartwood.dev/accept-data-loss) or for a topic
-// (unclean.leader.election.enable); here it is refused.
+// An unclean election loses records, so it needs consent in a resource: on the Partition
+// (heartwood.dev/accept-data-loss) or for a topic (unclean.leader.election.enable). Here it is
+// rejected.
 
-// electLeadersShape is the request's fields (see shape.go).
+// electLeadersShape describes the fields of the request (shape.go).
 var electLeadersShape = shape{fixed(1).from(1), array(text(), plainArray(fixed(4))), fixed(4)}
 
-// electLeaders asks for all elections at once, and waits for them: the answer says what came of
-// each. Null topics ask for all partitions.
+// electLeaders requests all elections at once and waits for their outcomes. Null topics request all
+// partitions.
 func (h *Handler) electLeaders(ctx context.Context, raw *wire.Request,
 	req *kmsg.ElectLeadersRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
@@ -37,11 +38,12 @@ func (h *Handler) electLeaders(ctx context.Context, raw *wire.Request,
 	}
 	if err == nil && req.ElectionType != 0 {
 		err = fmt.Errorf(
-			"%w: an unclean election is allowed on the Partition resource or by unclean.leader.election.enable",
+			"%w: allow unclean elections on the Partition resource or with "+
+				"unclean.leader.election.enable",
 			metadata.ErrPolicy,
 		)
 	}
-	refs := h.electionsAsked(req)
+	refs := h.requestedElections(req)
 	faults := make([]error, len(refs))
 	if err == nil {
 		faults = h.opts.Mover.ElectPreferred(ctx, refs)
@@ -68,9 +70,9 @@ func (h *Handler) electLeaders(ctx context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// electionsAsked lists the partitions of a request. Of all, those that are led by their preferred
-// replica go without a word, as in Kafka.
-func (h *Handler) electionsAsked(req *kmsg.ElectLeadersRequest) (refs []metadata.PartitionRef) {
+// requestedElections returns the partitions of a request. If it requests all, partitions that are
+// led by their preferred replica are left out, as in Kafka.
+func (h *Handler) requestedElections(req *kmsg.ElectLeadersRequest) (refs []metadata.PartitionRef) {
 	if req.Topics == nil {
 		img := h.opts.Image()
 		for _, topic := range img.Topics {
@@ -91,17 +93,17 @@ func (h *Handler) electionsAsked(req *kmsg.ElectLeadersRequest) (refs []metadata
 	return refs
 }
 
-// awaitElections waits until the elections that were asked for are seen. One that does not come in
-// time has REQUEST_TIMED_OUT; it may come later.
+// awaitElections waits until the metadata image shows the elections. An election that takes longer
+// is answered with REQUEST_TIMED_OUT, and may still follow.
 func (h *Handler) awaitElections(ctx context.Context, refs []metadata.PartitionRef,
 	faults []error) {
-	home := func(img *metadata.Image, ref metadata.PartitionRef) bool {
+	elected := func(img *metadata.Image, ref metadata.PartitionRef) bool {
 		_, p, err := img.Partition(ref)
 		return err != nil || metadata.LedByPreferred(p)
 	}
-	h.awaitShown(ctx, func(img *metadata.Image) bool {
+	h.awaitImage(ctx, func(img *metadata.Image) bool {
 		for i, ref := range refs {
-			if faults[i] == nil && !home(img, ref) {
+			if faults[i] == nil && !elected(img, ref) {
 				return false
 			}
 		}
@@ -109,8 +111,8 @@ func (h *Handler) awaitElections(ctx context.Context, refs []metadata.PartitionR
 	})
 	img := h.opts.Image()
 	for i, ref := range refs {
-		if faults[i] == nil && !home(img, ref) {
-			faults[i] = fmt.Errorf("%w: the election was asked for and is not seen yet",
+		if faults[i] == nil && !elected(img, ref) {
+			faults[i] = fmt.Errorf("%w: the election was requested and has not completed yet",
 				context.DeadlineExceeded)
 		}
 	}

@@ -11,34 +11,36 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// IncrementalAlterConfigs (key 44), versions 0-1 (KIP-339): a topic's properties are set, deleted,
-// added to or taken from, and so its Topic resource is changed.
+// IncrementalAlterConfigs (key 44), versions 0-1 (KIP-339): sets, deletes, appends to or subtracts
+// from the properties of a topic, which changes its Topic resource.
 //
 //	1  flexible
 //
-// Brokers have no settings that could be changed here: those are the LogCluster's. To delete one
-// that is not set is no error, as tools clean up so (kafka-reassign-partitions).
+// Brokers have no settings that could be changed here: those are in the LogCluster. Deleting one
+// that is not set is no error, because tools do so (kafka-reassign-partitions).
 
-// incrementalAlterConfigsShape is the request's fields (see shape.go).
+// incrementalAlterConfigsShape describes the fields of the request (shape.go).
 var incrementalAlterConfigsShape = shape{array(fixed(1), text(), array(text(), fixed(1), text())),
 	fixed(1)}
 
-// incrementalAlterConfigs changes resource by resource, each wholly or not at all.
+// incrementalAlterConfigs changes resource by resource, each completely or not at all.
 func (h *Handler) incrementalAlterConfigs(ctx context.Context, raw *wire.Request,
 	req *kmsg.IncrementalAlterConfigsRequest) wire.Reply {
 	response := kmsg.NewPtrIncrementalAlterConfigsResponse()
 	response.Version = req.Version
 	result := outcome{handler: h}
-	twice := repeated(req.Resources, func(r *kmsg.IncrementalAlterConfigsRequestResource) string {
-		return resourceKey(r.ResourceType, r.ResourceName)
-	})
+	duplicates := repeated(req.Resources,
+		func(r *kmsg.IncrementalAlterConfigsRequestResource) string {
+			return resourceKey(r.ResourceType, r.ResourceName)
+		})
 	for i := range req.Resources {
-		asked := &req.Resources[i]
+		requested := &req.Resources[i]
 		resource := kmsg.NewIncrementalAlterConfigsResponseResource()
-		resource.ResourceType, resource.ResourceName = asked.ResourceType, asked.ResourceName
-		change := metadata.TopicChange{Name: asked.ResourceName, Validate: req.ValidateOnly}
-		err := notTwice(twice, asked.ResourceType, asked.ResourceName)
-		for _, config := range asked.Configs {
+		resource.ResourceType, resource.ResourceName = requested.ResourceType,
+			requested.ResourceName
+		change := metadata.TopicChange{Name: requested.ResourceName, Validate: req.ValidateOnly}
+		err := checkUnique(duplicates, requested.ResourceType, requested.ResourceName)
+		for _, config := range requested.Configs {
 			property := metadata.PropertyChange{Name: config.Name,
 				Op: metadata.PropertyOp(config.Op)}
 			if config.Value != nil {
@@ -49,7 +51,7 @@ func (h *Handler) incrementalAlterConfigs(ctx context.Context, raw *wire.Request
 			change.Properties = append(change.Properties, property)
 		}
 		if err == nil {
-			err = h.alterConfigsOf(ctx, raw, asked.ResourceType, change)
+			err = h.alterConfigsOf(ctx, raw, requested.ResourceType, change)
 		}
 		resource.ErrorCode, resource.ErrorMessage = result.code(err), message(err)
 		response.Resources = append(response.Resources, resource)
@@ -61,16 +63,16 @@ func resourceKey(kind kmsg.ConfigResourceType, name string) string {
 	return strconv.Itoa(int(kind)) + " " + name
 }
 
-// notTwice refuses a resource that a request names more than once: nobody can say which of the two
-// is meant.
-func notTwice(twice map[string]bool, kind kmsg.ConfigResourceType, name string) error {
-	if twice[resourceKey(kind, name)] {
+// checkUnique rejects a resource that occurs more than once in a request, because the two may
+// differ.
+func checkUnique(duplicates map[string]bool, kind kmsg.ConfigResourceType, name string) error {
+	if duplicates[resourceKey(kind, name)] {
 		return fmt.Errorf("%w: resource %q is named more than once", errInvalidRequest, name)
 	}
 	return nil
 }
 
-// alterConfigsOf changes a topic, or says what can be changed of a broker: nothing.
+// alterConfigsOf changes a topic, or rejects changes of a broker's settings.
 func (h *Handler) alterConfigsOf(ctx context.Context, raw *wire.Request,
 	kind kmsg.ConfigResourceType,
 	change metadata.TopicChange) error {
@@ -88,7 +90,7 @@ func (h *Handler) alterConfigsOf(ctx context.Context, raw *wire.Request,
 		for _, p := range change.Properties {
 			if p.Op != metadata.PropertyDelete {
 				return fmt.Errorf(
-					"%w: %s cannot be set: brokers' settings are in the LogCluster resource",
+					"%w: %s cannot be set: the LogCluster resource has the settings of brokers",
 					errInvalidRequest,
 					p.Name,
 				)
@@ -99,8 +101,8 @@ func (h *Handler) alterConfigsOf(ctx context.Context, raw *wire.Request,
 	return fmt.Errorf("%w: resource type %d", errInvalidRequest, kind)
 }
 
-// alterTopic waits until the change is seen here, which is when the topic's settings are others
-// than those that the image had; a change that changes nothing is seen at once.
+// alterTopic changes a topic and waits until the metadata image shows it: until the settings differ
+// from before, or equal the requested ones.
 func (h *Handler) alterTopic(ctx context.Context, change metadata.TopicChange) error {
 	ctx, cancel := context.WithTimeout(ctx, adminWaitMax)
 	defer cancel()
@@ -110,19 +112,19 @@ func (h *Handler) alterTopic(ctx context.Context, change metadata.TopicChange) e
 		return err
 	}
 	h.awaitTopic(ctx, change.Name, func(topic *metadata.Topic) bool {
-		return topic.Settings != before.Settings || holds(topic, change)
+		return topic.Settings != before.Settings || matchesChange(topic, change)
 	})
 	return nil
 }
 
-// holds tells whether a topic has all that a change sets. What it deletes or adds to is taken to be
-// there.
-func holds(topic *metadata.Topic, change metadata.TopicChange) bool {
-	wanted := topic.Settings
+// matchesChange reports whether a topic has every value that a change sets. Deletions, appends and
+// subtractions are assumed to be done.
+func matchesChange(topic *metadata.Topic, change metadata.TopicChange) bool {
+	target := topic.Settings
 	for _, p := range change.Properties {
-		if p.Op == metadata.PropertySet && wanted.Set(p.Name, p.Value) != nil {
-			return true // a level of another codec, say: the change as a whole was taken
+		if p.Op == metadata.PropertySet && target.Set(p.Name, p.Value) != nil {
+			return true // such as a level of another codec; the change as a whole was accepted
 		}
 	}
-	return wanted == topic.Settings
+	return target == topic.Settings
 }

@@ -9,19 +9,19 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// AlterPartitionReassignments (key 45), versions 0-1 (KIP-455): other brokers are to hold a
-// partition; null replicas take a move back.
+// AlterPartitionReassignments (key 45), versions 0-1 (KIP-455): moves partitions to other brokers;
+// null replicas cancel a reassignment.
 //
-//	0  flexible     1  whether the replication factor may change (KIP-860)
+//	0  flexible
+//	1  whether the replication factor may change (KIP-860)
 //
-// It may not: how many replicas a topic has its resource says, and the operator would put the old
-// number back.
+// It may not: the Topic resource has the replication factor, and the operator would restore it.
 
-// alterReassignmentsShape is the request's fields (see shape.go).
+// alterReassignmentsShape describes the fields of the request (shape.go).
 var alterReassignmentsShape = shape{fixed(4), fixed(1).from(1),
 	array(text(), array(fixed(4), plainArray(fixed(4))))}
 
-// alterReassignments records all moves; the brokers make them while the answer is long out.
+// alterReassignments records all reassignments; brokers copy the data after the response.
 func (h *Handler) alterReassignments(ctx context.Context, raw *wire.Request,
 	req *kmsg.AlterPartitionAssignmentsRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
@@ -46,12 +46,12 @@ func (h *Handler) alterReassignments(ctx context.Context, raw *wire.Request,
 		}
 	}
 	faults := h.opts.Mover.Reassign(ctx, moves)
-	h.awaitShown(ctx, func(img *metadata.Image) bool { return allMoving(img, moves, faults) })
+	h.awaitImage(ctx, func(img *metadata.Image) bool { return allMoving(img, moves, faults) })
 	next := 0
-	for _, asked := range req.Topics {
+	for _, requested := range req.Topics {
 		topic := kmsg.NewAlterPartitionAssignmentsResponseTopic()
-		topic.Topic = asked.Topic
-		for _, p := range asked.Partitions {
+		topic.Topic = requested.Topic
+		for _, p := range requested.Partitions {
 			part := kmsg.NewAlterPartitionAssignmentsResponseTopicPartition()
 			part.Partition = p.Partition
 			part.ErrorCode, part.ErrorMessage = result.code(faults[next]), message(faults[next])
@@ -63,8 +63,8 @@ func (h *Handler) alterReassignments(ctx context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// allMoving tells whether an image shows where the moves that were taken lead; one that is taken
-// back is not waited for.
+// allMoving reports whether an image shows the targets of all reassignments that were accepted. It
+// does not wait for cancelled ones.
 func allMoving(img *metadata.Image, moves []metadata.Move, faults []error) bool {
 	for i, move := range moves {
 		_, p, err := img.Partition(metadata.PartitionRef{Topic: move.Topic,

@@ -9,13 +9,13 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// ListPartitionReassignments (key 46), version 0 (KIP-455): the moves under way.
+// ListPartitionReassignments (key 46), version 0 (KIP-455): the reassignments in progress.
 
-// listReassignmentsShape is the request's fields (see shape.go).
+// listReassignmentsShape describes the fields of the request (shape.go).
 var listReassignmentsShape = shape{fixed(4), array(text(), plainArray(fixed(4)))}
 
-// listReassignments answers from one image. Null topics ask for all; partitions that do not move
-// are left out.
+// listReassignments answers from one metadata image. Null topics request all; partitions without a
+// reassignment are left out.
 func (h *Handler) listReassignments(_ context.Context, raw *wire.Request,
 	req *kmsg.ListPartitionReassignmentsRequest) wire.Reply {
 	response := kmsg.NewPtrListPartitionReassignmentsResponse()
@@ -25,18 +25,18 @@ func (h *Handler) listReassignments(_ context.Context, raw *wire.Request,
 		response.ErrorCode, response.ErrorMessage = result.code(err), message(err)
 		return reply(response, result)
 	}
-	asked := map[metadata.PartitionRef]bool{}
+	requested := map[metadata.PartitionRef]bool{}
 	for _, topic := range req.Topics {
 		for _, index := range topic.Partitions {
-			asked[metadata.PartitionRef{Topic: topic.Topic, Partition: index}] = true
+			requested[metadata.PartitionRef{Topic: topic.Topic, Partition: index}] = true
 		}
 	}
-	for _, known := range h.opts.Image().Topics {
+	for _, topicImage := range h.opts.Image().Topics {
 		topic := kmsg.NewListPartitionReassignmentsResponseTopic()
-		topic.Topic = known.Name
-		for _, p := range known.Partitions {
+		topic.Topic = topicImage.Name
+		for _, p := range topicImage.Partitions {
 			if p.Target == nil || req.Topics != nil &&
-				!asked[metadata.PartitionRef{Topic: known.Name, Partition: p.Index}] {
+				!requested[metadata.PartitionRef{Topic: topicImage.Name, Partition: p.Index}] {
 				continue
 			}
 			part := kmsg.NewListPartitionReassignmentsResponseTopicPartition()

@@ -9,10 +9,10 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// OffsetDelete (key 47), version 0: forgets offsets of topics that the group does not consume
-// (KIP-496). It is never flexible.
+// OffsetDelete (key 47), version 0 (KIP-496): deletes offsets of topics that the group does not
+// consume. It is never flexible.
 
-// offsetDeleteShape is the request's fields (see shape.go).
+// offsetDeleteShape describes the fields of the request (shape.go).
 var offsetDeleteShape = shape{text(), array(text(), array(fixed(4)))}
 
 func (h *Handler) offsetDelete(ctx context.Context, raw *wire.Request,

@@ -12,16 +12,18 @@ import (
 
 // DescribeCluster (key 60), versions 0-2 (KIP-700).
 //
-//	1  endpoint type (KIP-919): 1 brokers, 2 controllers, of which there are none     2  fenced brokers (KIP-1073): none are shown
+//	1  endpoint type (KIP-919): 1 brokers, 2 controllers (not served)
+//	2  fenced brokers (KIP-1073), which are not listed
 const (
 	endpointBrokers     = 1
 	endpointControllers = 2
 )
 
-// describeClusterShape is the request's fields (see shape.go).
+// describeClusterShape describes the fields of the request (shape.go).
 var describeClusterShape = shape{fixed(1), fixed(1).from(1), fixed(1).from(2)}
 
-// describeCluster answers from one image, with the same brokers and controller as Metadata.
+// describeCluster answers from one metadata image, with the same brokers and controller as
+// Metadata.
 func (h *Handler) describeCluster(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeClusterRequest) wire.Reply {
 	img := h.opts.Image()
@@ -49,13 +51,13 @@ func (h *Handler) describeCluster(_ context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// checkEndpoint refuses to speak for controllers; version 0 has no endpoint type and means brokers.
+// checkEndpoint rejects requests for controllers. Version 0 has no endpoint type and means brokers.
 func checkEndpoint(req *kmsg.DescribeClusterRequest) error {
 	switch {
 	case req.Version < 1 || req.EndpointType == endpointBrokers:
 		return nil
 	case req.EndpointType == endpointControllers:
-		return fmt.Errorf("%w: this is a broker, and there are no controllers",
+		return fmt.Errorf("%w: a broker cannot describe controllers",
 			errMismatchedEndpoint)
 	}
 	return fmt.Errorf("%w: %d", errUnsupportedEndpoint, req.EndpointType)

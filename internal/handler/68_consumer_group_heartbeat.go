@@ -14,12 +14,12 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// ConsumerGroupHeartbeat (key 68), versions 0-1 (KIP-848): a member of a group of the consumer
-// protocol joins, lives and leaves, and hears which partitions are its.
+// ConsumerGroupHeartbeat (key 68), versions 0-1 (KIP-848): a member of a consumer group joins,
+// stays or leaves, and gets its assignment.
 //
-//	1  subscription by an expression; the member makes its own id (KIP-1082)
+//	1  subscription by a regular expression; the member chooses its id (KIP-1082)
 
-// consumerHeartbeatShape is the request's fields (see shape.go).
+// consumerHeartbeatShape describes the fields of the request (shape.go).
 var consumerHeartbeatShape = shape{
 	text(), text(), fixed(4), text(), text(), fixed(4), plainArray(text()), text().from(1), text(),
 	array(fixed(16), plainArray(fixed(4))),
@@ -33,7 +33,7 @@ func (h *Handler) consumerHeartbeat(ctx context.Context, from *wire.Request) (wi
 	if req.Version == 0 && req.MemberID == "" && req.MemberEpoch == consumer.EpochJoin {
 		req.MemberID = metadata.NewID().String()
 	}
-	said := consumer.Heartbeat{
+	heartbeat := consumer.Heartbeat{
 		Group: req.Group, Member: req.MemberID, Epoch: req.MemberEpoch, Instance: req.InstanceID,
 		Rack: req.RackID, ClientID: from.ClientID,
 		ClientHost: hostOf(from.Remote),
@@ -42,13 +42,13 @@ func (h *Handler) consumerHeartbeat(ctx context.Context, from *wire.Request) (wi
 		Assignor: req.ServerAssignor,
 	}
 	if req.Topics != nil {
-		said.Owned = assignor.Assignment{}
+		heartbeat.Owned = assignor.Assignment{}
 	}
 	for i := range req.Topics {
 		if topic := &req.Topics[i]; len(topic.Partitions) > 0 {
-			all := slices.Concat(said.Owned[topic.TopicID], topic.Partitions)
+			all := slices.Concat(heartbeat.Owned[topic.TopicID], topic.Partitions)
 			slices.Sort(all)
-			said.Owned[topic.TopicID] = slices.Compact(all)
+			heartbeat.Owned[topic.TopicID] = slices.Compact(all)
 		}
 	}
 	from.ReleaseBody()
@@ -57,7 +57,7 @@ func (h *Handler) consumerHeartbeat(ctx context.Context, from *wire.Request) (wi
 		err = checkIDs(req)
 	}
 	if err == nil {
-		answer, err = h.opts.Groups.ConsumerHeartbeat(ctx, &said)
+		answer, err = h.opts.Groups.ConsumerHeartbeat(ctx, &heartbeat)
 	}
 	return h.consumerHeartbeatResponse(req, answer, err), nil
 }
@@ -75,7 +75,7 @@ func (h *Handler) authorizeConsumer(from *wire.Request,
 	return err
 }
 
-// checkIDs refuses ids that cannot be stored.
+// checkIDs rejects ids that cannot be stored.
 func checkIDs(req *kmsg.ConsumerGroupHeartbeatRequest) error {
 	for _, id := range []string{req.MemberID, orEmpty(req.InstanceID), orEmpty(req.RackID)} {
 		if group.CheckID(id) != nil {

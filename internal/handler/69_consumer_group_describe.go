@@ -12,16 +12,16 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// ConsumerGroupDescribe (key 69), versions 0-1 (KIP-848): groups of the consumer protocol. Classic
-// ones are not found by it, and are told of by DescribeGroups.
+// ConsumerGroupDescribe (key 69), versions 0-1 (KIP-848): consumer groups. Classic groups are not
+// found; DescribeGroups describes those.
 //
-//	1  kind of a member (KIP-1099): all are of the consumer protocol
+//	1  member type (KIP-1099): all use the consumer protocol
 
-// consumerDescribeShape is the request's fields (see shape.go).
+// consumerDescribeShape describes the fields of the request (shape.go).
 var consumerDescribeShape = shape{plainArray(text()), fixed(1)}
 
-// memberOfConsumer is a member's kind.
-const memberOfConsumer = 1
+// consumerMember is the type of a member that uses the consumer protocol.
+const consumerMember = 1
 
 func (h *Handler) consumerDescribe(ctx context.Context, raw *wire.Request,
 	req *kmsg.ConsumerGroupDescribeRequest) wire.Reply {
@@ -84,7 +84,7 @@ func (h *Handler) authorizeMembers(img *metadata.Image, raw *wire.Request,
 func describedMember(img *metadata.Image,
 	m *consumer.MemberDescription) kmsg.ConsumerGroupDescribeResponseGroupMember {
 	member := kmsg.NewConsumerGroupDescribeResponseGroupMember()
-	member.MemberID, member.MemberEpoch, member.MemberType = m.ID, m.Epoch, memberOfConsumer
+	member.MemberID, member.MemberEpoch, member.MemberType = m.ID, m.Epoch, consumerMember
 	member.InstanceID, member.RackID, member.ClientID, member.ClientHost = orNull(m.Instance),
 		orNull(m.Rack), m.ClientID, m.ClientHost
 	member.SubscribedTopics, member.SubscribedTopicRegex = m.Topics, &m.Expression
@@ -93,13 +93,13 @@ func describedMember(img *metadata.Image,
 	return member
 }
 
-// describedAssignment leaves out topics that are gone: they have no name to be told.
-func describedAssignment(img *metadata.Image, of assignor.Assignment) (told kmsg.Assignment) {
+// describedAssignment leaves out deleted topics, which have no name.
+func describedAssignment(img *metadata.Image, of assignor.Assignment) (described kmsg.Assignment) {
 	for _, id := range of.Topics() {
 		if topic := img.TopicByID(id); topic != nil {
-			told.TopicPartitions = append(told.TopicPartitions,
+			described.TopicPartitions = append(described.TopicPartitions,
 				kmsg.AssignmentTopicPartition{TopicID: id, Topic: topic.Name, Partitions: of[id]})
 		}
 	}
-	return told
+	return described
 }

@@ -12,20 +12,21 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DescribeTopicPartitions (key 75), version 0 (KIP-966): topics as in Metadata, in pages: Java's
-// describeTopics asks for them first.
+// DescribeTopicPartitions (key 75), version 0 (KIP-966): topics as in Metadata, in pages. Java's
+// describeTopics sends it first.
 //
-// Topics come sorted by name; the cursor is the first partition that did not fit. There are no
-// eligible leaders besides the ISR: its last member stays in it (docs/adr/0136), so both lists are
-// empty; null, which the schema allows, ends Java's client.
+// Topics are sorted by name; the cursor is the first partition that did not fit. There are no
+// eligible leaders outside the ISR, whose last member stays in it (ADR 0136), so both lists are
+// empty. Null, which the schema allows, crashes Java's client.
 
-// describePartitionsMax is Kafka's max.request.partition.size.limit: partitions in one answer.
+// describePartitionsMax is Kafka's max.request.partition.size.limit: the most partitions of one
+// response.
 const describePartitionsMax = 2000
 
-// describePartitionsShape is the request's fields (see shape.go).
+// describePartitionsShape describes the fields of the request (shape.go).
 var describePartitionsShape = shape{array(text()), fixed(4), optional(text(), fixed(4))}
 
-// describePartitions answers from one image. No topics ask for all.
+// describePartitions answers from one metadata image. An empty list of topics requests all.
 func (h *Handler) describePartitions(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeTopicPartitionsRequest) wire.Reply {
 	img := h.opts.Image()
@@ -66,7 +67,7 @@ func (h *Handler) describePartitions(_ context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// namesToDescribe are the names asked for, sorted and each once.
+// namesToDescribe returns the requested names, sorted and without duplicates.
 func (h *Handler) namesToDescribe(img *metadata.Image, raw *wire.Request,
 	req *kmsg.DescribeTopicPartitionsRequest) []string {
 	var names []string
@@ -85,7 +86,7 @@ func (h *Handler) namesToDescribe(img *metadata.Image, raw *wire.Request,
 }
 
 // describePage describes at most limit partitions of a topic, from first on. next is the partition
-// after them, -1 if that was all.
+// after them, -1 if there is none.
 func (h *Handler) describePage(raw *wire.Request, v view, name string, first int32, limit int,
 	result *outcome) (answer kmsg.DescribeTopicPartitionsResponseTopic, next int32) {
 	answer = kmsg.NewDescribeTopicPartitionsResponseTopic()

@@ -8,16 +8,16 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// What the admin APIs share. A change is made topic by topic or resource by resource; one that
-// fails does not undo the others.
+// Helpers of the admin APIs. They change topic by topic or resource by resource; one that fails
+// does not undo the others.
 
-// errReadOnly refuses every admin write of a cluster where manifests rule.
+// errReadOnly rejects every admin write of a cluster whose resources are changed by manifests only.
 var errReadOnly = fmt.Errorf(
-	"%w: the LogCluster has adminApi: ReadOnly, so its resources are changed by whoever applies them",
+	"%w: the LogCluster has adminApi: ReadOnly; change its resources with kubectl or by manifest",
 	metadata.ErrPolicy,
 )
 
-// writable fails if the cluster lets admin requests change nothing.
+// writable returns an error if the cluster does not allow admin writes.
 func (h *Handler) writable() error {
 	if h.opts.Image().Policy.ReadOnly {
 		return errReadOnly
@@ -25,27 +25,26 @@ func (h *Handler) writable() error {
 	return nil
 }
 
-// awaitTopic waits until this broker's image shows a topic's change, so that who asks it next is
-// told of it.
+// awaitTopic waits until this broker's metadata image shows a topic's change, so that the next
+// request sees it.
 func (h *Handler) awaitTopic(ctx context.Context, name string, enough func(*metadata.Topic) bool) {
-	h.awaitShown(ctx, func(img *metadata.Image) bool {
+	h.awaitImage(ctx, func(img *metadata.Image) bool {
 		topic := img.Topic(name)
 		return topic == nil || enough(topic)
 	})
 }
 
-// repeated returns the names that come more than once.
+// repeated returns the names that occur more than once.
 func repeated[T any](all []T, name func(*T) string) map[string]bool {
-	seen, twice := map[string]bool{}, map[string]bool{}
+	seen, duplicates := map[string]bool{}, map[string]bool{}
 	for i := range all {
 		key := name(&all[i])
-		twice[key] = seen[key]
+		duplicates[key] = seen[key]
 		seen[key] = true
 	}
-	return twice
+	return duplicates
 }
 
-// partitionRef names a partition as the replicas do.
 func partitionRef(topic string, index int32) replica.PartitionID {
 	return replica.PartitionID{Topic: topic, Index: index}
 }

@@ -116,7 +116,7 @@ func (h *Handler) authorize(req *wire.Request, right Right, name string) error {
 }
 
 // allowed reports whether the client has a right on a resource. It is the only place where the
-// authorizer is asked; without one every client has every right.
+// authorizer is requested; without one every client has every right.
 func (h *Handler) allowed(req *wire.Request, right Right, name string) bool {
 	return h.opts.Authorize == nil || h.opts.Authorize(Action{
 		Principal: req.Principal, Listener: req.Listener, Remote: req.Remote, Right: right,

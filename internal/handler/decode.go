@@ -9,12 +9,11 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// decoded makes a table entry of an API whose bodies kmsg decodes: handle gets the request. A body
-// that is no request closes the connection, as in Kafka: nothing is known of what its client meant.
-// kmsg copies strings, but its byte fields and unknown tags alias the frame: what is to outlive the
-// answer has to be cloned. A request without byte fields gives the frame up before it is handled:
-// it may wait (a commit), and its frame's share of a budget must not (docs/adr/0170). Its handler
-// must not look at tags, then.
+// decoded returns the handleFunc of an API whose bodies kmsg decodes. A body that cannot be decoded
+// closes the connection, as in Kafka. kmsg copies strings, but byte fields and unknown tags alias
+// the frame: what outlives the response must be cloned. A request without byte fields releases its
+// frame before it is handled: a handler may wait (a commit), and the frame's share of a budget must
+// not (ADR 0170). Such a handler must not use tags.
 func decoded[P interface {
 	*T
 	kmsg.Request
@@ -34,7 +33,7 @@ func decoded[P interface {
 	}
 }
 
-// decode reads a request's body, for handlers that need more of the request than that.
+// decode checks and decodes a request's body.
 func decode(s shape, req *wire.Request, into kmsg.Request) error {
 	into.SetVersion(req.Version)
 	err := s.check(req.Version, into.IsFlexible(), req.Body)

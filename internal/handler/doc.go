@@ -1,14 +1,14 @@
-// Package handler answers Kafka requests: it decodes a body, checks it, calls internal/replica or
-// internal/metadata, and encodes what came back. One file for each API, named by its key; table.go
-// is the list of APIs and versions, and so the answer to ApiVersions; errors.go is the only place
-// that knows Kafka's error codes.
+// Package handler answers Kafka requests: it decodes a body, checks it, calls internal/replica,
+// internal/coordinator or internal/metadata, and encodes the response. There is one file for each
+// API, named by its key. table.go lists the APIs and their versions, and so the response to
+// ApiVersions; authorize.go asks for the rights that the table names; errors.go alone maps errors
+// to Kafka's codes.
 //
 // Invariants:
-//   - What table.go says is served at every version of its range; what it does not say closes the
-//     connection.
-//   - A body is bytes from outside: any of them gives an answer or an error, never a panic, and
-//     memory within bounds (decode.go).
-//   - What a request sees of the cluster is one image: each handler takes it once.
+//   - Every version of a range in table.go is served; other keys and versions close the connection.
+//   - A body is untrusted: any bytes lead to a response or an error, never to a panic, and memory
+//     stays bounded (shape.go).
+//   - A request uses one metadata image: each handler loads it once.
 //
-// A Handler has no goroutine and no lock; it is used from all connections at once.
+// A Handler has no goroutine and no lock; all connections use it concurrently.
 package handler

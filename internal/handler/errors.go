@@ -14,8 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/replica/session"
 )
 
-// What requests themselves can get wrong; the other packages' errors are in the table below beside
-// them.
+// Errors of requests themselves; the table below also maps those of other packages.
 var (
 	errInvalidRequest      = errors.New("invalid request")
 	errUnsupportedVersion  = errors.New("unsupported version")
@@ -35,7 +34,7 @@ var (
 	errTransactionalIDAuthorization = errors.New("not authorized to use the transactional id")
 )
 
-// kafkaError is an error as the protocol has it.
+// kafkaError is an error of the protocol.
 type kafkaError struct {
 	code int16
 	name string // as in Kafka's Errors, for metrics
@@ -46,13 +45,13 @@ var (
 	unknownError = kafkaError{-1, "UNKNOWN_SERVER_ERROR"}
 )
 
-// kafkaErrors maps what can go wrong to what clients are told; the first match counts. The order
-// matters where an error wraps two of these.
+// kafkaErrors maps errors to the codes that clients get. The first match counts, which matters
+// where an error wraps two of these.
 var kafkaErrors = []struct {
 	err error
 	kafkaError
 }{
-	// The coordinator; its errors wrap those of the partition it writes to.
+	// Coordinator: its errors wrap those of the partition that it writes to.
 	{coordinator.ErrNotCoordinator, kafkaError{16, "NOT_COORDINATOR"}},
 	{coordinator.ErrLoading, kafkaError{14, "COORDINATOR_LOAD_IN_PROGRESS"}},
 	{coordinator.ErrNotAvailable, kafkaError{15, "COORDINATOR_NOT_AVAILABLE"}},
@@ -79,7 +78,7 @@ var kafkaErrors = []struct {
 	{consumer.ErrStaleEpoch, kafkaError{113, "STALE_MEMBER_EPOCH"}},
 	{consumer.ErrInvalidExpression, kafkaError{128, "INVALID_REGULAR_EXPRESSION"}},
 	{consumer.ErrTooLarge, unknownError}, // as above
-	// The batch (reference 1.4, in its order).
+	// Batch.
 	{record.ErrUnsupportedCodec, kafkaError{76, "UNSUPPORTED_COMPRESSION_TYPE"}},
 	{record.ErrInvalidTimestamp, kafkaError{32, "INVALID_TIMESTAMP"}},
 	{record.ErrInvalidRecord, kafkaError{87, "INVALID_RECORD"}},
@@ -94,8 +93,7 @@ var kafkaErrors = []struct {
 	{logstore.ErrOffsetOutOfRange, kafkaError{1, "OFFSET_OUT_OF_RANGE"}},
 	{logstore.ErrFencedLeaderEpoch, kafkaError{74, "FENCED_LEADER_EPOCH"}},
 	{logstore.ErrStorage, kafkaError{56, "KAFKA_STORAGE_ERROR"}},
-	// A log that is closed is being moved away or the broker stops: the client shall look for the
-	// leader anew.
+	// A closed log is being moved away, or the broker stops: the client must look for the leader.
 	{logstore.ErrClosed, kafkaError{6, "NOT_LEADER_OR_FOLLOWER"}},
 	// The partition.
 	{replica.ErrUnknownPartition, kafkaError{3, "UNKNOWN_TOPIC_OR_PARTITION"}},
@@ -125,7 +123,7 @@ var kafkaErrors = []struct {
 	{metadata.ErrNoReassignment, kafkaError{85, "NO_REASSIGNMENT_IN_PROGRESS"}},
 	{metadata.ErrElectionNotNeeded, kafkaError{84, "ELECTION_NOT_NEEDED"}},
 	{metadata.ErrPreferredUnavailable, kafkaError{80, "PREFERRED_LEADER_NOT_AVAILABLE"}},
-	{metadata.ErrUnavailable, kafkaError{7, "REQUEST_TIMED_OUT"}}, // which clients try again
+	{metadata.ErrUnavailable, kafkaError{7, "REQUEST_TIMED_OUT"}}, // clients retry
 	// The request.
 	{errInvalidRequest, kafkaError{42, "INVALID_REQUEST"}},
 	{errUnsupportedVersion, kafkaError{35, "UNSUPPORTED_VERSION"}},
@@ -144,8 +142,8 @@ var kafkaErrors = []struct {
 	{errTransactionalIDAuthorization, kafkaError{53, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}},
 }
 
-// kafkaError returns what clients are told of an error. One that is not in the table is our fault:
-// it is logged.
+// kafkaError returns the code for an error. An error that is not in the table is a fault of this
+// broker: it is logged, and the client gets UNKNOWN_SERVER_ERROR.
 func (h *Handler) kafkaError(err error) kafkaError {
 	if err == nil {
 		return noError
@@ -155,20 +153,19 @@ func (h *Handler) kafkaError(err error) kafkaError {
 			return kafkaErrors[i].kafkaError
 		}
 	}
-	h.logger.Error("request failed in a way no Kafka error stands for", "error", err)
+	h.logger.Error("unmapped error; returning UNKNOWN_SERVER_ERROR", "error", err)
 	return unknownError
 }
 
-// outcome turns the errors of one request into codes, and keeps the first, with its name for the
-// metrics.
+// outcome turns the errors of one request into codes, and keeps the first one for the metrics.
 type outcome struct {
 	handler *Handler
 	err     error
 	name    string
 }
 
-// code returns an error's code, 0 for nil. It is called once for each part of an answer: the first
-// error names the request in the metrics, and one not in the table is logged each time.
+// code returns an error's code, 0 for nil. It is called once for each part of a response: the first
+// error is the request's error in the metrics, and every unmapped one is logged.
 func (o *outcome) code(err error) int16 {
 	k := o.handler.kafkaError(err)
 	if o.err == nil {
@@ -177,7 +174,7 @@ func (o *outcome) code(err error) int16 {
 	return k.code
 }
 
-// message returns an error's text for a response that has room for one.
+// message returns an error's text for a response with a field for it.
 func message(err error) *string {
 	if err == nil {
 		return nil

@@ -13,46 +13,45 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// fetchAnswer is what a Fetch request is answered with.
+// fetchAnswer is the response to a Fetch request before it is encoded.
 type fetchAnswer struct {
 	outcome
 	image *metadata.Image
-	// listener is where the client is connected: it is told addresses of that one.
-	listener string
-	request  *kmsg.FetchRequest
-	results  []replica.FetchResult
-	session  int32
-	brief    bool // to a follower: partitions without news are left out
+	// listener is the client's listener, whose endpoints it gets.
+	listener    string
+	request     *kmsg.FetchRequest
+	results     []replica.FetchResult
+	session     int32
+	changedOnly bool // response to a follower, without unchanged partitions
 }
 
-// fetchEncoder writes the Fetch response around holes that file ranges fill. kmsg cannot leave
-// holes, and compares tagged structs by reflection for each partition.
+// fetchEncoder writes the Fetch response with gaps for file ranges. kmsg cannot leave gaps, and
+// compares tagged structs by reflection for each partition.
 type fetchEncoder struct {
 	*fetchAnswer
 	version  int16
 	flexible bool
-	pull     bool // to a follower
+	follower bool
 	out      []byte
-	holes    []hole
+	gaps     []gap
 	leaders  leaders
 }
 
-// hole is where a file range goes: after the first at bytes of out.
-type hole struct {
+// gap is the position of a file range: after the first at bytes of out.
+type gap struct {
 	at   int
 	data *logstore.Slice
 }
 
-// partitionBytes is about what one partition takes beside its records.
+// partitionBytes is the approximate size of a partition without its records.
 const partitionBytes = 64
 
-// encodeFetch answers a request.
 func encodeFetch(answer *fetchAnswer) wire.Reply {
-	if answer.brief {
+	if answer.changedOnly {
 		answer.results = slices.DeleteFunc(answer.results,
 			func(r replica.FetchResult) bool { return !r.MustRespond() })
 	}
-	if answer.session != 0 { // in the order in which there was news
+	if answer.session != 0 { // sorted by time of change until here
 		slices.SortStableFunc(answer.results,
 			func(a, b replica.FetchResult) int { return cmp.Compare(a.ID.Topic, b.ID.Topic) })
 	}
@@ -68,8 +67,8 @@ func encodeFetch(answer *fetchAnswer) wire.Reply {
 	return e.reply()
 }
 
-// topicRun is how many results at the front are of one topic; topicRuns, how many such groups there
-// are.
+// topicRun returns how many results at the front are of one topic; topicRuns returns the number of
+// such runs.
 func topicRun(results []replica.FetchResult) int {
 	n := 1
 	for n < len(results) && results[n].Topic == results[0].Topic &&
@@ -100,7 +99,7 @@ func (e *fetchEncoder) topic(results []replica.FetchResult) {
 	e.tags()
 }
 
-// fetchFailed answers the request as a whole with an error.
+// fetchFailed encodes an error of the request as a whole.
 func fetchFailed(answer *fetchAnswer, code int16) wire.Reply {
 	e := newFetchEncoder(answer, 0)
 	e.head(code)
@@ -109,18 +108,18 @@ func fetchFailed(answer *fetchAnswer, code int16) wire.Reply {
 	return e.reply()
 }
 
-// newFetchEncoder reserves room for so many partitions, so that the response is as a rule one
+// newFetchEncoder reserves space for a number of partitions, so that most responses are one
 // allocation.
 func newFetchEncoder(answer *fetchAnswer, partitions int) *fetchEncoder {
 	version := answer.request.Version
 	return &fetchEncoder{
 		fetchAnswer: answer, version: version, flexible: version >= 12,
-		pull: version >= 15 && answer.request.ReplicaState.ID >= 0,
-		out:  make([]byte, 0, partitionBytes*(partitions+1)),
+		follower: version >= 15 && answer.request.ReplicaState.ID >= 0,
+		out:      make([]byte, 0, partitionBytes*(partitions+1)),
 	}
 }
 
-// head writes what comes before the topics. Below version 7 there is no room for an error of the
+// head writes the fields before the topics. Below version 7 there is no field for an error of the
 // request as a whole.
 func (e *fetchEncoder) head(code int16) {
 	e.out = kbin.AppendInt32(e.out, 0) // throttle time
@@ -130,7 +129,7 @@ func (e *fetchEncoder) head(code int16) {
 	}
 }
 
-// partition writes one partition around its hole. With an error the offsets are -1, which clients
+// partition writes one partition around its gap. With an error the offsets are -1, which clients
 // take for unknown.
 func (e *fetchEncoder) partition(r *replica.FetchResult) {
 	highWater, stable, start := r.HighWater, r.Stable, r.LogStart
@@ -154,13 +153,13 @@ func (e *fetchEncoder) partition(r *replica.FetchResult) {
 	}
 	e.bytesLen(length)
 	if r.Data != nil {
-		e.holes = append(e.holes, hole{len(e.out), r.Data})
+		e.gaps = append(e.gaps, gap{len(e.out), r.Data})
 	}
 	e.partitionTags(r)
 }
 
-// partitionTags writes a partition's tagged fields: where the logs part (KIP-595), who leads
-// (KIP-951), and what followers are told.
+// partitionTags writes the tagged fields of a partition: the diverging epoch (KIP-595), the current
+// leader (KIP-951), and the private fields for followers (follower_fetch.go).
 func (e *fetchEncoder) partitionTags(r *replica.FetchResult) {
 	if !e.flexible {
 		return
@@ -169,7 +168,7 @@ func (e *fetchEncoder) partitionTags(r *replica.FetchResult) {
 	if isLeaderError(r.Err) {
 		leader, led = hint(e.image, r.ID)
 	}
-	private := e.pull && (r.Err != nil || r.ReplicasTombstoneClean > 0)
+	private := e.follower && (r.Err != nil || r.ReplicasTombstoneClean > 0)
 	count := byte(0)
 	for _, present := range []bool{r.Diverging != nil, led, private, private} {
 		if present {
@@ -191,20 +190,20 @@ func (e *fetchEncoder) partitionTags(r *replica.FetchResult) {
 		e.leaders.add(leader.id)
 	}
 	if private {
-		e.out = kbin.AppendUvarint(e.out, pullTag)
-		e.out = append(e.out, pulledTagBytes)
+		e.out = kbin.AppendUvarint(e.out, followerTag)
+		e.out = append(e.out, responseTagBytes)
 		e.out = kbin.AppendInt64(e.out, r.LogStart)
 		e.out = kbin.AppendInt64(e.out, r.LogEnd)
 		e.out = kbin.AppendInt64(e.out, r.ReplicasTombstoneClean)
-		e.out = append(kbin.AppendUvarint(e.out, lonelyTag), 0)
+		e.out = append(kbin.AppendUvarint(e.out, tombstoneCleanTag), 0)
 	}
 }
 
-// endpoints writes where the leaders that were named are, for clients that have not heard of them
+// endpoints writes the endpoints of the leaders that were named, for clients that do not know them
 // yet (KIP-951).
 func (e *fetchEncoder) endpoints() {
 	named := e.leaders.in(e.image, e.listener)
-	if e.version < 16 || e.pull || len(named) == 0 {
+	if e.version < 16 || e.follower || len(named) == 0 {
 		e.tags()
 		return
 	}
@@ -222,8 +221,8 @@ func (e *fetchEncoder) endpoints() {
 	e.out = append(e.out, list...)
 }
 
-// aborted writes the aborted transactions whose records the client must leave out; null for one
-// that reads all (KIP-98).
+// aborted writes the aborted transactions whose records the client must skip; null with
+// read_uncommitted (KIP-98).
 func (e *fetchEncoder) aborted(data *logstore.Slice, committed bool) {
 	if data == nil || !committed {
 		e.nullableArrayLen(0, !committed)
@@ -237,26 +236,26 @@ func (e *fetchEncoder) aborted(data *logstore.Slice, committed bool) {
 	}
 }
 
-// reply cuts what was written at the holes. It is called last: chunks alias out, which appending
+// reply splits what was written at the gaps. It is called last: chunks alias out, which appending
 // could move. The slices are released once the reply was sent.
 func (e *fetchEncoder) reply() wire.Reply {
-	chunks := make([]wire.Chunk, 0, 2*len(e.holes)+1)
+	chunks := make([]wire.Chunk, 0, 2*len(e.gaps)+1)
 	from := 0
-	for _, hole := range e.holes {
-		if hole.data.Length == 0 {
+	for _, gap := range e.gaps {
+		if gap.data.Length == 0 {
 			continue
 		}
 		chunks = append(chunks,
-			wire.Chunk{Bytes: e.out[from:hole.at]},
-			wire.Chunk{File: hole.data.File, Position: hole.data.Position,
-				Length: hole.data.Length})
-		from = hole.at
+			wire.Chunk{Bytes: e.out[from:gap.at]},
+			wire.Chunk{File: gap.data.File, Position: gap.data.Position,
+				Length: gap.data.Length})
+		from = gap.at
 	}
 	chunks = append(chunks, wire.Chunk{Bytes: e.out[from:]})
-	holes := e.holes
+	gaps := e.gaps
 	return wire.Reply{Flexible: e.flexible, Chunks: chunks, Error: e.name, Release: func() {
-		for _, hole := range holes {
-			hole.data.Release()
+		for _, gap := range gaps {
+			gap.data.Release()
 		}
 	}}
 }
@@ -277,7 +276,7 @@ func (e *fetchEncoder) arrayLen(n int) {
 	e.out = kbin.AppendArrayLen(e.out, n)
 }
 
-// nullableArrayLen writes the length of an array, or that there is none.
+// nullableArrayLen writes the length of an array, or null.
 func (e *fetchEncoder) nullableArrayLen(n int, null bool) {
 	if e.flexible {
 		e.out = kbin.AppendCompactNullableArrayLen(e.out, n, null)
@@ -286,7 +285,7 @@ func (e *fetchEncoder) nullableArrayLen(n int, null bool) {
 	e.out = kbin.AppendNullableArrayLen(e.out, n, null)
 }
 
-// bytesLen writes the length of bytes that follow.
+// bytesLen writes the length of the bytes that follow.
 func (e *fetchEncoder) bytesLen(n int) {
 	if e.flexible {
 		e.out = kbin.AppendUvarint(e.out, uint32(n)+1)
@@ -295,7 +294,7 @@ func (e *fetchEncoder) bytesLen(n int) {
 	e.out = kbin.AppendInt32(e.out, int32(n))
 }
 
-// tags writes an empty tag section, where the version has one.
+// tags writes an empty tag section in flexible versions.
 func (e *fetchEncoder) tags() {
 	if e.flexible {
 		e.out = append(e.out, 0)

@@ -14,23 +14,23 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Options of a Handler. All but Volume and Logger must be set.
+// Options configure a Handler. All but Authorize, Volume and Logger are required.
 type Options struct {
 	NodeID int32
-	Image  func() *metadata.Image // the newest; never nil
-	// Await waits until Image satisfies enough, or ctx ends.
+	Image  func() *metadata.Image // returns the current metadata image; never nil
+	// Await waits until Image satisfies enough or ctx ends.
 	Await      func(ctx context.Context, enough func(*metadata.Image) bool)
 	Replicas   *replica.Set
 	Groups     *coordinator.Groups
 	Admin      metadata.Admin
 	Alterer    metadata.Alterer
 	Mover      metadata.Mover
-	ProducerID func() (int64, error) // a producer id that nobody has
+	ProducerID func() (int64, error) // returns an unused producer id
 	// Authorize reports whether a client may do an action; nil: every client may do everything.
 	Authorize func(Action) bool
-	DataDir   string // as admin clients are told
-	// Volume is the size of the disk and what is left of it, in bytes, -1 where that is not known;
-	// nil: neither is.
+	DataDir   string // as reported to admin clients
+	// Volume returns the size and the free space of the disk in bytes, -1 where unknown; nil: both
+	// are unknown.
 	Volume func() (total, usable int64)
 	Logger *slog.Logger // default: discards
 }
@@ -65,15 +65,15 @@ func (h *Handler) Flexible(key, version int16) bool {
 	return a != nil && a.isFlexible(version)
 }
 
-// errRefused closes a connection whose request cannot be answered in a form its client would
-// understand.
+// errRefused closes a connection whose request cannot be answered in a form that its client
+// understands.
 var errRefused = errors.New("request refused")
 
 // Handle implements wire.Handler.
 //
-// A version outside an API's range closes the connection, as Kafka does: the shape of an answer
-// that the client asked for, and that we do not know, cannot be guessed. ApiVersions alone is
-// answered at any version, since this is how clients find out.
+// A version outside an API's range closes the connection, as in Kafka: the form of the response is
+// unknown. ApiVersions alone is answered at any version, because clients learn the versions from
+// it.
 func (h *Handler) Handle(ctx context.Context, req *wire.Request) (wire.Reply, error) {
 	a := h.api(req.Key)
 	if a == nil {
@@ -90,7 +90,8 @@ func (h *Handler) Handle(ctx context.Context, req *wire.Request) (wire.Reply, er
 	return answer, err
 }
 
-// api returns the row of a key, nil if it is not served. A key is any int16 that a peer sent.
+// api returns the row of a key, nil if it is not served. The key may be any int16 that a client
+// sent.
 func (h *Handler) api(key int16) *api {
 	if key < 0 || int(key) >= len(h.apis) || h.apis[key].handle == nil {
 		return nil
@@ -98,11 +99,11 @@ func (h *Handler) api(key int16) *api {
 	return &h.apis[key]
 }
 
-// reply encodes a response; its error is the first of the request's outcome.
+// reply encodes a response. Its error is the first of the outcome.
 func reply(response kmsg.Response, result outcome) wire.Reply {
 	return wire.Reply{
 		// The header of an ApiVersions response never carries tags: its reader does not know yet
-		// whether we do.
+		// whether the broker is flexible.
 		Flexible: response.IsFlexible() && response.Key() != keyAPIVersions,
 		Chunks:   []wire.Chunk{{Bytes: response.AppendTo(nil)}},
 		Error:    result.name,

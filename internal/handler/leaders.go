@@ -8,20 +8,20 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// A request that came to the wrong broker, or with an old leader epoch, is answered with who leads
-// (KIP-951): its client need not ask for metadata first.
+// A request that reached the wrong broker, or with an old leader epoch, is answered with the
+// current leader (KIP-951): its client saves a Metadata request.
 
-// leaderHint is who leads a partition, and since when.
+// leaderHint is the leader of a partition and its epoch.
 type leaderHint struct {
 	id, epoch int32
 }
 
-// isLeaderError tells whether the client that gets the error has to find the leader.
+// isLeaderError reports whether a client that gets the error must find the leader.
 func isLeaderError(err error) bool {
 	return errors.Is(err, replica.ErrNotLeader) || errors.Is(err, replica.ErrFencedLeaderEpoch)
 }
 
-// hint returns who leads a partition; ok is false if nobody does, as far as is known.
+// hint returns the leader of a partition; ok is false if none is known.
 func hint(img *metadata.Image, id replica.PartitionID) (leader leaderHint, ok bool) {
 	topic := img.Topic(id.Topic)
 	if topic == nil || id.Index < 0 || int(id.Index) >= len(topic.Partitions) {
@@ -32,7 +32,7 @@ func hint(img *metadata.Image, id replica.PartitionID) (leader leaderHint, ok bo
 	return leaderHint{p.Leader, p.LeaderEpoch}, up
 }
 
-// leaders are the brokers that an answer names as leaders.
+// leaders are the ids of the leaders that a response names.
 type leaders []int32
 
 func (l *leaders) add(id int32) {
@@ -41,7 +41,7 @@ func (l *leaders) add(id int32) {
 	}
 }
 
-// in returns the endpoints on a listener of those that are up.
+// in returns the leaders that are up and have an endpoint on a listener.
 func (l *leaders) in(img *metadata.Image, listener string) (all []node) {
 	for _, id := range *l {
 		if b, up := img.Broker(id); up {

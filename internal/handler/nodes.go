@@ -11,8 +11,8 @@ type node struct {
 	Rack string
 }
 
-// nodeOn returns a broker with its endpoint on a listener. ok is false if it has none there: clients
-// of that listener cannot reach it.
+// nodeOn returns a broker with its endpoint on a listener. ok is false if it has none there:
+// clients of that listener cannot reach it.
 func nodeOn(b *metadata.Broker, listener string) (n node, ok bool) {
 	endpoint, ok := b.Endpoints.On(listener)
 	return node{ID: b.ID, Endpoint: endpoint, Rack: b.Rack}, ok
@@ -29,7 +29,8 @@ func nodes(img *metadata.Image, listener string) []node {
 	return all
 }
 
-// rack is null for a broker without a rack: clients would take an empty string for a rack's name.
+// rack returns null for a broker without a rack: clients would take an empty string for a rack's
+// name.
 func (n *node) rack() *string {
 	if n.Rack == "" {
 		return nil
@@ -41,12 +42,11 @@ func (n *node) rack() *string {
 type view struct {
 	image    *metadata.Image
 	listener string
-	// listenerError: the version of the request knows LISTENER_NOT_FOUND (Metadata from 6 on).
+	// listenerError is whether the client knows LISTENER_NOT_FOUND (Metadata from version 6 on).
 	listenerError bool
 }
 
-// checkLeader returns why a partition's leader cannot be named to the client: the client could not
-// connect to it.
+// checkLeader returns why a client cannot connect to the leader of a partition, nil if it can.
 func (v *view) checkLeader(p *metadata.Partition) error {
 	leader, up := v.image.Broker(p.Leader)
 	if !up {

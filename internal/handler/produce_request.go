@@ -8,9 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// produceRequest is a Produce request as its frame holds it. It has a decoder of its own because
-// its frames may be large: this one allocates a fixed number of bytes for each partition that is
-// really there.
+// produceRequest is a decoded Produce request. It has a decoder of its own because its frames may
+// be large: this one allocates a fixed number of bytes for each partition that the frame contains.
 type produceRequest struct {
 	version       int16
 	acks          int16
@@ -22,7 +21,7 @@ type produceRequest struct {
 type produceTopic struct {
 	name string
 	id   metadata.ID // from version 13 on, instead of the name
-	// so many of the request's partitions are its, after those of the topics before; >= 0
+	// count is the number of partitions of the topic; they follow those of the topics before. >= 0.
 	count int
 }
 
@@ -32,13 +31,13 @@ type producePartition struct {
 	records []byte      // aliases the frame; nil once the batch was appended
 }
 
-// decodeProduce decodes the body of any version of the table. It fails on a body that ends early,
-// and on more elements than elementsMax; len(partitions) is the sum of the topics' counts.
+// decodeProduce decodes the body of any served version. It fails if the body ends early or has more
+// than elementsMax elements; len(partitions) is the sum of the counts.
 func decodeProduce(version int16, body []byte) (*produceRequest, error) {
 	d := produceDecoder{Reader: kbin.Reader{Src: body}, flexible: version >= 9}
 	p := &produceRequest{version: version}
 	if version >= 3 {
-		// transactional id: the batches say themselves that they are transactional
+		// Transactional id. The batches carry a transactional flag of their own.
 		d.nullableString()
 	}
 	p.acks = d.Int16()
@@ -51,7 +50,7 @@ func decodeProduce(version int16, body []byte) (*produceRequest, error) {
 			topic.name = d.string()
 		}
 		count := d.arrayLen()
-		// Before the loop: a count is believed only once it is known to be bounded.
+		// Check the bound before the loop: the count is untrusted.
 		if len(p.topics)+len(p.partitions)+count > elementsMax {
 			return nil, errTooManyElements
 		}
@@ -74,7 +73,7 @@ func decodeProduce(version int16, body []byte) (*produceRequest, error) {
 	return p, nil
 }
 
-// produceDecoder reads both shapes of a field. kbin's reader turns invalid at the first bad length
+// produceDecoder reads both forms of a field. kbin's reader becomes invalid at the first bad length
 // and returns zeros from then on.
 type produceDecoder struct {
 	kbin.Reader
@@ -109,7 +108,7 @@ func (d *produceDecoder) tags() {
 	}
 }
 
-// arrayLen returns how many elements follow; kbin has checked that at least as many bytes do.
+// arrayLen returns the number of elements; kbin has checked that at least as many bytes follow.
 func (d *produceDecoder) arrayLen() int {
 	var n int32
 	if d.flexible {

@@ -9,34 +9,34 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// kmsg's decoders trust a body's counts: a tag section of six bytes keeps one busy for half a
-// minute, and an array length makes it allocate 64 times the bytes that are left (docs/adr/0036).
-// So each body is walked first, by its API's shape: a body that passes ends where its fields end,
-// holds as many elements as its arrays say, and no more than elementsMax.
+// kmsg's decoders do not check counts: a tag section of six bytes keeps one busy for half a minute,
+// and an array length makes it allocate 64 times the remaining bytes (ADR 0036). So each body is
+// walked first, by the shape of its API: a valid body ends where its fields end, holds as many
+// elements as its arrays announce, and at most elementsMax.
 
-// elementsMax is how many topics, partitions, settings and the like one request may hold together.
+// elementsMax bounds the topics, partitions, settings and so on of one request together.
 const elementsMax = 20_000
 
 var (
-	errMalformed       = errors.New("malformed request body")
-	errTooManyElements = fmt.Errorf("more than %d elements in a request", elementsMax)
+	errMalformed       = errors.New("malformed body")
+	errTooManyElements = fmt.Errorf("more than %d elements in a body", elementsMax)
 )
 
-// shape is the fields of a struct, in the order of the wire. A flexible version ends each struct
-// with tagged fields.
+// shape is the fields of a struct in wire order. In flexible versions tagged fields follow each
+// struct.
 type shape []field
 
-// field is one field of a struct. Exactly one of size, text, blob, list and optional says what it
-// is, of one without a tag.
+// field is one field of a struct. Exactly one of size, text, blob, list and optional is set in a
+// field without a tag.
 type field struct {
-	since, until int16 // versions that have it; until 0: all from since on
-	size         int   // bytes, of what has a fixed size
-	text         bool  // a string, or, in a flexible version, bytes, with a length before it
-	blob         bool  // bytes, with a length before them
+	since, until int16 // versions that have the field; until 0: all from since on
+	size         int   // bytes of a field of fixed size
+	text         bool  // a string, or, in a flexible version, bytes, after its length
+	blob         bool  // bytes, after their length
 	list         bool  // an array, of structs (elements) or of plain values (plain)
 	elements     shape
 	plain        *field
-	optional     bool // a struct (elements) that may be null; a byte before it tells
+	optional     bool // a struct (elements) that may be null, after a byte that says so
 	tag          int  // tagged fields only: tag + 1
 }
 
@@ -46,21 +46,21 @@ func blob() field                   { return field{blob: true} }
 func array(elements ...field) field { return field{list: true, elements: elements} }
 func plainArray(of field) field     { return field{list: true, plain: &of} }
 
-// from and to say which versions have a field.
+// from and to limit the versions of a field.
 func (f field) from(version int16) field { f.since = version; return f }
 func (f field) to(version int16) field   { f.until = version; return f }
 
 // optional is a struct that may be null.
 func optional(fields ...field) field { return field{optional: true, elements: fields} }
 
-// tagged is a struct in a tagged field: kmsg decodes the ones it knows, so these are walked too.
+// tagged is a struct in a tagged field: kmsg decodes those that it knows, so they are walked too.
 func tagged(tag int, fields ...field) field { return field{tag: tag + 1, elements: fields} }
 
 func (f *field) in(version int16) bool {
 	return f.since <= version && (f.until == 0 || version <= f.until)
 }
 
-// hasBlobs tells whether a request of the shape has byte fields, which alias its body once it is
+// hasBlobs reports whether a request of the shape has byte fields, which alias its body once
 // decoded.
 func (s shape) hasBlobs() bool {
 	for i := range s {
@@ -71,7 +71,7 @@ func (s shape) hasBlobs() bool {
 	return false
 }
 
-// walk is one walk over one body.
+// walk is one pass over one body.
 type walk struct {
 	kbin.Reader
 	version  int16
@@ -79,8 +79,8 @@ type walk struct {
 	elements int
 }
 
-// check walks a body; errTooManyElements and errMalformed are its errors. It allocates nothing that
-// hangs on the body's counts.
+// check walks a body. It returns errTooManyElements or errMalformed, and allocates nothing that
+// depends on the counts in the body.
 func (s shape) check(version int16, flexible bool, body []byte) error {
 	w := walk{Reader: kbin.Reader{Src: body}, version: version, flexible: flexible}
 	w.structure(s)
@@ -90,12 +90,12 @@ func (s shape) check(version int16, flexible bool, body []byte) error {
 	case !w.Ok():
 		return errMalformed
 	}
-	// Bytes behind the last field are let be, as Kafka does.
+	// Bytes behind the last field are ignored, as in Kafka.
 	return nil
 }
 
-// structure walks the fields that the version has, then the tags. Recursion is as deep as the
-// shape, whatever the body says.
+// structure walks the fields of the version, then the tags. The recursion is as deep as the shape,
+// whatever the body contains.
 func (w *walk) structure(s shape) {
 	for i := range s {
 		if s[i].tag == 0 && s[i].in(w.version) {
@@ -131,13 +131,13 @@ func (w *walk) text() {
 		w.CompactNullableBytes()
 		return
 	}
-	// A string's length has 16 bits; that of bytes, which a flexible version does not tell apart,
-	// has 32 (blob).
+	// The length of a string has 16 bits, that of bytes (blob) 32; flexible versions do not
+	// distinguish them.
 	w.UnsafeNullableString()
 }
 
-// array walks an array; a null one (-1) has no elements. It stops at the first bad byte or at the
-// limit, so a count of 2^31-1 costs no more than the bytes that are there.
+// array walks an array; a null array (-1) has no elements. It stops at the first invalid byte or at
+// the limit, so a count of 2^31-1 costs no more than the bytes that exist.
 func (w *walk) array(f *field) {
 	var n int32
 	if w.flexible {
@@ -158,9 +158,9 @@ func (w *walk) array(f *field) {
 	}
 }
 
-// tags walks a struct's tagged fields: those that its shape names as structs, any other as bytes.
+// tags walks the tagged fields of a struct: those in its shape as structs, others as bytes.
 func (w *walk) tags(s shape) {
-	if len(s) == 0 || s[len(s)-1].tag == 0 { // the tagged ones come last
+	if len(s) == 0 || s[len(s)-1].tag == 0 { // tagged fields are last in a shape
 		wire.SkipTags(&w.Reader)
 		return
 	}
@@ -175,7 +175,6 @@ func (w *walk) tags(s shape) {
 	}
 }
 
-// taggedField walks a struct in a tagged field.
 func (w *walk) taggedField(f *field, content []byte) {
 	inner := walk{Reader: kbin.Reader{Src: content}, version: w.version, flexible: true}
 	inner.structure(f.elements)

@@ -75,11 +75,11 @@ func TestPullIsAFetchThatKmsgReads(t *testing.T) {
 			{ID: replica.PartitionID{Topic: "b"}, Topic: b, Offset: 1 << 50, LastEpoch: 1,
 				DurableEnd: 1 << 50, TombstoneClean: 1, BytesMax: 300},
 		}}
-	body := appendPull(nil, pull)
-	if err := fetchShape.check(pullVersion, true, body); err != nil {
+	body := appendFollowerFetch(nil, pull)
+	if err := fetchShape.check(followerFetchVersion, true, body); err != nil {
 		t.Fatal(err)
 	}
-	req := kmsg.FetchRequest{Version: pullVersion}
+	req := kmsg.FetchRequest{Version: followerFetchVersion}
 	must(t, req.ReadFrom(body))
 	if again := req.AppendTo(nil); !bytes.Equal(again, body) {
 		t.Errorf("kmsg encodes it to %d bytes, not %d", len(again), len(body))
@@ -88,13 +88,13 @@ func TestPullIsAFetchThatKmsgReads(t *testing.T) {
 		t.Errorf("session %d, epoch %d", req.SessionID, req.SessionEpoch)
 	}
 	want := replica.FetchRequest{TopicIDs: true}
-	New(Options{}).wantedPartitions(&wire.Request{},
+	New(Options{}).fetchPartitions(&wire.Request{},
 		&fetchAnswer{image: metadata.NewImage("", metadata.CleanerBudget{}, nil, nil),
 			request: &req}, &want)
 	if !slices.Equal(want.Forgotten, forgotten) || len(want.Partitions) != 3 {
 		t.Errorf("%+v", want)
 	}
-	if req.ReplicaState.ID != 7 || req.ReplicaState.Epoch != 1<<40 || !isBrief(&req) ||
+	if req.ReplicaState.ID != 7 || req.ReplicaState.Epoch != 1<<40 || !omitsUnchanged(&req) ||
 		len(req.Topics) != 2 {
 		t.Errorf("%+v", req)
 	}
@@ -102,7 +102,7 @@ func TestPullIsAFetchThatKmsgReads(t *testing.T) {
 	for _, topic := range req.Topics {
 		for i := range topic.Partitions {
 			want := pull.Partitions[at]
-			got := wantedPartition(want.ID, topic.TopicID, &topic.Partitions[i])
+			got := fetchPartition(want.ID, topic.TopicID, &topic.Partitions[i])
 			if got != (replica.FetchPartition{
 				ID: want.ID, Topic: want.Topic, Offset: want.Offset, BytesMax: want.BytesMax,
 				LeaderEpoch: want.LeaderEpoch,
@@ -178,7 +178,7 @@ func TestPullOutlivesItsFrame(t *testing.T) {
 // FuzzDecodePull: what a peer sends is bytes from outside.
 func FuzzDecodePull(f *testing.F) {
 	id := metadata.NewID()
-	answer := kmsg.FetchResponse{Version: pullVersion,
+	answer := kmsg.FetchResponse{Version: followerFetchVersion,
 		Topics: []kmsg.FetchResponseTopic{{TopicID: id,
 			Partitions: []kmsg.FetchResponseTopicPartition{
 				{RecordBatches: []byte("batches"),
@@ -215,20 +215,20 @@ func TestPeersOfEarlierVersionsTellNothingOfTombstones(t *testing.T) {
 	for _, says := range []bool{false, true} {
 		request, answer, lonely := kmsg.NewFetchRequestTopicPartition(),
 			kmsg.NewFetchResponseTopicPartition(), int64(0)
-		request.UnknownTags.Set(pullTag, numbers(9, 7, 5))
-		answer.UnknownTags.Set(pullTag, numbers(1, 9, 7))
+		request.UnknownTags.Set(followerTag, numbers(9, 7, 5))
+		answer.UnknownTags.Set(followerTag, numbers(1, 9, 7))
 		if says {
-			request.UnknownTags.Set(lonelyTag, nil)
-			answer.UnknownTags.Set(lonelyTag, nil)
+			request.UnknownTags.Set(tombstoneCleanTag, nil)
+			answer.UnknownTags.Set(tombstoneCleanTag, nil)
 			lonely = 7
 		}
 		want := replica.FetchPartition{DurableEnd: -1}
-		readPullTag(&request.UnknownTags, &want)
+		readFollowerTags(&request.UnknownTags, &want)
 		if want.TombstoneClean != lonely || want.DurableEnd != 9 ||
 			want.ReplicasTombstoneClean != 5 {
 			t.Errorf("a follower that says what it means (%t): %+v", says, want)
 		}
-		if got := pulled("a", &answer); got.ReplicasTombstoneClean != lonely || got.LogEnd != 9 ||
+		if got := followerResult("a", &answer); got.ReplicasTombstoneClean != lonely || got.LogEnd != 9 ||
 			got.LogStart != 1 {
 			t.Errorf("a leader that says what it means (%t): %+v", says, got)
 		}
