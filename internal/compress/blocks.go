@@ -9,13 +9,14 @@ import (
 	"io"
 )
 
-// blocks reads a format that is decoded block by block. A block is decoded when somebody reads of
-// it, and into the memory of the one before: a reader that stops pays for no more than it saw.
+// blocks is a reader of a format that is decoded block by block. It decodes a block when it is
+// needed, into the memory of the previous one: a caller that stops reading pays only for the blocks
+// it read.
 type blocks struct {
-	// decodes a block over dst, which may be empty; io.EOF when there is none
+	// next decodes a block into dst, which may be empty; it returns io.EOF after the last block.
 	next func(dst []byte) ([]byte, error)
 	all  []byte // the last block
-	rest []byte // what of it was not read yet
+	rest []byte // its unread part
 }
 
 // Read implements io.Reader.
@@ -25,8 +26,7 @@ func (b *blocks) Read(p []byte) (int, error) {
 		if b.all, err = b.next(b.all[:0]); err != nil {
 			return 0, err
 		}
-		// of a block without bytes nothing, and then it is the next one's turn: 0, nil would be no
-		// answer
+		// A block without bytes is skipped, because Read must not return 0, nil.
 		b.rest = b.all
 	}
 	n := copy(p, b.rest)
@@ -34,33 +34,33 @@ func (b *blocks) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// readBlock reads n bytes over dst. It grows by what has come: n is a claim.
+// readBlock reads n bytes into dst. It grows dst by the data received, because n is only a claim.
 func readBlock(dst []byte, in io.Reader, n int) ([]byte, error) {
 	dst, err := readLimited(dst[:0], io.LimitReader(in, int64(n)), n)
-	// A limited reader's end is an end like any other: what is missing has to be counted.
+	// The end of the source looks like the limit of the LimitReader, so compare the length.
 	if err == nil && len(dst) < n {
 		err = io.ErrUnexpectedEOF
 	}
 	return dst, err
 }
 
-// lz4Stream reads one frame, as decompressLZ4 does.
+// lz4Stream decodes one frame, with the rules of decompressLZ4.
 type lz4Stream struct {
 	in     *bufio.Reader
-	frame  lz4Frame // with blockBytesMax 0 until the header was read
-	stored []byte   // the block as it is stored
+	frame  lz4Frame // blockBytesMax is 0 until the header was read
+	stored []byte   // the block in its stored form
 }
 
-// next decodes a block; io.EOF at the EndMark.
+// next decodes a block; it returns io.EOF at the EndMark.
 func (s *lz4Stream) next(dst []byte) ([]byte, error) {
 	if s.frame.blockBytesMax == 0 {
-		if err := s.begin(); err != nil {
+		if err := s.readHeader(); err != nil {
 			return dst, err
 		}
 	}
 	var head [4]byte
 	if _, err := io.ReadFull(s.in, head[:]); err != nil {
-		return dst, fmt.Errorf("%w: lz4 frame without end", ErrCorrupt)
+		return dst, fmt.Errorf("%w: lz4 frame without EndMark", ErrCorrupt)
 	}
 	word := binary.LittleEndian.Uint32(head[:])
 	if word == 0 {
@@ -83,14 +83,13 @@ func (s *lz4Stream) next(dst []byte) ([]byte, error) {
 	if word&lz4StoredRaw != 0 {
 		return append(dst, s.stored...), nil
 	}
-	// There is no limit on all blocks together: the one who reads has stopped by now, or wants
-	// them.
+	// The sum of all blocks has no limit: the caller decides how much it reads.
 	return lz4Block(dst, s.stored, s.frame.blockBytesMax, s.frame.blockBytesMax)
 }
 
-// begin reads the frame's header.
-func (s *lz4Stream) begin() error {
-	// what there is; an error comes again with the next read
+// readHeader reads the frame's header.
+func (s *lz4Stream) readHeader() error {
+	// Peek returns the available bytes; the next read returns its error again.
 	begin, _ := s.in.Peek(lz4HeaderBytesMax)
 	frame, rest, err := parseLZ4Header(begin)
 	if err != nil {
@@ -101,29 +100,29 @@ func (s *lz4Stream) begin() error {
 	return err
 }
 
-// snappyStream reads a xerial stream or one bare block, as decompressSnappy does. Neither bounds a
-// block: clients choose how much they put into one, and some put all, so here it is held that
-// counts.
+// snappyStream decodes a xerial stream or one raw block, with the rules of decompressSnappy.
+// Neither format bounds the size of a block, and some clients put all data into one, so memoryMax
+// is the bound.
 type snappyStream struct {
-	in     *bufio.Reader
-	held   int
-	begun  bool
-	bare   bool
-	stored []byte // the block as it is stored
+	in        *bufio.Reader
+	memoryMax int
+	begun     bool
+	raw       bool   // the input is one raw block without the xerial header
+	stored    []byte // the block in its stored form
 }
 
-// next decodes a block; io.EOF behind the last.
+// next decodes a block; it returns io.EOF after the last one.
 func (s *snappyStream) next(dst []byte) ([]byte, error) {
-	if s.bare {
+	if s.raw {
 		return dst, io.EOF
 	}
 	for {
 		begin, _ := s.in.Peek(xerialHeaderBytes)
-		// also between blocks: streams may be concatenated
+		// The magic may also follow a block, because streams may be concatenated.
 		magic := bytes.HasPrefix(begin, xerialMagic)
 		if !s.begun && !magic {
-			s.bare = true
-			return s.nextBare(dst)
+			s.raw = true
+			return s.nextRaw(dst)
 		}
 		s.begun = true
 		if !magic {
@@ -135,13 +134,13 @@ func (s *snappyStream) next(dst []byte) ([]byte, error) {
 	}
 }
 
-// nextBare decodes all there is as one block: its format has no other end.
-func (s *snappyStream) nextBare(dst []byte) ([]byte, error) {
+// nextRaw decodes all input as one block: its format has no end mark.
+func (s *snappyStream) nextRaw(dst []byte) ([]byte, error) {
 	var err error
-	if s.stored, err = readLimited(s.stored[:0], s.in, s.held); err != nil {
+	if s.stored, err = readLimited(s.stored[:0], s.in, s.memoryMax); err != nil {
 		return dst, err
 	}
-	return snappyBlock(dst, s.stored, s.held)
+	return snappyBlock(dst, s.stored, s.memoryMax)
 }
 
 // nextBlock decodes a block of a xerial stream.
@@ -153,14 +152,14 @@ func (s *snappyStream) nextBlock(dst []byte) ([]byte, error) {
 		return dst, fmt.Errorf("%w: short snappy block", ErrCorrupt)
 	}
 	size := int64(binary.BigEndian.Uint32(head[:]))
-	// Packed it is smaller than what it decodes to, or hardly larger: what is too large packed is
-	// too large.
-	if size > int64(s.held) {
+	// A compressed block is smaller than the decoded one, or hardly larger. So a compressed block
+	// that is too large decodes to one that is too large.
+	if size > int64(s.memoryMax) {
 		return dst, fmt.Errorf("%w: snappy block of %d bytes", ErrTooLarge, size)
 	}
 	var err error
 	if s.stored, err = readBlock(s.stored, s.in, int(size)); err != nil {
 		return dst, err
 	}
-	return snappyBlock(dst, s.stored, s.held)
+	return snappyBlock(dst, s.stored, s.memoryMax)
 }

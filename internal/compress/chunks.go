@@ -3,32 +3,32 @@ package compress
 import "sync"
 
 // ChunkBytes is the size of a chunk. The largest block that a codec compresses in one piece (64 KiB
-// of LZ4, which may grow a little) fits into an empty one, and with most batches all that becomes
-// of them does.
+// for LZ4, which may grow a little) fits in an empty chunk, and so does the whole output for most
+// batches.
 const ChunkBytes = 128 << 10
 
-// chunkPool keeps chunks between batches. What nobody takes for two garbage collections is freed,
-// so it pins nothing.
+// chunkPool keeps chunks between batches. A chunk that stays unused for two garbage collections is
+// freed.
 var chunkPool = sync.Pool{New: func() any { return new([ChunkBytes]byte) }}
 
-// chunkLists keeps the lists themselves, so that a batch allocates nothing.
+// chunkLists keeps the lists themselves, so that a batch causes no allocation.
 var chunkLists = sync.Pool{New: func() any { return new(Chunks) }}
 
-// Chunks is memory that a batch is compressed into: a list of chunks from a pool. It grows by a
-// chunk, so that nothing which lies there is ever moved, as it would be in a buffer that doubles;
-// and its size need not be known before.
+// Chunks is the memory into which a batch is compressed: a list of pooled chunks. It grows by whole
+// chunks, so the data is never moved, as it would be in a buffer that doubles, and the final size
+// need not be known in advance.
 //
-// Invariant: no chunk but the last is empty, and their sizes sum up to Len.
+// Invariant: no chunk but the last is empty, and their sizes add up to Len.
 type Chunks struct {
-	pieces [][]byte // each the written part of a chunk
+	pieces [][]byte // the written part of each chunk
 	size   int
 }
 
-// NewChunks returns an empty list. Release gives it back.
+// NewChunks returns an empty list. The caller must Release it.
 func NewChunks() *Chunks { return chunkLists.Get().(*Chunks) }
 
-// Release gives back list and chunks. Neither may be used any more, nor anything that points into
-// them. A nil list is none.
+// Release returns the list and its chunks to their pools. The list, its chunks and slices of them
+// must not be used afterwards. Release of a nil list does nothing.
 func (c *Chunks) Release() {
 	if c == nil {
 		return
@@ -41,7 +41,7 @@ func (c *Chunks) Release() {
 	chunkLists.Put(c)
 }
 
-// Len is how many bytes were written; 0 of a nil list.
+// Len returns the number of bytes written; 0 for a nil list.
 func (c *Chunks) Len() int {
 	if c == nil {
 		return 0
@@ -49,11 +49,11 @@ func (c *Chunks) Len() int {
 	return c.size
 }
 
-// Pieces are the bytes written, in order, each but the last as much as a chunk took. They are valid
-// until Release; those before the last do not change any more.
+// Pieces returns the written bytes in order, one slice per chunk. They are valid until Release; all
+// but the last are final.
 func (c *Chunks) Pieces() [][]byte { return c.pieces }
 
-// Write appends p, over as many chunks as it takes. It never fails.
+// Write appends p, over as many chunks as necessary. It never fails.
 func (c *Chunks) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
 		n := copy(c.room(1), rest)
@@ -63,17 +63,16 @@ func (c *Chunks) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Reserve appends n <= ChunkBytes bytes in one piece, whose content is whatever was there: a
-// header, which can be filled in only once what follows it is known.
+// Reserve appends n <= ChunkBytes contiguous bytes with undefined contents, for a header that can
+// be filled in only when the data after it is known.
 func (c *Chunks) Reserve(n int) []byte {
 	room := c.room(n)
 	c.extend(n)
 	return room[:n:n]
 }
 
-// room returns all that is free behind the last byte, in one piece of at least n <= ChunkBytes
-// bytes. A chunk with less is left as it is, and a new one begun. What is written there counts only
-// after extend.
+// room returns all free bytes after the last written one, contiguous and at least n <= ChunkBytes.
+// If the current chunk has less, a new one is started. Bytes written there count only after extend.
 func (c *Chunks) room(n int) []byte {
 	if last := len(c.pieces) - 1; last >= 0 && cap(c.pieces[last])-len(c.pieces[last]) >= n {
 		return c.pieces[last][len(c.pieces[last]):cap(c.pieces[last])]
@@ -83,14 +82,14 @@ func (c *Chunks) room(n int) []byte {
 	return chunk[:]
 }
 
-// extend counts n bytes of what room returned last as written.
+// extend counts n bytes of the slice that room returned last as written.
 func (c *Chunks) extend(n int) {
 	last := len(c.pieces) - 1
 	c.pieces[last] = c.pieces[last][:len(c.pieces[last])+n]
 	c.size += n
 }
 
-// AppendTo appends a copy of what was written to dst.
+// AppendTo appends a copy of the written bytes to dst.
 func (c *Chunks) AppendTo(dst []byte) []byte {
 	for _, piece := range c.pieces {
 		dst = append(dst, piece...)

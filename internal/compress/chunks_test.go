@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestChunksAreAByteSlice that was written in pieces: whatever the order of writes, reserves and
-// blocks, all is there and in order.
-func TestChunksAreAByteSlice(t *testing.T) {
+// TestChunksEqualByteSlice compares Chunks with a byte slice under a random sequence of writes,
+// reserves and blocks.
+func TestChunksEqualByteSlice(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 20 {
 		chunks := NewChunks()
@@ -34,19 +34,20 @@ func TestChunksAreAByteSlice(t *testing.T) {
 		}
 		if got := chunks.AppendTo([]byte("head")); !bytes.Equal(got[4:], want) ||
 			string(got[:4]) != "head" || chunks.Len() != len(want) {
-			t.Fatalf("%d bytes, want %d, or others", chunks.Len(), len(want))
+			t.Fatalf("chunks contain %d bytes, want %d, or the bytes differ", chunks.Len(),
+				len(want))
 		}
 		for i, piece := range chunks.Pieces() {
 			if len(piece) == 0 && i < len(chunks.Pieces())-1 {
-				t.Error("an empty piece in the middle")
+				t.Error("a piece before the last one is empty")
 			}
 		}
 		chunks.Release()
 	}
 }
 
-// TestReserveIsFilledLater: it stays where it is however much follows.
-func TestReserveIsFilledLater(t *testing.T) {
+// TestReservedBytesStayInPlace checks that reserved bytes do not move however much data follows.
+func TestReservedBytesStayInPlace(t *testing.T) {
 	chunks := NewChunks()
 	defer chunks.Release()
 	head := chunks.Reserve(5)
@@ -54,21 +55,22 @@ func TestReserveIsFilledLater(t *testing.T) {
 	copy(head, "hello")
 	if got := chunks.AppendTo(nil); string(got[:5]) != "hello" || len(got) != 3*ChunkBytes+5 ||
 		len(chunks.Pieces()) != 4 {
-		t.Errorf("%d bytes in %d pieces, begins %q", len(got), len(chunks.Pieces()), got[:5])
+		t.Errorf("got %d bytes in %d pieces, starting with %q", len(got), len(chunks.Pieces()),
+			got[:5])
 	}
 }
 
-func TestANilListIsEmpty(t *testing.T) {
+func TestNilChunksAreEmpty(t *testing.T) {
 	var none *Chunks
 	none.Release()
 	if none.Len() != 0 {
-		t.Error("it has bytes")
+		t.Error("nil Chunks have a length above 0")
 	}
 }
 
-// TestCompressingAllocatesNothing once the pools are warm, so there is no buffer between a codec
-// and its chunks. The average allows for a garbage collection, which may empty the pools.
-func TestCompressingAllocatesNothing(t *testing.T) {
+// TestCompressionDoesNotAllocate checks that there is no buffer between a codec and its chunks when
+// the pools are filled. The limit allows for a garbage collection, which may empty the pools.
+func TestCompressionDoesNotAllocate(t *testing.T) {
 	sample := samples()["long"]
 	for codec := None; codec <= Zstd; codec++ {
 		allocations := testing.AllocsPerRun(50, func() {
@@ -79,7 +81,7 @@ func TestCompressingAllocatesNothing(t *testing.T) {
 			}
 		})
 		if allocations > 2 {
-			t.Errorf("%s: %v allocations", codec, allocations)
+			t.Errorf("%s: %v allocations, want at most 2", codec, allocations)
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Codec is a record batch's compression, with Kafka's numbers (batch attributes, bits 0 to 2).
+// Codec is the compression of a record batch, with Kafka's numbers (batch attributes, bits 0 to 2).
 type Codec int8
 
 // The codecs of record batch v2. Five to seven are invalid.
@@ -17,19 +17,19 @@ const (
 	Zstd   Codec = 4
 )
 
-// LevelDefault stands for "the codec's default level" wherever a level is asked for. It lies below
-// every codec's range, so that 0 and -1, which zstd has as levels, mean themselves.
+// LevelDefault selects the codec's default level. It is below every codec's range, so that 0 and
+// -1, which are zstd levels, keep their meaning.
 const LevelDefault = -1 << 31
 
-// Errors of Decompress. They are kept apart because a reader does different things: corrupt bytes
-// are nobody's data, but a batch that is too large may be legal and has to be kept.
+// Errors of Decompress. They are separate because callers treat them differently: corrupt bytes
+// contain no data, but a batch that is too large may be valid and has to be kept.
 var (
 	ErrCorrupt  = errors.New("corrupt compressed data")
 	ErrTooLarge = errors.New("decompressed data exceeds the limit")
 )
 
-// codecs holds what there is to know of each codec; the index is its number. standard is 0 for a
-// codec without levels.
+// codecs contains the properties of each codec; the index is its number. standard, the default
+// level, is 0 for a codec without levels.
 var codecs = [...]struct {
 	name                      string
 	lowest, highest, standard int
@@ -41,7 +41,7 @@ var codecs = [...]struct {
 	Zstd:   {name: "zstd", lowest: -131072, highest: 22, standard: 3},
 }
 
-// ParseCodec reads a codec's name: none, gzip, snappy, lz4, zstd.
+// ParseCodec returns the codec with the given name: none, gzip, snappy, lz4, zstd.
 func ParseCodec(name string) (Codec, error) {
 	for number, codec := range codecs {
 		if codec.name == name {
@@ -59,11 +59,11 @@ func (c Codec) String() string {
 	return codecs[c].name
 }
 
-// Valid tells whether c is one of the five codecs.
+// Valid reports whether c is one of the five codecs.
 func (c Codec) Valid() bool { return c >= 0 && int(c) < len(codecs) }
 
-// Levels returns the range of levels the codec takes and its default; ok is false for a codec
-// without levels.
+// Levels returns the codec's range of levels and its default; ok is false for a codec without
+// levels.
 func (c Codec) Levels() (lowest, highest, standard int, ok bool) {
 	if !c.Valid() || codecs[c].standard == 0 {
 		return 0, 0, 0, false
@@ -71,8 +71,8 @@ func (c Codec) Levels() (lowest, highest, standard int, ok bool) {
 	return codecs[c].lowest, codecs[c].highest, codecs[c].standard, true
 }
 
-// CheckLevel returns an error that names the allowed range if level (or LevelDefault) is not one of
-// the codec's.
+// CheckLevel returns an error that names the valid range if level is neither in the codec's range
+// nor LevelDefault.
 func (c Codec) CheckLevel(level int) error {
 	if level == LevelDefault {
 		return nil

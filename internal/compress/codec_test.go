@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestCodecNamesRoundTripAndUnknownOnesAreRefused(t *testing.T) {
+func TestCodecNamesRoundTripAndUnknownNamesAreRejected(t *testing.T) {
 	for c := None; c <= Zstd; c++ {
 		parsed, err := ParseCodec(c.String())
 		if err != nil || parsed != c || !c.Valid() {
@@ -17,16 +17,16 @@ func TestCodecNamesRoundTripAndUnknownOnesAreRefused(t *testing.T) {
 	}
 	for _, c := range []Codec{-1, 5, 6, 7} {
 		if c.Valid() {
-			t.Errorf("%s is valid", c)
+			t.Errorf("%s is reported as valid", c)
 		}
 	}
 }
 
-func TestLevelsAreKafkas(t *testing.T) { // KIP-390
+func TestLevelRangesAreThoseOfKafka(t *testing.T) { // KIP-390
 	for _, tt := range []struct {
-		codec    Codec
-		level    int
-		complain string
+		codec   Codec
+		level   int
+		wantErr string
 	}{
 		{Gzip, 1, ""}, {Gzip, 9, ""}, {Gzip, 0, "gzip level 0: must be 1 to 9"},
 		{Gzip, 10, "gzip level 10: must be 1 to 9"},
@@ -40,18 +40,18 @@ func TestLevelsAreKafkas(t *testing.T) { // KIP-390
 		{None, 1, "none level 1: none takes no level"},
 	} {
 		err := tt.codec.CheckLevel(tt.level)
-		if got := errorText(err); got != tt.complain {
-			t.Errorf("%s.CheckLevel(%d) = %q, want %q", tt.codec, tt.level, got, tt.complain)
+		if got := errorText(err); got != tt.wantErr {
+			t.Errorf("%s.CheckLevel(%d) = %q, want %q", tt.codec, tt.level, got, tt.wantErr)
 		}
 	}
 	if _, _, standard, ok := Gzip.Levels(); standard != 6 || !ok {
-		t.Error("gzip's default level is 6")
+		t.Errorf("gzip's default level is %d, want 6", standard)
 	}
 	if _, _, standard, _ := LZ4.Levels(); standard != 9 {
-		t.Error("lz4's default level is 9")
+		t.Errorf("lz4's default level is %d, want 9", standard)
 	}
 	if _, _, standard, _ := Zstd.Levels(); standard != 3 {
-		t.Error("zstd's default level is 3")
+		t.Errorf("zstd's default level is %d, want 3", standard)
 	}
 }
 

@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// Func has the signature of To. Pure code that compresses takes one, so that its shell can measure:
-// it holds the clock.
+// Func is the type of To. Pure code that compresses takes a Func as a parameter, so that its shell,
+// which has the clock, can measure the time.
 type Func func(dst *Chunks, src []byte, codec Codec, level int) error
 
-// To appends src, compressed at level (or LevelDefault), to dst. The codec writes into dst's
-// chunks, or hands them what it has in its own block: no byte of its output is copied more than
-// once on that way (docs/format/copies.md).
+// To appends src, compressed at level (or LevelDefault), to dst. The codec writes directly into
+// dst's chunks, or appends its own block buffer to them: no byte of its output is copied more than
+// once on this path (docs/format/copies.md).
 //
 // It fails on an unknown codec or a level outside the codec's range, with an error that names the
-// range; the codecs themselves do not fail on memory. After an error what dst holds behind its old
-// length is nonsense. Equal input does not promise equal output between versions of this program,
-// only an equal input again after Decompress.
+// range; the codecs themselves do not fail on memory. After an error the contents of dst after its
+// old length are undefined. Equal input does not guarantee equal output between versions of this
+// program; it only guarantees equal input again after Decompress.
 func To(dst *Chunks, src []byte, codec Codec, level int) error {
 	if !codec.Valid() {
 		return fmt.Errorf("compress with %s: unknown codec", codec)
@@ -43,8 +43,8 @@ func To(dst *Chunks, src []byte, codec Codec, level int) error {
 	return nil
 }
 
-// Compress is To into one slice, at the price of another copy: for what is not on its way to a
-// file. On an error dst is returned as it was.
+// Compress is To into one slice, which costs another copy: for data that is not written to a file.
+// On an error it returns dst unchanged.
 func Compress(dst, src []byte, codec Codec, level int) ([]byte, error) {
 	chunks := NewChunks()
 	defer chunks.Release()
@@ -55,8 +55,7 @@ func Compress(dst, src []byte, codec Codec, level int) ([]byte, error) {
 }
 
 // Decompress appends src, decompressed, to dst. It fails with ErrTooLarge before it holds more than
-// limit bytes, and with ErrCorrupt on bad data. On an error dst is returned as it was. limit is for
-// what is appended, whatever dst held before.
+// limit appended bytes, and with ErrCorrupt on bad data. On an error it returns dst unchanged.
 func Decompress(dst, src []byte, codec Codec, limit int) ([]byte, error) {
 	var out []byte
 	var err error
@@ -75,12 +74,12 @@ func Decompress(dst, src []byte, codec Codec, limit int) ([]byte, error) {
 		err = fmt.Errorf("%w: %s", ErrCorrupt, codec)
 	}
 	if err != nil {
-		return dst, err // what out holds by now is half of something
+		return dst, err // out is incomplete
 	}
 	return out, nil
 }
 
-// copyLimited is Decompress of what is not compressed; the limit holds for it too.
+// copyLimited is Decompress for uncompressed data, to which the limit applies too.
 func copyLimited(dst, src []byte, limit int) ([]byte, error) {
 	if len(src) > limit {
 		return nil, ErrTooLarge
@@ -88,8 +87,8 @@ func copyLimited(dst, src []byte, limit int) ([]byte, error) {
 	return append(dst, src...), nil
 }
 
-// readLimited appends what r gives to dst until EOF. It grows dst by what has come, never by what
-// was announced, and looks one byte past the limit to tell "exactly limit" from "more".
+// readLimited appends data from r to dst until EOF. It grows dst by the data received, never by an
+// announced size. At the limit it reads one more byte to distinguish "exactly limit" from "more".
 func readLimited(dst []byte, r io.Reader, limit int) ([]byte, error) {
 	start := len(dst)
 	for {
@@ -100,7 +99,7 @@ func readLimited(dst []byte, r io.Reader, limit int) ([]byte, error) {
 		if len(dst) == cap(dst) {
 			dst = slices.Grow(dst, min(left, max(4096, len(dst)-start)))
 		}
-		// dst may have come with more room than the limit allows: that room is not ours to fill.
+		// The capacity of dst may exceed the limit: fill it only up to the limit.
 		n, err := r.Read(dst[len(dst):min(cap(dst), len(dst)+left)])
 		dst = dst[:len(dst)+n]
 		if err == io.EOF {
@@ -112,8 +111,8 @@ func readLimited(dst []byte, r io.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// expectEOF tells "ended exactly at the limit" from "more", and from "broken behind the limit",
-// such as a wrong checksum in gzip's trailer.
+// expectEOF distinguishes data that end exactly at the limit from data that are longer, and from
+// data that are corrupt after the limit, such as a wrong checksum in gzip's trailer.
 func expectEOF(r io.Reader) error {
 	var one [1]byte
 	switch _, err := io.ReadFull(r, one[:]); err {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// samples are payloads that hit the edges of blocks: 32 KiB (snappy), 64 KiB (lz4), 128 KiB (zstd),
-// more than one window.
+// samples returns payloads around the block sizes: 32 KiB (snappy), 64 KiB (lz4), 128 KiB (zstd),
+// and more than one window.
 func samples() map[string][]byte {
 	random := rand.New(rand.NewPCG(1, 2))
 	noise := make([]byte, 200<<10)
@@ -53,9 +53,9 @@ func TestRoundTripAtEveryLevel(t *testing.T) {
 	}
 }
 
-// TestLettersThatRepeatNothingShrink: 26 letters need 4.7 bits each, and zstd is built to find
-// that, at any level.
-func TestLettersThatRepeatNothingShrink(t *testing.T) {
+// TestZstdCompressesTextWithoutRepetition checks that zstd uses the entropy of random letters (4.7
+// bits each for 26 letters) at every level.
+func TestZstdCompressesTextWithoutRepetition(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	letters := make([]byte, 64<<10)
 	for i := range letters {
@@ -67,12 +67,13 @@ func TestLettersThatRepeatNothingShrink(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(packed) > len(letters)*5/8 {
-			t.Errorf("level %d: %d of %d bytes", level, len(packed), len(letters))
+			t.Errorf("level %d: %d bytes for %d letters, want at most 5/8", level, len(packed),
+				len(letters))
 		}
 	}
 }
 
-func TestDecodedSizeIsLimitedExactly(t *testing.T) {
+func TestDecompressEnforcesLimitExactly(t *testing.T) {
 	for name, sample := range samples() {
 		if len(sample) == 0 {
 			continue
@@ -84,13 +85,14 @@ func TestDecodedSizeIsLimitedExactly(t *testing.T) {
 			}
 			if _, err := Decompress(nil, packed, codec, len(sample)-1); !errors.Is(err,
 				ErrTooLarge) {
-				t.Errorf("%s of %s with one byte too few: %v, want ErrTooLarge", codec, name, err)
+				t.Errorf("%s of %s with a limit one byte too low: %v, want ErrTooLarge", codec,
+					name, err)
 			}
 		}
 	}
 }
 
-func TestBombNeedsNoMoreMemoryThanTheLimit(t *testing.T) { // reference 1.3, PR #23429
+func TestDecompressionBombIsBoundedByLimit(t *testing.T) { // reference 1.3, PR #23429
 	bomb := make([]byte, 64<<20)
 	const limit = 1 << 20
 	for _, codec := range []Codec{Gzip, Snappy, LZ4, Zstd} {
@@ -101,19 +103,19 @@ func TestBombNeedsNoMoreMemoryThanTheLimit(t *testing.T) { // reference 1.3, PR 
 		dst := []byte("kept")
 		out, err := Decompress(dst, packed, codec, limit)
 		if !errors.Is(err, ErrTooLarge) || string(out) != "kept" {
-			t.Errorf("%s: %v, want ErrTooLarge and dst as it was", codec, err)
+			t.Errorf("%s: %v, want ErrTooLarge and dst unchanged", codec, err)
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		_, _ = Decompress(nil, packed, codec, limit)
 		runtime.ReadMemStats(&after)
 		if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 4*limit+5<<20 {
-			t.Errorf("%s allocates %d bytes for a limit of %d", codec, allocated, limit)
+			t.Errorf("%s allocated %d bytes with a limit of %d", codec, allocated, limit)
 		}
 	}
 }
 
-func TestCutOffAndGarbledInputIsCorrupt(t *testing.T) {
+func TestTruncatedAndGarbledInputIsCorrupt(t *testing.T) {
 	sample := samples()["64K+1"]
 	for _, codec := range []Codec{Gzip, Snappy, LZ4, Zstd} {
 		packed, err := Compress(nil, sample, codec, LevelDefault)
@@ -122,12 +124,13 @@ func TestCutOffAndGarbledInputIsCorrupt(t *testing.T) {
 		}
 		for _, cut := range []int{1, 3, 5, 10, 17, 100, len(packed) / 2, len(packed) - 1} {
 			if _, err := Decompress(nil, packed[:cut], codec, 1<<20); !errors.Is(err, ErrCorrupt) {
-				t.Errorf("%s cut at %d of %d: %v, want ErrCorrupt", codec, cut, len(packed), err)
+				t.Errorf("%s truncated to %d of %d bytes: %v, want ErrCorrupt", codec, cut,
+					len(packed), err)
 			}
 		}
 		if _, err := Decompress(nil, []byte("\xff\xfe\xfdnonsense, surely"), codec,
 			1<<20); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("%s of nonsense: %v, want ErrCorrupt", codec, err)
+			t.Errorf("%s of arbitrary bytes: %v, want ErrCorrupt", codec, err)
 		}
 	}
 	for _, codec := range []Codec{5, 7, -1} {
@@ -135,12 +138,12 @@ func TestCutOffAndGarbledInputIsCorrupt(t *testing.T) {
 			t.Errorf("%s: %v, want ErrCorrupt", codec, err)
 		}
 		if _, err := Compress(nil, nil, codec, LevelDefault); err == nil {
-			t.Errorf("Compress takes %s", codec)
+			t.Errorf("Compress accepted %s", codec)
 		}
 	}
 }
 
-func TestPoolsServeManyAtOnce(t *testing.T) {
+func TestConcurrentUse(t *testing.T) {
 	all := samples()
 	var wg sync.WaitGroup
 	for codec := None; codec <= Zstd; codec++ {
@@ -175,10 +178,10 @@ func FuzzDecompress(f *testing.F) {
 		const limit = 1 << 20
 		out, err := Decompress(nil, packed, Codec(codec), limit)
 		if len(out) > limit {
-			t.Fatalf("%d bytes for a limit of %d", len(out), limit)
+			t.Fatalf("got %d bytes with a limit of %d", len(out), limit)
 		}
 		if err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrTooLarge) {
-			t.Fatalf("an error that is neither corrupt nor too large: %v", err)
+			t.Fatalf("the error is neither ErrCorrupt nor ErrTooLarge: %v", err)
 		}
 	})
 }

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// foreignText is what the frames in testdata/foreign hold: content() of make.py there.
+// foreignText returns the contents of the frames in testdata/foreign, as content() of make.py
+// there.
 func foreignText() []byte {
 	var out bytes.Buffer
 	for i := range 2800 {
@@ -21,14 +22,13 @@ func foreignText() []byte {
 	return out.Bytes()
 }
 
-// foreignFrames calls visit with each frame of testdata/foreign.
 func foreignFrames(t testing.TB, visit func(name string, codec Codec, packed []byte)) {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/foreign/*.*")
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := 0
+	found := 0
 	for _, path := range paths {
 		codec, err := ParseCodec(strings.TrimPrefix(filepath.Ext(path), "."))
 		if err != nil {
@@ -38,16 +38,17 @@ func foreignFrames(t testing.TB, visit func(name string, codec Codec, packed []b
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen++
+		found++
 		visit(filepath.Base(path), codec, packed)
 	}
-	if seen < 35 {
-		t.Fatalf("only %d frames in testdata/foreign", seen)
+	if found < 35 {
+		t.Fatalf("found %d frames in testdata/foreign, want at least 35", found)
 	}
 }
 
-// lz4, zstandard and snappy of Python, which wrap the C libraries
-func TestFramesOfForeignClientsAreRead(t *testing.T) {
+// TestForeignFramesAreDecoded reads frames that were made with Python's lz4, zstandard and snappy,
+// which wrap the C libraries.
+func TestForeignFramesAreDecoded(t *testing.T) {
 	text := foreignText()
 	foreignFrames(t, func(name string, codec Codec, packed []byte) {
 		out, err := Decompress(nil, packed, codec, len(text))
@@ -58,17 +59,17 @@ func TestFramesOfForeignClientsAreRead(t *testing.T) {
 			return
 		}
 		if err != nil || !bytes.Equal(out, text) {
-			t.Errorf("%s: %d bytes, %v", name, len(out), err)
+			t.Errorf("%s: got %d bytes, %v; want the text", name, len(out), err)
 		}
 		if _, err := Decompress(nil, packed, codec, len(text)-1); !errors.Is(err, ErrTooLarge) {
-			t.Errorf("%s with a limit of one byte less: %v, want ErrTooLarge", name, err)
+			t.Errorf("%s with a limit one byte too low: %v, want ErrTooLarge", name, err)
 		}
 	})
 }
 
-// A frame cut anywhere is an error or, where it is cut between whole pieces that stand for
-// themselves, a part: never other bytes.
-func TestForeignFramesCutAnywhereGiveNoOtherBytes(t *testing.T) {
+// TestTruncatedForeignFramesNeverDecodeToOtherBytes checks that a frame truncated anywhere gives an
+// error or, between independent parts, a prefix of the text.
+func TestTruncatedForeignFramesNeverDecodeToOtherBytes(t *testing.T) {
 	text := foreignText()
 	foreignFrames(t, func(name string, codec Codec, packed []byte) {
 		if strings.HasPrefix(name, "refused-") {
@@ -78,14 +79,15 @@ func TestForeignFramesCutAnywhereGiveNoOtherBytes(t *testing.T) {
 			out, err := Decompress(nil, packed[:cut], codec, len(text))
 			if err == nil && !bytes.HasPrefix(text, out) || err != nil &&
 				!errors.Is(err, ErrCorrupt) {
-				t.Errorf("%s cut at %d: %d bytes, %v", name, cut, len(out), err)
+				t.Errorf("%s truncated to %d bytes: got %d bytes, %v", name, cut, len(out), err)
 			}
 		}
 	})
 }
 
-// Sizes and windows in a frame are claims: memory goes by what is decoded and by the limit.
-func TestForeignFramesAllocateByTheLimit(t *testing.T) {
+// TestForeignFrameAllocationIsBoundedByLimit checks that memory depends on the decoded data and the
+// limit, and not on the sizes and windows that a frame declares.
+func TestForeignFrameAllocationIsBoundedByLimit(t *testing.T) {
 	const limit = 10_000
 	foreignFrames(t, func(name string, codec Codec, packed []byte) {
 		_, _ = Decompress(nil, packed, codec, limit) // fills the pools
@@ -93,15 +95,15 @@ func TestForeignFramesAllocateByTheLimit(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		_, _ = Decompress(nil, packed, codec, limit)
 		runtime.ReadMemStats(&after)
-		// One block of LZ4 (4 MiB at most) is the largest step.
+		// The largest allocation is one block of LZ4, at most 4 MiB.
 		if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 5<<20 {
-			t.Errorf("%s: %d bytes allocated for a limit of %d", name, allocated, limit)
+			t.Errorf("%s: allocated %d bytes with a limit of %d", name, allocated, limit)
 		}
 	})
 }
 
-// Whatever bytes, codec and level: what is packed unpacks to the same, and not with one byte of
-// room less.
+// FuzzCompressThenDecompress checks that arbitrary bytes round-trip with every codec and level, and
+// that a limit one byte too low is enforced.
 func FuzzCompressThenDecompress(f *testing.F) {
 	for codec := None; codec <= Zstd; codec++ {
 		for _, level := range []int{-131072, -1, 1, 9, 17, 22, LevelDefault} {
@@ -120,12 +122,12 @@ func FuzzCompressThenDecompress(f *testing.F) {
 		}
 		out, err := Decompress([]byte("dst"), packed[len("front"):], codec, len(src))
 		if err != nil || string(out) != "dst"+string(src) {
-			t.Fatalf("%s level %d: %d of %d bytes, %v", codec, level, len(out)-3, len(src), err)
+			t.Fatalf("%s level %d: got %d of %d bytes, %v", codec, level, len(out)-3, len(src), err)
 		}
 		if len(src) > 0 {
 			if _, err := Decompress(nil, packed[len("front"):], codec, len(src)-1); !errors.Is(err,
 				ErrTooLarge) {
-				t.Fatalf("%s with too little room: %v", codec, err)
+				t.Fatalf("%s with a limit one byte too low: %v, want ErrTooLarge", codec, err)
 			}
 		}
 	})

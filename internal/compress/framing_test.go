@@ -13,7 +13,7 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// the LZ4 frame's checksum; first three: xxHash's own test vectors
+// TestXXHash32KnownAnswers uses xxHash's own test vectors for the first three inputs.
 func TestXXHash32KnownAnswers(t *testing.T) {
 	for input, want := range map[string]uint32{
 		"": 0x02cc5d05, "a": 0x550d7456, "abc": 0x32d153ff,
@@ -25,24 +25,24 @@ func TestXXHash32KnownAnswers(t *testing.T) {
 	}
 }
 
-func TestLZ4FrameIsWrittenAsKafkaWritesIt(t *testing.T) { // reference 1.3
+func TestLZ4FramingIsThatOfKafka(t *testing.T) { // reference 1.3
 	packed, err := Compress(nil, bytes.Repeat([]byte("ab"), 50_000), LZ4, LevelDefault)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := hex.EncodeToString(packed[:7]); got != "04224d18604082" {
-		t.Errorf("frame header %s", got)
+		t.Errorf("frame header is %s", got)
 	}
 	if end := binary.LittleEndian.Uint32(packed[len(packed)-4:]); end != 0 {
-		t.Errorf("EndMark %#x", end)
+		t.Errorf("EndMark is %#x, want 0", end)
 	}
 	out, err := io.ReadAll(lz4.NewReader(bytes.NewReader(packed)))
 	if err != nil || len(out) != 100_000 {
-		t.Errorf("another reader makes %d bytes of it, %v", len(out), err)
+		t.Errorf("the lz4 library decodes %d bytes, %v; want 100,000", len(out), err)
 	}
 }
 
-func TestLZ4FramesOfOtherClientsAreRead(t *testing.T) {
+func TestLZ4FramesOfOtherClientsAreDecoded(t *testing.T) {
 	sample := samples()["long"]
 	for name, options := range map[string][]lz4.Option{
 		"4M blocks":        {lz4.BlockSizeOption(lz4.Block4Mb)},
@@ -59,12 +59,12 @@ func TestLZ4FramesOfOtherClientsAreRead(t *testing.T) {
 		}
 		out, err := Decompress(nil, packed.Bytes(), LZ4, len(sample))
 		if err != nil || !bytes.Equal(out, sample) {
-			t.Errorf("%s: %d bytes, %v", name, len(out), err)
+			t.Errorf("%s: got %d bytes, %v; want the sample", name, len(out), err)
 		}
 	}
 }
 
-func TestLZ4FramesKafkaRefusesAreRefused(t *testing.T) { // reference 1.3
+func TestLZ4FramesThatKafkaRejectsAreRejected(t *testing.T) { // reference 1.3
 	withHeader := func(flags, block byte, fix bool) []byte {
 		frame := []byte{0x04, 0x22, 0x4D, 0x18, flags, block, 0, 0, 0, 0, 0}
 		if fix {
@@ -73,7 +73,7 @@ func TestLZ4FramesKafkaRefusesAreRefused(t *testing.T) { // reference 1.3
 		return frame
 	}
 	if _, err := Decompress(nil, withHeader(0x60, 0x40, true), LZ4, 10); err != nil {
-		t.Fatalf("the frame that is right is refused: %v", err)
+		t.Fatalf("the valid frame is rejected: %v", err)
 	}
 	for name, frame := range map[string][]byte{
 		"version 2":           withHeader(0xa0, 0x40, true),
@@ -100,19 +100,19 @@ func TestLZ4BlockChecksumIsVerified(t *testing.T) {
 		discardCount(w.Write(samples()["noise"])), w.Close()); err != nil {
 		t.Fatal(err)
 	}
-	packed.Bytes()[1000] ^= 1 // inside a block that is stored raw: only the checksum can tell
+	packed.Bytes()[1000] ^= 1 // inside a raw block, where only the checksum detects it
 	if _, err := Decompress(nil, packed.Bytes(), LZ4, 1<<20); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("%v, want ErrCorrupt", err)
+		t.Errorf("damaged block: %v, want ErrCorrupt", err)
 	}
 }
 
-func TestSnappyIsWrittenInXerialFraming(t *testing.T) {
+func TestSnappyUsesXerialFraming(t *testing.T) {
 	packed, err := Compress(nil, make([]byte, 70<<10), Snappy, LevelDefault)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := hex.EncodeToString(packed[:16]); got != "82534e41505059000000000100000001" {
-		t.Errorf("header %s", got)
+		t.Errorf("header is %s", got)
 	}
 	var sizes []int
 	for rest := packed[16:]; len(rest) > 0; {
@@ -124,11 +124,11 @@ func TestSnappyIsWrittenInXerialFraming(t *testing.T) {
 		sizes, rest = append(sizes, decoded), rest[4+size:]
 	}
 	if len(sizes) != 3 || sizes[0] != 32<<10 || sizes[2] != 6<<10 {
-		t.Errorf("blocks of %v bytes, want 32 KiB each and a rest", sizes)
+		t.Errorf("block sizes are %v, want 32 KiB each and a smaller last one", sizes)
 	}
 }
 
-func TestSnappyRawAndConcatenatedStreamsAreRead(t *testing.T) {
+func TestSnappyRawAndConcatenatedStreamsAreDecoded(t *testing.T) {
 	sample := samples()["long"]
 	out, err := Decompress(nil, snappy.Encode(nil, sample), Snappy, len(sample))
 	if err != nil || !bytes.Equal(out, sample) {
@@ -140,7 +140,7 @@ func TestSnappyRawAndConcatenatedStreamsAreRead(t *testing.T) {
 	}
 	out, err = Decompress(nil, append(packed, packed...), Snappy, 2*len(sample))
 	if err != nil || len(out) != 2*len(sample) {
-		t.Errorf("two streams: %d bytes, %v", len(out), err)
+		t.Errorf("two streams: got %d bytes, %v", len(out), err)
 	}
 }
 
@@ -151,11 +151,11 @@ func TestGzipMembersAreConcatenated(t *testing.T) { // RFC 1952 2.2
 		t.Fatal(err)
 	}
 	if out, err := Decompress(nil, both, Gzip, 100); err != nil || string(out) != "one two" {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("two members decode to %q, %v", out, err)
 	}
 }
 
-func TestZstdFrameHasNoContentSizeAndASmallWindow(t *testing.T) { // reference 1.3
+func TestZstdFrameHasNoContentSizeAndSmallWindow(t *testing.T) { // reference 1.3
 	for _, size := range []int{1, 300, 5000, 60_000, 1 << 20, 3 << 20} {
 		packed, err := Compress(nil, bytes.Repeat([]byte{'x'}, size), Zstd, LevelDefault)
 		if err != nil {
@@ -166,15 +166,15 @@ func TestZstdFrameHasNoContentSizeAndASmallWindow(t *testing.T) { // reference 1
 			t.Fatal(err)
 		}
 		if header.HasFCS || header.SingleSegment || header.HasCheckSum {
-			t.Errorf("%d bytes: header %+v", size, header)
+			t.Errorf("%d bytes: header is %+v", size, header)
 		}
 		if header.WindowSize > 8<<20 || size < 64<<10 && header.WindowSize > 64<<10 {
-			t.Errorf("%d bytes: window %d", size, header.WindowSize)
+			t.Errorf("%d bytes: window is %d", size, header.WindowSize)
 		}
 	}
 }
 
-func TestZstdConcatenatedSkippableAndSizedFramesAreRead(t *testing.T) {
+func TestZstdConcatenatedSkippableAndSizedFramesAreDecoded(t *testing.T) {
 	encoder, err := zstd.NewWriter(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -185,19 +185,19 @@ func TestZstdConcatenatedSkippableAndSizedFramesAreRead(t *testing.T) {
 	packed = encoder.EncodeAll([]byte("end"), packed)
 	out, err := Decompress(nil, packed, Zstd, 2003)
 	if err != nil || len(out) != 2003 || !bytes.HasSuffix(out, []byte("abend")) {
-		t.Errorf("%d bytes, %v", len(out), err)
+		t.Errorf("got %d bytes, %v; want 2,003", len(out), err)
 	}
 }
 
-func TestZstdWindowAbove128MiBIsRefused(t *testing.T) {
+func TestZstdWindowAbove128MiBIsRejected(t *testing.T) {
 	// window 2^28, one empty raw block
 	frame := []byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, 18 << 3, 0x01, 0x00, 0x00}
 	if _, err := Decompress(nil, frame, Zstd, 1<<30); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("%v, want ErrCorrupt", err)
+		t.Errorf("window of 256 MiB: %v, want ErrCorrupt", err)
 	}
 	frame[5] = 17 << 3
 	if _, err := Decompress(nil, frame, Zstd, 1<<30); err != nil {
-		t.Errorf("a window of 128 MiB: %v", err)
+		t.Errorf("window of 128 MiB: %v", err)
 	}
 }
 

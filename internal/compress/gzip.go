@@ -13,8 +13,8 @@ var (
 	gzipReaders sync.Pool     // of *gzipReader
 )
 
-// compressGzip writes one member. Whatever a failed call left in a writer or reader is gone with
-// the next Reset, so both go back to the pool on every path.
+// compressGzip writes one member. Reset clears the state that a failed call left in a writer, so
+// the writer returns to the pool on every path.
 func compressGzip(dst *Chunks, src []byte, level int) error {
 	w, pooled := gzipWriters[level].Get().(*gzip.Writer)
 	if pooled {
@@ -26,7 +26,7 @@ func compressGzip(dst *Chunks, src []byte, level int) error {
 		}
 	}
 	defer gzipWriters[level].Put(w)
-	// Nothing that is written to can fail; the errors are the library's own.
+	// Writes to dst never fail; errors come from the library itself.
 	if _, err := w.Write(src); err != nil {
 		return fmt.Errorf("compress with gzip: %w", err)
 	}
@@ -36,28 +36,28 @@ func compressGzip(dst *Chunks, src []byte, level int) error {
 	return nil
 }
 
-// gzipReader is a pooled reader with the source it reads from memory by.
+// gzipReader is a pooled gzip reader with the bytes.Reader that it uses for input in memory.
 type gzipReader struct {
 	gzip.Reader
 	memory bytes.Reader
 }
 
-// give puts the reader back into the pool, and takes its source from it first: that is a view of a
-// request or of a buffer, which is somebody else's from now on, and a pool must not hold on to it.
-func (r *gzipReader) give() {
+// release returns the reader to the pool without its source. The source is a view of a request or
+// of a buffer that gets another owner, so the pool must not refer to it.
+func (r *gzipReader) release() {
 	r.memory.Reset(nil)
-	_ = r.Reset(&r.memory) // fails for want of a header, and that is all it does
+	_ = r.Reset(&r.memory) // always fails because there is no header; it only clears the source
 	gzipReaders.Put(r)
 }
 
-// decompressGzip reads all members of a multi-member stream, as RFC 1952 wants it.
+// decompressGzip reads all members of a multi-member stream, as RFC 1952 requires.
 func decompressGzip(dst, src []byte, limit int) ([]byte, error) {
 	r, pooled := gzipReaders.Get().(*gzipReader)
 	if !pooled {
 		r = new(gzipReader)
 	}
-	defer r.give()
-	r.memory.Reset(src) // reads byte by byte, so the library puts no buffer of its own in between
+	defer r.release()
+	r.memory.Reset(src) // implements io.ByteReader, so the library adds no buffer of its own
 	if err := r.Reset(&r.memory); err != nil {
 		return dst, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}

@@ -10,17 +10,17 @@ import (
 )
 
 // lz4Fast is the level that selects the fast compressor; all others select the high-compression
-// one. It is also the default, and so it is Kafka's (reference 1.3).
+// one. It is the default, as in Kafka (reference 1.3).
 const lz4Fast = 9
 
-// The frame as Kafka writes it. The frame is made here and not by the library's writer, because a
-// batch is one small piece of memory: no goroutines, no buffers of 4 MiB, and the limit holds
-// before each block.
+// Constants of the frame as Kafka writes it. The framing is implemented here because the library's
+// writer is made for large streams. A batch is small: this code needs no goroutines and no buffers
+// of 4 MiB, and applies the limit before each block.
 const (
 	lz4Magic      = 0x184D2204
 	lz4BlockBytes = 64 << 10
 	lz4StoredRaw  = 1 << 31 // in a block's size: the block is not compressed
-	// lz4HeaderBytesMax is magic, FLG, BD, content size and checksum.
+	// lz4HeaderBytesMax is the size of magic, FLG, BD, content size and checksum.
 	lz4HeaderBytesMax = 4 + 2 + 8 + 1
 )
 
@@ -33,8 +33,8 @@ var (
 	lz4HighPool sync.Pool // of *lz4.CompressorHC
 )
 
-// compressLZ4 writes one frame, each block straight into its place. A block that does not shrink is
-// stored raw, as the format wants it: the frame grows by four bytes a block at most.
+// compressLZ4 writes one frame, each block directly to its final position. A block that does not
+// shrink is stored raw, as the format requires: the frame grows by at most four bytes per block.
 func compressLZ4(dst *Chunks, src []byte, level int) error {
 	compressBlock, release := lz4Compressor(level)
 	defer release()
@@ -58,7 +58,8 @@ func compressLZ4(dst *Chunks, src []byte, level int) error {
 	return nil
 }
 
-// lz4Compressor returns a pooled compressor for a level and how to give it back.
+// lz4Compressor returns a pooled compressor for a level, and a function that returns it to the
+// pool.
 func lz4Compressor(level int) (block func(src, dst []byte) (int, error), release func()) {
 	if level == lz4Fast {
 		c, pooled := lz4FastPool.Get().(*lz4.Compressor)
@@ -71,24 +72,25 @@ func lz4Compressor(level int) (block func(src, dst []byte) (int, error), release
 	if !pooled {
 		c = new(lz4.CompressorHC)
 	}
-	// the library takes any depth, not only those it has names for
+	// The library accepts any search depth, not only its named ones.
 	c.Level = lz4.CompressionLevel(lz4Attempts(level))
 	return c.CompressBlock, func() { lz4HighPool.Put(c) }
 }
 
-// lz4Frame is what a frame's header says.
+// lz4Frame is the decoded header of a frame.
 type lz4Frame struct {
-	// 64 KiB to 4 MiB: what one block may decode to, and so what is allocated for it
+	// blockBytesMax is the maximum decoded size of a block, 64 KiB to 4 MiB. It bounds the memory
+	// that is allocated for a block.
 	blockBytesMax int
-	blockChecksum bool // four bytes behind each block, of the block as it is stored
+	blockChecksum bool // each block is followed by four bytes, the checksum of its stored form
 }
 
-// parseLZ4Header returns the frame's header and what follows it. Refused are reserved bits, other
+// parseLZ4Header returns the frame's header and the bytes after it. It rejects reserved bits, other
 // versions, dependent blocks and dictionaries: no Kafka client writes them, and Kafka's reader
-// refuses them too (reference 1.3).
+// rejects them too (reference 1.3).
 func parseLZ4Header(src []byte) (lz4Frame, []byte, error) {
 	if len(src) < 7 || binary.LittleEndian.Uint32(src) != lz4Magic {
-		return lz4Frame{}, nil, fmt.Errorf("%w: no lz4 frame", ErrCorrupt)
+		return lz4Frame{}, nil, fmt.Errorf("%w: not an lz4 frame", ErrCorrupt)
 	}
 	flags, block := src[4], src[5]
 	if flags>>6 != 1 || flags&0b11 != 0 || flags&0x20 == 0 {
@@ -99,7 +101,7 @@ func parseLZ4Header(src []byte) (lz4Frame, []byte, error) {
 	}
 	end := 6
 	if flags&0x08 != 0 {
-		end += 8 // content size: skipped, never allocated by
+		end += 8 // the content size is skipped, and never used to allocate memory
 	}
 	if len(src) <= end {
 		return lz4Frame{}, nil, fmt.Errorf("%w: short lz4 header", ErrCorrupt)
@@ -111,8 +113,8 @@ func parseLZ4Header(src []byte) (lz4Frame, []byte, error) {
 		src[end+1:], nil
 }
 
-// decompressLZ4 reads one frame and stops at its EndMark; the content checksum behind it is not
-// read, as in Kafka: the batch has its own.
+// decompressLZ4 reads one frame and stops at its EndMark. It ignores the content checksum after the
+// EndMark, as Kafka does: the batch has a checksum of its own.
 func decompressLZ4(dst, src []byte, limit int) ([]byte, error) {
 	frame, rest, err := parseLZ4Header(src)
 	if err != nil {
@@ -121,14 +123,13 @@ func decompressLZ4(dst, src []byte, limit int) ([]byte, error) {
 	start := len(dst)
 	for {
 		if len(rest) < 4 {
-			return dst, fmt.Errorf("%w: lz4 frame without end", ErrCorrupt)
+			return dst, fmt.Errorf("%w: lz4 frame without EndMark", ErrCorrupt)
 		}
 		word := binary.LittleEndian.Uint32(rest)
 		if word == 0 {
 			return dst, nil
 		}
-		// A block may not be larger than the frame says even when it is stored raw: the encoder had
-		// the choice.
+		// Even a raw block must not exceed the frame's block size.
 		size, trailer := int(word&^lz4StoredRaw), 0
 		if frame.blockChecksum {
 			trailer = 4
@@ -154,10 +155,10 @@ func decompressLZ4(dst, src []byte, limit int) ([]byte, error) {
 	}
 }
 
-// lz4Block decodes one block. It may hold up to one block more than the limit, because the decoder
-// cannot tell "too long" from "corrupt".
+// lz4Block decodes one block. It may allocate up to one block more than the limit, because the
+// decoder does not distinguish "too long" from "corrupt".
 func lz4Block(dst, block []byte, bytesMax, limit int) ([]byte, error) {
-	room := min(bytesMax, 255*len(block)) // a byte of a match's length stands for at most 255 bytes
+	room := min(bytesMax, 255*len(block)) // one byte of a match length encodes at most 255 bytes
 	dst = slices.Grow(dst, room)
 	size, err := lz4.UncompressBlock(block, dst[len(dst):len(dst)+room])
 	if err != nil {

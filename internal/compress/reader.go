@@ -11,46 +11,49 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Reader decompresses as it is read: what Decompress gives at once comes piece by piece, in bounded
-// memory, and who has seen enough stops. Its errors wrap ErrCorrupt and ErrTooLarge as those of
-// Decompress do; the source's own, which say nothing of the data, come as they are.
+// Reader decompresses a batch piece by piece, in bounded memory, and a caller may stop reading
+// early. It returns the same bytes as Decompress. Its errors wrap ErrCorrupt and ErrTooLarge as
+// those of Decompress do; errors of the source, which do not concern the data, are returned
+// unchanged.
 //
-// Unlike Decompress it finds what is wrong only when it gets there.
+// Unlike Decompress it detects bad data only when it reaches them.
 type Reader struct {
-	source watched
-	in     *bufio.Reader // over source; pooled
-	codec  Codec
-	held   int
-	// out gives the decompressed bytes; nil until the first Read, for to open it may read and fail.
-	out  io.Reader
-	give func() // gives back what out was made of; nil if nothing
+	source    sourceReader
+	in        *bufio.Reader // over source; pooled
+	codec     Codec
+	memoryMax int
+	// out returns the decompressed bytes. It is nil until the first Read, because opening it reads
+	// from the source and may fail.
+	out     io.Reader
+	release func() // returns the decoder of out to its pool; may be nil
 }
 
-// readerBytes is how much is read of a source at once: most batches whole.
+// readerBytes is the number of bytes read from a source at once. Most batches are smaller.
 const readerBytes = 64 << 10
 
 var readerInputs = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readerBytes) }}
 
-// NewReader returns a reader of what source decompresses to. It holds at most held bytes of data at
-// once besides a buffer and the codec's own window (32 KiB of gzip, up to zstdStreamWindowMax of
-// zstd); where more would be needed Read fails with ErrTooLarge: of snappy a larger block, of zstd
-// more data behind a larger window. Close is due once.
-func NewReader(source io.Reader, codec Codec, held int) *Reader {
-	r := &Reader{source: watched{from: source}, codec: codec, held: held}
+// NewReader returns a reader of the decompressed contents of source. It holds at most memoryMax
+// bytes of data at once, in addition to a buffer and the codec's own window (32 KiB for gzip, up to
+// zstdStreamWindowMax for zstd). If more is needed, Read fails with ErrTooLarge: for a larger block
+// of snappy, or for more zstd data within a larger window. The caller must Close the reader once.
+func NewReader(source io.Reader, codec Codec, memoryMax int) *Reader {
+	r := &Reader{source: sourceReader{from: source}, codec: codec, memoryMax: memoryMax}
 	r.in = readerInputs.Get().(*bufio.Reader)
 	r.in.Reset(&r.source)
 	return r
 }
 
-// Close gives the memory back; the reader must not be used any more. It leaves the source alone.
+// Close returns the memory to the pools; the reader must not be used afterwards. It does not close
+// the source.
 func (r *Reader) Close() {
-	if r.give != nil {
-		r.give()
+	if r.release != nil {
+		r.release()
 	}
-	// the pool must not keep the source alive, which may be a file that is to be closed
+	// The pool must not refer to the source, which may be a file that will be closed.
 	r.in.Reset(nil)
 	readerInputs.Put(r.in)
-	*r = Reader{} // a use after this is a nil pointer, rather than somebody else's bytes
+	*r = Reader{} // a use after Close fails on a nil pointer instead of reading other data
 }
 
 // Read implements io.Reader.
@@ -58,105 +61,105 @@ func (r *Reader) Read(p []byte) (int, error) {
 	if r.out == nil {
 		err := r.open()
 		if errors.Is(err, io.EOF) {
-			// no codec makes nothing of nothing: what begins a stream is missing
+			// Every codec writes a header even for no data, so an empty source is truncated.
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
-			return 0, r.explain(err)
+			return 0, r.classify(err)
 		}
 	}
 	n, err := r.out.Read(p)
-	return n, r.explain(err)
+	return n, r.classify(err)
 }
 
-// open makes out.
+// open sets out.
 func (r *Reader) open() (err error) {
 	switch r.codec {
 	case None:
 		r.out = r.in
 	case Gzip:
-		r.out, r.give, err = openGzip(r.in)
+		r.out, r.release, err = openGzip(r.in)
 	case Snappy:
-		r.out = &blocks{next: (&snappyStream{in: r.in, held: r.held}).next}
+		r.out = &blocks{next: (&snappyStream{in: r.in, memoryMax: r.memoryMax}).next}
 	case LZ4:
 		r.out = &blocks{next: (&lz4Stream{in: r.in}).next}
 	case Zstd:
-		r.out, r.give, err = openZstd(r.in, r.held)
+		r.out, r.release, err = openZstd(r.in, r.memoryMax)
 	default:
 		err = fmt.Errorf("%w: %s", ErrCorrupt, r.codec)
 	}
 	return err
 }
 
-// explain tells a source that failed from data that are no good. A source that ended early is the
-// latter.
-func (r *Reader) explain(err error) error {
+// classify distinguishes an error of the source from corrupt data. A source that ends early counts
+// as corrupt data.
+func (r *Reader) classify(err error) error {
 	switch {
 	case err == nil,
-		err == io.EOF: //nolint:errorlint // the plain one alone is the end: wrapped it is why data are corrupt
+		err == io.EOF: //nolint:errorlint // a wrapped io.EOF means corrupt data, not the end
 		return err
 	case r.source.err != nil:
 		return r.source.err
 	case errors.Is(err, ErrTooLarge), errors.Is(err, ErrCorrupt):
 		return err
-	// of a frame behind the first
+	// The library returns these for frames after the first.
 	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
 	}
 	return fmt.Errorf("%w: %w", ErrCorrupt, err)
 }
 
-// watched remembers why a source failed: decoders wrap that, or call it an unexpected end.
-type watched struct {
+// sourceReader remembers the error of a source, because decoders wrap it or report an unexpected
+// end instead.
+type sourceReader struct {
 	from io.Reader
 	err  error // not io.EOF
 }
 
-func (w *watched) Read(p []byte) (int, error) {
+func (w *sourceReader) Read(p []byte) (int, error) {
 	n, err := w.from.Read(p)
-	// The end is no failure: of data that are cut off it is the data's.
+	// The end of the source is not its failure; truncated data are the fault of the data.
 	if err != nil && err != io.EOF {
 		w.err = err
 	}
 	return n, err
 }
 
-// openGzip returns a reader of all members, and how to give it back: without its input, which is
-// somebody else's from then on.
+// openGzip returns a reader of all members, and a function that returns its decoder to the pool.
 func openGzip(in *bufio.Reader) (io.Reader, func(), error) {
 	r, pooled := gzipReaders.Get().(*gzipReader)
 	if !pooled {
 		r = new(gzipReader)
 	}
-	give := func() { r.give() }
+	release := func() { r.release() }
 	if err := r.Reset(in); err != nil {
-		give()
+		release()
 		return nil, nil, err
 	}
-	return r, give, nil
+	return r, release, nil
 }
 
-// zstdStreamWindowMax is the largest window that is taken on a frame's word, because the library
-// allocates it whole: it is what every decoder has to have (RFC 8878, 3.1.1.1.2) and the largest we
-// write.
+// zstdStreamWindowMax is the largest window that is allocated because a frame declares it; the
+// library allocates windows whole. It is the size that every decoder must support (RFC 8878,
+// 3.1.1.1.2), and the largest that this package writes.
 const zstdStreamWindowMax = 8 << 20
 
 var zstdStreams sync.Pool // of *zstd.Decoder
 
-// openZstd returns a reader of all frames. A first frame that asks for a larger window is decoded
-// in memory, where a window costs nothing that is not there: Kafka's clients ask for 128 MiB around
-// a few kilobytes when their level is 22.
-func openZstd(in *bufio.Reader, held int) (io.Reader, func(), error) {
+// openZstd returns a reader of all frames, and a function that returns its decoder to the pool. If
+// the first frame declares a larger window, it is decoded in memory, where only the actual data
+// cost memory: at level 22 Kafka's clients declare 128 MiB around a few kilobytes.
+func openZstd(in *bufio.Reader, memoryMax int) (io.Reader, func(), error) {
 	var header zstd.Header
-	begin, _ := in.Peek(zstd.HeaderMaxSize) // an error comes again with the next read
+	begin, _ := in.Peek(zstd.HeaderMaxSize) // the next read returns the error again
 	if header.Decode(begin) == nil && header.WindowSize > zstdStreamWindowMax {
-		out, err := decodeHeldZstd(in, held)
+		out, err := decodeZstdInMemory(in, memoryMax)
 		return bytes.NewReader(out), nil, err
 	}
 	d, pooled := zstdStreams.Get().(*zstd.Decoder)
 	if !pooled {
 		var err error
-		// Of concurrency 1 it works in the caller's goroutine and has none of its own: the pool may
+		// With concurrency 1 it runs in the caller's goroutine and starts none, so the pool may
 		// drop it.
 		d, err = zstd.NewReader(nil, zstd.WithDecoderMaxWindow(zstdStreamWindowMax),
 			zstd.WithDecoderConcurrency(1))
@@ -164,24 +167,24 @@ func openZstd(in *bufio.Reader, held int) (io.Reader, func(), error) {
 			return nil, nil, err
 		}
 	}
-	give := func() {
-		_ = d.Reset(nil) // lets go of the source; it never fails
+	release := func() {
+		_ = d.Reset(nil) // clears the reference to the source; it never fails
 		zstdStreams.Put(d)
 	}
 	if err := d.Reset(in); err != nil {
-		give()
+		release()
 		return nil, nil, err
 	}
-	return d, give, nil
+	return d, release, nil
 }
 
-// decodeHeldZstd decodes all of a source in memory, if neither it nor what it decodes to exceeds
-// held bytes.
-func decodeHeldZstd(in io.Reader, held int) ([]byte, error) {
-	// What does not fit packed would not fit unpacked.
-	src, err := readLimited(nil, in, held)
+// decodeZstdInMemory decodes all of a source in memory, if neither its compressed nor its decoded
+// size exceeds memoryMax bytes.
+func decodeZstdInMemory(in io.Reader, memoryMax int) ([]byte, error) {
+	// Data that exceed the limit when compressed would exceed it when decoded.
+	src, err := readLimited(nil, in, memoryMax)
 	if err != nil {
 		return nil, err
 	}
-	return decompressZstd(nil, src, held)
+	return decompressZstd(nil, src, memoryMax)
 }

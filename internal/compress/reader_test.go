@@ -10,28 +10,29 @@ import (
 	"testing/iotest"
 )
 
-// readAll reads all of packed through a Reader whose source comes through wrap.
-func readAll(packed []byte, codec Codec, held int, wrap func(io.Reader) io.Reader) ([]byte, error) {
-	r := NewReader(wrap(bytes.NewReader(packed)), codec, held)
+// readAll reads all of packed through a Reader. wrap wraps its source.
+func readAll(packed []byte, codec Codec, memoryMax int, wrap func(io.Reader) io.Reader) ([]byte,
+	error) {
+	r := NewReader(wrap(bytes.NewReader(packed)), codec, memoryMax)
 	defer r.Close()
 	return io.ReadAll(r)
 }
 
-func whole(r io.Reader) io.Reader { return r }
+func unwrapped(r io.Reader) io.Reader { return r }
 
-func TestReaderGivesWhatDecompressGives(t *testing.T) {
+func TestReaderEqualsDecompress(t *testing.T) {
 	for name, sample := range samples() {
 		for codec := None; codec <= Zstd; codec++ {
 			packed, err := Compress(nil, sample, codec, LevelDefault)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for way, wrap := range map[string]func(io.Reader) io.Reader{"whole": whole,
+			for source, wrap := range map[string]func(io.Reader) io.Reader{"whole": unwrapped,
 				"halves": iotest.HalfReader, "the end with data": iotest.DataErrReader} {
-				// Held is less than the sample: no more than a piece of it is needed at once.
+				// memoryMax is less than the sample, because only one piece is needed at a time.
 				if out, err := readAll(packed, codec, 128<<10, wrap); err != nil ||
 					!bytes.Equal(out, sample) {
-					t.Errorf("%s of %s, %s: %d of %d bytes, %v", codec, name, way, len(out),
+					t.Errorf("%s of %s, %s: got %d of %d bytes, %v", codec, name, source, len(out),
 						len(sample), err)
 				}
 			}
@@ -39,24 +40,25 @@ func TestReaderGivesWhatDecompressGives(t *testing.T) {
 	}
 }
 
-func TestReaderTakesAndRefusesForeignFramesAsDecompressDoes(t *testing.T) {
+func TestReaderAcceptsTheSameForeignFramesAsDecompress(t *testing.T) {
 	text := foreignText()
 	foreignFrames(t, func(name string, codec Codec, packed []byte) {
-		out, err := readAll(packed, codec, 1<<20, whole)
+		out, err := readAll(packed, codec, 1<<20, unwrapped)
 		if strings.HasPrefix(name, "refused-") {
 			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrTooLarge) {
-				t.Errorf("%s: %d bytes, %v", name, len(out), err)
+				t.Errorf("%s: got %d bytes, %v; want ErrCorrupt or ErrTooLarge", name, len(out),
+					err)
 			}
 			return
 		}
 		if err != nil || !bytes.Equal(out, text) {
-			t.Errorf("%s: %d of %d bytes, %v", name, len(out), len(text), err)
+			t.Errorf("%s: got %d of %d bytes, %v", name, len(out), len(text), err)
 		}
 	})
 }
 
-func TestReaderTellsASourceThatFailsFromBadData(t *testing.T) {
-	broken := errors.New("the cable is out")
+func TestReaderDistinguishesSourceErrorsFromBadData(t *testing.T) {
+	broken := errors.New("connection lost")
 	foreignFrames(t, func(name string, codec Codec, packed []byte) {
 		if strings.HasPrefix(name, "refused-") {
 			return
@@ -66,20 +68,21 @@ func TestReaderTellsASourceThatFailsFromBadData(t *testing.T) {
 				return io.MultiReader(bytes.NewReader(packed[:at]), iotest.ErrReader(broken))
 			})
 			if !errors.Is(err, broken) || errors.Is(err, ErrCorrupt) {
-				t.Errorf("%s, the source fails at %d: %v", name, at, err)
+				t.Errorf("%s with a source that fails at %d: %v, want the error of the source",
+					name, at, err)
 			}
 		}
 	})
 }
 
-// Memory goes by pieces and windows, whatever all of it decodes to, and whatever a frame says of
-// itself.
-func TestReaderNeedsNoMoreMemoryThanItHolds(t *testing.T) {
-	const held = 1 << 20
+// TestReaderMemoryIsBounded checks that memory depends on pieces and windows, and not on the total
+// decoded size or on what a frame declares.
+func TestReaderMemoryIsBounded(t *testing.T) {
+	const memoryMax = 1 << 20
 	check := func(name string, packed []byte, codec Codec) {
 		t.Helper()
 		read := func() {
-			r := NewReader(bytes.NewReader(packed), codec, held)
+			r := NewReader(bytes.NewReader(packed), codec, memoryMax)
 			defer r.Close()
 			if _, err := io.Copy(io.Discard, r); err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -90,9 +93,9 @@ func TestReaderNeedsNoMoreMemoryThanItHolds(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		read()
 		runtime.ReadMemStats(&after)
-		// Two windows of zstd, or blocks of LZ4 of 4 MiB, are the most.
+		// The maximum is two windows of zstd, or blocks of LZ4 of 4 MiB.
 		if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 20<<20 {
-			t.Errorf("%s: %d bytes allocated", name, allocated)
+			t.Errorf("%s: allocated %d bytes, want at most 20 MiB", name, allocated)
 		}
 	}
 	bomb := make([]byte, 64<<20)
@@ -110,7 +113,7 @@ func TestReaderNeedsNoMoreMemoryThanItHolds(t *testing.T) {
 	})
 }
 
-func TestReaderOfPiecesLargerThanItHoldsIsTooLarge(t *testing.T) {
+func TestReaderRejectsPiecesAboveItsLimit(t *testing.T) {
 	text := foreignText()
 	for _, name := range []string{"raw-block.snappy", "xerial-one-block.snappy",
 		"long-window-27.zstd"} {
@@ -120,36 +123,39 @@ func TestReaderOfPiecesLargerThanItHoldsIsTooLarge(t *testing.T) {
 				return
 			}
 			found = true
-			for held, tooLarge := range map[int]bool{len(text) - 1: true, len(text): false} {
-				_, err := readAll(packed, codec, held, whole)
+			for memoryMax, tooLarge := range map[int]bool{len(text) - 1: true, len(text): false} {
+				_, err := readAll(packed, codec, memoryMax, unwrapped)
 				if errors.Is(err, ErrTooLarge) != tooLarge {
-					t.Errorf("%s with %d of %d bytes: %v", name, held, len(text), err)
+					t.Errorf("%s with a limit of %d for %d bytes: %v", name, memoryMax, len(text),
+						err)
 				}
 			}
 		})
 		if !found {
-			t.Errorf("no frame %s", name)
+			t.Errorf("frame %s not found", name)
 		}
 	}
 }
 
-// What we write, we can always read in pieces: no window of ours is larger than the reader takes on
-// a frame's word.
-func TestOurOwnFramesStreamAtEveryLevel(t *testing.T) {
-	long := bytes.Repeat(foreignText(), 80) // 11 MB, beyond every window
+// TestOwnZstdFramesStreamAtEveryLevel checks that every frame that this package writes can be read
+// in pieces, because its window is not above zstdStreamWindowMax.
+func TestOwnZstdFramesStreamAtEveryLevel(t *testing.T) {
+	long := bytes.Repeat(foreignText(), 80) // 11 MB, more than every window
 	for _, level := range []int{-5, 3, 7, 22} {
 		packed, err := Compress(nil, long, Zstd, level)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out, err := readAll(packed, Zstd, 1<<20, whole); err != nil || !bytes.Equal(out, long) {
-			t.Errorf("level %d: %d of %d bytes, %v", level, len(out), len(long), err)
+		if out, err := readAll(packed, Zstd, 1<<20, unwrapped); err != nil ||
+			!bytes.Equal(out, long) {
+			t.Errorf("level %d: got %d of %d bytes, %v", level, len(out), len(long), err)
 		}
 	}
 }
 
-// Any bytes give the same both ways. A Reader gives what stands before a fault, and takes claims
-// beyond what it may hold for too large where Decompress sees that the bytes are not there.
+// FuzzReader compares a Reader with Decompress on arbitrary bytes. A Reader returns the data before
+// a fault. It may return ErrTooLarge for a declared size where Decompress detects that the bytes
+// are missing.
 func FuzzReader(f *testing.F) {
 	for codec := None; codec <= Zstd; codec++ {
 		packed, err := Compress(nil, []byte("hello hello hello"), codec, LevelDefault)
@@ -158,7 +164,7 @@ func FuzzReader(f *testing.F) {
 		}
 		f.Add(int8(codec), packed)
 	}
-	// a header that ends early was taken for no data
+	// regression: a truncated header was treated as empty data
 	f.Add(int8(Gzip), []byte("\x1f\x8b\b\xda\x00\ta_^^"))
 	foreignFrames(f, func(_ string, codec Codec, packed []byte) {
 		if len(packed) < 4<<10 {
@@ -171,15 +177,17 @@ func FuzzReader(f *testing.F) {
 		want, wantErr := Decompress(nil, packed, codec, limit)
 		r := NewReader(bytes.NewReader(packed), codec, limit)
 		defer r.Close()
-		got, err := io.ReadAll(io.LimitReader(r, limit+1)) // a bomb goes on
+		got, err := io.ReadAll(io.LimitReader(r, limit+1)) // bounds a decompression bomb
 		switch {
-		case errors.Is(wantErr, ErrTooLarge): // all together; piece by piece it need not be
+		case errors.Is(wantErr, ErrTooLarge): // the pieces may still be small enough
 		case wantErr == nil:
 			if err != nil || !bytes.Equal(got, want) {
-				t.Fatalf("%s: %d bytes in memory; streamed %d, %v", codec, len(want), len(got), err)
+				t.Fatalf("%s: Decompress returns %d bytes; Reader returns %d, %v", codec, len(want),
+					len(got), err)
 			}
 		case !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrTooLarge):
-			t.Fatalf("%s: %v in memory; streamed %d bytes, %v", codec, wantErr, len(got), err)
+			t.Fatalf("%s: Decompress returns %v; Reader returns %d bytes, %v", codec, wantErr,
+				len(got), err)
 		}
 	})
 }

@@ -6,19 +6,20 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Setting is what our encoder of a codec does with a level. Levels are numbers of other programs'
-// encoders (zlib, lz4, zstd); ours have their own knobs, sometimes fewer. Levels with one setting
-// give the same bytes.
+// Setting is the encoder setting that is used for a level. Levels are numbers of other encoders
+// (zlib, lz4, zstd); the Go encoders have their own parameters, sometimes fewer. Levels with the
+// same setting give the same bytes.
 type Setting struct {
-	Level int // asked for, or the codec's default; 0 for a codec without levels
-	// the levels that share the setting, Lowest <= Level <= Highest; 0 and 0 without levels
+	Level int // the requested level, or the codec's default; 0 for a codec without levels
+	// Lowest and Highest bound the levels that share the setting, Lowest <= Level <= Highest; both
+	// are 0 for a codec without levels.
 	Lowest, Highest int
-	// what works, for people: "zstd better"; empty for None, which encodes nothing
+	// Encoder is a name for people, such as "zstd better"; empty for None.
 	Encoder string
 }
 
-// String is the setting for people: "lz4 high compression with 8 attempts", "zstd best (as levels
-// 10 to 22)".
+// String returns a description for people, such as "lz4 high compression with 8 attempts" or "zstd
+// best (as levels 10 to 22)".
 func (s Setting) String() string {
 	if s.Lowest == s.Highest {
 		return s.Encoder
@@ -26,14 +27,14 @@ func (s Setting) String() string {
 	return fmt.Sprintf("%s (as levels %d to %d)", s.Encoder, s.Lowest, s.Highest)
 }
 
-// Effective returns what Compress does at level, or LevelDefault, which must be one that CheckLevel
-// takes. Compress goes by the same tables, so this is what happens and not what should.
+// Effective returns the setting that Compress uses for level, or for LevelDefault. The level must
+// be valid according to CheckLevel. Compress uses the same tables, so this is the actual setting.
 func Effective(codec Codec, level int) Setting {
 	if level == LevelDefault && codec.Valid() {
 		level = codecs[codec].standard
 	}
 	switch codec {
-	case Gzip: // every level is an encoder of its own
+	case Gzip: // every level has a setting of its own
 		return Setting{Level: level, Lowest: level, Highest: level,
 			Encoder: fmt.Sprintf("deflate %d", level)}
 	case Snappy:
@@ -52,14 +53,14 @@ func Effective(codec Codec, level int) Setting {
 	return Setting{}
 }
 
-// lz4Attempts is how many earlier places with the same first bytes the high-compression encoder
-// compares before it settles for the longest match. It doubles with each level, as in lz4-java,
-// which Kafka's clients and brokers use. There levels 10 to 12 of the native library add a better
-// parser, which ours has not, and levels above 12 are 12.
+// lz4Attempts returns the number of earlier positions with the same first bytes that the
+// high-compression encoder compares to find the longest match. It doubles with each level, as in
+// lz4-java, which Kafka's clients and brokers use. In the native library levels 10 to 12 add a
+// better parser, which the Go library does not have, and levels above 12 equal 12.
 func lz4Attempts(level int) int { return 1 << (level - 1) }
 
-// zstdSpeeds are the library's four encoders and the highest level each stands for, as the library
-// itself maps them.
+// zstdSpeeds contains the library's four encoders, each with the highest level that is mapped to
+// it, as the library itself maps them.
 var zstdSpeeds = [...]struct {
 	speed   zstd.EncoderLevel
 	highest int
@@ -68,7 +69,7 @@ var zstdSpeeds = [...]struct {
 	{zstd.SpeedBestCompression, 22},
 }
 
-// zstdSpeed returns the encoder of a level, and the levels it stands for.
+// zstdSpeed returns the encoder for a level, and the range of levels that are mapped to it.
 func zstdSpeed(level int) (speed zstd.EncoderLevel, lowest, highest int) {
 	lowest = codecs[Zstd].lowest
 	for _, s := range zstdSpeeds {

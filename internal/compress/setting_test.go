@@ -10,8 +10,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// levelSample is text on which more work pays: words out of a small vocabulary, in runs of every
-// length.
+// levelSample returns text on which higher levels compress better: words of a small vocabulary, and
+// repetitions of every length.
 func levelSample() []byte {
 	random := rand.New(rand.NewPCG(3, 4))
 	var out strings.Builder
@@ -24,14 +24,14 @@ func levelSample() []byte {
 		}
 		out.WriteString(word)
 	}
-	// Three letters at random: hundreds of earlier places begin with the same four.
+	// Three random letters: hundreds of earlier positions have the same first four bytes.
 	for range 12 << 10 {
 		out.WriteByte("abc"[random.IntN(3)])
 	}
 	return []byte(out.String())
 }
 
-// everyLevel are all levels of a codec, but of zstd's 131,000 negative ones only some.
+// everyLevel returns all levels of a codec, but only some of zstd's 131,072 negative ones.
 func everyLevel(codec Codec) []int {
 	lowest, highest, _, ok := codec.Levels()
 	if !ok {
@@ -44,9 +44,9 @@ func everyLevel(codec Codec) []int {
 	return levels
 }
 
-// What Effective says is held against what Compress does: one setting, one output; another setting,
-// another output.
-func TestLevelsOfOneSettingGiveOneOutputAndOthersAnother(t *testing.T) { // KIP-390
+// TestEffectiveMatchesCompress compares Effective with the output of Compress: levels with one
+// setting give the same bytes, levels with different settings different bytes.
+func TestEffectiveMatchesCompress(t *testing.T) { // KIP-390
 	sample := levelSample()
 	for codec := None; codec <= Zstd; codec++ {
 		byEncoder := map[string][]byte{}
@@ -57,7 +57,7 @@ func TestLevelsOfOneSettingGiveOneOutputAndOthersAnother(t *testing.T) { // KIP-
 			}
 			encoder := Effective(codec, level).Encoder
 			if first, seen := byEncoder[encoder]; seen && !bytes.Equal(first, packed) {
-				t.Errorf("%s level %d: %d bytes, other levels of %q make %d", codec, level,
+				t.Errorf("%s level %d: %d bytes, but other levels of %q give %d", codec, level,
 					len(packed), encoder, len(first))
 			}
 			byEncoder[encoder] = packed
@@ -65,7 +65,7 @@ func TestLevelsOfOneSettingGiveOneOutputAndOthersAnother(t *testing.T) { // KIP-
 		for one, packed := range byEncoder {
 			for other, bytesOfOther := range byEncoder {
 				if one < other && bytes.Equal(packed, bytesOfOther) && !deepSearch(one) {
-					t.Errorf("%q and %q make the same bytes: they are one setting", one, other)
+					t.Errorf("%q and %q give the same bytes, so they are one setting", one, other)
 				}
 			}
 		}
@@ -76,8 +76,8 @@ func TestLevelsOfOneSettingGiveOneOutputAndOthersAnother(t *testing.T) { // KIP-
 	}
 }
 
-// deepSearch tells of LZ4 settings that try more places than this sample has for any match: more of
-// them find nothing more.
+// deepSearch reports whether an LZ4 setting compares more positions than any match in the sample
+// has: such settings give the same bytes.
 func deepSearch(encoder string) bool {
 	var attempts int
 	_, err := fmt.Sscanf(encoder, "lz4 high compression with %d attempts", &attempts)
@@ -117,13 +117,15 @@ func TestZstdSpeedsAreTheLibrarysOwnMapping(t *testing.T) {
 	for _, level := range everyLevel(Zstd)[1:] {
 		if speed, lowest, highest := zstdSpeed(level); speed != zstd.EncoderLevelFromZstd(level) ||
 			level < lowest || level > highest {
-			t.Errorf("level %d: %s of %d to %d, the library says %s", level, speed, lowest, highest,
+			t.Errorf("level %d: got %s for %d to %d, the library maps it to %s", level, speed,
+				lowest, highest,
 				zstd.EncoderLevelFromZstd(level))
 		}
 	}
 }
 
-// On records as people send them much more work is not in vain. Neighbours may turn out either way.
+// TestHigherLevelsAreNotLarger checks levels that differ much, on typical records. Neighbouring
+// levels may differ either way.
 func TestHigherLevelsAreNotLarger(t *testing.T) {
 	sample := samples()["64K"]
 	for codec, levels := range map[Codec][]int{Gzip: {1, 9}, LZ4: {1, 2, 4, 6, 8, 12, 17},
@@ -135,7 +137,8 @@ func TestHigherLevelsAreNotLarger(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(packed) > before {
-				t.Errorf("%s level %d: %d bytes, the one before %d", codec, level, len(packed),
+				t.Errorf("%s level %d: %d bytes, more than the %d of the lower level", codec, level,
+					len(packed),
 					before)
 			}
 			before = len(packed)

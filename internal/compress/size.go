@@ -21,11 +21,11 @@ func Size(src []byte, codec Codec, limit int) (int, error) {
 			return zstdSizeLarge(src, limit)
 		}
 	}
-	// src is in memory anyway: as held bytes it does not count.
+	// src is in memory anyway, so it does not count towards the limit.
 	r := NewReader(bytes.NewReader(src), codec, max(limit, len(src)))
 	defer r.Close()
 	size, err := sizeOf(r, limit)
-	if errors.Is(err, zstd.ErrWindowSizeExceeded) { // of a frame behind the first
+	if errors.Is(err, zstd.ErrWindowSizeExceeded) { // of a frame after the first
 		return zstdSizeLarge(src, limit)
 	}
 	return size, err
@@ -38,7 +38,7 @@ func zstdSizeLarge(src []byte, limit int) (int, error) {
 	d, err := zstd.NewReader(bytes.NewReader(src), zstd.WithDecoderMaxWindow(zstdWindowMax),
 		zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 	if err != nil {
-		return 0, r.explain(err)
+		return 0, r.classify(err)
 	}
 	defer d.Close()
 	r.out = d
@@ -53,7 +53,7 @@ func sizeOf(r *Reader, limit int) (int, error) {
 		if size += n; size > limit {
 			return 0, ErrTooLarge
 		}
-		if err == io.EOF { //nolint:errorlint // the plain one alone is the end
+		if err == io.EOF { //nolint:errorlint // only a plain io.EOF is the end
 			return size, nil
 		}
 		if err != nil {

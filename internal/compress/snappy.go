@@ -10,8 +10,8 @@ import (
 	"github.com/klauspost/compress/snappy"
 )
 
-// The xerial stream, which Kafka's clients speak: a header of 16 bytes, then blocks of {i32 BE
-// length, raw snappy block}.
+// Constants of the xerial stream, the framing that Kafka's clients use: a header of 16 bytes, then
+// blocks of {i32 BE length, raw snappy block}.
 const (
 	xerialHeaderBytes = 16
 	xerialBlockBytes  = 32 << 10 // input of one block
@@ -19,13 +19,12 @@ const (
 
 var (
 	xerialMagic = []byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
-	// Clip, so that append copies, and does not write behind the magic.
-	// version 1, readable since 1
+	// Version 1, compatible since version 1. Clip makes append copy the magic.
 	xerialHeader = append(slices.Clip(xerialMagic), 0, 0, 0, 1, 0, 0, 0, 1)
 )
 
-// compressSnappy writes a xerial stream, each block straight into its place. s2's encoder makes the
-// same format as snappy's, and is faster.
+// compressSnappy writes a xerial stream, each block directly to its final position. s2's encoder
+// writes the same format as snappy's and is faster.
 func compressSnappy(dst *Chunks, src []byte) {
 	copy(dst.Reserve(xerialHeaderBytes), xerialHeader)
 	for chunk := range slices.Chunk(src, xerialBlockBytes) {
@@ -36,15 +35,15 @@ func compressSnappy(dst *Chunks, src []byte) {
 	}
 }
 
-// decompressSnappy reads a xerial stream, or one bare block when the magic is missing: some clients
+// decompressSnappy reads a xerial stream, or one raw block if the magic is missing: some clients
 // send that.
 func decompressSnappy(dst, src []byte, limit int) ([]byte, error) {
 	if !bytes.HasPrefix(src, xerialMagic) {
 		return snappyBlock(dst, src, limit)
 	}
 	start, rest := len(dst), src
-	for len(rest) > 0 { // the format has no end mark: it ends where its bytes end
-		// streams may be concatenated; as a length the magic would be negative
+	for len(rest) > 0 { // the format has no end mark
+		// Streams may be concatenated. The magic cannot be a length: it would be negative.
 		if bytes.HasPrefix(rest, xerialMagic) {
 			if len(rest) < xerialHeaderBytes {
 				return dst, fmt.Errorf("%w: short snappy header", ErrCorrupt)
@@ -55,7 +54,7 @@ func decompressSnappy(dst, src []byte, limit int) ([]byte, error) {
 		if len(rest) < 4 {
 			return dst, fmt.Errorf("%w: short snappy block", ErrCorrupt)
 		}
-		// unsigned, so that a negative length is a huge one, and refused as such
+		// Unsigned: a negative length becomes a huge one and is rejected.
 		size := binary.BigEndian.Uint32(rest)
 		rest = rest[4:]
 		if uint64(size) > uint64(len(rest)) {
@@ -71,15 +70,15 @@ func decompressSnappy(dst, src []byte, limit int) ([]byte, error) {
 	return dst, nil
 }
 
-// snappyBlock decodes one raw block. Its length stands in front, as a claim of the sender's, so it
-// is held against what so few bytes can decode to, and against the limit, before it is allocated.
+// snappyBlock decodes one raw block. Its decoded length is declared by the sender, so it is
+// compared with the maximum for the block's size, and with the limit, before memory is allocated.
 func snappyBlock(dst, block []byte, limit int) ([]byte, error) {
 	size, err := snappy.DecodedLen(block)
 	if err != nil {
 		return dst, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	// A block of n bytes cannot decode to more than 32 n (a 2-byte copy makes 64): a claim beyond
-	// that is not worth memory.
+	// A block of n bytes decodes to at most 32 n bytes, because a copy of 2 bytes produces at most
+	// 64. A larger claim is wrong.
 	if size > 32*len(block) {
 		return dst, fmt.Errorf("%w: snappy block of %d bytes claims %d", ErrCorrupt, len(block),
 			size)

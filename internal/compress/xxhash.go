@@ -14,10 +14,10 @@ const (
 	xxPrime5 uint32 = 374761393
 )
 
-// xxHash32 is xxHash32 with seed 0, the checksum of LZ4 frames. The lz4 library keeps its own
-// internal, and a module for one function of forty lines would be a dependency too many.
+// xxHash32 returns the xxHash32 of data with seed 0, the checksum of LZ4 frames. The lz4 library
+// does not export its own, and a dependency for forty lines is not worth it.
 func xxHash32(data []byte) uint32 {
-	// Below 16 bytes there are no lanes: the prime stands for them.
+	// Input below 16 bytes has no lanes; the prime replaces them.
 	size, hash := uint32(len(data)), xxPrime5
 	if len(data) >= 16 {
 		lanes := [4]uint32{xxPrime1, xxPrime2, 0, 0}
@@ -41,7 +41,7 @@ func xxHash32(data []byte) uint32 {
 		hash += uint32(b) * xxPrime5
 		hash = bits.RotateLeft32(hash, 11) * xxPrime1
 	}
-	// Each bit of the input is to change half of the output's.
+	// Avalanche: each bit of the input changes half of the output's bits.
 	hash = (hash ^ hash>>15) * xxPrime2
 	hash = (hash ^ hash>>13) * xxPrime3
 	return hash ^ hash>>16

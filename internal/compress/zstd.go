@@ -9,16 +9,16 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// zstdWindowMax is the largest window a frame may ask for: 128 MiB, as far as zstd's own tools go
-// unasked.
+// zstdWindowMax is the largest window that a frame may declare: 128 MiB, the default limit of
+// zstd's own tools.
 const zstdWindowMax = 128 << 20
 
-// zstdBlockBytes is the most one block of a frame decodes to (RFC 8878, 3.1.1.2).
+// zstdBlockBytes is the maximum decoded size of a block (RFC 8878, 3.1.1.2).
 const zstdBlockBytes = 128 << 10
 
-// zstdWindows are the windows we write with: a small batch in a small window, because a reader
-// allocates the window whole. A zero stands for the level's own, or zstdStreamWindowMax if that is
-// less.
+// zstdWindows contains the windows that this package writes, by input size: a small batch gets a
+// small window, because a reader allocates the window whole. 0 selects the level's own window, or
+// zstdStreamWindowMax if that is less.
 var zstdWindows = [...]int{64 << 10, 1 << 20, 0}
 
 // zstdWriters keeps encoders by speed and window, neither of which Reset can change. The library
@@ -26,16 +26,17 @@ var zstdWindows = [...]int{64 << 10, 1 << 20, 0}
 // bytes.
 var zstdWriters [zstd.SpeedBestCompression + 1][len(zstdWindows)]sync.Pool // of *zstd.Encoder
 
-// zstdReader decodes whole inputs only, which it may do concurrently. Its own size limit is off:
-// the capacity of the destination is the limit.
+// zstdReader decodes only whole inputs, concurrently. Its own size limit is disabled: the capacity
+// of the destination is the limit.
 var zstdReader = sync.OnceValues(func() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecoderMaxWindow(zstdWindowMax),
 		zstd.WithDecodeAllCapLimit(true),
-		// as many at once as there are processors; the library's own bound is four
+		// As many concurrent decodes as processors; the library's default is at most four.
 		zstd.WithDecoderConcurrency(0))
 })
 
-// compressZstd writes one frame as a stream does: without the content's size, without a checksum.
+// compressZstd writes one frame as a stream encoder does: without content size and without
+// checksum.
 func compressZstd(dst *Chunks, src []byte, level int) error {
 	speed, _, _ := zstdSpeed(level)
 	window := slices.IndexFunc(zstdWindows[:],
@@ -53,7 +54,7 @@ func compressZstd(dst *Chunks, src []byte, level int) error {
 	if _, err := w.Write(src); err != nil {
 		return fmt.Errorf("compress with zstd: %w", err)
 	}
-	// Without this the library writes a frame of one block with its size in the header.
+	// Without Flush the library writes a single block with the content size in the header.
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("compress with zstd: %w", err)
 	}
@@ -63,16 +64,16 @@ func compressZstd(dst *Chunks, src []byte, level int) error {
 	return nil
 }
 
-// newZstdWriter makes an encoder that works in the caller's goroutine (concurrency 1), writes no
-// checksum, as Kafka does, and writes a frame also for no bytes at all. The two best levels' own
-// windows are 16 and 32 MiB, which is more than a decoder has to have, and than any batch is that
-// is not huge.
+// newZstdWriter returns an encoder that runs in the caller's goroutine (concurrency 1), writes no
+// checksum, as Kafka does, and writes a frame even for empty input. The windows of the two highest
+// levels would be 16 and 32 MiB, which is more than a decoder must support, and more than any batch
+// of normal size.
 func newZstdWriter(speed zstd.EncoderLevel, window int) (*zstd.Encoder, error) {
 	options := []zstd.EOption{
 		zstd.WithEncoderLevel(speed), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
 		zstd.WithZeroFrames(true),
-		// As libzstd does: text that repeats nothing (random letters, encoded ids) still has fewer
-		// than eight bits a byte. The library's two fastest levels would store it as it is.
+		// As in libzstd: text without repetition (random letters, encoded ids) still has fewer than
+		// eight bits of entropy per byte. The library's two fastest levels would store it raw.
 		zstd.WithAllLitEntropyCompression(true),
 	}
 	if window == 0 && speed > zstd.SpeedDefault {
@@ -84,14 +85,14 @@ func newZstdWriter(speed zstd.EncoderLevel, window int) (*zstd.Encoder, error) {
 	return zstd.NewWriter(nil, options...)
 }
 
-// decompressZstd reads concatenated and skippable frames. The size in a frame's header is a claim
-// of the sender's, so the room grows with what was really decoded: four times what did not suffice,
-// up to the limit and one block.
+// decompressZstd reads concatenated and skippable frames. The size in a frame's header is only a
+// claim of the sender, so the room grows with the data actually decoded: four times the previous
+// room, up to the limit and one block.
 //
-// The library's own limit (WithDecoderMaxMemory) is of no use: it also refuses every window above
-// it, and a window of 8 MiB around one kilobyte is what clients send. Nor does it say clearly that
-// the room was too small; but it cannot fail for that reason while a whole block still fits, and at
-// the last try a block fits beyond the limit.
+// The library's own limit (WithDecoderMaxMemory) cannot be used: it also rejects every larger
+// window, and clients send a window of 8 MiB around one kilobyte. Nor does the library report
+// clearly that the room was too small. But it cannot fail for that reason while a whole block still
+// fits, and at the last attempt a block fits beyond the limit.
 func decompressZstd(dst, src []byte, limit int) ([]byte, error) {
 	r, err := zstdReader()
 	if err != nil {

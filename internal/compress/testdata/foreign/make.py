@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""Makes the frames that foreign_test.go reads: as clients in other languages write them, and as none should.
+"""Writes the frames that foreign_test.go reads: as clients in other languages write them, and
+invalid ones.
 
 pip install lz4==4.4.5 zstandard==0.25.0 python-snappy==0.7.3; then, in this folder: python3 make.py
 
-Each NAME.CODEC decodes to the text of content(), or must be refused when NAME begins with "refused-".
+Each NAME.CODEC decodes to the text of content(). A frame whose NAME begins with "refused-" must be
+rejected.
 """
 import gzip, io, os, struct, zlib
 import lz4.frame, snappy, zstandard
 
 
 def content():
-    """The text every frame holds: 2,800 records, more than one block of each codec but LZ4's largest."""
+    """Returns the text of every frame: 2,800 records, more than one block of each codec except
+    LZ4's largest."""
     return b"".join(b'{"id":%d,"subject":"ticket %d","status":"open"}\n' % (i, i * 7919 % 1000) for i in range(2800))
 
 
@@ -33,7 +36,7 @@ def lz4_frames(text):
     write("all-checksums-and-size.lz4", frame(block_checksum=True, content_checksum=True, store_size=True))
     write("high-compression.lz4", frame(compression_level=12))
     write("negative-level.lz4", frame(compression_level=-10))
-    # Kafka's reader stops at the first frame's end, and so does ours: what lies behind is not read.
+    # Kafka's reader and Heartwood's stop at the end of the first frame and ignore further bytes.
     write("bytes-behind-the-end.lz4", frame() + b"not looked at")
     write("refused-dependent-blocks.lz4", lz4.frame.compress(text, block_linked=True, block_size=lz4.frame.BLOCKSIZE_MAX64KB))
     write("refused-cut.lz4", frame()[:-10])
@@ -47,7 +50,7 @@ def zstd_frames(text):
     def parameters(**options):
         return zstandard.ZstdCompressor(compression_params=zstandard.ZstdCompressionParameters.from_level(3, **options)).compress(text)
 
-    def streamed(**options):  # of a stream no size is known, so that the window is as asked for
+    def streamed(**options):  # without a content size, so that the window is the requested one
         stream = zstandard.ZstdCompressor(compression_params=zstandard.ZstdCompressionParameters.from_level(3, **options)).compressobj()
         return stream.compress(text) + stream.flush()
 
