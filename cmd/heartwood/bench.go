@@ -2,12 +2,11 @@ package main
 
 import "github.com/spf13/cobra"
 
-// benchCommand holds the benchmarks of internal/bench: clusters measured from outside, and parts of
-// the broker by themselves.
+// benchCommand contains the benchmarks of internal/bench.
 func benchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure a cluster from outside, or parts of the broker by themselves",
+		Short: "Measure a cluster through its clients, or single parts of the broker",
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

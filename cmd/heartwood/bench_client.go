@@ -9,18 +9,18 @@ import (
 	"heartwood.dev/heartwood/internal/bench/client"
 )
 
-// compareHelp is what both commands say of their figures.
+// compareHelp is the part of the help text that both commands share.
 const compareHelp = `
-It needs nothing of Heartwood: --bootstrap may be any broker that speaks the Kafka protocol, so that the same command measures both.
-A run is bounded by --records and --duration, whichever is first. The processor's time is that of this process, the client.
-docs/bench/README.md says how to compare.`
+The command measures any cluster that speaks the Kafka protocol, Heartwood or Apache Kafka. A run
+ends after --records or --duration, whichever comes first. The CPU time is that of the client
+process. docs/bench/README.md describes how to compare.`
 
-// targetFlags are those of both commands.
+// targetFlags adds the flags of both commands.
 func targetFlags(cmd *cobra.Command, to *client.Target) (asJSON *bool) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&to.Bootstrap, "bootstrap", []string{"127.0.0.1:9092"},
-		"`HOST:PORT` of brokers of the cluster, by commas")
-	flags.StringVar(&to.Topic, "topic", "heartwood-bench", "topic that is measured")
+		"`HOST:PORT,...` of brokers of the cluster")
+	flags.StringVar(&to.Topic, "topic", "heartwood-bench", "topic to measure")
 	return flags.Bool("json", false, "print one JSON object")
 }
 
@@ -29,32 +29,35 @@ func benchProduceCommand() *cobra.Command {
 	opts := client.ProduceOptions{}
 	cmd := &cobra.Command{
 		Use:   "produce",
-		Short: "Measure producing to a topic, of Heartwood or of Kafka",
-		Long: `Measure producing to a topic: records a second, latency from due to acknowledged, what failed, and the client's processor time.
+		Short: "Measure producing to a topic of Heartwood or Kafka",
+		Long: `Measure producing to a topic: records per second, latency, failures, and CPU time of the client.
 
-Records are tickets of a help desk as JSON, made from a seed, so that runs compare; each carries the time it was due, for bench consume.
-With --rate a record is due by the clock, and a broker that stalls makes the records behind it late, too. Without, it is due when its
-turn comes, and latency is mostly the wait in the client's own buffer: give a rate to measure latency.` + "\n" + compareHelp,
+Records are tickets of a help desk as JSON, generated from a seed so that runs are comparable. Each
+contains its due time for bench consume. Latency is the time from due to acknowledged. With --rate
+the due times follow the clock, so a broker that stalls delays the records behind it as well.
+Without --rate a record is due when it is sent, and the latency is mostly the time in the client's
+buffer: set a rate to measure latency.` + "\n" + compareHelp,
 		Example: `  heartwood bench produce --records 1000000 --record-bytes 1000 --acks all --codec zstd
   heartwood bench produce --bootstrap kafka:9092 --rate 20000 --duration 30s --json`,
 		Args: noArgs,
 	}
 	asJSON := targetFlags(cmd, &opts.Target)
 	flags := cmd.Flags()
-	flags.BoolVar(&opts.Create, "create", true, "make the topic when it is absent")
-	flags.IntVar(&opts.Partitions, "partitions", 6, "partitions of a topic that is made")
+	flags.BoolVar(&opts.Create, "create", true, "create the topic if it does not exist")
+	flags.IntVar(&opts.Partitions, "partitions", 6, "partitions of a created topic")
 	flags.Int64Var(&opts.Records, "records", 1_000_000, "records to send")
-	flags.DurationVar(&opts.Duration, "duration", time.Minute, "time after which no more are sent")
+	flags.DurationVar(&opts.Duration, "duration", time.Minute, "time after which sending stops")
 	flags.IntVar(&opts.RecordBytes, "record-bytes", 1000, "bytes of a record's key and value")
 	flags.IntVar(&opts.Rate, "rate", 0,
-		"records a second, of all producers together; 0: as fast as possible")
+		"records per second of all producers together; 0: as fast as possible")
 	flags.StringVar(&opts.Acks, "acks", "all", "acknowledgments: 0, 1 or all (idempotent)")
 	flags.StringVar(&opts.Codec, "codec", "none", "compression: none, gzip, snappy, lz4 or zstd")
-	flags.IntVar(&opts.BatchBytes, "batch-bytes", 256<<10, "bytes of a batch, at most")
+	flags.IntVar(&opts.BatchBytes, "batch-bytes", 256<<10, "maximum bytes of a batch")
 	flags.DurationVar(&opts.Linger, "linger", 5*time.Millisecond,
-		"how long a batch waits for more records")
-	flags.IntVar(&opts.Producers, "producers", 1, "clients, each with its own connections")
-	flags.Uint64Var(&opts.Seed, "seed", 1, "of the records")
+		"time that a batch waits for more records")
+	flags.IntVar(&opts.Producers, "producers", 1,
+		"number of clients, each with its own connections")
+	flags.Uint64Var(&opts.Seed, "seed", 1, "seed of the records")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return measured(cmd, *asJSON, opts.Validate(),
 			func(ctx context.Context) (*client.Result, error) { return client.Produce(ctx, opts) })
@@ -67,27 +70,29 @@ func benchConsumeCommand() *cobra.Command {
 	opts := client.ConsumeOptions{}
 	cmd := &cobra.Command{
 		Use:   "consume",
-		Short: "Measure consuming a topic, of Heartwood or of Kafka",
-		Long: `Measure consuming a topic: records a second and the client's processor time.
+		Short: "Measure consuming a topic of Heartwood or Kafka",
+		Long: `Measure consuming a topic: records per second and CPU time of the client.
 
-It reads what the topic holds when it begins, then ends. With --latest it reads what comes from then on. Of records that bench produce
-sent meanwhile it tells the latency from end to end: from due to read. The clocks of the two machines must agree for that.
+The run reads the records that the topic contains at its start, and ends. With --latest it reads the
+records produced from its start on. For records of a concurrent bench produce it measures the
+end-to-end latency, from due to read; this requires synchronized clocks of the two machines.
 
-It is in no consumer group: partitions are dealt out among --consumers.` + "\n" + compareHelp,
+It uses no consumer group: the partitions are distributed among --consumers.` + "\n" + compareHelp,
 		Example: `  heartwood bench consume
-  heartwood bench consume --latest --duration 30s & heartwood bench produce --rate 20000 --duration 25s`,
+  heartwood bench consume --latest --duration 30s &
+  heartwood bench produce --rate 20000 --duration 25s`,
 		Args: noArgs,
 	}
 	asJSON := targetFlags(cmd, &opts.Target)
 	flags := cmd.Flags()
-	flags.BoolVar(&opts.Latest, "latest", false, "read only what comes from now on")
-	flags.Int64Var(&opts.Records, "records", 0, "records to read; 0: no limit")
-	flags.DurationVar(&opts.Duration, "duration", time.Minute, "time after which no more are read")
+	flags.BoolVar(&opts.Latest, "latest", false, "read only records produced from now on")
+	flags.Int64Var(&opts.Records, "records", 0, "maximum number of records to read; 0: no limit")
+	flags.DurationVar(&opts.Duration, "duration", time.Minute, "time after which reading stops")
 	flags.IntVar(&opts.Consumers, "consumers", 1,
-		"clients, each with its own connections; no more than partitions")
+		"number of clients, each with its own connections; at most one per partition")
 	flags.DurationVar(&opts.MaxWait, "max-wait", 500*time.Millisecond,
-		"how long a fetch may wait for records")
-	flags.IntVar(&opts.MaxBytes, "max-bytes", 50<<20, "bytes of a fetch")
+		"maximum time that a fetch waits for records")
+	flags.IntVar(&opts.MaxBytes, "max-bytes", 50<<20, "maximum bytes of a fetch")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return measured(cmd, *asJSON, opts.Validate(),
 			func(ctx context.Context) (*client.Result, error) { return client.Consume(ctx, opts) })
@@ -95,11 +100,11 @@ It is in no consumer group: partitions are dealt out among --consumers.` + "\n" 
 	return cmd
 }
 
-// measured runs a measurement and prints it, also where records failed; then the exit code says so.
-func measured(cmd *cobra.Command, asJSON bool, wrong error,
+// measured runs a measurement and prints the result. Failed records give exit code 1.
+func measured(cmd *cobra.Command, asJSON bool, invalid error,
 	run func(context.Context) (*client.Result, error)) error {
-	if wrong != nil {
-		return misused(cmd, wrong)
+	if invalid != nil {
+		return misused(cmd, invalid)
 	}
 	result, err := run(cmd.Context())
 	if err != nil {

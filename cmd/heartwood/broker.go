@@ -22,8 +22,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/kube"
 )
 
-// brokerFlags are the flags of the broker command, as render.arguments sets them; addresses are
-// HOST:PORT.
+// brokerFlags are the flags of the broker command, which render.arguments sets.
 type brokerFlags struct {
 	cluster, namespace         string
 	podName, podUID, podIP     string
@@ -31,38 +30,32 @@ type brokerFlags struct {
 	http                       string
 }
 
-// brokerCommand checks all flags before anything is opened, so that a wrong one ends with exit code
-// 2.
+// brokerCommand validates all flags before it opens anything, so that an invalid one gives exit
+// code 2.
 func brokerCommand() *cobra.Command {
 	var f brokerFlags
 	cmd := &cobra.Command{
 		Use:   "broker",
-		Short: "Run one broker of a LogCluster, in the pod the operator made for it",
-		Long: `Run one broker of a LogCluster, in the pod the operator made for it.
+		Short: "Run one broker of a LogCluster in its pod",
+		Long: `Run one broker of a LogCluster in the pod that the operator created for it.
 
-It takes its topics and leadership from the Topic and Partition resources of its namespace. Its node id is the number at
-the end of the pod's name.`,
+The broker gets its topics and leadership from the Topic and Partition resources of its namespace.
+Its node id is the number at the end of the pod's name.`,
 		Args: noArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.cluster, "cluster", "", "`NAME` of the LogCluster")
 	flags.StringVar(&f.namespace, "namespace", "", "`NAMESPACE` of the LogCluster")
 	flags.StringVar(&f.podName, "pod-name", "", "`NAME` of this pod, such as demo-broker-0")
-	flags.StringVar(
-		&f.podUID,
-		"pod-uid",
-		"",
-		"`UID` of this pod, so that the operator sees at once when it ends (default: by its Lease alone)",
-	)
-	flags.StringVar(
-		&f.podIP,
-		"pod-ip",
-		"",
-		"`ADDRESS` at which other brokers reach this pod (default: by the name that clients are told)",
-	)
+	flags.StringVar(&f.podUID, "pod-uid", "",
+		"`UID` of this pod, by which the operator detects the "+
+			"end of the broker process at once (default: the operator uses only the Lease)")
+	flags.StringVar(&f.podIP, "pod-ip", "", "`ADDRESS` at which other brokers reach this pod "+
+		"(default: the host of --advertise)")
 	flags.StringVar(&f.dataDir, "data-dir", "/data", "`DIR` of the logs")
 	flags.Var(address(&f.listen, ":9092"), "listen", "`HOST:PORT` to listen on for Kafka clients")
-	flags.Var(address(&f.advertise, ""), "advertise", "`HOST:PORT` that clients are told")
+	flags.Var(address(&f.advertise, ""), "advertise",
+		"`HOST:PORT` at which clients reach this broker")
 	flags.Var(address(&f.http, ":9644"), "http",
 		"`HOST:PORT` of metrics, health and /api/v1/partitions")
 	level := addLogLevel(cmd, slog.LevelInfo)
@@ -74,32 +67,30 @@ the end of the pod's name.`,
 		if err != nil {
 			return misused(cmd, err)
 		}
-		return runBroker(cmd.Context(), nodeID, f, level.forPods(cmd.ErrOrStderr()))
+		return runBroker(cmd.Context(), nodeID, f, level.jsonLogger(cmd.ErrOrStderr()))
 	}
 	return cmd
 }
 
-// ordinal is the number a StatefulSet gave a pod: the broker's node id, 0 to 2^31-1. It fails if
-// the name does not end in one.
+// ordinal returns the number at the end of a StatefulSet pod's name, which is the node id, 0 to
+// 2^31-1.
 func ordinal(podName string) (int32, error) {
 	number := podName[strings.LastIndex(podName, "-")+1:]
 	id, err := strconv.ParseUint(number, 10, 31)
 	if err != nil {
-		return 0, fmt.Errorf(
-			"invalid argument %q for --pod-name: give a name that ends in a number, such as demo-broker-0",
-			podName,
-		)
+		return 0, fmt.Errorf("invalid argument %q for --pod-name: give a name that ends in a number, "+
+			"such as demo-broker-0", podName)
 	}
 	return int32(id), nil
 }
 
-// runBroker runs a broker and its HTTP server until ctx ends or either fails; the error is of the
-// one that failed first. The metrics registry is its own, not the global one, so it holds what this
-// broker registers and no more.
+// runBroker runs a broker and its HTTP server until ctx ends or either fails, and returns the first
+// error. It uses its own metrics registry instead of the global one, so that it exports only
+// metrics of the broker.
 func runBroker(ctx context.Context, nodeID int32, f brokerFlags, logger *slog.Logger) error {
 	config, err := ctrl.GetConfig()
 	if err != nil {
-		return fmt.Errorf("find the API server: %w", err)
+		return fmt.Errorf("read the API server's configuration: %w", err)
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
@@ -117,8 +108,7 @@ func runBroker(ctx context.Context, nodeID int32, f brokerFlags, logger *slog.Lo
 		Metadata: store, Registry: registry, Logger: logger,
 	}
 	var started atomic.Pointer[broker.Broker]
-	// HTTP first: opening the store may mean to recover many logs, and the startup probe asks
-	// meanwhile.
+	// Start HTTP first: the startup probe must be answered while the broker recovers its logs.
 	return runWithHTTP(ctx, func(ctx context.Context) error {
 		return serveHTTP(ctx, f.http, brokerHTTP(&started, registry, store.Detail))
 	}, func(ctx context.Context) error {
@@ -131,8 +121,8 @@ func runBroker(ctx context.Context, nodeID int32, f brokerFlags, logger *slog.Lo
 	})
 }
 
-// runWithHTTP runs both until ctx ends or either fails. HTTP stays until the broker has ended: one
-// that hands its partitions over is observed too.
+// runWithHTTP runs both until ctx ends or either fails. HTTP is served until the broker has
+// stopped, so that metrics cover the controlled shutdown.
 func runWithHTTP(ctx context.Context, serve, run func(context.Context) error) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	group, ctx := errgroup.WithContext(ctx)
@@ -144,11 +134,11 @@ func runWithHTTP(ctx context.Context, serve, run func(context.Context) error) er
 	return group.Wait()
 }
 
-// errRecovering is why a broker is not ready before its logs are open.
-var errRecovering = errors.New("opens its logs")
+// errRecovering is the reason why a broker is not ready before its logs are open.
+var errRecovering = errors.New("recovering logs")
 
-// brokerHTTP answers for a broker that may not have started yet: it is alive but not ready then,
-// and reports no partitions. started is set once, by another goroutine, hence atomic.
+// brokerHTTP returns the HTTP handler of a broker that may not have started yet: until then the
+// broker is alive, not ready, and reports no partitions. Another goroutine sets started once.
 func brokerHTTP(started *atomic.Pointer[broker.Broker], gatherer prometheus.Gatherer,
 	detail func() string) http.Handler {
 	brokers := func() broker.Brokers {
@@ -168,8 +158,8 @@ func brokerHTTP(started *atomic.Pointer[broker.Broker], gatherer prometheus.Gath
 	return broker.NewHTTP(options)
 }
 
-// serveHTTP serves until ctx ends, and returns nil then. It closes connections rather than wait for
-// them: a scrape that is cut off is asked again, and a stop in order has better use for its time.
+// serveHTTP serves until ctx ends, and returns nil then. It closes connections without waiting for
+// their requests, because waiting would delay the controlled shutdown.
 func serveHTTP(ctx context.Context, address string, handler http.Handler) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", address)

@@ -6,25 +6,25 @@ import (
 	"testing"
 )
 
-func TestHTTPStaysUntilTheBrokerHasEnded(t *testing.T) {
+func TestHTTPIsServedUntilTheBrokerHasStopped(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	began := make(chan context.Context, 1)
+	started := make(chan context.Context, 1)
 	err := runWithHTTP(ctx, func(serving context.Context) error {
-		began <- serving
+		started <- serving
 		<-serving.Done()
 		return nil
 	}, func(ctx context.Context) error {
-		serving := <-began
+		serving := <-started
 		stop()
 		<-ctx.Done()
-		return serving.Err() // it hands over
+		return serving.Err() // during the controlled shutdown
 	})
 	if err != nil {
-		t.Errorf("HTTP ended before the broker: %v", err)
+		t.Errorf("HTTP stopped before the broker: %v", err)
 	}
 }
 
-func TestABrokerEndsWithItsHTTP(t *testing.T) {
+func TestBrokerStopsWhenItsHTTPServerFails(t *testing.T) {
 	failed := errors.New("no such port")
 	err := runWithHTTP(t.Context(), func(context.Context) error { return failed },
 		func(ctx context.Context) error {

@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// httpStandard is where heartwood dev listens, and a broker in its pod.
-const httpStandard = "127.0.0.1:9644"
+// httpDefault is the HTTP address of heartwood dev, and of a broker within its pod.
+const httpDefault = "127.0.0.1:9644"
 
 // brokerAddresses is the flag --address.
 type brokerAddresses struct{ list []string }
@@ -34,53 +34,57 @@ func (a *brokerAddresses) Set(text string) error {
 	return nil
 }
 
-// orStandard are the addresses given, or the standard one.
-func (a *brokerAddresses) orStandard() []string {
+// orDefault returns the given addresses, or the default one.
+func (a *brokerAddresses) orDefault() []string {
 	if len(a.list) == 0 {
-		return []string{httpStandard}
+		return []string{httpDefault}
 	}
 	return a.list
 }
 
 func (a *brokerAddresses) add(cmd *cobra.Command) {
 	cmd.Flags().Var(a, "address",
-		"of a broker's HTTP port; may be given several times (default "+httpStandard+")")
+		"`HOST:PORT` of a broker's HTTP server; may be given several times (default "+
+			httpDefault+")")
 }
 
-// addOne is add for a command that asks one broker; the first address counts.
+// addOne is add for a command that uses only the first address.
 func (a *brokerAddresses) addOne(cmd *cobra.Command) {
-	cmd.Flags().Var(a, "address", "of a broker's HTTP port (default "+httpStandard+")")
+	cmd.Flags().Var(a, "address", "`HOST:PORT` of a broker's HTTP server (default "+httpDefault+")")
 }
 
 func cleanCommand() *cobra.Command {
 	clean, addresses, wait, asJSON := remote.Clean{}, brokerAddresses{}, false, false
 	cmd := &cobra.Command{
 		Use:   "clean TOPIC",
-		Short: "Have the brokers clean a topic now, whatever its dirty ratio",
-		Long: `Have the brokers clean a topic now, whatever its dirty ratio.
+		Short: "Clean a topic now, whatever its dirty ratio",
+		Long: `Make the brokers clean a topic now, whatever its dirty ratio.
 
-The active segments are rolled first, so that they take part, and no garbage is left for economy: when it is done, each key stands once
-below where the log ended at the request. What the topic promises holds: records younger than compaction.minLag stay, and so does what
-lies above an open transaction. Tombstones keep their retention. The cleaner's workers, memory and I/O rate bound it as always, and
-producers and consumers go on.
+The brokers first roll the active segments, so that the pass includes them, and leave no garbage to
+save I/O: after the pass, each key has one record below the log end at the time of the request. The
+topic's guarantees stay in force. Records younger than compaction.minLag and records above an open
+transaction are not cleaned, and tombstones keep their retention. The cleaner's limits for workers,
+memory and I/O apply, and producers and consumers continue.
 
-A broker is asked over HTTP, and names the others, which are asked at the same port. On Kubernetes, from within a pod:
+The command sends the request to one broker over HTTP, which returns the other brokers; they are
+reached at the same port. On Kubernetes, from within a pod:
   kubectl exec demo-broker-0 -- heartwood clean tickets --wait
-or without any of this, and seen in the Topic's status:
+or with an annotation, whose result is shown in the Topic's status:
   kubectl annotate topic tickets heartwood.dev/clean-now="$(date)" --overwrite
 
-The exit code is 0 if all replicas were asked (with --wait: were cleaned), else 1. Ctrl-C ends the waiting, and not the cleaning.
-To clean directories that no broker serves: heartwood log clean.`,
+The exit code is 0 if all replicas accepted the request (with --wait: were cleaned), else 1. Ctrl-C
+ends the waiting, but not the cleaning. To clean directories without a broker, use heartwood log
+clean.`,
 		Example: `  heartwood clean tickets --wait
   heartwood clean tickets --partition 0 --partition 3 --address demo-broker-0:9644
   heartwood clean tickets --wait --json | jq '.replicas[].pass.reclaimedBytes'`,
 		Args: oneTopic,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			clean.Topic, clean.Addresses = args[0], addresses.orStandard()
+			clean.Topic, clean.Addresses = args[0], addresses.orDefault()
 			for _, index := range clean.Partitions {
 				if index < 0 {
 					return misused(cmd,
-						fmt.Errorf("invalid argument %d for --partition: partitions count from 0",
+						fmt.Errorf("invalid argument %d for --partition: give 0 or more",
 							index))
 				}
 			}
@@ -91,19 +95,20 @@ To clean directories that no broker serves: heartwood log clean.`,
 			if asJSON {
 				return errors.Join(json.NewEncoder(cmd.OutOrStdout()).Encode(cleaning), err)
 			}
-			return errors.Join(printAsked(cmd.OutOrStdout(), cleaning, wait), err)
+			return errors.Join(printSummary(cmd.OutOrStdout(), cleaning, wait), err)
 		},
 	}
 	cmd.Flags().Int32SliceVar(&clean.Partitions, "partition", nil,
 		"`NUMBER` of a partition; may be given several times (default: all)")
-	cmd.Flags().Lookup("partition").DefValue = "" // or help would say [] besides
+	cmd.Flags().Lookup("partition").DefValue = "" // instead of [] in the help text
 	addresses.add(cmd)
-	cmd.Flags().BoolVar(&wait, "wait", false, "wait until it is done, and show how far it is")
+	cmd.Flags().BoolVar(&wait, "wait", false,
+		"wait until the topic is clean, and show the progress")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
 
-// oneTopic wants the topic's name and nothing else.
+// oneTopic requires exactly one argument, the topic.
 func oneTopic(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		return nil
@@ -111,8 +116,8 @@ func oneTopic(cmd *cobra.Command, args []string) error {
 	return misused(cmd, fmt.Errorf("give one TOPIC"))
 }
 
-// progressTo writes lines for people as they come: to standard output, or to standard error when
-// that is for a program.
+// progressTo returns a function that prints progress: to standard output, or with --json to
+// standard error.
 func progressTo(cmd *cobra.Command, asJSON bool) func(string) {
 	out := cmd.OutOrStdout()
 	if asJSON {
@@ -121,17 +126,17 @@ func progressTo(cmd *cobra.Command, asJSON bool) func(string) {
 	return func(line string) { _, _ = fmt.Fprintln(out, line) }
 }
 
-// cleanTopic asks, and waits if that is wanted. It returns what was asked for also with an error,
-// unless nothing was.
+// cleanTopic sends the request, and waits if wait is set. With an error it still returns the
+// requests that were accepted, if any.
 func cleanTopic(ctx context.Context, clean remote.Clean, wait bool,
-	tell func(string)) (*remote.Cleaning, error) {
+	progress func(string)) (*remote.Cleaning, error) {
 	client := &remote.Client{}
 	cleaning, err := client.Start(ctx, clean)
 	if err != nil {
 		return nil, err
 	}
 	if wait {
-		if err := client.Wait(ctx, cleaning, tell); err != nil {
+		if err := client.Wait(ctx, cleaning, progress); err != nil {
 			return cleaning, err
 		}
 	}
@@ -139,8 +144,8 @@ func cleanTopic(ctx context.Context, clean remote.Clean, wait bool,
 	return cleaning, err
 }
 
-// printAsked sums up; after a wait each replica has had its line.
-func printAsked(out io.Writer, cleaning *remote.Cleaning, waited bool) (err error) {
+// printSummary prints the summary. After a wait, a line for each replica precedes it.
+func printSummary(out io.Writer, cleaning *remote.Cleaning, waited bool) (err error) {
 	asked, freed := 0, int64(0)
 	for _, replica := range cleaning.Replicas {
 		if replica.State == remote.Asked || replica.State == remote.Done {
@@ -155,13 +160,9 @@ func printAsked(out io.Writer, cleaning *remote.Cleaning, waited bool) (err erro
 		_, err = fmt.Fprintf(out, "%s: %d of %d replicas cleaned, %s reclaimed\n", cleaning.Topic,
 			asked, len(cleaning.Replicas), remote.Bytes(freed))
 	default:
-		_, err = fmt.Fprintf(
-			out,
-			"%s: %d of %d replicas will be cleaned; --wait shows how far it is, and so does heartwood topics\n",
-			cleaning.Topic,
-			asked,
-			len(cleaning.Replicas),
-		)
+		_, err = fmt.Fprintf(out,
+			"%s: %d of %d replicas will be cleaned; use --wait or heartwood topics "+
+				"to see the progress\n", cleaning.Topic, asked, len(cleaning.Replicas))
 	}
 	return err
 }

@@ -10,20 +10,20 @@ import (
 	"heartwood.dev/heartwood/internal/dev"
 )
 
-// devBrokersMax bounds --brokers; its help names the number, too.
+// devBrokersMax bounds --brokers.
 const devBrokersMax = 100
 
-// devCommand runs internal/dev. Faults of the manifests are the user's, as those of flags are: exit
-// code 2.
+// devCommand runs internal/dev. Faults in manifests have exit code 2, like faults in flags.
 func devCommand() *cobra.Command {
 	var opts dev.Options
 	cmd := &cobra.Command{
 		Use:   "dev [-f FILE|DIR]...",
-		Short: "Run a whole cluster in this process, from the manifests kubectl takes",
-		Long: `Run a whole cluster in this process, from the same LogCluster and Topic manifests that kubectl takes.
+		Short: "Run a whole cluster in this process from Kubernetes manifests",
+		Long: `Run a whole cluster in this process from LogCluster and Topic manifests, as for kubectl.
 
-The manifests are watched: what you change in them is applied. Topics may also be made with Kafka's own tools.
-Once it serves, one line begins with "ready" and says where. Ctrl-C stops it in order; data stays in --data-dir.`,
+The manifests are watched, and changes are applied. Kafka's tools can create topics as well. Once
+the cluster is ready, it prints a line that starts with "ready" and contains the addresses. Ctrl-C
+shuts it down gracefully; the data stays in --data-dir.`,
 		Example: `  heartwood dev -f config/samples
   echo 'T-1:printer on fire' | kcat -b 127.0.0.1:9092 -t tickets -P -K:
   curl -s 127.0.0.1:9644/api/v1/partitions`,
@@ -33,25 +33,22 @@ Once it serves, one line begins with "ready" and says where. Ctrl-C stops it in 
 	flags.StringArrayVarP(&opts.Manifests, "filename", "f", nil,
 		"manifest `FILE|DIR`; may be given several times")
 	flags.IntVar(&opts.Brokers, "brokers", 0,
-		"how many brokers, 1 to 100 (default: what the LogCluster says, else 1)")
+		"number of brokers, 1 to 100 (default: that of the LogCluster, else 1)")
 	flags.StringVar(&opts.Listen, "listen", "127.0.0.1:9092",
-		"Kafka `HOST:PORT` of broker 0; broker i listens on port+i")
+		"Kafka `HOST:PORT` of broker 0; broker i listens on PORT+i")
 	flags.StringVar(&opts.HTTP, "http", "127.0.0.1:9644",
 		"`HOST:PORT` of metrics, health and /api/v1/partitions")
 	flags.StringVar(&opts.DataDir, "data-dir", "heartwood-data",
 		"`DIR` of the logs and the cluster's metadata")
 	flags.StringSliceVar(&opts.Racks, "racks", nil,
-		"`NAME,...` of racks; brokers are in them by turns, and replicas spread over them")
+		"`NAME,...` of racks, assigned to brokers round-robin; replicas are spread over racks")
 	flags.BoolVar(&opts.AcceptDataLoss, "accept-data-loss", false,
-		"go on without records that no broker has any more")
-	flags.BoolVar(
-		&opts.Processes,
-		"processes",
-		false,
-		"run each broker in a process of its own, which you may kill; broker i has its metrics on the port of --http + 1 + i",
-	)
+		"serve partitions whose in-sync replicas have all lost their disks, without the lost records")
+	flags.BoolVar(&opts.Processes, "processes", false,
+		"run each broker in its own process, which may "+
+			"be killed; broker i serves metrics on the port of --http + 1 + i")
 	flags.BoolVar(&opts.NoRestart, "no-restart", false,
-		"with --processes: leave a broker down whose process ended, instead of starting it again")
+		"with --processes: do not restart a broker whose process has exited")
 	level := addLogLevel(cmd, slog.LevelWarn)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("brokers") && (opts.Brokers < 1 || opts.Brokers > devBrokersMax) {
@@ -60,7 +57,7 @@ Once it serves, one line begins with "ready" and says where. Ctrl-C stops it in 
 					devBrokersMax))
 		}
 		opts.Out, opts.LogLevel = cmd.OutOrStdout(), level.String()
-		opts.Logger = level.forPeople(cmd.ErrOrStderr())
+		opts.Logger = level.textLogger(cmd.ErrOrStderr())
 		err := dev.Run(cmd.Context(), opts)
 		if errors.Is(err, dev.ErrUsage) {
 			return usageError{err}

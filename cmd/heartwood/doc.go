@@ -1,6 +1,6 @@
-// Command heartwood is the operator, the broker, the development cluster and the offline tools, in
-// one binary.
+// Command heartwood contains the operator, the broker, the development cluster and the offline
+// tools.
 //
-// It holds no logic: each command turns flags into an Options struct and calls the package that
-// does the work. Exit codes: 0 done, 1 it failed, 2 the flags or manifests are wrong.
+// It has no logic of its own: each command converts flags to an Options struct and calls a package.
+// Exit codes: 0 success, 1 failure, 2 invalid flags or manifests.
 package main

@@ -9,16 +9,16 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// logCommand holds the offline tools. dump and verify (internal/logstore/inspect) only read, so a
-// broker may be at work on the same files; clean takes the data directory's lock.
+// logCommand contains the offline tools. dump and verify (internal/logstore/inspect) only read, so
+// a broker may use the same files; clean takes the lock of the data directory.
 func logCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log",
-		Short: "Look into logs on disk, or clean them, without a broker",
-		Long: `Look into logs on disk, or clean them, without a broker: ours, and those that Apache Kafka wrote.
+		Short: "Inspect, verify or clean logs on disk, without a broker",
+		Long: `Inspect, verify or clean logs on disk, without a broker. Logs of Apache Kafka work as well.
 
-A PATH is a file (.log, .index, .timeindex, .txnindex, .snapshot, leader-epoch-checkpoint), a partition's directory, a data
-directory, or the directory of heartwood dev.`,
+A PATH is a file (.log, .index, .timeindex, .txnindex, .snapshot, leader-epoch-checkpoint), a
+partition's directory, a data directory, or the directory of heartwood dev.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -30,11 +30,12 @@ func logDumpCommand() *cobra.Command {
 	var opts inspect.DumpOptions
 	cmd := &cobra.Command{
 		Use:   "dump PATH...",
-		Short: "Print the batches, and on demand the records, of logs",
-		Long: `Print the batches, and on demand the records, of logs.
+		Short: "Print the batches and records of logs",
+		Long: `Print the batches of logs and, with --records, their records.
 
-Of a directory its data files are printed. An index, a transaction index, a producer snapshot or the leader epochs are printed
-when they are named. Bad batches are printed with what is wrong with them. With --json each line is an object that names its file.`,
+For a directory the command prints its data files. It prints an index, a transaction index, a
+producer snapshot or the leader epochs if the PATH is such a file. Corrupt batches are printed with
+their error. With --json each line is an object that names its file.`,
 		Example: `  heartwood log dump --records heartwood-data/broker-0/tickets-0
   heartwood log dump --records --from 1200 --to 1300 /var/lib/heartwood/data/tickets-0
   heartwood log dump --json /var/lib/heartwood/data/tickets-0 | jq 'select(.producerId >= 0)'
@@ -44,32 +45,36 @@ when they are named. Bad batches are printed with what is wrong with them. With 
 			return inspect.Dump(vfs.OS{}, paths, opts, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().BoolVar(&opts.Records, "records", false, "print each record, too")
-	cmd.Flags().Int64Var(&opts.From, "from", 0, "first offset: batches that end below are left out")
+	cmd.Flags().BoolVar(&opts.Records, "records", false, "print each record as well")
+	cmd.Flags().Int64Var(&opts.From, "from", 0, "first offset; batches that end below are omitted")
 	cmd.Flags().Int64Var(&opts.To, "to", 0,
-		"end: batches that begin at this offset or above are left out; 0: none are")
-	cmd.Flags().BoolVar(&opts.JSON, "json", false, "print one JSON object a line")
+		"end offset; batches that start at or above it are omitted; 0: no end")
+	cmd.Flags().BoolVar(&opts.JSON, "json", false, "print one JSON object per line")
 	return cmd
 }
 
-// logVerifyCommand makes an error of problems found, for the exit code alone: they have been
-// printed by then.
+// logVerifyCommand returns an error if problems were found, which sets the exit code. The problems
+// themselves are part of the output.
 func logVerifyCommand() *cobra.Command {
 	var opts inspect.VerifyOptions
 	cmd := &cobra.Command{
 		Use:   "verify PATH...",
-		Short: "Check logs: checksums, offsets, records, indexes, producers",
-		Long: `Check logs, and what lies beside them:
+		Short: "Verify logs: checksums, offsets, records, indexes, producers",
+		Long: `Verify logs and the files next to them:
 
-  - each batch's checksum, offsets and records, and that the segments follow one another;
-  - that each entry of the indexes points at the right batch, and that the transaction indexes tell of the aborted transactions;
-  - the rules of producers: epochs never fall, sequences go on, and leap no farther than cleaning explains; markers;
-  - that producer snapshots, the leader epochs and the key sidecars tell what the batches do.
+  - the checksum, offsets and records of each batch, and that segments are contiguous;
+  - that index entries point to the right batches, and that transaction indexes list the aborted
+    transactions;
+  - producer state: epochs never decrease, and gaps between sequence numbers can be explained by
+    cleaning; transaction markers;
+  - that producer snapshots, leader epochs and key sidecars agree with the batches.
 
-What is wrong is printed with its file, position and offset, the first fault first; the last line sums up. What is only worth
-knowing, such as files that a start will remove, is printed as a note. The exit code is 0 if nothing is wrong, 1 if something
-is, 2 if the command line is wrong. The end of a log that a broker is writing may look cut off. What a broker that runs, or was killed,
-has not written to an index yet is a note: its recovery-point-offset-checkpoint tells up to where indexes are complete.`,
+Each problem is printed with its file, position and offset, in order; the last line is a summary.
+Harmless findings, such as files that a start removes, are printed as notes. The exit code is 0
+without problems, 1 with problems, and 2 if the command line is invalid. The end of a log that a
+broker is writing may look truncated. Index entries that a running or killed broker has not written
+yet are notes: recovery-point-offset-checkpoint contains the offset up to which indexes are
+complete.`,
 		Example: `  heartwood log verify /var/lib/heartwood/data
   heartwood log verify --json /var/lib/heartwood/data/tickets-0 | jq 'select(.problem)'`,
 		Args: someArgs,
@@ -81,6 +86,6 @@ has not written to an index yet is a note: its recovery-point-offset-checkpoint 
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&opts.JSON, "json", false, "print one JSON object a line")
+	cmd.Flags().BoolVar(&opts.JSON, "json", false, "print one JSON object per line")
 	return cmd
 }

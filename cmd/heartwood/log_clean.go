@@ -19,21 +19,21 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// cleanFlags is what the command line of log clean says.
+// cleanFlags are the flags of log clean.
 type cleanFlags struct {
 	cleaner.OfflineOptions
 	memory, ioRate, segment float64
-	dirty, garbage          float64 // shares
+	dirty, garbage          float64 // fractions
 	now                     string
 	at                      time.Time // the value of now; zero if it is not given
 	asJSON                  bool
 }
 
-// cleanReport is what log clean did, over all directories. Its names are fixed.
+// cleanReport is the result of log clean over all directories. Scripts depend on the JSON names.
 type cleanReport struct {
 	DryRun bool `json:"dry_run"`
 	Passes int  `json:"passes"`
-	// below the active one, before the first pass
+	// SegmentsTotal excludes the active segment, and is counted before the first pass.
 	SegmentsTotal       int     `json:"segments_total"`
 	SegmentsRewritten   int     `json:"segments_rewritten"`
 	SegmentsUntouched   int     `json:"segments_untouched"`
@@ -55,42 +55,49 @@ func logCleanCommand() *cobra.Command {
 	f := cleanFlags{}
 	cmd := &cobra.Command{
 		Use:   "clean DIR...",
-		Short: "Clean partitions' directories, without a broker",
-		Long: `Clean partitions' directories (TOPIC-NUMBER), without a broker: ours, and those that Apache Kafka wrote.
+		Short: "Clean the directories of partitions without a broker",
+		Long: `Clean the directories of partitions (TOPIC-NUMBER) without a broker. Logs of Apache Kafka work as
+well.
 
-Of each key the latest record stays. The last segment is active and not touched; all before it counts as replicated, unless the
-checkpoints in the directory above know the partition and say less. They are kept up to date, so that a broker goes on where this ended.
-A directory that a broker holds is refused. It may be stopped at any moment, also by kill -9, and run again.
+The command keeps the latest record of each key. The last segment is active and is not cleaned. All
+earlier segments count as replicated, unless the checkpoints in the parent directory contain the
+partition and a lower offset. The command updates these checkpoints, so a broker continues from its
+result. It refuses a directory that a broker has locked. It may be interrupted at any time, also by
+kill -9, and run again.
 
-Tombstones go like a broker's: the pass that finds one to be the last of its key starts its retention, a later one removes it. With
---tombstone-retention 0s both happen here.
+Tombstones are removed like in a broker: the pass that finds a tombstone to be the last record of
+its key starts its retention, and a later pass removes it. With --tombstone-retention 0s one pass
+does both.
 
---dry-run rewrites nothing and tells what would be freed, and what would be read and written at most. It makes the key sidecars that
-are missing, as any pass does, and mends what a crash cut off, as any start does.`,
+--dry-run reports what would be removed, and what would be read and written at most, without
+rewriting segments. Like every pass it writes missing key sidecars, and like every start it repairs
+what a crash has truncated.`,
 		Example: `  heartwood log clean --dry-run heartwood-data/broker-0/tickets-0
   heartwood log clean --memory 64Mi --io-rate 50Mi/s --json /var/lib/kafka/tickets-*`,
 		Args: someArgs,
 	}
 	flags := cmd.Flags()
-	flags.Var(quantity(&f.memory, sizeKind, "128Mi"), "memory", "of tables and bitmaps, at most")
-	flags.IntVar(&f.Workers, "workers", 1, "slices of the keys worked on at once")
+	flags.Var(quantity(&f.memory, sizeKind, "128Mi"), "memory",
+		"maximum memory of tables and bitmaps")
+	flags.IntVar(&f.Workers, "workers", 1, "number of hash slices processed concurrently")
 	flags.Var(percentFlag{&f.dirty}, "min-dirty-percent",
-		"clean only above this dirty ratio; 0: in any case")
-	flags.Var(percentFlag{&f.garbage}, "max-garbage-percent", "garbage that may stay, to save I/O")
+		"dirty ratio above which a partition is cleaned; 0: always")
+	flags.Var(percentFlag{&f.garbage}, "max-garbage-percent", "garbage that may remain to save I/O")
 	flags.DurationVar(&f.MinLag, "min-lag", 0,
-		"leave segments alone that have records younger than this")
+		"minimum age of records; segments with younger ones are not cleaned")
 	flags.DurationVar(&f.TombstoneRetention, "tombstone-retention", 24*time.Hour,
-		"how long a tombstone stays once it is the last record of its key")
+		"time that a tombstone stays as the last record of its key")
 	flags.StringVar(&f.now, "now", "",
-		"`TIME` taken for now, RFC 3339 or milliseconds since 1970 (default: the clock's)")
+		"`TIME` used as the current time, RFC 3339 or milliseconds since 1970 (default: the clock)")
 	flags.Var(quantity(&f.ioRate, rateKind, "0"), "io-rate",
-		"bytes read and written a second; 0: no limit")
+		"maximum bytes read and written per second; 0: no limit")
 	flags.Var(quantity(&f.segment, sizeKind, "0"), "segment-size",
-		"of new segments; 0: as the largest there is")
-	flags.BoolVar(&f.DryRun, "dry-run", false, "tell what a clean would do")
+		"size of new segments; 0: that of the largest existing one")
+	flags.BoolVar(&f.DryRun, "dry-run", false,
+		"report what would be removed, without rewriting anything")
 	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, dirs []string) error {
-		if err := f.settle(); err != nil {
+		if err := f.resolve(); err != nil {
 			return misused(cmd, err)
 		}
 		logger := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(),
@@ -104,12 +111,12 @@ are missing, as any pass does, and mends what a crash cut off, as any start does
 	return cmd
 }
 
-// settle checks what flags say together, and puts it into OfflineOptions.
-func (f *cleanFlags) settle() error {
-	var wrong []error
+// resolve validates the flags and sets OfflineOptions.
+func (f *cleanFlags) resolve() error {
+	var faults []error
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
-			wrong = append(wrong, fmt.Errorf(format, args...))
+			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
 	check(f.memory >= 1<<20 && f.memory <= 1<<46, "invalid argument for --memory: give 1Mi or more")
@@ -121,7 +128,7 @@ func (f *cleanFlags) settle() error {
 		"invalid argument %s for --tombstone-retention: it cannot be negative",
 		f.TombstoneRetention)
 	check(f.ioRate == 0 || f.ioRate >= 1024 && f.ioRate < 1<<60,
-		"invalid argument for --io-rate: give at least 1Ki a second, or 0")
+		"invalid argument for --io-rate: give at least 1Ki/s, or 0")
 	check(f.segment == 0 || f.segment >= 1024 && f.segment < 1<<31,
 		"invalid argument for --segment-size: give 1Ki to 2Gi-1")
 	if f.now != "" {
@@ -135,12 +142,12 @@ func (f *cleanFlags) settle() error {
 	}
 	f.MemoryBytes, f.IOBytesRate, f.SegmentBytes = int64(f.memory), int64(f.ioRate),
 		int64(f.segment)
-	// Rounded up: "above 0.5 %" must not become "in any case".
+	// rounded up, so that 0.5 % does not become 0, which means always
 	f.MinDirtyPercent, f.MaxGarbagePercent = int(f.dirty*100+0.999), int(f.garbage*100)
-	return errors.Join(wrong...)
+	return errors.Join(faults...)
 }
 
-// parseTime reads a time as a person or a program gives it.
+// parseTime parses RFC 3339 or milliseconds since 1970.
 func parseTime(text string) (time.Time, error) {
 	if ms, err := strconv.ParseInt(text, 10, 64); err == nil && ms >= 0 {
 		return time.UnixMilli(ms), nil
@@ -148,8 +155,7 @@ func parseTime(text string) (time.Time, error) {
 	return time.Parse(time.RFC3339, text)
 }
 
-// cleanAll cleans one directory after the other. One that fails does not keep the others from their
-// turn.
+// cleanAll cleans the directories in order. After a failure it continues with the next one.
 func cleanAll(ctx context.Context, dirs []string, f cleanFlags,
 	logger *slog.Logger) (cleanReport, error) {
 	began, cpu := time.Now(), cpuSeconds()
@@ -177,7 +183,7 @@ func cleanOne(ctx context.Context, dir string, f cleanFlags,
 	o, err := logstore.OpenOffline(logstore.Options{FS: vfs.OS{}, Logger: logger}, dir, f.at)
 	if errors.Is(err, vfs.ErrLocked) {
 		return cleaned, fmt.Errorf(
-			"%w: a broker is at work there: stop it, or let its own cleaner do this",
+			"%w: a broker uses the directory; stop it, or use heartwood clean",
 			err,
 		)
 	}
@@ -188,7 +194,7 @@ func cleanOne(ctx context.Context, dir string, f cleanFlags,
 	return cleaned, errors.Join(err, o.Close())
 }
 
-// cpuSeconds is what the process has used, user and system.
+// cpuSeconds returns the user and system time of the process.
 func cpuSeconds() float64 {
 	var usage syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {
@@ -197,7 +203,7 @@ func cpuSeconds() float64 {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()
 }
 
-// add takes in one more directory.
+// add adds the result of a directory.
 func (r *cleanReport) add(c cleaner.OfflineResult) {
 	r.Passes += c.Passes
 	r.SegmentsTotal += c.SegmentsTotal
@@ -215,7 +221,6 @@ func (r *cleanReport) add(c cleaner.OfflineResult) {
 	r.MemoryPeakBytes = max(r.MemoryPeakBytes, c.MemoryPeakBytes)
 }
 
-// print writes the report.
 func (r cleanReport) print(out io.Writer, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(out).Encode(r)
@@ -226,10 +231,10 @@ func (r cleanReport) print(out io.Writer, asJSON bool) error {
 	}
 	_, err := fmt.Fprintf(
 		out,
-		`%s: %d bytes freed, %d of %d records removed (%d tombstones), in %d passes
+		`%s: %d bytes reclaimed, %d of %d records removed (%d tombstones), in %d passes
 segments: %d rewritten, %d untouched
 log: %d bytes read, %d written; sidecars: %d read, %d written
-memory: %d bytes at most; processor: %.2f s; time: %.2f s
+memory: %d bytes at most; CPU: %.2f s; time: %.2f s
 `,
 		did,
 		r.BytesReclaimed,

@@ -22,7 +22,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// runInstead makes the test's binary heartwood: its arguments, one a line.
+// runInstead is an environment variable with the arguments, one per line, for which the test binary
+// runs as heartwood.
 const runInstead = "HEARTWOOD_TEST_RUN"
 
 func TestMain(m *testing.M) {
@@ -32,19 +33,19 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// heartwood is the command as a process of its own.
-func heartwood(t *testing.T, args ...string) (command *exec.Cmd, said *bytes.Buffer) {
+// heartwood returns a command that runs heartwood in its own process, and its output.
+func heartwood(t *testing.T, args ...string) (command *exec.Cmd, output *bytes.Buffer) {
 	t.Helper()
-	command, said = exec.CommandContext(t.Context(), os.Args[0]), &bytes.Buffer{}
+	command, output = exec.CommandContext(t.Context(), os.Args[0]), &bytes.Buffer{}
 	command.Env = append(os.Environ(), runInstead+"="+strings.Join(args, "\n"))
-	command.Stdout, command.Stderr = said, said
-	return command, said
+	command.Stdout, command.Stderr = output, output
+	return command, output
 }
 
 var killedID = logstore.PartitionID{Topic: "tickets", Index: 0}
 
-// opened opens the data directory as a broker does.
-func opened(t *testing.T, dir string) (*logstore.Store, *logstore.Log) {
+// openStore opens the data directory like a broker.
+func openStore(t *testing.T, dir string) (*logstore.Store, *logstore.Log) {
 	t.Helper()
 	store, err := logstore.Open(logstore.Options{FS: vfs.OS{}, Dir: dir,
 		Logger: slog.New(slog.DiscardHandler)})
@@ -55,12 +56,12 @@ func opened(t *testing.T, dir string) (*logstore.Store, *logstore.Log) {
 	return store, log
 }
 
-// written makes a data directory with a log of three versions of each key, the last of which is its
-// offset.
-func written(t *testing.T, keys int) (dir string, latest map[string]int64) {
+// writeStore creates a data directory with a log of three versions of each key, and returns the
+// offset of the last one of each.
+func writeStore(t *testing.T, keys int) (dir string, latest map[string]int64) {
 	t.Helper()
 	dir, latest = t.TempDir(), map[string]int64{}
-	store, _ := opened(t, dir)
+	store, _ := openStore(t, dir)
 	log, err := store.Create(killedID, logstore.TopicID{1}, killedSettings(), true)
 	if err != nil {
 		t.Fatal(err)
@@ -72,14 +73,14 @@ func written(t *testing.T, keys int) (dir string, latest map[string]int64) {
 	return dir, latest
 }
 
-// killedSettings are compaction, and segments of which the log has many.
+// killedSettings returns settings with compaction and small segments.
 func killedSettings() topicconfig.Settings {
 	settings := topicconfig.Default()
 	settings.Compact, settings.Delete, settings.SegmentBytes = true, false, 64<<10
 	return settings
 }
 
-// write appends three versions of each key, and notes where the last one is.
+// write appends three versions of each key, and records the offset of the last one.
 func write(t *testing.T, log *logstore.Log, keys int, latest map[string]int64) {
 	t.Helper()
 	builder := record.NewBuilder(compress.None, compress.LevelDefault)
@@ -103,11 +104,11 @@ func write(t *testing.T, log *logstore.Log, keys int, latest map[string]int64) {
 	log.AdvanceHighWatermark(log.LogEnd())
 }
 
-// readBack checks that the latest record of each key is there, as it was, and returns how many
-// records there are.
+// readBack checks that the log contains the latest record of each key, and returns the number of
+// records.
 func readBack(t *testing.T, dir string, latest map[string]int64) (records int) {
 	t.Helper()
-	store, log := opened(t, dir)
+	store, log := openStore(t, dir)
 	defer func() {
 		if err := store.Close(); err != nil {
 			t.Error(err)
@@ -154,72 +155,72 @@ func readBack(t *testing.T, dir string, latest map[string]int64) (records int) {
 	return records
 }
 
-// log clean is killed at any moment of its work, and while it works nobody else gets the directory.
-// What a start finds is whole, and the next run goes on.
-func TestCleanIsKilledAndRunAgain(t *testing.T) {
+// log clean is killed at random moments. It holds the lock of the directory while it runs. After
+// each kill a store opens the log without loss, and the next run continues.
+func TestCleanContinuesAfterKill(t *testing.T) {
 	const keys = 700
-	dir, latest := written(t, keys)
+	dir, latest := writeStore(t, keys)
 	partition := filepath.Join(dir, killedID.String())
 	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	killed := 0
 	for try := 0; killed < 3; try++ {
 		if try == 20 {
-			t.Fatalf("killed at work %d times in %d runs", killed, try)
+			t.Fatalf("%d of %d runs were killed while writing", killed, try)
 		}
-		command, said := heartwood(t, "log", "clean", "--io-rate", "256Ki", "--tombstone-retention",
+		command, output := heartwood(t, "log", "clean", "--io-rate", "256Ki",
+			"--tombstone-retention",
 			"0s", partition)
 		if err := command.Start(); err != nil {
 			t.Fatal(err)
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- command.Wait() }()
-		working, over := untilItWrites(t, partition, ended)
+		working, over := awaitWriting(t, partition, ended)
 		if working && killed == 0 {
 			wantLocked(t, partition, command.Process)
 		}
 		if working {
-			time.Sleep(time.Duration(random.IntN(150)) * time.Millisecond) // any moment of it
+			time.Sleep(time.Duration(random.IntN(150)) * time.Millisecond) // a random moment
 			if err := command.Process.Kill(); err != nil {
-				t.Log(err) // it came to its end first
+				t.Log(err) // it has exited before
 			}
 			over = <-ended
 			killed++
 		}
 		if over != nil && !strings.Contains(over.Error(), "killed") {
-			t.Fatalf("log clean: %v: %s (seed %d)", over, said, seed)
+			t.Fatalf("log clean: %v: %s (seed %d)", over, output, seed)
 		}
 		records := readBack(t, dir, latest)
 		if working {
 			continue
 		}
 		if records > keys+200 {
-			t.Errorf("%d records are left, and it came to its end", records)
+			t.Errorf("%d records remain after a complete run", records)
 		}
-		// Nothing is left to do: by kills at the end of the work, or this test did not run while it
-		// was done.
-		store, log := opened(t, dir)
+		// The run has cleaned everything before it could be killed: write more.
+		store, log := openStore(t, dir)
 		log.Configure(killedSettings(), true)
 		write(t, log, keys, latest)
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if command, said := heartwood(t, "log", "clean", partition); command.Run() != nil {
-		t.Fatalf("the last run: %s", said)
+	if command, output := heartwood(t, "log", "clean", partition); command.Run() != nil {
+		t.Fatalf("the last run failed: %s", output)
 	}
-	// those of the active segment come on top
+	// the active segment adds up to 200 records
 	if records := readBack(t, dir, latest); records > keys+200 {
-		t.Errorf("%d records are left of %d keys", records, keys)
+		t.Errorf("%d records remain of %d keys", records, keys)
 	}
 	left, err := filepath.Glob(filepath.Join(partition, "*.cleaned"))
 	if err != nil || len(left) > 0 {
-		t.Errorf("left over: %v, %v", left, err)
+		t.Errorf("output files remain: %v, %v", left, err)
 	}
 }
 
-// untilItWrites waits until a process has begun to write an output segment, or has ended.
-func untilItWrites(t *testing.T, partition string, ended chan error) (working bool, err error) {
+// awaitWriting waits until a process writes an output segment, or has exited.
+func awaitWriting(t *testing.T, partition string, ended chan error) (working bool, err error) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		select {
@@ -231,17 +232,17 @@ func untilItWrites(t *testing.T, partition string, ended chan error) (working bo
 			return true, nil
 		}
 	}
-	t.Fatal("a minute, and it writes nothing and does not end")
+	t.Fatal("the process neither writes nor exits within a minute")
 	return false, nil
 }
 
-// wantLocked runs a second clean of the same directory, which must be refused, and change nothing.
+// wantLocked runs a second clean of the same directory, which must fail.
 func wantLocked(t *testing.T, partition string, first *os.Process) {
 	t.Helper()
 	var out, errOut bytes.Buffer
 	code := run(t.Context(), []string{"log", "clean", partition}, &out, &errOut)
 	if (code == 0 || !strings.Contains(errOut.String(), "lock")) &&
 		first.Signal(syscall.Signal(0)) == nil {
-		t.Errorf("a second run beside the first: exit code %d, %s", code, errOut.String())
+		t.Errorf("a second concurrent run: exit code %d, %s", code, errOut.String())
 	}
 }

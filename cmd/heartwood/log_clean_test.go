@@ -10,12 +10,11 @@ import (
 	"testing"
 )
 
-// kafkaVectors are directories that Apache Kafka wrote.
+// kafkaVectors contains partition directories that Apache Kafka wrote.
 const kafkaVectors = "../../internal/logstore/segment/testdata/kafka-4.3.1"
 
-// copied returns a copy of a directory of kafkaVectors, as a user copies it: without the
-// checkpoints above it.
-func copied(t *testing.T, name string) string {
+// copyVectors returns a copy of a directory of kafkaVectors, without the checkpoints of its parent.
+func copyVectors(t *testing.T, name string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), name)
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(kafkaVectors, name))); err != nil {
@@ -24,7 +23,7 @@ func copied(t *testing.T, name string) string {
 	return dir
 }
 
-// cleanJSON runs log clean --json and returns its object, without what differs from run to run.
+// cleanJSON runs log clean --json and returns the numbers of its report.
 func cleanJSON(t *testing.T, args ...string) map[string]float64 {
 	t.Helper()
 	var out, errOut bytes.Buffer
@@ -40,7 +39,7 @@ func cleanJSON(t *testing.T, args ...string) map[string]float64 {
 		t.Fatal(err)
 	}
 	if seconds, ok := all["wall_seconds"].(float64); !ok || seconds <= 0 {
-		t.Errorf("it took %v", all["wall_seconds"])
+		t.Errorf("wall_seconds is %v", all["wall_seconds"])
 	}
 	numbers := map[string]float64{}
 	for name, value := range all {
@@ -51,20 +50,18 @@ func cleanJSON(t *testing.T, args ...string) map[string]float64 {
 	return numbers
 }
 
-// TestCleanWhatKafkaWrote: at a fixed time, so that all of it is known.
-func TestCleanWhatKafkaWrote(t *testing.T) {
+// --now fixes the time, so that all results are known.
+func TestCleanKafkaLog(t *testing.T) {
 	const now = "2026-11-21T12:00:00Z"
-	dir := copied(t, "vectors-0")
-	if before := verified(t, dir); before != 1 {
-		t.Errorf(
-			"%d problems before: the files came without a transaction index, and nothing else is wrong",
-			before,
-		)
+	dir := copyVectors(t, "vectors-0")
+	if before := verify(t, dir); before != 1 {
+		t.Errorf("%d problems before the first clean, want 1: the missing transaction index",
+			before)
 	}
 	dry := cleanJSON(t, "--dry-run", "--now", now, dir)
 	if dry["records_removed"] != 46 || dry["segments_rewritten"] != 2 ||
 		dry["segments_untouched"] != 0 || dry["bytes_reclaimed"] < 2000 {
-		t.Errorf("a dry run: %v", dry)
+		t.Errorf("dry run: %v", dry)
 	}
 	got := cleanJSON(t, "--now", now, dir)
 	for name, want := range map[string]float64{
@@ -76,28 +73,27 @@ func TestCleanWhatKafkaWrote(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, got[name], want)
 		}
 	}
-	if after := verified(t, dir); after != 0 {
-		t.Errorf("%d problems after", after)
+	if after := verify(t, dir); after != 0 {
+		t.Errorf("%d problems after the clean, want none", after)
 	}
-	// Of the rest nothing may go at that time. What it costs are sidecars.
+	// At the same time nothing more can be removed.
 	again := cleanJSON(t, "--now", now, dir)
 	if again["records_removed"] != 0 || again["log_bytes_written"] != 0 || again["passes"] != 1 {
-		t.Errorf("a second time: %v", again)
+		t.Errorf("second clean: %v", again)
 	}
-	// Two days later tombstones and the markers of transactions that are gone may.
+	// Two days later tombstones and markers of removed transactions can be removed.
 	later := cleanJSON(t, "--now", "2026-11-23T12:00:00Z", dir)
 	if later["tombstones_removed"]+later["markers_removed"] == 0 {
-		t.Errorf("two days later: %v", later)
+		t.Errorf("clean two days later: %v", later)
 	}
-	if after := verified(t, dir); after != 0 {
-		t.Errorf("%d problems in the end", after)
+	if after := verify(t, dir); after != 0 {
+		t.Errorf("%d problems after the last clean, want none", after)
 	}
 }
 
-// TestCleanLeavesWhatKafkaCleaned: its own cleaner was there, and several directories make one
-// report.
-func TestCleanLeavesWhatKafkaCleaned(t *testing.T) {
-	dir, other := copied(t, "compacted-0"), copied(t, "compacted-0")
+// Kafka's cleaner has cleaned these directories. The report covers both of them.
+func TestCleanOfCleanedKafkaLogChangesNothing(t *testing.T) {
+	dir, other := copyVectors(t, "compacted-0"), copyVectors(t, "compacted-0")
 	log := filepath.Join(dir, "00000000000000000000.log")
 	before, err := os.ReadFile(log)
 	if err != nil {
@@ -106,7 +102,7 @@ func TestCleanLeavesWhatKafkaCleaned(t *testing.T) {
 	got := cleanJSON(t, dir, other)
 	if got["records_removed"] != 0 || got["segments_untouched"] != 2 ||
 		got["log_bytes_written"] != 0 || got["records_read"] != 50 {
-		t.Errorf("%v", got)
+		t.Errorf("report %v", got)
 	}
 	after, err := os.ReadFile(log)
 	if err != nil || !bytes.Equal(before, after) {
@@ -114,8 +110,8 @@ func TestCleanLeavesWhatKafkaCleaned(t *testing.T) {
 	}
 }
 
-// verified returns how many lines log verify prints of what it finds.
-func verified(t *testing.T, dir string) (problems int) {
+// verify runs log verify and returns the number of its findings.
+func verify(t *testing.T, dir string) (problems int) {
 	t.Helper()
 	var out, errOut bytes.Buffer
 	run(context.Background(), []string{"log", "verify", dir}, &out, &errOut)

@@ -22,14 +22,14 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends at once, should the orderly stop hang
+	context.AfterFunc(ctx, stop) // a second signal exits at once
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
 
-// run is main with its surroundings as arguments. It returns the exit code; what went wrong is on
-// errOut, once, as Cobra is silenced.
+// run is main with its environment as arguments. It returns the exit code, and writes an error to
+// errOut once: Cobra's own error output is disabled.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	root := rootCommand()
 	root.SetArgs(args)
@@ -52,12 +52,12 @@ func rootCommand() *cobra.Command {
 		Short: "A compacting log for Kubernetes that speaks the Kafka protocol",
 		Long: `Heartwood is a compacting log for Kubernetes that speaks the Kafka protocol.
 
-Try it here:          heartwood dev -f config/samples
+Run a cluster here:   heartwood dev -f config/samples
 On Kubernetes:        helm install heartwood charts/heartwood && kubectl apply -f config/samples
 Watch the cleaner:    heartwood topics
 Clean a topic now:    heartwood clean tickets --wait
-Look into a log:      heartwood log dump DIR
-Plan a topic:         heartwood plan --keys 1.6G --record-size 5k`,
+Inspect a log:        heartwood log dump DIR
+Size a topic:         heartwood plan --keys 1.6G --record-size 5k`,
 		Version:       version.Version() + " (" + version.Commit() + ")",
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -65,6 +65,7 @@ Plan a topic:         heartwood plan --keys 1.6G --record-size 5k`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(misused)
+	root.SetUsageTemplate(wrappedUsage(root.UsageTemplate()))
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(devCommand(), devBrokerCommand(), topicsCommand(), cleanCommand(),
 		brokerCommand(), operatorCommand(), logCommand(), planCommand(), benchCommand())

@@ -5,6 +5,9 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
 )
 
 func TestExitCodes(t *testing.T) {
@@ -12,23 +15,23 @@ func TestExitCodes(t *testing.T) {
 		name    string
 		args    []string
 		code    int
-		message string // of standard error, or of standard output when the code is 0
+		message string // part of standard error, or of standard output if the code is 0
 	}{
 		{"help", []string{"--help"}, 0, "heartwood dev -f config/samples"},
-		{"nothing is help", nil, 0, "Usage:"},
+		{"without arguments", nil, 0, "Usage:"},
 		{"version", []string{"--version"}, 0, "heartwood version dev"},
 		{"unknown command", []string{"cleen"}, 2, `unknown command or argument "cleen"`},
 		{"unknown flag", []string{"dev", "--port", "9"}, 2, "unknown flag: --port"},
 		{"flag of the wrong type", []string{"dev", "--brokers", "many"}, 2, "--brokers"},
 		{"flag out of range", []string{"dev", "--brokers", "0"}, 2,
 			"invalid argument 0 for --brokers: give 1 to 100"},
-		{"argument where none is taken", []string{"dev", "topics.yaml"}, 2, `"topics.yaml"`},
+		{"unexpected argument", []string{"dev", "topics.yaml"}, 2, `"topics.yaml"`},
 		{"log level", []string{"dev", "--log-level", "loud"}, 2,
-			`"loud" is no log level: give debug, info, warn or error`},
+			`invalid log level "loud": give debug, info, warn or error`},
 		{"required flag", []string{"broker", "--cluster", "demo"}, 2,
 			"flag --namespace is required"},
-		{"every required flag that is missing", []string{"broker", "--cluster", "demo"}, 2,
-			"flag --advertise is required: HOST:PORT that"},
+		{"all missing required flags", []string{"broker", "--cluster", "demo"}, 2,
+			"flag --advertise is required: HOST:PORT at which"},
 		{"pod without a number", []string{
 			"broker", "--cluster", "demo", "--namespace", "n", "--pod-name", "demo", "--advertise",
 			"a:1",
@@ -40,67 +43,70 @@ func TestExitCodes(t *testing.T) {
 		{"operator without an image", []string{"operator"}, 2, "flag --image is required"},
 		{"log without a path", []string{"log", "dump"}, 2, "give at least one PATH"},
 		{"clean without a directory", []string{"log", "clean"}, 2, "give at least one PATH"},
-		{"clean of nothing", []string{"log", "clean", "no/such/path-0"}, 1, "no/such"},
-		{"clean of what is no partition", []string{"log", "clean", "."}, 1,
+		{"clean of an absent path", []string{"log", "clean", "no/such/path-0"}, 1, "no/such"},
+		{"clean of another directory", []string{"log", "clean", "."}, 1,
 			"its name must be TOPIC-NUMBER"},
-		{"clean at no time", []string{"log", "clean", "--now", "noon", "a-0"}, 2,
+		{"clean with an invalid time", []string{"log", "clean", "--now", "noon", "a-0"}, 2,
 			`invalid argument "noon" for --now`},
-		{"every wrong flag of clean",
+		{"all invalid flags of clean",
 			[]string{"log", "clean", "--memory", "5", "--workers", "0", "--min-lag", "-1s", "a-0"},
 			2, "invalid argument 0 for --workers"},
 		{"clean with too low a rate", []string{"log", "clean", "--io-rate", "1/s", "a-0"}, 2,
-			"at least 1Ki a second"},
+			"at least 1Ki/s"},
 		{"clean without a topic", []string{"clean"}, 2, "give one TOPIC"},
 		{"clean of two topics", []string{"clean", "a", "b"}, 2, "give one TOPIC"},
-		{"clean of a partition that cannot be", []string{"clean", "a", "--partition", "-1"}, 2,
+		{"clean with an invalid partition", []string{"clean", "a", "--partition", "-1"}, 2,
 			"invalid argument -1 for --partition"},
-		{"clean at no address", []string{"clean", "a", "--address", "here"}, 2,
+		{"clean with an invalid address", []string{"clean", "a", "--address", "here"}, 2,
 			"want HOST:PORT, such as 127.0.0.1:9644"},
-		{"clean where nobody listens", []string{"clean", "a", "--address", "127.0.0.1:1"}, 1,
+		{"clean without a broker", []string{"clean", "a", "--address", "127.0.0.1:1"}, 1,
 			"connect to broker at 127.0.0.1:1: "},
-		{"topics where nobody listens", []string{"topics", "--address", "http://127.0.0.1:1"}, 1,
+		{"topics without a broker", []string{"topics", "--address", "http://127.0.0.1:1"}, 1,
 			"connect to broker at 127.0.0.1:1: "},
-		{"log of nothing", []string{"log", "verify", "no/such/path"}, 1, "no/such/path"},
-		{"bench without a name is help", []string{"bench"}, 0, "purgatory"},
-		{"bench of something else", []string{"bench", "sundial"}, 2,
+		{"verify of an absent path", []string{"log", "verify", "no/such/path"}, 1, "no/such/path"},
+		{"bench without a name", []string{"bench"}, 0, "purgatory"},
+		{"unknown bench", []string{"bench", "sundial"}, 2,
 			`unknown command or argument "sundial"`},
 		{"bench purgatory", []string{"bench", "purgatory", "--requests", "100", "--timeout", "20ms",
 			"--json"}, 0, `"requests":100,`},
-		{"every wrong flag of bench produce",
+		{"all invalid flags of bench produce",
 			[]string{"bench", "produce", "--acks", "2", "--codec", "brotli", "--records", "0"}, 2,
 			`codec "brotli": must be none, gzip`},
-		{"bench consume of an address without a port",
+		{"bench consume with an address without a port",
 			[]string{"bench", "consume", "--bootstrap", "kafka"}, 2,
 			`bootstrap address "kafka": want HOST:PORT`},
-		{"every wrong flag of bench purgatory",
+		{"all invalid flags of bench purgatory",
 			[]string{"bench", "purgatory", "--keys", "0", "--pct75", "1ms"}, 2,
 			"for --keys: give 1 to --of-keys"},
-		{"bench of an unknown codec", []string{"bench", "append", "--codec", "brotli"}, 2,
+		{"bench purgatory of a removed kind", []string{"bench", "purgatory", "--kind", "heap"}, 2,
+			"this kind was removed"},
+		{"bench with an unknown codec", []string{"bench", "append", "--codec", "brotli"}, 2,
 			`unknown codec "brotli": must be one of none, gzip`},
-		{"bench of a level out of range",
+		{"bench with a level out of range",
 			[]string{"bench", "append", "--codec", "gzip", "--level", "10"}, 2,
 			"gzip level 10: must be 1 to 9"},
-		{"bench of a level without a codec", []string{"bench", "append", "--level", "1"}, 2,
+		{"bench with a level and no codec", []string{"bench", "append", "--level", "1"}, 2,
 			"none takes no level"},
-		{"bench of records beyond their batch", []string{"bench", "append", "--batch-bytes", "100"},
+		{"bench with records larger than their batch",
+			[]string{"bench", "append", "--batch-bytes", "100"},
 			2, "record bytes 1000: must be 40 to the batch bytes, 100"},
 		{"plan", []string{"plan", "--keys", "200M", "--record-size", "5Ki", "--update-rate",
 			"1k/s"}, 0, "a partition's pass is due"},
 		{"plan as JSON", []string{"plan", "--keys", "1k", "--record-size", "1k", "--json"}, 0,
 			`{"stored_record_bytes":1000,`},
-		{"plan without what it needs", []string{"plan"}, 2, "flag --keys is required"},
-		{"plan of a size that is none", []string{"plan", "--keys", "1", "--record-size", "5KB"}, 2,
+		{"plan without required flags", []string{"plan"}, 2, "flag --keys is required"},
+		{"plan with an invalid size", []string{"plan", "--keys", "1", "--record-size", "5KB"}, 2,
 			`"5KB" for "--record-size" flag: want a size, such as 5Ki`},
-		{"plan of a rate that is none", []string{"plan", "--update-rate", "1/min"}, 2,
+		{"plan with an invalid rate", []string{"plan", "--update-rate", "1/min"}, 2,
 			"want a rate, such as 300/s"},
-		{"plan of a negative number", []string{"plan", "--keys", "-5"}, 2,
+		{"plan with a negative number", []string{"plan", "--keys", "-5"}, 2,
 			"want a number, such as 200M"},
-		{"plan of more than all", []string{"plan", "--min-dirty-percent", "101"}, 2,
+		{"plan with an invalid percentage", []string{"plan", "--min-dirty-percent", "101"}, 2,
 			"want a percentage from 0 to 100"},
-		{"every fault of a plan",
+		{"all faults of a plan",
 			[]string{"plan", "--keys", "1", "--record-size", "1k", "--replicas", "3", "--brokers",
 				"2", "--min-dirty-percent", "100%"}, 2, "at 100 no pass is ever due"},
-		{"manifest that is not there", []string{"dev", "-f", "no/such/file.yaml"}, 2,
+		{"absent manifest", []string{"dev", "-f", "no/such/file.yaml"}, 2,
 			"no/such/file.yaml"},
 	}
 	for _, test := range tests {
@@ -111,12 +117,12 @@ func TestExitCodes(t *testing.T) {
 				t.Errorf("exit code %d, want %d; standard error: %s", code, test.code,
 					errOut.String())
 			}
-			seen := errOut.String()
+			output := errOut.String()
 			if test.code == 0 {
-				seen = out.String()
+				output = out.String()
 			}
-			if !strings.Contains(seen, test.message) {
-				t.Errorf("%q does not say %q", seen, test.message)
+			if !strings.Contains(output, test.message) {
+				t.Errorf("%q does not contain %q", output, test.message)
 			}
 		})
 	}
@@ -133,4 +139,25 @@ func TestOrdinal(t *testing.T) {
 			t.Errorf("ordinal(%q) = %d, want an error", name, got)
 		}
 	}
+}
+
+func TestHelpFitsItsColumns(t *testing.T) {
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		if err := cmd.Help(); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(out.String()) {
+			if columns := utf8.RuneCountInString(strings.TrimSuffix(line,
+				"\n")); columns > helpColumns {
+				t.Errorf("%s --help: line of %d columns: %s", cmd.CommandPath(), columns, line)
+			}
+		}
+		for _, sub := range cmd.Commands() {
+			check(sub)
+		}
+	}
+	check(rootCommand())
 }

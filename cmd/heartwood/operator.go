@@ -22,8 +22,7 @@ import (
 	"heartwood.dev/heartwood/internal/version"
 )
 
-// operatorFlags are the flags of the operator command, as the chart sets them; addresses are
-// HOST:PORT.
+// operatorFlags are the flags of the operator command, which the chart sets.
 type operatorFlags struct {
 	image, metrics, health string
 	namespaces             []string
@@ -31,43 +30,39 @@ type operatorFlags struct {
 	identity               string
 }
 
-// namespaceFile says in which namespace a pod is.
+// namespaceFile contains the namespace of a pod.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 func operatorCommand() *cobra.Command {
 	var f operatorFlags
 	cmd := &cobra.Command{
 		Use:   "operator",
-		Short: "Run the controllers that turn LogCluster and Topic resources into brokers and partitions",
+		Short: "Run the controllers that reconcile LogClusters and Topics",
 		Args:  noArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.image, "image", "",
-		"`IMAGE` of brokers whose LogCluster names none: this one's own")
-	flags.Var(address(&f.metrics, ":8080"), "metrics", "`HOST:PORT` of the operator's own metrics")
+		"`IMAGE` of brokers whose LogCluster names none; usually the operator's own image")
+	flags.Var(address(&f.metrics, ":8080"), "metrics", "`HOST:PORT` of the operator's metrics")
 	flags.Var(address(&f.health, ":8081"), "health", "`HOST:PORT` of /healthz and /readyz")
 	flags.StringSliceVar(&f.namespaces, "namespaces", nil,
-		"`NAMESPACES` to look after (default: all)")
+		"`NAMESPACES` to watch (default: all)")
 	flags.BoolVar(&f.electLeader, "leader-elect", true,
-		"let one of several operators work at a time, by a Lease")
-	flags.StringVar(
-		&f.identity,
-		"identity",
-		"",
-		"`IDENTITY` under which the Lease is held: the pod's, the same after a restart and no other operator's (default: another at each start)",
-	)
+		"elect one of several operators with a Lease")
+	flags.StringVar(&f.identity, "identity", "", "`IDENTITY` of the Lease's holder: unique among "+
+		"operators and stable across restarts, such as the pod's name (default: random at each start)")
 	level := addLogLevel(cmd, slog.LevelInfo)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := required(cmd, "image"); err != nil {
 			return err
 		}
-		logger := level.forPods(cmd.ErrOrStderr())
+		logger := level.jsonLogger(cmd.ErrOrStderr())
 		ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
 		manager, err := newManager(f)
 		if err != nil {
 			return err
 		}
-		logger.Info("operator starts", "version", version.Version(), "commit", version.Commit(),
+		logger.Info("operator starting", "version", version.Version(), "commit", version.Commit(),
 			"brokerImage", f.image,
 			"namespaces", f.namespaces)
 		return manager.Start(cmd.Context())
@@ -75,9 +70,9 @@ func operatorCommand() *cobra.Command {
 	return cmd
 }
 
-// newManager makes a manager with all controllers, not yet started. The Lease of leader election is
-// given back when ctx ends, so the next operator need not wait for its end; that is safe only as
-// the process ends right after the manager has stopped.
+// newManager returns a manager with all controllers, which is not started. The manager releases the
+// leader election Lease when it stops, so the next operator need not wait for the Lease to expire.
+// This is safe only because the process exits right after the manager has stopped.
 func newManager(f operatorFlags) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
@@ -88,19 +83,19 @@ func newManager(f operatorFlags) (ctrl.Manager, error) {
 	}
 	config, err := ctrl.GetConfig()
 	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w", err)
+		return nil, fmt.Errorf("read the API server's configuration: %w", err)
 	}
 	watches, err := kube.WatchClient(config)
 	if err != nil {
-		return nil, fmt.Errorf("make the client of the watches: %w", err)
+		return nil, fmt.Errorf("create watch client: %w", err)
 	}
 	options := ctrl.Options{
 		Scheme:         scheme,
 		MapperProvider: controllers.Mapper,
 		Cache: cache.Options{
 			ByObject: controllers.CacheByObject(), HTTPClient: watches,
-			// Half of each object. The API server goes on with what it has where an update leaves
-			// them out.
+			// Managed fields are half of each object. The API server keeps its own where an update
+			// omits them.
 			DefaultTransform: cache.TransformStripManagedFields(),
 		},
 		Metrics:                       metricsserver.Options{BindAddress: f.metrics},
@@ -112,7 +107,7 @@ func newManager(f operatorFlags) (ctrl.Manager, error) {
 	if f.electLeader && f.identity != "" {
 		namespace, err := os.ReadFile(namespaceFile)
 		if err != nil {
-			return nil, fmt.Errorf("find the namespace of the operators' lease: %w", err)
+			return nil, fmt.Errorf("read the namespace of the operators' Lease: %w", err)
 		}
 		if options.LeaderElectionResourceLockInterface,
 			err = controllers.OperatorLock(config, strings.TrimSpace(string(namespace)),
@@ -128,13 +123,13 @@ func newManager(f operatorFlags) (ctrl.Manager, error) {
 	}
 	manager, err := ctrl.NewManager(config, options)
 	if err != nil {
-		return nil, fmt.Errorf("make the manager: %w", err)
+		return nil, fmt.Errorf("create manager: %w", err)
 	}
 	if err := manager.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return nil, fmt.Errorf("add the health check: %w", err)
+		return nil, fmt.Errorf("add health check: %w", err)
 	}
 	if err := manager.AddReadyzCheck("ping", healthz.Ping); err != nil {
-		return nil, fmt.Errorf("add the readiness check: %w", err)
+		return nil, fmt.Errorf("add readiness check: %w", err)
 	}
 	if err := controllers.Setup(manager, render.Settings{Image: f.image}); err != nil {
 		return nil, fmt.Errorf("set up controllers: %w", err)

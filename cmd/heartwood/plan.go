@@ -7,25 +7,28 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// planCommand is internal/plan on the command line.
+// planCommand runs internal/plan.
 func planCommand() *cobra.Command {
-	standard := topicconfig.Default()
+	defaults := topicconfig.Default()
 	in := plan.Input{
-		HotShare: 1, DirtyRatio: float64(standard.MinDirtyPercent) / 100,
-		GarbageShare: float64(standard.MaxGarbagePercent) / 100,
+		HotShare: 1, DirtyRatio: float64(defaults.MinDirtyPercent) / 100,
+		GarbageShare: float64(defaults.MaxGarbagePercent) / 100,
 	}
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "plan --keys COUNT --record-size SIZE",
-		Short: "Work out what a compacted topic needs: disk, I/O, memory, time",
-		Long: `Work out what a compacted topic needs: disk, I/O, memory, time.
+		Short: "Estimate the disk, I/O, memory and time of a compacted topic",
+		Long: `Estimate the disk, I/O, memory and time of a compacted topic.
 
-It is arithmetic and measures nothing: every key is there, each update replaces a record of the same size, and the cleaner works as
-docs/cleaner.md says. Keys and rates are those of the whole topic. docs/plan.md has the formulas and an example.
+The command calculates and measures nothing. It assumes that every key has a record, that each
+update replaces a record of the same size, and that the cleaner works as described in
+docs/cleaner.md. Keys and rates are those of the whole topic. docs/plan.md has the formulas and an
+example.
 
-A COUNT or SIZE is written as in manifests: 300, 1.6G (decimal), 5Ki (binary). A RATE may end with /s.`,
+A COUNT or SIZE is a Kubernetes quantity: 300, 1.6G (decimal), 5Ki (binary). A RATE may end with /s.`,
 		Example: `  heartwood plan --keys 1.6G --record-size 5k --compression-ratio 4 --update-rate 300/s \
-    --max-garbage-percent 0 --partitions 8 --replicas 3 --brokers 9 --republish-rate 43k/s --io-rate 200M/s --kafka-buffer 128Mi`,
+    --max-garbage-percent 0 --partitions 8 --replicas 3 --brokers 9 --republish-rate 43k/s \
+    --io-rate 200M/s --kafka-buffer 128Mi`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := required(cmd, "keys", "record-size"); err != nil {
@@ -39,33 +42,37 @@ A COUNT or SIZE is written as in manifests: 300, 1.6G (decimal), 5Ki (binary). A
 		},
 	}
 	flags := cmd.Flags()
-	flags.Var(quantity(&in.Keys, countKind, ""), "keys", "keys that have a value")
+	flags.Var(quantity(&in.Keys, countKind, ""), "keys", "number of keys with a value")
 	flags.Var(quantity(&in.RecordBytes, sizeKind, ""), "record-size",
-		"key and value of a record, before compression")
+		"size of a record's key and value before compression")
 	flags.Var(quantity(&in.CompressionRatio, countKind, "1"), "compression-ratio",
-		"bytes before compression / bytes after")
-	flags.Var(quantity(&in.BatchRecords, countKind, "10"), "batch-records", "records in a batch")
+		"size before compression divided by size after it")
+	flags.Var(quantity(&in.BatchRecords, countKind, "10"), "batch-records", "records per batch")
 	flags.Var(quantity(&in.UpdateRate, rateKind, "0"), "update-rate",
-		"records a second that replace others")
+		"updates of existing keys per second")
 	flags.Var(percentFlag{&in.HotShare}, "hot-keys",
-		"share of the keys that get all updates; 100: all alike, the worst case")
-	flags.BoolVar(&in.Tombstones, "tombstones", false, "some of the updates are deletes")
-	flags.IntVar(&in.Partitions, "partitions", 1, "partitions of the topic")
-	flags.IntVar(&in.Replicas, "replicas", 1, "copies of each partition")
+		"percentage of the keys that get all updates; 100, the worst case: all keys")
+	flags.BoolVar(&in.Tombstones, "tombstones", false, "assume that some updates are deletes")
+	flags.IntVar(&in.Partitions, "partitions", 1, "number of partitions")
+	flags.IntVar(&in.Replicas, "replicas", 1, "replicas of each partition")
 	flags.IntVar(&in.Brokers, "brokers", 0,
-		"brokers that share them (default: as many as replicas)")
-	flags.Var(percentFlag{&in.DirtyRatio}, "min-dirty-percent", "a pass is due above it")
+		"number of brokers (default: the number of replicas)")
+	flags.Var(percentFlag{&in.DirtyRatio}, "min-dirty-percent",
+		"dirty ratio above which a pass is due")
 	flags.Var(percentFlag{&in.GarbageShare}, "max-garbage-percent",
-		"garbage that a pass may leave, to save I/O")
-	flags.Var(quantity(&in.SegmentBytes, sizeKind, "1Gi"), "segment-size", "of the topic")
-	flags.Var(quantity(&in.MemoryBytes, sizeKind, "128Mi"), "memory", "of a broker's cleaner")
-	flags.IntVar(&in.Workers, "workers", 1, "of a broker's cleaner")
+		"garbage that a pass may leave to save I/O")
+	flags.Var(quantity(&in.SegmentBytes, sizeKind, "1Gi"), "segment-size",
+		"segment size of the topic")
+	flags.Var(quantity(&in.MemoryBytes, sizeKind, "128Mi"), "memory",
+		"memory of a broker's cleaner")
+	flags.IntVar(&in.Workers, "workers", 1, "workers of a broker's cleaner")
 	flags.Var(quantity(&in.IORate, rateKind, "0"), "io-rate",
-		"of a broker's cleaner, bytes read and written a second; 0: no limit")
+		"bytes that a broker's cleaner reads and writes per second; 0: no limit")
 	flags.Var(quantity(&in.RepublishRate, rateKind, "0"), "republish-rate",
-		"how fast producers write every key once more, records a second")
+		"records per second when producers write every key again")
 	flags.Var(quantity(&in.KafkaBufferBytes, sizeKind, "0"), "kafka-buffer",
-		"compare with Apache Kafka's cleaner, with a dedupe buffer of so many bytes a thread")
+		"size of the dedupe buffer per thread of an Apache Kafka cleaner to compare with; 0: no "+
+			"comparison")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }

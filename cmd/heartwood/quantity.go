@@ -8,12 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// quantityFlag is a number as manifests write it: 5Ki, 128Mi, 1.6G, 300. As a rate it may end with
-// /s.
+// quantityFlag is a number in the notation of Kubernetes quantities: 5Ki, 128Mi, 1.6G, 300. A rate
+// may end with /s.
 type quantityFlag struct {
 	value *float64
 	text  string
-	kind  string // of the help text: SIZE, COUNT or RATE
+	kind  string // in help texts: SIZE, COUNT or RATE
 }
 
 const (
@@ -22,13 +22,12 @@ const (
 	rateKind  = "RATE"
 )
 
-// quantity is such a flag for the variable that to points at. standard, "" for none, is its
-// default.
-func quantity(to *float64, kind, standard string) *quantityFlag {
+// quantity returns a quantityFlag for the variable to, with a default that may be empty.
+func quantity(to *float64, kind, value string) *quantityFlag {
 	flag := &quantityFlag{value: to, kind: kind}
-	if standard != "" {
-		if err := flag.Set(standard); err != nil {
-			panic(err) // a constant of ours
+	if value != "" {
+		if err := flag.Set(value); err != nil {
+			panic(err) // value is a constant
 		}
 	}
 	return flag
@@ -53,7 +52,7 @@ func (q *quantityFlag) Set(text string) error {
 	return nil
 }
 
-// percentFlag is a percentage, 30 or 30%, held as a share.
+// percentFlag is a percentage, 30 or 30%, stored as a fraction.
 type percentFlag struct{ share *float64 }
 
 func (p percentFlag) Type() string { return "PERCENT" }
@@ -62,7 +61,7 @@ func (p percentFlag) String() string { return strconv.FormatFloat(*p.share*100, 
 
 func (p percentFlag) Set(text string) error {
 	percent, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
-	if err != nil || !(percent >= 0 && percent <= 100) { // not: NaN is neither
+	if err != nil || !(percent >= 0 && percent <= 100) { // also rejects NaN
 		return errors.New("want a percentage from 0 to 100")
 	}
 	*p.share = percent / 100

@@ -13,16 +13,17 @@ func topicsCommand() *cobra.Command {
 	addresses, asJSON := brokerAddresses{}, false
 	cmd := &cobra.Command{
 		Use:   "topics [TOPIC]...",
-		Short: "Show the topics of a heartwood dev, and what the cleaner does with them",
-		Long: `Show topics, and what the cleaner does with them: a line each, with what kubectl get topics shows on Kubernetes.
+		Short: "Show topics and the state of their compaction",
+		Long: `Show topics and the state of their compaction, one per line, like kubectl get topics.
 
-DIRTY is the largest share of any partition, RECLAIMABLE what a clean would free (a dash: not known yet), CLEANED the partition that
-was cleaned longest ago, WHY the reason of the Topic's condition Compacting. heartwood dev knows all of its partitions; a broker in a pod
-only its own. GET /api/v1/partitions tells of each partition.`,
+DIRTY is the highest dirty ratio of a partition, RECLAIMABLE what a pass would reclaim (a dash if
+unknown), CLEANED the partition with the oldest pass, and WHY the reason of the Topic's condition
+Compacting. heartwood dev shows all partitions; a broker in a pod shows only its own. GET
+/api/v1/partitions returns the state of each partition.`,
 		Example: `  heartwood topics
   heartwood topics tickets --json | jq '.topics[].compaction'`,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			answer, err := (&remote.Client{}).Topics(cmd.Context(), addresses.orStandard()[0],
+			answer, err := (&remote.Client{}).Topics(cmd.Context(), addresses.orDefault()[0],
 				names)
 			if err != nil {
 				return err

@@ -12,18 +12,17 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// usageError marks what the user mends by changing flags, arguments or manifests: exit code 2.
+// usageError is an error in flags, arguments or manifests; its exit code is 2.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// misused says what is wrong with a command line and where its help is. The usageError it returns
-// wraps err.
+// misused returns a usageError that wraps err and names the command's help.
 func misused(cmd *cobra.Command, err error) error {
 	return usageError{fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath())}
 }
 
-// noArgs refuses arguments, someArgs wants at least one.
+// noArgs rejects arguments.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -31,6 +30,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return misused(cmd, fmt.Errorf("unknown command or argument %q", args[0]))
 }
 
+// someArgs requires at least one argument.
 func someArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return nil
@@ -38,9 +38,8 @@ func someArgs(cmd *cobra.Command, args []string) error {
 	return misused(cmd, fmt.Errorf("give at least one PATH"))
 }
 
-// required refuses to go on without the flags named, and tells all that are missing. Cobra's own
-// check would not end with exit code 2. One that is given but empty is missing, too:
-// --cluster=$NAME of a variable that is not set.
+// required returns an error that names all missing flags. Cobra's own check does not exit with code
+// 2. An empty value counts as missing, such as --cluster=$NAME with NAME unset.
 func required(cmd *cobra.Command, names ...string) error {
 	var missing []error
 	for _, name := range names {
@@ -56,14 +55,14 @@ func required(cmd *cobra.Command, names ...string) error {
 	return nil
 }
 
-// addressFlag is a flag that takes HOST:PORT. A wrong one is refused here, with exit code 2, not
-// later by a listener.
+// addressFlag is a flag of the form HOST:PORT. Checking it here, and not in the listener, gives
+// exit code 2.
 type addressFlag struct{ text *string }
 
-// address is such a flag for the variable that to points at, which it sets to the default (not
-// checked, "" for none).
-func address(to *string, standard string) addressFlag {
-	*to = standard
+// address returns an addressFlag for the variable to, and sets the variable to its default, which
+// may be empty.
+func address(to *string, value string) addressFlag {
+	*to = value
 	return addressFlag{to}
 }
 
@@ -87,30 +86,38 @@ type logLevel struct{ slog.Level }
 
 func (l *logLevel) Type() string { return "LEVEL" }
 
-// as help names the levels
 func (l *logLevel) String() string { return strings.ToLower(l.Level.String()) }
 
 func (l *logLevel) Set(text string) error {
 	if err := l.UnmarshalText([]byte(text)); err != nil {
-		return fmt.Errorf("%q is no log level: give debug, info, warn or error", text)
+		return fmt.Errorf("invalid log level %q: give debug, info, warn or error", text)
 	}
 	return nil
 }
 
-// addLogLevel adds the flag; its value is what the command line says only once that was parsed, so
-// not before RunE.
-func addLogLevel(cmd *cobra.Command, standard slog.Level) *logLevel {
-	level := &logLevel{standard}
+// addLogLevel adds the flag --log-level. Its value is valid in RunE.
+func addLogLevel(cmd *cobra.Command, value slog.Level) *logLevel {
+	level := &logLevel{value}
 	cmd.Flags().Var(level, "log-level",
-		"how much is logged to standard error: debug, info, warn or error")
+		"`LEVEL` of the log on standard error: debug, info, warn or error")
 	return level
 }
 
-// forPeople logs as text, forPods as JSON.
-func (l *logLevel) forPeople(out io.Writer) *slog.Logger {
+// textLogger returns a logger that writes text.
+func (l *logLevel) textLogger(out io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: l.Level}))
 }
 
-func (l *logLevel) forPods(out io.Writer) *slog.Logger {
+// jsonLogger returns a logger that writes JSON.
+func (l *logLevel) jsonLogger(out io.Writer) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: l.Level}))
+}
+
+// helpColumns is the width of help texts.
+const helpColumns = 100
+
+// wrappedUsage returns a usage template that wraps the descriptions of flags.
+func wrappedUsage(template string) string {
+	return strings.ReplaceAll(template, ".FlagUsages ",
+		".FlagUsagesWrapped "+strconv.Itoa(helpColumns)+" ")
 }
