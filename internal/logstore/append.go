@@ -97,7 +97,7 @@ func (l *Log) appending(now time.Time, write func() error) (err error) {
 		defer l.mu.Unlock()
 		return l.mu.stopped
 	}
-	if l.mu.cut.isRunning() {
+	if l.mu.truncation.isRunning() {
 		defer l.mu.Unlock()
 		return fmt.Errorf("%w: %w", ErrStorage, errTruncating)
 	}
@@ -137,7 +137,7 @@ func (l *Log) writeLocked(b record.Parts, config *config, now time.Time) error {
 		return ErrFollows
 	}
 	b.SetBaseOffset(l.logEnd.Load())
-	b.SetLeaderEpoch(l.mu.leaderEpoch)
+	b.SetLeaderEpoch(l.epochs.latest())
 	return l.writeAtLocked(b, config, now)
 }
 
@@ -165,7 +165,7 @@ func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error
 		l.failLocked(err)
 		return l.mu.stopped
 	}
-	l.settleStableLocked(ended)
+	l.stable.settle(&l.mu.producers, ended, l.highWatermark.Load())
 	if l.mu.firstAppend.IsZero() {
 		l.mu.firstAppend = now
 	}

@@ -64,13 +64,13 @@ func (s *Store) tick(now time.Time, retention bool) {
 
 // tend is one round over one log.
 func (s *Store) tend(log *Log, now time.Time, retention bool) {
-	before := log.synced.Load()
+	before := log.disk.synced.Load()
 	err := errors.Join(log.rollIdle(now), log.flush())
 	if retention {
 		log.expireProducers(now)
 		err = errors.Join(err, log.applyRetention(now))
 	}
-	if log.synced.Load() != before {
+	if log.disk.synced.Load() != before {
 		s.settled(log)
 	}
 	switch begins, ends, failed := follow(&log.mu, &log.mu.background, err, now); {

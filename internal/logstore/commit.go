@@ -27,7 +27,7 @@ func (l *Log) SafeEnd() int64 {
 	}
 	// synced is lowered before the log end is, and raised after it: it is never seen above an end
 	// that was there.
-	return min(l.synced.Load(), l.logEnd.Load())
+	return min(l.disk.synced.Load(), l.logEnd.Load())
 }
 
 // appended asks for the sync that what was appended wants: under Fsync at once, else once many
@@ -37,7 +37,7 @@ func (l *Log) SafeEnd() int64 {
 func (l *Log) appended(config *config) {
 	switch {
 	case config.settings.Fsync:
-		if l.synced.Load() < l.logEnd.Load() {
+		if l.disk.synced.Load() < l.logEnd.Load() {
 			l.env.commit(l)
 		}
 	case l.unsynced.Load() > l.env.flushBytes:
@@ -52,18 +52,18 @@ func (l *Log) appended(config *config) {
 // lets one sync of a segment run at a time, so that of a failed one nobody takes the good half.
 func (l *Log) commit() error {
 	l.mu.Lock()
-	end, cuts, stopped := l.logEnd.Load(), l.mu.cuts, l.mu.stopped
+	end, lineage, stopped := l.logEnd.Load(), l.lineage.Load(), l.mu.stopped
 	list := l.acquire() // rolls hold Log.mu: its last segment is the one that end lies in
 	l.mu.Unlock()
 	if list == nil {
 		return ErrClosed
 	}
 	defer list.release()
-	if stopped != nil || end <= l.synced.Load() {
+	if stopped != nil || end <= l.disk.synced.Load() {
 		return stopped
 	}
 	began := time.Now()
-	for _, h := range list.handles[list.floor(l.synced.Load()):] {
+	for _, h := range list.handles[list.floor(l.disk.synced.Load()):] {
 		if err := h.Sync(); err != nil {
 			return l.syncFailed(h, err)
 		}
@@ -71,10 +71,10 @@ func (l *Log) commit() error {
 	l.syncs.add(time.Since(began))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.cuts != cuts {
-		return nil // end is not what was synced any more; who appended behind the cut asked again
+	if l.lineage.Load() != lineage {
+		return nil // truncated meanwhile: other records may be below end, which asked for a sync
 	}
-	l.noteSyncedLocked(end)
+	l.disk.syncedTo(end)
 	return nil
 }
 
@@ -87,27 +87,6 @@ type syncMeter struct {
 func (m *syncMeter) add(took time.Duration) {
 	m.spent.Add(int64(took))
 	m.count.Add(1)
-}
-
-// noteSyncedLocked is told that everything below end is on the disk. The recovery point follows as
-// far as rolled segments are sealed: a start takes a segment below it as it is.
-func (l *Log) noteSyncedLocked(end int64) {
-	l.synced.Store(max(l.synced.Load(), end))
-	if len(l.mu.unsealed) == 0 && end > l.mu.recoveryPoint {
-		l.mu.recoveryPoint = end
-		l.settleDurableLocked()
-	}
-}
-
-// cutLocked is told, before the log end falls to end, that what lies above is cut off: it is not
-// synced any more, whatever a sync that is under way reports. Log.maintain is held too, so there is
-// no flush beside it.
-func (l *Log) cutLocked(end int64) {
-	l.mu.cuts++
-	l.compaction.sidecars.invalidateLocked(l.currentLocked())
-	l.synced.Store(min(l.synced.Load(), end))
-	l.mu.recoveryPoint = min(l.mu.recoveryPoint, end)
-	l.mu.checkpointed = min(l.mu.checkpointed, end)
 }
 
 // committer syncs the logs whose producers wait for it, each log one sync at a time: what is

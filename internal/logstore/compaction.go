@@ -242,32 +242,18 @@ func (c *Compaction) SidecarBytes() SidecarBytes {
 
 // sidecarLog implementation of Log.
 
-// cleanableEnd returns the end of what may be cleaned: see Log.durable.
-func (l *Log) cleanableEnd() int64 { return l.durable.Load() }
+// cleanableEnd returns the end of what may be cleaned: see durability.
+func (l *Log) cleanableEnd() int64 { return l.disk.sealedEnd.Load() }
 
-// truncations counts the truncations so far.
-func (l *Log) truncations() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.mu.cuts
-}
+// truncations counts the truncations so far: each one begins another lineage.
+func (l *Log) truncations() int64 { return l.lineage.Load() }
 
 // ownsSealed reports whether a segment is the log's, sealed, and the same as when truncations
 // returned the given count. Log.maintain is held, so the result stays valid.
-func (l *Log) ownsSealed(h *handle, truncations int) bool {
+func (l *Log) ownsSealed(h *handle, truncations int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	list := l.list.Load()
 	return list != nil && !h.doomed.Load() && slices.Contains(list.handles, h) &&
-		list.active() != h && l.mu.cuts == truncations
-}
-
-// settleDurableLocked follows a change of unsealed or checkpointed: durable = min(checkpointed,
-// base of unsealed[0]). It is an atomic because Compaction.limits reads it without Log.mu.
-func (l *Log) settleDurableLocked() {
-	durable := l.mu.checkpointed
-	if len(l.mu.unsealed) > 0 {
-		durable = min(durable, l.mu.unsealed[0].segment.Base())
-	}
-	l.durable.Store(durable)
+		list.active() != h && l.truncations() == truncations
 }

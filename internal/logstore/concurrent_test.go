@@ -131,7 +131,7 @@ func rewriteFirst(t *testing.T, log *Log) {
 	if err = errors.Join(err, s.Seal()); err != nil {
 		t.Error(err)
 	}
-	if err := log.replaceSegments(sources, []*segment.Segment{s}); err != nil &&
+	if err := replaceNow(log, sources, []*segment.Segment{s}); err != nil &&
 		!errors.Is(err, errSegmentsChanged) {
 		t.Error(err)
 	}

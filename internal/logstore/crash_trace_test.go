@@ -23,7 +23,7 @@ func (w *workload) note(what string) {
 				s := log.saved()
 				line += fmt.Sprintf("; log %d..%d hw %d recovery %d/%d dirty %d bases %v",
 					log.LogStart(), log.LogEnd(), s.highWatermark,
-					s.recoveryPoint, log.mu.checkpointed, s.firstDirty, bases(log))
+					s.recoveryPoint, log.disk.checkpointed, s.firstDirty, bases(log))
 			}
 		}
 		entries, _ := w.disk.mem.ReadDir(dataDir + "/" + p.id.String())

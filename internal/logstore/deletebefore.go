@@ -34,12 +34,11 @@ func (l *Log) DeleteBefore(offset int64) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	epochs := l.epochs.Load().TruncateFront(l.logStart.Load())
-	if l.mu.stopped != nil || len(epochs) == len(*l.epochs.Load()) {
-		// a closed log's directory may not be its own any more; the next start drops them
+	if l.mu.stopped != nil {
+		// the directory of a closed log may belong to another log; the next start removes them
 		return nil
 	}
-	return l.saveEpochs(epochs)
+	return l.epochs.truncateFront(l.logStart.Load())
 }
 
 // deleteBefore is DeleteBefore without the checkpoints. It holds Log.maintain, so that segments go

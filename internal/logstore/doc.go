@@ -33,7 +33,7 @@
 //   - Cleaner.maker: one maker of key sidecars in all logs, or of an estimate; a channel too, taken
 //     before sidecars.making and before a worker (cleaner_turns.go): who waits for it holds
 //     neither.
-//   - Log.maintain: one of flush, retention, replaceSegments and close at a time. They write, sync
+//   - Log.maintain: one of flush, retention, replaceIn and close at a time. They write, sync
 //     and rename under it.
 //   - Log.mu: producers, leader epoch, the end of the active segment, and every change of the
 //     segment list. An append writes under it, and so does a segment whose files have to be opened

@@ -155,7 +155,7 @@ func TestATruncationKnowsProducersWhoseBatchesWereCleaned(t *testing.T) {
 	}
 	cleaned, err := cleanedOf(t, log, sources, kept)
 	if err == nil {
-		err = errors.Join(log.replaceSegments(sources, cleaned), log.TruncateTo(end+3))
+		err = errors.Join(replaceNow(log, sources, cleaned), log.TruncateTo(end+3))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -3,21 +3,12 @@ package logstore
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
-	"heartwood.dev/heartwood/internal/logstore/segment"
-	"heartwood.dev/heartwood/internal/vfs"
 )
-
-// snapshotsKept is how many producer snapshots a log keeps of those that a start may load: the
-// newest, and one more in case it is damaged. Those at the base of a segment are kept too, as in
-// Kafka: a truncation makes its state from one. Those above are kept until the recovery point on
-// disk is past them: until then a start scans from below them.
-const snapshotsKept = 2
 
 // flush makes durable what was appended before it began, and moves the recovery point there. A
 // failed sync stops the log: the kernel may have dropped what it could not write, and would say yes
@@ -42,12 +33,13 @@ func (l *Log) flush() error {
 // here, so cutting off as many from the front leaves it for the next flush.
 func (l *Log) flushMaintained() error {
 	l.unsynced.Store(0)
-	l.payOwed()
 	l.mu.Lock()
 	handles := l.currentLocked()
-	end, rolled, checkpointed := l.logEnd.Load(), slices.Clone(l.mu.unsealed), l.mu.checkpointed
-	done := handles == nil || end == l.mu.recoveryPoint && len(rolled) == 0
+	end, rolled := l.logEnd.Load(), slices.Clone(l.disk.unsealed)
+	checkpointed := l.disk.checkpointed
+	done := handles == nil || end == l.disk.recoveryPoint && len(rolled) == 0
 	l.mu.Unlock()
+	l.writePendingSnapshot(handles)
 	if done {
 		return nil
 	}
@@ -64,25 +56,25 @@ func (l *Log) flushMaintained() error {
 	}
 	l.syncs.add(time.Since(began))
 	if len(rolled) > 0 {
-		if err := pruneSnapshots(l.env.fs, l.dir, handles,
+		if err := l.snapshots.prune(handles,
 			scannedFrom(handles, checkpointed)); err != nil {
 			l.env.logger.Warn("remove old producer snapshots", "partition", l.id, "error", err)
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.unsealed = slices.Clone(l.mu.unsealed[len(rolled):])
-	point := end
-	if rest := l.mu.unsealed; len(rest) > 0 && rest[0].end <= end {
-		// the active segment was rolled behind end: a start has to look at it, as it is not sealed
-		point = rest[0].segment.Base()
-	}
-	// A commit beside this flush may have come further; it left the recovery point where a segment
-	// waits for its seal.
-	l.mu.recoveryPoint = max(l.mu.recoveryPoint, point)
-	l.noteSyncedLocked(end)
-	l.settleDurableLocked()
+	l.disk.sealed(len(rolled), end)
 	return nil
+}
+
+// writePendingSnapshot writes the producer snapshot that found no room. Log.maintain is held.
+func (l *Log) writePendingSnapshot(handles []*handle) {
+	if len(handles) == 0 {
+		return
+	}
+	if err := l.snapshots.writePending(handles[0].Base()); err != nil {
+		l.env.logger.Warn("failed to write a producer snapshot", "partition", l.id, "error", err)
+	}
 }
 
 // seal ends a rolled segment and writes the producer state at its end. What fails for want of
@@ -97,8 +89,7 @@ func (l *Log) seal(u unsealed) error {
 		return l.sealFailed(err)
 	}
 	if err == nil && u.state != nil {
-		name := filepath.Join(l.dir, segment.Name(u.end, snapshotSuffix, ""))
-		err = vfs.WriteFileAtomic(l.env.fs, name, u.state)
+		err = l.snapshots.write(u.end, u.state)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: seal segment %d: %w", ErrStorage, u.segment.Base(), err)
@@ -126,14 +117,11 @@ func (l *Log) sealFailed(cause error) error {
 func (l *Log) noteCheckpointed(recoveryPoint int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// the log may have been cut since the point was read
-	l.mu.checkpointed = min(recoveryPoint, l.mu.recoveryPoint)
-	if l.mu.cut != nil && l.mu.cut.due {
-		// whatever was written began behind a round that failed behind the cut: it tells of the log
-		// as it is
-		l.mu.cut = nil
+	l.disk.checkpointedTo(recoveryPoint)
+	if l.mu.truncation != nil && l.mu.truncation.checkpointsDue {
+		// what was written was read after the truncation, and so describes the log as it is
+		l.mu.truncation = nil
 	}
-	l.settleDurableLocked()
 }
 
 // saved returns what the checkpoint files are to hold of the log.
@@ -142,12 +130,12 @@ func (l *Log) saved() saved {
 	defer l.mu.Unlock()
 	aborted := l.mu.aborted
 	if handles := l.currentLocked(); handles != nil {
-		aborted = countAborted(handles, l.mu.recoveryPoint)
+		aborted = countAborted(handles, l.disk.recoveryPoint)
 	}
-	return l.mu.cut.apply(saved{
+	return l.mu.truncation.apply(saved{
 		aborted:       aborted,
 		logStart:      l.logStart.Load(),
-		recoveryPoint: l.mu.recoveryPoint,
+		recoveryPoint: l.disk.recoveryPoint,
 		highWatermark: l.highWatermark.Load(),
 		firstDirty:    l.compaction.firstDirty.Load(),
 		horizon:       l.compaction.tombstonesDue(),
@@ -191,22 +179,21 @@ func (l *Log) close() error {
 	if err == nil {
 		err = l.flushMaintained()
 	}
-	if err == nil {
-		err = l.sealActive()
+	if list := l.list.Load(); err == nil && list != nil {
+		err = list.active().Seal() // not replaced: Log.maintain is held, and appends have ended
 	}
 	if err == nil {
-		name := filepath.Join(l.dir, segment.Name(l.logEnd.Load(), snapshotSuffix, ""))
-		err = vfs.WriteFileAtomic(l.env.fs, name, state)
+		err = l.snapshots.write(l.logEnd.Load(), state)
 	}
 	l.mu.Lock()
-	l.mu.aborted = countAborted(l.currentLocked(), l.mu.recoveryPoint)
+	l.mu.aborted = countAborted(l.currentLocked(), l.disk.recoveryPoint)
 	old := l.publishLocked(nil)
 	l.compaction.sidecars.spools.discardAllLocked()
 	l.mu.Unlock()
 	if old != nil {
 		if err == nil {
 			l.closed = checkpoint.ClosedLog{Segments: summarize(old.handles),
-				Epochs: checkpoint.SummarizeEpochs(*l.epochs.Load())}
+				Epochs: checkpoint.SummarizeEpochs(l.epochs.load())}
 		}
 		for _, h := range old.handles {
 			h.Freeze() // a Release renames the directory next, and another log may get the name
@@ -214,16 +201,6 @@ func (l *Log) close() error {
 		old.release()
 	}
 	return err
-}
-
-// sealActive seals the active segment, which only close does: everywhere else a roll comes first.
-// Log.maintain is held.
-func (l *Log) sealActive() error {
-	// nobody replaces it: Log.maintain is held, and appends have ended
-	if list := l.list.Load(); list != nil {
-		return list.active().Seal()
-	}
-	return nil
 }
 
 // scannedFrom is where the scan after a crash begins: the base of the segment that holds the
@@ -236,21 +213,4 @@ func scannedFrom(handles []*handle, checkpointed int64) int64 {
 		}
 	}
 	return from
-}
-
-// pruneSnapshots removes producer snapshots but those above limit, the newest at or below it, and
-// those at the base of a segment. The state at an offset does not depend on segments, so cleaning
-// and retention need not know of snapshots.
-func pruneSnapshots(fsys vfs.FS, dir string, handles []*handle, limit int64) error {
-	files, err := listSegmentFiles(fsys, dir)
-	if err != nil {
-		return err
-	}
-	files = slices.DeleteFunc(files,
-		func(f segmentFile) bool { return f.kind != snapshotSuffix || f.base > limit })
-	_, err = removeFiles(fsys, dir, files[:max(len(files)-snapshotsKept, 0)],
-		func(f segmentFile) bool {
-			return !slices.ContainsFunc(handles, func(h *handle) bool { return h.Base() == f.base })
-		})
-	return err
 }

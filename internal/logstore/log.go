@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
-	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/outage"
@@ -70,22 +68,19 @@ type Log struct {
 	// logEnd is stored after the batch is in the segment: a reader that sees an offset below it
 	// finds its batch.
 	logEnd atomic.Int64
-	// synced <= logEnd is the end of what is on the disk. It rises only, but for a cut (cutLocked).
-	synced atomic.Int64
+	// disk is how much of the log is synced, sealed and checkpointed.
+	disk durability
 	// unsynced is how many bytes were appended since a sync was asked for because of them.
 	unsynced atomic.Int64
 	// syncs counts commits and flushes that had something to sync, the seals of rolled segments
 	// included; for the metrics only.
-	syncs syncMeter
-	// epochs is stored once its file is durable (saveEpochs), so nobody is told of an epoch that a
-	// crash takes back.
-	epochs atomic.Pointer[leaderepoch.Cache]
+	syncs  syncMeter
+	epochs leaderEpochs
+	// files does the file operations on segments; snapshots are the producer snapshots beside them.
+	files     segmentDir
+	snapshots producerSnapshots
 	// fault is why the log stopped, nil while it is well. It is set once.
-	fault atomic.Pointer[error]
-	// durable is the end of what may be cleaned: min(mu.checkpointed, base of mu.unsealed[0]), see
-	// the invariants in doc.go. It is stored under Log.mu, and before a list that the change
-	// concerns.
-	durable    atomic.Int64
+	fault      atomic.Pointer[error]
 	compaction Compaction
 
 	// closed sums up the log as close left it, if it left it in order; Store.Close reads it after
@@ -108,8 +103,6 @@ type Log struct {
 	mu struct {
 		sync.Mutex
 		stopped error // why appends are refused for good; nil while the log is well
-		// leaderEpoch is what appends stamp: the latest of epochs, -1 if nobody has led yet.
-		leaderEpoch int32
 		// follows refuses what is not replicated: since Follow, until Lead.
 		follows bool
 		// producers is the state behind the last batch, as of logEnd.
@@ -119,30 +112,11 @@ type Log struct {
 		// firstAppend is when the active segment got its first batch, as well as we know; zero
 		// while it is empty.
 		firstAppend time.Time
-		// unsealed are rolled segments that wait for the next flush, oldest first, with the
-		// producer state at their end.
-		unsealed []unsealed
-		// owed is the producer snapshot at the first segment's base that had no room; nil if none
-		// waits.
-		owed *producerState
 		// aborted is what the checkpoints are to hold of transaction indexes once the log is
 		// closed.
-		aborted checkpoint.AbortedCounts
-		// recoveryPoint <= synced; checkpointed is what of it is on disk (Store.save).
-		recoveryPoint int64
-		checkpointed  int64
-		// how often the end was cut off: a sync that began before one proves nothing
-		cuts int
-		cut  *pendingCut // the truncation that is under way; nil if none is
+		aborted    checkpoint.AbortedCounts
+		truncation *pendingTruncation // the truncation that is under way; nil if none is
 	}
-}
-
-// unsealed is a rolled segment that is not synced yet.
-type unsealed struct {
-	segment *handle
-	end     int64 // where the next segment begins
-	// producer snapshot as of end; nil after a start, which does not know it any more
-	state []byte
 }
 
 // environment is what a log needs of its store.
@@ -263,20 +237,19 @@ func (l *Log) Lead(epoch int32) error {
 	switch {
 	case l.mu.stopped != nil:
 		return l.mu.stopped
-	case epoch < l.mu.leaderEpoch:
+	case epoch < l.epochs.latest():
 		return fmt.Errorf("%w: asked to lead in epoch %d after %d", ErrFencedLeaderEpoch, epoch,
-			l.mu.leaderEpoch)
-	case epoch == l.mu.leaderEpoch:
+			l.epochs.latest())
+	case epoch == l.epochs.latest():
 		l.mu.follows = false
 		return nil
 	}
 	// The file is written before any batch of the epoch is: a batch without its epoch in the file
 	// would need a scan to mend.
-	next := l.epochs.Load().Assign(epoch, l.logEnd.Load())
-	if err := l.saveEpochs(next); err != nil {
+	if err := l.epochs.save(l.epochs.load().Assign(epoch, l.logEnd.Load())); err != nil {
 		return err
 	}
-	l.mu.leaderEpoch, l.mu.follows = epoch, false
+	l.mu.follows = false
 	return nil
 }
 
@@ -290,23 +263,8 @@ func (l *Log) Follow() {
 	l.mu.follows = true
 }
 
-// LeaderEpoch is the latest leader epoch that the log knows, -1 if there was none.
-func (l *Log) LeaderEpoch() int32 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.mu.leaderEpoch
-}
-
-// saveEpochs makes a new history durable, then current. Log.mu is held, except by recovery, which
-// has the log to itself.
-func (l *Log) saveEpochs(next leaderepoch.Cache) error {
-	if err := vfs.WriteFileAtomic(l.env.fs, filepath.Join(l.dir, checkpoint.EpochsFile),
-		checkpoint.EncodeEpochs(next)); err != nil {
-		return fmt.Errorf("%w: write leader epochs: %w", ErrStorage, err)
-	}
-	l.epochs.Store(&next)
-	return nil
-}
+// LeaderEpoch returns the latest leader epoch that the log knows, -1 if there is none.
+func (l *Log) LeaderEpoch() int32 { return l.epochs.latest() }
 
 // EpochAt returns the leader epoch of an offset; -1 if it is not below LogEnd, or lies below all
 // that is known of epochs.
@@ -314,7 +272,7 @@ func (l *Log) EpochAt(offset int64) int32 {
 	if offset >= l.logEnd.Load() {
 		return -1
 	}
-	return l.epochs.Load().At(offset)
+	return l.epochs.load().At(offset)
 }
 
 // LogStart is the first offset that may be read.
@@ -393,20 +351,4 @@ func (l *Log) fail(cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failLocked(cause)
-}
-
-// newSegment makes the files of an empty segment. Their names become durable with the first flush;
-// until then a crash may take them, together with what was appended.
-func (l *Log) newSegment(base int64) (*handle, error) {
-	made, err := segment.Create(l.env.fs, l.dir, base, "", l.config.Load().indexes(l.env.segments))
-	if err != nil {
-		return nil, fmt.Errorf("%w: create segment %d: %w", ErrStorage, base, err)
-	}
-	return l.handleOf(made), nil
-}
-
-// handleOf wraps a segment for the log. It has no reference yet: the first list that holds it is
-// its first user.
-func (l *Log) handleOf(s *segment.Segment) *handle {
-	return &handle{Segment: s, logger: l.env.logger}
 }

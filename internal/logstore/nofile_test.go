@@ -280,8 +280,8 @@ func TestTheRecoveryPointWaitsForASegmentThatRolledBesideAFlush(t *testing.T) {
 	if got := bases(log); len(got) != 2 {
 		t.Fatalf("segments %v, want two", got)
 	}
-	if point := log.saved().recoveryPoint; point != 0 || log.synced.Load() < 10 {
-		t.Errorf("the recovery point is %d, %d is synced", point, log.synced.Load())
+	if point := log.saved().recoveryPoint; point != 0 || log.disk.synced.Load() < 10 {
+		t.Errorf("the recovery point is %d, %d is synced", point, log.disk.synced.Load())
 	}
 	if err := log.flush(); err != nil || log.saved().recoveryPoint != 11 {
 		t.Errorf("the next flush: %v, recovery point %d", err, log.saved().recoveryPoint)
@@ -298,10 +298,10 @@ func TestACheckpointOfBeforeACutAllowsNoCleaningAboveIt(t *testing.T) {
 	}
 	before := log.saved().recoveryPoint
 	log.mu.Lock()
-	log.cutLocked(12)
+	log.disk.truncate(12)
 	log.mu.Unlock()
 	log.noteCheckpointed(before)
-	if durable := log.durable.Load(); durable > 12 {
+	if durable := log.disk.sealedEnd.Load(); durable > 12 {
 		t.Errorf("may be cleaned up to %d, and the log was cut at 12", durable)
 	}
 }

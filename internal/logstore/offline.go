@@ -191,7 +191,7 @@ func (o *Offline) completeTxnIndexes() error {
 		if !control {
 			continue
 		}
-		_, ended, err := stateAt(o.log, list.handles[:i+1], h.NextOffset(), h.Base())
+		_, ended, err := o.log.snapshots.stateAt(list.handles[:i+1], h.NextOffset(), h.Base())
 		aborted := abortedOf(ended)
 		if err == nil && len(aborted) > 0 {
 			err = h.ResetAborted(aborted)

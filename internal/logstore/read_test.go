@@ -52,7 +52,7 @@ func cleanedLog(t testing.TB, batches ...record.Batch) *Log {
 		}
 	}
 	if err := errors.Join(s.Seal(),
-		log.replaceSegments(sourcesOf(log, 1, 3), []*segment.Segment{s})); err != nil {
+		replaceNow(log, sourcesOf(log, 1, 3), []*segment.Segment{s})); err != nil {
 		t.Fatal(err)
 	}
 	return log

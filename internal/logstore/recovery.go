@@ -16,7 +16,6 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
-	"heartwood.dev/heartwood/internal/vfs"
 )
 
 // recovery brings one log back. After a clean stop it reads checkpoints, the producer snapshot and
@@ -50,7 +49,9 @@ type recovery struct {
 
 // newLog returns a log whose directory is there; recovery or Store.Create fills it.
 func newLog(env environment, id PartitionID, topic TopicID, dir string, config *config) *Log {
-	l := &Log{id: id, dir: dir, env: env}
+	files := segmentDir{fs: env.fs, path: dir, config: env.segments, logger: env.logger}
+	l := &Log{id: id, dir: dir, env: env, files: files, snapshots: producerSnapshots{dir: files},
+		epochs: leaderEpochs{fs: env.fs, dir: dir}}
 	l.compaction.init(l)
 	l.stable.undecided = math.MaxInt64
 	l.topic.Store(&topic)
@@ -153,7 +154,7 @@ func (r *recovery) open(bases []int64) error {
 				record.ErrCorrupt, base, end)
 			return errors.Join(err, s.Close())
 		}
-		r.handles = append(r.handles, r.log.handleOf(s))
+		r.handles = append(r.handles, r.log.files.handleOf(s))
 	}
 	return nil
 }
@@ -288,7 +289,7 @@ func (r *recovery) scan(bases []int64) error {
 		if err != nil {
 			return err
 		}
-		r.handles = append(r.handles, r.log.handleOf(s))
+		r.handles = append(r.handles, r.log.files.handleOf(s))
 		if err := s.ResetAborted(r.aborted); err != nil {
 			return err
 		}
@@ -361,8 +362,7 @@ func (r *recovery) keepSnapshot() error {
 		r.handles[last-1].Unfinished() {
 		return nil
 	}
-	name := filepath.Join(r.log.dir, segment.Name(active, snapshotSuffix, ""))
-	err := vfs.WriteFileAtomic(r.log.env.fs, name, r.atActive)
+	err := r.log.snapshots.write(active, r.atActive)
 	if errors.Is(err, syscall.ENOSPC) {
 		r.log.env.logger.Warn("no room for a producer snapshot", "partition", r.log.id, "error",
 			err)
@@ -386,7 +386,8 @@ func (r *recovery) settleEnd() error {
 	if err := errors.Join(failed...); err != nil {
 		return err
 	}
-	active, err := r.log.newSegment(r.saved.logStart)
+	active, err := r.log.files.create(r.saved.logStart,
+		r.log.config.Load().indexes(r.log.env.segments))
 	if err != nil {
 		return err
 	}
@@ -415,41 +416,39 @@ func (r *recovery) install() error {
 			"recoveryPoint", r.saved.recoveryPoint, "highWatermark", r.saved.highWatermark)
 	}
 	epochs := r.epochs.Assign(r.mayBe.Epoch, r.mayBe.Start).TruncateEnd(end).TruncateFront(start)
-	l.epochs.Store(&epochs)
+	l.epochs.cache.Store(&epochs)
 	// Also when none is left: an epoch that began above the end would come back, and claim what is
 	// appended there now.
 	if !slices.Equal(epochs, r.onDisk) {
-		if err := l.saveEpochs(epochs); err != nil {
+		if err := l.epochs.save(epochs); err != nil {
 			return err
 		}
 	}
 	l.logStart.Store(start)
 	l.logEnd.Store(end)
 	l.highWatermark.Store(min(max(r.saved.highWatermark, start), end))
-	l.mu.leaderEpoch = epochs.Latest()
 	r.producers.Expire(r.now)
 	l.mu.producers = r.producers
-	l.settleStableLocked(nil)
+	l.stable.settle(&l.mu.producers, nil, l.highWatermark.Load())
 	if err := r.settleDecided(); err != nil {
 		return err
 	}
 	l.compaction.restore(r.saved, start, end)
 	// What a scan has read is durable: segment.Recover syncs. But indexes that did not get onto a
 	// full disk wait for a flush that can seal their segment, and the recovery point with them.
-	l.mu.recoveryPoint = end
+	recoveryPoint := end
+	var rolled []unsealed
 	for i, h := range r.handles[:len(r.handles)-1] {
 		if h.Unfinished() {
-			l.mu.unsealed = append(l.mu.unsealed, unsealed{segment: h, end: r.handles[i+1].Base()})
-			l.mu.recoveryPoint = l.mu.unsealed[0].segment.Base()
+			rolled = append(rolled, unsealed{segment: h, end: r.handles[i+1].Base()})
+			recoveryPoint = rolled[0].segment.Base()
 		}
 	}
 	if active := r.handles[len(r.handles)-1]; active.Unsynced() {
 		// the next flush syncs what could not be written again
-		l.mu.recoveryPoint = min(l.mu.recoveryPoint, active.Base())
+		recoveryPoint = min(recoveryPoint, active.Base())
 	}
-	l.synced.Store(l.mu.recoveryPoint)
-	l.mu.checkpointed = min(max(r.saved.recoveryPoint, 0), l.mu.recoveryPoint)
-	l.settleDurableLocked()
+	l.disk.start(recoveryPoint, r.saved.recoveryPoint, rolled)
 	if active := r.handles[len(r.handles)-1]; active.SizeBytes() > 0 {
 		l.mu.firstAppend = r.now
 		if first, ok := active.FirstTimestamp(); ok && first > 0 && first < r.now.UnixMilli() {

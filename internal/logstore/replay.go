@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -62,66 +61,18 @@ func (h *handle) eachHeader(position int64,
 	}
 }
 
-// stateAt makes the producer state as of an offset at which a batch begins, or the log ends: from
-// the newest usable snapshot that is not above it, and the batches behind that. ended are the
-// transactions that were ended on the way, with a marker at or above since. It reads what lies
-// below the offset only.
-func stateAt(l *Log, handles []*handle, offset, since int64) (state producer.State,
-	ended []producer.EndedTxn,
-	err error) {
-	from, state, err := newestSnapshot(l, handles[0].Base(), min(offset, since))
+// headerFrom returns the header of the first batch that ends at or above an offset; found is false if
+// the segment has none.
+func (h *handle) headerFrom(offset int64) (header segment.Header, found bool, err error) {
+	position, err := h.Position(offset)
 	if err != nil {
-		return state, nil, err
+		return header, false, err
 	}
-	for i, h := range handles {
-		if h.Base() >= offset || i+1 < len(handles) && handles[i+1].Base() <= from {
-			continue
-		}
-		position, err := h.Position(from)
-		if err != nil {
-			return state, nil, err
-		}
-		err = h.eachHeader(position, func(header segment.Header) (bool, error) {
-			if header.BaseOffset() >= offset {
-				return false, nil
-			}
-			if header.BaseOffset() < from {
-				return true, nil // the snapshot holds it
-			}
-			one, err := replayHeader(&state, h, header, h.ModTime())
-			if one != nil && one.LastOffset >= since {
-				ended = append(ended, *one)
-			}
-			return true, err
-		})
-		if err != nil {
-			return state, nil, fmt.Errorf("replay segment %d: %w", h.Base(), err)
-		}
+	header, err = h.HeaderAt(position)
+	if errors.Is(err, io.EOF) {
+		return header, false, nil
 	}
-	return state, ended, nil
-}
-
-// newestSnapshot loads the newest usable producer snapshot at or below limit, and not below first,
-// where the log's data begin (see recovery.loadSnapshot); from is its offset, 0 if there is none.
-// No file is changed.
-func newestSnapshot(l *Log, first, limit int64) (from int64, state producer.State, err error) {
-	files, err := listSegmentFiles(l.env.fs, l.dir)
-	if err != nil {
-		return 0, producer.State{}, err
-	}
-	for _, f := range slices.Backward(files) {
-		if f.kind != snapshotSuffix || f.suffix != "" || f.base < first || f.base > limit {
-			continue
-		}
-		content, err := l.env.fs.ReadFile(filepath.Join(l.dir, f.name))
-		if err != nil {
-			return 0, producer.State{}, fmt.Errorf("read producer snapshot: %w", err)
-		}
-		if state, err := producer.Decode(content, f.base); err == nil {
-			return f.base, state, nil
-		}
-	}
-	return 0, producer.State{}, nil
+	return header, err == nil, err
 }
 
 // errTxnIndexLost is of a transaction index that was there, or longer, and is not any more.
@@ -155,7 +106,7 @@ func (r *recovery) mendTxnIndexes() error {
 		}
 		r.log.env.logger.Warn("transaction index made anew from the log", "partition", r.log.id,
 			"segment", h.Base(), "cause", damage)
-		_, ended, err := stateAt(r.log, r.handles[:i+1], h.NextOffset(), h.Base())
+		_, ended, err := r.log.snapshots.stateAt(r.handles[:i+1], h.NextOffset(), h.Base())
 		if err == nil {
 			err = h.ResetAborted(abortedOf(ended))
 		}
@@ -189,7 +140,7 @@ func (r *recovery) settleDecided() error {
 	if !found {
 		return nil
 	}
-	_, ended, err := stateAt(l, r.handles, end, highWatermark)
+	_, ended, err := l.snapshots.stateAt(r.handles, end, highWatermark)
 	if err != nil {
 		return err
 	}

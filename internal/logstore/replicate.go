@@ -3,7 +3,6 @@ package logstore
 import (
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"heartwood.dev/heartwood/internal/record"
@@ -35,7 +34,7 @@ func (l *Log) AppendReplicated(batches []byte, now time.Time) error {
 			return err
 		}
 		from := l.logEnd.Load()
-		if l.tooFar(b) && b.BaseOffset() > from {
+		if tooFar(b, from) && b.BaseOffset() > from {
 			if err := l.skipTo(b.BaseOffset()); err != nil {
 				return err
 			}
@@ -81,21 +80,20 @@ func (l *Log) followLocked(b record.Batch, from int64, config *config, now time.
 			b.BaseOffset(), end)
 	}
 	active := l.list.Load().active()
-	if b.LastOffset()-l.logEnd.Load() > math.MaxInt32 || active.SizeBytes() == 0 &&
+	if tooFar(b, l.logEnd.Load()) || active.SizeBytes() == 0 &&
 		!active.Fits(record.Whole(b)) {
 		return fmt.Errorf("%w: a batch at %d is too far from %d for one segment",
 			ErrUnexpectedOffset, b.BaseOffset(), active.Base())
 	}
 	epoch := b.LeaderEpoch()
-	if epoch < l.mu.leaderEpoch {
+	if epoch < l.epochs.latest() {
 		return fmt.Errorf("%w: a batch of epoch %d at %d, the log knows %d", ErrFencedLeaderEpoch,
-			epoch, b.BaseOffset(), l.mu.leaderEpoch)
+			epoch, b.BaseOffset(), l.epochs.latest())
 	}
-	if epoch > l.mu.leaderEpoch {
-		if err := l.saveEpochs(l.epochs.Load().Assign(epoch, from)); err != nil {
+	if epoch > l.epochs.latest() {
+		if err := l.epochs.save(l.epochs.load().Assign(epoch, from)); err != nil {
 			return err
 		}
-		l.mu.leaderEpoch = epoch
 	}
 	return l.writeAtLocked(record.Whole(b), config, now)
 }
@@ -107,5 +105,5 @@ func (l *Log) followLocked(b record.Batch, from int64, config *config, now time.
 func (l *Log) EndOffsetFor(epoch int32) (found int32, end int64) {
 	// The end first: an epoch that begins meanwhile begins at or above it.
 	logEnd := l.logEnd.Load()
-	return l.epochs.Load().EndOf(epoch, logEnd)
+	return l.epochs.load().EndOf(epoch, logEnd)
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"syscall"
 	"time"
 
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -68,7 +67,14 @@ func (h *handle) newest() int64 {
 // that is expired is rolled first. A rolled segment may go before it is sealed: on a full disk
 // there may be no room to seal any, and retention is what makes room.
 func (l *Log) applyRetention(now time.Time) error {
-	if err := l.rollExpired(l.Settings(), now); err != nil {
+	settings := l.Settings()
+	// Not before the whole segment is below the high watermark: nothing above that is deleted, so
+	// the roll would only create one more small segment.
+	err := l.rollIf(func(active *handle) bool {
+		return active.SizeBytes() > 0 && l.highWatermark.Load() >= l.logEnd.Load() &&
+			expired(active.newest(), settings, now)
+	})
+	if err != nil {
 		return err
 	}
 	for {
@@ -113,52 +119,43 @@ func (l *Log) deleteExpired(now time.Time) (count int, err error) {
 	return count, l.deleteFront(handles, count)
 }
 
-// rollExpired rolls an active segment that retention by time would take, so that it can. Not before
-// all of it is below the high watermark: nothing above that may go, so the roll would only make one
-// more small segment.
-func (l *Log) rollExpired(settings topicconfig.Settings, now time.Time) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	handles := l.currentLocked()
-	if l.mu.stopped != nil || l.mu.cut.isRunning() || len(handles) == 0 {
-		return nil
-	}
-	active := handles[len(handles)-1]
-	if active.SizeBytes() == 0 || l.highWatermark.Load() < l.logEnd.Load() ||
-		!expired(active.newest(), settings, now) {
-		return nil
-	}
-	return l.rollLocked()
-}
-
-// deleteFront takes the first count segments off the front. Log.maintain is held, so all but the
-// end of the list stays as it is.
+// deleteFront deletes the first count segments. Log.maintain is held, so everything but the end of
+// the list stays as it is.
 //
-// They are renamed before they leave the list: a reader may keep the files for long, and a restart
-// shall not find them again. A segment that cannot be renamed stays, with all behind it, and the
-// next round tries again: were it dropped, its last reader would remove files by names that a log
-// made meanwhile in the same directory may have.
-//
-// Each mark is durable before the next is made, also before that of the next round, as no disk
-// promises to keep their order: a crash that kept the second one only would leave a gap, and above
-// the recovery point on disk recovery ends the log at a gap.
+// The files are renamed before the segments leave the list: a reader may keep them for long, and a
+// restart must not find them again. A segment that cannot be renamed stays, with all behind it, and
+// the next round tries again: if it left the list, its last reader would remove files by names that
+// a new log in the same directory may have.
 func (l *Log) deleteFront(handles []*handle, count int) error {
-	// On a full disk it goes on without: what is deleted makes room, also for this.
-	state, err := l.stateMissingAt(handles, handles[count].Base())
-	if err == nil && state != nil {
-		if err = l.writeState(state); errors.Is(err, syscall.ENOSPC) {
-			l.mu.Lock()
-			l.mu.owed = state
-			l.mu.Unlock()
-			defer l.payOwed()
-			err = nil
-		}
-	}
-	if err != nil {
+	if err := l.snapshots.ensureForDeletion(handles, count); err != nil {
 		return err
 	}
-	var failed error
-	for i, h := range handles[:count] {
+	defer func() { l.writePendingSnapshot(handles[count:]) }()
+	d := frontDeletion{log: l, handles: handles}
+	count, failed := d.mark(count)
+	if count == 0 {
+		return failed
+	}
+	if err := d.forgetUnsealed(handles[count].Base()); err != nil {
+		return errors.Join(failed, err)
+	}
+	return errors.Join(failed, d.publish(count))
+}
+
+// frontDeletion deletes segments at the front of a log. Log.maintain is held while it runs.
+type frontDeletion struct {
+	log     *Log
+	handles []*handle
+}
+
+// mark renames the first count segments, and returns how many it has renamed.
+//
+// Each mark is durable before the next one, also before that of the next round, because no disk
+// promises to keep their order: if a crash kept only the second one, it would leave a gap, and above
+// the recovery point on disk recovery ends the log at a gap.
+func (d frontDeletion) mark(count int) (marked int, failed error) {
+	l := d.log
+	for i, h := range d.handles[:count] {
 		if i > 0 || l.marked {
 			failed = l.env.fs.SyncDir(l.dir)
 		}
@@ -167,33 +164,20 @@ func (l *Log) deleteFront(handles []*handle, count int) error {
 			failed = h.Rename(deletedSuffix)
 		}
 		if failed != nil {
-			count, failed = i,
-				fmt.Errorf("%w: mark segment %d as deleted: %w", ErrStorage, h.Base(), failed)
-			break
+			return i, fmt.Errorf("%w: mark segment %d as deleted: %w", ErrStorage, h.Base(), failed)
 		}
 	}
-	if count == 0 {
-		return failed
-	}
-	if err := l.forgetUnsealed(handles[count].Base()); err != nil {
-		return errors.Join(failed, err)
-	}
-	for _, h := range handles[:count] {
-		h.doomed.Store(true)
-	}
-	old, err := l.dropFront(count, handles[count].Base())
-	old.release()
-	return errors.Join(failed, err)
+	return count, nil
 }
 
-// forgetUnsealed lets go of rolled segments below logStart, which are marked as deleted, before
-// they are sealed. Their marks are made durable first: the next flush moves the recovery point past
-// them, and should a crash give them their names back, a start would take them for segments that
-// were synced. Log.maintain is held, so no flush is under way.
-func (l *Log) forgetUnsealed(logStart int64) error {
-	gone := func(u unsealed) bool { return u.segment.Base() < logStart }
+// forgetUnsealed removes segments below logStart, which are marked as deleted, from those that the
+// next flush seals. Their marks are made durable first: that flush moves the recovery point past
+// them, and if a crash gave them their names back, recovery would open them as synced.
+func (d frontDeletion) forgetUnsealed(logStart int64) error {
+	l := d.log
+	deleted := func(u unsealed) bool { return u.segment.Base() < logStart }
 	l.mu.Lock()
-	waiting := slices.ContainsFunc(l.mu.unsealed, gone)
+	waiting := slices.ContainsFunc(l.disk.unsealed, deleted)
 	l.mu.Unlock()
 	if !waiting {
 		return nil
@@ -203,26 +187,24 @@ func (l *Log) forgetUnsealed(logStart int64) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.unsealed = slices.DeleteFunc(slices.Clone(l.mu.unsealed), gone)
-	l.settleDurableLocked()
+	l.disk.forget(deleted)
 	return nil
 }
 
-// dropFront moves the log start and publishes the list without its first count segments. The caller
-// releases old, also after an error, which is that of the epoch file: the list has changed all the
-// same.
-func (l *Log) dropFront(count int, logStart int64) (old *segmentList, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	// First the log start, then the list: a reader that finds a segment gone finds its offset out
-	// of range too.
-	l.logStart.Store(max(l.logStart.Load(), logStart))
-	old = l.publishLocked(l.currentLocked()[count:])
-	// Written only when an epoch went. That the first one begins at the log start now changes no
-	// answer at or above it, and is not worth two syncs under Log.mu; the next start works it out
-	// (install).
-	if epochs := l.epochs.Load().TruncateFront(logStart); len(epochs) != len(*l.epochs.Load()) {
-		err = l.saveEpochs(epochs)
+// publish moves the log start, and publishes the list without the first count segments, also if it
+// fails to write the epoch file.
+func (d frontDeletion) publish(count int) error {
+	l, logStart := d.log, d.handles[count].Base()
+	for _, h := range d.handles[:count] {
+		h.doomed.Store(true)
 	}
-	return old, err
+	l.mu.Lock()
+	// First the log start, then the list: a reader that misses a segment finds its offset out of
+	// range too.
+	l.logStart.Store(max(l.logStart.Load(), logStart))
+	old := l.publishLocked(l.currentLocked()[count:])
+	err := l.epochs.truncateFront(logStart)
+	l.mu.Unlock()
+	old.release()
+	return err
 }

@@ -52,16 +52,14 @@ func jitter(longest time.Duration, base int64) time.Duration {
 // new segment, which recovery finds as a gap (ADR 0015).
 func (l *Log) rollLocked() error {
 	end := l.logEnd.Load()
-	next, err := l.newSegment(end)
+	next, err := l.files.create(end, l.config.Load().indexes(l.env.segments))
 	if err != nil {
 		return err // the old segment is untouched: when space is back, the next append rolls
 	}
 	handles := l.currentLocked()
 	old := handles[len(handles)-1]
-	l.mu.unsealed = append(l.mu.unsealed,
-		unsealed{segment: old, end: end, state: l.mu.producers.Encode(end)})
 	// Before the list with the rolled segment is published: see cleanFacts.
-	l.settleDurableLocked()
+	l.disk.rolled(unsealed{segment: old, end: end, state: l.mu.producers.Encode(end)})
 	l.mu.firstAppend = time.Time{}
 	// The old list's segments are all in the new one: its release closes nothing.
 	l.publishLocked(append(handles[:len(handles):len(handles)], next)).release()
@@ -69,18 +67,26 @@ func (l *Log) rollLocked() error {
 	return nil
 }
 
-// rollIdle rolls a segment that has grown old without an append that would do it (Kafka does not,
-// so that a quiet compacted partition breaks its promise of maxLag). Here age is by our clock, from
-// the segment's first append: by the timestamps of records, a producer that sends old data would
-// get a segment a tick.
-func (l *Log) rollIdle(now time.Time) error {
+// rollIf rolls the active segment if it is due; due is called under Log.mu.
+func (l *Log) rollIf(due func(active *handle) bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.stopped != nil || l.mu.cut.isRunning() || l.mu.firstAppend.IsZero() ||
-		now.Sub(l.mu.firstAppend) <= segmentAge(l.Settings(), l.list.Load().active().Base()) {
+	if l.mu.stopped != nil || l.mu.truncation.isRunning() ||
+		!due(l.list.Load().active()) {
 		return nil
 	}
 	return l.rollLocked()
+}
+
+// rollIdle rolls a segment that has reached its age without an append that would roll it. (Kafka
+// does not, so a quiet compacted partition breaks its promise of maxLag.) The age is counted by the
+// broker's clock, from the first append to the segment: by the timestamps of records, a producer
+// that sends old data would get a segment per tick.
+func (l *Log) rollIdle(now time.Time) error {
+	return l.rollIf(func(active *handle) bool {
+		return !l.mu.firstAppend.IsZero() &&
+			now.Sub(l.mu.firstAppend) > segmentAge(l.Settings(), active.Base())
+	})
 }
 
 // rollNow rolls the active segment if it holds anything, and returns the log end.
@@ -90,7 +96,7 @@ func (l *Log) rollNow() (end int64, err error) {
 	switch {
 	case l.mu.stopped != nil:
 		return 0, l.mu.stopped
-	case !l.mu.cut.isRunning() && !l.mu.firstAppend.IsZero():
+	case !l.mu.truncation.isRunning() && !l.mu.firstAppend.IsZero():
 		err = l.rollLocked()
 	}
 	return l.logEnd.Load(), err

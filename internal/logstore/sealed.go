@@ -25,7 +25,8 @@ func (s *Store) loadSummaries() map[PartitionID]checkpoint.ClosedLog {
 		all, err = checkpoint.DecodeClosedLogs(content)
 	}
 	if err != nil {
-		s.opts.Logger.Warn("segment checkpoint is malformed and will be rebuilt", "file", checkpoint.SegmentsFile, "error", err)
+		s.opts.Logger.Warn("segment checkpoint is malformed and will be rebuilt", "file",
+			checkpoint.SegmentsFile, "error", err)
 	}
 	return all
 }

@@ -73,7 +73,7 @@ func (c *Compaction) limits() (*segmentList, cleanableLimits) {
 		logStart:   logStart,
 		lastStable: l.LastStable(),
 		replicated: l.HighWatermark(),
-		end:        l.durable.Load(),
+		end:        l.disk.sealedEnd.Load(),
 		firstDirty: firstDirtyWithin(c.firstDirty.Load(), logStart, l.logEnd.Load()),
 	}
 }

@@ -158,7 +158,7 @@ func (s *sidecars) build(ctx context.Context, h *handle, opts sidecarOptions) er
 const scanHeldBytes = 4 << 20
 
 // scan builds a sidecar from the data.
-func (s *sidecars) scan(ctx context.Context, h *handle, truncations int,
+func (s *sidecars) scan(ctx context.Context, h *handle, truncations int64,
 	opts sidecarOptions) error {
 	salt := *s.salt.Load()
 	spool := keys.NewSpool(s.fs, s.path(h.Base(), keys.SpoolExtension, ""), h.Base(), salt)
@@ -181,7 +181,7 @@ func (s *sidecars) scan(ctx context.Context, h *handle, truncations int,
 
 // buildFrom builds a sidecar from a spool, and discards the spool. The sidecar appears only if its
 // segment is still in the log, which Log.maintain decides.
-func (s *sidecars) buildFrom(ctx context.Context, h *handle, truncations int, spool *keys.Spool,
+func (s *sidecars) buildFrom(ctx context.Context, h *handle, truncations int64, spool *keys.Spool,
 	opts sidecarOptions) error {
 	defer s.spools.discard(spool, nil)
 	identity := keys.Identity{Base: h.Base(), LogBytes: h.SizeBytes()}

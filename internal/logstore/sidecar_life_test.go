@@ -109,7 +109,7 @@ func TestEstimateOfRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.replaceSegments([]*segment.Segment{h.Segment}, cleaned); err != nil {
+	if err := replaceNow(log, []*segment.Segment{h.Segment}, cleaned); err != nil {
 		t.Fatal(err)
 	}
 	if got := estimateRecords(keyedSegments(t, log)[0]); got != 9 {
@@ -132,7 +132,7 @@ func TestSidecarsGoWithTheirSegments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.replaceSegments(sources, cleaned); err != nil {
+	if err := replaceNow(log, sources, cleaned); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := fsys.Stat(log.compaction.sidecars.name(sources[0].Base())); err == nil {
@@ -179,7 +179,7 @@ func TestSidecarOfAReplacedSegmentDoesNotAppear(t *testing.T) {
 				replaced = true
 				cleaned, err := cleanedOf(t, log, []*segment.Segment{h.Segment},
 					[]int64{h.Base() + 1})
-				return errors.Join(err, log.replaceSegments([]*segment.Segment{h.Segment}, cleaned))
+				return errors.Join(err, replaceNow(log, []*segment.Segment{h.Segment}, cleaned))
 			}
 			return nil
 		}}})
@@ -207,7 +207,7 @@ func TestCutVoidsWhatIsKnownOfKeys(t *testing.T) {
 			log.mu.Lock()
 			defer log.mu.Unlock()
 			log.compaction.sidecars.invalidateLocked(log.currentLocked())
-			log.mu.cuts++
+			log.lineage.Add(1)
 			return nil
 		}}})
 	if !errors.Is(err, errSegmentsChanged) {

@@ -58,10 +58,10 @@ type sidecarLog interface {
 	// cleanableEnd is the end of what may be cleaned: no segment above it has a sidecar.
 	cleanableEnd() int64
 	// truncations counts the truncations of the log so far.
-	truncations() int
+	truncations() int64
 	// ownsSealed reports whether a segment is the log's, sealed, and not truncated since
 	// truncations returned the given count. Log.maintain is held.
-	ownsSealed(h *handle, truncations int) bool
+	ownsSealed(h *handle, truncations int64) bool
 }
 
 func newSidecars(l *Log) sidecars {

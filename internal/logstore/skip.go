@@ -7,10 +7,10 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// tooFar tells whether a batch lies so far behind the log end that no segment that begins there can
-// hold it: its offset in the segment has 31 bits. A leader's log has such a gap where cleaning took
-// more than two thousand million records out.
-func (l *Log) tooFar(b record.Batch) bool { return b.LastOffset()-l.logEnd.Load() > math.MaxInt32 }
+// tooFar reports whether a batch is so far behind the log end that no segment that begins there can
+// hold it: its offset in the segment has 31 bits. A leader's log has such a gap where cleaning has
+// removed more than 2^31 records.
+func tooFar(b record.Batch, logEnd int64) bool { return b.LastOffset()-logEnd > math.MaxInt32 }
 
 // skipTo moves the end of the log up to an offset, below which nothing more will come, and begins a
 // segment there.
@@ -21,7 +21,7 @@ func (l *Log) tooFar(b record.Batch) bool { return b.LastOffset()-l.logEnd.Load(
 // the recovery point moves there; the checkpoints. After a crash before the last the log ends where
 // it did, without the empty segment; after it, at offset.
 func (l *Log) skipTo(offset int64) error {
-	if err := l.skipMaintained(offset); err != nil {
+	if err := l.rollAt(offset); err != nil {
 		return err
 	}
 	if err := l.env.saveFirstDirty(); err != nil { // all checkpoints; it takes locks of the store
@@ -29,39 +29,34 @@ func (l *Log) skipTo(offset int64) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.stopped == nil && l.mu.checkpointed < offset {
+	if l.mu.stopped == nil && l.disk.checkpointed < offset {
 		return fmt.Errorf("%w: the recovery point is not behind the gap", ErrStorage)
 	}
 	return l.mu.stopped
 }
 
-func (l *Log) skipMaintained(offset int64) error {
+// rollAt begins a segment at an offset above the log end, and moves the recovery point there.
+func (l *Log) rollAt(offset int64) error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	if err := l.flushMaintained(); err != nil {
 		return err
 	}
-	if err := l.rollTo(offset); err != nil {
+	l.mu.Lock()
+	err := l.mu.stopped
+	if err == nil && l.mu.truncation.isRunning() {
+		err = fmt.Errorf("%w: %w", ErrStorage, errTruncating)
+	}
+	if err == nil {
+		end := l.logEnd.Load()
+		l.logEnd.Store(offset)
+		if err = l.rollLocked(); err != nil {
+			l.logEnd.Store(end)
+		}
+	}
+	l.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	return l.flushMaintained()
-}
-
-// rollTo begins a segment at an offset above the log end.
-func (l *Log) rollTo(offset int64) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.mu.stopped != nil {
-		return l.mu.stopped
-	}
-	if l.mu.cut.isRunning() {
-		return fmt.Errorf("%w: %w", ErrStorage, errTruncating)
-	}
-	end := l.logEnd.Load()
-	l.logEnd.Store(offset)
-	if err := l.rollLocked(); err != nil {
-		l.logEnd.Store(end)
-		return err
-	}
-	return nil
 }

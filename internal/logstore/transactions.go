@@ -111,16 +111,23 @@ func (s *stability) below(highWatermark int64) int64 {
 	return stable
 }
 
-// settleStableLocked follows a change of the producer state. ended is the transaction that the
-// change ended, nil if it ended none. Log.mu is held, and logEnd is stored afterwards: so the high
-// watermark cannot pass a transaction's first batch before undecided tells of it.
-func (l *Log) settleStableLocked(ended *producer.EndedTxn) {
-	l.stable.Lock()
-	defer l.stable.Unlock()
-	l.stable.undecided = l.mu.producers.Undecided()
+// settle follows a change of the producer state. ended is the transaction that the change ended, nil
+// if it ended none. Log.mu is held, and the log end is stored afterwards: so the high watermark
+// cannot pass the first batch of a transaction before undecided includes it.
+func (s *stability) settle(state *producer.State, ended *producer.EndedTxn, highWatermark int64) {
+	s.Lock()
+	defer s.Unlock()
+	s.undecided = state.Undecided()
 	if ended != nil {
-		l.stable.end(ended.FirstOffset, ended.LastOffset, l.highWatermark.Load())
+		s.end(ended.FirstOffset, ended.LastOffset, highWatermark)
 	}
+}
+
+// truncate removes the decisions at or above end: those transactions are open again, or removed.
+// stability is locked.
+func (s *stability) truncate(state *producer.State, end int64) {
+	s.decided = slices.DeleteFunc(s.decided, func(d decidedTxn) bool { return d.last >= end })
+	s.undecided = state.Undecided()
 }
 
 // LastStable is the end of what consumers that read committed data may see: the high watermark, or

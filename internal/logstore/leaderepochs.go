@@ -1,0 +1,59 @@
+package logstore
+
+import (
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// leaderEpochs are a log's leader epochs with their file. Changes hold Log.mu, except in recovery,
+// which owns the log; reads take no lock.
+type leaderEpochs struct {
+	fs  vfs.FS
+	dir string
+	// cache is stored once its file is durable, so no caller sees an epoch that a crash reverts.
+	cache atomic.Pointer[leaderepoch.Cache]
+}
+
+// load returns the current epochs.
+func (e *leaderEpochs) load() leaderepoch.Cache { return *e.cache.Load() }
+
+// latest returns the newest epoch: the one that appends stamp.
+func (e *leaderEpochs) latest() int32 { return e.load().Latest() }
+
+// save makes other epochs durable, then current.
+func (e *leaderEpochs) save(next leaderepoch.Cache) error {
+	if err := vfs.WriteFileAtomic(e.fs, filepath.Join(e.dir, checkpoint.EpochsFile),
+		checkpoint.EncodeEpochs(next)); err != nil {
+		return fmt.Errorf("%w: write leader epochs: %w", ErrStorage, err)
+	}
+	e.cache.Store(&next)
+	return nil
+}
+
+// truncateEnd removes the epochs that start at or above end: the next leader may assign those
+// offsets to others.
+func (e *leaderEpochs) truncateEnd(end int64) error {
+	epochs := e.load()
+	kept := epochs.Below(end)
+	if len(kept) == len(epochs) {
+		return nil
+	}
+	return e.save(kept)
+}
+
+// truncateFront removes the epochs that end at or below the log start. The file is written only if
+// one was removed: the new start of the first epoch changes no answer at or above the log start and
+// is not worth two syncs under Log.mu. The next start computes it (recovery.install).
+func (e *leaderEpochs) truncateFront(logStart int64) error {
+	epochs := e.load()
+	kept := epochs.TruncateFront(logStart)
+	if len(kept) == len(epochs) {
+		return nil
+	}
+	return e.save(kept)
+}

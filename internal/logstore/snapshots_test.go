@@ -1,0 +1,55 @@
+package logstore
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// Seed 3000962 of TestCrashes. Retention deletes three segments, and a crash keeps the third: the log
+// then begins at a segment that had no snapshot at its base, because recovery once scanned it. The
+// producers whose batches were in the deleted segments are still known.
+func TestCrashDuringRetentionKeepsProducers(t *testing.T) {
+	mem := vfs.NewMem()
+	var crashed *vfs.Mem
+	var third string
+	disk := newCrashDisk(mem, func(what, name string) {
+		if crashed == nil && what == "rename" && third != "" &&
+			strings.Contains(name, third) && !strings.Contains(name, snapshotSuffix) {
+			crashed = mem.CrashClone()
+		}
+	})
+	store := openStore(t, disk)
+	log := createLog(t, store, settings(nil))
+	first := sent{producer: 7, keys: []string{"first"}}
+	appendBatch(t, log, first.bytes(t))
+	fill(t, log, 50)
+	store.tick(epoch0, false)
+	all := bases(log)
+	if len(all) < 4 {
+		t.Fatalf("segments %v", all)
+	}
+	damageAll(t, mem, snapshotSuffix, func([]byte) []byte { return nil })
+	third = strings.TrimSuffix(segment.Name(all[2], segment.LogExtension, ""), segment.LogExtension)
+	log.maintain.Lock()
+	err := log.deleteFront(log.list.Load().handles, 3)
+	log.maintain.Unlock()
+	if err != nil || crashed == nil {
+		t.Fatalf("%v; crashed %t", err, crashed != nil)
+	}
+	// Recovery scans every segment, and so uses no snapshot above the first one.
+	if err := crashed.Remove(filepath.Join(dataDir, checkpoint.RecoveryPointFile)); err != nil {
+		t.Fatal(err)
+	}
+	again := createLog(t, openStore(t, crashed), settings(nil))
+	if again.LogStart() != all[2] {
+		t.Fatalf("the log begins at %d, want %d", again.LogStart(), all[2])
+	}
+	if got := appendBatch(t, again, first.bytes(t)); !got.Duplicate || got.BaseOffset != 0 {
+		t.Errorf("the producer's batch sent again: %+v", got)
+	}
+}

@@ -1,0 +1,243 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
+	"heartwood.dev/heartwood/internal/logstore/producer"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+)
+
+// truncateFiles truncates within the log. The segment that holds the new end becomes the active one.
+func (t *truncation) truncateFiles(handles []*handle) error {
+	l, end := t.log, t.target.end
+	at := (&segmentList{handles: handles}).floor(end)
+	if end <= l.logStart.Load() {
+		return fmt.Errorf("%w: truncate to %d: the log begins at %d by now", ErrOffsetOutOfRange,
+			end, l.logStart.Load())
+	}
+	// From what stays only, so it can be computed before anything is removed.
+	state, _, err := l.snapshots.stateAt(handles[:at+1], end, end)
+	if err != nil {
+		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
+	}
+	held, err := t.holdFiles(handles[at:at+1], handles[at+1:])
+	if err != nil {
+		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
+	}
+	defer held.release()
+	// The key sidecar and the dead file describe more records than will be there. Both would be
+	// found out, but need not be.
+	for _, extension := range []string{segment.KeysExtension, segment.DeadExtension} {
+		name := l.compaction.sidecars.path(handles[at].Base(), extension, "")
+		if err := l.env.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
+		}
+	}
+	if err := t.markRemoved(handles[at+1:], held.listed); err != nil {
+		return t.stop(err)
+	}
+	held.releaseRemoved() // before any of them is closed
+	fresh := handles[at].succeed()
+	t.publish(state, handles, append(slices.Clone(handles[:at]), fresh))
+	if err := t.truncateSegment(fresh, held.release); err != nil {
+		return t.stop(err)
+	}
+	// Everything else is done: if there is no room for the file, the caller tries again, like any
+	// truncation at the log end.
+	if err := t.truncateEpochs(t.target.epochsFrom); err != nil && !passes(err) {
+		return t.stop(err)
+	} else if err != nil {
+		return err
+	}
+	return nil
+}
+
+// markRemoved marks segments as deleted, from the back, and removes the producer snapshots above
+// the new end, durably. If a crash keeps only some of the marks, recovery ends the log at the first
+// missing segment: the recovery point on disk is below it.
+func (t *truncation) markRemoved(handles []*handle, files []segmentFile) error {
+	for _, h := range slices.Backward(handles) {
+		if err := h.Rename(deletedSuffix); err != nil {
+			return err
+		}
+	}
+	return t.log.snapshots.removeAbove(files, t.target.end)
+}
+
+// publish makes memory the log that ends at the new end, with the producer state as of there and the
+// segments that stay. Offsets fall before the list is published: a reader that loads the new list
+// reads below the new end (readFrom).
+func (t *truncation) publish(state producer.State, before, after []*handle) {
+	l, end := t.log, t.target.end
+	l.mu.Lock()
+	active := after[len(after)-1]
+	l.compaction.sidecars.invalidateLocked(l.currentLocked())
+	l.disk.truncate(end)
+	l.disk.forget(func(u unsealed) bool { return u.segment.Base() >= active.Base() })
+	l.lineage.Add(1)
+	l.mu.producers = state
+	l.compaction.truncated(active.Base(), end)
+	if end <= active.Base() {
+		l.mu.firstAppend = time.Time{}
+	}
+	t.lowerOffsets(min(l.logStart.Load(), end), end)
+	for _, h := range before {
+		if !slices.Contains(after, h) && h.Segment != active.Segment {
+			h.doomed.Store(true)
+		}
+	}
+	old := l.publishLocked(after)
+	l.mu.Unlock()
+	old.release()
+}
+
+// truncateSegment truncates the new active segment, durably: else a crash could leave old records
+// behind records that are appended now, with matching offsets and checksums.
+//
+// The file is truncated in place once its readers have released it. Readers that still hold it after
+// truncateWait keep the file, and the log continues with a copy of the part that stays: a slow
+// consumer must neither delay the replica nor be sent other bytes than announced.
+//
+// release releases the file, which is pinned: a file that is replaced may be closed at once.
+func (t *truncation) truncateSegment(fresh *handle, release func()) error {
+	end := t.target.end
+	position, err := fresh.Position(end)
+	if err != nil {
+		return err
+	}
+	if position < fresh.SizeBytes() && !fresh.alone(truncateWait) {
+		release()
+		return t.replaceByHead(fresh)
+	}
+	if err := fresh.Truncate(end); err != nil {
+		return err
+	}
+	return fresh.Sync()
+}
+
+// replaceByHead replaces the active segment by a copy of what is below the new end, as a swap
+// (docs/format/swap.md).
+func (t *truncation) replaceByHead(fresh *handle) error {
+	l, end := t.log, t.target.end
+	head, err := segment.Create(l.env.fs, l.dir, fresh.Base(), cleanedSuffix, l.env.segments)
+	if err != nil {
+		return err
+	}
+	sources, copied := []*segment.Segment{fresh.Segment}, []*segment.Segment{head}
+	if err := copyHead(fresh.Segment, head, end); err != nil {
+		return errors.Join(err, discard(copied))
+	}
+	if err := l.files.commitSwap(sources, copied); err != nil {
+		return errors.Join(err, l.files.withdrawSwap(copied))
+	}
+	if err := l.files.finishSwap(sources, copied); err != nil {
+		return errors.Join(err, closeSegments(copied))
+	}
+	if err := head.Truncate(end); err != nil { // removes nothing, and makes the segment writable
+		return err
+	}
+	l.mu.Lock()
+	handles := l.currentLocked()
+	fresh.doomed.Store(true)
+	old := l.publishLocked(append(slices.Clone(handles[:len(handles)-1]), l.files.handleOf(head)))
+	l.mu.Unlock()
+	old.release()
+	return nil
+}
+
+// replaceFiles removes every segment and creates an empty one. The old ones are marked as deleted
+// first, because the new one may have the name of one of them. If there is no room for it, the marks
+// are reverted, and nothing was removed.
+func (t *truncation) replaceFiles(handles []*handle) error {
+	l, offset := t.log, t.target.end
+	held, err := t.holdFiles(nil, handles)
+	if err != nil {
+		return fmt.Errorf("%w: start again at %d: %w", ErrStorage, offset, err)
+	}
+	defer held.release()
+	active, err := t.markAllRemoved(handles)
+	if err != nil && passes(err) {
+		return errors.Join(fmt.Errorf("%w: start again at %d: %w", ErrStorage, offset, err),
+			t.revertMarks(handles))
+	}
+	if err != nil {
+		return t.stop(err)
+	}
+	// No snapshot describes the new log, nor do its epochs. Without their file a start rebuilds the
+	// epochs from the batches.
+	err = l.env.fs.Remove(filepath.Join(l.dir, checkpoint.EpochsFile))
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = l.snapshots.removeAbove(held.listed, -1)
+	}
+	if err != nil {
+		return t.stop(errors.Join(err, active.Close()))
+	}
+	l.mu.Lock()
+	l.epochs.cache.Store(&leaderepoch.Cache{})
+	l.mu.Unlock()
+	held.release() // before any of them is closed
+	t.publishEmpty(handles, active)
+	return nil
+}
+
+// markAllRemoved durably marks all segments as deleted, and creates the new one, whose name is
+// durable.
+func (t *truncation) markAllRemoved(handles []*handle) (*handle, error) {
+	l, offset := t.log, t.target.end
+	for _, h := range slices.Backward(handles) {
+		if err := h.Rename(deletedSuffix); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.files.sync(); err != nil {
+		return nil, err
+	}
+	active, err := l.files.create(offset, l.config.Load().indexes(l.env.segments))
+	if err != nil {
+		return nil, err
+	}
+	if err := active.Sync(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: start again at %d: %w", ErrStorage, offset, err),
+			active.Remove(), active.Close())
+	}
+	return active, nil
+}
+
+// revertMarks takes back the marks of markAllRemoved. If it fails, the log stops: recovery would
+// find it empty.
+func (t *truncation) revertMarks(handles []*handle) error {
+	for _, h := range handles {
+		if err := h.Rename(""); err != nil {
+			return t.stop(err)
+		}
+	}
+	if err := t.log.files.sync(); err != nil {
+		return t.stop(err)
+	}
+	return nil
+}
+
+// publishEmpty makes memory the empty log.
+func (t *truncation) publishEmpty(before []*handle, active *handle) {
+	l, offset := t.log, t.target.end
+	l.mu.Lock()
+	l.compaction.sidecars.invalidateLocked(l.currentLocked())
+	l.disk.restart(offset)
+	l.lineage.Add(1)
+	l.mu.producers, l.snapshots.pending, l.mu.firstAppend = producer.State{}, nil, time.Time{}
+	l.compaction.emptied(offset)
+	t.lowerOffsets(offset, offset)
+	for _, h := range before {
+		h.doomed.Store(true)
+	}
+	old := l.publishLocked([]*handle{active})
+	l.mu.Unlock()
+	old.release()
+}
