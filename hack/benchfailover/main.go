@@ -1,11 +1,11 @@
-// Command benchfailover says how long partitions take no acknowledged writes when a broker of
-// `heartwood dev --processes` is killed or stopped: docs/bench/failover.md. The cluster runs on
-// this machine, and its topic exists.
+// Command benchfailover measures how long partitions accept no writes when a broker of `heartwood
+// dev --processes` is killed or stopped: docs/bench/failover.md. The cluster must run on this
+// machine, with its topic created.
 //
-// Some partitions have a steady load, one record after the other with acks=all, each sent once the
-// last was acknowledged; a gap is the time between two acknowledgements. At the moment of a fault
-// one record is sent to every partition, so that the time of the last acknowledgement is when the
-// last new leader took a write.
+// Some partitions have a steady load, one record after the other with acks=all, each sent when the
+// previous one was acknowledged; a gap is the time between two acknowledgements. At the moment of a
+// fault one record is sent to every partition, so that the time of the last acknowledgement is when
+// the last new leader accepted a write.
 package main
 
 import (
@@ -26,24 +26,24 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// probeTimeout bounds the wait for the last leader after a fault; settleTimeout that for all to be
-// in sync again.
+// probeTimeout bounds the wait for the last leader after a fault, settleTimeout the wait until all
+// replicas are in sync again.
 const (
 	probeTimeout  = 60 * time.Second
 	settleTimeout = 120 * time.Second
-	// between an acknowledgement and the next record of a loaded partition
+	// loadPause is the time between an acknowledgement and the next record of a loaded partition.
 	loadPause = 20 * time.Millisecond
 )
 
-// bench is one run.
+// bench is a benchmark run.
 type bench struct {
-	address, topic, output string // output: the file that has what `heartwood dev` printed
+	address, topic, output string // output: the file with the standard output of `heartwood dev`
 	partitions, loaded     int
 	kills                  int
 	alone                  bool // each loaded partition has a client of its own
 	client                 *kgo.Client
 	mu                     sync.Mutex
-	gaps                   []gap // of this fault; under mu
+	gaps                   []gap // since the current fault; guarded by mu
 }
 
 // gap is the time between two acknowledgements of a loaded partition.
@@ -55,24 +55,19 @@ type gap struct {
 
 func main() {
 	b := bench{}
-	flag.StringVar(&b.address, "brokers", "127.0.0.1:9092", "addresses of the brokers, with commas")
+	flag.StringVar(&b.address, "brokers", "127.0.0.1:9092", "comma-separated addresses of the brokers")
 	flag.StringVar(&b.topic, "topic", "failover", "topic to write to")
 	flag.StringVar(&b.output, "output", "",
 		"file with the standard output of heartwood dev --processes")
 	flag.IntVar(&b.partitions, "partitions", 1000, "partitions of the topic")
-	flag.IntVar(&b.loaded, "loaded", 30, "partitions, from 0 on, that have a steady load")
-	faults := flag.String(
-		"faults",
-		"kill,term",
-		"what to do, in this order: kill, term, turns (kills, 10 s apart), or steady (nothing, for 10 s)",
-	)
-	flag.IntVar(&b.kills, "kills", 3, "how many kills turns are")
-	flag.BoolVar(
-		&b.alone,
-		"alone",
-		false,
-		"give each loaded partition a client of its own: an answer waits for the slowest partition of its request",
-	)
+	flag.IntVar(&b.loaded, "loaded", 30, "number of partitions with a steady load, starting at partition 0")
+	faults := flag.String("faults", "kill,term",
+		"faults to inject, in this order: kill, term, turns (consecutive kills, 10 s apart),\n"+
+			"or steady (no fault, for 10 s)")
+	flag.IntVar(&b.kills, "kills", 3, "number of kills in the fault turns")
+	flag.BoolVar(&b.alone, "alone", false,
+		"use a client for each loaded partition; in a shared client a response waits for the\n"+
+			"slowest partition of its request")
 	flag.Parse()
 	if err := b.run(strings.Split(*faults, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "benchfailover:", err)
@@ -80,7 +75,7 @@ func main() {
 	}
 }
 
-// run does one fault after the other, each on a cluster that is whole.
+// run injects the faults one after the other, each into a fully replicated cluster.
 func (b *bench) run(faults []string) (err error) {
 	b.client, err = b.connect()
 	if err != nil {
@@ -89,7 +84,7 @@ func (b *bench) run(faults []string) (err error) {
 	defer b.client.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	// every partition has a record, and the client knows all leaders
+	// After this, every partition has a record, and the client knows all leaders.
 	if _, err := b.probe(ctx, nil); err != nil {
 		return fmt.Errorf("write before any fault: %w", err)
 	}
@@ -129,7 +124,7 @@ func (b *bench) connect() (*kgo.Client, error) {
 	)
 }
 
-// loaders are the clients of the loaded partitions.
+// loaders returns the clients of the loaded partitions.
 func (b *bench) loaders() ([]*kgo.Client, error) {
 	clients := make([]*kgo.Client, b.loaded)
 	for i := range clients {
@@ -153,7 +148,7 @@ func (b *bench) load(ctx context.Context, client *kgo.Client, partition int32) {
 			Value: []byte("a record of the load")}
 		if err := client.ProduceSync(ctx, record).FirstErr(); err != nil {
 			if ctx.Err() == nil {
-				fmt.Fprintln(os.Stderr, "benchfailover: a record was given up:", partition, err)
+				fmt.Fprintln(os.Stderr, "benchfailover: failed to produce: partition", partition, err)
 			}
 			continue
 		}
@@ -169,8 +164,8 @@ func (b *bench) load(ctx context.Context, client *kgo.Client, partition int32) {
 	}
 }
 
-// probe writes one record to every partition, and returns when the last was acknowledged of those
-// for which counts is true (nil: of all).
+// probe writes one record to every partition. It returns the time of the last acknowledgement among
+// the partitions for which counts is true, or among all if counts is nil.
 func (b *bench) probe(ctx context.Context, counts map[int32]bool) (last time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -193,7 +188,7 @@ func (b *bench) probe(ctx context.Context, counts map[int32]bool) (last time.Tim
 	return last, err
 }
 
-// fault does one, and prints what it cost.
+// fault injects a fault and prints its effect.
 func (b *bench) fault(ctx context.Context, kind string, broker int32) error {
 	if err := b.settle(ctx); err != nil {
 		return err
@@ -216,16 +211,16 @@ func (b *bench) fault(ctx context.Context, kind string, broker int32) error {
 	if kind == "term" {
 		signal = syscall.SIGTERM
 	}
-	b.forget()
+	b.resetGaps()
 	at := time.Now()
 	if err := syscall.Kill(pid, signal); err != nil {
 		return err
 	}
 	inSync := make(chan error, 1)
-	var whole time.Time
+	var inSyncAt time.Time
 	go func() {
 		var err error
-		whole, err = b.whole(ctx)
+		inSyncAt, err = b.awaitInSync(ctx)
 		inSync <- err
 	}()
 	last, err := b.probe(ctx, led)
@@ -233,23 +228,16 @@ func (b *bench) fault(ctx context.Context, kind string, broker int32) error {
 		return err
 	}
 	all := last.Sub(at)
-	select { // the load goes on for a moment: a gap is known when it has ended
+	select { // the load continues for a moment, because a gap is recorded when it ends
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(2 * time.Second):
 	}
 	touched, untouched := b.worst(led, at)
-	fmt.Printf(
-		"%s of broker %d, which led %d of %d: the last new leader took a write after %s; worst gap under load %s, of partitions led elsewhere %s\n",
-		kind,
-		broker,
-		len(led),
-		b.partitions,
-		milli(all),
-		milli(touched),
-		milli(untouched),
-	)
-	b.forget()
+	fmt.Printf("%s of broker %d, leader of %d of %d partitions: the last new leader accepted a "+
+		"write after %s; worst gap under load %s, of partitions with other leaders %s\n",
+		kind, broker, len(led), b.partitions, milli(all), milli(touched), milli(untouched))
+	b.resetGaps()
 	if err := <-inSync; err != nil {
 		return err
 	}
@@ -257,13 +245,13 @@ func (b *bench) fault(ctx context.Context, kind string, broker int32) error {
 		return err
 	}
 	touched, untouched = b.worst(led, at)
-	fmt.Printf("  all in sync again after %s, led at home after %s; worst gap meanwhile %s\n",
-		milli(whole.Sub(at)), milli(time.Since(at)), milli(max(touched, untouched)))
+	fmt.Printf("  all in sync again after %s, preferred leaders lead after %s; worst gap until then %s\n",
+		milli(inSyncAt.Sub(at)), milli(time.Since(at)), milli(max(touched, untouched)))
 	return nil
 }
 
-// turns kills the three brokers in turn, 10 s apart. A partition whose leader is killed stands;
-// those led elsewhere must not.
+// turns kills the three brokers in turn, 10 s apart. Partitions of the killed leader become
+// unavailable; those with other leaders must not.
 func (b *bench) turns(ctx context.Context) error {
 	for turn := range int32(b.kills) {
 		broker := turn % 3
@@ -275,7 +263,7 @@ func (b *bench) turns(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.forget()
+		b.resetGaps()
 		at := time.Now()
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			return err
@@ -286,28 +274,23 @@ func (b *bench) turns(ctx context.Context) error {
 		case <-time.After(10 * time.Second):
 		}
 		touched, untouched := b.worst(led, at)
-		fmt.Printf(
-			"turn %d, kill of broker %d, which led %d: worst gap under load %s, of partitions led elsewhere %s\n",
-			turn+1,
-			broker,
-			len(led),
-			milli(touched),
-			milli(untouched),
-		)
+		fmt.Printf("turn %d, kill of broker %d, leader of %d partitions: worst gap under load %s, "+
+			"of partitions with other leaders %s\n",
+			turn+1, broker, len(led), milli(touched), milli(untouched))
 	}
 	return nil
 }
 
-// steady says what the load costs: the processor time of each broker's process, and how many
-// records that was.
+// steady prints the cost of the load: the number of records, and the CPU time of the brokers'
+// processes.
 func (b *bench) steady(ctx context.Context) error {
-	processor := func() (all time.Duration, err error) {
+	brokerCPU := func() (all time.Duration, err error) {
 		for broker := range int32(3) {
 			pid, err := b.pid(broker)
 			if err != nil {
 				return 0, err
 			}
-			one, err := processorTime(pid)
+			one, err := cpuTime(pid)
 			if err != nil {
 				return 0, err
 			}
@@ -315,46 +298,46 @@ func (b *bench) steady(ctx context.Context) error {
 		}
 		return all, nil
 	}
-	before, err := processor()
+	before, err := brokerCPU()
 	if err != nil {
 		return err
 	}
-	b.forget()
+	b.resetGaps()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(10 * time.Second):
 	}
-	after, err := processor()
+	after, err := brokerCPU()
 	if err != nil {
 		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	records, used := len(b.gaps), after-before
-	fmt.Printf("steady for 10s: %d records, processor time of the brokers %s", records, milli(used))
+	fmt.Printf("steady for 10s: %d records, CPU time of the brokers %s", records, milli(used))
 	if records > 0 {
-		fmt.Printf(", %s a record", (used / time.Duration(records)).Round(time.Microsecond))
+		fmt.Printf(", %s per record", (used / time.Duration(records)).Round(time.Microsecond))
 	}
 	fmt.Println()
 	return nil
 }
 
-// processorTime is how much of the processors a process has used, from /proc/PID/stat: fields 14
-// and 15, in hundredths of a second.
-func processorTime(pid int) (time.Duration, error) {
+// cpuTime returns the CPU time of a process from /proc/PID/stat: the sum of fields 14 and 15, in
+// hundredths of a second.
+func cpuTime(pid int) (time.Duration, error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	return parseProcessorTime(string(content))
+	return parseCPUTime(string(content))
 }
 
-func parseProcessorTime(stat string) (time.Duration, error) {
-	// The second field is the name in parentheses, which may hold anything.
+func parseCPUTime(stat string) (time.Duration, error) {
+	// The second field is the name in parentheses, which may contain any character.
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 13 {
-		return 0, fmt.Errorf("%d fields in /proc/PID/stat", len(fields))
+		return 0, fmt.Errorf("parse /proc/PID/stat: only %d fields", len(fields))
 	}
 	hundredths := int64(0)
 	for _, field := range fields[11:13] {
@@ -367,13 +350,13 @@ func parseProcessorTime(stat string) (time.Duration, error) {
 	return time.Duration(hundredths) * 10 * time.Millisecond, nil
 }
 
-func (b *bench) forget() {
+func (b *bench) resetGaps() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.gaps = nil
 }
 
-// worst returns the longest gap since at of the loaded partitions in led, and of the others.
+// worst returns the longest gap since at, of the loaded partitions in led and of the others.
 func (b *bench) worst(led map[int32]bool, at time.Time) (touched, untouched time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -390,7 +373,7 @@ func (b *bench) worst(led map[int32]bool, at time.Time) (touched, untouched time
 	return touched, untouched
 }
 
-// metadata asks any broker for the topic.
+// metadata requests the topic's metadata from any broker.
 func (b *bench) metadata(ctx context.Context) ([]kmsg.MetadataResponseTopicPartition, error) {
 	request := kmsg.NewPtrMetadataRequest()
 	topic := kmsg.NewMetadataRequestTopic()
@@ -401,12 +384,12 @@ func (b *bench) metadata(ctx context.Context) ([]kmsg.MetadataResponseTopicParti
 		return nil, err
 	}
 	if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != b.partitions {
-		return nil, fmt.Errorf("topic %s is not there with %d partitions", b.topic, b.partitions)
+		return nil, fmt.Errorf("topic %s with %d partitions does not exist", b.topic, b.partitions)
 	}
 	return response.Topics[0].Partitions, nil
 }
 
-// led returns what a broker leads.
+// led returns the partitions that a broker leads.
 func (b *bench) led(ctx context.Context, broker int32) (map[int32]bool, error) {
 	partitions, err := b.metadata(ctx)
 	led := map[int32]bool{}
@@ -418,13 +401,13 @@ func (b *bench) led(ctx context.Context, broker int32) (map[int32]bool, error) {
 	return led, err
 }
 
-// whole waits until some replica is not in sync, and then until all are, and returns when that was.
-// Any broker answers, and may be an image or two behind: what twenty answers in a row say, all
-// brokers do.
-func (b *bench) whole(ctx context.Context) (time.Time, error) {
+// awaitInSync waits until a replica is out of sync, and then until all replicas are in sync, and
+// returns the time of the latter. Any broker answers, and its metadata image may be outdated, so it
+// waits for twenty equal responses in a row.
+func (b *bench) awaitInSync(ctx context.Context) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	lacking, agree := false, 0
+	outOfSync, inSyncCount := false, 0
 	var since time.Time
 	for {
 		partitions, err := b.metadata(ctx)
@@ -432,46 +415,46 @@ func (b *bench) whole(ctx context.Context) (time.Time, error) {
 			partitions,
 			func(p kmsg.MetadataResponseTopicPartition) bool { return len(p.ISR) < len(p.Replicas) },
 		)
-		lacking = lacking || out
-		if agree++; err != nil || out {
-			agree = 0
+		outOfSync = outOfSync || out
+		if inSyncCount++; err != nil || out {
+			inSyncCount = 0
 		}
-		if agree == 1 {
+		if inSyncCount == 1 {
 			since = time.Now()
 		}
-		if lacking && agree >= 20 {
+		if outOfSync && inSyncCount >= 20 {
 			return since, nil
 		}
 		select {
 		case <-ctx.Done():
 			return time.Time{},
-				fmt.Errorf("not all in sync, or never out of sync, within %s", settleTimeout)
+				fmt.Errorf("wait for in-sync replicas: not in sync, or never out of sync, within %s", settleTimeout)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
 
-// settle waits until all replicas are in sync, and first replicas lead.
+// settle waits until all replicas are in sync and the preferred leaders lead.
 func (b *bench) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	for {
 		partitions, err := b.metadata(ctx)
-		astray := slices.ContainsFunc(partitions, func(p kmsg.MetadataResponseTopicPartition) bool {
+		unsettled := slices.ContainsFunc(partitions, func(p kmsg.MetadataResponseTopicPartition) bool {
 			return len(p.ISR) < len(p.Replicas) || p.Leader != p.Replicas[0]
 		})
-		if err == nil && !astray {
+		if err == nil && !unsettled {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("not all in sync and led at home after %s", settleTimeout)
+			return fmt.Errorf("wait for in-sync replicas and preferred leaders: not reached within %s", settleTimeout)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
 
-// pid is the process of a broker, from the last line `broker N started pid=P` of the output.
+// pid returns the process of a broker, from the last line `broker N started pid=P` of the output.
 func (b *bench) pid(broker int32) (pid int, err error) {
 	file, err := os.Open(b.output)
 	if err != nil {
@@ -487,7 +470,7 @@ func (b *bench) pid(broker int32) (pid int, err error) {
 		}
 	}
 	if pid <= 1 {
-		return 0, fmt.Errorf("%s does not say which process broker %d is", b.output, broker)
+		return 0, fmt.Errorf("find process of broker %d: no line in %s", broker, b.output)
 	}
 	return pid, nil
 }

@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// TestTheProcessOfABrokerIsTheLastThatStarted, and without one there is an error, never a pid that
-// is somebody else's.
-func TestTheProcessOfABrokerIsTheLastThatStarted(t *testing.T) {
+// TestPIDIsThatOfTheLastStart checks that pid returns the last started process, and an error
+// without one, never the pid of another process.
+func TestPIDIsThatOfTheLastStart(t *testing.T) {
 	b := bench{output: filepath.Join(t.TempDir(), "out")}
 	if _, err := b.pid(0); err == nil {
-		t.Error("a file that is not there has a process")
+		t.Error("pid without an output file returned no error")
 	}
-	content := "broker 0 started pid=10\nbroker 1 started pid=11\nready bootstrap=127.0.0.1:1\nbroker 0 ended: signal: killed\nbroker 0 started pid=12\n"
+	content := "broker 0 started pid=10\nbroker 1 started pid=11\nready bootstrap=127.0.0.1:1\n" +
+		"broker 0 ended: signal: killed\nbroker 0 started pid=12\n"
 	if err := os.WriteFile(b.output, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -24,25 +25,26 @@ func TestTheProcessOfABrokerIsTheLastThatStarted(t *testing.T) {
 		}
 	}
 	if pid, err := b.pid(2); err == nil {
-		t.Errorf("broker 2 never started, and has pid %d", pid)
+		t.Errorf("broker 2 was never started, but has pid %d", pid)
 	}
 }
 
-// TestProcessorTimeIsUserAndSystem, whatever the process is called.
-func TestProcessorTimeIsUserAndSystem(t *testing.T) {
-	got, err := parseProcessorTime("42 (a (b) 1 2) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0")
+// TestCPUTimeIsUserAndSystem checks the sum for a process name with parentheses and spaces.
+func TestCPUTimeIsUserAndSystem(t *testing.T) {
+	got, err := parseCPUTime("42 (a (b) 1 2) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0")
 	if err != nil || got != 2*time.Second {
 		t.Errorf("%s, %v; want 2s", got, err)
 	}
 	for _, bad := range []string{"", "42 (a) S 1", "42 (a) S 1 2 3 4 5 6 7 8 9 10 x 50 0"} {
-		if got, err := parseProcessorTime(bad); err == nil {
-			t.Errorf("%q is %s", bad, got)
+		if got, err := parseCPUTime(bad); err == nil {
+			t.Errorf("parseCPUTime(%q) = %s, want an error", bad, got)
 		}
 	}
 }
 
-// TestGapsCountFromTheFaultOn, and each on its side.
-func TestGapsCountFromTheFaultOn(t *testing.T) {
+// TestWorstIgnoresGapsBeforeTheFault checks that gaps that ended before the fault do not count, and
+// that the others count for their own group of partitions.
+func TestWorstIgnoresGapsBeforeTheFault(t *testing.T) {
 	at := time.Unix(100, 0)
 	b := bench{gaps: []gap{
 		{0, at.Add(-time.Second), time.Hour}, {0, at.Add(time.Second), 3 * time.Second},
@@ -51,9 +53,9 @@ func TestGapsCountFromTheFaultOn(t *testing.T) {
 	}}
 	touched, untouched := b.worst(map[int32]bool{0: true}, at)
 	if touched != 3*time.Second || untouched != 2*time.Second {
-		t.Errorf("worst gaps %s and %s", touched, untouched)
+		t.Errorf("worst gaps are %s and %s, want 3s and 2s", touched, untouched)
 	}
-	if b.forget(); len(b.gaps) != 0 {
-		t.Error("gaps are left")
+	if b.resetGaps(); len(b.gaps) != 0 {
+		t.Error("resetGaps left gaps")
 	}
 }

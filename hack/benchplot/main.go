@@ -1,5 +1,5 @@
-// Command benchplot turns the results of hack/bench-purgatory.sh into the tables and the picture of
-// docs/bench/purgatory.md.
+// Command benchplot converts the results of hack/bench-purgatory.sh to the tables and the picture
+// of docs/bench/purgatory.md.
 package main
 
 import (
@@ -17,8 +17,8 @@ import (
 	"strings"
 )
 
-// run is one line of results; the names are those of `heartwood bench purgatory --json`. Of Kafka's
-// there are the first six.
+// run is one line of results. The names are those of `heartwood bench purgatory --json`; Kafka's
+// results have only the first six fields.
 type run struct {
 	Case       string  `json:"case"`
 	Kind       string  `json:"kind"`
@@ -32,7 +32,7 @@ type run struct {
 	LateP99    float64 `json:"lateness_p99_ms"`
 }
 
-// cell is what runs are repetitions of.
+// cell identifies a measurement; several runs repeat it.
 type cell struct {
 	name, kind string
 	rate       int
@@ -40,17 +40,17 @@ type cell struct {
 
 func main() {
 	log.SetFlags(0)
-	results := flag.String("results", "", "`FILE` with a JSON object a line")
+	results := flag.String("results", "", "`FILE` with one JSON object per line")
 	kafka := flag.String("kafka", "",
-		"`FILE` with Kafka's results, of the same form; none if empty")
-	svg := flag.String("svg", "", "`FILE` to draw")
+		"`FILE` with Kafka's results in the same format; none if empty")
+	svg := flag.String("svg", "", "`FILE` for the picture")
 	flag.Parse()
 	if err := plot(os.Stdout, *results, *kafka, *svg); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// plot writes tables of what the files hold to out, and the picture to svg.
+// plot writes tables of the results to out, and the picture to the file svg.
 func plot(out io.Writer, results, kafka, svg string) error {
 	cells := map[cell][]run{}
 	for _, name := range []string{results, kafka} {
@@ -65,26 +65,26 @@ func plot(out io.Writer, results, kafka, svg string) error {
 		table(out, cells, name)
 	}
 	if err := os.WriteFile(svg, []byte(picture(cells)), 0o644); err != nil {
-		return fmt.Errorf("write the picture: %w", err)
+		return fmt.Errorf("write picture: %w", err)
 	}
 	return nil
 }
 
-// add takes in a line of results.
+// add parses a line of results and adds it to cells.
 func add(cells map[cell][]run, line string) error {
 	var r run
 	if err := json.Unmarshal([]byte(line), &r); err != nil {
-		return fmt.Errorf("read %q: %w", line, err)
+		return fmt.Errorf("parse %q: %w", line, err)
 	}
 	if r.Kind == "" || r.Requests <= 0 || r.Case != "low" && r.Case != "high" {
-		return fmt.Errorf("read %q: not a result: want case low or high, kind and requests", line)
+		return fmt.Errorf("parse %q: not a result: want case low or high, kind and requests", line)
 	}
 	c := cell{r.Case, r.Kind, r.Rate}
 	cells[c] = append(cells[c], r)
 	return nil
 }
 
-// lines calls do with each line of a file.
+// lines calls do for each line of a file.
 func lines(name string, do func(string) error) error {
 	file, err := os.Open(name)
 	if err != nil {
@@ -100,7 +100,7 @@ func lines(name string, do func(string) error) error {
 	return scanner.Err()
 }
 
-// median of a value over repetitions.
+// median returns the median of a value over repeated runs.
 func median(runs []run, value func(run) float64) float64 {
 	values := make([]float64, len(runs))
 	for i, r := range runs {
@@ -117,7 +117,7 @@ func perMillion(r run) float64 { return r.CPUSeconds / r.Requests * 1e6 }
 
 func sorted(cells map[cell][]run) []cell {
 	return slices.SortedFunc(maps.Keys(cells), func(a, b cell) int {
-		order := func(rate int) int { // as fast as possible comes last
+		order := func(rate int) int { // rate 0, as fast as possible, is last
 			if rate == 0 {
 				return math.MaxInt
 			}
@@ -129,11 +129,8 @@ func sorted(cells map[cell][]run) []cell {
 }
 
 func table(out io.Writer, cells map[cell][]run, name string) {
-	fmt.Fprintf(
-		out,
-		"\n| %s: rate | kind | CPU s a million (min to max) | achieved | peak MB | GC pauses ms | late p50 / p99 ms |\n|---|---|---|---|---|---|---|\n",
-		name,
-	)
+	fmt.Fprintf(out, "\n| %s: rate | kind | CPU s per million (min to max) | achieved | peak MB "+
+		"| GC pauses ms | late p50 / p99 ms |\n|---|---|---|---|---|---|---|\n", name)
 	for _, c := range sorted(cells) {
 		if c.name != name {
 			continue
@@ -146,7 +143,7 @@ func table(out io.Writer, cells map[cell][]run, name string) {
 		fmt.Fprintf(out, "| %d | %s | %.2f (%.2f to %.2f) | %.0f |", c.rate, c.kind,
 			median(runs, perMillion), least, most,
 			median(runs, func(r run) float64 { return r.Achieved }))
-		if runs[0].Memory == 0 { // Kafka's benchmark does not tell
+		if runs[0].Memory == 0 { // Kafka's benchmark does not report it
 			fmt.Fprintf(out, " - | - | - |\n")
 			continue
 		}
@@ -158,20 +155,21 @@ func table(out io.Writer, cells map[cell][]run, name string) {
 	}
 }
 
-// The picture's measures, in pixels.
+// The dimensions of the picture, in pixels.
 const (
 	width, height           = 460, 340
 	left, right, top, below = 60, 20, 40, 60
 )
 
-// pictured are the kinds that are drawn, in the legend's order; the others are in the tables only.
+// pictured lists the kinds in the picture, in the order of the legend; the other kinds are only in
+// the tables.
 var pictured = []struct{ kind, colour string }{
 	{"kafka", "#e7298a"}, {"afterfunc", "#d95f02"}, {"heap", "#7570b3"}, {"purgatory", "#1b7837"},
 	{"baseline", "#999999"},
 }
 
-// picture draws CPU against the target rate, which is logarithmic, for both cases side by side.
-// Rate 0 has no place on it.
+// picture draws the CPU time over the target rate, on a logarithmic axis, for both cases side by
+// side. It omits rate 0.
 func picture(cells map[cell][]run) string {
 	highest := 0.0
 	for _, runs := range cells {
@@ -179,12 +177,8 @@ func picture(cells map[cell][]run) string {
 	}
 	highest = math.Ceil(highest)
 	var b strings.Builder
-	fmt.Fprintf(
-		&b,
-		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"11\">\n",
-		2*width,
-		height+40,
-	)
+	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "+
+		"font-family=\"sans-serif\" font-size=\"11\">\n", 2*width, height+40)
 	fmt.Fprintf(&b, "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n")
 	for i, name := range []string{"low", "high"} {
 		fmt.Fprintf(&b, "<g transform=\"translate(%d,0)\">\n", i*width)
@@ -196,63 +190,32 @@ func picture(cells map[cell][]run) string {
 	}
 	for i, p := range pictured {
 		x := left + i*120
-		fmt.Fprintf(
-			&b,
-			"<rect x=\"%d\" y=\"%d\" width=\"14\" height=\"4\" fill=\"%s\"/><text x=\"%d\" y=\"%d\">%s</text>\n",
-			x,
-			height+15,
-			p.colour,
-			x+20,
-			height+21,
-			p.kind,
-		)
+		fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"14\" height=\"4\" fill=\"%s\"/>"+
+			"<text x=\"%d\" y=\"%d\">%s</text>\n",
+			x, height+15, p.colour, x+20, height+21, p.kind)
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
 }
 
 func axes(b *strings.Builder, name string, highest float64) {
-	fmt.Fprintf(
-		b,
-		"<text x=\"%d\" y=\"20\" font-size=\"13\">%s timeout rate: CPU seconds a million requests</text>\n",
-		left,
-		name,
-	)
+	fmt.Fprintf(b, "<text x=\"%d\" y=\"20\" font-size=\"13\">"+
+		"%s timeout rate: CPU seconds per million requests</text>\n", left, name)
 	for _, rate := range []int{25_000, 40_000, 105_000, 400_000, 1_000_000} {
-		x := across(rate)
-		fmt.Fprintf(
-			b,
-			"<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\" stroke=\"#eee\"/><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d k</text>\n",
-			x,
-			top,
-			x,
-			height-below,
-			x,
-			height-below+16,
-			rate/1000,
-		)
+		x := xOf(rate)
+		fmt.Fprintf(b, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\" stroke=\"#eee\"/>"+
+			"<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d k</text>\n",
+			x, top, x, height-below, x, height-below+16, rate/1000)
 	}
 	for i := range 5 {
 		value := highest * float64(i) / 4
-		y := up(value, highest)
-		fmt.Fprintf(
-			b,
-			"<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"#ccc\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.1f</text>\n",
-			left,
-			y,
-			width-right,
-			y,
-			left-6,
-			y+4,
-			value,
-		)
+		y := yOf(value, highest)
+		fmt.Fprintf(b, "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"#ccc\"/>"+
+			"<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.1f</text>\n",
+			left, y, width-right, y, left-6, y+4, value)
 	}
-	fmt.Fprintf(
-		b,
-		"<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">target rate, requests a second</text>\n",
-		width/2,
-		height-below+34,
-	)
+	fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">"+
+		"target rate, requests per second</text>\n", width/2, height-below+34)
 }
 
 // curve draws the runs of one kind in one case, at all rates.
@@ -260,7 +223,7 @@ func curve(b *strings.Builder, cells map[cell][]run, of cell, colour string, hig
 	var points []string
 	for _, c := range sorted(cells) {
 		if c.name == of.name && c.kind == of.kind && c.rate > 0 {
-			x, y := across(c.rate), up(median(cells[c], perMillion), highest)
+			x, y := xOf(c.rate), yOf(median(cells[c], perMillion), highest)
 			points = append(points, fmt.Sprintf("%.1f,%.1f", x, y))
 			fmt.Fprintf(b, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n", x, y, colour)
 		}
@@ -269,12 +232,13 @@ func curve(b *strings.Builder, cells map[cell][]run, of cell, colour string, hig
 		strings.Join(points, " "), colour)
 }
 
-// across is a rate's place, up a value's.
-func across(rate int) float64 {
+// xOf returns the x coordinate of a rate.
+func xOf(rate int) float64 {
 	part := math.Log(float64(rate)/20_000) / math.Log(1_200_000.0/20_000)
 	return left + part*(width-left-right)
 }
 
-func up(value, highest float64) float64 {
+// yOf returns the y coordinate of a value.
+func yOf(value, highest float64) float64 {
 	return height - below - value/highest*(height-below-top)
 }

@@ -1,6 +1,6 @@
-// Command benchproduce sends one batch to a broker again and again, over one connection, and says
-// what processor time that cost the broker: docs/bench/append.md. The broker runs on this machine,
-// and its topic exists.
+// Command benchproduce repeatedly sends one batch to a broker over one connection, and prints the
+// CPU time of the broker: docs/bench/append.md. The broker must run on this machine, with its topic
+// created.
 package main
 
 import (
@@ -24,14 +24,15 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// produceVersion is the last version before compact fields: its answers are easy to read.
+// produceVersion is the last version before compact fields, which keeps the parsing of responses
+// simple.
 const produceVersion = 8
 
-// load is what is sent.
+// load describes the requests to send.
 type load struct {
 	address, topic       string
-	pid                  int // of the broker
-	recordBytes, records int // of a batch
+	pid                  int // process id of the broker
+	recordBytes, records int // bytes of a record's value, records of a batch
 	batches, inFlight    int
 	idempotent           bool
 }
@@ -40,14 +41,14 @@ func main() {
 	var l load
 	flag.StringVar(&l.address, "broker", "127.0.0.1:9092", "address of the broker")
 	flag.StringVar(&l.topic, "topic", "events", "topic to send to, partition 0")
-	flag.IntVar(&l.pid, "pid", 0, "process of the broker")
+	flag.IntVar(&l.pid, "pid", 0, "process id of the broker")
 	flag.IntVar(&l.recordBytes, "record-bytes", 1024,
-		"bytes of a record's value: random capital letters")
-	flag.IntVar(&l.records, "records", 62, "records of a batch")
+		"size of a record's value in bytes; it consists of random capital letters")
+	flag.IntVar(&l.records, "records", 62, "records per batch")
 	flag.IntVar(&l.batches, "batches", 5000, "batches to send")
-	flag.IntVar(&l.inFlight, "in-flight", 5, "requests that may be unanswered")
+	flag.IntVar(&l.inFlight, "in-flight", 5, "maximum number of requests without a response")
 	flag.BoolVar(&l.idempotent, "idempotent", false,
-		"number the batches, as an idempotent producer does")
+		"send sequence numbers, as an idempotent producer does")
 	flag.Parse()
 	if err := l.run(); err != nil {
 		fmt.Fprintln(os.Stderr, "benchproduce:", err)
@@ -55,7 +56,7 @@ func main() {
 	}
 }
 
-// run sends the batches and prints a line.
+// run sends the batches and prints the result as one line.
 func (l *load) run() error {
 	frames, err := l.frames()
 	if err != nil {
@@ -66,7 +67,7 @@ func (l *load) run() error {
 		return err
 	}
 	defer func() { _ = socket.Close() }()
-	before, err := processorTime(l.pid)
+	before, err := cpuTime(l.pid)
 	if err != nil {
 		return err
 	}
@@ -75,24 +76,18 @@ func (l *load) run() error {
 		return err
 	}
 	took := time.Since(begin)
-	after, err := processorTime(l.pid)
+	after, err := cpuTime(l.pid)
 	if err != nil {
 		return err
 	}
 	micros := (after - before).Seconds() * 1e6 / float64(l.batches)
-	fmt.Printf(
-		"%d x %d B, %d in flight: %.1f us of the broker's processors a batch, %.3f a record; %.0f batches/s\n",
-		l.records,
-		l.recordBytes,
-		l.inFlight,
-		micros,
-		micros/float64(l.records),
-		float64(l.batches)/took.Seconds(),
-	)
+	fmt.Printf("%d x %d B, %d in flight: %.1f us of broker CPU per batch, %.3f per record; "+
+		"%.0f batches/s\n", l.records, l.recordBytes, l.inFlight, micros,
+		micros/float64(l.records), float64(l.batches)/took.Seconds())
 	return nil
 }
 
-// exchange sends the frames in turns and reads as many answers.
+// exchange sends the frames in rotation and reads one response for each.
 func (l *load) exchange(socket net.Conn, frames [][]byte) error {
 	slots := make(chan struct{}, l.inFlight)
 	failed := make(chan error, 1)
@@ -101,13 +96,13 @@ func (l *load) exchange(socket net.Conn, frames [][]byte) error {
 			slots <- struct{}{}
 			if _, err := socket.Write(frames[i%len(frames)]); err != nil {
 				failed <- err
-				_ = socket.Close() // ends the reading
+				_ = socket.Close() // ends the read loop
 				return
 			}
 		}
 	}()
 	for range l.batches {
-		if err := readAnswer(socket); err != nil {
+		if err := readResponse(socket); err != nil {
 			select {
 			case cause := <-failed:
 				err = cause
@@ -120,36 +115,37 @@ func (l *load) exchange(socket net.Conn, frames [][]byte) error {
 	return nil
 }
 
-// readAnswer reads one answer and fails on an error in it.
-func readAnswer(socket io.Reader) error {
+// readResponse reads one response and returns the error in it, if any.
+func readResponse(socket io.Reader) error {
 	var size [4]byte
 	if _, err := io.ReadFull(socket, size[:]); err != nil {
 		return err
 	}
 	n := binary.BigEndian.Uint32(size[:])
 	if n < 4 || n > 1<<20 {
-		return errors.New("the answer is none of Kafka's")
+		return errors.New("read response: invalid size")
 	}
-	answer := make([]byte, n)
-	if _, err := io.ReadFull(socket, answer); err != nil {
+	body := make([]byte, n)
+	if _, err := io.ReadFull(socket, body); err != nil {
 		return err
 	}
 	response := kmsg.NewPtrProduceResponse()
 	response.SetVersion(produceVersion)
-	if err := response.ReadFrom(answer[4:]); err != nil {
+	if err := response.ReadFrom(body[4:]); err != nil {
 		return err
 	}
 	for _, topic := range response.Topics {
 		for _, p := range topic.Partitions {
 			if p.ErrorCode != 0 {
-				return fmt.Errorf("partition %d answers with error %d", p.Partition, p.ErrorCode)
+				return fmt.Errorf("produce to partition %d: error code %d", p.Partition, p.ErrorCode)
 			}
 		}
 	}
 	return nil
 }
 
-// frames returns the requests: one that can be sent again, or, numbered, all of them.
+// frames returns the encoded requests: one that can be repeated or, with sequence numbers, all of
+// them.
 func (l *load) frames() ([][]byte, error) {
 	count := 1
 	id := record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
@@ -203,19 +199,19 @@ func (l *load) frame(batch []byte) []byte {
 	return frame
 }
 
-// processorTime is what a process's threads have used, by the scheduler's account: the one in
-// /proc/PID/stat counts hundredths of seconds. Threads that have ended are not in it; a broker's do
-// not, while it works.
-func processorTime(pid int) (time.Duration, error) {
+// cpuTime returns the CPU time of a process's threads from the scheduler's accounting, because
+// /proc/PID/stat counts only hundredths of seconds. It does not include threads that have exited; a
+// broker's threads do not exit while it works.
+func cpuTime(pid int) (time.Duration, error) {
 	paths, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/schedstat")
 	if err != nil || len(paths) == 0 {
-		return 0, fmt.Errorf("process %d has no account in /proc", pid)
+		return 0, fmt.Errorf("read CPU time of process %d: no schedstat in /proc", pid)
 	}
 	total := time.Duration(0)
 	for _, path := range paths {
 		account, err := os.ReadFile(path)
 		if err != nil {
-			continue // it ended just now
+			continue // the thread has exited
 		}
 		var ran time.Duration
 		if _, err := fmt.Sscan(string(account), &ran); err != nil {

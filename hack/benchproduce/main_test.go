@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// answer encodes a broker's answer with an error code.
-func answer(code int16) []byte {
+// encodeResponse encodes a broker's response with an error code.
+func encodeResponse(code int16) []byte {
 	response := kmsg.NewPtrProduceResponse()
 	response.SetVersion(produceVersion)
 	topic := kmsg.NewProduceResponseTopic()
@@ -28,23 +28,23 @@ func answer(code int16) []byte {
 	return frame
 }
 
-func TestAnErrorInAnAnswerIsAnError(t *testing.T) {
-	if err := readAnswer(bytes.NewReader(answer(0))); err != nil {
+func TestErrorCodeInResponseIsReturned(t *testing.T) {
+	if err := readResponse(bytes.NewReader(encodeResponse(0))); err != nil {
 		t.Error(err)
 	}
-	if err := readAnswer(bytes.NewReader(answer(45))); err == nil ||
-		!strings.Contains(err.Error(), "error 45") {
-		t.Errorf("error %v", err)
+	if err := readResponse(bytes.NewReader(encodeResponse(45))); err == nil ||
+		!strings.Contains(err.Error(), "error code 45") {
+		t.Errorf("response with error code 45: %v", err)
 	}
 	for _, bad := range [][]byte{nil, {0, 0, 0, 3, 1, 2, 3}, {0xff, 0xff, 0xff, 0xff},
-		answer(0)[:20]} {
-		if err := readAnswer(bytes.NewReader(bad)); err == nil {
+		encodeResponse(0)[:20]} {
+		if err := readResponse(bytes.NewReader(bad)); err == nil {
 			t.Errorf("% x: no error", bad)
 		}
 	}
 }
 
-func TestNumberedBatchesFollowEachOther(t *testing.T) {
+func TestSequenceNumbersAreConsecutive(t *testing.T) {
 	l := load{topic: "t", recordBytes: 10, records: 7, batches: 3, idempotent: true}
 	frames, err := l.frames()
 	if err != nil || len(frames) != 3 {
@@ -63,41 +63,41 @@ func TestNumberedBatchesFollowEachOther(t *testing.T) {
 	}
 }
 
-// A broker that answers each request, and one that goes away.
+// TestExchange uses a broker that answers each request, and one that closes the connection.
 func TestExchange(t *testing.T) {
-	for _, answers := range []int{5, 2} {
+	for _, responses := range []int{5, 2} {
 		here, there := net.Pipe()
 		go func() {
 			defer there.Close()
 			request := make([]byte, 3)
-			for range answers {
+			for range responses {
 				if _, err := there.Read(request); err != nil {
 					return
 				}
-				_, _ = there.Write(answer(0))
+				_, _ = there.Write(encodeResponse(0))
 			}
 		}()
 		l := load{batches: 5, inFlight: 1}
-		if err := l.exchange(here, [][]byte{{1, 2, 3}}); (err == nil) != (answers == 5) {
-			t.Errorf("%d answers: %v", answers, err)
+		if err := l.exchange(here, [][]byte{{1, 2, 3}}); (err == nil) != (responses == 5) {
+			t.Errorf("exchange with %d responses: %v", responses, err)
 		}
 		_ = here.Close()
 	}
 }
 
-func TestProcessorTimeRises(t *testing.T) {
-	before, err := processorTime(os.Getpid())
+func TestCPUTimeIncreases(t *testing.T) {
+	before, err := cpuTime(os.Getpid())
 	if err != nil {
-		t.Skip("no account of the scheduler here:", err)
+		t.Skip("no scheduler accounting on this system:", err)
 	}
 	used := 0
 	for begin := time.Now(); time.Since(begin) < 20*time.Millisecond; {
 		used++
 	}
-	if after, err := processorTime(os.Getpid()); err != nil || after < before {
-		t.Errorf("%v, then, after %d rounds, %v: %v", before, used, after, err)
+	if after, err := cpuTime(os.Getpid()); err != nil || after < before {
+		t.Errorf("CPU time was %v, and %[3]v after %[2]d rounds: %[4]v", before, used, after, err)
 	}
-	if _, err := processorTime(-1); err == nil {
-		t.Error("a process that is not there has used time")
+	if _, err := cpuTime(-1); err == nil {
+		t.Error("cpuTime of a missing process returned no error")
 	}
 }

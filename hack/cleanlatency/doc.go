@@ -1,4 +1,5 @@
-// Command cleanlatency measures how long acks=all produces take while a command runs, for
-// hack/bench-clean-latency.sh: records are sent at a constant rate, each timed from its due time,
-// so a stall counts for all that were due in it.
+// Command cleanlatency measures the latency of acks=all produce requests while a command runs, for
+// hack/bench-clean-latency.sh. Records are sent at a constant rate, and each latency counts from
+// the time at which the record was due, so that a stall counts for all records that were due during
+// it.
 package main

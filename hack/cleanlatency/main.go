@@ -21,11 +21,11 @@ func main() {
 	var o options
 	flag.StringVar(&o.broker, "broker", "127.0.0.1:9092", "HOST:PORT of a broker")
 	flag.StringVar(&o.topic, "topic", "", "topic to send to")
-	flag.IntVar(&o.keys, "keys", 1000, "records have one of so many keys")
-	flag.IntVar(&o.size, "size", 1000, "bytes of a record's value")
+	flag.IntVar(&o.keys, "keys", 1000, "number of different keys")
+	flag.IntVar(&o.size, "size", 1000, "size of a record's value in bytes")
 	flag.IntVar(&o.rate, "rate", 1000,
-		"records a second; 0: as fast as they go, and nothing is timed")
-	flag.IntVar(&o.records, "records", 0, "how many, where there is no command to wait for")
+		"records per second; 0: as fast as possible, without latencies")
+	flag.IntVar(&o.records, "records", 0, "number of records, if there is no command to wait for")
 	flag.Parse()
 	o.command = flag.Args()
 	if err := measure(o); err != nil {
@@ -34,7 +34,7 @@ func main() {
 	}
 }
 
-// measure prints what run has measured. It ends early when it is interrupted.
+// measure prints the result of run. It ends early on an interrupt.
 func measure(o options) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -45,14 +45,14 @@ func measure(o options) error {
 	return json.NewEncoder(os.Stdout).Encode(measured)
 }
 
-// options are the flags.
+// options holds the flags.
 type options struct {
 	broker, topic             string
 	keys, size, rate, records int
 	command                   []string
 }
 
-// result is what was measured, in milliseconds.
+// result holds the measured latencies in milliseconds.
 type result struct {
 	Records int     `json:"records"`
 	Seconds float64 `json:"seconds"`
@@ -66,8 +66,7 @@ func run(ctx context.Context, o options) (result, error) {
 	if o.topic == "" || o.keys < 1 || o.size < 1 || o.rate < 0 ||
 		(len(o.command) == 0) == (o.records == 0) || o.rate == 0 && o.records == 0 {
 		return result{}, errors.New(
-			"give -topic, and either -records or a command, which needs a -rate",
-		)
+			"need -topic, and either -records or a command; a command needs -rate")
 	}
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(o.broker), kgo.DefaultProduceTopic(o.topic),
@@ -79,7 +78,7 @@ func run(ctx context.Context, o options) (result, error) {
 		return result{}, err
 	}
 	defer client.Close()
-	// The first record waits for the topic and for the connection, and is not counted.
+	// The first record waits for metadata and for the connection, so it is not counted.
 	if err := client.ProduceSync(ctx,
 		&kgo.Record{Key: []byte("first"), Value: []byte("x")}).FirstErr(); err != nil {
 		return result{}, fmt.Errorf("produce the first record: %w", err)
@@ -97,10 +96,10 @@ func run(ctx context.Context, o options) (result, error) {
 	return (&sender{options: o, client: client}).send(ctx)
 }
 
-// errDone ends the measurement.
-var errDone = errors.New("the command has ended")
+// errDone is the cause with which a completed command ends the measurement.
+var errDone = errors.New("the command has completed")
 
-// sender sends records, and keeps how long each took. Acknowledgements come on the client's
+// sender sends records and stores the latency of each. Acknowledgements arrive on the client's
 // goroutines.
 type sender struct {
 	options
@@ -108,10 +107,10 @@ type sender struct {
 
 	mu   sync.Mutex
 	took []time.Duration
-	err  error // the first
+	err  error // the first error
 }
 
-// send sends until the command has ended, or all records were sent.
+// send sends until the command has completed, or all records were sent.
 func (s *sender) send(ctx context.Context) (result, error) {
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
 	value := make([]byte, s.size)
@@ -125,7 +124,7 @@ func (s *sender) send(ctx context.Context) (result, error) {
 			due = began.Add(time.Duration(i) * time.Second / time.Duration(s.rate))
 			time.Sleep(time.Until(due))
 		}
-		// A background context: what is under way when the command ends still counts.
+		// A background context, so that records in flight when the command completes still count.
 		s.client.Produce(context.Background(),
 			&kgo.Record{Key: fmt.Appendf(nil, "key-%012d", random.IntN(s.keys)), Value: value},
 			func(_ *kgo.Record, err error) {

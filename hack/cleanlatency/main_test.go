@@ -18,7 +18,8 @@ import (
 func broker(t *testing.T) string {
 	t.Helper()
 	manifest := filepath.Join(t.TempDir(), "t.yaml")
-	content := "apiVersion: heartwood.dev/v1alpha1\nkind: Topic\nmetadata: {name: t}\nspec: {cluster: dev, cleanupPolicy: Compact}\n"
+	content := "apiVersion: heartwood.dev/v1alpha1\nkind: Topic\nmetadata: {name: t}\n" +
+		"spec: {cluster: dev, cleanupPolicy: Compact}\n"
 	if err := os.WriteFile(manifest, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -46,11 +47,11 @@ func broker(t *testing.T) string {
 			return address
 		}
 	}
-	t.Fatal("it ended before it was ready")
+	t.Fatal("the cluster stopped before it was ready")
 	return ""
 }
 
-func TestRecordsAreTimedUntilTheCommandEnds(t *testing.T) {
+func TestLatenciesAreMeasuredUntilTheCommandCompletes(t *testing.T) {
 	o := options{broker: broker(t), topic: "t", keys: 10, size: 10, rate: 200,
 		command: []string{"sleep", "0.5"}}
 	measured, err := run(t.Context(), o)
@@ -65,11 +66,11 @@ func TestRecordsAreTimedUntilTheCommandEnds(t *testing.T) {
 	o.command = []string{"false"}
 	if _, err := run(t.Context(), o); err == nil ||
 		!strings.Contains(err.Error(), "false: exit status 1") {
-		t.Errorf("a command that fails: %v", err)
+		t.Errorf("failing command: %v", err)
 	}
 	o.command, o.records, o.rate = nil, 100, 0
 	if measured, err = run(t.Context(), o); err != nil || measured.Records != 100 {
-		t.Errorf("as fast as they go: %+v, %v", measured, err)
+		t.Errorf("without a rate: %+v, %v", measured, err)
 	}
 }
 
@@ -80,26 +81,26 @@ func TestPercentiles(t *testing.T) {
 	}
 	if r := s.result(time.Second); r.P50 != 501 || r.P99 != 991 || r.P999 != 1000 ||
 		r.Max != 1000 || r.Records != 1000 {
-		t.Errorf("result %+v", r)
+		t.Errorf("result is %+v", r)
 	}
 	if r := (&sender{}).result(0); r != (result{}) {
-		t.Errorf("of nothing: %+v", r)
+		t.Errorf("result without records is %+v", r)
 	}
 }
 
-func TestFlagsThatCannotBeAreRefused(t *testing.T) {
+func TestInvalidFlagsAreRejected(t *testing.T) {
 	for name, o := range map[string]options{
 		"no topic": {keys: 1, size: 1, rate: 1, records: 1},
 		"no end":   {topic: "t", keys: 1, size: 1, rate: 1},
 		"two ends": {topic: "t", keys: 1, size: 1, rate: 1, records: 1,
 			command: []string{"true"}},
-		"a command, no rate":   {topic: "t", keys: 1, size: 1, command: []string{"true"}},
-		"no key":               {topic: "t", size: 1, rate: 1, records: 1},
-		"a rate that is below": {topic: "t", keys: 1, size: 1, rate: -1, records: 1},
+		"command, no rate": {topic: "t", keys: 1, size: 1, command: []string{"true"}},
+		"no key":           {topic: "t", size: 1, rate: 1, records: 1},
+		"negative rate":    {topic: "t", keys: 1, size: 1, rate: -1, records: 1},
 	} {
 		if _, err := run(t.Context(), o); err == nil ||
-			!strings.Contains(err.Error(), "give -topic") {
-			t.Errorf("%s: %v", name, err)
+			!strings.Contains(err.Error(), "need -topic") {
+			t.Errorf("%s: %v, want an error", name, err)
 		}
 	}
 }

@@ -5,12 +5,12 @@ import (
 	"math/rand/v2"
 )
 
-// order gives the number of each record's key, 0 to keys-1.
+// order returns the number of the key of each record, 0 to keys-1.
 type order func(record int) int
 
-// orders are the ways in which keys come again.
+// orders are the orders in which keys recur.
 var orders = map[string]func(random *rand.Rand, keys int) order{
-	// each record's key is drawn by itself
+	// the key of each record is drawn independently
 	"uniform": func(random *rand.Rand, keys int) order {
 		return func(int) int { return random.IntN(keys) }
 	},
@@ -18,7 +18,7 @@ var orders = map[string]func(random *rand.Rand, keys int) order{
 	"same": func(_ *rand.Rand, keys int) order {
 		return func(record int) int { return record % keys }
 	},
-	// all keys, then all keys again, each time in another order
+	// all keys, then all keys again, in another order each time
 	"random": func(random *rand.Rand, keys int) order {
 		var shuffled []int
 		return func(record int) int {
@@ -33,8 +33,7 @@ var orders = map[string]func(random *rand.Rand, keys int) order{
 	},
 }
 
-// keyBytes is the length of a key. Kafka's benchmarks of its cleaner have keys of some such length,
-// too.
+// keyBytes is the length of a key, similar to the keys in Kafka's benchmarks of its cleaner.
 const keyBytes = 16
 
 // appendKey appends the text of a key.
@@ -42,12 +41,12 @@ func appendKey(into []byte, number int) []byte {
 	return fmt.Appendf(into, "key-%012d", number)
 }
 
-// The values are stretches of a text of so many bytes, in words of a vocabulary, so that codecs
-// make about a third of them.
+// Values are substrings of a text of poolBytes bytes, in words of a vocabulary, so that codecs
+// compress them to about a third.
 const (
 	poolBytes   = 8 << 20
 	words       = 4096
-	wordLetters = 12 // at most; at least 3
+	wordLetters = 12 // maximum; the minimum is 3
 )
 
 // newPool returns the text.

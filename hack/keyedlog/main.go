@@ -24,15 +24,15 @@ import (
 func main() {
 	var o options
 	codec := ""
-	flag.StringVar(&o.dir, "dir", "", "data directory to make; the partition's own is t-0 in it")
-	flag.IntVar(&o.records, "records", 1_200_000, "how many records")
-	flag.IntVar(&o.keys, "keys", 600_000, "of how many keys")
-	flag.IntVar(&o.size, "size", 512, "bytes of a record's key and value")
-	flag.StringVar(&o.order, "order", "same", "of the keys: uniform, same or random")
-	flag.StringVar(&codec, "compression", "none", "none, gzip, snappy, lz4 or zstd")
-	flag.Int64Var(&o.segmentBytes, "segment-bytes", 64<<20, "of a segment")
-	flag.IntVar(&o.batchBytes, "batch-bytes", 64<<10, "of a batch, before compression")
-	flag.Uint64Var(&o.seed, "seed", 1, "of keys and values")
+	flag.StringVar(&o.dir, "dir", "", "data directory to create; the partition's directory in it is t-0")
+	flag.IntVar(&o.records, "records", 1_200_000, "number of records")
+	flag.IntVar(&o.keys, "keys", 600_000, "number of keys")
+	flag.IntVar(&o.size, "size", 512, "size of a record's key and value in bytes")
+	flag.StringVar(&o.order, "order", "same", "order of the keys: uniform, same or random")
+	flag.StringVar(&codec, "compression", "none", "codec: none, gzip, snappy, lz4 or zstd")
+	flag.Int64Var(&o.segmentBytes, "segment-bytes", 64<<20, "size of a segment in bytes")
+	flag.IntVar(&o.batchBytes, "batch-bytes", 64<<10, "size of a batch in bytes, before compression")
+	flag.Uint64Var(&o.seed, "seed", 1, "seed for keys and values")
 	flag.Parse()
 	if err := run(o, codec); err != nil {
 		fmt.Fprintln(os.Stderr, "keyedlog:", err)
@@ -40,7 +40,7 @@ func main() {
 	}
 }
 
-// run makes the log and prints what it made. It ends early when it is interrupted.
+// run writes the log and prints a summary. It ends early on an interrupt.
 func run(o options, codec string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -50,14 +50,14 @@ func run(o options, codec string) (err error) {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	made, err := write(ctx, o)
+	result, err := write(ctx, o)
 	if err != nil {
 		return err
 	}
-	return json.NewEncoder(os.Stdout).Encode(made)
+	return json.NewEncoder(os.Stdout).Encode(result)
 }
 
-// options are the flags.
+// options holds the flags.
 type options struct {
 	dir                 string
 	records, keys, size int
@@ -71,69 +71,63 @@ type options struct {
 func (o options) validate() error {
 	var wrong []error
 	if o.dir == "" {
-		wrong = append(wrong, errors.New("-dir is missing"))
+		wrong = append(wrong, errors.New("flag -dir is missing"))
 	}
 	if o.records < 1 || o.keys < 1 || o.keys > 1<<31 {
-		wrong = append(wrong, fmt.Errorf("%d records of %d keys: give at least one of each",
+		wrong = append(wrong, fmt.Errorf("%d records with %d keys: need at least one of each",
 			o.records, o.keys))
 	}
 	if orders[o.order] == nil {
 		wrong = append(wrong, fmt.Errorf("unknown -order %q", o.order))
 	}
 	if o.size < keyBytes+8 || o.size > 1<<20 || o.batchBytes < o.size || o.batchBytes > 64<<20 {
-		wrong = append(
-			wrong,
-			fmt.Errorf(
-				"records of %d bytes in batches of %d: give %d to 1048576, and batches that hold one",
-				o.size,
-				o.batchBytes,
-				keyBytes+8,
-			),
-		)
+		wrong = append(wrong, fmt.Errorf("records of %d bytes in batches of %d: "+
+			"need records of %d to 1048576 bytes and batches of at least one record",
+			o.size, o.batchBytes, keyBytes+8))
 	}
 	return errors.Join(wrong...)
 }
 
-// summary is what was made.
+// summary describes the created log.
 type summary struct {
 	Records  int     `json:"records"`
-	Bytes    int64   `json:"bytes"` // of the data files
+	Bytes    int64   `json:"bytes"` // size of the data files
 	Segments int     `json:"segments"`
 	Seconds  float64 `json:"seconds"`
 }
 
-// sidecarsWithin bounds the wait for the sidecars: the cleaner makes them one by one.
-const sidecarsWithin = 10 * time.Minute
+// sidecarTimeout bounds the wait for the sidecars, which the cleaner builds one at a time.
+const sidecarTimeout = 10 * time.Minute
 
-// write makes the log, and waits until each of its sealed segments has a sidecar.
-func write(ctx context.Context, o options) (made summary, err error) {
+// write creates the log and waits until each of its sealed segments has a sidecar.
+func write(ctx context.Context, o options) (result summary, err error) {
 	began := time.Now()
 	store, err := logstore.Open(logstore.Options{FS: vfs.OS{}, Dir: o.dir, Logger: slog.Default()})
 	if err != nil {
-		return made, err
+		return result, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	log, err := store.Create(logstore.PartitionID{Topic: "t"}, logstore.TopicID{1}, o.settings(),
 		false)
 	if err != nil {
-		return made, err
+		return result, err
 	}
 	cleaner := cleaner.New(store, cleaner.Options{})
 	defer cleaner.Close()
 	if err := o.append(ctx, log); err != nil {
-		return made, err
+		return result, err
 	}
 	rolled := o.settings()
-	rolled.SegmentAge = time.Millisecond // the next look at the log seals what is active
+	rolled.SegmentAge = time.Millisecond // the next maintenance of the log seals the active segment
 	log.Configure(rolled, false)
-	made = summary{Records: o.records, Bytes: log.Stats().SizeBytes}
-	made.Segments, err = awaitSidecars(ctx, filepath.Join(o.dir, "t-0"), log.LogEnd(),
-		sidecarsWithin)
-	made.Seconds = time.Since(began).Seconds()
-	return made, err
+	result = summary{Records: o.records, Bytes: log.Stats().SizeBytes}
+	result.Segments, err = awaitSidecars(ctx, filepath.Join(o.dir, "t-0"), log.LogEnd(),
+		sidecarTimeout)
+	result.Seconds = time.Since(began).Seconds()
+	return result, err
 }
 
-// settings are those of a compacted topic that nothing is cleaned in.
+// settings returns the settings of a compacted topic that is never cleaned.
 func (o options) settings() topicconfig.Settings {
 	s := topicconfig.Default()
 	s.Compact, s.Delete, s.KeepCodec = true, false, true
@@ -165,11 +159,11 @@ func (o options) append(ctx context.Context, log *logstore.Log) error {
 		}
 		batch, err := builder.Build(scratch[:0])
 		if err != nil {
-			return fmt.Errorf("build a batch: %w", err)
+			return fmt.Errorf("build batch: %w", err)
 		}
 		scratch = batch
 		if _, err := log.Append(batch, now); err != nil {
-			return fmt.Errorf("append: %w", err)
+			return fmt.Errorf("append batch: %w", err)
 		}
 		done += count
 		log.AdvanceHighWatermark(log.LogEnd())
@@ -177,8 +171,8 @@ func (o options) append(ctx context.Context, log *logstore.Log) error {
 	return nil
 }
 
-// awaitSidecars waits until all segments but the last, which begins at end and is empty, have
-// sidecars. It returns how many do.
+// awaitSidecars waits until all segments except the last one, which begins at end and is empty,
+// have sidecars. It returns their number.
 func awaitSidecars(ctx context.Context, dir string, end int64, within time.Duration) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

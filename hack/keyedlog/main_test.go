@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// TestOrders: all keys come first once, in order; then again, in the same order or in another.
+// TestOrders checks that all keys first occur once, in order, and then again, in the same order or
+// in another one.
 func TestOrders(t *testing.T) {
 	const keys = 50
-	for name, again := range map[string]bool{"same": true, "random": false} {
+	for name, wantSame := range map[string]bool{"same": true, "random": false} {
 		next, same := orders[name](rand.New(rand.NewPCG(1, 2)), keys), true
 		for round := range 3 {
 			seen := map[int]bool{}
@@ -24,16 +25,16 @@ func TestOrders(t *testing.T) {
 				}
 			}
 			if len(seen) != keys {
-				t.Errorf("%s: %d keys of %d came in round %d", name, len(seen), keys, round)
+				t.Errorf("%s: %d keys of %d occur in round %d", name, len(seen), keys, round)
 			}
 		}
-		if same != again {
-			t.Errorf("%s: the same order is %v", name, same)
+		if same != wantSame {
+			t.Errorf("%s: same order in every round is %v, want %v", name, same, wantSame)
 		}
 	}
 }
 
-// TestLogIsSealedAndHasSidecars: whatever is written, no record is left in the active segment.
+// TestLogIsSealedAndHasSidecars checks that no record is left in the active segment.
 func TestLogIsSealedAndHasSidecars(t *testing.T) {
 	o := options{dir: t.TempDir(), records: 1000, keys: 300, size: 512, order: "uniform",
 		segmentBytes: 128 << 10, batchBytes: 16 << 10}
@@ -42,20 +43,20 @@ func TestLogIsSealedAndHasSidecars(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	made, err := write(ctx, o)
+	result, err := write(ctx, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	sidecars, err := filepath.Glob(filepath.Join(o.dir, "t-0", "*.keys"))
-	if err != nil || len(sidecars) != made.Segments || made.Segments < 4 {
-		t.Errorf("%d segments, %d sidecars: %v", made.Segments, len(sidecars), err)
+	if err != nil || len(sidecars) != result.Segments || result.Segments < 4 {
+		t.Errorf("%d segments, %d sidecars: %v", result.Segments, len(sidecars), err)
 	}
-	if made.Records != 1000 || made.Bytes < 1000*512 {
-		t.Errorf("made %+v", made)
+	if result.Records != 1000 || result.Bytes < 1000*512 {
+		t.Errorf("summary is %+v", result)
 	}
 }
 
-func TestOptionsThatCannotBeAreRefused(t *testing.T) {
+func TestInvalidOptionsAreRejected(t *testing.T) {
 	for name, o := range map[string]options{
 		"no directory": {records: 1, keys: 1, size: 100, order: "same", batchBytes: 1000},
 		"no record":    {dir: "x", keys: 1, size: 100, order: "same", batchBytes: 1000},
@@ -64,7 +65,7 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 		"batch":        {dir: "x", records: 1, keys: 1, size: 100, order: "same", batchBytes: 99},
 	} {
 		if o.validate() == nil {
-			t.Errorf("%s: taken", name)
+			t.Errorf("%s: validate returned no error", name)
 		}
 	}
 }
