@@ -21,46 +21,46 @@ const (
 	writers  = 3
 	tailers  = 2
 	keyCount = 12
-	// of them, which nearly all records are of; the others rest long enough for their tombstones to
-	// go
+	// hotKeys is the number of keys that nearly all records have. The other keys are idle long
+	// enough for their tombstones to be removed.
 	hotKeys      = 6
-	writeTimeout = 15 * time.Second // of a write with all its retries
+	writeTimeout = 15 * time.Second // of a write with its retries
 	readTimeout  = 15 * time.Second
 )
 
-// client is a producer and consumer. Its fields are its goroutine's.
+// client is a producer and consumer. Its fields belong to its goroutine.
 type client struct {
 	w        *world
 	id       int
 	random   *rand.Rand
-	known    map[string]int32 // the latest leader epoch it has heard of
+	known    map[string]int32 // the latest leader epoch that it knows, by topic
 	tails    map[string]*tail
 	producer int64
-	next     map[string]int32 // sequence of the next record, by topic
+	next     map[string]int32 // the next sequence number, by topic
 	recent   map[string][]*batch
-	peers    map[*life]*wire.Peer // connections to brokers
+	peers    map[*liveBroker]*wire.Peer // connections to brokers
 	values   int
 	mu       struct {
 		sync.Mutex
-		reached map[string]int64 // how far it has read, by topic
+		reached map[string]int64 // the position up to which it has read, by topic
 	}
 }
 
 func newClient(w *world, id int) *client {
 	c := &client{
 		w: w, id: id, random: rand.New(rand.NewPCG(w.seed, uint64(100+id))),
-		known: map[string]int32{}, tails: map[string]*tail{}, peers: map[*life]*wire.Peer{},
+		known: map[string]int32{}, tails: map[string]*tail{}, peers: map[*liveBroker]*wire.Peer{},
 	}
 	for _, t := range w.meta.mu.topics {
 		c.tails[t.name] = newTail()
 	}
 	c.mu.reached = map[string]int64{}
-	c.renew()
+	c.newProducer()
 	return c
 }
 
-// renew makes the client another idempotent producer.
-func (c *client) renew() {
+// newProducer makes the client another idempotent producer.
+func (c *client) newProducer() {
 	c.producer += 1000
 	if c.producer == 1000 {
 		c.producer += int64(c.id)
@@ -83,22 +83,21 @@ func (w *world) startClients() {
 	w.spawn(reader.tailCommitted)
 }
 
-// calm makes the writers stop.
-func (w *world) calm() {
+func (w *world) stopWriters() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.mu.calm = true
+	w.mu.writersStopped = true
 }
 
-func (w *world) isCalm() bool {
+func (w *world) writersStopped() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.mu.calm
+	return w.mu.writersStopped
 }
 
-// write writes, and reads now and then, until it is told to stop.
+// write produces, and reads now and then, until the writers are stopped.
 func (c *client) write() {
-	for !c.w.isCalm() && sleep(c.w.ctx,
+	for !c.w.writersStopped() && sleep(c.w.ctx,
 		time.Duration(20+c.random.IntN(200))*time.Millisecond) == nil {
 		t := c.w.meta.mu.topics[c.random.IntN(len(c.w.meta.mu.topics))]
 		switch c.random.IntN(8) {
@@ -108,20 +107,21 @@ func (c *client) write() {
 			}
 			c.read(t)
 		case 1:
-			c.writeCarelessly(t)
+			c.writeAcks1(t)
 		case 2:
-			c.sendAgain(t)
+			c.repeatBatch(t)
 		default:
 			c.writeBatches(t)
 		}
 	}
 }
 
-// leader finds who leads by what some broker says, never by older news than the client has.
-func (c *client) leader(t *topic) *life {
-	var leader *life
+// leader returns the leader according to the images of some brokers, never of an older leader epoch
+// than the client knows.
+func (c *client) leader(t *topic) *liveBroker {
+	var leader *liveBroker
 	for _, at := range c.random.Perm(len(c.w.brokers)) {
-		l := c.w.brokers[at].life.Load()
+		l := c.w.brokers[at].live.Load()
 		if l == nil || l.dead.Load() {
 			continue
 		}
@@ -135,26 +135,26 @@ func (c *client) leader(t *topic) *life {
 			continue
 		}
 		c.known[t.name] = p.LeaderEpoch
-		leader = c.w.brokers[p.Leader].life.Load()
+		leader = c.w.brokers[p.Leader].live.Load()
 		if c.random.IntN(3) > 0 {
-			break // else it looks further
+			break // otherwise it asks another broker
 		}
 	}
 	return leader
 }
 
-// batch is a batch on its way.
+// batch is a batch that is being produced.
 type batch struct {
-	bytes []byte
-	facts []fact // with offsets once they are known
-	acked bool
+	bytes   []byte
+	records []logRecord // offsets are set once they are known
+	acked   bool
 }
 
-// newBatch makes a batch of some records, idempotent unless careless.
-func (c *client) newBatch(t *topic, careless bool, keys ...string) *batch {
+// newBatch creates a batch of one record per key, with idempotence unless it is sent with acks=1.
+func (c *client) newBatch(t *topic, acks1 bool, keys ...string) *batch {
 	identity := record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
 		LeaderEpoch: -1, LastOffsetDelta: int32(len(keys) - 1)}
-	if !careless {
+	if !acks1 {
 		identity.ProducerID, identity.ProducerEpoch, identity.BaseSequence = c.producer, 0,
 			c.next[t.name]
 		c.next[t.name] += int32(len(keys))
@@ -164,19 +164,19 @@ func (c *client) newBatch(t *topic, careless bool, keys ...string) *batch {
 	builder.Reset(identity)
 	for i, key := range keys {
 		c.values++
-		f := fact{key: key, value: fmt.Sprintf("%d.%d.%s", c.id, c.values,
+		f := logRecord{key: key, value: fmt.Sprintf("%d.%d.%s", c.id, c.values,
 			padding[:c.random.IntN(len(padding))]), producer: identity.ProducerID, sequence: -1}
 		f.timestamp = c.clock(t).UnixMilli()
-		if !careless {
+		if !acks1 {
 			f.sequence = identity.BaseSequence + int32(i)
 		}
 		r := record.Record{Offset: int64(i), Timestamp: f.timestamp, Key: []byte(key),
 			Value: []byte(f.value)}
-		if t.settings.Compact && key != marker && c.random.IntN(deletedOneIn(key)) == 0 {
+		if t.settings.Compact && key != barrierKey && c.random.IntN(deletedOneIn(key)) == 0 {
 			r.Value, f.value, f.deleted = nil, "", true
 		}
 		builder.Add(&r)
-		b.facts = append(b.facts, f)
+		b.records = append(b.records, f)
 	}
 	bytes, err := builder.Build(nil)
 	if err != nil {
@@ -186,8 +186,8 @@ func (c *client) newBatch(t *topic, careless bool, keys ...string) *batch {
 	return b
 }
 
-// deletedOneIn is which part of a key's records are tombstones: those of keys that rest are what
-// may come back.
+// deletedOneIn returns the fraction of a key's records that are tombstones. Keys that are rarely
+// written have more, because deleted values would return there.
 func deletedOneIn(key string) int {
 	if key >= fmt.Sprintf("k%x", hotKeys) {
 		return 2
@@ -197,8 +197,8 @@ func deletedOneIn(key string) int {
 
 const padding = "................................................................................................................................"
 
-// clock is the client's: it jumps. Where records go with time it does not jump ahead: one record
-// would keep all behind it.
+// clock returns the client's time, which jumps. It does not jump ahead if records expire by time,
+// because one such record would keep all records after it.
 func (c *client) clock(t *topic) time.Time {
 	switch c.random.IntN(12) {
 	case 0:
@@ -224,8 +224,7 @@ func (c *client) keys() []string {
 	return keys
 }
 
-// writeBatches writes up to three batches, all on their way at once, and tries again until they are
-// acknowledged.
+// writeBatches produces up to three batches concurrently, and retries until they are acknowledged.
 func (c *client) writeBatches(t *topic) {
 	var batches []*batch
 	for range 1 + c.random.IntN(3) {
@@ -234,8 +233,8 @@ func (c *client) writeBatches(t *topic) {
 	c.deliver(t, batches)
 }
 
-// deliver tries until all batches are acknowledged, or gives up. What it did not get acknowledged
-// may be there, or come still.
+// deliver retries until all batches are acknowledged or the time is over. A batch that was not
+// acknowledged may be in the log, or may still arrive.
 func (c *client) deliver(t *topic, batches []*batch) (done bool) {
 	called := time.Now()
 	sent, left := 0, batches
@@ -252,21 +251,21 @@ func (c *client) deliver(t *topic, batches []*batch) (done bool) {
 		}
 	}
 	for i, b := range batches[:sent] {
-		c.w.history.wrote(t.name, c.id, b.facts, called, time.Now(), i < len(batches)-len(left))
+		c.w.history.wrote(t.name, c.id, b.records, called, time.Now(), i < len(batches)-len(left))
 	}
 	if len(left) > 0 {
-		c.renew()
+		c.newProducer()
 		return false
 	}
 	c.remember(t, batches)
 	return true
 }
 
-// send sends batches to a broker once, in order, and takes in what is answered.
-func (c *client) send(l *life, t *topic, batches []*batch) {
+// send sends batches to a broker once, in order, and processes the responses.
+func (c *client) send(l *liveBroker, t *topic, batches []*batch) {
 	ctx, cancel := context.WithTimeout(c.w.ctx, 4*time.Second)
 	defer cancel()
-	if c.w.net.travel(ctx, clients, l.id) != nil || l.dead.Load() {
+	if c.w.net.send(ctx, clients, l.id) != nil || l.dead.Load() {
 		return
 	}
 	var produced []*replica.PendingProduce
@@ -280,38 +279,39 @@ func (c *client) send(l *life, t *topic, batches []*batch) {
 		result := p.Wait(l.ctx, 3*time.Second)[0]
 		switch {
 		case result.Err == nil:
-			batches[i].settle(result.Appended.BaseOffset)
+			batches[i].setOffsets(result.Appended.BaseOffset)
 			acked = append(acked, batches[i])
-			c.w.oracle.acknowledged(l, t.name, batches[i].facts, result.Appended.Duplicate)
-		case i == 0 && errors.Is(result.Err, logstore.ErrOutOfOrderSequence) && !l.dead.Load() && !c.w.oracle.forgotten(t.name, &batches[0].facts[0]):
-			c.w.fail("%s: broker %d does not know what comes before record %d of producer %d: %v",
-				t.name, l.id, batches[0].facts[0].sequence, c.producer, result.Err)
+			c.w.oracle.acknowledged(l, t.name, batches[i].records, result.Appended.Duplicate)
+		case i == 0 && errors.Is(result.Err, logstore.ErrOutOfOrderSequence) && !l.dead.Load() &&
+			!c.w.oracle.mayForget(t.name, &batches[0].records[0]):
+			c.w.fail("%s: broker %d rejects record %d of producer %d: %v",
+				t.name, l.id, batches[0].records[0].sequence, c.producer, result.Err)
 		}
 	}
-	if l.dead.Load() || c.w.net.travel(ctx, l.id, clients) != nil {
-		return // the answer is lost
+	if l.dead.Load() || c.w.net.send(ctx, l.id, clients) != nil {
+		return // the response is lost
 	}
 	for _, b := range acked {
 		b.acked = true
 	}
 }
 
-// settle gives the batch its offsets.
-func (b *batch) settle(base int64) {
-	for i := range b.facts {
-		b.facts[i].offset = base + int64(i)
+// setOffsets sets the offsets of the batch's records.
+func (b *batch) setOffsets(base int64) {
+	for i := range b.records {
+		b.records[i].offset = base + int64(i)
 	}
 }
 
-// writeCarelessly writes with acks=1, once. It may be lost, and nobody minds.
-func (c *client) writeCarelessly(t *topic) {
+// writeAcks1 produces once with acks=1. The records may be lost.
+func (c *client) writeAcks1(t *topic) {
 	b := c.newBatch(t, true, c.keys()...)
 	called := time.Now()
 	l := c.leader(t)
-	if l == nil || c.w.net.travel(l.ctx, clients, l.id) != nil || l.dead.Load() {
+	if l == nil || c.w.net.send(l.ctx, clients, l.id) != nil || l.dead.Load() {
 		return
 	}
 	l.set.Append(1, []replica.ProducePartition{{ID: t.partitionID(), Batch: b.bytes}}).Wait(l.ctx,
 		time.Second)
-	c.w.history.wrote(t.name, c.id, b.facts, called, time.Now(), false)
+	c.w.history.wrote(t.name, c.id, b.records, called, time.Now(), false)
 }

@@ -10,14 +10,15 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// history is what clients did and saw, for a check of its linearizability: of each key of a topic
-// the history of a register.
+// history records the operations of clients, for a linearizability check: each key of a topic must
+// behave like a register.
 type history struct {
 	mu         sync.Mutex
 	operations map[string][]porcupine.Operation // by topic and key
 }
 
-// access is a write, or a read and what it saw. No value: deleted, or never written.
+// access is a write, or a read and its result. An empty value is a deleted key, or one that was
+// never written.
 type access struct {
 	write bool
 	value string
@@ -34,15 +35,15 @@ func (h *history) add(topic, key string, client int, a access, called, returned 
 		porcupine.Operation{ClientId: client, Input: a, Call: called, Return: returned})
 }
 
-// wrote notes a batch. One that was not acknowledged may take effect at any time, or never.
-func (h *history) wrote(topic string, client int, facts []fact, called, returned time.Time,
+// wrote records a batch. One that was not acknowledged may take effect at any time, or never.
+func (h *history) wrote(topic string, client int, records []logRecord, called, returned time.Time,
 	acked bool) {
 	end := returned.UnixNano()
 	if !acked {
 		end = math.MaxInt64
 	}
-	for _, f := range facts {
-		if f.key != marker {
+	for _, f := range records {
+		if f.key != barrierKey {
 			h.add(topic, f.key, client, access{true, f.value}, called.UnixNano(), end)
 		}
 	}
@@ -56,7 +57,7 @@ func (h *history) read(topic string, client int, state map[string]string, called
 	}
 }
 
-// register is what a key is to its clients.
+// register models a key.
 var register = porcupine.Model{
 	Init: func() any { return "" },
 	Step: func(state, input, _ any) (bool, any) {
@@ -68,12 +69,12 @@ var register = porcupine.Model{
 	},
 }
 
-// checkHistory checks every key but those of topics that lost records with all that had them. A
-// history that takes too long to check is given up; how many were is returned.
-func (h *history) check(t *testing.T, seed uint64, tainted func(topic string) bool) (checked,
-	givenUp int) {
+// check checks every key, except in topics that lost records. A history that takes too long to
+// check is skipped and counted in unchecked.
+func (h *history) check(t *testing.T, seed uint64, lostRecords func(topic string) bool) (checked,
+	unchecked int) {
 	for at, operations := range h.operations {
-		if tainted(at[:len(at)-len("/k0")]) {
+		if lostRecords(at[:len(at)-len("/k0")]) {
 			continue
 		}
 		switch porcupine.CheckOperationsTimeout(register, relevant(operations), time.Second) {
@@ -81,17 +82,17 @@ func (h *history) check(t *testing.T, seed uint64, tainted func(topic string) bo
 			for _, o := range operations {
 				t.Logf("%s: %+v", at, o)
 			}
-			t.Fatalf("seed %d: the history of %s is not one of a register", seed, at)
+			t.Fatalf("seed %d: the history of %s is not linearizable", seed, at)
 		case porcupine.Unknown:
-			givenUp++
+			unchecked++
 		}
 		checked++
 	}
-	return checked, givenUp
+	return checked, unchecked
 }
 
-// relevant leaves out writes without an answer whose value nobody read: they can always be taken as
-// not done.
+// relevant omits the writes without a response whose value was never read: they can be assumed not
+// to have happened.
 func relevant(operations []porcupine.Operation) []porcupine.Operation {
 	read := map[string]bool{"": true}
 	for _, o := range operations {

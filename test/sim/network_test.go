@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Nodes of the network that are no brokers.
+// Ids of nodes that are no brokers.
 const (
 	apiServer int32 = -1
 	clients   int32 = -2
@@ -19,50 +19,52 @@ var (
 	errLost        = errors.New("connection lost")
 )
 
-// network is between nodes: messages take time, wait while one of the ends is paused, and are lost
-// where it is cut.
+// network delivers messages between nodes. Messages take time, wait while a node is paused, and are
+// lost while the nodes are disconnected.
 type network struct {
-	seed uint64
-	mu   sync.Mutex
-	cut  map[[2]int32]int // by how many faults
-	held map[int32]int    // paused, by how many faults
-	slow map[int32]time.Duration
-	sent map[[2]int32]uint64
-	news chan struct{} // closed, and made anew, when something of the above has changed
+	seed    uint64
+	mu      sync.Mutex
+	cut     map[[2]int32]int // by how many faults
+	paused  map[int32]int    // by how many faults
+	delays  map[int32]time.Duration
+	sent    map[[2]int32]uint64
+	changed chan struct{} // closed and replaced when one of the above changes
 }
 
 func newNetwork(seed uint64) *network {
 	return &network{
-		seed: seed, cut: map[[2]int32]int{}, held: map[int32]int{}, slow: map[int32]time.Duration{},
-		sent: map[[2]int32]uint64{},
-		news: make(chan struct{}),
+		seed: seed, cut: map[[2]int32]int{}, paused: map[int32]int{},
+		delays:  map[int32]time.Duration{},
+		sent:    map[[2]int32]uint64{},
+		changed: make(chan struct{}),
 	}
 }
 
-// change changes the network and wakes what waits for it.
+// change changes the network and wakes the messages that wait.
 func (n *network) change(f func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	f()
-	close(n.news)
-	n.news = make(chan struct{})
+	close(n.changed)
+	n.changed = make(chan struct{})
 }
 
-// separate cuts both directions between two nodes once more (by 1), or once less (by -1).
-func (n *network) separate(a, b int32, by int) {
+// disconnect adds (by 1) or removes (by -1) one disconnection between two nodes, in both
+// directions.
+func (n *network) disconnect(a, b int32, by int) {
 	n.change(func() {
 		n.cut[[2]int32{a, b}] = max(0, n.cut[[2]int32{a, b}]+by)
 		n.cut[[2]int32{b, a}] = max(0, n.cut[[2]int32{b, a}]+by)
 	})
 }
 
-func (n *network) hold(node int32, by int) { n.change(func() { n.held[node] += by }) }
+func (n *network) pause(node int32, by int) { n.change(func() { n.paused[node] += by }) }
 
-func (n *network) delay(node int32, d time.Duration) { n.change(func() { n.slow[node] = d }) }
+func (n *network) delay(node int32, d time.Duration) { n.change(func() { n.delays[node] = d }) }
 
-// chance is a number below 1<<16 that depends on nothing but the seed and how many messages went
-// this way before.
-func (n *network) chance(from, to int32) uint64 {
+// nextRandom returns a number below 1<<16 that depends only on the seed and on the number of
+// earlier messages between the nodes.
+func (n *network) nextRandom(from, to int32) uint64 {
 	n.sent[[2]int32{from, to}]++
 	sum := fnv.New64a()
 	for _, part := range []uint64{n.seed, uint64(uint32(from)), uint64(uint32(to)),
@@ -75,42 +77,43 @@ func (n *network) chance(from, to int32) uint64 {
 	return sum.Sum64() >> 16 & 0xffff
 }
 
-// luck is a number for a message that has arrived.
-func (n *network) luck(from, to int32) uint64 {
+// randomFor is nextRandom, for a message that has arrived.
+func (n *network) randomFor(from, to int32) uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.chance(from, to)
+	return n.nextRandom(from, to)
 }
 
-// state is how a message from one node to another fares now.
-func (n *network) state(from, to int32) (cut, held bool, delay time.Duration, news chan struct{}) {
+// state returns the state of the connection from one node to another.
+func (n *network) state(from, to int32) (cut, paused bool, delay time.Duration,
+	changed chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	// up to 2 ms
-	delay = n.slow[from] + n.slow[to] + 100*time.Microsecond +
-		time.Duration(n.chance(from, to))*30*time.Nanosecond
-	return n.cut[[2]int32{from, to}] > 0, n.held[from]+n.held[to] > 0, delay, n.news
+	// 0.1 to 2 ms
+	delay = n.delays[from] + n.delays[to] + 100*time.Microsecond +
+		time.Duration(n.nextRandom(from, to))*30*time.Nanosecond
+	return n.cut[[2]int32{from, to}] > 0, n.paused[from]+n.paused[to] > 0, delay, n.changed
 }
 
-// travel takes the time of a message from one node to another; an error says that it did not
-// arrive. One that meets a cut is lost, which its sender does not notice before the cut heals, or
-// its patience (ctx) ends.
-func (n *network) travel(ctx context.Context, from, to int32) error {
+// send waits for the time that a message takes; an error means that it did not arrive. A message
+// between disconnected nodes is lost, and its sender notices that when the nodes are connected
+// again, or when ctx ends.
+func (n *network) send(ctx context.Context, from, to int32) error {
 	_, _, delay, _ := n.state(from, to)
 	if err := sleep(ctx, delay); err != nil {
 		return err
 	}
 	for lost := false; ; {
-		cut, held, _, news := n.state(from, to)
+		cut, paused, _, changed := n.state(from, to)
 		lost = lost || cut
-		if !cut && !held {
+		if !cut && !paused {
 			if lost {
 				return errLost
 			}
 			return nil
 		}
 		select {
-		case <-news:
+		case <-changed:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// fact is a record as it lies in a log.
-type fact struct {
+// logRecord is a record in a log.
+type logRecord struct {
 	offset   int64
 	epoch    int32
 	key      string
@@ -23,70 +23,76 @@ type fact struct {
 	sequence int32
 	// timestamp is the producer's, in ms.
 	timestamp int64
-	control   bool // the end of a transaction
+	control   bool // it is a transaction marker
 }
 
-// truth is what is known for sure of a partition.
-type truth struct {
+// partitionModel is what must hold for a partition, collected from all observations.
+type partitionModel struct {
 	*topic
-	settled   map[int64]fact       // below some high watermark once: never to change
-	written   map[[2]int64]fact    // by offset and epoch: what some log holds there
-	sequences map[[2]int64]int64   // of a producer: where its record is
-	appended  map[[2]int64]bool    // of a producer's records: some log had it once
-	starts    map[int32]int64      // the lowest settled offset of each leader epoch
-	leaders   map[int32][2]int64   // of each leader epoch: broker and incarnation
-	told      map[int32]ends       // what clients were told in each leader epoch
-	seen      map[*life]*seenUntil // how far each log was looked at
-	// acknowledged records were lost with all that had them; what holds begins with this epoch
-	excused   int32
-	tainted   bool  // that happened
-	deletedTo int64 // clients have asked to delete what lies below
-	expiredTo int64 // retention has taken what lies below, somewhere
-	goneTo    gone  // clients were told that what lies below is deleted
-	// transactions are those of a transaction's records, by producer and sequence.
+	// by offset: records that were below a high watermark, which must not change
+	committed map[int64]logRecord
+	// by offset and leader epoch: records that a log has held
+	written   map[[2]int64]logRecord
+	sequences map[[2]int64]int64 // by producer and sequence: the offset
+	appended  map[[2]int64]bool  // by producer and sequence: records that a log has held
+	starts    map[int32]int64    // the lowest committed offset of each leader epoch
+	leaders   map[int32][2]int64 // by leader epoch: broker and broker epoch
+	// by leader epoch: the highest offsets that clients received
+	reported map[int32]ends
+	verified map[*liveBroker]*verifiedUpTo // by broker
+	// lossEpoch is the leader epoch of the last election with an accepted loss of acknowledged
+	// records. The invariants hold from there on.
+	lossEpoch       int32
+	lostRecords     bool     // such a loss has happened
+	deletedTo       int64    // clients have requested the deletion of all records below
+	expiredTo       int64    // retention has deleted all records below, on some broker
+	confirmedDelete deletion // clients have received the confirmation of a deletion
+	// transactions holds the transaction of each transactional record, by producer and sequence.
 	transactions map[[2]int64]*transaction
-	open         bool // the end of one may never be written
+	open         bool // the marker of a transaction may never be written
 	count        tally
 }
 
 // ends are the high watermark and the last stable offset of a leader.
 type ends struct{ end, stable int64 }
 
-// seenUntil is how far a log is known to be what it should.
-type seenUntil struct {
+// verifiedUpTo is the offset up to which a log was verified.
+type verifiedUpTo struct {
 	log *logstore.Log
 	to  int64
 }
 
-// tally is what a run has reached: a simulation in which nothing happens proves nothing.
+// tally counts what the runs have exercised: a simulation in which nothing happens proves nothing.
 type tally struct {
-	acknowledged, elections, unproven, excused, reads, duplicates, cleaned int
-	deleted, gone, expired, fromFollowers, again                           int
-	added, drained, lost                                                   int // brokers
-	// transactions, and records of them
+	acknowledged, elections, unclean, losses, reads, duplicates, cleaned int
+	deleted, deletesConfirmed, expired, fromFollowers, repeated          int
+	discarded                                                            int // logs
+	added, drained, lost                                                 int // brokers
+	// committed and aborted transactions, and records read by read_committed consumers
 	committed, aborted, readCommitted int
-	wired                             int // runs
-	// of keys that were checked, and of which too long to check
-	histories, givenUp int
+	overWire                          int // runs over the wire
+	// histories of keys: all, and those that took too long to check
+	histories, unchecked int
 }
 
 func (t *tally) add(o tally) {
 	t.acknowledged += o.acknowledged
 	t.elections += o.elections
-	t.unproven += o.unproven
-	t.excused += o.excused
+	t.unclean += o.unclean
+	t.losses += o.losses
 	t.reads += o.reads
 	t.duplicates += o.duplicates
 	t.histories += o.histories
-	t.givenUp += o.givenUp
+	t.unchecked += o.unchecked
 	t.cleaned += o.cleaned
 	t.deleted += o.deleted
-	t.gone += o.gone
-	t.again += o.again
+	t.deletesConfirmed += o.deletesConfirmed
+	t.repeated += o.repeated
+	t.discarded += o.discarded
 	t.added += o.added
 	t.drained += o.drained
 	t.lost += o.lost
-	t.wired += o.wired
+	t.overWire += o.overWire
 	t.committed += o.committed
 	t.aborted += o.aborted
 	t.readCommitted += o.readCommitted
@@ -94,12 +100,13 @@ func (t *tally) add(o tally) {
 	t.fromFollowers += o.fromFollowers
 }
 
-// reaches tells whether so many runs have reached what the simulation is for.
+// reaches reports whether a number of runs exercised everything that the simulation is for.
 func (t *tally) reaches(runs int) bool {
 	for _, count := range []int{
-		t.unproven, t.duplicates, t.cleaned, t.deleted, t.gone, t.expired, t.fromFollowers, t.again,
+		t.unclean, t.duplicates, t.cleaned, t.deleted, t.deletesConfirmed, t.expired,
+		t.fromFollowers, t.repeated, t.discarded,
 		t.added, t.drained, t.lost, t.committed, t.aborted,
-		t.readCommitted, t.wired,
+		t.readCommitted, t.overWire,
 	} {
 		if count == 0 {
 			return false
@@ -108,62 +115,64 @@ func (t *tally) reaches(runs int) bool {
 	return t.acknowledged >= 50*runs && t.elections >= 5*runs
 }
 
-// oracle knows what must hold.
+// oracle checks the invariants.
 type oracle struct {
 	w  *world
 	mu struct {
 		sync.Mutex
-		truths []*truth
+		models []*partitionModel
 	}
 }
 
 func newOracle(w *world) *oracle { return &oracle{w: w} }
 
 func (o *oracle) add(t *topic) {
-	fresh := &truth{topic: t, leaders: map[int32][2]int64{}, appended: map[[2]int64]bool{},
+	model := &partitionModel{topic: t, leaders: map[int32][2]int64{}, appended: map[[2]int64]bool{},
 		transactions: map[[2]int64]*transaction{}}
-	fresh.forget(0)
-	o.mu.truths = append(o.mu.truths, fresh)
+	model.forget(0)
+	o.mu.models = append(o.mu.models, model)
 }
 
-func (o *oracle) of(name string) *truth {
-	return o.mu.truths[slices.IndexFunc(o.mu.truths, func(t *truth) bool { return t.name == name })]
+func (o *oracle) of(name string) *partitionModel {
+	return o.mu.models[slices.IndexFunc(o.mu.models,
+		func(t *partitionModel) bool { return t.name == name })]
 }
 
 func (o *oracle) tally() (sum tally) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, t := range o.mu.truths {
+	for _, t := range o.mu.models {
 		sum.add(t.count)
 	}
 	return sum
 }
 
-// forget drops what was settled at from and above, and in a compacted topic what that superseded:
-// it may have been cleaned away for it.
-func (t *truth) forget(from int64) {
+// forget removes the committed records from an offset on. In a compacted topic it also removes the
+// records that they superseded, which may have been cleaned away.
+func (t *partitionModel) forget(from int64) {
 	lost := map[string]bool{}
-	for offset, f := range t.settled {
+	for offset, f := range t.committed {
 		lost[f.key] = lost[f.key] || t.settings.Compact && offset >= from
 	}
-	for offset, f := range t.settled {
+	for offset, f := range t.committed {
 		if offset >= from || lost[f.key] {
-			delete(t.settled, offset)
+			delete(t.committed, offset)
 		}
 	}
-	if t.settled == nil {
-		t.settled = map[int64]fact{}
+	if t.committed == nil {
+		t.committed = map[int64]logRecord{}
 	}
-	t.written, t.sequences, t.starts = map[[2]int64]fact{}, map[[2]int64]int64{}, map[int32]int64{}
-	t.told, t.seen = map[int32]ends{}, map[*life]*seenUntil{}
+	t.written, t.sequences, t.starts = map[[2]int64]logRecord{}, map[[2]int64]int64{},
+		map[int32]int64{}
+	t.reported, t.verified = map[int32]ends{}, map[*liveBroker]*verifiedUpTo{}
 }
 
-// elected looks at a decision of the operator.
-func (w *world) elected(t *topic, before, next placement.Partition, unproven bool) {
+// elected checks a decision of the operator.
+func (w *world) elected(t *topic, before, next placement.Partition, unclean bool) {
 	o := w.oracle
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	truth := o.of(t.name)
+	model := o.of(t.name)
 	if next.Leader == placement.NoLeader {
 		return
 	}
@@ -174,22 +183,22 @@ func (w *world) elected(t *topic, before, next placement.Partition, unproven boo
 		return
 	}
 	leader := [2]int64{int64(next.Leader), next.ISR[at].Epoch}
-	if had, ok := truth.leaders[next.LeaderEpoch]; ok && had != leader {
-		w.fail("%s: leader epoch %d was given to %v and to %v", t.name, next.LeaderEpoch, had,
+	if had, ok := model.leaders[next.LeaderEpoch]; ok && had != leader {
+		w.fail("%s: leader epoch %d was assigned to %v and to %v", t.name, next.LeaderEpoch, had,
 			leader)
 	} else if !ok {
-		truth.count.elections++
+		model.count.elections++
 	}
-	truth.leaders[next.LeaderEpoch] = leader
-	if unproven {
-		truth.count.unproven++
-		o.unproven(truth, before, next)
+	model.leaders[next.LeaderEpoch] = leader
+	if unclean {
+		model.count.unclean++
+		o.uncleanElection(model, before, next)
 	}
 }
 
-// unproven looks at an election of which nobody can say that it loses nothing: what it lost is
-// excused, if the new leader's disk has.
-func (o *oracle) unproven(t *truth, before, next placement.Partition) {
+// uncleanElection processes an election that may lose records. A loss is accepted if the new
+// leader's disk has lost records.
+func (o *oracle) uncleanElection(t *partitionModel, before, next placement.Partition) {
 	elected := o.w.brokers[next.Leader]
 	var own *placement.InSyncReplica
 	for _, m := range before.ISR {
@@ -197,10 +206,10 @@ func (o *oracle) unproven(t *truth, before, next placement.Partition) {
 			own = &m
 			continue
 		}
-		if l := o.w.brokers[m.Broker].life.Load(); l != nil && l.epoch.Load() == m.Epoch &&
-			!o.w.meta.mu.lossy && !t.settings.UncleanElection {
+		if l := o.w.brokers[m.Broker].live.Load(); l != nil && l.epoch.Load() == m.Epoch &&
+			!o.w.meta.mu.acceptLoss && !t.settings.UncleanElection {
 			o.w.fail(
-				"%s: broker %d was elected without proof, and broker %d, in sync, lives in incarnation %d",
+				"%s: unclean election of broker %d although ISR member %d is alive in epoch %d",
 				t.name,
 				next.Leader,
 				m.Broker,
@@ -211,33 +220,34 @@ func (o *oracle) unproven(t *truth, before, next placement.Partition) {
 	from := int64(0)
 	if own != nil {
 		if !elected.lostSince(own.Epoch, t.settings.Fsync) {
-			return // the system cannot know it, but everything is there
+			return // the operator cannot know it, but nothing is lost
 		}
-		if l := elected.life.Load(); l != nil {
+		if l := elected.live.Load(); l != nil {
 			if log := l.store.Log(t.partitionID()); log != nil {
 				from = log.LogEnd()
 			}
 		}
 	}
-	o.w.note("%s: what is at %d and above may be lost", t.name, from)
-	t.excused, t.tainted = next.LeaderEpoch, true
-	t.count.excused++
+	o.w.tracef("%s: records from %d on may be lost", t.name, from)
+	t.lossEpoch, t.lostRecords = next.LeaderEpoch, true
+	t.count.losses++
 	t.forget(from)
 }
 
 func (t *topic) partitionID() replica.PartitionID { return replica.PartitionID{Topic: t.name} }
 
-// settle takes in a record below a high watermark.
-func (o *oracle) settle(t *truth, f fact, by int32, how string) {
-	had, ok := t.settled[f.offset]
+// commit processes a record below a high watermark: from now on it must not change.
+func (o *oracle) commit(t *partitionModel, f logRecord, by int32, how string) {
+	had, ok := t.committed[f.offset]
 	if ok && had != f {
-		o.w.fail("%s: at offset %d broker %d %s %+v; it was %+v", t.name, f.offset, by, how, f, had)
+		o.w.fail("%s: offset %d: broker %d %s %+v; committed was %+v", t.name, f.offset, by, how, f,
+			had)
 		return
 	}
 	if ok {
 		return
 	}
-	t.settled[f.offset] = f
+	t.committed[f.offset] = f
 	if start, ok := t.starts[f.epoch]; !ok || f.offset < start {
 		t.starts[f.epoch] = f.offset
 	}
@@ -247,15 +257,15 @@ func (o *oracle) settle(t *truth, f fact, by int32, how string) {
 	at := [2]int64{f.producer, int64(f.sequence)}
 	if offset, ok := t.sequences[at]; ok && offset != f.offset &&
 		offset >= max(t.deletedTo, t.expiredTo) {
-		o.w.fail("%s: record %d of producer %d is at offset %d and at %d", t.name, f.sequence,
+		o.w.fail("%s: record %d of producer %d is at offsets %d and %d", t.name, f.sequence,
 			f.producer, offset, f.offset)
 	}
 	t.sequences[at] = f.offset
 }
 
-// acknowledged is told of a batch when its leader acknowledges it to all in sync, before the answer
-// travels.
-func (o *oracle) acknowledged(l *life, name string, facts []fact, duplicate bool) {
+// acknowledged processes a batch that its leader acknowledges with acks=all, before the response is
+// sent.
+func (o *oracle) acknowledged(l *liveBroker, name string, records []logRecord, duplicate bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	t := o.of(name)
@@ -263,17 +273,17 @@ func (o *oracle) acknowledged(l *life, name string, facts []fact, duplicate bool
 	if log == nil || l.dead.Load() {
 		return
 	}
-	for _, f := range facts {
-		if f.epoch = log.EpochAt(f.offset); f.epoch < t.excused || f.offset < log.LogStart() {
+	for _, f := range records {
+		if f.epoch = log.EpochAt(f.offset); f.epoch < t.lossEpoch || f.offset < log.LogStart() {
 			return
 		}
 		for epoch, start := range t.starts {
 			if epoch > f.epoch && start <= f.offset {
-				o.w.fail("%s: broker %d acknowledges offset %d in epoch %d; epoch %d began at %d",
+				o.w.fail("%s: broker %d acknowledges offset %d in epoch %d; epoch %d started at %d",
 					t.name, l.id, f.offset, f.epoch, epoch, start)
 			}
 		}
-		o.settle(t, f, l.id, "acknowledges")
+		o.commit(t, f, l.id, "acknowledges")
 		t.count.acknowledged++
 		if duplicate {
 			t.count.duplicates++
@@ -281,53 +291,53 @@ func (o *oracle) acknowledged(l *life, name string, facts []fact, duplicate bool
 	}
 }
 
-// consumed is told what a consumer was given.
-func (o *oracle) consumed(l *life, name string, facts []fact) {
+// consumed processes the records that a consumer received.
+func (o *oracle) consumed(l *liveBroker, name string, records []logRecord) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	t := o.of(name)
-	if log := l.store.Log(t.partitionID()); log == nil || log.LeaderEpoch() < t.excused {
+	if log := l.store.Log(t.partitionID()); log == nil || log.LeaderEpoch() < t.lossEpoch {
 		return
 	}
-	for _, f := range facts {
-		o.settle(t, f, l.id, "gives a consumer")
+	for _, f := range records {
+		o.commit(t, f, l.id, "returned to a consumer")
 	}
-	t.count.reads += len(facts)
+	t.count.reads += len(records)
 	if _, err := l.set.Leader(t.partitionID(), -1); err != nil {
-		t.count.fromFollowers += len(facts)
+		t.count.fromFollowers += len(records)
 	}
 }
 
-func (o *oracle) tainted(name string) bool {
+func (o *oracle) lostRecords(name string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.of(name).tainted
+	return o.of(name).lostRecords
 }
 
-// forgotten tells whether a broker may refuse a batch whose first record this is as out of order:
-// records were lost, or it is in a log that was cleaned, or whose beginning is gone, and a replica
-// made from one knows only the last batch of the producer, or those that are left.
-func (o *oracle) forgotten(name string, f *fact) bool {
+// mayForget reports whether a broker may reject a batch with this first record as out of order:
+// records were lost, or the log was cleaned, or its start was deleted. A replica that was copied
+// from such a log knows only the producer's last batch, or its remaining ones.
+func (o *oracle) mayForget(name string, f *logRecord) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	t := o.of(name)
 	at := [2]int64{f.producer, int64(f.sequence)}
 	offset, settled := t.sequences[at]
-	return t.tainted || t.settings.Compact && t.appended[at] || settled &&
+	return t.lostRecords || t.settings.Compact && t.appended[at] || settled &&
 		offset < max(t.deletedTo, t.expiredTo)
 }
 
-// factsOf are the records of whole batches; next and epoch are of the last batch, which may be
-// empty: 0 and -1 without any.
-func factsOf(batches []byte) (facts []fact, next int64, epoch int32, err error) {
+// decodeRecords returns the records of whole batches. next and epoch are those of the last batch,
+// which may be empty; 0 and -1 without any batch.
+func decodeRecords(batches []byte) (records []logRecord, next int64, epoch int32, err error) {
 	epoch = -1
 	for len(batches) > 0 {
 		first, rest, err := record.Next(batches)
 		if err != nil {
-			return facts, next, epoch, err
+			return records, next, epoch, err
 		}
 		err = first.Records(1<<20, func(r *record.Record) error {
-			f := fact{
+			f := logRecord{
 				offset: r.Offset, epoch: first.LeaderEpoch(), key: string(r.Key),
 				value: string(r.Value), deleted: r.Value == nil,
 				producer: first.ProducerID(), sequence: -1, timestamp: r.Timestamp,
@@ -336,47 +346,47 @@ func factsOf(batches []byte) (facts []fact, next int64, epoch int32, err error) 
 			if f.producer >= 0 && !f.control {
 				f.sequence = first.BaseSequence() + int32(r.Offset-first.BaseOffset())
 			}
-			facts = append(facts, f)
+			records = append(records, f)
 			return nil
 		})
 		if err != nil {
-			return facts, next, epoch, err
+			return records, next, epoch, err
 		}
 		next, epoch, batches = first.NextOffset(), first.LeaderEpoch(), rest
 	}
-	return facts, next, epoch, nil
+	return records, next, epoch, nil
 }
 
-// read reads what a log holds in [from, to), as a follower would.
-func read(log *logstore.Log, from, to int64) (facts []fact, err error) {
+// read reads what a log holds in [from, to), like a follower.
+func read(log *logstore.Log, from, to int64) (records []logRecord, err error) {
 	for from < to {
 		slice, err := log.ReadReplica(from, 1<<20, true)
 		if err != nil {
-			return facts, err
+			return records, err
 		}
 		if slice.Length == 0 {
 			slice.Release()
-			return facts, fmt.Errorf("a read at %d gives nothing", from)
+			return records, fmt.Errorf("read at %d: no records", from)
 		}
 		buf := make([]byte, slice.Length)
 		_, err = slice.File.ReadAt(buf, slice.Position)
 		slice.Release()
 		if err != nil {
-			return facts, err
+			return records, err
 		}
-		some, next, _, err := factsOf(buf)
+		some, next, _, err := decodeRecords(buf)
 		if err != nil {
-			return facts, err
+			return records, err
 		}
 		if next <= from {
-			return facts, errors.New("a read does not get on")
+			return records, errors.New("read returned earlier offsets only")
 		}
 		for _, f := range some {
 			if f.offset >= from && f.offset < to {
-				facts = append(facts, f)
+				records = append(records, f)
 			}
 		}
 		from = next
 	}
-	return facts, nil
+	return records, nil
 }

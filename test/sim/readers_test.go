@@ -9,34 +9,34 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// marker is the key of the records that a reader waits for: with them in the log, all that was
-// acknowledged before is below.
-const marker = "~"
+// barrierKey is the key of the records that a reader waits for: once such a record is in the log,
+// everything that was acknowledged earlier is below it.
+const barrierKey = "~"
 
-// tail is where a consumer stands in a topic, and what it has made of it.
+// tail is the position of a consumer in a topic, and the state that it has read.
 type tail struct {
-	at      int64
-	epoch   int32 // of the record before; -1: none
-	highest int64 // high watermark that it was told
-	state   map[string]string
-	torn    bool  // records that it had not read were deleted: it cannot know every key
-	last    int32 // the broker that was read from last; -1: none
-	silent  bool  // that one did not answer since
+	at         int64 // the next offset
+	epoch      int32 // of the record before; -1: none
+	highest    int64 // the highest high watermark that it has received
+	state      map[string]string
+	incomplete bool  // unread records were deleted, so a key may be missing in state
+	last       int32 // the broker of the last read; -1: none
+	unanswered bool  // that broker has not answered the last fetch
 }
 
 func newTail() *tail { return &tail{epoch: -1, last: -1, state: map[string]string{}} }
 
-// reader is who was read from before, as long as that lives, else the leader, or another replica
-// that some broker takes for in sync (KIP-392). Now and then a client changes its mind.
-func (c *client) reader(t *topic) *life {
-	if at := c.tails[t.name]; at.last >= 0 && !at.silent &&
-		c.random.IntN(c.w.profile.staysFor) > 0 {
-		if l := c.w.brokers[at.last].life.Load(); l != nil && !l.dead.Load() {
+// reader returns the broker to read from: usually the previous one while it is alive, else the
+// leader, or another replica that a broker's image shows in sync (KIP-392).
+func (c *client) reader(t *topic) *liveBroker {
+	if at := c.tails[t.name]; at.last >= 0 && !at.unanswered &&
+		c.random.IntN(c.w.profile.stayOdds) > 0 {
+		if l := c.w.brokers[at.last].live.Load(); l != nil && !l.dead.Load() {
 			return l
 		}
 	}
 	leader := c.leader(t)
-	if leader == nil || c.random.IntN(c.w.profile.staysFor+1) > 2 {
+	if leader == nil || c.random.IntN(c.w.profile.stayOdds+1) > 2 {
 		return leader
 	}
 	image := leader.image.Load()
@@ -45,7 +45,7 @@ func (c *client) reader(t *topic) *life {
 		return leader
 	}
 	isr := image.Topic(t.name).Partitions[0].ISR
-	return c.w.brokers[isr[c.random.IntN(len(isr))]].life.Load()
+	return c.w.brokers[isr[c.random.IntN(len(isr))]].live.Load()
 }
 
 // poll fetches once.
@@ -57,9 +57,9 @@ func (c *client) poll(t *topic, wait time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(c.w.ctx, wait+3*time.Second)
 	defer cancel()
-	// Whoever does not answer is not asked again at once; another may go on in its place.
-	at.silent = true
-	if c.w.net.travel(ctx, clients, l.id) != nil || l.dead.Load() {
+	// After a fetch without a response the next one goes to another broker.
+	at.unanswered = true
+	if c.w.net.send(ctx, clients, l.id) != nil || l.dead.Load() {
 		return
 	}
 	result, bytes, err := c.fetch(ctx, l, replica.FetchRequest{
@@ -72,17 +72,17 @@ func (c *client) poll(t *topic, wait time.Duration) {
 	dead := l.dead.Load()
 	if errors.Is(err, logstore.ErrOffsetOutOfRange) && at.at < result.LogStart &&
 		(t.expires() || result.LogStart <= c.w.oracle.deletedTo(t.name)) {
-		at.at, at.epoch, at.torn = result.LogStart, -1, true
+		at.at, at.epoch, at.incomplete = result.LogStart, -1, true
 		return
 	}
 	if result.Diverging != nil || errors.Is(err, logstore.ErrOffsetOutOfRange) {
-		// Where records may have been lost since, a copy of a cleaned log cannot tell whether they
-		// were (ADR 0186).
-		doubtful := result.Diverging != nil && t.settings.Compact &&
+		// If records may have been lost since, a copy of a cleaned log may report a divergence
+		// although none were (ADR 0186).
+		mayDiverge := result.Diverging != nil && t.settings.Compact &&
 			c.w.meta.recorded(t.name).UnprovenEpoch > at.epoch
-		if !c.w.oracle.tainted(t.name) && !doubtful && !dead {
+		if !c.w.oracle.lostRecords(t.name) && !mayDiverge && !dead {
 			c.w.fail(
-				"%s: broker %d, whose log is [%d, %d), high watermark %d, does not have what a consumer read up to %d, of epoch %d: %v, %v",
+				"%s: broker %d with log [%d, %d), high watermark %d, lacks what a consumer read up to %d, epoch %d: %v, %v",
 				t.name,
 				l.id,
 				result.LogStart,
@@ -100,35 +100,35 @@ func (c *client) poll(t *topic, wait time.Duration) {
 	if err != nil || dead {
 		return
 	}
-	facts, next, epoch, err := factsOf(bytes)
+	records, next, epoch, err := decodeRecords(bytes)
 	if err != nil {
-		c.w.fail("%s: broker %d gives a consumer %v", t.name, l.id, err)
+		c.w.fail("%s: broker %d returned a malformed batch to a consumer: %v", t.name, l.id, err)
 		return
 	}
-	for len(facts) > 0 && facts[0].offset < at.at {
-		facts = facts[1:]
+	for len(records) > 0 && records[0].offset < at.at {
+		records = records[1:]
 	}
-	c.w.oracle.consumed(l, t.name, facts)
-	if c.w.net.travel(ctx, l.id, clients) != nil {
+	c.w.oracle.consumed(l, t.name, records)
+	if c.w.net.send(ctx, l.id, clients) != nil {
 		return
 	}
-	at.take(facts, next, result.HighWater)
-	at.last, at.silent = l.id, false
+	at.advance(records, next, result.HighWater)
+	at.last, at.unanswered = l.id, false
 	if epoch >= 0 {
 		at.epoch = epoch
 	}
 }
 
-// take goes on behind what was read.
-func (t *tail) take(facts []fact, next, highWater int64) {
-	for _, f := range facts {
+// advance applies what was read and moves the position.
+func (t *tail) advance(records []logRecord, next, highWater int64) {
+	for _, f := range records {
 		t.state[f.key] = f.value
 	}
 	t.at = max(t.at, next)
 	t.highest = max(t.highest, highWater)
 }
 
-// tail reads all topics' ends until the run ends.
+// tail reads all topics until the run ends.
 func (c *client) tail() {
 	for sleep(c.w.ctx, time.Duration(10+c.random.IntN(300))*time.Millisecond) == nil {
 		for _, t := range c.w.meta.mu.topics {
@@ -140,22 +140,23 @@ func (c *client) tail() {
 	}
 }
 
-// read reads every key's value as it is now: it writes a marker, reads everything until it has seen
-// it, and on to the highest of the high watermarks that it was told. (Below that, what is missing
-// was superseded by something that it has not read yet.) A reader that is slower than tombstones
-// are kept has to begin again: it may have read a value, and miss its deletion.
+// read reads the current value of every key. It produces a record with barrierKey, reads until it
+// has seen that record, and then on to the highest high watermark that it has received. (Below
+// that, a missing record was superseded by one that it has not read yet.) A reader that takes
+// longer than the tombstone retention must start again: it may have read a value and missed its
+// tombstone.
 func (c *client) read(t *topic) {
 	called := time.Now()
-	mark := c.newBatch(t, false, marker)
+	mark := c.newBatch(t, false, barrierKey)
 	if !c.deliver(t, []*batch{mark}) {
 		return
 	}
-	until := mark.facts[0].offset + 1
-	began := time.Time{}
+	until := mark.records[0].offset + 1
+	begin := time.Time{}
 	for at := c.tails[t.name]; at.at < max(until, at.highest) ||
-		time.Since(began) > tombstoneRetention/2; at = c.tails[t.name] {
-		if time.Since(began) > tombstoneRetention/2 {
-			c.tails[t.name], began = newTail(), time.Now()
+		time.Since(begin) > tombstoneRetention/2; at = c.tails[t.name] {
+		if time.Since(begin) > tombstoneRetention/2 {
+			c.tails[t.name], begin = newTail(), time.Now()
 		}
 		if time.Since(called) > readTimeout || c.w.ctx.Err() != nil {
 			return
@@ -166,7 +167,7 @@ func (c *client) read(t *topic) {
 			return
 		}
 	}
-	if at := c.tails[t.name]; !at.torn {
+	if at := c.tails[t.name]; !at.incomplete {
 		c.w.history.read(t.name, c.id, at.state, called, time.Now())
 	}
 }

@@ -10,17 +10,16 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// retentionInterval is how often retention looks.
+// retentionInterval is how often retention runs.
 const retentionInterval = 2 * time.Second
 
-// expiry is how the records of a topic go. The zero value: they do not.
+// expiry is the retention of a topic; the zero value is none.
 type expiry struct {
 	after     time.Duration // 0: not by time
 	sizeBytes int64         // 0: not by size
 }
 
-// newExpiry draws, for each topic, whether and how its records go. Those of "synced" stay: it is
-// for what lasts.
+// newExpiry draws the retention of each topic. Records of the topic "synced" never expire.
 func newExpiry(random *rand.Rand) map[string]expiry {
 	all := map[string]expiry{}
 	for _, topic := range []string{"plain", "compacted"} {
@@ -43,23 +42,22 @@ func (e expiry) set(settings *topicconfig.Settings) {
 	}
 }
 
-// expires tells whether retention takes records of the topic.
+// expires reports whether retention deletes records of the topic.
 func (t *topic) expires() bool {
 	return t.settings.Delete && (t.settings.RetentionTime >= 0 || t.settings.RetentionBytes >= 0)
 }
 
-// gone is what clients were told is deleted, by the leader of an epoch.
-type gone struct {
+// deletion is a confirmed DeleteRecords request, and the leader epoch of its response.
+type deletion struct {
 	to    int64
 	epoch int32
 }
 
-// deleteRecords gives up records of a topic up to somewhere below its high watermark, as Kafka's
-// DeleteRecords does. Where it is told that no replica in sync has them, nobody may ever see them
-// again.
+// deleteRecords deletes records of a topic below a random offset, like Kafka's DeleteRecords. Once
+// that is confirmed, no broker may return them again.
 func (c *client) deleteRecords(t *topic) {
 	l := c.leader(t)
-	if l == nil || c.w.net.travel(l.ctx, clients, l.id) != nil || l.dead.Load() {
+	if l == nil || c.w.net.send(l.ctx, clients, l.id) != nil || l.dead.Load() {
 		return
 	}
 	log, err := l.set.Leader(t.partitionID(), c.known[t.name])
@@ -70,7 +68,7 @@ func (c *client) deleteRecords(t *topic) {
 	if before <= log.LogStart() {
 		return
 	}
-	c.w.oracle.deletes(t.name, before)
+	c.w.oracle.deleteStarted(t.name, before)
 	ctx, cancel := context.WithTimeout(l.ctx, 3*time.Second)
 	defer cancel()
 	epoch := log.LeaderEpoch()
@@ -78,12 +76,12 @@ func (c *client) deleteRecords(t *topic) {
 		return
 	}
 	if low, err := l.set.AwaitLogStart(ctx, t.partitionID(), before); err == nil && !l.dead.Load() {
-		c.w.oracle.hasDeleted(t.name, gone{low, epoch})
+		c.w.oracle.deleteConfirmed(t.name, deletion{low, epoch})
 	}
 }
 
-// deletes is told before records are deleted.
-func (o *oracle) deletes(name string, before int64) {
+// deleteStarted processes a deletion before it is executed.
+func (o *oracle) deleteStarted(name string, before int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	t := o.of(name)
@@ -91,14 +89,14 @@ func (o *oracle) deletes(name string, before int64) {
 	t.count.deleted++
 }
 
-// hasDeleted is told when a client may be told that all in sync have deleted records.
-func (o *oracle) hasDeleted(name string, what gone) {
+// deleteConfirmed processes the confirmation that all replicas in sync have deleted the records.
+func (o *oracle) deleteConfirmed(name string, confirmed deletion) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	t := o.of(name)
-	if what.to > t.goneTo.to && !t.tainted {
-		t.goneTo = what
-		t.count.gone++
+	if confirmed.to > t.confirmedDelete.to && !t.lostRecords {
+		t.confirmedDelete = confirmed
+		t.count.deletesConfirmed++
 	}
 }
 
@@ -108,31 +106,33 @@ func (o *oracle) deletedTo(name string) int64 {
 	return o.of(name).deletedTo
 }
 
-// lookAtGone fails when a leader shows again what clients were told is deleted.
-func (o *oracle) lookAtGone(t *truth, l *life, state replica.State) {
-	if start := state.Log.LogStart(); start < t.goneTo.to && state.LeaderEpoch >= t.goneTo.epoch &&
-		!t.tainted {
+// checkConfirmedDelete fails if a leader has records whose deletion was confirmed to a client.
+func (o *oracle) checkConfirmedDelete(t *partitionModel, l *liveBroker, state replica.State) {
+	if start := state.Log.LogStart(); start < t.confirmedDelete.to &&
+		state.LeaderEpoch >= t.confirmedDelete.epoch &&
+		!t.lostRecords {
 		o.w.fail(
-			"%s: broker %d leads in epoch %d with a log from %d on; a client was told in epoch %d that what is below %d is deleted",
+			"%s: broker %d leads in epoch %d with log start %d; in epoch %d a client received that all records below %d are deleted",
 			t.name,
 			l.id,
 			state.LeaderEpoch,
 			start,
-			t.goneTo.epoch,
-			t.goneTo.to,
+			t.confirmedDelete.epoch,
+			t.confirmedDelete.to,
 		)
 	}
 }
 
-// lookAtStart fails when a log has given up what neither a client nor retention takes.
-func (o *oracle) lookAtStart(t *truth, l *life, log *logstore.Log) {
+// checkLogStart fails if a log has deleted records that neither a client nor retention may have
+// deleted.
+func (o *oracle) checkLogStart(t *partitionModel, l *liveBroker, log *logstore.Log) {
 	start := log.LogStart()
-	if start <= max(t.deletedTo, t.expiredTo) || t.tainted || !t.settings.Delete {
+	if start <= max(t.deletedTo, t.expiredTo) || t.lostRecords || !t.settings.Delete {
 		return
 	}
-	if f, kept := t.keptBelow(start, time.Now()); kept && !t.tooLarge(log.Stats().SizeBytes) {
+	if f, kept := t.retainedBelow(start, time.Now()); kept && !t.tooLarge(log.Stats().SizeBytes) {
 		o.w.fail(
-			"%s: the log of broker %d begins at %d, and nobody deleted above %d, nor has retention taken %+v; it has %d bytes",
+			"%s: broker %d has log start %d; clients deleted up to %d only, and retention must keep %+v; log size %d",
 			t.name,
 			l.id,
 			start,
@@ -146,30 +146,30 @@ func (o *oracle) lookAtStart(t *truth, l *life, log *logstore.Log) {
 	t.count.expired++
 }
 
-// tooLarge tells whether retention by size may have made a log as small as that. A follower that
-// was behind goes by its leader's log, and what retention has left may have been cleaned since.
-func (t *truth) tooLarge(sizeBytes int64) bool {
+// tooLarge reports whether retention by size may have reduced a log to this size. A follower that
+// is behind adopts its leader's log start, and the remaining records may have been cleaned since.
+func (t *partitionModel) tooLarge(sizeBytes int64) bool {
 	return t.settings.RetentionBytes >= 0 &&
 		(t.settings.Compact || sizeBytes >= t.settings.RetentionBytes/2)
 }
 
-// keptBelow finds a record below an offset that retention by time has to keep. The cleaner may have
-// removed one that is superseded, a tombstone, a marker, or of a transaction that was not
-// committed.
-func (t *truth) keptBelow(start int64, now time.Time) (f fact, kept bool) {
+// retainedBelow returns a record below an offset that retention by time must keep. The cleaner may
+// have removed superseded records, tombstones, transaction markers, and records of transactions
+// that were not committed.
+func (t *partitionModel) retainedBelow(start int64, now time.Time) (f logRecord, kept bool) {
 	latest := map[string]int64{}
-	for offset, f := range t.settled {
+	for offset, f := range t.committed {
 		if t.settings.Compact {
 			latest[f.key] = max(latest[f.key], offset)
 		}
 	}
-	for offset, f := range t.settled {
-		young := t.settings.RetentionTime < 0 ||
+	for offset, f := range t.committed {
+		unexpired := t.settings.RetentionTime < 0 ||
 			now.Sub(time.UnixMilli(f.timestamp)) <= t.settings.RetentionTime
 		cleaned := t.settings.Compact && (latest[f.key] > offset || f.deleted || !t.counts(f))
-		if offset >= max(t.deletedTo, t.expiredTo) && offset < start && young && !cleaned {
+		if offset >= max(t.deletedTo, t.expiredTo) && offset < start && unexpired && !cleaned {
 			return f, true
 		}
 	}
-	return fact{}, false
+	return logRecord{}, false
 }

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// recentMax is how many of a producer's batches brokers have to know: clients keep at most so many
-// in flight.
+// recentMax is how many of a producer's last batches a broker must recognize: clients have at most
+// so many in flight.
 const recentMax = 5
 
 // remember keeps the last batches that were acknowledged.
@@ -20,41 +20,42 @@ func (c *client) remember(t *topic, batches []*batch) {
 	c.recent[t.name] = recent[max(0, len(recent)-recentMax):]
 }
 
-// sendAgain sends one of the producer's last five batches once more, as a client does that has not
-// got their answers: whoever leads now, after whatever has happened since, has to know it, and
-// answer with where it is.
-func (c *client) sendAgain(t *topic) {
+// repeatBatch repeats one of the producer's last five batches, like a client that has not received
+// the response. Whichever broker leads must recognize it and return its offset.
+func (c *client) repeatBatch(t *topic) {
 	recent := c.recent[t.name]
 	if len(recent) == 0 {
 		return
 	}
 	at := c.random.IntN(len(recent))
 	l := c.leader(t)
-	if l == nil || c.w.net.travel(l.ctx, clients, l.id) != nil || l.dead.Load() {
+	if l == nil || c.w.net.send(l.ctx, clients, l.id) != nil || l.dead.Load() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, 4*time.Second)
 	defer cancel()
-	again := &batch{bytes: slices.Clone(recent[at].bytes), facts: slices.Clone(recent[at].facts)}
+	again := &batch{bytes: slices.Clone(recent[at].bytes),
+		records: slices.Clone(recent[at].records)}
 	produced := l.set.Append(replica.AcksAll,
 		[]replica.ProducePartition{{ID: t.partitionID(), Topic: t.id, Batch: again.bytes}})
 	result := produced.Wait(ctx, 3*time.Second)[0]
-	first := again.facts[0]
+	first := again.records[0]
 	if !(result.Err == nil && result.Appended.Duplicate) &&
-		c.w.oracle.isGone(t.name, first.offset) {
-		// A replica that was copied since knows nothing of the producer: then any sequence is as
-		// good, and this one may be the latest now.
-		defer c.renew()
+		c.w.oracle.mayBeDeleted(t.name, first.offset) {
+		// A replica that was copied since does not know the producer: it accepts any sequence
+		// number, and this one may be the latest now.
+		defer c.newProducer()
 	}
 	switch {
 	case l.dead.Load():
 	case result.Err == nil:
-		again.settle(result.Appended.BaseOffset)
-		c.w.oracle.acknowledged(l, t.name, again.facts, result.Appended.Duplicate)
-		c.w.oracle.sentAgain(t.name)
-	case errors.Is(result.Err, logstore.ErrOutOfOrderSequence) && !c.w.oracle.forgotten(t.name, &first):
+		again.setOffsets(result.Appended.BaseOffset)
+		c.w.oracle.acknowledged(l, t.name, again.records, result.Appended.Duplicate)
+		c.w.oracle.batchRepeated(t.name)
+	case errors.Is(result.Err, logstore.ErrOutOfOrderSequence) &&
+		!c.w.oracle.mayForget(t.name, &first):
 		c.w.fail(
-			"%s: broker %d does not know batch %d of the last %d of producer %d, acknowledged at offset %d: %v",
+			"%s: broker %d does not recognize batch %d of the last %d of producer %d, acknowledged at offset %d: %v",
 			t.name,
 			l.id,
 			at+1,
@@ -66,16 +67,16 @@ func (c *client) sendAgain(t *topic) {
 	}
 }
 
-// isGone tells whether what was at an offset may have been deleted, or have expired.
-func (o *oracle) isGone(name string, offset int64) bool {
+// mayBeDeleted reports whether the record at an offset may have been deleted or have expired.
+func (o *oracle) mayBeDeleted(name string, offset int64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	t := o.of(name)
 	return offset < max(t.deletedTo, t.expiredTo)
 }
 
-func (o *oracle) sentAgain(name string) {
+func (o *oracle) batchRepeated(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.of(name).count.again++
+	o.of(name).count.repeated++
 }

@@ -6,23 +6,23 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// spareBrokers is how many brokers may be added.
+// spareBrokers is how many brokers can be added.
 const spareBrokers = 2
 
-// scale is how many brokers there are to be. It is the controller's.
+// scale is the target number of brokers. It belongs to the controller.
 type scale struct {
-	brokers  int            // those with lower ids are there to stay
-	draining int            // those with lower ids are there; 0: just those that stay
-	lost     map[int32]bool // for ever
+	brokers  int            // brokers with lower ids remain
+	draining int            // brokers with lower ids still exist; 0: no broker is drained
+	lost     map[int32]bool // permanently
 	count    tally
 }
 
-// isMember tells whether a broker is to be up.
+// isMember reports whether a broker is part of the cluster.
 func (w *world) isMember(b *broker) bool {
 	return int(b.id) < max(w.scale.brokers, w.scale.draining) && !w.scale.lost[b.id]
 }
 
-// members are the brokers that are to be up, also those that are drained.
+// members returns the brokers of the cluster, including those that are drained.
 func (w *world) members() (all []*broker) {
 	for _, b := range w.brokers {
 		if w.isMember(b) {
@@ -32,12 +32,12 @@ func (w *world) members() (all []*broker) {
 	return all
 }
 
-func (w *world) somebody() *broker {
+func (w *world) randomBroker() *broker {
 	all := w.members()
 	return all[w.random.IntN(len(all))]
 }
 
-// staying are the ids of brokers that may be given something.
+// staying returns the ids of the brokers that may receive replicas.
 func (w *world) staying() (ids []int32) {
 	for _, b := range w.members() {
 		if int(b.id) < w.scale.brokers {
@@ -47,36 +47,35 @@ func (w *world) staying() (ids []int32) {
 	return ids
 }
 
-// rescale adds a broker, or has the one with the highest id drained, as far as replicas then still
-// fit. One that comes back has the disk of before, as a StatefulSet's volumes stay, or another one.
+// rescale adds a broker, or drains the one with the highest id if the replicas still fit. A broker
+// that returns has its old disk, like a StatefulSet's volumes, or an empty one.
 func (w *world) rescale() {
 	switch {
 	case w.scale.draining > 0:
-		w.note("there are to be %d brokers again", w.scale.draining) // somebody thinks better of it
+		w.tracef("draining is canceled: %d brokers", w.scale.draining)
 		w.scale.brokers, w.scale.draining = w.scale.draining, 0
 	case w.scale.brokers < len(w.brokers) && w.random.IntN(2) == 0:
 		b := w.brokers[w.scale.brokers]
 		if w.random.IntN(2) == 0 {
-			b.end(ending{epoch: 0, lostAll: true})
+			b.exited(exit{epoch: 0, lostAll: true})
 			b.replaceDisk()
 		}
-		w.note("broker %d is added", b.id)
+		w.tracef("broker %d is added", b.id)
 		w.scale.brokers++
 		w.scale.count.added++
 		w.start(b)
-		w.settleNewcomer(b)
+		w.assignToNew(b)
 	case len(w.staying()) > w.profile.replicas:
-		w.note("broker %d is drained", w.scale.brokers-1)
+		w.tracef("draining of broker %d begins", w.scale.brokers-1)
 		w.scale.draining = w.scale.brokers
 		w.scale.brokers--
-		w.empty()
+		w.moveOff()
 	}
 }
 
-// settleNewcomer puts a partition on a broker that was added, as somebody does who wants to have
-// something of it.
-func (w *world) settleNewcomer(b *broker) {
-	t := w.someTopic()
+// assignToNew assigns a partition to a broker that was added.
+func (w *world) assignToNew(b *broker) {
+	t := w.randomTopic()
 	replicas := slices.Clone(w.destination(t))
 	if !slices.Contains(replicas, b.id) {
 		replicas[w.random.IntN(len(replicas))] = b.id
@@ -84,7 +83,7 @@ func (w *world) settleNewcomer(b *broker) {
 	}
 }
 
-// destination is where the replicas of a topic are to be.
+// destination returns the brokers that a topic is assigned to, or is being moved to.
 func (w *world) destination(t *topic) []int32 {
 	if p := w.meta.recorded(t.name); p.Target != nil {
 		return p.Target
@@ -92,8 +91,8 @@ func (w *world) destination(t *topic) []int32 {
 	return w.meta.recorded(t.name).Replicas
 }
 
-// empty gives what lies on brokers that do not stay another place, as the operator does.
-func (w *world) empty() {
+// moveOff moves the replicas off the brokers that leave, like the operator.
+func (w *world) moveOff() {
 	var stay []placement.Broker
 	for _, id := range w.staying() {
 		stay = append(stay, placement.Broker{ID: id})
@@ -123,28 +122,28 @@ func (w *world) empty() {
 	}
 }
 
-// wanted tells whether a partition lies on a broker that is to go, or is to lie there.
-func (s *scale) wanted(p placement.Partition) bool {
-	goes := func(id int32) bool { return int(id) >= s.brokers || s.lost[id] }
-	return slices.ContainsFunc(p.Replicas, goes) || slices.ContainsFunc(p.Target, goes)
+// mustMove reports whether a partition is on a broker that leaves, or is being moved to one.
+func (s *scale) mustMove(p placement.Partition) bool {
+	leaves := func(id int32) bool { return int(id) >= s.brokers || s.lost[id] }
+	return slices.ContainsFunc(p.Replicas, leaves) || slices.ContainsFunc(p.Target, leaves)
 }
 
-// drained stops brokers that are to go once nothing is left on them, and sends what came there
-// meanwhile away again.
-func (w *world) drained() {
+// continueDraining stops the brokers that leave once they hold no replicas, and moves off the
+// replicas that were assigned to them meanwhile.
+func (w *world) continueDraining() {
 	waits := w.scale.draining > 0 || len(w.scale.lost) > 0
 	if !waits || w.failed() {
 		return
 	}
 	for _, t := range w.meta.mu.topics {
 		p := w.meta.recorded(t.name)
-		if destination := (placement.Partition{Replicas: w.destination(t)}); w.scale.wanted(
+		if destination := (placement.Partition{Replicas: w.destination(t)}); w.scale.mustMove(
 			destination,
 		) &&
 			p.LeaderEpoch > 0 {
-			w.empty()
+			w.moveOff()
 		}
-		if w.scale.wanted(p) {
+		if w.scale.mustMove(p) {
 			return
 		}
 	}
@@ -152,29 +151,29 @@ func (w *world) drained() {
 		return
 	}
 	b := w.brokers[w.scale.draining-1]
-	w.note("broker %d is empty, and goes", b.id)
+	w.tracef("broker %d is drained and stops", b.id)
 	w.scale.draining = 0
 	w.scale.count.drained++
 	if w.random.IntN(2) == 0 {
-		w.stopInOrder(b)
-	} else if l := b.life.Load(); l != nil {
+		w.controlledShutdown(b)
+	} else if l := b.live.Load(); l != nil {
 		w.kill(b)
 	}
 }
 
-// loseForEver ends a broker that never comes back, if the others can take what it has. Its replicas
-// are to be on others then (drained).
-func (w *world) loseForEver(b *broker) {
-	l := b.life.Load()
+// losePermanently ends a broker that never returns, if the other brokers can take its replicas.
+// continueDraining moves them.
+func (w *world) losePermanently(b *broker) {
+	l := b.live.Load()
 	if l == nil || int(b.id) >= w.scale.brokers || len(w.staying()) <= w.profile.replicas ||
-		!w.bearable(b) || w.random.IntN(2) == 0 {
+		!w.mayLoseData(b) || w.random.IntN(2) == 0 {
 		return
 	}
-	w.note("broker %d is lost for ever", b.id)
+	w.tracef("broker %d is lost permanently", b.id)
 	if w.scale.lost == nil {
 		w.scale.lost = map[int32]bool{}
 	}
 	w.scale.lost[b.id] = true
 	w.scale.count.lost++
-	w.finish(l, ending{lostAll: true}, 0)
+	w.endProcess(l, exit{lostAll: true}, 0)
 }

@@ -16,42 +16,42 @@ import (
 )
 
 var (
-	seedFlag = flag.Uint64("sim.seed", 0, "play this seed alone")
+	seedFlag = flag.Uint64("sim.seed", 0, "run only this seed")
 	runsFlag = flag.Int("sim.runs", 0,
-		"play so many seeds; default: as many as make test has time for")
-	timeFlag = flag.Duration("sim.time", 0, "play seeds for so long")
+		"number of seeds to run; default: as many as make test has time for")
+	timeFlag = flag.Duration("sim.time", 0, "how long to run seeds")
 	fromFlag = flag.Uint64("sim.from", 0, "the first seed; default: 1, or as HEARTWOOD_SEED says")
 )
 
 const (
 	runsDefault = 100
-	// stuckAfter is how long of real time a tenth of a second of a run's may take. It takes
-	// milliseconds: one that takes this long does not end.
+	// stuckAfter is how much real time a tenth of a second of simulated time may take. It usually
+	// takes milliseconds; a run that takes this long is deadlocked.
 	stuckAfter = 5 * time.Minute
 )
 
-// progress counts those tenths.
+// progress counts the steps of runFor, over all runs.
 var progress atomic.Int64
 
-// TestMain gives the bubble one thread: what runs at the same moment of its time then does so in
-// nearly the same order each time.
+// TestMain limits the process to one thread: goroutines that are runnable at the same bubble time
+// then run in nearly the same order each time.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	os.Exit(m.Run())
 }
 
-// TestSimulation plays seeds, and fails with the first that breaks a promise.
+// TestSimulation runs seeds and stops at the first one that violates an invariant.
 func TestSimulation(t *testing.T) {
-	alone := *seedFlag
+	single := *seedFlag
 	if given, ok := seed.Alone(t); ok {
-		alone = given
+		single = given
 	}
-	if alone != 0 {
+	if single != 0 {
 		var out io.Writer
 		if testing.Verbose() {
 			out = os.Stdout
 		}
-		t.Logf("%+v", playGuarded(t, alone, out))
+		t.Logf("%+v", runGuarded(t, single, out))
 		return
 	}
 	runs := runsDefault
@@ -61,26 +61,25 @@ func TestSimulation(t *testing.T) {
 	case *runsFlag > 0:
 		runs = *runsFlag
 	}
-	began, played := time.Now(), 0
+	begin, completed := time.Now(), 0
 	var sum tally
 	for seed := range seeds(t, runs) {
 		t.Run(fmt.Sprintf("seed=%d", seed),
-			func(t *testing.T) { sum.add(playGuarded(t, seed, nil)) })
+			func(t *testing.T) { sum.add(runGuarded(t, seed, nil)) })
 		if t.Failed() {
 			return
 		}
-		if played++; *timeFlag > 0 && time.Since(began) >= *timeFlag {
+		if completed++; *timeFlag > 0 && time.Since(begin) >= *timeFlag {
 			break
 		}
 	}
-	t.Logf("%d runs: %+v", played, sum)
-	if played >= runsDefault && !sum.reaches(played) {
-		t.Error("the simulation does not reach what it is for")
+	t.Logf("%d runs: %+v", completed, sum)
+	if completed >= runsDefault && !sum.reaches(completed) {
+		t.Error("the runs did not exercise everything that the simulation is for")
 	}
 }
 
-// seeds are n seeds one after the other: those that were always played, 1 and on, unless somebody
-// wants others.
+// seeds returns n consecutive seeds, from 1 on unless a flag or variable says otherwise.
 func seeds(t *testing.T, n int) iter.Seq[uint64] {
 	if os.Getenv(seed.Variable) != "" {
 		return seed.Sequence(t, n)
@@ -94,21 +93,21 @@ func seeds(t *testing.T, n int) iter.Seq[uint64] {
 	}
 }
 
-// playGuarded plays one seed, and ends the process if that gets no further.
-func playGuarded(t *testing.T, seed uint64, out io.Writer) tally {
+// runGuarded runs one seed, and ends the process if the run makes no progress.
+func runGuarded(t *testing.T, seed uint64, out io.Writer) tally {
 	var guard *time.Timer
 	seen := progress.Load()
 	guard = time.AfterFunc(stuckAfter, func() {
-		if now := progress.Load(); now != seen { // a busy machine
+		if now := progress.Load(); now != seen { // the machine is busy
 			seen = now
 			guard.Reset(stuckAfter)
 			return
 		}
 		buf := make([]byte, 1<<20)
-		fmt.Fprintf(os.Stderr, "%s\nseed %d has not got any further for %s\n",
+		fmt.Fprintf(os.Stderr, "%s\nseed %d has made no progress for %s\n",
 			buf[:runtime.Stack(buf, true)], seed, stuckAfter)
 		os.Exit(1)
 	})
 	defer guard.Stop()
-	return play(t, seed, out)
+	return runSeed(t, seed, out)
 }

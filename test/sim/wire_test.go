@@ -18,11 +18,10 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// In a part of the runs brokers copy from each other, and consumers read, as they do in earnest:
-// through internal/wire and internal/handler, over connections whose bytes travel the simulated
-// network.
+// In some runs brokers copy from each other, and consumers read, like in production: through
+// internal/wire and internal/handler, over connections whose bytes pass the simulated network.
 
-// listener is where a life of a broker takes connections.
+// listener accepts the connections to a broker process.
 type listener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -30,8 +29,8 @@ type listener struct {
 	serves sync.WaitGroup
 }
 
-// listen has a life take connections until it ends.
-func (l *life) listen(logger *slog.Logger) *listener {
+// listen accepts connections until the process ends.
+func (l *liveBroker) listen(logger *slog.Logger) *listener {
 	opened := &listener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	image := func() *metadata.Image {
 		if image := l.image.Load(); image != nil {
@@ -48,7 +47,7 @@ func (l *life) listen(logger *slog.Logger) *listener {
 	return opened
 }
 
-// wait waits until nothing is served any more. The end of the life's context ends it.
+// wait waits for the end of the server, which follows the end of the process's context.
 func (s *listener) wait() {
 	if s != nil {
 		s.serves.Wait()
@@ -74,10 +73,11 @@ func (s *listener) Close() error {
 // Addr implements net.Listener.
 func (s *listener) Addr() net.Addr { return &net.UnixAddr{Name: "simulated"} }
 
-// reach opens a connection from a node to a life of a broker. Its bytes take their time, and are
-// lost where the network is cut, with the connection. lives tells whether there is anybody at the
-// near end.
-func (w *world) reach(ctx context.Context, from int32, to *life, lives func() bool) (net.Conn,
+// connect opens a connection from a node to a broker process. Its bytes take their time, and are
+// lost with the connection if the nodes are disconnected. lives reports whether the near end is
+// alive.
+func (w *world) connect(ctx context.Context, from int32, to *liveBroker,
+	lives func() bool) (net.Conn,
 	error) {
 	near, nearEnd := net.Pipe()
 	farEnd, far := net.Pipe()
@@ -99,31 +99,31 @@ func (w *world) reach(ctx context.Context, from int32, to *life, lives func() bo
 	return near, nil
 }
 
-// kernelChunks is how much of what was sent a connection holds until it has arrived: as good as
-// anything. A broker may write a few bytes under a lock, as a kernel takes them at once; were it to
-// wait for them to travel, whoever waits for that lock would stop the bubble's time.
+// kernelChunks is how many writes a connection buffers until they arrive; the number is arbitrary.
+// A broker may write a few bytes under a lock, because a kernel accepts them at once. If it had to
+// wait for their delivery, a goroutine that waits for that lock would stop the bubble's time.
 const kernelChunks = 4096
 
-// carry carries bytes one way until the connection ends.
+// carry transfers bytes in one direction until the connection ends.
 func (w *world) carry(to, from net.Conn, sender, receiver int32, lives func() bool) {
 	defer func() { _ = to.Close() }()
 	defer func() { _ = from.Close() }()
 	sent, ended := make(chan []byte, kernelChunks), make(chan struct{})
 	defer close(ended)
-	w.spawn(func() { hold(from, sent, ended) })
+	w.spawn(func() { readInto(from, sent, ended) })
 	for bytes := range sent {
-		if w.net.travel(w.ctx, sender, receiver) != nil || !lives() {
+		if w.net.send(w.ctx, sender, receiver) != nil || !lives() {
 			return
 		}
 		if _, err := to.Write(bytes); err != nil {
 			return
 		}
 	}
-	_ = w.net.travel(w.ctx, sender, receiver) // its end travels, too
+	_ = w.net.send(w.ctx, sender, receiver) // the end of the connection takes its time too
 }
 
-// hold takes what is sent over a connection until that or its carrier ends.
-func hold(from net.Conn, sent chan<- []byte, ended <-chan struct{}) {
+// readInto reads what is sent over a connection until the connection or its carrier ends.
+func readInto(from net.Conn, sent chan<- []byte, ended <-chan struct{}) {
 	defer close(sent)
 	for {
 		buf := make([]byte, 8<<10)
@@ -139,14 +139,14 @@ func hold(from net.Conn, sent chan<- []byte, ended <-chan struct{}) {
 	}
 }
 
-// wirePeer is a replica.Peer as internal/broker has it.
+// wirePeer is a replica.Peer like that of internal/broker.
 type wirePeer struct {
 	*wire.Peer
 	topics map[metadata.ID]string
 }
 
-func (l *life) connect(ctx context.Context, to *life) (replica.Peer, error) {
-	conn, err := l.w.reach(ctx, l.id, to, func() bool { return !l.dead.Load() })
+func (l *liveBroker) connect(ctx context.Context, to *liveBroker) (replica.Peer, error) {
+	conn, err := l.w.connect(ctx, l.id, to, func() bool { return !l.dead.Load() })
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (l *life) connect(ctx context.Context, to *life) (replica.Peer, error) {
 		nil
 }
 
-// Pull implements replica.Peer.
+// Fetch implements replica.Peer.
 func (p *wirePeer) Fetch(ctx context.Context, req *replica.FollowerFetch) (replica.FollowerResponse,
 	error) {
 	if req.Session.Epoch == session.New {
@@ -170,16 +170,16 @@ func (p *wirePeer) Fetch(ctx context.Context, req *replica.FollowerFetch) (repli
 	return handler.DecodeFollowerFetch(body, p.topics)
 }
 
-// Hurry implements replica.Peer.
+// Interrupt implements replica.Peer.
 func (p *wirePeer) Interrupt() { p.Peer.Interrupt(handler.InterruptCall()) }
 
-// fetch asks a broker for one partition, as a consumer, and returns the records' bytes with the
-// answer.
-func (c *client) fetch(ctx context.Context, l *life,
+// fetch fetches one partition from a broker, as a consumer, and returns the records with the
+// result.
+func (c *client) fetch(ctx context.Context, l *liveBroker,
 	request replica.FetchRequest) (result replica.FetchResult, records []byte, err error) {
 	if l.wire == nil {
 		result = l.set.Fetch(ctx, request)[0]
-		records, err = taken(&result)
+		records, err = takeRecords(&result)
 		return result, records, err
 	}
 	asked := fetchRequest(&request)
@@ -193,7 +193,7 @@ func (c *client) fetch(ctx context.Context, l *life,
 	answer.Version = asked.Version
 	if err := answer.ReadFrom(body); err != nil || len(answer.Topics) != 1 ||
 		len(answer.Topics[0].Partitions) != 1 {
-		c.w.fail("broker %d answers a consumer's fetch with error %d, %d topics: %v", l.id,
+		c.w.fail("broker %d: response to a consumer's fetch: error %d, %d topics: %v", l.id,
 			answer.ErrorCode, len(answer.Topics), err)
 		return result, nil, errLost
 	}
@@ -213,7 +213,7 @@ func (c *client) fetch(ctx context.Context, l *life,
 	case 0:
 	case 1:
 		err = logstore.ErrOffsetOutOfRange
-		// the answer does not say, as Kafka's does not: consumers ask for it then
+		// The response has no offsets, like Kafka's: consumers then request them.
 		if log := l.store.Log(request.Partitions[0].ID); log != nil {
 			result.LogStart, result.LogEnd = log.LogStart(), log.LogEnd()
 		}
@@ -223,11 +223,11 @@ func (c *client) fetch(ctx context.Context, l *life,
 	return result, part.RecordBatches, err
 }
 
-// call asks a broker over the connection that there is, or a new one.
-func (c *client) call(ctx context.Context, l *life, request wire.Call) ([]byte, error) {
+// call sends a request over the existing connection to a broker, or a new one.
+func (c *client) call(ctx context.Context, l *liveBroker, request wire.Call) ([]byte, error) {
 	peer := c.peers[l]
 	if peer == nil {
-		conn, err := c.w.reach(ctx, clients, l, func() bool { return true })
+		conn, err := c.w.connect(ctx, clients, l, func() bool { return true })
 		if err != nil {
 			return nil, err
 		}
@@ -242,7 +242,7 @@ func (c *client) call(ctx context.Context, l *life, request wire.Call) ([]byte, 
 	return body, err
 }
 
-// fetchRequest is a consumer's request for one partition, as Kafka's client of today sends it.
+// fetchRequest builds a consumer's request for one partition, like Kafka's current client.
 func fetchRequest(request *replica.FetchRequest) *kmsg.FetchRequest {
 	want := request.Partitions[0]
 	asked := kmsg.NewPtrFetchRequest()

@@ -17,66 +17,65 @@ import (
 )
 
 const (
-	faultsTime = 25 * time.Second // of the bubble, in which things break
-	healTime   = 90 * time.Second // after which everything must be well again
-	notesMax   = 400
+	faultsTime = 25 * time.Second // simulated time with faults
+	healTime   = 90 * time.Second // simulated time for the recovery
+	traceMax   = 400
 
 	tombstoneRetention = 2 * time.Second
 )
 
-// profile is what a seed makes of the cluster.
+// profile is the configuration of a run, drawn from its seed.
 type profile struct {
-	brokers, replicas, minISR int // brokers at the beginning
+	brokers, replicas, minISR int // brokers: at the start
 	flushInterval, lagMax     time.Duration
-	wild                      bool // faults may take the last copy of a record
-	// first of all a broker is no replica for a while, and down meanwhile; nothing else happens
-	// then
-	returns bool
-	// cleaners leave most of the garbage, each replica another part of it
+	allowLoss                 bool // faults may destroy the last copy of a record
+	// replacesReplica: before the other faults, a broker is down and no replica for a while.
+	replacesReplica bool
+	// lazy: the cleaners leave most of the garbage, each replica another part of it.
 	lazy bool
-	// consumers change the replica that they read from once in so many fetches
-	staysFor   int
-	fetchBytes int // of which each brings so much
+	// stayOdds: a consumer changes the replica that it reads from in one of so many fetches.
+	stayOdds   int
+	fetchBytes int // bytes per fetch
 	faultEvery time.Duration
-	expiry     map[string]expiry // of topics whose records go with time
-	// brokers, and consumers, speak Kafka's protocol over connections
-	wired bool
+	expiry     map[string]expiry // by topic
+	// overWire: followers and consumers use Kafka's protocol over connections.
+	overWire bool
 }
 
-// world is one run.
+// world is one run: the cluster, its clients and the controller that injects faults.
 type world struct {
 	t       *testing.T
 	seed    uint64
-	random  *rand.Rand // the controller's
+	random  *rand.Rand // of the controller
 	profile profile
 	logger  *slog.Logger
 
 	ctx    context.Context
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
-	began  time.Time
+	begin  time.Time
 
-	net     *network
-	meta    *authority
-	brokers []*broker // that ever are
-	scale   scale
-	oracle  *oracle
-	history history
-	tails   []*client
-	stopped chan *life // whose orderly stop is done
-	due     []event    // what the controller has to undo
+	net       *network
+	meta      *controlPlane
+	brokers   []*broker // including those that are not added yet
+	scale     scale
+	oracle    *oracle
+	history   history
+	tails     []*client
+	stopped   chan *liveBroker // processes that have completed a controlled shutdown
+	scheduled []event          // of the controller, such as the end of a fault
 
 	mu struct {
 		sync.Mutex
-		notes     []string
-		violation string
-		troubles  uint64
-		mended    bool // nothing breaks any more
-		calm      bool // producers send no more
+		trace          []string // the last traceMax events, for the report of a violation
+		violation      string
+		apiCalls       uint64
+		healed         bool // no further faults
+		writersStopped bool
 	}
 }
 
-// event is what the controller has to do later.
+// event is a scheduled action of the controller.
 type event struct {
 	at time.Time
 	do func()
@@ -87,25 +86,25 @@ func newProfile(random *rand.Rand) profile {
 		brokers: 3 + random.IntN(3), replicas: 2 + random.IntN(2), minISR: 1 + random.IntN(2),
 		flushInterval: []time.Duration{200 * time.Millisecond, time.Second, 5 * time.Second,
 			time.Hour}[random.IntN(4)],
-		lagMax:     []time.Duration{2 * time.Second, 5 * time.Second}[random.IntN(2)],
-		wild:       random.IntN(4) == 0,
-		faultEvery: time.Duration(300+random.IntN(1500)) * time.Millisecond,
-		returns:    random.IntN(5) == 0,
+		lagMax:          []time.Duration{2 * time.Second, 5 * time.Second}[random.IntN(2)],
+		allowLoss:       random.IntN(4) == 0,
+		faultEvery:      time.Duration(300+random.IntN(1500)) * time.Millisecond,
+		replacesReplica: random.IntN(5) == 0,
 	}
-	if p.wild {
+	if p.allowLoss {
 		p.minISR = 1
 	}
-	p.expiry, p.wired = newExpiry(random), random.IntN(5) == 0
-	p.staysFor, p.fetchBytes = 8, 1<<20
+	p.expiry, p.overWire = newExpiry(random), random.IntN(5) == 0
+	p.stayOdds, p.fetchBytes = 8, 1<<20
 	if p.lazy = random.IntN(2) == 0; p.lazy {
-		p.staysFor, p.fetchBytes = 2, 600
+		p.stayOdds, p.fetchBytes = 2, 600
 	}
 	return p
 }
 
-// play runs one seed; it returns what it has reached.
-func play(t *testing.T, seed uint64, out io.Writer) (reached tally) {
-	var played *world
+// runSeed runs one seed and returns its tally.
+func runSeed(t *testing.T, seed uint64, out io.Writer) (reached tally) {
+	var finished *world
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, seed, out)
 		w.run()
@@ -113,21 +112,22 @@ func play(t *testing.T, seed uint64, out io.Writer) (reached tally) {
 		violation := w.mu.violation
 		w.mu.Unlock()
 		if violation != "" {
-			for _, note := range w.mu.notes {
-				t.Log(note)
+			for _, line := range w.mu.trace {
+				t.Log(line)
 			}
-			t.Fatalf("seed %d: %s\nplay it again: go test ./test/sim -sim.seed=%d -v", seed,
+			t.Fatalf("seed %d: %s\nrepeat: go test ./test/sim -sim.seed=%d -v", seed,
 				violation, seed)
 		}
 		reached = w.oracle.tally()
 		reached.add(w.scale.count)
-		if w.profile.wired {
-			reached.wired++
+		if w.profile.overWire {
+			reached.overWire++
 		}
-		played = w
+		finished = w
 	})
-	if played != nil {
-		reached.histories, reached.givenUp = played.history.check(t, seed, played.oracle.tainted)
+	if finished != nil {
+		reached.histories, reached.unchecked = finished.history.check(t, seed,
+			finished.oracle.lostRecords)
 	}
 	return reached
 }
@@ -137,24 +137,24 @@ func newWorld(t *testing.T, seed uint64, out io.Writer) *world {
 	w := &world{
 		t: t, seed: seed, random: random, profile: newProfile(random),
 		logger: slog.New(slog.DiscardHandler), net: newNetwork(seed),
-		began: time.Now(), stopped: make(chan *life, 64),
+		begin: time.Now(), stopped: make(chan *liveBroker, 64),
 	}
 	if out != nil {
 		w.logger = slog.New(slog.NewTextHandler(out, nil))
 	}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
-	w.meta = newAuthority(w)
+	w.meta = newControlPlane(w)
 	w.oracle = newOracle(w)
 	w.addTopics()
 	for id := range w.profile.brokers + spareBrokers {
 		w.brokers = append(w.brokers, newBroker(w, int32(id)))
 	}
 	w.scale.brokers = w.profile.brokers
-	w.note("profile %+v", w.profile)
+	w.tracef("profile %+v", w.profile)
 	return w
 }
 
-// addTopics makes a topic of each kind, with one partition each.
+// addTopics adds a topic of each kind, with one partition each.
 func (w *world) addTopics() {
 	for i, kind := range []string{"plain", "compacted", "synced"} {
 		settings := topicconfig.Default()
@@ -181,104 +181,106 @@ func (w *world) addTopics() {
 	}
 }
 
-// run plays faults for a while, heals everything, and looks at what is left.
+// run injects faults for a while, heals everything, and checks the result.
 func (w *world) run() {
-	defer w.end()
+	defer w.exited()
 	for _, b := range w.members() {
 		b.start()
 	}
-	w.pass(2 * time.Second) // everybody registers before anybody is elected
+	w.runFor(2 * time.Second) // all brokers register before the first election
 	w.startClients()
-	if w.profile.returns {
-		w.pass(w.some(2*time.Second, 5*time.Second))
-		w.pass(w.takeOffAndPutBack(w.somebody()) + 3*time.Second)
+	if w.profile.replacesReplica {
+		w.runFor(w.randomDuration(2*time.Second, 5*time.Second))
+		w.runFor(w.removeAndRestoreReplica(w.randomBroker()) + 3*time.Second)
 	}
 	for end := time.Now().Add(faultsTime); time.Now().Before(end) && !w.failed(); {
-		w.breakSomething()
-		w.pass(w.profile.faultEvery/2 + time.Duration(w.random.Int64N(int64(w.profile.faultEvery))))
+		w.injectFault()
+		w.runFor(w.profile.faultEvery/2 +
+			time.Duration(w.random.Int64N(int64(w.profile.faultEvery))))
 	}
 	w.heal()
 }
 
-// pass lets time pass; meanwhile the controller does what is due and looks at everything.
-func (w *world) pass(d time.Duration) {
+// runFor lets simulated time pass. Meanwhile the controller runs its scheduled actions and checks
+// the invariants.
+func (w *world) runFor(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end) && !w.failed(); {
 		time.Sleep(min(time.Until(end), 100*time.Millisecond))
 		progress.Add(1)
 		synctest.Wait()
-		w.doDue()
-		w.drained()
+		w.runDue()
+		w.continueDraining()
 		synctest.Wait()
-		if time.Since(w.began) > 2*time.Second {
+		if time.Since(w.begin) > 2*time.Second {
 			w.meta.decide()
 		}
-		w.oracle.look(false)
+		w.oracle.check(false)
 	}
 	synctest.Wait()
-	w.oracle.look(true)
+	w.oracle.check(true)
 }
 
-// doDue does what is due by now, and takes in who has stopped.
-func (w *world) doDue() {
+// runDue runs the scheduled actions that are due, and processes completed controlled shutdowns.
+func (w *world) runDue() {
 	for range len(w.stopped) {
 		l := <-w.stopped
-		w.note("broker %d has stopped", l.id)
+		w.tracef("controlled shutdown of broker %d completed", l.id)
 		l.broker.stopping = false
-		l.broker.end(ending{epoch: l.epoch.Load(), inOrder: true})
-		l.broker.life.Store(nil)
-		w.meta.ended(l.id, l.epoch.Load())
-		w.later(w.downtime(), func() { w.start(l.broker) })
+		l.broker.exited(exit{epoch: l.epoch.Load(), graceful: true})
+		l.broker.live.Store(nil)
+		w.meta.processExited(l.id, l.epoch.Load())
+		w.schedule(w.downtime(), func() { w.start(l.broker) })
 	}
 	var left []event
-	for _, e := range w.due {
+	for _, e := range w.scheduled {
 		if e.at.After(time.Now()) {
 			left = append(left, e)
 			continue
 		}
 		e.do()
 	}
-	w.due = left
+	w.scheduled = left
 }
 
-func (w *world) later(after time.Duration, do func()) {
-	w.due = append(w.due, event{time.Now().Add(after), do})
+func (w *world) schedule(after time.Duration, do func()) {
+	w.scheduled = append(w.scheduled, event{time.Now().Add(after), do})
 }
 
-// spawn runs f in a goroutine that the run joins.
+// spawn runs f in a goroutine that the run waits for.
 func (w *world) spawn(f func()) { w.tasks.Go(f) }
 
 // end stops everything.
-func (w *world) end() {
+func (w *world) exited() {
 	w.cancel()
 	for _, b := range w.brokers {
-		if l := b.life.Load(); l != nil {
+		if l := b.live.Load(); l != nil {
 			l.shut()
 		}
 	}
 	w.tasks.Wait()
 }
 
-// note keeps what happened, for the report of a failure.
-func (w *world) note(format string, args ...any) {
-	line := fmt.Sprintf("%8.3f "+format, append([]any{time.Since(w.began).Seconds()}, args...)...)
-	w.logger.Info("note", "what", line)
+// tracef records an event for the report of a violation.
+func (w *world) tracef(format string, args ...any) {
+	line := fmt.Sprintf("%8.3f "+format, append([]any{time.Since(w.begin).Seconds()}, args...)...)
+	w.logger.Info("event", "text", line)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.mu.notes = append(w.mu.notes, line); len(w.mu.notes) > notesMax {
-		w.mu.notes = w.mu.notes[1:]
+	if w.mu.trace = append(w.mu.trace, line); len(w.mu.trace) > traceMax {
+		w.mu.trace = w.mu.trace[1:]
 	}
 }
 
-// fail ends the run; the first reason counts.
+// fail records a violation, which ends the run. Only the first one counts.
 func (w *world) fail(format string, args ...any) {
 	if w.failed() {
 		return
 	}
-	w.note("VIOLATION "+format, args...)
+	w.tracef("VIOLATION "+format, args...)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.mu.violation == "" {
-		w.mu.violation = fmt.Sprintf("after %s: ", time.Since(w.began)) +
+		w.mu.violation = fmt.Sprintf("after %s: ", time.Since(w.begin)) +
 			fmt.Sprintf(format, args...)
 	}
 }
@@ -289,27 +291,27 @@ func (w *world) failed() bool {
 	return w.mu.violation != ""
 }
 
-// trouble is what becomes of a write to the API server.
-type trouble int
+// apiFailure is what happens to a write to the API server.
+type apiFailure int
 
 const (
-	noTrouble    trouble = iota
-	answerIsLost         // it was made, and the broker does not hear of it
-	writeIsLate          // the broker hears nothing, and then it is made
+	noFailure  apiFailure = iota
+	answerLost            // it is recorded, but the broker gets no answer
+	writeLate             // the broker gets no answer, and it is recorded later
 )
 
-func (w *world) trouble(change metadata.ISRChange) trouble {
+func (w *world) apiFailure(change metadata.ISRChange) apiFailure {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.mu.troubles++
-	if w.mu.mended {
-		return noTrouble
+	w.mu.apiCalls++
+	if w.mu.healed {
+		return noFailure
 	}
-	switch rand.New(rand.NewPCG(w.seed, w.mu.troubles)).IntN(8) {
+	switch rand.New(rand.NewPCG(w.seed, w.mu.apiCalls)).IntN(8) {
 	case 0:
-		return answerIsLost
+		return answerLost
 	case 1:
-		return writeIsLate
+		return writeLate
 	}
-	return noTrouble
+	return noFailure
 }

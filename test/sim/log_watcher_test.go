@@ -1,0 +1,73 @@
+package sim
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+)
+
+// logWatcher reads the log of a broker for events that cannot be observed otherwise: a replica
+// discarded its log, or truncated it below its high watermark.
+type logWatcher struct {
+	slog.Handler
+	b  *broker
+	mu *sync.Mutex
+	// discarded are the topics whose log was discarded since the last call of takeReset.
+	discarded map[string]bool
+}
+
+func newLogWatcher(b *broker, to slog.Handler) *logWatcher {
+	return &logWatcher{Handler: to, b: b, mu: &sync.Mutex{}, discarded: map[string]bool{}}
+}
+
+// Enabled implements slog.Handler: the watcher processes every level.
+func (t *logWatcher) Enabled(context.Context, slog.Level) bool { return true }
+
+// WithAttrs implements slog.Handler.
+func (t *logWatcher) WithAttrs(attrs []slog.Attr) slog.Handler {
+	with := *t
+	with.Handler = t.Handler.WithAttrs(attrs)
+	return &with
+}
+
+// Handle implements slog.Handler.
+func (t *logWatcher) Handle(ctx context.Context, record slog.Record) error {
+	topic := ""
+	record.Attrs(func(attr slog.Attr) bool {
+		if attr.Key == "partition" {
+			topic, _, _ = strings.Cut(attr.Value.String(), "-")
+		}
+		return true
+	})
+	switch message := record.Message; {
+	case strings.HasPrefix(message, "discarding diverged log"),
+		strings.HasPrefix(message, "discarding incomplete copy"),
+		strings.HasPrefix(message, "discarding log of another replica incarnation"),
+		strings.HasPrefix(message, "restarting log at the leader's log start"):
+		t.mu.Lock()
+		t.discarded[topic] = true
+		t.mu.Unlock()
+		if l := t.b.live.Load(); l != nil && l.watcher.mu == t.mu &&
+			inSync(t.b.w.meta.recorded(topic), l) {
+			t.b.w.fail("%s: broker %d is in the recorded ISR and discards its log: %s", topic, l.id,
+				message)
+		}
+	case strings.HasPrefix(message, "truncating below the high watermark") &&
+		!t.b.w.oracle.lostRecords(topic):
+		t.b.w.fail("%s: %s", topic, message)
+	}
+	if !t.Handler.Enabled(ctx, record.Level) {
+		return nil
+	}
+	return t.Handler.Handle(ctx, record)
+}
+
+// takeReset reports whether a topic's log was discarded since the last call.
+func (t *logWatcher) takeReset(topic string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	reset := t.discarded[topic]
+	delete(t.discarded, topic)
+	return reset
+}
