@@ -1,5 +1,6 @@
-// Package controllers sets up the operator: the controllers that make a Kubernetes cluster match its
-// LogClusters and Topics and report the progress in their status. Each controller is a subpackage:
+// Package controllers sets up the operator: the controllers that make a Kubernetes cluster match
+// its LogClusters and Topics and report the progress in their status. Each controller is a
+// subpackage:
 //
 //	logcluster  LogCluster -> the objects of internal/operator/render, by server-side apply;
 //	            StatefulSet, Topics, Partitions -> LogCluster.status (logcluster-status)

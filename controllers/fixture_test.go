@@ -132,8 +132,8 @@ func (f *fixture) clusterConditions() func(Gomega) []metav1.Condition {
 // validThroughout is the duration of a Lease that does not expire during a spec.
 const validThroughout = time.Hour
 
-// renew plays a broker: it renews its Lease for a duration, with a broker epoch and a disk. An empty
-// holder is a broker that has stopped gracefully.
+// renew plays a broker: it renews its Lease for a duration, with a broker epoch and a disk. An
+// empty holder is a broker that has stopped gracefully.
 func (f *fixture) renew(broker int32, holder string, epoch int32, disk string,
 	duration time.Duration) {
 	GinkgoHelper()

@@ -93,9 +93,10 @@ var _ = Describe("A LogCluster", func() {
 		}
 		before := versions()
 		count := reconciled(Default, "logcluster")
-		change(f, "main", cluster, func(cluster *v1alpha1.LogCluster) { // not part of the rendered objects
-			cluster.Spec.Cleaner = &v1alpha1.Cleaner{Workers: new(int32(2))}
-		})
+		change(f, "main", cluster,
+			func(cluster *v1alpha1.LogCluster) { // not part of the rendered objects
+				cluster.Spec.Cleaner = &v1alpha1.Cleaner{Workers: new(int32(2))}
+			})
 		Eventually(func(g Gomega) {
 			g.Expect(reconciled(g, "logcluster")).To(BeNumerically(">",
 				count))
@@ -239,7 +240,8 @@ var _ = Describe("A LogCluster", func() {
 				compaction := &report.Compaction{Phase: "idle", Reason: v1alpha1.ReasonUpToDate}
 				switch {
 				case requested != "" && requested == *done.Load():
-					compaction.CleanNow = &report.CleanNow{Value: requested, State: report.CleanNowDone,
+					compaction.CleanNow = &report.CleanNow{Value: requested,
+						State:    report.CleanNowDone,
 						Finished: new(float64(1_000_000 + i))}
 				case requested != "":
 					compaction.CleanNow = &report.CleanNow{Value: requested,

@@ -15,11 +15,11 @@ const OperatorLease = "heartwood-operator"
 // controller-runtime's default.
 const operatorRenewDeadline = 10 * time.Second
 
-// OperatorLock returns the operators' Lease for an operator whose identity, that of its pod, is kept
-// across restarts. An operator that cannot renew its Lease exits, as in an outage of the API server,
-// and cannot release the Lease. With controller-runtime's identity, which is another one at each
-// start, the restarted operator would wait until its own Lease expires. With the pod's identity it
-// continues at once (ADR 0187).
+// OperatorLock returns the operators' Lease for an operator whose identity, that of its pod, is
+// kept across restarts. An operator that cannot renew its Lease exits, as in an outage of the API
+// server, and cannot release the Lease. With controller-runtime's identity, which is another one at
+// each start, the restarted operator would wait until its own Lease expires. With the pod's
+// identity it continues at once (ADR 0187).
 //
 // No two running processes may have the same identity. A pod satisfies this: its container is
 // started again only after the previous one has exited.

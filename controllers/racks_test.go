@@ -28,7 +28,8 @@ var _ = Describe("A broker's rack", func() {
 			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerLeaseName("main", broker),
 				Labels: map[string]string{v1alpha1.LabelCluster: "main"}},
 			Spec: corev1.PodSpec{NodeName: node.Name,
-				Containers: []corev1.Container{{Name: brokerstate.BrokerContainer, Image: "image"}}},
+				Containers: []corev1.Container{{Name: brokerstate.BrokerContainer,
+					Image: "image"}}},
 		}
 		f.create(pod)
 		f.renew(broker, "holder", 1, "disk", validThroughout)

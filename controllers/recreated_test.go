@@ -53,29 +53,30 @@ var _ = Describe("A deleted Partition", func() {
 		}).Should(Succeed())
 	})
 
-	It("is created again on the brokers that have its records, not on the least loaded ones", func() {
-		f := newFixture()
-		f.cluster(3)
-		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 4 })
-		Eventually(func(g Gomega) { g.Expect(f.partitions(g)).To(HaveLen(4)) }).Should(Succeed())
-		before := f.partitions(Default)
-		for round := range 3 { // an assignment by load would move it eventually
-			for i := range before {
-				if i != round {
-					Expect(api.Delete(context.Background(), &before[i])).To(Succeed())
+	It("is created again on the brokers that have its records, not on the least loaded ones",
+		func() {
+			f := newFixture()
+			f.cluster(3)
+			f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 4 })
+			Eventually(func(g Gomega) { g.Expect(f.partitions(g)).To(HaveLen(4)) }).Should(Succeed())
+			before := f.partitions(Default)
+			for round := range 3 { // an assignment by load would move it eventually
+				for i := range before {
+					if i != round {
+						Expect(api.Delete(context.Background(), &before[i])).To(Succeed())
+					}
 				}
+				Eventually(func(g Gomega) {
+					after := f.partitions(g)
+					g.Expect(after).To(HaveLen(4))
+					for i := range after {
+						g.Expect(after[i].Spec).To(Equal(before[i].Spec))
+						g.Expect(after[i].UID != before[i].UID).To(Equal(i != round))
+					}
+				}).Should(Succeed())
+				before = f.partitions(Default)
 			}
-			Eventually(func(g Gomega) {
-				after := f.partitions(g)
-				g.Expect(after).To(HaveLen(4))
-				for i := range after {
-					g.Expect(after[i].Spec).To(Equal(before[i].Spec))
-					g.Expect(after[i].UID != before[i].UID).To(Equal(i != round))
-				}
-			}).Should(Succeed())
-			before = f.partitions(Default)
-		}
-	})
+		})
 
 	It("is protected by a policy while its Topic lives", func() {
 		f := newFixture()

@@ -33,9 +33,9 @@ func Setup(mgr ctrl.Manager, settings render.Settings) error {
 	return setup(mgr, settings, options{})
 }
 
-// CacheByObject restricts what a manager's cache holds. Of Leases and pods it holds those of brokers
-// only: every node has a Lease, too, and renews it every few seconds. The transforms remove fields
-// that are not used; package partition requires the one of Partitions.
+// CacheByObject restricts what a manager's cache holds. Of Leases and pods it holds those of
+// brokers only: every node has a Lease, too, and renews it every few seconds. The transforms remove
+// fields that are not used; package partition requires the one of Partitions.
 func CacheByObject() map[client.Object]cache.ByObject {
 	ofBrokers, err := labels.NewRequirement(v1alpha1.LabelCluster, selection.Exists, nil)
 	if err != nil {

@@ -12,8 +12,8 @@ type Topics struct {
 }
 
 // Topic is what the responding brokers report about a topic. On Kubernetes the operator writes the
-// same values to the Topic's status. A broker in a pod reports its own replicas only; the message of
-// Compacting counts the partitions that are missing.
+// same values to the Topic's status. A broker in a pod reports its own replicas only; the message
+// of Compacting counts the partitions that are missing.
 type Topic struct {
 	Topic      string `json:"topic"`
 	Partitions int    `json:"partitions"`

@@ -30,8 +30,8 @@ const (
 // Only a refused connection counts, and only after an earlier connection was established. A failed
 // node, a partitioned network or a network policy refuses nothing, or has always refused.
 //
-// Goroutines: one per broker. It ends when another broker epoch is watched, by drop, or when Start's
-// ctx ends. The lock is a leaf.
+// Goroutines: one per broker. It ends when another broker epoch is watched, by drop, or when
+// Start's ctx ends. The lock is a leaf.
 type connections struct {
 	// exited is called when the process of a broker epoch has exited. It may block until ctx ends.
 	exited func(ctx context.Context, key types.NamespacedName, epoch int64)
@@ -71,8 +71,8 @@ func (c *connections) Start(ctx context.Context) error {
 	return nil
 }
 
-// watch ensures that there is a connection to a broker epoch. It is called at each renewal, which is
-// when a failed connection attempt is repeated.
+// watch ensures that there is a connection to a broker epoch. It is called at each renewal, which
+// is when a failed connection attempt is repeated.
 func (c *connections) watch(key types.NamespacedName, epoch int64, address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,8 +116,8 @@ func (c *connections) forget(key types.NamespacedName, of *watched) {
 }
 
 // hold keeps a connection open, and opens it again when it is closed, until ctx ends or an attempt
-// fails. It reports whether that proves the exit of the process: a connection was established, and a
-// later one was refused.
+// fails. It reports whether that proves the exit of the process: a connection was established, and
+// a later one was refused.
 func hold(ctx context.Context, address string) (exited bool) {
 	connection, err := connect(ctx, address)
 	if err != nil {

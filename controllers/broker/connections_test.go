@@ -51,8 +51,8 @@ func (a *acceptor) accept(t *testing.T) net.Conn {
 	}
 }
 
-// startConnections returns connections that run until t ends, and the broker epochs that they report
-// as exited.
+// startConnections returns connections that run until t ends, and the broker epochs that they
+// report as exited.
 func startConnections(t *testing.T) (*connections, <-chan int64) {
 	t.Helper()
 	exited := make(chan int64, 10)

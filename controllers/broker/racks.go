@@ -50,7 +50,10 @@ type rack struct {
 	validUntil  time.Time // when the node is read again
 }
 
-func newRacks(c client.Client, nodes client.Reader) *racks { return &racks{Client: c, nodes: nodes} }
+func newRacks(c client.Client,
+	nodes client.Reader) *racks {
+	return &racks{Client: c, nodes: nodes}
+}
 
 // write ensures that a broker's Lease names the rack of its pod's node. After a conflict with the
 // broker's renewal, the event of that renewal triggers another reconciliation.

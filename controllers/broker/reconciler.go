@@ -108,9 +108,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// notify notifies a broker's partitions if its state has changed: at once those that it leads, those
-// without a leader, and its LogCluster; the others after a delay. It returns the remaining delay,
-// 0 if all were notified.
+// notify notifies a broker's partitions if its state has changed: at once those that it leads,
+// those without a leader, and its LogCluster; the others after a delay. It returns the remaining
+// delay, 0 if all were notified.
 //
 // The state is recorded after the notification. If a notification fails half-way, the next run
 // notifies all of them again, and those that were notified before write nothing.

@@ -61,7 +61,7 @@ func (o observation) observe(current *coordinationv1.Lease, now time.Time) obser
 		next.exited, next.exitRefuted = o.exited, o.exitRefuted
 	}
 	if o.Seen() && !next.Renewed.Equal(o.Renewed) {
-		// The broker is alive. What the API server confirmed was the renewal before this one.
+		// The broker is alive. The confirmation was about the previous renewal.
 		next.confirmed = false
 		next.exitRefuted = next.exitRefuted || next.exited
 		next.exited = false

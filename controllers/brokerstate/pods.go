@@ -33,7 +33,7 @@ const (
 //
 // The container's times and acquired come from the clock of the same node, so they may be compared.
 // The container's times are truncated to whole seconds. An exit at or after acquired belongs to
-// this epoch: a later epoch acquires the Lease after the exit, hence after the truncated time. An
+// this epoch: a later epoch acquires the Lease after the exit, that is after the truncated time. An
 // exit within the first second of an epoch may be missed; then its Lease expires.
 func evidenceOf(pod *corev1.Pod, acquired time.Time) podEvidence {
 	for _, status := range pod.Status.ContainerStatuses {

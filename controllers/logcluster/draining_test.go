@@ -37,9 +37,12 @@ func TestScaledConditionNamesWhatDrainingWaitsFor(t *testing.T) {
 		{"scaled", 2, topic(2), []v1alpha1.Partition{on(0, 1)}, metav1.ConditionTrue,
 			v1alpha1.ReasonScaled, "has 2 brokers", 2},
 		{"one replica to move", 3, topic(2), []v1alpha1.Partition{on(0, 2)}, metav1.ConditionFalse,
-			v1alpha1.ReasonDraining, "after 1 replicas have moved to other brokers, of partitions orders-0", 3},
-		{"all replicas have moved", 3, topic(2), []v1alpha1.Partition{on(0, 1)}, metav1.ConditionFalse,
-			v1alpha1.ReasonDraining, "Brokers 2 and above hold no replicas and are being removed.", 2},
+			v1alpha1.ReasonDraining,
+			"after 1 replicas have moved to other brokers, of partitions orders-0", 3},
+		{"all replicas have moved", 3, topic(2), []v1alpha1.Partition{on(0, 1)},
+			metav1.ConditionFalse,
+			v1alpha1.ReasonDraining, "Brokers 2 and above hold no replicas and are being removed.",
+			2},
 		{"a retained partition keeps no broker", 3, topic(2),
 			[]v1alpha1.Partition{on(0, 1), retained}, metav1.ConditionFalse,
 			v1alpha1.ReasonDraining, "hold no replicas", 2},
@@ -55,7 +58,8 @@ func TestScaledConditionNamesWhatDrainingWaitsFor(t *testing.T) {
 			topics:  []v1alpha1.Topic{test.topic}, partitions: test.partitions,
 		}
 		d := scope.drain()
-		if got := scope.scaledCondition(d); got.Status != test.status || got.Reason != test.reason ||
+		if got := scope.scaledCondition(d); got.Status != test.status ||
+			got.Reason != test.reason ||
 			!strings.Contains(got.Message, test.message) || d.brokers != test.brokers {
 			t.Errorf("%s: %d brokers must run, %s %s %q; want %d, %s %s %q", test.name, d.brokers,
 				got.Status, got.Reason, got.Message,

@@ -63,8 +63,8 @@ func (e electorate) elect() elected {
 	return elected{status, decision.Unclean}
 }
 
-// retire removes the leader of a partition whose Topic was deleted or shrunk. What is known of its
-// replicas is kept for a later Topic: isr and leaderDirectory name the replicas that have the
+// retire removes the leader of a partition whose Topic was deleted or shrunk. The rest of the
+// status is kept for a later Topic: isr and leaderDirectory name the replicas that have the
 // records, leaderEpoch the epochs that the records may carry.
 func (e electorate) retire(status *v1alpha1.PartitionStatus, placed placement.Partition) {
 	retired := placement.Retire(placed)

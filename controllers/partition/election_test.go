@@ -60,7 +60,8 @@ func (h *history) expect(t *testing.T, leader, epoch int32, brokerEpoch int64) {
 	t.Helper()
 	status := h.partition.Status
 	if status.Leader != leader || status.LeaderEpoch != epoch {
-		t.Errorf("leader %d, leader epoch %d; want %d, %d", status.Leader, status.LeaderEpoch, leader,
+		t.Errorf("leader %d, leader epoch %d; want %d, %d", status.Leader, status.LeaderEpoch,
+			leader,
 			epoch)
 	}
 	if len(status.ISR) != 1 || status.ISR[0].Broker != 0 ||
@@ -153,8 +154,8 @@ func TestBrokerWithAReplacedDiskIsNotElected(t *testing.T) {
 	h.expect(t, 0, 5, 4)
 }
 
-// TestElectionInvariants runs random sequences: the leader epoch never decreases and grows with each
-// change of the leader or its broker epoch; the leader is up and has the records; a repeated
+// TestElectionInvariants runs random sequences: the leader epoch never decreases and grows with
+// each change of the leader or its broker epoch; the leader is up and has the records; a repeated
 // election changes nothing.
 func TestElectionInvariants(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
@@ -204,15 +205,17 @@ func checkInvariants(t *testing.T, before, after v1alpha1.PartitionStatus,
 		t.Fatalf("the leader is down: %+v", after)
 	case after.LeaderEpoch > before.LeaderEpoch && after.Leader >= 0 && state.Liveness != placement.Up:
 		t.Fatalf("a broker of unknown liveness was elected: %+v to %+v", before, after)
-	case after.Leader >= 0 && (after.ISR[0].BrokerEpoch != state.Epoch || after.LeaderDirectory != state.Directory):
+	case after.Leader >= 0 && (after.ISR[0].BrokerEpoch != state.Epoch ||
+		after.LeaderDirectory != state.Directory):
 		t.Fatalf("the leader has another broker epoch or disk than the broker that is up: %+v, broker %+v", after, state)
 	case before.LeaderDirectory != "" && before.LeaderDirectory != after.LeaderDirectory:
 		t.Fatalf("the leader lacks the records: %+v to %+v", before, after)
 	}
 }
 
-// TestLeaderWithAFailedLogIsNotReady: a leader whose disk fails clears servingEpoch. No other broker
-// is elected, as none has the records, and the Partition is not Ready until the leader serves again.
+// TestLeaderWithAFailedLogIsNotReady: a leader whose disk fails clears servingEpoch. No other
+// broker is elected, as none has the records, and the Partition is not Ready until the leader
+// serves again.
 func TestLeaderWithAFailedLogIsNotReady(t *testing.T) {
 	h := newHistory()
 	h.elect(brokerUp(1, "disk"), 1)
@@ -266,7 +269,8 @@ func TestNewReplicaGetsAnIncarnationID(t *testing.T) {
 			t.Errorf("replicas %v: incarnation ids%s, want%s", step.replicas, got, step.want)
 		}
 	}
-	h.partition.Status.Assignments = nil // a Partition that was created before there were incarnation ids
+	// a Partition that was created before there were incarnation ids
+	h.partition.Status.Assignments = nil
 	if got := decide(0, 1, 2); got != "" {
 		t.Errorf("incarnation ids were invented:%s", got)
 	}

@@ -49,13 +49,16 @@ func TestRecreatedPartitionIsLedByAnInSyncReplica(t *testing.T) {
 	}{
 		"all up": {map[int32]placement.BrokerState{0: brokerUp(9, "disk 0"),
 			1: brokerUp(4, "disk 1"), 2: brokerUp(5, "disk 2")}, 1, 2},
-		"only a replica that is not in sync": {map[int32]placement.BrokerState{0: brokerUp(9, "disk 0")},
+		"only a replica that is not in sync": {map[int32]placement.BrokerState{0: brokerUp(9,
+			"disk 0")},
 			placement.NoLeader, 2},
 		"one in-sync replica up": {map[int32]placement.BrokerState{0: brokerUp(9, "disk 0"),
 			2: brokerUp(5, "disk 2")}, 2, 1},
-		"in-sync replica with another disk": {map[int32]placement.BrokerState{0: brokerUp(9, "disk 0"),
+		"in-sync replica with another disk": {map[int32]placement.BrokerState{0: brokerUp(9,
+			"disk 0"),
 			2: brokerUp(6, "disk 3")}, placement.NoLeader, 2},
-		"in-sync replica after an unclean restart": {map[int32]placement.BrokerState{2: brokerUp(6, "disk 2")},
+		"in-sync replica after an unclean restart": {map[int32]placement.BrokerState{2: brokerUp(6,
+			"disk 2")},
 			placement.NoLeader, 2},
 	} {
 		h := newHistory()

@@ -5,7 +5,7 @@
 // Partitions (partitions.go) and writes the status (status.go, compaction.go).
 //
 // State that is kept between reconciliations: the last known replicas of Partitions (placements.go)
-// and the round of the last status write (compaction.go). Both are keyed.Map, hence safe with any
+// and the round of the last status write (compaction.go). Both are keyed.Map and safe with any
 // number of workers. One worker runs nevertheless: an assignment counts the replicas of each
 // broker, and two Topics that are assigned at the same time would both choose the emptiest.
 package topic

@@ -167,7 +167,7 @@ func (s *scope) newPartition(index int32, replicas []int32) *v1alpha1.Partition 
 
 // setOwners sets the owners of existing Partitions as the reclaim policy requires. setOwner adds
 // one reference or removes all, so a change shows in their number. The patch replaces the whole
-// list, hence the optimistic lock.
+// list, which requires the optimistic lock.
 func (r *Reconciler) setOwners(ctx context.Context, s *scope) error {
 	for _, partition := range s.partitions {
 		owned := partition.DeepCopy()

@@ -71,8 +71,9 @@ func (s *scope) invalidSettings() *metav1.Condition {
 	if err == nil {
 		return nil
 	}
-	return refuse(v1alpha1.ReasonInvalidSettings, "The settings of the Topic and the topicDefaults "+
-		"of LogCluster %s contradict each other: %v.", s.cluster.Name, err)
+	return refuse(v1alpha1.ReasonInvalidSettings,
+		"The settings of the Topic and the topicDefaults "+
+			"of LogCluster %s contradict each other: %v.", s.cluster.Name, err)
 }
 
 // notEnoughBrokers counts the brokers of the LogCluster's spec, not those that are up: a broker

@@ -64,7 +64,8 @@ func TestLeaseIsValidForItsDurationAfterAnObservedRenewal(t *testing.T) {
 
 func TestDurationOfALease(t *testing.T) {
 	lease := renewedAt("a", noon)
-	for seconds, want := range map[int32]time.Duration{-1: Duration, 0: Duration, 10: 10 * time.Second} {
+	for seconds, want := range map[int32]time.Duration{-1: Duration, 0: Duration,
+		10: 10 * time.Second} {
 		lease.Spec.LeaseDurationSeconds = &seconds
 		if got := (Observation{}).Observe(lease, noon).Duration; got != want {
 			t.Errorf("leaseDurationSeconds %d: duration %v, want %v", seconds, got, want)

@@ -12,18 +12,18 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// CreateTopic implements metadata.Admin: it makes a Topic resource. The topic it returns has no
-// leaders and no brokers yet; the operator places it.
+// CreateTopic implements metadata.Admin. It creates a Topic resource. The returned topic has
+// neither replicas nor leaders yet; the operator assigns them.
 func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata.Topic, error) {
 	all, err := s.resources(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if all.cluster == nil {
-		return nil, fmt.Errorf("%w: LogCluster %s is not there", metadata.ErrUnavailable,
+		return nil, fmt.Errorf("%w: LogCluster %s does not exist", metadata.ErrUnavailable,
 			s.opts.Cluster)
 	}
-	if _, exists := all.named()[t.Name]; exists {
+	if _, exists := all.byKafkaName()[t.Name]; exists {
 		return nil, fmt.Errorf("%w: %q", metadata.ErrTopicExists, t.Name)
 	}
 	resource, err := metadata.TopicResource(metadata.WithInternalDefaults(t,
@@ -31,10 +31,10 @@ func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata
 	if err != nil {
 		return nil, err
 	}
-	if wanted := metadata.Replicas(resource.Spec.TopicSettings,
-		all.cluster); wanted > int(all.cluster.Spec.Brokers) {
-		return nil, fmt.Errorf("%w: %d replicas asked for, LogCluster %s has %d brokers",
-			metadata.ErrInvalidReplication, wanted, s.opts.Cluster,
+	if requested := metadata.Replicas(resource.Spec.TopicSettings,
+		all.cluster); requested > int(all.cluster.Spec.Brokers) {
+		return nil, fmt.Errorf("%w: %d replicas requested, and LogCluster %s has %d brokers",
+			metadata.ErrInvalidReplication, requested, s.opts.Cluster,
 			all.cluster.Spec.Brokers)
 	}
 	resource.Namespace = s.opts.Namespace
@@ -46,11 +46,11 @@ func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata
 	if err := s.client.Create(ctx, resource, options...); err != nil {
 		return nil, createError(t.Name, err)
 	}
-	return created(resource, all.cluster, t.Validate)
+	return newTopic(resource, all.cluster, t.Validate)
 }
 
-// createError tells a resource that is there, and one that the CRD refuses, from what is not the
-// resource's fault.
+// createError maps an error of a create request: the resource exists, the CRD rejects it, or
+// another error.
 func createError(topic string, err error) error {
 	switch {
 	case apierrors.IsAlreadyExists(err):
@@ -58,14 +58,14 @@ func createError(topic string, err error) error {
 	case apierrors.IsInvalid(err):
 		return fmt.Errorf("%w: %w", metadata.ErrInvalidSettings, err)
 	default:
-		return fmt.Errorf("make topic %q: %w", topic, refused(err))
+		return fmt.Errorf("create topic %q: %w", topic, writeError(err))
 	}
 }
 
-// refused says what it means that the API server has not made a change: somebody forbids it, such
-// as a quota, an admission policy or RBAC, or it cannot be made now. A resource that is not there,
-// or not valid, is for the caller to name.
-func refused(err error) error {
+// writeError maps an error of a write request: the write is forbidden, by a quota, an admission
+// policy or RBAC, or the API server is unavailable. A resource that does not exist or is invalid is
+// left to the caller.
+func writeError(err error) error {
 	switch {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsInvalid(err):
 		return err
@@ -76,22 +76,22 @@ func refused(err error) error {
 	}
 }
 
-// created is the topic as its resource says it will be. onlyChecked: a dry run's uid is nobody's,
-// so the id stays zero.
-func created(resource *v1alpha1.Topic, cluster *v1alpha1.LogCluster,
-	onlyChecked bool) (*metadata.Topic, error) {
+// newTopic returns a topic from its new resource. With validateOnly the id stays zero, as the uid
+// of a dry run is not that of a resource.
+func newTopic(resource *v1alpha1.Topic, cluster *v1alpha1.LogCluster,
+	validateOnly bool) (*metadata.Topic, error) {
 	topic, err := metadata.ResolveTopic(resource, cluster)
 	if err != nil {
 		return nil, err
 	}
-	if !onlyChecked {
+	if !validateOnly {
 		if topic.ID, err = id(resource.UID); err != nil {
 			return nil, err
 		}
 	}
 	replicas := make([]int32, metadata.Replicas(resource.Spec.TopicSettings, cluster))
 	for i := range replicas {
-		replicas[i] = metadata.NoBroker // their number is known, not yet who they are
+		replicas[i] = metadata.NoBroker // the operator has not assigned brokers yet
 	}
 	for index := range resource.Spec.Partitions {
 		topic.Partitions = append(topic.Partitions,
@@ -100,32 +100,33 @@ func created(resource *v1alpha1.Topic, cluster *v1alpha1.LogCluster,
 	return topic, nil
 }
 
-// DeleteTopic implements metadata.Admin: it deletes the Topic resource, whoever made it.
+// DeleteTopic implements metadata.Admin. It deletes the Topic resource, also one that was not
+// created through Kafka.
 func (s *Store) DeleteTopic(ctx context.Context, name string) error {
-	topic, err := s.find(ctx, name)
+	topic, err := s.findTopic(ctx, name)
 	if err != nil {
 		return err
 	}
-	// Not another one that took its name meanwhile.
+	// The precondition protects another Topic that was created with the same name meanwhile.
 	err = s.client.Delete(ctx, topic, client.Preconditions{UID: &topic.UID})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return errors.Join(fmt.Errorf("%w: %q", metadata.ErrTopicNotFound, name), err)
 	}
 	if err != nil {
-		return fmt.Errorf("delete topic %q: %w", name, refused(err))
+		return fmt.Errorf("delete topic %q: %w", name, writeError(err))
 	}
 	return nil
 }
 
-// find returns the Topic of a name. One that was made a moment ago may not have come by the watch
-// yet; then it has the name we would have given it.
-func (s *Store) find(ctx context.Context, name string) (*v1alpha1.Topic, error) {
+// findTopic returns the Topic with a Kafka name. The watch may not have delivered a Topic that was
+// just created; it is then read by the resource name that CreateTopic gives it.
+func (s *Store) findTopic(ctx context.Context, name string) (*v1alpha1.Topic, error) {
 	all, err := s.resources(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if all.cluster != nil {
-		if topic := all.named()[name]; topic != nil {
+		if topic := all.byKafkaName()[name]; topic != nil {
 			return topic.DeepCopy(), nil
 		}
 	}
@@ -141,7 +142,7 @@ func (s *Store) find(ctx context.Context, name string) (*v1alpha1.Topic, error) 
 		err == nil && (topic.KafkaName() != name || topic.Spec.Cluster != s.opts.Cluster):
 		return nil, notFound
 	case err != nil:
-		return nil, fmt.Errorf("find topic %q: %w", name, refused(err))
+		return nil, fmt.Errorf("find topic %q: %w", name, writeError(err))
 	}
 	return topic, nil
 }

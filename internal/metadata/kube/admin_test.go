@@ -7,18 +7,21 @@ import (
 	"strings"
 	"sync/atomic"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// testRefusals: what forbids a change is a policy, whosever it is, and what only fails may be tried
-// again. Neither is the broker's fault.
-func testRefusals(w *world) {
-	w.topic("orders", 1)
+// testRejectedWrites: a forbidden write is a policy violation; any other failed write may be
+// retried.
+func testRejectedWrites(f *fixture) {
+	f.topic("orders", 1)
 	var status atomic.Int32
-	refusing := rest.CopyConfig(w.config)
-	refusing.Wrap(func(next http.RoundTripper) http.RoundTripper {
+	rejecting := rest.CopyConfig(f.config)
+	rejecting.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return transport(func(request *http.Request) (*http.Response, error) {
 			code := int(status.Load())
 			if code == 0 || request.Method == http.MethodGet ||
@@ -32,9 +35,9 @@ func testRefusals(w *world) {
 			}, nil
 		})
 	})
-	b := w.run(0, refusing)
-	b.until("the topic is seen", func(i *metadata.Image) bool { return i.Topic("orders") != nil })
-	ctx := w.t.Context()
+	b := f.run(0, rejecting)
+	b.until("topic delivered", func(i *metadata.Image) bool { return i.Topic("orders") != nil })
+	ctx := f.t.Context()
 	for code, want := range map[int32]error{
 		http.StatusForbidden:          metadata.ErrPolicy,
 		http.StatusServiceUnavailable: metadata.ErrUnavailable,
@@ -46,7 +49,7 @@ func testRefusals(w *world) {
 				metadata.TopicChange{Name: "orders",
 					Properties: []metadata.PropertyChange{{Name: "retention.ms", Value: "1000"}}}),
 		}
-		// it means to the others that a topic is there, or another one
+		// For create and delete a conflict means that another topic exists.
 		if code != http.StatusConflict {
 			_, faults["create"] = b.CreateTopic(ctx,
 				metadata.NewTopic{Name: "payments", Partitions: 1, Replicas: 1})
@@ -54,8 +57,67 @@ func testRefusals(w *world) {
 		}
 		for what, err := range faults {
 			if !errors.Is(err, want) {
-				w.t.Errorf("%s, answered %d: %v, want %v", what, code, err, want)
+				f.t.Errorf("%s, status %d: %v, want %v", what, code, err, want)
 			}
+		}
+	}
+}
+
+func testCreateAndDeleteTopics(f *fixture) {
+	b := f.run(0, f.config)
+	b.until("up", up(0))
+	request := metadata.NewTopic{Name: "My_Orders", Partitions: 2, Replicas: -1,
+		Properties: map[string]string{"cleanup.policy": "compact"}, Validate: true}
+	validated, err := b.CreateTopic(f.t.Context(), request)
+	if err != nil || validated.ID != (metadata.ID{}) || len(validated.Partitions) != 2 {
+		f.t.Errorf("validated: %+v, %v", validated, err)
+	}
+	resource := &v1alpha1.Topic{}
+	name := metadata.ResourceName("My_Orders")
+	if err := f.client.Get(f.t.Context(), client.ObjectKey{Namespace: f.namespace, Name: name},
+		resource); !apierrors.IsNotFound(err) {
+		f.t.Errorf("the validation created a resource: %v", err)
+	}
+	request.Validate = false
+	created, err := b.CreateTopic(f.t.Context(), request)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.get(name, resource)
+	if want, _ := id(resource.UID); created.ID != want || !created.Settings.Compact ||
+		created.RetainData ||
+		len(created.Partitions[0].Replicas) != 1 {
+		f.t.Errorf("topic is %+v, want id %s", created, want)
+	}
+	if resource.Labels[v1alpha1.LabelCluster] != "demo" || resource.Spec.TopicName != "My_Orders" ||
+		resource.Spec.ReclaimPolicy != v1alpha1.ReclaimDelete {
+		f.t.Errorf("resource is %+v", resource)
+	}
+	if _, err := b.CreateTopic(f.t.Context(), request); !errors.Is(err, metadata.ErrTopicExists) {
+		f.t.Errorf("second creation: %v", err)
+	}
+	wide := metadata.NewTopic{Name: "wide", Partitions: 1, Replicas: 4}
+	if _, err := b.CreateTopic(f.t.Context(), wide); !errors.Is(err,
+		metadata.ErrInvalidReplication) {
+		f.t.Errorf("4 replicas on 3 brokers: %v", err)
+	}
+	// The rules of the CRD reject what the broker does not check.
+	request.Name, request.Properties = "zero", map[string]string{"max.message.bytes": "0"}
+	if _, err := b.CreateTopic(f.t.Context(), request); !errors.Is(err,
+		metadata.ErrInvalidSettings) ||
+		!strings.Contains(err.Error(), "spec.maxMessageSize") {
+		f.t.Errorf("a value that the CRD rejects: %v", err)
+	}
+	if err := b.DeleteTopic(f.t.Context(), "My_Orders"); err != nil {
+		f.t.Error(err)
+	}
+	if err := f.client.Get(f.t.Context(), client.ObjectKeyFromObject(resource),
+		resource); !apierrors.IsNotFound(err) {
+		f.t.Errorf("the resource still exists: %v", err)
+	}
+	for _, name := range []string{"My_Orders", "never", "not a name"} {
+		if err := b.DeleteTopic(f.t.Context(), name); !errors.Is(err, metadata.ErrTopicNotFound) {
+			f.t.Errorf("delete of %q: %v", name, err)
 		}
 	}
 }

@@ -13,11 +13,11 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// patchTries is how often a change is made anew on what somebody else has written meanwhile.
-const patchTries = 4
+// patchAttempts is how often a change is attempted if other writers cause conflicts.
+const patchAttempts = 4
 
-// AlterTopic implements metadata.Alterer: it patches the Topic resource, whoever made it. A
-// manifest that says otherwise says so again with the next apply.
+// AlterTopic implements metadata.Alterer. It patches the Topic resource, also one that was not
+// created through Kafka. The next apply of a manifest with another value overwrites the change.
 func (s *Store) AlterTopic(ctx context.Context, change metadata.TopicChange) error {
 	return s.patchTopic(ctx, change.Name, change.Validate,
 		func(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (*v1alpha1.Topic, error) {
@@ -25,7 +25,8 @@ func (s *Store) AlterTopic(ctx context.Context, change metadata.TopicChange) err
 		})
 }
 
-// CreatePartitions implements metadata.Alterer. The operator makes the Partitions.
+// CreatePartitions implements metadata.Alterer. It raises spec.partitions; the operator creates the
+// Partitions.
 func (s *Store) CreatePartitions(ctx context.Context, partitions metadata.NewPartitions) error {
 	return s.patchTopic(ctx, partitions.Name, partitions.Validate,
 		func(topic *v1alpha1.Topic, _ *v1alpha1.LogCluster) (*v1alpha1.Topic, error) {
@@ -33,23 +34,23 @@ func (s *Store) CreatePartitions(ctx context.Context, partitions metadata.NewPar
 		})
 }
 
-// patchTopic changes what a Topic says by compare-and-swap: alter sees the very version that is
-// written over.
-func (s *Store) patchTopic(ctx context.Context, name string, check bool,
+// patchTopic changes a Topic by compare-and-swap. alter receives the version that is replaced.
+func (s *Store) patchTopic(ctx context.Context, name string, validateOnly bool,
 	alter func(*v1alpha1.Topic, *v1alpha1.LogCluster) (*v1alpha1.Topic, error)) error {
 	all, err := s.resources(ctx)
 	if err != nil {
 		return err
 	}
 	if all.cluster == nil {
-		return fmt.Errorf("%w: LogCluster %s is not there", metadata.ErrUnavailable, s.opts.Cluster)
+		return fmt.Errorf("%w: LogCluster %s does not exist", metadata.ErrUnavailable,
+			s.opts.Cluster)
 	}
-	topic, err := s.find(ctx, name)
+	topic, err := s.findTopic(ctx, name)
 	if err != nil {
 		return err
 	}
 	var options []client.PatchOption
-	if check {
+	if validateOnly {
 		options = append(options, client.DryRunAll)
 	}
 	err = s.patch(ctx, topic, func() (client.Object, error) { return alter(topic, all.cluster) },
@@ -65,31 +66,32 @@ func (s *Store) patchTopic(ctx context.Context, name string, check bool,
 	return nil
 }
 
-// patch writes what change makes of a resource, and reads it again when somebody else was faster.
-// change reads the resource as it is at the time, and returns another.
+// patch writes the result of change by compare-and-swap. After a conflict it reads the resource and
+// calls change again. change reads resource and returns a changed copy.
 func (s *Store) patch(ctx context.Context, resource client.Object,
 	change func() (client.Object, error), options ...client.PatchOption) error {
 	var err error
-	for range patchTries {
+	for range patchAttempts {
 		changed, changeErr := change()
 		if changeErr != nil {
 			return changeErr
 		}
-		before := resource.DeepCopyObject().(client.Object) //nolint:forcetypeassert // of its own type
+		//nolint:forcetypeassert // a deep copy has the same type
+		before := resource.DeepCopyObject().(client.Object)
 		err = s.client.Patch(ctx, changed,
 			client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), options...)
 		if !apierrors.IsConflict(err) {
-			return refused(err)
+			return writeError(err)
 		}
 		if err := s.client.Get(ctx, client.ObjectKeyFromObject(resource), resource); err != nil {
-			return refused(err)
+			return writeError(err)
 		}
 	}
-	return refused(err)
+	return writeError(err)
 }
 
-// Reassign implements metadata.Mover: spec.replicas of each Partition says where to, and the
-// operator leads the way.
+// Reassign implements metadata.Mover. It writes spec.replicas of each Partition; the operator
+// carries out the reassignment.
 func (s *Store) Reassign(ctx context.Context, moves []metadata.Move) []error {
 	faults := make([]error, len(moves))
 	for i, move := range moves {
@@ -97,11 +99,11 @@ func (s *Store) Reassign(ctx context.Context, moves []metadata.Move) []error {
 			metadata.PartitionRef{Topic: move.Topic, Partition: move.Partition},
 			func(p *v1alpha1.Partition, brokers int32) error {
 				image := &metadata.Partition{}
-				fill(image, p, nil)
-				wanted, err := metadata.CheckMove(image, move,
+				fillPartition(image, p, nil)
+				target, err := metadata.CheckMove(image, move,
 					func(id int32) bool { return id >= 0 && id < brokers })
 				if err == nil {
-					p.Spec.Replicas = wanted
+					p.Spec.Replicas = target
 				}
 				return err
 			})
@@ -109,18 +111,20 @@ func (s *Store) Reassign(ctx context.Context, moves []metadata.Move) []error {
 	return faults
 }
 
-// ElectPreferred implements metadata.Mover: an annotation asks the operator.
+// ElectPreferred implements metadata.Mover. It requests the election from the operator by an
+// annotation.
 func (s *Store) ElectPreferred(ctx context.Context, partitions []metadata.PartitionRef) []error {
 	faults := make([]error, len(partitions))
 	for i, ref := range partitions {
 		faults[i] = s.patchPartition(ctx, ref, func(p *v1alpha1.Partition, _ int32) error {
-			home := p.Spec.Replicas[0]
+			preferred := p.Spec.Replicas[0]
 			switch {
-			case p.Status.Leader == home:
+			case p.Status.Leader == preferred:
 				return metadata.ErrElectionNotNeeded
-			case !slices.ContainsFunc(p.Status.ISR, func(r v1alpha1.InSyncReplica) bool { return r.Broker == home }):
+			case !slices.ContainsFunc(p.Status.ISR,
+				func(r v1alpha1.InSyncReplica) bool { return r.Broker == preferred }):
 				return fmt.Errorf("%w: broker %d is not in sync", metadata.ErrPreferredUnavailable,
-					home)
+					preferred)
 			}
 			if p.Annotations == nil {
 				p.Annotations = map[string]string{}
@@ -134,8 +138,8 @@ func (s *Store) ElectPreferred(ctx context.Context, partitions []metadata.Partit
 	return faults
 }
 
-// patchPartition changes a Partition that the watches know, by compare-and-swap. change writes into
-// the copy that it is given.
+// patchPartition changes a cached Partition by compare-and-swap. change modifies the copy that it
+// receives.
 func (s *Store) patchPartition(ctx context.Context, ref metadata.PartitionRef,
 	change func(p *v1alpha1.Partition, brokers int32) error) error {
 	all, err := s.resources(ctx)
@@ -146,7 +150,7 @@ func (s *Store) patchPartition(ctx context.Context, ref metadata.PartitionRef,
 	if all.cluster == nil {
 		return unknown
 	}
-	topic := all.named()[ref.Topic]
+	topic := all.byKafkaName()[ref.Topic]
 	if topic == nil {
 		return unknown
 	}
@@ -157,7 +161,7 @@ func (s *Store) patchPartition(ctx context.Context, ref metadata.PartitionRef,
 	if at < 0 || ref.Partition >= topic.Spec.Partitions {
 		return unknown
 	}
-	partition := all.partitions[at].DeepCopy() // what the watches know is not ours to write into
+	partition := all.partitions[at].DeepCopy() // cached objects are read-only
 	err = s.patch(ctx, partition, func() (client.Object, error) {
 		changed := partition.DeepCopy()
 		return changed, change(changed, all.cluster.Spec.Brokers)

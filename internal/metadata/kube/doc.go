@@ -1,17 +1,17 @@
-// Package kube is a broker's view of the API server: Topics, Partitions and broker Leases become
-// images, and what this broker leads and serves is written back. It decides nothing: replicas and
-// leaders are the operator's.
+// Package kube is a broker's metadata store on Kubernetes. It builds metadata images from Topics,
+// Partitions and broker Leases, and reports the partitions that this broker leads and serves. It
+// makes no decisions: the operator assigns replicas and elects leaders.
 //
-//   - image.go, liveness.go: pure. Resources and Leases as they were seen become an image.
-//   - store.go: Run, the watches, and when an image is made anew.
-//   - lease.go: this broker's own Lease, kept by a goroutine of its own; once.go: no write is sent
-//     twice.
-//   - serving.go, isr.go: write servingEpoch and isr of the partitions that are led here, and
-//     foundEpoch of those that would be, but for a log that knows a later epoch.
-//   - admin.go: topics made and deleted by Kafka's admin clients; alter.go: topics changed and
-//     partitions moved by them.
+//   - image.go, liveness.go: pure. They build an image from resources and Leases.
+//   - store.go: Run, the watches, and when an image is built (coalesce.go).
+//   - lease.go: this broker's own Lease, renewed by a goroutine of its own.
+//   - serving.go, isr.go: write servingEpoch and isr of partitions that this broker leads, and
+//     foundEpoch if its log knows a later leader epoch; own_writes.go serializes these writes.
+//   - admin.go, alter.go: requests of Kafka's admin clients to create, delete and change topics and
+//     to reassign partitions.
+//   - no_retry.go, retry_dial.go: which requests the HTTP clients repeat.
 //
-// A broker needs these permissions in its namespace, and no more (internal/operator/render holds
+// A broker needs these permissions in its namespace and no others (internal/operator/render holds
 // the Role):
 //
 //	heartwood.dev        logclusters, topics, partitions  get list watch
@@ -20,17 +20,15 @@
 //	heartwood.dev        partitions/status                get update
 //	coordination.k8s.io  leases                           get list watch create; update its cluster's
 //
-// Who is up is told by Leases: a broker lives while we see it renew. What counts is that, by our
-// clock; another's clock is asked only of a Lease that we see for the first time, and what comes of
-// it holds until the next renewal. While we ourselves cannot reach the API server, nobody's time
-// runs out: what is not seen is not dead, and the data plane goes on with the last image.
+// A broker is alive while its Lease is observed to be renewed (internal/lease). While this broker
+// cannot reach the API server, it expires no Lease and continues to serve from the last image.
 //
-// A partition's leader is in the image only while it is the incarnation that was elected. A broker
-// that was killed and comes back finds itself still named as leader, under an epoch of its earlier
-// life; it waits for the operator to elect it again, so that clients see by the epoch that records
-// not yet synced may be gone.
+// The image names a partition's leader only while the elected broker epoch is alive. A broker that
+// was killed and returns is still named as leader in the Partition, with its earlier broker epoch.
+// It waits until the operator elects it again, so that clients detect by the leader epoch that
+// records that were not synced may be lost.
 //
-// Goroutines of Run: the watches (controller-runtime's cache), the Lease's keeper, and Run's own,
-// which alone makes images and calls apply. Event handlers only set flags. All are joined before
-// Run returns.
+// Goroutines of Run: the watches (controller-runtime's cache), the one that renews the Lease, and
+// Run's own, which alone builds images and calls apply. Event handlers only set flags. All are
+// joined before Run returns.
 package kube

@@ -12,17 +12,18 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// resources are what the API server holds of a cluster, as the watches know it. They are read only.
+// resources are the cached resources of a cluster. They are read-only.
 type resources struct {
 	cluster    *v1alpha1.LogCluster
 	topics     []*v1alpha1.Topic
 	partitions []*v1alpha1.Partition
 }
 
-// image makes an image of the resources and the brokers that are up. last, which may be nil, is the
-// one before: a topic whose settings make no sense any more keeps those it had, since to leave it
-// out would take its records away. The faults say what was kept or left out.
-func (r resources) image(up map[int32]metadata.Broker, last *metadata.Image) (image *metadata.Image,
+// image builds an image from the resources and the brokers that are alive. last is the previous
+// image and may be nil: a topic whose settings have become invalid keeps its previous ones, as
+// omitting the topic would delete its records. The faults name what was kept or omitted.
+func (r resources) image(alive map[int32]metadata.Broker,
+	last *metadata.Image) (image *metadata.Image,
 	faults []error) {
 	clusterID, err := id(r.cluster.UID)
 	if err != nil {
@@ -35,10 +36,10 @@ func (r resources) image(up map[int32]metadata.Broker, last *metadata.Image) (im
 		}
 	}
 	var topics []*metadata.Topic
-	named := r.named()
-	// so that the same faults come in the same order, and are told once
-	for _, name := range slices.Sorted(maps.Keys(named)) {
-		t := named[name]
+	byName := r.byKafkaName()
+	// Sorted, so that the same faults come in the same order and are logged once.
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		t := byName[name]
 		resolved, err := r.topic(t, last)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("topic %s: %w", t.Name, err))
@@ -46,21 +47,20 @@ func (r resources) image(up map[int32]metadata.Broker, last *metadata.Image) (im
 		if resolved == nil {
 			continue
 		}
-		resolved.Partitions = imagePartitions(t, partitions[t.Name], up)
-		// A new topic without partitions cannot be used yet, and clients that are told of it would
-		// take it for broken. One that was there stays: that somebody deleted its Partitions is no
-		// wish to delete its records.
+		resolved.Partitions = imagePartitions(t, partitions[t.Name], alive)
+		// A new topic without partitions cannot be used yet, and clients would treat it as broken.
+		// A topic of the last image stays: deleting its Partitions must not delete its records.
 		if len(resolved.Partitions) > 0 || last != nil && last.TopicByID(resolved.ID) != nil {
 			topics = append(topics, resolved)
 		}
 	}
-	brokers := slices.Collect(maps.Values(up))
+	brokers := slices.Collect(maps.Values(alive))
 	return metadata.NewImage(clusterID.String(), metadata.ResolveCleaner(r.cluster), brokers,
 		topics).WithPolicies(r.cluster), faults
 }
 
-// names are the resources' names of all topics, by id.
-func (r resources) names() map[metadata.ID]string {
+// resourceNames returns the names of all Topic resources by topic id.
+func (r resources) resourceNames() map[metadata.ID]string {
 	names := make(map[metadata.ID]string, len(r.topics))
 	for _, t := range r.topics {
 		if topicID, err := id(t.UID); err == nil {
@@ -70,9 +70,9 @@ func (r resources) names() map[metadata.ID]string {
 	return names
 }
 
-// named returns the cluster's topics that are not being deleted, one for each name that clients
-// use: the oldest, as the operator sees it.
-func (r resources) named() map[string]*v1alpha1.Topic {
+// byKafkaName returns the cluster's Topics that are not being deleted, by Kafka name. Of several
+// with one name it returns the oldest, as the operator does.
+func (r resources) byKafkaName() map[string]*v1alpha1.Topic {
 	byName := map[string]*v1alpha1.Topic{}
 	for _, t := range r.topics {
 		if t.Spec.Cluster != r.cluster.Name || !t.DeletionTimestamp.IsZero() {
@@ -85,8 +85,8 @@ func (r resources) named() map[string]*v1alpha1.Topic {
 	return byName
 }
 
-// topic resolves a Topic, without its partitions. It may return both a topic, that of the last
-// image, and an error.
+// topic resolves a Topic without its partitions. If its settings are invalid, it returns the topic
+// of the last image together with the error.
 func (r resources) topic(t *v1alpha1.Topic, last *metadata.Image) (*metadata.Topic, error) {
 	topicID, err := id(t.UID)
 	if err != nil {
@@ -107,11 +107,11 @@ func (r resources) topic(t *v1alpha1.Topic, last *metadata.Image) (*metadata.Top
 	return nil, err
 }
 
-// imagePartitions returns a topic's partitions by index, up to the last one that exists. One that
-// is missing in between has no replicas: its neighbours must not go because of it. Those beyond the
-// topic's number are of an earlier, wider topic, and wait.
+// imagePartitions returns a topic's partitions by index, up to the last one that exists. A missing
+// one in between has no replicas, so that the others are kept. Partitions beyond the topic's number
+// belong to an earlier topic with more partitions and are ignored.
 func imagePartitions(t *v1alpha1.Topic, existing []*v1alpha1.Partition,
-	up map[int32]metadata.Broker) []*metadata.Partition {
+	alive map[int32]metadata.Broker) []*metadata.Partition {
 	byIndex := map[int32]*v1alpha1.Partition{}
 	count := int32(0)
 	for _, p := range existing {
@@ -124,17 +124,18 @@ func imagePartitions(t *v1alpha1.Topic, existing []*v1alpha1.Partition,
 	for index := range all {
 		all[index] = &metadata.Partition{Index: int32(index), Leader: metadata.NoBroker}
 		if p := byIndex[int32(index)]; p != nil {
-			fill(all[index], p, up)
+			fillPartition(all[index], p, alive)
 		}
 	}
 	return all
 }
 
-// fill writes what a Partition says: its replicas, their assignments and ISR as they are, its
-// leader only if it is up in the elected incarnation.
-func fill(to *metadata.Partition, from *v1alpha1.Partition, up map[int32]metadata.Broker) {
+// fillPartition copies replicas, their incarnation ids and the ISR from a Partition, and its leader
+// if the elected broker epoch is alive.
+func fillPartition(to *metadata.Partition, from *v1alpha1.Partition,
+	alive map[int32]metadata.Broker) {
 	to.Replicas, to.Target = slices.Clone(from.Status.Replicas), slices.Clone(from.Spec.Replicas)
-	if len(to.Replicas) == 0 { // the operator has not looked at it yet
+	if len(to.Replicas) == 0 { // the operator has not reconciled it yet
 		to.Replicas = slices.Clone(from.Spec.Replicas)
 	}
 	if slices.Equal(to.Replicas, to.Target) {
@@ -150,21 +151,21 @@ func fill(to *metadata.Partition, from *v1alpha1.Partition, up map[int32]metadat
 	}
 	to.LeaderEpoch, to.UnprovenEpoch = from.Status.LeaderEpoch, from.Status.UnprovenEpoch
 	placed := metadata.PlacedPartition(from)
-	to.SetISR(from.Status.Leader, placed.ISR, up)
+	to.SetISR(from.Status.Leader, placed.ISR, alive)
 	for _, member := range placed.ISR {
-		// See doc.go: only the incarnation that was elected leads.
-		if broker, ok := up[member.Broker]; ok && member.Broker == from.Status.Leader &&
+		// Only the broker epoch that was elected leads; see doc.go.
+		if broker, ok := alive[member.Broker]; ok && member.Broker == from.Status.Leader &&
 			member.Epoch == broker.Epoch {
 			to.Leader = member.Broker
 		}
 	}
 }
 
-// id is a resource's uid as Kafka's ids are: the same 16 bytes.
+// id returns a resource's uid as a Kafka topic id: the same 16 bytes (ADR 0002).
 func id(uid types.UID) (metadata.ID, error) {
 	parsed, err := uuid.Parse(string(uid))
 	if err != nil {
-		return metadata.ID{}, fmt.Errorf("uid %q: %w", uid, err)
+		return metadata.ID{}, fmt.Errorf("parse uid %q: %w", uid, err)
 	}
 	return metadata.ID(parsed), nil
 }

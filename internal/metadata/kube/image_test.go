@@ -20,10 +20,10 @@ import (
 
 const clusterUID = "550e8400-e29b-41d4-a716-446655440000"
 
-// uid is a made-up one, a number at the end.
+// uid returns a UUID that ends with a number.
 func uid(n int) types.UID { return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", n)) }
 
-// parse reads resources from YAML; a topic's uid is given as a number.
+// parse reads resources from YAML. A Topic gets the uid of its position.
 func parse(t *testing.T, text string) resources {
 	t.Helper()
 	var all resources
@@ -53,8 +53,8 @@ func parse(t *testing.T, text string) resources {
 	return all
 }
 
-// describe writes an image's topics, a line each: name, then each partition's replicas, leader,
-// epoch, isr.
+// describe formats an image's topics, one per line: name, then replicas, leader, leader epoch and
+// ISR of each partition.
 func describe(image *metadata.Image) string {
 	var text strings.Builder
 	for _, topic := range image.Topics {
@@ -84,8 +84,8 @@ func partitionText(topic string, index int, status string) string {
 	)
 }
 
-// TestFaultsComeInOneOrder, else each image would tell them anew.
-func TestFaultsComeInOneOrder(t *testing.T) {
+// TestFaultsHaveAStableOrder: otherwise each image would log them again.
+func TestFaultsHaveAStableOrder(t *testing.T) {
 	text := demo
 	for i := range 12 {
 		text += fmt.Sprintf(
@@ -94,21 +94,21 @@ func TestFaultsComeInOneOrder(t *testing.T) {
 		)
 	}
 	all := parse(t, strings.TrimSuffix(text, "---\n"))
-	told := map[string]bool{}
+	texts := map[string]bool{}
 	for range 10 {
 		_, faults := all.image(nil, nil)
 		if len(faults) != 12 {
 			t.Fatalf("%d faults: %v", len(faults), faults)
 		}
-		told[errors.Join(faults...).Error()] = true
+		texts[errors.Join(faults...).Error()] = true
 	}
-	if len(told) != 1 {
-		t.Errorf("the same faults are told in %d ways", len(told))
+	if len(texts) != 1 {
+		t.Errorf("the same faults have %d texts", len(texts))
 	}
 }
 
-func TestResourcesBecomeAnImage(t *testing.T) {
-	up := map[int32]metadata.Broker{0: {ID: 0, Epoch: 4}, 1: {ID: 1, Epoch: 2}}
+func TestImageOfResources(t *testing.T) {
+	alive := map[int32]metadata.Broker{0: {ID: 0, Epoch: 4}, 1: {ID: 1, Epoch: 2}}
 	led := func(broker, epoch int) string {
 		return fmt.Sprintf("{leader: %d, leaderEpoch: 7, isr: [{broker: %d, brokerEpoch: %d}]}",
 			broker, broker, epoch)
@@ -116,65 +116,65 @@ func TestResourcesBecomeAnImage(t *testing.T) {
 	offline := "{leader: -1, leaderEpoch: 0}"
 	for _, test := range []struct{ name, text, want string }{
 		{
-			"partitions come in any order",
+			"partitions in any order",
 			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 2}\n---\n" +
 				partitionText("a", 1, led(1, 2)) + "---\n" +
 				partitionText("a", 0, led(0, 4)),
 			"a retain=true [0]:0@7[0] [1]:1@7[1]\n",
 		},
 		{
-			"its Kafka name, and what becomes of its records",
+			"Kafka name and reclaimPolicy",
 			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, topicName: A_a, partitions: 1, reclaimPolicy: Delete}\n---\n" +
 				partitionText("a", 0, offline),
 			"A_a retain=false [0]:-1@0[]\n",
 		},
 		{
-			"who is not up does not lead",
+			"a broker that is not alive does not lead",
 			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 3}\n---\n" +
 				partitionText("a", 2, led(2, 1)),
 			"a retain=true []:-1@0[] []:-1@0[] [2]:-1@7[2]\n",
 		},
 		{
-			"nor does an incarnation that was not elected",
+			"a broker epoch that was not elected does not lead",
 			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1}\n---\n" +
 				partitionText("a", 0, led(0, 3)),
 			"a retain=true [0]:-1@7[0]\n",
 		},
 		{
-			"a topic without partitions is not usable yet",
+			"a new topic without partitions is omitted",
 			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1}\n", "",
 		},
 		{
-			"a gap keeps its neighbours, and what is beyond the number of partitions waits",
+			"a missing partition, and one beyond spec.partitions",
 			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 3}\n---\n" +
 				partitionText("a", 0, led(0, 4)) + "---\n" +
 				partitionText("a", 2, offline) + "---\n" + partitionText("a", 3, offline),
 			"a retain=true [0]:0@7[0] []:-1@0[] [2]:-1@0[]\n",
 		},
 		{
-			"partitions that wait for a topic of their name are not a topic",
+			"partitions without a topic",
 			partitionText("old", 0, offline), "",
 		},
 		{
-			"other clusters' are not ours",
+			"a topic of another cluster",
 			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: other, partitions: 1}\n---\n" +
 				partitionText("a", 0, offline), "",
 		},
 		{
-			"of two with one name the older has it",
+			"two topics with one name",
 			"kind: Topic\nmetadata: {name: b, creationTimestamp: \"2026-01-02T00:00:00Z\"}\nspec: {cluster: demo, topicName: a, partitions: 1}\n---\n" +
 				"kind: Topic\nmetadata: {name: a, creationTimestamp: \"2026-01-01T00:00:00Z\"}\nspec: {cluster: demo, partitions: 1}\n---\n" +
 				partitionText("a", 0, offline) + "---\n" + partitionText("b", 0, led(0, 4)),
 			"a retain=true [0]:-1@0[]\n",
 		},
 		{
-			"what is being deleted is gone",
+			"a topic that is being deleted",
 			"kind: Topic\nmetadata: {name: a, deletionTimestamp: \"2026-01-02T00:00:00Z\"}\nspec: {cluster: demo, partitions: 1}\n---\n" +
 				partitionText("a", 0, led(0, 4)), "",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			image, faults := parse(t, demo+test.text).image(up, nil)
+			image, faults := parse(t, demo+test.text).image(alive, nil)
 			if len(faults) > 0 {
 				t.Fatal(faults)
 			}
@@ -185,7 +185,7 @@ func TestResourcesBecomeAnImage(t *testing.T) {
 	}
 }
 
-// TestIDsAreUIDs: docs/adr/0002.
+// TestIDsAreUIDs: see ADR 0002.
 func TestIDsAreUIDs(t *testing.T) {
 	text := demo + "kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1}\n---\n" +
 		partitionText("a", 0, "{leader: -1, leaderEpoch: 0}")
@@ -199,8 +199,8 @@ func TestIDsAreUIDs(t *testing.T) {
 	}
 }
 
-// TestSettingsThatMakeNoSenseAnyMore: to leave the topic out would delete its records.
-func TestSettingsThatMakeNoSenseAnyMore(t *testing.T) {
+// TestTopicWithInvalidSettingsKeepsItsPreviousOnes: omitting the topic would delete its records.
+func TestTopicWithInvalidSettingsKeepsItsPreviousOnes(t *testing.T) {
 	topic := "kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1, compaction: {minLag: 1h}}\n---\n" +
 		"kind: Topic\nmetadata: {name: new}\nspec: {cluster: demo, partitions: 1, compaction: {minLag: 1h}}\n---\n" +
 		partitionText(
@@ -221,7 +221,7 @@ func TestSettingsThatMakeNoSenseAnyMore(t *testing.T) {
 		t,
 		"kind: LogCluster\nmetadata: {name: demo}\nspec: {topicDefaults: {compaction: {maxLag: 1m}}}\n---\n"+topic,
 	)
-	before.Topics = before.Topics[:1] // of "a" only is known how it was
+	before.Topics = before.Topics[:1] // the last image contains topic a only
 	before = metadata.NewImage(before.ClusterID, before.Cleaner, before.Brokers, before.Topics)
 	changed.partitions[0].Status.LeaderEpoch = 4
 	after, faults := changed.image(nil, before)
@@ -231,18 +231,18 @@ func TestSettingsThatMakeNoSenseAnyMore(t *testing.T) {
 	}
 	if kept := after.Topic("a"); kept == nil || kept.Settings.MinLag != time.Hour ||
 		kept.Partitions[0].LeaderEpoch != 4 {
-		t.Errorf("topic a is %+v, want its settings of before and its partitions of now", kept)
+		t.Errorf("topic a is %+v, want its previous settings and its current partitions", kept)
 	}
 	if after.Topic("new") != nil {
-		t.Error("a topic without settings was taken")
+		t.Error("a new topic with invalid settings is in the image")
 	}
 	if before.Topic("a").Partitions[0].LeaderEpoch != 3 {
-		t.Error("the image before was changed")
+		t.Error("the previous image was changed")
 	}
 }
 
-// TestACleanIsAskedForByAnnotation, also of a topic whose settings make no sense any more.
-func TestACleanIsAskedForByAnnotation(t *testing.T) {
+// TestCleanIsRequestedByAnnotation: also of a topic whose settings have become invalid.
+func TestCleanIsRequestedByAnnotation(t *testing.T) {
 	all := parse(
 		t,
 		demo+"kind: Topic\nmetadata: {name: a, annotations: {heartwood.dev/clean-now: monday}}\nspec: {cluster: demo, partitions: 1}\n---\n"+
@@ -254,7 +254,7 @@ func TestACleanIsAskedForByAnnotation(t *testing.T) {
 	)
 	before, _ := all.image(nil, nil)
 	if got := before.Topic("a").CleanNow; got != "monday" {
-		t.Errorf("asked for %q", got)
+		t.Errorf("requested %q", got)
 	}
 	all.topics[0].Annotations[v1alpha1.AnnotationCleanNow] = "tuesday"
 	all.topics[0].Spec.Compaction = &v1alpha1.Compaction{MinDirtyPercent: new(int32(101))}
@@ -265,8 +265,8 @@ func TestACleanIsAskedForByAnnotation(t *testing.T) {
 	}
 }
 
-// TestATopicWhosePartitionsWereDeleted: its records must not go with them.
-func TestATopicWhosePartitionsWereDeleted(t *testing.T) {
+// TestTopicWithoutPartitionsStays: deleting its Partitions must not delete its records.
+func TestTopicWithoutPartitionsStays(t *testing.T) {
 	all := parse(
 		t,
 		demo+"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1}\n---\n"+
@@ -280,8 +280,8 @@ func TestATopicWhosePartitionsWereDeleted(t *testing.T) {
 	}
 }
 
-// TestInStep: a watch that began with an old list must not make the first image.
-func TestInStep(t *testing.T) {
+// TestCacheComplete: the first image must not be built from an outdated list.
+func TestCacheComplete(t *testing.T) {
 	live := parse(
 		t,
 		demo+"kind: Topic\nmetadata: {name: a, namespace: here}\nspec: {cluster: demo, partitions: 1}\n---\n"+
@@ -306,97 +306,97 @@ func TestInStep(t *testing.T) {
 		known resources
 		want  bool
 	}{
-		"all is known":       {live, true},
-		"a topic is missing": {resources{partitions: live.partitions}, false},
-		"a partition is":     {resources{topics: live.topics}, false},
-		"more than there is": {resources{topics: append(live.topics, &v1alpha1.Topic{}),
+		"complete":          {live, true},
+		"topic missing":     {resources{partitions: live.partitions}, false},
+		"partition missing": {resources{topics: live.topics}, false},
+		"more than exists": {resources{topics: append(live.topics, &v1alpha1.Topic{}),
 			partitions: live.partitions}, true},
-		"nothing has come, yet": {resources{}, false},
+		"empty": {resources{}, false},
 	} {
-		if got, err := s.inStep(t.Context(), test.known); err != nil || got != test.want {
-			t.Errorf("%s: in step %t, %v", name, got, err)
+		if got, err := s.cacheComplete(t.Context(), test.known); err != nil || got != test.want {
+			t.Errorf("%s: complete %t, %v", name, got, err)
 		}
 	}
 }
 
-func TestBadUIDs(t *testing.T) {
+func TestInvalidUIDs(t *testing.T) {
 	all := parse(
 		t,
 		demo+"kind: Topic\nmetadata: {name: a, uid: nonsense}\nspec: {cluster: demo, partitions: 1}\n",
 	)
 	if image, faults := all.image(nil, nil); len(faults) != 1 || len(image.Topics) != 0 {
-		t.Errorf("a topic's bad uid: image %v, faults %v", image, faults)
+		t.Errorf("a topic's invalid uid: image %v, faults %v", image, faults)
 	}
 	all.cluster.UID = "nonsense"
 	if image, faults := all.image(nil, nil); len(faults) != 1 || image != nil {
-		t.Errorf("the cluster's bad uid: image %v, faults %v", image, faults)
+		t.Errorf("the cluster's invalid uid: image %v, faults %v", image, faults)
 	}
 }
 
-// TestStatusOfTopicsIsNoNews: it changes with every partition that comes or goes, and an image says
-// nothing of it.
-func TestStatusOfTopicsIsNoNews(t *testing.T) {
+// TestStatusOfTopicsDoesNotAffectImages: it changes with every partition that fails or returns, and
+// an image contains nothing of it.
+func TestStatusOfTopicsDoesNotAffectImages(t *testing.T) {
 	at := metav1.ObjectMeta{UID: "a", Generation: 1}
 	changed, other, deleting := at, at, at
 	changed.Generation, other.UID, deleting.DeletionTimestamp = 2, "b",
 		&metav1.Time{Time: time.Unix(1, 0)}
-	asked, noted := at, at
-	asked.Annotations = map[string]string{v1alpha1.AnnotationCleanNow: "today"}
-	noted.Annotations = map[string]string{"example.com/note": "today"}
+	requested, annotated := at, at
+	requested.Annotations = map[string]string{v1alpha1.AnnotationCleanNow: "today"}
+	annotated.Annotations = map[string]string{"example.com/note": "today"}
 	counted := v1alpha1.TopicStatus{ReadyPartitions: 3}
 	for name, c := range map[string]struct {
 		before, after any
-		meaningful    bool
+		affects       bool
 	}{
-		"a Topic's status": {&v1alpha1.Topic{ObjectMeta: at},
+		"Topic status": {&v1alpha1.Topic{ObjectMeta: at},
 			&v1alpha1.Topic{ObjectMeta: at, Status: counted}, false},
-		"a Topic's spec": {&v1alpha1.Topic{ObjectMeta: at},
+		"Topic spec": {&v1alpha1.Topic{ObjectMeta: at},
 			&v1alpha1.Topic{ObjectMeta: changed}, true},
-		"a Topic made again": {&v1alpha1.Topic{ObjectMeta: at},
+		"re-created Topic": {&v1alpha1.Topic{ObjectMeta: at},
 			&v1alpha1.Topic{ObjectMeta: other}, true},
-		"a Topic to be deleted": {&v1alpha1.Topic{ObjectMeta: at},
+		"Topic being deleted": {&v1alpha1.Topic{ObjectMeta: at},
 			&v1alpha1.Topic{ObjectMeta: deleting}, true},
-		"a clean asked for": {&v1alpha1.Topic{ObjectMeta: at},
-			&v1alpha1.Topic{ObjectMeta: asked}, true},
-		"another annotation": {&v1alpha1.Topic{ObjectMeta: at},
-			&v1alpha1.Topic{ObjectMeta: noted}, false},
-		"a LogCluster's status": {&v1alpha1.LogCluster{ObjectMeta: at},
+		"requested clean": {&v1alpha1.Topic{ObjectMeta: at},
+			&v1alpha1.Topic{ObjectMeta: requested}, true},
+		"other annotation": {&v1alpha1.Topic{ObjectMeta: at},
+			&v1alpha1.Topic{ObjectMeta: annotated}, false},
+		"LogCluster status": {&v1alpha1.LogCluster{ObjectMeta: at},
 			&v1alpha1.LogCluster{ObjectMeta: at}, false},
-		"a LogCluster's spec": {&v1alpha1.LogCluster{ObjectMeta: at},
+		"LogCluster spec": {&v1alpha1.LogCluster{ObjectMeta: at},
 			&v1alpha1.LogCluster{ObjectMeta: changed}, true},
-		"a Partition's anything": {&v1alpha1.Partition{ObjectMeta: at},
+		"Partition": {&v1alpha1.Partition{ObjectMeta: at},
 			&v1alpha1.Partition{ObjectMeta: at}, true},
 	} {
-		if got := meaningful(c.before, c.after); got != c.meaningful {
-			t.Errorf("%s: meaningful is %v", name, got)
+		if got := affectsImage(c.before, c.after); got != c.affects {
+			t.Errorf("%s: %t, want %t", name, got, c.affects)
 		}
 	}
 }
 
-// TestAnImageNamesAssignments: each replica's, in the order of the replicas, whatever order the
-// resource has them in.
-func TestAnImageNamesAssignments(t *testing.T) {
+// TestImageHasReplicaIncarnations: in the order of the replicas, whatever their order in the
+// resource.
+func TestImageHasReplicaIncarnations(t *testing.T) {
 	p := &v1alpha1.Partition{Status: v1alpha1.PartitionStatus{
 		Leader: 2, LeaderEpoch: 9, UnprovenEpoch: 4, Replicas: []int32{2, 0, 1},
 		Assignments: []v1alpha1.ReplicaAssignment{{Broker: 1, ID: "one"},
-			{Broker: 7, ID: "nobody's"}, {Broker: 2, ID: "two"}},
+			{Broker: 7, ID: "other"}, {Broker: 2, ID: "two"}},
 		ISR: []v1alpha1.InSyncReplica{{Broker: 2, BrokerEpoch: 3},
 			{Broker: 1, BrokerEpoch: 8}},
 	}}
-	made := &metadata.Partition{}
-	fill(made, p, map[int32]metadata.Broker{2: {ID: 2, Epoch: 3}})
+	got := &metadata.Partition{}
+	fillPartition(got, p, map[int32]metadata.Broker{2: {ID: 2, Epoch: 3}})
 	want := &metadata.Partition{
 		Leader: 2, LeaderEpoch: 9, UnprovenEpoch: 4, Replicas: []int32{2, 0, 1},
 		ReplicaIncarnations: []string{"two", "", "one"},
 		ISR:                 []int32{2, 1}, ISREpochs: []int64{3, 8},
 	}
-	made.Target = nil // the spec's
-	if !reflect.DeepEqual(made, want) {
-		t.Errorf("made %+v, want %+v", made, want)
+	got.Target = nil // from the empty spec
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("partition %+v, want %+v", got, want)
 	}
 	for broker, want := range map[int32]string{2: "two", 0: "", 1: "one", 7: "", -1: ""} {
-		if got := made.ReplicaIncarnation(broker); got != want {
-			t.Errorf("broker %d: assignment %q, want %q", broker, got, want)
+		if id := got.ReplicaIncarnation(broker); id != want {
+			t.Errorf("broker %d: incarnation id %q, want %q", broker, id, want)
 		}
 	}
 }

@@ -14,50 +14,52 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// isrTries is how often an ISR is proposed while others change the same Partition otherwise: its
-// condition, its spec.
-const isrTries = 4
+const (
+	// isrAttempts is how often an ISR change is attempted while other writers change other parts of
+	// the Partition: its condition, its spec.
+	isrAttempts = 4
+	// concurrentISRChanges is how many Partitions are written at the same time.
+	concurrentISRChanges = 8
+)
 
-// isrChanges is how many Partitions are written at once.
-const isrChanges = 8
-
-// ChangeISR implements metadata.Store: one write for each Partition.
+// ChangeISR implements metadata.Store with one write per Partition.
 func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange,
 	settled func(change int, err error)) {
-	metadata.ChangeISREach(isrChanges, s.changeISR)(ctx, changes, func(change int, err error) {
-		settled(change, err)
-		if len(changes) > isrChanges {
-			s.written.giveWay(ctx)
-		}
-	})
+	metadata.ChangeISREach(concurrentISRChanges, s.changeISR)(ctx, changes,
+		func(change int, err error) {
+			settled(change, err)
+			if len(changes) > concurrentISRChanges {
+				s.writes.throttle(ctx)
+			}
+		})
 }
 
-// changeISR is a compare-and-swap on the Partition's resourceVersion. What is checked first is
-// checked of the very version that is written over, so leader epoch and ISR are as the caller
-// means, or the write is refused. Of the members' incarnations the Leases tell as we know them;
-// that may be a moment old. One that died in it is in the ISR until the operator, who sees it die,
-// takes it out again: till then the high watermark waits, and no record is acknowledged that only
-// the dead had.
+// changeISR is a compare-and-swap on the Partition's resourceVersion. The proposal is checked
+// against the very version that is replaced, so leader epoch and ISR are as the caller assumes, or
+// the write is rejected. The members' broker epochs are checked against the Leases of the last
+// image, which may be outdated. A member that has just failed stays in the ISR until the operator
+// detects that and removes it. Until then the high watermark does not advance, so no record is
+// acknowledged that only the failed member has.
 func (s *Store) changeISR(ctx context.Context, change metadata.ISRChange) error {
 	watched, err := s.partitionOf(ctx, change)
 	if err != nil {
 		return err
 	}
-	defer s.written.lock(watched.Name)()
-	partition := s.written.newest(watched)
+	defer s.writes.lock(watched.Name)()
+	partition := s.writes.latest(watched)
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	for try := range isrTries {
-		changed, refused := proposed(partition, change, s.standings())
-		if refused == nil && outOnly(partition, changed, s.standings()) {
-			return fmt.Errorf("%w: those who leave partition %s have ended, and count no more",
+	for attempt := range isrAttempts {
+		changed, refused := applyProposal(partition, change, s.brokerStates())
+		if refused == nil && removesFencedOnly(partition, changed, s.brokerStates()) {
+			return fmt.Errorf("%w: the replicas to remove from partition %s are fenced",
 				metadata.ErrISRConflict, partition.Name)
 		}
-		if refused != nil && try > 0 {
+		if refused != nil && attempt > 0 {
 			return refused
 		}
 		if refused == nil {
-			err := s.written.update(ctx, s.client, changed)
+			err := s.writes.update(ctx, s.client, changed)
 			switch {
 			case err == nil:
 				return nil
@@ -65,12 +67,12 @@ func (s *Store) changeISR(ctx context.Context, change metadata.ISRChange) error 
 				return errors.Join(fmt.Errorf("%w: partition %s", metadata.ErrISRConflict,
 					partition.Name), err)
 			case !apierrors.IsConflict(err):
-				return fmt.Errorf("change the in-sync replicas of partition %s: %w", partition.Name,
+				return fmt.Errorf("change the ISR of partition %s: %w", partition.Name,
 					err)
 			}
 		}
-		// The watch may be behind what the caller knows already, from its last change. A failed
-		// read changes nothing.
+		// The watch may be behind the caller, who knows the result of its last change. A failed
+		// read means that nothing was changed.
 		live := &v1alpha1.Partition{}
 		if err := s.client.Get(ctx, client.ObjectKeyFromObject(partition), live); err != nil {
 			return errors.Join(fmt.Errorf("%w: partition %s", metadata.ErrISRConflict,
@@ -78,18 +80,17 @@ func (s *Store) changeISR(ctx context.Context, change metadata.ISRChange) error 
 		}
 		partition = live
 	}
-	return fmt.Errorf("%w: partition %s is changed too often", metadata.ErrISRConflict,
-		partition.Name)
+	return fmt.Errorf("%w: partition %s: %d attempts ended in conflicts",
+		metadata.ErrISRConflict, partition.Name, isrAttempts)
 }
 
-// partitionOf finds the Partition of a change as the watch knows it, without a walk over the
-// others: when a broker goes, each of thousands is changed. One that is gone can be changed no
-// more.
+// partitionOf returns the cached Partition of a change without iterating over the others: when a
+// broker fails, thousands of Partitions are changed.
 func (s *Store) partitionOf(ctx context.Context, change metadata.ISRChange) (*v1alpha1.Partition,
 	error) {
 	names := s.names.Load()
 	if names == nil {
-		return nil, fmt.Errorf("%w: nothing is known of the topics yet", metadata.ErrISRConflict)
+		return nil, fmt.Errorf("%w: no metadata image has been built yet", metadata.ErrISRConflict)
 	}
 	partition := &v1alpha1.Partition{}
 	key := client.ObjectKey{Namespace: s.opts.Namespace,
@@ -101,9 +102,9 @@ func (s *Store) partitionOf(ctx context.Context, change metadata.ISRChange) (*v1
 	return partition, nil
 }
 
-// proposed is the Partition as a change makes it; the one that it is given stays as it is. Refused,
-// it wraps ErrISRConflict.
-func proposed(p *v1alpha1.Partition, change metadata.ISRChange,
+// applyProposal returns a copy of a Partition with an ISR change. If placement rejects the change,
+// the error wraps ErrISRConflict.
+func applyProposal(p *v1alpha1.Partition, change metadata.ISRChange,
 	brokers map[int32]placement.BrokerState) (*v1alpha1.Partition, error) {
 	placed, err := placement.ChangeISR(metadata.PlacedPartition(p), change.Proposal(), brokers)
 	if err != nil {
@@ -112,41 +113,44 @@ func proposed(p *v1alpha1.Partition, change metadata.ISRChange,
 	}
 	after := p.DeepCopy()
 	metadata.RecordPlaced(&after.Status, placed)
-	// the operator's to say
+	// The operator decides these.
 	after.Status.Replicas, after.Status.Assignments = p.Status.Replicas, p.Status.Assignments
 	if len(change.To) > len(change.From) {
-		metadata.RecordServing(after, change.LeaderEpoch) // whom a follower has fetched from serves
+		// A follower has caught up, so the leader serves.
+		metadata.RecordServing(after, change.LeaderEpoch)
 	}
 	return after, nil
 }
 
-// outOnly tells whether a change only drops members that have ended. That need not be written: they
-// count no more, and whoever writes next leaves them out. When a broker is back a moment after it
-// was killed, that saves a write for each partition that it follows.
-func outOnly(before, after *v1alpha1.Partition, brokers map[int32]placement.BrokerState) bool {
+// removesFencedOnly reports whether a change only removes fenced members. That need not be written:
+// they no longer count (ADR 0213), and the next write removes them. When a broker returns just
+// after it was killed, this saves a write for each partition that it follows.
+func removesFencedOnly(before, after *v1alpha1.Partition,
+	brokers map[int32]placement.BrokerState) bool {
 	placed, next := metadata.PlacedPartition(before), metadata.PlacedPartition(after)
-	lasting := placed.UnfencedISR(brokers)
-	return len(lasting) < len(placed.ISR) && slices.Equal(lasting, next.ISR)
+	unfenced := placed.UnfencedISR(brokers)
+	return len(unfenced) < len(placed.ISR) && slices.Equal(unfenced, next.ISR)
 }
 
-// standings are the brokers that are up in the last image, for decisions.
-func (s *Store) standings() map[int32]placement.BrokerState {
+// brokerStates returns the brokers of the last image as placement requires them.
+func (s *Store) brokerStates() map[int32]placement.BrokerState {
 	all := map[int32]placement.BrokerState{}
-	up := s.up.Load()
-	if up == nil {
+	alive := s.alive.Load()
+	if alive == nil {
 		return all
 	}
-	for id, broker := range *up {
+	for id, broker := range *alive {
 		all[id] = broker.Standing()
 	}
 	return all
 }
 
-// AnnounceShutdown implements metadata.ShutdownAnnouncer: the Lease says so at once, and with each renewal.
+// AnnounceShutdown implements metadata.ShutdownAnnouncer. It writes the announcement into the Lease
+// at once; every later renewal repeats it.
 func (s *Store) AnnounceShutdown(ctx context.Context) error {
 	keeper := s.keeper.Load()
 	if keeper == nil {
-		return errors.New("this broker is not registered")
+		return errors.New("announce the shutdown: this broker is not registered")
 	}
 	return keeper.requestLeaving(ctx)
 }

@@ -27,8 +27,8 @@ import (
 var errReplaced = errors.New("another incarnation of this broker holds its lease")
 
 const (
-	// requestTimeout bounds one request that writes the Lease: a late renewal is worse than a failed
-	// one.
+	// requestTimeout bounds one request that writes the Lease: a late renewal is worse than a
+	// failed one.
 	requestTimeout = 4 * time.Second
 	// leavingAttempts bounds how often announceLeaving writes the Lease when other writers cause
 	// conflicts.
@@ -305,8 +305,8 @@ func (k *keeper) requestLeaving(ctx context.Context) error {
 // A deleted Lease is created again with the same epoch, as this is still the same incarnation. The
 // garbage collector may have deleted it with the LogCluster. If the LogCluster was created again
 // before this pod stopped, the Lease gets the new owner; otherwise it would be collected again and
-// again. If there is no LogCluster, the Lease keeps its old owner and is collected after this broker
-// has stopped.
+// again. If there is no LogCluster, the Lease keeps its old owner and is collected after this
+// broker has stopped.
 func (k *keeper) reread(ctx context.Context) error {
 	current := &coordinationv1.Lease{}
 	err := k.client.Get(ctx, k.key, current)

@@ -14,22 +14,22 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// nowhere is a client whose API server is away.
-type nowhere struct{ client.Client }
+// unavailable is a client whose API server is unavailable.
+type unavailable struct{ client.Client }
 
-func (nowhere) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+func (unavailable) Get(context.Context, client.ObjectKey, client.Object,
+	...client.GetOption) error {
 	return errors.New("no route")
 }
 
-// TestAStartWithoutTheAPIServerIsToldOnce, however long it lasts.
-func TestAStartWithoutTheAPIServerIsToldOnce(t *testing.T) {
+func TestFailureToAcquireTheLeaseIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		opts := Options{Namespace: "logs", Cluster: "demo",
 			Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if _, err := newKeeper(nowhere{}, opts,
+		if _, err := newKeeper(unavailable{}, opts,
 			metadata.Broker{ID: 1}).acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}

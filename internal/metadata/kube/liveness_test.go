@@ -25,7 +25,7 @@ func at(
 	return start.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// leaseOf is broker id's Lease, renewed at a time of its clock.
+// leaseOf returns a broker's Lease with a renewTime by its own clock.
 func leaseOf(id int32, holder string, epoch int32, renewed time.Time) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
@@ -45,9 +45,9 @@ func leaseOf(id int32, holder string, epoch int32, renewed time.Time) *coordinat
 
 func ids(up map[int32]metadata.Broker) []int32 { return slices.Sorted(maps.Keys(up)) }
 
-// TestABrokerLivesWhileItIsSeenToRenew goes through the life of broker 1 as broker 0 sees it, whose
-// own Lease is renewed all the time.
-func TestABrokerLivesWhileItIsSeenToRenew(t *testing.T) {
+// TestBrokerIsAliveWhileRenewalsAreObserved follows broker 1 as broker 0 observes it. Broker 0
+// renews its own Lease all the time.
+func TestBrokerIsAliveWhileRenewalsAreObserved(t *testing.T) {
 	l := liveness{self: metadata.Broker{ID: 0, Epoch: 5, Endpoints: "kafka://me:9092"}}
 	behind := -time.Hour // broker 1's clock
 	for _, step := range []struct {
@@ -56,19 +56,21 @@ func TestABrokerLivesWhileItIsSeenToRenew(t *testing.T) {
 		up      []int32
 		because string
 	}{
-		{0, nil, []int32{0}, "nobody else is known"},
-		{1, leaseOf(1, "a", 1, at(0)), []int32{0, 1}, "its first lease is fresh"},
-		{5.9, leaseOf(1, "a", 1, at(0)), []int32{0, 1}, "by its own clock it has a little left"},
-		{6, leaseOf(1, "a", 1, at(0)), []int32{0}, "it ran out"},
+		{0, nil, []int32{0}, "no other broker is known"},
+		{1, leaseOf(1, "a", 1, at(0)), []int32{0, 1}, "the first lease was renewed recently"},
+		{5.9, leaseOf(1, "a", 1, at(0)), []int32{0, 1},
+			"by the broker's clock the lease is still valid"},
+		{6, leaseOf(1, "a", 1, at(0)), []int32{0}, "the lease expired"},
 		{7, leaseOf(1, "b", 2, at(7).Add(behind)), []int32{0, 1},
-			"it is back, and its clock is no matter any more"},
+			"renewed; the broker's clock no longer matters"},
 		{12.9, leaseOf(1, "b", 2, at(7).Add(behind)), []int32{0, 1},
-			"six seconds since we saw it renew are not over"},
-		{13, leaseOf(1, "b", 2, at(7).Add(behind)), []int32{0}, "now they are"},
+			"less than six seconds since the observed renewal"},
+		{13, leaseOf(1, "b", 2, at(7).Add(behind)), []int32{0},
+			"six seconds since the observed renewal"},
 		{14, leaseOf(1, "b", 2, at(14).Add(behind)), []int32{0, 1}, "renewed"},
-		{15, leaseOf(1, "", 2, at(14).Add(behind)), []int32{0}, "released in order"},
-		{16, leaseOf(1, "c", 3, at(16).Add(behind)), []int32{0, 1}, "started again"},
-		{17, nil, []int32{0}, "its lease was deleted"},
+		{15, leaseOf(1, "", 2, at(14).Add(behind)), []int32{0}, "released"},
+		{16, leaseOf(1, "c", 3, at(16).Add(behind)), []int32{0, 1}, "restarted"},
+		{17, nil, []int32{0}, "the lease was deleted"},
 	} {
 		var leases []*coordinationv1.Lease
 		if step.lease != nil {
@@ -76,58 +78,59 @@ func TestABrokerLivesWhileItIsSeenToRenew(t *testing.T) {
 		}
 		l.observe(leases, at(step.now), at(step.now))
 		if up := ids(l.brokers(at(step.now))); !slices.Equal(up, step.up) {
-			t.Errorf("at %v s brokers %v are up, want %v: %s", step.now, up, step.up, step.because)
+			t.Errorf("at %v s brokers %v are alive, want %v: %s", step.now, up, step.up,
+				step.because)
 		}
 	}
 }
 
-func TestALeaseFoundOldIsDead(t *testing.T) {
+func TestLeaseThatExpiredBeforeTheFirstObservation(t *testing.T) {
 	l := liveness{self: metadata.Broker{ID: 0}}
 	l.observe([]*coordinationv1.Lease{leaseOf(1, "a", 1, at(-100)), leaseOf(2, "a", 1, at(+100))},
 		at(0), at(0))
 	if up := ids(l.brokers(at(0))); !slices.Equal(up, []int32{0, 2}) {
-		t.Errorf("brokers %v are up; one has a lease of long ago, one a clock that runs ahead", up)
+		t.Errorf("brokers %v are alive; one lease expired long ago, one clock is ahead", up)
 	}
 	if up := ids(l.brokers(at(6))); !slices.Equal(up, []int32{0}) {
-		t.Errorf("brokers %v are up: a clock that runs ahead must not lengthen a lease", up)
+		t.Errorf("brokers %v are alive: a clock that is ahead must not extend a lease", up)
 	}
 }
 
-// TestNobodyDiesWhileTheAPIServerIsAway, and nobody at once when it is back.
-func TestNobodyDiesWhileTheAPIServerIsAway(t *testing.T) {
+// TestNoLeaseExpiresDuringAnOutage: nor at once after it.
+func TestNoLeaseExpiresDuringAnOutage(t *testing.T) {
 	l := liveness{self: metadata.Broker{ID: 0}}
-	alive, gone := leaseOf(1, "a", 1, at(0)), leaseOf(2, "", 1, at(0))
-	leases := []*coordinationv1.Lease{alive, gone}
+	held, released := leaseOf(1, "a", 1, at(0)), leaseOf(2, "", 1, at(0))
+	leases := []*coordinationv1.Lease{held, released}
 	expect := func(now float64, renewed float64, want ...int32) {
 		t.Helper()
 		l.observe(leases, at(renewed), at(now))
 		if up := ids(l.brokers(at(now))); !slices.Equal(up, want) {
-			t.Errorf("at %v s, our lease last renewed at %v s, brokers %v are up, want %v", now,
+			t.Errorf("at %v s, own lease renewed at %v s: brokers %v are alive, want %v", now,
 				renewed, up, want)
 		}
 	}
 	expect(0, 0, 0, 1)
 	expect(2, 2, 0, 1)
-	expect(5.5, 2, 0, 1) // away
+	expect(5.5, 2, 0, 1) // outage
 	expect(60, 2, 0, 1)
-	expect(61, 61, 0, 1) // back
+	expect(61, 61, 0, 1) // the outage is over
 	expect(63, 63, 0, 1)
 	expect(66.9, 66, 0, 1)
-	expect(67, 67, 0) // it had its time to renew
+	expect(67, 67, 0) // it did not renew after the outage
 }
 
-// TestAWatchThatIsBehindKillsNobody: renewals go through again, and the watch brings nothing yet,
-// ours included.
-func TestAWatchThatIsBehindKillsNobody(t *testing.T) {
+// TestNoLeaseExpiresWhileTheWatchIsBehind: renewals succeed again, and the watch does not deliver
+// them yet, nor those of the own lease.
+func TestNoLeaseExpiresWhileTheWatchIsBehind(t *testing.T) {
 	l := liveness{self: metadata.Broker{ID: 0, Epoch: 5}}
 	expect := func(now, own, other float64, want ...int32) {
 		t.Helper()
 		leases := []*coordinationv1.Lease{leaseOf(0, "a", 5, at(own)),
 			leaseOf(1, "a", 1, at(other))}
-		l.observe(leases, at(now), at(now)) // the API server has taken our renewal just now
+		l.observe(leases, at(now), at(now)) // the own lease was renewed just now
 		if up := ids(l.brokers(at(now))); !slices.Equal(up, want) {
 			t.Errorf(
-				"at %v s, the watch brought our renewal of %v s and the other's of %v s: brokers %v are up, want %v",
+				"at %v s, the watch has delivered the own renewal of %v s and the other of %v s: brokers %v are alive, want %v",
 				now,
 				own,
 				other,
@@ -140,14 +143,14 @@ func TestAWatchThatIsBehindKillsNobody(t *testing.T) {
 	expect(2, 2, 2, 0, 1)
 	expect(9, 2, 2, 0, 1)
 	expect(30, 2, 2, 0, 1)
-	expect(31, 30, 2, 0, 1) // it is back; the other has its time to renew
+	expect(31, 30, 2, 0, 1) // the watch resumes; the other broker gets the time to renew
 	expect(36, 36, 2, 0, 1)
 	expect(37, 36, 2, 0)
 }
 
-// TestOutagesNeverKill tries every moment at which an outage can begin between the renewals of two
-// brokers.
-func TestOutagesNeverKill(t *testing.T) {
+// TestOutageMayBeginAtAnyTime tries many times at which an outage can begin between the renewals of
+// two brokers.
+func TestOutageMayBeginAtAnyTime(t *testing.T) {
 	for seed := range seed.Sequence(t, 500) {
 		random := rand.New(rand.NewPCG(seed, 6))
 		interval := lease.RenewInterval.Seconds()
@@ -163,7 +166,7 @@ func TestOutagesNeverKill(t *testing.T) {
 				at(lastOf(ours, now)), at(now))
 			if _, up := l.brokers(at(now))[1]; !up {
 				t.Fatalf(
-					"seed %d: broker 1 is taken for dead %.2f s after the API server went away",
+					"seed %d: broker 1 is not alive %.2f s after the outage began",
 					seed,
 					now-begins,
 				)
@@ -172,41 +175,42 @@ func TestOutagesNeverKill(t *testing.T) {
 	}
 }
 
-func TestNextIsWhenTheAnswerChanges(t *testing.T) {
+func TestNextIsTheNextExpiry(t *testing.T) {
 	l := liveness{self: metadata.Broker{ID: 0}}
 	if got := l.next(at(0)); got != lease.Duration {
-		t.Errorf("alone: look again in %s", got)
+		t.Errorf("alone: next in %s", got)
 	}
 	l.observe([]*coordinationv1.Lease{leaseOf(1, "a", 1, at(-2)), leaseOf(2, "a", 1, at(-5)),
 		leaseOf(3, "", 1, at(-5.5))}, at(0), at(0))
 	if got := l.next(at(0)); got != time.Second {
-		t.Errorf("look again in %s, want 1 s: then broker 2 runs out", got)
+		t.Errorf("next in %s, want 1 s, when the lease of broker 2 expires", got)
 	}
 }
 
 func TestLeaseBroker(t *testing.T) {
 	got, ok := leaseBroker(leaseOf(7, "a", 9, at(0)))
-	want := metadata.Broker{ID: 7, Epoch: 9, Endpoints: "kafka://demo-broker-7.demo:9092", Rack: "r",
+	want := metadata.Broker{ID: 7, Epoch: 9, Endpoints: "kafka://demo-broker-7.demo:9092",
+		Rack:       "r",
 		CleanEpoch: -1}
 	if !ok || got != want {
 		t.Errorf("broker is %+v, %t, want %+v", got, ok, want)
 	}
 	for name, spoil := range map[string]func(*coordinationv1.Lease){
-		"another name":    func(l *coordinationv1.Lease) { l.Name = "leader-election" },
-		"another cluster": func(l *coordinationv1.Lease) { l.Labels[v1alpha1.LabelCluster] = "other" },
-		"no number":       func(l *coordinationv1.Lease) { l.Name = "demo-broker-x" },
-		"no id at all":    func(l *coordinationv1.Lease) { l.Name = "demo-broker-" },
-		"a second name":   func(l *coordinationv1.Lease) { l.Name = "demo-broker-07" },
-		"negative":        func(l *coordinationv1.Lease) { l.Name = "demo-broker--1" },
-		"no endpoint":     func(l *coordinationv1.Lease) { l.Annotations = nil },
-		"no port":         func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.AnnotationEndpoint] = "host" },
-		"port 0":          func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.AnnotationEndpoint] = "host:0" },
-		"no host":         func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.AnnotationEndpoint] = ":9092" },
+		"another name":       func(l *coordinationv1.Lease) { l.Name = "leader-election" },
+		"another cluster":    func(l *coordinationv1.Lease) { l.Labels[v1alpha1.LabelCluster] = "other" },
+		"id is not a number": func(l *coordinationv1.Lease) { l.Name = "demo-broker-x" },
+		"no id":              func(l *coordinationv1.Lease) { l.Name = "demo-broker-" },
+		"leading zero":       func(l *coordinationv1.Lease) { l.Name = "demo-broker-07" },
+		"negative id":        func(l *coordinationv1.Lease) { l.Name = "demo-broker--1" },
+		"no endpoint":        func(l *coordinationv1.Lease) { l.Annotations = nil },
+		"no port":            func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.AnnotationEndpoint] = "host" },
+		"port 0":             func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.AnnotationEndpoint] = "host:0" },
+		"no host":            func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.AnnotationEndpoint] = ":9092" },
 	} {
 		lease := leaseOf(7, "a", 9, at(0))
 		spoil(lease)
 		if got, ok := leaseBroker(lease); ok {
-			t.Errorf("%s: taken for broker %+v", name, got)
+			t.Errorf("%s: accepted as broker %+v", name, got)
 		}
 	}
 }

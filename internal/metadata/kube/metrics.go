@@ -15,7 +15,7 @@ func (s *Store) register(registry prometheus.Registerer) {
 	registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "heartwood_metadata_reachable",
-			Help: "1 while the API server answers; 0: what is led and followed is as in the last image, until it is back.",
+			Help: "1 while the API server is reachable. At 0 the broker serves from the last metadata image.",
 		}, func() float64 {
 			if s.Outage(time.Now()) > 0 {
 				return 0
@@ -24,7 +24,7 @@ func (s *Store) register(registry prometheus.Registerer) {
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "heartwood_metadata_last_contact_timestamp_seconds",
-			Help: "When the API server last took a renewal of this broker's Lease; 0 before the first.",
+			Help: "Unix time of the last successful renewal of this broker's Lease; 0 before the first one.",
 		}, func() float64 {
 			keeper := s.keeper.Load()
 			if keeper == nil {
@@ -35,27 +35,27 @@ func (s *Store) register(registry prometheus.Registerer) {
 	)
 }
 
-// Outage returns for how long the API server has been out of reach; 0: it is not, as far as we
-// know, or this broker never was registered. Any goroutine may ask.
+// Outage returns how long the API server has been unreachable, or 0 if it is reachable or this
+// broker has not registered yet. It is safe for concurrent use.
 func (s *Store) Outage(now time.Time) time.Duration {
 	keeper := s.keeper.Load()
 	if keeper == nil {
 		return 0
 	}
-	if away := now.Sub(keeper.lastRenewed()); away > outageAfter {
-		return away
+	if unreachable := now.Sub(keeper.lastRenewed()); unreachable > outageAfter {
+		return unreachable
 	}
 	return 0
 }
 
-// Detail says in words how it is with the API server; "" when all is well. A broker that serves
-// from its last image is ready all the same: to take it out of service would make an outage of the
-// API server one of the logs.
+// Detail describes an outage of the API server, or returns "" if there is none. A broker that
+// serves from its last image stays ready: otherwise an outage of the API server would be an outage
+// of the logs.
 func (s *Store) Detail() string {
-	away := s.Outage(time.Now())
-	if away == 0 {
+	outage := s.Outage(time.Now())
+	if outage == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the API server has not answered for %s: serving from the last image",
-		away.Round(time.Second))
+	return fmt.Sprintf("the API server has been unreachable for %s: serving from the last metadata image",
+		outage.Round(time.Second))
 }

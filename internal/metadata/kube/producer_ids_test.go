@@ -10,8 +10,9 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// A Lease remembers what a broker's disks gave out, also where somebody wrote nonsense into it.
-func TestALeaseBoundsProducerIDs(t *testing.T) {
+// TestLeaseBoundsProducerIDs: the Lease keeps the bound across disks; an invalid value counts as
+// none.
+func TestLeaseBoundsProducerIDs(t *testing.T) {
 	const ahead = metadata.ProducerIDsAhead
 	lease := &coordinationv1.Lease{}
 	register := func(directory string, bound, want int64) {

@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// servingWorkers write at once: a broker that comes back may have thousands of partitions to
-	// report.
+	// servingWorkers is how many Partitions are written at the same time: a broker that returns may
+	// have thousands to report.
 	servingWorkers = 4
-	// servingTries is how often one write is tried when others (the operator) change the Partition
-	// meanwhile.
-	servingTries = 5
-	// servingTimeout bounds them together: an API server that takes requests and answers none must
-	// not hold up the others.
+	// servingAttempts is how often one write is attempted if other writers, such as the operator,
+	// cause conflicts.
+	servingAttempts = 5
+	// servingTimeout bounds all attempts together: an API server that accepts requests and does not
+	// respond must not delay the other Partitions.
 	servingTimeout = 10 * time.Second
 )
 
-// ReportServing implements metadata.Store: it writes servingEpoch of the partitions that do not say so
-// yet, and takes it back from those that this incarnation served and does not any more, as their
-// disk failed: these it leaves to others that are in sync. An error says what could not be written;
-// the caller tries again.
+// ReportServing implements metadata.Store. It writes servingEpoch of the partitions that are served
+// and do not report it yet. It clears servingEpoch of partitions that this incarnation served and
+// no longer does because their disk has failed; if another in-sync replica can lead, it also leaves
+// their ISR. The error names what could not be written; the caller retries.
 func (s *Store) ReportServing(ctx context.Context, broker int32, served []metadata.Served) error {
 	self, err := s.registered(broker)
 	if err != nil {
@@ -48,15 +48,15 @@ func (s *Store) ReportServing(ctx context.Context, broker int32, served []metada
 	}
 	var writers errgroup.Group
 	writers.SetLimit(servingWorkers)
-	news := slices.DeleteFunc(slices.Concat(all.served(served), all.stopped(served, self)),
+	pending := slices.DeleteFunc(slices.Concat(all.served(served), all.stopped(served, self)),
 		func(p servedPartition) bool {
-			return p.settled(p.resource.Status, self)
+			return p.upToDate(p.resource.Status, self)
 		})
-	for _, partition := range news {
+	for _, partition := range pending {
 		writers.Go(func() error {
 			err := s.serve(ctx, self, partition)
-			if len(news) > servingWorkers {
-				s.written.giveWay(ctx)
+			if len(pending) > servingWorkers {
+				s.writes.throttle(ctx)
 			}
 			if err != nil {
 				faults.Lock()
@@ -66,7 +66,7 @@ func (s *Store) ReportServing(ctx context.Context, broker int32, served []metada
 			return nil
 		})
 	}
-	_ = writers.Wait() // its functions gather their errors
+	_ = writers.Wait() // the functions collect their errors in faults
 	return errors.Join(faults.all...)
 }
 
@@ -79,19 +79,19 @@ func (s *Store) registered(broker int32) (metadata.Broker, error) {
 	return *self, nil
 }
 
-// servedPartition is a Partition and the leader epoch at which it is served, or that its log knows
-// and is ahead by.
+// servedPartition is what is to be reported about one Partition.
 type servedPartition struct {
 	resource *v1alpha1.Partition
-	epoch    int32 // at which it is served; ahead: the one that the log knows
-	ahead    bool  // see metadata.Served
-	stopped  bool  // it was served at epoch, and is not any more
-	others   bool  // stopped: somebody else could lead it
+	// epoch is the leader epoch that is served, or with ahead the latest one that the log knows.
+	epoch     int32
+	ahead     bool // see metadata.Served
+	stopped   bool // the partition was served at epoch and no longer is
+	successor bool // with stopped: another broker could lead
 }
 
-// settled tells whether there is nothing to write into a status: it says so already, or another
-// election came, which has an image of its own.
-func (p servedPartition) settled(status v1alpha1.PartitionStatus, self metadata.Broker) bool {
+// upToDate reports whether a status needs no write: it already contains the report, or there was
+// another election, which results in another image.
+func (p servedPartition) upToDate(status v1alpha1.PartitionStatus, self metadata.Broker) bool {
 	if status.Leader != self.ID {
 		return true
 	}
@@ -99,10 +99,10 @@ func (p servedPartition) settled(status v1alpha1.PartitionStatus, self metadata.
 		return status.LeaderEpoch > p.epoch || status.FoundEpoch != nil &&
 			*status.FoundEpoch >= p.epoch
 	}
-	return status.LeaderEpoch != p.epoch || says(status, self, p.epoch) != p.stopped
+	return status.LeaderEpoch != p.epoch || servedBy(status, self, p.epoch) != p.stopped
 }
 
-// write makes a Partition's status say it.
+// write writes the report into a Partition's status.
 func (p servedPartition) write(to *v1alpha1.Partition, self metadata.Broker) {
 	status := &to.Status
 	if p.ahead {
@@ -114,28 +114,28 @@ func (p servedPartition) write(to *v1alpha1.Partition, self metadata.Broker) {
 		return
 	}
 	status.ServingEpoch = nil
-	if p.others {
-		// Out of the ISR it leads no more, as the operator sees. Who stays has every acknowledged
-		// record.
+	if p.successor {
+		// The operator elects another leader when this broker has left the ISR. The remaining
+		// members have every acknowledged record.
 		metadata.RecordISR(status,
 			slices.DeleteFunc(slices.Clone(status.ISR),
 				func(r v1alpha1.InSyncReplica) bool { return r.Broker == self.ID }))
 	}
 }
 
-// inSyncBeside tells whether another broker than self could lead: in sync, up in that incarnation,
-// and staying.
-func inSyncBeside(status v1alpha1.PartitionStatus, self metadata.Broker,
-	up map[int32]placement.BrokerState) bool {
+// successorExists reports whether another broker than self could lead: it is in sync with its
+// current broker epoch and not leaving.
+func successorExists(status v1alpha1.PartitionStatus, self metadata.Broker,
+	brokers map[int32]placement.BrokerState) bool {
 	return slices.ContainsFunc(status.ISR, func(r v1alpha1.InSyncReplica) bool {
-		other, lives := up[r.Broker]
-		return r.Broker != self.ID && lives && other.Epoch == r.BrokerEpoch && !other.Leaving
+		other, ok := brokers[r.Broker]
+		return r.Broker != self.ID && ok && other.Epoch == r.BrokerEpoch && !other.Leaving
 	})
 }
 
-// served finds the Partitions; one that is gone is nobody's loss.
+// served returns the Partitions that are served; those that no longer exist are omitted.
 func (r resources) served(served []metadata.Served) []servedPartition {
-	topics := r.names()
+	topics := r.resourceNames()
 	byName := map[string]*v1alpha1.Partition{}
 	for _, p := range r.partitions {
 		byName[p.Name] = p
@@ -150,10 +150,10 @@ func (r resources) served(served []metadata.Served) []servedPartition {
 	return found
 }
 
-// stopped finds the Partitions that say that self serves them, and are not among those that it
-// serves: their logs have failed. Only this incarnation's own word is taken back, which it gave for
-// an image no later than the one that served comes from; and those without a Topic stay as they
-// are, as they are no part of any image.
+// stopped returns the Partitions whose status reports that self serves them, although it no longer
+// does: their logs have failed. Only reports of this incarnation count, which result from an image
+// no later than the one of served. Partitions without a Topic are omitted, as no image contains
+// them.
 func (r resources) stopped(served []metadata.Served, self metadata.Broker) []servedPartition {
 	topics := map[string]bool{}
 	for _, t := range r.topics {
@@ -167,7 +167,7 @@ func (r resources) stopped(served []metadata.Served, self metadata.Broker) []ser
 	for _, p := range r.partitions {
 		status := p.Status
 		if !names[p.Name] && topics[p.Spec.Topic] && status.Leader == self.ID &&
-			says(status, self, status.LeaderEpoch) {
+			servedBy(status, self, status.LeaderEpoch) {
 			found = append(found,
 				servedPartition{resource: p, epoch: status.LeaderEpoch, stopped: true})
 		}
@@ -175,20 +175,20 @@ func (r resources) stopped(served []metadata.Served, self metadata.Broker) []ser
 	return found
 }
 
-// serve writes one Partition's status, by compare-and-swap. When another was faster, it reads
-// again: the watch may tell later than the caller should wait.
+// serve writes one Partition's status by compare-and-swap. After a conflict it reads the Partition
+// from the API server: the watch may deliver the other write too late for the caller.
 func (s *Store) serve(ctx context.Context, self metadata.Broker, partition servedPartition) error {
-	defer s.written.lock(partition.resource.Name)()
-	current := s.written.newest(partition.resource).DeepCopy()
+	defer s.writes.lock(partition.resource.Name)()
+	current := s.writes.latest(partition.resource).DeepCopy()
 	ctx, cancel := context.WithTimeout(ctx, servingTimeout)
 	defer cancel()
-	for range servingTries {
-		if partition.settled(current.Status, self) {
+	for range servingAttempts {
+		if partition.upToDate(current.Status, self) {
 			return nil
 		}
-		partition.others = inSyncBeside(current.Status, self, s.standings())
+		partition.successor = successorExists(current.Status, self, s.brokerStates())
 		partition.write(current, self)
-		err := s.written.update(ctx, s.client, current)
+		err := s.writes.update(ctx, s.client, current)
 		if client.IgnoreNotFound(err) == nil {
 			return nil
 		}
@@ -199,12 +199,12 @@ func (s *Store) serve(ctx context.Context, self metadata.Broker, partition serve
 			return client.IgnoreNotFound(err)
 		}
 	}
-	return fmt.Errorf("report partition %s as served: it is changed too often",
-		partition.resource.Name)
+	return fmt.Errorf("report partition %s as served: %d attempts ended in conflicts",
+		partition.resource.Name, servingAttempts)
 }
 
-// says tells whether a status holds already that self serves it, in this incarnation.
-func says(status v1alpha1.PartitionStatus, self metadata.Broker, epoch int32) bool {
+// servedBy reports whether a status contains that this incarnation of self serves a leader epoch.
+func servedBy(status v1alpha1.PartitionStatus, self metadata.Broker, epoch int32) bool {
 	return status.ServingEpoch != nil && *status.ServingEpoch == epoch &&
 		slices.ContainsFunc(status.ISR,
 			func(r v1alpha1.InSyncReplica) bool {

@@ -15,52 +15,52 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// testAhead: a Partition made again forgot its leader epochs; the log knows them, and the leader
-// says so, once.
-func testAhead(w *world) {
-	w.topic("orders", 1)
-	b := w.run(0, w.config)
-	w.elect("orders-0", 0, 1, 1)
-	image := b.until("it is led", leads("orders", 0, 1))
+// testAhead: a Partition that was created again has lost its leader epochs. The log knows them, and
+// the leader reports them once.
+func testAhead(f *fixture) {
+	f.topic("orders", 1)
+	b := f.run(0, f.config)
+	f.elect("orders-0", 0, 1, 1)
+	image := b.until("led", leads("orders", 0, 1))
 	ahead := []metadata.Served{{Topic: image.Topic("orders").ID, Partition: 0, LeaderEpoch: 7,
 		Ahead: true}}
-	if err := b.ReportServing(w.t.Context(), 0, ahead); err != nil {
-		w.t.Fatal(err)
+	if err := b.ReportServing(f.t.Context(), 0, ahead); err != nil {
+		f.t.Fatal(err)
 	}
-	told := &v1alpha1.Partition{}
-	w.get("orders-0", told)
-	if found := told.Status.FoundEpoch; found == nil || *found != 7 ||
-		told.Status.ServingEpoch != nil || told.Status.LeaderEpoch != 1 {
-		w.t.Fatalf("status %+v, want found epoch 7, and nothing served", told.Status)
+	reported := &v1alpha1.Partition{}
+	f.get("orders-0", reported)
+	if found := reported.Status.FoundEpoch; found == nil || *found != 7 ||
+		reported.Status.ServingEpoch != nil || reported.Status.LeaderEpoch != 1 {
+		f.t.Fatalf("status %+v, want foundEpoch 7 and no servingEpoch", reported.Status)
 	}
 	self, err := b.registered(0)
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	if err := b.serve(w.t.Context(), self,
-		servedPartition{resource: told, epoch: 7, ahead: true}); err != nil {
-		w.t.Fatal(err)
+	if err := b.serve(f.t.Context(), self,
+		servedPartition{resource: reported, epoch: 7, ahead: true}); err != nil {
+		f.t.Fatal(err)
 	}
 	again := &v1alpha1.Partition{}
-	if w.get("orders-0", again); again.ResourceVersion != told.ResourceVersion {
-		w.t.Error("it was told twice")
+	if f.get("orders-0", again); again.ResourceVersion != reported.ResourceVersion {
+		f.t.Error("it was reported twice")
 	}
 }
 
-// serves is the status of a partition that a broker's incarnation serves.
-func serves(broker int32, incarnation int64, epoch int32) v1alpha1.PartitionStatus {
+// serves returns the status of a partition that a broker serves.
+func serves(broker int32, brokerEpoch int64, epoch int32) v1alpha1.PartitionStatus {
 	return v1alpha1.PartitionStatus{
 		Leader: broker, LeaderEpoch: epoch, ServingEpoch: &epoch,
-		ISR: []v1alpha1.InSyncReplica{{Broker: broker, BrokerEpoch: incarnation}},
+		ISR: []v1alpha1.InSyncReplica{{Broker: broker, BrokerEpoch: brokerEpoch}},
 	}
 }
 
-func TestNothingIsWrittenAfterAnotherElection(t *testing.T) {
+func TestReportIsUpToDateAfterAnotherElection(t *testing.T) {
 	self := metadata.Broker{ID: 3, Epoch: 9}
 	for name, c := range map[string]struct {
 		partition servedPartition
 		status    v1alpha1.PartitionStatus
-		settled   bool
+		upToDate  bool
 	}{
 		"served": {servedPartition{epoch: 2},
 			v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 2}, false},
@@ -70,13 +70,14 @@ func TestNothingIsWrittenAfterAnotherElection(t *testing.T) {
 			v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 3}, true},
 		"stopped": {servedPartition{epoch: 2, stopped: true}, serves(3, 9, 2),
 			false},
-		"stopped, told already": {servedPartition{epoch: 2, stopped: true},
+		"stopped, already reported": {servedPartition{epoch: 2, stopped: true},
 			v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 2}, true},
 		"stopped, a later epoch": {servedPartition{epoch: 2, stopped: true}, serves(3, 9, 3),
 			true},
 		"stopped, another leads": {servedPartition{epoch: 2, stopped: true}, serves(4, 9, 2),
 			true},
-		"stopped, a later start": {servedPartition{epoch: 2, stopped: true}, serves(3, 10, 2),
+		"stopped, a later broker epoch": {servedPartition{epoch: 2, stopped: true},
+			serves(3, 10, 2),
 			true},
 		"ahead": {servedPartition{epoch: 7, ahead: true},
 			v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 2}, false},
@@ -84,25 +85,25 @@ func TestNothingIsWrittenAfterAnotherElection(t *testing.T) {
 			v1alpha1.PartitionStatus{Leader: 4, LeaderEpoch: 2}, true},
 		"ahead, elected above it": {servedPartition{epoch: 7, ahead: true},
 			v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 8}, true},
-		"ahead, told already": {servedPartition{epoch: 7, ahead: true},
+		"ahead, already reported": {servedPartition{epoch: 7, ahead: true},
 			v1alpha1.PartitionStatus{Leader: 3, FoundEpoch: new(int32(7))}, true},
-		"ahead, told less formerly": {servedPartition{epoch: 7, ahead: true},
+		"ahead, a lower epoch reported": {servedPartition{epoch: 7, ahead: true},
 			v1alpha1.PartitionStatus{Leader: 3, FoundEpoch: new(int32(6))}, false},
 	} {
-		if settled := c.partition.settled(c.status, self); settled != c.settled {
-			t.Errorf("%s: settled is %v", name, settled)
+		if upToDate := c.partition.upToDate(c.status, self); upToDate != c.upToDate {
+			t.Errorf("%s: up to date %t, want %t", name, upToDate, c.upToDate)
 		}
 	}
 }
 
-// testStopped: a log that fails is served no more, and the Partition says so until it is served
-// again; its neighbour stays.
-func testStopped(w *world) {
-	w.topic("orders", 2)
-	b := w.run(0, w.config)
-	w.elect("orders-0", 0, 1, 1)
-	w.elect("orders-1", 0, 1, 1)
-	image := b.until("both are led", func(i *metadata.Image) bool {
+// testStopped: a partition with a failed log is no longer served, and its Partition reports that
+// until it is served again. The other partition is not affected.
+func testStopped(f *fixture) {
+	f.topic("orders", 2)
+	b := f.run(0, f.config)
+	f.elect("orders-0", 0, 1, 1)
+	f.elect("orders-1", 0, 1, 1)
+	image := b.until("both led", func(i *metadata.Image) bool {
 		return leads("orders", 0, 1)(i) && i.Topic("orders").Partitions[1].Leader == 0
 	})
 	of := image.Topic("orders").ID
@@ -111,130 +112,131 @@ func testStopped(w *world) {
 	serving := func() (epochs [2]*int32) {
 		for i := range epochs {
 			p := &v1alpha1.Partition{}
-			w.get(v1alpha1.PartitionName("orders", int32(i)), p)
+			f.get(v1alpha1.PartitionName("orders", int32(i)), p)
 			epochs[i] = p.Status.ServingEpoch
 			if p.Status.LeaderEpoch != 1 || p.Status.Leader != 0 {
-				w.t.Errorf("another election: %+v", p.Status)
+				f.t.Errorf("unexpected election: %+v", p.Status)
 			}
 		}
 		return epochs
 	}
-	tell := func(served []metadata.Served, first bool) {
-		w.t.Helper()
-		// The watch may tell of the write before only later, so one call may find nothing to take
-		// back; the broker calls again.
-		err := wait.PollUntilContextTimeout(w.t.Context(), 10*time.Millisecond, time.Minute, true,
+	report := func(served []metadata.Served, first bool) {
+		f.t.Helper()
+		// The watch may not have delivered the previous write, so one call may find nothing to
+		// clear; the broker calls again.
+		err := wait.PollUntilContextTimeout(f.t.Context(), 10*time.Millisecond, time.Minute, true,
 			func(ctx context.Context) (bool, error) {
 				err := b.ReportServing(ctx, 0, served)
 				now := serving()
 				return (now[0] != nil) == first && now[1] != nil, err
 			})
 		if err != nil {
-			w.t.Fatalf("served %v: %v", serving(), err)
+			f.t.Fatalf("served %v: %v", serving(), err)
 		}
 	}
-	tell(both, true)
-	tell(both[1:], false)
-	tell(both, true)
+	report(both, true)
+	report(both[1:], false)
+	report(both, true)
 }
 
-// testLeaseOwner: the garbage collector takes the Leases of a deleted LogCluster along.
-func testLeaseOwner(w *world) {
-	w.run(0, w.config).until("it is up", up(0))
+// testLeaseOwner: the garbage collector deletes the Leases of a deleted LogCluster.
+func testLeaseOwner(f *fixture) {
+	f.run(0, f.config).until("up", up(0))
 	cluster, lease := &v1alpha1.LogCluster{}, &coordinationv1.Lease{}
-	w.get("demo", cluster)
-	w.get("demo-broker-0", lease)
+	f.get("demo", cluster)
+	f.get("demo-broker-0", lease)
 	if owners := lease.OwnerReferences; len(owners) != 1 || owners[0].UID != cluster.UID ||
 		owners[0].BlockOwnerDeletion != nil {
-		w.t.Errorf("owners %+v, want the LogCluster, which waits for nobody", lease.OwnerReferences)
+		f.t.Errorf("owners %+v, want the LogCluster without blockOwnerDeletion",
+			lease.OwnerReferences)
 	}
-	// A Lease that is there keeps its owner: to change one needs the right to delete where API
-	// servers guard owners.
+	// An existing Lease keeps its owner: where an API server enforces owner permissions, changing
+	// it requires permission to delete.
 	lease.OwnerReferences = nil
-	if err := w.client.Patch(w.t.Context(), lease,
+	if err := f.client.Patch(f.t.Context(), lease,
 		client.RawPatch("application/merge-patch+json",
 			[]byte(`{"metadata":{"ownerReferences":null}}`))); err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	w.run(0, w.config).until("it is up again", up(0))
-	if w.get("demo-broker-0", lease); len(lease.OwnerReferences) != 0 {
-		w.t.Errorf("owners %+v were changed", lease.OwnerReferences)
+	f.run(0, f.config).until("up again", up(0))
+	if f.get("demo-broker-0", lease); len(lease.OwnerReferences) != 0 {
+		f.t.Errorf("owners %+v were changed", lease.OwnerReferences)
 	}
 }
 
-// testServingConflict writes what a stale watch would: the CAS fails, and what is there now
-// decides.
-func testServingConflict(w *world) {
-	w.topic("orders", 1)
-	b := w.run(0, w.config)
-	w.elect("orders-0", 0, 1, 1)
-	b.until("it is led", leads("orders", 0, 1))
+// testServingConflict writes as with an outdated watch: the compare-and-swap fails, and the current
+// Partition decides.
+func testServingConflict(f *fixture) {
+	f.topic("orders", 1)
+	b := f.run(0, f.config)
+	f.elect("orders-0", 0, 1, 1)
+	b.until("led", leads("orders", 0, 1))
 	stale := &v1alpha1.Partition{}
-	w.get("orders-0", stale)
+	f.get("orders-0", stale)
 	labelled := stale.DeepCopy()
-	labelled.Annotations = map[string]string{"note": "somebody else wrote"}
-	if err := w.client.Update(w.t.Context(), labelled); err != nil {
-		w.t.Fatal(err)
+	labelled.Annotations = map[string]string{"note": "written by another client"}
+	if err := f.client.Update(f.t.Context(), labelled); err != nil {
+		f.t.Fatal(err)
 	}
 	self, err := b.registered(0)
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	if err := b.serve(w.t.Context(), self, servedPartition{resource: stale, epoch: 1}); err != nil {
-		w.t.Fatal(err)
+	if err := b.serve(f.t.Context(), self, servedPartition{resource: stale, epoch: 1}); err != nil {
+		f.t.Fatal(err)
 	}
 	now := &v1alpha1.Partition{}
-	w.get("orders-0", now)
+	f.get("orders-0", now)
 	if now.Status.ServingEpoch == nil || *now.Status.ServingEpoch != 1 ||
 		now.Annotations["note"] == "" {
-		w.t.Errorf("partition is %+v", now)
+		f.t.Errorf("partition is %+v", now)
 	}
-	w.elect("orders-0", 0, 2, 1)
-	if err := b.serve(w.t.Context(), self, servedPartition{resource: stale, epoch: 1}); err != nil {
-		w.t.Fatal(err)
+	f.elect("orders-0", 0, 2, 1)
+	if err := b.serve(f.t.Context(), self, servedPartition{resource: stale, epoch: 1}); err != nil {
+		f.t.Fatal(err)
 	}
-	if w.get("orders-0", now); *now.Status.ServingEpoch != 1 || now.Status.LeaderEpoch != 2 {
-		w.t.Errorf("an old epoch was reported after a new election: %+v", now.Status)
+	if f.get("orders-0", now); *now.Status.ServingEpoch != 1 || now.Status.LeaderEpoch != 2 {
+		f.t.Errorf("an old epoch was reported after a new election: %+v", now.Status)
 	}
 }
 
-// testRemadeCluster: a LogCluster is deleted and made again before its pods are gone, and its
-// Leases are collected.
-func testRemadeCluster(w *world) {
-	w.run(0, w.config).until("it is up", up(0))
+// testRecreatedCluster: a LogCluster is deleted and created again before its pods have stopped, and
+// its Leases are garbage-collected.
+func testRecreatedCluster(f *fixture) {
+	f.run(0, f.config).until("up", up(0))
 	collect := func() (owner types.UID) {
-		w.t.Helper()
+		f.t.Helper()
 		former := &coordinationv1.Lease{}
-		w.get("demo-broker-0", former)
-		if err := w.client.Delete(w.t.Context(), former); err != nil {
-			w.t.Fatal(err)
+		f.get("demo-broker-0", former)
+		if err := f.client.Delete(f.t.Context(), former); err != nil {
+			f.t.Fatal(err)
 		}
 		lease := &coordinationv1.Lease{}
-		err := wait.PollUntilContextTimeout(w.t.Context(), 50*time.Millisecond, time.Minute, true,
+		err := wait.PollUntilContextTimeout(f.t.Context(), 50*time.Millisecond, time.Minute, true,
 			func(ctx context.Context) (bool, error) {
-				err := w.client.Get(ctx, client.ObjectKeyFromObject(former), lease)
+				err := f.client.Get(ctx, client.ObjectKeyFromObject(former), lease)
 				return err == nil && lease.UID != former.UID, client.IgnoreNotFound(err)
 			})
 		if err != nil || len(lease.OwnerReferences) != 1 {
-			w.t.Fatalf("the lease made again has owners %+v; %v", lease.OwnerReferences, err)
+			f.t.Fatalf("the new lease has owners %+v; %v", lease.OwnerReferences, err)
 		}
 		return lease.OwnerReferences[0].UID
 	}
 	cluster := &v1alpha1.LogCluster{}
-	w.get("demo", cluster)
-	if err := w.client.Delete(w.t.Context(), cluster); err != nil {
-		w.t.Fatal(err)
+	f.get("demo", cluster)
+	if err := f.client.Delete(f.t.Context(), cluster); err != nil {
+		f.t.Fatal(err)
 	}
 	if owner := collect(); owner != cluster.UID {
-		w.t.Errorf(
-			"owner %s, want the LogCluster that is gone, so that the lease goes with its pod",
+		f.t.Errorf(
+			"owner %s, want the deleted LogCluster, so that the lease is collected after its pod has stopped",
 			owner,
 		)
 	}
 	again := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo"},
 		Spec: v1alpha1.LogClusterSpec{Brokers: 3}}
-	w.make(again)
+	f.create(again)
 	if owner := collect(); owner != again.UID {
-		w.t.Errorf("owner %s, want the LogCluster that is there, %s", owner, again.UID)
+		f.t.Errorf("owner %s, want the existing LogCluster %s", owner, again.UID)
 	}
 }

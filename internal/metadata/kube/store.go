@@ -31,8 +31,8 @@ import (
 	"heartwood.dev/heartwood/internal/outage"
 )
 
-// librariesLog guards the logger of the Kubernetes libraries, of which a process has one: the first
-// store's. SetLogger is not safe to call twice at once.
+// librariesLog sets the logger of the Kubernetes libraries once per process, to the first store's.
+// SetLogger is not safe for concurrent use.
 var librariesLog sync.Once
 
 // Options of a Store.
@@ -40,35 +40,38 @@ type Options struct {
 	Config    *rest.Config
 	Namespace string
 	Cluster   string // name of the LogCluster
-	// of the pod that this runs in, so that the operator sees by the pod when it ends; "": in none
+	// PodUID is the uid of the broker's pod, by which the operator detects that the broker has
+	// exited; "" outside a pod.
 	PodUID   string
-	Registry prometheus.Registerer // of the metrics; nil: none
-	Logger   *slog.Logger          // default: none
+	Registry prometheus.Registerer // of the store's metrics; may be nil
+	Logger   *slog.Logger          // default: discards everything
 }
 
-// Store is a broker's view of the API server: it watches Topics, Partitions and broker Leases,
-// keeps its own Lease, and writes servingEpoch and isr of the partitions that it leads.
+// Store is a broker's metadata store. It watches Topics, Partitions and broker Leases, renews its
+// own Lease, and writes servingEpoch and isr of the partitions that it leads. Its methods are safe
+// for concurrent use.
 type Store struct {
-	opts    Options
-	client  client.Client                             // to the API server itself
-	cache   cache.Cache                               // what the watches know
-	self    atomic.Pointer[metadata.Broker]           // as registered
-	keeper  atomic.Pointer[keeper]                    // of its Lease
-	up      atomic.Pointer[map[int32]metadata.Broker] // who is, in the last image
-	written *written
-	names   atomic.Pointer[map[metadata.ID]string] // of the resources of the last image's topics
+	opts   Options
+	client client.Client                             // reads from the API server itself
+	cache  cache.Cache                               // fed by the watches
+	self   atomic.Pointer[metadata.Broker]           // as registered
+	keeper atomic.Pointer[keeper]                    // of the own Lease
+	alive  atomic.Pointer[map[int32]metadata.Broker] // brokers of the last image
+	writes *ownWrites
+	names  atomic.Pointer[map[metadata.ID]string] // Topic resources of the last image, by topic id
 
-	changed chan struct{} // holds one: a LogCluster, Topic or Partition changed
-	leases  chan struct{} // holds one: a Lease changed
+	// Flags with a buffer of one, set by event handlers.
+	changed chan struct{} // a LogCluster, Topic or Partition has changed
+	leases  chan struct{} // a Lease has changed
 }
 
-// New returns a store; Run connects.
+// New returns a store. It makes no request; Run does.
 func New(opts Options) (*Store, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	if opts.Config == nil || opts.Namespace == "" || opts.Cluster == "" {
-		return nil, errors.New("the store needs a Config, a Namespace and a Cluster")
+		return nil, errors.New("create the store: Config, Namespace and Cluster are required")
 	}
 	librariesLog.Do(func() { ctrllog.SetLogger(logr.FromSlogHandler(opts.Logger.Handler())) })
 	scheme := runtime.NewScheme()
@@ -77,58 +80,59 @@ func New(opts Options) (*Store, error) {
 		return nil, fmt.Errorf("register resources: %w", err)
 	}
 	config := rest.CopyConfig(opts.Config)
-	config.QPS = -1 // the client's own limit would delay a Lease behind a thousand partitions
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return onceOnly{next} })
-	s := &Store{opts: opts, written: newWritten(), changed: make(chan struct{}, 1),
+	// no client-side limit, which would delay the Lease behind a thousand Partitions
+	config.QPS = -1
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return noRetry{next} })
+	s := &Store{opts: opts, writes: newOwnWrites(), changed: make(chan struct{}, 1),
 		leases: make(chan struct{}, 1)}
 	var err error
 	mapper := newMapper()
 	if s.client, err = client.New(config,
 		client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
-		return nil, fmt.Errorf("make client: %w", err)
+		return nil, fmt.Errorf("create the client: %w", err)
 	}
 	watches, err := WatchClient(config)
 	if err != nil {
-		return nil, fmt.Errorf("make the client of the watches: %w", err)
+		return nil, fmt.Errorf("create the client of the watches: %w", err)
 	}
 	options := s.cacheOptions(scheme)
 	options.Mapper, options.HTTPClient = mapper, watches
 	if s.cache, err = cache.New(config, options); err != nil {
-		return nil, fmt.Errorf("make cache: %w", err)
+		return nil, fmt.Errorf("create the cache: %w", err)
 	}
 	s.register(opts.Registry)
 	return s, nil
 }
 
-// cacheOptions bound the watches to this cluster, as far as the API server can select.
+// cacheOptions restrict the watches to this cluster, as far as the API server has selectors for it.
 func (s *Store) cacheOptions(scheme *runtime.Scheme) cache.Options {
-	ours := labels.SelectorFromSet(labels.Set{v1alpha1.LabelCluster: s.opts.Cluster})
+	ofCluster := labels.SelectorFromSet(labels.Set{v1alpha1.LabelCluster: s.opts.Cluster})
 	return cache.Options{
 		Scheme:                       scheme,
 		DefaultNamespaces:            map[string]cache.Config{s.opts.Namespace: {}},
-		DefaultUnsafeDisableDeepCopy: new(true), // nothing here writes into what it lists
-		// Half of each object. The API server goes on with what it has where an update leaves them
-		// out.
+		DefaultUnsafeDisableDeepCopy: new(true), // listed objects are read-only here
+		// Managed fields are half of each object. The API server keeps its own if an update omits
+		// them.
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&v1alpha1.Partition{}:   {Label: ours},
-			&coordinationv1.Lease{}: {Label: ours},
+			&v1alpha1.Partition{}:   {Label: ofCluster},
+			&coordinationv1.Lease{}: {Label: ofCluster},
 			&v1alpha1.LogCluster{}: {Field: fields.OneTermEqualSelector("metadata.name",
 				s.opts.Cluster)},
 		},
 	}
 }
 
-// Run implements metadata.Store. The image is complete once the watches are in step and the
+// Run implements metadata.Store. The first image is built when the caches are complete and the
 // LogCluster exists.
 func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s.watchUntilDone(ctx)
+	s.addHandlers(ctx)
 	watches := make(chan error, 1)
 	go func() {
 		watches <- s.cache.Start(ctx)
-		cancel() // without watches there is nothing to follow
+		cancel() // without watches no further image can be built
 	}()
 	err := s.run(ctx, self, apply)
 	cancel()
@@ -138,16 +142,16 @@ func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metad
 	return err
 }
 
-// watchUntilDone tries until the watches are set up: the API server may be away when a broker
-// starts.
-func (s *Store) watchUntilDone(ctx context.Context) {
-	for tries := (outage.State{}); ; {
-		err := s.watch(ctx)
+// addHandlers adds the event handlers. It retries until ctx ends: the API server may be unavailable
+// when a broker starts.
+func (s *Store) addHandlers(ctx context.Context) {
+	for attempts := (outage.State{}); ; {
+		err := s.tryAddHandlers(ctx)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		if tries.Fail(time.Now()) {
-			s.opts.Logger.Warn("cannot watch resources yet", "error", err)
+		if attempts.Fail(time.Now()) {
+			s.opts.Logger.Warn("failed to watch resources; retrying", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -156,8 +160,8 @@ func (s *Store) watchUntilDone(ctx context.Context) {
 	}
 }
 
-// watch sets the flags that run waits for.
-func (s *Store) watch(ctx context.Context) error {
+// tryAddHandlers adds the event handlers that set the flags of s.
+func (s *Store) tryAddHandlers(ctx context.Context) error {
 	for object, flag := range map[client.Object]chan struct{}{
 		&v1alpha1.LogCluster{}: s.changed, &v1alpha1.Topic{}: s.changed,
 		&v1alpha1.Partition{}:   s.changed,
@@ -176,7 +180,7 @@ func (s *Store) watch(ctx context.Context) error {
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc: func(any) { set() },
 			UpdateFunc: func(before, after any) {
-				if meaningful(before, after) {
+				if affectsImage(before, after) {
 					set()
 				}
 			},
@@ -188,126 +192,130 @@ func (s *Store) watch(ctx context.Context) error {
 	return nil
 }
 
-// meaningful tells whether an update can change an image. The status of LogClusters and Topics sums
-// up what Partitions say, and is written again and again while a broker goes or comes; an image
-// says nothing of it. Of their annotations it has one.
-func meaningful(before, after any) bool {
+// affectsImage reports whether an update can change an image. An image contains nothing of the
+// status of LogClusters and Topics, which aggregates that of Partitions and is written many times
+// while a broker fails or returns. Of their annotations it contains one.
+func affectsImage(before, after any) bool {
 	switch before.(type) {
 	case *v1alpha1.LogCluster, *v1alpha1.Topic:
 		before, after := before.(client.Object), after.(client.Object)
 		return before.GetUID() != after.GetUID() ||
 			before.GetGeneration() != after.GetGeneration() ||
 			before.GetDeletionTimestamp().IsZero() != after.GetDeletionTimestamp().IsZero() ||
-			before.GetAnnotations()[v1alpha1.AnnotationCleanNow] != after.GetAnnotations()[v1alpha1.AnnotationCleanNow]
+			before.GetAnnotations()[v1alpha1.AnnotationCleanNow] !=
+				after.GetAnnotations()[v1alpha1.AnnotationCleanNow]
 	default:
 		return true
 	}
 }
 
-// run registers, and makes images until ctx ends or the Lease is lost.
+// run acquires the Lease and builds images until ctx ends or the Lease is lost.
 func (s *Store) run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
 	keeper := newKeeper(s.client, s.opts, self)
 	epoch, err := keeper.acquire(ctx)
 	if err != nil {
-		return nil // only ctx ends it
+		return nil // acquire fails only when ctx ends
 	}
 	self.Epoch, self.Leaving = epoch, false
-	// what it remembers, which may be more than we said; keep has it from here on
+	// The bound in the Lease may be higher than the one that was requested. keep owns the Lease
+	// from here on.
 	self.ProducerIDs = producerIDs(keeper.written)
 	s.self.Store(&self)
 	s.keeper.Store(keeper)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	kept := make(chan error, 1)
+	renewal := make(chan error, 1)
 	go func() {
-		kept <- keeper.keep(ctx)
+		renewal <- keeper.keep(ctx)
 		cancel()
 	}()
 	if s.cache.WaitForCacheSync(ctx) {
-		s.follow(ctx, &view{alive: liveness{self: self}, apply: apply, renewed: keeper.lastRenewed})
+		s.follow(ctx, &view{liveness: liveness{self: self}, apply: apply,
+			renewed: keeper.lastRenewed})
 	}
 	cancel()
-	return <-kept
+	return <-renewal
 }
 
-// follow calls look when it could have another answer than before.
+// follow updates the view whenever its result could have changed.
 func (s *Store) follow(ctx context.Context, v *view) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	v.changed = true
-	var changes gathering
-	for looks := (outage.State{}); ; {
+	var changes coalescer
+	for updates := (outage.State{}); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.changed:
 			v.changed = true
-			if wait, first := changes.change(); first {
-				timer.Reset(wait)
+			if delay, first := changes.change(); first {
+				timer.Reset(delay)
 			}
 			continue
 		case <-s.leases:
 		case <-timer.C:
 		}
 		began := time.Now()
-		next, err := s.look(ctx, v)
+		next, err := s.update(ctx, v)
 		if err == nil {
-			looks.Succeed()
-		} else if ctx.Err() == nil && looks.Fail(began) {
-			s.opts.Logger.Warn("cannot make an image yet", "error", err)
+			updates.Succeed()
+		} else if ctx.Err() == nil && updates.Fail(began) {
+			s.opts.Logger.Warn("failed to build a metadata image; retrying", "error", err)
 		}
-		changes.made(time.Since(began))
+		changes.built(time.Since(began))
 		timer.Reset(next)
 	}
 }
 
-// view is what run has made of the resources so far.
+// view is the state of follow.
 type view struct {
-	alive   liveness
-	renewed func() time.Time // our own Lease
-	apply   func(*metadata.Image)
+	liveness liveness
+	renewed  func() time.Time // last renewal of the own Lease
+	apply    func(*metadata.Image)
 
-	changed  bool // resources may say something that last does not
-	up       map[int32]metadata.Broker
+	changed  bool // resources may differ from the last image
+	alive    map[int32]metadata.Broker
 	last     *metadata.Image
-	reported string // faults, so that each is told once
+	reported string // faults that were logged
 }
 
-// look brings the view up to date and applies a new image if it says something new. It returns when
-// to look again at the latest.
-func (s *Store) look(ctx context.Context, v *view) (time.Duration, error) {
+// update brings the view up to date and applies a new image if it differs from the last one. It
+// returns after which time at the latest it must be called again.
+func (s *Store) update(ctx context.Context, v *view) (time.Duration, error) {
 	now := time.Now()
 	leases := &coordinationv1.LeaseList{}
 	if err := s.cache.List(ctx, leases); err != nil {
 		return lease.RenewInterval, fmt.Errorf("list leases: %w", err)
 	}
-	v.alive.observe(pointers(leases.Items), v.renewed(), now)
-	up := v.alive.brokers(now)
-	if !v.changed && maps.Equal(up, v.up) {
-		return v.alive.next(now), nil
+	v.liveness.observe(pointers(leases.Items), v.renewed(), now)
+	alive := v.liveness.brokers(now)
+	if !v.changed && maps.Equal(alive, v.alive) {
+		return v.liveness.next(now), nil
 	}
 	all, err := s.resources(ctx)
 	if err != nil {
 		return lease.RenewInterval, err
 	}
 	if v.last == nil {
-		if inStep, err := s.inStep(ctx, all); err != nil || !inStep {
+		if complete, err := s.cacheComplete(ctx, all); err != nil || !complete {
 			return lease.RenewInterval / 4, err
 		}
 	}
-	v.up, v.changed = up, false
-	s.written.settle(all.partitions)
-	names := all.names()
-	s.up.Store(&up) // before the image, and so are names: who acts on that must find them
+	v.alive, v.changed = alive, false
+	s.writes.prune(all.partitions)
+	names := all.resourceNames()
+	// Both are stored before the image is applied: calls that follow from the image use them.
+	s.alive.Store(&alive)
 	s.names.Store(&names)
 	s.applyImage(v, all)
-	return v.alive.next(now), nil
+	return v.liveness.next(now), nil
 }
 
-// inStep tells whether the watches know every topic and partition that there is. A watch may begin
-// with a list that an API server's cache had a while ago, and a topic that is missing from the
-// first image is a topic whose records go.
-func (s *Store) inStep(ctx context.Context, all resources) (bool, error) {
+// cacheComplete reports whether the caches contain every topic and partition that exists. A watch
+// may begin with an outdated list of an API server's cache, and the records of a topic that is
+// missing from the first image are deleted.
+func (s *Store) cacheComplete(ctx context.Context, all resources) (bool, error) {
 	known := map[types.UID]bool{}
 	for _, t := range all.topics {
 		known[t.UID] = true
@@ -337,17 +345,17 @@ func (s *Store) inStep(ctx context.Context, all resources) (bool, error) {
 	return true, nil
 }
 
-// applyImage makes an image and applies it if it differs from the last: an apply costs a walk over
+// applyImage builds an image and applies it if it differs from the last one: an apply iterates over
 // all partitions.
 func (s *Store) applyImage(v *view, all resources) {
 	if all.cluster == nil {
-		// Deleted, or not made yet: then nothing can be said of topics, and what is held stays as
-		// it is.
-		s.report(v, fmt.Errorf("LogCluster %s is not there", s.opts.Cluster))
+		// The LogCluster was deleted or is not created yet. The settings of topics are unknown, so
+		// the last image stays.
+		s.reportFaults(v, fmt.Errorf("LogCluster %s does not exist", s.opts.Cluster))
 		return
 	}
-	image, faults := all.image(v.up, v.last)
-	s.report(v, faults...)
+	image, faults := all.image(v.alive, v.last)
+	s.reportFaults(v, faults...)
 	if image == nil || v.last != nil && reflect.DeepEqual(image, v.last) {
 		return
 	}
@@ -355,20 +363,19 @@ func (s *Store) applyImage(v *view, all resources) {
 	v.apply(image)
 }
 
-// report logs faults once, until their text changes: with each event the same faults are found
-// again.
-func (s *Store) report(v *view, faults ...error) {
+// reportFaults logs faults when they have changed: every update finds the same faults again.
+func (s *Store) reportFaults(v *view, faults ...error) {
 	text := ""
 	if err := errors.Join(faults...); err != nil {
 		text = err.Error()
 	}
 	if text != "" && text != v.reported {
-		s.opts.Logger.Error("resources not taken, or not wholly", "error", text)
+		s.opts.Logger.Error("failed to include resources in the metadata image", "error", text)
 	}
 	v.reported = text
 }
 
-// resources lists what the watches know.
+// resources lists the cached resources.
 func (s *Store) resources(ctx context.Context) (resources, error) {
 	clusters, topics, partitions := &v1alpha1.LogClusterList{}, &v1alpha1.TopicList{},
 		&v1alpha1.PartitionList{}
@@ -387,7 +394,7 @@ func (s *Store) resources(ctx context.Context) (resources, error) {
 	return all, nil
 }
 
-// pointers points into the list, which must not be appended to after.
+// pointers returns pointers to the items of a list, which must not be appended to afterwards.
 func pointers[T any](items []T) []*T {
 	all := make([]*T, len(items))
 	for i := range items {

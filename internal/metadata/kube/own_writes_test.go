@@ -1,0 +1,95 @@
+package kube
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/placement"
+)
+
+// TestOwnWriteIsLatestUntilTheWatchDeliversIt: or a later version. A write to an earlier Partition
+// of the same name does not count.
+func TestOwnWriteIsLatestUntilTheWatchDeliversIt(t *testing.T) {
+	at := func(uid, version string) *v1alpha1.Partition {
+		return &v1alpha1.Partition{ObjectMeta: metav1.ObjectMeta{Name: "orders-0",
+			UID: types.UID(uid), ResourceVersion: version}}
+	}
+	w := newOwnWrites()
+	if p := at("a", "5"); w.latest(p) != p {
+		t.Error("without an own write, latest is not the watched version")
+	}
+	ours := at("a", "6")
+	w.mu.last["orders-0"] = ownWrite{base: "5", result: ours}
+	if w.latest(at("a", "5")) != ours {
+		t.Error("the watch is behind, and latest is not the own write")
+	}
+	w.prune([]*v1alpha1.Partition{at("a", "5")})
+	if w.latest(at("a", "5")) != ours {
+		t.Error("the watch is still behind, and latest is not the own write")
+	}
+	w.prune([]*v1alpha1.Partition{at("a", "7")})
+	if p := at("a", "7"); w.latest(p) != p || len(w.mu.last) != 0 {
+		t.Error("the watch is ahead, and the own write is kept")
+	}
+}
+
+// TestThrottlePausesOncePerSlowWrite: however many goroutines write, and not without a write.
+func TestThrottlePausesOncePerSlowWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newOwnWrites()
+		pause := func(took time.Duration) time.Duration {
+			w.took.Store(int64(took))
+			began := time.Now()
+			w.throttle(t.Context())
+			w.throttle(t.Context())
+			return time.Since(began)
+		}
+		for took, want := range map[time.Duration]time.Duration{
+			0: 0, slowWrite: 0, 30 * time.Millisecond: throttleFactor * 30 * time.Millisecond,
+			time.Minute: maxThrottle,
+		} {
+			if got := pause(took); got != want {
+				t.Errorf("after a write of %v the pause is %v, want %v", took, got, want)
+			}
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		w.took.Store(int64(time.Minute))
+		began := time.Now()
+		if w.throttle(ended); time.Since(began) > 0 {
+			t.Error("it pauses although its context has ended")
+		}
+	})
+}
+
+// TestChangeThatRemovesFencedMembersOnly needs no write; a change that removes or adds other
+// members does.
+func TestChangeThatRemovesFencedMembersOnly(t *testing.T) {
+	before := replicated() // broker 0 leads; broker 1 is in sync with broker epoch 1
+	after := replicated()
+	metadata.RecordISR(&after.Status, after.Status.ISR[:1])
+	crashed := placement.BrokerState{Liveness: placement.Up, Epoch: 2, CleanEpoch: -1,
+		Directory: "disk-1"}
+	stopped := placement.BrokerState{Liveness: placement.Up, Epoch: 2, CleanEpoch: 1,
+		Directory: "disk-1"}
+	for name, c := range map[string]struct {
+		now  placement.BrokerState
+		want bool
+	}{"restarted uncleanly": {crashed, true}, "restarted cleanly": {stopped, false},
+		"down": {placement.BrokerState{}, false}} {
+		if got := removesFencedOnly(before, after,
+			map[int32]placement.BrokerState{1: c.now}); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+	if removesFencedOnly(before, before, map[int32]placement.BrokerState{1: crashed}) {
+		t.Error("a change that removes no member")
+	}
+}
