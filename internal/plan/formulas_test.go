@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// near fails unless got is within a share of want.
+// near checks that got deviates from want by at most the given fraction.
 func near(t *testing.T, name string, got, want, share float64) {
 	t.Helper()
 	if math.Abs(got-want) > share*math.Abs(want) {
@@ -15,16 +15,16 @@ func near(t *testing.T, name string, got, want, share float64) {
 	}
 }
 
-// The case of reference 6.1: 8 partitions, each 200 M keys of which 300 M updates wait, 1.25 KB a
+// The case of reference 6.1: 8 partitions with 200 M keys and 300 M dirty records each, 1.25 KB per
 // record on disk.
 const (
 	caseKeys  = 200e6
 	caseDirty = 300e6
-	caseBytes = 8 * 1250.0 // of a record of each partition
+	caseBytes = 8 * 1250.0 // of one record in each partition
 	tera      = 1e12
 )
 
-// TestReference61Ours holds a pass against the table of reference 6.1: TB read, written and
+// TestReference61Ours compares a pass with the table of reference 6.1: TB read, written and
 // decompressed (raw, at 4:1).
 func TestReference61Ours(t *testing.T) {
 	for _, c := range []struct{ batch, read, written, decompressed float64 }{
@@ -33,7 +33,7 @@ func TestReference61Ours(t *testing.T) {
 	} {
 		of := uniformPass(caseKeys, caseDirty, c.batch)
 		all := (caseKeys + caseDirty) * caseBytes / tera
-		name := fmt.Sprintf("%g records a batch: ", c.batch)
+		name := fmt.Sprintf("%g records per batch: ", c.batch)
 		near(t, name+"read", all*(1-of.dead), c.read, 0.002)
 		near(t, name+"written", all*of.live, c.written, 0.002)
 		near(t, name+"decompressed", all*of.mixed()*4, c.decompressed, 0.005)
@@ -42,8 +42,8 @@ func TestReference61Ours(t *testing.T) {
 		1e-9)
 }
 
-// TestReference61Kafka holds Kafka's cleaner against the same table: keys a pass, passes, TB read,
-// TB written.
+// TestReference61Kafka compares Kafka's cleaner with the same table: keys per pass, passes, TB
+// read, TB written.
 func TestReference61Kafka(t *testing.T) {
 	for _, c := range []struct {
 		buffer                     float64
@@ -64,34 +64,35 @@ func TestReference61Kafka(t *testing.T) {
 	}
 }
 
-// TestReference61SteadyState: records written for each appended, by the share of garbage in the
-// log.
+// TestReference61SteadyState compares records written per appended record, by the fraction of
+// garbage in the log.
 func TestReference61SteadyState(t *testing.T) {
 	near(t, "50 %", rewrites(liveFraction(0.50)), 0.26, 0.02)
 	near(t, "33 %", rewrites(liveFraction(0.33)), 0.73, 0.02)
 	for g := 0.01; g < 1; g += 0.01 {
 		u := liveFraction(g)
-		near(t, "garbage of its own live fraction", 1-(1-u)/-math.Log(u), g, 1e-9)
+		near(t, "garbage for the live fraction", 1-(1-u)/-math.Log(u), g, 1e-9)
 	}
 }
 
-// TestF8 is reference 6.4 F8: how likely a batch of n records is wholly dead if 22 % survive.
+// TestF8 is reference 6.4 F8: the probability that a batch of n records is dead if 22 % survive.
 func TestF8(t *testing.T) {
-	dirty := -math.Log(0.22) // a key survives so many updates a key with 22 %
+	dirty := -math.Log(0.22) // 22 % of the keys survive this number of updates per key
 	for n, want := range map[float64]float64{3: 0.47, 12: 0.05, 50: 0} {
-		clean := 1e9 // so that the dirty section's own batches do not count
+		clean := 1e9 // large, so that batches of the dirty section are negligible
 		of := uniformPass(clean, dirty*clean, n)
 		dead := math.Pow(1-0.22, n)
 		if math.Abs(dead-want) > 0.01 {
 			t.Errorf("(1-s)^%g = %g, want %g", n, dead, want)
 		}
 		if low := clean * dead / (clean + dirty*clean); of.dead < low {
-			t.Errorf("batches of %g: %g of the log is dead, at least %g must be", n, of.dead, low)
+			t.Errorf("batches of %g: fraction %g of the log is dead, want at least %g", n, of.dead,
+				low)
 		}
 	}
 }
 
-// TestUniformPassAgainstSimulation throws the updates and counts.
+// TestUniformPassAgainstSimulation compares with a simulation.
 func TestUniformPassAgainstSimulation(t *testing.T) {
 	const clean, n = 60_000, 6
 	for _, dirty := range []int{6_000, 60_000, 150_000} {
@@ -136,11 +137,11 @@ func TestDirtyAt(t *testing.T) {
 }
 
 func TestWindowsAndSlices(t *testing.T) {
-	// 500 M records: 62.5 MB of bits (reference 6.1); 128 MiB have room for 64 MiB of them.
+	// 500 M records have bitmaps of 62.5 MB (reference 6.1); a budget of 128 MiB allows 64 MiB.
 	near(t, "windows", windows(500e6, 1, 128<<20), 1, 0)
 	near(t, "windows with tombstones", windows(500e6, 3, 128<<20), 3, 0)
 	near(t, "windows in 1 MiB", windows(500e6, 1, 1<<20), 120, 0)
 	near(t, "slices of a small log", slices(1000, 125, 128<<20), 1, 0)
-	// 64 MiB of table at 3/4: 2.1 M keys at once.
+	// A table of 64 MiB at a load of 3/4 holds 2.1 M keys.
 	near(t, "slices", slices(500e6, 62.5e6, 128<<20), 223, 0.01)
 }

@@ -1,20 +1,19 @@
 package plan
 
-// model is one partition in its steady state, one copy of it.
+// model is one replica of a partition in its steady state.
 type model struct {
 	in     Input
-	stored float64 // bytes of a record on disk
+	stored float64 // bytes per record on disk
 	keys   float64
 
 	live, after, dirty float64 // bytes
-	sidecar            float64 // bytes for each record
-	temporary          bool    // sidecars are made for a pass and removed after it
+	sidecar            float64 // bytes per record
+	temporary          bool    // sidecars are written for a pass and deleted after it
 }
 
-// measure computes what the rest goes by. A pass leaves at most the share of garbage that is
-// allowed, so the log behind it has live / (1 - garbage); a pass is due when dirty / (clean +
-// dirty) reaches the ratio. Segments are cleaned whole, once they have rolled, so less than one of
-// them is never dirty.
+// measure computes the sections of the log. A pass leaves at most the allowed fraction of garbage,
+// so the size after it is live / (1 - garbage). The next pass is due when dirty / (clean + dirty)
+// reaches the ratio. Only rolled segments are cleaned, so the dirty section has at least one.
 func (m *model) measure() {
 	m.live = m.keys * m.stored
 	m.after = m.live / (1 - m.in.GarbageShare)
@@ -23,33 +22,33 @@ func (m *model) measure() {
 	m.temporary = m.stored < sidecarLeastBytes
 }
 
-// disk is what the partition needs; growth is what is appended while the broker's cleaner goes
-// through all of its partitions.
+// disk returns the disk space of the partition. growth is the amount appended while the broker's
+// cleaner processes all of its partitions.
 //
-// Beside the log as it is when a pass is due there are the active segment, which is never cleaned,
-// and the output of the group that is being rewritten, which is at most one segment, with its
-// sidecar: its sources go only once it is committed (F16).
+// In addition to the log at the time when a pass is due, the space contains the active segment,
+// which is never cleaned, and the output of the current rewrite group. The output has at most one
+// segment and its sidecar; the sources are deleted only after it is committed (F16).
 func (m *model) disk(growth float64) Disk {
 	d := Disk{LiveBytes: m.live, AfterBytes: m.after, DueBytes: m.after + m.dirty}
-	// also temporary ones are all there while a pass runs
+	// temporary sidecars exist all at once during a pass
 	d.SidecarBytes = d.DueBytes / m.stored * m.sidecar
 	d.WorkBytes = 2*m.in.SegmentBytes + m.in.SegmentBytes/m.stored*m.sidecar + growth
 	d.NeededBytes = d.DueBytes + d.SidecarBytes + d.WorkBytes
-	// A pass may be as good as due when the republication begins, and none may end before it does:
-	// the bound.
+	// Upper bound: a pass is almost due when the republication starts, and none ends before the
+	// republication.
 	d.RepublishedTo = (d.DueBytes+m.live)*(1+m.sidecar/m.stored) + d.WorkBytes
 	d.Segments = ceil(d.DueBytes/m.in.SegmentBytes) + 1
 	return d
 }
 
-// steady is a pass in the steady state: as much garbage goes as was appended.
+// steady returns a pass in the steady state, which reclaims as much as was appended.
 //
-// Without garbage allowed, every segment that holds some is rewritten: those of the hot keys. Cold
-// keys were written before them, so they lie in segments of their own, at the front, and are not
-// touched. With some allowed, the emptiest segments are taken, until the rest is below the bound:
-// u/(1-u) records are written for each appended, and 1/(1-u) read (reference 6.1). The garbage lies
-// among the hot keys only, so its share there is larger than in the log. The lesser of the two is
-// what a pass costs at most.
+// If no garbage is allowed, the pass rewrites every segment with garbage: those of the hot keys.
+// Cold keys were written earlier, so they are in segments of their own at the start of the log. If
+// garbage is allowed, the pass rewrites the segments with the most garbage until the rest is below
+// the limit: per appended record it writes u/(1-u) records and reads 1/(1-u) (reference 6.1). All
+// garbage is among the hot keys, so its fraction there is higher than in the whole log. The cost of
+// a pass is at most the lower of the two.
 func (m *model) steady() Pass {
 	hot := m.live * m.in.HotShare
 	of := uniformPass(hot/m.stored, m.dirty/m.stored, m.in.BatchRecords)
@@ -73,34 +72,34 @@ func (m *model) steady() Pass {
 	return p
 }
 
-// addSidecars adds what reading and making sidecars costs: all of them are read, once for each
-// window; those of records that are new, or were rewritten, are made. The leader hashes keys as it
-// takes them, so its log is not read for it; of small records the sidecars are made in each pass,
-// for the whole log, which is read for that.
+// addSidecars adds the I/O for sidecars. A pass reads all sidecars once per window, and writes
+// those of new and rewritten records. The log is not read for them, because keys are hashed when
+// records are appended. For small records the pass writes the sidecars of the whole log, and reads
+// the log for them.
 func (m *model) addSidecars(p *Pass, records, appended float64) {
 	p.SidecarReadBytes = records * m.sidecar * m.windows(records)
-	made := appended*sidecarMakes + p.LogWrittenBytes/m.stored
+	written := appended*sidecarMakes + p.LogWrittenBytes/m.stored
 	if m.temporary {
-		made = records * sidecarMakes
+		written = records * sidecarMakes
 		p.LogReadBytes += records * m.stored
 	}
-	p.SidecarWrittenBytes = made * m.sidecar
+	p.SidecarWrittenBytes = written * m.sidecar
 }
 
-// bits is how many bits of memory a record takes in a pass.
+// bits returns the number of bits per record in the memory of a pass.
 func (m *model) bits() float64 {
 	if m.in.Tombstones {
-		return 3 // dead, lonely, and an older record of its key is there
+		return 3 // dead, removable tombstone, and an older record of the key exists
 	}
 	return 1
 }
 
-// windows is how often a pass over so many records reads the sidecars.
+// windows returns how often a pass reads the sidecars of the given number of records.
 func (m *model) windows(records float64) float64 {
 	return windows(records, m.bits(), m.in.MemoryBytes/float64(m.in.Workers))
 }
 
-// memory is what a pass needs when it is due.
+// memory returns the memory of a pass.
 func (m *model) memory() Memory {
 	budget, records := m.in.MemoryBytes/float64(m.in.Workers), (m.after+m.dirty)/m.stored
 	bitmaps := records * m.bits() / 8
@@ -109,10 +108,10 @@ func (m *model) memory() Memory {
 		Slices: slices(records, bitmaps/windows, budget), Windows: windows}
 }
 
-// republication is every key once more, and one pass when all of it is written. Then every older
-// record is dead, and no record of the republication is: segments from before are dropped unread,
-// those of the republication are not touched. That holds for any order. Passes that run meanwhile
-// cost more the less the order is that of the log: docs/plan.md.
+// republication returns the cost of writing every key again, and of one pass afterwards. All older
+// records are dead then, and no record of the republication is: the pass drops the older segments
+// without reading them, and keeps the newer ones. This holds for any order of keys. The cost of
+// passes during the republication depends on the order: docs/plan.md.
 func (m *model) republication(perBroker float64) Republication {
 	before := m.after + m.dirty
 	r := Republication{Pass: Pass{FreedBytes: before}}
@@ -126,8 +125,8 @@ func (m *model) republication(perBroker float64) Republication {
 	return r
 }
 
-// kafka is what Kafka's cleaner does with the same partition; nil if nobody asked. Its clean
-// section has the live records only.
+// kafka returns the cost of Kafka's cleaner for the same partition; nil without a buffer size. Its
+// clean section contains only live records.
 func (m *model) kafka() *Kafka {
 	if m.in.KafkaBufferBytes == 0 {
 		return nil
@@ -143,7 +142,7 @@ func (m *model) kafka() *Kafka {
 	return &Kafka{
 		KeysPerPass: n,
 		Steady:      topic(kafkaPasses(m.keys, dirty, uniformWindow(hot, n))),
-		// Keys in any order, each once: a window has as many records as the buffer takes keys.
+		// Every key occurs once, so a window has as many records as the buffer has keys.
 		Republication: topic(kafkaPasses(m.keys, dirty+m.keys, n)),
 	}
 }

@@ -5,10 +5,10 @@ import (
 	"math"
 )
 
-// ceil is math.Ceil, but for what is a whole number up to the error of a division.
+// ceil is math.Ceil with a tolerance for rounding errors of a division.
 func ceil(x float64) float64 { return math.Ceil(x - 1e-9*x) }
 
-// notes are the limits that apply to a plan, for a person to read: each says what, and what to do.
+// notes returns the limits that apply to a plan, each with the next step where there is one.
 func notes(p Plan, m model) []string {
 	in := p.Input
 	all := []string{}
@@ -18,40 +18,31 @@ func notes(p Plan, m model) []string {
 		}
 	}
 	segment := size(in.SegmentBytes)
-	note(
-		m.live < in.SegmentBytes,
-		"A partition has %s of live records, and its active segment, which is never cleaned, grows to %s: garbage stays until it rolls. "+
-			"Set segment.size below the live size, or segment.maxAge.",
-		size(m.live),
-		segment,
-	)
-	note(
-		p.BusyShare > 1,
-		"The cleaner falls behind: its passes need %.0f %% of the I/O rate. Raise ioRate, minDirtyPercent or the number of brokers.",
-		p.BusyShare*100,
-	)
-	note(
-		p.Memory.Windows > 1,
-		"The bits for the records of a partition do not fit the memory of a worker, so each pass reads the sidecars %.0f times; %s would do.",
+	note(m.live < in.SegmentBytes,
+		"A partition has %s of live records, less than its active segment, which grows to %s and is "+
+			"not cleaned: garbage remains until the segment rolls. Set segment.size below the live "+
+			"size, or set segment.maxAge.",
+		size(m.live), segment)
+	note(p.BusyShare > 1,
+		"The cleaner falls behind: its passes need %.0f %% of the I/O rate. Raise ioRate, "+
+			"minDirtyPercent or the number of brokers.",
+		p.BusyShare*100)
+	note(p.Memory.Windows > 1,
+		"The bitmaps of a partition exceed the memory of a worker, so each pass reads the sidecars "+
+			"%.0f times. A memory of %s avoids this.",
 		p.Memory.Windows,
-		size(math.Ceil(p.Memory.BitmapBytes/bitmapShare)*float64(in.Workers)),
-	)
-	note(
-		m.temporary,
-		"Records take less than %d B on disk: their sidecars are made by each pass, from the whole log, and removed after it.",
-		sidecarLeastBytes,
-	)
-	note(
-		in.SegmentBytes/m.stored > 1<<30,
-		"A segment would hold more than 2^30 records, and has no sidecar then: its keys are not known, and it is kept as it is.",
-	)
-	note(
-		in.Replicas > 1,
-		"Every replica cleans its own copy; the I/O of the topic is that of all copies.",
-	)
-	note(
-		in.HotShare == 1 && in.UpdateRate > 0,
-		"All keys are taken to be as likely as any other. If updates favour some of them, say so with --hot-keys: a pass then costs less.",
-	)
+		size(math.Ceil(p.Memory.BitmapBytes/bitmapShare)*float64(in.Workers)))
+	note(m.temporary,
+		"Records take less than %d B on disk: each pass writes their sidecars from the whole log, and "+
+			"deletes them afterwards.",
+		sidecarLeastBytes)
+	note(in.SegmentBytes/m.stored > 1<<30,
+		"A segment with more than 2^30 records has no sidecar, so its keys are unknown and it is not "+
+			"cleaned. Lower segment.size.")
+	note(in.Replicas > 1,
+		"Every replica cleans its own copy; the I/O of the topic is that of all replicas.")
+	note(in.HotShare == 1 && in.UpdateRate > 0,
+		"The plan assumes that all keys are updated equally often. If updates prefer some keys, set "+
+			"--hot-keys: passes cost less then.")
 	return all
 }

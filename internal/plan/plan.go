@@ -6,38 +6,37 @@ import (
 	"math"
 )
 
-// Input is what is known of a topic. Counts and rates are those of the whole topic, one copy of it.
-// Fields without a default must be set.
+// Input describes a topic. Counts and rates are those of one copy of the whole topic. Fields
+// without a default must be set.
 type Input struct {
-	Keys             float64 // that have a value
+	Keys             float64 // with a value
 	RecordBytes      float64 // key and value, before compression
-	UpdateRate       float64 // records a second
+	UpdateRate       float64 // records per second
 	Partitions       int     // default 1
-	Replicas         int     // copies of each partition; default 1
-	Brokers          int     // that share them evenly; default: Replicas
-	CompressionRatio float64 // bytes before compression / after; default 1
-	BatchRecords     float64 // records in a batch; default 10
-	// HotShare is the share of keys that get all of the updates, in (0, 1]. Default 1: every key is
-	// as likely as any other, the worst case.
+	Replicas         int     // default 1
+	Brokers          int     // with evenly distributed replicas; default: Replicas
+	CompressionRatio float64 // size before compression / size after; default 1
+	BatchRecords     float64 // records per batch; default 10
+	// HotShare is the fraction of keys that get all updates, in (0, 1]. The default 1, all keys
+	// equally, is the worst case.
 	HotShare   float64
 	Tombstones bool // some of the updates are deletes
 
 	SegmentBytes float64 // default 1 GiB
-	// in [0, 1): a pass is due above it (minDirtyPercent); default 0.5 is the command's to set
+	// DirtyRatio above which a pass is due (minDirtyPercent), in [0, 1).
 	DirtyRatio   float64
-	GarbageShare float64 // in [0, 1): what a pass may leave for the sake of I/O (maxGarbagePercent)
+	GarbageShare float64 // in [0, 1): garbage that a pass may leave (maxGarbagePercent)
 	MemoryBytes  float64 // of one broker's cleaner; default 128 MiB
 	Workers      int     // of one broker's cleaner; default 1
-	IORate       float64 // of one broker's cleaner, bytes read and written a second; 0: no limit
-	// RepublishRate is how fast the producers write every key once more, records a second; 0: the
-	// time is not told.
+	IORate       float64 // of one broker's cleaner, bytes read and written per second; 0: no limit
+	// RepublishRate is the rate of a republication of every key, in records per second; 0: unknown.
 	RepublishRate float64
-	// KafkaBufferBytes is the dedupe buffer of a thread of Kafka's cleaner, to compare with; 0: no
+	// KafkaBufferBytes is the dedupe buffer per thread of a Kafka cleaner to compare with; 0: no
 	// comparison.
 	KafkaBufferBytes float64
 }
 
-// withDefaults fills in what an Input may leave out.
+// withDefaults sets the defaults of zero fields.
 func (in Input) withDefaults() Input {
 	setTo := func(field *float64, value float64) {
 		if *field == 0 {
@@ -55,12 +54,12 @@ func (in Input) withDefaults() Input {
 	return in
 }
 
-// Validate tells all that is wrong with an Input.
+// Validate returns all faults of an Input at once.
 func (in Input) Validate() error {
-	var wrong []error
+	var faults []error
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
-			wrong = append(wrong, fmt.Errorf(format, args...))
+			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
 	between := func(name string, value, low, high float64) {
@@ -75,41 +74,42 @@ func (in Input) Validate() error {
 	check(in.Brokers == 0 || in.Brokers >= in.Replicas,
 		"brokers %d: a broker holds at most one of the %d replicas", in.Brokers, in.Replicas)
 	check(in.CompressionRatio == 0 || in.CompressionRatio >= 0.5 && in.CompressionRatio <= 1000,
-		"compression ratio %g: must be 0.5 to 1000, bytes before / bytes after",
+		"compression ratio %g: must be 0.5 to 1000",
 		in.CompressionRatio)
 	check(in.BatchRecords == 0 || in.BatchRecords >= 1 && in.BatchRecords <= 1e6,
-		"records a batch %g: must be 1 to 1000000", in.BatchRecords)
-	check(in.HotShare >= 0 && in.HotShare <= 1, "hot keys %g %%: must be above 0, to 100",
+		"records per batch %g: must be 1 to 1000000", in.BatchRecords)
+	check(in.HotShare >= 0 && in.HotShare <= 1, "hot keys %g %%: must be above 0 and at most 100",
 		in.HotShare*100)
 	check(in.DirtyRatio >= 0 && in.DirtyRatio < 1,
-		"dirty percent %g: must be 0 to 99, for at 100 no pass is ever due", in.DirtyRatio*100)
+		"dirty percent %g: must be 0 to 99; at 100 no pass is ever due", in.DirtyRatio*100)
 	check(in.GarbageShare >= 0 && in.GarbageShare < 1, "garbage percent %g: must be 0 to 99",
 		in.GarbageShare*100)
 	check(in.SegmentBytes == 0 || in.SegmentBytes >= 1<<10 && in.SegmentBytes <= 1<<31-1,
 		"segment size %g: must be 1Ki to 2Gi-1", in.SegmentBytes)
 	check(in.MemoryBytes == 0 || in.MemoryBytes >= 1<<20, "memory %g: must be at least 1Mi",
 		in.MemoryBytes)
-	check(in.IORate >= 0 && in.RepublishRate >= 0, "a rate cannot be negative")
+	check(in.IORate >= 0 && in.RepublishRate >= 0, "rates must not be negative")
 	check(in.KafkaBufferBytes == 0 || in.KafkaBufferBytes >= 1<<20,
 		"Kafka's buffer %g: must be at least 1Mi", in.KafkaBufferBytes)
-	return errors.Join(wrong...)
+	return errors.Join(faults...)
 }
 
-// Disk is bytes at different moments, of one partition, of the topic with all its copies, or of one
-// broker.
+// Disk is the disk space of a partition, of the topic with all replicas, or of a broker.
 type Disk struct {
-	LiveBytes    float64 `json:"live_bytes"`       // the latest record of each key
-	AfterBytes   float64 `json:"after_pass_bytes"` // behind a pass, with the garbage it may leave
-	DueBytes     float64 `json:"pass_due_bytes"`   // when the next one is due
-	SidecarBytes float64 `json:"sidecar_bytes"`    // beside DueBytes
-	// active segment, output of a running pass, what is appended while it runs
+	LiveBytes float64 `json:"live_bytes"` // the latest record of each key
+	// after a pass, with the garbage that it may leave
+	AfterBytes   float64 `json:"after_pass_bytes"`
+	DueBytes     float64 `json:"pass_due_bytes"` // when the next pass is due
+	SidecarBytes float64 `json:"sidecar_bytes"`  // in addition to DueBytes
+	// WorkBytes is the active segment, the output of a running pass, and what is appended during
+	// it.
 	WorkBytes     float64 `json:"work_bytes"`
 	NeededBytes   float64 `json:"needed_bytes"` // DueBytes + SidecarBytes + WorkBytes
 	RepublishedTo float64 `json:"republished_bytes"`
 	Segments      float64 `json:"segments"` // at DueBytes
 }
 
-// times returns n of them.
+// times returns the space of n copies.
 func (d Disk) times(n float64) Disk {
 	return Disk{
 		d.LiveBytes * n, d.AfterBytes * n, d.DueBytes * n, d.SidecarBytes * n, d.WorkBytes * n,
@@ -117,7 +117,7 @@ func (d Disk) times(n float64) Disk {
 	}
 }
 
-// Pass is what one pass over one partition does.
+// Pass is the work of one pass over one partition.
 type Pass struct {
 	LogReadBytes        float64 `json:"log_read_bytes"`
 	LogWrittenBytes     float64 `json:"log_written_bytes"`
@@ -127,72 +127,74 @@ type Pass struct {
 	DecompressedBytes   float64 `json:"decompressed_bytes"` // of batches that are rebuilt
 }
 
-// Bytes is all I/O of a pass.
+// Bytes returns the I/O of a pass.
 func (p Pass) Bytes() float64 {
 	return p.LogReadBytes + p.LogWrittenBytes + p.SidecarReadBytes + p.SidecarWrittenBytes
 }
 
-// Memory is what one worker's pass needs.
+// Memory is the memory of the pass of one worker.
 type Memory struct {
 	BudgetBytes float64 `json:"budget_bytes"` // of one worker
 	BitmapBytes float64 `json:"bitmap_bytes"`
 	Slices      float64 `json:"slices"`
-	Windows     float64 `json:"windows"` // how often the sidecars are read
+	Windows     float64 `json:"windows"` // number of times that the sidecars are read
 }
 
-// Plan is the answer. Times are in seconds; +Inf never stands in it: what never happens, or is not
-// known, is 0.
+// Plan is the result. Times are in seconds. Values that are unknown, and times of events that never
+// occur, are 0 and not +Inf.
 type Plan struct {
 	Input Input `json:"-"`
 
 	StoredRecordBytes float64 `json:"stored_record_bytes"`
 	Partition         Disk    `json:"partition"`
 	Topic             Disk    `json:"topic"`  // all partitions and replicas
-	Broker            Disk    `json:"broker"` // the average one
+	Broker            Disk    `json:"broker"` // average
 
-	// of a partition; 0: without updates none is due
+	// PassEverySeconds is the time between passes over a partition; 0: never, without updates.
 	PassEverySeconds float64 `json:"pass_every_seconds"`
 	Pass             Pass    `json:"pass"` // of a partition, in the steady state
-	// at the I/O rate, if it had all of it; 0: no limit is set
+	// PassSeconds is the duration of a pass with the full I/O rate; 0: no limit is set.
 	PassSeconds float64 `json:"pass_seconds"`
 	Memory      Memory  `json:"memory"`
 
 	AppendedBytesDay float64 `json:"appended_bytes_day"` // of the topic, one copy
-	// of the topic, all copies: read and written
+	// CleanerBytesDay is read and written for all replicas of the topic.
 	CleanerBytesDay float64 `json:"cleaner_bytes_day"`
-	// WriteAmplification is records that the cleaner writes for each one appended.
+	// WriteAmplification is the number of records that the cleaner writes per appended record.
 	WriteAmplification float64 `json:"write_amplification"`
-	// of the I/O rate of a broker's cleaner; above 1 it falls behind; 0: no limit is set
+	// BusyShare is the used fraction of the I/O rate of a broker's cleaner. Above 1 the cleaner
+	// falls behind; 0: no limit is set.
 	BusyShare float64 `json:"busy_share"`
 
 	Republication Republication `json:"republication"`
 	Kafka         *Kafka        `json:"kafka,omitempty"`
-	Notes         []string      `json:"notes"` // limits that apply here
+	Notes         []string      `json:"notes"` // limits that apply
 }
 
-// Republication is what it costs to write every key once more.
+// Republication is the cost of writing every key again.
 type Republication struct {
 	WriteSeconds float64 `json:"write_seconds"` // 0: no rate is set
-	Pass         Pass    `json:"pass"`          // of a partition, once all is written
-	// of a broker's partitions, one after the other, at the I/O rate; 0: no limit is set
+	Pass         Pass    `json:"pass"`          // of a partition, after all records are written
+	// PassSeconds is the time for all partitions of a broker, one after the other, with the full
+	// I/O rate; 0: no limit is set.
 	PassSeconds float64 `json:"pass_seconds"`
 }
 
-// Kafka is what Apache Kafka's cleaner would do, for one copy of the topic.
+// Kafka is the work of Apache Kafka's cleaner for one copy of the topic.
 type Kafka struct {
 	KeysPerPass   float64   `json:"keys_per_pass"`
 	Steady        KafkaCost `json:"steady"` // each time the dirty ratio is reached
 	Republication KafkaCost `json:"republication"`
 }
 
-// KafkaCost is passes of one partition, and bytes of all of them.
+// KafkaCost is the number of passes of one partition, and the I/O of all partitions.
 type KafkaCost struct {
 	Passes       float64 `json:"passes"`
 	ReadBytes    float64 `json:"read_bytes"`
 	WrittenBytes float64 `json:"written_bytes"`
 }
 
-// Make computes the plan. It fails with all that is wrong with the Input.
+// Make computes the plan. It returns all faults of the Input at once.
 func Make(in Input) (Plan, error) {
 	if err := in.Validate(); err != nil {
 		return Plan{}, err
@@ -203,8 +205,8 @@ func Make(in Input) (Plan, error) {
 	m.measure()
 	p := Plan{Input: in, StoredRecordBytes: m.stored, Pass: m.steady(), Memory: m.memory()}
 	perBroker := float64(in.Partitions*in.Replicas) / float64(in.Brokers)
-	appended := in.UpdateRate / float64(in.Partitions) * m.stored // bytes a second, of a partition
-	passes := 0.0                                                 // a second, of a partition
+	appended := in.UpdateRate / float64(in.Partitions) * m.stored // bytes per second and partition
+	passes := 0.0                                                 // per second and partition
 	if in.UpdateRate > 0 {
 		passes = appended / m.dirty
 		p.PassEverySeconds = 1 / passes
@@ -225,5 +227,4 @@ func Make(in Input) (Plan, error) {
 	return p, nil
 }
 
-// daySeconds is a day.
 const daySeconds = 24 * 60 * 60

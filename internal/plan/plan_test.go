@@ -13,9 +13,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-// zendesk is the story of docs/plan.md.
+// zendesk is the example of docs/plan.md.
 func zendesk() Input {
 	return Input{
 		Keys: 1.6e9, RecordBytes: 5000, UpdateRate: 300, Partitions: 8, Replicas: 3, Brokers: 9,
@@ -25,7 +25,7 @@ func zendesk() Input {
 	}
 }
 
-func made(t *testing.T, in Input) Plan {
+func mustMake(t *testing.T, in Input) Plan {
 	t.Helper()
 	p, err := Make(in)
 	if err != nil {
@@ -34,30 +34,33 @@ func made(t *testing.T, in Input) Plan {
 	return p
 }
 
-// TestZendesk holds the plan against the figures that the story tells.
+// TestZendesk compares the plan with the figures of the case study.
 func TestZendesk(t *testing.T) {
-	p := made(t, zendesk())
+	p := mustMake(t, zendesk())
 	near(t, "days until the ratio is reached", p.PassEverySeconds/daySeconds, 61, 0.02)
-	near(t, "hours of publishing everything", p.Republication.WriteSeconds/3600, 10.08, 0.03)
+	near(t, "hours of the republication", p.Republication.WriteSeconds/3600, 10.08, 0.03)
 	near(t, "TB of live records", p.Partition.LiveBytes*8/tera, 2.0, 1e-9)
-	near(t, "reserve at a ratio of 0.5, in live sizes", p.Partition.DueBytes/p.Partition.LiveBytes,
+	near(t, "size when due / live size at a ratio of 0.5",
+		p.Partition.DueBytes/p.Partition.LiveBytes,
 		2, 1e-9)
-	// 6.1: as Kafka's with an unlimited map, at 50 %
-	near(t, "written again", p.WriteAmplification, 1, 1e-9)
-	near(t, "Kafka's keys a pass", p.Kafka.KeysPerPass, 5_033_164, 1e-6)
+	// reference 6.1: like Kafka with an unlimited map, at 50 %
+	near(t, "write amplification", p.WriteAmplification, 1, 1e-9)
+	near(t, "Kafka's keys per pass", p.Kafka.KeysPerPass, 5_033_164, 1e-6)
 
 	in := zendesk()
-	// "we could halve the reserve" is what the story says; it is a third of what stays
+	// the case study says "we could halve the reserve"; it becomes a third of the live size
 	in.DirtyRatio = 0.25
-	near(t, "reserve at 0.25", made(t, in).Partition.DueBytes/p.Partition.LiveBytes, 4.0/3, 1e-9)
+	near(t, "size when due / live size at 0.25",
+		mustMake(t, in).Partition.DueBytes/p.Partition.LiveBytes, 4.0/3, 1e-9)
 	in.DirtyRatio = 1.0 / 3
-	near(t, "written again at 33 %", made(t, in).WriteAmplification, 2.03, 0.02) // 6.1
+	// reference 6.1
+	near(t, "write amplification at 33 %", mustMake(t, in).WriteAmplification, 2.03, 0.02)
 	if p.Republication.Pass.LogReadBytes != 0 || p.Republication.Pass.LogWrittenBytes != 0 {
-		t.Errorf("a republication is %+v: it neither reads nor writes a log", p.Republication.Pass)
+		t.Errorf("the pass after a republication is %+v; want no log I/O", p.Republication.Pass)
 	}
 }
 
-// TestGolden is what a person sees; docs/plan.md shows it.
+// TestGolden checks the output, of which docs/plan.md contains an example.
 func TestGolden(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -68,16 +71,16 @@ func TestGolden(t *testing.T) {
 		{"zendesk.json", zendesk(), true},
 		{"small.txt", Input{Keys: 10_000, RecordBytes: 80, UpdateRate: 2, DirtyRatio: 0.5,
 			Tombstones: true}, false},
-		{"still.txt", Input{Keys: 50e6, RecordBytes: 1000, HotShare: 0.1, DirtyRatio: 0.1,
+		{"no-updates.txt", Input{Keys: 50e6, RecordBytes: 1000, HotShare: 0.1, DirtyRatio: 0.1,
 			GarbageShare: 0.2, Partitions: 3}, false},
 	} {
 		var out bytes.Buffer
-		if err := made(t, c.in).Print(&out, c.json); err != nil {
+		if err := mustMake(t, c.in).Print(&out, c.json); err != nil {
 			t.Fatal(err)
 		}
 		if strings.ContainsAny(out.String(), "NI") &&
 			(strings.Contains(out.String(), "NaN") || strings.Contains(out.String(), "Inf")) {
-			t.Errorf("%s: no number: %s", c.name, out.String())
+			t.Errorf("%s contains a NaN or Inf: %s", c.name, out.String())
 		}
 		name := "testdata/" + c.name
 		if *update {
@@ -90,13 +93,13 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		if out.String() != string(want) {
-			t.Errorf("%s is now (-update takes it):\n%s", c.name, out.String())
+			t.Errorf("%s differs (accept with -update):\n%s", c.name, out.String())
 		}
 	}
 }
 
-// TestMonotonous: more of what costs never costs less.
-func TestMonotonous(t *testing.T) {
+// Each result is a monotonic function of each input.
+func TestMonotonic(t *testing.T) {
 	needed := func(p Plan) float64 { return p.Topic.NeededBytes }
 	daily := func(p Plan) float64 { return p.CleanerBytesDay }
 	for _, c := range []struct {
@@ -136,7 +139,7 @@ func TestMonotonous(t *testing.T) {
 		for _, x := range c.values {
 			in := zendesk()
 			c.set(&in, x)
-			now := c.of(made(t, in))
+			now := c.of(mustMake(t, in))
 			if worse := now < before*(1-1e-9); worse && !c.falls || now > before*(1+1e-9) &&
 				c.falls {
 				t.Errorf("%s: %g at %g, %g before", c.name, now, x, before)
@@ -146,8 +149,8 @@ func TestMonotonous(t *testing.T) {
 	}
 }
 
-// TestLimits holds whatever is legal to what is always true.
-func TestLimits(t *testing.T) {
+// Invariants of the plan hold for random valid inputs.
+func TestInvariants(t *testing.T) {
 	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 2))
 	power := func(low, high float64) float64 { return low * math.Pow(high/low, random.Float64()) }
@@ -163,42 +166,41 @@ func TestLimits(t *testing.T) {
 			Workers: random.IntN(9), IORate: power(1, 1e10),
 			KafkaBufferBytes: power(1<<20, 1<<31), Tombstones: random.IntN(2) == 0,
 		}
-		p := made(t, in)
+		p := mustMake(t, in)
 		for name, ok := range map[string]bool{
 			"live <= after <= due <= needed": p.Partition.LiveBytes <= p.Partition.AfterBytes &&
 				p.Partition.AfterBytes <= p.Partition.DueBytes &&
 				p.Partition.DueBytes <= p.Partition.NeededBytes,
-			"a pass frees what was appended": p.Pass.FreedBytes > 0 &&
+			"a pass reclaims what was appended": p.Pass.FreedBytes > 0 &&
 				p.Pass.FreedBytes <= p.Partition.DueBytes,
 			"a pass writes at most the live records": p.Pass.LogWrittenBytes <= p.Partition.LiveBytes*(1+1e-9),
 			"a pass writes at most what it reads":    p.Pass.LogWrittenBytes <= p.Pass.LogReadBytes*(1+1e-6),
 			"at least one window, one slice": p.Memory.Windows >= 1 &&
 				p.Memory.Slices >= 1,
-			"Kafka takes at least a pass": p.Kafka.Steady.Passes >= 1 &&
+			"Kafka has at least one pass": p.Kafka.Steady.Passes >= 1 &&
 				p.Kafka.Republication.Passes >= 1,
-			"some I/O, and a time for it": p.CleanerBytesDay > 0 &&
+			"I/O and its time are positive": p.CleanerBytesDay > 0 &&
 				p.PassSeconds > 0 && p.BusyShare > 0,
-			"a busy cleaner is told of": p.BusyShare <= 1 ||
+			"a note reports a busy cleaner": p.BusyShare <= 1 ||
 				strings.Contains(strings.Join(p.Notes, "\n"), "falls behind"),
-			"a topic smaller than a segment, likewise": p.Partition.LiveBytes >= in.SegmentBytes ||
+			"a note reports a topic smaller than a segment": p.Partition.LiveBytes >= in.SegmentBytes ||
 				strings.Contains(strings.Join(p.Notes, "\n"), "active segment"),
 		} {
 			if !ok {
-				t.Fatalf("seed %d: not so: %s\n%+v\n%+v", seed, name, in, p)
+				t.Fatalf("seed %d: violated: %s\n%+v\n%+v", seed, name, in, p)
 			}
 		}
-		if _, err := json.Marshal(p); err != nil { // it refuses NaN and Inf
+		if _, err := json.Marshal(p); err != nil { // fails for NaN and Inf
 			t.Fatalf("seed %d: %v\n%+v", seed, err, in)
 		}
 	}
 }
 
-// TestValidateTellsAll: every fault at once.
-func TestValidateTellsAll(t *testing.T) {
+func TestValidateReturnsAllFaults(t *testing.T) {
 	_, err := Make(Input{DirtyRatio: 1, GarbageShare: -1, HotShare: 2, Replicas: 3, Brokers: 2,
 		SegmentBytes: 1, MemoryBytes: 5, UpdateRate: -1})
 	if err == nil {
-		t.Fatal("all of it was taken")
+		t.Fatal("invalid input was accepted")
 	}
 	for _, want := range []string{
 		"keys 0: must be", "record size 0: must be", "update rate -1",
@@ -207,12 +209,12 @@ func TestValidateTellsAll(t *testing.T) {
 		"segment size 1: must be 1Ki to 2Gi-1", "memory 5: must be at least 1Mi",
 	} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%v\ndoes not say %q", err, want)
+			t.Errorf("%v\ndoes not contain %q", err, want)
 		}
 	}
 }
 
-func TestShown(t *testing.T) {
+func TestFormats(t *testing.T) {
 	for got, want := range map[string]string{
 		size(0): "0 B", size(999): "999 B", size(1000): "0.98 KiB", size(1 << 30): "1 GiB",
 		size(1.25e12): "1.14 TiB",

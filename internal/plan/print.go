@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 )
 
-// size shows bytes with three digits and a binary unit.
+// size formats bytes with three digits and a binary unit.
 func size(bytes float64) string {
 	const units = "KMGTPE"
 	if bytes < 1000 {
@@ -24,7 +24,7 @@ func size(bytes float64) string {
 	return digits(bytes) + " " + units[unit:unit+1] + "iB"
 }
 
-// count shows a number with three digits and a decimal unit.
+// count formats a number with three digits and a decimal unit.
 func count(n float64) string {
 	if n < 10_000 {
 		return digits(n)
@@ -38,7 +38,7 @@ func count(n float64) string {
 	return digits(n) + " " + units[unit]
 }
 
-// digits shows three digits, and no zeros behind the point.
+// digits formats a number with three digits, without trailing zeros.
 func digits(x float64) string {
 	switch {
 	case x >= 99.95 || x == math.Trunc(x):
@@ -51,7 +51,7 @@ func digits(x float64) string {
 
 func trimmed(text string) string { return strings.TrimSuffix(strings.TrimRight(text, "0"), ".") }
 
-// span shows seconds in the unit that a person would take.
+// span formats a duration in a suitable unit.
 func span(seconds float64) string {
 	for _, unit := range []struct {
 		name    string
@@ -82,12 +82,12 @@ func (p Plan) Print(out io.Writer, asJSON bool) error {
 		line(table, "- "+note)
 	}
 	if err := table.Flush(); err != nil {
-		return fmt.Errorf("print the plan: %w", err)
+		return fmt.Errorf("print plan: %w", err)
 	}
 	return nil
 }
 
-// line writes cells; what fails is found by Flush.
+// line writes cells. Flush returns the errors.
 func line(out io.Writer, cells ...string) {
 	_, _ = fmt.Fprintln(out, strings.Join(cells, "\t"))
 }
@@ -97,7 +97,8 @@ func (p Plan) printHead(out io.Writer) {
 	line(
 		out,
 		fmt.Sprintf(
-			"%s keys of %s (%s on disk), %s updates a second, %d partitions, %d copies, %d brokers",
+			"%s keys of %s (%s on disk), %s updates per second, %d partitions, %d replicas, "+
+				"%d brokers",
 			count(in.Keys),
 			size(in.RecordBytes),
 			size(p.StoredRecordBytes),
@@ -110,13 +111,13 @@ func (p Plan) printHead(out io.Writer) {
 }
 
 func (p Plan) printDisk(out io.Writer) {
-	line(out, "\nDisk", "a partition", "the topic", "a broker")
+	line(out, "\nDisk", "partition", "topic", "broker")
 	row := func(name string, of func(Disk) float64) {
 		line(out, "  "+name, size(of(p.Partition)), size(of(p.Topic)), size(of(p.Broker)))
 	}
 	row("live records", func(d Disk) float64 { return d.LiveBytes })
 	row("after a pass", func(d Disk) float64 { return d.AfterBytes })
-	row("when the next is due", func(d Disk) float64 { return d.DueBytes })
+	row("when a pass is due", func(d Disk) float64 { return d.DueBytes })
 	row("+ key sidecars", func(d Disk) float64 { return d.SidecarBytes })
 	row("+ active segment, work", func(d Disk) float64 { return d.WorkBytes })
 	row("needed", func(d Disk) float64 { return d.NeededBytes })
@@ -127,45 +128,46 @@ func (p Plan) printDisk(out io.Writer) {
 
 func (p Plan) printCleaning(out io.Writer) {
 	line(out, "\nCleaning")
-	every := "never: nothing is updated"
+	every := "never: no updates"
 	if p.PassEverySeconds > 0 {
 		every = "every " + span(p.PassEverySeconds)
 	}
 	line(out, "  a partition's pass is due", every)
 	printPass(out, p.Pass)
 	if p.PassSeconds > 0 {
-		line(out, "  it takes", span(p.PassSeconds)+" at the I/O rate")
+		line(out, "  pass duration", span(p.PassSeconds)+" at the I/O rate")
 	}
-	line(out, "  the topic a day",
-		fmt.Sprintf("%s appended; the cleaners read and write %s", size(p.AppendedBytesDay),
+	line(out, "  topic per day",
+		fmt.Sprintf("%s appended; cleaners read and write %s", size(p.AppendedBytesDay),
 			size(p.CleanerBytesDay)))
-	line(out, "  written again", digits(p.WriteAmplification)+" records for each one appended")
+	line(out, "  write amplification",
+		digits(p.WriteAmplification)+" records rewritten per appended record")
 	if p.BusyShare > 0 {
 		line(out, "  I/O rate in use", digits(p.BusyShare*100)+" %")
 	}
-	line(out, "  memory of a worker",
-		fmt.Sprintf("%s: any number of keys, in %s slices; %s of bits",
+	line(out, "  memory per worker",
+		fmt.Sprintf("%s for any number of keys, in %s hash slices; %s of bitmaps",
 			size(p.Memory.BudgetBytes), count(p.Memory.Slices), size(p.Memory.BitmapBytes)))
 }
 
-// printPass shows what one pass over one partition does.
+// printPass prints the work of one pass over one partition.
 func printPass(out io.Writer, pass Pass) {
-	line(out, "  it reads", fmt.Sprintf("%s of log, %s of sidecars", size(pass.LogReadBytes),
+	line(out, "  pass reads", fmt.Sprintf("%s of log, %s of sidecars", size(pass.LogReadBytes),
 		size(pass.SidecarReadBytes)))
-	line(out, "  it writes", fmt.Sprintf("%s of log, %s of sidecars", size(pass.LogWrittenBytes),
+	line(out, "  pass writes", fmt.Sprintf("%s of log, %s of sidecars", size(pass.LogWrittenBytes),
 		size(pass.SidecarWrittenBytes)))
-	line(out, "  it frees", size(pass.FreedBytes))
+	line(out, "  pass reclaims", size(pass.FreedBytes))
 }
 
 func (p Plan) printRepublication(out io.Writer) {
-	line(out, "\nEvery key once more")
+	line(out, "\nRepublication of every key, then one pass per partition")
 	if p.Republication.WriteSeconds > 0 {
-		line(out, "  writing takes", span(p.Republication.WriteSeconds))
+		line(out, "  republication", span(p.Republication.WriteSeconds))
 	}
-	line(out, "  then one pass a partition", "")
 	printPass(out, p.Republication.Pass)
 	if p.Republication.PassSeconds > 0 {
-		line(out, "  a broker's take", span(p.Republication.PassSeconds)+" at the I/O rate")
+		line(out, "  passes per broker",
+			span(p.Republication.PassSeconds)+" at the I/O rate")
 	}
 }
 
@@ -174,16 +176,16 @@ func (p Plan) printKafka(out io.Writer) {
 		return
 	}
 	line(out, "\nApache Kafka's cleaner",
-		fmt.Sprintf("with a buffer of %s: %s keys a pass", size(p.Input.KafkaBufferBytes),
+		fmt.Sprintf("with a buffer of %s: %s keys per pass", size(p.Input.KafkaBufferBytes),
 			count(p.Kafka.KeysPerPass)))
 	row := func(name string, cost KafkaCost) {
 		line(
 			out,
 			"  "+name,
-			fmt.Sprintf("%s passes a partition; one copy of the topic: %s read, %s written",
+			fmt.Sprintf("%s passes per partition; per copy of the topic: %s read, %s written",
 				count(cost.Passes), size(cost.ReadBytes), size(cost.WrittenBytes)),
 		)
 	}
-	row("each time it is due", p.Kafka.Steady)
-	row("every key once more", p.Kafka.Republication)
+	row("steady state", p.Kafka.Steady)
+	row("republication", p.Kafka.Republication)
 }
