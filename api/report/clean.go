@@ -18,10 +18,10 @@ const (
 
 // Pass is one pass of the cleaner over a partition. Sizes are bytes.
 type Pass struct {
-	// Trigger is why it began: one of Trigger*.
+	// Trigger is why the pass was due: one of Trigger*.
 	Trigger string  `json:"trigger"`
 	Began   float64 `json:"beganTimestampSeconds"`
-	// Ended is absent while the pass runs, and so is Result: one of Result*.
+	// Ended and Result are absent while the pass runs; Result is one of Result*.
 	Ended  *float64 `json:"endedTimestampSeconds,omitempty"`
 	Result string   `json:"result,omitempty"`
 	Error  string   `json:"error,omitempty"`
@@ -38,13 +38,13 @@ type Pass struct {
 	MemoryPeakBytes     int64 `json:"memoryPeakBytes"`
 }
 
-// CleanNow is what became of the annotation heartwood.dev/clean-now of the topic on one replica.
+// CleanNow is the state of the topic's annotation heartwood.dev/clean-now on one replica.
 type CleanNow struct {
 	Value string `json:"value"`
-	// State is pending (no pass has begun for it yet), running, failed (it is tried again with
-	// back-off) or done.
+	// State is pending (no pass has started for it yet), running, failed (it is retried with
+	// backoff) or done.
 	State string `json:"state"`
-	// Finished is when it was done; absent before.
+	// Finished is when the state became done; absent before.
 	Finished *float64 `json:"finishedTimestampSeconds,omitempty"`
 }
 
@@ -56,36 +56,36 @@ const (
 	CleanNowDone    = "done"
 )
 
-// CleanRequests is the answer of POST /api/v1/topics/TOPIC/clean: what will be cleaned.
+// CleanRequests is the response of POST /api/v1/topics/TOPIC/clean.
 type CleanRequests struct {
 	Topic    string         `json:"topic"`
 	Requests []CleanRequest `json:"requests"`
-	// Elsewhere are replicas on brokers that were not asked: each broker takes requests for its
-	// own.
+	// Elsewhere lists the replicas on other brokers: each broker takes requests for its own
+	// replicas only.
 	Elsewhere []CleanElsewhere `json:"elsewhere,omitempty"`
 }
 
-// CleanRequest is one replica that is to be cleaned.
+// CleanRequest is one replica for which a pass was requested.
 type CleanRequest struct {
 	Broker    int32 `json:"broker"`
 	Partition int32 `json:"partition"`
-	// Ticket is served once the partition's cleanNowServed is as high. While its cleanNowAsked is
-	// lower, the broker was restarted and has forgotten the request.
+	// Ticket is served once the partition's cleanNowServed is at least as high. If its
+	// cleanNowAsked is lower, the broker was restarted and has lost the request.
 	Ticket int64 `json:"ticket"`
 }
 
-// CleanElsewhere is one replica that another broker must be asked for; Host is where clients reach
-// that broker, "" if it is down.
+// CleanElsewhere is one replica on another broker. Host is the address at which clients reach that
+// broker, empty if it is down.
 type CleanElsewhere struct {
 	Broker    int32  `json:"broker"`
 	Partition int32  `json:"partition"`
 	Host      string `json:"host,omitempty"`
 }
 
-// Failure is the answer to a request that was not done.
+// Failure is the response to a request that failed.
 type Failure struct {
 	Error string `json:"error"`
-	// Reason is for programs: UnknownTopic, UnknownPartition, NotCompacted, CleanerDisabled,
+	// Reason is for programs, one of UnknownTopic, UnknownPartition, NotCompacted, CleanerDisabled,
 	// NotReady, BadRequest, NotFound, Misdirected.
 	Reason string `json:"reason,omitempty"`
 }

@@ -202,7 +202,7 @@ func (c *Compaction) emptied(offset int64) {
 // restore sets the state of a log that was opened, with the offsets [start, end).
 func (c *Compaction) restore(from saved, start, end int64) {
 	c.firstDirty.Store(from.firstDirty)
-	c.tombstoneClean.Store(from.lonelyTo)
+	c.tombstoneClean.Store(from.tombstoneClean)
 	c.progress.restore(from.agreed, end)
 	c.horizon.Store(from.horizon)
 	if c.TombstoneClean() == start && from.firstDirty > start {

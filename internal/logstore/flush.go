@@ -133,14 +133,14 @@ func (l *Log) saved() saved {
 		aborted = countAborted(handles, l.disk.recoveryPoint)
 	}
 	return l.mu.truncation.apply(saved{
-		aborted:       aborted,
-		logStart:      l.logStart.Load(),
-		recoveryPoint: l.disk.recoveryPoint,
-		highWatermark: l.highWatermark.Load(),
-		firstDirty:    l.compaction.firstDirty.Load(),
-		horizon:       l.compaction.tombstonesDue(),
-		lonelyTo:      l.compaction.tombstoneClean.Load(),
-		agreed:        l.compaction.progress.saved(l.compaction.TombstoneClean()),
+		aborted:        aborted,
+		logStart:       l.logStart.Load(),
+		recoveryPoint:  l.disk.recoveryPoint,
+		highWatermark:  l.highWatermark.Load(),
+		firstDirty:     l.compaction.firstDirty.Load(),
+		horizon:        l.compaction.tombstonesDue(),
+		tombstoneClean: l.compaction.tombstoneClean.Load(),
+		agreed:         l.compaction.progress.saved(l.compaction.TombstoneClean()),
 	})
 }
 

@@ -37,12 +37,11 @@ var (
 		"Syncs of a log that ended well; under durability Fsync appends share one.")
 	syncTimeDesc = describe("sync_seconds_total",
 		"Time that syncs of a log took, that of sealing rolled segments included.")
-	lonelyDesc = describe("lonely_offset",
-		"Below it no tombstone of a compacted log has anything older of its key left in the log.")
-	allLonelyDesc = describe(
-		"replicas_lonely_offset",
-		"The least log_lonely_offset of all replicas, as the leader told last: tombstones go below it.",
-	)
+	tombstoneCleanDesc = describe("tombstone_clean_offset",
+		"Offset below which no tombstone of a compacted log has an older record of its key left.")
+	replicasTombstoneCleanDesc = describe("replicas_tombstone_clean_offset",
+		"Smallest log_tombstone_clean_offset of all replicas, as last reported by the leader: only "+
+			"tombstones below it are removed.")
 	blockedDesc = describe("blocked_bytes",
 		"Bytes of a compacted log that cannot be cleaned now, by reason.", "reason")
 )
@@ -58,7 +57,7 @@ func (s *Store) Collector() prometheus.Collector { return collector{s} }
 func (c collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		sizeDesc, segmentsDesc, startDesc, endDesc, highWatermarkDesc, lastStableDesc, cleanDesc,
-		dirtyDesc, dirtyRatioDesc, lonelyDesc, allLonelyDesc, blockedDesc, syncsDesc, syncTimeDesc,
+		dirtyDesc, dirtyRatioDesc, tombstoneCleanDesc, replicasTombstoneCleanDesc, blockedDesc, syncsDesc, syncTimeDesc,
 		compressedInDesc, compressedOutDesc, compressedTimeDesc,
 	} {
 		descs <- desc
@@ -104,8 +103,8 @@ func (c *Compaction) collect(gauge func(*prometheus.Desc, float64, ...string), n
 	gauge(cleanDesc, float64(s.CleanBytes))
 	gauge(dirtyDesc, float64(s.DirtyBytes))
 	gauge(dirtyRatioDesc, s.DirtyRatio())
-	gauge(lonelyDesc, float64(c.TombstoneClean()))
-	gauge(allLonelyDesc, float64(c.ReportedReplicasTombstoneClean()))
+	gauge(tombstoneCleanDesc, float64(c.TombstoneClean()))
+	gauge(replicasTombstoneCleanDesc, float64(c.ReportedReplicasTombstoneClean()))
 	for _, reason := range blockedReasons {
 		gauge(blockedDesc, float64(s.Blocked[reason]), reason)
 	}

@@ -14,13 +14,13 @@ import (
 // saved is what the checkpoint files know of a partition.
 type saved struct {
 	// 0 if no checkpoint lists the partition, and so highWatermark and firstDirty
-	logStart      int64
-	recoveryPoint int64 // unknownOffset: everything has to be scanned
-	highWatermark int64
-	firstDirty    int64
-	horizon       int64                  // TombstonesUnknown after a Release: then a pass looks again
-	lonelyTo      int64                  // of a log that was put aside 0: a pass looks again
-	agreed        clean.CleaningProgress // of a log that was put aside nothing
+	logStart       int64
+	recoveryPoint  int64 // unknownOffset: everything has to be scanned
+	highWatermark  int64
+	firstDirty     int64
+	horizon        int64                  // TombstonesUnknown after a Release: then a pass looks again
+	tombstoneClean int64                  // of a log that was put aside 0: a pass looks again
+	agreed         clean.CleaningProgress // of a log that was put aside nothing
 	// of the segments below the recovery point; nothing of a log that was put aside
 	aborted checkpoint.AbortedCounts
 }

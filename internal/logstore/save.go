@@ -79,7 +79,7 @@ func (s *Store) writeCheckpoints(all map[PartitionID]saved) error {
 	progress := make(map[PartitionID]checkpoint.CleaningState, len(all))
 	for id, of := range all {
 		aborted[id] = of.aborted
-		progress[id] = checkpoint.CleaningState{TombstoneClean: of.lonelyTo,
+		progress[id] = checkpoint.CleaningState{TombstoneClean: of.tombstoneClean,
 			Progress: of.agreed}
 	}
 	// Before the recovery point: recovery does not scan below it, and so finds no lost transaction
@@ -147,7 +147,7 @@ func (s *Store) loadCheckpoints() (all map[PartitionID]saved, malformed map[stri
 			func(of *saved, counts checkpoint.AbortedCounts) { of.aborted = counts }),
 		loadCheckpoint(s, all, malformed, checkpoint.CleaningFile, checkpoint.DecodeCleaning,
 			func(of *saved, progress checkpoint.CleaningState) {
-				of.lonelyTo, of.agreed = progress.TombstoneClean, progress.Progress
+				of.tombstoneClean, of.agreed = progress.TombstoneClean, progress.Progress
 			}),
 	}
 	for _, file := range offsetCheckpoints {

@@ -161,7 +161,7 @@ func (p *pendingTruncation) apply(s saved) saved {
 	s.recoveryPoint = min(s.recoveryPoint, p.end)
 	s.highWatermark = min(s.highWatermark, p.end)
 	s.firstDirty = min(s.firstDirty, p.firstDirty)
-	s.lonelyTo, s.agreed = min(s.lonelyTo, p.firstDirty), s.agreed.Truncate(p.end)
+	s.tombstoneClean, s.agreed = min(s.tombstoneClean, p.firstDirty), s.agreed.Truncate(p.end)
 	if p.restart {
 		// deleted records must not reappear if nothing is truncated after all
 		s.logStart = max(s.logStart, p.end)

@@ -310,7 +310,7 @@ func checkLog(t *testing.T, log string) {
 	t.Helper()
 	summaries := 0
 	for line := range strings.SplitSeq(log, "\n") {
-		if !strings.Contains(line, `msg="cleaning ended"`) {
+		if !strings.Contains(line, `msg="compaction completed"`) {
 			if strings.Contains(line, "level=ERROR") || strings.Contains(line, "level=WARN") {
 				t.Errorf("logged without need: %s", line)
 			}
