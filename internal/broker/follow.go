@@ -66,7 +66,7 @@ func (b *Broker) follow(ctx context.Context) error {
 // concerns some partitions, and the others are to be served meanwhile.
 func (b *Broker) apply(image *metadata.Image) error {
 	if self, up := image.Broker(b.opts.NodeID); up {
-		b.store.NoteEpoch(self.Epoch) // for the clean stop
+		b.store.SetBrokerEpoch(self.Epoch) // for the clean stop
 	}
 	served, fault := b.replicas.Apply(image)
 	// our registration, not one of a disk before

@@ -32,7 +32,7 @@ func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
 // when the disk fails: then Fault tells whether the log has stopped, or the same batch may succeed
 // later; and with ErrClosed.
 //
-// The batch is in the page cache when it returns, not on disk. SafeEnd tells when this replica may
+// The batch is in the page cache when it returns, not on disk. DurableEnd tells when this replica may
 // vouch for it: at once, or under durability Fsync after a sync, which was asked for and is not
 // waited for.
 func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Appended, error) {

@@ -14,9 +14,9 @@ const assignmentFile = "assignment"
 // assignmentBytesMax bounds the name; ours have 22 bytes.
 const assignmentBytesMax = 64
 
-// Assignment is the time as a replica for which the log was made, "" if nothing is known of it: a
+// ReplicaIncarnation is the time as a replica for which the log was made, "" if nothing is known of it: a
 // log from before such times had names. It reads the file.
-func (l *Log) Assignment() (string, error) {
+func (l *Log) ReplicaIncarnation() (string, error) {
 	values, err := readFields(l.env.fs, filepath.Join(l.dir, assignmentFile))
 	if values == nil || err != nil {
 		return "", err
@@ -27,10 +27,10 @@ func (l *Log) Assignment() (string, error) {
 	return values["id"], nil
 }
 
-// SetAssignment notes it, for good before it returns. A log that was made for another assignment
+// SetReplicaIncarnation notes it, for good before it returns. A log that was made for another assignment
 // was given up before, for good as well: so a crash never leaves the records of one time under the
 // name of another.
-func (l *Log) SetAssignment(id string) error {
+func (l *Log) SetReplicaIncarnation(id string) error {
 	if err := checkAssignment(id); err != nil {
 		return fmt.Errorf("write %s: %w", assignmentFile, err)
 	}

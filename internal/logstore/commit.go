@@ -17,11 +17,11 @@ const (
 	flushBytesDefault = 64 << 20
 )
 
-// SafeEnd is the end of what this replica may vouch for, by the topic's durability: the log end, or
-// under Fsync the end of what is on its disk. A high watermark made of the SafeEnds of the in-sync
+// DurableEnd is the end of what this replica may vouch for, by the topic's durability: the log end, or
+// under Fsync the end of what is on its disk. A high watermark made of the DurableEnds of the in-sync
 // replicas shows consumers nothing that can be lost (ADR 0050). It falls when a topic changes to
 // Fsync; a high watermark does not.
-func (l *Log) SafeEnd() int64 {
+func (l *Log) DurableEnd() int64 {
 	if !l.Settings().Fsync {
 		return l.logEnd.Load()
 	}
@@ -189,13 +189,13 @@ func (c *committer) close() {
 	c.done.Wait()
 }
 
-// settlement is what Store.OnSettled was given.
+// settlement is what Store.OnDurableEnd was given.
 type settlement = atomic.Pointer[func(PartitionID)]
 
-// OnSettled has f called, from a goroutine of the store and without a lock, whenever a log's
-// SafeEnd may have moved by a sync, and when a log has stopped: whoever waits for either looks
+// OnDurableEnd has f called, from a goroutine of the store and without a lock, whenever a log's
+// DurableEnd may have moved by a sync, and when a log has stopped: whoever waits for either looks
 // again. It replaces the f before.
-func (s *Store) OnSettled(f func(PartitionID)) { s.settlement.Store(&f) }
+func (s *Store) OnDurableEnd(f func(PartitionID)) { s.settlement.Store(&f) }
 
 // settled tells whoever waits for the log.
 func (s *Store) settled(l *Log) {

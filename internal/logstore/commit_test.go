@@ -59,7 +59,7 @@ func (f *watchedFile) Sync() error {
 // settledSignal has a channel told whenever the store has synced a log, or a log stopped.
 func settledSignal(s *Store) <-chan struct{} {
 	signal := make(chan struct{}, 1)
-	s.OnSettled(func(PartitionID) {
+	s.OnDurableEnd(func(PartitionID) {
 		select {
 		case signal <- struct{}{}:
 		default:
@@ -71,16 +71,16 @@ func settledSignal(s *Store) <-chan struct{} {
 // awaitSafe waits until everything appended is safe.
 func awaitSafe(t *testing.T, log *Log, signal <-chan struct{}) {
 	t.Helper()
-	for log.SafeEnd() < log.LogEnd() && log.Fault() == nil {
+	for log.DurableEnd() < log.LogEnd() && log.Fault() == nil {
 		select {
 		case <-signal:
 		case <-time.After(time.Minute):
-			t.Fatalf("%d of %d is safe after a minute", log.SafeEnd(), log.LogEnd())
+			t.Fatalf("%d of %d is safe after a minute", log.DurableEnd(), log.LogEnd())
 		}
 	}
 }
 
-// At every sync, and at random moments between, a power cut takes nothing of what SafeEnd has
+// At every sync, and at random moments between, a power cut takes nothing of what DurableEnd has
 // vouched for, whatever part of the rest reached the disk, and invents nothing. Segments roll every
 // ten batches, and the background flushes, seals and checkpoints beside it.
 func TestFsyncVouchesOnlyForWhatAPowerCutLeaves(t *testing.T) {
@@ -100,7 +100,7 @@ func TestFsyncVouchesOnlyForWhatAPowerCutLeaves(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		safe := l.SafeEnd() // before the clone: it may only grow
+		safe := l.DurableEnd() // before the clone: it may only grow
 		disk := mem.CrashClone()
 		if random.IntN(2) == 0 {
 			disk = mem.CrashClonePartly(random.Uint64())
@@ -172,16 +172,16 @@ func TestAppendsShareASync(t *testing.T) {
 	fill(1)
 	<-held.reached
 	fill(100) // none of them waits for the disk
-	if log.SafeEnd() != 0 {
-		t.Errorf("%d is safe before any sync has ended", log.SafeEnd())
+	if log.DurableEnd() != 0 {
+		t.Errorf("%d is safe before any sync has ended", log.DurableEnd())
 	}
 	close(held.free)
 	awaitSafe(t, log, signal)
 	if syncs := strings.Count(trace.Take(), "\nsync "); syncs != 2 {
 		t.Errorf("%d syncs for 101 appends, want 2", syncs)
 	}
-	if log.SafeEnd() != 101 {
-		t.Errorf("%d is safe", log.SafeEnd())
+	if log.DurableEnd() != 101 {
+		t.Errorf("%d is safe", log.DurableEnd())
 	}
 }
 
@@ -209,8 +209,8 @@ func TestAFailedSyncVouchesForNothing(t *testing.T) {
 	if _, err := log.Append(keyed(t, "k4"), epoch0); !errors.Is(err, ErrStorage) {
 		t.Errorf("an append after it: %v", err)
 	}
-	if log.SafeEnd() != 3 {
-		t.Errorf("%d is called safe, want 3", log.SafeEnd())
+	if log.DurableEnd() != 3 {
+		t.Errorf("%d is called safe, want 3", log.DurableEnd())
 	}
 	if lines := trace.Take(); strings.Contains(lines, "sync tickets-0") {
 		t.Errorf("synced again:\n%s", lines)
@@ -227,8 +227,8 @@ func TestDurabilityMayChange(t *testing.T) {
 	signal := settledSignal(store)
 	log := createLog(t, store, settings(nil))
 	fill(t, log, 3)
-	if log.SafeEnd() != 3 || log.disk.synced.Load() != 0 {
-		t.Errorf("Replicated: %d is safe, %d synced", log.SafeEnd(), log.disk.synced.Load())
+	if log.DurableEnd() != 3 || log.disk.synced.Load() != 0 {
+		t.Errorf("Replicated: %d is safe, %d synced", log.DurableEnd(), log.disk.synced.Load())
 	}
 	log.Configure(settings(fsync), true)
 	awaitSafe(t, log, signal)

@@ -228,10 +228,10 @@ func (w *workload) acknowledge(p *promised, log *Log) {
 		return
 	}
 	synctest.Wait()
-	if end := log.SafeEnd(); w.fullFor == 0 && end < p.dataEnd() {
+	if end := log.DurableEnd(); w.fullFor == 0 && end < p.dataEnd() {
 		w.failf("%s is safe up to %d only, of %d", p.id, end, p.dataEnd())
 	}
-	p.synced = max(p.synced, min(log.SafeEnd(), p.dataEnd()))
+	p.synced = max(p.synced, min(log.DurableEnd(), p.dataEnd()))
 }
 
 // appendAgain sends one of the last batches again.

@@ -9,7 +9,7 @@
 //     looks at LogEnd again when it has its list (truncate.go).
 //   - Nothing below LastStable is undecided, and each aborted transaction that overlaps it stands
 //     in the transaction index of the segment that holds its marker.
-//   - SafeEnd <= LogEnd; under durability Fsync nothing at or above what is synced counts for the
+//   - DurableEnd <= LogEnd; under durability Fsync nothing at or above what is synced counts for the
 //     high watermark (ADR 0050).
 //   - recovery point on disk <= what is synced. Everything below it survives a crash; only what
 //     lies above is scanned.

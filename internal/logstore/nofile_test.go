@@ -84,8 +84,8 @@ func TestALogOutlivesAProcessWithoutFiles(t *testing.T) {
 		appendBatch(t, log, keyed(t, "k"))
 	}
 	fails("a flush", log.flush)
-	if log.SafeEnd() != log.LogEnd() {
-		t.Errorf("%d of %d is safe", log.SafeEnd(), log.LogEnd())
+	if log.DurableEnd() != log.LogEnd() {
+		t.Errorf("%d of %d is safe", log.DurableEnd(), log.LogEnd())
 	}
 	log.AdvanceHighWatermark(log.LogEnd())
 	log.Configure(settings(func(s *topicconfig.Settings) { s.RetentionBytes = 0 }), false)

@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Wanted is a log that Create makes.
-type Wanted struct {
+// LogSpec is a log that Create makes.
+type LogSpec struct {
 	ID       PartitionID
 	Topic    TopicID
 	Settings topicconfig.Settings
@@ -24,8 +24,8 @@ type Wanted struct {
 // journal.
 const makeWorkers = 16
 
-// Made is what became of a Wanted.
-type Made struct {
+// CreateResult is what became of a Wanted.
+type CreateResult struct {
 	Log *Log // nil with an error
 	Err error
 }
@@ -33,7 +33,7 @@ type Made struct {
 // Create is CreateAll for one log.
 func (s *Store) Create(id PartitionID, topic TopicID, settings topicconfig.Settings,
 	retain bool) (*Log, error) {
-	made := s.CreateAll([]Wanted{{id, topic, settings, retain}})
+	made := s.CreateAll([]LogSpec{{id, topic, settings, retain}})
 	return made[0].Log, made[0].Err
 }
 
@@ -48,10 +48,10 @@ func (s *Store) Create(id PartitionID, topic TopicID, settings topicconfig.Setti
 //
 // The checkpoints are written once for all: one log at a time, a thousand logs would write lines
 // for half a million.
-func (s *Store) CreateAll(wanted []Wanted) []Made {
+func (s *Store) CreateAll(wanted []LogSpec) []CreateResult {
 	s.changes.Lock()
 	defer s.changes.Unlock()
-	made := make([]Made, len(wanted))
+	made := make([]CreateResult, len(wanted))
 	var missing []int
 	for i, w := range wanted {
 		var there bool
@@ -82,29 +82,29 @@ func (s *Store) CreateAll(wanted []Wanted) []Made {
 
 // present returns what there is to say of a log without touching the disk, or nearly so; there is
 // false if it has to be made.
-func (s *Store) present(w Wanted) (made Made, there bool) {
+func (s *Store) present(w LogSpec) (made CreateResult, there bool) {
 	s.mu.Lock()
 	log, broken, closed := s.mu.logs[w.ID], s.mu.offline[w.ID].err, s.mu.closed
 	s.mu.Unlock()
 	switch {
 	case closed:
-		return Made{Err: ErrClosed}, true
+		return CreateResult{Err: ErrClosed}, true
 	case broken != nil:
-		return Made{Err: broken}, true
+		return CreateResult{Err: broken}, true
 	case log == nil:
-		return Made{}, false
+		return CreateResult{}, false
 	}
 	if err := s.adopt(log, w.Topic); err != nil {
-		return Made{Err: err}, true
+		return CreateResult{Err: err}, true
 	}
 	log.Configure(w.Settings, w.Retain)
-	return Made{Log: log}, true
+	return CreateResult{Log: log}, true
 }
 
 // admit takes the logs that were made among the store's. Nobody has them yet, so their recovery
 // points are on disk before the first append. Without one, recovery could not tell a gap that a
 // crash tore from one that cleaning left (ADR 0015).
-func (s *Store) admit(wanted []Wanted, made []Made, missing []int) {
+func (s *Store) admit(wanted []LogSpec, made []CreateResult, missing []int) {
 	for _, i := range missing {
 		id := wanted[i].ID
 		if made[i].Err != nil {
@@ -141,7 +141,7 @@ func (s *Store) adopt(log *Log, topic TopicID) error {
 // makeDirectoryOf makes the directory ready, the topic id and the policy in it durable before the
 // first append: a new one, or the retained one (aside, "" if there is none). Its name is durable
 // once the data directory is synced.
-func (s *Store) makeDirectoryOf(w Wanted, aside string) error {
+func (s *Store) makeDirectoryOf(w LogSpec, aside string) error {
 	dir := filepath.Join(s.opts.Dir, w.ID.String())
 	if _, err := s.opts.FS.Stat(dir); err == nil {
 		// An earlier Create failed when the directory was there already: it is what was chosen

@@ -372,7 +372,7 @@ func takeUp(t *testing.T, store *Store) {
 	t.Helper()
 	aside, err := store.newestRetained()
 	if err == nil {
-		err = store.makeDirectoryOf(Wanted{ID: partition, Topic: topicOne, Retain: true},
+		err = store.makeDirectoryOf(LogSpec{ID: partition, Topic: topicOne, Retain: true},
 			aside[partition])
 	}
 	if err == nil {

@@ -15,12 +15,12 @@ import (
 // Slice is a range of whole batches in one data file. It keeps the segment's files alive until
 // Release.
 type Slice struct {
-	File      vfs.File // nil if Length is 0; the filesystem's own, which stays open until Release
-	Position  int64    // of the first batch in File
-	Length    int      // bytes, whole batches; 0: nothing to give
-	LogStart  int64
-	HighWater int64 // this, LogStart and Stable are as of the Read
-	Stable    int64
+	File          vfs.File // nil if Length is 0; the filesystem's own, which stays open until Release
+	Position      int64    // of the first batch in File
+	Length        int      // bytes, whole batches; 0: nothing to give
+	LogStart      int64
+	HighWatermark int64 // this, LogStart and Stable are as of the Read
+	LastStable    int64
 	// More tells that batches below the limit follow which are not in the slice: bytesMax cut it,
 	// or its file ended.
 	More bool
@@ -137,7 +137,7 @@ func (l *Log) readFrom(list *segmentList, r reading) (*Slice, error) {
 	// Again, with the list in hand: a truncation lowers the log end before it shows the list it
 	// leaves (truncate.go).
 	offset, limit := r.offset, min(r.limit, l.logEnd.Load())
-	slice := &Slice{LogStart: l.LogStart(), HighWater: l.HighWatermark(), Stable: l.LastStable()}
+	slice := &Slice{LogStart: l.LogStart(), HighWatermark: l.HighWatermark(), LastStable: l.LastStable()}
 	if offset < slice.LogStart || offset > limit {
 		return nil, fmt.Errorf("%w: %d is not in [%d, %d]", ErrOffsetOutOfRange, offset,
 			slice.LogStart, limit)

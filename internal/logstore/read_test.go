@@ -139,7 +139,7 @@ func TestReadOutsideTheLogIsRefused(t *testing.T) {
 	for _, test := range []struct{ offset, limit int64 }{{50, 50}, {50, 99}, {30, 30}} {
 		slice, err := log.Read(test.offset, test.limit, 1000, true)
 		if err != nil || slice.Length != 0 || slice.File != nil || slice.LogStart != 10 ||
-			slice.HighWater != 50 || slice.Stable != 50 {
+			slice.HighWatermark != 50 || slice.LastStable != 50 {
 			t.Errorf("at %d, limit %d: %+v, %v", test.offset, test.limit, slice, err)
 		}
 	}

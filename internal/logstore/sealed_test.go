@@ -162,9 +162,9 @@ func TestAFailedSyncIsNotForgottenByARestart(t *testing.T) {
 	}
 	for round := range 2 {
 		again := createLog(t, openStoreOnce(t, mem), settings(fsync))
-		if got := readKeys(t, again, 0); again.SafeEnd() != end ||
+		if got := readKeys(t, again, 0); again.DurableEnd() != end ||
 			!slices.Equal(got, expectKeys(0, end)) {
-			t.Fatalf("start %d: %d of %d is safe; read %v", round, again.SafeEnd(), end, got)
+			t.Fatalf("start %d: %d of %d is safe; read %v", round, again.DurableEnd(), end, got)
 		}
 		mem = mem.CrashClone()
 	}
@@ -194,17 +194,17 @@ func TestATailThatCannotBeWrittenAgainIsNotVouchedFor(t *testing.T) {
 	store := openStore(t, fault)
 	log = createLog(t, store, settings(fsync))
 	end := log.LogEnd()
-	if log.SafeEnd() > 0 {
-		t.Errorf("%d of %d is called safe", log.SafeEnd(), end)
+	if log.DurableEnd() > 0 {
+		t.Errorf("%d of %d is called safe", log.DurableEnd(), end)
 	}
 	store.tick(epoch0, false)
-	if log.Fault() != nil || log.SafeEnd() > 0 {
-		t.Errorf("a tick on the full disk: %v, %d is safe", log.Fault(), log.SafeEnd())
+	if log.Fault() != nil || log.DurableEnd() > 0 {
+		t.Errorf("a tick on the full disk: %v, %d is safe", log.Fault(), log.DurableEnd())
 	}
 	fault.Clear()
 	store.tick(epoch0, false)
-	if log.SafeEnd() != end {
-		t.Errorf("with room: %d of %d is safe", log.SafeEnd(), end)
+	if log.DurableEnd() != end {
+		t.Errorf("with room: %d of %d is safe", log.DurableEnd(), end)
 	}
 	if crashed := createLog(t, openStore(t, mem.CrashClone()),
 		settings(fsync)); crashed.LogEnd() != end {
@@ -217,14 +217,14 @@ func TestManyLogsAreMadeWithOneCheckpoint(t *testing.T) {
 	trace := vfs.NewTrace(vfs.NewMem(), dataDir)
 	store := openStore(t, trace)
 	trace.Take()
-	var wanted []Wanted
+	var wanted []LogSpec
 	for i := range int32(50) {
 		wanted = append(wanted,
-			Wanted{ID: PartitionID{Topic: "many", Index: i}, Topic: topicOne,
+			LogSpec{ID: PartitionID{Topic: "many", Index: i}, Topic: topicOne,
 				Settings: settings(nil)})
 	}
 	made := store.CreateAll(append(wanted,
-		Wanted{ID: PartitionID{Topic: "many", Index: 50}, Topic: topicOne,
+		LogSpec{ID: PartitionID{Topic: "many", Index: 50}, Topic: topicOne,
 			Settings: settings(nil)}))
 	for i, m := range made {
 		if m.Err != nil || m.Log.ID() != (PartitionID{Topic: "many", Index: int32(i)}) {

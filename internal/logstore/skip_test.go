@@ -98,7 +98,7 @@ func TestCleanEpoch(t *testing.T) {
 		}
 		createLog(t, store, settings(nil))
 		if c.note >= 0 {
-			store.NoteEpoch(c.note)
+			store.SetBrokerEpoch(c.note)
 		}
 		if err := store.Close(); err != nil {
 			t.Fatal(err)

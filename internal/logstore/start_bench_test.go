@@ -45,10 +45,10 @@ func BenchmarkStart(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			var wanted []Wanted
+			var wanted []LogSpec
 			for i := range int32(logs) {
 				wanted = append(wanted,
-					Wanted{ID: PartitionID{Topic: "many", Index: i}, Topic: topicOne,
+					LogSpec{ID: PartitionID{Topic: "many", Index: i}, Topic: topicOne,
 						Settings: settings(nil)})
 			}
 			for _, made := range store.CreateAll(wanted) {

@@ -75,7 +75,7 @@ type Store struct {
 	settlement settlement   // whom to tell of a sync
 
 	cleanEpoch int64        // what CleanEpoch returns
-	epoch      atomic.Int64 // what NoteEpoch was told, -1 if nothing
+	epoch      atomic.Int64 // what SetBrokerEpoch was told, -1 if nothing
 
 	changes sync.Mutex // one Create, Release or Close at a time
 	saving  struct {
@@ -150,8 +150,8 @@ func (s *Store) Offline() map[PartitionID]error {
 // is what that incarnation held (KIP-966).
 func (s *Store) CleanEpoch() int64 { return s.cleanEpoch }
 
-// NoteEpoch tells the store in which incarnation its broker runs, for Close to write.
-func (s *Store) NoteEpoch(epoch int64) { s.epoch.Store(epoch) }
+// SetBrokerEpoch tells the store in which incarnation its broker runs, for Close to write.
+func (s *Store) SetBrokerEpoch(epoch int64) { s.epoch.Store(epoch) }
 
 // Close syncs everything, writes checkpoints and the clean-shutdown marker, and unlocks the
 // directory. It joins the store's goroutine first, so Options.Failed must not call it. The error

@@ -161,10 +161,10 @@ func (a *applier) beginLeaderEpoch(p *partition, r, before *role, img *metadata.
 // createLogs creates the missing logs together, so that the store writes its checkpoints once.
 // openLog finds them; if one could not be created, openLog retries and reports the error.
 func (a *applier) createLogs(old map[PartitionID]*partition, assigned []assignedPartition) {
-	var missing []logstore.Wanted
+	var missing []logstore.LogSpec
 	for _, ap := range assigned {
 		if p := old[ap.id]; p == nil || p.log == nil || p.topic != ap.topic.ID {
-			missing = append(missing, logstore.Wanted{
+			missing = append(missing, logstore.LogSpec{
 				ID: ap.id, Topic: logstore.TopicID(ap.topic.ID), Settings: ap.topic.Settings,
 				Retain: ap.topic.RetainData,
 			})

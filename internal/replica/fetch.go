@@ -311,7 +311,7 @@ func (f *FetchResult) setData(p *partition, r *role, data *logstore.Slice, err e
 		f.setOffsets(p.log)
 	default:
 		f.Data = data
-		f.LogStart, f.HighWater, f.Stable = data.LogStart, data.HighWater, data.Stable
+		f.LogStart, f.HighWater, f.Stable = data.LogStart, data.HighWatermark, data.LastStable
 	}
 	return err
 }

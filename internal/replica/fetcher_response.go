@@ -130,7 +130,7 @@ func isTransient(err error) bool {
 func (f *fetcher) awaitSync(ctx context.Context) {
 	for _, fp := range f.dirty {
 		log := fp.partition.log
-		for log.SafeEnd() < log.LogEnd() && log.Fault() == nil {
+		for log.DurableEnd() < log.LogEnd() && log.Fault() == nil {
 			select {
 			case <-f.synced:
 			case <-f.wake: // a role may have changed, and the log may be closed

@@ -26,7 +26,7 @@ func (p *partition) followerRequest(r *role, bytesMax int) (FollowerPartition, e
 		ReplicaIncarnation:     r.logIncarnation, BytesMax: bytesMax,
 	}
 	req.Offset = p.log.LogEnd()
-	req.DurableEnd = min(p.log.SafeEnd(), req.Offset)
+	req.DurableEnd = min(p.log.DurableEnd(), req.Offset)
 	if req.LastEpoch < 0 && req.Offset > req.LogStart {
 		return req, errNoEpochs
 	}

@@ -43,7 +43,7 @@ func (p *partition) adoptIncarnation(r *role) error {
 				return err
 			}
 		}
-		if err := p.log.SetAssignment(r.incarnation); err != nil {
+		if err := p.log.SetReplicaIncarnation(r.incarnation); err != nil {
 			return err
 		}
 		p.incarnation = r.incarnation
@@ -71,6 +71,6 @@ func (p *partition) loadReplicaState(log *logstore.Log) (err error) {
 	if p.gapEpoch, err = log.CopyGap(); err != nil {
 		return err
 	}
-	p.incarnation, err = log.Assignment()
+	p.incarnation, err = log.ReplicaIncarnation()
 	return err
 }

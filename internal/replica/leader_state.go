@@ -94,14 +94,14 @@ func (l *leaderState) advance(now time.Time) bool {
 }
 
 func (l *leaderState) advanceLocked(now time.Time) bool {
-	// The end is read before SafeEnd, which does not exceed the end at its time: a record that is
+	// The end is read before DurableEnd, which does not exceed the end at its time: a record that is
 	// appended in between must not make a follower appear to lag.
 	end := l.log.LogEnd()
 	l.mu.isr.SetLogEnd(end)
 	if l.mu.ended || len(l.mu.isr.Recorded()) < l.mu.minISR {
 		return false
 	}
-	return l.log.AdvanceHighWatermark(l.mu.isr.HighWatermark(l.log.SafeEnd(), end, now))
+	return l.log.AdvanceHighWatermark(l.mu.isr.HighWatermark(l.log.DurableEnd(), end, now))
 }
 
 // fetched processes a follower's fetch. advanced reports whether the high watermark advanced,

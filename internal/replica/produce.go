@@ -48,7 +48,7 @@ func (s *Set) Append(acks int16, batches []ProducePartition) *PendingProduce {
 		}
 		wait := produceWait{p, r, result, acks == AcksAll}
 		if acks == AcksAll && !wait.isOver() || acks == 1 &&
-			p.log.SafeEnd() <= result.Appended.LastOffset {
+			p.log.DurableEnd() <= result.Appended.LastOffset {
 			pending.waits = append(pending.waits, wait)
 		}
 	}
@@ -144,7 +144,7 @@ type produceWait struct {
 // acknowledged succeeds even if the log failed afterwards.
 func (w produceWait) isOver() bool {
 	log := w.partition.log
-	acknowledged := log.SafeEnd()
+	acknowledged := log.DurableEnd()
 	if w.all {
 		acknowledged = log.HighWatermark()
 	}

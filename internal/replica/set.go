@@ -119,7 +119,7 @@ func NewSet(opts Options) *Set {
 	s.lagMax.Store(int64(opts.LagMax))
 	s.isrUpdater.start(s, opts.ChangeISR)
 	s.view.Store(&view{image: metadata.NewImage("", metadata.CleanerBudget{}, nil, nil)})
-	s.store.OnSettled(s.logSynced)
+	s.store.OnDurableEnd(s.logSynced)
 	return s
 }
 

@@ -151,7 +151,7 @@ func (l *liveBroker) apply(image *metadata.Image) {
 		return
 	}
 	if self, up := image.Broker(l.id); up {
-		l.store.NoteEpoch(self.Epoch)
+		l.store.SetBrokerEpoch(self.Epoch)
 	}
 	served, err := l.set.Apply(image)
 	if err != nil {

@@ -232,7 +232,7 @@ func (o *oracle) checkISR(t *partitionModel, recorded placement.Partition, highe
 		}
 		end := log.LogEnd()
 		if t.settings.Fsync {
-			end = log.SafeEnd()
+			end = log.DurableEnd()
 		}
 		if log.LeaderEpoch() >= t.lossEpoch && end < highest {
 			o.w.fail(
