@@ -17,9 +17,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
 
-// TestMessagesAreTheAPIServers sends what Load refuses, and what it takes, to a real API server: it
-// must refuse and take the same, with the same words.
-func TestMessagesAreTheAPIServers(t *testing.T) {
+// A real API server accepts and rejects the same objects as Load, with the same messages.
+func TestMessagesMatchTheAPIServer(t *testing.T) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Skip("KUBEBUILDER_ASSETS names no kube-apiserver; make test sets it")
 	}
@@ -38,30 +37,30 @@ func TestMessagesAreTheAPIServers(t *testing.T) {
 	for _, o := range objectsOf(t, "testdata/refused/*.yaml") {
 		err := create(o, metav1.DryRunAll)
 		if !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
-			t.Errorf("%s: the API server says %v", o.file, err)
+			t.Errorf("%s: the API server returned %v", o.file, err)
 			continue
 		}
-		for _, fault := range wanted(t, o.file) {
-			if !says(err, fault) {
-				t.Errorf("%s: we say\n%s\nthe API server says\n%v", o.file, fault, err)
+		for _, fault := range wantFaults(t, o.file) {
+			if !contains(err, fault) {
+				t.Errorf("%s: Load returned\n%s\nthe API server returned\n%v", o.file, fault, err)
 			}
 		}
 	}
 	for _, o := range objectsOf(t, samples+"/*.yaml") {
 		if err := create(o); err != nil {
-			t.Errorf("%s: a sample is refused: %v", o.file, err)
+			t.Errorf("%s: the API server rejected a sample: %v", o.file, err)
 		}
 	}
-	t.Run("updates", func(t *testing.T) { updatesAsByTheAPIServer(t, client) })
+	t.Run("updates", func(t *testing.T) { testUpdates(t, client) })
 }
 
-// valueShown is the bad value in a message. API servers differ in it by version: before 1.36 they
-// show its type instead.
+// valueShown matches the invalid value in a message. API servers before 1.36 print its type
+// instead.
 var valueShown = regexp.MustCompile(`Invalid value: ("[^"]*"|[0-9]+): `)
 
-// says tells whether an API server's error holds our fault: its field, and its words without the
-// value. The path that we put before an unknown field is only ours.
-func says(theirs error, fault string) bool {
+// contains reports whether an error of the API server contains the field and the message of a
+// fault, except for the value. Only Load adds the path of an unknown field.
+func contains(theirs error, fault string) bool {
 	path, words, _ := strings.Cut(fault, ": ")
 	if strings.HasPrefix(words, "unknown field") {
 		path = ""
@@ -73,8 +72,8 @@ func says(theirs error, fault string) bool {
 	return strings.Contains(theirs.Error(), path) && strings.Contains(theirs.Error(), words)
 }
 
-// updatesAsByTheAPIServer changes the sample tickets in ways that CheckUpdate refuses.
-func updatesAsByTheAPIServer(t *testing.T, client dynamic.Interface) {
+// testUpdates changes the sample tickets in ways that CheckUpdate rejects.
+func testUpdates(t *testing.T, client dynamic.Interface) {
 	topics := client.Resource(v1alpha1.GroupVersion.WithResource("topics")).Namespace("default")
 	set, err := Load([]string{samples})
 	if err != nil {
@@ -103,8 +102,9 @@ func updatesAsByTheAPIServer(t *testing.T, client dynamic.Interface) {
 		_, theirs := topics.Update(t.Context(), live,
 			metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 		if ours == nil || theirs == nil ||
-			!says(theirs, strings.TrimSuffix(ours.Error(), " (Topic/tickets)")) {
-			t.Errorf("%s: we say\n%v\nthe API server says\n%v", name, ours, theirs)
+			!contains(theirs, strings.TrimSuffix(ours.Error(), " (Topic/tickets)")) {
+			t.Errorf("%s: CheckUpdate returned\n%v\nthe API server returned\n%v", name, ours,
+				theirs)
 		}
 	}
 }
@@ -123,7 +123,7 @@ func objectsOf(t *testing.T, pattern string) []object {
 		}
 		for _, o := range objects {
 			if name, _, _ := unstructured.NestedString(o.content, "metadata", "name"); name != "" {
-				all = append(all, o) // the client itself refuses an object without a name
+				all = append(all, o) // the client rejects objects without a name itself
 			}
 		}
 	}

@@ -1,14 +1,14 @@
-// Package manifest reads LogCluster and Topic manifests as `kubectl apply` would, without an API
-// server: docs/adr/0004.
+// Package manifest reads LogCluster and Topic manifests like `kubectl apply`, without an API server
+// (ADR 0004).
 //
-// files.go finds files and cuts them into documents; schema.go checks one object with the API
-// server's own code, in the order of its create request: unknown fields, pruning, defaults,
-// metadata, schema, CEL; manifest.go puts the objects together and checks what binds them;
-// update.go checks what an object may not become.
+// files.go finds files and splits them into documents. schema.go validates one object with the API
+// server's own code, in the order of a create request: unknown fields, pruning, defaults, metadata,
+// schema, CEL. manifest.go collects the objects and checks references between them. update.go
+// checks the transition rules for updates.
 //
-// Every fault is an *Error, whose text begins with the path of the field and goes on in the API
-// server's words. One bad object does not hide the faults of another: all come joined.
+// Every fault is an *Error, whose text consists of the path of the field and the API server's
+// message. Faults of all objects are returned together, joined.
 //
-// The rules of a kind are compiled when its first object comes, once a process. The package has no
-// goroutine.
+// The rules of a kind are compiled when first used, and compiled again if the garbage collector has
+// released them. The package has no goroutine.
 package manifest

@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fileBytesMax bounds one manifest file; the API server takes no object above 3 MiB either.
+// fileBytesMax bounds a manifest file. The API server accepts objects up to 3 MiB.
 const fileBytesMax = 16 << 20
 
-// extensions are what `kubectl apply -f` takes from a folder.
+// extensions of the files that `kubectl apply -f` reads in a directory.
 var extensions = []string{".yaml", ".yml", ".json"}
 
 // object is one object of a file.
@@ -27,12 +27,12 @@ type object struct {
 	content map[string]any
 }
 
-// find returns the manifest files of a path: itself, or those of a folder, sorted, as `kubectl
-// apply -f` takes them (its subfolders not). A folder without any is an error: it is more likely a
-// slip than a wish to delete all topics.
+// find returns the manifest files of a path: the file itself, or the sorted files of a directory,
+// without subdirectories, as for `kubectl apply -f`. A directory without manifests is an error,
+// because it is more likely a mistake than a request to delete all topics.
 func find(path string) ([]string, error) {
-	if path == "" { // as from an unset variable of a shell
-		return nil, errors.New("the path of a manifest is empty")
+	if path == "" { // such as an unset shell variable
+		return nil, errors.New("empty manifest path")
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -50,26 +50,26 @@ func find(path string) ([]string, error) {
 		name := filepath.Join(path, entry.Name())
 		if !slices.Contains(extensions, filepath.Ext(name)) ||
 			strings.HasPrefix(entry.Name(), ".") {
-			continue // editors keep hidden files beside those they edit
+			continue // such as temporary files of editors
 		}
-		// a link may lead nowhere for a moment
+		// a symbolic link may be dangling temporarily
 		if info, err := os.Stat(name); err != nil || info.IsDir() {
 			continue
 		}
 		files = append(files, name)
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("no manifests in folder %s: want *%s", path,
+		return nil, fmt.Errorf("no manifests in directory %s: want *%s", path,
 			strings.Join(extensions, ", *"))
 	}
 	return files, nil
 }
 
-// read returns the objects of a file and its faults.
+// read returns the objects and faults of a file.
 func read(file string) (objects []object, faults []error) {
 	info, err := os.Stat(file)
 	if err == nil && info.Size() > fileBytesMax {
-		err = fmt.Errorf("the file has %d bytes, at most %d are read", info.Size(), fileBytesMax)
+		err = fmt.Errorf("file has %d bytes, more than %d", info.Size(), fileBytesMax)
 	}
 	var content []byte
 	if err == nil {
@@ -79,9 +79,9 @@ func read(file string) (objects []object, faults []error) {
 		return nil, []error{&Error{File: file, Message: err.Error()}}
 	}
 	if len(bytes.TrimSpace(content)) == 0 {
-		// An editor or a copy may have emptied it a moment ago; to read that as "no topics any
-		// more" would delete them.
-		return nil, []error{&Error{File: file, Message: "the file is empty"}}
+		// An editor may have truncated the file temporarily. Treating it as a file without topics
+		// would delete them.
+		return nil, []error{&Error{File: file, Message: "empty file"}}
 	}
 	for _, doc := range split(content) {
 		found, err := parse(doc)
@@ -98,11 +98,11 @@ func read(file string) (objects []object, faults []error) {
 // document is one YAML document of a file.
 type document struct {
 	content []byte
-	line    int // number of lines before it
+	line    int // lines before it
 }
 
-// split cuts a file at its lines "---". It keeps count of lines: the YAML parser sees one document
-// and counts from there.
+// split splits a file at its "---" lines. It records the line of each document, because the YAML
+// parser counts lines from the start of the document.
 func split(content []byte) []document {
 	var documents []document
 	current := document{}
@@ -121,7 +121,8 @@ func split(content []byte) []document {
 	return append(documents, current)
 }
 
-// parse returns a document's objects: none (only comments), one, or the items of a v1 List.
+// parse returns the objects of a document: none if it has only comments, one, or the items of a v1
+// List.
 func parse(doc document) ([]map[string]any, error) {
 	text, err := yaml.YAMLToJSONStrict(doc.content)
 	if err != nil {
@@ -137,16 +138,16 @@ func parse(doc document) ([]map[string]any, error) {
 	case map[string]any:
 		return items(value, doc.line)
 	default:
-		return nil, fmt.Errorf("line %d: the document is no object", doc.line+1)
+		return nil, fmt.Errorf("line %d: document is not an object", doc.line+1)
 	}
 }
 
-// items returns an object, or what a v1 List holds, Lists within it opened too. Whatever has no
-// apiVersion or kind is an error.
+// items returns an object, or the items of a v1 List, recursively. apiVersion and kind are
+// required.
 func items(content map[string]any, line int) ([]map[string]any, error) {
 	for _, name := range []string{"apiVersion", "kind"} {
 		if text, ok := content[name].(string); !ok || text == "" {
-			return nil, fmt.Errorf("%s: Required value: the object that begins at line %d has none",
+			return nil, fmt.Errorf("%s: Required value: missing in the object at line %d",
 				name, line+1)
 		}
 	}
@@ -158,7 +159,7 @@ func items(content map[string]any, line int) ([]map[string]any, error) {
 	for i, item := range list {
 		inner, ok := item.(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("items[%d]: Invalid value: it is no object", i)
+			return nil, fmt.Errorf("items[%d]: Invalid value: not an object", i)
 		}
 		found, err := items(inner, line)
 		if err != nil {
@@ -169,11 +170,10 @@ func items(content map[string]any, line int) ([]map[string]any, error) {
 	return all, nil
 }
 
-// lineNumber is how the YAML parser names a place.
+// lineNumber matches line numbers in errors of the YAML parser.
 var lineNumber = regexp.MustCompile(`\bline (\d+)`)
 
-// moveLines adds before to the line numbers in an error of the YAML parser, and puts its several
-// lines into one.
+// moveLines adds before to the line numbers in an error of the YAML parser, and joins its lines.
 func moveLines(message string, before int) string {
 	message = strings.ReplaceAll(strings.ReplaceAll(message, ":\n  ", ": "), "\n  ", "; ")
 	return lineNumber.ReplaceAllStringFunc(message, func(found string) string {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestFilesOfAFolder(t *testing.T) {
+func TestFindFilesOfADirectory(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"b.yaml", "a.yml", "c.json", ".hidden.yaml", "notes.txt",
 		"d.yaml~", "sub/e.yaml", "..data_1/f.yaml"} {
@@ -23,7 +23,7 @@ func TestFilesOfAFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// As a ConfigMap's volume has them: a link to a file behind another link.
+	// as in a ConfigMap volume: a link to a file through another link
 	if err := errors.Join(os.Symlink("..data_1", filepath.Join(dir, "..data")),
 		os.Symlink("..data/f.yaml", filepath.Join(dir, "f.yaml")),
 		os.Symlink("nowhere", filepath.Join(dir, "lost.yaml"))); err != nil {
@@ -46,31 +46,31 @@ func TestMissingManifests(t *testing.T) {
 		t.Errorf("a missing file: %v", err)
 	}
 	if _, err := find(t.TempDir()); err == nil ||
-		!strings.Contains(err.Error(), "no manifests in folder") {
-		t.Errorf("an empty folder: %v", err)
+		!strings.Contains(err.Error(), "no manifests in directory") {
+		t.Errorf("an empty directory: %v", err)
 	}
-	if _, err := find(""); err == nil || err.Error() != "the path of a manifest is empty" {
-		t.Errorf("no path: %v", err)
+	if _, err := find(""); err == nil || err.Error() != "empty manifest path" {
+		t.Errorf("an empty path: %v", err)
 	}
 	_, err := Load([]string{"no/such/path", "nor/this"})
 	if got := faults(err); len(got) != 2 || !strings.Contains(got[0], "no/such/path") {
-		t.Errorf("faults are %v", got)
+		t.Errorf("faults %v, want one per path", got)
 	}
 }
 
-// TestBadYAMLNamesItsLine: the line of the file, not of the document.
-func TestBadYAMLNamesItsLine(t *testing.T) {
+// Errors contain the line in the file, not in the document.
+func TestYAMLErrorsNameTheLine(t *testing.T) {
 	good := topicHead + "metadata: {name: a}\nspec: {cluster: c}\n" // 4 lines
 	for _, test := range []struct{ text, want string }{
 		{good + "---\n" + "a: b\n  c: d\n",
 			"yaml: line 7: mapping values are not allowed in this context"},
 		{good + "---\n" + "a: 1\nb: 2\na: 3\nb: 4\n",
 			`yaml: unmarshal errors: line 8: key "a" already set in map; line 9: key "b" already set in map`},
-		{good + "--- # next\n" + "- a\n", "line 6: the document is no object"},
+		{good + "--- # next\n" + "- a\n", "line 6: document is not an object"},
 		{good + "---\n" + "kind: Topic\n",
-			"apiVersion: Required value: the object that begins at line 6 has none"},
+			"apiVersion: Required value: missing in the object at line 6"},
 		{"{\"apiVersion\": ", "line 1"},
-		{" \n", "the file is empty"},
+		{" \n", "empty file"},
 		{"a: &a [*a]\n", "anchor 'a' value contains itself"},
 	} {
 		_, err := Load([]string{write(t, "bad.yaml", test.text)})
@@ -81,8 +81,8 @@ func TestBadYAMLNamesItsLine(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotOursIsSkipped, and a List is opened, as kubectl does.
-func TestWhatIsNotOursIsSkipped(t *testing.T) {
+// Other kinds are skipped, and Lists are expanded, as by kubectl.
+func TestOtherKindsAreSkipped(t *testing.T) {
 	set, err := Load([]string{write(t, "mixed.yaml", `# only a comment
 ---
 apiVersion: v1
@@ -111,19 +111,19 @@ kind: Partition
 	}
 }
 
-func TestAHugeFileIsNotRead(t *testing.T) {
+func TestOversizedFileIsRejected(t *testing.T) {
 	file := write(t, "huge.yaml", "")
 	if err := os.Truncate(file, fileBytesMax+1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Load([]string{file}); err == nil ||
-		!strings.Contains(err.Error(), "at most 16777216 are read") {
+		!strings.Contains(err.Error(), "more than 16777216") {
 		t.Errorf("error %v", err)
 	}
 }
 
-// FuzzParse: whatever a file holds, it is taken or refused, never a panic; a Topic that is taken
-// holds what its type can.
+// FuzzParse checks that any file is accepted or rejected without a panic, and that accepted Topics
+// are valid.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(topicHead + "metadata: {name: a}\nspec: {cluster: c}\n---\n"))
 	f.Add(
@@ -148,12 +148,12 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("set %v, error %v", set, err)
 		}
 		if err != nil && len(faults(err)) == 0 {
-			t.Fatalf("an error that is no *Error: %v", err)
+			t.Fatalf("an error that is not an *Error: %v", err)
 		}
 		if set != nil {
 			for _, topic := range set.Topics {
 				if topic.Spec.Partitions < 1 || topic.Spec.Cluster == "" || topic.Name == "" {
-					t.Fatalf("a topic was taken that the schema refuses: %+v", topic.Spec)
+					t.Fatalf("an invalid topic was accepted: %+v", topic.Spec)
 				}
 			}
 		}

@@ -13,23 +13,23 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Set is what a folder of manifests says.
+// Set holds the objects of manifests.
 type Set struct {
 	Cluster *v1alpha1.LogCluster // at most one
-	Topics  []*v1alpha1.Topic    // sorted by the name clients use
+	Topics  []*v1alpha1.Topic    // sorted by Kafka name
 
 	files map[string]string // by Kind/name
 }
 
-// File returns the file that holds a resource, named Kind/name as in Error; empty when none does.
+// File returns the file of a resource Kind/name; empty if there is none.
 func (s *Set) File(resource string) string { return s.files[resource] }
 
-// Error is one fault of one manifest. Error() begins with the field path, then says what the API
-// server would say, then where.
+// Error is a fault of a manifest. Its text consists of the field path, the API server's message,
+// and the location.
 type Error struct {
-	File     string // empty for CheckUpdate, which has no file
-	Resource string // Kind/name; empty when the file cannot be read so far
-	Message  string // as the API server gives it: "spec.compression.level: Invalid value: 30: ..."
+	File     string // empty for faults of CheckUpdate
+	Resource string // Kind/name; empty if the file could not be parsed
+	Message  string // like "spec.compression.level: Invalid value: 30: ..."
 }
 
 func (e *Error) Error() string {
@@ -40,10 +40,10 @@ func (e *Error) Error() string {
 	return e.Message + " (" + where + ")"
 }
 
-// Load reads files and folders (*.yaml, *.yml, *.json; several documents a file), applies the CRDs'
-// defaults and checks every object as the API server would: unknown fields, schema, CEL rules.
-// Other kinds are skipped. Without any LogCluster or Topic it fails: a wrong path must not read as
-// the wish to have no topics. All faults come joined (errors.Join), each an *Error.
+// Load reads files and directories (*.yaml, *.yml, *.json, with several documents per file), sets
+// the defaults of the CRDs, and validates every object like the API server: unknown fields, schema,
+// CEL rules. It skips other kinds. Without a LogCluster or Topic it fails, so that a wrong path
+// does not delete all topics. It returns all faults joined (errors.Join), each as an *Error.
 func Load(paths []string) (*Set, error) {
 	l := loader{set: &Set{files: map[string]string{}}, taken: map[string]*v1alpha1.Topic{}}
 	for _, path := range paths {
@@ -70,14 +70,14 @@ func Load(paths []string) (*Set, error) {
 	return l.set, nil
 }
 
-// loader gathers a Set.
+// loader builds a Set.
 type loader struct {
 	set    *Set
 	taken  map[string]*v1alpha1.Topic // by Kafka name
 	faults []error
 }
 
-// load takes in one file; its faults do not keep other files from being checked.
+// load adds the objects and faults of a file.
 func (l *loader) load(file string) {
 	objects, faults := read(file)
 	l.faults = append(l.faults, faults...)
@@ -86,7 +86,7 @@ func (l *loader) load(file string) {
 	}
 }
 
-// add checks an object of ours and takes it into the set.
+// add validates an object of the heartwood.dev group and adds it to the set.
 func (l *loader) add(o object) {
 	apiVersion, kind := o.content["apiVersion"].(string), o.content["kind"].(string)
 	if group, _, _ := strings.Cut(apiVersion, "/"); group != v1alpha1.GroupVersion.Group {
@@ -107,15 +107,15 @@ func (l *loader) add(o object) {
 			l.addTopic(o, topic)
 		}
 	}
-	// A Partition is the operator's own, and a manifest of one says nothing that dev could do.
+	// Partitions belong to the operator, so manifests of them are ignored.
 }
 
-// check runs the rules and, when they hold, converts the object. The conversion can fail on what a
-// schema cannot say, such as numbers beyond their type.
-func (l *loader) check(o object, kept *keptRules, into any) bool {
-	r, err := kept.load()
+// check validates an object and converts it to its type. The conversion can fail for values that
+// the schema does not exclude, such as numbers out of range.
+func (l *loader) check(o object, cache *cachedRules, into any) bool {
+	r, err := cache.load()
 	if err != nil {
-		l.fault(o, "check manifest: "+err.Error())
+		l.fault(o, "load validation rules: "+err.Error())
 		return false
 	}
 	faults := r.create(o.content)
@@ -132,11 +132,11 @@ func (l *loader) check(o object, kept *keptRules, into any) bool {
 	return true
 }
 
-// addCluster refuses a second LogCluster: one process is one cluster.
+// addCluster adds a LogCluster, and rejects a second one.
 func (l *loader) addCluster(o object, cluster *v1alpha1.LogCluster) {
 	if first := l.set.Cluster; first != nil {
 		l.fault(o, field.Invalid(field.NewPath("metadata", "name"), cluster.Name, fmt.Sprintf(
-			"%s has the LogCluster %s already, and there can be one only",
+			"only one LogCluster is allowed, and %s contains LogCluster %s",
 			l.set.File("LogCluster/"+first.Name), first.Name)).Error())
 		return
 	}
@@ -144,13 +144,13 @@ func (l *loader) addCluster(o object, cluster *v1alpha1.LogCluster) {
 	l.set.files["LogCluster/"+cluster.Name] = o.file
 }
 
-// addTopic refuses a second topic of a name, be it the resource's (kubectl would take the second
-// for a change of the first) or the one that clients use (on Kubernetes the younger of the two
-// never becomes ready).
+// addTopic adds a Topic. It rejects a second one with the same resource name, which kubectl would
+// treat as an update, or with the same Kafka name, which never becomes ready on Kubernetes.
 func (l *loader) addTopic(o object, topic *v1alpha1.Topic) {
 	name, path := topic.KafkaName(), field.NewPath("metadata", "name")
 	if file := l.set.File("Topic/" + topic.Name); file != "" {
-		l.fault(o, fmt.Sprintf("%s: %s has a Topic of this name", field.Duplicate(path, topic.Name),
+		l.fault(o, fmt.Sprintf("%s: %s contains a Topic of this name",
+			field.Duplicate(path, topic.Name),
 			file))
 		return
 	}
@@ -168,9 +168,9 @@ func (l *loader) addTopic(o object, topic *v1alpha1.Topic) {
 	l.set.Topics = append(l.set.Topics, topic)
 }
 
-// checkCluster checks that a topic belongs to the one cluster: the manifest's LogCluster (on
-// Kubernetes a topic of another would wait for its own for ever) or, without one, the cluster of
-// the first topic.
+// checkCluster checks that a topic belongs to the LogCluster of the manifests, or, without one, to
+// the cluster of the first topic. On Kubernetes a topic of another cluster would never become
+// ready.
 func (l *loader) checkCluster(topic *v1alpha1.Topic) {
 	at := object{l.set.File("Topic/" + topic.Name),
 		map[string]any{"kind": "Topic", "metadata": map[string]any{"name": topic.Name}}}
@@ -178,23 +178,22 @@ func (l *loader) checkCluster(topic *v1alpha1.Topic) {
 	switch {
 	case cluster == nil && topic.Spec.Cluster != first.Spec.Cluster:
 		l.fault(at, field.Invalid(field.NewPath("spec", "cluster"), topic.Spec.Cluster, fmt.Sprintf(
-			"the Topic %s in %s is of cluster %s, and there can be one only", first.Name,
+			"only one cluster is allowed, and the Topic %s in %s belongs to cluster %s", first.Name,
 			l.set.File("Topic/"+first.Name),
 			first.Spec.Cluster)).Error())
 	case cluster == nil:
 	case topic.Spec.Cluster != cluster.Name:
 		l.fault(at, field.Invalid(field.NewPath("spec", "cluster"), topic.Spec.Cluster, fmt.Sprintf(
-			"the LogCluster of these manifests is %s: write its name", cluster.Name)).Error())
+			"the LogCluster of these manifests is %s: use its name", cluster.Name)).Error())
 	case topic.Namespace != cluster.Namespace:
 		l.fault(at, field.Invalid(field.NewPath("metadata", "namespace"), topic.Namespace,
 			fmt.Sprintf(
-				"the LogCluster %s is in namespace %s: a Topic lives beside its LogCluster",
+				"the LogCluster %s is in namespace %s: use the same namespace for the Topic",
 				cluster.Name, cluster.Namespace)).Error())
 	}
 }
 
-// fault notes a fault with the file and the resource it is in. The object may be of any shape: it
-// need not have a name.
+// fault adds a fault of an object, which may be invalid in any way.
 func (l *loader) fault(o object, message string) {
 	metadata, _ := o.content["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)

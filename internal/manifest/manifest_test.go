@@ -15,7 +15,7 @@ import (
 
 const samples = "../../config/samples"
 
-func TestTheSamplesAreTaken(t *testing.T) {
+func TestSamplesAreValid(t *testing.T) {
 	set, err := Load([]string{samples})
 	if err != nil {
 		t.Fatal(err)
@@ -44,13 +44,13 @@ func TestTheSamplesAreTaken(t *testing.T) {
 	}
 	if tickets.Compaction.TombstoneRetention.Duration != time.Minute ||
 		tickets.Segment.Size.Value() != 1<<20 {
-		t.Errorf("values changed on their way: %v, %v", tickets.Compaction.TombstoneRetention,
+		t.Errorf("values have changed: %v, %v", tickets.Compaction.TombstoneRetention,
 			tickets.Segment.Size)
 	}
 }
 
-// TestSamplesFitAScreen: they are the first thing a newcomer reads.
-func TestSamplesFitAScreen(t *testing.T) {
+// Samples are the first files that new users read.
+func TestSamplesAreShort(t *testing.T) {
 	files, err := filepath.Glob(samples + "/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
@@ -61,13 +61,13 @@ func TestSamplesFitAScreen(t *testing.T) {
 			t.Fatal(err)
 		}
 		if lines := strings.Count(string(text), "\n"); lines > 50 {
-			t.Errorf("%s has %d lines", file, lines)
+			t.Errorf("%s has %d lines, want at most 50", file, lines)
 		}
 	}
 }
 
-// wanted returns the faults that a file of testdata/refused says it has.
-func wanted(t *testing.T, file string) []string {
+// wantFaults returns the expected faults, which a file of testdata/refused contains as comments.
+func wantFaults(t *testing.T, file string) []string {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -82,7 +82,7 @@ func wanted(t *testing.T, file string) []string {
 	return faults
 }
 
-// faults are the messages of an error of Load.
+// faults returns the messages of an error of Load.
 func faults(err error) []string {
 	var messages []string
 	joined, ok := err.(interface{ Unwrap() []error })
@@ -98,16 +98,15 @@ func faults(err error) []string {
 	return messages
 }
 
-// TestRefusedAsByTheAPIServer takes each file of testdata/refused, which names its faults.
-// TestMessagesAreTheAPIServers checks the same files against a real API server.
-func TestRefusedAsByTheAPIServer(t *testing.T) {
+// TestMessagesMatchTheAPIServer checks the same files against a real API server.
+func TestInvalidManifestsAreRejected(t *testing.T) {
 	files, err := filepath.Glob("testdata/refused/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
 	for _, file := range files {
 		_, err := Load([]string{file})
-		if diff := cmp.Diff(wanted(t, file), faults(err)); diff != "" {
+		if diff := cmp.Diff(wantFaults(t, file), faults(err)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", file, diff)
 		}
 	}
@@ -138,7 +137,7 @@ func TestErrorNamesFieldThenFileAndResource(t *testing.T) {
 	}
 }
 
-// TestFaultsBetweenObjects: what no single object shows.
+// Faults of several objects together.
 func TestFaultsBetweenObjects(t *testing.T) {
 	head := "---\napiVersion: heartwood.dev/v1alpha1\nkind: "
 	for _, test := range []struct {
@@ -155,42 +154,43 @@ func TestFaultsBetweenObjects(t *testing.T) {
 			"two topics of one resource name",
 			head + "Topic\nmetadata: {name: a}\nspec: {cluster: c}\n" + head +
 				"Topic\nmetadata: {name: a}\nspec: {cluster: c, topicName: b}\n",
-			[]string{`metadata.name: Duplicate value: "a": FILE has a Topic of this name`},
+			[]string{`metadata.name: Duplicate value: "a": FILE contains a Topic of this name`},
 		},
 		{
 			"topics of two clusters, without a LogCluster",
 			head + "Topic\nmetadata: {name: a}\nspec: {cluster: c}\n" + head +
 				"Topic\nmetadata: {name: b}\nspec: {cluster: d}\n",
-			[]string{`spec.cluster: Invalid value: "d": the Topic a in FILE is of cluster c, and there can be one only`},
+			[]string{`spec.cluster: Invalid value: "d": only one cluster is allowed, and the Topic a in FILE belongs to cluster c`},
 		},
-		{"nothing of ours", "---\n# topics come later\n---\napiVersion: v1\nkind: ConfigMap\n",
+		{"no LogCluster or Topic",
+			"---\n# topics come later\n---\napiVersion: v1\nkind: ConfigMap\n",
 			[]string{"no LogCluster or Topic found"}},
 		{
 			"two clusters",
 			head + "LogCluster\nmetadata: {name: a}\nspec: {}\n" + head +
 				"LogCluster\nmetadata: {name: b}\nspec: {}\n",
-			[]string{`metadata.name: Invalid value: "b": FILE has the LogCluster a already, and there can be one only`},
+			[]string{`metadata.name: Invalid value: "b": only one LogCluster is allowed, and FILE contains LogCluster a`},
 		},
 		{
 			"a topic of another cluster",
 			head + "LogCluster\nmetadata: {name: a}\nspec: {}\n" + head +
 				"Topic\nmetadata: {name: t}\nspec: {cluster: b}\n",
-			[]string{`spec.cluster: Invalid value: "b": the LogCluster of these manifests is a: write its name`},
+			[]string{`spec.cluster: Invalid value: "b": the LogCluster of these manifests is a: use its name`},
 		},
 		{
 			"a topic of another namespace",
 			head + "LogCluster\nmetadata: {name: a}\nspec: {}\n" + head +
 				"Topic\nmetadata: {name: t, namespace: far}\nspec: {cluster: a}\n",
-			[]string{`metadata.namespace: Invalid value: "far": the LogCluster a is in namespace default: a Topic lives beside its LogCluster`},
+			[]string{`metadata.namespace: Invalid value: "far": the LogCluster a is in namespace default: use the same namespace for the Topic`},
 		},
-		{"a kind that is none", head + "Topik\nmetadata: {name: t}\n",
+		{"unknown kind", head + "Topik\nmetadata: {name: t}\n",
 			[]string{`kind: no matches for kind "Topik" in version "heartwood.dev/v1alpha1"`}},
 		{
-			"a version that is none",
+			"unknown version",
 			"apiVersion: heartwood.dev/v9\nkind: Topic\nmetadata: {name: t}\n",
 			[]string{`kind: no matches for kind "Topic" in version "heartwood.dev/v9"`},
 		},
-		{"one bad object does not hide the next",
+		{"faults of all objects are returned",
 			head + "Topic\nmetadata: {name: a}\nspec: {cluster: c, partitions: 0}\n" + head +
 				"Topic\nmetadata: {name: b}\nspec: {cluster: c, x: 1}\n",
 			[]string{
@@ -212,7 +212,7 @@ func TestFaultsBetweenObjects(t *testing.T) {
 	}
 }
 
-func TestCheckUpdateHoldsTheTransitionRules(t *testing.T) {
+func TestCheckUpdateAppliesTransitionRules(t *testing.T) {
 	topic := func(spec string) *v1alpha1.Topic {
 		set, err := Load([]string{write(t, "t.yaml", topicHead+"metadata: {name: t}\nspec: "+spec)})
 		if err != nil {
@@ -235,7 +235,8 @@ func TestCheckUpdateHoldsTheTransitionRules(t *testing.T) {
 	}
 }
 
-// BenchmarkFirstLoad is what a start of dev pays: both kinds' rules compiled, the samples checked.
+// BenchmarkFirstLoad measures compiling the rules of both kinds and validating the samples, as at
+// the start of dev.
 func BenchmarkFirstLoad(b *testing.B) {
 	for b.Loop() {
 		for _, file := range []string{"heartwood.dev_topics.yaml",

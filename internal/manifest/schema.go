@@ -29,7 +29,7 @@ import (
 	"heartwood.dev/heartwood/config/crd"
 )
 
-// rules are a kind's: its CRD, ready to check with.
+// rules are the compiled validation rules of a kind.
 type rules struct {
 	schema    *structural.Structural
 	validator validation.SchemaValidator
@@ -37,36 +37,36 @@ type rules struct {
 }
 
 var (
-	topicRules      = keptRules{file: "heartwood.dev_topics.yaml"}
-	logClusterRules = keptRules{file: "heartwood.dev_logclusters.yaml"}
+	topicRules      = cachedRules{file: "heartwood.dev_topics.yaml"}
+	logClusterRules = cachedRules{file: "heartwood.dev_logclusters.yaml"}
 )
 
-// keptRules are a kind's rules, made when they are needed and kept as long as the memory is not.
-// Compiling CEL costs some ten milliseconds, and what comes of it takes more memory than all else
-// that an idle `heartwood dev` holds; manifests are read at the start, and when they change.
-type keptRules struct {
+// cachedRules compiles the rules of a kind on demand, and holds them by a weak pointer. Compiling
+// CEL takes some ten milliseconds, and the result more memory than everything else in an idle
+// `heartwood dev`. Rules are needed only at the start and when manifests change.
+type cachedRules struct {
 	file string
 
-	mu   sync.Mutex
-	made weak.Pointer[rules]
+	mu     sync.Mutex
+	cached weak.Pointer[rules]
 }
 
-// load returns the rules, or makes them.
-func (k *keptRules) load() (*rules, error) {
+// load returns the cached rules, or compiles them.
+func (k *cachedRules) load() (*rules, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if made := k.made.Value(); made != nil {
-		return made, nil
+	if compiled := k.cached.Value(); compiled != nil {
+		return compiled, nil
 	}
-	made, err := loadRules(k.file)
+	compiled, err := loadRules(k.file)
 	if err != nil {
 		return nil, err
 	}
-	k.made = weak.Make(made)
-	return made, nil
+	k.cached = weak.Make(compiled)
+	return compiled, nil
 }
 
-// loadRules does with a CRD what the API server does when it begins to serve it.
+// loadRules compiles a CRD like the API server does before it serves the resource.
 func loadRules(file string) (*rules, error) {
 	text, err := crd.Files.ReadFile(file)
 	if err != nil {
@@ -81,11 +81,11 @@ func loadRules(file string) (*rules, error) {
 			return newRules(version.Schema)
 		}
 	}
-	return nil, fmt.Errorf("read %s: it has no version %s", file, v1alpha1.GroupVersion.Version)
+	return nil, fmt.Errorf("read %s: no version %s", file, v1alpha1.GroupVersion.Version)
 }
 
-// newRules makes the checks of one version's schema. It fails only if the CRD itself is wrong,
-// which is a bug of ours.
+// newRules compiles the schema of one version. It fails only if the CRD itself is invalid, which is
+// a bug.
 func newRules(schema *apiextensionsv1.CustomResourceValidation) (*rules, error) {
 	var internal apiextensions.CustomResourceValidation
 	err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(
@@ -98,24 +98,23 @@ func newRules(schema *apiextensionsv1.CustomResourceValidation) (*rules, error) 
 	}
 	r := &rules{}
 	if r.schema, err = structural.NewStructural(internal.OpenAPIV3Schema); err != nil {
-		return nil, fmt.Errorf("make schema structural: %w", err)
+		return nil, fmt.Errorf("convert to structural schema: %w", err)
 	}
-	// PruneDefaults writes into it, and it shares defaults with its source
+	// PruneDefaults modifies the schema, which shares defaults with its source
 	r.schema = r.schema.DeepCopy()
 	if err := defaulting.PruneDefaults(r.schema); err != nil {
 		return nil, fmt.Errorf("prune defaults: %w", err)
 	}
 	if r.validator, _, err = validation.NewSchemaValidator(internal.OpenAPIV3Schema); err != nil {
-		return nil, fmt.Errorf("make validator: %w", err)
+		return nil, fmt.Errorf("create schema validator: %w", err)
 	}
 	r.cel = cel.NewValidator(r.schema, true, celconfig.PerCallLimit)
 	return r, nil
 }
 
-// create checks an object as a create request would be checked, and changes it likewise: what is
-// unknown goes, defaults come, the status goes. Unknown fields must be told before they are pruned,
-// and defaults must be there before the schema is checked, or a required field with a default would
-// be missed.
+// create validates and modifies an object like a create request: it removes unknown fields and the
+// status, and sets defaults. Unknown fields must be reported before they are pruned, and defaults
+// must be set before the schema is checked, because a required field may have one.
 func (r *rules) create(content map[string]any) field.ErrorList {
 	faults := r.prune(content)
 	meta, found, err := objectmeta.GetObjectMeta(content, false)
@@ -127,7 +126,7 @@ func (r *rules) create(content map[string]any) field.ErrorList {
 		meta = &metav1.ObjectMeta{}
 	}
 	if meta.Namespace == "" {
-		meta.Namespace = "default" // as kubectl fills it in
+		meta.Namespace = "default" // as kubectl does
 	}
 	delete(content, "status")
 	if err := objectmeta.SetObjectMeta(content, meta); err != nil {
@@ -141,15 +140,15 @@ func (r *rules) create(content map[string]any) field.ErrorList {
 	faults = append(faults, validation.ValidateCustomResource(nil, content, r.validator)...)
 	faults = append(faults, listtype.ValidateListSetsAndMaps(nil, r.schema, content)...)
 	if blocking(faults) {
-		return faults // CEL rules assume what the schema says
+		return faults // CEL rules rely on a valid schema
 	}
 	byRule, _ := r.cel.Validate(context.Background(), nil, r.schema, content, nil,
 		celconfig.RuntimeCELCostBudget)
 	return append(faults, byRule...)
 }
 
-// update checks what an object has become, as an update request would be checked. Faults in what
-// did not change are not told, if the API server would let them pass (ratcheting).
+// update validates a changed object like an update request. Like the API server, it ignores some
+// faults in unchanged fields (ratcheting).
 func (r *rules) update(old, updated map[string]any) field.ErrorList {
 	correlated := common.NewCorrelatedObject(updated, old, &model.Structural{Structural: r.schema})
 	faults := validation.ValidateCustomResourceUpdate(nil, updated, old, r.validator,
@@ -163,14 +162,14 @@ func (r *rules) update(old, updated map[string]any) field.ErrorList {
 	return append(faults, byRule...)
 }
 
-// prune removes unknown fields and tells them, in the words of strict decoding (what kubectl asks
-// for unless told otherwise).
+// prune removes unknown fields and returns a fault for each, like strict decoding, which is the
+// default of kubectl.
 func (r *rules) prune(content map[string]any) field.ErrorList {
 	var faults field.ErrorList
 	_, _, unknown, err := objectmeta.GetObjectMetaWithOptions(content,
 		objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
 	if err != nil {
-		return faults // told by create
+		return faults // create reports err
 	}
 	unknown = append(unknown, pruning.PruneWithOptions(content, r.schema, true,
 		structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
@@ -181,11 +180,11 @@ func (r *rules) prune(content map[string]any) field.ErrorList {
 	return faults
 }
 
-// errorTypeUnknown marks the faults of strict decoding, which are no field.Errors in the API
-// server.
+// errorTypeUnknown marks unknown fields, which are not field.Errors in the API server.
 const errorTypeUnknown field.ErrorType = "unknown field"
 
-// messages are the faults of one object, sorted: the validators walk through maps, in any order.
+// messages returns the messages of the faults of one object. It sorts them, because validators
+// iterate over maps.
 func messages(faults field.ErrorList) []string {
 	texts := make([]string, 0, len(faults))
 	for _, fault := range faults {
@@ -195,16 +194,16 @@ func messages(faults field.ErrorList) []string {
 	return texts
 }
 
-// message is a fault in the API server's words.
+// message returns the API server's message for a fault.
 func message(fault *field.Error) string {
 	if fault.Type == errorTypeUnknown {
 		return fmt.Sprintf("%s: unknown field %q", fault.Field, fault.Detail)
 	}
-	// Messages may have lines; ours stand one to a line.
+	// one line per fault
 	return strings.ReplaceAll(fault.Error(), "\n", " ")
 }
 
-// blocking tells whether the API server would not even look at the CEL rules.
+// blocking reports whether the API server skips the CEL rules because of these faults.
 func blocking(faults field.ErrorList) bool {
 	for _, fault := range faults {
 		switch fault.Type {

@@ -5,34 +5,34 @@ import (
 	"testing"
 )
 
-// Rules are kept while somebody has them, and given up behind that; then they are made again.
-func TestRulesAreKeptAsLongAsTheyAreUsed(t *testing.T) {
-	kept := keptRules{file: "heartwood.dev_topics.yaml"}
-	first, err := kept.load()
+// Rules are cached while they are in use, released afterwards, and then compiled again.
+func TestRulesAreCachedWhileInUse(t *testing.T) {
+	cache := cachedRules{file: "heartwood.dev_topics.yaml"}
+	first, err := cache.load()
 	if err != nil {
 		t.Fatal(err)
 	}
 	runtime.GC()
-	if second, err := kept.load(); err != nil || second != first {
-		t.Errorf("made again while they were used: %v", err)
+	if second, err := cache.load(); err != nil || second != first {
+		t.Errorf("rules in use were compiled again: %v", err)
 	}
 	runtime.KeepAlive(first)
-	for range 10 { // a finalizer within may hold them for a round
+	for range 10 { // a finalizer may retain them for one cycle
 		runtime.GC()
-		if kept.made.Value() == nil {
+		if cache.cached.Value() == nil {
 			break
 		}
 	}
-	if kept.made.Value() != nil {
-		t.Error("kept though nobody uses them")
+	if cache.cached.Value() != nil {
+		t.Error("unused rules were not released")
 	}
-	if again, err := kept.load(); err != nil || again == nil {
-		t.Errorf("not made again: %v", err)
+	if again, err := cache.load(); err != nil || again == nil {
+		t.Errorf("rules were not compiled again: %v", err)
 	}
 }
 
-func TestRulesOfAFileThatIsNotThere(t *testing.T) {
-	if _, err := (&keptRules{file: "none.yaml"}).load(); err == nil {
-		t.Error("no error")
+func TestRulesOfAnAbsentFile(t *testing.T) {
+	if _, err := (&cachedRules{file: "none.yaml"}).load(); err == nil {
+		t.Error("an absent file was accepted")
 	}
 }

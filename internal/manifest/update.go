@@ -9,12 +9,12 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// CheckUpdate checks what old may not become (transition rules), as the API server would. The
-// faults come joined, each an *Error.
+// CheckUpdate validates an update with its transition rules like the API server. It returns all
+// faults joined, each as an *Error.
 func CheckUpdate(old, updated *v1alpha1.Topic) error {
 	r, err := topicRules.load()
 	if err != nil {
-		return fmt.Errorf("check manifest: %w", err)
+		return fmt.Errorf("load validation rules: %w", err)
 	}
 	before, err := content(old)
 	if err != nil {
@@ -31,7 +31,7 @@ func CheckUpdate(old, updated *v1alpha1.Topic) error {
 	return errors.Join(faults...)
 }
 
-// content is a topic as a manifest holds it, without what the API server adds.
+// content returns a topic as in a manifest, without the fields that the API server sets.
 func content(topic *v1alpha1.Topic) (map[string]any, error) {
 	all, err := runtime.DefaultUnstructuredConverter.ToUnstructured(topic)
 	if err != nil {

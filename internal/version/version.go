@@ -1,19 +1,18 @@
-// Package version says which Heartwood this is.
+// Package version returns the release and the revision of this binary.
 package version
 
 import "runtime/debug"
 
-// Set by the linker: -X heartwood.dev/heartwood/internal/version.version=v0.1.0, and commit
-// likewise.
+// Set by the linker, such as -X heartwood.dev/heartwood/internal/version.version=v0.1.0.
 var (
 	version = "dev"
 	commit  = ""
 )
 
-// Version is the release, or "dev".
+// Version returns the release, or "dev".
 func Version() string { return version }
 
-// Commit is the revision the binary was built from, as far as it is known.
+// Commit returns the revision that the binary was built from, or "unknown".
 func Commit() string {
 	if commit != "" {
 		return commit
