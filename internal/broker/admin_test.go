@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// admin is a client of three brokers that has made the topic made: one partition, two replicas, ten
-// records.
+// admin returns an admin client of three brokers with the topic "made": one partition, two
+// replicas, ten records.
 func admin(t *testing.T) (*trio, *kadm.Client, context.Context) {
 	t.Helper()
 	c := newTrio(t)
@@ -44,9 +44,9 @@ func admin(t *testing.T) (*trio, *kadm.Client, context.Context) {
 	return c, a, ctx
 }
 
-// TestDeletedRecordsAreGoneFromEveryReplica when the answer comes: whoever leads next cannot show
+// TestDeletedRecordsAreRemovedFromEveryReplica before the response: the next leader cannot return
 // them.
-func TestDeletedRecordsAreGoneFromEveryReplica(t *testing.T) {
+func TestDeletedRecordsAreRemovedFromEveryReplica(t *testing.T) {
 	c, a, ctx := admin(t)
 	var offsets kadm.Offsets
 	offsets.Add(kadm.Offset{Topic: "made", At: 7})
@@ -55,7 +55,7 @@ func TestDeletedRecordsAreGoneFromEveryReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	if answer, _ := deleted.Lookup("made", 0); answer.Err != nil || answer.LowWatermark != 7 {
-		t.Errorf("answer %+v", answer)
+		t.Errorf("DeleteRecords answered %+v", answer)
 	}
 	holders := 0
 	for id, b := range c.brokers {
@@ -65,40 +65,41 @@ func TestDeletedRecordsAreGoneFromEveryReplica(t *testing.T) {
 			}
 			holders++
 			if state.Log.LogStart() != 7 {
-				t.Errorf("broker %d: log starts at %d", id, state.Log.LogStart())
+				t.Errorf("broker %d: log start offset is %d, want 7", id, state.Log.LogStart())
 			}
 		}
 	}
 	if holders != 2 {
-		t.Errorf("%d brokers have the log", holders)
+		t.Errorf("%d brokers have the log, want 2", holders)
 	}
 }
 
-// TestPartitionsMoveAndLeadHome by kadm: to the broker that has none, then the preferred leader is
-// elected.
-func TestPartitionsMoveAndLeadHome(t *testing.T) {
+// TestReassignmentAndPreferredElection moves a partition to the broker without a replica, and
+// elects the preferred leader.
+func TestReassignmentAndPreferredElection(t *testing.T) {
 	c, a, ctx := admin(t)
 	before := c.metadata.Image().Topic("made").Partitions[0].Replicas
-	wanted := []int32{3 - before[0] - before[1], before[0]}
+	target := []int32{3 - before[0] - before[1], before[0]}
 	var move kadm.AlterPartitionAssignmentsReq
-	move.Assign("made", 0, wanted)
+	move.Assign("made", 0, target)
 	answers, err := a.AlterPartitionAssignments(ctx, move)
 	if err = errors.Join(err, answers.Error()); err != nil {
 		t.Fatal(err)
 	}
-	// The metadata first: a broker answers from what it has heard of them, and may not have heard
-	// that the move began.
+	// The store first: a broker answers from its metadata image, which may not show the
+	// reassignment yet.
 	made := func() *metadata.Partition { return c.metadata.Image().Topic("made").Partitions[0] }
-	c.await("moved", func() bool { return slices.Equal(made().Replicas, wanted) })
-	c.await("no move is listed", func() bool {
+	c.await("the reassignment to complete",
+		func() bool { return slices.Equal(made().Replicas, target) })
+	c.await("no reassignment to be listed", func() bool {
 		listed, err := a.ListPartitionReassignments(ctx, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return len(listed) == 0
 	})
-	// refused by a broker that has not heard yet that the preferred leader is in sync
-	c.await("an election", func() bool {
+	// A broker whose image does not show the preferred leader in the ISR yet rejects it.
+	c.await("the preferred leader to be elected", func() bool {
 		elected, err := a.ElectLeaders(ctx, kadm.ElectPreferredReplica,
 			kadm.TopicsSet{"made": {0: {}}})
 		if err != nil {
@@ -109,12 +110,12 @@ func TestPartitionsMoveAndLeadHome(t *testing.T) {
 			!errors.Is(err, kerr.PreferredLeaderNotAvailable) {
 			t.Fatal(err)
 		}
-		return made().Leader == wanted[0]
+		return made().Leader == target[0]
 	})
 }
 
-// TestTopicsAreAlteredByKadm, and a topic of a manifest is not.
-func TestTopicsAreAlteredByKadm(t *testing.T) {
+// TestTopicConfigsAreAltered, but not those of a topic from a manifest.
+func TestTopicConfigsAreAltered(t *testing.T) {
 	c, a, ctx := admin(t)
 	retention := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms",
 		Value: kadm.StringPtr("3600000")}}
@@ -128,8 +129,9 @@ func TestTopicsAreAlteredByKadm(t *testing.T) {
 			t.Errorf("%s: %v", answer.Name, answer.Err)
 		}
 	}
-	// by whichever broker, which hears of it after the one that was asked
-	c.await("described as altered", func() bool {
+	// Any broker may answer, and its image may be older than that of the broker that changed the
+	// topic.
+	c.await("the changed setting to be described", func() bool {
 		described, err := a.DescribeTopicConfigs(ctx, "made")
 		if err != nil || len(described) != 1 {
 			t.Fatal(described, err)
@@ -140,10 +142,10 @@ func TestTopicsAreAlteredByKadm(t *testing.T) {
 	})
 	if _, err := a.CreatePartitions(ctx, 2, "made"); err != nil ||
 		len(c.metadata.Image().Topic("made").Partitions) != 3 {
-		t.Errorf("create partitions: %v", err)
+		t.Errorf("CreatePartitions: error %v, or not 3 partitions", err)
 	}
 	dirs, err := a.DescribeAllLogDirs(ctx, nil)
 	if err != nil || len(dirs) != 3 {
-		t.Errorf("log dirs of %d brokers: %v", len(dirs), err)
+		t.Errorf("log directories of %d brokers, error %v, want 3", len(dirs), err)
 	}
 }

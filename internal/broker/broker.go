@@ -22,8 +22,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Metadata is what a broker needs of the cluster's metadata: both internal/metadata/local and kube
-// give it.
+// Metadata is the metadata store of a broker; internal/metadata/local, kube and remote implement
+// it.
 type Metadata interface {
 	metadata.Store
 	metadata.Admin
@@ -31,14 +31,14 @@ type Metadata interface {
 	metadata.Mover
 }
 
-// Options of a Broker.
+// Options configure a Broker.
 type Options struct {
 	NodeID    int32
 	DataDir   string
 	Listen    string // host:port of the Kafka listener; port 0 picks one
-	Advertise string // host:port that clients are told; default: the listener's own address
-	// host at which other brokers reach this one, on the port that it listens on; default: as
-	// clients do
+	Advertise string // host:port for clients; default: the address of the listener
+	// PeerHost is the host at which other brokers reach this one, on the port of the listener;
+	// default: the advertised address.
 	PeerHost string
 	Rack     string
 	Metadata Metadata
@@ -48,17 +48,17 @@ type Options struct {
 	Logger   *slog.Logger          // default: none
 }
 
-// Why a broker is not ready.
+// Reasons why a broker is not ready.
 var (
-	errNoImage  = errors.New("waits for the cluster's metadata")
-	errStopping = errors.New("stops")
+	errNoImage  = errors.New("waiting for the cluster's metadata")
+	errStopping = errors.New("shutting down")
 )
 
-// Broker is one broker: a listener, the partitions that live here, their store and cleaner.
+// Broker is one broker: a listener, its partitions, and their store and cleaner.
 type Broker struct {
 	opts     Options         // FS is set
-	self     metadata.Broker // without Epoch, which the metadata store gives
-	cluster  string          // what the file cluster-id says; follow's, once it runs
+	self     metadata.Broker // without Epoch, which the metadata store assigns
+	cluster  string          // content of the file cluster-id; used by follow alone once it runs
 	logger   *slog.Logger
 	store    *logstore.Store
 	cleaner  *cleaner.Cleaner
@@ -69,23 +69,23 @@ type Broker struct {
 	listener net.Listener
 	server   *wire.Server
 
-	shown    atomic.Pointer[shown]          // what requests see
-	newest   atomic.Pointer[metadata.Image] // to be applied
-	news     chan struct{}                  // holds one: newest was set
-	applied  chan struct{}                  // closed with the first image
-	serves   chan struct{}                  // closed once requests are taken
-	serving  serving                        // what the cluster is to hear of that
+	current  atomic.Pointer[imageState]     // the metadata image of requests
+	newest   atomic.Pointer[metadata.Image] // the image to apply
+	wakeUp   chan struct{}                  // holds one token: follow must apply newest
+	applied  chan struct{}                  // closed once the first image is applied
+	serves   chan struct{}                  // closed once requests are accepted
+	serving  servingReport                  // of the partitions that are served
 	notReady atomic.Pointer[error]          // nil: ready
 
-	close sync.Once // Run closes by itself, and its caller may
+	close sync.Once // both Run and its caller may close
 }
 
-// New opens the store (its lock, its recovery) and the listener; nothing is served before Run. A
-// Broker that is not Run must be closed.
+// New opens the store (which locks and recovers it) and the listener. Run starts serving. A Broker
+// that is not Run must be closed.
 func New(opts Options) (*Broker, error) {
-	b := &Broker{opts: opts, logger: opts.Logger, news: make(chan struct{}, 1),
+	b := &Broker{opts: opts, logger: opts.Logger, wakeUp: make(chan struct{}, 1),
 		applied: make(chan struct{}), serves: make(chan struct{})}
-	b.serving.news = make(chan struct{}, 1)
+	b.serving.changed = make(chan struct{}, 1)
 	if b.logger == nil {
 		b.logger = slog.New(slog.DiscardHandler)
 	}
@@ -97,7 +97,7 @@ func New(opts Options) (*Broker, error) {
 		b.opts.Dialer = &net.Dialer{}
 	}
 	b.notReady.Store(&errNoImage)
-	b.shown.Store(&shown{image: metadata.NewImage("", metadata.CleanerBudget{}, nil, nil),
+	b.current.Store(&imageState{image: metadata.NewImage("", metadata.CleanerBudget{}, nil, nil),
 		replaced: make(chan struct{})})
 	if err := b.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start broker %d: %w", opts.NodeID, err), b.Close())
@@ -105,8 +105,7 @@ func New(opts Options) (*Broker, error) {
 	return b, nil
 }
 
-// open opens what can fail, and wires the rest. What was opened before a failure is Close's to
-// close.
+// open opens what can fail, and connects the rest. Close closes what was opened before a failure.
 func (b *Broker) open() (err error) {
 	b.store, err = logstore.Open(logstore.Options{FS: b.opts.FS, Dir: b.opts.DataDir,
 		Logger: b.logger, Failed: b.logFailed})
@@ -130,11 +129,10 @@ func (b *Broker) open() (err error) {
 	if b.self, err = b.identity(); err != nil {
 		return err
 	}
-	// The cleaner may start at once: until an image has configured a log, the log is not a
-	// compacted one.
+	// The cleaner may start at once: no log is compacted before an image has configured it.
 	b.cleaner = cleaner.New(b.store, cleaner.Options{Logger: b.logger})
 	b.cleanNow = newCleanNow(b.opts.FS, b.opts.DataDir,
-		cleanerSeam{ask: b.cleaner.CleanNow, status: b.cleaner.Status}, b.logger)
+		cleanerAPI{request: b.cleaner.CleanNow, status: b.cleaner.Status}, b.logger)
 	b.replicas = replica.NewSet(replica.Options{
 		NodeID: b.opts.NodeID, Cluster: b.cluster, Store: b.store, Registry: b.opts.Registry,
 		Logger: b.logger,
@@ -162,16 +160,15 @@ func (b *Broker) open() (err error) {
 	return nil
 }
 
-// listen opens a TCP listener.
 func listen(address string) (net.Listener, error) {
 	var config net.ListenConfig
-	// an address is resolved at most; there is nothing to cancel
+	// At most an address is resolved, so there is nothing to cancel.
 	return config.Listen(context.Background(), "tcp", address)
 }
 
-// identity is how this broker registers. It needs the open listener (port 0 is a real one by then)
-// and the open store (for the directory's id). An address that no client could connect to is
-// refused here: it would fail on their side only.
+// identity returns the broker as it registers. It needs the open listener (port 0 is resolved then)
+// and the open store (for the directory id). It rejects an address that no client could connect to:
+// the error would appear at the clients only.
 func (b *Broker) identity() (metadata.Broker, error) {
 	advertise := b.opts.Advertise
 	if advertise == "" {
@@ -184,7 +181,7 @@ func (b *Broker) identity() (metadata.Broker, error) {
 	if ip := net.ParseIP(endpoint.Host); ip != nil && ip.IsUnspecified() {
 		return metadata.Broker{},
 			fmt.Errorf(
-				"advertised address %q: clients cannot connect to every address; advertise one of them",
+				"advertised address %q is unspecified: advertise an address that clients can connect to",
 				advertise,
 			)
 	}
@@ -192,7 +189,7 @@ func (b *Broker) identity() (metadata.Broker, error) {
 	if b.opts.PeerHost != "" {
 		_, listens, err := net.SplitHostPort(b.listener.Addr().String())
 		if err != nil {
-			return metadata.Broker{}, fmt.Errorf("read the listener's address: %w", err)
+			return metadata.Broker{}, fmt.Errorf("parse the listener's address: %w", err)
 		}
 		peer = net.JoinHostPort(b.opts.PeerHost, listens)
 	}
@@ -206,13 +203,13 @@ func (b *Broker) identity() (metadata.Broker, error) {
 	}, nil
 }
 
-// Addr is the address clients are told.
+// Addr returns the advertised address.
 func (b *Broker) Addr() string {
 	endpoint, _ := b.self.Endpoints.On(metadata.DefaultListener)
 	return endpoint.String()
 }
 
-// Ready is nil once the first metadata image was applied and the broker serves.
+// Ready returns nil once the first metadata image was applied and the broker serves.
 func (b *Broker) Ready() error {
 	if err := b.notReady.Load(); err != nil {
 		return *err
@@ -220,29 +217,29 @@ func (b *Broker) Ready() error {
 	return nil
 }
 
-// Run serves until ctx ends, then stops in order: leadership, which others take over while this
-// broker still serves (leave.go), listener, requests that wait, metadata, cleaner, store (clean
-// shutdown). It is called once. It returns nil if ctx ended and all closed well; else why it could
-// not go on, joined with what closing met.
+// Run serves until ctx ends, then shuts down in this order: leadership, which other brokers take
+// over while this one still serves (controlled_shutdown.go), listener, waiting requests, metadata,
+// cleaner, store (clean shutdown). It is called once. It returns nil if ctx ended and everything
+// closed without error, else the errors, joined.
 func (b *Broker) Run(ctx context.Context) error {
-	// Following the metadata outlives ctx: the server stops first, while the partitions are still
-	// what clients think they are.
+	// The metadata is followed longer than ctx: the server stops first, while the partitions are as
+	// clients know them.
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	follow := start(func() error { return b.follow(following) })
-	tellServing := start(func() error { b.tellServing(following); return nil })
+	reportServing := start(func() error { b.reportServing(following); return nil })
 	metadataStore := start(func() error { return b.opts.Metadata.Run(following, b.self, b.offer) })
 	cleanNow := start(func() error { b.cleanNow.run(following); return nil })
 	err := b.serve(ctx, metadataStore)
 
-	// From here on nobody appends. Waits ended with the server; closing the set ends those that
-	// came in between. The metadata go after that, since an image may still make or release logs,
-	// and the store, which holds them, goes last.
+	// Nothing is appended from here on. Waits have ended with the server; closing the set ends
+	// those that started in between. The metadata store stops after that, since an image may still
+	// open or close logs, and the store that owns the logs is closed last.
 	b.notReady.Store(&errStopping)
 	b.groups.Close()
 	b.replicas.Close()
 	stopFollowing()
 	<-follow.done
-	<-tellServing.done
+	<-reportServing.done
 	<-metadataStore.done
 	<-cleanNow.done
 	if metadataStore.err != nil {
@@ -251,8 +248,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	return errors.Join(err, b.Close())
 }
 
-// serve takes requests from the first image on, until ctx ends or there is no metadata to follow
-// any more.
+// serve accepts requests from the first image on, until ctx ends or the metadata store fails.
 func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 	select {
 	case <-ctx.Done():
@@ -261,21 +257,21 @@ func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 		return nil
 	case <-b.applied:
 	}
-	// it goes on while others take over
+	// The server continues while other brokers take over.
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	server := start(func() error { return b.server.Serve(serving) })
 	b.notReady.Store(nil)
 	close(b.serves)
-	b.logger.Info("broker serves", "address", b.Addr())
+	b.logger.Info("broker ready", "address", b.Addr())
 	select {
 	case <-server.done: // the listener failed
 	case <-ctx.Done():
 		b.notReady.Store(&errStopping)
-		b.leave(serving)
+		b.shutDownGracefully(serving)
 		stopServing()
 	case <-metadataStore.done:
-		// Without metadata this broker would go on as leader of what others may lead by now.
+		// Without metadata this broker could still serve partitions that others lead by now.
 		stopServing()
 	}
 	<-server.done
@@ -285,7 +281,7 @@ func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 	return nil
 }
 
-// Close releases what New opened, in order. Run does it by itself.
+// Close releases what New opened, in order. Run calls it.
 func (b *Broker) Close() (err error) {
 	b.close.Do(func() {
 		if b.listener != nil {
@@ -309,13 +305,13 @@ func (b *Broker) Close() (err error) {
 	return err
 }
 
-// task is a goroutine that somebody joins.
+// task is a goroutine that is joined through done.
 type task struct {
 	done chan struct{}
 	err  error // valid once done is closed
 }
 
-// start runs run in a goroutine; whoever reads err waits for done first.
+// start runs a function in a goroutine. err is valid once done is closed.
 func start(run func() error) *task {
 	t := &task{done: make(chan struct{})}
 	go func() {

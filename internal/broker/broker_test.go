@@ -43,7 +43,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// open opens the cluster's metadata, or makes them.
+// open opens or creates the cluster's metadata.
 func (c *cluster) open() {
 	c.t.Helper()
 	var err error
@@ -65,8 +65,8 @@ func (c *cluster) options() Options {
 	}
 }
 
-// start runs the broker and waits until it serves. It is stopped at the test's end, unless the test
-// does.
+// start runs the broker and waits until it serves. It is stopped at the end of the test at the
+// latest.
 func (c *cluster) start() {
 	c.t.Helper()
 	c.registry = prometheus.NewPedanticRegistry()
@@ -124,7 +124,7 @@ func (c *cluster) produce(client *kgo.Client, prefix string, count int) {
 	}
 }
 
-// consume reads from the beginning until it has count records, and returns their values.
+// consume reads from the beginning until it has count values, and returns them.
 func (c *cluster) consume(count int) map[string]bool {
 	c.t.Helper()
 	client := c.client(kgo.ConsumeTopics("tickets"),
@@ -140,15 +140,15 @@ func (c *cluster) consume(count int) map[string]bool {
 	return values
 }
 
-// TestNothingIsLostOverAStop: produce with acks=all and idempotence, read from the beginning, stop
-// in order, start again.
-func TestNothingIsLostOverAStop(t *testing.T) {
+// TestRestartLosesNothing produces with acks=all and idempotence, reads from the beginning, and
+// restarts.
+func TestRestartLosesNothing(t *testing.T) {
 	c := newCluster(t)
 	c.start()
 	c.produce(c.client(), "first", 1000)
 	c.consume(1000)
 	if err := c.stop(); err != nil {
-		t.Fatalf("stop: %v", err)
+		t.Fatalf("Run returned %v", err)
 	}
 	c.start()
 	c.consume(1000)
@@ -161,9 +161,9 @@ func TestNothingIsLostOverAStop(t *testing.T) {
 	}
 }
 
-// TestLongPollWakesAndStopEndsIt: the client's wait is an hour, so only an append, and then the
-// shutdown, can end it.
-func TestLongPollWakesAndStopEndsIt(t *testing.T) {
+// TestLongPollEndsWithRecordsAndAtShutdown: the client's maximum wait is an hour, so only an append
+// or the shutdown can end it.
+func TestLongPollEndsWithRecordsAndAtShutdown(t *testing.T) {
 	c := newCluster(t)
 	c.start()
 	consumer := c.client(kgo.ConsumeTopics("tickets"),
@@ -174,16 +174,16 @@ func TestLongPollWakesAndStopEndsIt(t *testing.T) {
 	producer := c.client()
 	c.produce(producer, "x", 1)
 	if count := <-polled; count != 1 {
-		t.Errorf("polled %d records", count)
+		t.Errorf("polled %d records, want 1", count)
 	}
-	awaitPending(t, c, 1) // the client asks for more at once
+	awaitPending(t, c, 1) // the client sends the next fetch at once
 	if err := c.stop(); err != nil {
-		t.Errorf("stop with a request that waits: %v", err)
+		t.Errorf("stop with a waiting request: %v", err)
 	}
 }
 
-// TestAnotherClusterOverOldDataDeletesNothing: the metadata file was lost, and with it every topic.
-func TestAnotherClusterOverOldDataDeletesNothing(t *testing.T) {
+// TestLostMetadataDeletesNoData: the metadata file was lost, and with it every topic.
+func TestLostMetadataDeletesNoData(t *testing.T) {
 	c := newCluster(t)
 	c.start()
 	admin := kadm.NewClient(c.client())
@@ -191,10 +191,10 @@ func TestAnotherClusterOverOldDataDeletesNothing(t *testing.T) {
 	if _, err := admin.CreateTopic(t.Context(), 1, 1, nil, "made-by-a-client"); err != nil {
 		t.Fatal(err)
 	}
-	made := func() *kgo.Client {
+	producer := func() *kgo.Client {
 		return c.client(kgo.DefaultProduceTopic("made-by-a-client"), kgo.UnknownTopicRetries(-1))
 	}
-	c.produce(made(), "old", 10)
+	c.produce(producer(), "old", 10)
 	if err := c.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -207,24 +207,24 @@ func TestAnotherClusterOverOldDataDeletesNothing(t *testing.T) {
 		"made-by-a-client"); err != nil {
 		t.Fatal(err)
 	}
-	c.produce(made(), "new", 1)
+	c.produce(producer(), "new", 1)
 	if rows := c.Report(); rows[0].Topic != "made-by-a-client" || rows[0].LogEndOffset != 11 {
 		t.Errorf("rows %+v, want 10 old records and a new one", rows)
 	}
 }
 
-// awaitPending waits until so many fetches wait in the purgatory.
+// awaitPending waits until a number of fetches are in the purgatory.
 func awaitPending(t *testing.T, c *cluster, count float64) {
 	t.Helper()
 	for begin := time.Now(); gauge(t, c.registry, "heartwood_purgatory_pending", "operation",
 		"fetch") < count; time.Sleep(time.Millisecond) {
 		if time.Since(begin) > time.Minute {
-			t.Fatal("no fetch came to wait")
+			t.Fatal("no fetch is in the purgatory")
 		}
 	}
 }
 
-// gauge returns the sum of a metric's series that have a label.
+// gauge returns the sum of a metric's series with a label.
 func gauge(t *testing.T, registry *prometheus.Registry, name, label, value string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -244,11 +244,11 @@ func gauge(t *testing.T, registry *prometheus.Registry, name, label, value strin
 	return sum
 }
 
-func TestReportAndMetricsSayTheSame(t *testing.T) {
+func TestReportAgreesWithMetrics(t *testing.T) {
 	c := newCluster(t)
 	c.start()
 	if err := c.Ready(); err != nil {
-		t.Errorf("serves, and is not ready: %v", err)
+		t.Errorf("Ready returned %v while the broker serves", err)
 	}
 	c.produce(c.client(), "x", 10)
 	rows := c.Report()
@@ -273,12 +273,12 @@ func TestReportAndMetricsSayTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Ready() == nil {
-		t.Error("ready after its stop")
+		t.Error("Ready returned nil after the stop")
 	}
 }
 
-// TestFullDisk: the produce fails with a storage error, the process stays up, what was acknowledged
-// stays and can be read, and once there is room the partition goes on.
+// TestFullDisk: the produce fails with a storage error, the process stays up, acknowledged records
+// can be read, and the partition continues once the disk has space.
 func TestFullDisk(t *testing.T) {
 	c := newCluster(t)
 	disk := vfs.NewFault(vfs.OS{})
@@ -289,24 +289,25 @@ func TestFullDisk(t *testing.T) {
 		Times: 1})
 	client := c.once()
 	if err := produceOnce(t, client, "lost"); !errors.Is(err, kerr.KafkaStorageError) {
-		t.Errorf("produce on a full disk: %v", err)
+		t.Errorf("produce on a full disk: error %v, want KAFKA_STORAGE_ERROR", err)
 	}
 	if err := produceOnce(t, client, "after"); err != nil {
-		t.Errorf("once there is room: %v", err)
+		t.Errorf("produce once the disk has space: %v", err)
 	}
 	if values := c.consume(101); values["lost"] || !values["after"] {
-		t.Error("the records read are not those acknowledged")
+		t.Error("the records read differ from those acknowledged")
 	}
 }
 
-// TestFailedDisk: after a sync that failed nobody knows what is on the disk. The partition goes
-// offline and says so, the process and the other partition stay up, and reads go on.
-func TestFailedDisk(t *testing.T) {
+// TestFailedSyncTakesThePartitionOffline: after a failed sync the content of the disk is unknown.
+// The partition is offline and reports the fault, the process and the other partition stay up, and
+// reads continue.
+func TestFailedSyncTakesThePartitionOffline(t *testing.T) {
 	c := newCluster(t)
 	disk := vfs.NewFault(vfs.OS{})
 	c.fsys = disk
 	c.start()
-	client := c.once() // all on partition 0: the one sync that fails is of its log
+	client := c.once() // all on partition 0, whose log has the sync that fails
 	c.produce(client, "before", 100)
 	disk.Inject(vfs.Rule{Op: vfs.OpSync, Name: "*.log", Err: syscall.EIO, Times: 1})
 	acknowledged := 0
@@ -322,7 +323,7 @@ func TestFailedDisk(t *testing.T) {
 	c.consume(100 + acknowledged)
 	if offline := gauge(t, c.registry, "heartwood_partition_offline", "topic",
 		"tickets"); offline != 1 {
-		t.Errorf("partition_offline is %v", offline)
+		t.Errorf("partition_offline is %v, want 1", offline)
 	}
 	faults := 0
 	for _, row := range c.Report() {
@@ -334,14 +335,14 @@ func TestFailedDisk(t *testing.T) {
 		t.Errorf("%d partitions report a fault, want 1", faults)
 	}
 	if err := c.stop(); err == nil {
-		t.Error("the stop was clean, with a log that failed")
+		t.Error("the shutdown was clean with a failed log")
 	}
 	c.fsys = vfs.OS{}
 	c.start()
 	c.consume(100 + acknowledged)
 }
 
-// once is a client that tries once, on partition 0.
+// once returns a client that produces to partition 0 without retries.
 func (c *cluster) once() *kgo.Client {
 	return c.client(kgo.DisableIdempotentWrite(), kgo.RecordRetries(0),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -351,13 +352,13 @@ func produceOnce(t *testing.T, client *kgo.Client, value string) error {
 	return client.ProduceSync(t.Context(), &kgo.Record{Value: []byte(value)}).FirstErr()
 }
 
-func TestNewRefusesAndReleasesWhatItOpened(t *testing.T) {
+func TestNewReleasesWhatItOpenedBeforeAFailure(t *testing.T) {
 	c := newCluster(t)
 	c.start()
 	second := c.options()
 	if _, err := New(second); !errors.Is(err, vfs.ErrLocked) ||
 		!strings.Contains(err.Error(), second.DataDir) {
-		t.Errorf("second broker on one directory: %v", err)
+		t.Errorf("second broker on one directory: error %v, want ErrLocked", err)
 	}
 	second.DataDir = filepath.Join(c.dir, "other")
 	for name, change := range map[string]func(*Options){
@@ -372,11 +373,11 @@ func TestNewRefusesAndReleasesWhatItOpened(t *testing.T) {
 		opts := second
 		change(&opts)
 		if b, err := New(opts); err == nil {
-			t.Errorf("%s: taken", name)
+			t.Errorf("%s: New returned no error", name)
 			_ = b.Close()
 		}
 	}
-	b, err := New(second) // nothing of the failed starts holds the directory
+	b, err := New(second) // the failed calls have released the directory
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -385,28 +386,28 @@ func TestNewRefusesAndReleasesWhatItOpened(t *testing.T) {
 	}
 }
 
-// noMetadata is a metadata store that cannot go on.
-type noMetadata struct{ Metadata }
+// failedMetadata is a metadata store whose Run fails.
+type failedMetadata struct{ Metadata }
 
-var errNoMetadata = errors.New("no metadata")
+var errFailedMetadata = errors.New("metadata store failed")
 
-func (noMetadata) Run(context.Context, metadata.Broker, func(*metadata.Image)) error {
-	return errNoMetadata
+func (failedMetadata) Run(context.Context, metadata.Broker, func(*metadata.Image)) error {
+	return errFailedMetadata
 }
 
-func TestRunEndsWithoutMetadata(t *testing.T) {
+func TestRunFailsWithItsMetadataStore(t *testing.T) {
 	c := newCluster(t)
 	opts := c.options()
-	opts.Metadata = noMetadata{}
+	opts.Metadata = failedMetadata{}
 	b, err := New(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Ready(); err == nil {
-		t.Error("ready before its first image")
+		t.Error("Ready returned nil before the first image")
 	}
-	if err := b.Run(t.Context()); !errors.Is(err, errNoMetadata) {
-		t.Errorf("run: %v", err)
+	if err := b.Run(t.Context()); !errors.Is(err, errFailedMetadata) {
+		t.Errorf("Run returned %v", err)
 	}
-	c.start() // the directory is free again
+	c.start() // the directory was released
 }

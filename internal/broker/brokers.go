@@ -13,18 +13,18 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Brokers are the brokers of one process, which answer HTTP together: one in a pod, all of a
-// cluster in heartwood dev. None are there while they open their logs.
+// Brokers are the brokers of one process, which share an HTTP server: one in a pod, all of a
+// cluster in heartwood dev. The list is empty while they open their logs.
 type Brokers []*Broker
 
-// What CleanNow fails with, besides logstore's ErrNotCompacted and ErrCleanerDisabled.
+// Errors of CleanNow, besides ErrNotCompacted and ErrCleanerDisabled of the cleaner.
 var (
 	ErrUnknownTopic     = errors.New("unknown topic")
 	ErrUnknownPartition = errors.New("unknown partition")
-	ErrStarting         = errors.New("the broker starts")
+	ErrStarting         = errors.New("broker is starting")
 )
 
-// Report is every broker's rows, sorted broker by broker.
+// Report returns the rows of every broker, sorted by broker.
 func (all Brokers) Report() (rows []report.Partition) {
 	for _, b := range all {
 		rows = append(rows, b.Report()...)
@@ -32,8 +32,8 @@ func (all Brokers) Report() (rows []report.Partition) {
 	return rows
 }
 
-// image is the cluster as these brokers see it; nil while they start. Those of one process may be
-// an image apart.
+// image returns the metadata image of these brokers, nil while they start. Brokers of one process
+// may be one image apart.
 func (all Brokers) image() *metadata.Image {
 	for _, b := range all {
 		if image := b.image(); image.ClusterID != "" {
@@ -43,7 +43,7 @@ func (all Brokers) image() *metadata.Image {
 	return nil
 }
 
-// Topics sums up what these brokers know of each topic, sorted by name.
+// Topics summarizes what these brokers know of each topic, sorted by name.
 func (all Brokers) Topics(now time.Time) summary.Topics {
 	topics := summary.Topics{Topics: []summary.Topic{}}
 	image := all.image()
@@ -67,9 +67,9 @@ func (all Brokers) Topics(now time.Time) summary.Topics {
 	return topics
 }
 
-// CleanNow asks for a pass over each replica of a topic that these brokers hold, whatever its dirty
-// ratio; of some partitions, all if none are named. Replicas of other brokers are listed. If the
-// cleaner takes no request for one, the error says why; others were asked.
+// CleanNow requests a pass over each replica of a topic that these brokers hold, whatever its dirty
+// ratio, of all partitions if none are given. Replicas of other brokers are listed in the result.
+// If the cleaner rejects a request, the error says why; the other requests were made.
 func (all Brokers) CleanNow(topicName string, partitions []int32) (report.CleanRequests, error) {
 	answer := report.CleanRequests{Topic: topicName, Requests: []report.CleanRequest{}}
 	image := all.image()
@@ -107,7 +107,8 @@ func (all Brokers) CleanNow(topicName string, partitions []int32) (report.CleanR
 	return answer, errors.Join(faults...)
 }
 
-// cleanReplica asks the broker that holds a replica, or notes that it is elsewhere.
+// cleanReplica requests a pass from the broker that holds a replica, or lists the replica as held
+// elsewhere.
 func (all Brokers) cleanReplica(answer *report.CleanRequests, image *metadata.Image,
 	id logstore.PartitionID, broker int32) error {
 	for _, b := range all {

@@ -14,9 +14,9 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// sync changes the manifests: so many workers and brokers, tickets compacted with so many
-// partitions and, unless it is "", an annotation; events as Kafka's default. It waits until the
-// broker has seen that.
+// sync changes the manifests: the cleaner's workers, the brokers, and the partitions and clean-now
+// annotation of the compacted topic tickets; topic events has Kafka's defaults. It waits until the
+// broker has applied them.
 func (c *cluster) sync(workers int32, brokers int, partitions int32, cleanNow string) {
 	c.t.Helper()
 	settings := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "test"},
@@ -41,21 +41,21 @@ func (c *cluster) sync(workers int32, brokers int, partitions int32, cleanNow st
 			image.Cleaner.Workers == int(workers) && topic.CleanNow == cleanNow
 	})
 	if ctx.Err() != nil {
-		c.t.Fatal("the broker does not see the manifests")
+		c.t.Fatal("the broker has not applied the manifests")
 	}
 }
 
-// until looks each few milliseconds, for a minute at most.
+// until polls for a minute at most.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited in vain for: %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }
 
-// rowsOf are the rows of tickets that this broker leads.
+// rowsOf returns the rows of tickets on this broker.
 func (c *cluster) rowsOf() (rows []*report.Compaction) {
 	for _, row := range (Brokers{c.Broker}).Report() {
 		if row.Topic == "tickets" && row.Compaction != nil {
@@ -65,8 +65,9 @@ func (c *cluster) rowsOf() (rows []*report.Compaction) {
 	return rows
 }
 
-// TestBrokersTakeRequestsToClean for what they hold, and name who holds the rest.
-func TestBrokersTakeRequestsToClean(t *testing.T) {
+// TestCleanNowListsReplicasElsewhere requests passes on the replicas of these brokers, and lists
+// the others.
+func TestCleanNowListsReplicasElsewhere(t *testing.T) {
 	c := newCluster(t)
 	c.start()
 	all := Brokers{c.Broker}
@@ -80,11 +81,11 @@ func TestBrokersTakeRequestsToClean(t *testing.T) {
 	answer, err := all.CleanNow("tickets", nil)
 	if err != nil || answer.Topic != "tickets" || len(answer.Requests)+len(answer.Elsewhere) != 4 ||
 		len(answer.Elsewhere) == 0 {
-		t.Fatalf("%+v, %v", answer, err)
+		t.Fatalf("CleanNow returned %+v, error %v", answer, err)
 	}
 	for _, other := range answer.Elsewhere {
 		if other.Broker != 1 || other.Host != "" {
-			t.Errorf("elsewhere is %+v; broker 1 is down", other)
+			t.Errorf("elsewhere lists %+v, want broker 1, which is down, without a host", other)
 		}
 	}
 	until(t, "the requests to be served", func() bool {
@@ -97,19 +98,19 @@ func TestBrokersTakeRequestsToClean(t *testing.T) {
 	for _, row := range c.rowsOf() {
 		if row.LastPass.Trigger != "requested" || row.LastPass.Result == "failed" ||
 			row.DirtyBytes != 0 {
-			t.Errorf("%+v, pass %+v", row, row.LastPass)
+			t.Errorf("row %+v, pass %+v", row, row.LastPass)
 		}
 	}
 	one, err := all.CleanNow("tickets", []int32{answer.Requests[0].Partition})
 	if err != nil || len(one.Requests) != 1 ||
 		one.Requests[0].Partition != answer.Requests[0].Partition || one.Requests[0].Ticket != 2 {
-		t.Errorf("%+v, %v", one, err)
+		t.Errorf("CleanNow of one partition returned %+v, error %v", one, err)
 	}
 }
 
-func TestBrokersRefuseToClean(t *testing.T) {
+func TestCleanNowErrors(t *testing.T) {
 	if _, err := (Brokers{}).CleanNow("tickets", nil); !errors.Is(err, ErrStarting) {
-		t.Errorf("brokers that start: %v", err)
+		t.Errorf("while the brokers start: error %v, want ErrStarting", err)
 	}
 	c := newCluster(t)
 	c.start()
@@ -126,17 +127,17 @@ func TestBrokersRefuseToClean(t *testing.T) {
 	} {
 		if answer, err := all.CleanNow(test.topic, test.partitions); !errors.Is(err, test.want) ||
 			len(answer.Requests) != 0 {
-			t.Errorf("%s %v: %+v, %v", test.topic, test.partitions, answer, err)
+			t.Errorf("%s %v: returned %+v, error %v", test.topic, test.partitions, answer, err)
 		}
 	}
 	c.sync(0, 1, 2, "")
 	if _, err := all.CleanNow("tickets", nil); !errors.Is(err, cleaner.ErrDisabled) {
-		t.Errorf("without workers: %v", err)
+		t.Errorf("without workers: error %v, want ErrDisabled", err)
 	}
 }
 
-// TestBrokersSumTopicsUp, compacted and not, with what became of an annotation.
-func TestBrokersSumTopicsUp(t *testing.T) {
+// TestTopicSummaries covers compacted topics and others, and the outcome of the annotation.
+func TestTopicSummaries(t *testing.T) {
 	c := newCluster(t)
 	c.start()
 	c.sync(1, 1, 2, "monday")
@@ -144,12 +145,12 @@ func TestBrokersSumTopicsUp(t *testing.T) {
 		topics := (Brokers{c.Broker}).Topics(time.Now()).Topics
 		if len(topics) != 2 || topics[0].Topic != "events" || topics[0].Compacted ||
 			topics[0].Compaction != nil || topics[0].Compacting != nil {
-			t.Fatalf("%+v", topics)
+			t.Fatalf("topics %+v", topics)
 		}
 		tickets := topics[1]
 		if !tickets.Compacted || tickets.Partitions != 2 || tickets.Compacting == nil ||
 			tickets.Compaction == nil || tickets.Compaction.CleanNow == nil {
-			t.Fatalf("%+v", tickets)
+			t.Fatalf("summary %+v", tickets)
 		}
 		now := tickets.Compaction.CleanNow
 		return now.Value == "monday" && now.State == v1alpha1.CleanNowDone &&
@@ -157,7 +158,7 @@ func TestBrokersSumTopicsUp(t *testing.T) {
 	})
 	for _, row := range c.rowsOf() {
 		if row.CleanNowServed != 1 || row.CleanNow.State != report.CleanNowDone {
-			t.Errorf("%+v", row)
+			t.Errorf("row %+v", row)
 		}
 	}
 }

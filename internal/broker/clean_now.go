@@ -14,95 +14,98 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// cleanNow carries out the annotation heartwood.dev/clean-now: each replica on this broker is
-// cleaned once for each value that its topic gets. A value counts as done when a pass that it asked
-// for has ended; that is remembered in a file (clean_now_file.go), so that no restart, of the
-// operator or of the broker, has it done again.
+// cleanNow executes the annotation heartwood.dev/clean-now: each replica on this broker is cleaned
+// once for each value of the annotation. A value is done when a pass requested for it has
+// completed. That is recorded in a file (clean_now_file.go), so that no restart of the operator or
+// the broker repeats it.
 //
-// It has one goroutine, run. The lock is a leaf: neither cleaner nor disk is asked under it.
+// It has one goroutine, run. The lock is a leaf: no call to the cleaner or the disk is made under
+// it.
 type cleanNow struct {
 	fs      vfs.FS
 	dir     string
-	cleaner cleanerSeam
+	cleaner cleanerAPI
 	logger  *slog.Logger
-	wake    chan struct{} // holds one: there is a new wish
+	wake    chan struct{} // holds one token: a task is new
 
 	mu struct {
 		sync.Mutex
-		wishes map[logstore.PartitionID]wish
-		// unsaved tells that wishes say more is done than the file does.
+		tasks map[logstore.PartitionID]cleanNowTask
+		// unsaved is whether tasks were completed since the file was written.
 		unsaved bool
-		saves   outage.State // of the file; a full disk is tried again every second
+		saves   outage.State // writes of the file, retried every second
 	}
 }
 
-// cleanerSeam is what cleanNow needs of the cleaner.
-type cleanerSeam struct {
-	// ask is cleaner.Cleaner.CleanNow: it asks for a pass and returns the request's ticket, 1 or
-	// higher.
-	ask    func(logstore.PartitionID) (ticket int64, err error)
-	status func(logstore.PartitionID) *report.Compaction // nil: no such log, or it is not compacted
+// cleanerAPI is the part of the cleaner that cleanNow uses.
+type cleanerAPI struct {
+	// request is cleaner.Cleaner.CleanNow: it requests a pass and returns the ticket of the
+	// request, 1 or higher.
+	request func(logstore.PartitionID) (ticket int64, err error)
+	// nil: no such log, or it is not compacted
+	status func(logstore.PartitionID) *report.Compaction
 }
 
-// wish is what is known of one replica. Its life: pending, running, done; by way of failed when the
-// pass fails, and back to pending when the log is out of quarantine, or when the process that had
-// been asked is gone.
-type wish struct {
+// cleanNowTask is the state of one replica: pending, running, done. A failed pass makes it failed,
+// and it is pending again when the log leaves quarantine or when the broker that was asked has
+// restarted.
+type cleanNowTask struct {
 	topic  metadata.ID
-	wanted string // the annotation's value; "": none
-	state  string // of wanted, one of report.CleanNow*; meaningless without it
-	ticket int64  // of the request; 0: not asked
+	target string // the value of the annotation; "": none
+	state  string // of target, one of report.CleanNow*; undefined without target
+	ticket int64  // of the request; 0: not requested
 
-	done     string    // the value that was done last; "": none
-	finished time.Time // when
+	done     string    // the value completed last; "": none
+	finished time.Time // when done was completed
 }
 
-// cleanNowInterval is how often a replica that is being cleaned is looked at.
+// cleanNowInterval is how often the progress of requested passes is polled.
 const cleanNowInterval = time.Second
 
-func newCleanNow(fsys vfs.FS, dir string, cleaner cleanerSeam, logger *slog.Logger) *cleanNow {
+func newCleanNow(fsys vfs.FS, dir string, cleaner cleanerAPI, logger *slog.Logger) *cleanNow {
 	c := &cleanNow{fs: fsys, dir: dir, cleaner: cleaner, logger: logger,
 		wake: make(chan struct{}, 1)}
-	c.mu.wishes = readCleanNow(fsys, dir, logger)
+	c.mu.tasks = readCleanNow(fsys, dir, logger)
 	return c
 }
 
-// want takes up what an image asks of the replicas on a broker. What was done for topics that are
-// gone is forgotten.
-func (c *cleanNow) want(image *metadata.Image, broker int32) {
-	wanted := map[logstore.PartitionID]wish{}
+// update sets the tasks of the replicas on a broker from an image. Tasks of deleted topics are
+// removed.
+func (c *cleanNow) update(image *metadata.Image, broker int32) {
+	targets := map[logstore.PartitionID]cleanNowTask{}
 	for _, topic := range image.Topics {
 		for _, partition := range topic.Partitions {
 			for _, replica := range partition.Replicas {
 				if replica == broker {
-					wanted[logstore.PartitionID{Topic: topic.Name,
-						Index: partition.Index}] = wish{topic: topic.ID, wanted: cleanNowOf(topic)}
+					targets[logstore.PartitionID{Topic: topic.Name,
+						Index: partition.Index}] = cleanNowTask{topic: topic.ID,
+						target: cleanNowOf(topic)}
 				}
 			}
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for id, known := range c.mu.wishes {
-		if now, ok := wanted[id]; !ok || now.topic != known.topic {
-			delete(c.mu.wishes, id)
+	for id, known := range c.mu.tasks {
+		if now, ok := targets[id]; !ok || now.topic != known.topic {
+			delete(c.mu.tasks, id)
 		}
 	}
-	for id, now := range wanted {
-		known, ok := c.mu.wishes[id]
+	for id, now := range targets {
+		known, ok := c.mu.tasks[id]
 		switch {
-		case !ok && now.wanted == "":
+		case !ok && now.target == "":
 			continue
 		case !ok:
 			known = now
 			known.state = report.CleanNowPending
-		case known.wanted != now.wanted:
-			known.wanted, known.ticket, known.state = now.wanted, 0, report.CleanNowPending
-			if known.done == known.wanted {
+		case known.target != now.target:
+			known.target, known.ticket, known.state = now.target, 0, report.CleanNowPending
+			if known.done == known.target {
 				known.state = report.CleanNowDone
 			}
 		}
-		c.mu.wishes[id] = known
+		c.mu.tasks[id] = known
 	}
 	select {
 	case c.wake <- struct{}{}:
@@ -110,7 +113,7 @@ func (c *cleanNow) want(image *metadata.Image, broker int32) {
 	}
 }
 
-// cleanNowOf is the value for topics that the cleaner works on.
+// cleanNowOf returns the annotation of a topic, "" unless the topic is compacted.
 func cleanNowOf(topic *metadata.Topic) string {
 	if !topic.Settings.Compact {
 		return ""
@@ -118,24 +121,24 @@ func cleanNowOf(topic *metadata.Topic) string {
 	return topic.CleanNow
 }
 
-// of is what the report says of a replica; nil if nothing was asked for.
-func (c *cleanNow) of(id logstore.PartitionID) *report.CleanNow {
+// status returns the state of a replica for the report, nil if nothing is requested.
+func (c *cleanNow) status(id logstore.PartitionID) *report.CleanNow {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w := c.mu.wishes[id]
-	if w.wanted == "" {
+	w := c.mu.tasks[id]
+	if w.target == "" {
 		return nil
 	}
-	shown := &report.CleanNow{Value: w.wanted, State: w.state}
+	reported := &report.CleanNow{Value: w.target, State: w.state}
 	if w.state == report.CleanNowDone {
 		seconds := float64(w.finished.UnixMilli()) / 1000
-		shown.Finished = &seconds
+		reported.Finished = &seconds
 	}
-	return shown
+	return reported
 }
 
-// run goes on with the wishes until ctx ends: at once when there is a new one, then each
-// cleanNowInterval while one is open.
+// run advances the tasks until ctx ends: at once when one is new, then each cleanNowInterval while
+// one is open.
 func (c *cleanNow) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -152,10 +155,10 @@ func (c *cleanNow) run(ctx context.Context) {
 	}
 }
 
-// step asks the cleaner once about each wish that is open, and tells whether one is still.
+// step advances every open task once, and reports whether any is still open or unsaved.
 func (c *cleanNow) step(now time.Time) (open bool) {
 	for id, w := range c.open() {
-		after := c.follow(id, w, now)
+		after := c.advance(id, w, now)
 		if after != w {
 			c.put(id, w, after)
 		}
@@ -164,49 +167,51 @@ func (c *cleanNow) step(now time.Time) (open bool) {
 	return !c.save() || open
 }
 
-// open returns the wishes that are not done.
-func (c *cleanNow) open() map[logstore.PartitionID]wish {
+// open returns the tasks that are not done.
+func (c *cleanNow) open() map[logstore.PartitionID]cleanNowTask {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	open := map[logstore.PartitionID]wish{}
-	for id, w := range c.mu.wishes {
-		if w.wanted != "" && w.state != report.CleanNowDone {
+	open := map[logstore.PartitionID]cleanNowTask{}
+	for id, w := range c.mu.tasks {
+		if w.target != "" && w.state != report.CleanNowDone {
 			open[id] = w
 		}
 	}
 	return open
 }
 
-// put replaces a wish, unless another value was wanted meanwhile.
-func (c *cleanNow) put(id logstore.PartitionID, before, after wish) {
+// put replaces a task, unless its target has changed meanwhile.
+func (c *cleanNow) put(id logstore.PartitionID, before, after cleanNowTask) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.mu.wishes[id] != before {
+	if c.mu.tasks[id] != before {
 		return
 	}
-	c.mu.wishes[id] = after
+	c.mu.tasks[id] = after
 	c.mu.unsaved = c.mu.unsaved || after.done != before.done ||
 		!after.finished.Equal(before.finished)
 }
 
-// follow is one step in a wish's life. While the cleaner takes no request (it has no workers, the
-// log is not there yet) the wish stays pending. A request that the cleaner does not know, as the
-// log was made anew, is made again.
-func (c *cleanNow) follow(id logstore.PartitionID, w wish, now time.Time) wish {
+// advance returns the next state of a task. While the cleaner accepts no request (it has no
+// workers, or the log does not exist yet) the task stays pending. A request that the cleaner has
+// lost, because the log was reopened, is repeated.
+func (c *cleanNow) advance(id logstore.PartitionID, w cleanNowTask, now time.Time) cleanNowTask {
 	status := c.cleaner.status(id)
 	switch {
 	case status == nil || status.CleanNowAsked < w.ticket:
 		w.ticket, w.state = 0, report.CleanNowPending
-	case w.ticket == 0 && w.state == report.CleanNowFailed && status.Reason == v1alpha1.ReasonQuarantined:
-		// The back-off of the quarantine is that of the request, too.
+	case w.ticket == 0 && w.state == report.CleanNowFailed &&
+		status.Reason == v1alpha1.ReasonQuarantined:
+		// The backoff of the quarantine also delays the request.
 	case w.ticket == 0:
-		ticket, err := c.cleaner.ask(id)
+		ticket, err := c.cleaner.request(id)
 		if err != nil {
-			c.logger.Debug("clean now waits", "partition", id, "value", w.wanted, "error", err)
+			c.logger.Debug("clean-now request postponed", "partition", id, "value", w.target,
+				"error", err)
 			return w
 		}
 		w.ticket, w.state = ticket, report.CleanNowPending
-		c.logger.Info("clean now asked", "partition", id, "value", w.wanted)
+		c.logger.Info("clean-now pass requested", "partition", id, "value", w.target)
 	case status.CleanNowServed < w.ticket:
 		if status.RunningPass != nil && status.RunningPass.Trigger == report.TriggerRequested {
 			w.state = report.CleanNowRunning
@@ -214,8 +219,8 @@ func (c *cleanNow) follow(id logstore.PartitionID, w wish, now time.Time) wish {
 	case status.LastPass != nil && status.LastPass.Result == report.ResultFailed:
 		w.ticket, w.state = 0, report.CleanNowFailed
 	default:
-		w.ticket, w.state, w.done, w.finished = 0, report.CleanNowDone, w.wanted, now
-		c.logger.Info("clean now done", "partition", id, "value", w.wanted)
+		w.ticket, w.state, w.done, w.finished = 0, report.CleanNowDone, w.target, now
+		c.logger.Info("clean-now pass completed", "partition", id, "value", w.target)
 	}
 	return w
 }

@@ -25,7 +25,7 @@ const cleanNowFile = "clean-now.json"
 
 const cleanNowVersion = 1
 
-// cleanNowContent is the file.
+// cleanNowContent is the content of the file.
 type cleanNowContent struct {
 	Version int            `json:"version"`
 	Done    []cleanNowDone `json:"done"` // sorted by topic and partition
@@ -34,30 +34,32 @@ type cleanNowContent struct {
 // cleanNowDone is the last value of the annotation for which a replica was cleaned.
 type cleanNowDone struct {
 	Topic     string `json:"topic"`
-	TopicID   string `json:"topicId"` // of another topic of the name nothing was done yet
+	TopicID   string `json:"topicId"` // distinguishes topics that had the same name
 	Partition int32  `json:"partition"`
 	Value     string `json:"value"`
 	Finished  int64  `json:"finishedMs"` // Unix milliseconds
 }
 
-// readCleanNow returns what was done. A file that cannot be read costs one more clean of what is
-// annotated, and harms nothing: it is reported and forgotten.
-func readCleanNow(fsys vfs.FS, dir string, logger *slog.Logger) map[logstore.PartitionID]wish {
+// readCleanNow returns the completed tasks. An unreadable file is logged and ignored: the annotated
+// replicas are cleaned once more, which does no harm.
+func readCleanNow(fsys vfs.FS, dir string,
+	logger *slog.Logger) map[logstore.PartitionID]cleanNowTask {
 	file := filepath.Join(dir, cleanNowFile)
 	content, err := fsys.ReadFile(file)
 	if err == nil {
-		var wishes map[logstore.PartitionID]wish
-		if wishes, err = decodeCleanNow(content); err == nil {
-			return wishes
+		var tasks map[logstore.PartitionID]cleanNowTask
+		if tasks, err = decodeCleanNow(content); err == nil {
+			return tasks
 		}
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		logger.Warn("cleans asked for by annotation are forgotten", "file", file, "error", err)
+		logger.Warn("failed to read completed clean-now requests; cleaning again", "file", file,
+			"error", err)
 	}
-	return map[logstore.PartitionID]wish{}
+	return map[logstore.PartitionID]cleanNowTask{}
 }
 
-func decodeCleanNow(content []byte) (map[logstore.PartitionID]wish, error) {
+func decodeCleanNow(content []byte) (map[logstore.PartitionID]cleanNowTask, error) {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
 	var read cleanNowContent
@@ -65,12 +67,12 @@ func decodeCleanNow(content []byte) (map[logstore.PartitionID]wish, error) {
 		return nil, err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows the object")
+		return nil, errors.New("trailing data after the object")
 	}
 	if read.Version != cleanNowVersion {
 		return nil, fmt.Errorf("version is %d, want %d", read.Version, cleanNowVersion)
 	}
-	wishes := map[logstore.PartitionID]wish{}
+	tasks := map[logstore.PartitionID]cleanNowTask{}
 	for _, done := range read.Done {
 		topic, err := metadata.ParseID(done.TopicID)
 		if err != nil {
@@ -79,18 +81,18 @@ func decodeCleanNow(content []byte) (map[logstore.PartitionID]wish, error) {
 		if done.Partition < 0 || done.Value == "" {
 			return nil, fmt.Errorf("%s-%d has the value %q", done.Topic, done.Partition, done.Value)
 		}
-		// Not wanted: the first image says what is.
-		wishes[logstore.PartitionID{Topic: done.Topic, Index: done.Partition}] = wish{
+		// The first image sets the target.
+		tasks[logstore.PartitionID{Topic: done.Topic, Index: done.Partition}] = cleanNowTask{
 			topic: topic, state: report.CleanNowDone, done: done.Value,
 			finished: time.UnixMilli(done.Finished),
 		}
 	}
-	return wishes, nil
+	return tasks, nil
 }
 
-func encodeCleanNow(wishes map[logstore.PartitionID]wish) ([]byte, error) {
+func encodeCleanNow(tasks map[logstore.PartitionID]cleanNowTask) ([]byte, error) {
 	content := cleanNowContent{Version: cleanNowVersion, Done: []cleanNowDone{}}
-	for id, w := range wishes {
+	for id, w := range tasks {
 		if w.done != "" {
 			content.Done = append(content.Done, cleanNowDone{
 				Topic: id.Topic, TopicID: w.topic.String(), Partition: id.Index, Value: w.done,
@@ -108,18 +110,17 @@ func encodeCleanNow(wishes map[logstore.PartitionID]wish) ([]byte, error) {
 	return append(encoded, '\n'), err
 }
 
-// save writes the file if more is done than it says; false if it could not be written, and must be
-// tried again.
+// save writes the file if it is out of date, and reports whether that succeeded.
 func (c *cleanNow) save() bool {
 	c.mu.Lock()
 	if !c.mu.unsaved {
 		c.mu.Unlock()
 		return true
 	}
-	wishes := maps.Clone(c.mu.wishes)
-	c.mu.unsaved = false // more may become done during the write
+	tasks := maps.Clone(c.mu.tasks)
+	c.mu.unsaved = false // further tasks may complete during the write
 	c.mu.Unlock()
-	content, err := encodeCleanNow(wishes)
+	content, err := encodeCleanNow(tasks)
 	if err == nil {
 		err = vfs.WriteFileAtomic(c.fs, filepath.Join(c.dir, cleanNowFile), content)
 	}
@@ -134,9 +135,9 @@ func (c *cleanNow) save() bool {
 	c.mu.Unlock()
 	switch {
 	case begins:
-		c.logger.Warn("cannot remember that partitions were cleaned by annotation", "error", err)
+		c.logger.Warn("failed to write completed clean-now requests", "error", err)
 	case ends:
-		c.logger.Info("what was cleaned by annotation is remembered again", "failed", failed)
+		c.logger.Info("writing completed clean-now requests again", "failed", failed)
 	}
 	return err == nil
 }

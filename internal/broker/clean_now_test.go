@@ -21,29 +21,29 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// pretender is a cleaner that does as it is told.
-type pretender struct {
-	mu     sync.Mutex
-	asked  map[logstore.PartitionID]int64
-	refuse error
-	status map[logstore.PartitionID]*report.Compaction
+// fakeCleaner is a cleaner whose state the tests set.
+type fakeCleaner struct {
+	mu      sync.Mutex
+	tickets map[logstore.PartitionID]int64
+	reject  error
+	status  map[logstore.PartitionID]*report.Compaction
 }
 
-func newPretender() *pretender {
-	return &pretender{asked: map[logstore.PartitionID]int64{},
+func newFakeCleaner() *fakeCleaner {
+	return &fakeCleaner{tickets: map[logstore.PartitionID]int64{},
 		status: map[logstore.PartitionID]*report.Compaction{}}
 }
 
-func (p *pretender) seam() cleanerSeam {
-	return cleanerSeam{
-		ask: func(id logstore.PartitionID) (int64, error) {
+func (p *fakeCleaner) api() cleanerAPI {
+	return cleanerAPI{
+		request: func(id logstore.PartitionID) (int64, error) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			if p.refuse != nil {
-				return 0, p.refuse
+			if p.reject != nil {
+				return 0, p.reject
 			}
-			p.asked[id]++
-			return p.asked[id], nil
+			p.tickets[id]++
+			return p.tickets[id], nil
 		},
 		status: func(id logstore.PartitionID) *report.Compaction {
 			p.mu.Lock()
@@ -52,29 +52,30 @@ func (p *pretender) seam() cleanerSeam {
 			if known := p.status[id]; known != nil {
 				status = *known
 			}
-			status.CleanNowAsked = p.asked[id]
+			status.CleanNowAsked = p.tickets[id]
 			return &status
 		},
 	}
 }
 
-// says sets what the cleaner reports of a partition.
-func (p *pretender) says(id logstore.PartitionID, status report.Compaction) {
+// report sets the cleaner's report of a partition.
+func (p *fakeCleaner) report(id logstore.PartitionID, status report.Compaction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.status[id] = &status
 }
 
-func (p *pretender) count() (asked int64) {
+func (p *fakeCleaner) requests() (sum int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, n := range p.asked {
-		asked += n
+	for _, n := range p.tickets {
+		sum += n
 	}
-	return asked
+	return sum
 }
 
-// imageWith is an image of one compacted topic; broker 0 has the first of its two partitions.
+// imageWith returns an image of one compacted topic with an annotation; broker 0 has the first of
+// its two partitions.
 func imageWith(value string) *metadata.Image {
 	return metadata.NewImage("c", metadata.CleanerBudget{}, nil, []*metadata.Topic{{
 		Name: "tickets", ID: metadata.ID{1}, CleanNow: value,
@@ -91,176 +92,176 @@ var (
 	served  = report.Compaction{CleanNowServed: 1, LastPass: &report.Pass{Result: "success"}}
 )
 
-func newTestCleanNow(t *testing.T, fsys vfs.FS, p *pretender) *cleanNow {
+func newTestCleanNow(t *testing.T, fsys vfs.FS, p *fakeCleaner) *cleanNow {
 	t.Helper()
 	if err := errors.Join(fsys.MkdirAll("/data"), fsys.SyncDir("/")); err != nil {
 		t.Fatal(err)
 	}
-	return newCleanNow(fsys, "/data", p.seam(), slog.New(slog.DiscardHandler))
+	return newCleanNow(fsys, "/data", p.api(), slog.New(slog.DiscardHandler))
 }
 
 func (c *cleanNow) expect(t *testing.T, value, state string) {
 	t.Helper()
-	got := c.of(ticketsZero)
+	got := c.status(ticketsZero)
 	if got == nil || got.Value != value || got.State != state ||
 		(got.Finished != nil) != (state == report.CleanNowDone) {
 		t.Errorf("got %+v, want %s %s", got, value, state)
 	}
 }
 
-// TestEachValueIsCleanedForOnce over restarts of the broker, and only on replicas that it has.
-func TestEachValueIsCleanedForOnce(t *testing.T) {
-	mem, p, now := vfs.NewMem(), newPretender(), time.Unix(1000, 0)
+// TestEachValueIsExecutedOnce over restarts of the broker, and only on its own replicas.
+func TestEachValueIsExecutedOnce(t *testing.T) {
+	mem, p, now := vfs.NewMem(), newFakeCleaner(), time.Unix(1000, 0)
 	c := newTestCleanNow(t, mem, p)
-	c.want(imageWith(""), 0)
-	if c.step(now) || c.of(ticketsZero) != nil {
-		t.Error("something is open though nothing was wanted")
+	c.update(imageWith(""), 0)
+	if c.step(now) || c.status(ticketsZero) != nil {
+		t.Error("a task exists without an annotation")
 	}
-	c.want(imageWith("monday"), 0)
+	c.update(imageWith("monday"), 0)
 	c.expect(t, "monday", report.CleanNowPending)
 	c.step(now)
-	p.says(ticketsZero, running)
+	p.report(ticketsZero, running)
 	c.step(now)
 	c.expect(t, "monday", report.CleanNowRunning)
-	c.want(imageWith("monday"), 0) // another image, for another reason
-	p.says(ticketsZero, served)
+	c.update(imageWith("monday"), 0) // another image with the same annotation
+	p.report(ticketsZero, served)
 	if c.step(now) {
-		t.Error("still open")
+		t.Error("the task is not done")
 	}
 	c.expect(t, "monday", report.CleanNowDone)
 
-	// A start finds what was done, and nothing that was not.
+	// A restart finds what was done, and nothing else.
 	again := newTestCleanNow(t, mem.CrashClone(), p)
-	again.want(imageWith("monday"), 0)
+	again.update(imageWith("monday"), 0)
 	again.expect(t, "monday", report.CleanNowDone)
-	if again.step(now); p.count() != 1 {
-		t.Errorf("asked %d times for one value of one replica", p.count())
+	if again.step(now); p.requests() != 1 {
+		t.Errorf("%d requests for one value of one replica", p.requests())
 	}
-	again.want(imageWith(""), 0)
-	again.want(imageWith("monday"), 0) // the annotation went, and came back
+	again.update(imageWith(""), 0)
+	again.update(imageWith("monday"), 0) // the annotation was removed and set again
 	again.expect(t, "monday", report.CleanNowDone)
-	again.want(imageWith("tuesday"), 0)
+	again.update(imageWith("tuesday"), 0)
 	again.step(now)
-	if again.expect(t, "tuesday", report.CleanNowPending); p.count() != 2 {
-		t.Errorf("asked %d times", p.count())
+	if again.expect(t, "tuesday", report.CleanNowPending); p.requests() != 2 {
+		t.Errorf("%d requests, want 2", p.requests())
 	}
 }
 
-func TestACleanThatFailsIsTriedAgainAfterItsQuarantine(t *testing.T) {
-	p, now := newPretender(), time.Unix(1000, 0)
+func TestFailedPassIsRetriedAfterItsQuarantine(t *testing.T) {
+	p, now := newFakeCleaner(), time.Unix(1000, 0)
 	c := newTestCleanNow(t, vfs.NewMem(), p)
-	p.refuse = errors.New("no workers")
-	c.want(imageWith("monday"), 0)
+	p.reject = errors.New("no workers")
+	c.update(imageWith("monday"), 0)
 	if !c.step(now) {
-		t.Error("given up because the cleaner takes no request now")
+		t.Error("the task was abandoned while the cleaner rejects requests")
 	}
-	p.refuse = nil
+	p.reject = nil
 	c.step(now)
 	failed := report.Compaction{CleanNowServed: 1, LastPass: &report.Pass{Result: "failed"},
 		Reason: "Quarantined"}
-	p.says(ticketsZero, failed)
+	p.report(ticketsZero, failed)
 	for range 3 {
 		if !c.step(now) {
-			t.Error("given up")
+			t.Error("the task was abandoned")
 		}
 		c.expect(t, "monday", report.CleanNowFailed)
 	}
-	if p.count() != 1 {
-		t.Errorf("asked %d times during the quarantine", p.count())
+	if p.requests() != 1 {
+		t.Errorf("%d requests during the quarantine, want 1", p.requests())
 	}
 	failed.Reason = "BelowDirtyRatio"
-	p.says(ticketsZero, failed)
+	p.report(ticketsZero, failed)
 	c.step(now)
-	if p.count() != 2 {
-		t.Errorf("asked %d times after the quarantine", p.count())
+	if p.requests() != 2 {
+		t.Errorf("%d requests after the quarantine, want 2", p.requests())
 	}
-	p.says(ticketsZero, report.Compaction{CleanNowServed: 2,
+	p.report(ticketsZero, report.Compaction{CleanNowServed: 2,
 		LastPass: &report.Pass{Result: "nothing_to_do"}})
 	c.step(now)
 	c.expect(t, "monday", report.CleanNowDone)
 }
 
-// TestALogMadeAnewIsAskedAgain: its cleaner knows nothing of the request.
-func TestALogMadeAnewIsAskedAgain(t *testing.T) {
-	p, now := newPretender(), time.Unix(1000, 0)
+// TestRequestIsRepeatedForAReopenedLog: its cleaner does not know the request.
+func TestRequestIsRepeatedForAReopenedLog(t *testing.T) {
+	p, now := newFakeCleaner(), time.Unix(1000, 0)
 	c := newTestCleanNow(t, vfs.NewMem(), p)
-	c.want(imageWith("monday"), 0)
+	c.update(imageWith("monday"), 0)
 	c.step(now)
 	p.mu.Lock()
-	p.asked = map[logstore.PartitionID]int64{}
+	p.tickets = map[logstore.PartitionID]int64{}
 	p.mu.Unlock()
 	c.step(now)
 	c.step(now)
-	if p.count() != 1 {
-		t.Errorf("asked %d times", p.count())
+	if p.requests() != 1 {
+		t.Errorf("%d requests, want 1", p.requests())
 	}
 }
 
-// TestATopicOfTheSameNameStartsAnew, and what is remembered of topics that are gone goes.
-func TestATopicOfTheSameNameStartsAnew(t *testing.T) {
-	mem, p, now := vfs.NewMem(), newPretender(), time.Unix(1000, 0)
+// TestTopicOfTheSameNameIsCleanedAgain, and tasks of deleted topics are removed.
+func TestTopicOfTheSameNameIsCleanedAgain(t *testing.T) {
+	mem, p, now := vfs.NewMem(), newFakeCleaner(), time.Unix(1000, 0)
 	c := newTestCleanNow(t, mem, p)
-	c.want(imageWith("monday"), 0)
+	c.update(imageWith("monday"), 0)
 	c.step(now)
-	p.says(ticketsZero, served)
+	p.report(ticketsZero, served)
 	c.step(now)
 	other := imageWith("monday")
 	other.Topics[0].ID = metadata.ID{2}
-	c.want(other, 0)
+	c.update(other, 0)
 	c.expect(t, "monday", report.CleanNowPending)
 	other.Topics[0].Settings.Compact = false
-	if c.want(other, 0); c.of(ticketsZero) != nil {
-		t.Error("a topic that is not compacted is to be cleaned")
+	if c.update(other, 0); c.status(ticketsZero) != nil {
+		t.Error("a topic that is not compacted has a task")
 	}
-	c.want(metadata.NewImage("c", metadata.CleanerBudget{}, nil, nil), 0)
-	if len(c.mu.wishes) != 0 {
-		t.Errorf("remembered of a topic that is gone: %v", c.mu.wishes)
+	c.update(metadata.NewImage("c", metadata.CleanerBudget{}, nil, nil), 0)
+	if len(c.mu.tasks) != 0 {
+		t.Errorf("tasks of a deleted topic: %v", c.mu.tasks)
 	}
 }
 
-// TestWhatCannotBeWrittenIsTriedAgain: a full disk does not end it, and is told once.
-func TestWhatCannotBeWrittenIsTriedAgain(t *testing.T) {
-	fault, p, now := vfs.NewFault(vfs.NewMem()), newPretender(), time.Unix(1000, 0)
+// TestFailedWriteIsRetried: a full disk does not end the task, and is logged once.
+func TestFailedWriteIsRetried(t *testing.T) {
+	fault, p, now := vfs.NewFault(vfs.NewMem()), newFakeCleaner(), time.Unix(1000, 0)
 	c := newTestCleanNow(t, fault, p)
-	c.want(imageWith("monday"), 0)
+	c.update(imageWith("monday"), 0)
 	c.step(now)
-	p.says(ticketsZero, served)
+	p.report(ticketsZero, served)
 	const tries = 5
 	var log strings.Builder
 	c.logger = slog.New(slog.NewTextHandler(&log, nil))
 	fault.Inject(vfs.Rule{Op: vfs.OpSync, Times: tries})
 	for range tries {
 		if !c.step(now) {
-			t.Error("nothing is open though the file was not written")
+			t.Error("step returned false although the file was not written")
 		}
 	}
 	if c.step(now) {
-		t.Error("the file was not written once it could be")
+		t.Error("the file was not written although it could be")
 	}
 	if warned := strings.Count(log.String(), "level=WARN"); warned != 1 {
 		t.Errorf("%d warnings:\n%s", warned, log.String())
 	}
 	if got := readCleanNow(fault, "/data",
 		slog.New(slog.DiscardHandler)); got[ticketsZero].done != "monday" {
-		t.Errorf("the file says %+v", got)
+		t.Errorf("the file contains %+v", got)
 	}
 }
 
-// TestRunGoesOnUntilAllIsDone, and sleeps then.
-func TestRunGoesOnUntilAllIsDone(t *testing.T) {
+// TestRunPollsUntilAllIsDone, and is idle then.
+func TestRunPollsUntilAllIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPretender()
+		p := newFakeCleaner()
 		c := newTestCleanNow(t, vfs.NewMem(), p)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); c.run(ctx) }()
 		synctest.Wait()
-		c.want(imageWith("monday"), 0)
+		c.update(imageWith("monday"), 0)
 		synctest.Wait()
-		if p.count() != 1 {
-			t.Errorf("asked %d times at once", p.count())
+		if p.requests() != 1 {
+			t.Errorf("%d requests at once, want 1", p.requests())
 		}
-		p.says(ticketsZero, served)
+		p.report(ticketsZero, served)
 		time.Sleep(2 * cleanNowInterval)
 		synctest.Wait()
 		c.expect(t, "monday", report.CleanNowDone)
@@ -269,8 +270,8 @@ func TestRunGoesOnUntilAllIsDone(t *testing.T) {
 	})
 }
 
-func TestTheFileComesBackAsItWas(t *testing.T) {
-	wishes := map[logstore.PartitionID]wish{
+func TestCleanNowFileRoundTrips(t *testing.T) {
+	tasks := map[logstore.PartitionID]cleanNowTask{
 		{Topic: "b", Index: 10}: {topic: metadata.ID{2}, state: report.CleanNowDone,
 			done: "tu\"es\nday", finished: time.UnixMilli(1234)},
 		{Topic: "b", Index: 9}: {topic: metadata.ID{2}, state: report.CleanNowDone, done: "monday",
@@ -278,22 +279,22 @@ func TestTheFileComesBackAsItWas(t *testing.T) {
 		{Topic: "a", Index: 0}: {topic: metadata.ID{1}, state: report.CleanNowDone, done: "x",
 			finished: time.UnixMilli(6)},
 	}
-	content, err := encodeCleanNow(wishes)
+	content, err := encodeCleanNow(tasks)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, err := decodeCleanNow(content)
-	if diff := cmp.Diff(wishes, got, cmp.AllowUnexported(wish{})); err != nil || diff != "" {
+	if diff := cmp.Diff(tasks, got, cmp.AllowUnexported(cleanNowTask{})); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	clone := maps.Clone(wishes)
-	clone[logstore.PartitionID{Topic: "open"}] = wish{wanted: "never done"}
+	clone := maps.Clone(tasks)
+	clone[logstore.PartitionID{Topic: "open"}] = cleanNowTask{target: "never done"}
 	if again, _ := encodeCleanNow(clone); !bytes.Equal(again, content) {
-		t.Errorf("what is not done is in the file: %s", again)
+		t.Errorf("the file contains an open task: %s", again)
 	}
 }
 
-func TestADamagedFileIsForgotten(t *testing.T) {
+func TestDamagedCleanNowFileIsIgnored(t *testing.T) {
 	for _, content := range []string{
 		"", "{", "[]", `{"version":2,"done":[]}`, `{"version":1,"done":[],"more":1}`,
 		`{"version":1,"done":[]} {}`,
@@ -324,16 +325,17 @@ func FuzzDecodeCleanNow(f *testing.F) {
 		),
 	)
 	f.Fuzz(func(t *testing.T, content []byte) {
-		wishes, err := decodeCleanNow(content)
+		tasks, err := decodeCleanNow(content)
 		if err != nil {
 			return
 		}
-		encoded, err := encodeCleanNow(wishes)
+		encoded, err := encodeCleanNow(tasks)
 		if err != nil {
 			t.Fatal(err)
 		}
 		again, err := decodeCleanNow(encoded)
-		if diff := cmp.Diff(wishes, again, cmp.AllowUnexported(wish{})); err != nil || diff != "" {
+		if diff := cmp.Diff(tasks, again, cmp.AllowUnexported(cleanNowTask{})); err != nil ||
+			diff != "" {
 			t.Fatalf("%v: %s", err, diff)
 		}
 	})

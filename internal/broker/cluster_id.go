@@ -13,12 +13,13 @@ import (
 // clusterIDFile is in the data directory; docs/format/cluster-id.md describes it.
 const clusterIDFile = "cluster-id"
 
-// clusterIDBytesMax leaves room for any id in use: ours have 22 characters, a UUID as text 36.
+// clusterIDBytesMax leaves space for any id in use: generated ids have 22 characters, a UUID as
+// text has 36.
 const clusterIDBytesMax = 64
 
-// readClusterID returns the cluster that a data directory belongs to, "" if to none yet. Anything
-// that was not written whole by writeClusterID is an error: a guess could make another cluster's
-// logs ours, and ours are deleted with their topics.
+// readClusterID returns the cluster that a data directory belongs to, "" if none yet. It fails if
+// the content is not what writeClusterID writes: a guess could attribute the logs of another
+// cluster to this one, which deletes logs together with their topics.
 func readClusterID(fsys vfs.FS, dir string) (string, error) {
 	file := filepath.Join(dir, clusterIDFile)
 	content, err := fsys.ReadFile(file)
@@ -39,7 +40,7 @@ func readClusterID(fsys vfs.FS, dir string) (string, error) {
 	return id, nil
 }
 
-// writeClusterID replaces the file as a whole; after a crash it holds the old id or the new one.
+// writeClusterID replaces the file atomically: after a crash it holds the old id or the new one.
 func writeClusterID(fsys vfs.FS, dir, id string) error {
 	if !validClusterID(id) {
 		return fmt.Errorf("write cluster id %.100q: want 1 to %d printable characters", id,
@@ -52,8 +53,8 @@ func writeClusterID(fsys vfs.FS, dir, id string) error {
 	return nil
 }
 
-// validClusterID takes printable ASCII without spaces, so that the file is one line and people can
-// compare it by eye.
+// validClusterID accepts printable ASCII without spaces, so that the file is one line and ids can
+// be compared by eye.
 func validClusterID(id string) bool {
 	notPrintable := func(r rune) bool { return r <= ' ' || r > '~' }
 	return id != "" && len(id) <= clusterIDBytesMax && !strings.ContainsFunc(id, notPrintable)

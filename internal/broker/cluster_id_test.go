@@ -7,10 +7,10 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-func TestClusterIDIsReadAsWritten(t *testing.T) {
+func TestClusterIDRoundTrips(t *testing.T) {
 	mem := vfs.NewMem()
 	if id, err := readClusterID(mem, "/"); id != "" || err != nil {
-		t.Errorf("a new directory belongs to %q, %v", id, err)
+		t.Errorf("a new directory has cluster id %q, error %v", id, err)
 	}
 	for _, want := range []string{"x", "gVGQL86KTaWgise7z8qKqw",
 		"6f1c3f0e-0d1b-4d3e-9a51-0a4c7a0f8a11", strings.Repeat("a", 64)} {
@@ -18,7 +18,7 @@ func TestClusterIDIsReadAsWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		if id, err := readClusterID(mem, "/"); id != want || err != nil {
-			t.Errorf("%q came back as %q, %v", want, id, err)
+			t.Errorf("%q was read as %q, error %v", want, id, err)
 		}
 	}
 	for _, bad := range []string{"", "a b", "a\nb", "ä", "\x00", strings.Repeat("a", 65)} {

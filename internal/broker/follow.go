@@ -10,29 +10,28 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// retryInterval is how soon an image is applied again when something of it failed: a disk may have
-// got room, the API server may be back.
+// retryInterval is how soon a failed image is applied again: the disk may have space again, or the
+// API server may be back.
 const retryInterval = 3 * time.Second
 
-// offer takes a new image from the metadata store. It does not wait: images between two that are
-// applied may be left out, as each says everything. The image is stored before follow is woken: a
-// follow that takes the signal finds this image or a newer one, and a signal that is still there
-// from an earlier offer will be taken, and the image loaded, later.
+// offer accepts a new image from the metadata store without waiting. Images between two applied
+// ones are skipped, since each is complete. The image is stored before follow is woken: a follow
+// that receives the signal loads this image or a newer one.
 func (b *Broker) offer(image *metadata.Image) {
 	b.newest.Store(image)
 	b.wake()
 }
 
-// wake makes follow apply the newest image, once more if it did already.
+// wake makes follow apply the newest image, again if it has been applied already.
 func (b *Broker) wake() {
 	select {
-	case b.news <- struct{}{}:
+	case b.wakeUp <- struct{}{}:
 	default:
 	}
 }
 
-// follow applies the newest image whenever there is one, in one goroutine: replica.Set wants that.
-// It returns nil when ctx ends; a fault is logged when its text changes, and tried again every
+// follow applies the newest image whenever it is woken, in one goroutine, as replica.Set requires.
+// It returns nil when ctx ends. A failure is logged when its text changes, and retried every
 // retryInterval.
 func (b *Broker) follow(ctx context.Context) error {
 	retry := time.NewTimer(retryInterval)
@@ -42,47 +41,48 @@ func (b *Broker) follow(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-b.news:
+		case <-b.wakeUp:
 		case <-retry.C:
 		}
 		fault := ""
 		image := b.newest.Load()
 		if image == nil {
-			continue // a log failed before there was any
+			continue // woken by a failed log before the first image
 		}
 		if err := b.apply(image); err != nil {
 			fault = brief(err)
 			retry.Reset(retryInterval)
 		}
-		if fault != "" && fault != reported { // not again with every try
-			b.logger.Error("metadata not fully applied", "error", fault)
+		if fault != "" && fault != reported {
+			b.logger.Error("failed to apply metadata image", "error", fault)
 		}
 		reported = fault
 	}
 }
 
-// apply makes the broker what an image says. Requests see the image afterwards, and then the
-// cluster learns what is served (serving.go). A fault does not keep the image from them: it
-// concerns some partitions, and the others are to be served meanwhile.
+// apply applies an image. Requests see the image afterwards, and then the cluster is informed
+// (serving.go). A failure does not withhold the image from requests: it concerns some partitions,
+// and the others must be served.
 func (b *Broker) apply(image *metadata.Image) error {
 	if self, up := image.Broker(b.opts.NodeID); up {
-		b.store.SetBrokerEpoch(self.Epoch) // for the clean stop
+		b.store.SetBrokerEpoch(self.Epoch) // for the clean shutdown
 	}
 	served, fault := b.replicas.Apply(image)
-	// our registration, not one of a disk before
+	// Only the registration of this disk counts, not one of an earlier disk.
 	if self, up := image.Broker(b.opts.NodeID); up && self.Directory == b.self.Directory {
 		fault = errors.Join(fault, b.ids.Begin(self.ProducerIDs))
 	}
 	fault = errors.Join(fault, b.recordCluster())
-	// The image before the first has no ClusterID, and the cleaner is made with defaults: the first
-	// always configures it.
+	// The initial image has no ClusterID, and the cleaner has defaults: the first real image always
+	// configures it.
 	if first := b.image(); first.ClusterID == "" || first.Cleaner != image.Cleaner {
 		b.cleaner.Configure(cleanerOptions(image.Cleaner, b))
 	}
-	b.cleanNow.want(image, b.opts.NodeID)
-	// before requests see the image: who is sent here as to a coordinator finds it, if only loading
+	b.cleanNow.update(image, b.opts.NodeID)
+	// Before requests see the image: a client that is sent here as to a coordinator finds it, at
+	// least loading.
 	b.groups.Apply(image)
-	b.show(image)
+	b.setImage(image)
 	select {
 	case <-b.applied:
 	default:
@@ -92,9 +92,9 @@ func (b *Broker) apply(image *metadata.Image) error {
 	return fault
 }
 
-// recordCluster remembers whose logs the data directory holds, once Apply has made sure of it by
-// moving aside what is of another cluster (docs/adr/0028). Written first, a crash in between would
-// leave those logs looking like this cluster's.
+// recordCluster writes the cluster id of the data directory after Apply has moved aside the logs of
+// another cluster (ADR 0028). If it were written before, a crash in between would attribute those
+// logs to this cluster.
 func (b *Broker) recordCluster() error {
 	now := b.replicas.Cluster()
 	if now == b.cluster {
@@ -107,8 +107,8 @@ func (b *Broker) recordCluster() error {
 	return nil
 }
 
-// cleanerOptions turns the cluster's budget into the cleaner's: there 0 workers are none, here they
-// are the default.
+// cleanerOptions converts the cluster's budget: 0 workers are none there, and the default in the
+// cleaner's options.
 func cleanerOptions(budget metadata.CleanerBudget, b *Broker) cleaner.Options {
 	workers := budget.Workers
 	if workers == 0 {
@@ -120,8 +120,8 @@ func cleanerOptions(budget metadata.CleanerBudget, b *Broker) cleaner.Options {
 	}
 }
 
-// logFailed is told by the store that a log's disk failed. The partition stays offline, and the
-// broker up; what is served has changed, and applying the image again tells the cluster.
+// logFailed is called by the store when the disk of a log fails. The partition stays offline and
+// the broker up. Applying the image again reports the change to the cluster.
 func (b *Broker) logFailed(id logstore.PartitionID, err error) {
 	b.logger.Error("partition offline", "partition", id, "error", err)
 	b.wake()

@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator"
 )
 
-// consumer is a member of a group, which counts what it is given and what it reads.
+// consumer is a group member that records its partitions and the records that it reads.
 type consumer struct {
 	client *kgo.Client
 	cancel context.CancelFunc
@@ -23,8 +23,8 @@ type consumer struct {
 	read   []string
 }
 
-// join starts a member of a group of consumers of rep, with short timeouts. It commits what it has
-// read after each poll.
+// join starts a member of a group that consumes rep, with short timeouts. It commits after each
+// poll.
 func (c *trio) join(group string, more ...kgo.Opt) *consumer {
 	c.t.Helper()
 	m := &consumer{owned: map[int32]bool{}, done: make(chan struct{})}
@@ -60,7 +60,7 @@ func (c *trio) join(group string, more ...kgo.Opt) *consumer {
 				defer m.mu.Unlock()
 				m.read = append(m.read, string(r.Value))
 			})
-			// a rebalance may be in the way; the next one commits the same
+			// it may fail during a rebalance; the next one commits the same
 			_ = m.client.CommitUncommittedOffsets(ctx)
 		}
 	}()
@@ -68,7 +68,7 @@ func (c *trio) join(group string, more ...kgo.Opt) *consumer {
 	return m
 }
 
-// leave leaves the group in order.
+// leave leaves the group and closes the client.
 func (m *consumer) leave() {
 	m.cancel()
 	<-m.done
@@ -87,7 +87,7 @@ func (m *consumer) has() int {
 	return len(m.read)
 }
 
-// committed is the sum of a group's offsets.
+// committed returns the sum of a group's offsets.
 func (c *trio) committed(group string) (sum int64) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), trioWait)
 	defer cancel()
@@ -122,36 +122,38 @@ func (c *trio) send(n int) {
 	}
 }
 
-// TestGroupOutlivesItsCoordinator: two members share the partitions, one leaves, the broker that
-// coordinates them crashes, and whoever comes later goes on where the group was.
-func TestGroupOutlivesItsCoordinator(t *testing.T) { groupOutlivesItsCoordinator(t, "classic") }
+// TestGroupSurvivesItsCoordinator: two members share the partitions, one leaves, the broker that
+// coordinates the group crashes, and members continue at the committed offsets.
+func TestGroupSurvivesItsCoordinator(t *testing.T) { groupSurvivesItsCoordinator(t, "classic") }
 
-// The same by the consumer protocol (KIP-848), in which the coordinator assigns.
-func TestConsumersOutliveTheirCoordinator(t *testing.T) {
-	groupOutlivesItsCoordinator(t, "consumer", kgo.ServerSideBalancer())
+// TestConsumerGroupSurvivesItsCoordinator is the same with the consumer protocol (KIP-848).
+func TestConsumerGroupSurvivesItsCoordinator(t *testing.T) {
+	groupSurvivesItsCoordinator(t, "consumer", kgo.ServerSideBalancer())
 }
 
-func groupOutlivesItsCoordinator(t *testing.T, kind string, opts ...kgo.Opt) {
+func groupSurvivesItsCoordinator(t *testing.T, kind string, opts ...kgo.Opt) {
 	c := newTrio(t)
-	c.await("all are in sync", c.inSync(3))
+	c.await("all replicas to be in sync", c.inSync(3))
 	c.send(20)
 	first := c.join("g", opts...)
-	c.await("the first member has all",
+	c.await("the first member to own all partitions",
 		func() bool { return first.owns() == 2 && first.has() == 20 })
 	second := c.join("g", opts...)
-	c.await("the members share", func() bool { return first.owns() == 1 && second.owns() == 1 })
-	c.await("the group is listed as what it is", func() bool {
+	c.await("the members to share the partitions",
+		func() bool { return first.owns() == 1 && second.owns() == 1 })
+	c.await("the group to be listed with its type", func() bool {
 		listed, err := kadm.NewClient(first.client).ListGroupsByType(t.Context(), []string{kind})
 		return err == nil && len(listed) == 1 && listed["g"].State == "Stable"
 	})
 	second.leave()
-	c.await("the first member has all again", func() bool { return first.owns() == 2 })
-	c.await("all is committed", func() bool { return c.committed("g") == 20 })
+	c.await("the first member to own all partitions again",
+		func() bool { return first.owns() == 2 })
+	c.await("all offsets to be committed", func() bool { return c.committed("g") == 20 })
 
 	topic := c.metadata.Image().Topic(coordinator.OffsetsTopic)
 	if len(topic.Partitions) != 50 || len(topic.Partitions[0].Replicas) != 3 ||
 		topic.Settings.MinInSyncReplicas != 2 {
-		t.Fatalf("the groups' topic is %+v", topic)
+		t.Fatalf("the offsets topic is %+v", topic)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), trioWait)
 	defer cancel()
@@ -162,16 +164,17 @@ func groupOutlivesItsCoordinator(t *testing.T, kind string, opts ...kgo.Opt) {
 	c.kill(int(found.NodeID))
 	c.start(int(found.NodeID), true)
 	if got := c.committed("g"); got != 20 {
-		t.Errorf("%d is committed after the crash, 20 was before", got)
+		t.Errorf("the offsets after the crash sum to %d, want 20", got)
 	}
 	c.send(10)
-	c.await("the member goes on", func() bool { return first.has() >= 30 })
-	c.await("all is committed", func() bool { return c.committed("g") == 30 })
+	c.await("the member to continue", func() bool { return first.has() >= 30 })
+	c.await("all offsets to be committed", func() bool { return c.committed("g") == 30 })
 	first.leave()
 	third := c.join("g", opts...)
 	c.send(2)
-	c.await("a later member goes on where the group was", func() bool { return third.has() > 0 })
+	c.await("a later member to continue at the committed offsets",
+		func() bool { return third.has() > 0 })
 	if got := third.has(); got > 2 {
-		t.Errorf("it read %d records, 2 were new", got)
+		t.Errorf("it read %d records, only 2 were new", got)
 	}
 }

@@ -18,20 +18,20 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
 )
 
-// HTTPOptions of NewHTTP. Funcs, so that one broker and several in one process look the same, and
-// so that the server can answer while the brokers still recover their logs.
+// HTTPOptions configure NewHTTP. They are functions so that the server answers while the brokers
+// still recover their logs, and so that one broker and several look the same.
 type HTTPOptions struct {
 	Gatherer prometheus.Gatherer
-	Ready    func() error // nil once every broker is ready; the error is shown
-	// what is wrong although they are ready; "": nothing. nil: the same
+	Ready    func() error // nil once every broker is ready; the error is part of the response
+	// Detail returns what is degraded although all are ready, "" for nothing; may be nil.
 	Detail     func() string
-	Partitions func() []report.Partition // of every broker; in any order
+	Partitions func() []report.Partition // of every broker, in any order
 	Topics     func() summary.Topics
 	// Brokers.CleanNow
 	CleanNow func(topic string, partitions []int32) (report.CleanRequests, error)
 }
 
-// HTTPOf are the options for brokers; none are there while they start.
+// HTTPOf returns the options for brokers; the list is empty while they start.
 func HTTPOf(gatherer prometheus.Gatherer, ready func() error, brokers func() Brokers) HTTPOptions {
 	return HTTPOptions{
 		Gatherer: gatherer, Ready: ready,
@@ -43,17 +43,17 @@ func HTTPOf(gatherer prometheus.Gatherer, ready func() error, brokers func() Bro
 	}
 }
 
-// NewHTTP returns the handler of a broker's HTTP port; docs/http.md describes it:
+// NewHTTP returns the handler of a broker's HTTP port (docs/http.md):
 //
-//	GET  /metrics                       Prometheus
-//	GET  /healthz                       200 while the process is up
-//	GET  /readyz                        200 when ready, else 503 with the reason
-//	GET  /api/v1/partitions             a row a partition replica; ?topic=NAME, also several times, picks topics
-//	GET  /api/v1/topics                 a row a topic: its partitions summed up; ?topic=NAME as above
-//	POST /api/v1/topics/NAME/clean      asks for a pass of the cleaner; ?partition=N, also several times, picks partitions
+//	GET  /metrics                   Prometheus
+//	GET  /healthz                   200 while the process is up
+//	GET  /readyz                    200 when ready, else 503 with the reason
+//	GET  /api/v1/partitions         one row for each replica; ?topic=NAME, repeatable, filters
+//	GET  /api/v1/topics             one row for each topic; ?topic=NAME, repeatable, filters
+//	POST /api/v1/topics/NAME/clean  requests a cleaner pass; ?partition=N, repeatable, filters
 //
-// What is not there is answered with JSON as well: {"error": "..."}. A web page that a browser
-// shows from elsewhere cannot POST.
+// Unknown paths are answered with JSON as well: {"error": "..."}. Cross-origin requests of browsers
+// cannot POST.
 func NewHTTP(opts HTTPOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics",
@@ -76,32 +76,32 @@ func NewHTTP(opts HTTPOptions) http.Handler {
 	})
 	mux.HandleFunc("GET /api/v1/partitions", func(w http.ResponseWriter, r *http.Request) {
 		respond(w, http.StatusOK,
-			report.Partitions{Partitions: pick(opts.Partitions(), r.URL.Query()["topic"])})
+			report.Partitions{Partitions: filterRows(opts.Partitions(), r.URL.Query()["topic"])})
 	})
 	mux.HandleFunc("GET /api/v1/topics", func(w http.ResponseWriter, r *http.Request) {
-		respond(w, http.StatusOK, pickTopics(opts.Topics(), r.URL.Query()["topic"]))
+		respond(w, http.StatusOK, filterTopics(opts.Topics(), r.URL.Query()["topic"]))
 	})
 	mux.HandleFunc("POST /api/v1/topics/{topic}/clean",
 		func(w http.ResponseWriter, r *http.Request) {
 			cleanNowHTTP(w, r, opts.CleanNow)
 		})
-	// Also what has a path above but another method: a catch-all takes it before the mux would
-	// answer 405 in plain text.
+	// This catch-all also matches known paths with another method, which the mux would answer with
+	// 405 in plain text.
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		respond(w, http.StatusNotFound,
-			report.Failure{Error: "nothing at " + r.Method + " " + r.URL.Path, Reason: "NotFound"})
+			report.Failure{Error: "not found: " + r.Method + " " + r.URL.Path, Reason: "NotFound"})
 	})
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		respond(w, http.StatusForbidden,
-			report.Failure{Error: "requests of web pages from elsewhere are refused",
+			report.Failure{Error: "cross-origin requests are rejected",
 				Reason: "Forbidden"})
 	}))
 	return protection.Handler(mux)
 }
 
-// cleanNowHTTP answers 202 with the requests that the cleaner took, or why it took none. No body is
-// read: the address says it all.
+// cleanNowHTTP answers 202 with the requests that the cleaner accepted, or the reason why it
+// accepted none. The request body is ignored.
 func cleanNowHTTP(w http.ResponseWriter, r *http.Request,
 	cleanNow func(string, []int32) (report.CleanRequests, error)) {
 	var partitions []int32
@@ -109,7 +109,7 @@ func cleanNowHTTP(w http.ResponseWriter, r *http.Request,
 		index, err := strconv.ParseInt(text, 10, 32)
 		if err != nil {
 			respond(w, http.StatusBadRequest,
-				report.Failure{Error: fmt.Sprintf("partition %q is no number", text),
+				report.Failure{Error: fmt.Sprintf("partition %q is not a number", text),
 					Reason: "BadRequest"})
 			return
 		}
@@ -150,32 +150,32 @@ func respond(w http.ResponseWriter, code int, body any) {
 	_ = json.NewEncoder(w).Encode(body) // fails only if the client went away
 }
 
-// pickTopics returns those of some names, all if there are none.
-func pickTopics(all summary.Topics, names []string) summary.Topics {
+// filterTopics returns the topics of the given names, all if there are none.
+func filterTopics(all summary.Topics, names []string) summary.Topics {
 	if len(names) == 0 {
 		return all
 	}
-	picked := summary.Topics{Topics: []summary.Topic{}}
+	filtered := summary.Topics{Topics: []summary.Topic{}}
 	for _, topic := range all.Topics {
 		if slices.Contains(names, topic.Topic) {
-			picked.Topics = append(picked.Topics, topic)
+			filtered.Topics = append(filtered.Topics, topic)
 		}
 	}
-	return picked
+	return filtered
 }
 
-// pick returns the rows of topics, all if there are none, sorted. It never returns nil, which would
-// be null in JSON.
-func pick(rows []report.Partition, topics []string) []report.Partition {
-	picked := make([]report.Partition, 0, len(rows))
+// filterRows returns the rows of topics, all if there are none, sorted. It never returns nil, which
+// would be null in JSON.
+func filterRows(rows []report.Partition, topics []string) []report.Partition {
+	filtered := make([]report.Partition, 0, len(rows))
 	for _, row := range rows {
 		if len(topics) == 0 || slices.Contains(topics, row.Topic) {
-			picked = append(picked, row)
+			filtered = append(filtered, row)
 		}
 	}
-	slices.SortStableFunc(picked, func(a, b report.Partition) int {
+	slices.SortStableFunc(filtered, func(a, b report.Partition) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition),
 			cmp.Compare(a.Broker, b.Broker))
 	})
-	return picked
+	return filtered
 }

@@ -29,13 +29,13 @@ func TestHTTPHealthAndReadiness(t *testing.T) {
 	var notReady error
 	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry(),
 		Ready: func() error { return notReady }})
-	notReady = errors.New("waits for the cluster's metadata")
+	notReady = errors.New("waiting for the cluster's metadata")
 	if r := get(t, handler, "GET", "/readyz"); r.Code != http.StatusServiceUnavailable ||
 		!strings.Contains(r.Body.String(), notReady.Error()) {
 		t.Errorf("not ready: %d %s", r.Code, r.Body)
 	}
 	if r := get(t, handler, "GET", "/healthz"); r.Code != http.StatusOK {
-		t.Errorf("healthz while not ready: %d; a restart would not help", r.Code)
+		t.Errorf("healthz while not ready: %d, want 200, since a restart would not help", r.Code)
 	}
 	notReady = nil
 	if r := get(t, handler, "GET", "/readyz"); r.Code != http.StatusOK {
@@ -70,12 +70,12 @@ func TestHTTPPartitionsAreSortedAndFiltered(t *testing.T) {
 			t.Errorf("%q: %v, want %s", query, got, want)
 		}
 		if strings.Contains(r.Body.String(), "null") {
-			t.Errorf("%q: null where a list is promised: %s", query, r.Body)
+			t.Errorf("%q: null instead of a list: %s", query, r.Body)
 		}
 	}
 }
 
-// TestHTTPCleanNow: what went wrong is told in words and in a code, each its own.
+// TestHTTPCleanNow checks that each error has its own status and reason.
 func TestHTTPCleanNow(t *testing.T) {
 	var topic string
 	var partitions []int32
@@ -92,7 +92,7 @@ func TestHTTPCleanNow(t *testing.T) {
 		strings.TrimSpace(
 			r.Body.String(),
 		) != `{"topic":"my.topic","requests":[{"broker":1,"partition":2,"ticket":3}]}` {
-		t.Errorf("%d %s, asked for %s %v", r.Code, r.Body, topic, partitions)
+		t.Errorf("response %d %s, request for %s %v", r.Code, r.Body, topic, partitions)
 	}
 	for _, c := range []struct {
 		err    error
@@ -115,15 +115,15 @@ func TestHTTPCleanNow(t *testing.T) {
 	}
 	if r := get(t, handler, "POST",
 		"/api/v1/topics/t/clean?partition=all"); r.Code != http.StatusBadRequest {
-		t.Errorf("partition all: %d %s", r.Code, r.Body)
+		t.Errorf("partition all: response %d %s, want 400", r.Code, r.Body)
 	}
 	if r := get(t, handler, "GET", "/api/v1/topics/t/clean"); r.Code != http.StatusNotFound {
-		t.Errorf("GET: %d %s", r.Code, r.Body)
+		t.Errorf("GET: response %d %s, want 404", r.Code, r.Body)
 	}
 }
 
-// TestHTTPRefusesWebPagesFromElsewhere: a page that a browser shows must not have logs rewritten.
-func TestHTTPRefusesWebPagesFromElsewhere(t *testing.T) {
+// TestHTTPRejectsCrossOriginRequests: a web page must not start passes.
+func TestHTTPRejectsCrossOriginRequests(t *testing.T) {
 	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry()})
 	request := httptest.NewRequestWithContext(t.Context(), "POST", "/api/v1/topics/t/clean", nil)
 	request.Header.Set("Sec-Fetch-Site", "cross-site")
@@ -172,8 +172,8 @@ func TestHTTPServesMetrics(t *testing.T) {
 	}
 }
 
-// TestHTTPElsewhereIsJSON: also for a method that a path does not take.
-func TestHTTPElsewhereIsJSON(t *testing.T) {
+// TestHTTPNotFoundIsJSON, also for a method that a path does not support.
+func TestHTTPNotFoundIsJSON(t *testing.T) {
 	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry()})
 	for _, c := range [][2]string{{"GET", "/"}, {"GET", "/api/v1/nothing"},
 		{"POST", "/api/v1/partitions"}, {"DELETE", "/metrics"}} {

@@ -9,15 +9,15 @@ import (
 	"heartwood.dev/heartwood/internal/version"
 )
 
-// partitionMetrics shows the broker's part in each partition. It asks when it is asked, so nothing
-// is left over of a partition that went.
+// partitionMetrics exports the broker's state in each partition. It is collected on scrape, so no
+// series of a removed partition remains.
 type partitionMetrics struct {
 	broker                                        *Broker
 	leader, offline, underReplicated, underMinISR *prometheus.Desc
 	lag                                           *prometheus.Desc
 }
 
-// register adds what this broker measures to a registry, which may be nil. Two brokers on one
+// register adds the metrics of this broker to a registry, which may be nil. Two brokers on one
 // registry need a label each.
 func (b *Broker) register(registry prometheus.Registerer) {
 	if registry == nil {
@@ -32,19 +32,20 @@ func (b *Broker) register(registry prometheus.Registerer) {
 		broker: b,
 		leader: desc("partition_leader", "1 if this broker leads the partition, else 0."),
 		offline: desc("partition_offline",
-			"1 if this broker should serve the partition and cannot, else 0."),
+			"1 if this broker is a replica of the partition and cannot serve it, else 0."),
 		underReplicated: desc("partition_under_replicated",
-			"1 if fewer replicas are in sync than there are; shown by the leader."),
+			"1 if the ISR is smaller than the replica set, else 0; exported by the leader."),
 		underMinISR: desc(
 			"partition_under_min_isr",
-			"1 if fewer replicas are in sync than minInSyncReplicas asks for, so that acks=all is refused; shown by the leader.",
+			"1 if the ISR is smaller than minInSyncReplicas, so that acks=all is rejected, else 0; "+
+				"exported by the leader.",
 		),
 		lag: prometheus.NewDesc("heartwood_replica_lag_offsets",
-			"How many offsets a follower is behind the log end; shown by the leader.",
+			"Offsets by which a follower is behind the log end offset; exported by the leader.",
 			[]string{"topic", "partition", "replica"}, nil),
 	})
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "heartwood_build_info", Help: "Always 1; the labels say which binary this is.",
+		Name: "heartwood_build_info", Help: "Always 1; the labels identify the binary.",
 	}, []string{"version", "commit", "go"})
 	info.WithLabelValues(version.Version(), version.Commit(), runtime.Version()).Set(1)
 	registry.MustRegister(info)
@@ -72,7 +73,7 @@ func (m *partitionMetrics) Collect(to chan<- prometheus.Metric) {
 		}
 		gauge(m.leader, state.Leader)
 		gauge(m.offline, state.Fault != nil)
-		// Followers do not know who is in sync: from them the series would contradict the leader's.
+		// Followers do not know the ISR: their series would contradict the leader's.
 		if state.Leader {
 			gauge(m.underReplicated, state.UnderReplicated)
 			gauge(m.underMinISR, state.UnderMinISR)

@@ -15,12 +15,12 @@ import (
 // peer is a replica.Peer over the Kafka protocol.
 type peer struct {
 	*wire.Peer
-	// topics names those that were asked for since the session began, if there is one: an answer
-	// names them by their ids.
+	// topics has the names of the topics requested in the current fetch session: responses identify
+	// topics by id.
 	topics map[metadata.ID]string
 }
 
-// dial connects to another broker's listener.
+// dial connects to another broker, at its peer address or else at its endpoint.
 func (b *Broker) dial(ctx context.Context, to metadata.Broker) (replica.Peer, error) {
 	address := to.Peer
 	if address == "" {
@@ -55,5 +55,5 @@ func (p *peer) Fetch(ctx context.Context, req *replica.FollowerFetch) (replica.F
 	return handler.DecodeFollowerFetch(body, p.topics)
 }
 
-// Hurry implements replica.Peer: a request behind the fetch ends its wait.
+// Interrupt implements replica.Peer: a request behind the fetch ends its wait.
 func (p *peer) Interrupt() { p.Peer.Interrupt(handler.InterruptCall()) }

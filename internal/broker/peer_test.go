@@ -9,8 +9,9 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Brokers reach one another by address, also while the name that clients are told leads nowhere.
-func TestBrokersAreReachedByTheirAddress(t *testing.T) {
+// TestPeerAddressIsPreferred: brokers reach each other at the peer address, even if the advertised
+// name does not resolve.
+func TestPeerAddressIsPreferred(t *testing.T) {
 	c := newCluster(t)
 	opts := c.options()
 	opts.Listen, opts.PeerHost = "127.0.0.1:0", "127.0.0.1"
@@ -21,7 +22,8 @@ func TestBrokersAreReachedByTheirAddress(t *testing.T) {
 	defer func() { _ = b.Close() }()
 	self, err := b.identity()
 	if err != nil || self.Peer != b.listener.Addr().String() {
-		t.Fatalf("peers are told %q, %v; the listener is at %s", self.Peer, err, b.listener.Addr())
+		t.Fatalf("peer address %q, error %v; the listener is at %s", self.Peer, err,
+			b.listener.Addr())
 	}
 	var ready net.ListenConfig
 	listener, err := ready.Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -39,11 +41,11 @@ func TestBrokersAreReachedByTheirAddress(t *testing.T) {
 	if _, err := b.dial(t.Context(),
 		metadata.Broker{ID: 1, Endpoints: "kafka://broker-1.invalid:9092"}); err == nil ||
 		!strings.Contains(err.Error(), "broker-1.invalid") {
-		t.Errorf("without an address the name is not asked: %v", err)
+		t.Errorf("without a peer address: error %v, want one about the advertised name", err)
 	}
 }
 
-// recordingDialer connects to one address, whatever it is asked for.
+// recordingDialer connects to one address, whatever address is dialed.
 type recordingDialer struct {
 	to     string
 	dialed string

@@ -15,31 +15,29 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Layout of a producer id, from the highest bit: the sign, 0; the node id; a counter. See
-// docs/adr/0025.
+// Layout of a producer id, from the highest bit: the sign, 0; the node id; a counter. See ADR 0025.
 const (
 	producerCounterBits = 51 // 71 years of microseconds
 	producerCounterMax  = 1<<producerCounterBits - 1
 	producerNodeMax     = 1<<(63-producerCounterBits) - 1
 )
 
-// producerEpoch is where the clock of firstCounter begins.
+// producerEpoch is the zero of firstCounter's clock.
 var producerEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// producerIDBlock is how many ids are reserved with one write of the file; a crash skips the rest
-// of a block.
+// producerIDBlock is how many ids one write of the file reserves; a crash skips the rest of a
+// block.
 const producerIDBlock = 1000
 
 // producerIDsFile is in the data directory; docs/format/producer-ids.md describes it.
 const producerIDsFile = "producer-ids"
 
-// errNotBegun: a broker whose disk is new gives out nothing before it is registered. Clients ask
-// again.
-var errNotBegun = fmt.Errorf("%w: producer ids: this broker is not registered yet",
+// errNotBegun is returned before a broker with a new disk is registered. Clients retry.
+var errNotBegun = fmt.Errorf("%w: no producer ids before this broker is registered",
 	coordinator.ErrLoading)
 
-// ProducerIDs gives out producer ids that are unique over the cluster, without asking anybody:
-// docs/adr/0025 and 0181.
+// ProducerIDs allocates producer ids that are unique in the cluster, without coordination (ADR
+// 0025, ADR 0181).
 type ProducerIDs struct {
 	fsys vfs.FS
 	file string
@@ -50,16 +48,15 @@ type ProducerIDs struct {
 
 	mu struct {
 		sync.Mutex
-		// next <= reserved; what is below reserved was written to the file before any of it was
-		// given out.
+		// next <= reserved. The file holds reserved before any id below it is allocated.
 		next, reserved int64
-		begun          bool // Begin is done, or not needed
+		begun          bool // Begin was called, or is not needed
 	}
 }
 
-// OpenProducerIDs continues a data directory's counter. In a new directory, and in one whose file
-// is malformed (Lost), it starts from the clock, or from above once Begin passes the registered
-// bound. It fails when node does not fit into an id, or when the file cannot be read.
+// OpenProducerIDs continues the counter of a data directory. In a new directory, and in one whose
+// file is malformed (Lost), the counter starts from the clock, or above once Begin gives the
+// registered bound. It fails if node does not fit into an id, or if the file cannot be read.
 func OpenProducerIDs(fsys vfs.FS, dir string, node int32, now func() time.Time) (*ProducerIDs,
 	error) {
 	if node < 0 || node > producerNodeMax {
@@ -82,22 +79,22 @@ func OpenProducerIDs(fsys vfs.FS, dir string, node int32, now func() time.Time) 
 	return p, nil
 }
 
-// Bound is above all that was given out from this disk, and all that may be until the broker
-// registers again.
+// Bound returns a counter above all that were allocated from this disk, and above all that may be
+// until the broker registers again.
 func (p *ProducerIDs) Bound() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mu.reserved + metadata.ProducerIDsAhead
 }
 
-// Lost returns why the file of the data directory could not be used, nil if it was or if there was
-// none. The broker passes it on with its registration, whose bound is then raised above every id
-// that was issued from this disk (ADR 0181).
+// Lost returns why the file of the data directory could not be used, nil if it was read or did not
+// exist. The broker registers that, and its registered bound is then raised above every id that was
+// allocated from this disk (ADR 0181).
 func (p *ProducerIDs) Lost() error { return p.lost }
 
-// Begin says what bound the broker was registered with: a new disk begins as far below it as it may
-// give out. It is written at once, so that the disk is new once only. Where there was a file it
-// does nothing.
+// Begin sets the bound that the broker was registered with: a disk without a usable file starts
+// ProducerIDsAhead below it. The start is written at once, so that the disk counts as new only
+// once. If the file was read, Begin does nothing.
 func (p *ProducerIDs) Begin(bound int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,7 +110,7 @@ func (p *ProducerIDs) Begin(bound int64) error {
 	return nil
 }
 
-// reserveLocked writes that the next block is taken.
+// reserveLocked reserves the next block in the file.
 func (p *ProducerIDs) reserveLocked() error {
 	reserved := p.mu.reserved + producerIDBlock
 	if err := vfs.WriteFileAtomic(p.fsys, p.file, formatProducerIDs(reserved)); err != nil {
@@ -123,9 +120,9 @@ func (p *ProducerIDs) reserveLocked() error {
 	return nil
 }
 
-// Next returns an id that nobody else has. It fails with an error that wraps logstore.ErrStorage
-// while no new block can be reserved, as on a full disk: clients ask again after that. The lock is
-// held over the write: who waits for it needs an id of the block that is being reserved.
+// Next returns an unused id. It fails with an error that wraps logstore.ErrStorage while no block
+// can be reserved, as on a full disk; clients retry. The lock is held during the write: other
+// callers need an id of the block that is being reserved.
 func (p *ProducerIDs) Next() (int64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,22 +141,21 @@ func (p *ProducerIDs) Next() (int64, error) {
 	return id, err
 }
 
-// producerID puts an id together. It fails rather than let the counter run over into the bits of
-// the node.
+// producerID composes an id. It fails if the counter would overflow into the bits of the node.
 func producerID(node int32, counter int64) (int64, error) {
 	if counter < 0 || counter > producerCounterMax {
-		return 0, fmt.Errorf("producer ids of node %d are used up at %d", node, counter)
+		return 0, fmt.Errorf("producer ids of node %d are exhausted at %d", node, counter)
 	}
 	return int64(node)<<producerCounterBits | counter, nil
 }
 
-// firstCounter is where a broker without a file begins, unless its registration says that ids above
-// were given out: at the clock. That is beyond what an earlier disk of the same node gave out,
-// since a broker neither gives out a million ids a second nor starts, skipping a block, a thousand
-// times a second, as long as no clock was set back.
+// firstCounter is the first counter of a broker without a file, unless its registration has a
+// higher bound: the clock in microseconds. It is above what an earlier disk of the same node
+// allocated, since a broker neither allocates a million ids a second nor restarts, which skips a
+// block, a thousand times a second, as long as no clock was set back.
 func firstCounter(now time.Time) int64 { return max(now.Sub(producerEpoch).Microseconds(), 0) }
 
-// The file is two lines: the version of the format, and the first counter that is not reserved.
+// The file has two lines: the version of the format, and the first counter that is not reserved.
 func formatProducerIDs(reserved int64) []byte { return fmt.Appendf(nil, "0\n%d\n", reserved) }
 
 func parseProducerIDs(content []byte) (int64, error) {

@@ -20,7 +20,7 @@ var year2026 = time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 
 func openIDs(t *testing.T, fsys vfs.FS, node int32, now time.Time) *ProducerIDs {
 	t.Helper()
-	// as the log store does
+	// the log store creates the directory
 	if err := errors.Join(fsys.MkdirAll("/data"), fsys.SyncDir("/")); err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func openIDs(t *testing.T, fsys vfs.FS, node int32, now time.Time) *ProducerIDs 
 	return ids
 }
 
-// registerIDs has a store that remembers a bound and a directory register the broker.
+// registerIDs registers the broker with a store that holds an earlier registration.
 func registerIDs(t *testing.T, ids *ProducerIDs, known *metadata.Broker, directory string) {
 	t.Helper()
 	self := metadata.Broker{Directory: directory, ProducerIDs: ids.Bound(),
@@ -52,23 +52,23 @@ func nextID(t *testing.T, ids *ProducerIDs) int64 {
 	return id
 }
 
-// TestProducerIDsAreUnique lets brokers give out ids, stop, crash with or without what was not
-// synced, and get new disks, in random order: with a metadata store that remembers their
-// registrations, and clocks that jump, also years back; and with one that remembers nothing, and
-// clocks that go on. Model: the set of all ids ever given out.
+// TestProducerIDsAreUnique has brokers allocate ids, stop, crash with or without what was not
+// synced, and get new disks, in random order: with a metadata store that keeps their registrations
+// and clocks that jump, also years back; and with a store that keeps nothing and clocks that only
+// advance. The model is the set of all ids ever allocated.
 func TestProducerIDsAreUnique(t *testing.T) {
 	for seed := range seed.Sequence(t, 20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			now := year2026
-			given := map[int64]bool{}
+			allocated := map[int64]bool{}
 			disks := make([]*vfs.Mem, 3)
 			brokers, known, directories := make([]*ProducerIDs, 3), make([]metadata.Broker, 3),
 				make([]int, 3)
-			remembers := seed%2 == 0
+			keeps := seed%2 == 0
 			open := func(i int, directory string) {
 				brokers[i] = openIDs(t, disks[i], int32(i), now)
-				if !remembers {
+				if !keeps {
 					known[i] = metadata.Broker{}
 				}
 				registerIDs(t, brokers[i], &known[i], directory)
@@ -82,16 +82,16 @@ func TestProducerIDsAreUnique(t *testing.T) {
 				count := random.IntN(50)
 				for range count {
 					id := nextID(t, brokers[i])
-					if id < 0 || given[id] {
-						t.Fatalf("broker %d gave out %d, which is negative or was given out before",
+					if id < 0 || allocated[id] {
+						t.Fatalf("broker %d allocated %d, which is negative or a duplicate",
 							i, id)
 					}
-					given[id] = true
+					allocated[id] = true
 				}
-				// as fast as the decision allows
+				// the highest rate that firstCounter assumes
 				now = now.Add(time.Duration(count+1) * time.Microsecond)
 				switch random.IntN(10) {
-				case 0: // stop, or kill: what was written is there
+				case 0: // stopped or killed: written files stay
 				case 1:
 					disks[i] = disks[i].CrashClone()
 				case 2:
@@ -105,8 +105,9 @@ func TestProducerIDsAreUnique(t *testing.T) {
 				default:
 					continue
 				}
-				now = now.Add(producerIDBlock * time.Microsecond) // nothing starts faster
-				if remembers {
+				// the highest restart rate that firstCounter assumes
+				now = now.Add(producerIDBlock * time.Microsecond)
+				if keeps {
 					now = year2026.Add(time.Duration(random.IntN(3*365)-365) * 24 * time.Hour)
 				}
 				open(i, fmt.Sprint(directories[i]))
@@ -118,14 +119,14 @@ func TestProducerIDsAreUnique(t *testing.T) {
 func TestProducerIDsFromManyGoroutinesAreUnique(t *testing.T) {
 	ids := openIDs(t, vfs.NewMem(), 1, year2026)
 	registerIDs(t, ids, &metadata.Broker{}, "")
-	var given sync.Map
+	var allocated sync.Map
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
 			for range 1000 {
 				id, err := ids.Next()
-				if _, twice := given.LoadOrStore(id, true); twice || err != nil {
-					t.Errorf("id %d twice, or %v", id, err)
+				if _, twice := allocated.LoadOrStore(id, true); twice || err != nil {
+					t.Errorf("id %d is a duplicate, or error %v", id, err)
 				}
 			}
 		})
@@ -133,8 +134,8 @@ func TestProducerIDsFromManyGoroutinesAreUnique(t *testing.T) {
 	group.Wait()
 }
 
-// TestProducerIDsOfNodesNeverMeet: the highest counter of one node is below the lowest of the next.
-func TestProducerIDsOfNodesNeverMeet(t *testing.T) {
+// TestProducerIDsOfNodesAreDisjoint: the highest id of one node is below the lowest of the next.
+func TestProducerIDsOfNodesAreDisjoint(t *testing.T) {
 	for _, node := range []int32{0, 1, 999, 4094} {
 		last, err := producerID(node, producerCounterMax)
 		if err != nil {
@@ -142,7 +143,7 @@ func TestProducerIDsOfNodesNeverMeet(t *testing.T) {
 		}
 		first, err := producerID(node+1, 0)
 		if err != nil || first != last+1 {
-			t.Errorf("node %d ends at %d, the next begins at %d: %v", node, last, first, err)
+			t.Errorf("node %d ends at %d, the next starts at %d, error %v", node, last, first, err)
 		}
 	}
 	if id, err := producerID(producerNodeMax, producerCounterMax); err != nil || id != 1<<63-1 {
@@ -150,26 +151,26 @@ func TestProducerIDsOfNodesNeverMeet(t *testing.T) {
 	}
 	for _, counter := range []int64{-1, producerCounterMax + 1} {
 		if _, err := producerID(0, counter); err == nil {
-			t.Errorf("counter %d was taken", counter)
+			t.Errorf("counter %d was accepted", counter)
 		}
 	}
 }
 
-func TestProducerIDsRefuseANodeThatDoesNotFit(t *testing.T) {
+func TestProducerIDsRejectInvalidNodes(t *testing.T) {
 	for _, node := range []int32{-1, producerNodeMax + 1} {
 		if _, err := OpenProducerIDs(vfs.NewMem(), "/", node, time.Now); err == nil {
-			t.Errorf("node %d was taken", node)
+			t.Errorf("node %d was accepted", node)
 		}
 	}
 }
 
-// TestProducerIDsOfAFailedDisk: no id without its reservation; and once the disk works again, ids
-// again, none twice.
+// TestProducerIDsOfAFailedDisk: no id is allocated without a reservation, and allocation continues
+// without duplicates once the disk works again.
 func TestProducerIDsOfAFailedDisk(t *testing.T) {
 	mem := vfs.NewMem()
 	ids := openIDs(t, mem, 0, year2026)
 	if id, err := ids.Next(); !errors.Is(err, errNotBegun) {
-		t.Fatalf("got %d, %v from a new disk that is not registered", id, err)
+		t.Fatalf("Next returned %d, error %v before the broker was registered", id, err)
 	}
 	registerIDs(t, ids, &metadata.Broker{}, "")
 	before := nextID(t, ids)
@@ -181,19 +182,19 @@ func TestProducerIDsOfAFailedDisk(t *testing.T) {
 	failure := errors.New("no space left")
 	broken.Inject(vfs.Rule{Err: failure})
 	if id, err := ids.Next(); !errors.Is(err, failure) || !errors.Is(err, logstore.ErrStorage) {
-		t.Fatalf("got %d, %v from a broken disk", id, err)
+		t.Fatalf("Next returned %d, error %v with a failed disk", id, err)
 	}
 	ids.fsys = mem
 	if id := nextID(t, ids); id != before+1 {
-		t.Errorf("after %d comes %d", before, id)
+		t.Errorf("%d is followed by %d", before, id)
 	}
 }
 
-func TestProducerIDsFileIsReadAsWritten(t *testing.T) {
+func TestProducerIDsFileRoundTrips(t *testing.T) {
 	for _, reserved := range []int64{0, 1, 27993600001000, producerCounterMax} {
 		if got, err := parseProducerIDs(formatProducerIDs(reserved)); err != nil ||
 			got != reserved {
-			t.Errorf("%d came back as %d, %v", reserved, got, err)
+			t.Errorf("%d was read as %d, error %v", reserved, got, err)
 		}
 	}
 	for _, content := range []string{
@@ -232,7 +233,8 @@ func TestProducerIDsOfAMalformedFile(t *testing.T) {
 				damageIDs(t, mem, content)
 				bound := known.ProducerIDs
 				ids = openIDs(t, mem, 0, year2026.Add(-time.Hour))
-				if err := ids.Lost(); err == nil || !strings.Contains(err.Error(), producerIDsFile) {
+				if err := ids.Lost(); err == nil ||
+					!strings.Contains(err.Error(), producerIDsFile) {
 					t.Fatalf("lost %v", err)
 				}
 				registerIDs(t, ids, known, "disk")

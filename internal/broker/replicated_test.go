@@ -22,26 +22,26 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// trio is three brokers over TCP, with metadata in one store, and the topic rep: two partitions on
-// all of them, two in sync at least.
+// trio is three brokers over TCP with one metadata store, and the topic rep: two partitions with
+// three replicas, two in sync at least.
 type trio struct {
 	t        *testing.T
 	metadata *local.Store
 	disks    [3]*vfs.Mem
 	brokers  [3]*Broker
 	stops    [3]func() error
-	sent     atomic.Int64 // records that were acknowledged
+	sent     atomic.Int64 // acknowledged records
 }
 
-// leaver is one broker's view of the store.
-type leaver struct {
+// brokerStore is one broker's view of the store, with controlled shutdown.
+type brokerStore struct {
 	*local.Store
 	id int32
 }
 
-func (l leaver) AnnounceShutdown(ctx context.Context) error { return l.Store.Leave(ctx, l.id) }
+func (l brokerStore) AnnounceShutdown(ctx context.Context) error { return l.Store.Leave(ctx, l.id) }
 
-// far above what anything takes; a test that waits for it has failed
+// trioWait is far above the duration of every wait: a wait that takes as long has failed.
 const trioWait = 3 * time.Minute
 
 func newTrio(t *testing.T) *trio {
@@ -76,16 +76,16 @@ func newTrio(t *testing.T) *trio {
 	return c
 }
 
-// start runs a broker; orderly says whether it hands leadership over when it is stopped.
-func (c *trio) start(id int, orderly bool) {
+// start runs a broker. graceful is whether it does a controlled shutdown when it is stopped.
+func (c *trio) start(id int, graceful bool) {
 	c.t.Helper()
 	opts := Options{
 		NodeID: int32(id), DataDir: "/data", Listen: c.address(id), FS: c.disks[id],
 		Metadata: c.metadata,
 		Logger:   slog.New(slog.NewTextHandler(c.t.Output(), nil)),
 	}
-	if orderly {
-		opts.Metadata = leaver{c.metadata, int32(id)}
+	if graceful {
+		opts.Metadata = brokerStore{c.metadata, int32(id)}
 	}
 	b, err := New(opts)
 	if err != nil {
@@ -101,8 +101,8 @@ func (c *trio) start(id int, orderly bool) {
 	})
 }
 
-// address is where a broker listens: always at the same place, as pods do. A client that knows none
-// of the addresses any more is lost.
+// address returns the listen address of a broker, which stays the same over restarts, as a pod's
+// does: clients would lose all of them otherwise.
 func (c *trio) address(id int) string {
 	if c.brokers[id] == nil {
 		return "127.0.0.1:0"
@@ -117,8 +117,8 @@ func (c *trio) stop(id int) {
 	}
 }
 
-// kill ends a broker as a crash of its machine does: what was not synced is gone, and it tells
-// nobody.
+// kill stops a broker as a crash of its machine does: without a controlled shutdown, and what was
+// not synced is lost.
 func (c *trio) kill(id int) {
 	c.t.Helper()
 	left := c.disks[id].CrashClone()
@@ -126,12 +126,12 @@ func (c *trio) kill(id int) {
 	c.disks[id] = left
 }
 
-// await waits until something of the metadata holds.
+// await waits until a condition of the metadata holds.
 func (c *trio) await(what string, holds func() bool) {
 	c.t.Helper()
 	for deadline := time.Now().Add(trioWait); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			c.t.Fatalf("%s: not within %v: %s", what, trioWait, c.describe())
+			c.t.Fatalf("timed out waiting for %s after %v: %s", what, trioWait, c.describe())
 		}
 	}
 }
@@ -145,14 +145,14 @@ func (c *trio) describe() string {
 	return text.String()
 }
 
-// more waits until so many more records were acknowledged.
+// more waits until n more records were acknowledged.
 func (c *trio) more(n int64) {
 	c.t.Helper()
 	want := c.sent.Load() + n
-	c.await("records are acknowledged", func() bool { return c.sent.Load() >= want })
+	c.await("records to be acknowledged", func() bool { return c.sent.Load() >= want })
 }
 
-// inSync tells whether every partition has a leader and so many in sync.
+// inSync reports whether every partition has a leader and an ISR of size n.
 func (c *trio) inSync(n int) func() bool {
 	return func() bool {
 		for _, p := range c.metadata.Image().Topic("rep").Partitions {
@@ -172,8 +172,8 @@ func (c *trio) seeds() kgo.Opt {
 	return kgo.SeedBrokers(seeds...)
 }
 
-// produce sends numbered records, acks=all and idempotent, until it is told to stop; the result is
-// how many were acknowledged.
+// produce sends numbered records with acks=all and idempotence until ctx ends; the returned
+// function waits and returns how many were acknowledged.
 func (c *trio) produce(ctx context.Context) (acknowledged func() int) {
 	c.t.Helper()
 	client, err := kgo.NewClient(c.seeds(), kgo.DefaultProduceTopic("rep"),
@@ -203,7 +203,7 @@ func (c *trio) produce(ctx context.Context) (acknowledged func() int) {
 	return func() int { return <-done }
 }
 
-// consume reads everything, and fails unless it is exactly the records 0 to n-1, in the order of
+// consume reads everything, and fails unless it gets exactly the records 0 to n-1, in the order of
 // each partition.
 func (c *trio) consume(n int) {
 	c.t.Helper()
@@ -235,7 +235,7 @@ func (c *trio) consume(n int) {
 	}
 }
 
-// equal fails unless all three disks have the same bytes of the topic. The brokers are stopped.
+// equal fails unless all three disks have the same bytes of the topic. The brokers must be stopped.
 func (c *trio) equal() {
 	c.t.Helper()
 	for _, dir := range []string{"rep-0", "rep-1"} {
@@ -262,11 +262,11 @@ func (c *trio) equal() {
 	}
 }
 
-// TestNothingAcknowledgedIsLostOverStops of one broker after the other, under load, while two are
-// to be in sync.
-func TestNothingAcknowledgedIsLostOverStops(t *testing.T) {
+// TestControlledShutdownsLoseNoAcknowledgedRecord stops one broker after the other, under load and
+// with two replicas in sync at least.
+func TestControlledShutdownsLoseNoAcknowledgedRecord(t *testing.T) {
 	c := newTrio(t)
-	c.await("all in sync", c.inSync(3))
+	c.await("all replicas to be in sync", c.inSync(3))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	acknowledged := c.produce(ctx)
@@ -274,14 +274,14 @@ func TestNothingAcknowledgedIsLostOverStops(t *testing.T) {
 		c.more(20)
 		c.stop(id)
 		if slices.ContainsFunc(c.metadata.Image().Topic("rep").Partitions, isLedBy(int32(id))) {
-			t.Errorf("broker %d stopped, and leads: %s", id, c.describe())
+			t.Errorf("stopped broker %d still leads: %s", id, c.describe())
 		}
 		if c.metadata.Image().DependsOn(int32(id)) {
-			t.Errorf("broker %d stopped, and is counted on: %s", id, c.describe())
+			t.Errorf("a partition depends on stopped broker %d: %s", id, c.describe())
 		}
 		c.more(20)
 		c.start(id, true)
-		c.await("in sync again", c.inSync(3))
+		c.await("all replicas to be in sync again", c.inSync(3))
 	}
 	c.more(20)
 	stop()
@@ -294,14 +294,14 @@ func TestNothingAcknowledgedIsLostOverStops(t *testing.T) {
 	t.Logf("%d records", n)
 }
 
-// TestNothingAcknowledgedIsLostOverCrashes, which take what was not synced.
-func TestNothingAcknowledgedIsLostOverCrashes(t *testing.T) {
+// TestCrashesLoseNoAcknowledgedRecord: a crash loses what was not synced.
+func TestCrashesLoseNoAcknowledgedRecord(t *testing.T) {
 	c := newTrio(t)
 	for id := range c.brokers {
 		c.stop(id)
 		c.start(id, false)
 	}
-	c.await("all in sync", c.inSync(3))
+	c.await("all replicas to be in sync", c.inSync(3))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	acknowledged := c.produce(ctx)
@@ -309,12 +309,12 @@ func TestNothingAcknowledgedIsLostOverCrashes(t *testing.T) {
 		id := round % 3
 		c.more(20)
 		c.kill(id)
-		c.await("led by others", func() bool {
+		c.await("other brokers to lead", func() bool {
 			return !slices.ContainsFunc(c.metadata.Image().Topic("rep").Partitions,
 				isLedBy(int32(id)))
 		})
 		c.start(id, false)
-		c.await("in sync again", c.inSync(3))
+		c.await("all replicas to be in sync again", c.inSync(3))
 	}
 	c.more(20)
 	stop()
@@ -331,14 +331,14 @@ func isLedBy(id int32) func(p *metadata.Partition) bool {
 	return func(p *metadata.Partition) bool { return p.Leader == id }
 }
 
-// TestAnOrderlyStopOfAllNeedsOnlyOneToGoOn: the disk of one that was in sync proves that it has
-// all, so nobody else is waited for. After a crash of all there is no such proof, and one alone
-// must not lead.
-func TestAnOrderlyStopOfAllNeedsOnlyOneToGoOn(t *testing.T) {
+// TestCleanShutdownOfAllAllowsASingleLeader: the disk of a broker that was in sync proves that it
+// has all records, so it leads alone. After a crash of all brokers there is no such proof, and one
+// alone must not lead.
+func TestCleanShutdownOfAllAllowsASingleLeader(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		t.Run(fmt.Sprintf("crash=%v", crash), func(t *testing.T) {
 			c := newTrio(t)
-			c.await("all in sync", c.inSync(3))
+			c.await("all replicas to be in sync", c.inSync(3))
 			if err := c.metadata.LeaveAll(); err != nil {
 				t.Fatal(err)
 			}
@@ -350,11 +350,12 @@ func TestAnOrderlyStopOfAllNeedsOnlyOneToGoOn(t *testing.T) {
 				}
 			}
 			c.start(1, true)
-			c.await("registered", func() bool { _, up := c.metadata.Image().Broker(1); return up })
-			// the election came with the registration
+			c.await("broker 1 to be registered",
+				func() bool { _, up := c.metadata.Image().Broker(1); return up })
+			// the registration triggers the election
 			for _, p := range c.metadata.Image().Topic("rep").Partitions {
 				if led := p.Leader == 1; led == crash {
-					t.Errorf("partition %d has leader %d, in sync %v", p.Index, p.Leader, p.ISR)
+					t.Errorf("partition %d has leader %d, ISR %v", p.Index, p.Leader, p.ISR)
 				}
 			}
 		})

@@ -5,7 +5,7 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// Report is what GET /api/v1/partitions shows of this broker, sorted by topic and partition.
+// Report returns the rows of GET /api/v1/partitions for this broker, sorted by topic and partition.
 func (b *Broker) Report() []report.Partition {
 	states := b.replicas.States()
 	rows := make([]report.Partition, 0, len(states))
@@ -15,8 +15,8 @@ func (b *Broker) Report() []report.Partition {
 	return rows
 }
 
-// row is a partition as it is now. It is called log by log, so the rows of a report are not of one
-// moment.
+// row returns the current state of a partition. It reads log by log, so the rows of a report are
+// not from one instant.
 func (b *Broker) row(state replica.State) report.Partition {
 	row := report.Partition{
 		Broker: b.opts.NodeID, Topic: state.ID.Topic, Partition: state.ID.Index,
@@ -33,7 +33,7 @@ func (b *Broker) row(state replica.State) report.Partition {
 	row.LogStartOffset, row.LogEndOffset = stats.LogStart, stats.LogEnd
 	row.HighWatermark, row.LastStableOffset = stats.HighWatermark, stats.LastStable
 	if row.Compaction = b.cleaner.Status(state.ID); row.Compaction != nil {
-		row.Compaction.CleanNow = b.cleanNow.of(state.ID)
+		row.Compaction.CleanNow = b.cleanNow.status(state.ID)
 	}
 	return row
 }

@@ -13,28 +13,27 @@ import (
 	"heartwood.dev/heartwood/internal/outage"
 )
 
-// serving is what the cluster is to hear of the partitions that this broker serves. It is told by a
-// goroutine of its own: after a failover of a thousand partitions an API server that is slow takes
-// a minute for that, and meanwhile there are newer images to apply, which say who leads what and
-// whom to follow.
-type serving struct {
-	newest atomic.Pointer[[]metadata.Served]
-	news   chan struct{} // holds one: newest was set
+// servingReport is the list of partitions that this broker serves, to be reported to the cluster. A
+// goroutine of its own reports it: after a failover of a thousand partitions a slow API server
+// takes a minute, and newer images must be applied meanwhile.
+type servingReport struct {
+	newest  atomic.Pointer[[]metadata.Served]
+	changed chan struct{} // holds one token: newest was set
 }
 
-// set replaces what is to be told; what was not told yet is left out, as each list says everything.
-func (s *serving) set(served []metadata.Served) {
+// set replaces the list. Lists that were not reported yet are skipped, since each is complete.
+func (s *servingReport) set(served []metadata.Served) {
 	s.newest.Store(&served)
 	select {
-	case s.news <- struct{}{}:
+	case s.changed <- struct{}{}:
 	default:
 	}
 }
 
-// tellServing tells the newest list, one call at a time and each later than the one before, and
-// again every retryInterval until it was told whole. It begins once requests are taken, for the
-// cluster must not hear of it earlier, and ends with ctx.
-func (b *Broker) tellServing(ctx context.Context) {
+// reportServing reports the newest list, one call at a time, and retries every retryInterval until
+// it succeeds. It starts once requests are accepted: the cluster must not count on a partition
+// before. It ends with ctx.
+func (b *Broker) reportServing(ctx context.Context) {
 	select {
 	case <-b.serves:
 	case <-ctx.Done():
@@ -43,39 +42,39 @@ func (b *Broker) tellServing(ctx context.Context) {
 	retry := time.NewTimer(retryInterval)
 	retry.Stop()
 	defer retry.Stop()
-	for tells := (outage.State{}); ; {
+	for reports := (outage.State{}); ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-b.serving.news:
+		case <-b.serving.changed:
 		case <-retry.C:
 		}
 		served := b.serving.newest.Load()
 		if served == nil {
-			continue // there is a signal, and the list was taken with the one before
+			continue
 		}
 		err := b.opts.Metadata.ReportServing(ctx, b.opts.NodeID, *served)
 		if ctx.Err() != nil {
 			return
 		}
 		if err == nil {
-			if failed, ends := tells.Succeed(); ends {
-				b.logger.Info("the cluster is told again what is served", "failed", failed)
+			if failed, ends := reports.Succeed(); ends {
+				b.logger.Info("reporting served partitions again", "failed", failed)
 			}
 			continue
 		}
 		retry.Reset(retryInterval)
-		if tells.Fail(time.Now()) {
-			b.logger.Warn("cannot tell the cluster what is served", "error", brief(err))
+		if reports.Fail(time.Now()) {
+			b.logger.Warn("failed to report served partitions", "error", brief(err))
 		}
 	}
 }
 
-// faultsShown is how many of many faults a line of the log has.
+// faultsShown is how many of several faults one log line contains.
 const faultsShown = 5
 
-// brief is an error in words, of which there are as many for a thousand partitions as for a few,
-// and the same for the same faults in another order.
+// brief returns the text of an error, bounded for a thousand partitions and independent of the
+// order of the faults.
 func brief(err error) string {
 	var words []string
 	for _, fault := range joined(err) {
@@ -88,8 +87,8 @@ func brief(err error) string {
 	return strings.Join(words, "\n")
 }
 
-// joined takes apart what errors.Join put together, also where that was done again and again. An
-// error that says more than its parts stays whole.
+// joined splits what errors.Join combined, also recursively. An error that has more text than its
+// parts stays whole.
 func joined(err error) (faults []error) {
 	several, ok := err.(interface{ Unwrap() []error })
 	if !ok || errors.Join(several.Unwrap()...).Error() != err.Error() {

@@ -12,23 +12,22 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// slowToHear is a metadata store that takes its time to hear what is served, as an API server with
-// too much to do.
-type slowToHear struct {
+// slowStore is a metadata store whose ReportServing blocks, as with a slow API server.
+type slowStore struct {
 	Metadata
-	heard chan []metadata.Served // takes what was told, one after the other
+	reports chan []metadata.Served // receives each report
 }
 
-func (s *slowToHear) ReportServing(ctx context.Context, _ int32, served []metadata.Served) error {
+func (s *slowStore) ReportServing(ctx context.Context, _ int32, served []metadata.Served) error {
 	select {
-	case s.heard <- served:
+	case s.reports <- served:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// runWith runs a broker on other metadata until the test ends, a minute at most.
+// runWith runs a broker with another metadata store until the test ends, for a minute at most.
 func (c *cluster) runWith(store Metadata) (context.Context, *Broker) {
 	c.t.Helper()
 	opts := c.options()
@@ -48,11 +47,11 @@ func (c *cluster) runWith(store Metadata) (context.Context, *Broker) {
 	return ctx, b
 }
 
-// TestImagesAreAppliedWhileTheClusterIsTold what is served; it then hears the newest, and need not
-// hear all.
-func TestImagesAreAppliedWhileTheClusterIsTold(t *testing.T) {
+// TestImagesAreAppliedDuringAReport: afterwards the newest list is reported, and those between may
+// be skipped.
+func TestImagesAreAppliedDuringAReport(t *testing.T) {
 	c := newCluster(t)
-	slow := &slowToHear{c.metadata, make(chan []metadata.Served)}
+	slow := &slowStore{c.metadata, make(chan []metadata.Served)}
 	ctx, b := c.runWith(slow)
 	for i := range 3 {
 		name := fmt.Sprint("more-", i)
@@ -62,17 +61,17 @@ func TestImagesAreAppliedWhileTheClusterIsTold(t *testing.T) {
 		}
 		b.await(ctx, func(image *metadata.Image) bool { return image.Topic(name) != nil })
 		if b.image().Topic(name) == nil {
-			t.Fatalf("topic %s was not applied before the cluster had heard of the one before",
+			t.Fatalf("topic %s was not applied during the report before",
 				name)
 		}
 	}
 	const partitions = 2 + 3
-	for told := 0; ; told++ {
+	for {
 		var served []metadata.Served
 		select {
-		case served = <-slow.heard:
+		case served = <-slow.reports:
 		case <-ctx.Done():
-			t.Fatal("the cluster was not told of all partitions")
+			t.Fatal("not all partitions were reported")
 		}
 		if len(served) == partitions {
 			break
@@ -80,38 +79,38 @@ func TestImagesAreAppliedWhileTheClusterIsTold(t *testing.T) {
 	}
 }
 
-// failsToHear fails for the first calls.
-type failsToHear struct {
-	slowToHear
-	fails int // of the goroutine that tells
+// failingStore fails the first reports.
+type failingStore struct {
+	slowStore
+	fails int // used by the reporting goroutine alone
 }
 
-func (f *failsToHear) ReportServing(ctx context.Context, broker int32,
+func (f *failingStore) ReportServing(ctx context.Context, broker int32,
 	served []metadata.Served) error {
 	if f.fails > 0 {
 		f.fails--
 		return errors.New("no API server")
 	}
-	return f.slowToHear.ReportServing(ctx, broker, served)
+	return f.slowStore.ReportServing(ctx, broker, served)
 }
 
-// TestTheClusterIsToldAgain what it could not be told.
-func TestTheClusterIsToldAgain(t *testing.T) {
+// TestFailedReportIsRetried checks that a failed report is repeated.
+func TestFailedReportIsRetried(t *testing.T) {
 	c := newCluster(t)
-	store := &failsToHear{slowToHear{c.metadata, make(chan []metadata.Served)}, 1}
+	store := &failingStore{slowStore{c.metadata, make(chan []metadata.Served)}, 1}
 	ctx, _ := c.runWith(store)
 	select {
-	case served := <-store.heard:
+	case served := <-store.reports:
 		if len(served) != 2 {
-			t.Errorf("told of %v", served)
+			t.Errorf("reported %v, want 2 partitions", served)
 		}
 	case <-ctx.Done():
-		t.Error("told once, and not again")
+		t.Error("the report was not repeated")
 	}
 }
 
-// TestFaultsInBrief: some of many, in one order, and those that say something in common stay whole.
-func TestFaultsInBrief(t *testing.T) {
+// TestBriefBoundsAndSortsFaults: an error with more text than its parts stays whole.
+func TestBriefBoundsAndSortsFaults(t *testing.T) {
 	both := fmt.Errorf("%w: %w", errors.New("disk"), errors.New("full"))
 	if got := brief(errors.Join(nil, both)); got != "disk: full" {
 		t.Error(got)
@@ -125,6 +124,6 @@ func TestFaultsInBrief(t *testing.T) {
 	slices.Reverse(faults)
 	if got := brief(errors.Join(faults...)); got != want ||
 		!strings.HasPrefix(got, "partition 000\n") || !strings.HasSuffix(got, "\nand 295 more") {
-		t.Errorf("%q and %q", got, want)
+		t.Errorf("brief returned %q, want %q", got, want)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// volume is the size of the data directory's file system and what is left of it for us, in bytes;
-// -1 where nobody can tell.
+// volume returns the size of the data directory's file system and the space left for this process
+// in bytes, -1 where unknown.
 func (b *Broker) volume() (total, usable int64) {
 	total, usable = -1, -1
 	if free, err := b.opts.FS.Free(b.opts.DataDir); err == nil {

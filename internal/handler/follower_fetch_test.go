@@ -228,7 +228,8 @@ func TestPeersOfEarlierVersionsTellNothingOfTombstones(t *testing.T) {
 			want.ReplicasTombstoneClean != 5 {
 			t.Errorf("a follower that says what it means (%t): %+v", says, want)
 		}
-		if got := followerResult("a", &answer); got.ReplicasTombstoneClean != lonely || got.LogEnd != 9 ||
+		if got := followerResult("a", &answer); got.ReplicasTombstoneClean != lonely ||
+			got.LogEnd != 9 ||
 			got.LogStart != 1 {
 			t.Errorf("a leader that says what it means (%t): %+v", says, got)
 		}

@@ -10,14 +10,13 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// errorf adds words to an error that callers branch on.
+// errorf formats an error that wraps kind.
 func errorf(kind error, format string, args ...any) error {
 	return fmt.Errorf("%w: %s", kind, fmt.Sprintf(format, args...))
 }
 
-// AlteredTopic returns the Topic resource with other settings; the one that it is given stays as it
-// is, and so does all in it that the change does not name: what was written out stays written out,
-// also where it equals a default. cluster may be nil.
+// AlteredTopic returns a copy of the Topic resource with changed settings. Fields that the change
+// does not name stay as they are, also where they equal a default. cluster may be nil.
 func AlteredTopic(topic *v1alpha1.Topic, change TopicChange,
 	cluster *v1alpha1.LogCluster) (*v1alpha1.Topic, error) {
 	base, err := ResolveSettings(v1alpha1.TopicSettings{}, cluster)
@@ -40,19 +39,19 @@ func AlteredTopic(topic *v1alpha1.Topic, change TopicChange,
 	changed := ResourceSettings(after, before)
 	if slices.ContainsFunc(cleared,
 		func(name string) bool { return slices.Equal(fields[name], []string{"compression"}) }) {
-		// one value: what is left of it, or nothing
+		// Compression is one value: what is left of it, or nothing.
 		changed.Compression = ResourceSettings(after, base).Compression
 	}
 	if altered.Spec.TopicSettings,
 		err = rewritten(topic.Spec.TopicSettings, changed, cleared); err != nil {
 		return nil, err
 	}
-	// What was cleared follows the cluster again, which is what after says of it; anything else is
-	// a fault of the table below.
+	// Cleared settings follow the cluster again, as in after; any difference is a fault of the
+	// table fields.
 	if written, err := ResolveSettings(altered.Spec.TopicSettings, cluster); err != nil ||
 		written != after {
 		return nil, fmt.Errorf(
-			"the settings asked for cannot be written as a Topic: got %+v, want %+v (%w)",
+			"settings cannot be expressed as a Topic: got %+v, want %+v (%w)",
 			written,
 			after,
 			err,
@@ -61,7 +60,7 @@ func AlteredTopic(topic *v1alpha1.Topic, change TopicChange,
 	return altered, CheckReplicas(altered.Spec.TopicSettings, cluster)
 }
 
-// replacement deletes all that properties does not set (AlterConfigs, before KIP-339).
+// replacement adds deletions of all properties that are not set (AlterConfigs, before KIP-339).
 func replacement(properties []PropertyChange) []PropertyChange {
 	named := map[string]bool{}
 	for _, p := range properties {
@@ -76,8 +75,8 @@ func replacement(properties []PropertyChange) []PropertyChange {
 	return append(all, properties...)
 }
 
-// alter applies changes to settings, deletions first: a codec's level goes with the codec that is
-// set after. cleared are the names that go back to base.
+// alter applies changes to settings, deletions first: a codec's level is deleted before another
+// codec is set. cleared are the names that return to base.
 func alter(before, base topicconfig.Settings,
 	properties []PropertyChange) (after topicconfig.Settings, cleared []string, err error) {
 	after = before
@@ -106,11 +105,11 @@ func alter(before, base topicconfig.Settings,
 			return before, nil, fmt.Errorf("unknown operation %d on property %s", p.Op, p.Name)
 		}
 	}
-	err = after.SetAll(set) // before after is returned
+	err = after.SetAll(set) // evaluated before after is returned
 	return after, cleared, err
 }
 
-// fields are where a Topic's spec says what a property says.
+// fields are the paths in a Topic's spec by property.
 var fields = map[string][]string{
 	"cleanup.policy":                  {"cleanupPolicy"},
 	"compression.type":                {"compression"},
@@ -140,9 +139,9 @@ var fields = map[string][]string{
 	"unclean.leader.election.enable":  {"uncleanLeaderElection"},
 }
 
-// rewritten is what a resource says with the changed fields laid over it and those of the cleared
-// properties left out. Compression is one value (see resolver.compression): changed has all of it,
-// or nothing.
+// rewritten returns a resource's settings with the changed fields merged in and those of the
+// cleared properties removed. Compression is one value (resolver.compression): changed has all of
+// it, or nothing.
 func rewritten(written, changed v1alpha1.TopicSettings, cleared []string) (v1alpha1.TopicSettings,
 	error) {
 	to, over := map[string]any{}, map[string]any{}
@@ -170,11 +169,11 @@ func rewritten(written, changed v1alpha1.TopicSettings, cleared []string) (v1alp
 		}
 	}
 	var result v1alpha1.TopicSettings
-	err := convert(to, &result) // before result is returned
+	err := convert(to, &result) // evaluated before result is returned
 	return result, err
 }
 
-// clearField takes a field out, and its group with the last one.
+// clearField removes a field, and its group with the last one.
 func clearField(from map[string]any, path []string) {
 	if len(path) == 1 {
 		delete(from, path[0])
@@ -189,33 +188,34 @@ func clearField(from map[string]any, path []string) {
 	}
 }
 
-// convert goes by way of JSON, which is what a resource is.
+// convert converts through JSON, the form of a resource.
 func convert(from, to any) error {
 	text, err := json.Marshal(from)
 	if err == nil {
 		err = json.Unmarshal(text, to)
 	}
 	if err != nil {
-		return fmt.Errorf("write the settings of a topic: %w", err)
+		return fmt.Errorf("convert topic settings: %w", err)
 	}
 	return nil
 }
 
-// GrownTopic returns the Topic resource with more partitions; partitionsMax and what is there
-// already bound them.
+// GrownTopic returns the Topic resource with more partitions. It fails unless count is above the
+// current number and at most partitionsMax.
 func GrownTopic(topic *v1alpha1.Topic, count int32) (*v1alpha1.Topic, error) {
 	existing := max(1, topic.Spec.Partitions)
 	switch {
 	case count <= existing:
 		return nil, errorf(ErrInvalidPartitions,
-			"the topic has %d partitions, and %d were asked for: they can only grow", existing,
+			"%d partitions exist and %d are requested: their number can only grow", existing,
 			count)
 	case count > partitionsMax:
-		return nil, errorf(ErrInvalidPartitions, "%d, at most %d are allowed", count, partitionsMax)
+		return nil, errorf(ErrInvalidPartitions, "%d requested, at most %d are allowed", count,
+			partitionsMax)
 	case InternalTopic(topic.KafkaName()):
 		return nil, errorf(
 			ErrInvalidPartitions,
-			"%q keeps its %d: a group is in the one that their number says, and would lose its offsets",
+			"%q must keep its %d partitions: they are chosen by hash, and groups would lose their offsets",
 			topic.KafkaName(),
 			existing,
 		)

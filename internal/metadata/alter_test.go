@@ -17,7 +17,7 @@ import (
 
 func changes(all ...PropertyChange) []PropertyChange { return all }
 
-func TestAlteredTopicWritesWhatChanged(t *testing.T) {
+func TestAlteredTopicWritesChangedFields(t *testing.T) {
 	cluster := clusterWith(settingsOf(t,
 		`{retention: {time: 48h}, compression: {type: zstd, level: 9}}`))
 	for _, test := range []struct {
@@ -29,13 +29,13 @@ func TestAlteredTopicWritesWhatChanged(t *testing.T) {
 			TopicChange{Properties: changes(PropertyChange{"retention.ms", PropertySet, "1000"})},
 			`{retention: {time: 1s}}`},
 		{
-			"what is written out stays so, also where it is the default",
+			"explicit fields stay, even if they equal the default",
 			`{retention: {time: 48h, size: 5}, segment: {size: 1Gi}}`,
 			TopicChange{Properties: changes(PropertyChange{"retention.bytes", PropertySet, "7"})},
 			`{retention: {time: 48h, size: 7}, segment: {size: 1Gi}}`,
 		},
 		{
-			"deleted: the cluster's again", `{retention: {time: 1h}, cleanupPolicy: Compact}`,
+			"deleted: follows the cluster again", `{retention: {time: 1h}, cleanupPolicy: Compact}`,
 			TopicChange{Properties: changes(PropertyChange{"retention.ms", PropertyDelete, ""})},
 			`{cleanupPolicy: Compact}`,
 		},
@@ -61,7 +61,7 @@ func TestAlteredTopicWritesWhatChanged(t *testing.T) {
 			`{compression: {type: zstd, level: 5}}`,
 		},
 		{
-			"a codec, and a clean codec that stays",
+			"a codec; the clean codec stays",
 			`{compression: {type: lz4, level: 9, clean: {type: zstd}}}`,
 			TopicChange{Properties: changes(PropertyChange{"compression.type", PropertySet,
 				"gzip"})}, `{compression: {type: gzip, clean: {type: zstd}}}`,
@@ -72,7 +72,8 @@ func TestAlteredTopicWritesWhatChanged(t *testing.T) {
 				""})}, `{}`,
 		},
 		{
-			"the level deleted, which the cluster has too", `{compression: {type: zstd, level: 9}}`,
+			"the level deleted, and the cluster has the same",
+			`{compression: {type: zstd, level: 9}}`,
 			TopicChange{Properties: changes(PropertyChange{"compression.zstd.level", PropertyDelete,
 				""})}, `{}`,
 		},
@@ -96,20 +97,20 @@ func TestAlteredTopicWritesWhatChanged(t *testing.T) {
 			}
 			if diff := cmp.Diff(settingsOf(t, test.before), topic.Spec.TopicSettings,
 				quantities); diff != "" {
-				t.Errorf("what was given has changed:\n%s", diff)
+				t.Errorf("the argument was changed:\n%s", diff)
 			}
 		})
 	}
 }
 
-// quantities compares resources by what they say as YAML.
+// quantities compares settings as YAML.
 var quantities = cmp.Comparer(func(a, b v1alpha1.TopicSettings) bool {
 	x, _ := yaml.Marshal(a)
 	y, _ := yaml.Marshal(b)
 	return bytes.Equal(x, y)
 })
 
-func TestAlterationsThatAreRefused(t *testing.T) {
+func TestAlteredTopicRejectsInvalidChanges(t *testing.T) {
 	topic := &v1alpha1.Topic{}
 	topic.Spec.TopicSettings = settingsOf(t, `{replicas: 2}`)
 	for _, test := range []struct {
@@ -119,7 +120,8 @@ func TestAlterationsThatAreRefused(t *testing.T) {
 		{changes(PropertyChange{"segment.bytes", PropertySet, "1"}), "segment.bytes"},
 		{changes(PropertyChange{"no.such", PropertySet, "1"}), `"no.such"`},
 		{changes(PropertyChange{"no.such", PropertyAppend, "1"}), `"no.such"`},
-		{changes(PropertyChange{"retention.ms", PropertyAppend, "1"}), "retention.ms is no list"},
+		{changes(PropertyChange{"retention.ms", PropertyAppend, "1"}),
+			"retention.ms is not a list"},
 		{changes(PropertyChange{"cleanup.policy", PropertySubtract, "delete"}), "cleanup.policy"},
 		{changes(PropertyChange{"cleanup.policy", PropertyAppend, "shrink"}), "cleanup.policy"},
 		{changes(PropertyChange{"retention.ms", 7, "1"}), "unknown operation 7"},
@@ -132,15 +134,16 @@ func TestAlterationsThatAreRefused(t *testing.T) {
 		if _, err := AlteredTopic(topic, TopicChange{Properties: test.changes},
 			nil); !errors.Is(err, ErrInvalidSettings) ||
 			!strings.Contains(err.Error(), test.words) {
-			t.Errorf("%+v: %v, want %q", test.changes, err, test.words)
+			t.Errorf("%+v: error %v, want ErrInvalidSettings with %q", test.changes, err,
+				test.words)
 		}
 	}
 }
 
-// TestAlteredTopicsMeanWhatWasAsked: whatever a topic and its cluster say, after a change each
-// property has the value that was asked for, or its default, and all others are as they were.
-// Model: Settings themselves.
-func TestAlteredTopicsMeanWhatWasAsked(t *testing.T) {
+// TestAlteredTopicMatchesItsModel alters random topics of random clusters: each named property has
+// the requested value or its default afterwards, and all others are unchanged. The model is
+// Settings.
+func TestAlteredTopicMatchesItsModel(t *testing.T) {
 	for seed := range seed.Sequence(t, 2000) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		cluster := clusterWith(ResourceSettings(randomSettings(random), topicconfig.Default()))
@@ -156,26 +159,26 @@ func TestAlteredTopicsMeanWhatWasAsked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		properties, wanted := randomChanges(random, randomSettings(random), base, want)
+		properties, want := randomChanges(random, randomSettings(random), base, want)
 		got, err := AlteredTopic(topic, TopicChange{Properties: properties}, cluster)
-		if wanted.Validate() != nil {
+		if want.Validate() != nil {
 			continue
 		}
 		if err != nil {
 			t.Fatalf("seed %d: %v\n%+v", seed, err, properties)
 		}
 		settings, err := ResolveSettings(got.Spec.TopicSettings, cluster)
-		if diff := cmp.Diff(wanted, settings); err != nil || diff != "" {
+		if diff := cmp.Diff(want, settings); err != nil || diff != "" {
 			t.Fatalf("seed %d: %v\n%s\n%+v", seed, err, diff, properties)
 		}
 	}
 }
 
-// randomChanges sets some properties to what they are in target and resets others. Levels are left
-// to the table above.
+// randomChanges sets some properties to their values in target and resets others. Levels are tested
+// by TestAlteredTopicWritesChangedFields.
 func randomChanges(random *rand.Rand, target, base,
-	from topicconfig.Settings) (properties []PropertyChange, wanted topicconfig.Settings) {
-	wanted = from
+	from topicconfig.Settings) (properties []PropertyChange, want topicconfig.Settings) {
+	want = from
 	shown := target.Properties()
 	for i, p := range shown {
 		if strings.HasPrefix(p.Name, "compression.") || random.IntN(3) > 0 {
@@ -184,23 +187,23 @@ func randomChanges(random *rand.Rand, target, base,
 		change := PropertyChange{Name: p.Name, Value: p.Value}
 		if random.IntN(2) == 0 {
 			change = PropertyChange{Name: p.Name, Op: PropertyDelete}
-			_ = wanted.Set(p.Name, base.Properties()[i].Value)
+			_ = want.Set(p.Name, base.Properties()[i].Value)
 		} else {
-			_ = wanted.Set(p.Name, p.Value)
+			_ = want.Set(p.Name, p.Value)
 		}
 		properties = append(properties, change)
 	}
-	return properties, wanted
+	return properties, want
 }
 
 func TestEveryPropertyHasAField(t *testing.T) {
 	for _, p := range topicconfig.Default().Properties() {
 		if fields[p.Name] == nil {
-			t.Errorf("%s: no field is known", p.Name)
+			t.Errorf("property %s has no field", p.Name)
 		}
 	}
 	if len(fields) != len(topicconfig.Default().Properties()) {
-		t.Error("there are fields of properties that do not exist")
+		t.Error("fields has properties that do not exist")
 	}
 }
 
@@ -211,20 +214,20 @@ func TestGrownTopic(t *testing.T) {
 		grown, err := GrownTopic(topic, count)
 		if (err == nil) != ok || err != nil && !errors.Is(err, ErrInvalidPartitions) || ok &&
 			grown.Spec.Partitions != count {
-			t.Errorf("%d: %v", count, err)
+			t.Errorf("GrownTopic to %d: error %v, want success %v", count, err, ok)
 		}
 	}
 	if topic.Spec.Partitions != 3 {
-		t.Error("what was given has changed")
+		t.Error("the argument was changed")
 	}
 }
 
-// Groups hash to partitions by their number: one more, and most groups would look for their offsets
-// where they are not.
-func TestTheTopicOfGroupsDoesNotGrow(t *testing.T) {
+// TestOffsetsTopicCannotGrow: a group hashes to a partition by their number, so most groups would
+// look for their offsets in another one.
+func TestOffsetsTopicCannotGrow(t *testing.T) {
 	topic := &v1alpha1.Topic{Spec: v1alpha1.TopicSpec{TopicName: "__consumer_offsets",
 		Partitions: 50}}
 	if _, err := GrownTopic(topic, 60); !errors.Is(err, ErrInvalidPartitions) {
-		t.Errorf("60 partitions of 50: %v", err)
+		t.Errorf("from 50 to 60 partitions: error %v, want ErrInvalidPartitions", err)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Compression says what really happens to the batches of a topic with these settings: the codec,
-// the level in force, and what our encoder makes of that level (compress.Effective); for what the
-// cleaner writes, too, where that is another.
+// Compression returns the effective compression of a topic: the codec, the level in force, and the
+// encoder's setting for that level (compress.Effective); also that of the cleaner, where it
+// differs.
 func Compression(s topicconfig.Settings) *v1alpha1.CompressionStatus {
 	status := &v1alpha1.CompressionStatus{Type: compressionProducer}
 	if !s.KeepCodec {
@@ -24,7 +24,7 @@ func Compression(s topicconfig.Settings) *v1alpha1.CompressionStatus {
 	return status
 }
 
-// inForce is how a codec and a level are shown; a codec without levels has none.
+// inForce returns a codec and a level as they are reported; a codec without levels has none.
 func inForce(codec compress.Codec, wanted int) (name v1alpha1.CompressionType, level *int32,
 	encoder string) {
 	if codec == compress.None {
@@ -37,8 +37,8 @@ func inForce(codec compress.Codec, wanted int) (name v1alpha1.CompressionType, l
 	return v1alpha1.CompressionType(codec.String()), level, setting.String()
 }
 
-// CompressionText is Compression on one line: the type as the Topic resource names it and, at a
-// level that is not the codec's own, the level and what it does.
+// CompressionText returns Compression on one line: the type as in the Topic resource and, for a
+// level other than the codec's default, the level and its encoder.
 func CompressionText(s topicconfig.Settings) string {
 	status := Compression(s)
 	if s.CodecLevel == compress.LevelDefault || status.Level == nil {

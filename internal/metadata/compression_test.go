@@ -7,8 +7,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// TestCompressionOfWhatTheCleanerWrites is told of compacted topics that ask for another.
-func TestCompressionOfWhatTheCleanerWrites(t *testing.T) {
+// TestCompressionOfTheCleaner: the cleaner's compression is reported for compacted topics that set
+// another one.
+func TestCompressionOfTheCleaner(t *testing.T) {
 	denser := v1alpha1.TopicSettings{CleanupPolicy: v1alpha1.CleanupCompact,
 		Compression: &v1alpha1.Compression{
 			Type: "lz4", Clean: &v1alpha1.CleanCompression{Type: "zstd", Level: new(int32(19))},
@@ -20,19 +21,19 @@ func TestCompressionOfWhatTheCleanerWrites(t *testing.T) {
 	status := Compression(settings)
 	if clean := status.Clean; status.Type != "lz4" || clean == nil || clean.Type != "zstd" ||
 		*clean.Level != 19 || clean.Encoder != "zstd best (as levels 10 to 22)" {
-		t.Errorf("%+v, clean %+v", status, status.Clean)
+		t.Errorf("status %+v, clean %+v", status, status.Clean)
 	}
 	settings.Compact = false
 	if status := Compression(settings); status.Clean != nil {
-		t.Errorf("a topic that is never cleaned: %+v", status.Clean)
+		t.Errorf("a topic without compaction reports clean compression %+v", status.Clean)
 	}
 	settings.Compact, settings.CleanCodec.Set = true, false
 	if status := Compression(settings); status.Clean != nil {
-		t.Errorf("a topic that asks for nothing else: %+v", status.Clean)
+		t.Errorf("a topic without clean compression reports %+v", status.Clean)
 	}
 }
 
-func TestCompressionSaysWhatReallyHappens(t *testing.T) { // KIP-390: the default level when unset
+func TestCompressionReportsTheEffectiveEncoder(t *testing.T) { // default level: KIP-390
 	level := func(n int32) *int32 { return &n }
 	for _, tt := range []struct {
 		topic, cluster *v1alpha1.Compression

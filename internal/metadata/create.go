@@ -16,7 +16,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Words of the API that have no constant there.
+// Values of the API that have no constant there.
 const (
 	compressionProducer v1alpha1.CompressionType = "producer"
 	compressionNone     v1alpha1.CompressionType = "uncompressed"
@@ -27,9 +27,9 @@ const (
 // partitionsMax is the schema's limit for a topic.
 const partitionsMax = 10000
 
-// TopicResource returns the Topic resource that a Kafka admin client asks for, in the cluster of
-// that name; cluster holds the defaults and may be nil. It checks everything that a topic's own
-// resource can tell; the errors are those of Admin.
+// TopicResource returns the Topic resource that a Kafka admin client requests, in the named
+// cluster; cluster has the defaults and may be nil. It checks what can be checked without other
+// topics; the errors are those of Admin.
 func TopicResource(t NewTopic, clusterName string, cluster *v1alpha1.LogCluster) (*v1alpha1.Topic,
 	error) {
 	if err := CheckTopicName(t.Name); err != nil {
@@ -48,7 +48,7 @@ func TopicResource(t NewTopic, clusterName string, cluster *v1alpha1.LogCluster)
 		topic.Spec.Partitions = t.Partitions
 	}
 	if topic.Spec.Partitions < 1 || topic.Spec.Partitions > partitionsMax {
-		return nil, fmt.Errorf("%w: %d, 1 to %d are allowed", ErrInvalidPartitions, t.Partitions,
+		return nil, fmt.Errorf("%w: %d is not in [1, %d]", ErrInvalidPartitions, t.Partitions,
 			partitionsMax)
 	}
 	settings, err := propertySettings(t.Properties, cluster)
@@ -59,16 +59,16 @@ func TopicResource(t NewTopic, clusterName string, cluster *v1alpha1.LogCluster)
 	return topic, setReplicas(topic, t.Replicas, cluster)
 }
 
-// What a topic of the brokers' own has, where there are as many brokers and nothing else is asked
-// for (Kafka's offsets.topic.replication.factor and offsets.topic.num.partitions).
+// Defaults of internal topics in a cluster of enough brokers (Kafka's
+// offsets.topic.replication.factor and offsets.topic.num.partitions).
 const (
 	internalReplicas   = 3
 	internalPartitions = 50
 )
 
-// WithInternalDefaults gives a topic of the brokers' own that asks for the default number of
-// partitions or replicas as many as it should have in a cluster of so many brokers, be they up or
-// not, and has it outlive the loss of one. Other topics stay as they are.
+// WithInternalDefaults fills in the default partitions, replicas and min.insync.replicas of an
+// internal topic for a cluster with a number of brokers, up or not, so that it survives the loss of
+// one. Other topics are returned unchanged.
 func WithInternalDefaults(t NewTopic, brokers int32, cluster *v1alpha1.LogCluster) NewTopic {
 	if !InternalTopic(t.Name) {
 		return t
@@ -96,8 +96,8 @@ func WithInternalDefaults(t NewTopic, brokers int32, cluster *v1alpha1.LogCluste
 	return t
 }
 
-// propertySettings turns Kafka's properties into a resource's settings, over the cluster's
-// defaults. A property that is unknown or out of range wraps ErrInvalidSettings.
+// propertySettings converts Kafka's properties to a resource's settings, over the cluster's
+// defaults. An error about an unknown or invalid property wraps ErrInvalidSettings.
 func propertySettings(properties map[string]string,
 	cluster *v1alpha1.LogCluster) (v1alpha1.TopicSettings, error) {
 	base, err := ResolveSettings(v1alpha1.TopicSettings{}, cluster)
@@ -111,27 +111,26 @@ func propertySettings(properties map[string]string,
 	return ResourceSettings(settings, base), nil
 }
 
-// setReplicas writes the number of replicas that was asked for (-1 leaves it to the cluster), and
-// checks it and what depends on it.
+// setReplicas sets the requested number of replicas (-1 leaves it to the cluster), and checks it
+// and what depends on it.
 func setReplicas(topic *v1alpha1.Topic, replicas int32, cluster *v1alpha1.LogCluster) error {
 	if replicas != -1 {
 		if replicas < 1 {
-			return fmt.Errorf("%w: %d, at least 1 is needed", ErrInvalidReplication, replicas)
+			return fmt.Errorf("%w: %d is below 1", ErrInvalidReplication, replicas)
 		}
 		topic.Spec.Replicas = &replicas
 	}
-	wanted := Replicas(topic.Spec.TopicSettings, cluster)
-	if inSync := topic.Spec.MinInSyncReplicas; inSync != nil && int(*inSync) > wanted {
+	replicaCount := Replicas(topic.Spec.TopicSettings, cluster)
+	if inSync := topic.Spec.MinInSyncReplicas; inSync != nil && int(*inSync) > replicaCount {
 		return fmt.Errorf("%w: min.insync.replicas (%d) is above the number of replicas (%d)",
-			ErrInvalidSettings, *inSync, wanted)
+			ErrInvalidSettings, *inSync, replicaCount)
 	}
 	return CheckReplicas(topic.Spec.TopicSettings, cluster)
 }
 
-// ResourceSettings is the way back, for topics made through Kafka: settings as a Topic resource
-// writes them. What equals base (the settings of a topic of this cluster that sets nothing) is left
-// out, so that it follows the cluster's defaults when they change; what differs is written, also
-// where it equals Kafka's default and base does not.
+// ResourceSettings converts settings to a Topic resource, for topics created through Kafka. Values
+// equal to base (those of a topic of this cluster without settings) are left out, so that they
+// follow the cluster's defaults; others are written, even if they equal Kafka's default.
 func ResourceSettings(s, base topicconfig.Settings) v1alpha1.TopicSettings {
 	var to v1alpha1.TopicSettings
 	to.MinInSyncReplicas = integer(s.MinInSyncReplicas, base.MinInSyncReplicas)
@@ -184,7 +183,7 @@ func ResourceSettings(s, base topicconfig.Settings) v1alpha1.TopicSettings {
 	return to
 }
 
-// withoutEffect writes what is kept for Kafka's tools alone.
+// withoutEffect converts settings that only Kafka's tools read.
 func withoutEffect(s, base topicconfig.WithoutEffect) *v1alpha1.WithoutEffect {
 	to := v1alpha1.WithoutEffect{
 		FlushInterval:   duration(s.FlushInterval, base.FlushInterval),
@@ -196,8 +195,8 @@ func withoutEffect(s, base topicconfig.WithoutEffect) *v1alpha1.WithoutEffect {
 	return nilIfZero(to)
 }
 
-// cleanupPolicy is the word for the two policies; neither of them is Delete, as the schema has no
-// word for none.
+// cleanupPolicy returns the name of the policies; neither of them is Delete, because the schema has
+// no value for none.
 func cleanupPolicy(s topicconfig.Settings) v1alpha1.CleanupPolicy {
 	switch {
 	case s.Compact && s.Delete:
@@ -209,8 +208,8 @@ func cleanupPolicy(s topicconfig.Settings) v1alpha1.CleanupPolicy {
 	}
 }
 
-// compression writes type and level together, as the resolver reads them. The codec's default level
-// is left out.
+// compression converts type and level together, as the resolver reads them, without the codec's
+// default level.
 func compression(s topicconfig.Settings) *v1alpha1.Compression {
 	c := &v1alpha1.Compression{Type: v1alpha1.CompressionType(s.Codec.String())}
 	switch {
@@ -246,7 +245,7 @@ func integer(value, base int) *int32 {
 	return &n
 }
 
-// duration writes a duration as the schema takes it: "-1s" for none, and at most durationMax.
+// duration converts a duration for the schema: "-1s" for none, and at most durationMax.
 func duration(value, base time.Duration) *metav1.Duration {
 	switch {
 	case value == base:
@@ -258,7 +257,8 @@ func duration(value, base time.Duration) *metav1.Duration {
 	}
 }
 
-// maxLag has no word for "no limit" in the schema; the longest duration means it.
+// maxLag converts max.compaction.lag.ms. The schema has no value for no limit: the longest duration
+// means that.
 func maxLag(value, base time.Duration) *metav1.Duration {
 	if value == topicconfig.Unlimited && base != topicconfig.Unlimited {
 		value = durationMax
@@ -274,7 +274,7 @@ func size(value, base int64) *resource.Quantity {
 	return resource.NewQuantity(value, resource.BinarySI)
 }
 
-// nilIfZero leaves a group of fields out when none is set.
+// nilIfZero returns nil for an empty group of fields.
 func nilIfZero[T comparable](group T) *T {
 	var zero T
 	if group == zero {

@@ -21,13 +21,13 @@ func TestTopicResourceOfAKafkaRequest(t *testing.T) {
 		want    string
 	}{
 		{
-			"the cluster's defaults stay unsaid",
+			"the cluster's defaults are left out",
 			NewTopic{Name: "orders", Partitions: -1, Replicas: -1},
 			clusterWith(settingsOf(t, everything)),
 			`{metadata: {name: orders}, spec: {cluster: demo, partitions: 1, reclaimPolicy: Delete}}`,
 		},
 		{
-			"a name that is no DNS name", NewTopic{Name: "My_Topic", Partitions: 3, Replicas: 1},
+			"a name that is not a DNS name", NewTopic{Name: "My_Topic", Partitions: 3, Replicas: 1},
 			nil,
 			`{metadata: {name: my-topic-36e68ddf}, spec: {cluster: demo, topicName: My_Topic, partitions: 3, replicas: 1, reclaimPolicy: Delete}}`,
 		},
@@ -51,7 +51,7 @@ func TestTopicResourceOfAKafkaRequest(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := TopicResource(test.request, "demo", oneReplicaEnough(test.cluster))
+			got, err := TopicResource(test.request, "demo", withoutMinInSync(test.cluster))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,14 +67,14 @@ func TestTopicResourceOfAKafkaRequest(t *testing.T) {
 	}
 }
 
-func oneReplicaEnough(cluster *v1alpha1.LogCluster) *v1alpha1.LogCluster {
+func withoutMinInSync(cluster *v1alpha1.LogCluster) *v1alpha1.LogCluster {
 	if cluster != nil {
 		cluster.Spec.TopicDefaults.MinInSyncReplicas = nil
 	}
 	return cluster
 }
 
-func TestTopicResourceRefusals(t *testing.T) {
+func TestTopicResourceRejectsInvalidRequests(t *testing.T) {
 	for _, test := range []struct {
 		request NewTopic
 		kind    error
@@ -82,10 +82,10 @@ func TestTopicResourceRefusals(t *testing.T) {
 	}{
 		{NewTopic{Name: "a b", Partitions: 1, Replicas: 1}, ErrInvalidTopicName, `"a b"`},
 		{NewTopic{Name: "t", Partitions: 0, Replicas: 1}, ErrInvalidPartitions,
-			"0, 1 to 10000 are allowed"},
+			"0 is not in [1, 10000]"},
 		{NewTopic{Name: "t", Partitions: -2, Replicas: 1}, ErrInvalidPartitions, "-2"},
 		{NewTopic{Name: "t", Partitions: 10001, Replicas: 1}, ErrInvalidPartitions, "10001"},
-		{NewTopic{Name: "t", Partitions: 1, Replicas: 0}, ErrInvalidReplication, "0, at least 1"},
+		{NewTopic{Name: "t", Partitions: 1, Replicas: 0}, ErrInvalidReplication, "0 is below 1"},
 		{NewTopic{Name: "t", Partitions: 1, Replicas: 1,
 			Properties: map[string]string{"segment.bytes": "1"}}, ErrInvalidSettings,
 			"segment.bytes"},
@@ -102,8 +102,8 @@ func TestTopicResourceRefusals(t *testing.T) {
 	}
 }
 
-// TestDurationsStayInTheSchema: Kafka takes 292 million years, the CRD six digits of hours.
-func TestDurationsStayInTheSchema(t *testing.T) {
+// TestDurationsFitTheSchema: Kafka allows 292 million years, the CRD six digits of hours.
+func TestDurationsFitTheSchema(t *testing.T) {
 	for property, field := range map[string]func(v1alpha1.TopicSettings) time.Duration{
 		"delete.retention.ms":   func(s v1alpha1.TopicSettings) time.Duration { return s.Compaction.TombstoneRetention.Duration },
 		"min.compaction.lag.ms": func(s v1alpha1.TopicSettings) time.Duration { return s.Compaction.MinLag.Duration },
@@ -120,12 +120,12 @@ func TestDurationsStayInTheSchema(t *testing.T) {
 	}
 }
 
-// The brokers' own topics have three replicas where there are brokers for them, up or not, and
-// outlive the loss of one.
+// TestInternalTopicsHaveReplicas: internal topics have three replicas if there are as many brokers,
+// up or not, and survive the loss of one.
 func TestInternalTopicsHaveReplicas(t *testing.T) {
 	for brokers, want := range map[int32]string{0: "1 1", 1: "1 1", 2: "2 1", 3: "3 2", 9: "3 2"} {
-		asked := NewTopic{Name: "__consumer_offsets", Partitions: 50, Replicas: -1}
-		got := WithInternalDefaults(asked, brokers, nil)
+		request := NewTopic{Name: "__consumer_offsets", Partitions: 50, Replicas: -1}
+		got := WithInternalDefaults(request, brokers, nil)
 		if text := fmt.Sprint(got.Replicas, " ",
 			got.Properties["min.insync.replicas"]); text != want {
 			t.Errorf("%d brokers: %s, want %s", brokers, text, want)
@@ -133,11 +133,11 @@ func TestInternalTopicsHaveReplicas(t *testing.T) {
 	}
 	own := NewTopic{Name: "orders", Replicas: -1}
 	if got := WithInternalDefaults(own, 3, nil); got.Replicas != -1 || got.Properties != nil {
-		t.Errorf("another topic: %+v", got)
+		t.Errorf("a topic that is not internal was changed: %+v", got)
 	}
 	if got := WithInternalDefaults(NewTopic{Name: OffsetsTopic, Partitions: -1, Replicas: -1}, 1,
 		nil); got.Partitions != 50 {
-		t.Errorf("%d partitions", got.Partitions)
+		t.Errorf("%d partitions, want 50", got.Partitions)
 	}
 	var cluster v1alpha1.LogCluster
 	if err := yaml.Unmarshal([]byte(`spec: {groups: {offsetsTopic: {partitions: 7, replicas: 2}}}`),
@@ -147,10 +147,10 @@ func TestInternalTopicsHaveReplicas(t *testing.T) {
 	got := WithInternalDefaults(NewTopic{Name: OffsetsTopic, Partitions: -1, Replicas: -1}, 3,
 		&cluster)
 	if got.Partitions != 7 || got.Replicas != 2 || got.Properties["min.insync.replicas"] != "1" {
-		t.Errorf("as the cluster says: %+v", got)
+		t.Errorf("with the LogCluster's settings: %+v", got)
 	}
 	if got = WithInternalDefaults(NewTopic{Name: "__transaction_state", Partitions: -1,
 		Replicas: -1}, 3, &cluster); got.Partitions != 50 || got.Replicas != 3 {
-		t.Errorf("another internal topic: %+v", got)
+		t.Errorf("another internal topic: %+v, want 50 partitions and 3 replicas", got)
 	}
 }

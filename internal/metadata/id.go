@@ -12,16 +12,16 @@ type ID [16]byte
 // idTextBytes is the length of an ID as text: 16 bytes in base64 without padding.
 const idTextBytes = 22
 
-// idEncoding is strict: of the 22 characters' 132 bits 4 are unused, and two texts for one id would
-// make two topics of it.
+// idEncoding is strict: 4 of the 132 bits of 22 characters are unused, and two texts of one id
+// would make two topics of it.
 var idEncoding = base64.RawURLEncoding.Strict()
 
-// NewID makes a random id (a UUID of version 4, as Kafka's are), never one that begins with a dash:
-// tools would take its text for an option.
+// NewID returns a random id (a version 4 UUID, as in Kafka) that does not begin with a dash: tools
+// would take its text for an option.
 func NewID() ID {
 	for {
 		var id ID
-		_, _ = rand.Read(id[:]) // never fails, says its documentation
+		_, _ = rand.Read(id[:]) // documented never to fail
 		id[6] = id[6]&0x0f | 0x40
 		id[8] = id[8]&0x3f | 0x80
 		if id.String()[0] != '-' {
@@ -30,7 +30,7 @@ func NewID() ID {
 	}
 }
 
-// ParseID reads an id as Kafka's tools print it: 22 characters of URL-safe base64.
+// ParseID parses an id as Kafka's tools print it: 22 characters of URL-safe base64.
 func ParseID(text string) (ID, error) {
 	var id ID
 	if len(text) != idTextBytes {
@@ -39,8 +39,8 @@ func ParseID(text string) (ID, error) {
 	}
 	n, err := idEncoding.Decode(id[:], []byte(text))
 	if err == nil && n < len(id) {
-		// Package base64 passes over line ends, so a text with some in it is of the right length
-		// and yet too short.
+		// Package base64 skips line ends, so a text that contains some has the right length and too
+		// few bytes.
 		err = fmt.Errorf("%d bytes, want %d", n, len(id))
 	}
 	if err != nil {

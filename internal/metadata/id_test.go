@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestIDIsTextAsKafkaPrintsIt(t *testing.T) {
+func TestIDTextMatchesKafka(t *testing.T) {
 	id := ID{0x55, 0x0e, 0x84, 0x00, 0xe2, 0x9b, 0x41, 0xd4, 0xa7, 0x16, 0x44, 0x66, 0x55, 0x44,
 		0x00, 0x00}
 	// java: new Uuid(0x550e8400e29b41d4L, 0xa716446655440000L).toString()
@@ -15,20 +15,20 @@ func TestIDIsTextAsKafkaPrintsIt(t *testing.T) {
 	}
 	back, err := ParseID(text)
 	if err != nil || back != id {
-		t.Errorf("parsed %v, %v", back, err)
+		t.Errorf("ParseID returned %v, error %v", back, err)
 	}
 }
 
-func TestParseIDRefusesWhatIsNone(t *testing.T) {
+func TestParseIDRejectsInvalidText(t *testing.T) {
 	for _, text := range []string{
 		"", "VQ6EAOKbQdSnFkRmVUQAA", "VQ6EAOKbQdSnFkRmVUQAAAA", "VQ6EAOKbQdSnFkRmVUQAA+",
 		"VQ6EAOKbQdSnFkRmVUQAA=",
 		"VQ6EAOKbQdSnFkRmVUQAAB", // the unused bits set: a second text for the same id
 		"VQ6EAOKb\nQdSnFkRmVUQA", "VQ6EAOKbQdSnFkRmVUQAAA\n",
-		"0000000\r0000000000000\n", // found by FuzzParseID: the decoder passes over line ends
+		"0000000\r0000000000000\n", // found by FuzzParseID: the decoder skips line ends
 	} {
 		if id, err := ParseID(text); err == nil {
-			t.Errorf("%q was taken for %v", text, id)
+			t.Errorf("%q was parsed as %v", text, id)
 		}
 	}
 }
@@ -44,7 +44,7 @@ func FuzzParseID(f *testing.F) {
 	})
 }
 
-func TestNewIDNeverLooksLikeAnOption(t *testing.T) {
+func TestNewIDNeverBeginsWithADash(t *testing.T) {
 	seen := map[ID]bool{}
 	for range 2000 {
 		id := NewID()
@@ -52,7 +52,7 @@ func TestNewIDNeverLooksLikeAnOption(t *testing.T) {
 			t.Fatalf("id %s begins with a dash", id)
 		}
 		if seen[id] || id == (ID{}) {
-			t.Fatalf("id %s came twice or is zero", id)
+			t.Fatalf("id %s is a duplicate or zero", id)
 		}
 		seen[id] = true
 	}

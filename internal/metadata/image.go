@@ -12,16 +12,15 @@ import (
 // NoBroker is the leader of a partition that has none.
 const NoBroker int32 = -1
 
-// Image is everything a broker knows of its cluster, at one moment. It is immutable: a change is a
-// new image.
+// Image is the metadata of a cluster at one moment. It is immutable: a change creates a new image.
 type Image struct {
 	ClusterID   string
 	Cleaner     CleanerBudget
 	Policy      AdminPolicy
 	Replication Replication
 	Groups      Groups
-	Defaults    topicconfig.Settings // of a topic that sets nothing
-	Brokers     []Broker             // sorted by ID; those that are up
+	Defaults    topicconfig.Settings // of a topic without settings
+	Brokers     []Broker             // that are up, sorted by ID
 	Topics      []*Topic             // sorted by Name
 
 	byName map[string]*Topic
@@ -31,7 +30,7 @@ type Image struct {
 // Broker is a broker that is up.
 type Broker struct {
 	ID int32
-	// incarnation: higher at each start, so that news of an earlier one can be told from this one's
+	// Epoch is the broker epoch: it grows with each start.
 	Epoch int64
 	// Endpoints are where clients reach it, by listener.
 	Endpoints Endpoints
@@ -39,53 +38,54 @@ type Broker struct {
 	// Peer is the host:port at which other brokers reach it; "": the endpoint of DefaultListener.
 	// The address of a pod needs no DNS, and never belongs to an earlier pod.
 	Peer string
-	// Directory identifies the broker's disk: another one means that its logs are gone.
+	// Directory identifies the broker's disk: another one means that its logs are lost.
 	Directory string
-	// CleanEpoch is the incarnation whose orderly stop left this disk as it is; -1: the stop before
-	// was none, or the disk is new. The broker keeps it in the data directory, writes it after the
-	// last log was closed, and removes it at a start before anything else is written: so the disk
-	// itself proves it (KIP-966). What such a disk holds is what that incarnation held.
+	// CleanEpoch is the broker epoch whose clean shutdown left this disk as it is; -1: the last
+	// shutdown was not clean, or the disk is new. The broker writes it to the data directory after
+	// it has closed the last log, and removes it at startup before it writes anything else. So the
+	// disk proves that it holds what that incarnation held (KIP-966).
 	CleanEpoch int64
-	// ProducerIDs bounds the counters of producer ids that brokers of this id have given out: all
-	// are below. A broker that registers says it for the disk it has, and for what it may give out
-	// until it registers again; the store remembers the highest (NextProducerIDs).
+	// ProducerIDs is above the counters of all producer ids that brokers of this id have allocated.
+	// A broker registers it for its disk, including what it may allocate until it registers again;
+	// the store keeps the highest (NextProducerIDs).
 	ProducerIDs int64
-	// ProducerIDsLost: at registration, the disk has no usable record of the ids that were issued
-	// from it; NextProducerIDs treats it as a new disk.
+	// ProducerIDsLost: the disk had no usable record of the ids that were allocated from it when
+	// the broker registered; NextProducerIDs treats it as a new disk.
 	ProducerIDsLost bool
-	// Leaving: the broker shuts down in order. It lives, and serves what it leads until others do,
-	// and must be elected no more.
+	// Leaving: the broker is in controlled shutdown. It serves what it leads until others do, and
+	// must not be elected.
 	Leaving bool
 }
 
-// CleanerBudget bounds what a broker's cleaner may use.
+// CleanerBudget bounds the resources of a broker's cleaner.
 type CleanerBudget struct {
-	Workers     int // 0: none, cleaning is off
+	Workers     int // 0: the cleaner is disabled
 	MemoryBytes int64
-	IOBytesRate int64 // a second; 0: no limit
+	IOBytesRate int64 // bytes a second; 0: unlimited
 }
 
-// Replication is how brokers copy from each other.
+// Replication is the configuration of replication between brokers.
 type Replication struct {
-	// how long a follower in sync may be behind; 0: the broker's default
+	// LagMax is how long an in-sync follower may be behind; 0: the broker's default.
 	LagMax time.Duration
-	// a second, of each broker, to replicas that are not in sync; 0: no limit
+	// CatchUpBytesRate limits what each broker sends to replicas that are not in sync, in bytes a
+	// second; 0: unlimited.
 	CatchUpBytesRate int64
 }
 
-// Groups is how consumer groups are coordinated. A field that is 0 is left to the broker, which has
-// Kafka's defaults.
+// Groups is the configuration of consumer groups. 0 leaves a field to the broker, which has Kafka's
+// defaults.
 type Groups struct {
-	SessionMin, SessionMax time.Duration // which session timeouts members may ask for
-	// how long an empty group waits for more members; negative: not at all
+	SessionMin, SessionMax time.Duration // bounds of the members' session timeouts
+	// InitialDelay is how long an empty group waits for more members; negative: not at all.
 	InitialDelay         time.Duration
 	MembersMax           int
-	OffsetsRetention     time.Duration // of offsets that no member's subscription keeps
+	OffsetsRetention     time.Duration // of offsets of topics without a subscribed member
 	OffsetsCheckInterval time.Duration
 	ConsumerSession      time.Duration // of members of the consumer protocol
 	ConsumerInterval     time.Duration // between their heartbeats
 	MetadataBytesMax     int           // of one offset; negative: none
-	OffsetsPartitions    int32         // of __consumer_offsets, when it is made
+	OffsetsPartitions    int32         // of __consumer_offsets, when it is created
 	OffsetsReplicas      int32
 }
 
@@ -94,40 +94,40 @@ type Topic struct {
 	Name       string
 	ID         ID
 	Settings   topicconfig.Settings
-	Internal   bool         // the brokers' own; clients hide it from lists unless asked
-	RetainData bool         // reclaimPolicy: what becomes of the data when the topic goes
-	CleanNow   string       // v1alpha1.Topic.CleanNow: each replica is cleaned once for each value
+	Internal   bool         // written by brokers only; clients hide it by default
+	RetainData bool         // reclaimPolicy Retain: the data stays when the topic is deleted
+	CleanNow   string       // v1alpha1.Topic.CleanNow: each value has each replica cleaned once
 	Partitions []*Partition // by index
 }
 
-// Partition is who holds and leads a partition.
+// Partition is the assignment and leadership of a partition.
 type Partition struct {
 	Index int32
-	// all that hold a log now; the preferred leader first, during a move the new ones last. Empty:
-	// nobody knows
+	// Replicas hold a log; the preferred leader is first, and those that a reassignment adds are
+	// last. Empty: unknown.
 	Replicas []int32
 	Leader   int32 // NoBroker: offline
 	// UnprovenEpoch is the latest leader epoch whose leader may have lacked acknowledged records
 	// when it was elected; 0: none.
 	UnprovenEpoch int32
-	LeaderEpoch   int32   // grows with each election; stamped on every batch
-	ISR           []int32 // in sync: all of them hold what is below the high watermark
-	// where the replicas are to be, when that is not where they are; nil: they are there
+	LeaderEpoch   int32   // grows with each election; in every batch
+	ISR           []int32 // each holds all records below the high watermark
+	// Target is the assignment after the current reassignment; nil: there is none.
 	Target []int32
-	// ReplicaIncarnations are of Replicas, in their order: the name of the time that each is one, "" of one
-	// from before there were names. It may be nil. A replica that was taken off and put on again
-	// has another name (ADR 0185).
+	// ReplicaIncarnations are the replica incarnation ids of Replicas, in their order; "" for a
+	// replica of an earlier version without one. It may be nil. A replica that was removed and
+	// added again has another id (ADR 0185).
 	ReplicaIncarnations []string
-	// of ISR, in its order: in which incarnation each is in sync; nil: nobody says
+	// ISREpochs are the broker epochs of ISR, in its order; nil: unknown.
 	ISREpochs []int64
-	// Fenced are on record as in sync, and left out of ISR: see placement.Member.Fenced. Their leader
-	// may forget them at once.
+	// Fenced are recorded as in sync and left out of ISR: see placement.InSyncReplica.Fenced. The
+	// leader may remove them at once.
 	Fenced []InSync
 }
 
-// DependsOn tells whether a partition that could do without a broker counts on it: the broker leads
-// it, and another that is in sync could; or another leads it, and the broker is in sync. Others are
-// brokers that live and do not leave.
+// DependsOn reports whether a partition that could do without a broker still depends on it: the
+// broker leads it and another in-sync replica could, or another broker leads it and this one is in
+// sync. The other broker must be up and not in controlled shutdown.
 func (i *Image) DependsOn(broker int32) bool {
 	stays := func(id int32) bool {
 		other, up := i.Broker(id)
@@ -144,7 +144,7 @@ func (i *Image) DependsOn(broker int32) bool {
 	return false
 }
 
-// SetISR fills in who is in sync on record, given the brokers that are up.
+// SetISR sets ISR, ISREpochs and Fenced from the recorded ISR, given the brokers that are up.
 func (p *Partition) SetISR(leader int32, recorded []placement.InSyncReplica, up map[int32]Broker) {
 	p.ISR, p.ISREpochs, p.Fenced = nil, nil, nil
 	for _, m := range recorded {
@@ -157,13 +157,12 @@ func (p *Partition) SetISR(leader int32, recorded []placement.InSyncReplica, up 
 	}
 }
 
-// Standing is a broker that is up, as decisions look at it.
 func (b Broker) Standing() placement.BrokerState {
 	return placement.BrokerState{Liveness: placement.Up, Epoch: b.Epoch, CleanEpoch: b.CleanEpoch,
 		Directory: b.Directory, Leaving: b.Leaving}
 }
 
-// ReplicaIncarnation is the assignment of a replica, "" if it has none.
+// ReplicaIncarnation returns the replica incarnation id of a broker, "" if it has none.
 func (p *Partition) ReplicaIncarnation(broker int32) string {
 	if at := slices.Index(p.Replicas, broker); at >= 0 && at < len(p.ReplicaIncarnations) {
 		return p.ReplicaIncarnations[at]
@@ -171,14 +170,14 @@ func (p *Partition) ReplicaIncarnation(broker int32) string {
 	return ""
 }
 
-// NewImage indexes topics and sorts; the arguments are the image's from then on.
+// NewImage sorts and indexes its arguments, which it owns from then on.
 func NewImage(clusterID string, cleaner CleanerBudget, brokers []Broker, topics []*Topic) *Image {
 	return Indexed(&Image{ClusterID: clusterID, Cleaner: cleaner, Defaults: topicconfig.Default(),
 		Brokers: brokers, Topics: topics})
 }
 
-// Indexed makes an image of one that has its fields alone, as after it was decoded: it sorts, and
-// finds topics. It returns the same.
+// Indexed sorts and indexes an image of which only the fields are set, as after decoding. It
+// returns its argument.
 func Indexed(image *Image) *Image {
 	image.byName, image.byID = make(map[string]*Topic, len(image.Topics)),
 		make(map[ID]*Topic, len(image.Topics))
@@ -191,13 +190,13 @@ func Indexed(image *Image) *Image {
 	return image
 }
 
-// Topic finds a topic by name; nil if there is none.
+// Topic returns a topic by name, nil if there is none.
 func (i *Image) Topic(name string) *Topic { return i.byName[name] }
 
-// TopicByID finds a topic by id; nil if there is none.
+// TopicByID returns a topic by id, nil if there is none.
 func (i *Image) TopicByID(id ID) *Topic { return i.byID[id] }
 
-// Broker finds a broker that is up; ok is false if there is none.
+// Broker returns a broker that is up; ok is false if there is none.
 func (i *Image) Broker(id int32) (b Broker, ok bool) {
 	at, ok := slices.BinarySearchFunc(i.Brokers, id,
 		func(b Broker, id int32) int { return cmp.Compare(b.ID, id) })

@@ -8,9 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// Who has ended is on record and not in sync; one that is away may be back with all it had, and the
-// leader leaves by an election only.
-func TestSetISRLeavesOutWhoHasEnded(t *testing.T) {
+// TestSetISRLeavesOutFencedReplicas: a fenced replica is recorded and not in sync. A broker that is
+// away may return with all its records, and a leader leaves by an election only.
+func TestSetISRLeavesOutFencedReplicas(t *testing.T) {
 	recorded := []placement.InSyncReplica{
 		{Broker: 0, Epoch: 3, Directory: "a"}, {Broker: 1, Epoch: 3, Directory: "b"},
 		{Broker: 2, Epoch: 3, Directory: "c"},

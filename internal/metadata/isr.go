@@ -7,12 +7,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ChangeISRTimeout is how long one change of in-sync replicas may take before its outcome counts as
-// unknown.
+// ChangeISRTimeout is how long one ISR change may take before its outcome counts as unknown.
 const ChangeISRTimeout = 5 * time.Second
 
-// ChangeISREach is the ChangeISR of a store that makes changes one by one, at most atOnce at the
-// same time. A change's time begins when it is its turn.
+// ChangeISREach returns the ChangeISR of a store that makes changes one by one, at most atOnce
+// concurrently. The timeout of a change starts with the change.
 func ChangeISREach(
 	atOnce int, one func(context.Context, ISRChange) error,
 ) func(ctx context.Context, changes []ISRChange, settled func(change int, err error)) {
@@ -27,6 +26,6 @@ func ChangeISREach(
 				return nil
 			})
 		}
-		_ = workers.Wait() // each has its own error
+		_ = workers.Wait() // errors are passed to settled
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// TestChangesOneByOne: each is answered once, no more than asked for are under way, and a change's
-// time begins with its turn.
-func TestChangesOneByOne(t *testing.T) {
+// TestChangeISREachBoundsConcurrency: each change is settled once, at most atOnce run concurrently,
+// and the timeout of a change starts with it.
+func TestChangeISREachBoundsConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		running, most := 0, 0
@@ -45,11 +45,11 @@ func TestChangesOneByOne(t *testing.T) {
 		for i := range changes {
 			if hangs := i%2 == 1; len(settled[i]) != 1 ||
 				errors.Is(settled[i][0], context.DeadlineExceeded) != hangs {
-				t.Errorf("change %d: %v", i, settled[i])
+				t.Errorf("change %d settled with %v", i, settled[i])
 			}
 		}
 		if most != 4 {
-			t.Errorf("%d changes were under way at once, want 4", most)
+			t.Errorf("%d changes ran concurrently, want 4", most)
 		}
 	})
 }

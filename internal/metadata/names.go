@@ -9,11 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// topicNameBytesMax is Kafka's: a directory <topic>-<index> and its suffixes must fit a file name
-// of 255 bytes.
+// topicNameBytesMax is Kafka's limit: a directory <topic>-<index> and its suffixes must fit a file
+// name of 255 bytes.
 const topicNameBytesMax = 249
 
-// resourceNameBytesMax bounds the names we make up: a label's value may have as many, so resources
+// resourceNameBytesMax bounds generated names: a label value may have as many bytes, so resources
 // can be selected by topic.
 const resourceNameBytesMax = 63
 
@@ -21,7 +21,7 @@ const resourceNameBytesMax = 63
 func CheckTopicName(name string) error {
 	switch {
 	case name == "":
-		return fmt.Errorf("%w: it is empty", ErrInvalidTopicName)
+		return fmt.Errorf("%w: it must not be empty", ErrInvalidTopicName)
 	case name == "." || name == "..":
 		return fmt.Errorf("%w %q: it must not be \".\" or \"..\"", ErrInvalidTopicName, name)
 	case len(name) > topicNameBytesMax:
@@ -34,24 +34,24 @@ func CheckTopicName(name string) error {
 	return nil
 }
 
-// topicNameRune tells what Kafka lets a name be made of.
+// topicNameRune reports whether Kafka allows a character in a topic name.
 func topicNameRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' ||
 		r == '_' || r == '-'
 }
 
-// OffsetsTopic is where groups and their offsets are stored.
+// OffsetsTopic stores groups and their offsets.
 const OffsetsTopic = "__consumer_offsets"
 
-// InternalTopic tells whether a topic is the brokers' own.
+// InternalTopic reports whether only brokers write a topic.
 func InternalTopic(name string) bool {
 	return name == OffsetsTopic || name == "__transaction_state"
 }
 
-// ResourceName returns the name of the Topic resource for a topic: its own where that is a DNS
-// name, else one made from it, with a hash so that Orders and orders stay two topics. It is a
-// function of the name alone, so two brokers asked for one topic at the same time make one
-// resource, and the API server refuses the second. spec.topicName is set when the two differ.
+// ResourceName returns the name of the Topic resource of a topic: the topic's name if it is a DNS
+// name, else one derived from it, with a hash so that Orders and orders differ. It depends on the
+// name alone, so two brokers that create a topic at the same time create one resource, and the API
+// server rejects the second. spec.topicName is set when the two differ.
 func ResourceName(topic string) string {
 	if len(topic) <= resourceNameBytesMax && len(validation.IsDNS1123Subdomain(topic)) == 0 {
 		return topic
@@ -66,9 +66,8 @@ func ResourceName(topic string) string {
 	return stem + suffix
 }
 
-// dnsStem keeps a name's letters and digits, lower-case, and turns every run of anything else into
-// one dash. Dots go too: between them DNS wants letters or digits at both ends, which "a.-b" has
-// not.
+// dnsStem keeps letters and digits, in lower case, and replaces every other run by one dash. Dots
+// are replaced as well: DNS requires letters or digits on both sides of a dot, which "a.-b" lacks.
 func dnsStem(topic string) string {
 	words := strings.FieldsFunc(strings.ToLower(topic), func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9')

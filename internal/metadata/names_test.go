@@ -11,11 +11,11 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-func TestTopicNamesFollowKafkasRules(t *testing.T) {
+func TestTopicNamesFollowKafka(t *testing.T) {
 	for _, name := range []string{"a", "Orders_v2.eu-west", "__consumer_offsets", "...", "-",
 		strings.Repeat("x", 249)} {
 		if err := CheckTopicName(name); err != nil {
-			t.Errorf("%q refused: %v", name, err)
+			t.Errorf("%q was rejected: %v", name, err)
 		}
 	}
 	for _, name := range []string{"", ".", "..", "a b", "a/b", "ü", "a\x00", "a\n",
@@ -37,12 +37,12 @@ func TestResourceName(t *testing.T) {
 		"___":                "topic-bda25155",
 	} {
 		if got := ResourceName(topic); got != want {
-			t.Errorf("%s becomes %s, want %s", topic, got, want)
+			t.Errorf("resource of %s is %s, want %s", topic, got, want)
 		}
 	}
 }
 
-// TestResourceNamesAreDNSNamesAndDiffer: two topics must never become one resource.
+// TestResourceNamesAreDNSNamesAndDiffer: two topics must not have the same resource.
 func TestResourceNamesAreDNSNamesAndDiffer(t *testing.T) {
 	const letters = "aAbB09._-"
 	for seed := range seed.Sequence(t, 20) {
@@ -60,10 +60,11 @@ func TestResourceNamesAreDNSNamesAndDiffer(t *testing.T) {
 			resource := ResourceName(topic)
 			if faults := validation.IsDNS1123Subdomain(resource); len(faults) > 0 ||
 				len(resource) > 63 {
-				t.Fatalf("seed %d: %q becomes %q: %v", seed, topic, resource, faults)
+				t.Fatalf("seed %d: resource of %q is %q: %v", seed, topic, resource, faults)
 			}
 			if other, taken := topics[resource]; taken && other != topic {
-				t.Fatalf("seed %d: %q and %q both become %q", seed, topic, other, resource)
+				t.Fatalf("seed %d: %q and %q have the same resource %q", seed, topic, other,
+					resource)
 			}
 			topics[resource] = topic
 		}

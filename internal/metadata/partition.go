@@ -13,9 +13,9 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// PlacedPartition is what a Partition resource says, as decisions about it are made: by the
-// operator, and by its leader when that proposes other in-sync replicas. A resource of before
-// status.replicas has its replicas where its spec says.
+// PlacedPartition returns a Partition resource in the form in which the operator, and a leader that
+// proposes an ISR, decide about it. A resource that was written before status.replicas existed has
+// its replicas in the spec.
 func PlacedPartition(p *v1alpha1.Partition) placement.Partition {
 	status := p.Status
 	placed := placement.Partition{
@@ -39,8 +39,8 @@ func PlacedPartition(p *v1alpha1.Partition) placement.Partition {
 	for _, replica := range status.ISR {
 		member := placement.InSyncReplica{Broker: replica.Broker, Epoch: replica.BrokerEpoch,
 			Directory: replica.Directory}
-		// Entries of before they had a directory: the leader's is known, and of one that was alone
-		// in sync, since it led.
+		// Entries without a directory were written by an earlier version: the directory of the
+		// leader is known, and that of a sole in-sync replica, since it led.
 		if member.Directory == "" && (member.Broker == status.Leader || len(status.ISR) == 1) {
 			member.Directory = status.LeaderDirectory
 		}
@@ -49,8 +49,8 @@ func PlacedPartition(p *v1alpha1.Partition) placement.Partition {
 	return placed
 }
 
-// RecordPlaced writes a decision into a status. Where the replicas are to be is the spec's, and
-// stays there.
+// RecordPlaced writes a decision into a status. The target assignment is in the spec, and stays
+// there.
 func RecordPlaced(status *v1alpha1.PartitionStatus, placed placement.Partition) {
 	status.Replicas, status.Assignments = slices.Clone(placed.Replicas), nil
 	for _, broker := range placed.Replicas {
@@ -73,7 +73,7 @@ func RecordPlaced(status *v1alpha1.PartitionStatus, placed placement.Partition) 
 	RecordISR(status, isr)
 }
 
-// Proposal is what a leader proposes, as placement.ChangeISR takes it.
+// Proposal returns the change as placement.ChangeISR takes it.
 func (c ISRChange) Proposal() placement.Proposal {
 	proposal := placement.Proposal{LeaderEpoch: c.LeaderEpoch, From: c.From,
 		ReplicaIncarnations: make(map[int32]string, len(c.To))}
@@ -84,14 +84,14 @@ func (c ISRChange) Proposal() placement.Proposal {
 	return proposal
 }
 
-// RecordServing writes into a Partition's status that its leader serves a leader epoch. Condition
-// Ready comes with it, in the operator's words: that saves each election one of its three writes.
+// RecordServing records in a Partition's status that its leader serves a leader epoch. It also sets
+// condition Ready, as the operator would: that saves one of the three writes of an election.
 func RecordServing(p *v1alpha1.Partition, leaderEpoch int32) {
 	p.Status.ServingEpoch = new(leaderEpoch)
 	RecordCondition(&p.Status, p.Generation, ServingCondition(p.Status.Leader))
 }
 
-// ServingCondition is condition Ready of a Partition whose leader serves.
+// ServingCondition returns condition Ready of a Partition whose leader serves.
 func ServingCondition(leader int32) metav1.Condition {
 	return metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady,
@@ -99,16 +99,16 @@ func ServingCondition(leader int32) metav1.Condition {
 	}
 }
 
-// RecordCondition sets a Partition's condition, and since when: the time of transition moves only
-// if the condition's status changes, so that deciding again changes nothing.
+// RecordCondition sets a Partition's condition. The transition time changes only with the
+// condition's status, so that an equal decision changes nothing.
 func RecordCondition(status *v1alpha1.PartitionStatus, generation int64,
 	condition metav1.Condition) {
 	condition.ObservedGeneration = generation
 	meta.SetStatusCondition(&status.Conditions, condition)
 }
 
-// RecordISR writes in-sync replicas into a status, and the line that names them. No replicas are
-// nil, as the API server returns them.
+// RecordISR writes in-sync replicas and their printable form into a status. An empty ISR is nil, as
+// the API server returns it.
 func RecordISR(status *v1alpha1.PartitionStatus, isr []v1alpha1.InSyncReplica) {
 	if len(isr) == 0 {
 		isr = nil

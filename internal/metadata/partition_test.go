@@ -8,9 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// TestTheLineNamesTheInSyncReplicas, whichever way they are written; and what is recorded is what
-// is read.
-func TestTheLineNamesTheInSyncReplicas(t *testing.T) {
+// TestInSyncColumnMatchesTheISR, whichever function writes them; and what is recorded is read back.
+func TestInSyncColumnMatchesTheISR(t *testing.T) {
 	placed := placement.Partition{Replicas: []int32{2, 0, 11}, Leader: 2, LeaderEpoch: 3,
 		LeaderDirectory: "disk"}
 	for want, isr := range map[string][]placement.InSyncReplica{
@@ -31,7 +30,7 @@ func TestTheLineNamesTheInSyncReplicas(t *testing.T) {
 		}
 		RecordISR(&p.Status, p.Status.ISR[:0])
 		if p.Status.InSync != "" || p.Status.ISR != nil {
-			t.Errorf("nobody is in sync: %+v", p.Status)
+			t.Errorf("empty ISR is recorded as %+v", p.Status)
 		}
 	}
 }

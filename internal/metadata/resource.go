@@ -15,15 +15,16 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// durationMax is the longest duration a resource can say (its schema allows six digits of hours),
-// 114 years. For ages that may be unlimited it means that: a resource has no other way to lift a
-// limit that its cluster's defaults set.
+// durationMax is the longest duration that a resource can express (its schema allows six digits of
+// hours), 114 years. For ages that may be unlimited it means unlimited: a resource has no other way
+// to lift a limit of its cluster's defaults.
 const durationMax = 999999 * time.Hour
 
-// cleanerMemoryDefault is a broker's budget for cleaning when the LogCluster says nothing.
+// cleanerMemoryDefault is the memory budget of a broker's cleaner without a setting in the
+// LogCluster.
 const cleanerMemoryDefault = 128 << 20
 
-// ResolveTopic returns a topic as its resource and its cluster's defaults (cluster may be nil) say,
+// ResolveTopic returns a topic from its resource and its cluster's defaults (cluster may be nil),
 // without id and partitions.
 func ResolveTopic(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (*Topic, error) {
 	settings, err := ResolveSettings(topic.Spec.TopicSettings, cluster)
@@ -39,7 +40,7 @@ func ResolveTopic(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (*Topic, 
 	}, nil
 }
 
-// ResolveCleaner returns the cleaner's budget as the LogCluster gives it, which may be nil.
+// ResolveCleaner returns the cleaner's budget of a LogCluster, which may be nil.
 func ResolveCleaner(cluster *v1alpha1.LogCluster) CleanerBudget {
 	budget := CleanerBudget{Workers: 1, MemoryBytes: cleanerMemoryDefault}
 	if cluster == nil || cluster.Spec.Cleaner == nil {
@@ -58,8 +59,8 @@ func ResolveCleaner(cluster *v1alpha1.LogCluster) CleanerBudget {
 	return budget
 }
 
-// ResolveReplication returns what a LogCluster, which may be nil, says of replication. What is out
-// of range, as no API server lets through, counts as left out.
+// ResolveReplication returns the replication settings of a LogCluster, which may be nil. Values out
+// of range, which the API server rejects, count as not set.
 func ResolveReplication(cluster *v1alpha1.LogCluster) (resolved Replication) {
 	if cluster == nil || cluster.Spec.Replication == nil {
 		return Replication{}
@@ -73,8 +74,8 @@ func ResolveReplication(cluster *v1alpha1.LogCluster) (resolved Replication) {
 	return resolved
 }
 
-// ResolveGroups returns what a LogCluster, which may be nil, says of consumer groups. What is out
-// of range, as no API server lets through, counts as left out.
+// ResolveGroups returns the group settings of a LogCluster, which may be nil. Values out of range,
+// which the API server rejects, count as not set.
 func ResolveGroups(cluster *v1alpha1.LogCluster) (resolved Groups) {
 	if cluster == nil || cluster.Spec.Groups == nil {
 		return Groups{}
@@ -102,7 +103,7 @@ func ResolveGroups(cluster *v1alpha1.LogCluster) (resolved Groups) {
 	return resolved
 }
 
-// positive returns a duration above 0; 0 for all else.
+// positive returns a duration above 0, and 0 for all others.
 func positive(d *metav1.Duration) time.Duration {
 	if d == nil {
 		return 0
@@ -110,7 +111,7 @@ func positive(d *metav1.Duration) time.Duration {
 	return max(0, d.Duration)
 }
 
-// atLeastOne returns a number above 0; 0 for all else.
+// atLeastOne returns a number above 0, and 0 for all others.
 func atLeastOne(n *int32) int32 {
 	if n == nil {
 		return 0
@@ -118,8 +119,7 @@ func atLeastOne(n *int32) int32 {
 	return max(0, *n)
 }
 
-// noneIfZero says with a negative number what a resource says with 0, where 0 means that nothing is
-// said.
+// noneIfZero returns -1 for 0: in a resource 0 means none, and in Groups it means not set.
 func noneIfZero[T ~int | ~int64](n T) T {
 	if n == 0 {
 		return -1
@@ -127,8 +127,7 @@ func noneIfZero[T ~int | ~int64](n T) T {
 	return max(0, n)
 }
 
-// Replicas returns how many replicas a topic has: its own number, else the cluster's default, else
-// 1.
+// Replicas returns the number of replicas of a topic: its own, else the cluster's default, else 1.
 func Replicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) int {
 	if topic.Replicas == nil && cluster != nil && cluster.Spec.TopicDefaults != nil {
 		topic.Replicas = cluster.Spec.TopicDefaults.Replicas
@@ -139,24 +138,25 @@ func Replicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) int {
 	return int(*topic.Replicas)
 }
 
-// CheckReplicas refuses a topic that could never take a write with acks=all: one with fewer
-// replicas than must be in sync. The CRD's rule sees one resource; here a topic's own number may
-// meet its cluster's default. The error wraps ErrInvalidSettings and begins with the path of the
-// topic's own field, or of the cluster's defaults when the topic sets neither.
+// CheckReplicas rejects a topic with fewer replicas than must be in sync, which could never take a
+// write with acks=all. The CRD's rule sees one resource; here a topic's own number may meet its
+// cluster's default. The error wraps ErrInvalidSettings and begins with the path of the topic's own
+// field, or of the cluster's defaults if the topic sets neither.
 func CheckReplicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) error {
-	replicas, wanted := Replicas(topic, cluster), topic.MinInSyncReplicas
-	if wanted == nil && cluster != nil && cluster.Spec.TopicDefaults != nil {
-		wanted = cluster.Spec.TopicDefaults.MinInSyncReplicas
+	replicas, inSync := Replicas(topic, cluster), topic.MinInSyncReplicas
+	if inSync == nil && cluster != nil && cluster.Spec.TopicDefaults != nil {
+		inSync = cluster.Spec.TopicDefaults.MinInSyncReplicas
 	}
-	if wanted == nil || int(*wanted) <= replicas {
+	if inSync == nil || int(*inSync) <= replicas {
 		return nil
 	}
 	path := field.NewPath("spec", "minInSyncReplicas")
 	if topic.MinInSyncReplicas == nil && topic.Replicas == nil {
 		path = field.NewPath("spec", "topicDefaults", "minInSyncReplicas")
 	}
-	fault := field.Invalid(path, *wanted, fmt.Sprintf(
-		"with the cluster's topicDefaults the topic has %d replicas, and must not need more in sync: lower it, or raise replicas",
+	fault := field.Invalid(path, *inSync, fmt.Sprintf(
+		"with the cluster's topicDefaults the topic has %d replicas and cannot require more "+
+			"in sync: lower it, or raise replicas",
 		replicas,
 	))
 	return &kindError{fault, ErrInvalidSettings}
@@ -187,8 +187,8 @@ func ResolveSettings(topic v1alpha1.TopicSettings,
 	return r.settings, nil
 }
 
-// kindError is a fault of a resource's field in the API server's words: the path comes first, so
-// what kind it is of stays unsaid.
+// kindError is an error about a resource's field in the API server's format: the path comes first,
+// so the text does not include the kind.
 type kindError struct {
 	fault error
 	kind  error
@@ -197,17 +197,15 @@ type kindError struct {
 func (e *kindError) Error() string { return e.fault.Error() }
 func (e *kindError) Unwrap() error { return e.kind }
 
-// resolver lays settings over each other. The CRD's rules check the same ranges; they are checked
-// again because a store must not trust that what it reads was written through this version of the
-// CRD.
+// resolver merges settings. It checks the same ranges as the CRD's rules, because a resource may
+// have been written under another version of the CRD.
 type resolver struct {
 	settings topicconfig.Settings
 	faults   field.ErrorList
 }
 
-// apply lays what a resource sets over the settings so far. What it does not set (nil, empty)
-// stays; a bad value is noted as a fault and stays out, so that all faults of a resource are told
-// at once.
+// apply merges the settings of a resource. Fields that are not set (nil, empty) are skipped; an
+// invalid value is recorded and skipped, so that all errors of a resource are reported at once.
 func (r *resolver) apply(from v1alpha1.TopicSettings, path *field.Path) {
 	s := &r.settings
 	r.integer(&s.MinInSyncReplicas, from.MinInSyncReplicas, 1, math.MaxInt16,
@@ -256,7 +254,7 @@ func (r *resolver) apply(from v1alpha1.TopicSettings, path *field.Path) {
 	}
 }
 
-// integer takes lowest to highest, both included.
+// integer accepts lowest to highest, both included.
 func (r *resolver) integer(to *int, from *int32, lowest, highest int, path *field.Path) {
 	if from == nil {
 		return
@@ -269,7 +267,7 @@ func (r *resolver) integer(to *int, from *int32, lowest, highest int, path *fiel
 	*to = int(*from)
 }
 
-// duration takes lowest or longer.
+// duration accepts lowest or longer.
 func (r *resolver) duration(to *time.Duration, from *metav1.Duration, lowest time.Duration,
 	path *field.Path) {
 	if from == nil {
@@ -283,7 +281,7 @@ func (r *resolver) duration(to *time.Duration, from *metav1.Duration, lowest tim
 	*to = from.Duration
 }
 
-// age reads a duration that may be unlimited.
+// age accepts a duration that may be unlimited.
 func (r *resolver) age(to *time.Duration, from *metav1.Duration, path *field.Path) {
 	if from != nil && (from.Duration < 0 || from.Duration >= durationMax) {
 		*to = topicconfig.Unlimited
@@ -292,8 +290,8 @@ func (r *resolver) age(to *time.Duration, from *metav1.Duration, path *field.Pat
 	r.duration(to, from, 0, path)
 }
 
-// size takes lowest to highest bytes, both included. Quantities are compared as such: Value would
-// cut one beyond 63 bits.
+// size accepts lowest to highest bytes, both included. It compares quantities as such: Value
+// truncates one beyond 63 bits.
 func (r *resolver) size(to *int64, from *resource.Quantity, lowest, highest int64,
 	path *field.Path) {
 	if from == nil {
@@ -308,24 +306,23 @@ func (r *resolver) size(to *int64, from *resource.Quantity, lowest, highest int6
 	*to = from.Value()
 }
 
-// bytes is size of what fits 31 bits.
+// bytes is size for an int of at most 31 bits.
 func (r *resolver) bytes(to *int, from *resource.Quantity, lowest int64, path *field.Path) {
 	wide := int64(*to)
 	r.size(&wide, from, lowest, math.MaxInt32, path)
 	*to = int(wide)
 }
 
-// interval reads flush.ms: what we keep without one, or longer.
+// interval accepts flush.ms: unlimited, or at least the interval of the background sync.
 func (r *resolver) interval(to *time.Duration, from *metav1.Duration, path *field.Path) {
 	if from != nil && (from.Duration < 0 || from.Duration >= durationMax) {
 		*to = topicconfig.Unlimited
 		return
 	}
-	r.duration(to, from, topicconfig.FlushIntervalLeast, path)
+	r.duration(to, from, topicconfig.FlushIntervalMin, path)
 }
 
-// cleanupPolicy sets both flags at once: a topic's policy replaces the cluster's, it does not add
-// to it.
+// cleanupPolicy sets both flags: a topic's policy replaces the cluster's and does not add to it.
 func (r *resolver) cleanupPolicy(policy v1alpha1.CleanupPolicy, path *field.Path) {
 	s := &r.settings
 	switch policy {
@@ -343,8 +340,8 @@ func (r *resolver) cleanupPolicy(policy v1alpha1.CleanupPolicy, path *field.Path
 	}
 }
 
-// compression takes type, level and clean together: a level of the cluster's codec says nothing of
-// the topic's own.
+// compression sets type, level and clean together: a level of the cluster's codec has no meaning
+// for the topic's own.
 func (r *resolver) compression(c v1alpha1.Compression, path *field.Path) {
 	s := &r.settings
 	if codec, level, ok := r.codec(c.Type, c.Level, path); ok {
@@ -357,7 +354,7 @@ func (r *resolver) compression(c v1alpha1.Compression, path *field.Path) {
 	at := path.Child("clean")
 	if c.Clean.Type == compressionProducer {
 		r.faults = append(r.faults,
-			field.Invalid(at.Child("type"), c.Clean.Type, "the cleaner's codec must be named"))
+			field.Invalid(at.Child("type"), c.Clean.Type, "must be a codec"))
 		return
 	}
 	if codec, level, ok := r.codec(c.Clean.Type, c.Clean.Level, at); ok {
@@ -365,8 +362,8 @@ func (r *resolver) compression(c v1alpha1.Compression, path *field.Path) {
 	}
 }
 
-// codec checks a codec and its level; ok is false if there was a fault.
-func (r *resolver) codec(name v1alpha1.CompressionType, wanted *int32,
+// codec checks a codec and its level; ok is false after an error.
+func (r *resolver) codec(name v1alpha1.CompressionType, requested *int32,
 	path *field.Path) (codec compress.Codec, level int, ok bool) {
 	if name != compressionProducer && name != compressionNone {
 		var err error
@@ -376,14 +373,14 @@ func (r *resolver) codec(name v1alpha1.CompressionType, wanted *int32,
 		}
 	}
 	level = compress.LevelDefault
-	if wanted != nil {
-		level = int(*wanted)
+	if requested != nil {
+		level = int(*requested)
 	}
 	if err := codec.CheckLevel(level); err != nil {
 		r.faults = append(r.faults, field.Invalid(path.Child("level"), level, err.Error()))
 		return codec, 0, false
 	}
-	// A level that is named and one that is left out must give equal settings, or ResourceSettings
+	// An explicit default level and an omitted one must give equal settings, or ResourceSettings
 	// would see a difference.
 	if _, _, standard, has := codec.Levels(); has && level == standard {
 		level = compress.LevelDefault
@@ -391,7 +388,7 @@ func (r *resolver) codec(name v1alpha1.CompressionType, wanted *int32,
 	return codec, level, true
 }
 
-// timestampType takes the two types of Kafka's message.timestamp.type.
+// timestampType accepts the values of Kafka's message.timestamp.type.
 func (r *resolver) timestampType(stamp v1alpha1.TimestampType, path *field.Path) {
 	switch stamp {
 	case "":
@@ -406,14 +403,13 @@ func (r *resolver) timestampType(stamp v1alpha1.TimestampType, path *field.Path)
 	}
 }
 
-// durability takes the two words of the API.
-func (r *resolver) durability(wanted v1alpha1.Durability, path *field.Path) {
-	switch wanted {
+func (r *resolver) durability(durability v1alpha1.Durability, path *field.Path) {
+	switch durability {
 	case "":
 	case v1alpha1.DurabilityReplicated, v1alpha1.DurabilityFsync:
-		r.settings.Fsync = wanted == v1alpha1.DurabilityFsync
+		r.settings.Fsync = durability == v1alpha1.DurabilityFsync
 	default:
 		known := []v1alpha1.Durability{v1alpha1.DurabilityReplicated, v1alpha1.DurabilityFsync}
-		r.faults = append(r.faults, field.NotSupported(path, wanted, known))
+		r.faults = append(r.faults, field.NotSupported(path, durability, known))
 	}
 }

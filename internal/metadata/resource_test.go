@@ -45,8 +45,8 @@ durability: Fsync
 uncleanLeaderElection: true
 `
 
-// TestSettingsOfTheCleanerThatKafkaDoesNotHave come from the resource alone.
-func TestSettingsOfTheCleanerThatKafkaDoesNotHave(t *testing.T) {
+// TestSettingsWithoutKafkaName come from resources alone.
+func TestSettingsWithoutKafkaName(t *testing.T) {
 	got, err := ResolveSettings(settingsOf(
 		t,
 		`{compaction: {maxGarbagePercent: 0}, compression: {type: lz4, clean: {type: zstd, level: 19}}}`,
@@ -54,16 +54,17 @@ func TestSettingsOfTheCleanerThatKafkaDoesNotHave(t *testing.T) {
 	want := topicconfig.CleanCodec{Set: true, Codec: compress.Zstd, Level: 19}
 	if err != nil || got.MaxGarbagePercent != 0 || got.CleanCodec != want ||
 		got.Codec != compress.LZ4 {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("settings %+v, error %v", got, err)
 	}
 	cluster := clusterWith(settingsOf(t, `{compression: {type: lz4, clean: {type: zstd}}}`))
 	if got, err = ResolveSettings(settingsOf(t, `{compression: {type: gzip}}`),
 		cluster); err != nil || got.CleanCodec.Set {
-		t.Errorf("the cluster's clean codec under the topic's own compression: %+v, %v", got, err)
+		t.Errorf("the cluster's clean codec applies to the topic's own compression: %+v, error %v",
+			got, err)
 	}
 	if got, err = ResolveSettings(settingsOf(t, `{}`), cluster); err != nil ||
 		got.CleanCodec.Codec != compress.Zstd {
-		t.Errorf("the cluster's clean codec: %+v, %v", got, err)
+		t.Errorf("the cluster's clean codec does not apply: %+v, error %v", got, err)
 	}
 }
 
@@ -96,7 +97,7 @@ func TestSettingsOfATopicThatSetsEverything(t *testing.T) {
 	}
 }
 
-// TestTopicOverridesClusterOverridesKafka sets one field in each of the two and looks at the rest.
+// TestTopicOverridesClusterOverridesKafka sets one field in the topic and one in the cluster.
 func TestTopicOverridesClusterOverridesKafka(t *testing.T) {
 	cluster := clusterWith(settingsOf(t,
 		`{compaction: {minDirtyPercent: 20, minLag: 5s}, compression: {type: zstd, level: 19}}`))
@@ -113,11 +114,11 @@ func TestTopicOverridesClusterOverridesKafka(t *testing.T) {
 	}
 	got, err = ResolveSettings(v1alpha1.TopicSettings{}, nil)
 	if err != nil || got != topicconfig.Default() {
-		t.Errorf("a topic that sets nothing: %+v, %v", got, err)
+		t.Errorf("a topic without settings has %+v, error %v", got, err)
 	}
 }
 
-func TestAgesWithoutALimit(t *testing.T) {
+func TestUnlimitedAges(t *testing.T) {
 	for _, text := range []string{`{retention: {time: -1s, size: -1}}`,
 		`{retention: {time: 999999h, size: "-1"}}`} {
 		got, err := ResolveSettings(settingsOf(t, text),
@@ -129,14 +130,15 @@ func TestAgesWithoutALimit(t *testing.T) {
 	}
 }
 
-// TestBadSettingsNameTheirField: what the CRD's rules let through, or a resource written past them.
-func TestBadSettingsNameTheirField(t *testing.T) {
+// TestInvalidSettingsNameTheirField covers values that the CRD's rules accept, and resources
+// written without them.
+func TestInvalidSettingsNameTheirField(t *testing.T) {
 	for text, want := range map[string]string{
 		`{minInSyncReplicas: 0}`:                                     `spec.minInSyncReplicas: Invalid value: 0: must be 1 to 32767`,
 		`{cleanupPolicy: Shrink}`:                                    `spec.cleanupPolicy: Unsupported value: "Shrink": supported values: "Delete", "Compact", "CompactDelete"`,
 		`{compaction: {minDirtyPercent: 101}}`:                       `spec.compaction.minDirtyPercent: Invalid value: 101: must be 0 to 100`,
 		`{compaction: {maxGarbagePercent: 100}}`:                     `spec.compaction.maxGarbagePercent: Invalid value: 100: must be 0 to 99`,
-		`{compression: {type: lz4, clean: {type: producer}}}`:        `spec.compression.clean.type: Invalid value: "producer": the cleaner's codec must be named`,
+		`{compression: {type: lz4, clean: {type: producer}}}`:        `spec.compression.clean.type: Invalid value: "producer": must be a codec`,
 		`{compression: {type: lz4, clean: {type: gzip, level: 12}}}`: `spec.compression.clean.level: Invalid value: 12: `,
 		`{compaction: {minLag: -1s}}`:                                `spec.compaction.minLag: Invalid value: "-1s": must be at least 0s`,
 		`{compaction: {minLag: 2h, maxLag: 1h}}`:                     `spec.compaction.minLag: Invalid value: "2h0m0s": with the cluster's topicDefaults: min.compaction.lag.ms (7200000) is above max.compaction.lag.ms (3600000)`,
@@ -162,7 +164,7 @@ func TestBadSettingsNameTheirField(t *testing.T) {
 	_, err := ResolveSettings(v1alpha1.TopicSettings{},
 		clusterWith(settingsOf(t, `{segment: {size: 1}}`)))
 	if err == nil || !strings.HasPrefix(err.Error(), "spec.topicDefaults.segment.size: ") {
-		t.Errorf("a bad default of the cluster: %v", err)
+		t.Errorf("invalid default of the cluster: error %v", err)
 	}
 }
 
@@ -175,7 +177,7 @@ func TestResolveTopicAndCleaner(t *testing.T) {
 	}
 	topic.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
 	if got, _ = ResolveTopic(topic, nil); got.RetainData {
-		t.Error("the reclaim policy Delete retains")
+		t.Error("reclaim policy Delete retains the data")
 	}
 	if budget := ResolveCleaner(nil); budget != (CleanerBudget{Workers: 1,
 		MemoryBytes: 128 << 20}) {
@@ -191,7 +193,7 @@ func TestResolveTopicAndCleaner(t *testing.T) {
 	}
 }
 
-func TestReplicationIsTheClusters(t *testing.T) {
+func TestReplicationSettingsOfACluster(t *testing.T) {
 	for text, want := range map[string]Replication{
 		`{}`: {}, `{replication: {}}`: {}, `{replication: {lagMax: 3s}}`: {LagMax: 3 * time.Second},
 		`{replication: {lagMax: 1ms, catchUpRate: 2Mi}}`: {CatchUpBytesRate: 2 << 20},
@@ -206,11 +208,11 @@ func TestReplicationIsTheClusters(t *testing.T) {
 		}
 	}
 	if got := ResolveReplication(nil); got != (Replication{}) {
-		t.Errorf("without a cluster: %+v", got)
+		t.Errorf("without a LogCluster: %+v", got)
 	}
 }
 
-func TestGroupsAreTheClusters(t *testing.T) {
+func TestGroupSettingsOfACluster(t *testing.T) {
 	hour := time.Hour
 	for text, want := range map[string]Groups{
 		`{}`: {}, `{groups: {}}`: {}, `{groups: {offsetsTopic: {}}}`: {},
@@ -234,7 +236,7 @@ func TestGroupsAreTheClusters(t *testing.T) {
 		}
 	}
 	if got := ResolveGroups(nil); got != (Groups{}) {
-		t.Errorf("without a cluster: %+v", got)
+		t.Errorf("without a LogCluster: %+v", got)
 	}
 }
 
@@ -252,7 +254,7 @@ func TestReplicasComeFromTopicThenCluster(t *testing.T) {
 	}
 }
 
-func TestNoMoreInSyncThanReplicas(t *testing.T) {
+func TestCheckReplicas(t *testing.T) {
 	safe := clusterWith(settingsOf(t, `{replicas: 3, minInSyncReplicas: 2}`))
 	for topic, path := range map[string]string{
 		`{}`: "", `{replicas: 2}`: "", `{minInSyncReplicas: 3}`: "",
@@ -270,16 +272,16 @@ func TestNoMoreInSyncThanReplicas(t *testing.T) {
 	bad := clusterWith(settingsOf(t, `{minInSyncReplicas: 2}`))
 	if err := CheckReplicas(settingsOf(t, `{}`), bad); err == nil ||
 		!strings.HasPrefix(err.Error(), "spec.topicDefaults.minInSyncReplicas") {
-		t.Errorf("defaults that contradict Kafka's: %v", err)
+		t.Errorf("defaults that need more replicas than one: error %v", err)
 	}
 	if err := CheckReplicas(settingsOf(t, `{}`), nil); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestSettingsComeBackFromTheirResource writes random settings over random defaults, and reads them
-// again.
-func TestSettingsComeBackFromTheirResource(t *testing.T) {
+// TestSettingsRoundTripThroughTheirResource writes random settings over random defaults and reads
+// them back.
+func TestSettingsRoundTripThroughTheirResource(t *testing.T) {
 	for seed := range seed.Sequence(t, 3000) {
 		random := rand.New(rand.NewPCG(seed, 4))
 		defaults := ResourceSettings(randomSettings(random), topicconfig.Default())
@@ -299,11 +301,11 @@ func TestSettingsComeBackFromTheirResource(t *testing.T) {
 			t.Fatalf("seed %d: %v\n%s", seed, err, text)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("seed %d: settings changed on their way (-want +got):\n%s\n%s", seed, diff,
+			t.Fatalf("seed %d: settings (-want +got):\n%s\n%s", seed, diff,
 				text)
 		}
 		if same := ResourceSettings(base, base); same != (v1alpha1.TopicSettings{}) {
-			t.Fatalf("seed %d: what equals the default is written: %+v", seed, same)
+			t.Fatalf("seed %d: values equal to the defaults are written: %+v", seed, same)
 		}
 	}
 }

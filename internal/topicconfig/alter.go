@@ -8,16 +8,16 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// Reset gives one setting the value it has in base, the settings of a topic that sets nothing. A
-// name that is unknown has none to lose: tools delete what they have not set
-// (kafka-reassign-partitions its throttles), and Kafka lets them.
+// Reset sets one setting to its value in base, the settings of a topic without its own. An unknown
+// name is ignored: tools delete what they have not set (kafka-reassign-partitions its throttles),
+// and Kafka allows it.
 func (s *Settings) Reset(name string, base Settings) {
 	switch {
 	case name == compressionType:
 		s.KeepCodec, s.Codec, s.CodecLevel = base.KeepCodec, base.Codec, base.CodecLevel
 	case strings.HasPrefix(name, "compression."):
 		if s.KeepCodec || name != "compression."+s.Codec.String()+".level" {
-			return // another codec's, which has no effect
+			return // the level of another codec has no effect
 		}
 		s.CodecLevel = compress.LevelDefault
 		if !base.KeepCodec && base.Codec == s.Codec {
@@ -25,20 +25,20 @@ func (s *Settings) Reset(name string, base Settings) {
 		}
 	default:
 		if row := find(name); row != nil {
-			_ = row.set(s, row.get(&base)) // what get shows, set takes: see property
+			_ = row.set(s, row.get(&base)) // set accepts every value of get: see property
 		}
 	}
 }
 
-// Listed is a property that is a list with some of its values added or taken away. One that is
-// there is not added again, nor is one missed that is not.
+// Listed returns a list property with some values added or removed. Values that are already present
+// or absent are ignored.
 func (s *Settings) Listed(name, values string, add bool) (string, error) {
 	row := find(name)
 	switch {
 	case row == nil:
 		return "", fmt.Errorf("%w %q", ErrUnknownProperty, name)
 	case row.kind != "list":
-		return "", fmt.Errorf("property %s is no list, so nothing can be added to it or taken away",
+		return "", fmt.Errorf("property %s is not a list: it cannot be appended to or subtracted from",
 			name)
 	}
 	all := strings.Split(row.get(s), ",")
@@ -54,7 +54,7 @@ func (s *Settings) Listed(name, values string, add bool) (string, error) {
 	return strings.Join(all, ","), nil
 }
 
-// find returns the row of a name, nil if there is none.
+// find returns the row of a property, nil if it is unknown.
 func find(name string) *property {
 	table := table()
 	i, found := slices.BinarySearchFunc(table, name,

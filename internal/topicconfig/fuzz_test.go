@@ -2,7 +2,7 @@ package topicconfig
 
 import "testing"
 
-// FuzzSet: admin clients send names and values. What is taken is shown in a form that is taken
+// FuzzSet: admin clients send names and values. What is taken is printed in a form that is taken
 // again and means the same.
 func FuzzSet(f *testing.F) {
 	for _, p := range Default().Properties() {
@@ -11,19 +11,20 @@ func FuzzSet(f *testing.F) {
 	f.Add("min.cleanable.dirty.ratio", "1e-2")
 	f.Add("retention.ms", "9223372036854775808")
 	f.Add("max.compaction.lag.ms", " 1 ")
-	f.Add("segment.ms", "60480480000000000") // beyond what we hold: found here
+	f.Add("segment.ms", "60480480000000000") // above durationMax; found by this test
 	f.Fuzz(func(t *testing.T, name, value string) {
 		s := Default()
 		if s.Set(name, value) != nil {
 			if s != Default() {
-				t.Fatalf("%s=%q was refused and changed the settings", name, value)
+				t.Fatalf("%s=%q was rejected and changed the settings", name, value)
 			}
 			return
 		}
 		again := Default()
-		shown := propertyOf(t, s, name).Value
-		if err := again.Set(name, shown); err != nil || again != s {
-			t.Errorf("%s=%q is shown as %q, which gives %+v, %v", name, value, shown, again, err)
+		printed := propertyOf(t, s, name).Value
+		if err := again.Set(name, printed); err != nil || again != s {
+			t.Errorf("%s=%q is printed as %q, which sets %+v, error %v", name, value, printed,
+				again, err)
 		}
 	})
 }

@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// TestLevelsFollowTheirCodec: KIP-390, each codec's range.
-func TestLevelsFollowTheirCodec(t *testing.T) {
+// TestLevelRangesOfCodecs checks the range of each codec (KIP-390).
+func TestLevelRangesOfCodecs(t *testing.T) {
 	for _, c := range []struct {
 		codec, value string
 		ok           bool
@@ -30,7 +30,7 @@ func TestLevelsFollowTheirCodec(t *testing.T) {
 		{"zstd", "3", true, compress.LevelDefault},
 		{"zstd", "23", false, 0},
 		{"zstd", "-131073", false, 0},
-		{"zstd", "-2147483648", false, 0}, // compress.LevelDefault is no level that a user can name
+		{"zstd", "-2147483648", false, 0}, // compress.LevelDefault is not a level for users
 		{"zstd", "high", false, 0},
 	} {
 		name := "compression." + c.codec + ".level"
@@ -40,21 +40,21 @@ func TestLevelsFollowTheirCodec(t *testing.T) {
 		}
 		err := s.Set(name, c.value)
 		if (err == nil) != c.ok {
-			t.Errorf("%s=%s: %v", name, c.value, err)
+			t.Errorf("%s=%s: error %v, want success %v", name, c.value, err, c.ok)
 			continue
 		}
 		if c.ok && s.CodecLevel != c.level {
 			t.Errorf("%s=%s gives level %d, want %d", name, c.value, s.CodecLevel, c.level)
 		}
 		if c.ok && propertyOf(t, s, name).Value != c.value {
-			t.Errorf("%s=%s is shown as %s", name, c.value, propertyOf(t, s, name).Value)
+			t.Errorf("%s=%s is printed as %s", name, c.value, propertyOf(t, s, name).Value)
 		}
 	}
 }
 
-// TestLevelOfAnotherCodecIsRefused, because it would have no effect; the default level is taken,
-// since it changes nothing.
-func TestLevelOfAnotherCodecIsRefused(t *testing.T) {
+// TestLevelOfAnotherCodecIsRejected: it would have no effect. Its default level is accepted, since
+// it changes nothing.
+func TestLevelOfAnotherCodecIsRejected(t *testing.T) {
 	s := Default()
 	err := s.Set("compression.zstd.level", "5")
 	if err == nil || !strings.Contains(err.Error(), "compression.type is producer") {
@@ -72,18 +72,18 @@ func TestLevelOfAnotherCodecIsRefused(t *testing.T) {
 	}
 }
 
-// TestNewCodecBeginsAtItsDefaultLevel: zstd 19 must not become gzip 19.
-func TestNewCodecBeginsAtItsDefaultLevel(t *testing.T) {
+// TestNewCodecHasItsDefaultLevel: zstd 19 must not become gzip 19.
+func TestNewCodecHasItsDefaultLevel(t *testing.T) {
 	s := Default()
 	if err := s.SetAll(map[string]string{"compression.type": "zstd",
 		"compression.zstd.level": "19"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Set("compression.type", "zstd"); err != nil || s.CodecLevel != 19 {
-		t.Errorf("the same codec again: level %d, %v", s.CodecLevel, err)
+		t.Errorf("same codec: level %d, error %v, want 19", s.CodecLevel, err)
 	}
 	if err := s.Set("compression.type", "gzip"); err != nil ||
 		s.CodecLevel != compress.LevelDefault {
-		t.Errorf("another codec: level %d, %v", s.CodecLevel, err)
+		t.Errorf("another codec: level %d, error %v, want the default", s.CodecLevel, err)
 	}
 }

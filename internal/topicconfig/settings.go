@@ -11,87 +11,91 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// Unlimited is the value of a duration or size that has no limit.
+// Unlimited is the value of a duration or size without a limit.
 const Unlimited = -1
 
-// Bounds of segment.bytes. Kafka's own least is 1 MiB; ours is smaller, because a segment is the
-// unit of cleaning and retention, and a small topic should not wait for a megabyte to be cleaned.
-// Offsets and positions inside a segment are int32.
+// Bounds of segment.bytes. Kafka's minimum is 1 MiB; this one is smaller, because segments are the
+// unit of cleaning and retention, and a small topic should not have to grow to a megabyte before it
+// is cleaned. Offsets and positions inside a segment are int32.
 const (
 	SegmentBytesMin = 1 << 10
 	SegmentBytesMax = 1<<31 - 1
-	// SegmentIndexBytesMin is larger than Kafka's 4: an index must have room for the entries of at
-	// least one batch.
+	// SegmentIndexBytesMin is above Kafka's 4: an index must hold the entries of at least one
+	// batch.
 	SegmentIndexBytesMin = 1 << 10
 	SegmentIndexBytesMax = 1<<31 - 1
 )
 
-// FlushIntervalLeast is the shortest flush.ms that is kept even without one.
-const FlushIntervalLeast = time.Second
+// FlushIntervalMin is the smallest flush.ms that can be set: the background sync runs that often.
+const FlushIntervalMin = time.Second
 
-// Settings are a topic's settings, resolved: every field has its value. Default returns Kafka's
+// Settings are the resolved settings of a topic: every field has a value. Default returns Kafka's
 // defaults.
 type Settings struct {
 	Delete          bool // retention applies
 	Compact         bool // the cleaner applies
-	MinDirtyPercent int  // 0..100; a pass is due above it (docs/cleaner.md)
-	// 0..99; how much of the cleaned section a pass may leave superseded (docs/adr/0087)
+	MinDirtyPercent int  // 0..100: a pass starts above this dirty ratio (docs/cleaner.md)
+	// MaxGarbagePercent is 0..99: the garbage that a pass may leave in the clean section (ADR
+	// 0087).
 	MaxGarbagePercent int
-	MinLag            time.Duration // a record stays uncleaned at least so long; 0: none
-	// and at most so long, whatever the dirty ratio; Unlimited: none
+	MinLag            time.Duration // a record is not cleaned before this age; 0: none
+	// MaxLag is the age at which a record must be cleaned whatever the dirty ratio; Unlimited:
+	// none.
 	MaxLag time.Duration
-	// from the pass that removed the older values on (reference X3), not from the tombstone's own
-	// time
+	// TombstoneRetention counts from the pass that removed the older values (reference X3), not
+	// from the tombstone's timestamp.
 	TombstoneRetention time.Duration
-	// compression type producer: batches keep the codec they came in, and Codec is None
+	// KeepCodec: batches keep their producer's codec (compression.type producer), and Codec is
+	// None.
 	KeepCodec      bool
 	Codec          compress.Codec
 	CodecLevel     int           // compress.LevelDefault: the codec's default
-	CleanCodec     CleanCodec    // of what the cleaner writes
+	CleanCodec     CleanCodec    // codec of batches that the cleaner writes
 	RetentionTime  time.Duration // Unlimited: for ever
 	RetentionBytes int64         // Unlimited: any size
 	SegmentBytes   int64
-	SegmentAge     time.Duration // segment.ms: how long a segment takes records
-	// a segment's age is cut by up to so much, each segment's by another share of it
+	SegmentAge     time.Duration // segment.ms: the age at which a segment is rolled
+	// SegmentJitter shortens the age of each segment by a random part of it.
 	SegmentJitter     time.Duration
-	SegmentIndexBytes int // of a segment's index file; a full one begins a new segment
-	// of records between two entries of an index; 0: an entry for each batch
+	SegmentIndexBytes int // size of an index file; a full one rolls the segment
+	// IndexIntervalBytes is the distance of two index entries in bytes of records; 0: an entry for
+	// each batch.
 	IndexIntervalBytes int
-	MessageBytesMax    int // of a batch, compressed, as it comes in and as it is stored
+	MessageBytesMax    int // size of a compressed batch, as received and as stored
 	TimestampType      record.TimestampType
-	// how far a producer's timestamp may lie in the past; Unlimited: as far as it likes
+	// TimestampBeforeMax is how far in the past a producer's timestamp may be; Unlimited: any. Like
+	// TimestampAfterMax it applies to CreateTime only.
 	TimestampBeforeMax time.Duration
-	TimestampAfterMax  time.Duration // and in the future; both count with CreateTime only
-	// 1..32767; with fewer in sync, produce with acks -1 is refused
+	TimestampAfterMax  time.Duration // the same in the future
+	// MinInSyncReplicas is 1..32767: with a smaller ISR, acks=all is rejected.
 	MinInSyncReplicas int
-	// Fsync: a record counts on this replica once it is on the disk; else once the operating system
+	// Fsync: a record counts on this replica once it is synced; otherwise once the operating system
 	// has it.
 	Fsync bool
-	// UncleanElection: rather lose acknowledged records than wait for a replica that has them.
+	// UncleanElection: elect a replica that lacks acknowledged records if no other can lead.
 	UncleanElection bool
-	// WithoutEffect is kept for those who set it.
-	WithoutEffect WithoutEffect
+	WithoutEffect   WithoutEffect
 }
 
-// WithoutEffect are settings of Kafka's that have nothing to act on here: tools that set one find
-// it again, and that is all.
+// WithoutEffect are settings of Kafka that have no effect here: they are stored only so that tools
+// that set one can read it back.
 type WithoutEffect struct {
-	// flush.ms: disks are synced within a second anyhow, so it is at least that; Unlimited: Kafka's
-	// default
+	// FlushInterval is flush.ms. Logs are synced within a second anyway, so it is at least that;
+	// Unlimited: Kafka's default.
 	FlushInterval   time.Duration
-	FileDeleteDelay time.Duration // file.delete.delay.ms: a file goes with its last reader
+	FileDeleteDelay time.Duration // file.delete.delay.ms: a file is deleted with its last reader
 	Preallocate     bool          // preallocate: files grow as they are written
 }
 
-// CleanCodec is a codec for the cleaned section of a topic. The zero value is none: the cleaner
-// takes the topic's.
+// CleanCodec is the codec of the clean section. The zero value is none: the cleaner uses the
+// topic's.
 type CleanCodec struct {
 	Set   bool
 	Codec compress.Codec
 	Level int // compress.LevelDefault: the codec's default
 }
 
-// Default returns the settings of a topic that sets nothing.
+// Default returns the settings of a topic without its own.
 func Default() Settings {
 	return Settings{
 		Delete:             true,
@@ -107,17 +111,18 @@ func Default() Settings {
 		SegmentAge:         7 * 24 * time.Hour,
 		SegmentIndexBytes:  10 << 20,
 		IndexIntervalBytes: 4096,
-		MessageBytesMax:    1<<20 + 12, // 1 MiB and the 12 bytes before a batch's length ends
+		// 1 MiB, and the 12 bytes up to the end of a batch's length field
+		MessageBytesMax:    1<<20 + 12,
 		TimestampType:      record.CreateTime,
 		TimestampBeforeMax: Unlimited,
-		// KIP-1030: who writes microseconds for milliseconds hears of it
+		// KIP-1030: rejects timestamps in microseconds.
 		TimestampAfterMax: time.Hour,
 		MinInSyncReplicas: 1,
 		WithoutEffect:     WithoutEffect{FlushInterval: Unlimited, FileDeleteDelay: time.Minute},
 	}
 }
 
-// Property is one setting under its Kafka name, as DescribeConfigs shows it.
+// Property is one setting under its Kafka name, as in DescribeConfigs.
 type Property struct {
 	Name    string // e.g. cleanup.policy
 	Value   string
@@ -129,7 +134,7 @@ type Property struct {
 // ErrUnknownProperty is wrapped by Set's error about a name that is not in the table.
 var ErrUnknownProperty = errors.New("unknown or unsupported property")
 
-// Properties lists the settings under their Kafka names, sorted.
+// Properties returns the settings under their Kafka names, sorted.
 func (s Settings) Properties() []Property {
 	standard := Default()
 	all := make([]Property, 0, len(table()))
@@ -143,9 +148,9 @@ func (s Settings) Properties() []Property {
 	return all
 }
 
-// Set changes one setting by its Kafka name, as a Kafka admin client gives it. The error names
-// property, value and the allowed range; s is unchanged then. A level goes with the
-// compression.type that is set at that moment: see SetAll.
+// Set sets one setting by its Kafka name. The error names property, value and the allowed range; s
+// is unchanged then. A level belongs to the compression.type that is set at that moment: see
+// SetAll.
 func (s *Settings) Set(name, value string) error {
 	row := find(name)
 	if row == nil {
@@ -160,14 +165,14 @@ func (s *Settings) Set(name, value string) error {
 	return nil
 }
 
-// SetAll sets many properties, in an order that does not depend on the map, and then validates. All
-// faults come joined, and s is unchanged if there is one.
+// SetAll sets properties, in an order that does not depend on the map, and validates the result.
+// All errors are joined, and s is unchanged after one.
 func (s *Settings) SetAll(properties map[string]string) error {
 	names := make([]string, 0, len(properties))
 	for name := range properties {
 		names = append(names, name)
 	}
-	// compression.type decides which level has a meaning, so it goes first; the rest is sorted, for
+	// compression.type decides which level is valid, so it is set first; the others are sorted, for
 	// stable messages.
 	slices.SortFunc(names, func(a, b string) int {
 		if (a == compressionType) != (b == compressionType) {
@@ -190,7 +195,7 @@ func (s *Settings) SetAll(properties map[string]string) error {
 	return nil
 }
 
-// Validate checks what binds two settings together; Set checks each alone.
+// Validate checks what relates two settings; Set checks each alone.
 func (s Settings) Validate() error {
 	if s.MaxLag != Unlimited && s.MinLag > s.MaxLag {
 		return fmt.Errorf("min.compaction.lag.ms (%d) is above max.compaction.lag.ms (%d)",

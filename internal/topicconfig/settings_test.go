@@ -13,9 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// TestDefaultsAreKafkas compares with the table of topic configurations in Kafka 4.3's
-// documentation.
-func TestDefaultsAreKafkas(t *testing.T) {
+// TestDefaultsMatchKafka compares with the topic configurations in the documentation of Kafka 4.3.
+func TestDefaultsMatchKafka(t *testing.T) {
 	want := map[string]string{
 		"cleanup.policy":                  "delete",
 		"compression.gzip.level":          "-1",
@@ -58,17 +57,17 @@ func TestDefaultsAreKafkas(t *testing.T) {
 	}
 	if !slices.IsSortedFunc(properties,
 		func(a, b Property) int { return strings.Compare(a.Name, b.Name) }) {
-		t.Error("properties are not sorted; Set searches the same table by halves")
+		t.Error("properties are not sorted, as the binary search of Set requires")
 	}
 }
 
-// TestEveryPropertyGoesBothWays sets each property and reads it back, as field and as text.
-func TestEveryPropertyGoesBothWays(t *testing.T) {
+// TestPropertiesRoundTrip sets each property and reads it back, as field and as text.
+func TestPropertiesRoundTrip(t *testing.T) {
 	type change = func(*Settings)
 	day := 24 * time.Hour
 	for _, c := range []struct {
 		name, value string
-		shown       string // "" means value
+		printed     string // "" means value
 		field       change
 	}{
 		{"cleanup.policy", "compact", "", func(s *Settings) { s.Delete, s.Compact = false, true }},
@@ -145,19 +144,18 @@ func TestEveryPropertyGoesBothWays(t *testing.T) {
 			if got != want {
 				t.Errorf("settings are %+v, want %+v", got, want)
 			}
-			if c.shown == "" {
-				c.shown = c.value
+			if c.printed == "" {
+				c.printed = c.value
 			}
-			if shown := propertyOf(t, got, c.name).Value; shown != c.shown {
-				t.Errorf("shown as %q, want %q", shown, c.shown)
+			if printed := propertyOf(t, got, c.name).Value; printed != c.printed {
+				t.Errorf("printed as %q, want %q", printed, c.printed)
 			}
 		})
 	}
 }
 
-// TestSetNamesPropertyValueAndRange: a refused value changes nothing, and the message is enough to
-// mend it.
-func TestSetNamesPropertyValueAndRange(t *testing.T) {
+// TestSetErrorsNamePropertyValueAndRange also checks that a rejected value changes nothing.
+func TestSetErrorsNamePropertyValueAndRange(t *testing.T) {
 	for _, c := range []struct{ name, value, allowed string }{
 		{"cleanup.policy", "", "delete, compact"},
 		{"cleanup.policy", "compact,compact", "delete, compact"},
@@ -194,11 +192,11 @@ func TestSetNamesPropertyValueAndRange(t *testing.T) {
 			s := Default()
 			err := s.Set(c.name, c.value)
 			if err == nil {
-				t.Fatal("taken")
+				t.Fatal("the value was accepted")
 			}
 			for _, part := range []string{c.name, `"` + c.value + `"`, c.allowed} {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%q does not say %q", err, part)
+					t.Errorf("error %q lacks %q", err, part)
 				}
 			}
 			if s != Default() {
@@ -208,17 +206,17 @@ func TestSetNamesPropertyValueAndRange(t *testing.T) {
 	}
 }
 
-func TestUnknownPropertiesAreRefused(t *testing.T) {
+func TestUnknownPropertiesAreRejected(t *testing.T) {
 	for _, name := range []string{"flush.ms ", "cleanup.policies", "", "zzz"} {
 		s := Default()
 		if err := s.Set(name, "1"); !errors.Is(err, ErrUnknownProperty) ||
 			!strings.Contains(err.Error(), `"`+name+`"`) {
-			t.Errorf("%q: %v", name, err)
+			t.Errorf("property %q: error %v, want ErrUnknownProperty", name, err)
 		}
 	}
 }
 
-func TestSetAllTakesTheTypeBeforeItsLevel(t *testing.T) {
+func TestSetAllSetsTheTypeBeforeItsLevel(t *testing.T) {
 	for range 20 { // map order differs from run to run
 		s := Default()
 		err := s.SetAll(map[string]string{
@@ -229,12 +227,12 @@ func TestSetAllTakesTheTypeBeforeItsLevel(t *testing.T) {
 		want.KeepCodec, want.Codec, want.CodecLevel = false, compress.Zstd, 19
 		want.Delete, want.Compact, want.SegmentBytes = false, true, 65536
 		if err != nil || s != want {
-			t.Fatalf("%+v, %v; want %+v", s, err, want)
+			t.Fatalf("settings %+v, error %v; want %+v", s, err, want)
 		}
 	}
 }
 
-func TestSetAllReportsAllFaultsAndChangesNothing(t *testing.T) {
+func TestSetAllReportsAllErrorsAndChangesNothing(t *testing.T) {
 	s := Default()
 	err := s.SetAll(map[string]string{"segment.bytes": "1", "nonsense": "x",
 		"cleanup.policy": "compact"})
@@ -261,9 +259,9 @@ func TestMinLagMustNotExceedMaxLag(t *testing.T) {
 	}
 }
 
-// TestWhatPropertiesShowsSetTakes: an admin tool may write back all that it read. Model: whatever
-// was set by random calls, SetAll of the shown values on fresh defaults gives the same settings.
-func TestWhatPropertiesShowsSetTakes(t *testing.T) {
+// TestPropertiesCanBeWrittenBack: an admin tool may write back everything that it has read. After
+// random calls of Set, SetAll of the printed values on fresh defaults gives the same settings.
+func TestPropertiesCanBeWrittenBack(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	values := []string{"delete", "compact", "compact,delete", "producer", "zstd", "gzip", "lz4",
 		"snappy", "uncompressed",
@@ -272,23 +270,23 @@ func TestWhatPropertiesShowsSetTakes(t *testing.T) {
 	for range 300 {
 		s := Default()
 		for range 40 {
-			// most do not fit, which is the point
+			// most combinations are invalid
 			_ = s.Set(table()[random.IntN(len(table()))].name, values[random.IntN(len(values))])
 		}
 		if s.Validate() != nil {
 			continue
 		}
-		shown := map[string]string{}
+		printed := map[string]string{}
 		for _, p := range s.Properties() {
-			shown[p.Name] = p.Value
+			printed[p.Name] = p.Value
 		}
 		back := Default()
-		if err := back.SetAll(shown); err != nil || back.Properties()[0] != s.Properties()[0] {
-			t.Fatalf("%v of %+v", err, s)
+		if err := back.SetAll(printed); err != nil || back.Properties()[0] != s.Properties()[0] {
+			t.Fatalf("SetAll: error %v for %+v", err, s)
 		}
 		for i, p := range back.Properties() {
 			if p != s.Properties()[i] {
-				t.Fatalf("%+v came back as %+v", s.Properties()[i], p)
+				t.Fatalf("%+v was read back as %+v", s.Properties()[i], p)
 			}
 		}
 	}

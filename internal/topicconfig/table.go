@@ -13,39 +13,41 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// property is a row of the table: one setting, its Kafka name and its two directions.
+// property is a row of the table: one setting, its Kafka name, and the conversions in both
+// directions.
 //
-// Invariant: set(get(s)) leaves s as it is, for every s that set can make. Admin tools read all
-// properties, change one and write all of them back (IncrementalAlterConfigs came late, and not all
-// use it); what they did not mean to change must not change.
+// Invariant: set(get(s)) does not change s, for every s that set can produce. Admin tools read all
+// properties, change one and write all of them back (not all use IncrementalAlterConfigs); the
+// others must not change.
 type property struct {
 	name    string
-	kind    string // Kafka's ConfigDef type: tools parse the value by it
-	allowed string // for people: the range, as errors and documentation name it
+	kind    string // Kafka's ConfigDef type, by which tools parse the value
+	allowed string // the range, in errors and documentation
 	doc     string
 	get     func(*Settings) string
-	// may leave s half changed when it fails: Set works on a copy
+	// set may leave s partly changed after an error: Set works on a copy.
 	set func(*Settings, string) error
 }
 
 const compressionType = "compression.type"
 
-// flushMessages is the Kafka name of Settings.Fsync. Kafka syncs a log each time so many records
-// were appended; with 1, before it answers. Numbers in between promise nothing about any single
-// record, so we have none (ADR 0050).
+// flushMessages is the Kafka name of Settings.Fsync. Kafka syncs a log after that many appended
+// records; with 1, before it answers. Numbers in between guarantee nothing about a record, so they
+// are rejected (ADR 0050).
 const flushMessages = "flush.messages"
 
-// table lists every property we know, sorted by name, which Set's binary search leans on. It is
-// made when first used: most programs that import the package never do.
+// table lists every property, sorted by name, as find's binary search requires. It is built on
+// first use: most programs that import the package never need it.
 //
-// Where we differ from Kafka's ranges, the reason stands at the row or at the constant:
-// segment.bytes may be smaller, a dirty ratio is whole percents, an index has room for some
-// entries, and what has nothing to act on here says so (Settings.WithoutEffect).
+// Differences from Kafka's ranges are explained at the row or the constant: segment.bytes may be
+// smaller, a dirty ratio is a whole percentage, an index has space for some entries, and settings
+// without effect say so (Settings.WithoutEffect).
 var table = sync.OnceValue(func() []property {
 	return []property{
 		{
 			name: "cleanup.policy", kind: "list", allowed: "delete, compact or compact,delete",
-			doc: "What happens to old records: delete drops whole segments by age and size, compact keeps the latest record of each key.",
+			doc: "What happens to old records: delete removes whole segments by age and size, " +
+				"compact keeps the latest record of each key.",
 			get: getCleanupPolicy, set: setCleanupPolicy,
 		},
 		levelProperty("compression.gzip.level", compress.Gzip),
@@ -53,56 +55,58 @@ var table = sync.OnceValue(func() []property {
 		{
 			name: compressionType, kind: "string",
 			allowed: "producer, uncompressed, gzip, snappy, lz4 or zstd",
-			doc:     "The codec of what is stored; producer keeps each batch as its producer compressed it.",
+			doc:     "The codec of stored batches; producer keeps each batch as its producer compressed it.",
 			get:     getCompressionType, set: setCompressionType,
 		},
 		levelProperty("compression.zstd.level", compress.Zstd),
 		durationProperty("delete.retention.ms",
-			"How long a tombstone stays after the values it deletes are gone.", 0,
+			"How long a tombstone is kept after the values that it deletes were removed.", 0,
 			func(s *Settings) *time.Duration { return &s.TombstoneRetention }),
 		withoutEffect(durationProperty("file.delete.delay.ms",
-			"A deleted file goes with its last reader.", 0,
+			"A deleted file is removed with its last reader.", 0,
 			func(s *Settings) *time.Duration { return &s.WithoutEffect.FileDeleteDelay })),
 		{
 			name: flushMessages, kind: "long",
 			allowed: "1 (durability Fsync) or 9223372036854775807 (Replicated)",
-			doc:     "1: acknowledge, and show to consumers, only what is on the disk; else disks are synced in the background.",
-			get:     getFlushMessages, set: setFlushMessages,
+			doc: "1: records are synced before they are acknowledged and visible to consumers; " +
+				"otherwise logs are synced in the background.",
+			get: getFlushMessages, set: setFlushMessages,
 		},
 		withoutEffect(limitProperty("flush.ms",
-			"Disks are synced within about a second; for more, set flush.messages to 1.",
-			FlushIntervalLeast.Milliseconds(),
+			"Logs are synced within about a second; to sync every record, set flush.messages to 1.",
+			FlushIntervalMin.Milliseconds(),
 			func(s *Settings) *time.Duration { return &s.WithoutEffect.FlushInterval })),
 		countProperty(
 			"index.interval.bytes",
-			"How many bytes of records lie between two entries of a segment's index, of segments begun from now on.",
+			"The bytes of records between two entries of a segment's index; applies to new segments.",
 			0,
 			1<<31-1,
 			func(s *Settings) *int { return &s.IndexIntervalBytes },
 		),
 		limitProperty("max.compaction.lag.ms",
-			"How long a record may stay uncleaned, whatever the dirty ratio.", 1,
+			"The longest time that a record may stay uncleaned, whatever the dirty ratio.", 1,
 			func(s *Settings) *time.Duration { return &s.MaxLag }),
 		countProperty("max.message.bytes",
-			"The largest record batch taken, as it comes in (compressed).", 0, 1<<31-1,
+			"The largest record batch that is accepted, in its compressed size.", 0, 1<<31-1,
 			func(s *Settings) *int { return &s.MessageBytesMax }),
 		limitProperty("message.timestamp.after.max.ms",
-			"How far in the future a producer's timestamp may lie, with CreateTime.", 0,
+			"How far in the future a producer's timestamp may be, with CreateTime.", 0,
 			func(s *Settings) *time.Duration { return &s.TimestampAfterMax }),
 		limitProperty("message.timestamp.before.max.ms",
-			"How far in the past a producer's timestamp may lie, with CreateTime.", 0,
+			"How far in the past a producer's timestamp may be, with CreateTime.", 0,
 			func(s *Settings) *time.Duration { return &s.TimestampBeforeMax }),
 		{
 			name: "message.timestamp.type", kind: "string", allowed: "CreateTime or LogAppendTime",
-			doc: "Whose clock stamps the records: the producer's or the broker's.",
+			doc: "The source of record timestamps: the producer (CreateTime) or the broker (LogAppendTime).",
 			get: getTimestampType, set: setTimestampType,
 		},
 		{
 			name: "min.cleanable.dirty.ratio", kind: "double", allowed: "0 to 1 in steps of 0.01",
-			doc: "The share of the log that must be dirty before a clean.",
+			doc: "The share of the log that must be dirty before it is cleaned.",
 			get: getDirtyRatio, set: setDirtyRatio,
 		},
-		durationProperty("min.compaction.lag.ms", "How long a record stays uncleaned at least.", 0,
+		durationProperty("min.compaction.lag.ms",
+			"The shortest time that a record stays uncleaned.", 0,
 			func(s *Settings) *time.Duration { return &s.MinLag }),
 		countProperty("min.insync.replicas",
 			"How many replicas must hold a record before an acks=all write is acknowledged.", 1,
@@ -111,12 +115,12 @@ var table = sync.OnceValue(func() []property {
 		withoutEffect(flagProperty("preallocate", "Files grow as they are written.",
 			func(s *Settings) *bool { return &s.WithoutEffect.Preallocate })),
 		sizeProperty("retention.bytes",
-			"How large a partition may grow before its oldest segments go; -1: any size.",
+			"The size of a partition above which its oldest segments are deleted; -1: no limit.",
 			Unlimited, 1<<63-1,
 			func(s *Settings) *int64 { return &s.RetentionBytes }),
 		{
-			name: "retention.ms", kind: "long", allowed: "-1 (for ever) to 9223372036854775807",
-			doc: "How long a record is kept at least; -1: for ever.",
+			name: "retention.ms", kind: "long", allowed: "-1 (no limit) to 9223372036854775807",
+			doc: "The shortest time that a record is kept; -1: no limit.",
 			get: func(s *Settings) string { return formatLimit(s.RetentionTime, Unlimited) },
 			set: func(s *Settings, value string) error {
 				d, err := parseMilliseconds(value, Unlimited)
@@ -124,29 +128,32 @@ var table = sync.OnceValue(func() []property {
 				return err
 			},
 		},
-		sizeProperty("segment.bytes", "A segment's largest size.", SegmentBytesMin, SegmentBytesMax,
+		sizeProperty("segment.bytes", "The largest size of a segment.", SegmentBytesMin,
+			SegmentBytesMax,
 			func(s *Settings) *int64 { return &s.SegmentBytes }),
 		countProperty("segment.index.bytes",
-			"The largest index file of a segment; a full one begins a new segment.",
+			"The largest index file of a segment; a full one rolls the segment.",
 			SegmentIndexBytesMin, SegmentIndexBytesMax,
 			func(s *Settings) *int { return &s.SegmentIndexBytes }),
 		durationProperty(
 			"segment.jitter.ms",
-			"How much earlier than segment.ms a segment may end, each by another share, so that not all end at once.",
+			"The largest random time by which a segment is rolled before segment.ms, "+
+				"so that not all are rolled at once.",
 			0,
 			func(s *Settings) *time.Duration { return &s.SegmentJitter },
 		),
-		durationProperty("segment.ms", "How long a segment takes records at most.", 1,
+		durationProperty("segment.ms",
+			"The longest time that a segment takes records before it is rolled.", 1,
 			func(s *Settings) *time.Duration { return &s.SegmentAge }),
 		flagProperty("unclean.leader.election.enable",
-			"Let a replica lead that lacks acknowledged records when none that has them is up.",
+			"Elect a replica that may lack acknowledged records if no in-sync replica is up.",
 			func(s *Settings) *bool { return &s.UncleanElection }),
 	}
 })
 
-// getCleanupPolicy writes the policies in one order, so that equal settings show equal values
-// (KIP-71: both at once are allowed). Kafka's empty list, which means neither, is not taken: a
-// topic that keeps all says so by its retention.
+// getCleanupPolicy prints the policies in a fixed order, so that equal settings have equal values
+// (KIP-71 allows both at once). Kafka's empty list, which means neither, is rejected: a topic that
+// keeps everything says so by its retention.
 func getCleanupPolicy(s *Settings) string {
 	switch {
 	case s.Compact && s.Delete:
@@ -158,26 +165,26 @@ func getCleanupPolicy(s *Settings) string {
 	}
 }
 
-// setCleanupPolicy replaces both policies; it keeps the invariant that one of them is set, as no
-// name is empty.
+// setCleanupPolicy replaces both policies. At least one is set afterwards, because no name is
+// empty.
 func setCleanupPolicy(s *Settings, value string) error {
 	var deletes, compacts bool
 	for name := range strings.SplitSeq(value, ",") {
-		// Kafka's lists may have spaces; naming a policy twice is refused, as Kafka 4 does
+		// Kafka's lists may contain spaces; a repeated policy is rejected, as in Kafka 4.
 		switch name = strings.TrimSpace(name); {
 		case name == "delete" && !deletes:
 			deletes = true
 		case name == "compact" && !compacts:
 			compacts = true
 		default:
-			return errors.New("no such policy")
+			return errors.New("unknown policy")
 		}
 	}
 	s.Delete, s.Compact = deletes, compacts
 	return nil
 }
 
-// getCompressionType writes Kafka's names: none is uncompressed there.
+// getCompressionType prints Kafka's names, in which none is "uncompressed".
 func getCompressionType(s *Settings) string {
 	switch {
 	case s.KeepCodec:
@@ -189,8 +196,8 @@ func getCompressionType(s *Settings) string {
 	}
 }
 
-// setCompressionType begins at the new codec's default level: a level of the old one may not even
-// be a level of the new one.
+// setCompressionType resets the level to the new codec's default: the old level may be invalid for
+// it.
 func setCompressionType(s *Settings, value string) error {
 	before := getCompressionType(s)
 	switch value {
@@ -203,7 +210,7 @@ func setCompressionType(s *Settings, value string) error {
 	default:
 		codec, err := compress.ParseCodec(value)
 		if err != nil || codec == compress.None { // Kafka's name for none is uncompressed
-			return errors.New("no such compression type")
+			return errors.New("unknown compression type")
 		}
 		s.KeepCodec, s.Codec = false, codec
 	}
@@ -211,11 +218,11 @@ func setCompressionType(s *Settings, value string) error {
 	return nil
 }
 
-// levelProperty is a codec's level (KIP-390). Kafka takes and ignores the levels of codecs that
-// compression.type does not name; we refuse them, so that nobody waits for an effect.
+// levelProperty is a codec's level (KIP-390). Kafka ignores the levels of codecs that
+// compression.type does not name; here they are rejected, so that no client expects an effect.
 func levelProperty(name string, codec compress.Codec) property {
 	lowest, highest, _, _ := codec.Levels()
-	standard := standardLevel(codec)
+	standard := defaultLevel(codec)
 	return property{
 		name: name, kind: "int",
 		allowed: fmt.Sprintf("%d to %d, default %d, when compression.type is %s", lowest, highest,
@@ -231,9 +238,8 @@ func levelProperty(name string, codec compress.Codec) property {
 	}
 }
 
-// standardLevel is how Kafka writes a codec's default level. Gzip's is -1, zlib's way to leave it
-// open.
-func standardLevel(codec compress.Codec) int {
+// defaultLevel returns Kafka's notation of a codec's default level. Gzip's is -1, as in zlib.
+func defaultLevel(codec compress.Codec) int {
 	if codec == compress.Gzip {
 		return -1
 	}
@@ -241,21 +247,21 @@ func standardLevel(codec compress.Codec) int {
 	return standard
 }
 
-// setLevel sets the level of codec, if that is the topic's codec. The codec's default, as
-// standardLevel writes it, becomes LevelDefault, so that what get shows sets it again.
+// setLevel sets the level of codec, if that is the topic's codec. The codec's default, as in
+// defaultLevel, becomes LevelDefault, so that the printed value can be set again.
 func setLevel(s *Settings, codec compress.Codec, value string) error {
 	level, err := parseInteger(value, -1<<31+1, 1<<31-1)
 	if err != nil {
 		return err
 	}
-	if int(level) == standardLevel(codec) {
+	if int(level) == defaultLevel(codec) {
 		level = compress.LevelDefault
 	}
 	isDefault := level == compress.LevelDefault
 	switch {
 	case s.KeepCodec || s.Codec != codec:
 		if isDefault {
-			return nil // what it has anyway: admin tools write back what they read
+			return nil // unchanged: admin tools write back what they read
 		}
 		return fmt.Errorf("no effect while compression.type is %s", getCompressionType(s))
 	case !isDefault:
@@ -274,7 +280,7 @@ func getTimestampType(s *Settings) string {
 	return "CreateTime"
 }
 
-// setTimestampType takes Kafka's two names (KIP-32), in their exact spelling.
+// setTimestampType accepts Kafka's two names (KIP-32), in their exact spelling.
 func setTimestampType(s *Settings, value string) error {
 	switch value {
 	case "CreateTime":
@@ -282,12 +288,12 @@ func setTimestampType(s *Settings, value string) error {
 	case "LogAppendTime":
 		s.TimestampType = record.LogAppendTime
 	default:
-		return errors.New("no such timestamp type")
+		return errors.New("unknown timestamp type")
 	}
 	return nil
 }
 
-// getFlushMessages writes Kafka's default, its largest number, for a topic that is synced in the
+// getFlushMessages prints Kafka's default, its largest number, for a topic that is synced in the
 // background.
 func getFlushMessages(s *Settings) string {
 	if s.Fsync {
@@ -299,7 +305,7 @@ func getFlushMessages(s *Settings) string {
 func setFlushMessages(s *Settings, value string) error {
 	n, err := parseInteger(value, 1, math.MaxInt64)
 	if err == nil && n != 1 && n != math.MaxInt64 {
-		err = errors.New("a number in between promises nothing")
+		err = errors.New("only 1 and the largest value have an effect")
 	}
 	s.Fsync = n == 1
 	return err

@@ -9,15 +9,13 @@ import (
 	"time"
 )
 
-// durationMax is the longest duration we hold, 292 years. Kafka's milliseconds reach further;
-// longer ones become this one. It is whole milliseconds, so that what is shown of it gives it
-// again.
+// durationMax is the longest duration, 292 years. Kafka's milliseconds reach further; longer values
+// become this one. It is whole milliseconds, so that its printed value parses to the same duration.
 const durationMax = time.Duration(math.MaxInt64/1_000_000) * time.Millisecond
 
 var errOutOfRange = errors.New("out of range")
 
-// durationProperty is a number of milliseconds, at least lowest. Go's durations end at 292 years,
-// so larger values are cut to that.
+// durationProperty is a number of milliseconds, at least lowest and truncated to durationMax.
 func durationProperty(name, doc string, lowest int64,
 	field func(*Settings) *time.Duration) property {
 	return property{
@@ -32,7 +30,7 @@ func durationProperty(name, doc string, lowest int64,
 	}
 }
 
-// sizeProperty is a number of bytes; Kafka's type is int when its highest value is one.
+// sizeProperty is a number of bytes; Kafka's type is int if the highest value fits.
 func sizeProperty(name, doc string, lowest, highest int64, field func(*Settings) *int64) property {
 	kind := "long"
 	if highest <= math.MaxInt32 {
@@ -49,8 +47,8 @@ func sizeProperty(name, doc string, lowest, highest int64, field func(*Settings)
 	}
 }
 
-// limitProperty is a number of milliseconds whose largest means that there is no limit: Kafka has
-// no other word for none here, and it is the default (max.compaction.lag.ms: KIP-354).
+// limitProperty is a number of milliseconds whose largest value means no limit: Kafka has no other
+// value for that, and it is the default (max.compaction.lag.ms: KIP-354).
 func limitProperty(name, doc string, lowest int64, field func(*Settings) *time.Duration) property {
 	return property{
 		name: name, kind: "long",
@@ -64,7 +62,7 @@ func limitProperty(name, doc string, lowest int64, field func(*Settings) *time.D
 	}
 }
 
-// countProperty is a number that Kafka types as int.
+// countProperty is a number of Kafka's type int.
 func countProperty(name, doc string, lowest, highest int64, field func(*Settings) *int) property {
 	return property{
 		name: name, kind: "int", allowed: fmt.Sprintf("%d to %d", lowest, highest), doc: doc,
@@ -77,7 +75,7 @@ func countProperty(name, doc string, lowest, highest int64, field func(*Settings
 	}
 }
 
-// flagProperty takes the words that Kafka's ConfigDef takes for a boolean.
+// flagProperty is a boolean in the spellings of Kafka's ConfigDef.
 func flagProperty(name, doc string, field func(*Settings) *bool) property {
 	return property{
 		name: name, kind: "boolean", allowed: "true or false", doc: doc,
@@ -89,21 +87,21 @@ func flagProperty(name, doc string, field func(*Settings) *bool) property {
 			case "false":
 				*field(s) = false
 			default:
-				return errors.New("no boolean")
+				return errors.New("not a boolean")
 			}
 			return nil
 		},
 	}
 }
 
-// withoutEffect says in a property's documentation that it changes nothing, and why.
+// withoutEffect adds to a property's documentation that it has no effect, and why.
 func withoutEffect(p property) property {
 	p.doc = "Kept for Kafka's tools, without effect here. " + p.doc
 	return p
 }
 
-// parseInteger reads a decimal number within [lowest, highest]. Spaces around it are no fault, as
-// in Kafka's ConfigDef. Its errors are for Set, which adds name, value and range.
+// parseInteger parses a decimal number in [lowest, highest]. It ignores spaces around it, as
+// Kafka's ConfigDef does. Set adds name, value and range to its errors.
 func parseInteger(value string, lowest, highest int64) (int64, error) {
 	n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
 	switch {
@@ -117,7 +115,7 @@ func parseInteger(value string, lowest, highest int64) (int64, error) {
 	return n, nil
 }
 
-// parseMilliseconds reads a duration; -1, where lowest allows it, is Unlimited.
+// parseMilliseconds parses a duration; -1, if lowest allows it, is Unlimited.
 func parseMilliseconds(value string, lowest int64) (time.Duration, error) {
 	ms, err := parseInteger(value, lowest, math.MaxInt64)
 	switch {
@@ -131,8 +129,8 @@ func parseMilliseconds(value string, lowest int64) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// unlimitedIfBeyond takes the longest duration for none: nobody waits 292 years, and Kafka writes
-// "no limit" as its largest long.
+// unlimitedIfBeyond returns Unlimited for the longest duration: Kafka's "no limit" is its largest
+// long.
 func unlimitedIfBeyond(d time.Duration) time.Duration {
 	if d == durationMax {
 		return Unlimited
@@ -140,8 +138,7 @@ func unlimitedIfBeyond(d time.Duration) time.Duration {
 	return d
 }
 
-// formatLimit writes a duration in milliseconds; unlimited is how the property at hand writes that
-// there is no limit.
+// formatLimit prints a duration in milliseconds; unlimited is the property's value for no limit.
 func formatLimit(d time.Duration, unlimited int64) string {
 	if d == Unlimited {
 		return strconv.FormatInt(unlimited, 10)
@@ -149,7 +146,7 @@ func formatLimit(d time.Duration, unlimited int64) string {
 	return strconv.FormatInt(d.Milliseconds(), 10)
 }
 
-// getDirtyRatio writes a double as Java does, with at least one decimal.
+// getDirtyRatio prints a double as Java does, with at least one decimal.
 func getDirtyRatio(s *Settings) string {
 	ratio := strconv.FormatFloat(float64(s.MinDirtyPercent)/100, 'f', -1, 64)
 	if !strings.Contains(ratio, ".") {
@@ -158,8 +155,7 @@ func getDirtyRatio(s *Settings) string {
 	return ratio
 }
 
-// setDirtyRatio refuses what a whole percentage cannot hold, rather than to round a user's value in
-// silence.
+// setDirtyRatio rejects values that are not a whole percentage instead of rounding them silently.
 func setDirtyRatio(s *Settings, value string) error {
 	ratio, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 	if err != nil {

@@ -11,29 +11,30 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// errClosed is why a request has no answer: it may have been done or not.
-var errClosed = errors.New("the connection to the metadata store has ended")
+// errClosed leaves the outcome of a request unknown.
+var errClosed = errors.New("connection to the metadata store closed")
 
-// Client is a metadata.Store, Admin and ShutdownAnnouncer whose store is at the other end of a connection.
+// Client is a metadata.Store, Admin, Alterer, Mover and ShutdownAnnouncer whose store is at the
+// other end of a connection.
 type Client struct {
 	conn    net.Conn
 	writing sync.Mutex
 	waiting struct {
 		sync.Mutex
 		next    uint64
-		replies map[uint64]chan reply // nil once the connection has ended
+		replies map[uint64]chan reply // nil once the connection is closed
 	}
 }
 
-// NewClient takes a connection whose other end is given to Serve; Run closes it.
+// NewClient returns a client over a connection whose other end is served by Serve. Run closes it.
 func NewClient(conn net.Conn) *Client {
 	c := &Client{conn: conn}
 	c.waiting.replies = map[uint64]chan reply{}
 	return c
 }
 
-// Run implements metadata.Store. It fails when the connection ends: the store takes this broker for
-// dead then.
+// Run implements metadata.Store. It fails when the connection is closed: the store then treats this
+// broker as down.
 func (c *Client) Run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
 	images := make(chan *metadata.Image)
 	broken := make(chan error, 1)
@@ -41,13 +42,14 @@ func (c *Client) Run(ctx context.Context, self metadata.Broker, apply func(*meta
 	var helpers sync.WaitGroup
 	defer helpers.Wait()
 	defer stop()
-	defer func() { _ = c.conn.Close() }() // nobody is served any more, whatever it says
+	defer func() { _ = c.conn.Close() }() // fails pending requests
 	helpers.Go(func() { broken <- c.read(running, images) })
-	beating, stopBeating := context.WithCancel(running)
-	defer stopBeating()
-	helpers.Go(func() { c.beat(beating) })
+	heartbeats, stopHeartbeats := context.WithCancel(running)
+	defer stopHeartbeats()
+	helpers.Go(func() { c.heartbeat(heartbeats) })
 
-	// Registering may take as long as an election is written; images may come before the answer.
+	// Registration may take as long as the elections that it causes; images may arrive before its
+	// reply.
 	registered := make(chan error, 1)
 	helpers.Go(func() {
 		_, err := c.call(running, request{Op: opRun, Self: &self})
@@ -65,35 +67,37 @@ func (c *Client) Run(ctx context.Context, self metadata.Broker, apply func(*meta
 			if ctx.Err() != nil {
 				return nil
 			}
-			return fmt.Errorf("lose the metadata store: %w", err)
+			return fmt.Errorf("read from the metadata store: %w", err)
 		case <-ctx.Done():
-			stopBeating() // the goodbye is the last word
+			stopHeartbeats() // stop must be the last request
 			return c.unregister(images)
 		}
 	}
 }
 
-// unregister says goodbye, so that the broker is down at once. Images that come meanwhile are for
-// nobody. A store that does not answer, or does not even take the word, sees the connection end.
+// unregister tells the store that the broker stops, so that it counts as down at once, and discards
+// images until the reply. If the store does not answer or accept the request in time, the
+// connection is closed.
 func (c *Client) unregister(images <-chan *metadata.Image) error {
 	ctx, cancel := context.WithTimeout(context.Background(), sessionTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = c.conn.Close() })()
-	said := make(chan struct{})
+	answered := make(chan struct{})
 	go func() {
-		defer close(said)
+		defer close(answered)
 		_, _ = c.call(ctx, request{Op: opStop})
 	}()
 	for {
 		select {
 		case <-images:
-		case <-said:
+		case <-answered:
 			return nil
 		}
 	}
 }
 
-// read takes replies and images until the connection ends; nobody waits for an answer after that.
+// read receives replies and images until the connection is closed, and then fails all pending
+// requests.
 func (c *Client) read(ctx context.Context, images chan<- *metadata.Image) error {
 	defer func() {
 		c.waiting.Lock()
@@ -121,13 +125,13 @@ func (c *Client) read(ctx context.Context, images chan<- *metadata.Image) error 
 		delete(c.waiting.replies, r.ID)
 		c.waiting.Unlock()
 		if waits != nil {
-			waits <- r // it holds one
+			waits <- r // buffered
 		}
 	}
 }
 
-// beat says again and again that this broker lives.
-func (c *Client) beat(ctx context.Context) {
+// heartbeat sends heartbeats until ctx ends.
+func (c *Client) heartbeat(ctx context.Context) {
 	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
 	for {
@@ -137,20 +141,19 @@ func (c *Client) beat(ctx context.Context) {
 		case <-tick.C:
 		}
 		if c.write(request{Op: opHeartbeat}) != nil {
-			return // read finds out, too
+			return // read fails as well
 		}
 	}
 }
 
-// write sends one frame.
 func (c *Client) write(r request) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	return writeFrame(c.conn, r)
 }
 
-// call asks and waits for the answer. An error that is not the store's own leaves open what became
-// of it.
+// call sends a request and waits for its reply. After an error that is not the store's own the
+// outcome is unknown.
 func (c *Client) call(ctx context.Context, r request) (reply, error) {
 	waits := make(chan reply, 1)
 	c.waiting.Lock()
@@ -168,7 +171,7 @@ func (c *Client) call(ctx context.Context, r request) (reply, error) {
 		delete(c.waiting.replies, r.ID)
 	}()
 	if err := c.write(r); err != nil {
-		return reply{}, fmt.Errorf("ask the metadata store: %w", err)
+		return reply{}, fmt.Errorf("send request to the metadata store: %w", err)
 	}
 	select {
 	case answer, ok := <-waits:
@@ -182,7 +185,7 @@ func (c *Client) call(ctx context.Context, r request) (reply, error) {
 	}
 }
 
-// ReportServing implements metadata.Store; the store knows which broker speaks.
+// ReportServing implements metadata.Store; the store knows the broker of the connection.
 func (c *Client) ReportServing(ctx context.Context, _ int32, served []metadata.Served) error {
 	_, err := c.call(ctx, request{Op: opServing, Served: served})
 	return err
@@ -208,7 +211,7 @@ func (c *Client) AnnounceShutdown(ctx context.Context) error {
 func (c *Client) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata.Topic, error) {
 	answer, err := c.call(ctx, request{Op: opCreate, Create: &t})
 	if err == nil && answer.Topic == nil {
-		err = errors.New("the metadata store made a topic and did not say which")
+		err = errors.New("reply of the metadata store has no topic")
 	}
 	return answer.Topic, err
 }
@@ -245,12 +248,14 @@ func (c *Client) ElectPreferred(ctx context.Context, partitions []metadata.Parti
 	return c.parts(ctx, request{Op: opElect, Elect: partitions}, len(partitions))
 }
 
-// parts asks for n things; what goes wrong with the request goes wrong with each.
+// parts sends a request for n changes and returns the error of each; a failed request fails all of
+// them.
 func (c *Client) parts(ctx context.Context, r request, n int) []error {
 	faults := make([]error, n)
 	answer, err := c.call(ctx, r)
 	if err == nil && len(answer.Parts) != n {
-		err = fmt.Errorf("the metadata store answers %d of %d requests", len(answer.Parts), n)
+		err = fmt.Errorf("reply of the metadata store has %d results, want %d", len(answer.Parts),
+			n)
 	}
 	for i := range faults {
 		if faults[i] = err; err == nil {

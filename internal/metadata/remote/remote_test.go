@@ -23,13 +23,13 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// changeISR makes one change.
+// changeISR makes one ISR change and returns its outcome.
 func changeISR(t *testing.T, s metadata.Store, change metadata.ISRChange) (err error) {
 	s.ChangeISR(t.Context(), []metadata.ISRChange{change}, func(_ int, fault error) { err = fault })
 	return err
 }
 
-// store is a real one.
+// store returns a local store.
 func store(t *testing.T) *local.Store {
 	t.Helper()
 	mem := vfs.NewMem()
@@ -43,7 +43,7 @@ func store(t *testing.T) *local.Store {
 	return s
 }
 
-// broker is a client at work, and the two ends of its connection.
+// broker is a running client with both ends of its connection.
 type broker struct {
 	*Client
 	conn   net.Conn
@@ -73,10 +73,10 @@ func start(t *testing.T, s *local.Store, id int32) *broker {
 	return b
 }
 
-func TestAClientIsAStore(t *testing.T) {
+func TestClientIsAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t)
-		// which says something of all that an image tells
+		// Sets every part of an image.
 		cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"}}
 		spec := `{brokers: 1, adminApi: ReadWrite, autoCreateTopics: true, cleaner: {workers: 2}, replication: {lagMax: 3s},
 			groups: {sessionTimeoutMin: 1s, offsetsRetention: 1h, offsetsTopic: {partitions: 3}}, topicDefaults: {retention: {time: 1h}}}`
@@ -86,13 +86,13 @@ func TestAClientIsAStore(t *testing.T) {
 		}
 		b := start(t, s, 0)
 		<-b.images
-		made, err := b.CreateTopic(t.Context(),
+		created, err := b.CreateTopic(t.Context(),
 			metadata.NewTopic{Name: "a", Partitions: 2, Replicas: 1,
 				Properties: map[string]string{"cleanup.policy": "compact"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(s.Image().Topic("a"), made); diff != "" {
+		if diff := cmp.Diff(s.Image().Topic("a"), created); diff != "" {
 			t.Errorf("topic (-want +got):\n%s", diff)
 		}
 		synctest.Wait()
@@ -102,25 +102,26 @@ func TestAClientIsAStore(t *testing.T) {
 		}
 		if last.Groups.OffsetsPartitions != 3 || last.Replication.LagMax != 3*time.Second ||
 			!last.Policy.AutoCreate {
-			t.Errorf("of the cluster came %+v, %+v, %+v", last.Groups, last.Replication,
+			t.Errorf("the image has groups %+v, replication %+v, policy %+v", last.Groups,
+				last.Replication,
 				last.Policy)
 		}
 		if diff := cmp.Diff(s.Image(), last,
 			cmpopts.IgnoreUnexported(metadata.Image{})); diff != "" ||
-			last.TopicByID(made.ID) == nil {
+			last.TopicByID(created.ID) == nil {
 			t.Errorf("image (-want +got):\n%s", diff)
 		}
-		p := made.Partitions[0]
+		p := created.Partitions[0]
 		if err := b.ReportServing(t.Context(), 0,
-			[]metadata.Served{{Topic: made.ID, LeaderEpoch: p.LeaderEpoch},
-				{Topic: made.ID, Partition: 1, LeaderEpoch: 1}}); err != nil {
+			[]metadata.Served{{Topic: created.ID, LeaderEpoch: p.LeaderEpoch},
+				{Topic: created.ID, Partition: 1, LeaderEpoch: 1}}); err != nil {
 			t.Error(err)
 		}
 		if err := s.AwaitServing(t.Context()); err != nil {
 			t.Error(err)
 		}
 		self, _ := s.Image().Broker(0)
-		change := metadata.ISRChange{Topic: made.ID, LeaderEpoch: p.LeaderEpoch, From: p.ISR,
+		change := metadata.ISRChange{Topic: created.ID, LeaderEpoch: p.LeaderEpoch, From: p.ISR,
 			To: []metadata.InSync{{Broker: 0, Epoch: self.Epoch,
 				ReplicaIncarnation: p.ReplicaIncarnation(0)}}}
 		if err := changeISR(t, b, change); err != nil {
@@ -128,85 +129,84 @@ func TestAClientIsAStore(t *testing.T) {
 		}
 		change.LeaderEpoch++
 		if err := changeISR(t, b, change); !errors.Is(err, metadata.ErrISRConflict) {
-			t.Errorf("a conflict comes as %v", err)
+			t.Errorf("conflicting change: error %v, want ErrISRConflict", err)
 		}
 		if _, err := b.CreateTopic(t.Context(),
 			metadata.NewTopic{Name: "a", Partitions: 1, Replicas: 1}); !errors.Is(err,
 			metadata.ErrTopicExists) {
-			t.Errorf("a second topic: %v", err)
+			t.Errorf("second topic of the name: error %v, want ErrTopicExists", err)
 		}
 		if err := b.AnnounceShutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if self, _ = s.Image().Broker(0); !self.Leaving {
-			t.Error("it does not leave")
+			t.Error("the store does not show the broker as Leaving")
 		}
 		if err := b.DeleteTopic(t.Context(), "a"); err != nil || s.Image().Topic("a") != nil {
-			t.Errorf("delete: %v", err)
+			t.Errorf("DeleteTopic: error %v, or the topic still exists", err)
 		}
 		b.stop()
 		if err := <-b.ran; err != nil {
 			t.Error(err)
 		}
 		if err := <-b.served; err != nil || len(s.Image().Brokers) != 0 {
-			t.Errorf("after goodbye: %v, brokers %v", err, s.Image().Brokers)
+			t.Errorf("after unregistering: error %v, brokers %v", err, s.Image().Brokers)
 		}
 		if err := b.AnnounceShutdown(t.Context()); err == nil {
-			t.Error("a client without connection was answered")
+			t.Error("a client without a connection got no error")
 		}
 	})
 }
 
-// TestAProcessThatEndsIsDownAtOnce: its socket closes.
-func TestAProcessThatEndsIsDownAtOnce(t *testing.T) {
+// TestClosedConnectionMarksBrokerDown: the socket of a process that exits is closed.
+func TestClosedConnectionMarksBrokerDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t)
 		b := start(t, s, 0)
 		<-b.images
 		_ = b.conn.Close()
 		if err := <-b.served; err == nil || len(s.Image().Brokers) != 0 {
-			t.Errorf("%v, brokers %v", err, s.Image().Brokers)
+			t.Errorf("Serve: error %v, brokers %v, want an error and none", err, s.Image().Brokers)
 		}
 		if err := <-b.ran; err == nil {
-			t.Error("the broker goes on without its store")
+			t.Error("Run returned no error without its store")
 		}
 	})
 }
 
-// TestAProcessThatHangsIsDownInTime: it sends no word, and its connection is cut, so that it ends
-// when it goes on.
-func TestAProcessThatHangsIsDownInTime(t *testing.T) {
+// TestSilentBrokerIsDownAfterSessionTimeout: its connection is closed as well, so that Run fails
+// when the process continues.
+func TestSilentBrokerIsDownAfterSessionTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t)
 		near, far := net.Pipe()
 		served := make(chan error, 1)
 		go func() { served <- Serve(context.Background(), far, 0, local.Session{Store: s}) }()
 		go func() { _, _ = io.Copy(io.Discard, near) }()
-		time.Sleep(time.Hour) // until a busy machine lets the process begin
+		time.Sleep(time.Hour) // the first request has no deadline
 		if err := writeFrame(near,
 			request{ID: 1, Op: opRun, Self: &metadata.Broker{ID: 0}}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		if len(s.Image().Brokers) != 1 {
-			t.Fatal("it is not up")
+			t.Fatal("the broker is not up after it registered")
 		}
 		time.Sleep(sessionTimeout - time.Millisecond)
 		if len(s.Image().Brokers) != 1 {
-			t.Error("it is down too early")
+			t.Error("the broker is down before the session timeout")
 		}
 		if err := <-served; err == nil || len(s.Image().Brokers) != 0 {
-			t.Errorf("%v, brokers %v", err, s.Image().Brokers)
+			t.Errorf("Serve: error %v, brokers %v, want an error and none", err, s.Image().Brokers)
 		}
 		if _, err := near.Write([]byte{0}); err == nil {
-			t.Error("its connection still takes words")
+			t.Error("the connection is still open")
 		}
 	})
 }
 
-// TestABrokerStopsWithoutItsStore, which hangs and takes nothing any more: not even the word that
-// it goes.
-func TestABrokerStopsWithoutItsStore(t *testing.T) {
+// TestRunReturnsWhileItsStoreHangs: the store does not even read the request to unregister.
+func TestRunReturnsWhileItsStoreHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		ctx, stop := context.WithCancel(t.Context())
@@ -215,9 +215,9 @@ func TestABrokerStopsWithoutItsStore(t *testing.T) {
 			ran <- NewClient(near).Run(ctx, metadata.Broker{ID: 0},
 				func(*metadata.Image) {})
 		}()
-		var asked request
-		if err := readFrame(far, 1<<20, &asked); err != nil ||
-			writeFrame(far, reply{ID: asked.ID}) != nil {
+		var first request
+		if err := readFrame(far, 1<<20, &first); err != nil ||
+			writeFrame(far, reply{ID: first.ID}) != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -226,17 +226,17 @@ func TestABrokerStopsWithoutItsStore(t *testing.T) {
 		select {
 		case err := <-ran:
 			if took := time.Since(begin); err != nil || took > sessionTimeout {
-				t.Errorf("%v after %v", err, took)
+				t.Errorf("Run returned error %v after %v", err, took)
 			}
 		case <-time.After(time.Hour):
-			t.Error("it does not stop")
+			t.Error("Run does not return")
 			_ = near.Close()
 			<-ran
 		}
 	})
 }
 
-func TestABrokerIsWhoItIsSaidToBe(t *testing.T) {
+func TestServeRejectsAnotherBrokerID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t)
 		near, far := net.Pipe()
@@ -245,8 +245,8 @@ func TestABrokerIsWhoItIsSaidToBe(t *testing.T) {
 				request{ID: 1, Op: opRun, Self: &metadata.Broker{ID: 1}})
 		}()
 		if err := Serve(t.Context(), far, 0, local.Session{Store: s}); err == nil ||
-			!strings.Contains(err.Error(), "as another") {
-			t.Errorf("%v", err)
+			!strings.Contains(err.Error(), "with another id") {
+			t.Errorf("Serve: error %v, want one about another id", err)
 		}
 	})
 }
@@ -254,19 +254,19 @@ func TestABrokerIsWhoItIsSaidToBe(t *testing.T) {
 func TestFramesHaveLimits(t *testing.T) {
 	var r request
 	if err := readFrame(bytes.NewReader(binary.BigEndian.AppendUint32(nil, 11)), 10,
-		&r); err == nil || !strings.Contains(err.Error(), "at most 10") {
-		t.Errorf("too long: %v", err)
+		&r); err == nil || !strings.Contains(err.Error(), "limit of 10") {
+		t.Errorf("message above the limit: error %v", err)
 	}
 	if err := readFrame(strings.NewReader("\x00\x00\x00\x05{"), 10, &r); !errors.Is(err, io.EOF) {
-		t.Errorf("cut off: %v", err)
+		t.Errorf("truncated message: error %v, want io.EOF", err)
 	}
 	if err := readFrame(strings.NewReader("\x00\x00\x00\x0a{\"odd\":1}\n"), 10, &r); err == nil {
-		t.Error("an unknown field was taken")
+		t.Error("an unknown field was accepted")
 	}
 }
 
-// FuzzReadFrame: whatever the bytes, an error or a message, no panic; what is taken can be written
-// again.
+// FuzzReadFrame checks that any bytes decode to a message or an error, and that a message can be
+// encoded again.
 func FuzzReadFrame(f *testing.F) {
 	var frame bytes.Buffer
 	_ = writeFrame(&frame, request{ID: 7, Op: opServing, Served: []metadata.Served{{Partition: 1}}})
@@ -274,9 +274,9 @@ func FuzzReadFrame(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x02{}"))
 	f.Add([]byte("\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		var asked request
-		if readFrame(bytes.NewReader(content), 1<<16, &asked) == nil {
-			if err := writeFrame(io.Discard, asked); err != nil {
+		var r request
+		if readFrame(bytes.NewReader(content), 1<<16, &r) == nil {
+			if err := writeFrame(io.Discard, r); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Backend is the store that Serve serves, as one broker has it.
+// Backend is the store of one broker, as Serve needs it.
 type Backend interface {
 	metadata.Store
 	metadata.Admin
@@ -20,9 +20,9 @@ type Backend interface {
 	metadata.ShutdownAnnouncer
 }
 
-// Serve answers one broker until it says goodbye (nil), its connection ends, it is silent for
-// sessionTimeout after a word, or ctx ends. The broker is down for the store when Serve returns.
-// conn is closed by then.
+// Serve answers one broker until it unregisters (nil), its connection is closed, it is silent for
+// sessionTimeout after its first request, or ctx ends. The broker is down for the store when Serve
+// returns. conn is closed by then.
 func Serve(ctx context.Context, conn net.Conn, broker int32, backend Backend) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &session{conn: conn, broker: broker, backend: backend, end: cancel,
@@ -33,7 +33,7 @@ func Serve(ctx context.Context, conn net.Conn, broker int32, backend Backend) er
 	stopClosing()
 	_ = conn.Close()
 	s.running.Wait()
-	if s.goodbye {
+	if s.unregistered {
 		return nil
 	}
 	return err
@@ -45,21 +45,21 @@ type session struct {
 	broker  int32
 	backend Backend
 	end     context.CancelFunc
-	slots   chan struct{} // one for each request under way
+	slots   chan struct{} // one token for each request in progress
 	running sync.WaitGroup
 	writing sync.Mutex
 
-	// Of read alone:
-	stop    func() // ends the store's Run and waits for it; nil before the broker has registered
-	goodbye bool
+	// Used by read alone:
+	// ends the store's Run and waits for it; nil before the broker has registered
+	stop         func()
+	unregistered bool
 }
 
-// read takes requests. The order of those under way at once is theirs: a broker waits for the
-// answer where order matters to it.
+// read receives requests. Concurrent ones have no order: a broker waits for the reply where the
+// order matters.
 //
-// The first word has no limit: before it the broker is nothing to the store, and a process that has
-// just been made may wait for long until a busy machine lets it begin. If it ends, its socket
-// closes.
+// The first request has no deadline: the broker is not registered before it, and a new process may
+// take long to start on a busy machine. If the process exits, its socket closes.
 func (s *session) read(ctx context.Context) error {
 	for {
 		var r request
@@ -73,14 +73,14 @@ func (s *session) read(ctx context.Context) error {
 		case r.Op == opHeartbeat:
 		case r.Op == opRun:
 			if s.stop != nil || r.Self == nil || r.Self.ID != s.broker {
-				return fmt.Errorf("broker %d registers twice, or as another", s.broker)
+				return fmt.Errorf("broker %d registered twice, or with another id", s.broker)
 			}
 			s.run(ctx, r)
 		case r.Op == opStop:
 			if s.stop != nil {
 				s.stop()
 			}
-			s.goodbye = true
+			s.unregistered = true
 			return s.write(reply{ID: r.ID})
 		default:
 			s.slots <- struct{}{}
@@ -92,9 +92,8 @@ func (s *session) read(ctx context.Context) error {
 	}
 }
 
-// run registers the broker with the store and sends it images, the newest when several come while
-// one is sent. The store's Run does not return while the broker is up, so its answer is sent with
-// the first image.
+// run registers the broker with the store and sends it images, skipping to the newest. The store's
+// Run does not return while the broker is up, so the reply is sent with the first image.
 func (s *session) run(ctx context.Context, r request) {
 	ctx, cancel := context.WithCancel(ctx)
 	newest := make(chan *metadata.Image, 1)
@@ -109,13 +108,13 @@ func (s *session) run(ctx context.Context, r request) {
 		err := s.backend.Run(ctx, *r.Self, func(image *metadata.Image) {
 			if first {
 				first = false
-				_ = s.write(reply{ID: r.ID}) // read finds out
+				_ = s.write(reply{ID: r.ID}) // read fails as well
 			}
 			select {
 			case <-newest:
 			default:
 			}
-			newest <- image // this is its only writer, and it was emptied
+			newest <- image // never blocks: this is the only writer
 		})
 		if err != nil {
 			failed := reply{ID: r.ID}
@@ -139,7 +138,7 @@ func (s *session) run(ctx context.Context, r request) {
 	})
 }
 
-// answer does one request and replies.
+// answer executes one request and replies.
 func (s *session) answer(ctx context.Context, r request) {
 	answer := reply{ID: r.ID}
 	var err error
@@ -168,7 +167,7 @@ func (s *session) answer(ctx context.Context, r request) {
 	case r.Op == opElect:
 		answer.Parts = partsOf(s.backend.ElectPreferred(ctx, r.Elect))
 	default:
-		err = errors.New("a request that this store does not know")
+		err = errors.New("unknown request")
 	}
 	if err != nil {
 		answer.fail(err)
@@ -186,8 +185,7 @@ func partsOf(faults []error) []part {
 	return parts
 }
 
-// write sends one frame. A broker that takes nothing is ended by read, which it tells nothing
-// either.
+// write sends one frame. If a broker reads nothing, read ends its session after sessionTimeout.
 func (s *session) write(r reply) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

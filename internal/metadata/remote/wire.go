@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// imageBytesMax bounds what a broker takes: an image of 100,000 partitions has some 30 MB.
+	// imageBytesMax bounds a message to a broker: an image of 100,000 partitions has some 30 MB.
 	imageBytesMax = 128 << 20
-	// requestBytesMax bounds what the store takes: Serving tells of all partitions that one broker
-	// leads.
+	// requestBytesMax bounds a message to the store: ReportServing lists all partitions that one
+	// broker leads.
 	requestBytesMax = 32 << 20
-	// heartbeatInterval is how often a broker says that it lives.
+	// heartbeatInterval is the interval of a broker's heartbeats.
 	heartbeatInterval = time.Second
-	// sessionTimeout is how long the store waits for such a word, as long as a broker's Lease lasts
-	// on Kubernetes.
+	// sessionTimeout is how long the store waits for a message, as long as a broker's Lease is
+	// valid on Kubernetes.
 	sessionTimeout = 6 * time.Second
-	// requestsMax is how many requests of one broker are under way at once.
+	// requestsMax is the number of concurrent requests of one broker.
 	requestsMax = 64
 )
 
-// What a request asks for.
+// The operations of requests.
 const (
 	opRun       = "run"
 	opStop      = "stop"
@@ -43,9 +43,9 @@ const (
 	opElect     = "electPreferred"
 )
 
-// request is a frame of the broker's. Fields that its op has no use for are absent.
+// request is a message of the broker. Fields that its operation does not use are absent.
 type request struct {
-	// the reply has the same; 0: none is wanted
+	// ID is that of the reply; 0: no reply is wanted.
 	ID     uint64                  `json:"id,omitempty"`
 	Op     string                  `json:"op"`
 	Self   *metadata.Broker        `json:"self,omitempty"`
@@ -59,30 +59,30 @@ type request struct {
 	Elect  []metadata.PartitionRef `json:"elect,omitempty"`
 }
 
-// move is a metadata.Move: JSON would make an empty list of one that is nil, and that means another
-// thing.
+// move is a metadata.Move: JSON must distinguish an empty list of replicas from nil.
 type move struct {
 	metadata.PartitionRef
 	Replicas []int32 `json:"replicas"`
 }
 
-// reply is a frame of the store's: an image, or the answer to a request.
+// reply is a message of the store: an image, or the response to a request.
 type reply struct {
 	ID    uint64          `json:"id,omitempty"`
 	Image *metadata.Image `json:"image,omitempty"` // without its indexes
 	Topic *metadata.Topic `json:"topic,omitempty"`
 	Error string          `json:"error,omitempty"`
-	Kind  int             `json:"kind,omitempty"` // 1 + the place in kinds; 0: of no known kind
+	Kind  int             `json:"kind,omitempty"` // 1 + the index in kinds; 0: no known kind
 	Parts []part          `json:"parts,omitempty"`
 }
 
-// part is what became of one of several things that a request asks for.
+// part is the outcome of one of several changes in a request.
 type part struct {
 	Error string `json:"error,omitempty"`
 	Kind  int    `json:"kind,omitempty"`
 }
 
-// kinds are the errors that callers branch on; both ends are of one binary, so their places do.
+// kinds are the errors that callers distinguish. Both ends run the same binary, so the indexes
+// agree.
 var kinds = []error{
 	metadata.ErrTopicExists, metadata.ErrTopicNotFound, metadata.ErrInvalidTopicName,
 	metadata.ErrInvalidPartitions,
@@ -92,16 +92,16 @@ var kinds = []error{
 	metadata.ErrPreferredUnavailable, metadata.ErrUnavailable,
 }
 
-// fail puts an error into a reply.
+// fail sets the error of a reply.
 func (r *reply) fail(err error) {
 	p := partOf(err)
 	r.Error, r.Kind = p.Error, p.Kind
 }
 
-// err is the way back; nil if there was none.
+// err returns the error of a reply, nil if there is none.
 func (r *reply) err() error { return part{r.Error, r.Kind}.err() }
 
-// partOf writes an error, which may be nil.
+// partOf encodes an error, which may be nil.
 func partOf(err error) (p part) {
 	if err == nil {
 		return part{}
@@ -115,7 +115,7 @@ func partOf(err error) (p part) {
 	return p
 }
 
-// err is the way back.
+// err decodes the error.
 func (p part) err() error {
 	if p.Error == "" {
 		return nil
@@ -127,7 +127,7 @@ func (p part) err() error {
 	return e
 }
 
-// storeError is an error of the store as its broker sees it.
+// storeError is an error of the store, decoded by the broker.
 type storeError struct {
 	text string
 	kind error // may be nil
@@ -147,7 +147,7 @@ func writeFrame(w io.Writer, message any) error {
 	return err
 }
 
-// readFrame reads a message of at most bytesMax. An error leaves the connection of no use.
+// readFrame reads a message of at most bytesMax. After an error the connection cannot be used.
 func readFrame(r io.Reader, bytesMax int, message any) error {
 	var length [4]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
@@ -155,12 +155,12 @@ func readFrame(r io.Reader, bytesMax int, message any) error {
 	}
 	size := int64(binary.BigEndian.Uint32(length[:]))
 	if size > int64(bytesMax) {
-		return fmt.Errorf("a message of %d bytes, at most %d are taken", size, bytesMax)
+		return fmt.Errorf("message of %d bytes exceeds the limit of %d", size, bytesMax)
 	}
-	// Grown as it comes: a length alone makes nobody allocate.
+	// The buffer grows with the bytes that arrive, not with the announced length.
 	var content bytes.Buffer
 	if n, err := io.CopyN(&content, r, size); err != nil {
-		return fmt.Errorf("a message of %d bytes ends after %d: %w", size, n, err)
+		return fmt.Errorf("read message of %d bytes: ended after %d: %w", size, n, err)
 	}
 	decoder := json.NewDecoder(&content)
 	decoder.DisallowUnknownFields()

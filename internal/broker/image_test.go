@@ -11,10 +11,11 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-func TestAwaitWaitsForTheImageAndNoLongerThanAllowed(t *testing.T) {
+func TestAwaitEndsWithTheImageOrItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Broker{}
-		b.shown.Store(&shown{image: metadata.NewImage("0", metadata.CleanerBudget{}, nil, nil),
+		b.current.Store(&imageState{image: metadata.NewImage("0", metadata.CleanerBudget{}, nil,
+			nil),
 			replaced: make(chan struct{})})
 		is := func(id string) func(*metadata.Image) bool {
 			return func(img *metadata.Image) bool { return img.ClusterID == id }
@@ -23,7 +24,7 @@ func TestAwaitWaitsForTheImageAndNoLongerThanAllowed(t *testing.T) {
 		go func() {
 			for _, id := range []string{"1", "2"} {
 				time.Sleep(time.Second)
-				b.show(metadata.NewImage(id, metadata.CleanerBudget{}, nil, nil))
+				b.setImage(metadata.NewImage(id, metadata.CleanerBudget{}, nil, nil))
 			}
 		}()
 		begin := time.Now()
@@ -35,13 +36,13 @@ func TestAwaitWaitsForTheImageAndNoLongerThanAllowed(t *testing.T) {
 		defer cancel()
 		b.await(ctx, is("never"))
 		if waited := time.Since(begin); waited != 62*time.Second {
-			t.Errorf("gave up after %s", waited)
+			t.Errorf("await returned after %s, want 62s", waited)
 		}
 	})
 }
 
-// TestATopicIsThereOnceItIsCreated: no retry, no look at the metadata between.
-func TestATopicIsThereOnceItIsCreated(t *testing.T) {
+// TestTopicExistsOnceItIsCreated describes a topic right after its creation, without retries.
+func TestTopicExistsOnceItIsCreated(t *testing.T) {
 	c := newCluster(t)
 	c.start()
 	admin := kadm.NewClient(c.client())
@@ -51,7 +52,7 @@ func TestATopicIsThereOnceItIsCreated(t *testing.T) {
 		}
 		configs, err := admin.DescribeTopicConfigs(t.Context(), "made")
 		if err != nil || configs[0].Err != nil {
-			t.Fatalf("describe what was just made: %v, %+v", err, configs)
+			t.Fatalf("describe the created topic: error %v, configs %+v", err, configs)
 		}
 		if _, err := admin.DeleteTopic(t.Context(), "made"); err != nil {
 			t.Fatal(err)
