@@ -1,7 +1,7 @@
-// Package outage says what is to be logged of work that fails and is tried again, so that a person
-// hears when that begins and when it ends, and not of every failure in between: on a full disk, or
-// without the API server, there are thousands a second.
+// Package outage limits the logging of work that fails and is retried: it reports when an outage
+// begins and when it ends, and not every failure in between. On a full disk, or without the API
+// server, there are thousands of failures per second.
 //
-// It is pure: State's owner says what guards it, passes the time in, and logs without holding that
+// It is pure: the owner of a State guards it, passes the current time, and logs without holding the
 // guard.
 package outage

@@ -2,34 +2,33 @@ package outage
 
 import "time"
 
-// interval is how long after the beginning of one outage the next is told at the earliest. On a
-// disk that is just about full small batches pass and large ones fail, which is an outage every few
-// milliseconds.
+// interval is the minimum time between two reported beginnings. On a disk that is almost full,
+// small batches succeed and large ones fail, which is an outage every few milliseconds.
 const interval = time.Minute
 
-// State follows work that fails and is tried again. The zero value is work that goes well.
+// State follows work that fails and is retried. The zero value is work that succeeds.
 type State struct {
-	open   bool      // its beginning was told, its end not yet
-	told   time.Time // when a beginning was told last
-	failed int       // failures since then
+	reported   bool      // the beginning was reported, and the end not yet
+	reportedAt time.Time // when a beginning was last reported
+	failures   int       // since then
 }
 
-// Fail counts a failure, and tells whether it is the beginning of an outage that is to be told.
+// Fail counts a failure. It reports whether the failure begins an outage that is to be logged.
 func (s *State) Fail(now time.Time) (begins bool) {
-	if !s.open && (s.told.IsZero() || now.Sub(s.told) >= interval) {
-		*s = State{open: true, told: now}
+	if !s.reported && (s.reportedAt.IsZero() || now.Sub(s.reportedAt) >= interval) {
+		*s = State{reported: true, reportedAt: now}
 		begins = true
 	}
-	s.failed++
+	s.failures++
 	return begins
 }
 
-// Succeed tells whether that is the end of an outage whose beginning was told, and how many
-// failures there were since.
-func (s *State) Succeed() (failed int, ends bool) {
-	if !s.open {
+// Succeed reports whether a success ends an outage whose beginning was reported, and the number of
+// failures since then.
+func (s *State) Succeed() (failures int, ends bool) {
+	if !s.reported {
 		return 0, false
 	}
-	s.open = false
-	return s.failed, true
+	s.reported = false
+	return s.failures, true
 }

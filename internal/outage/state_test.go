@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-func TestAnOutageIsToldOnceAMinuteAtMost(t *testing.T) {
+func TestOutageIsReportedOncePerMinuteAtMost(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var s State
 	for _, step := range []struct {
-		after  time.Duration
-		fails  bool
-		tells  bool
-		failed int // when its end is told
+		after    time.Duration
+		fails    bool
+		reports  bool
+		failures int // with a reported end
 	}{
 		{0, false, false, 0},
 		{0, true, true, 0},
@@ -20,23 +20,23 @@ func TestAnOutageIsToldOnceAMinuteAtMost(t *testing.T) {
 		{2 * time.Minute, true, false, 0}, // one outage, however long
 		{3 * time.Minute, false, true, 3},
 		{3 * time.Minute, false, false, 0},
-		{3*time.Minute + time.Second, true, true, 0}, // a minute after the last beginning
+		{3*time.Minute + time.Second, true, true, 0}, // a minute after the last reported beginning
 		{3*time.Minute + 2*time.Second, false, true, 1},
-		{3*time.Minute + 3*time.Second, true, false, 0}, // it flickers
+		{3*time.Minute + 3*time.Second, true, false, 0}, // within a minute
 		{3*time.Minute + 4*time.Second, false, false, 0},
 		{4*time.Minute + time.Second, true, true, 0},
 		{4*time.Minute + 2*time.Second, false, true, 1},
 	} {
-		var failed int
-		var tells bool
+		var failures int
+		var reports bool
 		if step.fails {
-			tells = s.Fail(begin.Add(step.after))
+			reports = s.Fail(begin.Add(step.after))
 		} else {
-			failed, tells = s.Succeed()
+			failures, reports = s.Succeed()
 		}
-		if tells != step.tells || failed != step.failed {
-			t.Errorf("after %v, fails %t: tells %t of %d failures, want %t of %d", step.after,
-				step.fails, tells, failed, step.tells, step.failed)
+		if reports != step.reports || failures != step.failures {
+			t.Errorf("after %v, fails %t: reports %t with %d failures, want %t with %d", step.after,
+				step.fails, reports, failures, step.reports, step.failures)
 		}
 	}
 }

@@ -1,78 +1,78 @@
 package placement
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 )
 
-// Options are what a decision takes into account besides what is.
+// Options are what a decision takes into account besides the present state.
 type Options struct {
-	// AllowUnclean: the topic would rather lose records than wait (Kafka's
-	// unclean.leader.election.enable).
+	// AllowUnclean allows unclean elections (Kafka's unclean.leader.election.enable).
 	AllowUnclean bool
-	// PreferLeader: move leadership back to the first replica. The caller asks for it from time to
-	// time, when brokers have been quiet: each move costs every client a refresh.
+	// PreferLeader moves leadership back to the first replica. The caller sets it after the brokers
+	// have been stable for a while, as each move costs every client a metadata refresh.
 	PreferLeader bool
-	// ReplicaIncarnation names what this decision assigns: no decision about the partition had the name
-	// before. See Partition.Assignments.
+	// ReplicaIncarnation is the incarnation id of replicas that this decision adds. It must be
+	// unique. See Partition.ReplicaIncarnations.
 	ReplicaIncarnation string
-	// AcceptedDataLoss is somebody's consent to go on with the records that a certain disk holds: what
-	// Consent returns for it, or, of an in-sync replica whose disk was replaced, the new disk's
-	// directory id alone. "" is none.
+	// AcceptedDataLoss is a user's consent to continue with the records of one disk: the value of
+	// DataLossConsent, or for an in-sync replica whose disk was replaced the directory id of the
+	// new disk alone. "" is no consent.
 	AcceptedDataLoss string
 }
 
-// DataLossConsent is how somebody agrees to go on with what one disk holds, whatever it lacks. It counts
-// once: the election that it allows makes another leader epoch.
+// DataLossConsent returns the consent to continue with the records of one disk, whatever it lacks.
+// It counts once: the election that it allows begins another leader epoch.
 func DataLossConsent(directory string, leaderEpoch int32) string {
 	return fmt.Sprintf("%s@%d", directory, leaderEpoch)
 }
 
-// Decision is a partition as it should be, and what there is to say about it.
+// Decision is the decided state of a partition.
 type Decision struct {
 	Partition
-	// Unclean: the leader was elected now without proof that it has every acknowledged record: all
-	// in-sync replicas came back from an unclean stop, or somebody or the topic agreed to lose
-	// some.
+	// Unclean reports that the leader was elected by this decision without proof that it has every
+	// acknowledged record: all in-sync replicas returned from an unclean stop, or the topic or a
+	// user accepted the loss.
 	Unclean bool
-	// Of a partition without a leader: the in-sync replicas it waits for, and those that live with
-	// another disk, whose records are gone.
+	// Awaited and Lost describe a partition without a leader: the in-sync replicas that it waits
+	// for, and those that returned with another disk, so that their records are lost.
 	Awaited, Lost []int32
 }
 
-// Decide returns who should lead a partition, in which epoch, and who is in sync, given what is
-// known of brokers: all that the operator, or the store of `heartwood dev`, may decide about it. It
-// is a pure function, and settled: asked again with what it answered, it answers the same. brokers
-// has those that were seen; one that is missing is gone.
+// Decide elects the leader of a partition, and decides its leader epoch, ISR and replicas, from the
+// states of the brokers. That is everything that the operator, or the store of `heartwood dev`, may
+// decide. It is pure and idempotent: applied to its own result, it changes nothing. A broker that
+// is missing from brokers is down.
 //
 // In this order:
-//  1. Where it is to be: the brokers of Target hold replicas besides those that did, until all of
-//     them are in sync; then they alone do. Whoever becomes a replica does so by a new assignment.
-//  2. Who is in sync: one that stopped in order and came back with its disk still is, in its new
-//     incarnation. One that is gone, came back uncleanly or with another disk, or leaves, no more
-//     is, if somebody is who stays. So the ISR never loses its last member: it is the memory of
-//     where the records are.
-//  3. Who leads: the leader, while it is in sync, in its incarnation, and does not leave without a
-//     successor; else the most settled replica, and of these the first, that is in sync, lives and
-//     stays. Failing that see lastResort.
+//  1. Replicas: the brokers of Target are added to the replicas until all of them are in sync; then
+//     the others are removed. A broker that becomes a replica gets a new incarnation id.
+//  2. ISR: a member that stopped gracefully and returned with its disk stays, with its new broker
+//     epoch. A member that is down, returned from an unclean stop or with another disk, or is
+//     leaving, is removed if another member remains. So the ISR never loses its last member, which
+//     records where the records are.
+//  3. Leader: the present leader, while it is in sync in its broker epoch and is not leaving with a
+//     possible successor. Otherwise the first in-sync replica that is up and not leaving, of those
+//     with the least stale address. Without one, see electUnclean.
 //
-// The caller writes the result by compare-and-swap against what it was given, or under one lock. A
-// partition whose Topic is gone is not decided about, but retired: see Retire.
-func Decide(p Partition, brokers map[int32]BrokerState, wishes Options) Decision {
-	e := election{Partition: p.clone(), before: p, brokers: brokers, wishes: wishes}
-	e.extend()
-	e.begin()
-	e.sift()
-	e.contract()
-	leader, epoch := e.choose()
-	e.contract() // the last resort may be all that was to be
-	e.install(leader, epoch)
+// The caller writes the result by compare-and-swap against its input, or under one lock. A
+// partition whose Topic does not exist is retired instead: see Retire.
+func Decide(p Partition, brokers map[int32]BrokerState, options Options) Decision {
+	e := election{Partition: p.clone(), before: p, brokers: brokers, options: options}
+	e.addTargetReplicas()
+	e.initializeISR()
+	e.updateISR()
+	e.completeReassignment()
+	leader, epoch := e.chooseLeader()
+	e.completeReassignment() // an unclean leader may be the whole target
+	e.recordLeader(leader, epoch)
 	return e.decision()
 }
 
-// Retire takes the leader from a partition whose topic is gone. Where the records are, and under
-// which epochs, stays known.
+// Retire returns a partition without a leader, for a partition whose topic does not exist. The
+// replicas that have the records, and the leader epoch, are kept.
 func Retire(p Partition) Partition {
 	p = p.clone()
 	if p.Leader != NoLeader {
@@ -82,124 +82,133 @@ func Retire(p Partition) Partition {
 	return p
 }
 
-// election is one Decide under way.
+// election is the state of one call of Decide.
 type election struct {
-	Partition           // as it will be
-	before    Partition // as it was
+	Partition           // the result so far
+	before    Partition // the input
 	brokers   map[int32]BrokerState
-	wishes    Options
-	unproven  bool
+	options   Options
+	unclean   bool
 }
 
-// begin comes after extend; it makes every living replica of a new partition a member: there are no
-// records yet that one could lack. Both must be empty for that: an ISR that is empty after an
-// election would mean that nobody has the records. Without a broker that may lead, the partition
-// stays new.
-func (e *election) begin() {
+// addTargetReplicas adds the brokers of the target to the replicas. A member of the ISR that is not
+// a replica, as after a user has overwritten the replicas, remains one until the others have its
+// records.
+func (e *election) addTargetReplicas() {
+	target := e.Target
+	if len(target) == 0 {
+		target = slices.Clone(e.Replicas)
+	}
+	for _, id := range slices.Concat(ids(e.ISR), target) {
+		if !slices.Contains(e.Replicas, id) {
+			e.Replicas = append(e.Replicas, id)
+			e.beginIncarnation(id)
+		}
+	}
+	e.Target = target
+	if slices.Equal(target, e.Replicas) {
+		e.Target = nil
+	}
+}
+
+// beginIncarnation gives a broker that becomes a replica its incarnation id.
+func (e *election) beginIncarnation(id int32) {
+	if e.options.ReplicaIncarnation == "" {
+		return // a caller without incarnation ids
+	}
+	if e.ReplicaIncarnations == nil {
+		e.ReplicaIncarnations = map[int32]string{}
+	}
+	e.ReplicaIncarnations[id] = e.options.ReplicaIncarnation
+}
+
+// initializeISR adds every replica of a new partition that is up to the ISR: there are no records
+// that it could lack. A partition is new if both leader epoch and ISR are empty; an empty ISR after
+// an election would mean that no replica has the records. Without a broker that may lead, the
+// partition remains new.
+func (e *election) initializeISR() {
 	if e.LeaderEpoch != 0 || len(e.ISR) != 0 {
 		return
 	}
 	for _, id := range e.Replicas {
 		if e.ReplicaIncarnations[id] == "" {
-			e.assign(id)
+			e.beginIncarnation(id)
 		}
 	}
 	for _, id := range e.Replicas {
 		if b := e.brokers[id]; b.Liveness == Up && !b.Leaving {
-			e.ISR = append(e.ISR, InSyncReplica{Broker: id, Epoch: b.Epoch, Directory: b.Directory})
+			e.ISR = append(e.ISR, InSyncReplica{Broker: id, Epoch: b.Epoch,
+				Directory: b.Directory})
 		}
 	}
 }
 
-// extend adds the target's brokers to the replicas. A member that is no replica, as when somebody
-// wrote other replicas over it, stays one until the others have its records.
-func (e *election) extend() {
-	wanted := e.Target
-	if len(wanted) == 0 {
-		wanted = slices.Clone(e.Replicas)
-	}
-	for _, id := range slices.Concat(ids(e.ISR), wanted) {
-		if !slices.Contains(e.Replicas, id) {
-			e.Replicas = append(e.Replicas, id)
-			e.assign(id)
-		}
-	}
-	e.Target = wanted
-	if slices.Equal(wanted, e.Replicas) {
-		e.Target = nil
-	}
-}
-
-// assign gives a broker that becomes a replica its assignment.
-func (e *election) assign(id int32) {
-	if e.wishes.ReplicaIncarnation == "" {
-		return // as before there were any
-	}
-	if e.ReplicaIncarnations == nil {
-		e.ReplicaIncarnations = map[int32]string{}
-	}
-	e.ReplicaIncarnations[id] = e.wishes.ReplicaIncarnation
-}
-
-// standing is how a member is.
-type standing int
+// memberState is the state of a member of the ISR, in ascending order of what it proves.
+type memberState int
 
 const (
-	away     standing = iota // not there, or nobody can tell: it may come back with all its records
-	replaced                 // there with another disk: its records are gone
-	// there with its disk, which may lack what was not synced before an unclean stop
-	unclean
-	doubted // there for all we know
-	intact  // there, with all it had
+	// memberDown is a member that is down or cannot be observed. It may return with all records.
+	memberDown memberState = iota
+	// memberReplaced is a member that is up with another disk: its records are lost.
+	memberReplaced
+	// memberUnclean is a member that is up with its disk after an unclean stop. It may lack records
+	// that were not synced.
+	memberUnclean
+	// memberUnknown is a member in its broker epoch, of which the liveness is unknown.
+	memberUnknown
+	// memberIntact is a member that is up and has every record it had.
+	memberIntact
 )
 
-// standing tells how a member is. An unknown directory is no proof of another disk.
-func (e *election) standing(m InSyncReplica) standing {
+// state returns the state of a member. An unknown directory does not prove another disk.
+func (e *election) state(m InSyncReplica) memberState {
 	b := e.brokers[m.Broker]
 	switch {
 	case b.Liveness == Down:
-		return away
+		return memberDown
 	case b.Epoch == m.Epoch && b.Liveness == Unknown:
-		return doubted
+		return memberUnknown
 	case b.Liveness == Unknown:
-		return away
+		return memberDown
 	case b.Epoch == m.Epoch:
-		return intact
+		return memberIntact
 	case b.Directory != m.Directory && b.Directory != "" && m.Directory != "":
-		return replaced
+		return memberReplaced
 	case b.CleanEpoch == m.Epoch:
-		return intact
+		return memberIntact
 	default:
-		return unclean
+		return memberUnclean
 	}
 }
 
-// sift raises those members that are intact to their present incarnation, and drops those that are
-// not: see Decide. While none that stays is intact nobody is dropped: one that is only doubted may
-// turn out to be gone, and when all stop in order, all are to be there at the next start.
-func (e *election) sift() {
-	stays := false
+// updateISR gives intact members their present broker epoch and removes the others; see Decide. As
+// long as no intact member remains, it removes none: a member of unknown liveness may turn out to
+// be down, and when all brokers stop gracefully, all must be members at the next start.
+func (e *election) updateISR() {
+	remains := false
 	for i, m := range e.ISR {
-		if b := e.brokers[m.Broker]; e.standing(m) == intact {
+		if b := e.brokers[m.Broker]; e.state(m) == memberIntact {
+			// A broker that does not name its disk keeps the known one. Otherwise the next
+			// replacement would not be detected.
 			e.ISR[i] = InSyncReplica{Broker: m.Broker, Epoch: b.Epoch,
-				Directory: either(b.Directory, m.Directory)}
-			stays = stays || !b.Leaving
+				Directory: cmp.Or(b.Directory, m.Directory)}
+			remains = remains || !b.Leaving
 		}
 	}
 	e.ISR = slices.DeleteFunc(e.ISR, func(m InSyncReplica) bool {
-		switch e.standing(m) {
-		case intact:
-			return stays && e.brokers[m.Broker].Leaving
-		case doubted:
+		switch e.state(m) {
+		case memberIntact:
+			return remains && e.brokers[m.Broker].Leaving
+		case memberUnknown:
 			return false
 		default:
-			return stays
+			return remains
 		}
 	})
 }
 
-// contract ends a reassignment once all of the target are in sync and stay.
-func (e *election) contract() {
+// completeReassignment removes the other replicas once the whole target is in sync and not leaving.
+func (e *election) completeReassignment() {
 	if e.Target == nil {
 		return
 	}
@@ -215,12 +224,12 @@ func (e *election) contract() {
 		func(id int32, _ string) bool { return !slices.Contains(e.Replicas, id) })
 }
 
-// preference is the order in which replicas are asked to lead.
+// preference returns the replicas in the order in which they are considered as leaders.
 func (e *election) preference() []int32 {
 	return slices.Concat(e.Target, e.Replicas)
 }
 
-// member finds a broker's entry.
+// member returns a broker's entry in the ISR.
 func (e *election) member(id int32) (m InSyncReplica, ok bool) {
 	at := slices.IndexFunc(e.ISR, func(m InSyncReplica) bool { return m.Broker == id })
 	if at < 0 {
@@ -229,59 +238,61 @@ func (e *election) member(id int32) (m InSyncReplica, ok bool) {
 	return e.ISR[at], true
 }
 
-// mayLead tells whether a broker is in sync, lives and stays.
+// mayLead reports whether a broker is an intact member and not leaving.
 func (e *election) mayLead(id int32) bool {
 	m, ok := e.member(id)
-	return ok && e.standing(m) == intact && !e.brokers[id].Leaving
+	return ok && e.state(m) == memberIntact && !e.brokers[id].Leaving
 }
 
-// candidate is the place in the order of preference of who leads if another than the leader is to;
-// -1: nobody may. A new partition has no clients that could look for it in the wrong place.
+// candidate returns the index in the order of preference of the leader that a clean election would
+// choose; -1 if there is none. Stale addresses do not matter for a new partition, which has no
+// clients.
 func (e *election) candidate(order []int32) int {
 	first := slices.IndexFunc(order, e.mayLead)
-	if first < 0 || e.LeaderEpoch == 0 || first == 0 && e.wishes.PreferLeader {
+	if first < 0 || e.LeaderEpoch == 0 || first == 0 && e.options.PreferLeader {
 		return first
 	}
 	best := first
 	for at := first + 1; at < len(order); at++ {
-		if e.mayLead(order[at]) &&
-			e.brokers[order[at]].AddressStaleFor < e.brokers[order[best]].AddressStaleFor {
+		if e.mayLead(order[at]) && e.brokers[order[at]].AddressStaleFor <
+			e.brokers[order[best]].AddressStaleFor {
 			best = at
 		}
 	}
 	return best
 }
 
-// choose returns who leads, and the incarnation it leads in.
-func (e *election) choose() (leader int32, epoch int64) {
+// chooseLeader returns the leader and its broker epoch.
+func (e *election) chooseLeader() (leader int32, epoch int64) {
 	at := e.candidate(e.preference())
-	present, in := e.member(e.Leader)
-	holds := in && e.standing(present) >= doubted
+	present, isMember := e.member(e.Leader)
+	holds := isMember && e.state(present) >= memberUnknown
+	toPreferred := e.options.PreferLeader && at == 0 && e.state(present) == memberIntact
 	switch {
-	case holds && at < 0: // perhaps it leaves, but nobody could follow
+	case holds && at < 0: // it may be leaving, but there is no successor
 		return e.Leader, present.Epoch
-	case holds && !e.brokers[e.Leader].Leaving && !(e.wishes.PreferLeader && at == 0 && e.standing(present) == intact):
+	case holds && !e.brokers[e.Leader].Leaving && !toPreferred:
 		return e.Leader, present.Epoch
 	case at >= 0:
 		id := e.preference()[at]
 		return id, e.brokers[id].Epoch
 	}
-	return e.lastResort()
+	return e.electUnclean()
 }
 
-// lastResort looks for a leader when no member may lead. What it elects is alone in sync: what the
-// others have beyond it is not the log any more.
+// electUnclean elects a leader when no member may lead cleanly. The elected broker becomes the only
+// member of the ISR: records that other replicas have beyond its log are no longer part of the log.
 //
-// A member that came back from an unclean stop with its own disk may lack what it had not synced;
-// it leads once all other members are there, too, and no better off, since each had every
-// acknowledged record. Of several the one that led goes first: it has most. While another is away,
-// or leaves, that one may come back intact, and is waited for. Who will not wait says so, for the
-// topic or for one disk.
-func (e *election) lastResort() (leader int32, epoch int64) {
-	for _, may := range []func(id int32) bool{e.accepted, e.returned(true), e.returned(false),
-		e.salvage, e.uncleanly} {
+// A member that returned from an unclean stop with its own disk may lack records that it had not
+// synced. It is elected once all other members are up, too, and have no more than it has: each had
+// every acknowledged record. Of several such members the last leader is preferred, as it has the
+// most records. While another member is down or leaving, it may return intact, and the partition
+// waits for it. A topic (AllowUnclean) or a user (AcceptedDataLoss) can choose not to wait.
+func (e *election) electUnclean() (leader int32, epoch int64) {
+	for _, eligible := range []func(id int32) bool{e.dataLossAccepted, e.allUnclean(true),
+		e.allUnclean(false), e.allowedMember, e.allowed} {
 		at := slices.IndexFunc(e.preference(), func(id int32) bool {
-			return e.brokers[id].Liveness == Up && !e.brokers[id].Leaving && may(id)
+			return e.brokers[id].Liveness == Up && !e.brokers[id].Leaving && eligible(id)
 		})
 		if at < 0 {
 			continue
@@ -289,78 +300,80 @@ func (e *election) lastResort() (leader int32, epoch int64) {
 		id := e.preference()[at]
 		b := e.brokers[id]
 		e.ISR = []InSyncReplica{{Broker: id, Epoch: b.Epoch, Directory: b.Directory}}
-		e.unproven = true
+		e.unclean = true
 		return id, b.Epoch
 	}
 	return NoLeader, 0
 }
 
-// accepted tells whether somebody agreed to go on with what a living broker's disk holds.
-func (e *election) accepted(id int32) bool {
+// dataLossAccepted reports whether a user has accepted to continue with the records of a broker's
+// disk.
+func (e *election) dataLossAccepted(id int32) bool {
 	directory := e.brokers[id].Directory
-	if directory == "" || e.wishes.AcceptedDataLoss == "" {
+	if directory == "" || e.options.AcceptedDataLoss == "" {
 		return false
 	}
-	if m, ok := e.member(id); ok && e.standing(m) == replaced &&
-		e.wishes.AcceptedDataLoss == directory {
-		// The consent names the new disk, so it does not hold for the next one that is lost. It
-		// takes the place of the old disk, and of that alone: other members have the records still.
+	if m, ok := e.member(id); ok && e.state(m) == memberReplaced &&
+		e.options.AcceptedDataLoss == directory {
+		// The consent names the new disk, so it does not count for a later replacement. It accepts
+		// the loss of one disk only: other members may still have the records.
 		return !slices.ContainsFunc(e.ISR,
-			func(m InSyncReplica) bool { return e.standing(m) != replaced })
+			func(m InSyncReplica) bool { return e.state(m) != memberReplaced })
 	}
-	return e.wishes.AcceptedDataLoss == DataLossConsent(directory, e.before.LeaderEpoch)
+	return e.options.AcceptedDataLoss == DataLossConsent(directory, e.before.LeaderEpoch)
 }
 
-// returned tells of a member whether it is all that came back of the log: see lastResort.
-func (e *election) returned(led bool) func(id int32) bool {
+// allUnclean returns whether a broker is a member after an unclean stop and no other member can
+// have more records; see electUnclean. With lastLeader it must be the last leader's disk.
+func (e *election) allUnclean(lastLeader bool) func(id int32) bool {
 	return func(id int32) bool {
 		m, ok := e.member(id)
-		if !ok || e.standing(m) != unclean {
+		if !ok || e.state(m) != memberUnclean {
 			return false
 		}
 		for _, other := range e.ISR {
-			if how := e.standing(other); how != unclean && how != replaced {
+			if state := e.state(other); state != memberUnclean && state != memberReplaced {
 				return false
 			}
 		}
-		return !led || e.brokers[id].Directory == e.LeaderDirectory
+		return !lastLeader || e.brokers[id].Directory == e.LeaderDirectory
 	}
 }
 
-// salvage is uncleanly for a member that crashed. It may lack what it had not synced; who is no
-// member lacks what was acknowledged since it was one.
-func (e *election) salvage(id int32) bool {
+// allowedMember reports whether an unclean election of a member is allowed. A member lacks at most
+// the records that it had not synced; another replica lacks every record since it left the ISR.
+func (e *election) allowedMember(id int32) bool {
 	m, ok := e.member(id)
-	return ok && e.standing(m) == unclean && e.uncleanly(id)
+	return ok && e.state(m) == memberUnclean && e.allowed(id)
 }
 
-// uncleanly tells whether a topic would have a broker lead that lacks records; an empty disk only
-// when there is no other. Members that are only doubted, or leave, are waited for all the same:
-// that is over in a moment.
-func (e *election) uncleanly(id int32) bool {
-	if !e.wishes.AllowUnclean || slices.ContainsFunc(e.ISR,
-		func(m InSyncReplica) bool { return e.standing(m) >= doubted }) {
+// allowed reports whether the topic allows the unclean election of a broker. A replaced disk is
+// elected only if there is no other replica. Members whose liveness is unknown or that are leaving
+// are awaited nevertheless, as that lasts only a moment.
+func (e *election) allowed(id int32) bool {
+	if !e.options.AllowUnclean || slices.ContainsFunc(e.ISR,
+		func(m InSyncReplica) bool { return e.state(m) >= memberUnknown }) {
 		return false
 	}
 	m, ok := e.member(id)
-	if !ok || e.standing(m) != replaced {
+	if !ok || e.state(m) != memberReplaced {
 		return true
 	}
 	return !slices.ContainsFunc(e.Replicas, func(other int32) bool {
 		m, ok := e.member(other)
 		b := e.brokers[other]
-		return b.Liveness == Up && !b.Leaving && (!ok || e.standing(m) != replaced)
+		return b.Liveness == Up && !b.Leaving && (!ok || e.state(m) != memberReplaced)
 	})
 }
 
-// install makes a broker the leader, of a new epoch if that is news: another broker, another
-// incarnation, or one whose log knows later epochs, as when the metadata were lost and made again.
-// Those are never given out twice.
-func (e *election) install(leader int32, epoch int64) {
-	led, was := InSyncReplica{}, false
+// recordLeader records the leader, with another leader epoch if it has changed: another broker,
+// another broker epoch, or a leader whose log has later leader epochs, as after the metadata was
+// lost and created again. Those epochs are never used twice.
+func (e *election) recordLeader(leader int32, epoch int64) {
+	last, known := InSyncReplica{}, false
 	for _, m := range e.before.ISR {
 		if m.Broker == e.before.Leader {
-			led, was = m, true
+			last, known = m, true
 		}
 	}
 	ahead := e.FoundEpoch != nil && *e.FoundEpoch >= e.LeaderEpoch
@@ -370,11 +383,11 @@ func (e *election) install(leader int32, epoch int64) {
 			e.LeaderEpoch++
 		}
 		if e.LeaderEpoch == 0 {
-			e.ISR = nil // still new
+			e.ISR = nil // the partition is still new
 		}
 		return
 	}
-	if leader == e.before.Leader && was && led.Epoch == epoch && !ahead {
+	if leader == e.before.Leader && known && last.Epoch == epoch && !ahead {
 		return
 	}
 	e.Leader = leader
@@ -382,35 +395,26 @@ func (e *election) install(leader int32, epoch int64) {
 		e.LeaderEpoch, e.FoundEpoch = max(e.LeaderEpoch, *e.FoundEpoch), nil
 	}
 	e.LeaderEpoch++
-	if e.unproven || ahead {
+	if e.unclean || ahead {
 		e.UnprovenEpoch = e.LeaderEpoch
 	}
-	e.LeaderDirectory = either(e.brokers[leader].Directory, e.LeaderDirectory)
+	e.LeaderDirectory = cmp.Or(e.brokers[leader].Directory, e.LeaderDirectory)
 }
 
-// decision says what came out, and what an offline partition waits for.
+// decision returns the result and what a partition without a leader waits for.
 func (e *election) decision() Decision {
-	d := Decision{Partition: e.Partition, Unclean: e.unproven}
+	d := Decision{Partition: e.Partition, Unclean: e.unclean}
 	if e.Leader != NoLeader {
 		return d
 	}
 	for _, m := range e.ISR {
-		switch e.standing(m) {
-		case replaced:
+		switch e.state(m) {
+		case memberReplaced:
 			d.Lost = append(d.Lost, m.Broker)
-		case unclean:
+		case memberUnclean:
 		default:
 			d.Awaited = append(d.Awaited, m.Broker)
 		}
 	}
 	return d
-}
-
-// either is the first that is known: a broker that does not tell its disk leaves what is known,
-// else its next loss would go unseen.
-func either(directory, otherwise string) string {
-	if directory != "" {
-		return directory
-	}
-	return otherwise
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// up is a broker that lives in incarnation 1, on disk "d<id>"; the functions that follow change it.
+// up returns a broker that is up with broker epoch 1 and disk "d<id>"; the following functions
+// change it.
 func up(id int32, changes ...func(*BrokerState)) BrokerState {
 	s := BrokerState{Liveness: Up, Epoch: 1, CleanEpoch: -1, Directory: disk(id)}
 	for _, change := range changes {
@@ -20,16 +21,16 @@ func up(id int32, changes ...func(*BrokerState)) BrokerState {
 
 func disk(id int32) string { return "d" + string('0'+id) }
 
-func restarted(s *BrokerState) { s.Epoch = 2 }
-func cleanly(s *BrokerState)   { s.Epoch, s.CleanEpoch = 2, 1 }
-func newDisk(s *BrokerState)   { s.Epoch, s.Directory = 2, "new" }
-func leaving(s *BrokerState)   { s.Leaving = true }
-func unsettled(s *BrokerState) { s.AddressStaleFor = 10 * time.Second }
-func justBack(s *BrokerState)  { s.AddressStaleFor = 20 * time.Second }
-func inDoubt(s *BrokerState)   { s.Liveness = Unknown }
+func uncleanRestart(s *BrokerState) { s.Epoch = 2 }
+func cleanRestart(s *BrokerState)   { s.Epoch, s.CleanEpoch = 2, 1 }
+func newDisk(s *BrokerState)        { s.Epoch, s.Directory = 2, "new" }
+func leaving(s *BrokerState)        { s.Leaving = true }
+func stale(s *BrokerState)          { s.AddressStaleFor = 10 * time.Second }
+func staler(s *BrokerState)         { s.AddressStaleFor = 20 * time.Second }
+func unknown(s *BrokerState)        { s.Liveness = Unknown }
 
-// led is a partition whose replicas are all in sync, but for those left out of isr; the first of
-// isr leads in epoch 5.
+// led returns a partition with replicas and an ISR. The first member of the ISR leads with leader
+// epoch 5.
 func led(replicas string, isr string) Partition {
 	p := Partition{Leader: NoLeader, LeaderEpoch: 5}
 	for _, r := range replicas {
@@ -49,7 +50,7 @@ func offline(p Partition) Partition {
 	return p
 }
 
-func towards(p Partition, target ...int32) Partition {
+func withTarget(p Partition, target ...int32) Partition {
 	p.Target = target
 	return p
 }
@@ -60,114 +61,124 @@ func TestDecide(t *testing.T) {
 		name    string
 		p       Partition
 		brokers brokers
-		wishes  Options
+		options Options
 		leader  int32
 		epoch   int32
 		isr     string
 	}{
-		{"a new partition: all that live are in sync",
+		{"new partition: all replicas that are up are in sync",
 			Partition{Replicas: []int32{2, 0, 1}, Leader: NoLeader},
 			brokers{0: up(0), 2: up(2)}, Options{}, 2, 1, "20"},
-		{"a new partition waits for its first broker",
+		{"new partition: waits for its first broker",
 			Partition{Replicas: []int32{2}, Leader: NoLeader}, nil, Options{}, NoLeader, 0, ""},
-		{"all is well", led("012", "012"), brokers{0: up(0), 1: up(1), 2: up(2)}, Options{}, 0, 5,
+		{"unchanged", led("012", "012"), brokers{0: up(0), 1: up(1), 2: up(2)}, Options{}, 0, 5,
 			"012"},
-		{"the leader stays, preferred or not", led("012", "102"),
+		{"the leader is kept, preferred or not", led("012", "102"),
 			brokers{0: up(0), 1: up(1), 2: up(2)}, Options{}, 1, 5, "102"},
-		{"a follower dies", led("012", "012"), brokers{0: up(0), 2: up(2)}, Options{}, 0, 5, "02"},
-		{"the leader dies", led("012", "012"), brokers{1: up(1), 2: up(2)}, Options{}, 1, 6, "12"},
-		{"never one out of sync", led("012", "0"), brokers{1: up(1), 2: up(2)}, Options{}, NoLeader,
+		{"follower down", led("012", "012"), brokers{0: up(0), 2: up(2)}, Options{}, 0, 5, "02"},
+		{"leader down", led("012", "012"), brokers{1: up(1), 2: up(2)}, Options{}, 1, 6, "12"},
+		{"no leader outside the ISR", led("012", "0"), brokers{1: up(1), 2: up(2)}, Options{},
+			NoLeader,
 			6, "0"},
-		{"offline stays offline", offline(led("012", "0")), brokers{1: up(1)}, Options{}, NoLeader,
+		{"still offline", offline(led("012", "0")), brokers{1: up(1)}, Options{}, NoLeader,
 			5, "0"},
-		{"all die: the ISR is remembered", led("012", "012"), nil, Options{}, NoLeader, 6, "012"},
-		{"the leader came back in order", led("012", "012"),
-			brokers{0: up(0, cleanly), 1: up(1), 2: up(2)}, Options{}, 0, 6, "012"},
-		{"a follower came back in order", led("012", "012"),
-			brokers{0: up(0), 1: up(1, cleanly), 2: up(2)}, Options{}, 0, 5, "012"},
-		{"the leader was killed and is back at once", led("012", "012"),
-			brokers{0: up(0, restarted), 1: up(1), 2: up(2)}, Options{}, 1, 6, "12"},
-		{"a follower was killed and is back at once", led("012", "012"),
-			brokers{0: up(0), 1: up(1, restarted), 2: up(2)}, Options{}, 0, 5, "02"},
-		{"the last member was killed and is back", led("012", "0"),
-			brokers{0: up(0, restarted), 1: up(1), 2: up(2)}, Options{}, 0, 6, "0"},
-		{"all were killed, one is back: the others are waited for", offline(led("012", "012")),
-			brokers{1: up(1, restarted)}, Options{}, NoLeader, 5, "012"},
-		{"all were killed and are back: who led goes on", offline(led("012", "102")),
-			brokers{0: up(0, restarted), 1: up(1, restarted), 2: up(2, restarted)}, Options{}, 1, 6,
+		{"all down: the ISR is kept", led("012", "012"), nil, Options{}, NoLeader, 6, "012"},
+		{"leader returned after a graceful stop", led("012", "012"),
+			brokers{0: up(0, cleanRestart), 1: up(1), 2: up(2)}, Options{}, 0, 6, "012"},
+		{"follower returned after a graceful stop", led("012", "012"),
+			brokers{0: up(0), 1: up(1, cleanRestart), 2: up(2)}, Options{}, 0, 5, "012"},
+		{"leader returned after an unclean stop", led("012", "012"),
+			brokers{0: up(0, uncleanRestart), 1: up(1), 2: up(2)}, Options{}, 1, 6, "12"},
+		{"follower returned after an unclean stop", led("012", "012"),
+			brokers{0: up(0), 1: up(1, uncleanRestart), 2: up(2)}, Options{}, 0, 5, "02"},
+		{"last member returned after an unclean stop", led("012", "0"),
+			brokers{0: up(0, uncleanRestart), 1: up(1), 2: up(2)}, Options{}, 0, 6, "0"},
+		{"all stopped uncleanly, one returned: waits for the others", offline(led("012", "012")),
+			brokers{1: up(1, uncleanRestart)}, Options{}, NoLeader, 5, "012"},
+		{"all returned after an unclean stop: the last leader leads", offline(led("012", "102")),
+			brokers{0: up(0, uncleanRestart), 1: up(1, uncleanRestart), 2: up(2, uncleanRestart)},
+			Options{}, 1, 6,
 			"1"},
-		{"one of those stopped in order", offline(led("012", "102")),
-			brokers{0: up(0, restarted), 1: up(1, restarted), 2: up(2, cleanly)}, Options{}, 2, 6,
+		{"all returned, one after a graceful stop", offline(led("012", "102")),
+			brokers{0: up(0, uncleanRestart), 1: up(1, uncleanRestart), 2: up(2, cleanRestart)},
+			Options{}, 2, 6,
 			"2"},
-		{"one of those has lost its disk", offline(led("012", "102")),
-			brokers{0: up(0, restarted), 1: up(1, newDisk), 2: up(2, restarted)}, Options{}, 0, 6,
+		{"all returned, the last leader with another disk", offline(led("012", "102")),
+			brokers{0: up(0, uncleanRestart), 1: up(1, newDisk), 2: up(2, uncleanRestart)},
+			Options{}, 0, 6,
 			"0"},
-		{"all disks are lost", offline(led("01", "01")),
+		{"all disks replaced", offline(led("01", "01")),
 			brokers{0: up(0, newDisk), 1: up(1, newDisk)}, Options{}, NoLeader, 5, "01"},
-		{"the last disk is lost", led("012", "0"), brokers{0: up(0, newDisk), 1: up(1)}, Options{},
+		{"disk of the last member replaced", led("012", "0"), brokers{0: up(0, newDisk), 1: up(1)},
+			Options{},
 			NoLeader, 6, "0"},
-		{"that is accepted", offline(led("012", "0")), brokers{0: up(0, newDisk), 1: up(1)},
+		{"replaced disk accepted", offline(led("012", "0")), brokers{0: up(0, newDisk), 1: up(1)},
 			Options{AcceptedDataLoss: "new"}, 0, 6, "0"},
-		{"a consent for another disk", offline(led("012", "0")),
+		{"consent to another disk", offline(led("012", "0")),
 			brokers{0: up(0, newDisk), 1: up(1)}, Options{AcceptedDataLoss: "other"}, NoLeader, 5,
 			"0"},
-		{"a consent to an empty disk is none while a member is only away", offline(led("01", "01")),
+		{"consent to a replaced disk while a member is down", offline(led("01", "01")),
 			brokers{0: up(0, newDisk)},
 			Options{AcceptedDataLoss: "new"}, NoLeader, 5, "01"},
-		{"a consent to what one disk holds", offline(led("012", "0")), brokers{1: up(1), 2: up(2)},
+		{"consent to the records of one disk", offline(led("012", "0")),
+			brokers{1: up(1), 2: up(2)},
 			Options{AcceptedDataLoss: DataLossConsent("d2", 5)}, 2, 6, "2"},
-		{"that consent is used up", offline(led("012", "0")), brokers{1: up(1), 2: up(2)},
+		{"consent of an earlier leader epoch", offline(led("012", "0")),
+			brokers{1: up(1), 2: up(2)},
 			Options{AcceptedDataLoss: DataLossConsent("d2", 4)}, NoLeader, 5, "0"},
-		{"a consent changes nothing while a member lives", led("012", "0"),
+		{"consent while a member is up", led("012", "0"),
 			brokers{0: up(0), 2: up(2)}, Options{AcceptedDataLoss: DataLossConsent("d2", 5)}, 0, 5,
 			"0"},
-		{"a topic that would rather lose records", led("012", "0"), brokers{1: up(1), 2: up(2)},
+		{"unclean election allowed", led("012", "0"), brokers{1: up(1), 2: up(2)},
 			Options{AllowUnclean: true}, 1, 6, "1"},
-		{"not while a member lives", led("012", "02"), brokers{1: up(1), 2: up(2)},
+		{"allowed, member up", led("012", "02"), brokers{1: up(1), 2: up(2)},
 			Options{AllowUnclean: true}, 2, 6, "2"},
-		{"not while a member may live", led("012", "02"), brokers{1: up(1), 2: up(2, inDoubt)},
+		{"allowed, member of unknown liveness", led("012", "02"),
+			brokers{1: up(1), 2: up(2, unknown)},
 			Options{AllowUnclean: true}, NoLeader, 6, "02"},
-		{"who was in sync until it crashed before who lags", led("012", "02"),
-			brokers{1: up(1), 2: up(2, restarted)}, Options{AllowUnclean: true}, 2, 6, "2"},
-		{"an old log before an empty disk", led("012", "0"), brokers{0: up(0, newDisk), 2: up(2)},
+		{"allowed: member after an unclean stop before other replicas", led("012", "02"),
+			brokers{1: up(1), 2: up(2, uncleanRestart)}, Options{AllowUnclean: true}, 2, 6, "2"},
+		{"allowed: other replica before a replaced disk", led("012", "0"),
+			brokers{0: up(0, newDisk), 2: up(2)},
 			Options{AllowUnclean: true}, 2, 6, "2"},
-		{"an empty disk before nothing", led("012", "0"), brokers{0: up(0, newDisk)},
+		{"allowed: replaced disk as the only replica", led("012", "0"), brokers{0: up(0, newDisk)},
 			Options{AllowUnclean: true}, 0, 6, "0"},
-		{"a leader in doubt goes on", led("012", "012"),
-			brokers{0: up(0, inDoubt), 1: up(1), 2: up(2)}, Options{}, 0, 5, "012"},
-		{"one in doubt is given nothing", led("01", "01"), brokers{1: up(1, inDoubt)}, Options{},
+		{"leader of unknown liveness is kept", led("012", "012"),
+			brokers{0: up(0, unknown), 1: up(1), 2: up(2)}, Options{}, 0, 5, "012"},
+		{"member of unknown liveness is not elected", led("01", "01"), brokers{1: up(1, unknown)},
+			Options{},
 			NoLeader, 6, "01"},
-		{"the leader leaves", led("012", "012"), brokers{0: up(0, leaving), 1: up(1), 2: up(2)},
+		{"leader leaving", led("012", "012"), brokers{0: up(0, leaving), 1: up(1), 2: up(2)},
 			Options{}, 1, 6, "12"},
-		{"a follower leaves", led("012", "012"), brokers{0: up(0), 1: up(1, leaving), 2: up(2)},
+		{"follower leaving", led("012", "012"), brokers{0: up(0), 1: up(1, leaving), 2: up(2)},
 			Options{}, 0, 5, "02"},
-		{"all leave: nobody to hand over to", led("012", "012"),
+		{"all leaving: no successor", led("012", "012"),
 			brokers{0: up(0, leaving), 1: up(1, leaving), 2: up(2, leaving)}, Options{}, 0, 5,
 			"012"},
-		{"the last member leaves", led("012", "0"), brokers{0: up(0, leaving), 1: up(1), 2: up(2)},
+		{"last member leaving", led("012", "0"), brokers{0: up(0, leaving), 1: up(1), 2: up(2)},
 			Options{}, 0, 5, "0"},
-		{"one that leaves is not elected, and not forgotten", led("01", "01"),
+		{"leaving member is not elected and not removed", led("01", "01"),
 			brokers{1: up(1, leaving)}, Options{AllowUnclean: true}, NoLeader, 6, "01"},
-		{"one that clients find goes before one that came back a moment ago", led("012", "012"),
-			brokers{1: up(1, unsettled), 2: up(2)}, Options{}, 2, 6, "12"},
-		{"of those that did the one that is back for longer", led("012", "012"),
-			brokers{1: up(1, justBack), 2: up(2, unsettled)}, Options{}, 2, 6, "12"},
-		{"one that came back a moment ago before nobody", led("012", "01"),
-			brokers{1: up(1, unsettled), 2: up(2)}, Options{}, 1, 6, "1"},
-		{"a leader stays, unsettled or not", led("012", "012"),
-			brokers{0: up(0, unsettled), 1: up(1), 2: up(2)}, Options{}, 0, 5, "012"},
-		{"nobody looks yet for the leader of a new partition",
+		{"known address before a stale one", led("012", "012"),
+			brokers{1: up(1, stale), 2: up(2)}, Options{}, 2, 6, "12"},
+		{"less stale address first", led("012", "012"),
+			brokers{1: up(1, staler), 2: up(2, stale)}, Options{}, 2, 6, "12"},
+		{"stale address, only candidate", led("012", "01"),
+			brokers{1: up(1, stale), 2: up(2)}, Options{}, 1, 6, "1"},
+		{"leader with a stale address is kept", led("012", "012"),
+			brokers{0: up(0, stale), 1: up(1), 2: up(2)}, Options{}, 0, 5, "012"},
+		{"new partition: stale addresses do not matter",
 			Partition{Replicas: []int32{0, 1}, Leader: NoLeader},
-			brokers{0: up(0, unsettled), 1: up(1)}, Options{}, 0, 1, "01"},
-		{"leadership goes home", led("012", "102"), brokers{0: up(0), 1: up(1), 2: up(2)},
+			brokers{0: up(0, stale), 1: up(1)}, Options{}, 0, 1, "01"},
+		{"move to the preferred leader", led("012", "102"), brokers{0: up(0), 1: up(1), 2: up(2)},
 			Options{PreferLeader: true}, 0, 6, "102"},
-		{"not to one out of sync", led("012", "12"), brokers{0: up(0), 1: up(1), 2: up(2)},
+		{"preferred leader not in sync", led("012", "12"), brokers{0: up(0), 1: up(1), 2: up(2)},
 			Options{PreferLeader: true}, 1, 5, "12"},
-		{"not to the second best", led("012", "21"), brokers{0: up(0), 1: up(1), 2: up(2)},
+		{"no move to another replica", led("012", "21"), brokers{0: up(0), 1: up(1), 2: up(2)},
 			Options{PreferLeader: true}, 2, 5, "21"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			d := Decide(test.p, test.brokers, test.wishes)
+			d := Decide(test.p, test.brokers, test.options)
 			if got := digits(d.ISR); d.Leader != test.leader || d.LeaderEpoch != test.epoch ||
 				got != test.isr {
 				t.Errorf("leader %d, epoch %d, ISR %s; want %d, %d, %s", d.Leader, d.LeaderEpoch,
@@ -187,13 +198,13 @@ func digits(members []InSyncReplica) string {
 
 func TestDecideReassigns(t *testing.T) {
 	brokers := map[int32]BrokerState{0: up(0), 1: up(1), 2: up(2), 3: up(3)}
-	moving := Decide(towards(led("01", "01"), 2, 3), brokers, Options{}).Partition
+	reassigning := Decide(withTarget(led("01", "01"), 2, 3), brokers, Options{}).Partition
 	want := led("0123", "01")
 	want.Target = []int32{2, 3}
-	if diff := cmp.Diff(want, moving); diff != "" {
-		t.Errorf("both old and new hold logs (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, reassigning); diff != "" {
+		t.Errorf("replicas of both assignments (-want +got):\n%s", diff)
 	}
-	half, err := ChangeISR(moving,
+	half, err := ChangeISR(reassigning,
 		Proposal{LeaderEpoch: 5, From: []int32{0, 1},
 			To: []InSyncReplica{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 1},
 				{Broker: 2, Epoch: 1}}},
@@ -203,25 +214,25 @@ func TestDecideReassigns(t *testing.T) {
 	}
 	if again := Decide(half, brokers, Options{}).Partition; !slices.Equal(again.Replicas,
 		want.Replicas) || again.Leader != 0 {
-		t.Errorf("one of the new ones is in sync: %+v", again)
+		t.Errorf("one new replica in sync: %+v", again)
 	}
-	whole := half.clone()
-	whole.ISR = append(whole.ISR, InSyncReplica{Broker: 3, Epoch: 1, Directory: "d3"})
-	done := Decide(whole, brokers, Options{}).Partition
+	complete := half.clone()
+	complete.ISR = append(complete.ISR, InSyncReplica{Broker: 3, Epoch: 1, Directory: "d3"})
+	done := Decide(complete, brokers, Options{}).Partition
 	if !slices.Equal(done.Replicas, []int32{2, 3}) || done.Target != nil || done.Leader != 2 ||
 		done.LeaderEpoch != 6 || digits(done.ISR) != "23" {
-		t.Errorf("all new ones are in sync: %+v", done)
+		t.Errorf("all new replicas in sync: %+v", done)
 	}
-	back := moving.clone()
-	back.Target = []int32{0, 1}
-	if got := Decide(back, brokers, Options{}).Partition; !slices.Equal(got.Replicas,
+	cancelled := reassigning.clone()
+	cancelled.Target = []int32{0, 1}
+	if got := Decide(cancelled, brokers, Options{}).Partition; !slices.Equal(got.Replicas,
 		[]int32{0, 1}) || got.Target != nil || got.LeaderEpoch != 5 {
-		t.Errorf("called off: %+v", got)
+		t.Errorf("cancelled: %+v", got)
 	}
 }
 
-// TestAMemberThatIsNoReplica is what somebody sees who wrote other replicas over the old ones.
-func TestAMemberThatIsNoReplica(t *testing.T) {
+// TestMemberThatIsNotAReplica: a user has overwritten the replicas.
+func TestMemberThatIsNotAReplica(t *testing.T) {
 	p := led("0", "0")
 	p.Replicas = []int32{1}
 	got := Decide(p, map[int32]BrokerState{0: up(0), 1: up(1)}, Options{}).Partition
@@ -231,30 +242,31 @@ func TestAMemberThatIsNoReplica(t *testing.T) {
 	}
 }
 
-func TestALogThatIsAhead(t *testing.T) {
+func TestLogAheadOfTheMetadata(t *testing.T) {
 	p := led("01", "01")
 	p.FoundEpoch = new(int32(40))
 	brokers := map[int32]BrokerState{0: up(0), 1: up(1)}
 	got := Decide(p, brokers, Options{}).Partition
 	if got.Leader != 0 || got.LeaderEpoch != 41 || got.FoundEpoch != nil {
-		t.Errorf("%+v; want leader 0 in epoch 41", got)
+		t.Errorf("%+v; want leader 0 with leader epoch 41", got)
 	}
 	p.FoundEpoch = new(int32(4))
 	if got = Decide(p, brokers, Options{}).Partition; got.LeaderEpoch != 5 {
-		t.Errorf("epoch %d for an old finding, want 5", got.LeaderEpoch)
+		t.Errorf("leader epoch %d with an old foundEpoch, want 5", got.LeaderEpoch)
 	}
 }
 
-func TestWhatAnOfflinePartitionWaitsFor(t *testing.T) {
-	d := Decide(led("012", "012"), map[int32]BrokerState{1: up(1, newDisk), 2: up(2, restarted)},
+func TestOfflinePartitionNamesAwaitedAndLostReplicas(t *testing.T) {
+	d := Decide(led("012", "012"),
+		map[int32]BrokerState{1: up(1, newDisk), 2: up(2, uncleanRestart)},
 		Options{})
 	if !slices.Equal(d.Awaited, []int32{0}) || !slices.Equal(d.Lost, []int32{1}) || d.Unclean {
-		t.Errorf("awaited %v, lost %v, unproven %t; want [0], [1], false", d.Awaited, d.Lost,
+		t.Errorf("awaited %v, lost %v, unclean %t; want [0], [1], false", d.Awaited, d.Lost,
 			d.Unclean)
 	}
-	if d = Decide(led("0", "0"), map[int32]BrokerState{0: up(0, restarted)},
+	if d = Decide(led("0", "0"), map[int32]BrokerState{0: up(0, uncleanRestart)},
 		Options{}); !d.Unclean {
-		t.Error("a broker came back from an unclean stop, and is taken for proven")
+		t.Error("the election of a broker after an unclean stop is reported as clean")
 	}
 }
 
@@ -264,11 +276,11 @@ func TestRetire(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	if p = Retire(p); p.LeaderEpoch != 6 {
-		t.Errorf("retired twice: epoch %d, want 6", p.LeaderEpoch)
+		t.Errorf("retired twice: leader epoch %d, want 6", p.LeaderEpoch)
 	}
 }
 
-func TestChangeISRRefuses(t *testing.T) {
+func TestChangeISRRejectsInvalidProposals(t *testing.T) {
 	brokers := map[int32]BrokerState{0: up(0), 1: up(1), 2: up(2, leaving), 3: up(3)}
 	p := led("0123", "01")
 	member := func(ids ...int32) (members []InSyncReplica) {
@@ -278,15 +290,15 @@ func TestChangeISRRefuses(t *testing.T) {
 		return members
 	}
 	for name, proposal := range map[string]Proposal{
-		"of another epoch":           {LeaderEpoch: 4, From: []int32{0, 1}, To: member(0)},
-		"about another ISR":          {LeaderEpoch: 5, From: []int32{0}, To: member(0, 1)},
-		"without the leader":         {LeaderEpoch: 5, From: []int32{0, 1}, To: member(1)},
-		"with one that leaves":       {LeaderEpoch: 5, From: []int32{0, 1}, To: member(0, 1, 2)},
-		"with one that is not there": {LeaderEpoch: 5, From: []int32{0, 1}, To: member(0, 1, 4)},
-		"with one of another time": {LeaderEpoch: 5, From: []int32{0, 1}, To: member(0, 1),
+		"another leader epoch": {LeaderEpoch: 4, From: []int32{0, 1}, To: member(0)},
+		"another ISR":          {LeaderEpoch: 5, From: []int32{0}, To: member(0, 1)},
+		"leader removed":       {LeaderEpoch: 5, From: []int32{0, 1}, To: member(1)},
+		"leaving broker added": {LeaderEpoch: 5, From: []int32{0, 1}, To: member(0, 1, 2)},
+		"not a replica":        {LeaderEpoch: 5, From: []int32{0, 1}, To: member(0, 1, 4)},
+		"another incarnation id": {LeaderEpoch: 5, From: []int32{0, 1}, To: member(0, 1),
 			ReplicaIncarnations: map[int32]string{1: "before"}},
-		"with one twice": {LeaderEpoch: 5, From: []int32{0, 1}, To: member(0, 1, 1)},
-		"with an incarnation of before": {LeaderEpoch: 5, From: []int32{0, 1},
+		"named twice": {LeaderEpoch: 5, From: []int32{0, 1}, To: member(0, 1, 1)},
+		"earlier broker epoch": {LeaderEpoch: 5, From: []int32{0, 1},
 			To: []InSyncReplica{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 0}}},
 	} {
 		if got, err := ChangeISR(p, proposal, brokers); err == nil || !cmp.Equal(got, p) {
@@ -299,7 +311,7 @@ func TestChangeISRRefuses(t *testing.T) {
 			Proposal{LeaderEpoch: 5, From: []int32{0, 1}, To: member(3, 0),
 				ReplicaIncarnations: known},
 			brokers); err == nil {
-			t.Errorf("known by the assignments %v: %+v", known, got)
+			t.Errorf("incarnation ids %v: %+v", known, got)
 		}
 	}
 	got, err := ChangeISR(p, Proposal{LeaderEpoch: 5, From: []int32{1, 0}, To: member(3, 0),
@@ -310,39 +322,40 @@ func TestChangeISRRefuses(t *testing.T) {
 	}
 }
 
-func TestAMemberHasEndedOnceItsBrokerIsBackUncleanly(t *testing.T) {
+func TestMemberIsFencedAfterAnUncleanRestart(t *testing.T) {
 	m := InSyncReplica{Broker: 1, Epoch: 4, Directory: "d1"}
 	for name, c := range map[string]struct {
 		member InSyncReplica
 		now    BrokerState
 		want   bool
 	}{
-		"the same incarnation": {m,
+		"same epoch": {m,
 			BrokerState{Epoch: 4, CleanEpoch: -1, Directory: "d1"}, false},
-		"a later one": {m,
+		"later epoch": {m,
 			BrokerState{Epoch: 5, CleanEpoch: -1, Directory: "d1"}, true},
-		"after an orderly stop": {m,
+		"graceful stop": {m,
 			BrokerState{Epoch: 5, CleanEpoch: 4, Directory: "d1"}, false},
-		"after one of another incarnation": {m,
+		"graceful stop of a later epoch": {m,
 			BrokerState{Epoch: 6, CleanEpoch: 5, Directory: "d1"}, true},
-		"and that it went again is the same": {m,
+		"later epoch, down": {m,
 			BrokerState{Liveness: Down, Epoch: 5, CleanEpoch: -1, Directory: "d1"}, true},
-		"an image of before": {m,
+		"earlier epoch": {m,
 			BrokerState{Epoch: 3, CleanEpoch: -1, Directory: "d1"}, false},
-		"on another disk": {m,
+		"another disk": {m,
 			BrokerState{Epoch: 5, CleanEpoch: -1, Directory: "d2"}, false},
-		"on a disk that nobody names": {InSyncReplica{Broker: 1, Epoch: 4},
+		"unknown disk": {InSyncReplica{Broker: 1, Epoch: 4},
 			BrokerState{Epoch: 5, CleanEpoch: -1}, false},
-		"nobody has seen it": {m, BrokerState{}, false},
+		"never observed": {m, BrokerState{}, false},
 	} {
 		if got := c.member.Fenced(c.now); got != c.want {
-			t.Errorf("%s: %t", name, got)
+			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}
 }
 
-// A leader may count those that have ended, or leave them out; others it may not, and itself never.
-func TestChangeISROverWhoHasEnded(t *testing.T) {
+// TestChangeISRMayOmitFencedMembers: a proposal may include or omit fenced members, and no others.
+// The leader is never omitted.
+func TestChangeISRMayOmitFencedMembers(t *testing.T) {
 	crashed := BrokerState{Liveness: Up, Epoch: 2, CleanEpoch: -1, Directory: "d1"}
 	brokers := map[int32]BrokerState{0: up(0), 1: crashed, 2: up(2)}
 	p := led("012", "012")
@@ -359,55 +372,55 @@ func TestChangeISROverWhoHasEnded(t *testing.T) {
 		t.Error(err)
 	}
 	if err := propose([]int32{0}, zero); err == nil {
-		t.Error("a member that lives was left out")
+		t.Error("a member that is not fenced was omitted")
 	}
 	brokers[1], brokers[0] = up(1),
 		BrokerState{Liveness: Up, Epoch: 2, CleanEpoch: -1, Directory: "d0"}
-	if lasting := p.UnfencedISR(brokers); len(lasting) != 3 {
-		t.Errorf("of a leader that is back %v are left", lasting)
+	if unfenced := p.UnfencedISR(brokers); len(unfenced) != 3 {
+		t.Errorf("UnfencedISR %v, want three members", unfenced)
 	}
 }
 
-// Whoever becomes a replica does so by the assignment of that decision; who stays one keeps its
-// own.
-func TestDecideAssignsAnewWhoBecomesAReplica(t *testing.T) {
+// TestDecideGivesNewReplicasAnIncarnationID: a new replica gets the id of the decision; a replica
+// that remains keeps its own.
+func TestDecideGivesNewReplicasAnIncarnationID(t *testing.T) {
 	brokers := map[int32]BrokerState{0: up(0), 1: up(1), 2: up(2), 3: up(3)}
-	decide := func(p Partition, target, assignment string) Partition {
+	decide := func(p Partition, target, id string) Partition {
 		t.Helper()
 		p.Target = nil
 		for _, digit := range target {
 			p.Target = append(p.Target, digit-'0')
 		}
-		decided := Decide(p, brokers, Options{ReplicaIncarnation: assignment}).Partition
+		decided := Decide(p, brokers, Options{ReplicaIncarnation: id}).Partition
 		if again := Decide(decided, brokers,
 			Options{ReplicaIncarnation: "again"}).Partition; !cmp.Equal(again, decided) {
-			t.Errorf("asked again: %+v, before %+v", again, decided)
+			t.Errorf("decided again: %+v, before %+v", again, decided)
 		}
 		return decided
 	}
-	want := func(p Partition, assignments map[int32]string) {
+	want := func(p Partition, ids map[int32]string) {
 		t.Helper()
-		if !cmp.Equal(p.ReplicaIncarnations, assignments) {
-			t.Errorf("assignments %v, want %v", p.ReplicaIncarnations, assignments)
+		if !cmp.Equal(p.ReplicaIncarnations, ids) {
+			t.Errorf("incarnation ids %v, want %v", p.ReplicaIncarnations, ids)
 		}
 	}
 	p := decide(Partition{Replicas: []int32{0, 1, 2}, Leader: NoLeader}, "", "new")
 	want(p, map[int32]string{0: "new", 1: "new", 2: "new"})
 
-	p = decide(p, "013", "moves") // 3 joins; 2 is still one
-	want(p, map[int32]string{0: "new", 1: "new", 2: "new", 3: "moves"})
-	p = decide(p, "012", "back") // all of the target are in sync
+	p = decide(p, "013", "reassign") // 3 joins; 2 is still a replica
+	want(p, map[int32]string{0: "new", 1: "new", 2: "new", 3: "reassign"})
+	p = decide(p, "012", "cancel") // the whole target is in sync
 	want(p, map[int32]string{0: "new", 1: "new", 2: "new"})
 	p = decide(p, "01", "fewer")
 	want(p, map[int32]string{0: "new", 1: "new"})
 	before := p.clone()
-	moved := decide(p, "012", "more")
-	want(moved, map[int32]string{0: "new", 1: "new", 2: "more"})
-	want(p, before.ReplicaIncarnations) // what was given is not written into
-	want(decide(decide(moved, "01", "fewer"), "012", "once more"),
+	added := decide(p, "012", "more")
+	want(added, map[int32]string{0: "new", 1: "new", 2: "more"})
+	want(p, before.ReplicaIncarnations) // the argument is not changed
+	want(decide(decide(added, "01", "fewer"), "012", "once more"),
 		map[int32]string{0: "new", 1: "new", 2: "once more"})
 
-	old := led("01", "01") // from before there were names
+	old := led("01", "01") // created before there were incarnation ids
 	want(decide(old, "", "unused"), nil)
 	want(decide(old, "012", "added"), map[int32]string{2: "added"})
 }

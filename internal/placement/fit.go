@@ -7,59 +7,63 @@ import (
 	"slices"
 )
 
-// Fit returns where partitions should be so that each has that many replicas, all on brokers: after
-// a topic's number of replicas has changed, or when brokers are to go and are left out of brokers.
-// Load is how many replicas each broker holds, those of placed among them; it is not changed.
+// Fit returns assignments in which each partition has a number of replicas, all on brokers. It is
+// used when a topic's number of replicas has changed, or when brokers are to be removed and are
+// missing from brokers. current are the present assignments; load is the number of replicas that
+// each broker holds, those of current included, and is not changed.
 //
-// As few replicas move as can: a replica on a broker that stays, stays, unless there are too many;
-// then those go that are on a rack with others of the partition, and of these those on the fullest
-// broker. New ones go to the racks that the partition uses least, and there to the broker that
-// holds least. The first replica stays first if it stays.
+// As few replicas as possible move. A replica on a remaining broker is kept unless there are too
+// many; then replicas that share a rack with others of the partition are removed first, and of
+// these the one on the broker with the most replicas. New replicas are assigned to the racks that
+// the partition uses least, and there to the broker with the fewest replicas. The first replica
+// stays first if it is kept.
 //
-// Brokers that are new get nothing here: what is placed stays, and new partitions even it out (see
-// Assign). It fails, with ErrNotEnoughBrokers, if replicas > len(brokers).
-func Fit(brokers []Broker, load map[int32]int, placed [][]int32, replicas int) ([][]int32, error) {
+// New brokers get no existing replicas: later partitions balance the cluster (see Assign). Fit
+// fails with ErrNotEnoughBrokers if replicas > len(brokers).
+func Fit(brokers []Broker, load map[int32]int, current [][]int32, replicas int) ([][]int32,
+	error) {
 	if replicas < 1 || replicas > len(brokers) {
-		return nil, fmt.Errorf("%w: %d replicas asked for, %d brokers there", ErrNotEnoughBrokers,
+		return nil, fmt.Errorf("%w: %d replicas requested, %d brokers exist", ErrNotEnoughBrokers,
 			replicas, len(brokers))
 	}
-	f := fit{brokers: map[int32]Broker{}, load: maps.Clone(load), leads: map[int32]int{}}
+	f := fitter{brokers: map[int32]Broker{}, load: maps.Clone(load), leads: map[int32]int{}}
 	if f.load == nil {
 		f.load = map[int32]int{}
 	}
 	for _, b := range brokers {
 		f.brokers[b.ID] = b
 	}
-	for _, partition := range placed {
-		if _, stays := f.brokers[partition[0]]; stays {
+	for _, partition := range current {
+		if _, remains := f.brokers[partition[0]]; remains {
 			f.leads[partition[0]]++
 		}
 	}
-	fitted := make([][]int32, len(placed))
-	for i, partition := range placed {
-		fitted[i] = f.partition(partition, replicas)
+	targets := make([][]int32, len(current))
+	for i, partition := range current {
+		targets[i] = f.fit(partition, replicas)
 	}
-	return fitted, nil
+	return targets, nil
 }
 
-// fit is one call of Fit under way.
-type fit struct {
+// fitter is the state of one call of Fit.
+type fitter struct {
 	brokers map[int32]Broker
-	load    map[int32]int // replicas by broker, as they will be
-	leads   map[int32]int // first replicas by broker, as they will be
+	load    map[int32]int // replicas by broker, after the changes so far
+	leads   map[int32]int // first replicas by broker, after the changes so far
 }
 
-func (f *fit) partition(placed []int32, replicas int) []int32 {
+// fit returns the target of one partition.
+func (f *fitter) fit(current []int32, replicas int) []int32 {
 	var kept []int32
-	for _, id := range placed {
-		if _, stays := f.brokers[id]; stays {
+	for _, id := range current {
+		if _, remains := f.brokers[id]; remains {
 			kept = append(kept, id)
 		} else {
 			f.load[id]--
 		}
 	}
 	for len(kept) > replicas {
-		id := f.superfluous(kept)
+		id := f.removable(kept)
 		kept = slices.DeleteFunc(kept, func(k int32) bool { return k == id })
 		f.load[id]--
 	}
@@ -68,12 +72,11 @@ func (f *fit) partition(placed []int32, replicas int) []int32 {
 		kept = append(kept, id)
 		f.load[id]++
 	}
-	if kept[0] != placed[0] { // who led goes: the one that leads least follows
-		first := slices.MinFunc(kept,
-			func(a, b int32) int {
-				return cmp.Or(cmp.Compare(f.leads[a], f.leads[b]),
-					cmp.Compare(a, b))
-			})
+	// the preferred leader is removed; the broker that leads least follows
+	if kept[0] != current[0] {
+		first := slices.MinFunc(kept, func(a, b int32) int {
+			return cmp.Or(cmp.Compare(f.leads[a], f.leads[b]), cmp.Compare(a, b))
+		})
 		f.leads[first]++
 		kept = append([]int32{first},
 			slices.DeleteFunc(kept, func(k int32) bool { return k == first })...)
@@ -81,8 +84,8 @@ func (f *fit) partition(placed []int32, replicas int) []int32 {
 	return kept
 }
 
-// superfluous is who goes of too many; never the first.
-func (f *fit) superfluous(kept []int32) int32 {
+// removable returns which of too many replicas to remove; never the first.
+func (f *fitter) removable(kept []int32) int32 {
 	racks := f.racks(kept)
 	return slices.MaxFunc(kept[1:], func(a, b int32) int {
 		return cmp.Or(
@@ -93,9 +96,9 @@ func (f *fit) superfluous(kept []int32) int32 {
 	})
 }
 
-// best is who comes of those that hold none of the partition. The id decides last, so the order of
-// a map does not.
-func (f *fit) best(kept []int32) int32 {
+// best returns the best broker that holds no replica of the partition. The id is the last
+// criterion, so the order of the map does not matter.
+func (f *fitter) best(kept []int32) int32 {
 	racks := f.racks(kept)
 	free := slices.DeleteFunc(slices.Collect(maps.Keys(f.brokers)),
 		func(id int32) bool { return slices.Contains(kept, id) })
@@ -110,7 +113,7 @@ func (f *fit) best(kept []int32) int32 {
 }
 
 // racks counts the replicas of one partition by rack.
-func (f *fit) racks(ids []int32) map[string]int {
+func (f *fitter) racks(ids []int32) map[string]int {
 	counts := map[string]int{}
 	for _, id := range ids {
 		counts[f.brokers[id].Rack]++

@@ -18,30 +18,31 @@ func TestFit(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		brokers  []Broker
-		placed   [][]int32
+		current  [][]int32
 		replicas int
 		want     [][]int32
 	}{
-		{"nothing to do, whatever the load", four, [][]int32{{0, 1}, {0, 1}, {0, 1}}, 2,
+		{"unchanged, whatever the load", four, [][]int32{{0, 1}, {0, 1}, {0, 1}}, 2,
 			[][]int32{{0, 1}, {0, 1}, {0, 1}}},
-		{"more replicas: other racks first", four, [][]int32{{0}, {1}}, 2,
+		{"more replicas: unused racks first", four, [][]int32{{0}, {1}}, 2,
 			[][]int32{{0, 3}, {1, 2}}},
-		{"fewer: the first stays, a rack used twice goes", four, [][]int32{{0, 1, 2}}, 2,
+		{"fewer replicas: the first is kept, a rack used twice is reduced", four,
+			[][]int32{{0, 1, 2}}, 2,
 			[][]int32{{0, 1}}},
-		{"a broker goes: its replicas move, the others stay", four[:3],
+		{"removed broker: only its replicas move", four[:3],
 			[][]int32{{0, 3}, {3, 2}, {1, 0}}, 2, [][]int32{{0, 1}, {2, 1}, {1, 0}}},
-		{"its leaderships are shared out", four[:2], [][]int32{{3, 0, 1}, {3, 0, 1}}, 2,
+		{"removed broker: its leaders are balanced", four[:2], [][]int32{{3, 0, 1}, {3, 0, 1}}, 2,
 			[][]int32{{0, 1}, {1, 0}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			load := map[int32]int{}
-			count(load, test.placed)
-			got, err := Fit(test.brokers, load, test.placed, test.replicas)
+			count(load, test.current)
+			got, err := Fit(test.brokers, load, test.current, test.replicas)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("placement (-want +got):\n%s", diff)
+				t.Errorf("assignment (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -50,33 +51,34 @@ func TestFit(t *testing.T) {
 	}
 }
 
-func count(load map[int32]int, placed [][]int32) {
-	for _, ids := range placed {
+func count(load map[int32]int, assigned [][]int32) {
+	for _, ids := range assigned {
 		for _, id := range ids {
 			load[id]++
 		}
 	}
 }
 
-// TestFitMovesAsLittleAsItCan drains brokers of random clusters, or changes the number of replicas.
-func TestFitMovesAsLittleAsItCan(t *testing.T) {
+// TestFitMovesAsFewReplicasAsPossible removes brokers of random clusters, or changes the number of
+// replicas.
+func TestFitMovesAsFewReplicasAsPossible(t *testing.T) {
 	for seed := range seed.Sequence(t, 2000) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		c := randomCluster(random)
-		placed, err := Assign(c.brokers, nil, 0, c.count, c.replicas)
+		current, err := Assign(c.brokers, nil, 0, c.count, c.replicas)
 		if err != nil {
 			t.Fatal(err)
 		}
 		load := map[int32]int{}
-		count(load, placed)
-		stay := c.brokers[:1+random.IntN(len(c.brokers))]
+		count(load, current)
+		remaining := c.brokers[:1+random.IntN(len(c.brokers))]
 		replicas := c.replicas
 		if random.IntN(2) == 0 {
 			replicas = 1 + random.IntN(5)
 		}
 		before := maps.Clone(load)
-		got, err := Fit(stay, load, placed, replicas)
-		if replicas > len(stay) {
+		got, err := Fit(remaining, load, current, replicas)
+		if replicas > len(remaining) {
 			if !errors.Is(err, ErrNotEnoughBrokers) {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
@@ -86,24 +88,24 @@ func TestFitMovesAsLittleAsItCan(t *testing.T) {
 			t.Fatalf("seed %d: %v, or the load was changed", seed, err)
 		}
 		for i := range got {
-			if fault := fitted(stay, placed[i], got[i], replicas); fault != "" {
+			if fault := checkFit(remaining, current[i], got[i], replicas); fault != "" {
 				t.Fatalf("seed %d, partition %d: %s\nfrom %v to %v on %v", seed, i, fault,
-					placed[i], got[i], stay)
+					current[i], got[i], remaining)
 			}
 		}
-		turned := slices.Clone(stay)
-		slices.Reverse(turned)
-		again, _ := Fit(turned, load, placed, replicas)
+		reversed := slices.Clone(remaining)
+		slices.Reverse(reversed)
+		again, _ := Fit(reversed, load, current, replicas)
 		if diff := cmp.Diff(got, again); diff != "" {
-			t.Fatalf("seed %d: another answer for another order of brokers:\n%s", seed, diff)
+			t.Fatalf("seed %d: another result for another order of brokers:\n%s", seed, diff)
 		}
 	}
 }
 
-// fitted checks one partition.
-func fitted(stay []Broker, before, after []int32, replicas int) string {
+// checkFit checks the result for one partition.
+func checkFit(remaining []Broker, before, after []int32, replicas int) string {
 	rack, racks, used := map[int32]string{}, map[string]bool{}, map[string]bool{}
-	for _, b := range stay {
+	for _, b := range remaining {
 		rack[b.ID], racks[b.Rack] = b.Rack, true
 	}
 	kept, possible := 0, 0
@@ -116,39 +118,39 @@ func fitted(stay []Broker, before, after []int32, replicas int) string {
 	}
 	for i, id := range after {
 		if _, ok := rack[id]; !ok || slices.Contains(after[:i], id) {
-			return fmt.Sprintf("broker %d goes, or comes twice", id)
+			return fmt.Sprintf("broker %d is removed or named twice", id)
 		}
 		used[rack[id]] = true
 		if slices.Contains(before, id) {
 			kept++
 		}
 	}
-	// New replicas take racks that are not used yet; those that stay may share one, as they did.
+	// New replicas use racks that are not used yet; kept replicas may share one, as before.
 	least := min(len(racks), len(keptRacks)+max(replicas-possible, 0), replicas)
 	switch {
 	case len(after) != replicas:
 		return fmt.Sprintf("%d replicas, want %d", len(after), replicas)
 	case kept != min(possible, replicas):
-		return fmt.Sprintf("%d replicas stay, %d could", kept, min(possible, replicas))
+		return fmt.Sprintf("%d replicas kept, %d possible", kept, min(possible, replicas))
 	case len(used) < least:
-		return fmt.Sprintf("%d racks are used, want %d", len(used), least)
+		return fmt.Sprintf("%d racks used, want %d", len(used), least)
 	}
 	if _, ok := rack[before[0]]; ok && after[0] != before[0] {
-		return "the first could have stayed first"
+		return "the first replica was kept and is not the first"
 	}
 	return ""
 }
 
-// TestDrainingSharesOut: what one broker held goes to all the others.
-func TestDrainingSharesOut(t *testing.T) {
+// TestDrainedReplicasAreBalanced: the replicas of one broker move to all others.
+func TestDrainedReplicasAreBalanced(t *testing.T) {
 	brokers := []Broker{{ID: 0}, {ID: 1}, {ID: 2}, {ID: 3}}
-	placed, err := Assign(brokers, nil, 0, 120, 1)
+	current, err := Assign(brokers, nil, 0, 120, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	load, leads := map[int32]int{}, map[int32]int{}
-	count(load, placed)
-	got, err := Fit(brokers[:3], load, placed, 1)
+	count(load, current)
+	got, err := Fit(brokers[:3], load, current, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

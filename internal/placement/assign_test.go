@@ -22,19 +22,22 @@ func TestAssignKnownPlacements(t *testing.T) {
 		existing, count, replicas int
 		want                      [][]int32
 	}{
-		{"one broker takes all", three[:1], nil, 0, 2, 1, [][]int32{{0}, {0}}},
-		{"partitions go round", three, nil, 0, 4, 1, [][]int32{{0}, {1}, {2}, {0}}},
-		{"new partitions begin where the old ones ended", three, map[int32]int{0: 1, 1: 1}, 2, 2, 1,
+		{"one broker", three[:1], nil, 0, 2, 1, [][]int32{{0}, {0}}},
+		{"round-robin", three, nil, 0, 4, 1, [][]int32{{0}, {1}, {2}, {0}}},
+		{"new partitions continue after the existing ones", three, map[int32]int{0: 1, 1: 1}, 2, 2,
+			1,
 			[][]int32{{2}, {0}}},
-		{"a lone partition goes where there is least", three, map[int32]int{0: 4, 1: 2, 2: 3}, 0, 1,
+		{"one partition goes to the least loaded broker", three, map[int32]int{0: 4, 1: 2, 2: 3}, 0,
+			1,
 			1, [][]int32{{1}}},
-		{"an empty broker gets its share of a topic, no more", three, map[int32]int{0: 9, 1: 9}, 0,
+		{"an empty broker gets its share of a topic only", three, map[int32]int{0: 9, 1: 9}, 0,
 			3, 1,
 			[][]int32{{2}, {0}, {1}}},
-		{"every broker leads once", three, nil, 0, 3, 2, [][]int32{{0, 1}, {2, 0}, {1, 2}}},
-		{"leaders move on from topic to topic", three, map[int32]int{0: 1, 1: 1, 2: 1}, 0, 1, 3,
+		{"every broker leads one partition", three, nil, 0, 3, 2,
+			[][]int32{{0, 1}, {2, 0}, {1, 2}}},
+		{"the first leader differs between topics", three, map[int32]int{0: 1, 1: 1, 2: 1}, 0, 1, 3,
 			[][]int32{{2, 0, 1}}},
-		{"replicas go to different racks", []Broker{{0, "a"}, {1, "a"}, {2, "b"}}, nil, 0, 2, 2,
+		{"replicas on different racks", []Broker{{0, "a"}, {1, "a"}, {2, "b"}}, nil, 0, 2, 2,
 			[][]int32{{0, 2}, {1, 2}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -43,13 +46,13 @@ func TestAssignKnownPlacements(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("placement (-want +got):\n%s", diff)
+				t.Errorf("assignment (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestAssignRefusesMoreReplicasThanBrokers(t *testing.T) {
+func TestAssignRejectsMoreReplicasThanBrokers(t *testing.T) {
 	_, err := Assign([]Broker{{ID: 0}, {ID: 1}}, nil, 0, 1, 3)
 	if !errors.Is(err, ErrNotEnoughBrokers) {
 		t.Errorf("error %v, want ErrNotEnoughBrokers", err)
@@ -62,7 +65,7 @@ func TestAssignRefusesMoreReplicasThanBrokers(t *testing.T) {
 	}
 }
 
-// cluster is a random question to Assign.
+// cluster is a random input of Assign.
 type cluster struct {
 	brokers                   []Broker
 	load                      map[int32]int
@@ -87,8 +90,8 @@ func randomCluster(random *rand.Rand) cluster {
 	return c
 }
 
-// TestAssignKeepsItsPromises holds the promises of doc.go against random clusters.
-func TestAssignKeepsItsPromises(t *testing.T) {
+// TestAssignGuarantees checks the guarantees that doc.go lists, with random clusters.
+func TestAssignGuarantees(t *testing.T) {
 	for seed := range seed.Sequence(t, 2000) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		c := randomCluster(random)
@@ -97,20 +100,20 @@ func TestAssignKeepsItsPromises(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		if fault := c.check(got); fault != "" {
-			t.Fatalf("seed %d: %s\nbrokers %v load %v\nplacement %v", seed, fault, c.brokers,
+			t.Fatalf("seed %d: %s\nbrokers %v load %v\nassignment %v", seed, fault, c.brokers,
 				c.load, got)
 		}
 		random.Shuffle(len(c.brokers),
 			func(i, j int) { c.brokers[i], c.brokers[j] = c.brokers[j], c.brokers[i] })
 		again, _ := Assign(c.brokers, c.load, c.existing, c.count, c.replicas)
 		if diff := cmp.Diff(got, again); diff != "" {
-			t.Fatalf("seed %d: another answer for the same brokers in another order:\n%s", seed,
+			t.Fatalf("seed %d: another result for the same brokers in another order:\n%s", seed,
 				diff)
 		}
 	}
 }
 
-func (c cluster) check(placed [][]int32) string {
+func (c cluster) check(assigned [][]int32) string {
 	rack := map[int32]string{}
 	racks := map[string]bool{}
 	held, leads := map[int32]int{}, map[int32]int{}
@@ -118,10 +121,10 @@ func (c cluster) check(placed [][]int32) string {
 		rack[b.ID], racks[b.Rack] = b.Rack, true
 		held[b.ID], leads[b.ID] = 0, 0
 	}
-	if len(placed) != c.count {
-		return fmt.Sprintf("%d partitions placed, %d asked for", len(placed), c.count)
+	if len(assigned) != c.count {
+		return fmt.Sprintf("%d partitions assigned, %d requested", len(assigned), c.count)
 	}
-	for i, replicas := range placed {
+	for i, replicas := range assigned {
 		brokersUsed, racksUsed := map[int32]bool{}, map[string]bool{}
 		for _, id := range replicas {
 			if _, known := rack[id]; !known {
@@ -140,7 +143,7 @@ func (c cluster) check(placed [][]int32) string {
 		leads[replicas[0]]++
 	}
 	if len(racks) > 1 {
-		return "" // racks of different sizes cannot be shared out evenly
+		return "" // replicas cannot be even across racks of different sizes
 	}
 	if spread(held) > 1 {
 		return fmt.Sprintf("replicas are uneven: %v", held)
@@ -148,11 +151,11 @@ func (c cluster) check(placed [][]int32) string {
 	if spread(leads) > 3 {
 		return fmt.Sprintf("leaders are uneven: %v", leads)
 	}
-	return c.checkRest(held)
+	return c.checkRemainder(held)
 }
 
-// checkRest checks that what does not divide evenly went to brokers with the least load.
-func (c cluster) checkRest(held map[int32]int) string {
+// checkRemainder checks that what does not divide evenly is assigned to the least loaded brokers.
+func (c cluster) checkRemainder(held map[int32]int) string {
 	for a := range held {
 		for b := range held {
 			if held[a] > held[b] && c.load[a] > c.load[b] {
@@ -169,18 +172,19 @@ func spread(counts map[int32]int) int {
 	return slices.Max(values) - slices.Min(values)
 }
 
-// TestManySmallTopicsSpread places topic after topic and lets the load grow, as the operator does.
-func TestManySmallTopicsSpread(t *testing.T) {
+// TestManySmallTopicsAreBalanced assigns one topic after the other and updates the load, as the
+// operator does.
+func TestManySmallTopicsAreBalanced(t *testing.T) {
 	brokers := []Broker{{ID: 0}, {ID: 1}, {ID: 2}, {ID: 3}}
 	for replicas := 1; replicas <= 4; replicas++ {
 		load, leads := map[int32]int{}, map[int32]int{0: 0, 1: 0, 2: 0, 3: 0}
 		for range 400 {
-			placed, err := Assign(brokers, load, 0, 1, replicas)
+			assigned, err := Assign(brokers, load, 0, 1, replicas)
 			if err != nil {
 				t.Fatal(err)
 			}
-			leads[placed[0][0]]++
-			for _, id := range placed[0] {
+			leads[assigned[0][0]]++
+			for _, id := range assigned[0] {
 				load[id]++
 			}
 		}
