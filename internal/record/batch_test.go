@@ -27,7 +27,7 @@ func TestNextSplitsBatchesOff(t *testing.T) {
 	}
 }
 
-func TestNextRefusesNonsense(t *testing.T) {
+func TestNextRejectsInvalidHeaders(t *testing.T) {
 	for name, spoil := range map[string]func(Batch){
 		"magic 1":   func(b Batch) { b[magicAt] = 1 },
 		"magic -1":  func(b Batch) { b[magicAt] = 0xff },
@@ -45,7 +45,7 @@ func TestNextRefusesNonsense(t *testing.T) {
 	}
 }
 
-func TestHeaderFieldsStandWhereTheFormatSays(t *testing.T) { // reference 1.1
+func TestHeaderFieldsAreAtTheirOffsets(t *testing.T) { // reference 1.1
 	b := make(Batch, HeaderBytes)
 	for i := range b {
 		b[i] = byte(i + 1)
@@ -102,7 +102,7 @@ func TestLastSequenceWraps(t *testing.T) { // reference 1.1: 2^31-1 -> 0
 	}
 }
 
-func TestChecksumCoversAllButOffsetEpochAndLength(t *testing.T) {
+func TestChecksumExcludesOffsetEpochAndLength(t *testing.T) {
 	whole := clientBatch(t, compress.None, keyed("a", "1", 10))
 	if err := whole.CheckCRC(); err != nil {
 		t.Fatal(err)

@@ -97,7 +97,7 @@ func TestRebuiltBatchKeepsIdentityAndRecords(t *testing.T) { // reference 1.2
 }
 
 // reference 1.2: bit 6, negative deltas
-func TestHorizonTakesBaseTimestampAndTimestampsStay(t *testing.T) {
+func TestDeleteHorizonReplacesBaseTimestampAndKeepsTimestamps(t *testing.T) {
 	id := identity()
 	id.DeleteHorizonMs = 99_000
 	b := build(t, id, survivors()...)
@@ -120,7 +120,7 @@ func TestLogAppendTimeKeepsMaxTimestamp(t *testing.T) { // reference 1.2
 	}
 }
 
-func TestEmptyBatchIs61BytesAndKeepsItsPlace(t *testing.T) { // reference 1.2
+func TestEmptyBatchIs61BytesAndKeepsItsOffsets(t *testing.T) { // reference 1.2
 	id := identity()
 	id.DeleteHorizonMs, id.Transactional = 77, true
 	b := build(t, id)
@@ -148,7 +148,7 @@ func TestControlBatchIsNeverCompressed(t *testing.T) { // reference 1.4
 	}
 }
 
-func TestBuilderRefusesOffsetsOutOfPlace(t *testing.T) {
+func TestBuilderRejectsOffsetsOutOfOrder(t *testing.T) {
 	for name, offsets := range map[string][]int64{
 		"before the base": {99}, "behind the last": {110}, "twice": {101, 101},
 		"descending": {105, 104},

@@ -106,7 +106,7 @@ func ourBatch(t *testing.T, codec compress.Codec, level int, id Identity, record
 }
 
 // Kafka's own reader, in a JVM, finds every batch of ours sound, and reads in it what we put there.
-func TestKafkaReadsInOurBatchesWhatWeRead(t *testing.T) {
+func TestKafkaReadsOurBatches(t *testing.T) {
 	lib := kafkaLib(t)
 	if testing.Short() {
 		t.Skip("skipped: starts a JVM")

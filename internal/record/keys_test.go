@@ -17,7 +17,7 @@ func keyText(k RecordKey) string {
 	return fmt.Sprintf("%q %v %d", k.Key, k.Tombstone, k.BodyBytes)
 }
 
-func TestKeysHearsOfEachRecordInOrder(t *testing.T) {
+func TestKeysIsCalledForEachRecordInOrder(t *testing.T) {
 	records := []Record{
 		keyed("a", "1", 10), {Key: []byte("b"), Timestamp: 10}, {Value: []byte("v"), Timestamp: 10},
 		{Timestamp: 10},
@@ -44,7 +44,7 @@ func TestKeysHearsOfEachRecordInOrder(t *testing.T) {
 	}
 }
 
-func TestKeysIsNotAskedAboutWhatDoesNotParse(t *testing.T) {
+func TestKeysIsNotCalledForUnparsableRecords(t *testing.T) {
 	b := clientBatch(t, compress.None, keyed("a", "1", 10), keyed("b", "2", 10))
 	b[len(b)-1] = 9 // header count of the last record
 	b.setCRC()

@@ -25,7 +25,7 @@ func markerOf(t testing.TB, m Control) Batch {
 	return b
 }
 
-func TestMarkersComeBack(t *testing.T) {
+func TestMarkersRoundTrip(t *testing.T) {
 	for _, want := range []Control{{ControlAbort, 0}, {ControlCommit, 41},
 		{ControlAbort, 1<<31 - 1}, {ControlCommit, -1}} {
 		b := markerOf(t, want)
@@ -57,7 +57,7 @@ func TestMarkersAreKafkasBytes(t *testing.T) {
 	}
 }
 
-func TestWhatEndsNoTransaction(t *testing.T) {
+func TestMarkerIgnoresBatchesThatEndNoTransaction(t *testing.T) {
 	empty := NewBuilder(compress.None, compress.LevelDefault)
 	empty.Reset(Identity{Control: true, Transactional: true, ProducerID: 7})
 	emptied, err := empty.Build(nil)

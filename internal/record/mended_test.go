@@ -30,7 +30,7 @@ func misnumbered(t *testing.T) Batch {
 }
 
 // reference 1.4: recompression if deltas are not 0, 1, 2...
-func TestMendedBatchIsCompressedAtTheTopicsLevel(t *testing.T) {
+func TestRenumberedBatchIsCompressedAtTheTopicsLevel(t *testing.T) {
 	for _, tt := range []struct {
 		rules Rules
 		level int
@@ -59,7 +59,7 @@ func TestMendedBatchIsCompressedAtTheTopicsLevel(t *testing.T) {
 	}
 }
 
-func TestTheBatchOfTheFormatPageIsWhatWeBuild(t *testing.T) { // docs/format/batch.md
+func TestBuilderProducesTheBatchOfTheFormatPage(t *testing.T) { // docs/format/batch.md
 	want, err := hex.DecodeString("0000000000000000" + "0000003a" + "ffffffff" + "02" + "00000000" +
 		"0000" + "00000000" + "0000018bcfe56800" +
 		"0000018bcfe56800" + "ffffffffffffffff" + "ffff" + "ffffffff" + "00000001" + "10" + "00" +

@@ -50,7 +50,7 @@ func TestRecordsOfKnownBytes(t *testing.T) {
 	}
 }
 
-func TestWhatTheFormatForbidsIsCorrupt(t *testing.T) { // reference 1.1
+func TestForbiddenEncodingsAreCorrupt(t *testing.T) { // reference 1.1
 	for name, tt := range map[string]struct {
 		count   int32
 		payload string
@@ -137,7 +137,7 @@ func TestDecompressionStopsAtTheLimit(t *testing.T) { // reference 1.3, decompre
 	}
 }
 
-func TestRecordsStopsAtVisitsError(t *testing.T) {
+func TestRecordsStopsAtTheErrorOfVisit(t *testing.T) {
 	stop, seen := errors.New("stop"), 0
 	b := clientBatch(t, compress.None, keyed("a", "1", 1), keyed("b", "2", 2))
 	err := b.Records(1<<20, func(*Record) error { seen++; return stop })

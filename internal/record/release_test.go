@@ -9,7 +9,7 @@ import (
 
 // Whatever way Validate ends, what it took from the pools goes back once. Given back twice it would
 // be handed out twice, and two batches would be written into one memory.
-func TestWhatValidateTakesGoesBackOnce(t *testing.T) {
+func TestReleaseReturnsBuffersOnce(t *testing.T) {
 	broken := errors.New("the encoder is out of order")
 	failing := func(dst *compress.Chunks, src []byte, _ compress.Codec, _ int) error {
 		_, _ = dst.Write(src) // as one that fails half way

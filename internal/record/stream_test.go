@@ -46,7 +46,7 @@ func every(t testing.TB) map[string]Batch {
 	return all
 }
 
-func TestStreamGivesWhatRecordsGives(t *testing.T) {
+func TestStreamEqualsRecords(t *testing.T) {
 	for name, b := range every(t) {
 		want := texts(collect(t, b))
 		for kind, wrap := range map[string]func(io.Reader) io.Reader{
@@ -72,7 +72,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func TestWhoBreaksOffReadsNoFurther(t *testing.T) {
+func TestStreamStopsReadingAtABreak(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	records := make([]Record, 200)
 	for i := range records {
@@ -118,7 +118,7 @@ func TestStreamHoldsOneRecordAndNotTheBatch(t *testing.T) {
 	}
 }
 
-func TestStreamTellsASourceThatFailsFromBadData(t *testing.T) {
+func TestStreamDistinguishesAFailedSourceFromCorruptData(t *testing.T) {
 	broken := errors.New("the disk is on fire")
 	for name, b := range every(t) {
 		payload := b[HeaderBytes:]

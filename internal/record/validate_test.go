@@ -27,7 +27,7 @@ func put32(at int, value int32) func(Batch) {
 	return func(b Batch) { binary.BigEndian.PutUint32(b[at:], uint32(value)) }
 }
 
-func TestValidateRefuses(t *testing.T) { // reference 1.4, row by row
+func TestValidateRejects(t *testing.T) { // reference 1.4, row by row
 	good := clientBatch(t, compress.None, keyed("a", "1", 10))
 	wrongCRC := broken(t, func(Batch) {})
 	wrongCRC[crcAt]++
@@ -86,7 +86,7 @@ func TestValidateRefuses(t *testing.T) { // reference 1.4, row by row
 	}
 }
 
-func TestTimestampsOutsideTheWindowAreRefusedAndMinusOneIsExempt(t *testing.T) { // reference 1.4
+func TestTimestampsOutsideTheWindowAreRejectedAndMinusOneIsExempt(t *testing.T) { // reference 1.4
 	rules := Rules{TimestampBeforeMax: time.Minute, TimestampAfterMax: time.Hour}
 	ms := now.UnixMilli()
 	for _, tt := range []struct {
@@ -135,7 +135,7 @@ func TestErrorsNameAtMostAHundredRecords(t *testing.T) {
 	}
 }
 
-func TestBatchInTheRightCodecIsStoredAsSent(t *testing.T) { // the level is never compared
+func TestBatchInTheTopicsCodecIsStoredUnchanged(t *testing.T) { // the level is never compared
 	for _, rules := range []Rules{{KeepCodec: true}, {Codec: compress.Zstd, CodecLevel: 19}} {
 		sent := clientBatch(t, compress.Zstd, keyed("a", "1", 10), keyed("b", "2", 20))
 		valid, err := Validate(sent, rules, now)
@@ -145,7 +145,7 @@ func TestBatchInTheRightCodecIsStoredAsSent(t *testing.T) { // the level is neve
 	}
 }
 
-func TestTopicsCodecIsHonoured(t *testing.T) {
+func TestTopicsCodecIsUsed(t *testing.T) {
 	for from := compress.None; from <= compress.Zstd; from++ {
 		for to := compress.None; to <= compress.Zstd; to++ {
 			sent := clientBatch(t, from, keyed("a", "1", 10),
@@ -170,7 +170,7 @@ func TestTopicsCodecIsHonoured(t *testing.T) {
 
 // Rules.Compress is told of what is compressed again, and only then; a builder from the pool does
 // not remember another's.
-func TestOnlyWhatIsCompressedAgainIsMeasured(t *testing.T) {
+func TestCompressIsCalledForRecompressedBatchesOnly(t *testing.T) {
 	calls := 0
 	measured := Rules{Codec: compress.LZ4, CodecLevel: compress.LevelDefault,
 		Compress: func(dst *compress.Chunks, src []byte, codec compress.Codec, level int) error {
@@ -212,7 +212,7 @@ func TestLogAppendTimeIsStamped(t *testing.T) { // reference 1.4, in place and r
 	}
 }
 
-func TestWrongMaxTimestampIsMended(t *testing.T) { // reference 1.4
+func TestWrongMaxTimestampIsCorrected(t *testing.T) { // reference 1.4
 	valid, err := Validate(broken(t, func(b Batch) { b.setMaxTimestamp(5) }), Rules{}, now)
 	if err != nil || valid.Batch.MaxTimestamp() != 20 || valid.Batch.CheckCRC() != nil {
 		t.Errorf("%v, max %d, %v", err, valid.Batch.MaxTimestamp(), valid.Batch.CheckCRC())

@@ -81,7 +81,7 @@ func javaHex(value []byte) string {
 	return "'" + hex.EncodeToString(value)
 }
 
-func TestWeReadInKafkasBatchesWhatKafkaReads(t *testing.T) {
+func TestRecordsOfKafkasBatches(t *testing.T) {
 	for name, b := range vectors(t) {
 		want, err := os.ReadFile(filepath.Join("testdata", "java", name+".txt"))
 		if err != nil {
@@ -111,7 +111,7 @@ func rebuilt(t *testing.T, b Batch, codec compress.Codec) Batch {
 // Without a codec there is one way to write a batch, so ours must be Kafka's, byte for byte: nulls,
 // headers, horizons, markers, and what cleaning leaves. Log append time is the exception: Kafka's
 // header keeps the base timestamp that its clients sent.
-func TestWeBuildKafkasBatchesByteForByte(t *testing.T) {
+func TestBuilderProducesKafkasBatchesByteForByte(t *testing.T) {
 	compared := 0
 	for name, b := range vectors(t) {
 		if b.Codec() != compress.None || b.TimestampType() == LogAppendTime {

@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-func TestI25LastBatchOfAnActiveProducerStaysEmptyIfNeedBe(t *testing.T) {
+func TestI25LastBatchOfAnActiveProducerRemainsEmpty(t *testing.T) {
 	l := newLog(t)
 	producer := record.Identity{ProducerID: 7, ProducerEpoch: 3, BaseSequence: 40}
 	l.batch(compress.Zstd, producer, "a=1", "a=2") // 0, 1
@@ -32,7 +32,7 @@ func TestI25LastBatchOfAnActiveProducerStaysEmptyIfNeedBe(t *testing.T) {
 
 // KAFKA-8335: after an epoch bump a producer's sequences begin anew, and two of its batches have
 // the same.
-func TestI27LastBatchIsKnownByItsOffsetNotItsSequence(t *testing.T) {
+func TestI27LastBatchIsIdentifiedByItsOffset(t *testing.T) {
 	l := newLog(t)
 	l.batch(compress.None, record.Identity{ProducerID: 7, ProducerEpoch: 0, BaseSequence: 0}, "a=1")
 	l.batch(compress.None, record.Identity{ProducerID: 7, ProducerEpoch: 1, BaseSequence: 0}, "a=2")
@@ -48,7 +48,7 @@ func TestI27LastBatchIsKnownByItsOffsetNotItsSequence(t *testing.T) {
 	}
 }
 
-func TestI28EmptyBatchGoesWhenItsProducerWentOn(t *testing.T) {
+func TestI28EmptyBatchIsRemovedAfterALaterBatchOfItsProducer(t *testing.T) {
 	l := newLog(t)
 	l.batch(compress.None, record.Identity{ProducerID: 7, BaseSequence: 0}, "a=1")
 	l.put("a=2", "b=1")
@@ -66,7 +66,7 @@ func TestI28EmptyBatchGoesWhenItsProducerWentOn(t *testing.T) {
 	}
 }
 
-func TestEmptyBatchesAloneDoNotMakeASegmentWorthRewriting(t *testing.T) {
+func TestEmptyBatchesAloneDoNotCauseARewrite(t *testing.T) {
 	l := newLog(t)
 	l.batch(compress.None, record.Identity{ProducerID: 7, BaseSequence: 0}, "a=1")
 	l.put("a=2", "b=1")
@@ -79,7 +79,7 @@ func TestEmptyBatchesAloneDoNotMakeASegmentWorthRewriting(t *testing.T) {
 	}
 }
 
-func TestI29BatchThatEndsAtTheBoundStaysEmptyIfNeedBe(t *testing.T) { // KAFKA-17076
+func TestI29BatchThatEndsAtTheBoundRemainsEmpty(t *testing.T) { // KAFKA-17076
 	l := newLog(t)
 	l.put("a=1")
 	l.put("a", "a") // the last batch; its tombstones go one day
@@ -94,7 +94,7 @@ func TestI29BatchThatEndsAtTheBoundStaysEmptyIfNeedBe(t *testing.T) { // KAFKA-1
 	}
 }
 
-func TestBatchesThatLiveWholeAreCopiedByteForByte(t *testing.T) { // reference 1.2
+func TestFullyLiveBatchesAreCopiedByteForByte(t *testing.T) { // reference 1.2
 	l := newLog(t)
 	l.job.Rules.KeepCodec, l.job.Rules.Codec.Type, l.job.Rules.Codec.Level = false, compress.LZ4,
 		compress.LevelDefault
@@ -120,7 +120,7 @@ func TestBatchesThatLiveWholeAreCopiedByteForByte(t *testing.T) { // reference 1
 }
 
 // KAFKA-3252, KAFKA-4298: the codec matrix
-func TestRebuiltBatchesTakeTheTopicsCodecAndLevelUnlessKept(t *testing.T) {
+func TestRebuiltBatchesGetTheTopicsCodecUnlessKept(t *testing.T) {
 	for from := compress.None; from <= compress.Zstd; from++ {
 		for to := compress.None; to <= compress.Zstd; to++ {
 			for _, keepCodec := range []bool{false, true} {

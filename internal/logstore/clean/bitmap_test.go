@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-func TestBitmapAgainstAMap(t *testing.T) {
+func TestBitmapEqualsMap(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	b := newBitmap(3000)
 	model := map[uint32]bool{}

@@ -13,7 +13,7 @@ func of(dead int64) candidate {
 		removed: dead, age: time.Hour}
 }
 
-func TestChoiceTakesTheBestUntilTheGarbageIsWithinItsBound(t *testing.T) {
+func TestChooseTakesTheBestScoresUntilGarbageIsWithinTheLimit(t *testing.T) {
 	for _, c := range []struct {
 		percent int
 		all     []candidate
@@ -36,7 +36,7 @@ func TestChoiceTakesTheBestUntilTheGarbageIsWithinItsBound(t *testing.T) {
 	}
 }
 
-func TestOldGarbageIsWorthMoreThanYoung(t *testing.T) {
+func TestOldGarbageScoresHigherThanYoung(t *testing.T) {
 	old, young := of(300), of(400)
 	old.age, young.age = 100*time.Hour, time.Hour
 	if got := fmt.Sprint(choose([]candidate{young, old}, 25)); got != "[false true]" {
@@ -44,7 +44,7 @@ func TestOldGarbageIsWorthMoreThanYoung(t *testing.T) {
 	}
 }
 
-func TestChoiceLeavesNoMoreGarbageThanAllowed(t *testing.T) {
+func TestChooseLeavesNoMoreGarbageThanAllowed(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 9))
 	for range 2000 {
 		var all []candidate

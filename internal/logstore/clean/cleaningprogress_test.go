@@ -15,9 +15,9 @@ type told struct {
 	at    time.Time
 }
 
-// TestAgreedAgainstAModelThatForgetsNothing: no offset is agreed on that was not told, and none
+// TestCleaningProgressEqualsModel: no offset is agreed on that was not told, and none
 // before it was told, or more than a part of a retention after.
-func TestAgreedAgainstAModelThatForgetsNothing(t *testing.T) {
+func TestCleaningProgressEqualsModel(t *testing.T) {
 	for s := range seed.Sequence(t, 300) {
 		random := rand.New(rand.NewPCG(s, 0))
 		retention := time.Duration(random.IntN(100_000)) * time.Millisecond
@@ -84,7 +84,7 @@ func checkAgreed(t *testing.T, seed uint64, a CleaningProgress, all []told, now 
 	}
 }
 
-func TestAgreedOfALogThatIsAlone(t *testing.T) {
+func TestCleaningProgressOfASingleReplica(t *testing.T) {
 	if since, ok := SingleReplica().Since(math.MaxInt64 - 1); !ok || since != 0 {
 		t.Errorf("alone: agreed since %d, %t", since, ok)
 	}

@@ -30,9 +30,9 @@ func (f notedFile) WriteAt(p []byte, offset int64) (int, error) {
 	return f.File.WriteAt(p, offset)
 }
 
-// TestARebuiltBatchIsWrittenFromWhereItsCodecPutIt: as on the way of a produced batch
+// TestRebuiltBatchIsWrittenFromTheMemoryOfItsCodec: as on the way of a produced batch
 // (docs/format/copies.md).
-func TestARebuiltBatchIsWrittenFromWhereItsCodecPutIt(t *testing.T) {
+func TestRebuiltBatchIsWrittenFromTheMemoryOfItsCodec(t *testing.T) {
 	var coded, written [][]byte
 	l := newLog(t)
 	l.fsys = writes{l.fsys, &written}

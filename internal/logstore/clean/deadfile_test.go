@@ -40,7 +40,7 @@ func randomDead(random *rand.Rand) *DeadFile {
 	return d
 }
 
-func TestDeadFileComesBackAsItWas(t *testing.T) {
+func TestDeadFileRoundTrip(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	for range 300 {
 		want := randomDead(random)
@@ -65,7 +65,7 @@ func TestDeadFileComesBackAsItWas(t *testing.T) {
 	}
 }
 
-func TestDamagedDeadFileIsNoDeadFile(t *testing.T) {
+func TestDecodeRejectsDamagedDeadFile(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
 	content := randomDead(random).Encode()
 	for i := range content {
@@ -82,7 +82,7 @@ func TestDamagedDeadFileIsNoDeadFile(t *testing.T) {
 	}
 }
 
-func FuzzDecodeDead(f *testing.F) {
+func FuzzDecodeDeadFile(f *testing.F) {
 	random := rand.New(rand.NewPCG(2, 0))
 	for range 20 {
 		content := randomDead(random).Encode()
@@ -117,7 +117,7 @@ func FuzzDecodeDead(f *testing.F) {
 	})
 }
 
-func TestGroupsBeyondTheMostAreMergedIntoTheLaterTime(t *testing.T) {
+func TestExcessRemovableSetsAreMergedUnderTheLaterTime(t *testing.T) {
 	var groups []RemovableSet
 	for i := range uint32(removableSetsMax + 3) {
 		groups = append(groups,
@@ -132,7 +132,7 @@ func TestGroupsBeyondTheMostAreMergedIntoTheLaterTime(t *testing.T) {
 	}
 }
 
-func TestClockYieldsAllGroupsByOrdinal(t *testing.T) {
+func TestMergeIteratorYieldsAllSetsByOrdinal(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 0))
 	for range 100 {
 		d := randomDead(random)

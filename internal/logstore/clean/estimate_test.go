@@ -22,7 +22,7 @@ func (l *fakeLog) many(n int, key func(i int) string) {
 	}
 }
 
-func TestF15EstimateOfAMillionRecordsIsRightWithinTwoPoints(t *testing.T) {
+func TestF15EstimateOfAMillionRecordsIsWithinTwoPoints(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a million records take some seconds")
 	}
@@ -66,7 +66,7 @@ func (Job) keysOptions() SidecarOptions {
 	return SidecarOptions{LogRead: free, SidecarWritten: free}
 }
 
-func TestEstimateKnowsWhatHasNoKeyAndWhatWasAborted(t *testing.T) {
+func TestEstimateCountsUnkeyedAndAbortedRecords(t *testing.T) {
 	l := newLog(t)
 	for range 50 {
 		l.put("=no key", "=none here")

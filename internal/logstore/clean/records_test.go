@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-func TestI10TheLatestRecordOfEachKeyStays(t *testing.T) {
+func TestI10LatestRecordOfEachKeyRemains(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "b=1", "c=1")
 	l.put("a=2")
@@ -34,7 +34,7 @@ func TestI10TheLatestRecordOfEachKeyStays(t *testing.T) {
 	}
 }
 
-func TestI1TheActiveSegmentNeitherSupersedesNorIsRead(t *testing.T) {
+func TestI1ActiveSegmentIsNotReadAndSupersedesNothing(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "b=1")
 	l.roll()
@@ -46,7 +46,7 @@ func TestI1TheActiveSegmentNeitherSupersedesNorIsRead(t *testing.T) {
 	}
 }
 
-func TestI10CleanSectionIsCleanedByTheDirtyOneWithoutBeingIndexed(t *testing.T) {
+func TestI10DirtySectionSupersedesTheCleanSection(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "b=1", "c=1")
 	l.roll()
@@ -74,7 +74,7 @@ func TestFirstDirtyInsideASegment(t *testing.T) { // reference: a mid-batch dirt
 	}
 }
 
-func TestI12I13RecordsWithoutAKeyGoAndAnEmptyKeyIsAKey(t *testing.T) {
+func TestI12I13RecordsWithoutAKeyAreRemovedAndAnEmptyKeyIsAKey(t *testing.T) {
 	l := newLog(t)
 	l.put("=x", "a=1", "=y")
 	id := record.Identity{BaseOffset: 3, LastOffsetDelta: 1, ProducerID: -1}
@@ -114,7 +114,7 @@ func TestI43LastOffsetsOfBatchesNeverChange(t *testing.T) {
 }
 
 // I16, I17: horizon -1, 0, +1
-func TestI16TombstoneIsKeptForItsRetentionAndGoesInALaterPass(t *testing.T) {
+func TestI16TombstoneIsRemovedAfterItsRetentionByALaterPass(t *testing.T) {
 	for _, wait := range []time.Duration{time.Hour - time.Millisecond, time.Hour,
 		time.Hour + time.Millisecond} {
 		l := newLog(t)
@@ -141,7 +141,7 @@ func TestI16TombstoneIsKeptForItsRetentionAndGoesInALaterPass(t *testing.T) {
 	}
 }
 
-func TestI17TombstoneWithoutRetentionStillWaitsForALaterPass(t *testing.T) { // I17
+func TestI17TombstoneWithoutRetentionIsRemovedByALaterPass(t *testing.T) { // I17
 	l := newLog(t)
 	l.job.Rules.TombstoneRetention = 0
 	l.put("a=1", "a")
@@ -172,7 +172,7 @@ func (l *fakeLog) clocks() string {
 	return strings.Join(all, " ")
 }
 
-func TestX3ClockBeginsInThePassThatRemovesTheOlderValues(t *testing.T) {
+func TestX3RetentionStartsInThePassThatRemovesTheOlderValues(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1")
 	l.roll()
@@ -197,7 +197,7 @@ func TestX3ClockBeginsInThePassThatRemovesTheOlderValues(t *testing.T) {
 }
 
 // F1: or the key would come back
-func TestX2TombstoneWaitsWhileAnOlderValueIsThereWhateverItsHorizon(t *testing.T) {
+func TestX2TombstoneRemainsAboveAnOlderValue(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1")
 	l.roll()
@@ -214,7 +214,7 @@ func TestX2TombstoneWaitsWhileAnOlderValueIsThereWhateverItsHorizon(t *testing.T
 	l.want("2:z=1")
 }
 
-func TestF2StampOfABatchIsALowerBound(t *testing.T) {
+func TestF2DeleteHorizonOfABatchIsALowerBound(t *testing.T) {
 	l := newLog(t)
 	l.batch(compress.None, record.Identity{ProducerID: -1,
 		DeleteHorizonMs: start.Add(3 * time.Hour).UnixMilli()}, "a")
@@ -231,7 +231,7 @@ func TestF2StampOfABatchIsALowerBound(t *testing.T) {
 	l.want("1:z=1")
 }
 
-func TestF2LostDeadFileBeginsTheClockAnew(t *testing.T) {
+func TestF2LostDeadFileRestartsTheRetention(t *testing.T) {
 	l := newLog(t)
 	l.put("a")
 	l.put("z=1")
@@ -246,7 +246,7 @@ func TestF2LostDeadFileBeginsTheClockAnew(t *testing.T) {
 	l.want("1:z=1")
 }
 
-func TestF4TruncationVoidsTheClocks(t *testing.T) {
+func TestF4TruncationInvalidatesTheDeadFile(t *testing.T) {
 	l := newLog(t)
 	l.put("a")
 	l.put("z=1")
@@ -261,7 +261,7 @@ func TestF4TruncationVoidsTheClocks(t *testing.T) {
 // What was found by the model's seed 1795287846919434046: two truncations, of which the second
 // takes the epoch of the first out of the log. The epoch behind it is a later one all the same, or
 // the clock of the tombstone would go on.
-func TestF4SecondTruncationVoidsTheClocksToo(t *testing.T) {
+func TestF4SecondTruncationInvalidatesTheDeadFile(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.TombstoneRetention = 2 * time.Minute
 	l.lead()
@@ -292,7 +292,7 @@ func TestF4SecondTruncationVoidsTheClocksToo(t *testing.T) {
 	l.want("1:y=1 2:z=2")
 }
 
-func TestTombstonesOfOneBatchAreStampedOnceAndTimestampsStay(t *testing.T) { // reference 1.2
+func TestBatchGetsOneDeleteHorizonAndKeepsItsTimestamps(t *testing.T) { // reference 1.2
 	l := newLog(t)
 	l.batch(compress.Gzip, record.Identity{ProducerID: -1}, "a=1", "b=1", "c", "a", "d=1")
 	l.put("z=1")
@@ -311,7 +311,7 @@ func TestTombstonesOfOneBatchAreStampedOnceAndTimestampsStay(t *testing.T) { // 
 	}
 }
 
-func TestTombstoneSupersededByAValueGoesAtOnce(t *testing.T) {
+func TestSupersededTombstoneIsRemovedAtOnce(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1")
 	l.put("a")
@@ -323,7 +323,7 @@ func TestTombstoneSupersededByAValueGoesAtOnce(t *testing.T) {
 	l.want("2:a=2")
 }
 
-func TestTombstoneOfAKeyWithoutAValueGoesToo(t *testing.T) {
+func TestTombstoneOfAnUnknownKeyIsRemoved(t *testing.T) {
 	l := newLog(t)
 	l.put("never")
 	l.put("z=1")

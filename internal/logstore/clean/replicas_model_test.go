@@ -142,9 +142,9 @@ func (r *replicas) read(c *mover, from *copied) {
 	}
 }
 
-// TestX1AConsumerMayMoveBetweenReplicas: whichever replicas it reads from, in the time for which
+// TestX1ConsumerCanMoveBetweenReplicas: whichever replicas it reads from, in the time for which
 // tombstones are kept it sees each deletion, or never the value. And tombstones go in the end.
-func TestX1AConsumerMayMoveBetweenReplicas(t *testing.T) {
+func TestX1ConsumerCanMoveBetweenReplicas(t *testing.T) {
 	var removed int64
 	checked := 0
 	for s := range seed.Sequence(t, 30) {

@@ -27,7 +27,7 @@ func (l *fakeLog) unchanged(ctx context.Context, want error) {
 	}
 }
 
-func TestI42CorruptBatchStopsThePassWithoutAChange(t *testing.T) {
+func TestI42CorruptBatchStopsThePassBeforeAnyChange(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "a=2")
 	l.put("b=1", "b=2")
@@ -54,7 +54,7 @@ func TestI42CorruptBatchStopsThePassWithoutAChange(t *testing.T) {
 }
 
 // PR #23429, KAFKA-6834: never uncleanable
-func TestBatchBeyondTheDecodeLimitIsKeptAndNoTombstoneGoes(t *testing.T) {
+func TestOpaqueBatchIsKeptAndPreventsTombstoneRemoval(t *testing.T) {
 	l := newLog(t)
 	l.job.Limits.BatchBytesMax, l.job.Rules.TombstoneRetention = 1<<20, 0
 	l.batch(compress.Zstd, record.Identity{ProducerID: -1}, "hidden="+strings.Repeat("x", 2<<20))
@@ -78,7 +78,7 @@ func TestBatchBeyondTheDecodeLimitIsKeptAndNoTombstoneGoes(t *testing.T) {
 // Were a batch unread under a small budget and read under a large one, the value in it would be in
 // the clean section below its own tombstone, nobody would look for it there, and it would come back
 // when the tombstone goes.
-func TestF1MoreMemoryDoesNotBringADeletedKeyBack(t *testing.T) {
+func TestF1MoreMemoryDoesNotRestoreADeletedKey(t *testing.T) {
 	l := newLog(t)
 	l.job.Limits.MemoryBytes, l.job.Rules.TombstoneRetention = 1<<20, 0
 	l.batch(compress.Zstd, record.Identity{ProducerID: -1}, "a=1",
@@ -108,7 +108,7 @@ func TestI41HugeBatchesAreCleaned(t *testing.T) {
 	}
 }
 
-func TestCancelledPassEndsWithinOneBatch(t *testing.T) {
+func TestCancelledPassStopsWithinOneBatch(t *testing.T) {
 	l := newLog(t)
 	l.fill("k", 50)
 	l.fill("k", 50)
@@ -122,7 +122,7 @@ func TestCancelledPassEndsWithinOneBatch(t *testing.T) {
 	}
 }
 
-func TestI37CancelledWhileRewritingLeavesNothingBehind(t *testing.T) { // I37
+func TestI37PassCancelledWhileRewritingLeavesNoFiles(t *testing.T) { // I37
 	l := newLog(t)
 	l.fill("k", 50)
 	l.fill("k", 50)
@@ -136,7 +136,7 @@ func TestI37CancelledWhileRewritingLeavesNothingBehind(t *testing.T) { // I37
 	l.unchanged(ctx, context.Canceled)
 }
 
-func TestFailureOfTheDiskAtEveryStepLeavesNothingBehind(t *testing.T) { // KAFKA-7866, full disk
+func TestDiskFailureAtAnyStepLeavesNoFiles(t *testing.T) { // KAFKA-7866, full disk
 	for skip := 0; ; skip++ {
 		l := newLog(t)
 		l.fill("k", 30)
@@ -181,7 +181,7 @@ func TestFailedReplaceEndsThePass(t *testing.T) {
 	l.unchanged(context.Background(), broken)
 }
 
-func TestProgressNeverFallsAndEndsAtOne(t *testing.T) {
+func TestProgressNeverDecreasesAndEndsAtOne(t *testing.T) {
 	l := newLog(t)
 	l.fill("k", 3000)
 	l.roll()
@@ -216,7 +216,7 @@ func TestProgressNeverFallsAndEndsAtOne(t *testing.T) {
 
 // A batch of some kilobytes that decompresses to 64 MiB costs no more memory than a batch may.
 // PR #23429: in Kafka it ran the cleaner out of memory
-func TestNastyDecompressionBomb(t *testing.T) {
+func TestDecompressionBombIsKeptInBoundedMemory(t *testing.T) {
 	l := newLog(t)
 	l.job.Limits.BatchBytesMax = 1 << 20
 	l.put("a=1", "b=1")

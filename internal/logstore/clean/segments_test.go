@@ -26,7 +26,7 @@ func (l *fakeLog) bases() (all []int64) {
 	return all
 }
 
-func TestSegmentsWithoutGarbageAreNotTouched(t *testing.T) { // cleaner.md 4: rewrite only what pays
+func TestSegmentsWithoutGarbageAreNotRewritten(t *testing.T) { // cleaner.md 4: rewrite only what pays
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 4000
 	l.fill("a", 20) // [0, 20)
@@ -48,7 +48,7 @@ func TestSegmentsWithoutGarbageAreNotTouched(t *testing.T) { // cleaner.md 4: re
 	}
 }
 
-func TestI30NeighboursAreGroupedWhileWhatLivesFitsASegment(t *testing.T) {
+func TestI30NeighboursAreMergedWhileTheirLiveBytesFitOneSegment(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 4000
 	for range 6 { // six segments of 20 records; the last has the latest of all keys
@@ -73,7 +73,7 @@ func TestI30NeighboursAreGroupedWhileWhatLivesFitsASegment(t *testing.T) {
 	}()))
 }
 
-func TestI30GroupHoldsNoMoreThanASegment(t *testing.T) {
+func TestI30GroupFitsOneSegment(t *testing.T) {
 	l := newLog(t)
 	l.fill("a", 10)
 	l.put("x=1")
@@ -119,7 +119,7 @@ func TestI30OffsetsOfAGroupFitOneSegment(t *testing.T) {
 }
 
 // KAFKA-20036: rebuilding can make batches larger
-func TestI31OutputRollsBeforeItPassesTheSegmentSize(t *testing.T) {
+func TestI31OutputRollsBeforeItExceedsTheSegmentSize(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.KeepCodec, l.job.Rules.Codec.Type = false, compress.None
 	for i := range 40 {
@@ -150,7 +150,7 @@ func TestI31OutputRollsBeforeItPassesTheSegmentSize(t *testing.T) {
 	}
 }
 
-func TestI32OutputTakesBaseAndTimeOfItsSources(t *testing.T) {
+func TestI32OutputHasTheBaseAndTimeOfItsSources(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1")
 	l.roll()
@@ -169,7 +169,7 @@ func TestI32OutputTakesBaseAndTimeOfItsSources(t *testing.T) {
 }
 
 // cleaner.md 4: at most a sixteenth of a segment
-func TestSmallNeighboursAreMergedAndLargeOnesLeft(t *testing.T) {
+func TestSmallNeighboursAreMergedAndLargeSegmentsAreNot(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 100_000
 	for i := range 10 {
@@ -215,7 +215,7 @@ func TestSegmentsFarApartInTimeAreNotMerged(t *testing.T) {
 	}
 }
 
-func TestSegmentOfWhichNothingLivesBecomesEmpty(t *testing.T) {
+func TestSegmentWithoutLiveRecordsBecomesEmpty(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 4000
 	l.fill("k", 20)

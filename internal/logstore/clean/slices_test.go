@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-func TestTableAgainstAMap(t *testing.T) {
+func TestTableEqualsMap(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	tab := newTable(slotBytes * 1000)
 	for round := range 50 {
@@ -49,7 +49,7 @@ func TestTableAgainstAMap(t *testing.T) {
 	}
 }
 
-func TestSlotTakesTheBytesThatAreCounted(t *testing.T) {
+func TestSlotHasTheAccountedSize(t *testing.T) {
 	if got := unsafe.Sizeof(slot{}); got != slotBytes {
 		t.Errorf("a slot takes %d bytes, %d are counted", got, slotBytes)
 	}
@@ -57,7 +57,7 @@ func TestSlotTakesTheBytesThatAreCounted(t *testing.T) {
 
 // KAFKA-2235, 3587, 3894: Kafka's cleaner fails, or passes again and again, when a segment has more
 // keys than its map.
-func TestOnePassWhateverTheBudget(t *testing.T) {
+func TestOnePassSufficesForAnyBudget(t *testing.T) {
 	for _, budget := range []int64{1, 1 << 10, 64 << 10, 64 << 20} {
 		t.Run(fmt.Sprint(budget), func(t *testing.T) {
 			l := newLog(t)
@@ -82,7 +82,7 @@ func TestOnePassWhateverTheBudget(t *testing.T) {
 	}
 }
 
-func TestF3HotKeyTakesOneSlotHoweverOftenItIsWritten(t *testing.T) {
+func TestF3HotKeyTakesOneSlot(t *testing.T) {
 	l := newLog(t)
 	l.job.Limits.MemoryBytes = 4 << 10
 	hot := slices.Repeat([]string{"hot=1"}, 20_000)
@@ -121,7 +121,7 @@ func TestF5EqualMD5KeysAreTwoKeys(t *testing.T) {
 
 // What is superseded above an ignored record, and what an ignored record would have superseded, are
 // as if it were not there.
-func TestSlicesGiveTheSameInAnyNumber(t *testing.T) {
+func TestResultIsIndependentOfTheNumberOfSlices(t *testing.T) {
 	var want string
 	for _, budget := range []int64{2000, 20_000, 1 << 20} {
 		for _, workers := range []int{1, 4} {

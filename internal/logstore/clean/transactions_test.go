@@ -44,7 +44,7 @@ func (l *fakeLog) wantData(want string) {
 	}
 }
 
-func TestI11AbortedDataGoesAndSupersedesNothing(t *testing.T) { // KAFKA-5196
+func TestI11AbortedRecordsAreRemovedAndSupersedeNothing(t *testing.T) { // KAFKA-5196
 	l := newLog(t)
 	l.put("a=1", "b=1")                  // 0, 1
 	l.txn(7, compress.Zstd, "a=2", "c=") // 2, 3
@@ -74,7 +74,7 @@ func TestI12UserKeysThatLookLikeMarkersAreKeys(t *testing.T) { // KAFKA-14055
 	}
 }
 
-func TestI20MarkerGoesARetentionAfterTheLastBatchOfItsTransaction(t *testing.T) { // KAFKA-8351
+func TestI20MarkerIsRemovedOneRetentionAfterTheLastBatchOfItsTransaction(t *testing.T) { // KAFKA-8351
 	for _, commit := range []bool{true, false} {
 		t.Run(fmt.Sprint(commit), func(t *testing.T) {
 			l := newLog(t)
@@ -104,7 +104,7 @@ func TestI20MarkerGoesARetentionAfterTheLastBatchOfItsTransaction(t *testing.T) 
 	}
 }
 
-func TestI20MarkerStaysAsLongAsABatchOfItsTransactionDoesEvenEmpty(t *testing.T) {
+func TestI20MarkerRemainsWithAnEmptyBatchOfItsTransaction(t *testing.T) {
 	l := newLog(t)
 	l.txn(7, compress.None, "a=1") // 0: stays empty, for it is the producer's last
 	l.end(7, true)
@@ -120,7 +120,7 @@ func TestI20MarkerStaysAsLongAsABatchOfItsTransactionDoesEvenEmpty(t *testing.T)
 	}
 }
 
-func TestI21TransactionsAreFollowedOverSegments(t *testing.T) {
+func TestI21TransactionsSpanSegments(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 300
 	l.put("a=1", "b=1", "c=1")
@@ -138,7 +138,7 @@ func TestI21TransactionsAreFollowedOverSegments(t *testing.T) {
 	l.wantData(" 0:a=1 2:c=1 4:b=2 8:z=1")
 }
 
-func TestI22IndexHasAnAbortedTransactionAsLongAsItHasBatches(t *testing.T) { // KAFKA-13727
+func TestI22IndexEntryRemainsWithTheBatchesOfItsTransaction(t *testing.T) { // KAFKA-13727
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 300
 	l.txn(7, compress.None, "a=1")
@@ -178,7 +178,7 @@ func TestI22IndexHasAnAbortedTransactionAsLongAsItHasBatches(t *testing.T) { // 
 // A consumer leaves out a producer's batches from where an aborted transaction begins to its
 // marker. Were the marker gone and the index told of the transaction still, he would leave out all
 // that the producer commits later: found by TestHistoriesAgainstTheLedger of the log.
-func TestI22IndexForgetsATransactionWithItsMarker(t *testing.T) {
+func TestI22IndexEntryIsRemovedWithItsMarker(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 300 // so that the two stay apart
 	l.put("live=1")
@@ -198,7 +198,7 @@ func TestI22IndexForgetsATransactionWithItsMarker(t *testing.T) {
 	}
 }
 
-func TestI23MarkersWithoutDataGo(t *testing.T) { // KAFKA-10702: piles of them
+func TestI23MarkersWithoutDataAreRemoved(t *testing.T) { // KAFKA-10702: piles of them
 	l := newLog(t)
 	for i := range 500 {
 		l.end(int64(i%50), i%2 == 0)
@@ -212,7 +212,7 @@ func TestI23MarkersWithoutDataGo(t *testing.T) { // KAFKA-10702: piles of them
 	}
 }
 
-func TestI24OpenTransactionEndsCleaningAtItsSegment(t *testing.T) {
+func TestI24OpenTransactionBoundsThePass(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "a=2")
 	l.roll()
@@ -229,7 +229,7 @@ func TestI24OpenTransactionEndsCleaningAtItsSegment(t *testing.T) {
 	l.wantData(" 3:b=2 5:a=4")
 }
 
-func TestTransactionThatEndsAboveTheBoundIsWhatItWasDecidedToBe(t *testing.T) {
+func TestTransactionThatEndsAboveTheBoundHasItsOutcome(t *testing.T) {
 	for _, commit := range []bool{true, false} {
 		l := newLog(t)
 		l.put("a=1")
@@ -242,7 +242,7 @@ func TestTransactionThatEndsAboveTheBoundIsWhatItWasDecidedToBe(t *testing.T) {
 	}
 }
 
-func TestI25MarkersOfAProducerThatHasNothingElseStay(t *testing.T) {
+func TestI25MarkersOfAProducerWithoutDataRemain(t *testing.T) {
 	l := newLog(t)
 	l.end(7, true)
 	l.put("z=1")
@@ -266,7 +266,7 @@ func TestI25MarkersOfAProducerThatHasNothingElseStay(t *testing.T) {
 
 // A marker that goes may be among the batches that are read to look at the sidecar, and has no
 // entry there: found by the model.
-func TestF6SampledMarkerContradictsNoSidecar(t *testing.T) {
+func TestF6SampledMarkerMatchesItsSidecar(t *testing.T) {
 	for ms := start.UnixMilli(); ; ms++ {
 		id := record.Identity{ProducerID: 7, LeaderEpoch: -1}
 		marker, err := record.AppendMarker(nil, id, ms, record.Control{Type: record.ControlCommit})

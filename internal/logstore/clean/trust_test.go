@@ -15,7 +15,7 @@ import (
 )
 
 // F6: a wrong dead bit would delete data unread, so a sidecar is held against what is decoded.
-func TestF6SidecarOfOtherKeysIsMadeAnewBeforeAnythingGoes(t *testing.T) {
+func TestF6WrongSidecarIsRebuiltBeforeAnythingIsRemoved(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "b=1")
 	l.put("c=1")
@@ -74,7 +74,7 @@ func TestF6SidecarOfOtherKeysIsMadeAnewBeforeAnythingGoes(t *testing.T) {
 
 // A segment that is not the one its sidecar was made for stops the pass, whatever else says that it
 // is.
-func TestF13BatchesThatAreOthersStopThePass(t *testing.T) {
+func TestF13ChangedBatchStopsThePass(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "a=2")
 	l.put("b=1")
@@ -106,7 +106,7 @@ func TestF13BatchesThatAreOthersStopThePass(t *testing.T) {
 	}
 }
 
-func TestF12ProducerThatFellBackStopsThePass(t *testing.T) {
+func TestF12ProducerWithALowerLastOffsetStopsThePass(t *testing.T) {
 	l := newLog(t)
 	l.batch(compress.None, record.Identity{ProducerID: 7}, "a=1")
 	l.put("a=2")
@@ -115,7 +115,7 @@ func TestF12ProducerThatFellBackStopsThePass(t *testing.T) {
 	l.unchanged(t.Context(), ErrProducersChanged)
 }
 
-func TestF16FullDiskIsToldAndWhatFitsIsDone(t *testing.T) {
+func TestF16FullDiskIsReported(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "a=2")
 	l.roll()
@@ -129,7 +129,7 @@ func TestF16FullDiskIsToldAndWhatFitsIsDone(t *testing.T) {
 
 // F16: neighbours that would become one segment are rewritten one by one where there is no room for
 // all of them.
-func TestF16GroupForWhichThereIsNoRoomIsTakenApart(t *testing.T) {
+func TestF16GroupWithoutRoomIsSplit(t *testing.T) {
 	l := newLog(t)
 	var want []string
 	for i := range 3 {
@@ -149,7 +149,7 @@ func TestF16GroupForWhichThereIsNoRoomIsTakenApart(t *testing.T) {
 
 // X1: each replica tells up to where nothing holds its tombstones; what another has not told of yet
 // stays, and so does what it has told of for less than the retention (X3).
-func TestX1TombstonesAndMarkersGoWhereAllReplicasAgreeOnly(t *testing.T) {
+func TestX1TombstonesAreRemovedBelowTheReplicatedProgressOnly(t *testing.T) {
 	l := newLog(t)
 	l.job.CleaningProgress = CleaningProgress{{Below: 1}}
 	l.put("a")
@@ -187,7 +187,7 @@ func TestX1TombstonesAndMarkersGoWhereAllReplicasAgreeOnly(t *testing.T) {
 	}
 }
 
-func TestF7RecordThatBlocksATombstoneIsForcedOut(t *testing.T) {
+func TestF7SegmentThatBlocksATombstoneIsRewrittenInTime(t *testing.T) {
 	l := newLog(t)
 	// nothing here is ever worth a rewrite
 	l.job.Rules.MaxGarbagePercent, l.job.Rules.SegmentBytes = 90, 10_000
@@ -215,7 +215,7 @@ func TestF7RecordThatBlocksATombstoneIsForcedOut(t *testing.T) {
 }
 
 // KIP-354, and a promise of ours: whatever the benefit
-func TestI5SupersededRecordGoesWithinMaxLag(t *testing.T) {
+func TestI5SupersededRecordIsRemovedWithinMaxLag(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules = Rules{MaxGarbagePercent: 90, MaxLag: 10 * time.Hour, SegmentBytes: 10_000}
 	stamp := func() { // file times are the fake log's
@@ -244,7 +244,7 @@ func TestI5SupersededRecordGoesWithinMaxLag(t *testing.T) {
 	}
 }
 
-func TestDeletedRecordsGoFromTheFileToo(t *testing.T) { // DeleteRecords
+func TestRecordsBelowTheLogStartAreRemovedFromTheFile(t *testing.T) { // DeleteRecords
 	l := newLog(t)
 	l.job.Rules.MaxGarbagePercent = 90
 	l.put("a=1")
@@ -262,7 +262,7 @@ func TestDeletedRecordsGoFromTheFileToo(t *testing.T) { // DeleteRecords
 	}
 }
 
-func TestUniqueKeysCostNoRewriting(t *testing.T) { // cleaner.md 4
+func TestUniqueKeysCauseNoRewrite(t *testing.T) { // cleaner.md 4
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 100_000
 	for s := range 5 {
@@ -340,7 +340,7 @@ func TestOutputHasTheSidecarOfItsSources(t *testing.T) {
 	}
 }
 
-func TestDenserCodecIsForAllThatIsWritten(t *testing.T) {
+func TestDenseCodecAppliesToAllOutput(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.DenseCodec = &Codec{compress.Zstd, 19}
 	l.batch(compress.LZ4, record.Identity{ProducerID: -1}, "a=1", "b=1")
@@ -366,7 +366,7 @@ func TestDenserCodecIsForAllThatIsWritten(t *testing.T) {
 	}
 }
 
-func TestTimestampsFromElsewhereDoNotMatter(t *testing.T) { // 2099, and none
+func TestInvalidTimestampsDoNotAffectThePass(t *testing.T) { // 2099, and none
 	l := newLog(t)
 	l.job.Rules.MaxLag = time.Hour
 	today := l.now

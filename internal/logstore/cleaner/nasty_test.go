@@ -14,7 +14,7 @@ import (
 
 // What a cleaner meets once in its life, and must not fail on. Of the list of these
 // TestF5EqualMD5KeysAreTwoKeys, TestI41HugeBatchesAreCleaned, TestI30OffsetsOfAGroupFitOneSegment
-// and TestNastyDecompressionBomb stand beside the pass itself.
+// and TestDecompressionBombIsKeptInBoundedMemory stand beside the pass itself.
 
 // wantEnds plays a script and wants its output to end so.
 func wantEnds(t *testing.T, end string, script ...string) {

@@ -21,7 +21,7 @@ func dump(t *testing.T, fsys vfs.FS, opts DumpOptions, paths ...string) string {
 }
 
 // The golden files were compared with what Kafka's own dump-log prints of the same files.
-func TestDumpOfWhatKafkaWrote(t *testing.T) {
+func TestDumpOfKafkasFiles(t *testing.T) {
 	wantGolden(t, "partition.txt", dump(t, vfs.OS{}, DumpOptions{}, vectors+"/vectors-0"))
 	wantGolden(t, "records.txt",
 		dump(t, vfs.OS{}, DumpOptions{Records: true, TextMax: 30}, vectors))
@@ -49,7 +49,7 @@ func TestDumpPrintsOneJSONObjectALine(t *testing.T) {
 	}
 }
 
-func TestExcerptQuotesAndCuts(t *testing.T) {
+func TestExcerptQuotesAndTruncates(t *testing.T) {
 	for _, c := range []struct {
 		bytes      []byte
 		text, json string
@@ -73,7 +73,7 @@ func TestExcerptQuotesAndCuts(t *testing.T) {
 }
 
 // A bad batch is printed with its problem; bytes that are no batch end the file, not the command.
-func TestDumpGoesOnAfterDamage(t *testing.T) {
+func TestDumpContinuesAfterDamage(t *testing.T) {
 	mem := vfs.NewMem()
 	must(t, mem.MkdirAll("/p-0"))
 	good := batchOf(t, compress.Gzip, 0,
@@ -166,7 +166,7 @@ func TestPathsAreFilesPartitionsAndDataDirectories(t *testing.T) {
 }
 
 // A reader that goes away (head) ends the dump with its error.
-func TestDumpEndsWithItsReader(t *testing.T) {
+func TestDumpStopsWhenItsReaderCloses(t *testing.T) {
 	gone := errors.New("gone")
 	if err := Dump(vfs.OS{}, []string{vectors}, DumpOptions{Records: true},
 		brokenPipe{gone}); !errors.Is(err, gone) {

@@ -15,7 +15,7 @@ import (
 )
 
 // Field for field, our dump of Kafka's files says what Kafka's own dump-log says of them.
-func TestDumpAgreesWithKafkasDumpLog(t *testing.T) {
+func TestDumpMatchesKafkasDumpLog(t *testing.T) {
 	kafka, err := os.ReadFile(vectors + "/dump-log.txt")
 	must(t, err)
 	want := kafkaLines(t, string(kafka))

@@ -21,7 +21,7 @@ func TestVerifyFindsNothingInKafkasDirectories(t *testing.T) {
 
 // A broker that was killed leaves the indexes of its active segments padded with zeros, which is
 // noted, and else nothing.
-func TestVerifyFindsNothingInWhatAKilledKafkaLeft(t *testing.T) {
+func TestVerifyFindsNothingInDirectoriesOfAKilledKafka(t *testing.T) {
 	problems, out := verify(t, vfs.OS{}, kafkaDirectories+"/killed")
 	if problems != 0 || strings.Count(out, "note: padded with zeros") != 8 ||
 		strings.Count(out, "\n") != 9 {

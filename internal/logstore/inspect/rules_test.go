@@ -75,7 +75,7 @@ func wantVerify(t *testing.T, mem *vfs.Mem, want string) {
 	}
 }
 
-func TestVerifyKnowsTheRulesOfProducers(t *testing.T) {
+func TestVerifyChecksTheRulesOfProducers(t *testing.T) {
 	for name, c := range map[string]struct {
 		batches []written
 		want    string
@@ -120,7 +120,7 @@ func TestVerifyKnowsTheRulesOfProducers(t *testing.T) {
 	}
 }
 
-func TestVerifyKnowsTheRulesOfMarkers(t *testing.T) {
+func TestVerifyChecksTheRulesOfMarkers(t *testing.T) {
 	data, more := written{offset: 0, producer: 7, txn: true},
 		written{offset: 2, producer: 7, sequence: 1, txn: true}
 	first, second := segment.AbortedTxn{ProducerID: 7, LastOffset: 1, LastStable: 2},
@@ -158,7 +158,7 @@ func snapshotOf(l snapshotLine) []byte {
 	return out
 }
 
-func TestVerifyHoldsSnapshotsAgainstTheLog(t *testing.T) {
+func TestVerifyComparesSnapshotsWithTheLog(t *testing.T) {
 	batches := []written{{offset: 0, producer: 7, sequence: 4, txn: true},
 		{offset: 1, producer: 7, sequence: 5, txn: true}}
 	right := snapshotLine{ProducerID: 7, LastSequence: 5, LastOffset: 1, CoordinatorEpoch: -1}
@@ -231,7 +231,7 @@ func TestVerifyHoldsSnapshotsAgainstTheLog(t *testing.T) {
 	}
 }
 
-func TestVerifyHoldsLeaderEpochsAgainstTheLog(t *testing.T) {
+func TestVerifyComparesLeaderEpochsWithTheLog(t *testing.T) {
 	batches := []written{{offset: 0, leader: 2}, {offset: 1, leader: 2}, {offset: 2, leader: 5}}
 	for name, c := range map[string]struct{ content, want string }{
 		"right": {"0\n2\n2 0\n5 2\n", ""},
@@ -293,7 +293,7 @@ func TestDumpOfARangeOfOffsets(t *testing.T) {
 }
 
 // What a cut-off swap left is told of, and is no problem.
-func TestVerifyNotesLeftovers(t *testing.T) {
+func TestVerifyReportsLeftovers(t *testing.T) {
 	mem := partition(t, "/p-0", 3)
 	for _, name := range []string{"00000000000000000000.log.deleted",
 		"00000000000000000005.log.cleaned", "x.tmp"} {

@@ -11,7 +11,7 @@ import (
 
 // A broker that runs, or was killed, has the newest entries of its indexes in memory. The first of
 // two segments, [0, 3), was rolled and not sealed, the second has no transaction index yet.
-func TestVerifyKnowsWhatIsNotSyncedYet(t *testing.T) {
+func TestVerifyAcceptsUnsyncedBytes(t *testing.T) {
 	for name, test := range map[string]struct {
 		points          string // "": no file
 		problems, notes int

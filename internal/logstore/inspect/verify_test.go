@@ -14,7 +14,7 @@ import (
 )
 
 // All that is missed is a transaction index that was not kept when the files were copied.
-func TestVerifyFindsNothingInWhatKafkaWrote(t *testing.T) {
+func TestVerifyFindsNothingInKafkasSegments(t *testing.T) {
 	problems, out := verify(t, vfs.OS{}, vectors)
 	const missing = vectors + "/vectors-0/00000000000000000061.txnindex: position 0: " +
 		"no entry for the transaction of producer 16, [62, 63], which was aborted\n"
@@ -24,7 +24,7 @@ func TestVerifyFindsNothingInWhatKafkaWrote(t *testing.T) {
 	}
 }
 
-func TestVerifyFindsNothingInWhatWeWrote(t *testing.T) {
+func TestVerifyFindsNothingInOurSegments(t *testing.T) {
 	mem := partition(t, "/data/p-0", 20, 7, 1)
 	for _, paths := range [][]string{
 		{"/data"}, {"/data/p-0"}, {"/data", "/data/p-0"},
@@ -40,7 +40,7 @@ func TestVerifyFindsNothingInWhatWeWrote(t *testing.T) {
 
 // Each byte of the files is changed once, and verify must see it. In a batch only base offset and
 // leader epoch are free to change without a trace: no checksum covers them.
-func TestVerifySeesEveryChangedByte(t *testing.T) {
+func TestVerifyDetectsEveryChangedByte(t *testing.T) {
 	mem := partition(t, "/p-0", 8, 1)
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	for _, extension := range []string{".log", ".index", ".timeindex"} {
@@ -72,7 +72,7 @@ func TestVerifySeesEveryChangedByte(t *testing.T) {
 	}
 }
 
-func TestVerifySaysWhatIsWrong(t *testing.T) {
+func TestVerifyReportsProblems(t *testing.T) {
 	const log, index, times = "/p-0/00000000000000000005.log", "/p-0/00000000000000000005.index",
 		"/p-0/00000000000000000005.timeindex"
 	edit := func(mem *vfs.Mem, name string, change func([]byte) []byte) {
@@ -142,7 +142,7 @@ func TestVerifySaysWhatIsWrong(t *testing.T) {
 }
 
 // Records are looked into: a checksum can be right and the records wrong.
-func TestVerifyLooksIntoRecords(t *testing.T) {
+func TestVerifyChecksRecords(t *testing.T) {
 	truncated := batchOf(t, compress.None, 0,
 		record.Record{Key: []byte("k"), Value: []byte("value"), Timestamp: 9})
 	truncated = resealed(truncated[:len(truncated)-3])
@@ -179,7 +179,7 @@ func TestVerifyPrintsJSON(t *testing.T) {
 }
 
 // An unreadable file is no finding: the check could not be made, and the other files still are.
-func TestVerifyTellsWhatItCouldNotCheck(t *testing.T) {
+func TestVerifyReportsUncheckedParts(t *testing.T) {
 	fault := vfs.NewFault(partition(t, "/p-0", 2, 2))
 	fault.Inject(vfs.Rule{Op: vfs.OpRead, Name: "*5.log"})
 	var out bytes.Buffer

@@ -55,7 +55,7 @@ func kafkaSegments(t *testing.T, run func(t *testing.T, mem *vfs.Mem, m *model))
 }
 
 // Kafka's segments open as they are: nothing is made anew, and everything is found.
-func TestOpensWhatKafkaWrote(t *testing.T) {
+func TestOpenOfKafkasSegments(t *testing.T) {
 	kafkaSegments(t, func(t *testing.T, mem *vfs.Mem, m *model) {
 		trace := vfs.NewTrace(mem, "/")
 		s, err := Open(trace, "/", m.base, Config{IndexIntervalBytes: kafkaInterval})
@@ -69,7 +69,7 @@ func TestOpensWhatKafkaWrote(t *testing.T) {
 }
 
 // The same batches, appended here, give Kafka's index files byte for byte; and so does recovery.
-func TestWritesWhatKafkaWrites(t *testing.T) {
+func TestWritesKafkasBytes(t *testing.T) {
 	kafkaSegments(t, func(t *testing.T, kafka *vfs.Mem, m *model) {
 		ours := vfs.NewMem()
 		s, err := Create(ours, "/", m.base, "", Config{IndexIntervalBytes: kafkaInterval})
@@ -105,7 +105,7 @@ func wantSameFiles(t *testing.T, got, want *vfs.Mem, base int64) {
 }
 
 // A broker of Kafka that was killed leaves index files padded with zeros: they are made anew.
-func TestOpensWhatAKilledKafkaLeft(t *testing.T) {
+func TestOpenOfSegmentsOfAKilledKafka(t *testing.T) {
 	kafkaSegments(t, func(t *testing.T, mem *vfs.Mem, m *model) {
 		want := mem.CrashClone()
 		for _, extension := range []string{IndexExtension, TimeIndexExtension} {

@@ -14,7 +14,7 @@ import (
 
 // Readers beside an append see whole, right batches only, and every batch that was there when they
 // began. Run it with -race.
-func TestReadsBesideAppendsAndSyncs(t *testing.T) {
+func TestConcurrentReadsAppendsAndSyncs(t *testing.T) {
 	for name, fsys := range map[string]vfs.FS{"OS": vfs.OS{}, "Mem": vfs.NewMem()} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

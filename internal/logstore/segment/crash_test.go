@@ -112,7 +112,7 @@ func TestSealedSegmentSurvivesACrash(t *testing.T) {
 }
 
 // Each kind of bad batch ends recovery there: length, magic, checksum, offsets, a cut end.
-func TestRecoverCutsAtTheFirstBadBatch(t *testing.T) {
+func TestRecoverTruncatesAtTheFirstInvalidBatch(t *testing.T) {
 	batches := []record.Batch{batchOf(t, 0, 2, 10, 50), batchOf(t, 2, 2, 20, 50),
 		batchOf(t, 4, 2, 30, 50)}
 	second := len(batches[0])
@@ -151,7 +151,7 @@ func TestRecoverCutsAtTheFirstBadBatch(t *testing.T) {
 	}
 }
 
-func TestRecoverCutsNothingWhenTheDiskOrTheVisitorFails(t *testing.T) {
+func TestRecoverTruncatesNothingWhenTheDiskOrTheVisitorFails(t *testing.T) {
 	mem := vfs.NewMem()
 	m, _, err := life(t, mem)
 	must(t, err)
@@ -208,9 +208,9 @@ func TestIndexesAreSyncedHoweverTheirEntriesGotThere(t *testing.T) {
 	}
 }
 
-// TestWhatRecoverFoundSurvivesThePower: a process was killed that had synced nothing, not even
+// TestRecoveredSegmentSurvivesAPowerCut: a process was killed that had synced nothing, not even
 // names. What the next one found, and vouches for, is still there when the power goes.
-func TestWhatRecoverFoundSurvivesThePower(t *testing.T) {
+func TestRecoveredSegmentSurvivesAPowerCut(t *testing.T) {
 	mem := vfs.NewMem()
 	m := &model{base: 3}
 	s, err := Create(mem, "/", m.base, "", Config{IndexIntervalBytes: 300})
@@ -236,9 +236,9 @@ func TestWhatRecoverFoundSurvivesThePower(t *testing.T) {
 	}
 }
 
-// TestRecoverOwesTheSyncOfIndexes to Seal: until then nothing but Recover may open the segment, and
+// TestRecoveredIndexesAreSyncedLater to Seal: until then nothing but Recover may open the segment, and
 // Unfinished says so.
-func TestRecoverOwesTheSyncOfIndexes(t *testing.T) {
+func TestRecoveredIndexesAreSyncedLater(t *testing.T) {
 	mem := vfs.NewMem()
 	cfg := Config{IndexIntervalBytes: 300}
 	m, _, err := life(t, mem)

@@ -61,7 +61,7 @@ func wantLog(t *testing.T, fsys vfs.FS, m *model) {
 	}
 }
 
-func TestSegmentThatCannotBeCutBackIsUnusable(t *testing.T) {
+func TestSegmentThatCannotBeTruncatedIsUnusable(t *testing.T) {
 	s, fault, m := faulty(t)
 	fault.Inject(vfs.Rule{Op: vfs.OpWrite, Err: syscall.ENOSPC, WriteBytes: 10})
 	fault.Inject(vfs.Rule{Op: vfs.OpTruncate})
@@ -131,7 +131,7 @@ func TestFullDiskForIndexesOnly(t *testing.T) {
 
 // Whatever single operation fails, nobody gets a segment that lies: the call fails, or all it says
 // holds.
-func TestOneFaultAnywhere(t *testing.T) {
+func TestSegmentSurvivesOneFaultAtAnyOperation(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()
 		fault := vfs.NewFault(mem)
@@ -145,7 +145,7 @@ func TestOneFaultAnywhere(t *testing.T) {
 	}
 }
 
-func TestFailedOpenClosesItsFilesAndMayBeTriedAgain(t *testing.T) {
+func TestFailedOpenClosesItsFilesAndCanBeRetried(t *testing.T) {
 	mem := vfs.NewMem()
 	m, _, err := life(t, mem)
 	must(t, err)
@@ -166,7 +166,7 @@ func TestFailedOpenClosesItsFilesAndMayBeTriedAgain(t *testing.T) {
 	}
 }
 
-func TestCorruptDataIsAnErrorOfOpen(t *testing.T) {
+func TestOpenFailsOnCorruptData(t *testing.T) {
 	mem := vfs.NewMem()
 	m, _, err := life(t, mem)
 	must(t, err)

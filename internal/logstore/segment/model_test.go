@@ -14,7 +14,7 @@ import (
 )
 
 // A random life of a segment, compared with a list of batches after each step.
-func TestSegmentMatchesListOfBatches(t *testing.T) {
+func TestSegmentEqualsListOfBatches(t *testing.T) {
 	for seed := range seed.Sequence(t, 6) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		mem := vfs.NewMem()
@@ -124,7 +124,7 @@ func wantFiles(t *testing.T, mem *vfs.Mem, m *model, interval int) {
 
 // Opening must not depend on the file's size: it reads the ends of the files, and a bounded number
 // of bytes.
-func TestOpenReadsTheEndsOnly(t *testing.T) {
+func TestOpenReadsTheEndsOfFilesOnly(t *testing.T) {
 	reads := func(batches int) int {
 		mem := vfs.NewMem()
 		s, err := Create(mem, "/", 0, "", Config{})
@@ -165,7 +165,7 @@ func TestScanGrowsToTheBatch(t *testing.T) {
 
 // A damaged length is no reason to ask for as much memory as it says: neither where it is cut off,
 // nor where it is an error.
-func TestALengthIsProvedBeforeItGetsMemory(t *testing.T) {
+func TestLengthIsVerifiedBeforeMemoryIsAllocated(t *testing.T) {
 	mem := vfs.NewMem()
 	s, err := Create(mem, "/", 0, "", Config{})
 	must(t, err)
@@ -203,7 +203,7 @@ func TestALengthIsProvedBeforeItGetsMemory(t *testing.T) {
 }
 
 // An entry is due once *more* than the interval follows the last (reference 2.1).
-func TestEntryIsDueBeyondTheIntervalOnly(t *testing.T) {
+func TestIndexEntryIsWrittenBeyondTheIntervalOnly(t *testing.T) {
 	size := len(batchOf(t, 0, 1, 1, 10))
 	for _, c := range []struct{ interval, entries int }{{size - 1, 3}, {size, 1}, {2*size - 1, 1},
 		{2 * size, 1}, {3 * size, 0}} {

@@ -41,7 +41,7 @@ func TestNameHas20Digits(t *testing.T) {
 	}
 }
 
-func TestAppendRefusesWhatWouldNotBeReadBack(t *testing.T) {
+func TestAppendRejectsBatchesThatCannotBeReadBack(t *testing.T) {
 	s, err := Create(vfs.NewMem(), "/", 100, "", Config{})
 	must(t, err)
 	must(t, s.Append(batchOf(t, 100, 3, 1, 10)))
@@ -93,7 +93,7 @@ func TestFitsKeepsTheIndexesWithinBounds(t *testing.T) {
 	must(t, s.Seal())
 }
 
-func TestSealedSegmentTakesNoAppendUntilTruncated(t *testing.T) {
+func TestSealedSegmentRejectsAppendsUntilTruncated(t *testing.T) {
 	s, err := Create(vfs.NewMem(), "/", 0, "", Config{})
 	must(t, err)
 	must(t, s.Append(batchOf(t, 0, 1, 1, 10)))
@@ -146,7 +146,7 @@ func TestRenameAndRemoveTakeAllFiles(t *testing.T) {
 	}
 }
 
-func TestModTimeSurvivesAndIsSet(t *testing.T) {
+func TestModTimeIsKeptAndCanBeSet(t *testing.T) {
 	mem := vfs.NewMem()
 	s, err := Create(mem, "/", 0, "", Config{})
 	must(t, err)
@@ -166,7 +166,7 @@ func TestModTimeSurvivesAndIsSet(t *testing.T) {
 }
 
 // Damage to the index files that Open can see is mended; the segment answers as before.
-func TestOpenMendsIndexes(t *testing.T) {
+func TestOpenRepairsIndexes(t *testing.T) {
 	mem := vfs.NewMem()
 	m := &model{base: 10}
 	s, err := Create(mem, "/", m.base, "", Config{})
@@ -243,7 +243,7 @@ func changed(b []byte, at int, to uint32) []byte {
 }
 
 // docs/format/index.md: an entry that does not point at a batch is not followed.
-func TestDamagedEntryInTheMiddleIsPassedBy(t *testing.T) {
+func TestDamagedIndexEntryInTheMiddleIsSkipped(t *testing.T) {
 	mem := vfs.NewMem()
 	m := &model{}
 	s, err := Create(mem, "/", 0, "", Config{})

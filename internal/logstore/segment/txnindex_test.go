@@ -62,7 +62,7 @@ func TestEntriesOfTheTxnIndexAreKafkas(t *testing.T) {
 	}
 }
 
-func TestThereIsNoTxnIndexWithoutAbortedTransactions(t *testing.T) {
+func TestNoTxnIndexWithoutAbortedTransactions(t *testing.T) {
 	mem := vfs.NewMem()
 	s, err := Create(mem, "/", 100, "", Config{})
 	must(t, err)
@@ -119,7 +119,7 @@ func TestAbortedTransactionsAreFound(t *testing.T) {
 	must(t, s.Close())
 }
 
-func TestOnlyEntriesThatAscendAreTaken(t *testing.T) {
+func TestOnlyAscendingEntriesAreAccepted(t *testing.T) {
 	s, _ := withAborted(t, vfs.NewMem())
 	defer func() { must(t, s.Close()) }()
 	for _, bad := range []AbortedTxn{
@@ -132,7 +132,7 @@ func TestOnlyEntriesThatAscendAreTaken(t *testing.T) {
 	}
 }
 
-func TestTruncateCutsTheTxnIndex(t *testing.T) {
+func TestTruncateTruncatesTheTxnIndex(t *testing.T) {
 	for _, synced := range []bool{false, true} {
 		for offset := int64(100); offset <= 200; offset++ {
 			mem := vfs.NewMem()
@@ -161,7 +161,7 @@ func TestTruncateCutsTheTxnIndex(t *testing.T) {
 }
 
 // What is damaged is told and not believed; the log makes it anew.
-func TestADamagedTxnIndexIsTold(t *testing.T) {
+func TestDamagedTxnIndexIsReported(t *testing.T) {
 	reference := vfs.NewMem()
 	s, all := withAborted(t, reference)
 	must(t, s.Close())
@@ -196,7 +196,7 @@ func TestADamagedTxnIndexIsTold(t *testing.T) {
 
 // KAFKA-7866, KAFKA-10778: a disk that takes no transaction index fails no append; the entries
 // wait.
-func TestAFailedTxnIndexFailsNoAppend(t *testing.T) {
+func TestFailedTxnIndexWriteDoesNotFailAppends(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
 	s, all := withAborted(t, fault)
@@ -219,7 +219,7 @@ func TestAFailedTxnIndexFailsNoAppend(t *testing.T) {
 
 // A sealed segment keeps its entries in any crash; Recover leaves none, for only the log can make
 // them.
-func TestTheTxnIndexSurvivesACrash(t *testing.T) {
+func TestTxnIndexSurvivesACrash(t *testing.T) {
 	for seed := range seed.Sequence(t, 50) {
 		mem := vfs.NewMem()
 		s, all := withAborted(t, mem)
@@ -250,7 +250,7 @@ func TestTheTxnIndexSurvivesACrash(t *testing.T) {
 
 // Against a list, with more entries than one block holds, and long transactions that hold the last
 // stable offset back.
-func TestTxnIndexMatchesAList(t *testing.T) {
+func TestTxnIndexEqualsList(t *testing.T) {
 	random := newRandom(t)
 	mem := vfs.NewMem()
 	s, err := Create(mem, "/", 0, "", Config{})
