@@ -1,18 +1,24 @@
 #!/usr/bin/env bash
-# A thousand partitions on three brokers, each a process of its own, under a load with acks=all: how long writes stand when a broker is
-# killed, stopped in order, or when brokers are killed in turn: the figures of docs/bench/failover.md.
+# bench-failover.sh measures how long writes with acks=all are unavailable when a broker is killed
+# or stopped, or when brokers are killed one after the other: a thousand partitions on three
+# brokers, each a process of its own. docs/bench/failover.md has the results.
 #
-# It starts one `heartwood dev --processes`, and ends it by its pid; the brokers end with it. Everything is bounded: it ends after
-# LIMIT seconds at the latest.
+# It starts one `heartwood dev --processes` and stops it by its pid; the brokers stop with it. It
+# ends after LIMIT seconds at the latest.
 #
-# DIR=tmp/bench-failover PARTITIONS=1000 LOADED=30 FAULTS=kill,term,turns PORT=31092 LIMIT=420 KILLS=3 LOG_LEVEL=warn HEARTWOOD= ALONE=
+# DIR=tmp/bench-failover PARTITIONS=1000 LOADED=30 FAULTS=kill,term,turns PORT=31092 LIMIT=420
+# KILLS=3 LOG_LEVEL=warn HEARTWOOD= ALONE=
 #
-# ALONE=1 gives each loaded partition a client of its own. Else they share one, and the answer to its request waits for the slowest partition.
+# With ALONE=1 each loaded partition has a client of its own. Otherwise they share one client, and a
+# response waits for the slowest partition of its request.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 dir=${DIR:-tmp/bench-failover}; partitions=${PARTITIONS:-1000}; port=${PORT:-31092}
 mkdir -p "$dir"; rm -rf "$dir/data" "$dir/out"
-[ -n "${HEARTWOOD:-}" ] || { CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/heartwood ./cmd/heartwood; HEARTWOOD=bin/heartwood; }
+if [ -z "${HEARTWOOD:-}" ]; then
+  CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/heartwood ./cmd/heartwood
+  HEARTWOOD=bin/heartwood
+fi
 go build -o "$dir/benchfailover" ./hack/benchfailover
 
 cat > "$dir/cluster.yaml" <<YAML
@@ -31,8 +37,9 @@ spec: {cluster: bench, partitions: $partitions, cleanupPolicy: Delete}
 YAML
 
 uptime
-"$HEARTWOOD" dev --processes --brokers 3 --log-level "${LOG_LEVEL:-warn}" -f "$dir/cluster.yaml" --data-dir "$dir/data" --listen "127.0.0.1:$port" --http "127.0.0.1:$((port + 10))" \
-  > "$dir/out" 2> "$dir/err" &
+"$HEARTWOOD" dev --processes --brokers 3 --log-level "${LOG_LEVEL:-warn}" \
+  -f "$dir/cluster.yaml" --data-dir "$dir/data" --listen "127.0.0.1:$port" \
+  --http "127.0.0.1:$((port + 10))" > "$dir/out" 2> "$dir/err" &
 pid=$!
 trap 'kill -TERM $pid 2>/dev/null || true; wait $pid 2>/dev/null || true; rm -rf "$dir/data"' EXIT
 for ((i = 0; i < 600; i++)); do
@@ -40,8 +47,10 @@ for ((i = 0; i < 600; i++)); do
   kill -0 $pid 2>/dev/null || { cat "$dir/err" >&2; exit 1; }
   sleep 0.1
 done
-grep -q '^ready' "$dir/out" || { echo "not ready within 60 s" >&2; exit 1; }
+grep -q '^ready' "$dir/out" || { echo "the cluster was not ready within 60 s" >&2; exit 1; }
 
-timeout "${LIMIT:-420}" "$dir/benchfailover" -brokers "127.0.0.1:$port,127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2))" -output "$dir/out" \
-  -partitions "$partitions" -loaded "${LOADED:-30}" -faults "${FAULTS:-kill,term,turns}" -kills "${KILLS:-3}" ${ALONE:+-alone}
+brokers=127.0.0.1:$port,127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2))
+timeout "${LIMIT:-420}" "$dir/benchfailover" -brokers "$brokers" -output "$dir/out" \
+  -partitions "$partitions" -loaded "${LOADED:-30}" -faults "${FAULTS:-kill,term,turns}" \
+  -kills "${KILLS:-3}" ${ALONE:+-alone}
 uptime

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# chart-lint.sh: lints the chart, renders it with several values and checks each result object by object (hack/chartcheck).
+# chart-lint.sh lints the chart, renders it with several sets of values, and checks each object of
+# the result (hack/chartcheck).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 helm() { go tool -modfile=hack/tools/helm/go.mod helm "$@"; }
@@ -19,25 +20,29 @@ helm lint --strict --quiet "$chart"
 base=ClusterRole,ConfigMap,Deployment,Role,RoleBinding,Service,ServiceAccount
 policy=ValidatingAdmissionPolicy,ValidatingAdmissionPolicyBinding
 render "$base,ClusterRoleBinding,CustomResourceDefinition,$policy"
-render "$base" --set 'namespaces={one,two}' --set crds.install=false --set logLevel=debug --set priorityClassName=high \
-  --set 'imagePullSecrets[0].name=pull' --set image.digest="sha256:$(printf '0%.0s' {1..64})"
-render "$base,ClusterRoleBinding,CustomResourceDefinition,$policy,PodMonitor,PrometheusRule" --set monitoring.enabled=true \
-  --set monitoring.labels.release=prometheus
+render "$base" --set 'namespaces={one,two}' --set crds.install=false --set logLevel=debug \
+  --set priorityClassName=high --set 'imagePullSecrets[0].name=pull' \
+  --set image.digest="sha256:$(printf '0%.0s' {1..64})"
+render "$base,ClusterRoleBinding,CustomResourceDefinition,$policy,PodMonitor,PrometheusRule" \
+  --set monitoring.enabled=true --set monitoring.labels.release=prometheus
 
-# Two releases of one name, each in a namespace of its own, and both look after a third: nothing that they make may be the same object.
+# Two releases with the same name in different namespaces, which both manage a third namespace, must
+# not contain the same object.
 objects() { # NAMESPACE
-  helm template demo "$chart" --namespace "$1" --set crds.install=false --set 'namespaces={shared}' |
+  helm template demo "$chart" --namespace "$1" --set crds.install=false \
+    --set 'namespaces={shared}' |
     awk 'function flush() {if (kind) print kind, space, name; kind = space = name = ""}
       /^---/ {flush()} /^[a-z]/ {part = $1} /^kind:/ {kind = $2}
-      part == "metadata:" && /^  name:/ {name = $2} part == "metadata:" && /^  namespace:/ {space = $2} END {flush()}'
+      part == "metadata:" && /^  name:/ {name = $2}
+      part == "metadata:" && /^  namespace:/ {space = $2} END {flush()}'
 }
 same=$({ objects one; objects two; } | sort | uniq -d)
 if [ -n "$same" ]; then
-  echo "two releases of one name in two namespaces both make: $same" >&2
+  echo "two releases with the same name in two namespaces both contain: $same" >&2
   exit 1
 fi
 
 if helm template demo "$chart" --set imagee.tag=v1 > "$rendered" 2>&1; then
-  echo "a misspelt value is taken: values.schema.json does not do its work" >&2
+  echo "helm accepted a misspelt value: values.schema.json does not reject it" >&2
   exit 1
 fi

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Makes the table of docs/compression.md: each codec and level, three sizes of batches; ratio and MB/s a processor, in and out.
-# HEARTWOOD: the binary, bin/heartwood. MB: raw megabytes of a quick codec's run, a quarter of it for a slow one. DIR: where logs go.
+# compression-table.sh prints the table of docs/compression.md: each codec and level, three batch
+# sizes; ratio, and MB per second of CPU time for writing and reading. HEARTWOOD: the binary
+# (bin/heartwood). MB: raw megabytes for a fast codec; slow codecs use less. DIR: directory for
+# logs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 heartwood=${HEARTWOOD:-bin/heartwood}
@@ -10,12 +12,14 @@ shapes=("16384 1000" "65536 1000" "1048576 5000")
 # cell CODEC LEVEL BATCH RECORD MB prints "ratio | in | out".
 cell() {
   local level=(); [ "$2" = - ] || level=(--level "$2")
-  "$heartwood" bench append --codec "$1" "${level[@]}" --batch-bytes "$3" --record-bytes "$4" --records $(($5 * 1000000 / $4)) \
-    --dir "${DIR:-}" --flush 1h --json |
-    sed -E 's/.*"ratio":([0-9.]+).*"cpuMBs":([0-9.]+).*"cpuMBs":([0-9.]+).*/\1 \2 \3/' | awk '{printf "%.2f | %.0f | %.0f", $1, $2, $3}'
+  "$heartwood" bench append --codec "$1" "${level[@]}" --batch-bytes "$3" --record-bytes "$4" \
+    --records $(($5 * 1000000 / $4)) --dir "${DIR:-}" --flush 1h --json |
+    sed -E 's/.*"ratio":([0-9.]+).*"cpuMBs":([0-9.]+).*"cpuMBs":([0-9.]+).*/\1 \2 \3/' |
+    awk '{printf "%.2f | %.0f | %.0f", $1, $2, $3}'
 }
 
-echo '| codec | level | 16 KB: ratio | in | out | 64 KB: ratio | in | out | 1 MB: ratio | in | out |'
+printf '| codec | level | %s | in | out | %s | in | out | %s | in | out |\n' \
+  '16 KB: ratio' '64 KB: ratio' '1 MB: ratio'
 echo '|---|---|---|---|---|---|---|---|---|---|---|'
 while read -r codec level part; do
   printf '| %s | %s |' "$codec" "${level/#-/}"

@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# Breaks parts of a Kubernetes cluster and mends them again, for `make e2e FAULTS=hack/e2e-faults.sh`. It is for a cluster whose nodes are
-# processes of this machine, each part with a file NAME.pid in the directory PIDS: apiserver, kubelet-NODE, containerd-NODE. Another
-# cluster needs another script that takes the same words.
+# e2e-faults.sh stops and starts parts of a Kubernetes cluster, for `make e2e
+# FAULTS=hack/e2e-faults.sh`. It works for a cluster whose nodes are processes of this machine, each
+# part with a file NAME.pid in the directory PIDS: apiserver, kubelet-NODE, containerd-NODE. Another
+# cluster needs another script with the same commands.
 #
 #   kill-container ID            kills all processes of a container (SIGKILL)
-#   kubelet-stop NODE            kills a kubelet; its pods go on
+#   kubelet-stop NODE            kills a kubelet; its pods continue to run
 #   kubelet-start NODE
-#   power-off NODE               kills a kubelet, its container runtime and all processes of its pods at once
+#   power-off NODE               kills a kubelet, its container runtime and its pods
 #   power-on NODE
 #   apiserver-stop               kills the API server
 #   apiserver-start
 set -euo pipefail
 : "${PIDS:?the directory with the pid files}"
 
-# remember NAME: how the process of NAME was started, so that start can do the same.
+# remember NAME saves the command line and the output file of a process, for start.
 remember() {
   local pid
   pid=$(cat "$PIDS/$1.pid")
@@ -21,16 +22,17 @@ remember() {
   readlink "/proc/$pid/fd/1" > "$PIDS/$1.output"
 }
 
-# dead PID...: waits until the processes are gone, or wait for their parents alone: what they listened on is free then.
-dead() {
+# await_exit PID... waits until the processes have exited, possibly as zombies: then their ports are
+# free.
+await_exit() {
   local pid
   for pid in "$@"; do
     while [ -e "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status"; do sleep 0.05; done
   done 2> /dev/null
 }
 
-# end NAME...: kills the processes of these names, and whatever else EXTRA names.
-end() {
+# kill_parts NAME... kills the processes of these parts, and the pids in EXTRA.
+kill_parts() {
   local name pids
   read -r -d '' -a pids <<< "${EXTRA-}" || true
   for name in "$@"; do
@@ -38,9 +40,10 @@ end() {
     pids+=("$(cat "$PIDS/$name.pid")")
   done
   kill -9 "${pids[@]}" 2> /dev/null || true
-  dead "${pids[@]}"
+  await_exit "${pids[@]}"
 }
 
+# start NAME starts a part with the saved command line.
 start() {
   local words
   mapfile -d '' -t words < "$PIDS/$1.cmdline"
@@ -48,39 +51,41 @@ start() {
   echo $! > "$PIDS/$1.pid"
 }
 
-# family PID: a process and all that descend from it.
+# family PID prints a process and all its descendants.
 family() {
   local child
   echo "$1"
   for child in $(cat "/proc/$1/task/"*/children 2> /dev/null); do family "$child"; done
 }
 
-# shims NODE: the processes of a node's containers, by the shims that hold them: these name the node's container runtime.
+# shims NODE prints the processes of a node's containers. It finds them by their shims, whose
+# command lines name the node's container runtime.
 shims() {
   local file
   for file in /proc/[0-9]*/cmdline; do
-    if tr '\0' ' ' < "$file" 2> /dev/null | grep -q -e "containerd-shim.* -address [^ ]*/$1/"; then
+    if tr '\0' ' ' < "$file" 2> /dev/null |
+      grep -q -e "containerd-shim.* -address [^ ]*/$1/"; then
       family "$(basename "$(dirname "$file")")"
     fi
   done
 }
 
 case "${1-}" in
-  kill-container) # each process of it has its id in the name of its cgroup
+  kill-container) # the cgroup names of its processes contain its id
     pids=$({ grep -l -e "$2" /proc/[0-9]*/cgroup 2> /dev/null || true; } | cut -d / -f 3)
-    [ -n "$pids" ] || { echo "no process is in container $2" >&2; exit 1; }
-    # shellcheck disable=SC2086 # one word a process
+    [ -n "$pids" ] || { echo "found no process of container $2" >&2; exit 1; }
+    # shellcheck disable=SC2086 # one word per process
     kill -9 $pids
     ;;
-  kubelet-stop) end "kubelet-$2" ;;
+  kubelet-stop) kill_parts "kubelet-$2" ;;
   kubelet-start) start "kubelet-$2" ;;
-  power-off) EXTRA=$(shims "$2") end "kubelet-$2" "containerd-$2" ;;
+  power-off) EXTRA=$(shims "$2") kill_parts "kubelet-$2" "containerd-$2" ;;
   power-on)
     start "containerd-$2"
     sleep 2
     start "kubelet-$2"
     ;;
-  apiserver-stop) end apiserver ;;
+  apiserver-stop) kill_parts apiserver ;;
   apiserver-start) start apiserver ;;
   *) sed -n '2,13p' "$0" >&2; exit 2 ;;
 esac

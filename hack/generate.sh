@@ -1,6 +1,7 @@
 #!/bin/bash
-# Regenerates what is generated from Go code: deep copies and CRDs (api/), the operator's RBAC (controllers/).
-# hack/verify.sh fails when the result differs from what is committed.
+# generate.sh regenerates the files that are generated from Go code: deep copies and CRDs (api/),
+# the operator's RBAC (controllers/), docs/resources.md, and the chart's copies. hack/verify.sh
+# fails when the result differs from the committed files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GOTOOLCHAIN=local
@@ -11,7 +12,7 @@ controller_gen rbac:roleName=heartwood-operator paths=./controllers/... output:r
 
 go run ./hack/resourcesdoc > docs/resources.md
 
-# What the chart ships besides its templates.
+# The files that the chart contains besides its templates.
 cp config/crd/*.yaml charts/heartwood/files/crds/
 cp config/rbac/role.yaml charts/heartwood/files/operator-role.yaml
 cp config/admission/partitions.yaml charts/heartwood/files/partition-policy.yaml

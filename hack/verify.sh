@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# verify.sh: fails when a generated file is not what hack/generate.sh makes. It works on a copy, so it changes nothing here
-# and finds files that were never committed, too.
+# verify.sh fails when a generated file is not up to date. It runs hack/generate.sh in a copy of the
+# repository, so it changes nothing here and also detects generated files that were never committed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,6 +16,6 @@ git add --all
 hack/generate.sh
 git add --all --intent-to-add
 if ! git --no-pager diff --exit-code; then
-  echo "generated files are stale: run make generate and commit what it changes" >&2
+  echo "generated files are stale: run make generate and commit its changes" >&2
   exit 1
 fi
