@@ -15,7 +15,7 @@ func TestPIDIsThatOfTheLastStart(t *testing.T) {
 		t.Error("pid without an output file returned no error")
 	}
 	content := "broker 0 started pid=10\nbroker 1 started pid=11\nready bootstrap=127.0.0.1:1\n" +
-		"broker 0 ended: signal: killed\nbroker 0 started pid=12\n"
+		"broker 0 exited: signal: killed\nbroker 0 started pid=12\n"
 	if err := os.WriteFile(b.output, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}

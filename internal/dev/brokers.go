@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// startGrace is how long elections wait for the last broker of a start.
+	// startGrace is how long elections wait for brokers at the start.
 	startGrace = 3 * time.Second
-	// governInterval is how often brokers that are drained are stopped.
-	governInterval = time.Second
-	// balanceInterval is for how long no broker must have come or gone before leadership goes back
-	// to the preferred leaders.
-	balanceInterval = 10 * time.Second
+	// superviseInterval is the interval of supervise.
+	superviseInterval = time.Second
+	// balanceDelay is how long the set of brokers must be unchanged before leadership returns to
+	// the preferred leaders.
+	balanceDelay = 10 * time.Second
 )
 
-// runBrokers starts the brokers, follows the manifests, and stops the brokers when ctx ends or one
-// of them fails.
+// runBrokers starts the brokers, applies changes of manifests, and stops the brokers when ctx ends
+// or one of them fails.
 func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer,
 	httpAddress string) error {
-	run := c.keepProcess
+	run := c.superviseProcess
 	if !c.opts.Processes {
 		brokers, err := c.newBrokers(registry)
 		if err != nil {
@@ -41,24 +41,24 @@ func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer
 	}
 	c.store.Hold()
 	group, ctx := errgroup.WithContext(ctx)
-	living, stopAll := context.WithCancel(context.WithoutCancel(ctx))
+	brokersCtx, stopAll := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopAll()
 	stops := make([]context.CancelFunc, c.store.Running())
 	for i := range stops {
-		var own context.Context
-		own, stops[i] = context.WithCancel(living)
-		group.Go(func() error { return run(own, i) })
+		var brokerCtx context.Context
+		brokerCtx, stops[i] = context.WithCancel(brokersCtx)
+		group.Go(func() error { return run(brokerCtx, i) })
 	}
 	group.Go(func() error {
 		<-ctx.Done()
-		// Said first, brokers do not hand over to others that stop, too, and all stay in sync for
-		// the next start.
-		c.warn("the stop of all brokers", c.store.LeaveAll())
+		// Mark all brokers as leaving first: then no broker hands its partitions over to another
+		// that also stops, and all stay in sync for the next start.
+		c.warn("failed to record the shutdown of all brokers", c.store.LeaveAll())
 		stopAll()
 		return nil
 	})
 	group.Go(func() error {
-		c.govern(ctx, func(i int) { c.stopDrained(i, stops[i]) })
+		c.supervise(ctx, func(i int) { c.stopDrained(i, stops[i]) })
 		return nil
 	})
 	if c.awaitBrokers(ctx) == nil && c.awaitServing(ctx) == nil {
@@ -74,8 +74,8 @@ func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer
 	return group.Wait()
 }
 
-// newBrokers opens all brokers, or none: their ports and the locks on their directories are free
-// again when it fails, so that a start with other flags can follow at once.
+// newBrokers opens all brokers, or none: on failure it releases their ports and directory locks, so
+// that a start with other flags can follow at once.
 func (c *cluster) newBrokers(registry prometheus.Registerer) (brokers broker.Brokers, err error) {
 	for i := range c.store.Running() {
 		listen, advertise := c.listen.broker(i)
@@ -97,7 +97,7 @@ func (c *cluster) newBrokers(registry prometheus.Registerer) (brokers broker.Bro
 	return brokers, nil
 }
 
-// stopDrained stops the last broker, which holds nothing any more.
+// stopDrained stops the last broker, which holds no replicas.
 func (c *cluster) stopDrained(i int, stop context.CancelFunc) {
 	if brokers := c.brokers.Load(); brokers != nil {
 		fewer := slices.Clone(*brokers)[:i]
@@ -107,15 +107,15 @@ func (c *cluster) stopDrained(i int, stop context.CancelFunc) {
 	c.print(fmt.Sprintf("broker %d drained and stopped", i))
 }
 
-// govern does what takes its time: elections of a start that not all brokers come to, stops of
-// drained brokers, the highest first, and balance. It returns when ctx ends.
-func (c *cluster) govern(ctx context.Context, drained func(i int)) {
-	tick := time.NewTicker(governInterval)
+// supervise performs deferred actions until ctx ends: it allows elections if not all brokers have
+// started, stops drained brokers, the highest first, and restores preferred leaders.
+func (c *cluster) supervise(ctx context.Context, drained func(i int)) {
+	tick := time.NewTicker(superviseInterval)
 	defer tick.Stop()
 	running := c.store.Running()
 	started := time.Now()
 	var seen []metadata.Broker
-	quiet := started
+	lastChange := started
 	for {
 		select {
 		case <-ctx.Done():
@@ -124,56 +124,53 @@ func (c *cluster) govern(ctx context.Context, drained func(i int)) {
 		}
 		now := time.Now()
 		if now.Sub(started) >= startGrace {
-			c.warn("elections", c.store.Release())
+			c.warn("failed to record elections", c.store.Release())
 		}
 		for ; running > c.store.Running(); running-- {
 			drained(running - 1)
 		}
 		if brokers := c.store.Image().Brokers; !slices.Equal(brokers, seen) {
-			seen, quiet = brokers, now
+			seen, lastChange = brokers, now
 		}
-		if now.Sub(quiet) >= balanceInterval {
-			c.warn("balance of leaders", c.store.Balance())
-			quiet = now
+		if now.Sub(lastChange) >= balanceDelay {
+			c.warn("failed to record preferred leaders", c.store.Balance())
+			lastChange = now
 		}
 	}
 }
 
-// warn reports what will be tried again.
-func (c *cluster) warn(what string, err error) {
+// warn logs a failure that will be retried.
+func (c *cluster) warn(message string, err error) {
 	if err != nil {
-		c.opts.Logger.Warn("a change could not be recorded", "what", what, "error", err)
+		c.opts.Logger.Warn(message, "error", err)
 	}
 }
 
-// awaitBrokers waits for all brokers, but when one does not come only until there is one: the
-// others can do without it.
+// awaitBrokers waits for all brokers, but after slowStart only for one: the cluster can run without
+// the others.
 func (c *cluster) awaitBrokers(ctx context.Context) error {
-	waiting, cancel := context.WithTimeout(ctx, slowStart)
+	waitCtx, cancel := context.WithTimeout(ctx, slowStart)
 	defer cancel()
-	if err := c.store.AwaitBrokers(waiting, c.store.Running()); err != nil && ctx.Err() == nil {
-		c.opts.Logger.Warn("start takes long", "error", err)
+	if err := c.store.AwaitBrokers(waitCtx, c.store.Running()); err != nil && ctx.Err() == nil {
+		c.opts.Logger.Warn("waiting for brokers to start", "error", err)
 	}
 	return c.store.AwaitBrokers(ctx, 1)
 }
 
-// awaitServing waits until every partition is served, and says so when that takes long. Records
-// that are lost are accepted once all brokers had their time to come.
+// awaitServing waits until every partition is served, and logs if that takes long. Only then does
+// AcceptDataLoss take effect, so that all brokers have had time to start.
 func (c *cluster) awaitServing(ctx context.Context) error {
 	for {
-		waiting, cancel := context.WithTimeout(ctx, slowStart)
-		err := c.store.AwaitServing(waiting)
+		waitCtx, cancel := context.WithTimeout(ctx, slowStart)
+		err := c.store.AwaitServing(waitCtx)
 		cancel()
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		c.opts.Logger.Warn(
-			"start takes long; if a broker has lost its disk, --accept-data-loss goes on without its records",
-			"error",
-			err,
-		)
+		c.opts.Logger.Warn("waiting for partitions to be served; if a broker has lost its disk, "+
+			"--accept-data-loss continues without its records", "error", err)
 		if c.opts.AcceptDataLoss {
-			c.warn("consent to lose records", c.store.AcceptDataLoss())
+			c.warn("failed to record unclean elections", c.store.AcceptDataLoss())
 		}
 	}
 }

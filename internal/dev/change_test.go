@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-func TestChangesOfManifestsAreApplied(t *testing.T) {
+func TestManifestChangesAreApplied(t *testing.T) {
 	opts := options(t, topic("a", "partitions: 1"), topic("kept", "partitions: 1"),
 		topic("gone", "partitions: 1, reclaimPolicy: Delete"))
 	r := start(t, opts)
@@ -52,14 +52,14 @@ func TestChangesOfManifestsAreApplied(t *testing.T) {
 	}
 	for name, want := range map[string]int64{"kept": 1, "gone": 0} {
 		if end, _ := ends.Lookup(name, 0); end.Offset != want {
-			t.Errorf("%s ends at %d, want %d: reclaimPolicy was not obeyed", name, end.Offset, want)
+			t.Errorf("%s ends at %d, want %d by its reclaimPolicy", name, end.Offset, want)
 		}
 	}
 }
 
-// TestABadChangeLeavesTheRestRunning: it is reported in the API server's words, and what is right
-// beside it is applied only if every manifest can be read.
-func TestABadChangeLeavesTheRestRunning(t *testing.T) {
+// An invalid change is logged with the API server's message. Other changes are applied if every
+// manifest can be read.
+func TestInvalidChangeDoesNotAffectOthers(t *testing.T) {
 	opts := options(t, topic("a", "partitions: 2"))
 	r := start(t, opts)
 
@@ -79,9 +79,9 @@ func TestABadChangeLeavesTheRestRunning(t *testing.T) {
 	put(t, opts, "all.yaml", logCluster("brokers: 4"), topic("a", "partitions: 2"),
 		topic("c", "partitions: 1"), topic("d", "partitions: 1"))
 	r.line("topic d ")
-	r.log.await("heartwood dev runs 1; start it again to change their number")
+	r.log.await("heartwood dev runs 1; restart it to change their number")
 
-	// Brokers take the new image a moment after the line.
+	// brokers apply the new image shortly after the line
 	if err := r.client().ProduceSync(t.Context(),
 		&kgo.Record{Topic: "d", Value: []byte("x")}).FirstErr(); err != nil {
 		t.Fatal(err)
@@ -96,9 +96,9 @@ func TestABadChangeLeavesTheRestRunning(t *testing.T) {
 	}
 }
 
-// TestEveryWayToChangeAFileIsSeen: in place, by rename, through a link, as a ConfigMap's volume
-// does, and a folder made anew.
-func TestEveryWayToChangeAFileIsSeen(t *testing.T) {
+// Changes in place, by rename, through a symbolic link, like a ConfigMap volume, and of a recreated
+// directory.
+func TestAllKindsOfFileChangesAreDetected(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, topics ...string) {
 		t.Helper()

@@ -17,27 +17,25 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/remote"
 )
 
-// ChildOptions of a broker that `heartwood dev --processes` starts.
+// ChildOptions configures a broker process of `heartwood dev --processes`.
 type ChildOptions struct {
 	NodeID    int32
 	Listen    string
-	Advertise string // "": as it listens
+	Advertise string // "": the Listen address
 	DataDir   string
 	Rack      string
 	HTTP      string // "": none
 	Logger    *slog.Logger
 }
 
-// RunChild runs one broker whose metadata store is its parent's, at the other end of file
-// descriptor 3. It ends, in order, when ctx does, or the parent.
+// RunChild runs one broker with the metadata store of its parent process, which it reaches through
+// file descriptor 3. The broker shuts down when ctx ends or the parent exits.
 func RunChild(ctx context.Context, opts ChildOptions) error {
 	socket := os.NewFile(childSocket, "store")
 	store, err := net.FileConn(socket)
 	if err != nil {
-		return fmt.Errorf(
-			"this is how `heartwood dev --processes` starts a broker; it has no other use: %w",
-			err,
-		)
+		return fmt.Errorf("connect to the metadata store of the parent (only `heartwood dev "+
+			"--processes` can start this command): %w", err)
 	}
 	_ = socket.Close()
 	registry := prometheus.NewRegistry()
@@ -54,7 +52,7 @@ func RunChild(ctx context.Context, opts ChildOptions) error {
 	group, ctx := errgroup.WithContext(ctx)
 	running, stopHTTP := context.WithCancel(ctx)
 	group.Go(func() error {
-		defer stopHTTP() // it serves as long as the broker does
+		defer stopHTTP() // HTTP is served until the broker has stopped
 		return b.Run(ctx)
 	})
 	if opts.HTTP != "" {
@@ -63,7 +61,7 @@ func RunChild(ctx context.Context, opts ChildOptions) error {
 	return group.Wait()
 }
 
-// serveChild serves a broker's HTTP until ctx ends.
+// serveChild serves HTTP for a broker until ctx ends.
 func serveChild(ctx context.Context, address string, b *broker.Broker,
 	registry prometheus.Gatherer) error {
 	var config net.ListenConfig

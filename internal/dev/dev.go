@@ -29,14 +29,13 @@ const (
 	metadataFile = "metadata.json"
 )
 
-// slowStart is how long the start waits for partitions before it says which one it waits for.
+// slowStart is how long the start waits for partitions before it logs which ones are missing.
 const slowStart = 10 * time.Second
 
-// headerTimeout bounds how long a connection to the HTTP port may take to ask for something.
+// headerTimeout bounds the time until an HTTP request header has been received.
 const headerTimeout = 10 * time.Second
 
-// Run is a whole cluster in one process, until ctx ends. Bad options and manifests come back as an
-// error that wraps ErrUsage.
+// Run runs a cluster until ctx ends. Errors in options and manifests wrap ErrUsage.
 func Run(ctx context.Context, opts Options) (err error) {
 	opts = opts.withDefaults()
 	c := &cluster{opts: opts, fs: vfs.OS{}}
@@ -49,7 +48,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 	if opts.Brokers < 0 {
 		return usage(fmt.Errorf("--brokers %d: want at least 1", opts.Brokers))
 	}
-	// Before anything is read: what changes from here on is seen.
+	// start watching before reading manifests, so that no change is missed
 	if c.watcher, err = watch(opts.Manifests, opts.Logger); err != nil {
 		return err
 	}
@@ -66,7 +65,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 	return nil
 }
 
-// cluster is what Run runs.
+// cluster is the state of Run.
 type cluster struct {
 	opts    Options
 	fs      vfs.FS
@@ -74,13 +73,14 @@ type cluster struct {
 	http    address
 	watcher *watcher
 	store   *local.Store
-	wanted  state                          // at the start
-	brokers atomic.Pointer[broker.Brokers] // once all are open; HTTP asks them
+	initial state                          // requested at the start
+	brokers atomic.Pointer[broker.Brokers] // set once all are open
 
-	reported string // the faults of the last change of manifests
+	reported string // faults of the last change of manifests
 }
 
-// open checks the manifests, locks the data directory and makes the metadata what they say.
+// open validates the manifests, locks the data directory, and applies the manifests to the
+// metadata.
 func (c *cluster) open() (unlock func(), err error) {
 	set, err := loadManifests(c.opts.Manifests)
 	if err != nil {
@@ -92,73 +92,63 @@ func (c *cluster) open() (unlock func(), err error) {
 	lock, err := c.fs.Lock(filepath.Join(c.opts.DataDir, lockFile))
 	if errors.Is(err, vfs.ErrLocked) {
 		return nil, usage(
-			fmt.Errorf(
-				"--data-dir %s is locked: another heartwood uses it; stop that one, or choose another --data-dir",
-				c.opts.DataDir,
-			),
+			fmt.Errorf("--data-dir %s is locked: another heartwood process uses it; stop that process, "+
+				"or choose another --data-dir", c.opts.DataDir),
 		)
 	}
 	if err != nil {
 		return nil, usage(fmt.Errorf("--data-dir: %w", err))
 	}
 	if err := c.openMetadata(set); err != nil {
-		_ = lock.Close() // the error that matters is the first
+		_ = lock.Close() // the first error is the cause
 		return nil, err
 	}
 	return func() { _ = lock.Close() }, nil
 }
 
-// openMetadata opens the store and, unless flags or manifests are found to be at fault before,
-// applies them.
+// openMetadata opens the store, validates flags and manifests against it, and applies them.
 func (c *cluster) openMetadata(set *manifest.Set) (err error) {
 	file := filepath.Join(c.opts.DataDir, metadataFile)
 	c.warnIfLost(file)
 	if c.store, err = local.Open(c.fs, file); err != nil {
-		return fmt.Errorf(
-			"%w\nput a copy of the file back; or move it away, and the topics of your manifests take up the records "+
-				"that are here, with other ids",
-			err,
-		)
+		return fmt.Errorf("%w\nrestore the file from a copy; or move it away: then the topics of the "+
+			"manifests adopt the existing records under new topic ids", err)
 	}
-	c.wanted = newState(set, c.opts, c.store)
-	if err := c.wanted.keepForbidden(c.store); err != nil {
+	c.initial = newState(set, c.opts, c.store)
+	if err := c.initial.revertInvalidUpdates(c.store); err != nil {
 		return usage(err)
 	}
-	if err := c.listen.forBrokers(max(c.wanted.brokers, c.store.Running())); err != nil {
+	if err := c.listen.forBrokers(max(c.initial.brokers, c.store.Running())); err != nil {
 		return err
 	}
 	if err := c.store.SetRacks(c.opts.Racks); err != nil {
 		return err
 	}
-	err = c.wanted.sync(c.store)
+	err = c.initial.sync(c.store)
 	if err != nil && !errors.Is(err, local.ErrNotWritten) {
 		return usage(err)
 	}
 	return err
 }
 
-// warnIfLost says so when there are logs but no metadata. The start goes on: topics of the same
-// names take the records up again, and nothing is deleted (docs/adr/0028); but whoever moved the
-// file should hear of it.
+// warnIfLost logs a warning if logs exist without metadata. The start continues: topics of the same
+// names adopt the records, and nothing is deleted (ADR 0028).
 func (c *cluster) warnIfLost(file string) {
 	_, missing := c.fs.Stat(file)
 	_, logs := c.fs.Stat(c.brokerDir(0))
 	if errors.Is(missing, fs.ErrNotExist) && logs == nil {
-		c.opts.Logger.Warn(
-			"metadata is missing and begins anew; topics of the same name take up their records, others are kept aside",
-			"file",
-			file,
-		)
+		c.opts.Logger.Warn("metadata file is missing and was created empty; topics of the same name "+
+			"adopt their records, all others are retained", "file", file)
 	}
 }
 
-// brokerDir is the data directory of broker i.
+// brokerDir returns the data directory of broker i.
 func (c *cluster) brokerDir(i int) string {
 	return filepath.Join(c.opts.DataDir, "broker-"+strconv.Itoa(i))
 }
 
-// run serves until ctx ends, and returns nil if that was all that happened. HTTP comes first and
-// goes last, so that /readyz can tell what happens meanwhile.
+// run serves until ctx ends, and returns nil then. HTTP starts first and stops last, so that
+// /readyz reports the state in between.
 func (c *cluster) run(ctx context.Context) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
@@ -170,7 +160,7 @@ func (c *cluster) run(ctx context.Context) error {
 	}
 	handler := broker.NewHTTP(broker.HTTPOf(registry, c.ready, c.all))
 	if c.opts.Processes {
-		handler = c.sendOn(handler)
+		handler = c.redirectAPI(handler)
 	}
 	server := &http.Server{
 		Handler:           handler,
@@ -184,11 +174,11 @@ func (c *cluster) run(ctx context.Context) error {
 		return nil
 	})
 	err = c.runBrokers(ctx, registry, listener.Addr().String())
-	_ = server.Close() // it only closes connections
+	_ = server.Close() // closes connections
 	return errors.Join(err, serving.Wait())
 }
 
-// listenFault makes a usage error of one that another address would not have.
+// listenFault converts errors that another address avoids to usage errors.
 func listenFault(flag string, err error) error {
 	for _, fault := range []error{syscall.EADDRINUSE, syscall.EADDRNOTAVAIL, syscall.EACCES} {
 		var failed *net.OpError
@@ -203,8 +193,8 @@ func listenFault(flag string, err error) error {
 	return err
 }
 
-// announce prints a line for each topic, then the ready line: scripts wait for it, so nothing of
-// the start comes after it.
+// announce prints a line for each topic and then the ready line. Scripts wait for the ready line,
+// so it is the last line of the start.
 func (c *cluster) announce(bootstrap []string, httpAddress string) {
 	for _, topic := range c.store.Image().Topics {
 		c.print(topicLine(topic))
@@ -212,12 +202,11 @@ func (c *cluster) announce(bootstrap []string, httpAddress string) {
 	c.print(readyLine(bootstrap, httpAddress, c.opts.DataDir))
 }
 
-// print writes a line for people. Whether they still read it is no matter of the cluster's.
+// print writes a line to the output, and ignores errors.
 func (c *cluster) print(line string) { _, _ = fmt.Fprintln(c.opts.Out, line) }
 
-// follow applies the manifests whenever they may have changed, until ctx ends. It is one loop in
-// Run's goroutine, so changes never overlap; those that come while one is applied are one more
-// round.
+// follow applies the manifests whenever they may have changed, until ctx ends. It runs in Run's
+// goroutine, so changes never overlap. Changes during an application cause one more.
 func (c *cluster) follow(ctx context.Context) {
 	for {
 		select {
@@ -229,19 +218,18 @@ func (c *cluster) follow(ctx context.Context) {
 	}
 }
 
-// apply makes the cluster what the manifests say now, as far as that may be.
+// apply applies the current manifests, except for invalid changes.
 func (c *cluster) apply() {
 	before := c.store.Image()
 	fault := c.applyManifests()
 	for _, line := range changedLines(before, c.store.Image()) {
 		c.print(line)
 	}
-	c.tell(fault)
+	c.report(fault)
 }
 
-// tell reports the faults of manifests, and once that they are mended. A save of something else
-// does not report them again.
-func (c *cluster) tell(fault error) {
+// report logs the faults of manifests once, and prints a line when they are fixed.
+func (c *cluster) report(fault error) {
 	text := ""
 	if fault != nil {
 		text = fault.Error()
@@ -253,36 +241,36 @@ func (c *cluster) tell(fault error) {
 		c.print("manifests applied")
 	default:
 		for _, one := range faults(fault) {
-			c.opts.Logger.Error("manifests not applied, or not wholly", "error", one)
+			c.opts.Logger.Error("failed to apply manifest", "error", one)
 		}
 	}
 	c.reported = text
 }
 
-// applyManifests puts back what cannot change while we run, then syncs the rest: those faults do
-// not hold the rest up.
+// applyManifests ignores changes that are not possible while the cluster runs, and applies the
+// rest. It returns all faults.
 func (c *cluster) applyManifests() error {
 	set, err := loadManifests(c.opts.Manifests)
 	if err != nil {
 		return err
 	}
 	next := newState(set, c.opts, c.store)
-	return errors.Join(next.keepBrokers(c.wanted.brokers), next.keepForbidden(c.store),
+	return errors.Join(next.revertBrokers(c.initial.brokers), next.revertInvalidUpdates(c.store),
 		next.sync(c.store))
 }
 
-// ready is nil once every broker serves. Of one in a process of its own it is known here that it is
-// up, and the process tells the rest.
+// ready returns nil once every broker serves. For brokers in their own processes it only checks
+// that they have registered.
 func (c *cluster) ready() error {
 	if c.opts.Processes {
-		if up, wanted := len(c.store.Image().Brokers), c.store.Running(); up < wanted {
-			return fmt.Errorf("%d of %d brokers are up", up, wanted)
+		if up, want := len(c.store.Image().Brokers), c.store.Running(); up < want {
+			return fmt.Errorf("%d of %d brokers are up", up, want)
 		}
 		return nil
 	}
 	brokers := c.all()
 	if brokers == nil {
-		return errors.New("brokers start")
+		return errors.New("brokers are starting")
 	}
 	for i, b := range brokers {
 		if err := b.Ready(); err != nil {
@@ -292,7 +280,7 @@ func (c *cluster) ready() error {
 	return nil
 }
 
-// all are the brokers; none before all are open.
+// all returns the brokers; none before all are open.
 func (c *cluster) all() broker.Brokers {
 	if brokers := c.brokers.Load(); brokers != nil {
 		return *brokers
@@ -300,8 +288,8 @@ func (c *cluster) all() broker.Brokers {
 	return nil
 }
 
-// isFolder follows links.
-func isFolder(path string) bool {
+// isDirectory reports whether a path is a directory, following symbolic links.
+func isDirectory(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
 }

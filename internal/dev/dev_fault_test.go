@@ -12,8 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/broker"
 )
 
-// TestListenFaults: what another address would mend is the user's to mend, and the message says
-// which flag; the rest is not.
+// Errors that another address avoids are usage errors and name the flag.
 func TestListenFaults(t *testing.T) {
 	bind := func(errno syscall.Errno) error {
 		return &net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("bind", errno)}
@@ -22,44 +21,44 @@ func TestListenFaults(t *testing.T) {
 		name  string
 		err   error
 		usage bool
-		says  string
+		text  string
 	}{
 		{"in use", bind(syscall.EADDRINUSE), true, "address already in use; choose another --http"},
-		{"not ours", bind(syscall.EADDRNOTAVAIL), true, "choose another --http"},
+		{"address of another machine", bind(syscall.EADDRNOTAVAIL), true, "choose another --http"},
 		{"privileged port", bind(syscall.EACCES), true, "permission denied; choose another --http"},
 		{"unknown host", &net.DNSError{Err: "no such host", Name: "nowhere.invalid"}, true,
 			"--http: lookup nowhere.invalid: no such host"},
-		{"out of files", bind(syscall.EMFILE), false, "too many open files"},
-		{"a directory that may not be read is no listener's fault",
+		{"too many open files", bind(syscall.EMFILE), false, "too many open files"},
+		{"permission denied for a directory",
 			&os.PathError{Op: "open", Path: "d", Err: syscall.EACCES}, false, "open d"},
 	} {
 		got := listenFault("http", test.err)
-		if errors.Is(got, ErrUsage) != test.usage || !strings.Contains(got.Error(), test.says) ||
+		if errors.Is(got, ErrUsage) != test.usage || !strings.Contains(got.Error(), test.text) ||
 			!errors.Is(got, test.err) {
-			t.Errorf("%s: %v; want usage %t, saying %q", test.name, got, test.usage, test.says)
+			t.Errorf("%s: %v; want a usage error: %t, containing %q", test.name, got, test.usage,
+				test.text)
 		}
 	}
 }
 
-// TestHTTPAnswersBeforeBrokersAreOpen: /readyz says no, and there are no partitions to report yet.
+// Before the brokers are open, /readyz fails and there are no partitions to report.
 func TestHTTPAnswersBeforeBrokersAreOpen(t *testing.T) {
 	var c cluster
 	if err := c.ready(); err == nil {
 		t.Error("a cluster without brokers is ready")
 	}
 	if rows := c.all().Report(); rows != nil {
-		t.Errorf("it reports %v", rows)
+		t.Errorf("partitions %v, want none", rows)
 	}
 	if topics := c.all().Topics(time.Now()); len(topics.Topics) != 0 {
-		t.Errorf("it reports %v", topics)
+		t.Errorf("topics %v, want none", topics)
 	}
 	if _, err := c.all().CleanNow("tickets", nil); !errors.Is(err, broker.ErrStarting) {
-		t.Errorf("asked to clean, it says %v", err)
+		t.Errorf("a clean request returned %v", err)
 	}
 }
 
-// TestFaultsTakesJoinedErrorsApart, and leaves alone what only wraps.
-func TestFaultsTakesJoinedErrorsApart(t *testing.T) {
+func TestFaultsSplitsJoinedErrors(t *testing.T) {
 	a, b, c := errors.New("a"), errors.New("b"), errors.New("c")
 	for _, test := range []struct {
 		err  error

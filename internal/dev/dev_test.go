@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-func TestManifestsInRunningClusterOut(t *testing.T) {
+func TestRunFromManifests(t *testing.T) {
 	opts := options(t, logCluster("brokers: 3"),
 		topic("tickets", "partitions: 3, cleanupPolicy: Compact, compression: {type: zstd}"),
 		topic("events", "retention: {time: 24h, size: 1Mi}"))
@@ -50,8 +50,8 @@ func TestManifestsInRunningClusterOut(t *testing.T) {
 	}
 }
 
-// TestSeriesCarryTheirBroker: docs/adr/0005.
-func TestSeriesCarryTheirBroker(t *testing.T) {
+// ADR 0005
+func TestMetricsHaveABrokerLabel(t *testing.T) {
 	r := start(t, options(t, logCluster("brokers: 2"), topic("a", "partitions: 2")))
 	for _, path := range []string{"/healthz", "/readyz"} {
 		if code, body := r.get(path); code != 200 {
@@ -64,7 +64,7 @@ func TestSeriesCarryTheirBroker(t *testing.T) {
 		`heartwood_partition_leader{broker="1",partition="1",topic="a"} 1`,
 	} {
 		if !strings.Contains(page, series) {
-			t.Errorf("/metrics lacks %s", series)
+			t.Errorf("/metrics does not contain %s", series)
 		}
 	}
 	if _, body := r.get("/api/v1/partitions"); strings.Count(body, `"topic":"a"`) != 2 {
@@ -72,7 +72,7 @@ func TestSeriesCarryTheirBroker(t *testing.T) {
 	}
 }
 
-func TestARestartLosesNothing(t *testing.T) {
+func TestRestartKeepsTopicsAndRecords(t *testing.T) {
 	opts := options(t, topic("a", "partitions: 1"))
 	r := start(t, opts)
 	if _, err := r.admin().CreateTopic(t.Context(), 1, 1, nil, "made"); err != nil {
@@ -98,11 +98,11 @@ func TestARestartLosesNothing(t *testing.T) {
 	r.stop()
 	opts.Manifests = nil
 	if r = start(t, opts); len(r.topics) != 2 {
-		t.Errorf("without -f the topics are %q, want those from before", r.topics)
+		t.Errorf("without -f the topics are %q, want the existing two", r.topics)
 	}
 }
 
-func TestWithoutManifestsTopicsAreMadeThroughKafka(t *testing.T) {
+func TestTopicsCanBeCreatedWithoutManifests(t *testing.T) {
 	r := start(t, options(t))
 	if len(r.topics) != 0 || strings.Contains(r.ready["bootstrap"], ",") {
 		t.Errorf("an empty cluster of one broker: topics %q, bootstrap %s", r.topics,
@@ -113,20 +113,19 @@ func TestWithoutManifestsTopicsAreMadeThroughKafka(t *testing.T) {
 	}
 }
 
-func TestOneDataDirectoryOneProcess(t *testing.T) {
+func TestDataDirectoryIsLocked(t *testing.T) {
 	opts := options(t)
 	start(t, opts)
 	err := Run(t.Context(), opts)
 	want := "--data-dir " + opts.DataDir +
-		" is locked: another heartwood uses it; stop that one, or choose another --data-dir"
+		" is locked: another heartwood process uses it; stop that process, or choose another --data-dir"
 	if !errors.Is(err, ErrUsage) || err.Error() != want {
 		t.Errorf("second start: %v\nwant %s", err, want)
 	}
 }
 
-// TestWrongFlagsAndManifests: each error wraps ErrUsage and says what to change, the field's path
-// first.
-func TestWrongFlagsAndManifests(t *testing.T) {
+// Each error wraps ErrUsage, and names the flag or begins with the path of the field.
+func TestInvalidFlagsAndManifests(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -138,27 +137,27 @@ func TestWrongFlagsAndManifests(t *testing.T) {
 	}{
 		"no port": {func(o *Options) { o.Listen = "nowhere" },
 			`--listen "nowhere": want host:port`},
-		"port of no number": {func(o *Options) { o.HTTP = "localhost:http" },
+		"port is not a number": {func(o *Options) { o.HTTP = "localhost:http" },
 			`--http "localhost:http": want a port from 0 to 65535`},
-		"ports run out": {func(o *Options) { o.Listen, o.Brokers = "127.0.0.1:65534", 3 },
+		"not enough ports": {func(o *Options) { o.Listen, o.Brokers = "127.0.0.1:65534", 3 },
 			"3 brokers need the ports 65534 to 65536"},
-		"any port of any host": {func(o *Options) { o.Listen = ":0" },
-			"--listen :0: give a host with port 0"},
+		"any port on all interfaces": {func(o *Options) { o.Listen = ":0" },
+			"--listen :0: port 0 requires a host"},
 		"port in use": {func(o *Options) { o.Listen = busy.Addr().String() },
 			"address already in use; choose another --listen"},
 		"http port in use": {func(o *Options) { o.HTTP = busy.Addr().String() },
 			"address already in use; choose another --http"},
-		"not this machine": {func(o *Options) { o.Listen = "192.0.2.1:9092" },
+		"address of another machine": {func(o *Options) { o.Listen = "192.0.2.1:9092" },
 			"choose another --listen"},
 		"brokers below zero": {func(o *Options) { o.Brokers = -1 },
 			"--brokers -1: want at least 1"},
 		"manifest missing": {func(o *Options) { o.Manifests = []string{"no/such.yaml"} },
 			"no/such.yaml"},
-		"manifest refused": {put1(t, topic("t", "partitions: 0")),
+		"invalid manifest": {singleManifest(t, topic("t", "partitions: 0")),
 			"spec.partitions: Invalid value: 0"},
-		"replicas": {put1(t, topic("t", "replicas: 3")),
+		"replicas": {singleManifest(t, topic("t", "replicas: 3")),
 			"invalid replication factor: not enough brokers: 3 replicas asked for, 1 brokers there"},
-		"data directory no good": {func(o *Options) { o.DataDir = "/dev/null/data" },
+		"invalid data directory": {func(o *Options) { o.DataDir = "/dev/null/data" },
 			"--data-dir: "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -166,25 +165,24 @@ func TestWrongFlagsAndManifests(t *testing.T) {
 			test.change(&opts)
 			err := Run(t.Context(), opts)
 			if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v\nwant one that wraps ErrUsage and says %s", err, test.want)
+				t.Errorf("error %v\nwant one that wraps ErrUsage and contains %s", err, test.want)
 			}
 			if strings.HasPrefix(test.want, "spec.") && !strings.HasPrefix(err.Error(), test.want) {
-				t.Errorf("the field's path does not come first: %v", err)
+				t.Errorf("the error does not begin with the path of the field: %v", err)
 			}
 		})
 	}
 }
 
-func put1(t *testing.T, manifest string) func(*Options) {
+func singleManifest(t *testing.T, manifest string) func(*Options) {
 	return func(o *Options) {
 		o.Manifests = []string{t.TempDir()}
 		put(t, *o, "t.yaml", manifest)
 	}
 }
 
-// TestForbiddenChangesAcrossARestart: what may not be changed while it runs may not be changed
-// while it does not.
-func TestForbiddenChangesAcrossARestart(t *testing.T) {
+// Changes that are invalid while the cluster runs are also invalid at a restart.
+func TestInvalidChangesAtARestart(t *testing.T) {
 	opts := options(t, topic("a", "partitions: 3"))
 	opts.Brokers = 2
 	start(t, opts).stop()
@@ -206,14 +204,14 @@ func TestForbiddenChangesAcrossARestart(t *testing.T) {
 	if !errors.Is(err, ErrUsage) ||
 		!strings.HasPrefix(err.Error(),
 			"--brokers 1: brokers cannot be removed while topics have as many replicas") {
-		t.Errorf("fewer brokers by the flag: %v", err)
+		t.Errorf("fewer brokers with the flag: %v", err)
 	}
 	opts.Brokers = 0
 	err = Run(t.Context(), opts)
 	if !errors.Is(err, ErrUsage) ||
 		!strings.HasPrefix(err.Error(),
 			"no LogCluster in the manifests, so 1 broker: brokers cannot be removed") {
-		t.Errorf("fewer brokers for want of a LogCluster: %v", err)
+		t.Errorf("fewer brokers without a LogCluster: %v", err)
 	}
 	put(t, opts, "cluster.yaml", logCluster("brokers: 1"))
 	err = Run(t.Context(), opts)
@@ -221,14 +219,14 @@ func TestForbiddenChangesAcrossARestart(t *testing.T) {
 		!strings.HasPrefix(err.Error(),
 			"spec.brokers: Invalid value: 1: brokers cannot be removed") ||
 		!strings.HasSuffix(err.Error(), "cluster.yaml LogCluster/demo)") {
-		t.Errorf("fewer brokers by the LogCluster: %v", err)
+		t.Errorf("fewer brokers in the LogCluster: %v", err)
 	}
 	opts.Brokers = 2
 	start(t, opts)
 }
 
-// TestABrokerIsDrained: it runs until what it held is elsewhere, and nothing is lost on the way.
-func TestABrokerIsDrained(t *testing.T) {
+// A removed broker runs until its replicas have been moved, and no record is lost.
+func TestRemovedBrokerIsDrained(t *testing.T) {
 	opts := options(t, topic("a", "partitions: 3"))
 	opts.Brokers = 3
 	r := start(t, opts)
@@ -249,7 +247,7 @@ func TestABrokerIsDrained(t *testing.T) {
 	total := int64(0)
 	ends.Each(func(o kadm.ListedOffset) { total += o.Offset })
 	if total != 300 {
-		t.Errorf("%d records after the move, want 300", total)
+		t.Errorf("%d records after draining, want 300", total)
 	}
 	r.stop()
 	if r = start(t, opts); strings.Count(r.ready["bootstrap"], ",") != 1 {
@@ -257,8 +255,7 @@ func TestABrokerIsDrained(t *testing.T) {
 	}
 }
 
-// TestFaultsNameTheirFile: also those that no single manifest shows, and the field is the one that
-// says what is wrong.
+// Faults that concern several manifests name the file, and the field that causes them.
 func TestFaultsNameTheirFile(t *testing.T) {
 	opts := options(t, topic("own", "minInSyncReplicas: 3"), topic("fine", "replicas: 2"),
 		topic("inherits", "partitions: 1"))
@@ -279,9 +276,9 @@ func TestFaultsNameTheirFile(t *testing.T) {
 	}
 }
 
-// TestLostMetadataIsTold: the records are taken up again, and whoever lost the file hears of it; a
-// damaged one is no new start.
-func TestLostMetadataIsTold(t *testing.T) {
+// Without the metadata file a warning is logged, and topics adopt their records. A corrupt file is
+// an error.
+func TestLostMetadataFile(t *testing.T) {
 	opts := options(t, topic("a", "partitions: 1"))
 	r := start(t, opts)
 	if err := r.client().ProduceSync(t.Context(),
@@ -294,14 +291,14 @@ func TestLostMetadataIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), file) ||
-		!strings.Contains(err.Error(), "put a copy of the file back") {
-		t.Errorf("damaged metadata: %v", err)
+		!strings.Contains(err.Error(), "restore the file from a copy") {
+		t.Errorf("corrupt metadata: %v", err)
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
 	r = start(t, opts)
-	r.log.await("metadata is missing and begins anew")
+	r.log.await("metadata file is missing")
 	ends, err := r.admin().ListEndOffsets(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
@@ -311,7 +308,7 @@ func TestLostMetadataIsTold(t *testing.T) {
 	}
 }
 
-func TestTheLastLineSaysThatItStopped(t *testing.T) {
+func TestLastLineReportsTheStop(t *testing.T) {
 	opts := options(t)
 	r := start(t, opts)
 	r.cancel()
@@ -320,7 +317,7 @@ func TestTheLastLineSaysThatItStopped(t *testing.T) {
 	}
 }
 
-func TestAStartThatFailsLeavesNothingRunning(t *testing.T) {
+func TestFailedStartReleasesItsResources(t *testing.T) {
 	opts := options(t)
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -328,18 +325,18 @@ func TestAStartThatFailsLeavesNothingRunning(t *testing.T) {
 	}
 	opts.Listen, opts.Brokers = busy.Addr().String(), 2
 	if err := Run(t.Context(), opts); err == nil {
-		t.Fatal("it started on a port in use")
+		t.Fatal("the cluster started on a port in use")
 	}
 	busy.Close()
 	opts.Listen = "127.0.0.1:0"
-	start(t, opts) // directories and ports are free again
+	start(t, opts) // directories and ports are released
 }
 
-func TestStoppedBeforeItIsReady(t *testing.T) {
+func TestStopBeforeReady(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := Run(ctx, options(t, topic("a", "partitions: 1"))); err != nil {
-		t.Errorf("stopped at once: %v", err)
+		t.Errorf("a stop at once returned %v", err)
 	}
 }
 
@@ -358,7 +355,7 @@ func TestDataDirectoryLayout(t *testing.T) {
 	want := map[string]bool{".lock": true, "metadata.json": true, "broker-0": true,
 		"broker-1": true}
 	if !maps.Equal(found, want) {
-		t.Errorf("data directory holds %v", found)
+		t.Errorf("the data directory contains %v, want %v", found, want)
 	}
 	if _, err := os.Stat(filepath.Join(opts.DataDir, "broker-0", "a-0")); err != nil {
 		t.Error(err)

@@ -1,22 +1,22 @@
-// Package dev runs a whole cluster in one process, from the same manifests that kubectl takes.
+// Package dev runs a development cluster in one process, from the same manifests as kubectl.
 //
-//   - options.go: flags, checked before anything is touched.
-//   - state.go: what the manifests say, applied to the metadata store. The manifests decide; flags
-//     override.
-//   - watch.go: tells when manifests may have changed.
-//   - lines.go: what people and scripts read on standard output.
-//   - dev.go: Run, the order of start and stop.
-//   - processes.go, child.go: with --processes, a process for each broker: the parent's side, and
-//     the child's.
-//   - brokers.go: the brokers of this process, and what happens to them while they run.
+//   - options.go: options and their validation.
+//   - state.go: the state that manifests and flags request, and applying it to the metadata store.
+//     Flags override manifests.
+//   - watch.go: detects changes of manifests.
+//   - lines.go: the lines on standard output.
+//   - dev.go: Run, and the order of start and stop.
+//   - processes.go, child.go: with --processes, one process per broker: the parent's side, and the
+//     child's.
+//   - brokers.go: the brokers of this process, and their supervision.
 //
-// Start: manifests are checked, the data directory is locked, metadata is opened and synced, HTTP
-// answers, brokers recover and serve, the ready line is printed. Stop is the reverse. No topic is
-// touched before all manifests and flags were found good.
+// Start: validate the manifests, lock the data directory, open and sync the metadata, start HTTP,
+// recover and start the brokers, print the ready line. Stop is the reverse. No topic is changed
+// before all manifests and flags have been validated.
 //
-// While it runs, a manifest that cannot be applied is reported once and leaves things as they are.
-// At the start it is an error.
+// While the cluster runs, a manifest that cannot be applied is reported once and has no effect. At
+// the start it is an error.
 //
-// Goroutines: one a broker (its Run), one that governs them, one that stops them, the HTTP server,
-// and the watcher; Run owns them all and joins them. Manifests are applied in Run's own.
+// Goroutines: one per broker (its Run), one that supervises them, one that stops them, the HTTP
+// server, and the watcher. Run joins all of them, and applies manifests in its own goroutine.
 package dev

@@ -19,17 +19,17 @@ import (
 
 // running is a development cluster of a test.
 type running struct {
-	t      *testing.T
-	lines  chan string // of standard output
-	ready  map[string]string
-	topics []string // the lines before the ready line
-	cancel context.CancelFunc
-	ended  chan struct{}
-	err    error
-	log    *logBuffer
+	t       *testing.T
+	lines   chan string // of standard output
+	ready   map[string]string
+	topics  []string // the lines before the ready line
+	cancel  context.CancelFunc
+	stopped chan struct{}
+	err     error
+	log     *logBuffer
 }
 
-// options with ports of their own choice, and manifests in a folder of the test.
+// options returns options with free ports and manifests in a temporary directory.
 func options(t *testing.T, manifests ...string) Options {
 	t.Helper()
 	opts := Options{Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0",
@@ -41,7 +41,7 @@ func options(t *testing.T, manifests ...string) Options {
 	return opts
 }
 
-// put writes a manifest as an editor does: another file, renamed into place.
+// put writes a manifest like an editor: as a new file that replaces the old one.
 func put(t *testing.T, opts Options, name string, documents ...string) {
 	t.Helper()
 	partial := filepath.Join(t.TempDir(), "partial")
@@ -63,13 +63,14 @@ func logCluster(spec string) string {
 		spec + "}\n"
 }
 
-// start runs a cluster up to its ready line.
+// start runs a cluster and waits for its ready line.
 func start(t *testing.T, opts Options) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	reader, writer := io.Pipe()
-	r := &running{t: t, lines: make(chan string, 1000), cancel: cancel, ended: make(chan struct{}),
-		log: &logBuffer{}}
+	r := &running{t: t, lines: make(chan string, 1000), cancel: cancel,
+		stopped: make(chan struct{}),
+		log:     &logBuffer{}}
 	opts.Out, opts.Logger = writer, slog.New(slog.NewTextHandler(r.log, nil))
 	go func() {
 		defer close(r.lines)
@@ -78,7 +79,7 @@ func start(t *testing.T, opts Options) *running {
 		}
 	}()
 	go func() {
-		defer close(r.ended)
+		defer close(r.stopped)
 		r.err = Run(ctx, opts)
 		writer.Close()
 	}()
@@ -96,18 +97,18 @@ func start(t *testing.T, opts Options) *running {
 		}
 		return r
 	}
-	<-r.ended
-	t.Fatalf("ended before it was ready: %v", r.err)
+	<-r.stopped
+	t.Fatalf("the cluster stopped before it was ready: %v", r.err)
 	return nil
 }
 
-// stop is Ctrl-C.
+// stop stops the cluster like Ctrl-C.
 func (r *running) stop() {
 	r.t.Helper()
 	r.cancel()
-	<-r.ended
+	<-r.stopped
 	if r.err != nil {
-		r.t.Errorf("the cluster ended with %v", r.err)
+		r.t.Errorf("the cluster stopped with %v", r.err)
 		r.err = nil
 	}
 }
@@ -120,7 +121,7 @@ func (r *running) line(prefix string) string {
 			return line
 		}
 	}
-	r.t.Fatalf("no line begins with %q", prefix)
+	r.t.Fatalf("no output line begins with %q", prefix)
 	return ""
 }
 
@@ -155,7 +156,7 @@ func (r *running) get(path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-// logBuffer holds what was logged and wakes who waits for it.
+// logBuffer holds the log output.
 type logBuffer struct {
 	mu      sync.Mutex
 	text    bytes.Buffer
@@ -172,11 +173,11 @@ func (b *logBuffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// await returns once the log holds words.
-func (b *logBuffer) await(words string) {
+// await waits until the log contains text.
+func (b *logBuffer) await(text string) {
 	for {
 		b.mu.Lock()
-		found := strings.Contains(b.text.String(), words)
+		found := strings.Contains(b.text.String(), text)
 		more := make(chan struct{})
 		b.waiting = append(b.waiting, more)
 		b.mu.Unlock()

@@ -9,37 +9,37 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// topicLine is what people read of a topic: its name, then key=value.
+// topicLine returns the output line of a topic: its name, and key=value pairs.
 func topicLine(t *metadata.Topic) string {
 	s := t.Settings
-	words := []string{
+	fields := []string{
 		"topic " + t.Name,
 		fmt.Sprintf("partitions=%d", len(t.Partitions)),
 		fmt.Sprintf("replicas=%d", len(t.Partitions[0].Replicas)),
 	}
 	switch {
 	case s.Compact && s.Delete:
-		words = append(words, "cleanup="+string(v1alpha1.CleanupCompactDelete))
+		fields = append(fields, "cleanup="+string(v1alpha1.CleanupCompactDelete))
 	case s.Compact:
-		words = append(words, "cleanup="+string(v1alpha1.CleanupCompact))
+		fields = append(fields, "cleanup="+string(v1alpha1.CleanupCompact))
 	default:
-		words = append(words, "cleanup="+string(v1alpha1.CleanupDelete))
+		fields = append(fields, "cleanup="+string(v1alpha1.CleanupDelete))
 	}
-	words = append(words, "compression="+metadata.CompressionText(t.Settings))
+	fields = append(fields, "compression="+metadata.CompressionText(t.Settings))
 	if s.Compact {
-		words = append(words, fmt.Sprintf("minDirtyPercent=%d", s.MinDirtyPercent))
+		fields = append(fields, fmt.Sprintf("minDirtyPercent=%d", s.MinDirtyPercent))
 	}
 	if s.Delete {
-		words = append(words, "retention="+age(s.RetentionTime))
+		fields = append(fields, "retention="+formatAge(s.RetentionTime))
 	}
 	if s.Delete && s.RetentionBytes >= 0 {
-		words = append(words, fmt.Sprintf("retentionBytes=%d", s.RetentionBytes))
+		fields = append(fields, fmt.Sprintf("retentionBytes=%d", s.RetentionBytes))
 	}
-	return strings.Join(words, " ")
+	return strings.Join(fields, " ")
 }
 
-// age writes 24h, not 24h0m0s; a negative one is no limit.
-func age(d time.Duration) string {
+// formatAge formats a duration as 24h instead of 24h0m0s; a negative one is unlimited.
+func formatAge(d time.Duration) string {
 	if d < 0 {
 		return "unlimited"
 	}
@@ -53,13 +53,13 @@ func age(d time.Duration) string {
 	return text
 }
 
-// readyLine says where everything is. Exactly one is ever printed.
+// readyLine returns the ready line with the addresses. It is printed exactly once.
 func readyLine(bootstrap []string, http, dataDir string) string {
 	return fmt.Sprintf("ready bootstrap=%s http=http://%s data=%s", strings.Join(bootstrap, ","),
 		http, dataDir)
 }
 
-// changedLines are the lines for what became of topics from one image to the next.
+// changedLines returns the lines for topics that differ between two images.
 func changedLines(before, after *metadata.Image) []string {
 	var lines []string
 	for _, topic := range after.Topics {

@@ -45,14 +45,14 @@ func TestTopicLine(t *testing.T) {
 	}
 }
 
-func TestAge(t *testing.T) {
+func TestFormatAge(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		24 * time.Hour: "24h", 90 * time.Minute: "1h30m", 10 * time.Minute: "10m",
 		10 * time.Second: "10s", 0: "0s", -1: "unlimited",
 		time.Hour + time.Second: "1h0m1s", 1500 * time.Millisecond: "1.5s", 20 * time.Hour: "20h",
 	} {
-		if got := age(d); got != want {
-			t.Errorf("%s is written %s, want %s", d, got, want)
+		if got := formatAge(d); got != want {
+			t.Errorf("%s is formatted as %s, want %s", d, got, want)
 		}
 	}
 }
@@ -61,7 +61,7 @@ func TestReadyLine(t *testing.T) {
 	want := "ready bootstrap=127.0.0.1:9092,127.0.0.1:9093 http=http://127.0.0.1:9644 data=here"
 	if got := readyLine([]string{"127.0.0.1:9092", "127.0.0.1:9093"}, "127.0.0.1:9644",
 		"here"); got != want {
-		t.Errorf("line is %q", got)
+		t.Errorf("line %q, want %q", got, want)
 	}
 }
 

@@ -11,11 +11,11 @@ import (
 	"strconv"
 )
 
-// ErrUsage is wrapped by errors that the user mends by other flags or manifests.
-var ErrUsage = errors.New("flags or manifests are wrong")
+// ErrUsage marks errors in flags or manifests.
+var ErrUsage = errors.New("invalid flags or manifests")
 
-// usageError is an ErrUsage whose text is the fault alone: a manifest's fault begins with the
-// field's path.
+// usageError is an ErrUsage with only the text of the fault, which for a manifest begins with the
+// path of the field.
 type usageError struct{ fault error }
 
 func (e *usageError) Error() string   { return e.fault.Error() }
@@ -23,28 +23,29 @@ func (e *usageError) Unwrap() []error { return []error{ErrUsage, e.fault} }
 
 func usage(fault error) error { return &usageError{fault} }
 
-// Options of a development cluster, as the flags of `heartwood dev` give them.
+// Options configures a development cluster. They are the flags of `heartwood dev`.
 type Options struct {
-	Manifests []string // files and folders; none: what the data directory holds from before
-	Brokers   int      // 0: what the LogCluster says, or 1 without one
-	// host:port of broker 0; broker i listens on port+i; default 127.0.0.1:9092; port 0: any, each
-	// its own
+	Manifests []string // files and directories; none: use the state in the data directory
+	Brokers   int      // 0: that of the LogCluster, or 1 without one
+	// Listen is the host:port of broker 0, default 127.0.0.1:9092. Broker i listens on port+i; with
+	// port 0 each broker listens on any free port.
 	Listen string
-	// host:port of metrics, health and API; default 127.0.0.1:9644; port 0: any
+	// HTTP is the host:port of metrics, health and API, default 127.0.0.1:9644; port 0: any free
+	// port.
 	HTTP    string
 	DataDir string       // default heartwood-data
-	Racks   []string     // broker i is in Racks[i % len(Racks)]; none: brokers are in no racks
-	Out     io.Writer    // the lines for people: one a topic, then the ready line; default: none
+	Racks   []string     // broker i is in Racks[i % len(Racks)]
+	Out     io.Writer    // for one line per topic, and the ready line; default: none
 	Logger  *slog.Logger // default: none
-	// AcceptDataLoss lets partitions whose records are gone, as the disks of all that were in sync
-	// are, go on with what there is.
+	// AcceptDataLoss allows unclean elections for partitions whose in-sync replicas have all lost
+	// their disks.
 	AcceptDataLoss bool
-	Processes      bool   // each broker in a process of its own: this binary, started again
-	NoRestart      bool   // a process that ended is left so
-	LogLevel       string // for those processes; default: warn
+	Processes      bool   // run each broker in its own process, with this binary
+	NoRestart      bool   // do not restart a process that has exited
+	LogLevel       string // of those processes; default: warn
 }
 
-// rack of broker i; "" without racks.
+// rack returns the rack of broker i; "" without racks.
 func (o Options) rack(i int) string {
 	if len(o.Racks) == 0 {
 		return ""
@@ -73,8 +74,8 @@ type address struct {
 	port int
 }
 
-// parseAddress reads the value of a flag; its errors wrap ErrUsage and name the flag. The host is
-// not resolved here.
+// parseAddress parses the value of a flag without resolving the host. Its errors wrap ErrUsage and
+// name the flag.
 func parseAddress(flag, text string) (address, error) {
 	host, portText, err := net.SplitHostPort(text)
 	if err != nil {
@@ -90,19 +91,19 @@ func parseAddress(flag, text string) (address, error) {
 
 func (a address) String() string { return net.JoinHostPort(a.host, strconv.Itoa(a.port)) }
 
-// anyHost tells whether the address stands for all of the machine's.
+// anyHost reports whether the address means all interfaces.
 func (a address) anyHost() bool {
 	ip, err := netip.ParseAddr(a.host)
 	return a.host == "" || err == nil && ip.IsUnspecified()
 }
 
-// forBrokers checks that the address leaves room for n brokers in a row.
+// forBrokers checks that n brokers can listen on the address.
 func (a address) forBrokers(n int) error {
 	switch {
 	case a.port+n-1 > 65535:
 		return usage(
 			fmt.Errorf(
-				"--%s %s: %d brokers need the ports %d to %d, and 65535 is the highest",
+				"--%s %s: %d brokers need the ports %d to %d; the maximum is 65535",
 				a.flag,
 				a,
 				n,
@@ -111,14 +112,14 @@ func (a address) forBrokers(n int) error {
 			),
 		)
 	case a.port == 0 && a.anyHost():
-		// What clients are told must be known before the broker listens.
-		return usage(fmt.Errorf("--%s %s: give a host with port 0", a.flag, a))
+		// the advertised address must be known before the broker listens
+		return usage(fmt.Errorf("--%s %s: port 0 requires a host", a.flag, a))
 	}
 	return nil
 }
 
-// broker is where broker i listens, and what clients are told when that is not the same. Everything
-// here is on one machine, so who listens on all addresses is told by the one that always works.
+// broker returns the address on which broker i listens, and the advertised address if it differs. A
+// broker that listens on all interfaces advertises the loopback address, as all clients are local.
 func (a address) broker(i int) (listen, advertise string) {
 	if a.port != 0 {
 		a.port += i

@@ -24,21 +24,21 @@ import (
 )
 
 const (
-	// restartDelay is how long a broker stays down whose process ended sooner than that after its
-	// start: what ended it may do so again. Any other is started at once, as the kubelet does.
+	// restartDelay is the pause before restarting a process that has run for less than that. Other
+	// processes are restarted at once, as by the kubelet.
 	restartDelay = time.Second
-	// stopTimeout is how long a process has for an orderly stop, or to end after its session did,
-	// before it is killed.
+	// stopTimeout is how long a process may take for its shutdown, or to exit after its session has
+	// ended, before it is killed.
 	stopTimeout = 40 * time.Second
 )
 
-// childSocket is the file descriptor of a child's end of the socket pair: the first after the
-// standard ones.
+// childSocket is the file descriptor of the child's end of the socket pair: the first one after
+// standard error.
 const childSocket = 3
 
-// keepProcess runs broker i in a process of its own, and again when it ends, until ctx does. A
-// broker that cannot even register the first time fails the cluster: the same would happen again.
-func (c *cluster) keepProcess(ctx context.Context, i int) error {
+// superviseProcess runs broker i in its own process, and restarts it when it exits, until ctx ends.
+// If the first process exits before it has registered, the cluster fails.
+func (c *cluster) superviseProcess(ctx context.Context, i int) error {
 	p := &process{cluster: c, id: i}
 	p.listen, p.advertise = c.listen.broker(i)
 	for first := true; ; first = false {
@@ -49,9 +49,9 @@ func (c *cluster) keepProcess(ctx context.Context, i int) error {
 		case ctx.Err() != nil:
 			return err
 		case first && p.registered.Load() == nil:
-			return fmt.Errorf("broker %d does not start: %w", i, err)
+			return fmt.Errorf("start broker %d: %w", i, err)
 		}
-		c.print(fmt.Sprintf("broker %d ended: %v", i, err))
+		c.print(fmt.Sprintf("broker %d exited: %v", i, err))
 		if c.opts.NoRestart {
 			<-ctx.Done()
 			return nil
@@ -59,28 +59,28 @@ func (c *cluster) keepProcess(ctx context.Context, i int) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(pauseAfter(lived)):
+		case <-time.After(restartPause(lived)):
 		}
 	}
 }
 
-// pauseAfter is how long a broker stays down whose process has lived for so long.
-func pauseAfter(lived time.Duration) time.Duration {
+// restartPause returns the pause before the restart of a process that has run for the given time.
+func restartPause(lived time.Duration) time.Duration {
 	if lived >= restartDelay {
 		return 0
 	}
 	return restartDelay
 }
 
-// process is one broker's, over all its lives.
+// process is the process of a broker, across restarts.
 type process struct {
 	cluster           *cluster
 	id                int
 	listen, advertise string
-	registered        atomic.Pointer[metadata.Broker] // as it did last; nil: not yet
+	registered        atomic.Pointer[metadata.Broker] // last registration; nil: none yet
 }
 
-// run starts the process and waits for its end, which it asks for when ctx ends.
+// run starts the process and waits until it exits. When ctx ends, it stops the process.
 func (p *process) run(ctx context.Context) error {
 	ours, theirs, err := socketPair()
 	if err != nil {
@@ -98,13 +98,13 @@ func (p *process) run(ctx context.Context) error {
 	p.cluster.print(fmt.Sprintf("broker %d started pid=%d", p.id, command.Process.Pid))
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	var session errgroup.Group
-	silent := make(chan struct{})
+	sessionEnded := make(chan struct{})
 	session.Go(func() error {
-		defer close(silent)
+		defer close(sessionEnded)
 		return remote.Serve(serving, ours, int32(p.id),
-			noted{local.Session{Store: p.cluster.store, Broker: int32(p.id)}, p})
+			recordingSession{local.Session{Store: p.cluster.store, Broker: int32(p.id)}, p})
 	})
-	err = wait(ctx, command, silent)
+	err = wait(ctx, command, sessionEnded)
 	stopServing()
 	if fault := session.Wait(); err == nil && fault != nil && ctx.Err() == nil {
 		err = fault
@@ -112,35 +112,36 @@ func (p *process) run(ctx context.Context) error {
 	return err
 }
 
-// wait returns how a process ended. When ctx ends it is told to stop in order; when its session
-// has, it ends by itself, unless it hangs.
-func wait(ctx context.Context, command *exec.Cmd, silent <-chan struct{}) error {
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
-	asked := false
+// wait waits until a process exits. When ctx ends it stops the process with SIGTERM. When its
+// session ends, the process should exit by itself.
+func wait(ctx context.Context, command *exec.Cmd, sessionEnded <-chan struct{}) error {
+	exited := make(chan error, 1)
+	go func() { exited <- command.Wait() }()
+	signaled := false
 	select {
-	case err := <-ended:
+	case err := <-exited:
 		return err
 	case <-ctx.Done():
-		asked = true
-		_ = command.Process.Signal(syscall.SIGTERM) // fails when it has ended, which Wait tells
-	case <-silent:
+		signaled = true
+		_ = command.Process.Signal(syscall.SIGTERM) // fails if it has exited, as Wait reports
+	case <-sessionEnded:
 	}
 	select {
-	case err := <-ended:
-		if asked && endedBy(err, syscall.SIGTERM) {
-			// it was made a moment ago, and did not listen for signals yet: it had nothing to stop
+	case err := <-exited:
+		if signaled && exitedBy(err, syscall.SIGTERM) {
+			// the process had not installed its signal handler yet, so it had nothing to stop
 			return nil
 		}
 		return err
 	case <-time.After(stopTimeout):
 		_ = command.Process.Kill()
-		return errors.Join(fmt.Errorf("killed, as it did not stop within %s", stopTimeout), <-ended)
+		return errors.Join(fmt.Errorf("killed: process did not stop within %s", stopTimeout),
+			<-exited)
 	}
 }
 
-// endedBy tells whether a process was ended by a signal, instead of by itself.
-func endedBy(err error, signal syscall.Signal) bool {
+// exitedBy reports whether a signal has terminated a process.
+func exitedBy(err error, signal syscall.Signal) bool {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		return false
@@ -149,22 +150,22 @@ func endedBy(err error, signal syscall.Signal) bool {
 	return ok && status.Signaled() && status.Signal() == signal
 }
 
-// command is this binary again. Its own process group keeps a Ctrl-C of the terminal for the
-// parent, which stops all in order.
+// command returns the command of the process, with this binary. Its own process group keeps Ctrl-C
+// of the terminal from reaching it, so that the parent controls the shutdown.
 func (p *process) command(socket *os.File) (*exec.Cmd, error) {
 	binary, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	listen := p.listen
-	// the port that clients know, also when the first was any
+	// after a restart, use the port that clients know, also if the first one was any free port
 	if self := p.registered.Load(); self != nil {
 		if endpoint, ok := self.Endpoints.On(metadata.DefaultListener); ok {
 			listen = endpoint.String()
 		}
 	}
 	c := p.cluster
-	// Without a context, which would kill it: wait stops it in order.
+	// The end of a context would kill the process; wait stops it gracefully instead.
 	command := exec.CommandContext(context.Background(), binary, "dev-broker", "--node-id",
 		strconv.Itoa(p.id), "--listen", listen, "--advertise", p.advertise,
 		"--data-dir", c.brokerDir(p.id), "--rack", c.opts.rack(p.id), "--http", c.childHTTP(p.id),
@@ -175,8 +176,8 @@ func (p *process) command(socket *os.File) (*exec.Cmd, error) {
 	return command, nil
 }
 
-// childHTTP is where broker i serves its metrics: on the ports after the cluster's own; "",
-// nowhere, when that is any.
+// childHTTP returns the HTTP address of broker i: the ports after the cluster's own. It is "", no
+// HTTP, if the cluster uses any free port.
 func (c *cluster) childHTTP(i int) string {
 	if c.http.port == 0 {
 		return ""
@@ -186,17 +187,17 @@ func (c *cluster) childHTTP(i int) string {
 	return next.String()
 }
 
-// sendOn answers what only brokers know with where they are (421): none runs in this process, and
-// an empty answer would pass for an empty cluster.
-func (c *cluster) sendOn(own http.Handler) http.Handler {
-	where := "give --http a port to see them"
+// redirectAPI answers API requests with 421 and the addresses of the brokers: no broker runs in
+// this process, and an empty response would mean an empty cluster.
+func (c *cluster) redirectAPI(own http.Handler) http.Handler {
+	where := "set a port with --http to enable them"
 	if c.http.port != 0 {
-		where = fmt.Sprintf("ask %s for broker 0, and the ports after it for the others",
+		where = fmt.Sprintf("use %s for broker 0, and the ports after it for the others",
 			c.childHTTP(0))
 	}
 	body, _ := json.Marshal(
 		report.Failure{
-			Error:  "the brokers of --processes have HTTP ports of their own: " + where,
+			Error:  "with --processes each broker has its own HTTP port: " + where,
 			Reason: "Misdirected",
 		},
 	)
@@ -211,30 +212,31 @@ func (c *cluster) sendOn(own http.Handler) http.Handler {
 	})
 }
 
-// noted is a session that remembers that its broker has registered, and where.
-type noted struct {
+// recordingSession is a session that records the registration of its broker.
+type recordingSession struct {
 	local.Session
 	process *process
 }
 
 // Run implements metadata.Store.
-func (n noted) Run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
-	n.process.registered.Store(&self)
-	return n.Session.Run(ctx, self, apply)
+func (s recordingSession) Run(ctx context.Context, self metadata.Broker,
+	apply func(*metadata.Image)) error {
+	s.process.registered.Store(&self)
+	return s.Session.Run(ctx, self, apply)
 }
 
-// socketPair returns two connected ends; both close when this process executes another, unless it
-// is given one.
+// socketPair returns a connected pair of sockets. Child processes inherit neither, unless it is
+// passed to them.
 func socketPair() (ours net.Conn, theirs *os.File, err error) {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a socket pair: %w", err)
+		return nil, nil, fmt.Errorf("create socket pair: %w", err)
 	}
-	near, far := os.NewFile(uintptr(pair[0]), "store"), os.NewFile(uintptr(pair[1]), "broker")
-	defer func() { _ = near.Close() }() // FileConn has a copy
-	if ours, err = net.FileConn(near); err != nil {
-		_ = far.Close()
-		return nil, nil, fmt.Errorf("use a socket pair: %w", err)
+	parent, child := os.NewFile(uintptr(pair[0]), "store"), os.NewFile(uintptr(pair[1]), "broker")
+	defer func() { _ = parent.Close() }() // FileConn duplicates it
+	if ours, err = net.FileConn(parent); err != nil {
+		_ = child.Close()
+		return nil, nil, fmt.Errorf("open socket pair: %w", err)
 	}
-	return ours, far, nil
+	return ours, child, nil
 }

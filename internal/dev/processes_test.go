@@ -16,21 +16,20 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// A process that ends by the signal that asks it to stop has not begun yet, and that is no failure;
-// by another signal it was killed.
-func TestAProcessMayEndBeforeItListensForSignals(t *testing.T) {
+// A process that the stop signal terminates had not installed its signal handler, which is no
+// failure. Any other signal is one.
+func TestProcessTerminatedBeforeItsSignalHandler(t *testing.T) {
 	for name, c := range map[string]struct {
-		// that somebody else sends; 0: none, and the process is asked to stop
-		signal  syscall.Signal
-		orderly bool
+		signal    syscall.Signal // sent by another process; 0: the process is stopped
+		isSuccess bool
 	}{
-		"asked to stop": {0, true}, "killed": {syscall.SIGKILL, false},
-		"terminated by somebody else": {syscall.SIGTERM, false},
+		"stopped": {0, true}, "killed": {syscall.SIGKILL, false},
+		"terminated by another process": {syscall.SIGTERM, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			command := exec.Command("sleep", "600") // listens for nothing
+			command := exec.Command("sleep", "600") // has no signal handler
 			if err := command.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -39,25 +38,24 @@ func TestAProcessMayEndBeforeItListensForSignals(t *testing.T) {
 			} else if err := command.Process.Signal(c.signal); err != nil {
 				t.Fatal(err)
 			}
-			if err := wait(ctx, command, nil); (err == nil) != c.orderly {
-				t.Errorf("%v", err)
+			if err := wait(ctx, command, nil); (err == nil) != c.isSuccess {
+				t.Errorf("wait returned %v", err)
 			}
 		})
 	}
 }
 
-// TestAProcessThatEndsAtOnceIsNotStartedAtOnce: one whose directory is broken would be started a
-// hundred times a second.
-func TestAProcessThatEndsAtOnceIsNotStartedAtOnce(t *testing.T) {
+// Without a pause, a process that always fails would be started a hundred times per second.
+func TestRestartPauseAfterEarlyExit(t *testing.T) {
 	for lived, want := range map[time.Duration]time.Duration{0: restartDelay,
 		restartDelay - 1: restartDelay, restartDelay: 0, time.Hour: 0} {
-		if got := pauseAfter(lived); got != want {
-			t.Errorf("after %s it stays down for %s, want %s", lived, got, want)
+		if got := restartPause(lived); got != want {
+			t.Errorf("the pause after %s is %s, want %s", lived, got, want)
 		}
 	}
 }
 
-// TestReadyCountsProcesses: the cluster is ready once the process of every broker has registered.
+// The cluster is ready once the process of every broker has registered.
 func TestReadyCountsProcesses(t *testing.T) {
 	mem := vfs.NewMem()
 	if err := mem.MkdirAll("/data"); err != nil {
@@ -91,16 +89,14 @@ func TestReadyCountsProcesses(t *testing.T) {
 	}
 }
 
-// TestTheParentOfProcessesSaysWhereBrokersAre, for an empty list of topics would be taken for the
-// truth.
-func TestTheParentOfProcessesSaysWhereBrokersAre(t *testing.T) {
+func TestParentReturnsTheAddressesOfBrokers(t *testing.T) {
 	own := http.HandlerFunc(func(to http.ResponseWriter,
 		_ *http.Request) {
 		to.WriteHeader(http.StatusOK)
 	})
-	for port, want := range map[int]string{9644: "ask 127.0.0.1:9645 for broker 0",
-		0: "give --http a port"} {
-		handler := (&cluster{http: address{host: "127.0.0.1", port: port}}).sendOn(own)
+	for port, want := range map[int]string{9644: "use 127.0.0.1:9645 for broker 0",
+		0: "set a port with --http"} {
+		handler := (&cluster{http: address{host: "127.0.0.1", port: port}}).redirectAPI(own)
 		for path, status := range map[string]int{"/api/v1/topics": http.StatusMisdirectedRequest,
 			"/readyz": http.StatusOK} {
 			answer := httptest.NewRecorder()
@@ -109,7 +105,7 @@ func TestTheParentOfProcessesSaysWhereBrokersAre(t *testing.T) {
 				t.Errorf("%s: %d, want %d", path, answer.Code, status)
 			}
 			if status != http.StatusOK && !strings.Contains(answer.Body.String(), want) {
-				t.Errorf("%s: %s, want %q in it", path, answer.Body, want)
+				t.Errorf("%s: %s does not contain %q", path, answer.Body, want)
 			}
 		}
 	}

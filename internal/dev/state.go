@@ -12,19 +12,18 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/local"
 )
 
-// state is the cluster that manifests and flags ask for.
+// state is the cluster that manifests and flags request.
 type state struct {
 	cluster *v1alpha1.LogCluster
 	topics  []*v1alpha1.Topic
 	brokers int
 
-	set         *manifest.Set // where the above was read; nil: from the store
-	brokersFlag bool          // brokers is the flag's
+	set         *manifest.Set // source of the above; nil: the store
+	brokersFlag bool          // brokers comes from --brokers
 }
 
-// newState returns the state that manifests (nil: none were given) and flags ask for. Without
-// manifests it is the one the store holds: who forgets -f must not lose the topics that manifests
-// made.
+// newState returns the state that manifests and flags request. Without manifests (nil) it is that
+// of the store, so that a start without -f does not delete the topics of earlier manifests.
 func newState(set *manifest.Set, opts Options, store *local.Store) state {
 	var s state
 	if set == nil {
@@ -41,7 +40,7 @@ func newState(set *manifest.Set, opts Options, store *local.Store) state {
 	return s
 }
 
-// loadManifests returns nil when there are none to load.
+// loadManifests loads manifests; nil without paths.
 func loadManifests(paths []string) (*manifest.Set, error) {
 	if len(paths) == 0 {
 		return nil, nil
@@ -49,10 +48,9 @@ func loadManifests(paths []string) (*manifest.Set, error) {
 	return manifest.Load(paths)
 }
 
-// keepForbidden puts back each topic that may not become what the manifests say now, and returns
-// why. The API server checks each update against the object that it holds; here that is what the
-// last sync left in the store.
-func (s *state) keepForbidden(store *local.Store) error {
+// revertInvalidUpdates reverts topics whose update is invalid, and returns the faults. The API
+// server validates an update against the stored object; here that is the one in the metadata store.
+func (s *state) revertInvalidUpdates(store *local.Store) error {
 	_, _, before := store.Manifests()
 	var faults []error
 	for i, topic := range s.topics {
@@ -69,19 +67,19 @@ func (s *state) keepForbidden(store *local.Store) error {
 	return errors.Join(faults...)
 }
 
-// keepBrokers puts the number of brokers back: they are started once.
-func (s *state) keepBrokers(running int) error {
+// revertBrokers reverts the number of brokers, which cannot change while the cluster runs.
+func (s *state) revertBrokers(running int) error {
 	if s.brokers == running {
 		return nil
 	}
 	fault := s.brokersFault(
-		fmt.Sprintf("heartwood dev runs %d; start it again to change their number", running),
+		fmt.Sprintf("heartwood dev runs %d; restart it to change their number", running),
 	)
 	s.brokers = running
 	return fault
 }
 
-// sync applies the state. Faults of single topics leave the others in effect (see
+// sync applies the state to the store. Faults of a topic do not affect others (see
 // local.Store.Sync).
 func (s *state) sync(store *local.Store) error {
 	err := store.Sync(s.cluster, s.brokers, s.topics)
@@ -91,20 +89,20 @@ func (s *state) sync(store *local.Store) error {
 	return s.located(err)
 }
 
-// brokersFault says what is wrong with the number of brokers, naming what gave it.
-func (s *state) brokersFault(why string) error {
+// brokersFault returns an error about the number of brokers that names its source.
+func (s *state) brokersFault(reason string) error {
 	switch {
 	case s.brokersFlag:
-		return fmt.Errorf("--brokers %d: %s", s.brokers, why)
+		return fmt.Errorf("--brokers %d: %s", s.brokers, reason)
 	case s.cluster == nil:
-		return fmt.Errorf("no LogCluster in the manifests, so %d broker: %s", s.brokers, why)
+		return fmt.Errorf("no LogCluster in the manifests, so %d broker: %s", s.brokers, reason)
 	}
-	fault := field.Invalid(field.NewPath("spec", "brokers"), s.brokers, why)
+	fault := field.Invalid(field.NewPath("spec", "brokers"), s.brokers, reason)
 	return s.located(&manifest.Error{Resource: "LogCluster/" + s.cluster.Name,
 		Message: fault.Error()})
 }
 
-// located adds to faults of resources the file that has each: those who found them saw no files.
+// located adds the files to faults of resources.
 func (s *state) located(err error) error {
 	if s.set == nil {
 		return err
@@ -127,9 +125,9 @@ func (s *state) located(err error) error {
 	return errors.Join(all...)
 }
 
-// faults are the single errors that were joined, however deep; none for nil.
+// faults returns the individual errors of joined errors, recursively; none for nil.
 func faults(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error }) // what errors.Join made, and nothing else
+	joined, ok := err.(interface{ Unwrap() []error }) // only the result of errors.Join
 	switch {
 	case err == nil:
 		return nil

@@ -15,32 +15,33 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Editors write a file in several steps, and some by rename; a change is told once nothing has
-// happened for settle, but not later than settleMax after its first step, in case something writes
-// beside the manifests all the time.
+// Editors write a file in several steps, some of them renames. A change is reported once no event
+// has occurred for debounce, and at most debounceMax after its first event, in case other files in
+// the directory change all the time.
 const (
-	settle    = 200 * time.Millisecond
-	settleMax = 2 * time.Second
+	debounce    = 200 * time.Millisecond
+	debounceMax = 2 * time.Second
 )
 
-// watcher tells when manifests may have changed. It watches folders only: a file that an editor
-// replaces by rename is another file, and a watch of the first would see no more of it.
+// watcher detects possible changes of manifests. It watches only directories: when an editor
+// replaces a file by a rename, a watch of the old file gets no events for the new one.
 type watcher struct {
 	paths   []string
 	notify  *fsnotify.Watcher
-	watched map[string][]string // by folder: which names in it count; see pattern
+	watched map[string][]string // relevant names by directory; anyName: all
 	logger  *slog.Logger
-	changes chan struct{} // holds one: several changes before it is taken are one
+	changes chan struct{} // buffer of one, so that several changes are one
 	done    sync.WaitGroup
 }
 
-// pattern of all names.
+// anyName stands for all names in a directory.
 const anyName = "*"
 
-// configMapLink is what a ConfigMap's volume renames to change all its files at once.
+// configMapLink is the prefix of the symbolic link that a ConfigMap volume replaces to change all
+// its files at once.
 const configMapLink = "..data"
 
-// watch begins to watch; Close ends it.
+// watch starts a watcher; Close stops it.
 func watch(paths []string, logger *slog.Logger) (*watcher, error) {
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -54,16 +55,15 @@ func watch(paths []string, logger *slog.Logger) (*watcher, error) {
 
 // Close stops and joins the watcher's goroutine.
 func (w *watcher) Close() {
-	_ = w.notify.Close() // of no use any more, whatever it says
+	_ = w.notify.Close()
 	w.done.Wait()
 }
 
-// run gathers events until they pause, then tells. It ends when Close closes the channels of
-// notify.
+// run collects events and reports changes. It returns when Close closes the channels of notify.
 func (w *watcher) run() {
-	quiet, latest := time.NewTimer(0), time.NewTimer(0)
-	quiet.Stop()
-	latest.Stop()
+	debounceTimer, maxTimer := time.NewTimer(0), time.NewTimer(0)
+	debounceTimer.Stop()
+	maxTimer.Stop()
 	pending := false
 	for {
 		select {
@@ -71,12 +71,12 @@ func (w *watcher) run() {
 			if !ok {
 				return
 			}
-			if !w.counts(event) {
+			if !w.isRelevant(event) {
 				continue
 			}
-			quiet.Reset(settle)
+			debounceTimer.Reset(debounce)
 			if !pending {
-				latest.Reset(settleMax)
+				maxTimer.Reset(debounceMax)
 			}
 			pending = true
 			continue
@@ -84,15 +84,15 @@ func (w *watcher) run() {
 			if !ok {
 				return
 			}
-			// Events were lost; that something changed is all we need to know.
-			w.logger.Warn("watch of manifests was interrupted", "error", err)
-		case <-quiet.C:
-		case <-latest.C:
+			// Events may be lost, so report a change.
+			w.logger.Warn("failed to watch manifests; reading all of them again", "error", err)
+		case <-debounceTimer.C:
+		case <-maxTimer.C:
 		}
 		pending = false
-		quiet.Stop()
-		latest.Stop()
-		w.follow() // links may lead elsewhere now, and a folder that came back is another folder
+		debounceTimer.Stop()
+		maxTimer.Stop()
+		w.follow() // symbolic links and directories may have been replaced
 		select {
 		case w.changes <- struct{}{}:
 		default:
@@ -100,8 +100,8 @@ func (w *watcher) run() {
 	}
 }
 
-// counts tells whether an event may be about a manifest.
-func (w *watcher) counts(event fsnotify.Event) bool {
+// isRelevant reports whether an event may concern a manifest.
+func (w *watcher) isRelevant(event fsnotify.Event) bool {
 	if event.Op == fsnotify.Chmod {
 		return false
 	}
@@ -114,51 +114,53 @@ func (w *watcher) counts(event fsnotify.Event) bool {
 	return false
 }
 
-// follow watches the folders that matter now.
+// follow updates the set of watched directories.
 func (w *watcher) follow() {
-	folders := map[string][]string{}
+	directories := map[string][]string{}
 	for _, path := range w.paths {
-		addFolders(folders, path)
+		addDirectories(directories, path)
 	}
-	for folder := range folders {
-		// Adding again what is watched does nothing; what is gone comes with its parent's event.
-		if err := w.notify.Add(folder); err != nil && !errors.Is(err, fs.ErrNotExist) &&
+	for directory := range directories {
+		// Add has no effect on a watched directory. The creation of an absent one causes an event
+		// in its parent.
+		if err := w.notify.Add(directory); err != nil && !errors.Is(err, fs.ErrNotExist) &&
 			!errors.Is(err, fsnotify.ErrClosed) {
-			w.logger.Warn("cannot watch folder of manifests", "folder", folder, "error", err)
+			w.logger.Warn("failed to watch directory of manifests", "directory", directory, "error",
+				err)
 		}
 	}
-	for folder := range maps.Keys(w.watched) {
-		if _, still := folders[folder]; !still {
-			_ = w.notify.Remove(folder) // fails when the folder is gone, which is why it is removed
+	for directory := range maps.Keys(w.watched) {
+		if _, still := directories[directory]; !still {
+			_ = w.notify.Remove(directory) // fails if the directory no longer exists
 		}
 	}
-	w.watched = folders
+	w.watched = directories
 }
 
-// addFolders notes a path's parent, for the path itself, and the folder it is, for all that is in
-// it; and the same where it, or a file in it, leads to if it is a link.
-func addFolders(folders map[string][]string, path string) {
+// addDirectories adds the directories to watch for a path: its parent, the path itself if it is a
+// directory, and the same for the targets of symbolic links.
+func addDirectories(directories map[string][]string, path string) {
 	add := func(path string) {
 		path = filepath.Clean(path)
 		parent := filepath.Dir(path)
-		folders[parent] = append(folders[parent], filepath.Base(path))
-		if isFolder(path) {
-			folders[path] = append(folders[path], anyName)
+		directories[parent] = append(directories[parent], filepath.Base(path))
+		if isDirectory(path) {
+			directories[path] = append(directories[path], anyName)
 		}
 	}
 	add(path)
 	if target, err := filepath.EvalSymlinks(path); err == nil && target != filepath.Clean(path) {
 		add(target)
 	}
-	entries, _ := os.ReadDir(path) // of a file, or of what is gone: none
+	entries, _ := os.ReadDir(path) // none for files and absent paths
 	for _, entry := range entries {
 		if entry.Type()&fs.ModeSymlink == 0 {
 			continue
 		}
 		target, err := filepath.EvalSymlinks(filepath.Join(path, entry.Name()))
-		if err == nil && !isFolder(target) {
+		if err == nil && !isDirectory(target) {
 			parent := filepath.Dir(target)
-			folders[parent] = append(folders[parent], filepath.Base(target))
+			directories[parent] = append(directories[parent], filepath.Base(target))
 		}
 	}
 }
