@@ -1,5 +1,5 @@
-# The commands for developers of Heartwood; `make help` lists them. They need Go, git, make and bash.
-# All other tools are Go modules under hack/tools, pinned there and built on first use.
+# The commands for developers of Heartwood; `make help` lists them. They need Go, git, make and
+# bash. All other tools are Go modules under hack/tools, pinned there and built on first use.
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -47,8 +47,9 @@ test: build ## Run all tests but e2e and compat, with envtest and the smoke test
 race: ## Run the tests of all packages that start goroutines under the race detector.
 	assets=$(assets); KUBEBUILDER_ASSETS="$$assets" go test -race $(racy)
 
-# Random operations on a store, with a power cut at random moments; after each, the store is compared
-# with a model. No run starts after CRASH_TIME. A failure prints the command that repeats it.
+# Random operations on a store, with a power cut at random moments; after each, the store is
+# compared with a model. No run starts after CRASH_TIME. A failure prints the command that repeats
+# it.
 CRASHPOINTS ?= 10000
 CRASH_TIME ?= 12m
 CRASH_TIMEOUT ?= 20m

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# assets.sh [--key]: prints a folder with etcd and kube-apiserver, for KUBEBUILDER_ASSETS. Builds them from Go modules when
-# they are not there: about 4 minutes of CPU, once.
+# assets.sh [--key] prints a directory with etcd and kube-apiserver, for KUBEBUILDER_ASSETS. If it
+# does not exist, it builds them from Go modules: about 4 minutes of CPU, once.
 #
-# The folder lies in the user's cache, under a key made of all that goes into the programs, so a change of recipe builds anew
-# and a checkout shares with the next. --key prints that key, for a CI cache. HEARTWOOD_CACHE names another cache folder.
+# The directory is in the user's cache, under a key of everything that goes into the programs. So a
+# change of the recipe triggers a build, and checkouts share the result. --key prints the key, for a
+# CI cache. HEARTWOOD_CACHE names another cache directory.
 set -euo pipefail
 cd "$(dirname "$0")"
 export GOTOOLCHAIN=local GOWORK=off GOFLAGS= CGO_ENABLED=0
@@ -11,7 +12,8 @@ export GOTOOLCHAIN=local GOWORK=off GOFLAGS= CGO_ENABLED=0
 programs=(go.etcd.io/etcd/server/v3 k8s.io/kubernetes/cmd/kube-apiserver)
 
 recipe_key() {
-  { cat go.mod go.sum assets.sh; go env GOVERSION GOOS GOARCH; } | git hash-object --stdin | cut -c1-16
+  { cat go.mod go.sum assets.sh; go env GOVERSION GOOS GOARCH; } |
+    git hash-object --stdin | cut -c1-16
 }
 cache_folder() {
   case $(go env GOOS) in
@@ -19,12 +21,14 @@ cache_folder() {
     *) echo "${HEARTWOOD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/heartwood}" ;;
   esac
 }
-# ldflags stamps the version, or the API server would take itself for v0.0.0 and refuse its own feature gates.
+# ldflags sets the version. Without it the API server has version v0.0.0 and rejects its own feature
+# gates.
 ldflags() {
   local version package=k8s.io/component-base/version
   version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
   IFS=. read -r major minor _ <<<"${version#v}"
-  echo "-s -w -X $package.gitVersion=$version -X $package.gitMajor=$major -X $package.gitMinor=$minor" \
+  echo "-s -w -X $package.gitVersion=$version" \
+    "-X $package.gitMajor=$major -X $package.gitMinor=$minor" \
     "-X $package.gitTreeState=clean -X $package.buildDate=1970-01-01T00:00:00Z"
 }
 build() { # FOLDER
@@ -43,7 +47,8 @@ key=$(recipe_key)
 cache=$(cache_folder)
 assets=$cache/kubetools-$key
 mkdir -p "$cache"
-# One builds, others wait. A folder is there whole or not at all: it is renamed into place.
+# One process builds, others wait. The directory is renamed into place, so it is complete if it
+# exists.
 exec 9>"$cache/kubetools.lock"
 ! command -v flock >/dev/null || flock 9
 if [ ! -d "$assets" ]; then
