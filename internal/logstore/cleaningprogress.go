@@ -22,8 +22,8 @@ type cleaningProgress struct {
 	mu         struct {
 		sync.Mutex // a leaf
 		steps      clean.CleaningProgress
-		// waitsAt is clean.Stats.AwaitsReplicasAt of the last pass: -1 if nothing waits, or if that is not
-		// known, as after a restart.
+		// waitsAt is clean.Stats.AwaitsReplicasAt of the last pass: -1 if nothing waits, or if that
+		// is not known, as after a restart.
 		waitsAt int64
 	}
 }

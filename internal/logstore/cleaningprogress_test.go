@@ -30,7 +30,8 @@ func TestF4AgreementIsCutWithTheLog(t *testing.T) {
 		l.compaction.SetReplicasTombstoneClean(30) // of before the cut
 		l.compaction.SetReplicasTombstoneClean(39)
 		if l.compaction.TombstoneClean() != 20 {
-			t.Errorf("%s: its tombstones are lonely below %d, want 20", name, l.compaction.TombstoneClean())
+			t.Errorf("%s: its tombstones are lonely below %d, want 20", name,
+				l.compaction.TombstoneClean())
 		}
 	}
 	for name, l := range map[string]*Log{"now": log, "after a crash": after} {
@@ -42,8 +43,10 @@ func TestF4AgreementIsCutWithTheLog(t *testing.T) {
 	if err := log.StartAt(30); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := log.compaction.progress.forPass().Since(0); ok || log.compaction.TombstoneClean() != 30 {
-		t.Errorf("an empty log: %v, lonely below %d", log.compaction.progress.forPass(), log.compaction.TombstoneClean())
+	if _, ok := log.compaction.progress.forPass().Since(0); ok ||
+		log.compaction.TombstoneClean() != 30 {
+		t.Errorf("an empty log: %v, lonely below %d", log.compaction.progress.forPass(),
+			log.compaction.TombstoneClean())
 	}
 }
 

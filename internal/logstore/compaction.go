@@ -27,8 +27,8 @@ type Compaction struct {
 	// horizon is when the first tombstone below firstDirty may be removed, in Unix milliseconds;
 	// TombstonesNone or TombstonesUnknown.
 	horizon atomic.Int64
-	// tombstoneClean is clean.Stats.TombstoneCleanOffset of the last pass; 0 if it is not known. See
-	// TombstoneClean.
+	// tombstoneClean is clean.Stats.TombstoneCleanOffset of the last pass; 0 if it is not known.
+	// See TombstoneClean.
 	tombstoneClean atomic.Int64
 	progress       cleaningProgress
 	sidecars       sidecars
@@ -222,7 +222,7 @@ type SidecarBuild struct {
 // whether there may be more to do at once. Errors are logged, and the segment is retried later.
 func (c *Compaction) BuildSidecar(ctx context.Context, now time.Time, b SidecarBuild) (more bool) {
 	return c.sidecars.buildNext(ctx, now, sidecarOptions{
-		Options: keys.Options{MemoryBytes: sidecarMemoryBytes, Spend: b.Throttle},
+		Options: keys.Options{MemoryBytes: sidecarMemoryBytes, Throttle: b.Throttle},
 		scanned: b.Throttle, background: true, slot: b.Slot,
 	})
 }

@@ -353,7 +353,7 @@ func countKeys(t *testing.T, log *Log) (counts []string) {
 			t.Fatal(err)
 		}
 		entries := 0
-		for e := reader.Entries(keys.Everything); ; {
+		for e := reader.Entries(keys.AllHashes); ; {
 			page, err := e.NextPage()
 			if errors.Is(err, io.EOF) {
 				break

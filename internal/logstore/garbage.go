@@ -92,7 +92,8 @@ func (c *Compaction) estimateJob(v passView, handles map[*segment.Segment]*handl
 		AbortedAcrossBound: v.aborted, Producers: v.producers,
 		Limits: clean.Limits{MemoryBytes: opts.MemoryBytes},
 		Env: clean.Env{
-			OpenSidecar: func(_ context.Context, s *segment.Segment, _ clean.SidecarOptions) (*keys.Reader,
+			OpenSidecar: func(_ context.Context, s *segment.Segment,
+				_ clean.SidecarOptions) (*keys.Reader,
 				error) {
 				return c.sidecars.open(handles[s], false)
 			},

@@ -145,8 +145,8 @@ func (o *Offline) open(id PartitionID) error {
 }
 
 // checkFrom verifies the log above the recovery point as a start does, but truncates nothing, and
-// syncs it, so that the recovery point may rise. Without a recovery point only the active segment is
-// verified: the others were sealed, and a pass checks the checksum of each batch that it reads.
+// syncs it, so that the recovery point may rise. Without a recovery point only the active segment
+// is verified: the others were sealed, and a pass checks the checksum of each batch that it reads.
 func (o *Offline) checkFrom(recoveryPoint int64) error {
 	list := o.log.acquire()
 	defer list.release()

@@ -152,7 +152,8 @@ func spanMax(s *topicconfig.Settings) time.Duration {
 func (c *Compaction) passEnv(lineage int64, opts PassOptions) clean.Env {
 	l := c.log
 	env := clean.Env{
-		OpenSidecar: func(ctx context.Context, s *segment.Segment, how clean.SidecarOptions) (*keys.Reader,
+		OpenSidecar: func(ctx context.Context, s *segment.Segment,
+			how clean.SidecarOptions) (*keys.Reader,
 			error) {
 			return c.keysForPass(ctx, s, how, opts.Slot)
 		},
@@ -192,7 +193,7 @@ func (c *Compaction) keysForPass(ctx context.Context, s *segment.Segment, how cl
 		scanned: func(_ context.Context, n int) error { return how.LogRead(n) },
 		Options: keys.Options{
 			MemoryBytes: sidecarMemoryBytes,
-			Spend:       func(_ context.Context, n int) error { return how.SidecarWritten(n) },
+			Throttle:    func(_ context.Context, n int) error { return how.SidecarWritten(n) },
 		},
 		slot: slot,
 	})

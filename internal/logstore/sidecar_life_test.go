@@ -174,7 +174,7 @@ func TestSidecarOfAReplacedSegmentDoesNotAppear(t *testing.T) {
 	h := keyedSegments(t, log)[1]
 	replaced := false
 	err := log.compaction.sidecars.build(context.Background(), h,
-		sidecarOptions{Options: keys.Options{Spend: func(context.Context, int) error {
+		sidecarOptions{Options: keys.Options{Throttle: func(context.Context, int) error {
 			if !replaced {
 				replaced = true
 				cleaned, err := cleanedOf(t, log, []*segment.Segment{h.Segment},
@@ -203,7 +203,7 @@ func TestCutVoidsWhatIsKnownOfKeys(t *testing.T) {
 	store.tick(epoch0, false)
 	h := keyedSegments(t, log)[1]
 	err := log.compaction.sidecars.build(context.Background(), h,
-		sidecarOptions{Options: keys.Options{Spend: func(context.Context, int) error {
+		sidecarOptions{Options: keys.Options{Throttle: func(context.Context, int) error {
 			log.mu.Lock()
 			defer log.mu.Unlock()
 			log.compaction.sidecars.invalidateLocked(log.currentLocked())
@@ -213,7 +213,8 @@ func TestCutVoidsWhatIsKnownOfKeys(t *testing.T) {
 	if !errors.Is(err, errSegmentsChanged) {
 		t.Errorf("%v", err)
 	}
-	if h.sidecarState() != nil || log.compaction.sidecars.spools.active != nil || len(log.compaction.sidecars.spools.rolled) > 0 {
+	if h.sidecarState() != nil || log.compaction.sidecars.spools.active != nil ||
+		len(log.compaction.sidecars.spools.rolled) > 0 {
 		t.Error("something is still believed of keys")
 	}
 	tend(log, epoch0)

@@ -289,11 +289,14 @@ func TestDamagedSidecarsAreMadeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	for kind, damage := range map[string]func(c []byte) []byte{
-		"header":   func(c []byte) []byte { c[40]++; return c },
-		"cut":      func(c []byte) []byte { return c[:len(c)-3] },
-		"empty":    func([]byte) []byte { return nil },
-		"longer":   func(c []byte) []byte { return append(c, 0) },
-		"of other": func([]byte) []byte { return mustRead(t, fsys, log.compaction.sidecars.name(0)) },
+		"header": func(c []byte) []byte { c[40]++; return c },
+		"cut":    func(c []byte) []byte { return c[:len(c)-3] },
+		"empty":  func([]byte) []byte { return nil },
+		"longer": func(c []byte) []byte { return append(c, 0) },
+		"of other": func([]byte) []byte {
+			return mustRead(t, fsys,
+				log.compaction.sidecars.name(0))
+		},
 	} {
 		for _, restarted := range []bool{false, true} {
 			if restarted {
@@ -313,7 +316,8 @@ func TestDamagedSidecarsAreMadeAnew(t *testing.T) {
 	if err := fsys.Remove(name); err != nil {
 		t.Fatal(err)
 	}
-	reader, err := log.compaction.sidecars.openOrBuild(context.Background(), h.Segment, sidecarOptions{background: true})
+	reader, err := log.compaction.sidecars.openOrBuild(context.Background(), h.Segment,
+		sidecarOptions{background: true})
 	if err != nil {
 		t.Fatalf("removed: %v", err)
 	}

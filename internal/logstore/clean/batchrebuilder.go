@@ -45,7 +45,7 @@ func (r *batchRebuilder) end() error {
 	}
 	r.memory.touch(int64(8 * len(r.decoded)))
 	var known fingerprint
-	it := r.plan.keys.Entries(keys.Everything)
+	it := r.plan.keys.Entries(keys.AllHashes)
 	for it.Next() {
 		if e := it.Entry(); r.decoded.has(e.Ordinal) {
 			known.add(e.Hash, e.Ordinal, e.Tombstone)

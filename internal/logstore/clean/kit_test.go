@@ -195,7 +195,7 @@ func (l *fakeLog) sidecar(ctx context.Context, s *segment.Segment,
 		return nil, err
 	}
 	if _, err := keys.Build(ctx, l.fsys, spool, want.Identity, name,
-		keys.Options{Spend: func(_ context.Context,
+		keys.Options{Throttle: func(_ context.Context,
 			n int) error {
 			return opts.SidecarWritten(n)
 		}}); err != nil {

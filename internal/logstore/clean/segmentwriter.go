@@ -156,17 +156,17 @@ func (w *segmentWriter) deriveSidecar(out *outputSegment) error {
 	if out.sidecar == nil {
 		return nil
 	}
-	var sources []keys.Source
+	var sources []keys.DerivationSource
 	for _, part := range out.parts {
 		if part.first < part.end {
 			sources = append(sources,
-				keys.Source{Keys: part.plan.keys, First: part.first, End: part.end,
+				keys.DerivationSource{Keys: part.plan.keys, First: part.first, End: part.end,
 					Removed: part.plan.dead.has})
 		}
 	}
 	name := w.env.SidecarName(out.segment.Base())
 	throttle := func(_ context.Context, n int) error { return w.io.sidecarWritten(n) }
-	counts, err := out.sidecar.Finish(w.io.ctx, sources, name, keys.Options{Spend: throttle})
+	counts, err := out.sidecar.Finish(w.io.ctx, sources, name, keys.Options{Throttle: throttle})
 	if err != nil {
 		return fmt.Errorf("derive key sidecar of segment %d: %w", out.segment.Base(), err)
 	}

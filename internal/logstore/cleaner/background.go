@@ -111,8 +111,9 @@ func (c *Cleaner) beginBackground(log *logstore.Compaction) (ctx context.Context
 	}
 }
 
-// sidecarSlotFor returns the sidecar slot for a pass, which releases its worker slot while it waits:
-// the holder of the sidecar slot may be waiting for that one. held is nil for the background.
+// sidecarSlotFor returns the sidecar slot for a pass, which releases its worker slot while it
+// waits: the holder of the sidecar slot may be waiting for that one. held is nil for the
+// background.
 func (c *Cleaner) sidecarSlotFor(held *heldSlots) logstore.SidecarSlot {
 	return logstore.SidecarSlot{
 		Lock: func(ctx context.Context) error {

@@ -64,7 +64,8 @@ func (f *cleanerFixture) restart() {
 		f.t.Fatal(err)
 	}
 	var err error
-	if f.store, err = logstore.Open(logstore.Options{FS: f.fsys, Dir: dataDir, Logger: quiet()}); err != nil {
+	if f.store, err = logstore.Open(logstore.Options{FS: f.fsys, Dir: dataDir,
+		Logger: quiet()}); err != nil {
 		f.t.Fatal(err)
 	}
 	settings := f.log.Settings()

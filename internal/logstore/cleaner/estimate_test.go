@@ -209,12 +209,16 @@ func TestEstimateGoesStale(t *testing.T) {
 	v := logstore.Sections{CleanBytes: 1000, DirtyBytes: 1000, FirstDirty: 5, Lineage: 1}
 	e := estimate{made: true, Garbage: logstore.Garbage{Sections: v}}
 	for name, change := range map[string]func(e *estimate, v *logstore.Sections){
-		"nobody looked":  func(e *estimate, _ *logstore.Sections) { e.made = false },
-		"truncated":      func(_ *estimate, v *logstore.Sections) { v.Lineage++ },
-		"cleaned":        func(_ *estimate, v *logstore.Sections) { v.FirstDirty++ },
-		"retention":      func(_ *estimate, v *logstore.Sections) { v.DirtyBytes-- },
-		"grown":          func(_ *estimate, v *logstore.Sections) { v.DirtyBytes += 70 },
-		"exact no more":  func(e *estimate, v *logstore.Sections) { e.Exact = true; v.DirtyBytes++ },
+		"nobody looked": func(e *estimate, _ *logstore.Sections) { e.made = false },
+		"truncated":     func(_ *estimate, v *logstore.Sections) { v.Lineage++ },
+		"cleaned":       func(_ *estimate, v *logstore.Sections) { v.FirstDirty++ },
+		"retention":     func(_ *estimate, v *logstore.Sections) { v.DirtyBytes-- },
+		"grown":         func(_ *estimate, v *logstore.Sections) { v.DirtyBytes += 70 },
+		"exact no more": func(e *estimate,
+			v *logstore.Sections) {
+			e.Exact = true
+			v.DirtyBytes++
+		},
 		"a byte more":    func(_ *estimate, v *logstore.Sections) { v.DirtyBytes++ },
 		"nothing at all": func(*estimate, *logstore.Sections) {},
 	} {
@@ -235,14 +239,18 @@ func TestWhatAPassIsWorth(t *testing.T) {
 		now  time.Time
 		want bool
 	}{
-		"unknown":            {estimate{}, now, true},
-		"none":               {estimate{Garbage: logstore.Garbage{Known: true}}, now, false},
-		"less than may stay": {estimate{Garbage: logstore.Garbage{Known: true, Bytes: 200}}, now, false},
-		"more":               {estimate{Garbage: logstore.Garbage{Known: true, Bytes: 201}}, now, true},
-		"perhaps more":       {estimate{Garbage: logstore.Garbage{Known: true, Bytes: 190, Error: 0.02}}, now, true},
+		"unknown": {estimate{}, now, true},
+		"none":    {estimate{Garbage: logstore.Garbage{Known: true}}, now, false},
+		"less than may stay": {estimate{Garbage: logstore.Garbage{Known: true, Bytes: 200}}, now,
+			false},
+		"more": {estimate{Garbage: logstore.Garbage{Known: true, Bytes: 201}}, now,
+			true},
+		"perhaps more": {estimate{Garbage: logstore.Garbage{Known: true, Bytes: 190,
+			Error: 0.02}}, now, true},
 		"of before a truncation": {estimate{Garbage: logstore.Garbage{Known: true,
 			Sections: logstore.Sections{Lineage: 7}}}, now, true},
-		"none, for a retention long": {estimate{Garbage: logstore.Garbage{Known: true}}, epoch0.Add(time.Hour), true},
+		"none, for a retention long": {estimate{Garbage: logstore.Garbage{Known: true}},
+			epoch0.Add(time.Hour), true},
 	} {
 		if got := c.e.worthPass(v, &s, c.now); got != c.want {
 			t.Errorf("%s: worth %t", name, got)

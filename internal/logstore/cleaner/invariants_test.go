@@ -120,7 +120,8 @@ func TestI8FailedDiskStopsTheLogNotTheProcess(t *testing.T) {
 	err := inStage(t, func(s *stage) {
 		s.disk = func(mem *vfs.Mem) vfs.FS { disk = vfs.NewFault(mem); return disk }
 		s.open()
-		other, err := s.store.Create(logstore.PartitionID{Topic: "tickets", Index: 1}, topicOne, s.settings,
+		other, err := s.store.Create(logstore.PartitionID{Topic: "tickets", Index: 1}, topicOne,
+			s.settings,
 			true)
 		stageMust(err, "create")
 		s.rest()

@@ -198,7 +198,8 @@ func (r *OfflineResult) add(s clean.Stats) {
 	if r.Passes == 1 {
 		r.SegmentsTotal = s.SegmentsTotal
 	}
-	r.CleanedTo, r.TombstoneCleanOffset, r.NextPass, r.AwaitsReplicasAt = s.CleanedTo, s.TombstoneCleanOffset, s.NextPass, s.AwaitsReplicasAt
+	r.CleanedTo, r.TombstoneCleanOffset, r.NextPass, r.AwaitsReplicasAt = s.CleanedTo,
+		s.TombstoneCleanOffset, s.NextPass, s.AwaitsReplicasAt
 	r.GarbageBytes, r.GarbageRecords = s.GarbageBytes, s.GarbageRecords
 	r.SidecarReadBytes += s.SidecarReadBytes
 	r.SidecarWrittenBytes += s.SidecarWrittenBytes

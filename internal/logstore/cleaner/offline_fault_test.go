@@ -29,7 +29,8 @@ func TestOfflineFaultAnywhere(t *testing.T) { // I37, I38: EIO, a full disk, sho
 			rule := fault.rule
 			rule.Skip = skip
 			disk.Inject(rule)
-			_, err := byHand(t, disk, OfflineOptions{TombstoneRetention: time.Hour, SegmentBytes: 2000})
+			_, err := byHand(t, disk,
+				OfflineOptions{TombstoneRetention: time.Hour, SegmentBytes: 2000})
 			hit := disk.Failed() > 0
 			disk.Clear()
 			if err == nil && errors.Is(fault.rule.Err, syscall.ENOSPC) && fault.rule.Times == 0 &&

@@ -219,7 +219,8 @@ func TestOfflineHeedsTheCheckpoints(t *testing.T) {
 	if err := disk.Remove(name); err != nil {
 		t.Fatal(err)
 	}
-	if cleaned, err := byHand(t, disk, OfflineOptions{}); err != nil || cleaned.RecordsRemoved == 0 {
+	if cleaned, err := byHand(t, disk, OfflineOptions{}); err != nil ||
+		cleaned.RecordsRemoved == 0 {
 		t.Errorf("without checkpoints all is replicated: %+v, %v", cleaned, err)
 	}
 }
@@ -239,7 +240,8 @@ func TestOfflineRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			disk, _ := abandoned(t, 400, 20)
-			if err := disk.Remove(filepath.Join(dataDir, checkpoint.RecoveryPointFile)); err != nil {
+			if err := disk.Remove(filepath.Join(dataDir,
+				checkpoint.RecoveryPointFile)); err != nil {
 				t.Fatal(err)
 			}
 			c.change(t, disk)
@@ -304,7 +306,8 @@ func TestOfflineWithoutHighWatermarkCleansNothing(t *testing.T) {
 	if err := vfs.WriteFileAtomic(disk, name, nil); err != nil {
 		t.Fatal(err)
 	}
-	if cleaned, err := byHand(t, disk, OfflineOptions{}); err != nil || cleaned.RecordsRemoved != 0 {
+	if cleaned, err := byHand(t, disk, OfflineOptions{}); err != nil ||
+		cleaned.RecordsRemoved != 0 {
 		t.Errorf("%+v, %v", cleaned, err)
 	}
 }
@@ -373,7 +376,8 @@ func TestOfflineFollowsNoLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := func(dir string) error {
-		_, err := logstore.OpenOffline(logstore.Options{FS: vfs.OS{}, Logger: quiet()}, dir, time.Time{})
+		_, err := logstore.OpenOffline(logstore.Options{FS: vfs.OS{}, Logger: quiet()}, dir,
+			time.Time{})
 		return err
 	}
 	if err := open(dir); !errors.Is(err, logstore.ErrNoPartition) ||

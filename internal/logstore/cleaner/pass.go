@@ -138,7 +138,8 @@ func (c *Cleaner) finish(state *logState, view logView, stats clean.Stats, resul
 	c.mu.passes--
 	c.mu.grantedBytes -= state.granted
 	state.endPass(now, stats, result, err)
-	state.cancel, state.progress, state.granted, state.trigger, state.ended = nil, clean.PassProgress{},
+	state.cancel, state.progress, state.granted, state.trigger, state.ended = nil,
+		clean.PassProgress{},
 		0, "", now
 	state.counters = state.counters.add(stats)
 	if state.counters.runs == nil {

@@ -118,7 +118,8 @@ func TestPowerCutInAPass(t *testing.T) { // I14, I37, I38, F4, F13
 	for _, name := range []string{
 		"write:.*dead", "rename:.*dead", "write:.*keys", "sync:.*keys", "rename:.*cleaned",
 		"sync:.*log.cleaned", "remove:.*deleted", "synced-dir:data/",
-		"rename:.*" + checkpoint.HorizonFile, "rename:.*" + checkpoint.FirstDirtyFile, "rename:.*" + checkpoint.CleaningFile,
+		"rename:.*" + checkpoint.HorizonFile, "rename:.*" + checkpoint.FirstDirtyFile,
+		"rename:.*" + checkpoint.CleaningFile,
 	} {
 		if !regexp.MustCompile(name).MatchString(changed) {
 			t.Errorf("no moment of %s is among them:%s", name, changed)

@@ -28,7 +28,8 @@ func TestX3AgreementOutlivesARestart(t *testing.T) {
 		f.delete("gone")
 		keys, _ := updates(40, 3)
 		f.put(keys...)
-		f.until(time.Minute, "the log is clean", func() bool { return f.log.Compaction().TombstoneClean() > 2 })
+		f.until(time.Minute, "the log is clean",
+			func() bool { return f.log.Compaction().TombstoneClean() > 2 })
 		lonely := f.log.Compaction().TombstoneClean()
 		// longer than it is kept here: another replica still has what it deletes
 		wait(3 * time.Hour)
@@ -36,10 +37,12 @@ func TestX3AgreementOutlivesARestart(t *testing.T) {
 		wait(40 * time.Minute)
 		f.restart()
 		if f.log.Compaction().TombstoneClean() != lonely {
-			t.Errorf("its tombstones are lonely below %d; before the restart %d", f.log.Compaction().TombstoneClean(),
+			t.Errorf("its tombstones are lonely below %d; before the restart %d",
+				f.log.Compaction().TombstoneClean(),
 				lonely)
 		}
-		f.log.Compaction().SetReplicasTombstoneClean(0) // a leader that has not heard of all replicas yet
+		// a leader that has not heard of all replicas yet
+		f.log.Compaction().SetReplicasTombstoneClean(0)
 		wait(10 * time.Minute)
 		f.log.Compaction().SetReplicasTombstoneClean(lonely)
 		wait(9 * time.Minute)
@@ -62,18 +65,22 @@ func TestX1WhatIsNotKnownOfTombstonesIsFoundOut(t *testing.T) {
 	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
 		keys, _ := updates(40, 3)
 		f.put(keys...)
-		f.until(time.Minute, "the log is clean", func() bool { return f.log.Compaction().TombstoneClean() > 2 })
+		f.until(time.Minute, "the log is clean",
+			func() bool { return f.log.Compaction().TombstoneClean() > 2 })
 		lonely := f.log.Compaction().TombstoneClean()
-		if err := errors.Join(f.store.Close(), f.fsys.Remove(dataDir+"/"+checkpoint.CleaningFile)); err != nil {
+		if err := errors.Join(f.store.Close(),
+			f.fsys.Remove(dataDir+"/"+checkpoint.CleaningFile)); err != nil {
 			t.Fatal(err)
 		}
 		f.restart()
 		if f.log.Compaction().TombstoneClean() != 0 {
-			t.Errorf("it is said to have lonely tombstones below %d", f.log.Compaction().TombstoneClean())
+			t.Errorf("it is said to have lonely tombstones below %d",
+				f.log.Compaction().TombstoneClean())
 		}
 		wait(65 * time.Minute)
 		if f.log.Compaction().TombstoneClean() != lonely {
-			t.Errorf("its tombstones are lonely below %d, want %d again", f.log.Compaction().TombstoneClean(), lonely)
+			t.Errorf("its tombstones are lonely below %d, want %d again",
+				f.log.Compaction().TombstoneClean(), lonely)
 		}
 	})
 }

@@ -96,10 +96,12 @@ func TestCleanNowIsRefusedWhereItWouldDoNothing(t *testing.T) {
 	inBubble(t, compacted(nil), Options{}, func(t *testing.T, f *cleanerFixture) {
 		f.another(1, settings(nil))
 		f.put("a")
-		if _, err := f.cleaner.CleanNow(logstore.PartitionID{Topic: "nobody"}); !errors.Is(err, ErrUnknownPartition) {
+		if _, err := f.cleaner.CleanNow(logstore.PartitionID{Topic: "nobody"}); !errors.Is(err,
+			ErrUnknownPartition) {
 			t.Error(err)
 		}
-		if _, err := f.cleaner.CleanNow(logstore.PartitionID{Topic: "tickets", Index: 1}); !errors.Is(err,
+		if _, err := f.cleaner.CleanNow(logstore.PartitionID{Topic: "tickets",
+			Index: 1}); !errors.Is(err,
 			ErrNotCompacted) {
 			t.Error(err)
 		}

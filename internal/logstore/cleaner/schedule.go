@@ -77,7 +77,8 @@ func samePass(a, b *topicconfig.Settings) bool {
 		return true
 	}
 	x, y := logstore.PassRules(a), logstore.PassRules(b)
-	sameDenser := x.DenseCodec == nil && y.DenseCodec == nil || x.DenseCodec != nil && y.DenseCodec != nil &&
+	sameDenser := x.DenseCodec == nil && y.DenseCodec == nil || x.DenseCodec != nil &&
+		y.DenseCodec != nil &&
 		*x.DenseCodec == *y.DenseCodec
 	x.DenseCodec, y.DenseCodec = nil, nil
 	return b.Compact && sameDenser && x == y && a.MinLag == b.MinLag

@@ -111,7 +111,8 @@ func TestFewerWorkersAreReachedAtTheEndOfTurns(t *testing.T) {
 // another creates one more partition of the fixture's topic.
 func (f *cleanerFixture) another(index int32, config topicconfig.Settings) *logstore.Log {
 	f.t.Helper()
-	log, err := f.store.Create(logstore.PartitionID{Topic: "tickets", Index: index}, topicOne, config, true)
+	log, err := f.store.Create(logstore.PartitionID{Topic: "tickets", Index: index}, topicOne,
+		config, true)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -203,7 +204,8 @@ func TestWorkersShareOneBudget(t *testing.T) {
 				most, held)
 		}
 		f.cleaner.mu.Lock()
-		passes, granted, fresh := f.cleaner.mu.passes, f.cleaner.mu.grantedBytes, f.cleaner.mu.waiting
+		passes, granted, fresh := f.cleaner.mu.passes, f.cleaner.mu.grantedBytes,
+			f.cleaner.mu.waiting
 		f.cleaner.mu.Unlock()
 		if busy, _ := f.cleaner.slots.usage(); passes+fresh+busy != 0 || granted != 0 {
 			t.Errorf("%d passes, %d fresh, %d workers and %d bytes are left over", passes, fresh,

@@ -213,7 +213,8 @@ func (s *stage) append(b ledgerBatch, codec compress.Codec) {
 		built.SetLeaderEpoch(s.epoch)
 		stageMust(s.log.AppendReplicated(built, time.Now()), "append as a follower")
 	} else {
-		got, err := s.log.AppendVerified(built, logstore.Verified{Transaction: b.transactional}, time.Now())
+		got, err := s.log.AppendVerified(built, logstore.Verified{Transaction: b.transactional},
+			time.Now())
 		stageMust(err, "append")
 		if got.BaseOffset != b.base || got.Duplicate {
 			stageFail("append at %d gave %+v", b.base, got)
@@ -257,7 +258,8 @@ func (s *stage) endTxn(args []string, commit bool) {
 }
 
 func (s *stage) end(producer int64, commit bool) {
-	got, err := s.log.AppendControl(logstore.EndTxn{ProducerID: producer, Commit: commit}, time.Now())
+	got, err := s.log.AppendControl(logstore.EndTxn{ProducerID: producer, Commit: commit},
+		time.Now())
 	stageMust(err, "end a transaction")
 	if got.BaseOffset != s.ledger.end {
 		stageFail("a marker at %d is at %d", s.ledger.end, got.BaseOffset)

@@ -129,7 +129,8 @@ func emptyPools() {
 // open opens the store as it is on the disk, and leads it in another epoch.
 func (s *stage) open() {
 	var err error
-	s.store, err = logstore.Open(logstore.Options{FS: s.disk(s.fsys), Dir: dataDir, Logger: quiet()})
+	s.store, err = logstore.Open(logstore.Options{FS: s.disk(s.fsys), Dir: dataDir,
+		Logger: quiet()})
 	stageMust(err, "open")
 	if s.log = s.store.Log(partition); s.log == nil {
 		s.log, err = s.store.Create(partition, topicOne, s.settings, true)

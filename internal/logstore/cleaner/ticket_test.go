@@ -92,7 +92,8 @@ func TestARequestHoldsWhatTheTopicPromises(t *testing.T) {
 			if _, err := f.cleaner.CleanNow(partition); !errors.Is(err, ErrDisabled) {
 				t.Errorf("without workers: %v", err)
 			}
-			if _, err := f.cleaner.CleanNow(logstore.PartitionID{Topic: "none"}); !errors.Is(err, ErrUnknownPartition) {
+			if _, err := f.cleaner.CleanNow(logstore.PartitionID{Topic: "none"}); !errors.Is(err,
+				ErrUnknownPartition) {
 				t.Errorf("a log that is not there: %v", err)
 			}
 			f.log.Configure(topicconfig.Default(), true)

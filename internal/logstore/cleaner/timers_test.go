@@ -82,12 +82,14 @@ func TestOverdueTellsHowLate(t *testing.T) {
 		after  time.Duration
 		want   time.Duration
 	}{
-		"not yet":               {v, time.Time{}, time.Hour, 0},
-		"dirty":                 {v, time.Time{}, time.Hour + 5, 5},
-		"left, longer":          {v, epoch0.Add(-time.Minute), time.Hour, time.Minute},
-		"left, not as long":     {v, epoch0.Add(time.Minute), time.Hour + 7, 7},
-		"nothing dirty":         {logstore.Sections{CleanBytes: 10}, time.Time{}, 99 * time.Hour, 0},
-		"nothing dirty, but so": {logstore.Sections{CleanBytes: 10}, epoch0, 2 * time.Hour, time.Hour},
+		"not yet":           {v, time.Time{}, time.Hour, 0},
+		"dirty":             {v, time.Time{}, time.Hour + 5, 5},
+		"left, longer":      {v, epoch0.Add(-time.Minute), time.Hour, time.Minute},
+		"left, not as long": {v, epoch0.Add(time.Minute), time.Hour + 7, 7},
+		"nothing dirty": {logstore.Sections{CleanBytes: 10}, time.Time{}, 99 * time.Hour,
+			0},
+		"nothing dirty, but so": {logstore.Sections{CleanBytes: 10}, epoch0, 2 * time.Hour,
+			time.Hour},
 	} {
 		if got := overdueBy(c.v, &s, c.oldest, epoch0.Add(c.after)); got != c.want {
 			t.Errorf("%s: overdue by %s, want %s", name, got, c.want)
@@ -150,7 +152,8 @@ func TestX1TombstonesStayUntilThoseOfAllReplicasAreLonely(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
 	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
 		f.put("gone", "later")
-		f.log.Compaction().SetReplicasTombstoneClean(3) // "gone" is deleted at offset 2, "later" at 3
+		// "gone" is deleted at offset 2, "later" at 3
+		f.log.Compaction().SetReplicasTombstoneClean(3)
 		f.delete("gone")
 		f.delete("later")
 		keys, _ := updates(20, 3)

@@ -95,8 +95,8 @@ func maxLagDue(s logstore.Sections, settings *topicconfig.Settings, oldest time.
 // garbageRetry is the least time after a pass before garbage that it left triggers another.
 const garbageRetry = time.Minute
 
-// passDue returns whether and why a pass is due, unless the log is quarantined. Scheduler and status
-// both use it. It needs Cleaner.mu.
+// passDue returns whether and why a pass is due, unless the log is quarantined. Scheduler and
+// status both use it. It needs Cleaner.mu.
 func (s *logState) passDue(view logView, now time.Time) passDue {
 	if s.quarantine.active(now, view.settings) {
 		return passDue{}
@@ -129,8 +129,8 @@ func (s *logState) nextDue(view logView, now time.Time) time.Time {
 }
 
 // tombstonesDue returns when the log needs a pass for its tombstones, zero if never. If that is not
-// known (the checkpoint was lost, or the files come from another cluster), a pass runs one retention
-// after the log was first seen: all existing tombstones are due then.
+// known (the checkpoint was lost, or the files come from another cluster), a pass runs one
+// retention after the log was first seen: all existing tombstones are due then.
 func (s *logState) tombstonesDue(view logView) time.Time {
 	switch view.TombstonesDue {
 	case logstore.TombstonesNone:

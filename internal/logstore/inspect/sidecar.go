@@ -104,7 +104,7 @@ func (s *sidecar) end() error {
 	for records.Next() {
 	}
 	err = errors.Join(err, s.told(records.Err(), "the records"))
-	entries := s.reader.Entries(keys.Everything)
+	entries := s.reader.Entries(keys.AllHashes)
 	for {
 		if _, next := entries.NextPage(); next != nil {
 			if errors.Is(next, io.EOF) {

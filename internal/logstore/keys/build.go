@@ -9,24 +9,25 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Build makes the sidecar of a sealed segment from its spool, under name, and durable. want is the
-// identity of the segment, as its owner knows it; the digest may be 0. A spool that tells of other
-// data gives ErrMismatch: then a scan makes a new one. After a failure nothing is left of the
-// sidecar, unless the directory could not be synced: then it is there or not, and whole.
+// Build writes the sidecar of a sealed segment from its spool, durably, to name. want is the
+// identity of the segment; its digest may be 0. A spool of other data gives ErrMismatch: the caller
+// then scans the segment. After an error there is no sidecar, unless the directory could not be
+// synced: it then may or may not exist, and is complete.
 //
-// The spool stays the caller's, to discard. The same spool, built again, gives the same bytes.
+// The caller discards the spool. Building the same spool again gives the same bytes.
 func Build(ctx context.Context, fsys vfs.FS, spool *Spool, want Identity, name string,
-	opts Options) (Made, error) {
-	b := build{fsys: fsys, name: name, spool: spool, meter: opts.meter(ctx), fit: opts.fit(),
+	opts Options) (BuildStats, error) {
+	b := build{fsys: fsys, name: name, spool: spool, meter: opts.meter(ctx),
+		fit:  opts.entriesInMemory(),
 		opts: opts}
-	if err := b.admit(want); err != nil {
-		return Made{}, err
+	if err := b.checkSpool(want); err != nil {
+		return BuildStats{}, err
 	}
 	err := b.run(b.sorted)
-	return b.made(), err
+	return b.stats(), err
 }
 
-// build is the making of one sidecar.
+// build builds one sidecar.
 type build struct {
 	fsys  vfs.FS
 	name  string
@@ -35,19 +36,19 @@ type build struct {
 	opts  Options
 	fit   int // entries that are sorted in memory at once
 	file  *sidecarFile
-	// bodyBytes tells what a batch's records are together, where the spool does not know it; else
-	// nil.
+	// bodyBytes returns Batch.BodyBytes if the spool has batches only; else nil.
 	bodyBytes func(Batch) (int64, error)
 }
 
-// made tells of the sidecar and of what it took. The spool was written before.
-func (b *build) made() Made {
-	return Made{Counts: b.spool.counts, ReadBytes: b.meter.read,
+// stats returns the counts of the sidecar and the bytes that building it took. The spool was
+// written before.
+func (b *build) stats() BuildStats {
+	return BuildStats{Counts: b.spool.counts, ReadBytes: b.meter.read,
 		WrittenBytes: b.meter.written + b.spool.size}
 }
 
-// admit holds the spool against the segment that it shall tell of.
-func (b *build) admit(want Identity) error {
+// checkSpool checks that the spool is of the segment.
+func (b *build) checkSpool(want Identity) error {
 	if err := b.spool.Err(); err != nil {
 		return err
 	}
@@ -70,8 +71,8 @@ func (b *build) admit(want Identity) error {
 	return nil
 }
 
-// run writes the four sections. Those of records and entries come from rest, which is where Build
-// and Derive differ.
+// run writes the four sections. rest writes those of records and entries, in which Build and
+// Derivation differ.
 func (b *build) run(rest func() error) (err error) {
 	h := header{saltID: b.spool.saltID, identity: b.spool.Identity(), counts: b.spool.counts}
 	h.bucketBits = bucketBits(h.counts.Entries())
@@ -86,20 +87,20 @@ func (b *build) run(rest func() error) (err error) {
 		err = b.file.publish()
 	}
 	if err != nil {
-		return b.file.abandon(err)
+		return b.file.discard(err)
 	}
 	return nil
 }
 
-// batches writes the first section, and notes the probes.
+// batches writes the first section and collects the probes.
 func (b *build) batches() error {
 	pages := b.file.begin(batchesSection, streamPageBytes)
-	before, number, due := startOf(b.spool.base), 0, 0
+	context, number, next := startOf(b.spool.base), 0, 0
 	last := b.spool.counts.Batches - 1
 	var item []byte
 	err := b.spool.each(b.meter.onRead, func(batch Batch) error {
-		for ; due < probes && due*last/(probes-1) == number; due++ {
-			b.file.header.probes[due] = probe{uint32(batch.Position), batch.CRC}
+		for ; next < probes && next*last/(probes-1) == number; next++ {
+			b.file.header.probes[next] = probe{uint32(batch.Position), batch.CRC}
 		}
 		number++
 		if b.bodyBytes != nil {
@@ -108,8 +109,8 @@ func (b *build) batches() error {
 				return err
 			}
 		}
-		item = before.appendItem(item[:0], batch)
-		before.advance(batch)
+		item = context.appendItem(item[:0], batch)
+		context.advance(batch)
 		return pages.write(item)
 	}, nil)
 	if err != nil {
@@ -123,7 +124,10 @@ func (b *build) sorted() (err error) {
 	sorter := newSorter(b.spool.counts.Entries(), b.fit)
 	sorter.fsys, sorter.name, sorter.read = b.fsys, b.name+".runs"+vfs.TemporarySuffix,
 		b.meter.onRead
-	sorter.out = func(file vfs.File) *output { return &output{file: file, spend: b.meter.onWrite} }
+	sorter.out = func(file vfs.File) *output {
+		return &output{file: file,
+			throttle: b.meter.onWrite}
+	}
 	defer func() { err = errors.Join(err, sorter.close()) }()
 
 	pages := b.file.begin(recordsSection, streamPageBytes)
@@ -148,7 +152,7 @@ func (b *build) sorted() (err error) {
 	return b.entries(sorter.each)
 }
 
-// entries writes the last two sections from entries in their order.
+// entries writes the last two sections from entries in order.
 func (b *build) entries(each func(visit func(packed) error) error) error {
 	buckets := 1 << b.file.header.bucketBits
 	w := entryWriter{
@@ -178,20 +182,21 @@ func (b *build) entries(each func(visit func(packed) error) error) error {
 	return b.file.end()
 }
 
-// entryWriter writes entries, and notes where the pages of each bucket begin.
+// entryWriter writes entries and collects where the pages of each bucket begin.
 type entryWriter struct {
 	pages  *pageWriter
-	shift  int     // a bucket is what is left of a hash when it is shifted so far
+	shift  int     // hash.High >> shift is the number of the bucket
 	begins []int64 // of the buckets so far
 	count  int
 	last   packed
 	raw    [entryBytes]byte
 }
 
-// add writes an entry. That they ascend is checked on this side too: a reader believes it.
+// add writes an entry. It checks that entries ascend: a reader checks only the first and last of a
+// page.
 func (w *entryWriter) add(e packed) error {
 	if w.count > 0 && !w.last.less(e) {
-		return fmt.Errorf("%w: entry %x behind %x", ErrMismatch, e, w.last)
+		return fmt.Errorf("%w: entry %x after %x", ErrMismatch, e, w.last)
 	}
 	w.last = e
 	w.count++
@@ -203,7 +208,7 @@ func (w *entryWriter) add(e packed) error {
 	return w.pages.write(e.append(w.raw[:0]))
 }
 
-// endBucket ends what is written of a bucket, and begins those up to the given one.
+// endBucket ends the current bucket and begins those up to the given one.
 func (w *entryWriter) endBucket(until int) error {
 	if err := w.pages.end(); err != nil {
 		return err

@@ -23,7 +23,7 @@ func (w *world) makeOn(fsys vfs.FS) error {
 	}
 	b := build{fsys: fsys, name: w.name(), spool: spool, meter: Options{}.meter(w.t.Context()),
 		fit: 400}
-	if err := b.admit(w.identity()); err != nil {
+	if err := b.checkSpool(w.identity()); err != nil {
 		return err
 	}
 	return b.run(b.sorted)

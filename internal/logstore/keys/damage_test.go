@@ -24,7 +24,7 @@ func readAll(fsys vfs.FS, name string, want Expect) error {
 	records := r.Records()
 	for records.Next() {
 	}
-	entries := r.Entries(Everything)
+	entries := r.Entries(AllHashes)
 	for entries.Next() {
 	}
 	return errors.Join(batches.Err(), records.Err(), entries.Err())
@@ -73,7 +73,7 @@ func TestDamagedPagesAreFoundInEachSection(t *testing.T) {
 	w.must(err)
 
 	for of := batchesSection; of <= bucketsSection; of++ {
-		where := r.header.place(of)
+		where := r.header.extent(of)
 		begin, end := where.begin, where.begin+where.bytes
 		size := int64(map[section]int{entriesSection: 500,
 			bucketsSection: bucketPageBytes + checksumBytes}[of])
@@ -128,7 +128,7 @@ func TestDamageElsewhereIsNotMet(t *testing.T) {
 	r := w.scan(0, 0)
 	content, err := w.fsys.ReadFile(w.name())
 	w.must(err)
-	content[r.header.place(recordsSection).begin]++
+	content[r.header.extent(recordsSection).begin]++
 	w.replace(content)
 	w.checkEntries(w.open())
 	w.check(w.scan(0, 0)) // and made anew, all is well

@@ -2,7 +2,6 @@ package keys
 
 import (
 	"context"
-
 	"fmt"
 	"io"
 	"math/bits"
@@ -10,81 +9,83 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Derivation makes the sidecar of a segment that was made from others by leaving records out: from
-// their sidecars, so that no record is decompressed and no key hashed again.
+// Derivation writes the sidecar of a segment that consists of the kept records of other segments,
+// from the sidecars of those: no record is decompressed and no key is hashed again.
 type Derivation struct {
 	fsys  vfs.FS
 	spool *Spool
 }
 
-// NewDerivation begins one, for the output segment with that base. spoolName is where its batches
-// may be spooled. It ends with Close.
+// NewDerivation returns a derivation for the output segment with the given base. Its batches may be
+// spooled to spoolName. The caller calls Close.
 func NewDerivation(fsys vfs.FS, spoolName string, base int64, salt Salt) *Derivation {
 	spool := NewSpool(fsys, spoolName, base, salt)
-	spool.bare = true
+	spool.batchesOnly = true
 	return &Derivation{fsys: fsys, spool: spool}
 }
 
-// Append takes a batch that was appended to the output, in the order of the log (see Describe, and
-// Batch of the source for what a copied batch was). Its Records must be the number of records that
-// stayed; FirstOrdinal and BodyBytes are worked out.
+// Append adds a batch that was appended to the output (see Describe; for a copied batch, the Batch
+// of its source). Its Records must be the number of kept records; FirstOrdinal and BodyBytes are
+// computed.
 func (d *Derivation) Append(b Batch) error {
 	b.BodyBytes = 0
 	return d.spool.appendBatch(b)
 }
 
-// NextPosition is where in the output the next batch is due.
+// NextPosition returns the position in the output of the next batch.
 func (d *Derivation) NextPosition() int64 { return d.spool.NextPosition() }
 
-// Source says which records of a segment went into the output: those from First to below End, in
-// their order, but for the removed.
-type Source struct {
+// DerivationSource selects the records of a source segment that are in the output: those from First
+// to below End, in order, without the removed ones.
+type DerivationSource struct {
 	Keys       *Reader
 	First, End uint32 // ordinals
-	// Removed tells of an ordinal in [First, End) that it was left out. It is called for each of
-	// them once, in order. Nil: none was.
+	// Removed reports whether the record with an ordinal in [First, End) was removed. It is called
+	// once for each, in order. Nil: none was.
 	Removed func(ordinal uint32) bool
 }
 
-// Finish writes the sidecar under name, as Build does. sources are in the order in which their
-// records stand in the output. Sources and batches that do not agree give ErrMismatch, and a source
-// that is damaged ErrCorrupt: then there is no sidecar, and a scan of the output makes one.
-func (d *Derivation) Finish(ctx context.Context, sources []Source, name string, opts Options) (Made,
+// Finish writes the sidecar to name, as Build does. sources are in the order of their records in
+// the output. Sources that do not match the batches give ErrMismatch, and a corrupt source
+// ErrCorrupt: there is no sidecar then, and the output has to be scanned.
+func (d *Derivation) Finish(ctx context.Context, sources []DerivationSource, name string,
+	opts Options) (BuildStats,
 	error) {
 	b := build{fsys: d.fsys, name: name, spool: d.spool, meter: opts.meter(ctx), opts: opts}
 	if err := d.spool.Err(); err != nil {
-		return Made{}, err
+		return BuildStats{}, err
 	}
 	var remaps []*remap
 	next := 0
 	for _, source := range sources {
 		if int(source.End) > source.Keys.Counts().Records || source.First > source.End {
-			return Made{}, fmt.Errorf("%w: records %d to %d of %d", ErrMismatch, source.First,
+			return BuildStats{}, fmt.Errorf("%w: records %d to %d of %d", ErrMismatch, source.First,
 				source.End, source.Keys.Counts().Records)
 		}
 		if source.Keys.header.saltID != d.spool.saltID {
-			return Made{}, fmt.Errorf("%w: source with another salt", ErrMismatch)
+			return BuildStats{}, fmt.Errorf("%w: source with another salt", ErrMismatch)
 		}
 		m := newRemap(source, next)
 		next += m.kept()
 		remaps = append(remaps, m)
 	}
 	if next != d.spool.counts.Records {
-		return Made{}, fmt.Errorf("%w: %d records in batches, %d kept of the sources", ErrMismatch,
+		return BuildStats{}, fmt.Errorf("%w: %d records in batches, %d kept of the sources",
+			ErrMismatch,
 			d.spool.counts.Records, next)
 	}
 	if err := b.count(remaps); err != nil {
-		return Made{}, err
+		return BuildStats{}, err
 	}
 	err := b.run(func() error { return b.derived(remaps) })
-	return b.made(), err
+	return b.stats(), err
 }
 
-// Close discards what is left of the derivation; the sidecar, if it was made, stays.
+// Close discards the spool; the sidecar stays if Finish has written it.
 func (d *Derivation) Close() error { return d.spool.Discard() }
 
-// count adds to the counts of the batches those that only records know: the number of buckets hangs
-// on them. It also has the items of the batches get their BodyBytes, when they are written.
+// count completes the counts of the batches with those of the records, on which the number of
+// buckets depends, and sets bodyBytes.
 func (b *build) count(remaps []*remap) error {
 	counts := &b.spool.counts
 	counts.Tombstones, counts.NullKeys, counts.BodyBytes = 0, 0, 0
@@ -137,9 +138,7 @@ func (b *build) derived(remaps []*remap) error {
 	return b.entries(func(visit func(packed) error) error {
 		var sources []func() (packed, error)
 		for _, m := range remaps {
-			// else all its entries would be read for nothing, as of a segment that is superseded
-			// whole
-			if m.kept() > 0 {
+			if m.kept() > 0 { // no entries are read of a segment that is wholly superseded
 				sources = append(sources, m.next)
 			}
 		}
@@ -147,18 +146,18 @@ func (b *build) derived(remaps []*remap) error {
 	})
 }
 
-// remap gives the records that stay of one source their new ordinals: a bit for each record, and a
-// count for each 64 of them.
+// remap maps the ordinals of one source to those in the output, with one bit for each record and
+// one count for each 64 records.
 type remap struct {
-	source Source
+	source DerivationSource
 	keep   []uint64
 	before []uint32 // new ordinal of the first record of each word
-	end    uint32   // new ordinal behind the last
+	end    uint32   // new ordinal after the last
 
 	entries *Entries
 }
 
-func newRemap(source Source, first int) *remap {
+func newRemap(source DerivationSource, first int) *remap {
 	words := int(source.End-source.First+63) / 64
 	m := &remap{source: source, keep: make([]uint64, words), before: make([]uint32, words),
 		end: uint32(first)}
@@ -175,7 +174,7 @@ func newRemap(source Source, first int) *remap {
 	return m
 }
 
-// kept is how many records stay.
+// kept returns the number of kept records.
 func (m *remap) kept() int {
 	if len(m.before) == 0 {
 		return 0
@@ -183,7 +182,7 @@ func (m *remap) kept() int {
 	return int(m.end - m.before[0])
 }
 
-// ordinal returns the new ordinal of a record of the source; ok is false if it did not stay.
+// ordinal returns the new ordinal of a record of the source; ok is false if it was removed.
 func (m *remap) ordinal(old uint32) (renumbered uint32, ok bool) {
 	if old < m.source.First || old >= m.source.End {
 		return 0, false
@@ -195,13 +194,13 @@ func (m *remap) ordinal(old uint32) (renumbered uint32, ok bool) {
 	return m.before[word] + uint32(bits.OnesCount64(m.keep[word]&(1<<bit-1))), true
 }
 
-// keptRecords reads the records that stay of all sources, in the order of the output.
+// keptRecords reads the kept records of all sources, in the order of the output.
 type keptRecords struct {
-	remaps  []*remap // the first one is being read
+	remaps  []*remap // the first one is the current one
 	records *Records
 }
 
-// next returns the next one. There is one as long as the caller counts: newRemap has seen to that.
+// next returns the next record. The caller calls it once for each kept record.
 func (k *keptRecords) next() (Record, error) {
 	for len(k.remaps) > 0 {
 		m := k.remaps[0]
@@ -209,7 +208,7 @@ func (k *keptRecords) next() (Record, error) {
 			k.records = m.source.Keys.Records()
 		}
 		for k.records != nil && k.records.Ordinal()+1 < m.source.End && k.records.Next() {
-			if _, stays := m.ordinal(k.records.Ordinal()); stays {
+			if _, kept := m.ordinal(k.records.Ordinal()); kept {
 				return k.records.Record(), nil
 			}
 		}
@@ -221,11 +220,11 @@ func (k *keptRecords) next() (Record, error) {
 	return Record{}, fmt.Errorf("%w: fewer records than were counted", ErrCorrupt)
 }
 
-// next returns the next entry that stays, in the order of hashes; io.EOF at the end. Ordinals keep
-// their order, so does what is left.
+// next returns the next kept entry with its new ordinal, in the order of hashes; io.EOF at the end.
+// Renumbering does not change the order of entries.
 func (m *remap) next() (packed, error) {
 	if m.entries == nil {
-		m.entries = m.source.Keys.Entries(Everything)
+		m.entries = m.source.Keys.Entries(AllHashes)
 	}
 	for m.entries.Next() {
 		e := m.entries.Entry()
@@ -240,5 +239,5 @@ func (m *remap) next() (packed, error) {
 	return packed{}, io.EOF
 }
 
-// Identity is that of the output, once all its batches were appended.
+// Identity returns the identity of the output once all its batches were appended.
 func (d *Derivation) Identity() Identity { return d.spool.Identity() }

@@ -14,7 +14,7 @@ import (
 type cleaned struct {
 	world
 	derivation *Derivation
-	sources    []Source
+	sources    []DerivationSource
 }
 
 // clean lets random records of the sources go, and keeps for the model what stays. Only directories
@@ -57,7 +57,7 @@ func clean(t testing.TB, seed uint64, sources ...*world) *cleaned {
 			appended.FirstOrdinal = 77
 			c.must(c.derivation.Append(appended))
 		}
-		c.sources = append(c.sources, Source{
+		c.sources = append(c.sources, DerivationSource{
 			Keys: reader, End: uint32(len(source.records)),
 			Removed: func(ordinal uint32) bool { return removed[ordinal] },
 		})
@@ -122,7 +122,7 @@ func TestDerivedSidecarsOfARolledOutput(t *testing.T) {
 			c := &cleaned{world: world{t: t, seed: seed, random: source.random, fsys: source.fsys,
 				salt: source.salt}}
 			c.derivation = NewDerivation(c.fsys, "/output.spool", batches[0].BaseOffset, c.salt)
-			c.sources = []Source{{Keys: reader, First: first, End: end}}
+			c.sources = []DerivationSource{{Keys: reader, First: first, End: end}}
 			c.records = source.records[first:end]
 			for _, b := range batches {
 				b.Position, b.FirstOrdinal = c.derivation.NextPosition(), b.FirstOrdinal-first
@@ -180,9 +180,9 @@ func TestDerivationDoesNotReadWhatGoesWhole(t *testing.T) {
 		return nil
 	})
 	derivation := NewDerivation(fsys, "/output.spool", 0, source.salt)
-	gone := Source{Keys: reader, End: uint32(len(source.records)),
+	gone := DerivationSource{Keys: reader, End: uint32(len(source.records)),
 		Removed: func(uint32) bool { return true }}
-	made, err := derivation.Finish(t.Context(), []Source{gone}, "/output.keys", Options{})
+	made, err := derivation.Finish(t.Context(), []DerivationSource{gone}, "/output.keys", Options{})
 	source.must(err)
 	source.must(derivation.Close())
 	if made.Records != 0 || read > 0 {

@@ -9,41 +9,41 @@ import (
 	"sort"
 )
 
-// entriesBufferBytes is how much of the entries is read at once, unless less is wanted; at least a
-// page.
+// entriesBufferBytes is the size of one read of entries, unless the range is shorter. It is at
+// least a page.
 const entriesBufferBytes = 64 << 10
 
-// Entries iterates over the entries of a range of hashes, in their order. It reads the buckets that
-// the range touches, each once, in one or a few sequential reads, and of the table of buckets a
-// page for each 128 of them.
+// Entries iterates over the entries of a range of hashes, in order. It reads each bucket of the
+// range once, in one or a few sequential reads, and one page of the bucket table for each 128
+// buckets.
 type Entries struct {
 	reader *Reader
 	span   Range
 	err    error
 
-	bucket, lastBucket int         // the one that is read, and the last of the range
-	bucketEnd          int64       // in the section: where the bucket that is read ends
-	rangeEnd           int64       // where the last one ends
-	at                 int64       // where the next page begins
-	begins             bucketTable // of the buckets
+	bucket, lastBucket int   // the current one, and the last of the range
+	bucketEnd          int64 // end of the current bucket in the section
+	rangeEnd           int64 // end of the last bucket
+	at                 int64 // position of the next page
+	begins             bucketTable
 
 	buffer     []byte // of the section, from bufferAt on
 	bufferAt   int64
-	last       packed // of the page before
-	any        bool
-	page       Page // what Next has not given yet
+	last       packed // of the previous page
+	any        bool   // there was a previous page
+	page       Page   // entries that Next has not returned yet
 	entry      Entry
-	entriesMax int64 // entries that may still come: more would be damage
+	entriesMax int64 // remaining entries of the sidecar: more would be corruption
 }
 
-// Entries begins at the first entry of the range.
+// Entries returns an iterator before the first entry of the range.
 func (r *Reader) Entries(span Range) *Entries {
 	e := new(Entries)
 	e.Reset(r, span)
 	return e
 }
 
-// Reset begins anew with another range, or another sidecar. The buffers are used again.
+// Reset restarts the iterator with another range or another sidecar, and reuses its buffers.
 func (e *Entries) Reset(r *Reader, span Range) {
 	*e = Entries{reader: r, span: span, buffer: e.buffer[:0],
 		begins: bucketTable{page: e.begins.page[:0]}}
@@ -53,12 +53,12 @@ func (e *Entries) Reset(r *Reader, span Range) {
 	e.err = e.start()
 }
 
-// start finds out where the range begins and ends.
+// start looks up where the range begins and ends.
 func (e *Entries) start() (err error) {
 	if e.span.First > e.span.Last || e.reader.header.counts.Entries() == 0 {
 		return io.EOF
 	}
-	// The end first: the page of the table that is held afterwards is the one that is needed next.
+	// The end is looked up first: the page of the table that is then loaded is needed next.
 	if e.rangeEnd, err = e.begins.at(e.reader, e.lastBucket+1); err != nil {
 		return err
 	}
@@ -73,9 +73,8 @@ func (e *Entries) start() (err error) {
 	return nil
 }
 
-// NextPage returns the next entries of the range, at least one and at most 1,024; io.EOF at the
-// end. They are valid until the next call. It is the fast way to read, and not to be mixed with
-// Next.
+// NextPage returns the next entries of the range, 1 to 1,024; io.EOF at the end. They are valid
+// until the next call. It is faster than Next, and must not be mixed with it.
 func (e *Entries) NextPage() (Page, error) {
 	for e.err == nil {
 		if e.at == e.bucketEnd {
@@ -86,14 +85,14 @@ func (e *Entries) NextPage() (Page, error) {
 		if payload, e.err = e.readPage(); e.err != nil {
 			break
 		}
-		if page := e.cut(Page(payload)); len(page) > 0 {
+		if page := e.clip(Page(payload)); len(page) > 0 {
 			return page, nil
 		}
 	}
 	return nil, e.err
 }
 
-// nextBucket moves to the next bucket of the range; io.EOF behind the last one.
+// nextBucket moves to the next bucket of the range; io.EOF after the last one.
 func (e *Entries) nextBucket() (err error) {
 	if e.bucket++; e.bucket > e.lastBucket {
 		return io.EOF
@@ -107,7 +106,7 @@ func (e *Entries) nextBucket() (err error) {
 	return nil
 }
 
-// readPage reads the page at e.at, and checks it.
+// readPage reads and checks the page at e.at.
 func (e *Entries) readPage() ([]byte, error) {
 	size := int(min(e.bucketEnd-e.at, entryPageBytes+checksumBytes))
 	if (size-checksumBytes)%entryBytes != 0 || size <= checksumBytes {
@@ -127,19 +126,20 @@ func (e *Entries) readPage() ([]byte, error) {
 	return payload, e.checkOrder(Page(payload))
 }
 
-// fill reads from e.at on, as much as the buffer takes and the range has.
+// fill reads from e.at on, up to the size of the buffer or the end of the range.
 func (e *Entries) fill() error {
-	wanted := int(min(e.rangeEnd-e.at, entriesBufferBytes))
-	if cap(e.buffer) < wanted {
-		e.buffer = make([]byte, wanted)
+	size := int(min(e.rangeEnd-e.at, entriesBufferBytes))
+	if cap(e.buffer) < size {
+		e.buffer = make([]byte, size)
 	}
-	e.buffer, e.bufferAt = e.buffer[:wanted], e.at
-	begin := e.reader.header.place(entriesSection).begin
+	e.buffer, e.bufferAt = e.buffer[:size], e.at
+	begin := e.reader.header.extent(entriesSection).begin
 	return readFull(e.reader.file, e.buffer, begin+e.at, e.reader.read)
 }
 
-// checkOrder holds the ends of a page against the page before, the bucket and the number of entries
-// there are. Within a page the checksum vouches for what the writer has checked.
+// checkOrder checks the first and last entry of a page against the previous page, the bucket and
+// the number of entries. The order within a page was checked by the writer, and the checksum covers
+// it.
 func (e *Entries) checkOrder(page Page) error {
 	first, last := decodePacked(page), decodePacked(page[len(page)-entryBytes:])
 	shift := 64 - e.reader.header.bucketBits
@@ -152,8 +152,8 @@ func (e *Entries) checkOrder(page Page) error {
 	return nil
 }
 
-// cut takes off what lies outside the range.
-func (e *Entries) cut(page Page) Page {
+// clip returns the entries that are in the range.
+func (e *Entries) clip(page Page) Page {
 	n := page.Len()
 	high := func(i int) uint64 { return binary.BigEndian.Uint64(page[i*entryBytes:]) }
 	from, to := 0, n
@@ -166,7 +166,7 @@ func (e *Entries) cut(page Page) Page {
 	return page[from*entryBytes : max(from, to)*entryBytes]
 }
 
-// Next moves to the next entry; false at the end, or at an error.
+// Next moves to the next entry; it returns false at the end or on an error.
 func (e *Entries) Next() bool {
 	if len(e.page) == 0 {
 		page, err := e.NextPage()
@@ -180,10 +180,10 @@ func (e *Entries) Next() bool {
 	return true
 }
 
-// Entry is where the iterator stands.
+// Entry returns the current entry.
 func (e *Entries) Entry() Entry { return e.entry }
 
-// Err is why Next returned false; nil at the end.
+// Err returns the error that ended the iteration; nil at the end.
 func (e *Entries) Err() error {
 	if errors.Is(e.err, io.EOF) {
 		return nil
@@ -191,14 +191,14 @@ func (e *Entries) Err() error {
 	return e.err
 }
 
-// bucketTable reads where buckets begin, a page of 128 at a time.
+// bucketTable reads the positions of buckets, one page of 128 at a time.
 type bucketTable struct {
-	first int // number of the first one in page
+	first int // number of the first bucket in page
 	page  []byte
 }
 
-// at returns where bucket number begins in the entries section; it is within the section. For the
-// number of buckets it is the end.
+// at returns where a bucket begins in the entries section. For number == number of buckets it
+// returns the end of the last bucket.
 func (t *bucketTable) at(r *Reader, number int) (int64, error) {
 	if len(t.page) == 0 || number < t.first || number >= t.first+len(t.page)/8 {
 		if err := t.load(r, number/bucketPageMax); err != nil {
@@ -212,10 +212,10 @@ func (t *bucketTable) at(r *Reader, number int) (int64, error) {
 	return int64(begin), nil
 }
 
-// load reads a page of the table. Every page but the last is full, so its place follows from its
-// number.
+// load reads a page of the table. Every page but the last is full, so its number gives its
+// position.
 func (t *bucketTable) load(r *Reader, number int) error {
-	where := r.header.place(bucketsSection)
+	where := r.header.extent(bucketsSection)
 	at := int64(number) * (bucketPageBytes + checksumBytes)
 	page := slices.Grow(t.page[:0],
 		bucketPageBytes+checksumBytes)[:min(where.bytes-at, bucketPageBytes+checksumBytes)]

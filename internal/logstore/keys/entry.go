@@ -5,27 +5,27 @@ import (
 	"encoding/binary"
 )
 
-// Bytes of an entry, and of the hash in it (docs/format/keys.md).
+// Sizes of an entry and of its hash (docs/format/keys.md).
 const (
 	hashBytes  = 12
 	entryBytes = hashBytes + 4
 )
 
-// append encodes a hash: big endian, so that the order of the bytes is that of the hashes.
+// append encodes a hash in big endian, so that the bytes have the order of the hashes.
 func (h Hash) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, h.High)
 	return binary.BigEndian.AppendUint32(b, h.Low)
 }
 
-// decodeHash reads what append made; there are at least 12 bytes.
+// decodeHash decodes a hash from at least 12 bytes.
 func decodeHash(b []byte) Hash {
 	return Hash{High: binary.BigEndian.Uint64(b), Low: binary.BigEndian.Uint32(b[8:])}
 }
 
-// packed is an entry as it is sorted: 16 bytes, whose order as numbers is the order of entries.
+// packed is an entry in 16 bytes, whose order as numbers is the order of entries.
 type packed struct{ high, tail uint64 }
 
-// pack: the tail is what is left of the hash, then ordinal and flags as they stand in the file.
+// pack packs an entry. The tail is the rest of the hash, the ordinal and the flags, as in the file.
 func pack(e Entry) packed {
 	tail := uint64(e.Hash.Low)<<32 | uint64(e.Ordinal)<<2
 	if e.Tombstone {
@@ -45,7 +45,7 @@ func (p packed) less(other packed) bool {
 	return p.high < other.high || p.high == other.high && p.tail < other.tail
 }
 
-// compare orders entries; no two of a segment are equal, for no two have one ordinal.
+// compare orders entries. No two entries of a segment are equal: their ordinals differ.
 func compare(a, b packed) int {
 	if c := cmp.Compare(a.high, b.high); c != 0 {
 		return c
@@ -53,7 +53,6 @@ func compare(a, b packed) int {
 	return cmp.Compare(a.tail, b.tail)
 }
 
-// append encodes the entry; decodePacked reads it.
 func (p packed) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, p.high)
 	return binary.BigEndian.AppendUint64(b, p.tail)
@@ -64,12 +63,11 @@ func decodePacked(b []byte) packed {
 	return packed{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])}
 }
 
-// Page is entries in their order, as they stand in the file. It is valid until its iterator goes
-// on.
+// Page is a sequence of encoded entries, in order. It is valid until the next call of its iterator.
 type Page []byte
 
-// Len is the number of entries.
+// Len returns the number of entries.
 func (p Page) Len() int { return len(p) / entryBytes }
 
-// At returns an entry; i is below Len.
+// At returns entry i, which must be below Len.
 func (p Page) At(i int) Entry { return decodePacked(p[i*entryBytes:]).entry() }

@@ -24,7 +24,7 @@ func FuzzReader(f *testing.F) {
 	w.must(err)
 	var parts [sidecarSections][]byte
 	for of := batchesSection; of <= bucketsSection; of++ {
-		where := r.header.place(of)
+		where := r.header.extent(of)
 		parts[of-1] = content[where.begin : where.begin+where.bytes-checksumBytes] // one page each
 	}
 	f.Add(content[:headerCRCAt], parts[0], parts[1], parts[2], parts[3])
@@ -40,7 +40,7 @@ func FuzzReader(f *testing.F) {
 			return
 		}
 		defer func() { _ = reader.Close() }()
-		ascending(t, reader, Everything)
+		ascending(t, reader, AllHashes)
 		ascending(t, reader, Slice(3, 7))
 		_ = reader.Verify(bytes.NewReader(batches))
 	})
@@ -131,7 +131,7 @@ func paged(payload []byte) *pageReader {
 	_ = errors.Join(pages.write(payload), pages.end())
 	return &pageReader{
 		file: bytes.NewReader(out.Bytes()), section: batchesSection,
-		place: place{bytes: int64(out.Len())}, capacity: len(payload) + 1,
+		extent: extent{bytes: int64(out.Len())}, capacity: len(payload) + 1,
 	}
 }
 

@@ -5,37 +5,36 @@ import (
 	"math/bits"
 )
 
-// Hash stands for a key: two keys are taken for one when their hashes are equal. It is 96 bits of
-// SipHash-128 with the partition's salt. With 10^8 keys in each of 10^4 partitions 6*10^-10 false
-// pairs are to be expected, and nobody can look for one without the salt (reference F5). Hashes are
-// ordered by High, then Low.
+// Hash represents a key: two keys with equal hashes count as one key. It is 96 bits of SipHash-128
+// with the partition's salt. With 10^8 keys in each of 10^4 partitions the expected number of
+// colliding pairs is 6*10^-10, and a collision cannot be searched for without the salt (reference
+// F5). Hashes are ordered by High, then Low.
 type Hash struct {
 	High uint64 // slices are ranges of it
 	Low  uint32
 }
 
-// Less tells whether h stands before other in a sidecar.
+// Less reports whether h precedes other in a sidecar.
 func (h Hash) Less(other Hash) bool {
 	return h.High < other.High || h.High == other.High && h.Low < other.Low
 }
 
-// Hasher hashes keys. It is a value without state, so it may be used anywhere at once.
+// Hasher hashes keys. It has no state, so it may be used concurrently.
 type Hasher struct{ k0, k1 uint64 }
 
-// NewHasher takes the secret as two little-endian words, as SipHash's reference code does.
+// NewHasher reads the secret as two little-endian words, as SipHash's reference code does.
 func NewHasher(secret [16]byte) Hasher {
 	return Hasher{binary.LittleEndian.Uint64(secret[:]), binary.LittleEndian.Uint64(secret[8:])}
 }
 
-// Hash returns the hash of a key; an empty key has one. A null key has none: it is not to be asked
-// for.
+// Hash returns the hash of a key, which may be empty. A null key has no hash.
 func (h Hasher) Hash(key []byte) Hash {
 	high, low := h.sum128(key)
 	return Hash{High: high, Low: uint32(low)}
 }
 
-// sum128 is SipHash-2-4 with 128 bits of output, as two little-endian words. The length goes into
-// the last word, so that keys which differ in trailing zeros only do not meet.
+// sum128 is SipHash-2-4 with 128 bits of output, as two little-endian words. The last word contains
+// the length, so that keys that differ only in trailing zeros have different hashes.
 func (h Hasher) sum128(data []byte) (first, second uint64) {
 	s := h.start()
 	last := uint64(len(data)) << 56
@@ -48,8 +47,8 @@ func (h Hasher) sum128(data []byte) (first, second uint64) {
 	return s.finish()
 }
 
-// start returns the state that no data has been mixed into. The constants are SipHash's own; 0xee
-// belongs to its variant of 128 bits.
+// start returns the initial state. The constants are SipHash's; 0xee is that of the 128-bit
+// variant.
 func (h Hasher) start() sipState {
 	return sipState{
 		h.k0 ^ 0x736f6d6570736575, h.k1 ^ 0x646f72616e646f6d ^ 0xee,
@@ -57,11 +56,11 @@ func (h Hasher) start() sipState {
 	}
 }
 
-// sipState is SipHash's four words, mixed with the secret at first. Its methods keep them in local
-// variables while they work, or the compiler would write each step to memory.
+// sipState is SipHash's four words. Its methods keep them in local variables while they work:
+// otherwise the compiler would write each step to memory.
 type sipState struct{ v0, v1, v2, v3 uint64 }
 
-// absorb takes in whole words of data, little endian: two rounds each, the 2 of 2-4.
+// absorb mixes in whole little-endian words of data, with two rounds each: the 2 of SipHash-2-4.
 func (s *sipState) absorb(data []byte) {
 	v0, v1, v2, v3 := s.v0, s.v1, s.v2, s.v3
 	for ; len(data) >= 8; data = data[8:] {
@@ -74,7 +73,6 @@ func (s *sipState) absorb(data []byte) {
 	s.v0, s.v1, s.v2, s.v3 = v0, v1, v2, v3
 }
 
-// absorbWord takes in one word.
 func (s *sipState) absorbWord(word uint64) {
 	v0, v1, v2, v3 := s.v0, s.v1, s.v2, s.v3^word
 	v0, v1, v2, v3 = round(v0, v1, v2, v3)
@@ -82,8 +80,8 @@ func (s *sipState) absorbWord(word uint64) {
 	s.v0, s.v1, s.v2, s.v3 = v0^word, v1, v2, v3
 }
 
-// finish gives the 128 bits and leaves the state as it was: four rounds for each half, the 4 of
-// 2-4. 0xee and 0xdd belong to the variant of 128 bits.
+// finish returns the 128 bits, with four rounds for each half: the 4 of SipHash-2-4. It does not
+// change the state. 0xee and 0xdd are constants of the 128-bit variant.
 func (s *sipState) finish() (first, second uint64) {
 	v0, v1, v2, v3 := s.v0, s.v1, s.v2^0xee, s.v3
 	for range 4 {
@@ -97,8 +95,8 @@ func (s *sipState) finish() (first, second uint64) {
 	return first, v0 ^ v1 ^ v2 ^ v3
 }
 
-// round is SipRound: additions, rotations and exclusive ors only, so its time does not depend on
-// the data. It is inlined.
+// round is SipRound. It has additions, rotations and exclusive ors only, so its time does not
+// depend on the data. It is inlined.
 func round(v0, v1, v2, v3 uint64) (uint64, uint64, uint64, uint64) {
 	v0 += v1
 	v2 += v3

@@ -84,7 +84,7 @@ func TestSlicesTile(t *testing.T) {
 			}
 		}
 	}
-	if Slice(0, 1) != Everything {
+	if Slice(0, 1) != AllHashes {
 		t.Errorf("one slice: %x", Slice(0, 1))
 	}
 }

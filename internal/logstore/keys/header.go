@@ -8,48 +8,47 @@ import (
 	"math"
 )
 
-// The header's numbers (docs/format/keys.md).
+// Constants of the header (docs/format/keys.md).
 const (
-	headerBytes     = 256
-	headerMagic     = "hwkeys\x00\x01" // with the version
-	hashSIP24       = 1
-	probes          = 8
-	probesAt        = 104
-	probesEnd       = probesAt + 8*probes
-	headerCRCAt     = headerBytes - 4
-	bucketBitsMax   = 18
-	bucketAimed     = 256 // entries in a bucket, at most on average
-	batchCRCAt      = 17  // in a batch
-	sidecarSections = 4
+	headerBytes         = 256
+	headerMagic         = "hwkeys\x00\x01" // with the version
+	hashSIP24           = 1
+	probes              = 8
+	probesAt            = 104
+	probesEnd           = probesAt + 8*probes
+	headerCRCAt         = headerBytes - 4
+	bucketBitsMax       = 18
+	bucketEntriesTarget = 256 // largest mean number of entries in a bucket
+	batchCRCAt          = 17  // position of the checksum in a batch
+	sidecarSections     = 4
 )
 
-// probe is the place and the checksum of a batch, which the data file must have.
+// probe is the position and the checksum of a batch that the data file must have.
 type probe struct{ position, crc uint32 }
 
-// header is what a sidecar begins with.
+// header is the header of a sidecar.
 type header struct {
 	saltID     uint64
 	identity   Identity
 	counts     Counts
 	bucketBits int
-	sections   [sidecarSections]int64 // bytes of each, in the order of the file
+	sections   [sidecarSections]int64 // bytes, in the order of the file
 	probes     [probes]probe
 }
 
-// place returns where a section lies.
-func (h *header) place(of section) place {
-	p := place{begin: headerBytes}
+// extent returns the extent of a section in the file.
+func (h *header) extent(of section) extent {
+	e := extent{begin: headerBytes}
 	for i := range section(sidecarSections) {
-		p.bytes = h.sections[i]
+		e.bytes = h.sections[i]
 		if i+1 == of {
-			return p
+			return e
 		}
-		p.begin += p.bytes
+		e.begin += e.bytes
 	}
 	panic("a section that is not in the file")
 }
 
-// encode returns the header's bytes.
 func (h *header) encode() []byte {
 	b := make([]byte, headerBytes)
 	copy(b, headerMagic)
@@ -76,8 +75,8 @@ func (h *header) encode() []byte {
 	return b
 }
 
-// decodeHeader reads the header of a file of fileBytes. It wraps ErrStale for another version, and
-// else ErrCorrupt.
+// decodeHeader decodes the header of a file of fileBytes. The error wraps ErrStale for another
+// version, and ErrCorrupt otherwise.
 func decodeHeader(b []byte, fileBytes int64) (h header, err error) {
 	big := binary.BigEndian
 	switch {
@@ -108,19 +107,19 @@ func decodeHeader(b []byte, fileBytes int64) (h header, err error) {
 	return h, err
 }
 
-// check holds the header's numbers against one another and against the file: all that is allocated
-// later follows from them. Each is bounded before it is added to another.
+// check checks the header's numbers against one another and against the file size: they determine
+// what is allocated later. Each number is bounded before it is added to another.
 func (h *header) check(fileBytes int64) error {
 	c, left := h.counts, fileBytes-headerBytes
 	for _, n := range h.sections {
 		if n < 0 || n > left {
-			return fmt.Errorf("%w: a section of %d bytes, where %d are left", ErrCorrupt, n, left)
+			return fmt.Errorf("%w: section of %d bytes, at most %d expected", ErrCorrupt, n, left)
 		}
 		left -= n
 	}
 	switch {
 	case left != 0:
-		return fmt.Errorf("%w: %d bytes behind the last section", ErrCorrupt, left)
+		return fmt.Errorf("%w: %d bytes after the last section", ErrCorrupt, left)
 	case h.identity.Base < 0 || h.identity.LogBytes < 0 || h.identity.LogBytes > math.MaxInt32:
 		return fmt.Errorf("%w: segment %d of %d bytes", ErrCorrupt, h.identity.Base,
 			h.identity.LogBytes)
@@ -139,23 +138,23 @@ func (h *header) check(fileBytes int64) error {
 	return nil
 }
 
-// bucketBits returns k for a number of entries: the least with at most 256 in a bucket on average.
+// bucketBits returns the smallest k for which 2^k buckets have at most 256 entries on average.
 func bucketBits(entries int) int {
 	k := 0
-	for k < bucketBitsMax && entries>>k > bucketAimed {
+	for k < bucketBitsMax && entries>>k > bucketEntriesTarget {
 		k++
 	}
 	return k
 }
 
-// bucketsBytes is the size of the section that says where 2^k buckets begin.
+// bucketsBytes returns the size of the bucket table of 2^k buckets.
 func bucketsBytes(k int) int64 {
 	numbers := int64(1)<<k + 1
 	pages := (numbers + bucketPageMax - 1) / bucketPageMax
 	return 8*numbers + checksumBytes*pages
 }
 
-// verify reads the checksums of batches that the header knows from the data file.
+// verify compares the checksums of the probes with those in the data file.
 func (h *header) verify(data io.ReaderAt) error {
 	if h.counts.Batches == 0 {
 		return nil
@@ -172,14 +171,14 @@ func (h *header) verify(data io.ReaderAt) error {
 	return nil
 }
 
-// digest makes an Identity's digest, batch by batch.
+// digest computes the digest of an Identity, batch by batch.
 type digest struct {
 	state   sipState
 	batches uint64
 }
 
-// newDigest takes the hasher of the partition's salt: without it nobody can look for other data
-// with the same digest.
+// newDigest uses the hasher of the partition's salt: without the salt, other data with the same
+// digest cannot be searched for.
 func newDigest(h Hasher) digest { return digest{state: h.start()} }
 
 func (d *digest) add(b Batch) {
@@ -189,8 +188,7 @@ func (d *digest) add(b Batch) {
 	d.batches++
 }
 
-// sum returns the digest of the batches so far. It is never 0, which stands for one that is not
-// known.
+// sum returns the digest of the batches so far. It is never 0, which means unknown.
 func (d *digest) sum() uint64 {
 	state := d.state
 	state.absorbWord(d.batches)

@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// The attributes of an item: those of the batch (docs/format/batch.md), and one bit of ours.
+// The attributes of an item: those of the batch (docs/format/batch.md), and opaqueBit.
 const (
 	codecMask        = 0b111
 	logAppendTimeBit = 1 << 3
@@ -19,7 +19,7 @@ const (
 	opaqueBit        = 1 << 7
 )
 
-// The shape of an item: which of its fields are there.
+// The shape of an item: which of its optional fields are present.
 const (
 	producerBit = 1 << iota
 	leaderEpochBit
@@ -27,12 +27,12 @@ const (
 	gapBit
 	markerShift   = 4
 	shapeMask     = producerBit | leaderEpochBit | countBit | gapBit | 0b11<<markerShift
-	batchBytesMin = 61 // a batch has at least its header
+	batchBytesMin = 61 // the size of the header
 )
 
-// before is what an item leaves out: what follows from the batch in front of it. Encoder and
-// decoder keep it alike.
-type before struct {
+// itemContext is what an item omits because it follows from the previous batch. Encoder and decoder
+// maintain it in the same way.
+type itemContext struct {
 	position      int64
 	next          int64 // offset
 	ordinal       uint32
@@ -42,12 +42,14 @@ type before struct {
 	maxTimestamp  int64
 }
 
-// startOf is what stands before the first batch of a segment.
-func startOf(base int64) before { return before{next: base, producerID: -1, producerEpoch: -1} }
+// startOf returns the context of the first batch of a segment.
+func startOf(base int64) itemContext {
+	return itemContext{next: base, producerID: -1, producerEpoch: -1}
+}
 
-// advance moves behind a batch.
-func (p *before) advance(b Batch) {
-	*p = before{
+// advance sets the context of the batch after b.
+func (p *itemContext) advance(b Batch) {
+	*p = itemContext{
 		position: p.position + int64(b.SizeBytes), next: b.LastOffset + 1,
 		ordinal:    p.ordinal + uint32(b.Records),
 		producerID: b.ProducerID, producerEpoch: b.ProducerEpoch, leaderEpoch: b.LeaderEpoch,
@@ -55,16 +57,15 @@ func (p *before) advance(b Batch) {
 	}
 }
 
-// check tells whether a batch may follow: it holds what a caller appends against the rules that the
-// decoder keeps by its form.
-func (p *before) check(b Batch) error {
+// check checks that a batch may follow, by the rules that the encoding implies for a decoder.
+func (p *itemContext) check(b Batch) error {
 	delta := b.LastOffset - b.BaseOffset
 	switch {
 	case b.Position != p.position || b.FirstOrdinal != p.ordinal:
-		return fmt.Errorf("batch at position %d, ordinal %d, where %d and %d are due", b.Position,
+		return fmt.Errorf("batch at position %d, ordinal %d; want %d and %d", b.Position,
 			b.FirstOrdinal, p.position, p.ordinal)
 	case b.BaseOffset < p.next || b.LastOffset < b.BaseOffset || delta > math.MaxInt32:
-		return fmt.Errorf("batch of offsets %d to %d, where %d or more is due", b.BaseOffset,
+		return fmt.Errorf("batch of offsets %d to %d; want %d or more", b.BaseOffset,
 			b.LastOffset, p.next)
 	case b.SizeBytes < batchBytesMin || p.position+int64(b.SizeBytes) > math.MaxInt32:
 		return fmt.Errorf("batch of %d bytes at position %d", b.SizeBytes, b.Position)
@@ -76,8 +77,8 @@ func (p *before) check(b Batch) error {
 	return nil
 }
 
-// appendItem encodes a batch that check has passed.
-func (p *before) appendItem(item []byte, b Batch) []byte {
+// appendItem encodes a batch that check has accepted.
+func (p *itemContext) appendItem(item []byte, b Batch) []byte {
 	gap, delta := b.BaseOffset-p.next, b.LastOffset-b.BaseOffset
 	attributes, shape := p.shape(b)
 	item = append(item, attributes, shape)
@@ -104,8 +105,8 @@ func (p *before) appendItem(item []byte, b Batch) []byte {
 	return binary.AppendUvarint(item, uint64(b.BodyBytes))
 }
 
-// shape returns the two bytes an item begins with.
-func (p *before) shape(b Batch) (attributes, shape byte) {
+// shape returns the first two bytes of an item.
+func (p *itemContext) shape(b Batch) (attributes, shape byte) {
 	set := func(flags *byte, bit byte, on bool) {
 		if on {
 			*flags |= bit
@@ -124,9 +125,9 @@ func (p *before) shape(b Batch) (attributes, shape byte) {
 	return attributes, shape | byte(b.Marker)<<markerShift
 }
 
-// readItem decodes the next item of a stream; the error wraps ErrCorrupt for what appendItem cannot
-// have made.
-func (p *before) readItem(r *pageReader) (Batch, error) {
+// readItem decodes the next item of a stream. The error wraps ErrCorrupt for an item that
+// appendItem cannot have encoded.
+func (p *itemContext) readItem(r *pageReader) (Batch, error) {
 	var fixed [6]byte
 	if err := r.take(fixed[:]); err != nil {
 		return Batch{}, err
@@ -172,7 +173,7 @@ func (p *before) readItem(r *pageReader) (Batch, error) {
 	return b, nil
 }
 
-// itemFields reads numbers until the first error, after which it gives zeros.
+// itemFields reads numbers until the first error, and returns zeros after it.
 type itemFields struct {
 	*pageReader
 	err error
@@ -185,8 +186,8 @@ func (f *itemFields) uvarint(limit uint64) (value uint64) {
 	return value
 }
 
-func (f *itemFields) uvarintIf(there bool, limit uint64) uint64 {
-	if !there {
+func (f *itemFields) uvarintIf(present bool, limit uint64) uint64 {
+	if !present {
 		return 0
 	}
 	return f.uvarint(limit)
@@ -203,12 +204,12 @@ func (f *itemFields) varint() (value int64) {
 func (f *itemFields) varintWithin(limit int64) int64 {
 	value := f.varint()
 	if f.err == nil && (value > limit || value < -limit-1) {
-		f.err = fmt.Errorf("%w: %d, where at most %d is due", ErrCorrupt, value, limit)
+		f.err = fmt.Errorf("%w: number %d, at most %d expected", ErrCorrupt, value, limit)
 	}
 	return value
 }
 
-// The flags below a record's size.
+// The flags in the low bits of a record's size.
 const (
 	nullKeyFlag   = 1 << 0
 	tombstoneFlag = 1 << 1
@@ -228,7 +229,7 @@ func appendRecord(item []byte, r Record) []byte {
 	return binary.AppendUvarint(item, value)
 }
 
-// readRecord decodes what appendRecord made.
+// readRecord decodes a record.
 func readRecord(r *pageReader) (Record, error) {
 	value, err := r.uvarint((bodyBytesMax + 1) << sizeShift)
 	if err == nil && value&(nullKeyFlag|tombstoneFlag) == nullKeyFlag|tombstoneFlag {

@@ -225,7 +225,7 @@ func (w *world) build(spool *Spool, fit int) *Reader {
 	} else {
 		b := build{fsys: w.fsys, name: w.name(), spool: spool,
 			meter: Options{}.meter(context.Background()), fit: fit}
-		w.must(b.admit(w.identity()))
+		w.must(b.checkSpool(w.identity()))
 		w.must(b.run(b.sorted))
 	}
 	w.must(spool.Discard())
@@ -321,7 +321,7 @@ func (w *world) checkEntries(r *Reader) {
 		}
 		var got, want []Entry
 		for _, e := range all {
-			if span.Has(e.Hash) {
+			if span.Contains(e.Hash) {
 				want = append(want, e)
 			}
 		}

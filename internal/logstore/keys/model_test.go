@@ -88,7 +88,7 @@ func TestSampleOfSlices(t *testing.T) {
 		}
 		return entries, dead
 	}
-	all, dead := superseded(Everything)
+	all, dead := superseded(AllHashes)
 	// as wide a sample of this small log as 1/128 is of a large one
 	sample, sampledDead := superseded(Slice(0, 16))
 	truth, estimate := float64(dead)/float64(all), float64(sampledDead)/float64(sample)

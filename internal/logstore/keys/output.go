@@ -10,15 +10,15 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// outputBufferBytes is how much is gathered before it is written.
+// outputBufferBytes is the size of a write.
 const outputBufferBytes = 64 << 10
 
-// output writes a file from front to back.
+// output writes a file sequentially through a buffer.
 type output struct {
-	file   vfs.File
-	spend  func(n int) error // told of each write before it happens
-	buffer []byte
-	size   int64 // what was written and what waits
+	file     vfs.File
+	throttle func(n int) error // called before each write
+	buffer   []byte
+	size     int64 // written and buffered
 }
 
 func (o *output) Write(part []byte) (int, error) {
@@ -32,12 +32,12 @@ func (o *output) Write(part []byte) (int, error) {
 	return len(part), nil
 }
 
-// flush writes what waits.
+// flush writes the buffer.
 func (o *output) flush() error {
 	if len(o.buffer) == 0 {
 		return nil
 	}
-	if err := o.spend(len(o.buffer)); err != nil {
+	if err := o.throttle(len(o.buffer)); err != nil {
 		return err
 	}
 	if _, err := o.file.WriteAt(o.buffer, o.size-int64(len(o.buffer))); err != nil {
@@ -47,26 +47,25 @@ func (o *output) flush() error {
 	return nil
 }
 
-// sidecarFile is a sidecar that is being written: the sections in the order of the file, the header
-// at last.
+// sidecarFile writes a sidecar: the sections in the order of the file, then the header.
 type sidecarFile struct {
 	fsys   vfs.FS
-	name   string // under which it will appear
+	name   string // final
 	out    output
 	header header
 	pages  pageWriter
 	opts   Options
 }
 
-// createSidecar begins a file under its temporary name.
-func createSidecar(fsys vfs.FS, name string, h header, spend func(int) error) (*sidecarFile,
+// createSidecar creates the file under its temporary name.
+func createSidecar(fsys vfs.FS, name string, h header, throttle func(int) error) (*sidecarFile,
 	error) {
 	file, err := fsys.Create(name + vfs.TemporarySuffix)
 	if err != nil {
 		return nil, fmt.Errorf("create key sidecar: %w", err)
 	}
 	s := &sidecarFile{fsys: fsys, name: name, header: h,
-		out: output{file: file, spend: spend, size: headerBytes}}
+		out: output{file: file, throttle: throttle, size: headerBytes}}
 	return s, nil
 }
 
@@ -79,15 +78,14 @@ func (s *sidecarFile) begin(of section, capacity int) *pageWriter {
 	return &s.pages
 }
 
-// end ends the section that was begun.
+// end ends the current section.
 func (s *sidecarFile) end() error {
 	err := s.pages.end()
 	s.header.sections[s.pages.section-1] = s.pages.written
 	return err
 }
 
-// publish makes the file durable, and gives it its name. The header is held against the rules of
-// the reader first.
+// publish checks the header by the reader's rules, syncs the file and renames it.
 func (s *sidecarFile) publish() error {
 	if err := s.header.check(s.out.size); err != nil {
 		return err
@@ -116,7 +114,7 @@ func (s *sidecarFile) publish() error {
 	return s.opts.Commit(s.rename)
 }
 
-// rename gives the file its name, for good.
+// rename renames the file durably.
 func (s *sidecarFile) rename() error {
 	if err := s.fsys.Rename(s.name+vfs.TemporarySuffix, s.name); err != nil {
 		return fmt.Errorf("rename key sidecar into place: %w", err)
@@ -127,9 +125,9 @@ func (s *sidecarFile) rename() error {
 	return nil
 }
 
-// abandon removes what was written, after a failure before the rename. That it fails too changes
-// nothing: a start removes it.
-func (s *sidecarFile) abandon(cause error) error {
+// discard deletes the temporary file after an error. A failure to delete it is ignored: a start
+// deletes it.
+func (s *sidecarFile) discard(cause error) error {
 	if s.out.file != nil {
 		cause = errors.Join(cause, s.out.file.Close())
 	}
@@ -137,22 +135,19 @@ func (s *sidecarFile) abandon(cause error) error {
 	return cause
 }
 
-// Options bound what the making of a sidecar takes.
+// Options bound the resources for building a sidecar.
 type Options struct {
-	// MemoryBytes is what may be held in memory while entries are sorted; default 64 MiB, and never
-	// less than 16 MiB, with which any number of records can be merged at once. What fits needs no
-	// temporary file.
+	// MemoryBytes bounds the memory for sorting entries; default 64 MiB, and at least 16 MiB, which
+	// is enough to merge any number of records at once. Entries that fit need no temporary file.
 	MemoryBytes int64
-	// Commit is given the last step, which gives the file its name and syncs the directory, and
-	// decides whether it is done: the data file may have been replaced meanwhile. An error of it is
-	// returned as it is, and the file removed. Nil: it is done.
+	// Commit calls publish, which renames the file and syncs the directory, unless the sidecar is
+	// no longer valid because the data file was replaced. On an error, which is returned unchanged,
+	// the file is deleted. Nil: publish is called.
 	Commit func(publish func() error) error
-	// Data is the data file; if it is there, the sidecar is held against it once more before it
-	// appears.
+	// Data is the data file. Unless it is nil, the sidecar is compared with it before the rename.
 	Data io.ReaderAt
-	// Spend is told of each n bytes that are read or written, before that happens, and waits when
-	// it goes too fast. May be nil.
-	Spend func(ctx context.Context, n int) error
+	// Throttle is called before each read or write of n bytes, and may wait. May be nil.
+	Throttle func(ctx context.Context, n int) error
 }
 
 // Defaults and bounds of Options.MemoryBytes.
@@ -161,8 +156,9 @@ const (
 	memoryBytesMin     = 16 << 20
 )
 
-// fit returns how many entries are sorted in memory at once: each stands there twice.
-func (o Options) fit() int {
+// entriesInMemory returns the number of entries that are sorted in memory at once; each is held
+// twice.
+func (o Options) entriesInMemory() int {
 	memory := o.MemoryBytes
 	if memory == 0 {
 		memory = memoryBytesDefault
@@ -170,22 +166,22 @@ func (o Options) fit() int {
 	return int(max(memory, memoryBytesMin) / (2 * entryBytes))
 }
 
-// Made tells of a sidecar that was made, and what it took: temporary files count too, a spool's
-// pages once when they were written.
-type Made struct {
+// BuildStats are the counts of a sidecar and the bytes that building it took, with those of
+// temporary files and of the spool.
+type BuildStats struct {
 	Counts
 	ReadBytes, WrittenBytes int64
 }
 
-// meter counts bytes before they are read or written, and has Options.Spend wait for them. It ends
-// the work when the context has ended.
+// meter counts bytes before they are read or written, and calls Options.Throttle. It returns an
+// error once the context has ended.
 type meter struct {
 	ctx           context.Context
-	spend         func(ctx context.Context, n int) error
+	throttle      func(ctx context.Context, n int) error
 	read, written int64
 }
 
-func (o Options) meter(ctx context.Context) *meter { return &meter{ctx: ctx, spend: o.Spend} }
+func (o Options) meter(ctx context.Context) *meter { return &meter{ctx: ctx, throttle: o.Throttle} }
 
 func (m *meter) onRead(n int) error {
 	m.read += int64(n)
@@ -198,8 +194,8 @@ func (m *meter) onWrite(n int) error {
 }
 
 func (m *meter) wait(n int) error {
-	if err := m.ctx.Err(); err != nil || m.spend == nil {
+	if err := m.ctx.Err(); err != nil || m.throttle == nil {
 		return err
 	}
-	return m.spend(m.ctx, n)
+	return m.throttle(m.ctx, n)
 }

@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// section numbers the parts of the files of this package, so that no page can be taken for one of
-// another part.
+// section numbers the parts of the files of this package, so that a page of one part is never
+// accepted in another.
 type section uint8
 
 const (
@@ -21,7 +21,7 @@ const (
 	runsSection
 )
 
-// Payload bytes of a page of each section.
+// Sizes of pages, without their checksum.
 const (
 	streamPageBytes = 64<<10 - checksumBytes // batches, records
 	spoolPageBytes  = 8<<10 - checksumBytes
@@ -33,28 +33,28 @@ const (
 	checksumBytes   = 4
 )
 
-// pageChecksum is over the payload, and over where it belongs: the data file's digest, the section,
-// the page's place in it.
-func pageChecksum(digest uint64, of section, place int64, payload []byte) uint32 {
+// pageChecksum covers the payload and its position: the data file's digest, the section, and the
+// position of the page in the section.
+func pageChecksum(digest uint64, of section, position int64, payload []byte) uint32 {
 	var tag [16]byte
 	binary.BigEndian.PutUint64(tag[:], digest)
-	binary.BigEndian.PutUint64(tag[8:], uint64(of)<<56|uint64(place))
+	binary.BigEndian.PutUint64(tag[8:], uint64(of)<<56|uint64(position))
 	return crc32.Update(crc32.Checksum(tag[:], castagnoli), castagnoli, payload)
 }
 
 // pageWriter writes a section, page by page.
 //
-// Invariant: len(payload) < capacity, but within a call.
+// Invariant between calls: len(payload) < capacity.
 type pageWriter struct {
 	out      io.Writer
 	digest   uint64
 	section  section
 	capacity int    // payload bytes of a page
-	payload  []byte // of the page that is not full yet
-	written  int64  // bytes of the section, checksums too, without the payload that waits
+	payload  []byte // of the current page
+	written  int64  // bytes of the section with checksums, without the buffered payload
 }
 
-// write adds a part of a stream, which pages may cut anywhere.
+// write adds bytes to a stream; pages may split them anywhere.
 func (w *pageWriter) write(part []byte) error {
 	for len(part) >= w.capacity-len(w.payload) {
 		n := w.capacity - len(w.payload)
@@ -68,7 +68,7 @@ func (w *pageWriter) write(part []byte) error {
 	return nil
 }
 
-// end writes the page that waits, if it has anything.
+// end writes the current page unless it is empty.
 func (w *pageWriter) end() error {
 	if len(w.payload) == 0 {
 		return nil
@@ -83,40 +83,40 @@ func (w *pageWriter) end() error {
 	return nil
 }
 
-// place is where a section lies in a file.
-type place struct {
+// extent is the part of a file that a section occupies.
+type extent struct {
 	begin, bytes int64
 }
 
 // pageReader reads the pages of a section in order.
 type pageReader struct {
 	file     io.ReaderAt
-	read     func(n int) error // told of each read before it happens; may be nil
+	read     func(n int) error // called before each read; may be nil
 	digest   uint64
 	section  section
-	place    place
+	extent   extent
 	capacity int
 
-	next   int64  // place in the section of the page behind the one that is held
+	next   int64  // position in the section of the next page
 	buffer []byte // reused
 	rest   []byte // of the payload
 }
 
-// fill reads the next page; io.EOF behind the last one.
+// fill reads the next page; io.EOF after the last one.
 func (r *pageReader) fill() error {
-	left := r.place.bytes - r.next
+	left := r.extent.bytes - r.next
 	if left == 0 {
 		return io.EOF
 	}
-	wanted := int(min(left, int64(r.capacity+checksumBytes)))
-	if wanted <= checksumBytes {
-		return fmt.Errorf("%w: a page of %d bytes", ErrCorrupt, wanted)
+	size := int(min(left, int64(r.capacity+checksumBytes)))
+	if size <= checksumBytes {
+		return fmt.Errorf("%w: a page of %d bytes", ErrCorrupt, size)
 	}
-	if cap(r.buffer) < wanted {
-		r.buffer = make([]byte, wanted)
+	if cap(r.buffer) < size {
+		r.buffer = make([]byte, size)
 	}
-	page := r.buffer[:wanted]
-	if err := readFull(r.file, page, r.place.begin+r.next, r.read); err != nil {
+	page := r.buffer[:size]
+	if err := readFull(r.file, page, r.extent.begin+r.next, r.read); err != nil {
 		return err
 	}
 	payload, err := checkPage(page, r.digest, r.section, r.next)
@@ -124,21 +124,21 @@ func (r *pageReader) fill() error {
 		return err
 	}
 	r.rest = payload
-	r.next += int64(wanted)
+	r.next += int64(size)
 	return nil
 }
 
-// checkPage returns the payload of a page whose checksum is right.
-func checkPage(page []byte, digest uint64, of section, place int64) ([]byte, error) {
+// checkPage returns the payload of a page after checking its checksum.
+func checkPage(page []byte, digest uint64, of section, position int64) ([]byte, error) {
 	payload := page[:len(page)-checksumBytes]
-	if binary.BigEndian.Uint32(page[len(payload):]) != pageChecksum(digest, of, place, payload) {
+	if binary.BigEndian.Uint32(page[len(payload):]) != pageChecksum(digest, of, position, payload) {
 		return nil, fmt.Errorf("%w: checksum of the page at %d in section %d does not match",
-			ErrCorrupt, place, of)
+			ErrCorrupt, position, of)
 	}
 	return payload, nil
 }
 
-// readFull fills part from the file. What the header promised and the file does not have is damage.
+// readFull fills part from the file. A file that is shorter than its header says is corrupt.
 func readFull(file io.ReaderAt, part []byte, at int64, read func(n int) error) error {
 	if read != nil {
 		if err := read(len(part)); err != nil {
@@ -155,7 +155,7 @@ func readFull(file io.ReaderAt, part []byte, at int64, read func(n int) error) e
 	return fmt.Errorf("read key sidecar: %w", err)
 }
 
-// take copies the next bytes of the stream.
+// take reads the next bytes of the stream.
 func (r *pageReader) take(into []byte) error {
 	for len(into) > 0 {
 		if len(r.rest) == 0 {
@@ -169,7 +169,7 @@ func (r *pageReader) take(into []byte) error {
 	return nil
 }
 
-// skip passes over bytes of the stream. Their pages are checked all the same.
+// skip skips bytes of the stream. Their pages are checked.
 func (r *pageReader) skip(n uint64) error {
 	for n > uint64(len(r.rest)) {
 		n -= uint64(len(r.rest))
@@ -181,7 +181,7 @@ func (r *pageReader) skip(n uint64) error {
 	return nil
 }
 
-// byte reads one byte; io.EOF only where the stream ends.
+// byte reads one byte; io.EOF at the end of the stream.
 func (r *pageReader) byte() (byte, error) {
 	if len(r.rest) == 0 {
 		if err := r.fill(); err != nil {
@@ -193,10 +193,10 @@ func (r *pageReader) byte() (byte, error) {
 	return b, nil
 }
 
-// uvarint reads an unsigned number below limit. An end of the stream within it is damage, and so is
-// one of more than ten bytes.
+// uvarint reads an unsigned number below limit. The end of the stream within a number, and a number
+// of more than ten bytes, are corruption.
 func (r *pageReader) uvarint(limit uint64) (uint64, error) {
-	// Most numbers take two bytes, and most lie in one page.
+	// Most numbers take two bytes, and most are in one page.
 	if rest := r.rest; len(rest) >= 2 && rest[0] >= 0x80 && rest[1] < 0x80 && limit > 1<<14 {
 		r.rest = rest[2:]
 		return uint64(rest[0]&0x7f) | uint64(rest[1])<<7, nil
@@ -210,12 +210,13 @@ func (r *pageReader) uvarint(limit uint64) (uint64, error) {
 		value |= uint64(b&0x7f) << shift
 		if b < 0x80 {
 			if value >= limit {
-				return 0, fmt.Errorf("%w: %d, where less than %d is due", ErrCorrupt, value, limit)
+				return 0, fmt.Errorf("%w: number %d, less than %d expected", ErrCorrupt, value,
+					limit)
 			}
 			return value, nil
 		}
 	}
-	return 0, fmt.Errorf("%w: a number that does not end", ErrCorrupt)
+	return 0, fmt.Errorf("%w: number of more than ten bytes", ErrCorrupt)
 }
 
 // varint reads a signed number.
@@ -224,15 +225,15 @@ func (r *pageReader) varint() (int64, error) {
 	return int64(value>>1) ^ -int64(value&1), err
 }
 
-// atEnd fails unless the stream ends here.
+// atEnd returns an error unless the stream ends here.
 func (r *pageReader) atEnd() error {
-	if left := int64(len(r.rest)) + r.place.bytes - r.next; left != 0 {
-		return fmt.Errorf("%w: %d bytes behind the end of section %d", ErrCorrupt, left, r.section)
+	if left := int64(len(r.rest)) + r.extent.bytes - r.next; left != 0 {
+		return fmt.Errorf("%w: %d bytes after the end of section %d", ErrCorrupt, left, r.section)
 	}
 	return nil
 }
 
-// noEOF makes damage of an end of the stream that is not due.
+// noEOF converts an unexpected io.EOF to ErrCorrupt.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w: a section ends within an item", ErrCorrupt)

@@ -8,14 +8,14 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Expect is what a sidecar must be of to be used.
+// Expect identifies the data and the salt of a sidecar that may be used.
 type Expect struct {
-	Identity        // of the data file; Digest may be 0, and then Verify is due once
+	Identity        // of the data file; if Digest is 0, the caller calls Verify once
 	SaltID   uint64 // of the partition's salt
 }
 
-// Reader reads a sidecar. Its header has been checked; every page is checked when it is read. It
-// may be used by many goroutines, each with its own iterators.
+// Reader reads a sidecar. Open checks the header, and every page is checked when it is read. A
+// Reader may be used concurrently, each iterator by one goroutine.
 type Reader struct {
 	file   vfs.File
 	header header
@@ -23,8 +23,8 @@ type Reader struct {
 	read   func(n int) error
 }
 
-// Open opens a sidecar and reads its header. It fails with fs.ErrNotExist if there is none, with
-// ErrStale if it tells of other data, with ErrCorrupt if it is damaged: see Unusable.
+// Open opens a sidecar and reads its header. The error wraps fs.ErrNotExist if there is none,
+// ErrStale if it is of other data, ErrCorrupt if it is damaged: see Unusable.
 func Open(fsys vfs.FS, name string, want Expect) (*Reader, error) {
 	file, err := fsys.Open(name)
 	if err != nil {
@@ -37,8 +37,8 @@ func Open(fsys vfs.FS, name string, want Expect) (*Reader, error) {
 	return r, nil
 }
 
-// Unusable tells whether an error says that a sidecar is to be made anew, and not that the disk
-// fails.
+// Unusable reports whether an error means that the sidecar has to be rebuilt, and not that the disk
+// failed.
 func Unusable(err error) bool { return errors.Is(err, ErrCorrupt) || errors.Is(err, ErrStale) }
 
 func (r *Reader) open(want Expect) (err error) {
@@ -73,55 +73,55 @@ func (r *Reader) open(want Expect) (err error) {
 	return nil
 }
 
-// OnRead has the iterators that are made from now on tell of each n bytes before they are read from
-// the file; an error of it ends them. It is for accounting, throttling and cancelling.
+// OnRead sets a function that iterators created afterwards call before they read n bytes of the
+// file, to count, throttle or cancel. An error from it ends the iteration.
 func (r *Reader) OnRead(read func(n int) error) { r.read = read }
 
-// Identity is that of the data file the sidecar tells of, with the digest.
+// Identity returns the identity of the data file, with the digest.
 func (r *Reader) Identity() Identity { return r.header.identity }
 
-// Counts are those of the whole segment.
+// Counts returns the totals of the segment.
 func (r *Reader) Counts() Counts { return r.header.counts }
 
-// SizeBytes is the size of the sidecar.
+// SizeBytes returns the size of the sidecar.
 func (r *Reader) SizeBytes() int64 { return r.size }
 
-// Verify holds the sidecar against its data file: it compares the checksums of eight batches,
-// spread over the file. It fails with ErrStale. It is for who does not know the digest; who reads
-// or skips the batches of the data later compares each with Batch.CRC.
+// Verify compares the checksums of eight batches, spread over the data file, with the sidecar. It
+// fails with ErrStale. It is for a caller that does not know the digest. A caller that later reads
+// batches compares each with Batch.CRC.
 func (r *Reader) Verify(data io.ReaderAt) error { return r.header.verify(data) }
 
-// Close closes the file; iterators end with it.
+// Close closes the file. Iterators must not be used afterwards.
 func (r *Reader) Close() error { return r.file.Close() }
 
-// stream returns a reader of one of the sections that are streams.
+// stream returns a reader of the section of batches or of records.
 func (r *Reader) stream(of section) pageReader {
 	return pageReader{
 		file: r.file, read: r.read, digest: r.header.identity.Digest, section: of,
-		place: r.header.place(of), capacity: streamPageBytes,
+		extent: r.header.extent(of), capacity: streamPageBytes,
 	}
 }
 
 // Batches iterates over the batches of a segment, in the order of the log, with a buffer of 64 KiB.
 type Batches struct {
-	pages  pageReader
-	left   int
-	counts Counts // of the header, less what was seen
-	size   int64  // of the data file
-	before before
-	batch  Batch
-	err    error
+	pages   pageReader
+	left    int
+	counts  Counts // of the header, less what was read
+	size    int64  // of the data file
+	context itemContext
+	batch   Batch
+	err     error
 }
 
-// Batches begins at the first batch.
+// Batches returns an iterator before the first batch.
 func (r *Reader) Batches() *Batches {
 	return &Batches{
 		pages: r.stream(batchesSection), left: r.header.counts.Batches, counts: r.header.counts,
-		size: r.header.identity.LogBytes, before: startOf(r.header.identity.Base),
+		size: r.header.identity.LogBytes, context: startOf(r.header.identity.Base),
 	}
 }
 
-// Next moves to the next batch; false at the end, or at an error.
+// Next moves to the next batch; it returns false at the end or on an error.
 func (i *Batches) Next() bool {
 	if i.err != nil {
 		return false
@@ -130,11 +130,11 @@ func (i *Batches) Next() bool {
 		i.err = i.atEnd()
 		return false
 	}
-	if i.batch, i.err = i.before.readItem(&i.pages); i.err != nil {
+	if i.batch, i.err = i.context.readItem(&i.pages); i.err != nil {
 		return false
 	}
 	i.left--
-	i.before.advance(i.batch)
+	i.context.advance(i.batch)
 	i.counts.Records -= i.batch.Records
 	i.counts.BodyBytes -= i.batch.BodyBytes
 	if i.batch.Opaque {
@@ -143,42 +143,42 @@ func (i *Batches) Next() bool {
 	return true
 }
 
-// atEnd holds the sums over all batches against the header.
+// atEnd checks the sums over all batches against the header.
 func (i *Batches) atEnd() error {
 	if err := i.pages.atEnd(); err != nil {
 		return err
 	}
-	if c := i.counts; i.before.position != i.size || c.Records != 0 || c.BodyBytes != 0 ||
+	if c := i.counts; i.context.position != i.size || c.Records != 0 || c.BodyBytes != 0 ||
 		c.Opaque != 0 {
 		return fmt.Errorf("%w: batches of %d bytes, want %d; %d records are missing", ErrCorrupt,
-			i.before.position, i.size, c.Records)
+			i.context.position, i.size, c.Records)
 	}
 	return nil
 }
 
-// Batch is where the iterator stands.
+// Batch returns the current batch.
 func (i *Batches) Batch() Batch { return i.batch }
 
-// Err is why Next returned false; nil at the end.
+// Err returns the error that ended the iteration; nil at the end.
 func (i *Batches) Err() error { return i.err }
 
 // Records iterates over the records of a segment, by ordinal, with a buffer of 64 KiB.
 type Records struct {
 	pages   pageReader
-	counts  Counts // of the header, less what was seen
+	counts  Counts // of the header, less what was read
 	total   int
 	ordinal int
 	record  Record
 	err     error
 }
 
-// Records begins at ordinal 0.
+// Records returns an iterator before ordinal 0.
 func (r *Reader) Records() *Records {
 	return &Records{pages: r.stream(recordsSection), counts: r.header.counts,
 		total: r.header.counts.Records, ordinal: -1}
 }
 
-// Next moves to the next record; false at the end, or at an error.
+// Next moves to the next record; it returns false at the end or on an error.
 func (i *Records) Next() bool {
 	if i.err != nil {
 		return false
@@ -201,7 +201,7 @@ func (i *Records) Next() bool {
 	return true
 }
 
-// atEnd holds the sums over all records against the header.
+// atEnd checks the sums over all records against the header.
 func (i *Records) atEnd() error {
 	if err := i.pages.atEnd(); err != nil {
 		return err
@@ -214,11 +214,11 @@ func (i *Records) atEnd() error {
 	return nil
 }
 
-// Ordinal is that of the record where the iterator stands.
+// Ordinal returns the ordinal of the current record.
 func (i *Records) Ordinal() uint32 { return uint32(i.ordinal) }
 
-// Record is where the iterator stands.
+// Record returns the current record.
 func (i *Records) Record() Record { return i.record }
 
-// Err is why Next returned false; nil at the end.
+// Err returns the error that ended the iteration; nil at the end.
 func (i *Records) Err() error { return i.err }

@@ -6,15 +6,15 @@ import (
 	"hash/crc32"
 )
 
-// Salt is a partition's secret: without it nobody can make two keys that look alike. It stays on
-// this disk; replicas have their own.
+// Salt is a partition's secret: without it, two keys with the same hash cannot be constructed. It
+// never leaves this disk; each replica has its own.
 type Salt [16]byte
 
-// SaltFile is the name of the file that holds it, in the directory of the partition
+// SaltFile is the name of the salt's file in the directory of the partition
 // (docs/format/key-salt.md).
 const SaltFile = "key-salt"
 
-// The salt's file: magic and version, the secret, and a checksum of both.
+// The salt's file contains magic and version, the secret, and a checksum of both.
 const (
 	saltMagic     = "hwsalt\x00\x01"
 	saltFileBytes = len(saltMagic) + len(Salt{}) + 4
@@ -23,7 +23,7 @@ const (
 // Hasher returns the hasher with this secret.
 func (s Salt) Hasher() Hasher { return NewHasher(s) }
 
-// ID names the salt in sidecars, without telling it: it is a hash under it.
+// ID identifies the salt in sidecars without disclosing it: it is a hash under the salt.
 func (s Salt) ID() uint64 {
 	id, _ := s.Hasher().sum128([]byte("heartwood key salt"))
 	return id
@@ -35,11 +35,11 @@ func (s Salt) Encode() []byte {
 	return binary.BigEndian.AppendUint32(content, crc32.Checksum(content, castagnoli))
 }
 
-// DecodeSalt reads the content of the salt's file; what is no such file wraps ErrCorrupt. A salt
-// that is lost costs the making of all sidecars, and nothing else.
+// DecodeSalt decodes the content of the salt's file; the error wraps ErrCorrupt. After the loss of
+// a salt all sidecars are rebuilt; nothing else depends on it.
 func DecodeSalt(content []byte) (s Salt, err error) {
 	if len(content) != saltFileBytes || string(content[:len(saltMagic)]) != saltMagic {
-		return s, fmt.Errorf("%w: %d bytes that are no key salt", ErrCorrupt, len(content))
+		return s, fmt.Errorf("%w: not a key salt of %d bytes", ErrCorrupt, saltFileBytes)
 	}
 	sum := binary.BigEndian.Uint32(content[saltFileBytes-4:])
 	if sum != crc32.Checksum(content[:saltFileBytes-4], castagnoli) {

@@ -11,9 +11,9 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// Describe returns what a sidecar has of a batch, from its header; of a control batch also its
-// marker, from its record. FirstOrdinal and BodyBytes are left to Spool.Append, Opaque to the
-// caller. Position is that in the data file.
+// Describe returns a sidecar's description of a batch from its header, and for a control batch the
+// marker from its record. position is that in the data file. Spool.Append sets FirstOrdinal and
+// BodyBytes, the caller Opaque.
 func Describe(b record.Batch, position int64) Batch {
 	horizon, _ := b.DeleteHorizon()
 	described := Batch{
@@ -30,12 +30,12 @@ func Describe(b record.Batch, position int64) Batch {
 	return described
 }
 
-// markerBytesMax bounds what a control batch is decompressed to. Markers have some 20 bytes and are
-// never compressed.
+// markerBytesMax bounds the decompressed size of a control batch. Markers have some 20 bytes and
+// are not compressed.
 const markerBytesMax = 64 << 10
 
-// markerOf reads a control record's key: i16 version, i16 type (KIP-98). What is none, or of a type
-// that nobody knows, is MarkerOther.
+// markerOf reads the key of a control record: i16 version, i16 type (KIP-98). Any other record, and
+// an unknown type, is MarkerOther.
 func markerOf(b record.Batch) Marker {
 	marker := MarkerOther
 	err := b.Records(markerBytesMax, func(r *record.Record) error {
@@ -59,7 +59,7 @@ func markerOf(b record.Batch) Marker {
 // ScanOptions bound a scan.
 type ScanOptions struct {
 	BatchBytesMax int // a batch that decompresses to more is opaque; default 128 MiB
-	// told of the bytes of each batch that is read; an error ends the scan. May be nil
+	// Read is called with the bytes of each batch; an error ends the scan. May be nil.
 	Read func(int) error
 
 	heldBytesMax int // for tests; default heldBytesMaxDefault
@@ -71,14 +71,14 @@ const batchBytesMaxDefault = 128 << 20
 // heldBytesMaxDefault is the largest decompressed size of a batch that a scan holds in memory.
 const heldBytesMaxDefault = 4 << 20
 
-// Scan reads a sealed segment from its beginning into a new spool: the way to a sidecar where the
-// keys were not hashed when they were appended. It checks the checksum of every batch; damage wraps
-// record.ErrCorrupt, and then the segment can have no sidecar. BatchBytesMax must be the same in
-// every scan of a log's segments, and in the cleaner.
+// Scan reads a whole sealed segment into a new spool, for a segment whose keys were not hashed when
+// they were appended. It checks the checksum of every batch. The error wraps record.ErrCorrupt for
+// a damaged batch; the segment can have no sidecar then. BatchBytesMax must be the same in every
+// scan of a log's segments, and in the cleaner.
 //
-// A scan holds the stored bytes of a batch, and of its decompressed records at most 4 MiB. Larger
-// batches are read in pieces (see scanLarge), opaque ones too: how much a batch decompresses to is
-// the producer's choice, and a few hundred kilobytes can be gigabytes.
+// A scan holds the stored bytes of a batch, and at most 4 MiB of its decompressed records. Larger
+// batches, opaque ones too, are read in pieces (scanLarge): the producer chooses how much a batch
+// decompresses to, and a few hundred kilobytes can become gigabytes.
 func Scan(s *segment.Segment, hasher Hasher, into *Spool, opts ScanOptions) error {
 	if opts.BatchBytesMax == 0 {
 		opts.BatchBytesMax = batchBytesMaxDefault
@@ -113,9 +113,9 @@ func Scan(s *segment.Segment, hasher Hasher, into *Spool, opts ScanOptions) erro
 	return nil
 }
 
-// scanLarge adds a batch to the spool that decompresses to more than heldBytesMax, without holding
-// more than one of its records. It decompresses the batch three times: to find out whether it is
-// opaque, for the sizes of its records, which precede them in the spool, and for their keys.
+// scanLarge adds a batch that decompresses to more than heldBytesMax to the spool, and holds one of
+// its records at a time. It decompresses the batch three times: to detect whether it is opaque, for
+// the sizes of its records, which precede them in the spool, and for their keys.
 func scanLarge(b record.Batch, described Batch, hasher Hasher, into *Spool,
 	opts ScanOptions) error {
 	if opts.BatchBytesMax > opts.heldBytesMax {
@@ -156,17 +156,17 @@ func spoolLarge(b record.Batch, described Batch, hasher Hasher, into *Spool, lim
 	return nil
 }
 
-// Collector gathers the records of one batch, whose keys it hashes while somebody walks over them.
-// Its memory is used again, unless a batch was huge.
+// Collector hashes and collects the records of one batch. Its memory is reused, unless a batch was
+// very large.
 type Collector struct {
 	Hasher  Hasher
 	Records []KeyedRecord
 }
 
-// collectorRecordsMax is how many records' memory is kept between batches: 4 MiB.
+// collectorRecordsMax is the number of records whose memory is reused: 4 MiB.
 const collectorRecordsMax = 4 << 20 / 32
 
-// Reset forgets the records.
+// Reset removes the records.
 func (c *Collector) Reset() {
 	if cap(c.Records) > collectorRecordsMax {
 		c.Records = nil
@@ -174,7 +174,7 @@ func (c *Collector) Reset() {
 	c.Records = c.Records[:0]
 }
 
-// Add takes the next record of a batch of data. The key may be overwritten afterwards.
+// Add adds the next record of a data batch. The key may be overwritten afterwards.
 func (c *Collector) Add(key record.RecordKey) {
 	c.Records = append(c.Records, keyedRecord(c.Hasher, key))
 }
@@ -189,8 +189,8 @@ func keyedRecord(hasher Hasher, key record.RecordKey) KeyedRecord {
 	return r
 }
 
-// recordKey returns the key of a record. The key of a control record is not a user's, and does not
-// count as one.
+// recordKey returns the key of a record. The key of a control record is not a user's, and counts as
+// null.
 func recordKey(r *record.Record, control bool) record.RecordKey {
 	key := record.RecordKey{Key: r.Key, Tombstone: r.Tombstone(), BodyBytes: r.BodyBytes()}
 	if control {

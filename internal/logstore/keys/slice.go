@@ -5,20 +5,19 @@ import (
 	"math/bits"
 )
 
-// Range is a range of hashes, by Hash.High; both ends are in it, so that the last hash there is can
-// be named.
+// Range is a range of hashes by Hash.High, which includes both ends.
 type Range struct{ First, Last uint64 }
 
-// Everything is the range of all hashes.
-var Everything = Range{0, ^uint64(0)}
+// AllHashes is the range of all hashes.
+var AllHashes = Range{0, ^uint64(0)}
 
-// Slice returns the number-th of count ranges that together are all hashes, none twice, and whose
-// widths differ by one at most. Every entry of a key falls into the same slice in all segments.
-// count is at least 1, and number below it.
+// Slice returns hash slice number of count: the slices are disjoint, cover all hashes, and their
+// widths differ by one at most. All entries of a key are in the same slice of every segment. number
+// must be below count.
 //
 // Hashes are uniform, so a slice has its share of the distinct keys, with the error of a random
-// sample: the entries of a sidecar of a million keys fall into a slice of 1/256 as 3,906 with a
-// standard deviation of 62. All entries of one hot key are in one slice.
+// sample: of a million keys, a slice of 1/256 has 3,906 with a standard deviation of 62. All
+// entries of one hot key are in one slice.
 func Slice(number, count uint32) Range {
 	if number >= count {
 		panic(fmt.Sprintf("slice %d of %d", number, count))
@@ -35,5 +34,5 @@ func sliceBegin(number, count uint32) uint64 {
 	return quotient
 }
 
-// Has tells whether a hash is in the range.
-func (r Range) Has(h Hash) bool { return r.First <= h.High && h.High <= r.Last }
+// Contains reports whether a hash is in the range.
+func (r Range) Contains(h Hash) bool { return r.First <= h.High && h.High <= r.Last }

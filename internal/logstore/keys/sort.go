@@ -10,12 +10,11 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// sortPacked sorts entries into scratch, which has the same length, and returns it; the input is
-// left in another order.
+// sortPacked sorts entries into scratch, which has the same length, and returns scratch.
 //
-// Hashes are uniform, so one scatter by their upper bits leaves buckets of a few entries, which are
-// sorted by insertion: about a seventh of the time of a comparison sort. Where they are not uniform
-// a key is hot, and its bucket is sorted by comparison.
+// Hashes are uniform, so scattering them by their upper bits gives buckets of a few entries, which
+// are sorted by insertion: about a seventh of the time of a comparison sort. The bucket of a hot
+// key is larger and is sorted by comparison.
 func sortPacked(entries, scratch []packed) []packed {
 	k := bits.Len(uint(len(entries))) - 3 // 4 to 8 entries a bucket
 	k = min(max(k, 0), scatterBitsMax)
@@ -27,7 +26,7 @@ func sortPacked(entries, scratch []packed) []packed {
 	for i := 1; i < len(begins); i++ {
 		begins[i] += begins[i-1]
 	}
-	// begins[b] moves through bucket b while it is filled, and so ends as the begin of bucket b+1.
+	// begins[b] advances while bucket b is filled, and ends as the begin of bucket b+1.
 	for i := range entries {
 		at := &begins[entries[i].high>>shift]
 		scratch[*at] = entries[i]
@@ -59,27 +58,26 @@ func sortBucket(bucket []packed) {
 	}
 }
 
-// sorter sorts any number of entries in a memory that is given: runs of as many as fit are sorted
-// and written to a file, and merged at last. What fits at once never gets to the disk.
+// sorter sorts any number of entries in a given memory: it sorts runs of as many entries as fit,
+// writes them to a file and merges them. Entries that fit at once are not written.
 type sorter struct {
 	fsys    vfs.FS
 	name    string // of the file of runs
 	out     func(vfs.File) *output
 	read    func(n int) error
-	entries []packed // of the run that grows; its capacity is the memory's
+	entries []packed // of the current run; its capacity is what fits into memory
 	scratch []packed
 
 	file *output
-	runs []place
+	runs []extent
 }
 
-// newSorter takes how many entries there will be, and how many fit into memory at once.
+// newSorter returns a sorter for total entries, of which fit can be in memory at once.
 func newSorter(total, fit int) *sorter {
 	n := min(total, fit)
 	return &sorter{entries: make([]packed, 0, n), scratch: make([]packed, n)}
 }
 
-// add takes an entry.
 func (s *sorter) add(e Entry) error {
 	if len(s.entries) == cap(s.entries) {
 		if err := s.spill(); err != nil {
@@ -90,14 +88,14 @@ func (s *sorter) add(e Entry) error {
 	return nil
 }
 
-// sorted returns the run that is in memory, in order, and empties it.
+// sorted returns the current run in order, and starts another.
 func (s *sorter) sorted() []packed {
 	run := sortPacked(s.entries, s.scratch[:len(s.entries)])
 	s.entries = s.entries[:0]
 	return run
 }
 
-// spill writes the run that is in memory.
+// spill writes the current run to the file.
 func (s *sorter) spill() error {
 	if s.file == nil {
 		file, err := s.fsys.Create(s.name)
@@ -118,7 +116,7 @@ func (s *sorter) spill() error {
 	if err := pages.end(); err != nil {
 		return err
 	}
-	s.runs = append(s.runs, place{begin: begin, bytes: pages.written})
+	s.runs = append(s.runs, extent{begin: begin, bytes: pages.written})
 	return nil
 }
 
@@ -138,11 +136,11 @@ func (s *sorter) each(visit func(packed) error) error {
 	if err := s.file.flush(); err != nil {
 		return err
 	}
-	s.entries, s.scratch = nil, nil // the memory is the merge's now
+	s.entries, s.scratch = nil, nil // the merge needs the memory
 	var sources []func() (packed, error)
 	for i, run := range s.runs {
 		pages := &pageReader{
-			file: s.file.file, read: s.read, digest: uint64(i), section: runsSection, place: run,
+			file: s.file.file, read: s.read, digest: uint64(i), section: runsSection, extent: run,
 			capacity: runPageBytes,
 		}
 		sources = append(sources, func() (packed, error) { return pages.packed() })
@@ -150,7 +148,7 @@ func (s *sorter) each(visit func(packed) error) error {
 	return mergePacked(sources, visit)
 }
 
-// packed reads the next entry of a run; io.EOF behind the last. Entries do not cross pages.
+// packed reads the next entry of a run; io.EOF after the last. No entry is split over pages.
 func (r *pageReader) packed() (packed, error) {
 	if len(r.rest) == 0 {
 		if err := r.fill(); err != nil {
@@ -165,7 +163,7 @@ func (r *pageReader) packed() (packed, error) {
 	return e, nil
 }
 
-// close removes the file of runs.
+// close deletes the file of runs.
 func (s *sorter) close() error {
 	if s.file == nil {
 		return nil
@@ -175,8 +173,7 @@ func (s *sorter) close() error {
 	return err
 }
 
-// mergePacked visits the entries of sorted sources in their common order. A source gives io.EOF at
-// its end.
+// mergePacked visits the entries of sorted sources in order. A source returns io.EOF at its end.
 func mergePacked(sources []func() (packed, error), visit func(packed) error) error {
 	var heap mergeHeap
 	for _, next := range sources {
@@ -218,10 +215,10 @@ type mergeHead struct {
 	next  func() (packed, error)
 }
 
-// mergeHeap has the least entry at 0. Invariant: no entry is less than its parent's, (i-1)/2.
+// mergeHeap has the smallest entry at 0. Invariant: no entry is less than its parent's, (i-1)/2.
 type mergeHeap []mergeHead
 
-// down restores the invariant where only the entry at i may break it.
+// down restores the invariant if only the entry at i may violate it.
 func (h mergeHeap) down(i int) {
 	for {
 		least := i

@@ -13,49 +13,49 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Spool keeps what a sidecar will be made of, in the order of the log: a few KiB in memory, the
-// rest in a file, which is made when it is needed and never synced. The file is open only while a
-// page is written or all are read: a broker may have thousands of spools. It ends with Discard,
-// also after Build.
+// Spool collects the batches and records of a segment for its sidecar, in the order of the log. A
+// few KiB are in memory, the rest in a file, which is created when it is needed and never synced.
+// The file is open only while a page is written or all are read: a broker may have thousands of
+// spools. The owner calls Discard, also after Build.
 //
-// Invariant: it has exactly the batches that Append took, from the beginning of the segment without
-// a gap.
+// Invariant: it has exactly the batches that Append accepted, from the beginning of the segment
+// without a gap.
 type Spool struct {
-	fsys   vfs.FS
-	name   string
-	saltID uint64
-	base   int64
-	bare   bool // batches only: see Derivation
+	fsys        vfs.FS
+	name        string
+	saltID      uint64
+	base        int64
+	batchesOnly bool // batches only: see Derivation
 
-	before before
-	digest digest
-	counts Counts
-	item   []byte // reused
-	pages  pageWriter
-	made   bool  // there is a file, or may be
-	size   int64 // of it, or of held
-	// what the file would have, as long as that is no more than heldMax; nil once there is a file
+	context itemContext
+	digest  digest
+	counts  Counts
+	item    []byte // reused
+	pages   pageWriter
+	created bool  // the file exists, or may exist
+	size    int64 // of the file, or of held
+	// held is the content of the file while it is at most heldMax; nil once the file exists
 	held    []byte
 	heldMax int
-	broken  error // a write failed: what the spool has is not what it was given
+	failed  error // the error after which the spool is incomplete
 }
 
-// NewSpool returns a spool for the segment with that base. name is where its file will be; the salt
-// is the one the keys are hashed with.
+// NewSpool returns a spool for the segment with the given base. name is the path of its file; the
+// keys are hashed with the salt.
 func NewSpool(fsys vfs.FS, name string, base int64, salt Salt) *Spool {
-	s := &Spool{fsys: fsys, name: name, saltID: salt.ID(), base: base, before: startOf(base),
+	s := &Spool{fsys: fsys, name: name, saltID: salt.ID(), base: base, context: startOf(base),
 		digest: newDigest(salt.Hasher())}
 	s.pages = pageWriter{out: (*spoolFile)(s), section: spoolSection, capacity: spoolPageBytes}
 	return s
 }
 
-// Hold has the spool keep up to so many bytes in memory before it makes a file: for one that is
-// used up at once, as that of a scan is. It is called before the first Append.
-func (s *Spool) Hold(most int) { s.heldMax = most }
+// Hold makes the spool hold up to the given number of bytes in memory before it creates its file:
+// for a spool that is used at once, such as that of a scan. It is called before the first Append.
+func (s *Spool) Hold(bytesMax int) { s.heldMax = bytesMax }
 
-// Append takes a batch, which has been appended to the segment, and its records. It fills in
-// FirstOrdinal and BodyBytes. After a failure the spool is of no use: every later call fails too,
-// and so does Build. ErrTooManyRecords is such a failure.
+// Append adds a batch that was appended to the segment, with its records, and sets FirstOrdinal and
+// BodyBytes. After an error, such as ErrTooManyRecords, every later call fails too, and so does
+// Build.
 func (s *Spool) Append(b Batch, records []KeyedRecord) error {
 	if b.Records != len(records) {
 		return s.fail(fmt.Errorf("%w: %d records for a batch of %d", ErrMismatch, len(records),
@@ -88,7 +88,7 @@ func (s *Spool) beginBatch(b Batch, sizes recordSizes) error {
 // appendKeyed appends the next record of a batch.
 func (s *Spool) appendKeyed(r *KeyedRecord) error {
 	if len(s.pages.payload)+keyedBytesMax < s.pages.capacity {
-		// straight to where it will be written from
+		// without a copy
 		s.pages.payload = s.appendRecord(s.pages.payload, r)
 		return nil
 	}
@@ -96,14 +96,14 @@ func (s *Spool) appendKeyed(r *KeyedRecord) error {
 	return s.write(s.item)
 }
 
-// keyedBytesMax is the most that appendRecord makes of a record.
+// keyedBytesMax is the largest encoded size of a record.
 const keyedBytesMax = binary.MaxVarintLen64 + hashBytes
 
 // recordSizes are the sizes of the records of one batch.
 type recordSizes struct {
 	bodyBytes int64
-	// encodedBytes is the size of what appendRecord makes of them. It precedes the records in the
-	// spool, so that a reader of the batches can skip them.
+	// encodedBytes is their encoded size. It precedes the records in the spool, so that a reader of
+	// the batches can skip them.
 	encodedBytes uint64
 }
 
@@ -131,15 +131,15 @@ func (s *Spool) appendRecord(item []byte, r *KeyedRecord) []byte {
 
 // appendBatch encodes and counts a batch without its records.
 func (s *Spool) appendBatch(b Batch) error {
-	if s.broken != nil {
-		return s.broken
+	if s.failed != nil {
+		return s.failed
 	}
-	b.FirstOrdinal = s.before.ordinal
-	if err := s.before.check(b); err != nil {
+	b.FirstOrdinal = s.context.ordinal
+	if err := s.context.check(b); err != nil {
 		return s.fail(fmt.Errorf("%w: %w", ErrMismatch, err))
 	}
-	s.item = s.before.appendItem(s.item[:0], b)
-	s.before.advance(b)
+	s.item = s.context.appendItem(s.item[:0], b)
+	s.context.advance(b)
 	s.digest.add(b)
 	s.counts.Batches++
 	s.counts.Records += b.Records
@@ -158,29 +158,29 @@ func (s *Spool) write(item []byte) error {
 }
 
 func (s *Spool) fail(cause error) error {
-	s.broken = cause
+	s.failed = cause
 	return cause
 }
 
-// Identity is that of the data whose batches the spool has.
+// Identity returns the identity of the data whose batches the spool has.
 func (s *Spool) Identity() Identity {
-	return Identity{Base: s.base, LogBytes: s.before.position, Digest: s.digest.sum()}
+	return Identity{Base: s.base, LogBytes: s.context.position, Digest: s.digest.sum()}
 }
 
-// Counts tells what the spool has.
+// Counts returns the totals of the spool.
 func (s *Spool) Counts() Counts { return s.counts }
 
-// Err is why the spool is of no use; nil while it is well.
-func (s *Spool) Err() error { return s.broken }
+// Err returns the error after which the spool is incomplete, nil if there was none.
+func (s *Spool) Err() error { return s.failed }
 
-// NextPosition is where in the data file the next batch is due.
-func (s *Spool) NextPosition() int64 { return s.before.position }
+// NextPosition returns the position in the data file of the next batch.
+func (s *Spool) NextPosition() int64 { return s.context.position }
 
-// spoolFile is the writing side of a spool's file, which is made with the first page.
+// spoolFile writes the pages of a spool to its file, which is created with the first page.
 type spoolFile Spool
 
 func (f *spoolFile) Write(page []byte) (n int, err error) {
-	if !f.made && len(f.held)+len(page) <= f.heldMax {
+	if !f.created && len(f.held)+len(page) <= f.heldMax {
 		f.held = append(f.held, page...)
 		f.size += int64(len(page))
 		return len(page), nil
@@ -192,10 +192,10 @@ func (f *spoolFile) Write(page []byte) (n int, err error) {
 		}
 	}
 	open := f.fsys.OpenReadWrite
-	if !f.made {
-		open = f.fsys.Create // also in the place of one that was left behind
+	if !f.created {
+		open = f.fsys.Create // also replaces a file of an earlier process
 	}
-	f.made = true
+	f.created = true
 	file, err := open(f.name)
 	if err != nil {
 		return 0, err
@@ -205,12 +205,12 @@ func (f *spoolFile) Write(page []byte) (n int, err error) {
 	return n, errors.Join(err, file.Close())
 }
 
-// each visits what the spool has, from the beginning, as often as it is asked to. Nothing may be
-// appended any more. Without record only batches are visited.
+// each visits all batches and records. It may be called repeatedly, and nothing may be appended
+// afterwards. If record is nil, only batches are visited.
 func (s *Spool) each(read func(n int) error, batch func(Batch) error,
 	record func(Batch, uint32, *KeyedRecord) error) error {
-	if s.broken != nil {
-		return s.broken
+	if s.failed != nil {
+		return s.failed
 	}
 	if err := s.pages.end(); err != nil {
 		return s.fail(fmt.Errorf("write key spool: %w", err))
@@ -218,9 +218,9 @@ func (s *Spool) each(read func(n int) error, batch func(Batch) error,
 	if s.size == 0 {
 		return nil // no batch
 	}
-	pages := pageReader{section: spoolSection, place: place{bytes: s.size},
+	pages := pageReader{section: spoolSection, extent: extent{bytes: s.size},
 		capacity: spoolPageBytes}
-	if s.made {
+	if s.created {
 		file, err := s.fsys.Open(s.name)
 		if err != nil {
 			return fmt.Errorf("open key spool: %w", err)
@@ -228,20 +228,20 @@ func (s *Spool) each(read func(n int) error, batch func(Batch) error,
 		defer func() { _ = file.Close() }() // it was only read
 		pages.file, pages.read = file, read
 	} else {
-		pages.file = bytes.NewReader(s.held) // no I/O that anybody would account for
+		pages.file = bytes.NewReader(s.held) // no I/O: not counted
 	}
-	before := startOf(s.base)
-	var r KeyedRecord // one for all: record must not keep it
+	context := startOf(s.base)
+	var r KeyedRecord // reused: record must not keep it
 	for range s.counts.Batches {
-		b, err := before.readItem(&pages)
+		b, err := context.readItem(&pages)
 		if err != nil {
 			return err
 		}
 		if err := batch(b); err != nil {
 			return err
 		}
-		before.advance(b)
-		if s.bare {
+		context.advance(b)
+		if s.batchesOnly {
 			continue
 		}
 		length, err := pages.uvarint(math.MaxInt64)
@@ -266,7 +266,7 @@ func (s *Spool) each(read func(n int) error, batch func(Batch) error,
 	return pages.atEnd()
 }
 
-// readKeyed decodes what appendRecord made.
+// readKeyed decodes a record with its hash.
 func readKeyed(pages *pageReader, r *KeyedRecord) (err error) {
 	r.Hash = Hash{}
 	if r.Record, err = readRecord(pages); err != nil || r.NullKey {
@@ -277,7 +277,7 @@ func readKeyed(pages *pageReader, r *KeyedRecord) (err error) {
 		pages.rest = pages.rest[hashBytes:]
 		return nil
 	}
-	var raw [hashBytes]byte // cut by the end of a page
+	var raw [hashBytes]byte // split by the end of a page
 	if err := pages.take(raw[:]); err != nil {
 		return err
 	}
@@ -285,16 +285,16 @@ func readKeyed(pages *pageReader, r *KeyedRecord) (err error) {
 	return nil
 }
 
-// Discard removes the file. It may be called again.
+// Discard deletes the file. It may be called again.
 func (s *Spool) Discard() error {
-	s.broken = errors.Join(s.broken, fmt.Errorf("%w: discarded", ErrMismatch))
+	s.failed = errors.Join(s.failed, fmt.Errorf("%w: discarded", ErrMismatch))
 	s.pages.payload, s.item, s.held = nil, nil, nil
-	if !s.made {
+	if !s.created {
 		return nil
 	}
-	s.made, s.size = false, 0
+	s.created, s.size = false, 0
 	if err := s.fsys.Remove(s.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove key spool: %w", err)
+		return fmt.Errorf("delete key spool: %w", err)
 	}
 	return nil
 }

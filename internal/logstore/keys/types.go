@@ -9,57 +9,58 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Extension is that of a sidecar's file, beside .log; SpoolExtension that of a spool, which belongs
-// to the active segment and is worth nothing once the process that wrote it is gone: so it ends
-// like any temporary file, which a start removes.
+// Extension is the extension of a sidecar, SpoolExtension that of a spool. A spool belongs to the
+// active segment and is of no use once the process that wrote it has exited, so it has the suffix
+// of temporary files, which a start deletes.
 const (
 	Extension      = segment.KeysExtension
 	SpoolExtension = Extension + ".spool" + vfs.TemporarySuffix
 )
 
-// RecordsMax is how many records a segment may have and get a sidecar: an ordinal has 30 bits. One
-// with more, which only a foreign file can be, has none (ErrTooManyRecords), and is treated as a
-// segment whose keys are not known.
+// RecordsMax is the largest number of records of a segment with a sidecar: an ordinal has 30 bits.
+// A larger segment, which only another program can write, has none (ErrTooManyRecords), and its
+// keys count as unknown.
 const RecordsMax = 1 << 30
 
-// Why a sidecar cannot be used, or made. After the first two it has to be made anew.
+// Errors of reading and building sidecars. After ErrCorrupt and ErrStale the sidecar is rebuilt.
 var (
-	// a checksum, a length or an order is wrong
+	// ErrCorrupt means that a checksum, a length or an order is wrong.
 	ErrCorrupt = errors.New("corrupt key sidecar")
-	// another generation of the data, another salt or version
+	// ErrStale means another generation of the data, another salt or another version.
 	ErrStale = errors.New("key sidecar of other data")
-	// Build: counts or identity are not the data's
-	ErrMismatch       = errors.New("key spool does not match its segment")
-	ErrTooManyRecords = errors.New("more records than a key sidecar takes") // RecordsMax
+	// ErrMismatch is returned by Build if counts or identity are not those of the data.
+	ErrMismatch = errors.New("key spool does not match its segment")
+	// ErrTooManyRecords means more than RecordsMax records.
+	ErrTooManyRecords = errors.New("more records than a key sidecar takes")
 )
 
-// Entry stands for one record with a key.
+// Entry represents one record with a key.
 type Entry struct {
 	Hash      Hash
 	Ordinal   uint32 // of the record in its segment, below RecordsMax
 	Tombstone bool
 }
 
-// Record is what a sidecar has of a record, by ordinal.
+// Record is a sidecar's description of one record.
 type Record struct {
-	// BodyBytes is the record's encoded size without the length in front of it; of a batch that the
-	// leader or the cleaner rebuilt, from before, which may differ by a few bytes.
+	// BodyBytes is the record's encoded size without the length that precedes it. In a batch that
+	// the leader or the cleaner rebuilt it is the size before, which may differ by a few bytes.
 	BodyBytes int
 	Tombstone bool
-	NullKey   bool // and so no entry; true of control records too
+	NullKey   bool // it has no entry; also true of control records
 }
 
-// KeyedRecord is what a spool takes of a record. Hash means nothing if NullKey.
+// KeyedRecord is a record with the hash of its key, which is undefined if NullKey.
 type KeyedRecord struct {
 	Record
 	Hash Hash
 }
 
-// Marker is what a control batch says.
+// Marker is the kind of a control batch.
 type Marker int8
 
-// The kinds of markers. A control batch that was emptied by cleaning, or of a type that nobody
-// knows, is MarkerOther.
+// The kinds of control batches. One that was emptied by cleaning, or has an unknown type, is
+// MarkerOther.
 const (
 	NoMarker Marker = iota // not a control batch
 	MarkerAbort
@@ -67,19 +68,20 @@ const (
 	MarkerOther
 )
 
-// Batch is what a sidecar has of a batch: enough to decide on it without reading it. Batches stand
-// in the order of the log.
+// Batch is a sidecar's description of one batch, which is enough for a cleaner to decide on it
+// without reading it. Batches are in the order of the log.
 type Batch struct {
 	Position   int64 // in the data file
 	SizeBytes  int   // with the header
 	BaseOffset int64
 	LastOffset int64
-	// Records is how many ordinals the batch has, and FirstOrdinal the first of them. Without
-	// records it was emptied by cleaning, or it is opaque.
+	// Records is the number of the batch's ordinals, and FirstOrdinal the first of them. A batch
+	// without records was emptied by cleaning, or it is opaque.
 	Records      int
 	FirstOrdinal uint32
-	Opaque       bool // it decompresses to more than a scan may hold: its keys are not known
-	CRC          uint32
+	// it decompresses to more than ScanOptions.BatchBytesMax: its keys are unknown
+	Opaque bool
+	CRC    uint32
 
 	ProducerID    int64 // -1: none
 	ProducerEpoch int16
@@ -93,26 +95,26 @@ type Batch struct {
 	BodyBytes     int64 // sum of its records' BodyBytes; 0 if opaque
 }
 
-// Identity tells one generation of a data file from every other one.
+// Identity identifies one generation of a data file.
 type Identity struct {
 	Base     int64 // base offset of the segment
 	LogBytes int64
-	// Digest is a keyed hash over base offset, size and checksum of each batch, in order; so it
-	// changes with whatever changes in the file. 0: not known, as after a restart; then
-	// Reader.Verify holds the sidecar against the file itself.
+	// Digest is a keyed hash over base offset, size and checksum of each batch, in order, so every
+	// change of the file changes it. 0: unknown, as after a restart; Reader.Verify then compares
+	// the sidecar with the file itself.
 	Digest uint64
 }
 
-// Counts is what a sidecar's header has of the whole segment.
+// Counts are the totals of a segment in a sidecar's header.
 type Counts struct {
 	Batches    int
 	Opaque     int // of Batches
 	Records    int
 	Tombstones int // of Records
-	// of Records, those of control batches too: Records - NullKeys is the number of entries
+	// NullKeys counts those of Records without an entry, which includes control records.
 	NullKeys  int
 	BodyBytes int64
 }
 
-// Entries is how many entries the sidecar has.
+// Entries returns the number of entries of the sidecar.
 func (c Counts) Entries() int { return c.Records - c.NullKeys }
