@@ -12,8 +12,8 @@ import (
 // the data that Decompress accepts.
 //
 // Size holds a piece of the data at a time, as a Reader does, so a few kilobytes that decompress to
-// gigabytes cost time and no memory. Two kinds of data need more: it holds a snappy block, of at most
-// limit bytes, and the window of a zstd frame, of at most 128 MiB.
+// gigabytes cost time and no memory. Two kinds of data need more: it holds a snappy block, of at
+// most limit bytes, and the window of a zstd frame, of at most 128 MiB.
 func Size(src []byte, codec Codec, limit int) (int, error) {
 	if codec == Zstd {
 		var header zstd.Header

@@ -79,7 +79,8 @@ func TestSizeHoldsAPieceOfTheData(t *testing.T) {
 				t.Errorf("%s: size %d, %v; want %d", name, n, err, size)
 			}
 		})
-		// zstd has a window of 2 MiB and LZ4 and snappy blocks of at most 64 KiB; the rest is small.
+		// zstd has a window of 2 MiB and LZ4 and snappy blocks of at most 64 KiB; the rest is
+		// small.
 		if allocated > 12<<20 {
 			t.Errorf("%s: %d bytes were allocated for the size of %d", name, allocated, size)
 		}
