@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-func TestPartitionsAreCreatedAtEveryVersion(t *testing.T) {
+func TestCreatePartitionsAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyCreatePartitions, func(t *testing.T, b *broker, version int16) {
 		b.topic("tickets", nil)
 		grow := func(name string, count int32,
@@ -41,7 +41,7 @@ func TestPartitionsAreCreatedAtEveryVersion(t *testing.T) {
 	})
 }
 
-func TestPartitionsAreOnlyCheckedOrNamedTwice(t *testing.T) {
+func TestCreatePartitionsValidatesAndRejectsDuplicates(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
 	req := kmsg.NewPtrCreatePartitionsRequest()
@@ -49,13 +49,13 @@ func TestPartitionsAreOnlyCheckedOrNamedTwice(t *testing.T) {
 	req.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: "tickets", Count: 2}}
 	if code := ask[*kmsg.CreatePartitionsResponse](b, 3, req).Topics[0].ErrorCode; code != 0 ||
 		len(b.image.Load().Topic("tickets").Partitions) != 1 {
-		t.Errorf("only checked: error %d", code)
+		t.Errorf("validate only: error %d, or partitions were created", code)
 	}
 	req.ValidateOnly = false
 	req.Topics = append(req.Topics, req.Topics[0])
 	for _, topic := range ask[*kmsg.CreatePartitionsResponse](b, 3, req).Topics {
 		if topic.ErrorCode != 42 || topic.ErrorMessage == nil {
-			t.Errorf("named twice: %+v", topic)
+			t.Errorf("duplicate topic: %+v, want error 42", topic)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func (b *broker) deleteRecords(version int16, topic string, offset int64) (code 
 	return answer.ErrorCode, answer.LowWatermark
 }
 
-func TestRecordsAreDeletedAtEveryVersion(t *testing.T) {
+func TestDeleteRecordsAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyDeleteRecords, func(t *testing.T, b *broker, version int16) {
 		b.topic("tickets", nil)
 		b.topic("compacted", func(t *metadata.Topic) {
@@ -102,21 +102,20 @@ func TestRecordsAreDeletedAtEveryVersion(t *testing.T) {
 					test.offset, code, low, test.code, test.low)
 			}
 			if test.left >= 0 && b.listOffset(5, test.topic, -2).Offset != test.left {
-				t.Errorf("%s at %d: log starts at %d", test.topic, test.offset,
+				t.Errorf("%s at %d: log start offset is %d", test.topic, test.offset,
 					b.listOffset(5, test.topic, -2).Offset)
 			}
 		}
 	})
 }
 
-// A follower that is in sync and has the records still could be elected: the deletion is not
-// answered before it has none.
-func TestDeletedRecordsAreGoneFromAllInSync(t *testing.T) {
+// TestDeleteRecordsWaitsForTheISR: an in-sync follower that still has the records could be elected.
+func TestDeleteRecordsWaitsForTheISR(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", func(t *metadata.Topic) {
 		t.Partitions[0].Replicas, t.Partitions[0].ISR = []int32{self, 3}, []int32{self, 3}
 	})
-	// not on the other, so not to be deleted either
+	// Broker 3 does not have the record, so it is above the high watermark.
 	b.produce(9, "tickets", batch(t, compress.None, "a"))
 	req := deleteRecordsRequest("tickets", 0)
 	req.TimeoutMillis = 50
@@ -148,7 +147,7 @@ func configChange(name string, op kmsg.IncrementalAlterConfigOp,
 	return kmsg.IncrementalAlterConfigsRequestResourceConfig{Name: name, Op: op, Value: &value}
 }
 
-func TestConfigsAreAlteredAtEveryVersion(t *testing.T) {
+func TestAlterConfigsAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyIncrementalAlterConfigs, func(t *testing.T, b *broker, version int16) {
 		b.topic("tickets", nil)
 		topic, broker := kmsg.ConfigResourceTypeTopic, kmsg.ConfigResourceTypeBroker
@@ -229,12 +228,13 @@ func TestDescribeLogDirsAtEveryVersion(t *testing.T) {
 
 func TestElectLeadersAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyElectLeaders, func(t *testing.T, b *broker, version int16) {
-		b.topic("away", func(t *metadata.Topic) {
+		b.topic("led by another", func(t *metadata.Topic) {
 			t.Partitions[0].Replicas, t.Partitions[0].ISR,
 				t.Partitions[0].Leader = []int32{3, self}, []int32{self, 3}, self
 		})
-		b.topic("home", nil)
-		b.topic("lonely", func(t *metadata.Topic) { t.Partitions[0].Replicas = []int32{3, self} })
+		b.topic("preferred", nil)
+		b.topic("preferred down",
+			func(t *metadata.Topic) { t.Partitions[0].Replicas = []int32{3, self} })
 		elect := func(topics []kmsg.ElectLeadersRequestTopic) (codes []int16) {
 			req := kmsg.NewPtrElectLeadersRequest()
 			req.TimeoutMillis, req.Topics = 1000, topics
@@ -246,12 +246,13 @@ func TestElectLeadersAtEveryVersion(t *testing.T) {
 		named := func(topic string) kmsg.ElectLeadersRequestTopic {
 			return kmsg.ElectLeadersRequestTopic{Topic: topic, Partitions: []int32{0}}
 		}
-		got := elect([]kmsg.ElectLeadersRequestTopic{named("home"), named("lonely"), named("none")})
+		got := elect([]kmsg.ElectLeadersRequestTopic{named("preferred"), named("preferred down"),
+			named("none")})
 		if !slices.Equal(got, []int16{84, 80, 3}) {
 			t.Errorf("error codes %v", got)
 		}
 		if got := elect(nil); !slices.Equal(got, []int16{0}) ||
-			b.image.Load().Topic("away").Partitions[0].Leader != 3 {
+			b.image.Load().Topic("led by another").Partitions[0].Leader != 3 {
 			t.Errorf("all: error codes %v", got)
 		}
 	})
@@ -273,12 +274,17 @@ func TestReassignmentsAtEveryVersion(t *testing.T) {
 			req := kmsg.NewPtrAlterPartitionAssignmentsRequest()
 			req.TimeoutMillis = 1000
 			req.Topics = []kmsg.AlterPartitionAssignmentsRequestTopic{{
-				Topic: topic, Partitions: []kmsg.AlterPartitionAssignmentsRequestTopicPartition{{Replicas: replicas}},
+				Topic: topic,
+				Partitions: []kmsg.AlterPartitionAssignmentsRequestTopicPartition{
+					{Replicas: replicas},
+				},
 			}}
 			return ask[*kmsg.AlterPartitionAssignmentsResponse](b, version,
 				req).Topics[0].Partitions[0].ErrorCode
 		}
-		list := func(topics ...kmsg.ListPartitionReassignmentsRequestTopic) []kmsg.ListPartitionReassignmentsResponseTopic {
+		list := func(
+			topics ...kmsg.ListPartitionReassignmentsRequestTopic,
+		) []kmsg.ListPartitionReassignmentsResponseTopic {
 			req := kmsg.NewPtrListPartitionReassignmentsRequest()
 			req.Topics = topics
 			return ask[*kmsg.ListPartitionReassignmentsResponse](b, 0, req).Topics
@@ -293,14 +299,14 @@ func TestReassignmentsAtEveryVersion(t *testing.T) {
 		if code := reassign("tickets", []int32{3}); code != 0 {
 			t.Errorf("error %d", code)
 		}
-		moving := list()
-		if len(moving) != 1 || !slices.Equal(moving[0].Partitions[0].AddingReplicas, []int32{3}) ||
-			!slices.Equal(moving[0].Partitions[0].RemovingReplicas, []int32{self}) {
-			t.Errorf("moving %+v", moving)
+		listed := list()
+		if len(listed) != 1 || !slices.Equal(listed[0].Partitions[0].AddingReplicas, []int32{3}) ||
+			!slices.Equal(listed[0].Partitions[0].RemovingReplicas, []int32{self}) {
+			t.Errorf("reassignments %+v", listed)
 		}
 		if other := list(kmsg.ListPartitionReassignmentsRequestTopic{Topic: "other",
 			Partitions: []int32{0}}); len(other) != 0 {
-			t.Errorf("others: %+v", other)
+			t.Errorf("reassignments of another topic: %+v", other)
 		}
 	})
 }
@@ -325,7 +331,7 @@ func TestQuirk14DescribeTopicPartitionsInPages(t *testing.T) {
 			for _, p := range topic.Partitions {
 				seen = append(seen, *topic.Topic+string('0'+p.Partition))
 				if p.EligibleLeaderReplicas == nil || p.LastKnownELR == nil {
-					t.Error("a list is null, which Java's client does not survive")
+					t.Error("a list is null, which crashes Java's client")
 				}
 				if p.LeaderID != self || p.Partition > 0 &&
 					!slices.Equal(p.OfflineReplicas, []int32{2}) {
@@ -340,7 +346,7 @@ func TestQuirk14DescribeTopicPartitionsInPages(t *testing.T) {
 			Partition: answer.NextCursor.Partition}
 	}
 	if !slices.Equal(seen, []string{"a0", "a1", "a2", "b0", "b1", "b2", "c0", "c1", "c2"}) {
-		t.Errorf("seen %v", seen)
+		t.Errorf("described partitions %v", seen)
 	}
 	req = kmsg.NewPtrDescribeTopicPartitionsRequest()
 	req.Topics = []kmsg.DescribeTopicPartitionsRequestTopic{{Topic: "c"}, {Topic: "a b"},
@@ -354,8 +360,8 @@ func TestQuirk14DescribeTopicPartitionsInPages(t *testing.T) {
 	}
 }
 
-// TestReadOnlyRefusesEveryWrite: POLICY_VIOLATION, and nothing has changed.
-func TestReadOnlyRefusesEveryWrite(t *testing.T) {
+// TestReadOnlyRejectsEveryWrite with POLICY_VIOLATION, and without a change.
+func TestReadOnlyRejectsEveryWrite(t *testing.T) {
 	b := newBroker(t)
 	b.policy = metadata.AdminPolicy{ReadOnly: true, AutoCreate: true}
 	b.topic("tickets", nil)
@@ -384,14 +390,14 @@ func TestReadOnlyRefusesEveryWrite(t *testing.T) {
 		kmsg.NewPtrAlterPartitionAssignmentsRequest()).ErrorCode
 	for what, code := range codes {
 		if code != 44 {
-			t.Errorf("%s: error %d", what, code)
+			t.Errorf("%s: error %d, want 44", what, code)
 		}
 	}
 	if code := b.metadataOf("mistyped", true); code != 3 {
-		t.Errorf("auto-creation: error %d", code)
+		t.Errorf("auto-creation: error %d, want 3", code)
 	}
 	if b.image.Load() != before {
-		t.Error("something has changed")
+		t.Error("the metadata image has changed")
 	}
 }
 
@@ -403,10 +409,10 @@ func (b *broker) metadataOf(topic string, allow bool) int16 {
 	return ask[*kmsg.MetadataResponse](b, 9, req).Topics[0].ErrorCode
 }
 
-func TestTopicsAreMadeByBeingAskedForIfTheClusterSaysSo(t *testing.T) {
+func TestMetadataCreatesTopicsIfTheClusterAllowsIt(t *testing.T) {
 	b := newBroker(t)
 	if code := b.metadataOf("orders", true); code != 3 {
-		t.Errorf("off: error %d", code)
+		t.Errorf("without autoCreateTopics: error %d, want 3", code)
 	}
 	b.policy.AutoCreate = true
 	must(t, b.apply())
@@ -417,7 +423,7 @@ func TestTopicsAreMadeByBeingAskedForIfTheClusterSaysSo(t *testing.T) {
 	}
 }
 
-func TestDescribeConfigsTellsWhereASettingComesFrom(t *testing.T) {
+func TestDescribeConfigsReportsSources(t *testing.T) {
 	defaults := topicconfig.Default()
 	defaults.RetentionTime, defaults.MinLag = time.Hour, time.Minute
 	topic := &metadata.Topic{Settings: defaults}
@@ -437,7 +443,7 @@ func TestDescribeConfigsTellsWhereASettingComesFrom(t *testing.T) {
 	}
 }
 
-func TestInitProducerIDOfHalfAnIdentityIsInvalid(t *testing.T) {
+func TestInitProducerIDNeedsIDAndEpochTogether(t *testing.T) {
 	b := newBroker(t)
 	req := kmsg.NewPtrInitProducerIDRequest()
 	req.ProducerID, req.ProducerEpoch = 5, -1
@@ -445,7 +451,7 @@ func TestInitProducerIDOfHalfAnIdentityIsInvalid(t *testing.T) {
 		answer.ProducerID != -1 {
 		t.Errorf("answer %+v", answer)
 	}
-	req.ProducerEpoch = 3 // goes on from there: a new id, as with Kafka
+	req.ProducerEpoch = 3 // a new id, as in Kafka
 	if answer := ask[*kmsg.InitProducerIDResponse](b, 4, req); answer.ErrorCode != 0 ||
 		answer.ProducerID == 5 || answer.ProducerEpoch != 0 {
 		t.Errorf("answer %+v", answer)
@@ -457,9 +463,9 @@ func TestInitProducerIDOfHalfAnIdentityIsInvalid(t *testing.T) {
 	}
 }
 
-// TestAPartitionWithoutReplicasBreaksNothing: an image has one where a Partition resource is
-// missing between two others.
-func TestAPartitionWithoutReplicasBreaksNothing(t *testing.T) {
+// TestAdminRequestsOfAPartitionWithoutReplicas: an image contains such a partition if a Partition
+// resource is missing between two others.
+func TestAdminRequestsOfAPartitionWithoutReplicas(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", func(t *metadata.Topic) {
 		t.Partitions = []*metadata.Partition{{Leader: metadata.NoBroker},

@@ -11,8 +11,9 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// inTransaction writes transactions into a topic's log as a coordinator would: 1 aborts [1, 4], 2
-// is open from 2 on. A plain record stands before them and one behind.
+// inTransaction writes transactions into a topic's log as a coordinator would: producer 1 aborts
+// [1, 4], producer 2 has one open from offset 2 on. A record without a transaction is before them,
+// and one behind.
 func inTransaction(t *testing.T, b *broker, topic string) *logstore.Log {
 	t.Helper()
 	log := b.store.Log(logstore.PartitionID{Topic: topic})
@@ -33,7 +34,8 @@ func inTransaction(t *testing.T, b *broker, topic string) *logstore.Log {
 	return log
 }
 
-// KIP-98: readers of committed data get what is stable, and are told what to leave out.
+// TestQuirk7FetchOfCommittedRecords: with read_committed a fetch returns records below the last
+// stable offset, and the aborted transactions to skip (KIP-98).
 func TestQuirk7FetchOfCommittedRecords(t *testing.T) {
 	for _, version := range []int16{4, 11, 12} {
 		b := newBroker(t)
@@ -55,16 +57,16 @@ func TestQuirk7FetchOfCommittedRecords(t *testing.T) {
 			}
 			if last != end-1 || part.LastStableOffset != stable || part.HighWatermark < stable ||
 				len(part.AbortedTransactions) != aborted {
-				t.Errorf("version %d: up to %d, stable %d of %d, aborted %v; want %d, %d, %d",
+				t.Errorf("version %d: end %d, last stable offset %d of %d, aborted %v; want %d, %d, %d",
 					version, last+1, part.LastStableOffset,
 					part.HighWatermark, part.AbortedTransactions, end, stable, aborted)
 			}
 		}
 		want(fetch(0, 0), 6, 2, 0)
-		want(fetch(0, 1), 2, 2, 1) // 1's record at 1 is below the stable end, and was aborted
+		want(fetch(0, 1), 2, 2, 1) // the record of producer 1 at offset 1 is below it, and aborted
 		_, err := log.AppendControl(logstore.EndTxn{ProducerID: 2, Commit: true}, time.Now())
 		must(t, err)
-		b.mustProduce("t", "last") // moves the high watermark
+		b.mustProduce("t", "last") // advances the high watermark
 		committed := fetch(0, 1)
 		want(committed, 8, 8, 1)
 		if a := committed.AbortedTransactions[0]; a.ProducerID != 1 || a.FirstOffset != 1 {

@@ -8,8 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// consume is a heartbeat of a member of the consumer protocol in group "group"; epoch 0 joins, with
-// a subscription to tickets.
+// consume sends a heartbeat of a member of the consumer protocol in group "group"; epoch 0 joins
+// with a subscription to tickets.
 func (b *broker) consume(version int16, member string, epoch int32,
 	change func(*kmsg.ConsumerGroupHeartbeatRequest)) *kmsg.ConsumerGroupHeartbeatResponse {
 	b.t.Helper()
@@ -25,7 +25,7 @@ func (b *broker) consume(version int16, member string, epoch int32,
 	return ask[*kmsg.ConsumerGroupHeartbeatResponse](b, version, req)
 }
 
-func TestConsumersBeatAtEveryVersion(t *testing.T) {
+func TestConsumerGroupHeartbeatAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyConsumerHeartbeat, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b)
 		answer := b.consume(version, "a", 0, nil)
@@ -38,7 +38,7 @@ func TestConsumersBeatAtEveryVersion(t *testing.T) {
 		}
 		if answer = b.consume(version, "a", 1, nil); answer.ErrorCode != 0 ||
 			answer.MemberEpoch != 1 || answer.Assignment != nil {
-			t.Errorf("beat: %+v", answer)
+			t.Errorf("heartbeat: %+v", answer)
 		}
 		text := func(s string) *string { return &s }
 		for want, change := range map[int16]func(*kmsg.ConsumerGroupHeartbeatRequest){
@@ -50,14 +50,14 @@ func TestConsumersBeatAtEveryVersion(t *testing.T) {
 			128: func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicRegex = text("(") },
 		} {
 			if version == 0 && want == 128 {
-				continue // it has no expressions
+				continue // it has no regular expressions
 			}
 			if answer := b.consume(version, "a", 1, change); answer.ErrorCode != want ||
 				answer.ErrorMessage == nil {
 				t.Errorf("want error %d: %+v", want, answer)
 			}
 		}
-		// Before version 1 a member may leave it to us to name it.
+		// Before version 1 the coordinator may choose the member id.
 		answer = b.consume(version, "", 0, nil)
 		if version == 0 && (answer.ErrorCode != 0 || *answer.MemberID == "") || version > 0 &&
 			answer.ErrorCode != 42 {
@@ -70,7 +70,7 @@ func TestConsumersBeatAtEveryVersion(t *testing.T) {
 	})
 }
 
-func TestConsumerGroupsAreDescribedAtEveryVersion(t *testing.T) {
+func TestConsumerGroupDescribeAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyConsumerDescribe, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b).commit(8, "tickets", 0, 7, nil) // a classic group, without members
 		describe := func() []kmsg.ConsumerGroupDescribeResponseGroup {
@@ -80,7 +80,7 @@ func TestConsumerGroupsAreDescribedAtEveryVersion(t *testing.T) {
 		}
 		for _, group := range describe() {
 			if group.ErrorCode != 69 || group.ErrorMessage == nil {
-				t.Errorf("no group of the consumer protocol: %+v", group)
+				t.Errorf("not a consumer group: %+v, want error 69", group)
 			}
 		}
 		b.consume(1, "a", 0, func(r *kmsg.ConsumerGroupHeartbeatRequest) {
@@ -111,8 +111,9 @@ func TestConsumerGroupsAreDescribedAtEveryVersion(t *testing.T) {
 	})
 }
 
-// What the APIs of classic groups say of one of the consumer protocol, at every version.
-func TestConsumerGroupsAmongClassicOnes(t *testing.T) {
+// TestClassicAPIsOfConsumerGroups checks the APIs of classic groups on a consumer group, at every
+// version.
+func TestClassicAPIsOfConsumerGroups(t *testing.T) {
 	everyVersion(t, keyListGroups, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b).consume(1, "a", 0, nil)
 		for filter, want := range map[string]int{"consumer": 1, "classic": 0} {
@@ -160,7 +161,7 @@ func TestConsumerGroupsAmongClassicOnes(t *testing.T) {
 			t.Errorf("commit in another epoch: error %d, want %d", code, want)
 		}
 		if code := b.commit(version, "tickets", 0, 7, nil); code != 25 {
-			t.Errorf("commit of a stranger: error %d", code)
+			t.Errorf("commit by an unknown member: error %d, want 25", code)
 		}
 	})
 	everyVersion(t, keyOffsetFetch, func(t *testing.T, b *broker, version int16) {

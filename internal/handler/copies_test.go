@@ -19,11 +19,10 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// journey notes which memory a request's bytes pass through: what the socket was read into, and
-// what the data files were written from. Where both are the same memory, a byte was copied twice,
-// by the kernel both times, and never in between; where they differ, somebody copied it a third
-// time.
-type journey struct {
+// copyTrace records the memory that the bytes of requests pass through: where the socket was read
+// to, and from where data files were written. If both are the same memory, the kernel copied each
+// byte twice, and nothing copied it in between.
+type copyTrace struct {
 	mu            sync.Mutex
 	read, written []span
 }
@@ -36,34 +35,34 @@ func spanOf(p []byte) span {
 	return span{from, from + uintptr(len(p))}
 }
 
-func (j *journey) reads(p []byte) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.read = append(j.read, spanOf(p))
+func (c *copyTrace) reads(p []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.read = append(c.read, spanOf(p))
 }
-func (j *journey) writes(p []byte) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.written = append(j.written, spanOf(p))
-}
-
-// begin forgets the journeys before: their memory may be in use for something else by now.
-func (j *journey) begin() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.read, j.written = nil, nil
+func (c *copyTrace) writes(p []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.written = append(c.written, spanOf(p))
 }
 
-// end returns how many bytes were written, and how many of them from memory that the socket was not
-// read into.
-func (j *journey) end() (written, elsewhere int) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, w := range j.written {
+// reset discards what was recorded: that memory may be reused by now.
+func (c *copyTrace) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.read, c.written = nil, nil
+}
+
+// result returns how many bytes were written, and how many of them from memory into which no socket
+// was read.
+func (c *copyTrace) result() (written, elsewhere int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.written {
 		written += int(w.to - w.from)
 		for at := w.from; at < w.to; {
 			next := at
-			for _, r := range j.read {
+			for _, r := range c.read {
 				if r.from <= at && at < r.to {
 					next = max(next, min(w.to, r.to))
 				}
@@ -78,60 +77,59 @@ func (j *journey) end() (written, elsewhere int) {
 	return written, elsewhere
 }
 
-// watchedListener and watchedSocket note reads.
-type watchedListener struct {
+// tracedListener and tracedSocket record reads.
+type tracedListener struct {
 	net.Listener
-	journey *journey
+	trace *copyTrace
 }
 
-func (l watchedListener) Accept() (net.Conn, error) {
+func (l tracedListener) Accept() (net.Conn, error) {
 	socket, err := l.Listener.Accept()
-	return watchedSocket{socket, l.journey}, err
+	return tracedSocket{socket, l.trace}, err
 }
 
-type watchedSocket struct {
+type tracedSocket struct {
 	net.Conn
-	journey *journey
+	trace *copyTrace
 }
 
-func (s watchedSocket) Read(p []byte) (int, error) {
+func (s tracedSocket) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
-	s.journey.reads(p[:n])
+	s.trace.reads(p[:n])
 	return n, err
 }
 
-// watchedDisk and watchedFile note writes of data files. It is the lowest disk: all that the log
-// store puts over it is passed.
-type watchedDisk struct {
+// tracedDisk and tracedFile record writes of data files, below everything that the log store does.
+type tracedDisk struct {
 	vfs.FS
-	journey *journey
+	trace *copyTrace
 }
 
-func (d watchedDisk) Create(name string) (vfs.File, error) {
+func (d tracedDisk) Create(name string) (vfs.File, error) {
 	file, err := d.FS.Create(name)
 	if err != nil || !strings.HasSuffix(name, ".log") {
 		return file, err
 	}
-	return watchedFile{file, d.journey}, nil
+	return tracedFile{file, d.trace}, nil
 }
 
-type watchedFile struct {
+type tracedFile struct {
 	vfs.File
-	journey *journey
+	trace *copyTrace
 }
 
-func (f watchedFile) WriteAt(p []byte, offset int64) (int, error) {
-	f.journey.writes(p)
+func (f tracedFile) WriteAt(p []byte, offset int64) (int, error) {
+	f.trace.writes(p)
 	return f.File.WriteAt(p, offset)
 }
 
-// TestAByteIsCopiedTwiceFromSocketToFile runs the whole way: a listener of package wire, this
-// handler, replicas, logs. Requests are small, as large as a pooled buffer, and larger; batches
-// compressed and not; connections used before and new.
-func TestAByteIsCopiedTwiceFromSocketToFile(t *testing.T) {
+// TestByteIsCopiedTwiceFromSocketToFile covers the whole data path: a listener of package wire, the
+// handler, replicas and logs. Requests are small, as large as a pooled buffer, and larger; batches
+// are compressed and not; connections are new and reused.
+func TestByteIsCopiedTwiceFromSocketToFile(t *testing.T) {
 	const partitions = 5
-	seen := &journey{}
-	b := newBrokerOn(t, watchedDisk{vfs.NewMem(), seen})
+	trace := &copyTrace{}
+	b := newBrokerOn(t, tracedDisk{vfs.NewMem(), trace})
 	b.topic("t", func(topic *metadata.Topic) {
 		for len(topic.Partitions) < partitions {
 			next := *topic.Partitions[0]
@@ -139,7 +137,7 @@ func TestAByteIsCopiedTwiceFromSocketToFile(t *testing.T) {
 			topic.Partitions = append(topic.Partitions, &next)
 		}
 	})
-	socket := dialWatched(t, b, seen)
+	socket := dialTraced(t, b, trace)
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, c := range []struct {
 		name       string
@@ -164,9 +162,9 @@ func TestAByteIsCopiedTwiceFromSocketToFile(t *testing.T) {
 			batches = append(batches, batch(t, c.codec, string(value)))
 			sent += len(batches[len(batches)-1])
 		}
-		seen.begin()
+		trace.reset()
 		socket.produce(t, produceRequestFor("t", 1, batches...))
-		written, elsewhere := seen.end()
+		written, elsewhere := trace.result()
 		if written != sent || elsewhere != 0 {
 			t.Errorf("%s: %d bytes sent, %d written, %d of them copied a third time", c.name, sent,
 				written, elsewhere)
@@ -174,15 +172,15 @@ func TestAByteIsCopiedTwiceFromSocketToFile(t *testing.T) {
 	}
 }
 
-// watchedClient speaks the protocol by hand.
-type watchedClient struct{ net.Conn }
+// rawClient is a connection without a client library.
+type rawClient struct{ net.Conn }
 
-// dialWatched serves the broker on loopback and connects to it.
-func dialWatched(t *testing.T, b *broker, seen *journey) watchedClient {
+// dialTraced serves the broker on loopback and connects to it.
+func dialTraced(t *testing.T, b *broker, trace *copyTrace) rawClient {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	serve(t, wire.Options{Listener: watchedListener{listener, seen}, Handler: b.Handler})
+	serve(t, wire.Options{Listener: tracedListener{listener, trace}, Handler: b.Handler})
 	return dial(t, listener)
 }
 
@@ -194,16 +192,16 @@ func serve(t *testing.T, opts wire.Options) {
 	t.Cleanup(func() { must(t, <-served) }) // the test's context ends before its cleanups
 }
 
-func dial(t *testing.T, listener net.Listener) watchedClient {
+func dial(t *testing.T, listener net.Listener) rawClient {
 	t.Helper()
 	socket, err := net.Dial("tcp", listener.Addr().String())
 	must(t, err)
 	t.Cleanup(func() { _ = socket.Close() })
-	return watchedClient{socket}
+	return rawClient{socket}
 }
 
 // produce sends a request of version 8, waits for the answer and fails on any error in it.
-func (c watchedClient) produce(t *testing.T, req *kmsg.ProduceRequest) {
+func (c rawClient) produce(t *testing.T, req *kmsg.ProduceRequest) {
 	t.Helper()
 	_, err := c.Write(frameOf(req))
 	must(t, err)
@@ -224,7 +222,7 @@ func frameOf(req *kmsg.ProduceRequest) []byte {
 }
 
 // wantProduced waits for an answer and fails on any error in it.
-func (c watchedClient) wantProduced(t *testing.T) {
+func (c rawClient) wantProduced(t *testing.T) {
 	t.Helper()
 	var size [4]byte
 	_, err := io.ReadFull(c, size[:])

@@ -21,39 +21,40 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Code and name of every error are Kafka's own, as franz-go knows them; wrapped errors are found.
-func TestErrorTableIsKafkas(t *testing.T) {
+// TestErrorTableMatchesKafka: code and name of every error are Kafka's, as franz-go has them, and
+// wrapped errors are found.
+func TestErrorTableMatchesKafka(t *testing.T) {
 	h := New(Options{})
 	for _, row := range kafkaErrors {
 		wrapped := fmt.Errorf("partition 3: %w", row.err)
 		got := h.kafkaError(wrapped)
 		if got != row.kafkaError {
-			t.Errorf("%v: %+v, want %+v: an earlier row takes it", row.err, got, row.kafkaError)
+			t.Errorf("%v: %+v, want %+v: an earlier row matches", row.err, got, row.kafkaError)
 		}
 		var known *kerr.Error
-		renamed := row.code == 6 // franz-go has the name of before KIP-392
+		renamed := row.code == 6 // franz-go has the name before KIP-392
 		if err := kerr.ErrorForCode(row.code); !errors.As(err, &known) ||
 			(known.Message != row.name && !renamed) {
 			t.Errorf("%v: %d %s, franz-go has %v", row.err, row.code, row.name, err)
 		}
 	}
 	if h.kafkaError(nil) != noError {
-		t.Error("nil is an error")
+		t.Error("nil has an error code")
 	}
 }
 
-func TestUnknownErrorIsLoggedAndMinusOne(t *testing.T) {
+func TestUnmappedErrorIsLogged(t *testing.T) {
 	var log bytes.Buffer
 	b := newBroker(t)
 	b.logger = slog.New(slog.NewTextHandler(&log, nil))
-	b.opts.ProducerID = func() (int64, error) { return 0, errors.New("the dog ate it") }
+	b.opts.ProducerID = func() (int64, error) { return 0, errors.New("unexpected failure") }
 	answer := ask[*kmsg.InitProducerIDResponse](b, 4, kmsg.NewPtrInitProducerIDRequest())
-	if answer.ErrorCode != -1 || strings.Count(log.String(), "the dog ate it") != 1 {
+	if answer.ErrorCode != -1 || strings.Count(log.String(), "unexpected failure") != 1 {
 		t.Errorf("answer %+v, log %q", answer, log.String())
 	}
 }
 
-// The table of the reference, 1.4, as far as a produce can reach it.
+// TestProduceErrors covers the errors of the reference, 1.4, that a produce can cause.
 func TestProduceErrors(t *testing.T) {
 	b := newBroker(t)
 	b.topic("plain", func(t *metadata.Topic) {
@@ -94,7 +95,7 @@ func TestProduceErrors(t *testing.T) {
 		"in a transaction": {"plain",
 			batchOf(t, compress.None, record.Identity{Transactional: true, ProducerID: 1}, "a"),
 			48},
-		"nothing wrong at all": {"plain", good, 0},
+		"valid": {"plain", good, 0},
 	} {
 		for _, version := range []int16{3, 7, 8, 12} {
 			answer := b.produce(version, c.topic, slices.Clone(c.records))
@@ -110,8 +111,8 @@ func TestProduceErrors(t *testing.T) {
 	}
 }
 
-// KIP-467: which records of a batch are wrong, and why.
-func TestProduceNamesTheWrongRecords(t *testing.T) {
+// TestProduceNamesInvalidRecords: KIP-467.
+func TestProduceNamesInvalidRecords(t *testing.T) {
 	b := newBroker(t)
 	b.topic("compacted", func(t *metadata.Topic) {
 		must(b.t,
@@ -148,7 +149,7 @@ func TestProduceAnswersInTheOrderOfTheRequest(t *testing.T) {
 	}
 }
 
-func TestProduceTellsLogAppendTime(t *testing.T) {
+func TestProduceReturnsLogAppendTime(t *testing.T) {
 	b := newBroker(t)
 	b.topic("stamped", func(t *metadata.Topic) {
 		must(b.t,
@@ -161,7 +162,7 @@ func TestProduceTellsLogAppendTime(t *testing.T) {
 	}
 }
 
-// A full disk fails the produce, not the broker; what was acknowledged is still served.
+// TestFullDiskFailsTheProduce and not the broker, which still serves what was acknowledged.
 func TestFullDiskFailsTheProduce(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
@@ -196,7 +197,7 @@ func TestFetchErrors(t *testing.T) {
 	}
 }
 
-// A fetch waits for records, and its client's going ends it.
+// TestQuirk7FetchWaits for records, until its client disconnects at the latest.
 func TestQuirk7FetchWaits(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
@@ -217,11 +218,11 @@ func TestQuirk7FetchWaits(t *testing.T) {
 	cancel()
 	replyBytes(t, <-gone)
 	woken := waiting(t.Context())
-	b.mustProduce("tickets", "news")
+	b.mustProduce("tickets", "new")
 	req := fetchRequestFor("tickets", 0)
 	req.SetVersion(12)
 	part := decodeReply[*kmsg.FetchResponse](t, req, <-woken).Topics[0].Partitions[0]
-	if got := values(t, part.RecordBatches); !slices.Equal(got, []string{"news"}) {
+	if got := values(t, part.RecordBatches); !slices.Equal(got, []string{"new"}) {
 		t.Errorf("values %v", got)
 	}
 }
@@ -251,13 +252,13 @@ func TestCreateTopicErrors(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	twice := kmsg.NewPtrCreateTopicsRequest()
-	twice.TimeoutMillis = 1000
-	twice.Topics = []kmsg.CreateTopicsRequestTopic{{Topic: "t", NumPartitions: 1},
+	duplicates := kmsg.NewPtrCreateTopicsRequest()
+	duplicates.TimeoutMillis = 1000
+	duplicates.Topics = []kmsg.CreateTopicsRequestTopic{{Topic: "t", NumPartitions: 1},
 		{Topic: "t", NumPartitions: 1}}
-	for _, topic := range ask[*kmsg.CreateTopicsResponse](b, 7, twice).Topics {
+	for _, topic := range ask[*kmsg.CreateTopicsResponse](b, 7, duplicates).Topics {
 		if topic.ErrorCode != 42 {
-			t.Errorf("named twice: %+v", topic)
+			t.Errorf("duplicate topic: %+v, want error 42", topic)
 		}
 	}
 	check := kmsg.NewPtrCreateTopicsRequest()
@@ -266,7 +267,7 @@ func TestCreateTopicErrors(t *testing.T) {
 		ReplicationFactor: 1}}
 	if got := ask[*kmsg.CreateTopicsResponse](b, 7, check).Topics[0]; got.ErrorCode != 0 ||
 		b.image.Load().Topic("t") != nil {
-		t.Errorf("only checked: %+v", got)
+		t.Errorf("validate only: %+v, or the topic was created", got)
 	}
 }
 
@@ -276,8 +277,8 @@ func withConfig(name string, value *string) func(*kmsg.CreateTopicsRequestTopic)
 	}
 }
 
-// A topic is a resource: asking for one does not make it, whatever the client allows.
-func TestMetadataMakesNoTopics(t *testing.T) {
+// TestMetadataCreatesNoTopicsByDefault, whatever the client allows.
+func TestMetadataCreatesNoTopicsByDefault(t *testing.T) {
 	b := newBroker(t)
 	for name, want := range map[string]int16{"missing": 3, "bad name": 17} {
 		req := kmsg.NewPtrMetadataRequest()
@@ -290,19 +291,19 @@ func TestMetadataMakesNoTopics(t *testing.T) {
 	}
 }
 
-func TestOperationsAreToldWhenAsked(t *testing.T) {
+func TestAuthorizedOperationsOnRequest(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
 	req := kmsg.NewPtrMetadataRequest()
 	got := ask[*kmsg.MetadataResponse](b, 8, req)
 	if got.AuthorizedOperations != operationsOmitted ||
 		got.Topics[0].AuthorizedOperations != operationsOmitted {
-		t.Errorf("not asked: %+v", got)
+		t.Errorf("not requested: %+v", got)
 	}
 	req.IncludeClusterAuthorizedOperations, req.IncludeTopicAuthorizedOperations = true, true
 	got = ask[*kmsg.MetadataResponse](b, 8, req)
 	if got.AuthorizedOperations != bitsOf(ResourceCluster) ||
 		got.Topics[0].AuthorizedOperations != bitsOf(ResourceTopic) {
-		t.Errorf("asked: %+v", got)
+		t.Errorf("requested: %+v", got)
 	}
 }

@@ -17,15 +17,16 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// replicated is a topic on this broker, which leads it, and on broker 3.
+// replicated gives a topic replicas on this broker, the leader, and on broker 3, both in sync.
 func replicated(topic *metadata.Topic) {
 	topic.Partitions[0].Replicas, topic.Partitions[0].ISR = []int32{self, 3}, []int32{self, 3}
 }
 
-// pull asks as broker 3 does, by the bytes of a peer, and decodes the answer as it does.
-func (b *broker) pull(t *testing.T, at ...replica.FollowerPartition) []replica.FollowerResult {
+// followerFetch fetches as broker 3, with the bytes of a peer, and decodes the response.
+func (b *broker) followerFetch(t *testing.T,
+	at ...replica.FollowerPartition) []replica.FollowerResult {
 	t.Helper()
-	got, err := b.pullAs(t, &replica.FollowerFetch{
+	got, err := b.sendFollowerFetch(t, &replica.FollowerFetch{
 		Replica: metadata.InSync{Broker: 3, Epoch: 5}, BytesMax: 1 << 20, Partitions: at,
 		Session: session.ID{Epoch: session.None},
 	})
@@ -33,16 +34,16 @@ func (b *broker) pull(t *testing.T, at ...replica.FollowerPartition) []replica.F
 	return got.Partitions
 }
 
-// pullAs sends a follower's fetch.
-func (b *broker) pullAs(t *testing.T, pull *replica.FollowerFetch) (replica.FollowerResponse,
+func (b *broker) sendFollowerFetch(t *testing.T,
+	pull *replica.FollowerFetch) (replica.FollowerResponse,
 	error) {
 	t.Helper()
 	call := FollowerFetchCall(pull)
 	if !b.Flexible(call.Key, call.Version) || !call.Flexible {
-		t.Fatal("the version that brokers use has tags")
+		t.Fatal("the version that brokers use is not flexible")
 	}
 	body := call.Append(nil)
-	scribble := func() { clear(body) } // as the next request does that gets the memory
+	scribble := func() { clear(body) } // as the next request in this memory does
 	answer, err := b.Handle(t.Context(),
 		&wire.Request{Key: call.Key, Version: call.Version, Body: body, Release: scribble})
 	must(t, err)
@@ -53,15 +54,15 @@ func (b *broker) pullAs(t *testing.T, pull *replica.FollowerFetch) (replica.Foll
 	return DecodeFollowerFetch(replyBytes(t, answer), topics)
 }
 
-func pullOf(topic *metadata.Topic, offset int64) replica.FollowerPartition {
+func followerPartition(topic *metadata.Topic, offset int64) replica.FollowerPartition {
 	return replica.FollowerPartition{
 		ID: replica.PartitionID{Topic: topic.Name}, Topic: topic.ID, LeaderEpoch: 2, Offset: offset,
 		LastEpoch: -1, DurableEnd: offset, BytesMax: 1 << 20,
 	}
 }
 
-// TestPullIsAFetchThatKmsgReads, field by field, tags and all.
-func TestPullIsAFetchThatKmsgReads(t *testing.T) {
+// TestFollowerFetchDecodesWithKmsg field by field, including tags.
+func TestFollowerFetchDecodesWithKmsg(t *testing.T) {
 	a, b := metadata.NewID(), metadata.NewID()
 	forgotten := []session.Key{{Topic: b, Index: 4}, {Topic: a, Index: 1 << 30}}
 	pull := &replica.FollowerFetch{Replica: metadata.InSync{Broker: 7, Epoch: 1 << 40},
@@ -82,7 +83,7 @@ func TestPullIsAFetchThatKmsgReads(t *testing.T) {
 	req := kmsg.FetchRequest{Version: followerFetchVersion}
 	must(t, req.ReadFrom(body))
 	if again := req.AppendTo(nil); !bytes.Equal(again, body) {
-		t.Errorf("kmsg encodes it to %d bytes, not %d", len(again), len(body))
+		t.Errorf("kmsg encodes it to %d bytes, want %d", len(again), len(body))
 	}
 	if req.SessionID != 8 || req.SessionEpoch != 9 {
 		t.Errorf("session %d, epoch %d", req.SessionID, req.SessionEpoch)
@@ -117,9 +118,9 @@ func TestPullIsAFetchThatKmsgReads(t *testing.T) {
 	}
 }
 
-// TestPullIsAnswered with records, the high watermark, what is wrong, and where the logs part; what
-// has no news is left out.
-func TestPullIsAnswered(t *testing.T) {
+// TestFollowerFetchResponses have records, the high watermark, errors and diverging epochs, and
+// leave out unchanged partitions.
+func TestFollowerFetchResponses(t *testing.T) {
 	b := newBroker(t)
 	topic, other := b.topic("a", replicated), b.topic("b", replicated)
 	acks1 := produceRequestFor("a", 1, batch(t, 0, "x", "y"))
@@ -127,40 +128,42 @@ func TestPullIsAnswered(t *testing.T) {
 		acks1); answer.Topics[0].Partitions[0].ErrorCode != 0 {
 		t.Fatal("produce")
 	}
-	got := b.pull(t, pullOf(topic, 0), pullOf(other, 0))
+	got := b.followerFetch(t, followerPartition(topic, 0), followerPartition(other, 0))
 	if len(got) != 1 || got[0].Err != nil || len(values(t, got[0].Records)) != 2 ||
 		got[0].HighWater != 0 || got[0].DivergingEpoch != -1 {
 		t.Fatalf("%+v", got)
 	}
-	got = b.pull(t, pullOf(topic, 2), pullOf(other, 0))
+	got = b.followerFetch(t, followerPartition(topic, 2), followerPartition(other, 0))
 	if len(got) != 1 || got[0].HighWater != 2 || len(got[0].Records) != 0 {
-		t.Errorf("its fetch moves the high watermark, and it is told at once: %+v", got)
+		t.Errorf("the fetch advances the high watermark, but the response does not contain it: %+v",
+			got)
 	}
-	diverging := pullOf(topic, 9)
+	diverging := followerPartition(topic, 9)
 	diverging.LastEpoch = 2
-	if got = b.pull(t, diverging); len(got) != 1 || got[0].DivergingEpoch != 2 ||
+	if got = b.followerFetch(t, diverging); len(got) != 1 || got[0].DivergingEpoch != 2 ||
 		got[0].DivergingEnd != 2 {
 		t.Errorf("diverging: %+v", got)
 	}
-	if got = b.pull(t, pullOf(topic, 9)); len(got) != 1 ||
+	if got = b.followerFetch(t, followerPartition(topic, 9)); len(got) != 1 ||
 		!errors.Is(got[0].Err, logstore.ErrOffsetOutOfRange) || got[0].LogEnd != 2 ||
 		got[0].LogStart != 0 {
 		t.Errorf("out of range: %+v", got)
 	}
-	old := pullOf(topic, 0)
+	old := followerPartition(topic, 0)
 	old.LeaderEpoch = 1
-	if got = b.pull(t, old); len(got) != 1 || !errors.Is(got[0].Err, replica.ErrFencedLeaderEpoch) {
+	if got = b.followerFetch(t, old); len(got) != 1 ||
+		!errors.Is(got[0].Err, replica.ErrFencedLeaderEpoch) {
 		t.Errorf("old epoch: %+v", got)
 	}
-	gone := pullOf(&metadata.Topic{Name: "gone", ID: metadata.NewID()}, 0)
-	if got = b.pull(t, gone); len(got) != 0 { // the name of an id that nobody knows is nobody's
+	gone := followerPartition(&metadata.Topic{Name: "gone", ID: metadata.NewID()}, 0)
+	if got = b.followerFetch(t, gone); len(got) != 0 { // an unknown id has no name
 		t.Errorf("unknown topic: %+v", got)
 	}
 }
 
-// TestPullOutlivesItsFrame: what a follower says of itself is read before its frame's memory is
-// given to the next request.
-func TestPullOutlivesItsFrame(t *testing.T) {
+// TestFollowerFetchReadsTagsBeforeItsFrameIsReleased: the memory is used by the next request
+// afterwards.
+func TestFollowerFetchReadsTagsBeforeItsFrameIsReleased(t *testing.T) {
 	b := newBroker(t)
 	topic := b.topic("a", replicated)
 	if answer := ask[*kmsg.ProduceResponse](b, 9,
@@ -168,15 +171,15 @@ func TestPullOutlivesItsFrame(t *testing.T) {
 			batch(t, 0, "x", "y"))); answer.Topics[0].Partitions[0].ErrorCode != 0 {
 		t.Fatal("produce")
 	}
-	vouching := pullOf(topic, 2)
-	vouching.DurableEnd = 1
-	if got := b.pull(t, vouching); len(got) != 1 || got[0].HighWater != 1 {
-		t.Errorf("it has two records and vouches for one: %+v", got)
+	partial := followerPartition(topic, 2)
+	partial.DurableEnd = 1
+	if got := b.followerFetch(t, partial); len(got) != 1 || got[0].HighWater != 1 {
+		t.Errorf("a follower with two records and durable end offset 1: %+v", got)
 	}
 }
 
-// FuzzDecodePull: what a peer sends is bytes from outside.
-func FuzzDecodePull(f *testing.F) {
+// FuzzDecodeFollowerFetch: the bytes of a peer are untrusted.
+func FuzzDecodeFollowerFetch(f *testing.F) {
 	id := metadata.NewID()
 	answer := kmsg.FetchResponse{Version: followerFetchVersion,
 		Topics: []kmsg.FetchResponseTopic{{TopicID: id,
@@ -190,7 +193,7 @@ func FuzzDecodePull(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		got, err := DecodeFollowerFetch(body, map[metadata.ID]string{id: "a"})
 		if err != nil && got.Partitions != nil {
-			t.Error("both an answer and an error")
+			t.Error("both a response and an error")
 		}
 		total := 0
 		for i := range got.Partitions {
@@ -202,36 +205,35 @@ func FuzzDecodePull(f *testing.F) {
 	})
 }
 
-// TestPeersOfEarlierVersionsTellNothingOfTombstones: in the place of the offset below which
-// tombstones are lonely they have how far they cleaned, garbage that they left not counted, and no
-// tag that says otherwise.
-func TestPeersOfEarlierVersionsTellNothingOfTombstones(t *testing.T) {
+// TestTombstoneCleanOffsetOfEarlierVersionsIsIgnored: they send the end of their clean section in
+// its place, and no tombstoneCleanTag.
+func TestTombstoneCleanOffsetOfEarlierVersionsIsIgnored(t *testing.T) {
 	numbers := func(of ...uint64) (value []byte) {
 		for _, n := range of {
 			value = binary.BigEndian.AppendUint64(value, n)
 		}
 		return value
 	}
-	for _, says := range []bool{false, true} {
-		request, answer, lonely := kmsg.NewFetchRequestTopicPartition(),
+	for _, tagged := range []bool{false, true} {
+		request, answer, tombstoneClean := kmsg.NewFetchRequestTopicPartition(),
 			kmsg.NewFetchResponseTopicPartition(), int64(0)
 		request.UnknownTags.Set(followerTag, numbers(9, 7, 5))
 		answer.UnknownTags.Set(followerTag, numbers(1, 9, 7))
-		if says {
+		if tagged {
 			request.UnknownTags.Set(tombstoneCleanTag, nil)
 			answer.UnknownTags.Set(tombstoneCleanTag, nil)
-			lonely = 7
+			tombstoneClean = 7
 		}
 		want := replica.FetchPartition{DurableEnd: -1}
 		readFollowerTags(&request.UnknownTags, &want)
-		if want.TombstoneClean != lonely || want.DurableEnd != 9 ||
+		if want.TombstoneClean != tombstoneClean || want.DurableEnd != 9 ||
 			want.ReplicasTombstoneClean != 5 {
-			t.Errorf("a follower that says what it means (%t): %+v", says, want)
+			t.Errorf("request with tombstoneCleanTag %t: %+v", tagged, want)
 		}
-		if got := followerResult("a", &answer); got.ReplicasTombstoneClean != lonely ||
+		if got := followerResult("a", &answer); got.ReplicasTombstoneClean != tombstoneClean ||
 			got.LogEnd != 9 ||
 			got.LogStart != 1 {
-			t.Errorf("a leader that says what it means (%t): %+v", says, got)
+			t.Errorf("response with tombstoneCleanTag %t: %+v", tagged, got)
 		}
 	}
 }

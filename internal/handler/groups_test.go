@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// coordinated returns a broker that coordinates all groups, with a topic of four partitions to
-// consume.
+// coordinated makes a broker the coordinator of all groups, with a topic of four partitions, and
+// waits until it has loaded.
 func coordinated(t *testing.T, b *broker) *broker {
 	t.Helper()
 	b.topic("tickets", func(topic *metadata.Topic) {
@@ -52,7 +52,7 @@ func joinRequest(member string) *kmsg.JoinGroupRequest {
 	return req
 }
 
-// join makes a group of one member, twice if the first time only gave the id.
+// join joins a group as its only member, twice if the first response only has the member id.
 func (b *broker) join(version int16) *kmsg.JoinGroupResponse {
 	b.t.Helper()
 	answer := ask[*kmsg.JoinGroupResponse](b, version, joinRequest(""))
@@ -87,8 +87,9 @@ func (b *broker) heartbeat(version int16, joined *kmsg.JoinGroupResponse) int16 
 	return ask[*kmsg.HeartbeatResponse](b, version, req).ErrorCode
 }
 
-// What the LogCluster says of groups is what kafka-configs shows of a broker, and what holds.
-func TestBoundsOfGroupsAreShown(t *testing.T) {
+// TestGroupSettingsAreDescribed: kafka-configs shows the effective group settings of the
+// LogCluster.
+func TestGroupSettingsAreDescribed(t *testing.T) {
 	b := newBroker(t)
 	b.bounds = metadata.Groups{SessionMin: time.Second, InitialDelay: -1,
 		OffsetsRetention: 3 * time.Hour, MetadataBytesMax: -1}
@@ -97,9 +98,9 @@ func TestBoundsOfGroupsAreShown(t *testing.T) {
 	req.Resources = []kmsg.DescribeConfigsRequestResource{
 		{ResourceType: kmsg.ConfigResourceTypeBroker, ResourceName: "1"},
 	}
-	shown := map[string]string{}
+	described := map[string]string{}
 	for _, c := range ask[*kmsg.DescribeConfigsResponse](b, 4, req).Resources[0].Configs {
-		shown[c.Name] = fmt.Sprint(*c.Value, " ", c.Source, " ", c.ReadOnly)
+		described[c.Name] = fmt.Sprint(*c.Value, " ", c.Source, " ", c.ReadOnly)
 	}
 	for name, want := range map[string]string{
 		"group.min.session.timeout.ms":     "1000 STATIC_BROKER_CONFIG true",
@@ -109,8 +110,8 @@ func TestBoundsOfGroupsAreShown(t *testing.T) {
 		"offset.metadata.max.bytes":        "0 STATIC_BROKER_CONFIG true",
 		"offsets.retention.minutes":        "180 STATIC_BROKER_CONFIG true",
 	} {
-		if shown[name] != want {
-			t.Errorf("%s is %q, want %q", name, shown[name], want)
+		if described[name] != want {
+			t.Errorf("%s is %q, want %q", name, described[name], want)
 		}
 	}
 }
@@ -141,12 +142,12 @@ func TestFindCoordinatorAtEveryVersion(t *testing.T) {
 		topic := b.image.Load().Topic(coordinator.OffsetsTopic)
 		if topic == nil || !topic.Internal || len(topic.Partitions) != 50 ||
 			!topic.Settings.Compact || topic.Settings.SegmentBytes != 100<<20 {
-			t.Errorf("the topic was made as %+v", topic)
+			t.Errorf("the offsets topic was created as %+v", topic)
 		}
 	})
 }
 
-func TestGroupJoinsSyncsAndBeatsAtEveryVersion(t *testing.T) {
+func TestGroupMembershipAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyJoinGroup, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b).join(version)
 	})
@@ -167,9 +168,9 @@ func TestGroupJoinsSyncsAndBeatsAtEveryVersion(t *testing.T) {
 		if code := b.heartbeat(version, joined); code != 22 {
 			t.Errorf("heartbeat of another generation: error %d", code)
 		}
-		joined.MemberID = "nobody"
+		joined.MemberID = "unknown"
 		if code := b.heartbeat(version, joined); code != 25 {
-			t.Errorf("heartbeat of nobody: error %d", code)
+			t.Errorf("heartbeat of an unknown member: error %d, want 25", code)
 		}
 	})
 	everyVersion(t, keyLeaveGroup, func(t *testing.T, b *broker, version int16) {
@@ -201,16 +202,16 @@ func (b *broker) commit(version int16, topic string, partition int32, offset int
 	part := kmsg.NewOffsetCommitRequestTopicPartition()
 	note := "note"
 	part.Partition, part.Offset, part.LeaderEpoch, part.Metadata = partition, offset, 2, &note
-	asked := kmsg.OffsetCommitRequestTopic{Topic: topic,
+	requested := kmsg.OffsetCommitRequestTopic{Topic: topic,
 		Partitions: []kmsg.OffsetCommitRequestTopicPartition{part}}
 	if known := b.image.Load().Topic(topic); known != nil {
-		asked.TopicID = known.ID
+		requested.TopicID = known.ID
 	}
-	req.Topics = append(req.Topics, asked)
+	req.Topics = append(req.Topics, requested)
 	return ask[*kmsg.OffsetCommitResponse](b, version, req).Topics[0].Partitions[0].ErrorCode
 }
 
-// fetched asks for the offsets of two partitions of tickets, or for all, and returns them as text.
+// fetched returns the committed offsets of two partitions of tickets, or of all, as text.
 func (b *broker) fetched(version int16, all bool) (text string) {
 	b.t.Helper()
 	req := kmsg.NewPtrOffsetFetchRequest()
@@ -253,11 +254,11 @@ func TestOffsetsAreCommittedAndFetchedAtEveryVersion(t *testing.T) {
 			t.Errorf("fetched %s", got)
 		}
 		if code := b.commit(version, "tickets", 9, 7, nil); code != 3 {
-			t.Errorf("a partition that is not there: error %d", code)
+			t.Errorf("a partition that does not exist: error %d, want 3", code)
 		}
 		if code, want := b.commit(version, "none", 0, 7, nil),
 			map[bool]int16{false: 3, true: 100}[version >= 10]; code != want {
-			t.Errorf("a topic that is not there: error %d", code)
+			t.Errorf("a topic that does not exist: error %d", code)
 		}
 		joined := b.join(5)
 		if code := b.commit(version, "tickets", 0, 8, joined); code != 27 {
@@ -268,11 +269,11 @@ func TestOffsetsAreCommittedAndFetchedAtEveryVersion(t *testing.T) {
 			t.Errorf("of a member: error %d", code)
 		}
 		if code := b.commit(version, "tickets", 0, 9, nil); code != 25 {
-			t.Errorf("of a stranger: error %d", code)
+			t.Errorf("of an unknown member: error %d, want 25", code)
 		}
 		joined.Generation--
 		if code := b.commit(version, "tickets", 0, 9, joined); code != 22 {
-			t.Errorf("of the generation before: error %d", code)
+			t.Errorf("of the previous generation: error %d, want 22", code)
 		}
 	})
 	everyVersion(t, keyOffsetFetch, func(t *testing.T, b *broker, version int16) {
@@ -343,8 +344,8 @@ func TestGroupsAreDescribedListedAndDeletedAtEveryVersion(t *testing.T) {
 	})
 }
 
-// Clients may not write what only coordinators understand.
-func TestNobodyProducesToTheGroupsTopic(t *testing.T) {
+// TestProduceToTheOffsetsTopicIsRejected: only coordinators write it.
+func TestProduceToTheOffsetsTopicIsRejected(t *testing.T) {
 	b := coordinated(t, newBroker(t))
 	for _, version := range []int16{3, 9, 12} {
 		if answer := b.produce(version, coordinator.OffsetsTopic,
@@ -354,9 +355,9 @@ func TestNobodyProducesToTheGroupsTopic(t *testing.T) {
 	}
 }
 
-// A static member that comes back keeps its partitions, its generation, and, as the leader, does
-// not assign again (KIP-345, KIP-814); the process it replaces is fenced.
-func TestQuirk9StaticMemberComesBack(t *testing.T) {
+// TestQuirk9StaticMemberRejoins: a static member keeps its partitions and its generation and, as
+// the leader, does not assign again (KIP-345, KIP-814); the process that it replaces is fenced.
+func TestQuirk9StaticMemberRejoins(t *testing.T) {
 	b := coordinated(t, newBroker(t))
 	instance := "printer-1"
 	static := func() *kmsg.JoinGroupResponse {
@@ -366,7 +367,7 @@ func TestQuirk9StaticMemberComesBack(t *testing.T) {
 	}
 	first := static()
 	if first.ErrorCode != 0 {
-		t.Fatalf("join: %+v", first) // at once: a static member needs no id first
+		t.Fatalf("join: %+v", first) // a static member needs no id first
 	}
 	b.sync(5, first)
 	second := static()
@@ -383,11 +384,11 @@ func TestQuirk9StaticMemberComesBack(t *testing.T) {
 	req.Group, req.Generation, req.MemberID, req.InstanceID = "group", first.Generation,
 		first.MemberID, &instance
 	if code := ask[*kmsg.HeartbeatResponse](b, 4, req).ErrorCode; code != 82 {
-		t.Errorf("heartbeat of the process before: error %d", code)
+		t.Errorf("heartbeat of the replaced process: error %d, want 82", code)
 	}
 }
 
-// The groups of a broker that others took over from are not its own any more.
+// TestNotCoordinator: a broker rejects requests of groups that another broker leads by now.
 func TestNotCoordinator(t *testing.T) {
 	b := coordinated(t, newBroker(t))
 	topic := b.image.Load().Topic(coordinator.OffsetsTopic)

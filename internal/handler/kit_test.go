@@ -27,8 +27,8 @@ import (
 
 const self = 1
 
-// broker is a Handler over real replicas and logs, whose disk is in memory, and metadata that
-// obeys.
+// broker is a Handler over real replicas and logs with an in-memory disk, and a metadata store that
+// makes every valid change.
 type broker struct {
 	*Handler
 	t        *testing.T
@@ -39,10 +39,10 @@ type broker struct {
 	image    atomic.Pointer[metadata.Image]
 	topics   []*metadata.Topic
 	producer int64
-	later    []func() // changes of the image that come only when a request waits for them
-	lazy     bool     // topics made and deleted come into the image later
+	later    []func() // changes of the image that a waiting request triggers
+	lazy     bool     // changes of topics go to later
 	policy   metadata.AdminPolicy
-	bounds   metadata.Groups // of groups
+	bounds   metadata.Groups // settings of groups
 	listener string          // of requests; "": metadata.DefaultListener
 }
 
@@ -80,7 +80,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// apply makes an image of the topics, and the replicas follow it.
+// apply applies an image of the topics.
 func (b *broker) apply() error {
 	brokers := []metadata.Broker{{ID: self,
 		Endpoints: "kafka://one.example:9092,out://one.public:19092", Rack: "a"},
@@ -93,7 +93,7 @@ func (b *broker) apply() error {
 	return err
 }
 
-// topic makes a topic that this broker leads at epoch 2.
+// topic creates a topic that this broker leads in epoch 2.
 func (b *broker) topic(name string, change func(*metadata.Topic)) *metadata.Topic {
 	topic := &metadata.Topic{Name: name, ID: metadata.NewID(), Settings: topicconfig.Default(),
 		Internal: metadata.InternalTopic(name)}
@@ -109,7 +109,7 @@ func (b *broker) topic(name string, change func(*metadata.Topic)) *metadata.Topi
 	return topic
 }
 
-// await runs what b.later has in store, image by image, until one is enough.
+// await applies the changes of b.later, one by one, until an image is enough.
 func (b *broker) await(ctx context.Context, enough func(*metadata.Image) bool) {
 	for !enough(b.image.Load()) && ctx.Err() == nil && len(b.later) > 0 {
 		next := b.later[0]
@@ -118,7 +118,7 @@ func (b *broker) await(ctx context.Context, enough func(*metadata.Image) bool) {
 	}
 }
 
-// CreateTopic implements metadata.Admin with the rules of the real ones.
+// CreateTopic implements metadata.Admin with the rules of the real stores.
 func (b *broker) CreateTopic(_ context.Context, t metadata.NewTopic) (*metadata.Topic, error) {
 	if b.image.Load().Topic(t.Name) != nil {
 		return nil, metadata.ErrTopicExists
@@ -153,7 +153,7 @@ func (b *broker) DeleteTopic(_ context.Context, name string) error {
 	return b.changed()
 }
 
-// replace makes a copy of a topic, to be changed and put in its place.
+// replace changes a copy of a topic and puts it in place of the topic.
 func (b *broker) replace(name string, change func(*metadata.Topic) error) error {
 	at := slices.IndexFunc(b.topics, func(t *metadata.Topic) bool { return t.Name == name })
 	if at < 0 {
@@ -167,7 +167,7 @@ func (b *broker) replace(name string, change func(*metadata.Topic) error) error 
 	return b.changed()
 }
 
-// AlterTopic implements metadata.Alterer with the rules of the real ones.
+// AlterTopic implements metadata.Alterer with the rules of the real stores.
 func (b *broker) AlterTopic(_ context.Context, change metadata.TopicChange) error {
 	return b.replace(change.Name, func(topic *metadata.Topic) error {
 		resource := &v1alpha1.Topic{}
@@ -200,7 +200,7 @@ func (b *broker) CreatePartitions(_ context.Context, more metadata.NewPartitions
 	})
 }
 
-// Reassign implements metadata.Mover: the moves begin, and go on for ever.
+// Reassign implements metadata.Mover: reassignments start and never complete.
 func (b *broker) Reassign(_ context.Context, moves []metadata.Move) []error {
 	faults := make([]error, len(moves))
 	for i, move := range moves {
@@ -246,7 +246,7 @@ func (b *broker) ElectPreferred(_ context.Context, partitions []metadata.Partiti
 	return faults
 }
 
-// changed applies a change of the topics, or leaves that until somebody waits for it.
+// changed applies a change of the topics, now or, if lazy, when a request waits for it.
 func (b *broker) changed() error {
 	if b.lazy {
 		b.later = append(b.later, func() { _ = b.apply() })
@@ -255,29 +255,28 @@ func (b *broker) changed() error {
 	return b.apply()
 }
 
-// ask sends a request at a version, as its bytes, and decodes the answer's bytes. The request is
-// overwritten once it is given up, or was answered, as the next one does with the buffer it was in:
-// whatever the broker knows, it knows without it.
+// ask sends a request at a version as bytes, and decodes the bytes of the response. The request's
+// memory is overwritten once it is released, as by the next request in the same buffer.
 func ask[R kmsg.Response](b *broker, version int16, request kmsg.Request) R {
 	b.t.Helper()
 	request.SetVersion(version)
 	b.nameByID(request)
 	body := request.AppendTo(nil)
-	asked := &wire.Request{Key: request.Key(), Version: version, Body: body,
+	raw := &wire.Request{Key: request.Key(), Version: version, Body: body,
 		Listener: cmp.Or(b.listener, metadata.DefaultListener), Principal: wire.Anonymous,
 		Release: func() {
 			for i := range body {
 				body[i] = 0xaa
 			}
 		}}
-	answer, err := b.Handle(b.t.Context(), asked)
+	answer, err := b.Handle(b.t.Context(), raw)
 	must(b.t, err)
 	response := decodeReply[R](b.t, request, answer)
-	asked.ReleaseBody()
+	raw.ReleaseBody()
 	return response
 }
 
-// nameByID gives topics their ids, as versions from 13 on name them.
+// nameByID sets the ids of topics, which versions from 13 on use.
 func (b *broker) nameByID(request kmsg.Request) {
 	idOf := func(name string) (id [16]byte) {
 		if topic := b.image.Load().Topic(name); topic != nil {
@@ -307,7 +306,7 @@ func decodeReply[R kmsg.Response](t *testing.T, request kmsg.Request, answer wir
 		t.Errorf("%s version %d: flexible header %v, want %v", APIName(request.Key()),
 			request.GetVersion(), answer.Flexible, want)
 	}
-	// What was decoded must be all that was sent.
+	// Decoding must use every byte.
 	if again := response.AppendTo(nil); !bytes.Equal(again, body) {
 		t.Errorf("%s version %d: answer of %d bytes decodes to %d", APIName(request.Key()),
 			request.GetVersion(), len(body), len(again))
@@ -315,7 +314,7 @@ func decodeReply[R kmsg.Response](t *testing.T, request kmsg.Request, answer wir
 	return response.(R)
 }
 
-// replyBytes puts a reply's chunks together, as wire sends them.
+// replyBytes returns the bytes of a reply, as wire sends them.
 func replyBytes(t testing.TB, answer wire.Reply) []byte {
 	t.Helper()
 	var body []byte
@@ -337,7 +336,7 @@ func replyBytes(t testing.TB, answer wire.Reply) []byte {
 	return body
 }
 
-// batch is what a producer sends.
+// batch returns a record batch of a producer.
 func batch(t testing.TB, codec compress.Codec, values ...string) []byte {
 	t.Helper()
 	return batchOf(t, codec, record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1},
@@ -372,7 +371,7 @@ func produceRequestFor(topic string, acks int16, batches ...[]byte) *kmsg.Produc
 	return req
 }
 
-// produce sends one batch to partition 0 and returns its answer.
+// produce sends one batch to partition 0 and returns the response for it.
 func (b *broker) produce(version int16, topic string,
 	records []byte) kmsg.ProduceResponseTopicPartition {
 	b.t.Helper()
@@ -406,7 +405,7 @@ func (b *broker) fetch(version int16, topic string, offset int64) kmsg.FetchResp
 	return response.Topics[0].Partitions[0]
 }
 
-// values are the values of the records in fetched bytes.
+// values returns the values of the records in fetched bytes.
 func values(t *testing.T, fetched []byte) []string {
 	t.Helper()
 	var all []string

@@ -8,15 +8,15 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// elsewhere is a topic that broker 3 leads in epoch 7; this broker follows.
+// elsewhere makes broker 3 the leader in epoch 7, with this broker as a follower.
 func elsewhere(topic *metadata.Topic) {
 	replicated(topic)
 	topic.Partitions[0].Leader, topic.Partitions[0].LeaderEpoch = 3, 7
 }
 
-// TestQuirk7WhoLeadsIsTold to who comes to the wrong broker (KIP-951): Produce from 10 on, Fetch
-// from 12 on, with the address from 16 on.
-func TestQuirk7WhoLeadsIsTold(t *testing.T) {
+// TestQuirk7CurrentLeaderIsReturned to a client that reached the wrong broker (KIP-951): Produce
+// from version 10, Fetch from 12, with the endpoint from 16.
+func TestQuirk7CurrentLeaderIsReturned(t *testing.T) {
 	everyVersion(t, keyProduce, func(t *testing.T, b *broker, version int16) {
 		if version < 3 {
 			return
@@ -28,12 +28,12 @@ func TestQuirk7WhoLeadsIsTold(t *testing.T) {
 		if part.ErrorCode != 6 {
 			t.Errorf("error %d", part.ErrorCode)
 		}
-		if told := part.CurrentLeader.LeaderID == 3 &&
-			part.CurrentLeader.LeaderEpoch == 7; told != (version >= 10) {
+		if hinted := part.CurrentLeader.LeaderID == 3 &&
+			part.CurrentLeader.LeaderEpoch == 7; hinted != (version >= 10) {
 			t.Errorf("leader %+v", part.CurrentLeader)
 		}
-		if told := len(answer.Brokers) == 1 && answer.Brokers[0].Host == "three.example" &&
-			answer.Brokers[0].Port == 9093; told != (version >= 10) {
+		if hinted := len(answer.Brokers) == 1 && answer.Brokers[0].Host == "three.example" &&
+			answer.Brokers[0].Port == 9093; hinted != (version >= 10) {
 			t.Errorf("brokers %+v", answer.Brokers)
 		}
 	})
@@ -51,20 +51,20 @@ func TestQuirk7WhoLeadsIsTold(t *testing.T) {
 			if part.ErrorCode != want {
 				t.Errorf("epoch %d: error %d, want %d", epoch, part.ErrorCode, want)
 			}
-			if told := part.CurrentLeader.LeaderID == 3 &&
-				part.CurrentLeader.LeaderEpoch == 7; told != (version >= 12 && want != 75) {
+			if hinted := part.CurrentLeader.LeaderID == 3 &&
+				part.CurrentLeader.LeaderEpoch == 7; hinted != (version >= 12 && want != 75) {
 				t.Errorf("epoch %d: leader %+v", epoch, part.CurrentLeader)
 			}
-			if told := len(answer.Brokers) == 1 &&
-				answer.Brokers[0].Host == "three.example"; told != (version >= 16 && want != 75) {
+			if hinted := len(answer.Brokers) == 1 &&
+				answer.Brokers[0].Host == "three.example"; hinted != (version >= 16 && want != 75) {
 				t.Errorf("epoch %d: brokers %+v", epoch, answer.Brokers)
 			}
 		}
 	})
 }
 
-// TestOffsetForLeaderEpoch: how far an epoch goes, at every version; and the same asked for with a
-// fetch (KIP-320, KIP-595).
+// TestOffsetForLeaderEpoch checks the end offset of an epoch at every version, and the diverging
+// epoch of a fetch (KIP-320, KIP-595).
 func TestOffsetForLeaderEpoch(t *testing.T) {
 	grown := func(b *broker) {
 		topic := b.topic("a", nil)
@@ -92,7 +92,7 @@ func TestOffsetForLeaderEpoch(t *testing.T) {
 				t.Errorf("epoch %d: %+v, want %v", epoch, parts[0], want)
 			}
 			if parts[1].ErrorCode != 74 || parts[1].EndOffset != -1 {
-				t.Errorf("asked with an old epoch: %+v", parts[1])
+				t.Errorf("request with an old leader epoch: %+v", parts[1])
 			}
 		}
 	})
@@ -106,16 +106,16 @@ func TestOffsetForLeaderEpoch(t *testing.T) {
 		part := ask[*kmsg.FetchResponse](b, version, req).Topics[0].Partitions[0]
 		if part.ErrorCode != 0 || part.DivergingEpoch.Epoch != 2 ||
 			part.DivergingEpoch.EndOffset != 2 {
-			t.Errorf("%+v", part)
+			t.Errorf("fetch: %+v, want diverging epoch 2 with end offset 2", part)
 		}
 	})
 }
 
-// TestANewLeaderDoesNotTellAnEndThatWasPassed (KIP-207).
-func TestANewLeaderDoesNotTellAnEndThatWasPassed(t *testing.T) {
+// TestNewLeaderReturnsNoStaleEndOffset: KIP-207.
+func TestNewLeaderReturnsNoStaleEndOffset(t *testing.T) {
 	everyVersion(t, keyListOffsets, func(t *testing.T, b *broker, version int16) {
 		topic := b.topic("tickets", replicated)
-		// broker 3 does not have it
+		// broker 3 does not have the record
 		ask[*kmsg.ProduceResponse](b, 9, produceRequestFor("tickets", 1, batch(t, 0, "x")))
 		p := *topic.Partitions[0]
 		p.LeaderEpoch++
@@ -135,12 +135,12 @@ func TestANewLeaderDoesNotTellAnEndThatWasPassed(t *testing.T) {
 	})
 }
 
-// TestTheLargestTimestampIsOfWhatConsumersMaySee: the record that has it is on the leader alone,
-// and may go with it (KIP-734).
-func TestTheLargestTimestampIsOfWhatConsumersMaySee(t *testing.T) {
+// TestLargestTimestampIsBelowTheHighWatermark: the record that has it is on the leader alone, and
+// may be lost with it (KIP-734).
+func TestLargestTimestampIsBelowTheHighWatermark(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", replicated)
-	// broker 3 does not have it
+	// broker 3 does not have the record
 	ask[*kmsg.ProduceResponse](b, 9, produceRequestFor("tickets", 1, batch(t, 0, "x")))
 	if answer := b.listOffset(7, "tickets", -3); answer.ErrorCode != 0 || answer.Offset != -1 ||
 		answer.Timestamp != -1 {

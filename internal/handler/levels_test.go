@@ -9,13 +9,13 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// KIP-390: a level outside its codec's range is INVALID_CONFIG at CreateTopics, at every version,
-// with a message that says which setting, which codec, and what would do. No topic is made. The
-// same at apply: api/v1alpha1/rules_table_test.go.
-func TestCreateTopicsRefusesLevelsThatTheirCodecLacks(t *testing.T) {
+// TestCreateTopicsRejectsLevelsOutOfRange: a level outside its codec's range is INVALID_CONFIG at
+// every version, with a message that names the setting, the codec and the range, and no topic is
+// created (KIP-390). Rules for manifests: api/v1alpha1/rules_table_test.go.
+func TestCreateTopicsRejectsLevelsOutOfRange(t *testing.T) {
 	for _, c := range []struct {
 		codec, level string
-		says         []string // nil: taken
+		message      []string // parts of the error message; nil: no error
 	}{
 		{"gzip", "0", []string{"gzip level 0", "1 to 9"}},
 		{"gzip", "10", []string{"gzip level 10", "1 to 9"}},
@@ -25,7 +25,7 @@ func TestCreateTopicsRefusesLevelsThatTheirCodecLacks(t *testing.T) {
 		{"lz4", "-1", []string{"lz4 level -1", "1 to 17"}},
 		{"zstd", "23", []string{"zstd level 23", "-131072 to 22"}},
 		{"zstd", "-131073", []string{"zstd level -131073", "-131072 to 22"}},
-		// the number that stands for "default" within the program
+		// compress.LevelDefault
 		{"zstd", "-2147483648", []string{"-2147483648"}},
 		{"zstd", "high", []string{"high"}},
 		{"zstd", "", nil}, // no level: the default
@@ -42,17 +42,17 @@ func TestCreateTopicsRefusesLevelsThatTheirCodecLacks(t *testing.T) {
 					withConfig(name, &c.level)(r)
 				}
 			})
-			if c.says == nil {
+			if c.message == nil {
 				if got.ErrorCode != 0 {
 					t.Errorf("%s=%s: error %d, %s", name, c.level, got.ErrorCode,
 						textOf(got.ErrorMessage))
 				}
-				break // it is there now
+				break // the topic exists now
 			}
 			if got.ErrorCode != 40 || b.image.Load().Topic("tickets") != nil {
 				t.Errorf("%s=%s, version %d: error %d", name, c.level, version, got.ErrorCode)
 			}
-			for _, part := range append(c.says, name) {
+			for _, part := range append(c.message, name) {
 				if !strings.Contains(textOf(got.ErrorMessage), part) {
 					t.Errorf("%s=%s: %q lacks %q", name, c.level, textOf(got.ErrorMessage), part)
 				}
@@ -61,10 +61,10 @@ func TestCreateTopicsRefusesLevelsThatTheirCodecLacks(t *testing.T) {
 	}
 }
 
-// A codec without levels has no setting to put one in, and a level for another codec than the
-// topic's would have no effect: both are refused, so that nobody believes to have set something.
-func TestCreateTopicsRefusesLevelsThatWouldDoNothing(t *testing.T) {
-	for _, c := range []struct{ kind, name, says string }{
+// TestCreateTopicsRejectsLevelsWithoutEffect: a codec without levels has no setting for one, and a
+// level of another codec than the topic's would have no effect; both are rejected.
+func TestCreateTopicsRejectsLevelsWithoutEffect(t *testing.T) {
+	for _, c := range []struct{ kind, name, message string }{
 		{"snappy", "compression.snappy.level", "compression.snappy.level"},
 		{"uncompressed", "compression.zstd.level",
 			"no effect while compression.type is uncompressed"},
@@ -75,12 +75,12 @@ func TestCreateTopicsRefusesLevelsThatWouldDoNothing(t *testing.T) {
 			withConfig("compression.type", &c.kind)(r)
 			withConfig(c.name, new("5"))(r)
 		})
-		if got.ErrorCode != 40 || !strings.Contains(textOf(got.ErrorMessage), c.says) {
+		if got.ErrorCode != 40 || !strings.Contains(textOf(got.ErrorMessage), c.message) {
 			t.Errorf("%s with %s: error %d, %s", c.kind, c.name, got.ErrorCode,
 				textOf(got.ErrorMessage))
 		}
 	}
 	if _, _, _, leveled := compress.Snappy.Levels(); leveled {
-		t.Error("snappy has levels now: it needs a setting")
+		t.Error("snappy has levels: it needs a setting")
 	}
 }

@@ -21,12 +21,12 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// mutatedAllocMax bounds what a frame of up to a controlFrameMax may make the broker allocate,
-// answer included: 20,000 elements, decoded, looked up and answered, take about a third of it.
+// mutatedAllocMax bounds what a frame of up to controlFrameMax may allocate, response included:
+// 20,000 elements, decoded, looked up and answered, take about a third of it.
 const mutatedAllocMax = 64 << 20
 
-// socketBroker is the real handler behind the real listener. A socket of the file system has two
-// halves to close, as TCP's, and leaves no port behind.
+// socketBroker is a handler behind a server on a Unix socket. Its two directions can be closed
+// separately, as with TCP, and it needs no port.
 func socketBroker(t testing.TB) (b *broker, path string) {
 	b = newBroker(t)
 	b.topic("tickets", nil)
@@ -46,7 +46,7 @@ func socketBroker(t testing.TB) (b *broker, path string) {
 	return b, path
 }
 
-// framed is a request as a client would send it: size, header, body.
+// framed encodes a request as a client sends it: size, header, body.
 func framed(b *broker, request kmsg.Request) []byte {
 	frame := kbin.AppendInt16(make([]byte, 4), request.Key())
 	frame = kbin.AppendInt16(frame, request.GetVersion())
@@ -65,8 +65,8 @@ func sized(frame []byte) []byte {
 	return frame
 }
 
-// captured is one request of each API and version, all of its fields filled, and the two that do
-// most.
+// captured returns one request of each API and version with all fields set, and valid produce and
+// fetch requests.
 func captured(t testing.TB, b *broker) [][]byte {
 	random := rand.New(rand.NewPCG(3, 0))
 	var all [][]byte
@@ -90,46 +90,47 @@ func captured(t testing.TB, b *broker) [][]byte {
 	return all
 }
 
-// exchange sends bytes, ends its half, and reads until the broker has closed: waits end at once, as
-// their client is gone. It tells how many bytes came back.
+// exchange sends bytes, closes its direction, and reads until the broker has closed: waits end at
+// once, because their client is gone. It returns how many bytes it received.
 func exchange(t *testing.T, path string, frame []byte) int64 {
 	t.Helper()
 	conn, err := net.Dial("unix", path)
 	must(t, err)
 	defer conn.Close()
 	must(t, conn.SetDeadline(time.Now().Add(time.Minute)))
-	_, _ = conn.Write(frame) // may be cut short: the broker closes on what it refuses
+	_, _ = conn.Write(frame) // may fail: the broker closes the connection after an invalid request
 	_ = conn.(*net.UnixConn).CloseWrite()
 	n, err := io.Copy(io.Discard, conn)
 	if err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatalf("no end after a minute of %d bytes: % x", len(frame),
+			t.Fatalf("the broker has not closed the connection after a minute, %d bytes: % x",
+				len(frame),
 				frame[:min(64, len(frame))])
 		}
 	}
 	return n
 }
 
-// checkExchange is exchange within bounds of memory. What makes topics or partitions costs what was
-// asked for.
+// checkExchange is exchange with a bound on allocations, except for requests that create topics or
+// partitions.
 func checkExchange(t *testing.T, path string, frame []byte) int64 {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	n := exchange(t, path, frame)
 	runtime.ReadMemStats(&after)
-	makes := len(frame) >= 6 &&
+	creates := len(frame) >= 6 &&
 		(frame[5] == byte(keyCreateTopics) || frame[5] == byte(keyCreatePartitions))
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > mutatedAllocMax+
-		4*uint64(len(frame)) && !makes {
+		4*uint64(len(frame)) && !creates {
 		t.Errorf("%d bytes allocated for a frame of %d: % x", grown, len(frame),
 			frame[:min(64, len(frame))])
 	}
 	return n
 }
 
-// mutate changes a copy of a frame: bytes, its end, or four bytes that may be a length; its size is
-// mostly made right again, so that what is behind the header is reached.
+// mutate changes a copy of a frame: bytes, its end, or four bytes that may be a length. Its size is
+// mostly corrected, so that the body is reached.
 func mutate(random *rand.Rand, frame []byte) []byte {
 	frame = append([]byte(nil), frame...)
 	const head = 12 // size, key, version, correlation id
@@ -156,8 +157,8 @@ func mutate(random *rand.Rand, frame []byte) []byte {
 	return frame
 }
 
-// The same as FuzzMutatedRequests, for a number of frames of a fixed seed.
-func TestMutatedRequestsNeitherBreakNorSwell(t *testing.T) {
+// TestMutatedRequestsAreHandled is FuzzMutatedRequests with a fixed seed.
+func TestMutatedRequestsAreHandled(t *testing.T) {
 	b, path := socketBroker(t)
 	const seed = 5
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -174,15 +175,15 @@ func TestMutatedRequestsNeitherBreakNorSwell(t *testing.T) {
 		}
 	}
 	if answered < len(all)/2 {
-		t.Errorf("%d of %d whole requests were answered: hardly anything was reached", answered,
+		t.Errorf("only %d of %d unchanged requests were answered", answered,
 			len(all))
 	}
-	// It still serves.
+	// The broker still serves.
 	b.mustProduce("tickets", "after")
 }
 
-// Whatever comes over a connection, the broker answers or closes it: no panic, no hang, no memory
-// beyond its limits.
+// FuzzMutatedRequests checks that the broker answers or closes the connection for any bytes: no
+// panic, no hang, and bounded memory.
 func FuzzMutatedRequests(f *testing.F) {
 	b, path := socketBroker(f)
 	for i, frame := range captured(f, b) {

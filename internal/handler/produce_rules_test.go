@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Where the fields of a batch stand (docs/format/batch.md).
+// Positions of the fields of a batch (docs/format/batch.md).
 const (
 	batchBaseOffset = 0
 	batchMagic      = 16
@@ -25,7 +25,7 @@ const (
 	batchRecords    = 61
 )
 
-// sealed is a copy of a batch that was changed, with the checksum of what it is now.
+// sealed returns a changed copy of a batch with a correct checksum.
 func sealed(b []byte, change func([]byte)) []byte {
 	b = slices.Clone(b)
 	change(b)
@@ -37,8 +37,8 @@ func put32(at int, value uint32) func([]byte) {
 	return func(b []byte) { binary.BigEndian.PutUint32(b[at:], value) }
 }
 
-// stamped is a batch of one record a timestamp, in ms from now; with keys unless a record is to
-// have none.
+// stamped returns a batch with one record for each timestamp, given relative to now; '-' in keys is
+// a null key.
 func stamped(t *testing.T, codec compress.Codec, keys string, offsets ...time.Duration) []byte {
 	t.Helper()
 	builder := record.NewBuilder(codec, compress.LevelDefault)
@@ -57,7 +57,7 @@ func stamped(t *testing.T, codec compress.Codec, keys string, offsets ...time.Du
 	return built
 }
 
-// rules is a broker with a topic for each kind of rule.
+// rules returns a broker with a topic for each kind of rule.
 func rules(t *testing.T) *broker {
 	b := newBroker(t)
 	set := func(name string, change func(*topicconfig.Settings)) {
@@ -74,9 +74,9 @@ func rules(t *testing.T) *broker {
 	return b
 }
 
-// ruleCase is a batch that breaks a rule, or just does not.
+// ruleCase is a batch that violates a rule, or barely satisfies it.
 type ruleCase struct {
-	rule    string // of the reference, 1.4, in its words
+	rule    string // in the words of the reference, 1.4
 	topic   string
 	version int16
 	records []byte
@@ -84,11 +84,11 @@ type ruleCase struct {
 	text    string // in the answer's message
 }
 
-// Reference 1.4, in its order, each rule from both sides.
+// TestProduceRules covers reference 1.4 in its order, each rule from both sides.
 func TestProduceRules(t *testing.T) {
 	good := batch(t, compress.None, "a", "b")
 	zstd := batch(t, compress.Zstd, "a")
-	// two lengths take a byte more
+	// two lengths take one more byte
 	exact := batch(t, compress.None, strings.Repeat("x", 200-len(batch(t, compress.None, ""))-2))
 	packed := batch(t, compress.Zstd, strings.Repeat("x", 5000))
 	cases := []ruleCase{
@@ -161,8 +161,8 @@ func TestProduceRules(t *testing.T) {
 	}
 }
 
-// Where several rules are broken, the first counts; but a timestamp wins over other faults of
-// records.
+// TestProduceRulesInTheirOrder: if several rules are violated, the first counts, except that a
+// timestamp wins over other errors of records.
 func TestProduceRulesInTheirOrder(t *testing.T) {
 	good := batch(t, compress.None, "a", "b")
 	large := batch(t, compress.None, strings.Repeat("x", 500))
@@ -200,8 +200,8 @@ func TestProduceRulesInTheirOrder(t *testing.T) {
 	}
 }
 
-// check produces the batch and looks at all the answer says. The broker is its own, so an offset
-// other than 0 is a fault.
+// check produces the batch and checks the whole response. Each case has its own broker, so the
+// offset must be 0.
 func (c ruleCase) check(t *testing.T, b *broker) {
 	t.Helper()
 	b.t = t
@@ -223,7 +223,7 @@ func (c ruleCase) check(t *testing.T, b *broker) {
 		t.Errorf("message %q lacks %q", textOf(answer.ErrorMessage), c.text)
 	}
 	if got := b.fetch(12, c.topic, 0); got.HighWatermark != 0 || len(got.RecordBatches) > 0 {
-		t.Errorf("refused, and %d records are there", got.HighWatermark)
+		t.Errorf("rejected, but %d records were appended", got.HighWatermark)
 	}
 }
 
@@ -234,9 +234,9 @@ func textOf(message *string) string {
 	return *message
 }
 
-// KIP-467: INVALID_RECORD comes "with per-record errors", and so does INVALID_TIMESTAMP: each wrong
-// record once, by its place.
-func TestProduceNamesEachWrongRecord(t *testing.T) {
+// TestProduceNamesEachInvalidRecord: INVALID_RECORD and INVALID_TIMESTAMP list each invalid record
+// once, by its index (KIP-467).
+func TestProduceNamesEachInvalidRecord(t *testing.T) {
 	b := rules(t)
 	for name, c := range map[string]struct {
 		topic   string
@@ -263,8 +263,8 @@ func TestProduceNamesEachWrongRecord(t *testing.T) {
 	}
 }
 
-// The rows of reference 1.4 about producers, as one conversation. The last row, a disk that fails:
-// TestFullDiskFailsTheProduce.
+// TestProduceRulesOfProducers covers the rows of reference 1.4 about producers in sequence. The
+// last row, a failed disk, is TestFullDiskFailsTheProduce.
 func TestProduceRulesOfProducers(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)

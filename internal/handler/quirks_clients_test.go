@@ -11,12 +11,12 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Quirks that steer what clients send next. The others are in quirks_test.go; number 16, the order
-// of answers, is internal/wire's.
+// Quirks that determine which requests clients send. The others are in quirks_test.go; number 16,
+// the order of responses, is tested in internal/wire.
 
-// A finalized transaction.version of 2 makes clients leave out AddPartitionsToTxn; nothing may be
-// finalized that is not built.
-func TestQuirk3NoFeatureIsFinalizedThatIsNotBuilt(t *testing.T) {
+// TestQuirk3OnlyImplementedFeaturesAreFinalized: a finalized transaction.version of 2, for example,
+// makes clients leave out AddPartitionsToTxn.
+func TestQuirk3OnlyImplementedFeaturesAreFinalized(t *testing.T) {
 	b := newBroker(t)
 	for _, version := range []int16{3, 4} {
 		req := kmsg.NewPtrApiVersionsRequest()
@@ -33,14 +33,14 @@ func TestQuirk3NoFeatureIsFinalizedThatIsNotBuilt(t *testing.T) {
 	}
 }
 
-// From version 13 on topics have ids alone: one that is unknown, zero, or of a topic that was
-// deleted and made again is error 100.
-func TestQuirk5ProduceAndFetchByAnIDThatIsGone(t *testing.T) {
+// TestQuirk5UnknownTopicIDs: from version 13 on topics have ids alone; an id that is unknown, zero,
+// or of a topic that was deleted and created again is error 100.
+func TestQuirk5UnknownTopicIDs(t *testing.T) {
 	b := newBroker(t)
 	old := b.topic("tickets", nil).ID
 	must(t, b.DeleteTopic(t.Context(), "tickets"))
 	if again := b.topic("tickets", nil); again.ID == old {
-		t.Fatal("a topic made again has its old id")
+		t.Fatal("a topic that was created again has its old id")
 	}
 	for _, id := range []metadata.ID{old, {}, metadata.NewID()} {
 		fetch := fetchRequestFor("tickets", 0)
@@ -59,11 +59,11 @@ func TestQuirk5ProduceAndFetchByAnIDThatIsGone(t *testing.T) {
 		}
 	}
 	if got := b.fetch(12, "tickets", 0).HighWatermark; got != 0 {
-		t.Errorf("high watermark %d: something was appended", got)
+		t.Errorf("high watermark %d: a rejected batch was appended", got)
 	}
 }
 
-// askByID asks with the ids that the request has; ask would put in those of the names.
+// askByID sends a request with its own topic ids; ask would set those of the names.
 func askByID(t *testing.T, b *broker, version int16, request kmsg.Request, into kmsg.Response) {
 	t.Helper()
 	request.SetVersion(version)
@@ -74,9 +74,9 @@ func askByID(t *testing.T, b *broker, version int16, request kmsg.Request, into 
 	must(t, into.ReadFrom(replyBytes(t, answer)))
 }
 
-// From version 4 on who joins without a member id gets one with error 79, and has to come again
-// (join checks that); from version 5 on a sync names the protocol, and another one than the group's
-// is INCONSISTENT_GROUP_PROTOCOL.
+// TestQuirk9MemberIDsAndProtocolsAreChecked: from version 4 on a member without an id gets one with
+// error 79 and joins again (join checks that); from version 5 on a sync names the protocol, and
+// another one than the group's is INCONSISTENT_GROUP_PROTOCOL.
 func TestQuirk9MemberIDsAndProtocolsAreChecked(t *testing.T) {
 	b := coordinated(t, newBroker(t))
 	joined := b.join(5)
@@ -93,8 +93,8 @@ func TestQuirk9MemberIDsAndProtocolsAreChecked(t *testing.T) {
 	}
 }
 
-// An idempotent producer that names its id and epoch gets a new id (there is no transactional id to
-// go on with); every id is new.
+// TestQuirk10ProducerIDs: an idempotent producer that names its id and epoch gets a new id, because
+// there is no transactional id; every id is unique.
 func TestQuirk10ProducerIDs(t *testing.T) {
 	b := newBroker(t)
 	var seen []int64
@@ -114,8 +114,8 @@ func TestQuirk10ProducerIDs(t *testing.T) {
 	}
 }
 
-// Clients that are set to log in fail at once, with a reason, where neither of the two is
-// advertised.
+// TestQuirk12SASLIsNotAdvertised: clients that are configured to authenticate fail at once, with a
+// reason.
 func TestQuirk12SASLIsNotAdvertised(t *testing.T) {
 	b := newBroker(t)
 	for _, key := range []int16{17, 36} {
@@ -125,7 +125,7 @@ func TestQuirk12SASLIsNotAdvertised(t *testing.T) {
 	}
 }
 
-// Clients that see the telemetry APIs push; there is nowhere to put it.
+// TestQuirk15TelemetryIsNotAdvertised: clients push telemetry if these APIs are advertised.
 func TestQuirk15TelemetryIsNotAdvertised(t *testing.T) {
 	b := newBroker(t)
 	for _, key := range []int16{71, 72} {

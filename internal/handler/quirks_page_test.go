@@ -10,26 +10,27 @@ import (
 	"testing"
 )
 
-// docs/protocol.md names every test of a quirk, in the row of its number, and no other.
-func TestProtocolPageNamesTheTestsOfQuirks(t *testing.T) {
+// TestProtocolPageListsTheTestsOfQuirks: docs/protocol.md names every test of a quirk in the row of
+// its number, and no other.
+func TestProtocolPageListsTheTestsOfQuirks(t *testing.T) {
 	text, err := os.ReadFile("../../docs/protocol.md")
 	must(t, err)
 	_, rest, _ := strings.Cut(string(text), "<!-- quirks -->\n")
 	table, _, found := strings.Cut(rest, "<!-- /quirks -->")
 	if !found {
-		t.Fatal("docs/protocol.md has lost its marks")
+		t.Fatal("docs/protocol.md has no quirks markers")
 	}
-	var shown []string
+	var listed []string
 	for line := range strings.Lines(table) {
 		cells := strings.Split(line, "|")
 		for _, name := range quirkName.FindAllStringSubmatch(line, -1) {
 			if name[1] != strings.TrimSpace(cells[1]) {
-				t.Errorf("%s stands in row %s", name[0], cells[1])
+				t.Errorf("%s is in row %s", name[0], cells[1])
 			}
-			shown = append(shown, name[0])
+			listed = append(listed, name[0])
 		}
 	}
-	var there []string
+	var tests []string
 	declared := regexp.MustCompile(`(?m)^func (TestQuirk\w+)\(`)
 	must(t, filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
@@ -37,15 +38,15 @@ func TestProtocolPageNamesTheTestsOfQuirks(t *testing.T) {
 		}
 		source, err := os.ReadFile(path)
 		for _, found := range declared.FindAllStringSubmatch(string(source), -1) {
-			there = append(there, found[1])
+			tests = append(tests, found[1])
 		}
 		return err
 	}))
-	slices.Sort(shown)
-	slices.Sort(there)
-	if !slices.Equal(shown, there) {
-		t.Errorf("the page has\n%s\nthere are\n%s", strings.Join(shown, "\n"),
-			strings.Join(there, "\n"))
+	slices.Sort(listed)
+	slices.Sort(tests)
+	if !slices.Equal(listed, tests) {
+		t.Errorf("the page lists\n%s\nthe tests are\n%s", strings.Join(listed, "\n"),
+			strings.Join(tests, "\n"))
 	}
 }
 

@@ -15,11 +15,11 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// What real clients need beyond the schemas. The numbers are those of the design's list of quirks;
-// more of them are in quirks_clients_test.go.
+// What clients need beyond the schemas, by the numbers of docs/protocol.md; see
+// quirks_clients_test.go as well.
 
-// An unknown version of ApiVersions is answered in version 0, with error 35 and the whole table;
-// the header has no tags.
+// TestQuirk1APIVersionsOfAnUnknownVersion is answered in version 0, with error 35 and the whole
+// table; the header has no tags.
 func TestQuirk1APIVersionsOfAnUnknownVersion(t *testing.T) {
 	b := newBroker(t)
 	for _, version := range []int16{5, 77, math.MaxInt16, -1} {
@@ -50,7 +50,7 @@ func TestQuirk1SoftwareNameIsChecked(t *testing.T) {
 	}
 }
 
-func TestQuirk2ProduceIsAdvertisedFrom0AndRefusedBelow3(t *testing.T) {
+func TestQuirk2ProduceIsAdvertisedFrom0AndRejectedBelow3(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
 	for version := range int16(3) {
@@ -64,7 +64,7 @@ func TestQuirk2ProduceIsAdvertisedFrom0AndRefusedBelow3(t *testing.T) {
 	}
 }
 
-// Unknown tagged fields are skipped wherever they stand.
+// TestQuirk4UnknownTagsAreSkipped in every struct.
 func TestQuirk4UnknownTagsAreSkipped(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
@@ -122,15 +122,15 @@ func TestQuirk5TopicsByID(t *testing.T) {
 		t.Errorf("delete by id: %+v", got)
 	}
 	if got := ask[*kmsg.DeleteTopicsResponse](b, 6, req).Topics[0]; got.ErrorCode != 100 {
-		t.Errorf("delete by an id that is gone: %+v", got)
+		t.Errorf("delete by the id of a deleted topic: %+v", got)
 	}
 	if again := b.create(7, name, nil); again.ErrorCode != 0 || again.TopicID == old {
-		t.Errorf("made again: %+v", again)
+		t.Errorf("created again: %+v", again)
 	}
 }
 
-// Epoch 0 begins a session, -1 has none, and either ends the session it names; another epoch
-// continues one, or is refused.
+// TestQuirk6FetchSessions: epoch 0 opens a session, -1 has none, and both close the session that
+// they name; any other epoch continues one, or is rejected.
 func TestQuirk6FetchSessions(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
@@ -161,7 +161,7 @@ func TestQuirk6FetchSessions(t *testing.T) {
 		check(fetch(0, 1, false), 70, false, 0)
 		check(fetch(5, math.MaxInt32, false), 70, false, 0)
 		id := check(fetch(0, 0, true), 0, true, 1)
-		check(fetch(id, 1, false), 0, true, 0) // there is nothing new
+		check(fetch(id, 1, false), 0, true, 0) // nothing has changed
 		check(fetch(id, 1, false), 71, false, 0)
 		b.mustProduce(topic, "b")
 		check(fetch(id, 2, false), 0, true, 1)
@@ -174,7 +174,7 @@ func TestQuirk6FetchSessions(t *testing.T) {
 		forget.ForgottenTopics = append(forget.ForgottenTopics, gone)
 		check(ask[*kmsg.FetchResponse](b, version, forget), 0, true, 0)
 		other := check(fetch(id, 0, true), 0, true, 1)
-		check(fetch(id, 4, false), 70, false, 0) // it was ended by the one that began another
+		check(fetch(id, 4, false), 70, false, 0) // closed by the request that opened another
 		check(fetch(other, -1, true), 0, false, 1)
 		check(fetch(other, 1, false), 70, false, 0)
 	}
@@ -187,16 +187,16 @@ func TestQuirk6FetchSessions(t *testing.T) {
 		t.Errorf("topics by ids in a session by names: %+v", answer)
 	}
 	unknown := fetchRequestFor("tickets", 0)
-	unknown.Topics[0].Topic, unknown.SessionEpoch = "nobody's", 0
+	unknown.Topics[0].Topic, unknown.SessionEpoch = "missing", 0
 	answer := ask[*kmsg.FetchResponse](b, 13, unknown)
 	if answer.ErrorCode != 0 || answer.Topics[0].Partitions[0].ErrorCode != 100 {
-		t.Fatalf("%+v", answer)
+		t.Fatalf("unknown topic: %+v", answer)
 	}
 	again := fetchRequestFor("tickets", 0)
 	again.Topics, again.SessionID, again.SessionEpoch = nil, answer.SessionID, 1
 	if answer = ask[*kmsg.FetchResponse](b, 13, again); answer.ErrorCode != 0 ||
 		countPartitions(answer) != 1 || answer.Topics[0].Partitions[0].ErrorCode != 100 {
-		t.Errorf("what is wrong is told until it is not: %+v", answer)
+		t.Errorf("a partition with an error must be returned by each fetch: %+v", answer)
 	}
 }
 
@@ -207,7 +207,7 @@ func countPartitions(answer *kmsg.FetchResponse) (n int) {
 	return n
 }
 
-func TestQuirk7FirstBatchComesWhole(t *testing.T) {
+func TestQuirk7FirstBatchIsComplete(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
 	b.mustProduce("tickets", string(make([]byte, 5000)), "second")
@@ -222,7 +222,8 @@ func TestQuirk7FirstBatchComesWhole(t *testing.T) {
 	}
 }
 
-// Clients below fetch 10 cannot read zstd: they get what comes before, then an error that says why.
+// TestQuirk7ZstdOnlyFromFetch10: older clients cannot read zstd; they get the batches before, then
+// an error with the reason.
 func TestQuirk7ZstdOnlyFromFetch10(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
@@ -305,7 +306,7 @@ func TestQuirk10Sequences(t *testing.T) {
 		offset   int64
 	}{
 		{1, 0, 0, 0}, {1, 2, 0, 2},
-		{1, 0, 0, 0},   // sent again: the old offset
+		{1, 0, 0, 0},   // a duplicate: the old offset
 		{1, 9, 45, -1}, // a gap
 		{0, 4, 47, -1}, // an older epoch
 		{1, 4, 0, 4},
@@ -338,7 +339,7 @@ func TestQuirk11Acks(t *testing.T) {
 		t.Errorf("acks=0: %+v, %v", reply, err)
 	}
 	if reply, err := silent("missing"); err == nil || reply.Error != "UNKNOWN_TOPIC_OR_PARTITION" {
-		t.Error("acks=0 that failed must close the connection: its client can notice nothing else")
+		t.Error("a failed produce with acks=0 must close the connection")
 	}
 	if got := values(t, b.fetch(12, "tickets", 0).RecordBatches); !slices.Equal(got,
 		[]string{"a"}) {
@@ -422,8 +423,7 @@ func TestQuirk14DescribeClusterEndpoints(t *testing.T) {
 	}
 }
 
-// Nothing is advertised that is not served: a client that uses it all the same loses its
-// connection, as with Kafka.
+// TestUnknownAPIsAndVersionsCloseTheConnection, as in Kafka.
 func TestUnknownAPIsAndVersionsCloseTheConnection(t *testing.T) {
 	b := newBroker(t)
 	for key := int16(-2); key < 100; key++ {
@@ -445,16 +445,16 @@ func TestUnknownAPIsAndVersionsCloseTheConnection(t *testing.T) {
 	}
 }
 
-// Clients ask about a topic as soon as its making or deleting is answered; librdkafka's
-// describe_configs does not try again.
-func TestWhoMadeATopicSeesItAndWhoDeletedItDoesNot(t *testing.T) {
+// TestCreatedAndDeletedTopicsAreVisibleInTheImage before the response: clients send their next
+// request at once, and librdkafka's describe_configs does not retry.
+func TestCreatedAndDeletedTopicsAreVisibleInTheImage(t *testing.T) {
 	b := newBroker(t)
 	b.lazy = true
 	if code := b.create(7, "tickets", nil).ErrorCode; code != 0 {
 		t.Fatalf("create: error %d", code)
 	}
 	if b.image.Load().Topic("tickets") == nil {
-		t.Error("created, and the broker that said so does not know the topic")
+		t.Error("the image does not have the created topic")
 	}
 	for _, version := range []int16{5, 6} {
 		req := kmsg.NewPtrDeleteTopicsRequest()
@@ -464,7 +464,7 @@ func TestWhoMadeATopicSeesItAndWhoDeletedItDoesNot(t *testing.T) {
 			t.Fatalf("delete in version %d: error %d", version, code)
 		}
 		if b.image.Load().Topic("tickets") != nil {
-			t.Error("deleted, and the broker that said so still has the topic")
+			t.Error("the image still has the deleted topic")
 		}
 		if version == 5 {
 			b.create(7, "tickets", nil)

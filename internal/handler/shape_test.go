@@ -39,7 +39,7 @@ var shapes = map[int16]shape{
 	keyConsumerHeartbeat:       consumerHeartbeatShape, keyConsumerDescribe: consumerDescribeShape,
 }
 
-// fill sets every field of a request at random, so that every field is on the wire.
+// fill sets every field of a request at random, so that every field is encoded.
 func fill(random *rand.Rand, v reflect.Value, depth int) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -80,8 +80,8 @@ func fill(random *rand.Rand, v reflect.Value, depth int) {
 	}
 }
 
-// The shapes say what kmsg says: whatever it encodes they walk to the last byte, and no shorter
-// body passes.
+// TestShapesAgreeWithKmsg: a shape walks what kmsg encodes to the last byte, and rejects every
+// shorter body.
 func TestShapesAgreeWithKmsg(t *testing.T) {
 	const seed = 11
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -106,7 +106,8 @@ func TestShapesAgreeWithKmsg(t *testing.T) {
 				if len(body) > 0 &&
 					s.check(version, row.isFlexible(version),
 						body[:random.IntN(len(body))]) == nil {
-					t.Fatalf("%s version %d: a part of a body passes (seed %d)", row.name, version,
+					t.Fatalf("%s version %d: a truncated body is accepted (seed %d)", row.name,
+						version,
 						seed)
 				}
 			}
@@ -114,9 +115,9 @@ func TestShapesAgreeWithKmsg(t *testing.T) {
 	}
 }
 
-// A request whose shape has no byte fields gives its frame up once decoded: none of kmsg's fields
-// may be bytes then.
-func TestShapesTellWhoAliasesTheFrame(t *testing.T) {
+// TestShapesNameByteFields: a request whose shape has no byte fields releases its frame once
+// decoded, so none of kmsg's fields may be bytes.
+func TestShapesNameByteFields(t *testing.T) {
 	for _, row := range table {
 		if row.key == keyProduce {
 			continue
@@ -134,7 +135,7 @@ func hasBytes(kind reflect.Type) bool {
 		return kind.Elem().Kind() == reflect.Uint8 || hasBytes(kind.Elem())
 	case reflect.Struct:
 		if kind == reflect.TypeFor[kmsg.Tags]() {
-			return false // never looked at
+			return false // unused
 		}
 		for i := range kind.NumField() {
 			if hasBytes(kind.Field(i).Type) {
@@ -148,7 +149,7 @@ func hasBytes(kind reflect.Type) bool {
 // tagBomb is a section that claims 2^32-1 tags.
 var tagBomb = []byte{0xff, 0xff, 0xff, 0xff, 0x0f}
 
-// bombs are small bodies that would keep kmsg busy, or make it allocate, far beyond their size.
+// bombs are small bodies that would keep kmsg busy, or make it allocate far more than their size.
 func bombs() map[string]wire.Request {
 	long := bytes.Repeat([]byte{1}, 1<<20)
 	lengthOf := func(n int32) []byte { return append(kbin.AppendInt32(nil, n), long[4:]...) }
@@ -180,7 +181,7 @@ func bombs() map[string]wire.Request {
 
 func slicesOf(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 
-func TestBombsAreRefusedAtLittleCost(t *testing.T) {
+func TestBombsAreRejectedAtLittleCost(t *testing.T) {
 	b := newBroker(t)
 	for name, req := range bombs() {
 		var before, after runtime.MemStats
@@ -190,9 +191,9 @@ func TestBombsAreRefusedAtLittleCost(t *testing.T) {
 		took := time.Since(begin)
 		runtime.ReadMemStats(&after)
 		if err == nil {
-			t.Errorf("%s: taken", name)
+			t.Errorf("%s: accepted", name)
 		}
-		// Not a matter of speed: what believes the count takes half a minute.
+		// A decoder that follows the count takes half a minute.
 		if took > 10*time.Second {
 			t.Errorf("%s: %v", name, took)
 		}
@@ -202,7 +203,8 @@ func TestBombsAreRefusedAtLittleCost(t *testing.T) {
 	}
 }
 
-// Whatever the body, Handle answers or fails; it does not panic, hang or swallow memory.
+// FuzzHandle checks that Handle answers or fails for any body, without a panic, a hang or unbounded
+// memory.
 func FuzzHandle(f *testing.F) {
 	b := newBroker(f)
 	b.topic("tickets", nil)
@@ -222,7 +224,7 @@ func FuzzHandle(f *testing.F) {
 	for _, bomb := range bombs() {
 		f.Add(bomb.Key, bomb.Version, bomb.Body)
 	}
-	// Waits end at once: there is nobody to answer.
+	// Waits end at once with a cancelled context.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	f.Fuzz(func(t *testing.T, key, version int16, body []byte) {

@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// schema is what Kafka's own message schema says of an API.
+// schema has the versions of Kafka's message schema of an API.
 type schema struct {
 	key, min, max, flexible int16
 }
@@ -41,11 +41,11 @@ func checkAgainst(t *testing.T, schemas map[string]schema) {
 	for _, row := range table {
 		s, ok := schemas[row.name]
 		if !ok {
-			t.Errorf("%s is in no schema", row.name)
+			t.Errorf("%s has no schema", row.name)
 			continue
 		}
 		if row.name == "Produce" {
-			s.min = 0 // advertised though refused: KAFKA-18659
+			s.min = 0 // advertised but rejected: KAFKA-18659
 		}
 		if row.key != s.key || row.flexible != s.flexible || row.min != s.min || row.max > s.max {
 			t.Errorf("%s: table has %d, %d-%d, flexible from %d; Kafka %+v", row.name, row.key,
@@ -54,8 +54,8 @@ func checkAgainst(t *testing.T, schemas map[string]schema) {
 	}
 }
 
-// The numbers are Kafka's: its minima are kept (KIP-896), and nothing is advertised that it does
-// not know.
+// TestTableAgreesWithKafkasSchemas: the minimum versions are Kafka's (KIP-896), and nothing is
+// advertised that Kafka does not have.
 func TestTableAgreesWithKafkasSchemas(t *testing.T) {
 	text, err := os.ReadFile("testdata/kafka-4.3.1-schemas.txt")
 	must(t, err)
@@ -68,7 +68,8 @@ func TestTableAgreesWithKafkasSchemas(t *testing.T) {
 	checkAgainst(t, schemas)
 }
 
-// The same against the schemas themselves, where the jar is at hand: the copy above must not drift.
+// TestTableAgreesWithTheJar compares with the schemas themselves where the jar exists: the copy
+// must not drift.
 func TestTableAgreesWithTheJar(t *testing.T) {
 	home, err := os.UserHomeDir()
 	must(t, err)
@@ -96,7 +97,7 @@ func TestTableAgreesWithTheJar(t *testing.T) {
 	checkAgainst(t, schemas)
 }
 
-func TestTableIsSortedAndWhatKmsgKnows(t *testing.T) {
+func TestTableIsSortedAndAgreesWithKmsg(t *testing.T) {
 	rows := table
 	if !slices.IsSortedFunc(rows, func(a, b api) int { return int(a.key) - int(b.key) }) {
 		t.Error("not sorted by key")
@@ -106,7 +107,7 @@ func TestTableIsSortedAndWhatKmsgKnows(t *testing.T) {
 			request := kmsg.RequestForKey(row.key)
 			request.SetVersion(version)
 			if request.IsFlexible() != row.isFlexible(version) || version > request.MaxVersion() {
-				t.Errorf("%s version %d: flexible %v, kmsg knows up to %d", row.name, version,
+				t.Errorf("%s version %d: flexible %v, kmsg supports up to %d", row.name, version,
 					row.isFlexible(version), request.MaxVersion())
 			}
 		}
@@ -115,11 +116,12 @@ func TestTableIsSortedAndWhatKmsgKnows(t *testing.T) {
 		}
 	}
 	if APIName(99) != "99" || APIName(-1) != "-1" || APIName(4) != "4" {
-		t.Error("a key that is not served is named by its number")
+		t.Error("a key that is not served must be named by its number")
 	}
 }
 
-// docs/protocol.md holds the table between two marks. UPDATE=1 writes it.
+// TestProtocolPageShowsTheTable: docs/protocol.md contains the table between two markers; UPDATE=1
+// writes it.
 func TestProtocolPageShowsTheTable(t *testing.T) {
 	const page, begin, end = "../../docs/protocol.md", "<!-- table -->\n", "<!-- /table -->"
 	text, err := os.ReadFile(page)
@@ -127,7 +129,7 @@ func TestProtocolPageShowsTheTable(t *testing.T) {
 	before, rest, found := strings.Cut(string(text), begin)
 	_, after, closed := strings.Cut(rest, end)
 	if !found || !closed {
-		t.Fatal("docs/protocol.md has lost its marks")
+		t.Fatal("docs/protocol.md has no table markers")
 	}
 	var want strings.Builder
 	want.WriteString(

@@ -54,8 +54,8 @@ func TestProduceThenFetchAtEveryVersion(t *testing.T) {
 	})
 }
 
-// The hand-written encoder must leave no field out at any version: several topics and partitions,
-// errors among them.
+// TestFetchEncoderAtEveryVersion: the hand-written encoder must write every field at every version,
+// with several topics and partitions, errors among them.
 func TestFetchEncoderAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyFetch, func(t *testing.T, b *broker, version int16) {
 		b.topic("a", nil)
@@ -190,7 +190,7 @@ func checkTopics(t *testing.T, version int16, topics []kmsg.MetadataResponseTopi
 	}
 }
 
-func TestTopicsAreMadeAndDeletedAtEveryVersion(t *testing.T) {
+func TestCreateAndDeleteTopicsAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyCreateTopics, func(t *testing.T, b *broker, version int16) {
 		answer := b.create(version, "orders", func(req *kmsg.CreateTopicsRequestTopic) {
 			req.NumPartitions, req.ReplicationFactor = 3, 1
@@ -212,7 +212,7 @@ func TestTopicsAreMadeAndDeletedAtEveryVersion(t *testing.T) {
 		}
 		if again := b.create(version, "orders", nil); again.ErrorCode != 36 ||
 			again.ErrorMessage == nil {
-			t.Errorf("made twice: %+v", again)
+			t.Errorf("created twice: %+v, want error 36", again)
 		}
 	})
 	everyVersion(t, keyDeleteTopics, func(t *testing.T, b *broker, version int16) {
@@ -260,7 +260,7 @@ func TestInitProducerIDAtEveryVersion(t *testing.T) {
 		req.TransactionalID = &name
 		if answer := ask[*kmsg.InitProducerIDResponse](b, version, req); answer.ErrorCode != 35 ||
 			answer.ProducerID != -1 {
-			t.Errorf("transactions are not built; answer %+v", answer)
+			t.Errorf("transactional id: %+v, want error 35", answer)
 		}
 	})
 }
@@ -285,7 +285,7 @@ func TestAPIVersionsAtEveryVersion(t *testing.T) {
 	})
 }
 
-// checkVersions holds an answer against the table.
+// checkVersions compares a response with the table.
 func checkVersions(t *testing.T, answer *kmsg.ApiVersionsResponse, code int16) {
 	t.Helper()
 	if answer.ErrorCode != code || len(answer.ApiKeys) != len(table) {

@@ -12,8 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// gatedDisk tells of each write to a data file, and holds their syncs back until the gate is
-// closed.
+// gatedDisk signals each write to a data file, and blocks syncs until the gate is closed.
 type gatedDisk struct {
 	vfs.FS
 	wrote chan struct{}
@@ -44,9 +43,9 @@ func (f gatedFile) Sync() error {
 	return f.File.Sync()
 }
 
-// A produce that waits for its acknowledgement holds nothing of its request: with a budget for one
-// request, many are taken, and wait.
-func TestProducesThatWaitHoldNoBudget(t *testing.T) {
+// TestWaitingProducesHoldNoBudget: with a budget for one request, many are accepted and wait for
+// their acknowledgement.
+func TestWaitingProducesHoldNoBudget(t *testing.T) {
 	const requests, partitions = 12, 3
 	disk := gatedDisk{FS: vfs.NewMem(), wrote: make(chan struct{}, requests*partitions),
 		gate: make(chan struct{})}
@@ -71,7 +70,7 @@ func TestProducesThatWaitHoldNoBudget(t *testing.T) {
 		req.Topics[0].Partitions = append(req.Topics[0].Partitions, more)
 	}
 	frame := frameOf(req)
-	clients := make([]watchedClient, requests)
+	clients := make([]rawClient, requests)
 	for i := range clients {
 		clients[i] = dial(t, listener)
 		go func() { _, _ = clients[i].Write(frame) }()
@@ -83,7 +82,7 @@ func TestProducesThatWaitHoldNoBudget(t *testing.T) {
 		case <-deadline:
 			close(disk.gate)
 			t.Fatalf(
-				"%d batches of %d were written: the others wait for the memory of those that wait",
+				"%d batches of %d were written: waiting requests hold the budget",
 				n,
 				requests*partitions,
 			)
