@@ -156,7 +156,7 @@ func TestInvalidFlagsAndManifests(t *testing.T) {
 		"invalid manifest": {singleManifest(t, topic("t", "partitions: 0")),
 			"spec.partitions: Invalid value: 0"},
 		"replicas": {singleManifest(t, topic("t", "replicas: 3")),
-			"invalid replication factor: not enough brokers: 3 replicas asked for, 1 brokers there"},
+			"invalid replication factor: not enough brokers: 3 replicas requested, 1 brokers exist"},
 		"invalid data directory": {func(o *Options) { o.DataDir = "/dev/null/data" },
 			"--data-dir: "},
 	} {
@@ -203,7 +203,7 @@ func TestInvalidChangesAtARestart(t *testing.T) {
 	err = Run(t.Context(), opts)
 	if !errors.Is(err, ErrUsage) ||
 		!strings.HasPrefix(err.Error(),
-			"--brokers 1: brokers cannot be removed while topics have as many replicas") {
+			"--brokers 1: brokers cannot be removed while topics have more replicas") {
 		t.Errorf("fewer brokers with the flag: %v", err)
 	}
 	opts.Brokers = 0

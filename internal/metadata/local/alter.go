@@ -8,8 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// AlterTopic implements metadata.Alterer. The topic of a manifest is changed by its manifest alone
-// (docs/adr/0160).
+// AlterTopic implements metadata.Alterer. It rejects changes of topics of manifests (ADR 0160).
 func (s *Store) AlterTopic(_ context.Context, change metadata.TopicChange) error {
 	return s.changeOrCheck(change.Validate, func(d *document) error {
 		at, err := d.alterable(change.Name)
@@ -39,7 +38,7 @@ func (s *Store) CreatePartitions(_ context.Context, partitions metadata.NewParti
 	})
 }
 
-// changeOrCheck makes a change, or finds out whether it could be made, on a copy that nobody sees.
+// changeOrCheck makes a change, or only validates it on a discarded copy.
 func (s *Store) changeOrCheck(check bool, f func(*document) error) error {
 	if !check {
 		return s.change(f)
@@ -50,25 +49,21 @@ func (s *Store) changeOrCheck(check bool, f func(*document) error) error {
 	return f(&d)
 }
 
-// alterable finds a topic that may be changed through Kafka.
+// alterable returns the index of a topic that may be changed through Kafka.
 func (d *document) alterable(name string) (at int, err error) {
 	at, exists := d.find(name)
 	switch {
 	case !exists:
 		return at, fmt.Errorf("%w: %q", metadata.ErrTopicNotFound, name)
 	case d.Topics[at].Origin == originManifest:
-		return at, fmt.Errorf(
-			"%w: topic %q is described by a manifest, and the next time that is read would undo it: change Topic/%s there",
-			metadata.ErrPolicy,
-			name,
-			d.Topics[at].Name,
-		)
+		return at, fmt.Errorf("%w: topic %q has a manifest, which would revert the change: change "+
+			"Topic/%s in the manifest", metadata.ErrPolicy, name, d.Topics[at].Name)
 	}
 	return at, nil
 }
 
-// Reassign implements metadata.Mover. Where replicas lie is in no manifest, so all topics' may be
-// moved.
+// Reassign implements metadata.Mover. It accepts topics of manifests, which do not contain
+// assignments.
 func (s *Store) Reassign(_ context.Context, moves []metadata.Move) []error {
 	faults := make([]error, len(moves))
 	err := s.change(func(d *document) error {
@@ -85,8 +80,8 @@ func (s *Store) Reassign(_ context.Context, moves []metadata.Move) []error {
 	return faults
 }
 
-// reassign says where the replicas of a partition are to be; decide does the rest. A partition that
-// was never led is there at once.
+// reassign sets the target of a partition; decide continues. A partition that never had a leader
+// gets its new replicas at once.
 func (d *document) reassign(move metadata.Move) error {
 	at, exists := d.find(move.Topic)
 	if !exists || move.Partition < 0 || int(move.Partition) >= len(d.Topics[at].Partitions) {
@@ -97,14 +92,14 @@ func (d *document) reassign(move metadata.Move) error {
 	if len(p.Target) == 0 {
 		image.Target = nil
 	}
-	wanted, err := metadata.CheckMove(image, move,
+	target, err := metadata.CheckMove(image, move,
 		func(id int32) bool { return id >= 0 && int(id) < d.Brokers })
 	if err != nil {
 		return err
 	}
 	if p.LeaderEpoch == 0 {
-		p.Replicas, p.Target = wanted, nil
-	} else if p.Target = wanted; slices.Equal(wanted, p.Replicas) {
+		p.Replicas, p.Target = target, nil
+	} else if p.Target = target; slices.Equal(target, p.Replicas) {
 		p.Target = nil
 	}
 	return nil
@@ -114,22 +109,22 @@ func (d *document) reassign(move metadata.Move) error {
 func (s *Store) ElectPreferred(_ context.Context, partitions []metadata.PartitionRef) []error {
 	faults := make([]error, len(partitions))
 	image := s.Image()
-	asked := map[metadata.PartitionRef]bool{}
+	requested := map[metadata.PartitionRef]bool{}
 	for i, ref := range partitions {
 		_, p, err := image.Partition(ref)
 		if err == nil {
 			err = metadata.CheckPreferred(image, p)
 		}
 		if faults[i] = err; err == nil {
-			asked[ref] = true
+			requested[ref] = true
 		}
 	}
-	if len(asked) == 0 {
+	if len(requested) == 0 {
 		return faults
 	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	if err := s.changeLocked(wishes{home: asked},
+	if err := s.changeLocked(electionOptions{preferredFor: requested},
 		func(*document) error { return nil }); err != nil {
 		for i := range faults {
 			faults[i] = err

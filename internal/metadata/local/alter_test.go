@@ -26,9 +26,9 @@ func setProperty(name, value string) []metadata.PropertyChange {
 	return []metadata.PropertyChange{{Name: name, Op: metadata.PropertySet, Value: value}}
 }
 
-func TestTopicsMadeThroughKafkaAreAltered(t *testing.T) {
+func TestAlterTopicsCreatedThroughKafka(t *testing.T) {
 	s := openAltered(t, 1)
-	made, err := s.CreateTopic(t.Context(),
+	created, err := s.CreateTopic(t.Context(),
 		metadata.NewTopic{Name: "Orders", Partitions: 2, Replicas: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func TestTopicsMadeThroughKafkaAreAltered(t *testing.T) {
 		Properties: setProperty("cleanup.policy", "compact"), Validate: true}
 	if err := s.AlterTopic(t.Context(), change); err != nil ||
 		s.Image().Topic("Orders").Settings.Compact {
-		t.Errorf("only checked: %v", err)
+		t.Errorf("validate only: %v", err)
 	}
 	change.Validate = false
 	if err := s.AlterTopic(t.Context(), change); err != nil {
@@ -48,7 +48,7 @@ func TestTopicsMadeThroughKafkaAreAltered(t *testing.T) {
 		t.Fatal(err)
 	}
 	topic := s.Image().Topic("Orders")
-	if !topic.Settings.Compact || topic.ID != made.ID || len(topic.Partitions) != 5 ||
+	if !topic.Settings.Compact || topic.ID != created.ID || len(topic.Partitions) != 5 ||
 		topic.RetainData {
 		t.Errorf("topic %+v", topic)
 	}
@@ -71,8 +71,8 @@ func TestTopicsMadeThroughKafkaAreAltered(t *testing.T) {
 	}
 }
 
-// A manifest would undo the change when it is read again: it is the place to change (ADR 0160).
-func TestTopicsOfManifestsAreChangedThere(t *testing.T) {
+// ADR 0160
+func TestTopicsOfManifestsCannotBeAltered(t *testing.T) {
 	topic := &v1alpha1.Topic{}
 	topic.Name, topic.Spec.Partitions = "orders", 1
 	s := openAltered(t, 1, topic)
@@ -91,7 +91,7 @@ func (s *Store) partitionOf(topic string) *metadata.Partition {
 	return s.Image().Topic(topic).Partitions[0]
 }
 
-func TestPartitionsAreMovedAndLeadHome(t *testing.T) {
+func TestReassign(t *testing.T) {
 	s := openAltered(t, 3)
 	startAll(t, s, 3)
 	if _, err := s.CreateTopic(t.Context(),
@@ -112,7 +112,7 @@ func TestPartitionsAreMovedAndLeadHome(t *testing.T) {
 		}
 	}
 	if err := move(); !errors.Is(err, metadata.ErrNoReassignment) {
-		t.Errorf("nothing to cancel: %v", err)
+		t.Errorf("cancel without a reassignment: %v", err)
 	}
 	if err := s.Reassign(t.Context(),
 		[]metadata.Move{{Topic: "orders", Partition: 1}})[0]; !errors.Is(err,
@@ -126,13 +126,13 @@ func TestPartitionsAreMovedAndLeadHome(t *testing.T) {
 	adding, removing := p.Moving()
 	if !slices.Equal(adding, []int32{other}) || !slices.Equal(removing, before[:1]) ||
 		len(p.Replicas) != 3 {
-		t.Fatalf("moving: %+v, adding %v, removing %v", p, adding, removing)
+		t.Fatalf("reassignment: %+v, adding %v, removing %v", p, adding, removing)
 	}
-	if err := move(); err != nil { // taken back
+	if err := move(); err != nil { // cancel
 		t.Fatal(err)
 	}
 	if p = s.partitionOf("orders"); !slices.Equal(p.Replicas, before) || p.Target != nil {
-		t.Errorf("after the cancel: %+v, want %v", p, before)
+		t.Errorf("after the cancellation: %+v, want %v", p, before)
 	}
 }
 
@@ -150,12 +150,12 @@ func TestElectPreferred(t *testing.T) {
 	if err := elect(); !errors.Is(err, metadata.ErrElectionNotNeeded) {
 		t.Error(err)
 	}
-	home := s.partitionOf("orders").Replicas[0]
-	brokers[home].down()
+	preferred := s.partitionOf("orders").Replicas[0]
+	brokers[preferred].down()
 	if err := elect(); !errors.Is(err, metadata.ErrPreferredUnavailable) {
 		t.Error(err)
 	}
-	brokers[home].up()
+	brokers[preferred].up()
 	p := s.partitionOf("orders")
 	joined := metadata.ISRChange{Topic: s.Image().Topic("orders").ID, LeaderEpoch: p.LeaderEpoch,
 		From: p.ISR}
@@ -170,8 +170,8 @@ func TestElectPreferred(t *testing.T) {
 	if err := elect(); err != nil {
 		t.Error(err)
 	}
-	if p := s.partitionOf("orders"); p.Leader != home {
-		t.Errorf("partition %+v, want broker %d to lead", p, home)
+	if p := s.partitionOf("orders"); p.Leader != preferred {
+		t.Errorf("partition %+v, want broker %d to lead", p, preferred)
 	}
 	if err := s.ElectPreferred(t.Context(),
 		[]metadata.PartitionRef{{Topic: "none"}})[0]; !errors.Is(err,
@@ -180,7 +180,7 @@ func TestElectPreferred(t *testing.T) {
 	}
 }
 
-func TestTheClustersPolicyIsInTheImage(t *testing.T) {
+func TestImageHasTheAdminPolicy(t *testing.T) {
 	s := openAltered(t, 1)
 	cluster := &v1alpha1.LogCluster{Spec: v1alpha1.LogClusterSpec{AdminAPI: v1alpha1.AdminReadOnly,
 		AutoCreateTopics: true}}

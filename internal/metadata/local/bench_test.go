@@ -7,10 +7,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// BenchmarkABrokerGoesAndComes is what the store does for 1,000 partitions of three replicas when
-// one of three brokers goes and comes back: two rounds of elections, images and files; the disk is
-// in memory.
-func BenchmarkABrokerGoesAndComes(b *testing.B) {
+// BenchmarkBrokerRestart measures the restart of one of three brokers with 1,000 partitions of
+// three replicas: two rounds of elections, images and writes, on an in-memory disk.
+func BenchmarkBrokerRestart(b *testing.B) {
 	mem := vfs.NewMem()
 	if err := mem.MkdirAll(directory); err != nil {
 		b.Fatal(err)

@@ -8,9 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Run implements metadata.Store. While it runs, the broker is up. Image and news are read under one
-// lock: a change after that closes this very channel, so none is slept through, and several changes
-// may be one image.
+// Run implements metadata.Store. While it runs, the broker is up. It reads the image and the
+// channel under one lock, so that it misses no change. Several changes may be one image.
 func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
 	if err := s.register(self); err != nil {
 		return fmt.Errorf("register broker %d: %w", self.ID, err)
@@ -18,9 +17,9 @@ func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metad
 	defer s.unregister(self.ID)
 	var last *metadata.Image
 	for {
-		s.shown.Lock()
-		image, news := s.shown.image, s.shown.news
-		s.shown.Unlock()
+		s.published.Lock()
+		image, changed := s.published.image, s.published.changed
+		s.published.Unlock()
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -29,97 +28,97 @@ func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metad
 			last = image
 		}
 		select {
-		case <-news:
+		case <-changed:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// register brings a broker up in a new incarnation. Its epoch is on the disk before anybody sees
-// the broker. With the last broker that was awaited, elections begin.
+// register registers a broker with a new broker epoch, which is written before the broker is
+// published. Once all brokers are up, held elections start.
 func (s *Store) register(self metadata.Broker) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	if _, up := s.changing.up[self.ID]; up {
-		return errors.New("a broker of this id is up already")
+		return errors.New("a broker with this id is up already")
 	}
 	self.Epoch, self.Leaving = s.changing.document.BrokerEpochs[self.ID]+1, false
 	known := s.changing.document.ProducerIDs[self.ID]
 	self.ProducerIDs = metadata.NextProducerIDs(known.Bound, known.Directory, self)
 	self.ProducerIDsLost = false
 	s.changing.up[self.ID] = self
-	held := s.changing.held
-	s.changing.held = held && len(s.changing.up) < s.changing.document.running()
-	err := s.changeLocked(wishes{}, func(d *document) error {
+	wereHeld := s.changing.electionsHeld
+	s.changing.electionsHeld = wereHeld && len(s.changing.up) < s.changing.document.running()
+	err := s.changeLocked(electionOptions{}, func(d *document) error {
 		d.BrokerEpochs[self.ID], d.ProducerIDs[self.ID] = self.Epoch,
 			producerIDs{self.ProducerIDs, self.Directory}
 		return nil
 	})
 	if err != nil {
 		delete(s.changing.up, self.ID)
-		s.changing.held = held
+		s.changing.electionsHeld = wereHeld
 	}
 	return err
 }
 
-// unregister takes a broker's leaderships away. If the write fails, the old image stays shown, and
-// the next change tries again.
+// unregister removes a broker, and so its leaderships. If the write fails, the old image stays
+// published, and the next change retries.
 func (s *Store) unregister(id int32) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	delete(s.changing.up, id)
-	s.show(func() { delete(s.shown.served, id) })
-	_ = s.changeLocked(wishes{}, func(*document) error { return nil })
+	s.publish(func() { delete(s.published.served, id) })
+	_ = s.changeLocked(electionOptions{}, func(*document) error { return nil })
 }
 
-// Hold stops elections until every broker is up, or Release is called: a cluster that starts would
-// else give all leaderships to the broker that was quickest.
+// Hold suspends elections until every broker is up or Release is called. Otherwise the first broker
+// of a starting cluster would get all leaderships.
 func (s *Store) Hold() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	s.changing.held = len(s.changing.up) < s.changing.document.running()
+	s.changing.electionsHeld = len(s.changing.up) < s.changing.document.running()
 }
 
-// Release holds the elections that Hold stopped, if they have not begun already.
+// Release ends the effect of Hold.
 func (s *Store) Release() error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	if !s.changing.held {
+	if !s.changing.electionsHeld {
 		return nil
 	}
-	s.changing.held = false
-	return s.changeLocked(wishes{}, func(*document) error { return nil })
+	s.changing.electionsHeld = false
+	return s.changeLocked(electionOptions{}, func(*document) error { return nil })
 }
 
-// Balance gives leadership back to the first replica of each partition whose first replica is in
-// sync. It also tries again what could not be written when a broker went.
+// Balance elects the preferred leader of each partition where it is in sync. It also retries a
+// write that failed when a broker was removed.
 func (s *Store) Balance() error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	return s.changeLocked(wishes{preferred: true}, func(*document) error { return nil })
+	return s.changeLocked(electionOptions{preferred: true}, func(*document) error { return nil })
 }
 
-// AcceptDataLoss lets partitions that have no leader go on with what their living replicas hold,
-// once.
+// AcceptDataLoss performs one unclean election for partitions without a leader.
 func (s *Store) AcceptDataLoss() error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	return s.changeLocked(wishes{lossy: true}, func(*document) error { return nil })
+	return s.changeLocked(electionOptions{allowDataLoss: true},
+		func(*document) error { return nil })
 }
 
-// Leave says of a broker that is up that it is to lead nothing more. One that is not up has left
-// already.
+// Leave marks a broker as leaving, so that it is not elected. It has no effect on a broker that is
+// not up.
 func (s *Store) Leave(_ context.Context, id int32) error {
 	return s.leave(func(up int32) bool { return up == id })
 }
 
-// LeaveAll says it of all at once: the cluster stops, so nobody is there to take over, and
-// everything stays where it is.
+// LeaveAll marks all brokers as leaving at once, when the cluster stops. No broker can take over
+// then, so leaders and ISRs stay unchanged.
 func (s *Store) LeaveAll() error {
 	return s.leave(func(int32) bool { return true })
 }
 
-// leave marks brokers and shows the image that follows; on a failure none is marked.
+// leave marks brokers as leaving and publishes the resulting image. On a failure it marks none.
 func (s *Store) leave(which func(id int32) bool) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -131,7 +130,7 @@ func (s *Store) leave(which func(id int32) bool) error {
 			marked = append(marked, id)
 		}
 	}
-	err := s.changeLocked(wishes{}, func(*document) error { return nil })
+	err := s.changeLocked(electionOptions{}, func(*document) error { return nil })
 	if err == nil {
 		return nil
 	}
@@ -143,7 +142,7 @@ func (s *Store) leave(which func(id int32) bool) error {
 	return err
 }
 
-// ReportServing implements metadata.Store. What was served before is replaced, not added to.
+// ReportServing implements metadata.Store. It replaces the previous report of the broker.
 func (s *Store) ReportServing(_ context.Context, broker int32, served []metadata.Served) error {
 	epochs := make(map[servedPartition]int32, len(served))
 	ahead := map[servedPartition]int32{}
@@ -154,19 +153,19 @@ func (s *Store) ReportServing(_ context.Context, broker int32, served []metadata
 			epochs[key] = p.LeaderEpoch
 		}
 	}
-	s.show(func() { s.shown.served[broker] = epochs })
+	s.publish(func() { s.published.served[broker] = epochs })
 	if len(ahead) == 0 {
 		return nil
 	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	return s.changeLocked(wishes{}, func(d *document) error {
-		d.outgrow(broker, ahead, s.changing.up)
+	return s.changeLocked(electionOptions{}, func(d *document) error {
+		d.raiseEpochs(broker, ahead, s.changing.up)
 		return nil
 	})
 }
 
-// Session is the store as one broker has it: it knows who leaves.
+// Session is the store of one broker, whose id AnnounceShutdown needs.
 type Session struct {
 	*Store
 	Broker int32

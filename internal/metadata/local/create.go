@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// clusterNameDefault is the LogCluster that topics made through Kafka name when no manifest gave
-// one.
+// clusterNameDefault is the LogCluster name of topics that are created through Kafka without a
+// LogCluster manifest.
 const clusterNameDefault = "dev"
 
 // CreateTopic implements metadata.Admin.
@@ -24,14 +24,14 @@ func (s *Store) CreateTopic(_ context.Context, t metadata.NewTopic) (*metadata.T
 	if err != nil {
 		return nil, err
 	}
-	// The election came after create; the image has its result. A delete may have come between.
+	// The image has the result of the election. The topic may have been deleted already.
 	if elected := s.Image().TopicByID(created.ID); elected != nil {
 		created = elected
 	}
 	return created, nil
 }
 
-// checkNewTopic makes the topic on a copy that nobody sees.
+// checkNewTopic creates the topic in a discarded copy.
 func (s *Store) checkNewTopic(t metadata.NewTopic) (*metadata.Topic, error) {
 	s.changing.Lock()
 	d := s.changing.document.clone()
@@ -44,8 +44,7 @@ func (s *Store) checkNewTopic(t metadata.NewTopic) (*metadata.Topic, error) {
 	return created, nil
 }
 
-// create puts a new topic into the document and returns it as it is before the election: without
-// leaders.
+// create adds a topic to the document and returns it as before the election, without leaders.
 func (d *document) create(t metadata.NewTopic) (*metadata.Topic, error) {
 	if _, exists := d.find(t.Name); exists {
 		return nil, fmt.Errorf("%w: %q", metadata.ErrTopicExists, t.Name)
@@ -66,8 +65,8 @@ func (d *document) create(t metadata.NewTopic) (*metadata.Topic, error) {
 	return d.imageTopic(d.Topics[at])
 }
 
-// DeleteTopic implements metadata.Admin. A topic of a manifest comes back with the next Sync, as it
-// would with the next apply on Kubernetes.
+// DeleteTopic implements metadata.Admin. The next Sync creates a topic of a manifest again, like
+// the next apply on Kubernetes.
 func (s *Store) DeleteTopic(_ context.Context, name string) error {
 	return s.change(func(d *document) error {
 		if !d.remove(name) {

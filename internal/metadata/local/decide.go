@@ -8,47 +8,46 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// wishes of one change, for all partitions; a topic's own come on top.
-type wishes struct {
-	preferred bool                           // leadership goes back to the first replicas
-	home      map[metadata.PartitionRef]bool // and of these partitions
-	// a partition that has no leader gets one that lives, whatever it lacks
-	lossy bool
+// electionOptions apply to the elections of a change, in addition to the settings of topics.
+type electionOptions struct {
+	preferred    bool                           // leadership returns to the preferred leaders
+	preferredFor map[metadata.PartitionRef]bool // leadership of these partitions returns
+	// partitions without a leader get any live replica, which may lose records
+	allowDataLoss bool
 }
 
-// decide gives every partition the leader and the in-sync replicas that it should have among the
-// brokers that are up, and ends what draining is done. It writes into the partitions, so d must be
-// a clone.
-func (d *document) decide(up map[int32]metadata.Broker, w wishes) {
-	brokers := standings(up)
-	assignment := metadata.NewID().String()
+// decide sets the leader and the ISR of every partition for the brokers that are up, and completes
+// draining. It modifies the partitions, so d must be a clone.
+func (d *document) decide(up map[int32]metadata.Broker, w electionOptions) {
+	brokers := brokerStates(up)
+	incarnation := metadata.NewID().String()
 	used := 0
 	for _, t := range d.Topics {
-		wanted := placement.Options{AllowUnclean: w.lossy || d.unclean(t),
-			ReplicaIncarnation: assignment}
+		opts := placement.Options{AllowUnclean: w.allowDataLoss || d.unclean(t),
+			ReplicaIncarnation: incarnation}
 		for i, p := range t.Partitions {
-			wanted.PreferLeader = w.preferred || len(w.home) > 0 &&
-				w.home[metadata.PartitionRef{Topic: t.kafkaName(), Partition: int32(i)}]
+			opts.PreferLeader = w.preferred || len(w.preferredFor) > 0 &&
+				w.preferredFor[metadata.PartitionRef{Topic: t.kafkaName(), Partition: int32(i)}]
 			t.Partitions[i] = fromPlacement(placement.Decide(p.placement(), brokers,
-				wanted).Partition)
+				opts).Partition)
 			used = max(used, int(slices.Max(t.Partitions[i].Replicas))+1)
 		}
 	}
-	// A broker beyond the others runs until nothing is on it, nor on one above it.
+	// A draining broker runs until neither it nor a broker above it holds replicas.
 	if d.Draining = used; used <= d.Brokers {
 		d.Draining = 0
 	}
 }
 
-// unclean tells whether a topic would rather lose records than wait.
+// unclean reports whether a topic allows unclean leader elections.
 func (d *document) unclean(t topic) bool {
 	settings, err := metadata.ResolveSettings(t.Spec.TopicSettings, d.resource())
-	return err == nil && settings.UncleanElection // an error: image will say so
+	return err == nil && settings.UncleanElection // image returns the error
 }
 
-// standings are brokers as an election sees them. In this store a broker is up or it is not: who
-// cannot be reached is ended.
-func standings(up map[int32]metadata.Broker) map[int32]placement.BrokerState {
+// brokerStates returns the input of elections. In this store a broker is either up or its process
+// has exited.
+func brokerStates(up map[int32]metadata.Broker) map[int32]placement.BrokerState {
 	all := make(map[int32]placement.BrokerState, len(up))
 	for id, b := range up {
 		all[id] = b.Standing()
@@ -56,10 +55,10 @@ func standings(up map[int32]metadata.Broker) map[int32]placement.BrokerState {
 	return all
 }
 
-// placement is a partition as decisions are about it. They change no list that they are given.
+// placement converts a partition for decisions, which do not modify its lists.
 func (p partition) placement() placement.Partition {
 	to := placement.Partition{
-		Replicas: p.Replicas, Target: p.Target, ReplicaIncarnations: p.Assignments,
+		Replicas: p.Replicas, Target: p.Target, ReplicaIncarnations: p.ReplicaIncarnations,
 		Leader: p.leader, LeaderEpoch: p.LeaderEpoch, UnprovenEpoch: p.UnprovenEpoch,
 		LeaderDirectory: p.LeaderDirectory,
 	}
@@ -69,10 +68,10 @@ func (p partition) placement() placement.Partition {
 	return to
 }
 
-// fromPlacement is the way back.
+// fromPlacement is the inverse of partition.placement.
 func fromPlacement(from placement.Partition) partition {
 	p := partition{
-		Replicas: from.Replicas, Target: from.Target, Assignments: from.ReplicaIncarnations,
+		Replicas: from.Replicas, Target: from.Target, ReplicaIncarnations: from.ReplicaIncarnations,
 		LeaderEpoch: from.LeaderEpoch, UnprovenEpoch: from.UnprovenEpoch,
 		LeaderDirectory: from.LeaderDirectory, leader: from.Leader,
 	}
@@ -82,7 +81,7 @@ func fromPlacement(from placement.Partition) partition {
 	return p
 }
 
-// partition finds a partition, to be written into; nil if there is none.
+// partition returns a partition for modification; nil if it does not exist.
 func (d *document) partition(key servedPartition) *partition {
 	id := key.topic.String()
 	for _, t := range d.Topics {
@@ -93,28 +92,28 @@ func (d *document) partition(key servedPartition) *partition {
 	return nil
 }
 
-// outgrow lifts leader epochs above those that a leader's logs were found to be ahead by: the file
-// that knew them was lost.
-func (d *document) outgrow(leader int32, ahead map[servedPartition]int32,
+// raiseEpochs raises leader epochs above higher ones that a leader has found in its logs, as after
+// the loss of the metadata file.
+func (d *document) raiseEpochs(leader int32, ahead map[servedPartition]int32,
 	up map[int32]metadata.Broker) {
 	for key, found := range ahead {
 		p := d.partition(key)
 		if p == nil || p.leader != leader {
 			continue
 		}
-		asked := p.placement()
-		asked.FoundEpoch = &found
-		*p = fromPlacement(placement.Decide(asked, standings(up),
+		current := p.placement()
+		current.FoundEpoch = &found
+		*p = fromPlacement(placement.Decide(current, brokerStates(up),
 			placement.Options{ReplicaIncarnation: metadata.NewID().String()}).Partition)
 	}
 }
 
-// changeISR makes a leader's proposal so.
+// changeISR applies an ISR change of a leader.
 func (d *document) changeISR(change metadata.ISRChange,
 	brokers map[int32]placement.BrokerState) error {
 	p := d.partition(servedPartition{change.Topic, change.Partition})
 	if p == nil {
-		return fmt.Errorf("%w: there is no partition %d of topic %s", metadata.ErrISRConflict,
+		return fmt.Errorf("%w: no partition %d of topic %s", metadata.ErrISRConflict,
 			change.Partition, change.Topic)
 	}
 	changed, err := placement.ChangeISR(p.placement(), change.Proposal(), brokers)
@@ -125,7 +124,7 @@ func (d *document) changeISR(change metadata.ISRChange,
 	return nil
 }
 
-// image is the document as brokers see it.
+// image returns the metadata image of the document.
 func (d document) image(up map[int32]metadata.Broker) (*metadata.Image, error) {
 	brokers := make([]metadata.Broker, 0, len(up))
 	for _, b := range up {
@@ -143,8 +142,7 @@ func (d document) image(up map[int32]metadata.Broker) (*metadata.Image, error) {
 		topics).WithPolicies(d.resource()), nil
 }
 
-// imageTopic is a topic as brokers see it. The lists are copies: an image lives on while the
-// document changes.
+// imageTopic returns a topic of the image. Its lists are copies, because images are immutable.
 func (d document) imageTopic(t topic) (*metadata.Topic, error) {
 	resolved, err := metadata.ResolveTopic(t.resource(), d.resource())
 	if err != nil {
@@ -154,18 +152,19 @@ func (d document) imageTopic(t topic) (*metadata.Topic, error) {
 		return nil, err
 	}
 	for i, p := range t.Partitions {
-		made := &metadata.Partition{
+		added := &metadata.Partition{
 			Index: int32(i), Replicas: slices.Clone(p.Replicas), Leader: p.leader,
 			LeaderEpoch:   p.LeaderEpoch,
 			UnprovenEpoch: p.UnprovenEpoch, ISR: p.members(), Target: slices.Clone(p.Target),
 		}
 		for _, broker := range p.Replicas {
-			made.ReplicaIncarnations = append(made.ReplicaIncarnations, p.Assignments[broker])
+			added.ReplicaIncarnations = append(added.ReplicaIncarnations,
+				p.ReplicaIncarnations[broker])
 		}
 		for _, m := range p.ISR {
-			made.ISREpochs = append(made.ISREpochs, m.Epoch)
+			added.ISREpochs = append(added.ISREpochs, m.Epoch)
 		}
-		resolved.Partitions = append(resolved.Partitions, made)
+		resolved.Partitions = append(resolved.Partitions, added)
 	}
 	return resolved, nil
 }

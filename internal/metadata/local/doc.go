@@ -1,17 +1,17 @@
-// Package local keeps the metadata of a cluster that runs in one process in one file
-// (docs/format/local-metadata.md), and hands it to the brokers of that process. It decides as the
-// operator does, through internal/placement.
+// Package local stores the metadata of a cluster that runs in one process in one file
+// (docs/format/local-metadata.md), and publishes it to the brokers of that process. It makes the
+// same decisions as the operator, with internal/placement.
 //
-// document.go is the file's content and its reading; sync.go, create.go, alter.go and decide.go are
-// (mostly) pure changes of it; store.go is the shell, brokers.go its part that brokers talk to,
-// isr.go their proposals.
+// document.go is the content of the file and its codec. sync.go, create.go, alter.go and decide.go
+// are mostly pure changes of it. store.go is the Store, brokers.go its part for brokers, isr.go
+// their ISR changes.
 //
-// Order of a change: the new document is made, written, and only then shown. So what a broker was
-// told, a crash cannot take back: above all a leader epoch, which brokers stamp on records.
+// Order of a change: compute the new document, write it, publish it. So a crash cannot revert
+// metadata that a broker has seen, in particular leader epochs, which brokers write into batches.
 //
-// Locks: changing, then shown. changing makes changes wait for each other and is held while the
-// file is written; nobody who reads takes it. shown guards what readers see, for a few
-// instructions. Neither is held while apply runs.
+// Locks, in this order: changing, published. changing serializes changes and is held while the file
+// is written; readers do not take it. published guards what readers see, for a few instructions.
+// Neither is held while apply runs.
 //
 // The package has no goroutine of its own: Run runs in its caller's.
 package local

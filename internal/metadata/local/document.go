@@ -17,92 +17,92 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// formatVersion is the version of the file's format that is written. firstVersion is read, too: it
-// knew one replica of each partition.
+// formatVersion is the format version that is written. firstVersion, which supports only one
+// replica per partition, can be read.
 const (
 	firstVersion  = 1
 	formatVersion = 2
 )
 
-// Where a topic came from.
+// Origins of topics.
 const (
 	originManifest = "manifest"
 	originKafka    = "kafka"
 )
 
-// document is the file's content. It is a value: a change works on a clone.
+// document is the content of the file. Changes modify a clone.
 //
 // Invariants: every topic's settings resolve over Cluster; names and ids are unique; Topics is
-// sorted by Kafka name; partitions keep the rules of their check.
+// sorted by Kafka name; partitions satisfy partition.check.
 type document struct {
 	Version   int    `json:"version"`
 	ClusterID string `json:"clusterId"`
 	Brokers   int    `json:"brokers"` // ids 0 to Brokers-1; >= 1
-	// brokers Brokers to Draining-1 still hold replicas; 0: none do
+	// brokers Brokers to Draining-1 still hold replicas; 0: none
 	Draining int `json:"draining,omitempty"`
 	// broker i is in rack Racks[i % len(Racks)]
-	Racks        []string        `json:"racks,omitempty"`
-	BrokerEpochs map[int32]int64 `json:"brokerEpochs,omitempty"` // the last incarnation; only grows
-	// ProducerIDs bounds what each broker has given out, on the disk it had last.
+	Racks []string `json:"racks,omitempty"`
+	// last broker epoch; never decreases
+	BrokerEpochs map[int32]int64 `json:"brokerEpochs,omitempty"`
+	// ProducerIDs holds an upper bound of the producer ids that each broker has allocated.
 	ProducerIDs map[int32]producerIDs `json:"producerIds,omitempty"`
 	Cluster     *cluster              `json:"cluster,omitempty"`
 	Topics      []topic               `json:"topics"`
-	// Retained says where the partitions of a topic were, by Kafka name, whose data outlived it: a
-	// topic of that name made later takes them up there, and their logs refuse leader epochs that
-	// were before.
+	// Retained holds the partitions of deleted topics with retained data, by Kafka name. A later
+	// topic of that name adopts them with their brokers and leader epochs: the logs reject lower
+	// epochs.
 	Retained map[string][]partition `json:"retained,omitempty"`
 }
 
-// producerIDs is metadata.Broker.ProducerIDs, and the directory that said so.
+// producerIDs is metadata.Broker.ProducerIDs with the directory that reported it.
 type producerIDs struct {
 	Bound     int64  `json:"bound"`
 	Directory string `json:"directory,omitempty"`
 }
 
-// cluster is a LogCluster without what only the API server knows.
+// cluster is a LogCluster without the fields that the API server sets.
 type cluster struct {
 	Name string                  `json:"name"`
 	Spec v1alpha1.LogClusterSpec `json:"spec"`
 }
 
-// topic is a Topic and where its partitions are. Spec is shared by clones and never written to.
+// topic is a Topic with its partitions. Clones share Spec, which must not be modified.
 type topic struct {
 	Name   string             `json:"name"`
 	ID     string             `json:"id"`
 	Origin string             `json:"origin"` // Sync deletes topics of originManifest only
 	Spec   v1alpha1.TopicSpec `json:"spec"`
-	// the manifest's annotation, as v1alpha1.Topic.CleanNow gives it
+	// annotation of the manifest, see v1alpha1.Topic.CleanNow
 	CleanNow   string      `json:"cleanNow,omitempty"`
 	Partitions []partition `json:"partitions"`
 }
 
-// partition is who holds a partition. Its lists are replaced, never written to, so clones share
-// them.
+// partition is the state of a partition. Clones share its lists, which must not be modified.
 type partition struct {
 	Replicas []int32 `json:"replicas"` // the preferred leader first
-	// where they are to be, when that is not where they are
+	// target replicas of a reassignment; empty: none in progress
 	Target []int32 `json:"target,omitempty"`
-	// Assignments are placement.Partition's; a file from before there were any has none.
-	Assignments map[int32]string `json:"assignments,omitempty"`
-	// LeaderEpoch only grows, also from one topic of a name to the next that takes its records up:
-	// the logs refuse a lower one.
+	// ReplicaIncarnations are those of placement.Partition; older files have none.
+	ReplicaIncarnations map[int32]string `json:"assignments,omitempty"`
+	// LeaderEpoch never decreases, also when a topic adopts the records of a deleted one: the logs
+	// reject lower epochs.
 	LeaderEpoch int32 `json:"leaderEpoch"`
-	// UnprovenEpoch is placement.Partition's.
+	// UnprovenEpoch is that of placement.Partition.
 	UnprovenEpoch int32    `json:"unprovenEpoch,omitempty"`
 	ISR           []member `json:"isr,omitempty"` // empty only before the first election
-	// LeaderDirectory is the disk that led last.
+	// LeaderDirectory is the directory id of the last leader.
 	LeaderDirectory string `json:"leaderDirectory,omitempty"`
-	leader          int32  // not written: metadata.NoBroker until the first election after a start
+	leader          int32  // not stored: metadata.NoBroker until the first election after a start
 }
 
-// member is a replica in sync.
+// member is an in-sync replica.
 type member struct {
 	Broker    int32  `json:"broker"`
 	Epoch     int64  `json:"epoch"`
 	Directory string `json:"directory,omitempty"`
 }
 
-// newDocument is a cluster without topics, under an id that no other has.
+// newDocument returns a cluster without topics and with a new unique id.
 func newDocument() document {
 	return document{
 		Version: formatVersion, ClusterID: metadata.NewID().String(), Brokers: 1,
@@ -111,8 +111,8 @@ func newDocument() document {
 	}
 }
 
-// decode reads and checks a file. An unknown field is an error: it was written by a later version,
-// and to drop it with the next change would lose what that version knows.
+// decode decodes and validates a file. Unknown fields are an error: a later version has written
+// them, and the next change would drop them.
 func decode(content []byte) (document, error) {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
@@ -130,7 +130,7 @@ func decode(content []byte) (document, error) {
 		d.Retained = map[string][]partition{}
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return document{}, errors.New("something follows the object")
+		return document{}, errors.New("unexpected content after the object")
 	}
 	for _, t := range d.Topics {
 		for i := range t.Partitions {
@@ -141,8 +141,8 @@ func decode(content []byte) (document, error) {
 	return d, d.check()
 }
 
-// upgrade makes a document of the first version one of ours: a partition's only replica was in
-// sync, as the broker's last incarnation.
+// upgrade converts a document of the first version: the only replica of a partition becomes in
+// sync, with the broker's last epoch.
 func (d *document) upgrade() {
 	if d.Version != firstVersion {
 		return
@@ -167,44 +167,43 @@ func (d *document) upgrade() {
 	}
 }
 
-// encode is deterministic (structs in order, maps by key): Store compares its result to tell
-// whether to write at all.
+// encode is deterministic, because Store compares its result to decide whether to write.
 func (d document) encode() ([]byte, error) {
 	content, err := json.MarshalIndent(d, "", "  ")
 	return append(content, '\n'), err
 }
 
-// check holds the rules of the format, which are the invariants of document. It runs on what was
-// read and on what Sync is about to write.
+// check checks the invariants of document. It is called after decoding and before Sync writes.
 func (d document) check() error {
 	if d.Version != formatVersion {
-		return fmt.Errorf("version is %d, this Heartwood knows versions %d to %d", d.Version,
+		return fmt.Errorf("version is %d, this release supports versions %d to %d", d.Version,
 			firstVersion, formatVersion)
 	}
 	if _, err := metadata.ParseID(d.ClusterID); err != nil {
 		return fmt.Errorf("clusterId: %w", err)
 	}
 	if d.Brokers < 1 {
-		return fmt.Errorf("brokers is %d, at least 1 is needed", d.Brokers)
+		return fmt.Errorf("brokers is %d, must be at least 1", d.Brokers)
 	}
 	if d.Draining != 0 && d.Draining <= d.Brokers {
-		return fmt.Errorf("draining is %d, want 0 or more than the %d brokers", d.Draining,
+		return fmt.Errorf("draining is %d, must be 0 or above the number of brokers, %d",
+			d.Draining,
 			d.Brokers)
 	}
 	for id, epoch := range d.BrokerEpochs {
 		if id < 0 || epoch < 0 {
-			return fmt.Errorf("brokerEpochs: broker %d has epoch %d, neither may be negative", id,
+			return fmt.Errorf("brokerEpochs: broker %d has epoch %d; neither may be negative", id,
 				epoch)
 		}
 	}
 	for id, of := range d.ProducerIDs {
 		if id < 0 || of.Bound < 0 {
-			return fmt.Errorf("producerIds: broker %d has the bound %d, neither may be negative",
+			return fmt.Errorf("producerIds: broker %d has bound %d; neither may be negative",
 				id, of.Bound)
 		}
 	}
 	for name, partitions := range d.Retained {
-		// their brokers may be gone
+		// their brokers may not exist any longer
 		if err := checkPartitions(partitions, math.MaxInt32); err != nil {
 			return fmt.Errorf("retained %q: %w", name, err)
 		}
@@ -212,10 +211,10 @@ func (d document) check() error {
 	ids := map[string]bool{}
 	for i, t := range d.Topics {
 		if i > 0 && d.Topics[i-1].kafkaName() >= t.kafkaName() {
-			return fmt.Errorf("topics are not sorted, or %q comes twice", t.kafkaName())
+			return fmt.Errorf("topics are not sorted, or %q is a duplicate", t.kafkaName())
 		}
 		if ids[t.ID] {
-			return fmt.Errorf("topic %q: another topic has its id %s", t.kafkaName(), t.ID)
+			return fmt.Errorf("topic %q: another topic has the same id %s", t.kafkaName(), t.ID)
 		}
 		ids[t.ID] = true
 		if err := t.check(d.running()); err != nil {
@@ -228,7 +227,7 @@ func (d document) check() error {
 	return nil
 }
 
-// check holds the rules that concern one topic, except that its settings resolve.
+// check checks the invariants of a topic, except that its settings resolve.
 func (t topic) check(brokers int) error {
 	if err := metadata.CheckTopicName(t.kafkaName()); err != nil {
 		return err
@@ -237,18 +236,18 @@ func (t topic) check(brokers int) error {
 		return err
 	}
 	if t.Origin != originManifest && t.Origin != originKafka {
-		return fmt.Errorf("origin is %q, want %s or %s", t.Origin, originManifest, originKafka)
+		return fmt.Errorf("origin is %q, must be %s or %s", t.Origin, originManifest, originKafka)
 	}
 	if len(t.Partitions) == 0 {
-		return errors.New("it has no partitions")
+		return errors.New("no partitions")
 	}
 	return checkPartitions(t.Partitions, brokers)
 }
 
-// running is how many brokers there are, those that are to go among them.
+// running returns the number of brokers, including draining ones.
 func (d document) running() int { return max(d.Brokers, d.Draining) }
 
-// checkPartitions holds the rules of partitions by index, on brokers 0 to brokers-1.
+// checkPartitions checks the invariants of partitions on brokers 0 to brokers-1.
 func checkPartitions(partitions []partition, brokers int) error {
 	for i, p := range partitions {
 		if err := p.check(brokers); err != nil {
@@ -258,13 +257,13 @@ func checkPartitions(partitions []partition, brokers int) error {
 	return nil
 }
 
-// check holds the rules of one partition: at least one replica, all on different brokers, and
-// somebody in sync once there was a leader.
+// check checks the invariants of a partition: at least one replica, all on different brokers, and
+// an in-sync replica once there was a leader.
 func (p partition) check(brokers int) error {
 	different := func(what string, ids []int32) error {
 		for at, id := range ids {
 			if id < 0 || int(id) >= brokers || slices.Contains(ids[:at], id) {
-				return fmt.Errorf("%s are %v, want different brokers of 0 to %d", what, ids,
+				return fmt.Errorf("%s are %v, must be distinct brokers from 0 to %d", what, ids,
 					brokers-1)
 			}
 		}
@@ -279,28 +278,25 @@ func (p partition) check(brokers int) error {
 	case p.LeaderEpoch < 0 || p.UnprovenEpoch < 0 || p.UnprovenEpoch > p.LeaderEpoch:
 		return fmt.Errorf("leaderEpoch is %d, unprovenEpoch %d", p.LeaderEpoch, p.UnprovenEpoch)
 	case len(p.Replicas) == 0:
-		return errors.New("it has no replicas")
+		return errors.New("no replicas")
 	case (p.LeaderEpoch == 0) != (len(members) == 0):
-		return fmt.Errorf(
-			"isr is %v with leaderEpoch %d: it is empty before the first election, and only then",
-			members,
-			p.LeaderEpoch,
-		)
+		return fmt.Errorf("isr is %v with leaderEpoch %d: must be empty exactly before the first election",
+			members, p.LeaderEpoch)
 	case slices.ContainsFunc(members, func(id int32) bool { return !slices.Contains(p.Replicas, id) }):
-		return fmt.Errorf("isr is %v, which are not all among the replicas %v", members, p.Replicas)
+		return fmt.Errorf("isr is %v, must be a subset of the replicas %v", members, p.Replicas)
 	case slices.ContainsFunc(p.ISR, func(m member) bool { return m.Epoch < 0 }):
-		return errors.New("isr: an epoch is negative")
+		return errors.New("isr: negative epoch")
 	}
-	for id, assignment := range p.Assignments {
-		if !slices.Contains(p.Replicas, id) || assignment == "" {
-			return fmt.Errorf("assignments has %q for broker %d; the replicas are %v", assignment,
+	for id, incarnation := range p.ReplicaIncarnations {
+		if !slices.Contains(p.Replicas, id) || incarnation == "" {
+			return fmt.Errorf("assignments has %q for broker %d; the replicas are %v", incarnation,
 				id, p.Replicas)
 		}
 	}
 	return nil
 }
 
-// members are the brokers in sync.
+// members returns the ids of the in-sync brokers.
 func (p partition) members() []int32 {
 	all := make([]int32, 0, len(p.ISR))
 	for _, m := range p.ISR {
@@ -309,10 +305,10 @@ func (p partition) members() []int32 {
 	return all
 }
 
-// kafkaName is the resource's KafkaName, without making one: searches ask for it often.
+// kafkaName returns the Kafka name of the topic.
 func (t topic) kafkaName() string { return cmp.Or(t.Spec.TopicName, t.Name) }
 
-// resource is the Topic resource, as far as this file knows it.
+// resource returns the Topic resource.
 func (t topic) resource() *v1alpha1.Topic {
 	resource := &v1alpha1.Topic{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Topic"},
@@ -325,7 +321,7 @@ func (t topic) resource() *v1alpha1.Topic {
 	return resource
 }
 
-// resource is the LogCluster resource, nil without one.
+// resource returns the LogCluster resource; nil without one.
 func (d document) resource() *v1alpha1.LogCluster {
 	if d.Cluster == nil {
 		return nil
@@ -337,8 +333,8 @@ func (d document) resource() *v1alpha1.LogCluster {
 	}
 }
 
-// clone copies what changes write into. Specs and the lists of partitions are replaced, never
-// written to, so they are shared.
+// clone copies what changes modify. Specs and the lists of partitions are shared, because they are
+// only replaced.
 func (d document) clone() document {
 	d.BrokerEpochs, d.ProducerIDs = maps.Clone(d.BrokerEpochs), maps.Clone(d.ProducerIDs)
 	d.Retained = maps.Clone(d.Retained)
@@ -349,7 +345,7 @@ func (d document) clone() document {
 	return d
 }
 
-// find returns the place of a topic by its Kafka name, or the place where it would be.
+// find returns the index of a topic by Kafka name, or its insertion index.
 func (d document) find(kafkaName string) (at int, found bool) {
 	return slices.BinarySearchFunc(d.Topics, kafkaName,
 		func(t topic, name string) int { return cmp.Compare(t.kafkaName(), name) })

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// example is a whole file.
+// example is a complete file.
 const example = `{
   "version": 2,
   "clusterId": "Vx0hXnY7Q0W2p1a0m3l6bA",
@@ -50,7 +50,7 @@ const example = `{
 }
 `
 
-func TestAFileComesBackAsItWas(t *testing.T) {
+func TestEncodeRestoresTheDecodedFile(t *testing.T) {
 	d, err := decode([]byte(example))
 	if err != nil {
 		t.Fatal(err)
@@ -64,23 +64,22 @@ func TestAFileComesBackAsItWas(t *testing.T) {
 	}
 }
 
-// TestTheFormatPageShowsAFile reads the example of docs/format/local-metadata.md, so the page
-// cannot go stale.
-func TestTheFormatPageShowsAFile(t *testing.T) {
+// The example in docs/format/local-metadata.md is valid, and the page describes every field.
+func TestFormatDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/format/local-metadata.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := regexp.MustCompile("(?s)```json\n(.*?)```").FindSubmatch(page)
-	if shown == nil {
-		t.Fatal("the page shows no file")
+	example := regexp.MustCompile("(?s)```json\n(.*?)```").FindSubmatch(page)
+	if example == nil {
+		t.Fatal("the page contains no example")
 	}
-	got, err := decode(shown[1])
+	got, err := decode(example[1])
 	if err != nil {
-		t.Fatalf("the page's file: %v", err)
+		t.Fatalf("the example of the page: %v", err)
 	}
 	if got.find("tickets"); len(got.Topics) != 1 || got.Topics[0].Partitions[0].LeaderEpoch != 4 {
-		t.Errorf("the page's file holds %+v", got)
+		t.Errorf("the example of the page contains %+v", got)
 	}
 	for _, name := range []string{"version", "clusterId", "brokers", "brokerEpochs", "cluster",
 		"topics", "retained", "name", "id", "origin", "spec", "partitions",
@@ -91,35 +90,34 @@ func TestTheFormatPageShowsAFile(t *testing.T) {
 	}
 }
 
-// TestDecodeRefuses holds each rule of the format.
-func TestDecodeRefuses(t *testing.T) {
+func TestDecodeRejectsInvalidFiles(t *testing.T) {
 	for _, test := range []struct{ old, new, want string }{
-		{`"version": 2`, `"version": 3`, "version is 3, this Heartwood knows versions 1 to 2"},
+		{`"version": 2`, `"version": 3`, "version is 3, this release supports versions 1 to 2"},
 		{`"version": 2,`, ``, "version is 0"},
 		{`"brokers": 3`, `"brokers": 3, "draining": 3`, "draining is 3"},
-		{`"broker": 2`, `"broker": 1`, "isr is [1], which are not all among the replicas [2]"},
-		{`"epoch": 3`, `"epoch": -3`, "an epoch is negative"},
+		{`"broker": 2`, `"broker": 1`, "isr is [1], must be a subset of the replicas [2]"},
+		{`"epoch": 3`, `"epoch": -3`, "negative epoch"},
 		{`"leaderEpoch": 4`, `"leaderEpoch": 0`, "isr is [2] with leaderEpoch 0"},
 		{`"leaderEpoch": 4`, `"target": [0, 0], "leaderEpoch": 4`,
-			"target are [0 0], want different brokers"},
+			"target are [0 0], must be distinct brokers"},
 		{`"version"`, `"colour": "blue", "version"`, `unknown field "colour"`},
 		{`Vx0hXnY7Q0W2p1a0m3l6bA`, `short`, "clusterId: parse id"},
-		{`"brokers": 3`, `"brokers": 0`, "at least 1 is needed"},
+		{`"brokers": 3`, `"brokers": 0`, "must be at least 1"},
 		{`"0": 4`, `"-1": 4`, "neither may be negative"},
 		{`"tickets"`, `"a b"`, "invalid topic name"},
 		{`"0S1Yt0aGQ5mX9S8hq3sYxQ"`, `""`, "parse id"},
 		{`"origin": "manifest"`, `"origin": "moon"`, `origin is "moon"`},
 		{`"leaderEpoch": 4`, `"leaderEpoch": -1`, "leaderEpoch is -1"},
-		{`            2`, `            3`, "want different brokers of 0 to 2"},
-		{`            2`, `            2, 2`, "want different brokers"},
-		{`            2`, ``, "it has no replicas"},
+		{`            2`, `            3`, "must be distinct brokers from 0 to 2"},
+		{`            2`, `            2, 2`, "must be distinct brokers"},
+		{`            2`, ``, "no replicas"},
 		{`"cleanupPolicy": "Compact"`, `"cleanupPolicy": "Shrink"`,
 			"spec.cleanupPolicy: Unsupported value"},
-		{"\n}\n", "\n}\n{}", "something follows the object"},
+		{"\n}\n", "\n}\n{}", "unexpected content after the object"},
 		{"\n}\n", "", "unexpected EOF"},
 	} {
 		if !strings.Contains(example, test.old) {
-			t.Fatalf("the example has no %s", test.old)
+			t.Fatalf("the example does not contain %s", test.old)
 		}
 		_, err := decode([]byte(strings.Replace(example, test.old, test.new, 1)))
 		if err == nil || !strings.Contains(err.Error(), test.want) {
@@ -129,13 +127,13 @@ func TestDecodeRefuses(t *testing.T) {
 	start, end := strings.Index(example, "    {\n      \"name\""), strings.Index(example, "  ]\n}")
 	twice := example[:end-1] + ",\n" + example[start:]
 	if _, err := decode([]byte(twice)); err == nil ||
-		!strings.Contains(err.Error(), `"tickets" comes twice`) {
-		t.Errorf("a topic that comes twice: %v", err)
+		!strings.Contains(err.Error(), `"tickets" is a duplicate`) {
+		t.Errorf("a duplicate topic: %v", err)
 	}
 }
 
-// TestAFileOfTheFirstVersion knew one replica of each partition, and that it was in sync.
-func TestAFileOfTheFirstVersion(t *testing.T) {
+// In version 1 every partition has one replica, which is in sync.
+func TestDecodeVersion1(t *testing.T) {
 	d, err := decode(
 		[]byte(
 			`{"version": 1, "clusterId": "Vx0hXnY7Q0W2p1a0m3l6bA", "brokers": 1, "brokerEpochs": {"0": 4}, "topics": [
@@ -150,15 +148,16 @@ func TestAFileOfTheFirstVersion(t *testing.T) {
 	want := []member{{Broker: 0, Epoch: 4}}
 	if diff := cmp.Diff(want, d.Topics[0].Partitions[0].ISR); diff != "" ||
 		d.Topics[0].Partitions[1].ISR != nil {
-		t.Errorf("in sync (-want +got):\n%s, and of a new partition %v", diff,
+		t.Errorf("ISR (-want +got):\n%s, and of a new partition %v", diff,
 			d.Topics[0].Partitions[1].ISR)
 	}
 	if diff := cmp.Diff(want, d.Retained["b"][0].ISR); diff != "" || d.Version != 2 {
-		t.Errorf("version %d; of what is retained (-want +got):\n%s", d.Version, diff)
+		t.Errorf("version %d; ISR of a retained partition (-want +got):\n%s", d.Version, diff)
 	}
 }
 
-// FuzzDecode: whatever the bytes, no panic; what is taken makes an image and comes back the same.
+// FuzzDecode checks that decoding does not panic, that a decoded file has an image, and that
+// encoding it is stable.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(example))
 	f.Add([]byte(`{}`))
@@ -174,7 +173,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		if _, err := d.image(nil); err != nil {
-			t.Fatalf("a file was taken that makes no image: %v", err)
+			t.Fatalf("a decoded file has no image: %v", err)
 		}
 		first, err := d.encode()
 		if err != nil {
@@ -182,10 +181,11 @@ func FuzzDecode(f *testing.F) {
 		}
 		again, err := decode(first)
 		if err != nil {
-			t.Fatalf("own file refused: %v\n%s", err, first)
+			t.Fatalf("an encoded file was rejected: %v\n%s", err, first)
 		}
 		if second, _ := again.encode(); !bytes.Equal(second, first) {
-			t.Fatalf("changed by reading:\n%s", cmp.Diff(string(first), string(second)))
+			t.Fatalf("decoding and encoding changed the file:\n%s",
+				cmp.Diff(string(first), string(second)))
 		}
 	})
 }

@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// ChangeISR implements metadata.Store. All changes are made with one write of the file, each for
-// itself: one that is refused leaves the others.
+// ChangeISR implements metadata.Store. All changes share one write of the file; a rejected change
+// does not affect the others.
 func (s *Store) ChangeISR(_ context.Context, changes []metadata.ISRChange,
 	settled func(change int, err error)) {
 	for i, err := range s.changeISR(changes) {
@@ -20,8 +20,8 @@ func (s *Store) changeISR(changes []metadata.ISRChange) []error {
 	faults := make([]error, len(changes))
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	err := s.changeLocked(wishes{}, func(d *document) error {
-		brokers := standings(s.changing.up)
+	err := s.changeLocked(electionOptions{}, func(d *document) error {
+		brokers := brokerStates(s.changing.up)
 		for i, change := range changes {
 			faults[i] = d.changeISR(change, brokers)
 		}

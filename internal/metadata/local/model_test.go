@@ -12,23 +12,22 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// modelTopic is what a dumb model knows of a topic.
+// modelTopic is a topic of the model.
 type modelTopic struct {
 	manifest   bool
 	partitions int
 	replicas   int
 }
 
-// model says which topics there should be, and remembers the highest epoch ever shown for each
-// partition.
+// model holds the expected topics, and the highest leader epoch published for each partition.
 type model struct {
 	topics map[string]modelTopic
 	epochs map[string]int32
 }
 
-// TestStoreAgainstAModel does random things to a store, crashes included, and compares it with the
-// model after each.
-func TestStoreAgainstAModel(t *testing.T) {
+// TestStoreAgainstModel performs random operations, including crashes, and compares the store with
+// a model after each.
+func TestStoreAgainstModel(t *testing.T) {
 	for seed := range seed.Sequence(t, 60) {
 		random := rand.New(rand.NewPCG(seed, 5))
 		mem := memory(t)
@@ -38,10 +37,10 @@ func TestStoreAgainstAModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		for step := range 60 {
-			var did string
-			did, s, mem = m.step(t, random, s, mem)
+			var action string
+			action, s, mem = m.step(t, random, s, mem)
 			if fault := m.compare(s.Image()); fault != "" {
-				t.Fatalf("seed %d, step %d, after %s: %s", seed, step, did, fault)
+				t.Fatalf("seed %d, step %d, after %s: %s", seed, step, action, fault)
 			}
 		}
 	}
@@ -68,7 +67,7 @@ func (m *model) step(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) (s
 			t.Fatalf("delete %s: %v; exists: %t", name, err, exists)
 		}
 		if !m.topics[name].manifest {
-			m.forget(name) // its data goes with it, and so do its epochs
+			m.forget(name) // its data and epochs are deleted
 		}
 		delete(m.topics, name)
 		return "delete " + name, s, mem
@@ -79,7 +78,7 @@ func (m *model) step(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) (s
 		return "crash", open(t, crashed), crashed
 	case 4:
 		m.lead(t, random, s)
-		return "a life of brokers", s, mem
+		return "run of all brokers", s, mem
 	default:
 		run(t, s, random.Int32N(3))()
 		return "run", s, mem
@@ -109,15 +108,16 @@ func (m *model) sync(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) *v
 	return mem
 }
 
-// lead brings all brokers up and lets leaders take everybody in that holds a replica: after that
-// all is as it was asked for.
+// lead starts all brokers and adds all replicas to the ISRs. Then all partitions have the requested
+// replicas.
 func (m *model) lead(t *testing.T, random *rand.Rand, s *Store) {
 	stop := run(t, s, 0, 1, 2)
 	defer stop()
 	for _, topic := range s.Image().Topics {
 		for _, p := range topic.Partitions {
 			if p.Leader == metadata.NoBroker {
-				t.Fatalf("%s-%d has no leader, and all brokers are up: %+v", topic.Name, p.Index, p)
+				t.Fatalf("%s-%d has no leader although all brokers are up: %+v", topic.Name,
+					p.Index, p)
 			}
 			inSync := metadata.ISRChange{Topic: topic.ID, Partition: p.Index,
 				LeaderEpoch: p.LeaderEpoch, From: p.ISR}
@@ -163,14 +163,16 @@ func (m *model) compare(image *metadata.Image) string {
 		for i, p := range got.Partitions {
 			key := fmt.Sprintf("%s-%d", name, i)
 			switch {
-			case int(p.Index) != i || len(p.Replicas) < 1 || len(p.Replicas) > 3 || slices.Max(p.Replicas) > 2:
+			case int(p.Index) != i || len(p.Replicas) < 1 || len(p.Replicas) > 3,
+				slices.Max(p.Replicas) > 2:
 				return fmt.Sprintf("partition %s is %+v", key, p)
 			case (p.LeaderEpoch == 0) != (len(p.ISR) == 0):
-				return fmt.Sprintf("partition %s has forgotten who has its records: %+v", key, p)
+				return fmt.Sprintf("partition %s has a leader epoch and no ISR, or the reverse: %+v", key, p)
 			case p.Leader != metadata.NoBroker:
-				return fmt.Sprintf("partition %s has leader %d, no broker is up", key, p.Leader)
+				return fmt.Sprintf("partition %s has leader %d although no broker is up", key,
+					p.Leader)
 			case p.LeaderEpoch < m.epochs[key]:
-				return fmt.Sprintf("partition %s is at epoch %d, was at %d", key, p.LeaderEpoch,
+				return fmt.Sprintf("leader epoch of partition %s is %d, was %d", key, p.LeaderEpoch,
 					m.epochs[key])
 			}
 			m.epochs[key] = p.LeaderEpoch

@@ -13,20 +13,20 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// actor is a broker that a test brings up and down one by one.
-type actor struct {
+// testBroker is a broker that a test starts and stops.
+type testBroker struct {
 	t    *testing.T
 	s    *Store
 	self metadata.Broker
 	stop func()
 }
 
-func startAll(t *testing.T, s *Store, brokers int) []*actor {
+func startAll(t *testing.T, s *Store, brokers int) []*testBroker {
 	t.Helper()
-	all := make([]*actor, brokers)
+	all := make([]*testBroker, brokers)
 	for i := range all {
 		self := metadata.Broker{ID: int32(i), Directory: fmt.Sprint("disk-", i), CleanEpoch: -1}
-		all[i] = &actor{t: t, s: s, self: self}
+		all[i] = &testBroker{t: t, s: s, self: self}
 		all[i].up()
 	}
 	t.Cleanup(func() {
@@ -37,40 +37,40 @@ func startAll(t *testing.T, s *Store, brokers int) []*actor {
 	return all
 }
 
-// up registers the broker, and returns once it was given an image.
-func (a *actor) up() {
+// up registers the broker, and waits until it has got an image.
+func (a *testBroker) up() {
 	a.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	shown := make(chan struct{})
+	applied := make(chan struct{})
 	var once sync.Once
 	running.Go(func() {
 		if err := a.s.Run(ctx, a.self,
-			func(*metadata.Image) { once.Do(func() { close(shown) }) }); err != nil {
+			func(*metadata.Image) { once.Do(func() { close(applied) }) }); err != nil {
 			a.t.Error(err)
-			once.Do(func() { close(shown) })
+			once.Do(func() { close(applied) })
 		}
 	})
-	<-shown
+	<-applied
 	a.stop = func() { cancel(); running.Wait() }
 }
 
-// down ends the broker; it may be down already.
-func (a *actor) down() {
+// down stops the broker if it is up.
+func (a *testBroker) down() {
 	if a.stop != nil {
 		a.stop()
 		a.stop = nil
 	}
 }
 
-// epoch is the broker's incarnation.
-func (a *actor) epoch() int64 {
+// epoch returns the broker epoch.
+func (a *testBroker) epoch() int64 {
 	b, _ := a.s.Image().Broker(a.self.ID)
 	return b.Epoch
 }
 
-// show is a partition in one line.
-func show(s *Store, topic string, index int) string {
+// formatPartition formats a partition in one line.
+func formatPartition(s *Store, topic string, index int) string {
 	p := s.Image().Topic(topic).Partitions[index]
 	return fmt.Sprintf("leader %d epoch %d isr %v replicas %v target %v", p.Leader, p.LeaderEpoch,
 		p.ISR, p.Replicas, p.Target)
@@ -78,13 +78,13 @@ func show(s *Store, topic string, index int) string {
 
 func expect(t *testing.T, s *Store, when, want string) {
 	t.Helper()
-	if got := show(s, "a", 0); got != want {
+	if got := formatPartition(s, "a", 0); got != want {
 		t.Errorf("%s:\n got %s\nwant %s", when, got, want)
 	}
 }
 
-// replicated is a store with the topic "a" of one partition on three brokers, which are all up.
-func replicated(t *testing.T, fs vfs.FS) (*Store, []*actor) {
+// replicated returns a store with topic "a" of one partition on three brokers, all of which are up.
+func replicated(t *testing.T, fs vfs.FS) (*Store, []*testBroker) {
 	t.Helper()
 	s := open(t, fs)
 	if err := s.Sync(nil, 3, topics(t, `a {partitions: 1, replicas: 3}`)); err != nil {
@@ -94,7 +94,7 @@ func replicated(t *testing.T, fs vfs.FS) (*Store, []*actor) {
 	return s, startAll(t, s, 3)
 }
 
-func TestElectionsWaitForAllBrokersOfAStart(t *testing.T) {
+func TestElectionsWaitForAllBrokersAtTheStart(t *testing.T) {
 	s, _ := replicated(t, memory(t))
 	if err := s.AwaitBrokers(t.Context(), 3); err != nil {
 		t.Error(err)
@@ -104,47 +104,51 @@ func TestElectionsWaitForAllBrokersOfAStart(t *testing.T) {
 	if err := s.AwaitBrokers(ended, 4); !errors.Is(err, context.Canceled) {
 		t.Errorf("a fourth broker: %v", err)
 	}
-	expect(t, s, "all are up", "leader 0 epoch 1 isr [0 1 2] replicas [0 1 2] target []")
+	expect(t, s, "all brokers are up", "leader 0 epoch 1 isr [0 1 2] replicas [0 1 2] target []")
 
 	s = open(t, memory(t))
 	if err := s.Sync(nil, 3, topics(t, `a {partitions: 1, replicas: 3}`)); err != nil {
 		t.Fatal(err)
 	}
 	s.Hold()
-	a := &actor{t: t, s: s, self: metadata.Broker{ID: 1, CleanEpoch: -1}}
+	a := &testBroker{t: t, s: s, self: metadata.Broker{ID: 1, CleanEpoch: -1}}
 	a.up()
 	defer a.down()
-	expect(t, s, "one is up", "leader -1 epoch 0 isr [] replicas [0 1 2] target []")
+	expect(t, s, "one broker is up", "leader -1 epoch 0 isr [] replicas [0 1 2] target []")
 	if err := s.Release(); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, s, "no more are awaited", "leader 1 epoch 1 isr [1] replicas [0 1 2] target []")
+	expect(t, s, "after Release", "leader 1 epoch 1 isr [1] replicas [0 1 2] target []")
 }
 
-func TestLeadershipMovesWhenBrokersGo(t *testing.T) {
+func TestLeadershipMovesWhenBrokersStop(t *testing.T) {
 	s, brokers := replicated(t, memory(t))
 	brokers[0].down()
-	expect(t, s, "the leader is gone", "leader 1 epoch 2 isr [1 2] replicas [0 1 2] target []")
+	expect(t, s, "the leader is down", "leader 1 epoch 2 isr [1 2] replicas [0 1 2] target []")
 	brokers[2].down()
-	expect(t, s, "a follower is gone", "leader 1 epoch 2 isr [1] replicas [0 1 2] target []")
+	expect(t, s, "a follower is down", "leader 1 epoch 2 isr [1] replicas [0 1 2] target []")
 	brokers[0].up()
-	expect(t, s, "one is back, out of sync", "leader 1 epoch 2 isr [1] replicas [0 1 2] target []")
+	expect(t, s, "a broker is up again, out of sync",
+		"leader 1 epoch 2 isr [1] replicas [0 1 2] target []")
 	brokers[1].down()
-	expect(t, s, "the last in sync is gone", "leader -1 epoch 3 isr [1] replicas [0 1 2] target []")
+	expect(t, s, "the last in-sync replica is down",
+		"leader -1 epoch 3 isr [1] replicas [0 1 2] target []")
 	brokers[1].up()
-	expect(t, s, "it is back", "leader 1 epoch 4 isr [1] replicas [0 1 2] target []")
+	expect(t, s, "the last in-sync replica is up again",
+		"leader 1 epoch 4 isr [1] replicas [0 1 2] target []")
 	inSync(t, s, brokers[0], brokers[1])
-	expect(t, s, "another has caught up", "leader 1 epoch 4 isr [0 1] replicas [0 1 2] target []")
+	expect(t, s, "another replica is in sync",
+		"leader 1 epoch 4 isr [0 1] replicas [0 1 2] target []")
 	if err := s.Balance(); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, s, "leadership is balanced", "leader 0 epoch 5 isr [0 1] replicas [0 1 2] target []")
+	expect(t, s, "after Balance", "leader 0 epoch 5 isr [0 1] replicas [0 1 2] target []")
 }
 
-// inSync makes the ISR of a-0 those brokers.
-func inSync(t *testing.T, s *Store, members ...*actor) {
+// inSync sets the ISR of a-0.
+func inSync(t *testing.T, s *Store, members ...*testBroker) {
 	t.Helper()
-	if err := changeISR(t, s, proposalOf(s, members...)); err != nil {
+	if err := changeISR(t, s, isrChange(s, members...)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -155,7 +159,7 @@ func changeISR(t *testing.T, s *Store, change metadata.ISRChange) (err error) {
 	return err
 }
 
-func proposalOf(s *Store, members ...*actor) metadata.ISRChange {
+func isrChange(s *Store, members ...*testBroker) metadata.ISRChange {
 	topic := s.Image().Topic("a")
 	p := topic.Partitions[0]
 	change := metadata.ISRChange{Topic: topic.ID, LeaderEpoch: p.LeaderEpoch, From: p.ISR}
@@ -167,57 +171,56 @@ func proposalOf(s *Store, members ...*actor) metadata.ISRChange {
 	return change
 }
 
-func TestChangeISRIsACompareAndSwap(t *testing.T) {
+func TestChangeISRIsCompareAndSwap(t *testing.T) {
 	fs := vfs.NewFault(memory(t))
 	s, brokers := replicated(t, fs)
-	shrink := proposalOf(s, brokers[0], brokers[1])
-	stale := proposalOf(s, brokers[0], brokers[2])
+	shrink := isrChange(s, brokers[0], brokers[1])
+	stale := isrChange(s, brokers[0], brokers[2])
 	if err := changeISR(t, s, shrink); err != nil {
 		t.Fatal(err)
 	}
 	if err := changeISR(t, s, stale); !errors.Is(err, metadata.ErrISRConflict) {
-		t.Errorf("from an ISR that is no more: %v", err)
+		t.Errorf("change of a stale ISR: %v", err)
 	}
-	grow := proposalOf(s, brokers...)
+	grow := isrChange(s, brokers...)
 	brokers[2].down()
 	brokers[2].up()
 	if err := changeISR(t, s, grow); !errors.Is(err, metadata.ErrISRConflict) {
-		t.Errorf("an incarnation that is gone: %v", err)
+		t.Errorf("change with a stale broker epoch: %v", err)
 	}
-	grow = proposalOf(s, brokers...)
+	grow = isrChange(s, brokers...)
 	fs.Inject(vfs.Rule{Op: vfs.OpWrite, Err: syscall.ENOSPC})
 	if err := changeISR(t, s, grow); err == nil || errors.Is(err, metadata.ErrISRConflict) {
-		t.Errorf("what is not on the disk is no conflict, and not done: %v", err)
+		t.Errorf("a failed write must be an error and no conflict: %v", err)
 	}
-	expect(t, s, "not written", "leader 0 epoch 1 isr [0 1] replicas [0 1 2] target []")
+	expect(t, s, "after a failed write", "leader 0 epoch 1 isr [0 1] replicas [0 1 2] target []")
 	fs.Clear()
 	if err := changeISR(t, s, grow); err != nil {
 		t.Error(err)
 	}
 	grow.Topic = metadata.NewID()
 	if err := changeISR(t, s, grow); !errors.Is(err, metadata.ErrISRConflict) {
-		t.Errorf("of no topic: %v", err)
+		t.Errorf("change of an unknown topic: %v", err)
 	}
 }
 
-// TestAWriteThatFailedHalfwayIsWrittenOver: the file was renamed into place, but the directory not
-// synced. The leader does not count with the member that it proposed; so a file that says otherwise
-// must not outlive the next change, even one that changes nothing.
-func TestAWriteThatFailedHalfwayIsWrittenOver(t *testing.T) {
+// The file was renamed, but the sync of the directory failed, so the change has failed for the
+// leader. The next change must replace the file, even if it changes nothing.
+func TestPartiallyFailedWriteIsReplaced(t *testing.T) {
 	mem := memory(t)
 	fs := vfs.NewFault(mem)
 	s, brokers := replicated(t, fs)
-	if err := changeISR(t, s, proposalOf(s, brokers[0], brokers[1])); err != nil {
+	if err := changeISR(t, s, isrChange(s, brokers[0], brokers[1])); err != nil {
 		t.Fatal(err)
 	}
 	fs.Inject(vfs.Rule{Op: vfs.OpSyncDir, Times: 1})
-	if err := changeISR(t, s, proposalOf(s, brokers...)); !errors.Is(err, ErrNotWritten) {
-		t.Fatalf("error %v, want one of the disk", err)
+	if err := changeISR(t, s, isrChange(s, brokers...)); !errors.Is(err, ErrNotWritten) {
+		t.Fatalf("error %v, want ErrNotWritten", err)
 	}
-	if err := changeISR(t, s, proposalOf(s, brokers[0], brokers[1])); err != nil {
+	if err := changeISR(t, s, isrChange(s, brokers[0], brokers[1])); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, s, "found out", "leader 0 epoch 1 isr [0 1] replicas [0 1 2] target []")
+	expect(t, s, "after the next change", "leader 0 epoch 1 isr [0 1] replicas [0 1 2] target []")
 	content, err := mem.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -227,13 +230,12 @@ func TestAWriteThatFailedHalfwayIsWrittenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := written.Topics[0].Partitions[0].members(); len(got) != 2 {
-		t.Errorf("in sync are %v, says the file", got)
+		t.Errorf("the ISR in the file is %v, want two members", got)
 	}
 }
 
-// TestProposalsOfManyPartitionsShareAWrite: every one is answered for itself, and each is in effect
-// by then.
-func TestProposalsOfManyPartitionsShareAWrite(t *testing.T) {
+// Changes of several partitions share a write. Each has its own result, after it is in effect.
+func TestISRChangesShareAWrite(t *testing.T) {
 	fs := vfs.NewFault(memory(t))
 	s := open(t, fs)
 	if err := s.Sync(nil, 3, topics(t, `a {partitions: 50, replicas: 3}`)); err != nil {
@@ -261,13 +263,13 @@ func TestProposalsOfManyPartitionsShareAWrite(t *testing.T) {
 			t.Errorf("partition %d: %v", i, err)
 		}
 		if got := s.Image().Topic("a").Partitions[i].ISR; i != stale && len(got) != 1 {
-			t.Errorf("partition %d was answered before it was so: %v", i, got)
+			t.Errorf("the result of partition %d came before the change: %v", i, got)
 		}
 	})
 	operations := fs.Count() - before
 	for i := range changes {
 		if settled[i] != 1 {
-			t.Errorf("partition %d was answered %d times", i, settled[i])
+			t.Errorf("partition %d got %d results", i, settled[i])
 		}
 	}
 	before = fs.Count()
@@ -276,40 +278,39 @@ func TestProposalsOfManyPartitionsShareAWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	if one := fs.Count() - before; operations != one {
-		t.Errorf("%d changes took %d operations on files, one takes %d", len(changes), operations,
+		t.Errorf("%d changes took %d file operations, one takes %d", len(changes), operations,
 			one)
 	}
 }
 
-func TestABrokerThatLeavesHandsOver(t *testing.T) {
+func TestLeavingBrokerHandsOverLeadership(t *testing.T) {
 	s, brokers := replicated(t, memory(t))
 	session := Session{s, 0}
 	if err := session.AnnounceShutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, s, "it leaves", "leader 1 epoch 2 isr [1 2] replicas [0 1 2] target []")
+	expect(t, s, "broker 0 is leaving", "leader 1 epoch 2 isr [1 2] replicas [0 1 2] target []")
 	if b, ok := s.Image().Broker(0); !ok || !b.Leaving {
-		t.Errorf("it is shown as %+v", b)
+		t.Errorf("broker 0 in the image: %+v", b)
 	}
-	if err := changeISR(t, s, proposalOf(s, brokers...)); !errors.Is(err, metadata.ErrISRConflict) {
-		t.Errorf("it may join again: %v", err)
+	if err := changeISR(t, s, isrChange(s, brokers...)); !errors.Is(err, metadata.ErrISRConflict) {
+		t.Errorf("a leaving broker was added to the ISR: %v", err)
 	}
 	brokers[0].down()
 	brokers[0].self.CleanEpoch = 1
 	brokers[0].up()
 	if b, _ := s.Image().Broker(0); b.Leaving {
-		t.Error("a new incarnation leaves, too")
+		t.Error("the restarted broker is leaving")
 	}
 	inSync(t, s, brokers...)
 	if err := s.LeaveAll(); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, s, "all leave", "leader 1 epoch 2 isr [0 1 2] replicas [0 1 2] target []")
+	expect(t, s, "after LeaveAll", "leader 1 epoch 2 isr [0 1 2] replicas [0 1 2] target []")
 }
 
-// TestAStopInOrderKeepsAllInSync: they are known by their clean disks when the cluster starts
-// again.
-func TestAStopInOrderKeepsAllInSync(t *testing.T) {
+// After a shutdown of the whole cluster, clean shutdown files prove that all replicas are in sync.
+func TestClusterShutdownKeepsAllInSync(t *testing.T) {
 	fs := memory(t)
 	s, brokers := replicated(t, fs)
 	if err := s.LeaveAll(); err != nil {
@@ -324,10 +325,10 @@ func TestAStopInOrderKeepsAllInSync(t *testing.T) {
 		b.s, b.self.CleanEpoch = s, 1
 		b.up()
 	}
-	expect(t, s, "after a start", "leader 0 epoch 3 isr [0 1 2] replicas [0 1 2] target []")
+	expect(t, s, "after the next start", "leader 0 epoch 3 isr [0 1 2] replicas [0 1 2] target []")
 }
 
-func TestLostRecordsAreForSomebodyToAccept(t *testing.T) {
+func TestAcceptDataLoss(t *testing.T) {
 	s, brokers := replicated(t, memory(t))
 	brokers[1].down()
 	brokers[2].down()
@@ -335,15 +336,15 @@ func TestLostRecordsAreForSomebodyToAccept(t *testing.T) {
 	brokers[0].self.Directory = "empty"
 	brokers[0].up()
 	brokers[2].up()
-	expect(t, s, "the last in sync has another disk",
+	expect(t, s, "the last in-sync replica has a new disk",
 		"leader -1 epoch 2 isr [0] replicas [0 1 2] target []")
 	if err := s.AcceptDataLoss(); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, s, "what another has is taken", "leader 2 epoch 3 isr [2] replicas [0 1 2] target []")
+	expect(t, s, "after AcceptDataLoss", "leader 2 epoch 3 isr [2] replicas [0 1 2] target []")
 }
 
-func TestATopicMayRatherLoseRecords(t *testing.T) {
+func TestUncleanElectionOfATopic(t *testing.T) {
 	s := open(t, memory(t))
 	if err := s.Sync(nil, 2, topics(t,
 		`a {partitions: 1, replicas: 2, uncleanLeaderElection: true}`)); err != nil {
@@ -354,27 +355,27 @@ func TestATopicMayRatherLoseRecords(t *testing.T) {
 	brokers[1].down()
 	brokers[1].up()
 	brokers[0].down()
-	expect(t, s, "the only one in sync is gone",
+	expect(t, s, "the only in-sync replica is down",
 		"leader 1 epoch 2 isr [1] replicas [0 1] target []")
 }
 
-func TestReplicasAreAddedAndTakenAway(t *testing.T) {
+func TestReplicasAreAddedAndRemoved(t *testing.T) {
 	s, brokers := replicated(t, memory(t))
 	if err := s.Sync(nil, 3, topics(t, `a {partitions: 1, replicas: 1}`)); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, s, "one is enough", "leader 0 epoch 1 isr [0] replicas [0] target []")
+	expect(t, s, "one replica requested", "leader 0 epoch 1 isr [0] replicas [0] target []")
 	if err := s.Sync(nil, 3, topics(t, `a {partitions: 1, replicas: 2}`)); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, s, "two are wanted", "leader 0 epoch 1 isr [0] replicas [0 1] target []")
+	expect(t, s, "two replicas requested", "leader 0 epoch 1 isr [0] replicas [0 1] target []")
 	inSync(t, s, brokers[0], brokers[1])
-	expect(t, s, "the second is in sync", "leader 0 epoch 1 isr [0 1] replicas [0 1] target []")
+	expect(t, s, "the second replica is in sync",
+		"leader 0 epoch 1 isr [0 1] replicas [0 1] target []")
 }
 
-// TestWhatWasShownIsOnTheDisk: after a crash, epochs and who is in sync are what brokers were told
-// last.
-func TestWhatWasShownIsOnTheDisk(t *testing.T) {
+// After a crash, leader epochs and ISRs are those of the last published image.
+func TestPublishedStateSurvivesACrash(t *testing.T) {
 	fs := memory(t)
 	s, brokers := replicated(t, fs)
 	brokers[0].down()
@@ -382,11 +383,11 @@ func TestWhatWasShownIsOnTheDisk(t *testing.T) {
 	p, again := s.Image().Topic("a").Partitions[0],
 		open(t, fs.CrashClone()).Image().Topic("a").Partitions[0]
 	if again.LeaderEpoch != p.LeaderEpoch || !slices.Equal(again.ISR, p.ISR) {
-		t.Errorf("shown was %+v, found is %+v", p, again)
+		t.Errorf("published %+v, after the crash %+v", p, again)
 	}
 }
 
-// TestRacks spreads replicas over them.
+// Replicas are spread over racks.
 func TestRacks(t *testing.T) {
 	s := open(t, memory(t))
 	if err := s.SetRacks([]string{"x", "x", "y"}); err != nil {

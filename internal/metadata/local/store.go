@@ -14,56 +14,55 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// ErrNotWritten is wrapped when the disk failed; the change did not happen.
-var ErrNotWritten = fmt.Errorf("%w: the file that holds it was not written",
+// ErrNotWritten is returned if the file could not be written. The change has no effect.
+var ErrNotWritten = fmt.Errorf("%w: metadata file was not written",
 	metadata.ErrUnavailable)
 
-// Store keeps a cluster's metadata in one file and hands it to the brokers of one process.
-// It makes the same decisions (placement, election) as the operator, through internal/placement.
+// Store stores the metadata of a cluster in one file and publishes it to the brokers of one
+// process.
 //
-// Lock order: changing, then shown. Image, AwaitServing and the loop of Run take shown only, so
+// Lock order: changing, published. Image, AwaitServing and the loop of Run take only published, so
 // they never wait for the disk.
 type Store struct {
 	fs   vfs.FS
 	file string
 
-	// Between changes: written == encode(document), or nil after a write that failed, and
-	// shown.image is document's image with up's brokers. A change that fails leaves document and
-	// image as they were.
+	// Between changes, written is encode(document), or nil after a failed write, and
+	// published.image is the image of document with the brokers in up. A failed change modifies
+	// neither document nor image.
 	changing struct {
 		sync.Mutex
-		held     bool // no election yet: brokers of a cluster that starts are awaited
-		document document
-		// what the file holds, so that an election that changes no epoch costs no sync; nil: not
-		// known
+		electionsHeld bool // no elections until the brokers of a starting cluster are up
+		document      document
+		// content of the file, to skip writes that change nothing; nil: unknown
 		written []byte
-		// those whose Run runs; not in the file: after a start nobody is up
+		// brokers whose Run is running; not part of the file
 		up map[int32]metadata.Broker
 	}
-	shown struct {
+	published struct {
 		sync.Mutex
 		image *metadata.Image
-		// by broker: the leader epoch of each partition it serves
+		// leader epoch of each partition that a broker serves, by broker
 		served map[int32]map[servedPartition]int32
-		// never nil; closed, and made anew, when something above changed
-		news chan struct{}
+		// closed and replaced when a field above has changed; never nil
+		changed chan struct{}
 	}
 }
 
-// servedPartition names a partition by the topic's id: a later topic of the same name is not served
-// yet.
+// servedPartition identifies a partition by topic id, because a later topic of the same name is a
+// different one.
 type servedPartition struct {
 	topic metadata.ID
 	index int32
 }
 
-// Open reads the file, or begins a new cluster and writes it. A file that cannot be read or breaks
-// a rule is an error, never a new cluster: that would take the records of the old one for nobody's.
+// Open reads the file, or creates a new cluster and writes it. A file that is unreadable or invalid
+// is an error and never a new cluster, to which existing records would not belong.
 func Open(fsys vfs.FS, file string) (*Store, error) {
 	s := &Store{fs: fsys, file: file}
 	s.changing.up = map[int32]metadata.Broker{}
-	s.shown.served = map[int32]map[servedPartition]int32{}
-	s.shown.news = make(chan struct{})
+	s.published.served = map[int32]map[servedPartition]int32{}
+	s.published.changed = make(chan struct{})
 
 	content, err := fsys.ReadFile(file)
 	switch {
@@ -83,22 +82,21 @@ func Open(fsys vfs.FS, file string) (*Store, error) {
 	return s, nil
 }
 
-// change applies f to the metadata, decides what follows from it, writes the file if its content
-// changed, and shows the new image. When f or the writing fails, nothing has changed.
+// change applies f to the metadata, makes the resulting decisions, writes the file if its content
+// has changed, and publishes the new image. If f or the write fails, nothing has changed.
 func (s *Store) change(f func(*document) error) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	return s.changeLocked(wishes{}, f)
+	return s.changeLocked(electionOptions{}, f)
 }
 
-// changeLocked works on a clone and puts it in place as its last step, after the write, so nothing
-// has to be undone on a failure.
-func (s *Store) changeLocked(w wishes, f func(*document) error) error {
+// changeLocked modifies a clone and installs it after the write, so a failure needs no rollback.
+func (s *Store) changeLocked(w electionOptions, f func(*document) error) error {
 	d := s.changing.document.clone()
 	if err := f(&d); err != nil {
 		return err
 	}
-	if !s.changing.held {
+	if !s.changing.electionsHeld {
 		d.decide(s.changing.up, w)
 	}
 	image, err := d.image(s.changing.up)
@@ -110,34 +108,34 @@ func (s *Store) changeLocked(w wishes, f func(*document) error) error {
 		return fmt.Errorf("encode metadata: %w", err)
 	}
 	if !bytes.Equal(content, s.changing.written) {
-		s.changing.written = nil // should the write fail, nobody knows what the file holds
+		s.changing.written = nil // unknown if the write fails
 		if err := vfs.WriteFileAtomic(s.fs, s.file, content); err != nil {
 			return fmt.Errorf("%w: %w", ErrNotWritten, err)
 		}
 		s.changing.written = content
 	}
 	s.changing.document = d
-	// an apply costs each broker a walk over all partitions
+	// an apply visits all partitions in each broker, so skip unchanged images
 	if !reflect.DeepEqual(image, s.Image()) {
-		s.show(func() { s.shown.image = image })
+		s.publish(func() { s.published.image = image })
 	}
 	return nil
 }
 
-// show changes what readers see and wakes those that wait for it.
-func (s *Store) show(f func()) {
-	s.shown.Lock()
-	defer s.shown.Unlock()
+// publish applies f to the published state and wakes its readers.
+func (s *Store) publish(f func()) {
+	s.published.Lock()
+	defer s.published.Unlock()
 	f()
-	close(s.shown.news)
-	s.shown.news = make(chan struct{})
+	close(s.published.changed)
+	s.published.changed = make(chan struct{})
 }
 
-// Sync makes the cluster what the manifests say. Topics that came from earlier manifests and are in
-// them no longer are deleted, as their reclaim policy says; those made through Kafka stay. Faults
-// concern single topics and come joined; the other topics are in effect then. Of brokers that are
-// no more wanted the replicas move away; they are needed until then: see Running. ErrBrokersInUse
-// is wrapped when there would be fewer brokers than replicas; nothing has changed then.
+// Sync applies manifests. It deletes topics of earlier manifests that are no longer present,
+// according to their reclaim policy; topics created through Kafka stay. Faults of single topics are
+// returned joined, and the other topics are applied. Replicas on removed brokers get a new target,
+// and those brokers must run until the replicas have moved: see Running. ErrBrokersInUse is
+// returned if there would be fewer brokers than replicas; nothing has changed then.
 func (s *Store) Sync(cluster *v1alpha1.LogCluster, brokers int, topics []*v1alpha1.Topic) error {
 	var faults []error
 	err := s.change(func(d *document) (err error) {
@@ -150,8 +148,8 @@ func (s *Store) Sync(cluster *v1alpha1.LogCluster, brokers int, topics []*v1alph
 	return errors.Join(faults...)
 }
 
-// SetRacks says where brokers are: broker i in racks[i % len(racks)]; none: nowhere. New replicas
-// are placed by it.
+// SetRacks sets the racks of brokers: broker i is in racks[i % len(racks)]. They determine the
+// placement of new replicas.
 func (s *Store) SetRacks(racks []string) error {
 	return s.change(func(d *document) error {
 		d.Racks = racks
@@ -159,8 +157,8 @@ func (s *Store) SetRacks(racks []string) error {
 	})
 }
 
-// Running is how many brokers are to run, ids from 0: those that Sync asked for, and those above
-// them that hold replicas still.
+// Running returns the number of brokers to run, with ids from 0: those of the last Sync, and
+// removed ones that still hold replicas.
 func (s *Store) Running() int {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -169,14 +167,13 @@ func (s *Store) Running() int {
 
 // Image returns the newest image.
 func (s *Store) Image() *metadata.Image {
-	s.shown.Lock()
-	defer s.shown.Unlock()
-	return s.shown.image
+	s.published.Lock()
+	defer s.published.Unlock()
+	return s.published.image
 }
 
-// Manifests returns what the last Sync was given and is still in effect: the LogCluster (nil
-// without one), the number of brokers, and the topics that came from manifests, sorted by the name
-// clients use.
+// Manifests returns the effective result of the last Sync: the LogCluster (nil without one), the
+// number of brokers, and the topics of manifests, sorted by Kafka name.
 func (s *Store) Manifests() (cluster *v1alpha1.LogCluster, brokers int, topics []*v1alpha1.Topic) {
 	s.changing.Lock()
 	d := s.changing.document.clone()
@@ -192,14 +189,14 @@ func (s *Store) Manifests() (cluster *v1alpha1.LogCluster, brokers int, topics [
 // AwaitServing waits until every partition of the newest image is served by its leader.
 func (s *Store) AwaitServing(ctx context.Context) error {
 	for {
-		s.shown.Lock()
-		waiting, news := s.unservedLocked(), s.shown.news
-		s.shown.Unlock()
+		s.published.Lock()
+		waiting, changed := s.unservedLocked(), s.published.changed
+		s.published.Unlock()
 		if waiting == "" {
 			return nil
 		}
 		select {
-		case <-news:
+		case <-changed:
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %s to be served: %w", waiting, ctx.Err())
 		}
@@ -209,25 +206,26 @@ func (s *Store) AwaitServing(ctx context.Context) error {
 // AwaitBrokers waits until n brokers are up.
 func (s *Store) AwaitBrokers(ctx context.Context, n int) error {
 	for {
-		s.shown.Lock()
-		up, news := len(s.shown.image.Brokers), s.shown.news
-		s.shown.Unlock()
+		s.published.Lock()
+		up, changed := len(s.published.image.Brokers), s.published.changed
+		s.published.Unlock()
 		if up >= n {
 			return nil
 		}
 		select {
-		case <-news:
+		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %d brokers, %d are up: %w", n, up, ctx.Err())
+			return fmt.Errorf("wait for %d brokers, of which %d are up: %w", n, up, ctx.Err())
 		}
 	}
 }
 
-// unservedLocked names a partition that its leader does not serve yet; empty if there is none.
+// unservedLocked returns the name of a partition that its leader does not serve yet; "" if there is
+// none.
 func (s *Store) unservedLocked() string {
-	for _, t := range s.shown.image.Topics {
+	for _, t := range s.published.image.Topics {
 		for _, p := range t.Partitions {
-			epoch, ok := s.shown.served[p.Leader][servedPartition{t.ID, p.Index}]
+			epoch, ok := s.published.served[p.Leader][servedPartition{t.ID, p.Index}]
 			if !ok || epoch != p.LeaderEpoch {
 				return fmt.Sprintf("partition %s-%d", t.Name, p.Index)
 			}

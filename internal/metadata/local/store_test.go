@@ -17,8 +17,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// run starts brokers and returns once each has an image in which it is up; the function it returns
-// stops them.
+// run starts brokers and waits until each is up in its image. stop stops them.
 func run(t *testing.T, s *Store, ids ...int32) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -44,7 +43,7 @@ func run(t *testing.T, s *Store, ids ...int32) (stop func()) {
 	return func() { cancel(); running.Wait() }
 }
 
-func TestLeadersComeAndGoWithTheirBrokers(t *testing.T) {
+func TestLeadersFollowTheirBrokers(t *testing.T) {
 	s := open(t, memory(t))
 	if err := s.Sync(nil, 2, topics(t, `a {partitions: 2}`)); err != nil {
 		t.Fatal(err)
@@ -59,7 +58,7 @@ func TestLeadersComeAndGoWithTheirBrokers(t *testing.T) {
 	expect := func(when string, want ...[2]int32) {
 		t.Helper()
 		if diff := cmp.Diff(want, leaders()); diff != "" {
-			t.Errorf("%s, leader and epoch (-want +got):\n%s", when, diff)
+			t.Errorf("%s: leader and epoch (-want +got):\n%s", when, diff)
 		}
 	}
 	expect("no broker up", [2]int32{-1, 0}, [2]int32{-1, 0})
@@ -75,7 +74,7 @@ func TestLeadersComeAndGoWithTheirBrokers(t *testing.T) {
 	defer run(t, s, 0)()
 	expect("broker 0 back", [2]int32{0, 3}, [2]int32{1, 1})
 	if b, _ := s.Image().Broker(0); b.Epoch != 2 {
-		t.Errorf("broker 0 came back with epoch %d, want 2", b.Epoch)
+		t.Errorf("broker 0 has epoch %d after its restart, want 2", b.Epoch)
 	}
 	if err := s.Run(t.Context(), metadata.Broker{ID: 0}, nil); err == nil ||
 		!strings.Contains(err.Error(), "up already") {
@@ -84,13 +83,12 @@ func TestLeadersComeAndGoWithTheirBrokers(t *testing.T) {
 	stop1()
 }
 
-// TestEveryBrokerSeesTheLastImage: images may be left out under load, their order may not change
-// and the last must come.
-func TestEveryBrokerSeesTheLastImage(t *testing.T) {
+// A slow broker may skip images. It gets them in order, and always the last one.
+func TestEveryBrokerGetsTheLastImage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, memory(t))
 		ctx, cancel := context.WithCancel(t.Context())
-		seen := make([][]int, 3) // by broker: how many topics each image had
+		seen := make([][]int, 3) // number of topics of each image, by broker
 		var running sync.WaitGroup
 		for id := range int32(3) {
 			running.Go(func() {
@@ -115,11 +113,11 @@ func TestEveryBrokerSeesTheLastImage(t *testing.T) {
 		for id, counts := range seen {
 			for i := 1; i < len(counts); i++ {
 				if counts[i] < counts[i-1] {
-					t.Errorf("broker %d saw an older image after a newer one: %v", id, counts)
+					t.Errorf("broker %d got an older image after a newer one: %v", id, counts)
 				}
 			}
 			if counts[len(counts)-1] != 20 {
-				t.Errorf("broker %d never saw the last image: %v", id, counts)
+				t.Errorf("broker %d did not get the last image: %v", id, counts)
 			}
 		}
 	})
@@ -142,26 +140,26 @@ func TestAwaitServing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		arrived := make(chan error, 1)
-		go func() { arrived <- s.AwaitServing(t.Context()) }()
-		none := func(when string) {
+		returned := make(chan error, 1)
+		go func() { returned <- s.AwaitServing(t.Context()) }()
+		stillWaiting := func(when string) {
 			t.Helper()
 			synctest.Wait()
 			select {
-			case err := <-arrived:
+			case err := <-returned:
 				t.Fatalf("%s: AwaitServing returned %v", when, err)
 			default:
 			}
 		}
-		none("nothing served")
+		stillWaiting("nothing served")
 		serving(metadata.Served{Topic: id, Partition: 0, LeaderEpoch: 1})
-		none("one of two served")
+		stillWaiting("one of two served")
 		serving(metadata.Served{Topic: id, Partition: 0, LeaderEpoch: 1},
 			metadata.Served{Topic: id, Partition: 1, LeaderEpoch: 0})
-		none("one served at an old epoch")
+		stillWaiting("one served at an old epoch")
 		serving(metadata.Served{Topic: id, Partition: 0, LeaderEpoch: 1},
 			metadata.Served{Topic: id, Partition: 1, LeaderEpoch: 1})
-		if err := <-arrived; err != nil {
+		if err := <-returned; err != nil {
 			t.Error(err)
 		}
 		stop()
@@ -175,7 +173,7 @@ func TestAwaitServing(t *testing.T) {
 	})
 }
 
-func TestTopicsThroughKafka(t *testing.T) {
+func TestCreateAndDeleteTopic(t *testing.T) {
 	mem := memory(t)
 	s := open(t, mem)
 	if err := s.Sync(logCluster(t, `{topicDefaults: {compression: {type: zstd}}}`), 3,
@@ -183,32 +181,32 @@ func TestTopicsThroughKafka(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer run(t, s, 0, 1, 2)()
-	ask := metadata.NewTopic{Name: "Orders", Partitions: 2, Replicas: -1,
+	request := metadata.NewTopic{Name: "Orders", Partitions: 2, Replicas: -1,
 		Properties: map[string]string{"cleanup.policy": "compact"}, Validate: true}
-	checked, err := s.CreateTopic(t.Context(), ask)
+	checked, err := s.CreateTopic(t.Context(), request)
 	if err != nil || checked.ID != (metadata.ID{}) || len(checked.Partitions) != 2 ||
 		s.Image().Topic("Orders") != nil {
-		t.Errorf("only checked: %+v, %v", checked, err)
+		t.Errorf("validate only: %+v, %v", checked, err)
 	}
-	ask.Validate = false
-	made, err := s.CreateTopic(t.Context(), ask)
+	request.Validate = false
+	created, err := s.CreateTopic(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if made != s.Image().Topic("Orders") || made.Partitions[0].Leader == metadata.NoBroker {
-		t.Errorf("the topic returned is not the one of the image: %+v", made)
+	if created != s.Image().Topic("Orders") || created.Partitions[0].Leader == metadata.NoBroker {
+		t.Errorf("the returned topic is not that of the image: %+v", created)
 	}
-	if made.RetainData || !made.Settings.Compact || made.Settings.KeepCodec {
-		t.Errorf("topic is %+v, want reclaim policy Delete, compact, the cluster's zstd", made)
+	if created.RetainData || !created.Settings.Compact || created.Settings.KeepCodec {
+		t.Errorf("topic %+v, want reclaim policy Delete, compact, zstd of the cluster", created)
 	}
 	for _, validate := range []bool{false, true} {
-		ask.Validate = validate
-		if _, err := s.CreateTopic(t.Context(), ask); !errors.Is(err, metadata.ErrTopicExists) {
-			t.Errorf("a second time: %v", err)
+		request.Validate = validate
+		if _, err := s.CreateTopic(t.Context(), request); !errors.Is(err, metadata.ErrTopicExists) {
+			t.Errorf("create again: %v", err)
 		}
 	}
 	if again := open(t, mem.CrashClone()).Image().Topic("Orders"); again == nil ||
-		again.ID != made.ID {
+		again.ID != created.ID {
 		t.Errorf("after a crash the topic is %+v", again)
 	}
 	if err := s.DeleteTopic(t.Context(), "Orders"); err != nil || s.Image().Topic("Orders") != nil {
@@ -219,8 +217,8 @@ func TestTopicsThroughKafka(t *testing.T) {
 	}
 }
 
-// TestWritingOrder is the golden of docs/format/local-metadata.md, section Writing.
-func TestWritingOrder(t *testing.T) {
+// The order is documented in docs/format/local-metadata.md, section Writing.
+func TestOrderOfFileOperations(t *testing.T) {
 	trace := vfs.NewTrace(memory(t), directory)
 	s := open(t, trace)
 	trace.Take()
@@ -241,16 +239,16 @@ func TestWritingOrder(t *testing.T) {
 		t.Errorf("operations (-want +got):\n%s", diff)
 	}
 	if err := s.Sync(nil, 1, nil); err != nil || trace.Take() != "" {
-		t.Errorf("a change that changes nothing writes: %v", err)
+		t.Errorf("a Sync without changes wrote the file: %v", err)
 	}
 }
 
-func TestAFullDiskChangesNothing(t *testing.T) {
+func TestFailedWriteChangesNothing(t *testing.T) {
 	fault := vfs.NewFault(memory(t))
 	s := open(t, fault)
 	fault.Inject(vfs.Rule{Op: vfs.OpWrite, Err: syscall.ENOSPC})
-	ask := metadata.NewTopic{Name: "a", Partitions: 1, Replicas: 1}
-	if _, err := s.CreateTopic(t.Context(), ask); !errors.Is(err, syscall.ENOSPC) ||
+	request := metadata.NewTopic{Name: "a", Partitions: 1, Replicas: 1}
+	if _, err := s.CreateTopic(t.Context(), request); !errors.Is(err, syscall.ENOSPC) ||
 		s.Image().Topic("a") != nil {
 		t.Errorf("create: %v, topic %v", err, s.Image().Topic("a"))
 	}
@@ -263,24 +261,24 @@ func TestAFullDiskChangesNothing(t *testing.T) {
 		t.Errorf("run: %v, brokers %v", err, s.Image().Brokers)
 	}
 	fault.Clear()
-	if _, err := s.CreateTopic(t.Context(), ask); err != nil {
-		t.Errorf("with room again: %v", err)
+	if _, err := s.CreateTopic(t.Context(), request); err != nil {
+		t.Errorf("create after the fault: %v", err)
 	}
 	run(t, s, 0)()
 }
 
-func TestADamagedFileIsRefused(t *testing.T) {
+func TestCorruptFileIsRejected(t *testing.T) {
 	mem := memory(t)
 	if err := vfs.WriteFileAtomic(mem, file, []byte(`{"version": 1`)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(mem, file); err == nil || !strings.Contains(err.Error(), file) {
-		t.Errorf("error %v, want one that names the file", err)
+		t.Errorf("error %v, want one with the name of the file", err)
 	}
 }
 
-// TestALogAheadIsLedInALaterEpoch: the file was lost, the logs were not.
-func TestALogAheadIsLedInALaterEpoch(t *testing.T) {
+// After the loss of the metadata file, logs may have higher leader epochs.
+func TestLeaderEpochIsRaisedAboveThatOfTheLog(t *testing.T) {
 	fs := memory(t)
 	s := open(t, fs)
 	if err := s.Sync(nil, 1, topics(t, `a {partitions: 2}`)); err != nil {
@@ -301,9 +299,9 @@ func TestALogAheadIsLedInALaterEpoch(t *testing.T) {
 	}
 }
 
-// What a broker's disks gave out is remembered over restarts of the store, and a disk that is new
-// begins above it.
-func TestProducerIDsAreRememberedOverDisks(t *testing.T) {
+// The bound of allocated producer ids survives restarts of the store, and a new disk starts above
+// it.
+func TestProducerIDBoundSurvivesANewDisk(t *testing.T) {
 	fsys := memory(t)
 	register := func(directory string, bound, want int64) {
 		t.Helper()
@@ -312,7 +310,7 @@ func TestProducerIDsAreRememberedOverDisks(t *testing.T) {
 		err := s.Run(ctx, metadata.Broker{ID: 0, Directory: directory, ProducerIDs: bound},
 			func(image *metadata.Image) {
 				if b, _ := image.Broker(0); b.ProducerIDs != want {
-					t.Errorf("disk %s is registered with %d, want %d", directory, b.ProducerIDs,
+					t.Errorf("the bound for disk %s is %d, want %d", directory, b.ProducerIDs,
 						want)
 				}
 				cancel()

@@ -14,40 +14,40 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// ErrBrokersInUse is wrapped when there would be too few brokers for the replicas that they hold.
+// ErrBrokersInUse is returned if there would be fewer brokers than replicas of a partition.
 var ErrBrokersInUse = errors.New(
-	"brokers cannot be removed while topics have as many replicas as there are brokers",
+	"brokers cannot be removed while topics have more replicas than brokers would remain",
 )
 
-// manifests is what the user's files say.
+// manifests is the content of manifests.
 type manifests struct {
 	cluster *v1alpha1.LogCluster
 	brokers int
 	topics  []*v1alpha1.Topic
 }
 
-// sync makes the document what the manifests say. The faults concern single topics: those stay as
-// they were, or do not come to be. err concerns the whole; nothing may be kept then.
+// sync applies manifests. faults concern single topics, which stay unchanged or are not created.
+// After err the document must be discarded.
 func (d *document) sync(m manifests) (faults []error, err error) {
 	d.Cluster = nil
 	if m.cluster != nil {
 		d.Cluster = &cluster{Name: m.cluster.Name, Spec: *m.cluster.Spec.DeepCopy()}
 	}
-	wanted := map[string]bool{}
+	present := map[string]bool{}
 	for _, t := range m.topics {
-		wanted[t.KafkaName()] = true
+		present[t.KafkaName()] = true
 	}
 	for _, t := range slices.Clone(d.Topics) {
-		if t.Origin == originManifest && !wanted[t.kafkaName()] {
+		if t.Origin == originManifest && !present[t.kafkaName()] {
 			d.remove(t.kafkaName())
 		}
 	}
 	if m.brokers < 1 {
-		return nil, fmt.Errorf("%d brokers asked for, at least 1 is needed", m.brokers)
+		return nil, fmt.Errorf("number of brokers is %d, must be at least 1", m.brokers)
 	}
 	before := d.running()
 	d.Brokers = m.brokers
-	d.Draining = before // decide knows what of that is true
+	d.Draining = before // decide lowers it
 	if d.Draining <= d.Brokers {
 		d.Draining = 0
 	}
@@ -59,21 +59,21 @@ func (d *document) sync(m manifests) (faults []error, err error) {
 	if err := d.drain(); err != nil {
 		return nil, err
 	}
-	// What no manifest describes, or describes badly, must still make sense over the new defaults.
+	// Topics without a valid manifest must be valid with the new defaults, too.
 	if err := d.check(); err != nil {
 		return nil, errors.Join(append(faults, err)...)
 	}
 	return faults, nil
 }
 
-// drain gives the replicas on brokers that are to go another place, and every topic the replicas
-// that its cluster's defaults ask for now. Topics that have more replicas than there would be
-// brokers keep them from going: fewer copies are for somebody to decide.
+// drain sets targets for replicas on removed brokers, and adapts all topics to the current default
+// number of replicas. It fails if a topic has more replicas than brokers would remain, because
+// reducing the number of replicas is a decision of the user.
 func (d *document) drain() error {
 	var topics []string
 	needed := 0
 	for i := range d.Topics {
-		if t := &d.Topics[i]; d.fit(t) != nil {
+		if t := &d.Topics[i]; d.fitReplicas(t) != nil {
 			topics = append(topics, t.kafkaName())
 			needed = max(needed, metadata.Replicas(t.Spec.TopicSettings, d.resource()))
 		}
@@ -85,34 +85,33 @@ func (d *document) drain() error {
 		needed)
 }
 
-// fit gives the partitions of a topic as many replicas as it asks for, all on brokers that stay.
-// Replicas move when brokers do it; until then the target says where to. It fails when there are
-// too few brokers.
-func (d *document) fit(t *topic) error {
+// fitReplicas sets targets so that the partitions of a topic have the requested number of replicas
+// on remaining brokers. It fails if there are too few brokers.
+func (d *document) fitReplicas(t *topic) error {
 	replicas := metadata.Replicas(t.Spec.TopicSettings, d.resource())
-	settled := func(ids []int32) bool {
+	isFitted := func(ids []int32) bool {
 		return len(ids) == replicas &&
 			int(slices.Max(ids)) < d.Brokers
 	}
-	places := make([][]int32, len(t.Partitions))
+	assignments := make([][]int32, len(t.Partitions))
 	fits := true
 	for i, p := range t.Partitions {
-		places[i] = p.destination()
-		fits = fits && settled(places[i])
+		assignments[i] = p.targetReplicas()
+		fits = fits && isFitted(assignments[i])
 	}
 	if fits {
 		return nil
 	}
-	fitted, err := placement.Fit(d.placementBrokers(), d.load(), places, replicas)
+	fitted, err := placement.Fit(d.placementBrokers(), d.load(), assignments, replicas)
 	if err != nil {
 		return fmt.Errorf("%w: %w", metadata.ErrInvalidReplication, err)
 	}
 	t.Partitions = slices.Clone(t.Partitions)
 	for i, ids := range fitted {
 		switch p := &t.Partitions[i]; {
-		case slices.Equal(ids, places[i]):
-		case p.LeaderEpoch == 0: // nobody holds anything yet
-			p.Replicas, p.Target, p.Assignments = ids, nil, nil
+		case slices.Equal(ids, assignments[i]):
+		case p.LeaderEpoch == 0: // no replica has records yet
+			p.Replicas, p.Target, p.ReplicaIncarnations = ids, nil, nil
 		default:
 			p.Target = ids
 		}
@@ -120,17 +119,17 @@ func (d *document) fit(t *topic) error {
 	return nil
 }
 
-// destination is where the replicas are to be.
-func (p partition) destination() []int32 {
+// targetReplicas returns the target, or the replicas without a target.
+func (p partition) targetReplicas() []int32 {
 	if len(p.Target) > 0 {
 		return p.Target
 	}
 	return p.Replicas
 }
 
-// put makes a topic what its resource says: new, or changed. A changed one keeps id and partitions;
-// its origin becomes the one given, so a manifest takes over a topic that was made through Kafka.
-// On an error the document is as before.
+// put creates or changes a topic according to its resource. A changed topic keeps its id and
+// partitions. It gets the given origin, so a manifest takes over a topic that was created through
+// Kafka. On an error the document is unchanged.
 func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 	if err := metadata.CheckTopicName(resource.KafkaName()); err != nil {
 		return err
@@ -142,7 +141,7 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 		return err
 	}
 	if resource.Spec.Partitions == 0 {
-		resource.Spec.Partitions = 1 // the schema's default; manifests have it filled in
+		resource.Spec.Partitions = 1 // default of the schema
 	}
 	changed := topic{Name: resource.Name, ID: metadata.NewID().String(), Origin: origin,
 		Spec: resource.Spec, CleanNow: resource.CleanNow()}
@@ -153,7 +152,7 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 	if err := d.grow(&changed); err != nil {
 		return err
 	}
-	if err := d.fit(&changed); err != nil {
+	if err := d.fitReplicas(&changed); err != nil {
 		return err
 	}
 	if exists {
@@ -164,9 +163,9 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 	return nil
 }
 
-// grow places the partitions that a topic lacks, as placement.Assign chooses; those it has stay
-// where they are. It fails with metadata.ErrInvalidPartitions when the topic would shrink, with
-// ErrInvalidReplication when there are too few brokers.
+// grow assignments the partitions that a topic lacks, as placement.Assign chooses; those it has
+// stay where they are. It fails with metadata.ErrInvalidPartitions when the topic would shrink,
+// with ErrInvalidReplication when there are too few brokers.
 func (d *document) grow(t *topic) error {
 	existing := len(t.Partitions)
 	missing := int(t.Spec.Partitions) - existing
@@ -176,15 +175,13 @@ func (d *document) grow(t *topic) error {
 				existing))
 		return fmt.Errorf("%w (%w)", fault, metadata.ErrInvalidPartitions)
 	}
-	// made through Kafka, and now described by a manifest
+	// created through Kafka, and now in a manifest
 	if missing > 0 && existing > 0 && metadata.InternalTopic(t.kafkaName()) {
 		fault := field.Invalid(
 			field.NewPath("spec", "partitions"),
 			t.Spec.Partitions,
-			fmt.Sprintf(
-				"the topic has %d partitions; groups are in them by their number, and would lose their offsets",
-				existing,
-			),
+			fmt.Sprintf("the topic has %d partitions; another number would assign groups to other "+
+				"partitions, which do not have their offsets", existing),
 		)
 		return fmt.Errorf("%w (%w)", fault, metadata.ErrInvalidPartitions)
 	}
@@ -198,19 +195,18 @@ func (d *document) grow(t *topic) error {
 		t.Partitions = append(t.Partitions,
 			partition{Replicas: replicas, leader: metadata.NoBroker})
 	}
-	d.takeUp(t, existing)
+	d.adoptRetained(t, existing)
 	return nil
 }
 
-// takeUp puts partitions from index first on where the data of an earlier topic of the name lies,
-// if it was retained and some broker that was in sync is still one of ours. A narrower topic leaves
-// the memory of the rest for when it grows. What lay on brokers that are gone is forgotten: the
-// partition begins empty elsewhere, and two homes for one partition could never be told apart
-// later.
-func (d *document) takeUp(t *topic, first int) {
+// adoptRetained makes partitions from index first on adopt the retained data of a deleted topic of
+// the name, if a broker that was in sync still exists. A topic with fewer partitions leaves the
+// remaining entries for when it grows. Entries whose brokers no longer exist are dropped: the
+// partition starts empty on other brokers, and must not have two sets of data.
+func (d *document) adoptRetained(t *topic, first int) {
 	retained := d.Retained[t.kafkaName()]
 	for i := first; i < min(len(t.Partitions), len(retained)); i++ {
-		if p, ok := retained[i].among(d.running()); ok {
+		if p, ok := retained[i].onBrokers(d.running()); ok {
 			t.Partitions[i] = p
 		}
 	}
@@ -219,20 +215,19 @@ func (d *document) takeUp(t *topic, first int) {
 	}
 }
 
-// among is a retained partition as far as it is on brokers 0 to brokers-1; ok is false if nobody of
-// those was in sync.
-func (p partition) among(brokers int) (_ partition, ok bool) {
-	gone := func(id int32) bool { return int(id) >= brokers }
-	p.Replicas = slices.DeleteFunc(slices.Clone(p.Replicas), gone)
-	p.ISR = slices.DeleteFunc(slices.Clone(p.ISR), func(m member) bool { return gone(m.Broker) })
-	p.Assignments = maps.Clone(p.Assignments)
-	maps.DeleteFunc(p.Assignments, func(id int32, _ string) bool { return gone(id) })
+// onBrokers returns a retained partition restricted to brokers 0 to brokers-1; ok is false if none
+// of them was in sync.
+func (p partition) onBrokers(brokers int) (_ partition, ok bool) {
+	removed := func(id int32) bool { return int(id) >= brokers }
+	p.Replicas = slices.DeleteFunc(slices.Clone(p.Replicas), removed)
+	p.ISR = slices.DeleteFunc(slices.Clone(p.ISR), func(m member) bool { return removed(m.Broker) })
+	p.ReplicaIncarnations = maps.Clone(p.ReplicaIncarnations)
+	maps.DeleteFunc(p.ReplicaIncarnations, func(id int32, _ string) bool { return removed(id) })
 	p.Target, p.leader = nil, metadata.NoBroker
 	return p, p.check(brokers) == nil
 }
 
-// remove takes a topic away and remembers where its data stays. It tells whether the topic was
-// there.
+// remove deletes a topic and records its retained data. It reports whether the topic existed.
 func (d *document) remove(kafkaName string) bool {
 	at, exists := d.find(kafkaName)
 	if !exists {
@@ -244,17 +239,17 @@ func (d *document) remove(kafkaName string) bool {
 		delete(d.Retained, kafkaName)
 		return true
 	}
-	places := slices.Clone(t.Partitions)
-	if before := d.Retained[kafkaName]; len(before) > len(places) {
-		// retained from a time when the topic was wider
-		places = append(places, before[len(places):]...)
+	assignments := slices.Clone(t.Partitions)
+	if before := d.Retained[kafkaName]; len(before) > len(assignments) {
+		// retained from a topic of the name with more partitions
+		assignments = append(assignments, before[len(assignments):]...)
 	}
-	d.Retained[kafkaName] = places
+	d.Retained[kafkaName] = assignments
 	return true
 }
 
-// placementBrokers are all brokers, up or not: where a topic lies must not hang on who happens to
-// be up.
+// placementBrokers returns all brokers, whether they are up or not: the placement of topics must
+// not depend on that.
 func (d *document) placementBrokers() []placement.Broker {
 	brokers := make([]placement.Broker, d.Brokers)
 	for i := range brokers {
@@ -266,12 +261,12 @@ func (d *document) placementBrokers() []placement.Broker {
 	return brokers
 }
 
-// load counts the replicas each broker is to hold.
+// load returns the number of target replicas of each broker.
 func (d *document) load() map[int32]int {
 	load := map[int32]int{}
 	for _, t := range d.Topics {
 		for _, p := range t.Partitions {
-			for _, id := range p.destination() {
+			for _, id := range p.targetReplicas() {
 				load[id]++
 			}
 		}
@@ -279,8 +274,8 @@ func (d *document) load() map[int32]int {
 	return load
 }
 
-// TopicFault is what is wrong with one topic, in the words of a manifest's faults: the field's path
-// first. Sync returns them joined; the caller knows which file has the topic.
+// TopicFault is a fault of a topic; its text begins with the path of the field. Sync returns faults
+// joined, and the caller adds the file of the topic.
 type TopicFault struct {
 	Resource string // metadata.name of the Topic
 	Err      error

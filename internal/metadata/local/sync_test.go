@@ -37,7 +37,7 @@ func open(t *testing.T, fsys vfs.FS) *Store {
 	return store
 }
 
-// topics reads topics: a line each, name and spec as YAML.
+// topics parses topics, one per line with name and spec as YAML.
 func topics(t *testing.T, lines ...string) []*v1alpha1.Topic {
 	t.Helper()
 	var all []*v1alpha1.Topic
@@ -63,7 +63,7 @@ func logCluster(t *testing.T, spec string) *v1alpha1.LogCluster {
 	return cluster
 }
 
-// brokersOf tells which brokers hold a topic's partitions, by index.
+// brokersOf returns the brokers of a topic's partitions, by index.
 func brokersOf(t *testing.T, s *Store, topic string) []int32 {
 	t.Helper()
 	found := s.Image().Topic(topic)
@@ -80,7 +80,7 @@ func brokersOf(t *testing.T, s *Store, topic string) []int32 {
 	return brokers
 }
 
-func TestSyncFollowsTheManifests(t *testing.T) {
+func TestSyncAppliesManifests(t *testing.T) {
 	s := open(t, memory(t))
 	sync := func(manifests ...string) {
 		t.Helper()
@@ -91,10 +91,10 @@ func TestSyncFollowsTheManifests(t *testing.T) {
 	}
 	sync(`a {partitions: 3}`, `b {partitions: 1, topicName: B_b}`)
 	if diff := cmp.Diff([]int32{0, 1, 2}, brokersOf(t, s, "a")); diff != "" {
-		t.Errorf("a is placed at (-want +got):\n%s", diff)
+		t.Errorf("brokers of a (-want +got):\n%s", diff)
 	}
 	if s.Image().Topic("b") != nil || s.Image().Topic("B_b") == nil {
-		t.Error("b is not known by its topicName")
+		t.Error("b does not have its topicName")
 	}
 	id := s.Image().Topic("a").ID
 	if _, err := s.CreateTopic(t.Context(),
@@ -105,26 +105,25 @@ func TestSyncFollowsTheManifests(t *testing.T) {
 	sync(`a {partitions: 5, segment: {size: 1Mi}}`)
 	a := s.Image().Topic("a")
 	if a.ID != id || len(a.Partitions) != 5 || a.Settings.SegmentBytes != 1<<20 {
-		t.Errorf("a was not changed in place: %+v", a)
+		t.Errorf("a was not changed: %+v", a)
 	}
 	if diff := cmp.Diff([]int32{0, 1, 2}, brokersOf(t, s, "a")[:3]); diff != "" {
 		t.Errorf("partitions moved (-want +got):\n%s", diff)
 	}
 	if s.Image().Topic("B_b") != nil {
-		t.Error("a topic without manifest is still there")
+		t.Error("a topic without a manifest was not deleted")
 	}
 	if s.Image().Topic("made") == nil {
-		t.Error("a topic made through Kafka went with the manifests")
+		t.Error("a topic created through Kafka was deleted")
 	}
 	_, brokers, manifests := s.Manifests()
 	if brokers != 3 || len(manifests) != 1 || manifests[0].Name != "a" {
-		t.Errorf("in effect: %d brokers, topics %v", brokers, manifests)
+		t.Errorf("Manifests: %d brokers, topics %v", brokers, manifests)
 	}
 }
 
-// TestACleanIsAskedForByManifest: it is kept for a start without manifests, and goes with the
-// annotation.
-func TestACleanIsAskedForByManifest(t *testing.T) {
+// The annotation is stored for a start without manifests, and removed with that of the manifest.
+func TestCleanNowAnnotation(t *testing.T) {
 	mem := memory(t)
 	s := open(t, mem)
 	sync := func(annotations map[string]string) {
@@ -137,21 +136,21 @@ func TestACleanIsAskedForByManifest(t *testing.T) {
 	}
 	sync(map[string]string{v1alpha1.AnnotationCleanNow: "monday", "other": "x"})
 	_, _, manifests := s.Manifests()
-	if err := s.Sync(nil, 1, manifests); err != nil { // what a start without manifests does
+	if err := s.Sync(nil, 1, manifests); err != nil { // like a start without manifests
 		t.Fatal(err)
 	}
 	if got := open(t, mem).Image().Topic("a").CleanNow; got != "monday" {
-		t.Errorf("asked for %q", got)
+		t.Errorf("CleanNow is %q, want monday", got)
 	}
 	sync(nil)
 	if got := s.Image().Topic("a").CleanNow; got != "" {
-		t.Errorf("asked for %q without the annotation", got)
+		t.Errorf("CleanNow is %q without the annotation", got)
 	}
 }
 
-func TestAManifestTakesOverATopicMadeThroughKafka(t *testing.T) {
+func TestManifestTakesOverATopicCreatedThroughKafka(t *testing.T) {
 	s := open(t, memory(t))
-	made, err := s.CreateTopic(t.Context(),
+	created, err := s.CreateTopic(t.Context(),
 		metadata.NewTopic{Name: "a", Partitions: 2, Replicas: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -159,16 +158,15 @@ func TestAManifestTakesOverATopicMadeThroughKafka(t *testing.T) {
 	if err := s.Sync(nil, 1, topics(t, `a {partitions: 2, cleanupPolicy: Compact}`)); err != nil {
 		t.Fatal(err)
 	}
-	if a := s.Image().Topic("a"); a.ID != made.ID || !a.Settings.Compact || !a.RetainData {
-		t.Errorf("topic is %+v, want the manifest's settings under id %s", a, made.ID)
+	if a := s.Image().Topic("a"); a.ID != created.ID || !a.Settings.Compact || !a.RetainData {
+		t.Errorf("topic %+v, want the manifest's settings and id %s", a, created.ID)
 	}
 	if err := s.Sync(nil, 1, nil); err != nil || s.Image().Topic("a") != nil {
-		t.Errorf("it does not go with its manifest: %v", err)
+		t.Errorf("the topic was not deleted with its manifest: %v", err)
 	}
 }
 
-// TestAManifestDoesNotGrowTheTopicOfGroups that clients made by joining one.
-func TestAManifestDoesNotGrowTheTopicOfGroups(t *testing.T) {
+func TestManifestCannotGrowTheOffsetsTopic(t *testing.T) {
 	s := open(t, memory(t))
 	if _, err := s.CreateTopic(t.Context(),
 		metadata.NewTopic{Name: "__consumer_offsets", Partitions: 5, Replicas: -1}); err != nil {
@@ -185,9 +183,8 @@ func TestAManifestDoesNotGrowTheTopicOfGroups(t *testing.T) {
 	}
 }
 
-// TestFaultsOfOneTopicLeaveTheOthers also checks that each fault begins with the field's path and
-// ends with the resource.
-func TestFaultsOfOneTopicLeaveTheOthers(t *testing.T) {
+// Faults begin with the path of the field, end with the resource, and do not affect other topics.
+func TestFaultsOfOneTopicDoNotAffectOthers(t *testing.T) {
 	s := open(t, memory(t))
 	if err := s.Sync(nil, 3, topics(t, `shrinks {partitions: 3}`)); err != nil {
 		t.Fatal(err)
@@ -196,13 +193,13 @@ func TestFaultsOfOneTopicLeaveTheOthers(t *testing.T) {
 		`good {partitions: 1}`))
 	want := "spec.partitions: Invalid value: 2: the topic has 3 partitions; they cannot shrink, as records would be lost" +
 		" (invalid number of partitions) (Topic/shrinks)\n" +
-		"invalid replication factor: not enough brokers: 4 replicas asked for, 3 brokers there (Topic/many)"
+		"invalid replication factor: not enough brokers: 4 replicas requested, 3 brokers exist (Topic/many)"
 	if err == nil || err.Error() != want {
 		t.Errorf("faults:\n%v\nwant:\n%s", err, want)
 	}
 	if !errors.Is(err, metadata.ErrInvalidReplication) ||
 		!errors.Is(err, metadata.ErrInvalidPartitions) {
-		t.Errorf("faults have lost their kind: %v", err)
+		t.Errorf("faults do not wrap their errors: %v", err)
 	}
 	image := s.Image()
 	if image.Topic("good") == nil || image.Topic("many") != nil ||
@@ -211,9 +208,8 @@ func TestFaultsOfOneTopicLeaveTheOthers(t *testing.T) {
 	}
 }
 
-// TestBrokersThatGoAreDrained: replicas are told where to move, and the broker is needed until they
-// did.
-func TestBrokersThatGoAreDrained(t *testing.T) {
+// Replicas on a removed broker get a target, and the broker must run until they have moved.
+func TestRemovedBrokersAreDrained(t *testing.T) {
 	s := open(t, memory(t))
 	manifests := topics(t, `a {partitions: 3}`, `b {partitions: 1, replicas: 2}`)
 	if err := s.Sync(nil, 3, manifests); err != nil {
@@ -224,9 +220,9 @@ func TestBrokersThatGoAreDrained(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, brokers, _ := s.Manifests(); brokers != 2 || s.Running() != 3 {
-		t.Errorf("%d brokers are wanted and %d needed; want 2 and 3", brokers, s.Running())
+		t.Errorf("%d brokers are requested and %d must run; want 2 and 3", brokers, s.Running())
 	}
-	// What brokers do: those that are to hold a replica copy it, and the leader takes them in.
+	// Brokers of the target copy the replicas, and the leader adds them to the ISR.
 	for _, topic := range s.Image().Topics {
 		for _, p := range topic.Partitions {
 			catchUp(t, s, topic, p)
@@ -236,16 +232,16 @@ func TestBrokersThatGoAreDrained(t *testing.T) {
 		for _, p := range topic.Partitions {
 			if slices.Contains(p.Replicas, 2) || p.Target != nil || p.Leader == 2 ||
 				p.Leader == metadata.NoBroker {
-				t.Errorf("%s-%d after its move: %+v", topic.Name, p.Index, p)
+				t.Errorf("%s-%d after draining: %+v", topic.Name, p.Index, p)
 			}
 		}
 	}
 	if s.Running() != 2 {
-		t.Errorf("%d brokers are needed when nothing is left on the third, want 2", s.Running())
+		t.Errorf("%d brokers must run after draining, want 2", s.Running())
 	}
 }
 
-// catchUp takes all replicas of a partition into the ISR, as its leader would.
+// catchUp adds all replicas of a partition to the ISR, like its leader.
 func catchUp(t *testing.T, s *Store, topic *metadata.Topic, p *metadata.Partition) {
 	t.Helper()
 	change := metadata.ISRChange{Topic: topic.ID, Partition: p.Index, LeaderEpoch: p.LeaderEpoch,
@@ -264,29 +260,29 @@ func catchUp(t *testing.T, s *Store, topic *metadata.Topic, p *metadata.Partitio
 	}
 }
 
-func TestBrokersStayWhenReplicasWouldNotFit(t *testing.T) {
+func TestBrokersWithRequiredReplicasCannotBeRemoved(t *testing.T) {
 	s := open(t, memory(t))
 	if err := s.Sync(nil, 3, topics(t, `a {partitions: 2, replicas: 3}`)); err != nil {
 		t.Fatal(err)
 	}
 	err := s.Sync(nil, 2, topics(t, `a {partitions: 2, replicas: 3}`, `b {partitions: 1}`))
-	want := "brokers cannot be removed while topics have as many replicas as there are brokers: topics a need 3 brokers"
+	want := "brokers cannot be removed while topics have more replicas than brokers would remain: topics a need 3 brokers"
 	if !errors.Is(err, ErrBrokersInUse) || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 	if s.Image().Topic("b") != nil || s.Running() != 3 {
-		t.Error("a refused Sync changed something")
+		t.Error("a failed Sync has changed the metadata")
 	}
 	if err := s.Sync(nil, 2, topics(t, `a {partitions: 2, replicas: 2}`)); err != nil {
-		t.Errorf("with fewer replicas it may go: %v", err)
+		t.Errorf("with fewer replicas: %v", err)
 	}
 	if err := s.Sync(nil, 0, nil); err == nil {
-		t.Error("no brokers at all were taken")
+		t.Error("a Sync without brokers was accepted")
 	}
 }
 
-// TestBadDefaultsAreRefusedWhole: a topic made through Kafka would have no settings any more.
-func TestBadDefaultsAreRefusedWhole(t *testing.T) {
+// New defaults that make a topic created through Kafka invalid are an error.
+func TestInvalidDefaultsAreRejected(t *testing.T) {
 	s := open(t, memory(t))
 	_, err := s.CreateTopic(t.Context(), metadata.NewTopic{Name: "made", Partitions: 1, Replicas: 1,
 		Properties: map[string]string{"min.compaction.lag.ms": "60000"}})
@@ -300,12 +296,12 @@ func TestBadDefaultsAreRefusedWhole(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if s.Image().Topic("a") != nil {
-		t.Error("a refused Sync changed something")
+		t.Error("a failed Sync has changed the metadata")
 	}
 }
 
-// TestRetainedDataIsFoundAgain: ADR 0030.
-func TestRetainedDataIsFoundAgain(t *testing.T) {
+// ADR 0030
+func TestRetainedDataIsAdopted(t *testing.T) {
 	mem := memory(t)
 	s := open(t, mem)
 	fill := func(manifests ...string) {
@@ -317,26 +313,26 @@ func TestRetainedDataIsFoundAgain(t *testing.T) {
 	fill(`a {partitions: 1}`, `b {partitions: 2}`, `gone {partitions: 1, reclaimPolicy: Delete}`)
 	before := brokersOf(t, s, "b")
 	id := s.Image().Topic("b").ID
-	run(t, s, 0, 1, 2)() // every broker was up once, and went: epoch 2
+	run(t, s, 0, 1, 2)() // all brokers were up and stopped: epoch 2
 	fill(`a {partitions: 1}`)
 	fill(`a {partitions: 3}`, `c {partitions: 1}`)
 	s = open(t, mem)
 	fill(`a {partitions: 3}`, `c {partitions: 1}`, `b {partitions: 3}`, `gone {partitions: 1}`)
 	b := s.Image().Topic("b")
 	if diff := cmp.Diff(before, brokersOf(t, s, "b")[:2]); diff != "" {
-		t.Errorf("b's data lies elsewhere (-want +got):\n%s", diff)
+		t.Errorf("brokers of b (-want +got):\n%s", diff)
 	}
 	if b.ID == id {
-		t.Error("another topic has the old one's id")
+		t.Error("the new topic has the id of the deleted one")
 	}
 	if b.Partitions[0].LeaderEpoch != 2 || b.Partitions[2].LeaderEpoch != 0 {
 		t.Errorf("epochs %d and %d, want 2 for the retained partition, 0 for the new one",
 			b.Partitions[0].LeaderEpoch, b.Partitions[2].LeaderEpoch)
 	}
 	if s.Image().Topic("gone").Partitions[0].LeaderEpoch != 0 {
-		t.Error("a topic whose data was deleted goes on from its old epoch")
+		t.Error("a topic whose data was deleted has its old leader epoch")
 	}
 	if len(s.changing.document.Retained) != 0 {
-		t.Errorf("used entries stay: %v", s.changing.document.Retained)
+		t.Errorf("adopted entries remain: %v", s.changing.document.Retained)
 	}
 }
