@@ -138,10 +138,10 @@ func (e electorate) offline(decision placement.Decision) metav1.Condition {
 		"serves again as soon as they are.", decision.Awaited)
 	for _, id := range decision.Replicas {
 		if broker := e.brokers[id]; broker.Liveness == placement.Up && broker.Directory != "" {
-			message += fmt.Sprintf(" Broker %d is up and may lack some of the records. To continue "+
-				"with its records, run: %s", id,
-				e.acceptCommand(placement.DataLossConsent(broker.Directory, decision.LeaderEpoch)))
-			break
+			consent := placement.DataLossConsent(broker.Directory, decision.LeaderEpoch)
+			return conditions.NotReady(v1alpha1.ReasonLeaderOffline, fmt.Sprintf("%s Broker %d is up "+
+				"and may lack some of the records. To continue with its records, run: %s", message,
+				id, e.acceptCommand(consent)))
 		}
 	}
 	return conditions.NotReady(v1alpha1.ReasonLeaderOffline, message)

@@ -15,11 +15,8 @@ func (b *Broker) volume() (total, usable int64) {
 	}
 	var stat syscall.Statfs_t
 	if _, onDisk := b.opts.FS.(vfs.OS); onDisk && syscall.Statfs(b.opts.DataDir, &stat) == nil {
-		total = int64(
-			stat.Blocks,
-		) * int64(
-			stat.Bsize,
-		) //nolint:unconvert // the field types differ between systems
+		//nolint:unconvert // the field types differ between systems
+		total = int64(stat.Blocks) * int64(stat.Bsize)
 	}
 	return total, usable
 }

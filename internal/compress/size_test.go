@@ -2,7 +2,6 @@ package compress
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"runtime"
 	"strings"
@@ -52,7 +51,7 @@ func zstdZeros(blocks, windowLog int) []byte {
 		if i == blocks-1 {
 			header |= 1
 		}
-		frame = append(binary.LittleEndian.AppendUint32(frame, header)[:len(frame)+3], 0)
+		frame = append(frame, byte(header), byte(header>>8), byte(header>>16), 0)
 	}
 	return frame
 }

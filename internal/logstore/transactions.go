@@ -11,8 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// What callers of AppendVerified and AppendControl pass in; see package producer.
-type (
+type ( // arguments of AppendVerified and AppendControl, see package producer
 	Verified = producer.Verified
 	EndTxn   = producer.EndTxn
 )

@@ -211,12 +211,7 @@ func (s *fetchSession) begin(ctx context.Context, id session.ID) error {
 			return fmt.Errorf("%w: %w", session.ErrNotFound, ctx.Err())
 		}
 	}
-	err := error(nil)
-	if s.isClosed() {
-		err = session.ErrNotFound
-	} else {
-		err = s.sequence.Accept(id)
-	}
+	err := s.accept(id)
 	if err != nil {
 		s.fetchLock <- struct{}{}
 		return err
@@ -225,4 +220,12 @@ func (s *fetchSession) begin(ctx context.Context, id session.ID) error {
 	defer s.mu.Unlock()
 	s.mu.interrupted = s.isClosed()
 	return nil
+}
+
+// accept checks the id of a fetch against the session's epoch. fetchLock is held.
+func (s *fetchSession) accept(id session.ID) error {
+	if s.isClosed() {
+		return session.ErrNotFound
+	}
+	return s.sequence.Accept(id)
 }

@@ -70,8 +70,8 @@ func (p *partition) checkStillLeads(then *role) error {
 // leader or a follower in the same leader epoch.
 func (p *partition) checkStillServes(then *role) error {
 	now := p.role.Load()
-	if now.refusal != then.refusal ||
-		now.epoch != then.epoch { //nolint:errorlint // compares identity
+	//nolint:errorlint // compares identity
+	if now.refusal != then.refusal || now.epoch != then.epoch {
 		if now.refusal != nil {
 			return now.refusal
 		}

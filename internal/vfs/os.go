@@ -120,6 +120,6 @@ func (OS) Free(name string) (uint64, error) {
 	if err := syscall.Statfs(name, &stat); err != nil {
 		return 0, fmt.Errorf("statfs %s: %w", name, err)
 	}
-	return uint64(stat.Bavail) * uint64(stat.Bsize),
-		nil //nolint:unconvert // the field types differ between systems
+	//nolint:unconvert // the field types differ between systems
+	return uint64(stat.Bavail) * uint64(stat.Bsize), nil
 }

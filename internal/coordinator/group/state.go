@@ -71,8 +71,7 @@ func orDefault[T comparable](field *T, value T) {
 	}
 }
 
-// The types that a State exchanges with its runtime.
-type (
+type ( // exchanged with the runtime, see package state
 	Token  = state.Token
 	Record = state.Record
 	Answer = state.Answer[Result]

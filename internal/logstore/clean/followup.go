@@ -2,9 +2,9 @@ package clean
 
 import "time"
 
-// followUpDelayMin is the shortest delay of a pass that only checks whether blocked tombstones have
+// followUpShortest is the shortest delay of a pass that only checks whether blocked tombstones have
 // become removable.
-const followUpDelayMin = time.Minute
+const followUpShortest = time.Minute
 
 // followUp collects when and why the log needs another pass. Its results are Stats.NextPass and
 // Stats.AwaitsReplicasAt.

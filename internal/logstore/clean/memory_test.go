@@ -20,7 +20,7 @@ func zstdZeros(blocks int) []byte {
 		if i == blocks-1 {
 			header |= lastBlock
 		}
-		frame = append(binary.LittleEndian.AppendUint32(frame, header)[:len(frame)+3], 0)
+		frame = append(frame, byte(header), byte(header>>8), byte(header>>16), 0)
 	}
 	return frame
 }
@@ -85,7 +85,6 @@ func TestLargeBatchIsRebuiltWithoutHoldingAllItsRecords(t *testing.T) {
 	}
 	b, err := builder.Build(nil)
 	l.must(err)
-	builder = nil
 	l.appendRaw(b)
 	l.roll()
 	l.put("c=1")

@@ -33,7 +33,7 @@ func newPass(ctx context.Context, job Job) *pass {
 		job: job, memory: memory{limit: job.Limits.MemoryBytes},
 		policy: batchPolicy{bound: job.Bound, producers: job.Producers},
 	}
-	p.io.ctx, p.io.throttle, p.io.report, p.io.stats = ctx, job.Env.Throttle, p.report, &p.stats
+	p.io = ioMeter{ctx: ctx, throttle: job.Env.Throttle, report: p.report, stats: &p.stats}
 	p.followUp = followUp{stats: &p.stats, progress: job.CleaningProgress,
 		retention: job.Rules.TombstoneRetention}
 	p.stats.CleanedTo, p.stats.SegmentsTotal = job.FirstDirty, len(job.Sources)
@@ -74,7 +74,7 @@ func (p *pass) run() error {
 	p.io.doneBytes.Store(p.progress.TotalBytes)
 	p.enter(Committing)
 	if p.followUp.undetermined {
-		p.followUp.at(p.job.Now.Add(max(2*p.job.Rules.TombstoneRetention, followUpDelayMin)))
+		p.followUp.at(p.job.Now.Add(max(2*p.job.Rules.TombstoneRetention, followUpShortest)))
 	}
 	if p.stats.SegmentsNoSpace > 0 && p.stats.SegmentsRewritten == 0 {
 		return ErrNoSpace

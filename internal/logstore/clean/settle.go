@@ -96,7 +96,7 @@ func (s *settler) scheduleGarbage(plan *plan) {
 		}
 	}
 	if plan.blocking() && !s.unknownKeys {
-		wait := max(blockingRetentions*s.rules.TombstoneRetention, followUpDelayMin)
+		wait := max(blockingRetentions*s.rules.TombstoneRetention, followUpShortest)
 		s.followUp.at(plan.blockingSince(s.now).Add(wait))
 	}
 }

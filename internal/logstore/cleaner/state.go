@@ -75,16 +75,16 @@ type quarantine struct {
 
 // The backoff of a quarantine: a minute, doubled with each failure, an hour at most.
 const (
-	quarantineMin = time.Minute
-	quarantineMax = time.Hour
+	quarantineShortest = time.Minute
+	quarantineLongest  = time.Hour
 )
 
 // after returns the quarantine after one more failure: 1, 2, 4 ... 32 minutes, then an hour.
 // Kafka's lasts until the broker restarts (I7).
 func (q quarantine) after(now time.Time, settings *topicconfig.Settings) quarantine {
-	wait := quarantineMax
+	wait := quarantineLongest
 	if q.failures < 6 {
-		wait = quarantineMin << q.failures
+		wait = quarantineShortest << q.failures
 	}
 	return quarantine{failures: q.failures + 1, until: now.Add(wait), settings: settings}
 }
