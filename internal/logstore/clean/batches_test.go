@@ -15,7 +15,7 @@ func TestI25LastBatchOfAnActiveProducerRemainsEmpty(t *testing.T) {
 	l.batch(compress.Zstd, record.Identity{ProducerID: 8}, "a=3")
 	l.put("a=4")
 	l.roll()
-	// 8 went on above the bound, so its batch here may go
+	// Producer 8 has a later batch above the bound, so its batch here is removable.
 	l.job.Producers = producers(map[int64]int64{7: 1, 8: 99, -1: 3})
 	l.pass()
 	l.want("3:a=4")
@@ -26,12 +26,12 @@ func TestI25LastBatchOfAnActiveProducerRemainsEmpty(t *testing.T) {
 		t.Errorf("%d bytes, identity %+v", len(empty), record.IdentityOf(empty))
 	}
 	if n := len(l.batches()); n != 2 {
-		t.Errorf("%d batches, want the empty one and the live one", n)
+		t.Errorf("%d batches remain, want the empty one and the live one", n)
 	}
 }
 
-// KAFKA-8335: after an epoch bump a producer's sequences begin anew, and two of its batches have
-// the same.
+// KAFKA-8335: after an epoch bump the sequence numbers of a producer restart, so two of its batches
+// have the same ones.
 func TestI27LastBatchIsIdentifiedByItsOffset(t *testing.T) {
 	l := newLog(t)
 	l.batch(compress.None, record.Identity{ProducerID: 7, ProducerEpoch: 0, BaseSequence: 0}, "a=1")
@@ -62,7 +62,7 @@ func TestI28EmptyBatchIsRemovedAfterALaterBatchOfItsProducer(t *testing.T) {
 	l.pass()
 	l.want("1:a=2 3:b=2 4:z=1")
 	if n := len(l.batches()); n != 3 {
-		t.Errorf("%d batches: the empty one is still there", n)
+		t.Errorf("%d batches remain, want 3 without the empty one", n)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestEmptyBatchesAloneDoNotCauseARewrite(t *testing.T) {
 func TestI29BatchThatEndsAtTheBoundRemainsEmpty(t *testing.T) { // KAFKA-17076
 	l := newLog(t)
 	l.put("a=1")
-	l.put("a", "a") // the last batch; its tombstones go one day
+	l.put("a", "a") // the last batch, whose tombstones expire
 	l.roll()
 	l.job.Rules.TombstoneRetention = 0
 	l.pass()
@@ -90,7 +90,7 @@ func TestI29BatchThatEndsAtTheBoundRemainsEmpty(t *testing.T) { // KAFKA-17076
 	l.want("")
 	all := l.batches()
 	if len(all) != 1 || all[0].NextOffset() != 3 || all[0].Count() != 0 {
-		t.Errorf("%d batches are left, want an empty one that ends at 3", len(all))
+		t.Errorf("%d batches remain, want an empty one that ends at 3", len(all))
 	}
 }
 
@@ -111,11 +111,11 @@ func TestFullyLiveBatchesAreCopiedByteForByte(t *testing.T) { // reference 1.2
 	after := l.batches()
 	for i := range 5 {
 		if !bytes.Equal(before[i], after[i]) {
-			t.Errorf("batch %d has changed", i)
+			t.Errorf("batch %d was changed", i)
 		}
 	}
 	if after[5].Codec() != compress.LZ4 {
-		t.Errorf("the rebuilt batch is %s", after[5].Codec())
+		t.Errorf("codec of the rebuilt batch is %s, want lz4", after[5].Codec())
 	}
 }
 
@@ -150,7 +150,7 @@ func TestRebuiltBatchesGetTheTopicsCodecUnlessKept(t *testing.T) {
 	}
 }
 
-func TestLevelOfTheTopicIsUsed(t *testing.T) { // KIP-390: Kafka's cleaner forgets it
+func TestLevelOfTheTopicIsUsed(t *testing.T) { // KIP-390: Kafka's cleaner ignores it
 	sizes := map[int]int{}
 	for _, level := range []int{1, 22} {
 		l := newLog(t)
@@ -175,7 +175,7 @@ func TestLevelOfTheTopicIsUsed(t *testing.T) { // KIP-390: Kafka's cleaner forge
 		}
 	}
 	if sizes[22] >= sizes[1] {
-		t.Errorf("level 22 makes %d bytes, level 1 %d", sizes[22], sizes[1])
+		t.Errorf("%d bytes at level 22, %d at level 1", sizes[22], sizes[1])
 	}
 }
 

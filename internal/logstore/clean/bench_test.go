@@ -16,8 +16,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// onDisk is a fake log in a real directory: what a benchmark reads and writes shall cost what it
-// costs.
+// onDisk returns a fake log in a real directory, so that a benchmark pays for its I/O.
 func onDisk(b *testing.B) *fakeLog {
 	l := newLog(b)
 	dir := b.TempDir()
@@ -32,7 +31,7 @@ func onDisk(b *testing.B) *fakeLog {
 	return l
 }
 
-// rooted is a real directory under the name /.
+// rooted is a file system whose root is a real directory.
 type rooted struct {
 	vfs.OS
 	root string
@@ -55,7 +54,7 @@ func (r rooted) Chtimes(name string,
 	return r.OS.Chtimes(r.root+name, mtime)
 }
 
-// cpuTime is what the process has used: on a shared machine the time on the wall says little.
+// cpuTime is the CPU time of the process: on a shared machine, elapsed time says little.
 func cpuTime(b *testing.B) time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
@@ -64,8 +63,7 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// BenchmarkDedupe is the resolving of the keys alone, in ns an entry: the yardstick is the
-// bandwidth of the memory.
+// BenchmarkDedupe measures deduplication alone, in ns per entry. The memory bandwidth is the limit.
 func BenchmarkDedupe(b *testing.B) {
 	l := newLog(b)
 	const segments, each = 16, 250_000
@@ -93,8 +91,8 @@ func BenchmarkDedupe(b *testing.B) {
 	}
 }
 
-// BenchmarkRewriteVerbatim is the rewrite of a segment of which nearly all lives, next to the
-// copying of its file.
+// BenchmarkRewriteVerbatim measures the rewrite of a fully live segment, next to a copy of its
+// file.
 func BenchmarkRewriteVerbatim(b *testing.B) {
 	value := strings.Repeat("v", 1000)
 	l := onDisk(b)
@@ -145,12 +143,12 @@ func BenchmarkRewriteVerbatim(b *testing.B) {
 	})
 }
 
-// BenchmarkSidecarScan is what it costs to make the sidecar of a segment from its data, a record.
+// BenchmarkSidecarScan measures building the sidecar of a segment from its data, per record.
 func BenchmarkSidecarScan(b *testing.B) {
 	l := newLog(b)
 	l.many(200_000, func(i int) string { return fmt.Sprintf("key%d", i) })
 	l.roll()
-	opts := Job{}.keysOptions()
+	opts := unthrottled()
 	opts.Rebuild = true
 	for b.Loop() {
 		r, err := l.sidecar(b.Context(), l.segments[0], opts)

@@ -20,7 +20,7 @@ func TestBitmapEqualsMap(t *testing.T) {
 		want := 0
 		for j := from; j < to; j++ {
 			if b.has(j) != model[j] {
-				t.Fatalf("has(%d) is %v", j, b.has(j))
+				t.Fatalf("has(%d) is %v, want %v", j, b.has(j), model[j])
 			}
 			if model[j] {
 				want++

@@ -68,8 +68,8 @@ func (c CleaningProgress) Add(below int64, now time.Time,
 	} else {
 		next = append(next, ProgressStep{below, since})
 	}
-	// Steps older than a retention need not be distinguished any more. If there are too many steps,
-	// the oldest is dropped.
+	// Steps older than one retention no longer need to be distinguished. If there are too many
+	// steps, the oldest is dropped.
 	for len(next) > 1 && (next[1].SinceMs+retention.Milliseconds() <= now.UnixMilli() ||
 		len(next) > ProgressStepsMax) {
 		next = next[1:]

@@ -9,89 +9,83 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// told is what a dumb model remembers of Agreed: everything.
-type told struct {
+// progressReport is one call of Add. The model keeps all of them.
+type progressReport struct {
 	below int64
 	at    time.Time
 }
 
-// TestCleaningProgressEqualsModel: no offset is agreed on that was not told, and none
-// before it was told, or more than a part of a retention after.
+// TestCleaningProgressEqualsModel: an offset has progress if and only if it was reported, not
+// earlier than the report, and at most an interval later.
 func TestCleaningProgressEqualsModel(t *testing.T) {
 	for s := range seed.Sequence(t, 300) {
 		random := rand.New(rand.NewPCG(s, 0))
 		retention := time.Duration(random.IntN(100_000)) * time.Millisecond
-		part := max(time.Millisecond, retention/progressResolution)
-		var a CleaningProgress
-		var all []told
+		interval := max(time.Millisecond, retention/progressResolution)
+		var c CleaningProgress
+		var all []progressReport
 		now := start
 		for range 200 {
 			now = now.Add(time.Duration(random.Int64N(int64(retention/4) + 2)))
 			switch {
 			case random.IntN(20) == 0:
 				cut := random.Int64N(1000)
-				a = a.Truncate(cut)
+				c = c.Truncate(cut)
 				for i := range all {
 					all[i].below = min(all[i].below, cut)
 				}
 			default:
 				below := random.Int64N(1000)
-				a, all = a.Add(below, now, retention), append(all, told{below, now})
+				c, all = c.Add(below, now, retention), append(all, progressReport{below, now})
 			}
-			checkAgreed(t, s, a, all, now, retention, part)
+			checkProgress(t, s, c, all, now, retention, interval)
 		}
 	}
 }
 
-func checkAgreed(t *testing.T, seed uint64, a CleaningProgress, all []told, now time.Time,
-	retention,
-	part time.Duration) {
+func checkProgress(t *testing.T, seed uint64, c CleaningProgress, all []progressReport,
+	now time.Time, retention, interval time.Duration) {
 	t.Helper()
-	if len(a) > ProgressStepsMax {
-		t.Fatalf("seed %d: %d steps", seed, len(a))
+	if len(c) > ProgressStepsMax {
+		t.Fatalf("seed %d: %d steps", seed, len(c))
 	}
-	for i := 1; i < len(a); i++ {
-		if a[i].Below <= a[i-1].Below || a[i].SinceMs <= a[i-1].SinceMs {
-			t.Fatalf("seed %d: steps do not ascend: %v", seed, a)
+	for i := 1; i < len(c); i++ {
+		if c[i].Below <= c[i-1].Below || c[i].SinceMs <= c[i-1].SinceMs {
+			t.Fatalf("seed %d: steps do not ascend: %v", seed, c)
 		}
 	}
 	for offset := range int64(1000) {
-		first, was := time.Time{}, false
+		first, reported := time.Time{}, false
 		for _, one := range all {
-			if !was && one.below > offset {
-				first, was = one.at, true
+			if !reported && one.below > offset {
+				first, reported = one.at, true
 			}
 		}
-		ms, ok := a.Since(offset)
+		ms, ok := c.Since(offset)
 		since := time.UnixMilli(ms)
 		switch {
-		case ok != was:
-			t.Fatalf("seed %d: offset %d is agreed on: %t, was told: %t; %v", seed, offset, ok, was,
-				a)
+		case ok != reported:
+			t.Fatalf("seed %d: progress at offset %d is %t, reported %t; %v", seed, offset, ok,
+				reported, c)
 		case ok && since.Before(first.Truncate(time.Millisecond)):
-			t.Fatalf("seed %d: offset %d was told at %v, and is agreed on since %v", seed, offset,
-				first, since)
-		case ok && since.After(first.Add(part+time.Millisecond)) && since.Add(retention).After(now):
-			t.Fatalf(
-				"seed %d: offset %d was told at %v, and is agreed on since %v, which is not a retention ago at %v",
-				seed,
-				offset,
-				first,
-				since,
-				now,
-			)
+			t.Fatalf("seed %d: offset %d was reported at %v, and has progress since %v", seed,
+				offset, first, since)
+		case ok && since.After(first.Add(interval+time.Millisecond)) &&
+			since.Add(retention).After(now):
+			t.Fatalf("seed %d: offset %d was reported at %v, and has progress since %v, "+
+				"which is less than a retention ago at %v", seed, offset, first, since, now)
 		}
 	}
 }
 
 func TestCleaningProgressOfASingleReplica(t *testing.T) {
 	if since, ok := SingleReplica().Since(math.MaxInt64 - 1); !ok || since != 0 {
-		t.Errorf("alone: agreed since %d, %t", since, ok)
+		t.Errorf("single replica: progress since %d, %t", since, ok)
 	}
 	if _, ok := (CleaningProgress{}).Since(0); ok {
-		t.Error("nothing was told, and something is agreed on")
+		t.Error("the zero value has progress")
 	}
-	if a := SingleReplica().Truncate(0); len(a) != 0 {
-		t.Errorf("all is cut: %v", a)
+	if c := SingleReplica().Truncate(0); len(c) != 0 {
+		t.Errorf("progress of an empty log: %v", c)
 	}
 }

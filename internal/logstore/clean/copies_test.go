@@ -9,33 +9,33 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// writes notes which memory files are written from.
-type writes struct {
+// writeRecorder is a file system that records the memory that files are written from.
+type writeRecorder struct {
 	vfs.FS
 	from *[][]byte
 }
 
-func (w writes) Create(name string) (vfs.File, error) {
+func (w writeRecorder) Create(name string) (vfs.File, error) {
 	file, err := w.FS.Create(name)
-	return notedFile{file, w.from}, err
+	return recordedFile{file, w.from}, err
 }
 
-type notedFile struct {
+type recordedFile struct {
 	vfs.File
 	from *[][]byte
 }
 
-func (f notedFile) WriteAt(p []byte, offset int64) (int, error) {
+func (f recordedFile) WriteAt(p []byte, offset int64) (int, error) {
 	*f.from = append(*f.from, p)
 	return f.File.WriteAt(p, offset)
 }
 
-// TestRebuiltBatchIsWrittenFromTheMemoryOfItsCodec: as on the way of a produced batch
-// (docs/format/copies.md).
+// A compressed batch is written to the file from the codec's memory, without another copy, as on
+// the produce path (docs/format/copies.md).
 func TestRebuiltBatchIsWrittenFromTheMemoryOfItsCodec(t *testing.T) {
 	var coded, written [][]byte
 	l := newLog(t)
-	l.fsys = writes{l.fsys, &written}
+	l.fsys = writeRecorder{l.fsys, &written}
 	l.job.Env.Compress = func(dst *compress.Chunks, src []byte, codec compress.Codec,
 		level int) error {
 		err := compress.To(dst, src, codec, level)
@@ -45,7 +45,7 @@ func TestRebuiltBatchIsWrittenFromTheMemoryOfItsCodec(t *testing.T) {
 	for codec := compress.Gzip; codec <= compress.Zstd; codec++ {
 		l.batch(codec, record.Identity{ProducerID: -1}, "a=1", codec.String()+"=2")
 	}
-	l.put("a=3") // one record of each batch before is dead
+	l.put("a=3") // supersedes one record of each batch
 	l.roll()
 	written = nil
 	if stats := l.pass(); stats.RecordsRemoved != 4 {
@@ -57,10 +57,10 @@ func TestRebuiltBatchIsWrittenFromTheMemoryOfItsCodec(t *testing.T) {
 			found = found || unsafe.SliceData(w) == unsafe.SliceData(piece) && len(w) == len(piece)
 		}
 		if !found {
-			t.Errorf("%d bytes that a codec made are not written from where they lay", len(piece))
+			t.Errorf("%d compressed bytes were copied before they were written", len(piece))
 		}
 	}
 	if len(coded) != 4 {
-		t.Errorf("%d pieces from codecs, want 4", len(coded))
+		t.Errorf("codecs returned %d pieces, want 4", len(coded))
 	}
 }

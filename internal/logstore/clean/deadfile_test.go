@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// randomDead returns what a pass could have found.
-func randomDead(random *rand.Rand) *DeadFile {
+// randomDeadFile returns a DeadFile as a pass could write it.
+func randomDeadFile(random *rand.Rand) *DeadFile {
 	records := uint32(1 + random.IntN(2000))
 	d := &DeadFile{
 		Binding: Binding{Base: random.Int64N(1 << 40), LogBytes: random.Int64N(1 << 30),
@@ -43,10 +43,10 @@ func randomDead(random *rand.Rand) *DeadFile {
 func TestDeadFileRoundTrip(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	for range 300 {
-		want := randomDead(random)
+		want := randomDeadFile(random)
 		content := want.Encode()
 		if int64(len(content)) > DeadFileBytesMax(want.Records) {
-			t.Fatalf("%d bytes, and at most %d were announced", len(content),
+			t.Fatalf("%d bytes, DeadFileBytesMax is %d", len(content),
 				DeadFileBytesMax(want.Records))
 		}
 		got, err := DecodeDeadFile(content)
@@ -60,24 +60,24 @@ func TestDeadFileRoundTrip(t *testing.T) {
 			want.Bitmap, got.Bitmap = nil, nil
 		}
 		if !reflect.DeepEqual(got, want) {
-			t.Fatalf("%+v, want %+v", got, want)
+			t.Fatalf("decoded %+v, want %+v", got, want)
 		}
 	}
 }
 
 func TestDecodeRejectsDamagedDeadFile(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
-	content := randomDead(random).Encode()
+	content := randomDeadFile(random).Encode()
 	for i := range content {
 		damaged := slices.Clone(content)
 		damaged[i] ^= 1 << random.IntN(8)
 		if _, err := DecodeDeadFile(damaged); !errors.Is(err, ErrDeadFile) {
-			t.Fatalf("byte %d of %d: %v", i, len(content), err)
+			t.Fatalf("changed byte %d of %d: %v", i, len(content), err)
 		}
 	}
 	for size := range content {
 		if _, err := DecodeDeadFile(content[:size]); !errors.Is(err, ErrDeadFile) {
-			t.Fatalf("cut to %d of %d bytes: %v", size, len(content), err)
+			t.Fatalf("truncated to %d of %d bytes: %v", size, len(content), err)
 		}
 	}
 }
@@ -85,11 +85,11 @@ func TestDecodeRejectsDamagedDeadFile(t *testing.T) {
 func FuzzDecodeDeadFile(f *testing.F) {
 	random := rand.New(rand.NewPCG(2, 0))
 	for range 20 {
-		content := randomDead(random).Encode()
+		content := randomDeadFile(random).Encode()
 		f.Add(content[:len(content)-4])
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		// else fuzzing would not come further than the checksum
+		// A valid checksum, so that fuzzing reaches the rest of the decoder.
 		content := appendChecksum(slices.Clone(body))
 		d, err := DecodeDeadFile(content)
 		if err != nil {
@@ -98,36 +98,36 @@ func FuzzDecodeDeadFile(f *testing.F) {
 			}
 			return
 		}
-		for _, g := range d.Removable {
+		for _, set := range d.Removable {
 			last, n := int64(-1), uint32(0)
-			for ordinal := range g.All {
+			for ordinal := range set.All {
 				if int64(ordinal) <= last || ordinal >= d.Records {
 					t.Fatalf("ordinal %d after %d of %d records", ordinal, last, d.Records)
 				}
 				last, n = int64(ordinal), n+1
 			}
-			if n != g.Count {
-				t.Fatalf("%d ordinals, it says %d", n, g.Count)
+			if n != set.Count {
+				t.Fatalf("%d ordinals, Count is %d", n, set.Count)
 			}
 		}
 		if again, err := DecodeDeadFile(d.Encode()); err != nil ||
 			!reflect.DeepEqual(again.Removable, d.Removable) {
-			t.Fatalf("%+v, %v, was %+v", again, err, d)
+			t.Fatalf("encoded and decoded %+v, %v; want %+v", again, err, d)
 		}
 	})
 }
 
 func TestExcessRemovableSetsAreMergedUnderTheLaterTime(t *testing.T) {
-	var groups []RemovableSet
+	var sets []RemovableSet
 	for i := range uint32(removableSetsMax + 3) {
-		groups = append(groups,
+		sets = append(sets,
 			newRemovableSet(int64(i), func(yield func(uint32) bool) { yield(100 - i) }))
 	}
-	groups = mergeRemovable(groups)
-	if len(groups) != removableSetsMax || groups[0].SinceMs != 3 || groups[0].Count != 4 {
-		t.Fatalf("%d groups, the first %+v", len(groups), groups[0])
+	sets = mergeRemovable(sets)
+	if len(sets) != removableSetsMax || sets[0].SinceMs != 3 || sets[0].Count != 4 {
+		t.Fatalf("%d sets, the first %+v", len(sets), sets[0])
 	}
-	if got := slices.Collect(groups[0].All); !slices.Equal(got, []uint32{97, 98, 99, 100}) {
+	if got := slices.Collect(sets[0].All); !slices.Equal(got, []uint32{97, 98, 99, 100}) {
 		t.Errorf("ordinals %v", got)
 	}
 }
@@ -135,27 +135,27 @@ func TestExcessRemovableSetsAreMergedUnderTheLaterTime(t *testing.T) {
 func TestMergeIteratorYieldsAllSetsByOrdinal(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 0))
 	for range 100 {
-		d := randomDead(random)
+		d := randomDeadFile(random)
 		since := map[uint32]int64{}
-		for _, g := range d.Removable {
-			for ordinal := range g.All {
-				since[ordinal] = g.SinceMs
+		for _, set := range d.Removable {
+			for ordinal := range set.All {
+				since[ordinal] = set.SinceMs
 			}
 		}
-		c, from, seen := newMergeIterator(d.Removable), uint32(0), 0
+		m, from, count := newMergeIterator(d.Removable), uint32(0), 0
 		for from < d.Records {
 			to := min(d.Records, from+random.Uint32N(100))
-			for range c.within(from, to) {
-				if c.ordinal < from || c.ordinal >= to || since[c.ordinal] != c.sinceMs {
-					t.Fatalf("ordinal %d since %d in [%d, %d), want since %d", c.ordinal, c.sinceMs,
-						from, to, since[c.ordinal])
+			for range m.within(from, to) {
+				if m.ordinal < from || m.ordinal >= to || since[m.ordinal] != m.sinceMs {
+					t.Fatalf("ordinal %d since %d in [%d, %d), want since %d", m.ordinal, m.sinceMs,
+						from, to, since[m.ordinal])
 				}
-				seen++
+				count++
 			}
 			from = to
 		}
-		if seen != len(since) {
-			t.Fatalf("%d of %d", seen, len(since))
+		if count != len(since) {
+			t.Fatalf("yielded %d of %d ordinals", count, len(since))
 		}
 	}
 }

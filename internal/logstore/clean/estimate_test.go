@@ -38,30 +38,30 @@ func TestF15EstimateOfAMillionRecordsIsWithinTwoPoints(t *testing.T) {
 	estimate, err := EstimateGarbage(t.Context(), l.whole())
 	l.must(err)
 	job := l.whole()
-	job.Rules.MaxGarbagePercent = 100 // a pass that finds out, and leaves what is not forced
+	job.Rules.MaxGarbagePercent = 100 // the pass measures the garbage and removes only what it must
 	stats, err := Run(t.Context(), job)
 	l.must(err)
 	records := float64(segments * each)
 	got, want := float64(estimate.GarbageRecords)/records,
 		float64(stats.GarbageRecords+stats.RecordsRemoved)/records
 	if want < 0.3 || math.Abs(got-want) > 0.02 {
-		t.Errorf("estimated %.4f of the records to be garbage, it is %.4f", got, want)
+		t.Errorf("the estimate is %.4f of the records, the garbage is %.4f", got, want)
 	}
 	var sidecars int64
 	for _, s := range l.segments[:segments] {
-		r, err := l.sidecar(t.Context(), s, job.keysOptions())
+		r, err := l.sidecar(t.Context(), s, unthrottled())
 		l.must(err)
 		sidecars += r.SizeBytes()
 		l.must(r.Close())
 	}
-	// The slice itself, the buckets it touches, and the batches.
+	// The slice itself, the rest of its first and last bucket, and the batch entries.
 	if estimate.ReadBytes > sidecars/20 {
-		t.Errorf("%d bytes read of %d", estimate.ReadBytes, sidecars)
+		t.Errorf("the estimate read %d bytes of %d", estimate.ReadBytes, sidecars)
 	}
 }
 
-// keysOptions accounts nothing.
-func (Job) keysOptions() SidecarOptions {
+// unthrottled returns options that account for nothing.
+func unthrottled() SidecarOptions {
 	free := func(int) error { return nil }
 	return SidecarOptions{LogRead: free, SidecarWritten: free}
 }
@@ -77,7 +77,7 @@ func TestEstimateCountsUnkeyedAndAbortedRecords(t *testing.T) {
 	estimate, err := EstimateGarbage(t.Context(), l.whole())
 	l.must(err)
 	if estimate.GarbageRecords != 200 {
-		t.Errorf("%+v", estimate)
+		t.Errorf("estimate %+v, want 200 dead records", estimate)
 	}
 	if stats := l.pass(); stats.RecordsRemoved != 200 {
 		t.Errorf("stats %+v", stats)

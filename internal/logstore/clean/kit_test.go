@@ -18,8 +18,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// fakeLog is the least of a log that a pass needs: segments in memory with their sidecars, and a
-// swap that no crash interrupts.
+// fakeLog is a minimal log for passes: segments in memory with their sidecars, and a swap that no
+// crash interrupts.
 type fakeLog struct {
 	t        testing.TB
 	fsys     vfs.FS
@@ -28,14 +28,14 @@ type fakeLog struct {
 
 	firstDirty int64
 	now        time.Time
-	job        Job // what try takes for every pass
+	job        Job // template of every pass
 	commits    int
 	epochs     []epochStart
-	epochMax   int32            // of all that ever were: no leader has an epoch that was another's
+	epochMax   int32            // of all epochs, including truncated ones: epochs are unique
 	open       map[int64]int64  // producer -> first offset of its transaction
 	dead       map[int64][]byte // .dead files, by base
 	salt       keys.Salt
-	scans      int // sidecars that were made from the data
+	scans      int // sidecars that were built from the data
 }
 
 var start = time.UnixMilli(1_000_000_000_000)
@@ -71,7 +71,7 @@ func (l *fakeLog) roll() {
 
 func (l *fakeLog) active() *segment.Segment { return l.segments[len(l.segments)-1] }
 
-// put appends one batch of "key=value", "key" (a tombstone) or "=value" (no key).
+// put appends one batch of records "key=value", "key" (a tombstone) or "=value" (no key).
 func (l *fakeLog) put(records ...string) {
 	l.t.Helper()
 	l.batch(compress.None, record.Identity{ProducerID: -1}, records...)
@@ -124,7 +124,7 @@ func (l *fakeLog) try(ctx context.Context) (Stats, error) {
 	return stats, err
 }
 
-// whole is a job over everything that may be cleaned.
+// whole returns a job over the cleanable part of the log.
 func (l *fakeLog) whole() Job {
 	job := l.job
 	bound, segments := l.bound()
@@ -133,7 +133,7 @@ func (l *fakeLog) whole() Job {
 	}
 	job.FirstDirty, job.Bound, job.Now, job.Hasher = min(l.firstDirty, bound), bound, l.now,
 		l.salt.Hasher()
-	job.AbortedAcrossBound = l.cut(bound)
+	job.AbortedAcrossBound = l.abortedAcross(bound)
 	job.Lineage = func(below int64) uint64 { return uint64(l.epochAt(below - 1)) }
 	env := &job.Env
 	if env.OpenSidecar == nil {
@@ -165,8 +165,8 @@ func (l *fakeLog) whole() Job {
 	return job
 }
 
-// sidecar is Env.Keys: sidecars live beside their segments, and are made by a scan where there is
-// none.
+// sidecar is Env.OpenSidecar: sidecars are stored beside their segments, and a scan builds those
+// that are missing.
 func (l *fakeLog) sidecar(ctx context.Context, s *segment.Segment,
 	opts SidecarOptions) (*keys.Reader,
 	error) {
@@ -212,7 +212,7 @@ func (l *fakeLog) replace(sources, cleaned []*segment.Segment) error {
 	l.commits++
 	at := slices.Index(l.segments, sources[0])
 	if at < 0 || !slices.Equal(l.segments[at:at+len(sources)], sources) {
-		return fmt.Errorf("sources are no neighbours")
+		return fmt.Errorf("sources are not neighbours")
 	}
 	for _, s := range sources {
 		l.must(s.Remove())
@@ -228,7 +228,7 @@ func (l *fakeLog) replace(sources, cleaned []*segment.Segment) error {
 	return nil
 }
 
-// removed is an error of removing or renaming what need not be there.
+// removed ignores the error of removing or renaming a file that does not exist.
 func removed(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -236,7 +236,7 @@ func removed(err error) error {
 	return err
 }
 
-// batches returns copies of all batches, checked.
+// batches returns copies of all batches, after checking their checksums and order.
 func (l *fakeLog) batches() []record.Batch {
 	l.t.Helper()
 	var all []record.Batch
@@ -255,7 +255,7 @@ func (l *fakeLog) batches() []record.Batch {
 	return all
 }
 
-// records returns all records, as text, by offset.
+// records returns the text of each record by offset.
 func (l *fakeLog) records() map[int64]string {
 	l.t.Helper()
 	all := map[int64]string{}
@@ -283,7 +283,7 @@ func text(r *record.Record) string {
 	return out
 }
 
-// content is what stands in the log, in short: "0:a=1 3:b".
+// content returns the records in short form: "0:a=1 3:b".
 func (l *fakeLog) content() string {
 	l.t.Helper()
 	var all []string
@@ -300,11 +300,11 @@ func (l *fakeLog) content() string {
 func (l *fakeLog) want(content string) {
 	l.t.Helper()
 	if got := l.content(); got != content {
-		l.t.Errorf("the log holds\n%s, want\n%s", got, content)
+		l.t.Errorf("log contains\n%s, want\n%s", got, content)
 	}
 }
 
-// leftovers returns files that no segment of the log owns.
+// leftovers returns files that belong to no segment of the log.
 func (l *fakeLog) leftovers() []string {
 	l.t.Helper()
 	entries, err := l.fsys.ReadDir("/")
@@ -318,7 +318,7 @@ func (l *fakeLog) leftovers() []string {
 	return all
 }
 
-// producers is Job.Producers of a log where these have data batches that end there.
+// producers returns Job.Producers of a log, from the last data offset of each producer.
 func producers(last map[int64]int64) map[int64]Producer {
 	all := map[int64]Producer{}
 	for id, offset := range last {

@@ -123,8 +123,8 @@ func (m *measurer) markDue(plan *plan) error {
 		}
 		return nil
 	})
-	// What has become removable since the previous pass is removed by a later one, whatever the
-	// retention (I17).
+	// Records that became removable since the previous pass are removed by a later one, whatever
+	// the retention (I17).
 	if set := newRemovableSet(m.now.UnixMilli(), fresh.members); set.Count > 0 {
 		plan.removable = append(plan.removable, set)
 	}

@@ -90,7 +90,8 @@ func TestLargeBatchIsRebuiltWithoutHoldingAllItsRecords(t *testing.T) {
 	l.put("c=1")
 	var stats Stats
 	allocated := allocatedBy(func() { stats = l.pass() })
-	// Three decoders, whose memory the pool may have lost to the garbage collector, and the builder.
+	// Three decoders, whose memory the pool may have lost to the garbage collector, and the
+	// builder.
 	if allocated > 96<<20 {
 		t.Errorf("the pass allocated %d MiB", allocated>>20)
 	}

@@ -16,30 +16,31 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-var modelRuns = flag.Int("model.runs", 60, "how many histories to play")
+var modelRuns = flag.Int("model.runs", 60, "number of random histories")
 
-// model is what a dumb observer knows of a log: every record that was ever appended, and what
-// became of its transaction.
+// model is a naive model of a log: every record that was ever appended, and the outcome of its
+// transaction.
 type model struct {
 	*fakeLog
 	random    *rand.Rand
 	seed      uint64
 	keys      int
-	producers map[int64]int64 // as the log knows them: producer -> last data offset
+	producers map[int64]int64 // producer -> last data offset
 
-	ended    map[int64][]ended        // markers of each producer, ascending
-	appended map[int64]string         // by offset, as text
+	outcomes map[int64][]outcome      // of the transactions of each producer, ascending
+	appended map[int64]string         // text by offset
 	history  map[string][]modelRecord // by key, ascending
-	// tombstone -> start of the pass after which nothing older was there
-	clocks map[int64]time.Time
-	// log end of the last pass: nothing behind it has decided on what went
-	known   int64
-	highest int64 // bound of all: what is above was never cleaned
-	bounded int64 // its bound: what .dead files were computed through
-	// lossy tells that something was lost that makes clocks begin anew, which the model does not
-	// follow: then tombstones may be late.
-	lossy     bool
-	truncated bool // so the log may end where no batch does
+	// tombstone -> start of the pass after which no older record of its key remained
+	removableAt map[int64]time.Time
+	// endAtPass is the log end offset at the last pass: only records below it had a part in what
+	// the pass removed.
+	endAtPass int64
+	boundMax  int64 // of all passes: records above it were never cleaned
+	lastBound int64 // of the last pass, which the .dead files were computed through
+	// lateAllowed: something was lost that restarts the retention of tombstones. The model does not
+	// follow it, and permits late removals.
+	lateAllowed bool
+	truncated   bool // so the log need not end with a batch
 }
 
 // modelRecord is a record with a key.
@@ -49,16 +50,17 @@ type modelRecord struct {
 	producer  int64 // of its transaction; -1: none
 }
 
-// aborted and undecided tell of a record what became of its transaction.
+// aborted reports whether the transaction of a record was aborted.
 func (m *model) aborted(r modelRecord) bool {
-	for _, e := range m.ended[r.producer] {
-		if r.producer >= 0 && r.offset < e.at {
-			return !e.commit
+	for _, o := range m.outcomes[r.producer] {
+		if r.producer >= 0 && r.offset < o.marker {
+			return !o.commit
 		}
 	}
 	return false
 }
 
+// undecided reports whether the transaction of a record is open.
 func (m *model) undecided(r modelRecord) bool {
 	first, open := m.open[r.producer]
 	return r.producer >= 0 && open && r.offset >= first
@@ -68,8 +70,8 @@ func newModel(t *testing.T, seed uint64) *model {
 	m := &model{
 		fakeLog: newLog(t), random: rand.New(rand.NewPCG(seed, 0)), seed: seed,
 		producers: map[int64]int64{}, appended: map[int64]string{},
-		ended: map[int64][]ended{}, history: map[string][]modelRecord{},
-		clocks: map[int64]time.Time{},
+		outcomes: map[int64][]outcome{}, history: map[string][]modelRecord{},
+		removableAt: map[int64]time.Time{},
 	}
 	m.lead()
 	m.keys = 1 + m.random.IntN(40)
@@ -85,11 +87,11 @@ func newModel(t *testing.T, seed uint64) *model {
 		rules.MaxGarbagePercent = 1 + m.random.IntN(60)
 		rules.MaxLag = time.Duration(m.random.IntN(3)) * time.Minute
 	}
-	if m.random.IntN(3) == 0 { // so little that each window has a segment, and slices overflow
+	if m.random.IntN(3) == 0 { // so small that windows have one segment and slices are split
 		m.job.Limits.MemoryBytes = int64(1 + m.random.IntN(4000))
 	}
 	if m.random.IntN(3) == 0 {
-		m.job.Limits.Workers, m.job.Limits.Parallel = 3, together
+		m.job.Limits.Workers, m.job.Limits.Parallel = 3, parallel
 	}
 	m.job.Env.Replace = func(sources, cleaned []*segment.Segment) error {
 		err := m.replace(sources, cleaned)
@@ -99,8 +101,8 @@ func newModel(t *testing.T, seed uint64) *model {
 	return m
 }
 
-// together is Limits.Parallel with goroutines.
-func together(n int, do func(int)) {
+// parallel is Limits.Parallel with one goroutine per call.
+func parallel(n int, do func(int)) {
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() { do(i) })
@@ -108,7 +110,7 @@ func together(n int, do func(int)) {
 	all.Wait()
 }
 
-// append appends one random batch, and tells the model of it.
+// append appends one random batch to the log and the model.
 func (m *model) append() {
 	producer, transactional := int64(m.random.IntN(4))-1, false
 	if producer >= 0 {
@@ -149,11 +151,11 @@ func (m *model) append() {
 	if producer >= 0 {
 		m.producers[producer] = m.next - 1
 	}
-	m.remember(base)
+	m.addTexts(base)
 }
 
-// remember notes the texts of the records from base on.
-func (m *model) remember(base int64) {
+// addTexts adds the texts of the records from base on to the model.
+func (m *model) addTexts(base int64) {
 	position, err := m.active().Position(base)
 	m.must(err)
 	m.must(m.active().Scan(position, func(_ int64, b record.Batch) error {
@@ -164,22 +166,22 @@ func (m *model) remember(base int64) {
 	}))
 }
 
-// decide ends one of the open transactions, or writes a marker that ends none.
-func (m *model) decide() {
+// endTxn ends one of the open transactions, or appends a marker without a transaction.
+func (m *model) endTxn() {
 	producer := int64(m.random.IntN(3))
 	base, commit := m.next, m.random.IntN(2) == 0
 	m.end(producer, commit)
-	m.ended[producer] = append(m.ended[producer], ended{base, commit})
-	m.remember(base)
+	m.outcomes[producer] = append(m.outcomes[producer], outcome{base, commit})
+	m.addTexts(base)
 }
 
-// cutOff truncates the log somewhere, and the model with it.
-func (m *model) cutOff() {
+// truncateNearEnd truncates the log and the model to a random offset near the end.
+func (m *model) truncateNearEnd() {
 	if m.next == 0 {
 		return
 	}
-	// Below the bound it is an unclean election, which may lose anything, but not bring back what
-	// was deleted. Kept rare.
+	// A truncation below the bound is an unclean election. It may lose any record, but a deleted
+	// key must not reappear.
 	offset := m.next - m.random.Int64N(min(m.next, 20))
 	m.truncate(offset)
 	m.truncated = true
@@ -191,35 +193,35 @@ func (m *model) cutOff() {
 			delete(m.history, key)
 		}
 	}
-	for producer, all := range m.ended {
-		for len(all) > 0 && all[len(all)-1].at >= m.next {
+	for producer, all := range m.outcomes {
+		for len(all) > 0 && all[len(all)-1].marker >= m.next {
 			all = all[:len(all)-1]
 		}
-		m.ended[producer] = all
+		m.outcomes[producer] = all
 	}
 	for producer, last := range m.producers {
 		if last >= m.next {
-			delete(m.producers, producer) // as expired: nothing of it need stay
+			delete(m.producers, producer) // as if it had expired: none of its batches must remain
 		}
 	}
-	if m.next < m.known { // what was superseded by what was cut off is gone for good
-		m.forget()
+	if m.next < m.endAtPass { // truncated records may have superseded removed ones
+		m.adoptLog()
 	}
-	if m.next < m.bounded { // and no clock counts any more
-		clear(m.clocks)
+	if m.next < m.lastBound { // the .dead files are invalid
+		clear(m.removableAt)
 	}
-	// a segment that is written to again, or a bound that falls, begins some clocks anew
-	m.lossy = true
+	// A segment that is appended to again, or a lower bound, invalidates some .dead files.
+	m.lateAllowed = true
 	m.firstDirty = min(m.firstDirty, m.active().Base())
 }
 
-// forget takes what is in the log now for all there ever was, after records were lost lawfully.
-func (m *model) forget() {
+// adoptLog replaces the history by the records in the log, after a permitted loss.
+func (m *model) adoptLog() {
 	read := m.records()
 	for key, history := range m.history {
 		var left []modelRecord
 		for _, r := range history {
-			if _, there := read[r.offset]; there {
+			if _, ok := read[r.offset]; ok {
 				left = append(left, r)
 			}
 		}
@@ -229,8 +231,8 @@ func (m *model) forget() {
 	}
 }
 
-// disturb loses or damages something that may be lost.
-func (m *model) disturb() {
+// damage removes or damages a file that may be lost.
+func (m *model) damage() {
 	s := m.segments[m.random.IntN(len(m.segments))]
 	switch m.random.IntN(3) {
 	case 0:
@@ -241,12 +243,12 @@ func (m *model) disturb() {
 		}
 	case 2:
 		m.must(removed(m.fsys.Remove("/" + segment.Name(s.Base(), keys.Extension, ""))))
-		return // made anew, with the same identity
+		return // rebuilt with the same identity
 	}
-	m.lossy = true
+	m.lateAllowed = true
 }
 
-// step does one random thing.
+// step executes one random operation.
 func (m *model) step() {
 	switch m.random.IntN(20) {
 	case 0, 1, 2, 3:
@@ -258,19 +260,18 @@ func (m *model) step() {
 		bound, _ := m.bound()
 		m.job.Producers = producers(m.producers)
 		stats := m.pass()
-		m.bounded, m.highest = bound, max(m.highest, bound)
-		// all there was is replicated; what lies above the bound has decided on transactions below
-		// it
-		m.known = m.next
+		m.lastBound, m.boundMax = bound, max(m.boundMax, bound)
+		// Markers above the bound have decided on transactions below it.
+		m.endAtPass = m.next
 		m.check(bound, stats)
 	case 7, 8:
-		m.decide()
+		m.endTxn()
 	case 9:
 		switch m.random.IntN(6) {
 		case 0:
-			m.cutOff()
+			m.truncateNearEnd()
 		case 1:
-			m.disturb()
+			m.damage()
 		case 2:
 			m.firstDirty = 0 // the checkpoint was lost
 		}
@@ -289,7 +290,7 @@ func TestRandomHistoriesAgainstTheModel(t *testing.T) {
 			}
 			m.checkState()
 			if left := m.leftovers(); len(left) > 0 {
-				t.Errorf("left over: %v", left)
+				t.Errorf("leftover files: %v", left)
 			}
 		})
 	}

@@ -4,13 +4,13 @@ import (
 	"time"
 )
 
-// ended is a marker.
-type ended struct {
-	at     int64
+// outcome is how a transaction ended.
+type outcome struct {
+	marker int64 // its offset
 	commit bool
 }
 
-// check holds the log against the model after a pass that ended at bound.
+// check compares the log with the model after a pass with the given bound.
 func (m *model) check(bound int64, stats Stats) {
 	m.t.Helper()
 	m.checkState()
@@ -22,11 +22,11 @@ func (m *model) check(bound int64, stats Stats) {
 			}
 		}
 		if float64(stats.GarbageBytes)*100 > limit*float64(size)*1.2+5000 {
-			m.t.Fatalf("%d bytes of garbage are left in %d, %f percent are allowed",
+			m.t.Fatalf("%d bytes of garbage remain in %d, %f percent are allowed",
 				stats.GarbageBytes, size, limit)
 		}
 	} else if stats.GarbageBytes > 0 || stats.GarbageRecords > 0 {
-		m.t.Fatalf("a pass without a threshold leaves %d bytes and %d records of garbage",
+		m.t.Fatalf("a pass without maxGarbagePercent leaves %d bytes and %d records of garbage",
 			stats.GarbageBytes, stats.GarbageRecords)
 	}
 	read := m.records()
@@ -34,11 +34,12 @@ func (m *model) check(bound int64, stats Stats) {
 		m.checkKey(key, history, read, bound)
 	}
 	m.checkBatches(bound)
-	m.checkLonely(bound, stats.TombstoneCleanOffset, read)
+	m.checkTombstoneCleanOffset(bound, stats.TombstoneCleanOffset, read)
 }
 
-// checkLonely holds what a pass says of its tombstones against the log: to the batch.
-func (m *model) checkLonely(bound, lonelyTo int64, read map[int64]string) {
+// checkTombstoneCleanOffset compares the offset that a pass reported with the log, in whole
+// batches.
+func (m *model) checkTombstoneCleanOffset(bound, got int64, read map[int64]string) {
 	m.t.Helper()
 	want := bound
 	for _, history := range m.history {
@@ -49,7 +50,7 @@ func (m *model) checkLonely(bound, lonelyTo int64, read map[int64]string) {
 			}
 		}
 		for _, r := range history {
-			if _, there := read[r.offset]; there && last != nil && last.tombstone &&
+			if _, ok := read[r.offset]; ok && last != nil && last.tombstone &&
 				r.offset < last.offset {
 				want = min(want, last.offset)
 			}
@@ -60,44 +61,43 @@ func (m *model) checkLonely(bound, lonelyTo int64, read map[int64]string) {
 			want = b.BaseOffset()
 		}
 	}
-	if lonelyTo != want {
-		m.t.Fatalf("every tombstone below %d is alone, says the pass; it is below %d, of %d",
-			lonelyTo, want, bound)
+	if got != want {
+		m.t.Fatalf("tombstone-clean offset is %d, want %d; bound %d", got, want, bound)
 	}
 }
 
-// checkState checks what holds at every moment, also between the commits of a pass: I9, I11, I14,
-// I15, I22, F1.
+// checkState checks the invariants that hold at every moment, also between the commits of a pass:
+// I9, I11, I14, I15, I22, F1.
 func (m *model) checkState() {
 	m.t.Helper()
-	read, shown := m.records(), m.committed()
+	read, committed := m.records(), m.committed()
 	for offset, r := range read {
 		if m.appended[offset] != r {
-			m.t.Fatalf("offset %d holds %q, was %q", offset, r, m.appended[offset])
+			m.t.Fatalf("record at offset %d is %q, want %q", offset, r, m.appended[offset])
 		}
 	}
 	for key, history := range m.history {
-		var latest *modelRecord // as a reader of the uncleaned log would see it with read_committed
-		left, lowest := 0, int64(0)
+		var latest *modelRecord // for a read_committed consumer of the uncleaned log
+		older, lowest := 0, int64(0)
 		for i := range history {
 			r := &history[i]
-			_, there := read[r.offset]
-			_, visible := shown[r.offset]
+			_, exists := read[r.offset]
+			_, visible := committed[r.offset]
 			aborted, open := m.aborted(*r), m.undecided(*r)
 			switch {
 			case visible && (aborted || open):
-				m.t.Fatalf("%s at %d is shown, and its transaction was not committed", key,
+				m.t.Fatalf("%s at %d is visible, but its transaction was not committed", key,
 					r.offset)
-			case there && !visible && !aborted && !open && r.offset < m.lastStable():
-				m.t.Fatalf("%s at %d is committed, and not shown", key, r.offset)
-			case open && !there:
-				m.t.Fatalf("%s at %d is gone, and its transaction is open", key, r.offset)
+			case exists && !visible && !aborted && !open && r.offset < m.lastStable():
+				m.t.Fatalf("%s at %d is committed, but not visible", key, r.offset)
+			case open && !exists:
+				m.t.Fatalf("%s at %d was removed, but its transaction is open", key, r.offset)
 			}
 			if !aborted && !open && r.offset < m.lastStable() {
-				latest, left = r, 0 // what stood below it counts if the tombstone goes
-				for _, older := range history[:i] {
-					if _, there := read[older.offset]; there {
-						left, lowest = left+1, older.offset
+				latest, older = r, 0
+				for _, below := range history[:i] {
+					if _, ok := read[below.offset]; ok {
+						older, lowest = older+1, below.offset
 					}
 				}
 			}
@@ -105,27 +105,28 @@ func (m *model) checkState() {
 		if latest == nil {
 			continue
 		}
-		if _, there := read[latest.offset]; !there && !latest.tombstone {
-			m.t.Fatalf("the latest value of %s, at %d, is gone", key, latest.offset)
-		} else if !there && left > 0 {
-			m.t.Fatalf("the tombstone of %s at %d is gone, but %d older records are there, one at %d: the key is back", key, latest.offset, left, lowest)
+		if _, ok := read[latest.offset]; !ok && !latest.tombstone {
+			m.t.Fatalf("the latest value of %s, at %d, was removed", key, latest.offset)
+		} else if !ok && older > 0 {
+			m.t.Fatalf("the tombstone of %s at %d was removed, but %d older records remain, one at "+
+				"%d: the key has reappeared", key, latest.offset, older, lowest)
 		}
 	}
 }
 
 func (m *model) checkKey(key string, history []modelRecord, read map[int64]string, bound int64) {
 	m.t.Helper()
-	below := 0 // records of the key that are there below the bound
+	below := 0 // remaining records of the key below the bound
 	var last *modelRecord
 	for _, r := range history {
-		_, there := read[r.offset]
+		_, exists := read[r.offset]
 		if r.offset >= bound {
-			if !there && r.offset >= m.highest {
-				m.t.Fatalf("%s at %d is above the bound %d, and gone", key, r.offset, bound)
+			if !exists && r.offset >= m.boundMax {
+				m.t.Fatalf("%s at %d, above the bound %d, was removed", key, r.offset, bound)
 			}
 			continue
 		}
-		if there {
+		if exists {
 			below++
 		}
 		if !m.aborted(r) {
@@ -136,41 +137,40 @@ func (m *model) checkKey(key string, history []modelRecord, read map[int64]strin
 		return
 	}
 	if below > 1 {
-		m.t.Fatalf("%s stands %d times below the bound %d", key, below, bound)
+		m.t.Fatalf("%s has %d records below the bound %d", key, below, bound)
 	}
 	if last != nil && last.tombstone {
 		m.checkTombstone(key, last.offset, read)
 	}
 }
 
-// checkTombstone holds the latest tombstone below the bound against I16 and I17. A pass has just
-// ended.
+// checkTombstone checks I16 and I17 for the latest tombstone below the bound, after a pass.
 func (m *model) checkTombstone(key string, offset int64, read map[int64]string) {
 	m.t.Helper()
-	began, known := m.clocks[offset]
-	if _, there := read[offset]; there {
-		if !known {
-			m.clocks[offset] = m.now
-		} else if !m.now.Before(began.Add(m.job.Rules.TombstoneRetention)) && !m.lossy {
-			m.t.Fatalf("the tombstone of %s at %d is there %s after what it deletes", key, offset,
-				m.now.Sub(began))
+	since, removable := m.removableAt[offset]
+	if _, exists := read[offset]; exists {
+		if !removable {
+			m.removableAt[offset] = m.now
+		} else if !m.now.Before(since.Add(m.job.Rules.TombstoneRetention)) && !m.lateAllowed {
+			m.t.Fatalf("the tombstone of %s at %d remains %s after it became removable", key,
+				offset, m.now.Sub(since))
 		}
 		return
 	}
-	if !known {
-		m.t.Fatalf("the tombstone of %s at %d went in the first pass that saw it", key, offset)
+	if !removable {
+		m.t.Fatalf("the tombstone of %s at %d was removed by the first pass", key, offset)
 	}
-	if !began.Equal(gone) && m.now.Before(began.Add(m.job.Rules.TombstoneRetention)) {
-		m.t.Fatalf("the tombstone of %s at %d went %s after what it deletes", key, offset,
-			m.now.Sub(began))
+	if !since.Equal(removedInTime) && m.now.Before(since.Add(m.job.Rules.TombstoneRetention)) {
+		m.t.Fatalf("the tombstone of %s at %d was removed %s after it became removable", key,
+			offset, m.now.Sub(since))
 	}
-	m.clocks[offset] = gone
+	m.removableAt[offset] = removedInTime
 }
 
-// gone stands for a tombstone that went lawfully.
-var gone = time.Unix(0, 0)
+// removedInTime is the time in removableAt of a tombstone that was removed in time.
+var removedInTime = time.Unix(0, 0)
 
-// checkBatches checks what must be there besides records: I25, I29.
+// checkBatches checks the batches that must remain without records: I25, I29.
 func (m *model) checkBatches(bound int64) {
 	m.t.Helper()
 	last := map[int64]int64{}
@@ -185,10 +185,10 @@ func (m *model) checkBatches(bound int64) {
 	}
 	for id, offset := range m.producers {
 		if last[id] != offset {
-			m.t.Fatalf("the last batch of producer %d ends at %d, want %d", id, last[id], offset)
+			m.t.Fatalf("last batch of producer %d ends at %d, want %d", id, last[id], offset)
 		}
 	}
 	if end != bound && !m.truncated {
-		m.t.Fatalf("the last batch below the bound ends at %d, want %d", end, bound)
+		m.t.Fatalf("last batch below the bound ends at %d, want %d", end, bound)
 	}
 }

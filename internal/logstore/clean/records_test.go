@@ -26,7 +26,7 @@ func TestI10LatestRecordOfEachKeyRemains(t *testing.T) {
 		stats.TombstonesRemoved != 0 {
 		t.Errorf("stats %+v", stats)
 	}
-	// I9: what stays is equal to the bit.
+	// I9: the remaining records are unchanged.
 	for offset, r := range l.records() {
 		if before[offset] != r {
 			t.Errorf("offset %d was %q, is %q", offset, before[offset], r)
@@ -61,7 +61,8 @@ func TestI10DirtySectionSupersedesTheCleanSection(t *testing.T) {
 	l.want("3:b=2 4:a 5:c=2")
 }
 
-func TestFirstDirtyInsideASegment(t *testing.T) { // reference: a mid-batch dirty start is legal
+// reference: a first dirty offset inside a batch is legal
+func TestFirstDirtyInsideASegment(t *testing.T) {
 	for _, firstDirty := range []int64{0, 1, 3, 4} {
 		l := newLog(t)
 		l.put("a=1", "b=1", "c=1", "d=1")
@@ -88,9 +89,9 @@ func TestI12I13RecordsWithoutAKeyAreRemovedAndAnEmptyKeyIsAKey(t *testing.T) {
 	l.put("=z")
 	l.put("b=1")
 	l.roll()
-	l.put("=stays, above the bound")
+	l.put("=remains, above the bound")
 	l.pass()
-	l.want("1:a=1 4:=new 6:b=1 7:=stays, above the bound")
+	l.want("1:a=1 4:=new 6:b=1 7:=remains, above the bound")
 }
 
 func TestI43LastOffsetsOfBatchesNeverChange(t *testing.T) {
@@ -108,12 +109,12 @@ func TestI43LastOffsetsOfBatchesNeverChange(t *testing.T) {
 		after = append(after, b.BaseOffset(), b.LastOffset())
 	}
 	if len(before) != 4 || len(after) != 4 || before[1] != after[1] || before[3] != after[3] {
-		t.Errorf("batches span %v, then %v", before, after)
+		t.Errorf("batches cover %v, and covered %v before", after, before)
 	}
 	l.want("1:b=1 5:c=1 6:a=5")
 }
 
-// I16, I17: horizon -1, 0, +1
+// I16, I17: one millisecond before, at, and after the end of the retention
 func TestI16TombstoneIsRemovedAfterItsRetentionByALaterPass(t *testing.T) {
 	for _, wait := range []time.Duration{time.Hour - time.Millisecond, time.Hour,
 		time.Hour + time.Millisecond} {
@@ -124,7 +125,7 @@ func TestI16TombstoneIsRemovedAfterItsRetentionByALaterPass(t *testing.T) {
 		stats := l.pass()
 		l.want("1:b=1 2:a")
 		if want := l.now.Add(time.Hour); !stats.NextPass.Equal(want) {
-			t.Errorf("next horizon %v, want %v", stats.NextPass, want)
+			t.Errorf("next pass at %v, want %v", stats.NextPass, want)
 		}
 		l.put("z=1")
 		l.roll()
@@ -141,7 +142,7 @@ func TestI16TombstoneIsRemovedAfterItsRetentionByALaterPass(t *testing.T) {
 	}
 }
 
-func TestI17TombstoneWithoutRetentionIsRemovedByALaterPass(t *testing.T) { // I17
+func TestI17TombstoneWithoutRetentionIsRemovedByALaterPass(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.TombstoneRetention = 0
 	l.put("a=1", "a")
@@ -153,20 +154,20 @@ func TestI17TombstoneWithoutRetentionIsRemovedByALaterPass(t *testing.T) { // I1
 	l.want("2:z=1")
 }
 
-// clocks returns since when the lonely records of the first segment have been so, as its .dead file
-// has it: "1@0s 4@1h0m0s", by ordinal and in time since the first test began.
-func (l *fakeLog) clocks() string {
+// removableSince returns since when the tombstones of the first segment have been removable
+// according to its .dead file: "1@0s 4@1h0m0s", by ordinal and as a duration since start.
+func (l *fakeLog) removableSince() string {
 	l.t.Helper()
-	content, there := l.dead[l.segments[0].Base()]
-	if !there {
+	content, ok := l.dead[l.segments[0].Base()]
+	if !ok {
 		return ""
 	}
 	d, err := DecodeDeadFile(content)
 	l.must(err)
 	var all []string
-	for _, g := range d.Removable {
-		for ordinal := range g.All {
-			all = append(all, fmt.Sprintf("%d@%s", ordinal, time.UnixMilli(g.SinceMs).Sub(start)))
+	for _, set := range d.Removable {
+		for ordinal := range set.All {
+			all = append(all, fmt.Sprintf("%d@%s", ordinal, time.UnixMilli(set.SinceMs).Sub(start)))
 		}
 	}
 	return strings.Join(all, " ")
@@ -176,7 +177,7 @@ func TestX3RetentionStartsInThePassThatRemovesTheOlderValues(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1")
 	l.roll()
-	// the tombstone is old when it is first seen, and that does not count
+	// The tombstone is old when a pass first reads it, which does not count.
 	l.now = l.now.Add(100 * time.Hour)
 	l.put("a")
 	l.put("z=1")
@@ -184,10 +185,11 @@ func TestX3RetentionStartsInThePassThatRemovesTheOlderValues(t *testing.T) {
 	l.now = l.now.Add(100 * time.Hour)
 	stats := l.pass()
 	l.want("1:a 2:z=1")
-	if got := l.clocks(); got != "0@200h0m0s" || !stats.NextPass.Equal(l.now.Add(time.Hour)) {
-		t.Errorf("clocks %s, next pass %s", got, stats.NextPass)
+	if got := l.removableSince(); got != "0@200h0m0s" ||
+		!stats.NextPass.Equal(l.now.Add(time.Hour)) {
+		t.Errorf("removable since %s, next pass at %s", got, stats.NextPass)
 	}
-	// KIP-534: the horizon less 1, the horizon
+	// KIP-534: one millisecond before the horizon, and at the horizon
 	for _, step := range []time.Duration{time.Hour - time.Millisecond, time.Millisecond} {
 		l.want("1:a 2:z=1")
 		l.now = l.now.Add(step)
@@ -196,12 +198,12 @@ func TestX3RetentionStartsInThePassThatRemovesTheOlderValues(t *testing.T) {
 	l.want("2:z=1")
 }
 
-// F1: or the key would come back
+// F1: otherwise the key would reappear.
 func TestX2TombstoneRemainsAboveAnOlderValue(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1")
 	l.roll()
-	// A stamp from elsewhere, long past, above a value that is still there.
+	// The horizon, set by another program, has long passed, but an older value remains.
 	l.batch(compress.None, record.Identity{ProducerID: -1, DeleteHorizonMs: 1}, "a")
 	l.put("z=1")
 	l.roll()
@@ -223,7 +225,7 @@ func TestF2DeleteHorizonOfABatchIsALowerBound(t *testing.T) {
 	l.pass()
 	l.now = l.now.Add(2 * time.Hour)
 	if stats := l.pass(); !stats.NextPass.Equal(start.Add(3 * time.Hour)) {
-		t.Errorf("next pass at %s", stats.NextPass)
+		t.Errorf("next pass at %s, want the horizon of the batch", stats.NextPass)
 	}
 	l.want("0:a 1:z=1")
 	l.now = l.now.Add(time.Hour)
@@ -253,14 +255,14 @@ func TestF4TruncationInvalidatesTheDeadFile(t *testing.T) {
 	l.roll()
 	l.pass()
 	l.now = l.now.Add(time.Hour)
-	l.epochs = []epochStart{{7, 0}} // the leader epochs below the bound are others now
+	l.epochs = []epochStart{{7, 0}} // the leader epochs below the bound have changed
 	l.pass()
 	l.want("0:a 1:z=1")
 }
 
-// What was found by the model's seed 1795287846919434046: two truncations, of which the second
-// takes the epoch of the first out of the log. The epoch behind it is a later one all the same, or
-// the clock of the tombstone would go on.
+// Found by the model with seed 1795287846919434046: the second of two truncations removes the epoch
+// of the first from the log. The next epoch must be a later one all the same, or the .dead file of
+// the first pass would still be valid.
 func TestF4SecondTruncationInvalidatesTheDeadFile(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.TombstoneRetention = 2 * time.Minute
@@ -272,8 +274,8 @@ func TestF4SecondTruncationInvalidatesTheDeadFile(t *testing.T) {
 	l.put("z=1")
 	l.roll()
 	l.pass()
-	if got := l.clocks(); got != "0@0s" {
-		t.Errorf("clocks %s", got)
+	if got := l.removableSince(); got != "0@0s" {
+		t.Errorf("removable since %s", got)
 	}
 	l.now = l.now.Add(time.Minute)
 	l.truncate(1)
@@ -281,8 +283,8 @@ func TestF4SecondTruncationInvalidatesTheDeadFile(t *testing.T) {
 	l.put("z=2")
 	l.roll()
 	l.pass()
-	if got := l.clocks(); got != "0@1m0s" {
-		t.Errorf("clocks %s after the second truncation", got)
+	if got := l.removableSince(); got != "0@1m0s" {
+		t.Errorf("removable since %s after the second truncation", got)
 	}
 	l.now = l.now.Add(2*time.Minute - time.Millisecond)
 	l.pass()
@@ -302,12 +304,12 @@ func TestBatchGetsOneDeleteHorizonAndKeepsItsTimestamps(t *testing.T) { // refer
 	l.want("1:b=1 2:c 3:a 4:d=1 5:z=1")
 	maps.DeleteFunc(before, func(offset int64, _ string) bool { return offset == 0 })
 	if after := l.records(); !maps.Equal(before, after) {
-		t.Errorf("records %v, were %v", after, before)
+		t.Errorf("records are %v, and were %v", after, before)
 	}
 	horizon, _ := l.batches()[0].DeleteHorizon()
 	l.now = l.now.Add(time.Minute)
 	if stats := l.pass(); stats.SegmentsRewritten != 0 || stats.NextPass.UnixMilli() != horizon {
-		t.Errorf("a stamped batch is rewritten before it is due: %+v", stats)
+		t.Errorf("a batch with a horizon was rewritten before it: %+v", stats)
 	}
 }
 

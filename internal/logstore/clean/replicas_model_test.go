@@ -2,8 +2,8 @@ package clean
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,36 +11,35 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// replicas are several logs of one partition, each with its own passes, and what each knows of the
-// others: the rule of X1 and X3, with real passes and a dumb leader.
+// replicas are the logs of the replicas of one partition, each with its own passes, with a naive
+// model of the replicated cleaning progress (X1, X3).
 type replicas struct {
 	t         *testing.T
 	seed      uint64
 	random    *rand.Rand
 	now       time.Time
 	retention time.Duration
-	history   []string // what was produced, by offset
-	all       []*copied
-	consumers []*mover
+	history   []string // produced records, by offset
+	all       []*replica
+	consumers []*consumer
 	removed   int64 // tombstones
 	checked   int
 }
 
-// copied is one replica.
-type copied struct {
+// replica is one replica.
+type replica struct {
 	*fakeLog
-	lonelyTo int64   // what it tells
-	heard    []int64 // what it has heard of all, itself too, as a leader
-	told     int64
-	agreed   CleaningProgress
+	cleanOffset int64   // its tombstone-clean offset
+	reported    []int64 // as a leader: the last known offset of each replica, its own included
+	minimum     int64   // the smallest offset of all replicas, as the leader reported it last
+	progress    CleaningProgress
 }
 
-// mover is a consumer that reads now from one replica and now from another, in the time for which
-// tombstones are kept.
-type mover struct {
-	began   time.Time
+// consumer reads from different replicas, for at most one tombstone retention.
+type consumer struct {
+	started time.Time
 	at      int64
-	highest int64 // end of the logs that it has read of
+	endMax  int64 // the highest end of the logs that it has read from
 	state   map[string]string
 }
 
@@ -49,25 +48,25 @@ func newReplicas(t *testing.T, seed uint64) *replicas {
 		retention: 10 * time.Minute}
 	count := 2 + r.random.IntN(2)
 	for range count {
-		one := &copied{fakeLog: newLog(t), heard: make([]int64, count)}
+		one := &replica{fakeLog: newLog(t), reported: make([]int64, count)}
 		one.job.Rules.TombstoneRetention, one.job.Rules.SegmentBytes = r.retention, 600
 		one.job.Rules.MaxGarbagePercent = []int{0, 50, 95}[r.random.IntN(3)]
 		r.all = append(r.all, one)
 	}
 	for range 3 {
-		r.consumers = append(r.consumers, &mover{})
+		r.consumers = append(r.consumers, &consumer{})
 	}
 	return r
 }
 
-func (r *replicas) any() (int, *copied) {
+func (r *replicas) pick() (int, *replica) {
 	i := r.random.IntN(len(r.all))
 	return i, r.all[i]
 }
 
 func (r *replicas) step() {
 	r.now = r.now.Add(time.Duration(r.random.IntN(10_000)) * time.Millisecond)
-	i, one := r.any()
+	i, one := r.pick()
 	switch r.random.IntN(12) {
 	case 0, 1:
 		key := fmt.Sprintf("k%d", r.random.IntN(40))
@@ -75,7 +74,7 @@ func (r *replicas) step() {
 			key = fmt.Sprintf("%s=%d", key, len(r.history))
 		}
 		r.history = append(r.history, key)
-	case 2, 3: // it copies some more
+	case 2, 3: // replicate some records
 		for one.next < int64(len(r.history)) && r.random.IntN(8) > 0 {
 			one.now = r.now
 			one.put(r.history[one.next])
@@ -84,33 +83,31 @@ func (r *replicas) step() {
 		if one.active().SizeBytes() > 0 {
 			one.roll()
 		}
-		one.now, one.job.CleaningProgress = r.now, one.agreed.Truncate(one.told)
+		one.now, one.job.CleaningProgress = r.now, one.progress.Truncate(one.minimum)
 		stats := one.pass()
-		one.lonelyTo, r.removed = stats.TombstoneCleanOffset, r.removed+stats.TombstonesRemoved
-	case 5, 6: // it leads for a moment, hears of some, and tells another
+		one.cleanOffset, r.removed = stats.TombstoneCleanOffset, r.removed+stats.TombstonesRemoved
+	case 5, 6: // as the leader: receive the offsets of some, and report the smallest to another
 		for j, other := range r.all {
 			if j == i || r.random.IntN(2) == 0 {
-				one.heard[j] = other.lonelyTo
+				one.reported[j] = other.cleanOffset
 			}
 		}
-		told := int64(math.MaxInt64)
-		for _, heard := range one.heard {
-			told = min(told, heard)
-		}
-		_, other := r.any()
-		other.told, other.agreed = told, other.agreed.Add(told, r.now, r.retention)
+		minimum := slices.Min(one.reported)
+		_, other := r.pick()
+		other.minimum = minimum
+		other.progress = other.progress.Add(minimum, r.now, r.retention)
 	default:
 		r.read(r.consumers[r.random.IntN(len(r.consumers))], one)
 	}
 }
 
-// read reads some more from a replica. At the end of all that it was told of, a consumer has the
-// state of the log as it was produced.
-func (r *replicas) read(c *mover, from *copied) {
-	if r.now.Sub(c.began) >= r.retention {
-		*c = mover{began: r.now, state: map[string]string{}}
+// read lets a consumer read some records from a replica. A consumer at the end of all logs that it
+// has read from must have the state of the produced records.
+func (r *replicas) read(c *consumer, from *replica) {
+	if r.now.Sub(c.started) >= r.retention {
+		*c = consumer{started: r.now, state: map[string]string{}}
 	}
-	c.highest = max(c.highest, from.next)
+	c.endMax = max(c.endMax, from.next)
 	to := min(from.next, c.at+1+r.random.Int64N(2+from.next/8))
 	records := from.committed()
 	for ; c.at < to; c.at++ {
@@ -118,7 +115,7 @@ func (r *replicas) read(c *mover, from *copied) {
 			c.state[string(record.Key)] = string(record.Value)
 		}
 	}
-	if c.at < c.highest {
+	if c.at < c.endMax {
 		return
 	}
 	want := map[string]string{}
@@ -129,21 +126,14 @@ func (r *replicas) read(c *mover, from *copied) {
 	r.checked++
 	for key := range want {
 		if c.state[key] != want[key] {
-			r.t.Fatalf(
-				"seed %d: %v after its beginning, at %d, %s is %q to a consumer, and was produced as %q",
-				r.seed,
-				r.now.Sub(c.began),
-				c.at,
-				key,
-				c.state[key],
-				want[key],
-			)
+			r.t.Fatalf("seed %d: %v after its start, at offset %d, a consumer has %s=%q, want %q",
+				r.seed, r.now.Sub(c.started), c.at, key, c.state[key], want[key])
 		}
 	}
 }
 
-// TestX1ConsumerCanMoveBetweenReplicas: whichever replicas it reads from, in the time for which
-// tombstones are kept it sees each deletion, or never the value. And tombstones go in the end.
+// A consumer that moves between replicas within the tombstone retention reads the tombstone of each
+// deleted key, or never its value. Tombstones are removed eventually.
 func TestX1ConsumerCanMoveBetweenReplicas(t *testing.T) {
 	var removed int64
 	checked := 0
@@ -155,7 +145,8 @@ func TestX1ConsumerCanMoveBetweenReplicas(t *testing.T) {
 		removed, checked = removed+r.removed, checked+r.checked
 	}
 	if removed == 0 || checked == 0 {
-		t.Errorf("%d tombstones went, %d reads were checked: that proves nothing", removed, checked)
+		t.Errorf("%d tombstones removed, %d reads checked: the test proves nothing", removed,
+			checked)
 	}
-	t.Logf("%d tombstones went, %d reads were checked", removed, checked)
+	t.Logf("%d tombstones removed, %d reads checked", removed, checked)
 }

@@ -3,7 +3,6 @@ package clean
 import (
 	"context"
 	"errors"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -13,17 +12,17 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// unchanged runs a pass that must fail with want, commit nothing and leave nothing behind.
-func (l *fakeLog) unchanged(ctx context.Context, want error) {
+// wantFailure runs a pass that must fail with want, commit nothing and leave no files.
+func (l *fakeLog) wantFailure(ctx context.Context, want error) {
 	l.t.Helper()
 	before := l.content()
 	_, err := l.try(ctx)
 	if !errors.Is(err, want) {
-		l.t.Errorf("%v, want %v", err, want)
+		l.t.Errorf("pass failed with %v, want %v", err, want)
 	}
 	if l.commits != 0 || l.content() != before || len(l.leftovers()) > 0 {
-		l.t.Errorf("%d commits, left over %v, the log holds %s, was %s", l.commits, l.leftovers(),
-			l.content(), before)
+		l.t.Errorf("%d commits, leftover files %v, log contains %s, want %s", l.commits,
+			l.leftovers(), l.content(), before)
 	}
 }
 
@@ -46,14 +45,14 @@ func TestI42CorruptBatchStopsThePassBeforeAnyChange(t *testing.T) {
 	}
 	_, err := l.try(context.Background())
 	if !errors.Is(err, record.ErrCorrupt) || !strings.Contains(err.Error(), "segment 0") {
-		t.Errorf("%v, want ErrCorrupt that names the segment", err)
+		t.Errorf("error %v, want ErrCorrupt that names the segment", err)
 	}
 	if l.commits != 0 || len(l.leftovers()) > 0 {
-		t.Errorf("%d commits, left over %v", l.commits, l.leftovers())
+		t.Errorf("%d commits, leftover files %v", l.commits, l.leftovers())
 	}
 }
 
-// PR #23429, KAFKA-6834: never uncleanable
+// PR #23429, KAFKA-6834: in Kafka such a batch made the log uncleanable.
 func TestOpaqueBatchIsKeptAndPreventsTombstoneRemoval(t *testing.T) {
 	l := newLog(t)
 	l.job.Limits.BatchBytesMax, l.job.Rules.TombstoneRetention = 1<<20, 0
@@ -71,13 +70,13 @@ func TestOpaqueBatchIsKeptAndPreventsTombstoneRemoval(t *testing.T) {
 	}
 	if got := l.content(); !strings.HasPrefix(got, "0:hidden=xxx") ||
 		!strings.HasSuffix(got, " 2:a=2 3:hidden 4:stamped long ago 5:z=1") {
-		t.Errorf("the log holds %.20s ... %s", got, got[len(got)-40:])
+		t.Errorf("log contains %.20s ... %s", got, got[len(got)-40:])
 	}
 }
 
-// Were a batch unread under a small budget and read under a large one, the value in it would be in
-// the clean section below its own tombstone, nobody would look for it there, and it would come back
-// when the tombstone goes.
+// If a batch were skipped under a small memory budget and read under a large one, a value in it
+// would be in the clean section below its own tombstone, where no pass looks for it, and would
+// reappear when the tombstone is removed.
 func TestF1MoreMemoryDoesNotRestoreADeletedKey(t *testing.T) {
 	l := newLog(t)
 	l.job.Limits.MemoryBytes, l.job.Rules.TombstoneRetention = 1<<20, 0
@@ -95,7 +94,7 @@ func TestF1MoreMemoryDoesNotRestoreADeletedKey(t *testing.T) {
 	l.want("0:a=1 2:b=1 4:z=1")
 }
 
-// KAFKA-4019, 6834: whatever max.message.bytes says now
+// KAFKA-4019, 6834: independent of the current max.message.bytes.
 func TestI41HugeBatchesAreCleaned(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 1000
@@ -104,7 +103,7 @@ func TestI41HugeBatchesAreCleaned(t *testing.T) {
 	l.roll()
 	l.pass()
 	if got := l.content(); !strings.HasSuffix(got, "2:a=2 3:b=1") || len(got) < 20<<20 {
-		t.Errorf("%d bytes, ending in %s", len(got), got[len(got)-20:])
+		t.Errorf("log contains %d bytes, ending with %s", len(got), got[len(got)-20:])
 	}
 }
 
@@ -115,14 +114,14 @@ func TestCancelledPassStopsWithinOneBatch(t *testing.T) {
 	l.roll()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	l.unchanged(ctx, context.Canceled)
+	l.wantFailure(ctx, context.Canceled)
 	stats, _ := l.try(ctx)
 	if stats.RecordsRead > 0 || stats.LogReadBytes > 200 {
 		t.Errorf("stats %+v", stats)
 	}
 }
 
-func TestI37PassCancelledWhileRewritingLeavesNoFiles(t *testing.T) { // I37
+func TestI37PassCancelledWhileRewritingLeavesNoFiles(t *testing.T) {
 	l := newLog(t)
 	l.fill("k", 50)
 	l.fill("k", 50)
@@ -133,7 +132,7 @@ func TestI37PassCancelledWhileRewritingLeavesNoFiles(t *testing.T) { // I37
 			cancel()
 		}
 	}
-	l.unchanged(ctx, context.Canceled)
+	l.wantFailure(ctx, context.Canceled)
 }
 
 func TestDiskFailureAtAnyStepLeavesNoFiles(t *testing.T) { // KAFKA-7866, full disk
@@ -156,12 +155,13 @@ func TestDiskFailureAtAnyStepLeavesNoFiles(t *testing.T) { // KAFKA-7866, full d
 		_, err := l.try(context.Background())
 		if err == nil {
 			if skip < 10 {
-				t.Errorf("only %d steps can fail", skip)
+				t.Errorf("only %d steps failed, want at least 10", skip)
 			}
 			return
 		}
 		if l.commits != 0 || l.content() != before || len(l.leftovers()) > 1 {
-			t.Fatalf("step %d: %v, %d commits, left over %v", skip, err, l.commits, l.leftovers())
+			t.Fatalf("step %d: %v, %d commits, leftover files %v", skip, err, l.commits,
+				l.leftovers())
 		}
 	}
 }
@@ -170,7 +170,7 @@ func TestFailedReplaceEndsThePass(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "a=2")
 	l.roll()
-	broken := errors.New("retention took a segment")
+	broken := errors.New("retention deleted a segment")
 	l.job.Env.Replace = func(_, cleaned []*segment.Segment) error {
 		for _, s := range cleaned {
 			l.must(errors.Join(s.Remove(), s.Close(),
@@ -178,7 +178,7 @@ func TestFailedReplaceEndsThePass(t *testing.T) {
 		}
 		return broken
 	}
-	l.unchanged(context.Background(), broken)
+	l.wantFailure(context.Background(), broken)
 }
 
 func TestProgressNeverDecreasesAndEndsAtOne(t *testing.T) {
@@ -191,48 +191,46 @@ func TestProgressNeverDecreasesAndEndsAtOne(t *testing.T) {
 	l.job.Env.Report = func(p PassProgress) {
 		now := float64(p.DoneBytes) / float64(p.TotalBytes)
 		if now < ratio || p.DoneBytes > p.TotalBytes || p.MemoryBytes < 0 {
-			t.Errorf("%s: %d of %d bytes after %f, %d bytes of memory", p.Phase, p.DoneBytes,
-				p.TotalBytes, ratio, p.MemoryBytes)
+			t.Errorf("%s: %d of %d bytes done after a ratio of %f, %d bytes of memory", p.Phase,
+				p.DoneBytes, p.TotalBytes, ratio, p.MemoryBytes)
 		}
 		ratio, phase = now, p.Phase
 		if p.Measured {
 			measured = max(measured, p.ReclaimableBytes)
 		}
 	}
-	spent := 0
-	l.job.Env.Throttle = func(_ context.Context, n int) error { spent += n; return nil }
+	throttled := 0
+	l.job.Env.Throttle = func(_ context.Context, n int) error { throttled += n; return nil }
 	stats := l.pass()
 	if ratio != 1 || phase != Committing {
-		t.Errorf("it ends at %f, %s", ratio, phase)
+		t.Errorf("progress ends with %f in phase %s", ratio, phase)
 	}
 	if share := float64(measured) / float64(stats.ReclaimedBytes); share < 0.95 || share > 1.05 {
 		t.Errorf("measured %d bytes, freed %d", measured, stats.ReclaimedBytes)
 	}
 	if io := stats.LogReadBytes + stats.LogWrittenBytes + stats.SidecarReadBytes +
-		stats.SidecarWrittenBytes; int64(spent) > io || int64(spent) < io-throttleBytes {
-		t.Errorf("spent %d of %d bytes", spent, io)
+		stats.SidecarWrittenBytes; int64(throttled) > io ||
+		int64(throttled) < io-throttleBytes {
+		t.Errorf("throttled %d of %d bytes", throttled, io)
 	}
 }
 
-// A batch of some kilobytes that decompresses to 64 MiB costs no more memory than a batch may.
-// PR #23429: in Kafka it ran the cleaner out of memory
+// PR #23429: in Kafka a batch of a few kilobytes that decompresses to tens of megabytes ran the
+// cleaner out of memory.
 func TestDecompressionBombIsKeptInBoundedMemory(t *testing.T) {
 	l := newLog(t)
 	l.job.Limits.BatchBytesMax = 1 << 20
 	l.put("a=1", "b=1")
-	// and as much in a header
+	// The helper stores the text in the value and in a header: 64 MiB in all.
 	l.batch(compress.Zstd, record.Identity{ProducerID: -1}, "bomb="+strings.Repeat("x", 32<<20))
 	l.put("a=2")
 	l.put("z=1")
 	l.roll()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	stats := l.pass()
-	runtime.ReadMemStats(&after)
-	if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 ||
+	var stats Stats
+	if allocated := allocatedBy(func() { stats = l.pass() }); allocated > 16<<20 ||
 		l.segments[0].SizeBytes() > 64<<10 || stats.OpaqueBatches != 1 ||
 		stats.RecordsRemoved != 1 {
-		t.Errorf("a bomb in a segment of %d bytes took %d bytes of memory, stats %+v",
-			l.segments[0].SizeBytes(), took, stats)
+		t.Errorf("a segment of %d bytes took %d bytes of memory, stats %+v",
+			l.segments[0].SizeBytes(), allocated, stats)
 	}
 }

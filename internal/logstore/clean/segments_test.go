@@ -26,12 +26,12 @@ func (l *fakeLog) bases() (all []int64) {
 	return all
 }
 
-func TestSegmentsWithoutGarbageAreNotRewritten(t *testing.T) { // cleaner.md 4: rewrite only what pays
+func TestSegmentsWithoutGarbageAreNotRewritten(t *testing.T) { // docs/cleaner.md 4
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 4000
 	l.fill("a", 20) // [0, 20)
 	l.roll()
-	l.fill("b", 20) // [20, 40): holds the garbage
+	l.fill("b", 20) // [20, 40): contains the garbage
 	l.roll()
 	l.fill("c", 20)
 	l.roll()
@@ -58,12 +58,12 @@ func TestI30NeighboursAreMergedWhileTheirLiveBytesFitOneSegment(t *testing.T) {
 	last := l.segments[5]
 	size := l.segments[0].SizeBytes()
 	if stats := l.pass(); stats.LogReadBytes > 6*size+100 {
-		t.Errorf("%d bytes read of six segments of %d: what is wholly dead is not read again",
+		t.Errorf("%d bytes read of six segments of %d: fully dead batches were read again",
 			stats.LogReadBytes, size)
 	}
-	// Of five segments nothing lives: they become one. The sixth is full and holds no garbage.
+	// Five segments have no live record and become one. The sixth is full and has no garbage.
 	if got := fmt.Sprint(l.bases()); got != "[0 100 120]" || l.segments[1] != last {
-		t.Errorf("bases %s, want [0 100 120], the second as it was", got)
+		t.Errorf("bases %s, want [0 100 120] with the second segment not rewritten", got)
 	}
 	l.want(strings.TrimSpace(func() (s string) {
 		for i := range 20 {
@@ -87,7 +87,7 @@ func TestI30GroupFitsOneSegment(t *testing.T) {
 	l.job.Rules.SegmentBytes = 2 * l.segments[0].SizeBytes()
 	l.pass()
 	if got := fmt.Sprint(l.bases()); got != "[0 22 34]" || l.commits != 2 {
-		t.Errorf("bases %s, want the first two together and the third alone", got)
+		t.Errorf("bases %s, want the first two merged and the third alone", got)
 	}
 	for _, s := range l.segments {
 		if s.SizeBytes() > l.job.Rules.SegmentBytes {
@@ -96,7 +96,7 @@ func TestI30GroupFitsOneSegment(t *testing.T) {
 	}
 }
 
-// KAFKA-2024, 5413, 6264: offsets 0 and 2^31 in neighbours
+// KAFKA-2024, 5413, 6264: offsets 0 and 2^31 in neighbouring segments
 func TestI30OffsetsOfAGroupFitOneSegment(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "a=2")
@@ -113,7 +113,7 @@ func TestI30OffsetsOfAGroupFitOneSegment(t *testing.T) {
 	l.want(fmt.Sprintf("%d:a=3 %d:b=2 %d:c=2", math.MaxInt32-1, math.MaxInt32+1, int64(1<<32)+1))
 	for _, s := range l.segments {
 		if s.NextOffset()-1-s.Base() > math.MaxInt32 {
-			t.Errorf("segment %d reaches to %d", s.Base(), s.NextOffset())
+			t.Errorf("segment %d extends to offset %d", s.Base(), s.NextOffset())
 		}
 	}
 }
@@ -132,7 +132,7 @@ func TestI31OutputRollsBeforeItExceedsTheSegmentSize(t *testing.T) {
 	before := l.records()
 	stats := l.pass()
 	if len(l.segments) < 4 || l.segments[0].Base() != 0 {
-		t.Errorf("bases %v: uncompressed, it cannot fit one segment", l.bases())
+		t.Errorf("bases %v: the uncompressed data cannot fit one segment", l.bases())
 	}
 	for _, s := range l.segments {
 		if s.SizeBytes() > l.job.Rules.SegmentBytes {
@@ -141,7 +141,7 @@ func TestI31OutputRollsBeforeItExceedsTheSegmentSize(t *testing.T) {
 		}
 	}
 	if stats.ReclaimedBytes != 0 {
-		t.Errorf("%d bytes reclaimed by growing", stats.ReclaimedBytes)
+		t.Errorf("%d bytes reclaimed by a rewrite that grew", stats.ReclaimedBytes)
 	}
 	for offset, r := range l.records() {
 		if before[offset] != r {
@@ -168,7 +168,7 @@ func TestI32OutputHasTheBaseAndTimeOfItsSources(t *testing.T) {
 	}
 }
 
-// cleaner.md 4: at most a sixteenth of a segment
+// docs/cleaner.md 4: small is at most a sixteenth of a segment.
 func TestSmallNeighboursAreMergedAndLargeSegmentsAreNot(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 100_000
@@ -185,11 +185,12 @@ func TestSmallNeighboursAreMergedAndLargeSegmentsAreNot(t *testing.T) {
 		t.Errorf("bases %s", got)
 	}
 	if stats := l.pass(); stats.SegmentsRewritten != 0 {
-		t.Errorf("a second pass rewrites again: %+v", stats)
+		t.Errorf("a second pass rewrote segments: %+v", stats)
 	}
 }
 
-// KIP-71: retention goes by a segment's newest record, so a merge must not make old records young.
+// KIP-71: retention uses the newest record of a segment, so a merge must not make old records
+// young.
 func TestSegmentsFarApartInTimeAreNotMerged(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.TimestampSpanMax = 10 * time.Minute
@@ -200,18 +201,18 @@ func TestSegmentsFarApartInTimeAreNotMerged(t *testing.T) {
 	}
 	l.put("z=1")
 	l.roll()
-	for range 5 { // as often as one likes: they do not creep together
+	for range 5 { // repeated passes must not merge them gradually
 		l.pass()
 	}
 	for _, s := range l.segments[:len(l.segments)-1] {
 		oldest, ok := s.FirstTimestamp()
 		if newest, _ := s.MaxTimestamp(); ok &&
 			newest-oldest > l.job.Rules.TimestampSpanMax.Milliseconds() {
-			t.Errorf("segment %d spans %d ms", s.Base(), newest-oldest)
+			t.Errorf("segment %d spans %d ms, more than the limit", s.Base(), newest-oldest)
 		}
 	}
 	if n := len(l.segments); n < 4 || n > 6 {
-		t.Errorf("%d segments of 10: three of four minutes may be one", n)
+		t.Errorf("%d segments of 10 remain, want 4 to 6", n)
 	}
 }
 
@@ -220,7 +221,7 @@ func TestSegmentWithoutLiveRecordsBecomesEmpty(t *testing.T) {
 	l.job.Rules.SegmentBytes = 4000
 	l.fill("k", 20)
 	l.roll()
-	l.fill("x", 28) // not small, without garbage
+	l.fill("x", 28) // neither small nor with garbage
 	l.roll()
 	l.fill("k", 20)
 	l.roll()
@@ -229,6 +230,6 @@ func TestSegmentWithoutLiveRecordsBecomesEmpty(t *testing.T) {
 		t.Errorf("bases %v, the first with %d bytes", l.bases(), l.segments[0].SizeBytes())
 	}
 	if stats := l.pass(); stats.SegmentsRewritten != 0 {
-		t.Errorf("an empty segment is rewritten for ever: %+v", stats) // KAFKA-12889
+		t.Errorf("an empty segment was rewritten again: %+v", stats) // KAFKA-12889
 	}
 }

@@ -39,7 +39,7 @@ func (p *pass) settle(w window) error {
 // settler writes .dead files after the rewrites of a window.
 //
 // A tombstone becomes removable once every segment that held an older record of its key has been
-// rewritten. What is known is the lowest tombstone that is still blocked (plan.blocks). Tombstones
+// rewritten. The pass knows the lowest tombstone that is still blocked (plan.blocks). Tombstones
 // above it in its segment or in later ones may be removable too, which the next pass finds.
 type settler struct {
 	rules       *Rules

@@ -22,7 +22,7 @@ func TestTableEqualsMap(t *testing.T) {
 		switch round % 4 {
 		case 0:
 			of = keys.AllHashes
-		case 1: // a few hashes wide, so that the slots run over the end
+		case 1: // a few hashes wide, so that probing wraps around
 			of = keys.Range{First: of.First, Last: of.First + random.Uint64N(5000)}
 		}
 		tab.reset(of)
@@ -31,32 +31,31 @@ func TestTableEqualsMap(t *testing.T) {
 			h := keys.Hash{High: of.First + random.Uint64N(max(1, of.Last-of.First)),
 				Low: random.Uint32N(3)}
 			s := tab.find(h)
-			if want, there := known[h]; there != s.occupied() || there && s.latest() != want {
-				t.Fatalf("find %v: %v at %v, want %v at %v", h, s.occupied(), s.latest(), there,
-					want)
+			if want, ok := known[h]; ok != s.occupied() || ok && s.latest() != want {
+				t.Fatalf("find %v: %v at %v, want %v at %v", h, s.occupied(), s.latest(), ok, want)
 			}
 			if !s.occupied() && !tab.full() {
 				known[h] = recordPosition{i % 7, i}
 				tab.put(s, h, known[h], i%3 == 0)
 				if s.tombstone() != (i%3 == 0) {
-					t.Fatal("the tombstone is lost")
+					t.Fatal("the tombstone flag is wrong")
 				}
 			}
 		}
 		if tab.used != len(known) || tab.used > tab.usedMax {
-			t.Fatalf("%d used of %d, %d known", tab.used, tab.usedMax, len(known))
+			t.Fatalf("%d slots of %d used, want %d", tab.used, tab.usedMax, len(known))
 		}
 	}
 }
 
 func TestSlotHasTheAccountedSize(t *testing.T) {
 	if got := unsafe.Sizeof(slot{}); got != slotBytes {
-		t.Errorf("a slot takes %d bytes, %d are counted", got, slotBytes)
+		t.Errorf("a slot has %d bytes, %d are accounted", got, slotBytes)
 	}
 }
 
-// KAFKA-2235, 3587, 3894: Kafka's cleaner fails, or passes again and again, when a segment has more
-// keys than its map.
+// KAFKA-2235, 3587, 3894: Kafka's cleaner fails, or repeats the pass, when a segment has more keys
+// than its map.
 func TestOnePassSufficesForAnyBudget(t *testing.T) {
 	for _, budget := range []int64{1, 1 << 10, 64 << 10, 64 << 20} {
 		t.Run(fmt.Sprint(budget), func(t *testing.T) {
@@ -73,10 +72,10 @@ func TestOnePassSufficesForAnyBudget(t *testing.T) {
 			stats := l.pass()
 			if got := len(l.records()); got != 3000 || stats.RecordsRemoved != 6000 ||
 				stats.GarbageRecords != 0 {
-				t.Errorf("%d records are left, stats %+v", got, stats)
+				t.Errorf("%d records remain, stats %+v", got, stats)
 			}
-			if again := l.pass(); again.LogWrittenBytes != 0 { // it may put empty segments together
-				t.Errorf("a second pass has something to do: %+v", again)
+			if again := l.pass(); again.LogWrittenBytes != 0 { // it may merge empty segments
+				t.Errorf("a second pass writes: %+v", again)
 			}
 		})
 	}
@@ -98,8 +97,8 @@ func TestF3HotKeyTakesOneSlot(t *testing.T) {
 	l.want("100000:hot=2 100001:cold=1")
 }
 
-// F5: hashes of 96 bits are taken for keys. Keys that have one MD5, as Kafka's cleaner takes for
-// one, are two here.
+// F5: keys are compared by keyed hashes of 96 bits. Kafka's cleaner takes two keys with the same
+// MD5 for one; this one does not.
 func TestF5EqualMD5KeysAreTwoKeys(t *testing.T) {
 	one := "\xd1\x31\xdd\x02\xc5\xe6\xee\xc4\x69\x3d\x9a\x06\x98\xaf\xf9\x5c\x2f\xca\xb5\x87\x12\x46\x7e\xab\x40\x04\x58\x3e\xb8\xfb\x7f\x89" +
 		"\x55\xad\x34\x06\x09\xf4\xb3\x02\x83\xe4\x88\x83\x25\x71\x41\x5a\x08\x51\x25\xe8\xf7\xcd\xc9\x9f\xd9\x1d\xbd\xf2\x80\x37\x3c\x5b" +
@@ -119,14 +118,12 @@ func TestF5EqualMD5KeysAreTwoKeys(t *testing.T) {
 	}
 }
 
-// What is superseded above an ignored record, and what an ignored record would have superseded, are
-// as if it were not there.
 func TestResultIsIndependentOfTheNumberOfSlices(t *testing.T) {
 	var want string
 	for _, budget := range []int64{2000, 20_000, 1 << 20} {
 		for _, workers := range []int{1, 4} {
 			l := newLog(t)
-			l.job.Limits = Limits{MemoryBytes: budget, Workers: workers, Parallel: together}
+			l.job.Limits = Limits{MemoryBytes: budget, Workers: workers, Parallel: parallel}
 			random := rand.New(rand.NewPCG(5, 5))
 			for range 8 {
 				for range 60 {

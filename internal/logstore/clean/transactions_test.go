@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// data is content without markers: their keys are no text.
+// data is content without control batches, whose keys are binary.
 func (l *fakeLog) data() string {
 	l.t.Helper()
 	all := ""
@@ -25,7 +25,7 @@ func (l *fakeLog) data() string {
 	return all
 }
 
-// markers are the offsets of the control batches.
+// markers returns the offsets of the control batches.
 func (l *fakeLog) markers() string {
 	l.t.Helper()
 	all := []int64{}
@@ -40,7 +40,7 @@ func (l *fakeLog) markers() string {
 func (l *fakeLog) wantData(want string) {
 	l.t.Helper()
 	if got := l.data(); got != want {
-		l.t.Errorf("the log holds%s, want%s", got, want)
+		l.t.Errorf("log contains%s, want%s", got, want)
 	}
 }
 
@@ -49,7 +49,7 @@ func TestI11AbortedRecordsAreRemovedAndSupersedeNothing(t *testing.T) { // KAFKA
 	l.put("a=1", "b=1")                  // 0, 1
 	l.txn(7, compress.Zstd, "a=2", "c=") // 2, 3
 	l.end(7, false)                      // 4
-	l.txn(7, compress.None, "b=2")       // 5: the same producer commits later
+	l.txn(7, compress.None, "b=2")       // 5: a later transaction of the same producer commits
 	l.end(7, true)                       // 6
 	l.roll()
 	l.pass()
@@ -59,7 +59,7 @@ func TestI11AbortedRecordsAreRemovedAndSupersedeNothing(t *testing.T) { // KAFKA
 func TestI12UserKeysThatLookLikeMarkersAreKeys(t *testing.T) { // KAFKA-14055
 	l := newLog(t)
 	l.txn(7, compress.None, "a=1")
-	l.end(7, true) // 1: its record's key is 00000001
+	l.end(7, true) // 1: the key of its record is 00000001
 	l.put("\x00\x00\x00\x01=user", "\x00\x00\x00\x00=user")
 	l.roll()
 	l.pass()
@@ -74,7 +74,8 @@ func TestI12UserKeysThatLookLikeMarkersAreKeys(t *testing.T) { // KAFKA-14055
 	}
 }
 
-func TestI20MarkerIsRemovedOneRetentionAfterTheLastBatchOfItsTransaction(t *testing.T) { // KAFKA-8351
+// KAFKA-8351
+func TestI20MarkerIsRemovedOneRetentionAfterTheLastBatchOfItsTransaction(t *testing.T) {
 	for _, commit := range []bool{true, false} {
 		t.Run(fmt.Sprint(commit), func(t *testing.T) {
 			l := newLog(t)
@@ -83,9 +84,9 @@ func TestI20MarkerIsRemovedOneRetentionAfterTheLastBatchOfItsTransaction(t *test
 			l.put("a=2")
 			l.put("z=1")
 			l.roll()
-			l.pass() // the data goes, and the marker is alone from now on
+			l.pass() // removes the record; the marker has no batch from now on
 			l.wantData(" 2:a=2 3:z=1")
-			for range 2 { // the first finds it alone, and begins its time
+			for range 2 { // the first starts the retention of the marker
 				if got := l.markers(); got != "[1]" {
 					t.Fatalf("markers at %s", got)
 				}
@@ -94,7 +95,7 @@ func TestI20MarkerIsRemovedOneRetentionAfterTheLastBatchOfItsTransaction(t *test
 			l.now = l.now.Add(time.Hour - time.Millisecond)
 			l.pass()
 			if got := l.markers(); got != "[1]" {
-				t.Fatalf("markers at %s before their time", got)
+				t.Fatalf("markers at %s, removed before the end of the retention", got)
 			}
 			l.now = l.now.Add(time.Millisecond)
 			if stats := l.pass(); stats.MarkersRemoved != 1 || l.markers() != "[]" {
@@ -106,7 +107,7 @@ func TestI20MarkerIsRemovedOneRetentionAfterTheLastBatchOfItsTransaction(t *test
 
 func TestI20MarkerRemainsWithAnEmptyBatchOfItsTransaction(t *testing.T) {
 	l := newLog(t)
-	l.txn(7, compress.None, "a=1") // 0: stays empty, for it is the producer's last
+	l.txn(7, compress.None, "a=1") // 0: remains without records as the producer's last batch
 	l.end(7, true)
 	l.put("a=2", "z=1")
 	l.roll()
@@ -148,8 +149,8 @@ func TestI22IndexEntryRemainsWithTheBatchesOfItsTransaction(t *testing.T) { // K
 	l.roll()
 	l.put("z=1")
 	l.roll()
-	// The segment of the marker alone is rewritten: the batch stays, and so must what tells that it
-	// was aborted.
+	// Only the segment of the marker is rewritten. The batch remains, and so must the index entry
+	// of its transaction.
 	l.job.Env.FreeBytes = func() (uint64, error) {
 		if l.commits == 0 {
 			l.commits++
@@ -164,23 +165,23 @@ func TestI22IndexEntryRemainsWithTheBatchesOfItsTransaction(t *testing.T) { // K
 	l.must(err)
 	for _, b := range l.batches() {
 		if b.ProducerID() == 7 && !b.Control() && len(l.aborted()) != 1 {
-			t.Errorf("the aborted batch is there, and the index has %v; stats %+v", l.aborted(),
+			t.Errorf("the aborted batch remains, but the index has %v; stats %+v", l.aborted(),
 				stats)
 		}
 	}
 	l.job.Env.FreeBytes = nil
 	l.pass()
 	if len(l.aborted()) != 0 {
-		t.Errorf("the index has %v, and no batch is left", l.aborted())
+		t.Errorf("the index has %v, but no batch remains", l.aborted())
 	}
 }
 
-// A consumer leaves out a producer's batches from where an aborted transaction begins to its
-// marker. Were the marker gone and the index told of the transaction still, he would leave out all
-// that the producer commits later: found by TestHistoriesAgainstTheLedger of the log.
+// A consumer skips the batches of a producer from the start of an aborted transaction to its
+// marker. With an index entry but without the marker, it would skip everything that the producer
+// commits later. Found by TestHistoriesAgainstTheLedger.
 func TestI22IndexEntryIsRemovedWithItsMarker(t *testing.T) {
 	l := newLog(t)
-	l.job.Rules.SegmentBytes = 300 // so that the two stay apart
+	l.job.Rules.SegmentBytes = 300 // so that the two segments are not merged
 	l.put("live=1")
 	l.txn(7, compress.None, "a=1", "b=1") // 1, 2
 	l.put("b=2")
@@ -189,16 +190,16 @@ func TestI22IndexEntryIsRemovedWithItsMarker(t *testing.T) {
 	l.txn(7, compress.None, "c=1")
 	l.end(7, true)
 	l.roll()
-	l.pass() // the batch goes; its segment is not rewritten any more
-	l.pass() // the marker is alone
+	l.pass() // removes the batch; later passes do not rewrite its segment
+	l.pass() // finds the marker without a batch
 	l.now = l.now.Add(time.Hour)
 	l.pass()
 	if got := l.markers(); got != "[6]" || len(l.aborted()) != 0 || len(l.segments) < 3 {
-		t.Errorf("markers at %s, the index has %v, %d segments", got, l.aborted(), len(l.segments))
+		t.Errorf("markers at %s, index %v, %d segments", got, l.aborted(), len(l.segments))
 	}
 }
 
-func TestI23MarkersWithoutDataAreRemoved(t *testing.T) { // KAFKA-10702: piles of them
+func TestI23MarkersWithoutDataAreRemoved(t *testing.T) { // KAFKA-10702: thousands of them
 	l := newLog(t)
 	for i := range 500 {
 		l.end(int64(i%50), i%2 == 0)
@@ -264,8 +265,8 @@ func TestI25MarkersOfAProducerWithoutDataRemain(t *testing.T) {
 	}
 }
 
-// A marker that goes may be among the batches that are read to look at the sidecar, and has no
-// entry there: found by the model.
+// A removed marker may be among the dead batches that are compared with the sidecar, where it has
+// no entry. Found by the model.
 func TestF6SampledMarkerMatchesItsSidecar(t *testing.T) {
 	for ms := start.UnixMilli(); ; ms++ {
 		id := record.Identity{ProducerID: 7, LeaderEpoch: -1}

@@ -10,13 +10,13 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// epochStart is when a leader epoch began.
+// epochStart is the start offset of a leader epoch.
 type epochStart struct {
 	epoch int32
 	start int64
 }
 
-// epochAt is the leader epoch of an offset, as the log's checkpoint has it.
+// epochAt returns the leader epoch of an offset.
 func (l *fakeLog) epochAt(offset int64) int32 {
 	for _, e := range slices.Backward(l.epochs) {
 		if e.start <= offset {
@@ -26,14 +26,14 @@ func (l *fakeLog) epochAt(offset int64) int32 {
 	return -1
 }
 
-// lead begins another leader epoch: one that no leader had before, also when a truncation has taken
-// the last ones out of the log. It is what .dead files are held against (F4).
+// lead starts a leader epoch that was never used before, also after a truncation has removed the
+// latest ones from the log. The epochs are the lineage of .dead files (F4).
 func (l *fakeLog) lead() {
 	l.epochMax++
 	l.epochs = append(l.epochs, epochStart{l.epochMax, l.next})
 }
 
-// txn appends a batch of a producer's transaction, and begins one if none is open.
+// txn appends a batch to the transaction of a producer, and starts a transaction if none is open.
 func (l *fakeLog) txn(producer int64, codec compress.Codec, records ...string) {
 	l.t.Helper()
 	if _, open := l.open[producer]; !open {
@@ -42,7 +42,7 @@ func (l *fakeLog) txn(producer int64, codec compress.Codec, records ...string) {
 	l.batch(codec, record.Identity{ProducerID: producer, Transactional: true}, records...)
 }
 
-// end appends a marker.
+// end ends the transaction of a producer with a marker.
 func (l *fakeLog) end(producer int64, commit bool) {
 	l.t.Helper()
 	first, open := l.open[producer]
@@ -63,7 +63,7 @@ func (l *fakeLog) end(producer int64, commit bool) {
 	}
 }
 
-// lastStable is the first offset of the earliest open transaction, or the end of the log.
+// lastStable is the last stable offset: that of the earliest open transaction, or the log end.
 func (l *fakeLog) lastStable() int64 {
 	stable := l.next
 	for _, first := range l.open {
@@ -72,7 +72,7 @@ func (l *fakeLog) lastStable() int64 {
 	return stable
 }
 
-// bound is the base of the first segment that may not be cleaned, and its number.
+// bound returns the base offset of the first segment that may not be cleaned, and its index.
 func (l *fakeLog) bound() (int64, int) {
 	stable := l.lastStable()
 	for i := range l.segments {
@@ -83,7 +83,7 @@ func (l *fakeLog) bound() (int64, int) {
 	panic("no active segment")
 }
 
-// aborted are the aborted transactions that the log's indexes know of.
+// aborted returns the entries of the transaction indexes.
 func (l *fakeLog) aborted() (all []segment.AbortedTxn) {
 	l.t.Helper()
 	for _, s := range l.segments {
@@ -93,8 +93,8 @@ func (l *fakeLog) aborted() (all []segment.AbortedTxn) {
 	return all
 }
 
-// cut are the aborted transactions that the bound cuts in two.
-func (l *fakeLog) cut(bound int64) (all []segment.AbortedTxn) {
+// abortedAcross returns the aborted transactions that begin below and end above the bound.
+func (l *fakeLog) abortedAcross(bound int64) (all []segment.AbortedTxn) {
 	for _, a := range l.aborted() {
 		if a.FirstOffset < bound && a.LastOffset >= bound {
 			all = append(all, a)
@@ -103,23 +103,22 @@ func (l *fakeLog) cut(bound int64) (all []segment.AbortedTxn) {
 	return all
 }
 
-// committed returns the records that a reader with read_committed is shown below the last stable
-// offset, by offset. It does as Kafka's consumer: it is told where aborted transactions begin, and
-// knows by their markers where they end.
+// committed returns the records that a read_committed consumer gets below the last stable offset,
+// by offset. Like Kafka's consumer, it takes the start of aborted transactions from the index and
+// their end from their markers.
 func (l *fakeLog) committed() map[int64]*record.Record {
 	l.t.Helper()
-	told, within, all := l.aborted(), map[int64]bool{}, map[int64]*record.Record{}
-	slices.SortFunc(told, func(a,
-		b segment.AbortedTxn) int {
+	entries, within, all := l.aborted(), map[int64]bool{}, map[int64]*record.Record{}
+	slices.SortFunc(entries, func(a, b segment.AbortedTxn) int {
 		return cmp.Compare(a.FirstOffset, b.FirstOffset)
 	})
 	for _, b := range l.batches() {
 		if b.BaseOffset() >= l.lastStable() {
 			break
 		}
-		for len(told) > 0 && told[0].FirstOffset <= b.LastOffset() {
-			within[told[0].ProducerID] = true
-			told = told[1:]
+		for len(entries) > 0 && entries[0].FirstOffset <= b.LastOffset() {
+			within[entries[0].ProducerID] = true
+			entries = entries[1:]
 		}
 		if b.Control() {
 			if m, ok, err := b.Marker(); err == nil && ok && m.Type == record.ControlAbort {
@@ -144,8 +143,8 @@ func (l *fakeLog) committed() map[int64]*record.Record {
 	return all
 }
 
-// truncate cuts the log at an offset, as a follower does that was ahead of its leader, and begins
-// another leader epoch.
+// truncate truncates the log to an offset, as a follower does that was ahead of its leader, and
+// starts a leader epoch.
 func (l *fakeLog) truncate(offset int64) {
 	l.t.Helper()
 	for len(l.segments) > 1 && l.active().Base() >= offset {
@@ -160,11 +159,11 @@ func (l *fakeLog) truncate(offset int64) {
 		l.epochs = l.epochs[:len(l.epochs)-1]
 	}
 	l.lead()
-	l.open = map[int64]int64{} // of transactions whose markers were cut off, too
+	l.open = map[int64]int64{} // including transactions whose markers were truncated
 	for _, b := range l.batches() {
-		if _, begun := l.open[b.ProducerID()]; b.Control() {
+		if _, isOpen := l.open[b.ProducerID()]; b.Control() {
 			delete(l.open, b.ProducerID())
-		} else if b.Transactional() && !begun {
+		} else if b.Transactional() && !isOpen {
 			l.open[b.ProducerID()] = b.BaseOffset()
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// F6: a wrong dead bit would delete data unread, so a sidecar is held against what is decoded.
+// F6: a wrong dead bit would remove data unread, so decoded records are compared with the sidecar.
 func TestF6WrongSidecarIsRebuiltBeforeAnythingIsRemoved(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "b=1")
@@ -22,9 +22,8 @@ func TestF6WrongSidecarIsRebuiltBeforeAnythingIsRemoved(t *testing.T) {
 	l.roll()
 	l.put("a=2", "d=1")
 	l.roll()
-	// The sidecar of the first segment says that its first record has the key of another one:
-	// hashed with another secret, which only a bug of ours could do, for the salt's id is that of
-	// ours.
+	// The keys in the sidecar of the first segment are hashed with another secret. Only a bug could
+	// cause that, because the salt id is correct.
 	wrong := keys.NewHasher([16]byte{9})
 	l.job.Env.OpenSidecar = func(ctx context.Context, s *segment.Segment,
 		opts SidecarOptions) (*keys.Reader,
@@ -44,8 +43,7 @@ func TestF6WrongSidecarIsRebuiltBeforeAnythingIsRemoved(t *testing.T) {
 						BodyBytes: r.BodyBytes(),
 					},
 				)
-				// The key of the second record of the next segment, so that the first is taken for
-				// dead.
+				// The hash of a key in the next segment, which makes the record look superseded.
 				if string(r.Key) == "a" {
 					collector.Records[len(collector.Records)-1].Hash = l.salt.Hasher().
 						Hash([]byte("d"))
@@ -65,21 +63,21 @@ func TestF6WrongSidecarIsRebuiltBeforeAnythingIsRemoved(t *testing.T) {
 	stats, err := l.try(t.Context())
 	if !errors.Is(err, ErrSidecar) || stats.SidecarsRebuilt != 1 || l.content() != before ||
 		l.commits != 0 || len(l.leftovers()) > 0 {
-		t.Fatalf("%v, %+v, %d commits, left over %v", err, stats, l.commits, l.leftovers())
+		t.Fatalf("%v, %+v, %d commits, leftover files %v", err, stats, l.commits, l.leftovers())
 	}
 	l.job.Env.OpenSidecar = nil
 	l.pass()
 	l.want("1:b=1 2:c=1 3:a=2 4:d=1")
 }
 
-// A segment that is not the one its sidecar was made for stops the pass, whatever else says that it
-// is.
+// A segment that differs from the one its sidecar was built from stops the pass, even if the
+// sidecar was verified when it was opened.
 func TestF13ChangedBatchStopsThePass(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "a=2")
 	l.put("b=1")
 	l.roll()
-	r, err := l.sidecar(t.Context(), l.segments[0], Job{}.keysOptions())
+	r, err := l.sidecar(t.Context(), l.segments[0], unthrottled())
 	l.must(err)
 	defer func() { _ = r.Close() }()
 	l.job.Env.OpenSidecar = func(ctx context.Context, s *segment.Segment,
@@ -92,7 +90,7 @@ func TestF13ChangedBatchStopsThePass(t *testing.T) {
 	}
 	file := l.segments[0].File()
 	sum := make([]byte, 1)
-	// the checksum in the first batch's header, which Verify has looked at already
+	// The checksum in the header of the first batch, which Verify has already compared.
 	_, err = file.ReadAt(sum, 17)
 	l.must(err)
 	l.job.Env.Report = func(p PassProgress) {
@@ -102,7 +100,7 @@ func TestF13ChangedBatchStopsThePass(t *testing.T) {
 		}
 	}
 	if _, err := l.try(t.Context()); !errors.Is(err, ErrSidecar) || l.commits > 0 {
-		t.Errorf("%v after %d commits", err, l.commits)
+		t.Errorf("error %v after %d commits, want ErrSidecar", err, l.commits)
 	}
 }
 
@@ -112,7 +110,7 @@ func TestF12ProducerWithALowerLastOffsetStopsThePass(t *testing.T) {
 	l.put("a=2")
 	l.roll()
 	l.job.Env.Producers = func() map[int64]Producer { return producers(map[int64]int64{7: 0}) }
-	l.unchanged(t.Context(), ErrProducersChanged)
+	l.wantFailure(t.Context(), ErrProducersChanged)
 }
 
 func TestF16FullDiskIsReported(t *testing.T) {
@@ -121,14 +119,13 @@ func TestF16FullDiskIsReported(t *testing.T) {
 	l.roll()
 	free := uint64(1000)
 	l.job.Env.FreeBytes = func() (uint64, error) { return free, nil }
-	l.unchanged(t.Context(), ErrNoSpace)
+	l.wantFailure(t.Context(), ErrNoSpace)
 	free = 1 << 30
 	l.pass()
 	l.want("1:a=2")
 }
 
-// F16: neighbours that would become one segment are rewritten one by one where there is no room for
-// all of them.
+// F16: without room for a whole group, its chosen segments are rewritten one by one.
 func TestF16GroupWithoutRoomIsSplit(t *testing.T) {
 	l := newLog(t)
 	var want []string
@@ -142,13 +139,13 @@ func TestF16GroupWithoutRoomIsSplit(t *testing.T) {
 	l.job.Env.FreeBytes = func() (uint64, error) { return spareBytes + 250_000, nil }
 	if stats := l.pass(); stats.SegmentsRewritten != 3 || stats.SegmentsNoSpace != 0 ||
 		l.commits != 3 {
-		t.Errorf("%+v, %d commits", stats, l.commits)
+		t.Errorf("stats %+v, %d commits, want 3", stats, l.commits)
 	}
 	l.want(strings.Join(append(want, "6:again=3"), " "))
 }
 
-// X1: each replica tells up to where nothing holds its tombstones; what another has not told of yet
-// stays, and so does what it has told of for less than the retention (X3).
+// X1: a tombstone above the replicated cleaning progress remains, and so does one that the progress
+// has passed for less than the retention (X3).
 func TestX1TombstonesAreRemovedBelowTheReplicatedProgressOnly(t *testing.T) {
 	l := newLog(t)
 	l.job.CleaningProgress = CleaningProgress{{Below: 1}}
@@ -167,15 +164,13 @@ func TestX1TombstonesAreRemovedBelowTheReplicatedProgressOnly(t *testing.T) {
 	}
 	if stats := l.pass(); stats.AwaitsReplicasAt != 1 ||
 		stats.NextPass.Before(l.now.Add(l.job.Rules.TombstoneRetention)) {
-		t.Errorf("waits for the other replicas at %d, wants a pass at %v", stats.AwaitsReplicasAt,
-			stats.NextPass)
+		t.Errorf("awaits replicas at %d, next pass at %v", stats.AwaitsReplicasAt, stats.NextPass)
 	}
 	l.job.CleaningProgress = l.job.CleaningProgress.Add(4, l.now.Add(-59*time.Minute), time.Hour)
 	due := time.UnixMilli(l.job.CleaningProgress[1].SinceMs).Add(time.Hour)
 	l.now = due.Add(-time.Millisecond)
 	if stats := l.pass(); stats.AwaitsReplicasAt != -1 || !stats.NextPass.Equal(due) {
-		t.Errorf("waits for the other replicas at %d, wants a pass at %v and not %v",
-			stats.AwaitsReplicasAt,
+		t.Errorf("awaits replicas at %d, next pass at %v, want %v", stats.AwaitsReplicasAt,
 			stats.NextPass, due)
 	}
 	l.wantData(" 2:b= 3:z=1")
@@ -189,7 +184,7 @@ func TestX1TombstonesAreRemovedBelowTheReplicatedProgressOnly(t *testing.T) {
 
 func TestF7SegmentThatBlocksATombstoneIsRewrittenInTime(t *testing.T) {
 	l := newLog(t)
-	// nothing here is ever worth a rewrite
+	// so that no segment is worth a rewrite
 	l.job.Rules.MaxGarbagePercent, l.job.Rules.SegmentBytes = 90, 10_000
 	l.fill("cold", 30)
 	l.put("a=1")
@@ -210,22 +205,22 @@ func TestF7SegmentThatBlocksATombstoneIsRewrittenInTime(t *testing.T) {
 		t.Errorf("stats %+v", stats)
 	}
 	if strings.Contains(l.content(), ":a") {
-		t.Error(l.content())
+		t.Errorf("the tombstone remains in %s", l.content())
 	}
 }
 
-// KIP-354, and a promise of ours: whatever the benefit
+// KIP-354: whatever the benefit of the rewrite
 func TestI5SupersededRecordIsRemovedWithinMaxLag(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules = Rules{MaxGarbagePercent: 90, MaxLag: 10 * time.Hour, SegmentBytes: 10_000}
-	stamp := func() { // file times are the fake log's
+	setModTimes := func() {
 		for _, s := range l.segments {
 			l.must(s.SetModTime(l.now))
 		}
 	}
 	l.fill("cold", 30)
 	l.put("a=1")
-	stamp()
+	setModTimes()
 	l.roll()
 	l.now = l.now.Add(time.Hour)
 	l.put("a=2")
@@ -255,14 +250,14 @@ func TestRecordsBelowTheLogStartAreRemovedFromTheFile(t *testing.T) { // DeleteR
 	l.pass()
 	if got := l.content(); strings.Contains(got, ":a") || strings.Contains(got, ":b") ||
 		!strings.HasPrefix(got, "2:x0") {
-		t.Errorf("%s", got)
+		t.Errorf("log contains %s", got)
 	}
 	if stats := l.pass(); stats.SegmentsRewritten != 0 {
-		t.Errorf("again: %+v", stats)
+		t.Errorf("a second pass rewrote segments: %+v", stats)
 	}
 }
 
-func TestUniqueKeysCauseNoRewrite(t *testing.T) { // cleaner.md 4
+func TestUniqueKeysCauseNoRewrite(t *testing.T) { // docs/cleaner.md 4
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 100_000
 	for s := range 5 {
@@ -275,12 +270,12 @@ func TestUniqueKeysCauseNoRewrite(t *testing.T) { // cleaner.md 4
 	}
 	l.scans = 0
 	if stats := l.pass(); l.scans != 0 || stats.LogReadBytes != 0 || stats.SidecarReadBytes == 0 {
-		t.Errorf("with the sidecars there: %d scans, %+v", l.scans, stats)
+		t.Errorf("with existing sidecars: %d scans, %+v", l.scans, stats)
 	}
 }
 
-// The story of docs/cleaner.md: all keys are published once more, and what was there before goes
-// unread.
+// The example of docs/cleaner.md: all keys are published again, and the older records are removed
+// without being read.
 func TestF8RepublicationReadsNoDeadBatch(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 100_000
@@ -291,8 +286,8 @@ func TestF8RepublicationReadsNoDeadBatch(t *testing.T) {
 			l.roll()
 		}
 	}
-	for _, s := range l.segments[:8] { // as the leader makes them while it appends
-		r, err := l.sidecar(t.Context(), s, Job{}.keysOptions())
+	for _, s := range l.segments[:8] { // as the leader builds sidecars during appends
+		r, err := l.sidecar(t.Context(), s, unthrottled())
 		l.must(err)
 		l.must(r.Close())
 	}
@@ -303,7 +298,7 @@ func TestF8RepublicationReadsNoDeadBatch(t *testing.T) {
 	stats := l.pass()
 	if stats.LogReadBytes > size/100 || stats.LogWrittenBytes != 0 ||
 		stats.RecordsRemoved != 8000 || stats.ReclaimedBytes < size*2/5 {
-		t.Errorf("of %d bytes: %+v", size, stats)
+		t.Errorf("log of %d bytes: %+v", size, stats)
 	}
 }
 
@@ -319,19 +314,20 @@ func TestOutputHasTheSidecarOfItsSources(t *testing.T) {
 	l.scans = 0
 	l.pass()
 	if l.scans != 0 {
-		t.Errorf("%d sidecars had to be made from the data after a pass", l.scans)
+		t.Errorf("%d sidecars were rebuilt from the data after a pass", l.scans)
 	}
 	for _, s := range l.segments[:len(l.segments)-1] {
-		derived, err := l.sidecar(t.Context(), s, Job{}.keysOptions())
+		derived, err := l.sidecar(t.Context(), s, unthrottled())
 		l.must(err)
 		before := derived.Counts()
 		l.must(derived.Close())
-		opts := Job{}.keysOptions()
+		opts := unthrottled()
 		opts.Rebuild = true
 		scanned, err := l.sidecar(t.Context(), s, opts)
 		l.must(err)
 		got := scanned.Counts()
-		// a rebuilt record may be a few bytes larger or smaller: deltas are counted from elsewhere
+		// The size of a rebuilt record may differ by a few bytes, because its timestamp delta
+		// differs.
 		got.BodyBytes = before.BodyBytes
 		if got != before || scanned.Identity() != derived.Identity() {
 			t.Errorf("segment %d: %+v derived, %+v scanned", s.Base(), before, scanned.Counts())
@@ -353,7 +349,7 @@ func TestDenseCodecAppliesToAllOutput(t *testing.T) {
 	l.want("1:b=1 2:c=1 3:a=2 4:d=1")
 	for i, b := range l.batches() {
 		if b.Codec() != compress.Zstd {
-			t.Errorf("batch %d is %s", i, b.Codec())
+			t.Errorf("codec of batch %d is %s, want zstd", i, b.Codec())
 		}
 	}
 	for offset, r := range l.records() {
@@ -362,11 +358,11 @@ func TestDenseCodecAppliesToAllOutput(t *testing.T) {
 		}
 	}
 	if stats := l.pass(); stats.SegmentsRewritten != 0 {
-		t.Errorf("again: %+v", stats)
+		t.Errorf("a second pass rewrote segments: %+v", stats)
 	}
 }
 
-func TestInvalidTimestampsDoNotAffectThePass(t *testing.T) { // 2099, and none
+func TestInvalidTimestampsDoNotAffectThePass(t *testing.T) { // the year 2099, and none
 	l := newLog(t)
 	l.job.Rules.MaxLag = time.Hour
 	today := l.now
