@@ -57,11 +57,11 @@ func (r *Reconciler) pace(ctx context.Context,
 	readySince := r.ready.observe(client.ObjectKeyFromObject(cluster), scope.pods, now)
 	for id, since := range readySince {
 		if left := r.SettleTime - now.Sub(since); id < settings.Brokers && left > 0 {
-			state.Brokers[id].New = true
+			state.Brokers[id].Settling = true
 			requeueAfter = max(requeueAfter, left)
 		}
 	}
-	settings.Held = rollout.Partition(state)
+	settings.Held = rollout.Held(state)
 	if _, waits := rollout.Waiting(state); !waits {
 		requeueAfter = 0
 	}
@@ -75,13 +75,13 @@ func (s *scope) rolloutState(brokers int32) rollout.State {
 	status := s.brokers.Status
 	state := rollout.State{
 		Brokers:         make([]rollout.Broker, brokers),
-		UnderReplicated: underReplicated, Partition: brokers,
-		Settled: s.brokers.UID != "" && status.ObservedGeneration == s.brokers.Generation &&
+		UnderReplicated: underReplicated, Held: brokers,
+		Observed: s.brokers.UID != "" && status.ObservedGeneration == s.brokers.Generation &&
 			status.UpdateRevision != "",
 	}
 	if rolling := s.brokers.Spec.UpdateStrategy.RollingUpdate; rolling != nil &&
 		rolling.Partition != nil {
-		state.Partition = *rolling.Partition
+		state.Held = *rolling.Partition
 	}
 	for i := range s.pods {
 		pod := &s.pods[i]

@@ -10,11 +10,12 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// dataDir is where a broker's volume is mounted: the only place it can write to.
+// dataDir is the mount path of a broker's volume, the only directory that it can write to.
 const dataDir = "/data"
 
-// container is the broker's container. Its image is the LogCluster's own or the operator's, so that
-// by default both halves are of one version. Nothing of its file system but dataDir can be written.
+// container renders the broker's container. Its image is spec.image or the operator's own, so that
+// by default brokers and operator have the same version. The file system is read-only except for
+// dataDir.
 func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container {
 	image := cluster.Spec.Image
 	if image == "" {
@@ -36,8 +37,8 @@ func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container
 			{Name: portNameHTTP, ContainerPort: portHTTP, Protocol: corev1.ProtocolTCP},
 		},
 		Resources: resources(cluster.Spec.Resources),
-		// Recovery after a crash may read much of the disk: half an hour (900 times 2 s), and no
-		// other probe asks before.
+		// Recovery after a crash may read much of the disk. It may take half an hour (900 times 2
+		// s), in which the other probes do not run.
 		StartupProbe:   probe("/healthz", 2, 900),
 		LivenessProbe:  probe("/healthz", 10, 3),
 		ReadinessProbe: probe("/readyz", 2, 3),
@@ -50,11 +51,12 @@ func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container
 	}
 }
 
-// arguments are the command line of cmd/heartwood's broker command. The node id is the number at
-// the end of the pod's name. $(NAME) is filled in by the kubelet, from the container's environment.
-// Clients are told the pod's own host name: only the leader of a partition answers for it, so an
-// address that any broker answers would not do. Brokers themselves use the pod's address: a name
-// may lead to the pod before for as long as caches of DNS live, and to nowhere while DNS is down.
+// arguments returns the arguments of cmd/heartwood's broker command. The broker id is the number at
+// the end of the pod's name. The kubelet expands $(NAME) from the container's environment.
+//
+// Clients get the pod's own host name: only the leader of a partition serves it, so an address of
+// all brokers would not do. Brokers use each other's pod IP: a name may resolve to the previous pod
+// as long as DNS caches are valid, and does not resolve while DNS is unavailable.
 func arguments(cluster *v1alpha1.LogCluster) []string {
 	port := portKafka(cluster)
 	return []string{
@@ -72,7 +74,7 @@ func arguments(cluster *v1alpha1.LogCluster) []string {
 	}
 }
 
-// fieldVariable is an environment variable that holds a field of the pod.
+// fieldVariable returns an environment variable with a field of the pod.
 func fieldVariable(name, path string) corev1.EnvVar {
 	return corev1.EnvVar{
 		Name: name,
@@ -81,8 +83,8 @@ func fieldVariable(name, path string) corev1.EnvVar {
 	}
 }
 
-// probe asks path by HTTP each periodSeconds, 5 s a time, and fails after so many failures in a
-// row.
+// probe returns an HTTP probe of path with a timeout of 5 s, which fails after a number of
+// consecutive failures.
 func probe(path string, periodSeconds, failures int32) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler: corev1.ProbeHandler{
@@ -95,12 +97,12 @@ func probe(path string, periodSeconds, failures int32) *corev1.Probe {
 	}
 }
 
-func resources(asked *v1alpha1.Resources) corev1.ResourceRequirements {
-	if asked == nil {
+func resources(spec *v1alpha1.Resources) corev1.ResourceRequirements {
+	if spec == nil {
 		return corev1.ResourceRequirements{}
 	}
-	return corev1.ResourceRequirements{Requests: resourceList(asked.Requests),
-		Limits: resourceList(asked.Limits)}
+	return corev1.ResourceRequirements{Requests: resourceList(spec.Requests),
+		Limits: resourceList(spec.Limits)}
 }
 
 func resourceList(quantities map[string]resource.Quantity) corev1.ResourceList {

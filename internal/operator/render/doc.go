@@ -1,12 +1,9 @@
-// Package render turns a LogCluster into the Kubernetes objects that make it run. It is pure: an
-// object is a function of the LogCluster and of Settings alone, so that applying it again changes
-// nothing. One file holds one object, and testdata holds each of them as YAML, the way a person
-// would read it.
+// Package render renders the Kubernetes objects that run a LogCluster. It is pure: an object
+// depends on the LogCluster and on Settings only, so applying it again changes nothing. Each object
+// has a file, and testdata contains each of them as YAML.
 //
-// What all objects share: they live in the LogCluster's namespace, carry the labels of Labels, and
-// say apiVersion and kind themselves, as server-side apply wants it. Owner references are the
-// caller's affair.
+// All objects are in the LogCluster's namespace, have the labels of Labels, and set apiVersion and
+// kind, which server-side apply requires. The caller sets owner references.
 //
-// Names are part of the contract with the brokers (internal/metadata/kube) and with users; see
-// names.go.
+// Names are part of the contract with brokers (internal/metadata/kube) and users; see names.go.
 package render

@@ -9,12 +9,11 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// portHTTP serves metrics, health and the partition report of every broker. It is fixed: the
-// operator asks there (HTTPAddress).
+// portHTTP is the port of a broker's metrics, health and reports. It is fixed, as the operator
+// connects to it (HTTPAddress).
 const portHTTP = 9644
 
-// portKafkaDefault is the listener's port when the LogCluster names none; the CRD has the same
-// default.
+// portKafkaDefault is the default port of the listener; the CRD has the same default.
 const portKafkaDefault = 9092
 
 // Names of ports and of the volume.
@@ -24,19 +23,19 @@ const (
 	volumeData    = "data"
 )
 
-// BrokersName is the StatefulSet of the brokers, and their ServiceAccount, Role and RoleBinding.
-// Pods are called after it, with the node id at the end.
+// BrokersName returns the name of the brokers' StatefulSet, ServiceAccount, Role, RoleBinding and
+// PodDisruptionBudget. A pod's name is this name and the broker id.
 func BrokersName(cluster string) string { return cluster + "-broker" }
 
-// Bootstrap is the address that clients start from, host:port inside the Kubernetes cluster; it is
-// what LogCluster.status.bootstrap says.
+// Bootstrap returns the bootstrap address of clients, host:port inside the Kubernetes cluster; it
+// is LogCluster.status.bootstrap.
 func Bootstrap(cluster *v1alpha1.LogCluster) string {
 	return fmt.Sprintf("%s.%s.svc:%d", bootstrapName(cluster.Name), cluster.Namespace,
 		portKafka(cluster))
 }
 
-// HTTPAddress is host:port of a broker's HTTP endpoint: the pod's name under the headless Service,
-// which a broker has before it is ready (see brokersService).
+// HTTPAddress returns host:port of a broker's HTTP endpoint: the pod's name in the headless
+// Service, which resolves before the broker is ready (see brokersService).
 func HTTPAddress(cluster, namespace string, broker int32) string {
 	return fmt.Sprintf("%s-%d.%s.%s.svc:%d", BrokersName(cluster), broker, headlessName(cluster),
 		namespace, portHTTP)
@@ -52,8 +51,8 @@ func portKafka(cluster *v1alpha1.LogCluster) int32 {
 	return portKafkaDefault
 }
 
-// selector finds a cluster's broker pods. It can never change: a StatefulSet's selector is
-// immutable.
+// selector returns the labels that select a cluster's broker pods. They must never change: a
+// StatefulSet's selector is immutable.
 func selector(cluster *v1alpha1.LogCluster) map[string]string {
 	return map[string]string{
 		"app.kubernetes.io/name":      "heartwood",
@@ -62,8 +61,8 @@ func selector(cluster *v1alpha1.LogCluster) map[string]string {
 	}
 }
 
-// Labels are on every object of a cluster: those of selector, and more that may change. The map is
-// the caller's own.
+// Labels returns the labels of every object of a cluster: those of selector, and others that may
+// change. The caller owns the map.
 func Labels(cluster *v1alpha1.LogCluster) map[string]string {
 	labels := selector(cluster)
 	maps.Copy(labels, map[string]string{
@@ -73,8 +72,8 @@ func Labels(cluster *v1alpha1.LogCluster) map[string]string {
 	return labels
 }
 
-// metadata is what all objects of a cluster begin with. It sets no owner: apply does, for all
-// alike.
+// metadata returns the metadata of an object. It has no owner; the operator sets it when it applies
+// the object.
 func metadata(cluster *v1alpha1.LogCluster, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: cluster.Namespace, Labels: Labels(cluster)}
 }

@@ -7,19 +7,20 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// userID is the image's user, the one that distroless images call nonroot.
+// userID is the user of the image: nonroot in distroless images.
 const userID = 65532
 
-// stopSeconds is what a broker has to stop in order before it is killed: to hand leadership over (a
-// third of it at most), to end requests, to sync and close its logs. Killed, it loses nothing that
-// was synced, its next start takes longer, and its replicas are out of sync until they have caught
-// up.
+// stopSeconds is the time that a broker has for its controlled shutdown before it is killed: to
+// transfer leadership (a third of it at most), to complete requests, and to sync and close its
+// logs. A killed broker loses nothing that was synced. Its next start takes longer, and its
+// replicas are not in sync until they have caught up.
 const stopSeconds = 60
 
-// rackKeyDefault is the CRD's default, for a LogCluster that did not pass the API server.
+// rackKeyDefault is the default of the CRD, for a LogCluster without API server defaulting.
 const rackKeyDefault = "topology.kubernetes.io/zone"
 
-// podTemplate is a broker's pod, under the restricted profile of the Pod Security Standards.
+// podTemplate renders a broker's pod. It satisfies the restricted profile of the Pod Security
+// Standards.
 func podTemplate(cluster *v1alpha1.LogCluster, settings Settings) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: Labels(cluster)},
@@ -33,7 +34,7 @@ func podTemplate(cluster *v1alpha1.LogCluster, settings Settings) corev1.PodTemp
 				RunAsUser:    new(int64(userID)),
 				RunAsGroup:   new(int64(userID)),
 				FSGroup:      new(int64(userID)),
-				// A large volume would take minutes to change the owner of at every start.
+				// Otherwise changing the owner of a large volume would take minutes at every start.
 				FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
 				SeccompProfile: &corev1.SeccompProfile{
 					Type: corev1.SeccompProfileTypeRuntimeDefault,
@@ -45,8 +46,8 @@ func podTemplate(cluster *v1alpha1.LogCluster, settings Settings) corev1.PodTemp
 	}
 }
 
-// spread puts brokers on racks first and on nodes second, as far as there are any. It never holds a
-// broker back: one on a crowded node serves, one that waits does not.
+// spread spreads brokers across racks first and nodes second, as far as possible. It never prevents
+// scheduling: a broker on a shared node serves, a pending one does not.
 func spread(cluster *v1alpha1.LogCluster) []corev1.TopologySpreadConstraint {
 	rackKey := cluster.Spec.RackKey
 	if rackKey == "" {
@@ -62,7 +63,7 @@ func spread(cluster *v1alpha1.LogCluster) []corev1.TopologySpreadConstraint {
 		})
 	}
 	if rackKey == corev1.LabelHostname {
-		return constraints[:1] // a key may be named once
+		return constraints[:1] // the API server rejects a key that is named twice
 	}
 	return constraints
 }

@@ -8,9 +8,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// podDisruptionBudget lets a drain take one broker at a time, however many there are. It counts
-// those that may be away, not those that must stay: with one broker, a minimum of one would hold up
-// every drain for ever.
+// podDisruptionBudget allows the eviction of one broker at a time. It limits unavailable pods
+// instead of requiring available ones: with a single broker, a minimum of one would block every
+// node drain.
 func podDisruptionBudget(cluster *v1alpha1.LogCluster) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},

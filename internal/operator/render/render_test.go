@@ -20,12 +20,11 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-var update = flag.Bool("update", false, "write the goldens of testdata anew")
+var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
 var settings = Settings{Image: "registry.example/heartwood:v1"}
 
-// minimal is a cluster that leaves out what can be left out, and did not pass the API server's
-// defaulting.
+// minimal returns a cluster without optional fields and without API server defaulting.
 func minimal() *v1alpha1.LogCluster {
 	return &v1alpha1.LogCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: "logs"},
@@ -33,7 +32,7 @@ func minimal() *v1alpha1.LogCluster {
 	}
 }
 
-// full is a cluster that sets everything render looks at, each to something else than its default.
+// full returns a cluster with a value other than the default in every field that render uses.
 func full() *v1alpha1.LogCluster {
 	return &v1alpha1.LogCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "main", Namespace: "logs"},
@@ -55,7 +54,7 @@ func full() *v1alpha1.LogCluster {
 	}
 }
 
-func TestObjectsAreAsTheirGoldensShow(t *testing.T) {
+func TestObjectsMatchTheirGoldenFiles(t *testing.T) {
 	for _, cluster := range []*v1alpha1.LogCluster{minimal(), full()} {
 		for _, object := range Cluster(cluster, settings) {
 			kind := strings.ToLower(object.GetObjectKind().GroupVersionKind().Kind)
@@ -72,10 +71,10 @@ func TestObjectsAreAsTheirGoldensShow(t *testing.T) {
 				}
 				want, err := os.ReadFile(golden)
 				if err != nil {
-					t.Fatalf("%v; go test -update writes it", err)
+					t.Fatalf("%v; to write it, run go test -update", err)
 				}
 				if diff := cmp.Diff(string(want), string(got)); diff != "" {
-					t.Errorf("%s differs (-golden +got); go test -update writes it anew\n%s",
+					t.Errorf("%s differs (-golden +got); to rewrite it, run go test -update\n%s",
 						golden, diff)
 				}
 			})
@@ -83,12 +82,12 @@ func TestObjectsAreAsTheirGoldensShow(t *testing.T) {
 	}
 }
 
-func TestRenderingTwiceGivesTheSameBytes(t *testing.T) {
+func TestRenderingIsDeterministic(t *testing.T) {
 	first, err := yaml.Marshal(Cluster(full(), settings))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 20 { // enough for Go's random map order to show
+	for range 20 { // enough to detect a dependency on map order
 		again, err := yaml.Marshal(Cluster(full(), settings))
 		if err != nil {
 			t.Fatal(err)
@@ -99,12 +98,12 @@ func TestRenderingTwiceGivesTheSameBytes(t *testing.T) {
 	}
 }
 
-func TestEveryObjectCanBeAppliedAndFound(t *testing.T) {
+func TestObjectsHaveKindNamespaceAndLabel(t *testing.T) {
 	cluster := full()
 	for _, object := range Cluster(cluster, settings) {
 		kind := object.GetObjectKind().GroupVersionKind()
 		if kind.Kind == "" || kind.Version == "" {
-			t.Errorf("%T %s says no apiVersion or kind: server-side apply needs both", object,
+			t.Errorf("%T %s has no apiVersion or kind, which server-side apply requires", object,
 				object.GetName())
 		}
 		if object.GetNamespace() != cluster.Namespace ||
@@ -115,7 +114,7 @@ func TestEveryObjectCanBeAppliedAndFound(t *testing.T) {
 	}
 }
 
-func TestImageIsTheOperatorsUnlessTheClusterNamesOne(t *testing.T) {
+func TestImageDefaultsToTheOperators(t *testing.T) {
 	for cluster, want := range map[*v1alpha1.LogCluster]string{
 		minimal(): settings.Image,
 		full():    "registry.example/heartwood:pinned",
@@ -127,12 +126,12 @@ func TestImageIsTheOperatorsUnlessTheClusterNamesOne(t *testing.T) {
 	}
 }
 
-func TestVolumesStayUnlessDeletingThemIsAskedFor(t *testing.T) {
+func TestVolumesAreRetainedByDefault(t *testing.T) {
 	for policy, want := range map[v1alpha1.ReclaimPolicy]appsv1.PersistentVolumeClaimRetentionPolicyType{
-		"":                      appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
-		v1alpha1.ReclaimRetain:  appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
-		v1alpha1.ReclaimDelete:  appsv1.DeletePersistentVolumeClaimRetentionPolicyType,
-		"SomethingNewFromAbove": appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+		"":                     appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+		v1alpha1.ReclaimRetain: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+		v1alpha1.ReclaimDelete: appsv1.DeletePersistentVolumeClaimRetentionPolicyType,
+		"UnknownPolicy":        appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
 	} {
 		cluster := minimal()
 		cluster.Spec.Storage.ReclaimPolicy = policy
@@ -145,11 +144,11 @@ func TestVolumesStayUnlessDeletingThemIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestATopologyKeyIsNamedOnce(t *testing.T) {
+func TestTopologyKeyIsNamedOnce(t *testing.T) {
 	cluster := minimal()
 	cluster.Spec.RackKey = corev1.LabelHostname
 	if got := spread(cluster); len(got) != 1 {
-		t.Errorf("%d constraints for one key: the API server refuses that", len(got))
+		t.Errorf("%d constraints for one key, which the API server rejects", len(got))
 	}
 }
 
@@ -166,14 +165,14 @@ func TestBrokersMayUpdateLeasesOfTheirOwnClusterOnly(t *testing.T) {
 	for _, rule := range role(full(), Settings{}).Rules {
 		if slices.Contains(rule.Verbs, rbacv1.VerbAll) ||
 			slices.Contains(rule.Resources, rbacv1.ResourceAll) {
-			t.Errorf("a broker may do everything: %+v", rule)
+			t.Errorf("a broker has wildcard permissions: %+v", rule)
 		}
 	}
 }
 
-// TestReadOnlyAdminIsReadOnlyForRBACToo: a broker that was taken over cannot change what manifests
-// rule. The topic of groups it still makes.
-func TestReadOnlyAdminIsReadOnlyForRBACToo(t *testing.T) {
+// TestReadOnlyAdminRestrictsTheRole: with adminApi ReadOnly a compromised broker cannot change
+// Topics that manifests define. It can still create the topic of consumer groups.
+func TestReadOnlyAdminRestrictsTheRole(t *testing.T) {
 	verbs := func(admin v1alpha1.AdminAPI, resource string) (all []string) {
 		cluster := full()
 		cluster.Spec.AdminAPI = admin
@@ -201,13 +200,13 @@ func TestReadOnlyAdminIsReadOnlyForRBACToo(t *testing.T) {
 	}
 }
 
-func TestTheLongestClusterNameFitsWhatIsNamedAfterIt(t *testing.T) {
-	// 40 characters: the CRD's limit. A StatefulSet's name becomes a label with an 11-character
-	// hash behind it.
+func TestLongestClusterNameFitsDerivedNames(t *testing.T) {
+	// The CRD limits names to 40 characters. Kubernetes uses a StatefulSet's name, followed by an
+	// 11-character hash, as a label value.
 	cluster := minimal()
 	cluster.Name = strings.Repeat("a", 40)
 	if got := len(BrokersName(cluster.Name)) + 11; got > 63 {
-		t.Errorf("label controller-revision-hash has %d characters", got)
+		t.Errorf("label controller-revision-hash has %d characters, want at most 63", got)
 	}
 	for _, name := range []string{v1alpha1.BrokerLeaseName(cluster.Name, 999),
 		headlessName(cluster.Name), bootstrapName(cluster.Name)} {

@@ -7,13 +7,15 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// role allows brokers what internal/metadata/kube does, and no more: watch the metadata, keep a
-// Lease, say what they serve, make, change and delete Topics and move Partitions for Kafka's admin
-// clients. Under adminApi: ReadOnly they may make Topics only: that of consumer groups, and those
-// that the LogCluster lets clients make by using them. A broker can change the Leases of its own
-// cluster only; making one cannot be bound to a name, as RBAC does not see names on create. The
-// rule that names Leases follows the number of brokers, so a cluster that grows gets its Role
-// before its new pods. What is added here the operator must be granted as well (see controllers).
+// role grants brokers the permissions that internal/metadata/kube needs, and no others: to watch
+// the metadata, to renew a Lease, to report what they serve, and for Kafka's admin clients to
+// create, change and delete Topics and to reassign Partitions. With adminApi: ReadOnly they may
+// only create Topics: that of consumer groups, and those that the LogCluster creates automatically.
+//
+// A broker can update the Leases of its own cluster only. Creating a Lease cannot be restricted to
+// a name, as RBAC does not see names on create. The rule that names Leases depends on the number of
+// brokers, so the Role is applied before new pods are created. The operator must have every
+// permission that is added here (see controllers/logcluster).
 func role(cluster *v1alpha1.LogCluster, settings Settings) *rbacv1.Role {
 	var leases []string
 	for id := range settings.running(cluster) {

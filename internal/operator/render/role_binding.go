@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// roleBinding gives the brokers' account the brokers' role.
+// roleBinding binds the brokers' Role to their ServiceAccount.
 func roleBinding(cluster *v1alpha1.LogCluster) *rbacv1.RoleBinding {
 	name := BrokersName(cluster.Name)
 	return &rbacv1.RoleBinding{

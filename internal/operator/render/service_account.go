@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// serviceAccount is who the brokers are to the API server. Its token is mounted by the pod that
-// asks for it, not by any pod that happens to name the account.
+// serviceAccount renders the brokers' identity at the API server. The token is mounted only into
+// pods that request it.
 func serviceAccount(cluster *v1alpha1.LogCluster) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{
 		TypeMeta:                     metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},

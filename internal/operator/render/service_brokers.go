@@ -8,9 +8,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// brokersService gives each broker its own host name, which is what the brokers tell clients. A
-// broker that is not ready yet has its name all the same: brokers and the operator reach it before
-// clients may.
+// brokersService renders the headless Service that gives each broker its own host name, which
+// brokers advertise to clients. The name of a broker that is not ready resolves, too: other brokers
+// and the operator connect to it before clients do.
 func brokersService(cluster *v1alpha1.LogCluster) *corev1.Service {
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
@@ -27,8 +27,8 @@ func brokersService(cluster *v1alpha1.LogCluster) *corev1.Service {
 	}
 }
 
-// servicePort leads to the container's port of the same name, so it does not matter which number
-// that has.
+// servicePort returns a port that leads to the container port of the same name, whatever its
+// number.
 func servicePort(name string, port int32) corev1.ServicePort {
 	return corev1.ServicePort{Name: name, Port: port, Protocol: corev1.ProtocolTCP,
 		TargetPort: intstr.FromString(name)}

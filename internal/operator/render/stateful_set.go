@@ -9,14 +9,13 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// storageSizeDefault is a volume's size when the LogCluster names none; the CRD has the same
-// default.
+// storageSizeDefault is the default size of a volume; the CRD has the same default.
 const storageSizeDefault = "10Gi"
 
-// statefulSet runs the brokers: one pod and one volume for each node id. Pods start together, as a
-// broker needs no other to start; they are replaced one by one, when the operator says so. Volumes
-// outlive a smaller number of brokers in any case (WhenScaled): the records on them may have no
-// other copy.
+// statefulSet renders the StatefulSet of the brokers: one pod and one volume per broker id. Pods
+// start in parallel, as a broker needs no other one to start. The operator paces their replacement
+// (Settings.Held). Volumes are always kept when the cluster is scaled down (WhenScaled): their
+// records may have no other copy.
 func statefulSet(cluster *v1alpha1.LogCluster, settings Settings) *appsv1.StatefulSet {
 	return &appsv1.StatefulSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
@@ -42,8 +41,8 @@ func statefulSet(cluster *v1alpha1.LogCluster, settings Settings) *appsv1.Statef
 	}
 }
 
-// volumeClaim is each broker's volume; without a class it gets the Kubernetes cluster's default
-// one.
+// volumeClaim renders the claim of a broker's volume. Without a class, the Kubernetes cluster's
+// default class is used.
 func volumeClaim(cluster *v1alpha1.LogCluster) corev1.PersistentVolumeClaim {
 	size := cluster.Spec.Storage.Size
 	if size.IsZero() {
@@ -51,7 +50,7 @@ func volumeClaim(cluster *v1alpha1.LogCluster) corev1.PersistentVolumeClaim {
 	}
 	return corev1.PersistentVolumeClaim{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
-		// No label that may ever change: the template is immutable.
+		// The template is immutable, so its labels must never change.
 		ObjectMeta: metav1.ObjectMeta{Name: volumeData, Labels: selector(cluster)},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
@@ -63,7 +62,7 @@ func volumeClaim(cluster *v1alpha1.LogCluster) corev1.PersistentVolumeClaim {
 	}
 }
 
-// retention keeps volumes unless the user asks for the contrary in so many words.
+// retention returns Retain unless the LogCluster explicitly specifies Delete.
 func retention(policy v1alpha1.ReclaimPolicy) appsv1.PersistentVolumeClaimRetentionPolicyType {
 	if policy == v1alpha1.ReclaimDelete {
 		return appsv1.DeletePersistentVolumeClaimRetentionPolicyType

@@ -1,55 +1,56 @@
 package rollout
 
-// Broker is a broker's pod, as a rollout looks at it. The zero value is a pod that is not there.
+// Broker is a broker's pod during a rolling update. The zero value is a missing pod.
 type Broker struct {
-	Updated bool // it is of the latest template
-	Ready   bool // and not being deleted
-	// it became ready a moment ago: clients may look for it still where its last pod was
-	New bool
+	Updated bool // it has the latest template
+	Ready   bool // it is ready and not being deleted
+	// Settling reports that it has just become ready: clients may still use the address of its
+	// previous pod.
+	Settling bool
 }
 
-// State is a cluster's pods, and how its partitions are.
+// State is the state of a LogCluster's pods and partitions.
 type State struct {
 	Brokers         []Broker // by ordinal
-	UnderReplicated int32    // partitions that have not all their replicas in sync
-	// Partition is the StatefulSet's present one: pods from that ordinal on are brought to the
-	// latest template, by its controller.
-	Partition int32
-	// Settled: the StatefulSet's controller has seen all that was applied. What it says of pods is
-	// of an earlier template otherwise.
-	Settled bool
+	UnderReplicated int32    // partitions with a replica that is not in sync
+	// Held is the StatefulSet's present rollingUpdate.partition: its controller updates pods from
+	// that ordinal on.
+	Held int32
+	// Observed reports that the StatefulSet controller has observed the latest spec. Otherwise what
+	// it reports about pods concerns an earlier template.
+	Observed bool
 }
 
-// Partition returns the partition that the StatefulSet should have. It goes down by one pod at a
-// time, the highest ordinal first, and up to the number of brokers when nothing is to be done: so a
-// new template starts nothing by itself.
+// Held returns the rollingUpdate.partition that the StatefulSet should have. It decreases by one
+// pod at a time, from the highest ordinal, and returns to the number of brokers when the update is
+// complete, so that a new template starts nothing by itself.
 //
-// Invariant: the next broker that serves is restarted only while all others are ready, have been
-// for a while, and every replica is in sync; thus somebody leads whom clients find, and no
-// partition has more than one replica fewer than it should because of a rollout. A broker that is
-// not ready serves nothing, and goes at any time: else a template that does not work could not be
-// mended by another. So does one whose pod is being deleted: it is under way.
-func Partition(s State) int32 {
+// Invariant: a serving broker is restarted only while all others are ready and not settling and
+// every replica is in sync. So every partition has a leader that clients can find, and no partition
+// lacks more than one replica because of a rolling update. A broker that is not ready serves
+// nothing and may be restarted at any time; otherwise a broken template could not be replaced by
+// another one. The same holds for a pod that is already being deleted.
+func Held(s State) int32 {
 	count := int32(len(s.Brokers))
-	next := nextOf(s.Brokers)
+	next := nextToUpdate(s.Brokers)
 	switch {
-	case !s.Settled:
-		return min(s.Partition, count)
+	case !s.Observed:
+		return min(s.Held, count)
 	case next < 0 && allReady(s.Brokers):
 		return count
-	// one that ends before it is ready must come back with the latest template, and not the one
-	// before
+	// A pod that fails before it is ready must be created again from the latest template, and not
+	// from the previous one.
 	case next < 0:
-		return min(s.Partition, count)
+		return min(s.Held, count)
 	case !s.Brokers[next].Ready,
-		s.UnderReplicated == 0 && allReady(s.Brokers) && !anyNew(s.Brokers):
+		s.UnderReplicated == 0 && allReady(s.Brokers) && !anySettling(s.Brokers):
 		return next
 	}
 	return next + 1
 }
 
-// nextOf is the highest ordinal that is not of the latest template; -1: all are.
-func nextOf(brokers []Broker) int32 {
+// nextToUpdate returns the highest ordinal without the latest template, -1 if there is none.
+func nextToUpdate(brokers []Broker) int32 {
 	for at := len(brokers) - 1; at >= 0; at-- {
 		if !brokers[at].Updated {
 			return int32(at)
@@ -67,18 +68,18 @@ func allReady(brokers []Broker) bool {
 	return true
 }
 
-func anyNew(brokers []Broker) bool {
+func anySettling(brokers []Broker) bool {
 	for _, b := range brokers {
-		if b.New {
+		if b.Settling {
 			return true
 		}
 	}
 	return false
 }
 
-// Waiting tells whether a rollout waits, and the ordinal it goes on with; next is -1 when there is
-// none.
+// Waiting reports whether a rolling update is waiting, and the ordinal that it continues with; next
+// is -1 if there is none.
 func Waiting(s State) (next int32, waits bool) {
-	next = nextOf(s.Brokers)
-	return next, next >= 0 && Partition(s) > next
+	next = nextToUpdate(s.Brokers)
+	return next, next >= 0 && Held(s) > next
 }
