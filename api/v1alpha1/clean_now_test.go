@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestALongCleanNowIsCutOffBetweenCharacters(t *testing.T) {
+func TestCleanNowIsTruncatedBetweenCharacters(t *testing.T) {
 	for value, want := range map[string]string{
 		"":                       "",
 		"2026-11-21":             "2026-11-21",
@@ -16,7 +16,7 @@ func TestALongCleanNowIsCutOffBetweenCharacters(t *testing.T) {
 		topic := Topic{}
 		topic.Annotations = map[string]string{AnnotationCleanNow: value}
 		if got := topic.CleanNow(); got != want {
-			t.Errorf("%q becomes %q, want %q", value, got, want)
+			t.Errorf("%q is truncated to %q, want %q", value, got, want)
 		}
 	}
 	if got := (&Topic{}).CleanNow(); got != "" {

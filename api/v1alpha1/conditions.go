@@ -2,47 +2,46 @@ package v1alpha1
 
 // Condition types.
 const (
-	// ConditionReady: a LogCluster is Ready when all its brokers are up, a Topic when every
-	// partition has a serving leader, a Partition when its leader serves its leaderEpoch.
+	// ConditionReady is True on a LogCluster if all its brokers are up, on a Topic if every
+	// partition has a serving leader, and on a Partition if its leader serves its leaderEpoch.
 	ConditionReady = "Ready"
-	// ConditionReplicated: a Topic is Replicated when each of its partitions has all its replicas,
-	// where they are to be and in sync.
+	// ConditionReplicated is True on a Topic if all replicas of all partitions are assigned as
+	// specified and in sync.
 	ConditionReplicated = "Replicated"
-	// ConditionScaled: a LogCluster is Scaled when it has as many brokers as it asks for.
+	// ConditionScaled is True on a LogCluster if it has spec.brokers brokers.
 	ConditionScaled = "Scaled"
-	// ConditionCompacting tells whether the cleaner works on a compacted Topic, and if not, why
-	// not.
+	// ConditionCompacting is True on a compacted Topic while a pass is running. Its reason says why
+	// none is.
 	ConditionCompacting = "Compacting"
 )
 
 // Reasons of ConditionReady.
 const (
-	// ReasonReady: all is well.
+	// ReasonReady: the condition is True.
 	ReasonReady = "Ready"
 	// ReasonBrokersNotReady: some brokers of the LogCluster are not up.
 	ReasonBrokersNotReady = "BrokersNotReady"
 	// ReasonClusterNotFound: the Topic names a LogCluster that does not exist.
 	ReasonClusterNotFound = "ClusterNotFound"
-	// ReasonNotEnoughBrokers: the Topic wants more replicas than the LogCluster has brokers.
+	// ReasonNotEnoughBrokers: the Topic requests more replicas than the LogCluster has brokers.
 	ReasonNotEnoughBrokers = "NotEnoughBrokers"
-	// ReasonTopicNameTaken: an older Topic of the same LogCluster has the same topicName.
+	// ReasonTopicNameTaken: an older Topic of the same LogCluster has the same Kafka name.
 	ReasonTopicNameTaken = "TopicNameTaken"
-	// ReasonInvalidSettings: the settings contradict those that the LogCluster gives by default.
+	// ReasonInvalidSettings: the settings contradict the LogCluster's topicDefaults.
 	ReasonInvalidSettings = "InvalidSettings"
-	// ReasonPartitionNameTaken: Partitions of another LogCluster have the names that those of the
-	// Topic need.
+	// ReasonPartitionNameTaken: conflicting Partitions have the names that the Topic needs.
 	ReasonPartitionNameTaken = "PartitionNameTaken"
-	// ReasonRetained: the Topic is gone and the Partition remembers where its records are, for a
-	// Topic of the same name.
+	// ReasonRetained: the Topic does not exist, and the Partition records where its records are for
+	// a later Topic of the same name.
 	ReasonRetained = "Retained"
 	// ReasonPartitionsNotReady: some partitions have no serving leader.
 	ReasonPartitionsNotReady = "PartitionsNotReady"
-	// ReasonLeaderOffline: no replica of the Partition that may lead it is up.
+	// ReasonLeaderOffline: no replica that may lead the Partition is up.
 	ReasonLeaderOffline = "LeaderOffline"
-	// ReasonReplicaLost: the replicas that may lead the Partition returned with empty disks.
+	// ReasonReplicaLost: the replicas that may lead the Partition have returned with empty disks.
 	ReasonReplicaLost = "ReplicaLost"
-	// ReasonLeaderStarting: the leader is elected but does not serve yet, or not any more since its
-	// disk failed.
+	// ReasonLeaderStarting: the leader was elected and does not serve yet, or no longer serves
+	// because its disk has failed.
 	ReasonLeaderStarting = "LeaderStarting"
 	// ReasonDeleting: the resource is being deleted.
 	ReasonDeleting = "Deleting"
@@ -50,56 +49,57 @@ const (
 
 // Reasons of ConditionReplicated.
 const (
-	// ReasonInSync: every replica is where it is to be, and in sync.
+	// ReasonInSync: every replica is assigned as specified and in sync.
 	ReasonInSync = "InSync"
-	// ReasonReassigning: partitions move to other brokers, or get another number of replicas.
+	// ReasonReassigning: partitions are being reassigned to other brokers, or to another number of
+	// replicas.
 	ReasonReassigning = "Reassigning"
-	// ReasonUnderReplicated: some partitions have fewer in-sync replicas than replicas.
+	// ReasonUnderReplicated: some partitions have a replica that is not in sync.
 	ReasonUnderReplicated = "UnderReplicated"
 )
 
-// Reasons of ConditionScaled, besides ReasonReplicasDoNotFit.
+// Reasons of ConditionScaled, besides ReasonBrokersNotReady.
 const (
-	// ReasonScaled: there are as many brokers as spec.brokers.
+	// ReasonScaled: the LogCluster has spec.brokers brokers.
 	ReasonScaled = "Scaled"
-	// ReasonDraining: brokers are to go, and hold replicas still that move to the others first.
+	// ReasonDraining: brokers are being removed, after their replicas have moved to the others.
 	ReasonDraining = "Draining"
-	// ReasonReplicasDoNotFit: brokers are to go, and some Topic has more replicas than would be
-	// left: nothing moves, no broker goes.
+	// ReasonReplicasDoNotFit: brokers are to be removed, and a Topic has more replicas than brokers
+	// would remain. Nothing is moved or removed.
 	ReasonReplicasDoNotFit = "ReplicasDoNotFit"
 )
 
-// Reasons of ConditionCompacting: a closed set.
+// Reasons of ConditionCompacting. The set is closed.
 const (
-	// ReasonUpToDate: nothing is dirty.
+	// ReasonUpToDate: the log is clean.
 	ReasonUpToDate = "UpToDate"
-	// ReasonCleaning: a pass runs.
+	// ReasonCleaning: a pass is running.
 	ReasonCleaning = "Cleaning"
-	// ReasonQueued: a pass is due and waits for a worker.
+	// ReasonQueued: a pass is due and waits for a worker slot.
 	ReasonQueued = "Queued"
-	// ReasonBelowDirtyRatio: there is a dirty section, smaller than minDirtyPercent.
+	// ReasonBelowDirtyRatio: the dirty ratio is below minDirtyPercent.
 	ReasonBelowDirtyRatio = "BelowDirtyRatio"
-	// ReasonNothingToReclaim: the dirty section holds no garbage worth a pass.
+	// ReasonNothingToReclaim: the dirty section holds too little garbage for a pass.
 	ReasonNothingToReclaim = "NothingToReclaim"
-	// ReasonActiveSegmentOnly: all that is dirty lies in active segments.
+	// ReasonActiveSegmentOnly: only the active segment is dirty.
 	ReasonActiveSegmentOnly = "ActiveSegmentOnly"
-	// ReasonMinLagNotReached: all that is dirty is younger than minLag.
+	// ReasonMinLagNotReached: all records of the dirty section are younger than minLag.
 	ReasonMinLagNotReached = "MinLagNotReached"
-	// ReasonBlockedByOpenTransaction: an open transaction holds the cleaner back.
+	// ReasonBlockedByOpenTransaction: an open transaction blocks compaction.
 	ReasonBlockedByOpenTransaction = "BlockedByOpenTransaction"
-	// ReasonQuarantined: a partition's last pass failed; it is tried again with back-off.
+	// ReasonQuarantined: a partition's last pass failed; it is retried with backoff.
 	ReasonQuarantined = "Quarantined"
 	// ReasonCleanerDisabled: the LogCluster has no cleaner workers.
 	ReasonCleanerDisabled = "CleanerDisabled"
-	// ReasonUnknown: no broker could be asked.
+	// ReasonUnknown: no leader has reported.
 	ReasonUnknown = "Unknown"
 )
 
-// Events that tell of no condition.
+// Reasons of events that belong to no condition.
 const (
 	// EventUncleanElection: a leader was elected that may lack acknowledged records.
 	EventUncleanElection = "UncleanElection"
-	// EventApplyFailed: the API server refused an object of a LogCluster; the note says which, and
-	// why.
+	// EventApplyFailed: applying an object of a LogCluster failed; the note names the object and
+	// the error.
 	EventApplyFailed = "ApplyFailed"
 )

@@ -7,40 +7,40 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestLeaseNamesAreReadAsTheyAreWritten(t *testing.T) {
+func TestParseBrokerLeaseName(t *testing.T) {
 	for _, cluster := range []string{"main", "a-broker-7", "broker"} {
 		for _, broker := range []int32{0, 7, 999} {
 			gotCluster, gotBroker, ok := ParseBrokerLeaseName(BrokerLeaseName(cluster, broker))
 			if !ok || gotCluster != cluster || gotBroker != broker {
-				t.Errorf("%s %d: read as %s %d, %v", cluster, broker, gotCluster, gotBroker, ok)
+				t.Errorf("%s %d: parsed as %s %d, %t", cluster, broker, gotCluster, gotBroker, ok)
 			}
 		}
 	}
 	for _, name := range []string{"", "main", "main-broker-", "main-broker-x", "main-broker-+1",
 		"main-broker--1", "main-broker-01", "main-broker-99999999999"} {
 		if cluster, broker, ok := ParseBrokerLeaseName(name); ok {
-			t.Errorf("%q is no broker's, and was read as %s %d", name, cluster, broker)
+			t.Errorf("%q is not the name of a broker's Lease, and was parsed as %s %d", name, cluster, broker)
 		}
 	}
 }
 
-func TestWhatALeaseSaysOfItsIncarnation(t *testing.T) {
+func TestLeaseAnnotations(t *testing.T) {
 	for text, want := range map[string]int64{"7": 7, "0": 0, "-1": -1, "-7": -1, "seven": -1,
 		"99999999999999999999": -1} {
 		if got := LeaseCleanEpoch(map[string]string{AnnotationCleanEpoch: text}); got != want {
-			t.Errorf("clean epoch %q is read as %d", text, got)
+			t.Errorf("clean epoch %q: %d, want %d", text, got, want)
 		}
 	}
 	if got := LeaseCleanEpoch(nil); got != -1 {
-		t.Errorf("no clean epoch is read as %d", got)
+		t.Errorf("without a clean epoch: %d, want -1", got)
 	}
-	said := map[string]string{AnnotationLeaving: "7"}
-	if !LeaseLeaves(said, 7) || LeaseLeaves(said, 8) || LeaseLeaves(nil, 0) {
-		t.Error("a word about leaving counts for the incarnation that gave it, and no other")
+	announced := map[string]string{AnnotationLeaving: "7"}
+	if !LeaseLeaves(announced, 7) || LeaseLeaves(announced, 8) || LeaseLeaves(nil, 0) {
+		t.Error("an announced shutdown applies to its own broker epoch only")
 	}
 }
 
-func TestTheOldestTopicIsOne(t *testing.T) {
+func TestOlderThanIsATotalOrder(t *testing.T) {
 	at := func(name string, second int64) *Topic {
 		return &Topic{ObjectMeta: metav1.ObjectMeta{Name: name,
 			CreationTimestamp: metav1.NewTime(time.Unix(second, 0))}}

@@ -1,14 +1,14 @@
-// Package v1alpha1 holds Heartwood's resources: LogCluster, Topic and Partition, in the group
+// Package v1alpha1 defines Heartwood's resources LogCluster, Topic and Partition in the API group
 // heartwood.dev.
 //
-// It is the one place where the two halves of Heartwood meet: the operator writes what these types
-// say, the brokers read it, and `heartwood dev` reads the same manifests without a cluster. It
-// depends on apimachinery alone.
+// It is the interface between operator and brokers: the operator writes these resources, brokers
+// read them, and `heartwood dev` reads the same manifests without Kubernetes. It depends on
+// apimachinery only.
 //
 // Rules of the API: no floats (percentages are integers, sizes are resource.Quantity, durations are
-// metav1.Duration); a field that a LogCluster may default for its topics has no default in the
-// schema (see TopicSettings); every validation is a schema or CEL rule in the CRD, with a message
-// that says what to do.
+// metav1.Duration); a field that topicDefaults may default has no default in the schema (see
+// TopicSettings); every validation is a schema or CEL rule of the CRD, with a message that says
+// what to do.
 //
 // +kubebuilder:object:generate=true
 // +groupName=heartwood.dev

@@ -4,12 +4,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Partition is one partition of a Topic, named <topic resource>-<index>. The operator makes it,
-// elects its leader, and takes brokers that are gone out of isr; the leader adds to isr and takes
-// from it who lags, and writes servingEpoch and foundEpoch. Every change of the status is a
-// compare-and-swap on resourceVersion. Who edits spec.replicas moves the partition: status.replicas
-// tells how far it is. It goes with a Topic whose reclaimPolicy is Delete; else it stays and
-// remembers where the records are.
+// Partition is one partition of a Topic, named <Topic resource>-<index>. The operator creates it,
+// elects its leader and removes failed brokers from isr. The leader adds followers to isr, removes
+// those that lag, and writes servingEpoch and foundEpoch. Every change of the status is a
+// compare-and-swap on resourceVersion.
+//
+// Editing spec.replicas reassigns the partition; status.replicas shows the progress. A Partition is
+// deleted with a Topic whose reclaimPolicy is Delete. Otherwise it is kept and records where the
+// records are.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -33,20 +35,20 @@ type Partition struct {
 	Status PartitionStatus `json:"status,omitempty"`
 }
 
-// PartitionSpec is where a partition lives.
+// PartitionSpec is the assignment of a partition.
 //
 // +kubebuilder:validation:XValidation:rule="self.cluster == oldSelf.cluster && self.topic == oldSelf.topic && self.index == oldSelf.index",message="cluster, topic and index of a Partition cannot be changed: the operator makes Partitions, change the Topic instead"
 type PartitionSpec struct {
-	// Cluster is the LogCluster's name.
+	// Cluster is the name of the LogCluster.
 	Cluster string `json:"cluster"`
 	// Topic is the name of the Topic resource.
 	Topic string `json:"topic"`
-	// Index is the partition's number, from 0.
+	// Index is the number of the partition, from 0.
 	// +kubebuilder:validation:Minimum=0
 	Index int32 `json:"index"`
-	// Replicas are the node ids of the brokers that are to hold the partition, the preferred leader
-	// first. When they are changed, the new ones copy it first, and the others go once all of these
-	// are in sync.
+	// Replicas are the ids of the brokers that are to hold the partition, the preferred leader
+	// first. After a change, the new replicas copy the log, and the others are removed when all of
+	// the new assignment are in sync.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=15
 	// +kubebuilder:validation:items:Minimum=0
@@ -55,83 +57,85 @@ type PartitionSpec struct {
 	Replicas []int32 `json:"replicas"`
 }
 
-// PartitionStatus is who leads a partition and who is in sync.
+// PartitionStatus is the leader and the ISR of a partition.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.servingEpoch) || self.servingEpoch <= self.leaderEpoch",fieldPath=".servingEpoch",message="servingEpoch must not be ahead of leaderEpoch: read the Partition again"
 type PartitionStatus struct {
-	// Leader is the leader's node id, -1 while there is none.
+	// Leader is the broker id of the leader, -1 if there is none.
 	// +kubebuilder:default=-1
 	Leader int32 `json:"leader"`
-	// LeaderEpoch grows with each election.
+	// LeaderEpoch is the number of the present leadership. It grows with each election.
 	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="leaderEpoch must not go back: read the Partition again"
 	LeaderEpoch int32 `json:"leaderEpoch"`
-	// UnprovenEpoch is the latest leader epoch whose leader was elected without proof that it has
-	// every acknowledged record; absent if none was. Replicas that come back from before it trust
-	// nothing that the leader does not have. The operator writes it.
+	// UnprovenEpoch is the latest leader epoch that began with an unclean election. It is absent if
+	// there was none. Replicas that return from an earlier epoch truncate everything that the
+	// leader does not have. The operator writes it.
 	// +optional
 	UnprovenEpoch int32 `json:"unprovenEpoch,omitempty"`
-	// LeaderDirectory is the directory id of the disk that the leader was elected with, also after
-	// it went down: who returns with another disk has lost the records. The operator writes it.
+	// LeaderDirectory is the directory id of the disk of the latest leader, also after the leader
+	// went down. A broker that returns with another disk has lost the records. The operator writes
+	// it.
 	// +optional
 	LeaderDirectory string `json:"leaderDirectory,omitempty"`
-	// Replicas are the brokers that hold a log of the partition now: while it moves, those that did
-	// and those that are to. Absent before the first look at it. The operator writes it.
+	// Replicas are the ids of the brokers that hold a log of the partition: during a reassignment,
+	// those of the previous and of the new assignment. It is absent before the first election. The
+	// operator writes it.
 	// +optional
 	// +listType=atomic
 	Replicas []int32 `json:"replicas,omitempty"`
-	// Assignments names, of each of the replicas, the time that it is one. A broker that is taken
-	// off the partition and put on it again has another name, and gives up what it kept of the time
-	// before. A replica from before there were names has none. The operator writes it.
+	// Assignments are the incarnation ids of the replicas. A broker that is removed from the
+	// replicas and added again gets another id and discards the log of the earlier one. A replica
+	// that was added before there were ids has none. The operator writes it.
 	// +optional
 	// +listType=map
 	// +listMapKey=broker
 	Assignments []ReplicaAssignment `json:"assignments,omitempty"`
-	// ISR are the in-sync replicas: each of them has every record that was acknowledged by all.
+	// ISR are the in-sync replicas. Each of them has every record that was acknowledged with
+	// acks=all.
 	// +optional
 	// +listType=atomic
 	ISR []InSyncReplica `json:"isr,omitempty"`
-	// InSync names the brokers in isr, as "0,1,2": for people, since a column of kubectl shows the
-	// first entry of a list only. Whoever writes isr writes it too; nothing is decided by it.
+	// InSync is isr in printable form, such as "0,1,2", for a column of kubectl get. It is written
+	// together with isr, and nothing reads it.
 	// +optional
 	InSync string `json:"inSync,omitempty"`
-	// ServingEpoch is the leader epoch that the leader says it serves; the partition is ready when
+	// ServingEpoch is the leader epoch that the leader reports as served. The partition is Ready if
 	// it equals leaderEpoch.
 	// +optional
 	ServingEpoch *int32 `json:"servingEpoch,omitempty"`
-	// FoundEpoch is the latest leader epoch that the leader found on its disk, when that is above
-	// leaderEpoch, as after the Partition was deleted and made again. The leader writes it; the
-	// operator elects anew above it.
+	// FoundEpoch is the latest leader epoch in the leader's log, if that is above leaderEpoch, as
+	// after the Partition was deleted and created again. The leader writes it; the operator then
+	// starts a leader epoch above it.
 	// +optional
 	FoundEpoch *int32 `json:"foundEpoch,omitempty"`
-	// Conditions: Ready.
+	// Conditions are Ready only.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ReplicaAssignment is the time that a broker is a replica, from when it is put on a partition to
-// when it is taken off.
+// ReplicaAssignment is the incarnation id of a replica. It identifies one period in which a broker
+// is a replica of the partition.
 type ReplicaAssignment struct {
-	// Broker is the node id.
+	// Broker is the broker id.
 	Broker int32 `json:"broker"`
-	// ID is the time's name, which no other has.
+	// ID is the unique incarnation id.
 	ID string `json:"id"`
 }
 
-// InSyncReplica is a broker in one incarnation.
+// InSyncReplica is a member of the ISR.
 type InSyncReplica struct {
-	// Broker is the node id.
+	// Broker is the broker id.
 	Broker int32 `json:"broker"`
-	// BrokerEpoch is the incarnation: the broker's Lease.spec.leaseTransitions when it joined.
+	// BrokerEpoch is the broker epoch in which it joined: the spec.leaseTransitions of its Lease.
 	BrokerEpoch int64 `json:"brokerEpoch"`
-	// Directory is the directory id of the broker's disk when it joined; absent when it is not
-	// known.
+	// Directory is the directory id of the broker's disk when it joined. It is absent if unknown.
 	// +optional
 	Directory string `json:"directory,omitempty"`
 }
 
-// PartitionList is a list of partitions.
+// PartitionList is a list of Partitions.
 //
 // +kubebuilder:object:root=true
 type PartitionList struct {

@@ -10,7 +10,7 @@ import (
 const (
 	notNegative    = "write a duration in h, m, s and ms, in this order, not negative, such as 10m or 24h"
 	atLeastOneLag  = "write a duration in h, m, s and ms, in this order, at least 1ms, such as 24h or 168h"
-	retentionTime  = "write a duration in h, m, s and ms, in this order, not negative, such as 168h, or -1s to keep records for ever"
+	retentionTime  = "write a duration in h, m, s and ms, in this order, not negative, such as 168h, or -1s to keep records forever"
 	retentionSize  = "write a size in bytes, 0 to 9223372036854775807, such as 10Gi, or -1 for no limit"
 	timestampLimit = "write a duration in h, m, s and ms, in this order, not negative, such as 24h, or -1s for no limit"
 	segmentSize    = "write a segment size of 1Ki to 2147483647 bytes, such as 512Mi or 1Gi"
@@ -62,7 +62,7 @@ func creations() []TableEntry {
 		topic("{compaction: {minLag: 5d}}", "compaction.minLag", notNegative),
 		topic("{compaction: {minLag: ''}}", "compaction.minLag", notNegative),
 		topic("{compaction: {minLag: 1s1h}}", "compaction.minLag", notNegative),
-		// more than Go can count
+		// overflows a Go duration
 		topic("{compaction: {minLag: 9999999h}}", "compaction.minLag", notNegative),
 		topic("{compaction: {maxLag: 0s}}", "compaction.maxLag", atLeastOneLag),
 		topic("{compaction: {tombstoneRetention: soon}}", "compaction.tombstoneRetention",
@@ -199,9 +199,9 @@ func changes() []TableEntry {
 			"cluster cannot be changed: make a new Topic in the other cluster"),
 		Entry("another topicName", "Topic", "spec: {topicName: A}", "spec: {topicName: B}",
 			"spec.topicName", topicNameKept),
-		Entry("a topicName that is new", "Topic", "{}", "spec: {topicName: B}", "spec",
+		Entry("added topicName", "Topic", "{}", "spec: {topicName: B}", "spec",
 			topicNameKept),
-		Entry("a topicName that goes", "Topic", "spec: {topicName: A}", "spec: {topicName: null}",
+		Entry("removed topicName", "Topic", "spec: {topicName: A}", "spec: {topicName: null}",
 			"spec", topicNameKept),
 
 		Entry("fewer brokers than the defaults need", "LogCluster",
@@ -219,10 +219,10 @@ func changes() []TableEntry {
 		Entry("another class", "LogCluster", "spec: {storage: {className: a}}",
 			"spec: {storage: {className: b}}",
 			"spec.storage.className", classKept),
-		Entry("a class that is new", "LogCluster", "{}", "spec: {storage: {className: b}}",
+		Entry("added class", "LogCluster", "{}", "spec: {storage: {className: b}}",
 			"spec.storage", classKept),
 
-		Entry("another broker list is fine, another topic not", "Partition", "{}",
+		Entry("another topic (another assignment is allowed)", "Partition", "{}",
 			"spec: {topic: other, replicas: [1]}", "spec", partitionKept),
 		Entry("another index", "Partition", "{}", "spec: {index: 1}", "spec", partitionKept),
 		Entry("another cluster of a Partition", "Partition", "{}", "spec: {cluster: other}", "spec",
@@ -230,7 +230,7 @@ func changes() []TableEntry {
 	}
 }
 
-// accepted holds what lies on the right side of each bound, and what is easily refused by mistake.
+// accepted returns valid values at each bound, and values that are easily rejected by mistake.
 func accepted() []TableEntry {
 	var entries []TableEntry
 	for _, spec := range []string{
@@ -250,7 +250,7 @@ func accepted() []TableEntry {
 		"{segment: {size: 1024, maxAge: 1ms}}", "{segment: {size: 2147483647}}",
 		"{maxMessageSize: 1}",
 		"{topicName: A._-9}", "{topicName: ...}",
-		// As Kafka has it: settings of the other policy wait for a change of policy.
+		// As in Kafka, settings of the other policy are accepted and have no effect.
 		"{cleanupPolicy: Compact, retention: {time: 24h}}",
 		"{cleanupPolicy: Delete, compaction: {minDirtyPercent: 1}}",
 	} {

@@ -18,14 +18,15 @@ import (
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
 
-// api is the API server that the rules run in, and namespace where.
+// api is the API server that enforces the rules, in namespace.
 var (
 	api       client.Client
 	namespace string
 )
 
-// said are the rules' messages that were seen, for the last spec to compare with those there are.
-var said = map[string]bool{}
+// triggered are the messages of the rules that were triggered. The last spec compares them with the
+// CRDs.
+var triggered = map[string]bool{}
 
 func TestRules(t *testing.T) {
 	config := envtest.Start(t)
@@ -40,14 +41,14 @@ func TestRules(t *testing.T) {
 	RunSpecs(t, "rules of the CRDs")
 }
 
-// bases are the smallest manifests that are valid.
+// bases are minimal valid manifests.
 var bases = map[string]string{
 	"LogCluster": `{metadata: {name: main}}`,
 	"Topic":      `{metadata: {name: orders}, spec: {cluster: main}}`,
 	"Partition":  `{metadata: {name: orders-0}, spec: {cluster: main, topic: orders, index: 0, replicas: [0]}}`,
 }
 
-// manifest is a base with a change merged in, field by field.
+// manifest returns a base with changes merged into it, field by field.
 func manifest(kind string, changes ...string) *unstructured.Unstructured {
 	GinkgoHelper()
 	content := map[string]any{}
@@ -63,7 +64,7 @@ func manifest(kind string, changes ...string) *unstructured.Unstructured {
 	return object
 }
 
-// merge lays change over to; null removes a field.
+// merge merges change into to; null removes a field.
 func merge(to, change map[string]any) {
 	for name, value := range change {
 		inner, isMap := value.(map[string]any)
@@ -85,31 +86,31 @@ func create(object *unstructured.Unstructured) error {
 	return api.Create(context.Background(), object, client.DryRunAll)
 }
 
-// refusal expects that err names the field first and says the rule's message.
-func refusal(err error, field, message string) {
+// expectRejected expects that err names the field and has the message of the rule.
+func expectRejected(err error, field, message string) {
 	GinkgoHelper()
 	Expect(err).To(HaveOccurred())
 	Expect(err.Error()).To(ContainSubstring(field+": "), "the field path")
 	Expect(err.Error()).To(ContainSubstring(message), "what to do")
-	said[message] = true
+	triggered[message] = true
 }
 
-var _ = Describe("every rule", Ordered, ContinueOnFailure, func() {
-	DescribeTable("refuses when it is made",
+var _ = Describe("Every rule", Ordered, ContinueOnFailure, func() {
+	DescribeTable("rejects a creation",
 		func(kind, change, field,
 			message string) {
-			refusal(create(manifest(kind, change)), field, message)
+			expectRejected(create(manifest(kind, change)), field, message)
 		},
 		creations(),
 	)
-	DescribeTable("refuses a change",
+	DescribeTable("rejects an update",
 		func(kind, before, after, field, message string) {
 			object := manifest(kind, before)
 			Expect(api.Create(context.Background(), object)).To(Succeed())
 			DeferCleanup(func() { Expect(api.Delete(context.Background(), object)).To(Succeed()) })
 			changed := manifest(kind, before, after)
 			changed.SetResourceVersion(object.GetResourceVersion())
-			refusal(api.Update(context.Background(), changed, client.DryRunAll), field, message)
+			expectRejected(api.Update(context.Background(), changed, client.DryRunAll), field, message)
 		},
 		changes(),
 	)
@@ -119,32 +120,32 @@ var _ = Describe("every rule", Ordered, ContinueOnFailure, func() {
 		DeferCleanup(func() { Expect(api.Delete(context.Background(), object)).To(Succeed()) })
 		Expect(object.Object["status"]).To(Equal(map[string]any{"leader": int64(-1),
 			"leaderEpoch": int64(0)}),
-			"a Partition begins without a leader, and not with broker 0")
+			"a new Partition has no leader; broker 0 would be the zero value")
 
 		merge(object.Object, map[string]any{"status": map[string]any{"leader": int64(0),
 			"leaderEpoch": int64(3)}})
 		Expect(api.Status().Update(context.Background(), object)).To(Succeed())
 		merge(object.Object, map[string]any{"status": map[string]any{"leaderEpoch": int64(2)}})
-		refusal(api.Status().Update(context.Background(), object, client.DryRunAll),
+		expectRejected(api.Status().Update(context.Background(), object, client.DryRunAll),
 			"status.leaderEpoch", "leaderEpoch must not go back: read the Partition again")
 		merge(object.Object, map[string]any{"status": map[string]any{"leaderEpoch": int64(3),
 			"servingEpoch": int64(4)}})
-		refusal(api.Status().Update(context.Background(), object, client.DryRunAll),
+		expectRejected(api.Status().Update(context.Background(), object, client.DryRunAll),
 			"status.servingEpoch",
 			"servingEpoch must not be ahead of leaderEpoch: read the Partition again")
 	})
-	DescribeTable("takes what is right",
+	DescribeTable("accepts valid values",
 		func(kind, change string) { Expect(create(manifest(kind, change))).To(Succeed()) },
 		accepted(),
 	)
-	It("is tried here", func() {
+	It("is covered by a spec", func() {
 		for _, message := range ruleMessages() {
-			Expect(said).To(HaveKey(message), "no spec provokes this rule")
+			Expect(triggered).To(HaveKey(message), "no spec triggers this rule")
 		}
 	})
 })
 
-// ruleMessages are the messages of all CEL rules of the CRDs.
+// ruleMessages returns the messages of all CEL rules of the CRDs.
 func ruleMessages() []string {
 	GinkgoHelper()
 	files, err := filepath.Glob("../../config/crd/*.yaml")
@@ -164,7 +165,7 @@ func ruleMessages() []string {
 
 func collect(schema *apiextensionsv1.JSONSchemaProps, messages *[]string) {
 	for _, rule := range schema.XValidations {
-		Expect(strings.TrimSpace(rule.Message)).NotTo(BeEmpty(), "rule %q says nothing", rule.Rule)
+		Expect(strings.TrimSpace(rule.Message)).NotTo(BeEmpty(), "rule %q has no message", rule.Rule)
 		*messages = append(*messages, rule.Message)
 	}
 	for _, property := range schema.Properties {

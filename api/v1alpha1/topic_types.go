@@ -7,9 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Topic is a topic: the resource is the topic, there is no second record of it. Its Kafka topic id
-// is its metadata.uid. The annotation heartwood.dev/clean-now has each replica of a compacted topic
-// cleaned once for each value that it gets; status.compaction.cleanNow tells how far that is.
+// Topic is a topic. The resource is the only record of the topic; its Kafka topic id is its
+// metadata.uid. Setting the annotation heartwood.dev/clean-now of a compacted topic to another
+// value requests one clean of each replica; status.compaction.cleanNow reports the progress.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -34,20 +34,20 @@ type Topic struct {
 	Status TopicStatus `json:"status,omitempty"`
 }
 
-// TopicSpec is what the user wants of a topic.
+// TopicSpec is the desired state of a Topic.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.topicName) == has(oldSelf.topicName)",message="topicName cannot be set, changed or removed later: make a new Topic"
 // +kubebuilder:validation:XValidation:rule="!has(self.topicName) || !(self.topicName in ['__consumer_offsets', '__transaction_state']) || !has(self.partitions) || !has(oldSelf.partitions) || self.partitions == oldSelf.partitions",fieldPath=".partitions",message="the number of partitions of this topic cannot be changed: a group is in the one that the hash of its name and their number say, and would lose its offsets"
 type TopicSpec struct {
-	// Cluster is the name of the LogCluster, in the same namespace, that holds the topic. Cannot be
-	// changed.
+	// Cluster is the name of the LogCluster, in the same namespace, that stores the topic. It
+	// cannot be changed.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cluster cannot be changed: make a new Topic in the other cluster"
 	Cluster string `json:"cluster"`
 
-	// TopicName is the name clients use, when it is no DNS name. Default: metadata.name. Cannot be
-	// changed.
+	// TopicName is the topic's name in Kafka, if it is not a valid resource name. It cannot be
+	// changed. Default: metadata.name.
 	// +optional
 	// +kubebuilder:validation:MaxLength=249
 	// +kubebuilder:validation:MinLength=1
@@ -55,8 +55,8 @@ type TopicSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="topicName cannot be set, changed or removed later: make a new Topic"
 	TopicName string `json:"topicName,omitempty"`
 
-	// Partitions is their number; it can grow, never shrink (of the brokers' own topics it cannot
-	// change at all). Default 1.
+	// Partitions is the number of partitions. It can be raised and not lowered; that of internal
+	// topics such as __consumer_offsets cannot be changed. Default 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
@@ -66,138 +66,143 @@ type TopicSpec struct {
 
 	TopicSettings `json:",inline"`
 
-	// ReclaimPolicy says what becomes of the records when the Topic is deleted. Default Retain:
-	// a Topic of the same name made later takes them up again.
+	// ReclaimPolicy is what happens to the records when the Topic is deleted: Retain or Delete.
+	// Default Retain: a later Topic of the same name continues with the records.
 	// +optional
 	// +kubebuilder:default=Retain
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
 }
 
-// TopicStatus is what Heartwood sees of a topic. The operator writes it.
+// TopicStatus is the observed state of a Topic. The operator writes it.
 type TopicStatus struct {
-	// ObservedGeneration is the metadata.generation this status speaks of.
+	// ObservedGeneration is the metadata.generation that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// TopicID is the Kafka topic id, as Kafka's tools print it (22 characters of URL-safe base64).
+	// TopicID is the Kafka topic id as Kafka's tools print it: 22 characters of URL-safe base64.
 	// +optional
 	TopicID string `json:"topicID,omitempty"`
 
-	// Partitions is how many of the topic's Partition resources exist.
+	// Partitions is the number of the topic's Partition resources that exist.
 	// +kubebuilder:default=0
 	Partitions int32 `json:"partitions"`
 
-	// ReadyPartitions is how many of them have a serving leader.
+	// ReadyPartitions is the number of partitions with a serving leader.
 	// +kubebuilder:default=0
 	ReadyPartitions int32 `json:"readyPartitions"`
 
-	// UnderReplicated is how many of them have no leader, or not all their replicas in sync.
+	// UnderReplicated is the number of partitions that have no leader, or a replica that is not in
+	// sync.
 	// +kubebuilder:default=0
 	UnderReplicated int32 `json:"underReplicated"`
 
-	// Compression is how batches are stored, with the cluster's defaults and the codec's own in
-	// their places.
+	// Compression is how batches are stored, with the defaults of the cluster and of the codec
+	// resolved.
 	// +optional
 	Compression *CompressionStatus `json:"compression,omitempty"`
 
-	// Compaction sums up the cleaner's work over all partitions; absent when the topic is not
+	// Compaction summarizes compaction over all partitions. It is absent if the topic is not
 	// compacted.
 	// +optional
 	Compaction *CompactionStatus `json:"compaction,omitempty"`
 
-	// Conditions: Ready, Replicated, Compacting.
+	// Conditions are Ready, Replicated and Compacting.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// CompressionStatus is what really happens to a topic's batches.
+// CompressionStatus is the effective compression of a topic's batches.
 type CompressionStatus struct {
-	// Type is the codec of what is stored; producer keeps each batch as its producer compressed it.
+	// Type is the codec of stored batches. producer stores each batch as its producer compressed
+	// it.
 	Type CompressionType `json:"type"`
-	// Level is the level in force; absent for a codec without levels.
+	// Level is the effective compression level. It is absent for a codec without levels.
 	// +optional
 	Level *int32 `json:"level,omitempty"`
-	// Encoder is what the brokers compress with at this level, such as "zstd best (as levels 10 to
-	// 22)": the Go encoders have fewer settings than the codec has levels. Absent when the brokers
-	// do not compress.
+	// Encoder is the setting of the Go encoder for this level, such as "zstd best (as levels 10 to
+	// 22)". Encoders have fewer settings than codecs have levels. It is absent if the brokers do
+	// not compress.
 	// +optional
 	Encoder string `json:"encoder,omitempty"`
-	// Clean is what the cleaner compresses what it writes with, when compression.clean asks for
-	// another codec; absent: the above, or each batch's own where the topic keeps the producer's.
+	// Clean is the compression of batches that the cleaner writes, if compression.clean is set.
+	// Otherwise the cleaner uses the compression above, or with producer each batch's own codec.
 	// +optional
 	Clean *CleanCompressionStatus `json:"clean,omitempty"`
 }
 
-// CleanCompressionStatus is what the cleaner compresses with: type, level and encoder as in
-// CompressionStatus.
+// CleanCompressionStatus is the effective compression of batches that the cleaner writes. Its
+// fields are those of CompressionStatus.
 type CleanCompressionStatus struct {
+	// Type is the codec.
 	Type CompressionType `json:"type"`
+	// Level is the effective compression level. It is absent for a codec without levels.
 	// +optional
 	Level *int32 `json:"level,omitempty"`
+	// Encoder is the setting of the Go encoder for this level.
 	// +optional
 	Encoder string `json:"encoder,omitempty"`
 }
 
-// CompactionStatus sums up the cleaner's work on a topic. Each replica has a cleaner of its own:
-// sizes, phase and progress are those of the partitions' leaders, so that a copy is not counted
-// twice; cleanNow is of all replicas.
+// CompactionStatus summarizes the compaction of a topic. Each replica has its own cleaner. Sizes,
+// phase and progress are those of the partitions' leaders, so that a follower's copy is not counted
+// twice; cleanNow covers all replicas.
 //
-// Numbers are rounded, and one that alone has changed is written once in a while, not whenever it
-// changes. The brokers' metrics and GET /api/v1/partitions have them as they are.
+// Numbers are rounded. If only numbers have changed, they are written at a limited rate. The
+// brokers' metrics and GET /api/v1/partitions have the exact values.
 type CompactionStatus struct {
-	// Dirty is the share of cleanable bytes that is dirty, such as "37%": the largest of any
-	// partition.
+	// Dirty is the largest dirty ratio of any partition, such as "37%".
 	// +optional
 	Dirty string `json:"dirty,omitempty"`
-	// Reclaimable is what a clean would free, over all partitions, to two digits; absent while
-	// unknown.
+	// Reclaimable is the number of bytes that a clean of all partitions would free, to two digits.
+	// It is absent while unknown.
 	// +optional
 	Reclaimable *resource.Quantity `json:"reclaimable,omitempty"`
-	// Phase is the busiest phase of any partition: Idle, Queued, Indexing, Deduplicating, Rewriting
-	// or Committing.
+	// Phase is the most active phase of any partition: Idle, Queued, Indexing, Deduplicating,
+	// Rewriting or Committing.
 	// +optional
 	Phase string `json:"phase,omitempty"`
-	// ProgressPercent is how much of the running passes is done, each weighed alike; absent while
-	// none runs.
+	// ProgressPercent is the mean progress of the running passes. It is absent while none is
+	// running.
 	// +optional
 	ProgressPercent *int32 `json:"progressPercent,omitempty"`
-	// ETA is when the last of the running passes will end, at its pace so far; absent while none
-	// runs.
+	// ETA is the estimated time at which the last running pass ends. It is absent while none is
+	// running.
 	// +optional
 	ETA *metav1.Time `json:"eta,omitempty"`
-	// LastCleaned is when a partition was last cleaned: the oldest of all partitions that ever
-	// were.
+	// LastCleaned is the time of the last successful pass, of the partition where that is longest
+	// ago.
 	// +optional
 	LastCleaned *metav1.Time `json:"lastCleaned,omitempty"`
-	// CleanNow is what became of the annotation heartwood.dev/clean-now; absent without one.
+	// CleanNow is the state of the clean that the annotation heartwood.dev/clean-now requests. It
+	// is absent without the annotation.
 	// +optional
 	CleanNow *CleanNowStatus `json:"cleanNow,omitempty"`
 }
 
-// CleanNowStatus is what became of the annotation heartwood.dev/clean-now.
+// CleanNowStatus is the state of the clean that the annotation heartwood.dev/clean-now requests.
 type CleanNowStatus struct {
-	// Value is the annotation's, cut off as Topic.CleanNow does.
+	// Value is the value of the annotation, truncated to 128 bytes.
 	Value string `json:"value"`
-	// State is Pending until a replica works on it, Running while one does, Failed while no replica
-	// works on it and one of them has failed (it is tried again with back-off), and Done when each
-	// replica was cleaned.
+	// State is Pending until a replica is being cleaned, Running while one is, Failed while none is
+	// and the pass of one has failed (it is retried with backoff), and Done when every replica has
+	// been cleaned.
 	State CleanNowState `json:"state"`
-	// Replicas is how many replicas were cleaned for this value, such as "2/3".
+	// Replicas is the number of replicas that were cleaned for this value, such as "2/3".
 	// +optional
 	Replicas string `json:"replicas,omitempty"`
-	// Finished is when the last replica was; absent before State is Done.
+	// Finished is when the last replica was cleaned. It is absent until State is Done.
 	// +optional
 	Finished *metav1.Time `json:"finished,omitempty"`
 }
 
-// CleanNowState is how far a request to clean now is.
+// CleanNowState is the state of a requested clean.
 //
 // +kubebuilder:validation:Enum=Pending;Running;Failed;Done
 type CleanNowState string
 
-// States of a request to clean now.
+// States of a requested clean.
 const (
 	CleanNowPending CleanNowState = "Pending"
 	CleanNowRunning CleanNowState = "Running"
@@ -205,7 +210,7 @@ const (
 	CleanNowDone    CleanNowState = "Done"
 )
 
-// TopicList is a list of topics.
+// TopicList is a list of Topics.
 //
 // +kubebuilder:object:root=true
 type TopicList struct {
@@ -214,7 +219,7 @@ type TopicList struct {
 	Items           []Topic `json:"items"`
 }
 
-// KafkaName returns the name clients know the topic by.
+// KafkaName returns the topic's name in Kafka.
 func (t *Topic) KafkaName() string {
 	if t.Spec.TopicName != "" {
 		return t.Spec.TopicName
@@ -222,8 +227,9 @@ func (t *Topic) KafkaName() string {
 	return t.Name
 }
 
-// OlderThan orders Topics by age, and those of the same second by name. Of several that claim one
-// Kafka name the oldest has it: to the operator and to brokers alike.
+// OlderThan reports whether a Topic is older than another one. Creation times have a resolution of
+// seconds; ties are broken by name. Of several Topics that claim a Kafka name, operator and brokers
+// give it to the oldest.
 func (t *Topic) OlderThan(other *Topic) bool {
 	if !t.CreationTimestamp.Equal(&other.CreationTimestamp) {
 		return t.CreationTimestamp.Before(&other.CreationTimestamp)
@@ -231,16 +237,17 @@ func (t *Topic) OlderThan(other *Topic) bool {
 	return t.Name < other.Name
 }
 
-// CleanNowBytesMax is how much of the annotation heartwood.dev/clean-now counts, in bytes.
+// CleanNowBytesMax is the number of bytes to which a value of the annotation
+// heartwood.dev/clean-now is truncated.
 const CleanNowBytesMax = 128
 
-// CleanNow returns the value of the annotation heartwood.dev/clean-now, "" if there is none; of a
-// longer one its first CleanNowBytesMax bytes. Each replica is cleaned once for each value; one
-// that comes back after another counts as new.
+// CleanNow returns the value of the annotation heartwood.dev/clean-now, truncated to
+// CleanNowBytesMax bytes, or "" if there is none. Each replica is cleaned once for each value; a
+// value that is set again after another one counts as new.
 func (t *Topic) CleanNow() string {
 	value := t.Annotations[AnnotationCleanNow]
 	if len(value) > CleanNowBytesMax {
-		// A character that is cut in two goes whole: the value travels as JSON.
+		// An incomplete character at the end is removed, as the value is sent as JSON.
 		return strings.ToValidUTF8(value[:CleanNowBytesMax], "")
 	}
 	return value

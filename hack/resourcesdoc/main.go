@@ -1,5 +1,5 @@
-// Command resourcesdoc prints docs/resources.md, made from the CRDs in config/crd: `go run
-// ./hack/resourcesdoc`.
+// Command resourcesdoc generates docs/resources.md from the CRDs in config/crd: `go run
+// ./hack/resourcesdoc`. Unlike crd-ref-docs it prints the messages of CEL rules.
 package main
 
 import (
@@ -22,12 +22,13 @@ func main() {
 
 const intro = `# Resources
 
-Made from the CRDs by ` + "`make generate`" + `; do not edit. A **rule** is checked when you apply; its text is what you get when it
-fails. Fields that ` + "`LogCluster.spec.topicDefaults`" + ` shares with a Topic have no default in the schema: what neither sets
-has the default that the text gives.
+Generated from the CRDs by ` + "`make generate`" + `; do not edit. The API server checks a **rule** when a
+manifest is applied; its text is the error message. Settings that a Topic shares with
+` + "`LogCluster.spec.topicDefaults`" + ` have no default in the schema: a setting that neither specifies has
+the default that its description states.
 `
 
-// kinds in the order a reader wants them.
+// kinds are the kinds in the order of the page.
 var kinds = []string{"logclusters", "topics", "partitions"}
 
 func run(out io.Writer, dir string) error {
@@ -57,7 +58,7 @@ func section(kind string, schema *apiextensions.JSONSchemaProps) string {
 	writeRules(&text, "", schema)
 	for _, part := range []string{"spec", "status"} {
 		text.WriteString(
-			"\n| field | type | default | allowed | what it is |\n|---|---|---|---|---|\n",
+			"\n| field | type | default | allowed | description |\n|---|---|---|---|---|\n",
 		)
 		properties := schema.Properties[part]
 		writeFields(&text, part, &properties)
@@ -87,18 +88,18 @@ func writeFields(text *strings.Builder, path string, schema *apiextensions.JSONS
 		for _, rule := range field.XValidations {
 			description = append(description, "**Rule:** "+oneLine(rule.Message)+".")
 		}
-		standard := ""
+		defaultValue := ""
 		if field.Default != nil {
-			standard = "`" + string(field.Default.Raw) + "`"
+			defaultValue = "`" + string(field.Default.Raw) + "`"
 		}
 		if slices.Contains(schema.Required, name) {
-			standard = "required"
+			defaultValue = "required"
 		}
-		fmt.Fprintf(text, "| `%s` | %s | %s | %s | %s |\n", full, typeOf(&field), standard,
+		fmt.Fprintf(text, "| `%s` | %s | %s | %s | %s |\n", full, typeOf(&field), defaultValue,
 			allowed(&field),
 			strings.Join(description, " "))
 		if name == "conditions" {
-			continue // Kubernetes' own type, known to everybody
+			continue // a type of Kubernetes
 		}
 		if field.Items != nil && field.Items.Schema != nil {
 			writeFields(text, full+"[]", field.Items.Schema)
@@ -119,7 +120,7 @@ func typeOf(field *apiextensions.JSONSchemaProps) string {
 	return field.Type
 }
 
-// allowed gives the values a field takes: its enum, or its range.
+// allowed returns the allowed values of a field: its enum or its range.
 func allowed(field *apiextensions.JSONSchemaProps) string {
 	values := make([]string, 0, len(field.Enum))
 	for _, value := range field.Enum {
@@ -141,7 +142,7 @@ func allowed(field *apiextensions.JSONSchemaProps) string {
 	return lowest + ".." + highest
 }
 
-// oneLine makes a description fit into a table's cell.
+// oneLine formats a description for a table cell.
 func oneLine(text string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", "\\|")
 }

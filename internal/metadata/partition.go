@@ -95,7 +95,7 @@ func RecordServing(p *v1alpha1.Partition, leaderEpoch int32) {
 func ServingCondition(leader int32) metav1.Condition {
 	return metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady,
-		Message: fmt.Sprintf("broker %d leads", leader),
+		Message: fmt.Sprintf("Broker %d leads and serves.", leader),
 	}
 }
 
