@@ -9,36 +9,36 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// Appended tells where a batch went.
+// Appended describes where a batch was appended.
 type Appended struct {
 	BaseOffset    int64
 	LastOffset    int64
-	LogAppendTime int64 // ms; -1 unless the topic stamps LogAppendTime
+	LogAppendTime int64 // ms; -1 unless the topic uses LogAppendTime
 	LogStart      int64
-	Duplicate     bool // the batch was there already, at these offsets; nothing was appended
+	Duplicate     bool // the batch was already in the log, at these offsets
 }
 
-// Append is AppendVerified of a batch that nobody vouches for.
+// Append is AppendVerified for a batch whose transaction is not verified.
 func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
 	return l.AppendVerified(batch, Verified{}, now)
 }
 
 // AppendVerified validates one produced batch (record.Validate), checks its producer's sequence and
-// transaction, assigns offsets and appends it. It may write into batch. After a failure nothing was
-// appended.
+// transaction, assigns offsets, and appends it. It may write into batch. After a failure nothing
+// was appended.
 //
-// It fails with an error of record.Validate, with ErrBatchTooLarge, ErrInvalidTxnState,
-// ErrInvalidProducerEpoch or ErrOutOfOrderSequence, which are the client's doing; with ErrStorage
-// when the disk fails: then Fault tells whether the log has stopped, or the same batch may succeed
-// later; and with ErrClosed.
+// It fails with an error of record.Validate, or with ErrBatchTooLarge, ErrInvalidTxnState,
+// ErrInvalidProducerEpoch or ErrOutOfOrderSequence, which the client has caused; with ErrStorage
+// when the disk fails: Fault then reports whether the log has stopped, or the same batch may
+// succeed later; and with ErrClosed.
 //
-// The batch is in the page cache when it returns, not on disk. DurableEnd tells when this replica may
-// vouch for it: at once, or under durability Fsync after a sync, which was asked for and is not
-// waited for.
+// When it returns, the batch is in the page cache, not on disk. DurableEnd returns the end up to
+// which this replica vouches for the log: the log end at once, or under durability Fsync after a
+// sync, which is requested here and not awaited.
 func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Appended, error) {
-	// Once: all checks of one batch go by the same settings, also when Configure runs beside.
+	// Once: all checks of one batch use the same settings, also if Configure runs concurrently.
 	config := l.config.Load()
-	// Outside the lock: decompression and recompression are most of the work, and need nothing of
+	// Without the lock: decompression and recompression are most of the work, and need nothing from
 	// the log.
 	rules := config.rules
 	rules.Compress = l.env.compress(siteProduce)
@@ -53,7 +53,7 @@ func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Ap
 	}
 	defer valid.Release()
 	b := valid.Parts()
-	// behind Validate, which may have recompressed the batch to another size
+	// after Validate, which may have recompressed the batch to another size
 	if int64(b.SizeBytes()) > config.settings.SegmentBytes {
 		return Appended{}, fmt.Errorf("%w: %d bytes, segments have %d", ErrBatchTooLarge,
 			b.SizeBytes(), config.settings.SegmentBytes)
@@ -88,9 +88,9 @@ func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Ap
 	return l.answer(b.BaseOffset(), b.LastOffset(), b.MaxTimestamp(), false), nil
 }
 
-// appending does an append under Log.mu, on a log that takes any. It logs the beginning and the end
-// of a time in which the disk takes none: the client sees each failure, and whoever has to make
-// space shall see that there is one.
+// appending runs an append under Log.mu, if the log accepts any. It logs when appends begin to fail
+// for want of the disk, and when they succeed again: each client sees its own failure, and whoever
+// has to free space must see that there is one.
 func (l *Log) appending(now time.Time, write func() error) (err error) {
 	l.mu.Lock()
 	if l.mu.stopped != nil {
@@ -105,7 +105,7 @@ func (l *Log) appending(now time.Time, write func() error) (err error) {
 	err = write()
 	begins, ends, failed := false, false, 0
 	switch {
-	case err == nil && l.logEnd.Load() > end: // a duplicate says nothing of the disk
+	case err == nil && l.logEnd.Load() > end: // a duplicate does not use the disk
 		failed, ends = l.mu.appends.Succeed()
 	case errors.Is(err, ErrStorage) && l.mu.stopped == nil:
 		begins = l.mu.appends.Fail(now)
@@ -113,15 +113,14 @@ func (l *Log) appending(now time.Time, write func() error) (err error) {
 	l.mu.Unlock()
 	switch {
 	case begins:
-		l.env.logger.Warn("appends fail", "partition", l.id, "error", err)
+		l.env.logger.Warn("failed to append", "partition", l.id, "error", err)
 	case ends:
 		l.env.logger.Info("appends succeed again", "partition", l.id, "failed", failed)
 	}
 	return err
 }
 
-// answer fills in what a response tells of a batch; timestamp counts only where the topic stamps
-// its own.
+// answer returns the response for a batch; timestamp counts only if the topic uses LogAppendTime.
 func (l *Log) answer(base, last, timestamp int64, duplicate bool) Appended {
 	appended := Appended{BaseOffset: base, LastOffset: last, LogAppendTime: -1,
 		LogStart: l.LogStart(), Duplicate: duplicate}
@@ -131,7 +130,8 @@ func (l *Log) answer(base, last, timestamp int64, duplicate bool) Appended {
 	return appended
 }
 
-// writeLocked gives the batch its place, as the leader does, and writes it there. Log.mu is held.
+// writeLocked assigns the batch its offset and leader epoch, as the leader does, and writes it.
+// Log.mu is held.
 func (l *Log) writeLocked(b record.Parts, config *config, now time.Time) error {
 	if l.mu.follows {
 		return ErrFollows
@@ -141,9 +141,9 @@ func (l *Log) writeLocked(b record.Parts, config *config, now time.Time) error {
 	return l.writeAtLocked(b, config, now)
 }
 
-// writeAtLocked writes a batch that has its place. State follows the file: it changes only once the
-// write succeeded, and what changes then cannot fail. Log.mu is held; logEnd comes last, for
-// readers without the lock go by it.
+// writeAtLocked writes a batch that has its offsets. The state in memory changes only after the
+// write has succeeded, and that change cannot fail. Log.mu is held; logEnd is stored last, because
+// readers without the lock rely on it.
 func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error {
 	active := l.list.Load().active()
 	if rollBefore(active.Segment, b, config) {
@@ -160,8 +160,8 @@ func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error
 		err = active.AddAborted(ended.AbortedTxn)
 	}
 	if err != nil {
-		// Neither can be: the marker was checked before, and entries ascend as offsets do. But the
-		// batch is in the file by now.
+		// Neither can happen: the marker was checked before, and the entries of the index ascend as
+		// offsets do. But the batch is in the file by now.
 		l.failLocked(err)
 		return l.mu.stopped
 	}
@@ -173,9 +173,9 @@ func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error
 	return nil
 }
 
-// appendFailedLocked tells a failure that left the segment in order (a full disk, mostly: the next
-// append may succeed) from one after which nobody knows what the file holds. That one stops the
-// log.
+// appendFailedLocked returns the error of a failed write. If the write left the segment intact
+// (usually because the disk is full), the next append may succeed. Otherwise it is unknown what the
+// file contains, and the log stops.
 func (l *Log) appendFailedLocked(active *handle, cause error) error {
 	if active.Broken() != nil {
 		l.failLocked(cause)

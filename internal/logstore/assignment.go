@@ -8,14 +8,14 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// assignmentFile names the time as a replica for which the log was made (ADR 0185).
+// assignmentFile holds the replica incarnation id for which the log was created (ADR 0185).
 const assignmentFile = "assignment"
 
-// assignmentBytesMax bounds the name; ours have 22 bytes.
+// assignmentBytesMax bounds the id; ours have 22 bytes.
 const assignmentBytesMax = 64
 
-// ReplicaIncarnation is the time as a replica for which the log was made, "" if nothing is known of it: a
-// log from before such times had names. It reads the file.
+// ReplicaIncarnation returns the id of the replica incarnation for which the log was created, "" if
+// it is unknown: the log is older than such ids. It reads the file.
 func (l *Log) ReplicaIncarnation() (string, error) {
 	values, err := readFields(l.env.fs, filepath.Join(l.dir, assignmentFile))
 	if values == nil || err != nil {
@@ -27,9 +27,9 @@ func (l *Log) ReplicaIncarnation() (string, error) {
 	return values["id"], nil
 }
 
-// SetReplicaIncarnation notes it, for good before it returns. A log that was made for another assignment
-// was given up before, for good as well: so a crash never leaves the records of one time under the
-// name of another.
+// SetReplicaIncarnation durably stores the id. A log that was created for another incarnation was
+// durably emptied before, so a crash never leaves the records of one incarnation under the id of
+// another.
 func (l *Log) SetReplicaIncarnation(id string) error {
 	if err := checkAssignment(id); err != nil {
 		return fmt.Errorf("write %s: %w", assignmentFile, err)
@@ -42,8 +42,8 @@ func (l *Log) SetReplicaIncarnation(id string) error {
 	return nil
 }
 
-// checkAssignment fails, with errMeta, unless the name fits into a line of the file and comes back
-// the same.
+// checkAssignment fails with errMeta unless the id fits into a line of the file and is read back
+// unchanged.
 func checkAssignment(id string) error {
 	if id == "" || len(id) > assignmentBytesMax ||
 		strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {

@@ -11,17 +11,18 @@ import (
 )
 
 const (
-	// retentionIntervalDefault is how often retention looks, and producers expire. Kafka takes five
-	// minutes; consumers of old data that is produced again need some time before it is gone.
+	// retentionIntervalDefault is the interval of retention and of the expiry of producers. Kafka's
+	// is five minutes; consumers of old data that is produced again need some time before it is
+	// deleted.
 	retentionIntervalDefault = time.Minute
-	// flushIntervalDefault bounds, on a disk that keeps up, what a power cut takes from a log and
-	// what the next start has to scan.
+	// flushIntervalDefault bounds, on a disk that keeps up, what a power failure takes from a log
+	// and what the next start has to scan.
 	flushIntervalDefault = time.Second
-	// backgroundWorkers is how many logs are flushed at once.
+	// backgroundWorkers is the number of logs that are flushed concurrently.
 	backgroundWorkers = 8
 )
 
-// run is the store's goroutine; see doc.go for what it does. Close stops and joins it.
+// run is the store's goroutine; doc.go lists its work. Close stops and joins it.
 func (s *Store) run() {
 	defer close(s.done)
 	ticker := time.NewTicker(s.opts.FlushInterval)
@@ -34,7 +35,7 @@ func (s *Store) run() {
 			return
 		case <-s.wake:
 			s.reportFailures()
-			s.deleteDoomed()
+			s.deleteReleased()
 		case now := <-ticker.C:
 			s.tick(now, now.Sub(lastRetention) >= s.opts.RetentionInterval)
 			if now.Sub(lastRetention) >= s.opts.RetentionInterval {
@@ -44,26 +45,25 @@ func (s *Store) run() {
 	}
 }
 
-// tick is one round over all logs. A log's error concerns that log only: it is tried again in the
-// next round, or it has stopped. Rounds come each second, so only the first failure of a row is
-// logged.
+// tick is one round over all logs. An error concerns one log: it is retried in the next round, or
+// the log has stopped. Rounds come every second, so only the first failure in a row is logged.
 //
-// The order matters: a segment that is rolled is sealed by the flush of the same round, retention
-// finds it sealed, and the checkpoints, which come last, tell of everything that was synced.
+// The order matters: the flush seals a segment that was rolled in the same round, retention finds
+// it sealed, and the checkpoints, which come last, describe everything that was synced.
 func (s *Store) tick(now time.Time, retention bool) {
 	inParallel(s.Logs(), s.opts.workers(backgroundWorkers),
-		func(log *Log) { s.tend(log, now, retention) })
+		func(log *Log) { s.maintain(log, now, retention) })
 	err := s.save()
-	switch begins, ends, failed := follow(&s.mu, &s.mu.checkpoints, err, now); {
+	switch begins, ends, failed := recordOutcome(&s.mu, &s.mu.checkpoints, err, now); {
 	case begins:
-		s.opts.Logger.Warn("checkpoints cannot be written", "error", err)
+		s.opts.Logger.Warn("failed to write checkpoints", "error", err)
 	case ends:
-		s.opts.Logger.Info("checkpoints are written again", "failed", failed)
+		s.opts.Logger.Info("checkpoints written again", "failedAttempts", failed)
 	}
 }
 
-// tend is one round over one log.
-func (s *Store) tend(log *Log, now time.Time, retention bool) {
+// maintain is one round over one log.
+func (s *Store) maintain(log *Log, now time.Time, retention bool) {
 	before := log.disk.synced.Load()
 	err := errors.Join(log.rollIdle(now), log.flush())
 	if retention {
@@ -71,20 +71,22 @@ func (s *Store) tend(log *Log, now time.Time, retention bool) {
 		err = errors.Join(err, log.applyRetention(now))
 	}
 	if log.disk.synced.Load() != before {
-		s.settled(log)
+		s.durableEndChanged(log)
 	}
-	switch begins, ends, failed := follow(&log.mu, &log.mu.background, err, now); {
+	switch begins, ends, failed := recordOutcome(&log.mu, &log.mu.background, err, now); {
 	case begins:
-		s.opts.Logger.Warn("background work on a log fails", "partition", log.id, "error", err)
+		s.opts.Logger.Warn("failed to flush, roll or expire a log", "partition", log.id, "error",
+			err)
 	case ends:
-		s.opts.Logger.Info("background work on a log succeeds again", "partition", log.id, "failed",
+		s.opts.Logger.Info("log flushed again after failures", "partition", log.id,
+			"failedAttempts",
 			failed)
 	}
 }
 
-// inParallel does something for each, a few at a time, and returns when all is done. The workers
-// wait for the disk more than for the processor; one log whose sync takes long holds up only the
-// end.
+// inParallel calls do for each element, with at most workersMax concurrent calls, and returns when
+// all have returned. The workers wait for the disk more than for the processor; a log whose sync
+// takes long delays only the end.
 func inParallel[T any](all []T, workersMax int, do func(T)) {
 	var next atomic.Int64
 	var workers sync.WaitGroup
@@ -98,10 +100,10 @@ func inParallel[T any](all []T, workersMax int, do func(T)) {
 	workers.Wait()
 }
 
-// follow notes the end of a piece of work in its outage, under the lock that guards it, and returns
-// what is to be logged. Logging is left to the caller: it may block, and a lock must not be held
+// recordOutcome records the end of a piece of work in its outage, under the lock that guards it,
+// and returns what is to be logged. The caller logs: logging may block, and no lock may be held
 // over it.
-func follow(lock sync.Locker, o *outage.State, err error, now time.Time) (begins, ends bool,
+func recordOutcome(lock sync.Locker, o *outage.State, err error, now time.Time) (begins, ends bool,
 	failed int) {
 	lock.Lock()
 	defer lock.Unlock()
@@ -112,7 +114,7 @@ func follow(lock sync.Locker, o *outage.State, err error, now time.Time) (begins
 	return false, ends, failed
 }
 
-// expireProducers forgets idle producers. It walks all of them under Log.mu, so it is done once a
+// expireProducers removes idle producers. It visits all of them under Log.mu, so it runs once a
 // minute and not at each append.
 func (l *Log) expireProducers(now time.Time) {
 	l.mu.Lock()
@@ -120,16 +122,16 @@ func (l *Log) expireProducers(now time.Time) {
 	l.mu.producers.Expire(now)
 }
 
-// reportFailures calls Options.Failed, without a lock: it may ask the store or the log. Each
-// failure is told once, as a log stops once.
+// reportFailures calls Options.Failed, without a lock: the callback may call the store or the log.
+// Each failure is reported once, because a log stops once.
 func (s *Store) reportFailures() {
 	s.mu.Lock()
 	failures := s.mu.failures
 	s.mu.failures = nil
 	s.mu.Unlock()
 	for _, f := range failures {
-		if settled := s.settlement.Load(); settled != nil {
-			(*settled)(f.id)
+		if callback := s.durableEnd.Load(); callback != nil {
+			(*callback)(f.id)
 		}
 		if s.opts.Failed != nil {
 			s.opts.Failed(f.id, f.err)
@@ -137,16 +139,17 @@ func (s *Store) reportFailures() {
 	}
 }
 
-// deleteDoomed deletes the directories of released partitions. What is left when the store stops is
-// deleted at the next start.
-func (s *Store) deleteDoomed() {
+// deleteReleased deletes the directories of released partitions. The next start deletes what is
+// left when the store stops.
+func (s *Store) deleteReleased() {
 	s.mu.Lock()
-	doomed := s.mu.doomed
-	s.mu.doomed = nil
+	doomed := s.mu.released
+	s.mu.released = nil
 	s.mu.Unlock()
 	for _, name := range doomed {
 		if err := s.opts.FS.RemoveAll(filepath.Join(s.opts.Dir, name)); err != nil {
-			s.opts.Logger.Warn("delete a released directory", "directory", name, "error", err)
+			s.opts.Logger.Warn("failed to delete a released directory", "directory", name, "error",
+				err)
 		}
 	}
 }

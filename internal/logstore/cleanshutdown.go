@@ -10,15 +10,14 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// cleanShutdown is the content of the marker of a clean stop, as Kafka writes it
+// cleanShutdown is the content of the clean-shutdown marker, as Kafka writes it
 // (CleanShutdownFileHandler, KIP-966).
 type cleanShutdown struct {
 	Version     int   `json:"version"`
-	BrokerEpoch int64 `json:"brokerEpoch"` // the incarnation that stopped; -1: unknown
+	BrokerEpoch int64 `json:"brokerEpoch"` // of the process that stopped; -1: unknown
 }
 
-// writeCleanShutdown says that all of the directory is on disk. It is the last file that is
-// written.
+// writeCleanShutdown records that everything in the directory is on disk. It writes the last file.
 func (s *Store) writeCleanShutdown() error {
 	content, err := json.Marshal(cleanShutdown{BrokerEpoch: s.epoch.Load()})
 	if err != nil {
@@ -27,8 +26,8 @@ func (s *Store) writeCleanShutdown() error {
 	return vfs.WriteFileAtomic(s.opts.FS, filepath.Join(s.opts.Dir, cleanShutdownFile), content)
 }
 
-// readCleanShutdown tells whether the marker is there, and which incarnation wrote it. One that
-// cannot be understood is a clean stop all the same, for it is there; but nobody's.
+// readCleanShutdown reports whether the marker exists, and the broker epoch in it. A malformed
+// marker counts as a clean shutdown, because it exists, of an unknown broker epoch.
 func (s *Store) readCleanShutdown() (clean bool, epoch int64, err error) {
 	content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, cleanShutdownFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -8,32 +8,32 @@ import (
 )
 
 const (
-	// commitWorkersMax bounds how many logs of a store are synced at once for producers that wait.
-	// Filesystems put syncs that come together into one write of their journal, so a few are
-	// cheaper than one behind the other; each holds a thread while it lasts.
+	// commitWorkersMax bounds how many logs of a store are synced concurrently for producers that
+	// wait. Filesystems combine concurrent syncs into one write of their journal, so a few are
+	// cheaper than one after the other; each occupies a thread while it lasts.
 	commitWorkersMax = 16
-	// flushBytesDefault bounds, on a disk that keeps up, what a power cut takes from one log,
-	// besides flushIntervalDefault.
+	// flushBytesDefault, besides flushIntervalDefault, bounds what a power failure takes from one
+	// log on a disk that keeps up.
 	flushBytesDefault = 64 << 20
 )
 
-// DurableEnd is the end of what this replica may vouch for, by the topic's durability: the log end, or
-// under Fsync the end of what is on its disk. A high watermark made of the DurableEnds of the in-sync
-// replicas shows consumers nothing that can be lost (ADR 0050). It falls when a topic changes to
-// Fsync; a high watermark does not.
+// DurableEnd returns the durable end offset, by the topic's durability: the log end, or under Fsync
+// the end of what is on disk. A high watermark that is computed from the durable ends of the
+// in-sync replicas shows consumers nothing that can be lost (ADR 0050). It falls when a topic
+// changes to Fsync; the high watermark does not.
 func (l *Log) DurableEnd() int64 {
 	if !l.Settings().Fsync {
 		return l.logEnd.Load()
 	}
-	// synced is lowered before the log end is, and raised after it: it is never seen above an end
-	// that was there.
+	// synced is lowered before the log end, and raised after it, so it never exceeds an end that
+	// the log had.
 	return min(l.disk.synced.Load(), l.logEnd.Load())
 }
 
-// appended asks for the sync that what was appended wants: under Fsync at once, else once many
-// bytes wait for one. It is called behind each append, without Log.mu. A duplicate counts too: what
-// it repeats may wait for its sync still, or may have been appended when the topic was not under
-// Fsync yet.
+// appended requests the sync that an append needs: under Fsync at once, otherwise once many bytes
+// are unsynced. It is called after each append, without Log.mu. A duplicate counts too: the batch
+// that it repeats may still wait for its sync, or may have been appended before the topic changed
+// to Fsync.
 func (l *Log) appended(config *config) {
 	switch {
 	case config.settings.Fsync:
@@ -41,19 +41,20 @@ func (l *Log) appended(config *config) {
 			l.env.commit(l)
 		}
 	case l.unsynced.Load() > l.env.flushBytes:
-		l.unsynced.Store(0) // the next request is due when as much has come again
+		l.unsynced.Store(0) // the next request is due after as many bytes again
 		l.env.commit(l)
 	}
 }
 
-// commit makes durable what was appended before it began: one sync for all appends that came in
-// meanwhile. Unlike flush it seals nothing and takes no Log.maintain, so that a producer waits for
-// a sync of its log only, and never for the cleaner's swap. Appends go on beside it. Segment.Sync
-// lets one sync of a segment run at a time, so that of a failed one nobody takes the good half.
+// commit makes durable what was appended before it began: one sync for all appends since the last
+// one. Unlike flush it seals nothing and does not acquire Log.maintain, so a producer waits for a
+// sync of its log only, and never for a swap of the cleaner. Appends continue concurrently.
+// Segment.Sync runs one sync of a segment at a time, so that no caller mistakes the second one
+// after a failure for a success.
 func (l *Log) commit() error {
 	l.mu.Lock()
 	end, lineage, stopped := l.logEnd.Load(), l.lineage.Load(), l.mu.stopped
-	list := l.acquire() // rolls hold Log.mu: its last segment is the one that end lies in
+	list := l.acquire() // rolls hold Log.mu: the last segment of the list holds end
 	l.mu.Unlock()
 	if list == nil {
 		return ErrClosed
@@ -78,7 +79,7 @@ func (l *Log) commit() error {
 	return nil
 }
 
-// syncMeter counts how often a log was synced, and how long that took. Both only rise.
+// syncMeter counts the syncs of a log and the time they took. Both only rise.
 type syncMeter struct {
 	count atomic.Int64
 	spent atomic.Int64 // ns of wall clock
@@ -89,13 +90,13 @@ func (m *syncMeter) add(took time.Duration) {
 	m.count.Add(1)
 }
 
-// committer syncs the logs whose producers wait for it, each log one sync at a time: what is
-// appended during one is covered by the next, however many appends it is. Its goroutines are
-// started when there is work and end when there is none.
+// committer syncs the logs whose producers wait for it, one sync per log at a time: the next one
+// covers everything that is appended during the current one. Its goroutines start when there is
+// work and end when there is none.
 type committer struct {
-	// settled is told of each log that was synced, or could not be, without a lock.
-	settled func(*Log)
-	mu      struct {
+	// synced is called after each sync of a log, successful or not, without a lock.
+	synced func(*Log)
+	mu     struct {
 		sync.Mutex
 		queue   []*Log
 		state   map[*Log]commitState // absent: idle
@@ -110,11 +111,11 @@ type commitState int
 const (
 	commitQueued      commitState = iota + 1
 	commitRunning                 // a worker syncs the log
-	commitRunningMore             // and somebody has asked since
+	commitRunningMore             // and another sync was requested since
 )
 
-func newCommitter(settled func(*Log)) *committer {
-	c := &committer{settled: settled}
+func newCommitter(synced func(*Log)) *committer {
+	c := &committer{synced: synced}
 	c.mu.state = map[*Log]commitState{}
 	return c
 }
@@ -125,7 +126,7 @@ func (c *committer) request(l *Log) {
 	defer c.mu.Unlock()
 	switch {
 	case c.mu.closed:
-		return // close of the store syncs every log
+		return // closing the store syncs every log
 	case c.mu.state[l] == commitRunning:
 		c.mu.state[l] = commitRunningMore
 		return
@@ -136,7 +137,7 @@ func (c *committer) request(l *Log) {
 	c.mu.queue = append(c.mu.queue, l)
 	if c.mu.workers < commitWorkersMax {
 		c.mu.workers++
-		c.done.Go(c.work) // under the lock that close takes
+		c.done.Go(c.work) // under the lock that close acquires
 	}
 }
 
@@ -147,11 +148,11 @@ func (c *committer) work() {
 		if l == nil {
 			return
 		}
-		// The error has stopped the log, or the log is closed; either way those who wait look at
-		// the log itself.
+		// An error has stopped the log, or the log is closed; callers that wait check the log
+		// itself.
 		_ = l.commit()
 		c.finish(l)
-		c.settled(l)
+		c.synced(l)
 	}
 }
 
@@ -169,7 +170,7 @@ func (c *committer) next() *Log {
 	return l
 }
 
-// finish queues the log again if somebody asked during its sync.
+// finish queues the log again if another sync was requested meanwhile.
 func (c *committer) finish(l *Log) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,7 +182,7 @@ func (c *committer) finish(l *Log) {
 	delete(c.mu.state, l)
 }
 
-// close ends the goroutines and joins them; what is queued is left to the close of its log.
+// close ends the goroutines and joins them; closing a log syncs what is still queued.
 func (c *committer) close() {
 	c.mu.Lock()
 	c.mu.closed = true
@@ -189,27 +190,27 @@ func (c *committer) close() {
 	c.done.Wait()
 }
 
-// settlement is what Store.OnDurableEnd was given.
-type settlement = atomic.Pointer[func(PartitionID)]
+// durableEndCallback is the argument of Store.OnDurableEnd.
+type durableEndCallback = atomic.Pointer[func(PartitionID)]
 
-// OnDurableEnd has f called, from a goroutine of the store and without a lock, whenever a log's
-// DurableEnd may have moved by a sync, and when a log has stopped: whoever waits for either looks
-// again. It replaces the f before.
-func (s *Store) OnDurableEnd(f func(PartitionID)) { s.settlement.Store(&f) }
+// OnDurableEnd registers f, which a goroutine of the store calls without a lock whenever a sync may
+// have moved a log's DurableEnd, and when a log has stopped: requests that wait for either check it
+// again. It replaces the previous f.
+func (s *Store) OnDurableEnd(f func(PartitionID)) { s.durableEnd.Store(&f) }
 
-// settled tells whoever waits for the log.
-func (s *Store) settled(l *Log) {
-	if f := s.settlement.Load(); f != nil {
+// durableEndChanged calls the callback for a log.
+func (s *Store) durableEndChanged(l *Log) {
+	if f := s.durableEnd.Load(); f != nil {
 		(*f)(l.id)
 	}
 }
 
-// syncFailed stops the log, and returns what its caller fails with. A failed sync is not tried
-// again: the kernel may have dropped what it could not write, and would say yes the next time (ADR
+// syncFailed stops the log, and returns the error of its caller. A failed sync is not retried: the
+// kernel may have dropped the pages it could not write, and would report success the next time (ADR
 // 0011).
 //
-// One that did not come to the sync, for want of room to write a tail again (segment.Recover), may
-// succeed later.
+// A sync that was not reached, because there was no room to write a tail again (segment.Recover),
+// may succeed later.
 func (l *Log) syncFailed(h *handle, cause error) error {
 	err := fmt.Errorf("sync: %w", cause)
 	if h.Broken() != nil {

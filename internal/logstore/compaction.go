@@ -113,7 +113,7 @@ func (c *Compaction) ResetFirstDirty() {
 // nothing (I38).
 func (c *Compaction) setFirstDirty(offset int64) error {
 	c.firstDirty.Store(offset)
-	return c.log.env.saveFirstDirty()
+	return c.log.env.saveCheckpoints()
 }
 
 // setCleaned records the result of a pass: the first dirty offset, the tombstone-clean offset, and
@@ -136,7 +136,7 @@ func (c *Compaction) setCleaned(lineage int64, stats clean.Stats) error {
 	c.tombstoneClean.Store(stats.TombstoneCleanOffset)
 	c.firstDirty.Store(stats.CleanedTo)
 	l.mu.Unlock()
-	return l.env.saveFirstDirty()
+	return l.env.saveCheckpoints()
 }
 
 // SetReplicasTombstoneClean sets the replicated cleaning progress: the smallest TombstoneClean of
@@ -200,10 +200,10 @@ func (c *Compaction) emptied(offset int64) {
 }
 
 // restore sets the state of a log that was opened, with the offsets [start, end).
-func (c *Compaction) restore(from saved, start, end int64) {
+func (c *Compaction) restore(from checkpointState, start, end int64) {
 	c.firstDirty.Store(from.firstDirty)
 	c.tombstoneClean.Store(from.tombstoneClean)
-	c.progress.restore(from.agreed, end)
+	c.progress.restore(from.progress, end)
 	c.horizon.Store(from.horizon)
 	if c.TombstoneClean() == start && from.firstDirty > start {
 		// It is not known what became of the tombstones in the clean section: a pass must find out,

@@ -14,6 +14,8 @@ import (
 // Where batches are compressed: label values of heartwood_compression_*. A batch that stays in its
 // producer's codec is not compressed here, and does not count.
 const (
+	// Where batches are compressed: label values of heartwood_compression_*. A batch that stays in
+	// its producer's codec is not compressed by the broker, and does not count.
 	siteProduce = "produce"
 	siteClean   = "clean"
 )
@@ -29,8 +31,8 @@ var (
 		"Time spent compressing records, waits for a processor included.", compressionLabels, nil)
 )
 
-// compressionMeter sums up what a store's logs compress. Its series are as many as there are codecs
-// and levels in use: they come from topics' settings, never from clients. The zero value is ready.
+// compressionMeter counts what the logs of a store compress. It has one set of series per codec and
+// level in use: they come from the settings of topics, never from clients. The zero value is ready.
 type compressionMeter struct {
 	mu struct {
 		sync.Mutex
@@ -38,20 +40,20 @@ type compressionMeter struct {
 	}
 }
 
-// compressionKind is a set of label values, and so one series of each metric.
+// compressionKind is a set of label values, so one series of each metric.
 type compressionKind struct {
 	codec compress.Codec
 	level int
 	site  string
 }
 
-// compressionSum only ever rises.
+// compressionSum only rises.
 type compressionSum struct {
 	in, out int64         // bytes of records, before and after
 	spent   time.Duration // wall clock
 }
 
-// at returns compress.To, measured. The lock is held for the addition only.
+// at returns compress.To, measured. The lock is held only for the addition.
 func (m *compressionMeter) at(site string) compress.Func {
 	return func(dst *compress.Chunks, src []byte, codec compress.Codec, level int) error {
 		before, began := dst.Len(), time.Now()
@@ -64,9 +66,8 @@ func (m *compressionMeter) at(site string) compress.Func {
 	}
 }
 
-// add counts one compression.
 func (m *compressionMeter) add(kind compressionKind, one compressionSum) {
-	// the number that it stands for: one series, however it was asked for
+	// the actual level: one series, however it was configured
 	if kind.level == compress.LevelDefault {
 		_, _, kind.level, _ = kind.codec.Levels()
 	}
@@ -79,8 +80,8 @@ func (m *compressionMeter) add(kind compressionKind, one compressionSum) {
 	m.mu.sums[kind] = compressionSum{sum.in + one.in, sum.out + one.out, sum.spent + one.spent}
 }
 
-// collect sends the sums. It copies them first: the channel may block, and appends must not wait
-// for a scrape.
+// collect sends the counters. It copies them first: the channel may block, and appends must not
+// wait for a scrape.
 func (m *compressionMeter) collect(metrics chan<- prometheus.Metric) {
 	m.mu.Lock()
 	sums := maps.Clone(m.mu.sums)
@@ -93,7 +94,7 @@ func (m *compressionMeter) collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// levelLabel is the level's number, "none" for a codec that has no levels.
+// levelLabel returns the level's number, "none" for a codec without levels.
 func (k compressionKind) levelLabel() string {
 	if _, _, _, leveled := k.codec.Levels(); !leveled {
 		return "none"

@@ -20,7 +20,7 @@ func (w *workload) note(what string) {
 			p.end(), p.synced, p.cleanable)
 		if w.store != nil {
 			if log := w.store.Log(p.id); log != nil {
-				s := log.saved()
+				s := log.checkpointState()
 				line += fmt.Sprintf("; log %d..%d hw %d recovery %d/%d dirty %d bases %v",
 					log.LogStart(), log.LogEnd(), s.highWatermark,
 					s.recoveryPoint, log.disk.checkpointed, s.firstDirty, bases(log))

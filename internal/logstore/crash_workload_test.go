@@ -304,7 +304,7 @@ func (w *workload) clean(p *promised, log *Log) {
 	}
 	// Not Log.durable: to reset the first dirty offset saves the recovery point, and that counts at
 	// once.
-	p.cleanable = max(p.cleanable, min(log.saved().recoveryPoint, log.LastStable()))
+	p.cleanable = max(p.cleanable, min(log.checkpointState().recoveryPoint, log.LastStable()))
 	p.relied = max(p.relied, log.HighWatermark())
 	_, err := compact(context.Background(), log)
 	w.done(err, "clean")

@@ -188,9 +188,9 @@ func TestALogOpensOnAFullDisk(t *testing.T) {
 		)
 		store.tick(epoch0, true)
 		if point, err := mem.ReadFile(dataDir + "/" + checkpoint.RecoveryPointFile); err == nil &&
-			log.saved().recoveryPoint > 20 {
+			log.checkpointState().recoveryPoint > 20 {
 			t.Errorf("clean %t: the recovery point is %d, on disk %s", clean,
-				log.saved().recoveryPoint, point)
+				log.checkpointState().recoveryPoint, point)
 		}
 		if log.LogStart() != 10 {
 			t.Errorf("clean %t: the log begins at %d: retention does not make room", clean,
@@ -202,7 +202,7 @@ func TestALogOpensOnAFullDisk(t *testing.T) {
 		}
 		fault.Clear()
 		store.tick(epoch0, true)
-		if point := log.saved().recoveryPoint; point != 60 {
+		if point := log.checkpointState().recoveryPoint; point != 60 {
 			t.Errorf("clean %t: with room again the recovery point is %d", clean, point)
 		}
 		for seed := range seed.Sequence(t, 20) {

@@ -85,7 +85,7 @@ func (l *Log) seal(u unsealed) error {
 		return l.syncFailed(u.segment, err)
 	}
 	err := u.segment.Seal()
-	if err != nil && !passes(err) {
+	if err != nil && !isTemporary(err) {
 		return l.sealFailed(err)
 	}
 	if err == nil && u.state != nil {
@@ -98,7 +98,7 @@ func (l *Log) seal(u unsealed) error {
 }
 
 // passes tells an error that goes away when there is room, or when others close their files.
-func passes(err error) bool {
+func isTemporary(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) ||
 		errors.Is(err, syscall.ENFILE)
 }
@@ -125,14 +125,14 @@ func (l *Log) noteCheckpointed(recoveryPoint int64) {
 }
 
 // saved returns what the checkpoint files are to hold of the log.
-func (l *Log) saved() saved {
+func (l *Log) checkpointState() checkpointState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	aborted := l.mu.aborted
 	if handles := l.currentLocked(); handles != nil {
 		aborted = countAborted(handles, l.disk.recoveryPoint)
 	}
-	return l.mu.truncation.apply(saved{
+	return l.mu.truncation.apply(checkpointState{
 		aborted:        aborted,
 		logStart:       l.logStart.Load(),
 		recoveryPoint:  l.disk.recoveryPoint,
@@ -140,7 +140,7 @@ func (l *Log) saved() saved {
 		firstDirty:     l.compaction.firstDirty.Load(),
 		horizon:        l.compaction.tombstonesDue(),
 		tombstoneClean: l.compaction.tombstoneClean.Load(),
-		agreed:         l.compaction.progress.saved(l.compaction.TombstoneClean()),
+		progress:         l.compaction.progress.saved(l.compaction.TombstoneClean()),
 	})
 }
 

@@ -98,7 +98,7 @@ type Log struct {
 	maintain sync.Mutex
 	// marked says that a segment at the front was marked as deleted, and the mark may not be
 	// durable. maintain guards it.
-	marked bool
+	markUnsynced bool
 
 	mu struct {
 		sync.Mutex
@@ -126,9 +126,9 @@ type environment struct {
 	logger   *slog.Logger
 	// failed is told, without waiting, that the log stopped.
 	failed func(PartitionID, error)
-	// saveFirstDirty writes cleaner-offset-checkpoint. It is Store.save, which takes Store.saving
+	// saveCheckpoints writes cleaner-offset-checkpoint. It is Store.save, which takes Store.saving
 	// and then Log.mu: its caller holds no lock of the log.
-	saveFirstDirty func() error
+	saveCheckpoints func() error
 	// compress returns what compresses, and measures it, at a site.
 	compress func(site string) compress.Func
 	// commit has a log synced soon, without waiting; flushBytes is after how many unsynced ones

@@ -86,9 +86,9 @@ func legalInTopic(r rune) bool {
 		r == '_' || r == '-'
 }
 
-// asideName names a directory that was put aside: <partition>.<32 hex digits><suffix>. What the
+// releasedName names a directory that was put aside: <partition>.<32 hex digits><suffix>. What the
 // name cannot hold is cut off the partition's part; nobody reads it back from there.
-func asideName(id PartitionID, tag TopicID, suffix string) string {
+func releasedName(id PartitionID, tag TopicID, suffix string) string {
 	tail := "." + hex.EncodeToString(tag[:]) + suffix
 	name := id.String()
 	return name[:min(len(name), nameBytesMax-len(tail))] + tail

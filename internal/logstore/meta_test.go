@@ -27,7 +27,7 @@ func TestDirectoryNamesAreReadFromTheLastDash(t *testing.T) {
 func TestNamesPutAsideFitADirectory(t *testing.T) {
 	id := PartitionID{Topic: strings.Repeat("t", 249), Index: 12345}
 	for _, suffix := range []string{deleteSuffix, retainedSuffix} {
-		name := asideName(id, topicOne, suffix)
+		name := releasedName(id, topicOne, suffix)
 		if len(name) != nameBytesMax || !strings.HasSuffix(name, suffix) {
 			t.Errorf("%d bytes: %s", len(name), name)
 		}

@@ -280,11 +280,11 @@ func TestTheRecoveryPointWaitsForASegmentThatRolledBesideAFlush(t *testing.T) {
 	if got := bases(log); len(got) != 2 {
 		t.Fatalf("segments %v, want two", got)
 	}
-	if point := log.saved().recoveryPoint; point != 0 || log.disk.synced.Load() < 10 {
+	if point := log.checkpointState().recoveryPoint; point != 0 || log.disk.synced.Load() < 10 {
 		t.Errorf("the recovery point is %d, %d is synced", point, log.disk.synced.Load())
 	}
-	if err := log.flush(); err != nil || log.saved().recoveryPoint != 11 {
-		t.Errorf("the next flush: %v, recovery point %d", err, log.saved().recoveryPoint)
+	if err := log.flush(); err != nil || log.checkpointState().recoveryPoint != 11 {
+		t.Errorf("the next flush: %v, recovery point %d", err, log.checkpointState().recoveryPoint)
 	}
 }
 
@@ -296,7 +296,7 @@ func TestACheckpointOfBeforeACutAllowsNoCleaningAboveIt(t *testing.T) {
 	if err := log.flush(); err != nil {
 		t.Fatal(err)
 	}
-	before := log.saved().recoveryPoint
+	before := log.checkpointState().recoveryPoint
 	log.mu.Lock()
 	log.disk.truncate(12)
 	log.mu.Unlock()

@@ -38,7 +38,7 @@ func Open(opts Options) (*Store, error) {
 	}
 	// Only now: load has shared nothing with it, and from here on Close is who stops it.
 	go s.run()
-	s.awake() // for directories whose deletion was cut off
+	s.wakeUp() // for directories whose deletion was cut off
 	return s, nil
 }
 
@@ -73,14 +73,14 @@ func newStore(opts Options) *Store {
 	}
 	s := &Store{opts: opts, wake: make(chan struct{}, 1), stop: make(chan struct{}),
 		done: make(chan struct{})}
-	s.commits = newCommitter(s.settled)
+	s.commits = newCommitter(s.durableEndChanged)
 	s.handles = vfs.NewHandles(opts.FS, opts.OpenFilesMax)
 	s.cleanEpoch = -1
 	s.epoch.Store(-1)
 	s.saving.written = map[string]string{}
 	s.mu.logs = map[PartitionID]*Log{}
 	s.mu.offline = map[PartitionID]offline{}
-	s.mu.settled = map[PartitionID]bool{}
+	s.mu.reopened = map[PartitionID]bool{}
 	return s
 }
 
@@ -112,11 +112,11 @@ func (s *Store) load() (err error) {
 		if !ok {
 			known.recoveryPoint = unknownOffset
 		}
-		s.openLog(id, start{saved: known, clean: clean, closed: sealed[id], summed: sealed != nil,
+		s.openLog(id, start{saved: known, clean: clean, closed: sealed[id], allSummarized: sealed != nil,
 			now: time.Now()})
 	})
 	if !clean {
-		s.saveCut()
+		s.saveAfterRecovery()
 		return nil
 	}
 	s.cleanEpoch = cleanEpoch
@@ -135,7 +135,7 @@ func (s *Store) load() (err error) {
 // them that recovery had to cut, as the log ends below it, would else count again should the next
 // crash come soon: a high watermark above what was ever replicated. A disk that is full is no
 // reason not to start.
-func (s *Store) saveCut() {
+func (s *Store) saveAfterRecovery() {
 	if err := s.save(); err != nil {
 		s.opts.Logger.Warn("write the checkpoints after recovery; the next flush tries again",
 			"error", err)
@@ -155,7 +155,7 @@ func (s *Store) partitions() ([]PartitionID, error) {
 		switch {
 		case !entry.IsDir(), strings.HasSuffix(name, retainedSuffix):
 		case strings.HasSuffix(name, deleteSuffix):
-			s.mu.doomed = append(s.mu.doomed, name)
+			s.mu.released = append(s.mu.released, name)
 		case isPartition:
 			ids = append(ids, id)
 		case name == lostAndFound:
@@ -172,11 +172,11 @@ const openWorkers = 16
 
 // start is what is known of a log before it is opened.
 type start struct {
-	saved  saved
-	clean  bool // the store was closed in order
-	closed checkpoint.ClosedLog
-	summed bool // closed holds all segments that had no transaction index
-	now    time.Time
+	saved         checkpointState
+	clean         bool // the store was closed in order
+	closed        checkpoint.ClosedLog
+	allSummarized bool // closed holds all segments that had no transaction index
+	now           time.Time
 }
 
 // openLog opens one log, or notes why it is offline. The checkpoints go on telling what they knew
@@ -200,7 +200,7 @@ func (s *Store) openLog(id PartitionID, from start) {
 
 // recover opens the log of a partition's directory. It returns what is known of the log too, also
 // when it fails.
-func (s *Store) recover(id PartitionID, from start) (log *Log, known saved, err error) {
+func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpointState, err error) {
 	dir := filepath.Join(s.opts.Dir, id.String())
 	known = from.saved
 	topic, err := readTopicID(s.opts.FS, dir)
@@ -211,11 +211,11 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known saved, err 
 	if err != nil {
 		return nil, known, err
 	}
-	aside, wasAside, err := readRetained(s.opts.FS, dir)
+	aside, wasRetained, err := readRetained(s.opts.FS, dir)
 	if err != nil {
 		return nil, known, err
 	}
-	if wasAside {
+	if wasRetained {
 		// Taken up again, but the checkpoints may not list it yet; or about to be put aside, and
 		// they still do.
 		known = known.merge(aside.saved)
@@ -223,13 +223,13 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known saved, err 
 	}
 	log = newLog(s.environment(), id, topic, dir, newConfig(unconfigured(), retain))
 	r := recovery{log: log, batchEnd: -1, saved: known, clean: from.clean, now: from.now,
-		closed: from.closed, summed: from.clean && from.summed}
+		closed: from.closed, allSummarized: from.clean && from.allSummarized}
 	if err := r.run(); err != nil {
 		return nil, known, err
 	}
-	if wasAside {
+	if wasRetained {
 		s.mu.Lock()
-		s.mu.settled[id] = true
+		s.mu.reopened[id] = true
 		s.mu.Unlock()
 	}
 	return log, known, nil
@@ -240,8 +240,8 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known saved, err 
 func (s *Store) environment() environment {
 	return environment{
 		fs: s.opts.FS, segments: segment.Config{Handles: s.handles}, logger: s.opts.Logger,
-		failed:         s.logFailed,
-		saveFirstDirty: s.save, compress: s.compressed.at, commit: s.commits.request,
+		failed:          s.logFailed,
+		saveCheckpoints: s.save, compress: s.compressed.at, commit: s.commits.request,
 		flushBytes: s.opts.FlushBytes,
 	}
 }

@@ -10,14 +10,14 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// withoutOrphans removes segments that a roll has begun and not ended, and returns the bases of the
+// removeOrphans removes segments that a roll has begun and not ended, and returns the bases of the
 // others. A full disk may take the name of a data file and not that of its index: the roll takes it
 // back and the append fails, but a smaller one may still fit into the old segment. Should the power
 // go then, the directory may have kept the empty file, in the midst of the one before it.
 //
 // It is held against the segment before it: one that is sound and ends where the empty one begins
 // was rolled there, or was cleaned. It looks at nothing if no file is empty.
-func (r *recovery) withoutOrphans(bases []int64) ([]int64, error) {
+func (r *recovery) removeOrphans(bases []int64) ([]int64, error) {
 	kept := bases[:0:0]
 	full := -1 // index of the last one kept that has data
 	for _, base := range bases {

@@ -62,7 +62,7 @@ func (s *Store) CreateAll(wanted []LogSpec) []CreateResult {
 	if len(missing) == 0 {
 		return made
 	}
-	aside, err := s.newestRetained()
+	aside, err := s.newestRetainedDirs()
 	if err == nil {
 		// The directories of all are durable before any of them is opened.
 		inParallel(missing, s.opts.workers(makeWorkers),
@@ -73,7 +73,7 @@ func (s *Store) CreateAll(wanted []LogSpec) []CreateResult {
 		if made[i].Err = errors.Join(made[i].Err, err); made[i].Err == nil {
 			// A retained log says itself whether it was closed in order.
 			made[i].Log, _, made[i].Err = s.recover(wanted[i].ID,
-				start{saved: saved{recoveryPoint: unknownOffset}, clean: true, now: time.Now()})
+				start{saved: checkpointState{recoveryPoint: unknownOffset}, clean: true, now: time.Now()})
 		}
 	})
 	s.admit(wanted, made, missing)
@@ -171,8 +171,8 @@ func (s *Store) makeDirectoryOf(w LogSpec, aside string) error {
 	return nil
 }
 
-// newestRetained returns, of each partition, the directory that Release put aside last.
-func (s *Store) newestRetained() (map[PartitionID]string, error) {
+// newestRetainedDirs returns, of each partition, the directory that Release put aside last.
+func (s *Store) newestRetainedDirs() (map[PartitionID]string, error) {
 	entries, err := s.opts.FS.ReadDir(s.opts.Dir)
 	if err != nil {
 		return nil, err
@@ -218,9 +218,9 @@ func (s *Store) Release(id PartitionID, retain bool) error {
 		if err != nil {
 			s.opts.Logger.Warn("close a released log", "partition", id, "error", err)
 		}
-		aside.clean, aside.saved = err == nil, log.saved()
+		aside.clean, aside.saved = err == nil, log.checkpointState()
 	}
-	if err := s.putAside(aside, retain); err != nil {
+	if err := s.renameReleased(aside, retain); err != nil {
 		err = fmt.Errorf("%w: release log %s: %w", ErrStorage, id, err)
 		s.mu.Lock()
 		// The log is closed, so it is offline until a Release succeeds or the store is opened
@@ -230,22 +230,22 @@ func (s *Store) Release(id PartitionID, retain bool) error {
 		s.mu.Unlock()
 		return err
 	}
-	s.awake()
+	s.wakeUp()
 	return s.save()
 }
 
-// putAside renames the directory. Once that is durable the checkpoints may forget the partition,
+// renameReleased renames the directory. Once that is durable the checkpoints may forget the partition,
 // and the data may go; should the sync fail, either name may be there after a crash, and both are
 // understood.
-func (s *Store) putAside(aside retained, retain bool) error {
+func (s *Store) renameReleased(aside retained, retain bool) error {
 	// No checkpoints are written meanwhile: they would remove the file "retained" if it was there
 	// since the log was taken up.
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	dir := filepath.Join(s.opts.Dir, aside.id.String())
-	name := asideName(aside.id, newID(), deleteSuffix)
+	name := releasedName(aside.id, newID(), deleteSuffix)
 	if retain {
-		s.forgetSettled(aside.id) // the file is written anew, and stays
+		s.forgetReopened(aside.id) // the file is written anew, and stays
 		if err := aside.write(s.opts.FS, dir); err != nil {
 			return err
 		}
@@ -261,9 +261,9 @@ func (s *Store) putAside(aside retained, retain bool) error {
 	defer s.mu.Unlock()
 	delete(s.mu.logs, aside.id)
 	delete(s.mu.offline, aside.id)
-	delete(s.mu.settled, aside.id)
+	delete(s.mu.reopened, aside.id)
 	if !retain {
-		s.mu.doomed = append(s.mu.doomed, name)
+		s.mu.released = append(s.mu.released, name)
 	}
 	return nil
 }
@@ -276,9 +276,9 @@ func (s *Store) retainedName(id PartitionID, dir string) string {
 	if err != nil {
 		topic = newID()
 	}
-	name := asideName(id, topic, retainedSuffix)
+	name := releasedName(id, topic, retainedSuffix)
 	if _, err := s.opts.FS.Stat(filepath.Join(s.opts.Dir, name)); errors.Is(err, fs.ErrNotExist) {
 		return name
 	}
-	return asideName(id, newID(), retainedSuffix)
+	return releasedName(id, newID(), retainedSuffix)
 }

@@ -75,7 +75,7 @@ func TestAReleasedLogIsDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	store = openStore(t, fsys)
-	store.deleteDoomed()
+	store.deleteReleased()
 	if names := directories(t, fsys); len(names) > 0 {
 		t.Errorf("left: %v", names)
 	}
@@ -115,8 +115,8 @@ func TestARetainedLogIsTakenUpAgainUnderTheNewTopicID(t *testing.T) {
 	if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, 20)) {
 		t.Errorf("read %v", got)
 	}
-	if log.TopicID() != topicTwo || log.HighWatermark() != 20 || log.saved().firstDirty != 10 {
-		t.Errorf("topic %v, %+v", log.TopicID(), log.saved())
+	if log.TopicID() != topicTwo || log.HighWatermark() != 20 || log.checkpointState().firstDirty != 10 {
+		t.Errorf("topic %v, %+v", log.TopicID(), log.checkpointState())
 	}
 	store.tick(epoch0, false)
 	if _, err := fsys.Stat(filepath.Join(dataDir, partition.String(),
@@ -200,7 +200,7 @@ func TestASliceOutlivesTheRelease(t *testing.T) {
 	if err := store.Release(partition, false); err != nil {
 		t.Fatal(err)
 	}
-	store.deleteDoomed()
+	store.deleteReleased()
 	if got := len(batchesOf(t, slice)); got != 5 {
 		t.Errorf("%d batches", got)
 	}
@@ -229,7 +229,7 @@ func TestReleaseTraces(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := trace.Take() + "-- background\n"
-		store.deleteDoomed()
+		store.deleteReleased()
 		got += trace.Take()
 		if retain {
 			if _, err := store.Create(partition, topicTwo, settings(nil), true); err != nil {
@@ -267,7 +267,7 @@ func TestCrashAtEveryStepOfRelease(t *testing.T) {
 			}
 			if err == nil {
 				store.tick(epoch0, false)
-				store.deleteDoomed()
+				store.deleteReleased()
 			}
 			over := err == nil && !dead(fault)
 			for seed := range uint64(4) {
@@ -370,7 +370,7 @@ func TestASecondStoreIsRefused(t *testing.T) {
 // takeUp is the first half of Create: before the checkpoints tell of the log.
 func takeUp(t *testing.T, store *Store) {
 	t.Helper()
-	aside, err := store.newestRetained()
+	aside, err := store.newestRetainedDirs()
 	if err == nil {
 		err = store.makeDirectoryOf(LogSpec{ID: partition, Topic: topicOne, Retain: true},
 			aside[partition])
@@ -380,7 +380,7 @@ func takeUp(t *testing.T, store *Store) {
 	}
 	if err == nil {
 		_, _, err = store.recover(partition,
-			start{saved: saved{recoveryPoint: unknownOffset}, clean: true})
+			start{saved: checkpointState{recoveryPoint: unknownOffset}, clean: true})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -400,8 +400,8 @@ func TestCheckpointsWrittenBesideATakeUpLeaveTheRetainedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	log = createLog(t, openStore(t, mem.CrashClone()), settings(nil))
-	if log.HighWatermark() != 50 || log.saved().firstDirty != 20 {
-		t.Errorf("after a crash: %+v, first dirty %d", log.Stats(), log.saved().firstDirty)
+	if log.HighWatermark() != 50 || log.checkpointState().firstDirty != 20 {
+		t.Errorf("after a crash: %+v, first dirty %d", log.Stats(), log.checkpointState().firstDirty)
 	}
 }
 
@@ -424,8 +424,8 @@ func TestAnOfflineLogKeepsWhatItsRetainedFileSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	log = createLog(t, openStore(t, mem.CrashClone()), settings(nil))
-	if log.HighWatermark() != 50 || log.saved().firstDirty != 20 {
-		t.Errorf("after a crash: %+v, first dirty %d", log.Stats(), log.saved().firstDirty)
+	if log.HighWatermark() != 50 || log.checkpointState().firstDirty != 20 {
+		t.Errorf("after a crash: %+v, first dirty %d", log.Stats(), log.checkpointState().firstDirty)
 	}
 }
 
@@ -442,9 +442,9 @@ func TestCreateGoesOnWithTheDirectoryThatAFailedOneMade(t *testing.T) {
 			if err := store.Release(partition, true); err != nil {
 				t.Fatal(err)
 			}
-			old := filepath.Join(dataDir, asideName(partition, topicOne, retainedSuffix))
+			old := filepath.Join(dataDir, releasedName(partition, topicOne, retainedSuffix))
 			if err := mem.Rename(old,
-				filepath.Join(dataDir, asideName(partition, topicTwo, retainedSuffix))+
+				filepath.Join(dataDir, releasedName(partition, topicTwo, retainedSuffix))+
 					".hidden"); err != nil {
 				t.Fatal(err)
 			}
@@ -453,7 +453,7 @@ func TestCreateGoesOnWithTheDirectoryThatAFailedOneMade(t *testing.T) {
 	if err := store.Release(partition, true); err != nil {
 		t.Fatal(err)
 	}
-	hidden := filepath.Join(dataDir, asideName(partition, topicTwo, retainedSuffix))
+	hidden := filepath.Join(dataDir, releasedName(partition, topicTwo, retainedSuffix))
 	if err := mem.Rename(hidden+".hidden", hidden); err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, 
 		return nil, ErrClosed
 	}
 	defer list.release()
-	return l.readFrom(list, reading{offset: offset, limit: limit, bytesMax: bytesMax,
+	return l.readFrom(list, readRequest{offset: offset, limit: limit, bytesMax: bytesMax,
 		wholeFirst: wholeFirst})
 }
 
@@ -72,12 +72,12 @@ func (l *Log) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice, 
 		return nil, ErrClosed
 	}
 	defer list.release()
-	return l.readFrom(list, reading{offset: offset, limit: limit, bytesMax: bytesMax,
+	return l.readFrom(list, readRequest{offset: offset, limit: limit, bytesMax: bytesMax,
 		wholeFirst: wholeFirst, empties: true})
 }
 
-// reading is what a read asks for.
-type reading struct {
+// readRequest is what a read asks for.
+type readRequest struct {
 	offset, limit int64
 	bytesMax      int
 	wholeFirst    bool // the first batch comes whole, whatever its size
@@ -96,7 +96,7 @@ func (l *Log) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) 
 	}
 	defer list.release()
 	slice, err := l.readFrom(list,
-		reading{offset: offset, limit: limit, bytesMax: bytesMax, wholeFirst: wholeFirst})
+		readRequest{offset: offset, limit: limit, bytesMax: bytesMax, wholeFirst: wholeFirst})
 	if err != nil || slice.Length == 0 {
 		return slice, err
 	}
@@ -133,7 +133,7 @@ func (s *Slice) findAborted(list *segmentList, offset, limit int64) error {
 
 // readFrom is Read on a list that the caller holds; its limit is at most the log end as it was
 // before.
-func (l *Log) readFrom(list *segmentList, r reading) (*Slice, error) {
+func (l *Log) readFrom(list *segmentList, r readRequest) (*Slice, error) {
 	// Again, with the list in hand: a truncation lowers the log end before it shows the list it
 	// leaves (truncate.go).
 	offset, limit := r.offset, min(r.limit, l.logEnd.Load())
@@ -161,8 +161,8 @@ func (l *Log) readFrom(list *segmentList, r reading) (*Slice, error) {
 	return slice, nil
 }
 
-// place is a batch in a segment.
-type place struct {
+// batchAt is a batch in a segment.
+type batchAt struct {
 	handle *handle
 	header segment.Header
 }
@@ -172,12 +172,12 @@ type place struct {
 // the batch may stand in a later segment than the one whose range holds offset, so the walk goes on
 // to the end of the list (I44). A batch counts as below limit only as a whole: a reader must not
 // see a part of what is not replicated yet.
-func (s *segmentList) firstBatch(offset, limit int64, empties bool) (first place, found bool,
+func (s *segmentList) firstBatch(offset, limit int64, empties bool) (first batchAt, found bool,
 	err error) {
 	for _, h := range s.handles[s.floor(offset):] {
 		position, err := h.Position(offset)
 		if err != nil {
-			return place{}, false, err
+			return batchAt{}, false, err
 		}
 		for {
 			header, err := h.HeaderAt(position)
@@ -185,13 +185,13 @@ func (s *segmentList) firstBatch(offset, limit int64, empties bool) (first place
 				break // the next segment
 			}
 			if err != nil {
-				return place{}, false, err
+				return batchAt{}, false, err
 			}
 			if header.LastOffset() >= limit {
 				return first, found, nil
 			}
 			// A batch without a record to give is remembered only in case nothing better follows.
-			first, found = place{h, header}, true
+			first, found = batchAt{h, header}, true
 			if empties {
 				return first, true, nil
 			}
@@ -214,7 +214,7 @@ func holdsFrom(h *handle, header segment.Header, offset int64) (bool, error) {
 	case header.BaseOffset() >= offset, header.Count() == header.LastOffsetDelta()+1:
 		return true, nil
 	}
-	for r, err := range (place{h, header}).records() {
+	for r, err := range (batchAt{h, header}).records() {
 		switch {
 		case errors.Is(err, record.ErrCorrupt), errors.Is(err, compress.ErrTooLarge):
 			return true, nil // damaged or huge: the client gets it as it is, and says so itself
@@ -229,7 +229,7 @@ func holdsFrom(h *handle, header segment.Header, offset int64) (bool, error) {
 
 // fill makes the slice the range from first on, within the one segment: a response is sent from one
 // file. It takes its own reference, for the list may go before the slice does.
-func (s *Slice) fill(first place, limit int64, bytesMax int, wholeFirst bool) error {
+func (s *Slice) fill(first batchAt, limit int64, bytesMax int, wholeFirst bool) error {
 	size := first.header.SizeBytes
 	if size > bytesMax {
 		if !wholeFirst {
@@ -257,7 +257,7 @@ func (s *Slice) fill(first place, limit int64, bytesMax int, wholeFirst bool) er
 
 // rangeEnd returns where the last whole batch ends that lies below limit and within bytesMax of the
 // first, which does; cut is true if bytesMax was the bound.
-func rangeEnd(first place, limit, bytesMax int64) (end int64, cut bool, err error) {
+func rangeEnd(first batchAt, limit, bytesMax int64) (end int64, cut bool, err error) {
 	end, err = first.handle.Position(limit)
 	if err != nil {
 		return 0, false, err

@@ -22,29 +22,29 @@ import (
 // the ends of index files; after an unclean one it also scans the segments from the recovery point
 // on.
 type recovery struct {
-	log    *Log
-	saved  saved // as the checkpoints have it; the log may bear out less
-	clean  bool  // the store was closed in order: nothing has to be scanned
-	now    time.Time
-	closed checkpoint.ClosedLog // as the clean stop left it; nothing after any other
-	summed bool                 // and all of the segments that had no transaction index
+	log           *Log
+	saved         checkpointState // as the checkpoints have it; the log may bear out less
+	clean         bool  // the store was closed in order: nothing has to be scanned
+	now           time.Time
+	closed        checkpoint.ClosedLog // as the clean stop left it; nothing after any other
+	allSummarized bool                 // and all of the segments that had no transaction index
 
 	files   []segmentFile // of the directory, by base
 	handles []*handle     // what is open so far, ascending; published by install
 	// producers held the state as of this offset before the scan: what lies below is in it already
-	known int64
+	producersAt int64
 	// the snapshot as of the base of the last segment that was scanned; nil if none was
-	atActive  []byte
-	producers producer.State
-	aborted   []segment.AbortedTxn // of the segment that is scanned or replayed
-	epochs    leaderepoch.Cache
-	onDisk    leaderepoch.Cache // what the file holds; nil if there is no usable one
+	activeSnapshot []byte
+	producers      producer.State
+	aborted        []segment.AbortedTxn // of the segment that is scanned or replayed
+	epochs         leaderepoch.Cache
+	onDisk         leaderepoch.Cache // what the file holds; nil if there is no usable one
 	// batchEnd is where the batch before the one that is looked at ends, or its segment begins; -1:
 	// there is none yet. An epoch that the batches tell of is taken to begin there: see
 	// Log.AppendReplicated.
 	batchEnd int64
 	// an epoch that the batches need not know of, from a file that is not believed; epoch -1: none
-	mayBe leaderepoch.Entry
+	lastKnown leaderepoch.Entry
 }
 
 // newLog returns a log whose directory is there; recovery or Store.Create fills it.
@@ -85,7 +85,7 @@ func (r *recovery) run() (err error) {
 	if r.files, err = repairDirectory(r.log.env.fs, r.log.dir); err != nil {
 		return err
 	}
-	bases, err := r.withoutOrphans(basesOf(r.files))
+	bases, err := r.removeOrphans(basesOf(r.files))
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (r *recovery) run() (err error) {
 	if err := r.open(bases[:scanFrom]); err != nil {
 		return err
 	}
-	if err := r.distrustEpochs(); err != nil {
+	if err := r.verifyEpochs(); err != nil {
 		return err
 	}
 	if err := r.replay(bases[scanFrom:]); err != nil {
@@ -115,13 +115,13 @@ func (r *recovery) run() (err error) {
 	if err := r.scan(bases[scanFrom:]); err != nil {
 		return err
 	}
-	if err := r.mendTxnIndexes(); err != nil {
+	if err := r.rebuildTxnIndexes(); err != nil {
 		return err
 	}
-	if err := r.sealMended(); err != nil {
+	if err := r.sealRebuilt(); err != nil {
 		return err
 	}
-	if err := r.settleEnd(); err != nil {
+	if err := r.ensureActive(); err != nil {
 		return err
 	}
 	if err := r.keepSnapshot(); err != nil {
@@ -172,7 +172,7 @@ func (r *recovery) end() int64 {
 // segments: from the newest snapshot that is not above it, and the batches behind that.
 //
 // A snapshot between there and the log start counts too. The log does not end below its start
-// (settleEnd), so such a snapshot tells of the log as it will be, whatever the scan finds; and when
+// (ensureActive), so such a snapshot tells of the log as it will be, whatever the scan finds; and when
 // all segments are gone it is all that is known of producers.
 func (r *recovery) replay(toScan []int64) error {
 	limit := r.end()
@@ -183,7 +183,7 @@ func (r *recovery) replay(toScan []int64) error {
 	if err != nil {
 		return err
 	}
-	r.known = from
+	r.producersAt = from
 	for i, h := range r.handles {
 		// However old the segment is: a transaction may have been open ever since.
 		needed := i+1 == len(r.handles) || r.handles[i+1].Base() > from
@@ -281,7 +281,7 @@ func (r *recovery) scan(bases []int64) error {
 					end))
 		}
 		r.aborted = nil
-		r.atActive = r.producers.Encode(base)
+		r.activeSnapshot = r.producers.Encode(base)
 		if r.batchEnd = base; len(r.handles) > 0 {
 			r.batchEnd = min(base, r.end())
 		}
@@ -309,7 +309,7 @@ func (r *recovery) scan(bases []int64) error {
 func (r *recovery) visit(b record.Batch) error {
 	r.epochs = r.epochs.Assign(b.LeaderEpoch(), r.batchEnd)
 	r.batchEnd = b.NextOffset()
-	if b.BaseOffset() < r.known {
+	if b.BaseOffset() < r.producersAt {
 		return nil
 	}
 	ended, err := r.producers.Update(b, r.now)
@@ -335,15 +335,15 @@ func (r *recovery) drop(bases []int64, cause error) error {
 	return r.log.env.fs.SyncDir(r.log.dir)
 }
 
-// sealMended makes durable what was made anew of segments that nothing is appended to any more: the
+// sealRebuilt makes durable what was made anew of segments that nothing is appended to any more: the
 // recovery point on disk may lie above them, and the next start would take them as they are. On a
 // full disk they wait for a flush that can seal them (install).
-func (r *recovery) sealMended() error {
+func (r *recovery) sealRebuilt() error {
 	for i, h := range r.handles {
 		if i+1 == len(r.handles) || !h.Unfinished() {
 			continue
 		}
-		if err := h.Seal(); err != nil && !passes(err) {
+		if err := h.Seal(); err != nil && !isTemporary(err) {
 			return err
 		}
 	}
@@ -358,11 +358,11 @@ func (r *recovery) sealMended() error {
 func (r *recovery) keepSnapshot() error {
 	last := len(r.handles) - 1
 	active := r.handles[last].Base()
-	if r.atActive == nil || r.known >= active || r.producers.Len() == 0 || last > 0 &&
+	if r.activeSnapshot == nil || r.producersAt >= active || r.producers.Len() == 0 || last > 0 &&
 		r.handles[last-1].Unfinished() {
 		return nil
 	}
-	err := r.log.snapshots.write(active, r.atActive)
+	err := r.log.snapshots.write(active, r.activeSnapshot)
 	if errors.Is(err, syscall.ENOSPC) {
 		r.log.env.logger.Warn("no room for a producer snapshot", "partition", r.log.id, "error",
 			err)
@@ -371,10 +371,10 @@ func (r *recovery) keepSnapshot() error {
 	return err
 }
 
-// settleEnd sees to it that there is an active segment, and that the log does not end below its
+// ensureActive sees to it that there is an active segment, and that the log does not end below its
 // start: records below it were given up, and what is appended next must not get an offset that
 // consumers have passed.
-func (r *recovery) settleEnd() error {
+func (r *recovery) ensureActive() error {
 	if len(r.handles) > 0 && r.end() >= r.saved.logStart {
 		return nil
 	}
@@ -396,7 +396,7 @@ func (r *recovery) settleEnd() error {
 	// log was to begin anew.
 	r.producers.ForgetOpen()
 	// also in the place of a snapshot that has them open
-	r.atActive, r.known = r.producers.Encode(r.saved.logStart), -1
+	r.activeSnapshot, r.producersAt = r.producers.Encode(r.saved.logStart), -1
 	// Its name is durable before any append. Were the name of the first segment lost in a crash and
 	// that of the second kept, nothing would tell that the log once began below: recovery finds
 	// gaps between segments only (ADR 0015, 0070).
@@ -415,7 +415,7 @@ func (r *recovery) install() error {
 			"end", end,
 			"recoveryPoint", r.saved.recoveryPoint, "highWatermark", r.saved.highWatermark)
 	}
-	epochs := r.epochs.Assign(r.mayBe.Epoch, r.mayBe.Start).TruncateEnd(end).TruncateFront(start)
+	epochs := r.epochs.Assign(r.lastKnown.Epoch, r.lastKnown.Start).TruncateEnd(end).TruncateFront(start)
 	l.epochs.cache.Store(&epochs)
 	// Also when none is left: an epoch that began above the end would come back, and claim what is
 	// appended there now.
@@ -430,7 +430,7 @@ func (r *recovery) install() error {
 	r.producers.Expire(r.now)
 	l.mu.producers = r.producers
 	l.stable.settle(&l.mu.producers, nil, l.highWatermark.Load())
-	if err := r.settleDecided(); err != nil {
+	if err := r.restoreDecided(); err != nil {
 		return err
 	}
 	l.compaction.restore(r.saved, start, end)

@@ -14,7 +14,7 @@ import (
 // loadEpochs reads leader-epoch-checkpoint. Without a usable one, epochs have to be made from the
 // batches. After a clean stop it has to be the one that Close left.
 func (r *recovery) loadEpochs() error {
-	r.mayBe.Epoch = leaderepoch.Cache{}.Latest()
+	r.lastKnown.Epoch = leaderepoch.Cache{}.Latest()
 	content, err := r.log.env.fs.ReadFile(filepath.Join(r.log.dir, checkpoint.EpochsFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read leader epochs: %w", err)
@@ -29,22 +29,22 @@ func (r *recovery) loadEpochs() error {
 	}
 	if left := r.closed.Epochs; left.Known &&
 		left.Checksum != checkpoint.SummarizeEpochs(r.epochs).Checksum {
-		r.remakeEpochs("the file is not the one that the last stop left", left.Latest)
+		r.rebuildEpochs("the file is not the one that the last stop left", left.Latest)
 	}
 	return nil
 }
 
-// remakeEpochs has the leader epochs made from the batches. latest is one that may have none.
-func (r *recovery) remakeEpochs(cause string, latest leaderepoch.Entry) {
+// rebuildEpochs has the leader epochs made from the batches. latest is one that may have none.
+func (r *recovery) rebuildEpochs(cause string, latest leaderepoch.Entry) {
 	r.log.env.logger.Warn("leader epochs made anew from the batches", "partition", r.log.id,
 		"cause", cause)
-	r.epochs, r.onDisk, r.mayBe = nil, nil, latest
+	r.epochs, r.onDisk, r.lastKnown = nil, nil, latest
 }
 
-// distrustEpochs holds the leader epochs against the batches that segments begin with, and the last
+// verifyEpochs holds the leader epochs against the batches that segments begin with, and the last
 // one, after an unclean stop. The file is durable before the first batch of an epoch is written, so
 // if it contradicts one it is not the log's: an old copy is as readable.
-func (r *recovery) distrustEpochs() error {
+func (r *recovery) verifyEpochs() error {
 	if r.clean || r.onDisk == nil {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (r *recovery) distrustEpochs() error {
 				if n := len(r.epochs); n > 0 {
 					latest = r.epochs[n-1]
 				}
-				r.remakeEpochs(fmt.Sprintf("the batch at %d has epoch %d", header.BaseOffset(),
+				r.rebuildEpochs(fmt.Sprintf("the batch at %d has epoch %d", header.BaseOffset(),
 					header.LeaderEpoch()), latest)
 				return nil
 			}

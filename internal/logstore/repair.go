@@ -24,7 +24,7 @@ func repairDirectory(fsys vfs.FS, dir string) ([]segmentFile, error) {
 		return nil, err
 	}
 	if slices.ContainsFunc(files, func(f segmentFile) bool { return f.suffix != "" }) {
-		if err := takeBackSwap(fsys, dir); err != nil {
+		if err := revertSwap(fsys, dir); err != nil {
 			return nil, err
 		}
 		if err := finishSwap(fsys, dir); err != nil {
@@ -70,10 +70,10 @@ func basesOf(files []segmentFile) []int64 {
 	return bases
 }
 
-// takeBackSwap removes files marked as deleted, and those of a swap that did not reach its commit
+// revertSwap removes files marked as deleted, and those of a swap that did not reach its commit
 // point: as long as any .cleaned file is there, no .swap was committed. Which of them were renamed
 // says nothing: before the commit point the disk may have kept the renames in any order (ADR 0070).
-func takeBackSwap(fsys vfs.FS, dir string) error {
+func revertSwap(fsys vfs.FS, dir string) error {
 	files, err := listSegmentFiles(fsys, dir)
 	if err != nil {
 		return err

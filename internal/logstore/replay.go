@@ -88,14 +88,14 @@ func (r *recovery) lostTxnIndex(h *handle) bool {
 	if h.NextOffset() <= r.saved.recoveryPoint && h.AbortedCount() < r.saved.aborted.Of(h.Base()) {
 		return true
 	}
-	return r.summed && h.AbortedCount() == 0 && h.SizeBytes() > 0 &&
+	return r.allSummarized && h.AbortedCount() == 0 && h.SizeBytes() > 0 &&
 		!slices.ContainsFunc(r.closed.Segments,
 			func(sum segment.Summary) bool { return sum.Base == h.Base() })
 }
 
-// mendTxnIndexes makes the transaction indexes anew that Open found damaged, or that were lost.
+// rebuildTxnIndexes makes the transaction indexes anew that Open found damaged, or that were lost.
 // Only recovery does it: it has the log to itself.
-func (r *recovery) mendTxnIndexes() error {
+func (r *recovery) rebuildTxnIndexes() error {
 	for i, h := range r.handles {
 		damage := h.TxnIndexDamaged()
 		if damage == nil && r.lostTxnIndex(h) {
@@ -117,11 +117,11 @@ func (r *recovery) mendTxnIndexes() error {
 	return nil
 }
 
-// settleDecided finds the transactions whose marker is not below the high watermark: a truncation
+// restoreDecided finds the transactions whose marker is not below the high watermark: a truncation
 // may still take the marker, so the last stable offset stays below them, as it was before the
 // restart. Most starts find no marker there, and read a few headers. Only recovery calls it: it has
 // the log to itself.
-func (r *recovery) settleDecided() error {
+func (r *recovery) restoreDecided() error {
 	l := r.log
 	highWatermark, end := l.highWatermark.Load(), l.logEnd.Load()
 	found := false

@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// saved is what the checkpoint files know of a partition.
-type saved struct {
+// checkpointState is what the checkpoint files know of a partition.
+type checkpointState struct {
 	// 0 if no checkpoint lists the partition, and so highWatermark and firstDirty
 	logStart       int64
 	recoveryPoint  int64 // unknownOffset: everything has to be scanned
@@ -20,7 +20,7 @@ type saved struct {
 	firstDirty     int64
 	horizon        int64                  // TombstonesUnknown after a Release: then a pass looks again
 	tombstoneClean int64                  // of a log that was put aside 0: a pass looks again
-	agreed         clean.CleaningProgress // of a log that was put aside nothing
+	progress         clean.CleaningProgress // of a log that was put aside nothing
 	// of the segments below the recovery point; nothing of a log that was put aside
 	aborted checkpoint.AbortedCounts
 }
@@ -31,7 +31,7 @@ type retained struct {
 	id       PartitionID
 	clean    bool // the log was closed in order
 	released time.Time
-	saved    saved
+	saved    checkpointState
 }
 
 // write makes the file durable before the directory is renamed: a retained directory without it
@@ -65,7 +65,7 @@ func readRetained(fsys vfs.FS, dir string) (r retained, ok bool, err error) {
 		id:       PartitionID{Topic: values["topic"], Index: int32(number("partition"))},
 		clean:    values["clean"] == "true",
 		released: time.UnixMilli(number("released_ms")),
-		saved: saved{
+		saved: checkpointState{
 			logStart:      number("log_start"),
 			recoveryPoint: number("recovery_point"),
 			highWatermark: number("high_watermark"),
@@ -79,8 +79,8 @@ func readRetained(fsys vfs.FS, dir string) (r retained, ok bool, err error) {
 // a log lives. The horizon is the exception: it may fall, and is left at TombstonesUnknown, after
 // which a pass looks again. So is all that is known of tombstones: nobody has kept it up to date
 // meanwhile.
-func (s saved) merge(other saved) saved {
-	return saved{
+func (s checkpointState) merge(other checkpointState) checkpointState {
+	return checkpointState{
 		logStart:      max(s.logStart, other.logStart),
 		recoveryPoint: max(s.recoveryPoint, other.recoveryPoint),
 		highWatermark: max(s.highWatermark, other.highWatermark),

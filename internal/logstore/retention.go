@@ -9,15 +9,15 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// segmentFacts is what retention goes by.
-type segmentFacts struct {
+// segmentInfo is what retention goes by.
+type segmentInfo struct {
 	end       int64 // where the next segment begins
 	sizeBytes int64
 	newest    int64 // ms; the largest timestamp, or the modification time if there is none
 }
 
-// logFacts is the rest of it.
-type logFacts struct {
+// logInfo is the rest of it.
+type logInfo struct {
 	logStart      int64 // segments that end at or below it go whatever the policy
 	highWatermark int64
 	sizeBytes     int64 // of all segments, the active one too
@@ -30,7 +30,7 @@ type logFacts struct {
 //
 // By size a segment goes only if what is left is not below RetentionBytes, as in Kafka: the limit
 // is the least that is kept.
-func countExpired(segments []segmentFacts, log logFacts, s topicconfig.Settings,
+func countExpired(segments []segmentInfo, log logInfo, s topicconfig.Settings,
 	now time.Time) int {
 	excess := int64(0)
 	if s.Delete && s.RetentionBytes >= 0 {
@@ -103,12 +103,12 @@ func (l *Log) deleteExpired(now time.Time) (count int, err error) {
 	if stopped != nil || len(handles) < 2 {
 		return 0, nil
 	}
-	facts := logFacts{logStart: l.LogStart(), highWatermark: l.HighWatermark()}
-	segments := make([]segmentFacts, len(handles)-1)
+	facts := logInfo{logStart: l.LogStart(), highWatermark: l.HighWatermark()}
+	segments := make([]segmentInfo, len(handles)-1)
 	for i, h := range handles {
 		facts.sizeBytes += h.SizeBytes()
 		if i < len(segments) {
-			segments[i] = segmentFacts{end: handles[i+1].Base(), sizeBytes: h.SizeBytes(),
+			segments[i] = segmentInfo{end: handles[i+1].Base(), sizeBytes: h.SizeBytes(),
 				newest: h.newest()}
 		}
 	}
@@ -156,11 +156,11 @@ type frontDeletion struct {
 func (d frontDeletion) mark(count int) (marked int, failed error) {
 	l := d.log
 	for i, h := range d.handles[:count] {
-		if i > 0 || l.marked {
+		if i > 0 || l.markUnsynced {
 			failed = l.env.fs.SyncDir(l.dir)
 		}
 		if failed == nil {
-			l.marked = true
+			l.markUnsynced = true
 			failed = h.Rename(deletedSuffix)
 		}
 		if failed != nil {

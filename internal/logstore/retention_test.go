@@ -16,11 +16,11 @@ func TestCountExpired(t *testing.T) {
 	const minute = int64(time.Minute / time.Millisecond)
 	now := epoch0
 	// Four segments of 100 bytes, one a minute, and 50 bytes in the active one.
-	segments := []segmentFacts{
+	segments := []segmentInfo{
 		{10, 100, now.UnixMilli() - 4*minute}, {20, 100, now.UnixMilli() - 3*minute},
 		{30, 100, now.UnixMilli() - 2*minute}, {40, 100, now.UnixMilli() - minute},
 	}
-	all := logFacts{logStart: 0, highWatermark: 45, sizeBytes: 450}
+	all := logInfo{logStart: 0, highWatermark: 45, sizeBytes: 450}
 	forever := func(change func(*topicconfig.Settings)) topicconfig.Settings {
 		return settings(func(s *topicconfig.Settings) {
 			s.RetentionTime, s.RetentionBytes = topicconfig.Unlimited, topicconfig.Unlimited
@@ -35,7 +35,7 @@ func TestCountExpired(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name     string
-		log      logFacts
+		log      logInfo
 		settings topicconfig.Settings
 		want     int
 	}{
@@ -47,13 +47,13 @@ func TestCountExpired(t *testing.T) {
 		{"by size, less than a segment to spare", all, bySize(351), 0},
 		{"by size, a segment to spare", all, bySize(350), 1},
 		{"by size, more than there is", all, bySize(0), 4},
-		{"nothing above the high watermark", logFacts{0, 25, 450}, byTime(0), 2},
+		{"nothing above the high watermark", logInfo{0, 25, 450}, byTime(0), 2},
 		{"a compacted topic keeps everything", all, forever(func(s *topicconfig.Settings) {
 			s.Delete, s.Compact, s.RetentionTime, s.RetentionBytes = false, true, 0, 0
 		}), 0},
 		{"CompactDelete deletes (KIP-71)", all,
 			forever(func(s *topicconfig.Settings) { s.Compact, s.RetentionTime = true, 0 }), 4},
-		{"below the log start, also with pure compaction (KAFKA-7400)", logFacts{25, 45, 450},
+		{"below the log start, also with pure compaction (KAFKA-7400)", logInfo{25, 45, 450},
 			forever(func(s *topicconfig.Settings) {
 				s.Delete, s.Compact = false, true
 			}), 2},

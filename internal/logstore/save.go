@@ -24,14 +24,14 @@ func (s *Store) save() error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	s.mu.Lock()
-	all := make(map[PartitionID]saved, len(s.mu.logs)+len(s.mu.offline))
+	all := make(map[PartitionID]checkpointState, len(s.mu.logs)+len(s.mu.offline))
 	for id, o := range s.mu.offline {
 		all[id] = o.saved
 	}
 	s.mu.Unlock()
 	logs := s.Logs()
 	for _, log := range logs {
-		all[log.id] = log.saved()
+		all[log.id] = log.checkpointState()
 	}
 	if err := s.writeCheckpoints(all); err != nil {
 		return err
@@ -39,16 +39,16 @@ func (s *Store) save() error {
 	for _, log := range logs {
 		log.noteCheckpointed(all[log.id].recoveryPoint)
 	}
-	return s.removeSettled(all)
+	return s.removeRetainedFiles(all)
 }
 
-// removeSettled removes the files "retained" of the logs that the checkpoints on disk list. A log
+// removeRetainedFiles removes the files "retained" of the logs that the checkpoints on disk list. A log
 // that is just being taken up is settled before it is among the store's logs, so before any
 // checkpoint tells of it: its file stays for the next round. Store.saving is held.
-func (s *Store) removeSettled(listed map[PartitionID]saved) error {
+func (s *Store) removeRetainedFiles(listed map[PartitionID]checkpointState) error {
 	s.mu.Lock()
 	var ids []PartitionID
-	for id := range s.mu.settled {
+	for id := range s.mu.reopened {
 		if _, ok := listed[id]; ok {
 			ids = append(ids, id)
 		}
@@ -59,28 +59,28 @@ func (s *Store) removeSettled(listed map[PartitionID]saved) error {
 		if err := s.opts.FS.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove a file that the checkpoints replace: %w", err)
 		}
-		s.forgetSettled(id)
+		s.forgetReopened(id)
 	}
 	return nil
 }
 
-// forgetSettled says that a file "retained" is not to be removed (any more).
-func (s *Store) forgetSettled(id PartitionID) {
+// forgetReopened says that a file "retained" is not to be removed (any more).
+func (s *Store) forgetReopened(id PartitionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.mu.settled, id)
+	delete(s.mu.reopened, id)
 }
 
 // writeCheckpoints writes the files whose content differs from what was written last: in most
 // rounds of most clusters none, and each file costs two syncs. When one fails, the others of this
 // round are not written; those before it are on disk, which does no harm.
-func (s *Store) writeCheckpoints(all map[PartitionID]saved) error {
+func (s *Store) writeCheckpoints(all map[PartitionID]checkpointState) error {
 	aborted := make(map[PartitionID]checkpoint.AbortedCounts, len(all))
 	progress := make(map[PartitionID]checkpoint.CleaningState, len(all))
 	for id, of := range all {
 		aborted[id] = of.aborted
 		progress[id] = checkpoint.CleaningState{TombstoneClean: of.tombstoneClean,
-			Progress: of.agreed}
+			Progress: of.progress}
 	}
 	// Before the recovery point: recovery does not scan below it, and so finds no lost transaction
 	// index there.
@@ -111,16 +111,16 @@ func (s *Store) writeCheckpoints(all map[PartitionID]saved) error {
 // section whose horizon is lost would never be removed.
 var offsetCheckpoints = []struct {
 	name  string
-	field func(*saved) *int64
+	field func(*checkpointState) *int64
 	// values up to omitted are not written: a missing line means the same
 	omitted int64
 }{
-	{checkpoint.RecoveryPointFile, func(s *saved) *int64 { return &s.recoveryPoint },
+	{checkpoint.RecoveryPointFile, func(s *checkpointState) *int64 { return &s.recoveryPoint },
 		unknownOffset},
-	{checkpoint.LogStartFile, func(s *saved) *int64 { return &s.logStart }, 0},
-	{checkpoint.HighWatermarkFile, func(s *saved) *int64 { return &s.highWatermark }, 0},
-	{checkpoint.HorizonFile, func(s *saved) *int64 { return &s.horizon }, TombstonesUnknown},
-	{checkpoint.FirstDirtyFile, func(s *saved) *int64 { return &s.firstDirty }, 0},
+	{checkpoint.LogStartFile, func(s *checkpointState) *int64 { return &s.logStart }, 0},
+	{checkpoint.HighWatermarkFile, func(s *checkpointState) *int64 { return &s.highWatermark }, 0},
+	{checkpoint.HorizonFile, func(s *checkpointState) *int64 { return &s.horizon }, TombstonesUnknown},
+	{checkpoint.FirstDirtyFile, func(s *checkpointState) *int64 { return &s.firstDirty }, 0},
 }
 
 // writeCheckpoint writes a file unless it holds the content already. Store.saving is held.
@@ -139,29 +139,29 @@ func (s *Store) writeCheckpoint(name string, content []byte) error {
 // no partition: without a recovery point recovery scans the whole log, without the others it
 // repeats a little work. malformed are the names of the malformed files; the next save replaces
 // them.
-func (s *Store) loadCheckpoints() (all map[PartitionID]saved, malformed map[string]bool,
+func (s *Store) loadCheckpoints() (all map[PartitionID]checkpointState, malformed map[string]bool,
 	err error) {
-	all, malformed = map[PartitionID]saved{}, map[string]bool{}
+	all, malformed = map[PartitionID]checkpointState{}, map[string]bool{}
 	failed := []error{
 		loadCheckpoint(s, all, malformed, checkpoint.AbortedFile, checkpoint.DecodeAborted,
-			func(of *saved, counts checkpoint.AbortedCounts) { of.aborted = counts }),
+			func(of *checkpointState, counts checkpoint.AbortedCounts) { of.aborted = counts }),
 		loadCheckpoint(s, all, malformed, checkpoint.CleaningFile, checkpoint.DecodeCleaning,
-			func(of *saved, progress checkpoint.CleaningState) {
-				of.tombstoneClean, of.agreed = progress.TombstoneClean, progress.Progress
+			func(of *checkpointState, progress checkpoint.CleaningState) {
+				of.tombstoneClean, of.progress = progress.TombstoneClean, progress.Progress
 			}),
 	}
 	for _, file := range offsetCheckpoints {
 		failed = append(failed,
 			loadCheckpoint(s, all, malformed, file.name, checkpoint.DecodeOffsets,
-				func(of *saved, offset int64) { *file.field(of) = offset }))
+				func(of *checkpointState, offset int64) { *file.field(of) = offset }))
 	}
 	return all, malformed, errors.Join(failed...)
 }
 
 // loadCheckpoint reads one file into all, or adds its name to malformed. It fails only if the disk
 // does.
-func loadCheckpoint[V any](s *Store, all map[PartitionID]saved, malformed map[string]bool,
-	name string, decode func([]byte) (map[PartitionID]V, error), set func(*saved, V)) error {
+func loadCheckpoint[V any](s *Store, all map[PartitionID]checkpointState, malformed map[string]bool,
+	name string, decode func([]byte) (map[PartitionID]V, error), set func(*checkpointState, V)) error {
 	content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

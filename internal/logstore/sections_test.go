@@ -141,7 +141,7 @@ func TestI3FirstDirtyOutsideTheLogIsReset(t *testing.T) {
 	}
 	view.release()
 	if got := createLog(t, openStore(t, mem.CrashClone()),
-		settings(nil)).saved().firstDirty; got != 0 {
+		settings(nil)).checkpointState().firstDirty; got != 0 {
 		t.Errorf("%d after a crash", got)
 	}
 
@@ -154,7 +154,7 @@ func TestI3FirstDirtyOutsideTheLogIsReset(t *testing.T) {
 	}), true)
 	store.tick(epoch0, true)
 	if view = log.compaction.view(epoch0); view.FirstDirty != 30 || log.LogStart() != 30 ||
-		log.saved().firstDirty != 30 {
+		log.checkpointState().firstDirty != 30 {
 		t.Errorf("below the start: %+v", view)
 	}
 	view.release()

@@ -24,11 +24,11 @@ type handle struct {
 	// sidecar is what is known of the segment's key sidecar; see sidecarState.
 	sidecar atomic.Pointer[sidecarState]
 
-	// before is the handle of the same segment that this one came after (succeed), which it holds a
+	// before is the handle of the same segment that this one came after (successor), which it holds a
 	// reference of; nil for most.
-	before *handle
-	// aloneC is closed when only its successor is left of a handle's users; nil until it has one.
-	aloneC atomic.Pointer[chan struct{}]
+	predecessor *handle
+	// unread is closed when only its successor is left of a handle's users; nil until it has one.
+	unread atomic.Pointer[chan struct{}]
 }
 
 // acquire adds a user. The caller holds a list that holds h, or h itself, so refs is not 0, but for
@@ -40,20 +40,20 @@ func (h *handle) acquire() { h.refs.Add(1) }
 func (h *handle) release() {
 	left := h.refs.Add(-1)
 	if left == 1 {
-		if alone := h.aloneC.Load(); alone != nil {
+		if alone := h.unread.Load(); alone != nil {
 			close(*alone) // once: with a successor nobody takes h any more who did not have it
 		}
 	}
 	if left > 0 {
 		return
 	}
-	if h.before != nil {
+	if h.predecessor != nil {
 		// The segment is its as well, and it is not used any more: it closes the files, now or when
 		// its own last reader is gone.
 		if h.doomed.Load() {
-			h.before.doomed.Store(true)
+			h.predecessor.doomed.Store(true)
 		}
-		h.before.release()
+		h.predecessor.release()
 		return
 	}
 	// Nobody can take h any more: takers hold a list that holds h, or hold h itself.
@@ -67,22 +67,22 @@ func (h *handle) release() {
 	}
 }
 
-// succeed returns a second handle of the segment, to take the place of h in the next list. Who
+// successor returns a second handle of the segment, to take the place of h in the next list. Who
 // reads by h can then be told from those who come later. A list holds h, and Log.maintain is held.
-func (h *handle) succeed() *handle {
+func (h *handle) successor() *handle {
 	h.acquire()
 	alone := make(chan struct{})
-	h.aloneC.Store(&alone)
-	return &handle{Segment: h.Segment, logger: h.logger, before: h}
+	h.unread.Store(&alone)
+	return &handle{Segment: h.Segment, logger: h.logger, predecessor: h}
 }
 
 // alone waits until nobody uses the handle before this one any more, which no list may hold by now;
 // it tells whether that came about.
-func (h *handle) alone(wait time.Duration) bool {
+func (h *handle) awaitReaders(wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
-	case <-*h.before.aloneC.Load():
+	case <-*h.predecessor.unread.Load():
 		return true
 	case <-timer.C:
 		return false

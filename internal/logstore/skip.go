@@ -24,7 +24,7 @@ func (l *Log) skipTo(offset int64) error {
 	if err := l.rollAt(offset); err != nil {
 		return err
 	}
-	if err := l.env.saveFirstDirty(); err != nil { // all checkpoints; it takes locks of the store
+	if err := l.env.saveCheckpoints(); err != nil { // all checkpoints; it takes locks of the store
 		return fmt.Errorf("%w: save the recovery point behind a gap: %w", ErrStorage, err)
 	}
 	l.mu.Lock()

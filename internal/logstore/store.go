@@ -72,7 +72,7 @@ type Store struct {
 	compressed compressionMeter
 	commits    *committer
 	handles    *vfs.Handles // the segment files of all logs
-	settlement settlement   // whom to tell of a sync
+	durableEnd durableEndCallback
 
 	cleanEpoch int64        // what CleanEpoch returns
 	epoch      atomic.Int64 // what SetBrokerEpoch was told, -1 if nothing
@@ -88,12 +88,12 @@ type Store struct {
 		logs     map[PartitionID]*Log
 		offline  map[PartitionID]offline // directories whose log could not be opened
 		failures []failure               // for Options.Failed
-		doomed   []string                // directories to be deleted
+		released []string                // directories to be deleted
 		// checkpoints is the outage of the background's writing of them.
 		checkpoints outage.State
-		// settled are logs that were taken up again, or half put aside: their file "retained" goes
+		// reopened are logs that were taken up again, or half put aside: their file "retained" goes
 		// once the checkpoints list them.
-		settled map[PartitionID]bool
+		reopened map[PartitionID]bool
 	}
 
 	wake chan struct{} // something is in failures or doomed; buffered 1
@@ -105,7 +105,7 @@ type Store struct {
 // not be lost.
 type offline struct {
 	err   error
-	saved saved
+	saved checkpointState
 }
 
 // failure is a log that stopped, and why; it waits here for the store's goroutine.
@@ -213,12 +213,12 @@ func (s *Store) logFailed(id PartitionID, err error) {
 	s.mu.Lock()
 	s.mu.failures = append(s.mu.failures, failure{id, err})
 	s.mu.Unlock()
-	s.awake()
+	s.wakeUp()
 }
 
 // awake has the store's goroutine look at failures and doomed. It never waits: one wake-up that is
 // pending is enough for all.
-func (s *Store) awake() {
+func (s *Store) wakeUp() {
 	select {
 	case s.wake <- struct{}{}:
 	default: // it will look anyway

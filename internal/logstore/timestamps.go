@@ -69,7 +69,7 @@ func (h *handle) firstSince(ms, from, limit int64) (at TimestampOffset, ok bool,
 		if header.MaxTimestamp() < ms || header.Count() == 0 || header.LastOffset() < from {
 			continue
 		}
-		at, ok, err = place{h, header}.firstRecordSince(ms, from, limit)
+		at, ok, err = batchAt{h, header}.firstRecordSince(ms, from, limit)
 		if err != nil {
 			return at, false, err
 		}
@@ -79,7 +79,7 @@ func (h *handle) firstSince(ms, from, limit int64) (at TimestampOffset, ok bool,
 
 // firstRecordSince returns the batch's first record in [from, limit) whose timestamp is >= ms,
 // which the batch's largest is. It reads no further than that record.
-func (p place) firstRecordSince(ms, from, limit int64) (at TimestampOffset, ok bool, err error) {
+func (p batchAt) firstRecordSince(ms, from, limit int64) (at TimestampOffset, ok bool, err error) {
 	for r, err := range p.records() {
 		switch {
 		case errors.Is(err, compress.ErrTooLarge):
@@ -99,7 +99,7 @@ func (p place) firstRecordSince(ms, from, limit int64) (at TimestampOffset, ok b
 // records gives the records of a batch as they are decompressed from its file: one is in memory at
 // a time, so a lookup costs no more in a batch of a gigabyte than in a small one, and one that
 // breaks off has read no further.
-func (p place) records() iter.Seq2[*record.Record, error] {
+func (p batchAt) records() iter.Seq2[*record.Record, error] {
 	payload := io.NewSectionReader(p.handle.File(), p.header.Position+record.HeaderBytes,
 		int64(p.header.SizeBytes-record.HeaderBytes))
 	return func(yield func(*record.Record, error) bool) {
@@ -119,7 +119,7 @@ func (p place) records() iter.Seq2[*record.Record, error] {
 // allows larger messages, or another broker wrote it): its first offset, with its largest
 // timestamp. A consumer that begins there gets some records that are too old, and misses none; an
 // error would keep it from every lookup that ends in this batch.
-func (p place) byHeader(from int64) TimestampOffset {
+func (p batchAt) byHeader(from int64) TimestampOffset {
 	return TimestampOffset{p.header.MaxTimestamp(), max(p.header.BaseOffset(), from),
 		p.header.LeaderEpoch()}
 }
@@ -167,7 +167,7 @@ func (h *handle) latest(largest, from int64) (at TimestampOffset, ok bool, err e
 		// a cleaned batch keeps its timestamp when it has no record left
 		return h.latestByHeaders(from)
 	}
-	return place{h, header}.latestRecord(from)
+	return batchAt{h, header}.latestRecord(from)
 }
 
 // latestByHeaders looks at every header. Only a batch that begins below from has to be read before
@@ -177,7 +177,7 @@ func (h *handle) latestByHeaders(from int64) (at TimestampOffset, ok bool, err e
 	if err != nil {
 		return at, false, err
 	}
-	var best place
+	var best batchAt
 	for {
 		header, err := h.HeaderAt(position)
 		if errors.Is(err, io.EOF) {
@@ -190,11 +190,11 @@ func (h *handle) latestByHeaders(from int64) (at TimestampOffset, ok bool, err e
 		switch {
 		case header.Count() == 0:
 		case header.BaseOffset() < from:
-			if at, ok, err = (place{h, header}).latestRecord(from); err != nil {
+			if at, ok, err = (batchAt{h, header}).latestRecord(from); err != nil {
 				return at, false, err
 			}
 		case best.handle == nil || header.MaxTimestamp() > best.header.MaxTimestamp():
-			best = place{h, header}
+			best = batchAt{h, header}
 		}
 	}
 	if best.handle == nil || ok && best.header.MaxTimestamp() <= at.Timestamp {
@@ -204,7 +204,7 @@ func (h *handle) latestByHeaders(from int64) (at TimestampOffset, ok bool, err e
 }
 
 // latestRecord returns the batch's first record, from offset from on, with the largest timestamp.
-func (p place) latestRecord(from int64) (at TimestampOffset, ok bool, err error) {
+func (p batchAt) latestRecord(from int64) (at TimestampOffset, ok bool, err error) {
 	for r, err := range p.records() {
 		switch {
 		case errors.Is(err, compress.ErrTooLarge):

@@ -154,18 +154,18 @@ type pendingTruncation struct {
 func (p *pendingTruncation) isRunning() bool { return p != nil && p.running }
 
 // apply returns what the checkpoints contain during the truncation.
-func (p *pendingTruncation) apply(s saved) saved {
+func (p *pendingTruncation) apply(s checkpointState) checkpointState {
 	if p == nil {
 		return s
 	}
 	s.recoveryPoint = min(s.recoveryPoint, p.end)
 	s.highWatermark = min(s.highWatermark, p.end)
 	s.firstDirty = min(s.firstDirty, p.firstDirty)
-	s.tombstoneClean, s.agreed = min(s.tombstoneClean, p.firstDirty), s.agreed.Truncate(p.end)
+	s.tombstoneClean, s.progress = min(s.tombstoneClean, p.firstDirty), s.progress.Truncate(p.end)
 	if p.restart {
 		// deleted records must not reappear if nothing is truncated after all
 		s.logStart = max(s.logStart, p.end)
-		s.agreed = nil
+		s.progress = nil
 	}
 	return s
 }
@@ -188,7 +188,7 @@ func (t *truncation) run(changeFiles func([]*handle) error) error {
 	if err := t.announce(); err != nil {
 		return err
 	}
-	err := l.env.saveFirstDirty()
+	err := l.env.saveCheckpoints()
 	if err != nil {
 		err = fmt.Errorf("%w: save checkpoints before a truncation: %w", ErrStorage, err)
 	} else {
@@ -199,7 +199,7 @@ func (t *truncation) run(changeFiles func([]*handle) error) error {
 		// already. Nothing is appended until they are written again.
 		t.end(&pendingTruncation{end: math.MaxInt64, firstDirty: math.MaxInt64, running: true,
 			checkpointsDue: true})
-		return errors.Join(err, l.env.saveFirstDirty())
+		return errors.Join(err, l.env.saveCheckpoints())
 	}
 	if err != nil || t.target.end >= startBefore {
 		t.end(nil)
@@ -207,12 +207,12 @@ func (t *truncation) run(changeFiles func([]*handle) error) error {
 	}
 	// The checkpoint on disk has the old log start, and a start would empty a log that ends below
 	// it. Nothing is appended until it is written, now or by a later round (noteCheckpointed).
-	err = l.env.saveFirstDirty()
+	err = l.env.saveCheckpoints()
 	switch {
 	case err == nil:
 		t.end(nil)
 		return nil
-	case passes(err):
+	case isTemporary(err):
 		t.end(&pendingTruncation{end: t.target.end, firstDirty: t.target.firstDirty, running: true,
 			checkpointsDue: true})
 		return fmt.Errorf("%w: save checkpoints after a truncation: %w", ErrStorage, err)

@@ -44,14 +44,14 @@ func (t *truncation) truncateFiles(handles []*handle) error {
 		return t.stop(err)
 	}
 	held.releaseRemoved() // before any of them is closed
-	fresh := handles[at].succeed()
+	fresh := handles[at].successor()
 	t.publish(state, handles, append(slices.Clone(handles[:at]), fresh))
 	if err := t.truncateSegment(fresh, held.release); err != nil {
 		return t.stop(err)
 	}
 	// Everything else is done: if there is no room for the file, the caller tries again, like any
 	// truncation at the log end.
-	if err := t.truncateEpochs(t.target.epochsFrom); err != nil && !passes(err) {
+	if err := t.truncateEpochs(t.target.epochsFrom); err != nil && !isTemporary(err) {
 		return t.stop(err)
 	} else if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (t *truncation) truncateSegment(fresh *handle, release func()) error {
 	if err != nil {
 		return err
 	}
-	if position < fresh.SizeBytes() && !fresh.alone(truncateWait) {
+	if position < fresh.SizeBytes() && !fresh.awaitReaders(truncateWait) {
 		release()
 		return t.replaceByHead(fresh)
 	}
@@ -163,7 +163,7 @@ func (t *truncation) replaceFiles(handles []*handle) error {
 	}
 	defer held.release()
 	active, err := t.markAllRemoved(handles)
-	if err != nil && passes(err) {
+	if err != nil && isTemporary(err) {
 		return errors.Join(fmt.Errorf("%w: start again at %d: %w", ErrStorage, offset, err),
 			t.revertMarks(handles))
 	}
