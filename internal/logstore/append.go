@@ -88,9 +88,9 @@ func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Ap
 	return l.answer(b.BaseOffset(), b.LastOffset(), b.MaxTimestamp(), false), nil
 }
 
-// appending runs an append under Log.mu, if the log accepts any. It logs when appends begin to fail
-// for want of the disk, and when they succeed again: each client sees its own failure, and whoever
-// has to free space must see that there is one.
+// appending runs an append under Log.mu, if the log accepts any. It logs when the disk begins to
+// reject appends, and when they succeed again: each client sees its own failure, and the operator
+// has to free space.
 func (l *Log) appending(now time.Time, write func() error) (err error) {
 	l.mu.Lock()
 	if l.mu.stopped != nil {
@@ -115,7 +115,7 @@ func (l *Log) appending(now time.Time, write func() error) (err error) {
 	case begins:
 		l.env.logger.Warn("failed to append", "partition", l.id, "error", err)
 	case ends:
-		l.env.logger.Info("appends succeed again", "partition", l.id, "failed", failed)
+		l.env.logger.Info("appends succeed again", "partition", l.id, "failedAttempts", failed)
 	}
 	return err
 }

@@ -13,35 +13,37 @@ import (
 // Files that are there while a log is being made, or completed, from another replica's;
 // docs/format/store.md describes them.
 const (
+	// Files that exist while a log is copied, or completed, from another replica;
+	// docs/format/store.md describes them.
+	//
 	// the broker whose log is being copied into an empty one (ADR 0155)
 	copySourceFile = "copy.source"
-	// the leader epoch in which the log was sent something behind a gap (ADR 0201)
+	// the leader epoch in which the log received records behind a gap (ADR 0201)
 	copyGapFile = "copy.gap"
 )
 
-// CopySource is the broker of which this log is a copy that is not whole yet, -1 if it is none. It
+// CopySource returns the broker of which this log is an incomplete copy, -1 if there is none. It
 // reads the file.
 func (l *Log) CopySource() (broker int32,
 	err error) {
 	return l.readCopyNote(copySourceFile, "broker")
 }
 
-// SetCopySource notes it, for good before it returns: it comes before the first record of the copy.
-// With -1 the copy is whole; should a crash bring the note back, a copy is made once more.
+// SetCopySource durably stores it, before the first record of the copy. With -1 the copy is
+// complete; if a crash reverts that, the log is copied once more.
 func (l *Log) SetCopySource(broker int32) error {
 	return l.writeCopyNote(copySourceFile, "broker", broker)
 }
 
-// CopyGap is the leader epoch in which this log was last sent something behind a gap, -1 if there
-// is no gap that matters. It reads the file.
+// CopyGap returns the leader epoch in which this log last received records behind a gap, -1 if
+// there is no gap that matters. It reads the file.
 func (l *Log) CopyGap() (epoch int32, err error) { return l.readCopyNote(copyGapFile, "epoch") }
 
-// SetCopyGap notes it, for good before it returns: it comes before the first record behind the gap.
-// With -1 there is none that matters; should a crash bring the note back, the log may be copied
-// whole for nothing.
+// SetCopyGap durably stores it, before the first record behind the gap. With -1 there is none that
+// matters; if a crash reverts that, the log may be copied needlessly.
 func (l *Log) SetCopyGap(epoch int32) error { return l.writeCopyNote(copyGapFile, "epoch", epoch) }
 
-// readCopyNote reads the one number of a file, -1 if there is no file.
+// readCopyNote reads the number in a file, -1 if there is no file.
 func (l *Log) readCopyNote(file, key string) (int32, error) {
 	values, err := readFields(l.env.fs, filepath.Join(l.dir, file))
 	if values == nil || err != nil {
@@ -54,7 +56,7 @@ func (l *Log) readCopyNote(file, key string) (int32, error) {
 	return int32(n), nil
 }
 
-// writeCopyNote writes it, or, for a number below 0, removes the file.
+// writeCopyNote writes the file, or removes it if the number is below 0.
 func (l *Log) writeCopyNote(file, key string, number int32) error {
 	name := filepath.Join(l.dir, file)
 	if number < 0 {

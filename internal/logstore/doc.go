@@ -5,18 +5,18 @@
 // # Invariants
 //
 //   - LogStart <= HighWatermark <= LogEnd; LogStart <= LastStable <= HighWatermark. While a log is
-//     open they fall only by TruncateTo and StartAt, which lower the offsets before they publish the
-//     segment list: a reader loads LogEnd again once it has its list.
-//   - Every transaction below LastStable is decided, and each aborted transaction that overlaps that
-//     range has an entry in the transaction index of the segment that holds its marker.
+//     open they fall only by TruncateTo and StartAt, which lower the offsets before they publish
+//     the segment list: a reader loads LogEnd again once it has its list.
+//   - Every transaction below LastStable is decided, and each aborted transaction that overlaps
+//     that range has an entry in the transaction index of the segment that holds its marker.
 //   - DurableEnd <= LogEnd; under durability Fsync nothing above the synced end counts for the high
 //     watermark (ADR 0050).
 //   - The recovery point on disk is at or below the synced end. Everything below it survives a
 //     crash; recovery scans only what is above.
 //   - A segment is cleaned only below the recovery point on disk. So segments above it join without
 //     a gap, and a gap that recovery finds there is lost data, at which the log ends (ADR 0015).
-//   - The files of a segment exist as long as anything refers to it: the log's list, a Slice, a pass
-//     of the cleaner (segmentlist.go).
+//   - The files of a segment exist as long as anything refers to it: the log's list, a Slice, a
+//     pass of the cleaner (segmentlist.go).
 //
 // # Locks
 //
@@ -27,12 +27,12 @@
 //   - Log.stable: the high watermark and the state behind the last stable offset; never held over
 //     I/O.
 //   - Store.changes: one Create, Release or Close at a time.
-//   - sidecars.building: one build of key sidecars per log at a time. It is held over I/O and waits,
-//     so it is a channel, and waiters can give up; Log.maintain is acquired after it, to publish the
-//     sidecar under its name. Package cleaner has a slot for such builds in all logs (SidecarSlot),
-//     which is acquired before it.
-//   - Log.maintain: one flush, retention, swap or close at a time. They write, sync and rename under
-//     it.
+//   - sidecars.building: one build of key sidecars per log at a time. It is held over I/O and
+//     waits, so it is a channel, and waiters can give up; Log.maintain is acquired after it, to
+//     publish the sidecar under its name. Package cleaner has a slot for such builds in all logs
+//     (SidecarSlot), which is acquired before it.
+//   - Log.maintain: one flush, retention, swap or close at a time. They write, sync and rename
+//     under it.
 //   - Log.mu: producer state, leader epochs, durability, the end of the active segment, and every
 //     change of the segment list. An append writes under it, which may open the files of a segment.
 //     Only the small epoch file is synced under it: by Lead, by the first replicated batch of an
@@ -41,9 +41,9 @@
 //     locks (commit.go).
 //   - Store.mu: the map of logs. Store.saving: one writer of checkpoint files at a time.
 //
-// Readers acquire no lock but Log.stable: the segment list is an immutable snapshot behind an atomic
-// pointer, and offsets are atomics. Reports, metrics and the scheduling of the cleaner are readers
-// too: Log.mu may be held for as long as a write to the disk takes.
+// Readers acquire no lock but Log.stable: the segment list is an immutable snapshot behind an
+// atomic pointer, and offsets are atomics. Reports, metrics and the scheduling of the cleaner are
+// readers too: Log.mu may be held for as long as a write to the disk takes.
 //
 // # Goroutines
 //

@@ -76,8 +76,8 @@ func (d *durability) sealed(count int, end int64) {
 	d.settle()
 }
 
-// checkpointedTo records that a recovery point is on disk. The log may have been truncated since the
-// point was read.
+// checkpointedTo records that a recovery point is on disk. The log may have been truncated since
+// the point was read.
 func (d *durability) checkpointedTo(recoveryPoint int64) {
 	d.checkpointed = min(recoveryPoint, d.recoveryPoint)
 	d.settle()
@@ -96,7 +96,7 @@ func (d *durability) forget(match func(unsealed) bool) {
 }
 
 // truncate lowers everything to end, before the log end falls: what is above does not count as
-// synced any more, whatever a sync that is under way reports.
+// synced, even if a running sync reports it.
 func (d *durability) truncate(end int64) {
 	d.synced.Store(min(d.synced.Load(), end))
 	d.recoveryPoint = min(d.recoveryPoint, end)

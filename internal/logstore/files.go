@@ -14,6 +14,7 @@ import (
 
 // Suffixes of a segment's files while it is being replaced or deleted; docs/format/swap.md.
 const (
+	// Suffixes of a segment's files while it is being replaced or deleted; docs/format/swap.md.
 	cleanedSuffix = ".cleaned"
 	swapSuffix    = ".swap"
 	deletedSuffix = ".deleted"
@@ -22,12 +23,12 @@ const (
 // snapshotSuffix is the extension of a producer snapshot, <offset>.snapshot.
 const snapshotSuffix = ".snapshot"
 
-// indexKinds belong to a .log file and can be made from the log; they are renamed and removed with
-// it.
+// indexKinds are the files that belong to a .log file and can be rebuilt from it; they are renamed
+// and removed with it.
 var indexKinds = []string{segment.IndexExtension, segment.TimeIndexExtension,
 	segment.TxnIndexExtension, segment.KeysExtension, segment.DeadExtension, keys.SpoolExtension}
 
-// segmentFile is a name taken apart.
+// segmentFile is a parsed file name.
 type segmentFile struct {
 	name   string
 	base   int64
@@ -35,8 +36,8 @@ type segmentFile struct {
 	suffix string // "" or one of the suffixes
 }
 
-// parseSegmentFile reads a name; ok is false for files that are not a segment's, which nobody here
-// touches.
+// parseSegmentFile parses a name; ok is false for files that do not belong to a segment, which the
+// log does not touch.
 func parseSegmentFile(name string) (f segmentFile, ok bool) {
 	f.name = name
 	if f.base, f.kind, ok = segment.ParseName(name); !ok {
@@ -53,16 +54,16 @@ func parseSegmentFile(name string) (f segmentFile, ok bool) {
 
 func (f segmentFile) isLog() bool { return f.kind == segment.LogExtension }
 
-// listSegmentFiles returns the segment files of a directory, by base, of each base the .log first.
-// Whoever renames or removes in this order, or in its reverse by base, keeps the order that
+// listSegmentFiles returns the segment files of a directory by base, and for each base the .log
+// file first. Renaming or removing in this order, or in its reverse by base, keeps the order that
 // docs/format/swap.md relies on.
 func listSegmentFiles(fsys vfs.FS, dir string) ([]segmentFile, error) {
 	files, _, err := listDirectory(fsys, dir)
 	return files, err
 }
 
-// listDirectory is listSegmentFiles, with the names of temporary files: what vfs.WriteFileAtomic
-// did not get to rename, and spools.
+// listDirectory is listSegmentFiles, and also returns the names of temporary files: those that
+// vfs.WriteFileAtomic did not rename, and spools.
 func listDirectory(fsys vfs.FS, dir string) (files []segmentFile, temporary []string, err error) {
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {
@@ -75,8 +76,8 @@ func listDirectory(fsys vfs.FS, dir string) (files []segmentFile, temporary []st
 		if f, ok := parseSegmentFile(entry.Name()); ok {
 			files = append(files, f)
 		}
-		// A spool of keys is both: it goes with its segment, and at the latest at a start, which
-		// cannot go on with it.
+		// A spool of keys is both: it is removed with its segment, and at the latest by a start,
+		// which cannot continue it.
 		if strings.HasSuffix(entry.Name(), vfs.TemporarySuffix) {
 			temporary = append(temporary, entry.Name())
 		}
@@ -96,9 +97,9 @@ func listDirectory(fsys vfs.FS, dir string) (files []segmentFile, temporary []st
 	return files, temporary, nil
 }
 
-// removeFiles removes the files that match, in the order given, and tells how many were gone before
-// an error. The directory is not synced: some callers have to before they go on, and one that
-// removes for the second time need not.
+// removeFiles removes the files that match, in the given order, and returns how many it has removed
+// before an error. It does not sync the directory: some callers must before they continue, others
+// need not.
 func removeFiles(fsys vfs.FS, dir string, files []segmentFile,
 	matches func(segmentFile) bool) (removed int, err error) {
 	for _, f := range files {
@@ -106,7 +107,7 @@ func removeFiles(fsys vfs.FS, dir string, files []segmentFile,
 			continue
 		}
 		if err := fsys.Remove(filepath.Join(dir, f.name)); err != nil {
-			return removed, fmt.Errorf("remove a leftover of a segment: %w", err)
+			return removed, fmt.Errorf("remove segment file: %w", err)
 		}
 		removed++
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 // flush makes durable what was appended before it began, and moves the recovery point there. A
-// failed sync stops the log: the kernel may have dropped what it could not write, and would say yes
-// the next time.
+// failed sync stops the log: the kernel may have dropped what it could not write, and would report
+// success the next time.
 func (l *Log) flush() error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
@@ -27,10 +27,10 @@ func (l *Log) flush() error {
 
 // flushMaintained is flush for callers that hold Log.maintain.
 //
-// Appends go on beside it. What they add behind end may be synced as well, and does not count.
-// Should one roll, the last of handles is still the segment that was active when end was read, so
-// its sync covers all below end; and the new entry of unsealed stands behind those that were taken
-// here, so cutting off as many from the front leaves it for the next flush.
+// Appends continue concurrently. Records that they add above end may be synced too, and do not
+// count. If one rolls, the last of handles is still the segment that was active when end was read,
+// so its sync covers everything below end; and the new unsealed segment is behind those that were
+// read here, so removing as many from the front leaves it for the next flush.
 func (l *Log) flushMaintained() error {
 	l.unsynced.Store(0)
 	l.mu.Lock()
@@ -44,7 +44,7 @@ func (l *Log) flushMaintained() error {
 		return nil
 	}
 	began := time.Now()
-	// Nothing taken here can go: whoever takes a segment out of the list holds Log.maintain.
+	// None of them can be removed: removing a segment from the list requires Log.maintain.
 	for _, u := range rolled {
 		if err := l.seal(u); err != nil {
 			return err
@@ -58,7 +58,8 @@ func (l *Log) flushMaintained() error {
 	if len(rolled) > 0 {
 		if err := l.snapshots.prune(handles,
 			scannedFrom(handles, checkpointed)); err != nil {
-			l.env.logger.Warn("remove old producer snapshots", "partition", l.id, "error", err)
+			l.env.logger.Warn("failed to remove old producer snapshots", "partition", l.id, "error",
+				err)
 		}
 	}
 	l.mu.Lock()
@@ -77,9 +78,8 @@ func (l *Log) writePendingSnapshot(handles []*handle) {
 	}
 }
 
-// seal ends a rolled segment and writes the producer state at its end. What fails for want of
-// space, or of a file to open, is tried again by the next flush; until then the recovery point
-// stays.
+// seal ends a rolled segment and writes the producer state at its end. If it fails for lack of
+// space or of file descriptors, the next flush tries again; until then the recovery point stays.
 func (l *Log) seal(u unsealed) error {
 	if err := u.segment.Sync(); err != nil {
 		return l.syncFailed(u.segment, err)
@@ -97,23 +97,23 @@ func (l *Log) seal(u unsealed) error {
 	return nil
 }
 
-// passes tells an error that goes away when there is room, or when others close their files.
+// isTemporary reports whether an error disappears when there is room, or when other files are
+// closed.
 func isTemporary(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) ||
 		errors.Is(err, syscall.ENFILE)
 }
 
-// sealFailed stops the log: an index that cannot be written, though there is room, is a disk that
-// fails.
+// sealFailed stops the log: if an index cannot be written although there is room, the disk fails.
 func (l *Log) sealFailed(cause error) error {
 	err := fmt.Errorf("seal: %w", cause)
 	l.fail(err)
 	return fmt.Errorf("%w: %w", ErrStorage, err)
 }
 
-// noteCheckpointed is told that the recovery point is on disk. Only now may the cleaner go up to
-// it: above the point on disk recovery takes a gap between segments for lost data (ADR 0015), and
-// cleaning leaves such gaps.
+// noteCheckpointed records that a recovery point is on disk. Only then may the cleaner go up to it:
+// above the recovery point on disk recovery treats a gap between segments as lost data (ADR 0015),
+// and cleaning leaves such gaps.
 func (l *Log) noteCheckpointed(recoveryPoint int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,7 +124,7 @@ func (l *Log) noteCheckpointed(recoveryPoint int64) {
 	}
 }
 
-// saved returns what the checkpoint files are to hold of the log.
+// checkpointState returns what the checkpoint files are to contain of the log.
 func (l *Log) checkpointState() checkpointState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,11 +140,11 @@ func (l *Log) checkpointState() checkpointState {
 		firstDirty:     l.compaction.firstDirty.Load(),
 		horizon:        l.compaction.tombstonesDue(),
 		tombstoneClean: l.compaction.tombstoneClean.Load(),
-		progress:         l.compaction.progress.saved(l.compaction.TombstoneClean()),
+		progress:       l.compaction.progress.saved(l.compaction.TombstoneClean()),
 	})
 }
 
-// countAborted lists the segments that lie below an offset as a whole and have a transaction index,
+// countAborted lists the segments that are wholly below an offset and have a transaction index,
 // ascending by base.
 func countAborted(handles []*handle, below int64) (counts checkpoint.AbortedCounts) {
 	for i, h := range handles {
@@ -163,15 +163,16 @@ func countAborted(handles []*handle, below int64) (counts checkpoint.AbortedCoun
 // are written, and the files are closed once the last Slice is released. The error says why the log
 // cannot be opened without a scan.
 //
-// The active segment is sealed here and not left to the last reader: that may come after the marker
-// of a clean stop, or never, and the marker promises that the index files are whole.
+// The active segment is sealed here and not by its last reader: that one may release it after the
+// clean-shutdown marker is written, or never, and the marker promises that the index files are
+// complete.
 func (l *Log) close() error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	l.mu.Lock()
 	failed := l.mu.stopped
 	l.mu.stopped = ErrClosed
-	// In the same section that ends appends: it is the state at logEnd, for good.
+	// In the same critical section that ends appends: this is the final state at logEnd.
 	state := l.mu.producers.Encode(l.logEnd.Load())
 	l.mu.Unlock()
 
@@ -196,14 +197,14 @@ func (l *Log) close() error {
 				Epochs: checkpoint.SummarizeEpochs(l.epochs.load())}
 		}
 		for _, h := range old.handles {
-			h.Freeze() // a Release renames the directory next, and another log may get the name
+			h.Freeze() // a Release renames the directory next, and another log may get its name
 		}
 		old.release()
 	}
 	return err
 }
 
-// scannedFrom is where the scan after a crash begins: the base of the segment that holds the
+// scannedFrom returns where the scan after a crash begins: the base of the segment that holds the
 // recovery point on disk.
 func scannedFrom(handles []*handle, checkpointed int64) int64 {
 	from := handles[0].Base()

@@ -18,7 +18,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// What a Log's methods fail with, besides the errors of record.Validate.
+// Errors of a Log's methods, besides those of record.Validate.
 var (
 	// Read: below the log start or above the limit
 	ErrOffsetOutOfRange = errors.New("offset out of range")
@@ -32,34 +32,36 @@ var (
 	ErrInvalidTxnState = producer.ErrInvalidTxnState
 	// AppendControl: a later coordinator has written a marker for the producer
 	ErrCoordinatorFenced = producer.ErrCoordinatorFenced
-	// Lead: a later leader was here
+	// Lead: there was a later leader
 	ErrFencedLeaderEpoch = errors.New("fenced leader epoch")
-	// the disk failed; wrapped with what failed
+	// the disk failed; wrapped with the cause
 	ErrStorage = errors.New("storage error")
-	// by Store.Close or Store.Release
+	// after Store.Close or Store.Release
 	ErrClosed = errors.New("log is closed")
 	// Append: after Follow, until Lead
 	ErrFollows = errors.New("log follows another replica")
 )
 
 // Log is one partition's log: an ordered list of segments, the last of which is active. One append
-// at a time; reads run beside it and beside roll, retention and cleaning, on an immutable snapshot
-// of the segment list.
+// runs at a time; reads run concurrently with it and with roll, retention and cleaning, on an
+// immutable snapshot of the segment list.
 //
 // Invariant: LogStart <= HighWatermark <= LogEnd, and LastStable <= HighWatermark.
 type Log struct {
 	id PartitionID
-	// topic is behind a pointer because Store.adopt gives a name to a log whose directory had none.
+	// topic is behind a pointer because Store.adopt sets the topic id of a log whose directory had
+	// none.
 	topic atomic.Pointer[TopicID]
 	dir   string
 	env   environment
 
-	// config is replaced as a whole, under maintain. Who needs two settings that agree loads it
-	// once.
+	// config is replaced as a whole, under maintain. Callers that need two consistent settings load
+	// it once.
 	config atomic.Pointer[config]
 	list   atomic.Pointer[segmentList] // nil once closed
 
-	// logStart never falls. It is stored before a list that lacks what lies below it (dropFront).
+	// logStart never falls, except by a truncation. It is stored before a list without what is
+	// below it (frontDeletion.publish).
 	logStart atomic.Int64
 	// highWatermark: logStart <= highWatermark <= logEnd at every moment. It is stored under
 	// stable, and falls only by a truncation.
@@ -70,69 +72,67 @@ type Log struct {
 	logEnd atomic.Int64
 	// disk is how much of the log is synced, sealed and checkpointed.
 	disk durability
-	// unsynced is how many bytes were appended since a sync was asked for because of them.
+	// unsynced is the number of bytes appended since they last caused a sync request.
 	unsynced atomic.Int64
-	// syncs counts commits and flushes that had something to sync, the seals of rolled segments
-	// included; for the metrics only.
+	// syncs counts commits and flushes that had something to sync, including the seals of rolled
+	// segments; for the metrics only.
 	syncs  syncMeter
 	epochs leaderEpochs
 	// files does the file operations on segments; snapshots are the producer snapshots beside them.
 	files     segmentDir
 	snapshots producerSnapshots
-	// fault is why the log stopped, nil while it is well. It is set once.
+	// fault is why the log stopped, nil while it works. It is set once.
 	fault      atomic.Pointer[error]
 	compaction Compaction
 
-	// closed sums up the log as close left it, if it left it in order; Store.Close reads it after
-	// close.
+	// closed describes the log as an orderly close left it; Store.Close reads it after close.
 	closed checkpoint.ClosedLog
 
-	// truncating is held over a truncation, before all other locks: one at a time.
+	// truncating is held during a truncation, and acquired before all other locks.
 	truncating sync.Mutex
-	// lineage rises with each truncation: what was computed from the log before may not hold for
-	// the log behind it.
+	// lineage counts truncations: what was computed from the log before one may not hold after it.
+	// It rises under Log.mu.
 	lineage atomic.Int64
 
-	// maintain is held by whoever changes the front or the middle of the list on disk, or syncs.
-	// See doc.go.
+	// maintain is held to change the front or the middle of the list on disk, and to flush; see
+	// doc.go.
 	maintain sync.Mutex
-	// marked says that a segment at the front was marked as deleted, and the mark may not be
+	// markUnsynced is set once a segment at the front was marked as deleted: the mark may not be
 	// durable. maintain guards it.
 	markUnsynced bool
 
 	mu struct {
 		sync.Mutex
-		stopped error // why appends are refused for good; nil while the log is well
-		// follows refuses what is not replicated: since Follow, until Lead.
+		stopped error // why appends are rejected for good; nil while the log works
+		// follows rejects appends that are not replicated: since Follow, until Lead.
 		follows bool
-		// producers is the state behind the last batch, as of logEnd.
+		// producers is the state as of logEnd.
 		producers  producer.State
-		appends    outage.State // of appends that fail and leave the log well: a full disk
+		appends    outage.State // of appends that fail and leave the log working: a full disk
 		background outage.State // of flush, roll and retention
-		// firstAppend is when the active segment got its first batch, as well as we know; zero
+		// firstAppend is when the active segment got its first batch, as far as is known; zero
 		// while it is empty.
 		firstAppend time.Time
-		// aborted is what the checkpoints are to hold of transaction indexes once the log is
-		// closed.
+		// aborted is what the checkpoints contain of transaction indexes once the log is closed.
 		aborted    checkpoint.AbortedCounts
 		truncation *pendingTruncation // the truncation that is under way; nil if none is
 	}
 }
 
-// environment is what a log needs of its store.
+// environment is what a log needs from its store.
 type environment struct {
 	fs       vfs.FS
 	segments segment.Config // of all logs: they share the open files
 	logger   *slog.Logger
-	// failed is told, without waiting, that the log stopped.
+	// failed reports that the log stopped; it does not block.
 	failed func(PartitionID, error)
-	// saveCheckpoints writes cleaner-offset-checkpoint. It is Store.save, which takes Store.saving
-	// and then Log.mu: its caller holds no lock of the log.
+	// saveCheckpoints is Store.save, which acquires Store.saving and then Log.mu: its caller holds
+	// no lock of the log.
 	saveCheckpoints func() error
-	// compress returns what compresses, and measures it, at a site.
+	// compress returns a compression function that is measured, for a site.
 	compress func(site string) compress.Func
-	// commit has a log synced soon, without waiting; flushBytes is after how many unsynced ones
-	// that is asked for.
+	// commit requests a sync of the log soon, without waiting; flushBytes is the number of unsynced
+	// bytes that causes such a request.
 	commit     func(*Log)
 	flushBytes int64
 }
@@ -141,17 +141,17 @@ type environment struct {
 // a lock.
 type config struct {
 	settings topicconfig.Settings
-	retain   bool // reclaim policy: the data stays when the topic goes
-	// what record.Validate holds produced batches against; Compress is set for each append
+	retain   bool // reclaim policy: the data stays when the topic is deleted
+	// rules are those of record.Validate for produced batches; Compress is set for each append
 	rules record.Rules
 }
 
-// decompressedBytesMax is how much a produced batch may hold decompressed, unless its topic allows
-// larger messages: 64 MiB is far above what any client puts into a batch of 1 MiB, and bounds what
-// a hostile one costs.
+// decompressedBytesMax bounds the decompressed size of a produced batch, unless its topic allows
+// larger messages: 64 MiB is far above what any client puts into a batch of 1 MiB, and bounds the
+// cost of a hostile one.
 const decompressedBytesMax = 64 << 20
 
-// newConfig derives the rules once, so that an append has nothing to work out.
+// newConfig computes the rules once, so that appends need not.
 func newConfig(s topicconfig.Settings, retain bool) *config {
 	return &config{settings: s, retain: retain, rules: record.Rules{
 		BytesMax:           s.MessageBytesMax,
@@ -166,8 +166,8 @@ func newConfig(s topicconfig.Settings, retain bool) *config {
 	}}
 }
 
-// timestampMax is a limit as record.Rules has it, where 0 is none: the least that counts is next to
-// nothing.
+// timestampMax returns a limit in the form of record.Rules, where 0 means none: the smallest real
+// limit is one nanosecond.
 func timestampMax(limit time.Duration) time.Duration {
 	if limit == topicconfig.Unlimited {
 		return 0
@@ -175,9 +175,9 @@ func timestampMax(limit time.Duration) time.Duration {
 	return max(limit, time.Nanosecond)
 }
 
-// indexes are the bounds of a new segment's index files. Segments that are there keep those they
-// were begun with, or after a restart the defaults: an index with other gaps between its entries is
-// read all the same. What the store was opened with goes before.
+// indexes returns the bounds of a new segment's index files. Existing segments keep theirs, or
+// after a restart the defaults: an index with other gaps between its entries is read all the same.
+// The values with which the store was opened take precedence.
 func (c *config) indexes(of segment.Config) segment.Config {
 	if of.IndexIntervalBytes == 0 {
 		// 0 would be the default; every batch has more than one byte
@@ -189,48 +189,46 @@ func (c *config) indexes(of segment.Config) segment.Config {
 	return of
 }
 
-// ID names the partition.
+// ID returns the partition.
 func (l *Log) ID() PartitionID { return l.id }
 
-// TopicID is the id of the topic the log belongs to; zero if its directory did not say.
+// TopicID returns the id of the log's topic; zero if its directory has none.
 func (l *Log) TopicID() TopicID { return *l.topic.Load() }
 
-// Retain tells whether the log's data is to be kept when its topic goes (reclaim policy). It
-// outlives a restart, so that a topic deleted while this broker was away is treated as its owner
-// wished.
+// Retain reports whether the log's data is kept when its topic is deleted (reclaim policy). It
+// survives a restart, so that a topic deleted while this broker was down is treated by its policy.
 func (l *Log) Retain() bool { return l.config.Load().retain }
 
 // Settings returns the settings in effect.
 func (l *Log) Settings() topicconfig.Settings { return l.config.Load().settings }
 
 // Configure puts new settings into effect, from the next append and the next round of retention on.
-// The same ones again change nothing.
+// Equal settings change nothing.
 //
-// The settings are not kept on disk: after a restart a log is unconfigured until Store.Create. The
-// reclaim policy is; that it cannot be written is only logged, and a restart then goes by the one
-// before.
+// Settings are not stored: after a restart a log is unconfigured until Store.Create. The reclaim
+// policy is stored; if that fails, the failure is logged, and a restart uses the old policy.
 func (l *Log) Configure(s topicconfig.Settings, retain bool) {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	old := l.config.Load()
 	if old.settings == s && old.retain == retain || l.list.Load() == nil {
-		return // closed: the directory may not be this log's any more
+		return // closed: the directory may belong to another log
 	}
 	config := newConfig(s, retain)
 	l.compaction.sidecars.enable(config.settings.Compact)
 	l.config.Store(config)
-	l.appended(config) // what is there already counts by the new durability now
+	l.appended(config) // what is in the log already counts by the new durability now
 	if old.retain == retain {
 		return
 	}
 	if err := writePolicy(l.env.fs, l.dir, retain); err != nil {
-		l.env.logger.Error("write the reclaim policy", "partition", l.id, "error", err)
+		l.env.logger.Error("failed to write the reclaim policy", "partition", l.id, "error", err)
 	}
 }
 
-// Lead begins a leader epoch: appends stamp it. It fails with ErrFencedLeaderEpoch when an earlier
-// one is asked for, with ErrStorage when the epoch cannot be made durable (it may be tried again),
-// with ErrClosed when the log is closed. The epoch in effect again changes nothing.
+// Lead starts a leader epoch: appends stamp it. It fails with ErrFencedLeaderEpoch for an earlier
+// epoch, with ErrStorage when the epoch cannot be made durable (the caller may try again), with
+// ErrClosed when the log is closed. The epoch in effect changes nothing.
 func (l *Log) Lead(epoch int32) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -238,14 +236,14 @@ func (l *Log) Lead(epoch int32) error {
 	case l.mu.stopped != nil:
 		return l.mu.stopped
 	case epoch < l.epochs.latest():
-		return fmt.Errorf("%w: asked to lead in epoch %d after %d", ErrFencedLeaderEpoch, epoch,
+		return fmt.Errorf("%w: lead in epoch %d after %d", ErrFencedLeaderEpoch, epoch,
 			l.epochs.latest())
 	case epoch == l.epochs.latest():
 		l.mu.follows = false
 		return nil
 	}
-	// The file is written before any batch of the epoch is: a batch without its epoch in the file
-	// would need a scan to mend.
+	// The file is written before any batch of the epoch: for a batch without its epoch in the file,
+	// recovery would have to scan.
 	if err := l.epochs.save(l.epochs.load().Assign(epoch, l.logEnd.Load())); err != nil {
 		return err
 	}
@@ -253,10 +251,10 @@ func (l *Log) Lead(epoch int32) error {
 	return nil
 }
 
-// Follow ends that appends of producers and coordinators are taken; they fail with ErrFollows until
-// the next Lead. An append that took its broker for the leader a moment ago would else be stamped
-// with an epoch that belongs to another leader, and no replica could tell the two apart. When
-// Follow returns, no such append is under way.
+// Follow makes appends of producers and coordinators fail with ErrFollows until the next Lead.
+// Otherwise an append that has just been routed to this broker as the leader would be stamped with
+// an epoch that belongs to another leader, and no replica could tell the two apart. When Follow
+// returns, no such append is running.
 func (l *Log) Follow() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -266,8 +264,8 @@ func (l *Log) Follow() {
 // LeaderEpoch returns the latest leader epoch that the log knows, -1 if there is none.
 func (l *Log) LeaderEpoch() int32 { return l.epochs.latest() }
 
-// EpochAt returns the leader epoch of an offset; -1 if it is not below LogEnd, or lies below all
-// that is known of epochs.
+// EpochAt returns the leader epoch of an offset; -1 if it is not below LogEnd, or below all known
+// epochs.
 func (l *Log) EpochAt(offset int64) int32 {
 	if offset >= l.logEnd.Load() {
 		return -1
@@ -275,19 +273,19 @@ func (l *Log) EpochAt(offset int64) int32 {
 	return l.epochs.load().At(offset)
 }
 
-// LogStart is the first offset that may be read.
+// LogStart returns the first offset that may be read.
 func (l *Log) LogStart() int64 { return l.logStart.Load() }
 
-// LogEnd is the offset the next record gets.
+// LogEnd returns the offset of the next record.
 func (l *Log) LogEnd() int64 { return l.logEnd.Load() }
 
-// HighWatermark is the end of what consumers may see.
+// HighWatermark returns the end of what consumers may read.
 func (l *Log) HighWatermark() int64 { return l.highWatermark.Load() }
 
-// AdvanceHighWatermark moves the high watermark up to offset (at most LogEnd) and tells whether it
-// moved. It never moves down, so callers that overtake each other do no harm.
+// AdvanceHighWatermark raises the high watermark to offset (at most LogEnd) and reports whether it
+// moved. It never lowers it, so concurrent callers need no order.
 func (l *Log) AdvanceHighWatermark(offset int64) bool {
-	// Under the lock that a truncation takes: the bound holds until the offset is stored.
+	// Under the lock that a truncation acquires: the bound holds until the offset is stored.
 	l.stable.Lock()
 	defer l.stable.Unlock()
 	offset = min(offset, l.logEnd.Load())
@@ -299,18 +297,18 @@ func (l *Log) AdvanceHighWatermark(offset int64) bool {
 	return true
 }
 
-// Stats is a log's state, for metrics and reports. Invariant: LogStart <= LastStable <=
+// Stats is a snapshot of a log, for metrics and reports. Invariant: LogStart <= LastStable <=
 // HighWatermark <= LogEnd.
 type Stats struct {
 	SizeBytes     int64 // of the data files, without indexes; 0 once the log is closed
-	Segments      int   // the active one too; 0 once the log is closed
+	Segments      int   // including the active one; 0 once the log is closed
 	LogStart      int64
 	LogEnd        int64
 	HighWatermark int64
 	LastStable    int64
 }
 
-// Stats returns the log's state now.
+// Stats returns a snapshot of the log.
 func (l *Log) Stats() Stats {
 	// In this order each offset is at most the next one, whatever moves meanwhile.
 	stats := Stats{LogStart: l.LogStart(), LastStable: l.LastStable(),
@@ -323,8 +321,8 @@ func (l *Log) Stats() Stats {
 	return stats
 }
 
-// failLocked stops appends for good: memory and disk may differ, and only recovery can tell. Reads
-// go on. Log.mu is held.
+// failLocked stops appends for good: memory and disk may differ, and only recovery can reconcile
+// them. Reads continue. Log.mu is held.
 func (l *Log) failLocked(cause error) {
 	if l.mu.stopped != nil {
 		return
@@ -336,9 +334,9 @@ func (l *Log) failLocked(cause error) {
 	l.env.failed(l.id, stopped)
 }
 
-// Fault is why the log takes no appends any more (it wraps ErrStorage), nil while it is well; that
-// it is closed is no fault. It takes no lock: who asks is a report, and must not wait for an append
-// that waits for the disk.
+// Fault returns why the log accepts no appends any more (it wraps ErrStorage), nil while it works;
+// being closed is not a fault. It acquires no lock, so reports need not wait for an append that
+// waits for the disk.
 func (l *Log) Fault() error {
 	if fault := l.fault.Load(); fault != nil {
 		return *fault

@@ -16,6 +16,7 @@ import (
 
 // Small files that say what a directory is; docs/format/store.md describes each.
 const (
+	// Small files that describe a directory; docs/format/store.md describes each.
 	lockFile          = ".lock"
 	metaFile          = "meta.properties"
 	cleanShutdownFile = ".kafka_cleanshutdown"
@@ -26,10 +27,11 @@ const (
 
 // Suffixes of directories whose partition ended here.
 const (
+	// Suffixes of the directories of released partitions.
 	deleteSuffix   = "-delete"
 	retainedSuffix = "-retained"
-	nameBytesMax   = 255 // of one name in a directory, on every filesystem we know
-	// at the root of each ext4 volume; not worth a warning at each start
+	nameBytesMax   = 255 // of one name in a directory, on every common filesystem
+	// at the root of every ext4 volume; not worth a warning at each start
 	lostAndFound = "lost+found"
 )
 
@@ -48,12 +50,12 @@ func parseID(text string) (id TopicID, err error) {
 	return TopicID(decoded), nil
 }
 
-// newID makes a random id (UUID version 4). One that would begin with a dash is thrown away, as
-// Kafka does: tools would take it for a flag.
+// newID returns a random id (UUID version 4). Like Kafka, it discards ids that begin with a dash,
+// because tools would read them as flags.
 func newID() TopicID {
 	for {
 		var id TopicID
-		_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the program first
+		_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the process instead
 		id[6] = id[6]&0x0f | 0x40
 		id[8] = id[8]&0x3f | 0x80
 		if !strings.HasPrefix(id.String(), "-") {
@@ -62,12 +64,12 @@ func newID() TopicID {
 	}
 }
 
-// parsePartition reads a partition's directory name. The index begins after the last dash, for
-// topics may hold dashes too.
+// parsePartition parses the name of a partition's directory. The index begins after the last dash,
+// because topics may contain dashes too.
 //
-// A topic that Kafka does not allow is none: the name of a directory that somebody copied here ("my
-// backup-1") would end up in the checkpoint files, whose fields spaces separate, and the next start
-// could not read those of any partition.
+// A name with characters that Kafka does not allow in a topic is not a partition: a directory that
+// was copied here ("my backup-1") would get into the checkpoint files, whose fields are separated
+// by spaces, and the next start could not read those of any partition.
 func parsePartition(name string) (id PartitionID, ok bool) {
 	dash := strings.LastIndexByte(name, '-')
 	if dash <= 0 || strings.ContainsFunc(name, func(r rune) bool { return !legalInTopic(r) }) {
@@ -80,22 +82,23 @@ func parsePartition(name string) (id PartitionID, ok bool) {
 	return PartitionID{Topic: name[:dash], Index: int32(index)}, true
 }
 
-// legalInTopic is Kafka's rule for the characters of a topic's name.
+// legalInTopic reports whether Kafka allows a character in the name of a topic.
 func legalInTopic(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' ||
 		r == '_' || r == '-'
 }
 
-// releasedName names a directory that was put aside: <partition>.<32 hex digits><suffix>. What the
-// name cannot hold is cut off the partition's part; nobody reads it back from there.
+// releasedName returns the name of a released partition's directory: <partition>.<32 hex
+// digits><suffix>. The partition's part is truncated to the maximum length of a name; nothing is
+// parsed from it.
 func releasedName(id PartitionID, tag TopicID, suffix string) string {
 	tail := "." + hex.EncodeToString(tag[:]) + suffix
 	name := id.String()
 	return name[:min(len(name), nameBytesMax-len(tail))] + tail
 }
 
-// fields reads "key<separator>value" lines. It keeps keys it does not know: a later version may
-// have written them.
+// fields reads "key<separator>value" lines. It keeps unknown keys: a later version may have written
+// them.
 func fields(content []byte, separator string) map[string]string {
 	values := map[string]string{}
 	for line := range strings.Lines(string(content)) {
@@ -107,9 +110,9 @@ func fields(content []byte, separator string) map[string]string {
 	return values
 }
 
-// loadDirectoryID reads meta.properties, or makes it. Other properties, a Kafka broker's say, are
-// kept, so that the directory can go back to it. A file of another version, or a malformed id, is
-// an error: a new id would make the disk look like another one.
+// loadDirectoryID reads meta.properties, or creates it. It keeps other properties, such as those of
+// a Kafka broker, so that the directory can go back to Kafka. Another version and a malformed id
+// are errors: a new id would make the disk look like another one.
 func loadDirectoryID(fsys vfs.FS, dir string) (TopicID, error) {
 	name := filepath.Join(dir, metaFile)
 	content, err := fsys.ReadFile(name)
@@ -151,7 +154,7 @@ func writeTopicID(fsys vfs.FS, dir string, topic TopicID) error {
 	return nil
 }
 
-// readTopicID reads partition.metadata; zero if there is none.
+// readTopicID reads partition.metadata; it returns the zero id if there is none.
 func readTopicID(fsys vfs.FS, dir string) (TopicID, error) {
 	values, err := readFields(fsys, filepath.Join(dir, partitionFile))
 	if values == nil || err != nil {
@@ -164,7 +167,7 @@ func readTopicID(fsys vfs.FS, dir string) (TopicID, error) {
 	return topic, nil
 }
 
-// writePolicy writes reclaim.policy: what is to become of the data when the topic goes.
+// writePolicy writes reclaim.policy: what happens to the data when the topic is deleted.
 func writePolicy(fsys vfs.FS, dir string, retain bool) error {
 	content := fmt.Sprintf("version: 0\nretain: %t\n", retain)
 	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, policyFile),
@@ -174,7 +177,7 @@ func writePolicy(fsys vfs.FS, dir string, retain bool) error {
 	return nil
 }
 
-// readPolicy reads reclaim.policy. Without one the data is kept: that can be undone.
+// readPolicy reads reclaim.policy. Without the file the data is kept, because that can be undone.
 func readPolicy(fsys vfs.FS, dir string) (retain bool, err error) {
 	values, err := readFields(fsys, filepath.Join(dir, policyFile))
 	if err != nil {

@@ -7,26 +7,28 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// collector is the log_* group of docs/metrics.md, computed when it is scraped.
+// collector computes the log_* group of docs/metrics.md when it is scraped.
 type collector struct{ store *Store }
 
 var partitionLabels = []string{"topic", "partition"}
 
-// describe makes a description; the labels are copied, for append could share their array between
-// two descriptions.
+// describe returns a description. It copies the labels, because append could share their array
+// between two descriptions.
 func describe(name, help string, more ...string) *prometheus.Desc {
 	return prometheus.NewDesc("heartwood_log_"+name, help, append(partitionLabels[:2:2], more...),
 		nil)
 }
 
 var (
-	sizeDesc          = describe("size_bytes", "Bytes of all segments of a log.")
-	segmentsDesc      = describe("segments", "Segments of a log.")
-	startDesc         = describe("start_offset", "First offset that may be read.")
-	endDesc           = describe("end_offset", "Offset the next record gets.")
-	highWatermarkDesc = describe("high_watermark", "End of what consumers may see.")
-	lastStableDesc    = describe("last_stable_offset",
-		"End of what consumers of committed records may see.")
+	sizeDesc     = describe("size_bytes", "Size of all segments of a log.")
+	segmentsDesc = describe("segments", "Number of segments of a log.")
+	startDesc    = describe("start_offset",
+		"Log start offset: the first offset that may be read.")
+	endDesc           = describe("end_offset", "Log end offset: the offset of the next record.")
+	highWatermarkDesc = describe("high_watermark",
+		"High watermark: the end of what consumers may read.")
+	lastStableDesc = describe("last_stable_offset",
+		"Last stable offset: the end of what consumers with read_committed may read.")
 	cleanDesc = describe("clean_bytes",
 		"Bytes below the first dirty offset of a compacted log.")
 	dirtyDesc = describe("dirty_bytes",
@@ -34,9 +36,9 @@ var (
 	dirtyRatioDesc = describe("dirty_ratio",
 		"dirty / (clean + dirty) of a compacted log, 0 if it has neither.")
 	syncsDesc = describe("syncs_total",
-		"Syncs of a log that ended well; under durability Fsync appends share one.")
+		"Number of successful syncs of a log; under durability Fsync several appends share one.")
 	syncTimeDesc = describe("sync_seconds_total",
-		"Time that syncs of a log took, that of sealing rolled segments included.")
+		"Time spent in syncs of a log, including those that seal rolled segments.")
 	tombstoneCleanDesc = describe("tombstone_clean_offset",
 		"Offset below which no tombstone of a compacted log has an older record of its key left.")
 	replicasTombstoneCleanDesc = describe("replicas_tombstone_clean_offset",
@@ -46,8 +48,8 @@ var (
 		"Bytes of a compacted log that cannot be cleaned now, by reason.", "reason")
 )
 
-// blockedReasons are always exported, so that a series does not disappear when its value is 0; so is
-// BlockedQuarantined.
+// blockedReasons are always exported, so that a series does not disappear when its value is 0; so
+// is BlockedQuarantined.
 var blockedReasons = []string{BlockedActive, BlockedMinLag, BlockedTransaction, BlockedUnreplicated}
 
 // Collector returns the store's metrics.
@@ -57,7 +59,8 @@ func (s *Store) Collector() prometheus.Collector { return collector{s} }
 func (c collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		sizeDesc, segmentsDesc, startDesc, endDesc, highWatermarkDesc, lastStableDesc, cleanDesc,
-		dirtyDesc, dirtyRatioDesc, tombstoneCleanDesc, replicasTombstoneCleanDesc, blockedDesc, syncsDesc, syncTimeDesc,
+		dirtyDesc, dirtyRatioDesc, tombstoneCleanDesc, replicasTombstoneCleanDesc, blockedDesc,
+		syncsDesc, syncTimeDesc,
 		compressedInDesc, compressedOutDesc, compressedTimeDesc,
 	} {
 		descs <- desc

@@ -15,9 +15,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Open locks the directory, brings every log in it back (a scan from the recovery point after an
-// unclean stop), and starts the background flush and retention. A log that cannot be opened does
-// not stop the others: see Offline. vfs.ErrLocked is wrapped when another process holds the
+// Open locks the directory, recovers every log in it (with a scan from the recovery point after an
+// unclean shutdown), and starts the background flush and retention. A log that cannot be opened
+// does not prevent the others: see Offline. vfs.ErrLocked is wrapped when another process holds the
 // directory.
 func Open(opts Options) (*Store, error) {
 	s := newStore(opts)
@@ -36,14 +36,14 @@ func Open(opts Options) (*Store, error) {
 		}
 		return nil, errors.Join(err, lock.Close())
 	}
-	// Only now: load has shared nothing with it, and from here on Close is who stops it.
+	// Only now: load shares nothing with it, and from here on Close stops it.
 	go s.run()
-	s.wakeUp() // for directories whose deletion was cut off
+	s.wakeUp() // for directories whose deletion was interrupted
 	return s, nil
 }
 
-// makeDirectory makes the data directory if it is not there. A volume's mount point is there, and
-// its parent may not be ours.
+// makeDirectory creates the data directory if it does not exist. A volume's mount point exists, and
+// its parent may belong to another user.
 func (s *Store) makeDirectory() error {
 	if _, err := s.opts.FS.Stat(s.opts.Dir); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -54,7 +54,7 @@ func (s *Store) makeDirectory() error {
 	return s.opts.FS.SyncDir(filepath.Dir(s.opts.Dir))
 }
 
-// newStore fills in the defaults. It touches no file.
+// newStore applies the defaults. It touches no file.
 func newStore(opts Options) *Store {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
@@ -85,8 +85,8 @@ func newStore(opts Options) *Store {
 }
 
 // load reads the directory. It fails for what concerns the directory as a whole; a single log that
-// fails is noted as offline. The store's goroutine does not run yet, so only the workers that open
-// logs need Store.mu.
+// fails becomes offline. The store's goroutine does not run yet, so only the workers that open logs
+// need Store.mu.
 func (s *Store) load() (err error) {
 	if s.directoryID, err = loadDirectoryID(s.opts.FS, s.opts.Dir); err != nil {
 		return err
@@ -112,8 +112,9 @@ func (s *Store) load() (err error) {
 		if !ok {
 			known.recoveryPoint = unknownOffset
 		}
-		s.openLog(id, start{saved: known, clean: clean, closed: sealed[id], allSummarized: sealed != nil,
-			now: time.Now()})
+		s.openLog(id, start{saved: known, clean: clean, closed: sealed[id],
+			allSummarized: sealed != nil,
+			now:           time.Now()})
 	})
 	if !clean {
 		s.saveAfterRecovery()
@@ -121,28 +122,28 @@ func (s *Store) load() (err error) {
 	}
 	s.cleanEpoch = cleanEpoch
 	if len(s.mu.offline) > 0 {
-		s.cleanEpoch = -1 // it does not hold all that it held
+		s.cleanEpoch = -1 // a log is missing of what that broker epoch held
 	}
-	// Gone for good before the first append, and only now: a start that is cut off may begin again
-	// as a clean one.
+	// Durably removed before the first append, and only now: a start that is interrupted may run
+	// again as one after a clean shutdown.
 	if err := s.opts.FS.Remove(filepath.Join(s.opts.Dir, cleanShutdownFile)); err != nil {
 		return fmt.Errorf("remove %s: %w", cleanShutdownFile, err)
 	}
 	return s.opts.FS.SyncDir(s.opts.Dir)
 }
 
-// saveCut writes the checkpoints anew after an unclean stop, before the first append. An offset in
-// them that recovery had to cut, as the log ends below it, would else count again should the next
-// crash come soon: a high watermark above what was ever replicated. A disk that is full is no
-// reason not to start.
+// saveAfterRecovery writes the checkpoints after an unclean shutdown, before the first append.
+// Otherwise an offset in them that recovery had to lower, because the log ends below it, would
+// count again after the next crash: a high watermark above what was ever replicated. A full disk
+// does not prevent the start.
 func (s *Store) saveAfterRecovery() {
 	if err := s.save(); err != nil {
-		s.opts.Logger.Warn("write the checkpoints after recovery; the next flush tries again",
+		s.opts.Logger.Warn("failed to write the checkpoints after recovery; the next flush tries again",
 			"error", err)
 	}
 }
 
-// partitions lists the partitions' directories, and notes those that are to be deleted.
+// partitions lists the directories of partitions, and records those that are to be deleted.
 func (s *Store) partitions() ([]PartitionID, error) {
 	entries, err := s.opts.FS.ReadDir(s.opts.Dir)
 	if err != nil {
@@ -160,34 +161,34 @@ func (s *Store) partitions() ([]PartitionID, error) {
 			ids = append(ids, id)
 		case name == lostAndFound:
 		default:
-			s.opts.Logger.Warn("unknown directory left alone", "directory", name)
+			s.opts.Logger.Warn("unknown directory ignored", "directory", name)
 		}
 	}
 	return ids, nil
 }
 
-// openWorkers is how many logs are opened at once: they wait for the disk more than for the
-// processor.
+// openWorkers is the number of logs that are opened concurrently: they wait for the disk more than
+// for the processor.
 const openWorkers = 16
 
 // start is what is known of a log before it is opened.
 type start struct {
 	saved         checkpointState
-	clean         bool // the store was closed in order
+	clean         bool // after a clean shutdown of the store
 	closed        checkpoint.ClosedLog
-	allSummarized bool // closed holds all segments that had no transaction index
+	allSummarized bool // closed holds every segment without a transaction index
 	now           time.Time
 }
 
-// openLog opens one log, or notes why it is offline. The checkpoints go on telling what they knew
-// of an offline log: once the disk is mended, a start finds it as it was.
+// openLog opens one log, or records why it is offline. The checkpoints keep what they knew of an
+// offline log: once the disk is repaired, a start finds it as it was.
 func (s *Store) openLog(id PartitionID, from start) {
 	began := time.Now()
 	log, known, err := s.recover(id, from)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.opts.Logger.Error("log cannot be opened", "partition", id, "error", err)
+		s.opts.Logger.Error("failed to open log", "partition", id, "error", err)
 		s.mu.offline[id] = offline{err: fmt.Errorf("%w: open log %s: %w", ErrStorage, id, err),
 			saved: known}
 		return
@@ -198,8 +199,8 @@ func (s *Store) openLog(id PartitionID, from start) {
 		"took", time.Since(began))
 }
 
-// recover opens the log of a partition's directory. It returns what is known of the log too, also
-// when it fails.
+// recover opens the log in a partition's directory. It returns what is known of the log also when
+// it fails.
 func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpointState, err error) {
 	dir := filepath.Join(s.opts.Dir, id.String())
 	known = from.saved
@@ -216,8 +217,8 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpointS
 		return nil, known, err
 	}
 	if wasRetained {
-		// Taken up again, but the checkpoints may not list it yet; or about to be put aside, and
-		// they still do.
+		// Reopened, but the checkpoints may not list it yet; or about to be released, and they
+		// still do.
 		known = known.merge(aside.saved)
 		from.clean = from.clean && aside.clean
 	}
@@ -235,8 +236,8 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpointS
 	return log, known, nil
 }
 
-// environment is given by value: a log knows what it may ask of its store, and not the store, whose
-// lock comes behind its own.
+// environment is passed by value: a log knows what it may call, and not the store, whose lock comes
+// after its own.
 func (s *Store) environment() environment {
 	return environment{
 		fs: s.opts.FS, segments: segment.Config{Handles: s.handles}, logger: s.opts.Logger,
@@ -246,9 +247,8 @@ func (s *Store) environment() environment {
 	}
 }
 
-// openFilesDefault leaves half of the files that the process may have to connections, and to
-// segment files that must stay open. Where the limit is unknown, or none, it is as many as a common
-// limit allows.
+// openFilesDefault leaves half of the file descriptors of the process to connections, and to
+// segment files that must stay open. Without a known limit it is as many as a common limit allows.
 func openFilesDefault() int {
 	const common = 10_000
 	var limit syscall.Rlimit

@@ -10,13 +10,14 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// removeOrphans removes segments that a roll has begun and not ended, and returns the bases of the
-// others. A full disk may take the name of a data file and not that of its index: the roll takes it
-// back and the append fails, but a smaller one may still fit into the old segment. Should the power
-// go then, the directory may have kept the empty file, in the midst of the one before it.
+// removeOrphans removes segments that a roll has created and not completed, and returns the bases
+// of the others. A full disk may accept the name of a data file and reject that of its index: the
+// roll removes the file and the append fails, but a smaller append may still fit into the old
+// segment. If the power fails then, the directory may have kept the empty file, in the middle of
+// the range of the segment before it.
 //
-// It is held against the segment before it: one that is sound and ends where the empty one begins
-// was rolled there, or was cleaned. It looks at nothing if no file is empty.
+// The segment before it decides: if it is intact and ends where the empty one begins, that one was
+// rolled there, or was cleaned. If no file is empty, nothing is read.
 func (r *recovery) removeOrphans(bases []int64) ([]int64, error) {
 	kept := bases[:0:0]
 	full := -1 // index of the last one kept that has data
@@ -27,7 +28,7 @@ func (r *recovery) removeOrphans(bases []int64) ([]int64, error) {
 			orphan, err = r.reaches(kept[full], base)
 		}
 		if err == nil && orphan {
-			r.log.env.logger.Warn("segment of a roll that failed removed", "partition", r.log.id,
+			r.log.env.logger.Warn("segment of an interrupted roll removed", "partition", r.log.id,
 				"segment", base)
 			err = segment.RemoveFiles(r.log.env.fs, r.log.dir, base, "")
 		}
@@ -52,8 +53,8 @@ func (r *recovery) removeOrphans(bases []int64) ([]int64, error) {
 	return kept, r.log.env.fs.SyncDir(r.log.dir)
 }
 
-// dataBytes is the size of a segment's data file. After a clean stop it is in the summary, and no
-// file is looked at.
+// dataBytes returns the size of a segment's data file. After a clean shutdown it is in the summary,
+// and no file is read.
 func (r *recovery) dataBytes(base int64) (int64, error) {
 	if i, found := r.summaryOf(base); found {
 		return r.closed.Segments[i].Files[0].SizeBytes, nil
@@ -61,13 +62,13 @@ func (r *recovery) dataBytes(base int64) (int64, error) {
 	info, err := r.log.env.fs.Stat(filepath.Join(r.log.dir,
 		segment.Name(base, segment.LogExtension, "")))
 	if err != nil {
-		return 0, fmt.Errorf("look at segment %d: %w", base, err)
+		return 0, fmt.Errorf("stat segment %d: %w", base, err)
 	}
 	return info.Size(), nil
 }
 
-// reaches tells whether a segment has data that ends above an offset, or does not end with a whole
-// batch: then its end was not synced, and nothing that was lies behind it.
+// reaches reports whether a segment has data that ends above an offset, or does not end with a
+// complete batch: then its end was not synced, and nothing behind it was.
 func (r *recovery) reaches(base, offset int64) (bool, error) {
 	s, err := r.openSegment(base)
 	if errors.Is(err, record.ErrCorrupt) {

@@ -10,9 +10,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// A full disk is told once for each log when it begins and once when it ends, whatever fails
-// meanwhile and however often.
-func TestAFullDiskIsToldWhenItBeginsAndWhenItEnds(t *testing.T) {
+// A full disk is logged once per log when it begins and once when it ends, whatever fails meanwhile
+// and however often.
+func TestFullDiskIsLoggedWhenItBeginsAndEnds(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	var out strings.Builder
 	store, err := Open(Options{FS: fault, Dir: dataDir,
@@ -21,7 +21,7 @@ func TestAFullDiskIsToldWhenItBeginsAndWhenItEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := createLog(t, store, settings(nil))
-	fill(t, log, 25) // two segments wait for being sealed
+	fill(t, log, 25) // two segments are not sealed yet
 	for _, name := range []string{"*.log", "*.timeindex", "*" + vfs.TemporarySuffix} {
 		fault.Inject(vfs.Rule{Op: vfs.OpWrite, Name: name, Err: syscall.ENOSPC})
 	}
@@ -29,34 +29,34 @@ func TestAFullDiskIsToldWhenItBeginsAndWhenItEnds(t *testing.T) {
 		if _, err := log.Append(keyed(t, "k"), epoch0); err == nil {
 			t.Fatal("appended to a full disk")
 		}
-		log.AdvanceHighWatermark(1) // nothing to do with it
+		log.AdvanceHighWatermark(1)
 		store.tick(epoch0, true)
 	}
 	expect := func(when string, want map[string]int) {
 		t.Helper()
 		for line, n := range want {
 			if got := strings.Count(out.String(), line); got != n {
-				t.Errorf("%s: %q is told %d times, want %d", when, line, got, n)
+				t.Errorf("%s: %q is logged %d times, want %d", when, line, got, n)
 			}
 		}
 	}
 	began := map[string]int{
-		`level=WARN msg="appends fail"`: 1, `level=WARN msg="background work on a log fails"`: 1,
-		`level=WARN msg="checkpoints cannot be written"`: 1,
+		`level=WARN msg="failed to append"`: 1, `level=WARN msg="failed to flush, roll or expire a log"`: 1,
+		`level=WARN msg="failed to write checkpoints"`: 1,
 	}
 	expect("while it is full", began)
 	fault.Clear()
 	fill(t, log, 30)
 	store.tick(epoch0, true)
 	store.tick(epoch0, true)
-	began[`level=INFO msg="appends succeed again" partition=tickets-0 failed=20`] = 1
-	began[`level=INFO msg="background work on a log succeeds again" partition=tickets-0 failed=20`] = 1
-	began[`level=INFO msg="checkpoints are written again" failed=20`] = 1
+	began[`level=INFO msg="appends succeed again" partition=tickets-0 failedAttempts=20`] = 1
+	began[`level=INFO msg="log flushed again after failures" partition=tickets-0 failedAttempts=20`] = 1
+	began[`level=INFO msg="checkpoints written again" failedAttempts=20`] = 1
 	expect("with space again", began)
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Count(out.String(), "level=") != 6 {
-		t.Errorf("told:\n%s", out.String())
+		t.Errorf("logged:\n%s", out.String())
 	}
 }

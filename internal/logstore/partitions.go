@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// LogSpec is a log that Create makes.
+// LogSpec describes a log that CreateAll creates.
 type LogSpec struct {
 	ID       PartitionID
 	Topic    TopicID
@@ -19,12 +19,12 @@ type LogSpec struct {
 	Retain   bool // reclaim policy
 }
 
-// makeWorkers is how many logs are made at once. Each takes some ten syncs one after the other,
-// waits for the disk meanwhile, and those of several logs share a write of the filesystem's
-// journal.
-const makeWorkers = 16
+// createWorkers is the number of logs that are created concurrently. Each needs some ten syncs one
+// after the other, waits for the disk meanwhile, and the syncs of several logs share a write of the
+// filesystem's journal.
+const createWorkers = 16
 
-// CreateResult is what became of a Wanted.
+// CreateResult is the outcome for one LogSpec.
 type CreateResult struct {
 	Log *Log // nil with an error
 	Err error
@@ -37,17 +37,17 @@ func (s *Store) Create(id PartitionID, topic TopicID, settings topicconfig.Setti
 	return made[0].Log, made[0].Err
 }
 
-// CreateAll makes partitions' logs, or returns those that are there for the same topic id,
-// configured, in the order of wanted. A log retained by Release under the same name is taken up
-// again under the new topic id, the newest if there are several; one of another topic id that was
-// not released is ErrOtherTopic. It fails with ErrStorage when the disk does, or when the log that
-// is there is offline; with ErrClosed once the store is closed.
+// CreateAll creates the logs of partitions, or configures and returns those that exist for the same
+// topic id; results are in the order of specs. It reopens a log that Release retained under the
+// same name, the newest if there are several, with the new topic id. A log of another topic id that
+// was not released is ErrOtherTopic. It fails with ErrStorage when the disk does, or when the
+// existing log is offline; with ErrClosed once the store is closed.
 //
-// The names must be ones that Kafka allows, for under any other a start does not find the log
-// (parsePartition), and all different.
+// The names must be different, and be allowed by Kafka: a start does not find a log under another
+// name (parsePartition).
 //
-// The checkpoints are written once for all: one log at a time, a thousand logs would write lines
-// for half a million.
+// The checkpoints are written once for all logs: one log at a time, a thousand logs would write
+// half a million lines.
 func (s *Store) CreateAll(wanted []LogSpec) []CreateResult {
 	s.changes.Lock()
 	defer s.changes.Unlock()
@@ -55,7 +55,7 @@ func (s *Store) CreateAll(wanted []LogSpec) []CreateResult {
 	var missing []int
 	for i, w := range wanted {
 		var there bool
-		if made[i], there = s.present(w); !there {
+		if made[i], there = s.existing(w); !there {
 			missing = append(missing, i)
 		}
 	}
@@ -64,25 +64,26 @@ func (s *Store) CreateAll(wanted []LogSpec) []CreateResult {
 	}
 	aside, err := s.newestRetainedDirs()
 	if err == nil {
-		// The directories of all are durable before any of them is opened.
-		inParallel(missing, s.opts.workers(makeWorkers),
+		// All directories are durable before any log is opened.
+		inParallel(missing, s.opts.workers(createWorkers),
 			func(i int) { made[i].Err = s.makeDirectoryOf(wanted[i], aside[wanted[i].ID]) })
 		err = s.opts.FS.SyncDir(s.opts.Dir)
 	}
-	inParallel(missing, s.opts.workers(makeWorkers), func(i int) {
+	inParallel(missing, s.opts.workers(createWorkers), func(i int) {
 		if made[i].Err = errors.Join(made[i].Err, err); made[i].Err == nil {
-			// A retained log says itself whether it was closed in order.
+			// A retained log records itself whether it was closed orderly.
 			made[i].Log, _, made[i].Err = s.recover(wanted[i].ID,
-				start{saved: checkpointState{recoveryPoint: unknownOffset}, clean: true, now: time.Now()})
+				start{saved: checkpointState{recoveryPoint: unknownOffset}, clean: true,
+					now: time.Now()})
 		}
 	})
-	s.admit(wanted, made, missing)
+	s.addCreated(wanted, made, missing)
 	return made
 }
 
-// present returns what there is to say of a log without touching the disk, or nearly so; there is
-// false if it has to be made.
-func (s *Store) present(w LogSpec) (made CreateResult, there bool) {
+// existing returns the result for a log that exists, without touching the disk, or nearly so; there
+// is false if it has to be created.
+func (s *Store) existing(w LogSpec) (made CreateResult, there bool) {
 	s.mu.Lock()
 	log, broken, closed := s.mu.logs[w.ID], s.mu.offline[w.ID].err, s.mu.closed
 	s.mu.Unlock()
@@ -101,10 +102,10 @@ func (s *Store) present(w LogSpec) (made CreateResult, there bool) {
 	return CreateResult{Log: log}, true
 }
 
-// admit takes the logs that were made among the store's. Nobody has them yet, so their recovery
-// points are on disk before the first append. Without one, recovery could not tell a gap that a
-// crash tore from one that cleaning left (ADR 0015).
-func (s *Store) admit(wanted []LogSpec, made []CreateResult, missing []int) {
+// addCreated adds the logs that were created to those of the store. No caller has them yet, so
+// their recovery points are on disk before the first append. Without one, recovery could not
+// distinguish a gap from a crash from one that cleaning left (ADR 0015).
+func (s *Store) addCreated(wanted []LogSpec, made []CreateResult, missing []int) {
 	for _, i := range missing {
 		id := wanted[i].ID
 		if made[i].Err != nil {
@@ -117,13 +118,14 @@ func (s *Store) admit(wanted []LogSpec, made []CreateResult, missing []int) {
 		s.mu.Unlock()
 	}
 	if err := s.save(); err != nil {
-		s.opts.Logger.Warn("write the checkpoint of new logs; the next flush tries again", "logs",
+		s.opts.Logger.Warn("failed to write the checkpoint of new logs; the next flush tries again",
+			"logs",
 			len(missing), "error", err)
 	}
 }
 
-// adopt checks that a log belongs to the topic. A directory that names none (it came from
-// elsewhere) is given the name.
+// adopt checks that a log belongs to the topic. A directory without a topic id, from elsewhere,
+// gets it.
 func (s *Store) adopt(log *Log, topic TopicID) error {
 	switch log.TopicID() {
 	case topic:
@@ -138,14 +140,14 @@ func (s *Store) adopt(log *Log, topic TopicID) error {
 	return fmt.Errorf("create log %s: %w: %s, not %s", log.id, ErrOtherTopic, log.TopicID(), topic)
 }
 
-// makeDirectoryOf makes the directory ready, the topic id and the policy in it durable before the
+// makeDirectoryOf prepares the directory, with a durable topic id and reclaim policy before the
 // first append: a new one, or the retained one (aside, "" if there is none). Its name is durable
 // once the data directory is synced.
 func (s *Store) makeDirectoryOf(w LogSpec, aside string) error {
 	dir := filepath.Join(s.opts.Dir, w.ID.String())
 	if _, err := s.opts.FS.Stat(dir); err == nil {
-		// An earlier Create failed when the directory was there already: it is what was chosen
-		// then. A retained one cannot take its place, and must not be changed.
+		// An earlier Create failed after it had created the directory: that one is used. A retained
+		// directory cannot replace it, and must not be changed.
 		aside = ""
 	}
 	from := dir
@@ -166,12 +168,12 @@ func (s *Store) makeDirectoryOf(w LogSpec, aside string) error {
 	if err := s.opts.FS.Rename(from, dir); err != nil {
 		return err
 	}
-	s.opts.Logger.Info("retained log taken up again", "partition", w.ID, "directory", aside,
+	s.opts.Logger.Info("retained log reopened", "partition", w.ID, "directory", aside,
 		"topicID", w.Topic)
 	return nil
 }
 
-// newestRetainedDirs returns, of each partition, the directory that Release put aside last.
+// newestRetainedDirs returns, for each partition, the directory that Release retained last.
 func (s *Store) newestRetainedDirs() (map[PartitionID]string, error) {
 	entries, err := s.opts.FS.ReadDir(s.opts.Dir)
 	if err != nil {
@@ -184,7 +186,8 @@ func (s *Store) newestRetainedDirs() (map[PartitionID]string, error) {
 		}
 		aside, ok, err := readRetained(s.opts.FS, filepath.Join(s.opts.Dir, entry.Name()))
 		if err != nil {
-			s.opts.Logger.Warn("retained directory unreadable", "directory", entry.Name(), "error",
+			s.opts.Logger.Warn("failed to read a retained directory", "directory", entry.Name(),
+				"error",
 				err)
 			continue
 		}
@@ -196,10 +199,10 @@ func (s *Store) newestRetainedDirs() (map[PartitionID]string, error) {
 	return newest, nil
 }
 
-// Release ends a partition here: its data is deleted, or, with retain, moved aside for a later
-// Create. Slices that are held can be read on. A partition that is not here is released already: no
-// error. After ErrStorage the partition is offline, and Release may be called again. Deletion
-// itself is left to the store's goroutine.
+// Release ends a partition on this broker: its data is deleted, or, with retain, kept for a later
+// Create. Slices that are held can still be read. Releasing an unknown partition succeeds. After
+// ErrStorage the partition is offline, and Release may be called again. The store's goroutine
+// deletes the data.
 func (s *Store) Release(id PartitionID, retain bool) error {
 	s.changes.Lock()
 	defer s.changes.Unlock()
@@ -216,7 +219,7 @@ func (s *Store) Release(id PartitionID, retain bool) error {
 	if log != nil {
 		err := log.close()
 		if err != nil {
-			s.opts.Logger.Warn("close a released log", "partition", id, "error", err)
+			s.opts.Logger.Warn("failed to close a released log", "partition", id, "error", err)
 		}
 		aside.clean, aside.saved = err == nil, log.checkpointState()
 	}
@@ -234,18 +237,18 @@ func (s *Store) Release(id PartitionID, retain bool) error {
 	return s.save()
 }
 
-// renameReleased renames the directory. Once that is durable the checkpoints may forget the partition,
-// and the data may go; should the sync fail, either name may be there after a crash, and both are
-// understood.
+// renameReleased renames the directory. Once that is durable the checkpoints may omit the
+// partition, and the data may be deleted; if the sync fails, either name may exist after a crash,
+// and both are understood.
 func (s *Store) renameReleased(aside retained, retain bool) error {
-	// No checkpoints are written meanwhile: they would remove the file "retained" if it was there
-	// since the log was taken up.
+	// No checkpoints are written meanwhile: they would remove the file "retained" if it existed
+	// since the log was reopened.
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	dir := filepath.Join(s.opts.Dir, aside.id.String())
 	name := releasedName(aside.id, newID(), deleteSuffix)
 	if retain {
-		s.forgetReopened(aside.id) // the file is written anew, and stays
+		s.forgetReopened(aside.id) // the file is written again, and stays
 		if err := aside.write(s.opts.FS, dir); err != nil {
 			return err
 		}
@@ -268,9 +271,9 @@ func (s *Store) renameReleased(aside retained, retain bool) error {
 	return nil
 }
 
-// retainedName names a directory after its topic id; with a random id if that is unreadable (the
-// log may be offline for it), or taken (the id of a directory from elsewhere is zero, and that can
-// come twice).
+// retainedName returns the name for a retained directory, with its topic id; with a random id if
+// the topic id is unreadable (the log may be offline because of that), or if the name exists (the
+// id of a directory from elsewhere is zero, which can occur twice).
 func (s *Store) retainedName(id PartitionID, dir string) string {
 	topic, err := readTopicID(s.opts.FS, dir)
 	if err != nil {

@@ -12,27 +12,28 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Slice is a range of whole batches in one data file. It keeps the segment's files alive until
+// Slice is a range of complete batches in one data file. It keeps the segment's files open until
 // Release.
 type Slice struct {
-	File          vfs.File // nil if Length is 0; the filesystem's own, which stays open until Release
-	Position      int64    // of the first batch in File
-	Length        int      // bytes, whole batches; 0: nothing to give
+	// nil if Length is 0; the filesystem's own file, which stays open until Release
+	File          vfs.File
+	Position      int64 // of the first batch in File
+	Length        int   // bytes, complete batches; 0: nothing to return
 	LogStart      int64
-	HighWatermark int64 // this, LogStart and Stable are as of the Read
+	HighWatermark int64 // as of the Read, like LogStart and LastStable
 	LastStable    int64
-	// More tells that batches below the limit follow which are not in the slice: bytesMax cut it,
-	// or its file ended.
+	// More: batches below the limit follow that are not in the slice, because of bytesMax or the
+	// end of the file.
 	More bool
-	// Aborted are the aborted transactions that a reader of the slice must leave out, when it was
-	// read by ReadCommitted: of each producer's transactional batches from FirstOffset up to
+	// Aborted are the aborted transactions that a reader of the slice must skip, when ReadCommitted
+	// returned it: of each producer's transactional batches those from FirstOffset up to
 	// LastOffset, which is the marker. Some may have no batch in the slice.
 	Aborted []segment.AbortedTxn
 
 	held *handle
 }
 
-// Release must be called once for each Slice that Read returned without an error.
+// Release must be called once for each Slice that a read returned without an error.
 func (s *Slice) Release() {
 	if s.held != nil {
 		s.held.File().Unpin()
@@ -41,17 +42,16 @@ func (s *Slice) Release() {
 	}
 }
 
-// Read returns whole batches from the one that holds offset on (reference I43, I44), below the
-// offset limit, at most bytesMax bytes of them, but the first batch always when wholeFirst is set.
-// It fails with ErrOffsetOutOfRange outside [LogStart, limit], where limit counts up to LogEnd at
-// most; with ErrStorage when the disk fails, which does not stop the log; with ErrClosed. At limit
-// itself it returns an empty slice. It takes no lock.
+// Read returns complete batches, from the one that holds offset on, below the offset limit, and at
+// most bytesMax bytes of them; with wholeFirst always the first batch. It fails with
+// ErrOffsetOutOfRange outside [LogStart, limit], where limit counts up to LogEnd at most; with
+// ErrStorage when the disk fails, which does not stop the log; with ErrClosed. At limit it returns
+// an empty slice. It acquires no lock.
 //
-// A batch at the front that holds no record >= offset any more (the cleaner took it) is left out
-// when a later one can be given instead: clients that count records would ask for the same offset
-// for ever.
+// A first batch that has no record >= offset left, because of cleaning, is skipped if a later one
+// can be returned: clients that count records would request the same offset forever.
 func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
-	// Before the list: then what lies below it is in the list, even if the log rolls meanwhile.
+	// Before the list: then the list holds everything below it, even if the log rolls meanwhile.
 	limit = min(limit, l.logEnd.Load())
 	list := l.acquire()
 	if list == nil {
@@ -63,8 +63,8 @@ func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, 
 }
 
 // ReadReplica is Read for another replica: up to the log end, and with the batches that have no
-// record left. Those keep producers' sequences (reference I25), and a replica without them would
-// take a repeated batch for a new one.
+// record left. Those hold the sequences of producers, and a replica without them would accept a
+// repeated batch as a new one.
 func (l *Log) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice, error) {
 	limit := l.logEnd.Load() // before the list, as in Read
 	list := l.acquire()
@@ -76,19 +76,19 @@ func (l *Log) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice, 
 		wholeFirst: wholeFirst, empties: true})
 }
 
-// readRequest is what a read asks for.
+// readRequest holds the parameters of a read.
 type readRequest struct {
 	offset, limit int64
 	bytesMax      int
-	wholeFirst    bool // the first batch comes whole, whatever its size
-	empties       bool // it may be one without a record at or above offset
+	wholeFirst    bool // return the first batch whatever its size
+	empties       bool // also a first batch without a record at or above offset
 }
 
-// ReadCommitted is Read for consumers of committed data (read_committed): below the last stable
-// offset, and with the transactions that were aborted.
+// ReadCommitted is Read for consumers with read_committed: below the last stable offset, and with
+// the aborted transactions.
 func (l *Log) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
-	// Before the list, as in Read: then the list holds the markers of what is decided below the
-	// limit.
+	// Before the list, as in Read: then the list holds the markers of the transactions decided
+	// below the limit.
 	limit = min(limit, l.LastStable())
 	list := l.acquire()
 	if list == nil {
@@ -107,12 +107,12 @@ func (l *Log) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) 
 	return slice, nil
 }
 
-// findAborted gathers the aborted transactions that overlap [offset, end of the slice), from the
+// findAborted collects the aborted transactions that overlap [offset, end of the slice), from the
 // offset's segment on up to the first entry by which all of that was decided (Kafka's
 // collectAbortedTransactions).
 func (s *Slice) findAborted(list *segmentList, offset, limit int64) error {
-	// The end is where the next batch begins, or the segment ends. That more may have been appended
-	// meanwhile makes it no lower.
+	// The end is where the next batch begins, or the end of the segment. A concurrent append only
+	// raises it.
 	end := s.held.NextOffset()
 	switch next, err := s.held.HeaderAt(s.Position + int64(s.Length)); {
 	case err == nil:
@@ -131,13 +131,13 @@ func (s *Slice) findAborted(list *segmentList, offset, limit int64) error {
 	return nil
 }
 
-// readFrom is Read on a list that the caller holds; its limit is at most the log end as it was
-// before.
+// readFrom is Read on a list that the caller holds; its limit is at most the previous log end.
 func (l *Log) readFrom(list *segmentList, r readRequest) (*Slice, error) {
-	// Again, with the list in hand: a truncation lowers the log end before it shows the list it
-	// leaves (truncate.go).
+	// Again, with the list: a truncation lowers the log end before it publishes the new list
+	// (truncate_files.go).
 	offset, limit := r.offset, min(r.limit, l.logEnd.Load())
-	slice := &Slice{LogStart: l.LogStart(), HighWatermark: l.HighWatermark(), LastStable: l.LastStable()}
+	slice := &Slice{LogStart: l.LogStart(), HighWatermark: l.HighWatermark(),
+		LastStable: l.LastStable()}
 	if offset < slice.LogStart || offset > limit {
 		return nil, fmt.Errorf("%w: %d is not in [%d, %d]", ErrOffsetOutOfRange, offset,
 			slice.LogStart, limit)
@@ -150,7 +150,7 @@ func (l *Log) readFrom(list *segmentList, r readRequest) (*Slice, error) {
 		err = slice.fill(first, limit, r.bytesMax, r.wholeFirst)
 	}
 	if err != nil && l.list.Load() == nil {
-		// its directory may be another log's, and files of it are not opened any more
+		// its directory may belong to another log, and its files are not opened any more
 		return nil, ErrClosed
 	}
 	if err != nil {
@@ -167,11 +167,11 @@ type batchAt struct {
 	header segment.Header
 }
 
-// firstBatch finds the batch that a read at offset begins with; found is false if no batch below
-// limit is left. With empties it is the first one, also if it has no record to give. After cleaning
-// the batch may stand in a later segment than the one whose range holds offset, so the walk goes on
-// to the end of the list (I44). A batch counts as below limit only as a whole: a reader must not
-// see a part of what is not replicated yet.
+// firstBatch returns the batch at which a read at offset begins; found is false if there is none
+// below limit. With empties it is the first batch, also without records. After cleaning, the batch
+// may be in a later segment than the one whose range holds offset, so the search continues to the
+// end of the list. A batch counts as below limit only as a whole: a reader must not see a part of
+// it that is not replicated yet.
 func (s *segmentList) firstBatch(offset, limit int64, empties bool) (first batchAt, found bool,
 	err error) {
 	for _, h := range s.handles[s.floor(offset):] {
@@ -190,7 +190,7 @@ func (s *segmentList) firstBatch(offset, limit int64, empties bool) (first batch
 			if header.LastOffset() >= limit {
 				return first, found, nil
 			}
-			// A batch without a record to give is remembered only in case nothing better follows.
+			// A batch without a record to return is remembered in case no other follows.
 			first, found = batchAt{h, header}, true
 			if empties {
 				return first, true, nil
@@ -204,9 +204,8 @@ func (s *segmentList) firstBatch(offset, limit int64, empties bool) (first batch
 	return first, found, nil
 }
 
-// holdsFrom tells whether a batch whose last offset is >= offset has a record there. Only a batch
-// that was cleaned and that begins below offset has to be decompressed to know, as far as the first
-// such record.
+// holdsFrom reports whether a batch whose last offset is >= offset has a record there. Only a
+// cleaned batch that begins below offset has to be decompressed, up to the first such record.
 func holdsFrom(h *handle, header segment.Header, offset int64) (bool, error) {
 	switch {
 	case header.Count() == 0:
@@ -217,7 +216,7 @@ func holdsFrom(h *handle, header segment.Header, offset int64) (bool, error) {
 	for r, err := range (batchAt{h, header}).records() {
 		switch {
 		case errors.Is(err, record.ErrCorrupt), errors.Is(err, compress.ErrTooLarge):
-			return true, nil // damaged or huge: the client gets it as it is, and says so itself
+			return true, nil // damaged or huge: the client gets it as it is, and reports it itself
 		case err != nil:
 			return false, err
 		case r.Offset >= offset:
@@ -227,8 +226,8 @@ func holdsFrom(h *handle, header segment.Header, offset int64) (bool, error) {
 	return false, nil
 }
 
-// fill makes the slice the range from first on, within the one segment: a response is sent from one
-// file. It takes its own reference, for the list may go before the slice does.
+// fill makes the slice the range from first on, within one segment: a response is sent from one
+// file. It acquires its own reference, because the list may be released before the slice.
 func (s *Slice) fill(first batchAt, limit int64, bytesMax int, wholeFirst bool) error {
 	size := first.header.SizeBytes
 	if size > bytesMax {
@@ -238,7 +237,7 @@ func (s *Slice) fill(first batchAt, limit int64, bytesMax int, wholeFirst bool) 
 		}
 		bytesMax = size
 	}
-	end, cut, err := rangeEnd(first, limit, int64(bytesMax))
+	end, truncated, err := rangeEnd(first, limit, int64(bytesMax))
 	if err != nil {
 		return err
 	}
@@ -246,7 +245,7 @@ func (s *Slice) fill(first batchAt, limit int64, bytesMax int, wholeFirst bool) 
 	if err != nil {
 		return err
 	}
-	s.More = cut || first.handle.NextOffset() < limit
+	s.More = truncated || first.handle.NextOffset() < limit
 	first.handle.acquire()
 	s.held = first.handle
 	s.File = file
@@ -255,9 +254,9 @@ func (s *Slice) fill(first batchAt, limit int64, bytesMax int, wholeFirst bool) 
 	return nil
 }
 
-// rangeEnd returns where the last whole batch ends that lies below limit and within bytesMax of the
-// first, which does; cut is true if bytesMax was the bound.
-func rangeEnd(first batchAt, limit, bytesMax int64) (end int64, cut bool, err error) {
+// rangeEnd returns the end of the last complete batch that is below limit and within bytesMax of
+// the first; truncated is true if bytesMax was the bound.
+func rangeEnd(first batchAt, limit, bytesMax int64) (end int64, truncated bool, err error) {
 	end, err = first.handle.Position(limit)
 	if err != nil {
 		return 0, false, err

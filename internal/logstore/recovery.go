@@ -18,36 +18,37 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// recovery brings one log back. After a clean stop it reads checkpoints, the producer snapshot and
+// recovery recovers one log. After a clean shutdown it reads checkpoints, the producer snapshot and
 // the ends of index files; after an unclean one it also scans the segments from the recovery point
 // on.
 type recovery struct {
 	log           *Log
-	saved         checkpointState // as the checkpoints have it; the log may bear out less
-	clean         bool  // the store was closed in order: nothing has to be scanned
+	saved         checkpointState // from the checkpoints; the log may not confirm all of it
+	clean         bool            // the store was closed orderly: nothing has to be scanned
 	now           time.Time
-	closed        checkpoint.ClosedLog // as the clean stop left it; nothing after any other
-	allSummarized bool                 // and all of the segments that had no transaction index
+	closed        checkpoint.ClosedLog // as the clean shutdown left it; empty after an unclean one
+	allSummarized bool                 // closed has every segment without a transaction index
 
 	files   []segmentFile // of the directory, by base
-	handles []*handle     // what is open so far, ascending; published by install
-	// producers held the state as of this offset before the scan: what lies below is in it already
+	handles []*handle     // opened so far, ascending; published by install
+	// producersAt is the offset of the producer state before the scan: it includes everything below
 	producersAt int64
-	// the snapshot as of the base of the last segment that was scanned; nil if none was
+	// activeSnapshot is the snapshot at the base of the last scanned segment; nil if none was
+	// scanned
 	activeSnapshot []byte
 	producers      producer.State
 	aborted        []segment.AbortedTxn // of the segment that is scanned or replayed
 	epochs         leaderepoch.Cache
-	onDisk         leaderepoch.Cache // what the file holds; nil if there is no usable one
-	// batchEnd is where the batch before the one that is looked at ends, or its segment begins; -1:
-	// there is none yet. An epoch that the batches tell of is taken to begin there: see
-	// Log.AppendReplicated.
+	onDisk         leaderepoch.Cache // content of the file; nil if it is unusable
+	// batchEnd is the end of the previous batch, or the base of its segment; -1: there is none yet.
+	// An epoch that only the batches show is taken to start there: see Log.AppendReplicated.
 	batchEnd int64
-	// an epoch that the batches need not know of, from a file that is not believed; epoch -1: none
+	// lastKnown is the latest epoch in a file that is not used, for an epoch without batches;
+	// epoch -1: none
 	lastKnown leaderepoch.Entry
 }
 
-// newLog returns a log whose directory is there; recovery or Store.Create fills it.
+// newLog returns a log whose directory exists; recovery fills it.
 func newLog(env environment, id PartitionID, topic TopicID, dir string, config *config) *Log {
 	files := segmentDir{fs: env.fs, path: dir, config: env.segments, logger: env.logger}
 	l := &Log{id: id, dir: dir, env: env, files: files, snapshots: producerSnapshots{dir: files},
@@ -60,20 +61,19 @@ func newLog(env environment, id PartitionID, topic TopicID, dir string, config *
 	return l
 }
 
-// unconfigured are the settings of a log until Store.Create tells its own: nothing is deleted by
-// them, and nothing cleaned.
+// unconfigured returns the settings of a log until Store.Create: nothing is deleted or cleaned.
 func unconfigured() topicconfig.Settings {
 	s := topicconfig.Default()
 	s.Delete, s.Compact = false, false
 	return s
 }
 
-// run does the work. On an error no file is open.
+// run recovers the log. After an error no file is open.
 //
-// The order matters. The directory is mended first, so that what is listed is the log. Segments
-// below the recovery point are opened before those above it are scanned, for the scan needs to know
-// where they end; producers are replayed in between, for the scan carries them on. Only what is
-// known in the end is put into the log, which nobody else has yet: no lock is needed.
+// The order matters. The directory is repaired first, so that the listed files are the log.
+// Segments below the recovery point are opened before those above it are scanned, because the scan
+// needs their end; producers are replayed in between, because the scan continues their state. The
+// log gets only the final result; no other goroutine has it yet, so no lock is needed.
 func (r *recovery) run() (err error) {
 	defer func() {
 		if err != nil {
@@ -94,8 +94,8 @@ func (r *recovery) run() (err error) {
 	}
 	scanFrom := len(bases)
 	if !r.clean {
-		// From the segment that holds the recovery point: only a whole one can be scanned, its
-		// indexes are made anew with it. Without a recovery point everything is scanned.
+		// From the segment that holds the recovery point: only a whole segment can be scanned, and
+		// its indexes are rebuilt with it. Without a recovery point everything is scanned.
 		scanFrom, _ = slices.BinarySearch(bases, r.saved.recoveryPoint+1)
 		scanFrom = max(scanFrom-1, 0)
 		if scanFrom > 0 && bases[scanFrom] == r.saved.recoveryPoint &&
@@ -130,19 +130,19 @@ func (r *recovery) run() (err error) {
 	return r.install()
 }
 
-// sealedTo tells whether the segment that ends at an offset was sealed for certain. It may have
+// sealedTo reports whether the segment that ends at an offset was sealed for certain. It may have
 // been active when its end was synced, and rolled just before the crash: then the recovery point is
-// its end, but its transaction index was never synced, and is not to be believed. The snapshot at
-// its end is written once it is sealed (Log.seal).
+// its end, but its transaction index was never synced and is not reliable. The snapshot at its end
+// is written after it is sealed (Log.seal).
 func (r *recovery) sealedTo(end int64) bool {
 	return slices.ContainsFunc(r.files, func(f segmentFile) bool {
 		return f.kind == snapshotSuffix && f.suffix == "" && f.base == end
 	})
 }
 
-// open opens segments that were closed in order or lie below the recovery point. That they overlap
-// cannot come from a crash, and which of the two tells the truth nobody knows: the log stays
-// offline, untouched, for a person to look at.
+// open opens segments that were closed orderly or are below the recovery point. A crash cannot make
+// them overlap, and it is unknown which of two such segments is right: the log stays offline,
+// unchanged, until somebody has looked at it.
 func (r *recovery) open(bases []int64) error {
 	for _, base := range bases {
 		s, err := r.openSegment(base)
@@ -159,8 +159,7 @@ func (r *recovery) open(bases []int64) error {
 	return nil
 }
 
-// end returns the end of what is open so far. It is 0 before the first segment, and so no bound for
-// any base.
+// end returns the end of what is open so far, 0 before the first segment.
 func (r *recovery) end() int64 {
 	if len(r.handles) == 0 {
 		return 0
@@ -168,12 +167,12 @@ func (r *recovery) end() int64 {
 	return r.handles[len(r.handles)-1].NextOffset()
 }
 
-// replay makes producer state (and epochs, if they are not known) as of the end of the open
+// replay builds the producer state (and the epochs, if they are unknown) as of the end of the open
 // segments: from the newest snapshot that is not above it, and the batches behind that.
 //
 // A snapshot between there and the log start counts too. The log does not end below its start
-// (ensureActive), so such a snapshot tells of the log as it will be, whatever the scan finds; and when
-// all segments are gone it is all that is known of producers.
+// (ensureActive), so such a snapshot describes the log as it will be, whatever the scan finds; and
+// if all segments are lost, it is the only record of the producers.
 func (r *recovery) replay(toScan []int64) error {
 	limit := r.end()
 	if len(toScan) > 0 {
@@ -185,7 +184,7 @@ func (r *recovery) replay(toScan []int64) error {
 	}
 	r.producersAt = from
 	for i, h := range r.handles {
-		// However old the segment is: a transaction may have been open ever since.
+		// However old the segment is: a transaction may have been open since then.
 		needed := i+1 == len(r.handles) || r.handles[i+1].Base() > from
 		if !needed && r.onDisk != nil {
 			continue
@@ -197,8 +196,8 @@ func (r *recovery) replay(toScan []int64) error {
 	return nil
 }
 
-// replaySegment walks over a segment's headers. It takes producers from offset from on; leader
-// epochs, if they have to be made anew, from all batches.
+// replaySegment reads a segment's headers. It applies batches from offset from on to the producer
+// state, and all batches to the leader epochs if those have to be rebuilt.
 func (r *recovery) replaySegment(h *handle, from int64) error {
 	position := int64(0)
 	if r.onDisk != nil {
@@ -223,8 +222,8 @@ func (r *recovery) replaySegment(h *handle, from int64) error {
 			r.batchEnd = header.LastOffset() + 1
 		}
 		if header.BaseOffset() >= from {
-			// The file's time is not before the batch was written. Rather remember a producer too
-			// long than too short.
+			// The time of the file is not before the batch was written. It is better to remember a
+			// producer too long than too short.
 			if _, err := replayHeader(&r.producers, h, header, h.ModTime()); err != nil {
 				return err
 			}
@@ -234,9 +233,10 @@ func (r *recovery) replaySegment(h *handle, from int64) error {
 }
 
 // loadSnapshot loads the newest usable producer snapshot at or below limit, and returns its offset.
-// Later ones are removed: they tell of what the scan may cut off, and the next flush writes new
-// ones. One below the first segment is none if there are segments: what was behind it is gone, and
-// half of what is known of a producer is worse than nothing, as its next batch would be refused.
+// It removes later ones: they describe what the scan may remove, and the next flush writes new
+// ones. A snapshot below the first segment is ignored if there are segments: the batches behind it
+// are deleted, and an incomplete state of a producer is worse than none, because its next batch
+// would be rejected.
 func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
 	bases := basesOf(r.files)
 	for _, f := range slices.Backward(r.files) {
@@ -253,7 +253,8 @@ func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
 				r.producers = state
 				return f.base, nil
 			}
-			r.log.env.logger.Warn("producer snapshot unreadable", "partition", r.log.id, "file",
+			r.log.env.logger.Warn("malformed producer snapshot removed", "partition", r.log.id,
+				"file",
 				f.name)
 		}
 		if err := r.log.env.fs.Remove(name); err != nil {
@@ -264,8 +265,8 @@ func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
 }
 
 // scan checks segments batch by batch. The log ends at the first bad batch, or at the first gap
-// (ADR 0015); what follows is deleted, from the back, so that a crash in between leaves something
-// that is found again.
+// (ADR 0015); what follows is deleted, from the back, so that an interrupted scan leaves something
+// that the next one finds.
 func (r *recovery) scan(bases []int64) error {
 	if len(bases) > 0 && bases[0] < r.end() {
 		return fmt.Errorf("%w: segment %d begins below the end of the one before it, %d",
@@ -294,7 +295,7 @@ func (r *recovery) scan(bases []int64) error {
 			return err
 		}
 		if found.TruncatedBytes > 0 {
-			r.log.env.logger.Warn("log cut at the first bad batch", "partition", r.log.id,
+			r.log.env.logger.Warn("log truncated at the first corrupt batch", "partition", r.log.id,
 				"segment", base,
 				"offset", s.NextOffset(), "bytes", found.TruncatedBytes, "cause", found.Cause)
 			return r.drop(bases[i+1:], found.Cause)
@@ -303,8 +304,8 @@ func (r *recovery) scan(bases []int64) error {
 	return nil
 }
 
-// visit follows the scan batch by batch. A batch below known is in the snapshot already: taken in
-// again it would set its producer back, and the producer's next batch would be refused as out of
+// visit applies a scanned batch. A batch below producersAt is in the snapshot already: applied
+// again it would set its producer back, and the producer's next batch would be rejected as out of
 // order.
 func (r *recovery) visit(b record.Batch) error {
 	r.epochs = r.epochs.Assign(b.LeaderEpoch(), r.batchEnd)
@@ -319,11 +320,10 @@ func (r *recovery) visit(b record.Batch) error {
 	return err
 }
 
-// drop deletes segments behind the end of the log. Their offsets will be given to other records, so
-// they cannot stay.
+// drop deletes segments behind the end of the log: other records will get their offsets.
 func (r *recovery) drop(bases []int64, cause error) error {
 	for _, base := range slices.Backward(bases) {
-		r.log.env.logger.Warn("segment behind the end of the log deleted", "partition", r.log.id,
+		r.log.env.logger.Warn("deleted a segment above the log end", "partition", r.log.id,
 			"segment", base, "cause", cause)
 		if err := segment.RemoveFiles(r.log.env.fs, r.log.dir, base, ""); err != nil {
 			return err
@@ -335,9 +335,9 @@ func (r *recovery) drop(bases []int64, cause error) error {
 	return r.log.env.fs.SyncDir(r.log.dir)
 }
 
-// sealRebuilt makes durable what was made anew of segments that nothing is appended to any more: the
-// recovery point on disk may lie above them, and the next start would take them as they are. On a
-// full disk they wait for a flush that can seal them (install).
+// sealRebuilt makes durable what was rebuilt of segments that take no more appends: the recovery
+// point on disk may be above them, and the next start would open them without a scan. On a full
+// disk they wait for a flush that can seal them (install).
 func (r *recovery) sealRebuilt() error {
 	for i, h := range r.handles {
 		if i+1 == len(r.handles) || !h.Unfinished() {
@@ -350,11 +350,11 @@ func (r *recovery) sealRebuilt() error {
 	return nil
 }
 
-// keepSnapshot writes the producer state at the beginning of the active segment, if the scan passed
-// it. Snapshots above the beginning of the scan are gone (loadSnapshot), and the segments that the
-// state was made from may go too, by retention, before a roll writes one. On a full disk the log
-// opens without; and so where the segment below could not be sealed, which a snapshot vouches for
-// (sealedTo).
+// keepSnapshot writes the producer state at the base of the active segment, if the scan passed it.
+// Snapshots above the beginning of the scan are removed (loadSnapshot), and retention may delete
+// the segments from which the state was built before a roll writes a snapshot. On a full disk the
+// log opens without it; also if the segment below could not be sealed, which a snapshot would
+// confirm (sealedTo).
 func (r *recovery) keepSnapshot() error {
 	last := len(r.handles) - 1
 	active := r.handles[last].Base()
@@ -364,16 +364,17 @@ func (r *recovery) keepSnapshot() error {
 	}
 	err := r.log.snapshots.write(active, r.activeSnapshot)
 	if errors.Is(err, syscall.ENOSPC) {
-		r.log.env.logger.Warn("no room for a producer snapshot", "partition", r.log.id, "error",
+		r.log.env.logger.Warn("failed to write a producer snapshot: disk full", "partition",
+			r.log.id, "error",
 			err)
 		return nil
 	}
 	return err
 }
 
-// ensureActive sees to it that there is an active segment, and that the log does not end below its
-// start: records below it were given up, and what is appended next must not get an offset that
-// consumers have passed.
+// ensureActive makes sure that there is an active segment, and that the log does not end below its
+// start: records below it were deleted, and the next append must not get an offset that consumers
+// have passed.
 func (r *recovery) ensureActive() error {
 	if len(r.handles) > 0 && r.end() >= r.saved.logStart {
 		return nil
@@ -392,32 +393,34 @@ func (r *recovery) ensureActive() error {
 		return err
 	}
 	r.handles = []*handle{active}
-	// No transaction goes on: nothing of one is left, and its marker may never come, as where the
-	// log was to begin anew.
+	// No transaction continues: its batches are gone, and its marker may never come, as where the
+	// log was to start again.
 	r.producers.ForgetOpen()
-	// also in the place of a snapshot that has them open
+	// also instead of a snapshot in which they are open
 	r.activeSnapshot, r.producersAt = r.producers.Encode(r.saved.logStart), -1
-	// Its name is durable before any append. Were the name of the first segment lost in a crash and
-	// that of the second kept, nothing would tell that the log once began below: recovery finds
-	// gaps between segments only (ADR 0015, 0070).
+	// Its name is durable before any append. If a crash lost the name of the first segment and kept
+	// that of the second, nothing would show that the log once began below: recovery finds gaps
+	// between segments only (ADR 0015, 0070).
 	return r.log.env.fs.SyncDir(r.log.dir)
 }
 
-// install puts what was found into the log, each offset cut to what the log bears out
+// install puts the result into the log, each offset limited to what the log confirms
 // (docs/format/checkpoints.md).
 func (r *recovery) install() error {
 	l := r.log
 	end := r.end()
 	start := max(r.saved.logStart, r.handles[0].Base())
 	if r.saved.recoveryPoint > end || r.clean && r.saved.highWatermark > end {
-		// Not ours to mend, and not to be passed over in silence: what was synced is not there.
-		l.env.logger.Warn("log ends below what was synced: the disk lost data", "partition", l.id,
+		// Not repaired here, but not ignored: what was synced is missing.
+		l.env.logger.Warn("log ends below its recovery point or high watermark: the disk lost data",
+			"partition", l.id,
 			"end", end,
 			"recoveryPoint", r.saved.recoveryPoint, "highWatermark", r.saved.highWatermark)
 	}
-	epochs := r.epochs.Assign(r.lastKnown.Epoch, r.lastKnown.Start).TruncateEnd(end).TruncateFront(start)
+	epochs := r.epochs.Assign(r.lastKnown.Epoch,
+		r.lastKnown.Start).TruncateEnd(end).TruncateFront(start)
 	l.epochs.cache.Store(&epochs)
-	// Also when none is left: an epoch that began above the end would come back, and claim what is
+	// Also if none is left: an epoch that started above the end would reappear and claim what is
 	// appended there now.
 	if !slices.Equal(epochs, r.onDisk) {
 		if err := l.epochs.save(epochs); err != nil {
@@ -434,8 +437,9 @@ func (r *recovery) install() error {
 		return err
 	}
 	l.compaction.restore(r.saved, start, end)
-	// What a scan has read is durable: segment.Recover syncs. But indexes that did not get onto a
-	// full disk wait for a flush that can seal their segment, and the recovery point with them.
+	// Records that a scan has read are durable: segment.Recover syncs. But indexes that did not fit
+	// onto a full disk wait for a flush that can seal their segment, and so does the recovery
+	// point.
 	recoveryPoint := end
 	var rolled []unsealed
 	for i, h := range r.handles[:len(r.handles)-1] {

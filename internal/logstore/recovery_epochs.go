@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 )
 
-// loadEpochs reads leader-epoch-checkpoint. Without a usable one, epochs have to be made from the
-// batches. After a clean stop it has to be the one that Close left.
+// loadEpochs reads leader-epoch-checkpoint. Without a usable file, epochs are rebuilt from the
+// batches. After a clean shutdown the file has to be the one that Close left.
 func (r *recovery) loadEpochs() error {
 	r.lastKnown.Epoch = leaderepoch.Cache{}.Latest()
 	content, err := r.log.env.fs.ReadFile(filepath.Join(r.log.dir, checkpoint.EpochsFile))
@@ -21,7 +21,7 @@ func (r *recovery) loadEpochs() error {
 	}
 	if err == nil {
 		if r.epochs, err = checkpoint.DecodeEpochs(content); err != nil {
-			r.log.env.logger.Warn("leader epochs unreadable, made anew from the batches",
+			r.log.env.logger.Warn("malformed leader epochs; rebuilding them from the batches",
 				"partition", r.log.id, "error", err)
 		} else {
 			r.onDisk = append(leaderepoch.Cache{}, r.epochs...)
@@ -34,16 +34,17 @@ func (r *recovery) loadEpochs() error {
 	return nil
 }
 
-// rebuildEpochs has the leader epochs made from the batches. latest is one that may have none.
+// rebuildEpochs has the leader epochs rebuilt from the batches. latest is an epoch that may have no
+// batch.
 func (r *recovery) rebuildEpochs(cause string, latest leaderepoch.Entry) {
-	r.log.env.logger.Warn("leader epochs made anew from the batches", "partition", r.log.id,
+	r.log.env.logger.Warn("rebuilding leader epochs from the batches", "partition", r.log.id,
 		"cause", cause)
 	r.epochs, r.onDisk, r.lastKnown = nil, nil, latest
 }
 
-// verifyEpochs holds the leader epochs against the batches that segments begin with, and the last
-// one, after an unclean stop. The file is durable before the first batch of an epoch is written, so
-// if it contradicts one it is not the log's: an old copy is as readable.
+// verifyEpochs compares the leader epochs, after an unclean shutdown, with the first batch of each
+// segment and with the last batch. The file is durable before the first batch of an epoch is
+// written, so if it contradicts one it is not the log's: an old copy can be decoded too.
 func (r *recovery) verifyEpochs() error {
 	if r.clean || r.onDisk == nil {
 		return nil
@@ -53,7 +54,7 @@ func (r *recovery) verifyEpochs() error {
 		if i+1 == len(r.handles) && h.NextOffset() > h.Base() {
 			last, err := h.Position(h.NextOffset() - 1)
 			if err != nil {
-				return fmt.Errorf("look at leader epochs in segment %d: %w", h.Base(), err)
+				return fmt.Errorf("verify leader epochs with segment %d: %w", h.Base(), err)
 			}
 			positions = append(positions, last)
 		}
@@ -63,7 +64,7 @@ func (r *recovery) verifyEpochs() error {
 				continue
 			}
 			if err != nil {
-				return fmt.Errorf("look at leader epochs in segment %d: %w", h.Base(), err)
+				return fmt.Errorf("verify leader epochs with segment %d: %w", h.Base(), err)
 			}
 			if r.epochs.Contradicts(header.LeaderEpoch(), header.LastOffset()) {
 				latest := leaderepoch.Entry{Epoch: -1}

@@ -14,10 +14,10 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// repairDirectory ends what a crash cut off (the table in docs/format/swap.md): a swap is taken
-// back or finished, leftovers are removed. It returns the segments' files, by base, those that it
-// removed for want of a .log among them. It may itself be cut off at any step and run again. A
-// directory in order is listed once: there may be thousands.
+// repairDirectory completes what a crash interrupted (the table in docs/format/swap.md): a swap is
+// reverted or finished, leftovers are removed. It returns the segments' files, by base, including
+// those that it removed because they had no .log file. It may be interrupted at any step and run
+// again. An intact directory is listed once: there may be thousands.
 func repairDirectory(fsys vfs.FS, dir string) ([]segmentFile, error) {
 	files, temporary, err := listDirectory(fsys, dir)
 	if err != nil {
@@ -39,7 +39,7 @@ func repairDirectory(fsys vfs.FS, dir string) ([]segmentFile, error) {
 		present[base] = true
 	}
 	orphans, err := removeFiles(fsys, dir, files, func(f segmentFile) bool {
-		// A spool has lost the memory that its last page was in.
+		// A crash loses the part of a spool that was in memory.
 		return f.kind == keys.SpoolExtension || !f.isLog() && f.kind != snapshotSuffix &&
 			!present[f.base]
 	})
@@ -49,7 +49,7 @@ func repairDirectory(fsys vfs.FS, dir string) ([]segmentFile, error) {
 	for _, name := range temporary {
 		if err == nil {
 			if err = fsys.Remove(filepath.Join(dir, name)); errors.Is(err, fs.ErrNotExist) {
-				err = nil // a spool's: it went above
+				err = nil // a spool's: it was removed above
 			}
 		}
 	}
@@ -70,9 +70,10 @@ func basesOf(files []segmentFile) []int64 {
 	return bases
 }
 
-// revertSwap removes files marked as deleted, and those of a swap that did not reach its commit
-// point: as long as any .cleaned file is there, no .swap was committed. Which of them were renamed
-// says nothing: before the commit point the disk may have kept the renames in any order (ADR 0070).
+// revertSwap removes files that are marked as deleted, and those of a swap that did not reach its
+// commit point: while any .cleaned file exists, no .swap was committed. Which of them were renamed
+// does not matter: before the commit point the disk may have kept the renames in any order (ADR
+// 0070).
 func revertSwap(fsys vfs.FS, dir string) error {
 	files, err := listSegmentFiles(fsys, dir)
 	if err != nil {
@@ -86,7 +87,7 @@ func revertSwap(fsys vfs.FS, dir string) error {
 			f.suffix == cleanedSuffix
 	}
 	for _, matches := range []func(segmentFile) bool{isSwap, isRest} {
-		// The .swap files must be gone for good first: without a .cleaned beside them they count as
+		// The .swap files must be durably removed first: without a .cleaned file they count as
 		// committed.
 		removed, err := removeFiles(fsys, dir, files, matches)
 		if err != nil {
@@ -102,8 +103,8 @@ func revertSwap(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// finishSwap gives the files of a committed swap their place: what they replace is removed, then
-// they lose the suffix.
+// finishSwap completes a committed swap: the files that it replaces are removed, then the new ones
+// lose their suffix.
 func finishSwap(fsys vfs.FS, dir string) error {
 	files, err := listSegmentFiles(fsys, dir)
 	if err != nil {
@@ -124,13 +125,13 @@ func finishSwap(fsys vfs.FS, dir string) error {
 			return err
 		}
 	}
-	renamed := int64(-1)      // the base of the segment whose files were renamed last
+	renamed := int64(-1)      // base of the segment whose files were renamed last
 	for _, f := range files { // by base, .log first
 		if f.suffix != swapSuffix {
 			continue
 		}
-		// Each segment for good before the next: no .swap may ever lie below one of them that has
-		// its final name (swapRange).
+		// Each segment durably before the next: no .swap file may be below one that has its final
+		// name (swapRange).
 		if renamed >= 0 && renamed != f.base {
 			if err := fsys.SyncDir(dir); err != nil {
 				return err
@@ -148,11 +149,10 @@ func finishSwap(fsys vfs.FS, dir string) error {
 	return fsys.SyncDir(dir)
 }
 
-// swapRange returns the offsets that the .log.swap files cover, [-1, 0) and so no segment at all if
-// there are none; plain segments that begin there are replaced by them: none of those has its final
-// name yet, as names are given in ascending order, each for good before the next. A replaced
-// segment that begins behind the last survivor is not known any more: it stays, and is cleaned
-// again.
+// swapRange returns the offsets that the .log.swap files cover, and [-1, 0), no segment at all, if
+// there are none. It replaces plain segments that begin there: none of the new ones has its final
+// name yet, because names are given in ascending order, each durably before the next. A replaced
+// segment that begins behind the last new one is unknown: it stays, and is cleaned again.
 func swapRange(fsys vfs.FS, dir string, files []segmentFile) (from, to int64, err error) {
 	from = -1
 	for _, f := range files {
@@ -171,8 +171,8 @@ func swapRange(fsys vfs.FS, dir string, files []segmentFile) (from, to int64, er
 	return from, to, nil
 }
 
-// nextOffset walks the batch headers of a data file to its end. The file was sealed and synced
-// before the commit point, so anything but whole batches is an error, and the log stays offline
+// nextOffset reads the batch headers of a data file to its end. The file was sealed and synced
+// before the commit point, so anything but complete batches is an error, and the log stays offline
 // rather than lose what the swap was to replace.
 func nextOffset(fsys vfs.FS, name string, base int64) (int64, error) {
 	file, err := fsys.Open(name)

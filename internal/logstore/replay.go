@@ -29,11 +29,10 @@ func replayHeader(state *producer.State, h *handle, header segment.Header,
 	return state.Update(batch, seen)
 }
 
-// controlBytesMax is how large a control batch may be that is read into memory; they have some
-// eighty bytes.
+// controlBytesMax bounds a control batch that is read into memory; they have some eighty bytes.
 const controlBytesMax = 1 << 20
 
-// readBatch reads a whole batch into memory. Its size was checked against the file by HeaderAt.
+// readBatch reads a whole batch into memory. HeaderAt has checked its size against the file.
 func readBatch(h *handle, header segment.Header) (record.Batch, error) {
 	batch := make(record.Batch, header.SizeBytes)
 	if _, err := h.File().ReadAt(batch, header.Position); err != nil {
@@ -42,8 +41,7 @@ func readBatch(h *handle, header segment.Header) (record.Batch, error) {
 	return batch, nil
 }
 
-// eachHeader visits the headers of a segment from a position on, up to the first that is not
-// wanted.
+// eachHeader visits the headers of a segment from a position on, until visit returns false.
 func (h *handle) eachHeader(position int64,
 	visit func(segment.Header) (goOn bool, err error)) error {
 	for {
@@ -61,8 +59,8 @@ func (h *handle) eachHeader(position int64,
 	}
 }
 
-// headerFrom returns the header of the first batch that ends at or above an offset; found is false if
-// the segment has none.
+// headerFrom returns the header of the first batch that ends at or above an offset; found is false
+// if the segment has none.
 func (h *handle) headerFrom(offset int64) (header segment.Header, found bool, err error) {
 	position, err := h.Position(offset)
 	if err != nil {
@@ -75,15 +73,15 @@ func (h *handle) headerFrom(offset int64) (header segment.Header, found bool, er
 	return header, err == nil, err
 }
 
-// errTxnIndexLost is of a transaction index that was there, or longer, and is not any more.
+// errTxnIndexLost: a transaction index existed, or was longer.
 var errTxnIndexLost = errors.New("transaction index lost")
 
-// lostTxnIndex tells whether a segment must have had a transaction index, or a longer one: the
-// checkpoints of then count its entries, and a clean stop sums up every segment that has none
-// (segment.Summary). Without it aborted records would pass for committed ones.
+// lostTxnIndex reports whether a segment must have had a transaction index, or a longer one: the
+// checkpoints count its entries, and a clean shutdown summarizes every segment that has none
+// (segment.Summary). Without it aborted records would be returned as committed.
 //
-// The checkpoints may be older than a pass of the cleaner, which takes entries away. Then the index
-// is made anew for nothing.
+// The checkpoints may be older than a pass of the cleaner, which removes entries. Then the index is
+// rebuilt needlessly.
 func (r *recovery) lostTxnIndex(h *handle) bool {
 	if h.NextOffset() <= r.saved.recoveryPoint && h.AbortedCount() < r.saved.aborted.Of(h.Base()) {
 		return true
@@ -93,8 +91,8 @@ func (r *recovery) lostTxnIndex(h *handle) bool {
 			func(sum segment.Summary) bool { return sum.Base == h.Base() })
 }
 
-// rebuildTxnIndexes makes the transaction indexes anew that Open found damaged, or that were lost.
-// Only recovery does it: it has the log to itself.
+// rebuildTxnIndexes rebuilds the transaction indexes that Open found damaged, or that were lost.
+// Only recovery does it, because it owns the log.
 func (r *recovery) rebuildTxnIndexes() error {
 	for i, h := range r.handles {
 		damage := h.TxnIndexDamaged()
@@ -104,23 +102,22 @@ func (r *recovery) rebuildTxnIndexes() error {
 		if damage == nil {
 			continue
 		}
-		r.log.env.logger.Warn("transaction index made anew from the log", "partition", r.log.id,
+		r.log.env.logger.Warn("rebuilding a transaction index from the log", "partition", r.log.id,
 			"segment", h.Base(), "cause", damage)
 		_, ended, err := r.log.snapshots.stateAt(r.handles[:i+1], h.NextOffset(), h.Base())
 		if err == nil {
 			err = h.ResetAborted(abortedOf(ended))
 		}
 		if err != nil {
-			return fmt.Errorf("mend the transaction index of segment %d: %w", h.Base(), err)
+			return fmt.Errorf("rebuild the transaction index of segment %d: %w", h.Base(), err)
 		}
 	}
 	return nil
 }
 
 // restoreDecided finds the transactions whose marker is not below the high watermark: a truncation
-// may still take the marker, so the last stable offset stays below them, as it was before the
-// restart. Most starts find no marker there, and read a few headers. Only recovery calls it: it has
-// the log to itself.
+// may still remove the marker, so the last stable offset stays below them, as before the restart.
+// Most starts find no marker there, and read a few headers.
 func (r *recovery) restoreDecided() error {
 	l := r.log
 	highWatermark, end := l.highWatermark.Load(), l.logEnd.Load()
@@ -134,7 +131,7 @@ func (r *recovery) restoreDecided() error {
 			})
 		}
 		if err != nil {
-			return fmt.Errorf("look for markers in segment %d: %w", h.Base(), err)
+			return fmt.Errorf("search markers in segment %d: %w", h.Base(), err)
 		}
 	}
 	if !found {
@@ -152,7 +149,7 @@ func (r *recovery) restoreDecided() error {
 	return nil
 }
 
-// abortedOf are those of the ended transactions that were aborted.
+// abortedOf returns the aborted ones of the ended transactions.
 func abortedOf(ended []producer.EndedTxn) (aborted []segment.AbortedTxn) {
 	for _, e := range ended {
 		if e.Aborted {

@@ -8,23 +8,22 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// ErrUnexpectedOffset is what AppendReplicated fails with when a batch does not lie at or above the
-// log end.
+// ErrUnexpectedOffset is the error of AppendReplicated for a batch below the log end.
 var ErrUnexpectedOffset = errors.New("unexpected append offset")
 
-// AppendReplicated appends batches as the leader has them: one or more whole ones, whose bytes stay
-// as they are. Their offsets ascend from the log end on, with gaps where the leader's log was
-// cleaned. They are checked for length and checksum and not for what a topic asks of its producers:
-// the leader did that, by the settings of then.
+// AppendReplicated appends batches as the leader has them: one or more complete ones, whose bytes
+// do not change. Their offsets ascend from the log end on, with gaps where the leader's log was
+// cleaned. Length and checksum are checked, and not what a topic demands of its producers: the
+// leader did that, by the settings of that time.
 //
-// Leader epochs are the batches' own, and are made durable before the first batch of each (as by
-// Lead). It fails with ErrCorrupt (of package record) and ErrUnexpectedOffset for batches that are
-// none, with ErrFencedLeaderEpoch for one of an earlier epoch than the log knows (epochs never fall
-// along a log), and as Append does when the disk fails. What was appended before the failure stays:
-// LogEnd tells how far it got.
+// Leader epochs are those of the batches, and are durable before the first batch of each (as by
+// Lead). It fails with ErrCorrupt (of package record) and ErrUnexpectedOffset for malformed
+// batches, with ErrFencedLeaderEpoch for a batch of an earlier epoch than the log knows (epochs
+// never fall along a log), and as Append does when the disk fails. Batches appended before the
+// failure stays, up to LogEnd.
 func (l *Log) AppendReplicated(batches []byte, now time.Time) error {
 	config := l.config.Load()
-	defer l.appended(config) // asks for the sync of what got in, also when the rest did not
+	defer l.appended(config) // requests the sync of what was appended, also after a failure
 	for len(batches) > 0 {
 		b, rest, err := record.Next(batches)
 		if err != nil {
@@ -49,8 +48,8 @@ func (l *Log) AppendReplicated(batches []byte, now time.Time) error {
 	return nil
 }
 
-// checkReplicated checks a batch by itself, outside the lock. A marker is read here, because it
-// must not turn out to be none once it is in the log.
+// checkReplicated checks a batch by itself, without the lock. It reads a marker, because a
+// malformed one must not get into the log.
 func checkReplicated(b record.Batch) error {
 	if err := b.CheckCRC(); err != nil {
 		return err
@@ -62,17 +61,16 @@ func checkReplicated(b record.Batch) error {
 	return err
 }
 
-// followLocked appends a batch at its own offsets; from is where the log ended before. Log.mu is
-// held.
+// followLocked appends a batch at its own offsets; from is the previous log end. Log.mu is held.
 //
-// A new epoch is taken to begin at from, though its first batch here may lie behind a gap: what the
-// leader's log had in between was cleaned away, and nobody knows of which epoch it was. Were it
-// given to the epoch before, a replica with other records there, which were never acknowledged,
-// would be told that they are this log's. Given to the new one, a replica may cut off records there
-// that were, and gets what superseded them.
+// A new epoch is taken to start at from, though its first batch here may be behind a gap: what the
+// leader's log had in between was cleaned away, and its epoch is unknown. If it was attributed to
+// the epoch before, a replica with other records there, which were never acknowledged, would be
+// told that they are this log's. Attributed to the new one, a replica may remove records there that
+// were this log's, and gets what superseded them.
 //
-// A segment that is rolled begins at the log end and not at the batch, though there may be a gap
-// between: above the recovery point segments join without one, and recovery takes a gap for lost
+// A segment that is rolled begins at the log end and not at the batch, though there may be a gap in
+// between: above the recovery point segments join without one, and recovery treats a gap as lost
 // data (ADR 0015).
 func (l *Log) followLocked(b record.Batch, from int64, config *config, now time.Time) error {
 	if end := l.logEnd.Load(); b.BaseOffset() < end {
@@ -98,12 +96,9 @@ func (l *Log) followLocked(b record.Batch, from int64, config *config, now time.
 	return l.writeAtLocked(record.Whole(b), config, now)
 }
 
-// EndOffsetFor answers a replica that asks how far a leader epoch goes here (OffsetForLeaderEpoch,
-// KIP-101, KIP-279): the largest epoch that is not above it, and where that one ends. Both are -1
-// if nothing is known: the epoch is none, or later than all. For one below all that is known it is
-// the epoch itself, which ends where the first one that is known begins.
+// EndOffsetFor answers OffsetForLeaderEpoch (KIP-101, KIP-279): see leaderepoch.Cache.EndOf.
 func (l *Log) EndOffsetFor(epoch int32) (found int32, end int64) {
-	// The end first: an epoch that begins meanwhile begins at or above it.
+	// The end first: an epoch that starts meanwhile starts at or above it.
 	logEnd := l.logEnd.Load()
 	return l.epochs.load().EndOf(epoch, logEnd)
 }

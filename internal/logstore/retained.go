@@ -11,31 +11,32 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// checkpointState is what the checkpoint files know of a partition.
+// checkpointState is what the checkpoint files contain of one partition.
 type checkpointState struct {
-	// 0 if no checkpoint lists the partition, and so highWatermark and firstDirty
-	logStart       int64
-	recoveryPoint  int64 // unknownOffset: everything has to be scanned
-	highWatermark  int64
-	firstDirty     int64
-	horizon        int64                  // TombstonesUnknown after a Release: then a pass looks again
-	tombstoneClean int64                  // of a log that was put aside 0: a pass looks again
-	progress         clean.CleaningProgress // of a log that was put aside nothing
-	// of the segments below the recovery point; nothing of a log that was put aside
+	// 0 if no checkpoint lists the partition, like highWatermark and firstDirty
+	logStart      int64
+	recoveryPoint int64 // unknownOffset: recovery scans everything
+	highWatermark int64
+	firstDirty    int64
+	// TombstonesUnknown after a Release: then a pass looks for tombstones again
+	horizon        int64
+	tombstoneClean int64                  // 0 of a retained log: a pass computes it again
+	progress       clean.CleaningProgress // nil of a retained log
+	// of the segments below the recovery point; nil of a retained log
 	aborted checkpoint.AbortedCounts
 }
 
-// retained is the file "retained" of a directory that was put aside by Release: whose it was, and
-// its part of the checkpoints, which do not list it any more.
+// retained is the file "retained" in the directory of a partition that Release retained: the
+// partition, and its part of the checkpoints, which no longer list it.
 type retained struct {
 	id       PartitionID
-	clean    bool // the log was closed in order
+	clean    bool // the log was closed orderly
 	released time.Time
 	saved    checkpointState
 }
 
-// write makes the file durable before the directory is renamed: a retained directory without it
-// belongs to nobody.
+// write makes the file durable before the directory is renamed: without it the partition of a
+// retained directory is unknown.
 func (r retained) write(fsys vfs.FS, dir string) error {
 	content := fmt.Sprintf("version: 0\ntopic: %s\npartition: %d\nclean: %t\nreleased_ms: %d\n"+
 		"log_start: %d\nrecovery_point: %d\nhigh_watermark: %d\nfirst_dirty: %d\n",
@@ -75,10 +76,10 @@ func readRetained(fsys vfs.FS, dir string) (r retained, ok bool, err error) {
 	return r, err == nil, err
 }
 
-// merge takes, of two states of one log, the later one, field by field: each only ever rises while
-// a log lives. The horizon is the exception: it may fall, and is left at TombstonesUnknown, after
-// which a pass looks again. So is all that is known of tombstones: nobody has kept it up to date
-// meanwhile.
+// merge returns, of two states of one log, the later one, field by field: each field only rises
+// during the life of a log. The delete horizon is the exception: it may fall, and is left at
+// TombstonesUnknown, so that a pass looks again; and so is everything known of tombstones, which
+// was not updated meanwhile.
 func (s checkpointState) merge(other checkpointState) checkpointState {
 	return checkpointState{
 		logStart:      max(s.logStart, other.logStart),

@@ -9,27 +9,27 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// segmentInfo is what retention goes by.
+// segmentInfo is what retention needs of a segment.
 type segmentInfo struct {
-	end       int64 // where the next segment begins
+	end       int64 // base of the next segment
 	sizeBytes int64
 	newest    int64 // ms; the largest timestamp, or the modification time if there is none
 }
 
-// logInfo is the rest of it.
+// logInfo is what retention needs of a log.
 type logInfo struct {
-	logStart      int64 // segments that end at or below it go whatever the policy
+	logStart      int64 // segments that end at or below it are deleted whatever the policy
 	highWatermark int64
-	sizeBytes     int64 // of all segments, the active one too
+	sizeBytes     int64 // of all segments, including the active one
 }
 
-// countExpired tells how many segments at the front are to go: those wholly below the log start
-// whatever the policy (reference I34), and those retention by time or by size takes. Nothing above
-// the high watermark goes, and a segment that stays keeps all behind it. segments are all but the
+// countExpired returns how many segments at the front are to be deleted: those wholly below the log
+// start whatever the policy, and those that retention by time or by size deletes. Nothing above the
+// high watermark is deleted, and a segment that stays keeps all behind it. segments are all but the
 // active one, oldest first.
 //
-// By size a segment goes only if what is left is not below RetentionBytes, as in Kafka: the limit
-// is the least that is kept.
+// By size a segment is deleted only if what is left is not below RetentionBytes, as in Kafka: the
+// limit is the minimum that is kept.
 func countExpired(segments []segmentInfo, log logInfo, s topicconfig.Settings,
 	now time.Time) int {
 	excess := int64(0)
@@ -48,14 +48,14 @@ func countExpired(segments []segmentInfo, log logInfo, s topicconfig.Settings,
 	return len(segments)
 }
 
-// expired tells whether retention by time takes a segment whose largest timestamp is newest.
+// expired reports whether retention by time deletes a segment whose largest timestamp is newest.
 func expired(newest int64, s topicconfig.Settings, now time.Time) bool {
 	return s.Delete && s.RetentionTime >= 0 &&
 		now.UnixMilli()-newest > s.RetentionTime.Milliseconds()
 }
 
-// newest is the largest timestamp of the segment (ms), the file's time if no batch has one
-// (reference I2, I34).
+// newest returns the largest timestamp of the segment (ms), the file's modification time if no
+// batch has one.
 func (h *handle) newest() int64 {
 	if ms, _ := h.MaxTimestamp(); ms >= 0 {
 		return ms
@@ -63,9 +63,9 @@ func (h *handle) newest() int64 {
 	return h.ModTime().UnixMilli()
 }
 
-// applyRetention deletes what retention takes, and moves the log start there. An active segment
-// that is expired is rolled first. A rolled segment may go before it is sealed: on a full disk
-// there may be no room to seal any, and retention is what makes room.
+// applyRetention deletes the segments that retention deletes, and moves the log start there. It
+// first rolls an active segment that is expired. A rolled segment may be deleted before it is
+// sealed: on a full disk there may be no room to seal any, and retention makes room.
 func (l *Log) applyRetention(now time.Time) error {
 	settings := l.Settings()
 	// Not before the whole segment is below the high watermark: nothing above that is deleted, so
@@ -85,16 +85,15 @@ func (l *Log) applyRetention(now time.Time) error {
 	}
 }
 
-// deletedAtOnce bounds how many segments are marked as deleted at once: their files are open from
-// then on until they go.
+// deletedAtOnce bounds the segments that are marked as deleted at once: their files are open until
+// they are deleted.
 const deletedAtOnce = 64
 
-// deleteExpired deletes a number of the segments that retention takes, and tells how many.
+// deleteExpired deletes some of the segments that retention deletes, and returns how many.
 func (l *Log) deleteExpired(now time.Time) (count int, err error) {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
-	// only now: Configure holds Log.maintain, so what it returned for is not deleted by older
-	// settings
+	// only now: Configure holds Log.maintain, so settings that were replaced before delete nothing
 	settings := l.Settings()
 	l.mu.Lock()
 	handles := l.currentLocked()
@@ -151,8 +150,8 @@ type frontDeletion struct {
 // mark renames the first count segments, and returns how many it has renamed.
 //
 // Each mark is durable before the next one, also before that of the next round, because no disk
-// promises to keep their order: if a crash kept only the second one, it would leave a gap, and above
-// the recovery point on disk recovery ends the log at a gap.
+// promises to keep their order: if a crash kept only the second one, it would leave a gap, and
+// above the recovery point on disk recovery ends the log at a gap.
 func (d frontDeletion) mark(count int) (marked int, failed error) {
 	l := d.log
 	for i, h := range d.handles[:count] {

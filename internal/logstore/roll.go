@@ -8,14 +8,14 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// rollBefore tells whether a batch, offsets set, has to go into a new segment: the size would be
-// passed, an index or the 31-bit relative offset is full, or the batch is more than the segment's
-// age, by the timestamps of records, after its first batch.
+// rollBefore reports whether a batch, with its offsets, needs a new segment: the size would be
+// exceeded, an index or the 31-bit relative offset is full, or the batch is later than the
+// segment's first batch by more than the segment's age, by the timestamps of records.
 func rollBefore(active *segment.Segment, b record.Parts, config *config) bool {
 	size := active.SizeBytes()
 	if size == 0 {
-		// a batch of any size fits into an empty segment; and a second one of the same base cannot
-		// be
+		// A batch of any size fits into an empty segment, and there cannot be a second one of the
+		// same base.
 		return false
 	}
 	if size > config.settings.SegmentBytes-int64(b.SizeBytes()) || !active.Fits(b) {
@@ -25,8 +25,8 @@ func rollBefore(active *segment.Segment, b record.Parts, config *config) bool {
 	return ok && b.MaxTimestamp()-first > segmentAge(config.settings, active.Base()).Milliseconds()
 }
 
-// segmentAge is how old the active segment of a base offset may get, the jitter off: a compacted
-// topic's MaxLag counts, as the active segment is never cleaned.
+// segmentAge returns the age at which the active segment of a base offset is rolled, without the
+// jitter: a compacted topic's MaxLag counts, because the active segment is never cleaned.
 func segmentAge(s topicconfig.Settings, base int64) time.Duration {
 	age := s.SegmentAge
 	if s.Compact && s.MaxLag > 0 && s.MaxLag < age {
@@ -35,33 +35,34 @@ func segmentAge(s topicconfig.Settings, base int64) time.Duration {
 	return age - jitter(min(s.SegmentJitter, age), base)
 }
 
-// jitter is a segment's share of the longest jitter, 0 up to it. Kafka draws it anew for each
+// jitter returns a segment's share of the maximum jitter. Kafka draws it at random for each
 // segment; here the base offset decides, so that a restart does not move the end of a segment, and
-// the same partition's replicas roll alike.
+// the replicas of a partition roll alike.
 func jitter(longest time.Duration, base int64) time.Duration {
 	if longest <= 0 {
 		return 0
 	}
-	mixed := (uint64(base) + 1) * 0x9e3779b97f4a7c15 // Fibonacci hashing: neighbours come far apart
+	// Fibonacci hashing: neighbours get distant values
+	mixed := (uint64(base) + 1) * 0x9e3779b97f4a7c15
 	mixed ^= mixed >> 32
 	return time.Duration(mixed % uint64(longest))
 }
 
-// rollLocked begins a new active segment. The old one is sealed and synced by the next flush, so
-// that an append does not wait for the disk: until then a crash may lose its end while it keeps the
-// new segment, which recovery finds as a gap (ADR 0015).
+// rollLocked creates a new active segment. The next flush seals and syncs the old one, so that an
+// append does not wait for the disk: until then a crash may lose its end while it keeps the new
+// segment, which recovery finds as a gap (ADR 0015).
 func (l *Log) rollLocked() error {
 	end := l.logEnd.Load()
 	next, err := l.files.create(end, l.config.Load().indexes(l.env.segments))
 	if err != nil {
-		return err // the old segment is untouched: when space is back, the next append rolls
+		return err // the old segment is unchanged: when there is space, the next append rolls
 	}
 	handles := l.currentLocked()
 	old := handles[len(handles)-1]
 	// Before the list with the rolled segment is published: see cleanFacts.
 	l.disk.rolled(unsealed{segment: old, end: end, state: l.mu.producers.Encode(end)})
 	l.mu.firstAppend = time.Time{}
-	// The old list's segments are all in the new one: its release closes nothing.
+	// All segments of the old list are in the new one: releasing it closes nothing.
 	l.publishLocked(append(handles[:len(handles):len(handles)], next)).release()
 	l.compaction.sidecars.spools.rollLocked(old)
 	return nil
@@ -89,7 +90,7 @@ func (l *Log) rollIdle(now time.Time) error {
 	})
 }
 
-// rollNow rolls the active segment if it holds anything, and returns the log end.
+// rollNow rolls the active segment if it has records, and returns the log end.
 func (l *Log) rollNow() (end int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,16 +10,16 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// unknownOffset says that a checkpoint does not list a partition.
+// unknownOffset is the offset of a partition that a checkpoint does not list.
 const unknownOffset = -1
 
 // save writes the checkpoint files whose content has changed. Each is replaced atomically, and they
-// may be of different moments: recovery trusts none of them further than the log itself bears it
-// out.
+// may describe different moments: recovery relies on none of them beyond what the log itself
+// confirms.
 //
-// The state of each log is read before anything is written, and a log is told of the recovery point
-// that was read: a flush that moves it meanwhile is for the next round. The caller holds no lock of
-// a log (doc.go).
+// The state of each log is read before anything is written, and the log records the recovery point
+// that was read: a flush that moves it meanwhile counts in the next round. The caller holds no lock
+// of a log (doc.go).
 func (s *Store) save() error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
@@ -42,9 +42,9 @@ func (s *Store) save() error {
 	return s.removeRetainedFiles(all)
 }
 
-// removeRetainedFiles removes the files "retained" of the logs that the checkpoints on disk list. A log
-// that is just being taken up is settled before it is among the store's logs, so before any
-// checkpoint tells of it: its file stays for the next round. Store.saving is held.
+// removeRetainedFiles removes the files "retained" of reopened logs that the checkpoints on disk
+// list. A log that is being reopened is in mu.reopened before it is among the store's logs, so
+// before any checkpoint lists it: its file stays until the next round. Store.saving is held.
 func (s *Store) removeRetainedFiles(listed map[PartitionID]checkpointState) error {
 	s.mu.Lock()
 	var ids []PartitionID
@@ -64,7 +64,7 @@ func (s *Store) removeRetainedFiles(listed map[PartitionID]checkpointState) erro
 	return nil
 }
 
-// forgetReopened says that a file "retained" is not to be removed (any more).
+// forgetReopened keeps the file "retained" of a partition, if it exists.
 func (s *Store) forgetReopened(id PartitionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,11 +119,12 @@ var offsetCheckpoints = []struct {
 		unknownOffset},
 	{checkpoint.LogStartFile, func(s *checkpointState) *int64 { return &s.logStart }, 0},
 	{checkpoint.HighWatermarkFile, func(s *checkpointState) *int64 { return &s.highWatermark }, 0},
-	{checkpoint.HorizonFile, func(s *checkpointState) *int64 { return &s.horizon }, TombstonesUnknown},
+	{checkpoint.HorizonFile, func(s *checkpointState) *int64 { return &s.horizon },
+		TombstonesUnknown},
 	{checkpoint.FirstDirtyFile, func(s *checkpointState) *int64 { return &s.firstDirty }, 0},
 }
 
-// writeCheckpoint writes a file unless it holds the content already. Store.saving is held.
+// writeCheckpoint writes a file unless it has this content already. Store.saving is held.
 func (s *Store) writeCheckpoint(name string, content []byte) error {
 	if s.saving.written[name] == string(content) {
 		return nil
@@ -161,7 +162,8 @@ func (s *Store) loadCheckpoints() (all map[PartitionID]checkpointState, malforme
 // loadCheckpoint reads one file into all, or adds its name to malformed. It fails only if the disk
 // does.
 func loadCheckpoint[V any](s *Store, all map[PartitionID]checkpointState, malformed map[string]bool,
-	name string, decode func([]byte) (map[PartitionID]V, error), set func(*checkpointState, V)) error {
+	name string, decode func([]byte) (map[PartitionID]V, error),
+	set func(*checkpointState, V)) error {
 	content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// loadSummaries reads the file after a clean stop; anything wrong with it only makes the start
-// slower.
+// loadSummaries reads segment-checkpoint after a clean shutdown; if it is unusable, the start is
+// only slower.
 func (s *Store) loadSummaries() map[PartitionID]checkpoint.ClosedLog {
 	content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, checkpoint.SegmentsFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -31,8 +31,8 @@ func (s *Store) loadSummaries() map[PartitionID]checkpoint.ClosedLog {
 	return all
 }
 
-// saveSummaries writes the file, once all logs are closed. The marker of a clean stop comes after
-// it.
+// saveSummaries writes segment-checkpoint, once all logs are closed. The clean-shutdown marker is
+// written after it.
 func (s *Store) saveSummaries(all map[PartitionID]checkpoint.ClosedLog) error {
 	if err := vfs.WriteFileAtomic(s.opts.FS, filepath.Join(s.opts.Dir, checkpoint.SegmentsFile),
 		checkpoint.EncodeClosedLogs(all)); err != nil {
@@ -41,7 +41,8 @@ func (s *Store) saveSummaries(all map[PartitionID]checkpoint.ClosedLog) error {
 	return nil
 }
 
-// summarize sums up what is sealed. A segment that cannot be summed up is opened the long way.
+// summarize returns the summaries of sealed segments. A start opens a segment without one by
+// reading its files.
 func summarize(handles []*handle) []segment.Summary {
 	var all []segment.Summary
 	for _, h := range handles {
@@ -52,8 +53,8 @@ func summarize(handles []*handle) []segment.Summary {
 	return all
 }
 
-// openSegment opens a segment that was closed in order or lies below the recovery point: by its
-// summary, if there is one and nobody has touched the files since, else by reading the ends of its
+// openSegment opens a segment that was closed orderly or is below the recovery point: by its
+// summary, if there is one and the files have not changed since, else by reading the ends of its
 // files.
 func (r *recovery) openSegment(base int64) (*segment.Segment, error) {
 	if i, found := r.summaryOf(base); found {
@@ -62,7 +63,7 @@ func (r *recovery) openSegment(base int64) (*segment.Segment, error) {
 		if !errors.Is(err, segment.ErrOtherFiles) {
 			return s, err
 		}
-		r.log.env.logger.Debug("segment changed since it was summed up", "partition", r.log.id,
+		r.log.env.logger.Debug("segment changed since it was summarized", "partition", r.log.id,
 			"segment", base)
 	}
 	return segment.Open(r.log.env.fs, r.log.dir, base, r.log.env.segments)

@@ -75,9 +75,9 @@ func (d segmentDir) commitSwap(sources, cleaned []*segment.Segment) error {
 	if err := d.fs.SyncDir(d.path); err != nil {
 		return err
 	}
-	// While one .cleaned file is left on disk, recovery reverts the swap, whichever file it is: until
-	// the sync the disk may keep any subset of these renames. The descending order is Kafka's; its
-	// own recovery relies on it.
+	// While one .cleaned file is left on disk, recovery reverts the swap, whichever file it is:
+	// until the sync the disk may keep any subset of these renames. The descending order is
+	// Kafka's; its own recovery relies on it.
 	for _, s := range slices.Backward(cleaned) {
 		if err := s.Rename(swapSuffix); err != nil {
 			return err

@@ -10,65 +10,66 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// handle is a segment and the number of those that use it: each list that holds it, each Slice of
-// it. The last one to let go closes its files, and removes them if the segment was doomed before.
+// handle is a segment with a reference count: each list that holds it and each Slice of it is a
+// reference. The last release closes its files, and deletes them if the segment was doomed before.
 //
-// A list in use may be old. So files must not go when a segment leaves the log's list, only when no
-// list and no Slice that holds it is left: that is what counting is for, and why retention,
-// cleaning and reading need no agreement between them.
+// A list in use may be old. So files must not be deleted when a segment leaves the log's list, only
+// when no list and no Slice that holds it is left. Because of the count, retention, cleaning and
+// reading need no synchronization with each other.
 type handle struct {
 	*segment.Segment
-	refs   atomic.Int64
+	refs atomic.Int64
+	// doomed is set before the segment leaves the log for good.
 	doomed atomic.Bool
 	logger *slog.Logger
 	// sidecar is what is known of the segment's key sidecar; see sidecarState.
 	sidecar atomic.Pointer[sidecarState]
 
-	// before is the handle of the same segment that this one came after (successor), which it holds a
-	// reference of; nil for most.
+	// predecessor is the previous handle of the same segment (successor), of which this one holds a
+	// reference; nil for most.
 	predecessor *handle
-	// unread is closed when only its successor is left of a handle's users; nil until it has one.
+	// unread is closed when only its successor refers to the handle; nil until it has one.
 	unread atomic.Pointer[chan struct{}]
 }
 
-// acquire adds a user. The caller holds a list that holds h, or h itself, so refs is not 0, but for
-// a segment that was just made.
+// acquire adds a reference. The caller holds a list that holds h, or h itself, so refs is not 0,
+// except for a segment that was just created.
 func (h *handle) acquire() { h.refs.Add(1) }
 
-// release closes the files with the last user, so it may wait for the disk: never under Log.mu,
-// unless others are known to be left.
+// release closes the files with the last reference, so it may wait for the disk: never under
+// Log.mu, unless other references are known to be left.
 func (h *handle) release() {
 	left := h.refs.Add(-1)
 	if left == 1 {
 		if alone := h.unread.Load(); alone != nil {
-			close(*alone) // once: with a successor nobody takes h any more who did not have it
+			close(*alone) // once: with a successor, nobody acquires h who did not have it
 		}
 	}
 	if left > 0 {
 		return
 	}
 	if h.predecessor != nil {
-		// The segment is its as well, and it is not used any more: it closes the files, now or when
-		// its own last reader is gone.
+		// The predecessor holds the segment too, and its last release closes the files, now or
+		// later.
 		if h.doomed.Load() {
 			h.predecessor.doomed.Store(true)
 		}
 		h.predecessor.release()
 		return
 	}
-	// Nobody can take h any more: takers hold a list that holds h, or hold h itself.
+	// h cannot be acquired again: callers of acquire hold a list that holds h, or h itself.
 	if h.doomed.Load() {
 		if err := h.Remove(); err != nil {
-			h.logger.Warn("remove a segment's files", "base", h.Base(), "error", err)
+			h.logger.Warn("failed to delete segment files", "base", h.Base(), "error", err)
 		}
 	}
 	if err := h.Close(); err != nil {
-		h.logger.Warn("close a segment's files", "base", h.Base(), "error", err)
+		h.logger.Warn("failed to close segment files", "base", h.Base(), "error", err)
 	}
 }
 
-// successor returns a second handle of the segment, to take the place of h in the next list. Who
-// reads by h can then be told from those who come later. A list holds h, and Log.maintain is held.
+// successor returns a second handle of the segment, which replaces h in the next list. It separates
+// the readers that use h from later ones. A list holds h, and Log.maintain is held.
 func (h *handle) successor() *handle {
 	h.acquire()
 	alone := make(chan struct{})
@@ -76,8 +77,8 @@ func (h *handle) successor() *handle {
 	return &handle{Segment: h.Segment, logger: h.logger, predecessor: h}
 }
 
-// alone waits until nobody uses the handle before this one any more, which no list may hold by now;
-// it tells whether that came about.
+// awaitReaders waits until nothing but h refers to its predecessor, which no list may hold by now,
+// and reports whether that happened in time.
 func (h *handle) awaitReaders(wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -89,14 +90,14 @@ func (h *handle) awaitReaders(wait time.Duration) bool {
 	}
 }
 
-// segmentList is a log's segments at one moment, ascending by base; the last one is active. It is
-// never empty and never changes. It is used between acquire and release.
+// segmentList is the segments of a log at one moment, ascending by base; the last one is active. It
+// is never empty and never changes. It is used between acquire and release.
 type segmentList struct {
 	handles []*handle
 	refs    atomic.Int64
 }
 
-// newSegmentList returns a list with one reference, its maker's.
+// newSegmentList returns a list with one reference, its creator's.
 func newSegmentList(handles []*handle) *segmentList {
 	for _, h := range handles {
 		h.acquire()
@@ -108,10 +109,10 @@ func newSegmentList(handles []*handle) *segmentList {
 
 // acquire returns the log's current list, nil if the log is closed.
 //
-// Proof: refs is > 0 from the making of a list until its last release, and never rises from 0, for
-// acquire only swaps n > 0 for n+1. A reader that loaded a pointer just before the list was
+// Proof: refs is > 0 from the creation of a list until its last release, and never rises from 0,
+// because acquire only swaps n > 0 for n+1. A reader that loaded a pointer just before the list was
 // replaced and fully released finds 0 and loads again; the new pointer was stored before the
-// release (publish), so it makes progress.
+// release (publishLocked), so it makes progress.
 func (l *Log) acquire() *segmentList {
 	for {
 		list := l.list.Load()
@@ -130,7 +131,7 @@ func (l *Log) acquire() *segmentList {
 	}
 }
 
-// release lets go of the list, and with its last user of the handles. It may wait for the disk, as
+// release releases the list, and with the last reference its handles. It may wait for the disk, as
 // handle.release does.
 func (s *segmentList) release() {
 	if s.refs.Add(-1) > 0 {
@@ -142,19 +143,19 @@ func (s *segmentList) release() {
 }
 
 // publishLocked makes handles the log's list; nil closes the log. It returns the old list, which
-// the caller releases once it has let go of Log.mu: the last release closes and removes files.
+// the caller releases after Log.mu: the last release closes and deletes files.
 func (l *Log) publishLocked(handles []*handle) (old *segmentList) {
 	var list *segmentList
 	if handles != nil {
 		list = newSegmentList(handles)
 	}
-	// The new list takes what both have before the old one lets go, so nothing that stays is ever
-	// down to 0.
+	// The new list acquires the handles of both before the old one releases them, so no handle that
+	// stays gets down to 0.
 	return l.list.Swap(list)
 }
 
 // currentLocked returns the handles of the current list, nil if the log is closed. Log.mu is held,
-// so nobody replaces it.
+// so the list is not replaced.
 func (l *Log) currentLocked() []*handle {
 	if list := l.list.Load(); list != nil {
 		return list.handles
@@ -162,7 +163,7 @@ func (l *Log) currentLocked() []*handle {
 	return nil
 }
 
-// active is the only segment that is appended to.
+// active returns the only segment that takes appends.
 func (s *segmentList) active() *handle { return s.handles[len(s.handles)-1] }
 
 // floor returns the index of the last segment whose base is <= offset; 0 if there is none.
@@ -175,7 +176,7 @@ func (s *segmentList) floor(offset int64) int {
 	return max(i-1, 0)
 }
 
-// sizeBytes is the size of the data files, the active one's too.
+// sizeBytes returns the size of the data files, including the active one.
 func (s *segmentList) sizeBytes() int64 {
 	var size int64
 	for _, h := range s.handles {

@@ -12,19 +12,20 @@ import (
 // removed more than 2^31 records.
 func tooFar(b record.Batch, logEnd int64) bool { return b.LastOffset()-logEnd > math.MaxInt32 }
 
-// skipTo moves the end of the log up to an offset, below which nothing more will come, and begins a
+// skipTo moves the end of the log up to an offset below which nothing more will come, and begins a
 // segment there.
 //
-// Above the recovery point segments join, and recovery takes a gap for lost data (ADR 0015). So the
-// recovery point on disk is moved beyond the gap before anything is appended behind it. The order:
-// what there is is synced; the new segment is made; it and the sealed one before are synced, and
-// the recovery point moves there; the checkpoints. After a crash before the last the log ends where
-// it did, without the empty segment; after it, at offset.
+// Above the recovery point segments join, and recovery treats a gap as lost data (ADR 0015). So the
+// recovery point on disk moves beyond the gap before anything is appended behind it. The order: the
+// records so far are synced; the new segment is created; it and the sealed one before are synced,
+// and the recovery point moves there; the checkpoints. After a crash before the last step the log
+// ends where it did, without the empty segment; after it, at offset.
 func (l *Log) skipTo(offset int64) error {
 	if err := l.rollAt(offset); err != nil {
 		return err
 	}
-	if err := l.env.saveCheckpoints(); err != nil { // all checkpoints; it takes locks of the store
+	// all checkpoints; it acquires locks of the store
+	if err := l.env.saveCheckpoints(); err != nil {
 		return fmt.Errorf("%w: save the recovery point behind a gap: %w", ErrStorage, err)
 	}
 	l.mu.Lock()

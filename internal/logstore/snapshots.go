@@ -106,9 +106,9 @@ func (p *producerSnapshots) stateAt(handles []*handle, offset, since int64) (sta
 	return state, ended, nil
 }
 
-// ensureAt makes sure that there is a snapshot at the base of a segment: what is below it changes or
-// is deleted, and a truncation to above it rebuilds the producer state from there. Usually the roll
-// has written one; recovery removes those of the segments that it scans.
+// ensureAt makes sure that there is a snapshot at the base of a segment: what is below it changes
+// or is deleted, and a truncation to above it rebuilds the producer state from there. Usually the
+// roll has written one; recovery removes those of the segments that it scans.
 func (p *producerSnapshots) ensureAt(handles []*handle, base int64) error {
 	files, err := listSegmentFiles(p.dir.fs, p.dir.path)
 	if err != nil {
@@ -181,7 +181,8 @@ func (p *producerSnapshots) ensureForDeletion(handles []*handle, count int) erro
 	return nil
 }
 
-// writePending writes the snapshot that found no room; first is the base of the log's first segment.
+// writePending writes the snapshot that found no room; first is the base of the log's first
+// segment.
 //
 // Until it is written, a crash loses the state of producers whose batches are all deleted. Their
 // next batch is then accepted whatever its sequence, as after they expired; but a producer whose

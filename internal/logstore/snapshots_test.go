@@ -10,9 +10,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Seed 3000962 of TestCrashes. Retention deletes three segments, and a crash keeps the third: the log
-// then begins at a segment that had no snapshot at its base, because recovery once scanned it. The
-// producers whose batches were in the deleted segments are still known.
+// Seed 3000962 of TestCrashes. Retention deletes three segments, and a crash keeps the third: the
+// log then begins at a segment that had no snapshot at its base, because recovery once scanned it.
+// The producers whose batches were in the deleted segments are still known.
 func TestCrashDuringRetentionKeepsProducers(t *testing.T) {
 	mem := vfs.NewMem()
 	var crashed *vfs.Mem

@@ -16,14 +16,14 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// ErrOtherTopic is what Create fails with when the partition's directory belongs to another topic
-// id: Release it first.
+// ErrOtherTopic is the error of Create if the partition's directory belongs to another topic id:
+// Release it first.
 var ErrOtherTopic = errors.New("the directory belongs to another topic")
 
 // PartitionID names a partition; its directory is <Topic>-<Index>.
 type PartitionID = checkpoint.PartitionID
 
-// TopicID is a topic's id, kept in partition.metadata.
+// TopicID is a topic's id, stored in partition.metadata.
 type TopicID [16]byte
 
 // LogValue implements slog.LogValuer: the form that Kafka's tools and a Topic's status show.
@@ -33,29 +33,29 @@ func (t TopicID) LogValue() slog.Value {
 
 // Options of a Store.
 type Options struct {
-	FS     vfs.FS       // must be set
-	Dir    string       // data directory; made if it is not there
+	FS     vfs.FS       // required
+	Dir    string       // data directory; created if it does not exist
 	Logger *slog.Logger // default slog.Default()
-	// how often unsynced data is synced and checkpoints are written; default 1s
+	// FlushInterval is how often unsynced data is synced and checkpoints are written; default 1 s.
 	FlushInterval time.Duration
-	// RetentionInterval is how often retention looks, at most with every flush; default 1 min.
+	// RetentionInterval is how often retention runs, at most with every flush; default 1 min.
 	RetentionInterval time.Duration
-	// FlushBytes is how much is appended to a log before a sync of it is asked for ahead of the
-	// next flush; default 64 MiB.
+	// FlushBytes is the number of bytes appended to a log that causes a sync ahead of the next
+	// flush; default 64 MiB.
 	FlushBytes int64
-	// OpenFilesMax is how many segment files stay open; those that were written and not synced yet
-	// come on top. Default: half of what the process may have.
+	// OpenFilesMax is the number of segment files that stay open, besides those that were written
+	// and not synced yet. Default: half of what the process may have.
 	OpenFilesMax int
-	// Workers bounds how many logs are opened, made, flushed or closed at once. Default: as many as
-	// suits the work, up to 16. With 1 the order of all that reaches the disk follows from the
-	// order of calls, but for what AppendReplicated and Append sync beside them.
+	// Workers bounds how many logs are opened, created, flushed or closed concurrently. Default:
+	// depends on the work, up to 16. With 1 the order of everything that reaches the disk follows
+	// from the order of calls, except for what AppendReplicated and Append sync in the background.
 	Workers int
 	// Failed is called, from a goroutine of the store, when a log stops because its disk failed.
 	// May be nil.
 	Failed func(PartitionID, error)
 }
 
-// workers is how many logs are worked on at once by work that would use so many.
+// workers returns the number of concurrent workers for work whose default is standard.
 func (o Options) workers(standard int) int {
 	if o.Workers > 0 {
 		return min(o.Workers, standard)
@@ -63,7 +63,7 @@ func (o Options) workers(standard int) int {
 	return standard
 }
 
-// Store is one data directory: a log a partition. It holds the directory's lock.
+// Store is one data directory, with one log per partition. It holds the directory's lock.
 type Store struct {
 	opts        Options
 	lock        io.Closer // held from Open to the end of Close
@@ -71,16 +71,16 @@ type Store struct {
 
 	compressed compressionMeter
 	commits    *committer
-	handles    *vfs.Handles // the segment files of all logs
-	durableEnd durableEndCallback
+	handles    *vfs.Handles       // open segment files of all logs
+	durableEnd durableEndCallback // see OnDurableEnd
 
-	cleanEpoch int64        // what CleanEpoch returns
-	epoch      atomic.Int64 // what SetBrokerEpoch was told, -1 if nothing
+	cleanEpoch int64        // result of CleanEpoch
+	epoch      atomic.Int64 // argument of SetBrokerEpoch, -1 before
 
 	changes sync.Mutex // one Create, Release or Close at a time
 	saving  struct {
 		sync.Mutex
-		written map[string]string // checkpoint file -> what it holds
+		written map[string]string // checkpoint file -> its content on disk
 	}
 	mu struct {
 		sync.Mutex
@@ -89,32 +89,31 @@ type Store struct {
 		offline  map[PartitionID]offline // directories whose log could not be opened
 		failures []failure               // for Options.Failed
 		released []string                // directories to be deleted
-		// checkpoints is the outage of the background's writing of them.
+		// checkpoints records failures to write the checkpoints in the background.
 		checkpoints outage.State
-		// reopened are logs that were taken up again, or half put aside: their file "retained" goes
-		// once the checkpoints list them.
+		// reopened are retained logs that were reopened, or whose release was interrupted: their
+		// file "retained" is removed once the checkpoints list them.
 		reopened map[PartitionID]bool
 	}
 
-	wake chan struct{} // something is in failures or doomed; buffered 1
+	wake chan struct{} // something is in failures or released; buffered 1
 	stop chan struct{}
 	done chan struct{}
 }
 
-// offline is a log that could not be opened: why, and what the checkpoints know of it, which must
-// not be lost.
+// offline is a log that could not be opened: why, and its checkpoints, which must not be lost.
 type offline struct {
 	err   error
 	saved checkpointState
 }
 
-// failure is a log that stopped, and why; it waits here for the store's goroutine.
+// failure is a log that stopped, and why; it waits for the store's goroutine.
 type failure struct {
 	id  PartitionID
 	err error
 }
 
-// DirectoryID identifies the disk: made once, kept in meta.properties.
+// DirectoryID identifies the disk: it is created once, and stored in meta.properties.
 func (s *Store) DirectoryID() TopicID { return s.directoryID }
 
 // Log returns a partition's log, nil if there is none.
@@ -124,8 +123,7 @@ func (s *Store) Log(id PartitionID) *Log {
 	return s.mu.logs[id]
 }
 
-// Logs returns all logs, sorted. With TopicID and Retain the caller can tell which of them belong
-// to topics that are gone.
+// Logs returns all logs, sorted. By TopicID and Retain the caller can find those of deleted topics.
 func (s *Store) Logs() []*Log {
 	s.mu.Lock()
 	logs := slices.Collect(maps.Values(s.mu.logs))
@@ -145,18 +143,18 @@ func (s *Store) Offline() map[PartitionID]error {
 	return causes
 }
 
-// CleanEpoch is the broker epoch (incarnation) that closed this directory in order, with all its
-// logs, before this store was opened; -1 if nobody did, or without an epoch. What the logs hold now
-// is what that incarnation held (KIP-966).
+// CleanEpoch returns the broker epoch that orderly closed this directory, with all its logs, before
+// this store was opened; -1 if there was none, or its epoch is unknown. The logs hold now what that
+// broker epoch held (KIP-966).
 func (s *Store) CleanEpoch() int64 { return s.cleanEpoch }
 
-// SetBrokerEpoch tells the store in which incarnation its broker runs, for Close to write.
+// SetBrokerEpoch sets the epoch of this broker process, which Close writes.
 func (s *Store) SetBrokerEpoch(epoch int64) { s.epoch.Store(epoch) }
 
 // Close syncs everything, writes checkpoints and the clean-shutdown marker, and unlocks the
 // directory. It joins the store's goroutine first, so Options.Failed must not call it. The error
-// joins what failed; the store is closed all the same, and a second call does nothing. Slices that
-// are held can be read on.
+// joins all failures; the store is closed in any case, and a second call does nothing. Slices that
+// are held can still be read.
 func (s *Store) Close() error {
 	s.changes.Lock()
 	defer s.changes.Unlock()
@@ -178,8 +176,8 @@ func (s *Store) Close() error {
 	if err := s.saveSummaries(sealed); err != nil {
 		failed = append(failed, err)
 	}
-	// Without the marker the next start scans every log from its recovery point: for those that
-	// closed well, next to nothing.
+	// Without the marker the next start scans every log from its recovery point: next to nothing
+	// for those that were closed orderly.
 	if len(failed) == 0 && len(s.Offline()) == 0 {
 		if err := s.writeCleanShutdown(); err != nil {
 			failed = append(failed, fmt.Errorf("write %s: %w", cleanShutdownFile, err))
@@ -191,7 +189,7 @@ func (s *Store) Close() error {
 	return errors.Join(failed...)
 }
 
-// closeLogs closes all logs, a few at a time: each syncs its last files.
+// closeLogs closes all logs concurrently: each syncs its last files.
 func (s *Store) closeLogs() (failed []error, sealed map[PartitionID]checkpoint.ClosedLog) {
 	var mu sync.Mutex
 	sealed = map[PartitionID]checkpoint.ClosedLog{}
@@ -207,8 +205,8 @@ func (s *Store) closeLogs() (failed []error, sealed map[PartitionID]checkpoint.C
 	return failed, sealed
 }
 
-// logFailed is told by a log, which holds its mutex, that it stopped. So it does not call
-// Options.Failed itself: that one may ask the log, and would wait for itself.
+// logFailed is called by a log, which holds its mutex, when it stops. So it does not call
+// Options.Failed itself: the callback may call the log, and would deadlock.
 func (s *Store) logFailed(id PartitionID, err error) {
 	s.mu.Lock()
 	s.mu.failures = append(s.mu.failures, failure{id, err})
@@ -216,11 +214,11 @@ func (s *Store) logFailed(id PartitionID, err error) {
 	s.wakeUp()
 }
 
-// awake has the store's goroutine look at failures and doomed. It never waits: one wake-up that is
-// pending is enough for all.
+// wakeUp makes the store's goroutine process failures and released. It never waits: one pending
+// wake-up is enough.
 func (s *Store) wakeUp() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it will look anyway
+	default: // one is pending
 	}
 }

@@ -12,8 +12,8 @@ import (
 // a truncation changed the log.
 var errSegmentsChanged = errors.New("segments changed meanwhile")
 
-// segmentSwap is one replacement of neighbouring segments by cleaned ones. Log.maintain is held while it
-// runs.
+// segmentSwap is one replacement of neighbouring segments by cleaned ones. Log.maintain is held
+// while it runs.
 type segmentSwap struct {
 	log *Log
 	// sources are neighbours in the log's list, below the active segment.
@@ -60,7 +60,8 @@ func (s segmentSwap) run() error {
 	files := s.log.files
 	if err := files.commitSwap(s.sources, s.cleaned); err != nil {
 		unpin()
-		// Before the commit point: revert everything. If that fails too, a restart removes the files.
+		// Before the commit point: revert everything. If that fails too, a restart removes the
+		// files.
 		return errors.Join(fmt.Errorf("%w: replace segments: %w", ErrStorage, err),
 			files.withdrawSwap(s.cleaned))
 	}

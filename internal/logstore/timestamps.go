@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// TimestampOffset is an offset and the timestamp (ms) of its record.
+// TimestampOffset is an offset with the timestamp (ms) of its record.
 type TimestampOffset struct {
 	Timestamp   int64
 	Offset      int64
@@ -18,10 +18,9 @@ type TimestampOffset struct {
 }
 
 // OffsetForTimestamp returns the first record, below limit, whose timestamp is >= ms; ok is false
-// if there is none (ListOffsets, KIP-79). Timestamps are the clients' and need not ascend: it is
-// the first in the order of offsets, so segments are looked at from the front, and one whose
-// largest timestamp is smaller is passed over without a read. It fails with ErrStorage or
-// ErrClosed.
+// if there is none (ListOffsets, KIP-79). Timestamps come from clients and need not ascend: it is
+// the first in the order of offsets, so the search begins at the first segment, and skips a segment
+// whose largest timestamp is smaller without a read. It fails with ErrStorage or ErrClosed.
 func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, err error) {
 	limit = min(limit, l.logEnd.Load())
 	list := l.acquire()
@@ -50,8 +49,8 @@ func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, 
 }
 
 // firstSince returns the segment's first record in [from, limit) whose timestamp is >= ms. A batch
-// whose header promises one may not hold it: cleaning keeps the header's timestamp when it takes
-// records (LogAppendTime), and records below from do not count.
+// whose header has such a timestamp may have no such record: cleaning keeps the header's timestamp
+// when it removes records (LogAppendTime), and records below from do not count.
 func (h *handle) firstSince(ms, from, limit int64) (at TimestampOffset, ok bool, err error) {
 	position, found, err := h.PositionForTimestamp(ms)
 	if err != nil || !found {
@@ -77,8 +76,8 @@ func (h *handle) firstSince(ms, from, limit int64) (at TimestampOffset, ok bool,
 	return at, ok, nil
 }
 
-// firstRecordSince returns the batch's first record in [from, limit) whose timestamp is >= ms,
-// which the batch's largest is. It reads no further than that record.
+// firstRecordSince returns the batch's first record in [from, limit) whose timestamp is >= ms; the
+// batch's largest timestamp is. It reads no further than that record.
 func (p batchAt) firstRecordSince(ms, from, limit int64) (at TimestampOffset, ok bool, err error) {
 	for r, err := range p.records() {
 		switch {
@@ -96,9 +95,9 @@ func (p batchAt) firstRecordSince(ms, from, limit int64) (at TimestampOffset, ok
 	return at, false, nil
 }
 
-// records gives the records of a batch as they are decompressed from its file: one is in memory at
-// a time, so a lookup costs no more in a batch of a gigabyte than in a small one, and one that
-// breaks off has read no further.
+// records yields the records of a batch while it is decompressed from its file: one is in memory at
+// a time, so a lookup in a batch of a gigabyte costs no more memory than in a small one, and a
+// lookup that ends early reads no further.
 func (p batchAt) records() iter.Seq2[*record.Record, error] {
 	payload := io.NewSectionReader(p.handle.File(), p.header.Position+record.HeaderBytes,
 		int64(p.header.SizeBytes-record.HeaderBytes))
@@ -115,18 +114,18 @@ func (p batchAt) records() iter.Seq2[*record.Record, error] {
 	}
 }
 
-// byHeader is the answer of a batch with a record larger than we hold for a lookup (its topic
-// allows larger messages, or another broker wrote it): its first offset, with its largest
+// byHeader returns the answer for a batch with a record that is larger than a lookup may hold (its
+// topic allows larger messages, or another broker wrote it): its first offset, with its largest
 // timestamp. A consumer that begins there gets some records that are too old, and misses none; an
-// error would keep it from every lookup that ends in this batch.
+// error would fail every lookup that ends in this batch.
 func (p batchAt) byHeader(from int64) TimestampOffset {
 	return TimestampOffset{p.header.MaxTimestamp(), max(p.header.BaseOffset(), from),
 		p.header.LeaderEpoch()}
 }
 
-// MaxTimestamp returns the record with the largest timestamp, the first of them; ok is false if the
-// log is empty (ListOffsets with -3, KIP-734). Each segment knows its largest, so only segments
-// that beat those before them are read.
+// MaxTimestamp returns the first record with the largest timestamp; ok is false if the log is empty
+// (ListOffsets with -3, KIP-734). Each segment knows its largest timestamp, so it reads only
+// segments that exceed those before them.
 func (l *Log) MaxTimestamp() (at TimestampOffset, ok bool, err error) {
 	list := l.acquire()
 	if list == nil {
@@ -153,6 +152,7 @@ func (l *Log) MaxTimestamp() (at TimestampOffset, ok bool, err error) {
 // latest returns the segment's first record, from offset from on, with the largest timestamp.
 func (h *handle) latest(largest, from int64) (at TimestampOffset, ok bool, err error) {
 	if h.Base() < from {
+		// a cleaned batch keeps its timestamp when it has no record left
 		return h.latestByHeaders(from) // the largest timestamp may be one below from
 	}
 	position, found, err := h.PositionForTimestamp(largest)
@@ -170,8 +170,8 @@ func (h *handle) latest(largest, from int64) (at TimestampOffset, ok bool, err e
 	return batchAt{h, header}.latestRecord(from)
 }
 
-// latestByHeaders looks at every header. Only a batch that begins below from has to be read before
-// it can be compared.
+// latestByHeaders reads every header. Only a batch that begins below from has to be read before it
+// can be compared.
 func (h *handle) latestByHeaders(from int64) (at TimestampOffset, ok bool, err error) {
 	position, err := h.Position(from)
 	if err != nil {

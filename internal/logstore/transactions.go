@@ -16,12 +16,12 @@ type ( // arguments of AppendVerified and AppendControl, see package producer
 	EndTxn   = producer.EndTxn
 )
 
-// AppendControl appends the marker that ends a producer's transaction, whether one is open here or
-// not: the coordinator cannot know whether any data got here before the transaction ended, and
-// repeats a marker until it is acknowledged.
+// AppendControl appends the marker that ends a producer's transaction, whether one is open in this
+// log or not: the coordinator cannot know whether any records got here before the transaction
+// ended, and repeats a marker until it is acknowledged.
 //
-// It fails with ErrInvalidProducerEpoch and ErrCoordinatorFenced for markers of the past, and else
-// as Append does.
+// It fails with ErrInvalidProducerEpoch and ErrCoordinatorFenced for outdated markers, and
+// otherwise as Append does.
 func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 	config := l.config.Load()
 	marker := record.Control{Type: record.ControlAbort, CoordinatorEpoch: end.CoordinatorEpoch}
@@ -59,29 +59,29 @@ func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 	return l.answer(b.BaseOffset(), b.LastOffset(), b.MaxTimestamp(), false), nil
 }
 
-// stability is what the last stable offset is made of, besides the log start: what consumers of
-// committed data may see must be decided (below undecided), and the decision must not be lost any
-// more (its marker below the high watermark).
+// stability is the state behind the last stable offset, besides the log start: what consumers of
+// committed data may read must be decided (below undecided), and the decision must be final (its
+// marker below the high watermark).
 //
-// Its mutex is held for moments only, never over I/O, so that whoever asks for an offset need not
-// wait for an append that waits for the disk. It comes behind Log.mu.
+// Its mutex is never held over I/O, so readers of the offset need not wait for an append that waits
+// for the disk. It is acquired after Log.mu.
 type stability struct {
 	sync.Mutex
-	// undecided is where the oldest open transaction begins, math.MaxInt64 if none is open.
+	// undecided is the first offset of the oldest open transaction, math.MaxInt64 if none is open.
 	undecided int64
-	// decided are transactions whose marker was not below the high watermark when it was last
-	// looked at. Both offsets ascend: one that begins no later than those before it, and ends
-	// behind them, stands for them too.
+	// decided are transactions whose marker was not below the high watermark at the last change.
+	// Both offsets ascend: a transaction that begins no later than those before it, and ends behind
+	// them, replaces them.
 	decided []decidedTxn
 }
 
-// decidedTxn is a transaction that was ended, by a marker that may not be replicated yet.
+// decidedTxn is a transaction whose marker may not be replicated yet.
 type decidedTxn struct {
 	first int64 // of its first batch
 	last  int64 // of the marker
 }
 
-// end notes that a transaction was decided. stability is locked.
+// end records that a transaction was decided. stability is locked.
 func (s *stability) end(first, last, highWatermark int64) {
 	s.forget(highWatermark)
 	kept := len(s.decided)
@@ -91,7 +91,7 @@ func (s *stability) end(first, last, highWatermark int64) {
 	s.decided = append(s.decided[:kept], decidedTxn{first, last})
 }
 
-// forget drops the transactions whose markers are below the high watermark. stability is locked.
+// forget removes the transactions whose markers are below the high watermark. stability is locked.
 func (s *stability) forget(highWatermark int64) {
 	// By last, which ascends.
 	n, _ := slices.BinarySearchFunc(s.decided, highWatermark,
@@ -99,19 +99,19 @@ func (s *stability) forget(highWatermark int64) {
 	s.decided = slices.Delete(s.decided, 0, n)
 }
 
-// below returns the end of what is stable, at most the high watermark. stability is locked.
+// below returns the last stable offset, at most the high watermark. stability is locked.
 func (s *stability) below(highWatermark int64) int64 {
 	stable := min(highWatermark, s.undecided)
 	n, _ := slices.BinarySearchFunc(s.decided, highWatermark,
 		func(d decidedTxn, o int64) int { return cmp.Compare(d.last, o) })
 	if n < len(s.decided) {
-		stable = min(stable, s.decided[n].first) // the first of those that are left begins first
+		stable = min(stable, s.decided[n].first) // the first of the remaining ones begins first
 	}
 	return stable
 }
 
-// settle follows a change of the producer state. ended is the transaction that the change ended, nil
-// if it ended none. Log.mu is held, and the log end is stored afterwards: so the high watermark
+// settle follows a change of the producer state. ended is the transaction that the change ended,
+// nil if it ended none. Log.mu is held, and the log end is stored afterwards: so the high watermark
 // cannot pass the first batch of a transaction before undecided includes it.
 func (s *stability) settle(state *producer.State, ended *producer.EndedTxn, highWatermark int64) {
 	s.Lock()
@@ -129,20 +129,20 @@ func (s *stability) truncate(state *producer.State, end int64) {
 	s.undecided = state.Undecided()
 }
 
-// LastStable is the end of what consumers that read committed data may see: the high watermark, or
-// where the first transaction begins that is open, or whose marker is not below the high watermark.
-// It is never below the log start, though DeleteBefore may have passed the beginning of an open
-// transaction. It takes a mutex that is never held over I/O.
+// LastStable returns the end of what consumers with read_committed may read: the high watermark, or
+// the first offset of the first transaction that is open, or whose marker is not below the high
+// watermark. It is never below the log start, though DeleteBefore may have passed the beginning of
+// an open transaction. It acquires a mutex that is never held over I/O.
 func (l *Log) LastStable() int64 {
-	// The log start first: it is at most the high watermark that is read behind it.
+	// The log start first: it is at most the high watermark that is read after it.
 	logStart := l.logStart.Load()
 	l.stable.Lock()
 	defer l.stable.Unlock()
 	return max(logStart, l.stable.below(l.highWatermark.Load()))
 }
 
-// HasOpenTransaction tells whether a producer has a transaction open in this log, in this epoch:
-// then its next batch needs no verification (KIP-890).
+// HasOpenTransaction reports whether a producer has an open transaction in this log and epoch: then
+// its next batch needs no verification (KIP-890).
 func (l *Log) HasOpenTransaction(producerID int64, producerEpoch int16) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -88,8 +88,8 @@ func (l *Log) restartAt(offset int64) error {
 	return t.run(t.replaceFiles)
 }
 
-// endBelow returns where a log ends without the batches that end at or above offset, and the base of
-// the segment that holds the end. epochsFrom is at most where the first removed batch begins.
+// endBelow returns where a log ends without the batches that end at or above offset, and the base
+// of the segment that holds the end. epochsFrom is at most where the first removed batch begins.
 func (s *segmentList) endBelow(offset int64) (end, epochsFrom, base int64, err error) {
 	h := s.handles[s.floor(offset)]
 	if end, err = h.EndBelow(offset); err != nil {
@@ -146,7 +146,7 @@ type pendingTruncation struct {
 	firstDirty int64
 	restart    bool // the log starts again at end
 	running    bool // files are being truncated: no append, no roll
-	// nothing is truncated any more, but appends wait until the checkpoints are written
+	// the truncation is over, but appends wait until the checkpoints are written
 	checkpointsDue bool
 }
 

@@ -14,7 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// truncateFiles truncates within the log. The segment that holds the new end becomes the active one.
+// truncateFiles truncates within the log. The segment that holds the new end becomes the active
+// one.
 func (t *truncation) truncateFiles(handles []*handle) error {
 	l, end := t.log, t.target.end
 	at := (&segmentList{handles: handles}).floor(end)
@@ -71,9 +72,9 @@ func (t *truncation) markRemoved(handles []*handle, files []segmentFile) error {
 	return t.log.snapshots.removeAbove(files, t.target.end)
 }
 
-// publish makes memory the log that ends at the new end, with the producer state as of there and the
-// segments that stay. Offsets fall before the list is published: a reader that loads the new list
-// reads below the new end (readFrom).
+// publish makes memory the log that ends at the new end, with the producer state as of there and
+// the segments that stay. Offsets fall before the list is published: a reader that loads the new
+// list reads below the new end (readFrom).
 func (t *truncation) publish(state producer.State, before, after []*handle) {
 	l, end := t.log, t.target.end
 	l.mu.Lock()
@@ -101,9 +102,9 @@ func (t *truncation) publish(state producer.State, before, after []*handle) {
 // truncateSegment truncates the new active segment, durably: else a crash could leave old records
 // behind records that are appended now, with matching offsets and checksums.
 //
-// The file is truncated in place once its readers have released it. Readers that still hold it after
-// truncateWait keep the file, and the log continues with a copy of the part that stays: a slow
-// consumer must neither delay the replica nor be sent other bytes than announced.
+// The file is truncated in place once its readers have released it. Readers that still hold it
+// after truncateWait keep the file, and the log continues with a copy of the part that stays: a
+// slow consumer must neither delay the replica nor be sent other bytes than announced.
 //
 // release releases the file, which is pinned: a file that is replaced may be closed at once.
 func (t *truncation) truncateSegment(fresh *handle, release func()) error {
@@ -153,8 +154,8 @@ func (t *truncation) replaceByHead(fresh *handle) error {
 }
 
 // replaceFiles removes every segment and creates an empty one. The old ones are marked as deleted
-// first, because the new one may have the name of one of them. If there is no room for it, the marks
-// are reverted, and nothing was removed.
+// first, because the new one may have the name of one of them. If there is no room for it, the
+// marks are reverted, and nothing was removed.
 func (t *truncation) replaceFiles(handles []*handle) error {
 	l, offset := t.log, t.target.end
 	held, err := t.holdFiles(nil, handles)

@@ -9,7 +9,7 @@
 //
 //   - Equal values are encoded as equal bytes: lines are sorted. A caller can compare the content
 //     it is about to write with the content on disk.
-//   - One malformed line makes the whole file malformed (ErrMalformed): the other lines of a damaged
-//     file are no more reliable.
+//   - One malformed line makes the whole file malformed (ErrMalformed): the other lines of a
+//     damaged file are no more reliable.
 //   - Decoding never panics, and allocates no more than in proportion to the content.
 package checkpoint

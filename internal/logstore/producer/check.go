@@ -26,7 +26,7 @@ type EndTxn struct {
 	ProducerEpoch    int16
 	Commit           bool
 	CoordinatorEpoch int32
-	Version          int16 // of the transaction: from EpochBumpVersion on markers of the same epoch are fenced
+	Version          int16 // of the transaction; see EpochBumpVersion
 }
 
 // Check decides about a batch that is about to be appended, by Kafka's rules (KIP-98,
@@ -35,8 +35,8 @@ type EndTxn struct {
 //  1. A batch whose first and last sequence are those of a remembered one is a duplicate.
 //  2. A transactional batch needs a transaction that is open in this log or verified (KIP-890: a
 //     batch that arrives after its marker would leave a transaction open that never ends).
-//  3. An earlier epoch is fenced; a new epoch begins at sequence 0; any other batch follows the last
-//     one without a gap.
+//  3. An earlier epoch is fenced; a new epoch begins at sequence 0; any other batch follows the
+//     last one without a gap.
 //  4. While a transaction is open, its producer writes nothing outside of it.
 //
 // A producer that is not known may begin at any sequence (KIP-360): its batches may have been

@@ -30,9 +30,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Encode returns the snapshot of the state as of an offset. The offset is part of it: the snapshot
 // of one offset must not be accepted for another.
 //
-// Kafka keeps only the last batch of each producer, and after a restart rejects the repetition of an
-// older one as out of order; a client that has five batches in flight repeats all of them. So the
-// older batches are stored too, behind what Kafka reads.
+// Kafka keeps only the last batch of each producer, and after a restart rejects the repetition of
+// an older one as out of order; a client that has five batches in flight repeats all of them. So
+// the older batches are stored too, behind what Kafka reads.
 func (s *State) Encode(offset int64) []byte {
 	ids := slices.Sorted(maps.Keys(s.byID))
 	out := make([]byte, 0, snapshotHeaderBytes+len(ids)*snapshotEntryBytes+snapshotTrailerBytes)
@@ -80,8 +80,8 @@ func (e *entry) appendOlder(out []byte, id int64) []byte {
 	return out
 }
 
-// Decode decodes the snapshot of an offset; every error wraps ErrSnapshot. It checks the size before
-// it allocates: a damaged count must not demand any amount of memory.
+// Decode decodes the snapshot of an offset; every error wraps ErrSnapshot. It checks the size
+// before it allocates: a damaged count must not demand any amount of memory.
 func Decode(content []byte, offset int64) (State, error) {
 	if len(content) < snapshotHeaderBytes {
 		return State{}, fmt.Errorf("%w: %d bytes", ErrSnapshot, len(content))

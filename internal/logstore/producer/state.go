@@ -142,8 +142,8 @@ type Last struct {
 	Epoch      int16
 }
 
-// LastBatches returns the last data batch of each producer. Cleaning keeps those batches, if need be
-// without records: a start reads the last sequences from them. They are identified by offset
+// LastBatches returns the last data batch of each producer. Cleaning keeps those batches, if need
+// be without records: a start reads the last sequences from them. They are identified by offset
 // because sequences repeat (KAFKA-8335).
 func (s *State) LastBatches() map[int64]Last {
 	all := make(map[int64]Last, len(s.byID))
