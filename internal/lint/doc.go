@@ -1,4 +1,4 @@
-// Package lint holds the rules of the house that no compiler checks: who may import whom, how long
-// files and functions may be, that every package says what it is for, and that documents name only
-// what is there. It is a test only; docs/architecture.md tells the why.
+// Package lint tests rules that no compiler checks: which packages may import which, which packages
+// are pure, the length of files and functions, package comments, links and paths in documents, and
+// the seeds of random tests. docs/architecture.md explains the layers. The package has only tests.
 package lint

@@ -13,49 +13,46 @@ import (
 
 var (
 	link = regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`)
-	// quotedPath is a path of this repository as documents name it: in backquotes, from its root.
+	// quotedPath matches a path of this repository in a document: in backquotes, from the root.
 	quotedPath = regexp.MustCompile(
 		"`((?:internal|cmd|api|controllers|config|charts|docs|hack|test)/[A-Za-z0-9_./*-]+)`",
 	)
-	// docsPath is a document as comments in the code name it; an ADR may be named by its number
-	// alone.
+	// docsPath matches the path of a document in a comment. An ADR may be named by its number.
 	docsPath = regexp.MustCompile(`\bdocs/[A-Za-z0-9_./-]*[A-Za-z0-9]`)
 )
 
-// TestLinksInDocumentsLeadSomewhere holds for links within the repository; those to elsewhere need
-// the network.
-func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
+// External links are not checked, as that needs the network.
+func TestLinksInDocumentsExist(t *testing.T) {
 	for _, document := range documents(t) {
 		for _, target := range links(t, document) {
 			if _, err := os.Stat(root + target); err != nil {
-				t.Errorf("%s links to %s, which is not there", document, target)
+				t.Errorf("%s links to %s, which does not exist", document, target)
 			}
 		}
 	}
 }
 
-// TestPathsInDocumentsExist: a document that sends its reader to a file that was renamed is worse
-// than none.
+// Paths in documents, and of documents in comments, exist.
 func TestPathsInDocumentsExist(t *testing.T) {
 	for _, document := range documents(t) {
 		for _, found := range quotedPath.FindAllStringSubmatch(read(t, document), -1) {
 			if !exists(found[1]) {
-				t.Errorf("%s names %s, which is not there", document, found[1])
+				t.Errorf("%s names %s, which does not exist", document, found[1])
 			}
 		}
 	}
 	for _, file := range sources(t) {
 		for _, named := range docsPath.FindAllString(read(t, file), -1) {
 			if !exists(named) && !exists(named+"-*") {
-				t.Errorf("%s names %s, which is not there", file, named)
+				t.Errorf("%s names %s, which does not exist", file, named)
 			}
 		}
 	}
 }
 
-// TestEveryDocumentIsReached from the README, by links. A link to a folder reaches its README or,
-// without one, all it holds: so docs/adr/README.md must list every decision.
-func TestEveryDocumentIsReached(t *testing.T) {
+// Every document can be reached from the README by links. A link to a directory reaches its README
+// or, without one, all of its documents. So docs/adr/README.md must list every decision.
+func TestEveryDocumentIsLinked(t *testing.T) {
 	all := documents(t)
 	reached := map[string]bool{}
 	var visit func(document string)
@@ -83,7 +80,7 @@ func TestEveryDocumentIsReached(t *testing.T) {
 	visit("README.md")
 	for _, document := range all {
 		if strings.HasPrefix(document, "docs/") && !reached[document] {
-			t.Errorf("%s: no way of links leads here from README.md", document)
+			t.Errorf("%s cannot be reached from README.md by links", document)
 		}
 	}
 }
@@ -114,7 +111,7 @@ func documents(t *testing.T) []string {
 	return found
 }
 
-// links are the targets of a document's links within the repository, from its root.
+// links returns the targets of links within the repository, from its root.
 func links(t *testing.T, document string) []string {
 	t.Helper()
 	var targets []string
@@ -126,7 +123,7 @@ func links(t *testing.T, document string) []string {
 	return targets
 }
 
-// exists tells whether a path of the repository, which may have stars, is there.
+// exists reports whether a path of the repository, which may contain *, exists.
 func exists(pattern string) bool {
 	found, err := filepath.Glob(root + pattern)
 	return err == nil && len(found) > 0

@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// The page of the cleaner's invariants names every one, each with a test that is named after it and
-// exists.
-func TestEveryInvariantOfTheCleanerHasItsTest(t *testing.T) {
+// docs/cleaner-invariants.md lists every invariant with an existing test that is named after it.
+func TestEveryCleanerInvariantHasATest(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "cleaner-invariants.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -19,7 +18,7 @@ func TestEveryInvariantOfTheCleanerHasItsTest(t *testing.T) {
 	rows := map[string]string{}
 	for _, row := range regexp.MustCompile(`(?m)^\| ([IXF]\d+) \|.*\|(.*)\|$`).FindAllStringSubmatch(string(page), -1) {
 		if rows[row[1]] != "" {
-			t.Errorf("%s stands there twice", row[1])
+			t.Errorf("%s is listed twice", row[1])
 		}
 		rows[row[1]] = row[2]
 	}
@@ -30,19 +29,19 @@ func TestEveryInvariantOfTheCleanerHasItsTest(t *testing.T) {
 			row := rows[name]
 			named := regexp.MustCompile("`Test([A-Z]\\d+)*" + name + `[A-Z]`).MatchString(row)
 			if !named && !strings.Contains(row, "no test of its own: ") {
-				t.Errorf("%s has no test that is named after it: %q", name, row)
+				t.Errorf("%s has no test named after it: %q", name, row)
 			}
 		}
 	}
 	for _, name := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(page),
 		-1) {
 		if !tests[name[1]] {
-			t.Errorf("there is no %s", name[1])
+			t.Errorf("test %s does not exist", name[1])
 		}
 	}
 }
 
-// testNames are the names of all tests under internal.
+// testNames returns the names of all tests below internal.
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}

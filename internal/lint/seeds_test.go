@@ -9,17 +9,17 @@ import (
 	"testing"
 )
 
-// drawing are the files whose random numbers decide nothing of what a test proves.
-var drawing = []string{
+// unseeded are files whose random numbers do not affect what a test covers.
+var unseeded = []string{
 	"test/kit/seed/seed.go",
 	"test/kit/process/process.go", // ports
 }
 
-// TestSeedsComeFromTheKit: no test draws from the source that Go seeds at each start, nor makes a
-// seed of the time. What such a test finds it finds in another's change, once, and not again.
+// Tests use neither the global random source nor a seed from the clock: their failures would occur
+// in unrelated changes and not be reproducible.
 func TestSeedsComeFromTheKit(t *testing.T) {
 	for _, file := range sources(t) {
-		if !isTest(file) && !strings.HasPrefix(file, "test/") || slices.Contains(drawing, file) ||
+		if !isTest(file) && !strings.HasPrefix(file, "test/") || slices.Contains(unseeded, file) ||
 			strings.HasPrefix(file, "test/e2e/") {
 			continue
 		}
@@ -35,10 +35,10 @@ func TestSeedsComeFromTheKit(t *testing.T) {
 			}
 			switch called, of := callee(call); {
 			case of == "rand" && !strings.HasPrefix(called, "New"), of == "quick":
-				t.Errorf("%s: %s.%s: take the seed from test/kit/seed", set.Position(call.Pos()),
+				t.Errorf("%s: %s.%s: use a seed of test/kit/seed", set.Position(call.Pos()),
 					of, called)
-			case called == "NewPCG" && slices.ContainsFunc(call.Args, tellsTheTime):
-				t.Errorf("%s: a seed of the time: take it from test/kit/seed",
+			case called == "NewPCG" && slices.ContainsFunc(call.Args, usesClock):
+				t.Errorf("%s: seed from the clock: use a seed of test/kit/seed",
 					set.Position(call.Pos()))
 			}
 			return true
@@ -46,7 +46,8 @@ func TestSeedsComeFromTheKit(t *testing.T) {
 	}
 }
 
-// callee returns what is called, and of what package or value if that has a plain name.
+// callee returns the name of the called function, and of its package or receiver if that is an
+// identifier.
 func callee(call *ast.CallExpr) (name, of string) {
 	selected, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
@@ -58,14 +59,14 @@ func callee(call *ast.CallExpr) (name, of string) {
 	return selected.Sel.Name, of
 }
 
-// tellsTheTime tells whether an expression calls UnixNano or the like.
-func tellsTheTime(e ast.Expr) (tells bool) {
+// usesClock reports whether an expression calls UnixNano or a similar method.
+func usesClock(e ast.Expr) (uses bool) {
 	ast.Inspect(e, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok {
 			name, _ := callee(call)
-			tells = tells || strings.HasPrefix(name, "Unix")
+			uses = uses || strings.HasPrefix(name, "Unix")
 		}
 		return true
 	})
-	return tells
+	return uses
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Limits of the house style, in lines. Aim for far less: 150 and 10.
+// Limits in lines. Most files and functions should be much shorter: 150 and 10.
 const (
 	fileLinesMax     = 500
 	functionLinesMax = 70
@@ -27,10 +27,10 @@ func TestFilesAndFunctionsStaySmall(t *testing.T) {
 			t.Fatal(err)
 		}
 		if lines := strings.Count(string(content), "\n"); lines > fileLinesMax {
-			t.Errorf("%s has %d lines; %d are allowed", file, lines, fileLinesMax)
+			t.Errorf("%s has %d lines; the limit is %d", file, lines, fileLinesMax)
 		}
 		if isTest(file) {
-			continue // a Ginkgo spec is one long function by design; test files obey the file limit
+			continue // a Ginkgo suite is one long function
 		}
 		set := token.NewFileSet()
 		parsed, err := parser.ParseFile(set, file, content, parser.SkipObjectResolution)
@@ -44,14 +44,14 @@ func TestFilesAndFunctionsStaySmall(t *testing.T) {
 			}
 			lines := set.Position(function.End()).Line - set.Position(function.Pos()).Line + 1
 			if lines > functionLinesMax {
-				t.Errorf("%s: %s has %d lines; %d are allowed", file, function.Name.Name, lines,
+				t.Errorf("%s: %s has %d lines; the limit is %d", file, function.Name.Name, lines,
 					functionLinesMax)
 			}
 		}
 	}
 }
 
-func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
+func TestEveryPackageHasAComment(t *testing.T) {
 	documented := map[string]bool{}
 	for _, file := range sources(t) {
 		parsed, err := parser.ParseFile(token.NewFileSet(), root+file, nil,
@@ -64,12 +64,12 @@ func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
 	}
 	for dir, ok := range documented {
 		if !ok {
-			t.Errorf("package %s has no package comment: begin with doc.go", dir)
+			t.Errorf("package %s has no package comment: add doc.go", dir)
 		}
 	}
 }
 
-// sources lists the Go files of the module, from its root, without generated ones and other
+// sources returns the Go files of the module, from its root, without generated files and nested
 // modules.
 func sources(t *testing.T) []string {
 	t.Helper()

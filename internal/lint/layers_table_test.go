@@ -1,0 +1,175 @@
+package lint
+
+// layers lists the imports of each package within this module, in its code without tests. Imports
+// go only downward in this table. A package without an entry fails the test.
+var layers = map[string][]string{
+	"api/v1alpha1": {},
+	"api/report":   {},
+	"api/summary":  {"api/v1alpha1", "api/report"},
+	"config/crd":   {},
+
+	"internal/version":     {},
+	"internal/vfs":         {},
+	"internal/timer":       {},
+	"internal/outage":      {},
+	"internal/compress":    {},
+	"internal/placement":   {},
+	"internal/restmapper":  {},
+	"internal/lease":       {"api/v1alpha1"},
+	"internal/record":      {"internal/compress"},
+	"internal/topicconfig": {"internal/compress", "internal/record"},
+
+	"internal/logstore/segment": {"internal/vfs", "internal/record"},
+	"internal/logstore/keys": {"internal/logstore/segment", "internal/vfs", "internal/record",
+		"internal/compress"},
+	"internal/logstore/clean": {"internal/logstore/keys", "internal/logstore/segment",
+		"internal/record", "internal/compress", "internal/vfs"},
+	"internal/logstore/leaderepoch": {},
+	"internal/logstore/producer":    {"internal/logstore/segment", "internal/record"},
+	"internal/logstore/checkpoint": {"internal/logstore/clean", "internal/logstore/leaderepoch",
+		"internal/logstore/segment"},
+	"internal/logstore/inspect": {"internal/logstore/segment", "internal/logstore/keys",
+		"internal/record", "internal/vfs"},
+	"internal/logstore/cleaner": {"api/report", "internal/logstore", "internal/logstore/clean",
+		"internal/logstore/keys", "internal/logstore/segment", "internal/topicconfig"},
+	"internal/logstore": {
+		"internal/logstore/segment", "internal/logstore/keys",
+		"internal/logstore/clean", "internal/logstore/checkpoint", "internal/logstore/leaderepoch",
+		"internal/logstore/producer", "internal/topicconfig",
+		"internal/record", "internal/compress", "internal/outage", "internal/vfs",
+	},
+
+	"internal/metadata": {"api/v1alpha1", "internal/placement", "internal/topicconfig",
+		"internal/compress", "internal/record"},
+	"internal/metadata/local": {"api/v1alpha1", "internal/metadata", "internal/placement",
+		"internal/vfs"},
+	"internal/metadata/kube": {"api/v1alpha1", "internal/lease", "internal/metadata",
+		"internal/outage", "internal/placement", "internal/restmapper"},
+	"internal/metadata/remote": {"internal/metadata"},
+	"internal/manifest":        {"api/v1alpha1", "config/crd"},
+
+	"internal/replica/isr":     {"internal/metadata"},
+	"internal/replica/session": {"internal/metadata"},
+	"internal/replica": {"internal/replica/isr", "internal/replica/session", "internal/logstore",
+		"internal/metadata", "internal/outage", "internal/timer", "internal/record"},
+	"internal/coordinator/assignor": {},
+	"internal/coordinator/consumer": {"internal/coordinator/assignor"},
+	"internal/coordinator/state":    {},
+	"internal/coordinator/group": {"internal/coordinator/consumer",
+		"internal/coordinator/state"},
+	"internal/coordinator/runtime": {"internal/coordinator/state", "internal/replica",
+		"internal/logstore", "internal/metadata", "internal/timer", "internal/record",
+		"internal/compress"},
+	"internal/coordinator": {
+		"internal/coordinator/group", "internal/coordinator/consumer", "internal/coordinator/state",
+		"internal/coordinator/runtime", "internal/replica", "internal/metadata",
+	},
+	"internal/wire": {"internal/outage", "internal/vfs"},
+	"internal/handler": {
+		"internal/coordinator", "internal/coordinator/group", "internal/coordinator/consumer",
+		"internal/coordinator/assignor",
+		"internal/wire", "internal/replica", "internal/replica/session", "internal/logstore",
+		"internal/metadata", "internal/topicconfig", "internal/record",
+		"internal/compress",
+	},
+	"internal/broker": {
+		"api/v1alpha1", "api/report", "api/summary", "internal/wire", "internal/handler",
+		"internal/coordinator",
+		"internal/replica", "internal/replica/session", "internal/logstore",
+		"internal/logstore/cleaner", "internal/metadata",
+		"internal/outage", "internal/version", "internal/vfs",
+	},
+	"internal/dev": {
+		"api/v1alpha1", "api/report", "internal/broker", "internal/manifest",
+		"internal/metadata", "internal/metadata/local",
+		"internal/metadata/remote", "internal/vfs",
+	},
+
+	"internal/remote": {"api/v1alpha1", "api/report", "api/summary"},
+
+	"internal/operator/render":  {"api/v1alpha1"},
+	"internal/operator/rollout": {},
+	"controllers/index":         {"api/v1alpha1"},
+	"controllers/watch":         {"api/v1alpha1"},
+	"controllers/conditions":    {"api/v1alpha1"},
+	"controllers/keyed":         {},
+	"controllers/opmetrics":     {},
+	"controllers/laststatus":    {"api/v1alpha1", "internal/metadata", "internal/placement"},
+	"controllers/brokerstate":   {"api/v1alpha1", "internal/lease", "internal/placement"},
+	// The operator and the brokers resolve a topic's settings by internal/metadata, so that both
+	// apply the same defaults.
+	"controllers/reports": {"api/report", "api/v1alpha1", "controllers/watch", "internal/metadata",
+		"internal/operator/render"},
+	"controllers/logcluster": {
+		"api/v1alpha1", "controllers/brokerstate", "controllers/conditions", "controllers/index",
+		"controllers/keyed", "controllers/opmetrics", "controllers/watch", "internal/metadata",
+		"internal/operator/render", "internal/operator/rollout", "internal/placement",
+	},
+	"controllers/topic": {
+		"api/summary", "api/v1alpha1", "controllers/conditions", "controllers/index",
+		"controllers/keyed", "controllers/laststatus", "controllers/opmetrics",
+		"controllers/reports", "controllers/watch", "internal/metadata", "internal/placement",
+	},
+	"controllers/broker": {
+		"api/v1alpha1", "controllers/brokerstate", "controllers/index", "controllers/keyed",
+		"controllers/watch", "internal/placement",
+	},
+	"controllers/partition": {
+		"api/v1alpha1", "controllers/brokerstate", "controllers/conditions", "controllers/index",
+		"controllers/laststatus", "controllers/watch", "internal/metadata", "internal/placement",
+	},
+	"controllers": {
+		"api/v1alpha1", "controllers/broker", "controllers/brokerstate", "controllers/conditions",
+		"controllers/index", "controllers/logcluster", "controllers/opmetrics",
+		"controllers/partition", "controllers/reports", "controllers/topic",
+		"internal/operator/render", "internal/restmapper",
+	},
+	"internal/plan":            {},
+	"internal/bench/purgatory": {"internal/timer"},
+	"internal/bench/tickets":   {},
+	"internal/bench/client":    {"internal/bench/tickets"},
+	"internal/bench/logappend": {
+		"internal/bench/tickets",
+		"internal/logstore", "internal/topicconfig", "internal/record", "internal/compress",
+		"internal/vfs",
+	},
+	"internal/lint": {},
+}
+
+// testLayers lists the additional imports of a package's tests. Every test may also import
+// test/kit, and the packages that its own package reaches by layers.
+var testLayers = map[string][]string{
+	"controllers/brokerstate": {"internal/operator/render"}, // compares names
+	"internal/bench/client":   {"internal/dev"},             // measures a cluster
+	// measures the compression ratio
+	"internal/bench/tickets": {"internal/compress"},
+	"internal/broker":        {"internal/metadata/local"}, // runs whole brokers
+	// verifies what a store has written
+	"internal/logstore":        {"internal/logstore/inspect"},
+	"internal/metadata/remote": {"internal/metadata/local", "internal/vfs"}, // serves a store
+	"internal/replica":         {"internal/logstore/cleaner"},               // compacts replicas
+}
+
+// purePackages are the packages that documents call pure: their code reads no clock, takes no lock,
+// starts no goroutine and does no I/O. The value lists imports that a package may use nevertheless.
+var purePackages = map[string][]string{
+	"api/summary":                   nil,
+	"internal/coordinator/assignor": nil,
+	"internal/coordinator/consumer": nil,
+	"internal/coordinator/group":    nil,
+	"internal/coordinator/state":    nil,
+	"internal/lease":                nil,
+	"internal/logstore/checkpoint":  nil,
+	// atomic: hash slices share bitmaps and counters; vfs: the caller passes the files
+	"internal/logstore/clean":       {"sync/atomic", module + "internal/vfs"},
+	"internal/logstore/leaderepoch": nil,
+	"internal/logstore/producer":    nil,
+	"internal/operator/render":      nil,
+	"internal/operator/rollout":     nil,
+	"internal/outage":               nil,
+	"internal/placement":            nil,
+	"internal/plan":                 nil,
+	"internal/record":               {"sync"}, // a sync.Pool of buffers
+	"internal/replica/isr":          nil,
+	"internal/replica/session":      nil,
+}
