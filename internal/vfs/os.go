@@ -74,8 +74,7 @@ func (OS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) 
 func (OS) Stat(name string) (fs.FileInfo, error) { return os.Stat(name) }
 
 // Chtimes implements FS.
-func (OS) Chtimes(name string,
-	mtime time.Time) error {
+func (OS) Chtimes(name string, mtime time.Time) error {
 	return os.Chtimes(name, time.Time{}, mtime)
 }
 
