@@ -13,10 +13,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// TestJavaAdminTools: topics are altered and grown, records deleted, disks described, partitions
-// moved, leaders elected, all by Kafka's own tools, on three brokers.
+// TestJavaAdminTools alters and grows topics, deletes records, describes log directories, moves
+// partitions and elects leaders with Kafka's own tools, on three brokers.
 func TestJavaAdminTools(t *testing.T) {
-	proof := proves(
+	proof := newRow(
 		t,
 		"Kafka's command line tools",
 		"alter topics and configs, delete records, log dirs, reassign partitions, elect leaders; three brokers",
@@ -63,7 +63,7 @@ func TestJavaAdminTools(t *testing.T) {
 	checkMoves(t, tool, topics, file)
 }
 
-// checkConfigs sets, describes and deletes a topic's properties; brokers answer, too.
+// checkConfigs sets, describes and deletes a topic's properties, and describes those of brokers.
 func checkConfigs(t *testing.T, tool func(class string, args ...string) string) {
 	t.Helper()
 	configs := func(args ...string) string { return tool("kafka.admin.ConfigCommand", args...) }
@@ -93,8 +93,8 @@ func checkConfigs(t *testing.T, tool func(class string, args ...string) string) 
 	configs("--describe", "--entity-type", "broker-loggers", "--entity-name", "1")
 }
 
-// checkMoves moves a partition to other brokers until the tool says that it is there, and has its
-// preferred leader elected.
+// checkMoves moves a partition to other brokers until the tool reports that it is complete, and has
+// its preferred leader elected.
 func checkMoves(t *testing.T, tool func(class string, args ...string) string,
 	topics func(args ...string) string, file func(string) string) {
 	t.Helper()
@@ -111,7 +111,7 @@ func checkMoves(t *testing.T, tool func(class string, args ...string) string,
 		}
 		expect(t, reassign("--execute"), `Successfully started partition reassignment`)
 		verified := ""
-		for range 20 { // each is a Java program, which takes long enough
+		for range 20 { // starting Java takes long enough between two polls
 			if verified = reassign("--verify"); strings.Contains(verified, "is completed") {
 				break
 			}

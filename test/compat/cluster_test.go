@@ -23,7 +23,7 @@ metadata: {name: compat}
 spec: {brokers: 1}
 `
 
-// topicManifest keeps records for ever: the timestamps that the programs send are long ago.
+// topicManifest keeps records without a time limit: the timestamps that the programs send are old.
 const topicManifest = `apiVersion: heartwood.dev/v1alpha1
 kind: Topic
 metadata: {name: ` + topic + `}
@@ -41,7 +41,7 @@ func startCluster(t *testing.T, topics string) (process.Setup, string) {
 	return s, bootstrap[0]
 }
 
-// need returns the path of a program, or skips the test if it is not there, or a try of it fails.
+// need returns the path of a program, or skips the test if it is missing or a trial run fails.
 func need(t *testing.T, name string, try ...string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -54,7 +54,7 @@ func need(t *testing.T, name string, try ...string) string {
 	return path
 }
 
-// jars is the class path of Kafka's clients and tools.
+// jars returns the class path of Kafka's clients and tools.
 func jars(t *testing.T) string {
 	t.Helper()
 	folder := os.Getenv("KAFKA_LIB")
@@ -71,13 +71,13 @@ func jars(t *testing.T) string {
 	return filepath.Join(folder, "*")
 }
 
-// javaTool is the command line of a class of Kafka's. A tool runs for a second or two: the compiler
-// that pays off later would take most of it.
+// javaTool returns the command line of one of Kafka's classes. A tool runs for a second or two, so
+// the optimizing compiler would not pay off.
 func javaTool(java, classes, class string) []string {
 	return []string{java, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classes, class}
 }
 
-// requests counts the requests that were answered, by API.
+// requests returns the number of answered requests by API.
 func requests(t *testing.T, s process.Setup) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
@@ -91,9 +91,9 @@ func requests(t *testing.T, s process.Setup) map[string]int {
 	return counts
 }
 
-// checkIdle looks at the requests while a consumer waited at the end: a fetch each 500 ms, and now
-// and then metadata. A client that spins sends thousands. A slow machine sees fewer, so this holds
-// however fast it is.
+// checkIdle checks the requests while a consumer waited at the end: a fetch each 500 ms, and
+// sometimes metadata. A client that spins sends thousands. A slow machine sees fewer, so the limit
+// holds at any speed.
 func checkIdle(t *testing.T, before, after map[string]int) {
 	t.Helper()
 	if before == nil || after == nil {
@@ -108,7 +108,7 @@ func checkIdle(t *testing.T, before, after map[string]int) {
 		}
 	}
 	if limit := 2*int(idle.Seconds()) + 10; all > limit {
-		t.Errorf("%d requests while nothing happened, %d are plenty", all, limit)
+		t.Errorf("%d requests while idle, at most %d are expected", all, limit)
 	}
 }
 
@@ -120,7 +120,7 @@ func sum(family *dto.MetricFamily) int {
 	return int(total)
 }
 
-// output runs a program to its end and returns what it printed.
+// output runs a program to its end and returns its output.
 func output(t *testing.T, stdin string, command ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)

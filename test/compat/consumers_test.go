@@ -19,10 +19,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// consumerChecks is what each client does by the consumer protocol (KIP-848), in the matrix.
+// consumerChecks describes the checks of the consumer protocol (KIP-848) in the matrix.
 const consumerChecks = "consumer protocol, three brokers: members come, die, come back as static ones; coordinator killed; expression and a later topic; offsets continue"
 
-// consumerSession is as in consumerManifest: long enough to start a Java program.
+// consumerSession is the value in consumerManifest: long enough to start a Java program.
 const consumerSession = 20 * time.Second
 
 const consumerManifest = `apiVersion: heartwood.dev/v1alpha1
@@ -37,10 +37,10 @@ spec: {cluster: compat, partitions: 6, replicas: 3, minInSyncReplicas: 2, cleanu
 `
 
 func TestJavaConsumers(t *testing.T) {
-	proof := proves(t, "Java clients", consumerChecks)
+	proof := newRow(t, "Java clients", consumerChecks)
 	java, classes := need(t, "java", "-version"), jars(t)
 	t.Parallel()
-	s := startStory(t, proof, javaTool(java, classes, "testdata/Member.java"))
+	s := startScenario(t, proof, javaTool(java, classes, "testdata/Member.java"))
 	s.tools = func(args ...string) string {
 		return output(t, "", slices.Concat(javaTool(java, classes,
 			"org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"), args,
@@ -56,33 +56,33 @@ func TestJavaConsumers(t *testing.T) {
 }
 
 func TestConfluentConsumers(t *testing.T) {
-	proof := proves(t, "confluent-kafka (librdkafka)", consumerChecks)
+	proof := newRow(t, "confluent-kafka (librdkafka)", consumerChecks)
 	python := need(t, "python3", "-c", "import confluent_kafka")
 	t.Parallel()
-	startStory(t, proof, []string{python, "testdata/member.py"}).run()
+	startScenario(t, proof, []string{python, "testdata/member.py"}).run()
 }
 
-// story is what happens to a group of one client's members.
-type story struct {
+// scenario is a sequence of events in a group of one client's members.
+type scenario struct {
 	t         *testing.T
 	proof     *row
 	command   []string // of a member
 	bootstrap string
 	pids      map[int]int // of brokers
 	client    *kgo.Client
-	tools     func(args ...string) string // kafka-consumer-groups; nil: not on the machine
+	tools     func(args ...string) string // kafka-consumer-groups; nil: not installed
 	dump      func(files []string) string
 	dataDir   string
 	sent      int
 }
 
-func startStory(t *testing.T, proof *row, command []string) *story {
+func startScenario(t *testing.T, proof *row, command []string) *scenario {
 	t.Helper()
 	setup := process.NewSetup(t, 3, consumerManifest)
 	setup.HTTP = process.FreePorts(t, 4) // the cluster's, and each broker's
 	running := process.Start(t, append(setup.Args(), "--processes")...)
 	bootstrap, before := running.Ready(t)
-	s := &story{t: t, proof: proof, command: command, bootstrap: strings.Join(bootstrap, ","),
+	s := &scenario{t: t, proof: proof, command: command, bootstrap: strings.Join(bootstrap, ","),
 		pids: map[int]int{}, dataDir: setup.DataDir}
 	for _, line := range before {
 		var id, pid int
@@ -91,7 +91,7 @@ func startStory(t *testing.T, proof *row, command []string) *story {
 		}
 	}
 	go func() {
-		for range running.Lines { // nobody else reads them
+		for range running.Lines { // drain the output
 		}
 	}()
 	var err error
@@ -104,13 +104,13 @@ func startStory(t *testing.T, proof *row, command []string) *story {
 	return s
 }
 
-func (s *story) member(group, instance, subscription string) *member {
+func (s *scenario) member(group, instance, subscription string) *member {
 	s.t.Helper()
 	return startMember(s.t, s.command, s.bootstrap, group, instance, subscription)
 }
 
-// send writes records, numbered on, to all partitions by turns.
-func (s *story) send(n int) {
+// send produces records with consecutive numbers to all partitions, round-robin.
+func (s *scenario) send(n int) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), process.Deadline)
 	defer cancel()
@@ -124,8 +124,8 @@ func (s *story) send(n int) {
 	}
 }
 
-// committed waits until all that was sent is committed.
-func (s *story) committed() {
+// committed waits until the offsets of all produced records are committed.
+func (s *scenario) committed() {
 	s.t.Helper()
 	process.Until(s.t, func() string {
 		offsets, err := kadm.NewClient(s.client).FetchOffsets(process.Limited(s.t), "readers")
@@ -141,41 +141,41 @@ func (s *story) committed() {
 	})
 }
 
-func (s *story) run() {
+func (s *scenario) run() {
 	s.send(60)
 	first := s.member("readers", "first", topic)
 	share(s.t, 6, first)
 	read(s.t, 0, 60, first)
-	s.proof.version = first.says().version
+	s.proof.version = first.observed().version
 	second := s.member("readers", "", topic)
 	share(s.t, 3, first, second)
 	s.describe()
 
-	second.kill() // it is out when its session is over
+	second.kill() // it is removed when its session expires
 	share(s.t, 6, first)
 	third := s.member("readers", "third", topic)
 	share(s.t, 3, first, third)
-	s.comeBack(first, third)
+	s.rejoin(first, third)
 }
 
-// comeBack has a static member leave and come again: it gets what it had, and nobody else is
-// troubled. Then the coordinator is killed.
-func (s *story) comeBack(first, third *member) {
-	had, changes := third.says().owned, first.says().changes
+// rejoin restarts a static member: it gets the same partitions, and the other member keeps its own.
+// Then the coordinator is killed.
+func (s *scenario) rejoin(first, third *member) {
+	had, changes := third.observed().owned, first.observed().changes
 	third.leave()
 	left := time.Now()
 	third = s.member("readers", "third", topic)
 	share(s.t, 3, first, third)
-	got, again := third.says().owned, first.says().changes
+	got, again := third.observed().owned, first.observed().changes
 	switch took := time.Since(left); {
 	case took > consumerSession:
 		s.t.Logf(
-			"it took a static member %v to come back, on a busy machine: its place was not kept so long",
+			"the static member took %v to rejoin, longer than its session, on a busy machine",
 			took,
 		)
 	case !slices.Equal(got, had), again != changes:
 		s.t.Errorf(
-			"a static member comes back to %v, and had %v; another's partitions have changed %d times",
+			"a static member rejoined with %v and had %v; the other's partitions have changed %d times",
 			got,
 			had,
 			again-changes,
@@ -196,21 +196,22 @@ func (s *story) comeBack(first, third *member) {
 	s.end(first, third)
 }
 
-// end has everybody leave; who comes then reads what is new. And an expression finds a topic that
-// is made later.
-func (s *story) end(first, third *member) {
+// end has all members leave; a later member reads only new records. And a regular expression
+// matches a topic that is created later.
+func (s *scenario) end(first, third *member) {
 	share(s.t, 3, first, third)
 	s.committed()
 	first.leave()
 	third.leave()
 	before := s.sent
 	s.send(6)
-	// the place of "first" is kept for it
+	// The partitions of static member "first" are reserved for it.
 	watcher, last := s.member("watchers", "", "^made-.*"), s.member("readers", "first", topic)
 	read(s.t, before, s.sent, last)
-	for number, n := range last.says().read {
+	for number, n := range last.observed().read {
 		if number < before || n > 1 {
-			s.t.Errorf("record %d, which the group has read, is read again; %d times", number, n)
+			s.t.Errorf("record %d, which the group has committed, was read %d times more", number,
+				n)
 		}
 	}
 	admin, ctx := kadm.NewClient(s.client), process.Limited(s.t)
@@ -223,8 +224,8 @@ func (s *story) end(first, third *member) {
 	s.committed()
 }
 
-// describe looks at the group with Kafka's tool while two members share it.
-func (s *story) describe() {
+// describe describes the group with Kafka's tool while two members share the partitions.
+func (s *scenario) describe() {
 	if s.tools == nil {
 		return
 	}
@@ -245,8 +246,8 @@ func (s *story) describe() {
 	expect(s.t, s.tools("--list", "--type", "--state"), `readers\s+Consumer\s+Stable`)
 }
 
-// stored has Kafka's tool read what is stored of the groups, on all brokers.
-func (s *story) stored() {
+// stored has Kafka's tool decode the stored records of the groups, on all brokers.
+func (s *scenario) stored() {
 	logs, err := filepath.Glob(filepath.Join(s.dataDir, "broker-*", "__consumer_offsets-*",
 		"*.log"))
 	if err != nil {

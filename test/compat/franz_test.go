@@ -14,20 +14,20 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// franzTests are those of franz-go's own tests that need a broker, without TestTxnEtl
-// (transactions), TestSCRAM (SASL) and TestShareGroup, which ask for what is not served; the first
-// of them would wait for it until its time is up.
+// franzTests are franz-go's own tests that need a broker, except TestTxnEtl (transactions),
+// TestSCRAM (SASL) and TestShareGroup, which need unsupported features; the first of them would
+// wait until its timeout.
 const franzTests = "TestProcessHooks|TestPing|TestIssue|TestConsumeTopic|TestConsumeRegex|TestDirectPartitionPurge|TestAddRemovePartitions|TestPause|" +
 	"TestPooling|TestGroup|TestHookPollStart$|TestPollWait|TestClient_"
 
-// franzResult is a line of `go test -v`.
+// franzResult matches a result line of `go test -v`.
 var franzResult = regexp.MustCompile(`(?m)^( *)--- (PASS|FAIL|SKIP): (\S+)`)
 
 // TestFranzGo runs franz-go's own tests, of the version that this repository depends on: groups
-// that produce, consume and rebalance under load with each of its balancers, and the client's bugs
-// of many years.
+// that produce, consume and rebalance under load with each of its balancers, and regression tests
+// of the client.
 func TestFranzGo(t *testing.T) {
-	proof := proves(
+	proof := newRow(
 		t,
 		"franz-go's own tests",
 		"groups under load with each balancer, regular expressions, pauses, large messages, many bugs of old",
@@ -62,7 +62,7 @@ func TestFranzGo(t *testing.T) {
 	}
 }
 
-// franzClone copies the module's source, which the tests are part of, to where they can run.
+// franzClone copies the module's source, with its tests, to a writable folder.
 func franzClone(t *testing.T) (folder, version string) {
 	t.Helper()
 	found := need(t, "go", "version")

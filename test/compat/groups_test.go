@@ -16,17 +16,18 @@ func TestJavaGroup(t *testing.T) {
 	testJavaGroup(t, "classic", `"protocolType":"consumer"`, `"subscription":\{"topics":\["`+topic)
 }
 
-// The consumer protocol (KIP-848); of its group the topic holds records of other kinds.
+// TestJavaConsumerProtocolGroup uses the consumer protocol (KIP-848), whose groups are stored in
+// other kinds of records.
 func TestJavaConsumerProtocolGroup(t *testing.T) {
 	testJavaGroup(t, "consumer", `"subscribedTopicNames":\["`+topic, `"assignmentEpoch"`)
 }
 
-// Java's consumer in a group: it reads what is there, commits, and after the broker was killed and
-// started again reads nothing twice. Its tools describe, list and delete the group, and dump-log
-// reads what is stored of it.
+// testJavaGroup: Java's consumer in a group reads, commits, and reads nothing twice after the
+// broker was killed and restarted. Kafka's tools describe, list and delete the group, and dump-log
+// decodes its stored records.
 func testJavaGroup(t *testing.T, protocol string, dumped ...string) {
 	t.Helper()
-	proof := proves(t, "Kafka's command line tools",
+	proof := newRow(t, "Kafka's command line tools",
 		"console consumer in a group, protocol "+protocol+
 			", over kill -9 of the broker; consumer-groups; dump-log of offsets")
 	java, classes := need(t, "java", "-version"), jars(t)
@@ -69,12 +70,12 @@ func testJavaGroup(t *testing.T, protocol string, dumped ...string) {
 	send(10, 5)
 	if again := read(5); strings.Contains(again, "value 9\n") ||
 		!strings.Contains(again, "value 14\n") {
-		t.Errorf("after the restart the group reads %s", again)
+		t.Errorf("after the restart the group reads committed records again: %s", again)
 	}
 	logs, err := filepath.Glob(filepath.Join(s.DataDir, "broker-0", "__consumer_offsets-*",
 		"*.log"))
 	if err != nil || len(logs) != 50 {
-		t.Fatalf("%d logs of groups: %v", len(logs), err)
+		t.Fatalf("%d logs of __consumer_offsets, error %v", len(logs), err)
 	}
 	dump := tool("", "org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files",
 		strings.Join(logs, ","))

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// kcatVersion finds kcat's and its librdkafka's version in what it says of itself.
+// kcatVersion matches the versions of kcat and its librdkafka in its version output.
 var kcatVersion = regexp.MustCompile(`(Version|librdkafka) [0-9.]+`)
 
 // kcatRecord is a record as kcat -J prints it.
@@ -23,13 +23,13 @@ type kcatRecord struct {
 	Timestamp int64 `json:"ts"`
 	Key       *string
 	Payload   *string
-	Headers   []string // names and values, in turn
+	Headers   []string // alternating names and values
 }
 
-// kcat does what its options allow: it knows neither topics' settings nor a timestamp for what it
-// sends.
+// TestKcat covers what kcat's options allow: it has neither topic settings nor timestamps for
+// records.
 func TestKcat(t *testing.T) {
-	proof := proves(t, "kcat",
+	proof := newRow(t, "kcat",
 		"list topics; produce and read with keys, nulls and headers in five codecs")
 	kcat := need(t, "kcat", "-V")
 	proof.version = strings.Join(kcatVersion.FindAllString(output(t, "", kcat, "-V"), -1), ", ")
@@ -46,7 +46,7 @@ func TestKcat(t *testing.T) {
 	var sent []line
 	for _, codec := range codecs {
 		key, value := codec+"-key", strings.Repeat(codec+" ", 100)
-		// -Z makes a null of an empty value.
+		// -Z converts an empty value to null.
 		run(key+":"+value+"\n"+key+":\n", "-P", "-t", topic, "-p", "0", "-K:", "-Z", "-z", codec,
 			"-H", "codec="+codec,
 			"-X", "enable.idempotence=true", "-X", "linger.ms=200")
@@ -74,7 +74,7 @@ func TestKcat(t *testing.T) {
 	last := "while it waits"
 	checkStored(t, bootstrap, append(sent, line{Value: &last, Headers: map[string]string{}}))
 	if rejected := sum(s.Metrics(t)["heartwood_broker_connection_rejected_total"]); rejected != 0 {
-		t.Errorf("%d connections were closed for what they sent", rejected)
+		t.Errorf("%d connections were closed because of invalid requests", rejected)
 	}
 }
 
@@ -92,14 +92,14 @@ func checkLongPoll(t *testing.T, kcat, bootstrap string) {
 	if err := waiting.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for says := bufio.NewScanner(stderr); says.Scan(); {
-		if strings.Contains(says.Text(), "Reached end") { // only now is its place known
+	for lines := bufio.NewScanner(stderr); lines.Scan(); {
+		if strings.Contains(lines.Text(), "Reached end") { // its position is known now
 			output(t, "while it waits\n", kcat, "-b", bootstrap, "-P", "-t", topic, "-p", "0")
 			break
 		}
 	}
 	if err := waiting.Wait(); err != nil || stdout.String() != "while it waits\n" {
-		t.Errorf("the consumer that waited got %q: %v", stdout.String(), err)
+		t.Errorf("the waiting consumer received %q, error %v", stdout.String(), err)
 	}
 }
 
@@ -121,7 +121,7 @@ func kcatLines(t *testing.T, text string) []line {
 	return lines
 }
 
-// compareKcat leaves timestamps out: kcat gives its own.
+// compareKcat ignores timestamps: kcat sets its own.
 func compareKcat(t *testing.T, source string, got, want []line) {
 	t.Helper()
 	ok := slices.EqualFunc(got, want, func(a, b line) bool {
@@ -129,7 +129,8 @@ func compareKcat(t *testing.T, source string, got, want []line) {
 			maps.Equal(a.Headers, b.Headers)
 	})
 	if !ok {
-		t.Errorf("from the %s came %d records that are not the %d sent", source, len(got),
+		t.Errorf("from the %s %d records were read, which differ from the %d sent", source,
+			len(got),
 			len(want))
 	}
 }

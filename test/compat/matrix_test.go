@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// matrix is what this run saw of each client. With COMPATIBILITY=1 it becomes the table of
-// docs/compatibility.md, and what failed or was not there stands in it as that.
+// matrix has the results of this run for each client. With COMPATIBILITY=1 it becomes the table of
+// docs/compatibility.md, including failed and skipped tests.
 var matrix struct {
 	sync.Mutex
 	rows map[string]*row // by test
@@ -23,7 +23,7 @@ var matrix struct {
 
 type row struct {
 	client, version, checked, result string
-	// behind the result: what of it is not served, and why
+	// notes are unsupported features and the reasons, appended to the result.
 	notes []string
 }
 
@@ -39,9 +39,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// proves opens a test's row; its result is the test's. It comes first in a test, so that one that
-// is skipped has a row, too.
-func proves(t *testing.T, client, checked string) *row {
+// newRow adds the row of a test, whose result it is. A test calls it first, so that a skipped test
+// has a row, too.
+func newRow(t *testing.T, client, checked string) *row {
 	t.Helper()
 	r := &row{client: client, checked: checked, version: "-"}
 	t.Cleanup(func() {
@@ -61,7 +61,7 @@ func proves(t *testing.T, client, checked string) *row {
 	return r
 }
 
-// writeMatrix puts the table between the page's marks.
+// writeMatrix writes the table between the page's markers.
 func writeMatrix(page string) error {
 	const begin, end = "<!-- matrix -->\n", "<!-- /matrix -->"
 	text, err := os.ReadFile(page)
@@ -71,7 +71,7 @@ func writeMatrix(page string) error {
 	before, rest, found := strings.Cut(string(text), begin)
 	_, after, closed := strings.Cut(rest, end)
 	if !found || !closed {
-		return fmt.Errorf("%s has lost its marks", page)
+		return fmt.Errorf("%s has no matrix markers", page)
 	}
 	var rows []*row
 	for _, r := range matrix.rows {

@@ -20,32 +20,32 @@ import (
 // partitions of the topic.
 const partitions = 6
 
-// member is a program in testdata that is a member of a group: it says what it is assigned and what
-// it reads (line), and leaves when its standard input ends.
+// member is a program in testdata that is a member of a group: it prints its assignments and the
+// records that it reads (line), and leaves when its standard input ends.
 type member struct {
 	t     *testing.T
 	cmd   *exec.Cmd
 	stdin io.Closer
 	ended chan struct{}
 	mu    sync.Mutex
-	saw   seen
+	state observations
 }
 
-// seen is what a member has said.
-type seen struct {
+// observations are what a member has printed.
+type observations struct {
 	version string
 	owned   []string    // topic-partition
 	changes int         // of owned
-	read    map[int]int // records by their number (story.send), how often
+	read    map[int]int // how often each record was read, by number (scenario.send)
 }
 
-// startMember starts one; of an instance "" it is dynamic.
+// startMember starts a member, which is dynamic if instance is "".
 func startMember(t *testing.T, command []string, bootstrap, group, instance,
 	subscription string) *member {
 	t.Helper()
 	args := append(slices.Clone(command), bootstrap, group, instance, subscription)
 	m := &member{t: t, cmd: exec.Command(args[0], args[1:]...), ended: make(chan struct{}),
-		saw: seen{read: map[int]int{}}}
+		state: observations{read: map[int]int{}}}
 	var stderr strings.Builder
 	m.cmd.Stderr = &stderr
 	stdin, err := m.cmd.StdinPipe()
@@ -63,12 +63,12 @@ func startMember(t *testing.T, command []string, bootstrap, group, instance,
 	go func() {
 		defer close(m.ended)
 		m.listen(json.NewDecoder(stdout))
-		_ = m.cmd.Wait() // some are killed
+		_ = m.cmd.Wait() // fails for a killed member
 	}()
 	t.Cleanup(func() {
 		m.kill()
 		if t.Failed() {
-			t.Logf("%q %q: %+v\n%s", group, instance, m.says(), stderr.String())
+			t.Logf("%q %q: %+v\n%s", group, instance, m.observed(), stderr.String())
 		}
 	})
 	return m
@@ -83,52 +83,52 @@ func (m *member) listen(lines *json.Decoder) {
 		m.mu.Lock()
 		switch l.Step {
 		case "client":
-			m.saw.version = l.Version
+			m.state.version = l.Version
 		case "assigned":
-			m.saw.owned = l.Topics
-			m.saw.changes++
+			m.state.owned = l.Topics
+			m.state.changes++
 		case "record":
 			partition := 0
 			if n, err := fmt.Sscanf(l.Source, topic+"-%d", &partition); n == 1 && err == nil {
-				m.saw.read[int(l.Offset)*partitions+partition]++
+				m.state.read[int(l.Offset)*partitions+partition]++
 			}
 		}
 		m.mu.Unlock()
 	}
 }
 
-func (m *member) says() seen {
+func (m *member) observed() observations {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	saw := m.saw
-	saw.read = maps.Clone(m.saw.read)
-	return saw
+	state := m.state
+	state.read = maps.Clone(m.state.read)
+	return state
 }
 
-// kill ends the process at once.
 func (m *member) kill() {
-	_ = m.cmd.Process.Kill() // it may have ended
+	_ = m.cmd.Process.Kill() // fails if the process has ended
 	<-m.ended
 }
 
-// leave has it leave in order.
+// leave closes the member's input and waits until it has left the group.
 func (m *member) leave() {
 	m.t.Helper()
 	_ = m.stdin.Close()
 	select {
 	case <-m.ended:
 	case <-time.After(process.Deadline):
-		m.t.Fatal("a member does not leave")
+		m.t.Fatal("a member has not left")
 	}
 }
 
-// share waits until members have so many partitions each, and none is two's.
+// share waits until each of the members has a number of partitions, and no partition has two
+// owners.
 func share(t *testing.T, each int, members ...*member) {
 	t.Helper()
 	process.Until(t, func() string {
 		owners := map[string]int{}
 		for i, m := range members {
-			owned := m.says().owned
+			owned := m.observed().owned
 			if len(owned) != each {
 				return fmt.Sprintf("member %d has %v, wants %d partitions", i, owned, each)
 			}
@@ -145,7 +145,7 @@ func share(t *testing.T, each int, members ...*member) {
 	})
 }
 
-// read waits until members have read the records with the numbers from one to another between them.
+// read waits until the members together have read the records of a range of numbers.
 func read(t *testing.T, from, to int, members ...*member) {
 	t.Helper()
 	process.Until(t, func() string {
@@ -154,7 +154,7 @@ func read(t *testing.T, from, to int, members ...*member) {
 			missing[number] = true
 		}
 		for _, m := range members {
-			for number := range m.says().read {
+			for number := range m.observed().read {
 				delete(missing, number)
 			}
 		}

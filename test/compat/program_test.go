@@ -19,7 +19,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// The list that each program in testdata does, with a topic of one partition:
+// The steps of each program in testdata, with a topic of one partition:
 //
 //  1. list the topics
 //  2. create <topic>-made (2 partitions, compact, zstd), describe its settings, delete it
@@ -28,13 +28,13 @@ import (
 //  4. read from the beginning, and from a timestamp half a second before record 7
 //  5. wait at the end for a while, where nothing must come; then send one record, which must
 //
-// A line says what was seen; "idle" and "idled" stand around the wait.
+// Each line is an observation; "idle" and "idled" are before and after the wait.
 type line struct {
 	Step      string
 	Version   string            // client
 	Topics    []string          // list
 	Configs   map[string]string // describe
-	Codec     string            // missing: the client has not got this codec
+	Codec     string            // missing: the client lacks this codec
 	Error     string            // error
 	Source    string            // record: beginning, timestamp or end
 	Offset    int64
@@ -47,31 +47,31 @@ type line struct {
 const (
 	begin  = 1_700_000_000_000
 	idle   = 5 * time.Second
-	atTime = 7 // the record that reading from the timestamp begins with
+	atTime = 7 // the first record from the timestamp
 )
 
 var codecs = []string{"none", "gzip", "snappy", "lz4", "zstd"}
 
-// attributes are the codecs' numbers in a batch (KIP-110).
+// attributes are the numbers of the codecs in a batch (KIP-110).
 var attributes = map[string]uint8{"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
-// programChecks is what each program does, in the matrix.
+// programChecks describes the checks of the programs in the matrix.
 const programChecks = "list, create, describe and delete topics; five codecs, idempotent; read from the beginning and a timestamp; idle at the end"
 
 func TestConfluentKafka(t *testing.T) {
-	proof := proves(t, "confluent-kafka (librdkafka)", programChecks)
+	proof := newRow(t, "confluent-kafka (librdkafka)", programChecks)
 	python := need(t, "python3", "-c", "import confluent_kafka")
 	testProgram(t, proof, python, "testdata/confluent.py")
 }
 
 func TestKafkaPython(t *testing.T) {
-	proof := proves(t, "kafka-python", programChecks)
+	proof := newRow(t, "kafka-python", programChecks)
 	python := need(t, "python3", "-c", "import kafka.admin")
 	testProgram(t, proof, python, "testdata/kafka_python.py")
 }
 
 func TestJava(t *testing.T) {
-	proof := proves(t, "Java clients", programChecks)
+	proof := newRow(t, "Java clients", programChecks)
 	testProgram(t, proof, need(t, "java", "-version"), "-cp", jars(t), "testdata/Client.java")
 }
 
@@ -84,7 +84,7 @@ func testProgram(t *testing.T, proof *row, command ...string) {
 		ended <- run(t.Context(),
 			append(command, bootstrap, topic, fmt.Sprint(idle.Milliseconds())), lines)
 	}()
-	seen := map[string][]line{}
+	observed := map[string][]line{}
 	var before, after map[string]int
 	for l := range lines {
 		switch l.Step {
@@ -93,26 +93,27 @@ func testProgram(t *testing.T, proof *row, command ...string) {
 		case "idled":
 			after = requests(t, s)
 		}
-		seen[l.Step] = append(seen[l.Step], l)
+		observed[l.Step] = append(observed[l.Step], l)
 	}
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	proof.version = seen["client"][0].Version
+	proof.version = observed["client"][0].Version
 	t.Log(proof.version)
-	checkAdmin(t, seen)
-	sent := expected(t, seen["missing"])
-	checkRead(t, seen["record"], sent)
+	checkAdmin(t, observed)
+	sent := expected(t, observed["missing"])
+	checkRead(t, observed["record"], sent)
 	checkStored(t, bootstrap, sent)
 	checkIdle(t, before, after)
 	if rejected := sum(s.Metrics(t)["heartwood_broker_connection_rejected_total"]); rejected != 0 ||
-		len(seen["error"]) != 0 {
-		t.Errorf("%d connections were closed for what they sent; the client says %v", rejected,
-			seen["error"])
+		len(observed["error"]) != 0 {
+		t.Errorf("%d connections were closed because of invalid requests; the client printed %v",
+			rejected,
+			observed["error"])
 	}
 }
 
-// run runs a program and sends its lines on; it closes lines.
+// run runs a program, sends its lines and closes the channel.
 func run(ctx context.Context, command []string, lines chan<- line) error {
 	defer close(lines)
 	ctx, cancel := context.WithTimeout(ctx, process.Deadline)
@@ -142,23 +143,23 @@ func run(ctx context.Context, command []string, lines chan<- line) error {
 	return nil
 }
 
-func checkAdmin(t *testing.T, seen map[string][]line) {
+func checkAdmin(t *testing.T, observed map[string][]line) {
 	t.Helper()
-	if topics := seen["list"][0].Topics; !slices.Contains(topics, topic) {
+	if topics := observed["list"][0].Topics; !slices.Contains(topics, topic) {
 		t.Errorf("topics are %v", topics)
 	}
 	for name, want := range map[string]string{"cleanup.policy": "compact",
 		"compression.type": "zstd", "delete.retention.ms": "86400000"} {
-		if got := seen["describe"][0].Configs[name]; got != want {
+		if got := observed["describe"][0].Configs[name]; got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	if len(seen["deleted"]) != 1 {
-		t.Error("the topic made was not deleted")
+	if len(observed["deleted"]) != 1 {
+		t.Error("the created topic was not deleted")
 	}
 }
 
-// expected are the records that a program sends, in their order, without the codecs it has not got.
+// expected returns the records that a program sends, in order, without missing codecs.
 func expected(t *testing.T, missing []line) []line {
 	t.Helper()
 	var all []line
@@ -169,7 +170,7 @@ func expected(t *testing.T, missing []line) []line {
 	}
 	for _, codec := range codecs {
 		if slices.ContainsFunc(missing, func(l line) bool { return l.Codec == codec }) {
-			t.Logf("the client has not got %s on this machine", codec)
+			t.Logf("the client lacks %s on this machine", codec)
 			continue
 		}
 		key, value, unkeyed := codec+"-key", strings.Repeat(codec+" ", 100),
@@ -184,8 +185,8 @@ func expected(t *testing.T, missing []line) []line {
 	return all
 }
 
-// checkRead compares what came from the beginning, from the timestamp and at the end with what was
-// sent.
+// checkRead compares the records read from the beginning, from the timestamp and at the end with
+// those sent.
 func checkRead(t *testing.T, read, sent []line) {
 	t.Helper()
 	last := len(sent) - 1
@@ -198,7 +199,7 @@ func checkRead(t *testing.T, read, sent []line) {
 			}
 		}
 		if len(got) != len(want) {
-			t.Errorf("from the %s came %d records, want %d", source, len(got), len(want))
+			t.Errorf("from the %s %d records were read, want %d", source, len(got), len(want))
 			continue
 		}
 		for i := range want {
@@ -217,12 +218,12 @@ func same(a, b line) bool {
 func equal(a, b *string) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
 
 func show(l line) string {
-	text, _ := json.Marshal(l) // a line has nothing that could fail
+	text, _ := json.Marshal(l) // cannot fail for a line
 	return string(text)
 }
 
-// checkStored reads the topic with franz-go, which tells what codec each batch has on the disk: the
-// one its producer chose.
+// checkStored reads the topic with franz-go, which reports the codec of each stored batch: that of
+// its producer.
 func checkStored(t *testing.T, bootstrap string, sent []line) {
 	t.Helper()
 	client, err := kgo.NewClient(
@@ -246,7 +247,7 @@ func checkStored(t *testing.T, bootstrap string, sent []line) {
 					r.Attrs.CompressionType())
 			}
 			if r.ProducerID < 0 && at < len(sent)-1 {
-				t.Errorf("record %d has no producer id: idempotence was off", r.Offset)
+				t.Errorf("record %d has no producer id: idempotence was disabled", r.Offset)
 			}
 			at++
 		}

@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// script is a program of COMPAT_CLIENTS, or skips the test.
+// script returns a program of COMPAT_CLIENTS, or skips the test.
 func script(t *testing.T, name string) string {
 	t.Helper()
 	folder := os.Getenv("COMPAT_CLIENTS")
@@ -27,14 +27,14 @@ func script(t *testing.T, name string) string {
 	return path
 }
 
-// Why a step has to fail.
+// Reasons why a step must fail.
 const (
 	withoutTransactions = "transactions are not served"
 	withoutACLs         = "ACLs are not served"
 )
 
 func TestConfluentSmoke(t *testing.T) {
-	proof := proves(
+	proof := newRow(
 		t,
 		"confluent-kafka (librdkafka)",
 		"a program of many steps: metadata, codecs, idempotence, keys, seeks, groups of both protocols, admin",
@@ -46,7 +46,7 @@ func TestConfluentSmoke(t *testing.T) {
 }
 
 func TestKafkaPythonSmoke(t *testing.T) {
-	proof := proves(t, "kafka-python",
+	proof := newRow(t, "kafka-python",
 		"a program of many steps: codecs, idempotence, groups, offsets, admin")
 	python := need(t, "python3", "-c", "import kafka.admin")
 	testSmoke(t, proof, map[string]string{"txn": withoutTransactions}, python,
@@ -54,14 +54,14 @@ func TestKafkaPythonSmoke(t *testing.T) {
 }
 
 // testSmoke runs a program that prints a line for each step, as "PASS step seconds"; its first line
-// is the client's version. refused are the steps that ask for what is not served, and why.
-func testSmoke(t *testing.T, proof *row, refused map[string]string, command ...string) {
+// is the client's version. unsupported are the steps that need unsupported features, and why.
+func testSmoke(t *testing.T, proof *row, unsupported map[string]string, command ...string) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, clusterManifest)
 	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
 	out, err := exec.CommandContext(t.Context(), command[0],
 		append(command[1:], bootstrap[0])...).CombinedOutput()
-	var failed *exec.ExitError // as one with a failed step does
+	var failed *exec.ExitError // the exit code after a failed step
 	if err != nil && !errors.As(err, &failed) {
 		t.Fatal(err)
 	}
@@ -78,14 +78,14 @@ func testSmoke(t *testing.T, proof *row, refused map[string]string, command ...s
 			continue
 		}
 		ran++
-		switch reason, isRefused := refused[words[1]]; {
+		switch reason, isRefused := unsupported[words[1]]; {
 		case words[0] == "PASS" && isRefused:
-			t.Errorf("step %s passes, though %s", words[1], reason)
+			t.Errorf("step %s passed although %s", words[1], reason)
 		case words[0] == "FAIL" && isRefused:
 			proof.notes = append(proof.notes, words[1]+": "+reason)
 		case words[0] == "FAIL":
 			proof.notes = append(proof.notes, words[1]+" fails")
-			t.Errorf("step %s", line)
+			t.Errorf("step failed: %s", line)
 		case words[0] != "PASS":
 			ran--
 		}
@@ -95,6 +95,6 @@ func testSmoke(t *testing.T, proof *row, refused map[string]string, command ...s
 	}
 	t.Logf("%s", out)
 	if rejected := sum(s.Metrics(t)["heartwood_broker_connection_rejected_total"]); rejected != 0 {
-		t.Errorf("%d connections were closed for what they sent", rejected)
+		t.Errorf("%d connections were closed because of invalid requests", rejected)
 	}
 }

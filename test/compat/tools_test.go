@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// Java's command line tools: topics, settings, a producer and a consumer from the beginning,
-// offsets by timestamp, API versions; and dump-log over the files themselves.
+// TestJavaTools runs Java's command line tools: topics, settings, a producer and a consumer from
+// the beginning, offsets by timestamp, API versions, and dump-log over the files.
 func TestJavaTools(t *testing.T) {
-	proof := proves(
+	proof := newRow(
 		t,
 		"Kafka's command line tools",
 		"topics, configs, console producer and consumer, offsets, API versions; dump-log over our files",
@@ -22,7 +22,7 @@ func TestJavaTools(t *testing.T) {
 	java, classes := need(t, "java", "-version"), jars(t)
 	proof.version = toolsVersion(classes)
 	t.Parallel()
-	// Small segments, so that there are closed ones, and indexes with entries.
+	// Small segments, so that some are sealed and have index entries.
 	s, bootstrap := startCluster(t,
 		topicManifest+"  segment: {size: 64Ki}\n  compression: {type: zstd}\n")
 	tool := func(stdin, class string, args ...string) string {
@@ -51,7 +51,7 @@ func TestJavaTools(t *testing.T) {
 	const count = 2000
 	var input strings.Builder
 	for i := range count {
-		// or the codec would leave nothing to fill segments with
+		// Random values: compressible ones would not fill segments.
 		noise := sha512.Sum512([]byte{byte(i), byte(i >> 8)})
 		fmt.Fprintf(&input, "n:%d,key-%d:value %d %x\n", i, i, i, noise)
 	}
@@ -68,7 +68,7 @@ func TestJavaTools(t *testing.T) {
 	expect(t, read, `(?m)^n:0\s+key-0\s+value 0 `,
 		fmt.Sprintf(`(?m)^n:%d\s+key-%[1]d\s+value %[1]d `, count-1))
 	if lines := strings.Count(read, "\n"); lines != count {
-		t.Errorf("%d records came, %d were sent", lines, count)
+		t.Errorf("%d records were read, %d were sent", lines, count)
 	}
 	offsets := tool("", "org.apache.kafka.tools.GetOffsetShell",
 		append(server, "--topic", topic, "--time", "latest")...)
@@ -76,8 +76,8 @@ func TestJavaTools(t *testing.T) {
 	checkDump(t, s.DataDir, tool, count)
 }
 
-// checkDump lets Kafka's own tool read the files of the topic: batches with their records, and both
-// indexes, which it checks against them.
+// checkDump has Kafka's own tool decode the files of the topic: batches with their records, and
+// both indexes, which it verifies.
 func checkDump(t *testing.T, dataDir string, tool func(stdin, class string, args ...string) string,
 	count int) {
 	t.Helper()
@@ -92,14 +92,14 @@ func checkDump(t *testing.T, dataDir string, tool func(stdin, class string, args
 	}
 	text := dump(logs...)
 	if records := strings.Count(text, "| offset: "); records != count {
-		t.Errorf("dump-log finds %d records in %d segments, %d were sent", records, len(logs),
+		t.Errorf("dump-log found %d records in %d segments, %d were sent", records, len(logs),
 			count)
 	}
 	expect(t, text, `compresscodec: zstd`, `isvalid: true`, `headerKeys: \[n\]`)
 	for _, fault := range []string{"isvalid: false", "mismatch", "Mismatch", "corrupt",
 		"invalid bytes"} {
 		if strings.Contains(text, fault) {
-			t.Errorf("dump-log says %q", fault)
+			t.Errorf("dump-log printed %q", fault)
 		}
 	}
 	for _, kind := range []string{"index", "timeindex"} {
@@ -116,7 +116,7 @@ func checkDump(t *testing.T, dataDir string, tool func(stdin, class string, args
 	}
 }
 
-// toolsVersion is that of the jars.
+// toolsVersion returns the version of the jars.
 func toolsVersion(classes string) string {
 	found, _ := filepath.Glob(filepath.Join(filepath.Dir(classes), "kafka-clients-*.jar"))
 	if len(found) == 0 {
@@ -129,7 +129,7 @@ func expect(t *testing.T, text string, patterns ...string) {
 	t.Helper()
 	for _, pattern := range patterns {
 		if !regexp.MustCompile(pattern).MatchString(text) {
-			t.Errorf("%q is not in:\n%.3000s", pattern, text)
+			t.Errorf("%q is missing in:\n%.3000s", pattern, text)
 		}
 	}
 }

@@ -17,21 +17,21 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// limited is a cluster with the number of workers and the bytes that they read and write in a
-// second to fill in. At the rate of held, what the tests produce takes minutes, on any machine: a
-// pass stands still for who looks at it. At that of swift it takes a moment.
+// limited is a cluster with placeholders for the cleaner's workers and its I/O rate. At the rate
+// slow a pass over the tests' data takes minutes on any machine, so that its progress can be
+// observed; at the rate fast it takes a moment.
 const (
 	limited = `apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
 metadata: {name: smoke}
 spec: {brokers: 1, cleaner: {workers: %d, ioRate: %s}}
 `
-	held, swift = "128Ki", "1Gi"
+	slow, fast = "128Ki", "1Gi"
 )
 
-// asked is a topic that is cleaned only when somebody asks, with settings and an annotation to fill
-// in.
-func asked(compaction, annotation string) string {
+// onRequest is a topic that is cleaned only on request, with placeholders for its settings and an
+// annotation.
+func onRequest(compaction, annotation string) string {
 	return fmt.Sprintf(`apiVersion: heartwood.dev/v1alpha1
 kind: Topic
 metadata: {name: tickets, annotations: {heartwood.dev/clean-now: %q}}
@@ -44,7 +44,7 @@ spec:
 `, annotation, partitions, compaction)
 }
 
-// load is some megabytes of few keys.
+// load produces some megabytes of few keys.
 func load(t *testing.T, bootstrap []string, book *ledger.Ledger, seed uint64) {
 	t.Helper()
 	updates := traffic.Updates{Topic: "tickets", Keys: 2000, Rounds: 15, DeleteEvery: 5, Seed: seed}
@@ -54,8 +54,7 @@ func load(t *testing.T, bootstrap []string, book *ledger.Ledger, seed uint64) {
 	}
 }
 
-// series are all of one partition, with the labels that they have besides. Each must be there from
-// the beginning, at 0.
+// series are those of one partition, with their other labels. Each must exist from the start, at 0.
 var series = [][]string{
 	{"cleaner_runs_total", "result", "success"}, {"cleaner_runs_total", "result", "nothing_to_do"},
 	{"cleaner_runs_total", "result", "aborted"}, {"cleaner_runs_total", "result", "failed"},
@@ -74,17 +73,17 @@ var series = [][]string{
 	{"log_blocked_bytes", "reason", "active_segment"},
 }
 
-// transientSeries are absent while nobody knows: while no pass runs, or before anybody has looked
-// for garbage.
+// transientSeries are absent while their value is unknown: while no pass runs, or before the
+// garbage was measured.
 var transientSeries = []string{"cleaner_eta_seconds", "log_reclaimable_bytes"}
 
-// pool are the series that all partitions share.
+// pool are the series without a partition.
 var pool = []string{
 	"cleaner_queue_length", "cleaner_workers_busy", "cleaner_memory_bytes",
 	"cleaner_throttled_seconds_total", "cleaner_quarantined_partitions",
 }
 
-// single is the value of a series without labels.
+// single returns the value of a series without labels.
 func single(t *testing.T, m process.Metrics, name string) float64 {
 	t.Helper()
 	family := m["heartwood_"+name].GetMetric()
@@ -94,7 +93,7 @@ func single(t *testing.T, m process.Metrics, name string) float64 {
 	return family[0].GetGauge().GetValue() + family[0].GetCounter().GetValue()
 }
 
-// valueOf is that of one partition's series; it must be there.
+// valueOf returns the value of a partition's series, which must exist.
 func valueOf(t *testing.T, m process.Metrics, partition int, name string,
 	labels ...string) float64 {
 	t.Helper()
@@ -105,39 +104,39 @@ func valueOf(t *testing.T, m process.Metrics, partition int, name string,
 	return got
 }
 
-// peaks are the highest values of series while something happens.
+// peaks has the highest values of series over several scrapes.
 type peaks map[string]float64
 
-func (p peaks) look(t *testing.T, m process.Metrics) {
+func (p peaks) scrape(t *testing.T, m process.Metrics) {
 	t.Helper()
 	for _, s := range series {
 		for partition := range partitions {
-			p.note(strings.Join(s, " "), valueOf(t, m, partition, s[0], s[1:]...))
+			p.add(strings.Join(s, " "), valueOf(t, m, partition, s[0], s[1:]...))
 		}
 	}
 	for _, name := range pool {
-		p.note(name, single(t, m, name))
+		p.add(name, single(t, m, name))
 	}
 	for partition := range partitions {
 		for _, name := range transientSeries {
-			if shown, found := m.Value(name, "tickets", partition); found {
-				p.note(name, shown)
+			if value, found := m.Value(name, "tickets", partition); found {
+				p.add(name, value)
 			}
 		}
 		for _, reason := range []string{v1alpha1.ReasonCleaning, v1alpha1.ReasonQueued,
 			v1alpha1.ReasonUpToDate, v1alpha1.ReasonBelowDirtyRatio,
 			v1alpha1.ReasonActiveSegmentOnly} {
-			if shown, found := m.Value("cleaner_reason", "tickets", partition, "reason",
+			if value, found := m.Value("cleaner_reason", "tickets", partition, "reason",
 				reason); found {
-				p.note("cleaner_reason "+reason, shown)
+				p.add("cleaner_reason "+reason, value)
 			}
 		}
 	}
 }
 
-func (p peaks) note(name string, value float64) { p[name] = max(p[name], value) }
+func (p peaks) add(name string, value float64) { p[name] = max(p[name], value) }
 
-// heartwood runs a command to its end; it returns the exit code and what it printed.
+// heartwood runs a command to its end and returns the exit code and its output.
 func heartwood(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	p := process.Start(t, args...)
@@ -149,25 +148,25 @@ func heartwood(t *testing.T, args ...string) (code int, out, errOut string) {
 	return code, strings.Join(lines, "\n"), p.Stderr.String()
 }
 
-// TestACleanIsSeen: `heartwood clean --wait` on a running cluster, and every metric of the cleaner
-// moves as it should.
-func TestACleanIsSeen(t *testing.T) {
+// TestCleanIsObservable runs `heartwood clean --wait` on a running cluster and checks every metric
+// of the cleaner.
+func TestCleanIsObservable(t *testing.T) {
 	t.Parallel()
-	topic := asked("minDirtyPercent: 100", "")
-	s := process.NewSetup(t, 1, fmt.Sprintf(limited, 1, held), topic)
+	topic := onRequest("minDirtyPercent: 100", "")
+	s := process.NewSetup(t, 1, fmt.Sprintf(limited, 1, slow), topic)
 	p := process.Start(t, append(s.Args(), "--log-level", "info")...)
 	bootstrap, _ := p.Ready(t)
 	m := s.Metrics(t)
 	for _, one := range series {
 		for partition := range partitions {
 			if got := valueOf(t, m, partition, one[0], one[1:]...); got != 0 {
-				t.Errorf("before anything happened partition %d has %s = %v", partition, one, got)
+				t.Errorf("initially partition %d has %s = %v, want 0", partition, one, got)
 			}
 		}
 	}
 	for _, name := range pool {
 		if got := single(t, m, name); got != 0 {
-			t.Errorf("before anything happened %s is %v", name, got)
+			t.Errorf("initially %s is %v, want 0", name, got)
 		}
 	}
 	if single(t, m, "cleaner_workers") != 1 ||
@@ -179,33 +178,34 @@ func TestACleanIsSeen(t *testing.T) {
 	book := ledger.New()
 	load(t, bootstrap, book, 1)
 	clean := process.Start(t, "clean", "tickets", "--address", s.HTTP, "--wait")
-	told := []string{}
+	output := []string{}
 	seen := peaks{}
-	// while a pass stands still, all that it shows can be seen, however slowly anybody looks
+	// The pass is slow, so that all its metrics can be observed on any machine.
 	process.Until(t, func() string {
-		told = append(told, read(clean.Lines)...)
-		seen.look(t, s.Metrics(t))
-		if missing := seen.missing(shownByAPass); len(missing) > 0 {
-			return fmt.Sprintf("a pass runs, and never moved %q", missing)
+		output = append(output, read(clean.Lines)...)
+		seen.scrape(t, s.Metrics(t))
+		if missing := seen.missing(metricsDuringAPass); len(missing) > 0 {
+			return fmt.Sprintf("a pass is running, and these metrics are still 0: %q", missing)
 		}
-		if !slices.ContainsFunc(told, moving) {
-			return fmt.Sprintf("the clean has told no progress in %q", told)
+		if !slices.ContainsFunc(output, inProgress) {
+			return fmt.Sprintf("the command has reported no progress: %q", output)
 		}
 		return ""
 	})
-	s.Apply(t, "cluster.yaml", fmt.Sprintf(limited, 1, swift)+"---\n"+topic)
+	s.Apply(t, "cluster.yaml", fmt.Sprintf(limited, 1, fast)+"---\n"+topic)
 	if code := clean.Wait(t); code != 0 {
-		t.Fatalf("clean ends with %d after %q, %s", code, told, clean.Stderr.String())
+		t.Fatalf("clean ended with code %d after %q, %s", code, output, clean.Stderr.String())
 	}
 	for line := range clean.Lines {
-		told = append(told, line)
+		output = append(output, line)
 	}
-	if last := told[len(told)-1]; !strings.HasPrefix(last, "tickets: 2 of 2 replicas cleaned, ") {
+	if last := output[len(output)-1]; !strings.HasPrefix(last,
+		"tickets: 2 of 2 replicas cleaned, ") {
 		t.Errorf("the last line is %q", last)
 	}
-	seen.look(t, s.Metrics(t))
-	if missing := seen.missing(leftByAPass); len(missing) > 0 {
-		t.Errorf("a pass has ended, and never moved %q", missing)
+	seen.scrape(t, s.Metrics(t))
+	if missing := seen.missing(metricsAfterAPass); len(missing) > 0 {
+		t.Errorf("the passes have ended, and these metrics are still 0: %q", missing)
 	}
 	for _, ratio := range []string{"cleaner_progress_ratio", "cleaner_workers_busy",
 		"log_dirty_ratio"} {
@@ -215,25 +215,24 @@ func TestACleanIsSeen(t *testing.T) {
 	}
 	checkAfter(t, s.Metrics(t))
 	checkLog(t, p.Stderr.String())
-	if held := checkTopic(t, bootstrap, "tickets", book); held > 2000 {
-		t.Errorf("%d records are held of 2000 keys after a clean with no garbage left", held)
+	if kept := checkTopic(t, bootstrap, "tickets", book); kept > 2000 {
+		t.Errorf("%d records of 2000 keys remain after a clean without garbage left", kept)
 	}
 	if code := p.Stop(t, syscall.SIGINT); code != 0 {
-		t.Errorf("Ctrl-C ends it with code %d", code)
+		t.Errorf("SIGINT ended the process with code %d", code)
 	}
 }
 
-// What shows a pass: while it runs, and once it has ended. The other series move for a moment only,
-// or not in a clean that goes well: internal/logstore has tests of each (TestEachPhaseIsShown,
-// TestMetricsOfTheCleaner).
+// Metrics that change during a pass, and those that stay changed after it. The others change for a
+// moment only, or not in a clean without failures; internal/logstore/cleaner has tests of each.
 var (
-	shownByAPass = []string{
+	metricsDuringAPass = []string{
 		"cleaner_reason Cleaning", "cleaner_phase phase indexing", "cleaner_progress_ratio",
 		"cleaner_eta_seconds", "cleaner_memory_bytes",
 		"cleaner_throttled_seconds_total", "log_dirty_bytes", "log_dirty_ratio",
 		"log_blocked_bytes reason active_segment",
 	}
-	leftByAPass = []string{
+	metricsAfterAPass = []string{
 		"cleaner_runs_total result success", "cleaner_read_bytes_total kind log",
 		"cleaner_read_bytes_total kind sidecar",
 		"cleaner_written_bytes_total kind log", "cleaner_written_bytes_total kind sidecar",
@@ -242,7 +241,7 @@ var (
 	}
 )
 
-// missing are those of some series that have not moved.
+// missing returns the names of series that have been 0 so far.
 func (p peaks) missing(names []string) (missing []string) {
 	for _, name := range names {
 		if p[name] <= 0 {
@@ -252,12 +251,12 @@ func (p peaks) missing(names []string) (missing []string) {
 	return missing
 }
 
-// moving tells whether a line of a clean tells that it is under way.
-func moving(line string) bool {
+// inProgress reports whether a line of the command reports progress.
+func inProgress(line string) bool {
 	return strings.Contains(line, " % done") && !strings.Contains(line, ", 0 % done")
 }
 
-// read returns the lines that are there.
+// read returns the lines that are available.
 func read(lines <-chan string) (all []string) {
 	for {
 		select {
@@ -272,7 +271,7 @@ func read(lines <-chan string) (all []string) {
 	}
 }
 
-// checkAfter: what the series say once all is clean.
+// checkAfter checks the series once everything is clean.
 func checkAfter(t *testing.T, m process.Metrics) {
 	t.Helper()
 	for partition := range partitions {
@@ -300,19 +299,19 @@ func checkAfter(t *testing.T, m process.Metrics) {
 			t.Errorf("partition %d was cleaned %s ago", partition, ago)
 		}
 		if _, found := m.Value("cleaner_eta_seconds", "tickets", partition); found {
-			t.Errorf("partition %d ends some time, though no pass runs", partition)
+			t.Errorf("partition %d has an ETA, but no pass runs", partition)
 		}
 	}
 }
 
-// checkLog: one line sums up each pass, with what it cost and brought.
+// checkLog checks that one line summarizes each pass with its cost and its result.
 func checkLog(t *testing.T, log string) {
 	t.Helper()
 	summaries := 0
 	for line := range strings.SplitSeq(log, "\n") {
 		if !strings.Contains(line, `msg="compaction completed"`) {
 			if strings.Contains(line, "level=ERROR") || strings.Contains(line, "level=WARN") {
-				t.Errorf("logged without need: %s", line)
+				t.Errorf("unexpected warning or error: %s", line)
 			}
 			continue
 		}
@@ -325,7 +324,7 @@ func checkLog(t *testing.T, log string) {
 			" memoryPeakBytes=",
 		} {
 			if !strings.Contains(line, words) {
-				t.Errorf("%q is not in %s", words, line)
+				t.Errorf("%q is missing in %s", words, line)
 			}
 		}
 	}
@@ -335,11 +334,11 @@ func checkLog(t *testing.T, log string) {
 	}
 }
 
-// TestACleanerThatIsOffIsSeen: requests are refused with a reason, and what is promised of maxLag
-// is seen to be broken.
-func TestACleanerThatIsOffIsSeen(t *testing.T) {
+// TestDisabledCleanerIsReported: requests are rejected with the reason, and an exceeded maxLag is
+// reported.
+func TestDisabledCleanerIsReported(t *testing.T) {
 	t.Parallel()
-	s := process.NewSetup(t, 1, fmt.Sprintf(limited, 0, swift), asked("maxLag: 1s", ""))
+	s := process.NewSetup(t, 1, fmt.Sprintf(limited, 0, fast), onRequest("maxLag: 1s", ""))
 	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
 	load(t, bootstrap, ledger.New(), 2)
 	process.Until(t, func() string {
@@ -350,7 +349,8 @@ func TestACleanerThatIsOffIsSeen(t *testing.T) {
 			}
 			if got, _ := m.Value("cleaner_reason", "tickets", partition, "reason",
 				v1alpha1.ReasonCleanerDisabled); got != 1 {
-				return fmt.Sprintf("partition %d does not say that the cleaner is off", partition)
+				return fmt.Sprintf("partition %d does not report that the cleaner is disabled",
+					partition)
 			}
 		}
 		return ""
@@ -370,15 +370,15 @@ func TestACleanerThatIsOffIsSeen(t *testing.T) {
 	}
 }
 
-// TestACleanIsAskedForByAnnotation of the manifest, once for each value, over a restart.
-func TestACleanIsAskedForByAnnotation(t *testing.T) {
+// TestCleanNowAnnotation: each value of the manifest's annotation is executed once, over a restart.
+func TestCleanNowAnnotation(t *testing.T) {
 	t.Parallel()
-	s := process.NewSetup(t, 1, cluster, asked("minDirtyPercent: 100", ""))
+	s := process.NewSetup(t, 1, cluster, onRequest("minDirtyPercent: 100", ""))
 	p := process.Start(t, s.Args()...)
 	bootstrap, _ := p.Ready(t)
 	book := ledger.New()
 	load(t, bootstrap, book, 3)
-	s.Apply(t, "cluster.yaml", cluster+"---\n"+asked("minDirtyPercent: 100", "monday"))
+	s.Apply(t, "cluster.yaml", cluster+"---\n"+onRequest("minDirtyPercent: 100", "monday"))
 	wantDone := func(value string) {
 		t.Helper()
 		process.Until(t, func() string {
@@ -405,18 +405,18 @@ func TestACleanIsAskedForByAnnotation(t *testing.T) {
 		return runs
 	}
 	wantDone("monday")
-	if held := checkTopic(t, bootstrap, "tickets", book); held > 2000 || requested() != 2 {
-		t.Errorf("%d records held of 2000 keys, %d requests served", held, requested())
+	if kept := checkTopic(t, bootstrap, "tickets", book); kept > 2000 || requested() != 2 {
+		t.Errorf("%d records of 2000 keys remain, %d requests served", kept, requested())
 	}
 	if code := p.Stop(t, syscall.SIGINT); code != 0 {
-		t.Fatalf("Ctrl-C ends it with code %d", code)
+		t.Fatalf("SIGINT ended the process with code %d", code)
 	}
 	process.Start(t, s.Args()...).Ready(t)
 	wantDone("monday")
 	if got := requested(); got != 0 {
-		t.Errorf("%d requests after a restart for a value that was done", got)
+		t.Errorf("%d requests after a restart for a completed value", got)
 	}
-	s.Apply(t, "cluster.yaml", cluster+"---\n"+asked("minDirtyPercent: 100", "tuesday"))
+	s.Apply(t, "cluster.yaml", cluster+"---\n"+onRequest("minDirtyPercent: 100", "tuesday"))
 	wantDone("tuesday")
 
 	code, out, errOut := heartwood(t, "clean", "tickets", "--address", s.HTTP, "--wait", "--json",

@@ -13,7 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// events keeps what comes as it came, and for ever: the timestamps below are long ago.
+// events keeps records without compression by the broker and without a time limit: the timestamps
+// below are old.
 const events = `apiVersion: heartwood.dev/v1alpha1
 kind: Topic
 metadata: {name: events}
@@ -23,9 +24,10 @@ spec:
   retention: {time: -1s}
 `
 
-// franz-go does here what the other clients do in test/compat: all five codecs with idempotence on,
-// keys, null values, headers; reads from the beginning, an offset, a timestamp and the end.
-func TestFranzGoProducesAndConsumesAllThereIs(t *testing.T) {
+// TestFranzGoProducesAndConsumes does with franz-go what test/compat does with other clients: all
+// five codecs with idempotence, keys, null values, headers; reads from the beginning, an offset, a
+// timestamp and the end.
+func TestFranzGoProducesAndConsumes(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, events)
 	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
@@ -49,8 +51,8 @@ func TestFranzGoProducesAndConsumesAllThereIs(t *testing.T) {
 				Headers:   []kgo.RecordHeader{{Key: "codec", Value: []byte{number}}, {Key: "null"}},
 			})
 		}
-		// One flush, one batch: what a batch of one small record gains is less than nothing, and
-		// then it goes as it is.
+		// One flush for one batch: compression of a single small record would make it larger, and
+		// the client would send it uncompressed.
 		if err := client.ProduceSync(t.Context(), sent[len(sent)-3:]...).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
@@ -66,12 +68,12 @@ func TestFranzGoProducesAndConsumesAllThereIs(t *testing.T) {
 		sent[len(sent)-2:])
 }
 
-// value is something that every codec makes smaller.
+// value returns text that every codec compresses.
 func value(number uint8) []byte {
 	return []byte(strings.Repeat(fmt.Sprint("codec ", number, " "), 100))
 }
 
-// consume reads so many records of the topic's one partition.
+// consume reads count records of the topic's only partition.
 func consume(t *testing.T, bootstrap []string, from kgo.Offset, count int) []*kgo.Record {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...),
@@ -102,6 +104,7 @@ func checkRecords(t *testing.T, got, want []*kgo.Record) {
 			a.Attrs.CompressionType() == b.Headers[0].Value[0] && a.ProducerID >= 0
 	}
 	if !slices.EqualFunc(got, want, same) {
-		t.Errorf("%d records came, which are not the %d sent: %+v", len(got), len(want), got)
+		t.Errorf("%d records were read, which differ from the %d sent: %+v", len(got), len(want),
+			got)
 	}
 }

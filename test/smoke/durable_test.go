@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// What was acknowledged outlives kill -9, and the producer that was cut off goes on with its id and
-// sequence numbers.
+// TestKillLosesNothingAcknowledged: acknowledged records survive kill -9, and the interrupted
+// producer continues with its id and sequence numbers.
 func TestKillLosesNothingAcknowledged(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, tickets)
@@ -39,14 +39,14 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 
 		p = process.Start(t, s.Args()...)
 		bootstrap, _ = p.Ready(t)
-		process.Until(t, func() string { // the same producer is taken up again
+		process.Until(t, func() string { // the same producer continues
 			if book.Count() <= killed {
 				return "an acknowledgement after the restart"
 			}
 			return ""
 		})
 		cancel()
-		t.Logf("round %d: %d records handed over", round, <-streamed)
+		t.Logf("round %d: %d records produced", round, <-streamed)
 		if err := client.Flush(process.Limited(t)); err != nil {
 			t.Fatal(err)
 		}
@@ -54,19 +54,19 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 	}
 }
 
-// One data directory has one process: a second start refuses and says why, and the first goes on.
-func TestASecondStartOnOneDataDirectoryRefuses(t *testing.T) {
+// TestSecondStartOnOneDataDirectoryFails with the reason, and the first process continues.
+func TestSecondStartOnOneDataDirectoryFails(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, tickets)
 	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
 
 	second := s
 	second.Listen, second.HTTP = process.FreePorts(t, 1), process.FreePorts(t, 1)
-	refused := process.Start(t, second.Args()...)
-	code := refused.Wait(t)
-	message := refused.Stderr.String()
+	failed := process.Start(t, second.Args()...)
+	code := failed.Wait(t)
+	message := failed.Stderr.String()
 	if code == 0 || !strings.Contains(message, s.DataDir) || !strings.Contains(message, "lock") {
-		t.Errorf("second start ended with code %d and says %q", code, message)
+		t.Errorf("second start ended with code %d and message %q", code, message)
 	}
 
 	book := ledger.New()

@@ -26,7 +26,7 @@ spec: {brokers: 1}
 
 const partitions = 2
 
-// tickets has segments so small that a few megabytes give the cleaner work.
+// tickets has small segments, so that a few megabytes give the cleaner work.
 var tickets = fmt.Sprintf(`apiVersion: heartwood.dev/v1alpha1
 kind: Topic
 metadata: {name: tickets}
@@ -44,7 +44,7 @@ func producer(t *testing.T, bootstrap []string) *kgo.Client {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(bootstrap...), kgo.ProducerBatchCompression(kgo.ZstdCompression()),
 		kgo.ProducerBatchMaxBytes(64<<10), kgo.MaxBufferedRecords(1000),
-		// a killed broker is back long before the default of 5 s
+		// a killed broker restarts much faster than the default of 5 s
 		kgo.MetadataMinAge(100*time.Millisecond),
 	)
 	if err != nil {
@@ -54,8 +54,7 @@ func producer(t *testing.T, bootstrap []string) *kgo.Client {
 	return client
 }
 
-// checkTopic reads the topic whole, compares it with the ledger and returns how many records it
-// holds.
+// checkTopic reads the whole topic, compares it with the ledger and returns its number of records.
 func checkTopic(t *testing.T, bootstrap []string, topic string, book *ledger.Ledger) int {
 	t.Helper()
 	held, err := traffic.Kept(process.Limited(t), bootstrap, topic, book)
@@ -65,7 +64,8 @@ func checkTopic(t *testing.T, bootstrap []string, topic string, book *ledger.Led
 	return held
 }
 
-// The main job of issue 2: topic manifests in, a running compacting log out.
+// TestManifestsInCompactingLogOut covers the main use: topic manifests in, a running compacting log
+// out.
 func TestManifestsInCompactingLogOut(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, tickets)
@@ -93,24 +93,24 @@ func TestManifestsInCompactingLogOut(t *testing.T) {
 	waitForCleans(t, s)
 	held := checkTopic(t, bootstrap, "tickets", book)
 	if held >= book.Count() {
-		t.Errorf("%d records were sent and %d are still there: nothing was compacted", book.Count(),
+		t.Errorf("%d records were sent and %d remain: nothing was compacted", book.Count(),
 			held)
 	}
 	checkReport(t, s)
 	checkMetricsPage(t, s, client)
 
 	if code := p.Stop(t, syscall.SIGINT); code != 0 {
-		t.Errorf("Ctrl-C ends it with code %d", code)
+		t.Errorf("SIGINT ended the process with code %d", code)
 	}
 	bootstrap, _ = process.Start(t, s.Args()...).Ready(t)
 	if again := checkTopic(t, bootstrap, "tickets", book); again > held {
-		t.Errorf("%d records before the restart, %d after it: cleaned records are back", held,
+		t.Errorf("%d records before the restart, %d after it: removed records reappeared", held,
 			again)
 	}
 }
 
-// waitForCleans waits until the metrics say that every partition was cleaned and that it freed
-// something. A log that was never cleaned has a dirty ratio of 1.
+// waitForCleans waits until the metrics report that every partition was cleaned and has freed
+// bytes. A log that was never cleaned has a dirty ratio of 1.
 func waitForCleans(t *testing.T, s process.Setup) {
 	t.Helper()
 	process.Until(t, func() string {
@@ -146,7 +146,7 @@ func waitForCleans(t *testing.T, s process.Setup) {
 	})
 }
 
-// checkReport compares GET /api/v1/partitions with what is known of the topic by now.
+// checkReport checks GET /api/v1/partitions for the topic.
 func checkReport(t *testing.T, s process.Setup) {
 	t.Helper()
 	var answer report.Partitions
@@ -163,7 +163,7 @@ func checkReport(t *testing.T, s process.Setup) {
 		}
 		if row.Compaction == nil || row.Compaction.Runs["success"] == 0 ||
 			row.Compaction.LastSuccess == nil {
-			t.Errorf("partition %d tells nothing of its clean: %+v", row.Partition, row.Compaction)
+			t.Errorf("partition %d reports no successful pass: %+v", row.Partition, row.Compaction)
 		}
 	}
 	if seen != partitions {
@@ -171,8 +171,9 @@ func checkReport(t *testing.T, s process.Setup) {
 	}
 }
 
-// Manifests are watched: a topic added to the folder is there without a restart.
-func TestAManifestAddedLaterIsApplied(t *testing.T) {
+// TestAddedManifestIsApplied: manifests are watched, so a topic that is added to the folder exists
+// without a restart.
+func TestAddedManifestIsApplied(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 3, cluster, tickets)
 	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)

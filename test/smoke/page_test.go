@@ -23,23 +23,23 @@ const (
 	tableHead = "| metric | type | labels | meaning |\n|---|---|---|---|\n"
 )
 
-// transient are the metrics that have a series at times only, so the page may have their row though
-// nothing shows it now.
+// transient are the metrics that only sometimes have a series, so the page may have a row without
+// one.
 var transient = map[string]bool{
 	"heartwood_cleaner_eta_seconds": true, // while a pass runs
-	// Once a batch was compressed, which is the case when a pass meets one that lives in part.
+	// Once a batch was compressed, when a pass rewrites a batch with dead records.
 	"heartwood_compression_input_bytes_total":  true,
 	"heartwood_compression_output_bytes_total": true,
 	"heartwood_compression_seconds_total":      true,
 }
 
-// checkMetricsPage compares docs/metrics.md with what a process shows that has had some work.
+// checkMetricsPage compares docs/metrics.md with the metrics of a process that has done some work.
 func checkMetricsPage(t *testing.T, s process.Setup, client *kgo.Client) {
 	t.Helper()
 	// An error, so that the metric of errors has a series.
 	if _, err := kadm.NewClient(client).CreateTopic(process.Limited(t), -7, 1, nil,
 		"no-such-number-of-partitions"); err == nil {
-		t.Error("a topic of -7 partitions was made")
+		t.Error("a topic with -7 partitions was created")
 	}
 	page, err := os.ReadFile(pageFile)
 	if err != nil {
@@ -49,47 +49,47 @@ func checkMetricsPage(t *testing.T, s process.Setup, client *kgo.Client) {
 	if !found {
 		t.Fatalf("%s has no table of metrics", pageFile)
 	}
-	shown := table(s.Metrics(t))
+	exported := table(s.Metrics(t))
 	rows := slices.DeleteFunc(strings.SplitAfter(written, "\n"),
 		func(row string) bool { return row == "" })
 	for _, row := range rows {
 		if transient[rowName(row)] &&
-			!slices.ContainsFunc(shown,
+			!slices.ContainsFunc(exported,
 				func(other string) bool { return rowName(other) == rowName(row) }) {
-			shown = append(shown, row)
+			exported = append(exported, row)
 		}
 	}
-	slices.Sort(shown)
+	slices.Sort(exported)
 	if *update {
-		if err := os.WriteFile(pageFile, []byte(intro+tableHead+strings.Join(shown, "")),
+		if err := os.WriteFile(pageFile, []byte(intro+tableHead+strings.Join(exported, "")),
 			0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	for _, row := range shown {
+	for _, row := range exported {
 		if !slices.Contains(rows, row) {
-			t.Errorf("%s lacks the row, or has another of that name: %s", pageFile, row)
+			t.Errorf("%s lacks the row, or has a different one: %s", pageFile, row)
 		}
 	}
 	for _, row := range rows {
-		if !slices.Contains(shown, row) {
-			t.Errorf("%s has a row that the binary does not show: %s", pageFile, row)
+		if !slices.Contains(exported, row) {
+			t.Errorf("%s has a row of a metric that the binary does not export: %s", pageFile, row)
 		}
 	}
 	if t.Failed() {
-		t.Log("write the page anew: go test ./test/smoke -run Manifests -update")
+		t.Log("regenerate the page: go test ./test/smoke -run Manifests -update")
 	}
 }
 
-// table gives a row for each metric of ours, sorted by name.
-func table(shown process.Metrics) []string {
+// table returns a row for each heartwood metric, sorted by name.
+func table(exported process.Metrics) []string {
 	var rows []string
-	for _, name := range slices.Sorted(maps.Keys(shown)) {
+	for _, name := range slices.Sorted(maps.Keys(exported)) {
 		if !strings.HasPrefix(name, "heartwood_") {
 			continue
 		}
-		family := shown[name]
+		family := exported[name]
 		kind := strings.ToLower(dto.MetricType_name[int32(family.GetType())])
 		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |\n", "`"+name+"`", kind,
 			strings.Join(labels(family), ", "), family.GetHelp()))
@@ -97,14 +97,14 @@ func table(shown process.Metrics) []string {
 	return rows
 }
 
-// rowName is the metric that a row tells of.
+// rowName returns the name of a row's metric.
 func rowName(row string) string {
 	_, name, _ := strings.Cut(row, "`")
 	name, _, _ = strings.Cut(name, "`")
 	return name
 }
 
-// labels are the names of a family's labels. The broker's is left out: only dev has it.
+// labels returns the names of a family's labels, without that of the broker, which only dev has.
 func labels(family *dto.MetricFamily) []string {
 	names := map[string]bool{}
 	for _, one := range family.GetMetric() {

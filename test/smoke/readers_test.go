@@ -12,10 +12,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// Answers go from the segment files to the socket while the cleaner replaces and deletes these
-// files. A range that was cut, or came from another file, is a batch whose checksum does not hold:
-// franz-go checks each. Offsets must grow.
-func TestReadersSeeWholeBatchesWhileSegmentsGo(t *testing.T) {
+// TestReadersSeeWholeBatchesWhileSegmentsAreReplaced: responses are sent from the segment files
+// while the cleaner replaces and deletes them. A range that is truncated, or comes from another
+// file, has batches with a wrong checksum, which franz-go checks. Offsets must grow.
+func TestReadersSeeWholeBatchesWhileSegmentsAreReplaced(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, tickets)
 	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
@@ -38,7 +38,7 @@ func TestReadersSeeWholeBatchesWhileSegmentsGo(t *testing.T) {
 	readers.Wait()
 }
 
-// readSome reads the topic from the beginning until it has so many records, or ctx ends.
+// readSome reads the topic from the beginning until it has count records, or ctx ends.
 func readSome(ctx context.Context, t *testing.T, bootstrap []string, count int) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.ConsumeTopics("tickets"),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))

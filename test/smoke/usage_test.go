@@ -7,9 +7,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// Wrong flags and manifests end with code 2, and the message names field, value and what is
-// allowed.
-func TestWrongInputEndsWithCode2(t *testing.T) {
+// TestInvalidInputEndsWithCode2: for invalid flags and manifests the message names the field, the
+// value and what is allowed.
+func TestInvalidInputEndsWithCode2(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		topic string // replaces part of the tickets manifest
@@ -26,7 +26,7 @@ func TestWrongInputEndsWithCode2(t *testing.T) {
 			topic: "cleanupPolicy", with: "cleanUpPolicy", begin: "spec.cleanUpPolicy",
 			parts: []string{"cluster.yaml"},
 		},
-		"policy of no such name": {
+		"unknown policy": {
 			topic: "Compact\n", with: "Shred\n", begin: "spec.cleanupPolicy",
 			parts: []string{"Shred", "CompactDelete"},
 		},
@@ -35,9 +35,9 @@ func TestWrongInputEndsWithCode2(t *testing.T) {
 			parts: []string{"--brokers", "none"}},
 		"value out of range": {args: []string{"--brokers", "0"},
 			parts: []string{"--brokers", "0", "1 to"}},
-		"address of no form": {args: []string{"--listen", "nowhere"},
+		"invalid address": {args: []string{"--listen", "nowhere"},
 			parts: []string{"listen", "nowhere"}},
-		"no such manifest": {args: []string{"-f", "/does/not/exist.yaml"},
+		"missing manifest": {args: []string{"-f", "/does/not/exist.yaml"},
 			parts: []string{"/does/not/exist.yaml"}},
 	}
 	for name, test := range tests {

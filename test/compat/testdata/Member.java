@@ -48,7 +48,7 @@ public class Member {
                 ConsumerRecords<String, String> records;
                 try {
                     records = consumer.poll(Duration.ofMillis(200));
-                } catch (RuntimeException e) { // the launcher of source files chokes on stack traces of other threads
+                } catch (RuntimeException e) { // the source launcher fails on stack traces of other threads
                     System.err.println(e);
                     return;
                 }
@@ -58,7 +58,7 @@ public class Member {
                 if (!records.isEmpty()) {
                     try {
                         consumer.commitSync();
-                    } catch (CommitFailedException e) { } // the partitions are another's now
+                    } catch (CommitFailedException e) { } // another member owns the partitions now
                 }
             }
         }

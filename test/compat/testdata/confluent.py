@@ -1,4 +1,4 @@
-"""The list of program_test.go, done with confluent-kafka, which is librdkafka. Arguments: bootstrap, topic, milliseconds of idling."""
+"""The steps of program_test.go with confluent-kafka (librdkafka). Arguments: bootstrap, topic, milliseconds of idling."""
 import json
 import sys
 
@@ -45,7 +45,7 @@ for codec in CODECS:
     producer = ck.Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "compression.type": codec, "linger.ms": 500,
                             "max.in.flight.requests.per.connection": 5})
     failed = []
-    # A value that every codec makes smaller: what would not shrink, librdkafka sends as it is.
+    # A value that every codec compresses: librdkafka sends batches that would grow uncompressed.
     for key, value in ((f"{codec}-key", f"{codec} " * 100), (f"{codec}-key", None), (None, f"{codec} without a key " * 100)):
         producer.produce(topic, key=key, value=value, partition=0, timestamp=BEGIN + number * 1000, headers=[("codec", codec)],
                          on_delivery=lambda error, _: failed.append(error) if error else None)
@@ -53,7 +53,7 @@ for codec in CODECS:
     if producer.flush(30) or failed:
         raise SystemExit(f"produce with {codec}: {failed or 'not sent'}")
 
-# group.id must be set with librdkafka, also by those who use no group.
+# librdkafka requires group.id, also without a group.
 consumer = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": "not-used", "enable.auto.commit": False, "fetch.wait.max.ms": 500,
                         "error_cb": lambda error: say("error", error=str(error))})
 

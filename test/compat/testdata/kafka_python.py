@@ -1,4 +1,4 @@
-"""The list of program_test.go, done with kafka-python. Arguments: bootstrap, topic, milliseconds of idling."""
+"""The steps of program_test.go with kafka-python. Arguments: bootstrap, topic, milliseconds of idling."""
 import json
 import sys
 
@@ -37,7 +37,7 @@ say("deleted")
 number = 0
 for codec in ["none", "gzip", "snappy", "lz4", "zstd"]:
     if codec != "none" and not getattr(codecs, f"has_{codec}")():
-        say("missing", codec=codec)  # kafka-python takes codecs from modules that may not be installed
+        say("missing", codec=codec)  # kafka-python uses modules for codecs that may not be installed
         continue
     producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, acks="all", linger_ms=500,
                                    max_in_flight_requests_per_connection=5, compression_type=None if codec == "none" else codec)
