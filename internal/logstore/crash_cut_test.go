@@ -40,6 +40,11 @@ func (w *workload) truncate(p *promised, log *Log) {
 			end = b.base
 		}
 	}
+	for _, f := range p.filled {
+		if f.from < offset && offset < f.to {
+			end = min(end, f.from)
+		}
+	}
 	if low <= start || offset <= start { // nothing is left
 		if offset <= start {
 			end = offset
@@ -65,7 +70,7 @@ func (w *workload) truncate(p *promised, log *Log) {
 	*p = *p.upTo(got)
 	p.cutTo, p.cleanable, p.filled = got, min(p.cleanable, got), p.filledTo(got)
 	if got > p.dataEnd() {
-		p.filled = append(p.filled, got)
+		p.filled = append(p.filled, filledGap{p.dataEnd(), got})
 	}
 	p.highWatermarkM = min(p.highWatermarkM, got)
 	w.forgetEpochs(p, got)

@@ -34,9 +34,9 @@ type promised struct {
 	batches []appended // all whose append began, also below start
 	// where the last truncation ended the log: maybe in a gap between two batches
 	cutTo int64
-	// filled are the ends of the empty batches that truncations within a gap appended (ADR 0100),
-	// ascending: a crash may end the log at any of them
-	filled  []int64
+	// filled are the empty batches that truncations within a gap appended (ADR 0100), ascending: a
+	// crash may end the log at any of them, and a truncation removes each as a whole.
+	filled  []filledGap
 	restart int64 // where the log is to begin anew, while that is under way; none else
 	synced  int64 // all below it was said to be durable: it must be there
 	// start is the log start that is durable, startMax what retention may have reached. The same of
@@ -114,14 +114,18 @@ func (p *promised) clone() *promised {
 	return &c
 }
 
-// filledTo returns the ends of the empty batches that are left when the log ends at an offset.
-func (p *promised) filledTo(end int64) []int64 {
-	return slices.DeleteFunc(slices.Clone(p.filled), func(of int64) bool { return of > end })
+// filledGap is an empty batch with the offsets [from, to).
+type filledGap struct{ from, to int64 }
+
+// filledTo returns the empty batches that are left when the log ends at an offset.
+func (p *promised) filledTo(end int64) []filledGap {
+	return slices.DeleteFunc(slices.Clone(p.filled), func(f filledGap) bool { return f.to > end })
 }
 
 // boundary tells whether the log may end at an offset: between two batches.
 func (p *promised) boundary(end int64) bool {
-	return end == p.first || end == p.cutTo || slices.Contains(p.filled, end) ||
+	return end == p.first || end == p.cutTo ||
+		slices.ContainsFunc(p.filled, func(f filledGap) bool { return f.to == end }) ||
 		slices.ContainsFunc(p.batches, func(b appended) bool { return b.last()+1 == end })
 }
 

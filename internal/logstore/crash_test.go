@@ -42,8 +42,9 @@ const (
 //   - 10356817682516520659: the producer state was lost to a full disk and a crash, and the next
 //     batch of the producer in the log was a marker (workload.transact);
 //   - 3000517: the log ended behind an empty batch that an earlier truncation had appended
-//     (promised.filled).
-var knownCrashSeeds = []uint64{10356817682516520659, 3000517, 3000962}
+//     (promised.filled);
+//   - 11000125: a truncation removed such a batch as a whole.
+var knownCrashSeeds = []uint64{10356817682516520659, 3000517, 3000962, 11000125}
 
 // Random work on a store of several partitions, with a power cut at random moments of it. After
 // each the store is opened (with more cuts on the way), compared with the model
