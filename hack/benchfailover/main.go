@@ -60,7 +60,8 @@ func main() {
 	flag.StringVar(&b.output, "output", "",
 		"file with the standard output of heartwood dev --processes")
 	flag.IntVar(&b.partitions, "partitions", 1000, "partitions of the topic")
-	flag.IntVar(&b.loaded, "loaded", 30, "number of partitions with a steady load, starting at partition 0")
+	flag.IntVar(&b.loaded, "loaded", 30,
+		"number of partitions with a steady load, starting at partition 0")
 	faults := flag.String("faults", "kill,term",
 		"faults to inject, in this order: kill, term, turns (consecutive kills, 10 s apart),\n"+
 			"or steady (no fault, for 10 s)")
@@ -245,7 +246,8 @@ func (b *bench) fault(ctx context.Context, kind string, broker int32) error {
 		return err
 	}
 	touched, untouched = b.worst(led, at)
-	fmt.Printf("  all in sync again after %s, preferred leaders lead after %s; worst gap until then %s\n",
+	fmt.Printf("  all in sync again after %s, preferred leaders lead after %s; "+
+		"worst gap until then %s\n",
 		milli(inSyncAt.Sub(at)), milli(time.Since(at)), milli(max(touched, untouched)))
 	return nil
 }
@@ -428,7 +430,8 @@ func (b *bench) awaitInSync(ctx context.Context) (time.Time, error) {
 		select {
 		case <-ctx.Done():
 			return time.Time{},
-				fmt.Errorf("wait for in-sync replicas: not in sync, or never out of sync, within %s", settleTimeout)
+				fmt.Errorf("wait for in-sync replicas: not in sync, or never out of sync, within %s",
+					settleTimeout)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -448,7 +451,8 @@ func (b *bench) settle(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for in-sync replicas and preferred leaders: not reached within %s", settleTimeout)
+			return fmt.Errorf("wait for in-sync replicas and preferred leaders: not reached within %s",
+				settleTimeout)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

@@ -24,7 +24,8 @@ import (
 func main() {
 	var o options
 	codec := ""
-	flag.StringVar(&o.dir, "dir", "", "data directory to create; the partition's directory in it is t-0")
+	flag.StringVar(&o.dir, "dir", "",
+		"data directory to create; the partition's directory in it is t-0")
 	flag.IntVar(&o.records, "records", 1_200_000, "number of records")
 	flag.IntVar(&o.keys, "keys", 600_000, "number of keys")
 	flag.IntVar(&o.size, "size", 512, "size of a record's key and value in bytes")
