@@ -10,7 +10,7 @@ import (
 )
 
 // What is cut off says nothing of what comes there; on disk too, before anything is cut (F4).
-func TestF4AgreementIsCutWithTheLog(t *testing.T) {
+func TestF4CleaningProgressIsTruncatedWithTheLog(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
 	log := createLog(t, store,
@@ -52,7 +52,7 @@ func TestF4AgreementIsCutWithTheLog(t *testing.T) {
 
 // A log that was the only replica has removed what it has removed; of what it has not, those that
 // are added may have a copy.
-func TestX1AgreementOfALogThatGetsReplicas(t *testing.T) {
+func TestX1CleaningProgressAfterReplicasAreAdded(t *testing.T) {
 	for name, restart := range map[string]bool{"at once": false, "behind a restart": true} {
 		t.Run(name, func(t *testing.T) {
 			var a cleaningProgress

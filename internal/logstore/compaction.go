@@ -173,7 +173,7 @@ func (c *Compaction) ReportedReplicasTombstoneClean() int64 {
 
 // TombstoneClean returns the tombstone-clean offset: every tombstone of this replica below it is
 // removable, because the log holds no older record of its key, neither a value nor garbage. It is
-// at most the first dirty offset, and mostly less: dead records may stay for the sake of I/O. It is
+// at most the first dirty offset, and mostly less: dead records may stay to save I/O. It is
 // at least the log start, below which no record can be read.
 func (c *Compaction) TombstoneClean() int64 {
 	return max(c.log.logStart.Load(), min(c.tombstoneClean.Load(), c.firstDirty.Load()))

@@ -45,7 +45,7 @@ func IsPassAborted(err error) bool {
 	return errors.Is(err, errSegmentsChanged) || errors.Is(err, ErrClosed)
 }
 
-// Pass compacts the log once and records the result. What it has committed before an error stays. A
+// Pass compacts the log once and records the result. Replacements committed before an error stay. A
 // pass that found a key sidecar wrong has rebuilt it, and is repeated once.
 func (c *Compaction) Pass(ctx context.Context, opts PassOptions) (clean.Stats, error) {
 	if err := ctx.Err(); err != nil {

@@ -59,7 +59,7 @@ func cachedAfterPass(t *testing.T, cold bool) float64 {
 	return float64(found) / float64(size)
 }
 
-func TestF10ColdLogStaysOutOfThePageCache(t *testing.T) {
+func TestF10ColdLogStaysOutOfPageCache(t *testing.T) {
 	cold, warm := cachedAfterPass(t, true), cachedAfterPass(t, false)
 	t.Logf(
 		"of the output %.0f %% are cached behind a pass over a cold log, %.0f %% over a warm one",

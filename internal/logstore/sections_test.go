@@ -44,7 +44,7 @@ func sum(sizes []int64) int64 {
 	return total
 }
 
-func TestCleanViewStopsBelowTheActiveSegment(t *testing.T) { // I1
+func TestI1SectionsEndBelowActiveSegment(t *testing.T) { // I1
 	_, log := compactLog(t, vfs.NewMem(), nil)
 	view := log.compaction.view(epoch0.Add(time.Hour))
 	defer view.release()
@@ -61,7 +61,7 @@ func TestCleanViewStopsBelowTheActiveSegment(t *testing.T) { // I1
 	}
 }
 
-func TestCleanViewCountsFromTheSegmentOfTheFirstDirtyOffset(t *testing.T) { // I4
+func TestI4DirtySectionBeginsWithASegment(t *testing.T) { // I4
 	_, log := compactLog(t, vfs.NewMem(), nil)
 	for _, test := range []struct{ firstDirty, clean int64 }{{20, 2}, {25, 2}, {29, 2}, {30, 3},
 		{40, 4}} {
@@ -160,7 +160,7 @@ func TestI3FirstDirtyOutsideTheLogIsReset(t *testing.T) {
 	view.release()
 }
 
-func TestCleanViewNamesTheBatchesOfProducers(t *testing.T) { // I25
+func TestI25ViewHasLastBatchesOfProducers(t *testing.T) { // I25
 	_, log := compactLog(t, vfs.NewMem(), nil)
 	appendBatch(t, log, sent{producer: 7, keys: []string{"a", "b"}}.bytes(t))
 	if got, want := log.compaction.producers(),
@@ -169,7 +169,7 @@ func TestCleanViewNamesTheBatchesOfProducers(t *testing.T) { // I25
 	}
 }
 
-func TestAViewKeepsItsSegmentsReadable(t *testing.T) {
+func TestViewKeepsSegmentsReadable(t *testing.T) {
 	store, log := compactLog(t, vfs.NewMem(), nil)
 	view := log.compaction.view(epoch0)
 	log.Configure(settings(func(s *topicconfig.Settings) { s.RetentionBytes = 0 }), true)
@@ -185,7 +185,7 @@ func TestAViewKeepsItsSegmentsReadable(t *testing.T) {
 	view.release()
 }
 
-func TestMetricsOfLogs(t *testing.T) {
+func TestLogMetrics(t *testing.T) {
 	store, log := compactLog(t, vfs.NewMem(), nil)
 	if _, err := store.Create(PartitionID{Topic: "plain", Index: 3}, topicTwo, settings(nil),
 		true); err != nil {
@@ -230,7 +230,7 @@ func TestMetricsOfLogs(t *testing.T) {
 	}
 }
 
-func TestMinLagCountsFromTheAppendOfRecordsFromTheFuture(t *testing.T) {
+func TestMinLagOfFutureRecordsCountsFromTheAppend(t *testing.T) {
 	_, log := compactLog(t, vfs.NewMem(), func(s *topicconfig.Settings) {
 		s.MinLag = time.Hour
 	})

@@ -17,7 +17,7 @@ import (
 
 // A topic that turns from delete to compact gets its sidecars in the background, one that turns
 // back loses them.
-func TestPolicyTurns(t *testing.T) {
+func TestPolicyChangeBuildsOrDeletesSidecars(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
 	log := createLog(t, store, settings(nil))
@@ -92,7 +92,7 @@ func TestKeepsSidecarByTheSizeOfRecords(t *testing.T) {
 
 // The estimate is for a segment whose sidecar is not there: of batches of one size it is exact,
 // also where offsets have gaps.
-func TestEstimateOfRecords(t *testing.T) {
+func TestEstimateRecords(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store,
 		keyedSettings(func(s *topicconfig.Settings) { s.SegmentBytes = 10_000 }))
@@ -118,7 +118,7 @@ func TestEstimateOfRecords(t *testing.T) {
 }
 
 // Sidecars go with their segments: through a swap, retention, and the release of the log.
-func TestSidecarsGoWithTheirSegments(t *testing.T) {
+func TestSidecarsAreDeletedWithSegments(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
 	log := createLog(t, store, keyedSettings(nil))
@@ -165,7 +165,7 @@ func TestSidecarsGoWithTheirSegments(t *testing.T) {
 
 // A sidecar that is made while its segment is replaced must not appear: beside the new one it would
 // name other records.
-func TestSidecarOfAReplacedSegmentDoesNotAppear(t *testing.T) {
+func TestSidecarOfReplacedSegmentDoesNotAppear(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
 	log := createLog(t, store, keyedSettings(nil))
@@ -195,7 +195,7 @@ func TestSidecarOfAReplacedSegmentDoesNotAppear(t *testing.T) {
 
 // The end of the log is cut off while a sidecar is made of what stays: it does not appear, and the
 // next one is right.
-func TestCutVoidsWhatIsKnownOfKeys(t *testing.T) {
+func TestTruncationDiscardsSpoolsAndSidecars(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
 	log := createLog(t, store, keyedSettings(nil))
@@ -237,7 +237,7 @@ func TestSpoolsOfRolledSegmentsAreBounded(t *testing.T) {
 
 // The order on disk: the salt before what is hashed with it, the sidecar under its name only when
 // it is whole.
-func TestSidecarTrace(t *testing.T) {
+func TestSidecarIsPublishedInOrder(t *testing.T) {
 	trace := vfs.NewTrace(vfs.NewMem(), dataDir)
 	store := openStore(t, trace)
 	log := createLog(t, store, keyedSettings(nil))

@@ -20,7 +20,7 @@ import (
 )
 
 // The leader hashed the keys while it validated what was produced: no segment is read again.
-func TestF14LeaderMakesSidecarsWithoutAScan(t *testing.T) {
+func TestF14LeaderBuildsSidecarsWithoutScan(t *testing.T) {
 	// as sent, and recompressed
 	for _, codec := range []compress.Codec{compress.None, compress.LZ4} {
 		fsys := vfs.NewMem()
@@ -51,7 +51,7 @@ func TestF14LeaderMakesSidecarsWithoutAScan(t *testing.T) {
 
 // What is not appended leaves no trace: were one record of it counted, every ordinal behind it
 // would name another record.
-func TestFailedAppendsLeaveNoTraceInTheSpool(t *testing.T) {
+func TestFailedAppendsAreNotSpooled(t *testing.T) {
 	for seed := range seed.Sequence(t, 3) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		fault := vfs.NewFault(vfs.NewMem())
@@ -122,7 +122,7 @@ func nullableBatch(t testing.TB, records ...record.Record) []byte {
 }
 
 // A spool that cannot be written costs the append nothing, and the segment a scan.
-func TestSpoolOnAFailingDisk(t *testing.T) {
+func TestSpoolOnFailingDisk(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	store := openStore(t, fault)
 	log := createLog(t, store,
@@ -146,7 +146,7 @@ func TestSpoolOnAFailingDisk(t *testing.T) {
 }
 
 // Replicated batches bring no keys with them, and markers no user's key.
-func TestFollowerAndMarkers(t *testing.T) {
+func TestSidecarsOfFollowersAndMarkers(t *testing.T) {
 	leaderStore := openStore(t, vfs.NewMem())
 	leader := createLog(t, leaderStore, keyedSettings(nil))
 	for n := range 40 {
@@ -196,7 +196,7 @@ func TestFollowerAndMarkers(t *testing.T) {
 
 // After a start spools are gone, and the salt and the sidecars are as before; what is missing is
 // made by a scan, once.
-func TestSidecarsOverARestart(t *testing.T) {
+func TestSidecarsAfterRestart(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
 	log := createLog(t, store, keyedSettings(nil))
@@ -239,7 +239,7 @@ func TestSidecarsOverARestart(t *testing.T) {
 }
 
 // A lost or damaged salt is a new one, and every sidecar is made anew with it.
-func TestLostSaltMakesSidecarsAnew(t *testing.T) {
+func TestLostSaltRebuildsSidecars(t *testing.T) {
 	for name, spoil := range map[string]func(fsys vfs.FS, name string) error{
 		"lost": func(fsys vfs.FS, name string) error { return fsys.Remove(name) },
 		"damaged": func(fsys vfs.FS, name string) error {
@@ -275,7 +275,7 @@ func TestLostSaltMakesSidecarsAnew(t *testing.T) {
 }
 
 // Each kind of damage to the file, in each of its parts, as a start or a running process meets it.
-func TestDamagedSidecarsAreMadeAnew(t *testing.T) {
+func TestDamagedSidecarsAreRebuilt(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
 	log := createLog(t, store, keyedSettings(nil))

@@ -178,7 +178,7 @@ func TestI22IndexEntryRemainsWithTheBatchesOfItsTransaction(t *testing.T) { // K
 
 // A consumer skips the batches of a producer from the start of an aborted transaction to its
 // marker. With an index entry but without the marker, it would skip everything that the producer
-// commits later. Found by TestHistoriesAgainstTheLedger.
+// commits later. Found by TestHistoriesAgainstLedger.
 func TestI22IndexEntryIsRemovedWithItsMarker(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 300 // so that the two segments are not merged

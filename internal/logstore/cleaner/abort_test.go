@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// abortable are settings of a log whose pass takes hours at the rate of slow.
-func abortable(change func(*topicconfig.Settings)) topicconfig.Settings {
+// slowPass returns settings of a log whose pass takes hours at the rate of slowBudget.
+func slowPass(change func(*topicconfig.Settings)) topicconfig.Settings {
 	return compacted(func(s *topicconfig.Settings) {
 		s.SegmentBytes = 100_000
 		if change != nil {
@@ -19,65 +19,65 @@ func abortable(change func(*topicconfig.Settings)) topicconfig.Settings {
 	})
 }
 
-// aborts are what ends a pass, and what becomes of the log.
+// aborts are the events that abort a pass.
 var aborts = map[string]struct {
-	do       func(t *testing.T, f *cleanerFixture)
-	survives bool // the log does, and is cleaned afterwards
-	// begun tells that it ends only a pass that had its first turn: one that waits for it has not
-	// looked at the log, holds nothing of it, and will see it as it is by then (Cleaner.cleanOnce).
-	// What it was begun for holds still: settings and memory.
-	begun bool
+	do       func(t *testing.T, f *fixture)
+	survives bool // the log is not deleted, and is compacted afterwards
+	// runningOnly is set if the event does not abort a pass that waits for its first worker slot:
+	// it has no view of the log yet (logstore.Compaction.Pass), and its settings and memory still
+	// apply.
+	runningOnly bool
 }{
-	"truncation": {do: func(t *testing.T, f *cleanerFixture) {
+	"truncation": {do: func(t *testing.T, f *fixture) {
 		if err := f.log.TruncateTo(f.log.LogEnd() - 100); err != nil {
 			t.Error(err)
 		}
-	}, survives: true, begun: true},
-	"deletion": {do: func(t *testing.T, f *cleanerFixture) {
+	}, survives: true, runningOnly: true},
+	"deletion": {do: func(t *testing.T, f *fixture) {
 		if err := f.store.Release(partition, false); err != nil {
 			t.Error(err)
 		}
 	}},
-	"policy": {do: func(_ *testing.T, f *cleanerFixture) { f.log.Configure(settings(nil), true) },
+	"policy": {do: func(_ *testing.T, f *fixture) { f.log.Configure(settings(nil), true) },
 		survives: true},
 	"settings": {do: func(_ *testing.T,
-		f *cleanerFixture) {
-		f.log.Configure(abortable(tighter), true)
+		f *fixture) {
+		f.log.Configure(slowPass(shorterRetention), true)
 	}, survives: true},
-	"no workers": {do: func(_ *testing.T, f *cleanerFixture) {
+	"no workers": {do: func(_ *testing.T, f *fixture) {
 		f.cleaner.Configure(Options{Workers: -1, Logger: quiet()})
 	}, survives: true},
-	"little memory": {do: func(_ *testing.T, f *cleanerFixture) {
-		f.cleaner.Configure(Options{MemoryBytes: 100, IOBytesRate: slow.IOBytesRate,
+	"little memory": {do: func(_ *testing.T, f *fixture) {
+		f.cleaner.Configure(Options{MemoryBytes: 100, IOBytesRate: slowBudget.IOBytesRate,
 			Logger: quiet()})
 	}, survives: true},
-	"shutdown": {do: func(_ *testing.T, f *cleanerFixture) { f.cleaner.Close() }},
+	"shutdown": {do: func(_ *testing.T, f *fixture) { f.cleaner.Close() }},
 }
 
-func tighter(s *topicconfig.Settings) { s.TombstoneRetention = time.Minute }
+func shorterRetention(s *topicconfig.Settings) { s.TombstoneRetention = time.Minute }
 
-func TestI35I36I37PassesAreAbortedWithinASecondAtEveryPhase(t *testing.T) {
+func TestI35I36I37PassIsAbortedWithinASecondInEveryPhase(t *testing.T) {
 	for name, abort := range aborts {
 		for _, phase := range []string{"queued", "indexing", "deduplicating", "rewriting"} {
 			t.Run(name+" while "+phase, func(t *testing.T) {
-				inBubble(t, abortable(nil), Options{Logger: quiet()},
-					func(t *testing.T, f *cleanerFixture) {
-						f.reach(phase)
+				inBubble(t, slowPass(nil), Options{Logger: quiet()},
+					func(t *testing.T, f *fixture) {
+						f.holdInPhase(phase)
 						abort.do(t, f)
 						wait(time.Second)
-						if abort.begun && phase == "queued" {
-							f.wantQueued()
+						if abort.runningOnly && phase == "queued" {
+							f.checkQueued()
 						} else {
-							f.wantAborted()
+							f.checkAborted()
 						}
 						if !abort.survives {
 							return
 						}
 						if phase == "queued" {
-							f.cleaner.slots.release(1) // the one that reach took
+							f.cleaner.slots.release(1) // acquired by holdQueued
 						}
 						f.log.Configure(
-							abortable(func(s *topicconfig.Settings) { s.MinDirtyPercent = 1 }),
+							slowPass(func(s *topicconfig.Settings) { s.MinDirtyPercent = 1 }),
 							true,
 						)
 						f.cleaner.Configure(Options{Logger: quiet()})
@@ -95,11 +95,11 @@ func TestI35I36I37PassesAreAbortedWithinASecondAtEveryPhase(t *testing.T) {
 	}
 }
 
-// reach has a pass wait in a phase, for hours: for its first turn, or for the I/O budget.
-func (f *cleanerFixture) reach(phase string) {
+// holdInPhase makes a pass wait in a phase for hours: for its first slot, or for the I/O budget.
+func (f *fixture) holdInPhase(phase string) {
 	f.t.Helper()
 	if phase == "queued" {
-		f.waitForTurn()
+		f.holdQueued()
 		return
 	}
 	f.cleaner.Configure(Options{Workers: -1, Logger: quiet()})
@@ -115,38 +115,36 @@ func (f *cleanerFixture) reach(phase string) {
 		"rewriting": 4000}[phase]}
 	opts.Logger = quiet()
 	f.cleaner.Configure(opts)
-	f.until(time.Hour, "the phase",
+	f.until(time.Hour, "pass in phase "+phase,
 		func() bool { return f.cleaner.Status(partition).Phase == phase })
 	f.cleaner.Configure(Options{IOBytesRate: 1, Logger: quiet()})
 	wait(100 * time.Millisecond)
 	if now := f.cleaner.Status(partition).Phase; now != phase {
-		f.t.Fatalf("the pass is %s, want %s", now, phase)
+		f.t.Fatalf("the phase is %s, want %s", now, phase)
 	}
 }
 
-// waitForTurn has the log's pass wait for its first turn. A pass that waits for the disk has given
-// its worker back by then: so none keeps another waiting for long, and the worker is taken away
-// here.
-func (f *cleanerFixture) waitForTurn() {
+// holdQueued makes the pass of the log wait for its first worker slot, by acquiring the only slot.
+func (f *fixture) holdQueued() {
 	f.t.Helper()
 	f.cleaner.Configure(Options{Workers: 1, Logger: quiet()})
 	if !f.cleaner.slots.tryAcquire() {
-		f.t.Fatal("the worker is not free, and no log was dirty")
+		f.t.Fatal("the slot is not free, though no log is dirty")
 	}
 	f.fillWith(f.log, 6_000, 1_000)
-	f.until(time.Hour, "a pass",
+	f.until(time.Hour, "queued pass",
 		func() bool { return f.cleaner.Status(partition).Phase == "queued" && f.passes() == 1 })
-	f.wantQueued()
+	f.checkQueued()
 }
 
-func (f *cleanerFixture) passes() int {
+func (f *fixture) passes() int {
 	f.cleaner.mu.Lock()
 	defer f.cleaner.mu.Unlock()
 	return f.cleaner.mu.passes
 }
 
-// wantQueued checks that the log's first pass waits for its first turn, and has read nothing.
-func (f *cleanerFixture) wantQueued() {
+// checkQueued checks that the first pass of the log waits for its first slot and has read nothing.
+func (f *fixture) checkQueued() {
 	f.t.Helper()
 	f.cleaner.mu.Lock()
 	state := f.cleaner.mu.logs[partition]
@@ -155,29 +153,29 @@ func (f *cleanerFixture) wantQueued() {
 	f.cleaner.mu.Unlock()
 	if status := f.cleaner.Status(partition); !waits || status.Phase != "queued" ||
 		status.ReadBytes != 0 {
-		f.t.Errorf("the pass does not wait for its first turn: %+v", status)
+		f.t.Errorf("the pass does not wait for its first slot: %+v", status)
 	}
 }
 
-// wantAborted checks that the pass has ended, and that nothing is left of what it has made. Another
-// may have begun by then.
-func (f *cleanerFixture) wantAborted() {
+// checkAborted checks that the pass has ended and has left no temporary files. Another pass may
+// have started since.
+func (f *fixture) checkAborted() {
 	f.t.Helper()
 	f.cleaner.mu.Lock()
 	state := f.cleaner.mu.logs[partition]
 	runs := state != nil && state.log == f.log.Compaction() && state.counters.runs[runAborted] != 1
 	f.cleaner.mu.Unlock()
 	if runs {
-		f.t.Errorf("the pass runs still: %+v", f.cleaner.Status(partition))
+		f.t.Errorf("the pass still runs: %+v", f.cleaner.Status(partition))
 	}
 	entries, err := f.fsys.ReadDir(logDir)
 	if err != nil {
-		return // the directory is gone
+		return // the log was deleted
 	}
 	for _, entry := range entries {
 		if strings.Contains(entry.Name(), cleanedSuffix) ||
 			strings.Contains(entry.Name(), swapSuffix) {
-			f.t.Errorf("%s is left over", entry.Name())
+			f.t.Errorf("temporary file %s", entry.Name())
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 // sidecars lists the base offsets of the segments that have a sidecar, and verifies each against
 // its data.
-func (f *cleanerFixture) sidecars() (bases []int64) {
+func (f *fixture) sidecars() (bases []int64) {
 	f.t.Helper()
 	content, err := f.fsys.ReadFile(logDir + "/" + keys.SaltFile)
 	if err != nil {
@@ -49,7 +49,7 @@ func (f *cleanerFixture) sidecars() (bases []int64) {
 
 func TestSidecarsAreBuiltInTheBackgroundUntilClose(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.MinDirtyPercent = 100 })
-	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		fill := func(n int) {
 			for range n {
 				batch := sent{keys: []string{fmt.Sprintf("k%d", f.log.LogEnd())},

@@ -11,14 +11,14 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-func TestCompressionIsMeasuredWhereItHappens(t *testing.T) {
-	// Not zstd: its decoder is one of the whole process and holds a channel, which must not be made
-	// inside the bubble.
+func TestCompressionMetricsBySite(t *testing.T) {
+	// Not zstd: its decoder is shared by the process and has a channel, which must not be created
+	// in the bubble.
 	config := compacted(func(s *topicconfig.Settings) {
 		s.KeepCodec, s.Codec, s.CodecLevel = false,
 			compress.Gzip, 7
 	})
-	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(f.store.Collector())
 		read := func(name, site string) float64 {
@@ -30,7 +30,7 @@ func TestCompressionIsMeasuredWhereItHappens(t *testing.T) {
 			return value
 		}
 		batch := sent{keys: []string{"a", "b", "c", "d"},
-			value: "a value that stands there four times", timestamp: time.Now()}.bytes(t)
+			value: "a value that is stored four times", timestamp: time.Now()}.bytes(t)
 		if _, err := f.log.Append(batch, time.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -41,17 +41,19 @@ func TestCompressionIsMeasuredWhereItHappens(t *testing.T) {
 		}
 		if _, series := total(t, registry, "heartwood_compression_input_bytes_total",
 			"clean"); series != 0 {
-			t.Error("nothing was cleaned yet")
+			t.Error("a series of the cleaner before the first pass")
 		}
-		keys, _ := updates(40, 5)
-		f.put(append(keys, "a", "b")...) // now two of the four are dead, and their batch is rebuilt
+		keys, _ := updatesOf(40, 5)
+		// two of the four records are superseded, so the batch is rebuilt
+		f.put(append(keys, "a", "b")...)
 		f.put(keys...)
 		wait(5 * time.Second)
 		if in, out := read("input_bytes", "clean"),
 			read("output_bytes", "clean"); in <= 0 || out <= 0 {
 			t.Errorf("cleaning compressed %v bytes to %v", in, out)
 		}
-		_ = read("seconds", "clean") // time stands still in the bubble; the series must be there
+		// the time in the bubble does not advance; the series must exist
+		_ = read("seconds", "clean")
 		if problems, err := testutil.CollectAndLint(f.store.Collector()); err != nil ||
 			len(problems) > 0 {
 			t.Errorf("%v, %v", problems, err)

@@ -11,17 +11,16 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// Retention takes whole segments from the front while the cleaner works behind it. What is left
-// must be what a plain list of all records leaves from the same log start on: of each key its
-// latest record, and no key whose latest record is a tombstone comes back with an older value.
-// KIP-71, KAFKA-4015
-func TestI34CompactDeleteLeavesTheLatestRecordsAboveTheLogStart(t *testing.T) {
+// Retention deletes whole segments while the cleaner compacts the rest. From the log start on, the
+// log has the latest record of each key, and no key whose latest record is a tombstone has an older
+// value. KIP-71, KAFKA-4015
+func TestI34CompactDeleteKeepsLatestRecords(t *testing.T) {
 	chance := rand.New(rand.NewPCG(seed.New(t), 0))
 	config := compacted(func(s *topicconfig.Settings) {
 		s.Delete, s.RetentionTime, s.TombstoneRetention, s.MinDirtyPercent = true, 20*time.Minute,
 			2*time.Minute, 10
 	})
-	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		latest, deleted := map[string]int64{}, map[string]bool{}
 		once := time.Now()
 		f.put("once")
@@ -41,20 +40,19 @@ func TestI34CompactDeleteLeavesTheLatestRecordsAboveTheLogStart(t *testing.T) {
 		}
 		if records := readKeys(t, f.log, f.log.LogStart()); len(records) == 0 ||
 			f.cleaner.Status(partition).Runs[runSuccess] < 10 {
-			t.Errorf("%d records, runs %v: this test has tested little", len(records),
+			t.Errorf("only %d records, runs %v", len(records),
 				f.cleaner.Status(partition).Runs)
 		}
-		// Without keys that are written no more, all of the log could be young. This one was
-		// written once, long ago.
+		// The key that was written once at the start must have been deleted by retention.
 		if age := time.Since(once); age < 2*20*time.Minute || f.log.LogStart() <= latest["once"] {
-			t.Errorf("the log starts at %d, and offset %d is %s old", f.log.LogStart(),
+			t.Errorf("the log starts at %d, and the record at %d is %s old", f.log.LogStart(),
 				latest["once"], age)
 		}
 	})
 }
 
 // delete appends a tombstone.
-func (f *cleanerFixture) delete(key string) {
+func (f *fixture) delete(key string) {
 	f.t.Helper()
 	batch := sent{keys: []string{key}, timestamp: time.Now()}.withoutValue(f.t)
 	if _, err := f.log.Append(batch, time.Now()); err != nil {
@@ -63,9 +61,9 @@ func (f *cleanerFixture) delete(key string) {
 	f.log.AdvanceHighWatermark(f.log.LogEnd())
 }
 
-// wantLatest compares the last record of each key with the model, as far as it lies above the log
-// start. A deleted key may show its tombstone or nothing.
-func (f *cleanerFixture) wantLatest(latest map[string]int64, deleted map[string]bool) {
+// wantLatest compares the last record of each key from the log start on with the model. A deleted
+// key may have its tombstone or no record.
+func (f *fixture) wantLatest(latest map[string]int64, deleted map[string]bool) {
 	f.t.Helper()
 	found := map[string]int64{}
 	for _, text := range readKeys(f.t, f.log, f.log.LogStart()) {
@@ -82,7 +80,7 @@ func (f *cleanerFixture) wantLatest(latest map[string]int64, deleted map[string]
 			f.t.Errorf("%s is at %d, its latest record is at %d (log start %d, deleted %t)", key,
 				at, offset, start, deleted[key])
 		case !there && offset >= start && !deleted[key]:
-			f.t.Errorf("%s at %d is lost, the log starts at %d", key, offset, start)
+			f.t.Errorf("%s at %d is missing, the log starts at %d", key, offset, start)
 		}
 	}
 }

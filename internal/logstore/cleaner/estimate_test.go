@@ -10,42 +10,40 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// dirtyOf is the status' share of garbage, which must be known.
-func (f *cleanerFixture) garbage() (ratio float64, exact bool) {
+// garbage returns the share of garbage, which must be known.
+func (f *fixture) garbage() (ratio float64, exact bool) {
 	f.t.Helper()
 	status := f.cleaner.Status(partition)
 	if status.GarbageRatio == nil || status.ReclaimableBytes == nil {
-		f.t.Fatalf("the garbage is not known: %+v", status)
+		f.t.Fatalf("unknown garbage: %+v", status)
 	}
 	return *status.GarbageRatio, status.ReclaimableExact
 }
 
-// The story of a first publication: all keys are unique, and Kafka's cleaner would copy all of it,
-// again and again.
-func TestDirtySectionWithoutGarbageIsLeftAlone(t *testing.T) {
+// After a first publication all keys are unique: Kafka's cleaner would copy the log repeatedly.
+func TestDirtySectionWithoutGarbageIsSkipped(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
 		s.SegmentBytes,
 			s.MaxGarbagePercent = 50_000, 10
 	})
-	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		f.fillWith(f.log, 2_000, 2_000)
 		wait(15 * time.Second)
 		f.wantReason(reasonNothingToReclaim)
 		status := f.cleaner.Status(partition)
 		if status.Runs[runNothingToDo]+status.Runs[runSuccess] != 0 || status.ReadBytes+
 			status.WrittenBytes != 0 {
-			t.Errorf("status %+v, want not one byte of the log read", status)
+			t.Errorf("status %+v, want no byte of the log read", status)
 		}
 		if ratio, exact := f.garbage(); ratio != 0 || exact {
 			t.Errorf("garbage %g, exact %t", ratio, exact)
 		}
-		// Published again, a part of it: as soon as there is more garbage than the topic allows, it
-		// is cleaned.
+		// A part is published again: a pass runs once there is more garbage than the topic allows.
 		f.fillWith(f.log, 300, 300)
 		wait(15 * time.Second)
 		f.wantReason(reasonNothingToReclaim)
 		if ratio, _ := f.garbage(); ratio == 0 || ratio > 0.1 {
-			t.Errorf("garbage %g, want it seen", ratio)
+			t.Errorf("garbage %g, want 0 < garbage <= 0.1", ratio)
 		}
 		f.fillWith(f.log, 1_000, 1_000)
 		wait(15 * time.Second)
@@ -53,7 +51,7 @@ func TestDirtySectionWithoutGarbageIsLeftAlone(t *testing.T) {
 			t.Errorf("runs %v", runs)
 		}
 		if ratio, _ := f.garbage(); ratio > 0.1 {
-			t.Errorf("garbage %g behind the pass", ratio)
+			t.Errorf("garbage %g after the pass", ratio)
 		}
 	})
 }
@@ -63,23 +61,23 @@ func TestDirtySectionWaitsForOneRetentionAtMost(t *testing.T) {
 		s.SegmentBytes,
 			s.TombstoneRetention = 50_000, time.Hour
 	})
-	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		f.delete("gone")
 		f.fillWith(f.log, 2_000, 2_000)
 		wait(55 * time.Minute)
 		f.wantReason(reasonNothingToReclaim)
 		wait(10 * time.Minute)
 		if runs := f.cleaner.Status(partition).Runs; runs[runNothingToDo] != 1 {
-			t.Errorf("runs %v: nobody has looked for tombstones", runs)
+			t.Errorf("runs %v: no pass for the tombstone", runs)
 		}
 		wait(time.Hour)
 		if n := len(readKeys(t, f.log, 0)); n != 2_000 {
-			t.Errorf("%d records, the tombstone is not gone", n)
+			t.Errorf("%d records: the tombstone is not removed", n)
 		}
 	})
 }
 
-func TestEstimateOfALogIsRightWithinTwoPoints(t *testing.T) {
+func TestEstimateErrorIsWithinTwoPercentPoints(t *testing.T) {
 	if testing.Short() {
 		t.Skip("many records take some seconds")
 	}
@@ -98,7 +96,7 @@ func TestEstimateOfALogIsRightWithinTwoPoints(t *testing.T) {
 				s.SegmentBytes,
 					s.MinDirtyPercent = 2<<20, 100
 			})
-			inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+			inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 				value := string(make([]byte, 120))
 				for i := 0; i < records; i += 500 {
 					batch := sent{value: value, timestamp: time.Now()}
@@ -112,7 +110,7 @@ func TestEstimateOfALogIsRightWithinTwoPoints(t *testing.T) {
 				f.log.AdvanceHighWatermark(f.log.LogEnd())
 				wait(15 * time.Second)
 				estimated, exact := f.garbage()
-				// a pass that counts, and takes only segments all of which is garbage
+				// a pass that counts, and rewrites only segments without a live record
 				log := f.log.Compaction()
 				settings, dirty := *log.Settings(), f.cleaner.Status(partition).DirtyBytes
 				settings.MaxGarbagePercent = 100
@@ -132,11 +130,11 @@ func TestEstimateOfALogIsRightWithinTwoPoints(t *testing.T) {
 	}
 }
 
-func TestGarbageThatIsLeftIsCountedAcrossARestart(t *testing.T) {
+func TestGarbageCountSurvivesRestart(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
 		s.SegmentBytes, s.MaxGarbagePercent, s.MinDirtyPercent = 50_000, 40, 0
 	})
-	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		f.fillWith(f.log, 3_000, 1_500)
 		f.until(time.Minute, "the log is clean",
 			func() bool { return f.cleaner.Status(partition).Runs[runSuccess] > 0 })
@@ -144,7 +142,7 @@ func TestGarbageThatIsLeftIsCountedAcrossARestart(t *testing.T) {
 		before := f.cleaner.Status(partition)
 		if before.ReclaimableBytes == nil || *before.ReclaimableBytes == 0 ||
 			!before.ReclaimableExact {
-			t.Fatalf("status %+v, want some garbage left, and counted", before)
+			t.Fatalf("status %+v, want counted garbage", before)
 		}
 		cleaned, horizon := f.log.Compaction().FirstDirty(), f.due()
 		f.restart()
@@ -152,7 +150,7 @@ func TestGarbageThatIsLeftIsCountedAcrossARestart(t *testing.T) {
 		after := f.cleaner.Status(partition)
 		if after.ReclaimableBytes == nil || *after.ReclaimableBytes != *before.ReclaimableBytes ||
 			!after.ReclaimableExact {
-			t.Errorf("status %+v after the restart, want %d bytes, counted", after,
+			t.Errorf("status %+v after the restart, want %d counted bytes", after,
 				*before.ReclaimableBytes)
 		}
 		if f.log.Compaction().FirstDirty() != cleaned || f.due() != horizon {
@@ -166,71 +164,71 @@ func TestGarbageThatIsLeftIsCountedAcrossARestart(t *testing.T) {
 }
 
 // due returns when the log needs a pass for its tombstones.
-func (f *cleanerFixture) due() int64 {
+func (f *fixture) due() int64 {
 	sections, _ := f.log.Compaction().Sections(time.Now())
 	return sections.TombstonesDue
 }
 
 // estimatedDirtyBytes returns the size of the dirty section at the last estimate.
-func (f *cleanerFixture) estimatedDirtyBytes() int64 {
+func (f *fixture) estimatedDirtyBytes() int64 {
 	f.cleaner.mu.Lock()
 	defer f.cleaner.mu.Unlock()
 	return f.cleaner.mu.logs[partition].estimate.Sections.DirtyBytes
 }
 
-func TestEstimatesAreBounded(t *testing.T) {
+func TestEstimatesAreRepeatedOnlyAfterGrowth(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
 		s.SegmentBytes, s.MinDirtyPercent = 20_000,
 			100
 	})
-	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		f.fillWith(f.log, 10_000, 10_000)
 		wait(15 * time.Second)
 		before := f.log.Compaction().SidecarBytes().Read
 		wait(time.Hour)
 		if after := f.log.Compaction().SidecarBytes().Read; after != before {
-			t.Errorf("%d bytes of sidecars read while nothing has changed", after-before)
+			t.Errorf("%d bytes of sidecars read though nothing has changed", after-before)
 		}
 		first := f.estimatedDirtyBytes()
-		f.fillWith(f.log, 100, 100) // a segment more, a hundredth of the log
+		f.fillWith(f.log, 100, 100) // one more segment, a hundredth of the log
 		wait(15 * time.Second)
 		if f.estimatedDirtyBytes() != first {
-			t.Error("estimated anew for a hundredth")
+			t.Error("estimated again after growth by a hundredth")
 		}
 		f.fillWith(f.log, 500, 500)
 		wait(15 * time.Second)
 		if f.estimatedDirtyBytes() == first {
-			t.Error("not estimated anew for a twentieth")
+			t.Error("not estimated again after growth by a twentieth")
 		}
 	})
 }
 
-func TestEstimateGoesStale(t *testing.T) {
+func TestEstimateBecomesStale(t *testing.T) {
 	v := logstore.Sections{CleanBytes: 1000, DirtyBytes: 1000, FirstDirty: 5, Lineage: 1}
 	e := estimate{made: true, Garbage: logstore.Garbage{Sections: v}}
 	for name, change := range map[string]func(e *estimate, v *logstore.Sections){
-		"nobody looked": func(e *estimate, _ *logstore.Sections) { e.made = false },
-		"truncated":     func(_ *estimate, v *logstore.Sections) { v.Lineage++ },
-		"cleaned":       func(_ *estimate, v *logstore.Sections) { v.FirstDirty++ },
-		"retention":     func(_ *estimate, v *logstore.Sections) { v.DirtyBytes-- },
-		"grown":         func(_ *estimate, v *logstore.Sections) { v.DirtyBytes += 70 },
-		"exact no more": func(e *estimate,
+		"no estimate": func(e *estimate, _ *logstore.Sections) { e.made = false },
+		"truncated":   func(_ *estimate, v *logstore.Sections) { v.Lineage++ },
+		"cleaned":     func(_ *estimate, v *logstore.Sections) { v.FirstDirty++ },
+		"retention":   func(_ *estimate, v *logstore.Sections) { v.DirtyBytes-- },
+		"grown":       func(_ *estimate, v *logstore.Sections) { v.DirtyBytes += 70 },
+		"no longer exact": func(e *estimate,
 			v *logstore.Sections) {
 			e.Exact = true
 			v.DirtyBytes++
 		},
-		"a byte more":    func(_ *estimate, v *logstore.Sections) { v.DirtyBytes++ },
-		"nothing at all": func(*estimate, *logstore.Sections) {},
+		"one byte more": func(_ *estimate, v *logstore.Sections) { v.DirtyBytes++ },
+		"unchanged":     func(*estimate, *logstore.Sections) {},
 	} {
 		e, v := e, v
 		change(&e, &v)
-		if got, want := e.stale(v), name != "a byte more" && name != "nothing at all"; got != want {
+		if got, want := e.stale(v), name != "one byte more" && name != "unchanged"; got != want {
 			t.Errorf("%s: stale %t", name, got)
 		}
 	}
 }
 
-func TestWhatAPassIsWorth(t *testing.T) {
+func TestEstimateDecidesWhetherAPassPays(t *testing.T) {
 	s := topicconfig.Settings{MaxGarbagePercent: 20, TombstoneRetention: time.Hour}
 	v := logstore.Sections{CleanBytes: 500, DirtyBytes: 500, OldestDirty: epoch0}
 	now := epoch0.Add(time.Minute)
@@ -239,21 +237,21 @@ func TestWhatAPassIsWorth(t *testing.T) {
 		now  time.Time
 		want bool
 	}{
-		"unknown": {estimate{}, now, true},
-		"none":    {estimate{Garbage: logstore.Garbage{Known: true}}, now, false},
-		"less than may stay": {estimate{Garbage: logstore.Garbage{Known: true, Bytes: 200}}, now,
+		"unknown":    {estimate{}, now, true},
+		"no garbage": {estimate{Garbage: logstore.Garbage{Known: true}}, now, false},
+		"less than allowed": {estimate{Garbage: logstore.Garbage{Known: true, Bytes: 200}}, now,
 			false},
-		"more": {estimate{Garbage: logstore.Garbage{Known: true, Bytes: 201}}, now,
+		"more than allowed": {estimate{Garbage: logstore.Garbage{Known: true, Bytes: 201}}, now,
 			true},
-		"perhaps more": {estimate{Garbage: logstore.Garbage{Known: true, Bytes: 190,
+		"more within the error": {estimate{Garbage: logstore.Garbage{Known: true, Bytes: 190,
 			Error: 0.02}}, now, true},
-		"of before a truncation": {estimate{Garbage: logstore.Garbage{Known: true,
+		"before a truncation": {estimate{Garbage: logstore.Garbage{Known: true,
 			Sections: logstore.Sections{Lineage: 7}}}, now, true},
-		"none, for a retention long": {estimate{Garbage: logstore.Garbage{Known: true}},
+		"no garbage for one retention": {estimate{Garbage: logstore.Garbage{Known: true}},
 			epoch0.Add(time.Hour), true},
 	} {
 		if got := c.e.worthPass(v, &s, c.now); got != c.want {
-			t.Errorf("%s: worth %t", name, got)
+			t.Errorf("%s: pays %t", name, got)
 		}
 	}
 }

@@ -14,16 +14,16 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// spoil flips a bit in the first segment, so that its checksums do not match; again, and it is
-// whole.
-func (f *cleanerFixture) spoil(log *logstore.Log) {
+// flipFirstBit flips a bit of the first batch, so that its checksum does not match; a second call
+// repairs it.
+func (f *fixture) flipFirstBit(log *logstore.Log) {
 	f.t.Helper()
-	f.spoilRecord(log, log.LogStart())
+	f.flipBit(log, log.LogStart())
 }
 
-// spoilRecord changes a bit in the batch of an offset. It is found when the batch is read, and a
-// dead one is not.
-func (f *cleanerFixture) spoilRecord(log *logstore.Log, offset int64) {
+// flipBit flips a bit of the batch at an offset. A pass detects it when it reads the batch; it does
+// not read dead batches.
+func (f *fixture) flipBit(log *logstore.Log, offset int64) {
 	f.t.Helper()
 	slice, err := log.Read(offset, log.LogEnd(), 1, true)
 	if err != nil {
@@ -44,24 +44,24 @@ func (f *cleanerFixture) spoilRecord(log *logstore.Log, offset int64) {
 	}
 }
 
-func TestI7OneBadPartitionStopsNobodyAndIsTriedAgain(t *testing.T) { // KAFKA-7215, 8725, 19895
-	inBubble(t, compacted(nil), Options{}, func(t *testing.T, f *cleanerFixture) {
+func TestI7FailedPartitionIsQuarantinedAndRetried(t *testing.T) { // KAFKA-7215, 8725, 19895
+	inBubble(t, compacted(nil), Options{}, func(t *testing.T, f *fixture) {
 		other, err := f.store.Create(logstore.PartitionID{Topic: "tickets", Index: 1}, topicOne,
 			compacted(nil), true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		keys, latest := updates(50, 5)
-		f.put("stays, beside records that go")
+		keys, latest := updatesOf(50, 5)
+		f.put("kept")
 		f.put(keys...)
-		f.spoil(f.log)
+		f.flipFirstBit(f.log)
 		bad := f.log
 		f.log = other
 		f.put(keys...)
 		wait(10 * time.Second)
 		f.latest(latest)
 		if runs := f.cleaner.Status(other.ID()).Runs; runs[runSuccess] == 0 {
-			t.Errorf("the good partition is not cleaned: %v", runs)
+			t.Errorf("the good partition is not compacted: %v", runs)
 		}
 		status := f.cleaner.Status(bad.ID())
 		if status.Reason != reasonQuarantined || status.Runs[runFailed] != 1 ||
@@ -71,11 +71,11 @@ func TestI7OneBadPartitionStopsNobodyAndIsTriedAgain(t *testing.T) { // KAFKA-72
 		}
 		wait(10 * time.Minute)
 		if runs := f.cleaner.Status(bad.ID()).Runs; runs[runFailed] < 3 || runs[runFailed] > 5 {
-			t.Errorf("%d tries in ten minutes, want the back-off to double from one minute",
+			t.Errorf("%d attempts in ten minutes, want a backoff that doubles from one minute",
 				runs[runFailed])
 		}
-		f.spoil(bad) // whole again
-		// the same settings, as each new metadata image brings them
+		f.flipFirstBit(bad) // repaired
+		// the same settings, as from each metadata image
 		bad.Configure(compacted(nil), true)
 		wait(3 * time.Second)
 		if status := f.cleaner.Status(bad.ID()); status.Reason != reasonQuarantined {
@@ -85,7 +85,7 @@ func TestI7OneBadPartitionStopsNobodyAndIsTriedAgain(t *testing.T) { // KAFKA-72
 		wait(3 * time.Second)
 		if status := f.cleaner.Status(bad.ID()); status.Runs[runSuccess] != 1 ||
 			status.LastError != "" {
-			t.Errorf("not tried at once after a change of settings: %+v", status)
+			t.Errorf("not retried at once after a change of settings: %+v", status)
 		}
 	})
 }
@@ -101,17 +101,16 @@ func TestQuarantineDoublesUpToAnHour(t *testing.T) {
 		}
 		if !q.active(epoch0.Add(want-1), config) || q.active(q.until, config) ||
 			q.active(epoch0, other) {
-			t.Errorf("failure %d: it holds at the wrong times", i+1)
+			t.Errorf("failure %d: active at the wrong times", i+1)
 		}
 	}
 }
 
-// A budget decides how long the reads of sidecars are, and nothing else: there is none that is too
-// small.
+// A small memory budget makes the reads of sidecars shorter, and does not fail the pass.
 func TestSmallBudgetIsEnough(t *testing.T) {
 	inBubble(t, compacted(nil), Options{MemoryBytes: 1000},
-		func(t *testing.T, f *cleanerFixture) {
-			keys, latest := updates(50, 5)
+		func(t *testing.T, f *fixture) {
+			keys, latest := updatesOf(50, 5)
 			f.put(keys...)
 			wait(5 * time.Second)
 			if status := f.cleaner.Status(partition); status.Runs[runSuccess] == 0 ||
@@ -122,17 +121,17 @@ func TestSmallBudgetIsEnough(t *testing.T) {
 		})
 }
 
-func TestI40BudgetHoldsReadsAndWritesOfAllWorkers(t *testing.T) {
+func TestI40IOBudgetBoundsAllReadsAndWrites(t *testing.T) {
 	const rate = 20_000
 	inBubble(t, compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 100_000 }),
-		Options{IOBytesRate: rate}, func(t *testing.T, f *cleanerFixture) {
+		Options{IOBytesRate: rate}, func(t *testing.T, f *fixture) {
 			began := time.Now()
 			for i := range 5000 {
 				f.put(fmt.Sprintf("k%d", i%2500))
 			}
 			wait(3 * time.Second)
 			status := f.cleaner.Status(partition)
-			for range 60 { // sidecars are made first, within the same budget
+			for range 60 { // sidecars are built first, within the same budget
 				if status = f.cleaner.Status(partition); status.ReadBytes > 0 {
 					break
 				}
@@ -140,7 +139,7 @@ func TestI40BudgetHoldsReadsAndWritesOfAllWorkers(t *testing.T) {
 			}
 			if status.Reason != reasonCleaning || status.ProgressRatio <= 0 ||
 				status.ProgressRatio >= 1 || status.EtaSeconds == nil || status.ReadBytes == 0 {
-				t.Fatalf("status of a pass that must be under way %+v", status)
+				t.Fatalf("status %+v, want a running pass", status)
 			}
 			for f.cleaner.Status(partition).Runs[runSuccess] == 0 {
 				wait(time.Second)
@@ -157,10 +156,10 @@ func TestI40BudgetHoldsReadsAndWritesOfAllWorkers(t *testing.T) {
 		})
 }
 
-// slow is a budget under which a pass takes hours.
-var slow = Options{IOBytesRate: 100}
+// slowBudget is an I/O budget with which a pass takes hours.
+var slowBudget = Options{IOBytesRate: 100}
 
-func longLog(f *cleanerFixture) {
+func startSlowPass(f *fixture) {
 	for i := range 5000 {
 		f.put(fmt.Sprintf("k%d", i%2500))
 	}
@@ -168,10 +167,10 @@ func longLog(f *cleanerFixture) {
 	f.wantReason(reasonCleaning)
 }
 
-func TestI36ReleaseOfALogEndsItsPassWithinASecond(t *testing.T) { // I36
-	inBubble(t, compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 100_000 }), slow,
-		func(t *testing.T, f *cleanerFixture) {
-			longLog(f)
+func TestI36ReleaseAbortsPassWithinASecond(t *testing.T) { // I36
+	inBubble(t, compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 100_000 }), slowBudget,
+		func(t *testing.T, f *fixture) {
+			startSlowPass(f)
 			if err := f.store.Release(partition, false); err != nil {
 				t.Fatal(err)
 			}
@@ -180,14 +179,14 @@ func TestI36ReleaseOfALogEndsItsPassWithinASecond(t *testing.T) { // I36
 			busy := f.cleaner.mu.passes
 			f.cleaner.mu.Unlock()
 			if busy != 0 || f.cleaner.Status(partition) != nil {
-				t.Errorf("%d passes run still", busy)
+				t.Errorf("%d passes still run", busy)
 			}
-			// The same partition made anew is a new log to the cleaner.
+			// The same partition created again is another log.
 			var err error
 			if f.log, err = f.store.Create(partition, topicTwo, compacted(nil), true); err != nil {
 				t.Fatal(err)
 			}
-			keys, latest := updates(50, 5)
+			keys, latest := updatesOf(50, 5)
 			f.cleaner.Configure(Options{Logger: quiet()})
 			f.put(keys...)
 			wait(5 * time.Second)
@@ -199,10 +198,10 @@ func TestI36ReleaseOfALogEndsItsPassWithinASecond(t *testing.T) { // I36
 		})
 }
 
-func TestI6PolicyChangeEndsThePass(t *testing.T) { // KAFKA-4015: flip the policy during a pass
-	inBubble(t, compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 100_000 }), slow,
-		func(t *testing.T, f *cleanerFixture) {
-			longLog(f)
+func TestI6PolicyChangeAbortsPass(t *testing.T) { // KAFKA-4015: change the policy during a pass
+	inBubble(t, compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 100_000 }), slowBudget,
+		func(t *testing.T, f *fixture) {
+			startSlowPass(f)
 			f.log.Configure(settings(nil), true)
 			wait(2 * time.Second)
 			if status := f.cleaner.Status(partition); status != nil {
@@ -214,10 +213,10 @@ func TestI6PolicyChangeEndsThePass(t *testing.T) { // KAFKA-4015: flip the polic
 		})
 }
 
-func TestCloseEndsAPassAtOnce(t *testing.T) {
-	inBubble(t, compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 100_000 }), slow,
-		func(t *testing.T, f *cleanerFixture) {
-			longLog(f)
+func TestCloseAbortsPass(t *testing.T) {
+	inBubble(t, compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 100_000 }), slowBudget,
+		func(t *testing.T, f *fixture) {
+			startSlowPass(f)
 			began := time.Now()
 			f.cleaner.Close()
 			if took := time.Since(began); took > time.Second {
@@ -229,20 +228,20 @@ func TestCloseEndsAPassAtOnce(t *testing.T) {
 			}
 			for _, entry := range entries {
 				if strings.HasSuffix(entry.Name(), cleanedSuffix) {
-					t.Errorf("%s is left over", entry.Name())
+					t.Errorf("temporary file %s", entry.Name())
 				}
 			}
 		})
 }
 
-// I38; every state of the disk that the pass goes through
-func TestI38CrashAtAnyMomentOfAPassLosesNothing(t *testing.T) {
+// I38: at every rename, creation, removal and sync of the pass.
+func TestI38CrashDuringPassLosesNothing(t *testing.T) {
 	seed := seed.New(t)
 	var clones []*vfs.Mem
 	var latest map[string]int64
 	config := compacted(func(s *topicconfig.Settings) { s.MinDirtyPercent = 0 })
 	synctest.Test(t, func(t *testing.T) {
-		f := &cleanerFixture{t: t, fsys: vfs.NewMem()}
+		f := &fixture{t: t, fsys: vfs.NewMem()}
 		recording := false
 		recorder := &crashDisk{FS: f.fsys, before: func(op, _ string) {
 			if recording && op != "write" && op != "truncate" {
@@ -257,9 +256,9 @@ func TestI38CrashAtAnyMomentOfAPassLosesNothing(t *testing.T) {
 		}
 		f.log = createLog(t, f.store, config)
 		var keys []string
-		keys, latest = updates(80, 7)
+		keys, latest = updatesOf(80, 7)
 		f.put(keys...)
-		wait(3 * time.Second) // all is synced: what a crash may lose is not the cleaner's doing
+		wait(3 * time.Second) // all is synced, so a crash can lose nothing else
 		recording = true
 		f.cleaner = New(f.store, Options{Logger: quiet()})
 		wait(3 * time.Second)
@@ -273,22 +272,22 @@ func TestI38CrashAtAnyMomentOfAPassLosesNothing(t *testing.T) {
 		}
 	})
 	if len(clones) < 20 {
-		t.Fatalf("only %d moments", len(clones))
+		t.Fatalf("only %d steps", len(clones))
 	}
 	for i, fsys := range clones {
 		store, err := logstore.Open(logstore.Options{FS: fsys, Dir: dataDir, Logger: quiet(),
 			FlushInterval: time.Hour})
 		if err != nil {
-			t.Fatalf("moment %d: %v", i, err)
+			t.Fatalf("step %d: %v", i, err)
 		}
-		f := &cleanerFixture{t: t, log: store.Log(partition)}
+		f := &fixture{t: t, log: store.Log(partition)}
 		if f.log == nil || f.log.LogEnd() != 80 {
-			t.Fatalf("moment %d: the log is not what it was: %v", i, store.Offline())
+			t.Fatalf("step %d: the log is not as before: %v", i, store.Offline())
 		}
 		f.log.AdvanceHighWatermark(80)
 		f.latest(latest)
 		if t.Failed() {
-			t.Fatalf("moment %d of %d", i, len(clones))
+			t.Fatalf("step %d of %d", i, len(clones))
 		}
 		if err := store.Close(); err != nil {
 			t.Fatal(err)

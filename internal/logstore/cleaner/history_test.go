@@ -15,12 +15,12 @@ import (
 
 var (
 	historyTime = flag.Duration("history.time", 0,
-		"begin no new history after this time; 0: whenever")
-	historyRuns = flag.Int("history.runs", 30, "how many random histories to play")
+		"start no history after this time; 0: no limit")
+	historyRuns = flag.Int("history.runs", 30, "number of random histories")
 )
 
-// historyScript is for looking into a failure: its waits may be told to speak.
-var historyScript = flag.String("history.script", "", "play this file, and print what it prints")
+// historyScript is for debugging a failure, for example without "quietly" in its waits.
+var historyScript = flag.String("history.script", "", "run this file and print its output")
 
 func TestHistoryScript(t *testing.T) {
 	if *historyScript == "" {
@@ -30,18 +30,17 @@ func TestHistoryScript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	output, err := play(t, strings.Split(strings.TrimSpace(string(content)), "\n"))
+	output, err := runScript(t, strings.Split(strings.TrimSpace(string(content)), "\n"))
 	t.Logf("%s%v", output, err)
 }
 
 const historySteps = 70
 
-// Random histories of a compacted partition: produce in all codecs, tombstones, transactions,
-// truncations, deleted records, settings that change, restarts in order and by power cuts, with a
-// real cleaner at work, against a list that keeps everything. A history that fails is made shorter
-// as long as it fails, and printed: as a script that can be put into testdata/clean as it is. I1 to
-// I4, I9 to I18, I20 to I29, I35, I43, I44, F1, F4
-func TestHistoriesAgainstTheLedger(t *testing.T) {
+// Random histories of a compacted partition with a running cleaner, checked against a list of all
+// records: produce in all codecs, tombstones, transactions, truncations, DeleteRecords, changed
+// settings, graceful restarts and power cuts. A failing history is shrunk and printed as a script
+// that can be added to testdata/scenarios. I1 to I4, I9 to I18, I20 to I29, I35, I43, I44, F1, F4
+func TestHistoriesAgainstLedger(t *testing.T) {
 	began, runs := time.Now(), 0
 	for seed := range seed.Sequence(t, *historyRuns) {
 		if *historyTime > 0 && time.Since(began) > *historyTime {
@@ -49,25 +48,23 @@ func TestHistoriesAgainstTheLedger(t *testing.T) {
 		}
 		runs++
 		script := history(seed)
-		_, err := play(t, slices.Concat(script, settle))
+		_, err := runScript(t, slices.Concat(script, settle))
 		if err == nil {
 			continue
 		}
-		short := shrink(script,
-			func(script []string) bool {
-				_,
-					err := play(t, slices.Concat(script, settle))
-				return err != nil
-			})
+		short := shrink(script, func(script []string) bool {
+			_, err := runScript(t, slices.Concat(script, settle))
+			return err != nil
+		})
 		short = append(short, settle...)
-		_, why := play(t, short)
-		t.Fatalf("seed %d: %v\nmade shorter, %v:\n\n%s", seed, err, why, strings.Join(short, "\n"))
+		_, why := runScript(t, short)
+		t.Fatalf("seed %d: %v\nshrunk, %v:\n\n%s", seed, err, why, strings.Join(short, "\n"))
 	}
 	t.Logf("%d histories", runs)
 }
 
-// shrink returns a part of the script that fails still: without any run of lines, and then any
-// line, that it fails without.
+// shrink returns a part of the script that still fails: it removes runs of lines, and then single
+// lines, as long as the rest fails.
 func shrink(script []string, fails func([]string) bool) []string {
 	tries := 0
 	for size := len(script) / 2; size > 0; {
@@ -87,7 +84,7 @@ func shrink(script []string, fails func([]string) bool) []string {
 	return script
 }
 
-func TestShrinkLeavesWhatFails(t *testing.T) {
+func TestShrinkKeepsFailingLines(t *testing.T) {
 	script := strings.Fields("a b c d e f g h i j k l m")
 	got := shrink(script, func(s []string) bool {
 		return slices.Contains(s, "c") &&
@@ -98,33 +95,34 @@ func TestShrinkLeavesWhatFails(t *testing.T) {
 	}
 }
 
-// A ledger that finds no fault is worth nothing: it must see each of these.
-func TestLedgerFindsFaults(t *testing.T) {
-	for name, spoil := range map[string]func(l *ledger){
-		"a record that is gone": func(l *ledger) {
+// The ledger detects each kind of fault.
+func TestLedgerDetectsFaults(t *testing.T) {
+	for name, change := range map[string]func(l *ledger){
+		"missing record": func(l *ledger) {
 			l.append(ledgerBatch{base: l.end,
 				records: l.batches[0].records})
 		},
-		"a record that nobody appended": func(l *ledger) { l.batches = l.batches[1:] },
-		"another value":                 func(l *ledger) { l.batches[0].records[0].Value = []byte("other") },
-		"another timestamp":             func(l *ledger) { l.batches[0].records[0].Timestamp++ },
-		"another header":                func(l *ledger) { l.batches[0].records[0].Headers[0].Value = nil },
+		"record that was not appended": func(l *ledger) { l.batches = l.batches[1:] },
+		"other value":                  func(l *ledger) { l.batches[0].records[0].Value = []byte("other") },
+		"other timestamp":              func(l *ledger) { l.batches[0].records[0].Timestamp++ },
+		"other header":                 func(l *ledger) { l.batches[0].records[0].Headers[0].Value = nil },
 	} {
-		stageCommands["spoil"] = func(s *stage, _ []string) { spoil(&s.ledger) }
-		if _, err := play(t, []string{"put a=1 b=2", "put c=3", "roll", "spoil"}); err == nil {
-			t.Errorf("%s is not found", name)
+		commands["change"] = func(s *scenario, _ []string) { change(&s.ledger) }
+		if _, err := runScript(t,
+			[]string{"put a=1 b=2", "put c=3", "roll", "change"}); err == nil {
+			t.Errorf("%s is not detected", name)
 		}
-		delete(stageCommands, "spoil")
+		delete(commands, "change")
 	}
 }
 
-// history makes a script. Whatever of it is left out, the rest is a script, too.
+// history generates a script. Any subset of its lines is a valid script.
 func history(seed uint64) []string {
 	random := rand.New(rand.NewPCG(seed, 0))
-	h := &historian{Rand: random, keys: 1 + random.IntN(30)}
-	h.say("config segment=%d retention=%ds", 2000+random.IntN(4000), random.IntN(200))
+	h := &historyGenerator{Rand: random, keys: 1 + random.IntN(30)}
+	h.add("config segment=%d retention=%ds", 2000+random.IntN(4000), random.IntN(200))
 	if random.IntN(3) == 0 {
-		h.say("memory %d", 1+random.IntN(3000))
+		h.add("memory %d", 1+random.IntN(3000))
 	}
 	for range historySteps {
 		h.step()
@@ -132,46 +130,46 @@ func history(seed uint64) []string {
 	return h.script
 }
 
-// historian makes up a history.
-type historian struct {
+// historyGenerator generates a history.
+type historyGenerator struct {
 	*rand.Rand
 	script []string
 	keys   int
 }
 
-func (h *historian) say(format string, args ...any) {
+func (h *historyGenerator) add(format string, args ...any) {
 	h.script = append(h.script, fmt.Sprintf(format, args...))
 }
 
-func (h *historian) step() {
+func (h *historyGenerator) step() {
 	switch n := h.IntN(100); {
 	case n < 50:
 		h.put()
 	case n < 58:
 		h.end()
 	case n < 68:
-		h.say("roll")
+		h.add("roll")
 	case n < 84:
-		h.say("wait %ds quietly", 1+h.IntN(90))
+		h.add("wait %ds quietly", 1+h.IntN(90))
 	case n < 86:
-		h.say("truncate -%d", 1+h.IntN(15))
+		h.add("truncate -%d", 1+h.IntN(15))
 	case n < 88:
-		h.say("delete-before -%d", h.IntN(60))
+		h.add("delete-before -%d", h.IntN(60))
 	case n < 94:
 		h.config()
 	case n < 96:
-		h.say("restart")
+		h.add("restart")
 	case n < 97:
-		h.say("kill")
+		h.add("kill")
 	case n < 98:
-		h.say("lead")
+		h.add("lead")
 	default:
-		h.say("read")
+		h.add("read")
 	}
 }
 
-// put appends a batch in any codec, by any producer.
-func (h *historian) put() {
+// put adds a batch with a random codec and producer.
+func (h *historyGenerator) put() {
 	words := []string{"put"}
 	if codec := []string{"", "-gzip", "-snappy", "-lz4", "-zstd"}[h.IntN(5)]; codec != "" {
 		words = append(words, codec)
@@ -197,17 +195,17 @@ func (h *historian) put() {
 				fmt.Sprintf("%s=%d%s", key, h.IntN(1000), strings.Repeat("x", h.IntN(60))))
 		}
 	}
-	h.say("%s", strings.Join(words, " "))
+	h.add("%s", strings.Join(words, " "))
 }
 
-// end ends one of the open transactions, or none.
-func (h *historian) end() {
+// end adds the end of a transaction, which may not be open.
+func (h *historyGenerator) end() {
 	producer := int64(h.IntN(4))
-	h.say("%s %d", []string{"commit", "abort"}[h.IntN(2)], producer)
+	h.add("%s %d", []string{"commit", "abort"}[h.IntN(2)], producer)
 }
 
-func (h *historian) config() {
-	h.say("config %s", []func() string{
+func (h *historyGenerator) config() {
+	h.add("config %s", []func() string{
 		func() string { return fmt.Sprintf("segment=%d", 2000+h.IntN(4000)) },
 		func() string { return fmt.Sprintf("retention=%ds", h.IntN(200)) },
 		func() string { return fmt.Sprintf("dirty=%d", h.IntN(100)) },
@@ -230,7 +228,7 @@ func (h *historian) config() {
 	}[h.IntN(10)]())
 }
 
-// settle ends a history: all transactions, and the waiting of all tombstones.
+// settle ends all transactions of a history, and waits for all retentions.
 var settle = []string{
 	"commit 0", "abort 1", "commit 2", "abort 3",
 	"config policy=compact dirty=0 garbage=0 minlag=0s maxlag=unlimited retention=30s bytes=unlimited age=168h",

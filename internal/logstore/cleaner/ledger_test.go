@@ -11,28 +11,30 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// ledger is the naive model of a log: a list of everything that was appended and not cut off. It
-// knows nothing of segments or passes.
+// ledger is the model of a log: a list of everything that was appended and not truncated. It has
+// neither segments nor passes.
 type ledger struct {
 	batches []ledgerBatch
 	end     int64
 	start   int64
-	// cleanable is the highest bound that any pass may have had: what is at or above it was never
-	// touched.
+	// cleanable is the highest bound that any pass may have had: no pass has changed anything from
+	// there on.
 	cleanable int64
-	// where the log ended when a pass may last have run: what is below has decided on what goes
-	known int64
-	// records that an unclean truncation took with what had superseded them
+	// passEnd is the log end when a pass may last have run: a record below it may have superseded
+	// one that is gone.
+	passEnd int64
+	// lost are records that a pass has removed, and whose superseding records were truncated
+	// uncleanly.
 	lost      map[int64]bool
-	truncated bool // so the log may end where no batch does
-	// retentionMin is the shortest of all retentions there were: no tombstone goes sooner.
+	truncated bool // so the log may end within a batch that was appended
+	// retentionMin is the shortest tombstone retention so far: no tombstone is removed earlier.
 	retentionMin time.Duration
-	// tombstone -> when a check last saw an older record of its key, or the tombstone for the first
-	// time
-	blocked map[int64]time.Time
+	// blockedUntil maps the offset of a tombstone to when a check last found an older record of its
+	// key, or first found the tombstone.
+	blockedUntil map[int64]time.Time
 }
 
-// ledgerBatch is a batch or a marker.
+// ledgerBatch is a data batch or a transaction marker.
 type ledgerBatch struct {
 	base          int64
 	records       []record.Record
@@ -41,12 +43,13 @@ type ledgerBatch struct {
 	transactional bool
 	marker        bool
 	commit        bool
-	wire          []byte // as it was sent
-	forged        bool   // with a timestamp that no leader takes
+	wire          []byte // as sent by the producer
+	forged        bool   // with a timestamp that a leader rejects
 }
 
 func newLedger() ledger {
-	return ledger{lost: map[int64]bool{}, blocked: map[int64]time.Time{}, retentionMin: 1 << 62}
+	return ledger{lost: map[int64]bool{}, blockedUntil: map[int64]time.Time{},
+		retentionMin: 1 << 62}
 }
 
 func (b ledgerBatch) next() int64 { return b.base + max(1, int64(len(b.records))) }
@@ -56,23 +59,24 @@ func (l *ledger) append(b ledgerBatch) {
 	l.end = b.next()
 }
 
-// cut drops what is at or above an offset. A batch in which the log can end was cleaned away whole.
-func (l *ledger) cut(end int64) {
+// truncateTo removes the batches that end above an offset. A log ends within a batch only if a pass
+// has removed the whole batch.
+func (l *ledger) truncateTo(end int64) {
 	l.batches = slices.DeleteFunc(l.batches, func(b ledgerBatch) bool { return b.next() > end })
 	l.end, l.cleanable = end, min(l.cleanable, end)
-	maps.DeleteFunc(l.blocked, func(offset int64, _ time.Time) bool { return offset >= end })
+	maps.DeleteFunc(l.blockedUntil, func(offset int64, _ time.Time) bool { return offset >= end })
 	maps.DeleteFunc(l.lost, func(offset int64, _ bool) bool { return offset >= end })
 }
 
-// truncate follows the log's truncation. What was superseded by what was cut off, and cleaned away,
-// is gone for good: a follower never cuts there, an unclean election may.
-func (l *ledger) truncate(s *stage) (unclean bool) {
+// truncate follows the log's truncation. A record that a pass has removed is lost if the record
+// that superseded it is truncated. A follower never truncates that far; an unclean election may.
+func (l *ledger) truncate(s *scenario) (unclean bool) {
 	end := s.log.LogEnd()
-	unclean = end < l.known
-	l.cut(end)
-	l.known = min(l.known, end)
+	unclean = end < l.passEnd
+	l.truncateTo(end)
+	l.passEnd = min(l.passEnd, end)
 	l.truncated = true
-	// nothing is left, and nothing known of what was: the log begins anew, and be it within a batch
+	// the log is empty, and may start within a batch
 	if s.log.LogStart() == end {
 		l.batches, l.start = nil, end
 		return unclean
@@ -91,7 +95,7 @@ func (l *ledger) truncate(s *stage) (unclean bool) {
 	return true
 }
 
-// nextSequence is what a producer numbers its next batch with.
+// nextSequence returns the sequence number of a producer's next batch.
 func (l *ledger) nextSequence(producer int64) int32 {
 	for _, b := range slices.Backward(l.batches) {
 		if b.producer == producer && !b.marker {
@@ -101,7 +105,7 @@ func (l *ledger) nextSequence(producer int64) int32 {
 	return 0
 }
 
-// lastOfProducers are the last batches of all producers.
+// lastOfProducers returns the last batch of each producer.
 func (l *ledger) lastOfProducers() []ledgerBatch {
 	last := map[int64]ledgerBatch{}
 	var ids []int64
@@ -121,33 +125,33 @@ func (l *ledger) lastOfProducers() []ledgerBatch {
 	return all
 }
 
-// fate is what became of a record's transaction.
-type txnFate int
+// txnState is the state of a record's transaction.
+type txnState int
 
 const (
-	decidedTxnFate txnFate = iota // committed, or in no transaction
-	abortedTxnFate
-	openTxnFate
+	txnCommitted txnState = iota // or in no transaction
+	txnAborted
+	txnOpen
 )
 
-// ledgerRecord is a record with what became of its transaction.
+// ledgerRecord is a record with the state of its transaction.
 type ledgerRecord struct {
 	*record.Record
-	fate txnFate
+	txn txnState
 }
 
-// all lists the records, in the order of offsets.
+// all returns the records in the order of offsets.
 func (l *ledger) all() (all []ledgerRecord) {
 	open := map[int64][]int{} // producer -> indexes in all
 	for i := range l.batches {
 		b := &l.batches[i]
 		if b.marker {
-			fate := abortedTxnFate
+			state := txnAborted
 			if b.commit {
-				fate = decidedTxnFate
+				state = txnCommitted
 			}
 			for _, at := range open[b.producer] {
-				all[at].fate = fate
+				all[at].txn = state
 			}
 			delete(open, b.producer)
 			continue
@@ -158,7 +162,7 @@ func (l *ledger) all() (all []ledgerRecord) {
 				continue
 			}
 			if b.transactional {
-				r.fate = openTxnFate
+				r.txn = txnOpen
 				open[b.producer] = append(open[b.producer], len(all))
 			}
 			all = append(all, r)
@@ -167,7 +171,7 @@ func (l *ledger) all() (all []ledgerRecord) {
 	return all
 }
 
-// sameRecord compares all of two records that must never change.
+// sameRecord compares all parts of a record, none of which may change.
 func sameRecord(a, b *record.Record) bool {
 	return a.Offset == b.Offset && a.Timestamp == b.Timestamp && sameBytes(a.Key, b.Key) &&
 		sameBytes(a.Value, b.Value) &&
@@ -178,10 +182,10 @@ func sameRecord(a, b *record.Record) bool {
 			})
 }
 
-// sameBytes holds null and nothing for two things.
+// sameBytes distinguishes null from empty.
 func sameBytes(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
-// recordText is all of a record that must never change.
+// recordText formats all parts of a record.
 func recordText(r *record.Record) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d@%d %t %q=%t %q", r.Offset, r.Timestamp, r.Key == nil, r.Key,

@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/clean"
 )
 
-// total adds up the series of a metric whose labels contain all of the given values.
+// total adds up the series of a metric whose labels include the given values.
 func total(t *testing.T, registry *prometheus.Registry, name string,
 	labels ...string) (value float64, series int) {
 	t.Helper()
@@ -38,9 +38,9 @@ func total(t *testing.T, registry *prometheus.Registry, name string,
 	return value, series
 }
 
-func TestMetricsOfTheCleaner(t *testing.T) {
+func TestCleanerMetrics(t *testing.T) {
 	inBubble(t, compacted(nil), Options{MemoryBytes: 5000000, Workers: 2},
-		func(t *testing.T, f *cleanerFixture) {
+		func(t *testing.T, f *fixture) {
 			registry := prometheus.NewRegistry()
 			registry.MustRegister(f.store.Collector(), f.cleaner.Collector())
 			want := func(value float64, name string, labels ...string) {
@@ -50,7 +50,7 @@ func TestMetricsOfTheCleaner(t *testing.T) {
 					t.Errorf("%s%v is %g in %d series, want %g in one", name, labels, got, n, value)
 				}
 			}
-			// Counters are there at 0 before anything has happened.
+			// Counters exist at 0 before the first pass.
 			for _, result := range runResults {
 				want(0, "cleaner_runs_total", "tickets", result)
 			}
@@ -64,7 +64,7 @@ func TestMetricsOfTheCleaner(t *testing.T) {
 			want(5000000, "cleaner_memory_limit_bytes")
 			want(2, "cleaner_workers")
 
-			keys, _ := updates(50, 5)
+			keys, _ := updatesOf(50, 5)
 			f.put(keys...)
 			wait(5 * time.Second)
 			status := f.cleaner.Status(partition)
@@ -77,10 +77,10 @@ func TestMetricsOfTheCleaner(t *testing.T) {
 			want(0, "cleaner_quarantined_partitions")
 			want(0, "log_blocked_bytes", "quarantined")
 
-			f.put("stays, beside records that go")
+			f.put("kept")
 			at := f.log.LogEnd() - 1
 			f.put(append(keys, keys...)...)
-			f.spoilRecord(f.log, at)
+			f.flipBit(f.log, at)
 			wait(5 * time.Second)
 			want(1, "cleaner_quarantined_partitions")
 			want(float64(f.cleaner.Status(partition).DirtyBytes), "log_blocked_bytes",
@@ -92,17 +92,16 @@ func TestMetricsOfTheCleaner(t *testing.T) {
 		})
 }
 
-// In each phase that lasts, a log shows that phase and no other, and the pool what it does: for as
-// long as the phase is held.
-func TestEachPhaseIsShown(t *testing.T) {
+// While a pass is held in a phase, the log has that phase only, and the pool metrics match.
+func TestPhaseMetrics(t *testing.T) {
 	for phase, pool := range map[string]struct{ queued, busy float64 }{
-		// who has sidecars made gives the worker back
+		// while sidecars are built, the pass holds no slot
 		"queued": {1, 1}, "indexing": {0, 0}, "deduplicating": {0, 1}, "rewriting": {0, 1},
 	} {
 		t.Run(phase, func(t *testing.T) {
-			inBubble(t, abortable(nil), Options{Logger: quiet()},
-				func(t *testing.T, f *cleanerFixture) {
-					f.reach(phase)
+			inBubble(t, slowPass(nil), Options{Logger: quiet()},
+				func(t *testing.T, f *fixture) {
+					f.holdInPhase(phase)
 					registry := prometheus.NewRegistry()
 					registry.MustRegister(f.store.Collector(), f.cleaner.Collector())
 					for _, one := range clean.Phases {
@@ -120,7 +119,7 @@ func TestEachPhaseIsShown(t *testing.T) {
 					}
 					if memory, _ := total(t, registry,
 						"heartwood_cleaner_memory_bytes"); (memory > 0) != (phase != "queued") {
-						t.Errorf("%g bytes are held", memory)
+						t.Errorf("memory_bytes is %g", memory)
 					}
 				})
 		})

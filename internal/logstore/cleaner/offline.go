@@ -25,7 +25,7 @@ type OfflineOptions struct {
 	// MinDirtyPercent is the dirty ratio up to which no pass runs, unless a tombstone is due; 0: a
 	// pass runs in any case.
 	MinDirtyPercent    int
-	MaxGarbagePercent  int           // garbage that a pass may leave for the sake of I/O
+	MaxGarbagePercent  int           // garbage that a pass may leave to save I/O
 	MinLag             time.Duration // segments with younger records are not compacted
 	TombstoneRetention time.Duration
 	SegmentBytes       int64 // of output segments; default: the size of the largest segment
@@ -45,7 +45,7 @@ type OfflineResult struct {
 const offlinePassesMax = 4
 
 // CleanOffline runs passes over a log that no broker serves until nothing is left that may be
-// removed now. What was committed before an error or the end of ctx stays.
+// removed now. Replacements that were committed before an error or the end of ctx stay.
 func CleanOffline(ctx context.Context, log *logstore.Offline,
 	opts OfflineOptions) (OfflineResult, error) {
 	var limit ioLimit

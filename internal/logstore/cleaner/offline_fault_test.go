@@ -13,9 +13,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// Some call of a clean by hand fails, whichever: it says so, the log is legal and complete, and the
-// next run does the work.
-func TestOfflineFaultAnywhere(t *testing.T) { // I37, I38: EIO, a full disk, short writes
+// After a failure of any call of an offline clean, the error is returned, the log is valid and
+// complete, and the next run succeeds.
+func TestOfflineFaultAtEveryCall(t *testing.T) { // I37, I38: EIO, a full disk, short writes
 	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	for _, fault := range passFaults {
@@ -24,24 +24,24 @@ func TestOfflineFaultAnywhere(t *testing.T) { // I37, I38: EIO, a full disk, sho
 			step = 1
 		}
 		for skip := random.IntN(step); ; skip += step {
-			mem, latest := abandoned(t, 120, 20)
+			mem, latest := closedLog(t, 120, 20)
 			disk := vfs.NewFault(mem)
 			rule := fault.rule
 			rule.Skip = skip
 			disk.Inject(rule)
-			_, err := byHand(t, disk,
+			_, err := cleanOffline(t, disk,
 				OfflineOptions{TombstoneRetention: time.Hour, SegmentBytes: 2000})
 			hit := disk.Failed() > 0
 			disk.Clear()
 			if err == nil && errors.Is(fault.rule.Err, syscall.ENOSPC) && fault.rule.Times == 0 &&
 				hit {
-				t.Errorf("%s at call %d is not told", fault.name, skip)
+				t.Errorf("%s at call %d is not reported", fault.name, skip)
 			}
 			if got, _ := latestIn(t, mem); !maps.Equal(got, latest) {
 				t.Fatalf("%s at call %d (seed %d), %v: latest %v, want %v", fault.name, skip, seed,
 					err, got, latest)
 			}
-			if _, err := byHand(t, mem, OfflineOptions{SegmentBytes: 2000}); err != nil {
+			if _, err := cleanOffline(t, mem, OfflineOptions{SegmentBytes: 2000}); err != nil {
 				t.Fatalf("%s at call %d (seed %d): the next run: %v", fault.name, skip, seed, err)
 			}
 			if got, records := latestIn(t, mem); !maps.Equal(got, latest) || records > 40 {
@@ -55,15 +55,15 @@ func TestOfflineFaultAnywhere(t *testing.T) { // I37, I38: EIO, a full disk, sho
 	}
 }
 
-// fullDisk says that nothing is free.
+// fullDisk has no free space.
 type fullDisk struct{ vfs.FS }
 
 func (fullDisk) Free(string) (uint64, error) { return 0, nil }
 
-// F16: a clean that begins on a full disk says so before it writes a segment.
-func TestF16OfflineOnAFullDiskSaysSo(t *testing.T) {
-	mem, latest := abandoned(t, 400, 20)
-	_, err := byHand(t, fullDisk{mem}, OfflineOptions{})
+// F16: a clean on a full disk fails before it writes a segment.
+func TestF16OfflineReportsFullDisk(t *testing.T) {
+	mem, latest := closedLog(t, 400, 20)
+	_, err := cleanOffline(t, fullDisk{mem}, OfflineOptions{})
 	if !errors.Is(err, clean.ErrNoSpace) {
 		t.Errorf("%v", err)
 	}

@@ -20,17 +20,17 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// offlineDir is the partition's directory in the fixture.
+// offlineDir is the partition's directory.
 var offlineDir = filepath.Join(dataDir, partition.String())
 
-// abandoned returns a disk with a log of n updates of so many keys, as a broker left it that was
-// closed; and the latest offset of each key.
-func abandoned(t *testing.T, n, keys int) (*vfs.Mem, map[string]int64) {
+// closedLog returns a disk with a log of n updates of the given number of keys, closed by a broker,
+// and the latest offset of each key.
+func closedLog(t *testing.T, n, keys int) (*vfs.Mem, map[string]int64) {
 	t.Helper()
 	disk := vfs.NewMem()
 	s := openStore(t, disk)
 	log := createLog(t, s, compacted(nil))
-	all, latest := updates(n, keys)
+	all, latest := updatesOf(n, keys)
 	for _, key := range all {
 		appendBatch(t, log, keyed(t, key))
 	}
@@ -41,14 +41,15 @@ func abandoned(t *testing.T, n, keys int) (*vfs.Mem, map[string]int64) {
 	return disk, latest
 }
 
-// byHand cleans the fixture's directory.
-func byHand(t *testing.T, fsys vfs.FS, by OfflineOptions) (OfflineResult, error) {
+// cleanOffline opens the log and compacts it.
+func cleanOffline(t *testing.T, fsys vfs.FS, by OfflineOptions) (OfflineResult, error) {
 	t.Helper()
-	return byHandAt(t, fsys, by, time.Time{})
+	return cleanOfflineAt(t, fsys, by, time.Time{})
 }
 
-// byHandAt is byHand as if the time was now.
-func byHandAt(t *testing.T, fsys vfs.FS, by OfflineOptions, now time.Time) (OfflineResult, error) {
+// cleanOfflineAt is cleanOffline at a given time.
+func cleanOfflineAt(t *testing.T, fsys vfs.FS, by OfflineOptions, now time.Time) (OfflineResult,
+	error) {
 	t.Helper()
 	o, err := logstore.OpenOffline(logstore.Options{FS: fsys, Logger: quiet()}, offlineDir, now)
 	if err != nil {
@@ -58,8 +59,8 @@ func byHandAt(t *testing.T, fsys vfs.FS, by OfflineOptions, now time.Time) (Offl
 	return cleaned, errors.Join(err, o.Close())
 }
 
-// latestIn reads the log as a broker would after a start, and returns the last offset of each key,
-// and how many records there are.
+// latestIn reads the log after a start, and returns the last offset of each key and the number of
+// records.
 func latestIn(t *testing.T, fsys vfs.FS) (latest map[string]int64, records int) {
 	t.Helper()
 	s := openStore(t, fsys)
@@ -85,9 +86,9 @@ func latestIn(t *testing.T, fsys vfs.FS) (latest map[string]int64, records int) 
 	return latest, records
 }
 
-func TestOfflineCleansAndIsDone(t *testing.T) {
-	disk, latest := abandoned(t, 400, 20)
-	cleaned, err := byHand(t, disk, OfflineOptions{TombstoneRetention: time.Hour})
+func TestOfflineIsIdempotent(t *testing.T) {
+	disk, latest := closedLog(t, 400, 20)
+	cleaned, err := cleanOffline(t, disk, OfflineOptions{TombstoneRetention: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,23 +100,23 @@ func TestOfflineCleansAndIsDone(t *testing.T) {
 		records >= 400-int(cleaned.RecordsRemoved)+1 {
 		t.Errorf("%d records, latest %v, want %v", records, got, latest)
 	}
-	again, err := byHand(t, disk, OfflineOptions{TombstoneRetention: time.Hour})
+	again, err := cleanOffline(t, disk, OfflineOptions{TombstoneRetention: time.Hour})
 	if err != nil || again.RecordsRemoved != 0 || again.SegmentsRewritten != 0 ||
 		again.LogWrittenBytes != 0 {
-		t.Errorf("a second time: %+v, %v", again, err)
+		t.Errorf("second run: %+v, %v", again, err)
 	}
 }
 
 func TestOfflineDryRunChangesNoRecord(t *testing.T) {
-	disk, latest := abandoned(t, 400, 20)
-	dry, err := byHand(t, disk, OfflineOptions{DryRun: true})
+	disk, latest := closedLog(t, 400, 20)
+	dry, err := cleanOffline(t, disk, OfflineOptions{DryRun: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, records := latestIn(t, disk); records != 400 {
 		t.Errorf("a dry run left %d records", records)
 	}
-	cleaned, err := byHand(t, disk, OfflineOptions{})
+	cleaned, err := cleanOffline(t, disk, OfflineOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,18 +125,18 @@ func TestOfflineDryRunChangesNoRecord(t *testing.T) {
 		dry.SegmentsRewritten != cleaned.SegmentsRewritten ||
 		dry.SegmentsUntouched != cleaned.SegmentsUntouched ||
 		dry.RecordsRemoved != cleaned.RecordsRemoved || cleaned.RecordsRemoved == 0 {
-		t.Errorf("foretold %+v, done %+v", dry, cleaned)
+		t.Errorf("dry run %+v, clean %+v", dry, cleaned)
 	}
 	if off := float64(dry.ReclaimedBytes-cleaned.ReclaimedBytes) / float64(cleaned.ReclaimedBytes); off > 0.1 ||
 		off < -0.1 {
-		t.Errorf("foretold %d bytes, %d were freed", dry.ReclaimedBytes, cleaned.ReclaimedBytes)
+		t.Errorf("dry run: %d bytes freed, clean: %d", dry.ReclaimedBytes, cleaned.ReclaimedBytes)
 	}
 	if got, _ := latestIn(t, disk); !maps.Equal(got, latest) {
 		t.Errorf("latest %v, want %v", got, latest)
 	}
 }
 
-// Two passes over the same segments rewrite each once, as far as anybody asks.
+// A segment that two passes rewrite counts once.
 func TestOfflineCountsASegmentOnce(t *testing.T) {
 	disk := vfs.NewMem()
 	s := openStore(t, disk)
@@ -151,9 +152,9 @@ func TestOfflineCountsASegmentOnce(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	cleaned, err := byHand(t, disk, OfflineOptions{TombstoneRetention: 0})
+	cleaned, err := cleanOffline(t, disk, OfflineOptions{TombstoneRetention: 0})
 	if err != nil || cleaned.Passes != 2 || cleaned.TombstonesRemoved != 1 {
-		t.Fatalf("cleaned %+v, %v; want two passes, and the tombstone gone", cleaned, err)
+		t.Fatalf("cleaned %+v, %v; want two passes that remove the tombstone", cleaned, err)
 	}
 	if cleaned.SegmentsRewritten+cleaned.SegmentsUntouched != cleaned.SegmentsTotal ||
 		cleaned.SegmentsRewritten == 0 {
@@ -176,8 +177,8 @@ func unkeyed(t *testing.T) []byte {
 	return batch
 }
 
-// A log without keys would be empty behind a clean: somebody has named the wrong directory.
-func TestOfflineRefusesALogWithoutKeys(t *testing.T) {
+// A log without keys would be empty after a clean: the directory is the wrong one.
+func TestOfflineRefusesUnkeyedLog(t *testing.T) {
 	disk := vfs.NewMem()
 	s := openStore(t, disk)
 	log := createLog(t, s, settings(nil))
@@ -189,7 +190,8 @@ func TestOfflineRefusesALogWithoutKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dry := range []bool{true, false} {
-		if _, err := byHand(t, disk, OfflineOptions{DryRun: dry}); !errors.Is(err, ErrUnkeyed) {
+		if _, err := cleanOffline(t, disk, OfflineOptions{DryRun: dry}); !errors.Is(err,
+			ErrUnkeyed) {
 			t.Errorf("dry %t: %v", dry, err)
 		}
 	}
@@ -198,20 +200,20 @@ func TestOfflineRefusesALogWithoutKeys(t *testing.T) {
 	}
 }
 
-func TestOfflineHeedsTheCheckpoints(t *testing.T) {
-	disk, _ := abandoned(t, 400, 20)
+func TestOfflineUsesCheckpoints(t *testing.T) {
+	disk, _ := closedLog(t, 400, 20)
 	name := filepath.Join(dataDir, checkpoint.HighWatermarkFile)
 	content := "0\n2\ncarts 7 99\ntickets 0 0\n"
 	if err := vfs.WriteFileAtomic(disk, name, []byte(content)); err != nil {
 		t.Fatal(err)
 	}
-	cleaned, err := byHand(t, disk, OfflineOptions{})
+	cleaned, err := cleanOffline(t, disk, OfflineOptions{})
 	if err != nil || cleaned.RecordsRemoved != 0 {
-		t.Errorf("nothing is replicated, and %+v, %v", cleaned, err)
+		t.Errorf("with high watermark 0: %+v, %v", cleaned, err)
 	}
 	now, err := disk.ReadFile(name)
 	if err != nil || !strings.Contains(string(now), "carts 7 99") {
-		t.Errorf("what is known of the other partition is lost: %q, %v", now, err)
+		t.Errorf("the line of the other partition is lost: %q, %v", now, err)
 	}
 	if err := disk.Remove(filepath.Join(dataDir, checkpoint.RecoveryPointFile)); err != nil {
 		t.Fatal(err)
@@ -219,36 +221,36 @@ func TestOfflineHeedsTheCheckpoints(t *testing.T) {
 	if err := disk.Remove(name); err != nil {
 		t.Fatal(err)
 	}
-	if cleaned, err := byHand(t, disk, OfflineOptions{}); err != nil ||
+	if cleaned, err := cleanOffline(t, disk, OfflineOptions{}); err != nil ||
 		cleaned.RecordsRemoved == 0 {
-		t.Errorf("without checkpoints all is replicated: %+v, %v", cleaned, err)
+		t.Errorf("without checkpoints: %+v, %v", cleaned, err)
 	}
 }
 
-func TestOfflineRefuses(t *testing.T) {
+func TestOfflineRefusesDamagedLog(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(t *testing.T, disk *vfs.Mem)
 		want   string
 	}{
-		{"a damaged end", func(t *testing.T,
+		{"damaged end", func(t *testing.T,
 			disk *vfs.Mem) {
 			flipByte(t, disk, lastLog(t, disk), 70)
 		}, "batch at 0"},
-		{"a damaged segment", func(t *testing.T, disk *vfs.Mem) { flipByte(t, disk, firstLog, 70) },
+		{"damaged segment", func(t *testing.T, disk *vfs.Mem) { flipByte(t, disk, firstLog, 70) },
 			"corrupt"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			disk, _ := abandoned(t, 400, 20)
+			disk, _ := closedLog(t, 400, 20)
 			if err := disk.Remove(filepath.Join(dataDir,
 				checkpoint.RecoveryPointFile)); err != nil {
 				t.Fatal(err)
 			}
 			c.change(t, disk)
 			before := filesOf(t, disk)
-			_, err := byHand(t, disk, OfflineOptions{})
+			_, err := cleanOffline(t, disk, OfflineOptions{})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error %v does not say %q", err, c.want)
+				t.Errorf("error %v, want %q", err, c.want)
 			}
 			if now := filesOf(t, disk); !maps.Equal(before, now) {
 				t.Errorf("data files were %v, are %v", before, now)
@@ -263,9 +265,9 @@ func TestOfflineRebuildsMalformedCheckpoints(t *testing.T) {
 		checkpoint.RecoveryPointFile} {
 		for name, damage := range checkpointDamages {
 			t.Run(file+" "+name, func(t *testing.T) {
-				disk, latest := abandoned(t, 400, 20)
-				if _, err := byHand(t, disk, OfflineOptions{DryRun: true}); err != nil {
-					t.Fatal(err) // writes the files that a broker has none of yet
+				disk, latest := closedLog(t, 400, 20)
+				if _, err := cleanOffline(t, disk, OfflineOptions{DryRun: true}); err != nil {
+					t.Fatal(err) // writes the checkpoints that the broker did not need yet
 				}
 				path := filepath.Join(dataDir, file)
 				content, err := disk.ReadFile(path)
@@ -275,7 +277,7 @@ func TestOfflineRebuildsMalformedCheckpoints(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				cleaned, err := byHand(t, disk, OfflineOptions{})
+				cleaned, err := cleanOffline(t, disk, OfflineOptions{})
 				if err != nil || cleaned.RecordsRemoved == 0 {
 					t.Fatalf("%+v, %v", cleaned, err)
 				}
@@ -298,22 +300,22 @@ var checkpointDamages = map[string]func(content []byte) []byte{
 	"truncated": func(content []byte) []byte { return content[:1] },
 }
 
-// Without the recovery point, or the high watermark, nothing says that the log is replicated beyond
-// the checkpoints that are left.
+// Without the recovery point or the high watermark, only what the remaining checkpoints list counts
+// as replicated.
 func TestOfflineWithoutHighWatermarkCleansNothing(t *testing.T) {
-	disk, _ := abandoned(t, 400, 20)
+	disk, _ := closedLog(t, 400, 20)
 	name := filepath.Join(dataDir, checkpoint.HighWatermarkFile)
 	if err := vfs.WriteFileAtomic(disk, name, nil); err != nil {
 		t.Fatal(err)
 	}
-	if cleaned, err := byHand(t, disk, OfflineOptions{}); err != nil ||
+	if cleaned, err := cleanOffline(t, disk, OfflineOptions{}); err != nil ||
 		cleaned.RecordsRemoved != 0 {
 		t.Errorf("%+v, %v", cleaned, err)
 	}
 }
 
-// Producers expire by the time that a clean is given, not by the clock: the last batch of a
-// producer that is active then stays, though all its records are superseded.
+// Producers expire by the time that a clean is given, not by the real time: the last batch of a
+// producer that is active at that time is kept, though all its records are superseded.
 func TestOfflineExpiresProducersByItsTime(t *testing.T) {
 	for _, test := range []struct {
 		at   time.Time
@@ -323,7 +325,7 @@ func TestOfflineExpiresProducersByItsTime(t *testing.T) {
 		s := openStore(t, disk)
 		log := createLog(t, s, compacted(nil))
 		appendBatch(t, log, sent{producer: 7, keys: []string{"k0"}}.bytes(t))
-		all, _ := updates(400, 20)
+		all, _ := updatesOf(400, 20)
 		for _, key := range append(all, "k0") {
 			appendBatch(t, log, keyed(t, key))
 		}
@@ -332,7 +334,7 @@ func TestOfflineExpiresProducersByItsTime(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := byHandAt(t, disk, OfflineOptions{}, test.at); err != nil {
+		if _, err := cleanOfflineAt(t, disk, OfflineOptions{}, test.at); err != nil {
 			t.Fatal(err)
 		}
 		slice, err := openStore(t, disk).Logs()[0].ReadReplica(0, 1<<20, true)
@@ -353,22 +355,22 @@ func TestOfflineExpiresProducersByItsTime(t *testing.T) {
 	}
 }
 
-// TestOfflineLock: a broker that runs, and another clean.
+// A running broker, or another clean, holds the lock.
 func TestOfflineLock(t *testing.T) {
-	disk, _ := abandoned(t, 40, 4)
+	disk, _ := closedLog(t, 40, 4)
 	s := openStore(t, disk)
-	if _, err := byHand(t, disk, OfflineOptions{}); !errors.Is(err, vfs.ErrLocked) {
-		t.Errorf("beside a broker: %v", err)
+	if _, err := cleanOffline(t, disk, OfflineOptions{}); !errors.Is(err, vfs.ErrLocked) {
+		t.Errorf("while a broker runs: %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := byHand(t, disk, OfflineOptions{}); err != nil {
-		t.Errorf("when it is gone: %v", err)
+	if _, err := cleanOffline(t, disk, OfflineOptions{}); err != nil {
+		t.Errorf("after the broker stopped: %v", err)
 	}
 }
 
-// TestOfflineFollowsNoLink: on a real disk, for only there are links.
+// Only the real filesystem has links.
 func TestOfflineFollowsNoLink(t *testing.T) {
 	root := t.TempDir()
 	dir, elsewhere := filepath.Join(root, "tickets-0"), filepath.Join(root, "elsewhere")
@@ -382,55 +384,55 @@ func TestOfflineFollowsNoLink(t *testing.T) {
 	}
 	if err := open(dir); !errors.Is(err, logstore.ErrNoPartition) ||
 		!strings.Contains(err.Error(), "no .log file") {
-		t.Errorf("empty: %v", err)
+		t.Errorf("empty directory: %v", err)
 	}
 	if err := os.Symlink(elsewhere, filepath.Join(dir, "00000000000000000000.log")); err != nil {
 		t.Fatal(err)
 	}
 	if err := open(dir); !errors.Is(err, logstore.ErrNoPartition) {
-		t.Errorf("with a link inside: %v", err)
+		t.Errorf("directory with a link: %v", err)
 	}
 	if err := os.Symlink(dir, filepath.Join(root, "link-0")); err != nil {
 		t.Fatal(err)
 	}
 	if err := open(filepath.Join(root, "link-0")); !errors.Is(err, logstore.ErrNoPartition) {
-		t.Errorf("a link itself: %v", err)
+		t.Errorf("link: %v", err)
 	}
 	if err := open(filepath.Join(root, "missing-0")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("missing: %v", err)
+		t.Errorf("missing directory: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(root, lockFile)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("what is refused is not locked: %v", err)
+		t.Errorf("lock file of a refused directory: %v", err)
 	}
 }
 
-// TestOfflineSurvivesACrashAnywhere: the disk is cloned at every change of a name and every sync,
-// as a crash would leave it, and cleaned once more.
-func TestOfflineSurvivesACrashAnywhere(t *testing.T) {
-	disk, latest := abandoned(t, 200, 10)
+// The disk is cloned before every rename, creation, removal and sync, as a crash would leave it,
+// and compacted again.
+func TestOfflineSurvivesCrashAtEveryStep(t *testing.T) {
+	disk, latest := closedLog(t, 200, 10)
 	var crashed []*vfs.Mem
 	recorder := &crashDisk{FS: disk, before: func(op, _ string) {
 		if op != "write" && op != "truncate" {
 			crashed = append(crashed, disk.CrashClone())
 		}
 	}}
-	if _, err := byHand(t, recorder, OfflineOptions{}); err != nil {
+	if _, err := cleanOffline(t, recorder, OfflineOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if len(crashed) < 10 {
-		t.Fatalf("%d moments only", len(crashed))
+		t.Fatalf("only %d steps", len(crashed))
 	}
 	for i, clone := range crashed {
-		if _, err := byHand(t, clone, OfflineOptions{}); err != nil {
-			t.Fatalf("moment %d: %v", i, err)
+		if _, err := cleanOffline(t, clone, OfflineOptions{}); err != nil {
+			t.Fatalf("step %d: %v", i, err)
 		}
 		if got, _ := latestIn(t, clone); !maps.Equal(got, latest) {
-			t.Fatalf("moment %d: latest %v, want %v", i, got, latest)
+			t.Fatalf("step %d: latest %v, want %v", i, got, latest)
 		}
 	}
 }
 
-// firstLog is the first segment's data file.
+// firstLog is the data file of the first segment.
 var firstLog = filepath.Join(offlineDir, "00000000000000000000.log")
 
 // filesOf returns the sizes of the data files.
@@ -453,7 +455,7 @@ func filesOf(t *testing.T, disk *vfs.Mem) map[string]int64 {
 	return sizes
 }
 
-// lastLog is the active segment's data file.
+// lastLog returns the data file of the active segment.
 func lastLog(t *testing.T, disk *vfs.Mem) string {
 	t.Helper()
 	last := ""
@@ -463,7 +465,7 @@ func lastLog(t *testing.T, disk *vfs.Mem) string {
 	return filepath.Join(offlineDir, last)
 }
 
-// flipByte changes one byte of a file.
+// flipByte changes a byte of a file.
 func flipByte(t *testing.T, disk *vfs.Mem, name string, at int64) {
 	t.Helper()
 	file, err := disk.OpenReadWrite(name)

@@ -146,7 +146,7 @@ func (c *Cleaner) finish(state *logState, view logView, stats clean.Stats, resul
 		state.counters.runs = map[string]int64{}
 	}
 	state.counters.runs[result]++
-	switch result { // an aborted pass says nothing of the log: quarantine and last error stay
+	switch result { // after an aborted pass, quarantine and last error stay
 	case runSuccess, runNothingToDo:
 		state.quarantine, state.oldest = quarantine{}, stats.OldestGarbage
 		state.counters.lastSuccess, state.counters.lastError, state.counters.lastFailure = now, "",

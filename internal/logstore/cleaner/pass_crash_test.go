@@ -16,11 +16,11 @@ import (
 )
 
 var passAll = flag.Bool("pass.all", false,
-	"cut the power at every moment of the passes, and fail every call, instead of some")
+	"cut the power at every step of the passes, and fail every call, instead of some")
 
-// passSetup is a log that has something for every part of a pass: garbage, lonely tombstones with
-// their clocks, transactions of both kinds over several segments, codecs, sidecars that are kept
-// and such that are not.
+// passSetup returns a script for a log that exercises every part of a pass: garbage, removable
+// tombstones with their retention started, committed and aborted transactions over several
+// segments, codecs, and sidecars that are kept and that are not.
 func passSetup() []string {
 	script := []string{"config segment=3000 retention=20s"}
 	for round := range 2 {
@@ -34,82 +34,81 @@ func passSetup() []string {
 			fmt.Sprintf("put -snappy i=%d*300 c=%d*300 unique%d=1*1500", round, round, round),
 			"put -producer=3 -txn i=1", "commit 3", "roll", "put j=1 k",
 		)
-		if round == 0 { // a pass with .dead files to be replaced
+		if round == 0 { // a pass that replaces .dead files
 			script = append(script, "roll", "wait 5s quietly")
 		}
 	}
 	return append(script, "roll")
 }
 
-// passSettle is what every log comes to in the end, whatever happened to a pass over it.
+// passSettle ends each run: after it, the log is settled, whatever happened to the passes.
 var passSettle = []string{"put end=1", "roll", "put end=2", "wait 90s quietly", "read", "settled"}
 
-// passCut is the disk after the power went.
-type passCut struct {
+// powerCut is the disk after a power cut.
+type powerCut struct {
 	mem *vfs.Mem
 	at  time.Time
 	why string
 }
 
-// recordPasses plays the setup, and lets the cleaner pass over it: a pass over what is dirty, and
-// one for its tombstones. It returns the disks after power cuts at the moments that take picks, and
-// the ledger.
-func recordPasses(t *testing.T, seed uint64, take func(what, name string) bool) (cuts []passCut,
+// recordPowerCuts runs the setup and two passes, one over the dirty section and one for tombstones.
+// It returns the disks after power cuts before the steps that take selects, and the ledger.
+func recordPowerCuts(t *testing.T, seed uint64, take func(op, name string) bool) (cuts []powerCut,
 	book ledger, err error) {
-	err = inStage(t, func(s *stage) {
-		on, moments := false, 0
+	err = runInScenario(t, func(s *scenario) {
+		on, steps := false, 0
 		s.disk = func(mem *vfs.Mem) vfs.FS {
-			return &crashDisk{FS: mem, before: func(what, name string) {
-				if moments++; !on || !take(what, name) {
+			return &crashDisk{FS: mem, before: func(op, name string) {
+				if steps++; !on || !take(op, name) {
 					return
 				}
-				why := fmt.Sprintf("moment %d, %s %s", moments, what, name)
-				cuts = append(cuts, passCut{mem.CrashClone(), time.Now(), why},
-					passCut{mem.CrashClonePartly(seed + uint64(moments)), time.Now(), why})
+				why := fmt.Sprintf("step %d, %s %s", steps, op, name)
+				cuts = append(cuts, powerCut{mem.CrashClone(), time.Now(), why},
+					powerCut{mem.CrashClonePartly(seed + uint64(steps)), time.Now(), why})
 			}}
 		}
 		s.open()
-		s.rest()
+		s.prepare()
 		book = s.ledger.clone()
 		on = true
-		s.wake()
-		s.do("wait 30s")
+		s.resume()
+		s.runLine("wait 30s")
 		on = false
 		if got := s.out.String(); !strings.Contains(got, "2 success") {
-			stageFail("these are no two passes: %s", got)
+			fail("want two passes: %s", got)
 		}
-		s.doAll(passSettle)
+		s.runLines(passSettle)
 	})
 	return cuts, book, err
 }
 
-// rest plays the setup without a second pass, and waits until all is synced: what goes wrong behind
-// it is the passes' doing.
-func (s *stage) rest() {
+// prepare runs the setup without a second pass, and waits until all is synced: later losses are the
+// fault of the passes.
+func (s *scenario) prepare() {
 	script := passSetup()
 	at := slices.Index(script, "wait 5s quietly") + 1
-	s.doAll(script[:at])
+	s.runLines(script[:at])
 	s.budget.Workers = -1
 	s.cleaner.Configure(s.budget)
-	s.doAll(append(script[at:], "wait 3s"))
+	s.runLines(append(script[at:], "wait 3s"))
 	s.out.Reset()
 	s.at = "the passes"
 }
 
-// wake lets the cleaner go on.
-func (s *stage) wake() {
+// resume enables the cleaner.
+func (s *scenario) resume() {
 	s.budget.Workers = 1
 	s.cleaner.Configure(s.budget)
 }
 
-// The power goes at a moment of a pass: what a start finds is legal and complete, and the next
-// passes do their work.
-func TestPowerCutInAPass(t *testing.T) { // I14, I37, I38, F4, F13
+// After a power cut at any step of a pass, the log is valid and complete, and the next passes
+// succeed.
+func TestPowerCutDuringPass(t *testing.T) { // I14, I37, I38, F4, F13
 	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	changed := ""
-	cuts, book, err := recordPasses(t, seed, func(what, name string) bool {
-		changed += " " + what + ":" + name
+	cuts, book, err := recordPowerCuts(t, seed, func(op, name string) bool {
+		changed += " " + op + ":" + name
 		return *passAll || random.IntN(40) == 0
 	})
 	if err != nil {
@@ -122,27 +121,27 @@ func TestPowerCutInAPass(t *testing.T) { // I14, I37, I38, F4, F13
 		"rename:.*" + checkpoint.CleaningFile,
 	} {
 		if !regexp.MustCompile(name).MatchString(changed) {
-			t.Errorf("no moment of %s is among them:%s", name, changed)
+			t.Errorf("no step of %s in:%s", name, changed)
 		}
 	}
 	if len(cuts) == 0 {
-		t.Skip("no moment was picked")
+		t.Skip("no step was selected")
 	}
 	t.Logf("seed %d: %d power cuts", seed, len(cuts))
 	for _, cut := range cuts {
-		err := inStage(t, func(s *stage) {
+		err := runInScenario(t, func(s *scenario) {
 			s.at, s.fsys, s.ledger, s.epoch = cut.why, cut.mem, book.clone(), 100
 			s.settings.SegmentBytes, s.settings.TombstoneRetention = 3000, 20*time.Second
 			time.Sleep(time.Until(cut.at))
-			s.wantEndFrom(s.ledger.end) // all was synced before the pass began
-			s.still()
+			s.openAndCheckEnd(s.ledger.end) // all was synced before the pass
+			s.waitIdle()
 			s.ledger.check(s)
 			s.ledger.checkReads(s)
-			s.repeat()
-			if names := temporaryFiles(stageTB{}, s.fsys); len(names) > 0 {
-				stageFail("left over: %v", names)
+			s.resendLast()
+			if names := temporaryFiles(scenarioTB{}, s.fsys); len(names) > 0 {
+				fail("temporary files left: %v", names)
 			}
-			s.doAll(passSettle)
+			s.runLines(passSettle)
 		})
 		if err != nil {
 			t.Fatalf("%s: %v", cut.why, err)
@@ -150,14 +149,14 @@ func TestPowerCutInAPass(t *testing.T) { // I14, I37, I38, F4, F13
 	}
 }
 
-// clone is the ledger as it is now.
+// clone returns a copy of the ledger.
 func (l *ledger) clone() ledger {
 	c := newLedger()
-	c.batches, c.end, c.start, c.cleanable, c.known = slices.Clip(l.batches), l.end, l.start,
-		l.cleanable, l.known
+	c.batches, c.end, c.start, c.cleanable, c.passEnd = slices.Clip(l.batches), l.end, l.start,
+		l.cleanable, l.passEnd
 	c.retentionMin, c.truncated = l.retentionMin, l.truncated
-	for offset, at := range l.blocked {
-		c.blocked[offset] = at
+	for offset, at := range l.blockedUntil {
+		c.blockedUntil[offset] = at
 	}
 	for offset := range l.lost {
 		c.lost[offset] = true

@@ -36,7 +36,7 @@ func (r request) ready(s logstore.Sections, now time.Time) bool {
 }
 
 // CleanNow requests a pass over one log at once, regardless of its dirty ratio, the estimate of its
-// garbage and a quarantine. The pass leaves no garbage for the sake of I/O, and the active segment
+// garbage and a quarantine. The pass leaves no garbage to save I/O, and the active segment
 // is rolled so that the pass includes it. CleanNow returns a ticket without waiting for the pass:
 // the request is served once Status returns this ticket or a higher one as CleanNowServed.
 func (c *Cleaner) CleanNow(id logstore.PartitionID) (ticket int64, err error) {

@@ -9,12 +9,12 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-func TestCleanNowCleansWhatIsInTheActiveSegmentToo(t *testing.T) {
+func TestCleanNowIncludesActiveSegment(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
 		s.SegmentBytes, s.MinDirtyPercent, s.MaxGarbagePercent = 1<<20, 100, 90
 	})
-	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
-		keys, latest := updates(100, 5)
+	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
+		keys, latest := updatesOf(100, 5)
 		f.put(keys...)
 		wait(time.Minute)
 		f.wantReason(reasonActiveSegmentOnly)
@@ -29,15 +29,15 @@ func TestCleanNowCleansWhatIsInTheActiveSegmentToo(t *testing.T) {
 		status := f.cleaner.Status(partition)
 		if status.Runs[runSuccess] != 1 || status.Runs[runNothingToDo] != 0 ||
 			status.Reason != reasonUpToDate {
-			t.Errorf("asked once: status %+v", status)
+			t.Errorf("after one request: status %+v", status)
 		}
 	})
 }
 
-func TestCleanNowGoesOverWhatIsNotHeldBack(t *testing.T) {
+func TestCleanNowSkipsBlockedSegments(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.MinDirtyPercent = 100 })
-	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
-		keys, latest := updates(50, 5)
+	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
+		keys, latest := updatesOf(50, 5)
 		f.put(keys...)
 		undecided := f.log.LogEnd() + 10
 		for range 30 { // not replicated
@@ -52,7 +52,7 @@ func TestCleanNowGoesOverWhatIsNotHeldBack(t *testing.T) {
 		}
 		wait(requestWaitMax / 2)
 		if status := f.cleaner.Status(partition); status.Runs[runSuccess] != 0 {
-			t.Errorf("status %+v, want it to wait for what it was asked for", status)
+			t.Errorf("status %+v, want it to wait for the rolled segment", status)
 		}
 		wait(requestWaitMax)
 		if status := f.cleaner.Status(partition); status.Runs[runSuccess] != 1 ||
@@ -64,22 +64,22 @@ func TestCleanNowGoesOverWhatIsNotHeldBack(t *testing.T) {
 	})
 }
 
-func TestCleanNowEndsAQuarantine(t *testing.T) {
-	inBubble(t, compacted(nil), Options{}, func(t *testing.T, f *cleanerFixture) {
-		keys, latest := updates(50, 5)
-		f.put("stays, beside records that go")
+func TestCleanNowEndsQuarantine(t *testing.T) {
+	inBubble(t, compacted(nil), Options{}, func(t *testing.T, f *fixture) {
+		keys, latest := updatesOf(50, 5)
+		f.put("kept")
 		f.put(keys...)
 		for key := range latest {
 			latest[key]++
 		}
-		f.spoil(f.log)
+		f.flipFirstBit(f.log)
 		wait(15 * time.Second)
 		f.wantReason(reasonQuarantined)
 		if next := f.cleaner.Status(partition).NextDue; next == nil ||
 			*next < float64(time.Now().Unix()) {
-			t.Errorf("a quarantine ends at %v", next)
+			t.Errorf("the quarantine ends at %v", next)
 		}
-		f.spoil(f.log)
+		f.flipFirstBit(f.log)
 		if _, err := f.cleaner.CleanNow(partition); err != nil {
 			t.Fatal(err)
 		}
@@ -92,8 +92,8 @@ func TestCleanNowEndsAQuarantine(t *testing.T) {
 	})
 }
 
-func TestCleanNowIsRefusedWhereItWouldDoNothing(t *testing.T) {
-	inBubble(t, compacted(nil), Options{}, func(t *testing.T, f *cleanerFixture) {
+func TestCleanNowErrors(t *testing.T) {
+	inBubble(t, compacted(nil), Options{}, func(t *testing.T, f *fixture) {
 		f.another(1, settings(nil))
 		f.put("a")
 		if _, err := f.cleaner.CleanNow(logstore.PartitionID{Topic: "nobody"}); !errors.Is(err,
@@ -112,21 +112,21 @@ func TestCleanNowIsRefusedWhereItWouldDoNothing(t *testing.T) {
 	})
 }
 
-func TestCleanNowIsNotForgottenWhenItsPassIsAborted(t *testing.T) {
+func TestCleanNowIsRepeatedAfterAbort(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
 		s.SegmentBytes, s.MinDirtyPercent = 100_000,
 			100
 	})
-	inBubble(t, config, slow, func(t *testing.T, f *cleanerFixture) {
+	inBubble(t, config, slowBudget, func(t *testing.T, f *fixture) {
 		for range 2 {
 			f.fillWith(f.log, 2_000, 500)
 		}
 		if _, err := f.cleaner.CleanNow(partition); err != nil {
 			t.Fatal(err)
 		}
-		f.until(time.Minute, "the pass runs",
+		f.until(time.Minute, "requested pass",
 			func() bool { return f.cleaner.Status(partition).Trigger == triggerRequested })
-		f.until(time.Minute, "the pass runs",
+		f.until(time.Minute, "requested pass",
 			func() bool { return f.cleaner.Status(partition).Reason == reasonCleaning })
 		f.log.Configure(compacted(func(s *topicconfig.Settings) {
 			s.SegmentBytes,

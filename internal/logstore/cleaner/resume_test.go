@@ -13,11 +13,11 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// A pass that is interrupted half way keeps what it has committed, and the next one does the rest.
-func TestPassGoesOnFromWhatItCommittedBeforeARestart(t *testing.T) {
-	config := abortable(nil)
-	inBubble(t, config, Options{Workers: -1}, func(t *testing.T, f *cleanerFixture) {
-		for i := range 600 { // each batch is half garbage: all of the log has to be rewritten
+// An interrupted pass keeps what it has committed, and the next one does the rest.
+func TestPassResumesAfterRestart(t *testing.T) {
+	config := slowPass(nil)
+	inBubble(t, config, Options{Workers: -1}, func(t *testing.T, f *fixture) {
+		for i := range 600 { // half of each batch is garbage: the whole log is rewritten
 			batch := sent{value: strings.Repeat("v", 200), timestamp: time.Now()}
 			for j := range 5 {
 				batch.keys = append(batch.keys, fmt.Sprintf("hot %d", j),
@@ -31,7 +31,7 @@ func TestPassGoesOnFromWhatItCommittedBeforeARestart(t *testing.T) {
 		wait(2 * time.Second)
 		total := f.cleaner.Status(partition).DirtyBytes
 		f.cleaner.Configure(Options{IOBytesRate: 10_000, Logger: quiet()})
-		f.until(time.Hour, "a part is committed", func() bool {
+		f.until(time.Hour, "committed part", func() bool {
 			status := f.cleaner.Status(partition)
 			return status.RemovedRecords > 1_000 && status.Reason == reasonCleaning
 		})
@@ -41,16 +41,16 @@ func TestPassGoesOnFromWhatItCommittedBeforeARestart(t *testing.T) {
 			t.Fatalf("clean to %d, status %+v", f.log.Compaction().FirstDirty(), first)
 		}
 		f.restart()
-		f.until(time.Minute, "the rest is clean",
+		f.until(time.Minute, "pass over the rest",
 			func() bool { return f.cleaner.Status(partition).Runs[runSuccess] > 0 })
 		second := f.cleaner.Status(partition)
 		if all := first.RemovedRecords + second.RemovedRecords; all > 3_000 || all < 2_500 {
-			t.Errorf("%d records were removed before the restart, and %d behind it",
+			t.Errorf("%d records were removed before the restart, and %d after it",
 				first.RemovedRecords, second.RemovedRecords)
 		}
 		if left := total * (3_000 - first.RemovedRecords) / 3_000; second.ReadBytes > left*11/10 {
 			t.Errorf(
-				"%d bytes were read behind the restart, %d were left: what was clean is cleaned again",
+				"%d bytes were read after the restart, %d were left: clean segments are read again",
 				second.ReadBytes,
 				left,
 			)
@@ -58,19 +58,19 @@ func TestPassGoesOnFromWhatItCommittedBeforeARestart(t *testing.T) {
 	})
 }
 
-func TestRetentionGoesOnInQuarantine(t *testing.T) { // I7: Kafka's does not
+func TestRetentionContinuesInQuarantine(t *testing.T) { // I7: Kafka's does not
 	config := compacted(func(s *topicconfig.Settings) {
 		s.Delete, s.RetentionTime = true,
 			time.Hour
 	})
-	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
-		keys, _ := updates(50, 5)
-		f.put("stays, beside records that go")
+	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
+		keys, _ := updatesOf(50, 5)
+		f.put("kept")
 		f.put(keys...)
-		f.spoil(f.log)
+		f.flipFirstBit(f.log)
 		wait(15 * time.Second)
 		f.wantReason(reasonQuarantined)
-		f.cleaner.mu.Lock() // it would be tried again, and find the bad segment gone
+		f.cleaner.mu.Lock() // a retry would succeed once retention has deleted the bad segment
 		f.cleaner.mu.logs[partition].quarantine.until = time.Now().Add(100 * time.Hour)
 		f.cleaner.mu.Unlock()
 		wait(90 * time.Minute)
@@ -78,12 +78,12 @@ func TestRetentionGoesOnInQuarantine(t *testing.T) { // I7: Kafka's does not
 		wait(time.Minute)
 		f.wantReason(reasonQuarantined)
 		if start := f.log.LogStart(); start < 40 {
-			t.Errorf("the log starts at %d behind its retention", start)
+			t.Errorf("the log starts at %d after its retention", start)
 		}
 	})
 }
 
-// lines collects log lines.
+// lines collects log records.
 type lines struct {
 	mu  sync.Mutex
 	all []slog.Record
@@ -99,7 +99,7 @@ func (l *lines) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// of are the lines with a message.
+// of returns the records with a message.
 func (l *lines) of(message string) (found []slog.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,11 +111,11 @@ func (l *lines) of(message string) (found []slog.Record) {
 	return found
 }
 
-func TestEachPassIsSummedUpInOneLine(t *testing.T) {
-	inBubble(t, compacted(nil), Options{Workers: -1}, func(t *testing.T, f *cleanerFixture) {
+func TestPassIsLoggedInOneLine(t *testing.T) {
+	inBubble(t, compacted(nil), Options{Workers: -1}, func(t *testing.T, f *fixture) {
 		var logged lines
 		f.cleaner.Configure(Options{Logger: slog.New(&logged)})
-		keys, _ := updates(50, 5)
+		keys, _ := updatesOf(50, 5)
 		f.put(keys...)
 		wait(5 * time.Second)
 		runs := int64(0)
@@ -124,7 +124,7 @@ func TestEachPassIsSummedUpInOneLine(t *testing.T) {
 		}
 		ended := logged.of("compaction completed")
 		if runs == 0 || int64(len(ended)) != runs {
-			t.Fatalf("%d lines of %d passes", len(ended), runs)
+			t.Fatalf("%d log lines for %d passes", len(ended), runs)
 		}
 		var keysOf []string
 		ended[0].Attrs(func(a slog.Attr) bool { keysOf = append(keysOf, a.Key); return true })
@@ -135,7 +135,7 @@ func TestEachPassIsSummedUpInOneLine(t *testing.T) {
 			"memoryGrantedBytes",
 		} {
 			if !slices.Contains(keysOf, key) {
-				t.Errorf("the line has %v, and not %s", keysOf, key)
+				t.Errorf("the line has the attributes %v, want %s", keysOf, key)
 			}
 		}
 	})

@@ -13,12 +13,12 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-func TestTurnsAreFirstComeFirstServed(t *testing.T) {
+func TestSlotsAreFirstComeFirstServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slots workerSlots
 		slots.resize(1)
 		if !slots.tryAcquire() || slots.tryAcquire() {
-			t.Fatal("one worker is not lent exactly once")
+			t.Fatal("one slot is not granted exactly once")
 		}
 		var order []int
 		for i := range 3 {
@@ -32,7 +32,7 @@ func TestTurnsAreFirstComeFirstServed(t *testing.T) {
 			synctest.Wait()
 		}
 		if !slots.contended() {
-			t.Error("three wait, and nobody wants the worker")
+			t.Error("three callers wait, and no contention is reported")
 		}
 		slots.release(1)
 		synctest.Wait()
@@ -45,7 +45,7 @@ func TestTurnsAreFirstComeFirstServed(t *testing.T) {
 	})
 }
 
-func TestTurnsThatAreGivenUpWhileWaitingLoseNoWorker(t *testing.T) {
+func TestCancelledWaitLosesNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slots workerSlots
 		slots.resize(2)
@@ -58,7 +58,7 @@ func TestTurnsThatAreGivenUpWhileWaitingLoseNoWorker(t *testing.T) {
 					return
 				}
 				if n := have.Add(1); n > 2 {
-					t.Errorf("%d have a worker of two", n)
+					t.Errorf("%d callers have one of two slots", n)
 				}
 				time.Sleep(time.Duration(i%3) * time.Millisecond)
 				have.Add(-1)
@@ -72,7 +72,7 @@ func TestTurnsThatAreGivenUpWhileWaitingLoseNoWorker(t *testing.T) {
 	})
 }
 
-func TestFewerWorkersAreReachedAtTheEndOfTurns(t *testing.T) {
+func TestSlotsAreWithdrawnAtTheEndOfTimeSlices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slots workerSlots
 		slots.resize(3)
@@ -80,7 +80,7 @@ func TestFewerWorkersAreReachedAtTheEndOfTurns(t *testing.T) {
 		for i := range held {
 			held[i].slots = &slots
 			if !held[i].tryAcquire() {
-				t.Fatal("no worker")
+				t.Fatal("no free slot")
 			}
 		}
 		slots.resize(1)
@@ -93,9 +93,9 @@ func TestFewerWorkersAreReachedAtTheEndOfTurns(t *testing.T) {
 			synctest.Wait()
 		}
 		if busy, _ := slots.usage(); busy != 1 || held[0].held.Load()+held[1].held.Load() != 0 {
-			t.Errorf("%d are busy of one", busy)
+			t.Errorf("%d slots are busy of one", busy)
 		}
-		for i := range held { // the third ends, and the others get on one by one
+		for i := range held { // the third is released, and the others get a slot one by one
 			held[2-i].releaseAll()
 			synctest.Wait()
 		}
@@ -108,8 +108,8 @@ func TestFewerWorkersAreReachedAtTheEndOfTurns(t *testing.T) {
 	})
 }
 
-// another creates one more partition of the fixture's topic.
-func (f *cleanerFixture) another(index int32, config topicconfig.Settings) *logstore.Log {
+// another creates another partition of the topic.
+func (f *fixture) another(index int32, config topicconfig.Settings) *logstore.Log {
 	f.t.Helper()
 	log, err := f.store.Create(logstore.PartitionID{Topic: "tickets", Index: index}, topicOne,
 		config, true)
@@ -119,8 +119,8 @@ func (f *cleanerFixture) another(index int32, config topicconfig.Settings) *logs
 	return log
 }
 
-// fillWith appends n records of 200 bytes in batches of 10, whose keys go round.
-func (f *cleanerFixture) fillWith(log *logstore.Log, n, keys int) {
+// fillWith appends n records of 200 bytes in batches of 10, with the given number of keys in turn.
+func (f *fixture) fillWith(log *logstore.Log, n, keys int) {
 	f.t.Helper()
 	value := strings.Repeat("v", 200)
 	for i := 0; i < n; i += 10 {
@@ -135,35 +135,35 @@ func (f *cleanerFixture) fillWith(log *logstore.Log, n, keys int) {
 	log.AdvanceHighWatermark(log.LogEnd())
 }
 
-// One worker, a log whose pass takes an hour, and one whose pass takes a moment: Kafka's cleaner,
-// and ours until turns came, made the second wait for the first.
-func TestLargeLogDoesNotKeepOthersWaiting(t *testing.T) {
+// With one worker slot, a log whose pass takes an hour does not delay one whose pass takes a
+// moment, as it does in Kafka.
+func TestLargeLogDoesNotDelaySmallLog(t *testing.T) {
 	large := compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 1 << 20 })
-	inBubble(t, large, Options{IOBytesRate: 2048}, func(t *testing.T, f *cleanerFixture) {
-		f.fillWith(f.log, 20_000, 5_000) // four megabytes, and more than half an hour of reading
-		f.until(time.Hour, "the large log is at work",
+	inBubble(t, large, Options{IOBytesRate: 2048}, func(t *testing.T, f *fixture) {
+		f.fillWith(f.log, 20_000, 5_000) // four megabytes: more than half an hour of reading
+		f.until(time.Hour, "a pass over the large log",
 			func() bool { return f.cleaner.Status(partition).Reason == reasonCleaning })
 		small := f.another(1, compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 5_000 }))
 		f.fillWith(small, 60, 10)
 		began := time.Now()
-		f.until(time.Hour, "the small log is clean",
+		f.until(time.Hour, "a pass over the small log",
 			func() bool { return f.cleaner.Status(small.ID()).Runs[runSuccess] > 0 })
 		if took := time.Since(began); took > 10*time.Minute {
 			t.Errorf("the small log waited for %s", took)
 		}
 		if status := f.cleaner.Status(partition); status.Reason != reasonCleaning ||
 			status.Runs[runSuccess]+status.Runs[runAborted] > 0 {
-			t.Errorf("the large log %+v, want it at work still", status)
+			t.Errorf("large log %+v, want a running pass", status)
 		}
 	})
 }
 
-// until waits for a condition, at most for so long.
-func (f *cleanerFixture) until(limit time.Duration, what string, condition func() bool) {
+// until waits for a condition, at most for the limit.
+func (f *fixture) until(limit time.Duration, what string, condition func() bool) {
 	f.t.Helper()
 	for began := time.Now(); !condition(); wait(limit / 2000) {
 		if time.Since(began) > limit {
-			f.t.Fatalf("%s: not within %s; status %+v", what, limit, f.cleaner.Status(partition))
+			f.t.Fatalf("no %s within %s; status %+v", what, limit, f.cleaner.Status(partition))
 		}
 	}
 }
@@ -172,7 +172,7 @@ func TestWorkersShareOneBudget(t *testing.T) {
 	const workers, limit = 3, 1 << 20
 	config := compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 200_000 })
 	opts := Options{Workers: workers, MemoryBytes: limit, IOBytesRate: 100_000}
-	inBubble(t, config, opts, func(t *testing.T, f *cleanerFixture) {
+	inBubble(t, config, opts, func(t *testing.T, f *fixture) {
 		logs := []*logstore.Log{f.log}
 		for i := range int32(5) {
 			logs = append(logs, f.another(i+1, config))
@@ -181,7 +181,7 @@ func TestWorkersShareOneBudget(t *testing.T) {
 			f.fillWith(log, 5_000, 1_000)
 		}
 		busiest, most, held := 0, 0, int64(0)
-		f.until(time.Hour, "all logs are clean", func() bool {
+		f.until(time.Hour, "a pass over every log", func() bool {
 			busy, _ := f.cleaner.slots.usage()
 			busiest = max(busiest, busy)
 			passes, done := 0, 0
@@ -204,28 +204,29 @@ func TestWorkersShareOneBudget(t *testing.T) {
 				most, held)
 		}
 		f.cleaner.mu.Lock()
-		passes, granted, fresh := f.cleaner.mu.passes, f.cleaner.mu.grantedBytes,
+		passes, granted, waiting := f.cleaner.mu.passes, f.cleaner.mu.grantedBytes,
 			f.cleaner.mu.waiting
 		f.cleaner.mu.Unlock()
-		if busy, _ := f.cleaner.slots.usage(); passes+fresh+busy != 0 || granted != 0 {
-			t.Errorf("%d passes, %d fresh, %d workers and %d bytes are left over", passes, fresh,
+		if busy, _ := f.cleaner.slots.usage(); passes+waiting+busy != 0 || granted != 0 {
+			t.Errorf("%d passes, %d waiting, %d slots and %d bytes are not released", passes,
+				waiting,
 				busy, granted)
 		}
 		for _, log := range logs {
-			if n := len(readKeys(t, log, 0)); n > 1_000+1_100 { // and what is in the active segment
+			if n := len(readKeys(t, log, 0)); n > 1_000+1_100 { // and those in the active segment
 				t.Errorf("%s: %d records are left of 1000 keys", log.ID(), n)
 			}
 		}
 	})
 }
 
-func TestIdleWorkersResolveSlicesOfOnePass(t *testing.T) {
+func TestFreeSlotsResolveHashSlicesOfOnePass(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 200_000 })
 	opts := Options{Workers: 4, MemoryBytes: 256 << 10, IOBytesRate: 20_000}
-	inBubble(t, config, opts, func(t *testing.T, f *cleanerFixture) {
+	inBubble(t, config, opts, func(t *testing.T, f *fixture) {
 		f.fillWith(f.log, 20_000, 4_000)
 		busiest := 0
-		f.until(time.Hour, "the log is clean", func() bool {
+		f.until(time.Hour, "a successful pass", func() bool {
 			if f.cleaner.Status(partition).Phase == "deduplicating" {
 				busy, _ := f.cleaner.slots.usage()
 				busiest = max(busiest, busy)
@@ -233,7 +234,7 @@ func TestIdleWorkersResolveSlicesOfOnePass(t *testing.T) {
 			return f.cleaner.Status(partition).Runs[runSuccess] > 0
 		})
 		if busiest != 4 {
-			t.Errorf("%d workers resolved the slices of the only log, want 4", busiest)
+			t.Errorf("%d slots resolved the hash slices of the only log, want 4", busiest)
 		}
 		if n := len(readKeys(t, f.log, 0)); n > 4_000+1_000 {
 			t.Errorf("%d records are left of 4000 keys", n)
@@ -248,7 +249,7 @@ func TestGrantsLeaveMemoryForOthers(t *testing.T) {
 		bytes, enough := c.grantLocked(1 << 40)
 		if !enough {
 			if i < 5 {
-				t.Errorf("only %d large logs have memory", i)
+				t.Errorf("only %d large logs get memory", i)
 			}
 			break
 		}
@@ -257,12 +258,12 @@ func TestGrantsLeaveMemoryForOthers(t *testing.T) {
 			t.Fatalf("grant %d of %d bytes, %d of %d", i, bytes, c.mu.grantedBytes, all)
 		}
 		if small, enough := c.grantLocked(10_000); !enough || small > 10_000 {
-			t.Errorf("beside %d large logs there is no memory for a small one", i+1)
+			t.Errorf("%d large logs leave no memory for a small one", i+1)
 		}
 	}
 	c.mu.passes, c.mu.grantedBytes = 0, 0
 	c.mu.opts.MemoryBytes = 1
 	if bytes, enough := c.grantLocked(1 << 40); !enough || bytes < 1 {
-		t.Error("a pass that runs alone is refused")
+		t.Error("a pass that runs alone gets no memory")
 	}
 }

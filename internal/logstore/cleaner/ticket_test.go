@@ -11,12 +11,12 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// patient settings never have a pass begun by themselves.
-func patient() topicconfig.Settings {
+// manual returns settings with which no pass starts without a request.
+func manual() topicconfig.Settings {
 	return compacted(func(s *topicconfig.Settings) { s.MinDirtyPercent = 100 })
 }
 
-func (f *cleanerFixture) ask() int64 {
+func (f *fixture) cleanNow() int64 {
 	f.t.Helper()
 	ticket, err := f.cleaner.CleanNow(partition)
 	if err != nil {
@@ -25,18 +25,17 @@ func (f *cleanerFixture) ask() int64 {
 	return ticket
 }
 
-// TestARequestIsServedByItsTicket: each is known by a number, and the report tells which pass has
-// served it and what that did.
-func TestARequestIsServedByItsTicket(t *testing.T) {
-	inBubble(t, patient(), Options{}, func(t *testing.T, f *cleanerFixture) {
-		keys, latest := updates(100, 5)
+// Each request has a ticket, and the report returns which pass has served it, and its figures.
+func TestRequestIsServedByTicket(t *testing.T) {
+	inBubble(t, manual(), Options{}, func(t *testing.T, f *fixture) {
+		keys, latest := updatesOf(100, 5)
 		f.put(keys...)
 		wait(20 * time.Second)
 		if status := f.cleaner.Status(partition); status.LastPass != nil ||
 			status.CleanNowAsked != 0 || status.Reason != reasonBelowDirtyRatio {
 			t.Fatalf("before the request: %+v", status)
 		}
-		first, second := f.ask(), f.ask() // before a pass could begin: one is enough for both
+		first, second := f.cleanNow(), f.cleanNow() // before a pass can start: one pass serves both
 		if first != 1 || second != 2 {
 			t.Errorf("tickets %d and %d", first, second)
 		}
@@ -51,11 +50,11 @@ func TestARequestIsServedByItsTicket(t *testing.T) {
 			*pass.Ended < pass.Began ||
 			pass.RemovedRecords != 95 || pass.ReclaimedBytes != status.ReclaimedBytes ||
 			pass.RewrittenSegments == 0 {
-			t.Errorf("the pass: %+v", pass)
+			t.Errorf("last pass: %+v", pass)
 		}
 		if n := f.latest(latest); n != 5 {
 			t.Errorf(
-				"%d records are left of 5 keys: the active segment takes part, and nothing stays for economy",
+				"%d records are left of 5 keys; the pass includes the active segment and leaves no garbage",
 				n,
 			)
 		}
@@ -63,7 +62,7 @@ func TestARequestIsServedByItsTicket(t *testing.T) {
 			t.Errorf("runs %v, want one for two requests", status.Runs)
 		}
 
-		f.ask() // there is nothing to do
+		f.cleanNow() // nothing is dirty
 		wait(10 * time.Second)
 		if status := f.cleaner.Status(partition); status.CleanNowServed != 3 ||
 			status.LastPass.Result != runNothingToDo {
@@ -72,16 +71,16 @@ func TestARequestIsServedByItsTicket(t *testing.T) {
 	})
 }
 
-// TestARequestHoldsWhatTheTopicPromises: minLag, and a cleaner without workers takes none.
-func TestARequestHoldsWhatTheTopicPromises(t *testing.T) {
+// A requested pass keeps minLag. Requests fail without workers, a log, or compaction.
+func TestRequestKeepsMinLag(t *testing.T) {
 	inBubble(t, compacted(func(s *topicconfig.Settings) {
 		s.MinDirtyPercent, s.MinLag = 100,
 			time.Hour
 	}), Options{},
-		func(t *testing.T, f *cleanerFixture) {
-			keys, _ := updates(100, 5)
+		func(t *testing.T, f *fixture) {
+			keys, _ := updatesOf(100, 5)
 			f.put(keys...)
-			f.ask()
+			f.cleanNow()
 			wait(time.Minute)
 			status := f.cleaner.Status(partition)
 			if status.CleanNowServed != 1 || status.LastPass.Result != runNothingToDo ||
@@ -94,28 +93,28 @@ func TestARequestHoldsWhatTheTopicPromises(t *testing.T) {
 			}
 			if _, err := f.cleaner.CleanNow(logstore.PartitionID{Topic: "none"}); !errors.Is(err,
 				ErrUnknownPartition) {
-				t.Errorf("a log that is not there: %v", err)
+				t.Errorf("missing log: %v", err)
 			}
 			f.log.Configure(topicconfig.Default(), true)
 			if _, err := f.cleaner.CleanNow(partition); !errors.Is(err, ErrNotCompacted) {
-				t.Errorf("a log that is not compacted: %v", err)
+				t.Errorf("log that is not compacted: %v", err)
 			}
 		})
 }
 
-// TestARequestWhosePassFailsIsServed, and the report says what failed. It is asked for in spite of
-// the quarantine.
-func TestARequestWhosePassFailsIsServed(t *testing.T) {
-	inBubble(t, patient(), Options{}, func(t *testing.T, f *cleanerFixture) {
-		keys, _ := updates(100, 5)
-		f.put("stays, beside records that go")
+// A failed pass serves its request, and the report has the error. The next request starts a pass
+// despite the quarantine.
+func TestRequestIsServedByFailedPass(t *testing.T) {
+	inBubble(t, manual(), Options{}, func(t *testing.T, f *fixture) {
+		keys, _ := updatesOf(100, 5)
+		f.put("kept")
 		f.put(keys...)
 		wait(20 * time.Second)
-		f.spoilRecord(f.log, 0)
+		f.flipBit(f.log, 0)
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(f.cleaner.Collector())
 		for round := range int64(2) {
-			f.ask()
+			f.cleanNow()
 			wait(10 * time.Second)
 			status := f.cleaner.Status(partition)
 			if status.CleanNowServed != round+1 || status.LastPass.Result != runFailed ||
@@ -123,11 +122,11 @@ func TestARequestWhosePassFailsIsServed(t *testing.T) {
 				t.Fatalf("%+v, pass %+v", status, status.LastPass)
 			}
 			if value, n := total(t, registry, "heartwood_cleaner_reason"); value != 1 || n != 1 {
-				t.Errorf("%d reasons at once", n)
+				t.Errorf("%d series of the reason, want 1", n)
 			}
 			if value, _ := total(t, registry, "heartwood_cleaner_reason",
 				"Quarantined"); value != 1 {
-				t.Error("the metric does not give the reason")
+				t.Error("the metric does not have the reason")
 			}
 		}
 	})

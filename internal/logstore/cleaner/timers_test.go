@@ -10,15 +10,15 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Nobody writes to the log after the first moment. Kafka would never roll its only segment, and
-// keep the promise of maxLag never.
-func TestI5IdleLogIsRolledAndCleanedByMaxLag(t *testing.T) { // KIP-354
+// The log is not written to after its start. Kafka would never roll its only segment, and so ignore
+// maxLag.
+func TestI5IdleLogIsRolledAndCompactedByMaxLag(t *testing.T) { // KIP-354
 	config := compacted(func(s *topicconfig.Settings) {
 		s.SegmentBytes, s.MinDirtyPercent,
 			s.MaxLag = 1<<20, 100, time.Hour
 	})
-	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
-		keys, latest := updates(40, 5)
+	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
+		keys, latest := updatesOf(40, 5)
 		f.put(keys...)
 		wait(59 * time.Minute)
 		f.wantReason(reasonActiveSegmentOnly)
@@ -33,12 +33,12 @@ func TestI5IdleLogIsRolledAndCleanedByMaxLag(t *testing.T) { // KIP-354
 	})
 }
 
-func TestIdleLogIsCleanedBehindMinLag(t *testing.T) { // KIP-58
+func TestIdleLogIsCompactedAfterMinLag(t *testing.T) { // KIP-58
 	config := compacted(func(s *topicconfig.Settings) {
 		s.SegmentBytes, s.MinLag, s.SegmentAge = 1<<20, time.Hour, 10*time.Minute
 	})
-	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
-		keys, latest := updates(40, 5)
+	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
+		keys, latest := updatesOf(40, 5)
 		f.put(keys...)
 		wait(59 * time.Minute)
 		f.wantReason(reasonMinLagNotReached)
@@ -49,23 +49,23 @@ func TestIdleLogIsCleanedBehindMinLag(t *testing.T) { // KIP-58
 	})
 }
 
-// What a pass leaves for the sake of I/O goes when the oldest of it has been superseded for maxLag,
-// though nothing is dirty (F7).
-func TestF7GarbageThatWasLeftGoesByMaxLag(t *testing.T) {
+// Garbage that a pass leaves to save I/O is removed once the oldest of it has been superseded for
+// maxLag, even if nothing is dirty (F7).
+func TestF7RemainingGarbageIsRemovedByMaxLag(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
 		s.SegmentBytes, s.MinDirtyPercent, s.MaxGarbagePercent = 20_000, 0, 50
 		s.MaxLag, s.TombstoneRetention = 2*time.Hour, 10*time.Minute
 	})
-	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		f.fillWith(f.log, 1_000, 1_000)
 		f.fillWith(f.log, 300, 300)
 		wait(time.Hour)
 		left := f.cleaner.Status(partition)
 		if left.DirtyBytes != 0 || left.ReclaimableBytes == nil || *left.ReclaimableBytes == 0 ||
 			left.NextDue == nil {
-			t.Fatalf("status %+v, want a pass that has left garbage", left)
+			t.Fatalf("status %+v, want remaining garbage", left)
 		}
-		wait(65 * time.Minute) // past maxLag, by which the active segment was rolled too
+		wait(65 * time.Minute) // past maxLag; the active segment was rolled too
 		status := f.cleaner.Status(partition)
 		if n := len(readKeys(t, f.log, 0)); n != 1_000 || status.OverdueSeconds != 0 {
 			t.Errorf("%d records are left of 1000 keys, status %+v", n, status)
@@ -73,7 +73,7 @@ func TestF7GarbageThatWasLeftGoesByMaxLag(t *testing.T) {
 	})
 }
 
-func TestOverdueTellsHowLate(t *testing.T) {
+func TestOverdueDuration(t *testing.T) {
 	s := topicconfig.Settings{MaxLag: time.Hour}
 	v := logstore.Sections{CleanBytes: 10, DirtyBytes: 10, OldestDirty: epoch0}
 	for name, c := range map[string]struct {
@@ -82,13 +82,13 @@ func TestOverdueTellsHowLate(t *testing.T) {
 		after  time.Duration
 		want   time.Duration
 	}{
-		"not yet":           {v, time.Time{}, time.Hour, 0},
-		"dirty":             {v, time.Time{}, time.Hour + 5, 5},
-		"left, longer":      {v, epoch0.Add(-time.Minute), time.Hour, time.Minute},
-		"left, not as long": {v, epoch0.Add(time.Minute), time.Hour + 7, 7},
+		"not yet":         {v, time.Time{}, time.Hour, 0},
+		"dirty":           {v, time.Time{}, time.Hour + 5, 5},
+		"older garbage":   {v, epoch0.Add(-time.Minute), time.Hour, time.Minute},
+		"younger garbage": {v, epoch0.Add(time.Minute), time.Hour + 7, 7},
 		"nothing dirty": {logstore.Sections{CleanBytes: 10}, time.Time{}, 99 * time.Hour,
 			0},
-		"nothing dirty, but so": {logstore.Sections{CleanBytes: 10}, epoch0, 2 * time.Hour,
+		"nothing dirty, garbage": {logstore.Sections{CleanBytes: 10}, epoch0, 2 * time.Hour,
 			time.Hour},
 	} {
 		if got := overdueBy(c.v, &s, c.oldest, epoch0.Add(c.after)); got != c.want {
@@ -97,18 +97,18 @@ func TestOverdueTellsHowLate(t *testing.T) {
 	}
 	s.MaxLag = topicconfig.Unlimited
 	if got := overdueBy(v, &s, epoch0, epoch0.Add(1000*time.Hour)); got != 0 {
-		t.Errorf("overdue by %s without a promise", got)
+		t.Errorf("overdue by %s without maxLag", got)
 	}
 }
 
-// A producer whose clock is ahead must not put off what maxLag promises: the file's own time counts
+// A producer whose clock is ahead must not delay maxLag: the modification time of the file counts
 // then.
-func TestI5TimestampsInTheFutureDoNotPutOffMaxLag(t *testing.T) {
+func TestI5FutureTimestampsDoNotDelayMaxLag(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
 		s.MinDirtyPercent, s.MaxLag = 100,
 			time.Hour
 	})
-	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		for range 40 {
 			batch := sent{keys: []string{"k"}, value: "a value of some thirty bytes",
 				timestamp: time.Now().Add(50 * time.Minute)}
@@ -124,13 +124,13 @@ func TestI5TimestampsInTheFutureDoNotPutOffMaxLag(t *testing.T) {
 	})
 }
 
-func TestOverdueIsSeenWhileAPassCannotRun(t *testing.T) {
+func TestOverdueIsReportedWithoutWorkers(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
 		s.MinDirtyPercent, s.MaxLag = 100,
 			time.Hour
 	})
-	inBubble(t, config, Options{Workers: -1}, func(t *testing.T, f *cleanerFixture) {
-		keys, _ := updates(40, 5)
+	inBubble(t, config, Options{Workers: -1}, func(t *testing.T, f *fixture) {
+		keys, _ := updatesOf(40, 5)
 		f.put(keys...)
 		wait(90 * time.Minute)
 		status := f.cleaner.Status(partition)
@@ -143,20 +143,20 @@ func TestOverdueIsSeenWhileAPassCannotRun(t *testing.T) {
 		f.cleaner.Configure(Options{Logger: quiet()})
 		wait(5 * time.Second)
 		if late := f.cleaner.Status(partition).OverdueSeconds; late != 0 {
-			t.Errorf("overdue by %g seconds behind the pass", late)
+			t.Errorf("overdue by %g seconds after the pass", late)
 		}
 	})
 }
 
-func TestX1TombstonesStayUntilThoseOfAllReplicasAreLonely(t *testing.T) {
+func TestX1TombstonesStayUntilReplicatedProgress(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
-	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		f.put("gone", "later")
 		// "gone" is deleted at offset 2, "later" at 3
 		f.log.Compaction().SetReplicasTombstoneClean(3)
 		f.delete("gone")
 		f.delete("later")
-		keys, _ := updates(20, 3)
+		keys, _ := updatesOf(20, 3)
 		f.put(keys...)
 		has := func(key string) bool {
 			return slices.ContainsFunc(readKeys(t, f.log, 0),
@@ -164,7 +164,7 @@ func TestX1TombstonesStayUntilThoseOfAllReplicasAreLonely(t *testing.T) {
 		}
 		wait(2 * time.Hour)
 		if has("gone") || !has("later") {
-			t.Errorf("behind the retention: %v; the tombstones of a replica are lonely up to 3",
+			t.Errorf("after the retention: %v; the replicated progress is 3",
 				readKeys(t, f.log, 0))
 		}
 		wait(10 * time.Hour)
@@ -175,7 +175,7 @@ func TestX1TombstonesStayUntilThoseOfAllReplicasAreLonely(t *testing.T) {
 		f.log.Compaction().SetReplicasTombstoneClean(f.log.Compaction().TombstoneClean())
 		wait(2 * time.Hour)
 		if has("later") {
-			t.Error("the tombstone is there though those of all replicas are lonely above it")
+			t.Error("the tombstone is not removed though all replicas are past it")
 		}
 	})
 }

@@ -39,7 +39,7 @@ func (w *world) whole(fsys vfs.FS, when string) (there bool) {
 	return err == nil
 }
 
-func TestEveryFaultLeavesAWholeSidecarOrNone(t *testing.T) {
+func TestFaultAtEveryCallLeavesCompleteSidecarOrNone(t *testing.T) {
 	s := shape{batches: 150, recordsMax: 10, keys: 500, valueMax: 3, plain: true}
 	for step := 1; ; step++ {
 		memory := vfs.NewMem()
@@ -68,7 +68,7 @@ func TestEveryFaultLeavesAWholeSidecarOrNone(t *testing.T) {
 }
 
 // A power cut at any moment: the file has its name only with all its content.
-func TestEveryCrashLeavesAWholeSidecarOrNone(t *testing.T) {
+func TestCrashAtEveryStepLeavesCompleteSidecarOrNone(t *testing.T) {
 	memory := vfs.NewMem()
 	w := newWorld(t, memory, 78,
 		shape{batches: 100, recordsMax: 10, keys: 500, valueMax: 3, plain: true})
@@ -128,7 +128,7 @@ func (f *crashingFile) Sync() error {
 	return f.File.Sync()
 }
 
-func TestOrderOfWriting(t *testing.T) {
+func TestSidecarIsWrittenInOrder(t *testing.T) {
 	memory := vfs.NewMem()
 	w := newWorld(t, memory, 79,
 		shape{batches: 200, recordsMax: 10, keys: 500, valueMax: 3, plain: true})

@@ -42,7 +42,7 @@ func (w *world) replace(content []byte) {
 func (w *world) expect() Expect { return Expect{Identity: w.identity(), SaltID: w.salt.ID()} }
 
 // Every single byte of the file counts, in the header and in each section.
-func TestEveryDamagedByteIsFound(t *testing.T) {
+func TestEveryDamagedByteIsDetected(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 12, recordsMax: 8, keys: 30, valueMax: 3})
 	w.scan(0, 0)
@@ -60,7 +60,7 @@ func TestEveryDamagedByteIsFound(t *testing.T) {
 
 // What goes wrong with whole pages: they are lost, cut off, in each other's place, or of a file
 // that was here before.
-func TestDamagedPagesAreFoundInEachSection(t *testing.T) {
+func TestDamagedPagesAreDetectedInEachSection(t *testing.T) {
 	s := shape{batches: 9000, recordsMax: 8, keys: 20_000, valueMax: 3, plain: true}
 	w := newWorld(t, vfs.NewMem(), seed.New(t), s)
 	r := w.scan(0, 0)
@@ -122,7 +122,7 @@ func TestDamagedPagesAreFoundInEachSection(t *testing.T) {
 
 // A damaged part does not keep another from being read, and what is read of it before the damage is
 // right.
-func TestDamageElsewhereIsNotMet(t *testing.T) {
+func TestDamageOutsideTheReadRangeIsNotDetected(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 40, recordsMax: 100, keys: 2000, plain: true})
 	r := w.scan(0, 0)
@@ -136,7 +136,7 @@ func TestDamageElsewhereIsNotMet(t *testing.T) {
 
 // A sidecar of other data, of another salt or of another version is refused before anything of it
 // is believed.
-func TestStaleSidecarsAreRefused(t *testing.T) {
+func TestStaleSidecarsAreRejected(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 10, recordsMax: 8, keys: 30, valueMax: 3})
 	r := w.scan(0, 0)
@@ -175,7 +175,7 @@ func TestStaleSidecarsAreRefused(t *testing.T) {
 
 // After a start the digest is not known: then a few batches of the data itself tell whether the
 // sidecar is theirs.
-func TestVerifyFindsAnotherGeneration(t *testing.T) {
+func TestVerifyDetectsOtherGenerations(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 30, recordsMax: 8, keys: 30, valueMax: 3})
 	r := w.scan(0, 0)
@@ -206,7 +206,7 @@ type shorter struct{}
 func (shorter) ReadAt([]byte, int64) (int, error) { return 0, errors.New("no such bytes") }
 
 // A spool that tells of other data than the segment's makes no sidecar.
-func TestBuildRefusesAnotherSegment(t *testing.T) {
+func TestBuildRejectsSpoolOfOtherSegment(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 10, recordsMax: 8, keys: 30, valueMax: 3})
 	build := func(spool *Spool, want Identity) error {
@@ -257,7 +257,7 @@ func TestBuildRefusesAnotherSegment(t *testing.T) {
 }
 
 // More records than ordinals: refused in words, not cut short.
-func TestTooManyRecordsAreRefused(t *testing.T) {
+func TestTooManyRecordsAreRejected(t *testing.T) {
 	before := startOf(0)
 	before.ordinal = RecordsMax - 10
 	b := Batch{SizeBytes: 61, LastOffset: 99, Records: 10, FirstOrdinal: RecordsMax - 10}

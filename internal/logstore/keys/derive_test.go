@@ -109,7 +109,7 @@ func TestDerivedSidecarEqualsModel(t *testing.T) {
 }
 
 // One source may go into two outputs: where the first one rolled, in the middle of a word of bits.
-func TestDerivedSidecarsOfARolledOutput(t *testing.T) {
+func TestDerivedSidecarsOfRolledOutput(t *testing.T) {
 	for seed := range seed.Sequence(t, 5) {
 		source := neighbours(t, seed, 1)[0]
 		reader := source.open()
@@ -135,7 +135,7 @@ func TestDerivedSidecarsOfARolledOutput(t *testing.T) {
 }
 
 // Sources that do not tell of the same records as the batches give no sidecar at all.
-func TestDerivationRefusesWhatDoesNotAgree(t *testing.T) {
+func TestDerivationRejectsMismatches(t *testing.T) {
 	for name, spoil := range map[string]func(c *cleaned){
 		"one more removed": func(c *cleaned) {
 			removed := c.sources[0].Removed
@@ -168,7 +168,7 @@ func TestDerivationRefusesWhatDoesNotAgree(t *testing.T) {
 }
 
 // A source of which nothing stays, as a segment that is superseded whole, is not read.
-func TestDerivationDoesNotReadWhatGoesWhole(t *testing.T) {
+func TestDerivationReadsNoEntriesOfSupersededSegments(t *testing.T) {
 	fsys := vfs.NewMem()
 	source := newWorld(t, fsys, 11,
 		shape{batches: 20, recordsMax: 20, keys: 50, valueMax: 10, plain: true})

@@ -45,7 +45,7 @@ func TestSipHash128KnownAnswers(t *testing.T) {
 	}
 }
 
-func TestHashTellsSecretsAndTrailingZerosApart(t *testing.T) {
+func TestHashDependsOnSecretAndTrailingZeros(t *testing.T) {
 	seen := map[Hash]string{}
 	for _, secret := range [][16]byte{{}, {1}, {15: 1}} {
 		for n := range 40 {
@@ -58,7 +58,7 @@ func TestHashTellsSecretsAndTrailingZerosApart(t *testing.T) {
 	}
 }
 
-func TestHashAllocatesNothing(t *testing.T) {
+func TestHashDoesNotAllocate(t *testing.T) {
 	hasher, key := NewHasher([16]byte{7}), make([]byte, 36)
 	if n := testing.AllocsPerRun(100, func() { _ = hasher.Hash(key) }); n > 0 {
 		t.Errorf("%v allocations", n)
@@ -66,7 +66,7 @@ func TestHashAllocatesNothing(t *testing.T) {
 }
 
 // Slices must tile the hashes: a hash in two slices would be resolved twice, one in none never.
-func TestSlicesTile(t *testing.T) {
+func TestSlicesCoverAllHashesOnce(t *testing.T) {
 	for _, count := range []uint32{1, 2, 3, 7, 128, 255, 256, 1000, 65536, 1<<32 - 1} {
 		if first, last := Slice(0, count),
 			Slice(count-1, count); first.First != 0 || last.Last != ^uint64(0) {
@@ -89,7 +89,7 @@ func TestSlicesTile(t *testing.T) {
 	}
 }
 
-func TestSaltComesBack(t *testing.T) {
+func TestSaltRoundTrip(t *testing.T) {
 	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	var salt Salt

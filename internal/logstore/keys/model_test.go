@@ -32,7 +32,7 @@ func TestSidecarEqualsModel(t *testing.T) {
 
 // A log of single-record batches, of one batch, of one key, and of nothing: the ends of what the
 // model draws from.
-func TestSidecarOfExtremes(t *testing.T) {
+func TestSidecarOfExtremeBatches(t *testing.T) {
 	for name, s := range map[string]shape{
 		"empty":         {batches: 0},
 		"one record":    {batches: 1, recordsMax: 1, keys: 1, plain: true},
@@ -74,7 +74,7 @@ func TestAppendedSpoolEqualsScan(t *testing.T) {
 
 // An estimate from 1/128 of the hashes, as the cleaner makes it between passes: how many records of
 // a log are superseded.
-func TestSampleOfSlices(t *testing.T) {
+func TestSliceHoldsItsShareOfKeys(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 60, recordsMax: 2000, keys: 20_000, plain: true})
 	r := w.scan(0, 0)
@@ -132,7 +132,7 @@ func TestSpoolMemoryIsBounded(t *testing.T) {
 
 // What a spool holds in memory gives the same sidecar as what it writes to its file, wherever it
 // changes from the one to the other.
-func TestSpoolHoldsInMemoryWhatItIsTold(t *testing.T) {
+func TestSpoolHold(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), 7,
 		shape{batches: 200, recordsMax: 50, keys: 3000, valueMax: 20, plain: true})
 	var want []byte

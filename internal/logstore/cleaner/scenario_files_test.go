@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// Stories of the cleaner, one file each, for readers: testdata/clean/README.md has the words.
-// -update writes what is printed anew.
-func TestStories(t *testing.T) {
-	files, err := filepath.Glob("testdata/clean/*.txt")
+// Scenarios of the cleaner for readers, one file each: testdata/scenarios/README.md lists the
+// commands. With -update the test writes the output into the files.
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/scenarios/*.txt")
 	if err != nil || len(files) < 10 {
-		t.Fatalf("%d stories, %v", len(files), err)
+		t.Fatalf("%d scenarios, %v", len(files), err)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
@@ -21,35 +21,35 @@ func TestStories(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := tell(t, string(content))
+			got := runFile(t, string(content))
 			if *update {
 				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if got != string(content) {
-				t.Errorf("%s says otherwise (run with -update if that is meant); got\n%s", file,
-					got)
+				t.Errorf("%s has another output (run with -update if that is intended); got\n%s",
+					file, got)
 			}
 		})
 	}
 }
 
-// paragraph is a part of a story: what is said and done, and what that prints, behind a line of
+// paragraph is a part of a scenario: comments and commands, and their output after a line of
 // hyphens.
 type paragraph struct {
-	lines   []string // as they stand in the file, comments too
-	printed string
+	lines  []string // comments and commands
+	output string
 }
 
-const storyRule = "----"
+const outputRule = "----"
 
-// paragraphs cuts a story at its empty lines.
+// paragraphs splits a scenario at its empty lines.
 func paragraphs(content string) (all []paragraph) {
 	for text := range strings.SplitSeq(strings.TrimSpace(content), "\n\n") {
 		lines := strings.Split(strings.TrimSpace(text), "\n")
 		for i, line := range lines {
-			if line == storyRule {
+			if line == outputRule {
 				lines = lines[:i]
 				break
 			}
@@ -59,8 +59,8 @@ func paragraphs(content string) (all []paragraph) {
 	return all
 }
 
-// tell plays a story and returns it with what it prints now.
-func tell(t *testing.T, content string) string {
+// runFile runs a scenario and returns it with its current output.
+func runFile(t *testing.T, content string) string {
 	t.Helper()
 	all := paragraphs(content)
 	var script []string
@@ -72,40 +72,40 @@ func tell(t *testing.T, content string) string {
 		}
 		script = append(script, "paragraph")
 	}
-	output, err := play(t, script)
+	output, err := runScript(t, script)
 	if err != nil {
-		t.Fatalf("%v, behind\n%s", err, strings.ReplaceAll(output, paragraphEnd, ""))
+		t.Fatalf("%v, after\n%s", err, strings.ReplaceAll(output, paragraphEnd, ""))
 	}
 	parts := strings.Split(output, paragraphEnd)
 	if len(parts) != len(all)+1 {
-		t.Fatalf("%d paragraphs were played, of %d", len(parts)-1, len(all))
+		t.Fatalf("%d of %d paragraphs were run", len(parts)-1, len(all))
 	}
-	var told []string
+	var files []string
 	for i, p := range all {
-		p.printed = parts[i]
-		told = append(told, p.String())
+		p.output = parts[i]
+		files = append(files, p.String())
 	}
-	return strings.Join(told, "\n")
+	return strings.Join(files, "\n")
 }
 
-// paragraphEnd is what the script's word "paragraph" prints.
+// paragraphEnd is the output of the command "paragraph".
 const paragraphEnd = "\x00"
 
 func (p paragraph) String() string {
 	text := strings.Join(p.lines, "\n") + "\n"
-	if p.printed != "" {
-		text += storyRule + "\n" + p.printed
+	if p.output != "" {
+		text += outputRule + "\n" + p.output
 	}
 	return text
 }
 
-func TestStoryThatGoesOtherwiseFails(t *testing.T) {
-	for _, c := range []struct{ story, want string }{
+func TestScenarioDetectsOtherOutput(t *testing.T) {
+	for _, c := range []struct{ scenario, want string }{
 		{"put a=1\nlog\n----\nactive  0: 0:a=2\n", "active  0: 0:a=1"},
 		{"# b is a tombstone\nput a=1 b\n\nlog\n", "active  0: 0:a=1 1:b"},
 	} {
-		if got := tell(t, c.story); !strings.Contains(got, c.want) || got == c.story {
-			t.Errorf("%q is told as %q", c.story, got)
+		if got := runFile(t, c.scenario); !strings.Contains(got, c.want) || got == c.scenario {
+			t.Errorf("%q gives %q", c.scenario, got)
 		}
 	}
 	if got := fmt.Sprint(len(paragraphs("a\nb\n----\nc\n\nd\n"))); got != "2" {

@@ -7,18 +7,18 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// print shows the log as it lies on the disk: a line for each segment, its batches apart by bars.
+// print prints the log as it is on disk: a line for each segment, its batches separated by bars.
 // "3:a=1" is a record at offset 3, "3:a" a tombstone, "3:=1" a record without a key; "5-6:empty" is
-// a batch of which only the header is left; "7:COMMIT(5)" is the marker of producer
-// 5. A batch says its codec and producer, if it has one.
-func (s *stage) print() {
+// a batch of which only the header is left; "7:COMMIT(5)" is the marker of producer 5. A batch is
+// printed with its codec and producer, if it has one.
+func (s *scenario) print() {
 	bases := s.segments()
 	for i, base := range bases {
 		content, err := s.fsys.ReadFile(segmentPath(base))
-		stageMust(err, "read a segment")
+		must(err, "read a segment")
 		var batches []string
-		for _, b := range split(stageTB{}, content) {
-			batches = append(batches, printed(b))
+		for _, b := range split(scenarioTB{}, content) {
+			batches = append(batches, format(b))
 		}
 		name := "segment"
 		if i == len(bases)-1 {
@@ -32,8 +32,8 @@ func (s *stage) print() {
 	}
 }
 
-// printed is a batch in short.
-func printed(b record.Batch) string {
+// format formats a batch.
+func format(b record.Batch) string {
 	var words []string
 	if codec := b.Codec(); codec != 0 {
 		words = append(words, codec.String())
@@ -58,7 +58,7 @@ func printed(b record.Batch) string {
 		return strings.Join(append(words,
 			fmt.Sprintf("%d-%d:empty", b.BaseOffset(), b.LastOffset())), " ")
 	}
-	for _, r := range copiesOf(b) {
+	for _, r := range recordsOf(b) {
 		text := fmt.Sprintf("%d:%s", r.Offset, r.Key)
 		if r.Value != nil {
 			value := string(r.Value)
@@ -72,9 +72,9 @@ func printed(b record.Batch) string {
 	return strings.Join(words, " ")
 }
 
-// counts shows a log that is too long to print: how many segments, batches, records and keys there
-// are.
-func (s *stage) counts() {
+// counts prints how many segments, batches, records and keys the log has, if it is too long to
+// print.
+func (s *scenario) counts() {
 	there, keys, tombstones := s.scan(), map[string]bool{}, 0
 	for _, r := range there.records {
 		keys[string(r.Key)] = true

@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// compacted are settings of a compacted topic whose segments hold about nine small batches.
+// compacted returns the settings of a compacted topic whose segments hold about nine small batches.
 func compacted(change func(*topicconfig.Settings)) topicconfig.Settings {
 	return settings(func(s *topicconfig.Settings) {
 		s.Compact, s.Delete, s.KeepCodec = true, false, true
@@ -24,9 +24,8 @@ func compacted(change func(*topicconfig.Settings)) topicconfig.Settings {
 	})
 }
 
-// cleanerFixture is a store whose flush runs every second, as the cleaner needs it, in a bubble of
-// synctest.
-type cleanerFixture struct {
+// fixture is a store and a cleaner in a bubble of synctest.
+type fixture struct {
 	t       *testing.T
 	fsys    *vfs.Mem
 	store   *logstore.Store
@@ -35,9 +34,9 @@ type cleanerFixture struct {
 }
 
 func inBubble(t *testing.T, config topicconfig.Settings, opts Options,
-	run func(t *testing.T, f *cleanerFixture)) {
+	run func(t *testing.T, f *fixture)) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &cleanerFixture{t: t, fsys: vfs.NewMem()}
+		f := &fixture{t: t, fsys: vfs.NewMem()}
 		var err error
 		f.store, err = logstore.Open(logstore.Options{FS: f.fsys, Dir: dataDir, Logger: quiet()})
 		if err != nil {
@@ -51,13 +50,13 @@ func inBubble(t *testing.T, config topicconfig.Settings, opts Options,
 		f.log = createLog(t, f.store, config)
 		opts.Logger = quiet()
 		f.cleaner = New(f.store, opts)
-		defer func() { f.cleaner.Close() }() // not the one of now: there may be another by then
+		defer func() { f.cleaner.Close() }() // f.cleaner may be replaced
 		run(t, f)
 	})
 }
 
-// restart closes cleaner and store, in order, and opens them again.
-func (f *cleanerFixture) restart() {
+// restart closes cleaner and store, and opens them again.
+func (f *fixture) restart() {
 	f.t.Helper()
 	f.cleaner.Close()
 	if err := f.store.Close(); err != nil {
@@ -75,7 +74,7 @@ func (f *cleanerFixture) restart() {
 }
 
 // put appends one batch for each key.
-func (f *cleanerFixture) put(keys ...string) {
+func (f *fixture) put(keys ...string) {
 	f.t.Helper()
 	for _, key := range keys {
 		batch := sent{keys: []string{key}, value: "a value of some thirty bytes",
@@ -87,21 +86,21 @@ func (f *cleanerFixture) put(keys ...string) {
 	}
 }
 
-// wait lets time pass, and everything that is due in it.
+// wait advances the time, and waits for what is due in it.
 func wait(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-func (f *cleanerFixture) wantReason(reason string) {
+func (f *fixture) wantReason(reason string) {
 	f.t.Helper()
 	if status := f.cleaner.Status(partition); status == nil || status.Reason != reason {
 		f.t.Fatalf("status %+v, want reason %s", status, reason)
 	}
 }
 
-// latest checks that the last record of each key is there, and returns how many records there are.
-func (f *cleanerFixture) latest(want map[string]int64) int {
+// latest checks the last record of each key, and returns the number of records.
+func (f *fixture) latest(want map[string]int64) int {
 	f.t.Helper()
 	found := map[string]int64{}
 	records := readKeys(f.t, f.log, 0)
@@ -119,7 +118,7 @@ func (f *cleanerFixture) latest(want map[string]int64) int {
 	return len(records)
 }
 
-func updates(n, keys int) (all []string, latest map[string]int64) {
+func updatesOf(n, keys int) (all []string, latest map[string]int64) {
 	latest = map[string]int64{}
 	for i := range n {
 		key := fmt.Sprintf("k%d", i%keys)
@@ -128,10 +127,10 @@ func updates(n, keys int) (all []string, latest map[string]int64) {
 	return all, latest
 }
 
-func TestCleanerCleansByItself(t *testing.T) {
-	inBubble(t, compacted(nil), Options{}, func(t *testing.T, f *cleanerFixture) {
+func TestDirtyLogIsCompacted(t *testing.T) {
+	inBubble(t, compacted(nil), Options{}, func(t *testing.T, f *fixture) {
 		f.wantReason(reasonUpToDate)
-		keys, latest := updates(100, 5)
+		keys, latest := updatesOf(100, 5)
 		f.put(keys...)
 		wait(5 * time.Second)
 		if n := f.latest(latest); n > 30 {
@@ -148,8 +147,8 @@ func TestCleanerCleansByItself(t *testing.T) {
 	})
 }
 
-func TestI4CleanerWaitsForTheDirtyRatio(t *testing.T) {
-	inBubble(t, compacted(nil), Options{}, func(t *testing.T, f *cleanerFixture) {
+func TestI4PassWaitsForDirtyRatio(t *testing.T) {
+	inBubble(t, compacted(nil), Options{}, func(t *testing.T, f *fixture) {
 		var keys []string
 		for i := range 90 { // unique: about ten segments
 			keys = append(keys, fmt.Sprintf("u%d", i))
@@ -165,10 +164,10 @@ func TestI4CleanerWaitsForTheDirtyRatio(t *testing.T) {
 		status := f.cleaner.Status(partition)
 		if status.Reason != reasonBelowDirtyRatio || status.DirtyRatio == 0 ||
 			status.DirtyRatio > 0.5 || status.Runs[runSuccess] != 0 {
-			t.Errorf("status %+v, want it to wait", status)
+			t.Errorf("status %+v, want no pass", status)
 		}
 		if status.ReclaimableBytes != nil {
-			t.Errorf("reclaimable is %d; nobody can know", *status.ReclaimableBytes)
+			t.Errorf("reclaimable is %d, want unknown", *status.ReclaimableBytes)
 		}
 		f.log.Configure(compacted(func(s *topicconfig.Settings) { s.MinDirtyPercent = 0 }), true)
 		wait(5 * time.Second)
@@ -178,13 +177,13 @@ func TestI4CleanerWaitsForTheDirtyRatio(t *testing.T) {
 	})
 }
 
-func TestI5MaxLagOverridesTheDirtyRatio(t *testing.T) {
+func TestI5MaxLagOverridesDirtyRatio(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
 		s.MinDirtyPercent, s.MaxLag = 100,
 			time.Hour
 	})
-	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
-		keys, latest := updates(40, 5)
+	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
+		keys, latest := updatesOf(40, 5)
 		f.put(keys...)
 		wait(59 * time.Minute)
 		f.wantReason(reasonBelowDirtyRatio)
@@ -196,10 +195,10 @@ func TestI5MaxLagOverridesTheDirtyRatio(t *testing.T) {
 	})
 }
 
-func TestMinLagIsAReason(t *testing.T) {
+func TestMinLagIsReported(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.MinLag = time.Hour })
-	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
-		keys, _ := updates(40, 5)
+	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
+		keys, _ := updatesOf(40, 5)
 		f.put(keys...)
 		wait(5 * time.Second)
 		f.wantReason(reasonMinLagNotReached)
@@ -210,15 +209,15 @@ func TestMinLagIsAReason(t *testing.T) {
 	})
 }
 
-func TestI18QuietLogGetsRidOfItsTombstones(t *testing.T) { // I18: Kafka's would stay for ever
+func TestI18IdleLogRemovesTombstones(t *testing.T) { // I18: Kafka never removes them
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
-	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		f.put("gone", "kept")
 		tombstone := sent{keys: []string{"gone"}, timestamp: time.Now()}
 		if _, err := f.log.Append(tombstone.withoutValue(t), time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		keys, _ := updates(20, 3)
+		keys, _ := updatesOf(20, 3)
 		f.put(keys...)
 		has := func() bool {
 			return slices.ContainsFunc(readKeys(t, f.log, 0),
@@ -226,26 +225,26 @@ func TestI18QuietLogGetsRidOfItsTombstones(t *testing.T) { // I18: Kafka's would
 		}
 		wait(59 * time.Minute)
 		if !has() {
-			t.Fatal("the tombstone went before its retention")
+			t.Fatal("the tombstone was removed before its retention")
 		}
 		wait(2 * time.Minute)
 		if has() {
-			t.Error("the tombstone is there after its retention, though the log is quiet")
+			t.Error("the tombstone of an idle log is not removed after its retention")
 		}
 	})
 }
 
-// Each start used to begin the wait for the retention anew: a broker that starts once a day never
-// came to it.
-func TestQuietLogGetsRidOfItsTombstonesHoweverOftenItStarts(t *testing.T) {
+// A restart must not restart the retention: a broker that is restarted daily would never remove a
+// tombstone.
+func TestIdleLogRemovesTombstonesDespiteRestarts(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
-	inBubble(t, config, Options{}, func(t *testing.T, f *cleanerFixture) {
+	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		f.put("gone")
 		tombstone := sent{keys: []string{"gone"}, timestamp: time.Now()}
 		if _, err := f.log.Append(tombstone.withoutValue(t), time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		keys, _ := updates(20, 3)
+		keys, _ := updatesOf(20, 3)
 		f.put(keys...)
 		for range 4 {
 			wait(20 * time.Minute)
@@ -253,24 +252,24 @@ func TestQuietLogGetsRidOfItsTombstonesHoweverOftenItStarts(t *testing.T) {
 		}
 		if runs := f.cleaner.Status(partition).Runs; runs[runSuccess]+runs[runNothingToDo] != 0 {
 			t.Errorf(
-				"runs %v since a start after all tombstones went: it knows that there are none",
+				"runs %v after all tombstones were removed and a restart, want none",
 				runs,
 			)
 		}
 		if records := readKeys(t, f.log, 0); slices.ContainsFunc(records,
 			func(text string) bool { return strings.HasSuffix(text, "=gone") }) {
-			t.Errorf("the tombstone is there after 80 minutes: %v", records)
+			t.Errorf("the tombstone is not removed after 80 minutes: %v", records)
 		}
 		wait(2 * time.Hour)
 		if runs := f.cleaner.Status(partition).Runs; runs[runSuccess]+runs[runNothingToDo] != 0 {
-			t.Errorf("runs %v of a log that wants nothing", runs)
+			t.Errorf("runs %v of a log without garbage", runs)
 		}
 	})
 }
 
-func TestNoWorkersMeansDisabled(t *testing.T) {
-	inBubble(t, compacted(nil), Options{Workers: -1}, func(t *testing.T, f *cleanerFixture) {
-		keys, _ := updates(40, 2)
+func TestCleanerWithoutWorkersIsDisabled(t *testing.T) {
+	inBubble(t, compacted(nil), Options{Workers: -1}, func(t *testing.T, f *fixture) {
+		keys, _ := updatesOf(40, 2)
 		f.put(keys...)
 		wait(time.Minute)
 		f.wantReason(reasonCleanerDisabled)
@@ -282,15 +281,15 @@ func TestNoWorkersMeansDisabled(t *testing.T) {
 	})
 }
 
-func TestLogThatIsNotCompactedHasNoStatus(t *testing.T) {
-	inBubble(t, settings(nil), Options{}, func(t *testing.T, f *cleanerFixture) {
+func TestUncompactedLogHasNoStatus(t *testing.T) {
+	inBubble(t, settings(nil), Options{}, func(t *testing.T, f *fixture) {
 		f.put("a", "a")
 		wait(time.Minute)
 		if status := f.cleaner.Status(partition); status != nil {
 			t.Errorf("status %+v", status)
 		}
 		if status := f.cleaner.Status(logstore.PartitionID{Topic: "nobody"}); status != nil {
-			t.Errorf("status %+v of no log", status)
+			t.Errorf("status %+v of a missing log", status)
 		}
 	})
 }

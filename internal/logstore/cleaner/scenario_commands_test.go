@@ -14,42 +14,42 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// stageCommands are the words that a line of a script begins with.
-var stageCommands = map[string]func(s *stage, args []string){
-	"config":        (*stage).config,
-	"put":           (*stage).put,
-	"fill":          (*stage).fill,
-	"commit":        func(s *stage, args []string) { s.endTxn(args, true) },
-	"abort":         func(s *stage, args []string) { s.endTxn(args, false) },
-	"roll":          func(s *stage, _ []string) { s.roll() },
-	"wait":          (*stage).wait,
-	"truncate":      (*stage).truncate,
-	"delete-before": (*stage).deleteBefore,
-	"restart":       func(s *stage, _ []string) { s.restart() },
-	"kill":          func(s *stage, _ []string) { s.kill() },
-	"lead":          func(s *stage, _ []string) { s.lead() },
-	"memory":        (*stage).memory,
-	"log":           func(s *stage, _ []string) { s.print() },
-	"paragraph":     func(s *stage, _ []string) { s.out.WriteString(paragraphEnd) },
-	"counts":        func(s *stage, _ []string) { s.counts() },
-	"read":          func(s *stage, _ []string) { s.ledger.checkReads(s) },
-	"settled":       func(s *stage, _ []string) { s.ledger.checkSettled(s) },
+// commands are the first words of the lines of a script.
+var commands = map[string]func(s *scenario, args []string){
+	"config":        (*scenario).config,
+	"put":           (*scenario).put,
+	"fill":          (*scenario).fill,
+	"commit":        func(s *scenario, args []string) { s.endTxn(args, true) },
+	"abort":         func(s *scenario, args []string) { s.endTxn(args, false) },
+	"roll":          func(s *scenario, _ []string) { s.roll() },
+	"wait":          (*scenario).wait,
+	"truncate":      (*scenario).truncate,
+	"delete-before": (*scenario).deleteBefore,
+	"restart":       func(s *scenario, _ []string) { s.restart() },
+	"kill":          func(s *scenario, _ []string) { s.kill() },
+	"lead":          func(s *scenario, _ []string) { s.lead() },
+	"memory":        (*scenario).memory,
+	"log":           func(s *scenario, _ []string) { s.print() },
+	"paragraph":     func(s *scenario, _ []string) { s.out.WriteString(paragraphEnd) },
+	"counts":        func(s *scenario, _ []string) { s.counts() },
+	"read":          func(s *scenario, _ []string) { s.ledger.checkReads(s) },
+	"settled":       func(s *scenario, _ []string) { s.ledger.checkSettled(s) },
 }
 
-// config changes settings: name=value each. What is not named stays.
-func (s *stage) config(args []string) {
+// config changes the named settings: name=value.
+func (s *scenario) config(args []string) {
 	for _, arg := range args {
 		name, value, _ := strings.Cut(arg, "=")
-		set, known := stageSettings[name]
+		set, known := configSettings[name]
 		if !known {
-			stageFail("no such setting: %s", name)
+			fail("unknown setting: %s", name)
 		}
-		stageMust(set(&s.settings, value), name)
+		must(set(&s.settings, value), name)
 	}
 	s.log.Configure(s.settings, true)
 }
 
-var stageSettings = map[string]func(to *topicconfig.Settings, value string) error{
+var configSettings = map[string]func(to *topicconfig.Settings, value string) error{
 	"segment": func(to *topicconfig.Settings,
 		v string) error {
 		return scan(v, &to.SegmentBytes)
@@ -118,10 +118,10 @@ func duration(text string, to *time.Duration) (err error) {
 	return err
 }
 
-// put appends one batch: "key=value", "key" for a tombstone, "=value" without a key; value*n is n
-// times the value. Before them: -zstd or another codec, -producer=5, -txn, and as a follower gets
-// it, -time=ms and -at=offset.
-func (s *stage) put(args []string) {
+// put appends one batch: "key=value", "key" for a tombstone, "=value" without a key; value*n
+// repeats the value n times. Options precede them: -zstd or another codec, -producer=5, -txn; and
+// -time=ms and -at=offset, with which the batch is appended as by a follower.
+func (s *scenario) put(args []string) {
 	b := ledgerBatch{producer: -1, base: s.ledger.end}
 	codec, ms := compress.None, time.Now().UnixMilli()
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
@@ -140,7 +140,7 @@ func (s *stage) put(args []string) {
 		default:
 			codec, err = compress.ParseCodec(name)
 		}
-		stageMust(err, args[0])
+		must(err, args[0])
 		args = args[1:]
 	}
 	unkeyed := false
@@ -151,26 +151,26 @@ func (s *stage) put(args []string) {
 	if s.settings.Compact && unkeyed && !b.forged {
 		if _, err := s.log.Append(b.build(codec), time.Now()); !errors.Is(err,
 			record.ErrInvalidRecord) {
-			stageFail("a record without a key, in a compacted topic: %v", err)
+			fail("append a record without a key to a compacted topic: %v", err)
 		}
 		return
 	}
 	s.append(b, codec)
 }
 
-// recordOf makes a record of a word.
+// recordOf parses a record.
 func recordOf(word string, ms int64) record.Record {
 	key, value, valued := strings.Cut(word, "=")
 	r := record.Record{Timestamp: ms,
 		Headers: []record.Header{{Key: []byte("h"), Value: []byte(word)}, {Key: []byte("h")}}}
 	if unquoted, err := strconv.Unquote(key); err == nil {
-		r.Key = []byte(unquoted) // which may be empty, and is a key
+		r.Key = []byte(unquoted) // may be empty
 	} else if key != "" {
 		r.Key = []byte(key)
 	}
 	if text, times, ok := strings.Cut(value, "*"); ok && valued {
 		n, err := strconv.Atoi(times)
-		stageMust(err, "repeat a value")
+		must(err, "repeat a value")
 		value, r.Headers = strings.Repeat(text, n), nil
 	}
 	if valued {
@@ -179,7 +179,7 @@ func recordOf(word string, ms int64) record.Record {
 	return r
 }
 
-// build makes the bytes that a producer sends.
+// build builds the batch that a producer sends.
 func (b *ledgerBatch) build(codec compress.Codec) record.Batch {
 	id := record.Identity{LastOffsetDelta: int32(len(b.records) - 1), LeaderEpoch: -1,
 		ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1}
@@ -195,13 +195,13 @@ func (b *ledgerBatch) build(codec compress.Codec) record.Batch {
 		b.records[i].Offset += b.base
 	}
 	built, err := builder.Build(nil)
-	stageMust(err, "build")
+	must(err, "build")
 	return built
 }
 
-// append appends a batch to the log, and to the ledger. A forged one, which no leader would take,
-// comes as a follower takes it: unlooked at.
-func (s *stage) append(b ledgerBatch, codec compress.Codec) {
+// append appends a batch to the log and to the ledger. A forged batch, which a leader would reject,
+// is appended as by a follower, which does not validate it.
+func (s *scenario) append(b ledgerBatch, codec compress.Codec) {
 	if b.producer >= 0 {
 		b.sequence = s.ledger.nextSequence(b.producer)
 		b.transactional = b.transactional || s.log.HasOpenTransaction(b.producer, 0)
@@ -211,31 +211,31 @@ func (s *stage) append(b ledgerBatch, codec compress.Codec) {
 	if b.forged {
 		built.SetBaseOffset(b.base)
 		built.SetLeaderEpoch(s.epoch)
-		stageMust(s.log.AppendReplicated(built, time.Now()), "append as a follower")
+		must(s.log.AppendReplicated(built, time.Now()), "append as a follower")
 	} else {
 		got, err := s.log.AppendVerified(built, logstore.Verified{Transaction: b.transactional},
 			time.Now())
-		stageMust(err, "append")
+		must(err, "append")
 		if got.BaseOffset != b.base || got.Duplicate {
-			stageFail("append at %d gave %+v", b.base, got)
+			fail("append at %d returned %+v", b.base, got)
 		}
 	}
 	s.ledger.append(b)
 	s.replicated()
 }
 
-// fill appends many: n=1000 records, in batches of batch=10, of keys from=0 to from+n, modulo
-// keys=100, value=50 bytes long; txn=5: in the transaction of that producer.
-func (s *stage) fill(args []string) {
+// fill appends n=1000 records in batches of batch=10, with the keys from=0 to from+n modulo
+// keys=100, and values of value=50 bytes; txn=5: in a transaction of that producer.
+func (s *scenario) fill(args []string) {
 	n, batch, from, keys, value, txn := 0, 1, 0, 1<<30, 10, -1
 	for _, arg := range args {
 		name, text, _ := strings.Cut(arg, "=")
 		to := map[string]*int{"n": &n, "batch": &batch, "from": &from, "keys": &keys,
 			"value": &value, "txn": &txn}[name]
 		if to == nil {
-			stageFail("fill %s", arg)
+			fail("fill %s", arg)
 		}
-		stageMust(scan(text, to), arg)
+		must(scan(text, to), arg)
 	}
 	for i := 0; i < n; {
 		b := ledgerBatch{producer: int64(txn), base: s.ledger.end, transactional: txn >= 0}
@@ -250,38 +250,38 @@ func (s *stage) fill(args []string) {
 	}
 }
 
-// endTxn writes a marker.
-func (s *stage) endTxn(args []string, commit bool) {
+// endTxn writes a transaction marker.
+func (s *scenario) endTxn(args []string, commit bool) {
 	var producer int64
-	stageMust(scan(args[0], &producer), "producer")
+	must(scan(args[0], &producer), "producer")
 	s.end(s.producers+producer, commit)
 }
 
-func (s *stage) end(producer int64, commit bool) {
+func (s *scenario) end(producer int64, commit bool) {
 	got, err := s.log.AppendControl(logstore.EndTxn{ProducerID: producer, Commit: commit},
 		time.Now())
-	stageMust(err, "end a transaction")
+	must(err, "end a transaction")
 	if got.BaseOffset != s.ledger.end {
-		stageFail("a marker at %d is at %d", s.ledger.end, got.BaseOffset)
+		fail("marker is at %d, want %d", got.BaseOffset, s.ledger.end)
 	}
 	s.ledger.append(ledgerBatch{base: s.ledger.end, producer: producer, marker: true,
 		commit: commit})
 	s.replicated()
 }
 
-func (s *stage) roll() {
+func (s *scenario) roll() {
 	_, err := s.log.Compaction().Roll()
-	stageMust(err, "roll")
+	must(err, "roll")
 }
 
-// wait lets time pass, and tells what the cleaner did in it.
-func (s *stage) wait(args []string) {
+// wait advances the time, and prints what the cleaner did in it.
+func (s *scenario) wait(args []string) {
 	var d time.Duration
-	stageMust(duration(args[0], &d), "wait")
+	must(duration(args[0], &d), "wait")
 	time.Sleep(d)
 	synctest.Wait()
-	now, was := s.tally(), s.seen
-	s.seen = now
+	now, was := s.totals(), s.reported
+	s.reported = now
 	if len(args) > 1 && args[1] == "quietly" {
 		return
 	}
@@ -304,7 +304,7 @@ func (s *stage) wait(args []string) {
 	}
 }
 
-// size is a number of bytes, as a reader wants to know it: exact while it is small.
+// size formats a number of bytes; small ones exactly.
 func size(n int64) string {
 	if n >= 20_000 {
 		return fmt.Sprintf("%d kB", (n+500)/1000)
@@ -312,11 +312,11 @@ func size(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// truncate cuts off what is at or above an offset, or, if that is negative, as many offsets: what a
-// follower does, which then leads.
-func (s *stage) truncate(args []string) {
+// truncate truncates to an offset, or, if it is negative, by that many offsets, as a follower does,
+// and then leads.
+func (s *scenario) truncate(args []string) {
 	var offset int64
-	stageMust(scan(args[0], &offset), "offset")
+	must(scan(args[0], &offset), "offset")
 	if offset < 0 {
 		offset += s.ledger.end
 	}
@@ -324,21 +324,21 @@ func (s *stage) truncate(args []string) {
 	if offset >= s.ledger.end {
 		return
 	}
-	stageMust(s.log.TruncateTo(offset), "truncate")
+	must(s.log.TruncateTo(offset), "truncate")
 	if end := s.log.LogEnd(); end > offset {
-		stageFail("the log ends at %d, cut at %d", end, offset)
+		fail("the log ends at %d, truncated to %d", end, offset)
 	}
 	s.lead()
 	if s.ledger.truncate(s) {
 		s.producers += 100
 	}
-	s.abandon()
+	s.abortExpired()
 	s.replicated()
 }
 
-// abandon ends the transactions of producers that are no more, as a coordinator does when their
-// time is over.
-func (s *stage) abandon() {
+// abortExpired aborts the transactions of producers that no longer exist, as a coordinator does
+// after their timeout.
+func (s *scenario) abortExpired() {
 	for _, b := range s.ledger.lastOfProducers() {
 		if b.producer < s.producers && s.log.HasOpenTransaction(b.producer, 0) {
 			s.end(b.producer, false)
@@ -346,24 +346,24 @@ func (s *stage) abandon() {
 	}
 }
 
-// deleteBefore gives up what is below an offset, or, if that is negative, below so many before the
-// end: DeleteRecords.
-func (s *stage) deleteBefore(args []string) {
+// deleteBefore deletes the records below an offset, or, if it is negative, that far before the end:
+// DeleteRecords.
+func (s *scenario) deleteBefore(args []string) {
 	var offset int64
-	stageMust(scan(args[0], &offset), "offset")
+	must(scan(args[0], &offset), "offset")
 	if offset < 0 {
 		offset += s.ledger.end
 	}
 	offset = min(max(offset, s.log.LogStart()), s.log.HighWatermark())
-	stageMust(s.log.DeleteBefore(offset), "delete records")
+	must(s.log.DeleteBefore(offset), "delete records")
 	if start := s.log.LogStart(); start < offset {
-		stageFail("the log begins at %d, deleted below %d", start, offset)
+		fail("the log starts at %d, deleted below %d", start, offset)
 	}
 	s.ledger.start = offset
 }
 
-// memory sets the cleaner's budget in bytes.
-func (s *stage) memory(args []string) {
-	stageMust(scan(args[0], &s.budget.MemoryBytes), "memory")
+// memory sets the cleaner's memory budget in bytes.
+func (s *scenario) memory(args []string) {
+	must(scan(args[0], &s.budget.MemoryBytes), "memory")
 	s.cleaner.Configure(s.budget)
 }
