@@ -89,7 +89,7 @@ func (s *state) sync(store *local.Store) error {
 	return s.located(err)
 }
 
-// brokersFault returns an error about the number of brokers that names its source.
+// brokersFault returns an error about the number of brokers; it names the source of the number.
 func (s *state) brokersFault(reason string) error {
 	switch {
 	case s.brokersFlag:

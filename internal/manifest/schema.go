@@ -88,11 +88,9 @@ func loadRules(file string) (*rules, error) {
 // a bug.
 func newRules(schema *apiextensionsv1.CustomResourceValidation) (*rules, error) {
 	var internal apiextensions.CustomResourceValidation
-	err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(
-		schema,
-		&internal,
-		nil,
-	)
+	err := apiextensionsv1.
+		Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(
+			schema, &internal, nil)
 	if err != nil {
 		return nil, fmt.Errorf("convert schema: %w", err)
 	}

@@ -109,7 +109,7 @@ func (c *Cleaning) add(address string, answer report.CleanRequests,
 	}
 }
 
-// hosts returns the distinct hosts of brokers that have not received the request, sorted.
+// hosts returns the distinct hosts, sorted, whose brokers have not received the request.
 func hosts(elsewhere map[[2]int32]report.CleanElsewhere) (names []string) {
 	for _, other := range elsewhere {
 		if other.Host != "" && !slices.Contains(names, other.Host) {

@@ -34,7 +34,7 @@ type item[K comparable] struct {
 	waiter
 	entry  Entry[*item[K]]
 	links  []link[K]            // in lists
-	inline [inlineLinks]link[K] // links lies here if they fit
+	inline [inlineLinks]link[K] // storage of links if they fit
 }
 
 // inlineLinks is the number of keys that an operation watches without a second allocation, enough
