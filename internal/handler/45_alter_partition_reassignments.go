@@ -46,7 +46,7 @@ func (h *Handler) alterReassignments(ctx context.Context, raw *wire.Request,
 		}
 	}
 	faults := h.opts.Mover.Reassign(ctx, moves)
-	h.awaitImage(ctx, func(img *metadata.Image) bool { return allMoving(img, moves, faults) })
+	h.awaitImage(ctx, func(img *metadata.Image) bool { return showsTargets(img, moves, faults) })
 	next := 0
 	for _, requested := range req.Topics {
 		topic := kmsg.NewAlterPartitionAssignmentsResponseTopic()
@@ -63,9 +63,9 @@ func (h *Handler) alterReassignments(ctx context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// allMoving reports whether an image shows the targets of all reassignments that were accepted. It
-// does not wait for cancelled ones.
-func allMoving(img *metadata.Image, moves []metadata.Move, faults []error) bool {
+// showsTargets reports whether an image shows the targets of all reassignments that were accepted.
+// It does not wait for cancelled ones.
+func showsTargets(img *metadata.Image, moves []metadata.Move, faults []error) bool {
 	for i, move := range moves {
 		_, p, err := img.Partition(metadata.PartitionRef{Topic: move.Topic,
 			Partition: move.Partition})

@@ -149,7 +149,7 @@ func (p *Partition) SetISR(leader int32, recorded []placement.InSyncReplica, up 
 	p.ISR, p.ISREpochs, p.Fenced = nil, nil, nil
 	for _, m := range recorded {
 		b, lives := up[m.Broker]
-		if lives && m.Broker != leader && m.Fenced(b.Standing()) {
+		if lives && m.Broker != leader && m.Fenced(b.State()) {
 			p.Fenced = append(p.Fenced, InSync{Broker: m.Broker, Epoch: m.Epoch})
 			continue
 		}
@@ -157,7 +157,7 @@ func (p *Partition) SetISR(leader int32, recorded []placement.InSyncReplica, up 
 	}
 }
 
-func (b Broker) Standing() placement.BrokerState {
+func (b Broker) State() placement.BrokerState {
 	return placement.BrokerState{Liveness: placement.Up, Epoch: b.Epoch, CleanEpoch: b.CleanEpoch,
 		Directory: b.Directory, Leaving: b.Leaving}
 }

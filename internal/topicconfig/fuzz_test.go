@@ -2,8 +2,8 @@ package topicconfig
 
 import "testing"
 
-// FuzzSet: admin clients send names and values. What is taken is printed in a form that is taken
-// again and means the same.
+// FuzzSet checks that the printed form of an accepted value is accepted and means the same, and
+// that a rejected value changes nothing.
 func FuzzSet(f *testing.F) {
 	for _, p := range Default().Properties() {
 		f.Add(p.Name, p.Value)

@@ -51,7 +51,7 @@ type Settings struct {
 	Codec          compress.Codec
 	CodecLevel     int           // compress.LevelDefault: the codec's default
 	CleanCodec     CleanCodec    // codec of batches that the cleaner writes
-	RetentionTime  time.Duration // Unlimited: for ever
+	RetentionTime  time.Duration // Unlimited: no limit
 	RetentionBytes int64         // Unlimited: any size
 	SegmentBytes   int64
 	SegmentAge     time.Duration // segment.ms: the age at which a segment is rolled

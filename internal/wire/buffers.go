@@ -15,8 +15,8 @@ const (
 // The pools hold *[]byte: converting a slice to an interface would allocate on every Put.
 var bufferPools [bufferBitsMax - bufferBitsMin + 1]sync.Pool
 
-// takeBuffer returns a buffer of n bytes with undefined content.
-func takeBuffer(n int) []byte {
+// getBuffer returns a buffer of n bytes with undefined content.
+func getBuffer(n int) []byte {
 	class := bufferClass(n)
 	if class >= len(bufferPools) {
 		return make([]byte, n)
@@ -27,7 +27,7 @@ func takeBuffer(n int) []byte {
 	return make([]byte, n, 1<<(class+bufferBitsMin))
 }
 
-// putBuffer returns a buffer of takeBuffer to its pool. The caller must hold no slice of it.
+// putBuffer returns a buffer of getBuffer to its pool. The caller must hold no slice of it.
 func putBuffer(buf []byte) {
 	class := bufferClass(cap(buf))
 	if class >= len(bufferPools) || cap(buf) != 1<<(class+bufferBitsMin) {

@@ -22,12 +22,12 @@ type connection struct {
 	principal Principal
 
 	head [headBytes]byte // of the frame being read; used by the reading goroutine alone
-	// turn holds one token while no request is being handled. The reading goroutine takes it for
+	// idle holds one token while no request is being handled. The reading goroutine takes it for
 	// the next frame.
-	turn chan struct{}
+	idle chan struct{}
 	// nextRequest holds one token while a frame waits for the current request.
 	nextRequest chan struct{}
-	sender      sender // used by the goroutine that has the token of turn
+	sender      sender // used by the goroutine that handles a request
 	// drainEnd returns the deadline of all replies once ctx has ended: one deadline for a reply,
 	// however many steps it takes.
 	drainEnd func() time.Time
@@ -35,12 +35,12 @@ type connection struct {
 
 func newConnection(s *Server, socket net.Conn) *connection {
 	c := &connection{
-		server: s, socket: socket, sender: newSender(socket), turn: make(chan struct{}, 1),
+		server: s, socket: socket, sender: newSender(socket), idle: make(chan struct{}, 1),
 		nextRequest: make(chan struct{}, 1),
 		drainEnd:    sync.OnceValue(func() time.Time { return time.Now().Add(s.opts.Drain) }),
 		listener:    s.opts.Name, principal: Anonymous,
 	}
-	c.turn <- struct{}{}
+	c.idle <- struct{}{}
 	return c
 }
 
@@ -83,7 +83,7 @@ func (c *connection) work(ctx context.Context, cancel func()) {
 			cancel() // the token stays taken: nothing may follow half a reply
 			return
 		}
-		c.turn <- struct{}{}
+		c.idle <- struct{}{}
 		if request.hasWaited() {
 			return // another goroutine reads now
 		}
@@ -112,11 +112,11 @@ func (r *requestContext) hasWaited() bool {
 	return waited
 }
 
-// takeTurn waits until no request is being handled, and signals the current one through
+// awaitIdle waits until no request is being handled, and signals the current one through
 // nextRequest. It returns ctx's error when ctx ends first.
-func (c *connection) takeTurn(ctx context.Context) error {
+func (c *connection) awaitIdle(ctx context.Context) error {
 	select {
-	case <-c.turn:
+	case <-c.idle:
 		return nil
 	default:
 	}
@@ -131,7 +131,7 @@ func (c *connection) takeTurn(ctx context.Context) error {
 		}
 	}()
 	select {
-	case <-c.turn:
+	case <-c.idle:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -78,15 +78,15 @@ func (c *connection) readFrame(ctx context.Context, r io.Reader) (frame, error) 
 	if err := c.checkLimit(f.key, n); err != nil {
 		return frame{}, err
 	}
-	err = c.readInTurn(ctx, r, &f, n-prefixBytes)
+	err = c.readInOrder(ctx, r, &f, n-prefixBytes)
 	return f, err
 }
 
-// readInTurn reads the rest of a frame and waits until the request before it is answered: a small
+// readInOrder reads the rest of a frame and waits until the request before it is answered: a small
 // frame is read before the wait, a larger one after it.
-func (c *connection) readInTurn(ctx context.Context, r io.Reader, f *frame, n int) error {
+func (c *connection) readInOrder(ctx context.Context, r io.Reader, f *frame, n int) error {
 	if n > aheadBytesMax {
-		if err := c.takeTurn(ctx); err != nil {
+		if err := c.awaitIdle(ctx); err != nil {
 			return err
 		}
 		return c.readRest(ctx, r, f, n)
@@ -94,7 +94,7 @@ func (c *connection) readInTurn(ctx context.Context, r io.Reader, f *frame, n in
 	if err := c.readRest(ctx, r, f, n); err != nil {
 		return err
 	}
-	if err := c.takeTurn(ctx); err != nil {
+	if err := c.awaitIdle(ctx); err != nil {
 		f.release()
 		return err
 	}
@@ -158,7 +158,7 @@ func (c *connection) readRest(ctx context.Context, r io.Reader, f *frame, n int)
 func (c *connection) frameBuffer(ctx context.Context, n int) (buf []byte, release func(),
 	err error) {
 	if n <= aheadBytesMax {
-		buf = takeBuffer(n)
+		buf = getBuffer(n)
 		return buf, func() { putBuffer(buf) }, nil
 	}
 	if n <= largeBytes {
@@ -187,7 +187,7 @@ func (c *connection) mediumBuffer(ctx context.Context, n int) (buf []byte, relea
 	if err := c.server.medium.acquire(ctx, charged); err != nil {
 		return nil, nil, err
 	}
-	buf = takeBuffer(n)
+	buf = getBuffer(n)
 	return buf, func() {
 		putBuffer(buf)
 		c.server.medium.Release(charged)

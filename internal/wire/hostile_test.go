@@ -151,7 +151,7 @@ func FuzzFrames(f *testing.F) {
 			}
 			taken += 4 + prefixBytes + len(frame.rest)
 			frame.release()
-			c.turn <- struct{}{} // as after its answer
+			c.idle <- struct{}{} // as after its answer
 		}
 		if taken > len(stream) {
 			t.Errorf("%d bytes of frames were read from %d bytes", taken, len(stream))

@@ -48,7 +48,7 @@ func newMetrics(registry prometheus.Registerer, listener string) *metrics {
 	}, []string{"api"}))
 	m.errors = register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "heartwood_request_errors_total",
-		Help: "Requests answered with a Kafka error, by the first error of the response.",
+		Help: "Requests with an error response, by the first Kafka error.",
 	}, []string{"api", "error"}))
 	m.inFlight = register(registry, prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "heartwood_requests_in_flight",

@@ -25,7 +25,7 @@ var reserved struct {
 // addresses, and such a bug could read any memory (ADR 0062).
 func reserve(n int) (buf []byte, unreserve func(), err error) {
 	class := bits.Len(uint(max(1, n) - 1))
-	whole := takeReserved(class)
+	whole := getReserved(class)
 	if whole == nil {
 		whole, err = syscall.Mmap(-1, 0, 1<<class, syscall.PROT_READ|syscall.PROT_WRITE,
 			syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE)
@@ -36,8 +36,8 @@ func reserve(n int) (buf []byte, unreserve func(), err error) {
 	return whole[:n:n], func() { putReserved(class, whole) }, nil
 }
 
-// takeReserved returns a free range, or nil if there is none.
-func takeReserved(class int) []byte {
+// getReserved returns a free range, or nil if there is none.
+func getReserved(class int) []byte {
 	reserved.Lock()
 	defer reserved.Unlock()
 	free := reserved.free[class]

@@ -136,7 +136,7 @@ func (s *sender) add(c *Chunk, extend func()) error {
 // copyRange reads a range into a pooled buffer of the gathered write. It records the buffer before
 // the read, so that forget returns it also when the read fails.
 func (s *sender) copyRange(file vfs.File, position int64, n int) error {
-	buf := takeBuffer(n)
+	buf := getBuffer(n)
 	s.copies = append(s.copies, buf)
 	s.copied += n
 	if read, err := file.ReadAt(buf, position); read < n {

@@ -128,14 +128,14 @@ func TestShortFileClosesTheConnection(t *testing.T) {
 func TestBufferClasses(t *testing.T) {
 	for n, want := range map[int]int{0: 512, 1: 512, 512: 512, 513: 1024, 1 << 20: 1 << 20,
 		1<<20 + 1: 1<<20 + 1} {
-		buf := takeBuffer(n)
+		buf := getBuffer(n)
 		if len(buf) != n || (n > 0 && cap(buf) < n) || cap(buf) > max(want, 2*n) {
-			t.Errorf("takeBuffer(%d): length %d, capacity %d, want %d", n, len(buf), cap(buf), want)
+			t.Errorf("getBuffer(%d): length %d, capacity %d, want %d", n, len(buf), cap(buf), want)
 		}
 		putBuffer(buf)
 	}
 	putBuffer(make([]byte, 1000)) // of no class, so not pooled
-	if buf := takeBuffer(1000); cap(buf) != 1024 {
+	if buf := getBuffer(1000); cap(buf) != 1024 {
 		t.Errorf("capacity %d, want 1024", cap(buf))
 	}
 }

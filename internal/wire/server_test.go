@@ -260,7 +260,7 @@ heartwood_requests_in_flight 1
 	}
 	s.shutdown()
 	want = `
-# HELP heartwood_request_errors_total Requests answered with a Kafka error, by the first error of the response.
+# HELP heartwood_request_errors_total Requests with an error response, by the first Kafka error.
 # TYPE heartwood_request_errors_total counter
 heartwood_request_errors_total{api="2",error="REQUEST_TIMED_OUT"} 1
 `

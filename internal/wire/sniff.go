@@ -8,9 +8,9 @@ import (
 // httpMethods are the first four bytes of HTTP requests. As the size of a frame, "GET " is 1.1 GB.
 const httpMethods = "GET POSTPUT HEADDELEOPTIPATCCONNTRACPRI "
 
-// looksLike returns the reject reason of the protocol that the first bytes of a connection belong
-// to: HTTP, TLS, or "" for neither.
-func looksLike(start [4]byte) string {
+// detectProtocol returns the reject reason of the protocol that the first bytes of a connection
+// belong to: HTTP, TLS, or "" for neither.
+func detectProtocol(start [4]byte) string {
 	if i := strings.Index(httpMethods, string(start[:])); i >= 0 && i%4 == 0 {
 		return rejectHTTP
 	}
@@ -24,7 +24,7 @@ func looksLike(start [4]byte) string {
 // rejectSize returns the error for an invalid frame size, and names the protocol that the client
 // seems to speak.
 func rejectSize(start [4]byte, size int) error {
-	switch looksLike(start) {
+	switch detectProtocol(start) {
 	case rejectHTTP:
 		return &rejectedError{rejectHTTP,
 			"this looks like HTTP; the port speaks the Kafka protocol"}

@@ -140,7 +140,7 @@ func (s *Store) brokerStates() map[int32]placement.BrokerState {
 		return all
 	}
 	for id, broker := range *alive {
-		all[id] = broker.Standing()
+		all[id] = broker.State()
 	}
 	return all
 }

@@ -50,7 +50,7 @@ func (d *document) unclean(t topic) bool {
 func brokerStates(up map[int32]metadata.Broker) map[int32]placement.BrokerState {
 	all := make(map[int32]placement.BrokerState, len(up))
 	for id, b := range up {
-		all[id] = b.Standing()
+		all[id] = b.State()
 	}
 	return all
 }
