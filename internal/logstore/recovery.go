@@ -340,7 +340,7 @@ func (r *recovery) drop(bases []int64, cause error) error {
 // disk they wait for a flush that can seal them (install).
 func (r *recovery) sealRebuilt() error {
 	for i, h := range r.handles {
-		if i+1 == len(r.handles) || !h.Unfinished() {
+		if i+1 == len(r.handles) || !h.NeedsSeal() {
 			continue
 		}
 		if err := h.Seal(); err != nil && !isTemporary(err) {
@@ -359,7 +359,7 @@ func (r *recovery) keepSnapshot() error {
 	last := len(r.handles) - 1
 	active := r.handles[last].Base()
 	if r.activeSnapshot == nil || r.producersAt >= active || r.producers.Len() == 0 || last > 0 &&
-		r.handles[last-1].Unfinished() {
+		r.handles[last-1].NeedsSeal() {
 		return nil
 	}
 	err := r.log.snapshots.write(active, r.activeSnapshot)
@@ -443,7 +443,7 @@ func (r *recovery) install() error {
 	recoveryPoint := end
 	var rolled []unsealed
 	for i, h := range r.handles[:len(r.handles)-1] {
-		if h.Unfinished() {
+		if h.NeedsSeal() {
 			rolled = append(rolled, unsealed{segment: h, end: r.handles[i+1].Base()})
 			recoveryPoint = rolled[0].segment.Base()
 		}

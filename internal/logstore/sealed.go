@@ -60,7 +60,7 @@ func (r *recovery) openSegment(base int64) (*segment.Segment, error) {
 	if i, found := r.summaryOf(base); found {
 		s, err := segment.OpenSealed(r.log.env.fs, r.log.dir, r.closed.Segments[i],
 			r.log.env.segments)
-		if !errors.Is(err, segment.ErrOtherFiles) {
+		if !errors.Is(err, segment.ErrFilesChanged) {
 			return s, err
 		}
 		r.log.env.logger.Debug("segment changed since it was summarized", "partition", r.log.id,

@@ -1,7 +1,7 @@
 package segment
 
 // Boundary returns the last position at or below position at which a batch begins or the data ends:
-// how far a read may go that wants whole batches.
+// the end of a read of whole batches.
 func (s *Segment) Boundary(position int64) (int64, error) {
 	v := s.view.Load()
 	if position >= v.size {
@@ -25,8 +25,8 @@ func (s *Segment) startAt(v *view, position int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// As in startBelow: an entry that points at no batch is damaged, and the walk from 0 is slow
-	// and right.
+	// As in startBelow: an entry that does not point at a batch is damaged, and a walk from 0 is
+	// slow but correct.
 	if header, err := s.headerIn(v, int64(entry.Position)); err == nil && s.base+
 		int64(entry.Relative) == header.LastOffset() {
 		return header.Position, nil

@@ -236,8 +236,8 @@ func TestRecoveredSegmentSurvivesAPowerCut(t *testing.T) {
 	}
 }
 
-// TestRecoveredIndexesAreSyncedLater to Seal: until then nothing but Recover may open the segment, and
-// Unfinished says so.
+// TestRecoveredIndexesAreSyncedLater to Seal: until then nothing but Recover may open the segment,
+// and Unfinished says so.
 func TestRecoveredIndexesAreSyncedLater(t *testing.T) {
 	mem := vfs.NewMem()
 	cfg := Config{IndexIntervalBytes: 300}
@@ -256,8 +256,8 @@ func TestRecoveredIndexesAreSyncedLater(t *testing.T) {
 			t.Fatalf("%s: an index was synced: %v", name, err)
 		}
 		m.check(t, s, newRandom(t))
-		if !s.Unfinished() || s.Unsynced() {
-			t.Errorf("%s: unfinished %t, unsynced %t", name, s.Unfinished(), s.Unsynced())
+		if !s.NeedsSeal() || s.Unsynced() {
+			t.Errorf("%s: unfinished %t, unsynced %t", name, s.NeedsSeal(), s.Unsynced())
 		}
 		fault.Clear()
 		must(t, s.Seal())

@@ -8,14 +8,13 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Sync makes durable what was appended before the call. It may run beside Append, and does not hold
-// it up while the disk works.
+// Sync makes the batches durable that were appended before the call. It may run concurrently with
+// Append and does not block it during the sync.
 //
-// Index entries are handed to the operating system only: after an unclean stop the indexes of a
-// segment that was not sealed are made anew (Recover), so syncing them with every flush would
-// triple its cost for nothing.
+// Index entries are written, but not synced: after an unclean stop Recover rebuilds the indexes of
+// a segment that was not sealed, so syncing them would triple the cost of a flush for nothing.
 //
-// Without anything to sync it opens no file, and asks nothing of the disk.
+// If everything is synced, Sync opens no file and causes no I/O.
 func (s *Segment) Sync() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -24,25 +23,25 @@ func (s *Segment) Sync() error {
 		defer s.mu.Unlock()
 		return s.mu.broken
 	}
-	// A flush that fails loses nothing: the entries stay in memory, and Seal or Close, which need
-	// them written, report it.
+	// A failed flush loses nothing: the entries stay in memory, and Seal and Close, which require
+	// them to be written, report the failure.
 	_ = s.flushIndexesLocked()
 	if err := s.rewriteLocked(); err != nil {
 		defer s.mu.Unlock()
-		return err // nothing is lost by it: Broken tells that the next Sync may succeed
+		return err // nothing is lost: the segment is not broken, and the next Sync may succeed
 	}
 	named := s.mu.named
 	if !s.mu.written && named {
 		defer s.mu.Unlock()
-		return nil // the sync before this one has ended, and did not fail
+		return nil // an earlier sync succeeded
 	}
-	// Open before: that there is no file left to open is no failed sync.
+	// Open the file first: a lack of file descriptors is not a failed sync.
 	if _, err := s.data.Pin(); err != nil {
 		defer s.mu.Unlock()
 		return fmt.Errorf("sync segment %d: %w", s.base, err)
 	}
 	defer s.data.Unpin()
-	s.mu.written = false // before the sync: what is appended beside it counts as unsynced
+	s.mu.written = false // before the sync: concurrent appends count as unsynced
 	s.mu.Unlock()
 
 	err := s.data.Sync()
@@ -58,21 +57,21 @@ func (s *Segment) Sync() error {
 	return nil
 }
 
-// breakLocked notes that a sync failed. The kernel may have dropped the pages it could not write,
-// and a second sync would report success all the same: the segment must not be trusted any more.
+// breakLocked marks the segment as broken after a failed sync. The kernel may have dropped the
+// pages that it failed to write, and a second sync would nevertheless succeed.
 func (s *Segment) breakLocked(err error) error {
 	s.mu.broken = fmt.Errorf("segment %d is unusable since a sync failed: %w", s.base, err)
 	return s.mu.broken
 }
 
-// Broken tells why the segment cannot be changed any more; nil while it can.
+// Broken returns the error since which the segment rejects every change; nil if there is none.
 func (s *Segment) Broken() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.broken
 }
 
-// flushIndexesLocked writes the index entries that are in memory only.
+// flushIndexesLocked writes the index entries that are only in memory.
 func (s *Segment) flushIndexesLocked() error {
 	next := *s.view.Load()
 	s.mu.indexed = s.mu.indexed || next.unwritten() > 0
@@ -84,9 +83,9 @@ func (s *Segment) flushIndexesLocked() error {
 	return errors.Join(failed[:]...)
 }
 
-// Seal ends writing: the last time index entry is written, all is synced. Only Truncate makes the
-// segment writable again. A segment to which nothing was done since it was opened is in order, and
-// costs no sync.
+// Seal writes the last entry of the time index and syncs all files. Afterwards Append fails; only
+// Truncate makes the segment writable again. A segment that did not change since it was opened
+// needs no sync.
 func (s *Segment) Seal() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -96,16 +95,16 @@ func (s *Segment) Seal() error {
 		return fmt.Errorf("seal segment %d: %w", s.base, err)
 	}
 	s.mu.sealed = true
-	return s.statLocked()
+	return s.loadModTimeLocked()
 }
 
-// finishLocked writes and syncs everything, so that Open finds data and indexes in order. It holds
-// the mutex over the syncs: there is no append to hold up.
+// finishLocked writes and syncs everything, so that Open finds complete data and indexes. It holds
+// mu during the syncs: no append is waiting.
 func (s *Segment) finishLocked() error {
 	if s.mu.broken != nil {
 		return s.mu.broken
 	}
-	if !s.unfinishedLocked() {
+	if !s.needsSealLocked() {
 		return nil
 	}
 	if err := s.rewriteLocked(); err != nil {
@@ -136,46 +135,46 @@ func (s *Segment) finishLocked() error {
 	return nil
 }
 
-// Unfinished tells whether Seal has anything to do: then a start after a crash must not take the
-// segment for one that is sealed.
-func (s *Segment) Unfinished() bool {
+// NeedsSeal reports whether Seal has anything to do. If so, a start after a crash must not treat
+// the segment as sealed.
+func (s *Segment) NeedsSeal() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.unfinishedLocked()
+	return s.needsSealLocked()
 }
 
-// Unsynced tells whether data, or the segment's name, is not durable.
+// Unsynced reports whether data, or the names of the files, are not durable.
 func (s *Segment) Unsynced() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mu.unproven.from < s.mu.unproven.to || s.mu.written || !s.mu.named
+	return !s.mu.mustRewrite.empty() || s.mu.written || !s.mu.named
 }
 
-// unfinishedLocked tells whether Open would miss something, or take something for durable that is
-// not: data, a name or index entries that are not synced, entries that are in memory only, or the
-// largest timestamp, which the last entry of the time index is to tell.
-func (s *Segment) unfinishedLocked() bool {
+// needsSealLocked reports whether Open would miss anything, or would treat unsynced data as
+// durable: data, a name or index entries that are not synced, entries that are only in memory, or
+// the largest timestamp, which belongs into the last entry of the time index.
+func (s *Segment) needsSealLocked() bool {
 	v := s.view.Load()
-	return s.mu.unproven.from < s.mu.unproven.to || s.mu.written || s.mu.indexed || !s.mu.named ||
+	return !s.mu.mustRewrite.empty() || s.mu.written || s.mu.indexed || !s.mu.named ||
 		v.unwritten() > 0 || v.maxTimestamp > v.lastTime()
 }
 
-// SetModTime sets the data file's time: a cleaned segment takes that of the last one it was made
-// from.
+// SetModTime sets the modification time of the data file. A cleaned segment gets that of its last
+// source.
 func (s *Segment) SetModTime(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.fsys.Chtimes(s.pathLocked(LogExtension), t); err != nil {
 		return fmt.Errorf("set time of segment %d: %w", s.base, err)
 	}
-	// The time is part of what Sync makes durable; the next Sync or Close does.
+	// The next Sync or Close makes the time durable.
 	s.mu.written = true
 	s.modTime.Store(&t)
 	return nil
 }
 
-// statLocked notes the data file's time, which ModTime gives without asking the disk.
-func (s *Segment) statLocked() error {
+// loadModTimeLocked loads the modification time of the data file, so that ModTime causes no I/O.
+func (s *Segment) loadModTimeLocked() error {
 	info, err := s.fsys.Stat(s.pathLocked(LogExtension))
 	if err != nil {
 		return fmt.Errorf("stat segment %d: %w", s.base, err)
@@ -185,13 +184,13 @@ func (s *Segment) statLocked() error {
 	return nil
 }
 
-// Rename gives all files of the segment another suffix ("", ".cleaned", ".swap", ".deleted"). The
-// directory is not synced: who swaps segments renames several. After an error some files may have
-// the new name; the same Rename again ends it.
+// Rename changes the suffix of all files of the segment ("", ".cleaned", ".swap", ".deleted"). It
+// does not sync the directory, because a swap renames several segments. After an error some files
+// may have the new name; a repeated Rename completes it.
 //
-// The files are open over it, so that a reader beside it finds them. Under their final name they
-// may be closed and opened again; under another one they stay open, as the next segment that is
-// replaced or deleted may take that name before the last reader is gone.
+// The files are kept open during the rename, so that concurrent readers find them. Under their
+// final name they may be closed and reopened. Under another name they stay open, because the next
+// segment that is replaced or deleted may get that name before the last reader has finished.
 func (s *Segment) Rename(suffix string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,13 +207,13 @@ func (s *Segment) Rename(suffix string) error {
 	return nil
 }
 
-// keepLocked opens all files of the segment and keeps them open, or, when one cannot be opened,
-// none that was not kept before: a process that is out of files shall not have those of each
-// segment that it failed to rename open for good.
+// keepLocked opens all files of the segment and keeps them open. If one cannot be opened, it keeps
+// none that was not kept before: otherwise a process without free file descriptors would keep the
+// files of every segment that it failed to rename.
 func (s *Segment) keepLocked() error {
 	for _, file := range s.filesLocked() {
 		if err := file.Keep(); err != nil {
-			if s.mu.suffix == "" { // else they are kept for the suffix that they have
+			if s.mu.suffix == "" { // other suffixes require them to stay open
 				s.releaseLocked()
 			}
 			return err
@@ -223,7 +222,7 @@ func (s *Segment) keepLocked() error {
 	return nil
 }
 
-// releaseLocked ends keepLocked, by the names that the files have now.
+// releaseLocked reverts keepLocked, under the current names of the files.
 func (s *Segment) releaseLocked() {
 	s.data.Release(s.pathLocked(LogExtension))
 	s.offsets.file.Release(s.pathLocked(IndexExtension))
@@ -233,7 +232,7 @@ func (s *Segment) releaseLocked() {
 	}
 }
 
-// filesLocked are the files that the segment has, the data first.
+// filesLocked returns the files of the segment, the data file first.
 func (s *Segment) filesLocked() []*vfs.Handle {
 	files := []*vfs.Handle{s.data, s.offsets.file, s.times.file}
 	if s.txns.file != nil {
@@ -249,8 +248,8 @@ func (s *Segment) Pin() (unpin func(), err error) {
 	return s.pinLocked()
 }
 
-// pinLocked opens all files that the segment has. It comes before a change after whose failure the
-// segment is broken: that there is no file left to open is none.
+// pinLocked opens all files of the segment, before a change whose failure would break the segment:
+// a lack of file descriptors must not.
 func (s *Segment) pinLocked() (unpin func(), err error) {
 	files := s.filesLocked()
 	for i, file := range files {
@@ -268,8 +267,8 @@ func unpinAll(files []*vfs.Handle) {
 	}
 }
 
-// Freeze says that the directory is about to be another one's: no file is opened under its name any
-// more. Who has pinned one reads on.
+// Freeze prevents that files are opened under their names from now on, because the directory is
+// about to belong to another log. Pinned files stay readable.
 func (s *Segment) Freeze() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,7 +277,7 @@ func (s *Segment) Freeze() {
 	}
 }
 
-// extensions are those of the files that the segment has.
+// extensions returns the extensions of the segment's files.
 func (s *Segment) extensions() []string {
 	if s.txns.file == nil {
 		return extensions[:len(extensions)-1]
@@ -286,8 +285,8 @@ func (s *Segment) extensions() []string {
 	return extensions
 }
 
-// Remove deletes all files of the segment; they must not be open elsewhere. Close must still be
-// called; reads of files that are open go on until then. The directory is not synced.
+// Remove deletes all files of the segment, which must not be open elsewhere. Reads of open files
+// continue until Close, which must still be called. The directory is not synced.
 func (s *Segment) Remove() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -295,7 +294,7 @@ func (s *Segment) Remove() error {
 	return removeFiles(s.fsys, s.dir, s.base, s.mu.suffix, s.extensions())
 }
 
-// Close makes everything durable that is not, and closes the files. A broken or removed segment is
+// Close syncs everything that is not durable, and closes the files. A broken or removed segment is
 // only closed.
 func (s *Segment) Close() error {
 	s.syncing.Lock()
@@ -313,7 +312,7 @@ func (s *Segment) Close() error {
 	return nil
 }
 
-// closeAll closes all files that are open, also when one fails.
+// closeAll closes all files that are not nil, also after an error.
 func closeAll(files ...*vfs.Handle) error {
 	var failed []error
 	for _, file := range files {

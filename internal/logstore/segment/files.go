@@ -11,25 +11,27 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// The extensions of a segment's files, in the order in which they are renamed and removed: data
-// first. A crash between them then leaves indexes without data, which start-up deletes, and never
-// data without a part of its name.
+// The extensions of a segment's files, in the order in which they are renamed and removed: the data
+// file first. So a crash in between can leave indexes without data, which a start deletes, but
+// never data without its indexes.
 const (
 	LogExtension       = ".log"
 	IndexExtension     = ".index"
 	TimeIndexExtension = ".timeindex"
-	// KeysExtension is that of the key sidecar (docs/format/keys.md). Others make and read it; here
-	// it only goes where its segment goes. A segment may have none.
+	// KeysExtension is the extension of the key sidecar (docs/format/keys.md). Package keys writes
+	// and reads it; this package renames and removes it with its segment. It is optional.
 	KeysExtension = ".keys"
-	// DeadExtension is that of what a pass of the cleaner found (docs/format/dead.md); likewise.
+	// DeadExtension is the extension of the cleaner's .dead file (docs/format/dead.md), likewise
+	// optional.
 	DeadExtension = ".dead"
 )
 
-// extensions end with the one that only some segments have.
+// extensions are those of the files of every segment, and last that of the transaction index, which
+// only some segments have.
 var extensions = []string{LogExtension, IndexExtension, TimeIndexExtension, TxnIndexExtension}
 
-// optionalExtensions are those of files that a segment may have; they are renamed and removed
-// behind the others.
+// optionalExtensions are those of further files that a segment may have. They are renamed and
+// removed after the others.
 var optionalExtensions = []string{KeysExtension, DeadExtension}
 
 // nameDigits is the length of the base offset in a file's name.
@@ -40,8 +42,8 @@ func Name(base int64, extension, suffix string) string {
 	return fmt.Sprintf("%0*d%s%s", nameDigits, base, extension, suffix)
 }
 
-// ParseName takes a file name apart; ok is false if it does not begin with a base offset. The rest
-// is extension and suffix.
+// ParseName splits a file name into the base offset and the rest, extension and suffix; ok is false
+// if the name does not begin with a base offset.
 func ParseName(name string) (base int64, rest string, ok bool) {
 	if len(name) <= nameDigits || name[nameDigits] != '.' {
 		return 0, "", false
@@ -50,8 +52,8 @@ func ParseName(name string) (base int64, rest string, ok bool) {
 	return int64(number), name[nameDigits:], err == nil
 }
 
-// RemoveFiles deletes all files of the segment with that base and suffix, whether they are open or
-// not and whether all are there or not. The directory is not synced.
+// RemoveFiles deletes the existing files of the segment with that base and suffix, open or not. The
+// directory is not synced.
 func RemoveFiles(fsys vfs.FS, dir string, base int64, suffix string) error {
 	return removeFiles(fsys, dir, base, suffix, extensions)
 }

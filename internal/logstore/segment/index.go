@@ -23,12 +23,11 @@ type OffsetEntry struct {
 
 // TimeEntry is an entry of the time index.
 type TimeEntry struct {
-	Timestamp int64 // ms; the largest of the segment up to the moment of writing
-	Relative  int32 // last offset of the first batch that has it, minus the segment's base
+	Timestamp int64 // ms; the largest of the segment when the entry was written
+	Relative  int32 // last offset of the first batch with the timestamp, minus the segment's base
 }
 
-// ParseOffsetEntry reads an entry; b holds at least OffsetEntryBytes. Any bytes make an entry, not
-// always a sensible one.
+// ParseOffsetEntry decodes an entry from at least OffsetEntryBytes bytes. It does not validate it.
 func ParseOffsetEntry(b []byte) OffsetEntry {
 	return OffsetEntry{
 		Relative: int32(binary.BigEndian.Uint32(b)),
@@ -36,7 +35,7 @@ func ParseOffsetEntry(b []byte) OffsetEntry {
 	}
 }
 
-// ParseTimeEntry reads an entry; b holds at least TimeEntryBytes.
+// ParseTimeEntry decodes an entry from at least TimeEntryBytes bytes. It does not validate it.
 func ParseTimeEntry(b []byte) TimeEntry {
 	return TimeEntry{
 		Timestamp: int64(binary.BigEndian.Uint64(b)),
@@ -54,26 +53,26 @@ func appendTimeEntry(dst []byte, e TimeEntry) []byte {
 	return binary.BigEndian.AppendUint32(dst, uint32(e.Relative))
 }
 
-// entries is an immutable list of index entries. The first are in the index file; the rest, the
-// tail, only in memory until the next flush: writing each entry by itself would cost two more
-// writes for every append.
+// entries is an immutable list of index entries. The first ones are in the index file, the tail is
+// only in memory until the next flush: writing each entry at once would cost two more writes per
+// append.
 type entries[E any] struct {
-	written int // entries in the file, from its beginning on
+	written int // entries in the file
 	tail    []E
-	last    E // of all; meaningless when there is none
+	last    E // of the list; undefined if it is empty
 }
 
 func (e entries[E]) count() int { return e.written + len(e.tail) }
 
-// with returns the list with one entry more. Lists share the array of their tails, so only the
-// newest may be extended: an older one sees the array up to its own length, and that part is never
-// written again.
+// with returns the list with one more entry. Lists share the array of their tails, so only the
+// newest list may be extended. Older ones read the array up to their own length, where it never
+// changes.
 func (e entries[E]) with(entry E) entries[E] {
 	return entries[E]{written: e.written, tail: append(e.tail, entry), last: entry}
 }
 
-// index is an index file, and how its entries are laid out. It holds no count: which entries there
-// are is the view's to say, so that readers and the appender need not agree.
+// index is an index file with the encoding of its entries. It has no count: the view defines which
+// entries exist, so that readers need no lock.
 type index[E any] struct {
 	file       *vfs.Handle
 	entryBytes int
@@ -89,15 +88,15 @@ func timeIndex(file *vfs.Handle) index[TimeEntry] {
 	return index[TimeEntry]{file, TimeEntryBytes, ParseTimeEntry, appendTimeEntry}
 }
 
-// searchBlock is the number of entries that a search reads at once when it has come down to so few.
+// searchBlock is the number of entries that the last step of a binary search reads at once.
 const searchBlock = 256
 
-// prefix returns how many entries hold a condition that, as the list ascends, holds for a prefix of
-// it. It reads the file for what is not in memory: a binary search one entry a read, and once so
-// few are left, all of them in one.
+// prefix returns the number of entries that satisfy a condition, which must hold for a prefix of
+// the ascending list. Entries that are not in memory are read from the file: one per step of a
+// binary search, and the last searchBlock at once.
 func (x index[E]) prefix(e entries[E], holds func(E) bool) (int, error) {
 	if e.count() == 0 || holds(e.last) {
-		return e.count(), nil // the readers at the end of the log come here, and read nothing
+		return e.count(), nil // readers at the end of the log return here, without I/O
 	}
 	if len(e.tail) > 0 && (e.written == 0 || holds(e.tail[0])) {
 		return e.written + sort.Search(len(e.tail), func(i int) bool { return !holds(e.tail[i]) }),
@@ -152,8 +151,8 @@ func (x index[E]) read(from, to int) ([]E, error) {
 	return block, nil
 }
 
-// flush writes the tail to the file. When it fails the list is as good as before: a later flush
-// writes the same place again.
+// flush writes the tail to the file. After a failure the list is unchanged, and a later flush
+// writes the same range.
 func (x index[E]) flush(e entries[E]) (entries[E], error) {
 	if len(e.tail) == 0 {
 		return e, nil
@@ -172,7 +171,7 @@ func (x index[E]) encode(list []E) []byte {
 	return content
 }
 
-// first returns the first n entries, n <= count. The file is not changed.
+// first returns the first n entries, n <= count. It does not change the file.
 func (x index[E]) first(e entries[E], n int) (entries[E], error) {
 	switch n {
 	case 0:
@@ -185,11 +184,11 @@ func (x index[E]) first(e entries[E], n int) (entries[E], error) {
 		return e, err
 	}
 	written := min(n, e.written)
-	// Clipped: what follows in the array belongs to older lists still.
+	// Clipped, because the rest of the array belongs to older lists.
 	return entries[E]{written: written, tail: slices.Clip(e.tail[:n-written]), last: last}, nil
 }
 
-// trim cuts the file to the entries that are in it; older ones may lie behind them after Truncate.
+// trim truncates the file to the written entries. Older ones may follow them after Truncate.
 func (x index[E]) trim(e entries[E]) error {
 	if err := x.file.Truncate(int64(e.written * x.entryBytes)); err != nil {
 		return fmt.Errorf("truncate index: %w", err)

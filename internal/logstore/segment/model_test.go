@@ -155,7 +155,7 @@ func TestScanGrowsToTheBatch(t *testing.T) {
 	s, err := Create(vfs.NewMem(), "/", 0, "", Config{})
 	must(t, err)
 	m := &model{batches: []record.Batch{batchOf(t, 0, 1, 1, 10),
-		batchOf(t, 1, 1, 2, unprovenBytesMax), batchOf(t, 2, 2, 3, 10)}}
+		batchOf(t, 1, 1, 2, unverifiedBytesMax), batchOf(t, 2, 2, 3, 10)}}
 	for _, b := range m.batches {
 		must(t, s.Append(b))
 	}

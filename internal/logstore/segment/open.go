@@ -12,12 +12,12 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// errIndex says that an index file is missing or wrong. It never leaves this package: the answer is
-// to make it anew.
-var errIndex = errors.New("index does not fit the data file")
+// errIndex reports that an index file is missing or wrong. The package handles it by rebuilding the
+// indexes, and never returns it.
+var errIndex = errors.New("index does not match the data file")
 
-// Create makes a new, empty segment. suffix is "" or one of ".cleaned", ".swap". Files that are
-// there already are emptied. The names become durable with the first Sync or with Seal.
+// Create creates an empty segment. suffix is "" or one of ".cleaned", ".swap". Existing files are
+// truncated. The names become durable with the first Sync or with Seal.
 func Create(fsys vfs.FS, dir string, base int64, suffix string, cfg Config) (*Segment, error) {
 	s := newSegment(fsys, dir, base, cfg)
 	s.mu.suffix = suffix
@@ -29,14 +29,14 @@ func Create(fsys vfs.FS, dir string, base int64, suffix string, cfg Config) (*Se
 		file, err := s.cfg.Handles.Create(s.pathLocked(target.extension))
 		if err != nil {
 			return nil, fmt.Errorf("create segment %d: %w", base,
-				errors.Join(err, s.abandon(), RemoveFiles(fsys, dir, base, suffix)))
+				errors.Join(err, s.closeFiles(), RemoveFiles(fsys, dir, base, suffix)))
 		}
 		*target.file = file
 	}
 	empty := emptyView(base)
 	s.view.Store(&empty)
-	if err := s.statLocked(); err != nil {
-		return nil, errors.Join(err, s.abandon(), RemoveFiles(fsys, dir, base, suffix))
+	if err := s.loadModTimeLocked(); err != nil {
+		return nil, errors.Join(err, s.closeFiles(), RemoveFiles(fsys, dir, base, suffix))
 	}
 	return s, nil
 }
@@ -51,25 +51,24 @@ func newSegment(fsys vfs.FS, dir string, base int64, cfg Config) *Segment {
 		txns: txnIndex(nil)}
 }
 
-// abandon closes the files of a segment that could not be made or opened.
-func (s *Segment) abandon() error {
+// closeFiles closes the files of a segment that could not be created or opened.
+func (s *Segment) closeFiles() error {
 	return closeAll(s.data, s.offsets.file, s.times.file, s.txns.file)
 }
 
-// Open opens a segment that was closed in order or sealed; missing or wrong index files are
-// rebuilt. It reads the ends of the files only. Data that is no row of batches is an error that
-// wraps record.ErrCorrupt: then Recover is due.
+// Open opens a segment that was closed cleanly or sealed, and rebuilds missing or wrong index
+// files. It reads the ends of the files only. It fails with an error that wraps record.ErrCorrupt
+// if the data file is not a sequence of batches; the caller then uses Recover.
 func Open(fsys vfs.FS, dir string, base int64, cfg Config) (*Segment, error) {
 	s := newSegment(fsys, dir, base, cfg)
 	if err := s.open(); err != nil {
 		return nil, fmt.Errorf("open segment %s: %w",
-			filepath.Join(dir, Name(base, LogExtension, "")), errors.Join(err, s.abandon()))
+			filepath.Join(dir, Name(base, LogExtension, "")), errors.Join(err, s.closeFiles()))
 	}
 	return s, nil
 }
 
-// open tries the index files first, and walks the whole data file only when they do not bear it
-// out.
+// open uses the index files. It walks the whole data file only if they do not match it.
 func (s *Segment) open() error {
 	size, err := s.openData()
 	if err != nil {
@@ -78,8 +77,8 @@ func (s *Segment) open() error {
 	if err = s.openIndexes(); err == nil {
 		err = s.loadView(size)
 	}
-	// A walk that starts at a wrong place finds nonsense, so only a walk from the beginning can
-	// tell that the data is corrupt.
+	// A walk that starts at a wrong position reads garbage, so only a walk from the start can
+	// determine that the data is corrupt.
 	if errors.Is(err, errIndex) || errors.Is(err, record.ErrCorrupt) {
 		err = s.rebuild(size)
 	}
@@ -91,12 +90,11 @@ func (s *Segment) open() error {
 		return err
 	}
 	s.view.Store(&v)
-	s.mu.named = !s.mu.indexed // the files were there, or emptyIndexes made them
-	return s.statLocked()
+	s.mu.named = !s.mu.indexed // the files existed, unless createEmptyIndexes has created them
+	return s.loadModTimeLocked()
 }
 
-// openData opens the data file for writing too: nobody knows yet whether the segment is the active
-// one.
+// openData opens the data file, for writing too: it may be that of the active segment.
 func (s *Segment) openData() (size int64, err error) {
 	if s.data, err = s.cfg.Handles.OpenReadWrite(s.pathLocked(LogExtension)); err != nil {
 		return 0, err
@@ -104,8 +102,8 @@ func (s *Segment) openData() (size int64, err error) {
 	return s.data.Size()
 }
 
-// openIndexes opens the index files, closing those that are open: rebuild replaces files under the
-// same names.
+// openIndexes opens the index files. It closes open ones first, because rebuild replaces the files
+// under the same names.
 func (s *Segment) openIndexes() error {
 	if err := closeAll(s.offsets.file, s.times.file); err != nil {
 		return err
@@ -116,7 +114,7 @@ func (s *Segment) openIndexes() error {
 	return errors.Join(failed[0], failed[1])
 }
 
-// openIndex opens one index file; a missing one is errIndex.
+// openIndex opens one index file. It fails with errIndex if the file does not exist.
 func (s *Segment) openIndex(extension string) (*vfs.Handle, error) {
 	file, err := s.cfg.Handles.OpenReadWrite(s.pathLocked(extension))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -125,18 +123,15 @@ func (s *Segment) openIndex(extension string) (*vfs.Handle, error) {
 	return file, err
 }
 
-// loadView makes the view from the index files and the headers behind the last index entry. It
-// fails with errIndex when what it looks at does not fit together (docs/format/index.md lists the
-// checks).
+// loadView builds the view from the index files and the headers from the last index entry on. It
+// fails with errIndex if they do not match (docs/format/index.md lists the checks).
 func (s *Segment) loadView(size int64) error {
 	v := emptyView(s.base)
 	var failed [2]error
-	v.offsets, failed[0] = s.offsets.load(func(a,
-		b OffsetEntry) bool {
+	v.offsets, failed[0] = s.offsets.load(func(a, b OffsetEntry) bool {
 		return a.Relative < b.Relative && a.Position < b.Position
 	})
-	v.times, failed[1] = s.times.load(func(a,
-		b TimeEntry) bool {
+	v.times, failed[1] = s.times.load(func(a, b TimeEntry) bool {
 		return a.Relative < b.Relative && a.Timestamp < b.Timestamp
 	})
 	if err := errors.Join(failed[0], failed[1]); err != nil {
@@ -152,14 +147,14 @@ func (s *Segment) loadView(size int64) error {
 	return nil
 }
 
-// load takes a whole index file for its entries, and checks the last two.
+// load returns all entries of an index file, of which it reads and checks the last two.
 func (x index[E]) load(ascend func(a, b E) bool) (entries[E], error) {
 	size, err := x.file.Size()
 	if err != nil {
 		return entries[E]{}, err
 	}
 	if size%int64(x.entryBytes) != 0 {
-		return entries[E]{}, fmt.Errorf("%w: %d bytes are no whole number of entries", errIndex,
+		return entries[E]{}, fmt.Errorf("%w: its size of %d bytes is not a multiple of the entry size", errIndex,
 			size)
 	}
 	count := int(size / int64(x.entryBytes))
@@ -176,12 +171,12 @@ func (x index[E]) load(ascend func(a, b E) bool) (entries[E], error) {
 	return entries[E]{written: count, last: ends[len(ends)-1]}, nil
 }
 
-// loadTail completes a view that has its index entries by the headers from the last indexed batch
-// to the end, and the first.
+// loadTail completes a view with index entries from the header of the first batch, and from the
+// headers from the last indexed batch on.
 func (s *Segment) loadTail(v *view, size int64) error {
 	if size == 0 {
 		if v.offsets.count()+v.times.count() > 0 {
-			return fmt.Errorf("%w: there are entries, but no batch", errIndex)
+			return fmt.Errorf("%w: it has entries, but the data file has no batch", errIndex)
 		}
 		return nil
 	}
@@ -198,14 +193,13 @@ func (s *Segment) loadTail(v *view, size int64) error {
 	if indexed > 0 {
 		header, err := s.headerIn(&whole, int64(v.offsets.last.Position))
 		if err != nil {
-			return fmt.Errorf("%w: the last entry points at no batch: %w", errIndex, noEOF(err))
+			return fmt.Errorf("%w: its last entry does not point at a batch: %w", errIndex,
+				noEOF(err))
 		}
 		if header.LastOffset() != s.base+int64(v.offsets.last.Relative) ||
 			header.MaxTimestamp() > v.lastTime() {
-			return fmt.Errorf(
-				"%w: the last entry's batch has another offset, or a timestamp that is missing",
-				errIndex,
-			)
+			return fmt.Errorf("%w: the batch of its last entry has another offset, or a timestamp "+
+				"that the time index lacks", errIndex)
 		}
 		v.size, v.next = header.Position, header.BaseOffset()
 	}
@@ -214,14 +208,14 @@ func (s *Segment) loadTail(v *view, size int64) error {
 	}
 	v.firstTimestamp = first.MaxTimestamp()
 	if v.offsets.count() != indexed {
-		return fmt.Errorf("%w: %d entries are missing at its end", errIndex,
+		return fmt.Errorf("%w: it lacks %d entries at its end", errIndex,
 			v.offsets.count()-indexed)
 	}
 	return nil
 }
 
-// count adds the batches from the view's size to the file's. Only headers are read. It fails with
-// record.ErrCorrupt at the first batch that does not follow.
+// count adds the batches between the size of the view and size to the view. It reads only headers.
+// It fails with record.ErrCorrupt at the first batch that cannot follow its predecessor.
 func (s *Segment) count(v *view, size int64) error {
 	whole := view{base: s.base, size: size}
 	return s.walk(&whole, v.size, func(h Header) error {
@@ -233,11 +227,11 @@ func (s *Segment) count(v *view, size int64) error {
 	})
 }
 
-// checkTimes checks that the last entry of the time index tells of a batch that is there.
+// checkTimes checks that the last entry of the time index matches a batch.
 func (s *Segment) checkTimes(v *view) error {
 	if v.times.count() == 0 {
 		if v.offsets.count() > 0 {
-			return fmt.Errorf("%w: it is empty", errIndex)
+			return fmt.Errorf("%w: the time index is empty", errIndex)
 		}
 		return nil
 	}
@@ -250,14 +244,15 @@ func (s *Segment) checkTimes(v *view) error {
 	header, err := s.headerIn(v, position)
 	if errors.Is(err, io.EOF) || err == nil &&
 		(header.MaxTimestamp() != entry.Timestamp || header.BaseOffset() > offset) {
-		return fmt.Errorf("%w: no batch at the last entry's offset has its timestamp", errIndex)
+		return fmt.Errorf("%w: no batch at the offset of the last time entry has its timestamp",
+			errIndex)
 	}
 	return err
 }
 
-// rebuild makes the index files anew from the headers of the whole data file. Checksums are not
-// looked at: what lies below the recovery point was checked when it was written, and to read all of
-// it would make a missing index as dear as a crash.
+// rebuild rebuilds the index files from the headers of the whole data file. It does not verify
+// checksums: data below the recovery point was verified when it was written, and reading all of it
+// would make a missing index as expensive as a crash.
 func (s *Segment) rebuild(size int64) error {
 	v := emptyView(s.base)
 	if err := s.count(&v, size); err != nil {
@@ -266,9 +261,9 @@ func (s *Segment) rebuild(size int64) error {
 	return s.writeIndexes(v)
 }
 
-// writeIndexes replaces the index files by those of a view that has all its entries in memory. On a
-// full disk the entries stay there: a log that cannot be opened cannot be read, nor cut by
-// retention, which is what would make room.
+// writeIndexes replaces the index files by the entries of a view that has all of them in memory. On
+// a full disk the entries stay in memory: a log that cannot be opened cannot be read, and retention
+// could not delete segments to free space.
 func (s *Segment) writeIndexes(v view) error {
 	v.addTime()
 	err := vfs.WriteFileAtomic(s.fsys, s.pathLocked(IndexExtension),
@@ -279,7 +274,7 @@ func (s *Segment) writeIndexes(v view) error {
 	}
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
-		return s.emptyIndexes(v)
+		return s.createEmptyIndexes(v)
 	case err != nil:
 		return err
 	}
@@ -289,9 +284,9 @@ func (s *Segment) writeIndexes(v view) error {
 	return s.openIndexes()
 }
 
-// emptyIndexes begins the index files anew, with all entries of the view still to be written.
-// Should a start find them so, entries are missing at the end, and it makes them again.
-func (s *Segment) emptyIndexes(v view) error {
+// createEmptyIndexes creates empty index files; all entries of the view stay in memory until a
+// flush. A start that finds such files rebuilds them, because entries are missing at the end.
+func (s *Segment) createEmptyIndexes(v view) error {
 	if err := closeAll(s.offsets.file, s.times.file); err != nil {
 		return err
 	}

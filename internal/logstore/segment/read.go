@@ -12,19 +12,20 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Header is a batch's header and its place in the file.
+// Header is the header of a batch and its position in the data file.
 type Header struct {
-	// the 61 header bytes only: header accessors work, Records and CheckCRC do not
+	// only the 61 bytes of the header: accessors of header fields work, Records and CheckCRC do not
 	record.Batch
 	Position  int64 // in the data file
 	SizeBytes int   // of the whole batch
 }
 
-// end returns the position behind the batch.
+// end returns the position after the batch.
 func (h Header) end() int64 { return h.Position + int64(h.SizeBytes) }
 
-// HeaderAt reads the header of the batch that begins at position; io.EOF at the end. It wraps
-// record.ErrCorrupt where no batch of a possible size begins. The header is the caller's to keep.
+// HeaderAt reads the header of the batch at position. It returns io.EOF at the end of the data, and
+// an error that wraps record.ErrCorrupt if no batch of a possible size begins there. The caller
+// owns the header.
 func (s *Segment) HeaderAt(position int64) (Header, error) {
 	return s.headerIn(s.view.Load(), position)
 }
@@ -34,8 +35,8 @@ func (s *Segment) headerIn(v *view, position int64) (Header, error) {
 	return reader.at(position)
 }
 
-// headerBlockBytes is how much a walk over headers reads at once: an index interval, so that a
-// lookup is mostly one read.
+// headerBlockBytes is the size of the reads of a walk over headers: an index interval, so that most
+// lookups need one read.
 const headerBlockBytes = defaultIndexIntervalBytes + record.HeaderBytes
 
 var headerBlocks = sync.Pool{New: func() any { return new([headerBlockBytes]byte) }}
@@ -46,10 +47,10 @@ type headerReader struct {
 	size  int64
 	block []byte
 	from  int64 // position of block[0]
-	held  int   // bytes of block that are read
+	held  int   // valid bytes of block
 }
 
-// at reads the header at a position. It is valid until the next call.
+// at returns the header at a position, valid until the next call.
 func (r *headerReader) at(position int64) (Header, error) {
 	left := r.size - position
 	switch {
@@ -70,26 +71,24 @@ func (r *headerReader) at(position int64) (Header, error) {
 		return Header{}, fmt.Errorf("read header at position %d: %w", position, err)
 	}
 	if int64(size) > left {
-		return Header{}, fmt.Errorf("%w: %d bytes at position %d, where %d are left",
+		return Header{}, fmt.Errorf("%w: %d bytes at position %d, %d bytes remain",
 			record.ErrCorrupt, size, position, left)
 	}
 	return Header{Batch: batch, Position: position, SizeBytes: size}, nil
 }
 
-// fill reads a block from position on, as much of it as lies below size: what lies behind is no
-// part of the view.
+// fill reads a block from position on, but nothing beyond size, which is not part of the view.
 func (r *headerReader) fill(position, left int64) error {
-	wanted := int(min(int64(len(r.block)), left))
+	n := int(min(int64(len(r.block)), left))
 	r.from, r.held = position, 0
-	if n, err := r.file.ReadAt(r.block[:wanted], position); n < wanted {
+	if read, err := r.file.ReadAt(r.block[:n], position); read < n {
 		return fmt.Errorf("read header at position %d: %w", position, noEOF(err))
 	}
-	r.held = wanted
+	r.held = n
 	return nil
 }
 
-// noEOF makes an end of file that the size did not announce an error of its own: io.EOF is an
-// answer here.
+// noEOF converts an unexpected io.EOF, because io.EOF means the end of the data.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -97,10 +96,10 @@ func noEOF(err error) error {
 	return err
 }
 
-// errStop ends a walk; it never leaves this package.
+// errStop ends a walk early. The package never returns it.
 var errStop = errors.New("stop")
 
-// walk calls visit for each header from position on; the header is valid during the call.
+// walk calls visit for each header from position on. The header is valid during the call.
 func (s *Segment) walk(v *view, position int64, visit func(Header) error) error {
 	block := headerBlocks.Get().(*[headerBlockBytes]byte)
 	defer headerBlocks.Put(block)
@@ -118,9 +117,9 @@ func (s *Segment) walk(v *view, position int64, visit func(Header) error) error 
 	return nil
 }
 
-// Position returns where the first batch whose last offset is >= offset begins; SizeBytes if there
-// is none. By the last offset, for after cleaning the offset itself may lie in a gap (reference
-// I43). A damaged entry of the index costs time only (startBelow).
+// Position returns the position of the first batch whose last offset is >= offset, SizeBytes if
+// there is none. It compares last offsets because after cleaning the offset itself may be in a gap
+// (reference I43). A damaged index entry costs time only (see startBelow).
 func (s *Segment) Position(offset int64) (int64, error) { return s.position(s.view.Load(), offset) }
 
 func (s *Segment) position(v *view, offset int64) (int64, error) {
@@ -137,7 +136,8 @@ func (s *Segment) position(v *view, offset int64) (int64, error) {
 	return s.firstFrom(v, start, func(h Header) bool { return h.LastOffset() >= offset })
 }
 
-// EndBelow returns where the last batch ends that lies wholly below offset; Base if none does.
+// EndBelow returns the end offset of the last batch that is entirely below offset, Base if there is
+// none.
 func (s *Segment) EndBelow(offset int64) (int64, error) {
 	v := s.view.Load()
 	if offset >= v.next {
@@ -162,7 +162,7 @@ func (s *Segment) EndBelow(offset int64) (int64, error) {
 }
 
 // startBelow returns the position of the last indexed batch whose last offset is <= offset, or 0.
-// An entry that does not point at such a batch is damaged: then it is 0, which is slow and right.
+// It also returns 0 if the index entry is damaged and points elsewhere, which is slow but correct.
 func (s *Segment) startBelow(v *view, offset int64) (int64, error) {
 	relative := min(offset-v.base, math.MaxInt32)
 	n, err := s.offsets.prefix(v.offsets,
@@ -176,17 +176,17 @@ func (s *Segment) startBelow(v *view, offset int64) (int64, error) {
 	}
 	header, err := s.headerIn(v, int64(entry.Position))
 	if err != nil || header.LastOffset() > offset || header.BaseOffset() < v.base {
-		return 0, nil //nolint:nilerr // the walk from 0 meets an error that is the file's own
+		return 0, nil //nolint:nilerr // the walk from 0 returns errors of the file itself
 	}
 	return header.Position, nil
 }
 
-// firstFrom returns the position of the first batch from start on that is wanted; the size if there
-// is none.
-func (s *Segment) firstFrom(v *view, start int64, wanted func(Header) bool) (int64, error) {
+// firstFrom returns the position of the first batch from start on that matches, the size of the
+// view if there is none.
+func (s *Segment) firstFrom(v *view, start int64, match func(Header) bool) (int64, error) {
 	found := v.size
 	err := s.walk(v, start, func(h Header) error {
-		if wanted(h) {
+		if match(h) {
 			found = h.Position
 			return errStop
 		}
@@ -198,8 +198,8 @@ func (s *Segment) firstFrom(v *view, start int64, wanted func(Header) bool) (int
 	return found, nil
 }
 
-// PositionForTimestamp returns the position of the first batch whose max timestamp is >= ms; ok is
-// false if there is none.
+// PositionForTimestamp returns the position of the first batch whose maximum timestamp is >= ms; ok
+// is false if there is none.
 func (s *Segment) PositionForTimestamp(ms int64) (position int64, ok bool, err error) {
 	v := s.view.Load()
 	if v.size == 0 || v.maxTimestamp < ms {
@@ -213,8 +213,8 @@ func (s *Segment) PositionForTimestamp(ms int64) (position int64, ok bool, err e
 	return position, err == nil && position < v.size, err
 }
 
-// startBefore returns an indexed position before which every batch's timestamp is < ms;
-// docs/format/index.md says why.
+// startBefore returns an indexed position below which the timestamp of every batch is < ms
+// (docs/format/index.md has the proof).
 func (s *Segment) startBefore(v *view, ms int64) (int64, error) {
 	n, err := s.times.prefix(v.times, func(e TimeEntry) bool { return e.Timestamp < ms })
 	if err != nil {
@@ -230,32 +230,32 @@ func (s *Segment) startBefore(v *view, ms int64) (int64, error) {
 	return s.startBelow(v, v.base+int64(entry.Relative)-1)
 }
 
-// scanBlockBytes is how much Scan reads at once, if no batch is larger.
+// scanBlockBytes is the size of the reads of Scan, unless a batch is larger.
 const scanBlockBytes = 128 << 10
 
-// Scan calls visit for each whole batch from position on (checked for length, not CRC), with its
-// position. The batch is valid during the call only. An error of visit ends the scan and is
-// returned as it is. Batches of any size are read: the buffer grows to the actual batch.
+// Scan calls visit for each batch from position on, with its position. It checks lengths and not
+// checksums. The batch is valid during the call only. An error of visit ends the scan and is
+// returned as it is. The buffer grows to the largest batch.
 func (s *Segment) Scan(position int64, visit func(position int64, b record.Batch) error) error {
 	return s.scan(s.view.Load().size, position, visit)
 }
 
-// scan is Scan below a size that the caller says: Recover has no view yet. What a block has of a
-// batch that goes on behind it is kept for the next: batches of about half a block would else all
-// be read twice.
+// scan is Scan up to a given size, because Recover has no view yet. The incomplete batch at the end
+// of a block is kept for the next read; otherwise batches of about half a block would be read
+// twice.
 func (s *Segment) scan(size, position int64,
 	visit func(position int64, b record.Batch) error) error {
 	var buffer []byte
-	wanted, kept := scanBlockBytes, 0 // kept: bytes of the block at position that were read already
+	blockBytes, kept := scanBlockBytes, 0 // kept: bytes at position that were already read
 	for position < size {
-		wanted = int(min(int64(wanted), size-position))
-		if len(buffer) < wanted {
-			grown := make([]byte, wanted)
+		blockBytes = int(min(int64(blockBytes), size-position))
+		if len(buffer) < blockBytes {
+			grown := make([]byte, blockBytes)
 			copy(grown, buffer[:kept])
 			buffer = grown
 		}
-		block := buffer[:wanted]
-		if n, err := s.data.ReadAt(block[kept:], position+int64(kept)); n < wanted-kept {
+		block := buffer[:blockBytes]
+		if n, err := s.data.ReadAt(block[kept:], position+int64(kept)); n < blockBytes-kept {
 			return fmt.Errorf("read batches at position %d: %w", position, noEOF(err))
 		}
 		read, err := visitBatches(block, position, visit)
@@ -264,10 +264,10 @@ func (s *Segment) scan(size, position int64,
 		}
 		position += int64(read)
 		kept = copy(buffer, block[read:])
-		wanted, err = nextRead(buffer[:kept], size-position)
-		if err == nil && wanted > unprovenBytesMax {
-			err = s.proveBatch(position, wanted, block)
-			kept = 0 // it has used the block
+		blockBytes, err = nextRead(buffer[:kept], size-position)
+		if err == nil && blockBytes > unverifiedBytesMax {
+			err = s.verifyLarge(position, blockBytes, block)
+			kept = 0 // verifyLarge has overwritten the block
 		}
 		if err != nil {
 			return fmt.Errorf("read batch at position %d: %w", position, err)
@@ -276,19 +276,19 @@ func (s *Segment) scan(size, position int64,
 	return nil
 }
 
-// unprovenBytesMax is how large a buffer a batch gets on the word of its length field alone. Of a
-// larger one the checksum is computed first, block by block: with a wrong length it does not match.
-// Else one flipped bit in the field could ask for two gigabytes, in a process that is allowed one,
-// at each start.
-const unprovenBytesMax = 16 << 20
+// unverifiedBytesMax is the largest buffer that is allocated by a batch's length field alone. The
+// checksum of a larger batch is verified first, block by block, and fails if the length is wrong.
+// Otherwise one flipped bit in the field could make a process with a limit of one gigabyte allocate
+// two, at every start.
+const unverifiedBytesMax = 16 << 20
 
-// checksummedFrom is where the part of a batch begins that its checksum covers: behind the checksum
-// (docs/format/segment.md).
+// checksummedFrom is the start of the part of a batch that its checksum covers, after the checksum
+// itself (docs/format/segment.md).
 const checksummedFrom = 21
 
-// proveBatch computes the checksum of the batch of size bytes at position without holding it. It
+// verifyLarge verifies the checksum of the batch of size bytes at position, block by block. It
 // overwrites block.
-func (s *Segment) proveBatch(position int64, size int, block []byte) error {
+func (s *Segment) verifyLarge(position int64, size int, block []byte) error {
 	header, err := s.headerIn(&view{size: position + int64(size)}, position)
 	if err != nil {
 		return err
@@ -308,7 +308,7 @@ func (s *Segment) proveBatch(position int64, size int, block []byte) error {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// visitBatches visits the whole batches of a block and returns how many bytes they are.
+// visitBatches visits the complete batches of a block and returns their total size.
 func visitBatches(block []byte, position int64, visit func(int64, record.Batch) error) (int,
 	error) {
 	rest := block
@@ -329,21 +329,21 @@ func visitBatches(block []byte, position int64, visit func(int64, record.Batch) 
 	return len(block) - len(rest), nil
 }
 
-// nextRead returns how much to read so that the batch that was cut off is in it. The batch's own
-// length is believed up to the end of the file only.
-func nextRead(cutOff []byte, left int64) (int, error) {
-	if len(cutOff) < record.HeaderBytes {
-		if len(cutOff) > 0 && left <= int64(len(cutOff)) {
-			return 0, fmt.Errorf("%w: %d bytes at the end are no batch", record.ErrCorrupt, left)
+// nextRead returns the size of a block that contains the incomplete batch at its start. The length
+// in the batch's header may not exceed the end of the file.
+func nextRead(incomplete []byte, left int64) (int, error) {
+	if len(incomplete) < record.HeaderBytes {
+		if len(incomplete) > 0 && left <= int64(len(incomplete)) {
+			return 0, fmt.Errorf("%w: %d bytes at the end are not a batch", record.ErrCorrupt, left)
 		}
 		return scanBlockBytes, nil
 	}
-	size, err := record.PeekSize(cutOff)
+	size, err := record.PeekSize(incomplete)
 	if err != nil {
 		return 0, err
 	}
 	if int64(size) > left {
-		return 0, fmt.Errorf("%w: batch of %d bytes, where %d are left", record.ErrCorrupt, size,
+		return 0, fmt.Errorf("%w: batch of %d bytes, %d bytes remain", record.ErrCorrupt, size,
 			left)
 	}
 	return max(size, scanBlockBytes), nil

@@ -10,31 +10,33 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Recovered is what Recover found.
+// Recovered is the result of Recover.
 type Recovered struct {
 	Batches        int64
-	TruncatedBytes int64 // > 0: everything behind the first bad batch was cut off
-	Cause          error // why, nil if nothing was cut
+	TruncatedBytes int64 // from the first invalid batch on
+	Cause          error // of the truncation, nil if nothing was truncated
 }
 
 // Recover opens a segment after an unclean stop: it checks every batch (length, CRC, ascending
-// offsets), truncates at the first bad one, rebuilds the indexes, and calls visit (may be nil) for
-// each good batch. The transaction index is empty then: it is the log's to make anew
-// (ResetAborted). Data and names are durable when it returns, but on a full disk, where a tail
-// waits for room to be written again: Unsynced tells. The indexes are not: as those that Sync
-// writes they are synced by Seal or Close, and until then made anew by the next Recover. A start
-// after a crash comes here with each log's active segment, and to sync them was most of its time.
+// offsets), truncates at the first invalid one, rebuilds the indexes, and calls visit (may be nil)
+// for each valid batch. The transaction index is empty afterwards: the log rebuilds it
+// (ResetAborted).
 //
-// Batches that end at or below Config.Synced were known to be on the disk; what lies behind is
-// written again before it is synced, as it may be in the page cache only (unproven). An error of
-// the disk or of visit is returned, and cuts nothing.
+// Data and names are durable when Recover returns, except on a full disk, where a tail cannot be
+// rewritten (see Unsynced). The indexes are not synced: Seal or Close does that, and until then the
+// next Recover rebuilds them. A start after a crash recovers the active segment of every log, and
+// syncing the indexes took most of its time.
+//
+// Batches that end at or below Config.Synced are known to be on the disk. The bytes after them are
+// rewritten before they are synced, because they may be only in the page cache (see
+// mu.mustRewrite). After an error of the disk or of visit, nothing is truncated.
 func Recover(fsys vfs.FS, dir string, base int64, cfg Config,
 	visit func(record.Batch) error) (*Segment, Recovered, error) {
 	s := newSegment(fsys, dir, base, cfg)
 	found, err := s.recover(visit)
 	if err != nil {
 		err = fmt.Errorf("recover segment %s: %w", filepath.Join(dir, Name(base, LogExtension, "")),
-			errors.Join(err, s.abandon()))
+			errors.Join(err, s.closeFiles()))
 		return nil, Recovered{}, err
 	}
 	return s, found, nil
@@ -48,7 +50,7 @@ func (s *Segment) recover(visit func(record.Batch) error) (Recovered, error) {
 	v := emptyView(s.base)
 	found, err := s.checkBatches(&v, size, func(b record.Batch) error {
 		if b.NextOffset() <= s.cfg.Synced {
-			s.mu.unproven.from = v.size + int64(len(b))
+			s.mu.mustRewrite.from = v.size + int64(len(b))
 		}
 		if visit == nil {
 			return nil
@@ -63,8 +65,8 @@ func (s *Segment) recover(visit func(record.Batch) error) (Recovered, error) {
 			return Recovered{}, err
 		}
 	}
-	// The data first: a batch that was read from the page cache may never have reached the disk.
-	s.mu.unproven.to = v.size
+	// The data first: a batch that was read from the page cache may not be on the disk.
+	s.mu.mustRewrite.to = v.size
 	if err := s.rewriteLocked(); err != nil && !isFull(err) {
 		return Recovered{}, err
 	}
@@ -72,26 +74,26 @@ func (s *Segment) recover(visit func(record.Batch) error) (Recovered, error) {
 		return Recovered{}, err
 	}
 	s.mu.written = false
-	// A segment of which something was synced has its name since. Every other change of the
-	// directory has to be synced here.
+	// The names of a segment with synced data are durable. Every other change of the directory has
+	// to be synced here.
 	removed := s.fsys.Remove(s.pathLocked(TxnIndexExtension))
 	if removed != nil && !errors.Is(removed, fs.ErrNotExist) {
 		return Recovered{}, removed
 	}
-	made, err := s.layIndexes(v)
+	created, err := s.overwriteIndexes(v)
 	if err != nil {
 		return Recovered{}, err
 	}
-	if made || removed == nil || s.cfg.Synced <= s.base {
+	if created || removed == nil || s.cfg.Synced <= s.base {
 		if err := s.fsys.SyncDir(s.dir); err != nil {
 			return Recovered{}, err
 		}
 	}
 	s.mu.named = true
-	return found, s.statLocked()
+	return found, s.loadModTimeLocked()
 }
 
-// checkBatches counts the good batches at the beginning of the file into the view.
+// checkBatches adds the valid batches at the start of the file to the view.
 func (s *Segment) checkBatches(v *view, size int64,
 	visit func(record.Batch) error) (found Recovered, err error) {
 	var visitFailed error
@@ -110,7 +112,7 @@ func (s *Segment) checkBatches(v *view, size int64,
 		return nil
 	})
 	switch {
-	case visitFailed != nil: // not a fault of the file, even if it says that something is corrupt
+	case visitFailed != nil: // not a fault of this file, even if it wraps record.ErrCorrupt
 		return found, visitFailed
 	case errors.Is(err, record.ErrCorrupt):
 		found.Cause, err = err, nil
@@ -118,46 +120,49 @@ func (s *Segment) checkBatches(v *view, size int64,
 	return found, err
 }
 
-// layIndexes makes the index files those of a view that has all its entries in memory, without a
-// sync. made tells that a name is new. On a full disk the entries stay in memory: see writeIndexes.
-func (s *Segment) layIndexes(v view) (made bool, err error) {
+// overwriteIndexes writes the entries of a view that has all of them in memory to the index files,
+// without a sync. created reports whether it created a file. On a full disk the entries stay in
+// memory (see writeIndexes).
+func (s *Segment) overwriteIndexes(v view) (created bool, err error) {
 	v.addTime()
 	s.mu.indexed = true
-	var madeTimes bool
-	s.offsets.file, made, err = s.layIndex(IndexExtension, s.offsets.encode(v.offsets.tail))
+	var createdTimes bool
+	s.offsets.file, created, err = s.overwriteIndex(IndexExtension,
+		s.offsets.encode(v.offsets.tail))
 	if err == nil {
-		s.times.file, madeTimes, err = s.layIndex(TimeIndexExtension, s.times.encode(v.times.tail))
+		s.times.file, createdTimes,
+			err = s.overwriteIndex(TimeIndexExtension, s.times.encode(v.times.tail))
 	}
 	switch {
 	case isFull(err):
-		return true, s.emptyIndexes(v)
+		return true, s.createEmptyIndexes(v)
 	case err != nil:
 		return false, err
 	}
 	v.offsets = entries[OffsetEntry]{written: v.offsets.count(), last: v.offsets.last}
 	v.times = entries[TimeEntry]{written: v.times.count(), last: v.times.last}
 	s.view.Store(&v)
-	return made || madeTimes, nil
+	return created || createdTimes, nil
 }
 
-// layIndex makes a file hold the content and nothing else. What is there already is written all the
-// same: it may be in the page cache only, its write-back have failed, and the sync of Seal would
-// not do it again (see unproven).
-func (s *Segment) layIndex(extension string, content []byte) (file *vfs.Handle, made bool,
+// overwriteIndex replaces the content of an index file. It writes unchanged bytes too: they may be
+// only in the page cache after a failed write-back, which the sync of Seal would not repeat (see
+// mu.mustRewrite).
+func (s *Segment) overwriteIndex(extension string, content []byte) (file *vfs.Handle, created bool,
 	err error) {
 	name := s.pathLocked(extension)
 	if file, err = s.cfg.Handles.OpenReadWrite(name); errors.Is(err, fs.ErrNotExist) {
-		made = true
+		created = true
 		file, err = s.cfg.Handles.Create(name)
 	}
 	if err != nil {
 		return nil, false, err
 	}
 	if _, err := file.WriteAt(content, 0); err != nil {
-		return file, made, fmt.Errorf("write index: %w", err)
+		return file, created, fmt.Errorf("write index: %w", err)
 	}
 	if err := file.Truncate(int64(len(content))); err != nil {
-		return file, made, fmt.Errorf("truncate index: %w", err)
+		return file, created, fmt.Errorf("truncate index: %w", err)
 	}
-	return file, made, nil
+	return file, created, nil
 }

@@ -8,22 +8,20 @@ import (
 	"syscall"
 )
 
-// rewriteBlockBytes is how much of a tail is rewritten at once.
+// rewriteBlockBytes is the block size of rewriteLocked.
 const rewriteBlockBytes = 1 << 20
 
-// unproven is a range of the data file that is in the page cache, and may not be on the disk
-// whatever a sync says. When a sync fails, the kernel marks the pages clean that it could not
-// write. A process that starts after that, on the same boot, reads them as if nothing had been, and
-// syncs them with success, for there is nothing to write (ADR 0051). Only writing them again makes
-// a sync tell of them.
-type unproven struct{ from, to int64 }
+// byteRange is the range [from, to) of the data file.
+type byteRange struct{ from, to int64 }
 
-// rewriteLocked writes the unproven range again. What it reads it writes to the same place, so a
-// crash in between leaves each byte as the cache or as the disk had it. The file keeps its time. On
-// a full disk the range stays unproven.
+func (r byteRange) empty() bool { return r.from >= r.to }
+
+// rewriteLocked rewrites the range mustRewrite. It writes the bytes that it reads to the same
+// positions, so a crash in between leaves each byte as in the page cache or as on the disk. The
+// file keeps its modification time. On a full disk the range remains to be rewritten.
 func (s *Segment) rewriteLocked() error {
-	tail := s.mu.unproven
-	if tail.from >= tail.to {
+	tail := s.mu.mustRewrite
+	if tail.empty() {
 		return nil
 	}
 	info, err := s.fsys.Stat(s.pathLocked(LogExtension))
@@ -47,10 +45,10 @@ func (s *Segment) rewriteLocked() error {
 		info.ModTime()); err != nil {
 		return fmt.Errorf("rewrite the end of segment %d: %w", s.base, err)
 	}
-	s.mu.unproven = unproven{}
+	s.mu.mustRewrite = byteRange{}
 	s.mu.written = true
 	return nil
 }
 
-// isFull tells an error that goes away when there is room.
+// isFull reports whether an error is that of a full disk.
 func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) }

@@ -13,13 +13,13 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Defaults of Config: Kafka's.
+// Defaults of Config, which are Kafka's.
 const (
 	defaultIndexIntervalBytes = 4096
 	defaultIndexBytesMax      = 10 << 20
 )
 
-// What changes of a segment fail with.
+// Errors of changes to a segment.
 var (
 	ErrSealed = errors.New("segment is sealed") // Append after Seal
 	ErrFull   = errors.New("segment is full")   // see Fits
@@ -27,12 +27,13 @@ var (
 
 // Config bounds a segment's index files.
 type Config struct {
-	// an index entry is written once more than this many bytes follow the last; default 4096
+	// minimum distance of index entries in bytes; default 4096
 	IndexIntervalBytes int
 	IndexBytesMax      int // largest index file; default 10 MiB
-	// Synced is what Recover knows to be on the disk: offsets below it; default: none.
+	// Synced is the offset below which all data is known to be on the disk, for Recover; default:
+	// none.
 	Synced int64
-	// Handles is where the files are opened, and which of them stay open; default: all of them.
+	// Handles opens the files and limits how many stay open; default: no limit.
 	Handles *vfs.Handles
 }
 
@@ -47,44 +48,46 @@ func (c Config) withDefaults() Config {
 }
 
 // Segment is one segment: <base>.log with its .index and .timeindex, and a .txnindex if
-// transactions that end in it were aborted. One goroutine appends; any number read beside it.
+// transactions that end in it were aborted. See doc.go for the concurrency of its methods.
 type Segment struct {
 	fsys vfs.FS
 	dir  string
 	base int64
 	cfg  Config
 
-	// Opened when they are used; a rename does not disturb readers (Rename).
+	// Opened on demand; Rename does not disturb readers.
 	data    *vfs.Handle
 	offsets index[OffsetEntry]
 	times   index[TimeEntry]
-	// its file is nil until there is an entry to write; it is set under mu, before a view that
-	// needs it
+	// Its file is nil until there is an entry to write. It is set under mu, before a view that
+	// needs it is stored.
 	txns index[AbortedTxn]
 
-	// view is what readers go by; stored under mu only, after the bytes it tells of are in the
-	// files.
+	// view is the state that readers use; stored under mu only, after its bytes were written.
 	view    atomic.Pointer[view]
 	modTime atomic.Pointer[time.Time]
 
-	// syncing is held over a sync of the files, before mu. The kernel reports a failed write to one
-	// of the syncs that wait for it; a second one beside it would be told that all is well.
+	// syncing is held during a sync of the files, and acquired before mu. The kernel reports a
+	// failed write to one of the waiting syncs only; a concurrent one would succeed.
 	syncing sync.Mutex
 
-	txnDamage error // what Open found wrong with the transaction index; see TxnIndexDamaged
+	txnDamage error // see TxnIndexDamaged
 
-	// mu is held by whoever changes the files; see doc.go.
+	// mu is held during every change of the files; see doc.go.
 	mu struct {
 		sync.Mutex
-		suffix  string // of the files now: "", .cleaned, .swap or .deleted
-		named   bool   // the directory was synced since the files were made
-		written bool   // something was written, or the time set, that was not synced
-		indexed bool   // an index file was changed and not synced; Sync leaves it so
-		sealed  bool   // Append fails; Truncate takes it back
-		// unproven has to be written again before a sync proves anything.
-		unproven unproven
-		removed  bool  // Close makes nothing durable any more
-		broken   error // not nil: the files are not what the view says
+		suffix  string // current suffix of the files: "", .cleaned, .swap or .deleted
+		named   bool   // the names of the files are durable
+		written bool   // data or the modification time changed since the last sync
+		indexed bool   // an index file changed since it was synced; Sync does not sync it
+		sealed  bool   // Append fails, until Truncate
+		// mustRewrite is in the page cache and may not be on the disk even after a successful
+		// sync, so it has to be rewritten first. When a sync fails, the kernel marks the pages
+		// clean that it failed to write. A process that starts afterwards, on the same boot, reads
+		// these pages and syncs them successfully, because they are clean (ADR 0051).
+		mustRewrite byteRange
+		removed     bool  // Close syncs nothing
+		broken      error // not nil: the files may differ from the view
 	}
 }
 
@@ -97,30 +100,30 @@ func (s *Segment) NextOffset() int64 { return s.view.Load().next }
 // SizeBytes returns the size of the whole batches in the data file.
 func (s *Segment) SizeBytes() int64 { return s.view.Load().size }
 
-// MaxTimestamp returns the largest timestamp and the last offset of the batch that has it; -1, Base
-// if empty.
+// MaxTimestamp returns the largest timestamp and the last offset of its batch; -1 and Base if the
+// segment is empty.
 func (s *Segment) MaxTimestamp() (ms, offset int64) {
 	v := s.view.Load()
 	return v.maxTimestamp, v.maxTimestampOffset
 }
 
-// FirstTimestamp returns the max timestamp of the first batch; ok is false if empty.
+// FirstTimestamp returns the maximum timestamp of the first batch; ok is false if the segment is
+// empty.
 func (s *Segment) FirstTimestamp() (ms int64, ok bool) {
 	v := s.view.Load()
 	return v.firstTimestamp, v.size > 0
 }
 
-// ModTime returns when the data file was last changed, as of when it was opened, sealed, or given a
-// time by SetModTime.
+// ModTime returns the modification time of the data file, as of the last Open, Seal or SetModTime.
 func (s *Segment) ModTime() time.Time { return *s.modTime.Load() }
 
-// File returns the data file, for reads of ranges below SizeBytes. Whoever needs the operating
-// system's file pins it.
+// File returns the data file, for reads of ranges below SizeBytes. Pin gives access to the file
+// descriptor.
 func (s *Segment) File() *vfs.Handle { return s.data }
 
-// Fits tells whether a batch, offsets set, can be appended without overflowing an index, the 31-bit
-// relative offset or the 31-bit position. It is conservative: the batch may need no index entry.
-// One entry of the time index is kept free for Seal.
+// Fits reports whether a batch with its final offsets can be appended without exceeding an index,
+// the 31-bit relative offset or the 31-bit position. It is conservative, because the batch may need
+// no index entry. One entry of the time index is reserved for Seal.
 func (s *Segment) Fits(b record.Parts) bool {
 	v := s.view.Load()
 	return b.LastOffset()-s.base <= math.MaxInt32 && v.size+int64(b.SizeBytes()) <= math.MaxInt32 &&
@@ -128,14 +131,15 @@ func (s *Segment) Fits(b record.Parts) bool {
 		v.times.count() < s.cfg.IndexBytesMax/TimeEntryBytes-1
 }
 
-// Append writes a batch, offsets set, at the end, and indexes it. A failed write leaves the segment
-// as it was, or, when even that fails, unusable: every later change then fails. It fails with
-// ErrSealed, with ErrFull (Fits), with an error that wraps record.ErrCorrupt for what is not one
-// batch or does not ascend, or with that of the write. The batch is not durable until Sync.
+// Append writes a batch with its final offsets at the end, and indexes it. The batch is not durable
+// until Sync. Append fails with ErrSealed, with ErrFull (see Fits), with an error that wraps
+// record.ErrCorrupt if b is not one batch or its offsets do not ascend, or with the error of the
+// write. A failed write is undone; if that fails too, the segment is broken and rejects every later
+// change.
 func (s *Segment) Append(b record.Batch) error { return s.AppendParts(record.Whole(b)) }
 
-// AppendParts is Append of a batch in several pieces: each is written from where it lies. Readers
-// see all of it or nothing.
+// AppendParts is Append of a batch in several pieces of memory, which are written without a copy.
+// Readers see the whole batch or nothing.
 func (s *Segment) AppendParts(b record.Parts) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,8 +147,7 @@ func (s *Segment) AppendParts(b record.Parts) error {
 	if err := s.appendableLocked(b, size); err != nil {
 		return fmt.Errorf("append to segment %d: %w", s.base, err)
 	}
-	// Open before anything is written: that there is no file left to open is no reason to take back
-	// what was not written.
+	// Open the file first: a lack of file descriptors requires no undo.
 	if _, err := s.data.Pin(); err != nil {
 		return fmt.Errorf("append to segment %d: %w", s.base, err)
 	}
@@ -156,13 +159,13 @@ func (s *Segment) AppendParts(b record.Parts) error {
 	}
 	next.add(b.Batch, size, s.cfg.IndexIntervalBytes)
 	s.mu.written = true
-	s.view.Store(&next) // only now may readers know of it: see view
+	s.view.Store(&next) // after the write: see view
 	return nil
 }
 
-// writeLocked writes the pieces one behind the other. One call for all of them (pwritev) would save
-// a system call for each 128 KiB of compressed data, which took the codec a thousand times as long,
-// and would need a second way through vfs.
+// writeLocked writes the pieces one after the other. One pwritev would save a system call per 128
+// KiB of compressed data, whose compression took a thousand times as long, and would need a second
+// write path in vfs.
 func (s *Segment) writeLocked(b record.Parts, position int64) error {
 	if _, err := s.data.WriteAt(b.Batch, position); err != nil {
 		return err
@@ -177,8 +180,7 @@ func (s *Segment) writeLocked(b record.Parts, position int64) error {
 	return nil
 }
 
-// appendableLocked is the check on this side of the disk of what Open and Recover check when they
-// read.
+// appendableLocked checks what Open and Recover check when they read the batch.
 func (s *Segment) appendableLocked(b record.Parts, size int) error {
 	if s.mu.broken != nil {
 		return s.mu.broken
@@ -187,7 +189,7 @@ func (s *Segment) appendableLocked(b record.Parts, size int) error {
 		return ErrSealed
 	}
 	if claimed, err := record.PeekSize(b.Batch); err != nil || claimed != size {
-		return fmt.Errorf("%w: %d bytes that are not one batch", record.ErrCorrupt, size)
+		return fmt.Errorf("%w: %d bytes are not one batch", record.ErrCorrupt, size)
 	}
 	if !s.Fits(b) {
 		return ErrFull
@@ -195,23 +197,18 @@ func (s *Segment) appendableLocked(b record.Parts, size int) error {
 	return s.view.Load().check(b.Batch, size)
 }
 
-// undoLocked cuts off what a failed write left. A part of a batch at the end would be overwritten
-// by the next append in any case, but until then the file would be one that Kafka's tools, and our
-// own after a stop, take for damaged.
+// undoLocked truncates the file after a failed write. The next append would overwrite the partial
+// batch, but until then Kafka's tools, and a restart, would consider the file damaged.
 func (s *Segment) undoLocked(size int64) error {
 	err := s.data.Truncate(size)
 	if err != nil {
-		s.mu.broken = fmt.Errorf(
-			"segment %d is unusable since it could not be cut back to %d bytes: %w",
-			s.base,
-			size,
-			err,
-		)
+		s.mu.broken = fmt.Errorf("segment %d is unusable since its truncation to %d bytes failed: %w",
+			s.base, size, err)
 	}
 	return err
 }
 
-// pathLocked returns the path of one of the files, under its present suffix.
+// pathLocked returns the path of one of the files under its current suffix.
 func (s *Segment) pathLocked(extension string) string {
 	return filepath.Join(s.dir, Name(s.base, extension, s.mu.suffix))
 }

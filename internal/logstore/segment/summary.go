@@ -10,34 +10,34 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// ErrOtherFiles is what OpenSealed fails with when the files are not those that were summed up:
-// then Open is due.
-var ErrOtherFiles = errors.New("the segment's files are not those that were summed up")
+// ErrFilesChanged is returned by OpenSealed if the files have changed since the Summary was taken.
+// The caller then uses Open.
+var ErrFilesChanged = errors.New("the files of the segment do not match its summary")
 
-// Summary is what Open finds out by reading the files of a sealed segment, and how to tell that
-// they are the same files still. A log of a thousand segments that was closed in order is opened by
-// it without opening, or reading, any of their files.
+// Summary is what Open determines by reading the files of a sealed segment, with the state of the
+// files at that time. It lets a log of a thousand segments that was closed cleanly open without
+// opening any of their files.
 type Summary struct {
 	Base, Next         int64
 	FirstTimestamp     int64 // of the first batch, -1 if there is none
 	MaxTimestamp       int64 // -1 if there is no batch
 	MaxTimestampOffset int64
-	LastIndexed        OffsetEntry // of the offset index; the zero value if it is empty
-	Files              [3]FileState
+	LastIndexed        OffsetEntry  // of the offset index; the zero value if it is empty
+	Files              [3]FileState // .log, .index and .timeindex
 }
 
-// FileState tells whether a file was touched: .log, .index and .timeindex in this order.
+// FileState is the size and modification time of a file, by which a change is detected.
 type FileState struct {
 	SizeBytes int64
 	ModTime   time.Time
 }
 
-// Summary sums a segment up; ok is false unless all of it is in its files, and durable. It is false
-// too if there is a transaction index, each entry of which is looked at when the segment is opened.
+// Summary returns the summary of a segment; ok is false unless everything is written and durable.
+// It is also false if the segment has a transaction index, whose entries Open has to validate.
 func (s *Segment) Summary() (sum Summary, ok bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.broken != nil || s.mu.suffix != "" || s.unfinishedLocked() || s.txns.file != nil {
+	if s.mu.broken != nil || s.mu.suffix != "" || s.needsSealLocked() || s.txns.file != nil {
 		return Summary{}, false, nil
 	}
 	v := s.view.Load()
@@ -50,12 +50,12 @@ func (s *Segment) Summary() (sum Summary, ok bool, err error) {
 		sum.FirstTimestamp = v.firstTimestamp
 	}
 	if sum.Files, err = s.states(); err != nil {
-		return Summary{}, false, fmt.Errorf("sum up segment %d: %w", s.base, err)
+		return Summary{}, false, fmt.Errorf("summarize segment %d: %w", s.base, err)
 	}
 	return sum, true, nil
 }
 
-// states asks the filesystem for the size and the time of each file.
+// states returns the current state of each file.
 func (s *Segment) states() (states [3]FileState, err error) {
 	for i, extension := range extensions[:len(states)] {
 		info, err := s.fsys.Stat(filepath.Join(s.dir, Name(s.base, extension, "")))
@@ -67,9 +67,9 @@ func (s *Segment) states() (states [3]FileState, err error) {
 	return states, nil
 }
 
-// OpenSealed opens a segment by its summary. No file is opened before it is used. It fails with
-// ErrOtherFiles when a file has another size or time, or is gone, or the summary does not fit
-// together.
+// OpenSealed opens a segment by its summary. Files are opened on first use. It fails with
+// ErrFilesChanged if a file has another size or modification time or does not exist, or if the
+// summary is inconsistent.
 func OpenSealed(fsys vfs.FS, dir string, sum Summary, cfg Config) (*Segment, error) {
 	s := newSegment(fsys, dir, sum.Base, cfg)
 	states, err := s.states()
@@ -80,13 +80,13 @@ func OpenSealed(fsys vfs.FS, dir string, sum Summary, cfg Config) (*Segment, err
 		same := states[i].SizeBytes == sum.Files[i].SizeBytes &&
 			states[i].ModTime.Equal(sum.Files[i].ModTime)
 		if err != nil || !same {
-			return nil, fmt.Errorf("%w: segment %d", ErrOtherFiles, sum.Base)
+			return nil, fmt.Errorf("%w: segment %d", ErrFilesChanged, sum.Base)
 		}
 	}
 	v, ok := sum.view()
 	if !ok {
-		return nil, fmt.Errorf("%w: segment %d: the summary is not one of these sizes",
-			ErrOtherFiles, sum.Base)
+		return nil, fmt.Errorf("%w: segment %d: inconsistent summary",
+			ErrFilesChanged, sum.Base)
 	}
 	s.view.Store(&v)
 	s.modTime.Store(&sum.Files[0].ModTime)
@@ -97,7 +97,7 @@ func OpenSealed(fsys vfs.FS, dir string, sum Summary, cfg Config) (*Segment, err
 	return s, nil
 }
 
-// view makes the view; ok is false if the numbers cannot be those of one segment.
+// view builds the view; ok is false if the summary is inconsistent.
 func (sum Summary) view() (v view, ok bool) {
 	v = emptyView(sum.Base)
 	v.size, v.next = sum.Files[0].SizeBytes, sum.Next
@@ -108,7 +108,7 @@ func (sum Summary) view() (v view, ok bool) {
 		last: sum.LastIndexed}
 	v.times = entries[TimeEntry]{written: int(timeBytes / TimeEntryBytes)}
 	if v.times.written > 0 {
-		// Seal has seen to it that the last entry tells of the largest timestamp.
+		// Seal has added an entry for the largest timestamp.
 		v.times.last = TimeEntry{Timestamp: sum.MaxTimestamp,
 			Relative: int32(sum.MaxTimestampOffset - sum.Base)}
 	}

@@ -2,10 +2,10 @@ package segment
 
 import "fmt"
 
-// Truncate cuts off every batch that holds an offset >= offset, and makes the segment writable. A
-// read beside it may fail; it never gets a wrong batch below offset. It is what a follower needs
-// whose end the new leader does not have; a log that only leads never calls it. What lies beside
-// the segment and tells of its records (.keys, .dead) is the caller's to remove, before.
+// Truncate removes every batch that contains an offset >= offset, and makes the segment writable. A
+// concurrent read may fail, but never returns a wrong batch below offset. Followers that diverge
+// from their leader use it. The caller removes the files beside the segment that describe its
+// records (.keys, .dead) before.
 func (s *Segment) Truncate(offset int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -22,22 +22,19 @@ func (s *Segment) Truncate(offset int64) error {
 	if err != nil {
 		return fmt.Errorf("truncate segment %d: %w", s.base, err)
 	}
-	if err := s.cutLocked(before, position, offset); err != nil {
-		s.mu.broken = fmt.Errorf(
-			"segment %d is unusable since it could not be truncated to offset %d: %w",
-			s.base,
-			offset,
-			err,
-		)
+	if err := s.truncateLocked(before, position, offset); err != nil {
+		s.mu.broken = fmt.Errorf("segment %d is unusable since its truncation to offset %d failed: %w",
+			s.base, offset, err)
 		return s.mu.broken
 	}
 	s.mu.sealed = false
 	return nil
 }
 
-// cutLocked cuts the files at a batch's position. Indexes first: should the process stop in
-// between, entries are missing, which is noticed, and none points behind the end.
-func (s *Segment) cutLocked(before *view, position, offset int64) error {
+// truncateLocked truncates the files to the position of a batch. The indexes come first: if the
+// process stops in between, entries are missing, which a start detects, and none points beyond the
+// end of the data.
+func (s *Segment) truncateLocked(before *view, position, offset int64) error {
 	if position == before.size {
 		return nil
 	}
@@ -47,7 +44,7 @@ func (s *Segment) cutLocked(before *view, position, offset int64) error {
 	}
 	s.view.Store(&after)
 	s.mu.written, s.mu.indexed = true, true
-	s.mu.unproven.to = min(s.mu.unproven.to, position)
+	s.mu.mustRewrite.to = min(s.mu.mustRewrite.to, position)
 	if err := s.offsets.trim(after.offsets); err != nil {
 		return err
 	}
@@ -62,8 +59,8 @@ func (s *Segment) cutLocked(before *view, position, offset int64) error {
 	return s.data.Truncate(position)
 }
 
-// viewBelow returns the view of the batches before position, which is where the first batch that
-// holds an offset >= offset is.
+// viewBelow returns the view of the batches below position, the position of the first batch that
+// contains an offset >= offset.
 func (s *Segment) viewBelow(before *view, position, offset int64) (view, error) {
 	after := emptyView(s.base)
 	n, err := s.offsets.prefix(before.offsets,
@@ -82,7 +79,7 @@ func (s *Segment) viewBelow(before *view, position, offset int64) (view, error) 
 	if after.times, err = s.times.first(before.times, n); err != nil {
 		return after, err
 	}
-	if after.aborted, err = s.cutAbortedLocked(before.aborted, offset); err != nil {
+	if after.aborted, err = s.truncatedAborted(before.aborted, offset); err != nil {
 		return after, err
 	}
 	err = s.loadTail(&after, position)

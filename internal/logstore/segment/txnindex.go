@@ -10,26 +10,27 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// The transaction index: which transactions that end in this segment were aborted
-// (docs/format/txnindex.md). The file is there only if there are any.
+// The transaction index lists the aborted transactions that end in this segment
+// (docs/format/txnindex.md). The file exists only if there are any.
 const (
 	TxnIndexExtension = ".txnindex"
 	AbortedTxnBytes   = 34
 	txnIndexVersion   = 0
 )
 
-// AbortedTxn is an entry of the transaction index. It stands in the segment of the marker, whatever
-// segments hold the data.
+// AbortedTxn is an entry of the transaction index. It belongs to the segment of the marker,
+// whatever segments contain the data.
 type AbortedTxn struct {
 	ProducerID  int64
-	FirstOffset int64 // of the transaction's first batch
+	FirstOffset int64 // of the first batch of the transaction
 	LastOffset  int64 // of the marker
-	// what was decided when the marker was written: no transaction that ends later begins below it
+	// last stable offset when the marker was written: no transaction that ends later begins below
+	// it
 	LastStable int64
 }
 
-// ParseAbortedTxn reads an entry; b holds at least AbortedTxnBytes. It fails for a version it does
-// not know.
+// ParseAbortedTxn decodes an entry from at least AbortedTxnBytes bytes. It fails for an unknown
+// version.
 func ParseAbortedTxn(b []byte) (AbortedTxn, error) {
 	if version := binary.BigEndian.Uint16(b); version != txnIndexVersion {
 		return AbortedTxn{}, fmt.Errorf("%w: version %d of an aborted transaction", errIndex,
@@ -38,7 +39,7 @@ func ParseAbortedTxn(b []byte) (AbortedTxn, error) {
 	return parseAborted(b), nil
 }
 
-// parseAborted is ParseAbortedTxn of an entry whose version was checked, when the file was opened.
+// parseAborted is ParseAbortedTxn without the check of the version, which was done on Open.
 func parseAborted(b []byte) AbortedTxn {
 	return AbortedTxn{
 		ProducerID:  int64(binary.BigEndian.Uint64(b[2:])),
@@ -60,23 +61,23 @@ func txnIndex(file *vfs.Handle) index[AbortedTxn] {
 	return index[AbortedTxn]{file, AbortedTxnBytes, parseAborted, appendAborted}
 }
 
-// follows tells whether an entry may stand behind another one: markers ascend, and what is decided
-// never falls.
+// follows reports whether an entry can follow another one: markers ascend, and the last stable
+// offset does not decrease.
 func (a AbortedTxn) follows(before AbortedTxn) bool {
 	return a.LastOffset > before.LastOffset && a.LastStable >= before.LastStable
 }
 
-// sound tells whether an entry can be one of a segment that holds [base, next).
-func (a AbortedTxn) sound(base, next int64) bool {
+// valid reports whether the entry can belong to a segment with the offsets [base, next).
+func (a AbortedTxn) valid(base, next int64) bool {
 	return a.ProducerID >= 0 && a.FirstOffset >= 0 && a.FirstOffset < a.LastOffset &&
 		a.LastOffset >= base && a.LastOffset < next &&
 		a.LastStable >= 0 && a.LastStable <= a.LastOffset+1
 }
 
-// AddAborted adds an entry for a marker that is in the segment. It is kept in memory until Sync or
-// Seal write it, as the entries of the other indexes are: so an append that has written its batch
-// cannot fail behind that, and be repeated at an offset that is taken (KAFKA-7866, KAFKA-10778). It
-// fails for an entry that does not ascend, or lies outside the segment, which is a bug.
+// AddAborted adds an entry for a marker that is in the segment. Like other index entries it stays
+// in memory until Sync or Seal writes it. So an append cannot fail after it has written its batch,
+// and be retried at an offset that is already used (KAFKA-7866, KAFKA-10778). AddAborted fails for
+// an entry that does not ascend or is outside the segment, which is a bug of the caller.
 func (s *Segment) AddAborted(a AbortedTxn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +86,7 @@ func (s *Segment) AddAborted(a AbortedTxn) error {
 	}
 	next := *s.view.Load()
 	if next.aborted.count() > 0 && !a.follows(next.aborted.last) ||
-		!a.sound(s.base, max(next.next, a.LastOffset+1)) {
+		!a.valid(s.base, max(next.next, a.LastOffset+1)) {
 		return fmt.Errorf("add aborted transaction to segment %d: %+v after %+v", s.base, a,
 			next.aborted.last)
 	}
@@ -94,20 +95,20 @@ func (s *Segment) AddAborted(a AbortedTxn) error {
 	return nil
 }
 
-// AbortedCount returns how many entries the transaction index has.
+// AbortedCount returns the number of entries of the transaction index.
 func (s *Segment) AbortedCount() int { return s.view.Load().aborted.count() }
 
-// abortedBlock is how many entries a walk over the transaction index reads at once.
+// abortedBlock is the number of entries that a walk over the transaction index reads at once.
 const abortedBlock = 512
 
-// Aborted visits the aborted transactions that a reader of [from, below) must know, of those that
-// end in this segment: the marker lies at or above from, and the first batch below below. complete
-// is true if no later segment can hold more. What is decided never falls along the entries, so the
-// walk may end at the first entry by which all below was decided (reference 2.1).
+// Aborted visits the aborted transactions of this segment that a reader of [from, below) needs:
+// those with a marker at or above from and a first batch below below. complete is true if later
+// segments contain no further ones. The last stable offset does not decrease along the entries, so
+// the walk ends at the first entry whose last stable offset is at or above below (reference 2.1).
 func (s *Segment) Aborted(from, below int64, visit func(AbortedTxn)) (complete bool, err error) {
 	e := s.view.Load().aborted
-	// The file is looked at only by a view that needs it: that one was stored behind the file,
-	// others may be older than it.
+	// Only a view with written entries may use the file: it was stored after the file was set.
+	// Other views may be older.
 	txns := txnIndex(nil)
 	if e.written > 0 {
 		txns = s.txns
@@ -136,10 +137,11 @@ func (s *Segment) Aborted(from, below int64, visit func(AbortedTxn)) (complete b
 	return false, nil
 }
 
-// openTxnIndex takes the entries of the transaction index into a view, if there is a file. Each of
-// them is looked at: a reader that is not told of an aborted transaction takes its records for
-// committed ones. What does not hold is as a missing file, and TxnIndexDamaged tells: the entries
-// cannot be made from this segment alone, since the transactions may begin before it.
+// openTxnIndex adds the entries of the transaction index to a view, if the file exists. It
+// validates every entry, because without the entry of an aborted transaction a reader would treat
+// its records as committed. An invalid file counts as missing, and TxnIndexDamaged reports it: the
+// entries cannot be rebuilt from this segment alone, since the transactions may begin in earlier
+// ones.
 func (s *Segment) openTxnIndex(v *view) error {
 	file, err := s.cfg.Handles.OpenReadWrite(s.pathLocked(TxnIndexExtension))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -164,7 +166,7 @@ func (s *Segment) loadAborted(v *view) (all entries[AbortedTxn], err error) {
 		return all, err
 	}
 	if size%AbortedTxnBytes != 0 {
-		return all, fmt.Errorf("%w: %d bytes are no whole number of aborted transactions", errIndex,
+		return all, fmt.Errorf("%w: the size of the transaction index, %d bytes, is not a multiple of the entry size", errIndex,
 			size)
 	}
 	count := int(size / AbortedTxnBytes)
@@ -179,7 +181,7 @@ func (s *Segment) loadAborted(v *view) (all entries[AbortedTxn], err error) {
 			if err != nil {
 				return all, err
 			}
-			if !a.sound(s.base, v.next) || all.written > 0 && !a.follows(all.last) {
+			if !a.valid(s.base, v.next) || all.written > 0 && !a.follows(all.last) {
 				return all, fmt.Errorf("%w: aborted transaction %+v after %+v", errIndex, a,
 					all.last)
 			}
@@ -189,14 +191,13 @@ func (s *Segment) loadAborted(v *view) (all entries[AbortedTxn], err error) {
 	return all, nil
 }
 
-// TxnIndexDamaged tells why the entries that Open found are not to be believed; nil if they are.
-// ResetAborted takes it back.
+// TxnIndexDamaged returns the reason why Open has rejected the transaction index, nil if it has
+// not. ResetAborted clears it.
 func (s *Segment) TxnIndexDamaged() error { return s.txnDamage }
 
-// ResetAborted replaces all entries of the transaction index, when they were made anew from the
-// log. Like AddAborted's they are written by Sync or Seal; until then the file on disk is empty,
-// and a start above the recovery point makes them again. It must not run beside reads of the index:
-// recovery has the segment to itself.
+// ResetAborted replaces all entries of the transaction index by entries that were rebuilt from the
+// log. Sync or Seal writes them; until then the file is empty, and a start rebuilds them again. It
+// must not run concurrently with reads of the index.
 func (s *Segment) ResetAborted(all []AbortedTxn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,8 +217,8 @@ func (s *Segment) ResetAborted(all []AbortedTxn) error {
 	return nil
 }
 
-// flushAbortedLocked writes the entries that are in memory only, and makes the file with the first
-// of them.
+// flushAbortedLocked writes the entries that are only in memory, after creating the file if
+// necessary.
 func (s *Segment) flushAbortedLocked(e entries[AbortedTxn]) (entries[AbortedTxn], error) {
 	if len(e.tail) == 0 {
 		return e, nil
@@ -228,13 +229,13 @@ func (s *Segment) flushAbortedLocked(e entries[AbortedTxn]) (entries[AbortedTxn]
 			return e, fmt.Errorf("create transaction index: %w", err)
 		}
 		s.txns.file = file
-		s.mu.named = false // the new name is durable with the next sync of the directory
+		s.mu.named = false // until the next sync of the directory
 	}
 	return s.txns.flush(e)
 }
 
-// cutAbortedLocked cuts off the entries whose markers lie at or above offset.
-func (s *Segment) cutAbortedLocked(before entries[AbortedTxn], offset int64) (entries[AbortedTxn],
+// truncatedAborted returns the entries whose markers are below offset.
+func (s *Segment) truncatedAborted(before entries[AbortedTxn], offset int64) (entries[AbortedTxn],
 	error) {
 	n, err := s.txns.prefix(before, func(a AbortedTxn) bool { return a.LastOffset < offset })
 	if err != nil {

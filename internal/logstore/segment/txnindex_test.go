@@ -113,7 +113,7 @@ func TestAbortedTransactionsAreFound(t *testing.T) {
 	s, err = Open(mem.CrashClone(), "/", 100, Config{})
 	must(t, err)
 	check("opened again")
-	if s.AbortedCount() != len(all) || s.TxnIndexDamaged() != nil || s.Unfinished() {
+	if s.AbortedCount() != len(all) || s.TxnIndexDamaged() != nil || s.NeedsSeal() {
 		t.Errorf("%d entries, damage %v", s.AbortedCount(), s.TxnIndexDamaged())
 	}
 	must(t, s.Close())
@@ -184,7 +184,7 @@ func TestDamagedTxnIndexIsReported(t *testing.T) {
 			t.Errorf("%s: %d entries, damage %v", name, s.AbortedCount(), s.TxnIndexDamaged())
 		}
 		must(t, s.ResetAborted(all))
-		if s.TxnIndexDamaged() != nil || !s.Unfinished() {
+		if s.TxnIndexDamaged() != nil || !s.NeedsSeal() {
 			t.Errorf("%s: mended, damage %v", name, s.TxnIndexDamaged())
 		}
 		must(t, s.Close())
@@ -205,7 +205,7 @@ func TestFailedTxnIndexWriteDoesNotFailAppends(t *testing.T) {
 	must(t, s.Sync()) // cannot create it
 	must(t, s.Sync()) // writes 11 bytes of it
 	must(t, s.Append(batchOf(t, 200, 1, 200, 10)))
-	if got, _ := abortedOf(t, s, 0, 1000); !slices.Equal(got, all) || !s.Unfinished() {
+	if got, _ := abortedOf(t, s, 0, 1000); !slices.Equal(got, all) || !s.NeedsSeal() {
 		t.Errorf("%v", got)
 	}
 	must(t, s.Close())
@@ -316,7 +316,7 @@ func FuzzTxnIndex(f *testing.F) {
 		must(t, err)
 		last := AbortedTxn{}
 		_, err = s.Aborted(0, 1<<60, func(a AbortedTxn) {
-			if !a.sound(100, 200) || last.LastOffset > 0 && !a.follows(last) {
+			if !a.valid(100, 200) || last.LastOffset > 0 && !a.follows(last) {
 				t.Errorf("%+v after %+v", a, last)
 			}
 			last = a
