@@ -12,11 +12,11 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// kafkaInterval is the index.interval.bytes that the vectors were written with.
+// kafkaInterval is the index.interval.bytes of the test vectors.
 const kafkaInterval = 200
 
-// kafkaSegments calls run for each segment of testdata/kafka-4.3.1, copied into memory: Open may
-// write.
+// kafkaSegments calls run for each segment of testdata/kafka-4.3.1, copied into memory because Open
+// may write.
 func kafkaSegments(t *testing.T, run func(t *testing.T, mem *vfs.Mem, m *model)) {
 	logs, err := filepath.Glob("testdata/kafka-4.3.1/*/*.log")
 	must(t, err)
@@ -27,14 +27,14 @@ func kafkaSegments(t *testing.T, run func(t *testing.T, mem *vfs.Mem, m *model))
 		t.Run(filepath.Base(filepath.Dir(name))+"/"+filepath.Base(name), func(t *testing.T) {
 			base, _, ok := ParseName(filepath.Base(name))
 			if !ok {
-				t.Fatal("no segment's name")
+				t.Fatalf("%s is not the name of a segment", name)
 			}
 			mem := vfs.NewMem()
 			for _, extension := range extensions {
 				content, err := os.ReadFile(filepath.Join(filepath.Dir(name),
 					Name(base, extension, "")))
 				if extension == TxnIndexExtension && errors.Is(err, fs.ErrNotExist) {
-					continue // nothing was aborted there
+					continue // no aborted transactions
 				}
 				must(t, err)
 				must(t, vfs.WriteFileAtomic(mem, "/"+Name(base, extension, ""), content))
@@ -54,7 +54,7 @@ func kafkaSegments(t *testing.T, run func(t *testing.T, mem *vfs.Mem, m *model))
 	}
 }
 
-// Kafka's segments open as they are: nothing is made anew, and everything is found.
+// Kafka's segments open without any rebuild.
 func TestOpenOfKafkasSegments(t *testing.T) {
 	kafkaSegments(t, func(t *testing.T, mem *vfs.Mem, m *model) {
 		trace := vfs.NewTrace(mem, "/")
@@ -63,12 +63,12 @@ func TestOpenOfKafkasSegments(t *testing.T) {
 		m.check(t, s, newRandom(t))
 		must(t, s.Close())
 		if changes := trace.Take(); changes != "" {
-			t.Errorf("files that Kafka wrote were changed:\n%s", changes)
+			t.Errorf("Kafka's files were changed:\n%s", changes)
 		}
 	})
 }
 
-// The same batches, appended here, give Kafka's index files byte for byte; and so does recovery.
+// The same batches result in Kafka's index files byte for byte, whether appended or recovered.
 func TestWritesKafkasBytes(t *testing.T) {
 	kafkaSegments(t, func(t *testing.T, kafka *vfs.Mem, m *model) {
 		ours := vfs.NewMem()
@@ -104,7 +104,7 @@ func wantSameFiles(t *testing.T, got, want *vfs.Mem, base int64) {
 	}
 }
 
-// A broker of Kafka that was killed leaves index files padded with zeros: they are made anew.
+// A killed Kafka broker leaves index files padded with zeros, which are rebuilt.
 func TestOpenOfSegmentsOfAKilledKafka(t *testing.T) {
 	kafkaSegments(t, func(t *testing.T, mem *vfs.Mem, m *model) {
 		want := mem.CrashClone()

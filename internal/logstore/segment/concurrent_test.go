@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Readers beside an append see whole, right batches only, and every batch that was there when they
-// began. Run it with -race.
+// Concurrent readers see only complete and correct batches, and all batches that existed when they
+// started. Run it with -race.
 func TestConcurrentReadsAppendsAndSyncs(t *testing.T) {
 	for name, fsys := range map[string]vfs.FS{"OS": vfs.OS{}, "Mem": vfs.NewMem()} {
 		t.Run(name, func(t *testing.T) {
@@ -59,8 +59,8 @@ func TestConcurrentReadsAppendsAndSyncs(t *testing.T) {
 	}
 }
 
-// readSome reads from a random offset on: two offsets a batch, timestamps 1001 above the first of
-// them.
+// readSome reads from a random offset on. Batches have two offsets, and timestamps 1001 above the
+// first of them.
 func readSome(s *Segment, random *rand.Rand) error {
 	next := s.NextOffset()
 	if next == 0 {
@@ -86,7 +86,7 @@ func readSome(s *Segment, random *rand.Rand) error {
 		return err
 	}
 	if due < min(next, offset+20) {
-		return fmt.Errorf("read from %d to %d, where %d was appended", offset, due, next)
+		return fmt.Errorf("read offsets %d to %d, the next offset is %d", offset, due, next)
 	}
 	found, ok, err := s.PositionForTimestamp(1000 + offset/2*2)
 	if err == nil && (!ok || found != position) {

@@ -11,9 +11,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// life is what the crash tests interrupt: it returns the model and how many of its batches a Sync
-// that succeeded has covered.
-func life(t *testing.T, fsys vfs.FS) (m *model, durable int, err error) {
+// writeSegment is what the crash tests interrupt. It returns the model and the number of its
+// batches that a successful Sync has covered.
+func writeSegment(t *testing.T, fsys vfs.FS) (m *model, durable int, err error) {
 	m = &model{base: 3}
 	s, err := Create(fsys, "/", m.base, "", Config{IndexIntervalBytes: 300})
 	if err != nil {
@@ -38,14 +38,14 @@ func life(t *testing.T, fsys vfs.FS) (m *model, durable int, err error) {
 	return m, len(m.batches), s.Close()
 }
 
-// Whenever the power goes, recovery finds every batch that was synced, and whole batches only, in
+// After a power cut at any step, recovery finds every synced batch, and only complete batches in
 // order.
 func TestCrashAtEveryStepLosesNothingSynced(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()
 		fault := vfs.NewFault(mem)
-		fault.Inject(vfs.Rule{Skip: step, WriteBytes: 70}) // from this step on the machine is dead
-		m, durable, err := life(t, fault)
+		fault.Inject(vfs.Rule{Skip: step, WriteBytes: 70}) // every later operation fails
+		m, durable, err := writeSegment(t, fault)
 		for seed := range uint64(5) {
 			crashed := mem.CrashClone()
 			if seed > 0 {
@@ -55,7 +55,7 @@ func TestCrashAtEveryStepLosesNothingSynced(t *testing.T) {
 		}
 		if err == nil {
 			if step < 30 {
-				t.Errorf("the life was over after %d steps: too little to crash", step)
+				t.Errorf("only %d steps, want at least 30", step)
 			}
 			return
 		}
@@ -68,13 +68,13 @@ func recoverCrashed(t *testing.T, crashed *vfs.Mem, m *model, durable, step int)
 	seen := 0
 	s, found, err := Recover(crashed, "/", m.base, cfg, func(b record.Batch) error {
 		if seen >= len(m.batches) || !bytes.Equal(b, m.batches[seen]) {
-			t.Fatalf("step %d: batch %d is none that was appended", step, seen)
+			t.Fatalf("step %d: batch %d was never appended", step, seen)
 		}
 		seen++
 		return nil
 	})
 	if errors.Is(err, fs.ErrNotExist) && durable == 0 {
-		return // the file's name was lost, with nothing that was promised in it
+		return // the file was lost with its name, and nothing of it was synced
 	}
 	must(t, err)
 	if seen < durable || found.Batches != int64(seen) ||
@@ -84,7 +84,7 @@ func recoverCrashed(t *testing.T, crashed *vfs.Mem, m *model, durable, step int)
 	kept := &model{base: m.base, batches: m.batches[:seen]}
 	random := newRandom(t)
 	kept.check(t, s, random)
-	// What Recover returned is durable: a second crash finds the same, and nothing to cut.
+	// The recovered segment is durable: after a second crash nothing is truncated.
 	again, found, err := Recover(crashed.CrashClone(), "/", m.base, cfg, nil)
 	must(t, err)
 	if found.Cause != nil || again.NextOffset() != kept.next() {
@@ -99,10 +99,10 @@ func recoverCrashed(t *testing.T, crashed *vfs.Mem, m *model, durable, step int)
 	kept.check(t, reopened, random)
 }
 
-// A segment that was sealed opens after a crash without recovery, byte for byte.
+// After a crash, a sealed segment opens without recovery and is unchanged.
 func TestSealedSegmentSurvivesACrash(t *testing.T) {
 	mem := vfs.NewMem()
-	m, _, err := life(t, mem)
+	m, _, err := writeSegment(t, mem)
 	must(t, err)
 	crashed := mem.CrashClone()
 	s, err := Open(crashed, "/", m.base, Config{IndexIntervalBytes: 300})
@@ -111,7 +111,7 @@ func TestSealedSegmentSurvivesACrash(t *testing.T) {
 	wantFiles(t, crashed, m, 300)
 }
 
-// Each kind of bad batch ends recovery there: length, magic, checksum, offsets, a cut end.
+// Recovery stops at each kind of invalid batch: length, magic, checksum, offsets, incomplete batch.
 func TestRecoverTruncatesAtTheFirstInvalidBatch(t *testing.T) {
 	batches := []record.Batch{batchOf(t, 0, 2, 10, 50), batchOf(t, 2, 2, 20, 50),
 		batchOf(t, 4, 2, 30, 50)}
@@ -122,18 +122,18 @@ func TestRecoverTruncatesAtTheFirstInvalidBatch(t *testing.T) {
 		return all
 	}
 	for name, content := range map[string][]byte{
-		"length too small":        damaged(11, 3),
-		"length beyond the end":   damaged(9, 1),
-		"length negative":         damaged(8, 0xff),
-		"magic 1":                 damaged(16, 1),
-		"checksum":                damaged(20, 0xaa),
-		"a changed record":        damaged(100, 0xaa),
-		"base offset repeats":     damaged(7, 1),
-		"base offset negative":    damaged(0, 0xff),
-		"base offset far too far": damaged(3, 0x80),
-		"a header cut off":        (&model{batches: batches}).bytes()[:second+40],
-		"a batch cut off":         (&model{batches: batches}).bytes()[:second+len(batches[1])-1],
-		"zeros":                   append(bytes.Clone(batches[0]), make([]byte, 1000)...),
+		"length too small":      damaged(11, 3),
+		"length beyond the end": damaged(9, 1),
+		"length negative":       damaged(8, 0xff),
+		"magic 1":               damaged(16, 1),
+		"checksum":              damaged(20, 0xaa),
+		"a changed record":      damaged(100, 0xaa),
+		"base offset repeats":   damaged(7, 1),
+		"base offset negative":  damaged(0, 0xff),
+		"base offset too large": damaged(3, 0x80),
+		"incomplete header":     (&model{batches: batches}).bytes()[:second+40],
+		"incomplete batch":      (&model{batches: batches}).bytes()[:second+len(batches[1])-1],
+		"zeros":                 append(bytes.Clone(batches[0]), make([]byte, 1000)...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem := vfs.NewMem()
@@ -153,7 +153,7 @@ func TestRecoverTruncatesAtTheFirstInvalidBatch(t *testing.T) {
 
 func TestRecoverTruncatesNothingWhenTheDiskOrTheVisitorFails(t *testing.T) {
 	mem := vfs.NewMem()
-	m, _, err := life(t, mem)
+	m, _, err := writeSegment(t, mem)
 	must(t, err)
 	size := int64(len(m.bytes()))
 	wantWhole := func() {
@@ -166,21 +166,21 @@ func TestRecoverTruncatesNothingWhenTheDiskOrTheVisitorFails(t *testing.T) {
 	fault := vfs.NewFault(mem)
 	fault.Inject(vfs.Rule{Op: vfs.OpRead})
 	if _, _, err := Recover(fault, "/", m.base, Config{}, nil); !errors.Is(err, syscall.EIO) {
-		t.Errorf("recovery from an unreadable file: %v", err)
+		t.Errorf("recovery of an unreadable file: %v", err)
 	}
 	wantWhole()
-	// Also when the visitor calls it corruption: a visitor that does not understand a batch is no
-	// reason to cut it.
-	refused := errors.Join(errors.New("refused"), record.ErrCorrupt)
+	// Also if the visitor's error wraps ErrCorrupt: a batch that the visitor rejects is not
+	// truncated.
+	rejected := errors.Join(errors.New("rejected"), record.ErrCorrupt)
 	if _, _, err := Recover(mem, "/", m.base, Config{},
-		func(record.Batch) error { return refused }); !errors.Is(err, refused) {
+		func(record.Batch) error { return rejected }); !errors.Is(err, rejected) {
 		t.Errorf("recovery with a visitor that fails: %v", err)
 	}
 	wantWhole()
 }
 
-// What Close and Seal leave is whole on disk, whether entries were written by them or, unsynced, by
-// a Sync before.
+// Close and Seal make all index entries durable, including those that an earlier Sync wrote without
+// syncing them.
 func TestIndexesAreSyncedHoweverTheirEntriesGotThere(t *testing.T) {
 	for _, syncEach := range []bool{true, false} {
 		for _, end := range []func(*Segment) error{(*Segment).Seal, (*Segment).Close} {
@@ -208,8 +208,8 @@ func TestIndexesAreSyncedHoweverTheirEntriesGotThere(t *testing.T) {
 	}
 }
 
-// TestRecoveredSegmentSurvivesAPowerCut: a process was killed that had synced nothing, not even
-// names. What the next one found, and vouches for, is still there when the power goes.
+// A process was killed before it synced anything, even names. The segment that the next process
+// recovers survives a power cut.
 func TestRecoveredSegmentSurvivesAPowerCut(t *testing.T) {
 	mem := vfs.NewMem()
 	m := &model{base: 3}
@@ -236,14 +236,14 @@ func TestRecoveredSegmentSurvivesAPowerCut(t *testing.T) {
 	}
 }
 
-// TestRecoveredIndexesAreSyncedLater to Seal: until then nothing but Recover may open the segment,
-// and Unfinished says so.
+// Recovered indexes are not synced before Seal. Until then only Recover may open the segment, which
+// NeedsSeal reports.
 func TestRecoveredIndexesAreSyncedLater(t *testing.T) {
 	mem := vfs.NewMem()
 	cfg := Config{IndexIntervalBytes: 300}
-	m, _, err := life(t, mem)
+	m, _, err := writeSegment(t, mem)
 	must(t, err)
-	for name, damage := range map[string][]byte{"as they were": nil, "too long": make([]byte, 4000),
+	for name, damage := range map[string][]byte{"unchanged": nil, "too long": make([]byte, 4000),
 		"too short": {1, 2, 3}, "other bytes": []byte("12345678")} {
 		if damage != nil {
 			must(t, vfs.WriteFileAtomic(mem, "/"+Name(m.base, IndexExtension, ""), damage))
@@ -257,7 +257,7 @@ func TestRecoveredIndexesAreSyncedLater(t *testing.T) {
 		}
 		m.check(t, s, newRandom(t))
 		if !s.NeedsSeal() || s.Unsynced() {
-			t.Errorf("%s: unfinished %t, unsynced %t", name, s.NeedsSeal(), s.Unsynced())
+			t.Errorf("%s: needs seal %t, unsynced %t", name, s.NeedsSeal(), s.Unsynced())
 		}
 		fault.Clear()
 		must(t, s.Seal())

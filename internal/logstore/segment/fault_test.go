@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// faulty is a segment of three batches on a disk that can be made to fail.
-func faulty(t *testing.T) (*Segment, *vfs.Fault, *model) {
+// onFaultyDisk returns a segment of three batches on a disk that can be made to fail.
+func onFaultyDisk(t *testing.T) (*Segment, *vfs.Fault, *model) {
 	t.Helper()
 	fault := vfs.NewFault(vfs.NewMem())
 	s, err := Create(fault, "/", 0, "", Config{IndexIntervalBytes: 100})
@@ -32,7 +32,7 @@ func appendSome(t *testing.T, s *Segment, m *model, n int) {
 
 func TestDiskFullDuringAppendLeavesTheSegmentAsItWas(t *testing.T) {
 	for _, written := range []int{0, 1, 60, 61, 150} {
-		s, fault, m := faulty(t)
+		s, fault, m := onFaultyDisk(t)
 		fault.Inject(vfs.Rule{Op: vfs.OpWrite, Err: syscall.ENOSPC, WriteBytes: written})
 		if err := s.Append(batchOf(t, m.next(), 2, 9999, 100)); !errors.Is(err, syscall.ENOSPC) {
 			t.Fatalf("append to a full disk: %v", err)
@@ -62,11 +62,11 @@ func wantLog(t *testing.T, fsys vfs.FS, m *model) {
 }
 
 func TestSegmentThatCannotBeTruncatedIsUnusable(t *testing.T) {
-	s, fault, m := faulty(t)
+	s, fault, m := onFaultyDisk(t)
 	fault.Inject(vfs.Rule{Op: vfs.OpWrite, Err: syscall.ENOSPC, WriteBytes: 10})
 	fault.Inject(vfs.Rule{Op: vfs.OpTruncate})
 	if err := s.Append(batchOf(t, m.next(), 2, 9999, 100)); err == nil {
-		t.Fatal("appended")
+		t.Fatal("append succeeded, want an error")
 	}
 	fault.Clear()
 	for name, change := range map[string]func() error{
@@ -76,13 +76,13 @@ func TestSegmentThatCannotBeTruncatedIsUnusable(t *testing.T) {
 		"truncate": func() error { return s.Truncate(1) },
 	} {
 		if change() == nil {
-			t.Errorf("%s of a broken segment", name)
+			t.Errorf("%s of a broken segment succeeded", name)
 		}
 	}
 	if err := s.Broken(); !errors.Is(err, syscall.EIO) {
-		t.Errorf("broken: %v, want why", err)
+		t.Errorf("Broken returns %v, want EIO", err)
 	}
-	// What was there can still be read, and recovery mends it.
+	// Its batches can still be read, and recovery repairs it.
 	m.check(t, s, newRandom(t))
 	must(t, s.Close())
 	s, found, err := Recover(fault, "/", 0, Config{IndexIntervalBytes: 100}, nil)
@@ -93,10 +93,10 @@ func TestSegmentThatCannotBeTruncatedIsUnusable(t *testing.T) {
 	m.check(t, s, newRandom(t))
 }
 
-// After a failed sync the kernel may have dropped what it could not write; a second sync must not
-// say all is well.
+// After a failed sync the kernel may have dropped the pages that it failed to write, so a second
+// sync must not succeed.
 func TestFailedSyncIsFinal(t *testing.T) {
-	s, fault, m := faulty(t)
+	s, fault, m := onFaultyDisk(t)
 	fault.Inject(vfs.Rule{Op: vfs.OpSync, Times: 1})
 	if err := s.Sync(); !errors.Is(err, syscall.EIO) {
 		t.Fatalf("sync: %v", err)
@@ -105,14 +105,14 @@ func TestFailedSyncIsFinal(t *testing.T) {
 		t.Error("the second sync succeeded")
 	}
 	if err := s.Append(batchOf(t, m.next(), 1, 1, 1)); err == nil {
-		t.Error("append after a failed sync")
+		t.Error("append after a failed sync succeeded")
 	}
 }
 
-// Index entries are not worth a failed flush: they wait in memory. Sealing needs them, fails, and
-// succeeds when there is room.
+// A flush does not fail because of index entries, which stay in memory. Seal needs them to be
+// written, fails, and succeeds once there is space.
 func TestFullDiskForIndexesOnly(t *testing.T) {
-	s, fault, m := faulty(t)
+	s, fault, m := onFaultyDisk(t)
 	for _, name := range []string{"*.index", "*.timeindex"} {
 		fault.Inject(vfs.Rule{Op: vfs.OpWrite, Name: name, Err: syscall.ENOSPC, WriteBytes: 5})
 	}
@@ -129,14 +129,13 @@ func TestFullDiskForIndexesOnly(t *testing.T) {
 	m.checkIndexes(t, fault, "/")
 }
 
-// Whatever single operation fails, nobody gets a segment that lies: the call fails, or all it says
-// holds.
+// If any single operation fails, either the call fails or its result is correct.
 func TestSegmentSurvivesOneFaultAtAnyOperation(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()
 		fault := vfs.NewFault(mem)
 		fault.Inject(vfs.Rule{Skip: step, Times: 1, Err: syscall.ENOSPC, WriteBytes: 20})
-		m, durable, err := life(t, fault)
+		m, durable, err := writeSegment(t, fault)
 		fault.Clear()
 		recoverCrashed(t, mem.CrashClone(), m, durable, step)
 		if err == nil && step > fault.Count() {
@@ -147,7 +146,7 @@ func TestSegmentSurvivesOneFaultAtAnyOperation(t *testing.T) {
 
 func TestFailedOpenClosesItsFilesAndCanBeRetried(t *testing.T) {
 	mem := vfs.NewMem()
-	m, _, err := life(t, mem)
+	m, _, err := writeSegment(t, mem)
 	must(t, err)
 	must(t, mem.Remove("/"+Name(m.base, TimeIndexExtension, ""))) // so that Open writes, too
 	for step := 0; ; step++ {
@@ -168,9 +167,9 @@ func TestFailedOpenClosesItsFilesAndCanBeRetried(t *testing.T) {
 
 func TestOpenFailsOnCorruptData(t *testing.T) {
 	mem := vfs.NewMem()
-	m, _, err := life(t, mem)
+	m, _, err := writeSegment(t, mem)
 	must(t, err)
-	content := append(m.bytes(), "no batch"...)
+	content := append(m.bytes(), "not a batch"...)
 	must(t, vfs.WriteFileAtomic(mem, "/"+Name(m.base, LogExtension, ""), content))
 	if _, err := Open(mem, "/", m.base, Config{}); !errors.Is(err, record.ErrCorrupt) {
 		t.Errorf("open: %v, want ErrCorrupt", err)

@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// seedFiles are the files of a sealed segment at base 3.
+// seedFiles returns the files of a sealed segment with base offset 3.
 func seedFiles(f *testing.F) (data, offsets, times []byte) {
 	m := &model{base: 3}
 	for i := range int64(6) {
@@ -18,8 +18,8 @@ func seedFiles(f *testing.F) (data, offsets, times []byte) {
 	return m.bytes(), offsets, times
 }
 
-// Whatever stands in the three files: Open fails or gives a segment whose lookups end and stay
-// within the file.
+// With any content of the three files, Open fails or returns a segment whose lookups terminate and
+// stay within the file.
 func FuzzOpen(f *testing.F) {
 	data, offsets, times := seedFiles(f)
 	f.Add(data, offsets, times)
@@ -56,8 +56,8 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// Whatever stands in the data file: Recover keeps a prefix of it that is good batches, and a second
-// run finds nothing to cut.
+// With any content of the data file, Recover retains a prefix of valid batches, and a second
+// Recover truncates nothing.
 func FuzzRecover(f *testing.F) {
 	data, _, _ := seedFiles(f)
 	f.Add(data)
@@ -73,7 +73,7 @@ func FuzzRecover(f *testing.F) {
 		s, found, err := Recover(mem, "/", 3, Config{IndexIntervalBytes: 200},
 			func(b record.Batch) error {
 				if b.CheckCRC() != nil || b.BaseOffset() < m.next() {
-					t.Fatalf("visited a bad batch at offset %d", b.BaseOffset())
+					t.Fatalf("visited an invalid batch at offset %d", b.BaseOffset())
 				}
 				m.batches = append(m.batches, bytes.Clone(b))
 				return nil
@@ -83,7 +83,7 @@ func FuzzRecover(f *testing.F) {
 		must(t, err)
 		if !bytes.Equal(left, m.bytes()) || !bytes.HasPrefix(data, left) ||
 			found.TruncatedBytes != int64(len(data)-len(left)) {
-			t.Fatalf("recovered %+v, %d of %d bytes left", found, len(left), len(data))
+			t.Fatalf("recovered %+v, %d of %d bytes remain", found, len(left), len(data))
 		}
 		must(t, s.Close())
 		_, found, err = Recover(mem, "/", 3, Config{IndexIntervalBytes: 200}, nil)

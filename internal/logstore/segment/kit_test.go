@@ -19,11 +19,11 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// batchOf makes a batch of n records with the given offsets, the last of which has the timestamp; n
-// 0 makes an empty batch.
+// batchOf returns a batch of n records from base on, the last of which has the timestamp. With n 0
+// the batch is empty.
 func batchOf(t testing.TB, base int64, n int, timestamp int64, valueBytes int) record.Batch {
 	t.Helper()
-	builder := record.NewBuilder(0, 0) // no codec, so no level
+	builder := record.NewBuilder(0, 0) // uncompressed
 	builder.Reset(record.Identity{
 		BaseOffset: base, LastOffsetDelta: int32(max(n-1, 0)), MaxTimestamp: timestamp,
 		ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
@@ -39,7 +39,7 @@ func batchOf(t testing.TB, base int64, n int, timestamp int64, valueBytes int) r
 	return built
 }
 
-// model is a segment as a list of batches, and everything the slow and obvious way.
+// model is a segment as a list of batches, with naive implementations of all lookups.
 type model struct {
 	base    int64
 	batches []record.Batch
@@ -60,10 +60,10 @@ func (m *model) bytes() []byte {
 	return all
 }
 
-// first returns the position of the first batch that is wanted.
-func (m *model) first(wanted func(record.Batch) bool) (position int64, ok bool) {
+// first returns the position of the first batch that matches.
+func (m *model) first(match func(record.Batch) bool) (position int64, ok bool) {
 	for _, b := range m.batches {
-		if wanted(b) {
+		if match(b) {
 			return position, true
 		}
 		position += int64(len(b))
@@ -95,8 +95,8 @@ func (m *model) maxTimestamp() (ms, offset int64) {
 	return ms, offset
 }
 
-// indexes says what Kafka writes for these batches (LogSegment.append and onBecomeInactiveSegment,
-// told again).
+// indexes returns the index files that Kafka writes for these batches (a reimplementation of
+// LogSegment.append and onBecomeInactiveSegment).
 func (m *model) indexes(interval int) (offsets, times []byte) {
 	since, position, lastTime := 0, 0, int64(-1)
 	for i, b := range m.batches {
@@ -120,8 +120,8 @@ func (m *model) indexes(interval int) (offsets, times []byte) {
 	return offsets, times
 }
 
-// randomBatch makes the next batch: mostly without a gap, timestamps mostly ascending, now and then
-// empty, large or untimed.
+// randomBatch returns the next batch: mostly without a gap, with mostly ascending timestamps, and
+// sometimes empty, large or without a timestamp.
 func (m *model) randomBatch(t testing.TB, random *rand.Rand) record.Batch {
 	base := m.next()
 	if random.IntN(8) == 0 {
@@ -140,7 +140,7 @@ func (m *model) randomBatch(t testing.TB, random *rand.Rand) record.Batch {
 	return batchOf(t, base, n, timestamp, valueBytes)
 }
 
-// check compares a segment with the model by everything that can be read.
+// check compares the results of all reads of a segment with the model.
 func (m *model) check(t testing.TB, s *Segment, random *rand.Rand) {
 	t.Helper()
 	all := m.bytes()
@@ -170,7 +170,7 @@ func (m *model) check(t testing.TB, s *Segment, random *rand.Rand) {
 	m.checkScan(t, s, m.position(m.base+random.Int64N(m.next()-m.base+1)))
 }
 
-// checkBoundary checks how far a read of whole batches may go that must not go beyond limit.
+// checkBoundary compares the end of a read of whole batches up to limit with the model.
 func (m *model) checkBoundary(t testing.TB, s *Segment, limit int64) {
 	t.Helper()
 	want := int64(0)
@@ -194,7 +194,7 @@ func (m *model) checkTimestamp(t testing.TB, s *Segment, ms int64) {
 	}
 }
 
-// checkScan reads from a position to the end, by batches and by headers.
+// checkScan reads batches and headers from a position to the end.
 func (m *model) checkScan(t testing.TB, s *Segment, position int64) {
 	t.Helper()
 	at, got := position, []byte{}
@@ -202,7 +202,8 @@ func (m *model) checkScan(t testing.TB, s *Segment, position int64) {
 		header, err := s.HeaderAt(p)
 		if err != nil || p != at || header.Position != p || header.SizeBytes != len(b) ||
 			header.LastOffset() != b.LastOffset() {
-			t.Fatalf("header at %d: %+v, %v; batch of %d bytes, due at %d", p, header, err, len(b),
+			t.Fatalf("header at %d: %+v, %v; batch of %d bytes, want position %d", p, header, err,
+				len(b),
 				at)
 		}
 		at += int64(len(b))
@@ -210,15 +211,14 @@ func (m *model) checkScan(t testing.TB, s *Segment, position int64) {
 		return nil
 	}))
 	if !bytes.Equal(got, m.bytes()[position:]) {
-		t.Fatalf("scan from %d gives %d other bytes", position, len(got))
+		t.Fatalf("scan from %d returned %d bytes, which differ", position, len(got))
 	}
 	if _, err := s.HeaderAt(at); !errors.Is(err, io.EOF) {
 		t.Fatalf("header at the end: %v", err)
 	}
 }
 
-// checkIndexes checks the index files of a sealed or closed segment entry by entry, whatever
-// happened before.
+// checkIndexes checks each entry of the index files of a sealed or closed segment.
 func (m *model) checkIndexes(t testing.TB, fsys vfs.FS, dir string) {
 	t.Helper()
 	offsets, err := fsys.ReadFile(dir + "/" + Name(m.base, IndexExtension, ""))
@@ -246,7 +246,7 @@ func (m *model) checkIndexes(t testing.TB, fsys vfs.FS, dir string) {
 	}
 	if ms, at := m.maxTimestamp(); ms != before.Timestamp || ms >= 0 && at != m.base+
 		int64(before.Relative) {
-		t.Fatalf("the last time entry is %+v, the largest timestamp %d at %d", before, ms, at)
+		t.Fatalf("last time entry is %+v, want the largest timestamp %d at %d", before, ms, at)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// A random life of a segment, compared with a list of batches after each step.
+// A segment under random operations is compared with a list of batches.
 func TestSegmentEqualsListOfBatches(t *testing.T) {
 	for seed := range seed.Sequence(t, 6) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -23,7 +23,7 @@ func TestSegmentEqualsListOfBatches(t *testing.T) {
 		s, err := Create(mem, "/", m.base, "", cfg)
 		must(t, err)
 		for step := range 150 {
-			s = liveOneStep(t, mem, s, m, cfg, random)
+			s = randomStep(t, mem, s, m, cfg, random)
 			if step%5 == 0 {
 				m.check(t, s, random)
 			}
@@ -34,8 +34,8 @@ func TestSegmentEqualsListOfBatches(t *testing.T) {
 	}
 }
 
-// liveOneStep does one random thing to a segment and to its model.
-func liveOneStep(t *testing.T, mem *vfs.Mem, s *Segment, m *model, cfg Config,
+// randomStep applies a random operation to a segment and its model.
+func randomStep(t *testing.T, mem *vfs.Mem, s *Segment, m *model, cfg Config,
 	random *rand.Rand) *Segment {
 	t.Helper()
 	var err error
@@ -73,8 +73,7 @@ func liveOneStep(t *testing.T, mem *vfs.Mem, s *Segment, m *model, cfg Config,
 	return s
 }
 
-// Kafka's rule, told again in model.indexes, gives the very bytes of our index files; made anew
-// they are the same.
+// Kafka's algorithm, in model.indexes, results in our index files byte for byte; so does a rebuild.
 func TestIndexFilesAreKafkasByteForByte(t *testing.T) {
 	random := newRandom(t)
 	for _, interval := range []int{1, 500, 4096} {
@@ -88,7 +87,7 @@ func TestIndexFilesAreKafkasByteForByte(t *testing.T) {
 			must(t, s.Append(b))
 			m.batches = append(m.batches, b)
 			if i%37 == 0 {
-				must(t, s.Sync()) // when entries are written must not matter
+				must(t, s.Sync()) // the time at which entries are written must not matter
 			}
 		}
 		must(t, s.Seal())
@@ -117,13 +116,12 @@ func wantFiles(t *testing.T, mem *vfs.Mem, m *model, interval int) {
 		got, err := mem.ReadFile("/" + Name(m.base, extension, ""))
 		must(t, err)
 		if !bytes.Equal(got, want) {
-			t.Fatalf("%s: %d bytes that are not the %d expected", extension, len(got), len(want))
+			t.Fatalf("%s: %d bytes differ from the expected %d", extension, len(got), len(want))
 		}
 	}
 }
 
-// Opening must not depend on the file's size: it reads the ends of the files, and a bounded number
-// of bytes.
+// The cost of opening must not depend on the size of the files.
 func TestOpenReadsTheEndsOfFilesOnly(t *testing.T) {
 	reads := func(batches int) int {
 		mem := vfs.NewMem()
@@ -143,14 +141,13 @@ func TestOpenReadsTheEndsOfFilesOnly(t *testing.T) {
 		must(t, s.Close())
 		return operations
 	}
-	// A binary search in the time index's check may take a few reads more.
+	// The check of the time index does a binary search, which takes a few more reads.
 	if small, large := reads(200), reads(20_000); large > small+8 {
 		t.Errorf("%d operations to open 200 batches, %d for 20000", small, large)
 	}
 }
 
-// A batch larger than any buffer is read whole (I41), and its length is believed up to the end of
-// the file only.
+// A batch larger than any buffer is read whole (I41).
 func TestScanGrowsToTheBatch(t *testing.T) {
 	s, err := Create(vfs.NewMem(), "/", 0, "", Config{})
 	must(t, err)
@@ -163,8 +160,8 @@ func TestScanGrowsToTheBatch(t *testing.T) {
 	m.checkScan(t, s, int64(len(m.batches[0])))
 }
 
-// A damaged length is no reason to ask for as much memory as it says: neither where it is cut off,
-// nor where it is an error.
+// A damaged length must not cause an allocation of that size, neither in Recover, which truncates
+// the batch, nor in a scan, which fails.
 func TestLengthIsVerifiedBeforeMemoryIsAllocated(t *testing.T) {
 	mem := vfs.NewMem()
 	s, err := Create(mem, "/", 0, "", Config{})
@@ -195,14 +192,14 @@ func TestLengthIsVerifiedBeforeMemoryIsAllocated(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if found.Batches != 1 || s.SizeBytes() != int64(len(good)) ||
 		!errors.Is(found.Cause, record.ErrCorrupt) {
-		t.Errorf("%+v, %d bytes left", found, s.SizeBytes())
+		t.Errorf("recovered %+v, %d bytes remain", found, s.SizeBytes())
 	}
-	if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 {
-		t.Errorf("it took %d bytes of memory", took)
+	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 8<<20 {
+		t.Errorf("%d bytes were allocated", allocated)
 	}
 }
 
-// An entry is due once *more* than the interval follows the last (reference 2.1).
+// An entry is written once more than the interval follows the last one (reference 2.1).
 func TestIndexEntryIsWrittenBeyondTheIntervalOnly(t *testing.T) {
 	size := len(batchOf(t, 0, 1, 1, 10))
 	for _, c := range []struct{ interval, entries int }{{size - 1, 3}, {size, 1}, {2*size - 1, 1},
@@ -218,9 +215,8 @@ func TestIndexEntryIsWrittenBeyondTheIntervalOnly(t *testing.T) {
 	}
 }
 
-// docs/format/index.md: a lookup by timestamp reads at most one index interval, wherever in the
-// file the answer is, also when it lies behind the last entry of the time index or the timestamps
-// do not ascend.
+// docs/format/index.md: a lookup by timestamp reads at most one index interval, also if the result
+// is after the last entry of the time index or if timestamps do not ascend.
 func TestTimestampLookupReadsOneInterval(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	s, err := Create(fault, "/", 0, "", Config{})
@@ -228,7 +224,7 @@ func TestTimestampLookupReadsOneInterval(t *testing.T) {
 	const batches = 5000
 	timestamp := func(i int64) int64 {
 		if i > 100 && i < 4000 {
-			return 50 // long behind the largest so far
+			return 50 // far below the largest so far
 		}
 		return 1000 + i
 	}
@@ -242,8 +238,8 @@ func TestTimestampLookupReadsOneInterval(t *testing.T) {
 		if want, _ := s.Position(i); err != nil || !ok || position != want {
 			t.Errorf("timestamp of batch %d at %d, %v, %v; want %d", i, position, ok, err, want)
 		}
-		// Two blocks of an index, the indexed header, and two blocks of headers for the walk; then
-		// Position's own.
+		// Two blocks of an index, the indexed header, and two blocks of headers for the walk, and
+		// the reads of Position.
 		if reads := fault.Count() - before; reads > 10 {
 			t.Errorf("timestamp of batch %d took %d reads", i, reads)
 		}

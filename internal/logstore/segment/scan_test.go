@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// readCounter counts the bytes that are read of its files.
+// readCounter counts the bytes that are read from its files.
 type readCounter struct {
 	vfs.FS
 	bytes int64
@@ -29,8 +29,8 @@ func (f countedFile) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// Batches of a little more than half a block, of three blocks, and small ones between: none is read
-// twice.
+// Batches of slightly more than half a block, of three blocks, and small ones in between: no byte
+// is read twice.
 func TestScanReadsEachByteOnce(t *testing.T) {
 	counter := &readCounter{FS: vfs.NewMem()}
 	s, err := Create(counter, "/", 0, "", Config{})
@@ -45,7 +45,7 @@ func TestScanReadsEachByteOnce(t *testing.T) {
 	counter.bytes = 0
 	must(t, s.Scan(0, func(_ int64, b record.Batch) error {
 		if string(b) != string(want[0]) {
-			t.Errorf("batch %d is another one", b.BaseOffset())
+			t.Errorf("batch %d differs", b.BaseOffset())
 		}
 		want = want[1:]
 		return nil
@@ -54,7 +54,7 @@ func TestScanReadsEachByteOnce(t *testing.T) {
 		t.Errorf("%d batches were not visited", len(want))
 	}
 	if counter.bytes != s.SizeBytes() {
-		t.Errorf("%d bytes were read of %d", counter.bytes, s.SizeBytes())
+		t.Errorf("%d bytes were read, want %d", counter.bytes, s.SizeBytes())
 	}
 	must(t, s.Close())
 }

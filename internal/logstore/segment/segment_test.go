@@ -33,10 +33,10 @@ func TestNameHas20Digits(t *testing.T) {
 	} {
 		base, rest, ok := ParseName(c.name)
 		if ok != c.ok || ok && (base != c.base || rest != c.rest) {
-			t.Errorf("%s: %d, %q, %v", c.name, base, rest, ok)
+			t.Errorf("ParseName(%s) = %d, %q, %v", c.name, base, rest, ok)
 		}
 		if ok && Name(base, "", rest) != c.name {
-			t.Errorf("%s becomes %s", c.name, Name(base, "", rest))
+			t.Errorf("Name returns %s, want %s", Name(base, "", rest), c.name)
 		}
 	}
 }
@@ -49,9 +49,9 @@ func TestAppendRejectsBatchesThatCannotBeReadBack(t *testing.T) {
 	for name, b := range map[string]record.Batch{
 		"offsets that do not ascend": batchOf(t, 102, 3, 1, 10),
 		"an offset below the base":   batchOf(t, 5, 1, 1, 10),
-		"half a batch":               whole[:len(whole)-1],
+		"incomplete batch":           whole[:len(whole)-1],
 		"two batches":                append(bytes.Clone(whole), batchOf(t, 104, 1, 1, 10)...),
-		"no batch":                   make(record.Batch, 100),
+		"not a batch":                make(record.Batch, 100),
 		"nothing":                    nil,
 	} {
 		if err := s.Append(b); err == nil {
@@ -60,11 +60,12 @@ func TestAppendRejectsBatchesThatCannotBeReadBack(t *testing.T) {
 	}
 	must(t, s.Append(whole))
 	if s.NextOffset() != 104 {
-		t.Errorf("next offset %d", s.NextOffset())
+		t.Errorf("next offset %d, want 104", s.NextOffset())
 	}
 }
 
-// Reference 2.1: the indexes hold 31 bits, and one entry of the time index is kept for the roll.
+// Reference 2.1: index entries have 31 bits, and one entry of the time index is reserved for the
+// roll.
 func TestFitsKeepsTheIndexesWithinBounds(t *testing.T) {
 	const base = 1 << 40
 	s, err := Create(vfs.NewMem(), "/", base, "", Config{})
@@ -86,7 +87,7 @@ func TestFitsKeepsTheIndexesWithinBounds(t *testing.T) {
 	for ; s.Fits(record.Whole(batchOf(t, offset, 1, offset, 10))); offset++ {
 		must(t, s.Append(batchOf(t, offset, 1, offset, 10)))
 	}
-	// The first batch has no entry, four more fill the time index but for one.
+	// The first batch has no entry, and four more leave one entry of the time index free.
 	if offset != 5 {
 		t.Errorf("%d batches fit, want 5", offset)
 	}
@@ -135,7 +136,7 @@ func TestRenameAndRemoveTakeAllFiles(t *testing.T) {
 	}
 	must(t, s.Remove())
 	wantNames()
-	// Whoever still reads goes on until Close.
+	// Reads continue until Close.
 	if _, err := s.HeaderAt(0); err != nil {
 		t.Errorf("read after remove: %v", err)
 	}
@@ -151,7 +152,7 @@ func TestModTimeIsKeptAndCanBeSet(t *testing.T) {
 	s, err := Create(mem, "/", 0, "", Config{})
 	must(t, err)
 	if s.ModTime().IsZero() {
-		t.Error("a new segment has no time")
+		t.Error("a new segment has no modification time")
 	}
 	want := time.UnixMilli(1_500_000_000_000)
 	must(t, s.Append(batchOf(t, 0, 1, 1, 10)))
@@ -165,7 +166,7 @@ func TestModTimeIsKeptAndCanBeSet(t *testing.T) {
 	}
 }
 
-// Damage to the index files that Open can see is mended; the segment answers as before.
+// Open repairs every damage of the index files that it detects.
 func TestOpenRepairsIndexes(t *testing.T) {
 	mem := vfs.NewMem()
 	m := &model{base: 10}
@@ -183,42 +184,34 @@ func TestOpenRepairsIndexes(t *testing.T) {
 	times, err := mem.ReadFile(timesName)
 	must(t, err)
 	for name, damage := range map[string]func() (o, ti []byte){
-		"none":         func() (o, ti []byte) { return offsets, times },
-		"offsets gone": func() (o, ti []byte) { return nil, times },
-		"times gone":   func() (o, ti []byte) { return offsets, nil },
-		"offsets cut":  func() (o, ti []byte) { return offsets[:16], times },
-		"times cut to a first entry": func() (o, ti []byte) {
-			return offsets,
-				times[:TimeEntryBytes]
+		"none":              func() (o, ti []byte) { return offsets, times },
+		"no offsets":        func() (o, ti []byte) { return nil, times },
+		"no times":          func() (o, ti []byte) { return offsets, nil },
+		"offsets truncated": func() (o, ti []byte) { return offsets[:16], times },
+		"times truncated to one entry": func() (o, ti []byte) {
+			return offsets, times[:TimeEntryBytes]
 		},
-		"half an entry": func() (o, ti []byte) {
-			return offsets[:len(offsets)-3],
-				times[:len(times)-5]
+		"incomplete entry": func() (o, ti []byte) {
+			return offsets[:len(offsets)-3], times[:len(times)-5]
 		},
-		"zeros behind, as Kafka's": func() (o, ti []byte) {
-			return padded(offsets),
-				padded(times)
+		"padded with zeros, as Kafka does": func() (o, ti []byte) {
+			return padded(offsets), padded(times)
 		},
-		"zeros instead": func() (o, ti []byte) {
-			return make([]byte, len(offsets)),
-				make([]byte, len(times))
+		"zeros": func() (o, ti []byte) {
+			return make([]byte, len(offsets)), make([]byte, len(times))
 		},
-		"ones instead": func() (o, ti []byte) { return ones(offsets), ones(times) },
-		"the last position moved": func() (o,
-			ti []byte) {
+		"ones": func() (o, ti []byte) { return ones(offsets), ones(times) },
+		"last position changed": func() (o, ti []byte) {
 			return changed(offsets, len(offsets)-4, 61), times
 		},
-		"the last offset moved": func() (o,
-			ti []byte) {
+		"last offset changed": func() (o, ti []byte) {
 			return changed(offsets, len(offsets)-8, 90), times
 		},
-		"the last timestamp moved": func() (o, ti []byte) {
-			return offsets,
-				changed(times, len(times)-8, 5000)
+		"last timestamp changed": func() (o, ti []byte) {
+			return offsets, changed(times, len(times)-8, 5000)
 		},
-		"the last time's offset moved": func() (o, ti []byte) {
-			return offsets,
-				changed(times, len(times)-4, 98)
+		"offset of the last timestamp changed": func() (o, ti []byte) {
+			return offsets, changed(times, len(times)-4, 98)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

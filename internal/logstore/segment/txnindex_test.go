@@ -16,14 +16,14 @@ import (
 
 const txnFile = "/00000000000000000100.txnindex"
 
-// abortedAt is a transaction of producer 7 that begins at first and was aborted at last, when
-// nothing else was open.
+// abortedAt returns a transaction of producer 7 that began at first and was aborted at last, when
+// no other transaction was open.
 func abortedAt(first, last int64) AbortedTxn {
 	return AbortedTxn{ProducerID: 7, FirstOffset: first, LastOffset: last, LastStable: last + 1}
 }
 
-// withAborted is a segment [100, 200) of batches of one record, with entries for every tenth
-// offset.
+// withAborted returns a segment with offsets [100, 200) in batches of one record, and an entry per
+// ten offsets.
 func withAborted(t testing.TB, fsys vfs.FS) (*Segment, []AbortedTxn) {
 	t.Helper()
 	s, err := Create(fsys, "/", 100, "", Config{})
@@ -52,13 +52,13 @@ func TestEntriesOfTheTxnIndexAreKafkas(t *testing.T) {
 	must(t, err)
 	entry := abortedAt(101, 109)
 	if got := appendAborted(nil, entry); !bytes.Equal(got, want) || len(got) != AbortedTxnBytes {
-		t.Errorf("%x, want %x", got, want)
+		t.Errorf("encoded as %x, want %x", got, want)
 	}
 	if back, err := ParseAbortedTxn(want); err != nil || back != entry {
-		t.Errorf("%+v, %v", back, err)
+		t.Errorf("decoded as %+v, %v", back, err)
 	}
 	if _, err := ParseAbortedTxn(append([]byte{0, 1}, want[2:]...)); err == nil {
-		t.Error("a later version was read")
+		t.Error("an entry of an unknown version was accepted")
 	}
 }
 
@@ -70,11 +70,11 @@ func TestNoTxnIndexWithoutAbortedTransactions(t *testing.T) {
 	must(t, s.Seal())
 	must(t, s.Close())
 	if _, err := mem.Stat(txnFile); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%v", err)
+		t.Errorf("stat of the transaction index: %v, want not exist", err)
 	}
 }
 
-// The same entries are found before and after they are written, and after a restart.
+// The entries are found before and after they are written, and after a restart.
 func TestAbortedTransactionsAreFound(t *testing.T) {
 	mem := vfs.NewMem()
 	s, all := withAborted(t, mem)
@@ -107,12 +107,12 @@ func TestAbortedTransactionsAreFound(t *testing.T) {
 	must(t, s.Append(batchOf(t, 200, 2, 200, 10)))
 	must(t, s.AddAborted(late))
 	all = append(all, late)
-	check("half of it written")
+	check("partly written")
 	must(t, s.Close())
 	var err error
 	s, err = Open(mem.CrashClone(), "/", 100, Config{})
 	must(t, err)
-	check("opened again")
+	check("reopened")
 	if s.AbortedCount() != len(all) || s.TxnIndexDamaged() != nil || s.NeedsSeal() {
 		t.Errorf("%d entries, damage %v", s.AbortedCount(), s.TxnIndexDamaged())
 	}
@@ -127,7 +127,7 @@ func TestOnlyAscendingEntriesAreAccepted(t *testing.T) {
 		{7, 201, 205, 207}, {-1, 201, 205, 206},
 	} {
 		if err := s.AddAborted(bad); err == nil {
-			t.Errorf("%+v was taken", bad)
+			t.Errorf("%+v was accepted", bad)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func TestTruncateTruncatesTheTxnIndex(t *testing.T) {
 			want := all[:(offset-100)/10]
 			got, _ := abortedOf(t, s, 0, 1000)
 			if !slices.Equal(got, want) {
-				t.Fatalf("cut at %d: %v, want %v", offset, got, want)
+				t.Fatalf("truncated to %d: %v, want %v", offset, got, want)
 			}
 			must(t, s.Append(batchOf(t, offset, 5, 300, 10)))
 			must(t, s.AddAborted(abortedAt(offset, offset+4)))
@@ -153,14 +153,14 @@ func TestTruncateTruncatesTheTxnIndex(t *testing.T) {
 			must(t, err)
 			got, _ = abortedOf(t, s, 0, 1000)
 			if !slices.Equal(got, append(want[:len(want):len(want)], abortedAt(offset, offset+4))) {
-				t.Fatalf("cut at %d and opened: %v", offset, got)
+				t.Fatalf("truncated to %d and reopened: %v", offset, got)
 			}
 			must(t, s.Close())
 		}
 	}
 }
 
-// What is damaged is told and not believed; the log makes it anew.
+// A damaged index is reported and ignored, until the log has rebuilt it.
 func TestDamagedTxnIndexIsReported(t *testing.T) {
 	reference := vfs.NewMem()
 	s, all := withAborted(t, reference)
@@ -168,13 +168,13 @@ func TestDamagedTxnIndexIsReported(t *testing.T) {
 	good, err := reference.ReadFile(txnFile)
 	must(t, err)
 	for name, bad := range map[string][]byte{
-		"half an entry at the end": good[:len(good)-5],
-		"zeros":                    make([]byte, len(good)),
-		"a version nobody knows":   append([]byte{0, 3}, good[2:]...),
-		"entries the wrong way round": slices.Concat(good[AbortedTxnBytes:2*AbortedTxnBytes],
+		"incomplete last entry": good[:len(good)-5],
+		"zeros":                 make([]byte, len(good)),
+		"unknown version":       append([]byte{0, 3}, good[2:]...),
+		"entries in the wrong order": slices.Concat(good[AbortedTxnBytes:2*AbortedTxnBytes],
 			good[:AbortedTxnBytes]),
-		"an entry behind the end": appendAborted(slices.Clone(good), abortedAt(200, 300)),
-		"an entry twice":          slices.Concat(good[:AbortedTxnBytes], good),
+		"entry beyond the end": appendAborted(slices.Clone(good), abortedAt(200, 300)),
+		"duplicate entry":      slices.Concat(good[:AbortedTxnBytes], good),
 	} {
 		mem := reference.CrashClone()
 		must(t, vfs.WriteFileAtomic(mem, txnFile, bad))
@@ -185,40 +185,40 @@ func TestDamagedTxnIndexIsReported(t *testing.T) {
 		}
 		must(t, s.ResetAborted(all))
 		if s.TxnIndexDamaged() != nil || !s.NeedsSeal() {
-			t.Errorf("%s: mended, damage %v", name, s.TxnIndexDamaged())
+			t.Errorf("%s: rebuilt, damage %v", name, s.TxnIndexDamaged())
 		}
 		must(t, s.Close())
 		if content, err := mem.ReadFile(txnFile); err != nil || !bytes.Equal(content, good) {
-			t.Errorf("%s: the file was not made anew: %v", name, err)
+			t.Errorf("%s: the file was not rebuilt: %v", name, err)
 		}
 	}
 }
 
-// KAFKA-7866, KAFKA-10778: a disk that takes no transaction index fails no append; the entries
-// wait.
+// KAFKA-7866, KAFKA-10778: a failed write of the transaction index does not fail an append. The
+// entries stay in memory.
 func TestFailedTxnIndexWriteDoesNotFailAppends(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
 	s, all := withAborted(t, fault)
 	fault.Inject(vfs.Rule{Op: vfs.OpCreate, Name: "*.txnindex", Times: 1})
 	fault.Inject(vfs.Rule{Op: vfs.OpWrite, Name: "*.txnindex", Times: 1, WriteBytes: 11})
-	must(t, s.Sync()) // cannot create it
-	must(t, s.Sync()) // writes 11 bytes of it
+	must(t, s.Sync()) // fails to create the file
+	must(t, s.Sync()) // writes only 11 bytes
 	must(t, s.Append(batchOf(t, 200, 1, 200, 10)))
 	if got, _ := abortedOf(t, s, 0, 1000); !slices.Equal(got, all) || !s.NeedsSeal() {
-		t.Errorf("%v", got)
+		t.Errorf("entries %v, want %v", got, all)
 	}
 	must(t, s.Close())
 	s, err := Open(mem.CrashClone(), "/", 100, Config{})
 	must(t, err)
 	if got, _ := abortedOf(t, s, 0, 1000); !slices.Equal(got, all) {
-		t.Errorf("after a restart %v", got)
+		t.Errorf("after a restart: %v, want %v", got, all)
 	}
 	must(t, s.Close())
 }
 
-// A sealed segment keeps its entries in any crash; Recover leaves none, for only the log can make
-// them.
+// A sealed segment retains its entries in any crash. Recover removes them, because only the log can
+// rebuild them.
 func TestTxnIndexSurvivesACrash(t *testing.T) {
 	for seed := range seed.Sequence(t, 50) {
 		mem := vfs.NewMem()
@@ -228,7 +228,7 @@ func TestTxnIndexSurvivesACrash(t *testing.T) {
 		opened, err := Open(crashed, "/", 100, Config{})
 		must(t, err)
 		if got, _ := abortedOf(t, opened, 0, 1000); !slices.Equal(got, all) {
-			t.Fatalf("seed %d: %v", seed, got)
+			t.Fatalf("seed %d: entries %v", seed, got)
 		}
 		must(t, opened.Close())
 		recovered, _, err := Recover(crashed, "/", 100, Config{}, nil)
@@ -241,15 +241,15 @@ func TestTxnIndexSurvivesACrash(t *testing.T) {
 		opened, err = Open(crashed.CrashClone(), "/", 100, Config{})
 		must(t, err)
 		if got, _ := abortedOf(t, opened, 0, 1000); !slices.Equal(got, all) {
-			t.Fatalf("seed %d: made anew, %v", seed, got)
+			t.Fatalf("seed %d: rebuilt entries %v", seed, got)
 		}
 		must(t, opened.Close())
 		must(t, s.Close())
 	}
 }
 
-// Against a list, with more entries than one block holds, and long transactions that hold the last
-// stable offset back.
+// The index is compared with a list, with more entries than a block, and long transactions that
+// delay the last stable offset.
 func TestTxnIndexEqualsList(t *testing.T) {
 	random := newRandom(t)
 	mem := vfs.NewMem()
@@ -282,7 +282,7 @@ func checkAborted(t *testing.T, s *Segment, all []AbortedTxn, end int64, random 
 	for range 300 {
 		from := random.Int64N(end)
 		below := from + random.Int64N(end-from)
-		needed := map[string]bool{} // whatever overlaps the range must be found
+		needed := map[string]bool{} // every transaction that overlaps the range
 		for _, a := range all {
 			if a.LastOffset >= from && a.FirstOffset < below {
 				needed[fmt.Sprint(a)] = true
