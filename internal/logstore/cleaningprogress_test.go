@@ -9,7 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// What is cut off says nothing of what comes there; on disk too, before anything is cut (F4).
+// A truncation also truncates the cleaning progress, in memory and, before any file is truncated,
+// in the checkpoint (F4).
 func TestF4CleaningProgressIsTruncatedWithTheLog(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -27,17 +28,17 @@ func TestF4CleaningProgressIsTruncatedWithTheLog(t *testing.T) {
 	}
 	after := createLog(t, openStore(t, mem.CrashClone()), settings(nil))
 	for name, l := range map[string]*Log{"now": log, "after a crash": after} {
-		l.compaction.SetReplicasTombstoneClean(30) // of before the cut
+		l.compaction.SetReplicasTombstoneClean(30) // a value from before the truncation
 		l.compaction.SetReplicasTombstoneClean(39)
 		if l.compaction.TombstoneClean() != 20 {
-			t.Errorf("%s: its tombstones are lonely below %d, want 20", name,
+			t.Errorf("%s: tombstone-clean offset %d, want 20", name,
 				l.compaction.TombstoneClean())
 		}
 	}
 	for name, l := range map[string]*Log{"now": log, "after a crash": after} {
 		l.compaction.SetReplicasTombstoneClean(20)
 		if _, ok := l.compaction.progress.forPass().Since(19); !ok {
-			t.Errorf("%s: what was agreed on below the cut is forgotten", name)
+			t.Errorf("%s: the progress below the truncation is lost", name)
 		}
 	}
 	if err := log.StartAt(30); err != nil {
@@ -45,21 +46,22 @@ func TestF4CleaningProgressIsTruncatedWithTheLog(t *testing.T) {
 	}
 	if _, ok := log.compaction.progress.forPass().Since(0); ok ||
 		log.compaction.TombstoneClean() != 30 {
-		t.Errorf("an empty log: %v, lonely below %d", log.compaction.progress.forPass(),
+		t.Errorf("empty log: progress %v, tombstone-clean offset %d",
+			log.compaction.progress.forPass(),
 			log.compaction.TombstoneClean())
 	}
 }
 
-// A log that was the only replica has removed what it has removed; of what it has not, those that
-// are added may have a copy.
+// When a log gets other replicas, its progress ends at its tombstone-clean offset: the new replicas
+// may copy the records that it has not removed yet.
 func TestX1CleaningProgressAfterReplicasAreAdded(t *testing.T) {
-	for name, restart := range map[string]bool{"at once": false, "behind a restart": true} {
+	for name, restart := range map[string]bool{"at once": false, "after a restart": true} {
 		t.Run(name, func(t *testing.T) {
 			var a cleaningProgress
 			a.restore(nil, 100)
 			a.advance(onlyReplica, 40, epoch0, time.Hour)
 			if _, ok := a.forPass().Since(99); !ok {
-				t.Error("it is alone, and agrees with nobody")
+				t.Error("no progress of the only replica")
 			}
 			if restart {
 				steps := a.saved(40)

@@ -20,7 +20,7 @@ func TestDefaultLevelAndItsNumberAreOneSeries(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := meter.at(siteClean)(chunks, nil, compress.Zstd, 99); err == nil {
-		t.Error("level 99 is taken")
+		t.Error("level 99 is accepted")
 	}
 	if got := meter.mu.sums[compressionKind{compress.Zstd, 3, siteClean}]; got.in != 6 ||
 		len(meter.mu.sums) != 2 {

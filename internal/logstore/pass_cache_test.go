@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// cachedAfterPass cleans a log on the disk, and returns how much of the output is in the page cache
-// then, 0 to 1.
+// cachedAfterPass runs a pass over a log on disk, and returns the share of the output that is in
+// the page cache afterwards, 0 to 1.
 func cachedAfterPass(t *testing.T, cold bool) float64 {
 	t.Helper()
 	store, err := Open(Options{FS: vfs.OS{}, Dir: t.TempDir(), Logger: quiet()})
@@ -22,7 +22,7 @@ func cachedAfterPass(t *testing.T, cold bool) float64 {
 		compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 8 << 20 }))
 	value := make([]byte, 20_000)
 	random := rand.New(rand.NewPCG(1, 2))
-	for i := range 1500 { // 30 MB, each third batch of which goes
+	for i := range 1500 { // 30 MB, of which a third of the batches is superseded
 		for j := range value {
 			value[j] = byte('a' + random.IntN(26))
 		}
@@ -52,7 +52,7 @@ func cachedAfterPass(t *testing.T, cold bool) float64 {
 	for _, h := range list.handles[:len(list.handles)-1] {
 		bytes, ok := vfs.Cached(h.File(), 0, h.SizeBytes())
 		if !ok {
-			t.Skip("this system does not tell what it caches")
+			t.Skip("the system does not report the page cache")
 		}
 		size, found = size+h.SizeBytes(), found+bytes
 	}
@@ -62,14 +62,14 @@ func cachedAfterPass(t *testing.T, cold bool) float64 {
 func TestF10ColdLogStaysOutOfPageCache(t *testing.T) {
 	cold, warm := cachedAfterPass(t, true), cachedAfterPass(t, false)
 	t.Logf(
-		"of the output %.0f %% are cached behind a pass over a cold log, %.0f %% over a warm one",
+		"%.0f %% of the output are cached after a pass over a cold log, %.0f %% over a warm one",
 		100*cold,
 		100*warm,
 	)
 	if warm < 0.5 {
-		t.Skip("this machine is short of memory: not even what was just written stays cached")
+		t.Skip("the machine is short of memory: what was just written is not cached")
 	}
 	if cold > warm/2 {
-		t.Errorf("%.2f of the output of a cold log is cached, of a warm one %.2f", cold, warm)
+		t.Errorf("%.2f of the output is cached for a cold log, %.2f for a warm one", cold, warm)
 	}
 }

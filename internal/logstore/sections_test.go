@@ -15,7 +15,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// compactLog is swapLog of a compacted topic: segments at 0, 10, 20, 30 and the active one at 40.
+// compactLog is swapLog of a compacted topic: segments at 0, 10, 20, 30 and the active segment at
+// 40.
 func compactLog(t testing.TB, fsys vfs.FS, change func(*topicconfig.Settings)) (*Store, *Log) {
 	t.Helper()
 	store, log := swapLog(t, fsys)
@@ -91,7 +92,7 @@ func TestI2BoundIsRoundedDownToASegment(t *testing.T) { // I2
 			t.Errorf("%+v", view)
 		}
 	})
-	t.Run("what is not synced yet (ADR 0015)", func(t *testing.T) {
+	t.Run("not synced yet (ADR 0015)", func(t *testing.T) {
 		store, log := compactLog(t, vfs.NewMem(), nil)
 		fill(t, log, 10)
 		view := log.compaction.view(epoch0)
@@ -105,7 +106,7 @@ func TestI2BoundIsRoundedDownToASegment(t *testing.T) { // I2
 		}
 		view.release()
 	})
-	t.Run("minLag, which holds dirty segments only", func(t *testing.T) {
+	t.Run("minLag, which blocks dirty segments only", func(t *testing.T) {
 		_, log := compactLog(t, vfs.NewMem(),
 			func(s *topicconfig.Settings) { s.MinLag = time.Hour })
 		view := log.compaction.view(epoch0.Add(time.Hour - time.Millisecond))
@@ -128,7 +129,7 @@ func TestI2BoundIsRoundedDownToASegment(t *testing.T) { // I2
 	})
 }
 
-// I3, KAFKA-1641, KAFKA-6266, KAFKA-8724: reset once, and for good.
+// I3, KAFKA-1641, KAFKA-6266, KAFKA-8724: the first dirty offset is reset once and saved.
 func TestI3FirstDirtyOutsideTheLogIsReset(t *testing.T) {
 	mem := vfs.NewMem()
 	store, log := compactLog(t, mem, nil)

@@ -15,9 +15,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// BenchmarkAppendKeys is what noting keys costs an append, in CPU time a record: batches of 100
-// records with keys of 36 bytes, into a directory of the real disk. cpu-ns/record is user and
-// system time of the process; with=made adds the making of the sidecars.
+// BenchmarkAppendKeys measures the CPU time that spooling keys adds to an append: batches of 100
+// records with keys of 36 bytes, in a directory on the real disk. cpu-ns/record is user and system
+// time of the process; with=made adds building the sidecars.
 func BenchmarkAppendKeys(b *testing.B) {
 	for _, size := range []int{100, 1000} {
 		for _, codec := range []compress.Codec{compress.None, compress.LZ4} {
@@ -63,7 +63,7 @@ func benchmarkAppendKeys(b *testing.B, size int, codec compress.Codec, with stri
 	b.ReportMetric(float64(cpuTime(b)-began)/float64(100*done), "cpu-ns/record")
 }
 
-// benchmarkTend does what the background does, so that the disk does not fill up.
+// benchmarkTend does what the background goroutines do, so that the disk does not fill up.
 func benchmarkTend(b *testing.B, store *Store, log *Log, with string) {
 	log.AdvanceHighWatermark(log.LogEnd())
 	store.tick(epoch0, false)
@@ -77,7 +77,7 @@ func benchmarkTend(b *testing.B, store *Store, log *Log, with string) {
 	}
 }
 
-// benchmarkBatches are batches as a producer sends them: unique keys, values that compress by half.
+// benchmarkBatches returns batches with unique keys, and values that compress by half.
 func benchmarkBatches(b *testing.B, size int, codec compress.Codec) (all [][]byte) {
 	random := rand.New(rand.NewPCG(1, 1))
 	builder := record.NewBuilder(codec, compress.LevelDefault)

@@ -19,7 +19,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// keyedSettings are settings of a compacted topic with segments of some five batches of fillKeyed.
+// keyedSettings returns settings of a compacted topic whose segments hold about five batches of
+// fillKeyed.
 func keyedSettings(change func(*topicconfig.Settings)) topicconfig.Settings {
 	return settings(func(s *topicconfig.Settings) {
 		s.Compact, s.Delete = true, false
@@ -29,7 +30,7 @@ func keyedSettings(change func(*topicconfig.Settings)) topicconfig.Settings {
 	})
 }
 
-// fillKeyed is fill with records that are worth a sidecar.
+// fillKeyed is fill with records that are large enough to keep a sidecar.
 func fillKeyed(t testing.TB, log *Log, n int) {
 	t.Helper()
 	for range n {
@@ -38,10 +39,10 @@ func fillKeyed(t testing.TB, log *Log, n int) {
 	}
 }
 
-// randomTexts counts the texts that were made: each is another, and the same in each run.
+// randomTexts counts the calls of randomText: each text is different, and the same in each run.
 var randomTexts atomic.Uint64
 
-// randomText is text that no codec makes smaller.
+// randomText returns text that does not compress.
 func randomText(n int) string {
 	random := rand.New(rand.NewPCG(randomTexts.Add(1), 0))
 	text := make([]byte, n)
@@ -59,14 +60,14 @@ func keyedSegments(t testing.TB, log *Log) []*handle {
 	return list.handles[:len(list.handles)-1]
 }
 
-// tend has the log's sidecars made as the cleaner does, until there is nothing to do.
+// tend builds and deletes the log's sidecars as the cleaner does.
 func tend(log *Log, now time.Time) {
 	for log.compaction.sidecars.buildNext(context.Background(), now,
 		sidecarOptions{background: true}) {
 	}
 }
 
-// expectedKeys reads a segment record by record: what its sidecar must say.
+// expectedKeys computes the content of a sidecar from the records of its segment.
 func expectedKeys(h *handle, hasher keys.Hasher) (entries []keys.Entry, records []keys.Record,
 	err error) {
 	err = h.Scan(0, func(_ int64, b record.Batch) error {
@@ -90,7 +91,7 @@ func expectedKeys(h *handle, hasher keys.Hasher) (entries []keys.Entry, records 
 	return entries, records, err
 }
 
-// compareKeys holds a sidecar against its segment. It returns what differs.
+// compareKeys compares a sidecar with its segment, and returns an error if they differ.
 func compareKeys(log *Log, h *handle, reader *keys.Reader) error {
 	wantEntries, wantRecords, err := expectedKeys(h, log.compaction.sidecars.salt.Load().Hasher())
 	if err != nil {
@@ -112,18 +113,18 @@ func compareKeys(log *Log, h *handle, reader *keys.Reader) error {
 	if err := errors.Join(entries.Err(), records.Err(), batches.Err()); err != nil {
 		return err
 	}
-	// A batch that was rebuilt has other deltas, and so records of another size by a few bytes.
+	// The records of a rebuilt batch have other deltas, so their sizes differ by a few bytes.
 	alike := func(a, b keys.Record) bool {
 		return a.Tombstone == b.Tombstone && a.NullKey == b.NullKey &&
 			max(a.BodyBytes, b.BodyBytes)-min(a.BodyBytes, b.BodyBytes) < 20
 	}
 	if !slices.Equal(gotEntries, wantEntries) || !slices.EqualFunc(gotRecords, wantRecords, alike) {
-		return errors.New("the sidecar tells of other records than the segment has")
+		return errors.New("the sidecar has other records than its segment")
 	}
 	return nil
 }
 
-// checkSidecars wants a right sidecar beside each sealed segment, without making any.
+// checkSidecars checks that each sealed segment has a correct sidecar. It builds none.
 func checkSidecars(t testing.TB, log *Log) {
 	t.Helper()
 	segments := keyedSegments(t, log)
@@ -144,7 +145,7 @@ func checkSidecars(t testing.TB, log *Log) {
 	}
 }
 
-// namesWith lists the names in a log's directory that have a part.
+// namesWith lists the names in a log's directory that contain a string.
 func namesWith(t testing.TB, fsys vfs.FS, log *Log, part string) (names []string) {
 	t.Helper()
 	entries, err := fsys.ReadDir(log.dir)

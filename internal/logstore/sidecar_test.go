@@ -19,9 +19,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// The leader hashed the keys while it validated what was produced: no segment is read again.
+// The leader hashes the keys while it validates a produced batch, so it scans no segment.
 func TestF14LeaderBuildsSidecarsWithoutScan(t *testing.T) {
-	// as sent, and recompressed
+	// as sent, and recompressed by the leader
 	for _, codec := range []compress.Codec{compress.None, compress.LZ4} {
 		fsys := vfs.NewMem()
 		store := openStore(t, fsys)
@@ -49,8 +49,7 @@ func TestF14LeaderBuildsSidecarsWithoutScan(t *testing.T) {
 	}
 }
 
-// What is not appended leaves no trace: were one record of it counted, every ordinal behind it
-// would name another record.
+// A batch that is not appended is not spooled: one extra record would shift all later ordinals.
 func TestFailedAppendsAreNotSpooled(t *testing.T) {
 	for seed := range seed.Sequence(t, 3) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -64,7 +63,7 @@ func TestFailedAppendsAreNotSpooled(t *testing.T) {
 			b := sent{producer: 7, sequence: sequence, keys: []string{fmt.Sprint(n), "x"},
 				value: strings.Repeat("v", 80)}
 			switch random.IntN(5) {
-			case 0: // refused for its sequence, after its keys were hashed
+			case 0: // rejected for its sequence, after its keys were hashed
 				b.sequence += 5
 				if _, err := log.Append(b.bytes(t), epoch0); !errors.Is(err,
 					ErrOutOfOrderSequence) {
@@ -76,13 +75,13 @@ func TestFailedAppendsAreNotSpooled(t *testing.T) {
 					!appended.Duplicate {
 					t.Fatal(appended, err)
 				}
-			case 2: // the second record has no key: refused in the middle of the batch
+			case 2: // the second record has no key: rejected in the middle of the batch
 				bad := nullableBatch(t, record.Record{Key: []byte("k"), Value: []byte("v")},
 					record.Record{Offset: 1, Value: []byte("v")})
 				if _, err := log.Append(bad, epoch0); !errors.Is(err, record.ErrInvalidRecord) {
 					t.Fatal(err)
 				}
-			case 3: // the disk is full, after some bytes
+			case 3: // the disk is full after some bytes
 				fault.Inject(vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Times: 1, Err: syscall.ENOSPC,
 					WriteBytes: random.IntN(100)})
 				if _, err := log.Append(b.bytes(t), epoch0); !errors.Is(err, ErrStorage) {
@@ -99,12 +98,12 @@ func TestFailedAppendsAreNotSpooled(t *testing.T) {
 		}
 		checkSidecars(t, log)
 		if n := log.compaction.sidecars.scannedBytes.Load(); n > 0 {
-			t.Errorf("seed %d: %d bytes were scanned: the spool did not fit", seed, n)
+			t.Errorf("seed %d: %d bytes were scanned: a spool did not match its segment", seed, n)
 		}
 	}
 }
 
-// nullableBatch is a batch of these records, as a producer sends it.
+// nullableBatch returns a batch of the given records, as a producer sends it.
 func nullableBatch(t testing.TB, records ...record.Record) []byte {
 	t.Helper()
 	b := record.NewBuilder(compress.None, compress.LevelDefault)
@@ -121,7 +120,7 @@ func nullableBatch(t testing.TB, records ...record.Record) []byte {
 	return batch
 }
 
-// A spool that cannot be written costs the append nothing, and the segment a scan.
+// If a spool cannot be written, the append succeeds and the segment is scanned.
 func TestSpoolOnFailingDisk(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	store := openStore(t, fault)
@@ -141,11 +140,12 @@ func TestSpoolOnFailingDisk(t *testing.T) {
 	tend(log, epoch0)
 	checkSidecars(t, log)
 	if log.compaction.sidecars.scannedBytes.Load() == 0 {
-		t.Error("nothing was scanned: the spool did not fail")
+		t.Error("no segment was scanned: the spool did not fail")
 	}
 }
 
-// Replicated batches bring no keys with them, and markers no user's key.
+// A follower scans its segments, since the keys of replicated batches are not hashed. Transaction
+// markers have no user's key.
 func TestSidecarsOfFollowersAndMarkers(t *testing.T) {
 	leaderStore := openStore(t, vfs.NewMem())
 	leader := createLog(t, leaderStore, keyedSettings(nil))
@@ -190,12 +190,12 @@ func TestSidecarsOfFollowersAndMarkers(t *testing.T) {
 	tend(follower, epoch0)
 	checkSidecars(t, follower)
 	if follower.compaction.sidecars.scannedBytes.Load() == 0 {
-		t.Error("the follower scanned nothing, and nobody told it the keys")
+		t.Error("the follower scanned no segment")
 	}
 }
 
-// After a start spools are gone, and the salt and the sidecars are as before; what is missing is
-// made by a scan, once.
+// After a start there are no spools, salt and sidecars are as before, and missing sidecars are
+// built once, by scans.
 func TestSidecarsAfterRestart(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
@@ -209,14 +209,14 @@ func TestSidecarsAfterRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left := namesWith(t, fsys, log, "spool"); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("spools left: %v", left)
 	}
 	made := len(namesWith(t, fsys, log, keys.Extension))
 
 	store = openStore(t, fsys)
 	log = createLog(t, store, keyedSettings(nil))
 	if *log.compaction.sidecars.salt.Load() != salt {
-		t.Error("the salt is another one")
+		t.Error("the salt has changed")
 	}
 	fillKeyed(t, log, 20)
 	store.tick(epoch0, false)
@@ -234,16 +234,16 @@ func TestSidecarsAfterRestart(t *testing.T) {
 	scanned := log.compaction.sidecars.scannedBytes.Load()
 	tend(log, epoch0)
 	if log.compaction.sidecars.scannedBytes.Load() != scanned {
-		t.Error("what is there was made again")
+		t.Error("existing sidecars were built again")
 	}
 }
 
-// A lost or damaged salt is a new one, and every sidecar is made anew with it.
+// A lost or damaged salt is replaced by a new one, and every sidecar is rebuilt with it.
 func TestLostSaltRebuildsSidecars(t *testing.T) {
-	for name, spoil := range map[string]func(fsys vfs.FS, name string) error{
+	for name, damage := range map[string]func(fsys vfs.FS, name string) error{
 		"lost": func(fsys vfs.FS, name string) error { return fsys.Remove(name) },
 		"damaged": func(fsys vfs.FS, name string) error {
-			return vfs.WriteFileAtomic(fsys, name, []byte("this is no salt"))
+			return vfs.WriteFileAtomic(fsys, name, []byte("not a salt"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -257,24 +257,24 @@ func TestLostSaltRebuildsSidecars(t *testing.T) {
 			if err := store.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if err := spoil(fsys, filepath.Join(log.dir, keys.SaltFile)); err != nil {
+			if err := damage(fsys, filepath.Join(log.dir, keys.SaltFile)); err != nil {
 				t.Fatal(err)
 			}
 			store = openStore(t, fsys)
 			log = createLog(t, store, keyedSettings(nil))
 			if *log.compaction.sidecars.salt.Load() == salt {
-				t.Fatal("the salt is the same")
+				t.Fatal("the salt has not changed")
 			}
 			tend(log, epoch0)
 			checkSidecars(t, log)
 			if log.compaction.sidecars.scannedBytes.Load() == 0 {
-				t.Error("sidecars of another salt were taken")
+				t.Error("sidecars of another salt were used")
 			}
 		})
 	}
 }
 
-// Each kind of damage to the file, in each of its parts, as a start or a running process meets it.
+// A damaged sidecar is rebuilt, both in a running process and after a start.
 func TestDamagedSidecarsAreRebuilt(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
@@ -289,11 +289,11 @@ func TestDamagedSidecarsAreRebuilt(t *testing.T) {
 		t.Fatal(err)
 	}
 	for kind, damage := range map[string]func(c []byte) []byte{
-		"header": func(c []byte) []byte { c[40]++; return c },
-		"cut":    func(c []byte) []byte { return c[:len(c)-3] },
-		"empty":  func([]byte) []byte { return nil },
-		"longer": func(c []byte) []byte { return append(c, 0) },
-		"of other": func([]byte) []byte {
+		"header":    func(c []byte) []byte { c[40]++; return c },
+		"truncated": func(c []byte) []byte { return c[:len(c)-3] },
+		"empty":     func([]byte) []byte { return nil },
+		"longer":    func(c []byte) []byte { return append(c, 0) },
+		"of other data": func([]byte) []byte {
 			return mustRead(t, fsys,
 				log.compaction.sidecars.name(0))
 		},

@@ -15,21 +15,21 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// How large the log of BenchmarkSteadyState is: 50,000 keys of 500 bytes, in segments of 1,000
-// records, 12 times as many appends.
+// The log of BenchmarkSteadyState: 50,000 keys with values of 500 bytes, in segments of 1,000
+// records, and 12 appends for each key.
 const (
 	steadyKeys          = 50_000
 	steadyAppends       = 12 * steadyKeys
 	steadyBatch         = 50
 	steadySegmentBytes  = 1000 * steadyRecordBytes
 	steadyRecordBytes   = 500
-	steadyRecordsSecond = 100 // of the clock that the records and the passes go by
+	steadyRecordsSecond = 100 // of simulated time, which records and passes use
 )
 
-// BenchmarkSteadyState is what the cleaner writes for each byte that is appended, over the second
-// half of a long run, in memory: real appends, real passes whenever one is due. One iteration is
-// the whole run. written/appended and read/appended are of data files, sidecars/appended is what
-// was read and written of sidecars, peak-% the share of garbage when a pass begins.
+// BenchmarkSteadyState measures the bytes that passes write for each appended byte, over the second
+// half of a long run, in memory: real appends, and a pass whenever one is due. One iteration is the
+// whole run. written/appended and read/appended are of data files, sidecars/appended is the sum
+// read and written of sidecars, peak-% the share of garbage at the start of a pass.
 func BenchmarkSteadyState(b *testing.B) {
 	for _, order := range []string{"uniform", "zipf"} {
 		for _, c := range []struct{ dirty, garbage int }{{50, 20}, {10, 45}, {50, 0}} {
@@ -120,7 +120,7 @@ func (s *steady) run() {
 	s.ReportMetric(float64(s.passes), "passes")
 }
 
-// pass cleans the log if it is dirty enough.
+// pass runs a pass if the dirty ratio requires one.
 func (s *steady) pass() {
 	c := s.log.Compaction()
 	sections, _ := c.Sections(s.now)

@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// spoolOf is a spool of a segment with so many records of unique keys, in batches of 100.
+// spoolOf returns a spool with the given number of records with unique keys, in batches of 100.
 func spoolOf(b *testing.B, fsys vfs.FS, name string, records int) *Spool {
 	b.Helper()
 	random := rand.New(rand.NewPCG(1, 1))
@@ -30,7 +30,7 @@ func spoolOf(b *testing.B, fsys vfs.FS, name string, records int) *Spool {
 	return spool
 }
 
-// BenchmarkBuild makes the sidecar of a segment of 800,000 records, in one run and in several.
+// BenchmarkBuild builds the sidecar of a segment of 800,000 records, in one run and in several.
 func BenchmarkBuild(b *testing.B) {
 	const records = 800_000
 	for _, memory := range []int64{64 << 20, 16 << 20} {
@@ -49,7 +49,7 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
-// BenchmarkSort is the sort alone.
+// BenchmarkSort measures the sort alone.
 func BenchmarkSort(b *testing.B) {
 	const records = 800_000
 	random := rand.New(rand.NewPCG(1, 1))

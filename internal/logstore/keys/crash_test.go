@@ -12,8 +12,7 @@ import (
 
 var errDisk = errors.New("injected")
 
-// make makes the sidecar from scratch on fsys, with a file of runs, and leaves the world's own
-// filesystem alone.
+// makeOn builds the sidecar on fsys by a scan, with a file of runs.
 func (w *world) makeOn(fsys vfs.FS) error {
 	spool := w.spool()
 	spool.fsys = fsys
@@ -29,8 +28,8 @@ func (w *world) makeOn(fsys vfs.FS) error {
 	return b.run(b.sorted)
 }
 
-// whole tells that there is no sidecar or a whole one.
-func (w *world) whole(fsys vfs.FS, when string) (there bool) {
+// complete checks that there is a complete sidecar or none, and reports whether there is one.
+func (w *world) complete(fsys vfs.FS, when string) (found bool) {
 	w.t.Helper()
 	err := readAll(fsys, w.name(), w.expect())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -48,83 +47,83 @@ func TestFaultAtEveryCallLeavesCompleteSidecarOrNone(t *testing.T) {
 		fault.Inject(vfs.Rule{Skip: step - 1, Times: 1, Err: errDisk})
 		err := w.makeOn(fault)
 		hit := fault.Count() >= step
-		there := w.whole(memory, "after a fault")
+		found := w.complete(memory, "after a fault")
 		if !hit {
-			if err != nil || !there {
-				t.Fatalf("without a fault: %v, sidecar %v", err, there)
+			if err != nil || !found {
+				t.Fatalf("without a fault: %v, sidecar %v", err, found)
 			}
 			if step < 20 {
-				t.Fatalf("only %d steps: the test does not reach what it is for", step)
+				t.Fatalf("only %d calls", step)
 			}
 			return
 		}
-		if err == nil && !there {
+		if err == nil && !found {
 			t.Errorf("step %d: no error, and no sidecar", step)
 		}
 		for seed := range uint64(5) {
-			w.whole(memory.CrashClonePartly(seed), "after a fault and a crash")
+			w.complete(memory.CrashClonePartly(seed), "after a fault and a crash")
 		}
 	}
 }
 
-// A power cut at any moment: the file has its name only with all its content.
+// After a power cut at any step, the file has its name only with all its content.
 func TestCrashAtEveryStepLeavesCompleteSidecarOrNone(t *testing.T) {
 	memory := vfs.NewMem()
 	w := newWorld(t, memory, 78,
 		shape{batches: 100, recordsMax: 10, keys: 500, valueMax: 3, plain: true})
-	moments, there := 0, 0
-	w.must(w.makeOn(&crashing{FS: memory, moment: func() {
-		moments++
+	steps, found := 0, 0
+	w.must(w.makeOn(&crashing{FS: memory, before: func() {
+		steps++
 		for seed := range uint64(6) {
-			if w.whole(memory.CrashClonePartly(seed), "after a crash") {
-				there++
+			if w.complete(memory.CrashClonePartly(seed), "after a crash") {
+				found++
 			}
 		}
 	}}))
-	if moments < 10 || there == 0 {
-		t.Errorf("%d moments, %d times there was a sidecar", moments, there)
+	if steps < 10 || found == 0 {
+		t.Errorf("%d steps, %d of them with a sidecar", steps, found)
 	}
-	if !w.whole(memory.CrashClone(), "at the end") {
-		t.Error("Build has returned, and a crash takes the sidecar")
+	if !w.complete(memory.CrashClone(), "at the end") {
+		t.Error("the sidecar is lost by a crash after Build has returned")
 	}
 }
 
-// crashing calls moment before each step that the disk may keep or lose.
+// crashing calls before ahead of each step that a crash may lose.
 type crashing struct {
 	vfs.FS
-	moment func()
+	before func()
 }
 
 func (c *crashing) Create(name string) (vfs.File, error) {
-	c.moment()
+	c.before()
 	file, err := c.FS.Create(name)
-	return &crashingFile{file, c.moment}, err
+	return &crashingFile{file, c.before}, err
 }
 
 func (c *crashing) Rename(from, to string) error {
-	c.moment()
-	defer c.moment()
+	c.before()
+	defer c.before()
 	return c.FS.Rename(from, to)
 }
 
 func (c *crashing) SyncDir(name string) error {
-	c.moment()
+	c.before()
 	return c.FS.SyncDir(name)
 }
 
 type crashingFile struct {
 	vfs.File
-	moment func()
+	before func()
 }
 
 func (f *crashingFile) WriteAt(b []byte, at int64) (int, error) {
-	f.moment()
+	f.before()
 	return f.File.WriteAt(b, at)
 }
 
 func (f *crashingFile) Sync() error {
-	f.moment()
-	defer f.moment()
+	f.before()
+	defer f.before()
 	return f.File.Sync()
 }
 

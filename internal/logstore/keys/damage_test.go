@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// readAll reads everything a sidecar has, and returns the first error.
+// readAll reads all of a sidecar, and returns the first error.
 func readAll(fsys vfs.FS, name string, want Expect) error {
 	r, err := Open(fsys, name, want)
 	if err != nil {
@@ -41,7 +41,7 @@ func (w *world) replace(content []byte) {
 
 func (w *world) expect() Expect { return Expect{Identity: w.identity(), SaltID: w.salt.ID()} }
 
-// Every single byte of the file counts, in the header and in each section.
+// A change of any byte of the file is detected.
 func TestEveryDamagedByteIsDetected(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 12, recordsMax: 8, keys: 30, valueMax: 3})
@@ -58,15 +58,14 @@ func TestEveryDamagedByteIsDetected(t *testing.T) {
 	}
 }
 
-// What goes wrong with whole pages: they are lost, cut off, in each other's place, or of a file
-// that was here before.
+// Lost, truncated, swapped and stale pages are detected.
 func TestDamagedPagesAreDetectedInEachSection(t *testing.T) {
 	s := shape{batches: 9000, recordsMax: 8, keys: 20_000, valueMax: 3, plain: true}
 	w := newWorld(t, vfs.NewMem(), seed.New(t), s)
 	r := w.scan(0, 0)
 	content, err := w.fsys.ReadFile(w.name())
 	w.must(err)
-	s.salt = 4 // other data, of the same shape
+	s.salt = 4 // other data of the same shape
 	other := newWorld(t, vfs.NewMem(), w.seed, s)
 	other.scan(0, 0)
 	stale, err := other.fsys.ReadFile(other.name())
@@ -81,7 +80,7 @@ func TestDamagedPagesAreDetectedInEachSection(t *testing.T) {
 			size = streamPageBytes + checksumBytes
 		}
 		if where.bytes < 2*size && of != recordsSection {
-			t.Fatalf("section %d has %d bytes: too few for this test", of, where.bytes)
+			t.Fatalf("section %d has only %d bytes", of, where.bytes)
 		}
 		for name, damage := range map[string]func(c []byte) []byte{
 			"zeros": func(c []byte) []byte {
@@ -90,7 +89,7 @@ func TestDamagedPagesAreDetectedInEachSection(t *testing.T) {
 				return c
 			},
 			"end zeroed": func(c []byte) []byte { clear(c[end-20 : end]); return c },
-			"cut off":    func(c []byte) []byte { return c[:end-1] },
+			"truncated":  func(c []byte) []byte { return c[:end-1] },
 			"shifted": func(c []byte) []byte {
 				return append(c[:begin:begin],
 					append([]byte{0}, c[begin:]...)...)
@@ -120,8 +119,7 @@ func TestDamagedPagesAreDetectedInEachSection(t *testing.T) {
 	}
 }
 
-// A damaged part does not keep another from being read, and what is read of it before the damage is
-// right.
+// Damage to one section does not affect reads of another.
 func TestDamageOutsideTheReadRangeIsNotDetected(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 40, recordsMax: 100, keys: 2000, plain: true})
@@ -131,27 +129,26 @@ func TestDamageOutsideTheReadRangeIsNotDetected(t *testing.T) {
 	content[r.header.extent(recordsSection).begin]++
 	w.replace(content)
 	w.checkEntries(w.open())
-	w.check(w.scan(0, 0)) // and made anew, all is well
+	w.check(w.scan(0, 0)) // rebuilt
 }
 
-// A sidecar of other data, of another salt or of another version is refused before anything of it
-// is believed.
+// Open rejects a sidecar of other data, another salt or another version.
 func TestStaleSidecarsAreRejected(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 10, recordsMax: 8, keys: 30, valueMax: 3})
 	r := w.scan(0, 0)
 	right := Expect{Identity: r.Identity(), SaltID: w.salt.ID()}
 	w.must(readAll(w.fsys, w.name(), right))
-	for name, spoil := range map[string]func(e *Expect){
+	for name, change := range map[string]func(e *Expect){
 		"base":   func(e *Expect) { e.Base++ },
 		"size":   func(e *Expect) { e.LogBytes-- },
 		"digest": func(e *Expect) { e.Digest++ },
 		"salt":   func(e *Expect) { e.SaltID++ },
 	} {
 		want := right
-		spoil(&want)
+		change(&want)
 		if _, err := Open(w.fsys, w.name(), want); !errors.Is(err, ErrStale) {
-			t.Errorf("another %s: %v", name, err)
+			t.Errorf("other %s: %v", name, err)
 		}
 	}
 	content, err := w.fsys.ReadFile(w.name())
@@ -164,7 +161,7 @@ func TestStaleSidecarsAreRejected(t *testing.T) {
 		newer[headerCRCAt+2], newer[headerCRCAt+3] = byte(sum>>8), byte(sum)
 		w.replace(newer)
 		if _, err := Open(w.fsys, w.name(), right); !errors.Is(err, ErrStale) {
-			t.Errorf("byte %d of another version: %v", at, err)
+			t.Errorf("other version in byte %d: %v", at, err)
 		}
 	}
 	w.must(w.fsys.Remove(w.name()))
@@ -173,8 +170,7 @@ func TestStaleSidecarsAreRejected(t *testing.T) {
 	}
 }
 
-// After a start the digest is not known: then a few batches of the data itself tell whether the
-// sidecar is theirs.
+// After a start the digest is unknown: Verify compares a few batches of the data with the sidecar.
 func TestVerifyDetectsOtherGenerations(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 30, recordsMax: 8, keys: 30, valueMax: 3})
@@ -200,12 +196,12 @@ func TestVerifyDetectsOtherGenerations(t *testing.T) {
 	}
 }
 
-// shorter is a data file that ends at once.
+// shorter is an empty data file.
 type shorter struct{}
 
-func (shorter) ReadAt([]byte, int64) (int, error) { return 0, errors.New("no such bytes") }
+func (shorter) ReadAt([]byte, int64) (int, error) { return 0, errors.New("end of file") }
 
-// A spool that tells of other data than the segment's makes no sidecar.
+// Build rejects a spool of other data than the segment's.
 func TestBuildRejectsSpoolOfOtherSegment(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 10, recordsMax: 8, keys: 30, valueMax: 3})
@@ -218,7 +214,7 @@ func TestBuildRejectsSpoolOfOtherSegment(t *testing.T) {
 		w.must(spool.Append(b, w.records[b.FirstOrdinal:][:b.Records]))
 	}
 	if err := build(spool, w.identity()); !errors.Is(err, ErrMismatch) {
-		t.Errorf("a batch is missing: %v", err)
+		t.Errorf("missing batch: %v", err)
 	}
 	last := w.batches[9]
 	records := w.records[last.FirstOrdinal:]
@@ -226,9 +222,9 @@ func TestBuildRejectsSpoolOfOtherSegment(t *testing.T) {
 	other := spool.Identity()
 	other.Digest++
 	if err := build(spool, other); !errors.Is(err, ErrMismatch) {
-		t.Errorf("another digest: %v", err)
+		t.Errorf("other digest: %v", err)
 	}
-	for name, spoil := range map[string]func(b *Batch){
+	for name, change := range map[string]func(b *Batch){
 		"position": func(b *Batch) { b.Position++ },
 		"offset":   func(b *Batch) { b.BaseOffset, b.LastOffset = b.BaseOffset-1, b.LastOffset-1 },
 		"count":    func(b *Batch) { b.Records++ },
@@ -237,13 +233,13 @@ func TestBuildRejectsSpoolOfOtherSegment(t *testing.T) {
 		next := Batch{Position: spool.NextPosition(), SizeBytes: 61,
 			BaseOffset: last.LastOffset + 1, LastOffset: last.LastOffset + 1}
 		next.Records = 1
-		spoil(&next)
+		change(&next)
 		failing := w.spool()
 		for _, b := range w.batches {
 			w.must(failing.Append(b, w.records[b.FirstOrdinal:][:b.Records]))
 		}
 		if err := failing.Append(next, make([]KeyedRecord, 1)); !errors.Is(err, ErrMismatch) {
-			t.Errorf("a batch with a wrong %s: %v", name, err)
+			t.Errorf("batch with a wrong %s: %v", name, err)
 		}
 		if err := build(failing, w.identity()); !errors.Is(err, ErrMismatch) {
 			t.Errorf("after a batch with a wrong %s: %v", name, err)
@@ -252,20 +248,20 @@ func TestBuildRejectsSpoolOfOtherSegment(t *testing.T) {
 	w.must(build(spool, w.identity()))
 	w.must(spool.Discard())
 	if err := build(spool, w.identity()); err == nil {
-		t.Error("a discarded spool made a sidecar")
+		t.Error("a sidecar was built from a discarded spool")
 	}
 }
 
-// More records than ordinals: refused in words, not cut short.
+// A segment with more records than ordinals is rejected.
 func TestTooManyRecordsAreRejected(t *testing.T) {
-	before := startOf(0)
-	before.ordinal = RecordsMax - 10
+	context := startOf(0)
+	context.ordinal = RecordsMax - 10
 	b := Batch{SizeBytes: 61, LastOffset: 99, Records: 10, FirstOrdinal: RecordsMax - 10}
-	if err := before.check(b); !errors.Is(err, ErrTooManyRecords) {
+	if err := context.check(b); !errors.Is(err, ErrTooManyRecords) {
 		t.Errorf("%v", err)
 	}
 	b.Records = 9
-	if err := before.check(b); err != nil {
-		t.Errorf("the last ordinals: %v", err)
+	if err := context.check(b); err != nil {
+		t.Errorf("last ordinals: %v", err)
 	}
 }

@@ -10,15 +10,14 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// cleaned is an output segment: batches and records of several sources, less what was removed.
+// cleaned is an output segment: batches and records of several sources without the removed ones.
 type cleaned struct {
 	world
 	derivation *Derivation
 	sources    []DerivationSource
 }
 
-// clean lets random records of the sources go, and keeps for the model what stays. Only directories
-// of segments are needed: nothing of the data is read.
+// clean removes random records of the sources, and keeps the rest for the model. It reads no data.
 func clean(t testing.TB, seed uint64, sources ...*world) *cleaned {
 	c := &cleaned{world: world{t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 3)),
 		fsys: sources[0].fsys, salt: sources[0].salt}}
@@ -28,7 +27,7 @@ func clean(t testing.TB, seed uint64, sources ...*world) *cleaned {
 	for _, source := range sources {
 		reader := source.open()
 		removed := map[uint32]bool{}
-		share := c.random.IntN(4) // none, some, most: of each source its own
+		share := c.random.IntN(4) // none, some or most records of this source are removed
 		for _, b := range source.batches {
 			first := len(c.records)
 			b.Position, b.FirstOrdinal = position, uint32(first)
@@ -40,7 +39,7 @@ func clean(t testing.TB, seed uint64, sources ...*world) *cleaned {
 				c.records = append(c.records, r)
 			}
 			if b.Records > 0 && len(c.records) == first && c.random.IntN(3) > 0 {
-				continue // the batch goes with its last record; sometimes it stays, empty
+				continue // the batch is removed with its last record; sometimes it is kept empty
 			}
 			b.Records, b.BodyBytes = len(c.records)-first, 0
 			for _, r := range c.records[first:] {
@@ -50,7 +49,7 @@ func clean(t testing.TB, seed uint64, sources ...*world) *cleaned {
 			position += int64(b.SizeBytes)
 			c.batches = append(c.batches, b)
 			appended := b
-			appended.BodyBytes = -5 // worked out, whatever the caller says
+			appended.BodyBytes = -5 // computed by Append
 			if got := c.derivation.NextPosition(); got != b.Position {
 				t.Fatalf("seed %d: next position %d, want %d", seed, got, b.Position)
 			}
@@ -65,7 +64,7 @@ func clean(t testing.TB, seed uint64, sources ...*world) *cleaned {
 	return c
 }
 
-// ordinal is the first of a batch in its own segment.
+// ordinal returns the first ordinal of a batch in its own segment.
 func (w *world) ordinal(b Batch) uint32 {
 	for _, known := range w.batches {
 		if known.BaseOffset == b.BaseOffset && known.LastOffset == b.LastOffset {
@@ -108,16 +107,16 @@ func TestDerivedSidecarEqualsModel(t *testing.T) {
 	}
 }
 
-// One source may go into two outputs: where the first one rolled, in the middle of a word of bits.
+// One source may be split over two outputs, also in the middle of a word of bits.
 func TestDerivedSidecarsOfRolledOutput(t *testing.T) {
 	for seed := range seed.Sequence(t, 5) {
 		source := neighbours(t, seed, 1)[0]
 		reader := source.open()
-		for _, part := range []struct{ from, to int }{{0, 7}, {7, 20}} {
-			batches := source.batches[part.from:part.to]
+		for _, split := range []struct{ from, to int }{{0, 7}, {7, 20}} {
+			batches := source.batches[split.from:split.to]
 			first, end := batches[0].FirstOrdinal, uint32(len(source.records))
-			if part.to < len(source.batches) {
-				end = source.batches[part.to].FirstOrdinal
+			if split.to < len(source.batches) {
+				end = source.batches[split.to].FirstOrdinal
 			}
 			c := &cleaned{world: world{t: t, seed: seed, random: source.random, fsys: source.fsys,
 				salt: source.salt}}
@@ -134,9 +133,9 @@ func TestDerivedSidecarsOfRolledOutput(t *testing.T) {
 	}
 }
 
-// Sources that do not tell of the same records as the batches give no sidecar at all.
+// Finish rejects sources whose records do not match the batches.
 func TestDerivationRejectsMismatches(t *testing.T) {
-	for name, spoil := range map[string]func(c *cleaned){
+	for name, change := range map[string]func(c *cleaned){
 		"one more removed": func(c *cleaned) {
 			removed := c.sources[0].Removed
 			done := false
@@ -148,26 +147,26 @@ func TestDerivationRejectsMismatches(t *testing.T) {
 				return removed(ordinal)
 			}
 		},
-		"a source is missing": func(c *cleaned) { c.sources = c.sources[:1] },
-		"ordinals beyond":     func(c *cleaned) { c.sources[1].End++ },
-		"another salt":        func(c *cleaned) { c.derivation.spool.saltID++ },
+		"missing source":    func(c *cleaned) { c.sources = c.sources[:1] },
+		"ordinals too high": func(c *cleaned) { c.sources[1].End++ },
+		"other salt":        func(c *cleaned) { c.derivation.spool.saltID++ },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := clean(t, 11, neighbours(t, 11, 2)...)
-			spoil(c)
+			change(c)
 			if _, err := c.derivation.Finish(t.Context(), c.sources, "/output.keys",
 				Options{}); !errors.Is(err, ErrMismatch) {
 				t.Errorf("%v, want a mismatch", err)
 			}
 			if _, err := c.fsys.Stat("/output.keys"); err == nil {
-				t.Error("there is a sidecar all the same")
+				t.Error("there is a sidecar")
 			}
 			c.must(c.derivation.Close())
 		})
 	}
 }
 
-// A source of which nothing stays, as a segment that is superseded whole, is not read.
+// A source without kept records, such as a wholly superseded segment, is not read.
 func TestDerivationReadsNoEntriesOfSupersededSegments(t *testing.T) {
 	fsys := vfs.NewMem()
 	source := newWorld(t, fsys, 11,
@@ -182,10 +181,11 @@ func TestDerivationReadsNoEntriesOfSupersededSegments(t *testing.T) {
 	derivation := NewDerivation(fsys, "/output.spool", 0, source.salt)
 	gone := DerivationSource{Keys: reader, End: uint32(len(source.records)),
 		Removed: func(uint32) bool { return true }}
-	made, err := derivation.Finish(t.Context(), []DerivationSource{gone}, "/output.keys", Options{})
+	built, err := derivation.Finish(t.Context(), []DerivationSource{gone}, "/output.keys",
+		Options{})
 	source.must(err)
 	source.must(derivation.Close())
-	if made.Records != 0 || read > 0 {
-		t.Errorf("%d records were made, %d bytes of the source were read", made.Records, read)
+	if built.Records != 0 || read > 0 {
+		t.Errorf("%d records, %d bytes of the source read; want none", built.Records, read)
 	}
 }

@@ -12,11 +12,10 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// A fuzzer never hits a checksum, so it is given what stands within: the numbers of the header and
-// the payloads of the sections. The test puts right checksums around them.
+// A fuzzer never finds a valid checksum, so it gets the numbers of the header and the payloads of
+// the sections, and the test adds valid checksums.
 
-// FuzzReader: whatever stands in a sidecar, reading it ends, with entries that ascend or with an
-// error that says so.
+// FuzzReader: reading any sidecar ends, with entries that ascend or with ErrCorrupt or ErrStale.
 func FuzzReader(f *testing.F) {
 	w := newWorld(f, vfs.NewMem(), 5, shape{batches: 20, recordsMax: 8, keys: 30, valueMax: 3})
 	r := w.scan(0, 0)
@@ -33,7 +32,7 @@ func FuzzReader(f *testing.F) {
 		fsys := vfs.NewMem()
 		want := assemble(t, fsys, head, batches, records, entries, buckets)
 		if err := readAll(fsys, "/fuzzed", want); err != nil && !Unusable(err) {
-			t.Errorf("an error that is not of the file: %v", err)
+			t.Errorf("%v, want ErrCorrupt or ErrStale", err)
 		}
 		reader, err := Open(fsys, "/fuzzed", want)
 		if err != nil {
@@ -46,8 +45,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// assemble writes a sidecar of these parts, with checksums that are right, and returns what it
-// claims to be.
+// assemble writes a sidecar of these parts with valid checksums, and returns its identity.
 func assemble(t *testing.T, fsys vfs.FS, head []byte, parts ...[]byte) Expect {
 	t.Helper()
 	fixed := make([]byte, headerBytes)
@@ -81,8 +79,7 @@ func assemble(t *testing.T, fsys vfs.FS, head []byte, parts ...[]byte) Expect {
 
 func ascending(t *testing.T, r *Reader, span Range) {
 	t.Helper()
-	// Within a page the order is the writer's, who checked it; the ends of pages are checked when
-	// they are read.
+	// A reader checks the first and last entry of each page; the writer has checked the rest.
 	entries, n := r.Entries(span), 0
 	var last Hash
 	for {
@@ -91,7 +88,7 @@ func ascending(t *testing.T, r *Reader, span Range) {
 			return
 		}
 		if first := page.At(0).Hash; n > 0 && first.Less(last) {
-			t.Fatalf("%x behind %x", first, last)
+			t.Fatalf("%x after %x", first, last)
 		}
 		last = page.At(page.Len() - 1).Hash
 		if n += page.Len(); n > r.Counts().Entries() {
@@ -100,31 +97,31 @@ func ascending(t *testing.T, r *Reader, span Range) {
 	}
 }
 
-// FuzzItem: a batch that was decoded can be encoded again, to an item that says the same.
+// FuzzItem: a decoded batch can be encoded again, and decodes to the same batch.
 func FuzzItem(f *testing.F) {
 	w := newWorld(f, vfs.NewMem(), 6, shape{batches: 30, recordsMax: 8, keys: 30, valueMax: 3})
-	before := startOf(0)
+	context := startOf(0)
 	for _, b := range w.batches {
-		f.Add(before.appendItem(nil, b))
-		before.advance(b)
+		f.Add(context.appendItem(nil, b))
+		context.advance(b)
 	}
 	f.Fuzz(func(t *testing.T, item []byte) {
-		before := startOf(0)
-		b, err := before.readItem(paged(item))
+		context := startOf(0)
+		b, err := context.readItem(paged(item))
 		if err != nil {
 			if !errors.Is(err, ErrCorrupt) {
 				t.Errorf("%v", err)
 			}
 			return
 		}
-		again, err := before.readItem(paged(before.appendItem(nil, b)))
+		again, err := context.readItem(paged(context.appendItem(nil, b)))
 		if err != nil || again != b {
-			t.Errorf("%+v comes back as %+v, %v", b, again, err)
+			t.Errorf("%+v decodes as %+v, %v", b, again, err)
 		}
 	})
 }
 
-// paged is a stream in one page.
+// paged returns a reader of a stream of one page.
 func paged(payload []byte) *pageReader {
 	var out bytes.Buffer
 	pages := pageWriter{out: &out, section: batchesSection, capacity: len(payload) + 1}
@@ -135,7 +132,7 @@ func paged(payload []byte) *pageReader {
 	}
 }
 
-// FuzzSort holds the sort against the library's, also where hashes are not uniform.
+// FuzzSort compares the sort with the library's, also for hashes that are not uniform.
 func FuzzSort(f *testing.F) {
 	f.Add(uint64(1), uint16(1000), byte(0))
 	f.Add(uint64(2), uint16(5000), byte(60))

@@ -51,7 +51,7 @@ func TestHashDependsOnSecretAndTrailingZeros(t *testing.T) {
 		for n := range 40 {
 			h, name := NewHasher(secret).Hash(make([]byte, n)), string(rune(n))+string(secret[:])
 			if before, known := seen[h]; known {
-				t.Errorf("%q and %q have one hash", before, name)
+				t.Errorf("%q and %q have the same hash", before, name)
 			}
 			seen[h] = name
 		}
@@ -65,7 +65,7 @@ func TestHashDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// Slices must tile the hashes: a hash in two slices would be resolved twice, one in none never.
+// A hash in two slices would be deduplicated twice, a hash in none never.
 func TestSlicesCoverAllHashesOnce(t *testing.T) {
 	for _, count := range []uint32{1, 2, 3, 7, 128, 255, 256, 1000, 65536, 1<<32 - 1} {
 		if first, last := Slice(0, count),
@@ -100,23 +100,23 @@ func TestSaltRoundTrip(t *testing.T) {
 	if got, err := DecodeSalt(content); err != nil || got != salt {
 		t.Fatalf("seed %d: %x, %v", seed, got, err)
 	}
-	// each byte counts: the magic, the version, the secret and the checksum
+	// a change of any byte is detected: magic, version, secret and checksum
 	for i := range content {
 		damaged := append([]byte(nil), content...)
 		damaged[i] ^= 1 << random.IntN(8)
 		if _, err := DecodeSalt(damaged); err == nil {
-			t.Errorf("seed %d: byte %d damaged, and nobody saw it", seed, i)
+			t.Errorf("seed %d: damage of byte %d is not detected", seed, i)
 		}
 	}
-	for _, cut := range [][]byte{nil, content[:len(content)-1], append(content, 0)} {
-		if _, err := DecodeSalt(cut); err == nil {
-			t.Errorf("%d bytes were taken for a salt", len(cut))
+	for _, other := range [][]byte{nil, content[:len(content)-1], append(content, 0)} {
+		if _, err := DecodeSalt(other); err == nil {
+			t.Errorf("%d bytes are accepted as a salt", len(other))
 		}
 	}
 	other := salt
 	other[3]++
 	if salt.ID() == other.ID() {
-		t.Error("two salts have one id")
+		t.Error("two salts have the same id")
 	}
 }
 
@@ -125,7 +125,7 @@ func FuzzDecodeSalt(f *testing.F) {
 	f.Add([]byte(saltMagic))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		if salt, err := DecodeSalt(content); err == nil && !bytes.Equal(salt.Encode(), content) {
-			t.Errorf("%x decodes, and encodes to something else", content)
+			t.Errorf("%x decodes, and encodes differently", content)
 		}
 	})
 }

@@ -14,8 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// world is a segment of a random log, and what the naive model knows of it: every batch and every
-// record in a list.
+// world is a random segment and its model: lists of all batches and records.
 type world struct {
 	t       testing.TB
 	seed    uint64
@@ -32,11 +31,11 @@ type shape struct {
 	base        int64
 	batches     int
 	recordsMax  int // in a batch
-	keys        int // distinct ones; few make hot keys
+	keys        int // distinct; few give hot keys
 	valueMax    int
 	plain       bool // no transactions, no null keys, no empty batches
 	salt        uint64
-	opaqueAbove int // bytes a batch may decompress to; 0: no matter
+	opaqueAbove int // decompressed size from which a batch is opaque; 0: no limit
 }
 
 func newWorld(t testing.TB, fsys vfs.FS, seed uint64, s shape) *world {
@@ -62,7 +61,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// batch appends a random batch at or behind next and returns the offset behind it.
+// batch appends a random batch at or after next and returns the offset after it.
 func (w *world) batch(next int64, s shape) int64 {
 	w.t.Helper()
 	n := 1 + w.random.IntN(s.recordsMax)
@@ -90,7 +89,7 @@ func (w *world) batch(next int64, s shape) int64 {
 	var records []KeyedRecord
 	for i := range n {
 		if !s.plain && !control && w.random.IntN(5) == 0 {
-			continue // a gap, as cleaning leaves it
+			continue // a gap, as after a compaction
 		}
 		r := w.record(id.BaseOffset+int64(i), s)
 		k := KeyedRecord{Record: Record{Tombstone: r.Tombstone(), NullKey: r.Key == nil}}
@@ -132,8 +131,8 @@ func (w *world) batch(next int64, s shape) int64 {
 	return described.LastOffset + 1
 }
 
-// sizes asks the batch itself for the sizes of its records: how they are encoded is not this
-// model's to know. It returns what the batch decompresses to.
+// sizes sets the sizes of records from the batch, since the model does not know their encoding. It
+// returns the decompressed size of the batch.
 func (w *world) sizes(b record.Batch, records []KeyedRecord) (payload int) {
 	i := 0
 	w.must(b.Records(1<<30, func(r *record.Record) error {
@@ -145,7 +144,7 @@ func (w *world) sizes(b record.Batch, records []KeyedRecord) (payload int) {
 	return payload
 }
 
-// vary gives a batch what plain ones do not have.
+// vary sets fields that plain batches do not have.
 func (w *world) vary(id *record.Identity, control bool) {
 	random := w.random
 	if random.IntN(3) == 0 {
@@ -170,7 +169,7 @@ func (w *world) record(offset int64, s shape) record.Record {
 	r := record.Record{Offset: offset, Timestamp: int64(w.random.IntN(1 << 40))}
 	r.Key = fmt.Appendf(nil, "key-%d", w.random.IntN(s.keys))
 	if w.random.IntN(50) == 0 {
-		r.Key = []byte{} // empty, and yet a key
+		r.Key = []byte{} // empty, not null
 	}
 	if w.random.IntN(6) > 0 {
 		r.Value = make([]byte, w.random.IntN(s.valueMax+1))
@@ -184,12 +183,12 @@ func (w *world) record(offset int64, s shape) record.Record {
 	return r
 }
 
-// name is that of the sidecar.
+// name returns the path of the sidecar.
 func (w *world) name() string {
 	return "/" + segment.Name(w.segment.Base(), Extension, "")
 }
 
-// identity is what the segment's owner knows of it after a start.
+// identity returns the identity of the segment without its digest, as after a start.
 func (w *world) identity() Identity {
 	return Identity{Base: w.segment.Base(), LogBytes: w.segment.SizeBytes()}
 }
@@ -199,7 +198,8 @@ func (w *world) spool() *Spool {
 		w.segment.Base(), w.salt)
 }
 
-// scan makes the sidecar by a scan; fit is how many entries are sorted at once, 0 for the default.
+// scan builds the sidecar by a scan; fit is the number of entries sorted at once, 0 for the
+// default.
 func (w *world) scan(opaqueAbove, fit int) *Reader {
 	w.t.Helper()
 	spool := w.spool()
@@ -207,7 +207,7 @@ func (w *world) scan(opaqueAbove, fit int) *Reader {
 	return w.build(spool, fit)
 }
 
-// scanHolding is scan with a limit on the decompressed size of the batches that it holds.
+// scanHolding is scan with another limit on the decompressed size of the batches that it holds.
 func (w *world) scanHolding(heldBytesMax, opaqueAbove int) *Reader {
 	w.t.Helper()
 	spool := w.spool()
@@ -216,7 +216,7 @@ func (w *world) scanHolding(heldBytesMax, opaqueAbove int) *Reader {
 	return w.build(spool, 0)
 }
 
-// build makes the sidecar from a spool, and opens it.
+// build builds the sidecar from a spool, and opens it.
 func (w *world) build(spool *Spool, fit int) *Reader {
 	w.t.Helper()
 	if fit == 0 {
@@ -294,7 +294,7 @@ func (w *world) check(r *Reader) {
 	w.checkEntries(r)
 }
 
-// checkEntries reads by slices of all kinds, and by ranges that begin and end anywhere.
+// checkEntries reads all entries by slices of several widths, and random ranges.
 func (w *world) checkEntries(r *Reader) {
 	w.t.Helper()
 	all := w.entries()
@@ -308,13 +308,13 @@ func (w *world) checkEntries(r *Reader) {
 			w.must(reused.Err())
 		}
 		if !slices.Equal(got, all) {
-			w.t.Fatalf("seed %d: %d slices give %d entries, want %d", w.seed, count, len(got),
+			w.t.Fatalf("seed %d: %d slices have %d entries, want %d", w.seed, count, len(got),
 				len(all))
 		}
 	}
 	for range 20 {
 		span := Range{w.random.Uint64(), w.random.Uint64()}
-		// the hash of an entry itself: both ends belong to the range
+		// the hash of an entry: a range includes both ends
 		if len(all) > 0 && w.random.IntN(2) == 0 {
 			span.First = all[w.random.IntN(len(all))].Hash.High
 			span.Last = max(span.First, all[w.random.IntN(len(all))].Hash.High)
@@ -331,7 +331,7 @@ func (w *world) checkEntries(r *Reader) {
 		}
 		w.must(entries.Err())
 		if !slices.Equal(got, want) {
-			w.t.Fatalf("seed %d: range %x gives %d entries, want %d", w.seed, span, len(got),
+			w.t.Fatalf("seed %d: range %x has %d entries, want %d", w.seed, span, len(got),
 				len(want))
 		}
 	}

@@ -30,8 +30,7 @@ func TestSidecarEqualsModel(t *testing.T) {
 	}
 }
 
-// A log of single-record batches, of one batch, of one key, and of nothing: the ends of what the
-// model draws from.
+// Extreme segments: empty, with one batch, one key, batches of one record, and the largest offsets.
 func TestSidecarOfExtremeBatches(t *testing.T) {
 	for name, s := range map[string]shape{
 		"empty":         {batches: 0},
@@ -51,7 +50,7 @@ func TestSidecarOfExtremeBatches(t *testing.T) {
 	}
 }
 
-// What the leader collects while it validates must be what a scan finds.
+// Spooling at the append gives the same sidecar as a scan.
 func TestAppendedSpoolEqualsScan(t *testing.T) {
 	for seed := range seed.Sequence(t, 5) {
 		w := newWorld(t, vfs.NewMem(), seed,
@@ -67,13 +66,13 @@ func TestAppendedSpoolEqualsScan(t *testing.T) {
 		appended, err := w.fsys.ReadFile(w.name())
 		w.must(err)
 		if !bytes.Equal(appended, scanned) {
-			t.Errorf("seed %d: the two ways give other bytes", seed)
+			t.Errorf("seed %d: the sidecars differ", seed)
 		}
 	}
 }
 
-// An estimate from 1/128 of the hashes, as the cleaner makes it between passes: how many records of
-// a log are superseded.
+// A slice has the same share of superseded records as the segment: the cleaner estimates garbage
+// from 1/128 of the hashes.
 func TestSliceHoldsItsShareOfKeys(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 60, recordsMax: 2000, keys: 20_000, plain: true})
@@ -89,7 +88,7 @@ func TestSliceHoldsItsShareOfKeys(t *testing.T) {
 		return entries, dead
 	}
 	all, dead := superseded(AllHashes)
-	// as wide a sample of this small log as 1/128 is of a large one
+	// for this small segment, a sample as large as 1/128 of a large one
 	sample, sampledDead := superseded(Slice(0, 16))
 	truth, estimate := float64(dead)/float64(all), float64(sampledDead)/float64(sample)
 	if estimate < truth-0.1 || estimate > truth+0.1 {
@@ -98,7 +97,7 @@ func TestSliceHoldsItsShareOfKeys(t *testing.T) {
 	}
 }
 
-// A spool holds some KiB whatever it is given, and what it is given last is not lost.
+// A spool holds a few KiB of any number of records, and loses none.
 func TestSpoolMemoryIsBounded(t *testing.T) {
 	w := &world{t: t, fsys: vfs.NewMem()}
 	spool := NewSpool(w.fsys, "/spool", 0, w.salt)
@@ -122,29 +121,29 @@ func TestSpoolMemoryIsBounded(t *testing.T) {
 			return nil
 		}))
 	if n != len(records) {
-		t.Errorf("%d records come back", n)
+		t.Errorf("%d records are read", n)
 	}
 	w.must(spool.Discard())
 	if _, err := w.fsys.Stat("/spool"); err == nil {
-		t.Error("a discarded spool is still there")
+		t.Error("the file of a discarded spool exists")
 	}
 }
 
-// What a spool holds in memory gives the same sidecar as what it writes to its file, wherever it
-// changes from the one to the other.
+// A spool gives the same sidecar whatever part of it is held in memory.
 func TestSpoolHold(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), 7,
 		shape{batches: 200, recordsMax: 50, keys: 3000, valueMax: 20, plain: true})
 	var want []byte
-	for _, most := range []int{0, 1, spoolPageBytes + checksumBytes, 3*spoolPageBytes + 100,
+	for _, bytesMax := range []int{0, 1, spoolPageBytes + checksumBytes, 3*spoolPageBytes + 100,
 		1 << 30} {
 		spool := w.spool()
-		spool.Hold(most)
+		spool.Hold(bytesMax)
 		for _, b := range w.batches {
 			w.must(spool.Append(b, w.records[b.FirstOrdinal:][:b.Records]))
 		}
-		if _, err := w.fsys.Stat(spool.name); (err == nil) != (most < int(spool.size)) {
-			t.Errorf("of %d bytes %d may be held: the file's error is %v", spool.size, most, err)
+		if _, err := w.fsys.Stat(spool.name); (err == nil) != (bytesMax < int(spool.size)) {
+			t.Errorf("spool of %d bytes, of which %d may be held: stat of its file: %v",
+				spool.size, bytesMax, err)
 		}
 		_, err := Build(t.Context(), w.fsys, spool, w.identity(), "/held", Options{})
 		w.must(err)
@@ -155,7 +154,7 @@ func TestSpoolHold(t *testing.T) {
 			want = got
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("with %d bytes in memory the sidecar is another one", most)
+			t.Errorf("with %d bytes in memory the sidecar differs", bytesMax)
 		}
 	}
 }

@@ -15,19 +15,19 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// A topic that turns from delete to compact gets its sidecars in the background, one that turns
-// back loses them.
+// When the policy changes from delete to compact, sidecars are built in the background; when it
+// changes back, they are deleted.
 func TestPolicyChangeBuildsOrDeletesSidecars(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
 	log := createLog(t, store, settings(nil))
-	// without a key: legal then
+	// without a key, which the policy delete allows
 	appendBatch(t, log, nullableBatch(t, record.Record{Value: []byte(strings.Repeat("v", 200))}))
 	fillKeyed(t, log, 35)
 	store.tick(epoch0, false)
 	tend(log, epoch0)
 	if made := namesWith(t, fsys, log, ".key"); len(made) > 0 {
-		t.Errorf("a topic that is not compacted has %v", made)
+		t.Errorf("log that is not compacted has %v", made)
 	}
 	log.Configure(keyedSettings(nil), true)
 	fillKeyed(t, log, 25)
@@ -38,14 +38,14 @@ func TestPolicyChangeBuildsOrDeletesSidecars(t *testing.T) {
 	log.Configure(settings(nil), true)
 	tend(log, epoch0)
 	if left := namesWith(t, fsys, log, keys.Extension); len(left) > 0 {
-		t.Errorf("not compacted any more, and has %v", left)
+		t.Errorf("log that is no longer compacted has %v", left)
 	}
 	log.Configure(keyedSettings(nil), true)
 	tend(log, epoch0)
 	checkSidecars(t, log)
 }
 
-// Records so small that an entry is no small part of them: the sidecar is there for a pass only.
+// The sidecar of a segment with very small records exists during a pass only.
 func TestF11SmallRecordsKeepNoSidecar(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
@@ -57,7 +57,7 @@ func TestF11SmallRecordsKeepNoSidecar(t *testing.T) {
 	tend(log, epoch0)
 	if made := namesWith(t, fsys, log, keys.Extension); len(made) > 0 &&
 		!strings.Contains(made[0], "spool") {
-		t.Errorf("made: %v", made)
+		t.Errorf("sidecars of small records: %v", made)
 	}
 	for _, h := range keyedSegments(t, log) {
 		reader, err := log.compaction.sidecars.openOrBuild(context.Background(), h.Segment,
@@ -90,8 +90,7 @@ func TestKeepsSidecarByTheSizeOfRecords(t *testing.T) {
 	}
 }
 
-// The estimate is for a segment whose sidecar is not there: of batches of one size it is exact,
-// also where offsets have gaps.
+// The estimate is exact for batches of equal size, also if offsets have gaps.
 func TestEstimateRecords(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store,
@@ -117,7 +116,7 @@ func TestEstimateRecords(t *testing.T) {
 	}
 }
 
-// Sidecars go with their segments: through a swap, retention, and the release of the log.
+// Sidecars are deleted with their segments, by a swap and by retention.
 func TestSidecarsAreDeletedWithSegments(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
@@ -136,11 +135,11 @@ func TestSidecarsAreDeletedWithSegments(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := fsys.Stat(log.compaction.sidecars.name(sources[0].Base())); err == nil {
-		t.Fatal("the sidecar of a source lies beside the cleaned segment")
+		t.Fatal("the sidecar of a source is beside the cleaned segment")
 	}
 	if _, err := log.compaction.sidecars.openOrBuild(context.Background(), sources[0],
 		sidecarOptions{background: true}); !errors.Is(err, errSegmentsChanged) {
-		t.Errorf("a sidecar for a segment that was replaced: %v", err)
+		t.Errorf("sidecar of a replaced segment: %v", err)
 	}
 	tend(log, epoch0)
 	checkSidecars(t, log)
@@ -153,18 +152,18 @@ func TestSidecarsAreDeletedWithSegments(t *testing.T) {
 	}
 	first := log.LogStart()
 	if first == 0 {
-		t.Fatal("retention took nothing")
+		t.Fatal("retention deleted no segment")
 	}
 	for _, name := range namesWith(t, fsys, log, keys.Extension) {
 		if base, _, _ := segment.ParseName(name); base < first &&
 			!strings.Contains(name, deletedSuffix) {
-			t.Errorf("%s outlives its segment: the log begins at %d", name, first)
+			t.Errorf("%s is not deleted with its segment; the log starts at %d", name, first)
 		}
 	}
 }
 
-// A sidecar that is made while its segment is replaced must not appear: beside the new one it would
-// name other records.
+// A sidecar that is built while its segment is replaced must not appear: its ordinals are those of
+// the old segment.
 func TestSidecarOfReplacedSegmentDoesNotAppear(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
@@ -187,14 +186,13 @@ func TestSidecarOfReplacedSegmentDoesNotAppear(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if made := namesWith(t, fsys, log, fmt.Sprintf("%020d.keys", h.Base())); len(made) > 0 {
-		t.Errorf("there is %v", made)
+		t.Errorf("sidecar %v", made)
 	}
 	tend(log, epoch0)
 	checkSidecars(t, log)
 }
 
-// The end of the log is cut off while a sidecar is made of what stays: it does not appear, and the
-// next one is right.
+// A sidecar that is built during a truncation does not appear, and the next one is correct.
 func TestTruncationDiscardsSpoolsAndSidecars(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
@@ -215,13 +213,13 @@ func TestTruncationDiscardsSpoolsAndSidecars(t *testing.T) {
 	}
 	if h.sidecarState() != nil || log.compaction.sidecars.spools.active != nil ||
 		len(log.compaction.sidecars.spools.rolled) > 0 {
-		t.Error("something is still believed of keys")
+		t.Error("spools or sidecar states are left")
 	}
 	tend(log, epoch0)
 	checkSidecars(t, log)
 }
 
-// Where nobody makes sidecars, spools do not pile up.
+// The number of spools is bounded if no sidecars are built.
 func TestSpoolsOfRolledSegmentsAreBounded(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
@@ -235,8 +233,7 @@ func TestSpoolsOfRolledSegmentsAreBounded(t *testing.T) {
 	checkSidecars(t, log)
 }
 
-// The order on disk: the salt before what is hashed with it, the sidecar under its name only when
-// it is whole.
+// The salt is durable before the first sidecar, and a sidecar is renamed only when it is complete.
 func TestSidecarIsPublishedInOrder(t *testing.T) {
 	trace := vfs.NewTrace(vfs.NewMem(), dataDir)
 	store := openStore(t, trace)
