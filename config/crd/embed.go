@@ -1,11 +1,10 @@
-// Package crd carries the CustomResourceDefinitions inside the binary, so that `heartwood dev`
-// checks manifests by the very same rules as the API server. The YAML files are made from
-// api/v1alpha1 by `make generate`.
+// Package crd embeds the CustomResourceDefinitions, so that `heartwood dev` validates manifests by
+// the same rules as the API server. `make generate` generates the YAML files from api/v1alpha1.
 package crd
 
 import "embed"
 
-// Files holds one CustomResourceDefinition a file, in YAML.
+// Files has one CustomResourceDefinition per file, in YAML.
 //
 //go:embed *.yaml
 var Files embed.FS

@@ -32,8 +32,8 @@ var strict = func() runtime.Decoder {
 	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 }()
 
-// decode takes each document strictly; kinds we have no types for (those of the Prometheus
-// operator) are only parsed.
+// decode decodes each document strictly. Kinds without a Go type (those of the Prometheus operator)
+// are only parsed.
 func decode(in io.Reader) ([]runtime.Object, error) {
 	var objects []runtime.Object
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(in))
@@ -61,7 +61,7 @@ func decodeOne(document []byte) (runtime.Object, error) {
 		return nil, fmt.Errorf("parse a manifest: %w\n%s", err, document)
 	}
 	if len(fields) == 0 {
-		return nil, nil //nolint:nilnil // a document of comments is no object and no fault
+		return nil, nil //nolint:nilnil // a document of comments is no object and no error
 	}
 	object, _, err := strict.Decode(document, nil, nil)
 	if runtime.IsNotRegisteredError(err) {
@@ -74,7 +74,7 @@ func decodeOne(document []byte) (runtime.Object, error) {
 }
 
 func check(objects []runtime.Object,
-	made map[string]*apiextensionsv1.CustomResourceDefinition) error {
+	generated map[string]*apiextensionsv1.CustomResourceDefinition) error {
 	var faults []error
 	for _, object := range objects {
 		switch object := object.(type) {
@@ -82,17 +82,17 @@ func check(objects []runtime.Object,
 			faults = append(faults, restricted(object.Name, &object.Spec.Template.Spec))
 		case *rbacv1.ClusterRole:
 			if len(object.Rules) == 0 {
-				faults = append(faults, fmt.Errorf("ClusterRole %s allows nothing", object.Name))
+				faults = append(faults, fmt.Errorf("ClusterRole %s has no rules", object.Name))
 			}
 		case *apiextensionsv1.CustomResourceDefinition:
-			faults = append(faults, sameCRD(object, made[object.Name]))
+			faults = append(faults, sameCRD(object, generated[object.Name]))
 		}
 	}
 	return errors.Join(faults...)
 }
 
-// restricted checks what Kubernetes' restricted pod security profile asks of our pods, and a
-// read-only root besides.
+// restricted checks that a pod satisfies the restricted profile of the Pod Security Standards and
+// has a read-only root file system, probes and resource requests.
 func restricted(name string, pod *corev1.PodSpec) error {
 	context := pod.SecurityContext
 	if context == nil || context.RunAsNonRoot == nil || !*context.RunAsNonRoot ||
@@ -107,40 +107,40 @@ func restricted(name string, pod *corev1.PodSpec) error {
 			security.ReadOnlyRootFilesystem == nil || !*security.ReadOnlyRootFilesystem ||
 			security.Capabilities == nil || len(security.Capabilities.Drop) != 1 ||
 			security.Capabilities.Drop[0] != "ALL" {
-			return fmt.Errorf("container %s of %s has more rights than it needs", container.Name,
+			return fmt.Errorf("container %s of %s is not restricted", container.Name,
 				name)
 		}
 		if container.LivenessProbe == nil || container.ReadinessProbe == nil ||
 			container.Resources.Requests == nil {
-			return fmt.Errorf("container %s of %s lacks probes or resource requests",
+			return fmt.Errorf("container %s of %s has no probes or resource requests",
 				container.Name, name)
 		}
 	}
 	return nil
 }
 
-// sameCRD checks that templating changed nothing, numbers and CEL rules included, and that helm
-// uninstall keeps the CRD.
-func sameCRD(rendered, made *apiextensionsv1.CustomResourceDefinition) error {
+// sameCRD checks that templating has not changed a CRD, including numbers and CEL rules, and that
+// helm uninstall keeps it.
+func sameCRD(rendered, generated *apiextensionsv1.CustomResourceDefinition) error {
 	switch {
-	case made == nil:
-		return fmt.Errorf("CRD %s is not made by the code", rendered.Name)
+	case generated == nil:
+		return fmt.Errorf("CRD %s is not generated from the code", rendered.Name)
 	case rendered.Annotations["helm.sh/resource-policy"] != "keep":
 		return fmt.Errorf("CRD %s would be deleted with the chart, and all its resources with it",
 			rendered.Name)
-	case !equality.Semantic.DeepEqual(rendered.Spec, made.Spec):
-		return fmt.Errorf("CRD %s in the chart is not the one in config/crd: run make generate",
+	case !equality.Semantic.DeepEqual(rendered.Spec, generated.Spec):
+		return fmt.Errorf("CRD %s in the chart differs from config/crd: run make generate",
 			rendered.Name)
 	}
 	return nil
 }
 
-func readCRDs(folder string) (map[string]*apiextensionsv1.CustomResourceDefinition, error) {
-	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+func readCRDs(directory string) (map[string]*apiextensionsv1.CustomResourceDefinition, error) {
+	files, err := filepath.Glob(filepath.Join(directory, "*.yaml"))
 	if err != nil || len(files) == 0 {
-		return nil, fmt.Errorf("no CRDs in %s: %w", folder, err)
+		return nil, fmt.Errorf("no CRDs in %s: %w", directory, err)
 	}
-	made := map[string]*apiextensionsv1.CustomResourceDefinition{}
+	generated := map[string]*apiextensionsv1.CustomResourceDefinition{}
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
@@ -152,9 +152,9 @@ func readCRDs(folder string) (map[string]*apiextensionsv1.CustomResourceDefiniti
 		}
 		crd, ok := object.(*apiextensionsv1.CustomResourceDefinition)
 		if !ok {
-			return nil, fmt.Errorf("%s holds no CRD", file)
+			return nil, fmt.Errorf("%s contains no CRD", file)
 		}
-		made[crd.Name] = crd
+		generated[crd.Name] = crd
 	}
-	return made, nil
+	return generated, nil
 }

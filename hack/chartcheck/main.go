@@ -1,6 +1,6 @@
-// Command chartcheck reads rendered manifests from stdin and checks them object by object: no
-// unknown or doubled fields, pods that keep to the restricted profile, CRDs equal to the ones the
-// code makes, and the kinds that are expected, no others.
+// Command chartcheck checks rendered manifests from stdin: they have no unknown or duplicate
+// fields, pods satisfy the restricted profile, CRDs equal those that the code generates, and the
+// kinds are exactly the expected ones.
 package main
 
 import (
@@ -13,8 +13,8 @@ import (
 )
 
 func main() {
-	crds := flag.String("crds", "config/crd", "folder of the CRDs that the code makes")
-	kinds := flag.String("kinds", "", "kinds that are expected, joined by commas")
+	crds := flag.String("crds", "config/crd", "`DIRECTORY` of the generated CRDs")
+	kinds := flag.String("kinds", "", "comma-separated `KINDS` that must be present, and no others")
 	flag.Parse()
 	if err := run(os.Stdin, *crds, strings.Split(*kinds, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -22,8 +22,8 @@ func main() {
 	}
 }
 
-func run(in io.Reader, crdsFolder string, kinds []string) error {
-	made, err := readCRDs(crdsFolder)
+func run(in io.Reader, crdsDirectory string, kinds []string) error {
+	generated, err := readCRDs(crdsDirectory)
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func run(in io.Reader, crdsFolder string, kinds []string) error {
 	if err != nil {
 		return err
 	}
-	if err := check(objects, made); err != nil {
+	if err := check(objects, generated); err != nil {
 		return err
 	}
 	found := map[string]bool{}
@@ -48,6 +48,6 @@ func run(in io.Reader, crdsFolder string, kinds []string) error {
 		return fmt.Errorf("unexpected %s; expected are %v", kind,
 			slices.Sorted(slices.Values(kinds)))
 	}
-	fmt.Printf("%d objects are right\n", len(objects))
+	fmt.Printf("%d objects checked\n", len(objects))
 	return nil
 }

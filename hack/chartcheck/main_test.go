@@ -38,31 +38,31 @@ func TestRenderedManifestsAreChecked(t *testing.T) {
 	tests := map[string]struct {
 		in    string
 		kinds string
-		want  string // part of the fault; empty: none
+		want  string // part of the error; empty for none
 	}{
-		"right": {deployment + "---\n# empty\n---\n" + monitor,
+		"valid": {deployment + "---\n# empty\n---\n" + monitor,
 			"Deployment,PodMonitor", ""},
-		"a kind is missing": {deployment, "Deployment,Service", "no Service"},
-		"a kind too many": {deployment + "---\n" + monitor, "Deployment",
+		"missing kind": {deployment, "Deployment,Service", "no Service"},
+		"unexpected kind": {deployment + "---\n" + monitor, "Deployment",
 			"unexpected PodMonitor"},
 		"not YAML": {"a: [", "", "parse a manifest"},
 		"unknown field": {strings.Replace(deployment, "image:", "imag:", 1),
 			"Deployment", "imag"},
-		"doubled field": {deployment +
+		"duplicate field": {deployment +
 			"      enableServiceLinks: false\n      enableServiceLinks: true\n", "Deployment",
 			"enableServiceLinks"},
 		"may run as root": {strings.Replace(deployment, "runAsNonRoot: true",
 			"runAsNonRoot: false", 1), "Deployment", "root"},
-		"may write its root": {strings.Replace(deployment, "readOnlyRootFilesystem: true",
-			"readOnlyRootFilesystem: false", 1), "Deployment", "more rights"},
-		"keeps capabilities": {strings.Replace(deployment, "drop: [ALL]", "drop: [CHOWN]", 1),
-			"Deployment", "more rights"},
+		"writable root file system": {strings.Replace(deployment, "readOnlyRootFilesystem: true",
+			"readOnlyRootFilesystem: false", 1), "Deployment", "not restricted"},
+		"capabilities": {strings.Replace(deployment, "drop: [ALL]", "drop: [CHOWN]", 1),
+			"Deployment", "not restricted"},
 		"no probe": {strings.Replace(deployment,
-			"        livenessProbe: {httpGet: {port: 1}}\n", "", 1), "Deployment", "lacks probes"},
-		"role that allows nothing": {
+			"        livenessProbe: {httpGet: {port: 1}}\n", "", 1), "Deployment", "no probes"},
+		"role without rules": {
 			"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: r}\n",
 			"ClusterRole",
-			"allows nothing",
+			"no rules",
 		},
 	}
 	for name, test := range tests {
@@ -70,20 +70,20 @@ func TestRenderedManifestsAreChecked(t *testing.T) {
 			err := run(strings.NewReader(test.in), crds, strings.Split(test.kinds, ","))
 			if test.want == "" && err != nil || test.want != "" &&
 				(err == nil || !strings.Contains(err.Error(), test.want)) {
-				t.Errorf("got %v, want a fault with %q", err, test.want)
+				t.Errorf("error %v, want one with %q", err, test.want)
 			}
 		})
 	}
 }
 
-func TestACRDMustBeKeptAndUnchanged(t *testing.T) {
-	made, err := readCRDs(crds)
+func TestCRDMustBeKeptAndUnchanged(t *testing.T) {
+	generated, err := readCRDs(crds)
 	if err != nil {
 		t.Fatal(err)
 	}
-	topics := made["topics.heartwood.dev"]
+	topics := generated["topics.heartwood.dev"]
 	if topics == nil {
-		t.Fatalf("no topics CRD among %d", len(made))
+		t.Fatalf("no topics CRD among %d", len(generated))
 	}
 	rendered := topics.DeepCopy()
 	if err := sameCRD(rendered, topics); err == nil ||
@@ -98,9 +98,9 @@ func TestACRDMustBeKeptAndUnchanged(t *testing.T) {
 	spec.XValidations = nil
 	rendered.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = spec
 	if err := sameCRD(rendered, topics); err == nil {
-		t.Error("a CRD without its CEL rules is taken for the same")
+		t.Error("a CRD without its CEL rules is accepted")
 	}
 	if err := sameCRD(rendered, nil); err == nil {
-		t.Error("a CRD of unknown origin is taken")
+		t.Error("a CRD that is not generated is accepted")
 	}
 }

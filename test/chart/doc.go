@@ -1,4 +1,4 @@
-// Package chart tests what the chart ships besides manifests: that dashboards and alerts speak of
-// metrics that exist (docs/metrics.md), and that each alert has its runbook. hack/chart-lint.sh
-// checks the manifests, for which it needs Helm.
+// Package chart tests the dashboards and alerts of the chart: they use metrics that exist
+// (docs/metrics.md), and each alert has a runbook. hack/chart-lint.sh checks the manifests, which
+// requires Helm.
 package chart

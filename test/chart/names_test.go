@@ -13,11 +13,11 @@ import (
 
 const root = "../../"
 
-// metric finds the names of Heartwood's metrics in a query or a page.
+// metric matches names of Heartwood's metrics in a query or a page.
 var metric = regexp.MustCompile(`\bheartwood_[a-z_]+\b`)
 
-// documented are the metrics of docs/metrics.md, which test/smoke compares with the running binary.
-// A histogram has three names.
+// documented returns the names of the metrics in docs/metrics.md, which test/smoke compares with
+// the running binary. A histogram has three additional names.
 func documented(t *testing.T) map[string]bool {
 	t.Helper()
 	page, err := os.ReadFile(root + "docs/metrics.md")
@@ -31,21 +31,21 @@ func documented(t *testing.T) map[string]bool {
 		}
 	}
 	if len(names) == 0 {
-		t.Fatal("docs/metrics.md names no metric")
+		t.Fatal("docs/metrics.md contains no metric")
 	}
 	return names
 }
 
-// checkQuery reports names that no metric has, and queries that name none.
+// checkQuery reports unknown metrics, and queries without a metric.
 func checkQuery(t *testing.T, where, query string, known map[string]bool) {
 	t.Helper()
 	names := metric.FindAllString(query, -1)
 	if len(names) == 0 {
-		t.Errorf("%s asks for no metric of ours: %s", where, query)
+		t.Errorf("%s uses no Heartwood metric: %s", where, query)
 	}
 	for _, name := range names {
 		if !known[name] {
-			t.Errorf("%s asks for %s, which is not in docs/metrics.md", where, name)
+			t.Errorf("%s uses %s, which is not in docs/metrics.md", where, name)
 		}
 	}
 	if open := strings.Count(query, "(") - strings.Count(query, ")"); open != 0 ||
@@ -74,10 +74,10 @@ type panel struct {
 	Datasource  struct{ UID string }
 }
 
-func TestDashboardsAskForMetricsThatExist(t *testing.T) {
+func TestDashboardsUseDocumentedMetrics(t *testing.T) {
 	known := documented(t)
 	metrics := inventory(readFile(t, "docs/metrics.md"))
-	shown := ""
+	contents := ""
 	files, err := filepath.Glob(root + "charts/heartwood/dashboards/*.json")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no dashboards: %v", err)
@@ -87,7 +87,7 @@ func TestDashboardsAskForMetricsThatExist(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shown += string(content)
+		contents += string(content)
 		var board dashboard
 		if err := json.Unmarshal(content, &board); err != nil {
 			t.Fatalf("%s: %v", file, err)
@@ -99,21 +99,21 @@ func TestDashboardsAskForMetricsThatExist(t *testing.T) {
 		ids := map[int]string{}
 		for _, p := range board.Panels {
 			if other, taken := ids[p.ID]; taken {
-				t.Errorf("panels %q and %q have one id", p.Title, other)
+				t.Errorf("panels %q and %q have the same id", p.Title, other)
 			}
 			ids[p.ID] = p.Title
 			checkPanel(t, p, known, metrics)
 		}
 	}
-	for _, name := range neededOnDashboards {
-		if !strings.Contains(shown, "heartwood_"+name+"{") {
+	for _, name := range requiredOnDashboards {
+		if !strings.Contains(contents, "heartwood_"+name+"{") {
 			t.Errorf("no panel shows heartwood_%s", name)
 		}
 	}
 }
 
-// neededOnDashboards are the metrics without which nobody sees how cleaning goes.
-var neededOnDashboards = []string{
+// requiredOnDashboards are the metrics that show the state of the cleaner.
+var requiredOnDashboards = []string{
 	"cleaner_phase", "cleaner_reason", "cleaner_progress_ratio", "cleaner_eta_seconds",
 	"log_dirty_ratio", "log_clean_bytes", "log_dirty_bytes",
 	"log_blocked_bytes", "log_reclaimable_bytes", "cleaner_read_bytes_total",
@@ -133,7 +133,7 @@ func readFile(t *testing.T, name string) string {
 	return string(content)
 }
 
-// checkVariables: the panels' filters use these four, so a board without one shows nothing.
+// checkVariables checks the variables that the panels' queries use.
 func checkVariables(t *testing.T, file string, board dashboard, known map[string]bool) {
 	t.Helper()
 	found := map[string]bool{}
@@ -145,7 +145,7 @@ func checkVariables(t *testing.T, file string, board dashboard, known map[string
 	}
 	for _, name := range []string{"datasource", "namespace", "logcluster", "topic"} {
 		if !found[name] {
-			t.Errorf("%s lacks the variable %s", file, name)
+			t.Errorf("%s has no variable %s", file, name)
 		}
 	}
 }
@@ -156,13 +156,13 @@ func checkPanel(t *testing.T, p panel, known map[string]bool, metrics map[string
 		return
 	}
 	if p.Title == "" || p.Description == "" || len(p.Targets) == 0 {
-		t.Errorf("panel %d %q lacks a title, a description or a query", p.ID, p.Title)
+		t.Errorf("panel %d %q has no title, description or query", p.ID, p.Title)
 	}
 	if p.Datasource.UID != "${datasource}" {
-		t.Errorf("panel %q is bound to the data source %q", p.Title, p.Datasource.UID)
+		t.Errorf("panel %q has the fixed data source %q", p.Title, p.Datasource.UID)
 	}
 	if p.GridPos.W == 0 || p.GridPos.X+p.GridPos.W > 24 {
-		t.Errorf("panel %q lies outside the grid", p.Title)
+		t.Errorf("panel %q is outside the grid", p.Title)
 	}
 	refs := map[string]bool{}
 	for _, target := range p.Targets {
@@ -173,11 +173,12 @@ func checkPanel(t *testing.T, p panel, known map[string]bool, metrics map[string
 			t.Errorf("panel %q: %v", p.Title, err)
 		}
 		if refs[target.RefID] {
-			t.Errorf("panel %q has two queries %s", p.Title, target.RefID)
+			t.Errorf("panel %q has two queries with refId %s", p.Title, target.RefID)
 		}
 		refs[target.RefID] = true
 		if !strings.Contains(target.Expr, `logcluster=~"$logcluster"`) {
-			t.Errorf("panel %q does not heed the variable logcluster: %s", p.Title, target.Expr)
+			t.Errorf("panel %q does not filter by the variable logcluster: %s", p.Title,
+				target.Expr)
 		}
 	}
 }
@@ -195,7 +196,7 @@ type rules struct {
 	}
 }
 
-func TestAlertsAskForMetricsThatExistAndHaveARunbook(t *testing.T) {
+func TestAlertsUseDocumentedMetricsAndHaveARunbook(t *testing.T) {
 	known := documented(t)
 	content, err := os.ReadFile(root + "config/prometheus/rules.yaml")
 	if err != nil {
@@ -209,7 +210,7 @@ func TestAlertsAskForMetricsThatExistAndHaveARunbook(t *testing.T) {
 	for _, group := range all.Groups {
 		for _, rule := range group.Rules {
 			if alerts[rule.Alert] {
-				t.Errorf("two alerts are called %s", rule.Alert)
+				t.Errorf("two alerts have the name %s", rule.Alert)
 			}
 			alerts[rule.Alert] = true
 			checkQuery(t, "alert "+rule.Alert, rule.Expr, known)
@@ -219,11 +220,11 @@ func TestAlertsAskForMetricsThatExistAndHaveARunbook(t *testing.T) {
 			}
 			if rule.For == "" || rule.Labels["severity"] == "" ||
 				rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
-				t.Errorf("alert %s lacks for, severity, summary or description", rule.Alert)
+				t.Errorf("alert %s has no for, severity, summary or description", rule.Alert)
 			}
 			page := "/docs/runbooks/" + rule.Alert + ".md"
 			if !strings.HasSuffix(rule.Annotations["runbook_url"], page) {
-				t.Errorf("alert %s points to %q, not to its page %s", rule.Alert,
+				t.Errorf("alert %s has the runbook_url %q, want its page %s", rule.Alert,
 					rule.Annotations["runbook_url"], page)
 			}
 		}
@@ -231,8 +232,8 @@ func TestAlertsAskForMetricsThatExistAndHaveARunbook(t *testing.T) {
 	checkRunbooks(t, alerts, known)
 }
 
-// checkRunbooks: every alert has a page and every page an alert; pages quote metrics that exist and
-// say what to do.
+// checkRunbooks checks that every alert has a page and every page an alert, and that pages use
+// documented metrics and have the required sections.
 func checkRunbooks(t *testing.T, alerts, known map[string]bool) {
 	t.Helper()
 	files, err := filepath.Glob(root + "docs/runbooks/*.md")
@@ -248,12 +249,12 @@ func checkRunbooks(t *testing.T, alerts, known map[string]bool) {
 			t.Fatal(err)
 		}
 		if !alerts[name] {
-			t.Errorf("%s is the page of no alert", file)
+			t.Errorf("%s belongs to no alert", file)
 		}
 		checkQuery(t, file, string(content), known)
-		for _, heading := range []string{"# " + name, "## Look", "## Do"} {
+		for _, heading := range []string{"# " + name, "## Diagnose", "## Resolve"} {
 			if !strings.Contains(string(content), heading+"\n") {
-				t.Errorf("%s lacks %q", file, heading)
+				t.Errorf("%s has no heading %q", file, heading)
 			}
 		}
 	}

@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// query is what the parser below makes of PromQL: as much of the language as our dashboards and
-// alerts use, and no more. What it does not know is an error, so a query that uses more has to
-// teach it first.
+// query is the type of a PromQL expression. The parser below supports the part of PromQL that the
+// dashboards and alerts use. Everything else is an error, so a query that uses more requires an
+// extension of the parser first.
 type query struct {
 	sorted []string // labels of the result
 	scalar bool
-	ranged bool   // a range vector, which only a function of those takes
-	kind   string // counter, gauge or histogram, of a plain selector
+	ranged bool   // a range vector, which only range functions accept
+	kind   string // counter, gauge or histogram, if it is a selector
 }
 
 // metricOf is a metric of docs/metrics.md.
@@ -24,7 +24,7 @@ type metricOf struct {
 	labels []string
 }
 
-// targetLabels are what Prometheus adds to each series of a broker
+// targetLabels are the labels that Prometheus adds to each series of a broker
 // (charts/heartwood/templates/podmonitor.yaml).
 var targetLabels = []string{"namespace", "logcluster", "pod"}
 
@@ -32,7 +32,7 @@ var metricRow = regexp.MustCompile(
 	"(?m)^\\| `(heartwood_[a-z_]+)` \\| ([a-z]+) \\| ([a-z_, ]*) \\|",
 )
 
-// inventory reads the table of the metrics page.
+// inventory parses the table of the metrics page.
 func inventory(page string) map[string]metricOf {
 	all := map[string]metricOf{}
 	for _, row := range metricRow.FindAllStringSubmatch(page, -1) {
@@ -43,7 +43,7 @@ func inventory(page string) map[string]metricOf {
 			}
 		}
 		all[row[1]] = metric
-		if metric.kind == "histogram" { // three series: _bucket, _sum and _count
+		if metric.kind == "histogram" { // exported as _bucket, _sum and _count
 			parts := metricOf{"counter", metric.labels}
 			all[row[1]+"_sum"], all[row[1]+"_count"] = parts, parts
 			all[row[1]+"_bucket"] = metricOf{"counter", append(slices.Clone(metric.labels), "le")}
@@ -56,7 +56,7 @@ var promToken = regexp.MustCompile(
 	`^(?:\$?[a-zA-Z_][a-zA-Z0-9_]*|[0-9]+(?:\.[0-9]+)?[smhd]?|"[^"]*"|=~|!~|!=|==|>=|<=|[-+*/(){}\[\],=<>])`,
 )
 
-// parsePromQL parses a whole query; the error names what it stopped at.
+// parsePromQL parses a whole query. The error names the position at which parsing failed.
 func parsePromQL(text string, metrics map[string]metricOf) (result query, err error) {
 	p := &promParser{metrics: metrics}
 	for rest := strings.TrimSpace(text); rest != ""; rest = strings.TrimSpace(rest) {
@@ -70,7 +70,7 @@ func parsePromQL(text string, metrics map[string]metricOf) (result query, err er
 	defer func() {
 		switch fault := recover().(type) {
 		case nil:
-		case promFault: // of fail, below
+		case promFault: // raised by fail
 			err = fault
 		default:
 			panic(fault)
@@ -78,7 +78,7 @@ func parsePromQL(text string, metrics map[string]metricOf) (result query, err er
 	}()
 	result = p.expression()
 	if len(p.tokens) > 0 {
-		p.fail("what follows at %q is no part of it", p.tokens[0])
+		p.fail("unexpected %q after the query", p.tokens[0])
 	}
 	return result, nil
 }
@@ -107,7 +107,7 @@ func (p *promParser) peek() string {
 func (p *promParser) take() string {
 	token := p.peek()
 	if token == "" {
-		p.fail("it ends too soon")
+		p.fail("unexpected end")
 	}
 	p.tokens = p.tokens[1:]
 	return token
@@ -115,12 +115,11 @@ func (p *promParser) take() string {
 
 func (p *promParser) expect(token string) {
 	if got := p.take(); got != token {
-		p.fail("%q where %q should be", got, token)
+		p.fail("%q instead of %q", got, token)
 	}
 }
 
-// expression is operands with operators between them; precedence does not matter for what is
-// checked here.
+// expression parses operands separated by operators. Precedence does not affect the checks.
 func (p *promParser) expression() query {
 	left := p.operand()
 	for slices.Contains([]string{"+", "-", "*", "/", ">", "<", ">=", "<=", "==", "!=", "and", "or",
@@ -129,12 +128,13 @@ func (p *promParser) expression() query {
 		right := p.operand()
 		switch {
 		case left.ranged || right.ranged:
-			p.fail("a range on a side of %q", operator)
+			p.fail("a range vector is an operand of %q", operator)
 		case left.scalar:
 			left = right
 		case right.scalar:
 		case !slices.Equal(left.sorted, right.sorted):
-			p.fail("sides of %q with other labels: %v and %v", operator, left.sorted, right.sorted)
+			p.fail("operands of %q with different labels: %v and %v", operator, left.sorted,
+				right.sorted)
 		}
 		left.kind = ""
 	}
@@ -168,7 +168,7 @@ func (p *promParser) operand() query {
 		inner := p.expression()
 		p.expect(")")
 		if !inner.ranged || inner.kind != "counter" {
-			p.fail("%s of something else than a range of a counter", token)
+			p.fail("%s requires a range vector of a counter", token)
 		}
 		inner.ranged, inner.kind = false, ""
 		return inner
@@ -177,23 +177,23 @@ func (p *promParser) operand() query {
 	}
 }
 
-// quantile is histogram_quantile(0.99, buckets); the buckets' bounds are used up.
+// quantile parses the arguments of histogram_quantile(0.99, buckets). The result has no label le.
 func (p *promParser) quantile() query {
 	p.expect("(")
 	if !p.operand().scalar {
-		p.fail("a quantile that is no number")
+		p.fail("the quantile is not a number")
 	}
 	p.expect(",")
 	inner := p.expression()
 	p.expect(")")
 	bound := slices.Index(inner.sorted, "le")
 	if bound < 0 {
-		p.fail("a quantile of series without le")
+		p.fail("a quantile of series without the label le")
 	}
 	return query{sorted: slices.Delete(slices.Clone(inner.sorted), bound, bound+1)}
 }
 
-// aggregation is sum(...), sum by (a, b) (...).
+// aggregation parses sum(...) and sum by (a, b) (...).
 func (p *promParser) aggregation(name string) query {
 	var by []string
 	if p.peek() == "by" {
@@ -211,21 +211,21 @@ func (p *promParser) aggregation(name string) query {
 	inner := p.expression()
 	p.expect(")")
 	if inner.scalar || inner.ranged {
-		p.fail("%s of something else than series", name)
+		p.fail("%s requires an instant vector", name)
 	}
 	if inner.kind == "counter" && name != "count" {
-		p.fail("%s of a counter, without a rate", name)
+		p.fail("%s of a counter without rate or increase", name)
 	}
 	for _, label := range by {
 		if !slices.Contains(inner.sorted, label) {
-			p.fail("%s by %s, which no series in it has", name, label)
+			p.fail("%s by the unknown label %s", name, label)
 		}
 	}
 	slices.Sort(by)
 	return query{sorted: by}
 }
 
-// selector is a metric with matchers, perhaps a range.
+// selector parses a metric with matchers and an optional range.
 func (p *promParser) selector(name string) query {
 	metric, ok := p.metrics[name]
 	if !ok {
@@ -239,7 +239,7 @@ func (p *promParser) selector(name string) query {
 				p.fail("%s has no label %s", name, label)
 			}
 			if !slices.Contains([]string{"=", "=~", "!=", "!~"}, operator) || value[0] != '"' {
-				p.fail("matcher %s%s%s", label, operator, value)
+				p.fail("invalid matcher %s%s%s", label, operator, value)
 			}
 			if p.peek() == "," {
 				p.take()
@@ -252,7 +252,7 @@ func (p *promParser) selector(name string) query {
 		p.take()
 		if length := p.take(); length != "$__rate_interval" &&
 			(length[0] < '0' || length[0] > '9') {
-			p.fail("range %q", length)
+			p.fail("invalid range %q", length)
 		}
 		p.expect("]")
 		result.ranged = true
@@ -262,22 +262,22 @@ func (p *promParser) selector(name string) query {
 
 var legendLabel = regexp.MustCompile(`\{\{ *([a-z_]+) *\}\}`)
 
-// checkLegend: a legend may name labels of the result only.
+// checkLegend checks that a legend uses labels of the result only.
 func checkLegend(legend string, q query) error {
 	for _, label := range legendLabel.FindAllStringSubmatch(legend, -1) {
 		if !slices.Contains(q.sorted, label[1]) {
-			return fmt.Errorf("legend %q names %s, and the result has %v", legend, label[1],
+			return fmt.Errorf("legend %q uses %s, but the result has %v", legend, label[1],
 				q.sorted)
 		}
 	}
 	return nil
 }
 
-func TestTheParserRefusesWhatIsWrong(t *testing.T) {
+func TestParserRejectsInvalidQueries(t *testing.T) {
 	metrics := inventory(
 		"| `heartwood_a_total` | counter | topic, kind | x |\n| `heartwood_b` | gauge |  | x |\n| `heartwood_h` | histogram |  | x |\n",
 	)
-	for _, good := range []string{
+	for _, valid := range []string{
 		`heartwood_b`, `sum by (topic) (rate(heartwood_a_total{kind="log",pod=~"x.*"}[5m]))`,
 		`max(heartwood_b) > 0`,
 		`time() - max by (pod) (heartwood_b{namespace=~"$n"} > 0)`,
@@ -285,27 +285,28 @@ func TestTheParserRefusesWhatIsWrong(t *testing.T) {
 		`sum by (topic, pod) (increase(heartwood_a_total[$__rate_interval]))`,
 		`histogram_quantile(0.99, sum by (le, pod) (rate(heartwood_h_bucket[5m])))`,
 	} {
-		if _, err := parsePromQL(good, metrics); err != nil {
-			t.Errorf("%s: %v", good, err)
+		if _, err := parsePromQL(valid, metrics); err != nil {
+			t.Errorf("%s: %v", valid, err)
 		}
 	}
-	for bad, want := range map[string]string{
+	for invalid, want := range map[string]string{
 		`heartwood_c`:                              "not in docs/metrics.md",
 		`heartwood_b{topic="x"}`:                   "no label topic",
-		`sum by (topic) (heartwood_b)`:             "which no series in it has",
-		`sum(heartwood_a_total)`:                   "without a rate",
-		`rate(heartwood_b[5m])`:                    "range of a counter",
-		`rate(heartwood_a_total)`:                  "range of a counter",
-		`heartwood_a_total[5m] > 0`:                "a range on a side",
-		`sum(heartwood_b`:                          "ends too soon",
-		`histogram_quantile(0.5, heartwood_b)`:     "without le",
-		`sum(heartwood_b))`:                        "no part of it",
+		`sum by (topic) (heartwood_b)`:             "unknown label topic",
+		`sum(heartwood_a_total)`:                   "without rate",
+		`rate(heartwood_b[5m])`:                    "range vector of a counter",
+		`rate(heartwood_a_total)`:                  "range vector of a counter",
+		`heartwood_a_total[5m] > 0`:                "a range vector is an operand",
+		`sum(heartwood_b`:                          "unexpected end",
+		`histogram_quantile(0.5, heartwood_b)`:     "without the label le",
+		`sum(heartwood_b))`:                        "unexpected",
 		`heartwood_b{pod~"x"}`:                     "no token",
-		`max by (pod) (heartwood_b) / heartwood_b`: "other labels",
-		``: "ends too soon",
+		`max by (pod) (heartwood_b) / heartwood_b`: "different labels",
+		``: "unexpected end",
 	} {
-		if _, err := parsePromQL(bad, metrics); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", bad, err, want)
+		if _, err := parsePromQL(invalid, metrics); err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", invalid, err, want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-{{/* The name of what the chart makes: the release's, unless it already says heartwood. */}}
+{{/* The prefix of all names: the release's name, and the chart's unless the release's contains it. */}}
 {{- define "heartwood.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
@@ -12,8 +12,8 @@
 {{ include "heartwood.fullname" . }}-operator
 {{- end -}}
 
-{{/* The name of what lies outside the release's namespace, where a release of the same name in another one has the like. No name of a namespace
-has a colon. */}}
+{{/* The name of cluster-scoped objects, which must differ between releases of the same name in different namespaces. A namespace name
+contains no colon. */}}
 {{- define "heartwood.operatorEverywhere" -}}
 {{ .Release.Namespace }}:{{ include "heartwood.operator" . }}
 {{- end -}}
@@ -22,7 +22,7 @@ has a colon. */}}
 {{ default (include "heartwood.operator" .) .Values.serviceAccount.name }}
 {{- end -}}
 
-{{/* The image, by digest where there is one. Brokers get the same. */}}
+{{/* The image, by digest if there is one. It is also the default image of brokers. */}}
 {{- define "heartwood.image" -}}
 {{- $image := .Values.image -}}
 {{- if $image.digest -}}
@@ -32,7 +32,7 @@ has a colon. */}}
 {{- end -}}
 {{- end -}}
 
-{{/* What a Deployment selects by: it can never change. */}}
+{{/* The selector of the Deployment, which is immutable. */}}
 {{- define "heartwood.selector" -}}
 app.kubernetes.io/name: heartwood
 app.kubernetes.io/instance: {{ .Release.Name }}
