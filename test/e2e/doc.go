@@ -1,10 +1,12 @@
-// Package e2e tests Heartwood on a real Kubernetes: the chart, the operator, brokers in pods with
-// volumes, a client in a pod.
+// Package e2e tests Heartwood on a real Kubernetes cluster: the chart, the operator, brokers in
+// pods with volumes, and a client in a pod.
 //
-// It runs with the build tag e2e against the cluster of KUBECONFIG, with the images IMAGE and
-// CLIENT_IMAGE, which its nodes have or can pull, and with kubectl on the PATH. It works in a
-// namespace of its own, which it removes; the CRDs too, if it brought them. FAULTS names a script
-// that stops and starts nodes and the API server (hack/e2e-faults.sh is one); without it the steps
-// that need it are skipped. The steps build on one another and run in order; HEARTWOOD_E2E_KEEP=1
-// leaves everything for a look, HEARTWOOD_E2E_MANY=1 adds the step with a thousand partitions.
+// It runs with the build tag e2e against the cluster of KUBECONFIG. It requires kubectl on the PATH
+// and the images IMAGE and CLIENT_IMAGE, which the nodes have or can pull. It creates a namespace
+// and deletes it, and the CRDs if it has installed them. The steps depend on one another and run in
+// order.
+//
+// FAULTS is the path of a script that stops and starts nodes and the API server, such as
+// hack/e2e-faults.sh; without it the steps that need it are skipped. HEARTWOOD_E2E_KEEP=1 keeps
+// everything for inspection. HEARTWOOD_E2E_MANY=1 adds the step with a thousand partitions.
 package e2e

@@ -19,213 +19,216 @@ import (
 )
 
 const (
-	brokerCount = 3
-	turnPause   = 10 * time.Second // between two brokers that are killed in turn
+	brokerCount  = 3
+	killInterval = 10 * time.Second // between two brokers
 )
 
-// faults runs the script that breaks parts of the cluster and mends them; see hack/e2e-faults.sh.
-// Who has none skips the step.
-func (w *world) faults(t *testing.T, words ...string) {
+// faults runs the script that breaks and repairs parts of the cluster; see hack/e2e-faults.sh.
+// Without one it skips the step.
+func (e *environment) faults(t *testing.T, args ...string) {
 	t.Helper()
 	script := os.Getenv("FAULTS")
 	if script == "" {
-		t.Skip("FAULTS names no script that breaks parts of this cluster: see hack/e2e-faults.sh")
+		t.Skip("FAULTS is not set: see hack/e2e-faults.sh")
 	}
-	if _, err := command(context.Background(), "", script, words...); err != nil {
+	if _, err := command(context.Background(), "", script, args...); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// underLoad writes to the topic failover with acks=all while do breaks something, and until
-// everything is in sync again. Then each acknowledged record must be there, and each key's in their
-// order. It returns for how long each partition took no writes.
-func (w *world) underLoad(t *testing.T, do func(t *testing.T)) stats {
+// underLoad writes to the topic failover with acks=all while do breaks something, and until all
+// replicas are in sync again. Then it checks that every acknowledged record exists, and that those
+// of each key are in order. It returns for how long each partition was unavailable for writes.
+func (e *environment) underLoad(t *testing.T, do func(t *testing.T)) stats {
 	t.Helper()
-	w.waitInSync(t)
-	w.mustAsk(t, "POST", "stream", "topic", failover, "keys", "500", "perSecond", "500")
+	e.waitInSync(t)
+	e.mustCall(t, "POST", "stream", "topic", failover, "keys", "500", "perSecond", "500")
 	stopped := false
 	defer func() {
-		if !stopped { // do has failed, or skipped: the next step has a stream of its own
-			_, _ = w.ask(context.Background(), "POST", "stop",
+		if !stopped { // do failed or skipped; the next step starts its own stream
+			_, _ = e.call(context.Background(), "POST", "stop",
 				map[string][]string{"topic": {failover}})
 		}
 	}()
-	w.waitAcknowledged(t, failover, 1000)
+	e.waitAcknowledged(t, failover, 1000)
 	do(t)
-	w.waitInSync(t)
-	w.waitAcknowledged(t, failover, 1000)
+	e.waitInSync(t)
+	e.waitAcknowledged(t, failover, 1000)
 	stopped = true
-	answer := w.mustAsk(t, "POST", "stop", "topic", failover)
-	t.Logf("MEASURED %s: a partition took no writes for %d ms at most; by partition: %v", t.Name(),
+	answer := e.mustCall(t, "POST", "stop", "topic", failover)
+	t.Logf("MEASURED %s: a partition was unavailable for writes for %d ms at most; by partition: %v", t.Name(),
 		answer.Gap, answer.Gaps)
-	w.checkWhole(t, failover)
+	e.checkAllRecords(t, failover)
 	return answer
 }
 
-// checkWhole is checkKept for a topic that nothing is cleaned from: no acknowledged record is
-// missing, nor out of its key's order.
-func (w *world) checkWhole(t *testing.T, topic string) {
+// checkAllRecords checks a topic that is not compacted: every acknowledged record exists, in the
+// order of its key.
+func (e *environment) checkAllRecords(t *testing.T, topic string) {
 	t.Helper()
-	answer := w.mustAsk(t, "GET", "check", "topic", topic, "whole", "1")
-	t.Logf("%s: %d records acknowledged, %d held, %d keys", topic, answer.Acknowledged, answer.Held,
+	answer := e.mustCall(t, "GET", "check", "topic", topic, "all", "1")
+	t.Logf("%s: %d records acknowledged, %d exist, %d keys", topic, answer.Acknowledged,
+		answer.Held,
 		answer.Keys)
 }
 
-// killedInTurn kills one broker after the other, every ten seconds, also while the one before is
-// not back.
-func (w *world) killedInTurn(t *testing.T) {
-	for _, way := range []struct {
-		name  string
-		turns int
-		do    func(t *testing.T, pod string)
+// successiveFailures stops one broker after the other, every ten seconds, even if the previous one
+// has not returned.
+func (e *environment) successiveFailures(t *testing.T) {
+	for _, failure := range []struct {
+		name   string
+		rounds int
+		do     func(t *testing.T, pod string)
 	}{
-		{"a pod is deleted every ten seconds", 6,
-			func(t *testing.T, pod string) { w.kubectl(t, "delete", "pod", pod, "--wait=false") }},
-		// Once each: Kubernetes waits, longer and longer, before it starts a container that ended
-		// twice, and two brokers are down then.
-		{"a broker's process is killed every ten seconds", brokerCount, w.killProcess},
+		{"delete a pod every ten seconds", 6,
+			func(t *testing.T, pod string) { e.kubectl(t, "delete", "pod", pod, "--wait=false") }},
+		// Each broker once: Kubernetes restarts a container that has failed twice with a growing
+		// backoff, and two brokers would be down at the same time.
+		{"kill a broker process every ten seconds", brokerCount, e.killProcess},
 	} {
-		t.Run(way.name, func(t *testing.T) {
-			w.underLoad(t, func(t *testing.T) {
-				for turn := range way.turns {
-					before := w.leads(t, failover)
-					w.mustAsk(t, "POST", "mark", "topic", failover)
-					way.do(t, brokerPod(int32(turn%brokerCount)))
-					w.pause(t, turnPause)
-					led, others := before.split(w.mustAsk(t, "GET", "stats", "topic",
-						failover).Gaps, int32(turn%brokerCount))
+		t.Run(failure.name, func(t *testing.T) {
+			e.underLoad(t, func(t *testing.T) {
+				for round := range failure.rounds {
+					before := e.leads(t, failover)
+					e.mustCall(t, "POST", "mark", "topic", failover)
+					failure.do(t, brokerPod(int32(round%brokerCount)))
+					e.pause(t, killInterval)
+					led, others := before.split(e.mustCall(t, "GET", "stats", "topic",
+						failover).Gaps, int32(round%brokerCount))
 					t.Logf(
-						"MEASURED turn %d, broker %d led %d: no writes for %d ms; the partitions that others led: %d ms",
-						turn,
-						turn%brokerCount,
-						before.count(int32(turn%brokerCount)),
+						"MEASURED round %d, broker %d led %d: unavailable for writes for %d ms; partitions of other leaders: %d ms",
+						round,
+						round%brokerCount,
+						before.count(int32(round%brokerCount)),
 						led,
 						others,
 					)
 				}
-				w.waitReady(t, 1, topics)
+				e.waitReady(t, 1, topics)
 			})
 		})
 	}
 }
 
-// killProcess kills a broker in its container, as the kernel does when memory runs out.
-func (w *world) killProcess(t *testing.T, name string) {
+// killProcess kills a broker in its container, as the OOM killer does.
+func (e *environment) killProcess(t *testing.T, name string) {
 	t.Helper()
 	var pod corev1.Pod
-	until(t, "pod "+name+" runs", func(ctx context.Context) string {
-		if err := w.Get(ctx, client.ObjectKey{Name: name}, &pod); err != nil {
+	until(t, "pod "+name+" running", func(ctx context.Context) string {
+		if err := e.Get(ctx, client.ObjectKey{Name: name}, &pod); err != nil {
 			return err.Error()
 		}
 		if len(pod.Status.ContainerStatuses) == 0 ||
 			pod.Status.ContainerStatuses[0].State.Running == nil {
-			return "its container does not run"
+			return "its container is not running"
 		}
 		return ""
 	})
 	_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
-	w.faults(t, "kill-container", id)
+	e.faults(t, "kill-container", id)
 }
 
-// nodesFail ends a kubelet, and then a node with all that runs on it, for longer than a Lease
-// lasts.
-func (w *world) nodesFail(t *testing.T) {
-	t.Run("a kubelet is away", func(t *testing.T) {
-		gap := w.underLoad(t, func(t *testing.T) {
-			node := w.node(t, w.leaderPod(t))
-			w.faults(t, "kubelet-stop", node)
-			w.pause(t, time.Minute)
-			t.Logf("pods:\n%s", w.kubectl(t, "get", "pods", "-o", "wide"))
-			w.faults(t, "kubelet-start", node)
-			w.waitNode(t, node)
+// nodesFail stops a kubelet, and then a whole node, for longer than a Lease is valid.
+func (e *environment) nodesFail(t *testing.T) {
+	t.Run("stop a kubelet", func(t *testing.T) {
+		gap := e.underLoad(t, func(t *testing.T) {
+			node := e.node(t, e.leaderPod(t))
+			e.faults(t, "kubelet-stop", node)
+			e.pause(t, time.Minute)
+			t.Logf("pods:\n%s", e.kubectl(t, "get", "pods", "-o", "wide"))
+			e.faults(t, "kubelet-start", node)
+			e.waitNode(t, node)
 		}).Gap
 		if gap > 5000 {
-			t.Errorf("writes stood for %d ms, though no broker went", gap)
+			t.Errorf("a partition was unavailable for writes for %d ms, although no broker failed",
+				gap)
 		}
 	})
-	t.Run("a node loses its power", func(t *testing.T) {
-		w.underLoad(t, func(t *testing.T) {
-			name := w.leaderPodApart(t)
-			node := w.node(t, name)
-			t.Logf("%s is on node %s, the operators on %v", name, node, w.operatorNodes(t))
-			w.mustAsk(t, "POST", "mark", "topic", failover)
-			w.faults(t, "power-off", node)
-			w.pause(t, 45*time.Second)
-			t.Logf("MEASURED while the node is off: no writes for %v ms",
-				w.mustAsk(t, "GET", "stats", "topic", failover).Gaps)
-			t.Logf("pods, and partitions:\n%s",
-				w.kubectl(t, "get", "pods,logclusters,topics,partitions", "-o", "wide"))
-			w.mustAsk(t, "POST", "mark", "topic", failover)
-			w.faults(t, "power-on", node)
-			w.waitNode(t, node)
-			w.waitReady(t, 1, topics)
+	t.Run("power off a node", func(t *testing.T) {
+		e.underLoad(t, func(t *testing.T) {
+			name := e.leaderPodApart(t)
+			node := e.node(t, name)
+			t.Logf("%s is on node %s, the operators on %v", name, node, e.operatorNodes(t))
+			e.mustCall(t, "POST", "mark", "topic", failover)
+			e.faults(t, "power-off", node)
+			e.pause(t, 45*time.Second)
+			t.Logf("MEASURED while the node is off: unavailable for writes for %v ms",
+				e.mustCall(t, "GET", "stats", "topic", failover).Gaps)
+			t.Logf("pods and partitions:\n%s",
+				e.kubectl(t, "get", "pods,logclusters,topics,partitions", "-o", "wide"))
+			e.mustCall(t, "POST", "mark", "topic", failover)
+			e.faults(t, "power-on", node)
+			e.waitNode(t, node)
+			e.waitReady(t, 1, topics)
 		})
 	})
 }
 
-// apiServerGoes takes the API server away: alone, and while a broker is killed, which nobody can
-// replace then.
-func (w *world) apiServerGoes(t *testing.T) {
-	t.Run("the API server restarts", func(t *testing.T) {
-		gap := w.underLoad(t, func(t *testing.T) {
-			w.stopAPI(t)
-			w.faults(t, "apiserver-start")
-			w.waitAPI(t)
+// apiServerFails stops the API server: alone, and together with a broker, which is not replaced
+// meanwhile.
+func (e *environment) apiServerFails(t *testing.T) {
+	t.Run("restart the API server", func(t *testing.T) {
+		gap := e.underLoad(t, func(t *testing.T) {
+			e.stopAPI(t)
+			e.faults(t, "apiserver-start")
+			e.waitAPI(t)
 		}).Gap
 		if gap > 5000 {
-			t.Errorf("writes stood for %d ms, though no broker went", gap)
+			t.Errorf("a partition was unavailable for writes for %d ms, although no broker failed",
+				gap)
 		}
 	})
-	t.Run("the API server is away, and a broker and the operator are killed", func(t *testing.T) {
-		w.underLoad(t, func(t *testing.T) {
+	t.Run("stop the API server, kill a broker and the operator", func(t *testing.T) {
+		e.underLoad(t, func(t *testing.T) {
 			var pod corev1.Pod
-			if err := w.Get(t.Context(), client.ObjectKey{Name: w.leaderPod(t)}, &pod); err != nil {
+			if err := e.Get(t.Context(), client.ObjectKey{Name: e.leaderPod(t)}, &pod); err != nil {
 				t.Fatal(err)
 			}
 			_, broker, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
-			w.kubectl(t, "rollout", "status", "deployment", "--timeout=120s")
-			operators, err := w.pods(t.Context(),
+			e.kubectl(t, "rollout", "status", "deployment", "--timeout=120s")
+			operators, err := e.pods(t.Context(),
 				client.MatchingLabels{"app.kubernetes.io/component": "operator"})
 			if err != nil || len(operators) == 0 {
 				t.Fatalf("%d operators, %v", len(operators), err)
 			}
 			_, operator, _ := strings.Cut(operators[0].Status.ContainerStatuses[0].ContainerID,
 				"://")
-			w.mustAsk(t, "POST", "mark", "topic", failover)
-			w.stopAPI(t)
-			w.pause(t, 5*time.Second)
-			w.faults(t, "kill-container", operator) // before it ends by itself, as its Lease does
-			w.faults(t, "kill-container", broker)
-			w.pause(t, 40*time.Second)
-			w.faults(t, "apiserver-start")
+			e.mustCall(t, "POST", "mark", "topic", failover)
+			e.stopAPI(t)
+			e.pause(t, 5*time.Second)
+			e.faults(t, "kill-container",
+				operator) // before it exits because it cannot renew its Lease
+			e.faults(t, "kill-container", broker)
+			e.pause(t, 40*time.Second)
+			e.faults(t, "apiserver-start")
 			began := time.Now()
-			w.waitAPI(t)
-			w.waitReady(t, 1, topics)
-			t.Logf("MEASURED everything is ready %s after the API server started",
+			e.waitAPI(t)
+			e.waitReady(t, 1, topics)
+			t.Logf("MEASURED everything Ready %s after the API server started",
 				time.Since(began).Round(100*time.Millisecond))
 		})
 	})
 }
 
-// stopAPI kills the API server. If the step fails, it is started again: nothing else could be
-// looked at.
-func (w *world) stopAPI(t *testing.T) {
+// stopAPI kills the API server. If the step fails, it is started again, so that the state can be
+// dumped.
+func (e *environment) stopAPI(t *testing.T) {
 	t.Helper()
-	w.faults(t, "apiserver-stop")
+	e.faults(t, "apiserver-stop")
 	t.Cleanup(func() {
 		if t.Failed() {
-			w.faults(t, "apiserver-start")
+			e.faults(t, "apiserver-start")
 		}
 	})
 }
 
-// leads says who leads the partitions of a topic.
-type leads map[int32]int32 // by partition
+// leads are the leaders of the partitions of a topic, by partition.
+type leads map[int32]int32
 
-func (w *world) leads(t *testing.T, topic string) leads {
+func (e *environment) leads(t *testing.T, topic string) leads {
 	t.Helper()
 	var partitions v1alpha1.PartitionList
-	if err := w.List(t.Context(), &partitions); err != nil {
+	if err := e.List(t.Context(), &partitions); err != nil {
 		t.Fatal(err)
 	}
 	all := leads{}
@@ -246,7 +249,7 @@ func (l leads) count(broker int32) (count int) {
 	return count
 }
 
-// split returns the greatest number of the partitions that a broker leads, and of the others.
+// split returns the largest number of the partitions that a broker leads, and of the others.
 func (l leads) split(numbers map[int32]int64, broker int32) (led, others int64) {
 	for partition, number := range numbers {
 		if l[partition] == broker {
@@ -258,37 +261,37 @@ func (l leads) split(numbers map[int32]int64, broker int32) (led, others int64) 
 	return led, others
 }
 
-// the pod has the Lease's name
+// brokerPod returns the name of a broker's pod, which is that of its Lease.
 func brokerPod(id int32) string { return v1alpha1.BrokerLeaseName(logCluster, id) }
 
-// node is the node of a pod.
-func (w *world) node(t *testing.T, pod string) string {
+// node returns the node of a pod.
+func (e *environment) node(t *testing.T, pod string) string {
 	t.Helper()
 	var found corev1.Pod
-	if err := w.Get(t.Context(), client.ObjectKey{Name: pod}, &found); err != nil {
+	if err := e.Get(t.Context(), client.ObjectKey{Name: pod}, &found); err != nil {
 		t.Fatal(err)
 	}
 	return found.Spec.NodeName
 }
 
-// leaderPodApart is a broker that leads something on another node than the client's and, if there
-// is one, than those of the cluster's DNS: without that, clients find nobody.
-func (w *world) leaderPodApart(t *testing.T) string {
+// leaderPodApart returns the pod of a broker that leads a partition, on another node than the
+// client and, if possible, than the cluster's DNS servers, which clients need.
+func (e *environment) leaderPodApart(t *testing.T) string {
 	t.Helper()
-	servers, err := w.set.CoreV1().Pods("kube-system").List(t.Context(),
+	servers, err := e.set.CoreV1().Pods("kube-system").List(t.Context(),
 		metav1.ListOptions{LabelSelector: "k8s-app=kube-dns"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	held := map[string]bool{}
+	dns := map[string]bool{}
 	for i := range servers.Items {
-		held[servers.Items[i].Spec.NodeName] = true
+		dns[servers.Items[i].Spec.NodeName] = true
 	}
-	second, client := "", w.node(t, "client")
+	second, client := "", e.node(t, "client")
 	for id := range int32(brokerCount) {
-		switch node := w.node(t, brokerPod(id)); {
-		case w.leads(t, failover).count(id) == 0 || node == client:
-		case !held[node]:
+		switch node := e.node(t, brokerPod(id)); {
+		case e.leads(t, failover).count(id) == 0 || node == client:
+		case !dns[node]:
 			return brokerPod(id)
 		default:
 			second = brokerPod(id)
@@ -300,9 +303,9 @@ func (w *world) leaderPodApart(t *testing.T) string {
 	return second
 }
 
-func (w *world) operatorNodes(t *testing.T) (nodes []string) {
+func (e *environment) operatorNodes(t *testing.T) (nodes []string) {
 	t.Helper()
-	pods, err := w.pods(t.Context(),
+	pods, err := e.pods(t.Context(),
 		client.MatchingLabels{"app.kubernetes.io/component": "operator"})
 	if err != nil {
 		t.Fatal(err)
@@ -314,11 +317,11 @@ func (w *world) operatorNodes(t *testing.T) (nodes []string) {
 }
 
 // waitNode waits until a node is ready again.
-func (w *world) waitNode(t *testing.T, name string) {
+func (e *environment) waitNode(t *testing.T, name string) {
 	t.Helper()
-	until(t, "node "+name+" is ready", func(ctx context.Context) string {
+	until(t, "node "+name+" ready", func(ctx context.Context) string {
 		var node corev1.Node
-		if err := w.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
+		if err := e.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
 			return err.Error()
 		}
 		for _, condition := range node.Status.Conditions {
@@ -326,23 +329,23 @@ func (w *world) waitNode(t *testing.T, name string) {
 				return ""
 			}
 		}
-		return "it is not ready"
+		return "not ready"
 	})
 }
 
-// waitAPI waits until the API server answers.
-func (w *world) waitAPI(t *testing.T) {
+// waitAPI waits until the API server is ready.
+func (e *environment) waitAPI(t *testing.T) {
 	t.Helper()
-	until(t, "the API server answers", func(ctx context.Context) string {
-		if _, err := w.set.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err != nil {
+	until(t, "API server ready", func(ctx context.Context) string {
+		if _, err := e.set.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err != nil {
 			return fmt.Sprint(err)
 		}
 		return ""
 	})
 }
 
-// pause lets time pass: what is looked at is what happens in it.
-func (w *world) pause(t *testing.T, length time.Duration) {
+// pause waits; the step measures what happens meanwhile.
+func (e *environment) pause(t *testing.T, length time.Duration) {
 	t.Helper()
 	select {
 	case <-time.After(length):

@@ -19,31 +19,31 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// install makes the namespace, where only restricted pods may run, and installs the chart into it.
-func (w *world) install(t *testing.T) {
+// install creates the namespace, which enforces the restricted profile, and installs the chart.
+func (e *environment) install(t *testing.T) {
 	t.Helper()
-	hadCRDs := w.hasCRDs(t.Context())
+	hadCRDs := e.hasCRDs(t.Context())
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name:   w.namespace,
+		Name:   e.namespace,
 		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}
-	if _, err := w.set.CoreV1().Namespaces().Create(t.Context(), namespace,
+	if _, err := e.set.CoreV1().Namespaces().Create(t.Context(), namespace,
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if os.Getenv("HEARTWOOD_E2E_KEEP") != "" {
-			t.Logf("namespace %s is kept, with the Helm release heartwood in it", w.namespace)
+			t.Logf("namespace %s with the Helm release heartwood is kept", e.namespace)
 			return
 		}
 		if t.Failed() {
-			w.dump(t)
+			e.dump(t)
 		}
-		w.remove(t, !hadCRDs)
+		e.remove(t, !hadCRDs)
 	})
-	repository, tag := splitImage(w.image)
+	repository, tag := splitImage(e.image)
 	out, err := helm(t.Context(), "install", "heartwood", "charts/heartwood", "--namespace",
-		w.namespace, "--take-ownership",
+		e.namespace, "--take-ownership",
 		"--set", "image.repository="+repository, "--set", "image.tag="+tag, "--wait", "--timeout",
 		deadline.String())
 	if err != nil {
@@ -52,15 +52,15 @@ func (w *world) install(t *testing.T) {
 	t.Logf("helm install:\n%s", out)
 }
 
-// upgraded changes a value of the chart; the operators run with it after, and all that they made
-// stays.
-func (w *world) upgraded(t *testing.T) {
+// upgrade changes a value of the chart. The operators then run with it, and existing resources
+// stay.
+func (e *environment) upgrade(t *testing.T) {
 	if _, err := helm(t.Context(), "upgrade", "heartwood", "charts/heartwood", "--namespace",
-		w.namespace, "--reuse-values",
+		e.namespace, "--reuse-values",
 		"--set", "logLevel=debug", "--wait", "--timeout", deadline.String()); err != nil {
 		t.Fatal(err)
 	}
-	operators, err := w.pods(t.Context(),
+	operators, err := e.pods(t.Context(),
 		client.MatchingLabels{"app.kubernetes.io/component": "operator"})
 	if err != nil {
 		t.Fatal(err)
@@ -71,11 +71,11 @@ func (w *world) upgraded(t *testing.T) {
 			t.Errorf("operator %s runs with %v", pod.Name, pod.Spec.Containers[0].Args)
 		}
 	}
-	w.waitReady(t, 1, topics)
+	e.waitReady(t, 1, topics)
 }
 
-func (w *world) hasCRDs(ctx context.Context) bool {
-	return w.List(ctx, &v1alpha1.TopicList{}, client.Limit(1)) == nil
+func (e *environment) hasCRDs(ctx context.Context) bool {
+	return e.List(ctx, &v1alpha1.TopicList{}, client.Limit(1)) == nil
 }
 
 func splitImage(image string) (repository, tag string) {
@@ -83,27 +83,26 @@ func splitImage(image string) (repository, tag string) {
 	return image[:at], image[at+1:]
 }
 
-// remove takes everything away again, and checks on the way that uninstalling the chart keeps the
-// CRDs.
-func (w *world) remove(t *testing.T, crds bool) {
+// remove removes everything. It checks that uninstalling the chart keeps the CRDs.
+func (e *environment) remove(t *testing.T, crds bool) {
 	t.Helper()
-	ctx := context.Background() // the test's own is over
+	ctx := context.Background() // the context of the test has ended
 	for _, all := range []client.Object{&v1alpha1.Topic{}, &v1alpha1.LogCluster{}} {
-		if err := w.DeleteAllOf(ctx, all, client.InNamespace(w.namespace)); err != nil {
-			t.Errorf("delete what is left: %v", err)
+		if err := e.DeleteAllOf(ctx, all, client.InNamespace(e.namespace)); err != nil {
+			t.Errorf("delete all resources: %v", err)
 		}
 	}
-	if out, err := command(ctx, "", "kubectl", "--namespace", w.namespace, "wait", "--for=delete",
+	if out, err := command(ctx, "", "kubectl", "--namespace", e.namespace, "wait", "--for=delete",
 		"--timeout=180s",
 		"topics,logclusters", "--all"); err != nil {
-		t.Errorf("resources do not go: %v", out)
+		t.Errorf("resources are not deleted: %v", out)
 	}
-	if _, err := helm(ctx, "uninstall", "heartwood", "--namespace", w.namespace,
+	if _, err := helm(ctx, "uninstall", "heartwood", "--namespace", e.namespace,
 		"--wait"); err != nil {
 		t.Error(err)
 	}
-	if !w.hasCRDs(ctx) {
-		t.Error("helm uninstall took the CRDs, and every Topic of the Kubernetes cluster with them")
+	if !e.hasCRDs(ctx) {
+		t.Error("helm uninstall deleted the CRDs, and every Topic of the Kubernetes cluster with them")
 	}
 	if crds {
 		if _, err := command(ctx, "", "kubectl", "delete", "-f", "config/crd", "-f",
@@ -111,14 +110,14 @@ func (w *world) remove(t *testing.T, crds bool) {
 			t.Error(err)
 		}
 	}
-	if _, err := command(ctx, "", "kubectl", "delete", "namespace", w.namespace,
+	if _, err := command(ctx, "", "kubectl", "delete", "namespace", e.namespace,
 		"--timeout=180s"); err != nil {
 		t.Error(err)
 	}
 }
 
-// dump logs what explains a failure.
-func (w *world) dump(t *testing.T) {
+// dump logs the state of the namespace after a failure.
+func (e *environment) dump(t *testing.T) {
 	t.Helper()
 	for _, args := range [][]string{
 		{"get", "pods,services,persistentvolumeclaims,logclusters,topics,partitions,leases", "-o",
@@ -129,7 +128,7 @@ func (w *world) dump(t *testing.T) {
 		{"logs", "client", "--tail=60"},
 	} {
 		out, err := command(context.Background(), "", "kubectl",
-			append([]string{"--namespace", w.namespace}, args...)...)
+			append([]string{"--namespace", e.namespace}, args...)...)
 		if err != nil {
 			out = err.Error()
 		}
@@ -137,19 +136,19 @@ func (w *world) dump(t *testing.T) {
 	}
 }
 
-// runClient starts the client pod against a LogCluster.
-func (w *world) runClient(t *testing.T, logCluster string) {
+// runClient starts the client pod for a LogCluster.
+func (e *environment) runClient(t *testing.T, logCluster string) {
 	t.Helper()
 	var cluster v1alpha1.LogCluster
-	if err := w.Get(t.Context(), client.ObjectKey{Name: logCluster}, &cluster); err != nil {
+	if err := e.Get(t.Context(), client.ObjectKey{Name: logCluster}, &cluster); err != nil {
 		t.Fatal(err)
 	}
 	if cluster.Status.Bootstrap == "" {
-		t.Fatalf("LogCluster %s is ready and has no bootstrap address", logCluster)
+		t.Fatalf("LogCluster %s is Ready and has no bootstrap address", logCluster)
 	}
 	yes, no := true, false
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "client", Namespace: w.namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: "client", Namespace: e.namespace},
 		Spec: corev1.PodSpec{
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot: &yes,
@@ -158,10 +157,10 @@ func (w *world) runClient(t *testing.T, logCluster string) {
 				},
 			},
 			AutomountServiceAccountToken: &no,
-			// it remembers what was promised: a second one would not
+			// The client records the acknowledged records in memory, so it must not restart.
 			RestartPolicy: corev1.RestartPolicyNever,
 			Containers: []corev1.Container{{
-				Name: "client", Image: w.clientImage,
+				Name: "client", Image: e.clientImage,
 				Args: []string{"--bootstrap", cluster.Status.Bootstrap},
 				ReadinessProbe: &corev1.Probe{PeriodSeconds: 1,
 					ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
@@ -174,24 +173,24 @@ func (w *world) runClient(t *testing.T, logCluster string) {
 			}},
 		},
 	}
-	if err := w.Create(t.Context(), pod); err != nil {
+	if err := e.Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	w.waitPod(t, "client", nil)
+	e.waitPod(t, "client", nil)
 }
 
-// waitGone waits until an object is not there any more.
-func (w *world) waitGone(t *testing.T, object client.Object) {
+// waitDeleted waits until an object does not exist.
+func (e *environment) waitDeleted(t *testing.T, object client.Object) {
 	t.Helper()
-	what := fmt.Sprintf("%T %s is gone", object, object.GetName())
+	what := fmt.Sprintf("%T %s deleted", object, object.GetName())
 	until(t, what, func(ctx context.Context) string {
-		err := w.Get(ctx, client.ObjectKeyFromObject(object), object)
+		err := e.Get(ctx, client.ObjectKeyFromObject(object), object)
 		switch {
 		case apierrors.IsNotFound(err):
 			return ""
 		case err != nil:
 			return err.Error()
 		}
-		return fmt.Sprintf("it is there, with finalizers %v", object.GetFinalizers())
+		return fmt.Sprintf("it exists, with finalizers %v", object.GetFinalizers())
 	})
 }

@@ -25,12 +25,11 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// deadline ends a step that waits for what does not come; pulling images and making volumes takes
-// its time.
+// deadline bounds each wait. Pulling images and creating volumes takes long.
 const deadline = 5 * time.Minute
 
-// world is the Kubernetes cluster and the namespace the test works in.
-type world struct {
+// environment is the Kubernetes cluster and the namespace of the test.
+type environment struct {
 	client.Client
 	set         *kubernetes.Clientset
 	namespace   string
@@ -38,7 +37,7 @@ type world struct {
 	clientImage string
 }
 
-func newWorld(namespace, image, clientImage string) (*world, error) {
+func newEnvironment(namespace, image, clientImage string) (*environment, error) {
 	scheme := clientgoscheme.Scheme
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
@@ -55,12 +54,12 @@ func newWorld(namespace, image, clientImage string) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &world{Client: client.NewNamespacedClient(typed, namespace), set: set,
+	return &environment{Client: client.NewNamespacedClient(typed, namespace), set: set,
 		namespace: namespace, image: image, clientImage: clientImage}, nil
 }
 
-// command runs a program in the repository's root and returns what it prints; fails says whether it
-// is expected to fail.
+// command runs a program in the root directory of the repository and returns its output. An error
+// contains the output, too.
 func command(ctx context.Context, stdin string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = "../.."
@@ -72,28 +71,28 @@ func command(ctx context.Context, stdin string, name string, args ...string) (st
 	return string(out), nil
 }
 
-func (w *world) kubectl(t *testing.T, args ...string) string {
+func (e *environment) kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := command(t.Context(), "", "kubectl",
-		append([]string{"--namespace", w.namespace}, args...)...)
+		append([]string{"--namespace", e.namespace}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
-// refused applies a manifest that must not be taken, and returns why it was not.
-func (w *world) refused(t *testing.T, manifest string) string {
+// applyInvalid applies a manifest that must be rejected, and returns the message.
+func (e *environment) applyInvalid(t *testing.T, manifest string) string {
 	t.Helper()
-	out, err := command(t.Context(), manifest, "kubectl", "--namespace", w.namespace, "apply", "-f",
+	out, err := command(t.Context(), manifest, "kubectl", "--namespace", e.namespace, "apply", "-f",
 		"-")
 	if err == nil {
-		t.Errorf("taken, but should be refused:\n%s", manifest)
+		t.Errorf("accepted, but must be rejected:\n%s", manifest)
 	}
 	return out
 }
 
-// helm runs HELM, a Helm of 3.17 or later, or the one of hack/tools.
+// helm runs the program HELM, version 3.17 or later, or by default the Helm of hack/tools.
 func helm(ctx context.Context, args ...string) (string, error) {
 	if program := os.Getenv("HELM"); program != "" {
 		return command(ctx, "", program, args...)
@@ -102,8 +101,8 @@ func helm(ctx context.Context, args ...string) (string, error) {
 		append([]string{"tool", "-modfile=hack/tools/helm/go.mod", "helm"}, args...)...)
 }
 
-// until asks every second, until ask returns nothing; that is what it still waits for.
-func until(t *testing.T, what string, ask func(context.Context) string) {
+// until polls every second until poll returns "", or what is still missing.
+func until(t *testing.T, what string, poll func(context.Context) string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
@@ -111,7 +110,7 @@ func until(t *testing.T, what string, ask func(context.Context) string) {
 	again := time.NewTicker(time.Second)
 	defer again.Stop()
 	for {
-		missing := ask(ctx)
+		missing := poll(ctx)
 		if missing == "" {
 			t.Logf("%s after %s", what, time.Since(began).Round(time.Second))
 			return
@@ -119,40 +118,43 @@ func until(t *testing.T, what string, ask func(context.Context) string) {
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			t.Fatalf("waited %s in vain until %s: %s", deadline, what, missing)
+			t.Fatalf("not within %s: %s: %s", deadline, what, missing)
 		}
 	}
 }
 
-// stats is the client's answer; see test/e2e/client.
+// stats is the client's response; see test/e2e/client.
 type stats struct {
 	Acknowledged, Keys, Held int
 	Gap                      int64           // ms
 	Gaps                     map[int32]int64 // ms
 	Began                    map[int32]int64 // when these began, in ms after the mark
-	Taken                    map[int32]int64 // ms
-	Moving, Consumed, Again  int
+	Latencies                map[int32]int64 // ms
+	Reassigning, Consumed    int
+	Duplicates               int
 	Sources                  map[int32]int
 }
 
-// longest tells the five longest gaps, and when they began.
+// longest describes the five longest gaps and when they began.
 func (s stats) longest() string {
 	partitions := slices.SortedFunc(maps.Keys(s.Gaps),
 		func(a, b int32) int { return cmp.Compare(s.Gaps[b], s.Gaps[a]) })
 	var words []string
 	for _, p := range partitions[:min(len(partitions), 5)] {
-		words = append(words, fmt.Sprintf("partition %d stood for %d ms from %d ms on", p,
+		words = append(words, fmt.Sprintf("partition %d unavailable for %d ms from %d ms on", p,
 			s.Gaps[p], s.Began[p]))
 	}
 	return strings.Join(words, ", ")
 }
 
-// ask calls the client pod by way of the API server. An error carries the client's own words.
-func (w *world) ask(ctx context.Context, verb, path string, query url.Values) (stats, error) {
-	request := w.set.CoreV1().
+// call calls the client pod through the API server's proxy. An error contains the client's
+// response.
+func (e *environment) call(ctx context.Context, verb, path string, query url.Values) (stats,
+	error) {
+	request := e.set.CoreV1().
 		RESTClient().
 		Verb(verb).
-		Namespace(w.namespace).
+		Namespace(e.namespace).
 		Resource("pods").
 		Name("client:8080").
 		SubResource("proxy").
@@ -164,14 +166,14 @@ func (w *world) ask(ctx context.Context, verb, path string, query url.Values) (s
 	result := request.Do(ctx)
 	body, err := result.Raw()
 	if err != nil {
-		return answer, fmt.Errorf("%s %s of the client (its log has its own words): %w: %s", verb,
+		return answer, fmt.Errorf("%s %s of the client (its log has its own words): %e: %s", verb,
 			path, err, body)
 	}
 	err = json.Unmarshal(body, &answer)
 	return answer, err
 }
 
-func (w *world) mustAsk(t *testing.T, verb, path string, pairs ...string) stats {
+func (e *environment) mustCall(t *testing.T, verb, path string, pairs ...string) stats {
 	t.Helper()
 	query := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -179,25 +181,27 @@ func (w *world) mustAsk(t *testing.T, verb, path string, pairs ...string) stats 
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	answer, err := w.ask(ctx, verb, path, query)
+	answer, err := e.call(ctx, verb, path, query)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return answer
 }
 
-// checkKept reads a topic whole: every key's last acknowledged value is there, and no deleted key
-// is back.
-func (w *world) checkKept(t *testing.T, topic string) stats {
+// checkCompacted reads all of a topic: the last acknowledged value of every key exists, and no
+// deleted key does.
+func (e *environment) checkCompacted(t *testing.T, topic string) stats {
 	t.Helper()
-	answer := w.mustAsk(t, "GET", "check", "topic", topic)
-	t.Logf("%s: %d records acknowledged, %d held, %d keys", topic, answer.Acknowledged, answer.Held,
+	answer := e.mustCall(t, "GET", "check", "topic", topic)
+	t.Logf("%s: %d records acknowledged, %d exist, %d keys", topic, answer.Acknowledged,
+		answer.Held,
 		answer.Keys)
 	return answer
 }
 
-func (w *world) pods(ctx context.Context, labels client.MatchingLabels) ([]corev1.Pod, error) {
+func (e *environment) pods(ctx context.Context, labels client.MatchingLabels) ([]corev1.Pod,
+	error) {
 	var list corev1.PodList
-	err := w.List(ctx, &list, labels)
+	err := e.List(ctx, &list, labels)
 	return list.Items, err
 }

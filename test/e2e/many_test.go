@@ -21,57 +21,57 @@ const (
 	manyPartitions = 1000
 )
 
-// thousand has brokers go that lead hundreds of partitions, and tells how long it takes until the
-// last one takes a write again.
-func (w *world) thousand(t *testing.T) {
+// manyPartitionsFailOver stops brokers that lead hundreds of partitions, and measures how long it
+// takes until the last partition accepts a write again.
+func (e *environment) manyPartitionsFailOver(t *testing.T) {
 	if os.Getenv("HEARTWOOD_E2E_MANY") == "" {
 		t.Skip(
-			"HEARTWOOD_E2E_MANY is not set: a thousand partitions want a control plane that has a processor or two for itself",
+			"HEARTWOOD_E2E_MANY is not set: a thousand partitions require a control plane with one or two CPUs of its own",
 		)
 	}
 	began := time.Now()
-	w.kubectl(t, "apply", "-f", "test/e2e/testdata/many.yaml")
-	w.waitTopic(t, many, func(topic *v1alpha1.Topic) string {
+	e.kubectl(t, "apply", "-f", "test/e2e/testdata/many.yaml")
+	e.waitTopic(t, many, func(topic *v1alpha1.Topic) string {
 		if topic.Status.ReadyPartitions < manyPartitions || topic.Status.UnderReplicated > 0 {
-			return fmt.Sprintf("%d partitions are ready, %d under-replicated",
+			return fmt.Sprintf("%d partitions ready, %d under-replicated",
 				topic.Status.ReadyPartitions, topic.Status.UnderReplicated)
 		}
 		return ""
 	})
-	t.Logf("MEASURED %d partitions are ready after %s", manyPartitions,
+	t.Logf("MEASURED %d partitions ready after %s", manyPartitions,
 		time.Since(began).Round(100*time.Millisecond))
-	w.probe(t, leads{}, -1) // the client knows all leaders
-	for turn, way := range []struct {
+	e.probe(t, leads{}, -1) // the client caches all leaders
+	for round, failure := range []struct {
 		name string
 		do   func(t *testing.T, pod string)
 	}{
-		{"killed", w.killProcess},
+		{"killed", e.killProcess},
 		{"deleted", func(t *testing.T,
 			pod string) {
-			w.kubectl(t, "delete", "pod", pod, "--wait=false")
+			e.kubectl(t, "delete", "pod", pod, "--wait=false")
 		}},
-		{"killed again", w.killProcess},
+		{"killed again", e.killProcess},
 		{"deleted again", func(t *testing.T,
 			pod string) {
-			w.kubectl(t, "delete", "pod", pod, "--wait=false")
+			e.kubectl(t, "delete", "pod", pod, "--wait=false")
 		}},
 	} {
-		t.Run(way.name, func(t *testing.T) {
-			w.waitHome(t)
-			before, broker := w.leads(t, many), int32(turn%brokerCount)
-			// some 30 partitions have a steady load
-			w.mustAsk(t, "POST", "stream", "topic", many, "keys", "30", "perSecond", "300")
-			w.waitAcknowledged(t, many, 500)
-			w.mustAsk(t, "POST", "mark", "topic", many)
+		t.Run(failure.name, func(t *testing.T) {
+			e.waitPreferredLeaders(t)
+			before, broker := e.leads(t, many), int32(round%brokerCount)
+			// a steady load on about 30 partitions
+			e.mustCall(t, "POST", "stream", "topic", many, "keys", "30", "perSecond", "300")
+			e.waitAcknowledged(t, many, 500)
+			e.mustCall(t, "POST", "mark", "topic", many)
 			at := time.Now()
-			way.do(t, brokerPod(broker))
-			w.probe(t, before, broker)
-			w.waitHome(t)
-			w.waitAcknowledged(t, many, 500)
-			stopped := w.mustAsk(t, "POST", "stop", "topic", many)
+			failure.do(t, brokerPod(broker))
+			e.probe(t, before, broker)
+			e.waitPreferredLeaders(t)
+			e.waitAcknowledged(t, many, 500)
+			stopped := e.mustCall(t, "POST", "stop", "topic", many)
 			led, others := before.split(stopped.Gaps, broker)
 			t.Logf(
-				"MEASURED all in sync and led at home after %s; worst gap under load %d ms, of partitions led elsewhere %d ms: %s",
+				"MEASURED all in sync with preferred leaders after %s; longest gap under load %d ms, of partitions of other leaders %d ms: %s",
 				time.Since(at).Round(100*time.Millisecond),
 				led,
 				others,
@@ -79,19 +79,19 @@ func (w *world) thousand(t *testing.T) {
 			)
 		})
 	}
-	w.checkWhole(t, many)
-	w.kubectl(t, "delete", "topic", many, "--timeout=120s")
+	e.checkAllRecords(t, many)
+	e.kubectl(t, "delete", "topic", many, "--timeout=120s")
 }
 
-// probe sends a record to each partition, and tells when the last took it of those that a broker
-// led, and of the others.
-func (w *world) probe(t *testing.T, before leads, broker int32) {
+// probe sends a record to each partition. It reports the longest time until acknowledgement of the
+// partitions that a broker led, and of the others.
+func (e *environment) probe(t *testing.T, before leads, broker int32) {
 	t.Helper()
-	taken := w.mustAsk(t, "POST", "probe", "topic", many, "partitions",
-		strconv.Itoa(manyPartitions)).Taken
-	led, others := before.split(taken, broker)
+	latencies := e.mustCall(t, "POST", "probe", "topic", many, "partitions",
+		strconv.Itoa(manyPartitions)).Latencies
+	led, others := before.split(latencies, broker)
 	t.Logf(
-		"MEASURED broker %d led %d of %d: the last of them took a write after %d ms, the last of the others after %d ms",
+		"MEASURED broker %d led %d of %d: the last of them accepted a write after %d ms, the last of the others after %d ms",
 		broker,
 		before.count(broker),
 		manyPartitions,
@@ -100,36 +100,37 @@ func (w *world) probe(t *testing.T, before leads, broker int32) {
 	)
 }
 
-func (w *world) waitTopic(t *testing.T, name string, missing func(*v1alpha1.Topic) string) {
+// waitTopic waits until missing returns "" for a topic.
+func (e *environment) waitTopic(t *testing.T, name string, missing func(*v1alpha1.Topic) string) {
 	t.Helper()
-	until(t, "topic "+name+" is as wanted", func(ctx context.Context) string {
+	until(t, "topic "+name+" ready", func(ctx context.Context) string {
 		var topic v1alpha1.Topic
-		if err := w.Get(ctx, client.ObjectKey{Name: name}, &topic); err != nil {
+		if err := e.Get(ctx, client.ObjectKey{Name: name}, &topic); err != nil {
 			return err.Error()
 		}
 		return missing(&topic)
 	})
 }
 
-// waitHome waits until every partition is in sync, and led by its first replica.
-func (w *world) waitHome(t *testing.T) {
+// waitPreferredLeaders waits until every partition is in sync and led by its preferred leader.
+func (e *environment) waitPreferredLeaders(t *testing.T) {
 	t.Helper()
-	until(t, "all are in sync and led at home", func(ctx context.Context) string {
+	until(t, "all partitions in sync with preferred leaders", func(ctx context.Context) string {
 		var partitions v1alpha1.PartitionList
-		if err := w.List(ctx, &partitions); err != nil {
+		if err := e.List(ctx, &partitions); err != nil {
 			return err.Error()
 		}
-		astray := 0
+		pending := 0
 		for i := range partitions.Items {
 			p := &partitions.Items[i]
 			if p.Spec.Topic == many &&
 				(len(p.Status.ISR) < len(p.Spec.Replicas) ||
 					p.Status.Leader != p.Spec.Replicas[0]) {
-				astray++
+				pending++
 			}
 		}
-		if astray > 0 {
-			return fmt.Sprintf("%d partitions are not", astray)
+		if pending > 0 {
+			return fmt.Sprintf("%d partitions pending", pending)
 		}
 		return ""
 	})

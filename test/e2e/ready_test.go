@@ -18,7 +18,7 @@ import (
 var brokers = client.MatchingLabels{"app.kubernetes.io/name": "heartwood",
 	"app.kubernetes.io/component": "broker"}
 
-// notReady says why conditions do not tell of a resource that is ready in its present generation.
+// notReady returns why a resource is not Ready in its present generation, or "".
 func notReady(kind string, object client.Object, observed int64,
 	conditions []metav1.Condition) string {
 	name := kind + "/" + object.GetName()
@@ -35,17 +35,16 @@ func notReady(kind string, object client.Object, observed int64,
 	return ""
 }
 
-// waitReady waits until every LogCluster and Topic of the namespace is ready, as many as are
-// expected.
-func (w *world) waitReady(t *testing.T, clusters, topics int) {
+// waitReady waits until the expected number of LogClusters and Topics exist and all are Ready.
+func (e *environment) waitReady(t *testing.T, clusters, topics int) {
 	t.Helper()
-	until(t, "LogClusters and Topics are ready", func(ctx context.Context) string {
+	until(t, "LogClusters and Topics Ready", func(ctx context.Context) string {
 		var logClusters v1alpha1.LogClusterList
 		var all v1alpha1.TopicList
-		if err := w.List(ctx, &logClusters); err != nil {
+		if err := e.List(ctx, &logClusters); err != nil {
 			return err.Error()
 		}
-		if err := w.List(ctx, &all); err != nil {
+		if err := e.List(ctx, &all); err != nil {
 			return err.Error()
 		}
 		if len(logClusters.Items) != clusters || len(all.Items) < topics {
@@ -70,16 +69,16 @@ func (w *world) waitReady(t *testing.T, clusters, topics int) {
 	})
 }
 
-// waitPod waits until a pod is ready that is not the one with the given uid.
-func (w *world) waitPod(t *testing.T, name string, not client.Object) {
+// waitPod waits until a pod is ready. If previous is not nil, it must be another pod.
+func (e *environment) waitPod(t *testing.T, name string, previous client.Object) {
 	t.Helper()
-	until(t, "pod "+name+" is ready", func(ctx context.Context) string {
+	until(t, "pod "+name+" ready", func(ctx context.Context) string {
 		var pod corev1.Pod
-		if err := w.Get(ctx, client.ObjectKey{Name: name}, &pod); err != nil {
+		if err := e.Get(ctx, client.ObjectKey{Name: name}, &pod); err != nil {
 			return err.Error()
 		}
-		if not != nil && pod.UID == not.GetUID() {
-			return "it is still the old pod"
+		if previous != nil && pod.UID == previous.GetUID() {
+			return "still the previous pod"
 		}
 		for _, condition := range pod.Status.Conditions {
 			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {

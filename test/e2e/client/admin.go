@@ -13,9 +13,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// move asks for other replicas of one partition, as Kafka's kafka-reassign-partitions does.
-func (s *server) move(r *http.Request, _ *account, _ *Stats) error {
-	topic, partition, err := place(r)
+// reassign requests other replicas of one partition, as kafka-reassign-partitions does.
+func (s *server) reassign(r *http.Request, _ *account, _ *Stats) error {
+	topic, partition, err := partitionOf(r)
 	if err != nil {
 		return err
 	}
@@ -27,75 +27,76 @@ func (s *server) move(r *http.Request, _ *account, _ *Stats) error {
 		}
 		replicas = append(replicas, int32(id))
 	}
-	var ask kadm.AlterPartitionAssignmentsReq
-	ask.Assign(topic, partition, replicas)
-	answers, err := kadm.NewClient(s.producing()).AlterPartitionAssignments(r.Context(), ask)
+	var request kadm.AlterPartitionAssignmentsReq
+	request.Assign(topic, partition, replicas)
+	responses, err := kadm.NewClient(s.producing()).AlterPartitionAssignments(r.Context(), request)
 	if err != nil {
 		return err
 	}
-	return answers.Error()
+	return responses.Error()
 }
 
-// moving counts the partitions of the topic that are on their way, as Kafka's tools see it.
-func (s *server) moving(r *http.Request, _ *account, answer *Stats) error {
-	asked, known := kadm.TopicsSet{}, r.FormValue("topic")
-	topics, err := kadm.NewClient(s.producing()).ListTopics(r.Context(), known)
+// reassigning counts the partitions of the topic that are being reassigned, as Kafka's tools report
+// it.
+func (s *server) reassigning(r *http.Request, _ *account, response *Stats) error {
+	requested, topic := kadm.TopicsSet{}, r.FormValue("topic")
+	topics, err := kadm.NewClient(s.producing()).ListTopics(r.Context(), topic)
 	if err != nil {
 		return err
 	}
-	for _, partition := range topics[known].Partitions {
-		asked.Add(known, partition.Partition)
+	for _, partition := range topics[topic].Partitions {
+		requested.Add(topic, partition.Partition)
 	}
-	moves, err := kadm.NewClient(s.producing()).ListPartitionReassignments(r.Context(), asked)
+	reassignments, err := kadm.NewClient(s.producing()).ListPartitionReassignments(r.Context(),
+		requested)
 	if err != nil {
 		return err
 	}
-	answer.Moving = len(moves[known])
+	response.Reassigning = len(reassignments[topic])
 	return nil
 }
 
-// elect asks for the preferred leader of one partition, as Kafka's kafka-leader-election does. One
-// that leads already is no fault.
+// elect requests the preferred leader of one partition, as kafka-leader-election does. It is no
+// error if that broker is already the leader.
 func (s *server) elect(r *http.Request, _ *account, _ *Stats) error {
-	topic, partition, err := place(r)
+	topic, partition, err := partitionOf(r)
 	if err != nil {
 		return err
 	}
 	set := kadm.TopicsSet{}
 	set.Add(topic, partition)
-	answers, err := kadm.NewClient(s.producing()).ElectLeaders(r.Context(),
+	responses, err := kadm.NewClient(s.producing()).ElectLeaders(r.Context(),
 		kadm.ElectPreferredReplica, set)
 	if err != nil {
 		return err
 	}
-	return answers[topic][partition].Err
+	return responses[topic][partition].Err
 }
 
-// nearest reads the whole topic as a consumer in a rack, and says how many batches came from which
-// broker.
-func (s *server) nearest(r *http.Request, a *account, answer *Stats) error {
-	from := &sources{batches: map[int32]int{}}
+// nearest reads the whole topic as a consumer in a rack, and counts the batches by broker.
+func (s *server) nearest(r *http.Request, a *account, response *Stats) error {
+	counts := &sources{batches: map[int32]int{}}
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(s.bootstrap...), kgo.ConsumeTopics(r.FormValue("topic")),
-		kgo.Rack(r.FormValue("rack")), kgo.WithHooks(from),
+		kgo.Rack(r.FormValue("rack")), kgo.WithHooks(counts),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxPartitionBytes(8<<10),
 	)
 	if err != nil {
-		return fmt.Errorf("make a consumer: %w", err)
+		return fmt.Errorf("create a consumer: %w", err)
 	}
 	defer client.Close()
-	for want := a.book.Count(); answer.Held < want; {
+	for want := a.book.Count(); response.Held < want; {
 		polled := client.PollFetches(r.Context())
 		if err := polled.Err(); err != nil {
-			return fmt.Errorf("read %d records, of which %d came: %w", want, answer.Held, err)
+			return fmt.Errorf("read %d records, %d received: %w", want, response.Held, err)
 		}
-		answer.Held += polled.NumRecords()
+		response.Held += polled.NumRecords()
 	}
-	answer.Sources = from.counted()
+	response.Sources = counts.counted()
 	return nil
 }
 
-// sources counts the batches that each broker sent. It is a hook of a consumer. The lock is a leaf.
+// sources is a consumer hook that counts batches by broker. The lock is a leaf.
 type sources struct {
 	mu      sync.Mutex
 	batches map[int32]int // by broker
@@ -115,12 +116,13 @@ func (s *sources) counted() map[int32]int {
 	return maps.Clone(s.batches)
 }
 
-// place reads which partition a request is about.
-func place(r *http.Request) (topic string, partition int32, err error) {
+// partitionOf returns the partition of a request.
+func partitionOf(r *http.Request) (topic string, partition int32, err error) {
 	topic = r.FormValue("topic")
 	number, err := strconv.ParseInt(r.FormValue("partition"), 10, 32)
 	if topic == "" || err != nil {
-		return "", 0, errors.Join(errors.New("give topic and partition"), err)
+		return "", 0, errors.Join(errors.New("the parameters topic and partition are required"),
+			err)
 	}
 	return topic, int32(number), nil
 }

@@ -7,24 +7,23 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// gaps measures for how long partitions take no writes: the longest time between two
-// acknowledgements of one partition, since it was last marked. It is a hook of the producer. The
-// lock is a leaf.
+// gaps is a producer hook that measures how long partitions are unavailable for writes: the longest
+// time between two acknowledgements of one partition since the last mark. The lock is a leaf.
 type gaps struct {
 	mu     sync.Mutex
 	topics map[string]map[int32]*gap // by topic and partition
 	marked map[string]time.Time      // by topic
 }
 
-// gap is what is known of one partition.
+// gap is the state of one partition.
 type gap struct {
-	last    time.Time // when a record was acknowledged
+	last    time.Time // time of the last acknowledgement
 	longest time.Duration
-	began   time.Time // when the longest did
+	began   time.Time // start of the longest gap
 }
 
-// lasts counts the gap since the last record, which ends now or goes on.
-func (g *gap) lasts(now time.Time) {
+// extend includes the gap from the last acknowledgement until now.
+func (g *gap) extend(now time.Time) {
 	if since := now.Sub(g.last); since > g.longest {
 		g.longest, g.began = since, g.last
 	}
@@ -43,21 +42,21 @@ func (g *gaps) OnProduceRecordUnbuffered(record *kgo.Record, err error) {
 		return
 	}
 	if known := partitions[record.Partition]; known != nil {
-		known.lasts(now)
+		known.extend(now)
 		known.last = now
 		return
 	}
 	partitions[record.Partition] = &gap{last: now}
 }
 
-// begin forgets what was measured of a topic, and measures anew.
+// begin starts the measurement of a topic.
 func (g *gaps) begin(topic string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.topics[topic], g.marked[topic] = map[int32]*gap{}, time.Now()
 }
 
-// mark forgets how long the gaps were; one that lasts goes on.
+// mark resets the longest gaps; a gap that has not ended continues.
 func (g *gaps) mark(topic string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,15 +66,16 @@ func (g *gaps) mark(topic string) {
 	}
 }
 
-// longest is that of each partition that took a write, counted until now where it stands still, and
-// how long after the last mark it began, all in milliseconds.
+// longest returns the longest gap of each partition that has accepted a write, and how long after
+// the last mark it began, in milliseconds. While a stream is running, a gap that has not ended
+// counts until now.
 func (g *gaps) longest(topic string, streams bool) (all, began map[int32]int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	all, began = map[int32]int64{}, map[int32]int64{}
 	for partition, known := range g.topics[topic] {
 		if streams {
-			known.lasts(time.Now())
+			known.extend(time.Now())
 		}
 		all[partition], began[partition] = known.longest.Milliseconds(),
 			known.began.Sub(g.marked[topic]).Milliseconds()

@@ -12,20 +12,20 @@ import (
 	"heartwood.dev/heartwood/test/kit/ledger"
 )
 
-// group is a member of a consumer group that notes what it had. It commits every second, and when
-// it leaves.
+// group is a member of a consumer group that records what it has consumed. It commits every second
+// and when it leaves.
 type group struct {
 	client *kgo.Client
 	ended  chan struct{} // closed when consume has returned
 
-	mu    sync.Mutex
-	had   map[ledger.Place]bool
-	again int
+	mu         sync.Mutex
+	had        map[ledger.Place]bool
+	duplicates int
 }
 
-// nextProtocol is how franz-go is asked for the protocol of KIP-848.
+// nextProtocol selects the consumer protocol (KIP-848) in franz-go.
 //
-//nolint:revive,staticcheck // the key is franz-go's
+//nolint:revive,staticcheck // franz-go defines the key
 func nextProtocol(ctx context.Context) context.Context {
 	return context.WithValue(ctx, "opt_in_kafka_next_gen_balancer_beta", true)
 }
@@ -43,20 +43,20 @@ func (s *server) join(r *http.Request, a *account, _ *Stats) error {
 		kgo.WithLogger(logger("group ")),
 	)
 	if err != nil {
-		return fmt.Errorf("make a consumer: %w", err)
+		return fmt.Errorf("create a consumer: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a.group != nil {
 		client.Close()
-		return errors.New("the topic has a consumer")
+		return errors.New("the topic already has a consumer")
 	}
 	a.group = &group{client: client, ended: make(chan struct{}), had: map[ledger.Place]bool{}}
 	go a.group.consume(s.ctx)
 	return nil
 }
 
-// consume notes what it is given until the client is closed.
+// consume records what is consumed until the client is closed.
 func (g *group) consume(ctx context.Context) {
 	defer close(g.ended)
 	for {
@@ -64,25 +64,25 @@ func (g *group) consume(ctx context.Context) {
 		if polled.IsClientClosed() || ctx.Err() != nil {
 			return
 		}
-		g.note(polled.Records())
+		g.record(polled.Records())
 		g.client.MarkCommitRecords(polled.Records()...)
 	}
 }
 
-func (g *group) note(records []*kgo.Record) {
+func (g *group) record(records []*kgo.Record) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, r := range records {
 		at := ledger.Place{Partition: r.Partition, Offset: r.Offset}
 		if g.had[at] {
-			g.again++
+			g.duplicates++
 		}
 		g.had[at] = true
 	}
 }
 
-// consumed says how much of what was acknowledged the group had.
-func (s *server) consumed(_ *http.Request, a *account, answer *Stats) error {
+// consumed reports how many acknowledged records the group has consumed.
+func (s *server) consumed(_ *http.Request, a *account, response *Stats) error {
 	s.mu.Lock()
 	group := a.group
 	s.mu.Unlock()
@@ -91,13 +91,13 @@ func (s *server) consumed(_ *http.Request, a *account, answer *Stats) error {
 	}
 	group.mu.Lock()
 	defer group.mu.Unlock()
-	answer.Consumed, answer.Again = a.book.CountAmong(group.had), group.again
+	response.Consumed, response.Duplicates = a.book.CountAmong(group.had), group.duplicates
 	return nil
 }
 
-// leave commits what was consumed and ends the consumer.
-func (s *server) leave(r *http.Request, a *account, answer *Stats) error {
-	if err := s.consumed(r, a, answer); err != nil {
+// leave commits the consumed offsets and stops the consumer.
+func (s *server) leave(r *http.Request, a *account, response *Stats) error {
+	if err := s.consumed(r, a, response); err != nil {
 		return err
 	}
 	s.mu.Lock()

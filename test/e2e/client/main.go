@@ -1,27 +1,42 @@
-// Command client produces to topics of a cluster and checks what they hold, from inside Kubernetes,
-// where the brokers' advertised names resolve. The end-to-end test runs it in a pod and drives it
-// over HTTP, by way of the API server:
+// Command client produces to topics of a cluster and checks their contents. It runs in a pod, where
+// the brokers' advertised names resolve. The end-to-end test calls it over HTTP through the API
+// server's proxy:
 //
-//	POST /produce?topic=T&keys=N&rounds=N&deleteEvery=N   writes N rounds and waits for every acknowledgement
-//	POST /stream?topic=T&keys=N&perSecond=N               writes without end, so many records a second at most, until
-//	POST /stop?topic=T                                    which waits until all that is in flight is answered
-//	POST /reopen                                          begins with new producers: a franz-go client does not take up a topic that was
-//	                                                      made again under its name
-//	POST /mark?topic=T                                    begins to measure anew how long partitions take nothing
-//	POST /probe?topic=T&partitions=N                      sends a record to each partition, and says when each took it
-//	GET  /check?topic=T&whole=1                           reads the topic whole and compares it with what was acknowledged; whole: with
-//	                                                      every record of it, not each key's last
-//	GET  /stats?topic=T                                   how much was acknowledged, and how long partitions took nothing
-//	POST /join?topic=T&group=G&next=1                     consumes the topic in a group; next: with the protocol of KIP-848
-//	GET  /group?topic=T                                   how much the group had
-//	POST /leave?topic=T                                   commits, and leaves the group
-//	POST /move?topic=T&partition=N&replicas=N,N           Kafka's AlterPartitionReassignments
-//	GET  /moving?topic=T                                  Kafka's ListPartitionReassignments
-//	POST /elect?topic=T&partition=N                       Kafka's ElectLeaders, of the preferred one
-//	GET  /nearest?topic=T&rack=R                          reads the topic in a rack, and says from which brokers
+//	POST /produce?topic=T&keys=N&rounds=N&deleteEvery=N
+//	        writes N rounds and waits for every acknowledgement
+//	POST /stream?topic=T&keys=N&perSecond=N
+//	        writes at a limited rate until /stop
+//	POST /stop?topic=T
+//	        ends the stream and waits until every request in flight has a response
+//	POST /reopen
+//	        creates new producers: a franz-go client does not recognize a topic that was created
+//	        again under its name
+//	POST /mark?topic=T
+//	        resets the longest gaps
+//	POST /probe?topic=T&partitions=N
+//	        sends a record to each partition, and reports the time until its acknowledgement
+//	GET  /check?topic=T&all=1
+//	        reads the whole topic and compares it with the acknowledged records; all: with every
+//	        record, otherwise with the last of each key
+//	GET  /stats?topic=T
+//	        the number of acknowledged records and the gaps
+//	POST /join?topic=T&group=G&next=1
+//	        consumes the topic in a group; next: with the consumer protocol (KIP-848)
+//	GET  /group?topic=T
+//	        the number of records that the group has consumed
+//	POST /leave?topic=T
+//	        commits and leaves the group
+//	POST /reassign?topic=T&partition=N&replicas=N,N
+//	        AlterPartitionReassignments
+//	GET  /reassigning?topic=T
+//	        ListPartitionReassignments
+//	POST /elect?topic=T&partition=N
+//	        ElectLeaders, of the preferred leader
+//	GET  /nearest?topic=T&rack=R
+//	        reads the topic in a rack, and counts the batches by broker
 //
-// What was acknowledged is remembered for each topic as long as the pod lives, across deleted pods,
-// topics and clusters.
+// The acknowledged records of each topic are kept in memory as long as the pod runs, across deleted
+// brokers, topics and clusters.
 package main
 
 import (
@@ -40,12 +55,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// autoCommit is how often a consumer commits.
+// autoCommit is the commit interval of consumers.
 const autoCommit = time.Second
 
 func main() {
-	bootstrap := flag.String("bootstrap", "", "host:port,... of the cluster")
-	listen := flag.String("listen", ":8080", "host:port of the HTTP server")
+	bootstrap := flag.String("bootstrap", "",
+		"comma-separated bootstrap addresses, `HOST:PORT,...`")
+	listen := flag.String("listen", ":8080", "`HOST:PORT` of the HTTP server")
 	flag.Parse()
 	if err := run(strings.Split(*bootstrap, ","), *listen); err != nil {
 		log.Fatal(err)
@@ -71,7 +87,7 @@ func run(bootstrap []string, listen string) error {
 	return nil
 }
 
-// logger writes what a client of the log warns of.
+// logger logs the warnings of a Kafka client.
 func logger(prefix string) kgo.Logger {
 	return kgo.BasicLogger(os.Stderr, kgo.LogLevelWarn,
 		func() string { return time.Now().Format("15:04:05.000 ") + prefix })

@@ -16,50 +16,53 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// server holds an account for each topic.
+// server serves the HTTP API and has an account per topic.
 type server struct {
-	ctx       context.Context // of the process: a stream outlives the request that began it
+	ctx       context.Context // of the process: a stream outlives its request
 	bootstrap []string
 	gaps      *gaps
 
 	mu       sync.Mutex
 	producer *kgo.Client
-	prober   *kgo.Client // a producer that is told the partition
+	prober   *kgo.Client // a producer with a manual partitioner
 	accounts map[string]*account
 }
 
-// account is what one topic was sent.
+// account is the state of one topic.
 type account struct {
 	book   *ledger.Ledger
-	loads  uint64     // so that no two loads write the same values
-	stop   func()     // of the running stream, or nil
-	stream chan int64 // gives how much the stream handed over, once it ended
-	group  *group     // that consumes, or nil
+	loads  uint64     // distinguishes the values of loads
+	stop   func()     // stops the running stream; nil without one
+	stream chan int64 // receives the number of records when the stream has ended
+	group  *group     // the consumer, or nil
 }
 
-// Stats is the answer of every call that succeeds.
+// Stats is the response of every successful call.
 type Stats struct {
-	Acknowledged int `json:"acknowledged"` // records, since the pod began
+	Acknowledged int `json:"acknowledged"` // records, since the pod started
 	Keys         int `json:"keys"`         // distinct keys among them
-	Held         int `json:"held"`         // records that the topic holds; of /check only
-	// Gap is the longest time that a partition took no writes since the stream began or was marked,
-	// in milliseconds; Gaps has it for each, and Began how long after the mark that was.
+	Held         int `json:"held"`         // records in the topic; /check only
+	// Gap is the longest time in milliseconds that a partition was unavailable for writes since the
+	// stream was started or marked. Gaps has it by partition, and Began when it began, in
+	// milliseconds after the mark.
 	Gap   int64           `json:"gap"`
 	Gaps  map[int32]int64 `json:"gaps"`
 	Began map[int32]int64 `json:"began"`
 
-	// by partition: after how many milliseconds it took a record; of /probe only
-	Taken  map[int32]int64 `json:"taken"`
-	Moving int             `json:"moving"` // partitions whose replicas move; of /moving only
-	// by broker: batches that came from it; of /nearest only
+	// Latencies are the milliseconds until the acknowledgement, by partition; /probe only.
+	Latencies map[int32]int64 `json:"latencies"`
+	// Reassigning is the number of partitions that are being reassigned; /reassigning only.
+	Reassigning int `json:"reassigning"`
+	// Sources are the batches by broker; /nearest only.
 	Sources map[int32]int `json:"sources"`
-	// distinct records that the group had; of /group calls only
+	// Consumed is the number of distinct records that the group has consumed; /group and /leave
+	// only.
 	Consumed int `json:"consumed"`
-	// records that it had more than once; of /group calls only
-	Again int `json:"again"`
+	// Duplicates is the number of records that it has consumed again; /group and /leave only.
+	Duplicates int `json:"duplicates"`
 }
 
-// call answers a request about one topic: it fills in what the answer has of its own.
+// call handles a request for one topic. It sets the fields of the response that are specific to it.
 type call func(*http.Request, *account, *Stats) error
 
 func (s *server) routes() http.Handler {
@@ -67,9 +70,9 @@ func (s *server) routes() http.Handler {
 	for route, call := range map[string]call{
 		"POST /produce": s.produce, "POST /stream": s.stream, "POST /stop": s.stop,
 		"POST /reopen": s.reopen, "POST /mark": s.mark, "POST /probe": s.probe,
-		"GET /check": s.check,
-		"GET /stats": func(*http.Request, *account, *Stats) error { return nil },
-		"POST /move": s.move, "GET /moving": s.moving, "POST /elect": s.elect,
+		"GET /check":     s.check,
+		"GET /stats":     func(*http.Request, *account, *Stats) error { return nil },
+		"POST /reassign": s.reassign, "GET /reassigning": s.reassigning, "POST /elect": s.elect,
 		"GET /nearest": s.nearest,
 		"POST /join":   s.join, "GET /group": s.consumed, "POST /leave": s.leave,
 	} {
@@ -79,13 +82,13 @@ func (s *server) routes() http.Handler {
 	return mux
 }
 
-// serve answers with the topic's stats, or with what went wrong. The words are logged, too: who
-// proxies may not pass them on.
+// serve responds with the topic's stats or an error. It also logs the error, as a proxy may not
+// forward it.
 func (s *server) serve(call call) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		topic := r.FormValue("topic")
-		account, answer := s.account(topic), Stats{}
-		if err := call(r, account, &answer); err != nil {
+		account, response := s.account(topic), Stats{}
+		if err := call(r, account, &response); err != nil {
 			log.Printf("%s: %v", r.URL, err)
 			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 			return
@@ -93,13 +96,13 @@ func (s *server) serve(call call) http.HandlerFunc {
 		s.mu.Lock()
 		streams := account.stop != nil
 		s.mu.Unlock()
-		answer.Acknowledged, answer.Keys = account.book.Count(), account.book.Keys()
-		answer.Gaps, answer.Began = s.gaps.longest(topic, streams)
-		for _, gap := range answer.Gaps {
-			answer.Gap = max(answer.Gap, gap)
+		response.Acknowledged, response.Keys = account.book.Count(), account.book.Keys()
+		response.Gaps, response.Began = s.gaps.longest(topic, streams)
+		for _, gap := range response.Gaps {
+			response.Gap = max(response.Gap, gap)
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(answer)
+		_ = json.NewEncoder(w).Encode(response)
 	}
 }
 
@@ -112,7 +115,7 @@ func (s *server) account(topic string) *account {
 	return s.accounts[topic]
 }
 
-// load reads the numbers of a request.
+// load reads the parameters of a load.
 func (s *server) load(r *http.Request, a *account) (traffic.Updates, error) {
 	load := traffic.Updates{Topic: r.FormValue("topic")}
 	for name, field := range map[string]*int{"keys": &load.Keys, "rounds": &load.Rounds,
@@ -128,7 +131,8 @@ func (s *server) load(r *http.Request, a *account) (traffic.Updates, error) {
 		*field = number
 	}
 	if load.Topic == "" || load.Keys < 1 {
-		return load, fmt.Errorf("give topic and keys, got %q and %d", load.Topic, load.Keys)
+		return load, fmt.Errorf("the parameters topic and keys are required, got %q and %d",
+			load.Topic, load.Keys)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +157,7 @@ func (s *server) stream(r *http.Request, a *account, _ *Stats) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a.stop != nil {
-		return fmt.Errorf("topic %s has a stream", load.Topic)
+		return fmt.Errorf("topic %s already has a stream", load.Topic)
 	}
 	s.gaps.begin(load.Topic)
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -178,14 +182,14 @@ func (s *server) stop(r *http.Request, a *account, _ *Stats) error {
 	return s.producing().Flush(r.Context())
 }
 
-// mark begins to measure gaps anew, in a stream that goes on.
+// mark resets the longest gaps of a running stream.
 func (s *server) mark(r *http.Request, _ *account, _ *Stats) error {
 	s.gaps.mark(r.FormValue("topic"))
 	return nil
 }
 
-// probe sends a record to each partition at once, and says when each took it.
-func (s *server) probe(r *http.Request, a *account, answer *Stats) error {
+// probe sends a record to each partition at the same time, and reports when each was acknowledged.
+func (s *server) probe(r *http.Request, a *account, response *Stats) error {
 	count, err := strconv.ParseInt(r.FormValue("partitions"), 10, 32)
 	if err != nil {
 		return fmt.Errorf("parameter partitions: %w", err)
@@ -194,21 +198,21 @@ func (s *server) probe(r *http.Request, a *account, answer *Stats) error {
 	a.loads++
 	load := a.loads
 	s.mu.Unlock()
-	answer.Taken, err = traffic.Probe(r.Context(), s.probing(), a.book,
+	response.Latencies, err = traffic.Probe(r.Context(), s.probing(), a.book,
 		traffic.Probes{Topic: r.FormValue("topic"), Partitions: int32(count), Load: load})
 	return err
 }
 
-func (s *server) check(r *http.Request, a *account, answer *Stats) (err error) {
+func (s *server) check(r *http.Request, a *account, response *Stats) (err error) {
 	read := traffic.Kept
-	if r.FormValue("whole") != "" {
+	if r.FormValue("all") != "" {
 		read = traffic.Whole
 	}
-	answer.Held, err = read(r.Context(), s.bootstrap, r.FormValue("topic"), a.book)
+	response.Held, err = read(r.Context(), s.bootstrap, r.FormValue("topic"), a.book)
 	return err
 }
 
-// open makes the producers.
+// open creates the producers.
 func (s *server) open() error {
 	options := []kgo.Opt{
 		kgo.SeedBrokers(s.bootstrap...), kgo.ProducerBatchCompression(kgo.ZstdCompression()),
@@ -218,12 +222,12 @@ func (s *server) open() error {
 	}
 	producer, err := kgo.NewClient(append(options, kgo.WithHooks(s.gaps))...)
 	if err != nil {
-		return fmt.Errorf("make a producer for %v: %w", s.bootstrap, err)
+		return fmt.Errorf("create a producer for %v: %w", s.bootstrap, err)
 	}
 	prober, err := kgo.NewClient(append(options, kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
 	if err != nil {
 		producer.Close()
-		return fmt.Errorf("make a producer for %v: %w", s.bootstrap, err)
+		return fmt.Errorf("create a producer for %v: %w", s.bootstrap, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
