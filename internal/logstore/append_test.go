@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-func TestWhatIsAppendedIsReadBack(t *testing.T) {
+func TestAppendedRecordsAreReadBack(t *testing.T) {
 	log := createLog(t, openStore(t, vfs.NewMem()), settings(nil))
 	fill(t, log, 50)
 	if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, 50)) {
@@ -51,7 +51,7 @@ func TestAppendStampsOffsetsAndLeaderEpoch(t *testing.T) {
 	}
 }
 
-func TestAppendAnswersLogAppendTimeWhenTheTopicStampsIt(t *testing.T) {
+func TestAppendReturnsLogAppendTime(t *testing.T) {
 	log := createLog(t, openStore(t, vfs.NewMem()),
 		settings(func(s *topicconfig.Settings) { s.TimestampType = record.LogAppendTime }))
 	now := epoch0.Add(time.Hour)
@@ -61,7 +61,7 @@ func TestAppendAnswersLogAppendTimeWhenTheTopicStampsIt(t *testing.T) {
 	}
 }
 
-func TestAppendRefusesWhatItMust(t *testing.T) {
+func TestAppendRejectsInvalidBatches(t *testing.T) {
 	transactional := func(t *testing.T) []byte {
 		b := record.NewBuilder(0, 0)
 		b.Reset(record.Identity{Transactional: true, ProducerID: 1, LeaderEpoch: -1})
@@ -93,13 +93,13 @@ func TestAppendRefusesWhatItMust(t *testing.T) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 			if log.LogEnd() != 0 {
-				t.Errorf("log end is %d after a refused batch", log.LogEnd())
+				t.Errorf("log end is %d after a rejected batch", log.LogEnd())
 			}
 		})
 	}
 }
 
-func TestLeadRefusesAnEarlierEpoch(t *testing.T) {
+func TestLeadRejectsEarlierEpoch(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
 	log := createLog(t, store, settings(nil))

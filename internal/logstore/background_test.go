@@ -16,7 +16,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-func TestTheBackgroundFlushesEachInterval(t *testing.T) {
+func TestBackgroundFlushesEachInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := vfs.NewMem()
 		store, err := Open(Options{FS: mem, Dir: dataDir, Logger: quiet()})
@@ -27,7 +27,7 @@ func TestTheBackgroundFlushesEachInterval(t *testing.T) {
 		log := createLog(t, store, settings(nil))
 		fill(t, log, 25)
 		if end := createLog(t, openStore(t, mem.CrashClone()), settings(nil)).LogEnd(); end != 0 {
-			t.Errorf("%d records are synced at once", end)
+			t.Errorf("%d records are synced before the first flush", end)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -43,7 +43,7 @@ func TestTheBackgroundFlushesEachInterval(t *testing.T) {
 	})
 }
 
-func TestTheBackgroundRollsDeletesAndForgets(t *testing.T) {
+func TestBackgroundRollsDeletesAndExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, err := Open(Options{FS: vfs.NewMem(), Dir: dataDir, Logger: quiet()})
 		if err != nil {
@@ -87,7 +87,7 @@ func TestTheBackgroundRollsDeletesAndForgets(t *testing.T) {
 	})
 }
 
-func TestTheBackgroundFinishesDeletions(t *testing.T) {
+func TestBackgroundFinishesDeletions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := vfs.NewMem()
 		if err := mem.MkdirAll(filepath.Join(dataDir,
@@ -129,14 +129,14 @@ func TestCloseIsOrderedAndRepeatable(t *testing.T) {
 	reopened := openStore(t, trace)
 	if got := trace.Take(); strings.Contains(got, "write") ||
 		!strings.Contains(got, "remove "+cleanShutdownFile) {
-		t.Errorf("a clean start writes:\n%s", got)
+		t.Errorf("a start after a clean shutdown writes:\n%s", got)
 	}
 	_ = reopened
 }
 
-// The marker of a clean stop promises that the index files are whole on disk: also those of a
-// segment that a fetch still sends.
-func TestTheMarkerHoldsThoughASliceIsHeld(t *testing.T) {
+// The clean-shutdown marker promises that the index files are complete on disk, also those of a
+// segment that a fetch response still uses.
+func TestCleanShutdownMarkerWithHeldSlice(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
 	log := createLog(t, store, settings(func(c *topicconfig.Settings) { c.SegmentBytes = 1 << 20 }))
@@ -165,13 +165,13 @@ func TestTheMarkerHoldsThoughASliceIsHeld(t *testing.T) {
 		}
 		if got, err := crashed.ReadFile(name); err != nil || len(want) == 0 ||
 			!slices.Equal(got, want) {
-			t.Errorf("%s has %d bytes when the marker is written, %d in the end; %v", extension,
+			t.Errorf("%s has %d bytes when the marker is written, %d at the end; %v", extension,
 				len(got), len(want), err)
 		}
 	}
 }
 
-func TestNoMarkerWhenAnIndexCannotBeWritten(t *testing.T) {
+func TestNoCleanShutdownMarkerWithoutIndexes(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	store := openStore(t, fault)
 	fill(t, createLog(t, store, settings(nil)), 5)
@@ -182,6 +182,6 @@ func TestNoMarkerWhenAnIndexCannotBeWritten(t *testing.T) {
 	}
 	fault.Clear()
 	if _, err := fault.Stat(filepath.Join(dataDir, cleanShutdownFile)); err == nil {
-		t.Error("the stop is called a clean one")
+		t.Error("the clean-shutdown marker was written")
 	}
 }

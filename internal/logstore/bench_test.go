@@ -13,10 +13,10 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// benchBatchBytes is the size of the batches below, uncompressed: what a busy producer sends.
+// benchBatchBytes is the uncompressed size of the batches below: what a busy producer sends.
 const benchBatchBytes = 64 << 10
 
-// benchBatch is a batch of records of a size, of words that compress somewhat.
+// benchBatch is a batch of records of one size, of words that compress somewhat.
 func benchBatch(b *testing.B, recordBytes int) []byte {
 	b.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -39,7 +39,7 @@ func benchBatch(b *testing.B, recordBytes int) []byte {
 	return batch
 }
 
-// benchLog is a log on a real disk that nobody flushes meanwhile, and its store. It compresses with
+// benchLog is a log on a real disk without background flushes, and its store. It compresses with
 // codec.
 func benchLog(b *testing.B, dir string, codec compress.Codec) (*Log, *Store) {
 	b.Helper()
@@ -57,14 +57,15 @@ func benchLog(b *testing.B, dir string, codec compress.Codec) (*Log, *Store) {
 	return log, store
 }
 
-// again makes a batch what its producer sent, after the log has written offset and epoch into it.
+// again resets a batch to what its producer sent, after the log has written offset and epoch into
+// it.
 func again(batch []byte) []byte {
 	record.Batch(batch).SetBaseOffset(0)
 	record.Batch(batch).SetLeaderEpoch(-1)
 	return batch
 }
 
-// fillMegabytes appends batches until the log has so many.
+// fillMegabytes appends batches up to a size.
 func fillMegabytes(b *testing.B, log *Log, batch []byte, megabytes int64) {
 	b.Helper()
 	for log.Stats().SizeBytes < megabytes<<20 {
@@ -75,8 +76,8 @@ func fillMegabytes(b *testing.B, log *Log, batch []byte, megabytes int64) {
 	log.AdvanceHighWatermark(log.LogEnd())
 }
 
-// BenchmarkAppend is one batch of 64 KiB a turn: checked, compressed if the codec is one, written
-// to the page cache.
+// BenchmarkAppend appends one batch of 64 KiB per iteration: checked, compressed if there is a
+// codec, written to the page cache.
 func BenchmarkAppend(b *testing.B) {
 	for _, codec := range []compress.Codec{compress.None, compress.LZ4, compress.Zstd} {
 		for _, recordBytes := range []int{100, 1000} {
@@ -106,7 +107,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkRead finds an offset anywhere in 128 MiB and hands out the range of a fetch of 1 MiB, as
+// BenchmarkRead finds an offset anywhere in 128 MiB and returns the range of a fetch of 1 MiB, as
 // for sendfile: no byte of it is read.
 func BenchmarkRead(b *testing.B) {
 	log, store := benchLog(b, b.TempDir(), compress.None)
@@ -123,7 +124,7 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkIndexLookup is Segment.Position alone: a search in the index, and a walk over the
+// BenchmarkIndexLookup measures Segment.Position alone: a search in the index, and a walk over the
 // headers of one interval.
 func BenchmarkIndexLookup(b *testing.B) {
 	log, store := benchLog(b, b.TempDir(), compress.None)
@@ -144,8 +145,8 @@ func keyedBench(b *testing.B) []byte {
 	return sent{keys: []string{"a", "b", "c"}, value: string(make([]byte, 500))}.bytes(b)
 }
 
-// BenchmarkRecover is what an unclean start does to a segment: every batch read and checked, the
-// indexes made anew and synced.
+// BenchmarkRecover measures what a start after an unclean shutdown does to a segment: it reads and
+// checks every batch, rebuilds the indexes and syncs them.
 func BenchmarkRecover(b *testing.B) {
 	dir := b.TempDir()
 	log, store := benchLog(b, dir, compress.None)

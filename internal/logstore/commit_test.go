@@ -56,8 +56,9 @@ func (f *watchedFile) Sync() error {
 	return f.File.Sync()
 }
 
-// settledSignal has a channel told whenever the store has synced a log, or a log stopped.
-func settledSignal(s *Store) <-chan struct{} {
+// durableSignal returns a channel that is signalled whenever the store has synced a log, or a log
+// has stopped.
+func durableSignal(s *Store) <-chan struct{} {
 	signal := make(chan struct{}, 1)
 	s.OnDurableEnd(func(PartitionID) {
 		select {
@@ -68,22 +69,22 @@ func settledSignal(s *Store) <-chan struct{} {
 	return signal
 }
 
-// awaitSafe waits until everything appended is safe.
-func awaitSafe(t *testing.T, log *Log, signal <-chan struct{}) {
+// awaitDurable waits until the durable end is the log end.
+func awaitDurable(t *testing.T, log *Log, signal <-chan struct{}) {
 	t.Helper()
 	for log.DurableEnd() < log.LogEnd() && log.Fault() == nil {
 		select {
 		case <-signal:
 		case <-time.After(time.Minute):
-			t.Fatalf("%d of %d is safe after a minute", log.DurableEnd(), log.LogEnd())
+			t.Fatalf("durable end %d of %d after a minute", log.DurableEnd(), log.LogEnd())
 		}
 	}
 }
 
-// At every sync, and at random moments between, a power cut takes nothing of what DurableEnd has
-// vouched for, whatever part of the rest reached the disk, and invents nothing. Segments roll every
-// ten batches, and the background flushes, seals and checkpoints beside it.
-func TestFsyncVouchesOnlyForWhatAPowerCutLeaves(t *testing.T) {
+// At every sync, and at random moments in between, a power failure takes nothing below DurableEnd,
+// whatever part of the rest reached the disk, and adds nothing. Segments roll every ten batches,
+// and the background flushes, seals and writes checkpoints concurrently.
+func TestDurableEndSurvivesPowerFailure(t *testing.T) {
 	mem := vfs.NewMem()
 	var log atomic.Pointer[Log]
 	type moment struct {
@@ -100,7 +101,7 @@ func TestFsyncVouchesOnlyForWhatAPowerCutLeaves(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		safe := l.DurableEnd() // before the clone: it may only grow
+		safe := l.DurableEnd() // before the clone: it only rises
 		disk := mem.CrashClone()
 		if random.IntN(2) == 0 {
 			disk = mem.CrashClonePartly(random.Uint64())
@@ -109,7 +110,7 @@ func TestFsyncVouchesOnlyForWhatAPowerCutLeaves(t *testing.T) {
 	}
 	disk := &watchedDisk{FS: mem, before: look, after: look}
 	store := openStore(t, disk)
-	signal := settledSignal(store)
+	signal := durableSignal(store)
 	made := createLog(t, store, settings(fsync))
 	log.Store(made)
 	var producers sync.WaitGroup
@@ -118,7 +119,8 @@ func TestFsyncVouchesOnlyForWhatAPowerCutLeaves(t *testing.T) {
 	for range 4 {
 		producers.Go(func() {
 			for range 20 {
-				<-next // keys name their offsets, so appends take turns; syncs go on beside them
+				// keys contain their offsets, so appends are serialized; syncs run concurrently
+				<-next
 				_, err := made.Append(keyed(t, fmt.Sprintf("k%d", made.LogEnd())), epoch0)
 				next <- struct{}{}
 				if err != nil {
@@ -133,7 +135,7 @@ func TestFsyncVouchesOnlyForWhatAPowerCutLeaves(t *testing.T) {
 		look()
 	}
 	producers.Wait()
-	awaitSafe(t, made, signal)
+	awaitDurable(t, made, signal)
 	look()
 	if len(moments) < 20 {
 		t.Errorf("only %d moments", len(moments))
@@ -142,7 +144,8 @@ func TestFsyncVouchesOnlyForWhatAPowerCutLeaves(t *testing.T) {
 	for i, m := range moments {
 		crashed := createLog(t, openStore(t, m.disk), settings(fsync))
 		if crashed.LogEnd() < m.safe {
-			t.Fatalf("moment %d of %d: the log ends at %d, and %d was vouched for", i, len(moments),
+			t.Fatalf("moment %d of %d: the log ends at %d, below the durable end %d", i,
+				len(moments),
 				crashed.LogEnd(), m.safe)
 		}
 		if got := readKeys(t, crashed, 0); !slices.Equal(got, expectKeys(0, crashed.LogEnd())) {
@@ -151,13 +154,13 @@ func TestFsyncVouchesOnlyForWhatAPowerCutLeaves(t *testing.T) {
 	}
 }
 
-// While one sync is under way, any number of appends come in, and one more sync is enough for all
-// of them.
+// While one sync is running, any number of appends arrive, and one more sync is enough for all of
+// them.
 func TestAppendsShareASync(t *testing.T) {
 	trace := vfs.NewTrace(vfs.NewMem(), dataDir)
 	disk := &stuckDisk{FS: trace}
 	store := openStore(t, disk)
-	signal := settledSignal(store)
+	signal := durableSignal(store)
 	log := createLog(t, store,
 		settings(func(s *topicconfig.Settings) { s.Fsync, s.SegmentBytes = true, 1<<20 }))
 	trace.Take()
@@ -173,79 +176,79 @@ func TestAppendsShareASync(t *testing.T) {
 	<-held.reached
 	fill(100) // none of them waits for the disk
 	if log.DurableEnd() != 0 {
-		t.Errorf("%d is safe before any sync has ended", log.DurableEnd())
+		t.Errorf("durable end %d before any sync has ended", log.DurableEnd())
 	}
 	close(held.free)
-	awaitSafe(t, log, signal)
+	awaitDurable(t, log, signal)
 	if syncs := strings.Count(trace.Take(), "\nsync "); syncs != 2 {
 		t.Errorf("%d syncs for 101 appends, want 2", syncs)
 	}
 	if log.DurableEnd() != 101 {
-		t.Errorf("%d is safe", log.DurableEnd())
+		t.Errorf("durable end %d", log.DurableEnd())
 	}
 }
 
-// A failed sync stops the log, vouches for nothing that it was to cover, and is not tried again:
-// the kernel may have thrown away what it could not write, and would then report success.
-func TestAFailedSyncVouchesForNothing(t *testing.T) {
+// A failed sync stops the log, does not raise the durable end, and is not retried: the kernel may
+// have dropped the pages it could not write, and would then report success.
+func TestFailedSyncStopsTheLog(t *testing.T) {
 	mem := vfs.NewMem()
 	trace := vfs.NewTrace(mem, dataDir)
 	fault := vfs.NewFault(trace)
 	store := openStore(t, fault)
-	signal := settledSignal(store)
+	signal := durableSignal(store)
 	log := createLog(t, store, settings(fsync))
 	fill(t, log, 3)
-	awaitSafe(t, log, signal)
+	awaitDurable(t, log, signal)
 	fault.Inject(vfs.Rule{Op: vfs.OpSync, Name: "*.log", Times: 1})
 	trace.Take()
 	if _, err := log.Append(keyed(t, "k3"), epoch0); err != nil {
 		t.Fatal(err)
 	}
-	awaitSafe(t, log, signal)
+	awaitDurable(t, log, signal)
 	if !errors.Is(log.Fault(), ErrStorage) || !errors.Is(log.Fault(), syscall.EIO) {
-		t.Fatalf("the log goes on: %v", log.Fault())
+		t.Fatalf("the log did not stop: %v", log.Fault())
 	}
 	store.tick(epoch0, true)
 	if _, err := log.Append(keyed(t, "k4"), epoch0); !errors.Is(err, ErrStorage) {
 		t.Errorf("an append after it: %v", err)
 	}
 	if log.DurableEnd() != 3 {
-		t.Errorf("%d is called safe, want 3", log.DurableEnd())
+		t.Errorf("durable end %d, want 3", log.DurableEnd())
 	}
 	if lines := trace.Take(); strings.Contains(lines, "sync tickets-0") {
 		t.Errorf("synced again:\n%s", lines)
 	}
 	if err := store.Close(); err == nil {
-		t.Error("closed as if nothing had been")
+		t.Error("close returned no error")
 	}
 }
 
-// Replicated counts what the operating system has; a change to Fsync counts what is on the disk
-// from then on, and syncs the rest.
-func TestDurabilityMayChange(t *testing.T) {
+// Under Replicated the page cache counts; after a change to Fsync only what is on disk counts, and
+// the rest is synced.
+func TestDurabilityChange(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
-	signal := settledSignal(store)
+	signal := durableSignal(store)
 	log := createLog(t, store, settings(nil))
 	fill(t, log, 3)
 	if log.DurableEnd() != 3 || log.disk.synced.Load() != 0 {
-		t.Errorf("Replicated: %d is safe, %d synced", log.DurableEnd(), log.disk.synced.Load())
+		t.Errorf("Replicated: durable end %d, synced %d", log.DurableEnd(), log.disk.synced.Load())
 	}
 	log.Configure(settings(fsync), true)
-	awaitSafe(t, log, signal)
+	awaitDurable(t, log, signal)
 	if log.disk.synced.Load() != 3 {
 		t.Errorf("Fsync: %d is synced", log.disk.synced.Load())
 	}
 }
 
-// The background does not wait for its interval when much has come.
-func TestManyUnsyncedBytesAreSyncedAheadOfTime(t *testing.T) {
+// Many unsynced bytes are synced before the flush interval ends.
+func TestManyUnsyncedBytesCauseASync(t *testing.T) {
 	store, err := Open(Options{FS: vfs.NewMem(), Dir: dataDir, Logger: quiet(),
 		FlushInterval: time.Hour, FlushBytes: 2000})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	signal := settledSignal(store)
+	signal := durableSignal(store)
 	log := createLog(t, store, settings(nil))
 	fill(t, log, 40) // 4 KB
 	select {
@@ -258,8 +261,8 @@ func TestManyUnsyncedBytesAreSyncedAheadOfTime(t *testing.T) {
 	}
 }
 
-// What was cut off while a sync was under way is not vouched for by it.
-func TestASyncThatOutlivesACutProvesNothing(t *testing.T) {
+// A sync that was running during a truncation does not count for the removed records.
+func TestSyncDuringTruncationDoesNotCount(t *testing.T) {
 	disk := &stuckDisk{FS: vfs.NewMem()}
 	store := openStore(t, disk)
 	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.SegmentBytes = 1 << 20 }))
@@ -274,6 +277,6 @@ func TestASyncThatOutlivesACutProvesNothing(t *testing.T) {
 	log.mu.Unlock()
 	close(held.free)
 	if err := <-done; err != nil || log.disk.synced.Load() > 2 {
-		t.Errorf("%v; %d is called synced", err, log.disk.synced.Load())
+		t.Errorf("%v; synced %d", err, log.disk.synced.Load())
 	}
 }

@@ -16,10 +16,10 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Readers run beside appends, rolls, flushes, retention and swaps: each batch they get is whole,
-// and is the one that was appended at its offset; and no file is left open or on disk that nobody
-// uses.
-func TestReadersBesideEverything(t *testing.T) {
+// Readers run concurrently with appends, rolls, flushes, retention and swaps: each batch they get
+// is complete, and is the one that was appended at its offset; and no unused file is left open or
+// on disk.
+func TestConcurrentReaders(t *testing.T) {
 	files := &openFiles{FS: vfs.NewMem()}
 	store := openStore(t, files)
 	log := createLog(t, store,
@@ -27,7 +27,7 @@ func TestReadersBesideEverything(t *testing.T) {
 	var readers, writers sync.WaitGroup
 	stop := make(chan struct{})
 	for seed := range uint64(3) {
-		readers.Go(func() { readAlong(t, log, rand.New(rand.NewPCG(seed, 0)), stop) })
+		readers.Go(func() { readConcurrently(t, log, rand.New(rand.NewPCG(seed, 0)), stop) })
 	}
 	readers.Go(func() {
 		for !isClosed(stop) {
@@ -79,7 +79,7 @@ func isClosed(stop chan struct{}) bool {
 	}
 }
 
-func readAlong(t *testing.T, log *Log, random *rand.Rand, stop chan struct{}) {
+func readConcurrently(t *testing.T, log *Log, random *rand.Rand, stop chan struct{}) {
 	for !isClosed(stop) {
 		start, end := log.LogStart(), log.HighWatermark()
 		if start >= end {
@@ -88,7 +88,7 @@ func readAlong(t *testing.T, log *Log, random *rand.Rand, stop chan struct{}) {
 		offset := start + random.Int64N(end-start)
 		slice, err := log.Read(offset, end, 1+random.IntN(5000), true)
 		if errors.Is(err, ErrOffsetOutOfRange) && log.LogStart() > offset {
-			continue // retention was faster
+			continue // retention deleted it meanwhile
 		}
 		if err != nil {
 			t.Errorf("read at %d: %v", offset, err)
@@ -169,7 +169,7 @@ func (f *countedFile) Close() error {
 	return f.File.Close()
 }
 
-func TestReleaseAndCloseBesideReadersAndAppends(t *testing.T) {
+func TestConcurrentReleaseAndClose(t *testing.T) {
 	files := &openFiles{FS: vfs.NewMem()}
 	store := openStore(t, files)
 	for round := range 20 {
@@ -226,7 +226,7 @@ func TestReleaseAndCloseBesideReadersAndAppends(t *testing.T) {
 	}
 }
 
-// The same on a real disk: what Mem allows and a kernel does not would show here.
+// The same on a real disk, which may reject what Mem allows.
 func TestOnARealDisk(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *Store {

@@ -11,13 +11,13 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// outlets notes which memory codecs write into, and which memory data files are written from. Where
-// both are the same, a byte was copied twice at most: into a chunk, where the codec has a block of
-// its own, and by the kernel.
-type outlets struct{ coded, written [][]byte }
+// codecOutputs records which memory codecs write into, and which memory data files are written
+// from. Where both are the same, a byte was copied at most twice: into a chunk, if the codec has a
+// block of its own, and by the kernel.
+type codecOutputs struct{ coded, written [][]byte }
 
-// watch puts itself between a log and its codecs.
-func (o *outlets) watch(log *Log) {
+// watch inserts itself between a log and its codecs.
+func (o *codecOutputs) watch(log *Log) {
 	unwatched := log.env.compress
 	log.env.compress = func(site string) compress.Func {
 		return func(dst *compress.Chunks, src []byte, codec compress.Codec, level int) error {
@@ -28,9 +28,9 @@ func (o *outlets) watch(log *Log) {
 	}
 }
 
-// elsewhere returns how many bytes were written in all, and how many of them not from where a codec
-// left them.
-func (o *outlets) elsewhere() (written, elsewhere int) {
+// elsewhere returns the number of bytes written, and how many of them were not written from where a
+// codec left them.
+func (o *codecOutputs) elsewhere() (written, elsewhere int) {
 	for _, w := range o.written {
 		written += len(w)
 		inside := false
@@ -46,38 +46,38 @@ func (o *outlets) elsewhere() (written, elsewhere int) {
 	return written, elsewhere
 }
 
-// outletDisk notes the writes of data files.
-type outletDisk struct {
+// codecOutputDisk records the writes of data files.
+type codecOutputDisk struct {
 	vfs.FS
-	outlets *outlets
+	codecOutputs *codecOutputs
 }
 
-func (d outletDisk) Create(name string) (vfs.File, error) {
+func (d codecOutputDisk) Create(name string) (vfs.File, error) {
 	file, err := d.FS.Create(name)
 	if err != nil || !strings.HasSuffix(name, ".log") {
 		return file, err
 	}
-	return outletFile{file, d.outlets}, nil
+	return codecOutputFile{file, d.codecOutputs}, nil
 }
 
-type outletFile struct {
+type codecOutputFile struct {
 	vfs.File
-	outlets *outlets
+	codecOutputs *codecOutputs
 }
 
-func (f outletFile) WriteAt(p []byte, offset int64) (int, error) {
-	f.outlets.written = append(f.outlets.written, p)
+func (f codecOutputFile) WriteAt(p []byte, offset int64) (int, error) {
+	f.codecOutputs.written = append(f.codecOutputs.written, p)
 	return f.File.WriteAt(p, offset)
 }
 
-// TestAByteIsCopiedTwiceFromCodecToFile appends batches that the topic's codec compresses: into one
-// chunk, and into several.
-func TestAByteIsCopiedTwiceFromCodecToFile(t *testing.T) {
+// TestBytesAreCopiedTwiceFromCodecToFile appends batches that the topic's codec compresses: into
+// one chunk, and into several.
+func TestBytesAreCopiedTwiceFromCodecToFile(t *testing.T) {
 	for codec := compress.Gzip; codec <= compress.Zstd; codec++ {
 		for _, values := range []int{10, 15_000} {
 			t.Run(fmt.Sprintf("%s of %d records", codec, values), func(t *testing.T) {
-				seen := &outlets{}
-				store := openStore(t, outletDisk{vfs.NewMem(), seen})
+				seen := &codecOutputs{}
+				store := openStore(t, codecOutputDisk{vfs.NewMem(), seen})
 				log := createLog(t, store, settings(func(s *topicconfig.Settings) {
 					s.KeepCodec, s.Codec, s.SegmentBytes, s.MessageBytesMax = false, codec, 1<<30,
 						1<<30
@@ -91,7 +91,7 @@ func TestAByteIsCopiedTwiceFromCodecToFile(t *testing.T) {
 						log.Stats().SizeBytes, written, elsewhere)
 				}
 				if several := len(seen.written) > 1; several != (written > compress.ChunkBytes) {
-					t.Errorf("%d bytes came in %d pieces", written, len(seen.written))
+					t.Errorf("%d bytes were written in %d pieces", written, len(seen.written))
 				}
 				if keys := readKeys(t, log, 0); len(keys) != values {
 					t.Errorf("%d records are read, %d were sent", len(keys), values)

@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// That the log was sent a gap is known behind a crash, until it does not matter any more.
-func TestCopyGapIsKept(t *testing.T) {
+// A gap that matters is still known after a crash.
+func TestCopyGapIsStored(t *testing.T) {
 	disk := vfs.NewMem()
 	log := createLog(t, openStore(t, disk), settings(nil))
 	for _, epoch := range []int32{-1, 0, 7, 9, -1, -1} {
@@ -17,14 +17,14 @@ func TestCopyGapIsKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := log.CopyGap(); err != nil || got != epoch {
-			t.Errorf("a gap of epoch %d, %v; want %d", got, err, epoch)
+			t.Errorf("gap of epoch %d, %v; want %d", got, err, epoch)
 		}
 		behind := openStore(t, disk.CrashClone()).Log(partition)
 		if got, err := behind.CopyGap(); epoch >= 0 && (err != nil || got != epoch) {
-			t.Errorf("behind a crash a gap of epoch %d, %v; want %d", got, err, epoch)
+			t.Errorf("after a crash: gap of epoch %d, %v; want %d", got, err, epoch)
 		}
 		if source, err := behind.CopySource(); source != -1 || err != nil {
-			t.Errorf("a copy of %d, %v", source, err)
+			t.Errorf("copy source %d, %v", source, err)
 		}
 	}
 	if err := vfs.WriteFileAtomic(disk, filepath.Join(log.dir, copyGapFile),
@@ -32,18 +32,18 @@ func TestCopyGapIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := log.CopyGap(); !errors.Is(err, errMeta) {
-		t.Errorf("a gap of epoch %d, %v", got, err)
+		t.Errorf("gap of epoch %d, %v", got, err)
 	}
 }
 
-func TestCopySourceIsKeptUntilTheCopyIsWhole(t *testing.T) {
+func TestCopySourceIsStoredUntilTheCopyIsComplete(t *testing.T) {
 	disk := vfs.NewMem()
 	s := openStore(t, disk)
 	log := createLog(t, s, settings(nil))
 	want := func(log *Log, broker int32) {
 		t.Helper()
 		if got, err := log.CopySource(); err != nil || got != broker {
-			t.Errorf("a copy of %d, %v; want %d", got, err, broker)
+			t.Errorf("copy source %d, %v; want %d", got, err, broker)
 		}
 	}
 	want(log, -1)
@@ -69,7 +69,7 @@ func TestCopySourceIsKeptUntilTheCopyIsWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := log.CopySource(); !errors.Is(err, errMeta) {
-			t.Errorf("%q: a copy of %d, %v", content, got, err)
+			t.Errorf("%q: copy source %d, %v", content, got, err)
 		}
 	}
 }

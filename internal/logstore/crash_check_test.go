@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 )
 
-// failTB is what helpers that want a testing.TB get: they fail by a panic, which runPlan catches.
+// failTB is passed to helpers that need a testing.TB: they fail by a panic, which runPlan recovers.
 type failTB struct{ testing.TB }
 
 func (failTB) Helper()           {}
@@ -17,8 +17,8 @@ func (failTB) Fatalf(format string, args ...any) {
 	panic(crashFailure{sprint(format, args...)})
 }
 
-// checkAll compares a store that was opened with the models, after a crash or a stop in order, and
-// lets the models take over what they find: from here on that is what was promised.
+// checkAll compares an opened store with the models, after a crash or an orderly shutdown. The
+// models then adopt what they find as what must be there from now on.
 func (w *workload) checkAll() {
 	for id, err := range w.store.Offline() {
 		w.failf("%s is offline: %v", id, err)
@@ -26,7 +26,7 @@ func (w *workload) checkAll() {
 	names, err := leftovers(w.disk.mem)
 	w.must(err, "list the partitions")
 	if len(names) > 0 {
-		w.failf("left behind by the start: %v", names)
+		w.failf("leftovers after the start: %v", names)
 	}
 	for _, p := range w.models {
 		w.checkPresence(p)
@@ -41,7 +41,7 @@ func (w *workload) checkAll() {
 		if topic := log.TopicID(); topic != p.topic && topic != (TopicID{}) && p.next == p.where {
 			w.failf("%s is of topic %v, was %v", p.id, topic, p.topic)
 		}
-		w.take(p, log)
+		w.adopt(p, log)
 		// As the broker does at its start.
 		topic := p.topic
 		if known := log.TopicID(); known != (TopicID{}) {
@@ -55,8 +55,8 @@ func (w *workload) checkAll() {
 	}
 }
 
-// checkPresence finds out whether an operation that was cut off came to its end.
-func (w *workload) checkPresence(p *promised) {
+// checkPresence finds out whether an interrupted operation was completed.
+func (w *workload) checkPresence(p *partitionModel) {
 	found := w.store.Log(p.id) != nil
 	switch {
 	case found && (p.where == present || p.next == present):
@@ -66,21 +66,21 @@ func (w *workload) checkPresence(p *promised) {
 			p.where = p.next
 		}
 	case found:
-		w.failf("%s is there, though it was released", p.id)
+		w.failf("%s exists, though it was released", p.id)
 	default:
-		w.failf("%s is gone", p.id)
+		w.failf("%s is missing", p.id)
 	}
 	p.next = p.where
 }
 
 // checkLog compares a log with what must and may be in it.
-func (w *workload) checkLog(p *promised, log *Log) {
+func (w *workload) checkLog(p *partitionModel, log *Log) {
 	start, end := log.LogStart(), log.LogEnd()
 	switch {
 	case end < p.synced:
 		w.failf("%s ends at %d, and %d was synced", p.id, end, p.synced)
 	case end > p.end() || !p.boundary(end):
-		w.failf("%s ends at %d, which is no end of a batch up to %d", p.id, end, p.end())
+		w.failf("%s ends at %d, which is not the end of a batch up to %d", p.id, end, p.end())
 	case start < p.start || start > max(p.startMax, p.start):
 		w.failf("%s begins at %d, not in [%d, %d]", p.id, start, p.start, p.startMax)
 	}
@@ -101,11 +101,11 @@ func (w *workload) checkLog(p *promised, log *Log) {
 	w.wantDuplicates(p, log)
 	w.checkTransactions(p, log)
 	if log.LogEnd() != end {
-		w.failf("%s took a batch that it had", p.id)
+		w.failf("%s accepted a batch again", p.id)
 	}
 }
 
-func (w *workload) checkEpochs(p *promised, log *Log, read []modelRecord) {
+func (w *workload) checkEpochs(p *partitionModel, log *Log, read []modelRecord) {
 	for _, r := range read {
 		if epoch := log.EpochAt(r.offset); epoch != r.epoch {
 			w.failf("%s: the epoch at %d is %d, the batch has %d", p.id, r.offset, epoch, r.epoch)
@@ -122,23 +122,23 @@ func (w *workload) checkEpochs(p *promised, log *Log, read []modelRecord) {
 	}
 }
 
-// take makes what was found the promise.
-func (w *workload) take(p *promised, log *Log) {
+// adopt makes what was found what must be there.
+func (w *workload) adopt(p *partitionModel, log *Log) {
 	end := log.LogEnd()
 	p.batches = slices.DeleteFunc(slices.Clone(p.batches),
 		func(b appended) bool { return b.base >= end })
 	if len(p.batches) == 0 {
 		p.first = end
 	}
-	p.cutTo, p.cleanable, p.filled = end, min(p.cleanable, end), p.filledTo(end)
+	p.truncatedTo, p.cleanable, p.filled = end, min(p.cleanable, end), p.filledTo(end)
 	p.epochs = p.knownEpochs(end, log.LeaderEpoch())
 	p.leading, p.synced = false, min(end, p.dataEnd())
 	p.start, p.startMax = log.LogStart(), log.LogStart()
 	p.highWatermark, p.highWatermarkM = min(p.highWatermark, end), log.HighWatermark()
 }
 
-// knownEpochs are those that a log which ends at an offset knows of, up to the latest of it.
-func (p *promised) knownEpochs(end int64, latest int32) []leaderepoch.Entry {
+// knownEpochs returns the epochs that a log with this end and latest epoch knows.
+func (p *partitionModel) knownEpochs(end int64, latest int32) []leaderepoch.Entry {
 	return slices.DeleteFunc(slices.Clone(p.epochs),
 		func(e leaderepoch.Entry) bool { return e.Start > end || e.Epoch > latest })
 }
@@ -151,11 +151,11 @@ func (w *workload) readAll(log *Log) (records []modelRecord) {
 		w.must(err, sprint("read %s at %d", log.ID(), offset))
 		if slice.Length == 0 {
 			slice.Release()
-			return records // nothing is left up to the end: the last batches were cleaned away
+			return records // the last batches were cleaned away
 		}
 		for _, b := range batchesOf(failTB{}, slice) {
 			if b.NextOffset() <= offset {
-				w.failf("%s: a read at %d gave [%d, %d]", log.ID(), offset, b.BaseOffset(),
+				w.failf("%s: a read at %d returned [%d, %d]", log.ID(), offset, b.BaseOffset(),
 					b.LastOffset())
 			}
 			if !b.Control() {
@@ -168,9 +168,9 @@ func (w *workload) readAll(log *Log) (records []modelRecord) {
 	return records
 }
 
-// verifyClosed closes the store and looks for leftovers; whoever opens it next finds it in order.
+// verifyClosed closes the store; the next run checks what it has left.
 func (w *workload) verifyClosed() {
-	w.drain()
+	w.freeSpace()
 	if err := w.store.Close(); err != nil && !errors.Is(err, ErrClosed) {
 		w.failf("close: %v", err)
 	}

@@ -9,16 +9,16 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// crashDisk is a disk in memory whose power may go at every moment that matters: before and behind
+// crashDisk is a disk in memory whose power may fail at every moment that matters: before and after
 // each sync, and before each other change of a file or a name. moment is called at each of them, by
-// whichever goroutine makes the change.
+// the goroutine that makes the change.
 type crashDisk struct {
 	vfs.FS
 	mem    *vfs.Mem
 	moment func(what, name string)
-	// turn is held by the workload while it acts. The store's own goroutine deletes released
-	// directories between two acts only, so that a seed gives the same run each time.
-	turn sync.Mutex
+	// acting is held by the workload during an act. The store's own goroutine deletes released
+	// directories only between two acts, so that a seed gives the same run each time.
+	acting sync.Mutex
 }
 
 func newCrashDisk(mem *vfs.Mem, moment func(what, name string)) *crashDisk {
@@ -55,8 +55,8 @@ func (d *crashDisk) Remove(name string) error {
 
 func (d *crashDisk) RemoveAll(name string) error {
 	if strings.HasSuffix(name, deleteSuffix) {
-		d.turn.Lock()
-		defer d.turn.Unlock()
+		d.acting.Lock()
+		defer d.acting.Unlock()
 	}
 	d.moment("remove-all", name)
 	return d.FS.RemoveAll(name)
@@ -92,7 +92,7 @@ func (f *crashFile) Sync() error {
 	return err
 }
 
-// crashed returns what the power cut leaves, by a random choice; in one case of four the worst:
+// crashed returns what the power failure leaves, by a random choice; in one case of four the worst:
 // nothing that was not synced.
 func crashed(mem *vfs.Mem, random *rand.Rand) *vfs.Mem {
 	if random.IntN(4) == 0 {
@@ -101,7 +101,7 @@ func crashed(mem *vfs.Mem, random *rand.Rand) *vfs.Mem {
 	return mem.CrashClonePartly(random.Uint64())
 }
 
-// leftovers lists files of partitions' directories that a start has to have removed.
+// leftovers lists files in partitions' directories that a start has to have removed.
 func leftovers(fsys vfs.FS) (names []string, err error) {
 	dirs, err := fsys.ReadDir(dataDir)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// fill lets the disk be full for a few acts: nothing can be written, and no file be made.
-func (w *workload) fill(_ *promised, _ *Log) {
+// fill makes the disk full for a few acts: nothing can be written, and no file created.
+func (w *workload) fill(_ *partitionModel, _ *Log) {
 	if w.fullFor > 0 {
 		return
 	}
@@ -20,14 +20,14 @@ func (w *workload) fill(_ *promised, _ *Log) {
 	}
 }
 
-// drain makes room again.
-func (w *workload) drain() {
+// freeSpace ends that.
+func (w *workload) freeSpace() {
 	w.fullFor = 0
 	w.fault.Clear()
 }
 
-// done tells whether an operation came to its end: on a full disk it may fail, for want of space
-// only.
+// done reports whether an operation succeeded: on a full disk it may fail, but only for lack of
+// space.
 func (w *workload) done(err error, what string) bool {
 	if err != nil && w.fullFor > 0 && errors.Is(err, syscall.ENOSPC) {
 		w.remember("(full)")

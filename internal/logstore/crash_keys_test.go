@@ -9,12 +9,13 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 )
 
-// keys brings the log's sidecars to where they shall be, as the cleaner's goroutine does, or makes
-// those of some segments as a pass does.
-func (w *workload) keys(_ *promised, log *Log) {
-	w.drain() // a pass without room for sidecars fails, and that is all
+// keys builds and removes the log's sidecars, as the cleaner's goroutine does, or builds those of
+// some segments as a pass does.
+func (w *workload) keys(_ *partitionModel, log *Log) {
+	w.freeSpace() // a pass without room for sidecars only fails
 	if w.random.IntN(2) == 0 {
-		for log.compaction.sidecars.buildNext(context.Background(), time.Now(), sidecarOptions{background: true}) {
+		for log.compaction.sidecars.buildNext(context.Background(), time.Now(),
+			sidecarOptions{background: true}) {
 		}
 		w.checkKeys(log)
 		return
@@ -33,8 +34,8 @@ func (w *workload) keys(_ *promised, log *Log) {
 	log.compaction.sidecars.trim()
 }
 
-// checkKeys holds every sidecar that there is against its segment: one that may be opened must be
-// right, also right after a crash.
+// checkKeys compares every sidecar with its segment: one that can be opened must be right, also
+// right after a crash.
 func (w *workload) checkKeys(log *Log) {
 	if !log.Settings().Compact {
 		return

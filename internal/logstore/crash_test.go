@@ -18,21 +18,21 @@ import (
 )
 
 var (
-	crashPoints = flag.Int("crash.points", 400, "how many crashes to take, at least")
+	crashPoints = flag.Int("crash.points", 400, "number of crashes to take, at least")
 	crashTrace  = flag.Bool(
 		"crash.trace",
 		false,
-		"with a failure, tell what the disk and the log were after each act, and what the store logged",
+		"after a failure, print the disk and the logs after each act, and what the store logged",
 	)
 	crashTime = flag.Duration("crash.time", 0,
-		"begin no new run of the crash test after this time; 0: whenever")
+		"start no new run of the crash test after this time; 0: no limit")
 )
 
 const (
 	crashPartitions = 3
 	crashActs       = 40 // of a run before any crash
-	crashActsMore   = 12 // behind each crash
-	// of some thousand that follow from a seed: the next seed does other things
+	crashActsMore   = 12 // after each crash
+	// per seed, of some thousand: the next seed does other things
 	crashesOfOne = 100
 )
 
@@ -42,26 +42,26 @@ const (
 //   - 10356817682516520659: the producer state was lost to a full disk and a crash, and the next
 //     batch of the producer in the log was a marker (workload.transact);
 //   - 3000517: the log ended behind an empty batch that an earlier truncation had appended
-//     (promised.filled);
+//     (partitionModel.filled);
 //   - 11000125: a truncation removed such a batch as a whole.
 var knownCrashSeeds = []uint64{10356817682516520659, 3000517, 3000962, 11000125}
 
-// Random work on a store of several partitions, with a power cut at random moments of it. After
-// each the store is opened (with more cuts on the way), compared with the model
-// (crash_model_test.go), worked on, and cut again, up to three times in a row.
+// Random work on a store of several partitions, with a power failure at random moments of it. After
+// each one the store is opened (with more failures on the way), compared with the model
+// (crash_model_test.go), worked on, and interrupted again, up to three times in a row.
 //
-// A seed gives the same run each time: logs are worked on one after the other, and what is synced
-// beside an act is waited for before the next. make crash takes ten thousand cuts and more.
+// A seed gives the same run each time: logs are worked on one after the other, and a background
+// sync is awaited before the next act. make crash takes ten thousand crashes and more.
 func TestCrashes(t *testing.T) {
 	began, points, runs := time.Now(), 0, 0
 	_, alone := seed.Alone(t)
 	for seed := range seed.Sequence(t, math.MaxInt, knownCrashSeeds...) {
 		wanted := min(*crashPoints-points, crashesOfOne)
 		if alone {
-			wanted = math.MaxInt // the run that failed may have had more left to take
+			wanted = math.MaxInt // the run that failed may have had more crashes left
 		}
 		run, err := runPlan(t, seed, wanted)
-		points, runs = points+run.taken-1, runs+1 // the beginning is none
+		points, runs = points+run.taken-1, runs+1 // the beginning is not a crash
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,9 +72,9 @@ func TestCrashes(t *testing.T) {
 	t.Logf("%d crashes in %d runs, %s", points, runs, time.Since(began).Round(time.Millisecond))
 }
 
-// A failure that cannot be repeated teaches little: of one seed, all that reaches the disk does so
-// in one order.
-func TestACrashRunIsTheSameEachTime(t *testing.T) {
+// For one seed, everything reaches the disk in the same order: a failure that cannot be repeated is
+// hard to find.
+func TestCrashRunsAreRepeatable(t *testing.T) {
 	var moments []uint64
 	for range 3 {
 		run, err := runPlan(t, 5, 20)
@@ -84,11 +84,11 @@ func TestACrashRunIsTheSameEachTime(t *testing.T) {
 		moments = append(moments, run.moments.Sum64())
 	}
 	if moments[0] != moments[1] || moments[0] != moments[2] {
-		t.Errorf("three runs, three orders: %x", moments)
+		t.Errorf("three runs in different orders: %x", moments)
 	}
 }
 
-// newPlan makes the acts of a run.
+// newPlan draws the acts of a run.
 func newPlan(seed uint64, n int) []act {
 	random := rand.New(rand.NewPCG(seed, 0))
 	plan := make([]act, n)
@@ -98,16 +98,17 @@ func newPlan(seed uint64, n int) []act {
 	return plan
 }
 
-// runPlan runs a plan on an empty disk, and then follows the crashes it took, until so many were
-// taken in all.
+// runPlan runs a plan on an empty disk, and then follows the crashes that it took, until the wanted
+// number was taken.
 func runPlan(t *testing.T, seed uint64, wanted int) (run crashRun, err error) {
 	cryptotest.SetGlobalRandom(t, seed) // of the salts of key sidecars
-	// In a bubble: a log takes the time from the clock when it is opened, and must not find its
-	// producers expired.
+	// In a bubble: a log reads the clock when it is opened, and must not find its producers
+	// expired.
 	synctest.Test(t, func(*testing.T) {
-		models := make([]*promised, crashPartitions)
+		models := make([]*partitionModel, crashPartitions)
 		for i := range models {
-			models[i] = &promised{id: PartitionID{Topic: "tickets", Index: int32(i)}, restart: none}
+			models[i] = &partitionModel{id: PartitionID{Topic: "tickets", Index: int32(i)},
+				restart: none}
 		}
 		run = crashRun{chance: rand.New(rand.NewPCG(seed, 2)), wanted: wanted,
 			moments: fnv.New64a()}
@@ -117,15 +118,15 @@ func runPlan(t *testing.T, seed uint64, wanted int) (run crashRun, err error) {
 	return run, err
 }
 
-// crashRun is all that follows from one seed.
+// crashRun is everything that follows from one seed.
 type crashRun struct {
 	chance        *rand.Rand
 	taken, wanted int
 	moments       hash.Hash64 // over all of them
 }
 
-// follow opens what a crash left, checks it, goes on with a plan, and follows the crashes of that,
-// in depth.
+// follow opens what a crash left, checks it, continues with a plan, and follows the crashes of
+// that, depth first.
 func (r *crashRun) follow(point crashPoint, plan []act, depth int) error {
 	r.taken++
 	w := &workload{models: point.models, chance: r.chance, seen: r.moments,
@@ -133,7 +134,7 @@ func (r *crashRun) follow(point crashPoint, plan []act, depth int) error {
 	w.disk = newCrashDisk(point.mem, w.moment)
 	w.fault = vfs.NewFault(w.disk)
 	if err := w.run(plan); err != nil {
-		return fmt.Errorf("%w\nafter a crash at %s", err, w.story(point))
+		return fmt.Errorf("%w\nafter a crash at %s", err, w.history(point))
 	}
 	r.chance.Shuffle(len(w.crashes),
 		func(i, j int) { w.crashes[i], w.crashes[j] = w.crashes[j], w.crashes[i] })
@@ -142,14 +143,14 @@ func (r *crashRun) follow(point crashPoint, plan []act, depth int) error {
 			return nil
 		}
 		if err := r.follow(next, newPlan(r.chance.Uint64(), crashActsMore), depth+1); err != nil {
-			return fmt.Errorf("%w\nbefore it: crash at %s", err, w.story(point))
+			return fmt.Errorf("%w\nbefore it: crash at %s", err, w.history(point))
 		}
 	}
 	return nil
 }
 
-// story tells what was done since a crash.
-func (w *workload) story(since crashPoint) string {
+// history lists what was done since a crash.
+func (w *workload) history(since crashPoint) string {
 	separator := ", "
 	if *crashTrace {
 		separator = "\n\t"
@@ -168,9 +169,9 @@ func (w *workload) run(plan []act) (err error) {
 			}
 			err = fmt.Errorf("%s", found.text)
 			w.disk.moment = func(string, string) {}
-			w.disk.turn.TryLock()
-			w.disk.turn.Unlock()
-			w.drain()
+			w.disk.acting.TryLock()
+			w.disk.acting.Unlock()
+			w.freeSpace()
 			if w.store != nil {
 				_ = w.store.Close()
 			}

@@ -9,8 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 )
 
-// note adds to the story of a run what the partitions and their files are like, if -crash.trace
-// asks for it.
+// note adds the state of the partitions and their files to the history of a run, with -crash.trace.
 func (w *workload) note(what string) {
 	if !*crashTrace {
 		return
@@ -45,14 +44,14 @@ func (w *workload) note(what string) {
 	}
 }
 
-// remember adds a line to the story.
+// remember adds a line to the history.
 func (w *workload) remember(line string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.trace = append(w.trace, line)
 }
 
-// logger is what the store logs to: nothing, or the story of the run.
+// logger discards what the store logs, or adds it to the history of the run.
 func (w *workload) logger() *slog.Logger {
 	if !*crashTrace {
 		return quiet()
@@ -60,7 +59,7 @@ func (w *workload) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(io.Writer(traceWriter{w}), nil))
 }
 
-// traceWriter writes lines into a story.
+// traceWriter writes lines into a history.
 type traceWriter struct{ w *workload }
 
 func (t traceWriter) Write(line []byte) (int, error) {

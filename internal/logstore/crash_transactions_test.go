@@ -16,17 +16,17 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// transactions is what the batches of a model say of transactions.
+// transactions is what the batches of a model say about transactions.
 type transactions struct {
-	open    map[int64]int64 // by producer: where its transaction begins
+	open    map[int64]int64 // by producer: first offset of its transaction
 	epochs  map[int64]int16 // of producers that had a marker or a transactional batch: the latest
-	seen    map[int64]int64 // and where the last one of either is
+	seen    map[int64]int64 // offset of the last marker or transactional batch of each
 	aborted map[int64]bool  // by base offset of a data batch
 	decided []decidedTxn
 }
 
-// transactions walks over all batches, as a consumer that reads everything would.
-func (p *promised) transactions() transactions {
+// transactions reads all batches, as a consumer would.
+func (p *partitionModel) transactions() transactions {
 	t := transactions{open: map[int64]int64{}, epochs: map[int64]int16{}, seen: map[int64]int64{},
 		aborted: map[int64]bool{}}
 	within := map[int64][]int64{}
@@ -57,8 +57,8 @@ func (p *promised) transactions() transactions {
 	return t
 }
 
-// abortedRecords are the offsets of the records of aborted transactions.
-func (p *promised) abortedRecords() map[int64]bool {
+// abortedRecords returns the offsets of the records of aborted transactions.
+func (p *partitionModel) abortedRecords() map[int64]bool {
 	offsets := map[int64]bool{}
 	aborted := p.transactions().aborted
 	for _, b := range p.batches {
@@ -69,9 +69,9 @@ func (p *promised) abortedRecords() map[int64]bool {
 	return offsets
 }
 
-// lastStable is what consumers of committed data may see, of a log with this start and high
-// watermark, if it need not know of some transactions any more; last is where the marker is,
-// math.MaxInt64 of one that is open.
+// lastStable returns the last stable offset of a log with this start and high watermark, without
+// the transactions that it need not know; last is the offset of the marker, math.MaxInt64 for an
+// open one.
 func (t transactions) lastStable(start, highWatermark int64,
 	unknown func(first, last int64) bool) int64 {
 	stable := highWatermark
@@ -88,23 +88,22 @@ func (t transactions) lastStable(start, highWatermark int64,
 	return max(start, stable)
 }
 
-// mayForget tells whether a log need not know of a transaction. What was deleted on a full disk,
-// nobody remembers. And a pass works with what was replicated when it began, also when a crash
-// takes the high watermark back behind it: it may have removed the marker, if that lay below its
-// bound; and the batches that lay there, if the marker was replicated by then. Without the producer
-// snapshots, which a crash may take too, nothing tells then where the transaction began. It was
-// decided for good.
-func (p *promised) mayForget(first, last int64) bool {
-	return first < p.forgotten || last < p.cleanable || first < p.cleanable && last < p.relied
+// mayBeUnknown reports whether a log need not know a transaction: its batches were deleted on a
+// full disk; or a pass has removed its marker, or the batches below its bound when the marker was
+// replicated. A pass uses the high watermark at its beginning, also if a crash reverts that
+// afterwards. Without the producer snapshots, which a crash may lose too, the start of such a
+// transaction is unknown. It was decided for good.
+func (p *partitionModel) mayBeUnknown(first, last int64) bool {
+	return first < p.forgotten || last < p.cleanable || first < p.cleanable && last < p.replicatedTo
 }
 
 // transact appends a batch to a transaction, and begins one if none is open.
 //
-// A log that lost the state of a producer (promised.forgotten) and has since received one of its
-// markers knows the producer by that marker alone. It then rejects every sequence but 0, as Kafka
-// does: it cannot distinguish the next transaction of an old epoch from a gap in a new one. The
-// workload reacts as a client does (KIP-360): it bumps the epoch and starts at sequence 0.
-func (w *workload) transact(p *promised, log *Log) {
+// A log that lost the state of a producer (partitionModel.forgotten) and has since received one of
+// its markers knows the producer by that marker alone. It then rejects every sequence but 0, as
+// Kafka does: it cannot distinguish the next transaction of an old epoch from a gap in a new one.
+// The workload reacts as a client does (KIP-360): it bumps the epoch and starts at sequence 0.
+func (w *workload) transact(p *partitionModel, log *Log) {
 	id := int64(11 + w.random.IntN(3))
 	known := p.transactions()
 	a := w.data(p)
@@ -125,9 +124,9 @@ func (w *workload) transact(p *promised, log *Log) {
 	w.done(err, "append to a transaction")
 }
 
-// endTransaction writes a marker: in one case of four for a producer that has no transaction open,
-// as a coordinator may that repeats it.
-func (w *workload) endTransaction(p *promised, log *Log) {
+// endTransaction writes a marker: in one case of four for a producer without an open transaction,
+// as a coordinator that repeats it.
+func (w *workload) endTransaction(p *partitionModel, log *Log) {
 	known := p.transactions()
 	id := int64(11 + w.random.IntN(3))
 	if _, open := known.open[id]; !open && w.random.IntN(4) > 0 {
@@ -147,9 +146,9 @@ func (w *workload) endTransaction(p *promised, log *Log) {
 	w.acknowledge(p, log)
 }
 
-// checkTransactions compares what a log knows of transactions with the model, and what consumers of
-// committed data see.
-func (w *workload) checkTransactions(p *promised, log *Log) {
+// checkTransactions compares the transactions of a log, and what consumers with read_committed
+// read, with the model.
+func (w *workload) checkTransactions(p *partitionModel, log *Log) {
 	known := p.transactions()
 	for id, epoch := range known.epochs {
 		if known.seen[id] < p.forgotten {
@@ -165,19 +164,18 @@ func (w *workload) checkTransactions(p *promised, log *Log) {
 			timestamp: time.Now()}.bytes(failTB{})
 		if _, err := log.AppendVerified(late, verified, time.Now()); !errors.Is(err,
 			ErrInvalidProducerEpoch) {
-			w.failf("%s: a batch of epoch %d of producer %d, behind epoch %d: %v", p.id, epoch-1,
+			w.failf("%s: a batch of epoch %d of producer %d, after epoch %d: %v", p.id, epoch-1,
 				id, epoch, err)
 		}
 	}
 	start, stable := log.LogStart(), log.LastStable()
 	low := known.lastStable(start, log.HighWatermark(), func(int64, int64) bool { return false })
-	high := known.lastStable(start, log.HighWatermark(), p.mayForget)
-	// Of a retention that was to take several segments a crash may leave the later ones, and the
-	// producer snapshot is at the end of all: a transaction with batches below the log start only
-	// need not hold back anything. Nobody can read of it.
+	high := known.lastStable(start, log.HighWatermark(), p.mayBeUnknown)
+	// If retention deletes several segments, a crash may keep the later ones: a transaction with
+	// batches only below the log start need not hold back anything. No reader can see it.
 	left := p.since(start).transactions()
 	left.open = known.open
-	high = max(high, left.lastStable(start, log.HighWatermark(), p.mayForget))
+	high = max(high, left.lastStable(start, log.HighWatermark(), p.mayBeUnknown))
 	if stable < low || stable > high {
 		w.failf("%s is stable up to %d, want [%d, %d]", p.id, stable, low, high)
 	}
@@ -186,7 +184,7 @@ func (w *workload) checkTransactions(p *promised, log *Log) {
 	}
 }
 
-// readCommitted reads a log as a consumer of committed data does.
+// readCommitted reads a log as a consumer with read_committed does.
 func (w *workload) readCommitted(log *Log) (records []modelRecord) {
 	for offset := log.LogStart(); offset < log.LastStable(); {
 		slice, err := log.ReadCommitted(offset, log.LogEnd(), 700, true)
@@ -221,7 +219,7 @@ func (w *workload) readCommitted(log *Log) (records []modelRecord) {
 	return records
 }
 
-// recordsOf are the records of a batch at or above an offset.
+// recordsOf returns the records of a batch at or above an offset.
 func (w *workload) recordsOf(b record.Batch, from int64) (records []modelRecord) {
 	err := b.Records(1<<20, func(r *record.Record) error {
 		if r.Offset >= from {
@@ -236,10 +234,9 @@ func (w *workload) recordsOf(b record.Batch, from int64) (records []modelRecord)
 
 // Seed 1795301618533486181 of TestCrashes, when its runs were not repeatable: "tickets-0 is stable
 // up to 15, want [0, 0]". A pass removes the first batch of a transaction whose marker, above its
-// bound, is replicated. The power goes before the pass has saved the high watermark, and takes the
-// producer snapshots along. The log is right: nothing that is undecided is below what it calls
-// stable.
-func TestACrashMayTakeTheBeginningOfADecidedTransaction(t *testing.T) {
+// bound, is replicated. The power fails before the pass has saved the high watermark, and the
+// producer snapshots are lost. The log is right: nothing below its last stable offset is undecided.
+func TestCrashMayLoseTheStartOfADecidedTransaction(t *testing.T) {
 	mem := vfs.NewMem()
 	var cut *vfs.Mem
 	disk := newCrashDisk(mem, func(what, name string) {
@@ -251,7 +248,8 @@ func TestACrashMayTakeTheBeginningOfADecidedTransaction(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.MinDirtyPercent = 0 })
 	log := createLog(t, store, config)
 	w := &workload{disk: disk, fault: vfs.NewFault(disk), store: store}
-	p := &promised{id: partition, restart: none, where: present, next: present, settings: config}
+	p := &partitionModel{id: partition, restart: none, where: present, next: present,
+		settings: config}
 	put := func(s sent) {
 		s.timestamp = epoch0
 		w.put(p, log, appended{base: p.end(), epoch: -1, sent: s, wire: s.bytes(t)})
@@ -271,7 +269,7 @@ func TestACrashMayTakeTheBeginningOfADecidedTransaction(t *testing.T) {
 	log.AdvanceHighWatermark(log.LogEnd())
 	w.clean(p, log)
 	if cut == nil {
-		t.Fatal("the pass has replaced nothing")
+		t.Fatal("the pass replaced nothing")
 	}
 	names, err := cut.ReadDir(log.dir)
 	for _, entry := range names {

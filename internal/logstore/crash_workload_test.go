@@ -16,36 +16,36 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// workload acts on a store of a few partitions, and keeps the model of each up to date. Its disk
-// takes crashes at moments that chance picks. A mismatch is a panic of crashFailure, which runPlan
-// turns into an error.
+// workload acts on a store of a few partitions, and updates the model of each. Its disk takes
+// crashes at random moments. A mismatch is a panic with a crashFailure, which runPlan turns into an
+// error.
 type workload struct {
 	disk  *crashDisk
 	fault *vfs.Fault // around disk
-	// fullFor is for how many acts the disk is still full.
+	// fullFor is the number of acts for which the disk is still full.
 	fullFor int
-	random  *rand.Rand // what the operation under way is to do
+	random  *rand.Rand // choices of the current operation
 	store   *Store
-	models  []*promised
+	models  []*partitionModel
 
-	chance  *rand.Rand // which moments become crashes
-	oneIn   int        // so many moments for one crash
+	chance  *rand.Rand // selects the moments that become crashes
+	oneIn   int        // one moment in this many becomes a crash
 	crashes []crashPoint
 	moments int
 	trace   []string  // what was done, for the report
-	seen    io.Writer // gets a line of each moment
+	seen    io.Writer // gets a line per moment
 
-	mu sync.Mutex // guards chance, crashes and moments: logs are opened side by side
+	mu sync.Mutex // guards chance, crashes and moments: logs are opened concurrently
 }
 
 // crashPoint is the disk after a crash, and what must and may be on it.
 type crashPoint struct {
 	mem    *vfs.Mem
-	models []*promised
+	models []*partitionModel
 	at     string
 }
 
-// crashFailure is what a check panics with.
+// crashFailure is the value that a check panics with.
 type crashFailure struct{ text string }
 
 func (w *workload) failf(format string, args ...any) {
@@ -60,15 +60,15 @@ func (w *workload) must(err error, what string) {
 
 func sprint(format string, args ...any) string { return fmt.Sprintf(format, args...) }
 
-// operation is something a workload does. weight is how often, in proportion.
+// operation is something a workload does. weight is its relative frequency.
 type operation struct {
 	name   string
 	weight int
-	run    func(w *workload, p *promised, log *Log)
-	when   presence // the partition it wants
+	run    func(w *workload, p *partitionModel, log *Log)
+	when   presence // required presence of the partition
 }
 
-// operations is where a new durable operation is added.
+// operations lists all operations; a new durable operation is added here.
 var operations = []operation{
 	{"append", 60, (*workload).append, present},
 	{"append again", 4, (*workload).appendAgain, present},
@@ -78,11 +78,11 @@ var operations = []operation{
 	{"configure", 2, (*workload).configure, present},
 	{"clean", 12, (*workload).clean, present},
 	{"keys", 10, (*workload).keys, present},
-	{"tick", 10, func(w *workload, _ *promised, _ *Log) { w.tick(false) }, present},
-	{"retention", 5, func(w *workload, _ *promised, _ *Log) { w.tick(true) }, present},
-	{"restart", 2, func(w *workload, _ *promised, _ *Log) { w.restart() }, present},
+	{"tick", 10, func(w *workload, _ *partitionModel, _ *Log) { w.tick(false) }, present},
+	{"retention", 5, func(w *workload, _ *partitionModel, _ *Log) { w.tick(true) }, present},
+	{"restart", 2, func(w *workload, _ *partitionModel, _ *Log) { w.restart() }, present},
 	{"release", 4, (*workload).release, present},
-	{"create", 60, func(w *workload, p *promised, _ *Log) { w.create(p) }, absent},
+	{"create", 60, func(w *workload, p *partitionModel, _ *Log) { w.create(p) }, absent},
 	{"delete before", 3, (*workload).deleteBefore, present},
 	{"replicate", 8, (*workload).replicate, present},
 	{"transact", 20, (*workload).transact, present},
@@ -90,23 +90,23 @@ var operations = []operation{
 	{"truncate", 5, (*workload).truncate, present},
 	{"start at", 1, (*workload).startAt, present},
 	{"full disk", 2, (*workload).fill, present},
-	{"take up", 60, func(w *workload, p *promised, _ *Log) { w.create(p) }, aside},
+	{"take up", 60, func(w *workload, p *partitionModel, _ *Log) { w.create(p) }, releasedRetained},
 }
 
-// act is one operation of a plan: its random choices are its own, so that a plan stays what it is
-// when others are left out.
+// act is one operation of a plan: it has its own random choices, so that a plan stays the same when
+// others are left out.
 type act struct {
 	partition int
 	seed      uint64
 }
 
-// do picks an operation that the partition's state allows, and runs it.
+// do selects an operation that the partition's state allows, and runs it.
 func (w *workload) do(a act) {
-	time.Sleep(time.Second) // of the bubble: clocks move
+	time.Sleep(time.Second) // in the bubble: the clock moves
 	w.random = rand.New(rand.NewPCG(a.seed, 1))
 	if w.fullFor > 0 {
 		if w.fullFor--; w.fullFor == 0 {
-			w.drain()
+			w.freeSpace()
 		}
 	}
 	p := w.models[a.partition%len(w.models)]
@@ -123,9 +123,9 @@ func (w *workload) do(a act) {
 		}
 		if n -= o.weight; n < 0 {
 			w.remember(o.name + " " + p.id.String())
-			w.disk.turn.Lock()
+			w.disk.acting.Lock()
 			o.run(w, p, w.store.Log(p.id))
-			w.disk.turn.Unlock()
+			w.disk.acting.Unlock()
 			w.note("")
 			break
 		}
@@ -134,8 +134,8 @@ func (w *workload) do(a act) {
 	w.moment("idle", "")
 }
 
-// moment may be the end: then the disk is cloned as a power cut would leave it, with what must be
-// on it.
+// moment may become a crash: then the disk is cloned as a power failure would leave it, with what
+// must be on it.
 func (w *workload) moment(what, name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,12 +158,12 @@ func (w *workload) open() {
 		FlushInterval: 1000 * time.Hour, Workers: 1})
 	w.must(err, "open")
 	w.store = store
-	synctest.Wait() // for directories to be deleted, which an earlier life has left
+	synctest.Wait() // for directories to be deleted that an earlier run has left
 }
 
 var crashKeys = []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}
 
-func (w *workload) append(p *promised, log *Log) {
+func (w *workload) append(p *partitionModel, log *Log) {
 	for range 1 + w.random.IntN(12) {
 		w.appendOne(p, log)
 	}
@@ -173,12 +173,12 @@ func (w *workload) append(p *promised, log *Log) {
 	}
 }
 
-// appendOne appends a batch of a few records, of an idempotent producer mostly, now and then in a
-// new epoch of it.
-func (w *workload) appendOne(p *promised, log *Log) { w.put(p, log, w.data(p)) }
+// appendOne appends a batch of a few records, mostly of an idempotent producer, sometimes in a new
+// epoch of it.
+func (w *workload) appendOne(p *partitionModel, log *Log) { w.put(p, log, w.data(p)) }
 
-// data makes a batch for the end of the log.
-func (w *workload) data(p *promised) appended {
+// data returns a batch for the end of the log.
+func (w *workload) data(p *partitionModel) appended {
 	s := sent{timestamp: time.Now(),
 		value: fmt.Sprintf("%d-%0*d", p.end(), 1+w.random.IntN(120), w.random.IntN(1000))}
 	for range 1 + w.random.IntN(5) {
@@ -204,10 +204,12 @@ func (w *workload) data(p *promised) appended {
 }
 
 // put appends a batch at the end of the log.
-func (w *workload) put(p *promised, log *Log, a appended) { w.done(w.tryPut(p, log, a), "append") }
+func (w *workload) put(p *partitionModel, log *Log, a appended) {
+	w.done(w.tryPut(p, log, a), "append")
+}
 
 // tryPut is put for a batch that the log may reject.
-func (w *workload) tryPut(p *promised, log *Log, a appended) error {
+func (w *workload) tryPut(p *partitionModel, log *Log, a appended) error {
 	p.batches = append(p.batches, a)
 	got, err := log.AppendVerified(append([]byte{}, a.wire...), Verified{Transaction: a.sent.txn},
 		time.Now())
@@ -222,22 +224,22 @@ func (w *workload) tryPut(p *promised, log *Log, a appended) error {
 	return nil
 }
 
-// acknowledge waits for the sync that the topic may ask for: what it covers is promised.
-func (w *workload) acknowledge(p *promised, log *Log) {
+// acknowledge waits for the sync that the topic may require: what it covers must survive.
+func (w *workload) acknowledge(p *partitionModel, log *Log) {
 	if !log.Settings().Fsync {
 		return
 	}
 	synctest.Wait()
 	if end := log.DurableEnd(); w.fullFor == 0 && end < p.dataEnd() {
-		w.failf("%s is safe up to %d only, of %d", p.id, end, p.dataEnd())
+		w.failf("durable end of %s is %d, of %d", p.id, end, p.dataEnd())
 	}
 	p.synced = max(p.synced, min(log.DurableEnd(), p.dataEnd()))
 }
 
 // appendAgain sends one of the last batches again.
-func (w *workload) appendAgain(p *promised, log *Log) { w.wantDuplicates(p, log) }
+func (w *workload) appendAgain(p *partitionModel, log *Log) { w.wantDuplicates(p, log) }
 
-func (w *workload) wantDuplicates(p *promised, log *Log) {
+func (w *workload) wantDuplicates(p *partitionModel, log *Log) {
 	for _, b := range p.latest(p.end()) {
 		if b.base >= p.forgotten {
 			w.wantDuplicate(log, b)
@@ -260,13 +262,13 @@ func (w *workload) wantDuplicate(log *Log, b appended) {
 	}
 }
 
-func (w *workload) flush(p *promised, log *Log) {
+func (w *workload) flush(p *partitionModel, log *Log) {
 	if w.done(log.flush(), "flush") {
 		p.synced = p.dataEnd()
 	}
 }
 
-func (w *workload) roll(_ *promised, log *Log) {
+func (w *workload) roll(_ *partitionModel, log *Log) {
 	log.mu.Lock()
 	defer log.mu.Unlock()
 	if handles := log.currentLocked(); handles[len(handles)-1].SizeBytes() > 0 {
@@ -274,7 +276,7 @@ func (w *workload) roll(_ *promised, log *Log) {
 	}
 }
 
-func (w *workload) lead(p *promised, log *Log) {
+func (w *workload) lead(p *partitionModel, log *Log) {
 	e := leaderepoch.Entry{
 		Epoch: p.leaderEpoch(p.end()) + 1 + int32(w.random.IntN(2)), Start: p.end()}
 	p.epochs, p.leading = append(p.epochs, e), true
@@ -284,28 +286,28 @@ func (w *workload) lead(p *promised, log *Log) {
 	p.leading = false
 }
 
-func (w *workload) configure(p *promised, log *Log) {
+func (w *workload) configure(p *partitionModel, log *Log) {
 	p.settings.SegmentBytes = int64(1000 + w.random.IntN(1500))
 	retain := w.random.IntN(2) == 0
 	p.settings.Fsync = w.random.IntN(3) == 0
 	log.Configure(p.settings, p.retain)
-	// for the sync that Fsync asks for: beside the one of what is to be retained, either could come
-	// first
+	// for the sync that Fsync requests: it could be ordered before or after that of the reclaim
+	// policy
 	synctest.Wait()
 	p.retain = retain
 	log.Configure(p.settings, p.retain)
 	w.acknowledge(p, log)
 }
 
-// clean runs one pass, as a worker of the cleaner would.
-func (w *workload) clean(p *promised, log *Log) {
+// clean runs one pass, as a worker of the cleaner does.
+func (w *workload) clean(p *partitionModel, log *Log) {
 	if !p.settings.Compact {
 		return
 	}
 	// Not Log.durable: to reset the first dirty offset saves the recovery point, and that counts at
 	// once.
 	p.cleanable = max(p.cleanable, min(log.checkpointState().recoveryPoint, log.LastStable()))
-	p.relied = max(p.relied, log.HighWatermark())
+	p.replicatedTo = max(p.replicatedTo, log.HighWatermark())
 	_, err := compact(context.Background(), log)
 	w.done(err, "clean")
 	if dirty := log.compaction.firstDirty.Load(); dirty > p.end() {
@@ -313,13 +315,13 @@ func (w *workload) clean(p *promised, log *Log) {
 	}
 }
 
-// tick is what the store's goroutine does each second, and each minute with retention.
+// tick is what the store's goroutine does each second, and with retention each minute.
 func (w *workload) tick(retention bool) {
-	forgotten := map[*promised]int64{}
+	forgotten := map[*partitionModel]int64{}
 	for _, p := range w.models {
 		p.startMax, forgotten[p] = max(p.startMax, p.highWatermarkM), p.forgotten
 		if retention {
-			p.relied = max(p.relied, p.highWatermarkM)
+			p.replicatedTo = max(p.replicatedTo, p.highWatermarkM)
 		}
 		if w.fullFor > 0 {
 			p.forgotten = max(p.forgotten, p.startMax)
@@ -337,8 +339,8 @@ func (w *workload) tick(retention bool) {
 	}
 }
 
-// settle takes over what is durable behind a flush and a save, or may be, on a full disk.
-func (w *workload) settle(p *promised, log *Log) {
+// settle records what is durable after a flush and a save, or may be, on a full disk.
+func (w *workload) settle(p *partitionModel, log *Log) {
 	if w.fullFor > 0 {
 		p.startMax = max(p.startMax, log.LogStart())
 		return
@@ -355,35 +357,34 @@ func (w *workload) restart() {
 			w.settle(p, log)
 		}
 	}
-	w.drain()
+	w.freeSpace()
 	w.open()
 	w.checkAll()
 }
 
-func (w *workload) release(p *promised, _ *Log) {
+func (w *workload) release(p *partitionModel, _ *Log) {
 	retain := w.random.IntN(3) > 0
 	p.next = absent
 	if retain {
-		p.next = aside
+		p.next = releasedRetained
 	}
 	log := w.store.Log(p.id)
-	w.drain()
+	w.freeSpace()
 	w.must(w.store.Release(p.id, retain), "release")
 	p.where = p.next
 	w.settle(p, log)
 	if w.store.Log(p.id) != nil {
-		w.failf("%s is there after its release", p.id)
+		w.failf("%s exists after its release", p.id)
 	}
 }
 
-// create makes a partition, or takes up the one that was put aside; each has another topic id than
-// the one before.
-func (w *workload) create(p *promised) {
-	w.drain()
+// create creates a partition, or reopens a retained one; each time with another topic id.
+func (w *workload) create(p *partitionModel) {
+	w.freeSpace()
 	p.topic[0]++
 	p.next = present
 	if p.where == absent {
-		*p = promised{id: p.id, topic: p.topic, next: present, restart: none}
+		*p = partitionModel{id: p.id, topic: p.topic, next: present, restart: none}
 		p.settings = compactedOrNot(w.random)
 		p.retain = w.random.IntN(2) == 0
 	}
@@ -391,10 +392,10 @@ func (w *workload) create(p *promised) {
 	w.must(err, "create")
 	p.where = present
 	w.checkLog(p, log)
-	w.take(p, log)
+	w.adopt(p, log)
 }
 
-// compactedOrNot are settings of small segments, with retention or cleaning or both.
+// compactedOrNot returns settings with small segments, and with retention or cleaning or both.
 func compactedOrNot(random *rand.Rand) topicconfig.Settings {
 	return settings(func(s *topicconfig.Settings) {
 		s.SegmentBytes = int64(1000 + random.IntN(1500))

@@ -11,11 +11,11 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// A byte of a sealed segment changes below the recovery point, while the log is in use: whoever
-// reads the batch is told where it lies, what lies behind can be read, appends go on, and other
-// partitions do. A start refuses the log and names the place: it is not ours to cut off what was
-// synced.
-func TestDamagedDataIsToldOfWhereItLies(t *testing.T) {
+// A byte of a sealed segment changes below the recovery point, while the log is in use: a reader of
+// the batch gets an error with its location, the batches behind it can be read, appends continue,
+// and other partitions are not affected. A start rejects the log and names the location: synced
+// records must not be removed.
+func TestDamagedDataIsReportedWithItsLocation(t *testing.T) {
 	for _, clean := range []bool{true, false} {
 		w := newWorld(t, clean)
 		store := openStore(t, w.mem)
@@ -34,10 +34,10 @@ func TestDamagedDataIsToldOfWhereItLies(t *testing.T) {
 		}
 		log.AdvanceHighWatermark(log.LogEnd())
 		_, err = log.Read(10, log.LogEnd(), 4096, true)
-		wantPlace(t, err, "read at offset 10", path, "position 0")
+		wantLocation(t, err, "read at offset 10", path, "position 0")
 		if got := readKeys(t, log, 20); !slices.Equal(got,
 			w.want.keys[len(w.want.keys)-len(got):]) || len(got) < 10 {
-			t.Errorf("clean %v: behind it: %v", clean, got)
+			t.Errorf("clean %v: read behind it: %v", clean, got)
 		}
 		appendBatch(t, log, keyed(t, "more"))
 		other := PartitionID{Topic: "other"}
@@ -48,7 +48,7 @@ func TestDamagedDataIsToldOfWhereItLies(t *testing.T) {
 			t.Fatal(err)
 		}
 		store = openStore(t, w.mem)
-		wantPlace(t, store.Offline()[partition], partition.String(), "00000000000000000010.log",
+		wantLocation(t, store.Offline()[partition], partition.String(), "00000000000000000010.log",
 			"position 0")
 		if !slices.Equal(readKeys(t, store.Log(other), 0), expectKeys(0, 3)) {
 			t.Errorf("clean %v: another partition was harmed by the start", clean)
@@ -56,15 +56,15 @@ func TestDamagedDataIsToldOfWhereItLies(t *testing.T) {
 	}
 }
 
-// wantPlace: an error of the disk's that names a place.
-func wantPlace(t *testing.T, err error, places ...string) {
+// wantLocation expects a storage error that names a location.
+func wantLocation(t *testing.T, err error, places ...string) {
 	t.Helper()
 	if !errors.Is(err, ErrStorage) || !errors.Is(err, record.ErrCorrupt) {
 		t.Errorf("%v", err)
 	}
 	for _, place := range places {
 		if err != nil && !strings.Contains(err.Error(), place) {
-			t.Errorf("%q does not tell %q", err, place)
+			t.Errorf("%q does not contain %q", err, place)
 		}
 	}
 }

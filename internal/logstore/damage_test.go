@@ -21,19 +21,19 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// world is a log with something in every file: segments, two leader epochs, an idempotent producer,
-// transactions that were aborted and one that is open, a log start above the first base.
+// world is a log with content in every file: segments, two leader epochs, an idempotent producer,
+// aborted transactions and an open one, a log start above the first base.
 type world struct {
-	mem, earlier *vfs.Mem // the second as it was a while before
+	mem, earlier *vfs.Mem // earlier is an older state of the disk
 	want         state
 }
 
-// state is what a log must be after any damage to what can be made anew.
+// state is what a log must be after any damage to files that can be rebuilt.
 type state struct {
 	start, end, stable, highWatermark int64
 	keys, committed                   []string
 	epochs                            string
-	// where the first record of each of some timestamps lies
+	// offset of the first record of each of some timestamps
 	at string
 }
 
@@ -83,7 +83,7 @@ func newWorld(t *testing.T, clean bool) world {
 			}
 		}
 		at := epoch0.Add(time.Duration(log.LogEnd()) * time.Millisecond)
-		seen := time.Now() // a producer that was not seen for a day would be forgotten by the start
+		seen := time.Now() // a start expires producers that were not seen for a day
 		if _, err := log.Append(sent{
 			producer: 7, sequence: round, timestamp: at, keys: []string{fmt.Sprintf("p%d", round)},
 			value: "of producer 7",
@@ -107,8 +107,7 @@ func newWorld(t *testing.T, clean bool) world {
 	}
 	w.want = stateOf(t, log)
 	store.tick(epoch0, false)
-	// As a pass leaves it. What stands in it is held against the segment by the next one (package
-	// clean).
+	// As a pass leaves it. The next pass verifies its content (package clean).
 	dead := filepath.Join(log.dir, segment.Name(bases(log)[0], segment.DeadExtension, ""))
 	if err := vfs.WriteFileAtomic(w.mem, dead, bytes.Repeat([]byte("dead"), 30)); err != nil {
 		t.Fatal(err)
@@ -169,9 +168,9 @@ func findFile(t *testing.T, mem *vfs.Mem, suffix string, last bool) string {
 	return found[0]
 }
 
-// What can be made anew is made anew, whatever became of it, and the log is what it was; what
-// cannot is refused with an error that names the file. Other partitions are not touched by it.
-func TestDamagedFilesAreMadeAnewOrRefused(t *testing.T) {
+// Files that can be rebuilt are rebuilt after any damage, and the log is what it was; others are
+// rejected with an error that names the file. Other partitions are not affected.
+func TestDamagedFilesAreRebuiltOrRejected(t *testing.T) {
 	for _, file := range []struct {
 		name, suffix string
 		last         bool
@@ -202,9 +201,9 @@ func TestDamagedFilesAreMadeAnewOrRefused(t *testing.T) {
 			except: func(got, want *state) { got.highWatermark = want.highWatermark }},
 		{name: "first dirty offsets", suffix: checkpoint.FirstDirtyFile},
 		{name: "tombstone horizons", suffix: checkpoint.HorizonFile},
-		{name: "what is dead in a segment", suffix: segment.DeadExtension},
+		{name: "dead file", suffix: segment.DeadExtension},
 		{name: "aborted transactions", suffix: checkpoint.AbortedFile},
-		{name: "what replicas agree on", suffix: checkpoint.CleaningFile},
+		{name: "cleaning progress", suffix: checkpoint.CleaningFile},
 		{name: "summaries of segments", suffix: checkpoint.SegmentsFile},
 		{name: "topic id", suffix: partitionFile, refuse: true},
 		{name: "policy", suffix: policyFile, refuse: true},
@@ -255,7 +254,7 @@ func (w world) open(t *testing.T, path string, mayRefuse bool, except func(got, 
 	if err != nil {
 		if !mayRefuse || !errors.Is(err, errMeta) && !errors.Is(err, record.ErrCorrupt) ||
 			!strings.Contains(err.Error(), filepath.Base(path)) {
-			t.Fatalf("refused: %v", err)
+			t.Fatalf("rejected: %v", err)
 		}
 		return
 	}
@@ -273,20 +272,20 @@ func (w world) open(t *testing.T, path string, mayRefuse bool, except func(got, 
 	}
 	repeat := sent{producer: 7, sequence: 9, keys: []string{"p9"}, value: "of producer 7"}.bytes(t)
 	if again, err := log.Append(repeat, epoch0); err != nil || !again.Duplicate {
-		t.Errorf("producer 7 repeats itself: %+v, %v", again, err)
+		t.Errorf("repeated batch of producer 7: %+v, %v", again, err)
 	}
 	next := sent{producer: 7, sequence: 10, keys: []string{"p10"}}.bytes(t)
 	if appended, err := log.Append(next, epoch0); err != nil || appended.BaseOffset != w.want.end {
-		t.Errorf("producer 7 goes on: %+v, %v", appended, err)
+		t.Errorf("next batch of producer 7: %+v, %v", appended, err)
 	}
 	if !log.HasOpenTransaction(9, 0) {
-		t.Error("the open transaction of producer 9 is forgotten")
+		t.Error("the open transaction of producer 9 is lost")
 	}
 }
 
-// A key sidecar that is damaged, or of other data, is found by verify, and made anew when a cleaner
-// asks for it.
-func TestDamagedSidecarsAreFoundAndMadeAnew(t *testing.T) {
+// A key sidecar that is damaged, or that belongs to other data, is found by verify, and rebuilt
+// when a cleaner opens it.
+func TestDamagedSidecarsAreFoundAndRebuilt(t *testing.T) {
 	for _, file := range []string{keys.Extension, keys.SaltFile} {
 		for _, damage := range damages {
 			t.Run(file+", "+damage.name, func(t *testing.T) {
@@ -335,20 +334,21 @@ func TestDamagedSidecarsAreFoundAndMadeAnew(t *testing.T) {
 				}
 				log = createLog(t, openStore(t, w.mem), log.Settings())
 				if got := countKeys(t, log); !slices.Equal(got, want) {
-					t.Errorf("made anew: %v, want %v", got, want)
+					t.Errorf("rebuilt: %v, want %v", got, want)
 				}
 			})
 		}
 	}
 }
 
-// countKeys opens, or makes, the sidecar of each sealed segment, and sums up what stands in it.
+// countKeys opens, or builds, the sidecar of each sealed segment, and sums up its counts.
 func countKeys(t *testing.T, log *Log) (counts []string) {
 	t.Helper()
 	list := log.acquire()
 	defer list.release()
 	for _, h := range list.handles[:len(list.handles)-1] {
-		reader, err := log.compaction.sidecars.openOrBuild(t.Context(), h.Segment, sidecarOptions{background: true})
+		reader, err := log.compaction.sidecars.openOrBuild(t.Context(), h.Segment,
+			sidecarOptions{background: true})
 		if err != nil {
 			t.Fatal(err)
 		}

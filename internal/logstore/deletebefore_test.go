@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// KAFKA-7400: with any policy; the deletion is there after a crash, and so is what was not deleted.
-func TestDeleteBeforeGivesUpSegments(t *testing.T) {
+// KAFKA-7400: with any policy; the deletion survives a crash, and so does what was not deleted.
+func TestDeleteBeforeDeletesSegments(t *testing.T) {
 	for _, compact := range []bool{false, true} {
 		mem := vfs.NewMem()
 		store := openStore(t, mem)
@@ -64,9 +64,9 @@ func TestDeleteBeforeStopsAtTheHighWatermark(t *testing.T) {
 	}
 }
 
-// An open transaction whose beginning was deleted holds the last stable offset no lower than the
-// log start.
-func TestDeleteBeforePassesAnOpenTransaction(t *testing.T) {
+// An open transaction whose beginning was deleted holds the last stable offset at the log start,
+// not lower.
+func TestDeleteBeforeWithinAnOpenTransaction(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	inTxn(t, log, 7, 0, "a")
 	fill(t, log, 20)
@@ -82,7 +82,7 @@ func TestDeleteBeforePassesAnOpenTransaction(t *testing.T) {
 	}
 }
 
-// Reference I3: a first dirty offset below the log start is reset, and the reset is on disk.
+// A first dirty offset below the log start is reset, and the reset is on disk.
 func TestDeleteBeforeResetsTheFirstDirtyOffset(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)

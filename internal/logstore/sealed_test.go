@@ -137,11 +137,11 @@ func TestAFailedSyncIsNotForgottenByARestart(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
 	store := openStore(t, fault)
-	signal := settledSignal(store)
+	signal := durableSignal(store)
 	log := createLog(t, store, settings(fsync))
 	for range 13 { // the second segment too
 		fill(t, log, 1)
-		awaitSafe(t, log, signal)
+		awaitDurable(t, log, signal)
 	}
 	store.tick(epoch0, false)
 	fault.Inject(vfs.Rule{Op: vfs.OpSync, Name: "*.log"})
@@ -150,7 +150,7 @@ func TestAFailedSyncIsNotForgottenByARestart(t *testing.T) {
 			break // stopped by then
 		}
 	}
-	awaitSafe(t, log, signal)
+	awaitDurable(t, log, signal)
 	end := log.LogEnd()
 	if log.Fault() == nil || end < 14 {
 		t.Fatalf("the log goes on at %d", end)

@@ -151,7 +151,7 @@ func TestStartAtBeginsAnew(t *testing.T) {
 	}
 }
 
-// Readers in flight read what they were promised: whoever holds the segment that is cut keeps the
+// Readers in flight read what they were partitionModel: whoever holds the segment that is cut keeps the
 // file.
 func TestTruncateDoesNotDisturbReaders(t *testing.T) {
 	for _, held := range []bool{false, true} {

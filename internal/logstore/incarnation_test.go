@@ -9,14 +9,14 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-func TestAssignmentIsKept(t *testing.T) {
+func TestReplicaIncarnationIsStored(t *testing.T) {
 	disk := vfs.NewMem()
 	s := openStore(t, disk)
 	log := createLog(t, s, settings(nil))
 	want := func(log *Log, id string) {
 		t.Helper()
 		if got, err := log.ReplicaIncarnation(); err != nil || got != id {
-			t.Errorf("assignment %q, %v; want %q", got, err, id)
+			t.Errorf("incarnation %q, %v; want %q", got, err, id)
 		}
 	}
 	want(log, "")
@@ -32,7 +32,7 @@ func TestAssignmentIsKept(t *testing.T) {
 	for _, id := range []string{"", "two words", "two\nlines",
 		strings.Repeat("x", assignmentBytesMax+1), "\x00"} {
 		if err := log.SetReplicaIncarnation(id); !errors.Is(err, errMeta) {
-			t.Errorf("%q is taken: %v", id, err)
+			t.Errorf("id %q was stored: %v", id, err)
 		}
 	}
 	name := filepath.Join(log.dir, assignmentFile)
@@ -42,14 +42,13 @@ func TestAssignmentIsKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := log.ReplicaIncarnation(); !errors.Is(err, errMeta) {
-			t.Errorf("%q: assignment %q, %v", content, got, err)
+			t.Errorf("%q: incarnation %q, %v", content, got, err)
 		}
 	}
 }
 
-// A log that was put aside keeps the assignment that it was made for: taken up again, it is known
-// for what it is.
-func TestAssignmentGoesWithARetainedLog(t *testing.T) {
+// A retained log keeps the replica incarnation for which it was created, also when it is reopened.
+func TestRetainedLogKeepsReplicaIncarnation(t *testing.T) {
 	s := openStore(t, vfs.NewMem())
 	log := createLog(t, s, settings(nil))
 	if err := log.SetReplicaIncarnation("old"); err != nil {
@@ -60,6 +59,6 @@ func TestAssignmentGoesWithARetainedLog(t *testing.T) {
 	}
 	again := createLog(t, s, settings(nil))
 	if got, err := again.ReplicaIncarnation(); err != nil || got != "old" {
-		t.Errorf("assignment %q, %v; want old", got, err)
+		t.Errorf("incarnation %q, %v; want old", got, err)
 	}
 }

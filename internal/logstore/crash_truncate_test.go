@@ -9,16 +9,16 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// truncate cuts off the end, at any offset: within a batch, in a gap, above the end, and now and
-// then below the start. But not below the high watermark of a pass or a deletion: no follower does,
-// and what the cut supersedes, decides or knew is gone for good.
-func (w *workload) truncate(p *promised, log *Log) {
+// truncate truncates at any offset: within a batch, in a gap, above the end, and sometimes below
+// the start. But not below the high watermark of a pass or a deletion: no follower does, and what
+// those removed cannot be restored.
+func (w *workload) truncate(p *partitionModel, log *Log) {
 	start := log.LogStart()
 	from := max(start-2, 0)
 	if w.random.IntN(4) > 0 { // mostly a little
 		from = max(from, p.end()-25)
 	}
-	from = min(max(from, p.cleanable, p.relied), p.end())
+	from = min(max(from, p.cleanable, p.replicatedTo), p.end())
 	offset := from + w.random.Int64N(p.end()+3-from)
 	if offset >= p.end() {
 		p.leading = true
@@ -27,7 +27,8 @@ func (w *workload) truncate(p *promised, log *Log) {
 		}
 		p.leading = false
 		if log.LogEnd() != p.end() {
-			w.failf("%s ends at %d, cut at %d, was %d", p.id, log.LogEnd(), offset, p.end())
+			w.failf("%s ends at %d after truncating to %d, was %d", p.id, log.LogEnd(), offset,
+				p.end())
 		}
 		return
 	}
@@ -35,7 +36,7 @@ func (w *workload) truncate(p *promised, log *Log) {
 	for _, b := range p.batches {
 		switch {
 		case b.last() < offset:
-			low = b.last() + 1 // not where the next one begins: of a gap nobody promises anything
+			low = b.last() + 1 // not the base of the next batch: a gap may be lost
 		case b.base < offset:
 			end = b.base
 		}
@@ -60,15 +61,15 @@ func (w *workload) truncate(p *promised, log *Log) {
 		p.leading = false
 		return
 	}
-	if !done { // all but the leader epochs: they want to be written before anything is appended
-		w.drain()
+	if !done { // everything but the leader epochs: they are written before the next append
+		w.freeSpace()
 		w.must(log.TruncateTo(got), "truncate again")
 	}
 	if got < low || got > end {
-		w.failf("%s ends at %d, cut at %d, want [%d, %d]", p.id, got, offset, low, end)
+		w.failf("%s ends at %d after truncating to %d, want [%d, %d]", p.id, got, offset, low, end)
 	}
 	*p = *p.upTo(got)
-	p.cutTo, p.cleanable, p.filled = got, min(p.cleanable, got), p.filledTo(got)
+	p.truncatedTo, p.cleanable, p.filled = got, min(p.cleanable, got), p.filledTo(got)
 	if got > p.dataEnd() {
 		p.filled = append(p.filled, filledGap{p.dataEnd(), got})
 	}
@@ -76,50 +77,50 @@ func (w *workload) truncate(p *promised, log *Log) {
 	w.forgetEpochs(p, got)
 	p.leading = false
 	if dirty := log.compaction.firstDirty.Load(); dirty > bases(log)[len(bases(log))-1] {
-		w.failf("%s is clean up to %d, within what was cut, at %d", p.id, dirty, got)
+		w.failf("%s is clean up to %d, above the truncation to %d", p.id, dirty, got)
 	}
 	w.checkLog(p, log)
 }
 
-// forgetEpochs drops the leader epochs that begin at or above an offset, if the log did.
-func (w *workload) forgetEpochs(p *promised, offset int64) {
+// forgetEpochs removes the leader epochs that start at or above an offset, if the log did.
+func (w *workload) forgetEpochs(p *partitionModel, offset int64) {
 	for len(p.epochs) > 0 && p.epochs[len(p.epochs)-1].Start >= offset {
 		p.epochs = slices.Clip(p.epochs[:len(p.epochs)-1])
 	}
 	log := w.store.Log(p.id)
 	if log.LogStart() == log.LogEnd() && log.LeaderEpoch() == (leaderepoch.Cache{}).Latest() {
-		// of a log without records the epoch begins at the log start by now, and so at the end
+		// the epoch of a log without records starts at the log start, and so at the end
 		p.epochs = nil
 	}
 	if got, want := log.LeaderEpoch(), p.leaderEpoch(p.end()); got != want {
-		w.failf("%s: leader epoch is %d behind a cut at %d, want %d", p.id, got, offset, want)
+		w.failf("%s: leader epoch is %d after truncating to %d, want %d", p.id, got, offset, want)
 	}
 }
 
-// startAt begins the log anew, anywhere.
-func (w *workload) startAt(p *promised, log *Log) {
+// startAt starts the log again, anywhere.
+func (w *workload) startAt(p *partitionModel, log *Log) {
 	offset := w.random.Int64N(p.end() + 30)
 	w.restartAt(p, log, offset, func() error { return log.StartAt(offset) })
 }
 
-func (w *workload) restartAt(p *promised, log *Log, offset int64, cut func() error) {
+func (w *workload) restartAt(p *partitionModel, log *Log, offset int64, cut func() error) {
 	p.restart = offset
-	if !w.done(cut(), "begin anew") {
-		w.drain() // the log is well, and the follower tries again
-		w.must(cut(), "begin anew, with room")
+	if !w.done(cut(), "start again") {
+		w.freeSpace() // the log works, and the follower tries again
+		w.must(cut(), "start again, with room")
 	}
 	p.restart = none
-	p.begin(offset)
+	p.reset(offset)
 	w.checkLog(p, log)
 }
 
-// checkRestart looks at a log that was to begin anew when the power went: it is empty, or what is
-// in it was appended. Then it is told to begin anew again, as the follower would that it is.
-func (w *workload) checkRestart(p *promised, log *Log) {
+// checkRestart checks a log whose restart was interrupted: it is empty, or its records were
+// appended. Then it restarts it once more, as the follower would.
+func (w *workload) checkRestart(p *partitionModel, log *Log) {
 	start, end := log.LogStart(), log.LogEnd()
 	if start != end {
 		if start < p.start || end > p.end() || !p.boundary(end) {
-			w.failf("%s is [%d, %d), was [%d, %d), and was to begin anew at %d", p.id, start, end,
+			w.failf("%s is [%d, %d), was [%d, %d), and was to start again at %d", p.id, start, end,
 				p.start, p.end(), p.restart)
 		}
 		known := map[int64]modelRecord{}
@@ -138,11 +139,11 @@ func (w *workload) checkRestart(p *promised, log *Log) {
 	w.restartAt(p, log, p.restart, func() error { return log.StartAt(p.restart) })
 }
 
-// deleteBefore gives up what lies below an offset, up to the high watermark.
-func (w *workload) deleteBefore(p *promised, log *Log) {
+// deleteBefore deletes the records below an offset, up to the high watermark.
+func (w *workload) deleteBefore(p *partitionModel, log *Log) {
 	start := log.LogStart()
 	offset := start + w.random.Int64N(log.HighWatermark()-start+1)
-	p.startMax, p.relied = max(p.startMax, offset), max(p.relied, offset)
+	p.startMax, p.replicatedTo = max(p.startMax, offset), max(p.replicatedTo, offset)
 	if w.fullFor > 0 {
 		p.forgotten = max(p.forgotten, offset)
 	}
@@ -158,12 +159,12 @@ func (w *workload) deleteBefore(p *promised, log *Log) {
 }
 
 // replicate appends batches as a leader has them: with their offsets, gaps where its log was
-// cleaned, epochs that begin, and markers.
-func (w *workload) replicate(p *promised, log *Log) {
+// cleaned, new epochs, and markers.
+func (w *workload) replicate(p *partitionModel, log *Log) {
 	var batches []byte
 	for range 1 + w.random.IntN(5) {
 		a := w.data(p)
-		from := a.base // a new epoch begins where the log ended, also in front of a gap
+		from := a.base // a new epoch starts at the log end, also before a gap
 		if w.random.IntN(4) == 0 {
 			a.base += int64(w.random.IntN(20))
 		}
@@ -179,13 +180,13 @@ func (w *workload) replicate(p *promised, log *Log) {
 	}
 	p.leading = true
 	if !w.done(log.AppendReplicated(batches, time.Now()), "append as a follower") {
-		w.drain() // and the leader sends the rest again
+		w.freeSpace() // and the leader sends the rest again
 		for len(batches) > 0 && record.Batch(batches).BaseOffset() < log.LogEnd() {
 			_, batches, _ = record.Next(batches)
 		}
 		w.must(log.AppendReplicated(batches, time.Now()), "append the rest as a follower")
 	}
-	synctest.Wait() // for a sync beside it, which may take a crash and with it a copy of the model
+	synctest.Wait() // for a concurrent sync, which may take a crash and with it a copy of the model
 	p.leading = false
 	w.acknowledge(p, log)
 }
