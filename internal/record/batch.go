@@ -11,17 +11,17 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// HeaderBytes is the size of a batch's header; the records begin there.
+// HeaderBytes is the size of a batch's header in bytes; the records follow it.
 const HeaderBytes = 61
 
-// Where a batch's fields stand (docs/format/batch.md).
+// Positions of the header fields (docs/format/batch.md).
 const (
 	baseOffsetAt      = 0
 	lengthAt          = 8
 	leaderEpochAt     = 12
 	magicAt           = 16
 	crcAt             = 17
-	attributesAt      = 21 // the checksum covers the batch from here on
+	attributesAt      = 21 // the checksum covers the batch from here
 	lastOffsetDeltaAt = 23
 	baseTimestampAt   = 27
 	maxTimestampAt    = 35
@@ -30,22 +30,22 @@ const (
 	baseSequenceAt    = 53
 	countAt           = 57
 
-	lengthEnd = 12 // batchLength counts the bytes from here on
+	lengthEnd = 12 // batchLength counts the bytes from here
 	magic     = 2
 )
 
-// The attributes, and the numbers with a meaning of their own.
+// Attribute bits and special values.
 const (
 	codecMask         = 0b111
 	logAppendTimeBit  = 1 << 3
 	transactionalBit  = 1 << 4
 	controlBit        = 1 << 5
 	deleteHorizonBit  = 1 << 6
-	noTimestamp       = -1            // of a record without one, and of an empty batch
-	sequenceNumberMax = math.MaxInt32 // 0 comes after it
+	noTimestamp       = -1            // of a record without a timestamp and of an empty batch
+	sequenceNumberMax = math.MaxInt32 // followed by 0
 )
 
-// TimestampType says whose clock stamped a batch's records.
+// TimestampType is the source of a batch's timestamps: the producer or the broker.
 type TimestampType int8
 
 // The timestamp types, with Kafka's numbers (batch attributes, bit 3).
@@ -54,19 +54,19 @@ const (
 	LogAppendTime TimestampType = 1
 )
 
-// ErrCorrupt is wrapped by every error about bytes that are no record batch, or whose checksum does
-// not match.
+// ErrCorrupt is wrapped by every error about bytes that are not a valid record batch or whose
+// checksum does not match.
 var ErrCorrupt = errors.New("corrupt record batch")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Batch is a view over the bytes of exactly one record batch v2 (magic 2); it never copies.
-// Make one with Next; its length is 12 + batchLength >= HeaderBytes.
+// Batch is a view over the bytes of exactly one record batch v2 (magic 2); it never copies. Next
+// returns one. Its length is 12 + batchLength >= HeaderBytes.
 type Batch []byte
 
 // Next splits the first batch off buf. It checks length and magic, not the checksum. It returns
 // io.ErrUnexpectedEOF if buf holds less than the whole batch, and an error wrapping ErrCorrupt for
-// nonsense.
+// an invalid length or magic.
 func Next(buf []byte) (first Batch, rest []byte, err error) {
 	size, err := PeekSize(buf)
 	if err != nil {
@@ -79,8 +79,8 @@ func Next(buf []byte) (first Batch, rest []byte, err error) {
 }
 
 // PeekSize returns the size in bytes of the batch that begins with header (at least 17 bytes), as
-// Next checks it. The size is a claim, of up to 2 GiB: the caller holds it against what there is
-// before he allocates. A shorter header gives io.ErrUnexpectedEOF.
+// Next checks it. The size is unverified and up to 2 GiB: the caller compares it with the available
+// bytes before allocating. For a shorter header PeekSize returns io.ErrUnexpectedEOF.
 func PeekSize(header []byte) (int, error) {
 	if len(header) <= magicAt {
 		return 0, io.ErrUnexpectedEOF
@@ -96,44 +96,44 @@ func PeekSize(header []byte) (int, error) {
 	return lengthEnd + int(length), nil
 }
 
-// The fields are read without a check: a Batch is at least HeaderBytes long.
+// Fields are read without a bounds check: a Batch is at least HeaderBytes long.
 func (b Batch) int64At(at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
 func (b Batch) int32At(at int) int32 { return int32(binary.BigEndian.Uint32(b[at:])) }
 func (b Batch) int16At(at int) int16 { return int16(binary.BigEndian.Uint16(b[at:])) }
 func (b Batch) attributes() int16    { return b.int16At(attributesAt) }
 
-// BaseOffset is the first offset the batch covers; no record need be there any more.
+// BaseOffset is the first offset that the batch covers. Cleaning may have removed its record.
 func (b Batch) BaseOffset() int64 { return b.int64At(baseOffsetAt) }
 
-// LastOffset is the last offset the batch covers. Cleaning never changes it: consumers go on behind
-// it.
+// LastOffset is the last offset the batch covers. Cleaning never changes it, because consumers
+// continue from the offset after it.
 func (b Batch) LastOffset() int64 { return b.BaseOffset() + int64(b.LastOffsetDelta()) }
 
 // NextOffset is LastOffset + 1.
 func (b Batch) NextOffset() int64 { return b.LastOffset() + 1 }
 
-// LeaderEpoch is the epoch of the leader that appended the batch, -1 from a client.
+// LeaderEpoch is the epoch of the leader that appended the batch; -1 in a batch from a client.
 func (b Batch) LeaderEpoch() int32 { return b.int32At(leaderEpochAt) }
 
 // CRC is the checksum in the header.
 func (b Batch) CRC() uint32 { return binary.BigEndian.Uint32(b[crcAt:]) }
 
-// Codec may be invalid: five to seven.
+// Codec returns the compression codec, which may be invalid (5 to 7).
 func (b Batch) Codec() compress.Codec { return compress.Codec(b.attributes() & codecMask) }
 
-// TimestampType says whose clock stamped the records.
+// TimestampType returns the source of the records' timestamps.
 func (b Batch) TimestampType() TimestampType {
 	return TimestampType(b.attributes() & logAppendTimeBit >> 3)
 }
 
-// Transactional tells whether the batch belongs to a transaction.
+// Transactional reports whether the batch belongs to a transaction.
 func (b Batch) Transactional() bool { return b.attributes()&transactionalBit != 0 }
 
-// Control tells whether the batch holds a transaction marker rather than data.
+// Control reports whether the batch holds a transaction marker rather than data.
 func (b Batch) Control() bool { return b.attributes()&controlBit != 0 }
 
-// DeleteHorizon returns the time (ms) from which the batch's tombstones may go; ok is false if none
-// is stamped.
+// DeleteHorizon returns the time (ms) from which the batch's tombstones may be removed; ok is false
+// if the batch has no delete horizon.
 func (b Batch) DeleteHorizon() (ms int64, ok bool) {
 	if b.attributes()&deleteHorizonBit == 0 {
 		return 0, false
@@ -144,12 +144,12 @@ func (b Batch) DeleteHorizon() (ms int64, ok bool) {
 // LastOffsetDelta is LastOffset - BaseOffset.
 func (b Batch) LastOffsetDelta() int32 { return b.int32At(lastOffsetDeltaAt) }
 
-// BaseTimestamp is what the records' timestamps are counted from (ms): the first record's, or the
-// delete horizon.
+// BaseTimestamp is the base of the records' timestamp deltas (ms): the first record's timestamp, or
+// the delete horizon.
 func (b Batch) BaseTimestamp() int64 { return b.int64At(baseTimestampAt) }
 
-// MaxTimestamp is the largest timestamp of the records (ms); with LogAppendTime it is each
-// record's.
+// MaxTimestamp is the largest timestamp of the records (ms). With LogAppendTime it is the timestamp
+// of every record.
 func (b Batch) MaxTimestamp() int64 { return b.int64At(maxTimestampAt) }
 
 // ProducerID is -1 for a producer without idempotence.
@@ -174,11 +174,12 @@ func (b Batch) LastSequence() int32 {
 	return int32(last)
 }
 
-// Count is how many records the batch says it holds.
+// Count is the number of records according to the header.
 func (b Batch) Count() int32 { return b.int32At(countAt) }
 
-// CheckCRC returns an error wrapping ErrCorrupt if the checksum does not match. It vouches for the
-// bytes from the attributes on; base offset, length, leader epoch and magic lie before them.
+// CheckCRC returns an error wrapping ErrCorrupt if the checksum does not match. The checksum covers
+// the bytes from the attributes on; base offset, length, leader epoch and magic precede them and
+// are not covered.
 func (b Batch) CheckCRC() error {
 	if sum := crc32.Checksum(b[attributesAt:], castagnoli); sum != b.CRC() {
 		return fmt.Errorf("%w: checksum %#08x at offset %d, want %#08x", ErrCorrupt, sum,
@@ -187,28 +188,28 @@ func (b Batch) CheckCRC() error {
 	return nil
 }
 
-// SetBaseOffset writes in place; it lies outside the checksum.
+// SetBaseOffset sets the base offset in place. The checksum does not cover it.
 func (b Batch) SetBaseOffset(offset int64) {
 	binary.BigEndian.PutUint64(b[baseOffsetAt:], uint64(offset))
 }
 
-// SetLeaderEpoch writes in place; it lies outside the checksum.
+// SetLeaderEpoch sets the leader epoch in place. The checksum does not cover it.
 func (b Batch) SetLeaderEpoch(epoch int32) {
 	binary.BigEndian.PutUint32(b[leaderEpochAt:], uint32(epoch))
 }
 
-// setMaxTimestamp writes in place and leaves the checksum wrong: setCRC comes last.
+// setMaxTimestamp sets the field in place and invalidates the checksum; call setCRC last.
 func (b Batch) setMaxTimestamp(ms int64) {
 	binary.BigEndian.PutUint64(b[maxTimestampAt:], uint64(ms))
 }
 
-// setAttributes writes in place and leaves the checksum wrong: setCRC comes last.
+// setAttributes sets the field in place and invalidates the checksum; call setCRC last.
 func (b Batch) setAttributes(attributes int16) {
 	binary.BigEndian.PutUint16(b[attributesAt:], uint16(attributes))
 }
 
-// setCRC computes the checksum anew, over the batch and what of it lies elsewhere, behind b; it is
-// the last of the changes.
+// setCRC recomputes the checksum over b and the pieces of the batch that follow it in rest. It must
+// follow every other change.
 func (b Batch) setCRC(rest ...[]byte) {
 	sum := crc32.Checksum(b[attributesAt:], castagnoli)
 	for _, piece := range rest {

@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-func TestNextSplitsBatchesOff(t *testing.T) {
+func TestNextReturnsTheFirstBatchAndTheRest(t *testing.T) {
 	first := clientBatch(t, compress.None, keyed("a", "1", 10))
 	second := clientBatch(t, compress.Zstd, keyed("b", "2", 20), keyed("c", "3", 30))
 	b, rest, err := Next(append(append([]byte{}, first...), second...))
@@ -18,17 +18,17 @@ func TestNextSplitsBatchesOff(t *testing.T) {
 		t.Fatalf("%v, %d bytes, %d left", err, len(b), len(rest))
 	}
 	if cap(b) != len(b) {
-		t.Error("appending to the first batch would write into the second")
+		t.Error("an append to the first batch would overwrite the second")
 	}
-	for cut := range first {
-		if _, _, err := Next(first[:cut]); !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Fatalf("cut at %d: %v, want ErrUnexpectedEOF", cut, err)
+	for size := range first {
+		if _, _, err := Next(first[:size]); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Fatalf("truncated to %d bytes: %v, want ErrUnexpectedEOF", size, err)
 		}
 	}
 }
 
 func TestNextRejectsInvalidHeaders(t *testing.T) {
-	for name, spoil := range map[string]func(Batch){
+	for name, corrupt := range map[string]func(Batch){
 		"magic 1":   func(b Batch) { b[magicAt] = 1 },
 		"magic -1":  func(b Batch) { b[magicAt] = 0xff },
 		"length 48": func(b Batch) { binary.BigEndian.PutUint32(b[lengthAt:], 48) },
@@ -38,14 +38,14 @@ func TestNextRejectsInvalidHeaders(t *testing.T) {
 		},
 	} {
 		b := clientBatch(t, compress.None, keyed("a", "1", 10))
-		spoil(b)
+		corrupt(b)
 		if _, _, err := Next(b); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %v, want ErrCorrupt", name, err)
 		}
 	}
 }
 
-func TestHeaderFieldsAreAtTheirOffsets(t *testing.T) { // reference 1.1
+func TestHeaderFieldsAreAtTheirOffsets(t *testing.T) {
 	b := make(Batch, HeaderBytes)
 	for i := range b {
 		b[i] = byte(i + 1)
@@ -79,16 +79,16 @@ func TestAttributeBits(t *testing.T) {
 	} {
 		b := make(Batch, HeaderBytes)
 		if is(b) {
-			t.Errorf("bit %#x is set in zeros", bit)
+			t.Errorf("bit %#x is reported in a zero header", bit)
 		}
 		b.setAttributes(bit)
 		if !is(b) || b.Codec() != compress.None {
-			t.Errorf("bit %#x is not read", bit)
+			t.Errorf("bit %#x is not reported", bit)
 		}
 	}
 }
 
-func TestLastSequenceWraps(t *testing.T) { // reference 1.1: 2^31-1 -> 0
+func TestLastSequenceWraps(t *testing.T) { // 2^31-1 -> 0
 	b := make(Batch, HeaderBytes)
 	for _, tt := range []struct{ base, delta, last int32 }{
 		{0, 0, 0}, {5, 3, 8}, {math.MaxInt32, 0, math.MaxInt32}, {math.MaxInt32, 1, 0},
@@ -116,7 +116,7 @@ func TestChecksumExcludesOffsetEpochAndLength(t *testing.T) {
 	for at := crcAt; at < len(whole); at++ {
 		whole[at] ^= 1
 		if err := whole.CheckCRC(); !errors.Is(err, ErrCorrupt) {
-			t.Fatalf("a flipped bit at %d is not found: %v", at, err)
+			t.Fatalf("flipped bit in byte %d: %v, want ErrCorrupt", at, err)
 		}
 		whole[at] ^= 1
 	}
@@ -135,7 +135,8 @@ func FuzzNext(f *testing.F) {
 			return
 		}
 		if len(b) < HeaderBytes || len(b)+len(rest) != len(buf) {
-			t.Fatalf("%d + %d of %d bytes", len(b), len(rest), len(buf))
+			t.Fatalf("batch of %d bytes and rest of %d, want %d in total", len(b), len(rest),
+				len(buf))
 		}
 		_, _, _ = b.LastSequence(), b.NextOffset(), b.CheckCRC()
 	})

@@ -7,26 +7,26 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// Identity is what a rebuilt batch keeps of the batch it came from: everything that others count
-// on, and that its records do not give. Recovery makes producer state and leader epochs of it,
-// consumers go on by it.
+// Identity is the header state that a rebuilt batch keeps from its original batch and that cannot
+// be derived from its records. Recovery rebuilds producer state and leader epochs from it, and
+// consumers compute their next offset from it.
 type Identity struct {
 	BaseOffset int64
-	// LastOffsetDelta stays though the last records go: a consumer asks for BaseOffset +
-	// LastOffsetDelta + 1 next, and one that were told less would ask for the same batch for ever
-	// (reference 1.2). It also gives the last sequence number (I25).
+	// LastOffsetDelta is kept even if the last records are removed: a consumer fetches from
+	// BaseOffset + LastOffsetDelta + 1 next, and with a smaller delta it would fetch the same batch
+	// forever. It also determines the last sequence number (I25).
 	LastOffsetDelta int32
 	LeaderEpoch     int32
 	TimestampType   TimestampType
-	// ms; used only for LogAppendTime and for an empty batch, else it is computed from the records
+	// ms; used only for LogAppendTime and for an empty batch, otherwise computed from the records
 	MaxTimestamp  int64
 	Transactional bool
 	Control       bool
 	ProducerID    int64
 	ProducerEpoch int16
-	BaseSequence  int32 // of BaseOffset, whether a record is left there or not
-	// 0: none. Takes the place of the base timestamp (KIP-534); the records' deltas are counted
-	// from it
+	BaseSequence  int32 // of BaseOffset, even if its record was removed
+	// ms; 0: none. Replaces the base timestamp (KIP-534), and the timestamp deltas are relative to
+	// it
 	DeleteHorizonMs int64
 }
 
@@ -48,7 +48,7 @@ func IdentityOf(b Batch) Identity {
 	}
 }
 
-// attributes are the header's flags of a batch in this codec.
+// attributes returns the attributes field of a batch compressed with codec.
 func (id Identity) attributes(codec compress.Codec) int16 {
 	attributes := int16(codec) | int16(id.TimestampType)<<3
 	if id.Transactional {
@@ -63,49 +63,49 @@ func (id Identity) attributes(codec compress.Codec) int16 {
 	return attributes
 }
 
-// Builder makes one batch at a time: Reset, Add for each record, Build. The zero value is not
-// usable; see NewBuilder. Reset reuses its buffers. It is not safe for concurrent use.
+// Builder builds one batch at a time: Reset, Add for each record, Build. NewBuilder returns a
+// usable one. Reset reuses the buffers. A Builder is not safe for concurrent use.
 type Builder struct {
 	codec    compress.Codec
 	level    int
 	compress compress.Func
 
 	id Identity
-	// buffer is room for the header, then the records, encoded, uncompressed: a batch that stays so
-	// is made in place, and compression needs all records at once.
+	// buffer holds space for the header, then the encoded, uncompressed records. An uncompressed
+	// batch is completed in place; compression needs all records at once.
 	buffer []byte
-	chunks *compress.Chunks // of the batch that Encode made last, if it is compressed
+	chunks *compress.Chunks // of the last batch that Encode returned, if it is compressed
 	count  int32
-	last   int64 // delta of the last record added, -1 at first; deltas ascend
+	last   int64 // offset delta of the last record added, initially -1; deltas ascend
 
-	// baseTimestamp is fixed before the first record is encoded, because deltas are: the horizon,
-	// or the first record's timestamp.
+	// baseTimestamp is the delete horizon or the first record's timestamp. It is fixed before the
+	// first record is encoded, because the deltas depend on it.
 	baseTimestamp, maxTimestamp int64
-	err                         error // the first broken rule of Add; Build returns it
+	err                         error // the first violation in Add; Build returns it
 }
 
 // NewBuilder returns a builder that compresses with codec at level (or compress.LevelDefault).
-// Control batches are never compressed (reference 1.4).
+// Control batches are never compressed.
 func NewBuilder(codec compress.Codec, level int) *Builder {
 	return &Builder{codec: codec, level: level, compress: compress.To}
 }
 
-// emptyHeader is what stands before the records until the header is known.
+// emptyHeader is the placeholder before the records until the header is known.
 var emptyHeader [HeaderBytes]byte
 
-// Reset begins a new batch, and forgets the one before, built or not: what Encode returned is valid
-// until then. Codec, level and buffers stay.
+// Reset starts a new batch and discards the previous one, built or not. It invalidates the result
+// of Encode and keeps codec, level and buffers.
 func (b *Builder) Reset(id Identity) {
 	b.Release()
 	b.id, b.buffer, b.count, b.last, b.err = id, append(b.buffer[:0], emptyHeader[:]...), 0, -1, nil
 	b.baseTimestamp, b.maxTimestamp = id.DeleteHorizonMs, noTimestamp
 }
 
-// SetCodec changes the codec and level of the batches to come.
+// SetCodec sets the codec and level of subsequent batches.
 func (b *Builder) SetCodec(codec compress.Codec, level int) { b.codec, b.level = codec, level }
 
-// CompressWith makes the builder compress with f from now on, which must do what compress.To does;
-// nil stands for that.
+// CompressWith sets the compression function, which must behave like compress.To; nil selects
+// compress.To.
 func (b *Builder) CompressWith(f compress.Func) {
 	if f == nil {
 		f = compress.To
@@ -113,9 +113,9 @@ func (b *Builder) CompressWith(f compress.Func) {
 	b.compress = f
 }
 
-// Add appends a record; offsets ascend and lie in [BaseOffset, BaseOffset+LastOffsetDelta]. A
-// record that breaks this makes Build fail, so that Add needs no error at every call. The record is
-// encoded at once: r and its slices may be reused.
+// Add appends a record. Offsets must ascend within [BaseOffset, BaseOffset+LastOffsetDelta]; a
+// record that violates this makes Build fail, so that callers need not check an error at every Add.
+// The record is encoded immediately: r and its slices may be reused.
 func (b *Builder) Add(r *Record) {
 	delta := r.Offset - b.id.BaseOffset
 	if b.err == nil && (delta <= b.last || delta > int64(b.id.LastOffsetDelta)) {
@@ -125,20 +125,20 @@ func (b *Builder) Add(r *Record) {
 	if b.count == 0 && b.id.DeleteHorizonMs == 0 {
 		b.baseTimestamp = r.Timestamp
 	}
-	b.last = delta // also of a record that is out of place: the first fault is the one that is told
+	b.last = delta // also after a violation: only the first one is reported
 	b.count++
 	b.maxTimestamp = max(b.maxTimestamp, r.Timestamp)
 	b.buffer = appendRecord(b.buffer, r, r.Timestamp-b.baseTimestamp, delta)
 }
 
-// Count returns how many records were added.
+// Count returns the number of records added.
 func (b *Builder) Count() int { return int(b.count) }
 
-// SizeBytes is how much memory the builder's buffers hold.
+// SizeBytes returns the memory that the builder's buffers occupy.
 func (b *Builder) SizeBytes() int { return cap(b.buffer) + b.chunks.Len() }
 
-// Build appends the finished batch to dst: Encode, and a copy. On an error dst is returned as it
-// was.
+// Build appends a copy of the batch that Encode returns to dst. On an error it returns dst
+// unchanged.
 func (b *Builder) Build(dst []byte) ([]byte, error) {
 	parts, err := b.Encode()
 	if err != nil {
@@ -147,10 +147,11 @@ func (b *Builder) Build(dst []byte) ([]byte, error) {
 	return parts.AppendTo(dst), nil
 }
 
-// Encode finishes the batch, checksum included, and returns it where it was made: valid until Reset
-// or Release. Without records it makes the empty batch of reference 1.2: no codec, for there is
-// nothing to decompress; no horizon, for there is no tombstone; base timestamp -1 and the old
-// maximum, so that what goes by a segment's largest timestamp (retention, lag) sees no change.
+// Encode finishes the batch, including its checksum, and returns it without a copy: the result is
+// valid until Reset or Release. Without records it returns the empty batch of docs/format/batch.md:
+// no codec, because there is nothing to decompress; no delete horizon, because there is no
+// tombstone; base timestamp -1 and the original maximum timestamp, so that the segment's largest
+// timestamp (retention, lag) does not change.
 func (b *Builder) Encode() (Parts, error) {
 	if b.err != nil {
 		return Parts{}, fmt.Errorf("build batch: %w", b.err)
@@ -176,13 +177,13 @@ func (b *Builder) Encode() (Parts, error) {
 	return parts, parts.seal()
 }
 
-// encodeRecords returns the records in codec, which is the builder's own, with its level, or none,
-// behind room for the header.
+// encodeRecords returns the records after space for the header, compressed with codec, which is the
+// builder's codec or compress.None.
 func (b *Builder) encodeRecords(codec compress.Codec) (Parts, error) {
 	if codec == compress.None {
 		return Whole(b.buffer), nil
 	}
-	b.Release() // of an Encode before this one
+	b.Release() // of a previous Encode
 	b.chunks = compress.NewChunks()
 	b.chunks.Reserve(HeaderBytes)
 	if err := b.compress(b.chunks, b.buffer[HeaderBytes:], codec, b.level); err != nil {
@@ -191,14 +192,14 @@ func (b *Builder) encodeRecords(codec compress.Codec) (Parts, error) {
 	return partsOf(b.chunks), nil
 }
 
-// Release gives back the chunks of what Encode returned, which must not be used any more. Reset
-// does it too.
+// Release releases the chunks of the batch that Encode returned, which must not be used afterwards.
+// Reset also releases them.
 func (b *Builder) Release() {
 	b.chunks.Release()
 	b.chunks = nil
 }
 
-// putHeader writes all of the header but length, attributes, count and checksum.
+// putHeader writes the header except for length, attributes, count and checksum.
 func putHeader(b Batch, id Identity, baseTimestamp, maxTimestamp int64) {
 	b.SetBaseOffset(id.BaseOffset)
 	b.SetLeaderEpoch(id.LeaderEpoch)
@@ -211,9 +212,8 @@ func putHeader(b Batch, id Identity, baseTimestamp, maxTimestamp int64) {
 	binary.BigEndian.PutUint32(b[baseSequenceAt:], uint32(id.BaseSequence))
 }
 
-// appendRecord encodes one record: its body's length, then the body. The length is computed first,
-// rather than written into a gap afterwards: it is a varint, and how wide the gap must be is not
-// known before.
+// appendRecord encodes one record: the length of its body, then the body. The length is a varint of
+// unknown size, so it is computed first and not filled in afterwards.
 func appendRecord(dst []byte, r *Record, timestampDelta, offsetDelta int64) []byte {
 	body := 1 + varintSize(timestampDelta) + varintSize(offsetDelta) + nullableSize(r.Key) +
 		nullableSize(r.Value) +
@@ -235,7 +235,7 @@ func appendRecord(dst []byte, r *Record, timestampDelta, offsetDelta int64) []by
 	return dst
 }
 
-// nullableSize is how many bytes appendNullable takes.
+// nullableSize returns the number of bytes that appendNullable appends.
 func nullableSize(value []byte) int {
 	if value == nil {
 		return 1
@@ -243,8 +243,8 @@ func nullableSize(value []byte) int {
 	return varintSize(int64(len(value))) + len(value)
 }
 
-// appendNullable writes a length and the bytes; -1 for nil. An empty slice that is not nil has
-// length 0: an empty key is a key.
+// appendNullable appends the length and the bytes of value, or length -1 for nil. A non-nil empty
+// slice has length 0: an empty key is not a null key.
 func appendNullable(dst, value []byte) []byte {
 	if value == nil {
 		return appendVarint(dst, -1)

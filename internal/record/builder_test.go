@@ -43,7 +43,7 @@ func TestRandomBatchesRoundTripInEveryCodec(t *testing.T) {
 	}
 }
 
-// survivors are records with gaps between their offsets, as cleaning leaves them.
+// survivors returns records with gaps between their offsets, as after cleaning.
 func survivors() []Record {
 	return []Record{
 		{Offset: 103, Timestamp: 5000, Key: []byte("a"), Value: []byte("1"),
@@ -67,7 +67,7 @@ func build(t *testing.T, id Identity, records ...Record) Batch {
 		builder.Add(&records[i])
 	}
 	if builder.Count() != len(records) {
-		t.Errorf("Count is %d of %d", builder.Count(), len(records))
+		t.Errorf("Count() = %d, want %d", builder.Count(), len(records))
 	}
 	built, err := builder.Build([]byte("before"))
 	if err != nil || string(built[:6]) != "before" {
@@ -80,12 +80,12 @@ func build(t *testing.T, id Identity, records ...Record) Batch {
 	return b
 }
 
-func TestRebuiltBatchKeepsIdentityAndRecords(t *testing.T) { // reference 1.2
+func TestRebuiltBatchKeepsIdentityAndRecords(t *testing.T) {
 	b := build(t, identity(), survivors()...)
 	want := identity()
 	want.MaxTimestamp = 5000
 	if got := IdentityOf(b); got != want {
-		t.Errorf("identity %+v, want %+v: max of survivors, all else kept", got, want)
+		t.Errorf("identity %+v, want %+v: maximum timestamp of the survivors, everything else unchanged", got, want)
 	}
 	if b.BaseTimestamp() != 5000 || b.LastOffset() != 109 || b.Count() != 2 {
 		t.Errorf("base timestamp %d (first survivor's: 5000), last offset %d, count %d",
@@ -96,7 +96,7 @@ func TestRebuiltBatchKeepsIdentityAndRecords(t *testing.T) { // reference 1.2
 	}
 }
 
-// reference 1.2: bit 6, negative deltas
+// With bit 6 set, timestamp deltas may be negative.
 func TestDeleteHorizonReplacesBaseTimestampAndKeepsTimestamps(t *testing.T) {
 	id := identity()
 	id.DeleteHorizonMs = 99_000
@@ -111,7 +111,7 @@ func TestDeleteHorizonReplacesBaseTimestampAndKeepsTimestamps(t *testing.T) {
 	}
 }
 
-func TestLogAppendTimeKeepsMaxTimestamp(t *testing.T) { // reference 1.2
+func TestLogAppendTimeKeepsMaxTimestamp(t *testing.T) {
 	id := identity()
 	id.TimestampType = LogAppendTime
 	if b := build(t, id, survivors()...); b.MaxTimestamp() != 9000 ||
@@ -120,7 +120,7 @@ func TestLogAppendTimeKeepsMaxTimestamp(t *testing.T) { // reference 1.2
 	}
 }
 
-func TestEmptyBatchIs61BytesAndKeepsItsOffsets(t *testing.T) { // reference 1.2
+func TestEmptyBatchHas61BytesAndKeepsItsOffsets(t *testing.T) {
 	id := identity()
 	id.DeleteHorizonMs, id.Transactional = 77, true
 	b := build(t, id)
@@ -132,14 +132,14 @@ func TestEmptyBatchIs61BytesAndKeepsItsOffsets(t *testing.T) { // reference 1.2
 			b.BaseTimestamp())
 	}
 	if got := IdentityOf(b); got != want {
-		t.Errorf("identity %+v, want %+v: horizon cleared, all else kept", got, want)
+		t.Errorf("identity %+v, want %+v: no delete horizon, everything else unchanged", got, want)
 	}
 	if got := collect(t, b); len(got) != 0 {
-		t.Errorf("it holds %v", texts(got))
+		t.Errorf("the empty batch has records %v", texts(got))
 	}
 }
 
-func TestControlBatchIsNeverCompressed(t *testing.T) { // reference 1.4
+func TestControlBatchIsNeverCompressed(t *testing.T) {
 	id := identity()
 	id.Control, id.Transactional = true, true
 	if b := build(t, id, Record{Offset: 100, Key: []byte{0, 0, 0, 1},
@@ -150,7 +150,7 @@ func TestControlBatchIsNeverCompressed(t *testing.T) { // reference 1.4
 
 func TestBuilderRejectsOffsetsOutOfOrder(t *testing.T) {
 	for name, offsets := range map[string][]int64{
-		"before the base": {99}, "behind the last": {110}, "twice": {101, 101},
+		"before the base": {99}, "after the last": {110}, "duplicate": {101, 101},
 		"descending": {105, 104},
 	} {
 		builder := NewBuilder(compress.None, compress.LevelDefault)
@@ -163,7 +163,7 @@ func TestBuilderRejectsOffsetsOutOfOrder(t *testing.T) {
 		}
 		builder.Reset(identity())
 		if _, err := builder.Build(nil); err != nil {
-			t.Errorf("Reset does not forget the error: %v", err)
+			t.Errorf("Reset does not clear the error: %v", err)
 		}
 	}
 }

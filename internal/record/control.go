@@ -5,32 +5,32 @@ import (
 	"fmt"
 )
 
-// ControlType says what a control record tells.
+// ControlType is the type of a control record.
 type ControlType int16
 
-// The types that end a transaction. There are others (Kafka's controllers have some), and there
-// will be more: whoever meets one he does not know keeps it.
+// The types that end a transaction. Other types exist (Kafka's controllers use some) or may be
+// added; readers must keep records of an unknown type.
 const (
 	ControlAbort  ControlType = 0
 	ControlCommit ControlType = 1
 )
 
-// controlVersion is of key and value. A later version may add fields behind those we know, so it is
-// read as this one.
+// controlVersion is the version of key and value. A later version may append fields, so it is read
+// like this one.
 const controlVersion = 0
 
-// Control is what a control record says: the marker a coordinator writes into each partition that a
-// transaction wrote to.
+// Control is the content of a control record: the marker that a coordinator writes to each
+// partition of a transaction.
 type Control struct {
 	Type ControlType
-	// of the coordinator that wrote the marker; 0 for types other than abort and commit
+	// epoch of the coordinator that wrote the marker; 0 for types other than abort and commit
 	CoordinatorEpoch int32
 }
 
-// ParseControl reads a record of a control batch: the key is {i16 version, i16 type}, the value of
-// an abort or a commit {i16 version, i32 coordinator epoch} (KIP-98). Types that we do not know are
-// no error and their values are not looked at; a key or a marker that is too short wraps
-// ErrCorrupt, and so does a negative version.
+// ParseControl decodes a record of a control batch: the key is {i16 version, i16 type}, the value
+// of an abort or a commit {i16 version, i32 coordinator epoch} (KIP-98). An unknown type is not an
+// error, and its value is ignored. For a key or a marker that is too short, or has a negative
+// version, the error wraps ErrCorrupt.
 func ParseControl(r *Record) (Control, error) {
 	if len(r.Key) < 4 || int16(binary.BigEndian.Uint16(r.Key)) < controlVersion {
 		return Control{}, fmt.Errorf("%w: control record at offset %d with key %x", ErrCorrupt,
@@ -48,8 +48,8 @@ func ParseControl(r *Record) (Control, error) {
 	return control, nil
 }
 
-// Bytes returns the key and value of a control record, in version 0. The value of a type that is no
-// marker is null.
+// Bytes returns the key and value of a control record in version 0. The value is nil for types
+// other than abort and commit.
 func (c Control) Bytes() (key, value []byte) {
 	key = binary.BigEndian.AppendUint16(key, controlVersion)
 	key = binary.BigEndian.AppendUint16(key, uint16(c.Type))

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestControlRecordsAreReadAsKafkaReadsThem(t *testing.T) { // reference 1.1
+func TestParseControlMatchesKafka(t *testing.T) {
 	for name, tt := range map[string]struct {
 		key, value []byte
 		want       Control
@@ -15,8 +15,8 @@ func TestControlRecordsAreReadAsKafkaReadsThem(t *testing.T) { // reference 1.1
 			Control{ControlAbort, 8}, false},
 		"commit": {[]byte{0, 0, 0, 1}, []byte{0, 0, 0, 0, 1, 0},
 			Control{ControlCommit, 256}, false},
-		"an unknown type is kept": {[]byte{0, 0, 0, 9}, nil, Control{Type: 9}, false},
-		"a later version is read": {[]byte{0, 1, 0, 1, 7, 7}, []byte{0, 1, 0, 0, 0, 5, 9, 9},
+		"unknown type": {[]byte{0, 0, 0, 9}, nil, Control{Type: 9}, false},
+		"later version": {[]byte{0, 1, 0, 1, 7, 7}, []byte{0, 1, 0, 0, 0, 5, 9, 9},
 			Control{ControlCommit, 5}, false},
 		"negative coordinator epoch": {[]byte{0, 0, 0, 1}, []byte{0, 0, 255, 255, 255, 255},
 			Control{ControlCommit, -1}, false},

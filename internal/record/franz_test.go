@@ -13,14 +13,14 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// codecsOfFranz are franz-go's own coders, by our codec.
-var codecsOfFranz = map[compress.Codec]kgo.CompressionCodec{
+// franzCodecs maps our codecs to those of franz-go.
+var franzCodecs = map[compress.Codec]kgo.CompressionCodec{
 	compress.None: kgo.NoCompression(), compress.Gzip: kgo.GzipCompression(),
 	compress.Snappy: kgo.SnappyCompression(),
 	compress.LZ4:    kgo.Lz4Compression(), compress.Zstd: kgo.ZstdCompression(),
 }
 
-func TestBatchesOfFranzGoAreRead(t *testing.T) {
+func TestRecordsReadsBatchesOfFranzGo(t *testing.T) {
 	var payload []byte
 	for i := range int32(500) {
 		r := kmsg.Record{TimestampDelta64: int64(i) * 10, OffsetDelta: i,
@@ -29,11 +29,11 @@ func TestBatchesOfFranzGoAreRead(t *testing.T) {
 			r.Value = nil
 		}
 		r.Headers = []kmsg.Header{{Key: "h", Value: []byte{byte(i)}}, {Key: "null"}}
-		r.Length = int32(len(r.AppendTo(nil)) - 1) // AppendTo writes length 0 in one byte
+		r.Length = int32(len(r.AppendTo(nil)) - 1) // AppendTo encodes length 0 in one byte
 		payload = r.AppendTo(payload)
 	}
-	for codec, theirs := range codecsOfFranz {
-		compressor, err := kgo.DefaultCompressor(theirs)
+	for codec, franzCodec := range franzCodecs {
+		compressor, err := kgo.DefaultCompressor(franzCodec)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func TestFranzGoReadsOurBatches(t *testing.T) {
 		r.Headers = []Header{{Key: []byte("h"), Value: []byte("v")}}
 		records = append(records, r)
 	}
-	for codec := range codecsOfFranz {
+	for codec := range franzCodecs {
 		id := Identity{BaseOffset: 900, LastOffsetDelta: 2999, ProducerID: 7,
 			DeleteHorizonMs: 10_000}
 		ours := buildBatch(t, codec, id, records...)
@@ -99,7 +99,7 @@ func TestFranzGoReadsOurBatches(t *testing.T) {
 				r.Headers[0].Value))
 		}
 		if want := texts(records); !slices.Equal(got, want) {
-			t.Errorf("%s: they read %v ... want %v", codec, got[0], want[0])
+			t.Errorf("%s: franz-go reads %v..., want %v...", codec, got[0], want[0])
 		}
 	}
 }

@@ -12,38 +12,39 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// kafkaLib is the folder of Kafka's jars. The test is skipped where there is none, or no Java.
+// kafkaLib returns the classpath of Kafka's jars. It skips the test if the jars or Java are
+// missing.
 func kafkaLib(t *testing.T) string {
 	t.Helper()
-	folder := os.Getenv("KAFKA_LIB")
-	if folder == "" {
+	dir := os.Getenv("KAFKA_LIB")
+	if dir == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
 			t.Skipf("skipped: KAFKA_LIB is not set: %v", err)
 		}
-		folder = filepath.Join(home, ".cache", "kafka-lab", "lib")
+		dir = filepath.Join(home, ".cache", "kafka-lab", "lib")
 	}
-	if found, _ := filepath.Glob(filepath.Join(folder, "kafka-clients-*.jar")); len(found) == 0 {
-		t.Skipf("skipped: no kafka-clients-*.jar in %s; KAFKA_LIB names another folder", folder)
+	if found, _ := filepath.Glob(filepath.Join(dir, "kafka-clients-*.jar")); len(found) == 0 {
+		t.Skipf("skipped: no kafka-clients-*.jar in %s; set KAFKA_LIB to another directory", dir)
 	}
 	if _, err := exec.LookPath("java"); err != nil {
 		t.Skipf("skipped: %v", err)
 	}
-	return filepath.Join(folder, "*")
+	return filepath.Join(dir, "*")
 }
 
-// everySetting is each codec with each of its encoders: the ends of the range, the default, and a
-// level of every effect we have.
-var everySetting = map[compress.Codec][]int{
+// codecLevels lists for each codec the levels to test: the bounds, the default, and one level for
+// each encoder.
+var codecLevels = map[compress.Codec][]int{
 	compress.None: {compress.LevelDefault}, compress.Snappy: {compress.LevelDefault},
 	compress.Gzip: {compress.LevelDefault, 1, 5, 6, 9},
 	compress.LZ4:  {compress.LevelDefault, 1, 2, 8, 9, 10, 12, 13, 17},
 	compress.Zstd: {compress.LevelDefault, -131072, -1, 0, 2, 3, 5, 6, 9, 10, 22},
 }
 
-// ourBatches are batches as we make them, in every setting: small and with more than one block and
-// chunk of each codec, built and recompressed from another codec, with nulls, headers, negative
-// timestamp deltas, horizons, markers, log append time, and emptied.
+// ourBatches returns batches that this package builds, at every level of every codec: small, with
+// several blocks and chunks, recompressed from another codec, empty, and with nulls, headers,
+// negative timestamp deltas, delete horizons, markers and log append time.
 func ourBatches(t *testing.T) []Batch {
 	t.Helper()
 	large := make([]Record, 300)
@@ -65,7 +66,7 @@ func ourBatches(t *testing.T) []Batch {
 	}
 	var all []Batch
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
-		for _, level := range everySetting[codec] {
+		for _, level := range codecLevels[codec] {
 			for i, records := range [][]Record{odd, large, odd, odd, nil} {
 				all = append(all, ourBatch(t, codec, level, ids[i%len(ids)], records))
 			}
@@ -91,7 +92,8 @@ func ourBatches(t *testing.T) []Batch {
 
 func ourBatch(t *testing.T, codec compress.Codec, level int, id Identity, records []Record) Batch {
 	t.Helper()
-	id.LastOffsetDelta = int32(max(4, len(records))) // one more than there are: the last is gone
+	// one more than there are records, as if the last was removed
+	id.LastOffsetDelta = int32(max(4, len(records)))
 	builder := NewBuilder(codec, level)
 	builder.Reset(id)
 	for i := range records {
@@ -105,7 +107,7 @@ func ourBatch(t *testing.T, codec compress.Codec, level int, id Identity, record
 	return built
 }
 
-// Kafka's own reader, in a JVM, finds every batch of ours sound, and reads in it what we put there.
+// Kafka's own reader, in a JVM, accepts all batches of this package and reads the same records.
 func TestKafkaReadsOurBatches(t *testing.T) {
 	lib := kafkaLib(t)
 	if testing.Short() {
@@ -124,19 +126,20 @@ func TestKafkaReadsOurBatches(t *testing.T) {
 	}
 	cmd := exec.CommandContext(t.Context(), "java", "-Xmx256m", "-cp", lib,
 		"testdata/java/Vectors.java", "read", path)
-	var problems bytes.Buffer
-	cmd.Stderr = &problems
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("%v: %s", err, problems.Bytes())
+		t.Fatalf("%v: %s", err, stderr.Bytes())
 	}
 	theirs, ours := strings.Split(string(out), "\n"), strings.Split(want.String(), "\n")
 	for i := range min(len(theirs), len(ours)) {
 		if theirs[i] != ours[i] {
-			t.Fatalf("line %d:\nwe read  %s\nKafka    %s", i+1, ours[i], theirs[i])
+			t.Fatalf("line %d:\ngot   %s\nKafka %s", i+1, ours[i], theirs[i])
 		}
 	}
 	if len(theirs) != len(ours) {
-		t.Errorf("Kafka reads %d lines in %d batches, we %d", len(theirs), len(batches), len(ours))
+		t.Errorf("Kafka prints %d lines for %d batches, we print %d", len(theirs), len(batches),
+			len(ours))
 	}
 }

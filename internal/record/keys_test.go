@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// keyText is a RecordKey for people.
+// keyText formats a RecordKey.
 func keyText(k RecordKey) string {
 	if k.Key == nil {
 		return fmt.Sprintf("null %d", k.BodyBytes)
@@ -24,12 +24,12 @@ func TestKeysIsCalledForEachRecordInOrder(t *testing.T) {
 		{Key: []byte{}, Value: []byte{}, Timestamp: 10},
 		{Key: []byte("a"), Value: make([]byte, 1000), Timestamp: 10},
 	}
-	// A body is attributes, two deltas, key, value and the count of headers: six bytes of their
-	// own, one more for a long value.
+	// A body has attributes, two deltas, the lengths of key and value, and the header count: six
+	// bytes, and one more for the length of a long value.
 	want := []string{`"a" false 8`, `"b" true 7`, "null 7", "null 6", `"" false 6`,
 		`"a" false 1008`}
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
-		// stored as it is, and compressed again
+		// without and with recompression
 		for _, target := range []compress.Codec{codec, compress.Gzip} {
 			var got []string
 			rules := Rules{Codec: target, CodecLevel: compress.LevelDefault,
@@ -38,7 +38,7 @@ func TestKeysIsCalledForEachRecordInOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !slices.Equal(got, want) {
-				t.Errorf("%s to %s: heard %v, want %v", codec, target, got, want)
+				t.Errorf("%s to %s: got %v, want %v", codec, target, got, want)
 			}
 		}
 	}
@@ -46,16 +46,16 @@ func TestKeysIsCalledForEachRecordInOrder(t *testing.T) {
 
 func TestKeysIsNotCalledForUnparsableRecords(t *testing.T) {
 	b := clientBatch(t, compress.None, keyed("a", "1", 10), keyed("b", "2", 10))
-	b[len(b)-1] = 9 // header count of the last record
+	b[len(b)-1] = 9 // invalid header count of the last record
 	b.setCRC()
-	var heard int
-	_, err := Validate(b, Rules{Keys: func(RecordKey) { heard++ }}, now)
-	if !errors.Is(err, ErrInvalidRecord) || heard != 1 {
-		t.Errorf("%v after %d calls, want an error after one", err, heard)
+	var calls int
+	_, err := Validate(b, Rules{Keys: func(RecordKey) { calls++ }}, now)
+	if !errors.Is(err, ErrInvalidRecord) || calls != 1 {
+		t.Errorf("%v after %d calls, want an error after one", err, calls)
 	}
 }
 
-func TestKeysAllocatesNothingARecord(t *testing.T) {
+func TestKeysDoesNotAllocatePerRecord(t *testing.T) {
 	records := make([]Record, 1000)
 	for i := range records {
 		records[i] = keyed("key", "value", 10)

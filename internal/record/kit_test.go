@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// clientBatch makes a batch as a client sends it: base offset 0, epoch -1, no producer id. It
-// numbers the records.
+// clientBatch builds a batch like a client: base offset 0, leader epoch -1, no producer id. It
+// assigns the records' offsets.
 func clientBatch(t testing.TB, codec compress.Codec, records ...Record) Batch {
 	t.Helper()
 	return buildBatch(t, codec, Identity{
@@ -61,7 +61,7 @@ func clone(r Record) Record {
 	return r
 }
 
-// text shows a record so that null and empty differ.
+// text formats a record so that null and empty values differ.
 func text(r Record) string {
 	out := fmt.Sprintf("%d@%d %s=%s", r.Offset, r.Timestamp, nullable(r.Key), nullable(r.Value))
 	for _, h := range r.Headers {
@@ -85,8 +85,8 @@ func texts(records []Record) []string {
 	return all
 }
 
-// randomRecord makes records of every shape: null and empty keys and values, headers twice and
-// null, negative timestamps.
+// randomRecord returns a random record, including null and empty keys and values, duplicate and
+// null headers, and negative timestamps.
 func randomRecord(random *rand.Rand, offset int64) Record {
 	r := Record{Offset: offset, Timestamp: random.Int64N(1<<41) - 5, Key: randomBytes(random),
 		Value: randomBytes(random)}

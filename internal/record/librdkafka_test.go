@@ -16,7 +16,7 @@ import (
 // librdkafkaNow is NOW of testdata/librdkafka/make.py, in ms.
 const librdkafkaNow = 1_700_000_000_000
 
-// librdkafkaRecords are the records of a vector, as records() of make.py makes them.
+// librdkafkaRecords returns the records of a test vector, as records() of make.py creates them.
 func librdkafkaRecords(name string) []Record {
 	ticket := func(i int) []byte {
 		return fmt.Appendf(nil, `{"id":%d,"subject":"ticket %d","status":"open"}`, i, i*31%17)
@@ -56,8 +56,8 @@ func librdkafkaRecords(name string) []Record {
 	return all
 }
 
-// What librdkafka's producer sent is read, is valid, and is stored byte for byte as it came.
-func TestBatchesOfLibrdkafkaAreReadAndValid(t *testing.T) {
+// Batches sent by librdkafka's producer are readable and valid, and are stored unchanged.
+func TestBatchesOfLibrdkafkaAreValid(t *testing.T) {
 	paths, err := filepath.Glob("testdata/librdkafka/*.bin")
 	if err != nil || len(paths) != 19 {
 		t.Fatalf("%d vectors, %v", len(paths), err)
@@ -73,9 +73,9 @@ func TestBatchesOfLibrdkafkaAreReadAndValid(t *testing.T) {
 			t.Fatalf("%s: %v, %d bytes left, %v", path, err, len(rest), b.CheckCRC())
 		}
 		name, codec, _ := strings.Cut(strings.TrimSuffix(filepath.Base(path), ".bin"), "-")
-		// What does not get smaller librdkafka sends as it is.
+		// librdkafka sends data that compression does not shrink uncompressed.
 		if got := b.Codec().String(); got != codec && got != "none" {
-			t.Errorf("%s is in %s", path, got)
+			t.Errorf("%s has codec %s", path, got)
 		}
 		compressed[b.Codec()]++
 		want := texts(librdkafkaRecords(name))
@@ -93,12 +93,12 @@ func TestBatchesOfLibrdkafkaAreReadAndValid(t *testing.T) {
 		valid, err := Validate(slices.Clone(b),
 			Rules{KeepCodec: true, TimestampAfterMax: time.Hour}, time.UnixMilli(librdkafkaNow))
 		if err != nil || !bytes.Equal(valid.Batch, b) {
-			t.Errorf("%s is stored otherwise than sent: %v", path, err)
+			t.Errorf("%s is not stored as sent: %v", path, err)
 		}
 	}
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
 		if compressed[codec] < 2 {
-			t.Errorf("only %d vectors in %s", compressed[codec], codec)
+			t.Errorf("only %d vectors with codec %s", compressed[codec], codec)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// String returns abort, commit, or the number.
+// String returns "abort", "commit" or "type N".
 func (t ControlType) String() string {
 	switch t {
 	case ControlAbort:
@@ -17,22 +17,21 @@ func (t ControlType) String() string {
 	return fmt.Sprintf("type %d", int16(t))
 }
 
-// markerBytesMax is how much the record of a control batch may have: markers have some twenty
-// bytes.
+// markerBytesMax limits the size of a control batch's record; a marker has about 20 bytes.
 const markerBytesMax = 1 << 10
 
-// Marker returns the marker that a control batch holds; ok is false for a batch that ends no
-// transaction: one of data, one that cleaning has emptied, or a control record of another type. It
-// fails with ErrCorrupt if the record is none.
+// Marker returns the transaction marker of a control batch. ok is false for a batch that ends no
+// transaction: a data batch, a batch emptied by cleaning, or a control record of another type. The
+// error wraps ErrCorrupt if the record is not a valid control record.
 func (b Batch) Marker() (m Control, ok bool, err error) {
 	if !b.Control() || b.Count() == 0 {
 		return Control{}, false, nil
 	}
-	// Its first record counts; Kafka reads no other.
+	// Only the first record is read, as in Kafka.
 	first := true
 	err = b.Records(markerBytesMax, func(r *Record) error {
 		if !first {
-			return nil // there is one record in a control batch
+			return nil
 		}
 		first = false
 		m, err = ParseControl(r)
@@ -44,9 +43,9 @@ func (b Batch) Marker() (m Control, ok bool, err error) {
 	return m, m.Type == ControlAbort || m.Type == ControlCommit, nil
 }
 
-// AppendMarker appends the control batch of a marker to dst, written at ms. Of id it takes the
-// offsets, epochs, producer and timestamp type: a marker is one record, transactional, without a
-// sequence number.
+// AppendMarker appends the control batch of marker m with timestamp ms to dst. It takes the base
+// offset, epochs, producer id and timestamp type from id. A marker is a single transactional record
+// without a sequence number.
 func AppendMarker(dst []byte, id Identity, ms int64, m Control) ([]byte, error) {
 	id.LastOffsetDelta, id.BaseSequence = 0, -1
 	id.Control, id.Transactional, id.DeleteHorizonMs = true, true, 0

@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// markerOf builds a marker of producer 7 at offset 100.
+// markerOf builds a batch with a marker of producer 7 at offset 100.
 func markerOf(t testing.TB, m Control) Batch {
 	t.Helper()
 	id := Identity{BaseOffset: 100, LastOffsetDelta: 9, LeaderEpoch: 3, ProducerID: 7,
@@ -20,7 +20,7 @@ func markerOf(t testing.TB, m Control) Batch {
 	}
 	b, rest, err := Next(content)
 	if err != nil || len(rest) > 0 {
-		t.Fatalf("%v, %d bytes behind", err, len(rest))
+		t.Fatalf("%v, %d trailing bytes", err, len(rest))
 	}
 	return b
 }
@@ -45,9 +45,8 @@ func TestMarkersRoundTrip(t *testing.T) {
 	}
 }
 
-// KIP-98: the bytes that other brokers write. Key and value stand behind the record's length,
-// attributes and deltas.
-func TestMarkersAreKafkasBytes(t *testing.T) {
+// The record has the bytes of KIP-98: length, attributes, deltas, key and value.
+func TestMarkerHasKafkasBytes(t *testing.T) {
 	want, err := hex.DecodeString("20000000" + "08" + "00000001" + "0c" + "000000000029" + "00")
 	if err != nil {
 		t.Fatal(err)
@@ -65,8 +64,8 @@ func TestMarkerIgnoresBatchesThatEndNoTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, b := range map[string]Batch{
-		"KAFKA-5490: an empty control batch": emptied,
-		"a control record of a later type":   markerOf(t, Control{Type: 5}),
+		"KAFKA-5490: empty control batch": emptied,
+		"control record of a later type":  markerOf(t, Control{Type: 5}),
 	} {
 		if m, ok, err := b.Marker(); ok || err != nil {
 			t.Errorf("%s: %+v, %v", name, m, err)
@@ -76,10 +75,10 @@ func TestMarkerIgnoresBatchesThatEndNoTransaction(t *testing.T) {
 
 func TestDamagedMarkersAreCorrupt(t *testing.T) {
 	for name, r := range map[string]Record{
-		"no key":        {Value: make([]byte, 6)},
-		"a short key":   {Key: []byte{0, 0, 0}, Value: make([]byte, 6)},
-		"a short value": {Key: make([]byte, 4), Value: make([]byte, 5)},
-		"a version < 0": {Key: []byte{0x80, 0, 0, 0}, Value: make([]byte, 6)},
+		"no key":           {Value: make([]byte, 6)},
+		"short key":        {Key: []byte{0, 0, 0}, Value: make([]byte, 6)},
+		"short value":      {Key: make([]byte, 4), Value: make([]byte, 5)},
+		"negative version": {Key: []byte{0x80, 0, 0, 0}, Value: make([]byte, 6)},
 	} {
 		b := NewBuilder(compress.None, compress.LevelDefault)
 		b.Reset(Identity{Control: true, Transactional: true, ProducerID: 7})
@@ -103,7 +102,7 @@ func FuzzMarker(f *testing.F) {
 			return
 		}
 		if _, ok, err := b.Marker(); ok && (err != nil || !b.Control() || b.Count() == 0) {
-			t.Errorf("a marker where none is: %v", err)
+			t.Errorf("Marker returned a marker of a batch without one: %v", err)
 		}
 	})
 }

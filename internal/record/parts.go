@@ -8,20 +8,21 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// Parts is one whole batch whose bytes may lie in several pieces of memory: what was compressed
-// here stays in the chunks it was compressed into until it is in the file.
+// Parts is one whole batch whose bytes may be spread over several pieces of memory: a batch that
+// the broker compresses stays in the output chunks of the compressor until it is written to the
+// file.
 //
-// The embedded Batch is the first piece. It holds the header, so the accessors of header fields and
-// the setters work; Records, CheckCRC and len do not, unless Rest is empty.
+// The embedded Batch is the first piece. It contains the header, so the accessors and setters of
+// header fields work. Records, CheckCRC and len are valid only if Rest is empty.
 type Parts struct {
 	Batch
 	Rest [][]byte // the further pieces, in order
 }
 
-// Whole is a batch that lies in one piece.
+// Whole returns the Parts of a contiguous batch.
 func Whole(b Batch) Parts { return Parts{Batch: b} }
 
-// SizeBytes is the size of the whole batch.
+// SizeBytes returns the size of the whole batch in bytes.
 func (p Parts) SizeBytes() int {
 	size := len(p.Batch)
 	for _, piece := range p.Rest {
@@ -39,18 +40,18 @@ func (p Parts) AppendTo(dst []byte) []byte {
 	return dst
 }
 
-// partsOf is a batch in chunks, whose header was reserved first.
+// partsOf returns the batch in chunks, whose first bytes were reserved for the header.
 func partsOf(chunks *compress.Chunks) Parts {
 	pieces := chunks.Pieces()
 	return Parts{Batch: Batch(pieces[0]), Rest: pieces[1:]}
 }
 
-// seal writes the length and then the checksum, over all pieces: it is the last of the changes to a
-// batch.
+// seal sets the length and then the checksum over all pieces. It must follow every other change to
+// the batch.
 func (p Parts) seal() error {
 	size := p.SizeBytes()
 	if size-lengthEnd > math.MaxInt32 {
-		return fmt.Errorf("build batch: %d bytes are more than a batch can hold", size)
+		return fmt.Errorf("build batch: %d bytes exceed the largest batch length", size)
 	}
 	binary.BigEndian.PutUint32(p.Batch[lengthAt:], uint32(size-lengthEnd))
 	p.setCRC(p.Rest...)

@@ -8,72 +8,78 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// The rules of reference 1.2 about batches that cleaning makes anew, each by its words, for every
-// codec, both timestamp types, with and without transactions and horizons, and every way to lose
-// records of four.
+// The rules for rebuilt batches (docs/format/batch.md), checked for every codec, both timestamp
+// types, with and without transactions and delete horizons, and for every subset of four records.
 
-// rewrite is a batch before and after.
+// rewrite is a batch before and after cleaning.
 type rewrite struct {
-	was, is Batch
-	before  []Record
-	kept    []Record
-	after   []Record
-	horizon int64 // what it is rebuilt with, 0: none
+	oldBatch, newBatch Batch
+	oldRecords         []Record
+	survivors          []Record
+	newRecords         []Record
+	horizon            int64 // delete horizon of the rebuilt batch, 0: none
 }
 
-// rebuildRules are the rules for a batch that keeps a record, and how one is broken: "" if it is
-// not.
+// rebuildRules are the rules for a batch that keeps at least one record. Each reports whether it
+// holds.
 var rebuildRules = map[string]func(r rewrite) bool{
-	"same baseOffset":             func(r rewrite) bool { return r.is.BaseOffset() == r.was.BaseOffset() },
-	"same lastOffsetDelta":        func(r rewrite) bool { return r.is.LastOffsetDelta() == r.was.LastOffsetDelta() },
-	"same pid/epoch/baseSequence": func(r rewrite) bool { return producerOf(r.is) == producerOf(r.was) },
+	"same baseOffset":             func(r rewrite) bool { return r.newBatch.BaseOffset() == r.oldBatch.BaseOffset() },
+	"same lastOffsetDelta":        func(r rewrite) bool { return r.newBatch.LastOffsetDelta() == r.oldBatch.LastOffsetDelta() },
+	"same pid/epoch/baseSequence": func(r rewrite) bool { return producerOf(r.newBatch) == producerOf(r.oldBatch) },
 	"same txn/control bits": func(r rewrite) bool {
-		return r.is.Transactional() == r.was.Transactional() && r.is.Control() == r.was.Control()
+		return r.newBatch.Transactional() == r.oldBatch.Transactional() &&
+			r.newBatch.Control() == r.oldBatch.Control()
 	},
-	"same leader epoch":       func(r rewrite) bool { return r.is.LeaderEpoch() == r.was.LeaderEpoch() },
-	"same timestamp type":     func(r rewrite) bool { return r.is.TimestampType() == r.was.TimestampType() },
-	"a good checksum":         func(r rewrite) bool { return r.is.CheckCRC() == nil },
-	"recordCount = survivors": func(r rewrite) bool { return int(r.is.Count()) == len(r.kept) },
+	"same leader epoch":       func(r rewrite) bool { return r.newBatch.LeaderEpoch() == r.oldBatch.LeaderEpoch() },
+	"same timestamp type":     func(r rewrite) bool { return r.newBatch.TimestampType() == r.oldBatch.TimestampType() },
+	"valid checksum":          func(r rewrite) bool { return r.newBatch.CheckCRC() == nil },
+	"recordCount = survivors": func(r rewrite) bool { return int(r.newBatch.Count()) == len(r.survivors) },
 	"each survivor keeps offsetDelta": func(r rewrite) bool {
-		return slices.Equal(offsets(r.after),
-			offsets(r.kept))
+		return slices.Equal(offsets(r.newRecords),
+			offsets(r.survivors))
 	},
 	"each survivor keeps absolute timestamp, key, value, headers (order and duplicates)": func(r rewrite) bool {
-		return slices.Equal(texts(r.after), texts(r.kept))
+		return slices.Equal(texts(r.newRecords), texts(r.survivors))
 	},
 	"CreateTime: maxTimestamp = max of survivors": func(r rewrite) bool {
-		return r.is.TimestampType() != CreateTime ||
-			r.is.MaxTimestamp() == slices.Max(timestamps(r.kept))
+		return r.newBatch.TimestampType() != CreateTime ||
+			r.newBatch.MaxTimestamp() == slices.Max(timestamps(r.survivors))
 	},
 	"CreateTime: baseTimestamp = first survivor's ts": func(r rewrite) bool {
-		return r.is.TimestampType() != CreateTime || r.horizon != 0 ||
-			r.is.BaseTimestamp() == r.kept[0].Timestamp
+		return r.newBatch.TimestampType() != CreateTime || r.horizon != 0 ||
+			r.newBatch.BaseTimestamp() == r.survivors[0].Timestamp
 	},
 	"LogAppendTime: maxTimestamp preserved": func(r rewrite) bool {
-		return r.is.TimestampType() != LogAppendTime || r.is.MaxTimestamp() == r.was.MaxTimestamp()
+		return r.newBatch.TimestampType() != LogAppendTime ||
+			r.newBatch.MaxTimestamp() == r.oldBatch.MaxTimestamp()
 	},
-	"codec = the batch's": func(r rewrite) bool { return r.is.Codec() == r.was.Codec() },
+	"codec = the batch's": func(r rewrite) bool { return r.newBatch.Codec() == r.oldBatch.Codec() },
 	"horizon: bit 6 and baseTimestamp": func(r rewrite) bool {
-		ms, ok := r.is.DeleteHorizon()
+		ms, ok := r.newBatch.DeleteHorizon()
 		return ok == (r.horizon != 0) && ms == r.horizon &&
-			(!ok || r.is.BaseTimestamp() == r.horizon)
+			(!ok || r.newBatch.BaseTimestamp() == r.horizon)
 	},
 }
 
-// emptyRules are those for a batch that keeps none.
+// emptyRules are the rules for a batch that keeps no record.
 var emptyRules = map[string]func(r rewrite) bool{
-	"61 bytes":             func(r rewrite) bool { return len(r.is) == 61 },
-	"count 0":              func(r rewrite) bool { return r.is.Count() == 0 && len(r.after) == 0 },
-	"codec none":           func(r rewrite) bool { return r.is.Codec() == compress.None },
-	"baseTimestamp -1":     func(r rewrite) bool { return r.is.BaseTimestamp() == -1 },
-	"maxTimestamp kept":    func(r rewrite) bool { return r.is.MaxTimestamp() == r.was.MaxTimestamp() },
-	"lastOffsetDelta kept": func(r rewrite) bool { return r.is.LastOffsetDelta() == r.was.LastOffsetDelta() },
-	"bit 6 cleared":        func(r rewrite) bool { _, ok := r.is.DeleteHorizon(); return !ok },
-	"a good checksum":      func(r rewrite) bool { return r.is.CheckCRC() == nil },
+	"61 bytes": func(r rewrite) bool { return len(r.newBatch) == 61 },
+	"count 0": func(r rewrite) bool {
+		return r.newBatch.Count() == 0 && len(r.newRecords) == 0
+	},
+	"codec none":           func(r rewrite) bool { return r.newBatch.Codec() == compress.None },
+	"baseTimestamp -1":     func(r rewrite) bool { return r.newBatch.BaseTimestamp() == -1 },
+	"maxTimestamp kept":    func(r rewrite) bool { return r.newBatch.MaxTimestamp() == r.oldBatch.MaxTimestamp() },
+	"lastOffsetDelta kept": func(r rewrite) bool { return r.newBatch.LastOffsetDelta() == r.oldBatch.LastOffsetDelta() },
+	"bit 6 cleared": func(r rewrite) bool {
+		_, ok := r.newBatch.DeleteHorizon()
+		return !ok
+	},
+	"valid checksum": func(r rewrite) bool { return r.newBatch.CheckCRC() == nil },
 	"other identity fields and txn/control bits kept": func(r rewrite) bool {
-		was, is := IdentityOf(r.was), IdentityOf(r.is)
-		was.DeleteHorizonMs, is.DeleteHorizonMs = 0, 0
-		return was == is
+		want, got := IdentityOf(r.oldBatch), IdentityOf(r.newBatch)
+		want.DeleteHorizonMs, got.DeleteHorizonMs = 0, 0
+		return want == got
 	},
 }
 
@@ -95,8 +101,8 @@ func timestamps(records []Record) (all []int64) {
 	return all
 }
 
-func TestRules12OfRebuiltBatches(t *testing.T) {
-	twice := []Header{{Key: []byte("h"), Value: []byte("1")}, {Key: []byte("a")},
+func TestRebuiltBatchesFollowTheFormatRules(t *testing.T) {
+	duplicateHeaders := []Header{{Key: []byte("h"), Value: []byte("1")}, {Key: []byte("a")},
 		{Key: []byte("h"), Value: []byte{}}}
 	checked := 0
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
@@ -108,55 +114,56 @@ func TestRules12OfRebuiltBatches(t *testing.T) {
 				BaseSequence: sequenceNumberMax - 1,
 			}
 			if shape&4 != 0 {
-				id.DeleteHorizonMs = 40_000 // stamped by a pass before
+				id.DeleteHorizonMs = 40_000 // set by an earlier pass
 			}
-			was := buildBatch(t, codec, id, keyed("a", "1", 50_000),
-				Record{Key: []byte("b"), Timestamp: 30_000, Headers: twice},
+			oldBatch := buildBatch(t, codec, id, keyed("a", "1", 50_000),
+				Record{Key: []byte("b"), Timestamp: 30_000, Headers: duplicateHeaders},
 				Record{Value: []byte("v"), Timestamp: -1}, keyed("", "", 60_000))
 			for keep := range 1 << 4 {
 				for _, horizon := range []int64{0, 100_000} {
-					checkRewrite(t, was, keep, horizon)
+					checkRewrite(t, oldBatch, keep, horizon)
 					checked++
 				}
 			}
 		}
 	}
 	if checked != 5*8*16*2 {
-		t.Errorf("%d rewrites", checked)
+		t.Errorf("checked %d rewrites", checked)
 	}
 }
 
-// checkRewrite keeps the records whose bit is set in keep, and stamps a horizon unless it is 0.
-func checkRewrite(t *testing.T, was Batch, keep int, horizon int64) {
+// checkRewrite rebuilds a batch with the records whose bit is set in keep, and sets the delete
+// horizon unless it is 0.
+func checkRewrite(t *testing.T, oldBatch Batch, keep int, horizon int64) {
 	t.Helper()
-	r := rewrite{was: was, before: collect(t, was), horizon: horizon}
-	id := IdentityOf(was)
+	r := rewrite{oldBatch: oldBatch, oldRecords: collect(t, oldBatch), horizon: horizon}
+	id := IdentityOf(oldBatch)
 	if horizon == 0 {
-		r.horizon = id.DeleteHorizonMs // a stamp that is there stays
+		r.horizon = id.DeleteHorizonMs // an existing horizon is kept
 	}
 	id.DeleteHorizonMs = r.horizon
-	builder := NewBuilder(was.Codec(), compress.LevelDefault)
+	builder := NewBuilder(oldBatch.Codec(), compress.LevelDefault)
 	builder.Reset(id)
-	for i := range r.before {
+	for i := range r.oldRecords {
 		if keep&(1<<i) != 0 {
-			builder.Add(&r.before[i])
-			r.kept = append(r.kept, r.before[i])
+			builder.Add(&r.oldRecords[i])
+			r.survivors = append(r.survivors, r.oldRecords[i])
 		}
 	}
 	built, err := builder.Build(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.is = built
-	r.after = collect(t, r.is)
+	r.newBatch = built
+	r.newRecords = collect(t, r.newBatch)
 	rules := rebuildRules
 	if keep == 0 {
 		rules = emptyRules
 	}
 	for rule, holds := range rules {
 		if !holds(r) {
-			t.Errorf("%s, type %d, kept %04b, horizon %d: %s: broken", was.Codec(),
-				was.TimestampType(), keep, horizon, rule)
+			t.Errorf("%s, type %d, kept %04b, horizon %d: rule %q is violated", oldBatch.Codec(),
+				oldBatch.TimestampType(), keep, horizon, rule)
 		}
 	}
 }

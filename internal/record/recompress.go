@@ -7,15 +7,13 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// memory is what a Valid lies in besides the client's own bytes: all of it from pools, nil where
-// there is none.
+// memory is the pooled memory of a Valid, besides the request's own bytes. Each field may be nil.
 type memory struct {
-	buffer  *buffer          // of what was decompressed
-	chunks  *compress.Chunks // of what was compressed
-	builder *Builder         // of what was built record by record
+	buffer  *buffer          // decompressed records
+	chunks  *compress.Chunks // compressed records
+	builder *Builder         // of a batch that was rebuilt record by record
 }
 
-// release gives all of it back.
 func (m *memory) release() {
 	m.dropBuffer()
 	m.chunks.Release()
@@ -25,7 +23,7 @@ func (m *memory) release() {
 	*m = memory{}
 }
 
-// dropBuffer gives the buffer back, for a batch that does not lie in it.
+// dropBuffer releases the buffer of a batch that no longer uses it.
 func (m *memory) dropBuffer() {
 	if m.buffer != nil {
 		m.buffer.release()
@@ -33,13 +31,13 @@ func (m *memory) dropBuffer() {
 	}
 }
 
-// recompress makes the batch anew in another codec, from its payload as it is: the records stay as
-// their producer encoded them, and need not be parsed and encoded again.
+// recompress replaces the batch by one in another codec with the same payload: the records stay as
+// their producer encoded them and need not be parsed and encoded again.
 func (v *Valid) recompress(payload []byte, codec compress.Codec, level int,
 	encode compress.Func) error {
 	b := v.Batch
 	var parts Parts
-	// unpack left room for the header: the batch is whole where it was decompressed
+	// decompressPayload left space for the header, so the batch is completed in place
 	if codec == compress.None {
 		parts = Whole(v.memory.buffer.bytes)
 	} else {
@@ -51,26 +49,26 @@ func (v *Valid) recompress(payload []byte, codec compress.Codec, level int,
 		if err := encode(v.memory.chunks, payload, codec, level); err != nil {
 			return fmt.Errorf("recompress batch: %w", err)
 		}
-		// the payload lies there: it is not needed any more, and may be many megabytes
+		// it holds the payload, which is no longer needed and may be many megabytes
 		v.memory.dropBuffer()
 		parts = partsOf(v.memory.chunks)
 	}
-	// All of the header stays but the codec, the length and the checksum; the last two are seal's,
-	// when nothing changes any more.
+	// The header is kept except for codec, length and checksum. seal sets the last two after all
+	// other changes.
 	copy(parts.Batch, b[:HeaderBytes])
 	parts.setAttributes(IdentityOf(b).attributes(codec))
 	v.Batch, v.Rest = parts.Batch, parts.Rest
 	return nil
 }
 
-// builders keeps builders and their buffers between batches.
+// builders pools builders with their buffers.
 var builders = sync.Pool{New: func() any {
 	return NewBuilder(compress.None,
 		compress.LevelDefault)
 }}
 
-// rebuild makes the batch anew record by record, with offset deltas 0, 1, 2... They fit the old
-// LastOffsetDelta, for checkHeader has seen that it is the count less one.
+// rebuild re-encodes the batch record by record with offset deltas 0, 1, 2... They fit
+// LastOffsetDelta, because checkHeader verified that it is the count minus one.
 func (v *Valid) rebuild(payload []byte, codec compress.Codec, level int,
 	encode compress.Func) error {
 	builder := builders.Get().(*Builder)
@@ -95,7 +93,8 @@ func (v *Valid) rebuild(payload []byte, codec compress.Codec, level int,
 	return nil
 }
 
-// recycle gives a builder back to the pool, unless one huge batch made it huge.
+// recycle returns the builder to the pool, unless a large batch grew its buffer beyond
+// bufferBytesMax.
 func (b *Builder) recycle() {
 	b.Release()
 	if b.SizeBytes() <= bufferBytesMax {

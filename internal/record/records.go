@@ -9,13 +9,13 @@ import (
 )
 
 // Header is one header of a record. Value is nil when null; a null key is corrupt. Order and
-// duplicates have a meaning.
+// duplicates are significant.
 type Header struct {
 	Key   []byte
 	Value []byte
 }
 
-// Record is one record of a batch; its slices point into the batch or into the iterator's buffer.
+// Record is one record of a batch. Its slices point into the batch or into the iterator's buffer.
 type Record struct {
 	Offset    int64
 	Timestamp int64  // ms
@@ -23,22 +23,23 @@ type Record struct {
 	Value     []byte // nil when null: a tombstone, if the record has a key
 	Headers   []Header
 
-	bodyBytes int // of a record that was read: the size of its encoding without the length in front
+	// encoded size without the length prefix; 0 if the record was not read from a batch
+	bodyBytes int
 }
 
-// BodyBytes is the size of the record's encoding in the batch it was read from, without the length
-// in front; 0 for one that was not.
+// BodyBytes returns the record's encoded size, without the length prefix, in the batch it was read
+// from. It is 0 for a record that was not read from a batch.
 func (r *Record) BodyBytes() int { return r.bodyBytes }
 
-// Tombstone tells whether the record deletes its key.
+// Tombstone reports whether the record deletes its key.
 func (r *Record) Tombstone() bool { return r.Key != nil && r.Value == nil }
 
 // Records calls visit for each record of the batch, decompressing at most limit bytes. The record
-// and its slices are valid during the call only. It fails with an error wrapping ErrCorrupt on
-// anything the format forbids, and stops at visit's error. When the records decompress to more than
-// limit, the error wraps compress.ErrTooLarge and not ErrCorrupt.
+// and its slices are valid during the call only. If the batch violates the format, the error wraps
+// ErrCorrupt. Records stops at an error of visit and returns it. If the records decompress to more
+// than limit, the error wraps compress.ErrTooLarge and not ErrCorrupt.
 func (b Batch) Records(limit int, visit func(*Record) error) error {
-	last := int64(-1) // the delta of the record before
+	last := int64(-1) // offset delta of the previous record
 	return b.walk(limit, func(r *Record) error {
 		delta := r.Offset - b.BaseOffset()
 		if delta <= last || delta > int64(b.LastOffsetDelta()) {
@@ -50,43 +51,42 @@ func (b Batch) Records(limit int, visit func(*Record) error) error {
 	})
 }
 
-// walk is Records without the rule that offsets ascend: old producers number the records of a
-// compressed batch wrongly, and Validate mends that.
+// walk is Records without the check that offsets ascend: old producers assign wrong offset deltas
+// within a compressed batch, and Validate corrects them.
 func (b Batch) walk(limit int, visit func(*Record) error) error {
 	if b.Count() == 0 && len(b) == HeaderBytes {
 		return nil // emptied by cleaning
 	}
-	payload, unpacked, err := b.unpack(limit)
+	payload, decompressed, err := b.decompressPayload(limit)
 	if err != nil {
 		return err
 	}
-	if unpacked != nil {
-		defer unpacked.release()
+	if decompressed != nil {
+		defer decompressed.release()
 	}
 	return b.walkPayload(payload, visit)
 }
 
-// unpack returns the records, decompressed if need be. Then they lie in a pooled buffer, behind
-// room for a header; else it is nil.
-func (b Batch) unpack(limit int) (payload []byte, unpacked *buffer, err error) {
+// decompressPayload returns the encoded records, decompressed if necessary. Decompressed records
+// are stored in a pooled buffer after space for a header; otherwise the buffer is nil.
+func (b Batch) decompressPayload(limit int) (payload []byte, decompressed *buffer, err error) {
 	payload = b[HeaderBytes:]
 	if b.Codec() == compress.None {
 		return payload, nil, nil
 	}
-	unpacked = takeBuffer()
-	unpacked.bytes, err = compress.Decompress(append(unpacked.bytes[:0], emptyHeader[:]...),
+	decompressed = getBuffer()
+	decompressed.bytes, err = compress.Decompress(append(decompressed.bytes[:0], emptyHeader[:]...),
 		payload, b.Codec(), limit)
 	if err != nil {
-		unpacked.release()
+		decompressed.release()
 		return nil, nil, decompressError(b, err)
 	}
-	return unpacked.bytes[HeaderBytes:], unpacked, nil
+	return decompressed.bytes[HeaderBytes:], decompressed, nil
 }
 
-// PayloadSize returns the decompressed size of the batch's records in bytes, without holding them
-// (compress.Size). It fails with an error wrapping compress.ErrTooLarge if they exceed limit, and
-// with one wrapping ErrCorrupt if they cannot be decompressed. As in Records, the limit does not
-// apply to an uncompressed batch.
+// PayloadSize returns the decompressed size of the batch's records in bytes, without buffering them
+// (compress.Size). The error wraps compress.ErrTooLarge if they exceed limit, and ErrCorrupt if
+// they cannot be decompressed. As in Records, the limit does not apply to an uncompressed batch.
 func (b Batch) PayloadSize(limit int) (int, error) {
 	payload := b[HeaderBytes:]
 	if b.Codec() == compress.None || b.Count() == 0 && len(payload) == 0 {
@@ -99,8 +99,8 @@ func (b Batch) PayloadSize(limit int) (int, error) {
 	return size, nil
 }
 
-// decompressError tells "too large", which the batch's maker may be allowed, from "corrupt", which
-// nobody is.
+// decompressError keeps ErrTooLarge distinct from ErrCorrupt: a batch beyond the caller's limit may
+// still be valid.
 func decompressError(b Batch, err error) error {
 	if errors.Is(err, compress.ErrTooLarge) {
 		return fmt.Errorf("decompress %s batch at offset %d: %w", b.Codec(), b.BaseOffset(), err)
@@ -108,9 +108,9 @@ func decompressError(b Batch, err error) error {
 	return fmt.Errorf("%w: decompress at offset %d: %w", ErrCorrupt, b.BaseOffset(), err)
 }
 
-// walkPayload visits the records of a payload that is decompressed. Count and payload must end
-// together: a batch that claims fewer records than it has would hide the rest from a cleaner that
-// rebuilds it.
+// walkPayload visits the records of a decompressed payload. The count must match the payload
+// exactly: if it were smaller, a cleaner that rebuilds the batch would silently drop the remaining
+// records.
 func (b Batch) walkPayload(payload []byte, visit func(*Record) error) error {
 	var r Record
 	base := b.BaseOffset()
@@ -123,21 +123,21 @@ func (b Batch) walkPayload(payload []byte, visit func(*Record) error) error {
 			return fmt.Errorf("%w: record %d at offset %d: %w", ErrCorrupt, index, base, err)
 		}
 		payload = rest
-		b.settle(&r)
+		b.resolveDeltas(&r)
 		if err := visit(&r); err != nil {
 			return err
 		}
 	}
 	if b.Count() < 0 || len(payload) > 0 {
-		return fmt.Errorf("%w: %d bytes behind %d records at offset %d", ErrCorrupt, len(payload),
+		return fmt.Errorf("%w: %d bytes after %d records at offset %d", ErrCorrupt, len(payload),
 			b.Count(), base)
 	}
 	return nil
 }
 
-// settle makes offset and timestamp of the deltas that parse leaves there. With LogAppendTime the
-// timestamp's delta has no meaning.
-func (b Batch) settle(r *Record) {
+// resolveDeltas converts the deltas that parse leaves in r to the absolute offset and timestamp.
+// With LogAppendTime the timestamp delta is ignored.
+func (b Batch) resolveDeltas(r *Record) {
 	r.Offset += b.BaseOffset()
 	r.Timestamp += b.BaseTimestamp()
 	if b.TimestampType() == LogAppendTime {
@@ -152,32 +152,31 @@ func splitRecord(buf []byte) (body, rest []byte, err error) {
 		return nil, nil, errVarint
 	}
 	buf = buf[size:]
-	// Checked before it is sliced: the length is the sender's.
+	// The length comes from the sender and is checked before slicing.
 	if length < 0 || int(length) > len(buf) {
 		return nil, nil, fmt.Errorf("body of %d bytes in %d", length, len(buf))
 	}
 	return buf[:length], buf[length:], nil
 }
 
-var errVarint = errors.New("varint does not end")
+var errVarint = errors.New("unterminated varint")
 
-// parse reads a record's body, which it must consume exactly. Offset and Timestamp become deltas;
-// Headers is reused.
+// parse decodes a record's body, which it must consume exactly. It sets Offset and Timestamp to
+// their deltas and reuses Headers.
 func (r *Record) parse(body []byte) error {
 	if len(body) == 0 {
 		return errors.New("empty body")
 	}
 	r.bodyBytes = len(body)
-	// Fields are read without a check at each: the cursor keeps the first error, and gives zeros
-	// from there on.
-	cursor := cursor{rest: body[1:]} // one byte of attributes, without a meaning yet
+	// The cursor keeps the first error and returns zero values afterwards, so that not every field
+	// needs a check.
+	cursor := cursor{rest: body[1:]} // skips the unused attributes byte
 	r.Timestamp = cursor.int64()
 	r.Offset = int64(cursor.int32())
 	r.Key = cursor.nullable("key")
 	r.Value = cursor.nullable("value")
 	headers := cursor.int32()
-	// A header takes at least two bytes, so this bounds the growth of Headers by the size of the
-	// batch.
+	// A header has at least two bytes, so this bounds the size of Headers by the size of the batch.
 	if cursor.err == nil && (headers < 0 || int(headers) > len(cursor.rest)/2) {
 		return fmt.Errorf("%d headers in %d bytes", headers, len(cursor.rest))
 	}
@@ -189,32 +188,30 @@ func (r *Record) parse(body []byte) error {
 		}
 		r.Headers = append(r.Headers, Header{Key: key, Value: cursor.nullable("header value")})
 	}
-	// Bytes behind the last field would be lost when the record is made anew.
+	// Bytes after the last field would be lost when the record is re-encoded.
 	if cursor.err == nil && len(cursor.rest) > 0 {
-		return fmt.Errorf("%d bytes too many", len(cursor.rest))
+		return fmt.Errorf("%d bytes after the last field", len(cursor.rest))
 	}
 	return cursor.err
 }
 
-// cursor reads fields until the first error, after which it gives zero values.
+// cursor reads fields until the first error, after which it returns zero values.
 type cursor struct {
 	rest []byte
 	err  error
 }
 
-// int32 reads a varint, or gives 0 after an error.
 func (c *cursor) int32() int32 {
 	value, size := varint32(c.rest)
 	return advance(c, value, size)
 }
 
-// int64 reads a varlong, or gives 0 after an error.
 func (c *cursor) int64() int64 {
 	value, size := varint64(c.rest)
 	return advance(c, value, size)
 }
 
-// advance takes a value of size bytes off the cursor; size 0 says that the varint did not end.
+// advance consumes a value of size bytes; size 0 means an unterminated varint.
 func advance[T int32 | int64](c *cursor, value T, size int) T {
 	if c.err == nil && size == 0 {
 		c.err = errVarint
@@ -226,8 +223,8 @@ func advance[T int32 | int64](c *cursor, value T, size int) T {
 	return value
 }
 
-// nullable reads a length and as many bytes. It never returns an empty nil for what is not null: an
-// empty key is a key.
+// nullable reads a length and that many bytes. It returns nil only for null: an empty key is not a
+// null key.
 func (c *cursor) nullable(what string) []byte {
 	length := c.int32()
 	if c.err == nil && (length < -1 || int(length) > len(c.rest)) {
@@ -236,24 +233,24 @@ func (c *cursor) nullable(what string) []byte {
 	if c.err != nil || length == -1 {
 		return nil
 	}
-	// clipped: who appends to a key must not write into the value behind it
+	// clipped, so that an append to a key cannot overwrite the value after it
 	value := c.rest[:length:length]
 	c.rest = c.rest[length:]
 	return value
 }
 
-// bufferBytesMax is the largest buffer the pool keeps: the rare huge batch shall not stay in memory
-// for ever.
+// bufferBytesMax is the largest buffer that the pool keeps, so that a rare large batch does not
+// stay in memory.
 const bufferBytesMax = 4 << 20
 
-// buffer is memory for decompressed records.
+// buffer is pooled memory for decompressed records.
 type buffer struct{ bytes []byte }
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
-func takeBuffer() *buffer { return buffers.Get().(*buffer) }
+func getBuffer() *buffer { return buffers.Get().(*buffer) }
 
-// release gives the buffer back; nothing may point into it any more.
+// release returns the buffer to the pool. No slice of it may be used afterwards.
 func (b *buffer) release() {
 	if cap(b.bytes) > bufferBytesMax {
 		b.bytes = nil

@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// handmade wraps encoded records, given in hex, in a batch of count records.
-func handmade(t testing.TB, count int32, payload string) Batch {
+// batchOfHex returns a batch of count records with the given payload in hex.
+func batchOfHex(t testing.TB, count int32, payload string) Batch {
 	t.Helper()
 	raw, err := hex.DecodeString(payload)
 	if err != nil {
@@ -35,22 +35,22 @@ func TestRecordsOfKnownBytes(t *testing.T) {
 		"tombstone":     {"0e" + "00" + "01" + "00" + "026b" + "01" + "00", `0@999 "k"=null`},
 		"header": {"16" + "00" + "02" + "00" + "026b" + "01" + "02" + "026801" + "",
 			`0@1001 "k"=null "h":null`},
-		"over-long varint": {"14" + "00" + "8280808000" + "00" + "01" + "01" + "00",
+		"overlong varint": {"14" + "00" + "8280808000" + "00" + "01" + "01" + "00",
 			`0@1001 null=null`},
 	} {
-		if name == "over-long varint" || name == "header" {
-			// Bodies whose length is easier to compute than to count.
+		if name == "overlong varint" || name == "header" {
+			// The body length is computed.
 			raw, _ := hex.DecodeString(tt.payload[2:])
 			tt.payload = hex.EncodeToString(appendVarint(nil, int64(len(raw)))) + tt.payload[2:]
 		}
-		all := collect(t, handmade(t, 1, tt.payload))
+		all := collect(t, batchOfHex(t, 1, tt.payload))
 		if len(all) != 1 || text(all[0]) != tt.want {
 			t.Errorf("%s: %v, want %s", name, texts(all), tt.want)
 		}
 	}
 }
 
-func TestForbiddenEncodingsAreCorrupt(t *testing.T) { // reference 1.1
+func TestForbiddenEncodingsAreCorrupt(t *testing.T) {
 	for name, tt := range map[string]struct {
 		count   int32
 		payload string
@@ -70,54 +70,55 @@ func TestForbiddenEncodingsAreCorrupt(t *testing.T) { // reference 1.1
 			"10" + "00" + "00" + "00" + "01" + "01" + "02" + "01" + "01"},
 		"header value beyond the body": {1,
 			"10" + "00" + "00" + "00" + "01" + "01" + "02" + "00" + "02"},
-		"varint without end": {1, "ffffffffff" + "ffffffffffff"},
+		"unterminated varint": {1, "ffffffffff" + "ffffffffffff"},
 		"timestamp varint of 11 bytes": {1,
 			"20" + "00" + "8080808080808080808000" + "00" + "01" + "01" + "00"},
-		"a byte behind the last record": {1,
+		"a byte after the last record": {1,
 			"0c" + "00" + "00" + "00" + "01" + "01" + "00" + "00"},
 		"fewer records than counted":   {2, "0c" + "00" + "00" + "00" + "01" + "01" + "00"},
-		"records, but a count of 0":    {0, "0c" + "00" + "00" + "00" + "01" + "01" + "00"},
+		"records with a count of 0":    {0, "0c" + "00" + "00" + "00" + "01" + "01" + "00"},
 		"negative count":               {-1, "0c" + "00" + "00" + "00" + "01" + "01" + "00"},
 		"offset delta beyond the last": {1, "0c" + "00" + "00" + "02" + "01" + "01" + "00"},
 		"negative offset delta":        {1, "0c" + "00" + "00" + "01" + "01" + "01" + "00"},
-		"offset delta twice": {2,
+		"duplicate offset delta": {2,
 			"0c" + "000000" + "010100" + "0c" + "000000" + "010100"},
-		"count beyond all bytes, no end": {math.MaxInt32,
+		"count beyond the payload": {math.MaxInt32,
 			"0c" + "00" + "00" + "00" + "01" + "01" + "00"},
 	} {
-		err := handmade(t, tt.count, tt.payload).Records(1<<20, func(*Record) error { return nil })
+		err := batchOfHex(t, tt.count, tt.payload).Records(1<<20,
+			func(*Record) error { return nil })
 		if !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %v, want ErrCorrupt", name, err)
 		}
 	}
 }
 
-func TestVarintsReadAsKafkaReadsThem(t *testing.T) {
+func TestVarintsDecodeLikeKafka(t *testing.T) {
 	for _, value := range []int64{0, 1, -1, 63, -64, 64, math.MaxInt32, math.MinInt32} {
 		buf := appendVarint(nil, value)
 		if got, size := varint32(buf); int64(got) != value || size != len(buf) ||
 			size != varintSize(value) {
-			t.Errorf("int32 %d reads as %d in %d bytes", value, got, size)
+			t.Errorf("int32 %d decodes as %d in %d bytes", value, got, size)
 		}
 	}
 	for _, value := range []int64{0, -1, math.MaxInt64, math.MinInt64, 1 << 40, -1 << 40} {
 		buf := appendVarint(nil, value)
 		if got, size := varint64(buf); got != value || size != len(buf) ||
 			size != varintSize(value) {
-			t.Errorf("int64 %d reads as %d in %d bytes", value, got, size)
+			t.Errorf("int64 %d decodes as %d in %d bytes", value, got, size)
 		}
 	}
 	if got, size := varint32([]byte{0x82, 0x80, 0x80, 0x80, 0x00}); got != 1 || size != 5 {
-		t.Errorf("over-long 1 reads as %d in %d bytes", got, size)
+		t.Errorf("overlong 1 decodes as %d in %d bytes", got, size)
 	}
 	for _, bad := range [][]byte{{}, {0x80}, {0x80, 0x80, 0x80, 0x80, 0x80, 0x00}} {
 		if _, size := varint32(bad); size != 0 {
-			t.Errorf("% x is read in %d bytes", bad, size)
+			t.Errorf("% x decodes in %d bytes, want an error", bad, size)
 		}
 	}
 }
 
-func TestLogAppendTimeIsEachRecordsTimestamp(t *testing.T) { // reference 1.1: deltas ignored
+func TestLogAppendTimeIsEachRecordsTimestamp(t *testing.T) { // the deltas are ignored
 	id := Identity{LastOffsetDelta: 1, TimestampType: LogAppendTime, MaxTimestamp: 777}
 	b := buildBatch(t, compress.None, id, keyed("a", "1", 10), keyed("b", "2", 20))
 	for _, r := range collect(t, b) {
@@ -127,7 +128,7 @@ func TestLogAppendTimeIsEachRecordsTimestamp(t *testing.T) { // reference 1.1: d
 	}
 }
 
-func TestDecompressionStopsAtTheLimit(t *testing.T) { // reference 1.3, decompression bomb
+func TestDecompressionStopsAtTheLimit(t *testing.T) { // protects against decompression bombs
 	for codec := compress.Gzip; codec <= compress.Zstd; codec++ {
 		b := clientBatch(t, codec, Record{Value: make([]byte, 1<<20)})
 		err := b.Records(1<<20, func(*Record) error { return nil })
@@ -137,12 +138,12 @@ func TestDecompressionStopsAtTheLimit(t *testing.T) { // reference 1.3, decompre
 	}
 }
 
-func TestRecordsStopsAtTheErrorOfVisit(t *testing.T) {
+func TestRecordsReturnsTheErrorOfVisit(t *testing.T) {
 	stop, seen := errors.New("stop"), 0
 	b := clientBatch(t, compress.None, keyed("a", "1", 1), keyed("b", "2", 2))
 	err := b.Records(1<<20, func(*Record) error { seen++; return stop })
 	if !errors.Is(err, stop) || seen != 1 {
-		t.Errorf("%v after %d records", err, seen)
+		t.Errorf("%v after %d records, want the error of visit after 1", err, seen)
 	}
 }
 
@@ -166,7 +167,7 @@ func FuzzRecords(f *testing.F) {
 			}
 			return
 		}
-		// What reads well must rebuild, and read back the same.
+		// A readable batch can be rebuilt with the same records.
 		builder := NewBuilder(compress.Snappy, compress.LevelDefault)
 		builder.Reset(IdentityOf(b))
 		for i := range all {
@@ -177,10 +178,10 @@ func FuzzRecords(f *testing.F) {
 			t.Fatal(err)
 		}
 		if again := collect(t, built); !slices.Equal(texts(all), texts(again)) {
-			t.Fatalf("rebuilt as %v, were %v", texts(again), texts(all))
+			t.Fatalf("the rebuilt batch has records %v, want %v", texts(again), texts(all))
 		}
 		if !bytes.Equal(built[:8], b[:8]) {
-			t.Fatal("the base offset moved")
+			t.Fatal("the base offset changed")
 		}
 	})
 }

@@ -11,10 +11,10 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// The rules of reference 1.1 about the bytes of a batch, each by its words. More shapes of good and
-// bad records are in records_test.go.
+// The rules of docs/format/batch.md for the bytes of a batch. records_test.go has more valid and
+// invalid records.
 
-// overlong is value as a zigzag varint of exactly n bytes, which may be more than it needs.
+// overlong encodes value as a zigzag varint of exactly n bytes, which may be more than necessary.
 func overlong(value int64, n int) []byte {
 	raw := uint64(value<<1) ^ uint64(value>>63)
 	out := make([]byte, n)
@@ -25,19 +25,19 @@ func overlong(value int64, n int) []byte {
 	return out
 }
 
-// The varints of the record that varintRecord makes, in their order, and how many bytes each may
-// have at most.
+// varintFields are the varints of the record that varintRecord returns, in order, with the maximum
+// size of each.
 var varintFields = []struct {
-	name  string
-	value int64
-	most  int
+	name     string
+	value    int64
+	bytesMax int
 }{
 	{"timestampDelta", -3, 10}, {"offsetDelta", 0, 5}, {"keyLen", 1, 5}, {"valueLen", 1, 5},
 	{"headerCount", 1, 5}, {"header keyLen", 1, 5}, {"header valLen", -1, 5},
 }
 
-// varintRecord is one record, in hex, whose field-th varint has n bytes and the others as many as
-// they need. Field -1 is bodyLength.
+// varintRecord returns one record in hex whose field-th varint has n bytes; the others have their
+// minimal size. Field -1 is bodyLength.
 func varintRecord(field, n int) string {
 	body := []byte{0}
 	for i, f := range varintFields {
@@ -58,43 +58,44 @@ func varintRecord(field, n int) string {
 	return hex.EncodeToString(append(length, body...))
 }
 
-// "at most 5 bytes (i32) or 10 (i64)"
-func TestRule11OverlongButTerminatedVarintsDecode(t *testing.T) {
-	want := texts(collect(t, handmade(t, 1, varintRecord(-2, 0))))
+// Varints have at most 5 bytes (int32) or 10 bytes (int64).
+func TestOverlongButTerminatedVarintsDecode(t *testing.T) {
+	want := texts(collect(t, batchOfHex(t, 1, varintRecord(-2, 0))))
 	for field := -1; field < len(varintFields); field++ {
-		name, most := "bodyLength", 5
+		name, bytesMax := "bodyLength", 5
 		if field >= 0 {
-			name, most = varintFields[field].name, varintFields[field].most
+			name, bytesMax = varintFields[field].name, varintFields[field].bytesMax
 		}
-		for n := 1; n <= most; n++ {
-			if got := texts(collect(t, handmade(t, 1, varintRecord(field, n)))); !slices.Equal(got,
+		for n := 1; n <= bytesMax; n++ {
+			if got := texts(collect(t,
+				batchOfHex(t, 1, varintRecord(field, n)))); !slices.Equal(got,
 				want) {
 				t.Errorf("%s in %d bytes: %v, want %v", name, n, got, want)
 			}
 		}
-		if err := handmade(t, 1, varintRecord(field, most+1)).Records(1<<20,
+		if err := batchOfHex(t, 1, varintRecord(field, bytesMax+1)).Records(1<<20,
 			func(*Record) error { return nil }); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("%s in %d bytes: %v, want ErrCorrupt", name, most+1, err)
+			t.Errorf("%s in %d bytes: %v, want ErrCorrupt", name, bytesMax+1, err)
 		}
 	}
 }
 
-func TestRule11BodyLengthMustBeConsumedExactly(t *testing.T) {
+func TestBodyLengthMustBeConsumedExactly(t *testing.T) {
 	raw, _ := hex.DecodeString(varintRecord(-2, 0))
 	for _, by := range []int{-1, 1} {
 		wrong := slices.Clone(raw)
 		wrong[0] += byte(2 * by) // zigzag
 		wrong = append(wrong, make([]byte, max(0, by))...)
-		if err := handmade(t, 1, hex.EncodeToString(wrong)).Records(1<<20,
+		if err := batchOfHex(t, 1, hex.EncodeToString(wrong)).Records(1<<20,
 			func(*Record) error { return nil }); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("a length that is %d off: %v", by, err)
+			t.Errorf("body length off by %d: %v, want ErrCorrupt", by, err)
 		}
 	}
 }
 
-// ">= 0 and <= remaining bytes"
-func TestRule11HeaderCountIsBoundedByTheRemainingBytes(t *testing.T) {
-	for count, good := range map[int64]bool{
+// The header count is at least 0 and at most what fits in the remaining bytes.
+func TestHeaderCountIsBoundedByTheRemainingBytes(t *testing.T) {
+	for count, valid := range map[int64]bool{
 		// two headers of an empty key and a null value: four bytes
 		0: false, 1: false, 2: true, 3: false,
 		-1: false, math.MinInt32: false, 4: false, 5: false, math.MaxInt32: false,
@@ -102,35 +103,36 @@ func TestRule11HeaderCountIsBoundedByTheRemainingBytes(t *testing.T) {
 		body := append([]byte{0, 0, 0, 1, 1}, appendVarint(nil, count)...)
 		body = append(body, 0, 1, 0, 1)
 		payload := hex.EncodeToString(append(appendVarint(nil, int64(len(body))), body...))
-		err := handmade(t, 1, payload).Records(1<<20, func(*Record) error { return nil })
-		if good != (err == nil) || err != nil && !errors.Is(err, ErrCorrupt) {
+		err := batchOfHex(t, 1, payload).Records(1<<20, func(*Record) error { return nil })
+		if valid != (err == nil) || err != nil && !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%d headers in four bytes: %v", count, err)
 		}
 	}
 }
 
-func TestRule11NoByteMayFollowTheLastRecord(t *testing.T) {
+func TestBytesAfterTheLastRecordAreCorrupt(t *testing.T) {
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
 		raw, _ := hex.DecodeString(varintRecord(-2, 0))
-		for behind, good := range map[int]bool{0: true, 1: false, len(raw): false} {
-			packed, err := compress.Compress(nil, append(slices.Clone(raw), raw[:behind]...), codec,
+		for trailing, valid := range map[int]bool{0: true, 1: false, len(raw): false} {
+			packed, err := compress.Compress(nil, append(slices.Clone(raw), raw[:trailing]...),
+				codec,
 				compress.LevelDefault)
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := handmade(t, 1, hex.EncodeToString(packed))
+			b := batchOfHex(t, 1, hex.EncodeToString(packed))
 			b.setAttributes(int16(codec))
-			if err := b.Records(1<<20, func(*Record) error { return nil }); good != (err == nil) {
-				t.Errorf("%s: %d bytes behind: %v", codec, behind, err)
+			if err := b.Records(1<<20, func(*Record) error { return nil }); valid != (err == nil) {
+				t.Errorf("%s: %d trailing bytes: %v", codec, trailing, err)
 			}
 		}
 	}
 }
 
-func TestRule11AZeroLengthKeyIsAKeyANullKeyIsNot(t *testing.T) {
+func TestEmptyKeyIsNotANullKey(t *testing.T) {
 	for name, c := range map[string]struct {
-		record    Record
-		key, dead bool // has a key, is a tombstone
+		record            Record
+		hasKey, tombstone bool
 	}{
 		"null key":                  {Record{Value: []byte("v")}, false, false},
 		"null key, null value":      {Record{}, false, false},
@@ -141,11 +143,11 @@ func TestRule11AZeroLengthKeyIsAKeyANullKeyIsNot(t *testing.T) {
 		for codec := compress.None; codec <= compress.Zstd; codec++ {
 			b := clientBatch(t, codec, c.record)
 			r := collect(t, b)[0]
-			if (r.Key != nil) != c.key || r.Tombstone() != c.dead {
+			if (r.Key != nil) != c.hasKey || r.Tombstone() != c.tombstone {
 				t.Errorf("%s in %s: key %v, tombstone %v", name, codec, r.Key, r.Tombstone())
 			}
 			valid, err := Validate(b, Rules{Compacted: true, KeepCodec: true}, now)
-			if (err == nil) != c.key {
+			if (err == nil) != c.hasKey {
 				t.Errorf("%s in %s, compacted: %v", name, codec, err)
 			}
 			valid.Release()
@@ -153,19 +155,19 @@ func TestRule11AZeroLengthKeyIsAKeyANullKeyIsNot(t *testing.T) {
 	}
 }
 
-func TestRule11WhatTheChecksumCovers(t *testing.T) { // the "in CRC" column
-	good := clientBatch(t, compress.None, keyed("a", "1", 10))
-	for at := range good {
-		changed := slices.Clone(good)
+func TestChecksumCoversEverythingFromTheAttributes(t *testing.T) {
+	valid := clientBatch(t, compress.None, keyed("a", "1", 10))
+	for at := range valid {
+		changed := slices.Clone(valid)
 		changed[at] ^= 0x40
-		covered := at >= attributesAt || at >= crcAt && at < crcAt+4 // the checksum itself, too
+		covered := at >= attributesAt || at >= crcAt && at < crcAt+4 // or the checksum itself
 		if err := changed.CheckCRC(); covered != (err != nil) {
 			t.Errorf("byte %d: %v", at, err)
 		}
 	}
 }
 
-func TestRule11DeltasMayBeNegativeAndLogAppendTimeIgnoresThem(t *testing.T) {
+func TestTimestampDeltasMayBeNegativeAndAreIgnoredForLogAppendTime(t *testing.T) {
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
 		b := clientBatch(t, codec, keyed("a", "1", 1000), keyed("b", "2", 400), keyed("c", "3", -1))
 		var got []int64
@@ -185,7 +187,7 @@ func TestRule11DeltasMayBeNegativeAndLogAppendTimeIgnoresThem(t *testing.T) {
 	}
 }
 
-func TestRule11CodecsFiveToSevenAreInvalid(t *testing.T) {
+func TestCodecsFiveToSevenAreInvalid(t *testing.T) {
 	for codec := compress.Codec(0); codec < 8; codec++ {
 		b := clientBatch(t, compress.None, keyed("a", "1", 10))
 		b.setAttributes(int16(codec))
@@ -196,8 +198,8 @@ func TestRule11CodecsFiveToSevenAreInvalid(t *testing.T) {
 	}
 }
 
-// "7-15 zero": what a later version puts there is kept
-func TestRule11TheAttributesHighByteHasNoMeaning(t *testing.T) {
+// A later version of the format may use the attribute bits 7 to 15.
+func TestUnusedAttributeBitsAreIgnoredAndKept(t *testing.T) {
 	b := clientBatch(t, compress.Gzip, keyed("a", "1", 10))
 	want := texts(collect(t, b))
 	b.setAttributes(b.attributes() | -1<<7)
@@ -206,6 +208,6 @@ func TestRule11TheAttributesHighByteHasNoMeaning(t *testing.T) {
 		t.Errorf("%+v", IdentityOf(b))
 	}
 	if binary.BigEndian.Uint16(b[attributesAt:])>>7 != 1<<9-1 {
-		t.Error("the bits are gone")
+		t.Error("the unused attribute bits were cleared")
 	}
 }

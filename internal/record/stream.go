@@ -10,58 +10,58 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// Stream is Records for a batch that need not lie in memory: b may be its header alone, and payload
-// gives what follows the header, as it is stored. One record is held at a time, besides what the
-// codec holds (compress.NewReader), and who breaks off reads no further. The record and its slices
-// are valid until the next one.
+// Stream is Records for a batch that need not be in memory: b may be the header alone, and payload
+// supplies the stored bytes after the header. Stream buffers one record at a time, besides the
+// buffers of the codec (compress.NewReader), and reads no further once the caller breaks out of the
+// loop. The record and its slices are valid until the next iteration.
 //
-// It gives the records that Records gives, and fails where Records fails, with these differences: a
-// fault is met only behind the records before it, and one behind the break not at all; heldMax
-// bounds each record and not all of them together, so ErrTooLarge comes only of a batch with a
-// record, or a piece of its codec's, that is larger; and errors of payload come as they are.
-// Nothing follows an error, which comes with a nil record.
-func (b Batch) Stream(payload io.Reader, heldMax int) iter.Seq2[*Record, error] {
+// It yields the same records and errors as Records, with these differences: an error is reported
+// after the records that precede it, and not at all after a break; bufferMax (bytes) bounds each
+// record and not their sum, so ErrTooLarge is returned only for a batch with a larger record or a
+// larger block of its codec; and errors of payload are returned unchanged. An error is yielded
+// last, with a nil record.
+func (b Batch) Stream(payload io.Reader, bufferMax int) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
-		payload := payload // a second pass over it is the caller's to arrange
+		payload := payload // the caller must supply a new reader for a second pass
 		if b.Count() == 0 {
 			var err error
-			if payload, err = unlessEmpty(payload); payload == nil {
+			if payload, err = nonEmptyReader(payload); payload == nil {
 				if err != nil {
 					yield(nil, err)
 				}
-				return // emptied by cleaning: there is not even the frame of a codec
+				return // emptied by cleaning: the payload does not even contain a codec frame
 			}
 		}
-		in := compress.NewReader(payload, b.Codec(), heldMax)
+		in := compress.NewReader(payload, b.Codec(), bufferMax)
 		defer in.Close()
-		s := stream{in: in, heldMax: heldMax, memory: takeBuffer()}
+		s := stream{in: in, bufferMax: bufferMax, memory: getBuffer()}
 		defer s.memory.release()
-		if err := b.eachOf(&s, yield); err != nil {
+		if err := b.yieldRecords(&s, yield); err != nil {
 			yield(nil, err)
 		}
 	}
 }
 
-// unlessEmpty returns what reads as r does, or nil if that has nothing to read, or fails.
-func unlessEmpty(r io.Reader) (io.Reader, error) {
+// nonEmptyReader returns a reader of the bytes of r, or nil if r is empty or fails.
+func nonEmptyReader(r io.Reader) (io.Reader, error) {
 	var first [1]byte
 	switch _, err := io.ReadFull(r, first[:]); err {
 	case nil:
 		return io.MultiReader(bytes.NewReader(first[:]), r), nil
 	case io.EOF:
-		return nil, nil //nolint:nilnil // nothing to read is no fault
+		return nil, nil //nolint:nilnil // an empty reader is not an error
 	default:
 		return nil, err
 	}
 }
 
-// eachOf is Stream on what is open. It returns nil when yield wants no more: what follows is not
-// looked at then, so a batch that is broken further on is as good as a whole one to who found his
-// record.
-func (b Batch) eachOf(s *stream, yield func(*Record, error) bool) error {
+// yieldRecords yields the records of s. It returns nil when yield returns false: the remaining
+// bytes are not checked then, so a caller that has found its record does not see an error further
+// on in the batch.
+func (b Batch) yieldRecords(s *stream, yield func(*Record, error) bool) error {
 	var r Record
-	last := int64(-1) // the delta of the record before
-	// A negative count gives no round, and an error behind the loop.
+	last := int64(-1) // offset delta of the previous record
+	// A negative count skips the loop and fails in checkEnd.
 	for index := range b.Count() {
 		body, err := s.next()
 		if err == nil {
@@ -76,7 +76,7 @@ func (b Batch) eachOf(s *stream, yield func(*Record, error) bool) error {
 				b.LastOffsetDelta()))
 		}
 		last = delta
-		b.settle(&r)
+		b.resolveDeltas(&r)
 		if !yield(&r, nil) {
 			return nil
 		}
@@ -84,20 +84,19 @@ func (b Batch) eachOf(s *stream, yield func(*Record, error) bool) error {
 	return b.checkEnd(s)
 }
 
-// checkEnd holds what follows the last record against what may: nothing. It also makes the codec
-// read its own end, where gzip and zstd keep their checksums.
+// checkEnd checks that no bytes follow the last record. It also makes the codec read its trailer,
+// where gzip and zstd store their checksums.
 func (b Batch) checkEnd(s *stream) error {
 	if err := s.fill(1); err != nil {
 		return b.streamError(err)
 	}
 	if b.Count() < 0 || len(s.rest) > 0 {
-		return b.streamError(fmt.Errorf("bytes behind %d records", b.Count()))
+		return b.streamError(fmt.Errorf("bytes after %d records", b.Count()))
 	}
 	return nil
 }
 
-// streamError makes an error one of the batch: corrupt, unless its cause is the size, or the
-// payload's source.
+// streamError wraps err in ErrCorrupt, unless the batch is too large or its source failed.
 func (b Batch) streamError(err error) error {
 	var source sourceError
 	if errors.As(err, &source) {
@@ -109,27 +108,27 @@ func (b Batch) streamError(err error) error {
 	return fmt.Errorf("%w: at offset %d: %w", ErrCorrupt, b.BaseOffset(), err)
 }
 
-// sourceError marks what is not the batch's fault: a disk that fails must not be taken for data
-// that are damaged, which a cleaner or a recovery would act on.
+// sourceError marks an error of the payload's reader. A disk error must not be mistaken for corrupt
+// data, on which a cleaner or a recovery would act.
 type sourceError struct{ error }
 
-// streamBytes is the room a stream begins with: more than most records.
+// streamBytes is the initial buffer size of a stream, larger than most records.
 const streamBytes = 16 << 10
 
-// stream cuts records out of what a reader gives.
+// stream splits the decompressed bytes of a reader into records.
 type stream struct {
-	in      *compress.Reader
-	heldMax int
-	memory  *buffer
-	rest    []byte // within memory: read, and not given out yet
-	ended   bool   // in has no more
+	in        *compress.Reader
+	bufferMax int
+	memory    *buffer
+	rest      []byte // within memory: read and not yet returned
+	ended     bool   // in is at its end
 }
 
-// next returns the body of the next record, valid until the next call. Sizes are claims: memory
-// grows with what has come.
+// next returns the body of the next record, valid until the next call. Length fields are
+// unverified, so memory grows only with the bytes that were read.
 func (s *stream) next() ([]byte, error) {
-	// At the end there may be fewer bytes than a length can have; splitRecord sees whether they are
-	// enough.
+	// At the end fewer bytes than a full varint may remain; splitRecord checks whether they
+	// suffice.
 	if err := s.fill(varint32BytesMax); err != nil {
 		return nil, err
 	}
@@ -137,7 +136,7 @@ func (s *stream) next() ([]byte, error) {
 	switch {
 	case size == 0:
 		return nil, errVarint
-	case length > 0 && int(length) > s.heldMax:
+	case length > 0 && int(length) > s.bufferMax:
 		return nil, fmt.Errorf("body of %d bytes: %w", length, compress.ErrTooLarge)
 	case length > 0:
 		if err := s.fill(size + int(length)); err != nil {
@@ -149,14 +148,14 @@ func (s *stream) next() ([]byte, error) {
 	return body, err
 }
 
-// fill reads until n bytes are there, or no more come.
+// fill reads until n bytes are buffered or the reader ends.
 func (s *stream) fill(n int) error {
 	for len(s.rest) < n && !s.ended {
 		s.makeRoom()
 		read, err := s.in.Read(s.rest[len(s.rest):cap(s.rest)])
-		s.rest = s.rest[:len(s.rest)+read] // bytes may come with an error, and with the end
+		s.rest = s.rest[:len(s.rest)+read] // Read may return bytes together with an error or io.EOF
 		switch {
-		case err == io.EOF: //nolint:errorlint // the plain one alone is the end
+		case err == io.EOF: //nolint:errorlint // only an unwrapped io.EOF is the end
 			s.ended = true
 		case errors.Is(err, compress.ErrCorrupt), errors.Is(err, compress.ErrTooLarge):
 			return err
@@ -167,8 +166,9 @@ func (s *stream) fill(n int) error {
 	return nil
 }
 
-// makeRoom makes room behind what is there: by moving it to the front if that at least doubles the
-// room, so that a byte is moved as rarely as in a buffer that doubles, else by more memory.
+// makeRoom frees space after the buffered bytes. It moves them to the front if at least half of the
+// buffer becomes free, which keeps the amortized cost at that of a doubling buffer; otherwise it
+// allocates a larger buffer.
 func (s *stream) makeRoom() {
 	if len(s.rest) < cap(s.rest) {
 		return

@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// streamed returns what Stream gives of a batch whose payload comes through wrap, and the error it
-// ends with.
+// streamed returns the records that Stream yields for a batch whose payload is read through wrap,
+// and its error.
 func streamed(b Batch, heldMax int, wrap func(io.Reader) io.Reader) (all []Record, err error) {
 	header := slices.Clip(b[:HeaderBytes])
 	for r, err := range header.Stream(wrap(bytes.NewReader(b[HeaderBytes:])), heldMax) {
@@ -28,9 +28,9 @@ func streamed(b Batch, heldMax int, wrap func(io.Reader) io.Reader) (all []Recor
 
 func whole(r io.Reader) io.Reader { return r }
 
-// every is each batch that tests have: Kafka's, and random ones in every codec, some records larger
-// than any buffer begins with.
-func every(t testing.TB) map[string]Batch {
+// testBatches returns Kafka's test vectors and a random batch for every codec, with some records
+// larger than the initial buffers.
+func testBatches(t testing.TB) map[string]Batch {
 	all := vectors(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
@@ -47,11 +47,11 @@ func every(t testing.TB) map[string]Batch {
 }
 
 func TestStreamEqualsRecords(t *testing.T) {
-	for name, b := range every(t) {
+	for name, b := range testBatches(t) {
 		want := texts(collect(t, b))
 		for kind, wrap := range map[string]func(io.Reader) io.Reader{
 			"whole": whole, "byte by byte": iotest.OneByteReader,
-			"data with the end": iotest.DataErrReader,
+			"data together with io.EOF": iotest.DataErrReader,
 		} {
 			if got, err := streamed(b, 1<<20, wrap); err != nil || !slices.Equal(texts(got), want) {
 				t.Errorf("%s, %s: %d records of %d, %v", name, kind, len(got), len(want), err)
@@ -60,7 +60,7 @@ func TestStreamEqualsRecords(t *testing.T) {
 	}
 }
 
-// limited is how many bytes of a payload were asked for.
+// counted counts the bytes read from a payload.
 type counted struct {
 	io.Reader
 	bytes int
@@ -72,13 +72,13 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func TestStreamStopsReadingAtABreak(t *testing.T) {
+func TestStreamStopsReadingAfterABreak(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	records := make([]Record, 200)
 	for i := range records {
 		records[i].Value = make([]byte, 50_000)
 		for at := range records[i].Value {
-			records[i].Value[at] = byte(random.Uint32()) // what no codec makes smaller
+			records[i].Value[at] = byte(random.Uint32()) // incompressible
 		}
 	}
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
@@ -93,57 +93,57 @@ func TestStreamStopsReadingAtABreak(t *testing.T) {
 			}
 		}
 		if payload.bytes > 1<<20 {
-			t.Errorf("%s: two records of 50 KB were looked at, and %d of %d bytes read", codec,
+			t.Errorf("%s: read %d of %d bytes for two records of 50 KB", codec,
 				payload.bytes, len(b))
 		}
 	}
 }
 
-func TestStreamHoldsOneRecordAndNotTheBatch(t *testing.T) {
+func TestStreamBuffersOneRecord(t *testing.T) {
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
 		small, large := make([]Record, 64), make([]Record, 3)
 		for i := range small {
 			small[i].Value = make([]byte, 30_000)
 		}
 		large[1].Value = make([]byte, 200_000)
-		// More than the limit together, none more alone.
+		// The records exceed the limit together but not individually.
 		if got, err := streamed(clientBatch(t, codec, small...), 100_000, whole); err != nil ||
 			len(got) != len(small) {
 			t.Errorf("%s: %d records, %v", codec, len(got), err)
 		}
 		got, err := streamed(clientBatch(t, codec, large...), 100_000, whole)
 		if !errors.Is(err, compress.ErrTooLarge) || errors.Is(err, ErrCorrupt) || len(got) != 1 {
-			t.Errorf("%s: %d records, then %v; want one, and too large", codec, len(got), err)
+			t.Errorf("%s: %d records, then %v; want one, then ErrTooLarge", codec, len(got), err)
 		}
 	}
 }
 
-func TestStreamDistinguishesAFailedSourceFromCorruptData(t *testing.T) {
-	broken := errors.New("the disk is on fire")
-	for name, b := range every(t) {
+func TestStreamDistinguishesReadErrorsFromCorruptData(t *testing.T) {
+	readErr := errors.New("disk error")
+	for name, b := range testBatches(t) {
 		payload := b[HeaderBytes:]
 		if len(payload) == 0 {
 			continue
 		}
 		for _, at := range []int{0, 1, len(payload) / 2, len(payload) - 1} {
 			failing := func(io.Reader) io.Reader {
-				return io.MultiReader(bytes.NewReader(payload[:at]), iotest.ErrReader(broken))
+				return io.MultiReader(bytes.NewReader(payload[:at]), iotest.ErrReader(readErr))
 			}
-			// The end of LZ4's frame is in its last bytes, which need not be reached when all
-			// records were.
-			if _, err := streamed(b, 1<<20, failing); !errors.Is(err, broken) ||
+			// The error must be returned even where all records were read.
+			if _, err := streamed(b, 1<<20, failing); !errors.Is(err, readErr) ||
 				errors.Is(err, ErrCorrupt) {
-				t.Errorf("%s: the source fails at %d of %d: %v", name, at, len(payload), err)
+				t.Errorf("%s: read error at byte %d of %d: %v", name, at, len(payload), err)
 			}
-			cut := func(r io.Reader) io.Reader { return io.LimitReader(r, int64(at)) }
-			if _, err := streamed(b, 1<<20, cut); b.Count() > 0 && !errors.Is(err, ErrCorrupt) {
-				t.Errorf("%s: the source ends at %d of %d: %v", name, at, len(payload), err)
+			truncated := func(r io.Reader) io.Reader { return io.LimitReader(r, int64(at)) }
+			if _, err := streamed(b, 1<<20, truncated); b.Count() > 0 &&
+				!errors.Is(err, ErrCorrupt) {
+				t.Errorf("%s: payload truncated at byte %d of %d: %v", name, at, len(payload), err)
 			}
 		}
 	}
 }
 
-func TestStreamOfAnEmptiedBatchIsEmpty(t *testing.T) {
+func TestStreamOfAnEmptyBatchYieldsNothing(t *testing.T) {
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
 		b := slices.Clone(clientBatch(t, compress.None, keyed("a", "1", 1))[:HeaderBytes])
 		b.setAttributes(int16(codec))
@@ -153,12 +153,12 @@ func TestStreamOfAnEmptiedBatchIsEmpty(t *testing.T) {
 		}
 		if got, err := streamed(append(b, 0xff), 1<<20, whole); !errors.Is(err, ErrCorrupt) ||
 			len(got) != 0 {
-			t.Errorf("%s and a byte: %d records, %v", codec, len(got), err)
+			t.Errorf("%s with a trailing byte: %d records, %v", codec, len(got), err)
 		}
 	}
 }
 
-// kind is what callers tell errors apart by.
+// kind returns the kind of error that callers distinguish.
 func kind(err error) string {
 	switch {
 	case err == nil:
@@ -171,9 +171,9 @@ func kind(err error) string {
 	return fmt.Sprint("unknown: ", err)
 }
 
-// Any bytes give the same records and the same kind of error both ways. A stream meets the fault
-// later, and where sizes are claims beyond its limit it says too large, where who has all bytes in
-// hand sees that they are not there.
+// Stream and Records return the same records and the same kind of error for any bytes. Exceptions:
+// a stream reports an error after the records that precede it, and for a length field beyond its
+// limit it returns ErrTooLarge, where Records, which has all bytes, detects that they are missing.
 func FuzzStream(f *testing.F) {
 	for _, b := range vectors(f) {
 		if len(b) < 4<<10 {
@@ -195,8 +195,8 @@ func FuzzStream(f *testing.F) {
 		wantKind, gotKind := kind(wantErr), kind(err)
 		switch {
 		case wantKind == "too large":
-			// All together are too large. One by one they may not be, and what is behind the limit
-			// may be corrupt.
+			// The batch exceeds the limit, but its records individually may not, and the bytes
+			// after the limit may be corrupt.
 			if gotKind == "none" && len(got) != int(b.Count()) {
 				t.Fatalf("%d records of %d", len(got), b.Count())
 			}

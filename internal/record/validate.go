@@ -9,8 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// What Validate finds wrong; each maps to one Kafka error code (reference 1.4). ErrCorrupt is
-// another.
+// Errors of Validate besides ErrCorrupt. Each maps to one Kafka error code.
 var (
 	ErrInvalidRecord    = errors.New("invalid record")
 	ErrInvalidTimestamp = errors.New("invalid timestamp")
@@ -18,11 +17,11 @@ var (
 	ErrUnsupportedCodec = errors.New("unsupported compression type")
 )
 
-// decompressedMaxDefault bounds what a batch may decompress to unless the rules say otherwise.
+// decompressedMaxDefault is the default limit on the decompressed size of a batch, in bytes.
 const decompressedMaxDefault = 128 << 20
 
-// Rules are what a topic asks of a produced batch. The zero value takes every batch of the right
-// form, but stores it uncompressed.
+// Rules are a topic's requirements for produced batches. The zero value accepts every well-formed
+// batch and stores it uncompressed.
 type Rules struct {
 	BytesMax           int  // largest batch, compressed; 0: unlimited
 	DecompressedMax    int  // limit on decompressed bytes; default 128 MiB
@@ -32,23 +31,20 @@ type Rules struct {
 	TimestampAfterMax  time.Duration // 0: unlimited
 	Codec              compress.Codec
 	CodecLevel         int
-	KeepCodec          bool          // compression type producer: store the batch's own codec
-	Compress           compress.Func // measures what is compressed again; default compress.To
+	KeepCodec          bool          // compression.type=producer: keep the batch's codec
+	Compress           compress.Func // instruments recompression; default compress.To
 
-	// Keys, if set, is told of each record of the batch, in the order of their offsets: the n-th
-	// call is of the record that gets the n-th offset. It is called before the batch is known to be
-	// valid, because that is when the records pass by: what it heard counts only once Validate
-	// returned without an error.
+	// Keys, if set, is called for each record of the batch in offset order: the n-th call is for
+	// the record that gets the n-th offset. It is called while the records are checked, so the
+	// calls are meaningful only if Validate returns no error.
 	Keys func(RecordKey)
 }
 
-// RecordKey is what Rules.Keys hears of a record. It goes by value, so that a call allocates
-// nothing.
+// RecordKey is the argument of Rules.Keys. It is passed by value, so that a call allocates nothing.
 type RecordKey struct {
 	Key       []byte // nil when null; points into the batch or a buffer, valid during the call only
-	Tombstone bool   // a key with a null value: the record deletes its key
-	// size of the record's body as the producer encoded it, without the varint before it that says
-	// so
+	Tombstone bool   // has a key and a null value: the record deletes its key
+	// encoded size of the record's body as sent by the producer, without its length prefix
 	BodyBytes int
 }
 
@@ -59,10 +55,9 @@ func (r Rules) decompressedMax() int {
 	return r.DecompressedMax
 }
 
-// codec is what the batch shall be stored in, and at which level it is compressed if it must be.
-// The level alone never makes it compress again: what a producer compressed stays as it is
-// (reference 1.4). But a batch in the topic's codec whose offsets are mended has to be compressed
-// anew, and then it is the topic's level that counts.
+// codec returns the codec in which the batch is stored, and the level for a compression. A
+// different level alone causes no recompression, as in Kafka. A batch in the topic's codec whose
+// offset deltas are corrected has to be recompressed, and then at the topic's level.
 func (r Rules) codec(b Batch) (codec compress.Codec, level int) {
 	if r.KeepCodec {
 		return b.Codec(), compress.LevelDefault
@@ -70,59 +65,59 @@ func (r Rules) codec(b Batch) (codec compress.Codec, level int) {
 	return r.Codec, r.CodecLevel
 }
 
-// Valid is what Validate returns: a batch fit to be appended once offsets and epoch are set. It may
-// lie in memory from pools: Release is due once it is in the file.
+// Valid is a validated batch, ready to be appended once its offsets and leader epoch are set. It
+// may use pooled memory: call Release after it is written to the file.
 type Valid struct {
-	// Batch is the client's bytes, changed in place, or what was made anew of them. Then it may be
-	// the first piece only, and Rest are the others: see Parts.
+	// Batch is the client's bytes, changed in place, or a recompressed or rebuilt batch. The latter
+	// may have further pieces in Rest, see Parts.
 	Batch        Batch
 	Rest         [][]byte
-	MaxTimestamp int64 // ms; of Batch, so it is now for LogAppendTime
+	MaxTimestamp int64 // ms; the append time for LogAppendTime
 	memory       memory
 }
 
-// Parts returns the batch for the file.
+// Parts returns all pieces of the batch.
 func (v *Valid) Parts() Parts { return Parts{Batch: v.Batch, Rest: v.Rest} }
 
-// Release gives back the memory. The batch must not be used any more.
+// Release returns the pooled memory. The batch must not be used afterwards.
 func (v *Valid) Release() { v.memory.release() }
 
-// Validate checks one produced batch (exactly one in buf) in the order of reference 1.4, stamps
-// LogAppendTime, mends maxTimestamp and recompresses when the topic's codec demands it. Offsets and
-// leader epoch are the log's to set. It may write into buf. What it finds wrong with the batch
-// wraps one of the errors above or ErrCorrupt, and is a *BatchError where it can name records.
-// After an error buf is not to be appended, whatever it holds.
+// Validate checks one produced batch (exactly one in buf) in Kafka's order, sets the timestamps of
+// LogAppendTime, corrects maxTimestamp and recompresses the batch if the topic's codec differs. The
+// log sets offsets and leader epoch. Validate may write to buf. The error of a rejected batch wraps
+// one of the errors above or ErrCorrupt, and is a *BatchError if it concerns single records. After
+// an error the content of buf is undefined and must not be appended.
 func Validate(buf []byte, rules Rules, now time.Time) (Valid, error) {
-	b, err := single(buf)
+	b, err := singleBatch(buf)
 	if err != nil {
 		return Valid{}, err
 	}
 	if err := checkHeader(b, rules); err != nil {
 		return Valid{}, err
 	}
-	payload, unpacked, err := b.unpack(rules.decompressedMax())
-	if err != nil { // ErrCorrupt or too large; to the producer both are invalid records
+	payload, decompressed, err := b.decompressPayload(rules.decompressedMax())
+	if err != nil { // ErrCorrupt or ErrTooLarge; the producer gets INVALID_RECORD for both
 		return Valid{}, invalid("%v", err)
 	}
-	valid := Valid{Batch: b, memory: memory{buffer: unpacked}}
-	if err := valid.make(payload, rules, now); err != nil {
+	valid := Valid{Batch: b, memory: memory{buffer: decompressed}}
+	if err := valid.apply(payload, rules, now); err != nil {
 		valid.Release()
 		return Valid{}, err
 	}
 	return valid, nil
 }
 
-// make looks at every record of the batch, and makes it what the rules ask for.
-func (v *Valid) make(payload []byte, rules Rules, now time.Time) error {
+// apply checks every record and converts the batch to the form that the rules require.
+func (v *Valid) apply(payload []byte, rules Rules, now time.Time) error {
 	found, err := inspect(v.Batch, payload, rules, now)
 	if err != nil {
 		return err
 	}
-	was := v.Batch
-	switch codec, level := rules.codec(was); {
-	case !found.inOrder:
+	original := v.Batch
+	switch codec, level := rules.codec(original); {
+	case !found.consecutive:
 		err = v.rebuild(payload, codec, level, rules.Compress)
-	case codec != was.Codec():
+	case codec != original.Codec():
 		err = v.recompress(payload, codec, level, rules.Compress)
 	default:
 		v.memory.dropBuffer()
@@ -130,35 +125,36 @@ func (v *Valid) make(payload []byte, rules Rules, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	made := v.Parts()
-	if stamp(made.Batch, rules, now, found.maxTimestamp) || &made.Batch[0] != &was[0] {
-		if err := made.seal(); err != nil {
+	parts := v.Parts()
+	if setTimestamps(parts.Batch, rules, now, found.maxTimestamp) ||
+		&parts.Batch[0] != &original[0] {
+		if err := parts.seal(); err != nil {
 			return err
 		}
 	}
-	v.MaxTimestamp = made.MaxTimestamp()
-	return checkSize(made.SizeBytes(), rules)
+	v.MaxTimestamp = parts.MaxTimestamp()
+	return checkSize(parts.SizeBytes(), rules)
 }
 
-// single takes the one batch out of buf.
-func single(buf []byte) (Batch, error) {
+// singleBatch returns the only batch in buf.
+func singleBatch(buf []byte) (Batch, error) {
 	if len(buf) > magicAt && buf[magicAt] != magic {
 		return nil, invalid("magic %d, want %d", int8(buf[magicAt]), magic)
 	}
 	b, rest, err := Next(buf)
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, invalid("no whole record batch")
+		return nil, invalid("incomplete record batch")
 	case err != nil:
 		return nil, err
 	case len(rest) > 0:
-		return nil, invalid("%d bytes behind the record batch, want exactly one batch", len(rest))
+		return nil, invalid("%d bytes after the record batch, want exactly one batch", len(rest))
 	}
 	return b, nil
 }
 
-// checkHeader holds the header against the rules, cheapest first: the checksum is computed only of
-// batches of legal size.
+// checkHeader checks the header, cheapest checks first: the checksum is computed only for batches
+// within the size limit.
 func checkHeader(b Batch, rules Rules) error {
 	if b.BaseOffset() != 0 {
 		return invalid("base offset %d, want 0", b.BaseOffset())
@@ -169,7 +165,7 @@ func checkHeader(b Batch, rules Rules) error {
 	if err := b.CheckCRC(); err != nil {
 		return err
 	}
-	_, stamped := b.DeleteHorizon()
+	_, hasHorizon := b.DeleteHorizon()
 	switch {
 	case b.Count() <= 0:
 		return invalid("%d records, want at least one", b.Count())
@@ -179,9 +175,9 @@ func checkHeader(b Batch, rules Rules) error {
 		return invalid("clients may not write control records")
 	case b.ProducerID() >= 0 && b.BaseSequence() < 0:
 		return invalid("producer id %d with base sequence %d", b.ProducerID(), b.BaseSequence())
-	case stamped:
-		// Not in Kafka's list. A client that could set it could have tombstones removed before
-		// anybody saw them.
+	case hasHorizon:
+		// Kafka has no such check. A client that sets a delete horizon could have tombstones
+		// removed before consumers read them.
 		return invalid("clients may not set a delete horizon")
 	case !b.Codec().Valid():
 		return fmt.Errorf("%w: %s", ErrUnsupportedCodec, b.Codec())
@@ -189,8 +185,8 @@ func checkHeader(b Batch, rules Rules) error {
 	return nil
 }
 
-// checkSize holds the batch as it is stored against max.message.bytes. It is asked twice:
-// recompression may make a batch larger.
+// checkSize compares the stored size with max.message.bytes. It is called before and after
+// recompression, which may enlarge a batch.
 func checkSize(size int, rules Rules) error {
 	if rules.BytesMax > 0 && size > rules.BytesMax {
 		return fmt.Errorf("%w: batch of %d bytes, at most %d allowed", ErrMessageTooLarge, size,
@@ -199,32 +195,32 @@ func checkSize(size int, rules Rules) error {
 	return nil
 }
 
-// invalid makes an error that producers see as INVALID_RECORD, with the text in their log.
+// invalid returns an error that producers receive as INVALID_RECORD, with the text as its message.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalidRecord, fmt.Sprintf(format, args...))
 }
 
-// findings are what a look at every record brings.
+// findings are the results of inspecting every record.
 type findings struct {
 	maxTimestamp int64
-	inOrder      bool // offset deltas are 0, 1, 2...
+	consecutive  bool // offset deltas are 0, 1, 2...
 }
 
-// inspect looks at every record. Records that do not parse end it at once; records that break the
-// topic's rules are gathered.
+// inspect checks every record. It stops at a record that does not parse, and collects the records
+// that violate the topic's rules.
 func inspect(b Batch, payload []byte, rules Rules, now time.Time) (findings, error) {
-	found := findings{maxTimestamp: noTimestamp, inOrder: true}
-	var wrong recordErrors
+	found := findings{maxTimestamp: noTimestamp, consecutive: true}
+	var rejected recordErrors
 	index := int32(0)
 	err := b.walkPayload(payload, func(r *Record) error {
-		found.inOrder = found.inOrder && r.Offset == int64(index)
+		found.consecutive = found.consecutive && r.Offset == int64(index)
 		found.maxTimestamp = max(found.maxTimestamp, r.Timestamp)
 		if rules.Compacted && r.Key == nil {
-			wrong.add(index, "a compacted topic takes no record without a key")
+			rejected.add(index, "records of a compacted topic must have a key")
 		}
-		if complaint := checkTimestamp(b, r, rules, now); complaint != "" {
-			wrong.timestamps = true
-			wrong.add(index, complaint)
+		if problem := checkTimestamp(b, r, rules, now); problem != "" {
+			rejected.timestamps = true
+			rejected.add(index, problem)
 		}
 		if rules.Keys != nil {
 			rules.Keys(RecordKey{Key: r.Key, Tombstone: r.Tombstone(), BodyBytes: r.bodyBytes})
@@ -235,10 +231,11 @@ func inspect(b Batch, payload []byte, rules Rules, now time.Time) (findings, err
 	if err != nil {
 		return found, invalid("%v", err)
 	}
-	return found, wrong.err()
+	return found, rejected.err()
 }
 
-// checkTimestamp returns what is wrong with a record's timestamp. -1 stands for none and is exempt.
+// checkTimestamp returns the problem with a record's timestamp, or "". A record without a timestamp
+// (-1) is exempt.
 func checkTimestamp(b Batch, r *Record, rules Rules, now time.Time) string {
 	if b.TimestampType() == LogAppendTime {
 		return "producers may not set log append time"
@@ -256,10 +253,10 @@ func checkTimestamp(b Batch, r *Record, rules Rules, now time.Time) string {
 	return ""
 }
 
-// stamp makes the header's timestamps right, in place, and tells whether that changed anything:
-// then the checksum is to be computed again. Bit 3 need not be cleared for CreateTime: inspect
-// refuses producers who set it.
-func stamp(b Batch, rules Rules, now time.Time, maxTimestamp int64) (changed bool) {
+// setTimestamps sets the header's timestamps in place and reports whether it changed them, so that
+// the checksum must be recomputed. It need not clear bit 3 for CreateTime, because inspect rejects
+// batches in which the producer set it.
+func setTimestamps(b Batch, rules Rules, now time.Time, maxTimestamp int64) (changed bool) {
 	if rules.TimestampType == LogAppendTime {
 		b.setAttributes(b.attributes() | logAppendTimeBit)
 		b.setMaxTimestamp(now.UnixMilli())

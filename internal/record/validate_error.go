@@ -2,36 +2,37 @@ package record
 
 import "fmt"
 
-// recordErrorsMax bounds how many records an answer names: a batch may hold millions.
+// recordErrorsMax limits the records listed in an error response; a batch may hold millions.
 const recordErrorsMax = 100
 
-// RecordError says what is wrong with one record of a batch (KIP-467).
+// RecordError is the problem with one record of a batch (KIP-467).
 type RecordError struct {
 	Index   int32 // in the batch, from 0
 	Message string
 }
 
-// BatchError is Validate's error when it can name records; Unwrap gives one of the errors above.
+// BatchError is the error of Validate if single records are invalid. Unwrap returns
+// ErrInvalidRecord or ErrInvalidTimestamp.
 type BatchError struct {
 	Err     error
 	Message string
-	Records []RecordError // in their order, the first hundred at most
+	Records []RecordError // in batch order, at most the first 100
 }
 
-// Error returns the kind of error and the message for the batch as a whole.
+// Error returns the kind of error and the message for the whole batch.
 func (e *BatchError) Error() string { return fmt.Sprintf("%s: %s", e.Err, e.Message) }
 
 // Unwrap returns the kind of error: ErrInvalidRecord or ErrInvalidTimestamp.
 func (e *BatchError) Unwrap() error { return e.Err }
 
-// recordErrors gathers what is wrong with single records.
+// recordErrors collects the problems of single records.
 type recordErrors struct {
 	first      []RecordError
 	count      int
-	timestamps bool // one of them is a timestamp: that wins over the others
+	timestamps bool // at least one concerns a timestamp; INVALID_TIMESTAMP takes precedence
 }
 
-// add notes one fault; beyond recordErrorsMax it is only counted.
+// add records one problem; beyond recordErrorsMax it only increments the count.
 func (e *recordErrors) add(index int32, message string) {
 	e.count++
 	if len(e.first) < recordErrorsMax {
@@ -49,6 +50,6 @@ func (e *recordErrors) err() error {
 		kind = ErrInvalidTimestamp
 	}
 	return &BatchError{Err: kind, Records: e.first,
-		Message: fmt.Sprintf("%d records refused, the first is record %d: %s",
+		Message: fmt.Sprintf("%d records rejected, the first is record %d: %s",
 			e.count, e.first[0].Index, e.first[0].Message)}
 }

@@ -15,10 +15,10 @@ import (
 
 var now = time.UnixMilli(1_000_000_000)
 
-// broken takes a good batch, spoils it and makes its checksum right again.
-func broken(t testing.TB, spoil func(Batch)) Batch {
+// modified returns a valid batch changed by modify, with a correct checksum.
+func modified(t testing.TB, modify func(Batch)) Batch {
 	b := clientBatch(t, compress.None, keyed("a", "1", 10), keyed("b", "2", 20))
-	spoil(b)
+	modify(b)
 	b.setCRC()
 	return b
 }
@@ -27,50 +27,50 @@ func put32(at int, value int32) func(Batch) {
 	return func(b Batch) { binary.BigEndian.PutUint32(b[at:], uint32(value)) }
 }
 
-func TestValidateRejects(t *testing.T) { // reference 1.4, row by row
+func TestValidateRejects(t *testing.T) {
 	good := clientBatch(t, compress.None, keyed("a", "1", 10))
-	wrongCRC := broken(t, func(Batch) {})
+	wrongCRC := modified(t, func(Batch) {})
 	wrongCRC[crcAt]++
 	for name, tt := range map[string]struct {
 		buf   []byte
 		rules Rules
 		want  error
 	}{
-		"nothing":      {nil, Rules{}, ErrInvalidRecord},
-		"half a batch": {good[:len(good)-1], Rules{}, ErrInvalidRecord},
+		"empty buffer":     {nil, Rules{}, ErrInvalidRecord},
+		"incomplete batch": {good[:len(good)-1], Rules{}, ErrInvalidRecord},
 		"two batches": {append(bytes.Clone(good), good...), Rules{},
 			ErrInvalidRecord},
-		"magic 1": {broken(t, func(b Batch) { b[magicAt] = 1 }), Rules{},
+		"magic 1": {modified(t, func(b Batch) { b[magicAt] = 1 }), Rules{},
 			ErrInvalidRecord},
-		"shorter than a header": {broken(t, put32(lengthAt, 48)), Rules{}, ErrCorrupt},
-		"base offset 5": {broken(t, func(b Batch) { b.SetBaseOffset(5) }), Rules{},
+		"shorter than a header": {modified(t, put32(lengthAt, 48)), Rules{}, ErrCorrupt},
+		"base offset 5": {modified(t, func(b Batch) { b.SetBaseOffset(5) }), Rules{},
 			ErrInvalidRecord},
 		"larger than allowed": {good, Rules{BytesMax: len(good) - 1},
 			ErrMessageTooLarge},
 		"wrong checksum": {wrongCRC, Rules{}, ErrCorrupt},
-		"no records":     {broken(t, put32(countAt, 0)), Rules{}, ErrInvalidRecord},
-		"count and last delta differ": {broken(t, put32(lastOffsetDeltaAt, 5)), Rules{},
+		"no records":     {modified(t, put32(countAt, 0)), Rules{}, ErrInvalidRecord},
+		"count and last delta differ": {modified(t, put32(lastOffsetDeltaAt, 5)), Rules{},
 			ErrInvalidRecord},
-		"control": {broken(t, func(b Batch) { b.setAttributes(controlBit) }),
+		"control": {modified(t, func(b Batch) { b.setAttributes(controlBit) }),
 			Rules{}, ErrInvalidRecord},
-		"delete horizon": {broken(t,
+		"delete horizon": {modified(t,
 			func(b Batch) { b.setAttributes(deleteHorizonBit) }), Rules{}, ErrInvalidRecord},
-		"producer id without sequence": {broken(t,
+		"producer id without sequence": {modified(t,
 			func(b Batch) { binary.BigEndian.PutUint64(b[producerIDAt:], 7) }), Rules{},
 			ErrInvalidRecord},
-		"codec 5": {broken(t, func(b Batch) { b.setAttributes(5) }), Rules{},
+		"codec 5": {modified(t, func(b Batch) { b.setAttributes(5) }), Rules{},
 			ErrUnsupportedCodec},
-		"records that do not parse": {broken(t, func(b Batch) { b[HeaderBytes] = 0xff }),
+		"unparsable records": {modified(t, func(b Batch) { b[HeaderBytes] = 0xff }),
 			Rules{}, ErrInvalidRecord},
-		"gzip that is none": {broken(t, func(b Batch) { b.setAttributes(1) }), Rules{},
+		"invalid gzip data": {modified(t, func(b Batch) { b.setAttributes(1) }), Rules{},
 			ErrInvalidRecord},
 		"null key in a compacted topic": {clientBatch(t, compress.None,
 			Record{Value: []byte("v")}), Rules{Compacted: true}, ErrInvalidRecord},
-		"log append time from a client": {broken(t,
+		"log append time from a client": {modified(t,
 			func(b Batch) { b.setAttributes(logAppendTimeBit) }), Rules{}, ErrInvalidTimestamp},
-		"decompresses beyond the limit": {clientBatch(t, compress.Zstd,
+		"decompressed size beyond the limit": {clientBatch(t, compress.Zstd,
 			Record{Value: make([]byte, 9999)}), Rules{DecompressedMax: 9999}, ErrInvalidRecord},
-		"grows beyond the limit as none": {clientBatch(t, compress.Zstd,
+		"exceeds the limit when stored uncompressed": {clientBatch(t, compress.Zstd,
 			Record{Value: make([]byte, 9999)}), Rules{BytesMax: 5000}, ErrMessageTooLarge},
 	} {
 		_, err := Validate(bytes.Clone(tt.buf), tt.rules, now)
@@ -80,13 +80,13 @@ func TestValidateRejects(t *testing.T) { // reference 1.4, row by row
 		for _, other := range []error{ErrInvalidRecord, ErrCorrupt, ErrMessageTooLarge,
 			ErrUnsupportedCodec, ErrInvalidTimestamp} {
 			if !errors.Is(tt.want, other) && errors.Is(err, other) {
-				t.Errorf("%s: %v is also %v", name, err, other)
+				t.Errorf("%s: %v also wraps %v", name, err, other)
 			}
 		}
 	}
 }
 
-func TestTimestampsOutsideTheWindowAreRejectedAndMinusOneIsExempt(t *testing.T) { // reference 1.4
+func TestTimestampsOutsideTheWindowAreRejectedAndMinusOneIsExempt(t *testing.T) {
 	rules := Rules{TimestampBeforeMax: time.Minute, TimestampAfterMax: time.Hour}
 	ms := now.UnixMilli()
 	for _, tt := range []struct {
@@ -108,7 +108,7 @@ func TestTimestampsOutsideTheWindowAreRejectedAndMinusOneIsExempt(t *testing.T) 
 	}
 }
 
-func TestErrorsNameTheRecordsAndTimestampsWin(t *testing.T) { // reference 1.4
+func TestBatchErrorListsTheRecordsAndPrefersInvalidTimestamp(t *testing.T) {
 	b := clientBatch(t, compress.LZ4, keyed("a", "1", 5), Record{Timestamp: 5},
 		keyed("c", "1", now.UnixMilli()*2))
 	_, err := Validate(b, Rules{Compacted: true, TimestampAfterMax: time.Hour, KeepCodec: true},
@@ -125,7 +125,7 @@ func TestErrorsNameTheRecordsAndTimestampsWin(t *testing.T) { // reference 1.4
 	}
 }
 
-func TestErrorsNameAtMostAHundredRecords(t *testing.T) {
+func TestBatchErrorListsAtMost100Records(t *testing.T) {
 	_, err := Validate(clientBatch(t, compress.Gzip, make([]Record, 5000)...),
 		Rules{Compacted: true, KeepCodec: true}, now)
 	var detail *BatchError
@@ -135,7 +135,7 @@ func TestErrorsNameAtMostAHundredRecords(t *testing.T) {
 	}
 }
 
-func TestBatchInTheTopicsCodecIsStoredUnchanged(t *testing.T) { // the level is never compared
+func TestBatchInTheTopicsCodecIsStoredUnchanged(t *testing.T) { // the level is not compared
 	for _, rules := range []Rules{{KeepCodec: true}, {Codec: compress.Zstd, CodecLevel: 19}} {
 		sent := clientBatch(t, compress.Zstd, keyed("a", "1", 10), keyed("b", "2", 20))
 		valid, err := Validate(sent, rules, now)
@@ -145,7 +145,7 @@ func TestBatchInTheTopicsCodecIsStoredUnchanged(t *testing.T) { // the level is 
 	}
 }
 
-func TestTopicsCodecIsUsed(t *testing.T) {
+func TestBatchIsRecompressedInTheTopicsCodec(t *testing.T) {
 	for from := compress.None; from <= compress.Zstd; from++ {
 		for to := compress.None; to <= compress.Zstd; to++ {
 			sent := clientBatch(t, from, keyed("a", "1", 10),
@@ -168,23 +168,23 @@ func TestTopicsCodecIsUsed(t *testing.T) {
 	}
 }
 
-// Rules.Compress is told of what is compressed again, and only then; a builder from the pool does
-// not remember another's.
+// Rules.Compress is called only for recompression. A pooled builder does not keep the function of
+// its previous user.
 func TestCompressIsCalledForRecompressedBatchesOnly(t *testing.T) {
 	calls := 0
-	measured := Rules{Codec: compress.LZ4, CodecLevel: compress.LevelDefault,
+	instrumented := Rules{Codec: compress.LZ4, CodecLevel: compress.LevelDefault,
 		Compress: func(dst *compress.Chunks, src []byte, codec compress.Codec, level int) error {
 			calls++
 			return compress.To(dst, src, codec, level)
 		}}
-	unmeasured := measured
-	unmeasured.Compress = nil
+	plain := instrumented
+	plain.Compress = nil
 	for i, test := range []struct {
 		from  compress.Codec
 		rules Rules
 		calls int
-	}{{compress.Gzip, measured, 1}, {compress.LZ4, measured, 1}, {compress.Gzip, unmeasured, 1},
-		{compress.None, measured, 2}} {
+	}{{compress.Gzip, instrumented, 1}, {compress.LZ4, instrumented, 1}, {compress.Gzip, plain, 1},
+		{compress.None, instrumented, 2}} {
 		valid, err := Validate(clientBatch(t, test.from, keyed("a", "1", 10)), test.rules, now)
 		if err != nil || valid.Batch.Codec() != compress.LZ4 || calls != test.calls {
 			t.Errorf("case %d: %v, codec %s, %d calls so far, want %d", i, err, valid.Batch.Codec(),
@@ -193,7 +193,7 @@ func TestCompressIsCalledForRecompressedBatchesOnly(t *testing.T) {
 	}
 }
 
-func TestLogAppendTimeIsStamped(t *testing.T) { // reference 1.4, in place and recompressed
+func TestLogAppendTimeIsSet(t *testing.T) { // in place and when recompressed
 	for codec := compress.None; codec <= compress.Gzip; codec++ {
 		rules := Rules{TimestampType: LogAppendTime, Codec: codec,
 			CodecLevel: compress.LevelDefault}
@@ -212,21 +212,20 @@ func TestLogAppendTimeIsStamped(t *testing.T) { // reference 1.4, in place and r
 	}
 }
 
-func TestWrongMaxTimestampIsCorrected(t *testing.T) { // reference 1.4
-	valid, err := Validate(broken(t, func(b Batch) { b.setMaxTimestamp(5) }), Rules{}, now)
+func TestWrongMaxTimestampIsCorrected(t *testing.T) {
+	valid, err := Validate(modified(t, func(b Batch) { b.setMaxTimestamp(5) }), Rules{}, now)
 	if err != nil || valid.Batch.MaxTimestamp() != 20 || valid.Batch.CheckCRC() != nil {
 		t.Errorf("%v, max %d, %v", err, valid.Batch.MaxTimestamp(), valid.Batch.CheckCRC())
 	}
 }
 
-// reference 1.4: recompressed if not 0, 1, 2...
-func TestOffsetDeltasAreMadeConsecutive(t *testing.T) {
+func TestOffsetDeltasAreCorrected(t *testing.T) {
 	sent := clientBatch(t, compress.Snappy, keyed("a", "1", 10), keyed("b", "2", 20))
 	wrong := clientBatch(t, compress.None, keyed("a", "1", 10), keyed("b", "2", 20))
 	at := bytes.LastIndex(wrong, []byte{2, 2, 'b'}) // offset delta 1, key length 1, key
 	wrong[at] = 0
 	wrong.setCRC()
-	for name, b := range map[string]Batch{"right": sent, "both 0": wrong} {
+	for name, b := range map[string]Batch{"consecutive": sent, "both 0": wrong} {
 		valid, err := Validate(b, Rules{KeepCodec: true}, now)
 		if err != nil {
 			t.Fatal(name, err)
@@ -244,7 +243,7 @@ func FuzzValidate(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, buf []byte, codec int8, appendTime bool) {
 		if len(buf) >= HeaderBytes {
-			Batch(buf).setCRC() // otherwise nearly nothing gets past the checksum
+			Batch(buf).setCRC() // otherwise almost every input fails the checksum
 		}
 		rules := Rules{Compacted: true, DecompressedMax: 1 << 20, BytesMax: 1 << 20,
 			CodecLevel: compress.LevelDefault}
@@ -258,10 +257,10 @@ func FuzzValidate(f *testing.F) {
 		}
 		b, rest, err := Next(valid.Batch)
 		if err != nil || len(rest) > 0 || b.CheckCRC() != nil {
-			t.Fatalf("accepted, and no sound batch: %v, %v", err, b.CheckCRC())
+			t.Fatalf("Validate accepted an invalid batch: %v, %v", err, b.CheckCRC())
 		}
 		if err := b.Records(1<<20, func(*Record) error { return nil }); err != nil {
-			t.Fatalf("accepted, and does not read: %v", err)
+			t.Fatalf("Validate accepted unreadable records: %v", err)
 		}
 	})
 }

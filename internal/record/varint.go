@@ -2,29 +2,28 @@ package record
 
 import "encoding/binary"
 
-// Varints are zigzag LEB128, at most 5 bytes for an int32 and 10 for an int64. Forms longer than
-// need be are read, and bits beyond the type are dropped, as Kafka does: only a varint that does
-// not end is an error.
+// Varints are zigzag LEB128 with at most 5 bytes for an int32 and 10 for an int64. As in Kafka,
+// overlong forms are accepted and bits beyond the type are dropped; only an unterminated varint is
+// an error.
 const (
 	varint32BytesMax = 5
 	varint64BytesMax = 10
 )
 
-// varint32 reads an int32 from the front of buf; size is 0 if it does not end in time.
+// varint32 decodes an int32 at the start of buf; size is 0 if it is unterminated.
 func varint32(buf []byte) (value int32, size int) {
 	raw, size := uvarint(buf, varint32BytesMax)
 	low := uint32(raw)
 	return int32(low>>1) ^ -int32(low&1), size
 }
 
-// varint64 reads an int64 from the front of buf; size is 0 if it does not end in time.
+// varint64 decodes an int64 at the start of buf; size is 0 if it is unterminated.
 func varint64(buf []byte) (value int64, size int) {
 	raw, size := uvarint(buf, varint64BytesMax)
 	return int64(raw>>1) ^ -int64(raw&1), size
 }
 
-// uvarint reads at most bytesMax bytes; size is 0 if the last of them, or of buf, says that more
-// follow.
+// uvarint decodes at most bytesMax bytes; size is 0 if none of them terminates the varint.
 func uvarint(buf []byte, bytesMax int) (value uint64, size int) {
 	for i := 0; i < len(buf) && i < bytesMax; i++ {
 		value |= uint64(buf[i]&0x7f) << (7 * i)
@@ -35,10 +34,11 @@ func uvarint(buf []byte, bytesMax int) (value uint64, size int) {
 	return 0, 0
 }
 
-// appendVarint appends the shortest form. For a value within int32 it is the int32's.
+// appendVarint appends the shortest encoding. It is the same for an int32 and an int64 of equal
+// value.
 func appendVarint(dst []byte, value int64) []byte { return binary.AppendVarint(dst, value) }
 
-// varintSize is how many bytes appendVarint takes.
+// varintSize returns the number of bytes that appendVarint appends.
 func varintSize(value int64) int {
 	size := 1
 	for raw := uint64(value<<1) ^ uint64(value>>63); raw >= 0x80; raw >>= 7 {

@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// vectors are the batches in testdata/java, which Kafka's own Java code made, and what it reads in
-// them: see Vectors.java there.
+// vectors returns the batches in testdata/java, which Kafka's Java code wrote; see Vectors.java
+// there.
 func vectors(t testing.TB) map[string]Batch {
 	t.Helper()
 	names, err := filepath.Glob("testdata/java/*.bin")
@@ -35,7 +35,7 @@ func vectors(t testing.TB) map[string]Batch {
 	return all
 }
 
-// javaText shows a batch as Vectors.java does.
+// javaText formats a batch like Vectors.java.
 func javaText(t testing.TB, b Batch) string {
 	t.Helper()
 	horizon := int64(-1)
@@ -81,19 +81,19 @@ func javaHex(value []byte) string {
 	return "'" + hex.EncodeToString(value)
 }
 
-func TestRecordsOfKafkasBatches(t *testing.T) {
+func TestRecordsReadsKafkasBatches(t *testing.T) {
 	for name, b := range vectors(t) {
 		want, err := os.ReadFile(filepath.Join("testdata", "java", name+".txt"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := javaText(t, b); got != string(want) {
-			t.Errorf("%s:\nwe read  %s\nKafka    %s", name, got, want)
+			t.Errorf("%s:\ngot   %s\nKafka %s", name, got, want)
 		}
 	}
 }
 
-// rebuilt is a batch made again out of its identity and records.
+// rebuilt returns a batch built from the identity and the records of b.
 func rebuilt(t *testing.T, b Batch, codec compress.Codec) Batch {
 	t.Helper()
 	builder := NewBuilder(codec, compress.LevelDefault)
@@ -108,9 +108,9 @@ func rebuilt(t *testing.T, b Batch, codec compress.Codec) Batch {
 	return Batch(built)
 }
 
-// Without a codec there is one way to write a batch, so ours must be Kafka's, byte for byte: nulls,
-// headers, horizons, markers, and what cleaning leaves. Log append time is the exception: Kafka's
-// header keeps the base timestamp that its clients sent.
+// An uncompressed batch has only one encoding, so ours must equal Kafka's byte for byte: nulls,
+// headers, delete horizons, markers and cleaned batches. Log append time is the exception: Kafka's
+// header keeps the base timestamp that the client sent.
 func TestBuilderProducesKafkasBatchesByteForByte(t *testing.T) {
 	compared := 0
 	for name, b := range vectors(t) {
@@ -119,11 +119,11 @@ func TestBuilderProducesKafkasBatchesByteForByte(t *testing.T) {
 		}
 		compared++
 		if again := rebuilt(t, b, compress.None); !bytes.Equal(again, b) {
-			t.Errorf("%s:\nwe make  %x\nKafka    %x", name, again, []byte(b))
+			t.Errorf("%s:\ngot   %x\nKafka %x", name, again, []byte(b))
 		}
 	}
 	if compared < 10 {
-		t.Errorf("only %d batches were compared", compared)
+		t.Errorf("compared only %d batches", compared)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestKafkasBatchesRoundTripThroughOurCodecs(t *testing.T) {
 		for codec := compress.None; codec <= compress.Zstd; codec++ {
 			got := javaText(t, rebuilt(t, b, codec))
 			if got != strings.Replace(want, " "+b.Codec().String()+" ", " "+codec.String()+" ", 1) {
-				t.Errorf("%s in %s:\n%s\nwas %s", name, codec, got, want)
+				t.Errorf("%s in %s:\ngot  %s\nwant %s", name, codec, got, want)
 			}
 		}
 	}
@@ -155,16 +155,16 @@ func TestKafkasProducersBatchesAreValid(t *testing.T) {
 		if fromClient {
 			accepted++
 			if string(valid.Batch) != want {
-				t.Errorf("%s is stored otherwise than sent", name)
+				t.Errorf("%s is not stored as sent", name)
 			}
 		}
 	}
 	if accepted < 20 {
-		t.Errorf("only %d batches were accepted", accepted)
+		t.Errorf("accepted only %d batches", accepted)
 	}
 }
 
-func TestKafkasMarkersAreRead(t *testing.T) { // reference 1.1
+func TestParseControlReadsKafkasMarkers(t *testing.T) {
 	all := vectors(t)
 	for name, want := range map[string]Control{
 		"control-abort": {ControlAbort, 8}, "control-commit": {ControlCommit, 9},
@@ -179,7 +179,7 @@ func TestKafkasMarkersAreRead(t *testing.T) { // reference 1.1
 		}
 		key, value := got.Bytes()
 		if !bytes.Equal(key, records[0].Key) || !bytes.Equal(value, records[0].Value) {
-			t.Errorf("%s: we write %x = %x, Kafka %x = %x", name, key, value, records[0].Key,
+			t.Errorf("%s: got %x = %x, Kafka writes %x = %x", name, key, value, records[0].Key,
 				records[0].Value)
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// misnumbered is a gzip batch of two records that both say offset delta 0, as old producers wrote
-// compressed batches.
-func misnumbered(t *testing.T) Batch {
+// zeroDeltas returns a gzip batch of two records that both have offset delta 0, like the compressed
+// batches of old producers.
+func zeroDeltas(t *testing.T) Batch {
 	t.Helper()
 	record := []byte{0x0c, 0, 0, 0, 1, 1, 0}
 	packed, err := compress.Compress(nil, append(slices.Clone(record), record...), compress.Gzip, 1)
@@ -29,7 +29,6 @@ func misnumbered(t *testing.T) Batch {
 	return b
 }
 
-// reference 1.4: recompression if deltas are not 0, 1, 2...
 func TestRenumberedBatchIsCompressedAtTheTopicsLevel(t *testing.T) {
 	for _, tt := range []struct {
 		rules Rules
@@ -44,7 +43,7 @@ func TestRenumberedBatchIsCompressedAtTheTopicsLevel(t *testing.T) {
 			levels = append(levels, level)
 			return compress.To(dst, src, codec, level)
 		}
-		valid, err := Validate(misnumbered(t), tt.rules, now)
+		valid, err := Validate(zeroDeltas(t), tt.rules, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +58,7 @@ func TestRenumberedBatchIsCompressedAtTheTopicsLevel(t *testing.T) {
 	}
 }
 
-func TestBuilderProducesTheBatchOfTheFormatPage(t *testing.T) { // docs/format/batch.md
+func TestBuilderProducesTheDocumentedBytes(t *testing.T) { // docs/format/batch.md
 	want, err := hex.DecodeString("0000000000000000" + "0000003a" + "ffffffff" + "02" + "00000000" +
 		"0000" + "00000000" + "0000018bcfe56800" +
 		"0000018bcfe56800" + "ffffffffffffffff" + "ffff" + "ffffffff" + "00000001" + "10" + "00" +
@@ -70,6 +69,6 @@ func TestBuilderProducesTheBatchOfTheFormatPage(t *testing.T) { // docs/format/b
 	Batch(want).setCRC()
 	if got := clientBatch(t, compress.None, keyed("k", "v", 1_700_000_000_000)); !bytes.Equal(got,
 		want) {
-		t.Errorf("we build %x, the page has %x", []byte(got), want)
+		t.Errorf("got %x, want %x", []byte(got), want)
 	}
 }
