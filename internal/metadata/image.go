@@ -157,6 +157,7 @@ func (p *Partition) SetISR(leader int32, recorded []placement.InSyncReplica, up 
 	}
 }
 
+// State returns the broker in the form in which placement decides about it.
 func (b Broker) State() placement.BrokerState {
 	return placement.BrokerState{Liveness: placement.Up, Epoch: b.Epoch, CleanEpoch: b.CleanEpoch,
 		Directory: b.Directory, Leaving: b.Leaving}
