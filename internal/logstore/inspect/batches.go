@@ -10,10 +10,10 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// batchBytesMaxDefault bounds what one batch may take in memory, compressed and decompressed each.
+// batchBytesMaxDefault is the largest size of a batch in memory, compressed and decompressed each.
 const batchBytesMaxDefault = 128 << 20
 
-// readAhead is how much of a file is read at once.
+// readAhead is the size of reads.
 const readAhead = 256 << 10
 
 // batch is a batch of a data file.
@@ -29,7 +29,7 @@ type batchReader struct {
 	in       *bufio.Reader
 	size     int64 // of the file
 	position int64 // where next reads
-	bytesMax int   // a larger batch is told of by its header only
+	bytesMax int   // of a larger batch, only the header is read
 	buffer   []byte
 }
 
@@ -42,8 +42,8 @@ func newBatchReader(f vfs.File, bytesMax int) (*batchReader, error) {
 		size: size, bytesMax: bytesMax}, nil
 }
 
-// next returns the next batch, valid until the call after; io.EOF at the end; an error wrapping
-// record.ErrCorrupt, at position, where no batch begins: then there is no going on.
+// next returns the next batch, valid until the next call, and io.EOF at the end. If no batch begins
+// at position, it returns an error that wraps record.ErrCorrupt, and the rest cannot be read.
 func (r *batchReader) next() (batch, error) {
 	left := r.size - r.position
 	header, err := r.in.Peek(int(min(left, record.HeaderBytes)))
@@ -54,30 +54,31 @@ func (r *batchReader) next() (batch, error) {
 	case left == 0:
 		return batch{}, io.EOF
 	case left < record.HeaderBytes:
-		return batch{}, fmt.Errorf("%w: %d bytes at the end are no batch", record.ErrCorrupt, left)
+		return batch{}, fmt.Errorf("%w: %d bytes at the end are not a batch", record.ErrCorrupt,
+			left)
 	}
 	size, err := record.PeekSize(header)
 	if err != nil {
 		return batch{}, err
 	}
 	if int64(size) > left {
-		return batch{}, fmt.Errorf("%w: batch of %d bytes, where %d are left", record.ErrCorrupt,
+		return batch{}, fmt.Errorf("%w: batch of %d bytes, %d bytes remain", record.ErrCorrupt,
 			size, left)
 	}
 	found := batch{position: r.position, size: size, tooLarge: size > r.bytesMax}
-	wanted := size
+	needed := size
 	if found.tooLarge {
-		wanted = record.HeaderBytes
+		needed = record.HeaderBytes
 	}
-	if cap(r.buffer) < wanted {
-		r.buffer = make([]byte, wanted)
+	if cap(r.buffer) < needed {
+		r.buffer = make([]byte, needed)
 	}
-	found.Batch = r.buffer[:wanted]
+	found.Batch = r.buffer[:needed]
 	if _, err := io.ReadFull(r.in, found.Batch); err != nil {
 		return batch{}, fmt.Errorf("read batch at position %d: %w", r.position, err)
 	}
-	if _, err := r.in.Discard(size - wanted); err != nil {
-		return batch{}, fmt.Errorf("pass over batch at position %d: %w", r.position, err)
+	if _, err := r.in.Discard(size - needed); err != nil {
+		return batch{}, fmt.Errorf("skip batch at position %d: %w", r.position, err)
 	}
 	r.position += int64(size)
 	return found, nil

@@ -11,28 +11,27 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// directory is what verify follows along the segments of one partition.
+// directory is the state of verify along the segments of one partition.
 type directory struct {
 	v     *verifier
 	path  string
-	whole bool  // all segments are walked, not one that was named alone
+	whole bool  // all segments are read, not a single one that was named
 	first int64 // base of the first segment
-	next  int64 // end of what was walked
-	// synced: below it index files are complete, above a broker may have some of it in memory
-	// (syncedBelow).
+	next  int64 // end offset of the batches read so far
+	// synced is the offset below which index files must be complete. Above it, a broker may hold
+	// index entries in memory (syncedBelow).
 	synced int64
-	// missing counts the offsets below next that no batch holds. Cleaning takes batches whole; so
-	// this is how much of a producer's sequence it can have taken, at most.
+	// missing counts the offsets below next that no batch contains. Cleaning removes whole batches,
+	// so it can have removed at most as many sequence numbers of a producer.
 	missing int64
-	// damaged: a batch could not be believed, so nothing that is made from batches is certain any
-	// more.
+	// damaged: the header of a batch is invalid, so nothing derived from the batches is certain.
 	damaged   bool
 	producers map[int64]*producer
 	snapshots []snapshotFile
 	epochs    epochHistory
 }
 
-// enter begins a directory, or a segment that is looked at alone.
+// enter starts a directory, or a single segment.
 func (v *verifier) enter(f file) error {
 	v.dir = &directory{v: v, path: f.dir, whole: f.whole, first: f.base, next: f.base,
 		producers: map[int64]*producer{}}
@@ -57,13 +56,13 @@ func (v *verifier) enter(f file) error {
 			v.dir.snapshots = append(v.dir.snapshots, snapshotFile{path, base}) // sorted by name
 		case leftover(entry.Name()):
 			v.printer.print(note{File: path,
-				Note: "left behind by something that was cut off; a start removes it"})
+				Note: "leftover of an interrupted operation; the next start removes it"})
 		}
 	}
 	return v.dir.loadEpochs()
 }
 
-// leftover tells of files that a start removes: they are no damage, but worth a line.
+// leftover reports whether a start removes the file. It is worth a note, and not a problem.
 func leftover(name string) bool {
 	for _, suffix := range []string{".cleaned", ".swap", ".deleted", vfs.TemporarySuffix} {
 		if strings.HasSuffix(name, suffix) {
@@ -73,16 +72,16 @@ func leftover(name string) bool {
 	return false
 }
 
-// exact tells whether the walk has seen every batch that the log ever had: then what is made of
-// them is what a broker made of them.
+// exact reports whether every batch that the log ever had was read. Then the state derived from the
+// batches must equal the state that a broker has written.
 func (d *directory) exact() bool { return d.whole && d.first == 0 && d.missing == 0 && !d.damaged }
 
-// pass takes in a batch; a batch that is damaged counts as one that is missing.
-func (d *directory) pass(f file, b batch, believed bool) error {
+// add adds a batch. A batch with an invalid header counts as missing.
+func (d *directory) add(f file, b batch, valid bool) error {
 	if b.BaseOffset() > d.next {
 		d.missing += b.BaseOffset() - d.next
 	}
-	if !believed {
+	if !valid {
 		d.damaged = true
 		d.missing += max(b.NextOffset()-max(b.BaseOffset(), d.next), 0)
 		d.next = max(d.next, b.NextOffset())
@@ -91,13 +90,13 @@ func (d *directory) pass(f file, b batch, believed bool) error {
 	if err := d.compareSnapshots(b.BaseOffset()); err != nil {
 		return err
 	}
-	d.epochs.pass(d.v, f, b)
-	d.passProducer(f, b)
+	d.epochs.add(d.v, f, b)
+	d.addProducer(f, b)
 	d.next = max(d.next, b.NextOffset())
 	return nil
 }
 
-// leave looks at what the batches have not answered.
+// leave ends a directory and checks what remains after its last batch.
 func (v *verifier) leave() error {
 	d := v.dir
 	v.dir = nil
@@ -115,8 +114,8 @@ func (v *verifier) leave() error {
 	return nil
 }
 
-// readSmall reads a file that is held in memory as a whole; ok is false if it is missing, or, which
-// is a finding, too large.
+// readSmall reads a whole file into memory; ok is false if it does not exist, or is too large,
+// which is a finding.
 func (v *verifier) readSmall(path string) (content []byte, ok bool, err error) {
 	info, err := v.fsys.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -126,17 +125,18 @@ func (v *verifier) readSmall(path string) (content []byte, ok bool, err error) {
 		return nil, false, err
 	}
 	if info.Size() > smallBytesMax {
-		v.find(path, 0, "%d bytes are not read: more than %d", info.Size(), int64(smallBytesMax))
+		v.find(path, 0, "the file has %d bytes and was not read; the limit is %d", info.Size(),
+			int64(smallBytesMax))
 		return nil, false, nil
 	}
 	content, err = v.fsys.ReadFile(path)
 	return content, err == nil, err
 }
 
-// smallBytesMax is room for a million producers.
+// smallBytesMax is the limit of files that are read into memory, enough for a million producers.
 const smallBytesMax = 64 << 20
 
-// note is worth a line, and no problem.
+// note is an observation that is not a problem.
 type note struct {
 	File string `json:"file"`
 	Note string `json:"note"`

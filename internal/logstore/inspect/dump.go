@@ -11,18 +11,18 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// textMaxDefault is how much of a key or value is printed.
+// textMaxDefault is the number of bytes of a key or value that are printed.
 const textMaxDefault = 80
 
 // DumpOptions of Dump.
 type DumpOptions struct {
-	Records bool  // print each record, too
-	From    int64 // first offset; batches that end below are left out
-	To      int64 // batches that begin at or above are left out; 0: no bound
-	JSON    bool  // one JSON object a line
+	Records bool  // print each record too
+	From    int64 // first offset; batches that end below it are omitted
+	To      int64 // batches that begin at or above it are omitted; 0: no bound
+	JSON    bool  // one JSON object per line
 	TextMax int   // bytes printed of a key, value or header; default 80
-	// largest batch, compressed or not, of which the checksum and the records are read; default 128
-	// MiB
+	// BatchBytesMax is the largest batch, compressed or not, whose checksum and records are read;
+	// default 128 MiB.
 	BatchBytesMax int
 }
 
@@ -36,10 +36,10 @@ func (o DumpOptions) withDefaults() DumpOptions {
 	return o
 }
 
-// Dump prints what the paths hold: of a data file a line for each batch, and on demand for each
-// record; of an index file a line for each entry, of a producer snapshot one for each producer; of
-// a directory its data files. Bad batches are printed with their problem. Where a data file cannot
-// be read on, the next one is; the error returned joins all of these.
+// Dump prints the content of files: one line per batch, and optionally per record, of a data file,
+// per entry of an index file, and per producer of a producer snapshot. Of a directory it prints the
+// data files. Invalid batches are printed with their problem. If the rest of a file cannot be read,
+// Dump continues with the next file, and finally returns the joined errors.
 func Dump(fsys vfs.FS, paths []string, opts DumpOptions, out io.Writer) error {
 	files, err := find(fsys, paths)
 	if err != nil {
@@ -54,7 +54,7 @@ func Dump(fsys vfs.FS, paths []string, opts DumpOptions, out io.Writer) error {
 			failed = append(failed, fmt.Errorf("dump %s: %w", f.path(), err))
 		}
 		if d.printer.err != nil {
-			return fmt.Errorf("print: %w", d.printer.err) // nobody reads on: a closed pipe
+			return fmt.Errorf("print: %w", d.printer.err) // the reader has closed the pipe
 		}
 	}
 	if err := buffered.Flush(); err != nil {
@@ -63,14 +63,14 @@ func Dump(fsys vfs.FS, paths []string, opts DumpOptions, out io.Writer) error {
 	return errors.Join(failed...)
 }
 
-// wants tells whether a batch holds an offset that was asked for. It says so of each: offsets of
-// damaged batches may not ascend.
-func (o DumpOptions) wants(b batch) bool {
+// includes reports whether a batch contains a selected offset. Every batch is checked, because the
+// offsets of damaged batches may not ascend.
+func (o DumpOptions) includes(b batch) bool {
 	return b.LastOffset() >= o.From && (o.To <= 0 || b.BaseOffset() < o.To)
 }
 
-// wantsRecord is wants for one record.
-func (o DumpOptions) wantsRecord(offset int64) bool {
+// includesRecord reports whether a record is selected.
+func (o DumpOptions) includesRecord(offset int64) bool {
 	return offset >= o.From && (o.To <= 0 || offset < o.To)
 }
 
@@ -80,8 +80,8 @@ type dumper struct {
 	printer printer
 }
 
-// dump prints one file, by its extension. A bad entry or batch is printed; an error says that the
-// rest could not be read.
+// dump prints one file according to its extension. Invalid entries and batches are printed; an
+// error means that the rest could not be read.
 func (d *dumper) dump(f file) (err error) {
 	opened, err := d.fsys.Open(f.path())
 	if err != nil {
@@ -115,7 +115,7 @@ func (d *dumper) dump(f file) (err error) {
 	return d.dumpData(f, opened)
 }
 
-// dumpSmall prints a file that is held in memory as a whole.
+// dumpSmall prints a file that is read into memory.
 func dumpSmall[L line](d *dumper, opened vfs.File, path string,
 	parse func(path string, content []byte) ([]L, error)) error {
 	size, err := opened.Size()
@@ -123,7 +123,7 @@ func dumpSmall[L line](d *dumper, opened vfs.File, path string,
 		return err
 	}
 	if size > smallBytesMax {
-		return fmt.Errorf("%d bytes, more than %d", size, int64(smallBytesMax))
+		return fmt.Errorf("file of %d bytes, the limit is %d", size, int64(smallBytesMax))
 	}
 	content := make([]byte, size)
 	if _, err := io.ReadFull(io.NewSectionReader(opened, 0, size), content); err != nil {
@@ -136,7 +136,7 @@ func dumpSmall[L line](d *dumper, opened vfs.File, path string,
 	return err
 }
 
-// dumpData prints a data file batch by batch, and stops early when nobody reads the output.
+// dumpData prints a data file batch by batch. It stops when the output fails.
 func (d *dumper) dumpData(f file, opened vfs.File) error {
 	batches, err := newBatchReader(opened, d.opts.BatchBytesMax)
 	if err != nil {
@@ -150,22 +150,22 @@ func (d *dumper) dumpData(f file, opened vfs.File) error {
 		if err != nil {
 			return fmt.Errorf("position %d: %w", batches.position, err)
 		}
-		if d.opts.wants(b) {
+		if d.opts.includes(b) {
 			d.dumpBatch(f, b)
 		}
 	}
-	return nil // Dump looks at the printer's error
+	return nil // Dump returns the printer's error
 }
 
-// dumpBatch prints a batch and what is wrong with it. Records of a batch with a wrong checksum are
-// tried all the same: a person who looks at damage wants to see what is left.
+// dumpBatch prints a batch and its problem. It prints the records of a batch with a wrong checksum
+// too, as far as they can be decoded, because users inspect damaged files.
 func (d *dumper) dumpBatch(f file, b batch) {
 	d.printer.print(newBatchLine(f.path(), b, b.check()))
 	if !d.opts.Records || b.tooLarge {
 		return
 	}
 	err := b.Records(d.opts.BatchBytesMax, func(r *record.Record) error {
-		if d.opts.wantsRecord(r.Offset) {
+		if d.opts.includesRecord(r.Offset) {
 			d.printer.print(newRecordLine(f.path(), r, b.Control(), d.opts.TextMax))
 		}
 		return d.printer.err
@@ -175,16 +175,16 @@ func (d *dumper) dumpBatch(f file, b batch) {
 	}
 }
 
-// check tells what is wrong with a batch's checksum, as far as it can be known.
+// check returns an error if the checksum of the batch does not match or was not verified.
 func (b batch) check() error {
 	if b.tooLarge {
-		return fmt.Errorf("not read: a batch of %d bytes is beyond the limit", b.size)
+		return fmt.Errorf("batch of %d bytes exceeds the limit and was not read", b.size)
 	}
 	return b.CheckCRC()
 }
 
-// eachEntry visits the entries of an index file with their positions, and fails when they do not
-// end with the file.
+// eachEntry visits the entries of an index file with their positions. It fails if the file ends
+// within an entry.
 func eachEntry(f vfs.File, entryBytes int, visit func(position int64, entry []byte)) error {
 	entries, err := newEntryReader(f, entryBytes)
 	if err != nil {
@@ -219,12 +219,12 @@ func newEntryReader(f vfs.File, entryBytes int) (*entryReader, error) {
 	return &entryReader{in: in, entry: make([]byte, entryBytes)}, nil
 }
 
-// next returns the next entry, valid until the call after; io.EOF at the end.
+// next returns the next entry, valid until the next call, and io.EOF at the end.
 func (r *entryReader) next() ([]byte, error) {
 	_, err := io.ReadFull(r.in, r.entry)
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, fmt.Errorf("half an entry at position %d: %w", r.position, err)
+		return nil, fmt.Errorf("incomplete entry at position %d: %w", r.position, err)
 	case err != nil:
 		return nil, err
 	}
@@ -232,8 +232,8 @@ func (r *entryReader) next() ([]byte, error) {
 	return r.entry, nil
 }
 
-// zeros tells whether an entry, and all that follows it up to the end of the file, is zeros. The
-// reader is used up then.
+// zeros reports whether an entry and the rest of the file consist of zeros. It reads up to the end
+// or to the first other byte.
 func (r *entryReader) zeros(entry []byte) (bool, error) {
 	for {
 		for _, b := range entry {

@@ -20,7 +20,7 @@ func dump(t *testing.T, fsys vfs.FS, opts DumpOptions, paths ...string) string {
 	return out.String()
 }
 
-// The golden files were compared with what Kafka's own dump-log prints of the same files.
+// The golden files were compared with the output of Kafka's dump-log for the same files.
 func TestDumpOfKafkasFiles(t *testing.T) {
 	wantGolden(t, "partition.txt", dump(t, vfs.OS{}, DumpOptions{}, vectors+"/vectors-0"))
 	wantGolden(t, "records.txt",
@@ -72,7 +72,8 @@ func TestExcerptQuotesAndTruncates(t *testing.T) {
 	}
 }
 
-// A bad batch is printed with its problem; bytes that are no batch end the file, not the command.
+// An invalid batch is printed with its problem. After bytes that are not a batch, the dump
+// continues with the next file.
 func TestDumpContinuesAfterDamage(t *testing.T) {
 	mem := vfs.NewMem()
 	must(t, mem.MkdirAll("/p-0"))
@@ -80,14 +81,14 @@ func TestDumpContinuesAfterDamage(t *testing.T) {
 		record.Record{Key: []byte("k"), Value: []byte("v"), Timestamp: 1})
 	bad := batchOf(t, compress.Gzip, 1,
 		record.Record{Key: []byte("k"), Value: []byte("v"), Timestamp: 2})
-	bad[20]++ // its checksum
+	bad[20]++ // the checksum
 	must(t, vfs.WriteFileAtomic(mem, "/p-0/00000000000000000000.log",
 		append(append(bytes.Clone(good), bad...), "nonsense"...)))
 	must(t, vfs.WriteFileAtomic(mem, "/p-0/00000000000000000007.log", good))
 	var out bytes.Buffer
 	err := Dump(mem, []string{"/p-0"}, DumpOptions{}, &out)
 	if !errors.Is(err, record.ErrCorrupt) {
-		t.Errorf("dump: %v", err)
+		t.Errorf("dump returned %v", err)
 	}
 	text := out.String()
 	if strings.Count(text, "batch position=") != 3 ||
@@ -107,10 +108,10 @@ func TestDumpBoundsMemory(t *testing.T) {
 		bytes.Join([][]byte{large, bomb, small}, nil)))
 	text := dump(t, mem, DumpOptions{Records: true, BatchBytesMax: 4000},
 		"/00000000000000000000.log")
-	for _, want := range []string{"beyond the limit", "decompress zstd batch at offset 1",
+	for _, want := range []string{"exceeds the limit", "decompress zstd batch at offset 1",
 		`key="small"`} {
 		if !strings.Contains(text, want) {
-			t.Errorf("no %q in:\n%s", want, text)
+			t.Errorf("%q is missing in:\n%s", want, text)
 		}
 	}
 	if problems, out := func() (int, string) {
@@ -135,7 +136,7 @@ func TestPathsAreFilesPartitionsAndDataDirectories(t *testing.T) {
 			t.Errorf("%s: %d data files, want 2", path, n)
 		}
 	}
-	// heartwood dev keeps a data directory for each of its brokers.
+	// heartwood dev has a data directory per broker.
 	for _, dir := range []string{"/dev/broker-0/p-0", "/dev/broker-1/p-0", "/dev/broker-1/p-1",
 		"/dev/broker-1/p-2.0-delete", "/far/dev/broker-0/p-0"} {
 		must(t, mem.MkdirAll(dir))
@@ -149,9 +150,9 @@ func TestPathsAreFilesPartitionsAndDataDirectories(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{
-		"/nothing":              "holds no segment",
-		"/far":                  "holds no segment", // it begins too high above
-		"/data/meta.properties": "no segment file",
+		"/nothing":              "contains no segment",
+		"/far":                  "contains no segment", // too many levels above the partitions
+		"/data/meta.properties": "not a segment file",
 		"/missing":              "does not exist",
 	} {
 		if err := Dump(mem, []string{path}, DumpOptions{}, &bytes.Buffer{}); err == nil ||
@@ -165,12 +166,12 @@ func TestPathsAreFilesPartitionsAndDataDirectories(t *testing.T) {
 	}
 }
 
-// A reader that goes away (head) ends the dump with its error.
+// A write error, for example because head has closed the pipe, ends the dump.
 func TestDumpStopsWhenItsReaderCloses(t *testing.T) {
-	gone := errors.New("gone")
+	closed := errors.New("closed")
 	if err := Dump(vfs.OS{}, []string{vectors}, DumpOptions{Records: true},
-		brokenPipe{gone}); !errors.Is(err, gone) {
-		t.Errorf("dump: %v", err)
+		brokenPipe{closed}); !errors.Is(err, closed) {
+		t.Errorf("dump returned %v", err)
 	}
 }
 

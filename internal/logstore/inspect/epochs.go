@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// epochFile holds a partition's leader epochs (docs/format/checkpoints.md).
+// epochFile is the name of the file with a partition's leader epochs (docs/format/checkpoints.md).
 const epochFile = "leader-epoch-checkpoint"
 
-var errCheckpoint = errors.New("no checkpoint")
+var errCheckpoint = errors.New("invalid checkpoint")
 
 // epochLine is an entry of leader-epoch-checkpoint.
 type epochLine struct {
@@ -26,7 +26,7 @@ func (l epochLine) text() string {
 	return fmt.Sprintf("epoch %d from offset %d", l.LeaderEpoch, l.StartOffset)
 }
 
-// parseEpochs reads the file; it fails with errCheckpoint, also for entries that do not ascend.
+// parseEpochs decodes the file. It fails with errCheckpoint, also if the entries do not ascend.
 func parseEpochs(path string, content []byte) ([]epochLine, error) {
 	lines, err := checkpointLines(content)
 	if err != nil {
@@ -54,18 +54,17 @@ func parseEpochs(path string, content []byte) ([]epochLine, error) {
 	return epochs, nil
 }
 
-// epochHistory holds the leader epochs of batches against the file. The zero value holds them
-// against each other.
+// epochHistory compares the leader epochs of batches with the file and with each other.
 type epochHistory struct {
 	path   string
 	lines  []epochLine
-	read   bool // there is a file, and it can be read
+	read   bool // lines is the content of the file
 	latest int32
 	any    bool
 }
 
-// loadEpochs reads the file of a directory. Without one the epochs are made from the batches, so
-// nothing is wrong.
+// loadEpochs reads the file of a directory. A missing file is not a problem, because a broker
+// rebuilds it from the batches.
 func (d *directory) loadEpochs() error {
 	d.epochs.path = filepath.Join(d.path, epochFile)
 	content, ok, err := d.v.readSmall(d.epochs.path)
@@ -80,12 +79,12 @@ func (d *directory) loadEpochs() error {
 	return nil
 }
 
-// pass: the epochs of batches never fall, and are those of the file. What lies below the file's
-// first entry was given up by a log start that moved, or has no epoch.
-func (h *epochHistory) pass(v *verifier, f file, b batch) {
+// add checks the epoch of a batch: epochs do not decrease, and are those of the file. Batches below
+// the first entry of the file have no epoch, or are below a log start that has advanced.
+func (h *epochHistory) add(v *verifier, f file, b batch) {
 	epoch := b.LeaderEpoch()
 	if h.any && epoch < h.latest {
-		v.findAt(f, b, "the leader epoch falls from %d to %d", h.latest, epoch)
+		v.findAt(f, b, "leader epoch decreases from %d to %d", h.latest, epoch)
 	}
 	if !h.any || epoch > h.latest {
 		h.latest, h.any = epoch, true
@@ -98,14 +97,15 @@ func (h *epochHistory) pass(v *verifier, f file, b batch) {
 	switch {
 	case len(h.lines) == 0 && epoch >= 0:
 		v.findAt(f, b, "leader epoch %d, but %s has none", epoch, epochFile)
-		h.read = false // one line for all batches
+		h.read = false // one finding for all batches
 	case after > 0 && h.lines[after-1].LeaderEpoch != epoch:
-		v.findAt(f, b, "leader epoch %d, but %s has %d there", epoch, epochFile,
+		v.findAt(f, b, "leader epoch %d, but %s has %d at this offset", epoch, epochFile,
 			h.lines[after-1].LeaderEpoch)
 	}
 }
 
-// end: an epoch may begin at the end of the log, but not above.
+// end checks the last entry of the file: an epoch may start at the end of the log, but not above
+// it.
 func (h *epochHistory) end(v *verifier, d *directory) {
 	if n := len(h.lines); n > 0 && h.lines[n-1].StartOffset > d.next && !d.damaged {
 		v.find(h.path, 0, "%s, but the log ends at %d", h.lines[n-1].text(), d.next)

@@ -8,9 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Whatever stands in the files beside a log: dump and verify end.
+// Dump and verify terminate for any content of the files beside a log.
 func FuzzFilesBesideALog(f *testing.F) {
-	batches := []written{{offset: 0, producer: 7, sequence: 4, txn: true},
+	batches := []batchSpec{{offset: 0, producer: 7, sequence: 4, txn: true},
 		{offset: 1, producer: 7, sequence: 5, txn: true}}
 	f.Add(snapshotOf(snapshotLine{ProducerID: 7, LastSequence: 5, LastOffset: 1}),
 		[]byte("0\n1\n0 0\n"), []byte("hwkeys\x00\x01"), []byte("hwsalt\x00\x01"))

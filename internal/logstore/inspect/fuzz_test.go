@@ -10,15 +10,15 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// resealed gives a damaged batch the length and the checksum that fit it, so that the damage is met
-// further in.
+// resealed sets the length and checksum of a damaged batch, so that the damage is detected in its
+// records.
 func resealed(b record.Batch) record.Batch {
 	binary.BigEndian.PutUint32(b[8:], uint32(len(b)-12))
 	binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[21:], crc32.MakeTable(crc32.Castagnoli)))
 	return b
 }
 
-// Whatever stands in the files of a segment: dump and verify end, in bounded memory.
+// Dump and verify terminate, in bounded memory, for any content of the files of a segment.
 func FuzzDumpAndVerify(f *testing.F) {
 	mem := partition(f, "/p-0", 8, 1)
 	var files [3][]byte
@@ -33,7 +33,7 @@ func FuzzDumpAndVerify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, log, index, times []byte) {
 		mem := vfs.NewMem()
 		if len(log) > record.HeaderBytes {
-			resealed(record.Batch(log)) // one batch, past its checksum
+			resealed(record.Batch(log)) // one batch with a valid checksum
 		}
 		for extension, content := range map[string][]byte{".log": log, ".index": index,
 			".timeindex": times} {

@@ -10,17 +10,17 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// indexes are the two index files of a segment, read along with its data file: batches and entries
-// both ascend, so one pass and one entry of each in memory will do.
+// indexes are the two index files of a segment, read along with its data file. Batches and entries
+// ascend, so one pass with one entry of each file in memory suffices.
 type indexes struct {
 	offsets cursor[segment.OffsetEntry]
 	times   cursor[segment.TimeEntry]
 	base    int64
 	latest  int64 // the largest timestamp of the batches so far, -1 at first
-	told    int64 // the largest timestamp that a right entry told
+	indexed int64 // the timestamp of the last valid entry
 }
 
-// cursor stands at the next entry of an index file that no batch has answered yet.
+// cursor is a position in an index file: at the first entry that no batch has been compared with.
 type cursor[E any] struct {
 	path    string
 	file    vfs.File
@@ -28,29 +28,27 @@ type cursor[E any] struct {
 	parse   func([]byte) E
 	ascend  func(before, entry E) bool
 	find    func(path string, position int64, format string, args ...any)
-	padded  func() // told of zeros behind the last entry; nil: there may be none
+	padded  func() // called for zeros after the last entry; nil: they are a problem
 
 	entry    E
 	position int64
-	has      bool // there is an entry
-	any      bool // there was one
+	has      bool // entry is valid
+	any      bool // an entry was read
 }
 
-// openIndexes stands at the first entry of each.
+// openIndexes opens both index files at their first entry.
 func (v *verifier) openIndexes(f file) (*indexes, error) {
-	x := &indexes{base: f.base, latest: -1, told: -1}
+	x := &indexes{base: f.base, latest: -1, indexed: -1}
 	x.offsets = cursor[segment.OffsetEntry]{
 		path: f.with(segment.IndexExtension), parse: segment.ParseOffsetEntry, find: v.find,
 		ascend: func(a, b segment.OffsetEntry) bool {
-			return a.Relative < b.Relative &&
-				a.Position < b.Position
+			return a.Relative < b.Relative && a.Position < b.Position
 		},
 	}
 	x.times = cursor[segment.TimeEntry]{
 		path: f.with(segment.TimeIndexExtension), parse: segment.ParseTimeEntry, find: v.find,
 		ascend: func(a, b segment.TimeEntry) bool {
-			return a.Relative < b.Relative &&
-				a.Timestamp < b.Timestamp
+			return a.Relative < b.Relative && a.Timestamp < b.Timestamp
 		},
 	}
 	if f.last {
@@ -65,9 +63,10 @@ func (v *verifier) openIndexes(f file) (*indexes, error) {
 	return x, nil
 }
 
-// paddingNote is of the active segment's indexes, which Kafka writes into files that it made as
-// large as they may get.
-const paddingNote = "padded with zeros, as a broker of Apache Kafka leaves it that runs or was killed; a start makes it anew"
+// paddingNote is for the indexes of the active segment. Kafka preallocates these files at their
+// largest size.
+const paddingNote = "padded with zeros, as a running or killed Apache Kafka broker leaves it; " +
+	"the next start rebuilds it"
 
 func (x *indexes) close() error {
 	var failed [2]error
@@ -80,8 +79,7 @@ func (x *indexes) close() error {
 	return errors.Join(failed[0], failed[1])
 }
 
-// open takes the first entry. A missing file is a finding: it will be made anew when the log is
-// opened, but it is missing.
+// open reads the first entry. A missing file is a finding, although opening the log rebuilds it.
 func (c *cursor[E]) open(fsys vfs.FS, entryBytes int) (err error) {
 	c.file, err = fsys.Open(c.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,8 +97,8 @@ func (c *cursor[E]) open(fsys vfs.FS, entryBytes int) (err error) {
 	return c.step()
 }
 
-// step goes to the next entry. Entries that do not ascend end the index: one finding for all that
-// follow. Zeros up to the end are none where padded is set.
+// step advances to the next entry. An entry that does not ascend ends the index, with one finding
+// for the rest of the file. Zeros up to the end of the file are no finding if padded is set.
 func (c *cursor[E]) step() error {
 	before, first := c.entry, !c.any
 	c.has = false
@@ -124,7 +122,7 @@ func (c *cursor[E]) step() error {
 			}
 		}
 		c.find(c.path, c.position,
-			"entry %+v does not ascend from %+v; the rest of the file was not checked", c.entry,
+			"entry %+v does not ascend after %+v; the rest of the file was not checked", c.entry,
 			before)
 		return nil
 	}
@@ -132,11 +130,11 @@ func (c *cursor[E]) step() error {
 	return nil
 }
 
-// pass compares the entries that tell of a batch, and of what lies before it, with the batch. An
-// entry of the offset index is right if a batch begins at its position and ends at its offset; one
-// of the time index if the batch that ends at its offset is the first with the largest timestamp so
-// far, and that is the entry's (docs/format/index.md).
-func (x *indexes) pass(b batch) error {
+// add compares a batch with the entries for it and for positions before it. An entry of the offset
+// index is valid if a batch begins at its position and ends at its offset. An entry of the time
+// index is valid if the batch that ends at its offset is the first one with the largest timestamp
+// so far, and the entry has this timestamp (docs/format/index.md).
+func (x *indexes) add(b batch) error {
 	for x.offsets.has && int64(x.offsets.entry.Position) <= b.position {
 		entry := x.offsets.entry
 		switch want := b.LastOffset() - x.base; {
@@ -159,10 +157,10 @@ func (x *indexes) pass(b batch) error {
 		if b.BaseOffset()-x.base > int64(entry.Relative) || entry.Timestamp != x.latest ||
 			before >= x.latest {
 			x.times.find(x.times.path, x.times.position,
-				"timestamp %d is not the largest up to relative offset %d, first reached there",
+				"timestamp %d is not the largest one that is first reached at relative offset %d",
 				entry.Timestamp, entry.Relative)
 		} else {
-			x.told = entry.Timestamp
+			x.indexed = entry.Timestamp
 		}
 		if err := x.times.step(); err != nil {
 			return err
@@ -171,27 +169,27 @@ func (x *indexes) pass(b batch) error {
 	return nil
 }
 
-// end looks at what no batch has answered, in a segment that ends at offset next. The last segment
-// of a log lacks the time index entry that sealing writes, and so do those that were not sealed
-// yet.
+// end checks the entries after the last batch, in a segment that ends at offset next. The last
+// segment of a log, and others that are not sealed yet, lack the last entry of the time index,
+// which Seal writes.
 func (x *indexes) end(v *verifier, f file, next int64) error {
 	for x.offsets.has {
-		x.offsets.find(x.offsets.path, x.offsets.position, "position %d is behind the last batch",
+		x.offsets.find(x.offsets.path, x.offsets.position, "position %d is after the last batch",
 			x.offsets.entry.Position)
 		if err := x.offsets.step(); err != nil {
 			return err
 		}
 	}
 	for x.times.has {
-		x.times.find(x.times.path, x.times.position, "relative offset %d is behind the last batch",
+		x.times.find(x.times.path, x.times.position, "relative offset %d is after the last batch",
 			x.times.entry.Relative)
 		if err := x.times.step(); err != nil {
 			return err
 		}
 	}
-	if !f.last && x.times.file != nil && x.told < x.latest {
+	if !f.last && x.times.file != nil && x.indexed < x.latest {
 		v.findUnlessOpen(next, x.times.path, x.times.position,
-			"the largest timestamp is %d, but the last right entry tells %d", x.latest, x.told)
+			"the largest timestamp is %d, but the last valid entry has %d", x.latest, x.indexed)
 	}
 	return nil
 }

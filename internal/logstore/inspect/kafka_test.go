@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Field for field, our dump of Kafka's files says what Kafka's own dump-log says of them.
+// The dump of Kafka's files equals the output of Kafka's dump-log field by field.
 func TestDumpMatchesKafkasDumpLog(t *testing.T) {
 	kafka, err := os.ReadFile(vectors + "/dump-log.txt")
 	must(t, err)
@@ -41,7 +41,7 @@ func TestDumpMatchesKafkasDumpLog(t *testing.T) {
 
 var kafkaField = regexp.MustCompile(`(\w+): (\S*)`)
 
-// kafkaLines brings the lines of dump-log into the form of ourLines.
+// kafkaLines converts the output of dump-log to the form of ourLines.
 func kafkaLines(t *testing.T, text string) (lines []string) {
 	for scanner := bufio.NewScanner(strings.NewReader(text)); scanner.Scan(); {
 		line := scanner.Text()
@@ -83,7 +83,7 @@ func kafkaLines(t *testing.T, text string) (lines []string) {
 }
 
 func ourLines(t *testing.T, text string) (lines []string) {
-	type record struct { // recordLine as others read it
+	type record struct { // the public form of recordLine
 		Offset, Timestamp    int64
 		Key, Value           *string
 		KeyBytes, ValueBytes int

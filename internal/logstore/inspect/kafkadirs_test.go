@@ -7,11 +7,11 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// kafkaDirectories are whole data directories that Apache Kafka wrote; their README tells how.
+// kafkaDirectories are whole data directories of Apache Kafka; see their README.
 const kafkaDirectories = "../testdata/kafka-4.3.1"
 
-// Nothing is wrong with what Kafka wrote: transactions, cleaned segments, snapshots, epochs, and
-// files that we do not have.
+// Kafka's files have no problem: transactions, cleaned segments, snapshots, epochs, and files that
+// Heartwood does not have.
 func TestVerifyFindsNothingInKafkasDirectories(t *testing.T) {
 	problems, out := verify(t, vfs.OS{}, kafkaDirectories+"/clean")
 	if problems != 0 || !strings.HasPrefix(out, "checked 10 segments, 345 batches, 505 records") {
@@ -19,8 +19,8 @@ func TestVerifyFindsNothingInKafkasDirectories(t *testing.T) {
 	}
 }
 
-// A broker that was killed leaves the indexes of its active segments padded with zeros, which is
-// noted, and else nothing.
+// A killed broker leaves the indexes of its active segments padded with zeros, which results in
+// notes only.
 func TestVerifyFindsNothingInDirectoriesOfAKilledKafka(t *testing.T) {
 	problems, out := verify(t, vfs.OS{}, kafkaDirectories+"/killed")
 	if problems != 0 || strings.Count(out, "note: padded with zeros") != 8 ||

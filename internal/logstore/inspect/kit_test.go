@@ -13,9 +13,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-// vectors are files that Apache Kafka wrote; their README tells how.
+// vectors are segments of Apache Kafka; see their README.
 const vectors = "../segment/testdata/kafka-4.3.1"
 
 func must(t testing.TB, err error) {
@@ -34,7 +34,7 @@ func wantGolden(t *testing.T, name, got string) {
 	want, err := os.ReadFile(path)
 	must(t, err)
 	if got != string(want) {
-		t.Errorf("%s differs (-update writes it anew); got:\n%s", path, got)
+		t.Errorf("%s differs (-update rewrites it); got:\n%s", path, got)
 	}
 }
 
@@ -55,9 +55,9 @@ func batchOf(t testing.TB, codec compress.Codec, base int64,
 	return built
 }
 
-// partition writes a partition's directory: segments of the given numbers of batches of two
-// records, ~100 bytes a batch, an index entry for every third, and one offset left out between the
-// segments.
+// partition writes the directory of a partition: segments with the given numbers of batches of two
+// records, about 100 bytes per batch, an index entry for every third batch, and one missing offset
+// between segments.
 func partition(t testing.TB, dir string, batches ...int) *vfs.Mem {
 	t.Helper()
 	mem := vfs.NewMem()

@@ -13,17 +13,17 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// line is anything that is printed: an object of one line as JSON, or its text.
+// line is a printable item, as one line of JSON or of text.
 type line interface{ text() string }
 
-// printer writes lines, and keeps the first error of its writer.
+// printer writes lines. It keeps the first error of its writer.
 type printer struct {
 	out  io.Writer
 	json bool
 	err  error
 }
 
-// print does nothing after an error: whoever printed last looks at err once.
+// print writes a line. After an error it does nothing; the caller checks err at the end.
 func (p *printer) print(l line) {
 	if p.err != nil {
 		return
@@ -37,7 +37,7 @@ func (p *printer) print(l line) {
 	p.err = encoder.Encode(l)
 }
 
-// fileLine says which file the lines that follow are of; as JSON each object says it itself.
+// fileLine names the file of the following lines; JSON objects have a field for it.
 type fileLine string
 
 func (l fileLine) text() string { return string(l) }
@@ -59,7 +59,7 @@ type batchLine struct {
 	BaseSequence  int32  `json:"baseSequence"`
 	Transactional bool   `json:"transactional"`
 	Control       bool   `json:"control"`
-	DeleteHorizon *int64 `json:"deleteHorizon,omitempty"` // ms; nil if the batch has none
+	DeleteHorizon *int64 `json:"deleteHorizon,omitempty"` // ms; nil: none
 	CRC           uint32 `json:"crc"`
 	Problem       string `json:"problem,omitempty"` // "" if none was found
 }
@@ -86,22 +86,13 @@ func newBatchLine(path string, b batch, problem error) batchLine {
 	return l
 }
 
-// text leaves out what most batches do not have.
+// text omits the fields that most batches do not have.
 func (l batchLine) text() string {
 	var s strings.Builder
-	fmt.Fprintf(
-		&s,
+	fmt.Fprintf(&s,
 		"batch position=%d bytes=%d offsets=%d-%d records=%d codec=%s time=%s:%s epoch=%d",
-		l.Position,
-		l.Bytes,
-		l.BaseOffset,
-		l.LastOffset,
-		l.Records,
-		l.Codec,
-		l.TimestampType,
-		timeText(l.MaxTimestamp),
-		l.LeaderEpoch,
-	)
+		l.Position, l.Bytes, l.BaseOffset, l.LastOffset, l.Records, l.Codec, l.TimestampType,
+		timeText(l.MaxTimestamp), l.LeaderEpoch)
 	if l.ProducerID >= 0 {
 		fmt.Fprintf(&s, " producer=%d:%d sequence=%d", l.ProducerID, l.ProducerEpoch,
 			l.BaseSequence)
@@ -128,7 +119,7 @@ type recordLine struct {
 	Offset     int64        `json:"offset"`
 	Timestamp  int64        `json:"timestamp"`
 	Key        excerpt      `json:"key"`
-	KeyBytes   int          `json:"keyBytes"` // of the whole key: Key may be cut
+	KeyBytes   int          `json:"keyBytes"` // of the whole key; Key may be truncated
 	Value      excerpt      `json:"value"`
 	ValueBytes int          `json:"valueBytes"`
 	Headers    []headerLine `json:"headers,omitempty"`
@@ -170,14 +161,14 @@ func (l recordLine) text() string {
 	return s.String()
 }
 
-// excerpt prints the beginning of a key or value; nil is null.
+// excerpt prints the start of a key or value; nil is null.
 type excerpt struct {
 	bytes []byte
 	max   int // bytes to print
 }
 
-// cut does not split a character, if the bytes are text.
-func (e excerpt) cut() []byte {
+// truncated returns the bytes to print. It does not split a UTF-8 character.
+func (e excerpt) truncated() []byte {
 	end := min(len(e.bytes), e.max)
 	for back := 1; end < len(e.bytes) && back < utf8.UTFMax && end > 0 &&
 		!utf8.RuneStart(e.bytes[end]); back++ {
@@ -186,25 +177,25 @@ func (e excerpt) cut() []byte {
 	return e.bytes[:end]
 }
 
-// String quotes as Go does, and tells the length of what was cut.
+// String returns the bytes as a Go string literal, with the full length if they are truncated.
 func (e excerpt) String() string {
-	switch cut := e.cut(); {
+	switch text := e.truncated(); {
 	case e.bytes == nil:
 		return "null"
-	case len(cut) < len(e.bytes):
-		return fmt.Sprintf("%q...(%d bytes)", cut, len(e.bytes))
+	case len(text) < len(e.bytes):
+		return fmt.Sprintf("%q...(%d bytes)", text, len(e.bytes))
 	default:
-		return strconv.Quote(string(cut))
+		return strconv.Quote(string(text))
 	}
 }
 
-// MarshalJSON gives null or a string. Bytes that are no UTF-8 are escaped as in Go, for JSON has no
-// way to write them.
+// MarshalJSON returns null or a string. Bytes that are not UTF-8 are escaped as in Go, because JSON
+// cannot represent them.
 func (e excerpt) MarshalJSON() ([]byte, error) {
 	if e.bytes == nil {
 		return []byte("null"), nil
 	}
-	text := string(e.cut())
+	text := string(e.truncated())
 	if !utf8.ValidString(text) {
 		escaped := strconv.Quote(text)
 		text = escaped[1 : len(escaped)-1]
@@ -212,7 +203,7 @@ func (e excerpt) MarshalJSON() ([]byte, error) {
 	return json.Marshal(text)
 }
 
-// offsetLine and timeLine are index entries.
+// offsetLine is an entry of the offset index.
 type offsetLine struct {
 	File     string `json:"file"`
 	Offset   int64  `json:"offset"`
@@ -223,6 +214,7 @@ func (l offsetLine) text() string {
 	return fmt.Sprintf("entry offset=%d position=%d", l.Offset, l.Position)
 }
 
+// timeLine is an entry of the time index.
 type timeLine struct {
 	File      string `json:"file"`
 	Timestamp int64  `json:"timestamp"`
@@ -233,11 +225,11 @@ func (l timeLine) text() string {
 	return fmt.Sprintf("entry time=%s offset=%d", timeText(l.Timestamp), l.Offset)
 }
 
-// finding is something that is not as it should be.
+// finding is a problem.
 type finding struct {
 	File     string `json:"file"`
 	Position int64  `json:"position"` // in that file
-	// of the batch, or the one that is due; nil if the file is not of data
+	// of the batch, or the next one expected; nil unless the file is a data file
 	Offset  *int64 `json:"offset,omitempty"`
 	Problem string `json:"problem"`
 }
@@ -250,7 +242,7 @@ func (l finding) text() string {
 	return fmt.Sprintf("%s: position %d: %s", l.File, l.Position, l.Problem)
 }
 
-// timeText prints milliseconds so that a person can read them and the log's order can be seen.
+// timeText formats a timestamp in milliseconds as RFC 3339.
 func timeText(ms int64) string {
 	if ms < 0 {
 		return "none"
@@ -258,7 +250,7 @@ func timeText(ms int64) string {
 	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// marker names a control record by its key (version and type, i16 each).
+// marker returns the type of a control record from its key (version and type, i16 each).
 func marker(key []byte) string {
 	if len(key) < 4 {
 		return "unknown"

@@ -14,10 +14,10 @@ import (
 type file struct {
 	dir  string
 	base int64
-	// .log, .index, .timeindex, .txnindex, .snapshot; or epochFile, which has no base
+	// .log, .index, .timeindex, .txnindex, .snapshot, or epochFile, which has no base offset
 	extension string
 	suffix    string // "" or .cleaned, .swap, .deleted
-	whole     bool   // found in its directory, with all the others: not named alone
+	whole     bool   // found by listing its directory, not named itself
 	last      bool   // of its directory: the active segment, which has no final time index entry
 }
 
@@ -33,13 +33,13 @@ func (f file) with(extension string) string {
 	return filepath.Join(f.dir, segment.Name(f.base, extension, f.suffix))
 }
 
-// extensions of the files that can be looked into.
+// extensions of the files that can be read.
 var extensions = []string{
 	segment.LogExtension, segment.IndexExtension, segment.TimeIndexExtension,
 	segment.TxnIndexExtension, snapshotExtension,
 }
 
-// parseFile tells what a file is by its name; ok is false if it is none that can be looked into.
+// parseFile determines the type of a file from its name; ok is false if it cannot be read.
 func parseFile(path string) (f file, ok bool) {
 	if filepath.Base(path) == epochFile {
 		return file{dir: filepath.Dir(path), extension: epochFile}, true
@@ -58,23 +58,24 @@ func parseFile(path string) (f file, ok bool) {
 	return file{}, false
 }
 
-// find resolves the paths of a command line, each a file, a partition's directory, a data directory
-// or a directory of those (what `heartwood dev` makes), to segment files in order. Of a directory
-// only data files without a suffix are taken: the log itself.
+// find resolves the paths of a command line to segment files in order. A path is a file, the
+// directory of a partition, a data directory, or a directory of data directories (as `heartwood
+// dev` makes). Of a directory, find returns only the data files without a suffix, which are the
+// log.
 func find(fsys vfs.FS, paths []string) ([]file, error) {
 	var all []file
 	for _, path := range paths {
 		info, err := fsys.Stat(path)
 		if err != nil {
-			return nil, fmt.Errorf("look at %s: %w", path, err)
+			return nil, fmt.Errorf("stat %s: %w", path, err)
 		}
 		if !info.IsDir() {
 			f, ok := parseFile(path)
 			if !ok {
-				return nil, fmt.Errorf("%s is no segment file: want a name like %s", path,
+				return nil, fmt.Errorf("%s is not a segment file: want a name like %s", path,
 					segment.Name(0, segment.LogExtension, ""))
 			}
-			f.last = true // nothing is known of a segment that follows
+			f.last = true // a following segment is not known
 			all = append(all, f)
 			continue
 		}
@@ -83,24 +84,21 @@ func find(fsys vfs.FS, paths []string) ([]file, error) {
 			return nil, err
 		}
 		if len(found) == 0 {
-			return nil, fmt.Errorf(
-				"%s holds no segment: want a partition's directory, a data directory or a directory of those",
-				path,
-			)
+			return nil, fmt.Errorf("%s contains no segment: want the directory of a partition, "+
+				"a data directory, or a directory of data directories", path)
 		}
 		all = append(all, found...)
 	}
 	return all, nil
 }
 
-// levelsMax is how many levels below a path segments are looked for: directory of data directories,
-// data directory, partition. No more: a path that was mistyped shall not send us through a whole
-// disk.
+// levelsMax is the depth of the search for segments: directory of data directories, data directory,
+// partition. The limit keeps a mistyped path from searching a whole disk.
 const levelsMax = 2
 
-// findInTree lists the segments of a directory, or, if it has none, those of the directories below
-// it. Directories that are being deleted are left out: what is missing there is no damage. Who
-// wants to see one names it.
+// findInTree lists the segments of a directory or, if it has none, those of its subdirectories. It
+// skips directories that are being deleted, where missing files are no damage, unless they are
+// named themselves.
 func findInTree(fsys vfs.FS, dir string, levels int) ([]file, error) {
 	found, below, err := findInDir(fsys, dir)
 	if err != nil || len(found) > 0 || levels == 0 {
@@ -119,11 +117,11 @@ func findInTree(fsys vfs.FS, dir string, levels int) ([]file, error) {
 	return found, nil
 }
 
-// deletedDirectorySuffix ends the name of a partition's directory that is being deleted
+// deletedDirectorySuffix is the suffix of the directory of a partition that is being deleted
 // (docs/format/store.md).
 const deletedDirectorySuffix = "-delete"
 
-// findInDir lists the segments of one directory, and the directories below it.
+// findInDir lists the segments and the subdirectories of one directory.
 func findInDir(fsys vfs.FS, dir string) (found []file, below []string, err error) {
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {

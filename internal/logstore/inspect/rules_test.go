@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// written is a batch of one record for a partition's directory.
-type written struct {
+// batchSpec describes a batch of one record.
+type batchSpec struct {
 	offset      int64
 	producer    int64 // 0: none
 	epoch       int16
@@ -26,7 +26,7 @@ type written struct {
 	coordinator int32
 }
 
-func (w written) batch(t testing.TB) record.Batch {
+func (w batchSpec) batch(t testing.TB) record.Batch {
 	t.Helper()
 	id := record.Identity{BaseOffset: w.offset, LeaderEpoch: w.leader, ProducerID: -1,
 		ProducerEpoch: -1, BaseSequence: -1, Transactional: w.txn}
@@ -47,9 +47,9 @@ func (w written) batch(t testing.TB) record.Batch {
 	return built
 }
 
-// logOf writes batches into one segment at /p-0 that begins at 0; aborted are the entries of its
+// logOf writes batches to one segment in /p-0 with base offset 0. aborted are the entries of its
 // transaction index.
-func logOf(t testing.TB, batches []written, aborted ...segment.AbortedTxn) *vfs.Mem {
+func logOf(t testing.TB, batches []batchSpec, aborted ...segment.AbortedTxn) *vfs.Mem {
 	t.Helper()
 	mem := vfs.NewMem()
 	must(t, mem.MkdirAll("/p-0"))
@@ -66,7 +66,7 @@ func logOf(t testing.TB, batches []written, aborted ...segment.AbortedTxn) *vfs.
 	return mem
 }
 
-// want is a part of what verify finds, "" if nothing.
+// wantVerify runs verify. want is part of its finding, "" if there must be none.
 func wantVerify(t *testing.T, mem *vfs.Mem, want string) {
 	t.Helper()
 	problems, out := verify(t, mem, "/p-0")
@@ -77,72 +77,77 @@ func wantVerify(t *testing.T, mem *vfs.Mem, want string) {
 
 func TestVerifyChecksTheRulesOfProducers(t *testing.T) {
 	for name, c := range map[string]struct {
-		batches []written
+		batches []batchSpec
 		want    string
 	}{
-		"goes on": {[]written{{offset: 0, producer: 7, sequence: 4},
+		"consecutive": {[]batchSpec{{offset: 0, producer: 7, sequence: 4},
 			{offset: 1, producer: 7, sequence: 5}}, ""},
-		"wraps": {[]written{{offset: 0, producer: 7,
+		"wraps": {[]batchSpec{{offset: 0, producer: 7,
 			sequence: math.MaxInt32}, {offset: 1, producer: 7}}, ""},
-		"two side by side": {[]written{{offset: 0, producer: 7},
+		"two producers": {[]batchSpec{{offset: 0, producer: 7},
 			{offset: 1, producer: 8, sequence: 3}, {offset: 2, producer: 7, sequence: 1}}, ""},
-		"a repeat": {[]written{{offset: 0, producer: 7, sequence: 4},
+		"repeated sequence": {[]batchSpec{{offset: 0, producer: 7, sequence: 4},
 			{offset: 1, producer: 7, sequence: 4}},
-			"offset 1: producer 7, epoch 0: sequence 4, where 5 is due"},
-		"a leap": {[]written{{offset: 0, producer: 7, sequence: 4},
+			"offset 1: producer 7, epoch 0: sequence 4, want 5"},
+		"gap": {[]batchSpec{{offset: 0, producer: 7, sequence: 4},
 			{offset: 1, producer: 7, sequence: 6}},
-			"sequence 6, where 5 is due and 0 offsets are missing"},
-		"a leap that cleaning explains": {[]written{{offset: 0, producer: 7, sequence: 4},
+			"sequence 6, want 5; 0 offsets are missing"},
+		"gap of removed batches": {[]batchSpec{{offset: 0, producer: 7, sequence: 4},
 			{offset: 3, producer: 7, sequence: 7}}, ""},
-		"a leap that is too far for it": {[]written{{offset: 0, producer: 7, sequence: 4},
-			{offset: 3, producer: 7, sequence: 8}}, "where 5 is due and 2 offsets are missing"},
-		"what was cleaned before is not": {[]written{{offset: 5, producer: 7, sequence: 4},
-			{offset: 6, producer: 7, sequence: 7}}, "where 5 is due and 0 offsets"},
-		"a new epoch": {[]written{{offset: 0, producer: 7, sequence: 4},
+		"gap larger than the removed batches": {[]batchSpec{{offset: 0, producer: 7, sequence: 4},
+			{offset: 3, producer: 7, sequence: 8}}, "want 5; 2 offsets are missing"},
+		"batches removed before": {[]batchSpec{{offset: 5, producer: 7, sequence: 4},
+			{offset: 6, producer: 7, sequence: 7}}, "want 5; 0 offsets"},
+		"new epoch": {[]batchSpec{{offset: 0, producer: 7, sequence: 4},
 			{offset: 1, producer: 7, epoch: 1}}, ""},
-		"a new epoch in the middle": {[]written{{offset: 0, producer: 7, sequence: 4},
-			{offset: 1, producer: 7, epoch: 1, sequence: 5}}, "sequence 5, where 0 is due"},
-		"an epoch falls": {[]written{{offset: 0, producer: 7, epoch: 2},
+		"new epoch without sequence 0": {[]batchSpec{{offset: 0, producer: 7, sequence: 4},
+			{offset: 1, producer: 7, epoch: 1, sequence: 5}}, "sequence 5, want 0"},
+		"decreasing epoch": {[]batchSpec{{offset: 0, producer: 7, epoch: 2},
 			{offset: 1, producer: 7, epoch: 1, sequence: 1}},
-			"the epoch of producer 7 falls from 2 to 1"},
-		"no sequence": {[]written{{offset: 0, producer: 7, sequence: -1}},
-			"producer 7 sends sequence -1"},
-		"a transaction of nobody": {[]written{{offset: 0, txn: true}}, "of no producer"},
-		"outside of a transaction": {[]written{{offset: 0, producer: 7, txn: true},
+			"epoch of producer 7 decreases from 2 to 1"},
+		"no sequence": {[]batchSpec{{offset: 0, producer: 7, sequence: -1}},
+			"producer 7 has base sequence -1"},
+		"transaction without producer": {[]batchSpec{{offset: 0, txn: true}},
+			"without a producer id"},
+		"outside of a transaction": {[]batchSpec{{offset: 0, producer: 7, txn: true},
 			{offset: 1, producer: 7, sequence: 1}},
-			"writes outside of its transaction, which is open since offset 0"},
-		"no leader epochs": {[]written{{offset: 0, leader: -1},
+			"appends outside its transaction, open since offset 0"},
+		"no leader epochs": {[]batchSpec{{offset: 0, leader: -1},
 			{offset: 1, leader: -1}, {offset: 2}}, ""},
-		"the leader's epoch falls": {[]written{{offset: 0, leader: 3},
-			{offset: 1, leader: 2}}, "the leader epoch falls from 3 to 2"},
+		"decreasing leader epoch": {[]batchSpec{{offset: 0, leader: 3},
+			{offset: 1, leader: 2}}, "leader epoch decreases from 3 to 2"},
 	} {
 		t.Run(name, func(t *testing.T) { wantVerify(t, logOf(t, c.batches), c.want) })
 	}
 }
 
 func TestVerifyChecksTheRulesOfMarkers(t *testing.T) {
-	data, more := written{offset: 0, producer: 7, txn: true},
-		written{offset: 2, producer: 7, sequence: 1, txn: true}
+	data, more := batchSpec{offset: 0, producer: 7, txn: true},
+		batchSpec{offset: 2, producer: 7, sequence: 1, txn: true}
 	first, second := segment.AbortedTxn{ProducerID: 7, LastOffset: 1, LastStable: 2},
 		segment.AbortedTxn{ProducerID: 7, FirstOffset: 2, LastOffset: 3, LastStable: 4}
-	marker := func(offset int64, epoch int16, coordinator int32) written {
-		return written{offset: offset, producer: 7, epoch: epoch, marker: true,
+	marker := func(offset int64, epoch int16, coordinator int32) batchSpec {
+		return batchSpec{offset: offset, producer: 7, epoch: epoch, marker: true,
 			coordinator: coordinator}
 	}
-	wantVerify(t, logOf(t, []written{data, marker(1, 0, 5), more, marker(3, 0, 5)}, first, second),
+	wantVerify(t, logOf(t, []batchSpec{data, marker(1, 0, 5), more, marker(3, 0, 5)}, first,
+		second),
 		"")
-	wantVerify(t, logOf(t, []written{data, marker(1, 0, 5), more, marker(3, 0, 4)}, first, second),
-		"coordinator's epoch of producer 7 falls from 5 to 4")
+	wantVerify(t, logOf(t, []batchSpec{data, marker(1, 0, 5), more, marker(3, 0, 4)}, first,
+		second),
+		"coordinator epoch of producer 7 decreases from 5 to 4")
 	more.epoch, more.sequence = 1, 0
-	// markers that bump (KIP-890)
-	wantVerify(t, logOf(t, []written{data, marker(1, 1, 5), more, marker(3, 2, 5)}, first, second),
+	// Markers increase the epoch (KIP-890).
+	wantVerify(t, logOf(t, []batchSpec{data, marker(1, 1, 5), more, marker(3, 2, 5)}, first,
+		second),
 		"")
 	first.LastStable = 1
-	wantVerify(t, logOf(t, []written{data, marker(1, 1, 5), more, marker(3, 2, 5)}, first, second),
-		"everything was decided up to offset 2, not 1")
+	wantVerify(t, logOf(t, []batchSpec{data, marker(1, 1, 5), more, marker(3, 2, 5)}, first,
+		second),
+		"the last stable offset was 2, not 1")
 }
 
-// snapshotOf writes a snapshot file of one entry and gives it its checksum.
+// snapshotOf returns a snapshot file of one entry, with its checksum.
 func snapshotOf(l snapshotLine) []byte {
 	be := binary.BigEndian
 	out := be.AppendUint32([]byte{0, 1, 0, 0, 0, 0}, 1)
@@ -159,25 +164,26 @@ func snapshotOf(l snapshotLine) []byte {
 }
 
 func TestVerifyComparesSnapshotsWithTheLog(t *testing.T) {
-	batches := []written{{offset: 0, producer: 7, sequence: 4, txn: true},
+	batches := []batchSpec{{offset: 0, producer: 7, sequence: 4, txn: true},
 		{offset: 1, producer: 7, sequence: 5, txn: true}}
 	right := snapshotLine{ProducerID: 7, LastSequence: 5, LastOffset: 1, CoordinatorEpoch: -1}
-	// 7's last batch is gone
-	cleaned := []written{{offset: 0, producer: 7, sequence: 4, txn: true}, {offset: 9, producer: 9}}
+	// without the last batch of producer 7
+	cleaned := []batchSpec{{offset: 0, producer: 7, sequence: 4, txn: true},
+		{offset: 9, producer: 9}}
 	for name, c := range map[string]struct {
-		batches []written
+		batches []batchSpec
 		asOf    int64
 		change  func(*snapshotLine)
 		bytes   func([]byte) []byte
 		want    string
 	}{
-		"right": {},
+		"valid": {},
 		"of an earlier offset": {asOf: 1,
 			change: func(l *snapshotLine) { l.LastOffset, l.LastSequence = 0, 4 }},
 		"checksum": {bytes: func(b []byte) []byte { b[20]++; return b },
-			want: "no producer snapshot: checksum"},
-		"cut": {bytes: func(b []byte) []byte { return b[:9] },
-			want: "no producer snapshot: 9 bytes"},
+			want: "invalid producer snapshot: checksum"},
+		"truncated": {bytes: func(b []byte) []byte { return b[:9] },
+			want: "invalid producer snapshot: 9 bytes"},
 		"another version": {bytes: func(b []byte) []byte { b[1] = 2; return b },
 			want: "version 2"},
 		"above the end": {asOf: 3,
@@ -188,20 +194,20 @@ func TestVerifyComparesSnapshotsWithTheLog(t *testing.T) {
 			want: "epoch 1, but the log has 0"},
 		"stale": {change: func(l *snapshotLine) { l.LastOffset = 0 },
 			want: "last offset 0, but in the log 1"},
-		"from the future": {change: func(l *snapshotLine) { l.LastOffset = 2 },
+		"offset above the end": {change: func(l *snapshotLine) { l.LastOffset = 2 },
 			want: "last offset 2 and transaction at 0, but the log ended at 2"},
 		"no transaction": {change: func(l *snapshotLine) { l.TxnFirstOffset = -1 },
 			want: "transaction open since -1, but in the log since 0"},
-		"a coordinator nobody saw": {change: func(l *snapshotLine) { l.CoordinatorEpoch = 3 },
+		"unknown coordinator epoch": {change: func(l *snapshotLine) { l.CoordinatorEpoch = 3 },
 			want: "coordinator epoch 3, but the log has -1"},
-		"a producer nobody saw": {batches: batches[:1], asOf: 1,
+		"unknown producer": {batches: batches[:1], asOf: 1,
 			change: func(l *snapshotLine) { *l = snapshotLine{ProducerID: 8, TxnFirstOffset: -1} },
-			want:   "producer 8: no batch of it is in the log"},
-		"batches that were cleaned": {batches: cleaned, asOf: 10,
+			want:   "producer 8: the log has no batch of it"},
+		"removed batches": {batches: cleaned, asOf: 10,
 			change: func(l *snapshotLine) { l.LastOffset, l.LastSequence = 3, 6 }},
-		"a producer that was": {batches: cleaned, asOf: 10,
+		"producer with removed batches": {batches: cleaned, asOf: 10,
 			change: func(l *snapshotLine) { l.ProducerID, l.TxnFirstOffset = 8, -1 }},
-		"cleaning takes no epoch up": {batches: []written{{offset: 2, producer: 7, epoch: 3}},
+		"epoch below the log's": {batches: []batchSpec{{offset: 2, producer: 7, epoch: 3}},
 			asOf: 3, change: func(l *snapshotLine) { l.TxnFirstOffset = -1 },
 			want: "epoch 0, but the log has 3"},
 	} {
@@ -232,24 +238,24 @@ func TestVerifyComparesSnapshotsWithTheLog(t *testing.T) {
 }
 
 func TestVerifyComparesLeaderEpochsWithTheLog(t *testing.T) {
-	batches := []written{{offset: 0, leader: 2}, {offset: 1, leader: 2}, {offset: 2, leader: 5}}
+	batches := []batchSpec{{offset: 0, leader: 2}, {offset: 1, leader: 2}, {offset: 2, leader: 5}}
 	for name, c := range map[string]struct{ content, want string }{
-		"right": {"0\n2\n2 0\n5 2\n", ""},
-		// of a leader that has written nothing yet
-		"an empty epoch":    {"0\n3\n2 0\n5 2\n6 3\n", ""},
-		"a start that rose": {"0\n2\n2 1\n5 2\n", ""},
+		"valid": {"0\n2\n2 0\n5 2\n", ""},
+		// of a leader that has appended nothing yet
+		"empty epoch":    {"0\n3\n2 0\n5 2\n6 3\n", ""},
+		"advanced start": {"0\n2\n2 1\n5 2\n", ""},
 		"another epoch": {"0\n2\n3 0\n5 2\n",
-			"offset 0: leader epoch 2, but leader-epoch-checkpoint has 3 there"},
+			"offset 0: leader epoch 2, but leader-epoch-checkpoint has 3 at this offset"},
 		"none": {"0\n0\n",
 			"offset 0: leader epoch 2, but leader-epoch-checkpoint has none"},
 		"above the end": {"0\n3\n2 0\n5 2\n6 4\n",
 			"epoch 6 from offset 4, but the log ends at 3"},
-		"descends": {"0\n2\n5 0\n2 2\n",
-			"no checkpoint: epoch 2 from offset 2 does not ascend"},
-		"cut": {"0\n2\n2 0\n",
-			"no checkpoint: want version 0 and the number of lines"},
-		"no numbers": {"0\n1\nx y\n", `no checkpoint: line "x y"`},
-		"empty":      {"", "no checkpoint"},
+		"descending": {"0\n2\n5 0\n2 2\n",
+			"invalid checkpoint: epoch 2 from offset 2 does not ascend"},
+		"truncated": {"0\n2\n2 0\n",
+			"invalid checkpoint: want version 0 and the number of lines"},
+		"not numbers": {"0\n1\nx y\n", `invalid checkpoint: line "x y"`},
+		"empty":       {"", "invalid checkpoint"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem := logOf(t, batches)
@@ -263,7 +269,7 @@ func TestVerifyComparesLeaderEpochsWithTheLog(t *testing.T) {
 }
 
 func TestSnapshotsAndEpochsAreDumped(t *testing.T) {
-	mem := logOf(t, []written{{offset: 0}})
+	mem := logOf(t, []batchSpec{{offset: 0}})
 	const snapshot = "/p-0/00000000000000000002.snapshot"
 	must(t, vfs.WriteFileAtomic(mem, snapshot,
 		snapshotOf(snapshotLine{ProducerID: 7, LastSequence: 5, LastOffset: 1, Timestamp: 1000,
@@ -272,7 +278,7 @@ func TestSnapshotsAndEpochsAreDumped(t *testing.T) {
 	want := snapshot + "\nproducer id=7 epoch=0 sequence=5 offset=1 delta=0 time=1970-01-01T00:00:01.000Z coordinator=0 transaction=-1\n" +
 		"/p-0/" + epochFile + "\nepoch 3 from offset 0\n"
 	if got := dump(t, mem, DumpOptions{}, snapshot, "/p-0/"+epochFile); got != want {
-		t.Errorf("%s", got)
+		t.Errorf("dumped:\n%s", got)
 	}
 	if problems, out := verify(t, mem, snapshot, "/p-0/"+epochFile); problems != 0 {
 		t.Errorf("named alone, %d problems:\n%s", problems, out)
@@ -292,7 +298,7 @@ func TestDumpOfARangeOfOffsets(t *testing.T) {
 	}
 }
 
-// What a cut-off swap left is told of, and is no problem.
+// Leftovers of an interrupted swap are noted, and are not a problem.
 func TestVerifyReportsLeftovers(t *testing.T) {
 	mem := partition(t, "/p-0", 3)
 	for _, name := range []string{"00000000000000000000.log.deleted",
@@ -300,7 +306,7 @@ func TestVerifyReportsLeftovers(t *testing.T) {
 		must(t, vfs.WriteFileAtomic(mem, "/p-0/"+name, bytes.Repeat([]byte("x"), 9)))
 	}
 	if problems, out := verify(t, mem, "/p-0"); problems != 0 ||
-		strings.Count(out, ": note: left behind") != 3 {
+		strings.Count(out, ": note: leftover of") != 3 {
 		t.Errorf("%d problems:\n%s", problems, out)
 	}
 }

@@ -12,17 +12,16 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// sidecar holds a segment's key sidecar (docs/format/keys.md), if it has one, against its batches.
-// That it holds the right keys is not checked: that would take the hashing of all of them again.
+// sidecar compares the key sidecar of a segment (docs/format/keys.md), if it has one, with its
+// batches. It does not check the keys, which would require hashing all of them.
 type sidecar struct {
 	path    string
 	find    func(path string, position int64, format string, args ...any)
 	reader  *keys.Reader
-	batches *keys.Batches // nil once there is no more to compare
+	batches *keys.Batches // nil if there is nothing more to compare
 }
 
-// openSidecar opens the sidecar of a segment. One that cannot be used is a finding: it would be
-// made anew.
+// openSidecar opens the sidecar of a segment. A sidecar that a broker would rebuild is a finding.
 func (v *verifier) openSidecar(f file, data vfs.File, dataBytes int64) (*sidecar, error) {
 	s := &sidecar{path: f.with(segment.KeysExtension), find: v.find}
 	if _, err := v.fsys.Stat(s.path); errors.Is(err, fs.ErrNotExist) {
@@ -33,7 +32,7 @@ func (v *verifier) openSidecar(f file, data vfs.File, dataBytes int64) (*sidecar
 		return s, err
 	}
 	if !ok {
-		v.find(s.path, 0, "there is no %s to read it with", keys.SaltFile)
+		v.find(s.path, 0, "%s is missing, which is needed to read it", keys.SaltFile)
 		return s, nil
 	}
 	salt, err := keys.DecodeSalt(content)
@@ -62,66 +61,60 @@ func (s *sidecar) close() error {
 	return s.reader.Close()
 }
 
-// pass compares a batch.
-func (s *sidecar) pass(b batch) error {
+// add compares a batch.
+func (s *sidecar) add(b batch) error {
 	if s.batches == nil {
 		return nil
 	}
 	if !s.batches.Next() {
-		err := s.told(s.batches.Err(), "the batches end")
+		err := s.report(s.batches.Err(), "batches end early")
 		s.batches = nil
 		return err
 	}
-	told := s.batches.Batch()
-	if told.Position != b.position || told.SizeBytes != b.size ||
-		told.BaseOffset != b.BaseOffset() || told.LastOffset != b.LastOffset() ||
-		told.CRC != b.CRC() || told.ProducerID != b.ProducerID() ||
-		told.LeaderEpoch != b.LeaderEpoch() {
-		s.find(
-			s.path,
-			0,
-			"tells of a batch at position %d, offsets %d to %d, that is another in the log",
-			told.Position,
-			told.BaseOffset,
-			told.LastOffset,
-		)
-		s.batches = nil // it is of other data: once is enough
+	known := s.batches.Batch()
+	if known.Position != b.position || known.SizeBytes != b.size ||
+		known.BaseOffset != b.BaseOffset() || known.LastOffset != b.LastOffset() ||
+		known.CRC != b.CRC() || known.ProducerID != b.ProducerID() ||
+		known.LeaderEpoch != b.LeaderEpoch() {
+		s.find(s.path, 0, "batch at position %d, offsets %d to %d, differs from the log",
+			known.Position, known.BaseOffset, known.LastOffset)
+		s.batches = nil // one finding for a sidecar of other data
 	}
 	return nil
 }
 
-// end reads the rest for its checksums.
+// end reads the rest of the sidecar to verify its checksums.
 func (s *sidecar) end() error {
 	if s.batches == nil {
 		return nil
 	}
 	if s.batches.Next() {
-		s.find(s.path, 0, "tells of a batch behind the last one, at position %d",
+		s.find(s.path, 0, "batch at position %d is after the last batch of the log",
 			s.batches.Batch().Position)
 	}
-	err := s.told(s.batches.Err(), "the batches")
+	err := s.report(s.batches.Err(), "batches")
 	records := s.reader.Records()
 	for records.Next() {
 	}
-	err = errors.Join(err, s.told(records.Err(), "the records"))
+	err = errors.Join(err, s.report(records.Err(), "records"))
 	entries := s.reader.Entries(keys.AllHashes)
 	for {
 		if _, next := entries.NextPage(); next != nil {
 			if errors.Is(next, io.EOF) {
 				next = nil
 			}
-			return errors.Join(err, s.told(next, "the entries"))
+			return errors.Join(err, s.report(next, "entries"))
 		}
 	}
 }
 
-// told makes a finding of an error that says that the sidecar is bad, and returns any other.
-func (s *sidecar) told(err error, what string) error {
+// report adds a finding for an error of an invalid sidecar, and returns any other error.
+func (s *sidecar) report(err error, section string) error {
 	if err != nil && !keys.Unusable(err) {
 		return fmt.Errorf("read %s: %w", s.path, err)
 	}
 	if err != nil {
-		s.find(s.path, 0, "%s: %v", what, err)
+		s.find(s.path, 0, "%s: %v", section, err)
 	}
 	return nil
 }

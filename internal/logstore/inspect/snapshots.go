@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// The producer snapshot (docs/format/store.md), read here a second time: a checker that shared the
-// decoder would share its mistakes.
+// The layout of a producer snapshot (docs/format/store.md). The decoder is independent of the
+// store's, whose mistakes it would otherwise share.
 const (
 	snapshotExtension   = ".snapshot"
 	snapshotVersion     = 1
 	snapshotHeaderBytes = 10
 	snapshotEntryBytes  = 46
-	// and an offset, and older batches: behind the entries of ours, and not of Kafka's
+	// followed by an offset and older batches; after the entries of our snapshots, not of Kafka's
 	snapshotTrailer    = "as of"
 	snapshotOlderBytes = 32
 	snapshotOlderMax   = 4 // of one producer
 )
 
-var errSnapshot = errors.New("no producer snapshot")
+var errSnapshot = errors.New("invalid producer snapshot")
 
-// snapshotFile is a snapshot that the walk has not come to yet.
+// snapshotFile is a snapshot that has not been compared yet.
 type snapshotFile struct {
 	path   string
 	offset int64
@@ -39,12 +39,12 @@ type snapshotLine struct {
 	OffsetDelta      int32  `json:"offsetDelta"`
 	Timestamp        int64  `json:"timestamp"` // ms
 	CoordinatorEpoch int32  `json:"coordinatorEpoch"`
-	TxnFirstOffset   int64  `json:"txnFirstOffset"` // -1: no transaction is open
+	TxnFirstOffset   int64  `json:"txnFirstOffset"` // -1: no open transaction
 	// Older are the batches before the last one, oldest first; Kafka's snapshots have none.
 	Older []olderBatch `json:"older,omitempty"`
 }
 
-// olderBatch is a batch that may be sent again, and is not its producer's last.
+// olderBatch is a batch before the last one of its producer, for the detection of duplicates.
 type olderBatch struct {
 	LastSequence int32 `json:"lastSequence"`
 	LastOffset   int64 `json:"lastOffset"`
@@ -54,32 +54,23 @@ type olderBatch struct {
 
 func (l snapshotLine) text() string {
 	var text strings.Builder
-	fmt.Fprintf(
-		&text,
-		"producer id=%d epoch=%d sequence=%d offset=%d delta=%d time=%s coordinator=%d transaction=%d",
-		l.ProducerID,
-		l.ProducerEpoch,
-		l.LastSequence,
-		l.LastOffset,
-		l.OffsetDelta,
-		timeText(l.Timestamp),
-		l.CoordinatorEpoch,
-		l.TxnFirstOffset,
-	)
+	fmt.Fprintf(&text, "producer id=%d epoch=%d sequence=%d offset=%d delta=%d time=%s "+
+		"coordinator=%d transaction=%d", l.ProducerID, l.ProducerEpoch, l.LastSequence,
+		l.LastOffset, l.OffsetDelta, timeText(l.Timestamp), l.CoordinatorEpoch, l.TxnFirstOffset)
 	for _, b := range l.Older {
 		fmt.Fprintf(&text, " older=%d@%d", b.LastSequence, b.LastOffset)
 	}
 	return text.String()
 }
 
-// parseSnapshot reads the entries of a snapshot; it fails with errSnapshot.
+// parseSnapshot decodes the entries of a snapshot. It fails with errSnapshot.
 func parseSnapshot(path string, content []byte) ([]snapshotLine, error) {
 	lines, _, err := parseSnapshotAsOf(path, content)
 	return lines, err
 }
 
-// parseSnapshotAsOf is parseSnapshot with the offset that the snapshot says it is of, noOffset if
-// it says none.
+// parseSnapshotAsOf is parseSnapshot with the offset in the snapshot's trailer, noOffset if it has
+// none.
 func parseSnapshotAsOf(path string, content []byte) (lines []snapshotLine, asOf int64, err error) {
 	be := binary.BigEndian
 	if len(content) < snapshotHeaderBytes {
@@ -126,7 +117,7 @@ func parseSnapshotAsOf(path string, content []byte) (lines []snapshotLine, asOf 
 	return lines, asOf, addOlder(lines, older)
 }
 
-// addOlder gives each older batch to its producer's line.
+// addOlder adds each older batch to the line of its producer.
 func addOlder(lines []snapshotLine, older []byte) error {
 	be := binary.BigEndian
 	byID := make(map[int64]*snapshotLine, len(lines))
@@ -148,8 +139,8 @@ func addOlder(lines []snapshotLine, older []byte) error {
 	return nil
 }
 
-// compareSnapshots holds the snapshots as of offset or less against what was walked: all batches
-// below offset.
+// compareSnapshots compares the snapshots as of offset or less with the batches read so far, which
+// are all batches below offset.
 func (d *directory) compareSnapshots(offset int64) error {
 	for len(d.snapshots) > 0 && d.snapshots[0].offset <= offset {
 		s := d.snapshots[0]
@@ -166,7 +157,7 @@ func (d *directory) compareSnapshots(offset int64) error {
 		case err != nil:
 			d.v.find(s.path, 0, "%v", err)
 		case asOf != noOffset && asOf != s.offset:
-			d.v.find(s.path, 0, "producer state as of offset %d, and the name says %d", asOf,
+			d.v.find(s.path, 0, "producer state as of offset %d, but the file name has %d", asOf,
 				s.offset)
 		case s.offset > d.first && s.offset < d.next:
 			d.v.find(s.path, 0, "producer state as of offset %d, which is within a batch", s.offset)
@@ -177,17 +168,17 @@ func (d *directory) compareSnapshots(offset int64) error {
 	return nil
 }
 
-// compareSnapshot holds one snapshot against the batches. One below the first segment is looked at
-// by itself.
+// compareSnapshot compares one snapshot with the batches. Of a snapshot below the first segment it
+// checks only the entries themselves.
 func (d *directory) compareSnapshot(s snapshotFile, lines []snapshotLine) {
-	told := make(map[int64]bool, len(lines))
+	listed := make(map[int64]bool, len(lines))
 	for i, l := range lines {
 		position := int64(snapshotHeaderBytes + i*snapshotEntryBytes)
-		if told[l.ProducerID] {
-			d.v.find(s.path, position, "producer %d stands twice", l.ProducerID)
+		if listed[l.ProducerID] {
+			d.v.find(s.path, position, "producer %d has two entries", l.ProducerID)
 		}
-		told[l.ProducerID] = true
-		if problem := l.wrong(s.offset); problem != "" {
+		listed[l.ProducerID] = true
+		if problem := l.invalid(s.offset); problem != "" {
 			d.v.find(s.path, position, "producer %d: %s", l.ProducerID, problem)
 			continue
 		}
@@ -199,16 +190,17 @@ func (d *directory) compareSnapshot(s snapshotFile, lines []snapshotLine) {
 		}
 	}
 	for id, known := range d.producers {
-		// Whoever is idle is forgotten after a day, but not with an open transaction.
-		if known.open != noOffset && !told[id] && d.exact() && s.offset >= d.first {
-			d.v.find(s.path, 0, "producer %d is missing, whose transaction is open since offset %d",
+		// Idle producers expire after a day, but not during a transaction.
+		if known.open != noOffset && !listed[id] && d.exact() && s.offset >= d.first {
+			d.v.find(s.path, 0,
+				"producer %d, whose transaction is open since offset %d, is missing",
 				id, known.open)
 		}
 	}
 }
 
-// wrong is what an entry cannot be, whatever the log holds; "" if it can.
-func (l snapshotLine) wrong(asOf int64) string {
+// invalid returns the reason why an entry is invalid for any log; "" if it is not.
+func (l snapshotLine) invalid(asOf int64) string {
 	switch {
 	case l.ProducerID < 0 || l.ProducerEpoch < 0:
 		return fmt.Sprintf("epoch %d", l.ProducerEpoch)
@@ -227,26 +219,21 @@ func (l snapshotLine) wrong(asOf int64) string {
 		}
 		if b.LastSequence < 0 || b.OffsetDelta < 0 || int64(b.OffsetDelta) > b.LastOffset ||
 			b.LastOffset >= next {
-			return fmt.Sprintf(
-				"an older batch with sequence %d and offset delta %d at offset %d, before one at %d",
-				b.LastSequence,
-				b.OffsetDelta,
-				b.LastOffset,
-				next,
-			)
+			return fmt.Sprintf("older batch with sequence %d and offset delta %d at offset %d, "+
+				"before one at %d", b.LastSequence, b.OffsetDelta, b.LastOffset, next)
 		}
 	}
 	return ""
 }
 
-// contradiction is what the batches say against an entry; "" if nothing. Cleaning may have taken
-// batches that the entry tells of: so only where nothing is missing must the batches bear out all
-// of it.
+// contradiction returns how an entry contradicts the batches; "" if it does not. Cleaning may have
+// removed batches that the entry describes, so the entry must match exactly only if no batch is
+// missing.
 func (d *directory) contradiction(l snapshotLine) string {
 	known, exact := d.producers[l.ProducerID], d.exact()
 	switch {
 	case known == nil && exact:
-		return "no batch of it is in the log"
+		return "the log has no batch of it"
 	case known == nil:
 		return ""
 	case l.ProducerEpoch < known.epoch || exact && l.ProducerEpoch != known.epoch:
@@ -259,10 +246,11 @@ func (d *directory) contradiction(l snapshotLine) string {
 		return fmt.Sprintf("transaction open since %d, but in the log since %d (-1: none)",
 			l.TxnFirstOffset, known.open)
 	case l.ProducerEpoch > known.epoch:
-		return "" // its batches of that epoch are gone
+		return "" // its batches of that epoch were removed
 	case l.LastOffset < known.lastOffset || exact && l.LastOffset != known.lastOffset:
 		return fmt.Sprintf("last offset %d, but in the log %d", l.LastOffset, known.lastOffset)
-	case known.lastOffset != noOffset && l.LastOffset == known.lastOffset && (l.LastSequence != known.sequence || l.OffsetDelta != known.delta):
+	case known.lastOffset != noOffset && l.LastOffset == known.lastOffset &&
+		(l.LastSequence != known.sequence || l.OffsetDelta != known.delta):
 		return fmt.Sprintf("sequence %d and offset delta %d at offset %d, but in the log %d and %d",
 			l.LastSequence, l.OffsetDelta, l.LastOffset,
 			known.sequence, known.delta)

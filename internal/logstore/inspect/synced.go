@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// recoveryFile holds the recovery points of a data directory's partitions
+// recoveryFile is the name of the file with the recovery points of a data directory's partitions
 // (docs/format/checkpoints.md).
 const recoveryFile = "recovery-point-offset-checkpoint"
 
 // recoveryPoints are those of one data directory.
 type recoveryPoints struct {
 	dir string
-	of  map[string]int64 // by the name of the partition's directory; nil: nothing is known
+	of  map[string]int64 // by the name of the partition's directory; nil: not read
 }
 
-// syncedBelow tells up to where a partition's index files are complete: a broker keeps the newest
-// entries in memory until a flush, so that one that runs or was killed has not written them all,
-// and a start makes anew what lies above. Where nothing is said of a partition, all of it has to be
-// complete.
+// syncedBelow returns the offset below which the index files of a partition must be complete. A
+// broker holds the newest entries in memory until a flush, so a running or killed broker has not
+// written all of them, and a start rebuilds those above the recovery point. Without a recovery
+// point, all entries must exist.
 func (v *verifier) syncedBelow(partition string) (int64, error) {
 	dir, name := filepath.Split(filepath.Clean(partition))
 	if v.recovery.dir != dir || v.recovery.of == nil {
@@ -44,7 +44,7 @@ func (v *verifier) syncedBelow(partition string) (int64, error) {
 	return math.MaxInt64, nil
 }
 
-// parseRecoveryPoints reads the file; it fails with errCheckpoint.
+// parseRecoveryPoints decodes the file. It fails with errCheckpoint.
 func parseRecoveryPoints(content []byte) (map[string]int64, error) {
 	lines, err := checkpointLines(content)
 	if err != nil {
@@ -65,7 +65,7 @@ func parseRecoveryPoints(content []byte) (map[string]int64, error) {
 	return points, nil
 }
 
-// checkpointLines returns the lines of a checkpoint file below its version and their number; it
+// checkpointLines returns the lines of a checkpoint file after the version and the line count. It
 // fails with errCheckpoint.
 func checkpointLines(content []byte) ([]string, error) {
 	lines := strings.Split(strings.TrimSuffix(string(content), "\n"), "\n")
@@ -75,13 +75,13 @@ func checkpointLines(content []byte) ([]string, error) {
 	return lines[2:], nil
 }
 
-// findUnlessOpen is find of something that is missing in an index beside a batch or a segment that
-// ends at an offset: a note where a start makes the index anew.
+// findUnlessOpen is find for an entry that an index lacks, of a batch or segment that ends at end.
+// If the next start rebuilds the index, it prints a note instead.
 func (v *verifier) findUnlessOpen(end int64, path string, position int64, format string,
 	args ...any) {
 	if end >= v.dir.synced {
 		v.printer.print(note{File: path,
-			Note: fmt.Sprintf(format, args...) + "; not synced yet, a start makes it anew"})
+			Note: fmt.Sprintf(format, args...) + "; not synced yet, the next start rebuilds it"})
 		return
 	}
 	v.find(path, position, format, args...)

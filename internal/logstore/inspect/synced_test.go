@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// A broker that runs, or was killed, has the newest entries of its indexes in memory. The first of
-// two segments, [0, 3), was rolled and not sealed, the second has no transaction index yet.
+// A running or killed broker has the newest index entries in memory. The first of two segments,
+// [0, 3), was rolled and not sealed; the second has no transaction index yet.
 func TestVerifyAcceptsUnsyncedBytes(t *testing.T) {
 	for name, test := range map[string]struct {
 		points          string // "": no file
@@ -20,13 +20,13 @@ func TestVerifyAcceptsUnsyncedBytes(t *testing.T) {
 		"synced":                 {"0\n2\nother 0 0\np 0 9\n", 3, 0},
 		"another partition":      {"0\n1\np 1 0\n", 3, 0},
 		"nothing synced":         {"0\n1\np 0 0\n", 0, 3},
-		"a part of the second":   {"0\n1\np 0 6\n", 2, 1},
+		"part of the second":     {"0\n1\np 0 6\n", 2, 1},
 		"the first is synced":    {"0\n1\np 0 4\n", 1, 2},
-		"synced up to its end":   {"0\n1\np 0 3\n", 0, 3}, // and rolled there
-		"no number":              {"0\n1\np 0 x\n", 4, 0},
-		"a field is missing":     {"0\n1\np 0\n", 4, 0},
-		"below 0":                {"0\n1\np 0 -1\n", 4, 0},
-		"fewer lines than it is": {"0\n2\np 0 0\n", 4, 0},
+		"synced to its end":      {"0\n1\np 0 3\n", 0, 3}, // and rolled there
+		"not a number":           {"0\n1\np 0 x\n", 4, 0},
+		"missing field":          {"0\n1\np 0\n", 4, 0},
+		"negative":               {"0\n1\np 0 -1\n", 4, 0},
+		"fewer lines than count": {"0\n2\np 0 0\n", 4, 0},
 	} {
 		mem := txnPartition(t)
 		must(t, vfs.WriteFileAtomic(mem, "/p-0/"+segment.Name(0, segment.TimeIndexExtension, ""),
@@ -36,14 +36,14 @@ func TestVerifyAcceptsUnsyncedBytes(t *testing.T) {
 			must(t, vfs.WriteFileAtomic(mem, "/"+recoveryFile, []byte(test.points)))
 		}
 		problems, out := verify(t, mem, "/p-0")
-		if notes := strings.Count(out, "a start makes it anew"); problems != test.problems ||
+		if notes := strings.Count(out, "the next start rebuilds it"); problems != test.problems ||
 			notes != test.notes {
 			t.Errorf("%s: %d problems, %d notes:\n%s", name, problems, notes, out)
 		}
 	}
 }
 
-// What is wrong in an index, and not merely missing, is a fault wherever it is.
+// A wrong index entry, as opposed to a missing one, is a problem at any offset.
 func TestVerifyFindsAWrongEntryThatIsNotSynced(t *testing.T) {
 	mem := txnPartition(t)
 	entries, err := mem.ReadFile(txnFile)

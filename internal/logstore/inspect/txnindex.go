@@ -37,27 +37,27 @@ func (l txnLine) text() string {
 		l.FirstOffset, l.LastOffset, l.LastStableOffset)
 }
 
-// transactions follows the transactions of a directory's segments, and holds their transaction
-// indexes against them. What was open where the walk begins is not known, and what cleaning took is
-// not there any more: so an entry may begin before all that was seen of its transaction, and one of
-// which nothing was seen may be there or not.
+// transactions follows the transactions over the segments of a directory, and compares them with
+// the transaction indexes. Transactions that are open at the first segment are unknown, and
+// cleaning may have removed batches. So an entry may begin before the first known batch of its
+// transaction, and a transaction without any known batch may or may not have an entry.
 //
-// Nor does a transaction need one of which only batches without records are left, as cleaning
-// leaves them for their producers: there is nothing that a reader would have to leave out. Kafka's
-// cleaner keeps the entry (reference I22), ours forgets it.
+// A transaction of which only empty batches remain, which cleaning keeps for their producers, needs
+// no entry either: it has no record that a reader must skip. Kafka's cleaner keeps the entry
+// (reference I22), Heartwood's removes it.
 type transactions struct {
 	dir    string
 	open   map[int64]openTxn // by producer
 	cursor cursor[segment.AbortedTxn]
 }
 
-// openTxn is what was seen of a transaction that is open.
+// openTxn is an open transaction, as far as its batches were read.
 type openTxn struct {
 	first   int64 // offset
-	records bool  // of one batch at least
+	records bool  // at least one batch has records
 }
 
-// begin goes on to a segment.
+// begin starts a segment.
 func (t *transactions) begin(v *verifier, f file) error {
 	if t.open == nil || t.dir != f.dir {
 		t.dir, t.open = f.dir, map[int64]openTxn{}
@@ -67,22 +67,20 @@ func (t *transactions) begin(v *verifier, f file) error {
 		parse: func(raw []byte) segment.AbortedTxn {
 			entry, err := segment.ParseAbortedTxn(raw)
 			if err != nil {
-				entry.LastOffset = -1 // no batch is there: it is found
+				entry.LastOffset = -1 // no marker is there, which is a finding
 			}
 			return entry
 		},
 		ascend: func(a, b segment.AbortedTxn) bool {
-			return a.LastOffset < b.LastOffset &&
-				a.LastStable <= b.LastStable
+			return a.LastOffset < b.LastOffset && a.LastStable <= b.LastStable
 		},
 	}
 	if _, err := v.fsys.Stat(t.cursor.path); errors.Is(err, fs.ErrNotExist) {
-		return nil // nothing was aborted, or an abort will find no entry
+		return nil // valid if there is no aborted transaction
 	}
 	return t.cursor.open(v.fsys, segment.AbortedTxnBytes)
 }
 
-// close closes the index of the segment.
 func (t *transactions) close() error {
 	if t.cursor.file == nil {
 		return nil
@@ -90,9 +88,9 @@ func (t *transactions) close() error {
 	return t.cursor.file.Close()
 }
 
-// pass takes in a batch. Where nothing below it is missing, the entry of a transaction is known to
-// the last byte.
-func (t *transactions) pass(v *verifier, b batch) error {
+// add compares a batch with the index. If no batch below it is missing, the entry of its
+// transaction must match exactly.
+func (t *transactions) add(v *verifier, b batch) error {
 	exact := v.dir.exact()
 	if b.tooLarge || b.ProducerID() < 0 {
 		return t.skipTo(b.BaseOffset())
@@ -107,60 +105,61 @@ func (t *transactions) pass(v *verifier, b batch) error {
 	}
 	marker, ends, err := b.Marker()
 	if err != nil || !ends {
-		// what is wrong with the batch was told where batches are checked
+		// an invalid batch is a finding of checkBatch
 		return t.skipTo(b.BaseOffset())
 	}
 	if err := t.skipTo(b.BaseOffset()); err != nil {
 		return err
 	}
-	ended, seen := t.open[b.ProducerID()]
+	ended, known := t.open[b.ProducerID()]
 	first := ended.first
 	delete(t.open, b.ProducerID())
-	entry, told := t.cursor.entry, t.cursor.has && t.cursor.entry.LastOffset == b.BaseOffset()
+	entry, exists := t.cursor.entry, t.cursor.has && t.cursor.entry.LastOffset == b.BaseOffset()
 	aborted := marker.Type == record.ControlAbort
 	switch {
-	case told && !aborted:
+	case exists && !aborted:
 		t.cursor.find(t.cursor.path, t.cursor.position, "the marker at offset %d commits",
 			entry.LastOffset)
-	case told && entry.ProducerID != b.ProducerID():
+	case exists && entry.ProducerID != b.ProducerID():
 		t.cursor.find(t.cursor.path, t.cursor.position,
 			"the marker at offset %d is of producer %d, not %d",
 			entry.LastOffset, b.ProducerID(), entry.ProducerID)
-	case told && seen && entry.FirstOffset > first:
+	case exists && known && entry.FirstOffset > first:
 		t.cursor.find(t.cursor.path, t.cursor.position,
 			"the transaction of producer %d begins at offset %d, not %d",
 			entry.ProducerID, first, entry.FirstOffset)
-	case told && !seen && exact:
+	case exists && !known && exact:
 		t.cursor.find(t.cursor.path, t.cursor.position,
-			"producer %d had no transaction open at offset %d", entry.ProducerID, entry.LastOffset)
-	case told && exact && entry.FirstOffset != first:
+			"producer %d had no open transaction at offset %d", entry.ProducerID, entry.LastOffset)
+	case exists && exact && entry.FirstOffset != first:
 		t.cursor.find(t.cursor.path, t.cursor.position,
 			"the transaction of producer %d begins at offset %d, not %d",
 			entry.ProducerID, first, entry.FirstOffset)
-	case told && (entry.LastStable > t.stable(b.NextOffset()) || exact && entry.LastStable != t.stable(b.NextOffset())):
+	case exists && (entry.LastStable > t.lastStable(b.NextOffset()) ||
+		exact && entry.LastStable != t.lastStable(b.NextOffset())):
 		t.cursor.find(t.cursor.path, t.cursor.position,
-			"everything was decided up to offset %d, not %d", t.stable(b.NextOffset()),
+			"the last stable offset was %d, not %d", t.lastStable(b.NextOffset()),
 			entry.LastStable)
-	case !told && aborted && ended.records:
+	case !exists && aborted && ended.records:
 		v.findUnlessOpen(b.NextOffset(), t.cursor.path, 0,
-			"no entry for the transaction of producer %d, [%d, %d], which was aborted",
+			"no entry for the aborted transaction of producer %d, offsets %d to %d",
 			b.ProducerID(), first, b.BaseOffset())
 	}
-	if told {
+	if exists {
 		return t.cursor.step()
 	}
 	return nil
 }
 
-// stable is where the first transaction that is open begins, or next.
-func (t *transactions) stable(next int64) int64 {
+// lastStable returns the last stable offset: that of the first open transaction, or next.
+func (t *transactions) lastStable(next int64) int64 {
 	for _, open := range t.open {
 		next = min(next, open.first)
 	}
 	return next
 }
 
-// skipTo tells of the entries below an offset: there was no marker for them.
+// skipTo reports the entries below an offset, for which there is no marker.
 func (t *transactions) skipTo(offset int64) error {
 	for t.cursor.has && t.cursor.entry.LastOffset < offset {
 		t.cursor.find(t.cursor.path, t.cursor.position, "no marker at offset %d",
@@ -172,5 +171,5 @@ func (t *transactions) skipTo(offset int64) error {
 	return nil
 }
 
-// end tells of the entries that no batch has answered.
+// end reports the remaining entries.
 func (t *transactions) end() error { return t.skipTo(1<<63 - 1) }

@@ -13,8 +13,8 @@ import (
 
 const txnFile = "/p-0/00000000000000000003.txnindex"
 
-// txnPartition has two segments: producer 7's transaction [0, 4] is aborted in the second, 8's [1,
-// 5] committed, 7's [6, 7] aborted.
+// txnPartition has two segments: transaction [0, 4] of producer 7 is aborted in the second, [1, 5]
+// of producer 8 committed, and [6, 7] of producer 7 aborted.
 func txnPartition(t testing.TB) *vfs.Mem {
 	t.Helper()
 	mem := vfs.NewMem()
@@ -66,12 +66,12 @@ func TestDumpPrintsTheTransactionIndex(t *testing.T) {
 	mem := txnPartition(t)
 	want := txnFile + "\naborted producer=7 offsets=0-4 lastStable=1\naborted producer=7 offsets=6-7 lastStable=8\n"
 	if got := dump(t, mem, DumpOptions{}, txnFile); got != want {
-		t.Errorf("%s", got)
+		t.Errorf("dumped:\n%s", got)
 	}
 	want = `{"file":"` + txnFile +
 		`","producerId":7,"firstOffset":0,"lastOffset":4,"lastStableOffset":1}` + "\n"
 	if got := dump(t, mem, DumpOptions{JSON: true}, txnFile); !strings.HasPrefix(got, want) {
-		t.Errorf("%s", got)
+		t.Errorf("dumped:\n%s", got)
 	}
 }
 
@@ -85,23 +85,23 @@ func TestVerifyChecksTheTransactionIndex(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		content []byte
-		want    string // "": nothing is wrong
+		want    string // "": no problem
 	}{
-		"as it was": {good, ""},
+		"unchanged": {good, ""},
 		"no file": {nil,
-			"no entry for the transaction of producer 7, [0, 4], which was aborted"},
-		"an entry is missing": {good[:segment.AbortedTxnBytes],
-			"no entry for the transaction of producer 7, [6, 7]"},
-		"half an entry":                {good[:50], "the file ends within an entry"},
-		"another version":              {at(1, 3), "no marker at offset -1"},
-		"another producer":             {at(9, 9), "is of producer 7, not 9"},
-		"another beginning":            {at(17, 2), "begins at offset 0, not 2"},
-		"a transaction that committed": {at(25, 5), "the marker at offset 5 commits"},
-		"no marker":                    {at(25, 3), "no marker at offset 3"},
-		"what was decided falls":       {at(33, 9), "does not ascend"},
-		"entries the wrong way round": {append(bytes.Clone(good[34:]), good[:34]...),
+			"no entry for the aborted transaction of producer 7, offsets 0 to 4"},
+		"missing entry": {good[:segment.AbortedTxnBytes],
+			"no entry for the aborted transaction of producer 7, offsets 6 to 7"},
+		"incomplete entry":         {good[:50], "the file ends within an entry"},
+		"another version":          {at(1, 3), "no marker at offset -1"},
+		"another producer":         {at(9, 9), "is of producer 7, not 9"},
+		"another first offset":     {at(17, 2), "begins at offset 0, not 2"},
+		"committed transaction":    {at(25, 5), "the marker at offset 5 commits"},
+		"no marker":                {at(25, 3), "no marker at offset 3"},
+		"decreasing stable offset": {at(33, 9), "does not ascend"},
+		"entries in the wrong order": {append(bytes.Clone(good[34:]), good[:34]...),
 			"does not ascend"},
-		"an entry behind the last batch": {append(bytes.Clone(good),
+		"entry after the last batch": {append(bytes.Clone(good),
 			append(bytes.Clone(good[34:59]), 99, 0, 0, 0, 0, 0, 0, 0, 100)...),
 			"no marker at offset 99"},
 	} {
@@ -118,8 +118,8 @@ func TestVerifyChecksTheTransactionIndex(t *testing.T) {
 	}
 }
 
-// Cleaning leaves a batch without records for its producer, and the marker behind it; the entry may
-// be gone, or there. While one record of the transaction is left it has to be there.
+// Cleaning keeps an empty batch for its producer, and the marker after it. The entry may then be
+// missing. As long as a record of the transaction remains, the entry must exist.
 func TestVerifyOfAnAbortedTransactionThatWasCleaned(t *testing.T) {
 	for _, test := range []struct {
 		records  []int // of each batch
@@ -161,7 +161,7 @@ func TestVerifyOfAnAbortedTransactionThatWasCleaned(t *testing.T) {
 	}
 }
 
-// Only the second segment is looked at: what began before it is not known, and nothing is made up.
+// If only the second segment is verified, transactions that began before it cause no finding.
 func TestVerifyOfASegmentAlone(t *testing.T) {
 	if problems, out := verify(t, txnPartition(t), "/p-0/00000000000000000003.log"); problems != 0 {
 		t.Errorf("%d problems:\n%s", problems, out)

@@ -14,19 +14,23 @@ import (
 
 // VerifyOptions of Verify.
 type VerifyOptions struct {
-	JSON bool // one JSON object a line
-	// largest batch, compressed or not, that is checked; a larger one is a finding; default 128 MiB
+	JSON bool // one JSON object per line
+	// BatchBytesMax is the largest batch, compressed or not, that is checked; a larger one is a
+	// finding; default 128 MiB.
 	BatchBytesMax int
 }
 
-// Verify checks the segments that the paths name, a segment by any of its files, and prints a line
-// for each problem and a summary at the end. Checked are: each batch's length, checksum, offsets
-// and records, decompressed; that each index entry points at the right batch and tells the right
-// timestamp; that the transaction index tells of the transactions that were aborted, and of no
-// other; that the segments of a directory follow one another; that producers and leader epochs keep
-// their rules; and that producer snapshots, leader-epoch-checkpoint and key sidecars tell what the
-// batches do. It returns how many problems there are; the error says that a check could not be
-// made.
+// Verify checks the segments that the paths name, each by any of its files, and prints a line per
+// problem and a summary. It checks:
+//
+//   - the length, checksum and offsets of each batch, and its decompressed records;
+//   - the position, offset and timestamp of each index entry;
+//   - that the transaction index lists exactly the aborted transactions;
+//   - that the segments of a directory do not overlap;
+//   - the rules of producers and leader epochs;
+//   - that producer snapshots, leader-epoch-checkpoint and key sidecars match the batches.
+//
+// It returns the number of problems, and an error if a check could not be made.
 func Verify(fsys vfs.FS, paths []string, opts VerifyOptions, out io.Writer) (problems int,
 	err error) {
 	files, err := find(fsys, paths)
@@ -47,11 +51,11 @@ func Verify(fsys vfs.FS, paths []string, opts VerifyOptions, out io.Writer) (pro
 	return v.sum.Problems, errors.Join(failed...)
 }
 
-// summary is the last line.
+// summary is the last line of the output.
 type summary struct {
 	Segments int   `json:"segments"`
 	Batches  int   `json:"batches"`
-	Records  int64 `json:"records"` // that could be read
+	Records  int64 `json:"records"` // decoded
 	Bytes    int64 `json:"bytes"`   // of data files
 	Problems int   `json:"problems"`
 }
@@ -72,8 +76,8 @@ type verifier struct {
 	recovery recoveryPoints
 }
 
-// verifyAll checks each segment once, whichever of its files were named, and returns what could not
-// be checked.
+// verifyAll checks each segment once, even if several of its files were named. It returns the
+// errors of checks that could not be made.
 func (v *verifier) verifyAll(files []file) (failed []error) {
 	done := map[string]bool{}
 	var before file
@@ -97,7 +101,7 @@ func (v *verifier) verifyAll(files []file) (failed []error) {
 		}
 		if before.dir == f.dir && before.suffix == f.suffix && f.base > before.base &&
 			f.base < next {
-			v.find(f.path(), 0, "the segment before it ends at offset %d", next-1)
+			v.find(f.path(), 0, "overlaps the previous segment, which ends at offset %d", next-1)
 		}
 		var err error
 		if next, err = v.verify(f); err != nil {
@@ -111,7 +115,7 @@ func (v *verifier) verifyAll(files []file) (failed []error) {
 	return failed
 }
 
-// verifySmall looks at a snapshot or at leader epochs that were named, by themselves.
+// verifySmall checks a snapshot or a leader epoch file that was named, without its log.
 func (v *verifier) verifySmall(f file) error {
 	content, ok, err := v.readSmall(f.path())
 	if err != nil || !ok {
@@ -128,8 +132,8 @@ func (v *verifier) verifySmall(f file) error {
 	return nil
 }
 
-// find prints a problem and counts it. Problems are findings and not errors: the check goes on with
-// what can still be read.
+// find prints and counts a problem. Problems are findings and not errors: the check continues with
+// the rest.
 func (v *verifier) find(path string, position int64, format string, args ...any) {
 	v.sum.Problems++
 	v.printer.print(finding{File: path, Position: position, Problem: fmt.Sprintf(format, args...)})
@@ -171,31 +175,31 @@ func (v *verifier) verify(f file) (next int64, err error) {
 	}
 	v.sum.Segments++
 	v.sum.Bytes += batches.size
-	return v.walk(f, walkers{batches, indexes, &v.txns, sidecar})
+	return v.walk(f, segmentChecks{batches, indexes, &v.txns, sidecar})
 }
 
-// walkers are what goes along with the batches of a segment.
-type walkers struct {
+// segmentChecks are the files of a segment that are read along with its batches.
+type segmentChecks struct {
 	batches *batchReader
 	indexes *indexes
 	txns    *transactions
 	sidecar *sidecar
 }
 
-// walk goes through a data file, and through the files beside it. It returns where the segment
-// ends, as far as it could be read.
-func (v *verifier) walk(f file, w walkers) (next int64, err error) {
+// walk reads a data file and compares the other files of the segment. It returns the end offset of
+// the segment, as far as it could be read.
+func (v *verifier) walk(f file, c segmentChecks) (next int64, err error) {
 	next = f.base
 	for {
-		b, err := w.batches.next()
+		b, err := c.batches.next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return next, errors.Join(w.indexes.end(v, f, next), w.txns.end(), w.sidecar.end())
+			return next, errors.Join(c.indexes.end(v, f, next), c.txns.end(), c.sidecar.end())
 		case errors.Is(err, record.ErrCorrupt):
-			// Without its length there is no next batch. What the indexes say of the rest is not
-			// worth a line each.
+			// The position of the next batch is unknown. Comparing the indexes with the rest would
+			// only add findings.
 			v.sum.Problems++
-			v.printer.print(finding{File: f.path(), Position: w.batches.position, Offset: &next,
+			v.printer.print(finding{File: f.path(), Position: c.batches.position, Offset: &next,
 				Problem: err.Error()})
 			v.dir.damaged = true
 			return next, nil
@@ -203,9 +207,9 @@ func (v *verifier) walk(f file, w walkers) (next int64, err error) {
 			return next, err
 		}
 		v.sum.Batches++
-		believed := v.checkBatch(f, b, next)
-		err = errors.Join(w.indexes.pass(b), v.dir.pass(f, b, believed), w.txns.pass(v, b),
-			w.sidecar.pass(b))
+		valid := v.checkBatch(f, b, next)
+		err = errors.Join(c.indexes.add(b), v.dir.add(f, b, valid), c.txns.add(v, b),
+			c.sidecar.add(b))
 		if err != nil {
 			return next, err
 		}
@@ -213,22 +217,21 @@ func (v *verifier) walk(f file, w walkers) (next int64, err error) {
 	}
 }
 
-// checkBatch checks a batch by itself, and its offsets against those before. believed: its header
-// can be relied on.
-func (v *verifier) checkBatch(f file, b batch, next int64) (believed bool) {
-	believed = true
+// checkBatch checks a batch, and compares its offsets with the previous batch. valid reports
+// whether its header is usable.
+func (v *verifier) checkBatch(f file, b batch, next int64) (valid bool) {
+	valid = true
 	switch {
 	case b.BaseOffset() < next || b.LastOffset() < b.BaseOffset():
-		v.findAt(f, b, "offsets %d to %d, where %d or more is due", b.BaseOffset(), b.LastOffset(),
-			next)
-		believed = false
+		v.findAt(f, b, "offsets %d to %d, want at least %d", b.BaseOffset(), b.LastOffset(), next)
+		valid = false
 	case b.LastOffset()-f.base > math.MaxInt32:
 		v.findAt(f, b, "offset %d is too far from the segment's base for its indexes",
 			b.LastOffset())
 	}
 	if err := b.check(); err != nil {
 		v.findAt(f, b, "%v", err)
-		return believed && b.tooLarge // records under a wrong checksum would only add noise
+		return valid && b.tooLarge // records with a wrong checksum would only add findings
 	}
 	latest := int64(math.MinInt64)
 	records := int32(0)
@@ -244,5 +247,5 @@ func (v *verifier) checkBatch(f file, b batch, next int64) (believed bool) {
 	case records > 0 && latest != b.MaxTimestamp():
 		v.findAt(f, b, "max timestamp %d, but the records' largest is %d", b.MaxTimestamp(), latest)
 	}
-	return believed
+	return valid
 }

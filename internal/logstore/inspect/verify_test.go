@@ -13,11 +13,11 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// All that is missed is a transaction index that was not kept when the files were copied.
+// The only problem is a transaction index that was not copied with the files.
 func TestVerifyFindsNothingInKafkasSegments(t *testing.T) {
 	problems, out := verify(t, vfs.OS{}, vectors)
 	const missing = vectors + "/vectors-0/00000000000000000061.txnindex: position 0: " +
-		"no entry for the transaction of producer 16, [62, 63], which was aborted\n"
+		"no entry for the aborted transaction of producer 16, offsets 62 to 63\n"
 	if problems != 1 || out != missing+
 		"checked 5 segments, 46 batches, 91 records, 6136 bytes: 1 problems\n" {
 		t.Errorf("%d problems:\n%s", problems, out)
@@ -38,8 +38,8 @@ func TestVerifyFindsNothingInOurSegments(t *testing.T) {
 	}
 }
 
-// Each byte of the files is changed once, and verify must see it. In a batch only base offset and
-// leader epoch are free to change without a trace: no checksum covers them.
+// Each byte of the files is changed once, and verify must detect it. The only exceptions are base
+// offset and leader epoch of a batch, which no checksum covers.
 func TestVerifyDetectsEveryChangedByte(t *testing.T) {
 	mem := partition(t, "/p-0", 8, 1)
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
@@ -64,7 +64,7 @@ func TestVerifyDetectsEveryChangedByte(t *testing.T) {
 			damaged[at] ^= byte(1 + random.IntN(255))
 			must(t, vfs.WriteFileAtomic(mem, name, damaged))
 			if problems, out := verify(t, mem, "/p-0"); problems == 0 {
-				t.Errorf("%s: byte %d became %#x and nothing was found:\n%s", name, at, damaged[at],
+				t.Errorf("%s: byte %d changed to %#x without a finding:\n%s", name, at, damaged[at],
 					out)
 			}
 		}
@@ -89,25 +89,25 @@ func TestVerifyReportsProblems(t *testing.T) {
 				func(b []byte) []byte { b[70]++; return b })
 		},
 			log + ": position 0: offset 5: corrupt record batch: checksum"},
-		"cut": {func(mem *vfs.Mem) {
+		"truncated": {func(mem *vfs.Mem) {
 			edit(mem, log,
 				func(b []byte) []byte { return b[:len(b)-5] })
-		}, "are left"},
-		"offsets twice": {func(mem *vfs.Mem) {
+		}, "bytes remain"},
+		"repeated offsets": {func(mem *vfs.Mem) {
 			edit(mem, log,
 				func(b []byte) []byte { return append(b, b...) })
-		}, "where 21 or more is due"},
-		"below base": {func(mem *vfs.Mem) {
+		}, "want at least 21"},
+		"offset below base": {func(mem *vfs.Mem) {
 			edit(mem, log,
 				func(b []byte) []byte { b[7] = 1; return b })
-		}, "where 5 or more is due"},
-		"missing": {func(mem *vfs.Mem) { must(t, mem.Remove(index)) },
+		}, "want at least 5"},
+		"missing index": {func(mem *vfs.Mem) { must(t, mem.Remove(index)) },
 			index + ": position 0: the file is missing"},
-		"half an entry": {func(mem *vfs.Mem) {
+		"incomplete entry": {func(mem *vfs.Mem) {
 			edit(mem, times,
 				func(b []byte) []byte { return b[:len(b)-1] })
 		}, "ends within an entry"},
-		"zeros behind": {func(mem *vfs.Mem) {
+		"padded with zeros": {func(mem *vfs.Mem) {
 			edit(mem, index,
 				func(b []byte) []byte { return append(b, make([]byte, 80)...) })
 		},
@@ -116,19 +116,19 @@ func TestVerifyReportsProblems(t *testing.T) {
 			edit(mem, index,
 				func(b []byte) []byte { b[7]++; return b })
 		}, "no batch begins at position"},
-		"behind": {func(mem *vfs.Mem) {
+		"entry after the end": {func(mem *vfs.Mem) {
 			edit(mem, index, func(b []byte) []byte { return append(b, 0, 0, 9, 0, 0, 0, 99, 0) })
-		}, "is behind the last batch"},
-		"time missing": {func(mem *vfs.Mem) {
+		}, "is after the last batch"},
+		"missing time entry": {func(mem *vfs.Mem) {
 			edit(mem, times,
 				func(b []byte) []byte { return b[:len(b)-12] })
-		}, "the last right entry tells"},
+		}, "the last valid entry has"},
 		"overlap": {func(mem *vfs.Mem) {
 			for _, extension := range []string{".log", ".index", ".timeindex"} {
 				must(t, mem.Rename("/p-0/00000000000000000022"+extension,
 					"/p-0/00000000000000000020"+extension))
 			}
-		}, "the segment before it ends at offset 20"},
+		}, "overlaps the previous segment, which ends at offset 20"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem := partition(t, "/p-0", 8, 1)
@@ -141,7 +141,7 @@ func TestVerifyReportsProblems(t *testing.T) {
 	}
 }
 
-// Records are looked into: a checksum can be right and the records wrong.
+// The records are checked too: a batch with a valid checksum can have invalid records.
 func TestVerifyChecksRecords(t *testing.T) {
 	truncated := batchOf(t, compress.None, 0,
 		record.Record{Key: []byte("k"), Value: []byte("value"), Timestamp: 9})
@@ -173,12 +173,12 @@ func TestVerifyPrintsJSON(t *testing.T) {
 	}
 	for _, line := range strings.Split(strings.TrimSpace(out.String()), "\n") {
 		if !json.Valid([]byte(line)) {
-			t.Errorf("no JSON: %s", line)
+			t.Errorf("invalid JSON: %s", line)
 		}
 	}
 }
 
-// An unreadable file is no finding: the check could not be made, and the other files still are.
+// An unreadable file is an error and not a finding. The other files are checked nevertheless.
 func TestVerifyReportsUncheckedParts(t *testing.T) {
 	fault := vfs.NewFault(partition(t, "/p-0", 2, 2))
 	fault.Inject(vfs.Rule{Op: vfs.OpRead, Name: "*5.log"})
