@@ -127,8 +127,8 @@ func TestOfflineDryRunChangesNoRecord(t *testing.T) {
 		dry.RecordsRemoved != cleaned.RecordsRemoved || cleaned.RecordsRemoved == 0 {
 		t.Errorf("dry run %+v, clean %+v", dry, cleaned)
 	}
-	if off := float64(dry.ReclaimedBytes-cleaned.ReclaimedBytes) / float64(cleaned.ReclaimedBytes); off > 0.1 ||
-		off < -0.1 {
+	off := float64(dry.ReclaimedBytes-cleaned.ReclaimedBytes) / float64(cleaned.ReclaimedBytes)
+	if off > 0.1 || off < -0.1 {
 		t.Errorf("dry run: %d bytes freed, clean: %d", dry.ReclaimedBytes, cleaned.ReclaimedBytes)
 	}
 	if got, _ := latestIn(t, disk); !maps.Equal(got, latest) {

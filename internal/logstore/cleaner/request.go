@@ -25,9 +25,9 @@ type request struct {
 	ticket int64
 }
 
-// requestWaitMax is how long a request waits for the rolled segment to become cleanable. What is
-// not cleanable by then is blocked for another reason, such as minLag or an open transaction, and
-// the pass skips it.
+// requestWaitMax is how long a request waits for the rolled segment to become cleanable. A
+// segment that is not cleanable by then is blocked for another reason, such as minLag or an open
+// transaction, and the pass skips it.
 const requestWaitMax = 5 * time.Second
 
 // ready reports whether the request's pass may start.

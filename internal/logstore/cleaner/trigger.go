@@ -43,8 +43,8 @@ type triggerInputs struct {
 // earlyWaitMax bounds passDue.early.
 const earlyWaitMax = 10 * time.Second
 
-// decide returns the first trigger that applies. Whatever the trigger, the pass also does what the
-// others require.
+// decide returns the first trigger that applies. The pass also does what the other triggers
+// require.
 func decide(s logstore.Sections, settings *topicconfig.Settings, in triggerInputs,
 	now time.Time) passDue {
 	ratio := s.DirtyRatio()

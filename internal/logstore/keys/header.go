@@ -123,12 +123,14 @@ func (h *header) check(fileBytes int64) error {
 	case h.identity.Base < 0 || h.identity.LogBytes < 0 || h.identity.LogBytes > math.MaxInt32:
 		return fmt.Errorf("%w: segment %d of %d bytes", ErrCorrupt, h.identity.Base,
 			h.identity.LogBytes)
-	case c.Records > RecordsMax || c.Tombstones > c.Records || c.NullKeys > c.Records-c.Tombstones || c.BodyBytes < 0:
+	case c.Records > RecordsMax, c.Tombstones > c.Records, c.NullKeys > c.Records-c.Tombstones,
+		c.BodyBytes < 0:
 		return fmt.Errorf("%w: %d records, %d tombstones, %d without a key", ErrCorrupt, c.Records,
 			c.Tombstones, c.NullKeys)
 	case c.Opaque > c.Batches || int64(c.Batches) > h.identity.LogBytes/batchBytesMin:
 		return fmt.Errorf("%w: %d batches in %d bytes", ErrCorrupt, c.Batches, h.identity.LogBytes)
-	case h.bucketBits != bucketBits(c.Entries()) || h.sections[bucketsSection-1] != bucketsBytes(h.bucketBits):
+	case h.bucketBits != bucketBits(c.Entries()),
+		h.sections[bucketsSection-1] != bucketsBytes(h.bucketBits):
 		return fmt.Errorf("%w: 2^%d buckets in %d bytes", ErrCorrupt, h.bucketBits,
 			h.sections[bucketsSection-1])
 	case h.sections[entriesSection-1] < int64(c.Entries())*entryBytes:
