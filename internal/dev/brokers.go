@@ -53,7 +53,7 @@ func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer
 		<-ctx.Done()
 		// Mark all brokers as leaving first: then no broker hands its partitions over to another
 		// that also stops, and all stay in sync for the next start.
-		c.warn("failed to record the shutdown of all brokers", c.store.LeaveAll())
+		c.warn("shutdown of all brokers", c.store.LeaveAll())
 		stopAll()
 		return nil
 	})
@@ -124,7 +124,7 @@ func (c *cluster) supervise(ctx context.Context, drained func(i int)) {
 		}
 		now := time.Now()
 		if now.Sub(started) >= startGrace {
-			c.warn("failed to record elections", c.store.Release())
+			c.warn("elections", c.store.Release())
 		}
 		for ; running > c.store.Running(); running-- {
 			drained(running - 1)
@@ -133,16 +133,16 @@ func (c *cluster) supervise(ctx context.Context, drained func(i int)) {
 			seen, lastChange = brokers, now
 		}
 		if now.Sub(lastChange) >= balanceDelay {
-			c.warn("failed to record preferred leaders", c.store.Balance())
+			c.warn("preferred leaders", c.store.Balance())
 			lastChange = now
 		}
 	}
 }
 
-// warn logs a failure that will be retried.
-func (c *cluster) warn(message string, err error) {
+// warn logs the failure to record a change of metadata, which will be retried.
+func (c *cluster) warn(change string, err error) {
 	if err != nil {
-		c.opts.Logger.Warn(message, "error", err)
+		c.opts.Logger.Warn("failed to record metadata change", "change", change, "error", err)
 	}
 }
 
@@ -170,7 +170,7 @@ func (c *cluster) awaitServing(ctx context.Context) error {
 		c.opts.Logger.Warn("waiting for partitions to be served; if a broker has lost its disk, "+
 			"--accept-data-loss continues without its records", "error", err)
 		if c.opts.AcceptDataLoss {
-			c.warn("failed to record unclean elections", c.store.AcceptDataLoss())
+			c.warn("unclean elections", c.store.AcceptDataLoss())
 		}
 	}
 }
