@@ -36,15 +36,15 @@ const (
 	crashesOfOne = 100
 )
 
-// knownCrashSeeds once failed. 3000962: the store lost producers (ensureForDeletion). In the others
-// the model demanded too much:
+// knownCrashSeeds once failed. 3000962: the store lost producers (ensureForDeletion). 13000475:
+// deleted records restored a leader epoch (verifyEpochs). In the others the model demanded too much:
 //
 //   - 10356817682516520659: the producer state was lost to a full disk and a crash, and the next
 //     batch of the producer in the log was a marker (workload.transact);
 //   - 3000517: the log ended behind an empty batch that an earlier truncation had appended
 //     (partitionModel.filled);
 //   - 11000125: a truncation removed such a batch as a whole.
-var knownCrashSeeds = []uint64{10356817682516520659, 3000517, 3000962, 11000125}
+var knownCrashSeeds = []uint64{10356817682516520659, 3000517, 3000962, 11000125, 13000475}
 
 // Random work on a store of several partitions, with a power failure at random moments of it. After
 // each one the store is opened (with more failures on the way), compared with the model

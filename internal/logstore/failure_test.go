@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-func TestAFullDiskFailsAppendsUntilThereIsSpaceAgain(t *testing.T) {
+func TestFullDiskFailsAppendsUntilThereIsSpace(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		rule vfs.Rule
@@ -64,7 +64,7 @@ func TestAFullDiskFailsAppendsUntilThereIsSpaceAgain(t *testing.T) {
 	}
 }
 
-func TestALogStopsWhenItsFileCannotBeTrusted(t *testing.T) {
+func TestLogStopsWhenItsFileIsUnknown(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		rules []vfs.Rule
@@ -132,7 +132,7 @@ func testStops(t *testing.T, rules []vfs.Rule) {
 
 // Whatever fails during a swap, the log holds the old records or the new, reads go on, and a
 // restart brings it in order.
-func TestAFailureAtEveryStepOfASwap(t *testing.T) {
+func TestFailureAtEveryStepOfSwap(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()
 		fault := vfs.NewFault(mem)
@@ -163,7 +163,7 @@ func TestAFailureAtEveryStepOfASwap(t *testing.T) {
 // After a crash on a full disk, or with index files that are gone there, the log is opened all the
 // same: it can be read, and cut by retention; and what waits for room is not taken for done by the
 // next start.
-func TestALogOpensOnAFullDisk(t *testing.T) {
+func TestLogOpensOnFullDisk(t *testing.T) {
 	for _, clean := range []bool{false, true} {
 		mem := stopped(t, clean)
 		if !clean {

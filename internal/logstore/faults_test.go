@@ -42,7 +42,7 @@ func appendNow(t testing.TB, log *Log, s sent) {
 // A truncation into a gap fills it. Else the next segment would begin behind a gap, and a start
 // would take that for lost data and drop what was synced; and a start would give the offsets of the
 // gap again, which readers have passed.
-func TestATruncationIntoAGapFillsIt(t *testing.T) {
+func TestTruncationIntoGapFillsIt(t *testing.T) {
 	for offset := int64(5); offset <= 20; offset++ {
 		mem := vfs.NewMem()
 		store := openStore(t, mem)
@@ -77,7 +77,7 @@ func TestATruncationIntoAGapFillsIt(t *testing.T) {
 
 // A truncation that leaves nothing above the log start begins the log anew there, also when the
 // rest of it was a gap.
-func TestATruncationThatLeavesAGapOnlyBeginsAnew(t *testing.T) {
+func TestTruncationThatLeavesOnlyAGapStartsAgain(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	fill(t, log, 5)
 	gapped(t, log, 20)
@@ -92,7 +92,7 @@ func TestATruncationThatLeavesAGapOnlyBeginsAnew(t *testing.T) {
 
 // A full disk takes the name of a data file and not that of its index. A smaller batch still fits
 // into the old segment, and the power goes before the file's removal is durable.
-func TestTheFileOfAFailedRollIsNoSegment(t *testing.T) {
+func TestFileOfFailedRollIsRemoved(t *testing.T) {
 	for _, torn := range []bool{false, true} {
 		mem := vfs.NewMem()
 		store := openStore(t, mem)
@@ -133,7 +133,7 @@ func TestTheFileOfAFailedRollIsNoSegment(t *testing.T) {
 // A pass keeps the last batch of each producer as of the log end. A truncation to below that one
 // still knows of the one before it, whose batch the pass took, though a start has removed the
 // snapshots.
-func TestATruncationKnowsProducersWhoseBatchesWereCleaned(t *testing.T) {
+func TestTruncationKeepsProducersOfCleanedBatches(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
 	log := createLog(t, store, settings(nil))
@@ -194,7 +194,7 @@ func TestMarksOfTwoRoundsLeaveNoGap(t *testing.T) {
 
 // What is deleted on a full disk takes the batches of a producer, and there is no room for a
 // snapshot. Once there is, it is written.
-func TestASnapshotThatHadNoRoomIsWrittenLater(t *testing.T) {
+func TestPendingSnapshotIsWrittenLater(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
 	store := openStore(t, fault)
@@ -226,7 +226,7 @@ func TestASnapshotThatHadNoRoomIsWrittenLater(t *testing.T) {
 
 // A snapshot below the first segment is not half believed: what was behind it is gone, and a
 // producer that went on would be refused.
-func TestASnapshotBelowTheFirstSegmentIsNone(t *testing.T) {
+func TestSnapshotBelowFirstSegmentIsIgnored(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
 	log := createLog(t, store, settings(nil))
@@ -271,7 +271,7 @@ func TestASnapshotBelowTheFirstSegmentIsNone(t *testing.T) {
 // The recovery point is the end of a segment that was rolled, and not sealed, when the power went.
 // A start makes its transaction index anew; whatever it has written when the power goes again, the
 // next start does not take the segment for a sealed one without aborted transactions.
-func TestAbortedStaysAbortedThroughCrashesOfAStart(t *testing.T) {
+func TestAbortedStaysAbortedAfterCrashesDuringRecovery(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
 	log := createLog(t, store, settings(nil))
@@ -308,7 +308,7 @@ func TestAbortedStaysAbortedThroughCrashesOfAStart(t *testing.T) {
 
 // A log begins anew on a full disk, or is as it was, and goes on once there is room. It does not
 // stop.
-func TestStartAtOnAFullDiskDoesNotStopTheLog(t *testing.T) {
+func TestStartAtOnFullDiskDoesNotStopTheLog(t *testing.T) {
 	for _, offset := range []int64{0, 15, 20, 50, 70} {
 		for skip := range 14 {
 			mem := vfs.NewMem()
@@ -356,7 +356,7 @@ func TestStartAtOnAFullDiskDoesNotStopTheLog(t *testing.T) {
 // the end of both. The marker is above the high watermark that the crash left. Of a transaction of
 // which only the marker is left nothing need hold back readers; one of which a batch is left holds
 // them back there, and its records stay aborted.
-func TestARetentionCutOffLeavesTransactionsRight(t *testing.T) {
+func TestInterruptedRetentionKeepsTransactions(t *testing.T) {
 	for _, more := range []bool{false, true} {
 		mem := vfs.NewMem()
 		store := openStore(t, mem)

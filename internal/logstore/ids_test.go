@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestIDsAreLoggedAsPeopleSearchForThem(t *testing.T) {
+func TestIDsAreLoggedAsText(t *testing.T) {
 	var out bytes.Buffer
 	slog.New(slog.NewJSONHandler(&out, nil)).Info("m", "partition",
 		PartitionID{Topic: "orders", Index: 3},

@@ -94,11 +94,11 @@ func kafkaTold(t *testing.T, name string) (all []told) {
 // Our log opens what Kafka wrote, stopped in order or killed: every record is there, as Kafka's own
 // consumers got it, with the offsets, the leader epoch, the producers and the open transactions;
 // appends go on behind it, and all of it is there after a restart.
-func TestOpensADirectoryThatKafkaWrote(t *testing.T) {
+func TestOpenDirectoryWrittenByKafka(t *testing.T) {
 	for _, name := range []string{"clean", "killed"} {
 		t.Run(name, func(t *testing.T) {
 			mem := kafkaMem(t, name)
-			freshen(t, mem)
+			refreshProducers(t, mem)
 			store := openStore(t, mem)
 			if offline := store.Offline(); len(offline) > 0 {
 				t.Fatalf("offline: %v", offline)
@@ -109,7 +109,7 @@ func TestOpensADirectoryThatKafkaWrote(t *testing.T) {
 				log := store.Log(p.id)
 				log.AdvanceHighWatermark(log.LogEnd())
 				compareWithKafka(t, log, p)
-				ends[p.id] = goOn(t, log, p)
+				ends[p.id] = continueAppending(t, log, p)
 			}
 			if err := store.Close(); err != nil {
 				t.Fatal(err)
@@ -135,9 +135,9 @@ func TestOpensADirectoryThatKafkaWrote(t *testing.T) {
 	}
 }
 
-// freshen has the producers of all snapshots seen just now: whoever was not seen for a day is
+// refreshProducers has the producers of all snapshots seen just now: whoever was not seen for a day is
 // forgotten by a start.
-func freshen(t *testing.T, mem *vfs.Mem) {
+func refreshProducers(t *testing.T, mem *vfs.Mem) {
 	t.Helper()
 	for _, p := range []string{"codecs-0", "transactions-0", "compacted-0"} {
 		dir := filepath.Join(dataDir, p)
@@ -256,9 +256,9 @@ func lineOf(r *record.Record) string {
 	return line
 }
 
-// goOn appends as a leader of a later epoch: each producer goes on with its sequence, and each open
+// continueAppending appends as a leader of a later epoch: each producer goes on with its sequence, and each open
 // transaction is aborted. It returns the log end.
-func goOn(t *testing.T, log *Log, p told) int64 {
+func continueAppending(t *testing.T, log *Log, p told) int64 {
 	t.Helper()
 	if err := log.Lead(p.epoch + 1); err != nil {
 		t.Fatal(err)

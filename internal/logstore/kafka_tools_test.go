@@ -114,7 +114,7 @@ func writeForKafka(t *testing.T, dir string) (records int) {
 
 // Kafka's own tools read what we write: every record of every codec, and find nothing to complain
 // of in the indexes, the transaction indexes and the producer snapshots.
-func TestKafkasToolsAcceptWhatWeWrite(t *testing.T) {
+func TestKafkaToolsAcceptOurFiles(t *testing.T) {
 	dir := t.TempDir()
 	records := writeForKafka(t, dir)
 	byExtension := func(extensions ...string) (files []string) {
@@ -139,15 +139,15 @@ func TestKafkasToolsAcceptWhatWeWrite(t *testing.T) {
 	if got := strings.Count(out, "isvalid: false"); got > 0 {
 		t.Errorf("%d batches are not valid", got)
 	}
-	wantNoComplaint(t, out)
+	wantNoProblem(t, out)
 	indexes := byExtension(".index", ".timeindex")
 	out = kafkaDumpLog(t, indexes, "--index-sanity-check")
 	if got := strings.Count(out, "passed sanity check"); got != len(indexes) {
 		t.Errorf("%d of %d indexes pass the sanity check:\n%s", got, len(indexes), out)
 	}
-	wantNoComplaint(t, kafkaDumpLog(t, indexes, "--verify-index-only"))
+	wantNoProblem(t, kafkaDumpLog(t, indexes, "--verify-index-only"))
 	out = kafkaDumpLog(t, byExtension(".txnindex", ".snapshot"))
-	wantNoComplaint(t, out)
+	wantNoProblem(t, out)
 	if got := strings.Count(out, "version: 0 producerId: 9 "); got != 3 {
 		t.Errorf("%d aborted transactions, want 3:\n%s", got, out)
 	}
@@ -161,9 +161,9 @@ func TestKafkasToolsAcceptWhatWeWrite(t *testing.T) {
 	}
 }
 
-// wantNoComplaint: dump-log tells of faults in its text, not by its exit code. The first batch of a
+// wantNoProblem: dump-log tells of faults in its text, not by its exit code. The first batch of a
 // file that does not begin at 0 it finds not to follow -1.
-func wantNoComplaint(t *testing.T, out string) {
+func wantNoProblem(t *testing.T, out string) {
 	t.Helper()
 	for line := range strings.Lines(out) {
 		for _, bad := range []string{"mismatch", "Found ", "Mismatch", "xception", "corrupt",

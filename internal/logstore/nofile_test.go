@@ -32,7 +32,7 @@ func (e *pathFault) Unwrap() error { return syscall.EMFILE }
 
 // That there is no file left to open fails what wants one, and only that: connections may take all
 // there are, and a log that stopped for it would stay offline until somebody looks.
-func TestALogOutlivesAProcessWithoutFiles(t *testing.T) {
+func TestNoFileDescriptorsLeft(t *testing.T) {
 	disk := &fullTable{FS: vfs.NewMem()}
 	open := func() *Store {
 		store, err := Open(Options{FS: disk, Dir: dataDir, Logger: quiet(),
@@ -153,7 +153,7 @@ func (f *fewFile) Close() error {
 
 // A truncation has the files that it needs before it marks the first segment, and a log that begins
 // anew takes its marks back: with however few files left, it is done, or nothing is.
-func TestACutOutlivesAProcessWithoutFiles(t *testing.T) {
+func TestTruncationWithFewFileDescriptors(t *testing.T) {
 	const spareMax = 40
 	for name, cut := range map[string]struct {
 		do  func(*Log) error
@@ -166,7 +166,7 @@ func TestACutOutlivesAProcessWithoutFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			made := 0
 			for spare := range spareMax {
-				if cutWithFewFiles(t, spare, cut.do, cut.end) {
+				if truncateWithFewFiles(t, spare, cut.do, cut.end) {
 					made++
 				}
 			}
@@ -177,9 +177,9 @@ func TestACutOutlivesAProcessWithoutFiles(t *testing.T) {
 	}
 }
 
-// cutWithFewFiles has a log cut when spare files are left to open, and once more when there are
+// truncateWithFewFiles has a log cut when spare files are left to open, and once more when there are
 // enough. It tells whether that was not needed.
-func cutWithFewFiles(t *testing.T, spare int, cut func(*Log) error, end int64) (made bool) {
+func truncateWithFewFiles(t *testing.T, spare int, cut func(*Log) error, end int64) (made bool) {
 	t.Helper()
 	const filled = 45
 	disk := &fewFiles{FS: vfs.NewMem(), max: 1000}
@@ -221,7 +221,7 @@ func cutWithFewFiles(t *testing.T, spare int, cut func(*Log) error, end int64) (
 
 // A segment that could not be marked as deleted, as one of its files could not be opened, keeps
 // none of the others open.
-func TestAFailedRenameKeepsNoFileOpen(t *testing.T) {
+func TestFailedRenameLeavesNoFileOpen(t *testing.T) {
 	disk := &fullTable{FS: vfs.NewMem()}
 	opts := Options{FS: disk, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour,
 		OpenFilesMax: 1}
@@ -263,7 +263,7 @@ func TestAFailedRenameKeepsNoFileOpen(t *testing.T) {
 
 // An append that rolls while a flush syncs leaves the rolled segment unsealed, and a start must
 // look at it: so the recovery point does not pass it, though everything in it is synced.
-func TestTheRecoveryPointWaitsForASegmentThatRolledBesideAFlush(t *testing.T) {
+func TestRecoveryPointWaitsForSegmentRolledDuringFlush(t *testing.T) {
 	disk := &stuckDisk{FS: vfs.NewMem()}
 	store := openStore(t, disk)
 	log := createLog(t, store, settings(nil))
@@ -289,7 +289,7 @@ func TestTheRecoveryPointWaitsForASegmentThatRolledBesideAFlush(t *testing.T) {
 }
 
 // What a checkpoint tells was read before it was written; a cut in between counts.
-func TestACheckpointOfBeforeACutAllowsNoCleaningAboveIt(t *testing.T) {
+func TestCheckpointDuringTruncationAllowsNoCleaningAboveIt(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(nil))
 	fill(t, log, 25)

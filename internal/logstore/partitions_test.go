@@ -32,7 +32,7 @@ func directories(t testing.TB, fsys vfs.FS) []string {
 	return names
 }
 
-func TestCreateReturnsTheLogThatIsThere(t *testing.T) {
+func TestCreateReturnsExistingLog(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(nil))
 	if again := createLog(t, store, settings(nil)); again != log {
@@ -47,7 +47,7 @@ func TestCreateReturnsTheLogThatIsThere(t *testing.T) {
 	}
 }
 
-func TestTopicAndPolicyOutliveARestart(t *testing.T) {
+func TestTopicAndPolicySurviveRestart(t *testing.T) {
 	for _, retain := range []bool{true, false} {
 		fsys := vfs.NewMem()
 		store := openStore(t, fsys)
@@ -61,7 +61,7 @@ func TestTopicAndPolicyOutliveARestart(t *testing.T) {
 	}
 }
 
-func TestAReleasedLogIsDeleted(t *testing.T) {
+func TestReleasedLogIsDeleted(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
 	fill(t, createLog(t, store, settings(nil)), 20)
@@ -85,7 +85,7 @@ func TestAReleasedLogIsDeleted(t *testing.T) {
 	}
 }
 
-func TestARetainedLogIsTakenUpAgainUnderTheNewTopicID(t *testing.T) {
+func TestRetainedLogIsReopenedWithNewTopicID(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
 	log := createLog(t, store, settings(nil))
@@ -125,11 +125,11 @@ func TestARetainedLogIsTakenUpAgainUnderTheNewTopicID(t *testing.T) {
 	}
 }
 
-func TestOfSeveralRetainedLogsTheNewestIsTakenUp(t *testing.T) {
-	synctest.Test(t, testNewestIsTakenUp)
+func TestNewestRetainedLogIsReopened(t *testing.T) {
+	synctest.Test(t, testNewestIsReopened)
 }
 
-func testNewestIsTakenUp(t *testing.T) {
+func testNewestIsReopened(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
 	log := createLog(t, store, settings(nil))
@@ -162,7 +162,7 @@ func testNewestIsTakenUp(t *testing.T) {
 
 // A log that is offline can be put aside and taken up again, as it is: nothing of it is trusted,
 // and no gap of cleaning cut off.
-func TestAnOfflineLogCanBeReleased(t *testing.T) {
+func TestOfflineLogCanBeReleased(t *testing.T) {
 	mem := stopped(t, false)
 	damage(t, mem, partitionFile, flip(0))
 	if err := mem.Remove(filepath.Join(dataDir, checkpoint.RecoveryPointFile)); err != nil {
@@ -189,7 +189,7 @@ func TestAnOfflineLogCanBeReleased(t *testing.T) {
 	}
 }
 
-func TestASliceOutlivesTheRelease(t *testing.T) {
+func TestSliceSurvivesRelease(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(nil))
 	fill(t, log, 5)
@@ -316,7 +316,7 @@ func checkReleased(t *testing.T, crashed *vfs.Mem, retain bool, what string) {
 	}
 }
 
-func TestADirectoryThatCannotBeOpenedStopsNobody(t *testing.T) {
+func TestUnreadableDirectoryDoesNotAffectOthers(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
 	bad := PartitionID{Topic: "bad"}
@@ -358,7 +358,7 @@ func TestADirectoryThatCannotBeOpenedStopsNobody(t *testing.T) {
 	}
 }
 
-func TestASecondStoreIsRefused(t *testing.T) {
+func TestSecondStoreIsRejected(t *testing.T) {
 	fsys := vfs.NewMem()
 	openStore(t, fsys)
 	if _, err := Open(Options{FS: fsys, Dir: dataDir, Logger: quiet()}); !errors.Is(err,
@@ -367,8 +367,8 @@ func TestASecondStoreIsRefused(t *testing.T) {
 	}
 }
 
-// takeUp is the first half of Create: before the checkpoints tell of the log.
-func takeUp(t *testing.T, store *Store) {
+// reopenUnlisted is the first half of Create: before the checkpoints tell of the log.
+func reopenUnlisted(t *testing.T, store *Store) {
 	t.Helper()
 	aside, err := store.newestRetainedDirs()
 	if err == nil {
@@ -389,13 +389,13 @@ func takeUp(t *testing.T, store *Store) {
 
 // Checkpoints that are written while a log is being taken up do not list it yet: its own file must
 // stay until some do.
-func TestCheckpointsWrittenBesideATakeUpLeaveTheRetainedFile(t *testing.T) {
+func TestCheckpointsDuringReopenKeepRetainedFile(t *testing.T) {
 	mem := vfs.NewMem()
 	store, log := swapLog(t, mem)
 	if err := errors.Join(log.compaction.setFirstDirty(20), store.Release(partition, true)); err != nil {
 		t.Fatal(err)
 	}
-	takeUp(t, store)
+	reopenUnlisted(t, store)
 	if err := store.save(); err != nil {
 		t.Fatal(err)
 	}
@@ -406,13 +406,13 @@ func TestCheckpointsWrittenBesideATakeUpLeaveTheRetainedFile(t *testing.T) {
 }
 
 // What is known of a log that was taken up outlives that it cannot be opened at the next start.
-func TestAnOfflineLogKeepsWhatItsRetainedFileSays(t *testing.T) {
+func TestOfflineLogKeepsItsRetainedFile(t *testing.T) {
 	mem := vfs.NewMem()
 	store, log := swapLog(t, mem)
 	if err := errors.Join(log.compaction.setFirstDirty(20), store.Release(partition, true)); err != nil {
 		t.Fatal(err)
 	}
-	takeUp(t, store)
+	reopenUnlisted(t, store)
 	mem = mem.CrashClone()
 	fault := vfs.NewFault(mem)
 	fault.Inject(vfs.Rule{Op: vfs.OpOpen, Name: "*.log"})
@@ -431,7 +431,7 @@ func TestAnOfflineLogKeepsWhatItsRetainedFileSays(t *testing.T) {
 
 // A Create that failed behind its commit point is repeated with the same directory, and leaves
 // older ones alone.
-func TestCreateGoesOnWithTheDirectoryThatAFailedOneMade(t *testing.T) {
+func TestCreateReusesDirectoryOfFailedCreate(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
 	store := openStore(t, fault)

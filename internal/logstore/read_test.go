@@ -58,7 +58,7 @@ func cleanedLog(t testing.TB, batches ...record.Batch) *Log {
 	return log
 }
 
-func TestReadLeavesOutBatchesWithNothingToGive(t *testing.T) {
+func TestReadSkipsBatchesWithoutRecords(t *testing.T) {
 	log := cleanedLog(t,
 		cleanedBatch(t, 10, 14, compress.None, 10, 12),
 		cleanedBatch(t, 15, 16, compress.None),
@@ -91,7 +91,7 @@ func TestReadLeavesOutBatchesWithNothingToGive(t *testing.T) {
 }
 
 // Reference I44: a reader moves on, whatever was cleaned away behind it.
-func TestReadGivesAnEmptyBatchWhenNothingElseIsThere(t *testing.T) {
+func TestReadReturnsEmptyBatchIfNothingFollows(t *testing.T) {
 	log := cleanedLog(t, cleanedBatch(t, 10, 29, compress.None))
 	slice, err := log.Read(12, 30, 1<<20, true)
 	if err != nil {
@@ -123,7 +123,7 @@ func TestI44ReadAtEveryOffsetOfACleanedLog(t *testing.T) {
 	}
 }
 
-func TestReadOutsideTheLogIsRefused(t *testing.T) {
+func TestReadOutsideTheLogIsRejected(t *testing.T) {
 	_, log := swapLog(t, vfs.NewMem())
 	log.maintain.Lock()
 	if err := log.deleteFront(log.list.Load().handles, 1); err != nil {
@@ -185,7 +185,7 @@ func TestTimestampLookups(t *testing.T) {
 	}
 }
 
-func TestMaxTimestampLooksPastEmptyBatchesAndTheLogStart(t *testing.T) {
+func TestMaxTimestampSkipsEmptyBatchesAndDeletedRecords(t *testing.T) {
 	empty := createLog(t, openStore(t, vfs.NewMem()), settings(nil))
 	if at, ok, err := empty.MaxTimestamp(); ok || err != nil {
 		t.Errorf("of an empty log: %+v, %t, %v", at, ok, err)
@@ -257,7 +257,7 @@ type lookup struct {
 }
 
 // However much a batch decompresses to, its records are found: one of them is held at a time.
-func TestTimestampLookupsInAHugeBatchFindItsRecords(t *testing.T) {
+func TestTimestampLookupsInHugeBatch(t *testing.T) {
 	const half = decompressedBytesMax / 2
 	lookups(t, hugeBatch(t, compress.Zstd, half, half, half), []lookup{
 		{11, 0, 6, 3, 11, 4}, {12, 0, 6, 4, 12, 4}, {12, 3, 6, 4, 12, 4}, {10, 3, 6, 3, 11, 4},
@@ -267,7 +267,7 @@ func TestTimestampLookupsInAHugeBatchFindItsRecords(t *testing.T) {
 
 // A batch with a record that is too large to be looked at answers by its header: never an error,
 // never behind a record that counts.
-func TestTimestampLookupsBehindAHugeRecordAnswerByTheHeader(t *testing.T) {
+func TestTimestampLookupsUseHeaderOfHugeRecords(t *testing.T) {
 	lookups(t, hugeBatch(t, compress.Zstd, 10, decompressedBytesMax+1, 10), []lookup{
 		{10, 0, 6, 2, 10, 2}, {11, 0, 6, 2, 12, 2}, {12, 3, 6, 3, 12, 3}, {12, 0, 2, -1, 0, 2},
 		{13, 0, 6, -1, 0, 2},
@@ -275,7 +275,7 @@ func TestTimestampLookupsBehindAHugeRecordAnswerByTheHeader(t *testing.T) {
 }
 
 // A reader that knows of a record finds it, also while the log rolls under it.
-func TestReadsAtTheEndBesideRolls(t *testing.T) {
+func TestReadsAtTheEndDuringRolls(t *testing.T) {
 	log := createLog(t, openStore(t, vfs.NewMem()),
 		settings(func(s *topicconfig.Settings) { s.SegmentBytes = 100 }))
 	batch := keyed(t, "k")

@@ -308,7 +308,9 @@ func (r *recovery) scan(bases []int64) error {
 // again it would set its producer back, and the producer's next batch would be rejected as out of
 // order.
 func (r *recovery) visit(b record.Batch) error {
-	r.epochs = r.epochs.Assign(b.LeaderEpoch(), r.batchEnd)
+	if r.onDisk == nil || b.LastOffset() >= r.saved.logStart { // see verifyEpochs
+		r.epochs = r.epochs.Assign(b.LeaderEpoch(), r.batchEnd)
+	}
 	r.batchEnd = b.NextOffset()
 	if b.BaseOffset() < r.producersAt {
 		return nil

@@ -66,6 +66,9 @@ func (r *recovery) verifyEpochs() error {
 			if err != nil {
 				return fmt.Errorf("verify leader epochs with segment %d: %w", h.Base(), err)
 			}
+			if header.LastOffset() < r.saved.logStart {
+				continue // deleted records do not count: a truncation may have removed their epoch
+			}
 			if r.epochs.Contradicts(header.LeaderEpoch(), header.LastOffset()) {
 				latest := leaderepoch.Entry{Epoch: -1}
 				if n := len(r.epochs); n > 0 {

@@ -19,7 +19,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-func TestACleanRestartBringsEverythingBack(t *testing.T) {
+func TestRestartAfterCleanShutdown(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
 	fill(t, createLog(t, store, settings(nil)), 30)
@@ -44,7 +44,7 @@ func TestACleanRestartBringsEverythingBack(t *testing.T) {
 	}
 }
 
-func TestACrashLosesNothingThatWasSynced(t *testing.T) {
+func TestCrashKeepsSyncedRecords(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
 	log := createLog(t, store, settings(nil))
@@ -113,7 +113,7 @@ func flip(at int) func([]byte) []byte {
 
 func gone([]byte) []byte { return nil }
 
-func TestRecoveryMendsWhatItFinds(t *testing.T) {
+func TestRecoveryRepairsDamage(t *testing.T) {
 	const active = "00000000000000000050.log"
 	for _, test := range []struct {
 		name  string
@@ -164,7 +164,7 @@ func TestRecoveryMendsWhatItFinds(t *testing.T) {
 }
 
 // What lies behind a damaged batch cannot stay: its offsets will be given anew.
-func TestSegmentsBehindABadBatchAreDropped(t *testing.T) {
+func TestSegmentsBehindCorruptBatchAreDeleted(t *testing.T) {
 	mem := stopped(t, false)
 	if err := mem.Remove(filepath.Join(dataDir, checkpoint.RecoveryPointFile)); err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func TestSegmentsBehindABadBatchAreDropped(t *testing.T) {
 
 // KAFKA-17076: the log end lives in an empty active segment's name, when all before it was cleaned
 // away.
-func TestAnEmptyActiveSegmentKeepsTheLogEnd(t *testing.T) {
+func TestEmptyActiveSegmentKeepsLogEnd(t *testing.T) {
 	mem := vfs.NewMem()
 	store, log := swapLog(t, mem)
 	log.Configure(settings(func(s *topicconfig.Settings) { s.RetentionTime = 0 }), true)
@@ -212,7 +212,7 @@ func TestAnEmptyActiveSegmentKeepsTheLogEnd(t *testing.T) {
 	}
 }
 
-func TestALogThatEndsBelowItsStartBeginsAnew(t *testing.T) {
+func TestLogThatEndsBelowItsStartStartsAgain(t *testing.T) {
 	mem := stopped(t, false)
 	content := checkpoint.EncodeOffsets(map[PartitionID]int64{partition: 100})
 	if err := vfs.WriteFileAtomic(mem, filepath.Join(dataDir, checkpoint.LogStartFile),
@@ -227,7 +227,7 @@ func TestALogThatEndsBelowItsStartBeginsAnew(t *testing.T) {
 }
 
 // A directory that Kafka wrote has no file of ours, and may have gaps between segments.
-func TestADirectoryFromElsewhereIsAdopted(t *testing.T) {
+func TestForeignDirectoryIsAdopted(t *testing.T) {
 	mem := stopped(t, false)
 	for _, name := range []string{partitionFile, policyFile, checkpoint.EpochsFile} {
 		damage(t, mem, name, gone)
@@ -259,9 +259,35 @@ func TestADirectoryFromElsewhereIsAdopted(t *testing.T) {
 	}
 }
 
+// A leader epoch that a truncation removed does not come back with the records below the log start
+// that are still in their segment (seed 13000475 of TestCrashes).
+func TestRemovedEpochStaysRemovedAfterDeletion(t *testing.T) {
+	mem := vfs.NewMem()
+	log := createLog(t, openStore(t, mem), settings(nil))
+	if err := log.Lead(3); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, log, 5)
+	if err := log.DeleteBefore(5); err != nil {
+		t.Fatal(err)
+	}
+	mem = mem.CrashClone()
+	log = createLog(t, openStore(t, mem), settings(nil)) // the epoch now starts at 5
+	if err := log.TruncateTo(5); err != nil {
+		t.Fatal(err)
+	}
+	again := createLog(t, openStore(t, mem.CrashClone()), settings(nil))
+	for name, l := range map[string]*Log{"running": log, "after a crash": again} {
+		if l.LogStart() != 5 || l.LogEnd() != 5 || l.LeaderEpoch() != -1 {
+			t.Errorf("%s: [%d, %d), leader epoch %d", name, l.LogStart(), l.LogEnd(),
+				l.LeaderEpoch())
+		}
+	}
+}
+
 // All segments below the log start are gone, the one that begins there was never synced: what is
 // known of producers is in the snapshot of that offset, and nowhere else.
-func TestProducersOutliveTheLastSegment(t *testing.T) {
+func TestProducersSurviveTheLastSegment(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		end  int64 // where the segments that are left end
@@ -310,7 +336,7 @@ func TestProducersOutliveTheLastSegment(t *testing.T) {
 	}
 }
 
-func TestAFailureWhileTheLogIsEmptiedLeavesNoFileOpen(t *testing.T) {
+func TestFailureDuringRestartLeavesNoFileOpen(t *testing.T) {
 	mem := stopped(t, false)
 	content := checkpoint.EncodeOffsets(map[PartitionID]int64{partition: 100})
 	if err := vfs.WriteFileAtomic(mem, filepath.Join(dataDir, checkpoint.LogStartFile),
@@ -330,7 +356,7 @@ func TestAFailureWhileTheLogIsEmptiedLeavesNoFileOpen(t *testing.T) {
 }
 
 // A disk that lost what it said was synced cannot be mended here, but somebody has to hear of it.
-func TestALogThatLostSyncedDataSaysSo(t *testing.T) {
+func TestLossOfSyncedDataIsLogged(t *testing.T) {
 	for _, clean := range []bool{true, false} {
 		mem := stopped(t, clean)
 		damage(t, mem, "00000000000000000050.log", func(b []byte) []byte { return b[:0] })

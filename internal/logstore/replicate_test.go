@@ -34,7 +34,7 @@ func bytesOf(t testing.TB, log *Log) []byte {
 
 // A follower that gets all of the leader's batches has its log: bytes, epochs, producers,
 // transactions.
-func TestAFollowerHasTheLeadersLog(t *testing.T) {
+func TestFollowerHasTheLeadersLog(t *testing.T) {
 	leaderDisk := vfs.NewMem()
 	_, leader, want := txnLog(t, leaderDisk)
 	if err := leader.Lead(3); err != nil {
@@ -82,7 +82,7 @@ func TestAFollowerHasTheLeadersLog(t *testing.T) {
 
 // A cleaned leader leaves gaps; a follower's segments join all the same, for recovery takes a gap
 // between them for lost data.
-func TestReplicatedGapsSurviveACrash(t *testing.T) {
+func TestReplicatedGapsSurviveCrash(t *testing.T) {
 	for seed := range seed.Sequence(t, 40) {
 		mem := vfs.NewMem()
 		store := openStore(t, mem)
@@ -117,7 +117,7 @@ func TestReplicatedGapsSurviveACrash(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReplicated(t *testing.T) {
+func TestAppendReplicatedRejects(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	fill(t, log, 5)
 	at := func(offset int64, change func([]byte)) []byte {
@@ -153,7 +153,7 @@ func TestWhatCannotBeReplicated(t *testing.T) {
 // What a cleaned leader's log lacks between two epochs belongs to neither. A copy says that the
 // earlier one ends where its records do: else a replica with records of its own in the gap would be
 // told that they are everybody's.
-func TestAnEpochBehindAGapBeginsBeforeIt(t *testing.T) {
+func TestEpochBehindGapStartsBeforeIt(t *testing.T) {
 	mem, store, log := newLogForTest(t)
 	batch := func(offset int64, epoch int32) []byte {
 		b := record.Batch(keyed(t, "a"))

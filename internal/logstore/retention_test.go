@@ -69,7 +69,7 @@ func TestCountExpired(t *testing.T) {
 	}
 }
 
-func TestRetentionMovesTheLogStartForGood(t *testing.T) {
+func TestRetentionMovesLogStartDurably(t *testing.T) {
 	mem := vfs.NewMem()
 	store, log := swapLog(t, mem)
 	if err := log.Lead(3); err != nil {
@@ -89,7 +89,7 @@ func TestRetentionMovesTheLogStartForGood(t *testing.T) {
 	}
 }
 
-func TestAnExpiredActiveSegmentIsRolledAndDeleted(t *testing.T) {
+func TestExpiredActiveSegmentIsRolledAndDeleted(t *testing.T) {
 	store, log := swapLog(t, vfs.NewMem())
 	log.Configure(settings(func(s *topicconfig.Settings) { s.RetentionTime = time.Hour }), true)
 	store.tick(epoch0.Add(time.Hour), true)
@@ -109,7 +109,7 @@ func TestAnExpiredActiveSegmentIsRolledAndDeleted(t *testing.T) {
 }
 
 // Until Create says what the topic's settings are, nothing is deleted by some default.
-func TestNothingIsDeletedBeforeTheSettingsAreKnown(t *testing.T) {
+func TestUnconfiguredLogDeletesNothing(t *testing.T) {
 	mem := vfs.NewMem()
 	store, _ := swapLog(t, mem)
 	if err := store.Close(); err != nil {
@@ -160,7 +160,7 @@ func TestIdleSegmentsRoll(t *testing.T) {
 	}
 }
 
-func TestAnAppendRollsByTimestamps(t *testing.T) {
+func TestAppendRollsByTimestamps(t *testing.T) {
 	log := createLog(t, openStore(t, vfs.NewMem()),
 		settings(func(s *topicconfig.Settings) { s.SegmentAge = time.Minute }))
 	for _, at := range []time.Duration{0, time.Minute, -time.Hour, time.Minute + time.Millisecond,
@@ -174,7 +174,7 @@ func TestAnAppendRollsByTimestamps(t *testing.T) {
 
 // A segment that cannot be marked stays, and goes once the disk is well: nothing behind it goes
 // before.
-func TestASegmentThatCannotBeMarkedAsDeletedStays(t *testing.T) {
+func TestSegmentThatCannotBeMarkedStays(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	_, log := swapLog(t, fault)
 	log.Configure(settings(func(s *topicconfig.Settings) { s.RetentionTime = 0 }), true)
@@ -196,7 +196,7 @@ func TestASegmentThatCannotBeMarkedAsDeletedStays(t *testing.T) {
 
 // A burst fills the disk before anything is sealed, and sealing takes room: retention has to make
 // it, or the log takes appends never again.
-func TestRetentionMakesRoomOnAFullDiskBeforeAnythingIsSealed(t *testing.T) {
+func TestRetentionOfUnsealedSegmentsOnFullDisk(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
 	store := openStore(t, fault)

@@ -15,7 +15,7 @@ import (
 // Rule "index full" (reference 2.1): a segment far from its size is rolled when an index has no
 // room for the next batch, one entry of the time index kept for the seal; and every segment stays
 // readable and sealable.
-func TestAnAppendRollsWhenAnIndexIsFull(t *testing.T) {
+func TestAppendRollsWhenIndexIsFull(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.SegmentBytes = 1 << 30 }))
 	log.env.segments.IndexIntervalBytes, log.env.segments.IndexBytesMax = 1,
@@ -47,7 +47,7 @@ func TestAnAppendRollsWhenAnIndexIsFull(t *testing.T) {
 // Rule "offset range" (reference 2.1): relative offsets have 31 bits, so a batch that lies further
 // from the base begins a segment, however small the one before is. It takes a cleaned leader's log
 // to get there.
-func TestAnAppendRollsWhenItsOffsetIsOutOfTheSegmentsRange(t *testing.T) {
+func TestAppendRollsWhenOffsetIsOutOfRange(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.SegmentBytes = 1 << 30 }))
 	for _, offset := range []int64{0, math.MaxInt32, math.MaxInt32 + 1, 2 * math.MaxInt32} {
@@ -69,9 +69,9 @@ func TestAnAppendRollsWhenItsOffsetIsOutOfTheSegmentsRange(t *testing.T) {
 	}
 }
 
-// TestSegmentsOfATopicsIndexSettings: the topic's own index size ends a segment, and a finer
+// TestIndexSettingsOfTopic: the topic's own index size ends a segment, and a finer
 // interval has more entries.
-func TestSegmentsOfATopicsIndexSettings(t *testing.T) {
+func TestIndexSettingsOfTopic(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(func(s *topicconfig.Settings) {
 		s.SegmentBytes, s.IndexIntervalBytes, s.SegmentIndexBytes = 1<<30, 0, 1024
@@ -97,9 +97,9 @@ func TestSegmentsOfATopicsIndexSettings(t *testing.T) {
 	}
 }
 
-// TestJitterIsAShareOfItself: never more than was asked for, never below nothing, and not the same
+// TestJitterIsBounded: never more than was asked for, never below nothing, and not the same
 // for neighbours.
-func TestJitterIsAShareOfItself(t *testing.T) {
+func TestJitterIsBounded(t *testing.T) {
 	different := map[time.Duration]bool{}
 	for base := range int64(1000) {
 		share := jitter(time.Hour, base)

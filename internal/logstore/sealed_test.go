@@ -40,7 +40,7 @@ func (d *openingDisk) OpenReadWrite(name string) (vfs.File, error) {
 
 // A clean start opens no data file and no index: checkpoints tell it everything, and reads and
 // appends go on from there.
-func TestACleanStartReadsCheckpointsOnly(t *testing.T) {
+func TestStartAfterCleanShutdownReadsCheckpointsOnly(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
 	log := createLog(t, store, settings(nil))
@@ -81,7 +81,7 @@ func TestACleanStartReadsCheckpointsOnly(t *testing.T) {
 
 // Files that somebody touched after the stop are opened the long way, and so is everything when the
 // summary is gone or damaged.
-func TestASummaryThatDoesNotFitIsNotBelieved(t *testing.T) {
+func TestOutdatedSummaryIsNotUsed(t *testing.T) {
 	for name, touch := range map[string]func(*vfs.Mem) error{
 		"an index is gone": func(m *vfs.Mem) error {
 			return m.Remove(dataDir +
@@ -133,7 +133,7 @@ func TestASummaryThatDoesNotFitIsNotBelieved(t *testing.T) {
 // A sync fails, the kernel drops what it could not write, and the process starts again on the same
 // boot: the page cache still has the records. What recovery vouches for then has to be on the disk,
 // though every sync of it succeeds without writing anything.
-func TestAFailedSyncIsNotForgottenByARestart(t *testing.T) {
+func TestRecordsOfFailedSyncAreSyncedAfterRestart(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
 	store := openStore(t, fault)
@@ -184,7 +184,7 @@ func openStoreOnce(t *testing.T, fsys vfs.FS) *Store {
 
 // No room to write the tail again: the log opens, does not vouch for it, and does so once there is
 // room.
-func TestATailThatCannotBeWrittenAgainIsNotVouchedFor(t *testing.T) {
+func TestTailThatCannotBeRewrittenIsNotDurable(t *testing.T) {
 	mem := vfs.NewMem()
 	log := createLog(t, openStore(t, mem), settings(fsync))
 	fill(t, log, 5)
@@ -213,7 +213,7 @@ func TestATailThatCannotBeWrittenAgainIsNotVouchedFor(t *testing.T) {
 }
 
 // Any number of logs are made with as many checkpoint writes as one.
-func TestManyLogsAreMadeWithOneCheckpoint(t *testing.T) {
+func TestManyLogsAreCreatedWithOneCheckpoint(t *testing.T) {
 	trace := vfs.NewTrace(vfs.NewMem(), dataDir)
 	store := openStore(t, trace)
 	trace.Take()

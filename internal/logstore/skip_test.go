@@ -20,7 +20,7 @@ func farBatch(t *testing.T, offset int64, epoch int32, values ...string) []byte 
 
 // A leader whose log has a gap of more than 2^31 offsets, between segments or at its front, can be
 // followed; the follower's log is whole after a crash at any moment of it, and goes on.
-func TestAFollowerSkipsAGapThatNoSegmentSpans(t *testing.T) {
+func TestFollowerSkipsHugeGap(t *testing.T) {
 	for _, first := range []int64{0, 5} {
 		mem := vfs.NewMem()
 		store := openStore(t, mem)
@@ -62,7 +62,7 @@ func TestAFollowerSkipsAGapThatNoSegmentSpans(t *testing.T) {
 }
 
 // After Follow nothing of producers gets in, until Lead; what a leader sends does.
-func TestFollowRefusesProducers(t *testing.T) {
+func TestFollowRejectsProducers(t *testing.T) {
 	log := createLog(t, openStore(t, vfs.NewMem()), settings(nil))
 	if err := log.Lead(1); err != nil {
 		t.Fatal(err)

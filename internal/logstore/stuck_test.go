@@ -93,7 +93,7 @@ func (f *stuckFile) Sync() error {
 // Whatever waits for the disk, and whatever lock it holds meanwhile: reads, lookups, reports, the
 // cleaner's look at what is due and a scrape of the metrics go on. Should one of them wait, this
 // test does not end.
-func TestNothingThatReadsWaitsForTheDisk(t *testing.T) {
+func TestReadersDoNotWaitForTheDisk(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		op   vfs.Op

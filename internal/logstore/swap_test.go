@@ -154,7 +154,7 @@ func filesWith(t testing.TB, fsys vfs.FS, dir string, suffixes ...string) []stri
 	return found
 }
 
-func TestReplaceFailsWhenRetentionTookASource(t *testing.T) {
+func TestReplaceFailsWhenRetentionDeletedASource(t *testing.T) {
 	mem := vfs.NewMem()
 	_, log := swapLog(t, mem)
 	sources := sourcesOf(log, 0, 2)
@@ -179,7 +179,7 @@ func TestReplaceFailsWhenRetentionTookASource(t *testing.T) {
 	}
 }
 
-func TestReplaceRefusesWhatBreaksTheLog(t *testing.T) {
+func TestReplaceRejectsInvalidSegments(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		from, to int
@@ -240,7 +240,7 @@ func TestSwapTrace(t *testing.T) {
 
 // A crash at any step of a swap, and a second one at any step of the start behind it, leave the old
 // log or the new one.
-func TestCrashAtEveryStepOfASwap(t *testing.T) {
+func TestCrashAtEveryStepOfSwap(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()
 		fault := vfs.NewFault(mem)

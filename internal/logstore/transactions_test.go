@@ -94,7 +94,7 @@ func newLogForTest(t testing.TB) (*vfs.Mem, *Store, *Log) {
 	return mem, store, createLog(t, store, settings(nil))
 }
 
-func TestTheLastStableOffsetFollowsTransactions(t *testing.T) {
+func TestLastStableOffsetFollowsTransactions(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	want := func(stage string, stable int64) {
 		t.Helper()
@@ -122,7 +122,7 @@ func TestTheLastStableOffsetFollowsTransactions(t *testing.T) {
 
 // KIP-98: what is decided by a marker that is not replicated may be decided otherwise by the next
 // leader.
-func TestADecisionCountsOnceItsMarkerIsReplicated(t *testing.T) {
+func TestDecisionCountsOnceMarkerIsReplicated(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	add := func(producer int64, sequence int32) {
 		t.Helper()
@@ -153,7 +153,7 @@ func TestADecisionCountsOnceItsMarkerIsReplicated(t *testing.T) {
 }
 
 // KAFKA-10702, reference I23.
-func TestAMarkerWithoutDataLeavesNoTrace(t *testing.T) {
+func TestMarkerWithoutDataHasNoIndexEntry(t *testing.T) {
 	_, store, log := newLogForTest(t)
 	for range 50 {
 		endTxn(t, log, 9, false)
@@ -255,7 +255,7 @@ func TestTransactionRules(t *testing.T) {
 }
 
 // A transaction that is forgotten is never decided.
-func TestAProducerWithAnOpenTransactionDoesNotExpire(t *testing.T) {
+func TestProducerWithOpenTransactionDoesNotExpire(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	inTxn(t, log, 7, 0, "a")
 	log.expireProducers(epoch0.Add(100 * producer.Expiry))
@@ -313,7 +313,7 @@ func expectCommitted(t *testing.T, stage string, log *Log, want []string) {
 	}
 }
 
-func TestTransactionsComeBackAfterARestart(t *testing.T) {
+func TestTransactionsSurviveRestart(t *testing.T) {
 	for name, damageIt := range map[string]func(t *testing.T, mem *vfs.Mem){
 		"as it was": func(*testing.T, *vfs.Mem) {},
 		"damaged transaction indexes": func(t *testing.T, mem *vfs.Mem) {

@@ -59,7 +59,7 @@ func TestTruncateToAnyOffset(t *testing.T) {
 }
 
 // A batch that holds the offset goes as a whole.
-func TestTruncateWithinABatch(t *testing.T) {
+func TestTruncateWithinBatch(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	for range 4 {
 		appendBatch(t, log, keyed(t, "a", "b", "c"))
@@ -79,7 +79,7 @@ func TestTruncateWithinABatch(t *testing.T) {
 	}
 }
 
-func TestTruncateTakesEpochsProducersAndTransactionsBack(t *testing.T) {
+func TestTruncateRestoresEpochsProducersAndTransactions(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
 	log := createLog(t, store, settings(nil))
@@ -125,7 +125,7 @@ func TestTruncateTakesEpochsProducersAndTransactionsBack(t *testing.T) {
 	}
 }
 
-func TestStartAtBeginsAnew(t *testing.T) {
+func TestStartAt(t *testing.T) {
 	for _, offset := range []int64{0, 10, 25, 50, 70, 1 << 40} {
 		mem := vfs.NewMem()
 		_, log := swapLog(t, mem)
@@ -184,7 +184,7 @@ func TestTruncateDoesNotDisturbReaders(t *testing.T) {
 // crash at every operation of a truncation: what is found is the log before, or a part of it that
 // holds all below the cut. What is appended after a truncation that was acknowledged is never mixed
 // with what was cut.
-func TestCrashAtEveryStepOfATruncation(t *testing.T) {
+func TestCrashAtEveryStepOfTruncation(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		for step, over := 0, false; !over; step++ {
 			// In a bubble, where nobody waits for the reader who does not let go.
@@ -229,7 +229,7 @@ func crashWhileTruncating(t *testing.T, held bool, step int) (over bool) {
 }
 
 // The order of operations, for whoever changes it (docs/format/truncate.md).
-func TestTheOrderOfATruncation(t *testing.T) {
+func TestOrderOfTruncation(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			trace := vfs.NewTrace(vfs.NewMem(), dataDir)
@@ -253,7 +253,7 @@ func TestTheOrderOfATruncation(t *testing.T) {
 
 // New records of the size of those that were cut: should the cut not be durable, the old ones would
 // follow them without a flaw.
-func TestWhatWasCutNeverFollowsWhatIsNew(t *testing.T) {
+func TestRemovedRecordsNeverFollowNewOnes(t *testing.T) {
 	for seed := range seed.Sequence(t, 60) {
 		mem := vfs.NewMem()
 		_, log := swapLog(t, mem)

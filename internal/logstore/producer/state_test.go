@@ -127,7 +127,7 @@ func TestBatchesWithoutProducerAreNotChecked(t *testing.T) {
 	}
 }
 
-func TestADuplicateTellsItsOldOffsets(t *testing.T) {
+func TestDuplicateReturnsItsOffsets(t *testing.T) {
 	known := State{}
 	updateWith(t, &known, step{0, 0, 3, nil}.batchAt(t, 40))
 	duplicate, err := known.Check(step{0, 0, 3, nil}.batchAt(t, 0), Verified{})
@@ -150,7 +150,7 @@ func TestProducersExpireAfterADay(t *testing.T) {
 }
 
 // KAFKA-8335, reference I27: what stays for a producer is told by offset, for sequences come twice.
-func TestLastOffsetsAreOffsets(t *testing.T) {
+func TestLastBatches(t *testing.T) {
 	known := State{}
 	updateWith(t, &known, step{0, 0, 5, nil}.batchAt(t, 10))
 	updateWith(t, &known, step{1, 0, 1, nil}.batchAt(t, 20))
@@ -208,7 +208,7 @@ func recent(history []step, s step) bool {
 	return false
 }
 
-func TestProducerSnapshotComesBack(t *testing.T) {
+func TestSnapshotRoundTrip(t *testing.T) {
 	known := State{}
 	updateWith(t, &known, step{4, math.MaxInt32 - 1, 5, nil}.batchAt(t, 70))
 	content := known.Encode(75)
@@ -229,7 +229,7 @@ func TestProducerSnapshotComesBack(t *testing.T) {
 	}
 }
 
-func TestDamagedSnapshotsAreRefused(t *testing.T) {
+func TestDamagedSnapshotsAreRejected(t *testing.T) {
 	known := State{}
 	updateWith(t, &known, step{}.batchAt(t, 0))
 	good := known.Encode(9)
@@ -265,7 +265,7 @@ func TestSnapshotKeepsTheBatchesThatMayBeRepeated(t *testing.T) {
 
 // A snapshot is as of the offset that its name says, or it is none: it tells of batches that come
 // later, or misses some.
-func TestASnapshotOfAnotherOffsetIsRefused(t *testing.T) {
+func TestSnapshotOfAnotherOffsetIsRejected(t *testing.T) {
 	known := State{}
 	updateWith(t, &known, step{}.batchAt(t, 0))
 	ours := known.Encode(9)
