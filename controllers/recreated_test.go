@@ -78,7 +78,7 @@ var _ = Describe("A deleted Partition", func() {
 			}
 		})
 
-	It("is protected by a policy while its Topic lives", func() {
+	It("is protected by a policy while its Topic exists", func() {
 		f := newFixture()
 		f.cluster(1)
 		topic := f.topic("kept", nil)

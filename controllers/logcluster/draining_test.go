@@ -23,7 +23,7 @@ func TestScaledConditionNamesWhatDrainingWaitsFor(t *testing.T) {
 			Spec: v1alpha1.PartitionSpec{Topic: "orders", Replicas: replicas}}
 	}
 	retained := on(2)
-	retained.Spec.Topic = "gone"
+	retained.Spec.Topic = "deleted"
 	for _, test := range []struct {
 		name       string
 		running    int32

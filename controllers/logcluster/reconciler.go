@@ -28,8 +28,8 @@ import (
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch;create;patch
 //
-// The operator needs every permission that the brokers' Role grants: nobody can grant a permission
-// that he does not have.
+// The operator needs every permission that the brokers' Role grants: RBAC does not allow a user to
+// grant a permission that the user does not have.
 // +kubebuilder:rbac:groups=heartwood.dev,resources=topics,verbs=create;delete;patch
 // +kubebuilder:rbac:groups=heartwood.dev,resources=partitions/status,verbs=get;update
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update

@@ -166,8 +166,8 @@ func (e *environment) call(ctx context.Context, verb, path string, query url.Val
 	result := request.Do(ctx)
 	body, err := result.Raw()
 	if err != nil {
-		return answer, fmt.Errorf("%s %s of the client (its log has its own words): %e: %s", verb,
-			path, err, body)
+		return answer, fmt.Errorf("%s %s of the client: %w: %s (see also its log)", verb, path, err,
+			body)
 	}
 	err = json.Unmarshal(body, &answer)
 	return answer, err

@@ -89,7 +89,7 @@ const (
 )
 
 // throttle pauses the caller while the API server is slow, so that other clients can write.
-// Producers of partitions without a leader wait for the operator's writes, and these for ours.
+// The operator's elections are more urgent than this broker's reports, as producers wait for them.
 func (w *ownWrites) throttle(ctx context.Context) {
 	took := time.Duration(w.took.Swap(0)) // one pause per write
 	if took <= slowWrite {

@@ -42,10 +42,10 @@ func testPermissions(f *fixture) {
 		f.t.Error(err)
 	}
 	if _, err := b.CreateTopic(f.t.Context(),
-		metadata.NewTopic{Name: "made", Partitions: 1, Replicas: 1}); err != nil {
+		metadata.NewTopic{Name: "created", Partitions: 1, Replicas: 1}); err != nil {
 		f.t.Error(err)
 	}
-	if err := b.DeleteTopic(f.t.Context(), "made"); err != nil {
+	if err := b.DeleteTopic(f.t.Context(), "created"); err != nil {
 		f.t.Error(err)
 	}
 	renewed := &coordinationv1.Lease{}
