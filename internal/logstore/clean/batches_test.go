@@ -94,7 +94,7 @@ func TestI29BatchThatEndsAtTheBoundRemainsEmpty(t *testing.T) { // KAFKA-17076
 	}
 }
 
-func TestFullyLiveBatchesAreCopiedByteForByte(t *testing.T) { // reference 1.2
+func TestFullyLiveBatchesAreCopiedByteForByte(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.KeepCodec, l.job.Rules.Codec.Type, l.job.Rules.Codec.Level = false, compress.LZ4,
 		compress.LevelDefault
@@ -179,7 +179,7 @@ func TestLevelOfTheTopicIsUsed(t *testing.T) { // KIP-390: Kafka's cleaner ignor
 	}
 }
 
-func TestLogAppendTimeSurvivesARebuild(t *testing.T) { // reference 1.2
+func TestLogAppendTimeSurvivesARebuild(t *testing.T) {
 	l := newLog(t)
 	l.batch(compress.None, record.Identity{TimestampType: record.LogAppendTime,
 		MaxTimestamp: 12345}, "a=1", "a=2", "b")

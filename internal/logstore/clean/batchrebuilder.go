@@ -86,7 +86,7 @@ func (r *batchRebuilder) apply(in readBatch, b record.Batch) (out record.Parts, 
 }
 
 // rebuild encodes a batch without its dead records. Offsets, absolute timestamps and the identity
-// of the batch do not change (I9, reference 1.2).
+// of the batch do not change (I9, docs/format/batch.md).
 func (r *batchRebuilder) rebuild(in readBatch, b record.Batch) (record.Parts, error) {
 	id := record.IdentityOf(b)
 	if err := r.setHorizon(in, &id); err != nil {

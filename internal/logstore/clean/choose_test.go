@@ -81,8 +81,7 @@ func TestChooseLeavesNoMoreGarbageThanAllowed(t *testing.T) {
 
 // simulate returns the steady state of a log of equal records that is cleaned whenever dirtyPercent
 // of it are dirty: the number of records rewritten per appended record, and the share of garbage at
-// the start of a pass. It models bytes only, not batches and codecs (reference 6.1 has
-// measurements).
+// the start of a pass. It models bytes only, not batches and codecs.
 func simulate(maxGarbagePercent, dirtyPercent int, key func(*rand.Rand) int) (rewrites,
 	peak float64) {
 	const segmentRecords, appends = 500, 1_000_000

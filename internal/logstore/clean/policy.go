@@ -2,7 +2,7 @@ package clean
 
 import "heartwood.dev/heartwood/internal/logstore/keys"
 
-// emptyBatchBytes is the size of a batch without records: its header (reference 1.2).
+// emptyBatchBytes is the size of a batch without records: its header (docs/format/batch.md).
 const emptyBatchBytes = 61
 
 // batchAction is what a rewrite does with a batch.

@@ -61,7 +61,7 @@ func TestI10DirtySectionSupersedesTheCleanSection(t *testing.T) {
 	l.want("3:b=2 4:a 5:c=2")
 }
 
-// reference: a first dirty offset inside a batch is legal
+// a first dirty offset inside a batch is legal
 func TestFirstDirtyInsideASegment(t *testing.T) {
 	for _, firstDirty := range []int64{0, 1, 3, 4} {
 		l := newLog(t)
@@ -294,7 +294,7 @@ func TestF4SecondTruncationInvalidatesTheDeadFile(t *testing.T) {
 	l.want("1:y=1 2:z=2")
 }
 
-func TestBatchGetsOneDeleteHorizonAndKeepsItsTimestamps(t *testing.T) { // reference 1.2
+func TestBatchGetsOneDeleteHorizonAndKeepsItsTimestamps(t *testing.T) {
 	l := newLog(t)
 	l.batch(compress.Gzip, record.Identity{ProducerID: -1}, "a=1", "b=1", "c", "a", "d=1")
 	l.put("z=1")

@@ -37,7 +37,7 @@ func lower(a, b recordPosition) recordPosition {
 // function causes a cache miss per entry.
 //
 // The table does not contain keys: two keys are equal if 96 bits of their keyed hashes are
-// (reference F5). Segments are entered from the newest to the oldest, so the first record of a key
+// (F5). Segments are entered from the newest to the oldest, so the first record of a key
 // is its latest. Nothing is replaced or deleted, and no slot needs a deletion mark.
 //
 // Invariant: used <= usedMax < len(slots), so find always ends at a free slot.

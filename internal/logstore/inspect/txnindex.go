@@ -44,7 +44,7 @@ func (l txnLine) text() string {
 //
 // A transaction of which only empty batches remain, which cleaning keeps for their producers, needs
 // no entry either: it has no record that a reader must skip. Kafka's cleaner keeps the entry
-// (reference I22), Heartwood's removes it.
+// (I22), Heartwood's removes it.
 type transactions struct {
 	dir    string
 	open   map[int64]openTxn // by producer

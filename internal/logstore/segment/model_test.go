@@ -199,7 +199,7 @@ func TestLengthIsVerifiedBeforeMemoryIsAllocated(t *testing.T) {
 	}
 }
 
-// An entry is written once more than the interval follows the last one (reference 2.1).
+// An entry is written once more than the interval follows the last one (docs/format/index.md).
 func TestIndexEntryIsWrittenBeyondTheIntervalOnly(t *testing.T) {
 	size := len(batchOf(t, 0, 1, 1, 10))
 	for _, c := range []struct{ interval, entries int }{{size - 1, 3}, {size, 1}, {2*size - 1, 1},

@@ -119,7 +119,7 @@ func (s *Segment) walk(v *view, position int64, visit func(Header) error) error 
 
 // Position returns the position of the first batch whose last offset is >= offset, SizeBytes if
 // there is none. It compares last offsets because after cleaning the offset itself may be in a gap
-// (reference I43). A damaged index entry costs time only (see startBelow).
+// (I43). A damaged index entry costs time only (see startBelow).
 func (s *Segment) Position(offset int64) (int64, error) { return s.position(s.view.Load(), offset) }
 
 func (s *Segment) position(v *view, offset int64) (int64, error) {

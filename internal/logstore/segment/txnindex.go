@@ -104,7 +104,8 @@ const abortedBlock = 512
 // Aborted visits the aborted transactions of this segment that a reader of [from, below) needs:
 // those with a marker at or above from and a first batch below below. complete is true if later
 // segments contain no further ones. The last stable offset does not decrease along the entries, so
-// the walk ends at the first entry whose last stable offset is at or above below (reference 2.1).
+// the walk ends at the first entry whose last stable offset is at or above below
+// (docs/format/txnindex.md).
 func (s *Segment) Aborted(from, below int64, visit func(AbortedTxn)) (complete bool, err error) {
 	e := s.view.Load().aborted
 	// Only a view with written entries may use the file: it was stored after the file was set.
