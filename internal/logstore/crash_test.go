@@ -54,7 +54,7 @@ var knownCrashSeeds = []uint64{10356817682516520659, 3000517, 3000962, 11000125,
 // sync is awaited before the next act. make crash takes ten thousand crashes and more.
 func TestCrashes(t *testing.T) {
 	began, points, runs := time.Now(), 0, 0
-	_, alone := seed.Alone(t)
+	_, alone := seed.Single(t)
 	for seed := range seed.Sequence(t, math.MaxInt, knownCrashSeeds...) {
 		wanted := min(*crashPoints-points, crashesOfOne)
 		if alone {

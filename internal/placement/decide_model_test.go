@@ -32,7 +32,7 @@ func TestDecideKeepsAcknowledgedRecords(t *testing.T) {
 	}
 	t.Logf("%d writes acknowledged, %d elections, %d of them unclean", acknowledged, elections,
 		unclean)
-	if _, alone := seed.Alone(t); alone {
+	if _, alone := seed.Single(t); alone {
 		return
 	}
 	if acknowledged < 500 || elections < 500 || unclean < 100 {

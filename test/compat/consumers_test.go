@@ -127,8 +127,8 @@ func (s *scenario) send(n int) {
 // committed waits until the offsets of all produced records are committed.
 func (s *scenario) committed() {
 	s.t.Helper()
-	process.Until(s.t, func() string {
-		offsets, err := kadm.NewClient(s.client).FetchOffsets(process.Limited(s.t), "readers")
+	process.Eventually(s.t, func() string {
+		offsets, err := kadm.NewClient(s.client).FetchOffsets(process.WithDeadline(s.t), "readers")
 		if err != nil {
 			return err.Error()
 		}
@@ -182,7 +182,7 @@ func (s *scenario) rejoin(first, third *member) {
 		)
 	}
 	s.committed()
-	found := kadm.NewClient(s.client).FindGroupCoordinators(process.Limited(s.t),
+	found := kadm.NewClient(s.client).FindGroupCoordinators(process.WithDeadline(s.t),
 		"readers")["readers"]
 	if found.Err != nil {
 		s.t.Fatal(found.Err)
@@ -214,7 +214,7 @@ func (s *scenario) end(first, third *member) {
 				n)
 		}
 	}
-	admin, ctx := kadm.NewClient(s.client), process.Limited(s.t)
+	admin, ctx := kadm.NewClient(s.client), process.WithDeadline(s.t)
 	if _, err := admin.CreateTopic(ctx, 2, 3, nil, "made-later"); err != nil {
 		s.t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func (s *scenario) describe() {
 		return
 	}
 	group := []string{"--describe", "--group", "readers"}
-	process.Until(s.t, func() string {
+	process.Eventually(s.t, func() string {
 		if state := s.tools(append(group, "--state", "--verbose")...); !strings.Contains(state,
 			"Stable") {
 			return state

@@ -125,7 +125,7 @@ func (m *member) leave() {
 // owners.
 func share(t *testing.T, each int, members ...*member) {
 	t.Helper()
-	process.Until(t, func() string {
+	process.Eventually(t, func() string {
 		owners := map[string]int{}
 		for i, m := range members {
 			owned := m.observed().owned
@@ -148,7 +148,7 @@ func share(t *testing.T, each int, members ...*member) {
 // read waits until the members together have read the records of a range of numbers.
 func read(t *testing.T, from, to int, members ...*member) {
 	t.Helper()
-	process.Until(t, func() string {
+	process.Eventually(t, func() string {
 		missing := map[int]bool{}
 		for number := from; number < to; number++ {
 			missing[number] = true

@@ -55,7 +55,7 @@ func TestAcknowledgedUnderFsyncIsSyncedAndOutlivesAKill(t *testing.T) {
 	for range alone {
 		record := &kgo.Record{Topic: "tickets", Key: []byte("alone"), Value: []byte("of its own")}
 		r.book.Sent(record)
-		if err := r.client.ProduceSync(process.Limited(t), record).FirstErr(); err != nil {
+		if err := r.client.ProduceSync(process.WithDeadline(t), record).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 		r.book.Acknowledged(record)
@@ -78,7 +78,7 @@ func TestAcknowledgedUnderFsyncIsSyncedAndOutlivesAKill(t *testing.T) {
 		r.acknowledged(1)
 		cancel()
 		<-streamed
-		if err := r.client.Flush(process.Limited(t)); err != nil {
+		if err := r.client.Flush(process.WithDeadline(t)); err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("%d records acknowledged, %d in the log", r.book.Count(), r.check())

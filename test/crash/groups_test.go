@@ -149,7 +149,7 @@ func TestKilledCoordinatorKeepsCommits(t *testing.T) {
 func (c *consumed) goesOn(t *testing.T) {
 	t.Helper()
 	from, since := c.now(), time.Now()
-	process.Until(t, func() string {
+	process.Eventually(t, func() string {
 		now := c.now()
 		for p := range int32(6) {
 			if now[p] > from[p] {
@@ -184,7 +184,7 @@ func (r *replicated) ask(question func(context.Context, *kadm.Client) error) {
 		r.t.Fatal(err)
 	}
 	defer client.Close()
-	process.Until(r.t, func() string {
+	process.Eventually(r.t, func() string {
 		ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 		defer cancel()
 		if err := question(ctx, kadm.NewClient(client)); err != nil {

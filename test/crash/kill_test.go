@@ -116,7 +116,7 @@ func (r *run) killOnce() {
 	r.acknowledged(1) // the producer goes on with its id and sequence numbers
 	cancel()
 	handed := <-streamed
-	if err := r.client.Flush(process.Limited(r.t)); err != nil {
+	if err := r.client.Flush(process.WithDeadline(r.t)); err != nil {
 		r.t.Fatal(err)
 	}
 	held := r.check()
@@ -128,7 +128,7 @@ func (r *run) killOnce() {
 func (r *run) acknowledged(n int) {
 	r.t.Helper()
 	before := r.book.Count()
-	process.Until(r.t, func() string {
+	process.Eventually(r.t, func() string {
 		if more := r.book.Count() - before; more < n {
 			return fmt.Sprintf("%d of %d records acknowledged", more, n)
 		}
@@ -158,7 +158,7 @@ func (r *run) check() int {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), process.Deadline)
 	defer cancel()
-	held, err := traffic.Kept(ctx, []string{r.Listen}, "tickets", r.book)
+	held, err := traffic.VerifyCompacted(ctx, []string{r.Listen}, "tickets", r.book)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -169,9 +169,9 @@ func (r *run) check() int {
 // is left.
 func (r *run) settle() {
 	r.t.Helper()
-	process.Until(r.t, func() string {
+	process.Eventually(r.t, func() string {
 		// its fence makes the active segment roll
-		read, err := traffic.ReadAll(process.Limited(r.t), []string{r.Listen}, "tickets")
+		read, err := traffic.ReadAll(process.WithDeadline(r.t), []string{r.Listen}, "tickets")
 		if err != nil {
 			return err.Error()
 		}

@@ -18,7 +18,7 @@ import (
 // for ever (reference I43, I44, KAFKA-15388).
 func (r *run) everyOffset() {
 	r.t.Helper()
-	ctx := process.Limited(r.t)
+	ctx := process.WithDeadline(r.t)
 	admin := kadm.NewClient(r.client)
 	starts, err := admin.ListStartOffsets(ctx, "tickets")
 	if err != nil {

@@ -232,7 +232,7 @@ func (r *replicated) end() {
 	case <-time.After(2 * writesMissing):
 		r.t.Fatalf("the producer does not end\n%s", r.p.Stderr.String())
 	}
-	read, err := traffic.ReadAll(process.Limited(r.t), r.bootstrap, "orders")
+	read, err := traffic.ReadAll(process.WithDeadline(r.t), r.bootstrap, "orders")
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func (r *replicated) end() {
 // gone checks that no broker outlives its cluster.
 func (r *replicated) gone() {
 	r.t.Helper()
-	process.Until(r.t, func() string {
+	process.Eventually(r.t, func() string {
 		for id, pid := range r.pids {
 			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
 				return fmt.Sprintf("broker %d lives on: %v", id, err)
@@ -315,7 +315,7 @@ func TestBrokersEndWithTheirCluster(t *testing.T) {
 	defer client.Close()
 	for i := range 100 {
 		record := &kgo.Record{Topic: "orders", Key: fmt.Append(nil, i), Value: []byte("kept")}
-		if err := client.ProduceSync(process.Limited(t), record).FirstErr(); err != nil {
+		if err := client.ProduceSync(process.WithDeadline(t), record).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -323,7 +323,7 @@ func TestBrokersEndWithTheirCluster(t *testing.T) {
 	r.gone()
 	p := process.Start(t, append(setup.Args(), "--processes")...)
 	bootstrap, _ = p.Ready(t)
-	read, err := traffic.ReadAll(process.Limited(t), bootstrap, "orders")
+	read, err := traffic.ReadAll(process.WithDeadline(t), bootstrap, "orders")
 	if err != nil || len(read) != 100 {
 		t.Errorf("%d records at the next start, want 100: %v", len(read), err)
 	}
@@ -336,7 +336,7 @@ func TestBrokersEndWithTheirCluster(t *testing.T) {
 func (p *promises) settled(t *testing.T) {
 	t.Helper()
 	since := time.Now()
-	process.Until(t, func() string {
+	process.Eventually(t, func() string {
 		missing := p.silent(6, since)
 		if missing != "" && time.Since(since) > writesMissing {
 			t.Fatalf("after %s: %s", writesMissing, missing)

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 // TestSimulation runs seeds and stops at the first one that violates an invariant.
 func TestSimulation(t *testing.T) {
 	single := *seedFlag
-	if given, ok := seed.Alone(t); ok {
+	if given, ok := seed.Single(t); ok {
 		single = given
 	}
 	if single != 0 {

@@ -48,7 +48,7 @@ spec:
 func load(t *testing.T, bootstrap []string, book *ledger.Ledger, seed uint64) {
 	t.Helper()
 	updates := traffic.Updates{Topic: "tickets", Keys: 2000, Rounds: 15, DeleteEvery: 5, Seed: seed}
-	if err := traffic.Produce(process.Limited(t), producer(t, bootstrap), book,
+	if err := traffic.Produce(process.WithDeadline(t), producer(t, bootstrap), book,
 		updates); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestCleanIsObservable(t *testing.T) {
 	output := []string{}
 	seen := peaks{}
 	// The pass is slow, so that all its metrics can be observed on any machine.
-	process.Until(t, func() string {
+	process.Eventually(t, func() string {
 		output = append(output, read(clean.Lines)...)
 		seen.scrape(t, s.Metrics(t))
 		if missing := seen.missing(metricsDuringAPass); len(missing) > 0 {
@@ -341,7 +341,7 @@ func TestDisabledCleanerIsReported(t *testing.T) {
 	s := process.NewSetup(t, 1, fmt.Sprintf(limited, 0, fast), onRequest("maxLag: 1s", ""))
 	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
 	load(t, bootstrap, ledger.New(), 2)
-	process.Until(t, func() string {
+	process.Eventually(t, func() string {
 		m := s.Metrics(t)
 		for partition := range partitions {
 			if valueOf(t, m, partition, "cleaner_overdue_seconds") <= 0 {
@@ -381,7 +381,7 @@ func TestCleanNowAnnotation(t *testing.T) {
 	s.Apply(t, "cluster.yaml", cluster+"---\n"+onRequest("minDirtyPercent: 100", "monday"))
 	wantDone := func(value string) {
 		t.Helper()
-		process.Until(t, func() string {
+		process.Eventually(t, func() string {
 			var answer summary.Topics
 			s.GetJSON(t, "/api/v1/topics?topic=tickets", &answer)
 			if len(answer.Topics) != 1 || answer.Topics[0].Compaction == nil ||

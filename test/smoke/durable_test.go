@@ -28,7 +28,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 		streamed := make(chan int64)
 		go func() { streamed <- traffic.Stream(ctx, client, book, load) }()
 		before := book.Count()
-		process.Until(t, func() string {
+		process.Eventually(t, func() string {
 			if more := book.Count() - before; more < 5000 {
 				return fmt.Sprintf("%d records acknowledged in round %d", more, round)
 			}
@@ -39,7 +39,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 
 		p = process.Start(t, s.Args()...)
 		bootstrap, _ = p.Ready(t)
-		process.Until(t, func() string { // the same producer continues
+		process.Eventually(t, func() string { // the same producer continues
 			if book.Count() <= killed {
 				return "an acknowledgement after the restart"
 			}
@@ -47,7 +47,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 		})
 		cancel()
 		t.Logf("round %d: %d records produced", round, <-streamed)
-		if err := client.Flush(process.Limited(t)); err != nil {
+		if err := client.Flush(process.WithDeadline(t)); err != nil {
 			t.Fatal(err)
 		}
 		checkTopic(t, bootstrap, "tickets", book)
@@ -71,7 +71,7 @@ func TestSecondStartOnOneDataDirectoryFails(t *testing.T) {
 
 	book := ledger.New()
 	load := traffic.Updates{Topic: "tickets", Keys: 10, Rounds: 1, Seed: 4}
-	if err := traffic.Produce(process.Limited(t), producer(t, bootstrap), book, load); err != nil {
+	if err := traffic.Produce(process.WithDeadline(t), producer(t, bootstrap), book, load); err != nil {
 		t.Fatal(err)
 	}
 	checkTopic(t, bootstrap, "tickets", book)

@@ -57,7 +57,7 @@ func producer(t *testing.T, bootstrap []string) *kgo.Client {
 // checkTopic reads the whole topic, compares it with the ledger and returns its number of records.
 func checkTopic(t *testing.T, bootstrap []string, topic string, book *ledger.Ledger) int {
 	t.Helper()
-	held, err := traffic.Kept(process.Limited(t), bootstrap, topic, book)
+	held, err := traffic.VerifyCompacted(process.WithDeadline(t), bootstrap, topic, book)
 	if err != nil {
 		t.Fatalf("after %d acknowledged records: %v", book.Count(), err)
 	}
@@ -87,7 +87,7 @@ func TestManifestsInCompactingLogOut(t *testing.T) {
 	book := ledger.New()
 	load := traffic.Updates{Topic: "tickets", Keys: 2000, Rounds: 15, DeleteEvery: 5, Seed: 1}
 	client := producer(t, bootstrap)
-	if err := traffic.Produce(process.Limited(t), client, book, load); err != nil {
+	if err := traffic.Produce(process.WithDeadline(t), client, book, load); err != nil {
 		t.Fatal(err)
 	}
 	waitForCleans(t, s)
@@ -113,7 +113,7 @@ func TestManifestsInCompactingLogOut(t *testing.T) {
 // bytes. A log that was never cleaned has a dirty ratio of 1.
 func waitForCleans(t *testing.T, s process.Setup) {
 	t.Helper()
-	process.Until(t, func() string {
+	process.Eventually(t, func() string {
 		m := s.Metrics(t)
 		for partition := range partitions {
 			runs, found := m.Value("cleaner_runs_total", "tickets", partition, "result", "success")
@@ -184,7 +184,7 @@ func TestAddedManifestIsApplied(t *testing.T) {
 
 	client := producer(t, bootstrap)
 	admin := kadm.NewClient(client)
-	process.Until(t, func() string {
+	process.Eventually(t, func() string {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		topics, err := admin.ListTopics(ctx, "orders")
@@ -198,7 +198,7 @@ func TestAddedManifestIsApplied(t *testing.T) {
 		return ""
 	})
 	book := ledger.New()
-	if err := traffic.Produce(process.Limited(t), client, book,
+	if err := traffic.Produce(process.WithDeadline(t), client, book,
 		traffic.Updates{Topic: "orders", Keys: 100, Rounds: 2, Seed: 2}); err != nil {
 		t.Fatal(err)
 	}

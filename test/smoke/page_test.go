@@ -37,7 +37,7 @@ var transient = map[string]bool{
 func checkMetricsPage(t *testing.T, s process.Setup, client *kgo.Client) {
 	t.Helper()
 	// An error, so that the metric of errors has a series.
-	if _, err := kadm.NewClient(client).CreateTopic(process.Limited(t), -7, 1, nil,
+	if _, err := kadm.NewClient(client).CreateTopic(process.WithDeadline(t), -7, 1, nil,
 		"no-such-number-of-partitions"); err == nil {
 		t.Error("a topic with -7 partitions was created")
 	}

@@ -19,7 +19,7 @@ func TestReadersSeeWholeBatchesWhileSegmentsAreReplaced(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, tickets)
 	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
-	ctx, stop := context.WithCancel(process.Limited(t))
+	ctx, stop := context.WithCancel(process.WithDeadline(t))
 	defer stop()
 	var readers sync.WaitGroup
 	for range 2 {

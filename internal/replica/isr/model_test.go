@@ -336,7 +336,7 @@ func (m *model) recover(t *testing.T, seed uint64) {
 // TestModel checks that no broker can be elected without everything below the high watermark,
 // whatever is lost or late, and that all replicas join the ISR once nothing is.
 func TestModel(t *testing.T) {
-	_, single := seed.Alone(t)
+	_, single := seed.Single(t)
 	for seed := range seed.Sequence(t, *runs) {
 		m := newModel(seed)
 		m.tracing = single

@@ -19,7 +19,7 @@ type group struct {
 	ended  chan struct{} // closed when consume has returned
 
 	mu         sync.Mutex
-	had        map[ledger.Place]bool
+	had        map[ledger.Position]bool
 	duplicates int
 }
 
@@ -51,7 +51,7 @@ func (s *server) join(r *http.Request, a *account, _ *Stats) error {
 		client.Close()
 		return errors.New("the topic already has a consumer")
 	}
-	a.group = &group{client: client, ended: make(chan struct{}), had: map[ledger.Place]bool{}}
+	a.group = &group{client: client, ended: make(chan struct{}), had: map[ledger.Position]bool{}}
 	go a.group.consume(s.ctx)
 	return nil
 }
@@ -73,7 +73,7 @@ func (g *group) record(records []*kgo.Record) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, r := range records {
-		at := ledger.Place{Partition: r.Partition, Offset: r.Offset}
+		at := ledger.Position{Partition: r.Partition, Offset: r.Offset}
 		if g.had[at] {
 			g.duplicates++
 		}
@@ -91,7 +91,7 @@ func (s *server) consumed(_ *http.Request, a *account, response *Stats) error {
 	}
 	group.mu.Lock()
 	defer group.mu.Unlock()
-	response.Consumed, response.Duplicates = a.book.CountAmong(group.had), group.duplicates
+	response.Consumed, response.Duplicates = a.book.CountAt(group.had), group.duplicates
 	return nil
 }
 

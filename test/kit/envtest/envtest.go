@@ -1,9 +1,10 @@
-// Package envtest gives tests a real API server: etcd and kube-apiserver as processes of the test,
-// with Heartwood's CRDs.
+// Package envtest provides a real API server for tests: etcd and kube-apiserver as child processes
+// of the test, with Heartwood's CRDs.
 //
-// Start it once a test package (it takes some 10 s) and give each test its own Namespace: nothing
-// in envtest deletes the objects of a namespace. The processes end with the test, however that
-// ends: in order, on a signal, shortly before `go test -timeout` would panic, or killed (guard.go).
+// Start it once per test package (it takes about 10 s) and use a new Namespace in each test:
+// envtest does not delete the objects of a namespace. The processes end with the test in every
+// case: on success or failure, on a signal, shortly before `go test -timeout` would panic, and
+// after a kill (guard.go).
 package envtest
 
 import (
@@ -24,17 +25,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// assetsVariable names the folder of etcd and kube-apiserver.
+// assetsVariable names the directory of etcd and kube-apiserver.
 const assetsVariable = "KUBEBUILDER_ASSETS"
 
-// startTimeout is how long the processes may take to answer. On a busy machine the 20 s that
-// envtest allows are not enough, nor are the five tries that each begin anew.
+// startTimeout is how long the processes may take to start. The 20 s of envtest are not enough on a
+// busy machine, nor are its five attempts, each of which starts from the beginning.
 const startTimeout = 2 * time.Minute
 
-// stopMargin is how long before the deadline of `go test` the processes are ended.
+// stopMargin is how long before the deadline of `go test` the processes are stopped.
 const stopMargin = 15 * time.Second
 
-// Start starts an API server that has the CRDs of config/crd, and stops it when t ends.
+// Start starts an API server with the CRDs of config/crd, and stops it when t ends.
 func Start(t testing.TB) *rest.Config {
 	t.Helper()
 	if err := checkAssets(os.Getenv(assetsVariable)); err != nil {
@@ -64,34 +65,34 @@ func Start(t testing.TB) *rest.Config {
 	if err := guard(t); err != nil {
 		t.Fatal(err)
 	}
-	// The client's own rate limit would only slow tests down.
+	// The client's own rate limit would slow down the tests.
 	config.QPS = -1
 	return config
 }
 
-// Namespace makes a namespace with a name of its own.
+// Namespace creates a namespace with a generated name.
 func Namespace(ctx context.Context, config *rest.Config) (string, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return "", err
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
-	made, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+	created, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("make a namespace: %w", err)
+		return "", fmt.Errorf("create a namespace: %w", err)
 	}
-	return made.Name, nil
+	return created.Name, nil
 }
 
-// stopEarly stops the processes where no cleanup runs: on a signal, and when the test is about to
-// run out of time.
+// stopEarly stops the processes in the cases in which no cleanup runs: on a signal, and shortly
+// before the test times out.
 func stopEarly(t testing.TB, stop func() error) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	var timeUp <-chan time.Time
+	var timeout <-chan time.Time
 	if test, ok := t.(*testing.T); ok {
 		if deadline, ok := test.Deadline(); ok {
-			timeUp = time.After(time.Until(deadline) - stopMargin)
+			timeout = time.After(time.Until(deadline) - stopMargin)
 		}
 	}
 	ended := make(chan struct{})
@@ -101,30 +102,30 @@ func stopEarly(t testing.TB, stop func() error) {
 		case <-ended:
 			return
 		case got := <-signals:
-			fmt.Fprintf(os.Stderr, "envtest: %v: stopping the API server\n", got)
-		case <-timeUp:
+			fmt.Fprintf(os.Stderr, "envtest: received %v: stopping the API server\n", got)
+		case <-timeout:
 			fmt.Fprintln(os.Stderr,
 				"envtest: the test is about to time out: stopping the API server")
 		}
-		_ = stop() // nothing is left to tell it to
+		_ = stop() // the process exits, so the error has no receiver
 		os.Exit(1)
 	}()
 }
 
-// checkAssets says how to get the programs when they are not there. A test is never skipped for
-// want of them.
-func checkAssets(folder string) error {
-	if folder == "" {
+// checkAssets fails with instructions if the programs are missing. A test is never skipped because
+// of that.
+func checkAssets(directory string) error {
+	if directory == "" {
 		return fmt.Errorf("%s is not set; this test needs etcd and kube-apiserver: "+
 			`run "make test", or: export %s="$(hack/kubetools/assets.sh)"`, assetsVariable,
 			assetsVariable)
 	}
 	for _, name := range []string{"etcd", "kube-apiserver"} {
-		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
+		if _, err := os.Stat(filepath.Join(directory, name)); err != nil {
 			return fmt.Errorf(
-				`%s=%s holds no %s: unset it and run "make test", or build it with hack/kubetools/assets.sh: %w`,
+				`%s=%s has no %s: unset it and run "make test", or build it with hack/kubetools/assets.sh: %w`,
 				assetsVariable,
-				folder,
+				directory,
 				name,
 				err,
 			)
@@ -133,20 +134,20 @@ func checkAssets(folder string) error {
 	return nil
 }
 
-// moduleRoot finds the folder of go.mod, from the folder of the test upward.
+// moduleRoot returns the directory of go.mod, at or above the test's directory.
 func moduleRoot() (string, error) {
-	folder, err := os.Getwd()
+	directory, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
 	for {
-		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
-			return folder, nil
+		if _, err := os.Stat(filepath.Join(directory, "go.mod")); err == nil {
+			return directory, nil
 		}
-		parent := filepath.Dir(folder)
-		if parent == folder {
-			return "", fmt.Errorf("find the module: no go.mod at or above the test's folder")
+		parent := filepath.Dir(directory)
+		if parent == directory {
+			return "", fmt.Errorf("find the module: no go.mod at or above the test's directory")
 		}
-		folder = parent
+		directory = parent
 	}
 }

@@ -10,28 +10,28 @@ import (
 	"time"
 )
 
-func TestMissingAssetsSayHowToGetThem(t *testing.T) {
-	for _, folder := range []string{"", t.TempDir()} {
-		err := checkAssets(folder)
+func TestMissingAssetsErrorNamesTheFix(t *testing.T) {
+	for _, directory := range []string{"", t.TempDir()} {
+		err := checkAssets(directory)
 		if err == nil || !strings.Contains(err.Error(), "make test") ||
 			!strings.Contains(err.Error(), "hack/kubetools/assets.sh") {
-			t.Errorf("%q: %v", folder, err)
+			t.Errorf("%q: %v", directory, err)
 		}
 	}
 }
 
-func TestNothingStaysWhenTheTestIsKilled(t *testing.T) {
+func TestGuardKillsChildrenOfAKilledTest(t *testing.T) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
-		t.Skip("the guard knows children by /proc")
+		t.Skip("the guard needs /proc")
 	}
-	folder := t.TempDir()
+	directory := t.TempDir()
 	victim := exec.Command(os.Args[0], "-test.run=^TestVictim$")
-	victim.Env = append(os.Environ(), victimVariable+"="+folder)
+	victim.Env = append(os.Environ(), victimVariable+"="+directory)
 	if err := victim.Start(); err != nil {
 		t.Fatal(err)
 	}
 	child := waitFor(t, func() (string, bool) {
-		content, err := os.ReadFile(filepath.Join(folder, "child"))
+		content, err := os.ReadFile(filepath.Join(directory, "child"))
 		return string(content), err == nil && len(content) > 0
 	})
 	if err := victim.Process.Kill(); err != nil {
@@ -40,38 +40,38 @@ func TestNothingStaysWhenTheTestIsKilled(t *testing.T) {
 	_ = victim.Wait()
 	waitFor(t, func() (string, bool) {
 		state, err := os.ReadFile("/proc/" + child + "/stat")
-		// gone, or dead and not yet collected
+		// exited, or a zombie
 		return "", err != nil || strings.Contains(string(state), ") Z ")
 	})
 }
 
-// victimVariable names the folder where a victim writes whom it started.
+// victimVariable names the directory where TestVictim writes the process id of its child.
 const victimVariable = "HEARTWOOD_ENVTEST_VICTIM"
 
-// TestVictim is what TestNothingStaysWhenTheTestIsKilled kills: a test with a child that would
-// outlive it.
+// TestVictim is the process that TestGuardKillsChildrenOfAKilledTest kills: a test with a child
+// that would outlive it.
 func TestVictim(t *testing.T) {
-	folder := os.Getenv(victimVariable)
-	if folder == "" {
-		return // it is nobody's victim
+	directory := os.Getenv(victimVariable)
+	if directory == "" {
+		return // not run by the other test
 	}
 	child := exec.Command("sleep", "600")
-	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as envtest starts its processes
+	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // like the processes of envtest
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
 	if err := guard(t); err != nil {
 		t.Fatal(err)
 	}
-	number := childProcesses()[0]
-	if err := os.WriteFile(filepath.Join(folder, "child.part"), []byte(number), 0o600); err != nil {
+	id := childProcesses()[0]
+	if err := os.WriteFile(filepath.Join(directory, "child.part"), []byte(id), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(filepath.Join(folder, "child.part"),
-		filepath.Join(folder, "child")); err != nil {
+	if err := os.Rename(filepath.Join(directory, "child.part"),
+		filepath.Join(directory, "child")); err != nil {
 		t.Fatal(err)
 	}
-	select {} // until it is killed
+	select {} // until the process is killed
 }
 
 func waitFor(t *testing.T, found func() (string, bool)) string {
@@ -83,6 +83,6 @@ func waitFor(t *testing.T, found func() (string, bool)) string {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	t.Fatal("waited in vain")
+	t.Fatal("timed out")
 	return ""
 }

@@ -1,10 +1,10 @@
-// Package ledger remembers what a log promised its producers, and tells whether a reader finds it
-// kept.
+// Package ledger records what a log has acknowledged to its producers, and checks whether a reader
+// finds it.
 //
-// The rules it checks are those of a compacted log: of each key, the reader sees the last
-// acknowledged record or a later one that was sent; of a key whose last acknowledged record is a
-// tombstone, the tombstone or nothing. Offsets of a partition only grow. A record that was sent but
-// never acknowledged may be there or not: that is what no answer means.
+// It checks the rules of a compacted log. Of each key the reader sees the last acknowledged record,
+// or a later one that was sent. If the last acknowledged record of a key is a tombstone, the reader
+// sees the tombstone or nothing. The offsets of a partition only increase. A record that was sent
+// but never acknowledged may be in the log or not.
 //
-// A Ledger may be used by several goroutines; kgo calls its promises from its own.
+// A Ledger may be used concurrently; kgo calls its promises from its own goroutines.
 package ledger

@@ -11,18 +11,18 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// faultsMax bounds how many faults Check names: the first few tell the story.
+// faultsMax bounds how many faults an error lists.
 const faultsMax = 10
 
-// Ledger is the account of one topic. It holds on to the records it is given: their keys and values
-// must not be changed after. An acknowledged record is one that was sent, so what is in acked has
-// its value in sent.
+// Ledger is the account of one topic. It keeps the records that it receives: their keys and values
+// must not change afterwards. Every acknowledged record was also sent, so the values in acked are
+// also in sent.
 type Ledger struct {
 	mu struct {
 		sync.Mutex
 		sent  map[string][][]byte    // every value sent for a key; nil is a tombstone
 		acked map[string]*kgo.Record // by key, the acknowledged one of the greatest offset
-		all   map[Place]uint64       // every acknowledged record, as its sum
+		all   map[Position]uint64    // every acknowledged record, as its hash
 	}
 }
 
@@ -31,11 +31,11 @@ func New() *Ledger {
 	l := &Ledger{}
 	l.mu.sent = map[string][][]byte{}
 	l.mu.acked = map[string]*kgo.Record{}
-	l.mu.all = map[Place]uint64{}
+	l.mu.all = map[Position]uint64{}
 	return l
 }
 
-// Sent notes a record before it goes out.
+// Sent records a record before it is sent.
 func (l *Ledger) Sent(r *kgo.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,53 +43,53 @@ func (l *Ledger) Sent(r *kgo.Record) {
 	l.mu.sent[key] = append(l.mu.sent[key], r.Value)
 }
 
-// Acknowledged notes a record that the log took. Offset order decides which record of a key is its
-// last.
+// Acknowledged records an acknowledged record. The offset decides which record of a key is the last
+// one.
 func (l *Ledger) Acknowledged(r *kgo.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.all[Place{r.Partition, r.Offset}] = sum(r)
+	l.mu.all[Position{r.Partition, r.Offset}] = hashOf(r)
 	key := string(r.Key)
 	if last, ok := l.mu.acked[key]; !ok || r.Offset > last.Offset {
 		l.mu.acked[key] = r
 	}
 }
 
-// Count is how many records were acknowledged.
+// Count returns the number of acknowledged records.
 func (l *Ledger) Count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.mu.all)
 }
 
-// CountAmong is how many of the acknowledged records are among these places.
-func (l *Ledger) CountAmong(places map[Place]bool) (count int) {
+// CountAt returns how many of the acknowledged records are at the given positions.
+func (l *Ledger) CountAt(positions map[Position]bool) (count int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for at := range l.mu.all {
-		if places[at] {
+		if positions[at] {
 			count++
 		}
 	}
 	return count
 }
 
-// Keys is how many keys were acknowledged at least once.
+// Keys returns the number of keys with an acknowledged record.
 func (l *Ledger) Keys() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.mu.acked)
 }
 
-// Check compares what a reader got, from the beginning to the end of all partitions, with what was
-// promised. The error joins the first faults in the order of their text, so two runs with the same
-// faults say the same; nil if all is kept.
+// Check compares what a reader got, from the start to the end of all partitions, with what was
+// acknowledged. The error joins the first faults in the order of their text, so that runs with the
+// same faults report the same; it is nil if there are none.
 func (l *Ledger) Check(read []*kgo.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	last, faults := latest(read)
-	for key, promised := range l.mu.acked {
-		if err := check(key, promised, last[key], l.mu.sent[key]); err != nil {
+	for key, acked := range l.mu.acked {
+		if err := check(key, acked, last[key], l.mu.sent[key]); err != nil {
 			faults = append(faults, err)
 		}
 	}
@@ -101,8 +101,8 @@ func (l *Ledger) Check(read []*kgo.Record) error {
 	return summary(faults)
 }
 
-// latest finds each key's last record in the order of reading, and the places where that order is
-// broken.
+// latest returns the last record of each key in reading order, and the positions where the offsets
+// do not increase.
 func latest(read []*kgo.Record) (map[string]*kgo.Record, []error) {
 	last := map[string]*kgo.Record{}
 	next := map[int32]int64{}
@@ -119,30 +119,31 @@ func latest(read []*kgo.Record) (map[string]*kgo.Record, []error) {
 	return last, faults
 }
 
-// check compares the last record found of a key with the last one promised.
-func check(key string, promised, found *kgo.Record, sent [][]byte) error {
+// check compares the last record found of a key with the last one acknowledged.
+func check(key string, acked, found *kgo.Record, sent [][]byte) error {
 	switch {
-	case found == nil && promised.Value == nil:
-		return nil // deleted, and the tombstone is gone too
+	case found == nil && acked.Value == nil:
+		return nil // deleted, and the tombstone is removed too
 	case found == nil:
 		return fmt.Errorf("key %q is lost: offset %d of partition %d was acknowledged", key,
-			promised.Offset, promised.Partition)
-	case found.Partition != promised.Partition:
-		return fmt.Errorf("key %q moved from partition %d to %d", key, promised.Partition,
+			acked.Offset, acked.Partition)
+	case found.Partition != acked.Partition:
+		return fmt.Errorf("key %q moved from partition %d to %d", key, acked.Partition,
 			found.Partition)
-	case found.Offset < promised.Offset && promised.Value == nil:
-		return fmt.Errorf("key %q is back: deleted at offset %d, seen at offset %d", key,
-			promised.Offset, found.Offset)
-	case found.Offset < promised.Offset:
-		return fmt.Errorf(
-			"key %q lost its latest value: offset %d was acknowledged, seen offset %d",
+	case found.Offset < acked.Offset && acked.Value == nil:
+		return fmt.Errorf("deleted key %q has returned: deleted at offset %d, found at offset %d",
 			key,
-			promised.Offset,
+			acked.Offset, found.Offset)
+	case found.Offset < acked.Offset:
+		return fmt.Errorf(
+			"key %q lost its latest value: offset %d was acknowledged, found offset %d",
+			key,
+			acked.Offset,
 			found.Offset,
 		)
-	case found.Offset == promised.Offset && !same(found.Value, promised.Value):
+	case found.Offset == acked.Offset && !same(found.Value, acked.Value):
 		return fmt.Errorf("key %q at offset %d holds %q, not %q", key, found.Offset, found.Value,
-			promised.Value)
+			acked.Value)
 	case !slices.ContainsFunc(sent, func(value []byte) bool { return same(value, found.Value) }):
 		return fmt.Errorf("key %q at offset %d holds %q, which was never sent", key, found.Offset,
 			found.Value)
@@ -150,10 +151,10 @@ func check(key string, promised, found *kgo.Record, sent [][]byte) error {
 	return nil
 }
 
-// same tells a tombstone from an empty value, which bytes.Equal does not.
+// same compares values. Unlike bytes.Equal it distinguishes a tombstone from an empty value.
 func same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
-// summary joins faults, faultsMax at most and how many more there are.
+// summary joins at most faultsMax faults, and the number of the others.
 func summary(faults []error) error {
 	if len(faults) == 0 {
 		return nil

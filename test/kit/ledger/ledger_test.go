@@ -15,9 +15,9 @@ func record(partition int32, offset int64, key, value string) *kgo.Record {
 	return r
 }
 
-// account has keys a (two values), b (deleted) and c, which was sent once more than it was
-// acknowledged.
-func account() *Ledger {
+// newAccount returns a ledger with keys a (two values), b (deleted) and c, which was sent once more
+// than it was acknowledged.
+func newAccount() *Ledger {
 	l := New()
 	for _, r := range []*kgo.Record{
 		record(0, 0, "a", "1"), record(0, 1, "b", "1"), record(0, 3, "b", ""),
@@ -30,21 +30,21 @@ func account() *Ledger {
 	return l
 }
 
-func TestCheckFindsWhatACompactedLogMayNotDo(t *testing.T) {
+func TestCheck(t *testing.T) {
 	a, b, c := record(0, 2, "a", "2"), record(0, 3, "b", ""), record(1, 0, "c", "1")
 	tests := map[string]struct {
 		read []*kgo.Record
-		want string // part of the fault; empty: none
+		want string // a part of the fault; "": no fault
 	}{
-		"all kept":                     {[]*kgo.Record{a, b, c}, ""},
-		"old values not yet cleaned":   {[]*kgo.Record{record(0, 0, "a", "1"), a, b, c}, ""},
-		"tombstone cleaned":            {[]*kgo.Record{a, c}, ""},
-		"unacknowledged write is kept": {[]*kgo.Record{a, c, record(1, 1, "c", "2")}, ""},
-		"key lost":                     {[]*kgo.Record{a}, `key "c" is lost`},
+		"complete":                       {[]*kgo.Record{a, b, c}, ""},
+		"old values not yet cleaned":     {[]*kgo.Record{record(0, 0, "a", "1"), a, b, c}, ""},
+		"tombstone cleaned":              {[]*kgo.Record{a, c}, ""},
+		"unacknowledged record is found": {[]*kgo.Record{a, c, record(1, 1, "c", "2")}, ""},
+		"key lost":                       {[]*kgo.Record{a}, `key "c" is lost`},
 		"latest value lost": {[]*kgo.Record{record(0, 0, "a", "1"), c},
 			`key "a" lost its latest value`},
-		"deleted key is back": {[]*kgo.Record{record(0, 1, "b", "1"), a, c},
-			`key "b" is back`},
+		"deleted key returns": {[]*kgo.Record{record(0, 1, "b", "1"), a, c},
+			`deleted key "b" has returned`},
 		"other value at the offset": {[]*kgo.Record{record(0, 2, "a", "1"), c},
 			`holds "1", not "2"`},
 		"tombstone became empty value": {[]*kgo.Record{a,
@@ -58,7 +58,7 @@ func TestCheckFindsWhatACompactedLogMayNotDo(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := account().Check(test.read)
+			err := newAccount().Check(test.read)
 			switch {
 			case test.want == "" && err != nil:
 				t.Errorf("unexpected fault: %v", err)
@@ -69,7 +69,7 @@ func TestCheckFindsWhatACompactedLogMayNotDo(t *testing.T) {
 	}
 }
 
-func TestCheckNamesTheFirstFaultsOnly(t *testing.T) {
+func TestCheckListsTheFirstFaultsOnly(t *testing.T) {
 	l := New()
 	for offset := range int64(faultsMax + 5) {
 		r := record(0, offset, string(rune('a'+offset)), "1")

@@ -12,10 +12,11 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Get returns status and body of a path of the process's HTTP server.
+// Get returns the status and the body of a path of the process's HTTP server.
 func (s Setup) Get(t *testing.T, path string) (int, []byte) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(Limited(t), http.MethodGet, "http://"+s.HTTP+path,
+	request, err := http.NewRequestWithContext(WithDeadline(t), http.MethodGet,
+		"http://"+s.HTTP+path,
 		http.NoBody)
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +33,7 @@ func (s Setup) Get(t *testing.T, path string) (int, []byte) {
 	return response.StatusCode, body
 }
 
-// GetJSON decodes the answer of a path that must be there.
+// GetJSON decodes the JSON of a path that must exist.
 func (s Setup) GetJSON(t *testing.T, path string, into any) {
 	t.Helper()
 	status, body := s.Get(t, path)
@@ -44,13 +45,13 @@ func (s Setup) GetJSON(t *testing.T, path string, into any) {
 	}
 }
 
-// Metrics are the families of /metrics, by name.
+// Metrics holds the metric families of /metrics, by name.
 type Metrics map[string]*dto.MetricFamily
 
 // Metrics reads /metrics.
 func (s Setup) Metrics(t *testing.T) Metrics {
 	t.Helper()
-	request, err := http.NewRequestWithContext(Limited(t), http.MethodGet,
+	request, err := http.NewRequestWithContext(WithDeadline(t), http.MethodGet,
 		"http://"+s.HTTP+"/metrics", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
@@ -68,23 +69,23 @@ func (s Setup) Metrics(t *testing.T) Metrics {
 	return families
 }
 
-// Value returns a gauge or counter of one partition of a topic; more label pairs ("result",
-// "success") narrow it down. name comes without the prefix heartwood_; false if there is no such
-// series. A series is a gauge or a counter, and the other is zero.
+// Value returns the value of a gauge or counter of one partition of a topic; further label pairs
+// ("result", "success") select a series. name has no heartwood_ prefix. It returns false if there
+// is no such series. A series is a gauge or a counter, and the other value is zero.
 func (m Metrics) Value(name, topic string, partition int, pairs ...string) (float64, bool) {
 	family := m["heartwood_"+name]
-	wanted := map[string]string{"topic": topic, "partition": strconv.Itoa(partition)}
+	labels := map[string]string{"topic": topic, "partition": strconv.Itoa(partition)}
 	for i := 0; i+1 < len(pairs); i += 2 {
-		wanted[pairs[i]] = pairs[i+1]
+		labels[pairs[i]] = pairs[i+1]
 	}
 	for _, one := range family.GetMetric() {
 		found := 0
 		for _, label := range one.GetLabel() {
-			if wanted[label.GetName()] == label.GetValue() {
+			if labels[label.GetName()] == label.GetValue() {
 				found++
 			}
 		}
-		if found == len(wanted) {
+		if found == len(labels) {
 			return one.GetGauge().GetValue() + one.GetCounter().GetValue(), true
 		}
 	}

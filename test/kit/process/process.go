@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// Deadline ends a test that waits for what does not come. It is far above what anything here takes
-// on a machine that has much else to do.
+// Deadline ends a test that waits for something that does not happen. It is far above what any step
+// takes on a busy machine.
 const Deadline = 5 * time.Minute
 
 // dumpMax is how long a process may take to write its stacks: one that is stopped (SIGSTOP) never
@@ -49,16 +49,16 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Setup is what two processes of one cluster have in common.
+// Setup is what the processes of one cluster have in common.
 type Setup struct {
-	Manifests string // folder
-	DataDir   string // folder; made by the process
+	Manifests string // directory
+	DataDir   string // directory, created by the process
 	Listen    string // host:port of broker 0; broker i listens on port+i
 	HTTP      string // host:port
 	Brokers   int
 }
 
-// NewSetup picks ports and makes folders, and puts the documents into the folder of manifests.
+// NewSetup picks ports, creates directories, and writes the documents to the manifests directory.
 func NewSetup(t *testing.T, brokers int, documents ...string) Setup {
 	t.Helper()
 	dir := t.TempDir()
@@ -76,7 +76,7 @@ func NewSetup(t *testing.T, brokers int, documents ...string) Setup {
 	return s
 }
 
-// Apply writes a manifest the way editors and kubectl-like tools do: whole, by rename.
+// Apply writes a manifest atomically by rename, like editors and kubectl-like tools.
 func (s Setup) Apply(t *testing.T, name, content string) {
 	t.Helper()
 	partial := filepath.Join(filepath.Dir(s.Manifests), name+".partial")
@@ -88,7 +88,7 @@ func (s Setup) Apply(t *testing.T, name, content string) {
 	}
 }
 
-// Args are the arguments of `heartwood dev`.
+// Args returns the arguments of `heartwood dev`.
 func (s Setup) Args() []string {
 	return []string{
 		"dev", "-f", s.Manifests, "--brokers", strconv.Itoa(s.Brokers),
@@ -96,22 +96,22 @@ func (s Setup) Args() []string {
 	}
 }
 
-// Ports that tests may take: below those that the system gives to outgoing connections. From among
-// the latter a client that knocks at the port of a killed process may be given that very port, and
-// the process cannot come back.
+// Tests use ports below the system's range for outgoing connections. Otherwise a client that
+// connects to the port of a killed process could be assigned that very port, and the process could
+// not restart.
 const portFirst, portLast = 20000, 32000
 
-// blockPorts is how many ports a test takes at once: the first of them it keeps.
+// blockPorts is how many ports a test takes at once. It listens on the first of them.
 const blockPorts = 8
 
-// FreePorts finds n ports in a row on loopback and returns the address of the first. They are free
-// when it returns; the command takes fixed ports, so nothing can hold them for it. But no other
-// test is given them, of this package or of another that runs beside it: the port before them is
-// listened at until the test ends, and who cannot have that goes elsewhere.
+// FreePorts finds n consecutive free ports on loopback and returns the address of the first. The
+// command takes fixed ports, so FreePorts cannot hold them for it. But no other test gets them, of
+// this package or of another that runs concurrently: FreePorts listens on the port before them
+// until the test ends, and a test that finds that port occupied looks elsewhere.
 func FreePorts(t *testing.T, n int) string {
 	t.Helper()
 	if n >= blockPorts {
-		t.Fatalf("%d ports: a block has %d", n, blockPorts-1)
+		t.Fatalf("%d ports requested: a block has %d", n, blockPorts-1)
 	}
 	for range 1000 {
 		block := portFirst + blockPorts*rand.IntN((portLast-portFirst)/blockPorts)
@@ -125,11 +125,11 @@ func FreePorts(t *testing.T, n int) string {
 		}
 		keeper.Close()
 	}
-	t.Fatalf("no %d free ports in a row", n)
+	t.Fatalf("found no %d consecutive free ports", n)
 	return ""
 }
 
-// free tells whether nobody listens at n ports.
+// free reports whether n ports have no listener.
 func free(port, n int) bool {
 	for i := range n {
 		listener, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port+i))
@@ -141,7 +141,7 @@ func free(port, n int) bool {
 	return true
 }
 
-// Process is a running heartwood.
+// Process is a running heartwood process.
 type Process struct {
 	cmd    *exec.Cmd
 	Lines  chan string // of stdout; closed at its end
@@ -149,7 +149,7 @@ type Process struct {
 	exited chan struct{} // closed once the exit code is known
 }
 
-// Start runs heartwood and kills it when the test ends, should it still run.
+// Start runs heartwood, and kills it when the test ends if it still runs.
 func Start(t *testing.T, args ...string) *Process {
 	t.Helper()
 	p := &Process{
@@ -157,8 +157,7 @@ func Start(t *testing.T, args ...string) *Process {
 		exited: make(chan struct{}),
 	}
 	p.cmd.Stderr = p.Stderr
-	// A pipe of our own: cmd.StdoutPipe is closed by Wait, which may come before the last line is
-	// read.
+	// Not cmd.StdoutPipe, which Wait closes, possibly before the last line is read.
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +179,7 @@ func Start(t *testing.T, args ...string) *Process {
 		_ = p.cmd.Wait() // the exit code is in ProcessState
 	}()
 	t.Cleanup(func() {
-		if t.Failed() { // what it does now may be why
+		if t.Failed() { // the stacks may show the cause
 			p.dump()
 		}
 		_ = p.cmd.Process.Kill()
@@ -192,10 +191,10 @@ func Start(t *testing.T, args ...string) *Process {
 	return p
 }
 
-// dump has a process that still runs write the stacks of its goroutines to stderr, and end.
+// dump makes a process that still runs write the stacks of its goroutines to stderr and exit.
 func (p *Process) dump() {
 	if p.cmd.Process.Signal(syscall.SIGQUIT) != nil {
-		return // it has ended
+		return // it has exited
 	}
 	select {
 	case <-p.exited:
@@ -203,7 +202,7 @@ func (p *Process) dump() {
 	}
 }
 
-// Ready waits for the ready line and returns the bootstrap addresses and the lines before it.
+// Ready waits for the ready line. It returns the bootstrap addresses, and the lines before it.
 func (p *Process) Ready(t *testing.T) (bootstrap, before []string) {
 	t.Helper()
 	expired := time.After(Deadline)
@@ -212,7 +211,8 @@ func (p *Process) Ready(t *testing.T) (bootstrap, before []string) {
 		case line, ok := <-p.Lines:
 			if !ok {
 				<-p.exited
-				t.Fatalf("ended with code %d before it was ready; stdout %q, stderr:\n%s", p.Code(),
+				t.Fatalf("exited with code %d before it was ready; stdout %q, stderr:\n%s",
+					p.Code(),
 					before, p.Stderr.String())
 			}
 			if !strings.HasPrefix(line, "ready") {
@@ -224,17 +224,17 @@ func (p *Process) Ready(t *testing.T) (bootstrap, before []string) {
 					return strings.Split(list, ","), before
 				}
 			}
-			t.Fatalf("the ready line carries no bootstrap=: %q", line)
+			t.Fatalf("the ready line has no bootstrap=: %q", line)
 		case <-expired:
-			t.Fatalf("not ready; stdout so far %q", before)
+			t.Fatalf("not ready after the deadline; stdout %q", before)
 		}
 	}
 }
 
-// Code is the exit code of a process that has ended.
+// Code returns the exit code of a process that has exited.
 func (p *Process) Code() int { return p.cmd.ProcessState.ExitCode() }
 
-// Stop sends a signal and returns the exit code, -1 when the signal itself ended the process.
+// Stop sends a signal and returns the exit code, -1 if the signal itself ended the process.
 func (p *Process) Stop(t *testing.T, signal syscall.Signal) int {
 	t.Helper()
 	if err := p.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -243,19 +243,19 @@ func (p *Process) Stop(t *testing.T, signal syscall.Signal) int {
 	return p.Wait(t)
 }
 
-// Wait waits for the end and returns the exit code.
+// Wait waits for the process to exit and returns the exit code.
 func (p *Process) Wait(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-p.exited:
 		return p.Code()
 	case <-time.After(Deadline):
-		t.Fatalf("%v does not end", p.cmd.Args)
+		t.Fatalf("%v has not exited", p.cmd.Args)
 		return -1
 	}
 }
 
-// safeBuffer is written by os/exec and read by the test.
+// safeBuffer is a buffer that os/exec writes while the test reads it.
 type safeBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -273,27 +273,28 @@ func (b *safeBuffer) String() string {
 	return b.buf.String()
 }
 
-// Until asks again and again, until ask returns nothing; that is what it still waits for.
-func Until(t *testing.T, ask func() string) {
+// Eventually calls check repeatedly until it returns "". Otherwise check returns what is still
+// missing.
+func Eventually(t *testing.T, check func() string) {
 	t.Helper()
-	ctx := Limited(t)
-	again := time.NewTicker(100 * time.Millisecond)
-	defer again.Stop()
+	ctx := WithDeadline(t)
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
 	for {
-		missing := ask()
+		missing := check()
 		if missing == "" {
 			return
 		}
 		select {
-		case <-again.C:
+		case <-ticker.C:
 		case <-ctx.Done():
-			t.Fatalf("waited in vain: %s", missing)
+			t.Fatalf("timed out: %s", missing)
 		}
 	}
 }
 
-// Limited is the test's context with the Deadline, for calls that would otherwise wait for ever.
-func Limited(t *testing.T) context.Context {
+// WithDeadline returns the test's context with the Deadline.
+func WithDeadline(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Deadline)
 	t.Cleanup(cancel)

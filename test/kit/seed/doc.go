@@ -1,10 +1,10 @@
-// Package seed gives tests the seeds of their random numbers.
+// Package seed provides the seeds of random numbers in tests.
 //
-// A seed is a function of the test's name, so that a test does the same each time: a change is
-// judged by what it changed, not by a number that its author never saw. The variable HEARTWOOD_SEED
-// says otherwise: a number is the only seed of every test that runs, a number and two dots the
-// first of several, and random stands for one that nobody has tried; `make soak` goes on with that
-// for as long as it is told. docs/adr/0171-fixed-test-seeds.md says why.
+// By default a seed is a function of the test's name, so that a test does the same in each run: a
+// failure is caused by a change, and not by a number that its author never saw. The variable
+// HEARTWOOD_SEED overrides it. A number is the only seed of every test; a number followed by two
+// dots is the first of several; "random" stands for a new seed in each run, which `make soak`
+// repeats. See docs/adr/0171-fixed-test-seeds.md.
 //
 // A test that fails prints the command that repeats it.
 package seed

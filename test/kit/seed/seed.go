@@ -13,32 +13,32 @@ import (
 	"testing"
 )
 
-// Variable is the environment variable that chooses: unset, "random", a decimal number below 2^64,
-// or such a number and two dots: of a sequence, the first seed.
+// Variable is the environment variable that selects the seeds: unset, "random", a decimal number
+// below 2^64, or such a number followed by two dots, which is the first seed of a sequence.
 const Variable = "HEARTWOOD_SEED"
 
 const module = "heartwood.dev/heartwood/"
 
-// New returns the seed of a test. One test asks once: a second call gives the same, unless seeds
-// are random.
+// New returns the seed of a test. A second call returns the same seed, unless seeds are random.
 func New(t testing.TB) uint64 {
 	t.Helper()
 	s, _ := first(t)
-	again := command(t, s)
+	repeat := command(t, s)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log(again)
+			t.Log(repeat)
 		}
 	})
 	return s
 }
 
-// Sequence returns the seeds of a test that wants n of them: those that once found a fault, and n
-// more. A given seed comes alone. The sequence ends behind the seed with which the test failed.
+// Sequence returns the seeds of a test that runs n of them: first the known ones, which once found
+// a fault, then n more. If a single seed is selected, it is the only one. The sequence ends after
+// the seed with which the test failed.
 func Sequence(t testing.TB, n int, known ...uint64) iter.Seq[uint64] {
 	t.Helper()
-	from, alone := first(t)
-	if alone {
+	from, single := first(t)
+	if single {
 		n, known = 1, nil
 	}
 	at := caller()
@@ -56,9 +56,9 @@ func Sequence(t testing.TB, n int, known ...uint64) iter.Seq[uint64] {
 	}
 }
 
-// Alone returns the seed that was given by number, for a test that tells more of it; false if none
-// was.
-func Alone(t testing.TB) (s uint64, alone bool) {
+// Single returns the seed if a single one is selected by number, so that a test can print more
+// about it; false otherwise.
+func Single(t testing.TB) (s uint64, single bool) {
 	t.Helper()
 	if chosen := os.Getenv(Variable); chosen == "" || chosen == "random" {
 		return 0, false
@@ -66,8 +66,8 @@ func Alone(t testing.TB) (s uint64, alone bool) {
 	return first(t)
 }
 
-// try lets a test have one seed, and tells whether it wants more. A test that ends within the loop
-// leaves it by the deferred call.
+// try runs a test with one seed, and reports whether it wants more. If the test ends within the
+// loop, the deferred call logs the command.
 func try(t testing.TB, at string, s uint64, yield func(uint64) bool) (more bool) {
 	before := t.Failed()
 	defer func() {
@@ -79,8 +79,8 @@ func try(t testing.TB, at string, s uint64, yield func(uint64) bool) (more bool)
 	return yield(s)
 }
 
-// first returns the seed of a test, and whether it was given by number.
-func first(t testing.TB) (s uint64, alone bool) {
+// first returns the first seed of a test, and whether it is a single one.
+func first(t testing.TB) (s uint64, single bool) {
 	t.Helper()
 	switch chosen := os.Getenv(Variable); chosen {
 	case "":
@@ -89,7 +89,7 @@ func first(t testing.TB) (s uint64, alone bool) {
 		return h.Sum64(), false
 	case "random":
 		s = rand.Uint64()
-		// at once: a test that hangs, or takes the process with it, logs nothing at its end
+		// logged at once: a test that hangs or crashes the process logs nothing later
 		t.Logf("seed %d", s)
 		return s, false
 	default:
@@ -104,7 +104,7 @@ func first(t testing.TB) (s uint64, alone bool) {
 
 func command(t testing.TB, s uint64) string { return commandAt(caller(), t.Name(), s) }
 
-// commandAt is the command that repeats a test of a package with a seed.
+// commandAt returns the command that repeats a test of a package with a seed.
 func commandAt(pkg, test string, s uint64) string {
 	parts := strings.Split(test, "/")
 	for i, part := range parts {
@@ -114,8 +114,8 @@ func commandAt(pkg, test string, s uint64) string {
 		strings.Join(parts, "/"))
 }
 
-// caller is the package under test, as go test is told of it: the nearest caller outside this
-// package.
+// caller returns the package under test as an argument of go test: that of the nearest caller
+// outside this package.
 func caller() string {
 	pcs := make([]uintptr, 16)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
@@ -130,5 +130,5 @@ func caller() string {
 		name, _, _ := strings.Cut(rel[slash:], ".")
 		return "./" + rel[:slash] + strings.TrimSuffix(name, "_test")
 	}
-	return "." // of another module
+	return "." // another module
 }

@@ -11,21 +11,22 @@ import (
 	"heartwood.dev/heartwood/test/kit/ledger"
 )
 
-// Probes is a load of one record to each partition, at once.
+// Probes is a load of one record to each partition, concurrently.
 type Probes struct {
 	Topic      string
 	Partitions int32  // 0 to Partitions-1
-	Load       uint64 // a number of this load's own: no two write the same values
+	Load       uint64 // identifies the load: each writes other values
 }
 
 // Probe sends probes with a client that lets them choose their partitions (kgo.ManualPartitioner),
-// and waits for all. It returns for each partition after how many milliseconds it took its record.
+// and waits for all of them. It returns for each partition after how many milliseconds its record
+// was acknowledged.
 func Probe(ctx context.Context, client *kgo.Client, book *ledger.Ledger,
 	probes Probes) (map[int32]int64, error) {
 	var mu sync.Mutex
 	var wait sync.WaitGroup
 	var faults []error
-	taken, began := map[int32]int64{}, time.Now()
+	took, begin := map[int32]int64{}, time.Now()
 	for partition := range probes.Partitions {
 		r := &kgo.Record{
 			Topic: probes.Topic, Partition: partition,
@@ -42,13 +43,13 @@ func Probe(ctx context.Context, client *kgo.Client, book *ledger.Ledger,
 				faults = append(faults, fmt.Errorf("probe partition %d: %w", r.Partition, err))
 				return
 			}
-			taken[r.Partition] = time.Since(began).Milliseconds()
+			took[r.Partition] = time.Since(begin).Milliseconds()
 			book.Acknowledged(r)
 		})
 	}
 	wait.Wait()
 	if len(faults) > 0 {
-		return taken, fmt.Errorf("%d probes failed, the first: %w", len(faults), faults[0])
+		return took, fmt.Errorf("%d probes failed, the first: %w", len(faults), faults[0])
 	}
-	return taken, nil
+	return took, nil
 }

@@ -13,11 +13,11 @@ import (
 // fenceKey is the key of the records that mark an end.
 const fenceKey = "traffic-fence"
 
-// ReadAll reads all partitions of a topic, from the beginning to where they end when it is called.
+// ReadAll reads all partitions of a topic, from the start to their end at the time of the call.
 //
-// The end offset does not tell a reader that it is there: the last records before it may have been
-// cleaned away. So it writes a fence into each partition and reads up to that, and leaves all
-// fences out of what it returns.
+// A reader cannot recognize the end by the end offset, because the last records before it may have
+// been cleaned away. So ReadAll produces a fence record to each partition and reads up to it. It
+// omits all fences from the result.
 func ReadAll(ctx context.Context, bootstrap []string, topic string) ([]*kgo.Record, error) {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(bootstrap...), kgo.ConsumeTopics(topic),
@@ -25,7 +25,7 @@ func ReadAll(ctx context.Context, bootstrap []string, topic string) ([]*kgo.Reco
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("make a consumer: %w", err)
+		return nil, fmt.Errorf("create a consumer: %w", err)
 	}
 	defer client.Close()
 	fences, err := fence(ctx, client, topic)
@@ -35,7 +35,7 @@ func ReadAll(ctx context.Context, bootstrap []string, topic string) ([]*kgo.Reco
 	return readUntil(ctx, client, fences)
 }
 
-// fence writes a record into each partition and returns their offsets, by partition.
+// fence produces a fence to each partition and returns their offsets, by partition.
 func fence(ctx context.Context, client *kgo.Client, topic string) (map[int32]int64, error) {
 	topics, err := kadm.NewClient(client).ListTopics(ctx, topic)
 	if err == nil {
@@ -53,7 +53,7 @@ func fence(ctx context.Context, client *kgo.Client, topic string) (map[int32]int
 	fences := map[int32]int64{}
 	for _, result := range client.ProduceSync(ctx, records...) {
 		if result.Err != nil {
-			return nil, fmt.Errorf("write a fence into partition %d of %s: %w",
+			return nil, fmt.Errorf("produce a fence to partition %d of %s: %w",
 				result.Record.Partition, topic, result.Err)
 		}
 		fences[result.Record.Partition] = result.Record.Offset
@@ -82,9 +82,10 @@ func readUntil(ctx context.Context, client *kgo.Client, fences map[int32]int64) 
 	return read, nil
 }
 
-// Kept reads a topic whole and compares it with what was promised. It returns how many records the
-// topic holds.
-func Kept(ctx context.Context, bootstrap []string, topic string, book *ledger.Ledger) (int, error) {
+// VerifyCompacted reads a whole compacted topic and compares it with the ledger. It returns the
+// number of records in the topic.
+func VerifyCompacted(ctx context.Context, bootstrap []string, topic string,
+	book *ledger.Ledger) (int, error) {
 	read, err := ReadAll(ctx, bootstrap, topic)
 	if err != nil {
 		return 0, err
@@ -92,13 +93,14 @@ func Kept(ctx context.Context, bootstrap []string, topic string, book *ledger.Le
 	return len(read), book.Check(read)
 }
 
-// Whole is Kept for a topic that nothing is cleaned from: not one acknowledged record may be
-// missing, nor be out of its key's order.
-func Whole(ctx context.Context, bootstrap []string, topic string, book *ledger.Ledger) (int,
+// VerifyComplete is VerifyCompacted for a topic from which nothing is removed: no acknowledged
+// record may be missing, or out of its key's order.
+func VerifyComplete(ctx context.Context, bootstrap []string, topic string,
+	book *ledger.Ledger) (int,
 	error) {
 	read, err := ReadAll(ctx, bootstrap, topic)
 	if err != nil {
 		return 0, err
 	}
-	return len(read), book.CheckWhole(read)
+	return len(read), book.CheckComplete(read)
 }

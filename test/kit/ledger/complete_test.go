@@ -7,31 +7,32 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-func TestCheckWholeFindsWhatALogMayNotDo(t *testing.T) {
+func TestCheckComplete(t *testing.T) {
 	a1, b1, a2, b2, c1 := record(0, 0, "a", "1"), record(0, 1, "b", "1"), record(0, 2, "a", "2"),
 		record(0, 3, "b", ""), record(1, 0, "c", "1")
 	tests := map[string]struct {
 		read []*kgo.Record
-		want string // part of the fault; empty: none
+		want string // a part of the fault; "": no fault
 	}{
-		"all kept": {[]*kgo.Record{a1, b1, a2, b2, c1}, ""},
-		"unacknowledged write is kept": {[]*kgo.Record{a1, b1, a2, b2, c1, record(1, 1, "c", "2")},
+		"complete": {[]*kgo.Record{a1, b1, a2, b2, c1}, ""},
+		"unacknowledged record is found": {[]*kgo.Record{a1, b1, a2, b2, c1,
+			record(1, 1, "c", "2")},
 			""},
 		"superseded value lost": {[]*kgo.Record{b1, a2, b2, c1},
-			"offset 0 of partition 0 was acknowledged, and is lost"},
-		"tombstone lost": {[]*kgo.Record{a1, b1, a2, c1}, `key "b" is back`},
+			"offset 0 of partition 0 was acknowledged and is lost"},
+		"tombstone lost": {[]*kgo.Record{a1, b1, a2, c1}, `deleted key "b" has returned`},
 		"another record at the offset": {[]*kgo.Record{record(0, 0, "c", "1"), b1, a2, b2, c1},
 			"offset 0 of partition 0 holds another record"},
-		"written twice": {[]*kgo.Record{a1, b1, a2, b2, c1, record(1, 1, "c", "1")},
-			`key "c": the record at offset 1 of partition 1 comes twice`},
+		"duplicate": {[]*kgo.Record{a1, b1, a2, b2, c1, record(1, 1, "c", "1")},
+			`key "c": the record at offset 1 of partition 1 is a duplicate`},
 		"unacknowledged write before its key's earlier": {
 			[]*kgo.Record{a1, b1, a2, b2, record(2, 0, "c", "2"), c1},
-			`key "c": the record at offset 0 of partition 1 comes twice, or after one`,
+			`key "c": the record at offset 0 of partition 1 is a duplicate, or is after one`,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := account().CheckWhole(test.read)
+			err := newAccount().CheckComplete(test.read)
 			switch {
 			case test.want == "" && err != nil:
 				t.Errorf("unexpected fault: %v", err)
