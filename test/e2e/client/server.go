@@ -204,9 +204,9 @@ func (s *server) probe(r *http.Request, a *account, response *Stats) error {
 }
 
 func (s *server) check(r *http.Request, a *account, response *Stats) (err error) {
-	read := traffic.Kept
+	read := traffic.VerifyCompacted
 	if r.FormValue("all") != "" {
-		read = traffic.Whole
+		read = traffic.VerifyComplete
 	}
 	response.Held, err = read(r.Context(), s.bootstrap, r.FormValue("topic"), a.book)
 	return err
