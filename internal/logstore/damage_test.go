@@ -121,8 +121,7 @@ func newWorld(t *testing.T, clean bool) world {
 	return w
 }
 
-// damages of a file; earlier is what it was a while before, or what a file of its kind in another
-// place is.
+// damages of a file; earlier is its older content, or that of a file of its kind elsewhere.
 var damages = []struct {
 	name   string
 	change func(content, earlier []byte) []byte // nil: the file is removed
@@ -130,7 +129,7 @@ var damages = []struct {
 	{"missing", func([]byte, []byte) []byte { return nil }},
 	{"empty", func([]byte, []byte) []byte { return []byte{} }},
 	{"truncated", func(b, _ []byte) []byte { return b[:len(b)/2] }},
-	{"cut by a byte", func(b, _ []byte) []byte { return b[:max(len(b)-1, 0)] }},
+	{"a byte short", func(b, _ []byte) []byte { return b[:max(len(b)-1, 0)] }},
 	{"garbage", func(b, _ []byte) []byte {
 		return bytes.Repeat([]byte{0xa5, 0x5a, 0xff},
 			len(b)/3+7)
@@ -140,7 +139,7 @@ var damages = []struct {
 	{"too long", func(b, _ []byte) []byte { return append(bytes.Clone(b), "\x01and more\n"...) }},
 }
 
-// find returns the first or last file that ends so, of the partition or of the data directory.
+// findFile returns the first or last file with a suffix, of the partition or of the data directory.
 func findFile(t *testing.T, mem *vfs.Mem, suffix string, last bool) string {
 	t.Helper()
 	var found []string

@@ -39,8 +39,8 @@ func TestDeleteBeforeDeletesSegments(t *testing.T) {
 					again.LogStart(), got)
 			}
 		}
-		// The log goes on where it ended, though the log start lies above the active segment's base
-		// (KAFKA-8764).
+		// The log continues where it ended, though the log start is above the base of the active
+		// segment (KAFKA-8764).
 		fill(t, log, 3)
 		if got := readKeys(t, log, 50); !slices.Equal(got, expectKeys(50, 53)) {
 			t.Errorf("read %v", got)

@@ -20,10 +20,10 @@ func TestFullDiskFailsAppendsUntilThereIsSpace(t *testing.T) {
 		rule vfs.Rule
 	}{
 		{"nothing is written", vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Err: syscall.ENOSPC}},
-		{"a part is written", vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Err: syscall.ENOSPC,
+		{"the write is partial", vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Err: syscall.ENOSPC,
 			WriteBytes: 40}},
-		{"no new file can be made", vfs.Rule{Op: vfs.OpCreate, Err: syscall.ENOSPC}},
-		{"anything but cutting back fails",
+		{"no new file can be created", vfs.Rule{Op: vfs.OpCreate, Err: syscall.ENOSPC}},
+		{"everything but truncating the file fails",
 			vfs.Rule{Op: vfs.OpWrite, Err: syscall.ENOSPC, WriteBytes: 1}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestFullDiskFailsAppendsUntilThereIsSpace(t *testing.T) {
 			fault := vfs.NewFault(mem)
 			store := openStore(t, fault)
 			log := createLog(t, store, settings(nil))
-			fill(t, log, 10) // the next one rolls
+			fill(t, log, 10) // the next append rolls
 			fault.Inject(test.rule)
 			failed := 0
 			for range 3 {
@@ -42,7 +42,7 @@ func TestFullDiskFailsAppendsUntilThereIsSpace(t *testing.T) {
 					log.LogEnd() == before {
 					failed++
 				} else {
-					t.Errorf("%v; the end moved from %d to %d", err, before, log.LogEnd())
+					t.Errorf("%v; the log end moved from %d to %d", err, before, log.LogEnd())
 				}
 				store.tick(epoch0, true)
 			}
@@ -69,7 +69,7 @@ func TestLogStopsWhenItsFileIsUnknown(t *testing.T) {
 		name  string
 		rules []vfs.Rule
 	}{
-		{"a failed write that cannot be cut off", []vfs.Rule{
+		{"a failed write that cannot be reverted", []vfs.Rule{
 			{Op: vfs.OpWrite, Name: "*.log", WriteBytes: 10}, {Op: vfs.OpTruncate, Name: "*.log"},
 		}},
 		{"a failed sync", []vfs.Rule{{Op: vfs.OpSync, Name: "*.log"}}},
@@ -100,7 +100,7 @@ func testStops(t *testing.T, rules []vfs.Rule) {
 	for _, rule := range rules {
 		fault.Inject(rule)
 	}
-	_, _ = log.Append(keyed(t, "k7"), epoch0) // the failed sync lets it through
+	_, _ = log.Append(keyed(t, "k7"), epoch0) // succeeds if only the sync fails
 	time.Sleep(time.Second)
 	synctest.Wait()
 	fault.Clear()
@@ -109,10 +109,10 @@ func testStops(t *testing.T, rules []vfs.Rule) {
 		t.Errorf("an append to a stopped log: %v", err)
 	}
 	if err := log.Lead(5); !errors.Is(err, ErrStorage) {
-		t.Errorf("leading a stopped log: %v", err)
+		t.Errorf("Lead on a stopped log: %v", err)
 	}
 	if len(told) != 1 || !errors.Is(told[partition], ErrStorage) {
-		t.Errorf("told %v", told)
+		t.Errorf("reported %v", told)
 	}
 	if got := readKeys(t, log, 0); !slices.Equal(got[:7], expectKeys(0, 7)) {
 		t.Errorf("read %v", got)
@@ -120,9 +120,9 @@ func testStops(t *testing.T, rules []vfs.Rule) {
 	if err := store.Close(); !errors.Is(err, ErrStorage) {
 		t.Errorf("close: %v", err)
 	}
-	// No marker of a clean stop was written, so that what is there is checked.
+	// No clean-shutdown marker was written, so the next start checks the log.
 	if _, err := mem.Stat(dataDir + "/" + cleanShutdownFile); err == nil {
-		t.Error("the stop is called a clean one")
+		t.Error("the clean-shutdown marker was written")
 	}
 	log = createLog(t, openStore(t, mem.CrashClone()), settings(nil))
 	if got := readKeys(t, log, 0); len(got) < 5 || !slices.Equal(got, expectKeys(0, log.LogEnd())) {
@@ -130,8 +130,8 @@ func testStops(t *testing.T, rules []vfs.Rule) {
 	}
 }
 
-// Whatever fails during a swap, the log holds the old records or the new, reads go on, and a
-// restart brings it in order.
+// After a failure at any step of a swap, the log holds the old records or the new ones, reads
+// continue, and a restart repairs the directory.
 func TestFailureAtEveryStepOfSwap(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()
@@ -147,7 +147,7 @@ func TestFailureAtEveryStepOfSwap(t *testing.T) {
 		}
 		if err != nil && log.mu.stopped == nil {
 			if err := swap(t, log); err != nil {
-				t.Fatalf("step %d: a second swap behind a failed one: %v", step, err)
+				t.Fatalf("step %d: a second swap after a failed one: %v", step, err)
 			}
 		}
 		if err := store.Close(); err != nil && log.mu.stopped == nil {
@@ -160,9 +160,8 @@ func TestFailureAtEveryStepOfSwap(t *testing.T) {
 	}
 }
 
-// After a crash on a full disk, or with index files that are gone there, the log is opened all the
-// same: it can be read, and cut by retention; and what waits for room is not taken for done by the
-// next start.
+// After a crash on a full disk, or without index files on one, the log still opens: it can be read,
+// and retention deletes from it; the next start does not take for done what could not be written.
 func TestLogOpensOnFullDisk(t *testing.T) {
 	for _, clean := range []bool{false, true} {
 		mem := stopped(t, clean)

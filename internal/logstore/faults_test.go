@@ -21,6 +21,8 @@ import (
 // Faults that the crash test found, each by itself. docs/adr/0100 has the table.
 
 // gapped appends a batch of one record as a leader has it whose log was cleaned below.
+//
+// The tests in this file are faults that the crash test found; docs/adr/0100 lists them.
 func gapped(t testing.TB, log *Log, offset int64) {
 	t.Helper()
 	b := record.Batch(keyed(t, fmt.Sprintf("k%d", offset)))
@@ -30,7 +32,7 @@ func gapped(t testing.TB, log *Log, offset int64) {
 	}
 }
 
-// appendNow appends a batch of a producer that is not forgotten by a start.
+// appendNow appends a batch of a producer that a start does not expire.
 func appendNow(t testing.TB, log *Log, s sent) {
 	t.Helper()
 	if _, err := log.Append(s.bytes(t), time.Now()); err != nil {
@@ -39,9 +41,9 @@ func appendNow(t testing.TB, log *Log, s sent) {
 	log.AdvanceHighWatermark(log.LogEnd())
 }
 
-// A truncation into a gap fills it. Else the next segment would begin behind a gap, and a start
-// would take that for lost data and drop what was synced; and a start would give the offsets of the
-// gap again, which readers have passed.
+// A truncation into a gap fills it. Otherwise the next segment would begin behind a gap, and
+// recovery would treat that as lost data and remove what was synced; and the offsets of the gap,
+// which readers have passed, would be assigned again.
 func TestTruncationIntoGapFillsIt(t *testing.T) {
 	for offset := int64(5); offset <= 20; offset++ {
 		mem := vfs.NewMem()
@@ -50,14 +52,14 @@ func TestTruncationIntoGapFillsIt(t *testing.T) {
 		fill(t, log, 5)
 		gapped(t, log, 20)
 		if err := log.TruncateTo(offset); err != nil || log.LogEnd() != offset {
-			t.Fatalf("cut at %d: ends at %d, %v", offset, log.LogEnd(), err)
+			t.Fatalf("truncated to %d: ends at %d, %v", offset, log.LogEnd(), err)
 		}
 		if err := log.flush(); err != nil {
 			t.Fatal(err)
 		}
 		if again := createLog(t, openStore(t, mem.CrashClone()),
 			settings(nil)); again.LogEnd() != offset {
-			t.Errorf("cut at %d: ends at %d after a crash", offset, again.LogEnd())
+			t.Errorf("truncated to %d: ends at %d after a crash", offset, again.LogEnd())
 		}
 		gapped(t, log, offset)
 		log.mu.Lock()
@@ -70,13 +72,13 @@ func TestTruncationIntoGapFillsIt(t *testing.T) {
 		log = createLog(t, openStore(t, mem.CrashClone()), settings(nil))
 		want := append(expectKeys(0, 5), expectKeys(offset, offset+1)...)
 		if got := readKeys(t, log, 0); !slices.Equal(got, append(want, "30=k30")) {
-			t.Errorf("cut at %d: %v", offset, got)
+			t.Errorf("truncated to %d: %v", offset, got)
 		}
 	}
 }
 
-// A truncation that leaves nothing above the log start begins the log anew there, also when the
-// rest of it was a gap.
+// A truncation that leaves no records above the log start restarts the log there, also if a gap is
+// left.
 func TestTruncationThatLeavesOnlyAGapStartsAgain(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	fill(t, log, 5)
@@ -90,8 +92,8 @@ func TestTruncationThatLeavesOnlyAGapStartsAgain(t *testing.T) {
 	}
 }
 
-// A full disk takes the name of a data file and not that of its index. A smaller batch still fits
-// into the old segment, and the power goes before the file's removal is durable.
+// A full disk accepts the name of a data file and rejects that of its index. A smaller batch still
+// fits into the old segment, and the power fails before the removal of the file is durable.
 func TestFileOfFailedRollIsRemoved(t *testing.T) {
 	for _, torn := range []bool{false, true} {
 		mem := vfs.NewMem()
@@ -130,8 +132,8 @@ func TestFileOfFailedRollIsRemoved(t *testing.T) {
 	}
 }
 
-// A pass keeps the last batch of each producer as of the log end. A truncation to below that one
-// still knows of the one before it, whose batch the pass took, though a start has removed the
+// A pass keeps the last batch of each producer as of the log end. A truncation to below that batch
+// still restores the one before it, which the pass removed, though a start has removed the
 // snapshots.
 func TestTruncationKeepsProducersOfCleanedBatches(t *testing.T) {
 	mem := vfs.NewMem()
@@ -166,9 +168,8 @@ func TestTruncationKeepsProducersOfCleanedBatches(t *testing.T) {
 	}
 }
 
-// Each mark of retention is durable before the next one is made, also before that of the next
-// round: a start that found the second only would find a gap, and take it for one that cleaning
-// left.
+// Each mark of retention is durable before the next one, also before that of the next round: a
+// start that found only the second mark would find a gap, and treat it as one that cleaning left.
 func TestMarksOfTwoRoundsLeaveNoGap(t *testing.T) {
 	for seed := range seed.Sequence(t, 40) {
 		mem := vfs.NewMem()
@@ -176,7 +177,7 @@ func TestMarksOfTwoRoundsLeaveNoGap(t *testing.T) {
 		if err := log.DeleteBefore(12); err != nil {
 			t.Fatal(err)
 		}
-		// up to the checkpoints, which would tell that the gap was given up
+		// without the checkpoints, which have the new log start
 		if _, err := log.deleteBefore(23); err != nil {
 			t.Fatal(err)
 		}
@@ -192,8 +193,8 @@ func TestMarksOfTwoRoundsLeaveNoGap(t *testing.T) {
 	}
 }
 
-// What is deleted on a full disk takes the batches of a producer, and there is no room for a
-// snapshot. Once there is, it is written.
+// Retention on a full disk deletes the batches of a producer, and there is no room for a snapshot.
+// It is written once there is.
 func TestPendingSnapshotIsWrittenLater(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
@@ -224,8 +225,8 @@ func TestPendingSnapshotIsWrittenLater(t *testing.T) {
 	}
 }
 
-// A snapshot below the first segment is not half believed: what was behind it is gone, and a
-// producer that went on would be refused.
+// A snapshot below the first segment is ignored: the batches behind it are deleted, and the next
+// batch of a producer would be rejected.
 func TestSnapshotBelowFirstSegmentIsIgnored(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -268,9 +269,9 @@ func TestSnapshotBelowFirstSegmentIsIgnored(t *testing.T) {
 	}
 }
 
-// The recovery point is the end of a segment that was rolled, and not sealed, when the power went.
-// A start makes its transaction index anew; whatever it has written when the power goes again, the
-// next start does not take the segment for a sealed one without aborted transactions.
+// The recovery point is the end of a segment that was rolled, and not sealed, when the power
+// failed. Recovery rebuilds its transaction index; after another power failure at any moment, the
+// next recovery does not take the segment for a sealed one without aborted transactions.
 func TestAbortedStaysAbortedAfterCrashesDuringRecovery(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -306,8 +307,8 @@ func TestAbortedStaysAbortedAfterCrashesDuringRecovery(t *testing.T) {
 	}
 }
 
-// A log begins anew on a full disk, or is as it was, and goes on once there is room. It does not
-// stop.
+// A log starts again on a full disk, or stays as it was, and continues once there is room. It does
+// not stop.
 func TestStartAtOnFullDiskDoesNotStopTheLog(t *testing.T) {
 	for _, offset := range []int64{0, 15, 20, 50, 70} {
 		for skip := range 14 {
@@ -352,10 +353,10 @@ func TestStartAtOnFullDiskDoesNotStopTheLog(t *testing.T) {
 	}
 }
 
-// Of a retention that takes two segments a crash leaves the second, and the producer snapshot is at
-// the end of both. The marker is above the high watermark that the crash left. Of a transaction of
-// which only the marker is left nothing need hold back readers; one of which a batch is left holds
-// them back there, and its records stay aborted.
+// Retention deletes two segments; a crash keeps the second, and the producer snapshot is at the end
+// of both. The marker is above the high watermark that the crash left. A transaction of which only
+// the marker is left need not hold back readers; one of which a batch is left holds them back
+// there, and its records stay aborted.
 func TestInterruptedRetentionKeepsTransactions(t *testing.T) {
 	for _, more := range []bool{false, true} {
 		mem := vfs.NewMem()
@@ -393,7 +394,7 @@ func TestInterruptedRetentionKeepsTransactions(t *testing.T) {
 		seen := 0
 		for seed := range uint64(20) {
 			crashed := mem.CrashClonePartly(seed)
-			// A start before may have scanned the segment, and removed it.
+			// An earlier start may have scanned the segment and removed it.
 			err := crashed.Remove(filepath.Join(log.dir, segment.Name(second, snapshotSuffix, "")))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				t.Fatal(err)

@@ -18,13 +18,13 @@ var (
 	partition = PartitionID{Topic: "tickets", Index: 0}
 	topicOne  = TopicID{1}
 	topicTwo  = TopicID{2}
-	// epoch0 is when tests begin.
+	// epoch0 is the time at which tests begin.
 	epoch0 = time.UnixMilli(1_700_000_000_000)
 )
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// openStore opens a store that flushes only when told to.
+// openStore opens a store without background flushes.
 func openStore(t testing.TB, fsys vfs.FS) *Store {
 	t.Helper()
 	s, err := Open(Options{FS: fsys, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour})
@@ -35,7 +35,7 @@ func openStore(t testing.TB, fsys vfs.FS) *Store {
 	return s
 }
 
-// settings are small segments, and no retention.
+// settings returns settings with small segments and without retention.
 func settings(change func(*topicconfig.Settings)) topicconfig.Settings {
 	s := topicconfig.Default()
 	s.SegmentBytes = 1000
@@ -90,7 +90,7 @@ func (s sent) bytes(t testing.TB) []byte {
 	return batch
 }
 
-// keyed is a batch of one record a key, about 100 bytes with one.
+// keyed is a batch of one record per key, about 100 bytes with one.
 func keyed(t testing.TB, keys ...string) []byte {
 	return sent{keys: keys, value: "a value of some thirty bytes"}.bytes(t)
 }
@@ -134,19 +134,19 @@ func readKeys(t testing.TB, log *Log, offset int64) []string {
 				t.Fatal(err)
 			}
 			if b.NextOffset() <= offset {
-				t.Fatalf("a read at %d gave a batch that ends at %d", offset, b.NextOffset())
+				t.Fatalf("a read at %d returned a batch that ends at %d", offset, b.NextOffset())
 			}
 			offset = b.NextOffset()
 		}
 		if slice.Length == 0 {
-			t.Fatalf("a read at %d of %d gave nothing", offset, log.LogEnd())
+			t.Fatalf("a read at %d of %d returned nothing", offset, log.LogEnd())
 		}
 		slice.Release()
 	}
 	return keys
 }
 
-// batchesOf reads the batches of a slice and checks that they are whole and intact.
+// batchesOf reads the batches of a slice and checks that they are complete and intact.
 func batchesOf(t testing.TB, slice *Slice) []record.Batch {
 	t.Helper()
 	if slice.Length == 0 {

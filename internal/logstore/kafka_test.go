@@ -20,7 +20,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// kafkaDirectories were written by Apache Kafka; their README tells how.
+// kafkaDirectories were written by Apache Kafka; their README says how.
 const kafkaDirectories = "testdata/kafka-4.3.1"
 
 // kafkaMem is a data directory of Kafka's, in memory.
@@ -51,8 +51,8 @@ func kafkaMem(t *testing.T, name string) *vfs.Mem {
 	return mem
 }
 
-// told is what Kafka's clients said of a partition.
-type told struct {
+// kafkaState is what Kafka's clients reported of a partition.
+type kafkaState struct {
 	id                             PartitionID
 	start, stable, end             int64
 	epoch                          int32
@@ -60,8 +60,8 @@ type told struct {
 	readUncommitted, readCommitted []string
 }
 
-// kafkaTold reads clean.txt or killed.txt.
-func kafkaTold(t *testing.T, name string) (all []told) {
+// kafkaStates reads clean.txt or killed.txt.
+func kafkaStates(t *testing.T, name string) (all []kafkaState) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(kafkaDirectories, name+".txt"))
 	if err != nil {
@@ -72,7 +72,7 @@ func kafkaTold(t *testing.T, name string) (all []told) {
 		kind, rest, _ := strings.Cut(line, " ")
 		switch kind {
 		case "partition":
-			var p told
+			var p kafkaState
 			var dir string
 			if _, err := fmt.Sscanf(rest, "%s start %d stable %d end %d epoch %d", &dir, &p.start,
 				&p.stable, &p.end, &p.epoch); err != nil {
@@ -91,9 +91,9 @@ func kafkaTold(t *testing.T, name string) (all []told) {
 	return all
 }
 
-// Our log opens what Kafka wrote, stopped in order or killed: every record is there, as Kafka's own
-// consumers got it, with the offsets, the leader epoch, the producers and the open transactions;
-// appends go on behind it, and all of it is there after a restart.
+// A log opens what Kafka wrote, stopped orderly or killed: every record is there, as Kafka's own
+// consumers read it, with the offsets, the leader epoch, the producers and the open transactions;
+// appends continue behind it, and all of it is there after a restart.
 func TestOpenDirectoryWrittenByKafka(t *testing.T) {
 	for _, name := range []string{"clean", "killed"} {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestOpenDirectoryWrittenByKafka(t *testing.T) {
 			if offline := store.Offline(); len(offline) > 0 {
 				t.Fatalf("offline: %v", offline)
 			}
-			partitions := kafkaTold(t, name)
+			partitions := kafkaStates(t, name)
 			ends := map[PartitionID]int64{}
 			for _, p := range partitions {
 				log := store.Log(p.id)
@@ -135,8 +135,8 @@ func TestOpenDirectoryWrittenByKafka(t *testing.T) {
 	}
 }
 
-// refreshProducers has the producers of all snapshots seen just now: whoever was not seen for a day is
-// forgotten by a start.
+// refreshProducers sets the last-seen time of the producers in all snapshots to now: a start
+// expires producers that were not seen for a day.
 func refreshProducers(t *testing.T, mem *vfs.Mem) {
 	t.Helper()
 	for _, p := range []string{"codecs-0", "transactions-0", "compacted-0"} {
@@ -168,7 +168,7 @@ func refreshProducers(t *testing.T, mem *vfs.Mem) {
 	}
 }
 
-func compareWithKafka(t *testing.T, log *Log, p told) {
+func compareWithKafka(t *testing.T, log *Log, p kafkaState) {
 	t.Helper()
 	if log.LogStart() != p.start || log.LogEnd() != p.end || log.LastStable() != p.stable ||
 		log.LeaderEpoch() != p.epoch {
@@ -203,7 +203,7 @@ func compareWithKafka(t *testing.T, log *Log, p told) {
 	}
 }
 
-// recordsOf reads a log below an offset as a consumer does, control records left out, in the form
+// recordsOf reads a log below an offset as a consumer does, without control records, in the format
 // of Fill.java.
 func recordsOf(t *testing.T, log *Log, below int64, committed bool) (lines []string) {
 	t.Helper()
@@ -235,7 +235,7 @@ func recordsOf(t *testing.T, log *Log, below int64, committed bool) (lines []str
 			offset = b.NextOffset()
 		}
 		if slice.Length == 0 {
-			t.Fatalf("nothing at %d of %d", offset, below)
+			t.Fatalf("read nothing at %d of %d", offset, below)
 		}
 		slice.Release()
 	}
@@ -256,9 +256,9 @@ func lineOf(r *record.Record) string {
 	return line
 }
 
-// continueAppending appends as a leader of a later epoch: each producer goes on with its sequence, and each open
-// transaction is aborted. It returns the log end.
-func continueAppending(t *testing.T, log *Log, p told) int64 {
+// continueAppending appends as a leader of a later epoch: each producer continues its sequence, and
+// each open transaction is aborted. It returns the log end.
+func continueAppending(t *testing.T, log *Log, p kafkaState) int64 {
 	t.Helper()
 	if err := log.Lead(p.epoch + 1); err != nil {
 		t.Fatal(err)
@@ -280,10 +280,10 @@ func continueAppending(t *testing.T, log *Log, p told) int64 {
 			sequence: (known.LastSequence + 1) & math.MaxInt32,
 			keys:     []string{"later"}}
 		if _, err := log.Append(next.bytes(t), time.Now()); err != nil {
-			t.Errorf("%s: producer %d goes on: %v", p.id, id, err)
+			t.Errorf("%s: next batch of producer %d: %v", p.id, id, err)
 		}
 		if again, err := log.Append(next.bytes(t), time.Now()); err != nil || !again.Duplicate {
-			t.Errorf("%s: producer %d repeats itself: %v, %v", p.id, id, again, err)
+			t.Errorf("%s: repeated batch of producer %d: %v, %v", p.id, id, again, err)
 		}
 	}
 	log.AdvanceHighWatermark(log.LogEnd())

@@ -17,7 +17,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// kafkaDumpLog runs Kafka's own dump-log on files, and returns what it prints. The test is skipped
+// kafkaDumpLog runs Kafka's own dump-log on files, and returns its output. The test is skipped
 // without Java and Kafka's jars.
 func kafkaDumpLog(t *testing.T, files []string, flags ...string) string {
 	t.Helper()
@@ -45,7 +45,7 @@ func kafkaDumpLog(t *testing.T, files []string, flags ...string) string {
 	return string(out)
 }
 
-// packed is a batch of records in a codec, large enough that the indexes have something to say.
+// packed is a batch of records in a codec, large enough that the indexes have entries.
 func packed(t *testing.T, codec compress.Codec, id record.Identity, records int) []byte {
 	t.Helper()
 	id.LastOffsetDelta, id.LeaderEpoch = int32(records-1), -1
@@ -112,8 +112,8 @@ func writeForKafka(t *testing.T, dir string) (records int) {
 	return records
 }
 
-// Kafka's own tools read what we write: every record of every codec, and find nothing to complain
-// of in the indexes, the transaction indexes and the producer snapshots.
+// Kafka's own tools read our files: every record of every codec, and find no problem in the
+// indexes, the transaction indexes and the producer snapshots.
 func TestKafkaToolsAcceptOurFiles(t *testing.T) {
 	dir := t.TempDir()
 	records := writeForKafka(t, dir)
@@ -134,7 +134,7 @@ func TestKafkaToolsAcceptOurFiles(t *testing.T) {
 	}
 	out := kafkaDumpLog(t, logs, "--deep-iteration", "--print-data-log")
 	if got := strings.Count(out, "| offset: "); got != records {
-		t.Errorf("Kafka sees %d records, want %d", got, records)
+		t.Errorf("Kafka reads %d records, want %d", got, records)
 	}
 	if got := strings.Count(out, "isvalid: false"); got > 0 {
 		t.Errorf("%d batches are not valid", got)
@@ -161,8 +161,8 @@ func TestKafkaToolsAcceptOurFiles(t *testing.T) {
 	}
 }
 
-// wantNoProblem: dump-log tells of faults in its text, not by its exit code. The first batch of a
-// file that does not begin at 0 it finds not to follow -1.
+// wantNoProblem: dump-log reports problems in its output, not by its exit code. It reports that the
+// first batch of a file that does not begin at 0 does not follow -1.
 func wantNoProblem(t *testing.T, out string) {
 	t.Helper()
 	for line := range strings.Lines(out) {

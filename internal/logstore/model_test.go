@@ -33,7 +33,7 @@ type model struct {
 	appends int
 }
 
-// modelBatch is a batch of a model. They are kept from the beginning, also below the log start.
+// modelBatch is a batch of a model. Batches are kept from the beginning, also below the log start.
 type modelBatch struct {
 	base     int64
 	records  int64
@@ -45,12 +45,12 @@ type modelBatch struct {
 
 func (b modelBatch) end() int64 { return b.base + b.records }
 
-// Random appends, transactions, appends as a follower, rolls, reads, retention, restarts and
-// crashes, against a list.
+// Random appends, transactions, replicated appends, rolls, reads, retention, restarts and crashes,
+// compared with a list.
 func TestLogFollowsTheModel(t *testing.T) {
 	for seed := range seed.Sequence(t, 30) {
-		// In a bubble, for a log takes the time from the clock when it is opened, and must not find
-		// its producers expired.
+		// In a bubble, because a log reads the clock when it is opened, and must not find its
+		// producers expired.
 		synctest.Test(t, func(t *testing.T) {
 			config := settings(func(s *topicconfig.Settings) { s.RetentionBytes = 4000 })
 			m := &model{t: t, random: rand.New(rand.NewPCG(seed, 0)), fsys: vfs.NewMem(),
@@ -110,8 +110,8 @@ func (m *model) step() {
 	}
 }
 
-// deleteBefore gives up some records at the front. No further than what was synced: above it a
-// crash may take the producer's last batch, of which the model would have to know.
+// deleteBefore deletes some records at the front, but none that are not synced: a crash may lose
+// the last batch of a producer there, which the model would have to consider.
 func (m *model) deleteBefore() {
 	if m.synced <= m.start || m.random.IntN(3) > 0 {
 		return
@@ -124,7 +124,7 @@ func (m *model) deleteBefore() {
 	m.start = offset
 }
 
-// truncate cuts off the end, within a batch or between two, and leaves one at least.
+// truncate truncates within a batch or between two, and leaves at least one.
 func (m *model) truncate() {
 	for at := m.random.IntN(len(m.batches) + 1); at < len(m.batches); at++ {
 		b := m.batches[at]
@@ -135,21 +135,21 @@ func (m *model) truncate() {
 			m.t.Fatal(err)
 		}
 		below := m.batches[at-1].end()
-		m.synced = min(m.synced, below) // not the gap that may lie between, which is filled
-		if m.cut(b.base); below < b.base {
+		m.synced = min(m.synced, below) // not the gap that may be in between, which is filled
+		if m.removeFrom(b.base); below < b.base {
 			m.batches = append(m.batches, modelBatch{base: below, records: b.base - below})
 		}
 		return
 	}
 }
 
-// cut drops what lies at or above end, where a batch begins or the log ends.
-func (m *model) cut(end int64) {
+// removeFrom removes what is at or above end, where a batch begins or the log ends.
+func (m *model) removeFrom(end int64) {
 	m.keys = m.keys[:end-m.start]
 	m.batches = slices.DeleteFunc(m.batches, func(b modelBatch) bool { return b.base >= end })
 }
 
-// sequenceOf is the next sequence of a producer.
+// sequenceOf returns the next sequence of a producer.
 func (m *model) sequenceOf(producer int64) (next int32) {
 	for _, b := range m.batches {
 		if b.producer == producer && !b.marker {
@@ -159,7 +159,7 @@ func (m *model) sequenceOf(producer int64) (next int32) {
 	return next
 }
 
-// transactions returns where the open transaction of each producer begins, and the records of
+// transactions returns the first offset of each producer's open transaction, and the records of
 // aborted ones.
 func (m *model) transactions() (open map[int64]int64, aborted map[int64]bool) {
 	open, aborted = map[int64]int64{}, map[int64]bool{}
@@ -181,7 +181,7 @@ func (m *model) transactions() (open map[int64]int64, aborted map[int64]bool) {
 	return open, aborted
 }
 
-// add takes in what was appended at the end.
+// add records what was appended at the end.
 func (m *model) add(b modelBatch, keys ...string) {
 	m.appends++
 	m.batches = append(m.batches, b)
@@ -200,7 +200,7 @@ func (m *model) transact() {
 	m.add(modelBatch{base: m.end(), records: 2, producer: batch.producer, txn: true}, batch.keys...)
 }
 
-// endTransaction writes a marker, whether a transaction is open or not.
+// endTransaction writes a marker, with or without an open transaction.
 func (m *model) endTransaction() {
 	end := EndTxn{ProducerID: 11 + m.random.Int64N(2), Commit: m.random.IntN(2) == 0}
 	if appended, err := m.log.AppendControl(end, m.now); err != nil ||
@@ -253,7 +253,7 @@ func (m *model) append() {
 	m.add(modelBatch{base: m.end(), records: int64(len(keys)), producer: 5}, keys...)
 }
 
-// retained takes over what retention did, after checking that it did what it should.
+// retained checks what retention did, and adopts it.
 func (m *model) retained() {
 	start := m.log.LogStart()
 	size := m.log.Stats().SizeBytes
@@ -286,7 +286,7 @@ func (m *model) crash() {
 		func(b modelBatch) bool { return b.base == end || b.end() == end }) && end != 0 {
 		m.t.Fatalf("log end after a crash is %d, within a batch", end)
 	}
-	m.cut(end)
+	m.removeFrom(end)
 	m.log.AdvanceHighWatermark(end)
 	m.synced = end
 }
@@ -315,7 +315,7 @@ func (m *model) check() {
 
 func (m *model) read() {
 	offset := m.start + m.random.Int64N(int64(len(m.keys))+1)
-	got := readKeys(m.t, m.log, offset) // with what stands in markers
+	got := readKeys(m.t, m.log, offset) // including markers
 	got = slices.DeleteFunc(got, func(record string) bool {
 		at, _, _ := strings.Cut(record, "=")
 		offset, err := strconv.ParseInt(at, 10, 64)
@@ -333,7 +333,7 @@ func (m *model) read() {
 		}
 	}
 	stable := committedKeys(m.t, m.log, offset)
-	// without those of the first batch that lie below the offset
+	// without those of the first batch below the offset
 	stable = stable[max(0, len(stable)-len(committed)):]
 	if !slices.Equal(stable, committed) {
 		m.t.Fatalf("committed from %d: %v, want %v", offset, got, committed)
@@ -344,7 +344,7 @@ func (m *model) read() {
 	m.readSome(offset)
 }
 
-// readSome checks where one read begins and ends, and the same for a replica.
+// readSome checks the first and the last batch of one read, and the same for a replica.
 func (m *model) readSome(offset int64) {
 	limits := []int64{m.end()}
 	for _, b := range m.batches {
@@ -369,9 +369,9 @@ func (m *model) readSome(offset int64) {
 	m.checkSlice(slice, offset, m.end(), bytesMax, whole, true)
 }
 
-// firstBatch is where a read has to begin: at the first batch below the limit that has a record
-// from offset on. Of a gap that was filled when the log was cut, a client is given the batch
-// without records only if nothing else is there; a replica gets it in any case.
+// firstBatch returns the batch at which a read has to begin: the first batch below the limit that
+// has a record from offset on. Of a filled gap, a client gets the batch without records only if
+// nothing else follows; a replica always gets it.
 func (m *model) firstBatch(offset, limit int64, replica bool) (first modelBatch, found bool) {
 	for _, b := range m.batches {
 		if b.end() <= offset || b.end() > limit {
@@ -391,17 +391,17 @@ func (m *model) checkSlice(slice *Slice, offset, limit int64, bytesMax int, whol
 	batches := batchesOf(m.t, slice)
 	if len(batches) == 0 {
 		if whole && found {
-			m.t.Fatalf("nothing at %d of %d, where %+v is", offset, limit, first)
+			m.t.Fatalf("read nothing at %d of %d, where %+v is", offset, limit, first)
 		}
 		return
 	}
 	switch b := batches[0]; {
 	case slice.Length > bytesMax && (!whole || len(batches) > 1):
-		m.t.Fatalf("%d bytes, %d were wanted", slice.Length, bytesMax)
+		m.t.Fatalf("%d bytes, limit %d", slice.Length, bytesMax)
 	case !found || b.BaseOffset() != first.base || b.LastOffset() != first.end()-1:
 		m.t.Fatalf("read at %d below %d (replica %t) begins with [%d, %d], want %+v", offset, limit,
 			replica, b.BaseOffset(), b.LastOffset(), first)
 	case batches[len(batches)-1].LastOffset() >= limit:
-		m.t.Fatalf("read below %d goes to %d", limit, batches[len(batches)-1].LastOffset())
+		m.t.Fatalf("read below %d ends at %d", limit, batches[len(batches)-1].LastOffset())
 	}
 }

@@ -30,8 +30,8 @@ type pathFault struct{ name string }
 func (e *pathFault) Error() string { return e.name + ": too many open files" }
 func (e *pathFault) Unwrap() error { return syscall.EMFILE }
 
-// That there is no file left to open fails what wants one, and only that: connections may take all
-// there are, and a log that stopped for it would stay offline until somebody looks.
+// A process without file descriptors left only fails operations that need one: connections may use
+// all of them, and a log that stopped because of that would stay offline until somebody intervenes.
 func TestNoFileDescriptorsLeft(t *testing.T) {
 	disk := &fullTable{FS: vfs.NewMem()}
 	open := func() *Store {
@@ -59,10 +59,10 @@ func TestNoFileDescriptorsLeft(t *testing.T) {
 			t.Fatalf("%s: %v; the log: %v", what, err, log.Fault())
 		}
 		if err := do(); err != nil {
-			t.Fatalf("%s, when there are files again: %v", what, err)
+			t.Fatalf("%s, with file descriptors again: %v", what, err)
 		}
 	}
-	// its segment's file takes the place of the active one's, should that be open
+	// the file of its segment replaces that of the active one, if that is open
 	first, err := log.Read(0, 1, 100, true)
 	if err != nil {
 		t.Fatal(err)
@@ -79,13 +79,13 @@ func TestNoFileDescriptorsLeft(t *testing.T) {
 		}
 		return err
 	})
-	// rolls; the index files are so short that nothing was written to them, so they are not open
+	// rolls; nothing was written to the short index files, so they are not open
 	for range 20 {
 		appendBatch(t, log, keyed(t, "k"))
 	}
 	fails("a flush", log.flush)
 	if log.DurableEnd() != log.LogEnd() {
-		t.Errorf("%d of %d is safe", log.DurableEnd(), log.LogEnd())
+		t.Errorf("durable end %d of %d", log.DurableEnd(), log.LogEnd())
 	}
 	log.AdvanceHighWatermark(log.LogEnd())
 	log.Configure(settings(func(s *topicconfig.Settings) { s.RetentionBytes = 0 }), false)
@@ -95,8 +95,8 @@ func TestNoFileDescriptorsLeft(t *testing.T) {
 	}
 }
 
-// fewFiles is a process that may have max files open, directories among them. The store's
-// background is idle, so no lock is needed.
+// fewFiles is a process that may have max files open, including directories. The store's background
+// is idle, so no lock is needed.
 type fewFiles struct {
 	vfs.FS
 	open, max int
@@ -151,8 +151,9 @@ func (f *fewFile) Close() error {
 	return f.File.Close()
 }
 
-// A truncation has the files that it needs before it marks the first segment, and a log that begins
-// anew takes its marks back: with however few files left, it is done, or nothing is.
+// A truncation opens the files that it needs before it marks the first segment, and a restart of
+// the log reverts its marks: with any number of file descriptors left, it succeeds or changes
+// nothing.
 func TestTruncationWithFewFileDescriptors(t *testing.T) {
 	const spareMax = 40
 	for name, cut := range map[string]struct {
@@ -171,14 +172,14 @@ func TestTruncationWithFewFileDescriptors(t *testing.T) {
 				}
 			}
 			if made == 0 || made == spareMax {
-				t.Errorf("made with %d of %d counts of files left", made, spareMax)
+				t.Errorf("truncated with %d of %d numbers of file descriptors", made, spareMax)
 			}
 		})
 	}
 }
 
-// truncateWithFewFiles has a log cut when spare files are left to open, and once more when there are
-// enough. It tells whether that was not needed.
+// truncateWithFewFiles truncates a log with a number of spare file descriptors, and once more when
+// there are enough. It reports whether that was not needed.
 func truncateWithFewFiles(t *testing.T, spare int, cut func(*Log) error, end int64) (made bool) {
 	t.Helper()
 	const filled = 45
@@ -219,8 +220,8 @@ func truncateWithFewFiles(t *testing.T, spare int, cut func(*Log) error, end int
 	return err == nil
 }
 
-// A segment that could not be marked as deleted, as one of its files could not be opened, keeps
-// none of the others open.
+// A segment that could not be marked as deleted, because one of its files could not be opened,
+// keeps none of the others open.
 func TestFailedRenameLeavesNoFileOpen(t *testing.T) {
 	disk := &fullTable{FS: vfs.NewMem()}
 	opts := Options{FS: disk, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour,
@@ -257,12 +258,12 @@ func TestFailedRenameLeavesNoFileOpen(t *testing.T) {
 		read(24)
 	}
 	if open := log.env.segments.Handles.Open(); open > 1 {
-		t.Errorf("%d files are open, 1 may be", open)
+		t.Errorf("%d files are open, want at most 1", open)
 	}
 }
 
-// An append that rolls while a flush syncs leaves the rolled segment unsealed, and a start must
-// look at it: so the recovery point does not pass it, though everything in it is synced.
+// An append that rolls while a flush syncs leaves the rolled segment unsealed, and recovery must
+// scan it: so the recovery point does not pass it, though everything in it is synced.
 func TestRecoveryPointWaitsForSegmentRolledDuringFlush(t *testing.T) {
 	disk := &stuckDisk{FS: vfs.NewMem()}
 	store := openStore(t, disk)
@@ -288,7 +289,7 @@ func TestRecoveryPointWaitsForSegmentRolledDuringFlush(t *testing.T) {
 	}
 }
 
-// What a checkpoint tells was read before it was written; a cut in between counts.
+// A checkpoint is read before it is written; a truncation in between counts.
 func TestCheckpointDuringTruncationAllowsNoCleaningAboveIt(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(nil))
@@ -302,6 +303,6 @@ func TestCheckpointDuringTruncationAllowsNoCleaningAboveIt(t *testing.T) {
 	log.mu.Unlock()
 	log.noteCheckpointed(before)
 	if durable := log.disk.sealedEnd.Load(); durable > 12 {
-		t.Errorf("may be cleaned up to %d, and the log was cut at 12", durable)
+		t.Errorf("may be cleaned up to %d, and the log was truncated to 12", durable)
 	}
 }

@@ -106,7 +106,7 @@ func TestRetainedLogIsReopenedWithNewTopicID(t *testing.T) {
 
 	store = openStore(t, fsys)
 	if logs := store.Logs(); len(logs) > 0 {
-		t.Errorf("a retained log was opened: %v", logs[0].ID())
+		t.Errorf("a retained log is open: %v", logs[0].ID())
 	}
 	log, err := store.Create(partition, topicTwo, settings(nil), true)
 	if err != nil {
@@ -115,13 +115,14 @@ func TestRetainedLogIsReopenedWithNewTopicID(t *testing.T) {
 	if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, 20)) {
 		t.Errorf("read %v", got)
 	}
-	if log.TopicID() != topicTwo || log.HighWatermark() != 20 || log.checkpointState().firstDirty != 10 {
+	if log.TopicID() != topicTwo || log.HighWatermark() != 20 ||
+		log.checkpointState().firstDirty != 10 {
 		t.Errorf("topic %v, %+v", log.TopicID(), log.checkpointState())
 	}
 	store.tick(epoch0, false)
 	if _, err := fsys.Stat(filepath.Join(dataDir, partition.String(),
 		retainedFile)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the file retained is still there: %v", err)
+		t.Errorf("the file \"retained\" still exists: %v", err)
 	}
 }
 
@@ -160,8 +161,8 @@ func testNewestIsReopened(t *testing.T) {
 	}
 }
 
-// A log that is offline can be put aside and taken up again, as it is: nothing of it is trusted,
-// and no gap of cleaning cut off.
+// A log that is offline can be retained and reopened as it is: nothing in it is assumed intact, and
+// no gap from cleaning is removed.
 func TestOfflineLogCanBeReleased(t *testing.T) {
 	mem := stopped(t, false)
 	damage(t, mem, partitionFile, flip(0))
@@ -213,7 +214,7 @@ func TestSliceSurvivesRelease(t *testing.T) {
 	}
 }
 
-// randomID is the tag of a directory that is to be deleted.
+// randomID matches the id in the name of a directory that is to be deleted.
 var randomID = regexp.MustCompile(`\.[0-9a-f]{32}-delete`)
 
 func TestReleaseTraces(t *testing.T) {
@@ -223,7 +224,7 @@ func TestReleaseTraces(t *testing.T) {
 		fill(t, createLog(t, store, settings(nil)), 5)
 		store.tick(epoch0, false)
 		close(store.stop)
-		<-store.done // what the background does is noted in its place below
+		<-store.done // so that the background does not mix into the trace
 		trace.Take()
 		if err := store.Release(partition, retain); err != nil {
 			t.Fatal(err)
@@ -246,11 +247,11 @@ func TestReleaseTraces(t *testing.T) {
 	}
 }
 
-// sizes of small text files, which hold times and ids.
+// textSizes matches the sizes of small text files, which hold times and ids.
 var sizes = regexp.MustCompile(`0\+\d+`)
 
-// A crash at any step of Release and of Create behind it: the log is there, or put aside, or gone
-// for good; never a part of it.
+// After a crash at any step of Release, and of Create after it, the log is there, or retained, or
+// durably deleted; never a part of it.
 func TestCrashAtEveryStepOfRelease(t *testing.T) {
 	for _, retain := range []bool{false, true} {
 		for step := 0; ; step++ {
@@ -279,13 +280,13 @@ func TestCrashAtEveryStepOfRelease(t *testing.T) {
 				break
 			}
 			if step > 500 {
-				t.Fatal("never over")
+				t.Fatal("the operation never ended")
 			}
 		}
 	}
 }
 
-// dead tells whether the machine is dead by now.
+// dead reports whether the machine has crashed.
 func dead(fault *vfs.Fault) bool {
 	_, err := fault.Stat(dataDir)
 	return err != nil
@@ -334,7 +335,7 @@ func TestUnreadableDirectoryDoesNotAffectOthers(t *testing.T) {
 	if err := fsys.MkdirAll(filepath.Join(dataDir, "lost+found")); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second time round its checkpoints must still be there
+	for range 2 { // the second time its checkpoints must still be there
 		store = openStore(t, fsys)
 		if got := readKeys(t, store.Log(partition), 0); len(got) != 5 {
 			t.Errorf("read %v", got)
@@ -367,7 +368,7 @@ func TestSecondStoreIsRejected(t *testing.T) {
 	}
 }
 
-// reopenUnlisted is the first half of Create: before the checkpoints tell of the log.
+// reopenUnlisted is the first half of Create, before the checkpoints list the log.
 func reopenUnlisted(t *testing.T, store *Store) {
 	t.Helper()
 	aside, err := store.newestRetainedDirs()
@@ -387,12 +388,13 @@ func reopenUnlisted(t *testing.T, store *Store) {
 	}
 }
 
-// Checkpoints that are written while a log is being taken up do not list it yet: its own file must
-// stay until some do.
+// Checkpoints that are written while a log is being reopened do not list it yet: its own file must
+// stay until they do.
 func TestCheckpointsDuringReopenKeepRetainedFile(t *testing.T) {
 	mem := vfs.NewMem()
 	store, log := swapLog(t, mem)
-	if err := errors.Join(log.compaction.setFirstDirty(20), store.Release(partition, true)); err != nil {
+	if err := errors.Join(log.compaction.setFirstDirty(20),
+		store.Release(partition, true)); err != nil {
 		t.Fatal(err)
 	}
 	reopenUnlisted(t, store)
@@ -401,15 +403,17 @@ func TestCheckpointsDuringReopenKeepRetainedFile(t *testing.T) {
 	}
 	log = createLog(t, openStore(t, mem.CrashClone()), settings(nil))
 	if log.HighWatermark() != 50 || log.checkpointState().firstDirty != 20 {
-		t.Errorf("after a crash: %+v, first dirty %d", log.Stats(), log.checkpointState().firstDirty)
+		t.Errorf("after a crash: %+v, first dirty %d", log.Stats(),
+			log.checkpointState().firstDirty)
 	}
 }
 
-// What is known of a log that was taken up outlives that it cannot be opened at the next start.
+// The retained state of a reopened log is kept if the next start cannot open it.
 func TestOfflineLogKeepsItsRetainedFile(t *testing.T) {
 	mem := vfs.NewMem()
 	store, log := swapLog(t, mem)
-	if err := errors.Join(log.compaction.setFirstDirty(20), store.Release(partition, true)); err != nil {
+	if err := errors.Join(log.compaction.setFirstDirty(20),
+		store.Release(partition, true)); err != nil {
 		t.Fatal(err)
 	}
 	reopenUnlisted(t, store)
@@ -425,19 +429,20 @@ func TestOfflineLogKeepsItsRetainedFile(t *testing.T) {
 	}
 	log = createLog(t, openStore(t, mem.CrashClone()), settings(nil))
 	if log.HighWatermark() != 50 || log.checkpointState().firstDirty != 20 {
-		t.Errorf("after a crash: %+v, first dirty %d", log.Stats(), log.checkpointState().firstDirty)
+		t.Errorf("after a crash: %+v, first dirty %d", log.Stats(),
+			log.checkpointState().firstDirty)
 	}
 }
 
-// A Create that failed behind its commit point is repeated with the same directory, and leaves
-// older ones alone.
+// A Create that failed after its commit point is repeated with the same directory, and does not
+// touch older ones.
 func TestCreateReusesDirectoryOfFailedCreate(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
 	store := openStore(t, fault)
 	for _, n := range []int{3, 5} {
 		fill(t, createLog(t, store, settings(nil)), n)
-		// put aside by hand: a second Release under the same topic id would take it up first
+		// created by hand: a second Release under the same topic id would reopen it first
 		if n == 3 {
 			if err := store.Release(partition, true); err != nil {
 				t.Fatal(err)

@@ -71,7 +71,7 @@ func TestReadSkipsBatchesWithoutRecords(t *testing.T) {
 		first  int64 // base offset of the first batch
 	}{
 		{"begins at the offset", 10, 10},
-		{"holds a record behind the offset", 11, 10},
+		{"holds a record after the offset", 11, 10},
 		{"holds the record at the offset", 12, 10},
 		{"no record at 13 or above, the next is empty", 13, 17},
 		{"empty", 15, 17},
@@ -90,7 +90,7 @@ func TestReadSkipsBatchesWithoutRecords(t *testing.T) {
 	}
 }
 
-// Reference I44: a reader moves on, whatever was cleaned away behind it.
+// A reader advances, whatever was cleaned away before it.
 func TestReadReturnsEmptyBatchIfNothingFollows(t *testing.T) {
 	log := cleanedLog(t, cleanedBatch(t, 10, 29, compress.None))
 	slice, err := log.Read(12, 30, 1<<20, true)
@@ -98,14 +98,15 @@ func TestReadReturnsEmptyBatchIfNothingFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer slice.Release()
+	// Timestamps of batches: 0, 10, 20, ... s; those of the records in one are equal. One is late,
+	// as with clients' clocks.
 	batches := batchesOf(t, slice)
 	if len(batches) != 1 || batches[0].NextOffset() != 30 {
 		t.Errorf("%d batches", len(batches))
 	}
 }
 
-// KAFKA-15388, reference I43 and I44: every offset of a cleaned log can be read from, and gives
-// what lies behind it.
+// KAFKA-15388: every offset of a cleaned log can be read from, and returns the records behind it.
 func TestI44ReadAtEveryOffsetOfACleanedLog(t *testing.T) {
 	log := cleanedLog(t, cleanedBatch(t, 12, 14, compress.LZ4, 13),
 		cleanedBatch(t, 18, 22, compress.Gzip, 18, 20))
@@ -118,7 +119,7 @@ func TestI44ReadAtEveryOffsetOfACleanedLog(t *testing.T) {
 			first, found = len(offsets)+int(offset-30), true
 		}
 		if got := readKeys(t, log, offset); !slices.Equal(got, want[first:]) {
-			t.Errorf("from %d (record there: %t): %v", offset, found, got)
+			t.Errorf("from %d (has a record: %t): %v", offset, found, got)
 		}
 	}
 }
@@ -158,7 +159,7 @@ func TestTimestampLookups(t *testing.T) {
 			timestamp: at}.bytes(t))
 	}
 	if len(bases(log)) < 3 {
-		t.Fatalf("one segment is too few: %v", bases(log))
+		t.Fatalf("segments %v, want several", bases(log))
 	}
 	for _, test := range []struct {
 		seconds, limit int64
@@ -196,17 +197,17 @@ func TestMaxTimestampSkipsEmptyBatchesAndDeletedRecords(t *testing.T) {
 	if err != nil || !ok || at.Offset != 12 || at.Timestamp != epoch0.UnixMilli()+12 {
 		t.Errorf("%+v, %t, %v", at, ok, err)
 	}
-	log.logStart.Store(13) // as DeleteRecords will do
+	log.logStart.Store(13) // like DeleteRecords
 	if at, ok, err = log.MaxTimestamp(); err != nil || !ok || at.Offset != 30 {
-		t.Errorf("behind the log start: %+v, %t, %v", at, ok, err)
+		t.Errorf("above the log start: %+v, %t, %v", at, ok, err)
 	}
 	// it is in the same batch, but below
 	if at, ok, err = log.OffsetForTimestamp(epoch0.UnixMilli()+12, 50); ok || err != nil {
-		t.Errorf("behind the log start: %+v, %t, %v", at, ok, err)
+		t.Errorf("above the log start: %+v, %t, %v", at, ok, err)
 	}
 }
 
-// hugeBatch is a batch of three records, timestamps 10, 11 and 12, whose values have so many bytes.
+// hugeBatch is a batch of three records, timestamps 10, 11 and 12, with values of these sizes.
 func hugeBatch(t *testing.T, codec compress.Codec, valueBytes ...int) []byte {
 	t.Helper()
 	builder := record.NewBuilder(codec, compress.LevelDefault)
@@ -223,8 +224,8 @@ func hugeBatch(t *testing.T, codec compress.Codec, valueBytes ...int) []byte {
 	return huge
 }
 
-// lookups asks a log of two records, the huge batch and one more record for timestamps, and
-// compares with what is wanted.
+// lookups looks up timestamps in a log of two records, the huge batch and one more record, and
+// compares the results.
 func lookups(t *testing.T, huge []byte, tests []lookup) {
 	t.Helper()
 	log := createLog(t, openStore(t, vfs.NewMem()),
@@ -256,7 +257,7 @@ type lookup struct {
 	latest          int64 // offset of the largest timestamp
 }
 
-// However much a batch decompresses to, its records are found: one of them is held at a time.
+// The records of a batch are found whatever its decompressed size: one of them is held at a time.
 func TestTimestampLookupsInHugeBatch(t *testing.T) {
 	const half = decompressedBytesMax / 2
 	lookups(t, hugeBatch(t, compress.Zstd, half, half, half), []lookup{
@@ -265,8 +266,8 @@ func TestTimestampLookupsInHugeBatch(t *testing.T) {
 	})
 }
 
-// A batch with a record that is too large to be looked at answers by its header: never an error,
-// never behind a record that counts.
+// A batch with a record that is too large for a lookup answers by its header: never an error, never
+// behind a record that counts.
 func TestTimestampLookupsUseHeaderOfHugeRecords(t *testing.T) {
 	lookups(t, hugeBatch(t, compress.Zstd, 10, decompressedBytesMax+1, 10), []lookup{
 		{10, 0, 6, 2, 10, 2}, {11, 0, 6, 2, 12, 2}, {12, 3, 6, 3, 12, 3}, {12, 0, 2, -1, 0, 2},
@@ -274,7 +275,7 @@ func TestTimestampLookupsUseHeaderOfHugeRecords(t *testing.T) {
 	})
 }
 
-// A reader that knows of a record finds it, also while the log rolls under it.
+// A reader that knows of a record finds it, also while the log rolls.
 func TestReadsAtTheEndDuringRolls(t *testing.T) {
 	log := createLog(t, openStore(t, vfs.NewMem()),
 		settings(func(s *topicconfig.Settings) { s.SegmentBytes = 100 }))

@@ -33,7 +33,7 @@ func TestRestartAfterCleanShutdown(t *testing.T) {
 		t.Errorf("read %v", got)
 	}
 	if store.DirectoryID() != id {
-		t.Errorf("the directory's id changed from %v to %v", id, store.DirectoryID())
+		t.Errorf("the directory id changed from %v to %v", id, store.DirectoryID())
 	}
 	if log.HighWatermark() != 30 {
 		t.Errorf("high watermark is %d", log.HighWatermark())
@@ -64,8 +64,8 @@ func TestCrashKeepsSyncedRecords(t *testing.T) {
 	}
 }
 
-// stopped is swapLog with producer 7 and two leader epochs, closed in order or not, and the files
-// of its partition.
+// stopped is swapLog with producer 7 and two leader epochs, closed orderly or not, and the files of
+// its partition.
 func stopped(t *testing.T, clean bool) *vfs.Mem {
 	t.Helper()
 	mem := vfs.NewMem()
@@ -122,18 +122,18 @@ func TestRecoveryRepairsDamage(t *testing.T) {
 		how   func([]byte) []byte
 		end   int64 // of the log; 60 if nothing is lost
 	}{
-		{"a torn batch at the end is cut off", false, active,
+		{"a torn batch at the end is removed", false, active,
 			func(b []byte) []byte { return b[:len(b)-7] }, 59},
-		{"zeros at the end are cut off", false, active,
+		{"zeros at the end are removed", false, active,
 			func(b []byte) []byte { return append(b, make([]byte, 4096)...) }, 60},
 		{"a damaged batch ends the log", false, active, flip(30), 50},
-		{"a damaged last batch is cut off", false, active, flip(-1), 59},
-		{"an index is made anew", false, "00000000000000000020.index", gone, 60},
-		{"a time index is made anew", true, "00000000000000000020.timeindex", gone, 60},
-		{"a damaged snapshot is passed over", true, "00000000000000000060.snapshot", flip(-1), 60},
-		{"a missing snapshot is passed over", true, "00000000000000000060.snapshot", gone, 60},
-		{"missing leader epochs are made anew", true, checkpoint.EpochsFile, gone, 60},
-		{"damaged leader epochs are made anew", false, checkpoint.EpochsFile, flip(0), 60},
+		{"a damaged last batch is removed", false, active, flip(-1), 59},
+		{"an index is rebuilt", false, "00000000000000000020.index", gone, 60},
+		{"a time index is rebuilt", true, "00000000000000000020.timeindex", gone, 60},
+		{"a damaged snapshot is skipped", true, "00000000000000000060.snapshot", flip(-1), 60},
+		{"a missing snapshot is skipped", true, "00000000000000000060.snapshot", gone, 60},
+		{"missing leader epochs are rebuilt", true, checkpoint.EpochsFile, gone, 60},
+		{"damaged leader epochs are rebuilt", false, checkpoint.EpochsFile, flip(0), 60},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			mem := stopped(t, test.clean)
@@ -145,14 +145,14 @@ func TestRecoveryRepairsDamage(t *testing.T) {
 			if epoch := log.EpochAt(55); test.end > 55 && epoch != 4 {
 				t.Errorf("epoch at 55 is %d", epoch)
 			}
-			// The producer goes on where the log does, and is known again.
+			// The producer continues at the log end, and its batch is recognized again.
 			next := sent{producer: 7, sequence: int32(test.end - 50), keys: []string{"next"}}
 			if appended := appendBatch(t, log, next.bytes(t)); appended.BaseOffset != test.end ||
 				appended.Duplicate {
 				t.Errorf("%+v", appended)
 			}
 			if appended := appendBatch(t, log, next.bytes(t)); !appended.Duplicate {
-				t.Errorf("again: %+v", appended)
+				t.Errorf("repeated: %+v", appended)
 			}
 			gap := sent{producer: 7, sequence: int32(test.end - 40), keys: []string{"gap"}}
 			if _, err := log.Append(gap.bytes(t), epoch0); test.end > 50 &&
@@ -163,7 +163,7 @@ func TestRecoveryRepairsDamage(t *testing.T) {
 	}
 }
 
-// What lies behind a damaged batch cannot stay: its offsets will be given anew.
+// Segments behind a corrupt batch cannot stay: their offsets will be assigned again.
 func TestSegmentsBehindCorruptBatchAreDeleted(t *testing.T) {
 	mem := stopped(t, false)
 	if err := mem.Remove(filepath.Join(dataDir, checkpoint.RecoveryPointFile)); err != nil {
@@ -186,8 +186,8 @@ func TestSegmentsBehindCorruptBatchAreDeleted(t *testing.T) {
 	}
 }
 
-// KAFKA-17076: the log end lives in an empty active segment's name, when all before it was cleaned
-// away.
+// KAFKA-17076: the log end is the name of an empty active segment, if everything before it was
+// cleaned away.
 func TestEmptyActiveSegmentKeepsLogEnd(t *testing.T) {
 	mem := vfs.NewMem()
 	store, log := swapLog(t, mem)
@@ -226,7 +226,7 @@ func TestLogThatEndsBelowItsStartStartsAgain(t *testing.T) {
 	}
 }
 
-// A directory that Kafka wrote has no file of ours, and may have gaps between segments.
+// A directory that Kafka wrote has none of our own files, and may have gaps between segments.
 func TestForeignDirectoryIsAdopted(t *testing.T) {
 	mem := stopped(t, false)
 	for _, name := range []string{partitionFile, policyFile, checkpoint.EpochsFile} {
@@ -285,12 +285,12 @@ func TestRemovedEpochStaysRemovedAfterDeletion(t *testing.T) {
 	}
 }
 
-// All segments below the log start are gone, the one that begins there was never synced: what is
-// known of producers is in the snapshot of that offset, and nowhere else.
+// All segments below the log start are deleted, the one that begins there was never synced: the
+// producer state is in the snapshot of that offset only.
 func TestProducersSurviveTheLastSegment(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		end  int64 // where the segments that are left end
+		end  int64 // end of the segments that are left
 	}{{"none is left", 0}, {"some below the log start are left", 20}} {
 		t.Run(test.name, func(t *testing.T) {
 			mem := stopped(t, true)
@@ -326,7 +326,7 @@ func TestProducersSurviveTheLastSegment(t *testing.T) {
 			again := sent{producer: 7, sequence: 9, keys: []string{"k59"}}
 			if appended := appendBatch(t, log, again.bytes(t)); !appended.Duplicate ||
 				appended.BaseOffset != 59 {
-				t.Errorf("the producer's last batch again: %+v", appended)
+				t.Errorf("the producer's last batch repeated: %+v", appended)
 			}
 			if _, err := log.Append(sent{producer: 7, sequence: 20, keys: []string{"gap"}}.bytes(t),
 				epoch0); !errors.Is(err, ErrOutOfOrderSequence) {
@@ -355,7 +355,7 @@ func TestFailureDuringRestartLeavesNoFileOpen(t *testing.T) {
 	}
 }
 
-// A disk that lost what it said was synced cannot be mended here, but somebody has to hear of it.
+// A disk that lost synced data cannot be repaired here, but the loss must be logged.
 func TestLossOfSyncedDataIsLogged(t *testing.T) {
 	for _, clean := range []bool{true, false} {
 		mem := stopped(t, clean)
@@ -369,7 +369,7 @@ func TestLossOfSyncedDataIsLogged(t *testing.T) {
 		}
 		if log := store.Log(partition); log.LogEnd() != 50 ||
 			!strings.Contains(out.String(), "the disk lost data") {
-			t.Errorf("clean %t: the log ends at %d, and tells\n%s", clean, log.LogEnd(),
+			t.Errorf("clean %t: the log ends at %d, and logs\n%s", clean, log.LogEnd(),
 				out.String())
 		}
 		if err := store.Close(); err != nil {

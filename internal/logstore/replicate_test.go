@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// bytesOf reads all batches of a log as they lie there.
+// bytesOf reads all batches of a log as they are stored.
 func bytesOf(t testing.TB, log *Log) []byte {
 	t.Helper()
 	var all []byte
@@ -57,7 +57,7 @@ func TestFollowerHasTheLeadersLog(t *testing.T) {
 		t.Helper()
 		log.AdvanceHighWatermark(log.LogEnd())
 		if !slices.Equal(bytesOf(t, log), sentBytes) {
-			t.Fatalf("%s: other bytes", stage)
+			t.Fatalf("%s: the bytes differ", stage)
 		}
 		if log.LastStable() != leader.LastStable() || log.LeaderEpoch() != 6 ||
 			!log.HasOpenTransaction(9, 0) {
@@ -80,8 +80,8 @@ func TestFollowerHasTheLeadersLog(t *testing.T) {
 	check("after a crash")
 }
 
-// A cleaned leader leaves gaps; a follower's segments join all the same, for recovery takes a gap
-// between them for lost data.
+// A cleaned leader's log has gaps; a follower's segments still join, because recovery treats a gap
+// between them as lost data.
 func TestReplicatedGapsSurviveCrash(t *testing.T) {
 	for seed := range seed.Sequence(t, 40) {
 		mem := vfs.NewMem()
@@ -150,9 +150,9 @@ func TestAppendReplicatedRejects(t *testing.T) {
 	}
 }
 
-// What a cleaned leader's log lacks between two epochs belongs to neither. A copy says that the
-// earlier one ends where its records do: else a replica with records of its own in the gap would be
-// told that they are everybody's.
+// The gap between two epochs in a cleaned leader's log belongs to neither. A copy reports that the
+// earlier one ends with its records: otherwise a replica with records of its own in the gap would
+// be told that all replicas have them.
 func TestEpochBehindGapStartsBeforeIt(t *testing.T) {
 	mem, store, log := newLogForTest(t)
 	batch := func(offset int64, epoch int32) []byte {

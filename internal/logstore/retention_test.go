@@ -20,6 +20,7 @@ func TestCountExpired(t *testing.T) {
 		{10, 100, now.UnixMilli() - 4*minute}, {20, 100, now.UnixMilli() - 3*minute},
 		{30, 100, now.UnixMilli() - 2*minute}, {40, 100, now.UnixMilli() - minute},
 	}
+	// Four segments of 100 bytes, one per minute, and 50 bytes in the active one.
 	all := logInfo{logStart: 0, highWatermark: 45, sizeBytes: 450}
 	forever := func(change func(*topicconfig.Settings)) topicconfig.Settings {
 		return settings(func(s *topicconfig.Settings) {
@@ -43,9 +44,9 @@ func TestCountExpired(t *testing.T) {
 		{"by time, to the millisecond: exactly as old stays", all, byTime(3 * time.Minute), 1},
 		{"by time, a millisecond more", all, byTime(3*time.Minute - time.Millisecond), 2},
 		{"by time, all", all, byTime(0), 4},
-		{"by size, nothing to spare", all, bySize(450), 0},
-		{"by size, less than a segment to spare", all, bySize(351), 0},
-		{"by size, a segment to spare", all, bySize(350), 1},
+		{"by size, nothing in excess", all, bySize(450), 0},
+		{"by size, less than a segment in excess", all, bySize(351), 0},
+		{"by size, a segment in excess", all, bySize(350), 1},
 		{"by size, more than there is", all, bySize(0), 4},
 		{"nothing above the high watermark", logInfo{0, 25, 450}, byTime(0), 2},
 		{"a compacted topic keeps everything", all, forever(func(s *topicconfig.Settings) {
@@ -62,7 +63,7 @@ func TestCountExpired(t *testing.T) {
 			t.Errorf("%s: %d, want %d", test.name, got, test.want)
 		}
 	}
-	// Only from the front: a segment that stays keeps all behind it.
+	// Only at the front: a segment that stays keeps all behind it.
 	segments[0].newest = now.UnixMilli()
 	if got := countExpired(segments, all, byTime(time.Minute), now); got != 0 {
 		t.Errorf("%d, though the first one is young", got)
@@ -108,7 +109,7 @@ func TestExpiredActiveSegmentIsRolledAndDeleted(t *testing.T) {
 	}
 }
 
-// Until Create says what the topic's settings are, nothing is deleted by some default.
+// Until Create sets the topic's settings, no default deletes anything.
 func TestUnconfiguredLogDeletesNothing(t *testing.T) {
 	mem := vfs.NewMem()
 	store, _ := swapLog(t, mem)
@@ -131,17 +132,18 @@ func TestIdleSegmentsRoll(t *testing.T) {
 	}{
 		{"at the segment's age, not before",
 			func(s *topicconfig.Settings) { s.SegmentAge = time.Hour }, time.Hour, false},
-		{"behind it", func(s *topicconfig.Settings) { s.SegmentAge = time.Hour }, time.Hour + 1,
+		{"after it", func(s *topicconfig.Settings) { s.SegmentAge = time.Hour }, time.Hour + 1,
 			true},
 		{"maxLag of a compacted topic (KIP-354)",
 			func(s *topicconfig.Settings) { s.Compact, s.MaxLag = true, time.Minute },
 			time.Minute + 1, true},
-		{"maxLag is nothing to others", func(s *topicconfig.Settings) { s.MaxLag = time.Minute },
+		{"maxLag does not apply to other topics",
+			func(s *topicconfig.Settings) { s.MaxLag = time.Minute },
 			time.Minute + 1, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			log := createLog(t, openStore(t, vfs.NewMem()), settings(test.change))
-			// The records are old, which is nothing to a roll by our clock.
+			// The records are old, which does not matter to a roll by the broker's clock.
 			appendBatch(t, log,
 				sent{keys: []string{"k"}, timestamp: epoch0.Add(-1000 * time.Hour)}.bytes(t))
 			if err := log.rollIdle(epoch0.Add(test.after)); err != nil {
@@ -172,8 +174,8 @@ func TestAppendRollsByTimestamps(t *testing.T) {
 	}
 }
 
-// A segment that cannot be marked stays, and goes once the disk is well: nothing behind it goes
-// before.
+// A segment that cannot be marked stays, and is deleted once the disk works: nothing behind it is
+// deleted before.
 func TestSegmentThatCannotBeMarkedStays(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	_, log := swapLog(t, fault)
@@ -190,12 +192,12 @@ func TestSegmentThatCannotBeMarkedStays(t *testing.T) {
 	}
 	fault.Clear()
 	if err := log.applyRetention(later); err != nil || log.LogStart() < 40 {
-		t.Errorf("with the disk well: log start %d, %v", log.LogStart(), err)
+		t.Errorf("with a working disk: log start %d, %v", log.LogStart(), err)
 	}
 }
 
-// A burst fills the disk before anything is sealed, and sealing takes room: retention has to make
-// it, or the log takes appends never again.
+// A burst fills the disk before anything is sealed, and sealing needs room: retention has to free
+// it, or the log never accepts appends again.
 func TestRetentionOfUnsealedSegmentsOnFullDisk(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
@@ -216,7 +218,7 @@ func TestRetentionOfUnsealedSegmentsOnFullDisk(t *testing.T) {
 	if got := readKeys(t, log, 20); !slices.Equal(got, expectKeys(20, 46)) {
 		t.Errorf("read %v", got)
 	}
-	// The marks outlive a crash, else a start would take what was never synced for sealed.
+	// The marks survive a crash; otherwise a start would open unsynced segments as sealed.
 	for seed := range seed.Sequence(t, 50) {
 		log := createLog(t, openStore(t, mem.CrashClonePartly(seed)), settings(nil))
 		if got := readKeys(t, log, 20); log.LogStart() != 20 ||
@@ -227,9 +229,9 @@ func TestRetentionOfUnsealedSegmentsOnFullDisk(t *testing.T) {
 	}
 }
 
-// A crash at any step of a retention that takes several segments: what is left is the end of the
-// log without a gap, or, before anything was marked, all of it. The flush is durable, and the
-// checkpoint that would tell of it is not yet: the order of a tick.
+// After a crash at any step of a retention that deletes several segments, what is left is the end
+// of the log without a gap, or, before anything was marked, all of it. The flush is durable, and
+// its checkpoint is not yet, as within a tick.
 func TestCrashAtEveryStepOfRetention(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()
@@ -255,7 +257,7 @@ func TestCrashAtEveryStepOfRetention(t *testing.T) {
 		}
 		if err == nil {
 			if log.LogStart() < 30 {
-				t.Errorf("retention took all below %d: too little to crash", log.LogStart())
+				t.Errorf("retention deleted all below %d: too few steps to crash", log.LogStart())
 			}
 			return
 		}

@@ -12,9 +12,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Rule "index full" (reference 2.1): a segment far from its size is rolled when an index has no
-// room for the next batch, one entry of the time index kept for the seal; and every segment stays
-// readable and sealable.
+// Index full: a segment far from its size is rolled when an index has no room for the next batch,
+// one entry of the time index being reserved for the seal; and every segment can still be read and
+// sealed.
 func TestAppendRollsWhenIndexIsFull(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.SegmentBytes = 1 << 30 }))
@@ -28,8 +28,8 @@ func TestAppendRollsWhenIndexIsFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 30 {
-		// A later timestamp each: else the time index takes no entry, and the offset index holds
-		// eight.
+		// Each with a later timestamp: otherwise the time index gets no entry, and the offset index
+		// holds eight.
 		at := epoch0.UnixMilli() + log.LogEnd()
 		appendBatch(t, log, sent{keys: []string{"k"}, timestamp: time.UnixMilli(at)}.bytes(t))
 	}
@@ -44,9 +44,8 @@ func TestAppendRollsWhenIndexIsFull(t *testing.T) {
 	}
 }
 
-// Rule "offset range" (reference 2.1): relative offsets have 31 bits, so a batch that lies further
-// from the base begins a segment, however small the one before is. It takes a cleaned leader's log
-// to get there.
+// Offset range: relative offsets have 31 bits, so a batch that is further from the base begins a
+// segment, however small the one before is. Only a log replicated from a cleaned leader gets there.
 func TestAppendRollsWhenOffsetIsOutOfRange(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.SegmentBytes = 1 << 30 }))
@@ -69,8 +68,7 @@ func TestAppendRollsWhenOffsetIsOutOfRange(t *testing.T) {
 	}
 }
 
-// TestIndexSettingsOfTopic: the topic's own index size ends a segment, and a finer
-// interval has more entries.
+// The topic's own index size ends a segment, and a smaller interval has more entries.
 func TestIndexSettingsOfTopic(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(func(s *topicconfig.Settings) {
@@ -87,8 +85,8 @@ func TestIndexSettingsOfTopic(t *testing.T) {
 		at := epoch0.UnixMilli() + log.LogEnd()
 		appendBatch(t, log, sent{keys: []string{"k"}, timestamp: time.UnixMilli(at)}.bytes(t))
 	}
-	// An index has an entry for each batch but the first; 1024 bytes hold 85 entries of time, one
-	// of them kept free.
+	// An index has an entry for each batch but the first; 1024 bytes hold 85 time entries, one of
+	// them reserved.
 	if got := bases(log); !slices.Equal(got, []int64{0, 1, 86, 171}) {
 		t.Errorf("segments begin at %v", got)
 	}
@@ -97,8 +95,7 @@ func TestIndexSettingsOfTopic(t *testing.T) {
 	}
 }
 
-// TestJitterIsBounded: never more than was asked for, never below nothing, and not the same
-// for neighbours.
+// Jitter is at most the configured one, never negative, and not the same for neighbours.
 func TestJitterIsBounded(t *testing.T) {
 	different := map[time.Duration]bool{}
 	for base := range int64(1000) {

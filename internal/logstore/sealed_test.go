@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// openingDisk notes which files are opened.
+// openingDisk records which files are opened.
 type openingDisk struct {
 	vfs.FS
 	mu     sync.Mutex
@@ -38,8 +38,8 @@ func (d *openingDisk) OpenReadWrite(name string) (vfs.File, error) {
 	return d.FS.OpenReadWrite(name)
 }
 
-// A clean start opens no data file and no index: checkpoints tell it everything, and reads and
-// appends go on from there.
+// A start after a clean shutdown opens no data file and no index: the checkpoints suffice, and
+// reads and appends continue from there.
 func TestStartAfterCleanShutdownReadsCheckpointsOnly(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -79,8 +79,8 @@ func TestStartAfterCleanShutdownReadsCheckpointsOnly(t *testing.T) {
 	}
 }
 
-// Files that somebody touched after the stop are opened the long way, and so is everything when the
-// summary is gone or damaged.
+// Files that were changed after the shutdown are opened by reading them, and so are all files if
+// the summary is missing or damaged.
 func TestOutdatedSummaryIsNotUsed(t *testing.T) {
 	for name, touch := range map[string]func(*vfs.Mem) error{
 		"an index is gone": func(m *vfs.Mem) error {
@@ -110,7 +110,7 @@ func TestOutdatedSummaryIsNotUsed(t *testing.T) {
 		},
 		"a bit that fell over": func(m *vfs.Mem) error {
 			content, err := m.ReadFile(dataDir + "/" + checkpoint.SegmentsFile)
-			// no file tells that it is wrong
+			// no file shows that it is wrong
 			changed := strings.Replace(string(content), "tickets 0 50 60", "tickets 0 50 62", 1)
 			if changed == string(content) {
 				t.Errorf("no such line in %s", content)
@@ -131,8 +131,8 @@ func TestOutdatedSummaryIsNotUsed(t *testing.T) {
 }
 
 // A sync fails, the kernel drops what it could not write, and the process starts again on the same
-// boot: the page cache still has the records. What recovery vouches for then has to be on the disk,
-// though every sync of it succeeds without writing anything.
+// boot: the page cache still has the records. What recovery reports as durable then has to be on
+// disk, though every sync of it succeeds without writing anything.
 func TestRecordsOfFailedSyncAreSyncedAfterRestart(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
@@ -153,9 +153,9 @@ func TestRecordsOfFailedSyncAreSyncedAfterRestart(t *testing.T) {
 	awaitDurable(t, log, signal)
 	end := log.LogEnd()
 	if log.Fault() == nil || end < 14 {
-		t.Fatalf("the log goes on at %d", end)
+		t.Fatalf("the log did not stop; it ends at %d", end)
 	}
-	_ = store.Close() // it says why
+	_ = store.Close() // returns the failure
 	fault.Clear()
 	if err := mem.LoseUnsynced(log.dir + "/00000000000000000010.log"); err != nil {
 		t.Fatal(err)
@@ -164,14 +164,13 @@ func TestRecordsOfFailedSyncAreSyncedAfterRestart(t *testing.T) {
 		again := createLog(t, openStoreOnce(t, mem), settings(fsync))
 		if got := readKeys(t, again, 0); again.DurableEnd() != end ||
 			!slices.Equal(got, expectKeys(0, end)) {
-			t.Fatalf("start %d: %d of %d is safe; read %v", round, again.DurableEnd(), end, got)
+			t.Fatalf("start %d: durable end %d of %d; read %v", round, again.DurableEnd(), end, got)
 		}
 		mem = mem.CrashClone()
 	}
 }
 
-// openStoreOnce opens a store of which a crash is taken: it is closed by nobody, so that its disk
-// stays as it is.
+// openStoreOnce opens a store that a crash ends: it is not closed, so that its disk stays as it is.
 func openStoreOnce(t *testing.T, fsys vfs.FS) *Store {
 	t.Helper()
 	s, err := Open(Options{FS: fsys, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour})
@@ -182,7 +181,7 @@ func openStoreOnce(t *testing.T, fsys vfs.FS) *Store {
 	return s
 }
 
-// No room to write the tail again: the log opens, does not vouch for it, and does so once there is
+// Without room to rewrite the tail the log opens, but does not report it as durable until there is
 // room.
 func TestTailThatCannotBeRewrittenIsNotDurable(t *testing.T) {
 	mem := vfs.NewMem()
@@ -195,16 +194,16 @@ func TestTailThatCannotBeRewrittenIsNotDurable(t *testing.T) {
 	log = createLog(t, store, settings(fsync))
 	end := log.LogEnd()
 	if log.DurableEnd() > 0 {
-		t.Errorf("%d of %d is called safe", log.DurableEnd(), end)
+		t.Errorf("durable end %d of %d", log.DurableEnd(), end)
 	}
 	store.tick(epoch0, false)
 	if log.Fault() != nil || log.DurableEnd() > 0 {
-		t.Errorf("a tick on the full disk: %v, %d is safe", log.Fault(), log.DurableEnd())
+		t.Errorf("after a tick on the full disk: %v, durable end %d", log.Fault(), log.DurableEnd())
 	}
 	fault.Clear()
 	store.tick(epoch0, false)
 	if log.DurableEnd() != end {
-		t.Errorf("with room: %d of %d is safe", log.DurableEnd(), end)
+		t.Errorf("with room: durable end %d of %d", log.DurableEnd(), end)
 	}
 	if crashed := createLog(t, openStore(t, mem.CrashClone()),
 		settings(fsync)); crashed.LogEnd() != end {
@@ -212,7 +211,7 @@ func TestTailThatCannotBeRewrittenIsNotDurable(t *testing.T) {
 	}
 }
 
-// Any number of logs are made with as many checkpoint writes as one.
+// Any number of logs are created with as many checkpoint writes as one.
 func TestManyLogsAreCreatedWithOneCheckpoint(t *testing.T) {
 	trace := vfs.NewTrace(vfs.NewMem(), dataDir)
 	store := openStore(t, trace)
@@ -239,6 +238,6 @@ func TestManyLogsAreCreatedWithOneCheckpoint(t *testing.T) {
 			listed, last)
 	}
 	if again := store.CreateAll(wanted); again[7].Log != made[7].Log || trace.Take() != "" {
-		t.Error("made again")
+		t.Error("created again")
 	}
 }

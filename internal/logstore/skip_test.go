@@ -18,8 +18,8 @@ func farBatch(t *testing.T, offset int64, epoch int32, values ...string) []byte 
 	return b
 }
 
-// A leader whose log has a gap of more than 2^31 offsets, between segments or at its front, can be
-// followed; the follower's log is whole after a crash at any moment of it, and goes on.
+// A follower can replicate a log with a gap of more than 2^31 offsets, between segments or at its
+// front; its log is intact after a crash at any moment, and continues.
 func TestFollowerSkipsHugeGap(t *testing.T) {
 	for _, first := range []int64{0, 5} {
 		mem := vfs.NewMem()
@@ -41,14 +41,14 @@ func TestFollowerSkipsHugeGap(t *testing.T) {
 		}
 		crashed := createLog(t, openStore(t, mem.CrashClone()), settings(nil))
 		if got := bytesOf(t, crashed); len(got) > len(sent) || !slices.Equal(got, sent[:len(got)]) {
-			t.Fatalf("after a crash: %d bytes that are not the leader's", len(got))
+			t.Fatalf("after a crash: %d bytes differ from the leader's", len(got))
 		}
 		rest := sent[len(bytesOf(t, crashed)):]
 		if err := crashed.AppendReplicated(slices.Clone(rest), epoch0); err != nil ||
 			!slices.Equal(bytesOf(t, crashed), sent) {
-			t.Fatalf("it goes on with %d bytes: %v", len(rest), err)
+			t.Fatalf("appending %d more bytes: %v", len(rest), err)
 		}
-		// A leader that has other records behind the first part: the far ones go.
+		// A leader with other records behind the first part: the far ones are removed.
 		if err := log.TruncateTo(first); err != nil || log.LogEnd() > first {
 			t.Fatalf("truncated to %d: %v", log.LogEnd(), err)
 		}
@@ -61,7 +61,7 @@ func TestFollowerSkipsHugeGap(t *testing.T) {
 	}
 }
 
-// After Follow nothing of producers gets in, until Lead; what a leader sends does.
+// After Follow, appends of producers are rejected until Lead; replicated ones are accepted.
 func TestFollowRejectsProducers(t *testing.T) {
 	log := createLog(t, openStore(t, vfs.NewMem()), settings(nil))
 	if err := log.Lead(1); err != nil {
@@ -87,8 +87,8 @@ func TestFollowRejectsProducers(t *testing.T) {
 	}
 }
 
-// The marker of a clean stop says which incarnation it was, once, and only if all of the directory
-// is as that one left it.
+// The clean-shutdown marker has the broker epoch, once, and only if everything in the directory is
+// as that broker process left it.
 func TestCleanEpoch(t *testing.T) {
 	mem := vfs.NewMem()
 	for _, c := range []struct{ note, found int64 }{{7, -1}, {8, 7}, {-1, 8}, {9, -1}} {

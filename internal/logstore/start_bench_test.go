@@ -9,7 +9,7 @@ import (
 )
 
 // unsyncedDisk is a real disk that is never waited for: what a benchmark prepares need not survive
-// a power cut.
+// a power failure.
 type unsyncedDisk struct{ vfs.OS }
 
 func (d unsyncedDisk) Create(name string) (vfs.File, error) {
@@ -28,9 +28,9 @@ type unsyncedFile struct{ vfs.File }
 
 func (unsyncedFile) Sync() error { return nil }
 
-// BenchmarkStart opens 1,000 logs of 10 segments, once after a clean stop and once after an unclean
-// one, and reports the time of a start, its CPU time, and how many segment files are open after it.
-// docs/bench/start.md has figures.
+// BenchmarkStart opens 1,000 logs of 10 segments, once after a clean shutdown and once after an
+// unclean one, and reports the time of a start, its CPU time, and the number of open segment files
+// after it. docs/bench/start.md has figures.
 func BenchmarkStart(b *testing.B) {
 	const logs, segments = 1000, 10
 	for _, clean := range []bool{true, false} {
@@ -91,7 +91,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// cpuTime is the user and system time of this process.
+// cpuTime returns the user and system time of this process.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage

@@ -15,13 +15,13 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// stuckDisk is a disk on which one kind of operation takes as long as a test wants.
+// stuckDisk is a disk on which operations of one kind take as long as a test wants.
 type stuckDisk struct {
 	vfs.FS
 	now atomic.Pointer[stuck]
 }
 
-// stuck says which operations do not end before free is closed.
+// stuck selects operations that do not end before free is closed.
 type stuck struct {
 	op      vfs.Op
 	name    string // pattern of the file's base name
@@ -90,9 +90,9 @@ func (f *stuckFile) Sync() error {
 	return f.File.Sync()
 }
 
-// Whatever waits for the disk, and whatever lock it holds meanwhile: reads, lookups, reports, the
-// cleaner's look at what is due and a scrape of the metrics go on. Should one of them wait, this
-// test does not end.
+// While an operation waits for the disk, with whatever lock it holds, reads, lookups, reports, the
+// scheduling of the cleaner and a scrape of the metrics continue. If one of them waited, this test
+// would not end.
 func TestReadersDoNotWaitForTheDisk(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -175,7 +175,7 @@ func readEverything(t *testing.T, store *Store, log *Log) {
 		t.Errorf("%+v, fault %v", stats, log.Fault())
 	}
 	if _, ok := log.Compaction().Sections(time.Now()); !ok {
-		t.Error("the cleaner sees a closed log")
+		t.Error("the log is closed for the cleaner")
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(store.Collector())

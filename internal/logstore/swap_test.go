@@ -48,7 +48,7 @@ func swapLog(t testing.TB, fsys vfs.FS) (*Store, *Log) {
 	return store, log
 }
 
-// cleanedOf copies the batches with the offsets that are kept into new segments: one for each list.
+// cleanedOf copies the batches with the offsets that are kept into new segments, one for each list.
 func cleanedOf(t testing.TB, log *Log, sources []*segment.Segment,
 	kept ...[]int64) ([]*segment.Segment, error) {
 	t.Helper()
@@ -96,6 +96,9 @@ func sourcesOf(log *Log, from, to int) []*segment.Segment {
 // it if the disk mixes up the renames.
 var swapKept = [][]int64{{10, 13}, {18, 22}, {25, 28}}
 
+// swap replaces the segments of [10, 30) by three, which keep these offsets: two of them begin
+// within a source. Three, because if the disk reorders the renames, the second has its final name
+// while others on both sides wait for theirs.
 func swap(t testing.TB, log *Log) error {
 	sources := sourcesOf(log, 1, 3)
 	cleaned, err := cleanedOf(t, log, sources, swapKept...)
@@ -135,7 +138,7 @@ func TestI39ReplacedSegmentsAreReadAtOnce(t *testing.T) {
 	before.Release()
 	if files := filesWith(t, mem, log.dir, deletedSuffix, swapSuffix,
 		cleanedSuffix); len(files) > 0 {
-		t.Errorf("left behind: %v", files)
+		t.Errorf("leftovers: %v", files)
 	}
 }
 
@@ -175,7 +178,7 @@ func TestReplaceFailsWhenRetentionDeletedASource(t *testing.T) {
 		t.Errorf("read %v", got)
 	}
 	if files := filesWith(t, mem, log.dir, cleanedSuffix); len(files) > 0 {
-		t.Errorf("left behind: %v", files)
+		t.Errorf("leftovers: %v", files)
 	}
 }
 
@@ -187,7 +190,7 @@ func TestReplaceRejectsInvalidSegments(t *testing.T) {
 	}{
 		{"the active segment (I1)", 3, 5, [][]int64{{30}}},
 		{"no segment at the first source's base", 1, 2, nil},
-		{"offsets behind the sources", 1, 2, [][]int64{{10}, {20}}},
+		{"offsets above the sources", 1, 2, [][]int64{{10}, {20}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, log := swapLog(t, vfs.NewMem())
@@ -205,7 +208,7 @@ func TestReplaceRejectsInvalidSegments(t *testing.T) {
 	}
 }
 
-// Reference I32: retention and lag of a cleaned segment go by the time of its last source.
+// Retention and lag of a cleaned segment use the time of its last source.
 func TestReplacedSegmentsKeepTheTimeOfTheLastSource(t *testing.T) {
 	_, log := swapLog(t, vfs.NewMem())
 	sources := sourcesOf(log, 1, 3)
@@ -238,8 +241,8 @@ func TestSwapTrace(t *testing.T) {
 	golden(t, "swap.trace", trace.Take())
 }
 
-// A crash at any step of a swap, and a second one at any step of the start behind it, leave the old
-// log or the new one.
+// A crash at any step of a swap, and a second one at any step of the recovery after it, leave the
+// old log or the new one.
 func TestCrashAtEveryStepOfSwap(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()
@@ -256,7 +259,7 @@ func TestCrashAtEveryStepOfSwap(t *testing.T) {
 		}
 		if err == nil {
 			if step < 40 {
-				t.Errorf("the swap was over after %d steps: too little to crash", step)
+				t.Errorf("the swap ended after %d steps: too few to crash", step)
 			}
 			return
 		}
@@ -294,7 +297,7 @@ func checkSwapped(t *testing.T, crashed *vfs.Mem, what string) {
 	log := createLog(t, store, settings(nil))
 	got := readKeys(t, log, 0)
 	if !slices.Equal(got, expectKeys(0, 50)) && !slices.Equal(got, swapped()) {
-		t.Fatalf("%s: neither old nor new: %v", what, got)
+		t.Fatalf("%s: neither the old nor the new log: %v", what, got)
 	}
 	if files := filesWith(t, crashed, log.dir, cleanedSuffix, swapSuffix,
 		deletedSuffix); len(files) > 0 {

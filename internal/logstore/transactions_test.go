@@ -40,8 +40,8 @@ func endTxn(t testing.TB, log *Log, producer int64, commit bool) Appended {
 	return appended
 }
 
-// committedKeys reads the log as a consumer of committed data does: it leaves out what
-// Slice.Aborted tells it to (Kafka's Fetcher).
+// committedKeys reads the log as a consumer with read_committed does: it skips the transactions in
+// Slice.Aborted (Kafka's Fetcher).
 func committedKeys(t testing.TB, log *Log, offset int64) []string {
 	t.Helper()
 	keys := []string{}
@@ -80,7 +80,7 @@ func committedKeys(t testing.TB, log *Log, offset int64) []string {
 			}
 		}
 		if slice.Length == 0 {
-			t.Fatalf("a read at %d of %d gave nothing", offset, log.LastStable())
+			t.Fatalf("a read at %d of %d returned nothing", offset, log.LastStable())
 		}
 		slice.Release()
 	}
@@ -120,8 +120,7 @@ func TestLastStableOffsetFollowsTransactions(t *testing.T) {
 	}
 }
 
-// KIP-98: what is decided by a marker that is not replicated may be decided otherwise by the next
-// leader.
+// KIP-98: a transaction whose marker is not replicated may be decided otherwise by the next leader.
 func TestDecisionCountsOnceMarkerIsReplicated(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	add := func(producer int64, sequence int32) {
@@ -152,7 +151,7 @@ func TestDecisionCountsOnceMarkerIsReplicated(t *testing.T) {
 	}
 }
 
-// KAFKA-10702, reference I23.
+// KAFKA-10702.
 func TestMarkerWithoutDataHasNoIndexEntry(t *testing.T) {
 	_, store, log := newLogForTest(t)
 	for range 50 {
@@ -191,32 +190,33 @@ func TestTransactionRules(t *testing.T) {
 		want error
 	}
 	for name, acts := range map[string][]act{
-		"KIP-890: a transaction nobody vouches for": {{data(0, 0, true, none), ErrInvalidTxnState}},
-		"KIP-890: once it is open, nobody need": {{data(0, 0, true, verified), nil},
+		"KIP-890: an unverified transaction": {{data(0, 0, true, none), ErrInvalidTxnState}},
+		"KIP-890: an open transaction needs no verification": {{data(0, 0, true, verified), nil},
 			{data(0, 1, true, none), nil}},
-		"KIP-890: a batch behind its marker is late": {
+		"KIP-890: a batch after its marker is late": {
 			{data(0, 0, true, verified), nil}, {marker(EndTxn{}), nil},
 			{data(0, 1, true, none), ErrInvalidTxnState},
 		},
 		"KIP-890: an open transaction of another epoch does not count": {
 			{data(0, 0, true, verified), nil}, {data(1, 0, true, none), ErrInvalidTxnState},
 		},
-		"KIP-98: a repeat within a transaction is a repeat": {{data(0, 0, true, verified), nil},
+		"KIP-98: a repeated batch within a transaction is a duplicate": {{data(0, 0, true,
+			verified), nil},
 			{data(0, 0, true, none), nil}},
 		"KIP-98: no other writes in a transaction": {{data(0, 0, true, verified), nil},
 			{data(0, 1, false, none), ErrInvalidTxnState}},
-		"KIP-98: plain writes go on behind it": {
+		"KIP-98: plain writes continue after it": {
 			{data(0, 0, true, verified), nil}, {marker(EndTxn{Commit: true}), nil},
 			{data(0, 1, false, none), nil},
 		},
 		"KIP-98: a marker fences older epochs": {{marker(EndTxn{ProducerEpoch: 3}), nil},
 			{data(2, 0, true, verified), ErrInvalidProducerEpoch}},
-		"KIP-98: a marker of an older epoch is refused": {
+		"KIP-98: a marker of an older epoch is rejected": {
 			{data(3, 0, true, verified), nil},
 			{marker(EndTxn{ProducerEpoch: 2}), ErrInvalidProducerEpoch},
 			{marker(EndTxn{ProducerEpoch: 3}), nil},
 		},
-		"KIP-98: a coordinator of the past is fenced": {
+		"KIP-98: an older coordinator is fenced": {
 			{marker(EndTxn{CoordinatorEpoch: 5}), nil},
 			{marker(EndTxn{CoordinatorEpoch: 4}), ErrCoordinatorFenced},
 			{marker(EndTxn{CoordinatorEpoch: 5}), nil}, {marker(EndTxn{CoordinatorEpoch: 6}), nil},
@@ -232,7 +232,7 @@ func TestTransactionRules(t *testing.T) {
 			{marker(EndTxn{}), nil}, {data(0, 3, true, verified), ErrOutOfOrderSequence},
 			{data(1, 0, true, verified), nil},
 		},
-		"a marker of nobody": {{func(log *Log) error {
+		"a marker without a producer": {{func(log *Log) error {
 			_,
 				err := log.AppendControl(EndTxn{ProducerID: -1}, epoch0)
 			return err
@@ -247,29 +247,29 @@ func TestTransactionRules(t *testing.T) {
 					t.Fatalf("step %d: %v, want %v", i, err, act.want)
 				}
 				if err != nil && log.LogEnd() != end {
-					t.Fatalf("step %d: what was refused is in the log", i)
+					t.Fatalf("step %d: the rejected batch is in the log", i)
 				}
 			}
 		})
 	}
 }
 
-// A transaction that is forgotten is never decided.
+// A transaction whose producer expired would never be decided.
 func TestProducerWithOpenTransactionDoesNotExpire(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	inTxn(t, log, 7, 0, "a")
 	log.expireProducers(epoch0.Add(100 * producer.Expiry))
 	if !log.HasOpenTransaction(7, 0) || log.LastStable() != 0 {
-		t.Fatal("the transaction is forgotten")
+		t.Fatal("the transaction is lost")
 	}
 	endTxn(t, log, 7, true)
 	log.expireProducers(epoch0.Add(100 * producer.Expiry))
 	if log.mu.producers.Len() != 0 {
-		t.Error("the producer stays for ever")
+		t.Error("the producer did not expire")
 	}
 }
 
-// txnLog is a log of six segments with transactions over segments: 7 aborts, 8 commits, 9 stays
+// txnLog is a log of six segments with transactions across segments: 7 aborts, 8 commits, 9 stays
 // open.
 func txnLog(t testing.TB, fsys vfs.FS) (*Store, *Log, []string) {
 	t.Helper()
@@ -379,8 +379,7 @@ func damageAll(t *testing.T, mem *vfs.Mem, suffix string, change func([]byte) []
 	}
 }
 
-// Random transactions of several producers, against a list that remembers which of them were
-// aborted.
+// Random transactions of several producers, compared with a list of which were aborted.
 func TestCommittedReadsFollowTheModel(t *testing.T) {
 	for seed := range seed.Sequence(t, 20) {
 		random := rand.New(rand.NewPCG(seed, 0))

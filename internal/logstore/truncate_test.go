@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// Every cut, then a restart of any kind: the log is the one before, up to there, and goes on from
-// there.
+// After any truncation, and then a restart of any kind, the log is the one before, up to there, and
+// continues from there.
 func TestTruncateToAnyOffset(t *testing.T) {
 	for offset := range int64(53) {
 		for _, clean := range []bool{false, true} {
@@ -28,11 +28,11 @@ func TestTruncateToAnyOffset(t *testing.T) {
 				t.Helper()
 				if log.LogEnd() != want || log.HighWatermark() != want ||
 					log.LastStable() != want || log.LogStart() != 0 {
-					t.Fatalf("cut at %d, %s: [%d, %d), high watermark %d", offset, stage,
+					t.Fatalf("truncated to %d, %s: [%d, %d), high watermark %d", offset, stage,
 						log.LogStart(), log.LogEnd(), log.HighWatermark())
 				}
 				if got := readKeys(t, log, 0); !slices.Equal(got, expectKeys(0, want)) {
-					t.Fatalf("cut at %d, %s: read %v", offset, stage, got)
+					t.Fatalf("truncated to %d, %s: read %v", offset, stage, got)
 				}
 			}
 			check("done")
@@ -52,13 +52,13 @@ func TestTruncateToAnyOffset(t *testing.T) {
 			check("filled")
 			if got := filesWith(t, mem, log.dir, deletedSuffix, swapSuffix,
 				cleanedSuffix); len(got) > 0 {
-				t.Errorf("cut at %d: left behind %v", offset, got)
+				t.Errorf("truncated to %d: leftovers %v", offset, got)
 			}
 		}
 	}
 }
 
-// A batch that holds the offset goes as a whole.
+// A batch that holds the offset is removed as a whole.
 func TestTruncateWithinBatch(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	for range 4 {
@@ -70,7 +70,7 @@ func TestTruncateWithinBatch(t *testing.T) {
 	if log.LogEnd() != 6 || log.HighWatermark() != 6 {
 		t.Errorf("log end %d, high watermark %d", log.LogEnd(), log.HighWatermark())
 	}
-	// The log start too may lie within a batch, and so much of one that goes that nothing is left.
+	// The log start may be within a batch too; if that batch is removed, nothing is left.
 	if err := errors.Join(log.DeleteBefore(4), log.TruncateTo(5)); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestTruncateRestoresEpochsProducersAndTransactions(t *testing.T) {
 		log = createLog(t, openStore(t, mem), settings(nil))
 		log.AdvanceHighWatermark(20)
 	}
-	// The same sequence again is new, not a repeat; and the aborted transaction is another one now.
+	// The same sequence is now a new batch; and the aborted transaction is another one.
 	if appended := inTxn(t, log, 7, 1, "d"); appended.Duplicate || appended.BaseOffset != 20 {
 		t.Errorf("%+v", appended)
 	}
@@ -151,7 +151,7 @@ func TestStartAt(t *testing.T) {
 	}
 }
 
-// Readers in flight read what they were partitionModel: whoever holds the segment that is cut keeps the
+// Readers in flight read what was announced to them: a reader of the truncated segment keeps its
 // file.
 func TestTruncateDoesNotDisturbReaders(t *testing.T) {
 	for _, held := range []bool{false, true} {
@@ -171,7 +171,7 @@ func TestTruncateDoesNotDisturbReaders(t *testing.T) {
 		if held {
 			got := batchesOf(t, before)
 			if len(got) != 10 || !slices.EqualFunc(got, want, slices.Equal) {
-				t.Errorf("%d batches of a slice that was held", len(got))
+				t.Errorf("%d batches of a held slice", len(got))
 			}
 			before.Release()
 		}
@@ -181,28 +181,28 @@ func TestTruncateDoesNotDisturbReaders(t *testing.T) {
 	}
 }
 
-// crash at every operation of a truncation: what is found is the log before, or a part of it that
-// holds all below the cut. What is appended after a truncation that was acknowledged is never mixed
-// with what was cut.
+// A crash at every operation of a truncation leaves the log before, or a part of it that holds
+// everything below the new end. What is appended after an acknowledged truncation is never mixed
+// with what was removed.
 func TestCrashAtEveryStepOfTruncation(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		for step, over := 0, false; !over; step++ {
-			// In a bubble, where nobody waits for the reader who does not let go.
+			// In a bubble, where waiting for the reader that holds the segment takes no time.
 			synctest.Test(t, func(t *testing.T) { over = crashWhileTruncating(t, held, step) })
 			if over && step < 15 {
-				t.Errorf("the truncation was over after %d steps: too little to crash", step)
+				t.Errorf("the truncation ended after %d steps: too few to crash", step)
 			}
 		}
 	}
 }
 
-// crashWhileTruncating fails every operation from the given one on, and tells whether the
-// truncation did not need it.
+// crashWhileTruncating fails every operation from the given one on, and reports whether the
+// truncation ended before it.
 func crashWhileTruncating(t *testing.T, held bool, step int) (over bool) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
 	_, log := swapLog(t, fault)
-	if held { // a slice of the segment that is cut makes it a copy
+	if held { // a slice of the truncated segment makes it a copy
 		slice, err := log.Read(20, 30, 1<<20, true)
 		if err != nil {
 			t.Fatal(err)
@@ -228,7 +228,7 @@ func crashWhileTruncating(t *testing.T, held bool, step int) (over bool) {
 	return err == nil
 }
 
-// The order of operations, for whoever changes it (docs/format/truncate.md).
+// The order of operations, as documented in docs/format/truncate.md.
 func TestOrderOfTruncation(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -251,8 +251,8 @@ func TestOrderOfTruncation(t *testing.T) {
 	}
 }
 
-// New records of the size of those that were cut: should the cut not be durable, the old ones would
-// follow them without a flaw.
+// New records of the size of the removed ones: if the truncation were not durable, the old ones
+// would follow them with matching offsets.
 func TestRemovedRecordsNeverFollowNewOnes(t *testing.T) {
 	for seed := range seed.Sequence(t, 60) {
 		mem := vfs.NewMem()
@@ -271,8 +271,7 @@ func TestRemovedRecordsNeverFollowNewOnes(t *testing.T) {
 	}
 }
 
-// Reference I35: the cleaner's offset is lowered, on disk too, and a pass of before replaces
-// nothing and records nothing.
+// The cleaner's offset is lowered, on disk too, and an earlier pass replaces and records nothing.
 func TestI35TruncateEndsPasses(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -297,11 +296,11 @@ func TestI35TruncateEndsPasses(t *testing.T) {
 	}
 	if err := log.replaceIn(view.Lineage, sourcesOf(log, 0, 1), cleaned); !errors.Is(err,
 		errSegmentsChanged) {
-		t.Errorf("a pass of before replaced segments: %v", err)
+		t.Errorf("an earlier pass replaced segments: %v", err)
 	}
 	if err := log.compaction.setCleaned(view.Lineage,
 		clean.Stats{CleanedTo: 40, NextPass: epoch0}); !errors.Is(err, errSegmentsChanged) {
-		t.Errorf("a pass of before was recorded: %v", err)
+		t.Errorf("an earlier pass was recorded: %v", err)
 	}
 	if got := createLog(t, openStore(t, mem.CrashClone()),
 		settings(nil)).compaction.firstDirty.Load(); got != 20 {

@@ -17,17 +17,17 @@ import (
 
 var epoch0 = time.UnixMilli(1_700_000_000_000)
 
-// step is a batch that a producer sends, and what is to come of it.
+// step is a batch that a producer sends, and the expected result.
 type step struct {
 	epoch    int16
 	sequence int32
 	count    int32 // default 1
-	want     error // errDuplicate: known already
+	want     error // errDuplicate: a duplicate
 }
 
 var errDuplicate = errors.New("duplicate")
 
-// batchAt is a batch of producer 9 at an offset, as it lies in the log.
+// batchAt is a batch of producer 9 at an offset, as it is stored.
 func (s step) batchAt(t testing.TB, offset int64) record.Batch {
 	t.Helper()
 	return dataBatch(t, record.Identity{BaseOffset: offset, LastOffsetDelta: max(s.count, 1) - 1,
@@ -50,7 +50,7 @@ func dataBatch(t testing.TB, id record.Identity) record.Batch {
 	return batch
 }
 
-// updateWith takes a batch of data into the state.
+// updateWith applies a data batch to the state.
 func updateWith(t testing.TB, known *State, b record.Batch) {
 	t.Helper()
 	if ended, err := known.Update(b, epoch0); ended != nil || err != nil {
@@ -66,9 +66,9 @@ func TestProducerRules(t *testing.T) {
 	}{
 		{"KIP-98: sequences follow each other",
 			[]step{{0, 0, 3, nil}, {0, 3, 2, nil}, {0, 5, 1, nil}}},
-		{"KIP-98: a gap is refused",
+		{"KIP-98: a gap is rejected",
 			[]step{{0, 0, 1, nil}, {0, 2, 1, ErrOutOfOrderSequence}, {0, 1, 1, nil}}},
-		{"KIP-98: an older sequence that is no repeat is refused",
+		{"KIP-98: an older sequence that is no duplicate is rejected",
 			[]step{{0, 0, 3, nil}, {0, 1, 1, ErrOutOfOrderSequence}}},
 		{"KIP-98: an older epoch is fenced",
 			[]step{{1, 0, 1, nil}, {0, 1, 1, ErrInvalidEpoch}}},
@@ -77,7 +77,7 @@ func TestProducerRules(t *testing.T) {
 				{1, 1, 1, nil}}},
 		{"KIP-360: an unknown producer may begin anywhere",
 			[]step{{3, 4711, 1, nil}, {3, 4712, 1, nil}}},
-		{"KAFKA-5494: any of the last five batches is known again", []step{
+		{"KAFKA-5494: any of the last five batches is recognized", []step{
 			{0, 0, 1, nil}, {0, 1, 1, nil}, {0, 2, 1, nil}, {0, 3, 1, nil}, {0, 4, 1, nil},
 			{0, 0, 1, errDuplicate}, {0, 2, 1, errDuplicate}, {0, 4, 1, errDuplicate},
 			{0, 5, 1, nil},
@@ -87,9 +87,9 @@ func TestProducerRules(t *testing.T) {
 			{0, 5, 1, nil},
 			{0, 0, 1, ErrOutOfOrderSequence}, {0, 1, 1, errDuplicate},
 		}},
-		{"KAFKA-5494: a repeat of another length is no repeat",
+		{"KAFKA-5494: a batch of another length is no duplicate",
 			[]step{{0, 0, 3, nil}, {0, 0, 2, ErrOutOfOrderSequence}}},
-		{"KAFKA-5793: batches of an older epoch are not known again",
+		{"KAFKA-5793: batches of an older epoch are not recognized",
 			[]step{{0, 0, 1, nil}, {1, 0, 1, nil}, {0, 0, 1, ErrInvalidEpoch}}},
 		{"KIP-98: sequences wrap to 0",
 			[]step{{0, last - 1, 2, nil}, {0, 0, 1, nil}, {0, last - 1, 2, errDuplicate}}},
@@ -149,7 +149,7 @@ func TestProducersExpireAfterADay(t *testing.T) {
 	}
 }
 
-// KAFKA-8335, reference I27: what stays for a producer is told by offset, for sequences come twice.
+// KAFKA-8335: the batches that stay are identified by offset, because sequences repeat.
 func TestLastBatches(t *testing.T) {
 	known := State{}
 	updateWith(t, &known, step{0, 0, 5, nil}.batchAt(t, 10))
@@ -160,8 +160,8 @@ func TestLastBatches(t *testing.T) {
 	}
 }
 
-// A model of the rules that remembers all sequences of the epoch instead of five batches, and
-// counts on without wrapping.
+// Compares with a model that remembers all sequences of the epoch instead of five batches, and
+// counts without wrapping.
 func TestProducersFollowTheModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	const start = math.MaxInt32 - 40 // soon to wrap
@@ -184,7 +184,7 @@ func TestProducersFollowTheModel(t *testing.T) {
 				t.Fatalf("step %d: %+v is called a duplicate", i, s)
 			}
 		case repeat:
-			t.Fatalf("step %d: repeat %+v is not known: %v", i, s, err)
+			t.Fatalf("step %d: duplicate %+v is not recognized: %v", i, s, err)
 		case fits != (err == nil):
 			t.Fatalf("step %d: %+v after %d: %v", i, s, next, err)
 		case err == nil:
@@ -195,7 +195,7 @@ func TestProducersFollowTheModel(t *testing.T) {
 		}
 	}
 	if len(history) < 100 {
-		t.Errorf("only %d batches were accepted: the test tests little", len(history))
+		t.Errorf("only %d batches were accepted, want at least 100", len(history))
 	}
 }
 
@@ -219,7 +219,8 @@ func TestSnapshotRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &entry{epoch: 4, lastSeen: epoch0.UnixMilli(), coordinatorEpoch: -1, txnFirst: NoTransaction,
+	want := &entry{epoch: 4, lastSeen: epoch0.UnixMilli(), coordinatorEpoch: -1,
+		txnFirst: NoTransaction,
 		batches: []Batch{{
 			firstSequence: math.MaxInt32 - 1, lastSequence: 2, LastOffset: 74, offsetDelta: 4,
 			Timestamp: epoch0.UnixMilli(),
@@ -263,8 +264,8 @@ func TestSnapshotKeepsTheBatchesThatMayBeRepeated(t *testing.T) {
 	}
 }
 
-// A snapshot is as of the offset that its name says, or it is none: it tells of batches that come
-// later, or misses some.
+// A snapshot is valid only for the offset in its name: otherwise it has later batches, or misses
+// some.
 func TestSnapshotOfAnotherOffsetIsRejected(t *testing.T) {
 	known := State{}
 	updateWith(t, &known, step{}.batchAt(t, 0))
@@ -274,7 +275,7 @@ func TestSnapshotOfAnotherOffsetIsRejected(t *testing.T) {
 			t.Errorf("as of 9, read for %d: %v", offset, err)
 		}
 	}
-	// Kafka's says nothing of itself. That its batches lie below is all that can be asked of it.
+	// Kafka's snapshot has no offset. Only that its batches are below can be checked.
 	kafkas := ours[:len(ours)-snapshotTrailerBytes]
 	binary.BigEndian.PutUint32(kafkas[2:], crc32.Checksum(kafkas[6:], castagnoli))
 	for offset, good := range map[int64]bool{0: false, 9: true, 10: true} {
@@ -298,7 +299,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		again, err := Decode(ps.Encode(9), 9)
 		if err != nil || again.Len() != ps.Len() {
-			t.Errorf("does not come back: %v", err)
+			t.Errorf("does not decode again: %v", err)
 		}
 	})
 }
