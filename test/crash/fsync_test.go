@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// A topic whose records count once they are on the disk.
+// fsyncTopic is acknowledged only after a sync.
 const fsyncTopic = `apiVersion: heartwood.dev/v1alpha1
 kind: Topic
 metadata: {name: tickets}
@@ -27,10 +27,10 @@ spec:
   segment: {size: 128Ki}
 `
 
-// Under Fsync each acknowledgement waits for a sync, and what was acknowledged outlives kill -9. A
-// kill leaves the page cache, so that alone would prove nothing of syncs: that each record that is
-// sent alone has one of its own is seen in the counter.
-func TestAcknowledgedUnderFsyncIsSyncedAndOutlivesAKill(t *testing.T) {
+// Under durability Fsync each acknowledgement waits for a sync, and acknowledged records survive
+// kill -9. A kill does not discard the page cache, so survival alone does not prove that records
+// were synced. The counter of syncs does: it must grow by one for each record that is sent alone.
+func TestFsyncAcknowledgementIsSyncedAndSurvivesKill(t *testing.T) {
 	t.Parallel()
 	seed := seed.New(t)
 	r := &run{
@@ -53,7 +53,7 @@ func TestAcknowledgedUnderFsyncIsSyncedAndOutlivesAKill(t *testing.T) {
 	const alone = 20
 	before := syncs()
 	for range alone {
-		record := &kgo.Record{Topic: "tickets", Key: []byte("alone"), Value: []byte("of its own")}
+		record := &kgo.Record{Topic: "tickets", Key: []byte("alone"), Value: []byte("v")}
 		r.book.Sent(record)
 		if err := r.client.ProduceSync(process.WithDeadline(t), record).FirstErr(); err != nil {
 			t.Fatal(err)
@@ -61,7 +61,7 @@ func TestAcknowledgedUnderFsyncIsSyncedAndOutlivesAKill(t *testing.T) {
 		r.book.Acknowledged(record)
 	}
 	if more := syncs() - before; more < alone {
-		t.Errorf("%v syncs for %d records, each sent when the one before was acknowledged", more,
+		t.Errorf("%v syncs for %d records, each sent after the acknowledgement of the previous one", more,
 			alone)
 	}
 
@@ -71,7 +71,7 @@ func TestAcknowledgedUnderFsyncIsSyncedAndOutlivesAKill(t *testing.T) {
 		streamed := make(chan int64, 1)
 		go func() { streamed <- traffic.Stream(ctx, r.client, r.book, r.load) }()
 		r.acknowledged(r.load.Keys)
-		// the moment is the point, as in killOnce
+		// a random moment, as in killOnce
 		<-time.After(time.Duration(r.chance.Int64N(int64(60 * time.Millisecond))))
 		r.p.Stop(t, syscall.SIGKILL)
 		r.start()

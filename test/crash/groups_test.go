@@ -15,15 +15,15 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// consumed is what the members of a group read, and what they were told is committed.
+// consumed records what the members of a group have read and committed.
 type consumed struct {
 	mu        sync.Mutex
 	read      map[int32]map[int64]bool // offsets, by partition
-	committed map[int32]int64          // the highest offset that was acknowledged, by partition
+	committed map[int32]int64          // highest acknowledged offset by partition
 }
 
-// note takes in records before they are committed.
-func (c *consumed) note(r *kgo.Record) {
+// add records a record before its offset is committed.
+func (c *consumed) add(r *kgo.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.read[r.Partition] == nil {
@@ -32,20 +32,20 @@ func (c *consumed) note(r *kgo.Record) {
 	c.read[r.Partition][r.Offset] = true
 }
 
-// acknowledged takes in the answer to a commit.
-func (c *consumed) acknowledged(asked *kmsg.OffsetCommitRequest,
-	answer *kmsg.OffsetCommitResponse) {
+// acknowledged records the offsets that a commit response acknowledges.
+func (c *consumed) acknowledged(request *kmsg.OffsetCommitRequest,
+	response *kmsg.OffsetCommitResponse) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	taken := map[int32]bool{}
-	for _, topic := range answer.Topics {
+	accepted := map[int32]bool{}
+	for _, topic := range response.Topics {
 		for _, p := range topic.Partitions {
-			taken[p.Partition] = p.ErrorCode == 0
+			accepted[p.Partition] = p.ErrorCode == 0
 		}
 	}
-	for _, topic := range asked.Topics {
+	for _, topic := range request.Topics {
 		for _, p := range topic.Partitions {
-			if taken[p.Partition] {
+			if accepted[p.Partition] {
 				c.committed[p.Partition] = max(c.committed[p.Partition], p.Offset)
 			}
 		}
@@ -62,36 +62,36 @@ func (c *consumed) now() map[int32]int64 {
 	return at
 }
 
-// member consumes and commits until ctx ends, and leaves.
+// member consumes and commits until ctx ends, then leaves the group.
 func (c *consumed) member(ctx context.Context, client *kgo.Client) {
 	defer client.Close()
 	for ctx.Err() == nil {
-		client.PollFetches(ctx).EachRecord(c.note)
-		// A coordinator that is away is asked again with the next poll's offsets.
+		client.PollFetches(ctx).EachRecord(c.add)
+		// A failed commit is repeated with the offsets of the next poll.
 		client.CommitOffsetsSync(ctx, client.UncommittedOffsets(),
-			func(_ *kgo.Client, asked *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse,
-				err error) {
+			func(_ *kgo.Client, request *kmsg.OffsetCommitRequest,
+				response *kmsg.OffsetCommitResponse, err error) {
 				if err == nil {
-					c.acknowledged(asked, answer)
+					c.acknowledged(request, response)
 				}
 			})
 	}
 }
 
-// check compares with what the group's coordinator says at the end: no commit that was acknowledged
-// is lost, and none skipped a record.
+// check compares with the offsets that the coordinator returns at the end: no acknowledged commit
+// is lost, and no commit skips a record.
 func (c *consumed) check(offsets kadm.OffsetResponses) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for p, told := range c.committed {
+	for p, acknowledged := range c.committed {
 		stored, ok := offsets.Lookup("orders", p)
-		if !ok || stored.At < told {
-			return fmt.Errorf("partition %d: offset %d was acknowledged, the group has %d", p, told,
-				stored.At)
+		if !ok || stored.At < acknowledged {
+			return fmt.Errorf("partition %d: commit of offset %d was acknowledged, stored is %d", p,
+				acknowledged, stored.At)
 		}
 		for offset := range stored.At {
 			if !c.read[p][offset] {
-				return fmt.Errorf("partition %d: offset %d is committed, and nobody has read %d", p,
+				return fmt.Errorf("partition %d: offset %d is committed, but no member has read %d", p,
 					stored.At, offset)
 			}
 		}
@@ -100,8 +100,8 @@ func (c *consumed) check(offsets kadm.OffsetResponses) error {
 }
 
 // TestKilledCoordinatorKeepsCommits kills the broker that coordinates a group, of three, while its
-// members consume and commit. They go on with another coordinator; what was acknowledged to be
-// committed is, and nothing before it was passed over.
+// members consume and commit. They continue with another coordinator; every acknowledged commit is
+// stored, and no record below it was skipped.
 func TestKilledCoordinatorKeepsCommits(t *testing.T) {
 	t.Parallel()
 	r := startReplicated(t)
@@ -120,14 +120,14 @@ func TestKilledCoordinatorKeepsCommits(t *testing.T) {
 		}
 		members.Go(func() { c.member(ctx, client) })
 	}
-	c.goesOn(t)
+	c.awaitCommits(t)
 	for range 2 {
 		id := r.coordinator("readers")
 		before := time.Now()
 		r.signal(id, syscall.SIGKILL)
-		c.goesOn(t)
+		c.awaitCommits(t)
 		t.Logf(
-			"broker %d, the coordinator, was killed; all partitions are committed again after %v",
+			"killed broker %d, the coordinator; all partitions have new commits after %v",
 			id,
 			time.Since(before),
 		)
@@ -135,7 +135,7 @@ func TestKilledCoordinatorKeepsCommits(t *testing.T) {
 	stop()
 	members.Wait()
 	var offsets kadm.OffsetResponses
-	r.ask(func(ctx context.Context, admin *kadm.Client) (err error) {
+	r.retry(func(ctx context.Context, admin *kadm.Client) (err error) {
 		offsets, err = admin.FetchOffsets(ctx, "readers")
 		return err
 	})
@@ -145,8 +145,8 @@ func TestKilledCoordinatorKeepsCommits(t *testing.T) {
 	r.end()
 }
 
-// goesOn waits until every partition has had a commit after it was called.
-func (c *consumed) goesOn(t *testing.T) {
+// awaitCommits waits until every partition has a commit newer than the call.
+func (c *consumed) awaitCommits(t *testing.T) {
 	t.Helper()
 	from, since := c.now(), time.Now()
 	process.Eventually(t, func() string {
@@ -155,8 +155,8 @@ func (c *consumed) goesOn(t *testing.T) {
 			if now[p] > from[p] {
 				continue
 			}
-			if time.Since(since) > writesMissing {
-				t.Fatalf("partition %d: nothing was committed for %v", p, writesMissing)
+			if time.Since(since) > stallMax {
+				t.Fatalf("partition %d: no commit for %v", p, stallMax)
 			}
 			return fmt.Sprintf("a commit of partition %d", p)
 		}
@@ -164,10 +164,10 @@ func (c *consumed) goesOn(t *testing.T) {
 	})
 }
 
-// coordinator finds the broker that coordinates a group.
+// coordinator returns the broker that coordinates a group.
 func (r *replicated) coordinator(group string) (id int) {
 	r.t.Helper()
-	r.ask(func(ctx context.Context, admin *kadm.Client) error {
+	r.retry(func(ctx context.Context, admin *kadm.Client) error {
 		found := admin.FindGroupCoordinators(ctx, group)
 		id = int(found[group].NodeID)
 		return found.Error()
@@ -175,8 +175,8 @@ func (r *replicated) coordinator(group string) (id int) {
 	return id
 }
 
-// ask asks until it succeeds: a broker that was killed may be on its way back.
-func (r *replicated) ask(question func(context.Context, *kadm.Client) error) {
+// retry repeats a request until it succeeds: a killed broker may still be starting.
+func (r *replicated) retry(request func(context.Context, *kadm.Client) error) {
 	r.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(r.bootstrap...),
 		kgo.MetadataMinAge(100*time.Millisecond))
@@ -187,7 +187,7 @@ func (r *replicated) ask(question func(context.Context, *kadm.Client) error) {
 	process.Eventually(r.t, func() string {
 		ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 		defer cancel()
-		if err := question(ctx, kadm.NewClient(client)); err != nil {
+		if err := request(ctx, kadm.NewClient(client)); err != nil {
 			return err.Error()
 		}
 		return ""

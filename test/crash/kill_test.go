@@ -18,8 +18,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// The manifests: segments so small, and a threshold so low, that the cleaner has work all the time,
-// and tombstones that go while the test runs.
+// Segments are so small, and minDirtyPercent so low, that the cleaner always has work; the
+// tombstone retention is so short that tombstones are removed during the test.
 const (
 	cluster = `apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
@@ -53,7 +53,7 @@ func number(t *testing.T, name string, standard uint64) uint64 {
 	return value
 }
 
-// run is a log, its producer and the account of what was promised.
+// run is a log, its producer, and the ledger of acknowledged records.
 type run struct {
 	process.Setup
 	t      *testing.T
@@ -64,9 +64,9 @@ type run struct {
 	chance *rand.Rand
 }
 
-// Every acknowledged record outlives kill -9 in whatever a cleaner does: reading, writing,
-// renaming, removing.
-func TestKilledWhileCleaningLosesNothingAndBringsNothingBack(t *testing.T) {
+// Acknowledged records survive kill -9 during each step of the cleaner: reading, writing, renaming,
+// removing. Deleted keys do not reappear.
+func TestKillDuringCleaningLosesAndRestoresNothing(t *testing.T) {
 	t.Parallel()
 	rounds, seed := number(t, "HEARTWOOD_CRASH_ROUNDS", 2), seed.New(t)
 	r := &run{
@@ -85,7 +85,7 @@ func TestKilledWhileCleaningLosesNothingAndBringsNothingBack(t *testing.T) {
 	}
 	t.Cleanup(r.client.Close)
 	for round := range rounds {
-		// Stream counts on from there: values tell of which round they are
+		// Stream numbers values from here, so each value identifies its round.
 		r.load.Rounds = int(round) * 1000
 		r.killOnce()
 	}
@@ -98,30 +98,30 @@ func (r *run) start() (bootstrap []string) {
 	return bootstrap
 }
 
-// killOnce streams updates, kills the process in the middle of a pass, starts it again, goes on
-// streaming, and checks the log.
+// killOnce streams updates, kills the process during a pass, restarts it, continues to stream, and
+// checks the log.
 func (r *run) killOnce() {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.t.Context())
 	defer cancel()
 	streamed := make(chan int64, 1)
 	go func() { streamed <- traffic.Stream(ctx, r.client, r.book, r.load) }()
-	r.acknowledged(r.load.Keys) // so that there is something to clean again
+	r.acknowledged(r.load.Keys) // gives the cleaner new garbage
 	phase := r.cleaning()
-	// The moment is the point of this test: anywhere in a pass, which takes tens of milliseconds.
+	// A random moment of the pass, which takes tens of milliseconds.
 	<-time.After(time.Duration(r.chance.Int64N(int64(60 * time.Millisecond))))
 	r.p.Stop(r.t, syscall.SIGKILL)
 
 	r.start()
-	r.acknowledged(1) // the producer goes on with its id and sequence numbers
+	r.acknowledged(1) // the producer continues with its id and sequence numbers
 	cancel()
-	handed := <-streamed
+	sent := <-streamed
 	if err := r.client.Flush(process.WithDeadline(r.t)); err != nil {
 		r.t.Fatal(err)
 	}
-	held := r.check()
-	r.t.Logf("killed while %s; %d records handed over, %d acknowledged in all, %d in the log",
-		phase, handed, r.book.Count(), held)
+	stored := r.check()
+	r.t.Logf("killed while %s; %d records sent, %d acknowledged in total, %d in the log",
+		phase, sent, r.book.Count(), stored)
 }
 
 // acknowledged waits until n more records are acknowledged.
@@ -136,41 +136,40 @@ func (r *run) acknowledged(n int) {
 	})
 }
 
-// cleaning asks, as fast as it can, until a pass runs, and tells in which phase it was seen.
+// cleaning polls without a delay until a pass runs, and returns its phase.
 func (r *run) cleaning() (phase string) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), process.Deadline)
 	defer cancel()
 	for ctx.Err() == nil {
-		seen := r.Metrics(r.t)
+		metrics := r.Metrics(r.t)
 		for _, phase := range []string{"indexing", "deduplicating", "rewriting", "committing"} {
-			if value, _ := seen.Value("cleaner_phase", "tickets", 0, "phase", phase); value == 1 {
+			if value, _ := metrics.Value("cleaner_phase", "tickets", 0, "phase", phase); value == 1 {
 				return phase
 			}
 		}
 	}
-	r.t.Fatal("no pass of the cleaner was seen")
+	r.t.Fatal("no pass of the cleaner started")
 	return ""
 }
 
-// check compares the log with what was promised and returns how many records it holds.
+// check compares the log with the ledger and returns the number of records in the log.
 func (r *run) check() int {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), process.Deadline)
 	defer cancel()
-	held, err := traffic.VerifyCompacted(ctx, []string{r.Listen}, "tickets", r.book)
+	stored, err := traffic.VerifyCompacted(ctx, []string{r.Listen}, "tickets", r.book)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return held
+	return stored
 }
 
-// settle waits until the quiet log is cleaned to the end: every key stands once, and no tombstone
-// is left.
+// settle waits until the idle log is fully cleaned: one record for each key and no tombstones.
 func (r *run) settle() {
 	r.t.Helper()
 	process.Eventually(r.t, func() string {
-		// its fence makes the active segment roll
+		// The record that marks the end for ReadAll makes the active segment roll.
 		read, err := traffic.ReadAll(process.WithDeadline(r.t), []string{r.Listen}, "tickets")
 		if err != nil {
 			return err.Error()

@@ -12,10 +12,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// everyOffset fetches at every offset of the cleaned log, with room for one batch, as consumers do
-// that ask for little. Whatever was cleaned away there, the answer must hold a record at or above
-// the offset, as long as there is one: a consumer that gets none asks for the same offset again,
-// for ever (reference I43, I44, KAFKA-15388).
+// everyOffset fetches at every offset of the cleaned log with a limit of one batch. Even if the
+// record at the offset was removed, the response must contain the next record above it: a consumer
+// that receives none would fetch the same offset forever (I43 and I44 of
+// docs/cleaner-invariants.md, KAFKA-15388).
 func (r *run) everyOffset() {
 	r.t.Helper()
 	ctx := process.WithDeadline(r.t)
@@ -37,21 +37,22 @@ func (r *run) everyOffset() {
 	for offset := start.Offset; offset < end.Offset; {
 		next := r.fetchAt(topics["tickets"].ID, offset)
 		if next < offset {
-			r.t.Fatalf("fetch at offset %d of [%d, %d) brings nothing at or above it", offset,
+			r.t.Fatalf("fetch at offset %d of [%d, %d) returns no record at or above it", offset,
 				start.Offset, end.Offset)
 		}
-		// Between two records all offsets are alike but for where batches begin: look at each near
-		// a record, and skip far gaps.
+		// Offsets between two records differ only by the batches that begin there: check each
+		// offset near a record, and skip most of a long gap.
 		if offset++; next-offset > 64 {
 			offset = next - 32
 		}
 	}
 }
 
-// fetchAt returns the first record's offset at or above the one asked for, -1 if none came.
+// fetchAt returns the offset of the first fetched record at or above the given one, or -1.
 func (r *run) fetchAt(topic kadm.TopicID, offset int64) int64 {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), process.Deadline) // each: there are thousands
+	// for each of thousands of requests
+	ctx, cancel := context.WithTimeout(r.t.Context(), process.Deadline)
 	defer cancel()
 	request := kmsg.NewPtrFetchRequest()
 	request.ReplicaID = -1
@@ -59,15 +60,15 @@ func (r *run) fetchAt(topic kadm.TopicID, offset int64) int64 {
 	part := kmsg.NewFetchRequestTopicPartition()
 	part.FetchOffset, part.PartitionMaxBytes, part.CurrentLeaderEpoch = offset, 1, -1
 	request.Topics = []kmsg.FetchRequestTopic{{
-		// the client asks in the latest version, which has ids only
+		// The client uses the latest version, which has topic ids only.
 		Topic: "tickets", TopicID: topic,
 		Partitions: []kmsg.FetchRequestTopicPartition{part},
 	}}
-	answer, err := request.RequestWith(ctx, r.client.Broker(0))
+	response, err := request.RequestWith(ctx, r.client.Broker(0))
 	if err != nil {
 		r.t.Fatalf("fetch at offset %d: %v", offset, err)
 	}
-	found := answer.Topics[0].Partitions[0]
+	found := response.Topics[0].Partitions[0]
 	if err := kerr.ErrorForCode(found.ErrorCode); err != nil {
 		r.t.Fatalf("fetch at offset %d: %v", offset, err)
 	}
@@ -76,7 +77,7 @@ func (r *run) fetchAt(topic kadm.TopicID, offset int64) int64 {
 	for rest := found.RecordBatches; len(rest) > 0 && first < 0; {
 		batch, following, err := record.Next(rest)
 		if err != nil {
-			break // cut off, as clients expect it
+			break // truncated at the size limit, as clients expect
 		}
 		if err := batch.CheckCRC(); err != nil {
 			r.t.Fatalf("fetch at offset %d: %v", offset, err)

@@ -32,15 +32,15 @@ spec:
   segment: {size: 1Mi}
 `
 
-// What writes wait for at most in a test: longer is a stall, and its reason is to be looked for.
-const writesMissing = 4 * time.Minute
+// stallMax is how long a partition may take no writes; a longer stall fails the test.
+const stallMax = 4 * time.Minute
 
-// promises are what the producer was promised, and when.
+// promises records which writes were acknowledged, and when.
 type promises struct {
 	mu    sync.Mutex
-	acked map[string][]int        // by key: the numbers that were acknowledged
+	acked map[string][]int        // acknowledged numbers by key
 	last  map[int32]time.Time     // by partition
-	gaps  map[int32]time.Duration // by partition: the longest time between two acknowledgements
+	gaps  map[int32]time.Duration // by partition: longest time between two acknowledgements
 	count int
 }
 
@@ -57,7 +57,7 @@ func (p *promises) acknowledge(r *kgo.Record) {
 	p.count++
 }
 
-// takeGaps returns the longest gap of each partition since it was asked last.
+// takeGaps returns the longest gap of each partition since the last call.
 func (p *promises) takeGaps() []time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +66,7 @@ func (p *promises) takeGaps() []time.Duration {
 	return gaps
 }
 
-// silent names a partition without an acknowledgement since then.
+// silent names a partition without an acknowledgement after since.
 func (p *promises) silent(partitions int, since time.Time) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,21 +78,21 @@ func (p *promises) silent(partitions int, since time.Time) string {
 	return ""
 }
 
-// errUnderWay ends a producer whose records are neither acknowledged nor refused.
-var errUnderWay = errors.New("records are under way still, four minutes after the last was written")
+// errInFlight ends a producer whose records are neither acknowledged nor rejected.
+var errInFlight = errors.New("records are still in flight four minutes after the last was produced")
 
-// produce writes each key's numbers in order, until ctx ends, and waits for what is under way, no
-// longer than a stall may take.
+// produce writes ascending numbers for each key until ctx ends, then waits for the records in
+// flight, for at most stallMax.
 func (p *promises) produce(ctx context.Context, client *kgo.Client) error {
-	const keys, underWay = 60, 600
-	slots := make(chan struct{}, underWay)
+	const keys, inFlightMax = 60, 600
+	slots := make(chan struct{}, inFlightMax)
 	var refused error
 	var once sync.Once
 	for n := 0; ctx.Err() == nil; n++ {
 		for key := range keys {
 			select {
 			case slots <- struct{}{}:
-			case <-ctx.Done(): // nothing is acknowledged any more, and the test has had its time
+			case <-ctx.Done(): // the test has ended while nothing is acknowledged
 				return errors.Join(drain(client), refused)
 			}
 			record := &kgo.Record{Topic: "orders", Partition: int32(key % 6),
@@ -106,23 +106,24 @@ func (p *promises) produce(ctx context.Context, client *kgo.Client) error {
 				p.acknowledge(r)
 			})
 		}
-		// 3,000 records a second are load enough beside other tests
+		// At most 3,000 records a second, because other tests run in parallel.
 		time.Sleep(20 * time.Millisecond)
 	}
 	return errors.Join(drain(client), refused)
 }
 
-// drain waits for the records under way. Its context is its own: the test's may have ended.
+// drain waits for the records in flight. It has a context of its own, because that of the test may
+// have ended.
 func drain(client *kgo.Client) error {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), writesMissing, errUnderWay)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), stallMax, errInFlight)
 	defer cancel()
 	if err := client.Flush(ctx); err != nil {
-		return fmt.Errorf("wait for records under way: %w", errors.Join(err, context.Cause(ctx)))
+		return fmt.Errorf("wait for records in flight: %w", errors.Join(err, context.Cause(ctx)))
 	}
 	return nil
 }
 
-// check compares the promises with all that the topic holds.
+// check compares the acknowledged records with the records of the topic.
 func (p *promises) check(read []*kgo.Record) error {
 	held := map[string][]int{}
 	for _, r := range read {
@@ -142,7 +143,7 @@ func (p *promises) check(read []*kgo.Record) error {
 	for key, numbers := range p.acked {
 		for _, n := range numbers {
 			if _, found := slices.BinarySearch(held[key], n); !found {
-				return fmt.Errorf("%s: %d was acknowledged, and is lost; %d are held", key, n,
+				return fmt.Errorf("%s: %d was acknowledged and is lost; the topic has %d", key, n,
 					len(held[key]))
 			}
 		}
@@ -150,8 +151,8 @@ func (p *promises) check(read []*kgo.Record) error {
 	return nil
 }
 
-// replicated is a cluster of three brokers, each a process, and a producer that writes with
-// acks=all all the while.
+// replicated is a cluster of three broker processes, and a producer that writes with acks=all until
+// end.
 type replicated struct {
 	*promises
 	t         *testing.T
@@ -175,15 +176,15 @@ func startReplicated(t *testing.T) *replicated {
 	var before []string
 	r.bootstrap, before = r.p.Ready(t)
 	for _, line := range before {
-		note(r.pids, line)
+		recordPID(r.pids, line)
 	}
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(r.bootstrap...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerLinger(0), kgo.MetadataMinAge(100*time.Millisecond), kgo.RecordRetries(1<<30),
-		// a hung broker answers nothing
+		// a stopped process sends no response
 		kgo.ProduceRequestTimeout(2*time.Second), kgo.RequestTimeoutOverhead(time.Second),
-		kgo.RecordDeliveryTimeout(writesMissing),
+		kgo.RecordDeliveryTimeout(stallMax),
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -196,8 +197,8 @@ func startReplicated(t *testing.T) *replicated {
 	return r
 }
 
-// signal sends one to a broker, and waits until its process was started again and all partitions
-// take writes.
+// signal sends a signal to a broker, and waits until its process has been restarted and all
+// partitions take writes.
 func (r *replicated) signal(id int, signal syscall.Signal) {
 	r.t.Helper()
 	r.settled(r.t)
@@ -207,7 +208,7 @@ func (r *replicated) signal(id int, signal syscall.Signal) {
 		r.t.Fatalf("signal %s to broker %d, pid %d: %v", signal, id, r.pids[id], err)
 	}
 	if signal == syscall.SIGSTOP {
-		// It must have been given up by then: its own partitions take writes, from others.
+		// All partitions take writes, so the partitions that it led have new leaders.
 		r.settled(r.t)
 		if err := syscall.Kill(r.pids[id], syscall.SIGCONT); err != nil {
 			r.t.Fatal(err)
@@ -215,12 +216,11 @@ func (r *replicated) signal(id int, signal syscall.Signal) {
 	}
 	restarted(r.t, r.p, id, r.pids)
 	r.settled(r.t)
-	r.t.Logf("broker %d, %s: the longest gaps of the partitions were %v, all over after %v", id,
+	r.t.Logf("broker %d, %s: longest gaps of the partitions %v, all ended after %v", id,
 		signal, r.takeGaps(), time.Since(sent))
 }
 
-// end stops the producer, compares what it was promised with what the topic holds, and stops the
-// cluster.
+// end stops the producer, compares the acknowledged records with the topic, and stops the cluster.
 func (r *replicated) end() {
 	r.t.Helper()
 	r.stop()
@@ -229,8 +229,8 @@ func (r *replicated) end() {
 		if err != nil {
 			r.t.Fatalf("%v\n%s", err, r.p.Stderr.String())
 		}
-	case <-time.After(2 * writesMissing):
-		r.t.Fatalf("the producer does not end\n%s", r.p.Stderr.String())
+	case <-time.After(2 * stallMax):
+		r.t.Fatalf("the producer did not end\n%s", r.p.Stderr.String())
 	}
 	read, err := traffic.ReadAll(process.WithDeadline(r.t), r.bootstrap, "orders")
 	if err != nil {
@@ -243,16 +243,16 @@ func (r *replicated) end() {
 	if code := r.p.Stop(r.t, syscall.SIGTERM); code != 0 {
 		r.t.Errorf("exit code %d:\n%s", code, r.p.Stderr.String())
 	}
-	r.gone()
+	r.awaitExit()
 }
 
-// gone checks that no broker outlives its cluster.
-func (r *replicated) gone() {
+// awaitExit waits until no broker process is left.
+func (r *replicated) awaitExit() {
 	r.t.Helper()
 	process.Eventually(r.t, func() string {
 		for id, pid := range r.pids {
 			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-				return fmt.Sprintf("broker %d lives on: %v", id, err)
+				return fmt.Sprintf("broker %d still runs: %v", id, err)
 			}
 		}
 		return ""
@@ -260,22 +260,22 @@ func (r *replicated) gone() {
 }
 
 // TestKilledBrokersLoseNothing kills single brokers of three while a producer writes with acks=all
-// and two replicas in sync at least. What was acknowledged is there at the end, once, and in order;
-// every partition takes writes again. HEARTWOOD_CRASH_ROUNDS=n makes it n kills.
+// and minInSyncReplicas 2. At the end every acknowledged record is stored once and in order, and
+// every partition takes writes. HEARTWOOD_CRASH_ROUNDS=n sets the number of kills.
 func TestKilledBrokersLoseNothing(t *testing.T) {
 	t.Parallel()
 	rounds := number(t, "HEARTWOOD_CRASH_ROUNDS", 3)
 	r := startReplicated(t)
 	first := rand.New(rand.NewPCG(seed.New(t), 1)).IntN(3)
 	for round := range rounds {
-		// another each time: who was killed last leads little
+		// A different broker each time: the one killed last leads few partitions.
 		r.signal((first+int(round))%3, syscall.SIGKILL)
 	}
 	r.end()
 }
 
-// TestStoppedBrokersHandOver: who is stopped in order hands over first.
-func TestStoppedBrokersHandOver(t *testing.T) {
+// TestControlledShutdownLosesNothing: a broker that is stopped with SIGTERM hands over first.
+func TestControlledShutdownLosesNothing(t *testing.T) {
 	t.Parallel()
 	r := startReplicated(t)
 	for id := range 3 {
@@ -284,8 +284,8 @@ func TestStoppedBrokersHandOver(t *testing.T) {
 	r.end()
 }
 
-// TestHungBrokersLoseNothing: one that hangs is given up after six seconds, and can acknowledge
-// nothing when it goes on.
+// TestHungBrokersLoseNothing: the Lease of a broker that hangs expires after six seconds, and the
+// broker can acknowledge nothing when it continues.
 func TestHungBrokersLoseNothing(t *testing.T) {
 	t.Parallel()
 	r := startReplicated(t)
@@ -293,9 +293,9 @@ func TestHungBrokersLoseNothing(t *testing.T) {
 	r.end()
 }
 
-// TestBrokersEndWithTheirCluster: they stop when the process that keeps their metadata is killed,
-// and all that was acknowledged is there at the next start.
-func TestBrokersEndWithTheirCluster(t *testing.T) {
+// TestBrokersExitWithParent: broker processes exit when the parent process, which holds their
+// metadata, is killed. All acknowledged records are present after the next start.
+func TestBrokersExitWithParent(t *testing.T) {
 	t.Parallel()
 	setup := process.NewSetup(t, 3, cluster, replicatedTopic)
 	setup.HTTP = process.FreePorts(t, 4)
@@ -303,7 +303,7 @@ func TestBrokersEndWithTheirCluster(t *testing.T) {
 		pids: map[int]int{}}
 	bootstrap, before := r.p.Ready(t)
 	for _, line := range before {
-		note(r.pids, line)
+		recordPID(r.pids, line)
 	}
 	if len(r.pids) != 3 {
 		t.Fatalf("processes %v", r.pids)
@@ -320,7 +320,7 @@ func TestBrokersEndWithTheirCluster(t *testing.T) {
 		}
 	}
 	r.p.Stop(t, syscall.SIGKILL)
-	r.gone()
+	r.awaitExit()
 	p := process.Start(t, append(setup.Args(), "--processes")...)
 	bootstrap, _ = p.Ready(t)
 	read, err := traffic.ReadAll(process.WithDeadline(t), bootstrap, "orders")
@@ -332,21 +332,21 @@ func TestBrokersEndWithTheirCluster(t *testing.T) {
 	}
 }
 
-// settled waits until every partition has taken a write after it was called.
+// settled waits until every partition has taken a write since the call.
 func (p *promises) settled(t *testing.T) {
 	t.Helper()
 	since := time.Now()
 	process.Eventually(t, func() string {
 		missing := p.silent(6, since)
-		if missing != "" && time.Since(since) > writesMissing {
-			t.Fatalf("after %s: %s", writesMissing, missing)
+		if missing != "" && time.Since(since) > stallMax {
+			t.Fatalf("after %s: %s", stallMax, missing)
 		}
 		return missing
 	})
 }
 
-// note remembers the process that a line tells of, if it does.
-func note(pids map[int]int, line string) (id int, ok bool) {
+// recordPID stores the process id that a line of the output reports, if it reports one.
+func recordPID(pids map[int]int, line string) (id int, ok bool) {
 	var pid int
 	if !strings.HasPrefix(line, "broker ") {
 		return 0, false
@@ -358,7 +358,7 @@ func note(pids map[int]int, line string) (id int, ok bool) {
 	return id, true
 }
 
-// restarted waits for the line of a broker's next process.
+// restarted waits for the line that reports the new process of a broker.
 func restarted(t *testing.T, p *process.Process, id int, pids map[int]int) {
 	t.Helper()
 	expired := time.After(process.Deadline)
@@ -368,11 +368,11 @@ func restarted(t *testing.T, p *process.Process, id int, pids map[int]int) {
 			if !ok {
 				t.Fatalf("the cluster ended:\n%s", p.Stderr.String())
 			}
-			if started, ok := note(pids, line); ok && started == id {
+			if started, ok := recordPID(pids, line); ok && started == id {
 				return
 			}
 		case <-expired:
-			t.Fatalf("broker %d was not started again", id)
+			t.Fatalf("broker %d was not restarted", id)
 		}
 	}
 }
