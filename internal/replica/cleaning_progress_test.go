@@ -254,7 +254,7 @@ func TestX1NewReplicaCopiesASingleLog(t *testing.T) {
 				n.equal(1, 3)
 				n.want(3, "gone", false, false)
 
-				n.nodes.nodes[3].cut.Store(true) // an ISR member keeps its log
+				n.nodes.nodes[3].disconnected.Store(true) // an ISR member keeps its log
 				n.elect(2, 1, 2, 3)
 				n.settle(time.Second)
 				if source, err := n.log(3).CopySource(); err != nil || source >= 0 ||

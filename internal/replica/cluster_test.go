@@ -66,12 +66,12 @@ type node struct {
 	epoch int64
 	down  bool
 	// through is its view of the disk; nil: the disk itself.
-	through vfs.FS
-	dials   atomic.Int32                  // connections that it has made
-	named   atomic.Int64                  // partitions in its fetch requests
-	live    atomic.Pointer[Set]           // what others connect to; nil: it is down
-	cut     atomic.Bool                   // disconnected from all other brokers
-	slow    atomic.Pointer[chan struct{}] // if not nil, its fetches wait for a token
+	through      vfs.FS
+	dials        atomic.Int32                  // connections that it has made
+	named        atomic.Int64                  // partitions in its fetch requests
+	live         atomic.Pointer[Set]           // what others connect to; nil: it is down
+	disconnected atomic.Bool                   // disconnected from all other brokers
+	slow         atomic.Pointer[chan struct{}] // if not nil, its fetches wait for a token
 }
 
 // metadataStore is the metadata of the cluster: one topic, updated by compare-and-swap.
@@ -346,7 +346,7 @@ func (n *nodes) dial(from *node, to metadata.Broker) (Peer, error) {
 	of := b.live.Load()
 	from.dials.Add(1)
 	switch {
-	case b.cut.Load() || from.cut.Load():
+	case b.disconnected.Load() || from.disconnected.Load():
 		return nil, errLink
 	case of == nil && n.refuse.Load():
 		// as the kernel does after a process has exited
@@ -363,8 +363,8 @@ func (l *link) Close() error { return nil }
 func (l *link) Interrupt() { signal(l.interrupts) }
 
 func (l *link) broken() bool {
-	return l.to.live.Load() != l.of || l.to.cut.Load() ||
-		l.from.cut.Load()
+	return l.to.live.Load() != l.of || l.to.disconnected.Load() ||
+		l.from.disconnected.Load()
 }
 
 func (l *link) Fetch(ctx context.Context, req *FollowerFetch) (FollowerResponse, error) {

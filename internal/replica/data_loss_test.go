@@ -104,8 +104,8 @@ func TestEpochWithoutRecordsIsForgotten(t *testing.T) {
 				n.nodes[1].Append(AcksAll,
 					[]ProducePartition{{ID: partitionA, Batch: keyed(t, "key", []byte("x"))}})
 				n.settle(time.Second)
-				n.nodes[1].cut.Store(true)
-				n.nodes[2].cut.Store(true)
+				n.nodes[1].disconnected.Store(true)
+				n.nodes[2].disconnected.Store(true)
 				n.nodes[1].Append(1,
 					[]ProducePartition{{ID: partitionA,
 						Batch: keyed(t, "key", []byte("only on broker 1"))}})
@@ -118,8 +118,8 @@ func TestEpochWithoutRecordsIsForgotten(t *testing.T) {
 				}
 				elect(2, 1, 2)
 				elect(1, 1)
-				n.nodes[1].cut.Store(false)
-				n.nodes[2].cut.Store(false)
+				n.nodes[1].disconnected.Store(false)
+				n.nodes[2].disconnected.Store(false)
 				n.apply()
 				for range 30 {
 					n.settle(time.Second)

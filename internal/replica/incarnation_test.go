@@ -83,7 +83,7 @@ func TestFetchOfAnOldIncarnationIsRejected(t *testing.T) {
 		"the leader has the last image only": {2}} {
 		t.Run(name, func(t *testing.T) {
 			inCleanedCluster(t, 3, []int32{1, 2, 3}, func(n *cleanedNodes) {
-				n.reassignAway(func() { n.nodes.nodes[3].cut.Store(true) }, 1, 2)
+				n.reassignAway(func() { n.nodes.nodes[3].disconnected.Store(true) }, 1, 2)
 				// As if the leader had missed the image: it leads in another epoch from the last
 				// image on.
 				if len(applied) == 1 {
@@ -91,7 +91,7 @@ func TestFetchOfAnOldIncarnationIsRejected(t *testing.T) {
 				}
 				n.setReplicas([]int32{1, 2, 3}, "a", "b", "again")
 				n.apply(1, 2)
-				n.nodes.nodes[3].cut.Store(false)
+				n.nodes.nodes[3].disconnected.Store(false)
 				n.settle(20 * time.Second)
 				if slices.Contains(n.isr(), 3) {
 					n.t.Fatal("broker 3 is in the ISR with the log of an old incarnation")

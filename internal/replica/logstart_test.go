@@ -28,7 +28,7 @@ func TestAwaitLogStartWaitsForTheISR(t *testing.T) {
 		if lowest, err := n.deleteBefore(1, 1, time.Second); lowest != 1 || err != nil {
 			t.Errorf("%d, %v", lowest, err)
 		}
-		n.nodes[3].cut.Store(true)
+		n.nodes[3].disconnected.Store(true)
 		if _, err := n.deleteBefore(1, 2, time.Second); !errors.Is(err, ErrTimeout) {
 			t.Errorf("while an ISR member is disconnected: %v, want %v", err, ErrTimeout)
 		}
@@ -36,7 +36,7 @@ func TestAwaitLogStartWaitsForTheISR(t *testing.T) {
 		if lowest, err := n.deleteBefore(1, 3, time.Second); lowest != 3 || err != nil {
 			t.Errorf("after it has left the ISR: %d, %v", lowest, err)
 		}
-		n.nodes[3].cut.Store(false)
+		n.nodes[3].disconnected.Store(false)
 		n.settle(3 * time.Second)
 		if start := n.log(3).LogStart(); start != 3 || !slices.Contains(n.isr(), 3) {
 			t.Errorf("after its return: log start %d, ISR %v", start, n.isr())
@@ -48,12 +48,12 @@ func TestAwaitLogStartWaitsForTheISR(t *testing.T) {
 // The follower may be elected.
 func TestAwaitLogStartWaitsForPendingUpdates(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
-		n.nodes[2].cut.Store(true)
+		n.nodes[2].disconnected.Store(true)
 		n.mustProduce(1, "a", "b", "c") // acknowledged once broker 2 has left the ISR
 		n.meta.mu.Lock()
 		n.meta.lose = 1000
 		n.meta.mu.Unlock()
-		n.nodes[2].cut.Store(false)
+		n.nodes[2].disconnected.Store(false)
 		for range 30 {
 			if n.settle(100 * time.Millisecond); slices.Contains(n.isr(), 2) {
 				break
@@ -62,7 +62,7 @@ func TestAwaitLogStartWaitsForPendingUpdates(t *testing.T) {
 		if !slices.Contains(n.isr(), 2) {
 			t.Fatal("broker 2 did not join the ISR")
 		}
-		n.nodes[2].cut.Store(true)
+		n.nodes[2].disconnected.Store(true)
 		if _, err := n.deleteBefore(1, 2, time.Second); !errors.Is(err, ErrTimeout) {
 			t.Errorf("%v, want %v: broker 2 is in the recorded ISR with log start %d", err,
 				ErrTimeout, n.log(2).LogStart())

@@ -46,7 +46,7 @@ func TestAcksAllIsOnEveryReplica(t *testing.T) {
 func TestDivergentTailsAreTruncated(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a", "b")
-		n.nodes[1].cut.Store(true)
+		n.nodes[1].disconnected.Store(true)
 		n.settle(time.Second)
 		lost := make(chan ProduceResult, 1)
 		go func() { lost <- n.produce(1, "lost", "lost", "lost") }()
@@ -62,7 +62,7 @@ func TestDivergentTailsAreTruncated(t *testing.T) {
 			t.Errorf("old leader: log end %d, high watermark %d", n.log(1).LogEnd(),
 				n.log(1).HighWatermark())
 		}
-		n.nodes[1].cut.Store(false)
+		n.nodes[1].disconnected.Store(false)
 		n.apply(1)
 		if r := <-lost; !errors.Is(r.Err, ErrNotLeader) {
 			t.Errorf("the old leader's produce: %v", r.Err)
@@ -87,7 +87,7 @@ func TestRestartWithLostTail(t *testing.T) {
 		}
 		n.crash(2, true)
 		n.start(2)
-		n.nodes[2].cut.Store(true)
+		n.nodes[2].disconnected.Store(true)
 		n.apply()
 		n.settle(time.Second)
 		if end := n.log(2).LogEnd(); end == 5 {
@@ -104,7 +104,7 @@ func TestRestartWithLostTail(t *testing.T) {
 					n.log(2).LogEnd())
 			}
 		}
-		n.nodes[2].cut.Store(false)
+		n.nodes[2].disconnected.Store(false)
 		n.start(3)
 		n.apply()
 		n.settle(3 * lagMaxDefault)
@@ -120,7 +120,7 @@ func TestRestartWithLostTail(t *testing.T) {
 // an empty replica that starts there.
 func TestFollowersAdoptTheLogStart(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
-		n.nodes[3].cut.Store(true)
+		n.nodes[3].disconnected.Store(true)
 		n.settle(600 * time.Millisecond)
 		n.change(func(p *metadata.Partition) { p.ISR = []int32{1, 2} })
 		n.apply()
@@ -138,7 +138,7 @@ func TestFollowersAdoptTheLogStart(t *testing.T) {
 		if start := n.log(2).LogStart(); start != 2 {
 			t.Errorf("the follower's log start is %d, want 2", start)
 		}
-		n.nodes[3].cut.Store(false)
+		n.nodes[3].disconnected.Store(false)
 		n.start(3)
 		n.apply()
 		n.settle(3 * time.Second)
@@ -161,12 +161,12 @@ func TestEmptyFollowerCopiesManySegments(t *testing.T) {
 		topic.Partitions[0].ISR = []int32{1}
 	}
 	inCluster(t, 2, small, func(t *testing.T, n *nodes) {
-		n.nodes[2].cut.Store(true)
+		n.nodes[2].disconnected.Store(true)
 		n.settle(time.Second)
 		for range 300 {
 			n.mustProduce(1, "0123456789012345678901234567890123456789")
 		}
-		n.nodes[2].cut.Store(false)
+		n.nodes[2].disconnected.Store(false)
 		begin := time.Now()
 		n.settle(2 * time.Second)
 		n.equal(1, 2)
@@ -256,7 +256,7 @@ func TestQuirk7ConsumersReadFromFollowers(t *testing.T) {
 func TestCatchUpIsThrottled(t *testing.T) {
 	inCluster(t, 3, func(topic *metadata.Topic) { topic.Partitions[0].ISR = []int32{1, 2} },
 		func(t *testing.T, n *nodes) {
-			n.nodes[3].cut.Store(true)
+			n.nodes[3].disconnected.Store(true)
 			n.settle(time.Second)
 			n.nodes[1].catchUp.setRate(followerPartitionBytesMax)
 			large := strings.Repeat("x", 100_000)
@@ -265,7 +265,7 @@ func TestCatchUpIsThrottled(t *testing.T) {
 			}
 			n.equal(1, 2)
 			begin := time.Now()
-			n.nodes[3].cut.Store(false)
+			n.nodes[3].disconnected.Store(false)
 			for range 100 {
 				n.settle(200 * time.Millisecond)
 				if n.log(3).LogEnd() == n.log(1).LogEnd() {

@@ -50,7 +50,7 @@ func TestIdleFollowersStayInSync(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
 		n.settle(time.Hour)
-		n.nodes[3].cut.Store(true) // its last fetch was a moment ago
+		n.nodes[3].disconnected.Store(true) // its last fetch was a moment ago
 		begin := time.Now()
 		n.mustProduce(1, "b")
 		if took := time.Since(begin); took < lagMaxDefault-time.Second || took > lagMaxDefault+
@@ -60,12 +60,12 @@ func TestIdleFollowersStayInSync(t *testing.T) {
 		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2}) {
 			t.Errorf("ISR: %v", isr)
 		}
-		n.nodes[3].cut.Store(false)
+		n.nodes[3].disconnected.Store(false)
 		n.settle(10 * time.Second)
 		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
 			t.Errorf("ISR: %v", isr)
 		}
-		n.nodes[3].cut.Store(true)
+		n.nodes[3].disconnected.Store(true)
 		n.settle(time.Hour) // without new records it lacks nothing
 		begin = time.Now()
 		n.mustProduce(1, "c")
