@@ -36,8 +36,12 @@ const (
 	crashesOfOne = 100
 )
 
-// knownCrashSeeds once failed. 3000962: the store lost producers (ensureForDeletion). 13000475:
-// deleted records restored a leader epoch (verifyEpochs). In the others the model demanded too much:
+// knownCrashSeeds once failed, because of the store:
+//
+//   - 3000962: it lost producers (ensureForDeletion);
+//   - 13000475: deleted records restored a leader epoch (verifyEpochs);
+//
+// or because the model demanded too much:
 //
 //   - 10356817682516520659: the producer state was lost to a full disk and a crash, and the next
 //     batch of the producer in the log was a marker (workload.transact);

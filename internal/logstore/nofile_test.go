@@ -161,7 +161,7 @@ func TestTruncationWithFewFileDescriptors(t *testing.T) {
 		end int64
 	}{
 		"truncate":    {func(log *Log) error { return log.TruncateTo(15) }, 15},
-		"begin anew":  {func(log *Log) error { return log.StartAt(100) }, 100},
+		"start again": {func(log *Log) error { return log.StartAt(100) }, 100},
 		"begin lower": {func(log *Log) error { return log.StartAt(7) }, 7},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +206,8 @@ func truncateWithFewFiles(t *testing.T, spare int, cut func(*Log) error, end int
 		t.Errorf("with %d files left the log has stopped: %v", spare, log.Fault())
 		_ = store.Close()
 		return false
-	case err != nil && (!errors.Is(err, ErrStorage) || !errors.Is(err, syscall.EMFILE) || log.LogEnd() != filled):
+	case err != nil && (!errors.Is(err, ErrStorage) || !errors.Is(err, syscall.EMFILE) ||
+		log.LogEnd() != filled):
 		t.Errorf("with %d files left: %v, the log ends at %d", spare, err, log.LogEnd())
 	}
 	if again := cut(log); again != nil || log.LogEnd() != end {

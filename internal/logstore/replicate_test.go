@@ -152,7 +152,7 @@ func TestAppendReplicatedRejects(t *testing.T) {
 
 // The gap between two epochs in a cleaned leader's log belongs to neither. A copy reports that the
 // earlier one ends with its records: otherwise a replica with records of its own in the gap would
-// be told that all replicas have them.
+// keep them as records of all replicas.
 func TestEpochBehindGapStartsBeforeIt(t *testing.T) {
 	mem, store, log := newLogForTest(t)
 	batch := func(offset int64, epoch int32) []byte {

@@ -182,7 +182,7 @@ func TestTruncateDoesNotDisturbReaders(t *testing.T) {
 }
 
 // A crash at every operation of a truncation leaves the log before, or a part of it that holds
-// everything below the new end. What is appended after an acknowledged truncation is never mixed
+// everything below the new end. Records appended after an acknowledged truncation are never mixed
 // with what was removed.
 func TestCrashAtEveryStepOfTruncation(t *testing.T) {
 	for _, held := range []bool{false, true} {
