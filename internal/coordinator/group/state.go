@@ -72,10 +72,15 @@ func orDefault[T comparable](field *T, value T) {
 }
 
 type ( // exchanged with the runtime, see package state
-	Token  = state.Token
+	// Token identifies a request that waits for an answer.
+	Token = state.Token
+	// Record is a record of __consumer_offsets.
 	Record = state.Record
+	// Answer completes a waiting Join or Sync.
 	Answer = state.Answer[Result]
+	// Output is the outcome of a call.
 	Output = state.Output[Result]
+	// Timers schedules calls of Fire.
 	Timers = state.Timers[TimerKey]
 )
 
