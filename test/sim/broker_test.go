@@ -130,7 +130,7 @@ func (l *liveBroker) run() {
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
 	for {
-		image, news := l.w.meta.image()
+		image, changed := l.w.meta.image()
 		if err := l.w.net.send(l.ctx, apiServer, l.id); err == nil {
 			l.apply(image)
 		} else if l.ctx.Err() == nil {
@@ -140,7 +140,7 @@ func (l *liveBroker) run() {
 		case <-l.ctx.Done():
 			return
 		case <-retry.C:
-		case <-news:
+		case <-changed:
 		}
 		retry.Reset(3 * time.Second)
 	}

@@ -26,13 +26,13 @@ type controlPlane struct {
 	w  *world
 	mu struct {
 		sync.Mutex
-		topics     []*topic
-		brokers    map[int32]*registration
-		away       bool   // the operator is down
-		preferred  bool   // the next decision moves leaders to their preferred replicas
-		acceptLoss bool   // an administrator accepts any data loss
-		living     string // the brokers in the last image, for comparison
-		news       chan struct{}
+		topics       []*topic
+		brokers      map[int32]*registration
+		operatorDown bool   // the operator is down
+		preferred    bool   // the next decision moves leaders to their preferred replicas
+		acceptLoss   bool   // an administrator accepts any data loss
+		lastBrokers  string // the brokers in the last image, for comparison
+		changed      chan struct{}
 	}
 }
 
@@ -43,7 +43,7 @@ type topic struct {
 	settings  topicconfig.Settings
 	partition placement.Partition
 	version   int
-	// deferredSince is when the operator begin to leave an ISR change to the leader; zero: it does
+	// deferredSince is when the operator began to leave an ISR change to the leader; zero: it does
 	// not.
 	deferredSince time.Time
 }
@@ -59,21 +59,21 @@ func (t *topic) newIncarnation() string { return fmt.Sprintf("%s@%d", t.name, t.
 // registration is a registered broker and its Lease.
 type registration struct {
 	metadata.Broker
-	seen time.Time
-	gone bool // its exit was seen
+	seen   time.Time
+	exited bool // its exit was seen
 }
 
 func newControlPlane(w *world) *controlPlane {
-	a := &controlPlane{w: w}
-	a.mu.brokers = map[int32]*registration{}
-	a.mu.news = make(chan struct{})
-	return a
+	c := &controlPlane{w: w}
+	c.mu.brokers = map[int32]*registration{}
+	c.mu.changed = make(chan struct{})
+	return c
 }
 
 // liveness returns what the operator knows of a broker.
 func (r *registration) liveness(now time.Time) placement.Liveness {
 	switch age := now.Sub(r.seen); {
-	case r.gone || age > leaseExpiry:
+	case r.exited || age > leaseExpiry:
 		return placement.Down
 	case age > leaseUncertain:
 		return placement.Unknown
@@ -81,9 +81,9 @@ func (r *registration) liveness(now time.Time) placement.Liveness {
 	return placement.Up
 }
 
-func (a *controlPlane) brokerStatesLocked() map[int32]placement.BrokerState {
+func (c *controlPlane) brokerStatesLocked() map[int32]placement.BrokerState {
 	all := map[int32]placement.BrokerState{}
-	for id, r := range a.mu.brokers {
+	for id, r := range c.mu.brokers {
 		all[id] = placement.BrokerState{
 			Liveness: r.liveness(time.Now()), Epoch: r.Epoch, CleanEpoch: r.CleanEpoch,
 			Directory: r.Directory, Leaving: r.Leaving,
@@ -93,36 +93,36 @@ func (a *controlPlane) brokerStatesLocked() map[int32]placement.BrokerState {
 }
 
 // changedLocked wakes the brokers that wait for an image.
-func (a *controlPlane) changedLocked() {
-	close(a.mu.news)
-	a.mu.news = make(chan struct{})
+func (c *controlPlane) changedLocked() {
+	close(c.mu.changed)
+	c.mu.changed = make(chan struct{})
 }
 
 // decide lets the operator decide about every partition, unless it is down.
-func (a *controlPlane) decide() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.mu.away {
+func (c *controlPlane) decide() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.operatorDown {
 		return
 	}
-	brokers := a.brokerStatesLocked()
-	living := ""
+	brokers := c.brokerStatesLocked()
+	summary := ""
 	for _, id := range slices.Sorted(maps.Keys(brokers)) {
-		living += fmt.Sprint(id, brokers[id].Liveness, " ")
+		summary += fmt.Sprint(id, brokers[id].Liveness, " ")
 	}
-	if living != a.mu.living {
-		a.mu.living = living
-		a.changedLocked()
+	if summary != c.mu.lastBrokers {
+		c.mu.lastBrokers = summary
+		c.changedLocked()
 	}
-	for _, t := range a.mu.topics {
+	for _, t := range c.mu.topics {
 		options := placement.Options{
-			PreferLeader:       a.mu.preferred,
-			AllowUnclean:       t.settings.UncleanElection || a.mu.acceptLoss,
+			PreferLeader:       c.mu.preferred,
+			AllowUnclean:       t.settings.UncleanElection || c.mu.acceptLoss,
 			ReplicaIncarnation: t.newIncarnation(),
 		}
-		if a.mu.acceptLoss && t.partition.Leader == placement.NoLeader &&
+		if c.mu.acceptLoss && t.partition.Leader == placement.NoLeader &&
 			t.partition.LeaderEpoch > 0 {
-			for _, r := range a.mu.brokers {
+			for _, r := range c.mu.brokers {
 				if slices.Contains(t.partition.Replicas, r.ID) &&
 					r.liveness(time.Now()) == placement.Up {
 					options.AcceptedDataLoss = placement.DataLossConsent(r.Directory,
@@ -132,18 +132,19 @@ func (a *controlPlane) decide() {
 		}
 		decision := placement.Decide(t.partition, brokers, options)
 		if !t.leavesToLeader(decision.Partition, time.Now()) {
-			a.putLocked(t, decision.Partition, decision.Unclean)
+			c.putLocked(t, decision.Partition, decision.Unclean)
 		}
 	}
-	a.mu.preferred = false
+	c.mu.preferred = false
 }
 
 // leavesToLeader reports whether the operator leaves a change to the leader for now: one that only
 // affects the ISR.
 func (t *topic) leavesToLeader(next placement.Partition, now time.Time) bool {
-	alike := next
-	alike.ISR = t.partition.ISR
-	if fmt.Sprint(alike) != fmt.Sprint(t.partition) || fmt.Sprint(next) == fmt.Sprint(t.partition) {
+	unchangedISR := next
+	unchangedISR.ISR = t.partition.ISR
+	current := fmt.Sprint(t.partition)
+	if fmt.Sprint(unchangedISR) != current || fmt.Sprint(next) == current {
 		t.deferredSince = time.Time{}
 		return false
 	}
@@ -158,13 +159,13 @@ func (t *topic) leavesToLeader(next placement.Partition, now time.Time) bool {
 }
 
 // putLocked writes a partition if it has changed.
-func (a *controlPlane) putLocked(t *topic, next placement.Partition, unclean bool) {
+func (c *controlPlane) putLocked(t *topic, next placement.Partition, unclean bool) {
 	before := t.partition
 	if fmt.Sprint(before) == fmt.Sprint(next) {
 		return
 	}
 	if next.LeaderEpoch != before.LeaderEpoch {
-		a.w.tracef(
+		c.w.tracef(
 			"%s: broker %d leads in epoch %d, ISR %v, replicas %v -> %v, unclean %t (before: %d, ISR %v)",
 			t.name,
 			next.Leader,
@@ -177,120 +178,120 @@ func (a *controlPlane) putLocked(t *topic, next placement.Partition, unclean boo
 			before.ISR,
 		)
 	} else {
-		a.w.tracef("%s: ISR %v, replicas %v -> %v", t.name, next.ISR, next.Replicas, next.Target)
+		c.w.tracef("%s: ISR %v, replicas %v -> %v", t.name, next.ISR, next.Replicas, next.Target)
 	}
-	a.w.elected(t, before, next, unclean)
+	c.w.elected(t, before, next, unclean)
 	t.partition = next
 	t.version++
-	a.changedLocked()
+	c.changedLocked()
 }
 
 // image returns the current metadata image, and a channel that is closed when it changes.
-func (a *controlPlane) image() (image *metadata.Image, news chan struct{}) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (c *controlPlane) image() (image *metadata.Image, changed chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var brokers []metadata.Broker
 	up := map[int32]metadata.Broker{}
-	for _, r := range a.mu.brokers {
+	for _, r := range c.mu.brokers {
 		if r.liveness(time.Now()) != placement.Down {
 			brokers = append(brokers, r.Broker)
 			up[r.ID] = r.Broker
 		}
 	}
 	var topics []*metadata.Topic
-	for _, t := range a.mu.topics {
+	for _, t := range c.mu.topics {
 		p := t.partition
-		made := &metadata.Partition{
+		imaged := &metadata.Partition{
 			Replicas: slices.Clone(p.Replicas), Leader: placement.NoLeader,
 			LeaderEpoch: p.LeaderEpoch, Target: slices.Clone(p.Target),
 			UnprovenEpoch: p.UnprovenEpoch,
 		}
 		for _, id := range p.Replicas {
-			made.ReplicaIncarnations = append(made.ReplicaIncarnations, p.ReplicaIncarnations[id])
+			imaged.ReplicaIncarnations = append(imaged.ReplicaIncarnations, p.ReplicaIncarnations[id])
 		}
-		made.SetISR(p.Leader, p.ISR, up)
+		imaged.SetISR(p.Leader, p.ISR, up)
 		for _, m := range p.ISR {
 			// Like both stores: a restarted broker is not the elected leader.
-			if r := a.mu.brokers[m.Broker]; m.Broker == p.Leader && r.Epoch == m.Epoch &&
+			if r := c.mu.brokers[m.Broker]; m.Broker == p.Leader && r.Epoch == m.Epoch &&
 				r.liveness(time.Now()) != placement.Down {
-				made.Leader = p.Leader
+				imaged.Leader = p.Leader
 			}
 		}
 		topics = append(topics,
 			&metadata.Topic{Name: t.name, ID: t.id, Settings: t.settings,
-				Partitions: []*metadata.Partition{made}})
+				Partitions: []*metadata.Partition{imaged}})
 	}
 	return metadata.NewImage("simulated", metadata.CleanerBudget{Workers: 1}, brokers, topics),
-		a.mu.news
+		c.mu.changed
 }
 
 // register registers a broker with a new broker epoch.
-func (a *controlPlane) register(self metadata.Broker) (epoch int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (c *controlPlane) register(self metadata.Broker) (epoch int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	self.Epoch = 1
-	if old := a.mu.brokers[self.ID]; old != nil {
+	if old := c.mu.brokers[self.ID]; old != nil {
 		self.Epoch = old.Epoch + 1
 	}
-	a.mu.brokers[self.ID] = &registration{Broker: self, seen: time.Now()}
-	a.changedLocked()
+	c.mu.brokers[self.ID] = &registration{Broker: self, seen: time.Now()}
+	c.changedLocked()
 	return self.Epoch
 }
 
 // renew renews a Lease, unless a later broker epoch holds it.
-func (a *controlPlane) newProducer(id int32, epoch int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if r := a.mu.brokers[id]; r != nil && r.Epoch == epoch && !r.gone {
+func (c *controlPlane) newProducer(id int32, epoch int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.mu.brokers[id]; r != nil && r.Epoch == epoch && !r.exited {
 		before := r.liveness(time.Now())
 		r.seen = time.Now()
 		if before == placement.Down {
-			a.changedLocked()
+			c.changedLocked()
 		}
 	}
 }
 
 // processExited records that the exit of a broker process was seen: the end of its container, or
 // the release of its Lease.
-func (a *controlPlane) processExited(id int32, epoch int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if r := a.mu.brokers[id]; r != nil && r.Epoch == epoch {
-		r.gone = true
-		a.changedLocked()
+func (c *controlPlane) processExited(id int32, epoch int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.mu.brokers[id]; r != nil && r.Epoch == epoch {
+		r.exited = true
+		c.changedLocked()
 	}
 }
 
-func (a *controlPlane) leave(id int32, epoch int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if r := a.mu.brokers[id]; r != nil && r.Epoch == epoch {
+func (c *controlPlane) leave(id int32, epoch int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.mu.brokers[id]; r != nil && r.Epoch == epoch {
 		r.Leaving = true
-		a.changedLocked()
+		c.changedLocked()
 	}
 }
 
 // serving processes the logs that contain a later leader epoch: the next election uses a higher
 // one.
-func (a *controlPlane) serving(id int32, served []metadata.Served) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (c *controlPlane) serving(id int32, served []metadata.Served) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, one := range served {
-		t := a.topicLocked(one.Topic)
+		t := c.topicLocked(one.Topic)
 		if !one.Ahead || t == nil || t.partition.Leader != id {
 			continue
 		}
 		asked := t.partition
 		asked.FoundEpoch = &one.LeaderEpoch
-		decision := placement.Decide(asked, a.brokerStatesLocked(),
+		decision := placement.Decide(asked, c.brokerStatesLocked(),
 			placement.Options{ReplicaIncarnation: t.newIncarnation()})
 		decision.FoundEpoch = nil
-		a.putLocked(t, decision.Partition, decision.Unclean)
+		c.putLocked(t, decision.Partition, decision.Unclean)
 	}
 }
 
-func (a *controlPlane) topicLocked(id metadata.ID) *topic {
-	for _, t := range a.mu.topics {
+func (c *controlPlane) topicLocked(id metadata.ID) *topic {
+	for _, t := range c.mu.topics {
 		if t.id == id {
 			return t
 		}
@@ -302,42 +303,42 @@ var errNoAnswer = errors.New("no answer from the API server")
 
 // changeISR changes the ISR on behalf of a broker, by compare-and-swap on the version. With late >
 // 0 the write arrives after the broker has abandoned the request.
-func (a *controlPlane) changeISR(ctx context.Context, change metadata.ISRChange,
+func (c *controlPlane) changeISR(ctx context.Context, change metadata.ISRChange,
 	late time.Duration) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	t := a.topicLocked(change.Topic)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.topicLocked(change.Topic)
 	if t == nil {
 		return metadata.ErrISRConflict
 	}
-	changed, err := placement.ChangeISR(t.partition, change.Proposal(), a.brokerStatesLocked())
+	changed, err := placement.ChangeISR(t.partition, change.Proposal(), c.brokerStatesLocked())
 	if err != nil {
 		return fmt.Errorf("%w: %w", metadata.ErrISRConflict, err)
 	}
 	if late == 0 {
-		a.putLocked(t, changed, false)
+		c.putLocked(t, changed, false)
 		return nil
 	}
 	version := t.version
-	a.w.spawn(func() {
-		if sleep(a.w.ctx, late) != nil {
+	c.w.spawn(func() {
+		if sleep(c.w.ctx, late) != nil {
 			return
 		}
-		a.mu.Lock()
-		defer a.mu.Unlock()
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		if t.version == version {
-			a.w.tracef("%s: late write arrived", t.name)
-			a.putLocked(t, changed, false)
+			c.w.tracef("%s: late write arrived", t.name)
+			c.putLocked(t, changed, false)
 		}
 	})
 	return errNoAnswer
 }
 
 // recorded returns the current state of a partition.
-func (a *controlPlane) recorded(name string) placement.Partition {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, t := range a.mu.topics {
+func (c *controlPlane) recorded(name string) placement.Partition {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.mu.topics {
 		if t.name == name {
 			return t.partition
 		}

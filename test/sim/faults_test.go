@@ -98,11 +98,11 @@ func (w *world) operator() {
 		return
 	}
 	w.tracef("operator is down")
-	w.meta.mu.away = true
+	w.meta.mu.operatorDown = true
 	w.schedule(w.randomDuration(time.Second, 8*time.Second), func() {
 		w.meta.mu.Lock()
 		defer w.meta.mu.Unlock()
-		w.meta.mu.away = false
+		w.meta.mu.operatorDown = false
 	})
 }
 

@@ -28,7 +28,7 @@ func (w *world) heal() {
 	})
 	w.restartBrokers()
 	w.meta.mu.Lock()
-	w.meta.mu.away = false
+	w.meta.mu.operatorDown = false
 	w.meta.mu.Unlock()
 	for begin, accepted := time.Now(), false; !w.recovered() && !w.failed(); {
 		if time.Since(begin) > healTime {
