@@ -32,10 +32,10 @@ type TimestampType string
 type Durability string
 
 const (
-	// DurabilityReplicated counts a record when it has been written to the operating system; disks
-	// are synced in the background.
+	// DurabilityReplicated counts a record as stored once it has been written to the operating
+	// system; disks are synced in the background.
 	DurabilityReplicated Durability = "Replicated"
-	// DurabilityFsync counts a record when it has been synced to disk.
+	// DurabilityFsync counts a record as stored once it has been synced to disk.
 	DurabilityFsync Durability = "Fsync"
 )
 

@@ -116,7 +116,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // notifies all of them again, and those that were notified before write nothing.
 func (r *Reconciler) notify(ctx context.Context, key types.NamespacedName, cluster, broker string,
 	state placement.BrokerState) (time.Duration, error) {
-	state.AddressStaleFor = 0 // it ends by itself and is no reason for an election
+	// A change of AddressStaleFor alone is not notified: it expires by itself, and is no reason for
+	// an election.
+	state.AddressStaleFor = 0
 	last, _ := r.notified.Get(key)
 	now := time.Now()
 	if last.state != state {

@@ -12,8 +12,8 @@ import (
 // moves nothing, and short enough that leaders are balanced soon after a rolling restart.
 const DefaultPreferredLeaderDelay = 30 * time.Second
 
-// preferredLeaders records since when each partition's preferred leader could lead again. It is
-// safe for concurrent use; calls for one partition do not overlap.
+// preferredLeaders records for each partition the time from which its preferred leader has been
+// able to lead again. It is safe for concurrent use.
 type preferredLeaders struct {
 	delay time.Duration
 	mu    struct {

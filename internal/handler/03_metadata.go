@@ -120,7 +120,7 @@ func controller(img *metadata.Image, listener string) int32 {
 	return all[0].ID
 }
 
-// requestedTopic is one topic of a response: what was found, or why not.
+// requestedTopic is one topic of a Metadata response: the topic that was found, or the error.
 type requestedTopic struct {
 	answer kmsg.MetadataResponseTopic
 	found  *metadata.Topic

@@ -162,8 +162,8 @@ func appendForgotten(out []byte, forgotten []session.Key) []byte {
 	return out
 }
 
-// topicPrefix returns how many partitions at the front are of one topic; topicPrefixes returns the
-// number of such runs.
+// topicPrefix returns the length of the first run of partitions of the same topic; topicPrefixes
+// returns the number of runs.
 func topicPrefix(partitions []replica.FollowerPartition) int {
 	n := 1
 	for n < len(partitions) && partitions[n].Topic == partitions[0].Topic {

@@ -304,8 +304,8 @@ func (w *workload) clean(p *partitionModel, log *Log) {
 	if !p.settings.Compact {
 		return
 	}
-	// Not Log.durable: to reset the first dirty offset saves the recovery point, and that counts at
-	// once.
+	// Not durability.sealedEnd: a reset of the first dirty offset saves the recovery point, which
+	// then takes effect at once.
 	p.cleanable = max(p.cleanable, min(log.checkpointState().recoveryPoint, log.LastStable()))
 	p.replicatedTo = max(p.replicatedTo, log.HighWatermark())
 	_, err := compact(context.Background(), log)

@@ -35,7 +35,8 @@ func (l *Log) DeleteBefore(offset int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.stopped != nil {
-		// the directory of a closed log may belong to another log; the next start removes them
+		// The directory of a closed log may belong to another log by now. The next start removes
+		// the old leader epochs.
 		return nil
 	}
 	return l.epochs.truncateFront(l.logStart.Load())

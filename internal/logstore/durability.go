@@ -21,7 +21,7 @@ type durability struct {
 	// unsealed are rolled segments that the next flush seals, oldest first.
 	unsealed []unsealed
 	// sealedEnd is the end of what may be cleaned: min(checkpointed, base of unsealed[0]). It is
-	// stored before a segment list that the change concerns (cleanFacts).
+	// stored before a segment list that the change concerns (Compaction.limits).
 	sealedEnd atomic.Int64
 }
 

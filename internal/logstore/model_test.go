@@ -181,7 +181,7 @@ func (m *model) transactions() (open map[int64]int64, aborted map[int64]bool) {
 	return open, aborted
 }
 
-// add records what was appended at the end.
+// add updates the model after an append at the log end.
 func (m *model) add(b modelBatch, keys ...string) {
 	m.appends++
 	m.batches = append(m.batches, b)

@@ -84,9 +84,9 @@ func newStore(opts Options) *Store {
 	return s
 }
 
-// load reads the directory. It fails for what concerns the directory as a whole; a single log that
-// fails becomes offline. The store's goroutine does not run yet, so only the workers that open logs
-// need Store.mu.
+// load reads the data directory and opens its logs. It fails if the directory or a file of the
+// whole store cannot be read or written; a log that fails to open becomes offline instead. The
+// store's goroutine does not run yet, so only the workers that open logs need Store.mu.
 func (s *Store) load() (err error) {
 	if s.directoryID, err = loadDirectoryID(s.opts.FS, s.opts.Dir); err != nil {
 		return err
@@ -133,9 +133,10 @@ func (s *Store) load() (err error) {
 }
 
 // saveAfterRecovery writes the checkpoints after an unclean shutdown, before the first append.
-// Otherwise an offset in them that recovery had to lower, because the log ends below it, would
-// count again after the next crash: a high watermark above what was ever replicated. A full disk
-// does not prevent the start.
+// Recovery lowers checkpointed offsets that are above the end of their log. If the old values
+// stayed on disk, the log could grow past them, and recovery from the next crash would accept them:
+// for example, a high watermark above what was ever replicated. A full disk does not prevent the
+// start.
 func (s *Store) saveAfterRecovery() {
 	if err := s.save(); err != nil {
 		s.opts.Logger.Warn("failed to write the checkpoints after recovery; the next flush tries again",

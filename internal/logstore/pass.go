@@ -31,7 +31,8 @@ type PassOptions struct {
 	// Throttle is called with every n bytes read or written, and waits; nil: no limit.
 	Throttle func(ctx context.Context, n int) error
 
-	// Started is called with the lineage of the log that the pass works on; may be nil.
+	// Started is called when the pass has its view of the log, with Compaction.Lineage as of the
+	// view; may be nil.
 	Started func(lineage int64)
 	// Progress is called now and then; may be nil.
 	Progress func(clean.PassProgress)
@@ -67,7 +68,7 @@ func (c *Compaction) Pass(ctx context.Context, opts PassOptions) (clean.Stats, e
 	return stats, c.setCleaned(lineage, stats)
 }
 
-// passOnce runs the pass, and returns the lineage of the log that it worked on.
+// passOnce runs the pass, and returns Compaction.Lineage as of its view of the log.
 //
 // The view is taken here, because the sections that the scheduler saw may be old: a bound that has
 // risen since is used at once, and segments that retention deleted are not waited for. From here on

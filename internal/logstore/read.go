@@ -226,8 +226,9 @@ func holdsFrom(h *handle, header segment.Header, offset int64) (bool, error) {
 	return false, nil
 }
 
-// fill makes the slice the range from first on, within one segment: a response is sent from one
-// file. It acquires its own reference, because the list may be released before the slice.
+// fill sets the slice to the batches from first on that are below limit and fit in bytesMax. All
+// are in one segment, because a response is sent from one file. fill acquires a reference to the
+// segment for the slice, because the segment list may be released before the slice.
 func (s *Slice) fill(first batchAt, limit int64, bytesMax int, wholeFirst bool) error {
 	size := first.header.SizeBytes
 	if size > bytesMax {

@@ -184,7 +184,8 @@ func (r *recovery) replay(toScan []int64) error {
 	}
 	r.producersAt = from
 	for i, h := range r.handles {
-		// However old the segment is: a transaction may have been open since then.
+		// The last segment and all that end above the snapshot are replayed, however old they are:
+		// a transaction that began in them may still be open.
 		needed := i+1 == len(r.handles) || r.handles[i+1].Base() > from
 		if !needed && r.onDisk != nil {
 			continue

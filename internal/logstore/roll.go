@@ -25,8 +25,9 @@ func rollBefore(active *segment.Segment, b record.Parts, config *config) bool {
 	return ok && b.MaxTimestamp()-first > segmentAge(config.settings, active.Base()).Milliseconds()
 }
 
-// segmentAge returns the age at which the active segment of a base offset is rolled, without the
-// jitter: a compacted topic's MaxLag counts, because the active segment is never cleaned.
+// segmentAge returns the age at which an active segment with this base offset is rolled: the
+// configured age minus the jitter. In a compacted topic MaxLag limits the age, because the active
+// segment is never cleaned.
 func segmentAge(s topicconfig.Settings, base int64) time.Duration {
 	age := s.SegmentAge
 	if s.Compact && s.MaxLag > 0 && s.MaxLag < age {
@@ -59,7 +60,7 @@ func (l *Log) rollLocked() error {
 	}
 	handles := l.currentLocked()
 	old := handles[len(handles)-1]
-	// Before the list with the rolled segment is published: see cleanFacts.
+	// Before the list with the rolled segment is published: see Compaction.limits.
 	l.disk.rolled(unsealed{segment: old, end: end, state: l.mu.producers.Encode(end)})
 	l.mu.firstAppend = time.Time{}
 	// All segments of the old list are in the new one: releasing it closes nothing.

@@ -17,9 +17,9 @@ const unknownOffset = -1
 // may describe different moments: recovery relies on none of them beyond what the log itself
 // confirms.
 //
-// The state of each log is read before anything is written, and the log records the recovery point
-// that was read: a flush that moves it meanwhile counts in the next round. The caller holds no lock
-// of a log (doc.go).
+// save reads the state of every log before it writes anything, and then reports to each log the
+// recovery point that was written. If a flush advances a recovery point in between, the next save
+// writes it. The caller holds no lock of a log (doc.go).
 func (s *Store) save() error {
 	s.saving.Lock()
 	defer s.saving.Unlock()

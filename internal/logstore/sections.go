@@ -54,17 +54,17 @@ type cleanableLimits struct {
 	logStart   int64
 	lastStable int64 // nothing above is cleaned: it may still be aborted (I2)
 	replicated int64 // the high watermark; up to lastStable an open transaction blocks
-	end        int64 // Log.durable: nothing above is cleaned
+	end        int64 // durability.sealedEnd: nothing above is cleaned
 	firstDirty int64 // within [logStart, logEnd], see firstDirtyWithin
 }
 
 // limits returns the segment list, which the caller releases, and the limits. It takes no lock: a
 // scrape of the metrics must not wait for an append that waits for the disk.
 //
-// The list is acquired first. A roll lowers Log.durable before it publishes the list with the
-// rolled segment, so the value read here never counts a segment of this list as sealed that is not.
-// A change after that moment makes the result older, not wrong; replaceIn checks all of it again
-// under the lock.
+// limits acquires the list before it reads sealedEnd. A roll lowers sealedEnd before it publishes
+// the list with the rolled segment, so every segment of the list below the value read here is
+// sealed. A later change makes the result outdated but not wrong: replaceIn checks the segments,
+// sealedEnd and the lineage again under the lock.
 func (c *Compaction) limits() (*segmentList, cleanableLimits) {
 	l := c.log
 	list := l.acquire()

@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// truncateFiles truncates within the log. The segment that holds the new end becomes the active
-// one.
+// truncateFiles truncates the log to an end above its start. The segment that holds the new end
+// becomes the active one.
 func (t *truncation) truncateFiles(handles []*handle) error {
 	l, end := t.log, t.target.end
 	at := (&segmentList{handles: handles}).floor(end)

@@ -122,10 +122,10 @@ func (e *election) beginIncarnation(id int32) {
 	e.ReplicaIncarnations[id] = e.options.ReplicaIncarnation
 }
 
-// initializeISR adds every replica of a new partition that is up to the ISR: there are no records
-// that it could lack. A partition is new if both leader epoch and ISR are empty; an empty ISR after
-// an election would mean that no replica has the records. Without a broker that may lead, the
-// partition remains new.
+// initializeISR sets the ISR of a new partition to all replicas whose brokers are up and not
+// leaving: the partition has no records that a replica could lack. A partition is new if both
+// leader epoch and ISR are empty; an empty ISR after an election would mean that no replica has the
+// records. Without a broker that may lead, the partition remains new.
 func (e *election) initializeISR() {
 	if e.LeaderEpoch != 0 || len(e.ISR) != 0 {
 		return
@@ -315,8 +315,9 @@ func (e *election) dataLossAccepted(id int32) bool {
 	}
 	if m, ok := e.member(id); ok && e.state(m) == memberReplaced &&
 		e.options.AcceptedDataLoss == directory {
-		// The consent names the new disk, so it does not count for a later replacement. It accepts
-		// the loss of one disk only: other members may still have the records.
+		// AcceptedDataLoss names the new disk, so it does not apply to a later replacement. It
+		// accepts the loss of this broker's old disk only: a member whose disk was not replaced may
+		// still have the records.
 		return !slices.ContainsFunc(e.ISR,
 			func(m InSyncReplica) bool { return e.state(m) != memberReplaced })
 	}

@@ -104,7 +104,9 @@ func newConsumers(opts ConsumeOptions, spans map[int32]span) ([]*consumer, error
 	return created, nil
 }
 
-// run polls until this consumer is done. It calls enough when all consumers together are done.
+// run polls until this consumer has read its partitions to their end offsets or has received no
+// record for idleTimeout; with Latest it polls until ctx ends. It calls enough when all consumers
+// together have read opts.Records records.
 func (c *consumer) run(ctx context.Context, enough func(), begin time.Time) {
 	for ctx.Err() == nil && (c.opts.Latest || len(c.left) > 0) {
 		poll, stop := ctx, context.CancelFunc(func() {})

@@ -29,8 +29,9 @@ type Result struct {
 type Cost struct {
 	WallSeconds float64 `json:"wallSeconds"`
 	CPUSeconds  float64 `json:"cpuSeconds"` // of the process, user and system
-	WallMBs     float64 `json:"wallMBs"`    // raw, 10^6 bytes per second of wall clock time
-	// CPUMBs is in raw 10^6 bytes per second of CPU time, which a busy machine disturbs least.
+	WallMBs     float64 `json:"wallMBs"`    // RawBytes per second of wall clock time, / 10^6
+	// CPUMBs is RawBytes per second of CPU time, / 10^6. Other load on the machine affects it
+	// least.
 	CPUMBs          float64 `json:"cpuMBs"`
 	RecordMicros    float64 `json:"recordMicros"` // CPU time in microseconds per record
 	BatchAllocs     float64 `json:"batchAllocs"`

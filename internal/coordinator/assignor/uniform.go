@@ -178,7 +178,8 @@ func (u *uniform) assignFree() {
 // balance transfers one partition from a member with too many along a path to one with too few, and
 // reports whether there was such a path.
 func (u *uniform) balance() bool {
-	settled := make([]bool, len(u.members)) // no path leads from these to a lower load
+	// settled marks the members from which no path leads to a member with a load lower by 2 or more
+	settled := make([]bool, len(u.members))
 	for {
 		from := -1
 		for at := range u.members {

@@ -187,8 +187,8 @@ func TestSteadyStateCostsLessTheMoreGarbageIsAllowed(t *testing.T) {
 	}
 }
 
-// With at most half of the log garbage, a third of the appended records is rewritten, and less with
-// hot keys.
+// With each of these settings garbage makes up half of the log at its peak. With minDirtyPercent
+// 10, passes rewrite about one record for every three appended, and fewer if some keys are hot.
 func TestSteadyStateAtAPeakOfHalfTheLog(t *testing.T) {
 	for _, c := range []struct{ percent, dirty int }{{45, 10}, {35, 25}, {0, 50}} {
 		u, up, z, zp := steadyState(c.percent, c.dirty)

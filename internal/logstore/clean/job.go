@@ -22,7 +22,8 @@ type Job struct {
 	// at or above Bound, where the pass does not read. Every other transaction that is open at
 	// Bound is committed.
 	AbortedAcrossBound []segment.AbortedTxn
-	// Lineage returns the lineage of the leader epochs below an offset (docs/format/dead.md).
+	// Lineage returns the leader epoch of the offset before the given one. A .dead file from before
+	// a truncation has a different one and is ignored (docs/format/dead.md).
 	Lineage func(below int64) uint64
 
 	Now    time.Time // the start of the pass, which tombstone retention is measured against

@@ -48,8 +48,8 @@ func newPass(ctx context.Context, job Job) *pass {
 	return p
 }
 
-// segmentWork is how often TotalBytes counts a segment at first: for building its sidecar, for
-// reading the sidecar, and for rewriting the segment.
+// segmentWork is how many times the initial TotalBytes includes the size of a segment: for building
+// its sidecar, for reading the sidecar, and for rewriting the segment.
 const segmentWork = 3
 
 // run opens the sidecars and cleans the log window by window: as many segments at once as their

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// Scenarios of the cleaner for readers, one file each: testdata/scenarios/README.md lists the
-// commands. With -update the test writes the output into the files.
+// TestScenarios runs the scenario files in testdata/scenarios, which also document the cleaner by
+// example. The README.md there lists the commands. With -update the test writes the output into the
+// files.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/scenarios/*.txt")
 	if err != nil || len(files) < 10 {

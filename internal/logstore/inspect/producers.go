@@ -24,8 +24,8 @@ type producer struct {
 }
 
 // addProducer checks a batch against the rules of idempotent and transactional producers (KIP-98,
-// KIP-890), as far as a cleaned log permits: the content of a removed batch is unknown, but its
-// offsets are missing.
+// KIP-890), as far as a cleaned log permits: of a removed batch only the gap in the offsets is
+// known.
 //
 //   - Epochs do not decrease.
 //   - Sequence numbers are consecutive, and start at 0 with a new epoch. A gap is at most as large

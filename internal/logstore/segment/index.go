@@ -188,7 +188,8 @@ func (x index[E]) first(e entries[E], n int) (entries[E], error) {
 	return entries[E]{written: written, tail: slices.Clip(e.tail[:n-written]), last: last}, nil
 }
 
-// trim truncates the file to the written entries. Older ones may follow them after Truncate.
+// trim truncates the file to the written entries of the list. The file is longer if the list was
+// shortened, because first does not change the file.
 func (x index[E]) trim(e entries[E]) error {
 	if err := x.file.Truncate(int64(e.written * x.entryBytes)); err != nil {
 		return fmt.Errorf("truncate index: %w", err)

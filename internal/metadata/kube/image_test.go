@@ -373,8 +373,8 @@ func TestStatusOfTopicsDoesNotAffectImages(t *testing.T) {
 	}
 }
 
-// TestImageHasReplicaIncarnations: in the order of the replicas, whatever their order in the
-// resource.
+// TestImageHasReplicaIncarnations checks that the image lists the incarnation ids in the order of
+// Replicas, whatever the order of the resource's Assignments.
 func TestImageHasReplicaIncarnations(t *testing.T) {
 	p := &v1alpha1.Partition{Status: v1alpha1.PartitionStatus{
 		Leader: 2, LeaderEpoch: 9, UnprovenEpoch: 4, Replicas: []int32{2, 0, 1},

@@ -234,7 +234,8 @@ func TestPartiallyFailedWriteIsReplaced(t *testing.T) {
 	}
 }
 
-// Changes of several partitions share a write. Each has its own result, after it is in effect.
+// ISR changes of several partitions share one write. Each change has its own result, which is
+// reported after the image contains the change.
 func TestISRChangesShareAWrite(t *testing.T) {
 	fs := vfs.NewFault(memory(t))
 	s := open(t, fs)
