@@ -26,7 +26,7 @@ type readBatch struct {
 	needed int // bytes: of the whole batch, or of the header only
 }
 
-// end is the position behind the needed bytes.
+// end is the position after the needed bytes.
 func (b readBatch) end() int64 { return b.Position + int64(b.needed) }
 
 // batchReader reads the batches of a segment that a rewrite needs, in log order, with one read for
