@@ -88,8 +88,8 @@ func TestDurableEndSurvivesPowerFailure(t *testing.T) {
 	mem := vfs.NewMem()
 	var log atomic.Pointer[Log]
 	type moment struct {
-		safe int64
-		disk *vfs.Mem
+		durable int64
+		disk    *vfs.Mem
 	}
 	var mu sync.Mutex
 	var moments []moment
@@ -101,12 +101,12 @@ func TestDurableEndSurvivesPowerFailure(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		safe := l.DurableEnd() // before the clone: it only rises
+		durable := l.DurableEnd() // before the clone: it only rises
 		disk := mem.CrashClone()
 		if random.IntN(2) == 0 {
 			disk = mem.CrashClonePartly(random.Uint64())
 		}
-		moments = append(moments, moment{safe, disk})
+		moments = append(moments, moment{durable, disk})
 	}
 	disk := &watchedDisk{FS: mem, before: look, after: look}
 	store := openStore(t, disk)
@@ -143,10 +143,10 @@ func TestDurableEndSurvivesPowerFailure(t *testing.T) {
 	log.Store(nil)
 	for i, m := range moments {
 		crashed := createLog(t, openStore(t, m.disk), settings(fsync))
-		if crashed.LogEnd() < m.safe {
+		if crashed.LogEnd() < m.durable {
 			t.Fatalf("moment %d of %d: the log ends at %d, below the durable end %d", i,
 				len(moments),
-				crashed.LogEnd(), m.safe)
+				crashed.LogEnd(), m.durable)
 		}
 		if got := readKeys(t, crashed, 0); !slices.Equal(got, expectKeys(0, crashed.LogEnd())) {
 			t.Fatalf("moment %d: read %v", i, got)

@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Files that are there while a log is being made, or completed, from another replica's;
+// Files that exist while a log is copied, or completed, from another replica;
 // docs/format/store.md describes them.
 const (
 	// Files that exist while a log is copied, or completed, from another replica;

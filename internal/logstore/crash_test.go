@@ -60,11 +60,11 @@ func TestCrashes(t *testing.T) {
 	began, points, runs := time.Now(), 0, 0
 	_, alone := seed.Single(t)
 	for seed := range seed.Sequence(t, math.MaxInt, knownCrashSeeds...) {
-		wanted := min(*crashPoints-points, crashesOfOne)
+		limit := min(*crashPoints-points, crashesOfOne)
 		if alone {
-			wanted = math.MaxInt // the run that failed may have had more crashes left
+			limit = math.MaxInt // the run that failed may have had more crashes left
 		}
-		run, err := runPlan(t, seed, wanted)
+		run, err := runPlan(t, seed, limit)
 		points, runs = points+run.taken-1, runs+1 // the beginning is not a crash
 		if err != nil {
 			t.Fatal(err)
@@ -102,9 +102,8 @@ func newPlan(seed uint64, n int) []act {
 	return plan
 }
 
-// runPlan runs a plan on an empty disk, and then follows the crashes that it took, until the wanted
-// number was taken.
-func runPlan(t *testing.T, seed uint64, wanted int) (run crashRun, err error) {
+// runPlan runs a plan on an empty disk, and then follows the crashes that it took, up to the limit.
+func runPlan(t *testing.T, seed uint64, limit int) (run crashRun, err error) {
 	cryptotest.SetGlobalRandom(t, seed) // of the salts of key sidecars
 	// In a bubble: a log reads the clock when it is opened, and must not find its producers
 	// expired.
@@ -114,7 +113,7 @@ func runPlan(t *testing.T, seed uint64, wanted int) (run crashRun, err error) {
 			models[i] = &partitionModel{id: PartitionID{Topic: "tickets", Index: int32(i)},
 				restart: none}
 		}
-		run = crashRun{chance: rand.New(rand.NewPCG(seed, 2)), wanted: wanted,
+		run = crashRun{chance: rand.New(rand.NewPCG(seed, 2)), limit: limit,
 			moments: fnv.New64a()}
 		err = run.follow(crashPoint{mem: vfs.NewMem(), models: models, at: "the beginning"},
 			newPlan(seed, crashActs), 0)
@@ -124,9 +123,9 @@ func runPlan(t *testing.T, seed uint64, wanted int) (run crashRun, err error) {
 
 // crashRun is everything that follows from one seed.
 type crashRun struct {
-	chance        *rand.Rand
-	taken, wanted int
-	moments       hash.Hash64 // over all of them
+	chance       *rand.Rand
+	taken, limit int
+	moments      hash.Hash64 // over all of them
 }
 
 // follow opens what a crash left, checks it, continues with a plan, and follows the crashes of
@@ -143,7 +142,7 @@ func (r *crashRun) follow(point crashPoint, plan []act, depth int) error {
 	r.chance.Shuffle(len(w.crashes),
 		func(i, j int) { w.crashes[i], w.crashes[j] = w.crashes[j], w.crashes[i] })
 	for _, next := range w.crashes {
-		if r.taken > r.wanted {
+		if r.taken > r.limit {
 			return nil
 		}
 		if err := r.follow(next, newPlan(r.chance.Uint64(), crashActsMore), depth+1); err != nil {

@@ -238,10 +238,10 @@ func (w *workload) recordsOf(b record.Batch, from int64) (records []modelRecord)
 // producer snapshots are lost. The log is right: nothing below its last stable offset is undecided.
 func TestCrashMayLoseTheStartOfADecidedTransaction(t *testing.T) {
 	mem := vfs.NewMem()
-	var cut *vfs.Mem
+	var crashedDisk *vfs.Mem
 	disk := newCrashDisk(mem, func(what, name string) {
-		if what == "rename" && strings.HasSuffix(name, ".index.swap") && cut == nil {
-			cut = mem.CrashClone()
+		if what == "rename" && strings.HasSuffix(name, ".index.swap") && crashedDisk == nil {
+			crashedDisk = mem.CrashClone()
 		}
 	})
 	store := openStore(t, disk)
@@ -268,19 +268,19 @@ func TestCrashMayLoseTheStartOfADecidedTransaction(t *testing.T) {
 	endTxn(t, log, 11, true)
 	log.AdvanceHighWatermark(log.LogEnd())
 	w.clean(p, log)
-	if cut == nil {
+	if crashedDisk == nil {
 		t.Fatal("the pass replaced nothing")
 	}
-	names, err := cut.ReadDir(log.dir)
+	names, err := crashedDisk.ReadDir(log.dir)
 	for _, entry := range names {
 		if strings.HasSuffix(entry.Name(), snapshotSuffix) {
-			err = errors.Join(err, cut.Remove(log.dir+"/"+entry.Name()))
+			err = errors.Join(err, crashedDisk.Remove(log.dir+"/"+entry.Name()))
 		}
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := createLog(t, openStore(t, cut), config)
+	again := createLog(t, openStore(t, crashedDisk), config)
 	if again.HighWatermark() != 15 || again.LastStable() != 15 {
 		t.Errorf("high watermark %d, stable up to %d", again.HighWatermark(), again.LastStable())
 	}

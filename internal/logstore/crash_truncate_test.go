@@ -103,11 +103,11 @@ func (w *workload) startAt(p *partitionModel, log *Log) {
 	w.restartAt(p, log, offset, func() error { return log.StartAt(offset) })
 }
 
-func (w *workload) restartAt(p *partitionModel, log *Log, offset int64, cut func() error) {
+func (w *workload) restartAt(p *partitionModel, log *Log, offset int64, truncate func() error) {
 	p.restart = offset
-	if !w.done(cut(), "start again") {
+	if !w.done(truncate(), "start again") {
 		w.freeSpace() // the log works, and the follower tries again
-		w.must(cut(), "start again, with room")
+		w.must(truncate(), "start again, with room")
 	}
 	p.restart = none
 	p.reset(offset)

@@ -218,7 +218,7 @@ func (w *workload) tryPut(p *partitionModel, log *Log, a appended) error {
 		return err
 	}
 	if got.BaseOffset != a.base || got.LastOffset != a.last() || got.Duplicate {
-		w.failf("append at %d gave %+v", a.base, got)
+		w.failf("append at %d returned %+v", a.base, got)
 	}
 	w.acknowledge(p, log)
 	return nil
@@ -248,15 +248,15 @@ func (w *workload) wantDuplicates(p *partitionModel, log *Log) {
 }
 
 func (w *workload) wantDuplicate(log *Log, b appended) {
-	vouched := Verified{Transaction: b.sent.txn}
-	got, err := log.AppendVerified(append([]byte{}, b.wire...), vouched, time.Now())
+	verified := Verified{Transaction: b.sent.txn}
+	got, err := log.AppendVerified(append([]byte{}, b.wire...), verified, time.Now())
 	if err != nil || !got.Duplicate || got.BaseOffset != b.base {
 		w.failf("%s: producer %d's last batch, at %d, sent again: %+v, %v", log.ID(),
 			b.sent.producer, b.base, got, err)
 	}
 	gap := b.sent
 	gap.sequence += int32(len(gap.keys)) + 7
-	if _, err := log.AppendVerified(gap.bytes(failTB{}), vouched, time.Now()); !errors.Is(err,
+	if _, err := log.AppendVerified(gap.bytes(failTB{}), verified, time.Now()); !errors.Is(err,
 		ErrOutOfOrderSequence) {
 		w.failf("%s: a gap in the sequence of producer %d: %v", log.ID(), b.sent.producer, err)
 	}

@@ -173,11 +173,11 @@ func TestDamagedFilesAreRebuiltOrRejected(t *testing.T) {
 	for _, file := range []struct {
 		name, suffix string
 		last         bool
-		// except says what may differ: the file is all that knows of it
+		// except adjusts what may differ, because only this file contains it
 		// (docs/format/checkpoints.md).
 		except func(got, want *state)
 		// the partition is offline, or the directory is not opened, when the file is not as it was
-		refuse bool
+		reject bool
 	}{
 		{name: "offset index, sealed", suffix: ".index"},
 		{name: "offset index, active", suffix: ".index", last: true},
@@ -190,7 +190,7 @@ func TestDamagedFilesAreRebuiltOrRejected(t *testing.T) {
 		{name: "leader epochs", suffix: checkpoint.EpochsFile},
 		{name: "recovery points", suffix: checkpoint.RecoveryPointFile},
 		{name: "log starts", suffix: checkpoint.LogStartFile, except: func(got, want *state) {
-			if got.start == 0 { // of the first segment: nothing else tells
+			if got.start == 0 { // that of the first segment: no other file has it
 				got.start, got.keys, got.committed, got.at = want.start,
 					got.keys[len(got.keys)-len(want.keys):], want.committed, want.at
 				got.epochs = want.epochs
@@ -204,9 +204,9 @@ func TestDamagedFilesAreRebuiltOrRejected(t *testing.T) {
 		{name: "aborted transactions", suffix: checkpoint.AbortedFile},
 		{name: "cleaning progress", suffix: checkpoint.CleaningFile},
 		{name: "summaries of segments", suffix: checkpoint.SegmentsFile},
-		{name: "topic id", suffix: partitionFile, refuse: true},
-		{name: "policy", suffix: policyFile, refuse: true},
-		{name: "directory id", suffix: metaFile, refuse: true},
+		{name: "topic id", suffix: partitionFile, reject: true},
+		{name: "policy", suffix: policyFile, reject: true},
+		{name: "directory id", suffix: metaFile, reject: true},
 		{name: "key salt", suffix: "key-salt"},
 	} {
 		for _, clean := range []bool{true, false} {
@@ -235,7 +235,7 @@ func TestDamagedFilesAreRebuiltOrRejected(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						w.open(t, path, file.refuse, file.except)
+						w.open(t, path, file.reject, file.except)
 					})
 			}
 		}
@@ -243,7 +243,7 @@ func TestDamagedFilesAreRebuiltOrRejected(t *testing.T) {
 }
 
 // open opens the damaged directory and looks at the log.
-func (w world) open(t *testing.T, path string, mayRefuse bool, except func(got, want *state)) {
+func (w world) open(t *testing.T, path string, mayReject bool, except func(got, want *state)) {
 	t.Helper()
 	store, err := Open(Options{FS: w.mem, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour})
 	if err == nil {
@@ -251,7 +251,7 @@ func (w world) open(t *testing.T, path string, mayRefuse bool, except func(got, 
 		err = store.Offline()[partition]
 	}
 	if err != nil {
-		if !mayRefuse || !errors.Is(err, errMeta) && !errors.Is(err, record.ErrCorrupt) ||
+		if !mayReject || !errors.Is(err, errMeta) && !errors.Is(err, record.ErrCorrupt) ||
 			!strings.Contains(err.Error(), filepath.Base(path)) {
 			t.Fatalf("rejected: %v", err)
 		}

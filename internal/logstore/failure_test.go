@@ -84,10 +84,10 @@ func TestLogStopsWhenItsFileIsUnknown(t *testing.T) {
 func testStops(t *testing.T, rules []vfs.Rule) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
-	told := map[PartitionID]error{}
+	reported := map[PartitionID]error{}
 	store, err := Open(Options{FS: fault, Dir: dataDir, Logger: quiet(), FlushInterval: time.Second,
 		Failed: func(id PartitionID, err error) {
-			told[id] = err
+			reported[id] = err
 		}})
 	if err != nil {
 		t.Fatal(err)
@@ -111,8 +111,8 @@ func testStops(t *testing.T, rules []vfs.Rule) {
 	if err := log.Lead(5); !errors.Is(err, ErrStorage) {
 		t.Errorf("Lead on a stopped log: %v", err)
 	}
-	if len(told) != 1 || !errors.Is(told[partition], ErrStorage) {
-		t.Errorf("reported %v", told)
+	if len(reported) != 1 || !errors.Is(reported[partition], ErrStorage) {
+		t.Errorf("reported %v", reported)
 	}
 	if got := readKeys(t, log, 0); !slices.Equal(got[:7], expectKeys(0, 7)) {
 		t.Errorf("read %v", got)

@@ -156,7 +156,7 @@ func (f *fewFile) Close() error {
 // nothing.
 func TestTruncationWithFewFileDescriptors(t *testing.T) {
 	const spareMax = 40
-	for name, cut := range map[string]struct {
+	for name, truncation := range map[string]struct {
 		do  func(*Log) error
 		end int64
 	}{
@@ -167,7 +167,7 @@ func TestTruncationWithFewFileDescriptors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			made := 0
 			for spare := range spareMax {
-				if truncateWithFewFiles(t, spare, cut.do, cut.end) {
+				if truncateWithFewFiles(t, spare, truncation.do, truncation.end) {
 					made++
 				}
 			}
@@ -180,7 +180,8 @@ func TestTruncationWithFewFileDescriptors(t *testing.T) {
 
 // truncateWithFewFiles truncates a log with a number of spare file descriptors, and once more when
 // there are enough. It reports whether that was not needed.
-func truncateWithFewFiles(t *testing.T, spare int, cut func(*Log) error, end int64) (made bool) {
+func truncateWithFewFiles(t *testing.T, spare int, truncate func(*Log) error,
+	end int64) (made bool) {
 	t.Helper()
 	const filled = 45
 	disk := &fewFiles{FS: vfs.NewMem(), max: 1000}
@@ -199,7 +200,7 @@ func truncateWithFewFiles(t *testing.T, spare int, cut func(*Log) error, end int
 	}
 	log := createLog(t, store, settings(nil))
 	disk.max = disk.open + spare
-	err = cut(log)
+	err = truncate(log)
 	disk.max = 1000
 	switch {
 	case log.Fault() != nil:
@@ -210,7 +211,7 @@ func truncateWithFewFiles(t *testing.T, spare int, cut func(*Log) error, end int
 		log.LogEnd() != filled):
 		t.Errorf("with %d files left: %v, the log ends at %d", spare, err, log.LogEnd())
 	}
-	if again := cut(log); again != nil || log.LogEnd() != end {
+	if again := truncate(log); again != nil || log.LogEnd() != end {
 		t.Errorf("with %d files left before, and enough now: %v, the log ends at %d", spare, again,
 			log.LogEnd())
 	}

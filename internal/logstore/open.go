@@ -213,15 +213,15 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpointS
 	if err != nil {
 		return nil, known, err
 	}
-	aside, wasRetained, err := readRetained(s.opts.FS, dir)
+	released, wasRetained, err := readRetained(s.opts.FS, dir)
 	if err != nil {
 		return nil, known, err
 	}
 	if wasRetained {
 		// Reopened, but the checkpoints may not list it yet; or about to be released, and they
 		// still do.
-		known = known.merge(aside.saved)
-		from.clean = from.clean && aside.clean
+		known = known.merge(released.saved)
+		from.clean = from.clean && released.clean
 	}
 	log = newLog(s.environment(), id, topic, dir, newConfig(unconfigured(), retain))
 	r := recovery{log: log, batchEnd: -1, saved: known, clean: from.clean, now: from.now,

@@ -41,8 +41,9 @@ func TestFullDiskIsLoggedWhenItBeginsAndEnds(t *testing.T) {
 		}
 	}
 	began := map[string]int{
-		`level=WARN msg="failed to append"`: 1, `level=WARN msg="failed to flush, roll or expire a log"`: 1,
-		`level=WARN msg="failed to write checkpoints"`: 1,
+		`level=WARN msg="failed to append"`:                      1,
+		`level=WARN msg="failed to flush, roll or expire a log"`: 1,
+		`level=WARN msg="failed to write checkpoints"`:           1,
 	}
 	expect("while it is full", began)
 	fault.Clear()

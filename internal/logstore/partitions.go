@@ -33,8 +33,8 @@ type CreateResult struct {
 // Create is CreateAll for one log.
 func (s *Store) Create(id PartitionID, topic TopicID, settings topicconfig.Settings,
 	retain bool) (*Log, error) {
-	made := s.CreateAll([]LogSpec{{id, topic, settings, retain}})
-	return made[0].Log, made[0].Err
+	results := s.CreateAll([]LogSpec{{id, topic, settings, retain}})
+	return results[0].Log, results[0].Err
 }
 
 // CreateAll creates the logs of partitions, or configures and returns those that exist for the same
@@ -48,42 +48,42 @@ func (s *Store) Create(id PartitionID, topic TopicID, settings topicconfig.Setti
 //
 // The checkpoints are written once for all logs: one log at a time, a thousand logs would write
 // half a million lines.
-func (s *Store) CreateAll(wanted []LogSpec) []CreateResult {
+func (s *Store) CreateAll(specs []LogSpec) []CreateResult {
 	s.changes.Lock()
 	defer s.changes.Unlock()
-	made := make([]CreateResult, len(wanted))
+	results := make([]CreateResult, len(specs))
 	var missing []int
-	for i, w := range wanted {
+	for i, spec := range specs {
 		var there bool
-		if made[i], there = s.existing(w); !there {
+		if results[i], there = s.existing(spec); !there {
 			missing = append(missing, i)
 		}
 	}
 	if len(missing) == 0 {
-		return made
+		return results
 	}
-	aside, err := s.newestRetainedDirs()
+	dirs, err := s.newestRetainedDirs()
 	if err == nil {
 		// All directories are durable before any log is opened.
 		inParallel(missing, s.opts.workers(createWorkers),
-			func(i int) { made[i].Err = s.makeDirectoryOf(wanted[i], aside[wanted[i].ID]) })
+			func(i int) { results[i].Err = s.makeDirectoryOf(specs[i], dirs[specs[i].ID]) })
 		err = s.opts.FS.SyncDir(s.opts.Dir)
 	}
 	inParallel(missing, s.opts.workers(createWorkers), func(i int) {
-		if made[i].Err = errors.Join(made[i].Err, err); made[i].Err == nil {
+		if results[i].Err = errors.Join(results[i].Err, err); results[i].Err == nil {
 			// A retained log records itself whether it was closed orderly.
-			made[i].Log, _, made[i].Err = s.recover(wanted[i].ID,
+			results[i].Log, _, results[i].Err = s.recover(specs[i].ID,
 				start{saved: checkpointState{recoveryPoint: unknownOffset}, clean: true,
 					now: time.Now()})
 		}
 	})
-	s.addCreated(wanted, made, missing)
-	return made
+	s.addCreated(specs, results, missing)
+	return results
 }
 
 // existing returns the result for a log that exists, without touching the disk, or nearly so; there
 // is false if it has to be created.
-func (s *Store) existing(w LogSpec) (made CreateResult, there bool) {
+func (s *Store) existing(w LogSpec) (result CreateResult, there bool) {
 	s.mu.Lock()
 	log, broken, closed := s.mu.logs[w.ID], s.mu.offline[w.ID].err, s.mu.closed
 	s.mu.Unlock()
@@ -105,16 +105,16 @@ func (s *Store) existing(w LogSpec) (made CreateResult, there bool) {
 // addCreated adds the logs that were created to those of the store. No caller has them yet, so
 // their recovery points are on disk before the first append. Without one, recovery could not
 // distinguish a gap from a crash from one that cleaning left (ADR 0015).
-func (s *Store) addCreated(wanted []LogSpec, made []CreateResult, missing []int) {
+func (s *Store) addCreated(specs []LogSpec, results []CreateResult, missing []int) {
 	for _, i := range missing {
-		id := wanted[i].ID
-		if made[i].Err != nil {
-			made[i].Err = fmt.Errorf("%w: create log %s: %w", ErrStorage, id, made[i].Err)
+		id := specs[i].ID
+		if results[i].Err != nil {
+			results[i].Err = fmt.Errorf("%w: create log %s: %w", ErrStorage, id, results[i].Err)
 			continue
 		}
-		made[i].Log.Configure(wanted[i].Settings, wanted[i].Retain)
+		results[i].Log.Configure(specs[i].Settings, specs[i].Retain)
 		s.mu.Lock()
-		s.mu.logs[id] = made[i].Log
+		s.mu.logs[id] = results[i].Log
 		s.mu.Unlock()
 	}
 	if err := s.save(); err != nil {
@@ -141,18 +141,18 @@ func (s *Store) adopt(log *Log, topic TopicID) error {
 }
 
 // makeDirectoryOf prepares the directory, with a durable topic id and reclaim policy before the
-// first append: a new one, or the retained one (aside, "" if there is none). Its name is durable
-// once the data directory is synced.
-func (s *Store) makeDirectoryOf(w LogSpec, aside string) error {
+// first append: a new one, or the retained one (retainedDir, "" if there is none). Its name is
+// durable once the data directory is synced.
+func (s *Store) makeDirectoryOf(w LogSpec, retainedDir string) error {
 	dir := filepath.Join(s.opts.Dir, w.ID.String())
 	if _, err := s.opts.FS.Stat(dir); err == nil {
 		// An earlier Create failed after it had created the directory: that one is used. A retained
 		// directory cannot replace it, and must not be changed.
-		aside = ""
+		retainedDir = ""
 	}
 	from := dir
-	if aside != "" {
-		from = filepath.Join(s.opts.Dir, aside)
+	if retainedDir != "" {
+		from = filepath.Join(s.opts.Dir, retainedDir)
 	} else if err := s.opts.FS.MkdirAll(dir); err != nil {
 		return err
 	}
@@ -162,13 +162,13 @@ func (s *Store) makeDirectoryOf(w LogSpec, aside string) error {
 	if err := writeTopicID(s.opts.FS, from, w.Topic); err != nil {
 		return err
 	}
-	if aside == "" {
+	if retainedDir == "" {
 		return nil
 	}
 	if err := s.opts.FS.Rename(from, dir); err != nil {
 		return err
 	}
-	s.opts.Logger.Info("retained log reopened", "partition", w.ID, "directory", aside,
+	s.opts.Logger.Info("retained log reopened", "partition", w.ID, "directory", retainedDir,
 		"topicID", w.Topic)
 	return nil
 }
@@ -184,16 +184,16 @@ func (s *Store) newestRetainedDirs() (map[PartitionID]string, error) {
 		if !entry.IsDir() || !strings.HasSuffix(entry.Name(), retainedSuffix) {
 			continue
 		}
-		aside, ok, err := readRetained(s.opts.FS, filepath.Join(s.opts.Dir, entry.Name()))
+		state, ok, err := readRetained(s.opts.FS, filepath.Join(s.opts.Dir, entry.Name()))
 		if err != nil {
 			s.opts.Logger.Warn("failed to read a retained directory", "directory", entry.Name(),
 				"error",
 				err)
 			continue
 		}
-		if _, known := newest[aside.id]; ok &&
-			(!known || aside.released.After(released[aside.id])) {
-			newest[aside.id], released[aside.id] = entry.Name(), aside.released
+		if _, known := newest[state.id]; ok &&
+			(!known || state.released.After(released[state.id])) {
+			newest[state.id], released[state.id] = entry.Name(), state.released
 		}
 	}
 	return newest, nil
@@ -215,21 +215,21 @@ func (s *Store) Release(id PartitionID, retain bool) error {
 	case log == nil && broken.err == nil:
 		return nil
 	}
-	aside := retained{id: id, released: time.Now(), saved: broken.saved}
+	state := retained{id: id, released: time.Now(), saved: broken.saved}
 	if log != nil {
 		err := log.close()
 		if err != nil {
 			s.opts.Logger.Warn("failed to close a released log", "partition", id, "error", err)
 		}
-		aside.clean, aside.saved = err == nil, log.checkpointState()
+		state.clean, state.saved = err == nil, log.checkpointState()
 	}
-	if err := s.renameReleased(aside, retain); err != nil {
+	if err := s.renameReleased(state, retain); err != nil {
 		err = fmt.Errorf("%w: release log %s: %w", ErrStorage, id, err)
 		s.mu.Lock()
 		// The log is closed, so it is offline until a Release succeeds or the store is opened
 		// again.
 		delete(s.mu.logs, id)
-		s.mu.offline[id] = offline{err: err, saved: aside.saved}
+		s.mu.offline[id] = offline{err: err, saved: state.saved}
 		s.mu.Unlock()
 		return err
 	}
@@ -240,19 +240,19 @@ func (s *Store) Release(id PartitionID, retain bool) error {
 // renameReleased renames the directory. Once that is durable the checkpoints may omit the
 // partition, and the data may be deleted; if the sync fails, either name may exist after a crash,
 // and both are understood.
-func (s *Store) renameReleased(aside retained, retain bool) error {
+func (s *Store) renameReleased(state retained, retain bool) error {
 	// No checkpoints are written meanwhile: they would remove the file "retained" if it existed
 	// since the log was reopened.
 	s.saving.Lock()
 	defer s.saving.Unlock()
-	dir := filepath.Join(s.opts.Dir, aside.id.String())
-	name := releasedName(aside.id, newID(), deleteSuffix)
+	dir := filepath.Join(s.opts.Dir, state.id.String())
+	name := releasedName(state.id, newID(), deleteSuffix)
 	if retain {
-		s.forgetReopened(aside.id) // the file is written again, and stays
-		if err := aside.write(s.opts.FS, dir); err != nil {
+		s.forgetReopened(state.id) // the file is written again, and stays
+		if err := state.write(s.opts.FS, dir); err != nil {
 			return err
 		}
-		name = s.retainedName(aside.id, dir)
+		name = s.retainedName(state.id, dir)
 	}
 	if err := s.opts.FS.Rename(dir, filepath.Join(s.opts.Dir, name)); err != nil {
 		return err
@@ -262,9 +262,9 @@ func (s *Store) renameReleased(aside retained, retain bool) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.mu.logs, aside.id)
-	delete(s.mu.offline, aside.id)
-	delete(s.mu.reopened, aside.id)
+	delete(s.mu.logs, state.id)
+	delete(s.mu.offline, state.id)
+	delete(s.mu.reopened, state.id)
 	if !retain {
 		s.mu.released = append(s.mu.released, name)
 	}

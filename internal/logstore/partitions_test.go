@@ -371,10 +371,10 @@ func TestSecondStoreIsRejected(t *testing.T) {
 // reopenUnlisted is the first half of Create, before the checkpoints list the log.
 func reopenUnlisted(t *testing.T, store *Store) {
 	t.Helper()
-	aside, err := store.newestRetainedDirs()
+	dirs, err := store.newestRetainedDirs()
 	if err == nil {
 		err = store.makeDirectoryOf(LogSpec{ID: partition, Topic: topicOne, Retain: true},
-			aside[partition])
+			dirs[partition])
 	}
 	if err == nil {
 		err = store.opts.FS.SyncDir(dataDir)

@@ -275,7 +275,7 @@ func TestTimestampLookupsUseHeaderOfHugeRecords(t *testing.T) {
 	})
 }
 
-// A reader that knows of a record finds it, also while the log rolls.
+// A reader that knows the offset of a record finds it, also while the log rolls.
 func TestReadsAtTheEndDuringRolls(t *testing.T) {
 	log := createLog(t, openStore(t, vfs.NewMem()),
 		settings(func(s *topicconfig.Settings) { s.SegmentBytes = 100 }))

@@ -65,8 +65,8 @@ func checkReplicated(b record.Batch) error {
 //
 // A new epoch is taken to start at from, though its first batch here may be behind a gap: what the
 // leader's log had in between was cleaned away, and its epoch is unknown. If it was attributed to
-// the epoch before, a replica with other records there, which were never acknowledged, would be
-// told that they are this log's. Attributed to the new one, a replica may remove records there that
+// the epoch before, a replica with other records there, which were never acknowledged, would
+// keep them as this log's. Attributed to the new one, a replica may remove records there that
 // were this log's, and gets what superseded them.
 //
 // A segment that is rolled begins at the log end and not at the batch, though there may be a gap in

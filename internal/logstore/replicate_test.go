@@ -88,7 +88,7 @@ func TestReplicatedGapsSurviveCrash(t *testing.T) {
 		store := openStore(t, mem)
 		log := createLog(t, store, settings(nil))
 		offset := int64(0)
-		var wanted []int64
+		var want []int64
 		for i := range int64(60) {
 			offset += 1 + i%4*50
 			b := record.Batch(keyed(t, "k"))
@@ -97,7 +97,7 @@ func TestReplicatedGapsSurviveCrash(t *testing.T) {
 			if err := log.AppendReplicated(b, epoch0); err != nil {
 				t.Fatal(err)
 			}
-			wanted = append(wanted, offset)
+			want = append(want, offset)
 			offset++
 		}
 		if len(bases(log)) < 4 {
@@ -111,8 +111,8 @@ func TestReplicatedGapsSurviveCrash(t *testing.T) {
 			b, rest, _ = record.Next(rest)
 			got = append(got, b.BaseOffset())
 		}
-		if !slices.Equal(got, wanted) {
-			t.Fatalf("seed %d: %v, want %v", seed, got, wanted)
+		if !slices.Equal(got, want) {
+			t.Fatalf("seed %d: %v, want %v", seed, got, want)
 		}
 	}
 }

@@ -216,16 +216,16 @@ func TestManyLogsAreCreatedWithOneCheckpoint(t *testing.T) {
 	trace := vfs.NewTrace(vfs.NewMem(), dataDir)
 	store := openStore(t, trace)
 	trace.Take()
-	var wanted []LogSpec
+	var specs []LogSpec
 	for i := range int32(50) {
-		wanted = append(wanted,
+		specs = append(specs,
 			LogSpec{ID: PartitionID{Topic: "many", Index: i}, Topic: topicOne,
 				Settings: settings(nil)})
 	}
-	made := store.CreateAll(append(wanted,
+	created := store.CreateAll(append(specs,
 		LogSpec{ID: PartitionID{Topic: "many", Index: 50}, Topic: topicOne,
 			Settings: settings(nil)}))
-	for i, m := range made {
+	for i, m := range created {
 		if m.Err != nil || m.Log.ID() != (PartitionID{Topic: "many", Index: int32(i)}) {
 			t.Errorf("%d: %v", i, m.Err)
 		}
@@ -237,7 +237,7 @@ func TestManyLogsAreCreatedWithOneCheckpoint(t *testing.T) {
 		t.Errorf("recovery points written %d times; %d, and the last topic id at %d", written,
 			listed, last)
 	}
-	if again := store.CreateAll(wanted); again[7].Log != made[7].Log || trace.Take() != "" {
+	if again := store.CreateAll(specs); again[7].Log != created[7].Log || trace.Take() != "" {
 		t.Error("created again")
 	}
 }

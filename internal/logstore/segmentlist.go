@@ -41,8 +41,8 @@ func (h *handle) acquire() { h.refs.Add(1) }
 func (h *handle) release() {
 	left := h.refs.Add(-1)
 	if left == 1 {
-		if alone := h.unread.Load(); alone != nil {
-			close(*alone) // once: with a successor, nobody acquires h who did not have it
+		if unread := h.unread.Load(); unread != nil {
+			close(*unread) // once: with a successor, h gets no new users
 		}
 	}
 	if left > 0 {
@@ -72,8 +72,8 @@ func (h *handle) release() {
 // the readers that use h from later ones. A list holds h, and Log.maintain is held.
 func (h *handle) successor() *handle {
 	h.acquire()
-	alone := make(chan struct{})
-	h.unread.Store(&alone)
+	unread := make(chan struct{})
+	h.unread.Store(&unread)
 	return &handle{Segment: h.Segment, logger: h.logger, predecessor: h}
 }
 

@@ -45,20 +45,20 @@ func BenchmarkStart(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			var wanted []LogSpec
+			var specs []LogSpec
 			for i := range int32(logs) {
-				wanted = append(wanted,
+				specs = append(specs,
 					LogSpec{ID: PartitionID{Topic: "many", Index: i}, Topic: topicOne,
 						Settings: settings(nil)})
 			}
-			for _, made := range store.CreateAll(wanted) {
-				if made.Err != nil {
-					b.Fatal(made.Err)
+			for _, created := range store.CreateAll(specs) {
+				if created.Err != nil {
+					b.Fatal(created.Err)
 				}
-				if err := made.Log.Lead(1); err != nil {
+				if err := created.Log.Lead(1); err != nil {
 					b.Fatal(err)
 				}
-				fill(b, made.Log, 10*(segments-1)+5) // ten batches fill one
+				fill(b, created.Log, 10*(segments-1)+5) // ten batches fill one
 			}
 			store.tick(epoch0, false)
 			if err := store.Close(); err != nil {

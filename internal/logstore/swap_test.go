@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // golden compares got with a file of testdata.
 func golden(t *testing.T, name, got string) {
@@ -281,7 +281,7 @@ func crashAtEveryStart(t *testing.T, crashed *vfs.Mem, what string) {
 		fault.Inject(vfs.Rule{Skip: step})
 		files, err := repairDirectory(fault, filepath.Join(dataDir, partition.String()))
 		checkSwapped(t, mem.CrashClonePartly(uint64(step)),
-			fmt.Sprintf("%s, start cut off at step %d", what, step))
+			fmt.Sprintf("%s, recovery interrupted at step %d", what, step))
 		if err == nil {
 			if len(basesOf(files)) == 0 {
 				t.Fatalf("%s: no segment found", what)

@@ -39,7 +39,7 @@ func SummarizeEpochs(cache leaderepoch.Cache) ClosedEpochs {
 	return sum
 }
 
-// The number of fields tells the two kinds of lines apart. The last field is the checksum of the
+// The number of fields distinguishes the two kinds of lines. The last field is the checksum of the
 // fields before it.
 //
 // The other checkpoints are compared with the log and need no checksum. A start takes the end of a
