@@ -7,7 +7,7 @@ import (
 
 // smallShare defines a small segment: its live bytes are at most this share of a full segment.
 // Merging larger ones would rewrite the same bytes again and again for little benefit
-// (docs/cleaner.md 4).
+// (docs/cleaner.md).
 const smallShare = 16
 
 // rewriteGroup is a run of neighbouring segments that one rewrite merges into new segments.

@@ -26,7 +26,7 @@ func (l *fakeLog) bases() (all []int64) {
 	return all
 }
 
-func TestSegmentsWithoutGarbageAreNotRewritten(t *testing.T) { // docs/cleaner.md 4
+func TestSegmentsWithoutGarbageAreNotRewritten(t *testing.T) { // docs/cleaner.md
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 4000
 	l.fill("a", 20) // [0, 20)
@@ -168,7 +168,7 @@ func TestI32OutputHasTheBaseAndTimeOfItsSources(t *testing.T) {
 	}
 }
 
-// docs/cleaner.md 4: small is at most a sixteenth of a segment.
+// docs/cleaner.md: small is at most a sixteenth of a segment.
 func TestSmallNeighboursAreMergedAndLargeSegmentsAreNot(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 100_000

@@ -257,7 +257,7 @@ func TestRecordsBelowTheLogStartAreRemovedFromTheFile(t *testing.T) { // DeleteR
 	}
 }
 
-func TestUniqueKeysCauseNoRewrite(t *testing.T) { // docs/cleaner.md 4
+func TestUniqueKeysCauseNoRewrite(t *testing.T) { // docs/cleaner.md
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 100_000
 	for s := range 5 {
