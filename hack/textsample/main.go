@@ -1,0 +1,213 @@
+// Command textsample prints a sample of the repository's text for a review by a reader who did not
+// write it: comments and log messages drawn with a seed, and every condition, event and help text.
+// The reader marks each item as clear or not at first reading; CONTRIBUTING.md has the procedure.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// item is one text and where it stands.
+type item struct {
+	place string // file:line
+	text  string
+}
+
+// texts holds the items of one tree by kind.
+type texts struct {
+	comments, logs, conditions, helps []item
+}
+
+func main() {
+	seed := flag.Uint64("seed", 1, "seed of the draw; the same tree and seed give the same sample")
+	comments := flag.Int("comments", 150, "number of comments to draw")
+	logs := flag.Int("logs", 60, "number of log messages to draw")
+	root := flag.String("root", ".", "root of the repository")
+	flag.Parse()
+	found, err := collect(*root)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "textsample:", err)
+		os.Exit(1)
+	}
+	draw := rand.New(rand.NewPCG(*seed, 0))
+	list("Comments", sample(draw, found.comments, *comments))
+	list("Log messages", sample(draw, found.logs, *logs))
+	list("Conditions and events", found.conditions)
+	list("Help texts", found.helps)
+}
+
+// sample returns n items at random, in the order of the tree.
+func sample(draw *rand.Rand, from []item, n int) []item {
+	picked := draw.Perm(len(from))
+	picked = picked[:min(n, len(picked))]
+	slices.Sort(picked)
+	drawn := make([]item, 0, len(picked))
+	for _, index := range picked {
+		drawn = append(drawn, from[index])
+	}
+	return drawn
+}
+
+func list(title string, items []item) {
+	fmt.Printf("# %s (%d)\n\n", title, len(items))
+	for number, it := range items {
+		text := strings.ReplaceAll(strings.TrimRight(it.text, "\n"), "\n", "\n    ")
+		fmt.Printf("%d. %s\n    %s\n\n", number+1, it.place, text)
+	}
+}
+
+// collect parses every Go file below root but generated ones.
+func collect(root string) (*texts, error) {
+	found := &texts{}
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := entry.Name()
+		if entry.IsDir() {
+			if name != root && (strings.HasPrefix(base, ".") || base == "testdata" || base == "bin") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(base, ".go") || strings.HasPrefix(base, "zz_generated") {
+			return nil
+		}
+		return found.file(root, name)
+	})
+	return found, err
+}
+
+func (f *texts) file(root, name string) error {
+	set := token.NewFileSet()
+	parsed, err := parser.ParseFile(set, name, nil, parser.ParseComments)
+	if err != nil {
+		return err
+	}
+	rel, err := filepath.Rel(root, name)
+	if err != nil {
+		return err
+	}
+	rel = filepath.ToSlash(rel)
+	at := func(pos token.Pos) string { return fmt.Sprintf("%s:%d", rel, set.Position(pos).Line) }
+	for _, group := range parsed.Comments {
+		if text := strings.TrimSpace(group.Text()); len(strings.Fields(text)) > 3 {
+			f.comments = append(f.comments, item{at(group.Pos()), text + context(name, set, group)})
+		}
+	}
+	if strings.HasSuffix(name, "_test.go") {
+		return nil
+	}
+	states := strings.HasPrefix(rel, "controllers/") || rel == "internal/metadata/partition.go" ||
+		strings.HasPrefix(rel, "api/summary/")
+	skip := map[ast.Node]bool{} // literals of log calls, errors, imports and tags
+	ast.Inspect(parsed, func(node ast.Node) bool {
+		switch node := node.(type) {
+		case *ast.ImportSpec, *ast.Field:
+			if field, ok := node.(*ast.Field); ok && field.Tag != nil {
+				skip[field.Tag] = true
+			}
+		case *ast.CallExpr:
+			f.call(node, at, skip)
+		case *ast.KeyValueExpr:
+			f.keyed(rel, node, at)
+		case *ast.BasicLit:
+			text, isText := literal(node)
+			if states && isText && !skip[node] && len(strings.Fields(text)) > 3 {
+				f.conditions = append(f.conditions, item{at(node.Pos()), text})
+			}
+		}
+		return true
+	})
+	return nil
+}
+
+// call takes the message of a log call, and the last argument of a flag's definition.
+func (f *texts) call(call *ast.CallExpr, at func(token.Pos) string, skip map[ast.Node]bool) {
+	selector, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || len(call.Args) == 0 {
+		return
+	}
+	method := selector.Sel.Name
+	switch {
+	case slices.Contains([]string{"Errorf", "New"}, method):
+		for _, arg := range call.Args {
+			skip[arg] = true
+		}
+	case slices.Contains(logMethods, method):
+		for index, arg := range call.Args {
+			text, isText := literal(arg)
+			skip[arg] = true
+			if isText && index < 3 && strings.Contains(text, " ") {
+				f.logs = append(f.logs, item{at(call.Pos()), method + " " + strconv.Quote(text)})
+				break
+			}
+		}
+	case strings.Contains(method, "Var"):
+		if text, isText := literal(call.Args[len(call.Args)-1]); isText && len(call.Args) > 2 {
+			name, _ := literal(call.Args[1])
+			f.helps = append(f.helps, item{at(call.Pos()), "--" + name + ": " + text})
+		}
+	}
+}
+
+// logMethods are the methods of slog.Logger and logr.Logger whose message is a constant.
+var logMethods = []string{
+	"Debug", "Info", "Warn", "Error", "DebugContext", "InfoContext", "WarnContext", "ErrorContext",
+	"Log", "LogAttrs",
+}
+
+// keyed takes the texts of a command.
+func (f *texts) keyed(rel string, pair *ast.KeyValueExpr, at func(token.Pos) string) {
+	key, ok := pair.Key.(*ast.Ident)
+	if !ok || !strings.HasPrefix(rel, "cmd/") ||
+		!slices.Contains([]string{"Short", "Long", "Example"}, key.Name) {
+		return
+	}
+	if text := joined(pair.Value); text != "" {
+		f.helps = append(f.helps, item{at(pair.Pos()), key.Name + ": " + text})
+	}
+}
+
+// joined is the text of a literal or of a sum of literals.
+func joined(e ast.Expr) string {
+	if sum, ok := e.(*ast.BinaryExpr); ok {
+		return joined(sum.X) + joined(sum.Y)
+	}
+	text, _ := literal(e)
+	return text
+}
+
+func literal(node ast.Node) (string, bool) {
+	basic, ok := node.(*ast.BasicLit)
+	if !ok || basic.Kind != token.STRING {
+		return "", false
+	}
+	text, err := strconv.Unquote(basic.Value)
+	return text, err == nil
+}
+
+// context returns the line of code after a comment: a reader of the file sees it, too.
+func context(name string, set *token.FileSet, group *ast.CommentGroup) string {
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return ""
+	}
+	lines := strings.Split(string(content), "\n")
+	end := set.Position(group.End()).Line
+	if end < len(lines) && strings.TrimSpace(lines[end]) != "" {
+		return "\n>>> " + strings.TrimSpace(lines[end])
+	}
+	return ""
+}
