@@ -23,11 +23,14 @@ remember() {
 }
 
 # await_exit PID... waits until the processes have exited, possibly as zombies: then their ports are
-# free.
+# free. A zombie with further threads still exits, and holds its ports.
 await_exit() {
   local pid
   for pid in "$@"; do
-    while [ -e "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status"; do sleep 0.05; done
+    while [ -e "/proc/$pid" ] && ! { grep -q '^State:.Z' "/proc/$pid/status" &&
+      [ "$(find "/proc/$pid/task" -mindepth 1 -maxdepth 1 | wc -l)" -le 1 ]; }; do
+      sleep 0.05
+    done
   done 2> /dev/null
 }
 
