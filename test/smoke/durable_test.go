@@ -71,7 +71,8 @@ func TestSecondStartOnOneDataDirectoryFails(t *testing.T) {
 
 	book := ledger.New()
 	load := traffic.Updates{Topic: "tickets", Keys: 10, Rounds: 1, Seed: 4}
-	if err := traffic.Produce(process.WithDeadline(t), producer(t, bootstrap), book, load); err != nil {
+	client := producer(t, bootstrap)
+	if err := traffic.Produce(process.WithDeadline(t), client, book, load); err != nil {
 		t.Fatal(err)
 	}
 	checkTopic(t, bootstrap, "tickets", book)

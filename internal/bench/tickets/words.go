@@ -17,26 +17,34 @@ var (
 
 // words are the words of texts, the most frequent first.
 var words = strings.Fields(
-	`the to I and a is it my of in that have you for not on with this but can be was are when we your from me do at please
-as or so after if has an account will get order no email what there help just does any out all been up still they had again would could
-how use need one time our app page try error only now been about some when log which see sent able time where then because same update
-password back name first more than work new user them him her here change phone does using since before today yesterday week month day
-called message number card payment refund invoice charge billed twice subscription plan upgrade cancel trial expired renewal receipt
-shipping delivery package tracking address arrived missing damaged wrong item size color replacement return label courier warehouse
-stock screen button click blank loading slow crash freeze restart browser chrome firefox safari version install uninstall android
-iphone tablet laptop windows printer network wifi connection timeout server database export import report dashboard chart filter
-column row spreadsheet file attachment upload download folder permission access denied admin role team member invite license seat
-integration webhook token secret certificate domain redirect login logout session cookie verification code authenticator device
-settings profile picture language region currency tax discount coupon voucher balance credit debit bank transfer pending failed
-declined processed approved rejected review feedback survey rating complaint escalate manager supervisor agent support ticket case
-reference thanks regards hello hi dear sincerely appreciate urgent immediately frustrated disappointed confused unfortunately however
-although therefore meanwhile otherwise instead perhaps probably definitely already always never often sometimes usually recently
-finally suddenly correctly properly completely partially automatically manually step follow instruction guide article documentation
-example sample test production environment staging customer client vendor partner contract agreement policy privacy terms legal
-security breach suspicious fraud unauthorized transaction merchant gateway checkout cart basket wishlist catalog product category
-search result sort order newest oldest history archive deleted restore backup recover lost found duplicate merge split assign
-notification alert reminder calendar schedule appointment meeting conference call recording transcript voicemail extension queue wait
-hold transfer disconnect reconnect quality audio video camera microphone speaker headset volume mute share stream buffer resolution`,
+	`the to I and a is it my of in that have you for not on with this but can be was are when we your
+from me do at please as or so after if has an account will get order no email what there help just
+does any out all been up still they had again would could how use need one time our app page try
+error only now been about some when log which see sent able time where then because same update
+password back name first more than work new user them him her here change phone does using since
+before today yesterday week month day called message number card payment refund invoice charge
+billed twice subscription plan upgrade cancel trial expired renewal receipt shipping delivery
+package tracking address arrived missing damaged wrong item size color replacement return label
+courier warehouse stock screen button click blank loading slow crash freeze restart browser chrome
+firefox safari version install uninstall android iphone tablet laptop windows printer network wifi
+connection timeout server database export import report dashboard chart filter column row
+spreadsheet file attachment upload download folder permission access denied admin role team member
+invite license seat integration webhook token secret certificate domain redirect login logout
+session cookie verification code authenticator device settings profile picture language region
+currency tax discount coupon voucher balance credit debit bank transfer pending failed declined
+processed approved rejected review feedback survey rating complaint escalate manager supervisor
+agent support ticket case reference thanks regards hello hi dear sincerely appreciate urgent
+immediately frustrated disappointed confused unfortunately however although therefore meanwhile
+otherwise instead perhaps probably definitely already always never often sometimes usually
+recently finally suddenly correctly properly completely partially automatically manually step
+follow instruction guide article documentation example sample test production environment staging
+customer client vendor partner contract agreement policy privacy terms legal security breach
+suspicious fraud unauthorized transaction merchant gateway checkout cart basket wishlist catalog
+product category search result sort order newest oldest history archive deleted restore backup
+recover lost found duplicate merge split assign notification alert reminder calendar schedule
+appointment meeting conference call recording transcript voicemail extension queue wait hold
+transfer disconnect reconnect quality audio video camera microphone speaker headset volume mute
+share stream buffer resolution`,
 )
 
 // phrases are frequent sentences.

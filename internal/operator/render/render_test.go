@@ -127,7 +127,8 @@ func TestImageDefaultsToTheOperators(t *testing.T) {
 }
 
 func TestVolumesAreRetainedByDefault(t *testing.T) {
-	for policy, want := range map[v1alpha1.ReclaimPolicy]appsv1.PersistentVolumeClaimRetentionPolicyType{
+	type retention = appsv1.PersistentVolumeClaimRetentionPolicyType
+	for policy, want := range map[v1alpha1.ReclaimPolicy]retention{
 		"":                     appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
 		v1alpha1.ReclaimRetain: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
 		v1alpha1.ReclaimDelete: appsv1.DeletePersistentVolumeClaimRetentionPolicyType,
