@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"hash/crc32"
 	"math"
@@ -215,9 +216,7 @@ func TestVerifyComparesSnapshotsWithTheLog(t *testing.T) {
 			if c.batches == nil {
 				c.batches = batches
 			}
-			if c.asOf == 0 {
-				c.asOf = 2
-			}
+			c.asOf = cmp.Or(c.asOf, 2)
 			line := right
 			if c.change != nil {
 				c.change(&line)
