@@ -3,15 +3,12 @@ package kube
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/client-go/rest"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
@@ -222,16 +219,7 @@ func testAnnounceShutdown(f *fixture) {
 
 // testOutageIsReported: an outage ends with the first renewal.
 func testOutageIsReported(f *fixture) {
-	var unavailable atomic.Bool
-	interrupted := rest.CopyConfig(f.config)
-	interrupted.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return transport(func(request *http.Request) (*http.Response, error) {
-			if unavailable.Load() {
-				return nil, errors.New("API server unavailable")
-			}
-			return next.RoundTrip(request)
-		})
-	})
+	interrupted, unavailable := f.interruptible()
 	b := f.run(0, interrupted)
 	b.until("up", up(0))
 	if b.Detail() != "" || b.Outage(time.Now()) != 0 {

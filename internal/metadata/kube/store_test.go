@@ -365,12 +365,11 @@ func testDeletedLease(f *fixture) {
 	})
 }
 
-// testOutage disconnects broker 0 from the API server for longer than its Lease is valid. It keeps
-// its last image; the other broker observes it as down and as up again.
-func testOutage(f *fixture) {
-	var unavailable atomic.Bool
-	interrupted := rest.CopyConfig(f.config)
-	interrupted.Wrap(func(next http.RoundTripper) http.RoundTripper {
+// interruptible returns a configuration whose requests fail while unavailable is set.
+func (f *fixture) interruptible() (config *rest.Config, unavailable *atomic.Bool) {
+	unavailable = &atomic.Bool{}
+	config = rest.CopyConfig(f.config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return transport(func(request *http.Request) (*http.Response, error) {
 			if unavailable.Load() {
 				return nil, errors.New("API server unavailable")
@@ -378,6 +377,13 @@ func testOutage(f *fixture) {
 			return next.RoundTrip(request)
 		})
 	})
+	return config, unavailable
+}
+
+// testOutage disconnects broker 0 from the API server for longer than its Lease is valid. It keeps
+// its last image; the other broker observes it as down and as up again.
+func testOutage(f *fixture) {
+	interrupted, unavailable := f.interruptible()
 	f.topic("orders", 1)
 	b0, b1 := f.run(0, interrupted), f.run(1, f.config)
 	f.elect("orders-0", 0, 1, 1)
