@@ -45,7 +45,7 @@ figures for every codec and level, docs/bench/append.md compares with Apache Kaf
 	flags.BoolVar(&opts.Letters, "letters", false,
 		"use records of random capital letters without a key, as in Kafka's benchmarks")
 	flags.StringVar(&opts.Dir, "dir", "",
-		"parent of the log's temporary directory (default: that for temporary files)")
+		"`DIR` in which a temporary directory for the log is created (default: $TMPDIR or /tmp)")
 	flags.DurationVar(&opts.Flush, "flush", time.Second, "interval at which the log is synced")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -32,11 +32,12 @@ func benchProduceCommand() *cobra.Command {
 		Short: "Measure producing to a topic of Heartwood or Kafka",
 		Long: `Measure producing to a topic: records per second, latency, failures, and CPU time of the client.
 
-Records are tickets of a help desk as JSON, generated from a seed so that runs are comparable. Each
-contains its due time for bench consume. Latency is the time from due to acknowledged. With --rate
-the due times follow the clock, so a broker that stalls delays the records behind it as well.
-Without --rate a record is due when it is sent, and the latency is mostly the time in the client's
-buffer: set a rate to measure latency.` + "\n" + compareHelp,
+Records are tickets of a help desk as JSON, generated from a seed so that runs are comparable.
+Latency starts at the time at which a record is due, and ends at its acknowledgement. With --rate
+the due times are evenly spaced, so the latency includes the time that a record waits behind others
+because the broker stalls. Without --rate a record is due when it is sent, and the latency is mostly
+the time in the client's buffer: set a rate to measure latency. Each record contains its due time,
+from which bench consume computes the end-to-end latency.` + "\n" + compareHelp,
 		Example: `  heartwood bench produce --records 1000000 --record-bytes 1000 --acks all --codec zstd
   heartwood bench produce --bootstrap kafka:9092 --rate 20000 --duration 30s --json`,
 		Args: noArgs,
@@ -73,9 +74,10 @@ func benchConsumeCommand() *cobra.Command {
 		Short: "Measure consuming a topic of Heartwood or Kafka",
 		Long: `Measure consuming a topic: records per second and CPU time of the client.
 
-The run reads the records that the topic contains at its start, and ends. With --latest it reads the
-records produced from its start on. For records of a concurrent bench produce it measures the
-end-to-end latency, from due to read; this requires synchronized clocks of the two machines.
+The run reads the records that the topic contains when the run starts, and ends. With --latest it
+reads the records that are produced after it has started. For records of a concurrent bench produce
+it measures the end-to-end latency: from the time at which a record was due until it was read. This
+requires synchronized clocks of the two machines.
 
 It uses no consumer group: the partitions are distributed among --consumers.` + "\n" + compareHelp,
 		Example: `  heartwood bench consume

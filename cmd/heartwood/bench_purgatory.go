@@ -18,10 +18,10 @@ func benchPurgatoryCommand() *cobra.Command {
 		Short: "Measure adding, completing and expiring delayed operations",
 		Long: `Measure the purgatory, in which requests wait until they complete or time out.
 
-Requests arrive at exponentially distributed intervals. Each would complete after a log-normally
-distributed time. Another goroutine completes it then, unless the timeout is shorter. Kafka's
-purgatory was measured in the same way when it got its timing wheels; docs/bench/purgatory.md
-compares the two.
+Requests arrive at exponentially distributed intervals. The time to completion is log-normally
+distributed: another goroutine completes the request after this time, unless the request has timed
+out before. The purgatory of Apache Kafka was measured in the same way when its timing wheels were
+introduced; docs/bench/purgatory.md compares the two.
 
 The figures are those of the whole process, including the load generator. --kind baseline measures
 only the load.`,
@@ -40,7 +40,8 @@ only the load.`,
 		"75th percentile of the time to completion")
 	flags.IntVar(&opts.Size, "size", 100, "bytes of data in each request")
 	flags.IntVar(&opts.Keys, "keys", 3, "keys watched by each request")
-	flags.IntVar(&opts.OfKeys, "of-keys", 100, "keys in total")
+	flags.IntVar(&opts.OfKeys, "of-keys", 100,
+		"number of keys from which those of a request are chosen")
 	flags.Uint64Var(&opts.Seed, "seed", 1, "seed of the random times")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

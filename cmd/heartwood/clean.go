@@ -60,14 +60,15 @@ func cleanCommand() *cobra.Command {
 		Short: "Clean a topic now, whatever its dirty ratio",
 		Long: `Make the brokers clean a topic now, whatever its dirty ratio.
 
-The brokers first roll the active segments, so that the pass includes them, and leave no garbage to
-save I/O: after the pass, each key has one record below the log end at the time of the request. The
-topic's guarantees stay in force. Records younger than compaction.minLag and records above an open
-transaction are not cleaned, and tombstones keep their retention. The cleaner's limits for workers,
-memory and I/O apply, and producers and consumers continue.
+The brokers first roll the active segments, so that the pass includes them. The pass ignores
+compaction.maxGarbagePercent and removes all garbage: afterwards each key has one record below the
+log end at the time of the request. The topic's guarantees stay in force. Records younger than
+compaction.minLag and records above an open transaction are not cleaned, and tombstones keep their
+retention. The cleaner's limits for workers, memory and I/O apply, and producers and consumers
+continue.
 
-The command sends the request to one broker over HTTP, which returns the other brokers; they are
-reached at the same port. On Kubernetes, from within a pod:
+The command sends the request to one broker over HTTP. This broker returns the hosts of the other
+brokers, to which the command sends the request at the same port. On Kubernetes, from within a pod:
   kubectl exec demo-broker-0 -- heartwood clean tickets --wait
 or with an annotation, whose result is shown in the Topic's status:
   kubectl annotate topic tickets heartwood.dev/clean-now="$(date)" --overwrite

@@ -19,11 +19,11 @@ func devCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev [-f FILE|DIR]...",
 		Short: "Run a whole cluster in this process from Kubernetes manifests",
-		Long: `Run a whole cluster in this process from LogCluster and Topic manifests, as for kubectl.
+		Long: `Run a whole cluster in this process from the LogCluster and Topic manifests that kubectl applies.
 
 The manifests are watched, and changes are applied. Kafka's tools can create topics as well. Once
-the cluster is ready, it prints a line that starts with "ready" and contains the addresses. Ctrl-C
-shuts it down gracefully; the data stays in --data-dir.`,
+the cluster is ready, the command prints a line that starts with "ready" and contains the addresses.
+Ctrl-C shuts the cluster down gracefully; the data stays in --data-dir.`,
 		Example: `  heartwood dev -f config/samples
   echo 'T-1:printer on fire' | kcat -b 127.0.0.1:9092 -t tickets -P -K:
   curl -s 127.0.0.1:9644/api/v1/partitions`,

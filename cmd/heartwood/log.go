@@ -65,13 +65,13 @@ func logVerifyCommand() *cobra.Command {
   - the checksum, offsets and records of each batch, and that segments are contiguous;
   - that index entries point to the right batches, and that transaction indexes list the aborted
     transactions;
-  - producer state: epochs never decrease, and gaps between sequence numbers can be explained by
-    cleaning; transaction markers;
+  - that producer epochs never decrease, that cleaning explains the gaps between sequence numbers,
+    and that transaction markers are valid;
   - that producer snapshots, leader epochs and key sidecars agree with the batches.
 
-Each problem is printed with its file, position and offset, in order; the last line is a summary.
-Harmless findings, such as files that a start removes, are printed as notes. The exit code is 0
-without problems, 1 with problems, and 2 if the command line is invalid. The end of a log that a
+Each problem is printed with its file, position and offset; the last line is a summary. Harmless
+findings, such as files that a broker removes when it starts, are printed as notes. The exit code is
+0 without problems, 1 with problems, and 2 if the command line is invalid. The end of a log that a
 broker is writing may look truncated. Index entries that a running or killed broker has not written
 yet are notes: recovery-point-offset-checkpoint contains the offset up to which indexes are
 complete.`,

@@ -60,18 +60,18 @@ func logCleanCommand() *cobra.Command {
 well.
 
 The command keeps the latest record of each key. The last segment is active and is not cleaned. All
-earlier segments count as replicated, unless the checkpoints in the parent directory contain the
-partition and a lower offset. The command updates these checkpoints, so a broker continues from its
-result. It refuses a directory that a broker has locked. It may be interrupted at any time, also by
-kill -9, and run again.
+earlier segments are cleaned, up to the partition's high watermark if the checkpoints in the parent
+directory contain it. The command updates these checkpoints, so a broker continues from its result.
+It refuses a directory that a broker has locked. It may be interrupted at any time, also by kill -9,
+and run again.
 
 Tombstones are removed like in a broker: the pass that finds a tombstone to be the last record of
 its key starts its retention, and a later pass removes it. With --tombstone-retention 0s one pass
 does both.
 
---dry-run reports what would be removed, and what would be read and written at most, without
-rewriting segments. Like every pass it writes missing key sidecars, and like every start it repairs
-what a crash has truncated.`,
+--dry-run reports what would be removed, and the maximum that would be read and written, without
+rewriting segments. Like every pass it writes missing key sidecars, and like the start of a broker
+it repairs files that a crash has left incomplete.`,
 		Example: `  heartwood log clean --dry-run heartwood-data/broker-0/tickets-0
   heartwood log clean --memory 64Mi --io-rate 50Mi/s --json /var/lib/kafka/tickets-*`,
 		Args: someArgs,
@@ -79,10 +79,11 @@ what a crash has truncated.`,
 	flags := cmd.Flags()
 	flags.Var(quantity(&f.memory, sizeKind, "128Mi"), "memory",
 		"maximum memory of tables and bitmaps")
-	flags.IntVar(&f.Workers, "workers", 1, "number of hash slices processed concurrently")
+	flags.IntVar(&f.Workers, "workers", 1, "number of goroutines that deduplicate keys")
 	flags.Var(percentFlag{&f.dirty}, "min-dirty-percent",
 		"dirty ratio above which a partition is cleaned; 0: always")
-	flags.Var(percentFlag{&f.garbage}, "max-garbage-percent", "garbage that may remain to save I/O")
+	flags.Var(percentFlag{&f.garbage}, "max-garbage-percent",
+		"maximum share of garbage in the clean section after a pass; more saves I/O")
 	flags.DurationVar(&f.MinLag, "min-lag", 0,
 		"minimum age of records; segments with younger ones are not cleaned")
 	flags.DurationVar(&f.TombstoneRetention, "tombstone-retention", 24*time.Hour,

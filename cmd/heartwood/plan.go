@@ -20,8 +20,8 @@ func planCommand() *cobra.Command {
 		Short: "Estimate the disk, I/O, memory and time of a compacted topic",
 		Long: `Estimate the disk, I/O, memory and time of a compacted topic.
 
-The command calculates and measures nothing. It assumes that every key has a record, that each
-update replaces a record of the same size, and that the cleaner works as described in
+The command only calculates; it does not measure anything. It assumes that every key has a record,
+that each update replaces a record of the same size, and that the cleaner works as described in
 docs/cleaner.md. Keys and rates are those of the whole topic. docs/plan.md has the formulas and an
 example.
 
@@ -51,7 +51,7 @@ A COUNT or SIZE is a Kubernetes quantity: 300, 1.6G (decimal), 5Ki (binary). A R
 	flags.Var(quantity(&in.UpdateRate, rateKind, "0"), "update-rate",
 		"updates of existing keys per second")
 	flags.Var(percentFlag{&in.HotShare}, "hot-keys",
-		"percentage of the keys that get all updates; 100, the worst case: all keys")
+		"percentage of the keys that are updated; the others never are. 100 is the worst case")
 	flags.BoolVar(&in.Tombstones, "tombstones", false, "assume that some updates are deletes")
 	flags.IntVar(&in.Partitions, "partitions", 1, "number of partitions")
 	flags.IntVar(&in.Replicas, "replicas", 1, "replicas of each partition")
@@ -60,7 +60,7 @@ A COUNT or SIZE is a Kubernetes quantity: 300, 1.6G (decimal), 5Ki (binary). A R
 	flags.Var(percentFlag{&in.DirtyRatio}, "min-dirty-percent",
 		"dirty ratio above which a pass is due")
 	flags.Var(percentFlag{&in.GarbageShare}, "max-garbage-percent",
-		"garbage that a pass may leave to save I/O")
+		"maximum share of garbage in the clean section after a pass; more saves I/O")
 	flags.Var(quantity(&in.SegmentBytes, sizeKind, "1Gi"), "segment-size",
 		"segment size of the topic")
 	flags.Var(quantity(&in.MemoryBytes, sizeKind, "128Mi"), "memory",

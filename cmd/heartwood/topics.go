@@ -16,10 +16,10 @@ func topicsCommand() *cobra.Command {
 		Short: "Show topics and the state of their compaction",
 		Long: `Show topics and the state of their compaction, one per line, like kubectl get topics.
 
-DIRTY is the highest dirty ratio of a partition, RECLAIMABLE what a pass would reclaim (a dash if
-unknown), CLEANED the partition with the oldest pass, and WHY the reason of the Topic's condition
-Compacting. heartwood dev shows all partitions; a broker in a pod shows only its own. GET
-/api/v1/partitions returns the state of each partition.`,
+DIRTY is the highest dirty ratio of a partition. RECLAIMABLE is what a pass would reclaim (a dash if
+unknown). CLEANED is the time since the last pass, of the partition where it is longest. WHY is the
+reason of the Topic's condition Compacting. heartwood dev shows all partitions; a broker in a pod
+shows only its own. GET /api/v1/partitions returns the state of each partition.`,
 		Example: `  heartwood topics
   heartwood topics tickets --json | jq '.topics[].compaction'`,
 		RunE: func(cmd *cobra.Command, names []string) error {

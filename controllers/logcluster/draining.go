@@ -73,13 +73,13 @@ func (s *scope) scaledCondition(d draining) metav1.Condition {
 			"Brokers %d and above hold no replicas and are being removed.", target)
 	case d.replicas > 0:
 		condition.Reason = v1alpha1.ReasonDraining
-		condition.Message = fmt.Sprintf("Brokers %d and above are removed after %d replicas have "+
-			"moved to other brokers, of partitions %s.", target, d.replicas,
+		condition.Message = fmt.Sprintf("Brokers %d and above are removed once their replicas have "+
+			"moved to other brokers: %d replicas of partitions %s remain.", target, d.replicas,
 			firstNames(d.partitions))
 	case running < target:
 		condition.Reason = v1alpha1.ReasonBrokersNotReady
-		condition.Message = fmt.Sprintf("The StatefulSet requests %d of %d brokers.", running,
-			target)
+		condition.Message = fmt.Sprintf("The StatefulSet is being scaled from %d to %d "+
+			"brokers.", running, target)
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonScaled
 		condition.Message = fmt.Sprintf("The LogCluster has %d brokers.", running)

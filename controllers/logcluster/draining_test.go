@@ -38,7 +38,7 @@ func TestScaledConditionNamesWhatDrainingWaitsFor(t *testing.T) {
 			v1alpha1.ReasonScaled, "has 2 brokers", 2},
 		{"one replica to move", 3, topic(2), []v1alpha1.Partition{on(0, 2)}, metav1.ConditionFalse,
 			v1alpha1.ReasonDraining,
-			"after 1 replicas have moved to other brokers, of partitions orders-0", 3},
+			"moved to other brokers: 1 replicas of partitions orders-0 remain", 3},
 		{"all replicas have moved", 3, topic(2), []v1alpha1.Partition{on(0, 1)},
 			metav1.ConditionFalse,
 			v1alpha1.ReasonDraining, "Brokers 2 and above hold no replicas and are being removed.",
@@ -49,7 +49,7 @@ func TestScaledConditionNamesWhatDrainingWaitsFor(t *testing.T) {
 		{"too many replicas", 3, topic(3), []v1alpha1.Partition{on(0, 1, 2)}, metav1.ConditionFalse,
 			v1alpha1.ReasonReplicasDoNotFit, "the replicas of orders", 3},
 		{"too few brokers running", 1, topic(1), []v1alpha1.Partition{on(0)}, metav1.ConditionFalse,
-			v1alpha1.ReasonBrokersNotReady, "requests 1 of 2 brokers", 2},
+			v1alpha1.ReasonBrokersNotReady, "scaled from 1 to 2 brokers", 2},
 	} {
 		scope := scope{
 			cluster: &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},

@@ -136,7 +136,7 @@ func (s *scope) readyCondition(status v1alpha1.LogClusterStatus) metav1.Conditio
 		s.cluster.Spec.Brokers)
 	if len(s.notLeased) > 0 {
 		message += fmt.Sprintf(" The pods of brokers %v are ready, but the brokers do not renew "+
-			"their Leases.", s.notLeased)
+			"their Leases: check the logs of these pods.", s.notLeased)
 	}
 	return conditions.NotReady(v1alpha1.ReasonBrokersNotReady, fmt.Sprintf(
 		"%s For details run: kubectl get pods -n %s -l %s=%s", message, s.cluster.Namespace,

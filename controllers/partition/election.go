@@ -71,8 +71,9 @@ func (e electorate) retire(status *v1alpha1.PartitionStatus, placed placement.Pa
 	status.Leader, status.LeaderEpoch = retired.Leader, retired.LeaderEpoch
 	metadata.RecordCondition(status, e.partition.Generation, conditions.NotReady(
 		v1alpha1.ReasonRetained,
-		"The Topic does not exist or has fewer partitions; this Partition records where its records "+
-			"are, and a new Topic of the same name continues with them.",
+		"The Topic does not exist or has fewer partitions. The records are kept, and this Partition "+
+			"lists their replicas: a Topic of the same name that has this partition continues "+
+			"with these records.",
 	))
 }
 
@@ -135,7 +136,8 @@ func (e electorate) offline(decision placement.Decision) metav1.Condition {
 			decision.Replicas))
 	}
 	message := fmt.Sprintf("None of the brokers %v that have all records is up; the partition "+
-		"serves again as soon as they are.", decision.Awaited)
+		"serves again as soon as one of them returns, or all of them if they stopped uncleanly.",
+		decision.Awaited)
 	for _, id := range decision.Replicas {
 		if broker := e.brokers[id]; broker.Liveness == placement.Up && broker.Directory != "" {
 			consent := placement.DataLossConsent(broker.Directory, decision.LeaderEpoch)

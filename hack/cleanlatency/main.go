@@ -24,8 +24,10 @@ func main() {
 	flag.IntVar(&o.keys, "keys", 1000, "number of different keys")
 	flag.IntVar(&o.size, "size", 1000, "size of a record's value in bytes")
 	flag.IntVar(&o.rate, "rate", 1000,
-		"records per second; 0: as fast as possible, without latencies")
-	flag.IntVar(&o.records, "records", 0, "number of records, if there is no command to wait for")
+		"records per second; 0: as fast as possible, with latencies that include the time in the\n"+
+			"client's buffer")
+	flag.IntVar(&o.records, "records", 0,
+		"number of records to send; required without a command (the run ends with the command)")
 	flag.Parse()
 	o.command = flag.Args()
 	if err := measure(o); err != nil {

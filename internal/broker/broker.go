@@ -120,7 +120,7 @@ func (b *Broker) open() (err error) {
 		return err
 	}
 	if lost := b.ids.Lost(); lost != nil {
-		b.logger.Warn("producer ids file is malformed: ids continue above the registered bound",
+		b.logger.Warn("failed to decode the producer ids file; allocating ids above all earlier ones",
 			"error", lost)
 	}
 	if b.listener, err = listen(b.opts.Listen); err != nil {

@@ -59,7 +59,7 @@ func (b *Broker) reportServing(ctx context.Context) {
 		}
 		if err == nil {
 			if failed, ends := reports.Succeed(); ends {
-				b.logger.Info("reporting served partitions again", "failed", failed)
+				b.logger.Info("reports of served partitions succeed again", "failed", failed)
 			}
 			continue
 		}

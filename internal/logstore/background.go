@@ -58,7 +58,7 @@ func (s *Store) tick(now time.Time, retention bool) {
 	case begins:
 		s.opts.Logger.Warn("failed to write checkpoints", "error", err)
 	case ends:
-		s.opts.Logger.Info("checkpoints written again", "failedAttempts", failed)
+		s.opts.Logger.Info("checkpoint writes succeed again", "failedAttempts", failed)
 	}
 }
 
@@ -148,8 +148,8 @@ func (s *Store) deleteReleased() {
 	s.mu.Unlock()
 	for _, name := range doomed {
 		if err := s.opts.FS.RemoveAll(filepath.Join(s.opts.Dir, name)); err != nil {
-			s.opts.Logger.Warn("failed to delete a released directory", "directory", name, "error",
-				err)
+			s.opts.Logger.Warn("failed to delete the directory of a removed partition",
+				"directory", name, "error", err)
 		}
 	}
 }

@@ -147,7 +147,7 @@ func (c *Compaction) loadDead(s *segment.Segment) []byte {
 	}
 	content, err := fsys.ReadFile(name)
 	if err != nil {
-		c.log.env.logger.Warn("failed to read a dead file", "partition", c.log.id, "segment",
+		c.log.env.logger.Warn("failed to read a .dead file", "partition", c.log.id, "segment",
 			s.Base(), "error", err)
 		return nil
 	}

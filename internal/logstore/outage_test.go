@@ -52,7 +52,7 @@ func TestFullDiskIsLoggedWhenItBeginsAndEnds(t *testing.T) {
 	store.tick(epoch0, true)
 	began[`level=INFO msg="appends succeed again" partition=tickets-0 failedAttempts=20`] = 1
 	began[`level=INFO msg="log flushed again after failures" partition=tickets-0 failedAttempts=20`] = 1
-	began[`level=INFO msg="checkpoints written again" failedAttempts=20`] = 1
+	began[`level=INFO msg="checkpoint writes succeed again" failedAttempts=20`] = 1
 	expect("with space again", began)
 	if err := store.Close(); err != nil {
 		t.Fatal(err)

@@ -219,7 +219,8 @@ func (s *Store) Release(id PartitionID, retain bool) error {
 	if log != nil {
 		err := log.close()
 		if err != nil {
-			s.opts.Logger.Warn("failed to close a released log", "partition", id, "error", err)
+			s.opts.Logger.Warn("failed to close the log of a removed partition", "partition", id,
+				"error", err)
 		}
 		state.clean, state.saved = err == nil, log.checkpointState()
 	}

@@ -106,7 +106,7 @@ type State struct {
 	UnderMinISR bool
 	// Only on the leader: by how many offsets each follower is behind.
 	Lags map[int32]int64
-	// Fault is why this broker cannot serve or follow as it should; nil: it can.
+	// Fault is the error that prevents this broker from serving or following; nil: none.
 	Fault error
 }
 

@@ -67,7 +67,8 @@ type FollowerResult struct {
 	HighWater int64 // the leader's; -1: unknown
 	LogStart  int64 // the leader's; -1: unknown
 	LogEnd    int64 // the leader's, with ErrOffsetOutOfRange; -1: unknown
-	// ReplicasTombstoneClean is the replicated cleaning progress.
+	// ReplicasTombstoneClean is the replicated cleaning progress: the smallest tombstone-clean
+	// offset over all replicas.
 	ReplicasTombstoneClean int64
 	// DivergingEpoch, if >= 0, is the largest epoch in the leader's log that does not exceed
 	// LastEpoch, and DivergingEnd its end offset: the logs diverge there or earlier.

@@ -48,7 +48,7 @@ func (o *TimerOptions) setDefaults() {
 // Stats are the counters of a Timer.
 type Stats struct {
 	Pending int   // pending entries
-	Wakeups int64 // of the goroutine, since the start
+	Wakeups int64 // how often the goroutine woke since the start
 	Panics  int64 // callbacks that panicked since the start
 }
 

@@ -48,8 +48,8 @@ type level[T any] struct {
 	width    int64 // ticks of a bucket
 	position int64 // now / width
 	index    int   // position % n: index of the bucket that contains now
-	until    int64 // the last tick of position
-	// last tick of the ring, that is of bucket position+n-1; at most MaxInt64
+	until    int64 // last tick of the current bucket
+	// last tick of the ring, which is the last tick of bucket position+n-1; at most MaxInt64
 	reach int64
 	used  uint64 // bit b is set <=> heads[b] != nil
 	heads []*Entry[T]
@@ -159,8 +159,9 @@ func (w *Wheel[T]) first() (*level[T], int64) {
 	return found, begin
 }
 
-// empty empties the bucket of a level that contains now, after moveTo its first tick. Its entries
-// are due, or move to lower levels.
+// empty removes all entries from the current bucket of a level. The caller has moved the clock to
+// the first tick of this bucket: entries of this tick are appended to due, the others move to lower
+// levels.
 func (w *Wheel[T]) empty(l *level[T], due []*Entry[T]) []*Entry[T] {
 	e := l.heads[l.index]
 	l.heads[l.index] = nil

@@ -236,8 +236,8 @@ func (s *Server) admit(ctx context.Context, socket net.Conn) {
 		return
 	}
 	if failed, ends := s.refusals.Succeed(); ends {
-		s.opts.Logger.Info("connections below the limit again", "listener", s.opts.Name, "refused",
-			failed)
+		s.opts.Logger.Info("accepting connections again: below the limit", "listener",
+			s.opts.Name, "refused", failed)
 	}
 	s.metrics.connections.Inc()
 	s.conns.Go(func() {

@@ -13,7 +13,7 @@ import (
 
 const root = "../../"
 
-// metric matches names of Heartwood's metrics in a query or a page.
+// metric matches the names of Heartwood's metrics in a query or in a page of the documentation.
 var metric = regexp.MustCompile(`\bheartwood_[a-z_]+\b`)
 
 // documented returns the names of the metrics in docs/metrics.md, which test/smoke compares with

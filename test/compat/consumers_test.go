@@ -22,7 +22,8 @@ import (
 // consumerChecks describes the checks of the consumer protocol (KIP-848) in the matrix.
 const consumerChecks = "consumer protocol, three brokers: members come, die, come back as static ones; coordinator killed; expression and a later topic; offsets continue"
 
-// consumerSession is the value in consumerManifest: long enough to start a Java program.
+// consumerSession is the consumerSessionTimeout in consumerManifest. It is longer than a Java
+// program takes to start.
 const consumerSession = 20 * time.Second
 
 const consumerManifest = `apiVersion: heartwood.dev/v1alpha1

@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// fsyncTopic is acknowledged only after a sync.
+// fsyncTopic is a topic whose records are acknowledged only after a sync.
 const fsyncTopic = `apiVersion: heartwood.dev/v1alpha1
 kind: Topic
 metadata: {name: tickets}

@@ -249,7 +249,8 @@ func (l leads) count(broker int32) (count int) {
 	return count
 }
 
-// split returns the largest number of the partitions that a broker leads, and of the others.
+// split returns the maximum of numbers over the partitions that a broker leads, and the maximum
+// over the other partitions.
 func (l leads) split(numbers map[int32]int64, broker int32) (led, others int64) {
 	for partition, number := range numbers {
 		if l[partition] == broker {

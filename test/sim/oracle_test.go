@@ -70,8 +70,8 @@ type tally struct {
 	added, drained, lost                                                 int // brokers
 	// committed and aborted transactions, and records read by read_committed consumers
 	committed, aborted, readCommitted int
-	overWire                          int // runs over the wire
-	// histories of keys: all, and those that took too long to check
+	overWire                          int // runs with profile.overWire
+	// histories of keys: all of them, and those whose check was stopped because it took too long
 	histories, unchecked int
 }
 

@@ -207,7 +207,7 @@ func (c *client) pollCommitted(ctx context.Context, l *liveBroker, t *topic) err
 			aborted = append(aborted, abortedTransaction{a.ProducerID, a.FirstOffset})
 		}
 	}
-	// other readers check whether that is correct
+	// Start again at the log start. poll checks whether a broker may return this.
 	if result.Diverging != nil || errors.Is(err, logstore.ErrOffsetOutOfRange) {
 		c.tails[t.name] = newTail()
 		c.tails[t.name].at = max(0, result.LogStart)

@@ -26,8 +26,8 @@ const (
 // transient are the metrics that only sometimes have a series, so the page may have a row without
 // one.
 var transient = map[string]bool{
-	"heartwood_cleaner_eta_seconds": true, // while a pass runs
-	// Once a batch was compressed, when a pass rewrites a batch with dead records.
+	"heartwood_cleaner_eta_seconds": true, // has a series only while a pass runs
+	// These have series once a pass has rewritten, and so compressed, a batch with dead records.
 	"heartwood_compression_input_bytes_total":  true,
 	"heartwood_compression_output_bytes_total": true,
 	"heartwood_compression_seconds_total":      true,

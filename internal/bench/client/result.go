@@ -31,7 +31,7 @@ type Result struct {
 	Latency       *Latency `json:"latency,omitempty"`
 }
 
-// Latency is the time of records from due to acknowledged, or from due to read.
+// Latency is the time from when a record is due until it is acknowledged, or until it is read.
 type Latency struct {
 	Records int64   `json:"records"` // with a latency
 	P50     float64 `json:"p50Millis"`

@@ -18,7 +18,7 @@ type Options struct {
 	Quartile time.Duration // 75th percentile of the times to completion
 	Size     int           // bytes that each request carries
 	Keys     int           // keys that each request watches
-	OfKeys   int           // keys in total
+	OfKeys   int           // number of keys from which those of a request are chosen
 	Seed     uint64        // of the random times and keys
 }
 

@@ -149,7 +149,7 @@ func (s *State) ApplyImage(replicas []Replica, isr []int32, now time.Time) {
 }
 
 // removeReplaced removes the replicas that an image does not list, or lists with another
-// incarnation id, also from every set that may be recorded.
+// incarnation id. It removes them from the followers, the recorded ISR and all pending updates.
 func (s *State) removeReplaced(replicas []Replica) {
 	keep := map[int32]bool{s.self: true}
 	for _, r := range replicas {

@@ -292,8 +292,9 @@ func (m *model) check(t *testing.T, seed uint64) {
 	}
 }
 
-// recover ends all failures: every follower is up and fetches, images and answers arrive. It
-// verifies that all replicas join the ISR and that the high watermark reaches the log end.
+// recover ends all failures: all followers are up and fetching, metadata images are delivered, and
+// ISR updates are answered. It verifies that all replicas join the ISR and that the high watermark
+// reaches the log end.
 func (m *model) recover(t *testing.T, seed uint64) {
 	t.Helper()
 	for range 40 {
