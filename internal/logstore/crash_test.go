@@ -40,6 +40,7 @@ const (
 //
 //   - 3000962: it lost producers (ensureForDeletion);
 //   - 13000475: deleted records restored a leader epoch (verifyEpochs);
+//   - 13000584: a deleted segment returned without its transaction index (frontDeletion.mark);
 //
 // or because the model demanded too much:
 //
@@ -48,7 +49,7 @@ const (
 //   - 3000517: the log ended behind an empty batch that an earlier truncation had appended
 //     (partitionModel.filled);
 //   - 11000125: a truncation removed such a batch as a whole.
-var knownCrashSeeds = []uint64{10356817682516520659, 3000517, 3000962, 11000125, 13000475}
+var knownCrashSeeds = []uint64{10356817682516520659, 3000517, 3000962, 11000125, 13000475, 13000584}
 
 // Random work on a store of several partitions, with a power failure at random moments of it. After
 // each one the store is opened (with more failures on the way), compared with the model

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -353,6 +354,39 @@ func TestStartAtOnFullDiskDoesNotStopTheLog(t *testing.T) {
 	}
 }
 
+// Seed 13000584 of TestCrashes. A crash between the deletion of a segment with an aborted
+// transaction and the next log start checkpoint must not restore the data file without the
+// transaction index: the checkpoints no longer count its entries.
+func TestDeletedSegmentDoesNotReturnWithoutItsTransactionIndex(t *testing.T) {
+	mem := vfs.NewMem()
+	deleting, clones := false, []*vfs.Mem(nil)
+	store := openStore(t, newCrashDisk(mem, func(what, name string) {
+		if deleting && what == "write" && strings.Contains(name, checkpoint.LogStartFile) {
+			for seed := range uint64(100) {
+				clones = append(clones, mem.CrashClonePartly(seed))
+			}
+		}
+	}))
+	log := createLog(t, store, settings(nil))
+	fill(t, log, 15)
+	inTxn(t, log, 9, 0, "aborted")
+	endTxn(t, log, 9, false)
+	fill(t, log, 20)
+	store.tick(epoch0, false)
+	deleting = true
+	if err := log.DeleteBefore(bases(log)[2]); err != nil || len(clones) == 0 {
+		t.Fatalf("%v; %d crashes", err, len(clones))
+	}
+	for i, crashed := range clones {
+		again := createLog(t, openStore(t, crashed), settings(nil))
+		for _, key := range committedKeys(t, again, again.LogStart()) {
+			if strings.HasSuffix(key, "aborted") {
+				t.Errorf("crash %d, log start %d: %s is committed", i, again.LogStart(), key)
+			}
+		}
+	}
+}
+
 // Retention deletes two segments; a crash keeps the second, and the producer snapshot is at the end
 // of both. The marker is above the high watermark that the crash left. A transaction of which only
 // the marker is left need not hold back readers; one of which a batch is left holds them back
@@ -360,7 +394,15 @@ func TestStartAtOnFullDiskDoesNotStopTheLog(t *testing.T) {
 func TestInterruptedRetentionKeepsTransactions(t *testing.T) {
 	for _, more := range []bool{false, true} {
 		mem := vfs.NewMem()
-		store := openStore(t, mem)
+		var marking string // the data file of the second segment, once it is being deleted
+		var clones []*vfs.Mem
+		store := openStore(t, newCrashDisk(mem, func(what, name string) {
+			if what == "rename" && marking != "" && strings.HasSuffix(name, marking) {
+				for seed := range uint64(20) {
+					clones = append(clones, mem.CrashClonePartly(seed))
+				}
+			}
+		}))
 		log := createLog(t, store, settings(nil))
 		inTxn(t, log, 9, 0, "aborted")
 		for len(bases(log)) < 2 {
@@ -385,6 +427,7 @@ func TestInterruptedRetentionKeepsTransactions(t *testing.T) {
 		if err := log.flush(); err != nil {
 			t.Fatal(err)
 		}
+		marking = segment.Name(second, segment.LogExtension, "")
 		log.maintain.Lock()
 		err := log.deleteFront(log.list.Load().handles, 2)
 		log.maintain.Unlock()
@@ -392,8 +435,7 @@ func TestInterruptedRetentionKeepsTransactions(t *testing.T) {
 			t.Fatal(err)
 		}
 		seen := 0
-		for seed := range uint64(20) {
-			crashed := mem.CrashClonePartly(seed)
+		for _, crashed := range clones {
 			// An earlier start may have scanned the segment and removed it.
 			err := crashed.Remove(filepath.Join(log.dir, segment.Name(second, snapshotSuffix, "")))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {

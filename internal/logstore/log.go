@@ -97,9 +97,6 @@ type Log struct {
 	// maintain is held to change the front or the middle of the list on disk, and to flush; see
 	// doc.go.
 	maintain sync.Mutex
-	// markUnsynced is set once a segment at the front was marked as deleted: the mark may not be
-	// durable. maintain guards it.
-	markUnsynced bool
 
 	mu struct {
 		sync.Mutex

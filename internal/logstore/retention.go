@@ -3,7 +3,7 @@ package logstore
 import (
 	"errors"
 	"fmt"
-	"slices"
+
 	"time"
 
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -135,9 +135,6 @@ func (l *Log) deleteFront(handles []*handle, count int) error {
 	if count == 0 {
 		return failed
 	}
-	if err := d.forgetUnsealed(handles[count].Base()); err != nil {
-		return errors.Join(failed, err)
-	}
 	return errors.Join(failed, d.publish(count))
 }
 
@@ -147,47 +144,28 @@ type frontDeletion struct {
 	handles []*handle
 }
 
-// mark renames the first count segments, and returns how many it has renamed.
+// mark durably renames the first count segments, and returns how many it has renamed.
 //
-// Each mark is durable before the next one, also before that of the next round, because no disk
-// promises to keep their order: if a crash kept only the second one, it would leave a gap, and
-// above the recovery point on disk recovery ends the log at a gap.
-func (d frontDeletion) mark(count int) (marked int, failed error) {
+// Each mark is durable before anything else happens, because no disk promises to keep an order, and
+// a crash could otherwise revert a part of it:
+//
+//   - If the next mark was kept and this one was not, there would be a gap, and above the recovery
+//     point on disk recovery ends the log at a gap.
+//   - If the segment was not sealed, the next flush would move the recovery point past it, and
+//     recovery would open it as synced.
+//   - The next checkpoints no longer count its aborted transactions. If its data file was restored
+//     without its transaction index, their records would be returned as committed.
+func (d frontDeletion) mark(count int) (marked int, err error) {
 	l := d.log
 	for i, h := range d.handles[:count] {
-		if i > 0 || l.markUnsynced {
-			failed = l.env.fs.SyncDir(l.dir)
+		if err = h.Rename(deletedSuffix); err == nil {
+			err = l.files.sync()
 		}
-		if failed == nil {
-			l.markUnsynced = true
-			failed = h.Rename(deletedSuffix)
-		}
-		if failed != nil {
-			return i, fmt.Errorf("%w: mark segment %d as deleted: %w", ErrStorage, h.Base(), failed)
+		if err != nil {
+			return i, fmt.Errorf("%w: mark segment %d as deleted: %w", ErrStorage, h.Base(), err)
 		}
 	}
 	return count, nil
-}
-
-// forgetUnsealed removes segments below logStart, which are marked as deleted, from those that the
-// next flush seals. Their marks are made durable first: that flush moves the recovery point past
-// them, and if a crash gave them their names back, recovery would open them as synced.
-func (d frontDeletion) forgetUnsealed(logStart int64) error {
-	l := d.log
-	deleted := func(u unsealed) bool { return u.segment.Base() < logStart }
-	l.mu.Lock()
-	waiting := slices.ContainsFunc(l.disk.unsealed, deleted)
-	l.mu.Unlock()
-	if !waiting {
-		return nil
-	}
-	if err := l.env.fs.SyncDir(l.dir); err != nil {
-		return fmt.Errorf("%w: sync the marks of deleted segments: %w", ErrStorage, err)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.disk.forget(deleted)
-	return nil
 }
 
 // publish moves the log start, and publishes the list without the first count segments, also if it
@@ -198,6 +176,7 @@ func (d frontDeletion) publish(count int) error {
 		h.doomed.Store(true)
 	}
 	l.mu.Lock()
+	l.disk.forget(func(u unsealed) bool { return u.segment.Base() < logStart })
 	// First the log start, then the list: a reader that misses a segment finds its offset out of
 	// range too.
 	l.logStart.Store(max(l.logStart.Load(), logStart))
