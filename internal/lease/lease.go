@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// Duration is how long a broker's Lease is valid after a renewal. It is also assumed of a Lease
+	// Duration is how long a broker's Lease is valid after a renewal. It is also used for a Lease
 	// without a positive leaseDurationSeconds.
 	Duration = 6 * time.Second
 	// RenewInterval is the interval at which a broker renews its Lease.
@@ -38,8 +38,8 @@ type Observation struct {
 // Observe returns the observation of a Lease at the time now, after an earlier observation.
 //
 // A renewal is a renewTime that differs from the last one, not a later one: a holder whose clock
-// was set back still renews. Consequently a holder that dies counts as alive for a full duration
-// after its last renewal was observed.
+// was set back still renews. Consequently a holder that dies is considered alive for a full
+// duration after its last renewal was observed.
 func (o Observation) Observe(lease *coordinationv1.Lease, now time.Time) Observation {
 	next := Observation{
 		Held:    lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "",

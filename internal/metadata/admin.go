@@ -35,8 +35,8 @@ func ResolvePolicy(cluster *v1alpha1.LogCluster) AdminPolicy {
 }
 
 // WithPolicies adds the settings of the LogCluster, which may be nil, for admin requests,
-// replication and groups. Invalid topic defaults are ignored here: the topics that fail with them
-// report them.
+// replication and groups. Invalid topic defaults are ignored here: each topic that is invalid
+// because of them reports the error.
 func (i *Image) WithPolicies(cluster *v1alpha1.LogCluster) *Image {
 	i.Policy, i.Replication, i.Groups = ResolvePolicy(cluster), ResolveReplication(cluster),
 		ResolveGroups(cluster)
@@ -77,7 +77,7 @@ type TopicChange struct {
 // NewPartitions is a request to add partitions.
 type NewPartitions struct {
 	Name     string
-	Count    int32 // of all partitions afterwards
+	Count    int32 // number of all partitions after the change
 	Validate bool  // only check
 }
 
@@ -122,14 +122,15 @@ func (p *Partition) destination() []int32 {
 	return p.Replicas
 }
 
-// origin returns the assignment before the current reassignment: added replicas are behind it.
+// origin returns the assignment before the current reassignment: the first replicas, as a
+// reassignment appends those that it adds.
 func (p *Partition) origin() []int32 {
 	return p.Replicas[:min(len(p.Replicas),
 		len(p.destination()))]
 }
 
 // Moving returns the brokers that the current reassignment adds and removes; both are empty without
-// one.
+// a reassignment.
 func (p *Partition) Moving() (adding, removing []int32) {
 	without := func(ids, others []int32) (rest []int32) {
 		for _, id := range ids {

@@ -39,7 +39,7 @@ func AlteredTopic(topic *v1alpha1.Topic, change TopicChange,
 	changed := ResourceSettings(after, before)
 	if slices.ContainsFunc(cleared,
 		func(name string) bool { return slices.Equal(fields[name], []string{"compression"}) }) {
-		// Compression is one value: what is left of it, or nothing.
+		// Compression is replaced as a whole: by the settings that remain, or by nil.
 		changed.Compression = ResourceSettings(after, base).Compression
 	}
 	if altered.Spec.TopicSettings,
@@ -76,7 +76,7 @@ func replacement(properties []PropertyChange) []PropertyChange {
 }
 
 // alter applies changes to settings, deletions first: a codec's level is deleted before another
-// codec is set. cleared are the names that return to base.
+// codec is set. cleared are the names of the properties that get their values of base.
 func alter(before, base topicconfig.Settings,
 	properties []PropertyChange) (after topicconfig.Settings, cleared []string, err error) {
 	after = before

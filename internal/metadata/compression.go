@@ -9,8 +9,8 @@ import (
 )
 
 // Compression returns the effective compression of a topic: the codec, the level in force, and the
-// encoder's setting for that level (compress.Effective); also that of the cleaner, where it
-// differs.
+// encoder's setting for that level (compress.Effective). If the topic has a compression of its own
+// for the cleaner, that is returned as well.
 func Compression(s topicconfig.Settings) *v1alpha1.CompressionStatus {
 	status := &v1alpha1.CompressionStatus{Type: compressionProducer}
 	if !s.KeepCodec {

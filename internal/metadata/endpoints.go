@@ -52,7 +52,7 @@ func NewEndpoints(byListener map[string]Endpoint) Endpoints {
 	return Endpoints(strings.Join(entries, ","))
 }
 
-// On returns the endpoint of a listener. ok is false if the broker has none there.
+// On returns the endpoint of a listener. ok is false if the broker has no such listener.
 func (e Endpoints) On(listener string) (endpoint Endpoint, ok bool) {
 	for entry := range strings.SplitSeq(string(e), ",") {
 		name, address, found := strings.Cut(entry, "://")

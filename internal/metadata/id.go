@@ -12,12 +12,12 @@ type ID [16]byte
 // idTextBytes is the length of an ID as text: 16 bytes in base64 without padding.
 const idTextBytes = 22
 
-// idEncoding is strict: 4 of the 132 bits of 22 characters are unused, and two texts of one id
-// would make two topics of it.
+// idEncoding is strict: 4 of the 132 bits of 22 characters are unused, and without the check two
+// texts of one id would name two topics.
 var idEncoding = base64.RawURLEncoding.Strict()
 
-// NewID returns a random id (a version 4 UUID, as in Kafka) that does not begin with a dash: tools
-// would take its text for an option.
+// NewID returns a random id (a version 4 UUID, as in Kafka) that does not begin with a dash:
+// command-line tools would parse the text as an option.
 func NewID() ID {
 	for {
 		var id ID

@@ -19,8 +19,8 @@ type Image struct {
 	Policy      AdminPolicy
 	Replication Replication
 	Groups      Groups
-	Defaults    topicconfig.Settings // of a topic without settings
-	Brokers     []Broker             // that are up, sorted by ID
+	Defaults    topicconfig.Settings // settings of a topic that sets none
+	Brokers     []Broker             // brokers that are up, sorted by ID
 	Topics      []*Topic             // sorted by Name
 
 	byName map[string]*Topic
@@ -38,22 +38,22 @@ type Broker struct {
 	// Peer is the host:port at which other brokers reach it; "": the endpoint of DefaultListener.
 	// The address of a pod needs no DNS, and never belongs to an earlier pod.
 	Peer string
-	// Directory identifies the broker's disk: another one means that its logs are lost.
+	// Directory identifies the broker's disk. A broker with another directory has lost its logs.
 	Directory string
 	// CleanEpoch is the broker epoch whose clean shutdown left this disk as it is; -1: the last
 	// shutdown was not clean, or the disk is new. The broker writes it to the data directory after
 	// it has closed the last log, and removes it at startup before it writes anything else. So the
-	// disk proves that it holds what that incarnation held (KIP-966).
+	// file proves that the disk holds every record that the broker held in that epoch (KIP-966).
 	CleanEpoch int64
 	// ProducerIDs is above the counters of all producer ids that brokers of this id have allocated.
-	// A broker registers it for its disk, including what it may allocate until it registers again;
-	// the store keeps the highest (NextProducerIDs).
+	// A broker registers this bound for its disk, including the ids that it may allocate until it
+	// registers again; the store keeps the highest bound (NextProducerIDs).
 	ProducerIDs int64
-	// ProducerIDsLost: the disk had no usable record of the ids that were allocated from it when
-	// the broker registered; NextProducerIDs treats it as a new disk.
+	// ProducerIDsLost reports that the file of allocated producer ids was unusable when the broker
+	// registered; NextProducerIDs treats the disk as a new one.
 	ProducerIDsLost bool
-	// Leaving: the broker is in controlled shutdown. It serves what it leads until others do, and
-	// must not be elected.
+	// Leaving reports that the broker is in controlled shutdown. It serves the partitions that it
+	// leads until other brokers lead them, and must not be elected.
 	Leaving bool
 }
 
@@ -73,19 +73,19 @@ type Replication struct {
 	CatchUpBytesRate int64
 }
 
-// Groups is the configuration of consumer groups. 0 leaves a field to the broker, which has Kafka's
-// defaults.
+// Groups is the configuration of consumer groups. For a field that is 0 the broker uses Kafka's
+// default.
 type Groups struct {
 	SessionMin, SessionMax time.Duration // bounds of the members' session timeouts
-	// InitialDelay is how long an empty group waits for more members; negative: not at all.
+	// InitialDelay is how long an empty group waits for more members; negative: it does not wait.
 	InitialDelay         time.Duration
 	MembersMax           int
-	OffsetsRetention     time.Duration // of offsets of topics without a subscribed member
+	OffsetsRetention     time.Duration // for topics without a subscribed member
 	OffsetsCheckInterval time.Duration
-	ConsumerSession      time.Duration // of members of the consumer protocol
-	ConsumerInterval     time.Duration // between their heartbeats
-	MetadataBytesMax     int           // of one offset; negative: none
-	OffsetsPartitions    int32         // of __consumer_offsets, when it is created
+	ConsumerSession      time.Duration // session timeout in the consumer protocol
+	ConsumerInterval     time.Duration // heartbeat interval in the consumer protocol
+	MetadataBytesMax     int           // metadata of one committed offset; negative: none allowed
+	OffsetsPartitions    int32         // number of partitions when __consumer_offsets is created
 	OffsetsReplicas      int32
 }
 
@@ -96,22 +96,22 @@ type Topic struct {
 	Settings   topicconfig.Settings
 	Internal   bool         // written by brokers only; clients hide it by default
 	RetainData bool         // reclaimPolicy Retain: the data stays when the topic is deleted
-	CleanNow   string       // v1alpha1.Topic.CleanNow: each value has each replica cleaned once
+	CleanNow   string       // v1alpha1.Topic.CleanNow: each new value cleans each replica once
 	Partitions []*Partition // by index
 }
 
 // Partition is the assignment and leadership of a partition.
 type Partition struct {
 	Index int32
-	// Replicas hold a log; the preferred leader is first, and those that a reassignment adds are
-	// last. Empty: unknown.
+	// Replicas are the brokers that hold a log of the partition: the preferred leader first, and
+	// replicas that a reassignment adds last. An empty list means that they are unknown.
 	Replicas []int32
 	Leader   int32 // NoBroker: offline
 	// UnprovenEpoch is the latest leader epoch whose leader may have lacked acknowledged records
 	// when it was elected; 0: none.
 	UnprovenEpoch int32
-	LeaderEpoch   int32   // grows with each election; in every batch
-	ISR           []int32 // each holds all records below the high watermark
+	LeaderEpoch   int32   // grows with each election; every batch contains it
+	ISR           []int32 // in-sync replicas; each holds all records below the high watermark
 	// Target is the assignment after the current reassignment; nil: there is none.
 	Target []int32
 	// ReplicaIncarnations are the replica incarnation ids of Replicas, in their order; "" for a
@@ -120,14 +120,14 @@ type Partition struct {
 	ReplicaIncarnations []string
 	// ISREpochs are the broker epochs of ISR, in its order; nil: unknown.
 	ISREpochs []int64
-	// Fenced are recorded as in sync and left out of ISR: see placement.InSyncReplica.Fenced. The
-	// leader may remove them at once.
+	// Fenced are the replicas that are recorded as in sync but omitted from ISR, because their
+	// broker epoch is fenced (placement.InSyncReplica.Fenced). The leader may remove them at once.
 	Fenced []InSync
 }
 
-// DependsOn reports whether a partition that could do without a broker still depends on it: the
-// broker leads it and another in-sync replica could, or another broker leads it and this one is in
-// sync. The other broker must be up and not in controlled shutdown.
+// DependsOn reports whether a broker can still hand over a partition. That is so if the broker
+// leads a partition that another in-sync replica could lead, or if it is in the ISR of a partition
+// that another broker leads. The other broker must be up and not in controlled shutdown.
 func (i *Image) DependsOn(broker int32) bool {
 	stays := func(id int32) bool {
 		other, up := i.Broker(id)

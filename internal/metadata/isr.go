@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ChangeISRTimeout is how long one ISR change may take before its outcome counts as unknown.
+// ChangeISRTimeout is how long one ISR change may take before its outcome is considered unknown.
 const ChangeISRTimeout = 5 * time.Second
 
 // ChangeISREach returns the ChangeISR of a store that makes changes one by one, at most atOnce

@@ -60,7 +60,7 @@ func ResolveCleaner(cluster *v1alpha1.LogCluster) CleanerBudget {
 }
 
 // ResolveReplication returns the replication settings of a LogCluster, which may be nil. Values out
-// of range, which the API server rejects, count as not set.
+// of range, which the API server rejects, are treated as not set.
 func ResolveReplication(cluster *v1alpha1.LogCluster) (resolved Replication) {
 	if cluster == nil || cluster.Spec.Replication == nil {
 		return Replication{}
@@ -75,7 +75,7 @@ func ResolveReplication(cluster *v1alpha1.LogCluster) (resolved Replication) {
 }
 
 // ResolveGroups returns the group settings of a LogCluster, which may be nil. Values out of range,
-// which the API server rejects, count as not set.
+// which the API server rejects, are treated as not set.
 func ResolveGroups(cluster *v1alpha1.LogCluster) (resolved Groups) {
 	if cluster == nil || cluster.Spec.Groups == nil {
 		return Groups{}
@@ -139,9 +139,9 @@ func Replicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) int {
 }
 
 // CheckReplicas rejects a topic with fewer replicas than must be in sync, which could never take a
-// write with acks=all. The CRD's rule sees one resource; here a topic's own number may meet its
-// cluster's default. The error wraps ErrInvalidSettings and begins with the path of the topic's own
-// field, or of the cluster's defaults if the topic sets neither.
+// write with acks=all. The CRD's rule validates one resource only; CheckReplicas also compares a
+// topic's own number with its cluster's default. The error wraps ErrInvalidSettings and begins with
+// the path of the topic's own field, or of the cluster's defaults if the topic sets neither.
 func CheckReplicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) error {
 	replicas, inSync := Replicas(topic, cluster), topic.MinInSyncReplicas
 	if inSync == nil && cluster != nil && cluster.Spec.TopicDefaults != nil {
@@ -173,8 +173,8 @@ func ResolveSettings(topic v1alpha1.TopicSettings,
 	r.apply(topic, field.NewPath("spec"))
 	if len(r.faults) == 0 {
 		if err := r.settings.Validate(); err != nil {
-			// The CRD's rule sees one resource; here the topic's minLag may meet the maxLag of its
-			// cluster's defaults.
+			// The CRD's rule validates one resource only; here the topic's minLag is compared with
+			// the maxLag of its cluster's defaults.
 			path := field.NewPath("spec", "compaction", "minLag")
 			r.faults = append(r.faults,
 				field.Invalid(path, r.settings.MinLag.String(),

@@ -14,16 +14,16 @@ var ErrNotEnoughBrokers = errors.New("not enough brokers")
 // Broker is a broker that may hold replicas.
 type Broker struct {
 	ID   int32  // unique among the brokers of a call
-	Rack string // brokers without a rack count as one rack, ""
+	Rack string // "" for all brokers without a rack, which form one rack
 }
 
 // Assign assigns partitions existing..existing+count-1 of a topic to brokers, each to a number of
 // replicas, the preferred leader first. load is the number of replicas that each broker already
 // holds, by id. Replicas are spread across racks.
 //
-// It returns count lists of distinct ids. existing and count are 0 or more; load may be nil and is
-// not changed: a caller that calls again adds the result to it. Assign fails if replicas < 1, and
-// with ErrNotEnoughBrokers if replicas > len(brokers).
+// It returns count lists of distinct ids. existing and count are 0 or more; load may be nil. Assign
+// does not modify load: a caller that calls Assign again adds the result to load. Assign fails if
+// replicas < 1, and with ErrNotEnoughBrokers if replicas > len(brokers).
 //
 // The algorithm is greedy: it assigns a partition without regard to the following ones. It costs
 // count * replicas * brokers * replicas comparisons.
@@ -50,7 +50,7 @@ type candidate struct {
 	Broker
 	load  int // replicas before this call
 	held  int // replicas assigned by this call
-	leads int // partitions whose preferred leader it is by this call
+	leads int // preferred leaderships assigned by this call
 	order int // breaks ties; a permutation of 0..n-1 over the brokers
 }
 
@@ -59,11 +59,12 @@ type assigner struct {
 	brokers []*candidate // sorted by id, so that the caller's order does not matter
 }
 
-// newAssigner sorts the brokers and gives each its order. The broker that is first depends on
-// everything assigned before. If it were always the same, a cluster of one-partition topics would
-// have all leaders on it, as the loads are equal whenever a topic spans all brokers. It is
-// scattered and not rotated, because a rotation synchronizes with the loads: with 2 replicas on 4
-// brokers it would always make the same two brokers lead.
+// newAssigner sorts the brokers and sets the order of each. The first broker depends on all earlier
+// assignments. If the first broker were always the same, it would lead every partition of a cluster
+// with one-partition topics, because the loads are equal whenever a topic spans all brokers. The
+// first broker is chosen by scatter and not by rotation, because a rotation synchronizes with the
+// loads: with 2 replicas on 4 brokers, a rotation would always choose the same two brokers as
+// leaders.
 func newAssigner(brokers []Broker, load map[int32]int, existing int) *assigner {
 	a := &assigner{}
 	total := 0
@@ -98,8 +99,9 @@ func (a *assigner) assign(replicas int) []int32 {
 		best := slices.MinFunc(without(a.brokers, chosen), func(x, y *candidate) int {
 			return cmp.Or(
 				cmp.Compare(racks[x.Rack], racks[y.Rack]),
-				// Replicas of this call count before the existing load. Otherwise a new, empty
-				// broker would get every partition of the next topic, and all of its traffic.
+				// The replicas of this call are compared first, and the existing load only if they
+				// are equal. Otherwise a new, empty broker would get every partition of the next
+				// topic, and all of its traffic.
 				cmp.Compare(x.held, y.held),
 				cmp.Compare(x.load, y.load),
 				cmp.Compare(x.order, y.order),
@@ -112,8 +114,8 @@ func (a *assigner) assign(replicas int) []int32 {
 	return leaderFirst(chosen)
 }
 
-// leaderFirst orders a partition's brokers: first the one that leads least by this call. load does
-// not say which brokers lead.
+// leaderFirst moves the broker with the fewest preferred leaderships of this call to the front of a
+// partition's brokers. Leaderships of earlier calls are unknown, because load holds replicas only.
 func leaderFirst(chosen []*candidate) []int32 {
 	slices.SortStableFunc(chosen, func(x, y *candidate) int {
 		return cmp.Or(cmp.Compare(x.leads, y.leads), cmp.Compare(x.order, y.order))
@@ -126,7 +128,8 @@ func leaderFirst(chosen []*candidate) []int32 {
 	return ids
 }
 
-// without returns all except some, in their order; it does not change all.
+// without returns the elements of all that are not in some, in the same order. It does not modify
+// all.
 func without(all, some []*candidate) []*candidate {
 	return slices.DeleteFunc(slices.Clone(all),
 		func(b *candidate) bool { return slices.Contains(some, b) })

@@ -17,14 +17,15 @@ type Options struct {
 	// ReplicaIncarnation is the incarnation id of replicas that this decision adds. It must be
 	// unique. See Partition.ReplicaIncarnations.
 	ReplicaIncarnation string
-	// AcceptedDataLoss is a user's consent to continue with the records of one disk: the value of
-	// DataLossConsent, or for an in-sync replica whose disk was replaced the directory id of the
-	// new disk alone. "" is no consent.
+	// AcceptedDataLoss is a user's consent to continue with the records of one disk. It is the
+	// value of DataLossConsent or, for an in-sync replica whose disk was replaced, the directory id
+	// of the new disk alone. It is empty if no user has consented.
 	AcceptedDataLoss string
 }
 
-// DataLossConsent returns the consent to continue with the records of one disk, whatever it lacks.
-// It counts once: the election that it allows begins another leader epoch.
+// DataLossConsent returns the consent to continue with the records of one disk, whichever records
+// the disk lacks. The consent is valid for one election: it contains the leader epoch, and the
+// election begins another one.
 func DataLossConsent(directory string, leaderEpoch int32) string {
 	return fmt.Sprintf("%s@%d", directory, leaderEpoch)
 }
@@ -36,15 +37,16 @@ type Decision struct {
 	// acknowledged record: all in-sync replicas returned from an unclean stop, or the topic or a
 	// user accepted the loss.
 	Unclean bool
-	// Awaited and Lost describe a partition without a leader: the in-sync replicas that it waits
-	// for, and those that returned with another disk, so that their records are lost.
+	// Awaited and Lost are set for a partition without a leader. Awaited are the in-sync replicas
+	// that the partition waits for. Lost are the in-sync replicas that returned with another disk,
+	// so that their records are lost.
 	Awaited, Lost []int32
 }
 
 // Decide elects the leader of a partition, and decides its leader epoch, ISR and replicas, from the
-// states of the brokers. That is everything that the operator, or the store of `heartwood dev`, may
-// decide. It is pure and idempotent: applied to its own result, it changes nothing. A broker that
-// is missing from brokers is down.
+// states of the brokers. The operator and the store of `heartwood dev` change nothing else in a
+// partition. Decide is pure and idempotent: applied to its own result, it changes nothing. A broker
+// that is missing from brokers is down.
 //
 // In this order:
 //  1. Replicas: the brokers of Target are added to the replicas until all of them are in sync; then
@@ -143,7 +145,8 @@ func (e *election) initializeISR() {
 	}
 }
 
-// memberState is the state of a member of the ISR, in ascending order of what it proves.
+// memberState is the state of a member of the ISR. A higher value proves more about the records
+// that the member has.
 type memberState int
 
 const (
@@ -154,13 +157,14 @@ const (
 	// memberUnclean is a member that is up with its disk after an unclean stop. It may lack records
 	// that were not synced.
 	memberUnclean
-	// memberUnknown is a member in its broker epoch, of which the liveness is unknown.
+	// memberUnknown is a member with the recorded broker epoch and unknown liveness.
 	memberUnknown
-	// memberIntact is a member that is up and has every record it had.
+	// memberIntact is a member that is up and has lost no record.
 	memberIntact
 )
 
-// state returns the state of a member. An unknown directory does not prove another disk.
+// state returns the state of a member. A broker whose directory id is unknown is not considered to
+// have another disk.
 func (e *election) state(m InSyncReplica) memberState {
 	b := e.brokers[m.Broker]
 	switch {
@@ -188,8 +192,8 @@ func (e *election) updateISR() {
 	remains := false
 	for i, m := range e.ISR {
 		if b := e.brokers[m.Broker]; e.state(m) == memberIntact {
-			// A broker that does not name its disk keeps the known one. Otherwise the next
-			// replacement would not be detected.
+			// If the broker does not report its directory id, the recorded id stays. Otherwise the
+			// next replacement of the disk would not be detected.
 			e.ISR[i] = InSyncReplica{Broker: m.Broker, Epoch: b.Epoch,
 				Directory: cmp.Or(b.Directory, m.Directory)}
 			remains = remains || !b.Leaving
@@ -244,9 +248,9 @@ func (e *election) mayLead(id int32) bool {
 	return ok && e.state(m) == memberIntact && !e.brokers[id].Leaving
 }
 
-// candidate returns the index in the order of preference of the leader that a clean election would
-// choose; -1 if there is none. Stale addresses do not matter for a new partition, which has no
-// clients.
+// candidate returns the replica that a clean election would choose as leader, as an index into the
+// replicas in the order of preference; -1 if there is none. Stale addresses do not matter for a new
+// partition, which has no clients.
 func (e *election) candidate(order []int32) int {
 	first := slices.IndexFunc(order, e.mayLead)
 	if first < 0 || e.LeaderEpoch == 0 || first == 0 && e.options.PreferLeader {
@@ -269,7 +273,7 @@ func (e *election) chooseLeader() (leader int32, epoch int64) {
 	holds := isMember && e.state(present) >= memberUnknown
 	toPreferred := e.options.PreferLeader && at == 0 && e.state(present) == memberIntact
 	switch {
-	case holds && at < 0: // it may be leaving, but there is no successor
+	case holds && at < 0: // the leader may be leaving, but it has no successor
 		return e.Leader, present.Epoch
 	case holds && !e.brokers[e.Leader].Leaving && !toPreferred:
 		return e.Leader, present.Epoch
@@ -284,10 +288,11 @@ func (e *election) chooseLeader() (leader int32, epoch int64) {
 // member of the ISR: records that other replicas have beyond its log are no longer part of the log.
 //
 // A member that returned from an unclean stop with its own disk may lack records that it had not
-// synced. It is elected once all other members are up, too, and have no more than it has: each had
-// every acknowledged record. Of several such members the last leader is preferred, as it has the
-// most records. While another member is down or leaving, it may return intact, and the partition
-// waits for it. A topic (AllowUnclean) or a user (AcceptedDataLoss) can choose not to wait.
+// synced. It is elected once all other members are up as well and have no more records than this
+// member: each member had every acknowledged record. Of several such members the last leader is
+// preferred, as it has the most records. While another member is down or leaving, it may return
+// intact, and the partition waits for it. A topic (AllowUnclean) or a user (AcceptedDataLoss) can
+// choose not to wait.
 func (e *election) electUnclean() (leader int32, epoch int64) {
 	for _, eligible := range []func(id int32) bool{e.dataLossAccepted, e.allUnclean(true),
 		e.allUnclean(false), e.allowedMember, e.allowed} {
@@ -350,7 +355,7 @@ func (e *election) allowedMember(id int32) bool {
 
 // allowed reports whether the topic allows the unclean election of a broker. A replaced disk is
 // elected only if there is no other replica. Members whose liveness is unknown or that are leaving
-// are awaited nevertheless, as that lasts only a moment.
+// are awaited nevertheless, because these states last only a moment.
 func (e *election) allowed(id int32) bool {
 	if !e.options.AllowUnclean || slices.ContainsFunc(e.ISR,
 		func(m InSyncReplica) bool { return e.state(m) >= memberUnknown }) {

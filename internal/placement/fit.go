@@ -8,15 +8,15 @@ import (
 )
 
 // Fit returns assignments in which each partition has a number of replicas, all on brokers. It is
-// used when a topic's number of replicas has changed, or when brokers are to be removed and are
-// missing from brokers. current are the present assignments; load is the number of replicas that
-// each broker holds, those of current included, and is not changed.
+// used when a topic's number of replicas has changed, or when brokers will be removed: the caller
+// then omits these from brokers. current holds the present assignments. load holds the number of
+// replicas on each broker, including the replicas in current; Fit does not modify load.
 //
-// As few replicas as possible move. A replica on a remaining broker is kept unless there are too
-// many; then replicas that share a rack with others of the partition are removed first, and of
-// these the one on the broker with the most replicas. New replicas are assigned to the racks that
-// the partition uses least, and there to the broker with the fewest replicas. The first replica
-// stays first if it is kept.
+// Fit moves as few replicas as possible. It keeps a replica on a remaining broker unless the
+// partition has too many replicas. In that case it first removes replicas that share a rack with
+// other replicas of the partition, and among those the replica on the broker with the most
+// replicas. Fit assigns a new replica to the rack that the partition uses least, and within that
+// rack to the broker with the fewest replicas. The first replica remains first if Fit keeps it.
 //
 // New brokers get no existing replicas: later partitions balance the cluster (see Assign). Fit
 // fails with ErrNotEnoughBrokers if replicas > len(brokers).
@@ -48,11 +48,11 @@ func Fit(brokers []Broker, load map[int32]int, current [][]int32, replicas int) 
 // fitter is the state of one call of Fit.
 type fitter struct {
 	brokers map[int32]Broker
-	load    map[int32]int // replicas by broker, after the changes so far
-	leads   map[int32]int // first replicas by broker, after the changes so far
+	load    map[int32]int // number of replicas by broker, after the changes so far
+	leads   map[int32]int // number of first replicas by broker, after the changes so far
 }
 
-// fit returns the target of one partition.
+// fit returns the target replicas of one partition.
 func (f *fitter) fit(current []int32, replicas int) []int32 {
 	var kept []int32
 	for _, id := range current {
@@ -72,7 +72,7 @@ func (f *fitter) fit(current []int32, replicas int) []int32 {
 		kept = append(kept, id)
 		f.load[id]++
 	}
-	// the preferred leader is removed; the broker that leads least follows
+	// The preferred leader is removed: the broker with the fewest first replicas replaces it.
 	if kept[0] != current[0] {
 		first := slices.MinFunc(kept, func(a, b int32) int {
 			return cmp.Or(cmp.Compare(f.leads[a], f.leads[b]), cmp.Compare(a, b))
@@ -84,7 +84,8 @@ func (f *fitter) fit(current []int32, replicas int) []int32 {
 	return kept
 }
 
-// removable returns which of too many replicas to remove; never the first.
+// removable returns the replica to remove from a partition with too many replicas. It is never the
+// first replica.
 func (f *fitter) removable(kept []int32) int32 {
 	racks := f.racks(kept)
 	return slices.MaxFunc(kept[1:], func(a, b int32) int {

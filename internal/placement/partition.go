@@ -11,11 +11,11 @@ import (
 // NoLeader is the leader of a partition that has none, as in Kafka's Metadata API.
 const NoLeader int32 = -1
 
-// Partition is the state of a partition that is decided here. It is a value: Decide and ChangeISR
-// return another one, which shares no list with their argument.
+// Partition is the part of a partition's state that this package decides. It is a value: Decide and
+// ChangeISR return another Partition, which shares no list with their argument.
 //
-// Invariants of what they return: Replicas names no id twice. ISR is a subset of Replicas and names
-// no broker twice. Leader is NoLeader or in ISR. ISR is empty only before the first election.
+// Invariants of the returned Partition: Replicas names no id twice. ISR is a subset of Replicas and
+// names no broker twice. Leader is NoLeader or in ISR. ISR is empty only before the first election.
 // ReplicaIncarnations has entries of Replicas only.
 type Partition struct {
 	Replicas []int32 // brokers that hold a log, the preferred leader first
@@ -24,15 +24,15 @@ type Partition struct {
 	Target []int32
 	// ReplicaIncarnations are the incarnation ids of the replicas. A broker that is removed from
 	// Replicas and added again gets another id, and the log it kept from before is discarded (ADR
-	// 0185). A replica without an entry was added before there were ids.
+	// 0185). A replica without an entry was added by a version without incarnation ids.
 	ReplicaIncarnations map[int32]string
 	Leader              int32 // NoLeader if the partition is offline
 	// LeaderEpoch grows by one whenever Leader or the leader's broker epoch changes, also to
 	// NoLeader. A previous leader that is still running unobserved then has an outdated epoch.
 	LeaderEpoch int32
 	// UnprovenEpoch is the latest leader epoch that began with an unclean election; 0 if there was
-	// none. Logs of earlier epochs may hold records beyond its start offset that no longer exist,
-	// even below a high watermark (ADR 0186).
+	// none. Logs of earlier epochs may hold records beyond the start offset of UnprovenEpoch that
+	// are no longer part of the partition, even below a high watermark (ADR 0186).
 	UnprovenEpoch int32
 	// ISR are the in-sync replicas, which have every acknowledged record; empty before the first
 	// election.
@@ -48,14 +48,14 @@ type Partition struct {
 type InSyncReplica struct {
 	Broker    int32
 	Epoch     int64
-	Directory string // the broker's disk; "" if unknown, which proves nothing
+	Directory string // directory id of the broker's disk; "" if unknown
 }
 
 // Fenced reports whether the process of a member's broker epoch has exited, and not gracefully: the
 // broker is present with a later epoch on the same disk. Two processes never use a disk at the same
 // time, so the earlier one is not running unobserved; and no election treats it or a later epoch as
 // intact. So the leader may continue without the member before the change is recorded (ADR 0213).
-// Another disk proves nothing.
+// A later epoch on another disk does not prove that the process has exited.
 func (m InSyncReplica) Fenced(b BrokerState) bool {
 	return b.Epoch > m.Epoch && b.CleanEpoch != m.Epoch && m.Directory != "" &&
 		m.Directory == b.Directory
@@ -67,8 +67,8 @@ type Liveness int
 const (
 	// Down is a broker that has stopped, was killed, or never existed.
 	Down Liveness = iota
-	// Unknown is a broker of which neither can be proven. It keeps leadership and ISR membership,
-	// and gains none.
+	// Unknown is a broker that is proven neither up nor down. It keeps its leaderships and its
+	// places in ISRs, and gets no new ones.
 	Unknown
 	// Up is a broker that is running.
 	Up
@@ -105,12 +105,12 @@ type Proposal struct {
 
 // ChangeISR returns the partition with the ISR that its leader proposes. It fails with ErrConflict
 // if
-//   - the leader epoch or the ISR is not the one of the proposal. The proposal may include or omit
-//     fenced members;
+//   - the leader epoch or the ISR differs from that of the proposal. The proposal may include or
+//     omit fenced members;
 //   - a member is not up with its broker epoch, or has another replica incarnation id;
 //   - a joining member is in controlled shutdown: it would be removed at once, and must not receive
-//     the leadership that it is about to hand over. A member that is leaving may stay, as its
-//     records still count.
+//     the leadership that it is about to hand over. A member that is leaving may stay, because it
+//     still has every acknowledged record.
 func ChangeISR(p Partition, proposal Proposal, brokers map[int32]BrokerState) (Partition, error) {
 	switch {
 	case p.Leader == NoLeader || proposal.LeaderEpoch != p.LeaderEpoch:
@@ -163,7 +163,7 @@ func (p Partition) clone() Partition {
 	return p
 }
 
-// ids returns the brokers of members, in their order.
+// ids returns the broker ids of members, in the same order.
 func ids(members []InSyncReplica) []int32 {
 	all := make([]int32, len(members))
 	for i, m := range members {

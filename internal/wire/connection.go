@@ -13,23 +13,23 @@ import (
 // connection is the connection of one client, from accept to close. It answers one request at a
 // time, in order.
 type connection struct {
-	server   *Server // for its options, metrics and budget
+	server   *Server // provides the options, metrics and budget
 	socket   net.Conn
-	routines sync.WaitGroup // of serve
+	routines sync.WaitGroup // goroutines that serve joins
 
 	// Copied into each request.
 	listener  string
 	principal Principal
 
-	head [headBytes]byte // of the frame being read; used by the reading goroutine alone
+	head [headBytes]byte // head of the frame being read; used by the reading goroutine alone
 	// idle holds one token while no request is being handled. The reading goroutine takes it for
 	// the next frame.
 	idle chan struct{}
 	// nextRequest holds one token while a frame waits for the current request.
 	nextRequest chan struct{}
 	sender      sender // used by the goroutine that handles a request
-	// drainEnd returns the deadline of all replies once ctx has ended: one deadline for a reply,
-	// however many steps it takes.
+	// drainEnd returns the deadline of all replies once ctx has ended. A reply has one deadline,
+	// however many steps sending the reply takes.
 	drainEnd func() time.Time
 }
 
@@ -139,9 +139,9 @@ func (c *connection) awaitIdle(ctx context.Context) error {
 }
 
 // answer handles one request and sends its reply. Every error closes the connection: part of the
-// reply may be sent already, and the client would read what follows as its rest. Request and reply
-// are released in every case, the reply only after it was sent. request is the handler's context,
-// derived from ctx.
+// reply may be sent already, and the client would read the next bytes as the rest of this reply.
+// Request and reply are released in every case, the reply only after it was sent. request is the
+// handler's context, derived from ctx.
 func (c *connection) answer(ctx, request context.Context, f frame) error {
 	begin := time.Now()
 	s := c.server

@@ -12,26 +12,27 @@ import (
 const (
 	// frameBytesMax is Kafka's socket.request.max.bytes, the largest request.
 	frameBytesMax = 100 << 20
-	// headBytes is read before the buffer of a frame is chosen: its size, and the fixed prefix of
-	// its header.
+	// headBytes is the number of bytes that are read before the buffer of a frame is chosen: the
+	// size of the frame and the fixed prefix of the request header.
 	headBytes = 4 + prefixBytes
 	// largeBytes is the size above which a frame has memory of its own (reserve) and is charged to
 	// Options.LargeBytesMax.
 	largeBytes = 1 << 20
-	// stepBytes is read or sent between two deadlines: a slow peer that makes progress keeps its
-	// connection, and one that moves less in Options.Stall is closed. Without that pace a few peers
-	// could hold the whole budget of large frames.
+	// stepBytes is the number of bytes that are read or sent under one deadline. A slow peer that
+	// makes progress keeps its connection; a connection that moves fewer bytes within Options.Stall
+	// is closed. Without this minimum rate, a few peers could hold the whole budget of large
+	// frames.
 	stepBytes = 1 << 20
 	// aheadBytesMax is the largest frame that is read while the request before it is being handled,
-	// and that is charged to no budget. That request may wait for minutes, and a larger frame
-	// behind it would hold its memory as long. Kafka reads none ahead.
+	// and that is charged to no budget. The earlier request may wait for minutes, and a larger
+	// frame behind it would hold memory for as long. Kafka reads no frame ahead.
 	aheadBytesMax = 16 << 10
 	// contendedShare divides Options.Stall: a frame must arrive within that time while other frames
 	// wait for the budget of its size.
 	contendedShare = 10
 	// largePace is the least rate of a large frame, in bytes a second and after a first
-	// Options.Stall, once other frames wait for the budget. At stepBytes in each Stall alone, a
-	// frame of 100 MiB could hold its share for 50 minutes.
+	// Options.Stall, once other frames wait for the budget. If the only limit were stepBytes in
+	// each Options.Stall, a frame of 100 MiB could hold its share for 50 minutes.
 	largePace = 1 << 20
 )
 
@@ -47,7 +48,7 @@ func (e *rejectedError) Error() string { return e.detail }
 // frame is one request as it arrived, without its size.
 type frame struct {
 	prefix
-	rest    []byte // what follows the prefix; from a pool, or reserved
+	rest    []byte // bytes after the prefix; from a pool, or reserved
 	release func() // returns the buffer and its share of the budget
 }
 
@@ -55,9 +56,10 @@ type frame struct {
 // *rejectedError for an invalid frame, and ctx's error when ctx ended while it waited for the
 // budget.
 //
-// It reads the head alone, then the rest into its final buffer: bytes that a buffered reader read
-// ahead would have to be copied there. A small request takes two system calls that way, and every
-// batch one copy less (docs/format/copies.md).
+// readFrame reads the head alone and then reads the rest directly into its final buffer: with a
+// buffered reader, bytes that were read ahead would have to be copied into that buffer. A small
+// request therefore takes two system calls, and every batch is copied one time less
+// (docs/format/copies.md).
 func (c *connection) readFrame(ctx context.Context, r io.Reader) (frame, error) {
 	head := &c.head
 	c.readUntil(ctx, c.server.opts.Idle)
@@ -153,8 +155,8 @@ func (c *connection) readRest(ctx context.Context, r io.Reader, f *frame, n int)
 	return nil
 }
 
-// frameBuffer returns a buffer of n bytes and the function that returns it, and its share of a
-// budget, if it has one.
+// frameBuffer returns a buffer of n bytes, and the function that releases the buffer and its share
+// of a budget, if it has one.
 func (c *connection) frameBuffer(ctx context.Context, n int) (buf []byte, release func(),
 	err error) {
 	if n <= aheadBytesMax {

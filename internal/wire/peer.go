@@ -38,13 +38,14 @@ type Peer struct {
 	out      []byte // buffer of the request, reused
 	in       []byte // buffer of the response, reused up to peerKeep
 
-	// mu guards what Interrupt and Do share. It is held while an interrupting request is written:
-	// some twenty bytes behind a request that the peer has read.
+	// mu guards what Interrupt and Do share. It is held while an interrupting request is written,
+	// which does not take long: it has some twenty bytes and follows a request that the peer has
+	// read.
 	mu struct {
 		sync.Mutex
 		correlation int32
 		waiting     bool  // a request was sent and is not answered yet
-		interrupted bool  // an interrupting request was sent after it
+		interrupted bool  // an interrupting request was sent after that request
 		pending     *Call // interrupting request to send after the next request
 		// unanswered are the correlation ids of interrupting requests without a response: one, or
 		// two for a moment.
@@ -65,7 +66,7 @@ type Dialer interface {
 }
 
 // DialPeer connects to a broker's listener through dialer. clientID identifies this broker in the
-// logs of the other.
+// logs of the other broker.
 func DialPeer(ctx context.Context, dialer Dialer, address, clientID string) (*Peer, error) {
 	socket, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -106,7 +107,7 @@ func (p *Peer) Do(ctx context.Context, call Call) ([]byte, error) {
 		r := kbin.Reader{Src: body}
 		if of := r.Int32(); of != id {
 			if p.takeUnanswered(of) {
-				continue // of an interrupting request
+				continue // this was the response to an interrupting request
 			}
 			return nil, fmt.Errorf("read response: %w: correlation id %d, want %d", errBadResponse,
 				of, id)
@@ -122,9 +123,10 @@ func (p *Peer) Do(ctx context.Context, call Call) ([]byte, error) {
 	}
 }
 
-// Interrupt sends a request behind the one that Do waits for: the peer notices it and ends the wait
-// of that one. If Do is not waiting, the request follows the next request of Do. Its response is
-// read and discarded. Any goroutine may call it. A failure closes the connection, so that Do fails.
+// Interrupt sends a request behind the request that Do waits for. The peer then ends the wait of
+// the earlier request. If Do is not waiting, the interrupting request follows the next request of
+// Do. The response to the interrupting request is read and discarded. Any goroutine may call it. A
+// failure closes the connection, so that Do fails.
 func (p *Peer) Interrupt(call Call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -301,6 +303,6 @@ func (p *Peer) receive(ctx context.Context, size int) ([]byte, error) {
 	return in, nil
 }
 
-// peerKeep is the largest buffer that is reused for the next response, in bytes: that of a full
-// fetch.
+// peerKeep is the largest buffer that is reused for the next response, in bytes: the size of a full
+// fetch response.
 const peerKeep = 12 << 20

@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// peerCounts counts connections by IP address. Clients behind one translated address count as one.
+// peerCounts counts connections by IP address. Clients behind one translated address share one
+// count.
 type peerCounts struct {
 	limit int // > 0
 	lock  sync.Mutex

@@ -9,16 +9,18 @@ import (
 // reservedBitsMax is the largest class of reserved memory, which holds a frame of frameBytesMax.
 const reservedBitsMax = 27
 
-// reserved keeps address ranges between requests, by size: free[n] are of 1<<n bytes. Their number
-// is the largest number of concurrent large requests, which the budget bounds. They hold no memory.
+// reserved keeps address ranges between requests, by size: free[n] are of 1<<n bytes. The number of
+// kept ranges is the largest number of concurrent large requests so far, which the budget bounds.
+// Kept ranges hold no memory.
 var reserved struct {
 	sync.Mutex
 	free [reservedBitsMax + 1][][]byte
 }
 
 // reserve returns n bytes, up to frameBytesMax, of memory that the kernel commits page by page as
-// it is written, and the function that returns it. Go's allocator would clear, and so commit, all
-// of it at once; a buffer that grows as bytes arrive would copy its content each time.
+// the memory is written, and the function that releases it. Go's allocator would clear, and so
+// commit, all the memory at once; a buffer that grows as bytes arrive would copy its content each
+// time.
 //
 // The pages are returned and the addresses are kept: a use after the release reads zeros or another
 // request, as with pooled buffers. If the range were unmapped, the Go heap could get those

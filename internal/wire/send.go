@@ -47,7 +47,7 @@ func newSender(socket net.Conn) sender {
 // end within the frame, and the connection must be closed.
 func (s *sender) send(correlationID int32, reply *Reply, extend func()) error {
 	defer s.forget()
-	// size counts what follows the first four bytes of the frame.
+	// size is the number of bytes after the first four bytes of the frame.
 	size := 4
 	if reply.Flexible {
 		size++
@@ -85,8 +85,8 @@ func (c *Chunk) size() int {
 	return len(c.Bytes)
 }
 
-// anySendfile reports whether a chunk is large enough for sendfile. Without one the reply leaves in
-// one write, and corking would be useless.
+// anySendfile reports whether a chunk is large enough for sendfile. Without such a chunk the reply
+// is sent in one write, and corking would be useless.
 func anySendfile(chunks []Chunk) bool {
 	for i := range chunks {
 		if chunks[i].File != nil && chunks[i].Length > copyBytesMax {

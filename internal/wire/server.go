@@ -21,8 +21,8 @@ type Request struct {
 	Version       int16
 	CorrelationID int32
 	ClientID      string // "" if the client sent none
-	// Body is valid until ReleaseBody, or until the reply was sent: what is kept of it must be
-	// copied.
+	// Body is valid until ReleaseBody, or until the reply was sent: a handler must copy the parts
+	// that it keeps.
 	Body []byte
 	// Listener is Options.Name of the server that accepted the connection.
 	Listener string
