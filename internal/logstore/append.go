@@ -18,28 +18,29 @@ type Appended struct {
 	Duplicate     bool // the batch was already in the log, at these offsets
 }
 
-// Append is AppendVerified for a batch whose transaction is not verified.
+// Append appends a batch whose transaction is not verified, like AppendVerified.
 func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
 	return l.AppendVerified(batch, Verified{}, now)
 }
 
 // AppendVerified validates one produced batch (record.Validate), checks its producer's sequence and
-// transaction, assigns offsets, and appends it. It may write into batch. After a failure nothing
-// was appended.
+// transaction, assigns offsets, and appends it. It may modify the bytes of batch. If it fails,
+// nothing was appended.
 //
 // It fails with an error of record.Validate, or with ErrBatchTooLarge, ErrInvalidTxnState,
-// ErrInvalidProducerEpoch or ErrOutOfOrderSequence, which the client has caused; with ErrStorage
-// when the disk fails: Fault then reports whether the log has stopped, or the same batch may
-// succeed later; and with ErrClosed.
+// ErrInvalidProducerEpoch or ErrOutOfOrderSequence, if the client caused the failure; with
+// ErrStorage if the disk failed; and with ErrClosed. After ErrStorage, Fault reports whether the
+// log has stopped; if it has not, the same batch may succeed later.
 //
-// When it returns, the batch is in the page cache, not on disk. DurableEnd returns the end up to
-// which this replica vouches for the log: the log end at once, or under durability Fsync after a
-// sync, which is requested here and not awaited.
+// When it returns, the batch is in the page cache, not on disk. DurableEnd then includes the batch
+// at once, or under durability Fsync after the next sync. AppendVerified requests that sync and
+// does not wait for it.
 func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Appended, error) {
-	// Once: all checks of one batch use the same settings, also if Configure runs concurrently.
+	// The configuration is loaded once, so that all checks of one batch use the same settings even
+	// if Configure runs concurrently.
 	config := l.config.Load()
-	// Without the lock: decompression and recompression are most of the work, and need nothing from
-	// the log.
+	// The batch is validated without the lock: decompression and recompression are most of the
+	// work, and need nothing from the log.
 	rules := config.rules
 	rules.Compress = l.env.compress(siteProduce)
 	collected := l.compaction.sidecars.collector(config.settings.Compact)
@@ -53,7 +54,7 @@ func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Ap
 	}
 	defer valid.Release()
 	b := valid.Parts()
-	// after Validate, which may have recompressed the batch to another size
+	// The size is checked after Validate, which may have recompressed the batch to another size.
 	if int64(b.SizeBytes()) > config.settings.SegmentBytes {
 		return Appended{}, fmt.Errorf("%w: %d bytes, segments have %d", ErrBatchTooLarge,
 			b.SizeBytes(), config.settings.SegmentBytes)
@@ -88,9 +89,9 @@ func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Ap
 	return l.answer(b.BaseOffset(), b.LastOffset(), b.MaxTimestamp(), false), nil
 }
 
-// appending runs an append under Log.mu, if the log accepts any. It logs when the disk begins to
-// reject appends, and when they succeed again: each client sees its own failure, and the operator
-// has to free space.
+// appending runs an append under Log.mu, if the log accepts appends. It logs when the disk begins
+// to reject appends, and when appends succeed again: each client sees only its own failure, and the
+// operator has to free space.
 func (l *Log) appending(now time.Time, write func() error) (err error) {
 	l.mu.Lock()
 	if l.mu.stopped != nil {
@@ -120,7 +121,7 @@ func (l *Log) appending(now time.Time, write func() error) (err error) {
 	return err
 }
 
-// answer returns the response for a batch; timestamp counts only if the topic uses LogAppendTime.
+// answer returns the response for a batch; timestamp is used only if the topic uses LogAppendTime.
 func (l *Log) answer(base, last, timestamp int64, duplicate bool) Appended {
 	appended := Appended{BaseOffset: base, LastOffset: last, LogAppendTime: -1,
 		LogStart: l.LogStart(), Duplicate: duplicate}
@@ -160,8 +161,8 @@ func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error
 		err = active.AddAborted(ended.AbortedTxn)
 	}
 	if err != nil {
-		// Neither can happen: the marker was checked before, and the entries of the index ascend as
-		// offsets do. But the batch is in the file by now.
+		// Neither error can happen: the marker was checked before, and the index entries ascend
+		// with the offsets. The log stops nevertheless, because the batch is already in the file.
 		l.failLocked(err)
 		return l.mu.stopped
 	}
@@ -174,8 +175,8 @@ func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error
 }
 
 // appendFailedLocked returns the error of a failed write. If the write left the segment intact
-// (usually because the disk is full), the next append may succeed. Otherwise it is unknown what the
-// file contains, and the log stops.
+// (usually because the disk is full), the next append may succeed. Otherwise the content of the
+// file is unknown, and the log stops.
 func (l *Log) appendFailedLocked(active *handle, cause error) error {
 	if active.Broken() != nil {
 		l.failLocked(cause)

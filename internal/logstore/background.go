@@ -15,8 +15,8 @@ const (
 	// is five minutes; consumers of old data that is produced again need some time before it is
 	// deleted.
 	retentionIntervalDefault = time.Minute
-	// flushIntervalDefault bounds, on a disk that keeps up, what a power failure takes from a log
-	// and what the next start has to scan.
+	// flushIntervalDefault bounds the data that a power failure can remove from a log, and the data
+	// that the next start has to scan, as long as the disk keeps up with the appends.
 	flushIntervalDefault = time.Second
 	// backgroundWorkers is the number of logs that are flushed concurrently.
 	backgroundWorkers = 8
@@ -45,8 +45,9 @@ func (s *Store) run() {
 	}
 }
 
-// tick is one round over all logs. An error concerns one log: it is retried in the next round, or
-// the log has stopped. Rounds come every second, so only the first failure in a row is logged.
+// tick runs one round of maintenance over all logs. An error affects one log only: the next round
+// retries the failed step, unless the log has stopped. Rounds come every second, so only the first
+// failure in a row is logged.
 //
 // The order matters: the flush seals a segment that was rolled in the same round, retention finds
 // it sealed, and the checkpoints, which come last, describe everything that was synced.
@@ -62,7 +63,7 @@ func (s *Store) tick(now time.Time, retention bool) {
 	}
 }
 
-// maintain is one round over one log.
+// maintain runs one round of maintenance on one log.
 func (s *Store) maintain(log *Log, now time.Time, retention bool) {
 	before := log.disk.synced.Load()
 	err := errors.Join(log.rollIdle(now), log.flush())
@@ -100,9 +101,9 @@ func inParallel[T any](all []T, workersMax int, do func(T)) {
 	workers.Wait()
 }
 
-// recordOutcome records the end of a piece of work in its outage, under the lock that guards it,
-// and returns what is to be logged. The caller logs: logging may block, and no lock may be held
-// over it.
+// recordOutcome records the success or failure of a step in its outage.State, under the lock that
+// guards that state. It reports whether the caller has to log the begin or the end of an outage.
+// The caller logs, because logging may block and must not happen under a lock.
 func recordOutcome(lock sync.Locker, o *outage.State, err error, now time.Time) (begins, ends bool,
 	failed int) {
 	lock.Lock()
@@ -139,8 +140,8 @@ func (s *Store) reportFailures() {
 	}
 }
 
-// deleteReleased deletes the directories of released partitions. The next start deletes what is
-// left when the store stops.
+// deleteReleased deletes the directories of released partitions. If the store stops before all of
+// them are deleted, the next start deletes the rest.
 func (s *Store) deleteReleased() {
 	s.mu.Lock()
 	doomed := s.mu.released

@@ -10,11 +10,9 @@ import (
 )
 
 // cleaningProgress is the replicated cleaning progress of a partition, as this log knows it: the
-// offset below which no replica holds a record older than its tombstones, and since when that is
-// known (X1, X3).
-//
-// It only bounds what a pass may remove, so a reader may see an older value: progress that was
-// reached stays reached.
+// offset below which no replica holds a record older than its tombstones, and the time at which
+// each such offset became known (X1, X3). The progress only bounds the records that a pass may
+// remove, so a reader may use an older value: a bound that was valid once stays valid.
 type cleaningProgress struct {
 	// replicated is the last value of SetReplicasTombstoneClean: progressUnknown before the first
 	// call, onlyReplica for a log without other replicas.
@@ -22,8 +20,8 @@ type cleaningProgress struct {
 	mu         struct {
 		sync.Mutex // a leaf
 		steps      clean.CleaningProgress
-		// waitsAt is clean.Stats.AwaitsReplicasAt of the last pass: -1 if nothing waits, or if that
-		// is not known, as after a restart.
+		// waitsAt is clean.Stats.AwaitsReplicasAt of the last pass: -1 if no tombstone waits, or if
+		// this is not known, as after a restart.
 		waitsAt int64
 	}
 }
@@ -33,15 +31,16 @@ const (
 	onlyReplica     = math.MaxInt64
 )
 
-// restore sets the progress of a log that was opened, which ends at end, to what was saved.
+// restore sets the progress to the saved steps when a log that ends at end is opened.
 func (p *cleaningProgress) restore(steps clean.CleaningProgress, end int64) {
 	p.replicated.Store(progressUnknown)
 	p.mu.steps, p.mu.waitsAt = steps.Truncate(end), -1
 }
 
-// advance adds the progress that all replicas have reached by now. own is this replica's
-// tombstone-clean offset: when replicas are added, all that remains of the time in which it was the
-// only replica, since the new replicas copy what it has then.
+// advance adds the offset that all replicas have reached by now. own is this replica's
+// tombstone-clean offset. When replicas are added to a partition with one replica, only the
+// progress below own remains valid, because the new replicas copy the records that this replica has
+// then.
 func (p *cleaningProgress) advance(offset, own int64, now time.Time, retention time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,8 +59,8 @@ func withoutOnlyReplica(steps clean.CleaningProgress, own int64) clean.CleaningP
 	return steps
 }
 
-// forPass returns the steps that a pass may use. They end at the last replicated value: a leader
-// that has not yet heard from all replicas lowers it.
+// forPass returns the steps that a pass may use. The steps end at the last replicated value, which
+// a leader lowers while it does not have the progress of all replicas.
 func (p *cleaningProgress) forPass() clean.CleaningProgress {
 	replicated := p.replicated.Load()
 	if replicated == progressUnknown {
@@ -72,8 +71,8 @@ func (p *cleaningProgress) forPass() clean.CleaningProgress {
 	return p.mu.steps.Truncate(replicated)
 }
 
-// truncate forgets the progress from an offset on, where other records may be appended, and waits
-// for the leader's next value.
+// truncate discards the progress at and above an offset, because other records may be appended
+// there. The progress is unknown until the leader sends its next value.
 func (p *cleaningProgress) truncate(offset int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +82,7 @@ func (p *cleaningProgress) truncate(offset int64) {
 	}
 }
 
-// saved returns the steps for the checkpoint.
+// saved returns the steps that the checkpoint stores.
 func (p *cleaningProgress) saved(own int64) clean.CleaningProgress {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,7 +97,8 @@ func (p *cleaningProgress) setWaitsAt(offset int64) {
 }
 
 // due returns when the log needs a pass for its tombstones (ms): at the horizon that the last pass
-// returned, or one retention after all replicas reached the tombstone that waited for them.
+// returned, or one retention time after all replicas have reached the tombstone that the last pass
+// kept because of other replicas.
 func (p *cleaningProgress) due(horizon int64, retention time.Duration) int64 {
 	p.mu.Lock()
 	waitsAt := p.mu.waitsAt

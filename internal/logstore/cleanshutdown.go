@@ -14,10 +14,11 @@ import (
 // (CleanShutdownFileHandler, KIP-966).
 type cleanShutdown struct {
 	Version     int   `json:"version"`
-	BrokerEpoch int64 `json:"brokerEpoch"` // of the process that stopped; -1: unknown
+	BrokerEpoch int64 `json:"brokerEpoch"` // epoch of the broker process that stopped; -1: unknown
 }
 
-// writeCleanShutdown records that everything in the directory is on disk. It writes the last file.
+// writeCleanShutdown records that everything in the directory is on disk. This marker is the last
+// file that a shutdown writes.
 func (s *Store) writeCleanShutdown() error {
 	content, err := json.Marshal(cleanShutdown{BrokerEpoch: s.epoch.Load()})
 	if err != nil {
@@ -27,7 +28,7 @@ func (s *Store) writeCleanShutdown() error {
 }
 
 // readCleanShutdown reports whether the marker exists, and the broker epoch in it. A malformed
-// marker counts as a clean shutdown, because it exists, of an unknown broker epoch.
+// marker still shows that the shutdown was clean; the broker epoch is then unknown.
 func (s *Store) readCleanShutdown() (clean bool, epoch int64, err error) {
 	content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, cleanShutdownFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -38,7 +39,7 @@ func (s *Store) readCleanShutdown() (clean bool, epoch int64, err error) {
 	}
 	marker := cleanShutdown{BrokerEpoch: -1}
 	if err := json.Unmarshal(content, &marker); err != nil || marker.Version != 0 {
-		return true, -1, nil //nolint:nilerr // see above
+		return true, -1, nil //nolint:nilerr // a malformed marker is treated as a clean shutdown
 	}
 	return true, max(marker.BrokerEpoch, -1), nil
 }

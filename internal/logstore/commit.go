@@ -9,18 +9,18 @@ import (
 
 const (
 	// commitWorkersMax bounds how many logs of a store are synced concurrently for producers that
-	// wait. Filesystems combine concurrent syncs into one write of their journal, so a few are
-	// cheaper than one after the other; each occupies a thread while it lasts.
+	// wait. Filesystems combine concurrent syncs into one write of their journal, so a few
+	// concurrent syncs are cheaper than sequential ones. Each sync occupies a thread while it runs.
 	commitWorkersMax = 16
-	// flushBytesDefault, besides flushIntervalDefault, bounds what a power failure takes from one
-	// log on a disk that keeps up.
+	// flushBytesDefault, like flushIntervalDefault, bounds the data that a power failure can remove
+	// from one log, as long as the disk keeps up with the appends.
 	flushBytesDefault = 64 << 20
 )
 
-// DurableEnd returns the durable end offset, by the topic's durability: the log end, or under Fsync
-// the end of what is on disk. A high watermark that is computed from the durable ends of the
-// in-sync replicas shows consumers nothing that can be lost (ADR 0050). It falls when a topic
-// changes to Fsync; the high watermark does not.
+// DurableEnd returns the durable end offset, which depends on the topic's durability: the log end,
+// or under Fsync the end of the synced records. A high watermark that is computed from the durable
+// ends of the in-sync replicas exposes no record to consumers that can be lost (ADR 0050). The
+// durable end falls when a topic changes to Fsync; the high watermark does not.
 func (l *Log) DurableEnd() int64 {
 	if !l.Settings().Fsync {
 		return l.logEnd.Load()
@@ -31,9 +31,9 @@ func (l *Log) DurableEnd() int64 {
 }
 
 // appended requests the sync that an append needs: under Fsync at once, otherwise once many bytes
-// are unsynced. It is called after each append, without Log.mu. A duplicate counts too: the batch
-// that it repeats may still wait for its sync, or may have been appended before the topic changed
-// to Fsync.
+// are unsynced. It is called after each append, without Log.mu. A duplicate also requests a sync:
+// the original batch may not be synced yet, or may have been appended before the topic changed to
+// Fsync.
 func (l *Log) appended(config *config) {
 	switch {
 	case config.settings.Fsync:
@@ -41,16 +41,16 @@ func (l *Log) appended(config *config) {
 			l.env.commit(l)
 		}
 	case l.unsynced.Load() > l.env.flushBytes:
-		l.unsynced.Store(0) // the next request is due after as many bytes again
+		l.unsynced.Store(0) // the next request is due after another flushBytes bytes
 		l.env.commit(l)
 	}
 }
 
-// commit makes durable what was appended before it began: one sync for all appends since the last
-// one. Unlike flush it seals nothing and does not acquire Log.maintain, so a producer waits for a
-// sync of its log only, and never for a swap of the cleaner. Appends continue concurrently.
-// Segment.Sync runs one sync of a segment at a time, so that no caller mistakes the second one
-// after a failure for a success.
+// commit makes all records durable that were appended before the call: one sync covers all appends
+// since the previous sync. Unlike flush it seals nothing and does not acquire Log.maintain, so a
+// producer waits for a sync of its log only, and never for a swap of the cleaner. Appends continue
+// concurrently. Segment.Sync runs one sync of a segment at a time, so that no caller mistakes a
+// second sync that succeeds after a failed one for a success.
 func (l *Log) commit() error {
 	l.mu.Lock()
 	end, lineage, stopped := l.logEnd.Load(), l.lineage.Load(), l.mu.stopped
@@ -73,13 +73,13 @@ func (l *Log) commit() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lineage.Load() != lineage {
-		return nil // truncated meanwhile: other records may be below end, which asked for a sync
+		return nil // the log was truncated meanwhile: records appended later may be below end
 	}
 	l.disk.syncedTo(end)
 	return nil
 }
 
-// syncMeter counts the syncs of a log and the time they took. Both only rise.
+// syncMeter counts the syncs of a log and the time that they took. Both values only rise.
 type syncMeter struct {
 	count atomic.Int64
 	spent atomic.Int64 // ns of wall clock
@@ -90,9 +90,9 @@ func (m *syncMeter) add(took time.Duration) {
 	m.count.Add(1)
 }
 
-// committer syncs the logs whose producers wait for it, one sync per log at a time: the next one
-// covers everything that is appended during the current one. Its goroutines start when there is
-// work and end when there is none.
+// committer syncs the logs whose producers wait for a sync. It runs one sync per log at a time: the
+// next sync covers everything that is appended during the current one. Its goroutines start when a
+// log is queued and end when the queue is empty.
 type committer struct {
 	// synced is called after each sync of a log, successful or not, without a lock.
 	synced func(*Log)
@@ -120,7 +120,7 @@ func newCommitter(synced func(*Log)) *committer {
 	return c
 }
 
-// request has the log synced soon. It never waits for the disk.
+// request queues the log for a sync. It never waits for the disk.
 func (c *committer) request(l *Log) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,7 +137,8 @@ func (c *committer) request(l *Log) {
 	c.mu.queue = append(c.mu.queue, l)
 	if c.mu.workers < commitWorkersMax {
 		c.mu.workers++
-		c.done.Go(c.work) // under the lock that close acquires
+		// called under the lock that close acquires, so close waits for this goroutine
+		c.done.Go(c.work)
 	}
 }
 
@@ -156,7 +157,7 @@ func (c *committer) work() {
 	}
 }
 
-// next takes a log off the queue; nil ends the worker.
+// next removes a log from the queue and returns it; nil if the queue is empty, and the worker ends.
 func (c *committer) next() *Log {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,8 +195,8 @@ func (c *committer) close() {
 type durableEndCallback = atomic.Pointer[func(PartitionID)]
 
 // OnDurableEnd registers f, which a goroutine of the store calls without a lock whenever a sync may
-// have moved a log's DurableEnd, and when a log has stopped: requests that wait for either check it
-// again. It replaces the previous f.
+// have moved a log's DurableEnd, and when a log has stopped. Requests that wait for the durable end
+// then check the log again. A second call replaces the callback.
 func (s *Store) OnDurableEnd(f func(PartitionID)) { s.durableEnd.Store(&f) }
 
 // durableEndChanged calls the callback for a log.
@@ -205,12 +206,10 @@ func (s *Store) durableEndChanged(l *Log) {
 	}
 }
 
-// syncFailed stops the log, and returns the error of its caller. A failed sync is not retried: the
-// kernel may have dropped the pages it could not write, and would report success the next time (ADR
-// 0011).
-//
-// A sync that was not reached, because there was no room to write a tail again (segment.Recover),
-// may succeed later.
+// syncFailed stops the log, and returns the error that its caller returns. A failed sync is not
+// retried: the kernel may have dropped the pages it could not write, and would report success the
+// next time (ADR 0011). If the disk had no room to rewrite a tail (segment.Recover), the sync
+// itself was not attempted, and it may succeed later.
 func (l *Log) syncFailed(h *handle, cause error) error {
 	err := fmt.Errorf("sync: %w", cause)
 	if h.Broken() != nil {

@@ -13,8 +13,8 @@ import (
 )
 
 // Compaction is the cleaner's view of one log, and the only way in which a cleaner works on it. It
-// reports the log's sections, runs a pass, estimates the garbage, and builds key sidecars. It does
-// not decide when: package cleaner does.
+// reports the log's sections, runs a pass, estimates the garbage, and builds key sidecars. Package
+// cleaner decides when to call these methods.
 //
 // A log has one Compaction for its whole life, so its pointer identifies the log: a topic that is
 // deleted and created again has another one. All methods may be called concurrently. They fail with
@@ -24,15 +24,16 @@ type Compaction struct {
 
 	// firstDirty is the first dirty offset: everything below was cleaned.
 	firstDirty atomic.Int64
-	// horizon is when the first tombstone below firstDirty may be removed, in Unix milliseconds;
-	// TombstonesNone or TombstonesUnknown.
+	// horizon is the time (Unix milliseconds) from which the first tombstone below firstDirty may
+	// be removed, or TombstonesNone or TombstonesUnknown.
 	horizon atomic.Int64
-	// tombstoneClean is clean.Stats.TombstoneCleanOffset of the last pass; 0 if it is not known.
-	// See TombstoneClean.
+	// tombstoneClean is clean.Stats.TombstoneCleanOffset of the last pass; 0 if that value is not
+	// known. See TombstoneClean.
 	tombstoneClean atomic.Int64
 	progress       cleaningProgress
 	sidecars       sidecars
-	// quarantined is set while the cleaner skips the log because a pass failed; for the metrics.
+	// quarantined is set while the cleaner skips the log because a pass failed. Only the metrics
+	// use it.
 	quarantined atomic.Bool
 }
 
@@ -58,8 +59,9 @@ func (c *Compaction) ID() PartitionID { return c.log.id }
 // has another pointer, so equal pointers mean that nothing was configured in between.
 func (c *Compaction) Settings() *topicconfig.Settings { return &c.log.config.Load().settings }
 
-// Lineage returns a number that rises with each truncation of the log. A result that was computed
-// from an earlier lineage may not hold for the log as it is now.
+// Lineage returns the number of truncations of the log since it was opened. It is not a leader
+// epoch, unlike clean.Job.Lineage. A result that was computed at a smaller number may not apply to
+// the current log.
 func (c *Compaction) Lineage() int64 { return c.log.lineage.Load() }
 
 // Closed reports whether the log is closed.
@@ -68,10 +70,10 @@ func (c *Compaction) Closed() bool { return c.log.list.Load() == nil }
 // Stopped reports whether no pass may continue: the log is closed, or its disk failed.
 func (c *Compaction) Stopped() bool { return c.Closed() || c.log.fault.Load() != nil }
 
-// Sections divides the log as it is now; ok is false if it is closed. It changes nothing, takes no
-// lock and reads no file.
+// Sections returns the sections of the log as it is now; ok is false if the log is closed. It
+// changes nothing, takes no lock and reads no file.
 func (c *Compaction) Sections(now time.Time) (s Sections, ok bool) {
-	lineage := c.Lineage() // before the list, as in view
+	lineage := c.Lineage() // loaded before the segment list, as in view
 	list, limits := c.limits()
 	if list == nil {
 		return Sections{}, false
@@ -92,8 +94,8 @@ func (c *Compaction) SetQuarantined(quarantined bool) { c.quarantined.Store(quar
 // FirstDirty returns the first dirty offset.
 func (c *Compaction) FirstDirty() int64 { return c.firstDirty.Load() }
 
-// ResetFirstDirty moves a first dirty offset that is outside the log to the log start, and saves
-// it, also if the log is not cleaned then (reference I3).
+// ResetFirstDirty moves a first dirty offset that is outside the log to the log start, and saves it
+// even if no pass follows (reference I3).
 func (c *Compaction) ResetFirstDirty() {
 	was := c.firstDirty.Load()
 	within := firstDirtyWithin(was, c.log.logStart.Load(), c.log.logEnd.Load())
@@ -109,24 +111,24 @@ func (c *Compaction) ResetFirstDirty() {
 }
 
 // setFirstDirty sets the first dirty offset and writes cleaner-offset-checkpoint. The error is that
-// of the write: the offset applies in memory, and after a crash a pass is repeated, which changes
-// nothing (I38).
+// of the write. The offset in memory is set even if the write fails; after a crash a pass is then
+// repeated, which changes nothing (I38).
 func (c *Compaction) setFirstDirty(offset int64) error {
 	c.firstDirty.Store(offset)
 	return c.log.env.saveCheckpoints()
 }
 
 // setCleaned records the result of a pass: the first dirty offset, the tombstone-clean offset, and
-// when the first tombstone is due. The horizon is stored first, for the reason for which
-// writeCheckpoints writes it first. If the log was truncated since the lineage of the pass, it
-// fails with errSegmentsChanged and records nothing.
+// the horizon at which the first tombstone is due. It stores the horizon first, for the same reason
+// as writeCheckpoints. lineage is the number of truncations when the pass took its view; if the log
+// was truncated since, setCleaned fails with errSegmentsChanged and stores nothing.
 func (c *Compaction) setCleaned(lineage int64, stats clean.Stats) error {
 	ms := int64(TombstonesNone)
 	if !stats.NextPass.IsZero() {
 		ms = stats.NextPass.UnixMilli()
 	}
 	l := c.log
-	l.mu.Lock() // a truncation changes the lineage and the first dirty offset under it
+	l.mu.Lock() // a truncation changes lineage and the first dirty offset under this lock
 	if l.lineage.Load() != lineage {
 		defer l.mu.Unlock()
 		return errSegmentsChanged
@@ -140,15 +142,15 @@ func (c *Compaction) setCleaned(lineage int64, stats clean.Stats) error {
 }
 
 // SetReplicasTombstoneClean sets the replicated cleaning progress: the smallest TombstoneClean of
-// all replicas of the partition, in sync or not; math.MaxInt64 if this is the only one.
-//
-// Tombstones and transaction markers from there on are kept, and those below it for one retention
-// from the first call with it. If one were removed here while another replica still holds a record
-// that it supersedes, that record would come back when the other replica leads, or when a consumer
-// continues there (X1, X3). The offset may fall: a replica was added, or the leader has not heard
-// from all replicas yet. Until the first call the log counts as the only replica.
+// all replicas of the partition, in sync or not; math.MaxInt64 if this is the only one. Passes keep
+// tombstones and transaction markers at or above the offset. They keep those below it for one
+// retention time from the first call with such an offset. If this replica removed a tombstone while
+// another replica still holds an older record of the key, that record would come back when the
+// other replica becomes the leader, or when a consumer continues there (X1, X3). The offset may
+// fall when a replica was added, or when a new leader does not have the progress of all replicas
+// yet. Until the first call the log is treated as the only replica.
 func (c *Compaction) SetReplicasTombstoneClean(offset int64) {
-	// It is mostly unchanged: it is set with every fetch of every follower.
+	// The offset is mostly unchanged, because every fetch of every follower calls this method.
 	if c.progress.replicated.Load() != offset {
 		c.progress.advance(offset, c.TombstoneClean(), time.Now(), c.Settings().TombstoneRetention)
 	}
@@ -162,8 +164,8 @@ func (c *Compaction) ReplicasTombstoneClean() int64 {
 	return onlyReplica
 }
 
-// ReportedReplicasTombstoneClean is ReplicasTombstoneClean for metrics and reports: for the only
-// replica its own offset.
+// ReportedReplicasTombstoneClean returns ReplicasTombstoneClean for metrics and reports. If this is
+// the only replica, it returns this replica's own tombstone-clean offset.
 func (c *Compaction) ReportedReplicasTombstoneClean() int64 {
 	if offset := c.ReplicasTombstoneClean(); offset != onlyReplica {
 		return offset
@@ -172,27 +174,28 @@ func (c *Compaction) ReportedReplicasTombstoneClean() int64 {
 }
 
 // TombstoneClean returns the tombstone-clean offset: every tombstone of this replica below it is
-// removable, because the log holds no older record of its key, neither a value nor garbage. It is
-// at most the first dirty offset, and mostly less: dead records may stay to save I/O. It is
-// at least the log start, below which no record can be read.
+// removable, because the log holds no older record of its key, neither a value nor garbage. The
+// offset is at most the first dirty offset, and mostly less, because a pass may keep dead records
+// to save I/O. It is at least the log start, below which no record can be read.
 func (c *Compaction) TombstoneClean() int64 {
 	return max(c.log.logStart.Load(), min(c.tombstoneClean.Load(), c.firstDirty.Load()))
 }
 
-// tombstonesDue is Sections.TombstonesDue.
+// tombstonesDue returns the value of Sections.TombstonesDue.
 func (c *Compaction) tombstonesDue() int64 {
 	return c.progress.due(c.horizon.Load(), c.Settings().TombstoneRetention)
 }
 
-// truncated follows a truncation of the log to end, whose active segment begins at base. Log.mu is
-// held.
+// truncated updates the state after a truncation of the log to end. base is the base offset of the
+// active segment. Log.mu is held.
 func (c *Compaction) truncated(base, end int64) {
 	c.firstDirty.Store(min(c.firstDirty.Load(), base))
 	c.tombstoneClean.Store(min(c.tombstoneClean.Load(), base))
 	c.progress.truncate(end)
 }
 
-// emptied follows a truncation that left the log empty at an offset. Log.mu is held.
+// emptied updates the state after a truncation that left the log empty at an offset. Log.mu is
+// held.
 func (c *Compaction) emptied(offset int64) {
 	c.firstDirty.Store(offset)
 	c.tombstoneClean.Store(offset)
@@ -206,20 +209,20 @@ func (c *Compaction) restore(from checkpointState, start, end int64) {
 	c.progress.restore(from.progress, end)
 	c.horizon.Store(from.horizon)
 	if c.TombstoneClean() == start && from.firstDirty > start {
-		// It is not known what became of the tombstones in the clean section: a pass must find out,
-		// whether or not the log is written to.
+		// The tombstones in the clean section are unknown, so a pass must read them even if nothing
+		// is appended to the log.
 		c.horizon.Store(TombstonesUnknown)
 	}
 }
 
-// SidecarBuild bounds what BuildSidecar uses.
+// SidecarBuild limits the resources that BuildSidecar uses.
 type SidecarBuild struct {
 	Slot     SidecarSlot
 	Throttle func(ctx context.Context, n int) error // bytes read and written; may be nil
 }
 
 // BuildSidecar builds one missing key sidecar, or deletes one that does not pay, and reports
-// whether there may be more to do at once. Errors are logged, and the segment is retried later.
+// whether the caller should call it again at once. It logs errors, and retries the segment later.
 func (c *Compaction) BuildSidecar(ctx context.Context, now time.Time, b SidecarBuild) (more bool) {
 	return c.sidecars.buildNext(ctx, now, sidecarOptions{
 		Options: keys.Options{MemoryBytes: sidecarMemoryBytes, Throttle: b.Throttle},
@@ -227,29 +230,31 @@ func (c *Compaction) BuildSidecar(ctx context.Context, now time.Time, b SidecarB
 	})
 }
 
-// SidecarBytes are the bytes that sidecars built in the background and estimates have cost since
-// the log was opened.
+// SidecarBytes counts the bytes read and written since the log was opened, for sidecars that are
+// built in the background and for estimates.
 type SidecarBytes struct {
 	Read, Written int64 // of sidecars and spools
 	Scanned       int64 // of data files
 }
 
-// SidecarBytes returns the bytes so far. A pass counts what it builds itself.
+// SidecarBytes returns the bytes so far, without the sidecars that a pass builds: the pass counts
+// those itself.
 func (c *Compaction) SidecarBytes() SidecarBytes {
 	return SidecarBytes{Read: c.sidecars.readBytes.Load(), Written: c.sidecars.writtenBytes.Load(),
 		Scanned: c.sidecars.scannedBytes.Load()}
 }
 
-// sidecarLog implementation of Log.
+// The following methods implement sidecarLog.
 
-// cleanableEnd returns the end of what may be cleaned: see durability.
+// cleanableEnd returns the end of the records that may be cleaned; see durability.sealedEnd.
 func (l *Log) cleanableEnd() int64 { return l.disk.sealedEnd.Load() }
 
-// truncations counts the truncations so far: each one begins another lineage.
+// truncations returns the number of truncations so far, like Compaction.Lineage.
 func (l *Log) truncations() int64 { return l.lineage.Load() }
 
-// ownsSealed reports whether a segment is the log's, sealed, and the same as when truncations
-// returned the given count. Log.maintain is held, so the result stays valid.
+// ownsSealed reports whether a segment is in the log's list and sealed, and whether the log was not
+// truncated since truncations returned the given count. Log.maintain is held, so the result stays
+// valid.
 func (l *Log) ownsSealed(h *handle, truncations int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -31,8 +31,9 @@ var (
 		"Time spent compressing records, waits for a processor included.", compressionLabels, nil)
 )
 
-// compressionMeter counts what the logs of a store compress. It has one set of series per codec and
-// level in use: they come from the settings of topics, never from clients. The zero value is ready.
+// compressionMeter counts the batches that the logs of a store compress. It has one set of series
+// per codec and level in use. Codecs and levels come from the settings of topics, never from
+// clients. The zero value is ready.
 type compressionMeter struct {
 	mu struct {
 		sync.Mutex
@@ -40,20 +41,21 @@ type compressionMeter struct {
 	}
 }
 
-// compressionKind is a set of label values, so one series of each metric.
+// compressionKind is one set of label values: it identifies one series of each metric.
 type compressionKind struct {
 	codec compress.Codec
 	level int
 	site  string
 }
 
-// compressionSum only rises.
+// compressionSum holds the counters of one compressionKind. Its values only rise.
 type compressionSum struct {
 	in, out int64         // bytes of records, before and after
 	spent   time.Duration // wall clock
 }
 
-// at returns compress.To, measured. The lock is held only for the addition.
+// at returns compress.To wrapped with a measurement for site. It holds the lock only while it adds
+// to the counters.
 func (m *compressionMeter) at(site string) compress.Func {
 	return func(dst *compress.Chunks, src []byte, codec compress.Codec, level int) error {
 		before, began := dst.Len(), time.Now()
@@ -67,7 +69,8 @@ func (m *compressionMeter) at(site string) compress.Func {
 }
 
 func (m *compressionMeter) add(kind compressionKind, one compressionSum) {
-	// the actual level: one series, however it was configured
+	// The actual level is the label, so that the default level and the same explicit level share
+	// one series.
 	if kind.level == compress.LevelDefault {
 		_, _, kind.level, _ = kind.codec.Levels()
 	}

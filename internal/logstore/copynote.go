@@ -29,18 +29,20 @@ func (l *Log) CopySource() (broker int32,
 	return l.readCopyNote(copySourceFile, "broker")
 }
 
-// SetCopySource durably stores it, before the first record of the copy. With -1 the copy is
-// complete; if a crash reverts that, the log is copied once more.
+// SetCopySource durably stores the source broker. The caller calls it before the first record of
+// the copy. -1 marks the copy as complete; if a crash reverts that mark, the log is copied once
+// more.
 func (l *Log) SetCopySource(broker int32) error {
 	return l.writeCopyNote(copySourceFile, "broker", broker)
 }
 
 // CopyGap returns the leader epoch in which this log last received records behind a gap, -1 if
-// there is no gap that matters. It reads the file.
+// there is no such gap, or if the gap is no longer relevant. It reads the file.
 func (l *Log) CopyGap() (epoch int32, err error) { return l.readCopyNote(copyGapFile, "epoch") }
 
-// SetCopyGap durably stores it, before the first record behind the gap. With -1 there is none that
-// matters; if a crash reverts that, the log may be copied needlessly.
+// SetCopyGap durably stores the leader epoch. The caller calls it before the first record behind
+// the gap. -1 marks that no gap is relevant any more; if a crash reverts that mark, the log may be
+// copied needlessly.
 func (l *Log) SetCopyGap(epoch int32) error { return l.writeCopyNote(copyGapFile, "epoch", epoch) }
 
 // readCopyNote reads the number in a file, -1 if there is no file.

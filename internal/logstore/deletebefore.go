@@ -4,27 +4,27 @@ import (
 	"fmt"
 )
 
-// DeleteBefore deletes all records below an offset (DeleteRecords, KIP-107; also a follower whose
-// leader did): it durably moves the log start, and deletes the segments that are wholly below,
-// whatever the topic's policy (KAFKA-7400). The log start is on disk when it returns. An offset at
-// or below the log start changes nothing.
+// DeleteBefore deletes all records below an offset (DeleteRecords, KIP-107; a follower calls it
+// after its leader has deleted records). It durably moves the log start, and deletes the segments
+// that are wholly below, whatever the topic's policy (KAFKA-7400). The log start is on disk when it
+// returns. An offset at or below the log start changes nothing.
 //
 // It fails with ErrOffsetOutOfRange above the high watermark, because records that are not
 // replicated must not be deleted; with ErrStorage when the disk fails, and then the log start has
-// moved in memory and is written with the next checkpoints; with ErrClosed.
-//
-// The order: a flush, which leaves a producer snapshot behind each segment that is to be deleted,
-// and a log that does not end below its start after a crash; the log start in memory, so that
-// readers do not read what is deleted; the segments; the checkpoints; the epochs that ended below.
-// After a crash in between the log begins at the older log start or at the first segment that is
-// left, whichever is later, and knows the epochs from there on.
+// moved in memory and is written with the next checkpoints; with ErrClosed. The steps run in this
+// order: (1) A flush writes a producer snapshot at the end of each segment that is to be deleted,
+// and ensures that the log does not end below its start after a crash. (2) The log start moves in
+// memory, so that readers do not read deleted records. (3) The segments are deleted. (4) The
+// checkpoints are written. (5) The leader epochs that ended below the log start are removed. After
+// a crash in between the log begins at the older log start or at the first segment that is left,
+// whichever is later, and knows the epochs from there on.
 func (l *Log) DeleteBefore(offset int64) error {
 	moved, err := l.deleteBefore(offset)
 	if err != nil || !moved {
 		return err
 	}
-	// No lock is held: it collects the offsets of every log. It also writes the first dirty offset,
-	// which the log start may have passed.
+	// No lock is held here, because writing the checkpoints reads the offsets of every log. The
+	// checkpoints also contain the first dirty offset, which the log start may have passed.
 	if within := firstDirtyWithin(l.compaction.firstDirty.Load(), l.LogStart(),
 		l.LogEnd()); within != l.compaction.firstDirty.Load() {
 		l.compaction.firstDirty.Store(within) // reference I3
@@ -59,7 +59,7 @@ func (l *Log) deleteBefore(offset int64) (moved bool, err error) {
 	case offset <= l.logStart.Load():
 		return false, nil
 	}
-	// On a full disk it continues without: deleting makes room.
+	// On a full disk deletion continues without the flush, because deleting segments makes room.
 	if err := l.flushMaintained(); err != nil && !isTemporary(err) {
 		return false, err
 	}

@@ -9,8 +9,8 @@
 //     the segment list: a reader loads LogEnd again once it has its list.
 //   - Every transaction below LastStable is decided, and each aborted transaction that overlaps
 //     that range has an entry in the transaction index of the segment that holds its marker.
-//   - DurableEnd <= LogEnd; under durability Fsync nothing above the synced end counts for the high
-//     watermark (ADR 0050).
+//   - DurableEnd <= LogEnd; under durability Fsync the high watermark never exceeds the synced end
+//     (ADR 0050).
 //   - The recovery point on disk is at or below the synced end. Everything below it survives a
 //     crash; recovery scans only what is above.
 //   - A segment is cleaned only below the recovery point on disk. So segments above it join without

@@ -5,23 +5,25 @@ import (
 	"sync/atomic"
 )
 
-// durability tracks how much of a log is on disk. Each step bounds the one before it:
+// durability tracks how much of a log is on disk. Its offsets are ordered:
 //
 //	sealedEnd <= checkpointed <= recoveryPoint <= synced <= log end
 //
 // Log.mu guards every field, and is held by the callers of every method; synced and sealedEnd are
 // also read without it. All of them rise, and fall only by a truncation.
 type durability struct {
-	// synced is the end of what was synced.
+	// synced is the end of the synced records.
 	synced atomic.Int64
-	// recoveryPoint is the end of what recovery need not scan: synced, in segments that are sealed.
+	// recoveryPoint is the end of the records that recovery need not scan: they are synced, and
+	// their segments are sealed.
 	recoveryPoint int64
-	// checkpointed is the part of it that the checkpoint on disk contains (Store.save).
+	// checkpointed is the recovery point in the checkpoint on disk (Store.save).
 	checkpointed int64
 	// unsealed are rolled segments that the next flush seals, oldest first.
 	unsealed []unsealed
-	// sealedEnd is the end of what may be cleaned: min(checkpointed, base of unsealed[0]). It is
-	// stored before a segment list that the change concerns (Compaction.limits).
+	// sealedEnd is the end of the records that may be cleaned: min(checkpointed, base of
+	// unsealed[0]). A roll stores it before it publishes the list with the rolled segment
+	// (Compaction.limits).
 	sealedEnd atomic.Int64
 }
 
@@ -41,7 +43,7 @@ func (d *durability) start(recoveryPoint, checkpointed int64, rolled []unsealed)
 	d.settle()
 }
 
-// settle stores sealedEnd after a change of checkpointed or unsealed.
+// settle computes and stores sealedEnd after a change of checkpointed or unsealed.
 func (d *durability) settle() {
 	end := d.checkpointed
 	if len(d.unsealed) > 0 {
@@ -66,8 +68,8 @@ func (d *durability) sealed(count int, end int64) {
 	d.unsealed = slices.Clone(d.unsealed[count:])
 	point := end
 	if rest := d.unsealed; len(rest) > 0 && rest[0].end <= end {
-		// The segment that was active was rolled behind end. It is not sealed, so recovery has to
-		// scan it.
+		// The segment that was active when the flush began was rolled at an offset above end. This
+		// segment is not sealed, so recovery has to scan it.
 		point = rest[0].segment.Base()
 	}
 	// A concurrent commit may have synced more; it left the recovery point at the unsealed segment.
@@ -95,8 +97,8 @@ func (d *durability) forget(match func(unsealed) bool) {
 	d.settle()
 }
 
-// truncate lowers everything to end, before the log end falls: what is above does not count as
-// synced, even if a running sync reports it.
+// truncate lowers all offsets to end, before the log end falls. Records above end are then not
+// treated as synced, even if a running sync reports success.
 func (d *durability) truncate(end int64) {
 	d.synced.Store(min(d.synced.Load(), end))
 	d.recoveryPoint = min(d.recoveryPoint, end)
@@ -104,7 +106,7 @@ func (d *durability) truncate(end int64) {
 	d.settle()
 }
 
-// restart sets the state of a log that starts again, empty and synced, at an offset.
+// restart sets the state of a log that restarts empty at an offset. Such a log is synced.
 func (d *durability) restart(offset int64) {
 	d.truncate(offset)
 	d.unsealed, d.recoveryPoint = nil, offset

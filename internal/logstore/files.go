@@ -62,8 +62,8 @@ func listSegmentFiles(fsys vfs.FS, dir string) ([]segmentFile, error) {
 	return files, err
 }
 
-// listDirectory is listSegmentFiles, and also returns the names of temporary files: those that
-// vfs.WriteFileAtomic did not rename, and spools.
+// listDirectory returns the same files as listSegmentFiles, and the names of temporary files: those
+// that vfs.WriteFileAtomic did not rename, and spools.
 func listDirectory(fsys vfs.FS, dir string) (files []segmentFile, temporary []string, err error) {
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {
@@ -76,8 +76,8 @@ func listDirectory(fsys vfs.FS, dir string) (files []segmentFile, temporary []st
 		if f, ok := parseSegmentFile(entry.Name()); ok {
 			files = append(files, f)
 		}
-		// A spool of keys is both: it is removed with its segment, and at the latest by a start,
-		// which cannot continue it.
+		// A spool of keys is both a segment file and a temporary file: it is removed with its
+		// segment, and at the latest by the next start, which cannot append to it.
 		if strings.HasSuffix(entry.Name(), vfs.TemporarySuffix) {
 			temporary = append(temporary, entry.Name())
 		}
@@ -98,8 +98,8 @@ func listDirectory(fsys vfs.FS, dir string) (files []segmentFile, temporary []st
 }
 
 // removeFiles removes the files that match, in the given order, and returns how many it has removed
-// before an error. It does not sync the directory: some callers must before they continue, others
-// need not.
+// before an error. It does not sync the directory: some callers must sync it before they continue,
+// others need not.
 func removeFiles(fsys vfs.FS, dir string, files []segmentFile,
 	matches func(segmentFile) bool) (removed int, err error) {
 	for _, f := range files {

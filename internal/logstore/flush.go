@@ -10,9 +10,9 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 )
 
-// flush makes durable what was appended before it began, and moves the recovery point there. A
-// failed sync stops the log: the kernel may have dropped what it could not write, and would report
-// success the next time.
+// flush makes all records durable that were appended before the call, and moves the recovery point
+// to their end. A failed sync stops the log: the kernel may have dropped the pages that it could
+// not write, and would report success the next time.
 func (l *Log) flush() error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
@@ -25,12 +25,12 @@ func (l *Log) flush() error {
 	return l.flushMaintained()
 }
 
-// flushMaintained is flush for callers that hold Log.maintain.
+// flushMaintained does the same as flush, for callers that hold Log.maintain.
 //
-// Appends continue concurrently. Records that they add above end may be synced too, and do not
-// count. If one rolls, the last of handles is still the segment that was active when end was read,
-// so its sync covers everything below end; and the new unsealed segment is behind those that were
-// read here, so removing as many from the front leaves it for the next flush.
+// Appends continue concurrently. Records that they add above end may be synced too, but do not move
+// the recovery point. If an append rolls, the last of handles is still the segment that was active
+// when end was read, so its sync covers everything below end. The newly rolled segment is queued
+// behind the unsealed segments that were read here, so it stays queued for the next flush.
 func (l *Log) flushMaintained() error {
 	l.unsynced.Store(0)
 	l.mu.Lock()
@@ -44,7 +44,8 @@ func (l *Log) flushMaintained() error {
 		return nil
 	}
 	began := time.Now()
-	// None of them can be removed: removing a segment from the list requires Log.maintain.
+	// None of these segments can be removed: removing a segment from the list requires
+	// Log.maintain.
 	for _, u := range rolled {
 		if err := l.seal(u); err != nil {
 			return err
@@ -68,7 +69,8 @@ func (l *Log) flushMaintained() error {
 	return nil
 }
 
-// writePendingSnapshot writes the producer snapshot that found no room. Log.maintain is held.
+// writePendingSnapshot writes the producer snapshot that could not be written earlier because the
+// disk was full. Log.maintain is held.
 func (l *Log) writePendingSnapshot(handles []*handle) {
 	if len(handles) == 0 {
 		return
@@ -78,8 +80,9 @@ func (l *Log) writePendingSnapshot(handles []*handle) {
 	}
 }
 
-// seal ends a rolled segment and writes the producer state at its end. If it fails for lack of
-// space or of file descriptors, the next flush tries again; until then the recovery point stays.
+// seal seals a rolled segment and writes the producer snapshot at its end. If this fails for lack
+// of space or of file descriptors, the next flush retries; until then the recovery point does not
+// advance.
 func (l *Log) seal(u unsealed) error {
 	if err := u.segment.Sync(); err != nil {
 		return l.syncFailed(u.segment, err)
@@ -111,20 +114,20 @@ func (l *Log) sealFailed(cause error) error {
 	return fmt.Errorf("%w: %w", ErrStorage, err)
 }
 
-// noteCheckpointed records that a recovery point is on disk. Only then may the cleaner go up to it:
-// above the recovery point on disk recovery treats a gap between segments as lost data (ADR 0015),
-// and cleaning leaves such gaps.
+// noteCheckpointed stores that a recovery point is on disk. Only then may the cleaner clean
+// segments below it: above the recovery point on disk recovery treats a gap between segments as
+// lost data (ADR 0015), and cleaning leaves such gaps.
 func (l *Log) noteCheckpointed(recoveryPoint int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.disk.checkpointedTo(recoveryPoint)
 	if l.mu.truncation != nil && l.mu.truncation.checkpointsDue {
-		// what was written was read after the truncation, and so describes the log as it is
+		// The written state was read after the truncation, so it describes the log as it is now.
 		l.mu.truncation = nil
 	}
 }
 
-// checkpointState returns what the checkpoint files are to contain of the log.
+// checkpointState returns the values of this log for the checkpoint files.
 func (l *Log) checkpointState() checkpointState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,20 +162,21 @@ func countAborted(handles []*handle, below int64) (counts checkpoint.AbortedCoun
 	return counts
 }
 
-// close ends the log: what was appended is durable, the indexes and the producer state at the end
-// are written, and the files are closed once the last Slice is released. The error says why the log
-// cannot be opened without a scan.
+// close closes the log: it syncs all records, writes the indexes and the producer snapshot at the
+// log end, and closes the files once the last Slice is released. An error means that the next start
+// has to scan the log.
 //
-// The active segment is sealed here and not by its last reader: that one may release it after the
-// clean-shutdown marker is written, or never, and the marker promises that the index files are
-// complete.
+// The active segment is sealed here and not by its last reader: a reader may release the segment
+// after the clean-shutdown marker is written, or never, and the marker promises that the index
+// files are complete.
 func (l *Log) close() error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	l.mu.Lock()
 	failed := l.mu.stopped
 	l.mu.stopped = ErrClosed
-	// In the same critical section that ends appends: this is the final state at logEnd.
+	// The state is encoded in the critical section that ends appends, so it is the final state at
+	// logEnd.
 	state := l.mu.producers.Encode(l.logEnd.Load())
 	l.mu.Unlock()
 
@@ -181,7 +185,8 @@ func (l *Log) close() error {
 		err = l.flushMaintained()
 	}
 	if list := l.list.Load(); err == nil && list != nil {
-		err = list.active().Seal() // not replaced: Log.maintain is held, and appends have ended
+		// the active segment cannot change: Log.maintain is held, and appends have ended
+		err = list.active().Seal()
 	}
 	if err == nil {
 		err = l.snapshots.write(l.logEnd.Load(), state)

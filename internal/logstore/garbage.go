@@ -17,11 +17,12 @@ import (
 // Garbage is the garbage of a log at one moment.
 type Garbage struct {
 	Sections Sections // of the log when it was computed
-	// Known is false if only a pass can tell: some segment is too small for a sidecar.
+	// Known is false if only a pass can compute the garbage, because the records of some segment
+	// are too small for a sidecar.
 	Known bool
-	Exact bool // counted by a pass, not estimated
+	Exact bool // the bytes were counted by a pass, not estimated
 	Bytes int64
-	Error float64 // of the share of garbage, 0..1: how far an estimate may be off
+	Error float64 // maximum error of the estimated share of garbage, 0..1
 }
 
 // ErrSidecarsMissing is returned by EstimateGarbage while some sidecars are still to be built.
@@ -34,8 +35,8 @@ type EstimateOptions struct {
 }
 
 // EstimateGarbage returns the garbage of the log: exactly, from the .dead files that the last pass
-// wrote, if nothing is dirty; else from a sample of the keys. It builds no sidecar: for a log with
-// records too small to keep sidecars that would cost as much as a pass.
+// wrote, if nothing is dirty; else from a sample of the keys. It builds no sidecar: for a log whose
+// records are too small to keep sidecars, building them would cost as much as a pass.
 func (c *Compaction) EstimateGarbage(ctx context.Context, opts EstimateOptions) (Garbage, error) {
 	v := c.view(time.Now())
 	defer v.release()
@@ -58,8 +59,8 @@ func (c *Compaction) EstimateGarbage(ctx context.Context, opts EstimateOptions) 
 	return found, nil
 }
 
-// withSidecars returns the handles of a view's segments, which the view holds, if each has a
-// sidecar; nil if one of them will have none.
+// withSidecars returns the handles of a view's segments, to which the view holds references, if
+// each segment has a sidecar; nil if a segment will never have one.
 func (c *Compaction) withSidecars(v passView) (map[*segment.Segment]*handle, error) {
 	list := c.log.acquire()
 	if list == nil {
@@ -70,14 +71,15 @@ func (c *Compaction) withSidecars(v passView) (map[*segment.Segment]*handle, err
 	for _, s := range v.segments {
 		at := slices.IndexFunc(list.handles, func(h *handle) bool { return h.Segment == s })
 		if at < 0 {
-			return nil, ErrSidecarsMissing // replaced meanwhile
+			return nil, ErrSidecarsMissing // the segment was replaced meanwhile
 		}
 		state := list.handles[at].sidecarState()
 		switch {
 		case state == nil || state.digest == 0 && state.retry.IsZero() &&
 			keepsSidecar(state.logBytes, state.records):
 			return nil, ErrSidecarsMissing
-		case state.digest == 0: // too small, or damaged
+		// the records are too small for a sidecar, or the sidecar is damaged
+		case state.digest == 0:
 			return nil, nil
 		}
 		handles[s] = list.handles[at]
@@ -114,9 +116,9 @@ func (c *Compaction) estimateJob(v passView, handles map[*segment.Segment]*handl
 	return job
 }
 
-// countedGarbage adds up the .dead files of a log that is wholly clean. ok is false if one of them
-// is not that of the last pass: they are written before the first dirty offset moves, so a segment
-// that has none has no garbage.
+// countedGarbage adds up the .dead files of a log that is wholly clean. ok is false if a .dead file
+// is not from the last pass. A pass writes these files before it moves the first dirty offset, so a
+// segment without a .dead file has no garbage.
 func (c *Compaction) countedGarbage(v passView) (bytes int64, ok bool) {
 	for _, s := range v.segments {
 		content := c.loadDead(s)

@@ -11,11 +11,11 @@ import (
 // assignmentFile holds the replica incarnation id for which the log was created (ADR 0185).
 const assignmentFile = "assignment"
 
-// assignmentBytesMax bounds the id; ours have 22 bytes.
+// assignmentBytesMax is the maximum length of the id; generated ids have 22 bytes.
 const assignmentBytesMax = 64
 
 // ReplicaIncarnation returns the id of the replica incarnation for which the log was created, "" if
-// it is unknown: the log is older than such ids. It reads the file.
+// the log was created before such ids existed. It reads the file.
 func (l *Log) ReplicaIncarnation() (string, error) {
 	values, err := readFields(l.env.fs, filepath.Join(l.dir, assignmentFile))
 	if values == nil || err != nil {

@@ -22,10 +22,10 @@ type leaderEpochs struct {
 // load returns the current epochs.
 func (e *leaderEpochs) load() leaderepoch.Cache { return *e.cache.Load() }
 
-// latest returns the newest epoch: the one that appends stamp.
+// latest returns the newest epoch, which appends write into their batches.
 func (e *leaderEpochs) latest() int32 { return e.load().Latest() }
 
-// save makes other epochs durable, then current.
+// save writes next durably to the file, and then replaces the current epochs.
 func (e *leaderEpochs) save(next leaderepoch.Cache) error {
 	if err := vfs.WriteFileAtomic(e.fs, filepath.Join(e.dir, checkpoint.EpochsFile),
 		checkpoint.EncodeEpochs(next)); err != nil {
@@ -35,8 +35,8 @@ func (e *leaderEpochs) save(next leaderepoch.Cache) error {
 	return nil
 }
 
-// truncateEnd removes the epochs that start at or above end: the next leader may assign those
-// offsets to others.
+// truncateEnd removes the epochs that start at or above end: the next leader may append records of
+// other epochs at those offsets.
 func (e *leaderEpochs) truncateEnd(end int64) error {
 	epochs := e.load()
 	kept := epochs.Below(end)
@@ -47,8 +47,9 @@ func (e *leaderEpochs) truncateEnd(end int64) error {
 }
 
 // truncateFront removes the epochs that end at or below the log start. The file is written only if
-// one was removed: the new start of the first epoch changes no answer at or above the log start and
-// is not worth two syncs under Log.mu. The next start computes it (recovery.install).
+// one was removed: the new start of the first epoch changes no lookup at or above the log start,
+// and is not worth two syncs under Log.mu. The next start of the store computes that start offset
+// (recovery.install).
 func (e *leaderEpochs) truncateFront(logStart int64) error {
 	epochs := e.load()
 	kept := epochs.TruncateFront(logStart)

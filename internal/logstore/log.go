@@ -38,7 +38,7 @@ var (
 	ErrStorage = errors.New("storage error")
 	// after Store.Close or Store.Release
 	ErrClosed = errors.New("log is closed")
-	// Append: after Follow, until Lead
+	// Append: between Follow and the next Lead
 	ErrFollows = errors.New("log follows another replica")
 )
 
@@ -60,8 +60,8 @@ type Log struct {
 	config atomic.Pointer[config]
 	list   atomic.Pointer[segmentList] // nil once closed
 
-	// logStart never falls, except by a truncation. It is stored before a list without what is
-	// below it (frontDeletion.publish).
+	// logStart never falls, except by a truncation. It is stored before the list without the
+	// segments below it is published (frontDeletion.publish).
 	logStart atomic.Int64
 	// highWatermark: logStart <= highWatermark <= logEnd at every moment. It is stored under
 	// stable, and falls only by a truncation.
@@ -72,16 +72,17 @@ type Log struct {
 	logEnd atomic.Int64
 	// disk is how much of the log is synced, sealed and checkpointed.
 	disk durability
-	// unsynced is the number of bytes appended since they last caused a sync request.
+	// unsynced is the number of bytes appended since the last sync request that the number of
+	// unsynced bytes caused.
 	unsynced atomic.Int64
 	// syncs counts commits and flushes that had something to sync, including the seals of rolled
-	// segments; for the metrics only.
+	// segments. Only the metrics use it.
 	syncs  syncMeter
 	epochs leaderEpochs
 	// files does the file operations on segments; snapshots are the producer snapshots beside them.
 	files     segmentDir
 	snapshots producerSnapshots
-	// fault is why the log stopped, nil while it works. It is set once.
+	// fault is the error that stopped the log, nil while it works. It is set once.
 	fault      atomic.Pointer[error]
 	compaction Compaction
 
@@ -90,33 +91,35 @@ type Log struct {
 
 	// truncating is held during a truncation, and acquired before all other locks.
 	truncating sync.Mutex
-	// lineage counts truncations: what was computed from the log before one may not hold after it.
-	// It rises under Log.mu.
+	// lineage is the number of truncations since the log was opened: a result that was computed
+	// before a truncation may not apply after it. It rises under Log.mu.
 	lineage atomic.Int64
 
-	// maintain is held to change the front or the middle of the list on disk, and to flush; see
-	// doc.go.
+	// maintain is held while segments at the front or in the middle of the log are replaced or
+	// deleted, and during a flush; see doc.go.
 	maintain sync.Mutex
 
 	mu struct {
 		sync.Mutex
-		stopped error // why appends are rejected for good; nil while the log works
-		// follows rejects appends that are not replicated: since Follow, until Lead.
+		stopped error // the error with which all appends are rejected; nil while the log works
+		// follows is true between Follow and the next Lead: appends that are not replicated are
+		// rejected.
 		follows bool
 		// producers is the state as of logEnd.
 		producers  producer.State
-		appends    outage.State // of appends that fail and leave the log working: a full disk
+		appends    outage.State // of appends that fail without stopping the log, as on a full disk
 		background outage.State // of flush, roll and retention
-		// firstAppend is when the active segment got its first batch, as far as is known; zero
-		// while it is empty.
+		// firstAppend is the time at which the active segment got its first batch; after a restart
+		// it may be later than that. Zero while the segment is empty.
 		firstAppend time.Time
-		// aborted is what the checkpoints contain of transaction indexes once the log is closed.
+		// aborted is the part of the checkpoints about transaction indexes. It is used once the log
+		// is closed.
 		aborted    checkpoint.AbortedCounts
 		truncation *pendingTruncation // the truncation that is under way; nil if none is
 	}
 }
 
-// environment is what a log needs from its store.
+// environment holds the dependencies that a log gets from its store.
 type environment struct {
 	fs       vfs.FS
 	segments segment.Config // of all logs: they share the open files
@@ -126,7 +129,7 @@ type environment struct {
 	// saveCheckpoints is Store.save, which acquires Store.saving and then Log.mu: its caller holds
 	// no lock of the log.
 	saveCheckpoints func() error
-	// compress returns a compression function that is measured, for a site.
+	// compress returns a compression function that records metrics for a site.
 	compress func(site string) compress.Func
 	// commit requests a sync of the log soon, without waiting; flushBytes is the number of unsynced
 	// bytes that causes such a request.
@@ -134,8 +137,8 @@ type environment struct {
 	flushBytes int64
 }
 
-// config is a log's settings, with what follows from them. It is immutable: appends read it without
-// a lock.
+// config is a log's settings, with the values derived from them. It is immutable: appends read it
+// without a lock.
 type config struct {
 	settings topicconfig.Settings
 	retain   bool // reclaim policy: the data stays when the topic is deleted
@@ -163,8 +166,8 @@ func newConfig(s topicconfig.Settings, retain bool) *config {
 	}}
 }
 
-// timestampMax returns a limit in the form of record.Rules, where 0 means none: the smallest real
-// limit is one nanosecond.
+// timestampMax converts a limit to the form of record.Rules, where 0 means no limit: a configured
+// limit of 0 becomes one nanosecond.
 func timestampMax(limit time.Duration) time.Duration {
 	if limit == topicconfig.Unlimited {
 		return 0
@@ -172,9 +175,9 @@ func timestampMax(limit time.Duration) time.Duration {
 	return max(limit, time.Nanosecond)
 }
 
-// indexes returns the bounds of a new segment's index files. Existing segments keep theirs, or
-// after a restart the defaults: an index with other gaps between its entries is read all the same.
-// The values with which the store was opened take precedence.
+// indexes returns the size limit and interval of a new segment's index files. Existing segments
+// keep their values, or use the defaults after a restart: an index with another interval between
+// its entries can be read as well. The values with which the store was opened take precedence.
 func (c *config) indexes(of segment.Config) segment.Config {
 	if of.IndexIntervalBytes == 0 {
 		// 0 would be the default; every batch has more than one byte
@@ -192,8 +195,9 @@ func (l *Log) ID() PartitionID { return l.id }
 // TopicID returns the id of the log's topic; zero if its directory has none.
 func (l *Log) TopicID() TopicID { return *l.topic.Load() }
 
-// Retain reports whether the log's data is kept when its topic is deleted (reclaim policy). It
-// survives a restart, so that a topic deleted while this broker was down is treated by its policy.
+// Retain reports whether the log's data is kept when its topic is deleted (reclaim policy). The
+// reclaim policy survives a restart, so it also applies to a topic that was deleted while this
+// broker was down.
 func (l *Log) Retain() bool { return l.config.Load().retain }
 
 // Settings returns the settings in effect.
@@ -209,12 +213,12 @@ func (l *Log) Configure(s topicconfig.Settings, retain bool) {
 	defer l.maintain.Unlock()
 	old := l.config.Load()
 	if old.settings == s && old.retain == retain || l.list.Load() == nil {
-		return // closed: the directory may belong to another log
+		return // the log is closed, and its directory may belong to another log
 	}
 	config := newConfig(s, retain)
 	l.compaction.sidecars.enable(config.settings.Compact)
 	l.config.Store(config)
-	l.appended(config) // what is in the log already counts by the new durability now
+	l.appended(config) // the new durability also applies to the records that are already in the log
 	if old.retain == retain {
 		return
 	}
@@ -223,9 +227,10 @@ func (l *Log) Configure(s topicconfig.Settings, retain bool) {
 	}
 }
 
-// Lead starts a leader epoch: appends stamp it. It fails with ErrFencedLeaderEpoch for an earlier
-// epoch, with ErrStorage when the epoch cannot be made durable (the caller may try again), with
-// ErrClosed when the log is closed. The epoch in effect changes nothing.
+// Lead starts a leader epoch, which appends then write into their batches. It fails with
+// ErrFencedLeaderEpoch for an earlier epoch, with ErrStorage when the epoch cannot be made durable
+// (the caller may try again), with ErrClosed when the log is closed. Calling Lead again with the
+// current epoch changes nothing.
 func (l *Log) Lead(epoch int32) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -280,9 +285,9 @@ func (l *Log) LogEnd() int64 { return l.logEnd.Load() }
 func (l *Log) HighWatermark() int64 { return l.highWatermark.Load() }
 
 // AdvanceHighWatermark raises the high watermark to offset (at most LogEnd) and reports whether it
-// moved. It never lowers it, so concurrent callers need no order.
+// moved. It never lowers the high watermark, so callers may run concurrently in any order.
 func (l *Log) AdvanceHighWatermark(offset int64) bool {
-	// Under the lock that a truncation acquires: the bound holds until the offset is stored.
+	// The lock excludes a truncation, so the log end cannot fall before the offset is stored.
 	l.stable.Lock()
 	defer l.stable.Unlock()
 	offset = min(offset, l.logEnd.Load())
@@ -307,7 +312,7 @@ type Stats struct {
 
 // Stats returns a snapshot of the log.
 func (l *Log) Stats() Stats {
-	// In this order each offset is at most the next one, whatever moves meanwhile.
+	// Read in this order, each offset is at most the next one even if offsets move meanwhile.
 	stats := Stats{LogStart: l.LogStart(), LastStable: l.LastStable(),
 		HighWatermark: l.HighWatermark(), LogEnd: l.LogEnd()}
 	if list := l.acquire(); list != nil {
@@ -318,8 +323,8 @@ func (l *Log) Stats() Stats {
 	return stats
 }
 
-// failLocked stops appends for good: memory and disk may differ, and only recovery can reconcile
-// them. Reads continue. Log.mu is held.
+// failLocked stops appends for good: the state in memory may differ from the disk, and only
+// recovery can reconcile the two. Reads continue. Log.mu is held.
 func (l *Log) failLocked(cause error) {
 	if l.mu.stopped != nil {
 		return
@@ -331,9 +336,9 @@ func (l *Log) failLocked(cause error) {
 	l.env.failed(l.id, stopped)
 }
 
-// Fault returns why the log accepts no appends any more (it wraps ErrStorage), nil while it works;
-// being closed is not a fault. It acquires no lock, so reports need not wait for an append that
-// waits for the disk.
+// Fault returns the error (it wraps ErrStorage) because of which the log accepts no more appends,
+// nil while the log works. Closing a log is not a fault. It acquires no lock, so reports need not
+// wait for an append that waits for the disk.
 func (l *Log) Fault() error {
 	if fault := l.fault.Load(); fault != nil {
 		return *fault
@@ -341,7 +346,7 @@ func (l *Log) Fault() error {
 	return nil
 }
 
-// fail is failLocked for callers that do not hold Log.mu.
+// fail does the same as failLocked, for callers that do not hold Log.mu.
 func (l *Log) fail(cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

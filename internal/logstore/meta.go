@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Small files that say what a directory is; docs/format/store.md describes each.
+// Small files that describe a directory; docs/format/store.md specifies each.
 const (
 	// Small files that describe a directory; docs/format/store.md describes each.
 	lockFile          = ".lock"
@@ -25,13 +25,13 @@ const (
 	retainedFile      = "retained"
 )
 
-// Suffixes of directories whose partition ended here.
+// Suffixes of the directories of released partitions.
 const (
 	// Suffixes of the directories of released partitions.
 	deleteSuffix   = "-delete"
 	retainedSuffix = "-retained"
-	nameBytesMax   = 255 // of one name in a directory, on every common filesystem
-	// at the root of every ext4 volume; not worth a warning at each start
+	nameBytesMax   = 255 // maximum length of a file name on every common filesystem
+	// directory at the root of every ext4 volume; it is ignored without a warning
 	lostAndFound = "lost+found"
 )
 

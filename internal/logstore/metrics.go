@@ -48,8 +48,8 @@ var (
 		"Bytes of a compacted log that cannot be cleaned now, by reason.", "reason")
 )
 
-// blockedReasons are always exported, so that a series does not disappear when its value is 0; so
-// is BlockedQuarantined.
+// blockedReasons are always exported, so that a series does not disappear when its value is 0.
+// BlockedQuarantined is always exported too.
 var blockedReasons = []string{BlockedActive, BlockedMinLag, BlockedTransaction, BlockedUnreplicated}
 
 // Collector returns the store's metrics.
@@ -97,7 +97,8 @@ func counter(desc *prometheus.Desc, value float64, labels ...string) prometheus.
 	return prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, labels...)
 }
 
-// collect computes the sections as the cleaner does, and changes nothing.
+// collect sends the gauges of the sections, computed as the cleaner computes them. It changes
+// nothing.
 func (c *Compaction) collect(gauge func(*prometheus.Desc, float64, ...string), now time.Time) {
 	s, ok := c.Sections(now)
 	if !ok {

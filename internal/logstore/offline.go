@@ -14,7 +14,7 @@ import (
 )
 
 // ErrNoPartition is returned by OpenOffline for a directory that is not a partition's, or that
-// contains files that no log has.
+// contains files that do not belong to a log.
 var ErrNoPartition = errors.New("not the directory of a partition")
 
 // metadataLog is the topic of Kafka's own metadata (KRaft). Its records have no keys, and Kafka's
@@ -22,10 +22,11 @@ var ErrNoPartition = errors.New("not the directory of a partition")
 const metadataLog = "__cluster_metadata"
 
 // Offline is one partition of a data directory that no broker serves, opened to be compacted by
-// hand. It is a Store with one log and without goroutines: the same code repairs the directory and
-// writes the checkpoints. The checkpoints keep the lines of the other partitions; outside the
-// partition's directory nothing else but the lock is changed. The marker of a clean shutdown stays
-// as it is: nothing is appended, and a start repairs a partial swap with or without it.
+// hand. It is a Store with one log and without goroutines: the code of the Store repairs the
+// directory and writes the checkpoints. The checkpoints keep the lines of the other partitions;
+// outside the partition's directory only the checkpoints and the lock file are changed. The
+// clean-shutdown marker is kept: nothing is appended, and a start repairs a partial swap with or
+// without the marker.
 type Offline struct {
 	store *Store
 	log   *Log
@@ -36,11 +37,10 @@ type Offline struct {
 // vfs.ErrLocked if a broker or another process holds the lock.
 //
 // Nothing is truncated: a log with a damaged end is refused with the position of the damage, and a
-// broker's start repairs it. Without a broker the high watermark is not known, so the whole log
-// counts as replicated unless the checkpoints list the partition with a lower one.
-//
-// Passes run as of now; zero is the real time. It is set here and not for each pass, because
-// producers expire when the log is opened.
+// broker's start repairs it. Without a broker the high watermark is not known, so the whole log is
+// treated as replicated unless the checkpoints list the partition with a lower high watermark. now
+// is the time at which passes run; zero means the real time. It is an argument of OpenOffline and
+// not of each pass, because producers also expire when the log is opened.
 func OpenOffline(opts Options, dir string, now time.Time) (*Offline, error) {
 	if now.IsZero() {
 		now = time.Now()
@@ -103,9 +103,9 @@ func offlineID(opts Options, dir string) (id PartitionID, err error) {
 // open opens the one log.
 //
 // Malformed checkpoints are rebuilt, as at the start of a broker. Without the high watermark or the
-// recovery point it is not known whether the partition was listed: then only what the remaining
-// checkpoints list as replicated counts as replicated, and without the recovery point every segment
-// is verified.
+// recovery point it is not known whether the partition was listed. Then only the part of the log
+// that the remaining checkpoints list as replicated is treated as replicated. Without the recovery
+// point every segment is verified.
 func (o *Offline) open(id PartitionID) error {
 	s := o.store
 	checkpoints, malformed, err := s.loadCheckpoints()
@@ -145,8 +145,9 @@ func (o *Offline) open(id PartitionID) error {
 }
 
 // checkFrom verifies the log above the recovery point as a start does, but truncates nothing, and
-// syncs it, so that the recovery point may rise. Without a recovery point only the active segment
-// is verified: the others were sealed, and a pass checks the checksum of each batch that it reads.
+// syncs it, so that the recovery point may rise. If no recovery point is listed, only the active
+// segment is verified: the others were sealed, and a pass checks the checksum of each batch that it
+// reads.
 func (o *Offline) checkFrom(recoveryPoint int64) error {
 	list := o.log.acquire()
 	defer list.release()
@@ -174,9 +175,9 @@ func (o *Offline) checkFrom(recoveryPoint int64) error {
 }
 
 // completeTxnIndexes rebuilds the transaction indexes that were not copied with the log. Without
-// them a pass would take an aborted transaction whose marker is above its bound for a committed
-// one, and remove the committed records that it supersedes. An index that has entries is complete:
-// a damaged one was repaired when the log was opened.
+// them a pass would treat an aborted transaction whose marker is above the cleanable bound as
+// committed, and would remove the committed records that the aborted ones seem to supersede. An
+// index that has entries is complete: a damaged one was repaired when the log was opened.
 func (o *Offline) completeTxnIndexes() error {
 	list := o.log.acquire()
 	defer list.release()
@@ -239,8 +240,8 @@ func (o *Offline) SegmentBytesMax() (size int64) {
 	return size
 }
 
-// Sealed returns the current segments but the active one, without holding them: they only identify
-// which segments a pass has rewritten.
+// Sealed returns the current segments except the active one, without a reference to them. The
+// caller only compares them, to find the segments that a pass has rewritten.
 func (o *Offline) Sealed() []*segment.Segment {
 	list := o.log.acquire()
 	defer list.release()

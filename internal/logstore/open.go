@@ -17,8 +17,8 @@ import (
 
 // Open locks the directory, recovers every log in it (with a scan from the recovery point after an
 // unclean shutdown), and starts the background flush and retention. A log that cannot be opened
-// does not prevent the others: see Offline. vfs.ErrLocked is wrapped when another process holds the
-// directory.
+// does not prevent opening the others: see Store.Offline. The error wraps vfs.ErrLocked if another
+// process holds the lock of the directory.
 func Open(opts Options) (*Store, error) {
 	s := newStore(opts)
 	if err := s.makeDirectory(); err != nil {
@@ -36,9 +36,10 @@ func Open(opts Options) (*Store, error) {
 		}
 		return nil, errors.Join(err, lock.Close())
 	}
-	// Only now: load shares nothing with it, and from here on Close stops it.
+	// The goroutine starts only now, because load needs no protection from it; from here on Close
+	// stops it.
 	go s.run()
-	s.wakeUp() // for directories whose deletion was interrupted
+	s.wakeUp() // the goroutine deletes the directories whose deletion was interrupted
 	return s, nil
 }
 
@@ -122,10 +123,10 @@ func (s *Store) load() (err error) {
 	}
 	s.cleanEpoch = cleanEpoch
 	if len(s.mu.offline) > 0 {
-		s.cleanEpoch = -1 // a log is missing of what that broker epoch held
+		s.cleanEpoch = -1 // a log that this broker epoch held is missing
 	}
-	// Durably removed before the first append, and only now: a start that is interrupted may run
-	// again as one after a clean shutdown.
+	// The marker is durably removed before the first append, but only after all logs are open: an
+	// interrupted start can then be repeated as a start after a clean shutdown.
 	if err := s.opts.FS.Remove(filepath.Join(s.opts.Dir, cleanShutdownFile)); err != nil {
 		return fmt.Errorf("remove %s: %w", cleanShutdownFile, err)
 	}
@@ -144,7 +145,8 @@ func (s *Store) saveAfterRecovery() {
 	}
 }
 
-// partitions lists the directories of partitions, and records those that are to be deleted.
+// partitions returns the ids of the partitions that have a directory, and adds the directories that
+// are to be deleted to the released ones.
 func (s *Store) partitions() ([]PartitionID, error) {
 	entries, err := s.opts.FS.ReadDir(s.opts.Dir)
 	if err != nil {
@@ -168,21 +170,21 @@ func (s *Store) partitions() ([]PartitionID, error) {
 	return ids, nil
 }
 
-// openWorkers is the number of logs that are opened concurrently: they wait for the disk more than
-// for the processor.
+// openWorkers is the number of logs that are opened concurrently. Opening a log waits for the disk
+// more than for the processor.
 const openWorkers = 16
 
-// start is what is known of a log before it is opened.
+// start holds the information about a log that is available before it is opened.
 type start struct {
 	saved         checkpointState
-	clean         bool // after a clean shutdown of the store
+	clean         bool // the store was shut down cleanly
 	closed        checkpoint.ClosedLog
 	allSummarized bool // closed holds every segment without a transaction index
 	now           time.Time
 }
 
-// openLog opens one log, or records why it is offline. The checkpoints keep what they knew of an
-// offline log: once the disk is repaired, a start finds it as it was.
+// openLog opens one log, or stores the error because of which it is offline. The checkpoints keep
+// the values of an offline log, so that a start after the disk is repaired finds the log unchanged.
 func (s *Store) openLog(id PartitionID, from start) {
 	began := time.Now()
 	log, known, err := s.recover(id, from)
@@ -200,8 +202,8 @@ func (s *Store) openLog(id PartitionID, from start) {
 		"took", time.Since(began))
 }
 
-// recover opens the log in a partition's directory. It returns what is known of the log also when
-// it fails.
+// recover opens the log in a partition's directory. It returns the known checkpoint state of the
+// log even if it fails.
 func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpointState, err error) {
 	dir := filepath.Join(s.opts.Dir, id.String())
 	known = from.saved
@@ -218,8 +220,8 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpointS
 		return nil, known, err
 	}
 	if wasRetained {
-		// Reopened, but the checkpoints may not list it yet; or about to be released, and they
-		// still do.
+		// The file "retained" exists: either the log was reopened, and the checkpoints may not list
+		// it yet; or its release was interrupted, and the checkpoints may still list it.
 		known = known.merge(released.saved)
 		from.clean = from.clean && released.clean
 	}
@@ -237,8 +239,8 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpointS
 	return log, known, nil
 }
 
-// environment is passed by value: a log knows what it may call, and not the store, whose lock comes
-// after its own.
+// environment returns the functions of the store that a log may call. A log has no reference to the
+// store itself, whose lock is acquired after the locks of the log.
 func (s *Store) environment() environment {
 	return environment{
 		fs: s.opts.FS, segments: segment.Config{Handles: s.handles}, logger: s.opts.Logger,
@@ -249,7 +251,7 @@ func (s *Store) environment() environment {
 }
 
 // openFilesDefault leaves half of the file descriptors of the process to connections, and to
-// segment files that must stay open. Without a known limit it is as many as a common limit allows.
+// segment files that must stay open. Without a known limit it is half of a common limit.
 func openFilesDefault() int {
 	const common = 10_000
 	var limit syscall.Rlimit

@@ -10,17 +10,17 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// removeOrphans removes segments that a roll has created and not completed, and returns the bases
-// of the others. A full disk may accept the name of a data file and reject that of its index: the
-// roll removes the file and the append fails, but a smaller append may still fit into the old
-// segment. If the power fails then, the directory may have kept the empty file, in the middle of
-// the range of the segment before it.
+// removeOrphans removes the segments of rolls that were not completed, and returns the bases of the
+// others. A full disk may accept the name of a data file and reject that of its index: the roll
+// removes the file and the append fails, but a smaller append may still fit into the old segment.
+// If the power fails then, the directory may have kept the empty file, in the middle of the range
+// of the segment before it.
 //
-// The segment before it decides: if it is intact and ends where the empty one begins, that one was
-// rolled there, or was cleaned. If no file is empty, nothing is read.
+// An empty segment is kept if the segment before it is intact and ends where the empty one begins:
+// then a completed roll created it, or cleaning emptied it. If no file is empty, nothing is read.
 func (r *recovery) removeOrphans(bases []int64) ([]int64, error) {
 	kept := bases[:0:0]
-	full := -1 // index of the last one kept that has data
+	full := -1 // index of the last kept segment that has data
 	for _, base := range bases {
 		orphan := false
 		size, err := r.dataBytes(base)
@@ -68,7 +68,7 @@ func (r *recovery) dataBytes(base int64) (int64, error) {
 }
 
 // reaches reports whether a segment has data that ends above an offset, or does not end with a
-// complete batch: then its end was not synced, and nothing behind it was.
+// complete batch: then neither its end nor any later segment was synced.
 func (r *recovery) reaches(base, offset int64) (bool, error) {
 	s, err := r.openSegment(base)
 	if errors.Is(err, record.ErrCorrupt) {

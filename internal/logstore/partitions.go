@@ -19,9 +19,8 @@ type LogSpec struct {
 	Retain   bool // reclaim policy
 }
 
-// createWorkers is the number of logs that are created concurrently. Each needs some ten syncs one
-// after the other, waits for the disk meanwhile, and the syncs of several logs share a write of the
-// filesystem's journal.
+// createWorkers is the number of logs that are created concurrently. Creating a log needs some ten
+// sequential syncs, and the syncs of several logs share a write of the filesystem's journal.
 const createWorkers = 16
 
 // CreateResult is the outcome for one LogSpec.
@@ -30,7 +29,7 @@ type CreateResult struct {
 	Err error
 }
 
-// Create is CreateAll for one log.
+// Create creates one log, as CreateAll does.
 func (s *Store) Create(id PartitionID, topic TopicID, settings topicconfig.Settings,
 	retain bool) (*Log, error) {
 	results := s.CreateAll([]LogSpec{{id, topic, settings, retain}})
@@ -39,15 +38,15 @@ func (s *Store) Create(id PartitionID, topic TopicID, settings topicconfig.Setti
 
 // CreateAll creates the logs of partitions, or configures and returns those that exist for the same
 // topic id; results are in the order of specs. It reopens a log that Release retained under the
-// same name, the newest if there are several, with the new topic id. A log of another topic id that
-// was not released is ErrOtherTopic. It fails with ErrStorage when the disk does, or when the
-// existing log is offline; with ErrClosed once the store is closed.
+// same name, the newest if there are several, with the new topic id. The result for a log of
+// another topic id that was not released is ErrOtherTopic; ErrStorage if the disk failed or the
+// existing log is offline; ErrClosed once the store is closed.
 //
 // The names must be different, and be allowed by Kafka: a start does not find a log under another
 // name (parsePartition).
 //
-// The checkpoints are written once for all logs: one log at a time, a thousand logs would write
-// half a million lines.
+// The checkpoints are written once for all logs: if each of a thousand logs wrote them, they would
+// write half a million lines.
 func (s *Store) CreateAll(specs []LogSpec) []CreateResult {
 	s.changes.Lock()
 	defer s.changes.Unlock()
@@ -71,7 +70,7 @@ func (s *Store) CreateAll(specs []LogSpec) []CreateResult {
 	}
 	inParallel(missing, s.opts.workers(createWorkers), func(i int) {
 		if results[i].Err = errors.Join(results[i].Err, err); results[i].Err == nil {
-			// A retained log records itself whether it was closed orderly.
+			// The file "retained" of a retained log contains whether the log was closed cleanly.
 			results[i].Log, _, results[i].Err = s.recover(specs[i].ID,
 				start{saved: checkpointState{recoveryPoint: unknownOffset}, clean: true,
 					now: time.Now()})
@@ -81,8 +80,8 @@ func (s *Store) CreateAll(specs []LogSpec) []CreateResult {
 	return results
 }
 
-// existing returns the result for a log that exists, without touching the disk, or nearly so; there
-// is false if it has to be created.
+// existing returns the result for a log that exists, mostly without disk access; there is false if
+// the log has to be created.
 func (s *Store) existing(w LogSpec) (result CreateResult, there bool) {
 	s.mu.Lock()
 	log, broken, closed := s.mu.logs[w.ID], s.mu.offline[w.ID].err, s.mu.closed
@@ -102,7 +101,7 @@ func (s *Store) existing(w LogSpec) (result CreateResult, there bool) {
 	return CreateResult{Log: log}, true
 }
 
-// addCreated adds the logs that were created to those of the store. No caller has them yet, so
+// addCreated adds the logs that were created to those of the store. No caller can use them yet, so
 // their recovery points are on disk before the first append. Without one, recovery could not
 // distinguish a gap from a crash from one that cleaning left (ADR 0015).
 func (s *Store) addCreated(specs []LogSpec, results []CreateResult, missing []int) {
@@ -124,8 +123,8 @@ func (s *Store) addCreated(specs []LogSpec, results []CreateResult, missing []in
 	}
 }
 
-// adopt checks that a log belongs to the topic. A directory without a topic id, from elsewhere,
-// gets it.
+// adopt checks that a log belongs to the topic. It stores the topic id in a directory that has none
+// because it was copied from elsewhere.
 func (s *Store) adopt(log *Log, topic TopicID) error {
 	switch log.TopicID() {
 	case topic:
@@ -141,13 +140,13 @@ func (s *Store) adopt(log *Log, topic TopicID) error {
 }
 
 // makeDirectoryOf prepares the directory, with a durable topic id and reclaim policy before the
-// first append: a new one, or the retained one (retainedDir, "" if there is none). Its name is
-// durable once the data directory is synced.
+// first append. It creates a new directory, or renames retainedDir if that is not "". The name of
+// the directory is durable once the data directory is synced.
 func (s *Store) makeDirectoryOf(w LogSpec, retainedDir string) error {
 	dir := filepath.Join(s.opts.Dir, w.ID.String())
 	if _, err := s.opts.FS.Stat(dir); err == nil {
-		// An earlier Create failed after it had created the directory: that one is used. A retained
-		// directory cannot replace it, and must not be changed.
+		// An earlier Create failed after it had created the directory: this directory is used. A
+		// retained directory cannot replace it, and must not be changed.
 		retainedDir = ""
 	}
 	from := dir
@@ -199,9 +198,9 @@ func (s *Store) newestRetainedDirs() (map[PartitionID]string, error) {
 	return newest, nil
 }
 
-// Release ends a partition on this broker: its data is deleted, or, with retain, kept for a later
-// Create. Slices that are held can still be read. Releasing an unknown partition succeeds. After
-// ErrStorage the partition is offline, and Release may be called again. The store's goroutine
+// Release removes a partition from this broker: its data is deleted, or, with retain, kept for a
+// later Create. Slices that are held can still be read. Releasing an unknown partition succeeds.
+// After ErrStorage the partition is offline, and Release may be called again. The store's goroutine
 // deletes the data.
 func (s *Store) Release(id PartitionID, retain bool) error {
 	s.changes.Lock()
@@ -227,8 +226,8 @@ func (s *Store) Release(id PartitionID, retain bool) error {
 	if err := s.renameReleased(state, retain); err != nil {
 		err = fmt.Errorf("%w: release log %s: %w", ErrStorage, id, err)
 		s.mu.Lock()
-		// The log is closed, so it is offline until a Release succeeds or the store is opened
-		// again.
+		// The log is closed, so the partition is offline until a Release succeeds or the store is
+		// opened again.
 		delete(s.mu.logs, id)
 		s.mu.offline[id] = offline{err: err, saved: state.saved}
 		s.mu.Unlock()
@@ -238,9 +237,9 @@ func (s *Store) Release(id PartitionID, retain bool) error {
 	return s.save()
 }
 
-// renameReleased renames the directory. Once that is durable the checkpoints may omit the
-// partition, and the data may be deleted; if the sync fails, either name may exist after a crash,
-// and both are understood.
+// renameReleased renames the directory. Once the rename is durable, the checkpoints may omit the
+// partition, and the data may be deleted. If the sync fails, either name may exist after a crash,
+// and a start handles both.
 func (s *Store) renameReleased(state retained, retain bool) error {
 	// No checkpoints are written meanwhile: they would remove the file "retained" if it existed
 	// since the log was reopened.
@@ -249,7 +248,7 @@ func (s *Store) renameReleased(state retained, retain bool) error {
 	dir := filepath.Join(s.opts.Dir, state.id.String())
 	name := releasedName(state.id, newID(), deleteSuffix)
 	if retain {
-		s.forgetReopened(state.id) // the file is written again, and stays
+		s.forgetReopened(state.id) // the file is written again, and must not be removed
 		if err := state.write(s.opts.FS, dir); err != nil {
 			return err
 		}

@@ -14,12 +14,13 @@ import (
 // PassOptions are the settings and the budget of one pass.
 type PassOptions struct {
 	// Settings apply to the whole pass, also if the log is configured meanwhile: a pass that
-	// changed its rules half way would leave a log that neither set of rules explains.
+	// changed its rules half way would leave a log that matches neither set of rules.
 	Settings *topicconfig.Settings
-	Now      time.Time // tombstones become due by it; zero: the real time
+	Now      time.Time // the time that decides which tombstones are due; zero: the real time
 	// Thorough ignores Settings.MaxGarbagePercent: the pass leaves no garbage.
 	Thorough bool
-	// DryRun records no result: the first dirty offset and the tombstones' horizon stay.
+	// DryRun stores no result: the first dirty offset and the horizon of the tombstones do not
+	// change.
 	DryRun bool
 
 	MemoryBytes int64
@@ -31,8 +32,8 @@ type PassOptions struct {
 	// Throttle is called with every n bytes read or written, and waits; nil: no limit.
 	Throttle func(ctx context.Context, n int) error
 
-	// Started is called when the pass has its view of the log, with Compaction.Lineage as of the
-	// view; may be nil.
+	// Started is called when the pass has its view of the log. lineage is the number of truncations
+	// (Compaction.Lineage) at the time of the view. Started may be nil.
 	Started func(lineage int64)
 	// Progress is called now and then; may be nil.
 	Progress func(clean.PassProgress)
@@ -68,15 +69,16 @@ func (c *Compaction) Pass(ctx context.Context, opts PassOptions) (clean.Stats, e
 	return stats, c.setCleaned(lineage, stats)
 }
 
-// passOnce runs the pass, and returns Compaction.Lineage as of its view of the log.
+// passOnce runs the pass, and returns the number of truncations (Compaction.Lineage) at the time of
+// its view of the log.
 //
-// The view is taken here, because the sections that the scheduler saw may be old: a bound that has
-// risen since is used at once, and segments that retention deleted are not waited for. From here on
-// the view holds its segments: their files stay until the release, whatever retention, a release of
-// the log or a swap does, so a pass never reads a file of another segment. The pass cannot know
-// whether the segments are still in the log when it replaces them; replaceIn checks that under
-// Log.maintain and fails with errSegmentsChanged. The pass is then aborted, and the next one starts
-// from the current segments.
+// The view is taken here, because the sections that the scheduler saw may be old: the bound may
+// have risen since, and retention may have deleted segments. From here on the view holds references
+// to its segments: their files stay until the release, whatever retention, a release of the log or
+// a swap does, so a pass never reads a file of another segment. The pass cannot know whether the
+// segments are still in the log when it replaces them; replaceIn checks that under Log.maintain and
+// fails with errSegmentsChanged. The pass is then aborted, and the next one starts from the current
+// segments.
 func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stats, int64, error) {
 	now := opts.Now
 	if now.IsZero() {
@@ -84,7 +86,7 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 	}
 	v := c.view(now)
 	defer v.release()
-	if len(v.segments) == 0 { // closed, or truncated meanwhile
+	if len(v.segments) == 0 { // the log was closed or truncated meanwhile
 		return clean.Stats{CleanedTo: v.FirstDirty}, v.Lineage, nil
 	}
 	if opts.Started != nil {
@@ -123,7 +125,7 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 	return stats, v.Lineage, err
 }
 
-// PassRules returns what a topic's settings require of a pass.
+// PassRules returns the rules of a pass that follow from a topic's settings.
 func PassRules(s *topicconfig.Settings) clean.Rules {
 	rules := clean.Rules{
 		TombstoneRetention: s.TombstoneRetention, MaxLag: max(0, s.MaxLag),
@@ -137,8 +139,8 @@ func PassRules(s *topicconfig.Settings) clean.Rules {
 	return rules
 }
 
-// spanShare is the share of the retention time, one in so many, that a record may stay longer
-// because it shares a segment with younger ones.
+// spanShare limits how much longer than the retention time a record may stay because it shares a
+// segment with younger ones: at most the retention time divided by spanShare.
 const spanShare = 8
 
 // spanMax returns clean.Rules.SpanMax of a topic: 0 unless retention deletes by time.
@@ -149,7 +151,8 @@ func spanMax(s *topicconfig.Settings) time.Duration {
 	return max(s.RetentionTime/spanShare, time.Millisecond)
 }
 
-// passEnv connects a pass to the log, as long as the log is of this lineage.
+// passEnv returns the functions with which a pass works on the log. Its replacements fail once the
+// number of truncations is not lineage any more.
 func (c *Compaction) passEnv(lineage int64, opts PassOptions) clean.Env {
 	l := c.log
 	env := clean.Env{
@@ -204,7 +207,8 @@ func (c *Compaction) keysForPass(ctx context.Context, s *segment.Segment, how cl
 	return reader, err
 }
 
-// epochBelow is clean.Job.Lineage.
+// epochBelow returns the leader epoch of the record before an offset. It is the function
+// clean.Job.Lineage, which is unrelated to Compaction.Lineage.
 func (c *Compaction) epochBelow(offset int64) uint64 { return uint64(c.log.EpochAt(offset - 1)) }
 
 // producers returns the last batch of each active producer, which a pass keeps (I25).
@@ -219,28 +223,31 @@ func (c *Compaction) producers() map[int64]clean.Producer {
 	return all
 }
 
-// passView is the part of a log that a pass works on; release it.
+// passView is the part of a log that a pass works on. The caller calls release when the pass is
+// over.
 //
 // Invariant: every segment ends at or below Bound.
 type passView struct {
 	Sections
 	segments  []*segment.Segment // [log start, Bound), ascending, never the active one
 	producers map[int64]clean.Producer
-	aborted   []segment.AbortedTxn // that begin below Bound and end above it
+	aborted   []segment.AbortedTxn // transactions that begin below Bound and end above it
 	release   func()
 }
 
-// view takes a view of the log for a pass or an estimate, which holds its segments. It first resets
-// a first dirty offset that is outside the log.
+// view returns a view of the log for a pass or an estimate. The view holds references to its
+// segments. It first resets a first dirty offset that is outside the log.
 func (c *Compaction) view(now time.Time) passView {
 	c.ResetFirstDirty()
-	// Before the list: a truncation in between makes the view old, never newer than it is.
+	// The number of truncations is loaded before the list: a truncation in between then makes the
+	// view outdated, and its result is rejected.
 	lineage := c.Lineage()
 	list, limits := c.limits()
 	if list == nil {
 		return passView{release: func() {}}
 	}
-	// Segments above the bound are not held: a truncation there would wait for the pass.
+	// The view holds no segments above the bound, because a truncation above the bound would wait
+	// for the pass.
 	defer list.release()
 	var v passView
 	var cleanable []*handle
@@ -256,8 +263,8 @@ func (c *Compaction) view(now time.Time) passView {
 		}
 	}
 	if err := v.findAborted(list.handles); err != nil {
-		// Without them a record of an aborted transaction could pass for a committed one, so
-		// nothing is cleaned. A consumer of the segment meets the same error.
+		// Without the aborted transactions the pass could treat an aborted record as committed, so
+		// nothing is cleaned. A consumer of the segment gets the same error.
 		c.log.env.logger.Warn("failed to read aborted transactions; skipping the pass",
 			"partition", c.log.id, "error", err)
 		v.segments = nil
