@@ -184,7 +184,7 @@ func (a *applier) release(img *metadata.Image, old map[PartitionID]*partition,
 		if topic, ok := topics[id]; ok && topic == metadata.ID(log.TopicID()) {
 			continue
 		}
-		retain := log.Retain() || a.isForeign(img)
+		retain := log.Retain() || a.isOtherCluster(img)
 		if topic := img.TopicByID(metadata.ID(log.TopicID())); topic != nil &&
 			!isServedElsewhere(topic, log) {
 			retain = true // the topic exists, and this may be the only copy of its records
@@ -210,8 +210,8 @@ func isServedElsewhere(topic *metadata.Topic, log *logstore.Log) bool {
 	return p.Leader != metadata.NoBroker && len(p.ISR) > 0 && p.LeaderEpoch >= log.LeaderEpoch()
 }
 
-// isForeign reports whether the store's logs belong to another cluster than the image: then a topic
-// that the image lacks was not necessarily deleted.
-func (a *applier) isForeign(img *metadata.Image) bool {
+// isOtherCluster reports whether the store's logs belong to another cluster than the image: then a
+// topic that the image lacks was not necessarily deleted.
+func (a *applier) isOtherCluster(img *metadata.Image) bool {
 	return a.cluster != "" && a.cluster != img.ClusterID
 }
