@@ -85,7 +85,8 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 	}
 	switch {
 	case req.Version >= 15 && req.ReplicaState.ID >= 0:
-		if denied := h.authorize(from, clusterAction, clusterName) != nil; denied {
+		denied := h.authorize(from, clusterAction, clusterName) != nil
+		if denied {
 			answer.results = failedFetch(req, errTopicAuthorization) // as in Kafka
 			return encodeFetch(&answer), nil
 		}

@@ -11,10 +11,11 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-type ( // arguments of AppendVerified and AppendControl, see package producer
-	Verified = producer.Verified
-	EndTxn   = producer.EndTxn
-)
+// Verified is the argument of AppendVerified, see package producer.
+type Verified = producer.Verified
+
+// EndTxn is the argument of AppendControl, see package producer.
+type EndTxn = producer.EndTxn
 
 // AppendControl appends the marker that ends a producer's transaction, whether one is open in this
 // log or not: the coordinator cannot know whether any records got here before the transaction

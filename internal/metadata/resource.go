@@ -319,7 +319,7 @@ func (r *resolver) interval(to *time.Duration, from *metav1.Duration, path *fiel
 		*to = topicconfig.Unlimited
 		return
 	}
-	r.duration(to, from, topicconfig.FlushIntervalMin, path)
+	r.duration(to, from, topicconfig.FlushIntervalShortest, path)
 }
 
 // cleanupPolicy sets both flags: a topic's policy replaces the cluster's and does not add to it.

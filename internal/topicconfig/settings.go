@@ -26,8 +26,8 @@ const (
 	SegmentIndexBytesMax = 1<<31 - 1
 )
 
-// FlushIntervalMin is the smallest flush.ms that can be set: the background sync runs that often.
-const FlushIntervalMin = time.Second
+// FlushIntervalShortest is the smallest flush.ms that can be set: the background sync runs that often.
+const FlushIntervalShortest = time.Second
 
 // Settings are the resolved settings of a topic: every field has a value. Default returns Kafka's
 // defaults.

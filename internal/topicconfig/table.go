@@ -74,7 +74,7 @@ var table = sync.OnceValue(func() []property {
 		},
 		withoutEffect(limitProperty("flush.ms",
 			"Logs are synced within about a second; to sync every record, set flush.messages to 1.",
-			FlushIntervalMin.Milliseconds(),
+			FlushIntervalShortest.Milliseconds(),
 			func(s *Settings) *time.Duration { return &s.WithoutEffect.FlushInterval })),
 		countProperty(
 			"index.interval.bytes",
