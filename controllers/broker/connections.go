@@ -27,8 +27,8 @@ const (
 // refuses a new one, as the listener is closed. The kubelet polls about once per second, and
 // reports through the API server.
 //
-// Only a refused connection counts, and only after an earlier connection was established. A failed
-// node, a partitioned network or a network policy refuses nothing, or has always refused.
+// Only a refused connection proves the exit, and only after an earlier connection was established.
+// A failed node, a partitioned network or a network policy refuses nothing, or has always refused.
 //
 // Goroutines: one per broker. It ends when another broker epoch is watched, by drop, or when
 // Start's ctx ends. The lock is a leaf.
@@ -116,8 +116,8 @@ func (c *connections) forget(key types.NamespacedName, of *watched) {
 }
 
 // hold keeps a connection open, and opens it again when it is closed, until ctx ends or an attempt
-// fails. It reports whether that proves the exit of the process: a connection was established, and
-// a later one was refused.
+// fails. hold reports whether the process has provably exited: a connection was established, and a
+// later one was refused.
 func hold(ctx context.Context, address string) (exited bool) {
 	connection, err := connect(ctx, address)
 	if err != nil {
@@ -127,7 +127,8 @@ func hold(ctx context.Context, address string) (exited bool) {
 		if established := time.Now(); !waitClosed(ctx, connection) {
 			return false
 		} else if time.Since(established) > maxReconnectDelay {
-			delay = minReconnectDelay // it was usable, and was closed for being idle, for example
+			// the connection was usable, and was closed for being idle, for example
+			delay = minReconnectDelay
 		}
 		if connection, err = connect(ctx, address); err != nil {
 			return ctx.Err() == nil && errors.Is(err, syscall.ECONNREFUSED)

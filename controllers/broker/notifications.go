@@ -20,14 +20,14 @@ const (
 // notification is the state of a broker that its partitions have last been notified of.
 type notification struct {
 	state placement.BrokerState
-	// pendingSince is since when the partitions that the broker does not lead have not been
-	// notified; zero if they have.
+	// pendingSince is the time from which the notification of the partitions that the broker does
+	// not lead has been pending; zero if they have been notified.
 	pendingSince time.Time
 }
 
-// followersDue returns after which time the partitions that the broker does not lead are to be
-// notified; pending is false if they have been. A broker that fails and returns repeatedly does not
-// postpone it.
+// followersDue returns the time after which the partitions that the broker does not lead are to be
+// notified; pending is false if they have been notified. A broker that fails and returns repeatedly
+// does not postpone it.
 func (n notification) followersDue(now time.Time) (in time.Duration, pending bool) {
 	if n.pendingSince.IsZero() {
 		return 0, false

@@ -80,8 +80,8 @@ func (r *racks) write(ctx context.Context, key types.NamespacedName, cluster str
 	return r.update(ctx, lease, of.name)
 }
 
-// update writes a rack into the Lease that was read, by compare-and-swap, so that its holder and
-// renewal stay as they are.
+// update writes a rack into the Lease that was read, by compare-and-swap, so that the holder and
+// the renewTime of the Lease stay as they are.
 func (r *racks) update(ctx context.Context, lease *coordinationv1.Lease, name string) error {
 	changed := lease.DeepCopy()
 	changed.Annotations[v1alpha1.AnnotationRack] = name

@@ -149,7 +149,7 @@ func (r *Reconciler) notify(ctx context.Context, key types.NamespacedName, clust
 }
 
 // brokerOf returns the broker that a Lease belongs to, and its address, "" if the Lease names none.
-// A deleted Lease has no label, so its name alone counts. ok is false if the Lease is not a
+// A deleted Lease has no label, so only its name is used. ok is false if the Lease is not a
 // broker's, or its label and name do not agree.
 func (r *Reconciler) brokerOf(ctx context.Context, key types.NamespacedName) (cluster string,
 	broker int32, address string, ok bool, err error) {

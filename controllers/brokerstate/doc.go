@@ -1,7 +1,7 @@
 // Package brokerstate decides which brokers are alive. All controllers use one Tracker, so they
 // decide from the same state.
 //
-// Three sources count, in this order:
+// Three sources are used, in this order:
 //
 //   - observation.go (pure): the broker's Lease. It proves that the broker is alive until it
 //     expires; internal/lease observes it.
@@ -10,5 +10,5 @@
 //   - ProcessExited: a connection to the broker (controllers/broker), which proves it at once.
 //
 // Pod and connection can only shorten the life of one broker epoch. They never extend it, and they
-// never count against a later epoch.
+// have no effect on a later epoch.
 package brokerstate

@@ -15,7 +15,7 @@ import (
 // listener costs a client its whole timeout, 10 s by default.
 const addressStaleFor = 30 * time.Second
 
-// observation is what is known of one broker from its Lease. It is a value; observe and confirm
+// observation is the knowledge about one broker from its Lease. It is a value; observe and confirm
 // return the next one. The zero value is a Lease that has not been observed.
 type observation struct {
 	lease.Observation
@@ -78,8 +78,8 @@ func (o observation) observe(current *coordinationv1.Lease, now time.Time) obser
 // renewal extends the Lease by one duration, as observe would.
 //
 // Two goroutines may read at the same time. The second read returns the renewal that the first one
-// has already recorded, which must not count as the same renewal returned twice. So a read counts
-// only while a confirmation is needed.
+// has already recorded, which must not be mistaken for the same renewal returned twice. So the
+// result of a read is used only while a confirmation is needed.
 func (o observation) confirm(live *coordinationv1.Lease, now time.Time) observation {
 	if !o.needsConfirmation(now) {
 		return o

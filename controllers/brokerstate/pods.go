@@ -98,8 +98,8 @@ func (t *Tracker) podEvidence(ctx context.Context, key types.NamespacedName,
 	return evidenceOf(pod, seen.acquired), nil
 }
 
-// beginPodRead returns what an earlier read proved about a pod, or that the caller is to read it
-// now.
+// beginPodRead returns the result of an earlier read of a pod, or reports that the caller must read
+// the pod now.
 func (t *Tracker) beginPodRead(key types.NamespacedName, uid string,
 	now time.Time) (known podEvidence, read bool) {
 	t.mu.Lock()

@@ -44,7 +44,8 @@ var startReasons = []string{v1alpha1.ReasonBrokersNotReady, v1alpha1.ReasonParti
 
 // ReadyChanged records an event if the reason of condition Ready has changed: of type Warning,
 // unless the condition is True or the resource is starting for the first time. A changed message
-// alone records nothing: messages count partitions, and each count would be an event.
+// alone records nothing: messages contain numbers of partitions, and each new number would be an
+// event.
 func (r Recorder) ReadyChanged(object runtime.Object, before, after []metav1.Condition) {
 	old, now := meta.FindStatusCondition(before, v1alpha1.ConditionReady),
 		meta.FindStatusCondition(after, v1alpha1.ConditionReady)

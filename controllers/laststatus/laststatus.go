@@ -1,8 +1,8 @@
 // Package laststatus preserves the status of a Partition across its deletion.
 //
-// When a Partition is deleted while its Topic exists, the topic controller creates it again. Its
-// status says which replicas are in sync and which leader epochs the records carry. Without it the
-// partition would count as new, and any live replica could lead it, even one that lacks
+// When a Partition is deleted while its Topic exists, the topic controller creates it again. The
+// status contains the in-sync replicas and the leader epochs of the records. Without the status the
+// partition would be treated as new, and any live replica could lead it, even one that lacks
 // acknowledged records.
 //
 // A status cannot be created together with its object, so it is stored in an annotation and applies

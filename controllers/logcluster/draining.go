@@ -14,7 +14,7 @@ import (
 // namesMax is how many resources a message names.
 const namesMax = 5
 
-// draining is what is still on brokers that are to be removed.
+// draining describes the replicas that are still on brokers that are to be removed.
 type draining struct {
 	replicas   int32    // replicas that these brokers hold or are to hold
 	partitions []string // the partitions of these replicas, sorted
@@ -22,8 +22,9 @@ type draining struct {
 	tooMany    []string // Topics with more replicas than brokers remain, sorted
 }
 
-// drain returns what is still to be drained. Partitions that outlived their Topic keep no broker:
-// their records are on a volume that remains, so a broker that holds nothing else may be removed.
+// drain returns the replicas that are still to be moved. Partitions that outlived their Topic keep
+// no broker: their records are on a volume that remains, so a broker that holds nothing else may be
+// removed.
 func (s *scope) drain() draining {
 	d := draining{brokers: s.cluster.Spec.Brokers}
 	sizes := s.topicSizes()

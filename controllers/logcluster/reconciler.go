@@ -72,8 +72,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 }
 
 // Reconcile applies all objects in render's order and stops at the first error: later objects may
-// depend on it, as pods do on their ServiceAccount. It records the error as an event; the queue
-// retries with backoff.
+// depend on the one that failed, as pods depend on their ServiceAccount. Reconcile records the
+// error as an event; the queue retries with backoff.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &v1alpha1.LogCluster{}
 	if err := r.Get(ctx, req.NamespacedName, cluster); err != nil {

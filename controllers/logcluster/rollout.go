@@ -31,7 +31,7 @@ func (r *Reconciler) ofChangingCluster(ctx context.Context,
 	key := types.NamespacedName{Namespace: partition.GetNamespace(),
 		Name: render.BrokersName(found[0].Name)}
 	if r.Get(ctx, found[0].NamespacedName, cluster) != nil || r.Get(ctx, key, brokers) != nil {
-		return nil // its own event follows
+		return nil // the event of the LogCluster follows
 	}
 	drains := brokers.Spec.Replicas != nil && *brokers.Spec.Replicas > cluster.Spec.Brokers
 	if !drains && brokers.Status.UpdateRevision == brokers.Status.CurrentRevision {
@@ -103,10 +103,10 @@ func (s *scope) rolloutState(brokers int32) rollout.State {
 	return state
 }
 
-// readiness records since when each broker's pod has been ready, by our clock. A pod's conditions
-// carry times of its node's clock, and a clock that is minutes ahead would delay every rolling
-// update by as much. A restart of the operator loses the times; a rolling update then waits for
-// SettleTime once more.
+// readiness records the time at which each broker's pod became ready, by the operator's clock. A
+// pod's conditions carry times of its node's clock, and a clock that is minutes ahead would delay
+// every rolling update by as much. A restart of the operator loses the times; a rolling update then
+// waits for SettleTime once more.
 type readiness struct {
 	pods keyed.Map[map[int32]readyPod] // by LogCluster, then by broker
 }
@@ -118,8 +118,8 @@ type readyPod struct {
 	since time.Time // when it was observed, by our clock
 }
 
-// observe records a LogCluster's pods at the time now and returns since when each ready one has
-// been ready.
+// observe records a LogCluster's pods at the time now and returns, for each ready pod, the time at
+// which it became ready.
 func (r *readiness) observe(cluster types.NamespacedName, pods []corev1.Pod,
 	now time.Time) map[int32]time.Time {
 	before, _ := r.pods.Get(cluster)

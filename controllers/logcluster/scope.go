@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
-// scope is everything that a LogCluster's reconciliation decides from. It is read from the cache
+// scope is the input of a LogCluster's reconciliation. It is read from the cache
 // and not changed.
 type scope struct {
 	cluster    *v1alpha1.LogCluster

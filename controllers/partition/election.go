@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// electorate is everything that a partition's election depends on. It is gathered first and not
-// changed, so elect is a pure function of it. Applied to its own result, elect changes nothing.
+// electorate is the complete input of a partition's election. It is gathered first and not changed,
+// so elect is a pure function of it. Applied to its own result, elect changes nothing.
 type electorate struct {
 	// partition is from the cache; elect changes a copy of its status only.
 	partition *v1alpha1.Partition

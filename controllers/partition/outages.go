@@ -22,8 +22,8 @@ type outages struct {
 	seconds prometheus.Histogram
 	mu      struct {
 		sync.Mutex
-		// since is when a partition became unavailable. An entry is removed when the partition
-		// serves again or is deleted.
+		// since holds the time at which each partition became unavailable. An entry is removed when
+		// the partition serves again or is deleted.
 		since map[types.NamespacedName]time.Time
 	}
 }
@@ -52,7 +52,7 @@ func newElectionSeconds() (prometheus.Histogram, error) {
 
 // observe records the change of a partition's status that was written or found at the time now. A
 // write that failed by compare-and-swap is not recorded: the decision is repeated from the new
-// state. An outage with several elections counts once, from its beginning.
+// state. An outage with several elections is measured once, from its beginning.
 //
 // Calls for one partition do not overlap: the work queue never gives a key to two workers.
 func (o *outages) observe(key types.NamespacedName, before, after v1alpha1.PartitionStatus,

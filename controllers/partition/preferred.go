@@ -29,8 +29,8 @@ func newPreferredLeaders(delay time.Duration) *preferredLeaders {
 }
 
 // observe records whether a partition's preferred leader could take over leadership at the time
-// now. It reports whether leadership is to move back now, and otherwise after which time to observe
-// again; 0 if only another event can change the result.
+// now. It reports whether leadership is to move back now, and otherwise the time after which the
+// caller must observe again; 0 if only another event can change the result.
 func (p *preferredLeaders) observe(key types.NamespacedName, eligible bool,
 	now time.Time) (due bool, again time.Duration) {
 	p.mu.Lock()

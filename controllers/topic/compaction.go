@@ -53,8 +53,9 @@ func (s *scope) replicaCount() (count int) {
 	return count
 }
 
-// deferredRounds is for how many rounds of reports a status write is deferred if only fast-changing
-// numbers have changed. With the default interval of reports that is a minute (ADR 0115).
+// deferredRounds is the number of rounds of reports for which a status write is deferred if only
+// fast-changing numbers have changed. With the default interval of reports that is a minute (ADR
+// 0115).
 const deferredRounds = 4
 
 // statusWrites limits how often the fast-changing numbers of Topics are written. It records the
@@ -86,7 +87,7 @@ func withoutFastNumbers(status v1alpha1.TopicStatus) v1alpha1.TopicStatus {
 	}
 	if condition := meta.FindStatusCondition(status.Conditions,
 		v1alpha1.ConditionCompacting); condition != nil {
-		condition.Message = "" // it counts partitions
+		condition.Message = "" // the message contains a number of partitions
 	}
 	return status
 }

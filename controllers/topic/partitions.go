@@ -47,7 +47,7 @@ func (r *Reconciler) createPartitions(ctx context.Context, s *scope) error {
 
 // missing returns the Partitions to create, by index. A Partition that existed before is created on
 // the same brokers. Each run of adjacent new ones is assigned by one call. Assigned replicas are
-// added to s.load, so that the next run counts them.
+// added to s.load, so that the next run takes them into account.
 //
 // Every broker of the spec is a candidate, whether or not it is up: an assignment lasts, and must
 // not depend on which brokers are up now.
@@ -106,7 +106,7 @@ func (s *scope) brokers() []placement.Broker {
 	return brokers
 }
 
-// replicas returns how many replicas each partition has. It requires a cluster.
+// replicas returns the number of replicas that each partition should have. It requires a cluster.
 func (s *scope) replicas() int { return metadata.Replicas(s.topic.Spec.TopicSettings, s.cluster) }
 
 // hasValidReplicas reports whether a Partition has as many replicas as the Topic requests, all on

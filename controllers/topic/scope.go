@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/controllers/reports"
 )
 
-// scope is everything that one reconciliation of a Topic decides from, and its refusal.
+// scope is the input of one reconciliation of a Topic, and the refusal of the Topic, if any.
 type scope struct {
 	topic    *v1alpha1.Topic
 	cluster  *v1alpha1.LogCluster // nil if there is none
@@ -138,7 +138,7 @@ func (s *scope) needsAssignment() bool {
 }
 
 // gatherRacks reads the brokers' racks from their Leases. A broker that has never run has no Lease
-// and counts as being in the rack of brokers without one.
+// and is treated like a broker without a rack.
 func (r *Reconciler) gatherRacks(ctx context.Context, s *scope) error {
 	leases := &coordinationv1.LeaseList{}
 	ofCluster := client.MatchingLabels{v1alpha1.LabelCluster: s.topic.Spec.Cluster}

@@ -74,7 +74,7 @@ type Broker struct {
 	wakeUp   chan struct{}                  // holds one token: follow must apply newest
 	applied  chan struct{}                  // closed once the first image is applied
 	serves   chan struct{}                  // closed once requests are accepted
-	serving  servingReport                  // of the partitions that are served
+	serving  servingReport                  // the report of the partitions that are served
 	notReady atomic.Pointer[error]          // nil: ready
 
 	close sync.Once // both Run and its caller may close

@@ -69,7 +69,8 @@ func (all Brokers) Topics(now time.Time) summary.Topics {
 
 // CleanNow requests a pass over each replica of a topic that these brokers hold, whatever its dirty
 // ratio, of all partitions if none are given. Replicas of other brokers are listed in the result.
-// If the cleaner rejects a request, the error says why; the other requests were made.
+// If the cleaner rejects a request, CleanNow returns the reason as an error; the other requests
+// were made.
 func (all Brokers) CleanNow(topicName string, partitions []int32) (report.CleanRequests, error) {
 	answer := report.CleanRequests{Topic: topicName, Requests: []report.CleanRequest{}}
 	image := all.image()

@@ -15,9 +15,9 @@ import (
 )
 
 // cleanNow executes the annotation heartwood.dev/clean-now: each replica on this broker is cleaned
-// once for each value of the annotation. A value is done when a pass requested for it has
-// completed. That is recorded in a file (clean_now_file.go), so that no restart of the operator or
-// the broker repeats it.
+// once for each value of the annotation. A value is done when a pass that was requested for the
+// value has completed. The broker records the values that are done in a file (clean_now_file.go),
+// so that no restart of the operator or the broker repeats a pass.
 //
 // It has one goroutine, run. The lock is a leaf: no call to the cleaner or the disk is made under
 // it.
@@ -31,7 +31,7 @@ type cleanNow struct {
 	mu struct {
 		sync.Mutex
 		tasks map[logstore.PartitionID]cleanNowTask
-		// unsaved is whether tasks were completed since the file was written.
+		// unsaved reports whether tasks were completed after the last write of the file.
 		unsaved bool
 		saves   outage.State // writes of the file, retried every second
 	}
@@ -42,7 +42,7 @@ type cleanerAPI struct {
 	// request is cleaner.Cleaner.CleanNow: it requests a pass and returns the ticket of the
 	// request, 1 or higher.
 	request func(logstore.PartitionID) (ticket int64, err error)
-	// nil: no such log, or it is not compacted
+	// status returns nil if there is no such log, or if the log is not compacted.
 	status func(logstore.PartitionID) *report.Compaction
 }
 

@@ -68,7 +68,7 @@ func (b *Broker) apply(image *metadata.Image) error {
 		b.store.SetBrokerEpoch(self.Epoch) // for the clean shutdown
 	}
 	served, fault := b.replicas.Apply(image)
-	// Only the registration of this disk counts, not one of an earlier disk.
+	// Only the registration of this disk is used, not one of an earlier disk.
 	if self, up := image.Broker(b.opts.NodeID); up && self.Directory == b.self.Directory {
 		fault = errors.Join(fault, b.ids.Begin(self.ProducerIDs))
 	}
@@ -79,8 +79,8 @@ func (b *Broker) apply(image *metadata.Image) error {
 		b.cleaner.Configure(cleanerOptions(image.Cleaner, b))
 	}
 	b.cleanNow.update(image, b.opts.NodeID)
-	// Before requests see the image: a client that is sent here as to a coordinator finds it, at
-	// least loading.
+	// The groups are applied before requests see the image: a client that is referred to this
+	// broker as the coordinator then finds the coordinator, which may still be loading.
 	b.groups.Apply(image)
 	b.setImage(image)
 	select {
@@ -107,8 +107,8 @@ func (b *Broker) recordCluster() error {
 	return nil
 }
 
-// cleanerOptions converts the cluster's budget: 0 workers are none there, and the default in the
-// cleaner's options.
+// cleanerOptions converts the cluster's budget. In the budget 0 workers disable the cleaner; in the
+// cleaner's options 0 selects the default.
 func cleanerOptions(budget metadata.CleanerBudget, b *Broker) cleaner.Options {
 	workers := budget.Workers
 	if workers == 0 {

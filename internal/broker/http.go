@@ -23,7 +23,7 @@ import (
 type HTTPOptions struct {
 	Gatherer prometheus.Gatherer
 	Ready    func() error // nil once every broker is ready; the error is part of the response
-	// Detail returns what is degraded although all are ready, "" for nothing; may be nil.
+	// Detail describes what is degraded although all brokers are ready, or returns ""; may be nil.
 	Detail     func() string
 	Partitions func() []report.Partition // of every broker, in any order
 	Topics     func() summary.Topics

@@ -39,7 +39,7 @@ func (b *Broker) dial(ctx context.Context, to metadata.Broker) (replica.Peer, er
 	return &peer{connection, map[metadata.ID]string{}}, nil
 }
 
-// Pull implements replica.Peer.
+// Fetch implements replica.Peer.
 func (p *peer) Fetch(ctx context.Context, req *replica.FollowerFetch) (replica.FollowerResponse,
 	error) {
 	if req.Session.Epoch == session.New {

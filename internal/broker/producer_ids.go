@@ -43,7 +43,8 @@ type ProducerIDs struct {
 	file string
 	node int32
 
-	// lost is why the file could not be used, nil if it was read or there was none.
+	// lost is the error for which the file could not be used, nil if the file was read or did not
+	// exist.
 	lost error
 
 	mu struct {
@@ -79,21 +80,21 @@ func OpenProducerIDs(fsys vfs.FS, dir string, node int32, now func() time.Time) 
 	return p, nil
 }
 
-// Bound returns a counter above all that were allocated from this disk, and above all that may be
-// until the broker registers again.
+// Bound returns a counter above all counters that were allocated from this disk, and above all that
+// may be allocated until the broker registers again.
 func (p *ProducerIDs) Bound() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mu.reserved + metadata.ProducerIDsAhead
 }
 
-// Lost returns why the file of the data directory could not be used, nil if it was read or did not
-// exist. The broker registers that, and its registered bound is then raised above every id that was
-// allocated from this disk (ADR 0181).
+// Lost returns the error for which the file of the data directory could not be used, nil if the
+// file was read or did not exist. The broker registers that the file is lost, and its registered
+// bound is then raised above every id that was allocated from this disk (ADR 0181).
 func (p *ProducerIDs) Lost() error { return p.lost }
 
 // Begin sets the bound that the broker was registered with: a disk without a usable file starts
-// ProducerIDsAhead below it. The start is written at once, so that the disk counts as new only
+// ProducerIDsAhead below it. The start is written at once, so that the disk is treated as new only
 // once. If the file was read, Begin does nothing.
 func (p *ProducerIDs) Begin(bound int64) error {
 	p.mu.Lock()

@@ -31,8 +31,8 @@ func (s *servingReport) set(served []metadata.Served) {
 }
 
 // reportServing reports the newest list, one call at a time, and retries every retryInterval until
-// it succeeds. It starts once requests are accepted: the cluster must not count on a partition
-// before. It ends with ctx.
+// it succeeds. It starts once requests are accepted: until then the cluster must not treat a
+// partition as served. It ends with ctx.
 func (b *Broker) reportServing(ctx context.Context) {
 	select {
 	case <-b.serves:

@@ -29,8 +29,8 @@ import (
 //	11, 12  transactions, part 2 (KIP-890)
 //	13      topic ids (KIP-516)
 //
-// acks=0 has no response: a failure closes the connection, which is all that its client can notice.
-// Batches alias the frame, and the log writes into them.
+// acks=0 has no response: a failure closes the connection, because the client can notice nothing
+// else. Batches alias the frame, and the log writes into them.
 
 // produceWaitMax bounds the time that a client can make the broker hold its batches while replicas
 // are missing.
@@ -106,7 +106,7 @@ func checkProduce(p *produceRequest, part *producePartition) error {
 		return fmt.Errorf("%w: zstd needs produce version 7", record.ErrUnsupportedCodec)
 	}
 	if b.Transactional() && !b.Control() {
-		// The log could append it, but nothing would ever end the transaction.
+		// The log could append the batch, but nothing would ever end the transaction.
 		return fmt.Errorf("%w: transactions are not supported yet", logstore.ErrInvalidTxnState)
 	}
 	return nil

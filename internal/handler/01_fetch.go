@@ -36,8 +36,8 @@ import (
 // (docs/replication.md).
 
 const (
-	// fetchWaitMax is below the idle timeout of a connection, so that a long poll does not count as
-	// idle.
+	// fetchWaitMax is below the idle timeout of a connection, so that a connection with a long poll
+	// is not closed as idle.
 	fetchWaitMax = 5 * time.Minute
 	// fetchBytesMax bounds one response, in bytes, as Kafka's fetch.max.bytes does.
 	fetchBytesMax = 55 << 20
@@ -61,8 +61,8 @@ var fetchShape = shape{
 }
 
 // fetch bounds the sizes and waits of a request, fetches, and encodes the response. Negative sizes
-// and waits count as 0. Tags alias the frame: it is released once they were read, and before the
-// wait.
+// and waits are treated as 0. Tags alias the frame, so the frame is released after the tags were
+// read and before the wait.
 func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, error) {
 	req := kmsg.NewPtrFetchRequest()
 	if err := decode(fetchShape, from, req); err != nil {
@@ -113,10 +113,10 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 	return encodeFetch(&answer), nil
 }
 
-// fetchPartitions adds the partitions of a request to fetch, and those that it removes from the
-// session. denied are the results of partitions that the client may not read: they are not fetched,
-// and end the wait. From version 13 on topics are identified by id; an unknown id has no name here,
-// and its partitions fail when they are looked up.
+// fetchPartitions adds to a fetch the partitions of a request, and the partitions that the request
+// removes from the session. denied are the results of partitions that the client may not read: they
+// are not fetched, and end the wait. From version 13 on topics are identified by id; an unknown id
+// has no name here, and its partitions fail when they are looked up.
 func (h *Handler) fetchPartitions(from *wire.Request, answer *fetchAnswer,
 	want *replica.FetchRequest) (denied []replica.FetchResult) {
 	for i := range answer.request.Topics {
@@ -218,7 +218,8 @@ func topicName(img *metadata.Image, id metadata.ID) (string, error) {
 }
 
 // withholdZstd removes zstd batches from responses to clients that cannot read them (Fetch below
-// version 10): they get the batches before the first one, or an error if that is the first.
+// version 10): they get the batches before the first zstd batch, or an error if the first batch is
+// a zstd batch.
 func withholdZstd(results []replica.FetchResult) {
 	for i := range results {
 		r := &results[i]

@@ -23,8 +23,8 @@ import (
 //	9   -5, latest tiered (KIP-1005)
 //	11  -6, earliest pending upload (KIP-1023)
 //
-// There is no tiered storage: the earliest local offset is the earliest offset, and the tiered ones
-// are unknown (-1), as in Kafka without tiered storage.
+// There is no tiered storage: the earliest local offset is the earliest offset, and the offsets of
+// tiered storage are unknown (-1), as in Kafka without tiered storage.
 
 // Timestamps that denote a position instead of a time, and the version that introduced each.
 const (
@@ -129,7 +129,8 @@ func (h *Handler) offsetAt(raw *wire.Request, req *kmsg.ListOffsetsRequest, topi
 	return at, nil
 }
 
-// leaderEpoch returns the current leader epoch of a partition: that of the next record of its log.
+// leaderEpoch returns the current leader epoch of a partition, which the next record of its log
+// will have.
 func (h *Handler) leaderEpoch(topic string, index int32) int32 {
 	if t := h.opts.Image().Topic(topic); t != nil && int(index) < len(t.Partitions) {
 		return t.Partitions[index].LeaderEpoch

@@ -66,9 +66,9 @@ func (h *Handler) metadata(ctx context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// autoCreate creates the missing topics that a request names if it allows that, with the cluster's
-// defaults, and waits until they can be used. A topic that could not be created is reported as
-// unknown. Versions below 4 always allow it.
+// autoCreate creates the missing topics that a request names, if the request allows auto-creation,
+// with the cluster's defaults, and waits until they can be used. A topic that could not be created
+// is reported as unknown. Versions below 4 always allow it.
 func (h *Handler) autoCreate(ctx context.Context, raw *wire.Request,
 	req *kmsg.MetadataRequest) {
 	img := h.opts.Image()
@@ -172,9 +172,9 @@ func (h *Handler) authorizeDescribe(raw *wire.Request, requested *kmsg.MetadataR
 	return nil
 }
 
-// findTopic finds a topic by name or, from version 12 on, by id, whatever the name is then: Java's
-// consumer sends an empty one. An invalid name is distinguished from an unknown one: clients retry
-// after the latter.
+// findTopic finds a topic by name or, from version 12 on, by id; the name is ignored if there is an
+// id: Java's consumer sends an empty one. An invalid name is distinguished from an unknown one:
+// clients retry after the latter.
 func findTopic(img *metadata.Image, version int16,
 	requested *kmsg.MetadataRequestTopic) (*metadata.Topic, error) {
 	byID := requested.TopicID != [16]byte{}

@@ -125,8 +125,8 @@ func (h *Handler) fetchGroup(ctx context.Context, raw *wire.Request, version int
 	return answer
 }
 
-// offsetTopics returns the name of each topic of a request, or why its offsets are not returned.
-// Before version 10 topics are requested by name, and need not exist.
+// offsetTopics returns the name of each topic of a request, or the error for which its offsets are
+// not returned. Before version 10 topics are requested by name, and need not exist.
 func (h *Handler) offsetTopics(img *metadata.Image, raw *wire.Request, version int16,
 	requested *kmsg.OffsetFetchRequestGroup) (names []string, faults []error) {
 	names, faults = make([]string, len(requested.Topics)), make([]error, len(requested.Topics))

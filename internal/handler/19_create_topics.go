@@ -38,7 +38,7 @@ var createTopicsShape = shape{
 }
 
 // createTopics creates topic by topic; one that fails does not undo the others. A name that occurs
-// twice is rejected each time, because the two may differ.
+// twice is rejected each time, because the two requests may differ.
 func (h *Handler) createTopics(ctx context.Context, raw *wire.Request,
 	req *kmsg.CreateTopicsRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))

@@ -13,8 +13,8 @@ import (
 )
 
 // DeleteRecords (key 21), versions 0-2 (KIP-107): raises the log start offset for good. The leader
-// does so; followers do with their next fetch, and the response waits for the in-sync ones: one of
-// them, elected, could otherwise return the records again.
+// raises it first, and followers raise theirs with their next fetch. The response waits for the
+// in-sync followers: otherwise one of them could be elected and return the deleted records.
 //
 //	2  flexible
 //

@@ -15,9 +15,9 @@ import (
 //	3  replica id
 //	4  flexible
 //
-// It returns the end offset of a leader epoch. A consumer that has read records of that epoch above
-// it has read records that were lost, and continues at the end offset. Brokers do the same with
-// Fetch.
+// It returns the end offset of a leader epoch. A consumer that has read records of that epoch
+// beyond the end offset has read records that were lost; it continues at the end offset. Followers
+// use Fetch for the same purpose.
 
 // offsetForEpochShape describes the fields of the request (shape.go).
 var offsetForEpochShape = shape{

@@ -97,8 +97,8 @@ func (h *Handler) resourceConfigs(img *metadata.Image, raw *wire.Request,
 	return nil, fmt.Errorf("%w: resource type %d", errInvalidRequest, requested.ResourceType)
 }
 
-// authorizeConfigs returns nil if the client has the right on a resource's settings: topic is the
-// right that a topic needs, cluster that of brokers and their loggers.
+// authorizeConfigs returns nil if the client has the right on a resource's settings: the right
+// topic for a topic, the right cluster for brokers and their loggers.
 func (h *Handler) authorizeConfigs(raw *wire.Request, kind kmsg.ConfigResourceType, name string,
 	topic, cluster Right) error {
 	switch kind {
@@ -111,8 +111,8 @@ func (h *Handler) authorizeConfigs(raw *wire.Request, kind kmsg.ConfigResourceTy
 }
 
 // topicConfigs returns a topic's settings and their sources: the Topic, the LogCluster's
-// topicDefaults (for Kafka's tools, the dynamic default of all brokers) or Kafka's own default. A
-// Topic that sets the value of its cluster's default is not distinguished.
+// topicDefaults (for Kafka's tools, the dynamic default of all brokers) or Kafka's own default. If
+// a Topic sets a value equal to its cluster's default, the default is reported as the source.
 func topicConfigs(topic *metadata.Topic, defaults topicconfig.Settings) []config {
 	properties, clusters := topic.Settings.Properties(), defaults.Properties()
 	kafkas := topicconfig.Default().Properties()

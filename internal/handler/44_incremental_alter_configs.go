@@ -16,8 +16,8 @@ import (
 //
 //	1  flexible
 //
-// Brokers have no settings that could be changed here: those are in the LogCluster. Deleting one
-// that is not set is no error, because tools do so (kafka-reassign-partitions).
+// Broker settings cannot be changed with this API, because they are in the LogCluster. Deleting a
+// broker setting that is not set is no error, because tools do so (kafka-reassign-partitions).
 
 // incrementalAlterConfigsShape describes the fields of the request (shape.go).
 var incrementalAlterConfigsShape = shape{array(fixed(1), text(), array(text(), fixed(1), text())),
@@ -63,8 +63,8 @@ func resourceKey(kind kmsg.ConfigResourceType, name string) string {
 	return strconv.Itoa(int(kind)) + " " + name
 }
 
-// checkUnique rejects a resource that occurs more than once in a request, because the two may
-// differ.
+// checkUnique rejects a resource that occurs more than once in a request, because its occurrences
+// may request different changes.
 func checkUnique(duplicates map[string]bool, kind kmsg.ConfigResourceType, name string) error {
 	if duplicates[resourceKey(kind, name)] {
 		return fmt.Errorf("%w: resource %q is named more than once", errInvalidRequest, name)
@@ -101,8 +101,8 @@ func (h *Handler) alterConfigsOf(ctx context.Context, raw *wire.Request,
 	return fmt.Errorf("%w: resource type %d", errInvalidRequest, kind)
 }
 
-// alterTopic changes a topic and waits until the metadata image shows it: until the settings differ
-// from before, or equal the requested ones.
+// alterTopic changes a topic and waits until the metadata image shows the change: until the
+// settings differ from the previous ones, or equal the requested ones.
 func (h *Handler) alterTopic(ctx context.Context, change metadata.TopicChange) error {
 	ctx, cancel := context.WithTimeout(ctx, adminWaitMax)
 	defer cancel()

@@ -15,7 +15,8 @@ import (
 //	0  flexible
 //	1  whether the replication factor may change (KIP-860)
 //
-// It may not: the Topic resource has the replication factor, and the operator would restore it.
+// The replication factor must not change: the Topic resource contains it, and the operator would
+// restore it.
 
 // alterReassignmentsShape describes the fields of the request (shape.go).
 var alterReassignmentsShape = shape{fixed(4), fixed(1).from(1),

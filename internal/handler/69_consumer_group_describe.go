@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// ConsumerGroupDescribe (key 69), versions 0-1 (KIP-848): consumer groups. Classic groups are not
-// found; DescribeGroups describes those.
+// ConsumerGroupDescribe (key 69), versions 0-1 (KIP-848): describes groups of the consumer
+// protocol. Classic groups are not found; DescribeGroups describes classic groups.
 //
 //	1  member type (KIP-1099): all use the consumer protocol
 

@@ -44,7 +44,8 @@ const (
 	anyName = ""
 )
 
-// Right is an operation on resources of a type: what a row of the table says a request needs.
+// Right is an operation on resources of a type. A row of the table lists the rights that its
+// requests need.
 type Right struct {
 	Operation Operation
 	Type      ResourceType
@@ -116,7 +117,7 @@ func (h *Handler) authorize(req *wire.Request, right Right, name string) error {
 }
 
 // allowed reports whether the client has a right on a resource. It is the only place where the
-// authorizer is requested; without one every client has every right.
+// authorizer is called; without one every client has every right.
 func (h *Handler) allowed(req *wire.Request, right Right, name string) bool {
 	return h.opts.Authorize == nil || h.opts.Authorize(Action{
 		Principal: req.Principal, Listener: req.Listener, Remote: req.Remote, Right: right,
@@ -133,7 +134,7 @@ func (h *Handler) authorizeCreate(req *wire.Request, name string) error {
 	return h.authorize(req, createTopic, name)
 }
 
-// operations are those that clients can do on each type of resource (KIP-430).
+// operations lists the operations that exist for each type of resource (KIP-430).
 var operations = map[ResourceType][]Operation{
 	ResourceTopic: {OpRead, OpWrite, OpCreate, OpDelete, OpAlter, OpDescribe, OpDescribeConfigs,
 		OpAlterConfigs},

@@ -11,9 +11,9 @@ import (
 
 // decoded returns the handleFunc of an API whose bodies kmsg decodes. A body that cannot be decoded
 // closes the connection, as in Kafka. kmsg copies strings, but byte fields and unknown tags alias
-// the frame: what outlives the response must be cloned. A request without byte fields releases its
-// frame before it is handled: a handler may wait (a commit), and the frame's share of a budget must
-// not (ADR 0170). Such a handler must not use tags.
+// the frame: a handler must clone whatever outlives the response. A request without byte fields
+// releases its frame before it is handled: a handler may wait (for a commit), and must not hold the
+// frame's share of a budget during the wait (ADR 0170). Such a handler must not use tags.
 func decoded[P interface {
 	*T
 	kmsg.Request

@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/replica/session"
 )
 
-// Errors of requests themselves; the table below also maps those of other packages.
+// Errors of requests themselves. kafkaErrors also maps the errors of other packages.
 var (
 	errInvalidRequest      = errors.New("invalid request")
 	errUnsupportedVersion  = errors.New("unsupported version")
@@ -45,8 +45,8 @@ var (
 	unknownError = kafkaError{-1, "UNKNOWN_SERVER_ERROR"}
 )
 
-// kafkaErrors maps errors to the codes that clients get. The first match counts, which matters
-// where an error wraps two of these.
+// kafkaErrors maps errors to the codes that clients get. The first match is used, which matters if
+// an error wraps two errors of the table.
 var kafkaErrors = []struct {
 	err error
 	kafkaError

@@ -15,8 +15,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Brokers replicate with Fetch. What Kafka's schema lacks is in tagged fields that only these
-// brokers know, and that any other peer skips:
+// Brokers replicate with Fetch. Fields that Kafka's schema lacks are sent as tagged fields, which
+// only Heartwood brokers know and any other peer skips:
 //
 //	followerTag in a partition of the request: the follower's durable end offset, its tombstone-clean
 //	    offset, and the replicated cleaning progress that it knows
@@ -24,7 +24,7 @@ import (
 //	followerTag in a partition of the response: log start offset and log end offset, which Kafka
 //	    omits with an error, and the replicated cleaning progress
 //	incarnationTag in a partition of the request: the replica incarnation id of the follower's log
-//	tombstoneCleanTag beside followerTag in a partition: see there
+// tombstoneCleanTag beside followerTag in a partition of the request: see tombstoneCleanTag
 
 // followerFetchVersion is the version of Fetch that brokers use among themselves.
 const followerFetchVersion = 18
@@ -39,11 +39,12 @@ const (
 	incarnationBytesMax = 64
 )
 
-// tombstoneCleanTag is empty. It says that the offset in followerTag is a tombstone-clean offset.
-// Earlier versions sent the end of their clean section in its place, not counting the garbage that
-// they had left, and do not send this tag; their offset counts as 0, so that no tombstone is
-// removed before all replicas are upgraded. They read our offset as theirs, which is safe: it is
-// never larger.
+// tombstoneCleanTag is empty. It marks the offset in followerTag as a tombstone-clean offset.
+// Earlier versions do not send this tag. They sent the end of their clean section in place of the
+// offset, without regard to the garbage that remained in the section. An offset without this tag is
+// treated as 0, so that no tombstone is removed before all replicas are upgraded. Earlier versions
+// read a tombstone-clean offset as the end of a clean section, which is safe, because it is never
+// larger.
 const tombstoneCleanTag = 0x4859
 
 const (
@@ -236,7 +237,8 @@ func followerResult(topic string, part *kmsg.FetchResponseTopicPartition) replic
 	return got
 }
 
-// peerError returns the error of a code that followers distinguish, else one that wraps errPeer.
+// peerError returns the error of a code that followers distinguish, or an error that wraps errPeer
+// for any other code.
 func peerError(code int16) error {
 	for _, err := range []error{
 		logstore.ErrOffsetOutOfRange, replica.ErrNotLeader, replica.ErrFencedLeaderEpoch,

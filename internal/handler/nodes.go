@@ -11,8 +11,8 @@ type node struct {
 	Rack string
 }
 
-// nodeOn returns a broker with its endpoint on a listener. ok is false if it has none there:
-// clients of that listener cannot reach it.
+// nodeOn returns a broker with its endpoint on a listener. ok is false if the broker has no
+// endpoint on that listener, so that clients of the listener cannot reach the broker.
 func nodeOn(b *metadata.Broker, listener string) (n node, ok bool) {
 	endpoint, ok := b.Endpoints.On(listener)
 	return node{ID: b.ID, Endpoint: endpoint, Rack: b.Rack}, ok

@@ -9,7 +9,8 @@ import (
 )
 
 // produceRequest is a decoded Produce request. It has a decoder of its own because its frames may
-// be large: this one allocates a fixed number of bytes for each partition that the frame contains.
+// be large: its own decoder allocates a fixed number of bytes for each partition that the frame
+// contains.
 type produceRequest struct {
 	version       int16
 	acks          int16

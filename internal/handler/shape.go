@@ -9,10 +9,10 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// kmsg's decoders do not check counts: a tag section of six bytes keeps one busy for half a minute,
-// and an array length makes it allocate 64 times the remaining bytes (ADR 0036). So each body is
-// walked first, by the shape of its API: a valid body ends where its fields end, holds as many
-// elements as its arrays announce, and at most elementsMax.
+// kmsg's decoders do not check counts: a tag section of six bytes keeps a decoder busy for half a
+// minute, and an array length makes a decoder allocate 64 times the remaining bytes (ADR 0036). So
+// the handler first walks each body by the shape of its API: a valid body ends where its fields
+// end, holds as many elements as its arrays announce, and at most elementsMax.
 
 // elementsMax bounds the topics, partitions, settings and so on of one request together.
 const elementsMax = 20_000
@@ -53,7 +53,8 @@ func (f field) to(version int16) field   { f.until = version; return f }
 // optional is a struct that may be null.
 func optional(fields ...field) field { return field{optional: true, elements: fields} }
 
-// tagged is a struct in a tagged field: kmsg decodes those that it knows, so they are walked too.
+// tagged is a struct in a tagged field: kmsg decodes the tagged fields that it knows, so the
+// handler checks these as well.
 func tagged(tag int, fields ...field) field { return field{tag: tag + 1, elements: fields} }
 
 func (f *field) in(version int16) bool {
@@ -158,7 +159,8 @@ func (w *walk) array(f *field) {
 	}
 }
 
-// tags walks the tagged fields of a struct: those in its shape as structs, others as bytes.
+// tags walks the tagged fields of a struct: the tagged fields in its shape as structs, all others
+// as bytes.
 func (w *walk) tags(s shape) {
 	if len(s) == 0 || s[len(s)-1].tag == 0 { // tagged fields are last in a shape
 		wire.SkipTags(&w.Reader)

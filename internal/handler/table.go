@@ -53,31 +53,31 @@ const (
 	produceFrameMax = 100 << 20
 )
 
-// neverFlexible is the flexible version of an API that has none.
+// neverFlexible is the value of api.flexible for an API without flexible versions.
 const neverFlexible = math.MaxInt16
 
-// api is one row of the table: what is advertised is what is served.
+// api is one row of the table. The same row determines the advertised and the served versions.
 type api struct {
 	key      int16
 	name     string
 	min, max int16
 	flexible int16   // first version whose request has header v2 and compact fields (KIP-482)
-	needs    []Right // that its handler asks for (authorize); none: any client may send it
+	needs    []Right // rights that its handler checks (authorize); none: any client may send it
 	handle   handleFunc
 }
 
 // handleFunc answers one request of an API.
 type handleFunc func(*Handler, context.Context, *wire.Request) (wire.Reply, error)
 
-// rights lists what a row needs.
+// rights returns the rights that a row needs.
 func rights(of ...Right) []Right { return of }
 
 // table lists the APIs in the order of their keys. docs/protocol.md is written from it. The rights
 // are those that Kafka's authorizer asks for.
 //
-// The minimum versions are those of Kafka 4, and not lower: what KIP-896 removed stays removed, and
-// what it kept for clients that derive a broker's features from the ranges is kept (Produce 0:
-// librdkafka before 2.11 turns compression off without it).
+// The minimum versions are those of Kafka 4 (KIP-896), including the old versions that Kafka 4
+// still advertises for clients that derive a broker's features from the ranges: without Produce 0,
+// librdkafka before 2.11 turns compression off.
 var table = []api{
 	{
 		keyProduce, "Produce", 0, 13, 9, rights(writeTopic),
@@ -229,7 +229,7 @@ func (a *api) frameMax() int {
 	return controlFrameMax
 }
 
-// byKey returns the rows by key, so that finding one is an index.
+// byKey returns the rows by key, so that a lookup is an index operation.
 func byKey(rows []api) []api {
 	indexed := make([]api, rows[len(rows)-1].key+1)
 	for _, row := range rows {

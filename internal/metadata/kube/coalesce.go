@@ -6,15 +6,15 @@ const (
 	// minCoalesceDelay is how long changes are collected at least before an image is built from
 	// them: a topic's partitions arrive one by one.
 	minCoalesceDelay = 20 * time.Millisecond
-	// coalesceFactor times the duration of the last build is how long changes are collected at
-	// least. So building images takes at most a tenth of a CPU's time, however many partitions
-	// there are, and what follows from each image about as much.
+	// coalesceFactor limits the share of time in which images are built: changes are collected for
+	// at least coalesceFactor times the duration of the last build. So building images takes at
+	// most a tenth of a CPU's time, however many partitions there are.
 	coalesceFactor = 9
 )
 
-// coalescer decides when an image is built from changes. The delay counts from the first change. A
-// delay since the last change would not do: when a broker of a thousand partitions fails, changes
-// arrive without a pause for seconds. The zero value is ready for use.
+// coalescer decides when an image is built from changes. The delay starts at the first change. It
+// must not start again at each change: when a broker of a thousand partitions fails, changes arrive
+// without a pause for seconds. The zero value is ready for use.
 type coalescer struct {
 	pending   bool
 	lastBuild time.Duration

@@ -21,7 +21,8 @@ type resources struct {
 
 // image builds an image from the resources and the brokers that are alive. last is the previous
 // image and may be nil: a topic whose settings have become invalid keeps its previous ones, as
-// omitting the topic would delete its records. The faults name what was kept or omitted.
+// omitting the topic would delete its records. The faults name the topics whose settings were kept
+// or that were omitted.
 func (r resources) image(alive map[int32]metadata.Broker,
 	last *metadata.Image) (image *metadata.Image,
 	faults []error) {
@@ -108,8 +109,9 @@ func (r resources) topic(t *v1alpha1.Topic, last *metadata.Image) (*metadata.Top
 }
 
 // imagePartitions returns a topic's partitions by index, up to the last one that exists. A missing
-// one in between has no replicas, so that the others are kept. Partitions beyond the topic's number
-// belong to an earlier topic with more partitions and are ignored.
+// partition in between is returned without replicas, so that the existing partitions after it are
+// kept. Partitions beyond the topic's number belong to an earlier topic with more partitions and
+// are ignored.
 func imagePartitions(t *v1alpha1.Topic, existing []*v1alpha1.Partition,
 	alive map[int32]metadata.Broker) []*metadata.Partition {
 	byIndex := map[int32]*v1alpha1.Partition{}
@@ -135,7 +137,7 @@ func imagePartitions(t *v1alpha1.Topic, existing []*v1alpha1.Partition,
 func fillPartition(to *metadata.Partition, from *v1alpha1.Partition,
 	alive map[int32]metadata.Broker) {
 	to.Replicas, to.Target = slices.Clone(from.Status.Replicas), slices.Clone(from.Spec.Replicas)
-	if len(to.Replicas) == 0 { // the operator has not reconciled it yet
+	if len(to.Replicas) == 0 { // the operator has not reconciled the Partition yet
 		to.Replicas = slices.Clone(from.Spec.Replicas)
 	}
 	if slices.Equal(to.Replicas, to.Target) {

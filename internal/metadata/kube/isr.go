@@ -71,8 +71,8 @@ func (s *Store) changeISR(ctx context.Context, change metadata.ISRChange) error 
 					err)
 			}
 		}
-		// The watch may be behind the caller, who knows the result of its last change. A failed
-		// read means that nothing was changed.
+		// The watch may be behind the caller, which knows the result of its last change. If this
+		// read fails, nothing has been changed.
 		live := &v1alpha1.Partition{}
 		if err := s.client.Get(ctx, client.ObjectKeyFromObject(partition), live); err != nil {
 			return errors.Join(fmt.Errorf("%w: partition %s", metadata.ErrISRConflict,
@@ -113,7 +113,7 @@ func applyProposal(p *v1alpha1.Partition, change metadata.ISRChange,
 	}
 	after := p.DeepCopy()
 	metadata.RecordPlaced(&after.Status, placed)
-	// The operator decides these.
+	// The operator alone decides replicas and assignments.
 	after.Status.Replicas, after.Status.Assignments = p.Status.Replicas, p.Status.Assignments
 	if len(change.To) > len(change.From) {
 		// A follower has caught up, so the leader serves.
@@ -122,9 +122,10 @@ func applyProposal(p *v1alpha1.Partition, change metadata.ISRChange,
 	return after, nil
 }
 
-// removesFencedOnly reports whether a change only removes fenced members. That need not be written:
-// they no longer count (ADR 0213), and the next write removes them. When a broker returns just
-// after it was killed, this saves a write for each partition that it follows.
+// removesFencedOnly reports whether a change only removes fenced members. Such a change need not be
+// written: fenced members have no effect on the high watermark any more (ADR 0213), and the next
+// write removes them. When a broker returns just after it was killed, this saves a write for each
+// partition that it follows.
 func removesFencedOnly(before, after *v1alpha1.Partition,
 	brokers map[int32]placement.BrokerState) bool {
 	placed, next := metadata.PlacedPartition(before), metadata.PlacedPartition(after)

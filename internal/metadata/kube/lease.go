@@ -118,9 +118,9 @@ func (k *keeper) tryAcquire(ctx context.Context) error {
 }
 
 // latestEpoch returns the latest epoch of this broker that the disk or a Partition records, 0 if
-// there is none. It is used when the Lease that counts epochs was deleted, by a person or with its
-// LogCluster. If an epoch were used twice, a broker that returns without its last records could
-// count as the earlier incarnation, which is in the recorded ISR.
+// there is none. It is used when the Lease that numbers the epochs was deleted, by a person or with
+// its LogCluster. If an epoch were used twice, a broker that returns without its last records could
+// be taken for the earlier incarnation, which is in the recorded ISR.
 func (k *keeper) latestEpoch(ctx context.Context) (int32, error) {
 	partitions := &v1alpha1.PartitionList{}
 	err := k.client.List(ctx, partitions, client.InNamespace(k.key.Namespace),
@@ -299,8 +299,8 @@ func (k *keeper) requestLeaving(ctx context.Context) error {
 	}
 }
 
-// reread reads the Lease after another writer has changed or deleted it. The next renewal keeps
-// the edits of other writers; another holder is errReplaced.
+// reread reads the Lease after another writer has changed or deleted it. The next renewal keeps the
+// edits of other writers. If the Lease has another holder, reread returns errReplaced.
 //
 // A deleted Lease is created again with the same epoch, as this is still the same incarnation. The
 // garbage collector may have deleted it with the LogCluster. If the LogCluster was created again

@@ -12,10 +12,10 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// outageAfter is how long this broker's Lease may go without a renewal before the API server counts
-// as unreachable. At that moment another Lease may have been observed as renewed up to one renewal
-// interval ago, so outageAfter must be less than lease.Duration-lease.RenewInterval. Otherwise the
-// other Lease would expire first.
+// outageAfter is how long this broker's Lease may go without a renewal before the API server is
+// considered unreachable. At that moment another Lease may have been observed as renewed up to one
+// renewal interval ago, so outageAfter must be less than lease.Duration-lease.RenewInterval.
+// Otherwise the other Lease would expire first.
 const outageAfter = lease.RenewInterval + time.Second
 
 // brokerLease is the last observation of another broker's Lease.
@@ -37,7 +37,7 @@ type liveness struct {
 //
 // This broker's own Lease arrives through the same watch as the others. A watch that was cut off
 // takes up to half a minute to resume while renewals continue, and every other Lease would seem to
-// expire meanwhile. So the renewal of the own Lease counts only once the watch has delivered it.
+// expire meanwhile. So a renewal of the own Lease is used only once the watch has delivered it.
 func (l *liveness) observe(leases []*coordinationv1.Lease, ownRenewed, now time.Time) {
 	others := map[string]brokerLease{}
 	for _, current := range leases {
@@ -47,8 +47,8 @@ func (l *liveness) observe(leases []*coordinationv1.Lease, ownRenewed, now time.
 			others[current.Name] = brokerLease{
 				Observation: l.others[current.Name].Observe(current, now), broker: broker,
 			}
-		// This broker learns of its own controlled shutdown from the watch as others do, which is
-		// early enough.
+		// This broker observes its own controlled shutdown through the watch, as other brokers do.
+		// That is early enough.
 		case ok && broker.Epoch == l.self.Epoch:
 			l.self.Leaving = broker.Leaving
 			// This renewTime and ownRenewed are from the same clock.
@@ -59,7 +59,8 @@ func (l *liveness) observe(leases []*coordinationv1.Lease, ownRenewed, now time.
 	}
 	outage := now.Sub(ownRenewed) > outageAfter
 	if outage || l.outage {
-		// No renewal could be observed during the outage, so every holder gets the time for one.
+		// No renewal could be observed during the outage, so every held Lease is extended by one
+		// duration.
 		for name, other := range others {
 			if l.others[name].Held && other.Held {
 				other.Observation = other.Extend(now)

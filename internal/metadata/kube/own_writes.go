@@ -13,9 +13,9 @@ import (
 )
 
 // ownWrites serializes this broker's writes of each Partition. Several goroutines write the same
-// Partition, often at the same time: when this broker begins to lead it, reports that, and adds a
-// follower to the ISR. If each write is based on the result of the previous one, none meets a
-// conflict that would require another read.
+// Partition, often at the same time: when this broker becomes the leader of the partition, one
+// reports that it serves, and another adds a follower to the ISR. As each write is based on the
+// result of the previous one, no write fails with a conflict that would require another read.
 type ownWrites struct {
 	locks [64]sync.Mutex // of Partitions, by a hash of their names
 	seed  maphash.Seed
@@ -81,7 +81,7 @@ func (w *ownWrites) prune(watched []*v1alpha1.Partition) {
 
 // An API server that takes longer than slowWrite for a write is overloaded, most likely by the
 // elections of hundreds of partitions. A goroutine with many Partitions to write then pauses after
-// each write, for throttleFactor times its duration and for maxThrottle at most.
+// each write, for throttleFactor times the duration of the write, but for maxThrottle at most.
 const (
 	slowWrite      = 25 * time.Millisecond
 	throttleFactor = 7

@@ -30,9 +30,10 @@ const (
 )
 
 // ReportServing implements metadata.Store. It writes servingEpoch of the partitions that are served
-// and do not report it yet. It clears servingEpoch of partitions that this incarnation served and
-// no longer does because their disk has failed; if another in-sync replica can lead, it also leaves
-// their ISR. The error names what could not be written; the caller retries.
+// and whose status does not report so yet. It clears servingEpoch of partitions that this
+// incarnation served and no longer does because their disk has failed; if another in-sync replica
+// can lead, it also leaves their ISR. The error names the Partitions that could not be written; the
+// caller retries.
 func (s *Store) ReportServing(ctx context.Context, broker int32, served []metadata.Served) error {
 	self, err := s.registered(broker)
 	if err != nil {
@@ -79,7 +80,7 @@ func (s *Store) registered(broker int32) (metadata.Broker, error) {
 	return *self, nil
 }
 
-// servedPartition is what is to be reported about one Partition.
+// servedPartition is the report about one Partition.
 type servedPartition struct {
 	resource *v1alpha1.Partition
 	// epoch is the leader epoch that is served, or with ahead the latest one that the log knows.
@@ -151,9 +152,9 @@ func (r resources) served(served []metadata.Served) []servedPartition {
 }
 
 // stopped returns the Partitions whose status reports that self serves them, although it no longer
-// does: their logs have failed. Only reports of this incarnation count, which result from an image
-// no later than the one of served. Partitions without a Topic are omitted, as no image contains
-// them.
+// does: their logs have failed. Only reports of this incarnation are considered: they result from
+// an image that is no later than the image of served. Partitions without a Topic are omitted, as no
+// image contains them.
 func (r resources) stopped(served []metadata.Served, self metadata.Broker) []servedPartition {
 	topics := map[string]bool{}
 	for _, t := range r.topics {

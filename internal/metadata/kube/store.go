@@ -55,7 +55,7 @@ type Store struct {
 	client client.Client                             // reads from the API server itself
 	cache  cache.Cache                               // fed by the watches
 	self   atomic.Pointer[metadata.Broker]           // as registered
-	keeper atomic.Pointer[keeper]                    // of the own Lease
+	keeper atomic.Pointer[keeper]                    // keeper of this broker's Lease
 	alive  atomic.Pointer[map[int32]metadata.Broker] // brokers of the last image
 	writes *ownWrites
 	names  atomic.Pointer[map[metadata.ID]string] // Topic resources of the last image, by topic id
@@ -193,8 +193,9 @@ func (s *Store) tryAddHandlers(ctx context.Context) error {
 }
 
 // affectsImage reports whether an update can change an image. An image contains nothing of the
-// status of LogClusters and Topics, which aggregates that of Partitions and is written many times
-// while a broker fails or returns. Of their annotations it contains one.
+// status of LogClusters and Topics, because that status only aggregates the status of Partitions,
+// and it is written many times while a broker fails or returns. An image depends on one of their
+// annotations, AnnotationCleanNow.
 func affectsImage(before, after any) bool {
 	switch before.(type) {
 	case *v1alpha1.LogCluster, *v1alpha1.Topic:
@@ -237,7 +238,7 @@ func (s *Store) run(ctx context.Context, self metadata.Broker, apply func(*metad
 	return <-renewal
 }
 
-// follow updates the view whenever its result could have changed.
+// follow updates the view whenever the image could have changed.
 func (s *Store) follow(ctx context.Context, v *view) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -281,7 +282,7 @@ type view struct {
 }
 
 // update brings the view up to date and applies a new image if it differs from the last one. It
-// returns after which time at the latest it must be called again.
+// returns the time after which update must be called again at the latest.
 func (s *Store) update(ctx context.Context, v *view) (time.Duration, error) {
 	now := time.Now()
 	leases := &coordinationv1.LeaseList{}
@@ -305,7 +306,8 @@ func (s *Store) update(ctx context.Context, v *view) (time.Duration, error) {
 	v.alive, v.changed = alive, false
 	s.writes.prune(all.partitions)
 	names := all.resourceNames()
-	// Both are stored before the image is applied: calls that follow from the image use them.
+	// Brokers and names are stored before the image is applied, because calls that result from the
+	// image use them.
 	s.alive.Store(&alive)
 	s.names.Store(&names)
 	s.applyImage(v, all)

@@ -9,7 +9,8 @@ import (
 )
 
 // Run implements metadata.Store. While it runs, the broker is up. It reads the image and the
-// channel under one lock, so that it misses no change. Several changes may be one image.
+// channel under one lock, so that it misses no change. Several changes may be combined in one
+// image.
 func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
 	if err := s.register(self); err != nil {
 		return fmt.Errorf("register broker %d: %w", self.ID, err)

@@ -163,9 +163,9 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 	return nil
 }
 
-// grow assignments the partitions that a topic lacks, as placement.Assign chooses; those it has
-// stay where they are. It fails with metadata.ErrInvalidPartitions when the topic would shrink,
-// with ErrInvalidReplication when there are too few brokers.
+// grow assigns the partitions that a topic lacks to brokers, as placement.Assign chooses. Existing
+// partitions keep their brokers. It fails with metadata.ErrInvalidPartitions when the topic would
+// shrink, with ErrInvalidReplication when there are too few brokers.
 func (d *document) grow(t *topic) error {
 	existing := len(t.Partitions)
 	missing := int(t.Spec.Partitions) - existing
@@ -199,9 +199,9 @@ func (d *document) grow(t *topic) error {
 	return nil
 }
 
-// adoptRetained makes partitions from index first on adopt the retained data of a deleted topic of
-// the name, if a broker that was in sync still exists. A topic with fewer partitions leaves the
-// remaining entries for when it grows. Entries whose brokers no longer exist are dropped: the
+// adoptRetained lets the partitions from index first on adopt the retained data of a deleted topic
+// of the same name, if a broker that was in sync still exists. A topic with fewer partitions leaves
+// the remaining entries for when it grows. Entries whose brokers no longer exist are dropped: the
 // partition starts empty on other brokers, and must not have two sets of data.
 func (d *document) adoptRetained(t *topic, first int) {
 	retained := d.Retained[t.kafkaName()]

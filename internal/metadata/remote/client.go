@@ -75,9 +75,9 @@ func (c *Client) Run(ctx context.Context, self metadata.Broker, apply func(*meta
 	}
 }
 
-// unregister tells the store that the broker stops, so that it counts as down at once, and discards
-// images until the reply. If the store does not answer or accept the request in time, the
-// connection is closed.
+// unregister notifies the store that the broker stops, so that the store treats the broker as down
+// at once, and discards images until the reply. If the store does not answer or accept the request
+// in time, the connection is closed.
 func (c *Client) unregister(images <-chan *metadata.Image) error {
 	ctx, cancel := context.WithTimeout(context.Background(), sessionTimeout)
 	defer cancel()

@@ -9,11 +9,11 @@
 //
 // The connection is the broker's lease: when it is closed, or nothing arrives for sessionTimeout,
 // the broker is down for the store, and Run of the client fails, so that no broker continues to
-// lead what others may lead by now. A killed process is detected at once, because its socket
-// closes; a hung one after sessionTimeout.
+// lead partitions that other brokers may lead by now. A killed process is detected at once, because
+// its socket closes; a hung process is detected after sessionTimeout.
 //
 // Goroutines: Client.Run owns one that reads and one that sends heartbeats; Serve owns the store's
-// Run, one that writes images, and one for each request in progress (at most requestsMax). Both
-// join theirs before they return. Locks: writing (held while a frame is written) and waiting (a
-// leaf).
+// Run, one that writes images, and one for each request in progress (at most requestsMax).
+// Client.Run and Serve join their goroutines before they return. Locks: writing (held while a frame
+// is written) and waiting (a leaf).
 package remote

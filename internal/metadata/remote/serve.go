@@ -21,8 +21,8 @@ type Backend interface {
 }
 
 // Serve answers one broker until it unregisters (nil), its connection is closed, it is silent for
-// sessionTimeout after its first request, or ctx ends. The broker is down for the store when Serve
-// returns. conn is closed by then.
+// sessionTimeout after its first request, or ctx ends. When Serve returns, the store treats the
+// broker as down, and conn is closed.
 func Serve(ctx context.Context, conn net.Conn, broker int32, backend Backend) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &session{conn: conn, broker: broker, backend: backend, end: cancel,

@@ -45,7 +45,7 @@ const (
 
 // request is a message of the broker. Fields that its operation does not use are absent.
 type request struct {
-	// ID is that of the reply; 0: no reply is wanted.
+	// ID is the id that the reply repeats; 0 if no reply is wanted.
 	ID     uint64                  `json:"id,omitempty"`
 	Op     string                  `json:"op"`
 	Self   *metadata.Broker        `json:"self,omitempty"`
