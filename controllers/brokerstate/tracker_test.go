@@ -59,8 +59,8 @@ func TestNoLeaseExpiresWhileTheAPIServerIsUnavailable(t *testing.T) {
 
 var brokerZero = types.NamespacedName{Namespace: "logs", Name: "demo-broker-0"}
 
-// TestRenewalRefutesTheExitOfAProcess: the report of a connection counts until the next renewal of
-// the Lease, and no further report about the same broker epoch counts.
+// TestRenewalRefutesTheExitOfAProcess: the report of a connection takes effect until the next
+// renewal of the Lease. Any further report about the same broker epoch is ignored.
 func TestRenewalRefutesTheExitOfAProcess(t *testing.T) {
 	tracker := NewTracker(nil, nil)
 	renew := func(at time.Duration, epoch int32) {

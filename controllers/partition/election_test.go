@@ -43,7 +43,8 @@ func (h *history) elect(state placement.BrokerState, topicPartitions int32) stri
 
 func (h *history) serve() { h.partition.Status.ServingEpoch = new(h.partition.Status.LeaderEpoch) }
 
-// TestPreferredElectionIsRequestedOnce: the annotation counts in the leader epoch that it names.
+// TestPreferredElectionIsRequestedOnce: the annotation takes effect only in the leader epoch that
+// it names.
 func TestPreferredElectionIsRequestedOnce(t *testing.T) {
 	h := newHistory()
 	h.partition.Status.LeaderEpoch = 5
@@ -144,8 +145,8 @@ func TestBrokerWithAReplacedDiskIsNotElected(t *testing.T) {
 	// Once it does not name its disk; the known one is kept.
 	h.elect(brokerUp(3, ""), 1)
 
-	// Lost again, without having been observed as down. A consent to another disk does not count; a
-	// consent to this one does.
+	// The replica is lost again, without its broker having been observed as down. Only a consent to
+	// the present disk takes effect.
 	reason(t, h.elect(brokerUp(4, "new"), 1), v1alpha1.ReasonReplicaLost)
 	h.partition.Annotations = map[string]string{v1alpha1.AnnotationAcceptDataLoss: "another"}
 	reason(t, h.elect(brokerUp(4, "new"), 1), v1alpha1.ReasonReplicaLost)

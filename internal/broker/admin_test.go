@@ -114,7 +114,7 @@ func TestReassignmentAndPreferredElection(t *testing.T) {
 	})
 }
 
-// TestTopicConfigsAreAltered, but not those of a topic from a manifest.
+// TestTopicConfigsAreAltered: the configs of a topic from a manifest are not altered.
 func TestTopicConfigsAreAltered(t *testing.T) {
 	c, a, ctx := admin(t)
 	retention := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms",

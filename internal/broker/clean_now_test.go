@@ -130,7 +130,7 @@ func TestEachValueIsExecutedOnce(t *testing.T) {
 	}
 	c.expect(t, "monday", report.CleanNowDone)
 
-	// A restart finds what was done, and nothing else.
+	// After a restart the completed tasks are known, and no others.
 	again := newTestCleanNow(t, mem.CrashClone(), p)
 	again.update(imageWith("monday"), 0)
 	again.expect(t, "monday", report.CleanNowDone)

@@ -60,7 +60,7 @@ func (c *trio) join(group string, more ...kgo.Opt) *consumer {
 				defer m.mu.Unlock()
 				m.read = append(m.read, string(r.Value))
 			})
-			// it may fail during a rebalance; the next one commits the same
+			// The commit may fail during a rebalance; the next commit contains the same offsets.
 			_ = m.client.CommitUncommittedOffsets(ctx)
 		}
 	}()

@@ -52,10 +52,10 @@ func nextID(t *testing.T, ids *ProducerIDs) int64 {
 	return id
 }
 
-// TestProducerIDsAreUnique has brokers allocate ids, stop, crash with or without what was not
-// synced, and get new disks, in random order: with a metadata store that keeps their registrations
-// and clocks that jump, also years back; and with a store that keeps nothing and clocks that only
-// advance. The model is the set of all ids ever allocated.
+// TestProducerIDsAreUnique has brokers allocate ids, stop, crash with or without the loss of
+// unsynced writes, and get new disks, in random order: with a metadata store that keeps their
+// registrations and clocks that jump, also years back; and with a store that keeps nothing and
+// clocks that only advance. The model is the set of all ids ever allocated.
 func TestProducerIDsAreUnique(t *testing.T) {
 	for seed := range seed.Sequence(t, 20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {

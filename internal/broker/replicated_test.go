@@ -117,8 +117,8 @@ func (c *trio) stop(id int) {
 	}
 }
 
-// kill stops a broker as a crash of its machine does: without a controlled shutdown, and what was
-// not synced is lost.
+// kill stops a broker as a crash of its machine does: without a controlled shutdown, and with the
+// loss of unsynced writes.
 func (c *trio) kill(id int) {
 	c.t.Helper()
 	left := c.disks[id].CrashClone()
@@ -294,7 +294,7 @@ func TestControlledShutdownsLoseNoAcknowledgedRecord(t *testing.T) {
 	t.Logf("%d records", n)
 }
 
-// TestCrashesLoseNoAcknowledgedRecord: a crash loses what was not synced.
+// TestCrashesLoseNoAcknowledgedRecord: a crash loses unsynced writes.
 func TestCrashesLoseNoAcknowledgedRecord(t *testing.T) {
 	c := newTrio(t)
 	for id := range c.brokers {
@@ -332,8 +332,8 @@ func isLedBy(id int32) func(p *metadata.Partition) bool {
 }
 
 // TestCleanShutdownOfAllAllowsASingleLeader: the disk of a broker that was in sync proves that it
-// has all records, so it leads alone. After a crash of all brokers there is no such proof, and one
-// alone must not lead.
+// has all records, so it leads alone. After a crash of all brokers there is no such proof, and a
+// single broker must not lead alone.
 func TestCleanShutdownOfAllAllowsASingleLeader(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		t.Run(fmt.Sprintf("crash=%v", crash), func(t *testing.T) {

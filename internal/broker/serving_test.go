@@ -47,8 +47,8 @@ func (c *cluster) runWith(store Metadata) (context.Context, *Broker) {
 	return ctx, b
 }
 
-// TestImagesAreAppliedDuringAReport: afterwards the newest list is reported, and those between may
-// be skipped.
+// TestImagesAreAppliedDuringAReport: after the report the newest list is reported; lists in between
+// may be skipped.
 func TestImagesAreAppliedDuringAReport(t *testing.T) {
 	c := newCluster(t)
 	slow := &slowStore{c.metadata, make(chan []metadata.Served)}

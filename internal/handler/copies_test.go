@@ -46,7 +46,7 @@ func (c *copyTrace) writes(p []byte) {
 	c.written = append(c.written, spanOf(p))
 }
 
-// reset discards what was recorded: that memory may be reused by now.
+// reset discards the recorded copies, whose memory may have been reused.
 func (c *copyTrace) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -162,7 +162,8 @@ func TestProduceReturnsLogAppendTime(t *testing.T) {
 	}
 }
 
-// TestFullDiskFailsTheProduce and not the broker, which still serves what was acknowledged.
+// TestFullDiskFailsTheProduce: only the produce fails; the broker still serves all acknowledged
+// records.
 func TestFullDiskFailsTheProduce(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)

@@ -205,8 +205,8 @@ func FuzzDecodeFollowerFetch(f *testing.F) {
 	})
 }
 
-// TestTombstoneCleanOffsetOfEarlierVersionsIsIgnored: they send the end of their clean section in
-// its place, and no tombstoneCleanTag.
+// TestTombstoneCleanOffsetOfEarlierVersionsIsIgnored: earlier versions send the end of their clean
+// section in place of the tombstone-clean offset, and no tombstoneCleanTag.
 func TestTombstoneCleanOffsetOfEarlierVersionsIsIgnored(t *testing.T) {
 	numbers := func(of ...uint64) (value []byte) {
 		for _, n := range of {

@@ -21,8 +21,9 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// mutatedAllocMax bounds what a frame of up to controlFrameMax may allocate, response included:
-// 20,000 elements, decoded, looked up and answered, take about a third of it.
+// mutatedAllocMax bounds the bytes that are allocated for a frame of at most controlFrameMax,
+// including the response: 20,000 elements, decoded, looked up and answered, take about a third of
+// it.
 const mutatedAllocMax = 64 << 20
 
 // socketBroker is a handler behind a server on a Unix socket. Its two directions can be closed

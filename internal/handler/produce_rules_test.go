@@ -161,8 +161,8 @@ func TestProduceRules(t *testing.T) {
 	}
 }
 
-// TestProduceRulesInTheirOrder: if several rules are violated, the first counts, except that a
-// timestamp wins over other errors of records.
+// TestProduceRulesInTheirOrder: if several rules are violated, the first one determines the error,
+// except that a timestamp error takes precedence over other errors of records.
 func TestProduceRulesInTheirOrder(t *testing.T) {
 	good := batch(t, compress.None, "a", "b")
 	large := batch(t, compress.None, strings.Repeat("x", 500))

@@ -63,7 +63,8 @@ func TestQuirk5UnknownTopicIDs(t *testing.T) {
 	}
 }
 
-// askByID sends a request with its own topic ids; ask would set those of the names.
+// askByID sends a request with the topic ids that it contains; ask would replace them with the ids
+// of the topic names.
 func askByID(t *testing.T, b *broker, version int16, request kmsg.Request, into kmsg.Response) {
 	t.Helper()
 	request.SetVersion(version)

@@ -129,8 +129,9 @@ func TestQuirk5TopicsByID(t *testing.T) {
 	}
 }
 
-// TestQuirk6FetchSessions: epoch 0 opens a session, -1 has none, and both close the session that
-// they name; any other epoch continues one, or is rejected.
+// TestQuirk6FetchSessions: a request with epoch 0 opens a session, and a request with epoch -1 has
+// no session; both close the session that the request names. Any other epoch continues a session,
+// or is rejected.
 func TestQuirk6FetchSessions(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
@@ -222,8 +223,8 @@ func TestQuirk7FirstBatchIsComplete(t *testing.T) {
 	}
 }
 
-// TestQuirk7ZstdOnlyFromFetch10: older clients cannot read zstd; they get the batches before, then
-// an error with the reason.
+// TestQuirk7ZstdOnlyFromFetch10: older clients cannot read zstd. They get the batches before the
+// first zstd batch, then an error with the reason.
 func TestQuirk7ZstdOnlyFromFetch10(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)

@@ -222,8 +222,8 @@ func TestGrownTopic(t *testing.T) {
 	}
 }
 
-// TestOffsetsTopicCannotGrow: a group hashes to a partition by their number, so most groups would
-// look for their offsets in another one.
+// TestOffsetsTopicCannotGrow: the number of partitions determines the partition of a group, so
+// after a change most groups would look for their offsets in another partition.
 func TestOffsetsTopicCannotGrow(t *testing.T) {
 	topic := &v1alpha1.Topic{Spec: v1alpha1.TopicSpec{TopicName: "__consumer_offsets",
 		Partitions: 50}}

@@ -8,7 +8,7 @@ import (
 )
 
 // TestCompressionOfTheCleaner: the cleaner's compression is reported for compacted topics that set
-// another one.
+// another compression for the cleaner.
 func TestCompressionOfTheCleaner(t *testing.T) {
 	denser := v1alpha1.TopicSettings{CleanupPolicy: v1alpha1.CleanupCompact,
 		Compression: &v1alpha1.Compression{

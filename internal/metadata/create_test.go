@@ -121,7 +121,7 @@ func TestDurationsFitTheSchema(t *testing.T) {
 }
 
 // TestInternalTopicsHaveReplicas: internal topics have three replicas if there are as many brokers,
-// up or not, and survive the loss of one.
+// up or not, and survive the loss of one broker.
 func TestInternalTopicsHaveReplicas(t *testing.T) {
 	for brokers, want := range map[int32]string{0: "1 1", 1: "1 1", 2: "2 1", 3: "3 2", 9: "3 2"} {
 		request := NewTopic{Name: "__consumer_offsets", Partitions: 50, Replicas: -1}

@@ -8,7 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// TestInSyncColumnMatchesTheISR, whichever function writes them; and what is recorded is read back.
+// TestInSyncColumnMatchesTheISR: the column matches whichever function writes the ISR, and the
+// recorded ISR is read back unchanged.
 func TestInSyncColumnMatchesTheISR(t *testing.T) {
 	placed := placement.Partition{Replicas: []int32{2, 0, 11}, Leader: 2, LeaderEpoch: 3,
 		LeaderDirectory: "disk"}

@@ -154,7 +154,8 @@ func (c cluster) check(assigned [][]int32) string {
 	return c.checkRemainder(held)
 }
 
-// checkRemainder checks that what does not divide evenly is assigned to the least loaded brokers.
+// checkRemainder checks that the remainder of an uneven division is assigned to the least loaded
+// brokers.
 func (c cluster) checkRemainder(held map[int32]int) string {
 	for a := range held {
 		for b := range held {

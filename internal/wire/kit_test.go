@@ -170,7 +170,7 @@ func (c *client) send(raw []byte) {
 	}
 }
 
-// reply reads one response frame and returns its correlation id and what follows.
+// reply reads one response frame and returns its correlation id and the bytes after it.
 func (c *client) reply() (int32, []byte) {
 	c.t.Helper()
 	var size [4]byte

@@ -118,7 +118,8 @@ func TestServeReturnsWhileAClientDoesNotRead(t *testing.T) {
 
 // TestServeReturnsWhileAClientReadsSlowly reads all but the first step after the stop, on a slow
 // machine too, since one goroutine reads and stops. From then on the client reads at most four
-// steps in the time that the whole reply has; what else was sent is in the buffers of the sockets.
+// steps in the time that the whole reply has; the rest of the sent bytes is in the buffers of the
+// sockets.
 func TestServeReturnsWhileAClientReadsSlowly(t *testing.T) {
 	const drain, replyBytes, stepBytes = 100 * time.Millisecond, 64 << 20, 1 << 20
 	s := startServer(t, func(o *Options) { o.Drain = drain })

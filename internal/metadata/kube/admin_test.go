@@ -101,7 +101,7 @@ func testCreateAndDeleteTopics(f *fixture) {
 		metadata.ErrInvalidReplication) {
 		f.t.Errorf("4 replicas on 3 brokers: %v", err)
 	}
-	// The rules of the CRD reject what the broker does not check.
+	// The rules of the CRD reject invalid values that the broker does not check.
 	request.Name, request.Properties = "zero", map[string]string{"max.message.bytes": "0"}
 	if _, err := b.CreateTopic(f.t.Context(), request); !errors.Is(err,
 		metadata.ErrInvalidSettings) ||

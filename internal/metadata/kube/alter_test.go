@@ -52,7 +52,7 @@ func testAlterTopics(f *fixture) {
 			f.t.Errorf("%v, want %v", test.err, test.want)
 		}
 	}
-	// The rules of the CRD reject what the broker does not check.
+	// The rules of the CRD reject invalid values that the broker does not check.
 	if err := b.AlterTopic(ctx, set("max.message.bytes", "0")); !errors.Is(err,
 		metadata.ErrInvalidSettings) || !strings.Contains(err.Error(), "spec.maxMessageSize") {
 		f.t.Errorf("a value that the CRD rejects: %v", err)

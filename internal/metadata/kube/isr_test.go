@@ -234,7 +234,8 @@ func testOutageIsReported(f *fixture) {
 	eventually(f.t, "outage over", func() bool { return b.Detail() == "" })
 }
 
-// TestCleanEpochAndLeavingOfALease: leaving counts for the broker epoch that announced it only.
+// TestCleanEpochAndLeavingOfALease: the announcement of leaving applies only to the broker epoch
+// that wrote it.
 func TestCleanEpochAndLeavingOfALease(t *testing.T) {
 	for _, c := range []struct {
 		clean, leaving string

@@ -119,8 +119,8 @@ func TestNoLeaseExpiresDuringAnOutage(t *testing.T) {
 	expect(67, 67, 0) // it did not renew after the outage
 }
 
-// TestNoLeaseExpiresWhileTheWatchIsBehind: renewals succeed again, and the watch does not deliver
-// them yet, nor those of the own lease.
+// TestNoLeaseExpiresWhileTheWatchIsBehind: renewals succeed again, but the watch delivers no
+// renewal yet, not even one of the own Lease.
 func TestNoLeaseExpiresWhileTheWatchIsBehind(t *testing.T) {
 	l := liveness{self: metadata.Broker{ID: 0, Epoch: 5}}
 	expect := func(now, own, other float64, want ...int32) {

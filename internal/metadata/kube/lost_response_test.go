@@ -66,8 +66,8 @@ func testLostResponse(f *fixture) {
 }
 
 // testEpochsOutliveTheLease: the Lease of a broker that is down was deleted. If the broker started
-// with epoch 1 again, it could later count as the incarnation of the recorded ISR, whatever it has
-// lost.
+// with epoch 1 again, it could later be taken for the incarnation in the recorded ISR, whichever
+// records it has lost.
 func testEpochsOutliveTheLease(f *fixture) {
 	f.topic("orders", 1)
 	f.lead("orders-0", 0, 3, 7)

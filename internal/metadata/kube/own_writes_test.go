@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// TestOwnWriteIsLatestUntilTheWatchDeliversIt: or a later version. A write to an earlier Partition
-// of the same name does not count.
+// TestOwnWriteIsLatestUntilTheWatchDeliversIt: the watch may also deliver a later version instead.
+// A write to an earlier Partition of the same name is ignored.
 func TestOwnWriteIsLatestUntilTheWatchDeliversIt(t *testing.T) {
 	at := func(uid, version string) *v1alpha1.Partition {
 		return &v1alpha1.Partition{ObjectMeta: metav1.ObjectMeta{Name: "orders-0",

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestLeaseBoundsProducerIDs: the Lease keeps the bound across disks; an invalid value counts as
-// none.
+// TestLeaseBoundsProducerIDs: the Lease keeps the bound across disks; an invalid value is treated
+// as no bound.
 func TestLeaseBoundsProducerIDs(t *testing.T) {
 	const ahead = metadata.ProducerIDsAhead
 	lease := &coordinationv1.Lease{}

@@ -375,7 +375,7 @@ func TestReplicasAreAddedAndRemoved(t *testing.T) {
 		"leader 0 epoch 1 isr [0 1] replicas [0 1] target []")
 }
 
-// After a crash, leader epochs and ISRs are those of the last published image.
+// After a crash, leader epochs and ISRs equal those of the last published image.
 func TestPublishedStateSurvivesACrash(t *testing.T) {
 	fs := memory(t)
 	s, brokers := replicated(t, fs)

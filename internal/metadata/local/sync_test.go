@@ -208,7 +208,7 @@ func TestFaultsOfOneTopicDoNotAffectOthers(t *testing.T) {
 	}
 }
 
-// Replicas on a removed broker get a target, and the broker must run until they have moved.
+// Replicas on a removed broker get a target, and the broker must run until its replicas have moved.
 func TestRemovedBrokersAreDrained(t *testing.T) {
 	s := open(t, memory(t))
 	manifests := topics(t, `a {partitions: 3}`, `b {partitions: 1, replicas: 2}`)
