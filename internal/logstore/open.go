@@ -251,7 +251,7 @@ func (s *Store) environment() environment {
 }
 
 // openFilesDefault leaves half of the file descriptors of the process to connections, and to
-// segment files that must stay open. Without a known limit it is half of a common limit.
+// segment files that must stay open. It returns at most 10,000, also if the limit is unknown.
 func openFilesDefault() int {
 	const common = 10_000
 	var limit syscall.Rlimit

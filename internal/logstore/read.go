@@ -15,7 +15,8 @@ import (
 // Slice is a range of complete batches in one data file. It keeps the segment's files open until
 // Release.
 type Slice struct {
-	// nil if Length is 0; the filesystem's own file, which stays open until Release
+	// File is the data file, opened by the filesystem without a wrapper; it stays open until
+	// Release. nil if Length is 0.
 	File          vfs.File
 	Position      int64 // of the first batch in File
 	Length        int   // bytes, complete batches; 0: nothing to return
@@ -44,14 +45,15 @@ func (s *Slice) Release() {
 
 // Read returns complete batches, from the one that holds offset on, below the offset limit, and at
 // most bytesMax bytes of them; with wholeFirst always the first batch. It fails with
-// ErrOffsetOutOfRange outside [LogStart, limit], where limit counts up to LogEnd at most; with
-// ErrStorage when the disk fails, which does not stop the log; with ErrClosed. At limit it returns
-// an empty slice. It acquires no lock.
+// ErrOffsetOutOfRange outside [LogStart, limit], where a limit above LogEnd is lowered to LogEnd;
+// with ErrStorage if the disk fails, which does not stop the log; with ErrClosed. At limit it
+// returns an empty slice. It acquires no lock.
 //
 // A first batch that has no record >= offset left, because of cleaning, is skipped if a later one
 // can be returned: clients that count records would request the same offset forever.
 func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
-	// Before the list: then the list holds everything below it, even if the log rolls meanwhile.
+	// The log end is loaded before the list, so the list holds all batches below it even if the log
+	// rolls meanwhile.
 	limit = min(limit, l.logEnd.Load())
 	list := l.acquire()
 	if list == nil {
@@ -62,9 +64,9 @@ func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, 
 		wholeFirst: wholeFirst})
 }
 
-// ReadReplica is Read for another replica: up to the log end, and with the batches that have no
-// record left. Those hold the sequences of producers, and a replica without them would accept a
-// repeated batch as a new one.
+// ReadReplica reads for another replica: it returns batches up to the log end, also those that have
+// no record left. Such batches hold the sequence numbers of producers, and a replica without them
+// would accept a repeated batch as a new one.
 func (l *Log) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice, error) {
 	limit := l.logEnd.Load() // before the list, as in Read
 	list := l.acquire()
@@ -80,15 +82,15 @@ func (l *Log) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice, 
 type readRequest struct {
 	offset, limit int64
 	bytesMax      int
-	wholeFirst    bool // return the first batch whatever its size
-	empties       bool // also a first batch without a record at or above offset
+	wholeFirst    bool // return the first batch even if it is larger than bytesMax
+	empties       bool // a first batch without a record at or above offset is returned too
 }
 
-// ReadCommitted is Read for consumers with read_committed: below the last stable offset, and with
-// the aborted transactions.
+// ReadCommitted reads for consumers with read_committed: it returns batches below the last stable
+// offset, and the aborted transactions.
 func (l *Log) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
-	// Before the list, as in Read: then the list holds the markers of the transactions decided
-	// below the limit.
+	// The last stable offset is loaded before the list, as in Read, so the list holds the markers
+	// of the transactions decided below the limit.
 	limit = min(limit, l.LastStable())
 	list := l.acquire()
 	if list == nil {
@@ -108,8 +110,8 @@ func (l *Log) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) 
 }
 
 // findAborted collects the aborted transactions that overlap [offset, end of the slice), from the
-// offset's segment on up to the first entry by which all of that was decided (Kafka's
-// collectAbortedTransactions).
+// segment that holds offset to the first index entry which shows that every transaction in the
+// range is decided (Kafka's collectAbortedTransactions).
 func (s *Slice) findAborted(list *segmentList, offset, limit int64) error {
 	// The end is where the next batch begins, or the end of the segment. A concurrent append only
 	// raises it.
@@ -131,10 +133,11 @@ func (s *Slice) findAborted(list *segmentList, offset, limit int64) error {
 	return nil
 }
 
-// readFrom is Read on a list that the caller holds; its limit is at most the previous log end.
+// readFrom does the same as Read, on a list that the caller holds. r.limit is at most the log end
+// from before the list was loaded.
 func (l *Log) readFrom(list *segmentList, r readRequest) (*Slice, error) {
-	// Again, with the list: a truncation lowers the log end before it publishes the new list
-	// (truncate_files.go).
+	// The log end is loaded again after the list: a truncation lowers the log end before it
+	// publishes the new list (truncate_files.go).
 	offset, limit := r.offset, min(r.limit, l.logEnd.Load())
 	slice := &Slice{LogStart: l.LogStart(), HighWatermark: l.HighWatermark(),
 		LastStable: l.LastStable()}
@@ -150,7 +153,8 @@ func (l *Log) readFrom(list *segmentList, r readRequest) (*Slice, error) {
 		err = slice.fill(first, limit, r.bytesMax, r.wholeFirst)
 	}
 	if err != nil && l.list.Load() == nil {
-		// its directory may belong to another log, and its files are not opened any more
+		// the log is closed: its directory may belong to another log, so its files must not be
+		// opened any more
 		return nil, ErrClosed
 	}
 	if err != nil {
@@ -168,10 +172,10 @@ type batchAt struct {
 }
 
 // firstBatch returns the batch at which a read at offset begins; found is false if there is none
-// below limit. With empties it is the first batch, also without records. After cleaning, the batch
-// may be in a later segment than the one whose range holds offset, so the search continues to the
-// end of the list. A batch counts as below limit only as a whole: a reader must not see a part of
-// it that is not replicated yet.
+// below limit. With empties the first batch is returned even if it has no records. After cleaning,
+// the batch may be in a later segment than the one whose range holds offset, so the search
+// continues to the end of the list. A batch is below limit only if all of it is: a reader must not
+// see a part of a batch that is not replicated yet.
 func (s *segmentList) firstBatch(offset, limit int64, empties bool) (first batchAt, found bool,
 	err error) {
 	for _, h := range s.handles[s.floor(offset):] {
@@ -204,8 +208,9 @@ func (s *segmentList) firstBatch(offset, limit int64, empties bool) (first batch
 	return first, found, nil
 }
 
-// holdsFrom reports whether a batch whose last offset is >= offset has a record there. Only a
-// cleaned batch that begins below offset has to be decompressed, up to the first such record.
+// holdsFrom reports whether a batch whose last offset is >= offset has a record at or above offset.
+// Only a cleaned batch that begins below offset has to be decompressed, until the first such record
+// is found.
 func holdsFrom(h *handle, header segment.Header, offset int64) (bool, error) {
 	switch {
 	case header.Count() == 0:
@@ -216,7 +221,9 @@ func holdsFrom(h *handle, header segment.Header, offset int64) (bool, error) {
 	for r, err := range (batchAt{h, header}).records() {
 		switch {
 		case errors.Is(err, record.ErrCorrupt), errors.Is(err, compress.ErrTooLarge):
-			return true, nil // damaged or huge: the client gets it as it is, and reports it itself
+			// the batch is damaged or huge: the client gets it unchanged, and reports the error
+			// itself
+			return true, nil
 		case err != nil:
 			return false, err
 		case r.Offset >= offset:
@@ -256,7 +263,7 @@ func (s *Slice) fill(first batchAt, limit int64, bytesMax int, wholeFirst bool) 
 }
 
 // rangeEnd returns the end of the last complete batch that is below limit and within bytesMax of
-// the first; truncated is true if bytesMax was the bound.
+// the first; truncated is true if bytesMax ended the range.
 func rangeEnd(first batchAt, limit, bytesMax int64) (end int64, truncated bool, err error) {
 	end, err = first.handle.Position(limit)
 	if err != nil {

@@ -22,16 +22,19 @@ import (
 // the ends of index files; after an unclean one it also scans the segments from the recovery point
 // on.
 type recovery struct {
-	log           *Log
-	saved         checkpointState // from the checkpoints; the log may not confirm all of it
-	clean         bool            // the store was closed orderly: nothing has to be scanned
-	now           time.Time
-	closed        checkpoint.ClosedLog // as the clean shutdown left it; empty after an unclean one
-	allSummarized bool                 // closed has every segment without a transaction index
+	log *Log
+	// the state in the checkpoints; the log may contradict parts of it
+	saved checkpointState
+	clean bool // the store was closed orderly: nothing has to be scanned
+	now   time.Time
+	// summary that the clean shutdown wrote; empty after an unclean one
+	closed        checkpoint.ClosedLog
+	allSummarized bool // closed has every segment without a transaction index
 
 	files   []segmentFile // of the directory, by base
 	handles []*handle     // opened so far, ascending; published by install
-	// producersAt is the offset of the producer state before the scan: it includes everything below
+	// producersAt is the offset of the producer state before the scan: the state includes all
+	// batches below it
 	producersAt int64
 	// activeSnapshot is the snapshot at the base of the last scanned segment; nil if none was
 	// scanned
@@ -41,7 +44,8 @@ type recovery struct {
 	epochs         leaderepoch.Cache
 	onDisk         leaderepoch.Cache // content of the file; nil if it is unusable
 	// batchEnd is the end of the previous batch, or the base of its segment; -1: there is none yet.
-	// An epoch that only the batches show is taken to start there: see Log.AppendReplicated.
+	// A leader epoch that is in a batch but not in the epoch file is assumed to start at batchEnd:
+	// see Log.followLocked.
 	batchEnd int64
 	// lastKnown is the latest epoch in a file that is not used, for an epoch without batches;
 	// epoch -1: none
@@ -94,8 +98,9 @@ func (r *recovery) run() (err error) {
 	}
 	scanFrom := len(bases)
 	if !r.clean {
-		// From the segment that holds the recovery point: only a whole segment can be scanned, and
-		// its indexes are rebuilt with it. Without a recovery point everything is scanned.
+		// The scan begins at the base of the segment that holds the recovery point, because only a
+		// whole segment can be scanned and get its indexes rebuilt. Without a recovery point
+		// everything is scanned.
 		scanFrom, _ = slices.BinarySearch(bases, r.saved.recoveryPoint+1)
 		scanFrom = max(scanFrom-1, 0)
 		if scanFrom > 0 && bases[scanFrom] == r.saved.recoveryPoint &&
@@ -130,10 +135,10 @@ func (r *recovery) run() (err error) {
 	return r.install()
 }
 
-// sealedTo reports whether the segment that ends at an offset was sealed for certain. It may have
-// been active when its end was synced, and rolled just before the crash: then the recovery point is
-// its end, but its transaction index was never synced and is not reliable. The snapshot at its end
-// is written after it is sealed (Log.seal).
+// sealedTo reports whether the segment that ends at an offset was certainly sealed. The segment may
+// have been active when its end was synced, and rolled just before the crash: then the recovery
+// point is its end, but its transaction index was never synced and is not reliable. The snapshot at
+// the end of a segment proves that it was sealed, because it is written afterwards (Log.seal).
 func (r *recovery) sealedTo(end int64) bool {
 	return slices.ContainsFunc(r.files, func(f segmentFile) bool {
 		return f.kind == snapshotSuffix && f.suffix == "" && f.base == end
@@ -141,8 +146,8 @@ func (r *recovery) sealedTo(end int64) bool {
 }
 
 // open opens segments that were closed orderly or are below the recovery point. A crash cannot make
-// them overlap, and it is unknown which of two such segments is right: the log stays offline,
-// unchanged, until somebody has looked at it.
+// them overlap, and recovery cannot determine which of two overlapping segments is right. The log
+// then stays offline and unchanged until an operator repairs it.
 func (r *recovery) open(bases []int64) error {
 	for _, base := range bases {
 		s, err := r.openSegment(base)
@@ -159,7 +164,7 @@ func (r *recovery) open(bases []int64) error {
 	return nil
 }
 
-// end returns the end of what is open so far, 0 before the first segment.
+// end returns the end of the segments that are open so far, 0 before the first one.
 func (r *recovery) end() int64 {
 	if len(r.handles) == 0 {
 		return 0
@@ -168,11 +173,10 @@ func (r *recovery) end() int64 {
 }
 
 // replay builds the producer state (and the epochs, if they are unknown) as of the end of the open
-// segments: from the newest snapshot that is not above it, and the batches behind that.
-//
-// A snapshot between there and the log start counts too. The log does not end below its start
-// (ensureActive), so such a snapshot describes the log as it will be, whatever the scan finds; and
-// if all segments are lost, it is the only record of the producers.
+// segments: from the newest snapshot that is not above that end, and the batches behind the
+// snapshot. A snapshot between the end of the open segments and the log start is used too. The log
+// does not end below its start (ensureActive), so such a snapshot describes the log as it will be,
+// whatever the scan finds; and if all segments are lost, it is the only record of the producers.
 func (r *recovery) replay(toScan []int64) error {
 	limit := r.end()
 	if len(toScan) > 0 {
@@ -223,8 +227,8 @@ func (r *recovery) replaySegment(h *handle, from int64) error {
 			r.batchEnd = header.LastOffset() + 1
 		}
 		if header.BaseOffset() >= from {
-			// The time of the file is not before the batch was written. It is better to remember a
-			// producer too long than too short.
+			// The modification time of the file is not earlier than the write of the batch, so a
+			// producer may be kept too long, but is never removed too early.
 			if _, err := replayHeader(&r.producers, h, header, h.ModTime()); err != nil {
 				return err
 			}
@@ -234,10 +238,10 @@ func (r *recovery) replaySegment(h *handle, from int64) error {
 }
 
 // loadSnapshot loads the newest usable producer snapshot at or below limit, and returns its offset.
-// It removes later ones: they describe what the scan may remove, and the next flush writes new
-// ones. A snapshot below the first segment is ignored if there are segments: the batches behind it
-// are deleted, and an incomplete state of a producer is worse than none, because its next batch
-// would be rejected.
+// It removes later snapshots, because they describe records that the scan may remove; the next
+// flush writes new ones. A snapshot below the first segment is ignored if there are segments: the
+// batches behind it are deleted, and an incomplete state of a producer is worse than none, because
+// its next batch would be rejected.
 func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
 	bases := basesOf(r.files)
 	for _, f := range slices.Backward(r.files) {
@@ -266,8 +270,8 @@ func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
 }
 
 // scan checks segments batch by batch. The log ends at the first bad batch, or at the first gap
-// (ADR 0015); what follows is deleted, from the back, so that an interrupted scan leaves something
-// that the next one finds.
+// (ADR 0015); the segments behind it are deleted from the back, so that the next start continues
+// correctly after an interrupted scan.
 func (r *recovery) scan(bases []int64) error {
 	if len(bases) > 0 && bases[0] < r.end() {
 		return fmt.Errorf("%w: segment %d begins below the end of the one before it, %d",
@@ -305,9 +309,9 @@ func (r *recovery) scan(bases []int64) error {
 	return nil
 }
 
-// visit applies a scanned batch. A batch below producersAt is in the snapshot already: applied
-// again it would set its producer back, and the producer's next batch would be rejected as out of
-// order.
+// visit applies a scanned batch. A batch below producersAt is in the snapshot already: applying it
+// again would reset its producer to an older sequence, and the producer's next batch would be
+// rejected as out of order.
 func (r *recovery) visit(b record.Batch) error {
 	if r.onDisk == nil || b.LastOffset() >= r.saved.logStart { // see verifyEpochs
 		r.epochs = r.epochs.Assign(b.LeaderEpoch(), r.batchEnd)
@@ -323,7 +327,7 @@ func (r *recovery) visit(b record.Batch) error {
 	return err
 }
 
-// drop deletes segments behind the end of the log: other records will get their offsets.
+// drop deletes the segments behind the end of the log, because new records will get their offsets.
 func (r *recovery) drop(bases []int64, cause error) error {
 	for _, base := range slices.Backward(bases) {
 		r.log.env.logger.Warn("deleted a segment above the log end", "partition", r.log.id,
@@ -338,9 +342,9 @@ func (r *recovery) drop(bases []int64, cause error) error {
 	return r.log.env.fs.SyncDir(r.log.dir)
 }
 
-// sealRebuilt makes durable what was rebuilt of segments that take no more appends: the recovery
-// point on disk may be above them, and the next start would open them without a scan. On a full
-// disk they wait for a flush that can seal them (install).
+// sealRebuilt makes the rebuilt indexes of all segments but the active one durable: the recovery
+// point on disk may be above these segments, and then the next start opens them without a scan. On
+// a full disk the segments are queued for a flush that can seal them (install).
 func (r *recovery) sealRebuilt() error {
 	for i, h := range r.handles {
 		if i+1 == len(r.handles) || !h.NeedsSeal() {
@@ -356,8 +360,8 @@ func (r *recovery) sealRebuilt() error {
 // keepSnapshot writes the producer state at the base of the active segment, if the scan passed it.
 // Snapshots above the beginning of the scan are removed (loadSnapshot), and retention may delete
 // the segments from which the state was built before a roll writes a snapshot. On a full disk the
-// log opens without it; also if the segment below could not be sealed, which a snapshot would
-// confirm (sealedTo).
+// log opens without the snapshot. The snapshot is also omitted if the segment below could not be
+// sealed, because it would prove that the segment is sealed (sealedTo).
 func (r *recovery) keepSnapshot() error {
 	last := len(r.handles) - 1
 	active := r.handles[last].Base()
@@ -396,25 +400,25 @@ func (r *recovery) ensureActive() error {
 		return err
 	}
 	r.handles = []*handle{active}
-	// No transaction continues: its batches are gone, and its marker may never come, as where the
-	// log was to start again.
+	// Open transactions are discarded: their batches are deleted, and their markers may never
+	// arrive, for example after an interrupted StartAt.
 	r.producers.ForgetOpen()
-	// also instead of a snapshot in which they are open
+	// this state also replaces a snapshot in which these transactions are open
 	r.activeSnapshot, r.producersAt = r.producers.Encode(r.saved.logStart), -1
-	// Its name is durable before any append. If a crash lost the name of the first segment and kept
-	// that of the second, nothing would show that the log once began below: recovery finds gaps
-	// between segments only (ADR 0015, 0070).
+	// The name of the new segment is durable before any append. If a crash lost the name of the
+	// first segment and kept that of the second, nothing would show that the log once began below:
+	// recovery finds gaps between segments only (ADR 0015, 0070).
 	return r.log.env.fs.SyncDir(r.log.dir)
 }
 
-// install puts the result into the log, each offset limited to what the log confirms
+// install stores the result in the log, and limits each saved offset to the range of the log
 // (docs/format/checkpoints.md).
 func (r *recovery) install() error {
 	l := r.log
 	end := r.end()
 	start := max(r.saved.logStart, r.handles[0].Base())
 	if r.saved.recoveryPoint > end || r.clean && r.saved.highWatermark > end {
-		// Not repaired here, but not ignored: what was synced is missing.
+		// Synced records are missing. The loss cannot be repaired here, so it is logged.
 		l.env.logger.Warn("log ends below its recovery point or high watermark: the disk lost data",
 			"partition", l.id,
 			"end", end,
@@ -423,8 +427,8 @@ func (r *recovery) install() error {
 	epochs := r.epochs.Assign(r.lastKnown.Epoch,
 		r.lastKnown.Start).TruncateEnd(end).TruncateFront(start)
 	l.epochs.cache.Store(&epochs)
-	// Also if none is left: an epoch that started above the end would reappear and claim what is
-	// appended there now.
+	// The file is also written if no epoch is left: otherwise an epoch that started above the end
+	// would reappear, and would include records that are appended at those offsets later.
 	if !slices.Equal(epochs, r.onDisk) {
 		if err := l.epochs.save(epochs); err != nil {
 			return err
@@ -452,7 +456,7 @@ func (r *recovery) install() error {
 		}
 	}
 	if active := r.handles[len(r.handles)-1]; active.Unsynced() {
-		// the next flush syncs what could not be written again
+		// the next flush syncs the tail that could not be rewritten
 		recoveryPoint = min(recoveryPoint, active.Base())
 	}
 	l.disk.start(recoveryPoint, r.saved.recoveryPoint, rolled)

@@ -12,7 +12,7 @@ import (
 )
 
 // loadEpochs reads leader-epoch-checkpoint. Without a usable file, epochs are rebuilt from the
-// batches. After a clean shutdown the file has to be the one that Close left.
+// batches. After a clean shutdown the file must be the one that Close wrote.
 func (r *recovery) loadEpochs() error {
 	r.lastKnown.Epoch = leaderepoch.Cache{}.Latest()
 	content, err := r.log.env.fs.ReadFile(filepath.Join(r.log.dir, checkpoint.EpochsFile))
@@ -34,8 +34,8 @@ func (r *recovery) loadEpochs() error {
 	return nil
 }
 
-// rebuildEpochs has the leader epochs rebuilt from the batches. latest is an epoch that may have no
-// batch.
+// rebuildEpochs makes recovery rebuild the leader epochs from the batches. latest is an epoch that
+// may have no batch.
 func (r *recovery) rebuildEpochs(cause string, latest leaderepoch.Entry) {
 	r.log.env.logger.Warn("rebuilding leader epochs from the batches", "partition", r.log.id,
 		"cause", cause)
@@ -44,7 +44,8 @@ func (r *recovery) rebuildEpochs(cause string, latest leaderepoch.Entry) {
 
 // verifyEpochs compares the leader epochs, after an unclean shutdown, with the first batch of each
 // segment and with the last batch. The file is durable before the first batch of an epoch is
-// written, so if it contradicts one it is not the log's: an old copy can be decoded too.
+// written, so a file that contradicts a batch does not belong to this state of the log: it may be
+// an old copy, which is well-formed too.
 func (r *recovery) verifyEpochs() error {
 	if r.clean || r.onDisk == nil {
 		return nil
@@ -67,7 +68,7 @@ func (r *recovery) verifyEpochs() error {
 				return fmt.Errorf("verify leader epochs with segment %d: %w", h.Base(), err)
 			}
 			if header.LastOffset() < r.saved.logStart {
-				continue // deleted records do not count: a truncation may have removed their epoch
+				continue // deleted records are ignored: a truncation may have removed their epoch
 			}
 			if r.epochs.Contradicts(header.LeaderEpoch(), header.LastOffset()) {
 				latest := leaderepoch.Entry{Epoch: -1}

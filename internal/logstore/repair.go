@@ -16,8 +16,8 @@ import (
 
 // repairDirectory completes what a crash interrupted (the table in docs/format/swap.md): a swap is
 // reverted or finished, leftovers are removed. It returns the segments' files, by base, including
-// those that it removed because they had no .log file. It may be interrupted at any step and run
-// again. An intact directory is listed once: there may be thousands.
+// those that it removed because they had no .log file. It can be interrupted at any step and
+// repeated. An intact directory is listed once: there may be thousands.
 func repairDirectory(fsys vfs.FS, dir string) ([]segmentFile, error) {
 	files, temporary, err := listDirectory(fsys, dir)
 	if err != nil {
@@ -49,7 +49,7 @@ func repairDirectory(fsys vfs.FS, dir string) ([]segmentFile, error) {
 	for _, name := range temporary {
 		if err == nil {
 			if err = fsys.Remove(filepath.Join(dir, name)); errors.Is(err, fs.ErrNotExist) {
-				err = nil // a spool's: it was removed above
+				err = nil // the file is a spool, which was removed above
 			}
 		}
 	}
@@ -71,9 +71,9 @@ func basesOf(files []segmentFile) []int64 {
 }
 
 // revertSwap removes files that are marked as deleted, and those of a swap that did not reach its
-// commit point: while any .cleaned file exists, no .swap was committed. Which of them were renamed
-// does not matter: before the commit point the disk may have kept the renames in any order (ADR
-// 0070).
+// commit point: while any .cleaned file exists, no .swap was committed. It removes the files of
+// such a swap under either name, because before the commit point the disk may have kept any subset
+// of the renames (ADR 0070).
 func revertSwap(fsys vfs.FS, dir string) error {
 	files, err := listSegmentFiles(fsys, dir)
 	if err != nil {
@@ -87,8 +87,8 @@ func revertSwap(fsys vfs.FS, dir string) error {
 			f.suffix == cleanedSuffix
 	}
 	for _, matches := range []func(segmentFile) bool{isSwap, isRest} {
-		// The .swap files must be durably removed first: without a .cleaned file they count as
-		// committed.
+		// The .swap files must be durably removed first: without a .cleaned file they are treated
+		// as committed.
 		removed, err := removeFiles(fsys, dir, files, matches)
 		if err != nil {
 			return err
@@ -103,8 +103,8 @@ func revertSwap(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// finishSwap completes a committed swap: the files that it replaces are removed, then the new ones
-// lose their suffix.
+// finishSwap completes a committed swap: it removes the replaced files, and then renames the new
+// ones to their final names.
 func finishSwap(fsys vfs.FS, dir string) error {
 	files, err := listSegmentFiles(fsys, dir)
 	if err != nil {
@@ -130,8 +130,8 @@ func finishSwap(fsys vfs.FS, dir string) error {
 		if f.suffix != swapSuffix {
 			continue
 		}
-		// Each segment durably before the next: no .swap file may be below one that has its final
-		// name (swapRange).
+		// The rename of each segment is durable before the next: no .swap file may be below a new
+		// segment that has its final name (swapRange).
 		if renamed >= 0 && renamed != f.base {
 			if err := fsys.SyncDir(dir); err != nil {
 				return err
@@ -150,9 +150,10 @@ func finishSwap(fsys vfs.FS, dir string) error {
 }
 
 // swapRange returns the offsets that the .log.swap files cover, and [-1, 0), no segment at all, if
-// there are none. It replaces plain segments that begin there: none of the new ones has its final
-// name yet, because names are given in ascending order, each durably before the next. A replaced
-// segment that begins behind the last new one is unknown: it stays, and is cleaned again.
+// there are none. The swap replaces the segments without a suffix that begin in this range. None of
+// them is a new segment, because the new ones are renamed in ascending order, each durably before
+// the next. A replaced segment that begins behind the last new one is not detected: it stays, and
+// is cleaned again.
 func swapRange(fsys vfs.FS, dir string, files []segmentFile) (from, to int64, err error) {
 	from = -1
 	for _, f := range files {
@@ -173,13 +174,13 @@ func swapRange(fsys vfs.FS, dir string, files []segmentFile) (from, to int64, er
 
 // nextOffset reads the batch headers of a data file to its end. The file was sealed and synced
 // before the commit point, so anything but complete batches is an error, and the log stays offline
-// rather than lose what the swap was to replace.
+// rather than lose the segments that the swap would replace.
 func nextOffset(fsys vfs.FS, name string, base int64) (int64, error) {
 	file, err := fsys.Open(name)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // the file was only read
 	next := base
 	header := make(record.Batch, record.HeaderBytes)
 	for position := int64(0); ; {

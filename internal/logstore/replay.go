@@ -12,8 +12,9 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// replayHeader applies a batch of which only the header was read to the producer state. It reads a
-// control batch whole: its record says how it ends the transaction.
+// replayHeader applies a batch of which only the header was read to the producer state. It reads
+// control batches completely, because the record in a control batch contains whether the
+// transaction was committed or aborted.
 func replayHeader(state *producer.State, h *handle, header segment.Header,
 	seen time.Time) (ended *producer.EndedTxn, err error) {
 	batch := header.Batch
@@ -29,7 +30,8 @@ func replayHeader(state *producer.State, h *handle, header segment.Header,
 	return state.Update(batch, seen)
 }
 
-// controlBytesMax bounds a control batch that is read into memory; they have some eighty bytes.
+// controlBytesMax bounds a control batch that is read into memory; control batches have some eighty
+// bytes.
 const controlBytesMax = 1 << 20
 
 // readBatch reads a whole batch into memory. HeaderAt has checked its size against the file.
@@ -73,7 +75,7 @@ func (h *handle) headerFrom(offset int64) (header segment.Header, found bool, er
 	return header, err == nil, err
 }
 
-// errTxnIndexLost: a transaction index existed, or was longer.
+// errTxnIndexLost means that a transaction index is missing or shorter than it was.
 var errTxnIndexLost = errors.New("transaction index lost")
 
 // lostTxnIndex reports whether a segment must have had a transaction index, or a longer one: the
@@ -92,7 +94,7 @@ func (r *recovery) lostTxnIndex(h *handle) bool {
 }
 
 // rebuildTxnIndexes rebuilds the transaction indexes that Open found damaged, or that were lost.
-// Only recovery does it, because it owns the log.
+// Only recovery calls it, because it owns the log.
 func (r *recovery) rebuildTxnIndexes() error {
 	for i, h := range r.handles {
 		damage := h.TxnIndexDamaged()
@@ -149,7 +151,7 @@ func (r *recovery) restoreDecided() error {
 	return nil
 }
 
-// abortedOf returns the aborted ones of the ended transactions.
+// abortedOf returns those of the ended transactions that were aborted.
 func abortedOf(ended []producer.EndedTxn) (aborted []segment.AbortedTxn) {
 	for _, e := range ended {
 		if e.Aborted {

@@ -13,17 +13,17 @@ var ErrUnexpectedOffset = errors.New("unexpected append offset")
 
 // AppendReplicated appends batches as the leader has them: one or more complete ones, whose bytes
 // do not change. Their offsets ascend from the log end on, with gaps where the leader's log was
-// cleaned. Length and checksum are checked, and not what a topic demands of its producers: the
-// leader did that, by the settings of that time.
+// cleaned. It checks length and checksum, but not the rules for batches of producers: the leader
+// checked these with the settings of that time.
 //
 // Leader epochs are those of the batches, and are durable before the first batch of each (as by
 // Lead). It fails with ErrCorrupt (of package record) and ErrUnexpectedOffset for malformed
 // batches, with ErrFencedLeaderEpoch for a batch of an earlier epoch than the log knows (epochs
-// never fall along a log), and as Append does when the disk fails. Batches appended before the
-// failure stays, up to LogEnd.
+// never fall along a log), and as Append does when the disk fails. Batches that were appended
+// before the failure stay in the log; they end at LogEnd.
 func (l *Log) AppendReplicated(batches []byte, now time.Time) error {
 	config := l.config.Load()
-	defer l.appended(config) // requests the sync of what was appended, also after a failure
+	defer l.appended(config) // requests a sync of the appended batches, also after a failure
 	for len(batches) > 0 {
 		b, rest, err := record.Next(batches)
 		if err != nil {
@@ -61,13 +61,12 @@ func checkReplicated(b record.Batch) error {
 	return err
 }
 
-// followLocked appends a batch at its own offsets; from is the previous log end. Log.mu is held.
-//
-// A new epoch is taken to start at from, though its first batch here may be behind a gap: what the
-// leader's log had in between was cleaned away, and its epoch is unknown. If it was attributed to
-// the epoch before, a replica with other records there, which were never acknowledged, would
-// keep them as this log's. Attributed to the new one, a replica may remove records there that
-// were this log's, and gets what superseded them.
+// followLocked appends a batch at its own offsets; from is the previous log end. Log.mu is held. A
+// new epoch is assumed to start at from, though its first batch here may be behind a gap: the
+// leader's records in the gap were cleaned away, and their epoch is unknown. If the gap was
+// attributed to the previous epoch, a replica that has other, never acknowledged records in the gap
+// would keep them as if they belonged to this log. With the gap attributed to the new epoch, a
+// replica may remove valid records in the gap, but it then gets the records that superseded them.
 //
 // A segment that is rolled begins at the log end and not at the batch, though there may be a gap in
 // between: above the recovery point segments join without one, and recovery treats a gap as lost
@@ -98,7 +97,7 @@ func (l *Log) followLocked(b record.Batch, from int64, config *config, now time.
 
 // EndOffsetFor answers OffsetForLeaderEpoch (KIP-101, KIP-279): see leaderepoch.Cache.EndOf.
 func (l *Log) EndOffsetFor(epoch int32) (found int32, end int64) {
-	// The end first: an epoch that starts meanwhile starts at or above it.
+	// The log end is loaded first: an epoch that starts meanwhile starts at or above it.
 	logEnd := l.logEnd.Load()
 	return l.epochs.load().EndOf(epoch, logEnd)
 }

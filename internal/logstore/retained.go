@@ -13,16 +13,16 @@ import (
 
 // checkpointState is what the checkpoint files contain of one partition.
 type checkpointState struct {
-	// 0 if no checkpoint lists the partition, like highWatermark and firstDirty
+	// logStart, highWatermark and firstDirty are 0 if no checkpoint lists the partition
 	logStart      int64
 	recoveryPoint int64 // unknownOffset: recovery scans everything
 	highWatermark int64
 	firstDirty    int64
-	// TombstonesUnknown after a Release: then a pass looks for tombstones again
+	// horizon is TombstonesUnknown after a Release: a pass then searches for tombstones again
 	horizon        int64
-	tombstoneClean int64                  // 0 of a retained log: a pass computes it again
-	progress       clean.CleaningProgress // nil of a retained log
-	// of the segments below the recovery point; nil of a retained log
+	tombstoneClean int64                  // 0 for a retained log: a pass computes it again
+	progress       clean.CleaningProgress // nil for a retained log
+	// aborted is for the segments below the recovery point; nil for a retained log
 	aborted checkpoint.AbortedCounts
 }
 
@@ -77,9 +77,9 @@ func readRetained(fsys vfs.FS, dir string) (r retained, ok bool, err error) {
 }
 
 // merge returns, of two states of one log, the later one, field by field: each field only rises
-// during the life of a log. The delete horizon is the exception: it may fall, and is left at
-// TombstonesUnknown, so that a pass looks again; and so is everything known of tombstones, which
-// was not updated meanwhile.
+// during the life of a log. The delete horizon is the exception: it may fall, and is set to
+// TombstonesUnknown, so that a pass searches for tombstones again. The other tombstone fields are
+// reset too, because they were not updated meanwhile.
 func (s checkpointState) merge(other checkpointState) checkpointState {
 	return checkpointState{
 		logStart:      max(s.logStart, other.logStart),

@@ -9,14 +9,14 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// segmentInfo is what retention needs of a segment.
+// segmentInfo holds the properties of a segment that retention uses.
 type segmentInfo struct {
 	end       int64 // base of the next segment
 	sizeBytes int64
 	newest    int64 // ms; the largest timestamp, or the modification time if there is none
 }
 
-// logInfo is what retention needs of a log.
+// logInfo holds the properties of a log that retention uses.
 type logInfo struct {
 	logStart      int64 // segments that end at or below it are deleted whatever the policy
 	highWatermark int64
@@ -28,8 +28,8 @@ type logInfo struct {
 // high watermark is deleted, and a segment that stays keeps all behind it. segments are all but the
 // active one, oldest first.
 //
-// By size a segment is deleted only if what is left is not below RetentionBytes, as in Kafka: the
-// limit is the minimum that is kept.
+// Retention by size deletes a segment only if the remaining segments have at least RetentionBytes,
+// as in Kafka: the limit is the minimum size that is kept.
 func countExpired(segments []segmentInfo, log logInfo, s topicconfig.Settings,
 	now time.Time) int {
 	excess := int64(0)
@@ -63,13 +63,15 @@ func (h *handle) newest() int64 {
 	return h.ModTime().UnixMilli()
 }
 
-// applyRetention deletes the segments that retention deletes, and moves the log start there. It
-// first rolls an active segment that is expired. A rolled segment may be deleted before it is
-// sealed: on a full disk there may be no room to seal any, and retention makes room.
+// applyRetention deletes the segments that retention deletes, and moves the log start to the first
+// remaining segment. It first rolls an active segment that is expired. A rolled segment may be
+// deleted before it is sealed: on a full disk there may be no room to seal any, and retention makes
+// room.
 func (l *Log) applyRetention(now time.Time) error {
 	settings := l.Settings()
-	// Not before the whole segment is below the high watermark: nothing above that is deleted, so
-	// the roll would only create one more small segment.
+	// The active segment is rolled only once all of it is below the high watermark: no segment
+	// above the high watermark is deleted, so an earlier roll would only create one more small
+	// segment.
 	err := l.rollIf(func(active *handle) bool {
 		return active.SizeBytes() > 0 && l.highWatermark.Load() >= l.logEnd.Load() &&
 			expired(active.newest(), settings, now)
@@ -93,7 +95,8 @@ const deletedAtOnce = 64
 func (l *Log) deleteExpired(now time.Time) (count int, err error) {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
-	// only now: Configure holds Log.maintain, so settings that were replaced before delete nothing
+	// The settings are read under Log.maintain, which Configure holds too, so replaced settings
+	// delete nothing.
 	settings := l.Settings()
 	l.mu.Lock()
 	handles := l.currentLocked()
@@ -121,10 +124,10 @@ func (l *Log) deleteExpired(now time.Time) (count int, err error) {
 // deleteFront deletes the first count segments. Log.maintain is held, so everything but the end of
 // the list stays as it is.
 //
-// The files are renamed before the segments leave the list: a reader may keep them for long, and a
-// restart must not find them again. A segment that cannot be renamed stays, with all behind it, and
-// the next round tries again: if it left the list, its last reader would remove files by names that
-// a new log in the same directory may have.
+// The files are renamed before the segments leave the list: a reader may keep the files for long,
+// and a restart must not find them as segments again. A segment that cannot be renamed stays in the
+// list, with all segments behind it, and the next round retries. If such a segment left the list,
+// its last reader would remove files whose names a new log in the same directory may use.
 func (l *Log) deleteFront(handles []*handle, count int) error {
 	if err := l.snapshots.ensureForDeletion(handles, count); err != nil {
 		return err
@@ -177,8 +180,8 @@ func (d frontDeletion) publish(count int) error {
 	}
 	l.mu.Lock()
 	l.disk.forget(func(u unsealed) bool { return u.segment.Base() < logStart })
-	// First the log start, then the list: a reader that misses a segment finds its offset out of
-	// range too.
+	// The log start is stored before the list, so a reader that does not find a segment also finds
+	// its offset out of range.
 	l.logStart.Store(max(l.logStart.Load(), logStart))
 	old := l.publishLocked(l.currentLocked()[count:])
 	err := l.epochs.truncateFront(logStart)

@@ -8,14 +8,15 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// rollBefore reports whether a batch, with its offsets, needs a new segment: the size would be
-// exceeded, an index or the 31-bit relative offset is full, or the batch is later than the
-// segment's first batch by more than the segment's age, by the timestamps of records.
+// rollBefore reports whether a batch, with its offsets, needs a new segment: the segment would
+// exceed its size, an index has no room, the relative offset would exceed 31 bits, or the record
+// timestamps show that the batch is later than the segment's first batch by more than the segment's
+// age.
 func rollBefore(active *segment.Segment, b record.Parts, config *config) bool {
 	size := active.SizeBytes()
 	if size == 0 {
-		// A batch of any size fits into an empty segment, and there cannot be a second one of the
-		// same base.
+		// A batch of any size fits into an empty segment, and there cannot be a second segment with
+		// the same base.
 		return false
 	}
 	if size > config.settings.SegmentBytes-int64(b.SizeBytes()) || !active.Fits(b) {
@@ -50,26 +51,27 @@ func jitter(longest time.Duration, base int64) time.Duration {
 }
 
 // rollLocked creates a new active segment. The next flush seals and syncs the old one, so that an
-// append does not wait for the disk: until then a crash may lose its end while it keeps the new
-// segment, which recovery finds as a gap (ADR 0015).
+// append does not wait for the disk. Until that flush, a crash may lose the end of the old segment
+// and keep the new one, which recovery detects as a gap (ADR 0015).
 func (l *Log) rollLocked() error {
 	end := l.logEnd.Load()
 	next, err := l.files.create(end, l.config.Load().indexes(l.env.segments))
 	if err != nil {
-		return err // the old segment is unchanged: when there is space, the next append rolls
+		return err // the old segment is unchanged, and a later append rolls it when there is space
 	}
 	handles := l.currentLocked()
 	old := handles[len(handles)-1]
-	// Before the list with the rolled segment is published: see Compaction.limits.
+	// disk.rolled is called before the list with the rolled segment is published: see
+	// Compaction.limits.
 	l.disk.rolled(unsealed{segment: old, end: end, state: l.mu.producers.Encode(end)})
 	l.mu.firstAppend = time.Time{}
-	// All segments of the old list are in the new one: releasing it closes nothing.
+	// All segments of the old list are in the new one, so releasing the old list closes no file.
 	l.publishLocked(append(handles[:len(handles):len(handles)], next)).release()
 	l.compaction.sidecars.spools.rollLocked(old)
 	return nil
 }
 
-// rollIf rolls the active segment if it is due; due is called under Log.mu.
+// rollIf rolls the active segment if due returns true; due is called under Log.mu.
 func (l *Log) rollIf(due func(active *handle) bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,9 +83,9 @@ func (l *Log) rollIf(due func(active *handle) bool) error {
 }
 
 // rollIdle rolls a segment that has reached its age without an append that would roll it. (Kafka
-// does not, so a quiet compacted partition breaks its promise of maxLag.) The age is counted by the
-// broker's clock, from the first append to the segment: by the timestamps of records, a producer
-// that sends old data would get a segment per tick.
+// does not roll such a segment, so an idle compacted partition exceeds its maxLag.) The age is
+// measured by the broker's clock, from the first append to the segment: with the timestamps of
+// records, a producer that sends old data would get a segment per tick.
 func (l *Log) rollIdle(now time.Time) error {
 	return l.rollIf(func(active *handle) bool {
 		return !l.mu.firstAppend.IsZero() &&

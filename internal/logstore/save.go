@@ -44,7 +44,7 @@ func (s *Store) save() error {
 
 // removeRetainedFiles removes the files "retained" of reopened logs that the checkpoints on disk
 // list. A log that is being reopened is in mu.reopened before it is among the store's logs, so
-// before any checkpoint lists it: its file stays until the next round. Store.saving is held.
+// before any checkpoint lists it. Its file stays until the next round. Store.saving is held.
 func (s *Store) removeRetainedFiles(listed map[PartitionID]checkpointState) error {
 	s.mu.Lock()
 	var ids []PartitionID
@@ -72,8 +72,9 @@ func (s *Store) forgetReopened(id PartitionID) {
 }
 
 // writeCheckpoints writes the files whose content differs from what was written last: in most
-// rounds of most clusters none, and each file costs two syncs. When one fails, the others of this
-// round are not written; those before it are on disk, which does no harm.
+// rounds of most clusters no file differs, and each written file costs two syncs. If writing one
+// file fails, the later files of this round are not written; the earlier ones stay on disk, which
+// is safe.
 func (s *Store) writeCheckpoints(all map[PartitionID]checkpointState) error {
 	aborted := make(map[PartitionID]checkpoint.AbortedCounts, len(all))
 	progress := make(map[PartitionID]checkpoint.CleaningState, len(all))
@@ -82,8 +83,8 @@ func (s *Store) writeCheckpoints(all map[PartitionID]checkpointState) error {
 		progress[id] = checkpoint.CleaningState{TombstoneClean: of.tombstoneClean,
 			Progress: of.progress}
 	}
-	// Before the recovery point: recovery does not scan below it, and so finds no lost transaction
-	// index there.
+	// The aborted counts are written before the recovery point: recovery does not scan below the
+	// recovery point, so it detects a lost transaction index there only by these counts.
 	if err := s.writeCheckpoint(checkpoint.AbortedFile,
 		checkpoint.EncodeAborted(aborted)); err != nil {
 		return err
@@ -112,7 +113,7 @@ func (s *Store) writeCheckpoints(all map[PartitionID]checkpointState) error {
 var offsetCheckpoints = []struct {
 	name  string
 	field func(*checkpointState) *int64
-	// values up to omitted are not written: a missing line means the same
+	// values up to omitted are not written, because a missing line is read as such a value
 	omitted int64
 }{
 	{checkpoint.RecoveryPointFile, func(s *checkpointState) *int64 { return &s.recoveryPoint },
@@ -136,8 +137,8 @@ func (s *Store) writeCheckpoint(name string, content []byte) error {
 	return nil
 }
 
-// loadCheckpoints reads the checkpoint files. A missing or malformed file counts as one that lists
-// no partition: without a recovery point recovery scans the whole log, without the others it
+// loadCheckpoints reads the checkpoint files. A missing or malformed file is treated as a file that
+// lists no partition: without a recovery point recovery scans the whole log, without the others it
 // repeats a little work. malformed are the names of the malformed files; the next save replaces
 // them.
 func (s *Store) loadCheckpoints() (all map[PartitionID]checkpointState, malformed map[string]bool,
@@ -160,7 +161,7 @@ func (s *Store) loadCheckpoints() (all map[PartitionID]checkpointState, malforme
 }
 
 // loadCheckpoint reads one file into all, or adds its name to malformed. It fails only if the disk
-// does.
+// fails.
 func loadCheckpoint[V any](s *Store, all map[PartitionID]checkpointState, malformed map[string]bool,
 	name string, decode func([]byte) (map[PartitionID]V, error),
 	set func(*checkpointState, V)) error {

@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// loadSummaries reads segment-checkpoint after a clean shutdown; if it is unusable, the start is
-// only slower.
+// loadSummaries reads segment-checkpoint after a clean shutdown. If the file is unusable, the start
+// is slower but correct.
 func (s *Store) loadSummaries() map[PartitionID]checkpoint.ClosedLog {
 	content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, checkpoint.SegmentsFile))
 	if errors.Is(err, fs.ErrNotExist) {

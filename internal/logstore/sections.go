@@ -30,14 +30,16 @@ type Sections struct {
 	DirtyBytes int64
 	// Blocked has the bytes from Bound on by reason.
 	Blocked map[string]int64
-	// OldestDirty is when the oldest dirty segment got its first batch; zero if there is none.
+	// OldestDirty is the time at which the oldest dirty segment got its first batch; zero if no
+	// segment is dirty.
 	OldestDirty time.Time
 	Segments    int   // below Bound
 	Records     int64 // below Bound, an estimate
-	// Lineage is Compaction.Lineage of the log that was divided.
+	// Lineage is the number of truncations of the log (Compaction.Lineage) when the sections were
+	// computed.
 	Lineage int64
-	// TombstonesDue is when the log needs a pass for its tombstones, in Unix milliseconds;
-	// TombstonesNone or TombstonesUnknown.
+	// TombstonesDue is the time (Unix milliseconds) from which the log needs a pass for its
+	// tombstones, or TombstonesNone or TombstonesUnknown.
 	TombstonesDue int64
 }
 
@@ -51,9 +53,11 @@ func (s Sections) DirtyRatio() float64 {
 
 // cleanableLimits are the offsets that Sections are computed from, besides the segments.
 type cleanableLimits struct {
-	logStart   int64
-	lastStable int64 // nothing above is cleaned: it may still be aborted (I2)
-	replicated int64 // the high watermark; up to lastStable an open transaction blocks
+	logStart int64
+	// records above it are not cleaned, because their transaction may still be aborted (I2)
+	lastStable int64
+	// the high watermark; between lastStable and replicated an open transaction blocks cleaning
+	replicated int64
 	end        int64 // durability.sealedEnd: nothing above is cleaned
 	firstDirty int64 // within [logStart, logEnd], see firstDirtyWithin
 }
@@ -64,7 +68,7 @@ type cleanableLimits struct {
 // limits acquires the list before it reads sealedEnd. A roll lowers sealedEnd before it publishes
 // the list with the rolled segment, so every segment of the list below the value read here is
 // sealed. A later change makes the result outdated but not wrong: replaceIn checks the segments,
-// sealedEnd and the lineage again under the lock.
+// sealedEnd and the number of truncations again under the lock.
 func (c *Compaction) limits() (*segmentList, cleanableLimits) {
 	l := c.log
 	list := l.acquire()
@@ -78,12 +82,11 @@ func (c *Compaction) limits() (*segmentList, cleanableLimits) {
 	}
 }
 
-// divide computes the sections of a log, and returns the handles of the segments below the bound.
-//
-// Segments are taken whole. The bound is the base of the first blocked segment (I2), and every
-// later segment counts as blocked for the same reason: a record above a blocked segment must not
-// supersede a record below it. A segment that contains firstDirty counts as dirty as a whole, as in
-// Kafka's ratio (I4).
+// divide computes the sections of a log, and returns the handles of the segments below the bound. A
+// segment is never divided between two sections. The bound is the base of the first blocked segment
+// (I2), and every later segment is blocked too, with the same reason: a record above a blocked
+// segment must not supersede a record below it. The whole segment that contains firstDirty is
+// dirty, as in Kafka's ratio (I4).
 func divide(handles []*handle, limits cleanableLimits, settings *topicconfig.Settings,
 	now time.Time) (s Sections, cleanable []*handle) {
 	s = Sections{LogStart: limits.logStart, Blocked: map[string]int64{}}
@@ -96,7 +99,8 @@ func divide(handles []*handle, limits cleanableLimits, settings *topicconfig.Set
 		dirty := last || handles[i+1].Base() > limits.firstDirty
 		if blocked == "" {
 			blocked = blockedBy(handles, i, dirty, limits, settings, now)
-			s.Bound = h.Base() // of the first blocked segment: the active one is always blocked
+			// the base of the first blocked segment; the active segment is always blocked
+			s.Bound = h.Base()
 		}
 		switch {
 		case blocked != "" && last:
@@ -121,9 +125,9 @@ func divide(handles []*handle, limits cleanableLimits, settings *topicconfig.Set
 	return s, cleanable
 }
 
-// blockedBy returns the reason why segment i cannot be cleaned; "" if it can. MinLag blocks dirty
-// segments only: a clean one was old enough before, and raising MinLag must not move the bound
-// below firstDirty.
+// blockedBy returns the reason why segment i cannot be cleaned; "" if it can. MinLag blocks only
+// dirty segments: a clean segment was old enough when it was cleaned, and raising MinLag must not
+// move the bound below firstDirty.
 func blockedBy(handles []*handle, i int, dirty bool, limits cleanableLimits,
 	settings *topicconfig.Settings, now time.Time) string {
 	if i == len(handles)-1 {
@@ -137,7 +141,7 @@ func blockedBy(handles []*handle, i int, dirty bool, limits cleanableLimits,
 	case end > limits.lastStable:
 		return BlockedTransaction
 	case end > limits.end:
-		return BlockedActive // just rolled, and not sealed yet
+		return BlockedActive // the segment was just rolled, and is not sealed yet
 	case dirty && lag > 0 && handles[i].lastWritten() > now.Add(-lag).UnixMilli():
 		return BlockedMinLag
 	}
@@ -146,7 +150,7 @@ func blockedBy(handles []*handle, i int, dirty bool, limits cleanableLimits,
 
 // firstWritten returns when the segment got its first batch: the timestamp of that batch, or the
 // file's modification time if that is earlier or the batch has none. A producer whose clock is
-// ahead must not delay what maxLag promises.
+// ahead must not delay a pass beyond maxLag.
 func (h *handle) firstWritten() time.Time {
 	modified := h.ModTime()
 	if ms, ok := h.FirstTimestamp(); ok && ms > 0 && ms < modified.UnixMilli() {

@@ -12,8 +12,9 @@ import (
 )
 
 // segmentDir does the file operations on the segments of one log: create, mark as deleted, and the
-// steps of a swap (docs/format/swap.md). It holds nothing of the log's state in memory and takes no
-// lock. Its callers hold Log.maintain, except for create, which a roll calls under Log.mu.
+// steps of a swap (docs/format/swap.md). It has no access to the state of the log in memory and
+// acquires no lock. Its callers hold Log.maintain, except for create, which a roll calls under
+// Log.mu.
 type segmentDir struct {
 	fs     vfs.FS
 	path   string
@@ -31,8 +32,8 @@ func (d segmentDir) create(base int64, config segment.Config) (*handle, error) {
 	return d.handleOf(made), nil
 }
 
-// handleOf returns the first handle of a segment. It has no reference yet: the first list that
-// holds it acquires it.
+// handleOf returns the first handle of a segment. The handle has no reference yet: the first list
+// that holds the handle acquires one.
 func (d segmentDir) handleOf(s *segment.Segment) *handle {
 	return &handle{Segment: s, logger: d.logger}
 }
@@ -61,8 +62,8 @@ func (d segmentDir) commitSwap(sources, cleaned []*segment.Segment) error {
 	if err := d.removeStrays(cleaned); err != nil {
 		return err
 	}
-	// Retention and lag use the modification time of a segment without timestamps, so it must not
-	// become later.
+	// Retention and lag use the modification time of a segment without timestamps, so the new
+	// segment keeps the modification time of its last source.
 	modified := sources[len(sources)-1].ModTime()
 	for _, s := range cleaned {
 		if err := s.SetModTime(modified); err != nil {
@@ -75,9 +76,9 @@ func (d segmentDir) commitSwap(sources, cleaned []*segment.Segment) error {
 	if err := d.fs.SyncDir(d.path); err != nil {
 		return err
 	}
-	// While one .cleaned file is left on disk, recovery reverts the swap, whichever file it is:
-	// until the sync the disk may keep any subset of these renames. The descending order is
-	// Kafka's; its own recovery relies on it.
+	// While any .cleaned file is left on disk, recovery reverts the swap. Until the sync the disk
+	// may keep any subset of these renames. The descending order is Kafka's; its own recovery
+	// relies on it.
 	for _, s := range slices.Backward(cleaned) {
 		if err := s.Rename(swapSuffix); err != nil {
 			return err
@@ -89,8 +90,8 @@ func (d segmentDir) commitSwap(sources, cleaned []*segment.Segment) error {
 	return d.fs.SyncDir(d.path)
 }
 
-// checkSwapFile compares the size of a file that is about to be committed with what was written:
-// behind the commit point the sources are deleted.
+// checkSwapFile compares the size of a file that is about to be committed with the number of bytes
+// written to it, because the sources are deleted behind the commit point.
 func (d segmentDir) checkSwapFile(s *segment.Segment) error {
 	name := segment.Name(s.Base(), segment.LogExtension, swapSuffix)
 	info, err := d.fs.Stat(filepath.Join(d.path, name))
@@ -103,8 +104,8 @@ func (d segmentDir) checkSwapFile(s *segment.Segment) error {
 	return nil
 }
 
-// removeStrays removes what a failed swap or pass has left. Because of a stray .cleaned file,
-// recovery would revert this swap after its sources were renamed.
+// removeStrays removes the files that a failed swap or pass has left. Because of a stray .cleaned
+// file, recovery would revert this swap after its sources were renamed.
 func (d segmentDir) removeStrays(cleaned []*segment.Segment) error {
 	files, err := listSegmentFiles(d.fs, d.path)
 	if err != nil {
@@ -120,7 +121,9 @@ func (d segmentDir) removeStrays(cleaned []*segment.Segment) error {
 	if err != nil {
 		return err
 	}
-	if swaps > 0 { // durably, before the .cleaned files that mark them as not committed
+	// The .swap files are durably removed before the .cleaned files, which mark the swap as not
+	// committed.
+	if swaps > 0 {
 		if err := d.fs.SyncDir(d.path); err != nil {
 			return err
 		}
@@ -145,8 +148,8 @@ func (d segmentDir) finishSwap(sources, cleaned []*segment.Segment) error {
 		if err := s.Rename(""); err != nil {
 			return err
 		}
-		// Each one durably before the next: recovery removes plain files above a .swap file as
-		// sources, and this one is none (swapRange).
+		// Each rename is durable before the next: recovery treats files without a suffix above a
+		// .swap file as sources and removes them (swapRange), and this file is not a source.
 		if err := d.fs.SyncDir(d.path); err != nil {
 			return err
 		}

@@ -12,23 +12,23 @@ import (
 
 // handle is a segment with a reference count: each list that holds it and each Slice of it is a
 // reference. The last release closes its files, and deletes them if the segment was doomed before.
-//
-// A list in use may be old. So files must not be deleted when a segment leaves the log's list, only
-// when no list and no Slice that holds it is left. Because of the count, retention, cleaning and
-// reading need no synchronization with each other.
+// A reader may use an old list. So the files of a segment must not be deleted when the segment
+// leaves the log's list, but only when no list and no Slice holds the segment any more. Because of
+// the count, retention, cleaning and reading need no synchronization with each other.
 type handle struct {
 	*segment.Segment
 	refs atomic.Int64
 	// doomed is set before the segment leaves the log for good.
 	doomed atomic.Bool
 	logger *slog.Logger
-	// sidecar is what is known of the segment's key sidecar; see sidecarState.
+	// sidecar is the state of the segment's key sidecar; nil until it was read from the directory.
 	sidecar atomic.Pointer[sidecarState]
 
-	// predecessor is the previous handle of the same segment (successor), of which this one holds a
-	// reference; nil for most.
+	// predecessor is the previous handle of the same segment (successor), to which this one holds a
+	// reference; nil for most handles.
 	predecessor *handle
-	// unread is closed when only its successor refers to the handle; nil until it has one.
+	// unread is closed when only the successor refers to this handle; nil until the handle has a
+	// successor.
 	unread atomic.Pointer[chan struct{}]
 }
 
@@ -42,7 +42,7 @@ func (h *handle) release() {
 	left := h.refs.Add(-1)
 	if left == 1 {
 		if unread := h.unread.Load(); unread != nil {
-			close(*unread) // once: with a successor, h gets no new users
+			close(*unread) // closed only once: a handle with a successor gets no new users
 		}
 	}
 	if left > 0 {
@@ -77,8 +77,8 @@ func (h *handle) successor() *handle {
 	return &handle{Segment: h.Segment, logger: h.logger, predecessor: h}
 }
 
-// awaitReaders waits until nothing but h refers to its predecessor, which no list may hold by now,
-// and reports whether that happened in time.
+// awaitReaders waits until only h refers to the predecessor of h, and reports whether that happened
+// in time. No list may hold the predecessor any more.
 func (h *handle) awaitReaders(wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -97,7 +97,7 @@ type segmentList struct {
 	refs    atomic.Int64
 }
 
-// newSegmentList returns a list with one reference, its creator's.
+// newSegmentList returns a list with one reference, which its creator holds.
 func newSegmentList(handles []*handle) *segmentList {
 	for _, h := range handles {
 		h.acquire()
@@ -112,7 +112,7 @@ func newSegmentList(handles []*handle) *segmentList {
 // Proof: refs is > 0 from the creation of a list until its last release, and never rises from 0,
 // because acquire only swaps n > 0 for n+1. A reader that loaded a pointer just before the list was
 // replaced and fully released finds 0 and loads again; the new pointer was stored before the
-// release (publishLocked), so it makes progress.
+// release (publishLocked), so the reader makes progress.
 func (l *Log) acquire() *segmentList {
 	for {
 		list := l.list.Load()

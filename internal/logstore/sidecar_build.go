@@ -13,20 +13,21 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// sidecarState is what is known of a segment's sidecar. It is immutable, behind handle.sidecar; nil
-// until the directory was looked at.
+// sidecarState is the known state of a segment's sidecar. It is immutable, and handle.sidecar
+// points to it; the pointer is nil until the state was read from the directory.
 type sidecarState struct {
 	// logBytes is the size of the data file when the state was computed. A segment that was
 	// truncated since has another size.
 	logBytes int64
-	digest   uint64 // of the existing sidecar; 0: there is none
+	digest   uint64 // digest of the existing sidecar; 0: there is none
 	verified bool   // the sidecar was built from the data or compared with it
-	records  int    // of the sidecar that exists or existed; else an estimate
-	retry    time.Time
+	// number of records in the sidecar that exists or existed; otherwise an estimate
+	records int
+	retry   time.Time
 }
 
-// sidecarMemoryBytes is the memory that building one sidecar takes at most: the least that sorts a
-// segment of any size in two steps.
+// sidecarMemoryBytes is the maximum memory for building one sidecar: the smallest size with which a
+// segment of any size can be sorted in two steps.
 const sidecarMemoryBytes = 16 << 20
 
 // SidecarSlot limits how many key sidecars are built at once over all logs, for the memory that
@@ -49,19 +50,19 @@ func (s SidecarSlot) unlock() {
 	}
 }
 
-// sidecarOptions bound the build of one sidecar. scanned is called with the bytes read of the
-// segment; Options.Spend with all others.
+// sidecarOptions bound the build of one sidecar. scanned is called with the number of bytes read
+// from the segment; Options.Spend with the number of all other bytes.
 type sidecarOptions struct {
 	keys.Options
 	scanned    func(ctx context.Context, n int) error // may be nil
 	slot       SidecarSlot
-	background bool // the log counts the bytes; otherwise the pass does
+	background bool // the log counts the bytes; otherwise the pass counts them
 }
 
 // sidecarRetry is the delay before the next attempt after a sidecar could not be built.
 const sidecarRetry = time.Minute
 
-// sidecarState returns the state of the segment's sidecar, nil if there is none that still applies.
+// sidecarState returns the state of the segment's sidecar, nil if the state is unknown or outdated.
 func (h *handle) sidecarState() *sidecarState {
 	state := h.sidecar.Load()
 	if state == nil || state.logBytes != h.SizeBytes() {
@@ -152,9 +153,8 @@ func (s *sidecars) build(ctx context.Context, h *handle, opts sidecarOptions) er
 	return nil
 }
 
-// scanHeldBytes is the part of a scan's spool that stays in memory and is never written to disk and
-// read again: some 200,000 records, which is a gibibyte of records of 5 KB. One scan runs at a time
-// in a log.
+// scanHeldBytes is the size up to which a scan's spool stays in memory instead of a file: some
+// 200,000 records, or a gibibyte of records of 5 KB. One scan runs at a time in a log.
 const scanHeldBytes = 4 << 20
 
 // scan builds a sidecar from the data.
@@ -179,8 +179,8 @@ func (s *sidecars) scan(ctx context.Context, h *handle, truncations int64,
 	return s.buildFrom(ctx, h, truncations, spool, opts)
 }
 
-// buildFrom builds a sidecar from a spool, and discards the spool. The sidecar appears only if its
-// segment is still in the log, which Log.maintain decides.
+// buildFrom builds a sidecar from a spool, and discards the spool. The sidecar is renamed to its
+// final name only if its segment is still in the log, which is checked under Log.maintain.
 func (s *sidecars) buildFrom(ctx context.Context, h *handle, truncations int64, spool *keys.Spool,
 	opts sidecarOptions) error {
 	defer s.spools.discard(spool, nil)
@@ -209,8 +209,8 @@ func (s *sidecars) buildFrom(ctx context.Context, h *handle, truncations int64, 
 	return nil
 }
 
-// buildNext builds one missing sidecar of the log, or deletes one that does not pay. It reports
-// whether there may be more to do at once.
+// buildNext builds one missing sidecar of the log, or deletes one that is not kept (keepsSidecar).
+// It reports whether the caller should call it again at once.
 func (s *sidecars) buildNext(ctx context.Context, now time.Time, opts sidecarOptions) (more bool) {
 	if fault := s.spools.fault.Swap(nil); fault != nil {
 		s.logger.Warn("failed to spool the keys of a segment; scanning it later", "error", *fault)
@@ -254,8 +254,8 @@ func (s *sidecars) buildNext(ctx context.Context, now time.Time, opts sidecarOpt
 	return true
 }
 
-// next returns the first sealed segment whose sidecar is missing or does not pay, and which of the
-// two; nil if there is none. The caller releases it.
+// next returns the first sealed segment whose sidecar is missing or is not to be kept; missing
+// distinguishes the two cases. h is nil if there is no such segment. The caller releases it.
 func (s *sidecars) next(now time.Time) (h *handle, missing bool) {
 	list := s.log.acquire()
 	if list == nil {
@@ -295,7 +295,7 @@ func (s *sidecars) load(h *handle) {
 	reader, err := s.open(h, false)
 	switch {
 	case err == nil:
-		_ = reader.Close() // it was only read
+		_ = reader.Close() // the file was only read
 	case keys.Unusable(err), errors.Is(err, fs.ErrNotExist):
 		h.sidecar.Store(&sidecarState{logBytes: size, records: estimateRecords(h)})
 		if keys.Unusable(err) {
@@ -305,13 +305,13 @@ func (s *sidecars) load(h *handle) {
 	}
 }
 
-// sidecarRecordBytesMin is the mean size of a segment's records on disk from which on its sidecar
-// is kept (ADR 0081).
+// sidecarRecordBytesMin is the minimum mean size of a segment's records on disk with which its
+// sidecar is kept (ADR 0081).
 const sidecarRecordBytesMin = 100
 
-// keepsSidecar reports whether the sidecar of a segment is kept, and not only built for a pass: an
-// entry has some 18 bytes, which is little beside a record of a kilobyte, and half of one of forty
-// bytes (reference F11).
+// keepsSidecar reports whether the sidecar of a segment is kept after the pass for which it is
+// built. An entry has some 18 bytes, which is little compared with a record of a kilobyte, but half
+// of a record of forty bytes (reference F11).
 func keepsSidecar(logBytes int64, records int) bool {
 	return logBytes >= sidecarRecordBytesMin*int64(records)
 }
@@ -320,8 +320,8 @@ func keepsSidecar(logBytes int64, records int) bool {
 const estimateBatches = 16
 
 // estimateRecords estimates the number of a segment's records from the headers of its first
-// batches. Offsets do not tell how many records a cleaned segment has. What cannot be read counts
-// as no records: the sidecar is then built, or fails with a reason.
+// batches. The offsets of a cleaned segment do not give its number of records. If the headers
+// cannot be read, the estimate is 0: the sidecar is then built, or building it fails with an error.
 func estimateRecords(h *handle) int {
 	var position, records int64
 	for range estimateBatches {
@@ -338,8 +338,8 @@ func estimateRecords(h *handle) int {
 	return int(float64(records) * float64(h.SizeBytes()) / float64(position))
 }
 
-// clear deletes all sidecars of a log that is not compacted, once. Files that a crash brings back
-// are found at the next start.
+// clear deletes all sidecars of a log that is not compacted. It does so once per start; the next
+// start deletes files that reappear after a crash.
 func (s *sidecars) clear(ctx context.Context) {
 	if s.cleared.Load() || s.lock(ctx) != nil {
 		return

@@ -22,7 +22,7 @@ import (
 //
 // The cleaner's goroutine builds a sidecar once its segment is sealed: from the spool that appends
 // filled, or by a scan. Neither holds a lock that an append needs. The sidecar gets its name under
-// Log.maintain, so it cannot appear beside data that a swap has put in the place of its segment.
+// Log.maintain, so it cannot appear beside data with which a swap has replaced its segment.
 type sidecars struct {
 	log      sidecarLog
 	fs       vfs.FS
@@ -55,12 +55,13 @@ type sidecarLog interface {
 	Settings() topicconfig.Settings
 	// acquire returns the current segments, nil if the log is closed.
 	acquire() *segmentList
-	// cleanableEnd is the end of what may be cleaned: no segment above it has a sidecar.
+	// cleanableEnd is the end of the records that may be cleaned: no segment above it has a
+	// sidecar.
 	cleanableEnd() int64
-	// truncations counts the truncations of the log so far.
+	// truncations returns the number of truncations of the log so far.
 	truncations() int64
-	// ownsSealed reports whether a segment is the log's, sealed, and not truncated since
-	// truncations returned the given count. Log.maintain is held.
+	// ownsSealed reports whether a segment is in the log's list and sealed, and whether the log was
+	// not truncated since truncations returned the given count. Log.maintain is held.
 	ownsSealed(h *handle, truncations int64) bool
 }
 
@@ -73,9 +74,9 @@ func newSidecars(l *Log) sidecars {
 	}
 }
 
-// enable makes a compacted log collect the keys of what is appended from now on. It is called for
-// each new config. A salt that cannot be read keeps the log from collecting keys until the next
-// start; passes fail until then.
+// enable makes a compacted log collect the keys of the records that are appended from now on. It is
+// called for each new config. A salt that cannot be read keeps the log from collecting keys until
+// the next start; passes fail until then.
 func (s *sidecars) enable(compacted bool) {
 	if !compacted || s.salt.Load() != nil {
 		return
@@ -106,8 +107,8 @@ func readSalt(fsys vfs.FS, dir string) (salt keys.Salt, saved bool, err error) {
 }
 
 // saveSalt makes the salt durable before the first sidecar that depends on it: hashes whose salt a
-// crash has lost would never match again. It is not written earlier, so that creating a partition
-// costs no sync for it.
+// crash has lost would never match again. The salt is not written when the partition is created,
+// which saves a sync.
 func (s *sidecars) saveSalt() error {
 	if s.saltSaved.Load() {
 		return nil
@@ -140,9 +141,9 @@ func (s *sidecars) path(base int64, extension, suffix string) string {
 // name is the path of the sidecar of a segment that is in the log.
 func (s *sidecars) name(base int64) string { return s.path(base, keys.Extension, "") }
 
-// invalidateLocked forgets the keys of the log before the log end falls: ordinals may come to name
-// other records. A sidecar that is being built does not appear (build), and those of truncated
-// segments are removed with Segment.Truncate. Log.mu is held.
+// invalidateLocked discards the collected keys of the log before the log end falls, because the
+// same ordinals may then refer to other records. A sidecar that is being built is discarded
+// (buildFrom), and Segment.Truncate removes those of truncated segments. Log.mu is held.
 func (s *sidecars) invalidateLocked(handles []*handle) {
 	s.spools.discardAllLocked()
 	for _, h := range handles {
@@ -150,8 +151,8 @@ func (s *sidecars) invalidateLocked(handles []*handle) {
 	}
 }
 
-// open opens the sidecar of a segment. With verify, a sidecar that this process has neither built
-// nor verified is first compared with the data.
+// open opens the sidecar of a segment. With verify, it first compares a sidecar that this process
+// has neither built nor verified with the data.
 func (s *sidecars) open(h *handle, verify bool) (*keys.Reader, error) {
 	salt := s.salt.Load()
 	if salt == nil {
@@ -203,7 +204,7 @@ func (s *sidecars) remove(h *handle) {
 	h.sidecar.Store(&state)
 }
 
-// removeInvalid deletes the sidecar of a segment that contradicts it.
+// removeInvalid deletes the sidecar of a segment if the sidecar does not match the data.
 func (s *sidecars) removeInvalid(ctx context.Context, of *segment.Segment) error {
 	if err := s.lock(ctx); err != nil {
 		return err

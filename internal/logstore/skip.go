@@ -12,19 +12,20 @@ import (
 // removed more than 2^31 records.
 func tooFar(b record.Batch, logEnd int64) bool { return b.LastOffset()-logEnd > math.MaxInt32 }
 
-// skipTo moves the end of the log up to an offset below which nothing more will come, and begins a
-// segment there.
+// skipTo raises the log end to an offset and begins a segment there. The caller knows that no
+// record below the offset will be appended any more.
 //
 // Above the recovery point segments join, and recovery treats a gap as lost data (ADR 0015). So the
-// recovery point on disk moves beyond the gap before anything is appended behind it. The order: the
-// records so far are synced; the new segment is created; it and the sealed one before are synced,
-// and the recovery point moves there; the checkpoints. After a crash before the last step the log
-// ends where it did, without the empty segment; after it, at offset.
+// recovery point on disk moves beyond the gap before anything is appended behind it. The steps run
+// in this order: sync the existing records; create the new segment; sync it and the sealed segment
+// before it, and move the recovery point to offset; write the checkpoints. After a crash before the
+// last step the log has its old end, without the empty segment; after the last step it ends at
+// offset.
 func (l *Log) skipTo(offset int64) error {
 	if err := l.rollAt(offset); err != nil {
 		return err
 	}
-	// all checkpoints; it acquires locks of the store
+	// saveCheckpoints writes the checkpoints of all logs, and acquires locks of the store.
 	if err := l.env.saveCheckpoints(); err != nil {
 		return fmt.Errorf("%w: save the recovery point behind a gap: %w", ErrStorage, err)
 	}

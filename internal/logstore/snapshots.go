@@ -14,25 +14,26 @@ import (
 
 // snapshotsKept is how many producer snapshots a log keeps of those that recovery may load: the
 // newest, and one more in case it is damaged. Those at the base of a segment are kept too, as in
-// Kafka: a truncation rebuilds the producer state from one. Those above are kept until the recovery
-// point on disk is past them, because until then recovery scans from below them.
+// Kafka: a truncation rebuilds the producer state from one. Snapshots above the recovery point on
+// disk are kept too, because recovery scans from below them.
 const snapshotsKept = 2
 
 // producerSnapshots are the files <offset>.snapshot of a log. Log.maintain guards them, except in
 // recovery, which owns the log.
 type producerSnapshots struct {
 	dir segmentDir
-	// pending found no room on a full disk; nil if none waits to be written.
+	// pending is a snapshot that could not be written because the disk was full; nil if there is
+	// none.
 	pending *producerSnapshot
 }
 
 // producerSnapshot is the content of a snapshot file.
 type producerSnapshot struct {
-	offset  int64 // of the producer state
+	offset  int64 // the offset as of which content has the producer state
 	content []byte
 }
 
-// write makes a snapshot durable.
+// write durably writes a snapshot.
 func (p *producerSnapshots) write(offset int64, content []byte) error {
 	name := filepath.Join(p.dir.path, segment.Name(offset, snapshotSuffix, ""))
 	return vfs.WriteFileAtomic(p.dir.fs, name, content)
@@ -50,7 +51,7 @@ func (p *producerSnapshots) newest(first, limit int64) (from int64, state produc
 	return p.newestOf(files, first, limit)
 }
 
-// newestOf is newest among listed files.
+// newestOf does the same as newest, on files that were already listed.
 func (p *producerSnapshots) newestOf(files []segmentFile, first, limit int64) (from int64,
 	state producer.State, err error) {
 	for _, f := range slices.Backward(files) {
@@ -68,10 +69,10 @@ func (p *producerSnapshots) newestOf(files []segmentFile, first, limit int64) (f
 	return 0, producer.State{}, nil
 }
 
-// stateAt rebuilds the producer state as of an offset at which a batch begins or the log ends: from
-// the newest usable snapshot at or below min(offset, since), and the batches behind it. ended are
-// the transactions that ended in between with a marker at or above since. It reads only what is
-// below the offset.
+// stateAt rebuilds the producer state as of an offset at which a batch begins or the log ends. It
+// uses the newest usable snapshot at or below min(offset, since), and the batches behind that
+// snapshot. ended are the transactions that ended in between with a marker at or above since. It
+// reads only batches below the offset.
 func (p *producerSnapshots) stateAt(handles []*handle, offset, since int64) (state producer.State,
 	ended []producer.EndedTxn, err error) {
 	from, state, err := p.newest(handles[0].Base(), min(offset, since))
@@ -91,7 +92,7 @@ func (p *producerSnapshots) stateAt(handles []*handle, offset, since int64) (sta
 				return false, nil
 			}
 			if header.BaseOffset() < from {
-				return true, nil // the snapshot holds it
+				return true, nil // the snapshot includes this batch
 			}
 			one, err := replayHeader(&state, h, header, h.ModTime())
 			if one != nil && one.LastOffset >= since {
@@ -106,9 +107,10 @@ func (p *producerSnapshots) stateAt(handles []*handle, offset, since int64) (sta
 	return state, ended, nil
 }
 
-// ensureAt makes sure that there is a snapshot at the base of a segment: what is below it changes
-// or is deleted, and a truncation to above it rebuilds the producer state from there. Usually the
-// roll has written one; recovery removes those of the segments that it scans.
+// ensureAt makes sure that there is a snapshot at the base of a segment: the records below the base
+// change or are deleted, and a later truncation to an offset above the base rebuilds the producer
+// state from this snapshot. Usually the roll has written the snapshot; recovery removes the
+// snapshots of the segments that it scans.
 func (p *producerSnapshots) ensureAt(handles []*handle, base int64) error {
 	files, err := listSegmentFiles(p.dir.fs, p.dir.path)
 	if err != nil {
@@ -149,10 +151,9 @@ func (p *producerSnapshots) writeMissing(missing *producerSnapshot) error {
 // ensureForDeletion makes sure, before the first count segments are deleted, that there is a
 // snapshot wherever the log may begin afterwards: at the base of the first segment that stays, and,
 // because a crash may delete only some of them, at the base of each but the first that is deleted.
-// Recovery uses no snapshot above the segment at which its scan begins.
-//
-// On a full disk it continues without, and keeps the snapshot at the base of the first segment that
-// stays for writePending: deleting makes room, also for that.
+// Recovery uses no snapshot above the segment at which its scan begins. On a full disk it returns
+// without writing the snapshots, and keeps the one at the base of the first segment that stays for
+// writePending: deleting segments makes room for it.
 func (p *producerSnapshots) ensureForDeletion(handles []*handle, count int) error {
 	files, err := listSegmentFiles(p.dir.fs, p.dir.path)
 	if err != nil {
@@ -181,8 +182,8 @@ func (p *producerSnapshots) ensureForDeletion(handles []*handle, count int) erro
 	return nil
 }
 
-// writePending writes the snapshot that found no room; first is the base of the log's first
-// segment.
+// writePending writes the snapshot that could not be written because the disk was full; first is
+// the base of the log's first segment.
 //
 // Until it is written, a crash loses the state of producers whose batches are all deleted. Their
 // next batch is then accepted whatever its sequence, as after they expired; but a producer whose
@@ -192,7 +193,7 @@ func (p *producerSnapshots) writePending(first int64) error {
 	if p.pending == nil {
 		return nil
 	}
-	if first <= p.pending.offset { // else what it describes is deleted
+	if first <= p.pending.offset { // otherwise the records that the snapshot describes are deleted
 		err := p.write(p.pending.offset, p.pending.content)
 		if errors.Is(err, syscall.ENOSPC) {
 			return nil
