@@ -18,12 +18,12 @@ const (
 // sampleShare: one in so many fully dead batches is read and compared with the sidecar (F6).
 const sampleShare = 1000
 
-// readBatch is a batch that is read, and the reason.
+// readBatch is a batch that a rewrite reads, with the action of the rewrite for this batch.
 type readBatch struct {
 	keys.Batch
 	action batchAction
 	dead   int // records
-	needed int // bytes: of the whole batch, or of the header only
+	needed int // bytes to read: the whole batch, or the header only
 }
 
 // end is the position after the needed bytes.
@@ -65,7 +65,7 @@ func (r *batchReader) run() error {
 	return r.flush()
 }
 
-// add queues a batch, after reading the pending ones if it is too far away from them.
+// add queues a batch. If the batch is too far away from the pending batches, add reads those first.
 func (r *batchReader) add(next readBatch) error {
 	if n := len(r.pending); n > 0 {
 		gap := next.Position - r.pending[n-1].end()
@@ -79,8 +79,8 @@ func (r *batchReader) add(next readBatch) error {
 	return nil
 }
 
-// flush reads the pending batches at once and visits them. The sizes are those of the sidecar,
-// which cannot exceed the file.
+// flush reads the pending batches at once and visits them. It allocates by the sizes in the
+// sidecar, which cannot exceed the file.
 func (r *batchReader) flush() error {
 	if len(r.pending) == 0 {
 		return nil
@@ -95,7 +95,7 @@ func (r *batchReader) flush() error {
 	}
 	block := r.buffer[:to-from]
 	if n, err := r.plan.segment.File().ReadAt(block, from); n < len(block) {
-		if err == io.EOF { //nolint:errorlint // ReadAt returns it bare
+		if err == io.EOF { //nolint:errorlint // ReadAt returns io.EOF unwrapped
 			err = io.ErrUnexpectedEOF
 		}
 		return fmt.Errorf("read segment %d at position %d: %w", r.plan.segment.Base(), from, err)

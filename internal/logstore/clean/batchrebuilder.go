@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// batchRebuilder applies the action of each batch: it returns the batch to write, as it is, rebuilt
-// or emptied. It compares every record that it decodes with the sidecar.
+// batchRebuilder applies the action of each batch: it returns the batch to write, which is
+// unchanged, rebuilt or emptied. It compares every record that it decodes with the sidecar.
 type batchRebuilder struct {
 	rules         *Rules
 	now           time.Time
@@ -38,7 +38,7 @@ func (r *batchRebuilder) begin(plan *plan) {
 	r.decoded, r.entries = nil, fingerprint{}
 }
 
-// end compares the records that were decoded of the source segment with its sidecar.
+// end compares the decoded records of the source segment with the segment's sidecar.
 func (r *batchRebuilder) end() error {
 	if r.decoded == nil {
 		return nil
@@ -118,8 +118,8 @@ func (r *batchRebuilder) encode(in readBatch) (record.Parts, error) {
 	return out, nil
 }
 
-// codec returns the compression of a rebuilt batch: the dense codec of the clean section, the
-// topic's codec, or its own.
+// codec returns the compression of a rebuilt batch: the dense codec of the clean section, the codec
+// of the topic, or the codec that the batch has.
 func (r *batchRebuilder) codec(b record.Batch) (codec compress.Codec, level int) {
 	if dense := r.rules.DenseCodec; dense != nil {
 		return dense.Type, dense.Level
@@ -159,7 +159,7 @@ func (r *batchRebuilder) setHorizon(in readBatch, id *record.Identity) error {
 }
 
 // hasLiveTombstone reports whether one of the records [from, to) is a tombstone that remains.
-// Ranges must ascend from call to call.
+// The ranges of successive calls must ascend.
 func (r *batchRebuilder) hasLiveTombstone(from, to uint32) (found bool, err error) {
 	for r.nextOrdinal < to {
 		if !r.records.Next() {
@@ -182,8 +182,8 @@ const decodeWholeBytesMax = 4 << 20
 
 // decode visits the records of a batch with their ordinals and adds them to the fingerprint.
 //
-// The limit on the decompressed size is that of the sidecar, whatever batchBytesMax is: the batch
-// was decoded when its sidecar was built.
+// The decompressed size is limited by the size in the sidecar and not by batchBytesMax: the batch
+// was decoded when the sidecar was built.
 func (r *batchRebuilder) decode(in readBatch, b record.Batch,
 	visit func(*record.Record, uint32)) error {
 	if r.decoded == nil {

@@ -15,7 +15,7 @@ func newBitmap(records uint32) bitmap { return make(bitmap, (uint64(records)+63)
 // bitmapBytes is the memory of newBitmap.
 func bitmapBytes(records uint32) int64 { return 8 * ((int64(records) + 63) / 64) }
 
-// has reports whether i is in the set. Ordinals beyond the last word are not.
+// has reports whether i is in the set. Ordinals beyond the last word are not in the set.
 func (b bitmap) has(i uint32) bool {
 	word := int(i / 64)
 	return word < len(b) && b[word]>>(i%64)&1 == 1
@@ -31,8 +31,8 @@ func (b bitmap) clear(i uint32) {
 	}
 }
 
-// setShared is set for bitmaps that several hash slices modify at once: neighbouring ordinals share
-// a word and belong to different keys.
+// setShared does the same as set, for bitmaps that several hash slices modify at once: neighbouring
+// ordinals share a word and belong to different keys.
 func (b bitmap) setShared(i uint32) { atomic.OrUint64(&b[i/64], 1<<(i%64)) }
 
 // setRange adds [from, to).
@@ -55,8 +55,9 @@ func (b *bitmap) extend(i uint32) {
 	}
 }
 
-// count returns the number of elements in [from, to). It counts by words, because it is called for
-// every batch, and masks the first and the last word where the range begins or ends inside them.
+// count returns the number of elements in [from, to). It counts whole words, because it is called
+// for every batch, and masks the first and the last word where the range begins or ends inside
+// them.
 func (b bitmap) count(from, to uint32) int {
 	n := 0
 	for word := int(from / 64); word < len(b) && uint64(word)*64 < uint64(to); word++ {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// chooseSegments decides which segments of a window are rewritten: those that must be, and then
-// those with the best score, until the remaining garbage is within the limit of the topic. A
-// segment without garbage is never chosen.
+// chooseSegments decides which segments of a window are rewritten: first those that must be
+// rewritten, then those with the best score, until the remaining garbage is within the limit of the
+// topic. A segment without garbage is never chosen.
 func chooseSegments(plans []*plan, maxGarbagePercent int, now time.Time) {
 	all := make([]candidate, len(plans))
 	for i, plan := range plans {
@@ -26,8 +26,9 @@ func chooseSegments(plans []*plan, maxGarbagePercent int, now time.Time) {
 }
 
 // dueMarkersShare is the share of a segment, one in so many bytes, from which on its due markers
-// force a rewrite. Markers become due one by one, as the last records of their transactions are
-// removed. If each forced a rewrite, a log of many small transactions would be rewritten every day.
+// force a rewrite. Markers become due one by one, when the last records of their transactions are
+// removed. If each due marker forced a rewrite, a log of many small transactions would be rewritten
+// every day.
 const dueMarkersShare = 100
 
 // forced reports whether the segment must be rewritten, whatever the benefit.
@@ -41,15 +42,17 @@ type candidate struct {
 	sizeBytes, deadBytes, liveBytes, readBytes int64
 	removed                                    int64 // records
 	forced                                     bool
-	age                                        time.Duration // of its newest record
+	// age of the newest record of the segment
+	age time.Duration
 }
 
 // score is benefit over cost, weighted by age, because the result of rewriting old data lasts.
 //
-// The cost is what is written. Reads do not count (ADR 0125): a segment with few live records has
-// to be read whole as well and would never look as cheap as it is; counting reads, a fifth more is
-// written and no less is read. The age counts by its square root: by the full age, half the garbage
-// of a young segment would never justify a rewrite.
+// The cost is the number of bytes written. Reads are left out (ADR 0125): a segment with few live
+// records also has to be read whole, so with reads in the cost it would never look as cheap as it
+// is. With reads in the cost, passes wrote a fifth more and read no less. The score contains the
+// square root of the age: with the age itself, half the garbage of a young segment would never
+// justify a rewrite.
 func (c candidate) score() float64 {
 	if c.liveBytes <= 0 {
 		return math.Inf(1)

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// CleaningProgress is the replicated cleaning progress of a partition over time: below which offset
-// the tombstones and markers of all replicas were removable, and since when (X1, X2). The retention
-// of a tombstone starts no earlier (X3): before that, a consumer may have read on one replica the
-// record that the tombstone deletes, and may continue on any other.
+// CleaningProgress is the replicated cleaning progress of a partition over time. Each step is an
+// offset below which the tombstones and markers of all replicas were removable, and the time since
+// which they were (X1, X2). The retention of a tombstone does not start before that time (X3):
+// earlier, a consumer may have read on one replica the record that the tombstone deletes, and may
+// continue on any other.
 //
 // Progress is never lost. A record older than a tombstone reaches a log only as a copy from a log
 // that contains it; only a truncation reuses the offset of a tombstone, which is what Truncate is
@@ -29,15 +30,16 @@ func SingleReplica() CleaningProgress { return CleaningProgress{{Below: math.Max
 
 const (
 	// progressResolution is the number of intervals of a retention in which steps are
-	// distinguished: a step counts from the end of its interval. This bounds the number of steps,
-	// however often the replicas report. A tombstone may be removed that much later, never earlier.
+	// distinguished: a step takes effect at the end of its interval. This bounds the number of
+	// steps, however often the replicas report. A tombstone may be removed up to one interval
+	// later, but never earlier.
 	progressResolution = 16
 	// ProgressStepsMax is the largest number of steps.
 	ProgressStepsMax = 2 * progressResolution
 )
 
 // Since returns the time since which the tombstones at an offset have been removable on all
-// replicas; ok is false if they are not yet.
+// replicas; ok is false if they are not removable on all replicas yet.
 func (c CleaningProgress) Since(offset int64) (ms int64, ok bool) {
 	at, _ := slices.BinarySearchFunc(c, offset, func(s ProgressStep, o int64) int {
 		if s.Below <= o {
@@ -62,7 +64,8 @@ func (c CleaningProgress) Add(below int64, now time.Time,
 	interval := max(1, retention.Milliseconds()/progressResolution)
 	since := (now.UnixMilli() + interval - 1) / interval * interval
 	next := slices.Clone(c)
-	// In the same interval, or after the clock was set back: later is permitted.
+	// The report is in the same interval as the last step, or the clock was set back. The last step
+	// keeps its time and gets the new offset: a time that is too late is permitted.
 	if last >= 0 && c[last].SinceMs >= since {
 		next[last].Below = below
 	} else {

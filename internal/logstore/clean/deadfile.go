@@ -28,7 +28,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 type Binding struct {
 	Base     int64
 	LogBytes int64
-	Identity uint64 // of .log and .keys: see keys.Reader
+	Identity uint64 // identity of the .log and .keys files: see keys.Reader
 	Records  uint32 // ordinals
 }
 
@@ -39,13 +39,14 @@ type Binding struct {
 // ascend by SinceMs, are disjoint, and number at most 16.
 type DeadFile struct {
 	Binding
-	ComputedThrough int64 // the bound of the pass, which knew all records below it
-	// Lineage is that of the leader epochs below ComputedThrough. The file is invalid in a log with
-	// another lineage (F4).
+	// bound of the pass that computed the file from all records below the bound
+	ComputedThrough int64
+	// Lineage is the lineage of the leader epochs below ComputedThrough. The file is invalid in a
+	// log with another lineage (F4).
 	Lineage    uint64
 	PassedAtMs int64
 	// BlockingSinceMs is the time since which a dead record of the segment has blocked a tombstone
-	// (F7); 0: none does.
+	// (F7); 0 if no dead record blocks one.
 	BlockingSinceMs int64
 	DeadBytes       int64
 	DeadRecords     uint32
@@ -86,7 +87,8 @@ func (s RemovableSet) All(yield func(uint32) bool) {
 	}
 }
 
-// check returns an error if newRemovableSet cannot have made a decoded set.
+// check returns an error if newRemovableSet cannot have produced the set, which was read from a
+// file.
 func (s RemovableSet) check(records uint32) error {
 	last, count := int64(-1), uint32(0)
 	for rest := s.ordinals; len(rest) > 0; count++ {
@@ -226,8 +228,9 @@ func (d *DeadFile) decodeSets(rest []byte, sets uint32) error {
 }
 
 // stillRemovable returns the sets of an earlier pass without the records that are no longer
-// removable, which happens only after a truncation. It removes the returned records from removable,
-// the result of this pass, so that those remain which have become removable since (X3).
+// removable. Records cease to be removable only after a truncation. stillRemovable also removes the
+// returned records from the set removable, the result of this pass, which then contains the records
+// that became removable since the earlier pass (X3).
 func stillRemovable(previous []RemovableSet, removable bitmap) (still []RemovableSet) {
 	for _, set := range previous {
 		kept := newRemovableSet(set.SinceMs, func(yield func(uint32) bool) {

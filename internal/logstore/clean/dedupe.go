@@ -58,23 +58,25 @@ type sliceResolver struct {
 	plans  []*plan // all segments of the pass
 	window window
 	table  *table
-	// hasTombstones: the window has tombstones, so the segments below the window are read too, to
-	// find the tombstones that their records block.
+	// hasTombstones is set if the window has tombstones. Then the segments below the window are
+	// read too, because their records may block these tombstones.
 	hasTombstones bool
 	firstAppendMs []int64 // per segment
 
 	// Results per segment, of the slices of this resolver.
 	blocks       []recordPosition // see plan.blocks
 	supersededMs []int64          // see plan.supersededMs
-	superseded   []int64          // number of superseded records; nil if not counted
-	liveKeys     int64            // keys that have a latest record
+	// number of superseded records; nil if the caller does not need the number
+	superseded []int64
+	liveKeys   int64 // keys that have a latest record
 
 	entries keys.Entries // reused
 	run     keyRun
 	audit   audit
 }
 
-// audit counts the entries of a slice. Each is ignored, superseded, or the latest of its key (F6).
+// audit counts the entries of a slice. Each entry is ignored, superseded, or the latest of its key
+// (F6).
 type audit struct{ entries, ignored, superseded, latest int }
 
 func newSliceResolver(plans []*plan, w window, tableBytes int64) *sliceResolver {
@@ -100,7 +102,8 @@ func (r *sliceResolver) mergeInto(plans []*plan) {
 }
 
 // resolve resolves the keys of one range of hashes. If the keys exceed the table, it splits the
-// range and resolves both halves instead. The results up to then are correct and are found again.
+// range and resolves both halves instead. The results of the attempt are correct, and the halves
+// produce them again.
 func (r *sliceResolver) resolve(of keys.Range) error {
 	r.table.reset(of)
 	r.audit = audit{}
@@ -115,7 +118,7 @@ func (r *sliceResolver) resolve(of keys.Range) error {
 				r.plans[i].sidecarFault(err))
 		}
 		if !fits {
-			copy(r.superseded, superseded) // the halves count them again
+			copy(r.superseded, superseded) // the halves count the superseded records again
 			middle := of.First + (of.Last-of.First)/2
 			if middle == of.Last {
 				return fmt.Errorf("%w: more keys of one hash than a table has slots", ErrSidecar)
@@ -162,7 +165,7 @@ func (r *sliceResolver) readSegment(index int, of keys.Range) (fits bool, err er
 	}
 }
 
-// keyRun is the entries of one key in one segment, in log order, as far as they were read. A key
+// keyRun describes the entries of one key in one segment that were read so far, in log order. A key
 // that occurs many times in a segment is looked up in the table once (F3).
 type keyRun struct {
 	segment    int // index in plans
@@ -200,7 +203,7 @@ func (r *sliceResolver) endRun() bool {
 	switch {
 	case slot.occupied():
 		r.supersedeRun(slot)
-	case !run.hasLatest: // all are ignored, and no newer tombstone needs to know of them
+	case !run.hasLatest: // all entries of the run are ignored, and none blocks a newer tombstone
 	case r.table.full():
 		return false
 	default:
@@ -234,7 +237,8 @@ func (r *sliceResolver) supersedeRun(slot *slot) {
 	}
 }
 
-// addLatestTombstone handles a run whose latest record is the latest of its key and a tombstone.
+// addLatestTombstone handles a run whose latest record is a tombstone and the latest record of its
+// key.
 func (r *sliceResolver) addLatestTombstone(at recordPosition) {
 	run := &r.run
 	if run.hasOlder {
@@ -250,7 +254,8 @@ func (r *sliceResolver) addLatestTombstone(at recordPosition) {
 	}
 }
 
-// supersede marks a record as superseded by one in the segment by.
+// supersede marks a record as superseded. The argument by is the index of the segment with the
+// newer record.
 func (r *sliceResolver) supersede(index int, ordinal uint32, by int) {
 	r.audit.superseded++
 	if r.superseded != nil {

@@ -21,15 +21,16 @@
 //  6. rewrite: merge each rewrite group into new segments, which replace the old ones at one commit
 //     point. Dead batches are skipped without a read. Batches that lose nothing are copied after a
 //     checksum. Only mixed batches are decoded, and they are compared with the sidecar.
-//  7. settle: write the .dead file of each segment: its exact garbage, and since when each of its
-//     removable tombstones is removable.
+//  7. settle: write the .dead file of each segment, which contains the exact garbage of the segment
+//     and the time at which each of its removable tombstones became removable.
 //
 // # Components
 //
 // pass runs the steps in order and owns the plans, one per segment. Each step is a component that
 // receives what it reads and writes: sliceResolver (step 3), measurer (4), groupRewrite with
 // batchReader, batchRebuilder and segmentWriter (6), and settler (7). ioMeter accounts for I/O and
-// throttles it, memory accounts for buffers, followUp collects when the log needs its next pass.
+// throttles it, memory accounts for buffers, followUp computes the time of the next pass that the
+// log needs.
 //
 // # Invariants
 //
@@ -39,7 +40,7 @@
 //     or its transaction was aborted, or it is below the log start offset, or it is a tombstone or
 //     marker that is due. No record is removed on the word of a file that an earlier pass wrote.
 //   - A tombstone is removed only if it was the last physical record of its key when the pass
-//     began, and had been that for the whole tombstone retention.
+//     began, and had been the last one for the whole tombstone retention.
 //   - Offsets do not change, and neither does the LastOffset of a batch. The batch that ends at the
 //     bound remains, without records if necessary.
 //   - Memory stays within Limits.MemoryBytes for any number of keys, except for the buffers of one

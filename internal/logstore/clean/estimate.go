@@ -8,9 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 )
 
-// The size of a sample: the smallest number of hash slices with at most sampleEntries entries each,
-// of which one is read; 1/128 of a large log. A log with fewer entries is read entirely, and the
-// estimate is exact.
+// A sample is one hash slice. The log is divided into the smallest number of slices with at most
+// sampleEntries entries each; of a large log, a sample is 1/128. A log with fewer entries is read
+// entirely, and the estimate is exact.
 const (
 	sampleSlicesMax = 128
 	sampleEntries   = 1 << 15
@@ -29,14 +29,15 @@ type Estimate struct {
 	Segments []float64
 }
 
-// EstimateGarbage estimates the garbage of a log from one of several hash slices, so it reads
-// little more than that part of each sidecar. It changes nothing. Of the Job it uses the sources,
-// Bound, AbortedAcrossBound, LogStart, the limits, and of Env OpenSidecar, Throttle and Report.
+// EstimateGarbage estimates the garbage of a log from one of several hash slices. It reads little
+// more of each sidecar than the part for this slice. It changes nothing. Of the Job it uses the
+// sources, Bound, AbortedAcrossBound, LogStart, the limits, and of Env OpenSidecar, Throttle and
+// Report.
 //
 // It counts keys and not dead records: each key with records retains one of them, and the rest is
 // garbage. Hashes distribute keys evenly, however unevenly records are distributed over the keys: a
-// key with half of all records counts as one, in the sample or not (ADR 0111). Due tombstones do
-// not count as garbage.
+// key with half of all records is still one key, which is in the sample or not (ADR 0111). Due
+// tombstones are not included in the garbage.
 func EstimateGarbage(ctx context.Context, job Job) (Estimate, error) {
 	p := newPass(ctx, job.withDefaults())
 	e, err := p.estimate()
@@ -88,7 +89,7 @@ func (p *pass) findIgnored() error {
 	return p.findTransactions(window{})
 }
 
-// extrapolate computes the estimate from a sample of one slice of count.
+// extrapolate computes the estimate from a sample, which is one of count slices.
 func extrapolate(e *Estimate, plans []*plan, sample *sliceResolver, count uint32) {
 	// records with known keys, and how many of them are dead according to the sample
 	var records, sampled float64

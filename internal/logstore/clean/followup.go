@@ -6,14 +6,14 @@ import "time"
 // become removable.
 const followUpShortest = time.Minute
 
-// followUp collects when and why the log needs another pass. Its results are Stats.NextPass and
-// Stats.AwaitsReplicasAt.
+// followUp collects the times of, and the reasons for, the next passes that the log needs. Its
+// results are Stats.NextPass and Stats.AwaitsReplicasAt.
 type followUp struct {
 	stats     *Stats
 	progress  CleaningProgress
 	retention time.Duration
-	// undetermined: a tombstone or marker may become removable that is not yet, at a time that only
-	// a later pass can find out
+	// undetermined is set if a tombstone or marker is not removable yet and may become removable,
+	// at a time that only a later pass can determine.
 	undetermined bool
 }
 
@@ -25,7 +25,8 @@ func (f *followUp) at(t time.Time) {
 }
 
 // removable requests a pass for a tombstone or marker at an offset that has been removable on this
-// replica since sinceMs: one retention after it is removable on all replicas.
+// replica since sinceMs. The requested time is one retention after the offset became removable on
+// all replicas.
 func (f *followUp) removable(offset, sinceMs int64) {
 	replicatedMs, ok := f.progress.Since(offset)
 	if !ok {

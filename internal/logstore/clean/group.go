@@ -6,7 +6,7 @@ import (
 )
 
 // smallShare defines a small segment: its live bytes are at most this share of a full segment.
-// Merging larger ones would rewrite the same bytes again and again for little benefit
+// Merging larger segments would rewrite the same bytes again and again for little benefit
 // (docs/cleaner.md).
 const smallShare = 16
 
@@ -47,8 +47,8 @@ func worthMerging(group rewriteGroup, live int64) bool {
 
 // joins reports whether the last of plans can join a group of those before it, which have live
 // bytes. A segment that is neither chosen nor small ends a group, because copying it frees nothing;
-// so does one whose keys are unknown. A chosen segment can start a group whatever its size, because
-// output rolls (I31).
+// so does a segment whose keys are unknown. A chosen segment can start a group whatever its size,
+// because output rolls (I31).
 func joins(plans []*plan, live, segmentBytes int64, spanMax time.Duration) bool {
 	last := plans[len(plans)-1]
 	if last.keys == nil || !last.chosen && last.liveBytes > segmentBytes/smallShare {
@@ -65,9 +65,9 @@ func joins(plans []*plan, live, segmentBytes int64, spanMax time.Duration) bool 
 }
 
 // withinSpan reports whether the timestamps of the segments are close enough for one group. The
-// first batch stands for the oldest record, so a merged segment counts with its true age and groups
-// do not grow towards the newest segment. Segments without batches have no timestamps and do not
-// count.
+// first batch represents the oldest record of a segment. So the age of a merged segment is that of
+// its oldest record, and groups do not grow towards the newest segment. Segments without batches
+// have no timestamps and are ignored.
 func withinSpan(plans []*plan, spanMax time.Duration) bool {
 	last := plans[len(plans)-1]
 	newest, _ := last.segment.MaxTimestamp()

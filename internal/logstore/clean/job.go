@@ -17,10 +17,10 @@ type Job struct {
 	Sources    []Source // [log start, Bound), ascending, all sealed
 	LogStart   int64    // records below it were deleted by DeleteRecords
 	FirstDirty int64    // Stats.CleanedTo if the pass fails
-	Bound      int64    // the cleanable bound: the pass touches nothing from here on (I2)
+	Bound      int64    // the cleanable bound: the pass changes nothing at or above it (I2)
 	// AbortedAcrossBound lists the aborted transactions that begin below Bound and whose marker is
-	// at or above Bound, where the pass does not read. Every other transaction that is open at
-	// Bound is committed.
+	// at or above Bound. The pass does not read these markers. Every other transaction that is open
+	// at Bound is committed.
 	AbortedAcrossBound []segment.AbortedTxn
 	// Lineage returns the leader epoch of the offset before the given one. A .dead file from before
 	// a truncation has a different one and is ignored (docs/format/dead.md).
@@ -30,8 +30,8 @@ type Job struct {
 	Rules  Rules
 	Limits Limits
 	// CleaningProgress is the replicated cleaning progress (X1): a tombstone or marker is removed
-	// only below it, one retention after it got there. The zero value permits no removal.
-	// SingleReplica is for a log without other replicas.
+	// only below this progress, and one retention after the progress reached its offset. The zero
+	// value permits no removal. SingleReplica is for a log without other replicas.
 	CleaningProgress CleaningProgress
 	// Producers are the active producers by id. Their state must be recoverable from the log after
 	// a crash.
@@ -55,7 +55,8 @@ type Source struct {
 // Producer is the state of an active producer, which determines the batch of it that must remain
 // (I25).
 type Producer struct {
-	// of its last data batch; -1: it has only a marker, and control batches of its epoch remain
+	// LastOffset is the last offset of the producer's last data batch; -1 if the producer has only
+	// a marker: then control batches of its epoch remain.
 	LastOffset int64
 	Epoch      int16
 }
@@ -103,8 +104,8 @@ type Limits struct {
 	Parallel func(n int, do func(i int))
 }
 
-// Env connects a pass to the log. Its functions are called on the goroutine of Run, except for
-// Throttle and Report, which the goroutines of Limits.Parallel call too.
+// Env connects a pass to the log. The functions of Env are called on the goroutine of Run, except
+// for Throttle and Report, which the goroutines of Limits.Parallel call too.
 type Env struct {
 	// OpenSidecar opens the sidecar of a segment, or builds it, which may take as long as reading
 	// the segment. It returns nil for a segment that can have none (keys.ErrTooManyRecords), whose
@@ -120,8 +121,8 @@ type Env struct {
 	// derived, and the next pass builds it from the data.
 	DeriveSidecar func(base int64) (*keys.Derivation, error)
 	SidecarName   func(base int64) string
-	// Replace replaces sources by the sealed segments cleaned, at one commit point. It owns cleaned
-	// from then on, also when it fails.
+	// Replace replaces sources by the sealed segments cleaned, at one commit point. From the call
+	// on Replace owns the cleaned segments, even if it fails.
 	Replace func(sources, cleaned []*segment.Segment) error
 	// Producers returns the current state for Job.Producers; it is compared before each commit
 	// (F12). Nil: the state does not change.
@@ -142,7 +143,7 @@ type Env struct {
 
 // SidecarOptions control Env.OpenSidecar.
 type SidecarOptions struct {
-	Rebuild bool // build it even if it exists
+	Rebuild bool // build the sidecar even if it exists
 	// LogRead is called for each n bytes that are read of the segment, SidecarWritten for each n
 	// bytes that are read or written to build the sidecar. Both throttle; an error ends the build.
 	LogRead, SidecarWritten func(n int) error

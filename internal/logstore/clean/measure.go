@@ -8,16 +8,16 @@ import (
 )
 
 // measurement is the cost and the benefit of rewriting one segment. The bytes of dead batches are
-// exact. Other batches count by the share of their dead records in the uncompressed size, because a
-// compressed record has no size of its own.
+// exact. Of any other batch, the share of its dead records in the uncompressed size is taken as
+// dead bytes, because a compressed record has no size of its own.
 type measurement struct {
 	deadBytes  int64
 	liveBytes  int64 // size - deadBytes
-	readBytes  int64 // that a rewrite reads: all but dead batches
+	readBytes  int64 // bytes that a rewrite reads: all but dead batches
 	removed    int64 // records
-	tombstones int64 // of removed, past their horizon
+	tombstones int64 // part of removed: tombstones past their horizon
 	markers    int64 // of removed
-	dueMarkers int64 // bytes of them
+	dueMarkers int64 // bytes of the due markers
 	onlyEmpty  bool  // every batch is dropped, so a rewrite reads nothing
 
 	hasDueTombstone bool
@@ -91,9 +91,10 @@ func (m *measurer) markUnkeyed(plan *plan) error {
 // markDue finds the removable tombstones and markers, and marks those that are due as dead.
 //
 // A tombstone is due under four conditions: it is the last physical record of its key (X2, F1: else
-// an older value would reappear); an earlier pass found this, one retention ago (I16, I17, X3); the
-// horizon in its batch, if any, has passed (F2); and it has been removable on every replica for one
-// retention (X1, X3). A marker is due likewise, once no batch of its transaction remains (I20).
+// an older value would reappear); an earlier pass found it to be the last one, at least one
+// retention ago (I16, I17, X3); the horizon in its batch, if any, has passed (F2); and it has been
+// removable on every replica for one retention (X1, X3). A marker is due likewise, once no batch of
+// its transaction remains (I20).
 func (m *measurer) markDue(plan *plan) error {
 	var previous []RemovableSet
 	if plan.previous != nil {
@@ -134,7 +135,7 @@ func (m *measurer) markDue(plan *plan) error {
 // markIfDue decides on one removable tombstone or marker.
 func (m *measurer) markIfDue(plan *plan, b keys.Batch, ordinal uint32, sinceMs int64) {
 	if b.Marker == keys.MarkerOther || b.Marker != keys.NoMarker && m.policy.required(b) {
-		return // time alone does not make it due
+		return // the record does not become due with time alone
 	}
 	replicatedMs, ok := m.progress.Since(b.LastOffset)
 	dueMs := max(max(sinceMs, replicatedMs)+m.rules.TombstoneRetention.Milliseconds(), b.HorizonMs)

@@ -1,8 +1,8 @@
 package clean
 
 // memory accounts for the buffers of a pass: tables and bitmaps and, in the peak only, the buffers
-// of a batch. It counts reachable memory; garbage that Go has not collected yet comes on top, so a
-// broker needs more than the budget.
+// of a batch. It accounts for reachable memory only. Garbage that Go has not collected yet is
+// additional, so a broker needs more than the budget.
 //
 // windows and tableBudget choose sizes that fit the limit. Only a single huge segment or a single
 // huge batch exceeds it.
@@ -12,7 +12,7 @@ type memory struct {
 	peak  int64
 }
 
-// acquire counts n more bytes until release.
+// acquire adds n bytes to the memory in use, until release.
 func (m *memory) acquire(n int64) {
 	m.used += n
 	m.peak = max(m.peak, m.used)
@@ -20,8 +20,8 @@ func (m *memory) acquire(n int64) {
 
 func (m *memory) release(n int64) { m.used -= n }
 
-// touch records a short-lived buffer of n bytes in the peak: a batch has to be read whole, or the
-// log could never be cleaned (I41).
+// touch adds a short-lived buffer of n bytes to the peak only. The buffer may exceed the limit: a
+// batch has to be read whole, or the log could never be cleaned (I41).
 func (m *memory) touch(n int64) { m.peak = max(m.peak, m.used+n) }
 
 // available is the part of the limit that is not in use; negative if the limit is exceeded.

@@ -7,7 +7,7 @@ import "encoding/binary"
 type mergeIterator struct {
 	cursors []setCursor
 
-	// The record that within yielded last.
+	// ordinal and sinceMs describe the record that within yielded last.
 	ordinal uint32
 	sinceMs int64
 }

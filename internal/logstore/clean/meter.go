@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// throttleBytes is the I/O between two calls of Env.Throttle and Env.Report: small batches do not
-// call them one by one.
+// throttleBytes is the number of bytes of I/O between two calls of Env.Throttle and Env.Report, so
+// that small batches do not each cause a call.
 const throttleBytes = 64 << 10
 
 // ioMeter accounts for the I/O of a pass: it counts bytes, throttles them, and reports progress.
@@ -22,7 +22,7 @@ type ioMeter struct {
 
 	sidecarBytes atomic.Int64 // read of sidecars
 	doneBytes    atomic.Int64 // PassProgress.DoneBytes
-	unthrottled  atomic.Int64 // counted, and not passed to throttle yet
+	unthrottled  atomic.Int64 // bytes that were counted and not passed to throttle yet
 }
 
 // add accounts for n bytes of I/O. Fewer than throttleBytes at the end of a pass are never

@@ -9,7 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// pass is the state of one Run. It runs the steps in order; the steps get from it what they need.
+// pass is the state of one Run. It runs the steps in order, and passes to each step the inputs of
+// the step.
 type pass struct {
 	job      Job
 	io       ioMeter
@@ -21,8 +22,8 @@ type pass struct {
 	plans   []*plan // one per source
 	policy  batchPolicy
 	aborted abortedTxns
-	// unknownKeys: a segment has no sidecar or has opaque batches, so any key may have an older
-	// record there. Then no tombstone becomes removable or is removed.
+	// unknownKeys is set if a segment has no sidecar or has opaque batches: any key may have an
+	// older record in that segment. Then no tombstone becomes removable or is removed.
 	unknownKeys bool
 	replaced    []outputTombstones // of the window
 }
@@ -41,8 +42,9 @@ func newPass(ctx context.Context, job Job) *pass {
 	for i, source := range job.Sources {
 		p.plans = append(p.plans, &plan{index: i, segment: source.Segment,
 			supersededMs: math.MaxInt64, blocks: noRecord, blockedAt: -1})
-		// Until it is known what is built, read and rewritten, the total counts everything: the
-		// done share may jump ahead, but never falls.
+		// The total includes everything until the pass has determined which sidecars are built and
+		// which segments are read and rewritten. So the share of the work that is done may jump
+		// ahead, but never falls.
 		p.progress.TotalBytes += segmentWork * source.Segment.SizeBytes()
 	}
 	return p
@@ -52,10 +54,10 @@ func newPass(ctx context.Context, job Job) *pass {
 // its sidecar, for reading the sidecar, and for rewriting the segment.
 const segmentWork = 3
 
-// run opens the sidecars and cleans the log window by window: as many segments at once as their
-// bitmaps fit the memory budget, which is usually all. Each window reads all sidecars, because the
-// record that supersedes another may be in any segment above it, and the record that blocks a
-// tombstone in any segment below it.
+// run opens the sidecars and cleans the log window by window. A window has as many segments as have
+// bitmaps that fit the memory budget together, which is usually all segments. Each window reads all
+// sidecars, because the record that supersedes another may be in any segment above it, and the
+// record that blocks a tombstone in any segment below it.
 func (p *pass) run() error {
 	for _, plan := range p.plans {
 		plan.cache = newCacheUse(plan.segment)
@@ -238,7 +240,8 @@ func (p *pass) findTransactions(w window) (err error) {
 	return findIgnored(p.plans, p.aborted, p.job.LogStart)
 }
 
-// countSidecarReads sets TotalBytes once all sidecars exist: each window reads them.
+// countSidecarReads sets TotalBytes once all sidecars exist. The total includes one read of all
+// sidecars per window.
 func (p *pass) countSidecarReads(windows int) {
 	p.progress.TotalBytes = p.stats.LogReadBytes
 	for _, plan := range p.plans {
@@ -250,8 +253,8 @@ func (p *pass) countSidecarReads(windows int) {
 	}
 }
 
-// countRewrites reports what the groups of a window cost and free. TotalBytes can only fall here,
-// because it counted every segment as rewritten.
+// countRewrites reports the cost of rewriting the groups of a window and the bytes that this frees.
+// TotalBytes can only fall here, because it included a rewrite of every segment before.
 func (p *pass) countRewrites(plans []*plan, groups []rewriteGroup) {
 	p.progress.Measured = true
 	for _, plan := range plans {

@@ -9,7 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// plan is what a pass knows about one segment and does with it.
+// plan contains the facts that a pass knows about one segment, and the decisions of the pass about
+// it.
 //
 // A plan is valid for exactly the bytes that the sidecar was built from, because a bitmap applied
 // to other bytes would remove live records. The segments of a pass are sealed, and only a swap
@@ -24,7 +25,8 @@ type plan struct {
 
 	// ignored are the records that supersede nothing and are dead whatever their keys: records of
 	// aborted transactions (I11), and records below the log start. They are disjoint ascending
-	// ranges rather than a bitmap, because every hash slice needs those of all segments.
+	// ranges rather than a bitmap, because every hash slice needs the ignored records of all
+	// segments.
 	ignored        []ordinalRange
 	controlRecords int // records of control batches, which have no key and are not dead (I12)
 
@@ -40,14 +42,16 @@ type plan struct {
 	blocked bitmap
 
 	// blocks is the lowest tombstone that a record of this segment blocks: the record has the same
-	// key and is older, dead or not, so the tombstone must remain (F1). noRecord: it blocks none.
+	// key and is older, dead or not, so the tombstone must remain (F1). noRecord if no record of
+	// this segment blocks a tombstone.
 	blocks recordPosition
-	// supersededMs is the earliest time at which a dead record of this segment was superseded: when
-	// the segment of the superseding record got its first batch. math.MaxInt64: no dead record.
+	// supersededMs is the earliest time at which a dead record of this segment was superseded,
+	// which is taken to be the time of the first batch in the segment of the superseding record. It
+	// is math.MaxInt64 if the segment has no dead record.
 	supersededMs int64
 
 	measurement
-	removable []RemovableSet // less what this pass removes
+	removable []RemovableSet // without the records that this pass removes
 	blockedAt int64          // offset of the first blocked tombstone, -1 if none
 	chosen    bool
 	rewritten bool

@@ -10,8 +10,9 @@ import (
 )
 
 // rewriteAll rewrites the groups in ascending order. Groups that do not fit the free space are
-// retried once at the end, when the others have freed some, and then each chosen segment on its
-// own: on a full disk the freed bytes count, and not the number of segments (F16).
+// retried once at the end, when the other groups have freed some. Groups that still do not fit are
+// split into their chosen segments, which are rewritten one by one: on a full disk it is more
+// important to free bytes than to reduce the number of segments (F16).
 func (p *pass) rewriteAll(groups []rewriteGroup) error {
 	for round := range 2 {
 		var left []rewriteGroup
@@ -59,9 +60,10 @@ func (g rewriteGroup) fits(freeBytes func() (uint64, error)) (bool, error) {
 
 // rewrite replaces a group by new segments.
 //
-// A crash between two groups is harmless. A removed record is superseded by one that remains,
-// wherever that is, and a tombstone is removed only if nothing was left below it before the pass
-// began. The next pass does what this one did not reach; nothing of it is persisted.
+// A crash between two groups is harmless. A removed record is superseded by a record that remains,
+// in whatever segment. A tombstone is removed only if no older record of its key was left before
+// the pass began. The next pass decides again about the groups that this pass did not reach; no
+// state of an unfinished pass is persisted.
 func (p *pass) rewrite(group rewriteGroup) error {
 	p.enter(Rewriting)
 	r := p.newGroupRewrite(group)
@@ -85,7 +87,7 @@ func (p *pass) rewrite(group rewriteGroup) error {
 	// Both sizes are taken before Replace: afterwards the segments belong to the log, which may
 	// close them at any time.
 	before, after := sizeOf(sources), sizeOf(r.writer.segments())
-	// Without discard, because Replace owns the output also when it fails.
+	// Do not call discard after an error: Replace owns the output even if it fails.
 	if err := p.job.Env.Replace(sources, r.writer.segments()); err != nil {
 		return fmt.Errorf("replace segments from %d on: %w", group[0].segment.Base(), err)
 	}
@@ -136,7 +138,7 @@ type groupRewrite struct {
 	rebuilder batchRebuilder
 	writer    segmentWriter
 
-	coldSources int // not in the page cache
+	coldSources int // number of sources that were not in the page cache
 }
 
 func (p *pass) newGroupRewrite(group rewriteGroup) *groupRewrite {
@@ -196,7 +198,8 @@ func (r *groupRewrite) writeSource(plan *plan) error {
 
 // finish writes the sidecars of the sealed output and prepares it for the commit.
 func (r *groupRewrite) finish() error {
-	// I32: retention and lag use the modification time of a segment without timestamps.
+	// Set the modification time (I32), which retention and lag use for a segment without
+	// timestamps.
 	modified := r.group[len(r.group)-1].segment.ModTime()
 	for _, out := range r.writer.outputs {
 		if err := out.segment.SetModTime(modified); err != nil {

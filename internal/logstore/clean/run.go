@@ -25,10 +25,10 @@ var (
 
 // Run executes one pass. After an error or the end of ctx, the segments that were already replaced
 // stay replaced, and unfinished output is deleted: the log is valid at every moment. The returned
-// Stats cover the work up to then.
+// Stats describe the work until the error.
 //
 // If a sidecar contradicts its segment (F6), Run rebuilds it and fails with ErrSidecar. A retry
-// with the segments as they are then succeeds.
+// with the segments that the log has after the failure succeeds.
 func Run(ctx context.Context, job Job) (Stats, error) {
 	p := newPass(ctx, job.withDefaults())
 	err := p.run()

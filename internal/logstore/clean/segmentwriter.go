@@ -32,7 +32,7 @@ type segmentWriter struct {
 type outputSegment struct {
 	segment *segment.Segment
 	sidecar *keys.Derivation // nil if none is derived
-	parts   []sourcePart     // the records it was made of, in log order
+	parts   []sourcePart     // the source records that the segment was made of, in log order
 	binding Binding          // valid if bound
 	bound   bool
 }
@@ -74,14 +74,15 @@ func (w *segmentWriter) create(base int64) error {
 // beginSource starts the batches of a source.
 func (w *segmentWriter) beginSource(plan *plan) { w.source, w.first = plan, 0 }
 
-// endPart records that the source's ordinals below end went to the last output.
+// endPart stores the fact that the records of the source with ordinals below end are in the last
+// output.
 func (w *segmentWriter) endPart(end uint32) {
 	w.last().parts = append(w.last().parts, sourcePart{w.source, w.first, end})
 	w.first = end
 }
 
 // append writes a batch. It rolls first if the batch would make the segment too large (I31:
-// rebuilding can make batches larger) or if its offsets do not fit there. A batch larger than
+// rebuilding can make batches larger) or if its offsets do not fit the segment. A batch larger than
 // segmentBytes gets its own segment: it cannot be split.
 func (w *segmentWriter) append(in readBatch, b record.Parts) error {
 	bytes := b.SizeBytes()
@@ -131,8 +132,8 @@ func (w *segmentWriter) seal() error {
 	return w.last().segment.Seal()
 }
 
-// writeTxnIndex writes the transaction index of an output: the entries of the sources' markers in
-// it whose transactions have remaining batches (I22).
+// writeTxnIndex writes the transaction index of an output. The index has an entry for each abort
+// marker in the output whose transaction has remaining batches (I22).
 func (w *segmentWriter) writeTxnIndex(out *outputSegment) error {
 	end := out.segment.NextOffset()
 	var failed error

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// settle ends a window: it writes the .dead files of the segments that remain and of those that
-// were written, and adds up the remaining garbage.
+// settle ends a window: it writes the .dead files of the segments that remain and of the new
+// segments, and adds up the remaining garbage.
 func (p *pass) settle(w window) error {
 	s := settler{
 		rules: &p.job.Rules, now: p.job.Now, bound: p.job.Bound,
@@ -40,7 +40,8 @@ func (p *pass) settle(w window) error {
 //
 // A tombstone becomes removable once every segment that held an older record of its key has been
 // rewritten. The pass knows the lowest tombstone that is still blocked (plan.blocks). Tombstones
-// above it in its segment or in later ones may be removable too, which the next pass finds.
+// above it in its segment or in later ones may be removable too; the next pass determines which
+// ones are.
 type settler struct {
 	rules       *Rules
 	now         time.Time
@@ -113,7 +114,8 @@ func (p *plan) blockedSet() RemovableSet {
 }
 
 // addUnblocked adds to sets the tombstones of a source that were blocked, if the rewrites of this
-// pass have removed what blocked them: their retention begins now (X3).
+// pass have removed the records that blocked them. The retention of these tombstones begins now
+// (X3).
 func (s *settler) addUnblocked(sets []RemovableSet, blocked RemovableSet,
 	source *plan) []RemovableSet {
 	switch {
@@ -162,8 +164,8 @@ type blockedTombstones struct {
 	source *plan
 }
 
-// tombstones returns what the output segments took over. Nothing can be bound to a segment without
-// a sidecar, so there the retention starts again.
+// tombstones returns the tombstones that the output segments took over. A segment without a sidecar
+// can have no .dead file, so the retention of its tombstones starts again.
 func (r *groupRewrite) tombstones() (all []outputTombstones) {
 	for _, out := range r.writer.outputs {
 		if !out.bound {
@@ -191,7 +193,7 @@ func (r *groupRewrite) tombstones() (all []outputTombstones) {
 // ordinal base. Removed records and records of other parts are left out.
 func (p sourcePart) renumber(set RemovableSet, base uint32) RemovableSet {
 	return newRemovableSet(set.SinceMs, func(yield func(uint32) bool) {
-		at, removed := p.first, uint32(0) // removed: of [p.first, at)
+		at, removed := p.first, uint32(0) // removed: the number of removed records in [p.first, at)
 		for ordinal := range set.All {
 			if ordinal < p.first || ordinal >= p.end || p.plan.dead.has(ordinal) {
 				continue
@@ -224,10 +226,11 @@ var errStop = errors.New("stop")
 // of the lowest blocked tombstone, but at most the first segment with unknown keys, where any key
 // may have an older record.
 //
-// The offset is that of the tombstone and not that of the record that blocks it. In a log in which
-// keys are deleted all the time, cold segments always contain the value of a recently deleted key.
-// Each such segment is rewritten in time (blockingRetentions), and by then the blocked tombstones
-// are newer ones. So the offset follows the end of the log at a distance of at most two retentions.
+// The result is the offset of the blocked tombstone, and not the offset of the record that blocks
+// it. In a log in which keys are deleted all the time, cold segments always contain the value of a
+// recently deleted key. Each such segment is rewritten in time (blockingRetentions), and by then
+// the blocked tombstones are newer ones. So the offset follows the end of the log at a distance of
+// at most two retentions.
 func tombstoneCleanOffset(plans []*plan, bound int64) (int64, error) {
 	offset := bound
 	for _, plan := range plans {

@@ -31,14 +31,15 @@ type PassProgress struct {
 	DoneBytes   int64 // of the whole pass: bytes read of sidecars and logs
 	TotalBytes  int64 // an upper bound until the rewrites are chosen; it never rises
 	MemoryBytes int64 // in use now
-	// ReclaimableBytes is what the pass has still to free; valid if Measured.
+	// ReclaimableBytes is the number of bytes that the pass has still to free; valid if Measured.
 	ReclaimableBytes int64
 	Measured         bool
 	Chosen           Chosen
 	Stats            Stats // so far
 }
 
-// Chosen is what a pass is going to rewrite, as far as it has been measured.
+// Chosen describes the segments that a pass has chosen to rewrite, in the windows that it has
+// measured so far.
 type Chosen struct {
 	Segments                     int
 	Records, Tombstones, Markers int64 // that will be removed
@@ -58,11 +59,11 @@ type Stats struct {
 	LogWrittenBytes     int64 // of output, including output that was discarded
 	ReclaimedBytes      int64 // source bytes less output bytes, summed over the groups that shrank
 
-	RecordsRead       int64 // decided on, each counted once
+	RecordsRead       int64 // records that the pass has decided on, each counted once
 	RecordsRemoved    int64 // by committed rewrites
 	TombstonesRemoved int64 // of RecordsRemoved: latest records of their keys, past their horizon
 	MarkersRemoved    int64 // of RecordsRemoved: transaction markers past their horizon
-	BatchesDecoded    int64 // the others were copied or skipped
+	BatchesDecoded    int64 // the other batches were copied or skipped
 
 	SegmentsTotal     int
 	SegmentsRewritten int // sources that were replaced; 0 after a success: nothing to do
@@ -82,6 +83,6 @@ type Stats struct {
 	NextPass time.Time
 	// AwaitsReplicasAt is the lowest offset of a removable tombstone or marker above the replicated
 	// cleaning progress (Job.CleaningProgress), -1 if there is none. The log needs a pass one
-	// retention after the progress gets there, even if NextPass is later.
+	// retention after the progress reaches this offset, even if NextPass is later.
 	AwaitsReplicasAt int64
 }

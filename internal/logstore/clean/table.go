@@ -29,7 +29,7 @@ func lower(a, b recordPosition) recordPosition {
 }
 
 // table maps the keys of one hash slice to their latest records. It is a hash table with open
-// addressing and linear probing in one array of fixed size, which is the memory of a slice.
+// addressing and linear probing in one array of fixed size, which bounds the memory of a slice.
 //
 // The slot of a hash is proportional to its position in the slice, so slots are in hash order
 // except for short probe sequences. A sidecar is sorted by hash and therefore walks through the
@@ -56,8 +56,8 @@ const (
 	tableSlotsMin   = 64
 )
 
-// slot is one key of a table. It is free if segmentPlus1 is 0, so the zero value needs no
-// initialization and no hash is special.
+// slot is one key of a table. A slot with segmentPlus1 == 0 is free. So the zero value is a free
+// slot, and no hash has a special meaning.
 type slot struct {
 	high             uint64
 	low              uint32
@@ -82,7 +82,7 @@ func (t *table) reset(of keys.Range) {
 	clear(t.slots)
 	t.used, t.first = 0, of.First
 	t.scale = uint64(len(t.slots))
-	// 0: all 2^64 of them, whose scale is the number of slots
+	// A width of 0 means all 2^64 hashes, for which the scale is the number of slots.
 	if width := of.Last - of.First + 1; width > t.scale {
 		t.scale, _ = bits.Div64(t.scale, 0, width)
 	}
@@ -142,8 +142,8 @@ func tableBytesBest(segments int, entries int64) int64 {
 	return min(best, 2*slotBytes*entries+tableSlotsMin*slotBytes)
 }
 
-// tableBudget is the memory for the tables of all workers: the best size, or what is available, but
-// at least the smallest tables.
+// tableBudget is the memory for the tables of all workers: the best size, or the available memory
+// if that is less, but at least the memory of the smallest tables.
 func tableBudget(segments int, entries int64, workers int, available int64) int64 {
 	smallest := int64(workers) * tableSlotsMin * slotBytes
 	return max(smallest, min(int64(workers)*tableBytesBest(segments, entries), available))

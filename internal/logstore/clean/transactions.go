@@ -44,7 +44,8 @@ func (t abortedTxns) endsAt(producer, marker int64) bool {
 
 // findTransactions reads the batch entries of all segments, from the log start (I21), and returns
 // the aborted transactions. It counts the control records of each plan, and calls visit for each
-// with the ordinals of its lone markers: those with no batch of their transaction below them.
+// plan with the ordinals of its lone markers: the markers without a batch of their transaction
+// below them.
 //
 // acrossBound are the aborted transactions that are open at the bound.
 func findTransactions(plans []*plan, acrossBound []segment.AbortedTxn, bound int64,

@@ -8,9 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/logstore"
 )
 
-// runBackground builds missing key sidecars and stale estimates until Close: one at a time, one of
-// each log in turn, within the I/O budget of all passes. Without worker slots it does nothing: no
-// pass would read them.
+// runBackground builds missing key sidecars and renews stale estimates until Close: one at a time,
+// for each log in turn, within the I/O budget of all passes. Without worker slots it does nothing,
+// because no pass would use the sidecars and estimates.
 func (c *Cleaner) runBackground() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -96,8 +96,9 @@ type backgroundJob struct {
 	cancel context.CancelFunc
 }
 
-// beginBackground records that something is computed for a log. The context ends when the log is
-// closed or no longer compacted (endStale), or with done, which must be called.
+// beginBackground stores the log for which a sidecar or an estimate is computed from now on. The
+// returned context ends when the log is closed or no longer compacted (endStale), or when done is
+// called. The caller must call done.
 func (c *Cleaner) beginBackground(log *logstore.Compaction) (ctx context.Context, done func()) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	c.mu.Lock()
@@ -112,8 +113,8 @@ func (c *Cleaner) beginBackground(log *logstore.Compaction) (ctx context.Context
 }
 
 // sidecarSlotFor returns the sidecar slot for a pass, which releases its worker slot while it
-// waits: the holder of the sidecar slot may be waiting for that one. held is nil for the
-// background.
+// waits: the holder of the sidecar slot may be waiting for the worker slot. held is nil for the
+// background goroutine.
 func (c *Cleaner) sidecarSlotFor(held *heldSlots) logstore.SidecarSlot {
 	return logstore.SidecarSlot{
 		Lock: func(ctx context.Context) error {

@@ -44,13 +44,13 @@ func (o Options) withDefaults() Options {
 }
 
 // Cleaner compacts the logs of a store in the background: the dirtiest first, one pass at a time
-// over each, and it quarantines logs whose pass fails.
+// over each, and quarantines the logs whose pass fails.
 type Cleaner struct {
 	store *logstore.Store
 	limit ioLimit
 	slots workerSlots
-	// sidecarSlot is held while a sidecar or an estimate is computed: one at a time, for the memory
-	// that each takes.
+	// sidecarSlot is held while a sidecar or an estimate is computed. Only one is computed at a
+	// time, because each takes much memory.
 	sidecarSlot chan struct{}
 
 	stop context.CancelFunc
@@ -64,7 +64,7 @@ type Cleaner struct {
 		opts         Options
 		logs         map[logstore.PartitionID]*logState
 		passes       int   // started and not ended
-		waiting      int   // of passes, those that wait for their first worker slot
+		waiting      int   // number of passes that wait for their first worker slot
 		grantedBytes int64 // memory, of all passes
 		sidecarBytes int64 // memory that the holder of sidecarSlot uses
 		background   backgroundJob
@@ -89,9 +89,9 @@ func newIdle(store *logstore.Store, opts Options) *Cleaner {
 }
 
 // Configure applies a new budget. Running passes continue at the new rate and with the new number
-// of worker slots, unless there are none left, or the passes hold more memory than the new budget
-// allows: those are aborted, and started again within it. Quarantines end, since the old budget may
-// have been the reason for the failure.
+// of worker slots, unless no slots are left, or the passes hold more memory than the new budget
+// allows. In these cases the passes are aborted, and started again within the new budget.
+// Quarantines end, since the old budget may have been the reason for the failure.
 func (c *Cleaner) Configure(opts Options) {
 	opts = opts.withDefaults()
 	c.mu.Lock()
@@ -120,11 +120,11 @@ func (c *Cleaner) options() Options {
 func (c *Cleaner) awake() {
 	select {
 	case c.wake <- struct{}{}:
-	default: // it is about to run
+	default: // a wake-up is pending
 	}
 }
 
-// Close stops the cleaner. Passes end within one batch; what they committed stays.
+// Close stops the cleaner. Passes end within one batch; the rewrites that they have committed stay.
 func (c *Cleaner) Close() {
 	c.mu.Lock()
 	c.mu.closed = true

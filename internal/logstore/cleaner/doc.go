@@ -1,8 +1,9 @@
-// Package cleaner schedules the compaction of a store's logs: which log, when, with how much memory
-// and I/O, and on which worker slot. It reports what it does as metrics and status.
+// Package cleaner schedules the compaction of a store's logs: it decides which log is compacted
+// next, when, with how much memory and I/O, and on which worker slot. It reports the state of the
+// compaction as metrics and status.
 //
-// It works on a log only through logstore.Compaction, which runs the pass itself; what a pass
-// removes is decided in package clean. internal/logstore does not import this package.
+// It works on a log only through logstore.Compaction, which runs the pass itself. Package clean
+// decides which records a pass removes. internal/logstore does not import this package.
 //
 // # Invariants
 //
@@ -12,8 +13,8 @@
 //     sidecars and estimates, of which one is computed at a time.
 //   - All reads and writes of passes, sidecars and estimates share one I/O budget.
 //   - A failed pass quarantines its log only; retention and appends continue.
-//   - Status and scheduler use the same function to decide whether a pass is due, so a log is never
-//     reported as queued that the scheduler would not start.
+//   - Status and scheduler use the same function to decide whether a pass is due, so Status never
+//     reports a log as queued whose pass the scheduler would not start.
 //
 // # Locks
 //
@@ -23,7 +24,7 @@
 //
 // Cleaner.sidecarSlot is a channel, because it is held over I/O and a waiter must be able to leave.
 // It comes before the locks of a log's sidecars. A pass that waits for it first releases its worker
-// slot, since the holder may be waiting for one.
+// slot, because the holder of Cleaner.sidecarSlot may be waiting for a worker slot.
 //
 // # Goroutines
 //

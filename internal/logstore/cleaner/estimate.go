@@ -7,15 +7,15 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// estimate is what is known of a log's garbage between passes. The zero value is unknown.
+// estimate is the estimated garbage of a log between passes. The zero value means unknown garbage.
 type estimate struct {
 	logstore.Garbage
 	made bool // false: there was no estimate yet
 }
 
-// reestimateShare is the growth of the dirty section, as one in so many of the log, after which the
-// garbage is estimated again. However often segments roll, the estimates of a growing log then read
-// less of the sidecars than a pass would.
+// reestimateShare defines when the garbage is estimated again: when the dirty section has grown by
+// 1/reestimateShare of the log. However often segments roll, the estimates of a growing log
+// together then read less of the sidecars than a pass would.
 const reestimateShare = 32
 
 // stale reports whether the log has changed too much since the estimate.
@@ -26,12 +26,12 @@ func (e estimate) stale(s logstore.Sections) bool {
 		grown > 0 && (grown*reestimateShare > s.CleanBytes+s.DirtyBytes || e.Exact)
 }
 
-// worthPass reports whether a pass over the dirty section pays: it would find more garbage than the
-// topic allows to stay, or that is not known.
+// worthPass reports whether a pass over the dirty section pays: the estimated garbage is more than
+// the topic allows to stay, or there is no estimate.
 //
-// Only a pass detects that a tombstone is the last record of its key, and starts its retention. So
-// a dirty section waits for one retention at most; if its keys are unique, the pass costs one read
-// of the sidecars.
+// Only a pass detects that a tombstone is the last record of its key, and starts the retention of
+// the tombstone. So a dirty section waits for a pass for one retention at most. If all its keys are
+// unique, this pass costs one read of the sidecars.
 func (e estimate) worthPass(s logstore.Sections, settings *topicconfig.Settings,
 	now time.Time) bool {
 	if !e.Known || e.Sections.Lineage != s.Lineage ||
@@ -42,8 +42,9 @@ func (e estimate) worthPass(s logstore.Sections, settings *topicconfig.Settings,
 	return e.Bytes > 0 && (share+e.Error)*100 > float64(settings.MaxGarbagePercent)
 }
 
-// reclaimable returns the garbage of a log, nil if it is not known, and whether a pass has counted
-// it. While a pass rewrites, it is what the pass will still free. It needs Cleaner.mu.
+// reclaimable returns the garbage of a log, nil if it is not known. exact is set if a pass has
+// counted the garbage. While a pass rewrites, the result is the number of bytes that the pass will
+// still free. The caller holds Cleaner.mu.
 func (s *logState) reclaimable(of logstore.Sections) (bytes *int64, exact bool) {
 	e := s.estimate
 	switch {
