@@ -106,9 +106,9 @@ func (o observation) needsConfirmation(now time.Time) bool {
 	return o.Held && !o.confirmed && o.Expired(now)
 }
 
-// state returns the broker's state at the time now. An unverified Lease that has expired counts as
-// down: it stays unverified for one duration, in which a live broker would have renewed it, and for
-// longer only while the API server is unavailable.
+// state returns the broker's state at the time now. A broker whose unverified Lease has expired is
+// down: the Lease stays unverified for one duration, in which a live broker would have renewed it,
+// and for longer only while the API server is unavailable.
 func (o observation) state(now time.Time) placement.BrokerState {
 	state := o.broker
 	if !o.podChanged.IsZero() {

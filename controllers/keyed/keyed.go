@@ -13,7 +13,8 @@ import (
 // needs no lock, even if it is a map that is changed in place: the work queue never gives the same
 // key to two workers at the same time, and only the reconciliation of a key may use its value.
 //
-// The values are lost when the operator restarts. Every user must state what that costs.
+// The values are lost when the operator restarts. Every user of Map must document the effect of
+// that loss.
 type Map[V any] struct {
 	mu     sync.Mutex
 	values map[types.NamespacedName]V

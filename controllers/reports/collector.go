@@ -36,14 +36,15 @@ const (
 	requestTimeout = 3 * time.Second
 	// concurrentRequests is how many brokers of a cluster are read at the same time.
 	concurrentRequests = 8
-	// maxReportBytes bounds what is read from one broker. A partition takes about 1.5 KB, so this
-	// is enough for some 40,000 partitions.
+	// maxReportBytes bounds the bytes that are read from one broker. A partition takes about 1.5
+	// KB, so this is enough for some 40,000 partitions.
 	maxReportBytes = 64 << 20
 )
 
 // Cluster is the result of one round for one LogCluster. It is immutable once it is published.
 type Cluster struct {
-	Round             int64                         // counts from 1 since the operator started
+	// number of the round, from 1 since the operator started
+	Round             int64
 	At                time.Time                     // when the brokers had responded
 	Responded, Polled int                           // brokers; 0 <= Responded <= Polled
 	Rows              map[string][]report.Partition // all replicas, by the topic's Kafka name

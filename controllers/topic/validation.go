@@ -61,7 +61,7 @@ func (s *scope) nameTaken() *metav1.Condition {
 	return nil
 }
 
-// invalidSettings finds what no CEL rule can detect: settings that contradict the cluster's
+// invalidSettings finds errors that no CEL rule can detect: settings that contradict the cluster's
 // defaults.
 func (s *scope) invalidSettings() *metav1.Condition {
 	_, err := metadata.ResolveSettings(s.topic.Spec.TopicSettings, s.cluster)

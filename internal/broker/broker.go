@@ -105,7 +105,8 @@ func New(opts Options) (*Broker, error) {
 	return b, nil
 }
 
-// open opens what can fail, and connects the rest. Close closes what was opened before a failure.
+// open opens the components whose opening can fail, and connects the rest. After a failure Close
+// closes the components that were opened.
 func (b *Broker) open() (err error) {
 	b.store, err = logstore.Open(logstore.Options{FS: b.opts.FS, Dir: b.opts.DataDir,
 		Logger: b.logger, Failed: b.logFailed})

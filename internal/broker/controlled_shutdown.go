@@ -12,11 +12,11 @@ import (
 const shutdownTimeout = 20 * time.Second
 
 // shutDownGracefully is the controlled shutdown: it announces that the broker stops, and serves and
-// follows the metadata until other brokers lead what they can lead and the ISRs that others lead no
-// longer contain this broker. Otherwise producers would wait until each leader had removed it from
-// the ISR. Partitions without another in-sync replica cannot be taken over. After shutdownTimeout,
-// such as during an outage of the metadata store, the broker stops anyway, and its clients wait as
-// after a crash.
+// follows the metadata until other brokers lead every partition that they can lead, and this broker
+// is in no ISR of a partition that another broker leads. Otherwise producers would wait until each
+// leader had removed it from the ISR. Partitions without another in-sync replica cannot be taken
+// over. After shutdownTimeout, such as during an outage of the metadata store, the broker stops
+// anyway, and its clients wait as after a crash.
 func (b *Broker) shutDownGracefully(ctx context.Context) {
 	announcer, ok := b.opts.Metadata.(metadata.ShutdownAnnouncer)
 	if !ok || !b.image().DependsOn(b.opts.NodeID) {

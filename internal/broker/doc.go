@@ -10,8 +10,8 @@
 // Invariants:
 //   - No request is accepted before the first image was applied: a client never sees an existing
 //     topic missing.
-//   - Requests see an image only after it was applied: this broker leads what the image says it
-//     leads.
+//   - Requests see an image only after it was applied: this broker then leads the partitions that
+//     it leads in the image.
 //   - The store is closed last, after everything that could append to it has stopped; only then is
 //     the shutdown marked clean.
 //

@@ -86,7 +86,8 @@ func (h *Handler) appendBatches(img *metadata.Image, req *wire.Request,
 	return failures, produced
 }
 
-// checkProduce checks what depends on the version of the request; the log checks the batch itself.
+// checkProduce checks the rules that depend on the version of the request; the log checks the batch
+// itself.
 func checkProduce(p *produceRequest, part *producePartition) error {
 	if metadata.InternalTopic(part.id.Topic) {
 		return errInternalTopic

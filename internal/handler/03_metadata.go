@@ -199,8 +199,8 @@ func findTopic(img *metadata.Image, version int16,
 	return nil, metadata.ErrTopicNotFound
 }
 
-// fillTopic fills in a topic from the image. A leader that is not up is reported as none: the
-// response has no address for it.
+// fillTopic fills in a topic from the image. If the leader is not up, the partition is reported
+// without a leader: the response has no address for it.
 func fillTopic(answer *kmsg.MetadataResponseTopic, v view, topic *metadata.Topic,
 	result *outcome) {
 	answer.Topic, answer.TopicID, answer.IsInternal = &topic.Name, topic.ID, topic.Internal

@@ -111,7 +111,7 @@ func adminWait(millis int32) time.Duration {
 	return min(time.Duration(max(0, millis))*time.Millisecond, adminWaitMax)
 }
 
-// createTopic checks what depends on the version of the request; Admin checks the rest.
+// createTopic checks the rules that depend on the version of the request; Admin checks the rest.
 func (h *Handler) createTopic(ctx context.Context, req *kmsg.CreateTopicsRequest,
 	requested *kmsg.CreateTopicsRequestTopic) (*metadata.Topic, error) {
 	switch {

@@ -19,7 +19,7 @@ var (
 	ErrPreferredUnavailable = errors.New("the preferred replica cannot lead now")
 )
 
-// AdminPolicy is what Kafka's clients may do to the resources of a cluster.
+// AdminPolicy determines which changes Kafka's clients may make to the resources of a cluster.
 type AdminPolicy struct {
 	ReadOnly   bool // admin requests are rejected
 	AutoCreate bool // a missing topic in a Metadata request is created if the request allows it
@@ -68,8 +68,8 @@ type PropertyChange struct {
 type TopicChange struct {
 	Name       string
 	Properties []PropertyChange
-	// Replace resets what Properties does not name to its default; settings without a Kafka name
-	// stay.
+	// Replace resets all settings that Properties does not name to their defaults; settings without
+	// a Kafka name stay.
 	Replace  bool
 	Validate bool // only check
 }

@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// NoBroker is the leader of a partition that has none.
+// NoBroker is the value of Leader for a partition without a leader.
 const NoBroker int32 = -1
 
 // Image is the metadata of a cluster at one moment. It is immutable: a change creates a new image.

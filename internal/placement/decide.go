@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Options are what a decision takes into account besides the present state.
+// Options are the inputs of a decision besides the state of the partition and the brokers.
 type Options struct {
 	// AllowUnclean allows unclean elections (Kafka's unclean.leader.election.enable).
 	AllowUnclean bool
@@ -407,7 +407,7 @@ func (e *election) recordLeader(leader int32, epoch int64) {
 	e.LeaderDirectory = cmp.Or(e.brokers[leader].Directory, e.LeaderDirectory)
 }
 
-// decision returns the result and what a partition without a leader waits for.
+// decision returns the result, including the replicas that a partition without a leader waits for.
 func (e *election) decision() Decision {
 	d := Decision{Partition: e.Partition, Unclean: e.unclean}
 	if e.Leader != NoLeader {

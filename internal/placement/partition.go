@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// NoLeader is the leader of a partition that has none, as in Kafka's Metadata API.
+// NoLeader is the value of Leader for a partition without a leader, as in Kafka's Metadata API.
 const NoLeader int32 = -1
 
 // Partition is the part of a partition's state that this package decides. It is a value: Decide and
@@ -61,7 +61,7 @@ func (m InSyncReplica) Fenced(b BrokerState) bool {
 		m.Directory == b.Directory
 }
 
-// Liveness is what is known about whether a broker is running.
+// Liveness is the knowledge of whether a broker is running.
 type Liveness int
 
 const (

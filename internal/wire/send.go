@@ -160,7 +160,7 @@ func (s *sender) sendRange(file *os.File, position int64, n int, extend func()) 
 	return nil
 }
 
-// flush writes what is gathered, with one writev where the socket supports it.
+// flush writes the gathered parts, with one writev where the socket supports it.
 func (s *sender) flush(extend func()) error {
 	if len(s.gather) == 0 {
 		return nil
@@ -172,7 +172,7 @@ func (s *sender) flush(extend func()) error {
 	return err
 }
 
-// forget discards what was gathered, sent or not.
+// forget discards the gathered parts, whether they were sent or not.
 func (s *sender) forget() {
 	for _, buf := range s.copies {
 		putBuffer(buf)

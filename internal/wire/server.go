@@ -56,8 +56,8 @@ type Chunk struct {
 	Length   int
 }
 
-// Reply is the body of a response: what follows the correlation id and, in flexible versions, the
-// tags of the header.
+// Reply is the body of a response: the bytes after the correlation id and, in flexible versions,
+// the tags of the header.
 type Reply struct {
 	Flexible bool // the response header carries tags; never for ApiVersions
 	Chunks   []Chunk

@@ -333,8 +333,8 @@ func (d document) resource() *v1alpha1.LogCluster {
 	}
 }
 
-// clone copies what changes modify. Specs and the lists of partitions are shared, because they are
-// only replaced.
+// clone copies the parts that changes modify. Specs and the lists of partitions are shared, because
+// they are only replaced.
 func (d document) clone() document {
 	d.BrokerEpochs, d.ProducerIDs = maps.Clone(d.BrokerEpochs), maps.Clone(d.ProducerIDs)
 	d.Retained = maps.Clone(d.Retained)
