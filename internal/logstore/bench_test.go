@@ -13,10 +13,11 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// benchBatchBytes is the uncompressed size of the batches below: what a busy producer sends.
+// benchBatchBytes is the uncompressed size of the batches in the benchmarks, as from a busy
+// producer.
 const benchBatchBytes = 64 << 10
 
-// benchBatch is a batch of records of one size, of words that compress somewhat.
+// benchBatch returns a batch of records of equal size, made of words that compress moderately.
 func benchBatch(b *testing.B, recordBytes int) []byte {
 	b.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -76,8 +77,8 @@ func fillMegabytes(b *testing.B, log *Log, batch []byte, megabytes int64) {
 	log.AdvanceHighWatermark(log.LogEnd())
 }
 
-// BenchmarkAppend appends one batch of 64 KiB per iteration: checked, compressed if there is a
-// codec, written to the page cache.
+// BenchmarkAppend appends one batch of 64 KiB per iteration: the log checks the batch, compresses
+// it if there is a codec, and writes it to the page cache.
 func BenchmarkAppend(b *testing.B) {
 	for _, codec := range []compress.Codec{compress.None, compress.LZ4, compress.Zstd} {
 		for _, recordBytes := range []int{100, 1000} {
@@ -108,7 +109,7 @@ func BenchmarkAppend(b *testing.B) {
 }
 
 // BenchmarkRead finds an offset anywhere in 128 MiB and returns the range of a fetch of 1 MiB, as
-// for sendfile: no byte of it is read.
+// for sendfile: it reads none of the records.
 func BenchmarkRead(b *testing.B) {
 	log, store := benchLog(b, b.TempDir(), compress.None)
 	defer store.Close()

@@ -81,8 +81,8 @@ func awaitDurable(t *testing.T, log *Log, signal <-chan struct{}) {
 	}
 }
 
-// At every sync, and at random moments in between, a power failure takes nothing below DurableEnd,
-// whatever part of the rest reached the disk, and adds nothing. Segments roll every ten batches,
+// At every sync, and at random moments in between, a power failure loses no record below DurableEnd
+// and adds none, whichever of the later records reached the disk. Segments roll every ten batches,
 // and the background flushes, seals and writes checkpoints concurrently.
 func TestDurableEndSurvivesPowerFailure(t *testing.T) {
 	mem := vfs.NewMem()
@@ -101,7 +101,7 @@ func TestDurableEndSurvivesPowerFailure(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		durable := l.DurableEnd() // before the clone: it only rises
+		durable := l.DurableEnd() // read before the clone, because the durable end only rises
 		disk := mem.CrashClone()
 		if random.IntN(2) == 0 {
 			disk = mem.CrashClonePartly(random.Uint64())
@@ -174,7 +174,7 @@ func TestAppendsShareASync(t *testing.T) {
 	}
 	fill(1)
 	<-held.reached
-	fill(100) // none of them waits for the disk
+	fill(100) // no append waits for the disk
 	if log.DurableEnd() != 0 {
 		t.Errorf("durable end %d before any sync has ended", log.DurableEnd())
 	}
@@ -223,8 +223,8 @@ func TestFailedSyncStopsTheLog(t *testing.T) {
 	}
 }
 
-// Under Replicated the page cache counts; after a change to Fsync only what is on disk counts, and
-// the rest is synced.
+// Under Replicated the durable end includes records in the page cache; after a change to Fsync it
+// includes only synced records, and the other records are synced.
 func TestDurabilityChange(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	signal := durableSignal(store)
@@ -261,7 +261,7 @@ func TestManyUnsyncedBytesCauseASync(t *testing.T) {
 	}
 }
 
-// A sync that was running during a truncation does not count for the removed records.
+// A sync that runs during a truncation does not raise the durable end to the removed records.
 func TestSyncDuringTruncationDoesNotCount(t *testing.T) {
 	disk := &stuckDisk{FS: vfs.NewMem()}
 	store := openStore(t, disk)
@@ -272,7 +272,7 @@ func TestSyncDuringTruncationDoesNotCount(t *testing.T) {
 	go func() { done <- log.commit() }()
 	<-held.reached
 	log.mu.Lock()
-	log.disk.truncate(2) // only what the sync must respect: it must not report 5 as synced
+	log.disk.truncate(2) // a part of a truncation: afterwards the sync must not report 5 as synced
 	log.lineage.Add(1)
 	log.mu.Unlock()
 	close(held.free)

@@ -226,7 +226,7 @@ func TestConcurrentReleaseAndClose(t *testing.T) {
 	}
 }
 
-// The same on a real disk, which may reject what Mem allows.
+// The main operations also work on a real disk, which may reject operations that vfs.Mem allows.
 func TestOnARealDisk(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *Store {

@@ -17,8 +17,8 @@ func (failTB) Fatalf(format string, args ...any) {
 	panic(crashFailure{sprint(format, args...)})
 }
 
-// checkAll compares an opened store with the models, after a crash or an orderly shutdown. The
-// models then adopt what they find as what must be there from now on.
+// checkAll compares an opened store with the models, after a crash or an orderly shutdown. From
+// then on the models require the state that was found.
 func (w *workload) checkAll() {
 	for id, err := range w.store.Offline() {
 		w.failf("%s is offline: %v", id, err)
@@ -73,7 +73,7 @@ func (w *workload) checkPresence(p *partitionModel) {
 	p.next = p.where
 }
 
-// checkLog compares a log with what must and may be in it.
+// checkLog compares a log with the records that must be in it and those that may be in it.
 func (w *workload) checkLog(p *partitionModel, log *Log) {
 	start, end := log.LogStart(), log.LogEnd()
 	switch {
@@ -122,7 +122,7 @@ func (w *workload) checkEpochs(p *partitionModel, log *Log, read []modelRecord) 
 	}
 }
 
-// adopt makes what was found what must be there.
+// adopt updates the model to require the state that was found.
 func (w *workload) adopt(p *partitionModel, log *Log) {
 	end := log.LogEnd()
 	p.batches = slices.DeleteFunc(slices.Clone(p.batches),
@@ -168,7 +168,7 @@ func (w *workload) readAll(log *Log) (records []modelRecord) {
 	return records
 }
 
-// verifyClosed closes the store; the next run checks what it has left.
+// verifyClosed closes the store; the next run checks the directory that Close left.
 func (w *workload) verifyClosed() {
 	w.freeSpace()
 	if err := w.store.Close(); err != nil && !errors.Is(err, ErrClosed) {

@@ -20,7 +20,7 @@ func (w *workload) fill(_ *partitionModel, _ *Log) {
 	}
 }
 
-// freeSpace ends that.
+// freeSpace ends the full-disk state that fill began.
 func (w *workload) freeSpace() {
 	w.fullFor = 0
 	w.fault.Clear()

@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// presence is where a partition's data is, as far as a caller of the store knows.
+// presence is the state of a partition's data from the point of view of a caller of the store.
 type presence int
 
 const (
@@ -39,8 +39,8 @@ type partitionModel struct {
 	filled  []filledGap
 	restart int64 // where the log is being started again; none otherwise
 	synced  int64 // everything below was reported durable, and must be there
-	// start is the durable log start, startMax the one that retention may have reached. The same
-	// for the high watermark.
+	// start is the durable log start, startMax the one that retention may have reached.
+	// highWatermark and its maximum have the same meaning for the high watermark.
 	start, startMax               int64
 	highWatermark, highWatermarkM int64
 	epochs                        []leaderepoch.Entry
@@ -68,7 +68,7 @@ type appended struct {
 
 func (a appended) last() int64 { return a.base + max(int64(len(a.sent.keys)), 1) - 1 }
 
-// none is no offset.
+// none is the value of an offset that is not set.
 const none = -1
 
 // end returns the log end if nothing is lost.
@@ -107,7 +107,8 @@ func (p *partitionModel) since(start int64) *partitionModel {
 	return c
 }
 
-// clone copies the value. The elements of the lists never change, only how many of them count.
+// clone copies the value. The elements of the lists never change, only the lengths of the lists
+// change.
 func (p *partitionModel) clone() *partitionModel {
 	c := *p
 	c.batches, c.epochs = slices.Clip(p.batches), slices.Clip(p.epochs)

@@ -30,8 +30,8 @@ var (
 
 const (
 	crashPartitions = 3
-	crashActs       = 40 // of a run before any crash
-	crashActsMore   = 12 // after each crash
+	crashActs       = 40 // number of acts of a run before any crash
+	crashActsMore   = 12 // number of acts after each crash
 	// per seed, of some thousand: the next seed does other things
 	crashesOfOne = 100
 )
@@ -122,11 +122,11 @@ func runPlan(t *testing.T, seed uint64, limit int) (run crashRun, err error) {
 	return run, err
 }
 
-// crashRun is everything that follows from one seed.
+// crashRun is the state of one run and of all its crashes, which depend only on the seed.
 type crashRun struct {
 	chance       *rand.Rand
 	taken, limit int
-	moments      hash.Hash64 // over all of them
+	moments      hash.Hash64 // hash of all moments
 }
 
 // follow opens what a crash left, checks it, continues with a plan, and follows the crashes of

@@ -16,9 +16,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// transactions is what the batches of a model say about transactions.
+// transactions is the state of the transactions, computed from the batches of a model.
 type transactions struct {
-	open    map[int64]int64 // by producer: first offset of its transaction
+	open    map[int64]int64 // producer -> first offset of its open transaction
 	epochs  map[int64]int16 // of producers that had a marker or a transactional batch: the latest
 	seen    map[int64]int64 // offset of the last marker or transactional batch of each
 	aborted map[int64]bool  // by base offset of a data batch

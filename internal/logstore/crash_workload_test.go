@@ -315,7 +315,7 @@ func (w *workload) clean(p *partitionModel, log *Log) {
 	}
 }
 
-// tick is what the store's goroutine does each second, and with retention each minute.
+// tick does the work of the store's goroutine: each second, and with retention each minute.
 func (w *workload) tick(retention bool) {
 	forgotten := map[*partitionModel]int64{}
 	for _, p := range w.models {
@@ -339,7 +339,8 @@ func (w *workload) tick(retention bool) {
 	}
 }
 
-// settle records what is durable after a flush and a save, or may be, on a full disk.
+// settle updates the model after a flush and a save: the records are durable, or on a full disk may
+// be.
 func (w *workload) settle(p *partitionModel, log *Log) {
 	if w.fullFor > 0 {
 		p.startMax = max(p.startMax, log.LogStart())

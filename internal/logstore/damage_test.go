@@ -28,7 +28,7 @@ type world struct {
 	want         state
 }
 
-// state is what a log must be after any damage to files that can be rebuilt.
+// state is the required state of a log after any damage to files that can be rebuilt.
 type state struct {
 	start, end, stable, highWatermark int64
 	keys, committed                   []string
@@ -107,7 +107,7 @@ func newWorld(t *testing.T, clean bool) world {
 	}
 	w.want = stateOf(t, log)
 	store.tick(epoch0, false)
-	// As a pass leaves it. The next pass verifies its content (package clean).
+	// The .dead file is as a pass leaves it. The next pass verifies its content (package clean).
 	dead := filepath.Join(log.dir, segment.Name(bases(log)[0], segment.DeadExtension, ""))
 	if err := vfs.WriteFileAtomic(w.mem, dead, bytes.Repeat([]byte("dead"), 30)); err != nil {
 		t.Fatal(err)
@@ -242,7 +242,7 @@ func TestDamagedFilesAreRebuiltOrRejected(t *testing.T) {
 	}
 }
 
-// open opens the damaged directory and looks at the log.
+// open opens the damaged directory and compares the log with the expected state.
 func (w world) open(t *testing.T, path string, mayReject bool, except func(got, want *state)) {
 	t.Helper()
 	store, err := Open(Options{FS: w.mem, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour})

@@ -17,7 +17,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// model is what a log should hold: a list of keys, the first of which has the offset start.
+// model is the expected content of a log: a list of keys, the first of which has the offset start.
 type model struct {
 	t       *testing.T
 	random  *rand.Rand
@@ -143,7 +143,7 @@ func (m *model) truncate() {
 	}
 }
 
-// removeFrom removes what is at or above end, where a batch begins or the log ends.
+// removeFrom removes the batches at or above end, where a batch begins or the log ends.
 func (m *model) removeFrom(end int64) {
 	m.keys = m.keys[:end-m.start]
 	m.batches = slices.DeleteFunc(m.batches, func(b modelBatch) bool { return b.base >= end })
@@ -253,7 +253,7 @@ func (m *model) append() {
 	m.add(modelBatch{base: m.end(), records: int64(len(keys)), producer: 5}, keys...)
 }
 
-// retained checks what retention did, and adopts it.
+// retained checks the segments that retention deleted, and removes them from the model.
 func (m *model) retained() {
 	start := m.log.LogStart()
 	size := m.log.Stats().SizeBytes
@@ -271,7 +271,7 @@ func (m *model) retained() {
 	m.start = start
 }
 
-// crash loses what was not synced, from some batch on.
+// crash removes the unsynced batches from a random one on.
 func (m *model) crash() {
 	m.fsys = crash(m.fsys, m.random.Uint64N(10))
 	m.open()

@@ -291,7 +291,8 @@ func TestRecoveryPointWaitsForSegmentRolledDuringFlush(t *testing.T) {
 	}
 }
 
-// A checkpoint is read before it is written; a truncation in between counts.
+// The state for a checkpoint is read before the checkpoint is written; a truncation in between
+// prevents cleaning above the new end.
 func TestCheckpointDuringTruncationAllowsNoCleaningAboveIt(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(nil))

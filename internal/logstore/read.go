@@ -15,8 +15,7 @@ import (
 // Slice is a range of complete batches in one data file. It keeps the segment's files open until
 // Release.
 type Slice struct {
-	// File is the data file, opened by the filesystem without a wrapper; it stays open until
-	// Release. nil if Length is 0.
+	// File is the pinned data file, which stays open until Release; nil if Length is 0.
 	File          vfs.File
 	Position      int64 // of the first batch in File
 	Length        int   // bytes, complete batches; 0: nothing to return

@@ -27,8 +27,8 @@ type spools struct {
 	active *keys.Spool // nil if some keys of the active segment are unknown
 	rolled []rolledSpool
 
-	// fault is why the keys of a segment were discarded, until sidecars.buildNext logs it: no log
-	// line is written under Log.mu.
+	// fault is the error because of which the keys of a segment were discarded, until
+	// sidecars.buildNext logs it: no log line is written under Log.mu.
 	fault atomic.Pointer[error]
 }
 
@@ -41,7 +41,7 @@ type rolledSpool struct {
 // keyCollector gathers the keys of one batch while the batch is validated.
 type keyCollector struct {
 	keys.Collector
-	// add is bound once: a method value for each batch would be an allocation for each batch.
+	// add is a method value that is created once, to avoid an allocation for each batch.
 	add func(record.RecordKey)
 }
 

@@ -44,7 +44,7 @@ type Options struct {
 	// flush; default 64 MiB.
 	FlushBytes int64
 	// OpenFilesMax is the number of segment files that stay open, besides those that were written
-	// and not synced yet. Default: half of what the process may have.
+	// and not synced yet. Default: half of the file descriptors of the process, at most 10,000.
 	OpenFilesMax int
 	// Workers bounds how many logs are opened, created, flushed or closed concurrently. Default:
 	// depends on the work, up to 16. With 1 the order of everything that reaches the disk follows
@@ -96,24 +96,26 @@ type Store struct {
 		reopened map[PartitionID]bool
 	}
 
-	wake chan struct{} // something is in failures or released; buffered 1
+	wake chan struct{} // signals that failures or released is not empty; buffered 1
 	stop chan struct{}
 	done chan struct{}
 }
 
-// offline is a log that could not be opened: why, and its checkpoints, which must not be lost.
+// offline is a log that could not be opened: the error, and the log's checkpoints, which must not
+// be lost.
 type offline struct {
 	err   error
 	saved checkpointState
 }
 
-// failure is a log that stopped, and why; it waits for the store's goroutine.
+// failure is a log that stopped, and the error. The store's goroutine passes it to Options.Failed.
 type failure struct {
 	id  PartitionID
 	err error
 }
 
-// DirectoryID identifies the disk: it is created once, and stored in meta.properties.
+// DirectoryID returns the id of the data directory, which is created once and stored in
+// meta.properties.
 func (s *Store) DirectoryID() TopicID { return s.directoryID }
 
 // Log returns a partition's log, nil if there is none.
@@ -132,7 +134,7 @@ func (s *Store) Logs() []*Log {
 	return logs
 }
 
-// Offline returns the partitions whose log could not be opened, and why.
+// Offline returns the partitions whose log could not be opened, each with the error.
 func (s *Store) Offline() map[PartitionID]error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,11 +146,12 @@ func (s *Store) Offline() map[PartitionID]error {
 }
 
 // CleanEpoch returns the broker epoch that orderly closed this directory, with all its logs, before
-// this store was opened; -1 if there was none, or its epoch is unknown. The logs hold now what that
-// broker epoch held (KIP-966).
+// this store was opened; -1 if the last shutdown was not clean, or if the epoch is unknown. The
+// logs contain the same records as at that shutdown (KIP-966).
 func (s *Store) CleanEpoch() int64 { return s.cleanEpoch }
 
-// SetBrokerEpoch sets the epoch of this broker process, which Close writes.
+// SetBrokerEpoch sets the epoch of this broker process, which Close writes into the clean-shutdown
+// marker.
 func (s *Store) SetBrokerEpoch(epoch int64) { s.epoch.Store(epoch) }
 
 // Close syncs everything, writes checkpoints and the clean-shutdown marker, and unlocks the
@@ -176,8 +179,8 @@ func (s *Store) Close() error {
 	if err := s.saveSummaries(sealed); err != nil {
 		failed = append(failed, err)
 	}
-	// Without the marker the next start scans every log from its recovery point: next to nothing
-	// for those that were closed orderly.
+	// Without the marker the next start scans every log from its recovery point: this scan is short
+	// for logs that were closed cleanly.
 	if len(failed) == 0 && len(s.Offline()) == 0 {
 		if err := s.writeCleanShutdown(); err != nil {
 			failed = append(failed, fmt.Errorf("write %s: %w", cleanShutdownFile, err))
@@ -205,8 +208,8 @@ func (s *Store) closeLogs() (failed []error, sealed map[PartitionID]checkpoint.C
 	return failed, sealed
 }
 
-// logFailed is called by a log, which holds its mutex, when it stops. So it does not call
-// Options.Failed itself: the callback may call the log, and would deadlock.
+// logFailed is called by a log that stops, under Log.mu. It does not call Options.Failed itself,
+// because the callback may call the log and would deadlock.
 func (s *Store) logFailed(id PartitionID, err error) {
 	s.mu.Lock()
 	s.mu.failures = append(s.mu.failures, failure{id, err})
@@ -219,6 +222,6 @@ func (s *Store) logFailed(id PartitionID, err error) {
 func (s *Store) wakeUp() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // one is pending
+	default: // a wake-up is pending
 	}
 }

@@ -23,14 +23,15 @@ type segmentSwap struct {
 }
 
 // replaceIn replaces sources by cleaned segments, as one commit point that survives a crash
-// (docs/format/swap.md). lineage is that of the log from which cleaned was computed. It fails with
-// errSegmentsChanged, and changes nothing, if the log was truncated since (records that superseded
-// others may be gone) or if sources are no longer neighbours in it. Readers of the old files
-// continue. It owns cleaned, also when it fails.
+// (docs/format/swap.md). lineage is the number of truncations of the log (Compaction.Lineage) when
+// cleaned was computed. It fails with errSegmentsChanged, and changes nothing, if the log was
+// truncated since (records that superseded others may be removed) or if sources are no longer
+// neighbours in its segment list. Readers of the old files continue. replaceIn owns cleaned, also
+// when it fails.
 //
 // Before any source is removed there is a producer snapshot at their end. A pass keeps the last
 // batch of each producer as of the log end, and a truncation to below that batch rebuilds the
-// producer state from what is left, or from the snapshot.
+// producer state from the remaining batches, or from the snapshot.
 func (l *Log) replaceIn(lineage int64, sources, cleaned []*segment.Segment) error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
@@ -50,7 +51,7 @@ func (l *Log) replaceIn(lineage int64, sources, cleaned []*segment.Segment) erro
 
 // run renames the files and publishes the new list.
 func (s segmentSwap) run() error {
-	// A rename opens the files. Behind the commit point it must not fail for want of a file
+	// A rename opens the files. Behind the commit point a rename must not fail for lack of a file
 	// descriptor.
 	unpin, err := pinAll(slices.Concat(s.sources, s.cleaned))
 	if err != nil {
@@ -66,7 +67,7 @@ func (s segmentSwap) run() error {
 			files.withdrawSwap(s.cleaned))
 	}
 	err = files.finishSwap(s.sources, s.cleaned)
-	unpin() // before anything is closed
+	unpin() // the files are unpinned before any segment is closed
 	if err != nil {
 		// Behind the commit point the directory is ahead of the list, and only a restart reconciles
 		// them. Until then readers continue with the sources, whose files are open whatever their
@@ -80,8 +81,8 @@ func (s segmentSwap) run() error {
 }
 
 // check verifies the preconditions of a swap. It returns the log's segments up to the one behind
-// the sources. Log.maintain is held, so the result stays true: only a roll can change the list now,
-// at its end.
+// the sources. Log.maintain is held, so the result stays valid: only a roll can change the list
+// now, at its end.
 func (s segmentSwap) check() (behind []*handle, err error) {
 	l := s.log
 	l.mu.Lock()

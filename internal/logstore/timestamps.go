@@ -18,9 +18,10 @@ type TimestampOffset struct {
 }
 
 // OffsetForTimestamp returns the first record, below limit, whose timestamp is >= ms; ok is false
-// if there is none (ListOffsets, KIP-79). Timestamps come from clients and need not ascend: it is
-// the first in the order of offsets, so the search begins at the first segment, and skips a segment
-// whose largest timestamp is smaller without a read. It fails with ErrStorage or ErrClosed.
+// if there is none (ListOffsets, KIP-79). Timestamps come from clients and need not ascend. The
+// result is the first such record in the order of offsets, so the search begins at the first
+// segment, and skips without a read each segment whose largest timestamp is smaller. It fails with
+// ErrStorage or ErrClosed.
 func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, err error) {
 	limit = min(limit, l.logEnd.Load())
 	list := l.acquire()
@@ -28,7 +29,8 @@ func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, 
 		return at, false, ErrClosed
 	}
 	defer list.release()
-	limit = min(limit, l.logEnd.Load()) // again, as in readFrom
+	// the log end is loaded again after the list, as in readFrom
+	limit = min(limit, l.logEnd.Load())
 	logStart := l.LogStart()
 	for _, h := range list.handles {
 		if largest, _ := h.MaxTimestamp(); largest < ms || h.NextOffset() <= logStart {
@@ -50,7 +52,7 @@ func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, 
 
 // firstSince returns the segment's first record in [from, limit) whose timestamp is >= ms. A batch
 // whose header has such a timestamp may have no such record: cleaning keeps the header's timestamp
-// when it removes records (LogAppendTime), and records below from do not count.
+// when it removes records (LogAppendTime), and records below from are ignored.
 func (h *handle) firstSince(ms, from, limit int64) (at TimestampOffset, ok bool, err error) {
 	position, found, err := h.PositionForTimestamp(ms)
 	if err != nil || !found {
@@ -77,7 +79,8 @@ func (h *handle) firstSince(ms, from, limit int64) (at TimestampOffset, ok bool,
 }
 
 // firstRecordSince returns the batch's first record in [from, limit) whose timestamp is >= ms; the
-// batch's largest timestamp is. It reads no further than that record.
+// caller has checked that the batch's largest timestamp is >= ms. It reads no further than that
+// record.
 func (p batchAt) firstRecordSince(ms, from, limit int64) (at TimestampOffset, ok bool, err error) {
 	for r, err := range p.records() {
 		switch {
@@ -170,8 +173,8 @@ func (h *handle) latest(largest, from int64) (at TimestampOffset, ok bool, err e
 	return batchAt{h, header}.latestRecord(from)
 }
 
-// latestByHeaders reads every header. Only a batch that begins below from has to be read before it
-// can be compared.
+// latestByHeaders reads every header. Only the records of a batch that begins below from have to be
+// read.
 func (h *handle) latestByHeaders(from int64) (at TimestampOffset, ok bool, err error) {
 	position, err := h.Position(from)
 	if err != nil {
@@ -215,7 +218,7 @@ func (p batchAt) latestRecord(from int64) (at TimestampOffset, ok bool, err erro
 			at, ok = TimestampOffset{r.Timestamp, r.Offset, p.header.LeaderEpoch()}, true
 		}
 		if ok && at.Timestamp >= p.header.MaxTimestamp() {
-			break // no later one can be larger
+			break // no later record can have a larger timestamp
 		}
 	}
 	return at, ok, nil

@@ -60,9 +60,9 @@ func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 	return l.answer(b.BaseOffset(), b.LastOffset(), b.MaxTimestamp(), false), nil
 }
 
-// stability is the state behind the last stable offset, besides the log start: what consumers of
-// committed data may read must be decided (below undecided), and the decision must be final (its
-// marker below the high watermark).
+// stability is the state behind the last stable offset, besides the log start: consumers with
+// read_committed may read only records whose transaction is decided (below undecided), by a marker
+// that is final (below the high watermark).
 //
 // Its mutex is never held over I/O, so readers of the offset need not wait for an append that waits
 // for the disk. It is acquired after Log.mu.
@@ -78,8 +78,8 @@ type stability struct {
 
 // decidedTxn is a transaction whose marker may not be replicated yet.
 type decidedTxn struct {
-	first int64 // of its first batch
-	last  int64 // of the marker
+	first int64 // offset of its first batch
+	last  int64 // offset of the marker
 }
 
 // end records that a transaction was decided. stability is locked.
@@ -94,7 +94,7 @@ func (s *stability) end(first, last, highWatermark int64) {
 
 // forget removes the transactions whose markers are below the high watermark. stability is locked.
 func (s *stability) forget(highWatermark int64) {
-	// By last, which ascends.
+	// The search is by last, which ascends.
 	n, _ := slices.BinarySearchFunc(s.decided, highWatermark,
 		func(d decidedTxn, o int64) int { return cmp.Compare(d.last, o) })
 	s.decided = slices.Delete(s.decided, 0, n)
@@ -106,14 +106,15 @@ func (s *stability) below(highWatermark int64) int64 {
 	n, _ := slices.BinarySearchFunc(s.decided, highWatermark,
 		func(d decidedTxn, o int64) int { return cmp.Compare(d.last, o) })
 	if n < len(s.decided) {
-		stable = min(stable, s.decided[n].first) // the first of the remaining ones begins first
+		// the first remaining transaction has the lowest first offset
+		stable = min(stable, s.decided[n].first)
 	}
 	return stable
 }
 
-// settle follows a change of the producer state. ended is the transaction that the change ended,
-// nil if it ended none. Log.mu is held, and the log end is stored afterwards: so the high watermark
-// cannot pass the first batch of a transaction before undecided includes it.
+// settle updates the state after a change of the producer state. ended is the transaction that the
+// change ended, nil if it ended none. Log.mu is held, and the log end is stored afterwards: so the
+// high watermark cannot pass the first batch of a transaction before undecided includes it.
 func (s *stability) settle(state *producer.State, ended *producer.EndedTxn, highWatermark int64) {
 	s.Lock()
 	defer s.Unlock()
@@ -123,8 +124,8 @@ func (s *stability) settle(state *producer.State, ended *producer.EndedTxn, high
 	}
 }
 
-// truncate removes the decisions at or above end: those transactions are open again, or removed.
-// stability is locked.
+// truncate removes the transactions whose marker is at or above end: they are open again, or
+// removed. stability is locked.
 func (s *stability) truncate(state *producer.State, end int64) {
 	s.decided = slices.DeleteFunc(s.decided, func(d decidedTxn) bool { return d.last >= end })
 	s.undecided = state.Undecided()
@@ -135,7 +136,7 @@ func (s *stability) truncate(state *producer.State, end int64) {
 // watermark. It is never below the log start, though DeleteBefore may have passed the beginning of
 // an open transaction. It acquires a mutex that is never held over I/O.
 func (l *Log) LastStable() int64 {
-	// The log start first: it is at most the high watermark that is read after it.
+	// The log start is loaded first, so it is at most the high watermark that is loaded after it.
 	logStart := l.logStart.Load()
 	l.stable.Lock()
 	defer l.stable.Unlock()

@@ -379,7 +379,7 @@ func damageAll(t *testing.T, mem *vfs.Mem, suffix string, change func([]byte) []
 	}
 }
 
-// Random transactions of several producers, compared with a list of which were aborted.
+// Random transactions of several producers are compared with a list of the aborted ones.
 func TestCommittedReadsFollowTheModel(t *testing.T) {
 	for seed := range seed.Sequence(t, 20) {
 		random := rand.New(rand.NewPCG(seed, 0))

@@ -20,18 +20,18 @@ var errTruncating = errors.New("the log is being truncated")
 // before it copies the part that stays instead.
 const truncateWait = time.Second
 
-// TruncateTo removes all records at or above an offset: a follower calls it when the leader does
-// not have its end (KIP-101). A batch that holds the offset is removed as a whole, so the log may
-// end below it. A gap below the offset is filled with an empty batch: other records had those
-// offsets, and readers have passed them. At or above the log end it removes only the leader epochs
-// that start there. If nothing of the log is left, it starts again as by StartAt.
+// TruncateTo removes all records at or above an offset: a follower calls it when the leader's log
+// does not contain the end of the follower's log (KIP-101). A batch that holds the offset is
+// removed as a whole, so the log may end below it. A gap below the offset is filled with an empty
+// batch: other records had those offsets, and readers have passed them. At or above the log end it
+// removes only the leader epochs that start there. If nothing of the log is left, it starts again
+// as by StartAt.
 //
 // Log end, high watermark and last stable offset fall; leader epochs, producers and transactions
-// are restored as of the new end. Readers that hold a Slice keep what they have. A pass of the
-// cleaner that is under way fails with errSegmentsChanged.
-//
-// It fails with ErrStorage when the disk does; unless Fault reports that the log has stopped,
-// nothing was truncated. docs/format/truncate.md has the order of operations.
+// are restored as of the new end. Readers that hold a Slice can still read it. A pass of the
+// cleaner that is under way fails with errSegmentsChanged. TruncateTo fails with ErrStorage if the
+// disk fails; unless Fault reports that the log has stopped, nothing was truncated.
+// docs/format/truncate.md has the order of operations.
 func (l *Log) TruncateTo(offset int64) error {
 	l.truncating.Lock()
 	defer l.truncating.Unlock()
@@ -41,9 +41,9 @@ func (l *Log) TruncateTo(offset int64) error {
 	case offset <= l.logStart.Load():
 		return l.restartAt(max(offset, 0))
 	}
-	// The end of the last batch that stays, and not the offset, which may be above it: the recovery
-	// point on disk must not exceed the end. The log does not end within a gap either (ADR 0100): a
-	// start could not distinguish that from lost data.
+	// The new log end is the end of the last batch that stays, and not the offset, which may be
+	// higher: the recovery point on disk must not exceed the log end. The log does not end within a
+	// gap either (ADR 0100): a start could not distinguish that from lost data.
 	list := l.acquire()
 	if list == nil {
 		return ErrClosed
@@ -100,7 +100,7 @@ func (s *segmentList) endBelow(offset int64) (end, epochsFrom, base int64, err e
 		return 0, 0, 0, err
 	}
 	epochsFrom = offset
-	if found { // else the whole segment stays
+	if found { // otherwise the whole segment stays
 		epochsFrom = min(offset, header.BaseOffset())
 	}
 	return end, epochsFrom, h.Base(), nil
@@ -114,7 +114,8 @@ func (t *truncation) fillGap(to int64) error {
 	err := l.appending(now, func() error {
 		end := l.logEnd.Load()
 		if to-end > math.MaxInt32 {
-			return nil // no batch spans that; the current leader's log begins above
+			// a single batch cannot span the gap; the current leader's log begins above it
+			return nil
 		}
 		timestamp, _ := l.list.Load().active().MaxTimestamp()
 		if timestamp < 0 { // the first batch of the segment, whose age is counted from it
@@ -136,8 +137,8 @@ func (t *truncation) fillGap(to int64) error {
 	return err
 }
 
-// pendingTruncation is what a truncation has announced: the checkpoints describe the log as it will
-// be before any of it is removed.
+// pendingTruncation is an announced truncation: before any record is removed, the checkpoints
+// describe the log as it will be afterwards.
 type pendingTruncation struct {
 	end int64 // the new log end: the end of a batch, or the base of an empty segment
 	// leader epochs that start here or above are removed; above end if there is a gap between
@@ -146,14 +147,14 @@ type pendingTruncation struct {
 	firstDirty int64
 	restart    bool // the log starts again at end
 	running    bool // files are being truncated: no append, no roll
-	// the truncation is over, but appends wait until the checkpoints are written
+	// the files are truncated, but appends wait until the checkpoints are written
 	checkpointsDue bool
 }
 
 // isRunning reports whether appends and rolls have to be refused.
 func (p *pendingTruncation) isRunning() bool { return p != nil && p.running }
 
-// apply returns what the checkpoints contain during the truncation.
+// apply returns the checkpoint state for the time of the truncation.
 func (p *pendingTruncation) apply(s checkpointState) checkpointState {
 	if p == nil {
 		return s
@@ -163,7 +164,7 @@ func (p *pendingTruncation) apply(s checkpointState) checkpointState {
 	s.firstDirty = min(s.firstDirty, p.firstDirty)
 	s.tombstoneClean, s.progress = min(s.tombstoneClean, p.firstDirty), s.progress.Truncate(p.end)
 	if p.restart {
-		// deleted records must not reappear if nothing is truncated after all
+		// deleted records must not reappear if the truncation fails before it removes anything
 		s.logStart = max(s.logStart, p.end)
 		s.progress = nil
 	}
@@ -177,8 +178,8 @@ type truncation struct {
 	target pendingTruncation
 }
 
-// run announces the truncation to the checkpoints, and then has the files changed. Its caller holds
-// no lock but Log.truncating: the checkpoints are those of all logs.
+// run announces the truncation to the checkpoints, and then calls changeFiles. Its caller holds no
+// lock but Log.truncating, because run writes the checkpoints of all logs.
 //
 // The checkpoints come first. If the recovery point on disk was above the new end when records are
 // appended behind it, a crash could lose some of them, and recovery would not scan.
@@ -195,8 +196,9 @@ func (t *truncation) run(changeFiles func([]*handle) error) error {
 		err = t.runAnnounced(changeFiles)
 	}
 	if err != nil && t.target.restart && l.Fault() == nil {
-		// Nothing was removed, but a start would remove it: the checkpoints on disk may say so
-		// already. Nothing is appended until they are written again.
+		// Nothing was removed, but the checkpoints on disk may already describe the truncated log,
+		// and a start would then truncate it. Appends are rejected until the checkpoints are
+		// written again.
 		t.end(&pendingTruncation{end: math.MaxInt64, firstDirty: math.MaxInt64, running: true,
 			checkpointsDue: true})
 		return errors.Join(err, l.env.saveCheckpoints())
@@ -206,7 +208,8 @@ func (t *truncation) run(changeFiles func([]*handle) error) error {
 		return err
 	}
 	// The checkpoint on disk has the old log start, and a start would empty a log that ends below
-	// it. Nothing is appended until it is written, now or by a later round (noteCheckpointed).
+	// it. Appends are rejected until the new log start is written, now or by a later round
+	// (noteCheckpointed).
 	err = l.env.saveCheckpoints()
 	switch {
 	case err == nil:
@@ -234,7 +237,8 @@ func (t *truncation) announce() error {
 	return nil
 }
 
-// end revokes the announcement, or replaces it by what is still to be done.
+// end removes the announcement, or replaces it by left, which describes the steps that are still to
+// be done.
 func (t *truncation) end(left *pendingTruncation) {
 	t.log.mu.Lock()
 	defer t.log.mu.Unlock()
@@ -282,8 +286,8 @@ func (t *truncation) truncateEpochs(end int64) error {
 // truncation that runs out of file descriptors half-way would have to stop the log.
 type heldFiles struct {
 	listed         []segmentFile // of the directory
-	releaseRemoved func()        // releases those of the segments that are removed
-	release        func()        // releases all
+	releaseRemoved func()        // releases the files of the removed segments
+	release        func()        // releases all files
 }
 
 // holdFiles opens the files of the segments that stay and change, one at most, and of those behind

@@ -23,7 +23,8 @@ func (t *truncation) truncateFiles(handles []*handle) error {
 		return fmt.Errorf("%w: truncate to %d: the log begins at %d by now", ErrOffsetOutOfRange,
 			end, l.logStart.Load())
 	}
-	// From what stays only, so it can be computed before anything is removed.
+	// The producer state depends only on the batches that stay, so it can be computed before any
+	// file is removed.
 	state, _, err := l.snapshots.stateAt(handles[:at+1], end, end)
 	if err != nil {
 		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
@@ -34,7 +35,7 @@ func (t *truncation) truncateFiles(handles []*handle) error {
 	}
 	defer held.release()
 	// The key sidecar and the dead file describe more records than will be there. Both would be
-	// found out, but need not be.
+	// detected as invalid later; removing them here avoids that.
 	for _, extension := range []string{segment.KeysExtension, segment.DeadExtension} {
 		name := l.compaction.sidecars.path(handles[at].Base(), extension, "")
 		if err := l.env.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -72,9 +73,9 @@ func (t *truncation) markRemoved(handles []*handle, files []segmentFile) error {
 	return t.log.snapshots.removeAbove(files, t.target.end)
 }
 
-// publish makes memory the log that ends at the new end, with the producer state as of there and
-// the segments that stay. Offsets fall before the list is published: a reader that loads the new
-// list reads below the new end (readFrom).
+// publish sets the state in memory to the truncated log, with the producer state as of the new end
+// and the segments that stay. Offsets fall before the list is published: a reader that loads the
+// new list reads below the new end (readFrom).
 func (t *truncation) publish(state producer.State, before, after []*handle) {
 	l, end := t.log, t.target.end
 	l.mu.Lock()
@@ -99,12 +100,13 @@ func (t *truncation) publish(state producer.State, before, after []*handle) {
 	old.release()
 }
 
-// truncateSegment truncates the new active segment, durably: else a crash could leave old records
-// behind records that are appended now, with matching offsets and checksums.
+// truncateSegment truncates the new active segment, durably: otherwise a crash could leave old
+// records behind records that are appended later, with matching offsets and checksums.
 //
 // The file is truncated in place once its readers have released it. Readers that still hold it
 // after truncateWait keep the file, and the log continues with a copy of the part that stays: a
-// slow consumer must neither delay the replica nor be sent other bytes than announced.
+// slow consumer must not delay the replica, and must receive the bytes whose length was announced
+// to it.
 //
 // release releases the file, which is pinned: a file that is replaced may be closed at once.
 func (t *truncation) truncateSegment(fresh *handle, release func()) error {
@@ -123,7 +125,7 @@ func (t *truncation) truncateSegment(fresh *handle, release func()) error {
 	return fresh.Sync()
 }
 
-// replaceByHead replaces the active segment by a copy of what is below the new end, as a swap
+// replaceByHead replaces the active segment by a copy of the batches below the new end, as a swap
 // (docs/format/swap.md).
 func (t *truncation) replaceByHead(fresh *handle) error {
 	l, end := t.log, t.target.end
@@ -211,8 +213,8 @@ func (t *truncation) markAllRemoved(handles []*handle) (*handle, error) {
 	return active, nil
 }
 
-// revertMarks takes back the marks of markAllRemoved. If it fails, the log stops: recovery would
-// find it empty.
+// revertMarks takes back the marks of markAllRemoved. If it fails, the log stops, because recovery
+// would find the log empty.
 func (t *truncation) revertMarks(handles []*handle) error {
 	for _, h := range handles {
 		if err := h.Rename(""); err != nil {
@@ -225,7 +227,7 @@ func (t *truncation) revertMarks(handles []*handle) error {
 	return nil
 }
 
-// publishEmpty makes memory the empty log.
+// publishEmpty sets the state in memory to an empty log.
 func (t *truncation) publishEmpty(before []*handle, active *handle) {
 	l, offset := t.log, t.target.end
 	l.mu.Lock()

@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// After any truncation, and then a restart of any kind, the log is the one before, up to there, and
-// continues from there.
+// After any truncation, and then a restart of any kind, the log holds the same records as before up
+// to the new end, and appends continue there.
 func TestTruncateToAnyOffset(t *testing.T) {
 	for offset := range int64(53) {
 		for _, clean := range []bool{false, true} {
@@ -151,8 +151,8 @@ func TestStartAt(t *testing.T) {
 	}
 }
 
-// Readers in flight read what was announced to them: a reader of the truncated segment keeps its
-// file.
+// Readers that hold a slice during a truncation read the bytes of that slice: a reader of the
+// truncated segment keeps its file.
 func TestTruncateDoesNotDisturbReaders(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		_, log := swapLog(t, vfs.NewMem())
