@@ -13,10 +13,10 @@ import (
 // applier applies metadata images to a Set. It belongs to the goroutine that calls Set.Apply.
 type applier struct {
 	set      *Set
-	defaults metadata.Replication // for what an image leaves open
-	// cluster is the id of the cluster whose logs the store holds; "": of none yet.
+	defaults metadata.Replication // for settings that an image does not contain
+	// cluster is the id of the cluster whose logs the store holds; "": the store holds no logs yet.
 	cluster     string
-	replication metadata.Replication // of the last image
+	replication metadata.Replication // the settings in the last image
 }
 
 // assignedPartition is a partition that an image assigns to this broker.
@@ -53,7 +53,7 @@ func (a *applier) apply(img *metadata.Image) ([]metadata.Served, error) {
 	next := &view{image: img, partitions: make(map[PartitionID]*partition, len(assigned))}
 	faults := a.release(img, old, assigned)
 	if len(faults) == 0 && img.ClusterID != "" {
-		a.cluster = img.ClusterID // every log that is left belongs to this cluster
+		a.cluster = img.ClusterID // the logs of other clusters were released
 	}
 
 	a.createLogs(old, assigned)
@@ -61,8 +61,8 @@ func (a *applier) apply(img *metadata.Image) ([]metadata.Served, error) {
 	failed := map[PartitionID]error{}
 	a.applyPartitions(img, next, others, failed)
 	s.view.Store(s.view.Load().with(next.partitions))
-	// These are all followed partitions: one that this broker begins to lead is not followed, even
-	// if that fails.
+	// next contains all followed partitions now: a partition that this broker begins to lead is not
+	// followed, even if its leader epoch fails to begin.
 	s.fetchers.follow(img, next.partitions)
 	s.isrUpdater.enqueueAll()
 
@@ -72,12 +72,14 @@ func (a *applier) apply(img *metadata.Image) ([]metadata.Served, error) {
 	s.view.Store(next)
 	s.isrUpdater.enqueueAll()
 	// Advance again, now that logSynced finds the partitions in their new roles: a sync that ended
-	// since applyPartition advanced nothing, and there may be no other.
+	// after applyPartition and before now advanced no high watermark, and there may be no later
+	// sync.
 	for _, p := range next.partitions {
 		p.advance()
 	}
 	s.metrics.forgetTopics(old, next.partitions)
-	// Wake the requests that wait under the old roles. Not earlier, so that they read the new view.
+	// Wake the requests that wait under the old roles. This happens after the new view is stored,
+	// so that the requests read the new view.
 	for id := range old {
 		s.produces.Notify(id)
 		s.consumerFetches.Notify(id)
@@ -114,7 +116,7 @@ func assignedTo(node int32, img *metadata.Image) []assignedPartition {
 }
 
 // splitStarting separates the partitions whose leader epoch begins on this broker from the others.
-// Both keep their order.
+// Both results keep the order of the partitions.
 func (a *applier) splitStarting(old map[PartitionID]*partition,
 	assigned []assignedPartition) (starting, others []assignedPartition) {
 	for _, ap := range assigned {
@@ -130,8 +132,9 @@ func (a *applier) splitStarting(old map[PartitionID]*partition,
 	return starting, others
 }
 
-// served lists the partitions of the view that are served, or would be but for a later leader epoch
-// in their log, and the faults of the others.
+// served returns the partitions of the view that are served, and those that are not served only
+// because their log contains a later leader epoch. It also returns the faults of the partitions
+// that failed.
 func (v *view) served(assigned []assignedPartition,
 	failed map[PartitionID]error) (served []metadata.Served, faults []error) {
 	for _, a := range assigned {
@@ -162,8 +165,8 @@ func (v *view) with(partitions map[PartitionID]*partition) *view {
 }
 
 // release ends the partitions that are no longer assigned, and releases every log on the disk
-// without an assigned partition: those of the previous image, and, at the first image, those of
-// topics that were deleted while the broker was down.
+// without an assigned partition: the logs of partitions of the previous image, and, at the first
+// image, the logs of topics that were deleted while the broker was down.
 func (a *applier) release(img *metadata.Image, old map[PartitionID]*partition,
 	assigned []assignedPartition) []error {
 	topics := make(map[PartitionID]metadata.ID, len(assigned))
@@ -197,8 +200,8 @@ func (a *applier) release(img *metadata.Image, old map[PartitionID]*partition,
 	return faults
 }
 
-// isServedElsewhere reports whether the records of a partition that was reassigned are on its new
-// replicas: another broker leads it, in the latest leader epoch of this log or a later one. A
+// isServedElsewhere reports whether another broker leads a reassigned partition, in the latest
+// leader epoch of this log or in a later one. The partition's new replicas then hold its records. A
 // reassignment removes a replica only once its replacements are in sync. But Partitions may also
 // have been deleted and created again, which resets the leader epochs.
 func isServedElsewhere(topic *metadata.Topic, log *logstore.Log) bool {

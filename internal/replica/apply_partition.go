@@ -12,14 +12,13 @@ import (
 	"heartwood.dev/heartwood/internal/replica/isr"
 )
 
-// applyConcurrency is how many partitions are processed at once, by the applier and by a fetcher.
+// applyConcurrency is the number of partitions that the applier, or a fetcher, processes at once.
 // Beginning a leader epoch takes two syncs, which only wait for the disk; concurrent syncs share
 // one write of the filesystem's journal.
 const applyConcurrency = 64
 
 // applyPartitions applies an image to partitions and adds them to the next view. failed receives
-// the errors. Partitions are independent of each other; Apply keeps the order of the steps that are
-// not.
+// the errors. The partitions are independent of each other, so they are processed concurrently.
 func (a *applier) applyPartitions(img *metadata.Image, next *view, assigned []assignedPartition,
 	failed map[PartitionID]error) {
 	type result struct {
@@ -46,9 +45,10 @@ func (a *applier) applyPartitions(img *metadata.Image, next *view, assigned []as
 }
 
 // applyPartition brings a partition into the state of an image; old is its previous state, or nil.
-// It always returns a partition: the role of one that cannot be served holds the reason. The old
-// partition is kept, with a new role, as long as its log is: waiting requests hold it and learn
-// from its role what has changed. A leader epoch begins once, not with every image.
+// It always returns a partition: if the partition cannot be served, its role holds the reason. As
+// long as the log is kept, the old partition is kept too and gets a new role: waiting requests hold
+// the partition, and learn of changes from its role. A leader epoch begins once, not with every
+// image.
 func (a *applier) applyPartition(img *metadata.Image, old *partition,
 	ap assignedPartition) (*partition, error) {
 	s, p := a.set, old
@@ -60,8 +60,8 @@ func (a *applier) applyPartition(img *metadata.Image, old *partition,
 	r := newRole(img, ap.topic, ap.partition, s.node)
 	err := a.openLog(p, ap)
 	// changing is held from before the leader epoch begins. If a response of the previous leader
-	// were applied after that, the log would hold batches of an old epoch inside the new one, and
-	// followers would diverge there in every fetch.
+	// were applied after the epoch began, the log would hold batches of an old epoch inside the new
+	// one, and followers would diverge there in every fetch.
 	p.changing.Lock()
 	switch {
 	case err != nil:
@@ -159,7 +159,8 @@ func (a *applier) beginLeaderEpoch(p *partition, r, before *role, img *metadata.
 }
 
 // createLogs creates the missing logs together, so that the store writes its checkpoints once.
-// openLog finds them; if one could not be created, openLog retries and reports the error.
+// openLog finds the created logs; if a log could not be created, openLog tries again and reports
+// the error.
 func (a *applier) createLogs(old map[PartitionID]*partition, assigned []assignedPartition) {
 	var missing []logstore.LogSpec
 	for _, ap := range assigned {
@@ -192,7 +193,7 @@ func (a *applier) openLog(p *partition, ap assignedPartition) error {
 	}
 	p.log, p.epochAtOpen = log, log.LeaderEpoch()
 	if log.Settings() != settings || log.Retain() != retain {
-		log.Configure(settings, retain) // found on the disk with older settings
+		log.Configure(settings, retain) // a log found on the disk may have older settings
 	}
 	return nil
 }

@@ -5,8 +5,8 @@ import "math"
 // updateCleaningProgress computes the replicated cleaning progress of a partition that this broker
 // leads: the smallest tombstone-clean offset over all replicas. Below it no replica holds a record
 // that is older than a tombstone of its key. This broker's own cleaner keeps the tombstones and
-// transaction markers at or above it. A replica that has not reported its offset in this leader
-// epoch counts as 0.
+// transaction markers at or above it. The offset of a replica that has not reported it in this
+// leader epoch is taken as 0.
 //
 // Without this bound a replica that was away for longer than the tombstone retention would return
 // with a value whose tombstone is gone everywhere else, and would serve the deleted key once
@@ -22,8 +22,8 @@ func updateCleaningProgress(p *partition, r *role) int64 {
 	return progress
 }
 
-// resetCleaningProgress sets the progress for a new role: a follower has received none from its
-// leader yet.
+// resetCleaningProgress sets the progress for a new role: a new follower has not received the
+// progress from its leader yet.
 func resetCleaningProgress(p *partition, before, r *role) {
 	switch {
 	case r.leaderState != nil:

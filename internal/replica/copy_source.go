@@ -14,9 +14,9 @@ import (
 //
 // The caller holds changing, and no fetch was sent in role r yet: a leader that has learned the old
 // log end may add this replica to the ISR, and then nothing may be discarded. So while the image
-// has this broker in the ISR in an earlier broker epoch, nothing is fetched. In that state the note
-// of an incomplete copy may be stale: a power cut may have restored it, or the broker was killed
-// before it was removed.
+// has this broker in the ISR in an earlier broker epoch, nothing is fetched. In that state the
+// stored note that the log is an incomplete copy may be stale: a power cut may have restored it, or
+// the broker was killed before it removed the note.
 func (p *partition) requireSingleSource(r *role) error {
 	if p.log == nil {
 		return nil
@@ -45,8 +45,9 @@ func (p *partition) requireSingleSource(r *role) error {
 	return nil
 }
 
-// markComplete records that the log is no incomplete copy and has no gap that matters. A failure
-// costs another copy, should this replica ever fall behind.
+// markComplete records that the log is no incomplete copy and has no offset gap behind which
+// records may be missing. If the note cannot be stored, the log may be copied once more when this
+// replica falls behind.
 func (p *partition) markComplete() {
 	var failed error
 	if p.source != metadata.NoBroker {
@@ -63,9 +64,9 @@ func (p *partition) markComplete() {
 	}
 }
 
-// recordGap records durably, before the append, that the next records are behind an offset gap. It
-// must survive a kill of this broker, because a broker that lost the records which superseded those
-// in the gap may be elected after it (ADR 0201).
+// recordGap records durably, before the append, that the next records are behind an offset gap. The
+// note must survive a kill of this broker: the next leader may be a broker that lost the records
+// which superseded the records in the gap (ADR 0201).
 //
 // A replica in sync receives no gaps, because nothing above its log end is below the high
 // watermark. If the image shows this replica in sync, the image is stale.
@@ -101,7 +102,7 @@ func (p *partition) setSource(broker int32) error {
 	return nil
 }
 
-// resetLog empties the log, to copy the current leader's.
+// resetLog empties the log, so that the current leader's log can be copied.
 func (p *partition) resetLog(start int64) error {
 	if err := p.log.StartAt(start); err != nil {
 		return err

@@ -18,7 +18,7 @@ type FetchPartition struct {
 	Topic       metadata.ID // zero: the topic with the name, whatever its id
 	Offset      int64
 	BytesMax    int   // of this partition; a first batch may exceed it
-	LeaderEpoch int32 // as the client knows it; -1: unknown
+	LeaderEpoch int32 // the latest leader epoch that the client knows; -1: unknown
 	LastEpoch   int32 // the leader epoch of the client's record before Offset; -1: unknown
 
 	// The other fields are set by followers only; see FollowerPartition.
@@ -38,7 +38,7 @@ const AnyReplicaIncarnation = isr.AnyIncarnation
 // FetchRequest is a consumer's fetch request, or a follower's if Replica is set.
 type FetchRequest struct {
 	Partitions []FetchPartition
-	BytesMin   int           // of all partitions together: the fetch waits for so many
+	BytesMin   int           // the fetch waits until all partitions together have this many bytes
 	BytesMax   int           // of all partitions together; a first batch may exceed it
 	Wait       time.Duration // the longest wait; <= 0: none
 
@@ -58,8 +58,8 @@ type FetchRequest struct {
 }
 
 // FetchResult is the result for one partition. Data is nil after an error, with a diverging epoch,
-// and for a follower that has the whole log; otherwise the caller releases it. Offsets are -1 where
-// this broker does not know them: it does not hold the partition, or its log is closed.
+// and for a follower that has the whole log; otherwise the caller releases it. Offsets that this
+// broker does not know are -1: it does not hold the partition, or the partition's log is closed.
 type FetchResult struct {
 	ID        PartitionID
 	Topic     metadata.ID // as requested
@@ -69,11 +69,11 @@ type FetchResult struct {
 	HighWater int64
 	Stable    int64 // the last stable offset
 	LogEnd    int64 // for a follower that is out of range; else -1
-	// Diverging is where the client's log diverges from this one; nil: it does not, or the client
-	// did not send LastEpoch.
+	// Diverging is the point at which the client's log diverges from this broker's log; nil: the
+	// logs do not diverge, or the client did not send LastEpoch.
 	Diverging *EpochEnd
-	// PreferredReplica is the broker that the consumer should read from, because it is in its rack;
-	// metadata.NoBroker: this one.
+	// PreferredReplica is the broker that the consumer should read from, because that broker is in
+	// the consumer's rack; metadata.NoBroker: the consumer should read from this broker.
 	PreferredReplica int32
 
 	// For followers only: the replicated cleaning progress, and whether an offset in this result
@@ -90,11 +90,11 @@ type EpochEnd struct {
 }
 
 // Fetch reads the partitions. While they have less than BytesMin bytes and none failed, it waits in
-// the purgatory, up to Wait. Results are in the order of the request. The first batch of the first
-// partition with data is returned whole, whatever its size.
+// the purgatory, for at most Wait. Results are in the order of the request. The first batch of the
+// first partition with data is returned whole, whatever its size.
 //
-// Fetch waits once: the response is what exists after the wait, even if it is less than BytesMin.
-// So a miscount, here or in a client, cannot make a request loop.
+// Fetch waits once: the response contains the data that exists after the wait, even if it has less
+// than BytesMin bytes. So an error in counting bytes, here or in a client, cannot make Fetch loop.
 func (s *Set) Fetch(ctx context.Context, req FetchRequest) []FetchResult {
 	results, positions := make([]FetchResult, len(req.Partitions)),
 		make([]position, len(req.Partitions))
@@ -139,7 +139,7 @@ type position struct {
 	partition *partition // nil: the read failed, or returned no records on purpose
 	role      *role      // at the time of the read
 	request   FetchPartition
-	limit     int64 // the end of what could be read
+	limit     int64 // the end of the offsets that could be read
 	bytes     int   // read
 	more      bool  // there was more than the response can hold
 	throttled bool  // the follower may not receive more now
@@ -161,14 +161,15 @@ func (s *Set) read(req *FetchRequest, results []FetchResult, positions []positio
 			enough = true
 			continue
 		}
-		at.request = req.Partitions[i] // not reduced by what the other partitions used
+		// with the original BytesMax, not reduced by the bytes of other partitions
+		at.request = req.Partitions[i]
 		total += at.bytes
 		enough = enough || at.more || results[i].OffsetsChanged && at.role.pushHighWatermark
 	}
 	return enough || total >= min(req.BytesMin, req.BytesMax)
 }
 
-// readOne reads one partition once. session is that of a follower; nil: none.
+// readOne reads one partition once. session is the follower's session; nil: none.
 func (s *Set) readOne(req *FetchRequest, want FetchPartition, session *lastFetch,
 	wholeFirst bool) (result FetchResult, at position) {
 	switch {
@@ -190,8 +191,8 @@ func emptyResult(id PartitionID) FetchResult {
 }
 
 // readForConsumer reads at most want.BytesMax bytes of one partition for a consumer, but the whole
-// first batch if wholeFirst is set. If the result is something else than records, there is no
-// position.
+// first batch if wholeFirst is set. If the result is an error, a diverging epoch or another replica
+// to read from, there is no position.
 func (s *Set) readForConsumer(want FetchPartition, req *FetchRequest,
 	wholeFirst bool) (FetchResult, position) {
 	result := emptyResult(want.ID)
@@ -207,7 +208,7 @@ func (s *Set) readForConsumer(want FetchPartition, req *FetchRequest,
 		return result, position{}
 	}
 	ahead := want.Offset > p.log.LogEnd() || want.LastEpoch > p.log.LeaderEpoch()
-	if r.leaderState == nil && ahead { // this does not show where the logs diverge
+	if r.leaderState == nil && ahead { // a follower's log does not show where the logs diverge
 		result.Err = fmt.Errorf("%w: this follower has not copied it yet", ErrOffsetNotAvailable)
 		result.setOffsets(p.log)
 		return result, position{}
@@ -226,7 +227,7 @@ func (s *Set) readForConsumer(want FetchPartition, req *FetchRequest,
 	if result.setData(p, r, data, err) != nil {
 		if errors.Is(err, logstore.ErrOffsetOutOfRange) && r.leaderState == nil &&
 			want.Offset > p.log.LogEnd() {
-			// The leader may have it.
+			// The leader may have the records at this offset.
 			result.Err = fmt.Errorf("%w: %w", ErrOffsetNotAvailable, err)
 		}
 		return result, position{}
@@ -255,8 +256,8 @@ func (s *Set) readable(want FetchPartition, req *FetchRequest) (*partition, *rol
 	return p, r, err
 }
 
-// preferredReplica returns a replica in the consumer's rack that can serve it, metadata.NoBroker if
-// this broker should.
+// preferredReplica returns a replica in the consumer's rack that can serve the consumer, or
+// metadata.NoBroker if this broker should serve it.
 func (s *Set) preferredReplica(r *role, rack string, offset int64) int32 {
 	if rack == "" || r.leaderState == nil || !r.pushHighWatermark {
 		return metadata.NoBroker
@@ -274,14 +275,14 @@ func (s *Set) preferredReplica(r *role, rack string, offset int64) int32 {
 	return metadata.NoBroker
 }
 
-// diverging returns where the client's log diverges from this one below its offset (KIP-320,
-// KIP-595), nil if it does not, or if the client did not send the epoch of its last record.
-// Everything the client has below committed was below a high watermark. diverging fails if this log
-// does not know the client's epoch.
+// diverging returns the point below the client's offset at which the client's log diverges from
+// this one (KIP-320, KIP-595). It returns nil if the logs do not diverge, or if the client did not
+// send the epoch of its last record. Every record that the client has below committed was below a
+// high watermark. diverging fails if this log does not know the client's epoch.
 //
-// If this log was copied from a cleaned one, it does not know exactly where its epochs start
-// (Log.AppendReplicated). But what was below a high watermark is here or was superseded: unless
-// records were lost since, nothing diverges there.
+// A log that was copied from a cleaned log does not know exactly where its epochs start
+// (Log.AppendReplicated). But every record that was below a high watermark is in this log or was
+// superseded. So the logs do not diverge there unless records were lost since.
 func (p *partition) diverging(r *role, want FetchPartition, committed int64) (*EpochEnd, error) {
 	if want.LastEpoch < 0 {
 		return nil, nil
@@ -301,7 +302,7 @@ func (p *partition) diverging(r *role, want FetchPartition, committed int64) (*E
 	return nil, nil
 }
 
-// setData stores what was read of a partition, or why nothing was. It returns err.
+// setData stores the data that was read from a partition, or the error of the read. It returns err.
 func (f *FetchResult) setData(p *partition, r *role, data *logstore.Slice, err error) error {
 	switch {
 	case errors.Is(err, logstore.ErrClosed):
@@ -321,7 +322,7 @@ func (f *FetchResult) setOffsets(log *logstore.Log) {
 		log.LastStable(), log.LogEnd()
 }
 
-// limit returns the end of what a consumer may read.
+// limit returns the offset before which a consumer may read.
 func (p *partition) limit(readCommitted bool) int64 {
 	if readCommitted {
 		return p.log.LastStable()
@@ -330,8 +331,8 @@ func (p *partition) limit(readCommitted bool) int64 {
 }
 
 // clampToLimit returns the offset to read at. An offset between limit and the log end is not out of
-// range: the consumer may have it from a former leader or from read_uncommitted. There is only
-// nothing to read yet.
+// range: the consumer may have it from a former leader or from read_uncommitted. There are only no
+// records to read at that offset yet.
 func (p *partition) clampToLimit(offset, limit int64) int64 {
 	if offset > limit && offset <= p.log.LogEnd() {
 		return limit

@@ -13,15 +13,16 @@ import (
 // fetchingFollower is a follower that fetches from this broker.
 type fetchingFollower struct {
 	metadata.InSync
-	session *lastFetch // of its fetch session; nil: it has none
+	// the last fetch of the follower's fetch session; nil: the follower has no session
+	session *lastFetch
 }
 
-// readForFollower reads one partition for a follower, up to the log end. The request reports what
-// the follower has, which may advance the high watermark. With an error or a diverging epoch there
-// is no position.
+// readForFollower reads one partition for a follower, up to the log end. The request reports the
+// follower's log end, which may advance the high watermark. With an error or a diverging epoch
+// there is no position.
 //
-// The order matters: the follower's log end counts only once its log is known not to diverge below
-// that end.
+// The order matters: the follower's log end is used for the high watermark only after a check that
+// the follower's log does not diverge below that end.
 func (s *Set) readForFollower(want FetchPartition, from fetchingFollower,
 	wholeFirst bool) (FetchResult, position) {
 	result := emptyResult(want.ID)
@@ -63,7 +64,7 @@ func (s *Set) readForFollower(want FetchPartition, from fetchingFollower,
 	}
 	data, err := p.log.ReadReplica(want.Offset, bytesMax, wholeFirst && !throttled)
 	if result.setData(p, r, data, err) != nil {
-		if errors.Is(err, logstore.ErrOffsetOutOfRange) { // it was in range a moment ago
+		if errors.Is(err, logstore.ErrOffsetOutOfRange) { // the offset was in range a moment ago
 			result.LogEnd = p.log.LogEnd()
 		}
 		return result, position{}
@@ -77,9 +78,9 @@ func (s *Set) readForFollower(want FetchPartition, from fetchingFollower,
 	return result, at
 }
 
-// setFollowerOffsets sets what a follower receives besides records, and whether it differs from
-// what the follower sent. A high watermark above its log end does not count: it is sent with the
-// records.
+// setFollowerOffsets sets the offsets that a follower receives besides records, and whether they
+// differ from the offsets that the follower sent. A high watermark above the follower's log end is
+// not a difference: it is sent with the records.
 func (f *FetchResult) setFollowerOffsets(p *partition, r *role, want *FetchPartition) {
 	f.ReplicasTombstoneClean = updateCleaningProgress(p, r)
 	f.OffsetsChanged = want.HighWater < min(f.HighWater, want.Offset) ||
@@ -92,8 +93,8 @@ func (f *FetchResult) MustRespond() bool {
 		f.Data != nil && f.Data.Length > 0
 }
 
-// followerFetched processes what a follower's fetch reports, and reports whether the fetch was
-// accepted.
+// followerFetched processes the state that a follower reports in its fetch. It returns whether the
+// fetch was accepted.
 func (s *Set) followerFetched(p *partition, r *role, from fetchingFollower,
 	want *FetchPartition) bool {
 	advanced, evaluate, ok := r.leaderState.fetched(from, want, time.Now())

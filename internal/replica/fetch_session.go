@@ -17,15 +17,15 @@ import (
 //
 // Invariant: a partition that is not dirty has nothing to report for the client's last request. So
 // every event that can change a response marks the partition dirty after the change. A read removes
-// it from the dirty list first. Changes without an event (the log start, the cleaning progress) are
-// found by sessions.scan, twice a second.
+// the partition from the dirty list before it reads the log. Changes without an event (the log
+// start, the cleaning progress) are found by sessions.scan, twice a second.
 //
-// fetchLock is held by one fetch at a time and guards everything that has no other guard. mu is a
+// fetchLock is held by one fetch at a time and guards all fields that have no other guard. mu is a
 // leaf, held briefly.
 type fetchSession struct {
 	id       int32
 	follower *metadata.InSync // nil: a consumer's session
-	topicIDs bool             // its fetches name topics by id
+	topicIDs bool             // the session's fetches name topics by id
 
 	fetchLock     chan struct{} // holds one token while no fetch is in progress
 	sequence      session.Sequence
@@ -39,7 +39,7 @@ type fetchSession struct {
 	mu struct {
 		sync.Mutex
 		dirty   session.DirtyList[*sessionPartition]
-		waiting *timer.Waiting[PartitionID] // of the fetch that waits; nil: none
+		waiting *timer.Waiting[PartitionID] // the operation of the fetch that waits; nil: none
 		// interrupted: the fetch in progress must not wait, because the next one has arrived or the
 		// session is closed.
 		interrupted bool
@@ -47,8 +47,8 @@ type fetchSession struct {
 	closed chan struct{} // closed with the session
 }
 
-// lastFetch is the time of a follower's last fetch in its session. The follower had every partition
-// of which it has the whole log at that time. It implements isr.Session.
+// lastFetch is the time of a follower's last fetch in its session. A follower that has the whole
+// log of a partition now also had it at that time. It implements isr.Session.
 type lastFetch struct{ at atomic.Pointer[time.Time] }
 
 // LastFetch implements isr.Session.
@@ -64,10 +64,10 @@ type sessionPartition struct {
 	session.Mark
 	session *fetchSession
 	key     session.Key
-	request FetchPartition // the client's last
+	request FetchPartition // the client's last request
 	at      position       // after the last read
-	sent    sentOffsets    // to a consumer
-	counted countedBytes   // for the fetch that waits
+	sent    sentOffsets    // the offsets that a consumer last received
+	counted countedBytes   // the bytes found for the fetch that waits
 	watched bool           // sessionWatch contains it
 }
 
@@ -158,8 +158,8 @@ func (s *fetchSession) interrupt() {
 	}
 }
 
-// beginWait registers the fetch that waits, so that marks can wake it, and checks it once for what
-// was marked before.
+// beginWait registers the fetch that waits, so that marks can wake it, and then checks it once,
+// because partitions may have been marked before.
 func (s *fetchSession) beginWait(w timer.Waiting[PartitionID]) {
 	s.mu.Lock()
 	s.mu.waiting = &w
@@ -177,7 +177,7 @@ func (s *fetchSession) endWait() {
 	s.mu.waiting = nil
 }
 
-// wake makes the fetch that waits check what is dirty.
+// wake makes the fetch that waits check the dirty partitions.
 func (s *fetchSession) wake() {
 	s.mu.Lock()
 	waiting := s.mu.waiting

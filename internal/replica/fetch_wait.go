@@ -8,9 +8,9 @@ type delayedFetch struct {
 	done      chan struct{}
 }
 
-// TryComplete implements timer.Operation. Only what arrived after the first read counts. Otherwise
-// an offset range without any remaining record would complete the fetch with nothing, and the
-// client would fetch again without end.
+// TryComplete implements timer.Operation. Only bytes that arrived after the first read can complete
+// the fetch. Otherwise an offset range without any remaining record would complete it with an empty
+// response, and the client would fetch again without end.
 func (d *delayedFetch) TryComplete() bool {
 	total, enough := 0, false
 	for i := range d.positions {
@@ -30,8 +30,9 @@ func (d *delayedFetch) Expire() { close(d.done) }
 
 // available returns how many bytes a read would return now. now reports that the fetch must not
 // wait longer, because it would not receive more records, or would get an error. available keeps
-// its result: a fetch of a thousand partitions is checked at each append to any of them, and must
-// then read the index of that partition only, not of all that have grown since the fetch arrived.
+// its result: a fetch of a thousand partitions is checked at each append to one of them, and that
+// check must read only the index of the appended partition, not the indexes of all partitions that
+// have grown since the fetch arrived.
 func (a *position) available(req FetchRequest) (bytes int, now bool) {
 	if a.partition.checkStillServes(a.role) != nil {
 		return 0, true

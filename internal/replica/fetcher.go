@@ -20,16 +20,18 @@ const (
 	// is sequential I/O, small enough that no partition waits long.
 	followerBytesMax          = 10 << 20
 	followerPartitionBytesMax = 1 << 20
-	// followerFetchWait is how long a fetch with nothing to return waits at the leader.
+	// followerFetchWait is the time that a fetch waits at the leader while there is nothing to
+	// return.
 	followerFetchWait = 500 * time.Millisecond
-	// followerFetchTimeout is how long a follower waits for a response beyond followerFetchWait.
+	// followerFetchTimeout is the time, in addition to followerFetchWait, that a follower waits for
+	// a response.
 	followerFetchTimeout = 10 * time.Second
 	// A partition or a leader that failed is retried after retryFirst. The delay doubles with each
 	// further failure, up to retryLast.
 	retryFirst = 50 * time.Millisecond
 	retryLast  = time.Second
-	// warnAfter is how long a leader is unreachable before a warning. A restart is shorter, and a
-	// new image soon names another leader.
+	// warnAfter is the time that a leader must be unreachable before a warning is logged. A restart
+	// takes less time, and after a failure a new image soon names another leader.
 	warnAfter = 5 * time.Second
 )
 
@@ -52,25 +54,27 @@ type fetcher struct {
 		leader     metadata.Broker
 		self       metadata.InSync
 		partitions map[PartitionID]*followedPartition // replaced, never modified
-		order      []*followedPartition               // the same, sorted
+		order      []*followedPartition               // the same partitions, sorted
 		version    int                                // counts the changes of partitions
-		applied    []*followedPartition               // whose applyLater has ended
-		peer       Peer                               // of the fetch in progress; nil: none
-		interrupt  context.CancelFunc                 // of the fetch in progress
+		applied    []*followedPartition               // the partitions whose applyLater has ended
+		// the connection of the fetch in progress; nil: none
+		peer      Peer
+		interrupt context.CancelFunc // of the fetch in progress
 	}
 
 	// The other fields belong to the fetcher's goroutine.
 
-	fetches      int                 // counts the fetches, and rotates the order of a full one
-	request      []FollowerPartition // the last request's, to be reused
-	failingSince time.Time           // since when the leader has not answered; zero: it has
-	warned       bool                // that the leader does not answer
+	fetches int                 // counts the fetches, and rotates the order of a full one
+	request []FollowerPartition // the slice of the last request, to be reused
+	// the time from which the leader has not answered; zero: it answers
+	failingSince time.Time
+	warned       bool // a warning was logged that the leader does not answer
 
-	connected   metadata.Broker // that the connection leads to, or led to
+	connected   metadata.Broker // the broker that the connection leads to, or led to
 	session     session.Follower[FollowerPartition]
-	dirty       []*followedPartition // whose request may have changed; each once
+	dirty       []*followedPartition // the partitions whose request may have changed; each once
 	scanned     time.Time            // when all partitions were last marked dirty
-	version     int                  // of mu.partitions, at that time
+	version     int                  // the value of mu.version at that time
 	diskWorkers diskWorkers
 }
 
@@ -116,9 +120,9 @@ func (f *fetcher) stop() {
 	<-f.done
 }
 
-// setPartitions sets the leader and the partitions to copy. If one is new or has a new leader
-// epoch, the fetch in progress does not contain it, and the leader is asked to answer at once. If
-// the leader itself is another process, the fetch is canceled.
+// setPartitions sets the leader and the partitions to copy. If a partition is new or has a new
+// leader epoch, the fetch in progress does not contain it, so the leader is asked to answer that
+// fetch at once. If another broker process is the leader now, the fetch is canceled.
 func (f *fetcher) setPartitions(leader metadata.Broker, self metadata.InSync,
 	partitions map[PartitionID]*followedPartition) {
 	if f.replacePartitions(leader, self, partitions) {
@@ -222,7 +226,8 @@ func (f *fetcher) run(ctx context.Context) {
 		}
 		f.recordFailure(leader, err, time.Now())
 		if lastAnswered == leader && errors.Is(err, syscall.ECONNREFUSED) {
-			// Reported once: if the process is alive all the same, its next fetch shows it.
+			// An exit is reported once. If the process is alive all the same, its next fetch shows
+			// that.
 			lastAnswered = metadata.Broker{}
 			f.set.processExited(metadata.InSync{Broker: leader.ID, Epoch: leader.Epoch})
 		}
@@ -249,7 +254,8 @@ func (f *fetcher) dial(ctx context.Context, leader metadata.Broker) (Peer, error
 	return peer, nil
 }
 
-// recordFailure records that the leader is unreachable, and logs a warning once if that lasts.
+// recordFailure records that the leader is unreachable, and logs one warning if it stays
+// unreachable.
 func (f *fetcher) recordFailure(leader metadata.Broker, err error, now time.Time) {
 	if f.failingSince.IsZero() {
 		f.failingSince = now

@@ -18,8 +18,8 @@ const diskWorkerBytesMax = 16 << 20
 // diskWorkers are the goroutines of a fetcher that apply results which wait for the disk.
 type diskWorkers struct {
 	running sync.WaitGroup
-	slots   chan struct{} // bounds how many wait for the disk at once
-	bytes   atomic.Int64  // of copied records
+	slots   chan struct{} // bounds the number of workers that wait for the disk at once
+	bytes   atomic.Int64  // total size of the copied records
 }
 
 // applyLater leaves a result to a worker if applying it waits for the disk: the first batch of a
@@ -40,7 +40,8 @@ func (f *fetcher) applyLater(fp *followedPartition, sent *FollowerPartition, got
 		return false
 	}
 	result, request, role := *got, *sent, fp.sentRole
-	result.Records = slices.Clone(got.Records) // they are valid until the next fetch only
+	// the records of got are only valid until the next fetch
+	result.Records = slices.Clone(got.Records)
 	fp.busy = true
 	f.diskWorkers.running.Go(func() {
 		f.diskWorkers.slots <- struct{}{}
@@ -52,7 +53,7 @@ func (f *fetcher) applyLater(fp *followedPartition, sent *FollowerPartition, got
 	return true
 }
 
-// resume lets a partition be fetched again.
+// resume makes the next fetches include a partition again.
 func (f *fetcher) resume(fp *followedPartition) {
 	f.mu.Lock()
 	f.mu.applied = append(f.mu.applied, fp)

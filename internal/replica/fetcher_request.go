@@ -17,7 +17,7 @@ const scanInterval = followerFetchWait
 // the fetcher's partitions.
 //
 // The order of a full fetch rotates, because a response holds whole batches of its first partition,
-// however large, and of the others only what fits beside them.
+// however large, and the batches of the other partitions only if they still fit.
 func (f *fetcher) nextRequest(now time.Time) (request *FollowerFetch,
 	all map[PartitionID]*followedPartition, leader metadata.Broker, retry time.Duration) {
 	f.mu.Lock()
@@ -36,7 +36,7 @@ func (f *fetcher) nextRequest(now time.Time) (request *FollowerFetch,
 	for _, fp := range f.takeDirty() {
 		if fp.busy {
 			f.removeFromSession(fp)
-			continue // it is marked dirty again when the worker is done
+			continue // the partition is marked dirty again when the worker is done
 		}
 		if wait := fp.retryAt.Sub(now); wait > 0 {
 			retry = shorter(retry, wait)
@@ -65,7 +65,7 @@ func (f *fetcher) nextRequest(now time.Time) (request *FollowerFetch,
 	}
 	f.request, request.Session, request.Forgotten = request.Partitions, f.session.ID(),
 		f.session.Forgotten()
-	// setPartitions replaces the map and does not modify it.
+	// The map can be used without the lock: setPartitions replaces it and does not modify it.
 	return request, f.mu.partitions, f.mu.leader, retry
 }
 

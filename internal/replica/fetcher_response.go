@@ -52,8 +52,8 @@ func (f *fetcher) leader() int32 {
 	return f.mu.leader.ID
 }
 
-// applyAll applies the leader's results, of several partitions at once. Most of this work is writes
-// to the page cache; what waits for the disk goes to applyLater.
+// applyAll applies the leader's results, for several partitions concurrently. Most of this work is
+// writes to the page cache; results that wait for the disk go to applyLater.
 func (f *fetcher) applyAll(all map[PartitionID]*followedPartition, results []FollowerResult,
 	now time.Time) {
 	var workers errgroup.Group
@@ -66,7 +66,7 @@ func (f *fetcher) applyAll(all map[PartitionID]*followedPartition, results []Fol
 		}
 		sent, ok := f.session.Sent(fp.key())
 		if !ok {
-			continue // not requested
+			continue // the partition was not requested
 		}
 		fp.answered = f.fetches
 		f.markDirty(fp)
@@ -101,8 +101,8 @@ func (f *fetcher) apply(fp *followedPartition, sentRole *role, sent *FollowerPar
 	p.followFault.Store(nil)
 }
 
-// fail delays the next fetch of a partition. Errors of a usual failover, such as a leader that does
-// not know yet that it is, are not logged.
+// fail delays the next fetch of a partition. Errors of a usual failover, such as a response of a
+// leader that has not learned yet that it leads, are not logged.
 func (f *fetcher) fail(fp *followedPartition, err error, now time.Time) {
 	fp.retryAt = now.Add(backoff(fp.failures))
 	fp.failures++
@@ -126,7 +126,7 @@ func isTransient(err error) bool {
 	return false
 }
 
-// awaitSync waits until everything appended is synced, or cannot be.
+// awaitSync waits until all appended records are synced, or until a sync has failed.
 func (f *fetcher) awaitSync(ctx context.Context) {
 	for _, fp := range f.dirty {
 		log := fp.partition.log

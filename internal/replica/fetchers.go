@@ -31,7 +31,7 @@ func (s *fetchers) remove(matches func(fetcherKey) bool) (removed []*fetcher) {
 	return removed
 }
 
-// getOrStart returns the fetcher with a key, and starts it if there is none. The caller holds
+// getOrStart returns the fetcher with a key; if there is none, it starts one. The caller holds
 // changing.
 func (s *fetchers) getOrStart(key fetcherKey) *fetcher {
 	s.mu.Lock()
@@ -54,7 +54,7 @@ func (s *fetchers) follow(img *metadata.Image, partitions map[PartitionID]*parti
 			continue
 		}
 		if _, up := img.Broker(r.leader); !up {
-			continue // a later image names a new leader
+			continue // the partition has no other leader yet; a later image names one
 		}
 		key := fetcherKey{r.leader, p.log.Settings().Fsync}
 		if byFetcher[key] == nil {

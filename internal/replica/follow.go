@@ -56,11 +56,11 @@ func (p *partition) applyResponse(r *role, sent *FollowerPartition, got *Followe
 		return false, err
 	}
 	if got.HighWater >= 0 {
-		advanced = p.log.AdvanceHighWatermark(got.HighWater) // at most to the log end
+		advanced = p.log.AdvanceHighWatermark(got.HighWater) // the log limits it to the log end
 	}
 	p.log.Compaction().SetReplicasTombstoneClean(got.ReplicasTombstoneClean)
-	// Delete what the leader has deleted, but nothing above the high watermark, which may be behind
-	// the leader's log start for a moment.
+	// Delete the records that the leader has deleted, but no record above this replica's high
+	// watermark, which may be behind the leader's log start for a moment.
 	if start := min(got.LogStart, p.log.HighWatermark()); start > p.log.LogStart() {
 		err = p.log.DeleteBefore(start)
 	}
@@ -112,10 +112,10 @@ func (p *partition) appendFetched(r *role, sent *FollowerPartition, records []by
 
 // forgetEmptyEpochs removes the leader epochs without records at the end of the log, because the
 // leader continues with records of an earlier epoch: this broker led briefly in them, and the
-// current leader never learned of them. Where logs diverge, truncate does the same. Below the high
-// watermark of a compacted topic they do not diverge, and without this step the log would reject
-// every later append (ADR 0206). An epoch with records remains, and AppendReplicated fails because
-// of it.
+// current leader never learned of them. Where logs diverge, truncate removes such epochs. Below the
+// high watermark of a compacted topic logs do not diverge, and without forgetEmptyEpochs the log
+// would reject every later append (ADR 0206). An epoch with records remains, and AppendReplicated
+// fails because of it.
 func (p *partition) forgetEmptyEpochs() error { return p.log.TruncateTo(p.log.LogEnd()) }
 
 // hasGap reports whether there is an offset gap between a log end and the batches, or between the
@@ -169,8 +169,8 @@ func (p *partition) truncate(r *role, sent *FollowerPartition, got *FollowerResu
 }
 
 // discardDiverged empties a compacted log that diverges from the leader's after a loss of records.
-// Truncation is not enough: older records of the same keys, which the leader still has, may have
-// been cleaned away here because of the records that are truncated (ADR 0186).
+// Truncation is not enough: this replica may have removed older records of the same keys because of
+// the records that would be truncated, and the leader still has those older records (ADR 0186).
 //
 // This replica is not in sync: the leader accepted no fetch of a diverging replica in this leader
 // epoch, and a replica in sync at the start of the epoch is in the ISR of every image of the epoch.

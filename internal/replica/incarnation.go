@@ -9,7 +9,7 @@ import (
 // errMembershipUndecided rejects following while the image has this broker in the ISR in an earlier
 // broker epoch, with a log that must be discarded: one of another replica incarnation, or an
 // incomplete copy of another leader's log. Whether this broker stays in the ISR is about to be
-// decided, and that decides what happens to the log.
+// decided, and the fate of the log depends on that decision.
 var errMembershipUndecided = fmt.Errorf("%w, and this broker's ISR membership is not decided yet",
 	ErrNotLeader)
 
@@ -18,14 +18,15 @@ var errMembershipUndecided = fmt.Errorf("%w, and this broker's ISR membership is
 // they removed tombstones, so a deleted value in its log would never be removed (ADR 0185).
 //
 // The log of a leader or of a replica in sync is kept: its records are the partition's, whatever
-// incarnation it was created for. This happens to a new partition that finds logs, such as a
-// Partition that was deleted and created again, and after accepted data loss; otherwise only the
+// incarnation it was created for. A log of another incarnation is found by a new partition, such as
+// a Partition that was deleted and created again, and after accepted data loss; otherwise only the
 // incarnation that a follower reports to its leader can join the ISR. The log is also kept while
 // the partition has no leader, because it may be the last copy.
 //
-// The caller holds changing, and no fetch was sent in role r yet. The order matters: first the
-// records are removed durably, then the note of their source, then the log gets its new id. After a
-// crash between any two the log still has the old id, and is discarded again.
+// The caller holds changing, and no fetch was sent in role r yet. The order of the steps matters:
+// first the records are removed durably, then the note of the broker that they were copied from,
+// then the log gets its new id. After a crash between any two the log still has the old id, and is
+// discarded again.
 func (p *partition) adoptIncarnation(r *role) error {
 	if p.log == nil {
 		return nil

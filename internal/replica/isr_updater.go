@@ -19,19 +19,19 @@ import (
 // must be removed at once, because producers wait for it.
 type isrUpdater struct {
 	set       *Set
-	changeISR ChangeISR // nil: the ISR changes by metadata images only
+	changeISR ChangeISR // nil: only metadata images change the ISR
 	cancel    context.CancelFunc
 	done      chan struct{}
 	additions chan updateBatch // holds one, and never more than additionsInFlight allows
 	wake      chan struct{}    // holds one
 	mu        struct {
 		sync.Mutex
-		queue map[PartitionID]bool // to be evaluated
-		all   bool                 // every partition is to be evaluated
-		// additionsInFlight: replicas are being added.
+		queue map[PartitionID]bool // the partitions to evaluate
+		all   bool                 // all partitions are to be evaluated
+		// additionsInFlight is set while a batch of updates that add replicas is being sent.
 		additionsInFlight bool
-		// outage tracks updates that end without an answer. Without the API server each of a
-		// thousand partitions has one a second.
+		// outage tracks updates that end without an answer. While the API server is down, each of a
+		// thousand partitions has one such update a second.
 		outage outage.State
 	}
 }
@@ -117,7 +117,8 @@ func (u *isrUpdater) beginAdditions() bool {
 	return true
 }
 
-// endAdditions re-evaluates every partition, because other additions may have waited.
+// endAdditions makes the updater evaluate every partition again, because other additions may have
+// waited for this batch.
 func (u *isrUpdater) endAdditions() {
 	u.mu.Lock()
 	u.mu.additionsInFlight = false
@@ -184,7 +185,8 @@ func (u *isrUpdater) evaluateQueue(ctx context.Context) (interval time.Duration)
 		}
 		interval = min(time.Duration(s.lagMax.Load())/4, isr.RetryDelay)
 		now := time.Now()
-		if r.leaderState.advance(now) { // it may no longer wait for a follower that was joining
+		// the high watermark may no longer wait for a follower that was joining
+		if r.leaderState.advance(now) {
 			s.highWatermarkAdvanced(p, r)
 		}
 		if u.changeISR == nil {
@@ -212,7 +214,7 @@ func (u *isrUpdater) evaluateQueue(ctx context.Context) (interval time.Duration)
 }
 
 // offerAdditions sends additions if none are in flight. Otherwise it withdraws them; endAdditions
-// leads to new proposals.
+// makes the updater propose them again.
 func (u *isrUpdater) offerAdditions(additions updateBatch) {
 	if u.beginAdditions() {
 		u.additions <- additions
@@ -284,13 +286,14 @@ func (u *isrUpdater) logOutcome(id PartitionID, change metadata.ISRChange, outco
 
 // processExited processes that a broker which answered a moment ago now refuses connections: its
 // process has exited, and producers of every partition that it follows wait. The metadata will show
-// it too, but up to a second later where a kubelet must notice it first.
+// the exit too, but if a kubelet must notice the exit first, up to a second later.
 func (s *Set) processExited(member metadata.InSync) {
 	for id, p := range s.view.Load().partitions {
 		if r := p.role.Load(); r.leaderState != nil && r.leaderState.processExited(member) {
 			s.isrUpdater.enqueue(id)
 		}
 	}
-	// If the broker fetches again, it is alive, and every partition must learn that.
+	// A broker that fetches again is alive. Marking all its partitions makes that fetch visit every
+	// one of them.
 	s.sessions.markAllOf(member.Broker)
 }

@@ -26,8 +26,8 @@ type leaderState struct {
 		// minISR replicas must be in sync for the high watermark to advance; at most the number of
 		// replicas.
 		minISR      int
-		brokerEpoch int64 // this broker's; -1 if the metadata image does not contain it
-		ended       bool  // a later leader epoch has begun: nothing advances any more
+		brokerEpoch int64 // of this broker; -1: the metadata image does not contain this broker
+		ended       bool  // a later leader epoch has begun, so the high watermark must not advance
 	}
 }
 
@@ -47,7 +47,8 @@ func (l *leaderState) configure(minISR int, lagMax time.Duration) {
 }
 
 // applyImage passes a metadata image of this leader epoch to the ISR state. It returns the recorded
-// ISR before and after: a member whose broker epoch is fenced leaves it before that is recorded.
+// ISR before and after: a member whose broker epoch is fenced leaves this broker's view of the ISR
+// before the metadata records the removal.
 func (l *leaderState) applyImage(img *metadata.Image, p *metadata.Partition,
 	now time.Time) (before, after []int32) {
 	replicas := make([]isr.Replica, 0, len(p.Replicas))
@@ -85,8 +86,9 @@ func liveEpoch(img *metadata.Image, id int32) int64 {
 }
 
 // advance advances the high watermark to the smallest durable end offset over the maximal ISR, and
-// reports whether it moved. The high watermark does not move while fewer replicas are in sync than
-// the topic requires (KIP-966): so everything that consumers have read is on that many replicas.
+// reports whether the high watermark moved. The high watermark does not move while fewer replicas
+// are in sync than the topic requires (KIP-966): so every record that consumers have read is on at
+// least that many replicas.
 func (l *leaderState) advance(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,8 +96,8 @@ func (l *leaderState) advance(now time.Time) bool {
 }
 
 func (l *leaderState) advanceLocked(now time.Time) bool {
-	// The end is read before DurableEnd, which does not exceed the end at its time: a record that is
-	// appended in between must not make a follower appear to lag.
+	// The end is read before DurableEnd, which does not exceed the end at its time: a record that
+	// is appended in between must not make a follower appear to lag.
 	end := l.log.LogEnd()
 	l.mu.isr.SetLogEnd(end)
 	if l.mu.ended || len(l.mu.isr.Recorded()) < l.mu.minISR {
@@ -140,7 +142,8 @@ func (l *leaderState) sessionClosed(follower int32, session *lastFetch) {
 	l.mu.isr.SessionClosed(follower, session)
 }
 
-// processExited processes a sign that a broker's process has exited, and reports whether it is new.
+// processExited processes a sign that a broker's process has exited, and reports whether the sign
+// is new.
 func (l *leaderState) processExited(member metadata.InSync) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,7 +21,7 @@ const (
 
 	electionStart    = "start"    // this broker started, or the partition is new
 	electionFailover = "failover" // the previous leader is down
-	// the previous leader is up: it shuts down, or another is preferred
+	// the previous leader is up: it is shutting down, or another broker is the preferred leader
 	electionMove = "move"
 )
 
@@ -68,7 +68,8 @@ func counterBy(registry prometheus.Registerer, name, label, help string,
 	return vector
 }
 
-// isrChanged counts an ISR change. One that adds some replicas and removes others counts as both.
+// isrChanged counts an ISR change. A change that adds some replicas and removes others increments
+// both counters.
 func (m *metrics) isrChanged(before, after []int32) {
 	count := func(direction string, from, to []int32) {
 		if slices.ContainsFunc(to, func(id int32) bool { return !slices.Contains(from, id) }) {

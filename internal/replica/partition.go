@@ -23,8 +23,8 @@ type partition struct {
 	// source is the broker that the log is an incomplete copy of; metadata.NoBroker: the log is
 	// complete or empty. Guarded by changing.
 	source int32
-	// incarnation is the replica incarnation id for which the log was created; "": by a version
-	// without such ids. Guarded by changing.
+	// incarnation is the replica incarnation id for which the log was created; "": a version
+	// without such ids created it. Guarded by changing.
 	incarnation string
 	// gapEpoch is the leader epoch in which the log last received records behind an offset gap; -1:
 	// it received none since this broker was last in sync. Records that were cleaned away in the
@@ -38,14 +38,15 @@ type partition struct {
 	// changing is held while the role changes, and while a fetcher applies a leader's response to
 	// the log. So a response is never applied in a later leader epoch, or while this broker leads.
 	changing sync.Mutex
-	// followFault is why this broker cannot follow the leader, nil while it can. It is reported in
-	// State.
+	// followFault is the error that prevents this broker from following the leader; nil: none.
+	// State reports it.
 	followFault atomic.Pointer[error]
 	logger      *slog.Logger
 	traffic
 }
 
-// checkTopic fails if the partition belongs to another topic than a request means; zero: any.
+// checkTopic fails if the partition belongs to another topic than the request names by id. The zero
+// id stands for any topic.
 func (p *partition) checkTopic(topic metadata.ID) error {
 	if topic != p.topic && topic != (metadata.ID{}) {
 		return fmt.Errorf("%w: %s", ErrInconsistentTopicID, p.topic)
@@ -80,8 +81,8 @@ func (p *partition) checkStillServes(then *role) error {
 	return nil
 }
 
-// advance advances the high watermark if this broker leads the partition. A follower's comes from
-// its leader.
+// advance advances the high watermark if this broker leads the partition. A follower receives its
+// high watermark from its leader.
 func (p *partition) advance() {
 	if r := p.role.Load(); r.leaderState != nil {
 		r.leaderState.advance(time.Now())
@@ -104,7 +105,7 @@ type State struct {
 	// Only on the leader: the recorded ISR is smaller than min.insync.replicas, so the leader
 	// rejects acks=all.
 	UnderMinISR bool
-	// Only on the leader: by how many offsets each follower is behind.
+	// Lags is the number of offsets by which each follower is behind. Only the leader sets it.
 	Lags map[int32]int64
 	// Fault is the error that prevents this broker from serving or following; nil: none.
 	Fault error

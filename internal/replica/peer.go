@@ -10,10 +10,10 @@ import (
 
 // Peer is a connection to another broker. One fetcher uses it, with one request at a time.
 type Peer interface {
-	// Fetch requests records from the offsets of the request on. The leader may wait for them up to
-	// req.Wait. Results come in any order, without the partitions that have nothing to report;
-	// their records are valid until the next call. The end of ctx ends the call early. After an
-	// error the connection is unusable.
+	// Fetch requests records from the offsets of the request on. The leader may wait for records
+	// for at most req.Wait. Results come in any order, without the partitions that have nothing to
+	// report; their records are valid until the next call. The end of ctx ends the call early.
+	// After an error the connection is unusable.
 	//
 	// session.ErrNotFound and session.ErrEpoch are responses: the connection remains usable.
 	Fetch(ctx context.Context, req *FollowerFetch) (FollowerResponse, error)
@@ -54,8 +54,8 @@ type FollowerPartition struct {
 	TombstoneClean int64
 	// ReplicasTombstoneClean is the replicated cleaning progress that the follower last received.
 	ReplicasTombstoneClean int64
-	// ReplicaIncarnation is the replica incarnation id for which the log was created; "": by a
-	// version without such ids.
+	// ReplicaIncarnation is the replica incarnation id for which the log was created; "": a version
+	// without such ids created it.
 	ReplicaIncarnation string
 	BytesMax           int
 }

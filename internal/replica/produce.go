@@ -55,10 +55,11 @@ func (s *Set) Append(acks int16, batches []ProducePartition) *PendingProduce {
 	return pending
 }
 
-// Wait waits in the purgatory and returns the results in the order of the batches. It is called
-// once. With acks=-1 it waits until every batch is below the high watermark, up to timeout
-// (ErrTimeout). With acks=1 it waits only for this replica's sync, under durability Fsync; with
-// acks=0 for nothing. A log that fails meanwhile fails its batches with ErrStorage.
+// Wait waits in the purgatory and returns the results in the order of the batches. Wait must be
+// called only once. With acks=-1 it waits until every batch is below the high watermark, and fails
+// with ErrTimeout after timeout. With acks=1 it waits only under durability Fsync, and only for the
+// sync of this replica's log. With acks=0 it does not wait. A log that fails meanwhile fails its
+// batches with ErrStorage.
 //
 // After an error that follows the append (ErrTimeout, a new leader) it is unknown whether the
 // records will remain: the producer retries, and its sequence numbers prevent duplicates.
@@ -93,7 +94,7 @@ func (s *Set) append(acks int16, batch ProducePartition, result *ProduceResult) 
 }
 
 // afterAppend counts an appended batch, wakes the followers and advances the high watermark. err is
-// the error of the append, which it translates.
+// the error of the append; afterAppend translates it for the producer.
 func (s *Set) afterAppend(p *partition, r *role, batch ProducePartition, result *ProduceResult,
 	err error) error {
 	if errors.Is(err, logstore.ErrClosed) || errors.Is(err, logstore.ErrFollows) {
@@ -132,7 +133,8 @@ type delayedProduce struct {
 }
 
 // produceWait is an appended batch that is not acknowledged yet. The role was loaded before the
-// append: if it changed in between, the wait ends with an error, which is safe.
+// append: if the role changed between the load and the append, the wait ends with an error, which
+// is safe.
 type produceWait struct {
 	partition *partition
 	role      *role
@@ -152,9 +154,9 @@ func (w produceWait) isOver() bool {
 	if w.result.Err != nil {
 		return true
 	}
-	// While too few replicas are in sync, the high watermark does not advance. One that has already
-	// passed the batch is no acknowledgement either: the topic requires that many copies, and they
-	// no longer exist (Kafka: NOT_ENOUGH_REPLICAS_AFTER_APPEND).
+	// While too few replicas are in sync, the high watermark does not advance. Even a high
+	// watermark that has already passed the batch is no acknowledgement then: the topic requires
+	// more copies than now exist (Kafka: NOT_ENOUGH_REPLICAS_AFTER_APPEND).
 	if w.all && w.role.leaderState.isrSize() < w.role.minISR {
 		w.result.Err = ErrNotEnoughReplicasAfterAppend
 		return true

@@ -23,10 +23,11 @@ type role struct {
 	// the image has this broker in the ISR, in this broker epoch or an earlier one
 	inISR bool
 	// incarnation is this broker's replica incarnation id in the image; "": it has none.
-	// logIncarnation is the one for which the log was created, which fetches report to the leader.
+	// logIncarnation is the incarnation id for which the log was created; fetches report it to the
+	// leader.
 	incarnation, logIncarnation string
-	// pushHighWatermark: the leader reports a new high watermark to followers at once, because
-	// consumers may read from them.
+	// pushHighWatermark is set if the leader reports a new high watermark to followers at once,
+	// because consumers may read from them.
 	pushHighWatermark bool
 }
 
@@ -76,8 +77,8 @@ func (r *role) checkEpoch(epoch int32) error {
 	return nil
 }
 
-// mayFollow reports whether the partition has a leader, and this broker is not refused for another
-// reason than not being that leader.
+// mayFollow reports whether the partition has a leader, and the only reason for this broker's
+// refusal is that it is not that leader.
 func (r *role) mayFollow() bool {
 	return r.refusal == ErrNotLeader && //nolint:errorlint // set to exactly this value
 		r.leader != metadata.NoBroker
@@ -86,6 +87,6 @@ func (r *role) mayFollow() bool {
 // follows reports whether this broker copies the log of another one.
 func (r *role) follows(node int32) bool { return r.mayFollow() && r.leader != node }
 
-// lostSince reports whether records that were below the high watermark in a leader epoch, or
-// earlier, may have been lost since.
+// lostSince reports whether records that were below the high watermark in the given leader epoch,
+// or in an earlier one, may have been lost after it.
 func (r *role) lostSince(epoch int32) bool { return r.unprovenEpoch > epoch }

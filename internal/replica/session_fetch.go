@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/replica/session"
 )
 
-// sessionScanInterval is how often all partitions of a session are scanned for changes without an
-// event: as often as a follower fetches when there is nothing to report.
+// sessionScanInterval is the time between two scans of all partitions of a session for changes
+// without an event. A follower fetches at this interval when there is nothing to report.
 const sessionScanInterval = followerFetchWait
 
 // fetch is one fetch of a session. The caller holds its fetchLock.
@@ -44,8 +44,8 @@ func (s *sessions) fetch(ctx context.Context, in *fetchSession, req *FetchReques
 
 // closedResponse answers a fetch whose session was closed while it waited. A follower receives a
 // response without a session and starts a new one; the last requests of the closed session may be
-// older than those of another session of the follower, and no longer count. A consumer may have to
-// receive all its partitions again, so its fetch fails.
+// older than those of another session of the follower, and are no longer used. A consumer may have
+// to receive all its partitions again, so its fetch fails.
 func (s *fetchSession) closedResponse() (FetchResponse, error) {
 	if s.follower != nil {
 		return FetchResponse{}, nil
@@ -86,7 +86,8 @@ func (s *sessions) update(in *fetchSession, req *FetchRequest) {
 	}
 }
 
-// watchPartition makes events find a partition, as soon as its topic's name is known.
+// watchPartition adds a partition to sessionWatch once its topic's name is known, so that events
+// find it.
 func (s *sessions) watchPartition(p *sessionPartition) {
 	if p.watched {
 		return
@@ -94,7 +95,7 @@ func (s *sessions) watchPartition(p *sessionPartition) {
 	if p.request.ID.Topic == "" {
 		topic := s.set.view.Load().image.TopicByID(p.request.Topic)
 		if topic == nil {
-			return // it remains dirty, because its result is an error
+			return // the partition remains dirty, because its result is an error
 		}
 		p.request.ID.Topic = topic.Name
 	}
@@ -109,8 +110,8 @@ type sessionRead struct {
 }
 
 // readDirty reads the dirty partitions, within the request's byte limits. A partition with
-// something to report remains dirty until it has nothing, because the response may be lost, or may
-// not be processed.
+// something to report remains dirty until a read finds nothing to report, because the response may
+// be lost, or may not be processed.
 func (s *sessions) readDirty(in *fetchSession, req *FetchRequest) (all sessionRead) {
 	total := 0
 	var remaining []*sessionPartition
@@ -120,7 +121,8 @@ func (s *sessions) readDirty(in *fetchSession, req *FetchRequest) (all sessionRe
 		want.BytesMax = min(want.BytesMax, max(req.BytesMax-total, 0))
 		var result FetchResult
 		result, p.at = s.set.readOne(req, want, &in.lastFetch, total == 0)
-		p.at.request = p.request // not reduced by what the other partitions used
+		// with the original BytesMax, not reduced by the bytes of other partitions
+		p.at.request = p.request
 		at := &p.at
 		failed, reported := at.partition == nil,
 			p.mustRespond(&result, req.Session.Epoch == session.New)
@@ -151,7 +153,7 @@ func (p *sessionPartition) mustRespond(r *FetchResult, first bool) bool {
 		r.PreferredReplica != metadata.NoBroker
 }
 
-// recordSent records and counts what a consumer receives.
+// recordSent stores the offsets that a consumer receives, and counts its bytes.
 func (a *sessionRead) recordSent() {
 	for i, p := range a.partitions {
 		if p.session.follower != nil {
@@ -169,7 +171,7 @@ func (a *sessionRead) recordSent() {
 }
 
 // scan marks the partitions that have something to report without an event (the log start, the
-// replicated cleaning progress), and any that an event has missed. It does so once in
+// replicated cleaning progress), and any partition that an event has missed. It scans once in
 // sessionScanInterval.
 func (s *sessions) scan(in *fetchSession, now time.Time) {
 	if now.Sub(in.scanned) < sessionScanInterval {
@@ -197,7 +199,7 @@ func (p *sessionPartition) offsetsChanged() bool {
 	return now.OffsetsChanged || of.log.LogEnd() != p.request.Offset
 }
 
-// await waits until there is enough to report, up to req.Wait.
+// await waits until there is enough to report, for at most req.Wait.
 func (s *sessions) await(ctx context.Context, in *fetchSession, req *FetchRequest) {
 	op := &delayedSessionFetch{session: in, req: req, done: make(chan struct{})}
 	purgatory := s.set.consumerFetches

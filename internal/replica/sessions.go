@@ -19,16 +19,16 @@ type sessions struct {
 // FetchResponse is the response to a fetch that may be part of a session.
 type FetchResponse struct {
 	Session int32 // 0: none
-	// Results are those of all requested partitions without a session, and in a consumer's first
-	// fetch of a session. Otherwise they are those of the partitions with something to report.
+	// Results contains all requested partitions if there is no session, and in a consumer's first
+	// fetch of a session. Otherwise it contains only the partitions with something to report.
 	Results []FetchResult
 }
 
 // FetchInSession is Fetch for a request that may start, continue or close a session (KIP-227). A
-// fetch that continues a session names only the partitions whose request has changed, and those it
-// removes. It fails with session.ErrNotFound, session.ErrEpoch or session.ErrTopicIDs, and has done
-// nothing then. A follower receives only the partitions with something to report, with or without a
-// session.
+// fetch that continues a session names only the partitions whose request has changed, and the
+// partitions that it removes. FetchInSession fails with session.ErrNotFound, session.ErrEpoch or
+// session.ErrTopicIDs; after such an error nothing has changed. A follower receives only the
+// partitions with something to report, with or without a session.
 func (s *Set) FetchInSession(ctx context.Context, req FetchRequest) (FetchResponse, error) {
 	now := time.Now()
 	if req.Session.Full() && req.Session.ID != 0 {
@@ -95,8 +95,9 @@ func (s *sessions) finish(in *fetchSession) {
 	s.clear(in)
 }
 
-// clear removes the partitions of a closed session, unless one of its fetches is in progress: then
-// the end of that fetch does it. clear keeps fetchLock.
+// clear removes the partitions of a closed session, unless one of the session's fetches is in
+// progress: then the end of that fetch removes them. clear acquires fetchLock and does not release
+// it.
 func (s *sessions) clear(in *fetchSession) {
 	select {
 	case <-in.fetchLock:

@@ -71,19 +71,21 @@ type ChangeISR = func(ctx context.Context, changes []metadata.ISRChange,
 
 // Options are the options of NewSet.
 type Options struct {
-	NodeID   int32
-	Cluster  string // the id of the cluster whose logs the store holds; "": of none yet
+	NodeID int32
+	// the id of the cluster whose logs the store holds; "": the store holds no logs yet
+	Cluster  string
 	Store    *logstore.Store
 	Registry prometheus.Registerer // for the metrics of the set and its purgatories; may be nil
 	Logger   *slog.Logger          // default: discard
 
-	// Dial connects to another broker, to copy the partitions that it leads. Without it the set
+	// Dial connects to another broker, to copy the partitions that it leads. Without Dial the set
 	// follows no leader.
 	Dial Dial
-	// ChangeISR updates the ISR in the metadata. Without it the ISR changes by images only.
+	// ChangeISR updates the ISR in the metadata. Without ChangeISR only images change the ISR.
 	ChangeISR ChangeISR
-	// LagMax is how long a follower may stay without being caught up before it is out of sync,
-	// unless the image sets it. The default is 10 s (replica.lag.time.max.ms is 30 s in Kafka).
+	// LagMax is the time that a follower may stay without being caught up before it is out of sync.
+	// An image may set another value. The default is 10 s (replica.lag.time.max.ms is 30 s in
+	// Kafka).
 	LagMax time.Duration
 }
 
@@ -178,8 +180,8 @@ func (s *Set) leader(id PartitionID, epoch int32) (*partition, *role, error) {
 	return p, r, err
 }
 
-// missing returns why a partition is not on this broker: it does not exist, or other brokers hold
-// it.
+// missing returns the error for a partition that is not on this broker: it does not exist, or only
+// other brokers hold it.
 func (v *view) missing(id PartitionID) error {
 	if topic := v.image.Topic(id.Topic); topic != nil && id.Index >= 0 &&
 		int(id.Index) < len(topic.Partitions) {
@@ -200,8 +202,8 @@ func (s *Set) notifyConsumers(id PartitionID) {
 	s.sessions.markConsumers(id)
 }
 
-// notifyFollowers makes the followers that wait for a partition check it again: there is more to
-// copy, or the leader epoch has changed.
+// notifyFollowers makes the followers that wait for a partition check it again, because there is
+// more to copy or the leader epoch has changed.
 func (s *Set) notifyFollowers(id PartitionID) {
 	s.followerFetches.Notify(id)
 	s.sessions.markFollowers(id, true)
@@ -228,7 +230,8 @@ func wait(ctx context.Context, waiting timer.Waiting[PartitionID], interrupt,
 	select {
 	case <-done:
 		return
-	// ctx.Done is called only if the operation waits: it makes the listener watch the connection.
+	// ctx.Done is called only if the operation waits, because the call makes the listener watch the
+	// connection.
 	default:
 	}
 	select {

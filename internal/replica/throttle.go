@@ -13,7 +13,8 @@ type catchUpThrottle struct{ limiter *rate.Limiter }
 
 func newCatchUpThrottle() catchUpThrottle { return catchUpThrottle{rate.NewLimiter(rate.Inf, 0)} }
 
-// setRate sets the limit in bytes a second; <= 0: none. One second's worth may be sent at once.
+// setRate sets the limit in bytes a second; <= 0: none. The bytes of one second may be sent at
+// once.
 func (t catchUpThrottle) setRate(bytesRate int64) {
 	limit, burst := rate.Inf, 0
 	if bytesRate > 0 {
@@ -41,8 +42,8 @@ func (t catchUpThrottle) allow(r *role, follower int32, bytesMax int) (bytes int
 	return min(bytesMax, tokens), false
 }
 
-// charge counts what a follower received. A first batch may exceed what was allowed; later fetches
-// wait for the excess.
+// charge subtracts the bytes that a follower received from the limit. A first batch may exceed the
+// allowed bytes; later fetches wait until the excess is made up.
 func (t catchUpThrottle) charge(r *role, follower int32, bytes int) {
 	if bytes <= 0 || !t.applies(r, follower) {
 		return

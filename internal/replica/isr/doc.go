@@ -1,5 +1,5 @@
-// Package isr holds what the leader of a partition knows of its replicas during one leader epoch.
-// It decides which replicas are in sync and how far the high watermark may advance.
+// Package isr holds the knowledge that a partition's leader has of its replicas during one leader
+// epoch. It decides which replicas are in sync and how far the high watermark may advance.
 //
 // The package is pure: no locks, clock, goroutines or I/O. The caller serializes the calls and
 // passes the time in. docs/replication.md explains why the rules are safe.

@@ -43,14 +43,15 @@ type follower struct {
 	tombstoneClean int64  // its tombstone-clean offset; 0: unknown
 	logStart       int64  // its log start offset; 0: unknown
 	incarnation    string // its replica incarnation id; "": it has none, and any is accepted
-	// session tells when the follower last fetched anything: it still had the same part of this
-	// partition then. nil: the follower names the partition in each fetch.
+	// session contains the time at which the follower last fetched anything. At that time the
+	// follower still had the same part of this partition. nil: the follower names the partition in
+	// each fetch.
 	session Session
 	// exitedEpoch is a broker epoch whose process has probably exited and that has not fetched
 	// since; -1: none.
 	exitedEpoch int64
-	// fencedBelow: broker epochs below it are fenced. Unlike exitedEpoch this is certain; see
-	// metadata.Ended.
+	// Broker epochs below fencedBelow are fenced. Unlike an exitedEpoch, a fenced epoch has
+	// certainly ended; see metadata.Ended.
 	fencedBelow int64
 }
 
@@ -102,8 +103,8 @@ func (s *State) SetLogEnd(leaderEnd int64) {
 	s.logEnd = leaderEnd
 }
 
-// creditSession counts a follower that had everything up to leaderEnd as caught up at its session's
-// last fetch.
+// creditSession sets caughtUpAt to the time of the session's last fetch, if the follower had the
+// whole log before leaderEnd.
 func (f *follower) creditSession(leaderEnd int64) {
 	if f.session == nil || f.durableEnd < leaderEnd {
 		return
@@ -114,7 +115,7 @@ func (f *follower) creditSession(leaderEnd int64) {
 }
 
 // SessionClosed processes that a follower's session no longer contains the partition: later fetches
-// of the session do not count as fetches of it.
+// of the session are no fetches of the partition.
 func (s *State) SessionClosed(broker int32, session Session) {
 	if f := s.followers[broker]; f != nil && f.session == session {
 		f.creditSession(s.logEnd)
@@ -123,8 +124,8 @@ func (s *State) SessionClosed(broker int32, session Session) {
 }
 
 // ProcessExited processes a sign that a broker's process has exited, before an image shows it. The
-// sign is a hint: Propose removes the follower from the ISR, and adds it again should it fetch. It
-// reports whether the sign is new.
+// sign is a hint: Propose removes the follower from the ISR, and adds it again should it fetch.
+// ProcessExited reports whether the sign is new.
 func (s *State) ProcessExited(member metadata.InSync) bool {
 	f := s.followers[member.Broker]
 	if f == nil || f.liveEpoch != member.Epoch || f.exitedEpoch == member.Epoch {
@@ -134,8 +135,8 @@ func (s *State) ProcessExited(member metadata.InSync) bool {
 	return true
 }
 
-// isCaughtUp reports whether the follower was caught up within lagMax. A follower that has the
-// whole log is, however long ago it last fetched.
+// isCaughtUp reports whether the follower was caught up at some time within the last lagMax. A
+// follower that has the whole log is caught up, however long ago it last fetched.
 func (s *State) isCaughtUp(f *follower, leaderEnd int64, now time.Time) bool {
 	return f.durableEnd >= leaderEnd || !f.caughtUpAt.IsZero() && now.Sub(f.caughtUpAt) <= s.lagMax
 }

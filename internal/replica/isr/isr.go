@@ -15,7 +15,7 @@ type State struct {
 	incarnation string
 	epochStart  int64 // the first offset of this leader epoch
 	logEnd      int64 // the leader's log end offset, as of the last call that passed it in
-	// lagMax is how long a follower may stay without being caught up before it is out of sync.
+	// lagMax is the time that a follower may stay without being caught up before it is out of sync.
 	lagMax    time.Duration
 	followers map[int32]*follower
 	// recorded is the recorded ISR as far as the leader knows it: sorted, always with the leader,
@@ -60,9 +60,9 @@ type Replica struct {
 	FencedBelow int64
 }
 
-// New returns the state at the start of a leader epoch. A member of the ISR counts as caught up at
-// that moment, because it holds every acknowledged record, and gets lagMax to fetch. Nothing is
-// known about the other replicas.
+// New returns the state at the start of a leader epoch. A member of the ISR is regarded as caught
+// up at that moment, because it holds every acknowledged record; it has lagMax from then on to
+// fetch. Nothing is known about the other replicas.
 func New(self int32, epochStart int64, lagMax time.Duration) *State {
 	return &State{self: self, epochStart: epochStart, logEnd: epochStart, lagMax: lagMax,
 		followers: map[int32]*follower{}, recordedEpochs: map[int32]int64{}}
@@ -101,14 +101,15 @@ func (s *State) IsRecorded(broker int32) bool { return slices.Contains(s.recorde
 //
 // Only the first image sets the recorded ISR. A later image may be older than one of the leader's
 // own updates, or may show an update of the operator that another one has reverted; if images keep
-// contradicting the leader, a compare-and-swap resolves it (see Propose). Two facts hold although
-// an image may be stale, because images arrive in order:
+// contradicting the leader, a compare-and-swap resolves the contradiction (see Propose). Two facts
+// hold although an image may be stale, because images arrive in order:
 //
 //   - A replica that the image no longer lists, or lists with another incarnation id, was removed
-//     from the partition, and from the recorded ISR with it. (An incarnation id that disappears
-//     proves nothing: a broker or an operator of an earlier version has written the resource.)
+//     from the partition, and at the same time from the recorded ISR. (An incarnation id that
+//     disappears proves nothing: a broker or an operator of an earlier version has written the
+//     resource.)
 //   - A fenced broker epoch stays fenced, whether or not it is recorded. It cannot be elected, so
-//     it no longer counts.
+//     the maximal ISR no longer contains it.
 func (s *State) ApplyImage(replicas []Replica, isr []int32, now time.Time) {
 	first := s.recorded == nil
 	inMetadata := sortedSet(append([]int32{s.self}, isr...))
@@ -196,8 +197,9 @@ func (s *State) electable(members []metadata.InSync) []int32 {
 // known yet: the smallest durable end offset over the maximal ISR, with ownEnd as the leader's.
 // leaderEnd is the leader's log end offset.
 //
-// It also waits for a follower that is about to join the ISR. Otherwise the high watermark would
-// always be ahead of that follower under a steady load, and the follower could never join.
+// The high watermark also waits for a follower that is about to join the ISR. Otherwise the high
+// watermark would always be ahead of that follower under a steady load, and the follower could
+// never join.
 func (s *State) HighWatermark(ownEnd, leaderEnd int64, now time.Time) int64 {
 	smallest := ownEnd
 	maximal := s.maximal()
@@ -210,14 +212,15 @@ func (s *State) HighWatermark(ownEnd, leaderEnd int64, now time.Time) int64 {
 	}
 	for _, id := range maximal {
 		if id != s.self && s.followers[id] == nil {
-			return -1 // proposed, and no longer a replica: wait for the outcome
+			// a proposed member is no longer a replica: wait for the outcome of the update
+			return -1
 		}
 	}
 	return smallest
 }
 
 // LowestLogStart returns the lowest log start offset over the maximal ISR, with own as the
-// leader's. A replica that joins later has no lower one: see Propose.
+// leader's. A replica that joins later has no lower log start offset: see Propose.
 func (s *State) LowestLogStart(own int64) int64 {
 	maximal := s.maximal()
 	for id, f := range s.followers {

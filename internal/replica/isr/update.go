@@ -7,18 +7,20 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// RetryDelay is how long Propose waits after a conflict for an image that explains it. The delay
-// grows with each further conflict, up to retryDelayMax.
+// RetryDelay is the time that Propose waits after a conflict for an image that explains the
+// conflict. The delay grows with each further conflict, up to retryDelayMax.
 const (
 	RetryDelay    = time.Second
 	retryDelayMax = 4 * time.Second
 )
 
-// pendingMax is how long after its end an update without an answer may still arrive: longer than
-// any store, or the network to it, holds a request that its sender has abandoned.
+// pendingMax is the longest time after which an update that ended without an answer may still
+// arrive. It is longer than any store, or the network to a store, holds a request that its sender
+// has abandoned.
 const pendingMax = 30 * time.Second
 
-// imageDelay is how long images may be older than the last recorded update.
+// imageDelay is the longest time after a recorded update in which images may still be older than
+// the update.
 const imageDelay = 2 * time.Second
 
 // update is a change of the ISR.
@@ -27,7 +29,7 @@ type update struct {
 	to   []metadata.InSync
 }
 
-// pendingUpdate is a set that may be recorded, or may still become recorded.
+// pendingUpdate is an ISR that may be recorded already, or may be recorded later.
 type pendingUpdate struct {
 	to    []metadata.InSync
 	since time.Time
@@ -54,12 +56,11 @@ const (
 // assumes to be recorded. ok is false if no update is due, or if one has to wait. own is the
 // leader's broker epoch, -1 if the leader must not propose. Settle, or Withdraw, must follow.
 //
-// The update names each member with the broker epoch that has fetched everything below the high
-// watermark, and with no other: a broker that restarted without its last records has a new epoch
-// and must not be taken for the old one (KIP-903). So an update waits until every remaining member
-// has fetched. A follower that still holds records which the leader has deleted does not join
-// either: a client may have received the answer that no in-sync replica holds them
-// (Set.AwaitLogStart).
+// The update names each member only with the broker epoch that has fetched everything below the
+// high watermark: a broker that restarted without its last records has a new epoch and must not be
+// taken for the old one (KIP-903). So an update waits until every remaining member has fetched. A
+// follower that still holds records which the leader has deleted does not join either: a client may
+// have received the answer that no in-sync replica holds them (Set.AwaitLogStart).
 //
 // While updates are pending, or images keep contradicting the recorded ISR, the leader sends an
 // update in any case. Each attempt assumes another one of the sets that may be recorded; the first
@@ -77,7 +78,8 @@ func (s *State) Propose(own int64, log Extent, now time.Time) (from []int32, to 
 		mayJoin := f.durableEnd >= s.epochStart && f.logStart >= log.Start
 		switch {
 		case member && f.isAlive() && f.fetchEpoch != f.liveEpoch && caughtUp:
-			return nil, nil, false // it remains, and has not fetched yet, or the image is stale
+			// the replica remains in the ISR and has not fetched yet, or the image is stale
+			return nil, nil, false
 		case complete && caughtUp && (member || mayJoin):
 			to = append(to, metadata.InSync{Broker: id, Epoch: f.fetchEpoch,
 				ReplicaIncarnation: f.incarnation})
@@ -106,7 +108,7 @@ func (s *State) assumed(contradicted bool) []int32 {
 		sets = append(sets, s.inMetadata)
 	}
 	if contradicted && s.lastUpdateConflicted && s.conflicts > 0 {
-		return sets[(s.conflicts-1)%len(sets)] // the first attempt assumed recorded
+		return sets[(s.conflicts-1)%len(sets)] // the first attempt assumed s.recorded
 	}
 	return sets[s.conflicts%len(sets)]
 }

@@ -15,8 +15,8 @@ const (
 	// PartitionsMax is the number of partitions in all sessions together: about 40 MB. Kafka has no
 	// such bound, although a client can name partitions that do not exist.
 	PartitionsMax = 100_000
-	// evictionAge is how old or how long unused a session must be before another one may replace it
-	// (min.incremental.fetch.session.eviction.ms in Kafka).
+	// evictionAge is the age, or the time without use, that a session must have before another one
+	// may replace it (min.incremental.fetch.session.eviction.ms in Kafka).
 	evictionAge = 2 * time.Minute
 )
 
@@ -34,7 +34,7 @@ type slot[S comparable] struct {
 	follower *metadata.InSync // nil: a consumer's session
 	created  time.Time
 	used     time.Time
-	size     int // partitions, as of the last fetch
+	size     int // number of partitions at the last fetch
 }
 
 // Add adds a session with a number of partitions, which open creates for a new random id. follower
@@ -125,8 +125,9 @@ func (c *Cache[S]) Get(id int32) (session S) {
 	return session
 }
 
-// Use records a fetch of a session, which has size partitions now. It reports whether there is room
-// for them. Use ignores a session that is no longer in the cache.
+// Use updates the time and the size of a session at a fetch; the session has size partitions now.
+// It reports whether the cache has room for them. Use ignores a session that is no longer in the
+// cache.
 func (c *Cache[S]) Use(id int32, session S, size int, now time.Time) bool {
 	s := c.slots[id]
 	if s == nil || s.session != session {

@@ -2,8 +2,8 @@
 // session, a fetch names only the partitions whose request has changed, and its response only those
 // with something to report.
 //
-//   - Follower (follower.go) is the client end: it records what a follower last sent to its leader.
-//     Kafka calls it FetchSessionHandler.
+//   - Follower (follower.go) is the client end: it stores the requests that a follower last sent to
+//     its leader. Kafka calls it FetchSessionHandler.
 //   - Sequence and DirtyList (leader.go) are parts of the leader's end: the epoch of the next
 //     fetch, and the partitions that may have something to report. package replica combines them
 //     with its locks and its logs.
@@ -14,9 +14,9 @@
 // passes the time in.
 //
 // Invariants:
-//   - While a Follower's epoch is not New, what it recorded as sent is what the leader's session
-//     contains once the fetch in flight has arrived. A follower that cannot know whether it arrived
-//     starts a new session.
+//   - While a Follower's epoch is not New, the requests that it has stored as sent are those that
+//     the leader's session contains once the fetch in flight has arrived. A follower that cannot
+//     know whether the fetch arrived starts a new session.
 //   - A partition that is not in a session's DirtyList has nothing to report beyond its last
 //     response. So every event that can change a response marks the partition dirty, after the
 //     change.

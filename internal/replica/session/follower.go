@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Follower records what a follower last sent to one leader: the client end of a fetch session. P is
-// the fetch request of one partition. The zero value starts with a full fetch.
+// Follower stores the requests that a follower last sent to one leader: the client end of a fetch
+// session. P is the fetch request of one partition. The zero value starts with a full fetch.
 type Follower[P comparable] struct {
 	id        ID // of the next fetch
 	sent      map[Key]P
@@ -21,14 +21,14 @@ func (f *Follower[P]) ID() ID { return f.id }
 // calls Reset before it adds partitions.
 func (f *Follower[P]) Full() bool { return f.id.Epoch == New }
 
-// Reset prepares a full fetch: nothing counts as sent.
+// Reset prepares a full fetch: no request is stored as sent.
 func (f *Follower[P]) Reset() {
 	clear(f.sent)
 	f.forgotten = f.forgotten[:0]
 }
 
 // Update reports whether the next fetch must contain a partition's request: it is new in the
-// session or differs from the last one sent. If so it counts as sent.
+// session or differs from the last request sent. If so, Update stores it as sent.
 func (f *Follower[P]) Update(key Key, request P) bool {
 	last, known := f.sent[key]
 	if known && last == request {

@@ -9,7 +9,7 @@ type Sequence struct{ next int32 }
 func NewSequence() Sequence { return Sequence{next: 1} }
 
 // Accept processes the next fetch of the session. It fails with ErrEpoch, and changes nothing, if
-// the fetch is another one.
+// id is not that of the next fetch.
 func (s *Sequence) Accept(id ID) error {
 	switch {
 	case id.Epoch == New:
@@ -41,8 +41,8 @@ func (d *DirtyList[P]) Add(partition P) {
 	}
 }
 
-// Take empties the list and returns what it contained, without the partitions that were removed
-// from the session since. An event from now on marks a partition again.
+// Take empties the list and returns its partitions, except those that were removed from the session
+// meanwhile. After that an event marks a partition dirty again.
 func (d *DirtyList[P]) Take() []P {
 	taken := d.list
 	d.list = nil
