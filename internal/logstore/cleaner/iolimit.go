@@ -16,7 +16,7 @@ type ioLimit struct {
 }
 
 // bucket is a token bucket of one rate. A new rate replaces the bucket: a caller that waits at the
-// old one, which may take hours, continues at the new one.
+// old rate, which may take hours, continues at the new rate.
 type bucket struct {
 	*rate.Limiter
 	bytesRate int64         // 0: no limit
@@ -26,7 +26,7 @@ type bucket struct {
 // burstBytesMin is the least capacity of the token bucket, however low the rate.
 const burstBytesMin = 64 << 10
 
-// set applies a rate in bytes a second; 0: no limit. It is not called concurrently with itself.
+// set applies a rate in bytes a second; 0: no limit. Calls of set are not concurrent.
 func (l *ioLimit) set(bytesRate int64) {
 	old := l.current.Load()
 	if old != nil && old.bytesRate == bytesRate {
@@ -44,8 +44,8 @@ func (l *ioLimit) set(bytesRate int64) {
 }
 
 // wait takes n bytes from the bucket, and waits until they are available. No lock is held: Kafka
-// sleeps inside a lock that its threads share. n may exceed the burst, so it is taken in parts. It
-// fails only when ctx ends.
+// sleeps inside a lock that its threads share. n may exceed the burst, so wait takes the bytes in
+// parts. wait fails only when ctx ends.
 func (l *ioLimit) wait(ctx context.Context, n int) error {
 	began := time.Time{}
 	for n > 0 {

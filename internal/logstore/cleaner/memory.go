@@ -1,7 +1,8 @@
 package cleaner
 
-// passMemoryBytesMin is the least memory that a pass is started with beside others; a pass that
-// runs alone gets what there is. Less memory makes a pass slower, and never fails it.
+// passMemoryBytesMin is the least memory that a pass is started with beside other passes. A pass
+// that runs alone gets the available memory, even if that is less. Less memory makes a pass slower,
+// and never fails it.
 const passMemoryBytesMin = 64 << 10
 
 // sidecarMemoryBytes is set aside for key sidecars and estimates: the memory that building one
@@ -15,11 +16,11 @@ func (o Options) sidecarsMemoryBytes() int64 { return min(sidecarMemoryBytes, o.
 // passesMemoryBytes is the part of the budget for all passes together.
 func (o Options) passesMemoryBytes() int64 { return o.MemoryBytes - o.sidecarsMemoryBytes() }
 
-// grantLocked returns how much memory a pass gets that could use target bytes, and whether that is
-// enough to start it.
+// grantLocked returns the memory for a pass that could use target bytes, and whether this memory is
+// enough to start the pass.
 //
 // A pass gets its target, but at most an equal share of a worker slot, and at most three quarters
-// of what is free: however many large logs are compacted, memory is left for a small one. A pass
+// of the free memory: however many large logs are compacted, memory is left for a small one. A pass
 // keeps its grant until it ends, so all passes together never exceed the budget.
 func (c *Cleaner) grantLocked(target int64) (bytes int64, enough bool) {
 	all := c.mu.opts.passesMemoryBytes()
@@ -28,8 +29,8 @@ func (c *Cleaner) grantLocked(target int64) (bytes int64, enough bool) {
 	return bytes, c.mu.passes == 0 || bytes >= min(target, passMemoryBytesMin)
 }
 
-// memoryBytes returns the memory that is held now, passes as of their last progress, and the
-// budget.
+// memoryBytes returns the memory that is held now and the budget. The memory of a pass is as of its
+// last progress report.
 func (c *Cleaner) memoryBytes() (held, limit int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -47,7 +47,7 @@ var (
 	runsDesc    = describe("cleaner_runs_total", "Passes that ended, by result.", "result")
 	readDesc    = describe("cleaner_read_bytes_total", "Bytes the cleaner read.", "kind")
 	writtenDesc = describe("cleaner_written_bytes_total", "Bytes the cleaner wrote.", "kind")
-	// Only data files count.
+	// The value includes data files only.
 	reclaimedDesc = describe("cleaner_reclaimed_bytes_total", "Bytes the cleaner freed.", "kind")
 	removedDesc   = describe("cleaner_removed_records_total", "Records the cleaner removed.",
 		"kind")
@@ -77,7 +77,7 @@ var (
 )
 
 // Kinds of files that the cleaner reads and writes. Data files that are scanned to build sidecars
-// count as kindLog.
+// are included in kindLog.
 const (
 	kindLog     = "log"
 	kindSidecar = "sidecar"
@@ -112,7 +112,7 @@ func (c collector) Collect(metrics chan<- prometheus.Metric) {
 	c.pool(series{metrics: metrics}, waiting, quarantined)
 }
 
-// pool exports what all logs share.
+// pool exports the metrics that all logs share.
 func (c collector) pool(s series, waiting, quarantined int) {
 	held, limit := c.cleaner.memoryBytes()
 	busy, _ := c.cleaner.slots.usage()
@@ -126,7 +126,7 @@ func (c collector) pool(s series, waiting, quarantined int) {
 }
 
 // series exports metrics that share their first labels. Its methods append to a copy of labels (the
-// capacity is limited): they would otherwise overwrite each other's last label.
+// capacity is limited): otherwise two calls would overwrite each other's last label.
 type series struct {
 	metrics chan<- prometheus.Metric
 	labels  []string

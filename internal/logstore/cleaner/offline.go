@@ -22,8 +22,8 @@ type OfflineOptions struct {
 	MemoryBytes int64 // default 128 MiB
 	Workers     int   // hash slices resolved at once; default 1
 	IOBytesRate int64 // bytes read and written a second; 0: no limit
-	// MinDirtyPercent is the dirty ratio up to which no pass runs, unless a tombstone is due; 0: a
-	// pass runs in any case.
+	// MinDirtyPercent is the largest dirty ratio with which no pass runs, unless a tombstone is
+	// due; 0: a pass runs in any case.
 	MinDirtyPercent    int
 	MaxGarbagePercent  int           // garbage that a pass may leave to save I/O
 	MinLag             time.Duration // segments with younger records are not compacted
@@ -33,8 +33,8 @@ type OfflineOptions struct {
 }
 
 // OfflineResult has the sums of all passes of CleanOffline. SegmentsRewritten and SegmentsUntouched
-// count the segments from before the first pass. For a dry run it is what a pass would do, with
-// upper bounds for LogReadBytes and LogWrittenBytes.
+// count the segments from before the first pass. For a dry run the result describes a pass that
+// would not be dry; LogReadBytes and LogWrittenBytes are upper bounds then.
 type OfflineResult struct {
 	Passes int
 	clean.Stats
@@ -75,8 +75,8 @@ func CleanOffline(ctx context.Context, log *logstore.Offline,
 	return sum, nil
 }
 
-// missing counts the segments that were rewritten: they are no longer in the log, and neither
-// appends nor retention run.
+// missing counts the segments that were rewritten. These are the segments that are no longer in the
+// log, because neither appends nor retention run.
 func missing(before, now []*segment.Segment) (count int) {
 	present := make(map[*segment.Segment]bool, len(now))
 	for _, s := range now {
@@ -90,7 +90,7 @@ func missing(before, now []*segment.Segment) (count int) {
 	return count
 }
 
-// settings returns those of a compacted topic, with the options applied.
+// settings returns the settings of a compacted topic, with the options applied.
 func (o OfflineOptions) settings(log *logstore.Offline) topicconfig.Settings {
 	s := topicconfig.Default()
 	s.Delete, s.Compact = false, true
@@ -125,14 +125,14 @@ func (o OfflineOptions) passOptions(view logView, now time.Time,
 // errDryRun ends a dry run where the first segment would be rewritten.
 var errDryRun = errors.New("dry run")
 
-// run runs a pass with the options that no topic setting has.
+// run runs a pass with the options that are not topic settings.
 func (o OfflineOptions) run(ctx context.Context, job clean.Job) (clean.Stats, error) {
 	job.Rules.MaxGarbagePercent = o.MaxGarbagePercent
 	if !o.DryRun {
 		refuseUnkeyed(&job)
 		return clean.Run(ctx, job)
 	}
-	var last clean.PassProgress // when the segments to be rewritten were known
+	var last clean.PassProgress // the progress when the segments to be rewritten were known
 	job.Env.Report = func(p clean.PassProgress) {
 		if p.Phase == clean.Rewriting && p.Measured {
 			last = p

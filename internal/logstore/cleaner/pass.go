@@ -19,8 +19,8 @@ const (
 
 var runResults = []string{runSuccess, runNothingToDo, runAborted, runFailed}
 
-// counters are a log's sums over all passes that ended. They start at 0 with the process, and with
-// a log that is created again.
+// counters are a log's sums over all passes that ended. They start at 0 with the process, and when
+// the log is deleted and created again.
 type counters struct {
 	runs                     map[string]int64 // by result; nil before the first pass
 	read, written, reclaimed int64            // bytes of logs
@@ -28,8 +28,9 @@ type counters struct {
 	sidecarWritten           int64
 	removedRecords           int64
 	lastSuccess              time.Time
-	lastError                string // of the last failed pass, if none has succeeded since
-	lastFailure              time.Time
+	// error of the last failed pass; "" if a pass has succeeded since
+	lastError   string
+	lastFailure time.Time
 }
 
 // add returns the counters plus one pass, and leaves c unchanged; the map runs is shared.
@@ -43,7 +44,7 @@ func (c counters) add(s clean.Stats) counters {
 	return c
 }
 
-// passBudget is what a pass may use.
+// passBudget limits the resources of a pass.
 type passBudget struct {
 	memoryBytes int64
 	workers     int // hash slices resolved at once, if enough worker slots are free
@@ -76,7 +77,7 @@ func (c *Cleaner) passOptions(state *logState, view logView, held *heldSlots,
 	}
 }
 
-// pass compacts one log once, logs the result and records it.
+// pass compacts one log once, logs the result and stores it in the state.
 func (c *Cleaner) pass(ctx context.Context, state *logState, view logView,
 	opts logstore.PassOptions) (result string) {
 	logger := c.options().Logger.With("partition", view.log.ID())
@@ -128,8 +129,9 @@ func resultOf(ctx context.Context, log *logstore.Compaction, stats clean.Stats, 
 	return runFailed
 }
 
-// finish records the result of a pass and ends it. Its sums are added to the counters under the
-// lock under which its progress is cleared, so a scrape counts them exactly once.
+// finish stores the result of a pass in the state, and ends the pass. It adds the sums of the pass
+// to the counters and clears the progress under one lock, so a scrape includes the sums exactly
+// once.
 func (c *Cleaner) finish(state *logState, view logView, stats clean.Stats, result string,
 	err error) {
 	now := time.Now()
@@ -158,15 +160,16 @@ func (c *Cleaner) finish(state *logState, view logView, stats clean.Stats, resul
 			}}
 		}
 	case runFailed:
-		// With the settings of the pass: if they have changed meanwhile, it is retried at once.
+		// The quarantine has the settings of the pass: if the settings have changed meanwhile, the
+		// pass is retried at once.
 		state.quarantine = state.quarantine.after(now, view.settings)
 		state.counters.lastError, state.counters.lastFailure = err.Error(), now
 	}
 	c.awake()
 }
 
-// endPass records the pass that ends now as the last one, and its request as served. An aborted
-// pass does not serve its request, which is repeated. It needs Cleaner.mu.
+// endPass stores the pass that ends now as the last pass, and its request as served. An aborted
+// pass does not serve its request: the request is repeated. The caller holds Cleaner.mu.
 func (s *logState) endPass(now time.Time, stats clean.Stats, result string, err error) {
 	s.last = passReport(s.trigger, s.began, stats)
 	s.last.Ended, s.last.Result = unixSeconds(now), result

@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// watchInterval is how often running passes are checked: how long a pass continues at most after
-// its log was closed or truncated, or its settings changed (I35, I36).
+// watchInterval is the interval at which running passes are checked. So it is the longest time that
+// a pass continues after its log was closed or truncated, or its settings changed (I35, I36).
 const watchInterval = 250 * time.Millisecond
 
 // run schedules passes until Close: at once, then every Interval, and whenever a pass has ended.
@@ -70,8 +70,8 @@ func (c *Cleaner) endStale() {
 	}
 }
 
-// samePass reports whether a pass that was started with settings a does what one with settings b
-// would do.
+// samePass reports whether a pass that was started with settings a does the same as a pass with
+// settings b.
 func samePass(a, b *topicconfig.Settings) bool {
 	if a == b {
 		return true
@@ -185,12 +185,12 @@ func (c *Cleaner) queueLocked(views []logView, now time.Time) []queued {
 	return queue
 }
 
-// startLocked starts a pass, and reports false if no worker slot or memory is left for it. Close
-// joins it: it is started under the lock that Close takes.
+// startLocked starts a pass, and reports false if no worker slot or memory is left for it. The pass
+// is started under the lock that Close takes, so Close joins it.
 //
 // Beside the passes that hold a slot, or had one and wait for their next time slice, only one pass
-// is started that waits for its first. So the most urgent log gets the next slot, and waiting logs
-// hold no memory.
+// is started that waits for its first slot. So the most urgent log gets the next slot, and waiting
+// logs hold no memory.
 func (c *Cleaner) startLocked(view logView, due passDue) bool {
 	if c.mu.closed || c.mu.opts.Workers == 0 || c.mu.waiting > 0 {
 		return false

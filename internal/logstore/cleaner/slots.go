@@ -41,8 +41,8 @@ func (w *workerSlots) grantLocked() {
 	}
 }
 
-// acquire waits for a slot, first come, first served. On an error, which is that of ctx, the caller
-// has none.
+// acquire waits for a slot, first come, first served. An error is that of ctx; the caller has no
+// slot then.
 func (w *workerSlots) acquire(ctx context.Context) error {
 	w.mu.Lock()
 	granted := make(chan struct{})
@@ -58,7 +58,7 @@ func (w *workerSlots) acquire(ctx context.Context) error {
 	defer w.mu.Unlock()
 	if at := slices.Index(w.mu.queue, granted); at >= 0 {
 		w.mu.queue = slices.Delete(w.mu.queue, at, at+1)
-	} else { // granted at the same moment
+	} else { // grantLocked has granted a slot at the same moment
 		w.mu.free++
 		w.grantLocked()
 	}
@@ -91,7 +91,7 @@ func (w *workerSlots) contended() bool {
 	return len(w.mu.queue) > 0 || w.mu.free < 0
 }
 
-// usage returns the number of slots that are held, and that are free.
+// usage returns the number of held slots and the number of free slots.
 func (w *workerSlots) usage() (busy, idle int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,9 +105,9 @@ const (
 	sliceTime  = time.Second
 )
 
-// heldSlots are the worker slots that one pass holds: one, and while its hash slices are resolved
-// as many more as no other pass waits for. The slots are alike: any goroutine of the pass may
-// release one. A nil *heldSlots needs no slot.
+// heldSlots are the worker slots that one pass holds: one, and further free slots while its hash
+// slices are resolved and no other pass waits for a slot. The slots are alike: any goroutine of the
+// pass may release one. A nil *heldSlots needs no slot.
 //
 // Lock order: Cleaner.sidecarSlot comes before a worker slot. A goroutine that waits for the
 // sidecar slot holds none.
@@ -143,8 +143,9 @@ func (h *heldSlots) beginSlice() {
 	h.began.Store(time.Now().UnixNano())
 }
 
-// used counts n bytes. At the end of the time slice, if another pass waits for a slot, it releases
-// the slot and waits for the next one. On an error, which is that of ctx, the slot is released.
+// used adds n bytes to the time slice. At the end of the time slice, if another pass waits for a
+// slot, it releases the slot and waits for the next one. An error is that of ctx; the slot is
+// released then.
 func (h *heldSlots) used(ctx context.Context, n int) error {
 	if h == nil || h.bytes.Add(int64(n)) < sliceBytes &&
 		time.Now().UnixNano()-h.began.Load() < int64(sliceTime) {
@@ -157,7 +158,7 @@ func (h *heldSlots) used(ctx context.Context, n int) error {
 	return h.releaseDuring(ctx, func() error { return nil })
 }
 
-// releaseDuring releases a slot while it calls wait, and then acquires one again.
+// releaseDuring releases a slot, calls wait, and then acquires a slot again.
 func (h *heldSlots) releaseDuring(ctx context.Context, wait func() error) error {
 	if h == nil {
 		return wait()

@@ -20,7 +20,7 @@ type logState struct {
 	// under the same id, and another state.
 	log       *logstore.Compaction
 	firstSeen time.Time
-	due       time.Time // since when a pass is due; zero if none is
+	due       time.Time // time since which a pass is due; zero if none is due
 
 	quarantine quarantine
 	request    request
@@ -38,9 +38,10 @@ type logState struct {
 	trigger  string
 	serving  int64                 // ticket of the request that the pass serves, 0 if none
 	settings *topicconfig.Settings // of the pass
-	lineage  int64                 // of the log that the pass works on; lineageNone before its view
-	waiting  bool                  // for its first worker slot
-	granted  int64                 // bytes of memory
+	// lineage of the pass's log; lineageNone until the pass has a view of it
+	lineage  int64
+	waiting  bool  // for its first worker slot
+	granted  int64 // bytes of memory
 	progress clean.PassProgress
 	began    time.Time // when it got its first worker slot
 }
@@ -66,7 +67,8 @@ func (c *Cleaner) stateLocked(log *logstore.Compaction, now time.Time) *logState
 }
 
 // quarantine delays the next pass over a log whose last pass failed: each attempt may read the
-// whole log. A restart ends it, since it may have removed the cause. The zero value delays nothing.
+// whole log. A restart ends the quarantine, because it may have removed the cause of the failure.
+// The zero value delays nothing.
 type quarantine struct {
 	failures int // in a row
 	until    time.Time

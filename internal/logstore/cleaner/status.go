@@ -50,9 +50,10 @@ func (c *Cleaner) statusOf(view logView, now time.Time) *report.Compaction {
 }
 
 // reportLocked returns a log's report, which is consistent: it is computed under one lock. Blocked
-// bytes are copied, since the quarantine adds its own.
+// bytes are copied, because the quarantine adds further ones.
 func (c *Cleaner) reportLocked(state *logState, view logView, now time.Time) *report.Compaction {
-	sums := state.counters.add(state.progress.Stats) // the counters move while a pass runs
+	// with the running pass, so that the counters rise while it runs
+	sums := state.counters.add(state.progress.Stats)
 	r := &report.Compaction{
 		CleanBytes:                   view.CleanBytes,
 		DirtyBytes:                   view.DirtyBytes,
@@ -105,9 +106,9 @@ func unixSeconds(at time.Time) *float64 {
 	return &seconds
 }
 
-// phaseLocked returns what the cleaner does with a log, why, and the trigger of its pass. The order
-// matters: a pass that still runs after the workers were set to none is reported; a quarantine
-// without workers is not, because ending it would change nothing.
+// phaseLocked returns the phase of a log, the reason for the phase, and the trigger of the pass.
+// The order matters: a pass that still runs after the workers were set to none is reported; a
+// quarantine without workers is not, because ending it would change nothing.
 func (c *Cleaner) phaseLocked(state *logState, view logView, now time.Time) (phase clean.Phase,
 	reason, trigger string) {
 	switch {
@@ -145,7 +146,8 @@ func idleReason(s logstore.Sections, settings *topicconfig.Settings) string {
 }
 
 // progressOf returns the share of a pass that is done, 0 to 1, and how many seconds the rest takes
-// at the same rate; nil while the rate is unknown. Waiting for the I/O budget counts.
+// at the same rate; nil while the rate is unknown. Time spent waiting for the I/O budget is part of
+// the elapsed time.
 func progressOf(p clean.PassProgress, elapsed time.Duration) (ratio float64, eta *float64) {
 	if p.TotalBytes == 0 || p.DoneBytes == 0 {
 		return 0, nil

@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// What makes a pass due; the trigger of its log line.
+// Triggers: the reasons why a pass is due, as in its log line.
 const (
 	triggerMaxLag     = report.TriggerMaxLag
 	triggerRequested  = report.TriggerRequested
@@ -16,10 +16,10 @@ const (
 	triggerDirtyRatio = report.TriggerDirtyRatio
 )
 
-// passDue is why a pass over a log is due, and how urgent it is. The triggers have separate ranges
-// of urgency: requests first, then logs that are past maxLag, then due tombstones, which are as
-// urgent as a log that is wholly dirty, then the rest by dirty ratio. Waiting raises the priority
-// through these ranges.
+// passDue is the reason why a pass over a log is due, and the urgency of the pass. The triggers
+// have separate ranges of urgency: requests first, then logs that are past maxLag, then due
+// tombstones, which are as urgent as a log that is wholly dirty, then the rest by dirty ratio.
+// Waiting raises the priority through these ranges.
 type passDue struct {
 	trigger string  // "": no pass is due
 	urgency float64 // the dirty ratio 0..1; higher for the other triggers
@@ -31,8 +31,8 @@ type passDue struct {
 // triggerInputs are the facts besides a log's sections that decide whether a pass is due.
 type triggerInputs struct {
 	horizon time.Time // when the first tombstone becomes due, zero if none does
-	// oldest is since when the oldest garbage that the last pass left has been superseded; zero if
-	// it left none.
+	// oldest is the time at which the oldest garbage that the last pass left was superseded; zero
+	// if the pass left no garbage.
 	oldest time.Time
 	// garbageAfter is the time before which garbage that the last pass left triggers no pass.
 	garbageAfter time.Time
@@ -65,9 +65,9 @@ func decide(s logstore.Sections, settings *topicconfig.Settings, in triggerInput
 	return passDue{}
 }
 
-// overdueBy returns how far the oldest dirty segment is past maxLag, or garbage that has been
-// superseded since oldest, if that is known; 0 if neither is (I5, KIP-354). Blocked segments do not
-// count: a pass cannot clean them.
+// overdueBy returns the time by which the oldest dirty segment exceeds maxLag, or garbage that was
+// superseded at oldest, if oldest is known. It returns 0 if neither exceeds maxLag (I5, KIP-354).
+// Blocked segments are ignored: a pass cannot clean them.
 func overdueBy(s logstore.Sections, settings *topicconfig.Settings,
 	oldest, now time.Time) time.Duration {
 	due := maxLagDue(s, settings, oldest)
@@ -104,7 +104,7 @@ func (s *logState) passDue(view logView, now time.Time) passDue {
 	return decide(view.Sections, view.settings, s.inputs(view), now)
 }
 
-// inputs needs Cleaner.mu.
+// inputs returns the trigger inputs of a log. The caller holds Cleaner.mu.
 func (s *logState) inputs(view logView) triggerInputs {
 	in := triggerInputs{horizon: s.tombstonesDue(view), oldest: s.oldest, request: s.request,
 		estimate: s.estimate}
@@ -141,8 +141,8 @@ func (s *logState) tombstonesDue(view logView) time.Time {
 	return time.UnixMilli(view.TombstonesDue)
 }
 
-// waitingMinutes is how long a log must wait to overtake one that is fully dirty: the dirtiest logs
-// go first, and no log starves.
+// waitingMinutes is the time that a log must wait to overtake a log that is fully dirty: the
+// dirtiest logs go first, and no log starves.
 const waitingMinutes = 10
 
 // priority orders the logs whose pass is due, the highest first. It needs Cleaner.mu, and state.due

@@ -62,7 +62,8 @@ func (v *verifier) enter(f file) error {
 	return v.dir.loadEpochs()
 }
 
-// leftover reports whether a start removes the file. It is worth a note, and not a problem.
+// leftover reports whether a start removes the file. Such a file causes a note and is not a
+// problem.
 func leftover(name string) bool {
 	for _, suffix := range []string{".cleaned", ".swap", ".deleted", vfs.TemporarySuffix} {
 		if strings.HasSuffix(name, suffix) {
@@ -76,7 +77,7 @@ func leftover(name string) bool {
 // batches must equal the state that a broker has written.
 func (d *directory) exact() bool { return d.whole && d.first == 0 && d.missing == 0 && !d.damaged }
 
-// add adds a batch. A batch with an invalid header counts as missing.
+// add adds a batch. The offsets of a batch with an invalid header are counted as missing.
 func (d *directory) add(f file, b batch, valid bool) error {
 	if b.BaseOffset() > d.next {
 		d.missing += b.BaseOffset() - d.next

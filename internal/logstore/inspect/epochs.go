@@ -26,7 +26,8 @@ func (l epochLine) text() string {
 	return fmt.Sprintf("epoch %d from offset %d", l.LeaderEpoch, l.StartOffset)
 }
 
-// parseEpochs decodes the file. It fails with errCheckpoint, also if the entries do not ascend.
+// parseEpochs decodes leader-epoch-checkpoint. It fails with errCheckpoint if the content is
+// malformed or the entries do not ascend.
 func parseEpochs(path string, content []byte) ([]epochLine, error) {
 	lines, err := checkpointLines(content)
 	if err != nil {
@@ -79,8 +80,9 @@ func (d *directory) loadEpochs() error {
 	return nil
 }
 
-// add checks the epoch of a batch: epochs do not decrease, and are those of the file. Batches below
-// the first entry of the file have no epoch, or are below a log start that has advanced.
+// add checks the epoch of a batch: epochs must not decrease, and must be those of
+// leader-epoch-checkpoint. Batches below the first entry of the file have no epoch, or are below a
+// log start that has advanced.
 func (h *epochHistory) add(v *verifier, f file, b batch) {
 	epoch := b.LeaderEpoch()
 	if h.any && epoch < h.latest {

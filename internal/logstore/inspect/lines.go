@@ -228,8 +228,9 @@ func (l timeLine) text() string {
 // finding is a problem.
 type finding struct {
 	File     string `json:"file"`
-	Position int64  `json:"position"` // in that file
-	// of the batch, or the next one expected; nil unless the file is a data file
+	Position int64  `json:"position"` // position in File
+	// Offset is the offset of the batch, or the next expected offset; nil unless the file is a data
+	// file.
 	Offset  *int64 `json:"offset,omitempty"`
 	Problem string `json:"problem"`
 }

@@ -12,7 +12,7 @@ import (
 // (docs/format/checkpoints.md).
 const recoveryFile = "recovery-point-offset-checkpoint"
 
-// recoveryPoints are those of one data directory.
+// recoveryPoints are the recovery points of one data directory.
 type recoveryPoints struct {
 	dir string
 	of  map[string]int64 // by the name of the partition's directory; nil: not read
@@ -44,7 +44,8 @@ func (v *verifier) syncedBelow(partition string) (int64, error) {
 	return math.MaxInt64, nil
 }
 
-// parseRecoveryPoints decodes the file. It fails with errCheckpoint.
+// parseRecoveryPoints decodes the content of recovery-point-offset-checkpoint. It fails with
+// errCheckpoint.
 func parseRecoveryPoints(content []byte) (map[string]int64, error) {
 	lines, err := checkpointLines(content)
 	if err != nil {
@@ -75,8 +76,8 @@ func checkpointLines(content []byte) ([]string, error) {
 	return lines[2:], nil
 }
 
-// findUnlessOpen is find for an entry that an index lacks, of a batch or segment that ends at end.
-// If the next start rebuilds the index, it prints a note instead.
+// findUnlessOpen reports an entry that an index lacks, of a batch or segment that ends at end. If
+// the next start rebuilds the index, findUnlessOpen prints a note instead of a problem.
 func (v *verifier) findUnlessOpen(end int64, path string, position int64, format string,
 	args ...any) {
 	if end >= v.dir.synced {

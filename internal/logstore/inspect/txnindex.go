@@ -67,7 +67,8 @@ func (t *transactions) begin(v *verifier, f file) error {
 		parse: func(raw []byte) segment.AbortedTxn {
 			entry, err := segment.ParseAbortedTxn(raw)
 			if err != nil {
-				entry.LastOffset = -1 // no marker is there, which is a finding
+				// -1 is not the offset of a marker, so the entry causes a finding
+				entry.LastOffset = -1
 			}
 			return entry
 		},

@@ -10,9 +10,9 @@ import (
 )
 
 // Build writes the sidecar of a sealed segment from its spool, durably, to name. want is the
-// identity of the segment; its digest may be 0. A spool of other data gives ErrMismatch: the caller
-// then scans the segment. After an error there is no sidecar, unless the directory could not be
-// synced: it then may or may not exist, and is complete.
+// identity of the segment; its digest may be 0. A spool of other data causes ErrMismatch; the
+// caller then scans the segment. After an error there is no sidecar, unless the directory could not
+// be synced: it then may or may not exist, and is complete.
 //
 // The caller discards the spool. Building the same spool again gives the same bytes.
 func Build(ctx context.Context, fsys vfs.FS, spool *Spool, want Identity, name string,
@@ -71,8 +71,8 @@ func (b *build) checkSpool(want Identity) error {
 	return nil
 }
 
-// run writes the four sections. rest writes those of records and entries, in which Build and
-// Derivation differ.
+// run writes the four sections. The function rest writes the sections of records and entries, in
+// which Build and Derivation differ.
 func (b *build) run(rest func() error) (err error) {
 	h := header{saltID: b.spool.saltID, identity: b.spool.Identity(), counts: b.spool.counts}
 	h.bucketBits = bucketBits(h.counts.Entries())
@@ -186,7 +186,7 @@ func (b *build) entries(each func(visit func(packed) error) error) error {
 type entryWriter struct {
 	pages  *pageWriter
 	shift  int     // hash.High >> shift is the number of the bucket
-	begins []int64 // of the buckets so far
+	begins []int64 // positions at which the buckets so far begin
 	count  int
 	last   packed
 	raw    [entryBytes]byte
@@ -208,7 +208,7 @@ func (w *entryWriter) add(e packed) error {
 	return w.pages.write(e.append(w.raw[:0]))
 }
 
-// endBucket ends the current bucket and begins those up to the given one.
+// endBucket ends the current bucket and begins the next buckets, the last of which is bucket until.
 func (w *entryWriter) endBucket(until int) error {
 	if err := w.pages.end(); err != nil {
 		return err

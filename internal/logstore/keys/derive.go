@@ -10,7 +10,7 @@ import (
 )
 
 // Derivation writes the sidecar of a segment that consists of the kept records of other segments,
-// from the sidecars of those: no record is decompressed and no key is hashed again.
+// from the sidecars of these segments: no record is decompressed and no key is hashed again.
 type Derivation struct {
 	fsys  vfs.FS
 	spool *Spool
@@ -41,7 +41,7 @@ type DerivationSource struct {
 	Keys       *Reader
 	First, End uint32 // ordinals
 	// Removed reports whether the record with an ordinal in [First, End) was removed. It is called
-	// once for each, in order. Nil: none was.
+	// once for each ordinal, in order. Nil: no record was removed.
 	Removed func(ordinal uint32) bool
 }
 
@@ -84,8 +84,8 @@ func (d *Derivation) Finish(ctx context.Context, sources []DerivationSource, nam
 // Close discards the spool; the sidecar stays if Finish has written it.
 func (d *Derivation) Close() error { return d.spool.Discard() }
 
-// count completes the counts of the batches with those of the records, on which the number of
-// buckets depends, and sets bodyBytes.
+// count adds the counts of the records, on which the number of buckets depends, to the counts of
+// the batches, and sets bodyBytes.
 func (b *build) count(remaps []*remap) error {
 	counts := &b.spool.counts
 	counts.Tombstones, counts.NullKeys, counts.BodyBytes = 0, 0, 0
@@ -138,7 +138,7 @@ func (b *build) derived(remaps []*remap) error {
 	return b.entries(func(visit func(packed) error) error {
 		var sources []func() (packed, error)
 		for _, m := range remaps {
-			if m.kept() > 0 { // no entries are read of a segment that is wholly superseded
+			if m.kept() > 0 { // a segment that is wholly superseded has no entries to read
 				sources = append(sources, m.next)
 			}
 		}

@@ -5,10 +5,10 @@ import (
 	"math/bits"
 )
 
-// Hash represents a key: two keys with equal hashes count as one key. It is 96 bits of SipHash-128
-// with the partition's salt. With 10^8 keys in each of 10^4 partitions the expected number of
-// colliding pairs is 6*10^-10, and a collision cannot be searched for without the salt (reference
-// F5). Hashes are ordered by High, then Low.
+// Hash represents a key: two keys with equal hashes are treated as one key. It is 96 bits of
+// SipHash-128 with the partition's salt. With 10^8 keys in each of 10^4 partitions the expected
+// number of colliding pairs is 6*10^-10, and a collision cannot be searched for without the salt
+// (reference F5). Hashes are ordered by High, then Low.
 type Hash struct {
 	High uint64 // slices are ranges of it
 	Low  uint32

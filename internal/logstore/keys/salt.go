@@ -36,7 +36,7 @@ func (s Salt) Encode() []byte {
 }
 
 // DecodeSalt decodes the content of the salt's file; the error wraps ErrCorrupt. After the loss of
-// a salt all sidecars are rebuilt; nothing else depends on it.
+// a salt all sidecars are rebuilt; no other file depends on the salt.
 func DecodeSalt(content []byte) (s Salt, err error) {
 	if len(content) != saltFileBytes || string(content[:len(saltMagic)]) != saltMagic {
 		return s, fmt.Errorf("%w: not a key salt of %d bytes", ErrCorrupt, saltFileBytes)

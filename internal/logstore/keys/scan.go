@@ -12,8 +12,8 @@ import (
 )
 
 // Describe returns a sidecar's description of a batch from its header, and for a control batch the
-// marker from its record. position is that in the data file. Spool.Append sets FirstOrdinal and
-// BodyBytes, the caller Opaque.
+// marker from its record. position is the position of the batch in the data file. Spool.Append sets
+// FirstOrdinal and BodyBytes; the caller sets Opaque.
 func Describe(b record.Batch, position int64) Batch {
 	horizon, _ := b.DeleteHorizon()
 	described := Batch{
@@ -58,7 +58,7 @@ func markerOf(b record.Batch) Marker {
 
 // ScanOptions bound a scan.
 type ScanOptions struct {
-	BatchBytesMax int // a batch that decompresses to more is opaque; default 128 MiB
+	BatchBytesMax int // a batch that decompresses to more bytes is opaque; default 128 MiB
 	// Read is called with the bytes of each batch; an error ends the scan. May be nil.
 	Read func(int) error
 
@@ -189,8 +189,8 @@ func keyedRecord(hasher Hasher, key record.RecordKey) KeyedRecord {
 	return r
 }
 
-// recordKey returns the key of a record. The key of a control record is not a user's, and counts as
-// null.
+// recordKey returns the key of a record. The key of a control record is not a user's, so recordKey
+// returns a null key.
 func recordKey(r *record.Record, control bool) record.RecordKey {
 	key := record.RecordKey{Key: r.Key, Tombstone: r.Tombstone(), BodyBytes: r.BodyBytes()}
 	if control {

@@ -18,8 +18,8 @@ import (
 // The file is open only while a page is written or all are read: a broker may have thousands of
 // spools. The owner calls Discard, also after Build.
 //
-// Invariant: it has exactly the batches that Append accepted, from the beginning of the segment
-// without a gap.
+// Invariant: a spool has exactly the batches that Append accepted, from the beginning of the
+// segment without a gap.
 type Spool struct {
 	fsys        vfs.FS
 	name        string
@@ -88,7 +88,7 @@ func (s *Spool) beginBatch(b Batch, sizes recordSizes) error {
 // appendKeyed appends the next record of a batch.
 func (s *Spool) appendKeyed(r *KeyedRecord) error {
 	if len(s.pages.payload)+keyedBytesMax < s.pages.capacity {
-		// without a copy
+		// Encode into the page, without a copy.
 		s.pages.payload = s.appendRecord(s.pages.payload, r)
 		return nil
 	}
@@ -102,8 +102,8 @@ const keyedBytesMax = binary.MaxVarintLen64 + hashBytes
 // recordSizes are the sizes of the records of one batch.
 type recordSizes struct {
 	bodyBytes int64
-	// encodedBytes is their encoded size. It precedes the records in the spool, so that a reader of
-	// the batches can skip them.
+	// encodedBytes is the encoded size of the records. It precedes the records in the spool, so
+	// that a reader of the batches can skip them.
 	encodedBytes uint64
 }
 

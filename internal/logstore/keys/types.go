@@ -19,18 +19,19 @@ const (
 
 // RecordsMax is the largest number of records of a segment with a sidecar: an ordinal has 30 bits.
 // A larger segment, which only another program can write, has none (ErrTooManyRecords), and its
-// keys count as unknown.
+// keys are treated as unknown.
 const RecordsMax = 1 << 30
 
 // Errors of reading and building sidecars. After ErrCorrupt and ErrStale the sidecar is rebuilt.
 var (
 	// ErrCorrupt means that a checksum, a length or an order is wrong.
 	ErrCorrupt = errors.New("corrupt key sidecar")
-	// ErrStale means another generation of the data, another salt or another version.
+	// ErrStale means that the sidecar is of another generation of the data, another salt or another
+	// version.
 	ErrStale = errors.New("key sidecar of other data")
 	// ErrMismatch is returned by Build if counts or identity are not those of the data.
 	ErrMismatch = errors.New("key spool does not match its segment")
-	// ErrTooManyRecords means more than RecordsMax records.
+	// ErrTooManyRecords means that a segment has more than RecordsMax records.
 	ErrTooManyRecords = errors.New("more records than a key sidecar takes")
 )
 
@@ -47,7 +48,7 @@ type Record struct {
 	// the leader or the cleaner rebuilt it is the size before, which may differ by a few bytes.
 	BodyBytes int
 	Tombstone bool
-	NullKey   bool // it has no entry; also true of control records
+	NullKey   bool // the record has no entry; set for control records too
 }
 
 // KeyedRecord is a record with the hash of its key, which is undefined if NullKey.
@@ -79,7 +80,8 @@ type Batch struct {
 	// without records was emptied by cleaning, or it is opaque.
 	Records      int
 	FirstOrdinal uint32
-	// it decompresses to more than ScanOptions.BatchBytesMax: its keys are unknown
+	// Opaque is set if the batch decompresses to more than ScanOptions.BatchBytesMax: its keys are
+	// unknown.
 	Opaque bool
 	CRC    uint32
 
@@ -111,7 +113,7 @@ type Counts struct {
 	Opaque     int // of Batches
 	Records    int
 	Tombstones int // of Records
-	// NullKeys counts those of Records without an entry, which includes control records.
+	// NullKeys is the number of records without an entry, including control records.
 	NullKeys  int
 	BodyBytes int64
 }

@@ -32,15 +32,15 @@ type EndTxn struct {
 // Check decides about a batch that is about to be appended, by Kafka's rules (KIP-98,
 // ProducerAppendInfo), in this order. It changes nothing.
 //
-//  1. A batch whose first and last sequence are those of a remembered one is a duplicate.
+//  1. A batch with the same first and last sequence as a remembered batch is a duplicate.
 //  2. A transactional batch needs a transaction that is open in this log or verified (KIP-890: a
 //     batch that arrives after its marker would leave a transaction open that never ends).
-//  3. An earlier epoch is fenced; a new epoch begins at sequence 0; any other batch follows the
-//     last one without a gap.
+//  3. A batch of an earlier epoch is fenced; a new epoch must begin at sequence 0; any other batch
+//     must follow the last one without a gap.
 //  4. While a transaction is open, its producer writes nothing outside of it.
 //
 // A producer that is not known may begin at any sequence (KIP-360): its batches may have been
-// deleted or expired. One that is known by a marker alone begins at 0, as in Kafka.
+// deleted or expired. A producer that is known by a marker alone must begin at 0, as in Kafka.
 func (s *State) Check(b record.Batch, verified Verified) (duplicate *Batch, err error) {
 	id := b.ProducerID()
 	if id < 0 {
@@ -103,9 +103,9 @@ func (e *entry) checkSequence(b record.Batch, verified Verified) error {
 	return nil
 }
 
-// CheckMarker decides about a marker that is about to be written: neither the epoch of its producer
-// nor that of its coordinator may be older than the one in the log. From EpochBumpVersion on a
-// marker bumps the epoch, so a marker of the same epoch is an old one too (KIP-890).
+// CheckMarker decides about a marker that is about to be written: neither its producer epoch nor
+// its coordinator epoch may be older than the epoch in the state. From EpochBumpVersion on a marker
+// bumps the epoch, so a marker of the same epoch is an old one too (KIP-890).
 func (s *State) CheckMarker(end EndTxn) error {
 	known := s.byID[end.ProducerID]
 	if known == nil {

@@ -9,10 +9,10 @@
 // # Invariants
 //
 //   - The state follows from the batches of the log up to its end, and from nothing else: replaying
-//     them rebuilds it. So Check decides, and changes nothing; Update applies a batch that is in
-//     the log, and rejects nothing.
+//     them rebuilds it. So Check decides about a batch without a change of the state, and Update
+//     applies a batch that is in the log and never rejects it.
 //   - A transaction is open exactly if a transactional batch of its producer has no marker behind
 //     it. Open transactions are kept in the order of their first offsets.
 //   - A producer with an open transaction never expires: without its state the transaction could
-//     not be decided, and its records would count as committed.
+//     not be decided, and its records would be treated as committed.
 package producer

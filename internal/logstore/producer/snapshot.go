@@ -15,8 +15,8 @@ const (
 	snapshotVersion     = 1
 	snapshotHeaderBytes = 2 + 4 + 4 // version; CRC-32C of everything behind it; number of entries
 	snapshotEntryBytes  = 46
-	// snapshotTrailer follows the entries; behind it come the offset and then the older batches.
-	// Kafka reads the entries only, and writes no trailer.
+	// snapshotTrailer follows the entries. The offset follows the trailer, and the older batches
+	// follow the offset. Kafka reads the entries only, and writes no trailer.
 	snapshotTrailer      = "as of"
 	snapshotTrailerBytes = len(snapshotTrailer) + 8
 	snapshotOlderBytes   = 32 // one older batch
@@ -32,7 +32,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 //
 // Kafka keeps only the last batch of each producer, and after a restart rejects the repetition of
 // an older one as out of order; a client that has five batches in flight repeats all of them. So
-// the older batches are stored too, behind what Kafka reads.
+// the older batches are stored too, after the entries, which are the part that Kafka reads.
 func (s *State) Encode(offset int64) []byte {
 	ids := slices.Sorted(maps.Keys(s.byID))
 	out := make([]byte, 0, snapshotHeaderBytes+len(ids)*snapshotEntryBytes+snapshotTrailerBytes)
@@ -61,8 +61,8 @@ func (e *entry) appendEntry(out []byte, id int64) []byte {
 	out = binary.BigEndian.AppendUint32(out, uint32(last.lastSequence))
 	out = binary.BigEndian.AppendUint64(out, uint64(last.LastOffset))
 	out = binary.BigEndian.AppendUint32(out, uint32(last.offsetDelta))
-	// Kafka expires a producer by this field; so it is the broker's time, and not the timestamp of
-	// the batch, which is the client's.
+	// Kafka expires a producer by this field. So the field contains the broker's time, and not the
+	// timestamp of the batch, which comes from the client.
 	out = binary.BigEndian.AppendUint64(out, uint64(e.lastSeen))
 	out = binary.BigEndian.AppendUint32(out, uint32(e.coordinatorEpoch))
 	return binary.BigEndian.AppendUint64(out, uint64(e.txnFirst))

@@ -12,15 +12,16 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// Why an append is rejected.
+// Reasons for which an append is rejected.
 var (
-	// ErrInvalidEpoch: the producer has a later epoch (KIP-98).
+	// ErrInvalidEpoch means that the producer has a later epoch (KIP-98).
 	ErrInvalidEpoch = errors.New("invalid producer epoch")
-	// ErrOutOfOrderSequence: a batch before it is missing (KIP-98).
+	// ErrOutOfOrderSequence means that an earlier batch of the producer is missing (KIP-98).
 	ErrOutOfOrderSequence = errors.New("out of order sequence number")
-	// ErrInvalidTxnState: a transaction that is not verified, or a write outside of the open one.
+	// ErrInvalidTxnState means that the transaction of the batch is not verified, or that the batch
+	// is not part of the open transaction.
 	ErrInvalidTxnState = errors.New("invalid transaction state")
-	// ErrCoordinatorFenced: a later coordinator has written a marker for the producer.
+	// ErrCoordinatorFenced means that a later coordinator has written a marker for the producer.
 	ErrCoordinatorFenced = errors.New("transaction coordinator fenced")
 )
 
@@ -28,7 +29,7 @@ const (
 	// batchesMax is the number of batches that are remembered per producer: clients keep at most
 	// five in flight, so a repeated batch is one of the last five.
 	batchesMax = 5
-	// Expiry is how long the state of an idle producer is kept: Kafka's default of
+	// Expiry is the time for which the state of an idle producer is kept: Kafka's default of
 	// producer.id.expiration.ms.
 	Expiry = 24 * time.Hour
 	// noSequence is the last sequence of an epoch without a batch. nextSequence of it is 0, the
@@ -39,8 +40,8 @@ const (
 	NoTransaction = -1
 )
 
-// Batch is what is remembered of one batch. It never changes, so a pointer to one may be read
-// without the lock that guards the State.
+// Batch contains the remembered fields of one batch. It never changes, so a pointer to one may be
+// read without the lock that guards the State.
 type Batch struct {
 	firstSequence, lastSequence int32
 	LastOffset                  int64
@@ -54,7 +55,7 @@ func (b *Batch) BaseOffset() int64 { return b.LastOffset - int64(b.offsetDelta) 
 // entry is the state of one producer id.
 type entry struct {
 	epoch int16
-	// the last ones of this epoch, oldest first, at most batchesMax
+	// batches are the last batches of this epoch, oldest first, at most batchesMax.
 	batches          []Batch
 	lastSeen         int64 // ms; when the producer last wrote to this log, as far as is known
 	coordinatorEpoch int32 // of its last transaction marker, -1 if there is none
@@ -136,7 +137,7 @@ func (s *State) Producers() []Info {
 	return all
 }
 
-// Last is the end of what a producer wrote.
+// Last describes the last data batch of a producer.
 type Last struct {
 	LastOffset int64 // of its last data batch; -1 if only a marker of its epoch is known
 	Epoch      int16
@@ -158,8 +159,8 @@ func (s *State) LastBatches() map[int64]Last {
 }
 
 // Update applies a batch that is in the log. It reads the record of a control batch, and only the
-// header of any other. It returns the transaction that the batch ends, nil if it ends none; and the
-// error of a control batch that cannot be read.
+// header of any other. It returns the transaction that the batch ends, nil if the batch ends none.
+// It returns an error if a control batch cannot be read.
 func (s *State) Update(b record.Batch, seen time.Time) (ended *EndedTxn, err error) {
 	id := b.ProducerID()
 	if id < 0 {
@@ -183,13 +184,13 @@ func (s *State) Update(b record.Batch, seen time.Time) (ended *EndedTxn, err err
 		known.batches = nil
 	}
 	known.lastSeen = seen.UnixMilli()
-	if b.Control() { // it has no sequence
+	if b.Control() { // a control batch has no sequence
 		known.coordinatorEpoch = marker.CoordinatorEpoch
 		return s.end(id, known, b.BaseOffset(), marker.Type == record.ControlAbort), nil
 	}
 	if b.Transactional() && known.txnFirst == NoTransaction {
 		known.txnFirst = b.BaseOffset()
-		// the last one, as it begins at the end of the log
+		// The transaction is the last one, because it begins at the end of the log.
 		s.open = append(s.open, openTxn{id, known.txnFirst})
 	}
 	known.remember(b)
@@ -199,8 +200,8 @@ func (s *State) Update(b record.Batch, seen time.Time) (ended *EndedTxn, err err
 // remember adds a data batch to the last ones.
 func (e *entry) remember(b record.Batch) {
 	if len(e.batches) == batchesMax {
-		// Into a new array: shifting would overwrite a Batch that the response to a duplicate may
-		// be reading.
+		// Append to a new array: shifting the batches would overwrite a Batch that the response to
+		// a duplicate may be reading.
 		e.batches = append(e.batches[:0:0], e.batches[1:]...)
 	}
 	e.batches = append(e.batches, Batch{

@@ -1,7 +1,7 @@
 package segment
 
-// Boundary returns the last position at or below position at which a batch begins or the data ends:
-// the end of a read of whole batches.
+// Boundary returns the last position at or below position at which a batch begins or the data ends.
+// A read that ends at such a position returns whole batches only.
 func (s *Segment) Boundary(position int64) (int64, error) {
 	v := s.view.Load()
 	if position >= v.size {

@@ -28,7 +28,7 @@ func (s *Segment) Sync() error {
 	_ = s.flushIndexesLocked()
 	if err := s.rewriteLocked(); err != nil {
 		defer s.mu.Unlock()
-		return err // nothing is lost: the segment is not broken, and the next Sync may succeed
+		return err // no data is lost: the segment is not broken, and the next Sync may succeed
 	}
 	named := s.mu.named
 	if !s.mu.written && named {
@@ -64,7 +64,8 @@ func (s *Segment) breakLocked(err error) error {
 	return s.mu.broken
 }
 
-// Broken returns the error since which the segment rejects every change; nil if there is none.
+// Broken returns the error that broke the segment; nil if the segment is not broken. A broken
+// segment rejects every change.
 func (s *Segment) Broken() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +99,8 @@ func (s *Segment) Seal() error {
 	return s.loadModTimeLocked()
 }
 
-// finishLocked writes and syncs everything, so that Open finds complete data and indexes. It holds
-// mu during the syncs: no append is waiting.
+// finishLocked writes and syncs everything, so that Open finds complete data and indexes. The
+// caller holds mu during the syncs, which blocks no append: none is waiting.
 func (s *Segment) finishLocked() error {
 	if s.mu.broken != nil {
 		return s.mu.broken
@@ -159,8 +160,8 @@ func (s *Segment) needsSealLocked() bool {
 		v.unwritten() > 0 || v.maxTimestamp > v.lastTime()
 }
 
-// SetModTime sets the modification time of the data file. A cleaned segment gets that of its last
-// source.
+// SetModTime sets the modification time of the data file. A cleaned segment gets the modification
+// time of its last source.
 func (s *Segment) SetModTime(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,9 +208,9 @@ func (s *Segment) Rename(suffix string) error {
 	return nil
 }
 
-// keepLocked opens all files of the segment and keeps them open. If one cannot be opened, it keeps
-// none that was not kept before: otherwise a process without free file descriptors would keep the
-// files of every segment that it failed to rename.
+// keepLocked opens all files of the segment and keeps them open. If a file cannot be opened,
+// keepLocked releases the files that were not kept before: otherwise a process without free file
+// descriptors would keep the files of every segment that it failed to rename.
 func (s *Segment) keepLocked() error {
 	for _, file := range s.filesLocked() {
 		if err := file.Keep(); err != nil {
@@ -248,8 +249,8 @@ func (s *Segment) Pin() (unpin func(), err error) {
 	return s.pinLocked()
 }
 
-// pinLocked opens all files of the segment, before a change whose failure would break the segment:
-// a lack of file descriptors must not.
+// pinLocked opens all files of the segment, before a change whose failure would break the segment.
+// So a lack of file descriptors does not break the segment.
 func (s *Segment) pinLocked() (unpin func(), err error) {
 	files := s.filesLocked()
 	for i, file := range files {
@@ -312,7 +313,7 @@ func (s *Segment) Close() error {
 	return nil
 }
 
-// closeAll closes all files that are not nil, also after an error.
+// closeAll closes all files that are not nil. After an error it continues with the next file.
 func closeAll(files ...*vfs.Handle) error {
 	var failed []error
 	for _, file := range files {

@@ -11,9 +11,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// The extensions of a segment's files, in the order in which they are renamed and removed: the data
-// file first. So a crash in between can leave indexes without data, which a start deletes, but
-// never data without its indexes.
+// The extensions of a segment's files, in the order in which the files are renamed and removed: the
+// data file first. So a crash between these steps can leave indexes without data, which a start
+// deletes, but never data without its indexes.
 const (
 	LogExtension       = ".log"
 	IndexExtension     = ".index"
@@ -26,12 +26,12 @@ const (
 	DeadExtension = ".dead"
 )
 
-// extensions are those of the files of every segment, and last that of the transaction index, which
-// only some segments have.
+// extensions are the extensions of the files of every segment. The last one is that of the
+// transaction index, which only some segments have.
 var extensions = []string{LogExtension, IndexExtension, TimeIndexExtension, TxnIndexExtension}
 
-// optionalExtensions are those of further files that a segment may have. They are renamed and
-// removed after the others.
+// optionalExtensions are the extensions of further files that a segment may have. These files are
+// renamed and removed after the others.
 var optionalExtensions = []string{KeysExtension, DeadExtension}
 
 // nameDigits is the length of the base offset in a file's name.
@@ -68,8 +68,9 @@ func removeFiles(fsys vfs.FS, dir string, base int64, suffix string, extensions 
 	return nil
 }
 
-// renameFiles gives the files of a segment another suffix. It ends what an earlier call began: a
-// file that is not there under the old name is passed over. The directory is not synced.
+// renameFiles gives the files of a segment another suffix. It completes a rename that an earlier
+// call has begun: a file that does not exist under the old name is skipped. The directory is not
+// synced.
 func (s *Segment) renameFiles(from, to string) error {
 	for _, extension := range slices.Concat(s.extensions(), optionalExtensions) {
 		oldName := filepath.Join(s.dir, Name(s.base, extension, from))

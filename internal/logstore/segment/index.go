@@ -59,20 +59,20 @@ func appendTimeEntry(dst []byte, e TimeEntry) []byte {
 type entries[E any] struct {
 	written int // entries in the file
 	tail    []E
-	last    E // of the list; undefined if it is empty
+	last    E // last entry of the list; undefined if the list is empty
 }
 
 func (e entries[E]) count() int { return e.written + len(e.tail) }
 
 // with returns the list with one more entry. Lists share the array of their tails, so only the
-// newest list may be extended. Older ones read the array up to their own length, where it never
-// changes.
+// newest list may be extended. Older lists read only the part of the array below their own length,
+// which never changes.
 func (e entries[E]) with(entry E) entries[E] {
 	return entries[E]{written: e.written, tail: append(e.tail, entry), last: entry}
 }
 
-// index is an index file with the encoding of its entries. It has no count: the view defines which
-// entries exist, so that readers need no lock.
+// index is an index file with the encoding of its entries. It does not contain the number of
+// entries: the view defines which entries exist, so that readers need no lock.
 type index[E any] struct {
 	file       *vfs.Handle
 	entryBytes int
@@ -184,7 +184,7 @@ func (x index[E]) first(e entries[E], n int) (entries[E], error) {
 		return e, err
 	}
 	written := min(n, e.written)
-	// Clipped, because the rest of the array belongs to older lists.
+	// Clip the tail, because the rest of the array belongs to older lists.
 	return entries[E]{written: written, tail: slices.Clip(e.tail[:n-written]), last: last}, nil
 }
 

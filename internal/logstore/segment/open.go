@@ -94,7 +94,7 @@ func (s *Segment) open() error {
 	return s.loadModTimeLocked()
 }
 
-// openData opens the data file, for writing too: it may be that of the active segment.
+// openData opens the data file, for writing too, because the segment may be the active one.
 func (s *Segment) openData() (size int64, err error) {
 	if s.data, err = s.cfg.Handles.OpenReadWrite(s.pathLocked(LogExtension)); err != nil {
 		return 0, err
@@ -102,8 +102,8 @@ func (s *Segment) openData() (size int64, err error) {
 	return s.data.Size()
 }
 
-// openIndexes opens the index files. It closes open ones first, because rebuild replaces the files
-// under the same names.
+// openIndexes opens the index files. It closes index files that are already open first, because
+// rebuild replaces the files under the same names.
 func (s *Segment) openIndexes() error {
 	if err := closeAll(s.offsets.file, s.times.file); err != nil {
 		return err
@@ -124,7 +124,8 @@ func (s *Segment) openIndex(extension string) (*vfs.Handle, error) {
 }
 
 // loadView builds the view from the index files and the headers from the last index entry on. It
-// fails with errIndex if they do not match (docs/format/index.md lists the checks).
+// fails with errIndex if the index files do not match the data file (docs/format/index.md lists the
+// checks).
 func (s *Segment) loadView(size int64) error {
 	v := emptyView(s.base)
 	var failed [2]error

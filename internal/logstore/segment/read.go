@@ -14,7 +14,8 @@ import (
 
 // Header is the header of a batch and its position in the data file.
 type Header struct {
-	// only the 61 bytes of the header: accessors of header fields work, Records and CheckCRC do not
+	// Batch has only the 61 bytes of the header: the accessors of header fields work, Records and
+	// CheckCRC do not.
 	record.Batch
 	Position  int64 // in the data file
 	SizeBytes int   // of the whole batch
@@ -77,7 +78,8 @@ func (r *headerReader) at(position int64) (Header, error) {
 	return Header{Batch: batch, Position: position, SizeBytes: size}, nil
 }
 
-// fill reads a block from position on, but nothing beyond size, which is not part of the view.
+// fill reads a block from position on. It reads no bytes beyond size, which are not part of the
+// view.
 func (r *headerReader) fill(position, left int64) error {
 	n := int(min(int64(len(r.block)), left))
 	r.from, r.held = position, 0
@@ -240,9 +242,9 @@ func (s *Segment) Scan(position int64, visit func(position int64, b record.Batch
 	return s.scan(s.view.Load().size, position, visit)
 }
 
-// scan is Scan up to a given size, because Recover has no view yet. The incomplete batch at the end
-// of a block is kept for the next read; otherwise batches of about half a block would be read
-// twice.
+// scan is Scan of the first size bytes of the file. Recover uses it before the segment has a view.
+// The incomplete batch at the end of a block is kept for the next read; otherwise batches of about
+// half a block would be read twice.
 func (s *Segment) scan(size, position int64,
 	visit func(position int64, b record.Batch) error) error {
 	var buffer []byte

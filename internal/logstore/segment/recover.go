@@ -23,9 +23,9 @@ type Recovered struct {
 // (ResetAborted).
 //
 // Data and names are durable when Recover returns, except on a full disk, where a tail cannot be
-// rewritten (see Unsynced). The indexes are not synced: Seal or Close does that, and until then the
-// next Recover rebuilds them. A start after a crash recovers the active segment of every log, and
-// syncing the indexes took most of its time.
+// rewritten (see Unsynced). The indexes are not synced: Seal or Close syncs them. After a crash
+// before that, Recover rebuilds the indexes again. A start after a crash recovers the active
+// segment of every log, and syncing the indexes took most of its time.
 //
 // Batches that end at or below Config.Synced are known to be on the disk. The bytes after them are
 // rewritten before they are synced, because they may be only in the page cache (see
@@ -65,7 +65,8 @@ func (s *Segment) recover(visit func(record.Batch) error) (Recovered, error) {
 			return Recovered{}, err
 		}
 	}
-	// The data first: a batch that was read from the page cache may not be on the disk.
+	// Make the data durable first: a batch that was read from the page cache may not be on the
+	// disk.
 	s.mu.mustRewrite.to = v.size
 	if err := s.rewriteLocked(); err != nil && !isFull(err) {
 		return Recovered{}, err
@@ -112,7 +113,8 @@ func (s *Segment) checkBatches(v *view, size int64,
 		return nil
 	})
 	switch {
-	case visitFailed != nil: // not a fault of this file, even if it wraps record.ErrCorrupt
+	// the error is not a fault of this file, even if it wraps record.ErrCorrupt
+	case visitFailed != nil:
 		return found, visitFailed
 	case errors.Is(err, record.ErrCorrupt):
 		found.Cause, err = err, nil

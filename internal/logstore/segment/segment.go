@@ -27,7 +27,7 @@ var (
 
 // Config bounds a segment's index files.
 type Config struct {
-	// minimum distance of index entries in bytes; default 4096
+	// IndexIntervalBytes is the minimum distance of index entries in bytes; default 4096.
 	IndexIntervalBytes int
 	IndexBytesMax      int // largest index file; default 10 MiB
 	// Synced is the offset below which all data is known to be on the disk, for Recover; default:
@@ -55,12 +55,12 @@ type Segment struct {
 	base int64
 	cfg  Config
 
-	// Opened on demand; Rename does not disturb readers.
+	// The files are opened on demand. Rename does not disturb readers.
 	data    *vfs.Handle
 	offsets index[OffsetEntry]
 	times   index[TimeEntry]
-	// Its file is nil until there is an entry to write. It is set under mu, before a view that
-	// needs it is stored.
+	// The file of txns is nil until there is an entry to write. The file is set under mu, before a
+	// view that needs it is stored.
 	txns index[AbortedTxn]
 
 	// view is the state that readers use; stored under mu only, after its bytes were written.
@@ -81,10 +81,11 @@ type Segment struct {
 		written bool   // data or the modification time changed since the last sync
 		indexed bool   // an index file changed since it was synced; Sync does not sync it
 		sealed  bool   // Append fails, until Truncate
-		// mustRewrite is in the page cache and may not be on the disk even after a successful
-		// sync, so it has to be rewritten first. When a sync fails, the kernel marks the pages
-		// clean that it failed to write. A process that starts afterwards, on the same boot, reads
-		// these pages and syncs them successfully, because they are clean (ADR 0051).
+		// mustRewrite is the range of bytes that are in the page cache and may not be on the disk
+		// even after a successful sync. So the range has to be rewritten before a sync. When a sync
+		// fails, the kernel marks the pages clean that it failed to write. A process that starts
+		// afterwards, on the same boot, reads these pages and syncs them successfully, because they
+		// are clean (ADR 0051).
 		mustRewrite byteRange
 		removed     bool  // Close syncs nothing
 		broken      error // not nil: the files may differ from the view

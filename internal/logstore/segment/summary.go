@@ -26,7 +26,8 @@ type Summary struct {
 	Files              [3]FileState // .log, .index and .timeindex
 }
 
-// FileState is the size and modification time of a file, by which a change is detected.
+// FileState is the size and modification time of a file, which serve to detect a change of the
+// file.
 type FileState struct {
 	SizeBytes int64
 	ModTime   time.Time

@@ -11,7 +11,7 @@ import (
 )
 
 // The transaction index lists the aborted transactions that end in this segment
-// (docs/format/txnindex.md). The file exists only if there are any.
+// (docs/format/txnindex.md). The file exists only if there are aborted transactions.
 const (
 	TxnIndexExtension = ".txnindex"
 	AbortedTxnBytes   = 34
@@ -24,8 +24,8 @@ type AbortedTxn struct {
 	ProducerID  int64
 	FirstOffset int64 // of the first batch of the transaction
 	LastOffset  int64 // of the marker
-	// last stable offset when the marker was written: no transaction that ends later begins below
-	// it
+	// LastStable is the last stable offset when the marker was written: no transaction that ends
+	// later begins below it.
 	LastStable int64
 }
 
@@ -140,9 +140,9 @@ func (s *Segment) Aborted(from, below int64, visit func(AbortedTxn)) (complete b
 
 // openTxnIndex adds the entries of the transaction index to a view, if the file exists. It
 // validates every entry, because without the entry of an aborted transaction a reader would treat
-// its records as committed. An invalid file counts as missing, and TxnIndexDamaged reports it: the
-// entries cannot be rebuilt from this segment alone, since the transactions may begin in earlier
-// ones.
+// its records as committed. An invalid file is treated as missing, and TxnIndexDamaged reports it:
+// the entries cannot be rebuilt from this segment alone, since the transactions may begin in
+// earlier ones.
 func (s *Segment) openTxnIndex(v *view) error {
 	file, err := s.cfg.Handles.OpenReadWrite(s.pathLocked(TxnIndexExtension))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// view is the state of a segment that readers see. It is immutable, and the segment has the newest
-// view behind an atomic pointer.
+// view is the state of a segment that readers see. A view is immutable, and the segment has the
+// newest view behind an atomic pointer.
 //
 // Invariant: the first size bytes of the data file are whole batches; next, the timestamps and the
 // index entries describe exactly these.
@@ -32,7 +32,8 @@ type view struct {
 
 	offsets entries[OffsetEntry]
 	times   entries[TimeEntry]
-	// aborted come from AddAborted, because only the log knows where transactions begin.
+	// aborted are the entries that AddAborted has added. The batches do not determine them: only
+	// the log knows where transactions begin.
 	aborted entries[AbortedTxn]
 }
 
@@ -79,7 +80,7 @@ func (v *view) add(header record.Batch, size, intervalBytes int) {
 }
 
 // sinceEntry returns the number of bytes from the start of the last indexed batch on. The first
-// batch counts as indexed.
+// batch is treated as indexed.
 func (v *view) sinceEntry() int64 { return v.size - int64(v.offsets.last.Position) }
 
 // addTime adds an entry for the largest timestamp so far, unless the time index has it.
