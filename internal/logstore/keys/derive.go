@@ -138,7 +138,7 @@ func (b *build) derived(remaps []*remap) error {
 	return b.entries(func(visit func(packed) error) error {
 		var sources []func() (packed, error)
 		for _, m := range remaps {
-			if m.kept() > 0 { // a segment that is wholly superseded has no entries to read
+			if m.kept() > 0 { // of a wholly superseded segment, no entries are needed
 				sources = append(sources, m.next)
 			}
 		}
