@@ -37,8 +37,8 @@ func (g *Groups) DescribeConsumer(ctx context.Context, groupID string) (consumer
 	})
 }
 
-// imageTopics holds the topics of an image in the form that groups use. There is one for each
-// image: a group compares addresses to detect that topics may have changed.
+// imageTopics holds the topics of an image in the form that groups use. Each image has one
+// imageTopics: a group compares addresses to detect that topics may have changed.
 type imageTopics struct {
 	image  *metadata.Image
 	topics *consumer.Topics

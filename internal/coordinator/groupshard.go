@@ -14,15 +14,15 @@ import (
 )
 
 // groupShard is the state machine of the groups of one partition, as the runtime drives it. It adds
-// to the pure state what depends on the metadata image, and the metrics.
+// the metrics to the pure state, and the parts that depend on the metadata image.
 type groupShard struct {
 	*group.State
 	groups *Groups
 
-	configured metadata.Groups // settings of the LogCluster that State has
-	expired    uint64          // of State.Expired, what the metrics contain already
+	configured metadata.Groups // settings of the LogCluster that State was configured with
+	expired    uint64          // the part of State.Expired that the metrics already contain
 
-	// Published for the metrics.
+	// The metrics read the following fields from other goroutines.
 	offsets atomic.Int64
 	phases  atomic.Pointer[map[string]int] // number of groups in each phase
 }
@@ -71,7 +71,7 @@ func (s *groupShard) deleteStaleOffsets(d runtime.Delta) group.Output {
 }
 
 // stale reports whether an offset was committed for a topic that was deleted with its records. If
-// the topic was deleted and created again while no coordinator watched, the topic id shows it,
+// the topic was deleted and created again while no coordinator watched, the topic id differs,
 // unless the new topic's reclaim policy lets it adopt the records of the old one. If no topic of
 // the name exists, the offset stays until it expires.
 func stale(d runtime.Delta, topic string, id [16]byte) bool {

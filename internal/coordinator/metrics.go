@@ -56,7 +56,7 @@ var groupsDesc = prometheus.NewDesc("heartwood_coordinator_groups",
 	"Groups that this broker coordinates, by state; counted every five seconds.",
 	[]string{"state"}, nil)
 
-// groupStates are exported even if no group is in them.
+// groupStates are the states that are exported even if no group is in them.
 var groupStates = []string{"Empty", "PreparingRebalance", "CompletingRebalance", "Assigning",
 	"Reconciling", "Stable"}
 

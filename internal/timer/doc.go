@@ -8,7 +8,7 @@
 //     is due.
 //   - waiter (waiter.go) is the lock-free state machine that completes each operation exactly once.
 //   - watchLists (watch.go) hold the operations that watch each key.
-//   - Purgatory (purgatory.go) combines these.
+//   - Purgatory (purgatory.go) combines the Timer, the waiters and the watch lists.
 //   - guard (guard.go) recovers panics of callbacks.
 //
 // # The wheel
@@ -28,14 +28,15 @@
 //
 // An entry is in the lowest level whose ring contains its due tick: an entry due at 8,200 is in
 // bucket 8,200 of level 1. When now reaches that bucket, its entries move to the buckets of level
-// 0, one for each tick. Most entries are removed before, because their request completes. For each
+// 0, one for each tick. Most entries are removed earlier, because their request completes. For each
 // level, a word has one bit per bucket in use. So the wheel finds the next bucket without visiting
 // empty ones, and a clock that jumps costs time for the entries in the buckets it passes, not for
 // the ticks.
 //
-// The goroutine sleeps until the first bucket that is not empty, of any level. With nothing pending
-// it does not wake at all. An entry never fires early: its timeout is rounded up to the tick. So it
-// fires up to one tick late, plus the time that the operating system needs to wake a thread.
+// The goroutine sleeps until the first bucket that is not empty, of any level. While no entry is
+// pending, the goroutine does not wake at all. An entry never fires early: its timeout is rounded
+// up to the tick. So it fires up to one tick late, plus the time that the operating system needs to
+// wake a thread.
 //
 // # Why no wake-up is lost
 //
@@ -51,9 +52,9 @@
 // (2) and (b) take the purgatory's lock, so one precedes the other. If (2) comes first, (b) finds
 // the operation. If (b) comes first, so does (a), and the check (3) sees the change. A goroutine
 // that wants to check an operation may find another one inside its TryComplete, which may have
-// begun before (a). It sets a bit then, and the other goroutine checks once more before it leaves
-// (waiter.go): it either sees the bit, or has left before, and then the first goroutine checks
-// itself.
+// begun before (a). The first goroutine then sets a bit. The goroutine inside looks for that bit
+// before it leaves, and checks once more if it is set (waiter.go). If that goroutine has left
+// before the bit was set, the first goroutine performs the check itself.
 //
 // # Invariants
 //
@@ -69,6 +70,6 @@
 // and removed under one hold of the lock, for its timeout and all of its keys; with many keys the
 // lock is released in between.
 //
-// Goroutines: one for each Timer; Close joins it. It runs Expire, so an Expire must not block.
-// Notify runs TryComplete in the caller's goroutine.
+// Goroutines: one for each Timer; Close joins it. This goroutine calls Expire, so an Expire must
+// not block. Notify runs TryComplete in the caller's goroutine.
 package timer

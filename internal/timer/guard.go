@@ -7,8 +7,8 @@ import (
 )
 
 // guard runs callbacks and recovers their panics: the calling goroutine also serves other
-// operations. It is the timer's, or that of a request whose append completes another request's
-// operation. Panics are counted and logged.
+// operations. It is the timer's goroutine, or the goroutine of a request whose append completes
+// another request's operation. Panics are counted and logged.
 type guard struct {
 	logger *slog.Logger
 	panics atomic.Int64

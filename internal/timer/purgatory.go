@@ -74,8 +74,9 @@ func NewPurgatory[K comparable](opts Options) *Purgatory[K] {
 }
 
 // Wait completes op at once if it can. Otherwise op watches the keys and expires after the timeout;
-// if the timeout is <= 0 or the purgatory is closed, it expires at once. Wait does not block: op
-// learns of its end by its methods. An operation must be passed to Wait only once.
+// if the timeout is <= 0 or the purgatory is closed, it expires at once. Wait does not block: the
+// purgatory reports the end to op by calling TryComplete or Expire. An operation must be passed to
+// Wait only once.
 func (p *Purgatory[K]) Wait(op Operation, timeout time.Duration, keys ...K) Waiting[K] {
 	if p.timer.guard.tryComplete(op) { // no other goroutine has op yet
 		p.immediate.completed.Add(1)
@@ -110,8 +111,8 @@ func (p *Purgatory[K]) admit(it *item[K], timeout time.Duration, keys []K) bool 
 	for keys = p.lists.add(it, keys); len(keys) > 0; keys = p.lists.add(it, keys) {
 		p.yieldLocked()
 		if it.ended() {
-			// the call that ended it may have removed it from the lists already, and would not
-			// remove links that are added now
+			// the call that ended the item may have removed it from the lists already, and would
+			// not remove links that are added now
 			break
 		}
 	}
@@ -158,8 +159,8 @@ func (p *Purgatory[K]) check(it *item[K]) bool {
 // expire expires an operation, for its timeout or a cancellation. It is also the timer's callback.
 func (p *Purgatory[K]) expire(it *item[K]) { p.account(it, it.waiter.expire()) }
 
-// account counts an operation's end, and removes it from the wheel and from every list. Of all
-// calls that check or expire an operation, exactly one has an end other than pending.
+// account counts an operation's end, and removes the operation from the wheel and from every list.
+// Of all calls that check or expire an operation, exactly one has an end other than pending.
 func (p *Purgatory[K]) account(it *item[K], end ending) {
 	if end == pending {
 		return

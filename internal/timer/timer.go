@@ -16,7 +16,7 @@ type Timer[T any] struct {
 	fire  func(T)
 	guard guard
 
-	// buffer of one: an entry was added that is due before the goroutine wakes
+	// receives a value when an entry is added that is due before the goroutine wakes; buffer of one
 	wake    chan struct{}
 	joined  chan struct{}
 	wakeups atomic.Int64 // written by the goroutine
@@ -24,7 +24,7 @@ type Timer[T any] struct {
 	mu struct {
 		sync.Mutex
 		wheel  Wheel[T]
-		wakeAt int64 // the tick the goroutine sleeps until; MaxInt64: until a poke
+		wakeAt int64 // the tick until which the goroutine sleeps; MaxInt64: it sleeps until a poke
 		closed bool
 	}
 }
@@ -48,7 +48,7 @@ func (o *TimerOptions) setDefaults() {
 // Stats are the counters of a Timer.
 type Stats struct {
 	Pending int   // pending entries
-	Wakeups int64 // how often the goroutine woke since the start
+	Wakeups int64 // number of times that the goroutine woke since the start
 	Panics  int64 // callbacks that panicked since the start
 }
 
@@ -71,7 +71,7 @@ func NewTimer[T any](opts TimerOptions, fire func(T)) *Timer[T] {
 	return t
 }
 
-// Add schedules e after a timeout. It fires never early, and at most two ticks late if the
+// Add schedules e after a timeout. The entry never fires early, and at most two ticks late if the
 // operating system wakes the goroutine in time. Add returns false if the timer is closed. e must
 // not be pending.
 func (t *Timer[T]) Add(e *Entry[T], timeout time.Duration) bool {
@@ -81,7 +81,7 @@ func (t *Timer[T]) Add(e *Entry[T], timeout time.Duration) bool {
 	return t.addLocked(e, now, due)
 }
 
-// addLocked is Add with the results of ticks.
+// addLocked does the work of Add; now and due are the results of ticks.
 func (t *Timer[T]) addLocked(e *Entry[T], now, due int64) bool {
 	if t.mu.closed {
 		return false
@@ -132,7 +132,7 @@ func (t *Timer[T]) Close() {
 }
 
 // wakeEarlierLocked wakes the goroutine if an entry is due before its wake-up. The goroutine sets
-// wakeAt before it sleeps, and the buffer of wake keeps the message, so none is lost.
+// wakeAt before it sleeps, and the buffer of wake keeps the message, so no wake-up is lost.
 func (t *Timer[T]) wakeEarlierLocked(due int64) {
 	if due < t.mu.wakeAt {
 		t.mu.wakeAt = due // one message is enough

@@ -33,9 +33,10 @@ const (
 // waiter ends an operation exactly once, with concurrent events, timeouts and cancellations.
 //
 // It has no lock, because TryComplete may take long and must not block the goroutine of the next
-// event. A goroutine that finds another one inside sets a bit and returns; the one inside checks
-// again before it leaves. So no event is lost: either the compare-and-swap that clears checking
-// sees the bit, or the bit was set after it, and then its goroutine enters itself.
+// event. A goroutine that finds another goroutine inside TryComplete or Expire sets a bit and
+// returns; the goroutine inside checks again before it leaves. So no event is lost: either the
+// compare-and-swap that clears checking sees the bit, or the bit was set after that, and then the
+// goroutine that set it enters itself.
 type waiter struct {
 	op    Operation
 	guard *guard
@@ -51,7 +52,7 @@ func (w *waiter) check() ending { return w.enter(recheck) }
 // expire expires the operation unless it completes first.
 func (w *waiter) expire() ending { return w.enter(expire) }
 
-// enter runs inside, or leaves the reason to the goroutine that is inside.
+// enter calls inside, or leaves the reason as a bit to the goroutine that already runs inside.
 func (w *waiter) enter(reason uint32) ending {
 	for {
 		state := w.state.Load()
@@ -84,7 +85,8 @@ func (w *waiter) inside(reason uint32) ending {
 		}
 		state := w.state.Load()
 		switch {
-		case state&recheck != 0: // before expire: an event in time takes precedence
+		// this case precedes expire, because an event before the timeout takes precedence
+		case state&recheck != 0:
 			// Clear the bit before the check: an event during the check sets it again.
 			if w.state.CompareAndSwap(state, state&^recheck) {
 				reason |= recheck

@@ -4,7 +4,7 @@ package timer
 type watchLists[K comparable] struct {
 	lists  map[K]*list[K] // keys without watchers are not in the map
 	spare  *list[K]       // linked list of unused lists
-	spares int            // its length
+	spares int            // length of the list spare
 	links  int64          // in all lists
 	purged int64          // links removed since the start
 }
@@ -51,7 +51,8 @@ func (l *watchLists[K]) add(it *item[K], keys []K) (left []K) {
 	return left
 }
 
-// remove removes an item from keysPerLock of its lists, and reports whether it is in more.
+// remove removes an item from keysPerLock of its lists, and reports whether the item is in further
+// lists.
 func (l *watchLists[K]) remove(it *item[K]) (more bool) {
 	first := max(len(it.links)-keysPerLock, 0)
 	now := it.links[first:]

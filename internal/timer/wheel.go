@@ -82,7 +82,7 @@ func (w *Wheel[T]) Remove(e *Entry[T]) bool {
 }
 
 // Reset moves a pending e to another tick, and reports whether it was pending. An entry that was
-// due or removed stays so.
+// due or removed is not scheduled again.
 func (w *Wheel[T]) Reset(e *Entry[T], due int64) bool {
 	if !e.pending {
 		return false
@@ -103,7 +103,7 @@ func (w *Wheel[T]) notBeforeNext(due int64) int64 {
 }
 
 // Next returns the first tick of the next bucket that is not empty, which is after now. Advance has
-// no effect before it. If nothing is pending, ok is false and tick is MaxInt64. It reads one word
+// no effect before it. If nothing is pending, ok is false and tick is MaxInt64. Next reads one word
 // per level.
 func (w *Wheel[T]) Next() (tick int64, ok bool) {
 	_, tick = w.first()
@@ -139,8 +139,8 @@ func (w *Wheel[T]) Skip(now int64) {
 }
 
 // first returns the bucket that begins first. Of two that begin together it returns the higher
-// level, whose entries may belong into the lower one or be due. Without entries it returns nil and
-// MaxInt64.
+// level, whose entries may belong into the lower level or be due. Without entries it returns nil
+// and MaxInt64.
 func (w *Wheel[T]) first() (*level[T], int64) {
 	var found *level[T]
 	begin := int64(math.MaxInt64)

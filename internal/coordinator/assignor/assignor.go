@@ -43,7 +43,7 @@ type Member struct {
 	ID       string
 	Instance string     // group.instance.id, "" if it has none
 	Topics   []TopicID  // subscribed topics that exist
-	Current  Assignment // previous assignment
+	Current  Assignment // the member's previous assignment
 }
 
 // Func assigns the partitions of topics to members. topics maps ids to partition counts.

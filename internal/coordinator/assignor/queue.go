@@ -5,7 +5,9 @@ import "container/heap"
 // queue is a heap of members ordered by load, and by index among equal loads.
 type queue struct {
 	members []int
-	load    []int // of all members; after increasing that of least, the caller must call fix
+	// the load of each member; after increasing the load of the least loaded member, the caller
+	// must call fix
+	load []int
 }
 
 func newQueue(members []int, load []int) *queue {

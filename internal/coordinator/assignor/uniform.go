@@ -121,8 +121,8 @@ func (u *uniform) sameSubscriptions() bool {
 	return true
 }
 
-// releaseExcess releases the partitions above each member's share at once, where balance would move
-// them one by one. If shares differ, the members with the most partitions get the larger ones.
+// releaseExcess releases at once all partitions above each member's share; balance would move them
+// one by one. If shares differ, the members with the most partitions get the larger shares.
 func (u *uniform) releaseExcess() {
 	if len(u.members) == 0 {
 		return
@@ -192,7 +192,7 @@ func (u *uniform) balance() bool {
 		}
 		reached, steps := u.reach(from)
 		best := from
-		for _, at := range reached { // the nearest are first
+		for _, at := range reached { // the nearest members are first
 			if u.load[at] < u.load[best] {
 				best = at
 			}
@@ -201,8 +201,8 @@ func (u *uniform) balance() bool {
 			u.transfer(from, best, steps)
 			return true
 		}
-		// All paths from the reached members stay among them, and from has the highest load of
-		// them.
+		// All paths from the reached members stay among the reached members, and of these from has
+		// the highest load.
 		for _, at := range reached {
 			settled[at] = true
 		}

@@ -87,7 +87,7 @@ func (v groupValue) append() []byte {
 	return kbin.AppendInt64(value, v.hash)
 }
 
-// Profile is what a member sends about itself: the value of kindMember.
+// Profile is a member's description of itself: the value of kindMember.
 type Profile struct {
 	Instance, Rack       string // "": none
 	ClientID, ClientHost string

@@ -16,7 +16,8 @@ type reader struct {
 	kbin.Reader
 }
 
-// read decodes a value of the known version. Bytes that fields does not consume are an error.
+// read decodes a value of the known version. It fails if the function fields does not consume all
+// bytes.
 func read(value []byte, fields func(r *reader)) error {
 	r := reader{kbin.Reader{Src: value}}
 	if version := r.Int16(); r.Ok() && version != valueVersion {
@@ -79,8 +80,8 @@ func readGroup(value []byte) (v groupValue, err error) {
 	return v, err
 }
 
-// readProfile decodes a member. It skips what Kafka stores for members of the classic protocol (tag
-// 0): they must join again.
+// readProfile decodes a member. It skips the data that Kafka stores for members of the classic
+// protocol (tag 0): these members must join again.
 func readProfile(value []byte) (p Profile, err error) {
 	err = read(value, func(r *reader) {
 		p.Instance, p.Rack = r.text(), r.text()
@@ -133,7 +134,8 @@ func readCurrent(value []byte) (c Current, err error) {
 	return c, err
 }
 
-// owned decodes partitions. Kafka before 4.3 stores no epochs for them; they get the member epoch.
+// owned decodes partitions. Kafka before 4.3 stores no epochs for partitions; such partitions get
+// the member epoch.
 func (r *reader) owned(epoch int32) Owned {
 	owned := Owned{}
 	for n := r.CompactArrayLen(); n > 0 && r.Ok(); n-- {

@@ -1,5 +1,5 @@
-// Package consumer implements one group of the consumer protocol (KIP-848): members send what they
-// subscribe to, and the coordinator assigns the partitions. Like internal/coordinator/group, whose
+// Package consumer implements one group of the consumer protocol (KIP-848): members send their
+// subscriptions, and the coordinator assigns the partitions. Like internal/coordinator/group, whose
 // State contains it, it is a deterministic state machine: the time and the cluster's topics are
 // arguments, records to store and answers are results, and only Replay of stored records changes
 // stored state.

@@ -44,9 +44,9 @@ type Phase int8
 
 // The phases of a member.
 const (
-	Stable     Phase = iota // it owns its target of its epoch
-	Unrevoked               // it must revoke partitions first
-	Unreleased              // others have not released partitions of its target yet
+	Stable     Phase = iota // the member owns its whole target of its epoch
+	Unrevoked               // the member must revoke partitions first
+	Unreleased              // other members have not released partitions of the member's target yet
 )
 
 // Topic is a topic of the cluster.
@@ -89,14 +89,15 @@ type Group struct {
 	instances map[string]string // member ids by group.instance.id
 	// member ids by partition, Assigned or Revoking
 	owners  map[assignor.TopicID]map[int32]string
-	loading bool // owners is not complete yet
+	loading bool // the log is being replayed, and owners is not complete yet
 
 	// Volatile.
 	currentFor *Topics                   // snapshot that epoch and targets reflect
 	patterns   map[string]*regexp.Regexp // compiled expressions
 }
 
-// New returns an empty group. loading reports that records of the log follow, and then Loaded.
+// New returns an empty group. loading is set if records of the log will be replayed, and Loaded
+// called after them.
 func New(id string, loading bool) *Group {
 	return &Group{
 		ID: id, members: map[string]*Member{}, targets: map[string]assignor.Assignment{},
@@ -137,7 +138,8 @@ func (m *Member) startRevoking(now time.Time) {
 	}
 }
 
-// Due returns when Expire must be called for a member; ok is false if the member does not exist.
+// Due returns the time at which Expire must be called for a member; ok is false if the member does
+// not exist.
 func (g *Group) Due(memberID string) (due time.Time, ok bool) {
 	m := g.members[memberID]
 	if m == nil {
@@ -160,7 +162,7 @@ func (g *Group) MemberIDs() iter.Seq[string] {
 	}
 }
 
-// addOwner records a member as the owner of its partitions.
+// addOwner adds a member to owners for each of its partitions.
 func (g *Group) addOwner(m *Member) {
 	for _, owned := range []Owned{m.Assigned, m.Revoking} {
 		for topic, partitions := range owned {
@@ -174,7 +176,7 @@ func (g *Group) addOwner(m *Member) {
 	}
 }
 
-// removeOwner reverts addOwner.
+// removeOwner removes a member from owners for each of its partitions.
 func (g *Group) removeOwner(m *Member) {
 	for _, owned := range []Owned{m.Assigned, m.Revoking} {
 		for topic, partitions := range owned {

@@ -79,8 +79,8 @@ type transition struct {
 	topics   *Topics
 	now      time.Time
 	member   Member // new state
-	isNew    bool   // not in g, and replaces no static member
-	replaces string // id of the static member that it replaces; "": none
+	isNew    bool   // the member is not in g, and replaces no static member
+	replaces string // id of the static member that the member replaces; "": none
 
 	// changed expressions; nil: no longer used
 	resolved               map[string]*Resolved
@@ -195,7 +195,7 @@ func (t *transition) returnStatic() {
 
 // checkEpoch rejects a member with another epoch than the stored one. A member in the previous
 // epoch may have missed an answer; it is accepted if it owns only partitions that are assigned to
-// it. A member that joins again owns none.
+// it. A member that joins again owns no partitions.
 func (t *transition) checkEpoch() error {
 	m := &t.member
 	switch {

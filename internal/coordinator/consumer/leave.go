@@ -46,8 +46,8 @@ func (g *Group) Expire(now time.Time, memberID string) []Record {
 	return g.remove(g.members[memberID])
 }
 
-// remove returns the records that remove a member. They increment the group epoch; the next
-// heartbeat computes the new targets.
+// remove returns the records that remove a member. These records also increment the group epoch;
+// the next heartbeat computes the new targets.
 func (g *Group) remove(m *Member) []Record {
 	records := []Record{
 		{Key{kindGroup, g.ID, ""}.append(), groupValue{g.epoch + 1, g.hash}.append()},

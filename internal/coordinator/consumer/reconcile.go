@@ -9,7 +9,7 @@ func (g *Group) reconcile(m *Member, target assignor.Assignment, assignmentEpoch
 	t *transition) Current {
 	switch {
 	case m.Phase == Unrevoked && t.h.mayOwn(m.Revoking):
-		return m.Current // it has not revoked its partitions yet
+		return m.Current // the member has not revoked its partitions yet
 	case m.Phase == Stable && m.Epoch == assignmentEpoch:
 		return m.Current
 	}
@@ -25,7 +25,7 @@ func (g *Group) reconcile(m *Member, target assignor.Assignment, assignmentEpoch
 		}
 	}
 	if t.h.mayOwn(next.Revoking) {
-		// It stays in its epoch until it reports that it has revoked them.
+		// The member stays in its epoch until it reports that it has revoked the partitions.
 		next.Epoch, next.Phase = m.Epoch, Unrevoked
 		return next
 	}
@@ -53,8 +53,8 @@ func (g *Group) reconcile(m *Member, target assignor.Assignment, assignmentEpoch
 	return next
 }
 
-// mayOwn reports whether the member may still own any of the partitions: if the heartbeat says so,
-// or has no list of owned partitions.
+// mayOwn reports whether the member may still own any of the partitions: if the heartbeat lists one
+// of them, or has no list of owned partitions.
 func (h *Heartbeat) mayOwn(of Owned) bool {
 	if len(of) == 0 {
 		return false

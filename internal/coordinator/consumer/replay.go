@@ -92,7 +92,7 @@ func (g *Group) replayCurrent(now time.Time, id string, value []byte) error {
 		return err
 	}
 	if m == nil {
-		m = g.memberOrNew(now, 0, id) // Loaded starts its session
+		m = g.memberOrNew(now, 0, id) // Loaded starts the member's session
 	}
 	g.removeOwner(m)
 	m.Current = c

@@ -37,8 +37,8 @@ func (s *State) ConsumerHeartbeat(now time.Time, h *consumer.Heartbeat,
 	return s.consumerHeartbeat(now, g, g.consumer, h, topics)
 }
 
-// consumerHeartbeat handles a heartbeat with the state c: that of the group, or an empty one for a
-// new group, whose state Replay creates.
+// consumerHeartbeat handles a heartbeat with the state c: the consumer state of the group, or an
+// empty state for a new group, whose stored state Replay creates.
 func (s *State) consumerHeartbeat(
 	now time.Time, g *group, c *consumer.Group, h *consumer.Heartbeat, topics *consumer.Topics,
 ) (consumer.Answer, Output, error) {
@@ -147,7 +147,7 @@ func (s *State) updateFromConsumer(g *group) {
 	switch {
 	case g.consumer.Unused():
 		g.consumer = nil
-		if len(g.members) == 0 { // otherwise it is a classic group now
+		if len(g.members) == 0 { // a group with classic members is a classic group now
 			g.phase, g.protocolType = empty, ""
 		}
 		s.deleteIfUnused(g)
@@ -197,7 +197,8 @@ func (s *State) CheckFetch(groupID string, r Reader) error {
 	return nil
 }
 
-// DescribeConsumer returns a group of the consumer protocol; ErrNotFound also for a classic group.
+// DescribeConsumer returns a group of the consumer protocol. It also returns ErrNotFound for a
+// classic group.
 func (s *State) DescribeConsumer(groupID string) (consumer.Description, error) {
 	if g := s.groups[groupID]; g != nil && g.consumer != nil {
 		return g.consumer.Describe(), nil

@@ -17,7 +17,8 @@ type MemberDescription struct {
 	Metadata, Assignment               []byte
 }
 
-// Describe returns a classic group; ErrNotFound also for a group of the consumer protocol.
+// Describe returns a classic group. It also returns ErrNotFound for a group of the consumer
+// protocol.
 func (s *State) Describe(groupID string) (Description, error) {
 	g := s.groups[groupID]
 	if g == nil || g.consumer != nil {

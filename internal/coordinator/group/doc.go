@@ -24,8 +24,8 @@
 //     member's assignment in a generation never changes.
 //   - A member that was replaced (same group.instance.id) or removed is rejected from then on: it
 //     can neither sync nor commit.
-//   - Each Token is answered at most once. The runtime answers those that are open when it discards
-//     the State.
+//   - Each Token is answered at most once. When the runtime discards the State, it answers the
+//     tokens that are still open.
 //
 // The rules are those of Kafka's GroupMetadataManager and ClassicGroup (KIP-62, 134, 345, 394, 800,
 // 814, 211); the code is not.

@@ -15,7 +15,7 @@ type Join struct {
 	ProtocolType     string
 	Protocols        []Protocol
 	RequireMemberID  bool // a new member retries with the id that it gets (KIP-394; JoinGroup 4)
-	// CanSkipAssignment: the member understands SkipAssignment (KIP-814; JoinGroup 9).
+	// CanSkipAssignment is set if the member understands SkipAssignment (KIP-814; JoinGroup 9).
 	CanSkipAssignment bool
 }
 
@@ -151,7 +151,7 @@ func (s *State) rejoin(now time.Time, g *group, j Join) error {
 		s.answer(Answer{To: j.To, Result: Result{Joined: g.joined(m)}})
 		return nil
 	}
-	// the answer to an earlier attempt, if it still waits
+	// answer an earlier join of the member, if that join still waits
 	s.answer(Answer{To: m.joining, Err: ErrRebalanceInProgress,
 		Result: Result{Joined: Joined{Generation: -1, Member: m.id}}})
 	g.sizeBytes -= m.sizeBytes()
@@ -209,8 +209,8 @@ func (s *State) replace(now time.Time, g *group, old, m *member, canSkipAssignme
 	m.joining = 0
 	joined := g.joined(m)
 	if !canSkipAssignment {
-		// It must not assign again. An older client respects that only if another member seems to
-		// be the leader.
+		// The new member must not assign partitions again, even if it is the leader. An older
+		// client only refrains from it if another member seems to be the leader.
 		joined.Leader, joined.Members = leader, nil
 	} else {
 		joined.SkipAssignment = g.leader == m.id
@@ -220,7 +220,7 @@ func (s *State) replace(now time.Time, g *group, old, m *member, canSkipAssignme
 	s.answer(Answer{To: to, Result: Result{Joined: joined}})
 }
 
-// fence answers the waiting requests of a replaced member.
+// fence rejects the waiting requests of a replaced member.
 func (s *State) fence(m *member) {
 	s.answer(Answer{To: m.joining, Err: ErrFencedInstance,
 		Result: Result{Joined: Joined{Generation: -1, Member: m.id}}})

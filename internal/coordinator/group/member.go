@@ -22,8 +22,9 @@ type member struct {
 	protocols            []Protocol // in order of preference
 	assignment           []byte     // in the group's generation, as replayed
 
-	joining, syncing Token // requests that wait; 0: none
-	// isNew: no join was answered with its id yet, so it sends no heartbeats.
+	joining, syncing Token // the join and the sync that wait for an answer; 0: none
+	// isNew is set until a join was answered with the member's id; until then the member sends no
+	// heartbeats.
 	isNew    bool
 	deadline time.Time // end of its session
 }
@@ -77,7 +78,7 @@ type group struct {
 	protocolType string
 	protocol     string
 	leader       string
-	stored       bool      // a group record exists, besides those of offsets
+	stored       bool      // a group record exists; records of offsets alone do not set it
 	phaseSince   time.Time // start of the stored phase; zero: unknown
 	offsets      map[topicPartition]Offset
 	consumer     *consumer.Group // consumer protocol (consumer.go); nil: classic protocol
@@ -88,12 +89,12 @@ type group struct {
 	members       []*member
 	byID          map[string]*member
 	instances     map[string]string // member ids by group.instance.id
-	// member ids given out that have not joined, with their expiry
+	// member ids that were given out and have not joined, each with its time of expiry
 	pendingIDs     map[string]time.Time
 	unsynced       map[string]bool // ids of members of this generation that have not synced
 	joinedInDelay  bool            // members joined during the initial delay
 	phaseEnd       time.Time       // timeout of the phase; zero: none
-	delayRemaining time.Duration   // by which the initial delay may still be extended
+	delayRemaining time.Duration   // time by which the initial delay may still be extended
 	sizeBytes      int             // sum of all members
 }
 
@@ -193,7 +194,8 @@ func (g *group) allJoined() bool {
 		g.joining() == len(g.members)
 }
 
-// supports reports whether a member with these protocols shares one with all others but except.
+// supports reports whether a member with these protocols has one protocol in common with all other
+// members; the member except is ignored.
 func (g *group) supports(protocolType string, protocols []Protocol, except *member) bool {
 	if protocolType == "" || len(protocols) == 0 {
 		return false

@@ -13,8 +13,8 @@ import (
 type Commit struct {
 	Group, Member, Instance string
 	Generation              int32
-	// NoEpochs: the request version has no member epochs (OffsetCommit before 9), so members of the
-	// consumer protocol must not use it.
+	// NoEpochs is set if the request version has no member epochs (OffsetCommit before 9), so
+	// members of the consumer protocol must not use it.
 	NoEpochs bool
 	Offsets  []CommitOffset
 }
@@ -66,7 +66,7 @@ func (s *State) checkCommit(now time.Time, g *group, c *Commit) error {
 	case g.generation != c.Generation:
 		return ErrIllegalGeneration
 	case g.phase == completing:
-		// it gets its partitions with its sync; until then another member may own them
+		// the member gets its partitions with its sync; until then another member may own them
 		return ErrRebalanceInProgress
 	}
 	s.beginSession(now, g, m, m.session)
@@ -198,7 +198,7 @@ func (s *State) tombstoneGroup(g *group) {
 }
 
 // Expire deletes offsets that are older than the retention, and groups that have neither members
-// nor offsets left. It returns about limit records at most; more reports that further calls are
+// nor offsets left. It returns at most about limit records; more is true if further calls are
 // needed. While a group has members, the offsets of the topics that they subscribe to do not expire
 // (KIP-211).
 func (s *State) Expire(now time.Time, limit int) (out Output, more bool) {
@@ -242,8 +242,8 @@ func (s *State) deleteOffset(g *group, at topicPartition) {
 	s.expiredCount++
 }
 
-// expired reports whether the retention has passed since the group became empty, or since the
-// commit if that was later or the group has members.
+// expired reports whether the retention has passed since the commit or, if that was later, since
+// the group became empty.
 func (s *State) expired(now time.Time, g *group, o Offset) bool {
 	if o.ExpireMs >= 0 {
 		return now.UnixMilli() >= o.ExpireMs

@@ -13,7 +13,7 @@ func (s *State) rebalanceOrComplete(now time.Time, g *group) {
 }
 
 // rebalance makes all members join again. The first member of an empty group waits for the initial
-// delay, so that consumers that start together cause one rebalance and not one each (KIP-134).
+// delay, so that consumers that start at the same time cause a single rebalance together (KIP-134).
 func (s *State) rebalance(now time.Time, g *group) {
 	if g.phase == completing {
 		for _, m := range g.members {
@@ -99,8 +99,8 @@ func (s *State) completeJoin(now time.Time, g *group) {
 	s.phaseUntil(now, g, g.rebalanceTimeout())
 }
 
-// electLeader ensures that the leader is a member that waits to join; it reports false if none
-// does.
+// electLeader ensures that the leader is a member that waits to join; it reports false if no member
+// waits.
 func (g *group) electLeader() bool {
 	if m := g.byID[g.leader]; m != nil && m.joining != 0 {
 		return true
@@ -151,8 +151,9 @@ func (s *State) sessionExpired(now time.Time, g *group, id string) {
 	if m == nil || now.Before(m.deadline) {
 		return
 	}
-	// A member whose request waits sends no heartbeats. A new member may have retried without its
-	// id and be a different member by now, so its session does expire.
+	// A member whose request waits sends no heartbeats. The client of a new member may have retried
+	// without the member's id and be a different member by now, so the session of a new member does
+	// expire.
 	if m.syncing != 0 || m.joining != 0 && !m.isNew {
 		return
 	}
@@ -170,7 +171,8 @@ func (s *State) removeMember(g *group, m *member) {
 	g.remove(m)
 }
 
-// afterRemoval continues after a removal: of members, or only of member ids that had not joined.
+// afterRemoval continues the group's phase after a removal. members is false if only member ids
+// that had not joined were removed.
 func (s *State) afterRemoval(now time.Time, g *group, members bool) {
 	switch {
 	case g.phase == preparing:

@@ -12,10 +12,10 @@ import (
 )
 
 // The record formats of __consumer_offsets are Kafka's (GroupCoordinatorRecordHelpers). Keys of
-// versions 0 and 1 are offsets, of version 2 groups. internal/coordinator/consumer reads those of
-// the consumer protocol. Others are skipped: Heartwood does not write them. Offsets are written in
-// version 4, the first with a topic id, or in version 1 if the client set an expiry; groups in
-// version 3.
+// versions 0 and 1 are offsets, of version 2 groups. internal/coordinator/consumer reads the keys
+// of the consumer protocol. Keys of other versions are skipped: Heartwood does not write them.
+// Offsets are written in version 4, the first with a topic id, or in version 1 if the client set an
+// expiry; groups in version 3.
 const (
 	offsetKeyVersion   = 1
 	groupKeyVersion    = 2
@@ -40,7 +40,8 @@ type Offset struct {
 	Metadata    string
 	TopicID     [16]byte // zero: unknown
 	CommittedMs int64
-	ExpireMs    int64 // set by clients before OffsetCommit 5; -1: by the retention
+	// the expiry that clients set before OffsetCommit 5; -1: the retention determines the expiry
+	ExpireMs int64
 }
 
 func groupKey(group string) []byte {
@@ -175,8 +176,8 @@ func readValue(to interface{ ReadFrom([]byte) error }, value []byte, versionMax 
 	return to.ReadFrom(value)
 }
 
-// replayGroup applies a group record. The members of an own record exist already; while loading
-// they are created.
+// replayGroup applies a group record. If this coordinator wrote the record, the members exist
+// already; while loading, replayGroup creates them.
 func (s *State) replayGroup(now time.Time, key, value []byte) error {
 	var k kmsg.GroupMetadataKey
 	if err := k.ReadFrom(key); err != nil {
@@ -247,7 +248,7 @@ func (g *group) setMembers(stored []kmsg.GroupMetadataValueMember) {
 			protocols:  []Protocol{{g.protocol, bytes.Clone(of.Subscription)}},
 		}
 		if of.RebalanceTimeoutMillis < 0 {
-			m.rebalance = m.session // from before the rebalance timeout existed
+			m.rebalance = m.session // the record was written before the rebalance timeout existed
 		}
 		g.add(m)
 	}

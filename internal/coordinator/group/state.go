@@ -11,7 +11,8 @@ import (
 
 // Errors of requests. internal/handler maps each to a Kafka error code.
 var (
-	ErrUnknownMember        = consumer.ErrUnknownMember // shared by both protocols, as are two more
+	// both protocols share this error and two others
+	ErrUnknownMember        = consumer.ErrUnknownMember
 	ErrIllegalGeneration    = errors.New("illegal generation")
 	ErrInconsistentProtocol = errors.New("inconsistent group protocol")
 	ErrMemberIDRequired     = errors.New("member id required: join again with it")
@@ -32,8 +33,8 @@ var (
 // Config configures groups. A zero field means the default, which is Kafka's where Kafka has one.
 type Config struct {
 	SessionMin, SessionMax time.Duration // default 6 s and 30 min
-	// InitialDelay is how long an empty group waits for more members; default 3 s, negative: no
-	// delay.
+	// InitialDelay is the time that an empty group waits for more members; default 3 s, negative:
+	// no delay.
 	InitialDelay     time.Duration
 	MembersMax       int           // default: limited by RecordBytesMax only
 	MetadataBytesMax int           // of one offset; default 4096, negative: no metadata allowed
@@ -84,14 +85,15 @@ type ( // exchanged with the runtime, see package state
 	Timers = state.Timers[TimerKey]
 )
 
-// Result is what an answer to a Join or to a Sync holds. With an error of a Join, Joined.Member is
-// set as well.
+// Result is the content of an answer to a Join or to a Sync. If a Join fails, Joined.Member is set
+// besides the error.
 type Result struct {
 	Joined Joined
 	Synced Synced
 }
 
-// TimerKey identifies a timer: of a member's session, or, without a member, of a group's phase.
+// TimerKey identifies a timer: the timer of a member's session or, if Member is empty, the timer of
+// a group's phase.
 type TimerKey struct {
 	Group, Member string
 }

@@ -2,7 +2,7 @@ package group
 
 import "time"
 
-// Sync is a request for a member's assignment in a generation. The leader's contains all
+// Sync is a request for a member's assignment in a generation. The leader's Sync contains all
 // assignments.
 type Sync struct {
 	To                     Token
@@ -103,7 +103,8 @@ func (s *State) Heartbeat(now time.Time, groupID, memberID, instance string,
 	return nil
 }
 
-// Leaver is a member to remove: by its id, or, by an administrator, by its group.instance.id alone.
+// Leaver names a member to remove: by its member id or, if an administrator removes it, by its
+// group.instance.id alone.
 type Leaver struct {
 	Member, Instance string
 }

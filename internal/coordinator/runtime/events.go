@@ -11,8 +11,8 @@ import (
 )
 
 // event is a unit of work for a shard's goroutine. Events with run are handled one by one;
-// neighbouring events with prepare and stored share appends. A shard that cannot serve calls fail
-// instead of either.
+// neighbouring events with prepare and stored share appends. A shard that cannot serve calls only
+// fail.
 type event struct {
 	run     func(now time.Time)
 	prepare func(now time.Time) []state.Record // returns the records to store
@@ -69,7 +69,7 @@ func (s *Shard[S, K, A]) handle(events []event) {
 // coordinator spends most of its time on appends, and each append wakes the followers.
 func (s *Shard[S, K, A]) storeAll(now time.Time, events []event) {
 	var all []state.Record
-	ends := make([]int, len(events)) // index in all after an event's last record
+	ends := make([]int, len(events)) // for each event, the index in all after its last record
 	for i, e := range events {
 		all = append(all, e.prepare(now)...)
 		ends[i] = len(all)
@@ -85,7 +85,7 @@ func (s *Shard[S, K, A]) storeAll(now time.Time, events []event) {
 		events[i].stored(err)
 		from, i = ends[i], i+1
 		if errors.Is(err, state.ErrRecordTooLarge) {
-			continue // this event's records never fit; those of the later events may
+			continue // the records of this event never fit; the records of later events may fit
 		}
 		// No record can be stored now. Trying each event separately would build as many batches
 		// without effect.
@@ -197,7 +197,8 @@ func Wait[S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S,
 	}
 }
 
-// await waits for the result of an event that was pushed, and until it is below the high watermark.
+// await waits for the result of an event that was pushed, and until the records that the result is
+// based on are below the high watermark.
 func await[T any, S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S, K, A],
 	pushed bool, done <-chan result[T]) (T, error) {
 	var zero T

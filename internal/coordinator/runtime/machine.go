@@ -25,11 +25,11 @@ type Machine[K comparable, A any] interface {
 	ApplyMetadata(now time.Time, d Delta) state.Output[A]
 	// Fire is called when a timer is due.
 	Fire(now time.Time, key K) state.Output[A]
-	// Expire removes expired state and returns about limit records at most; more reports that it
+	// Expire removes expired state and returns about limit records at most; more is true if Expire
 	// must be called again. The runtime calls it once every Options.ExpireInterval.
 	Expire(now time.Time, limit int) (out state.Output[A], more bool)
-	// Measure updates metrics that change with each event; sample asks also for those that are
-	// expensive to compute, and is set once every SampleInterval.
+	// Measure updates metrics that change with each event; if sample is set, it also updates the
+	// metrics that are expensive to compute. The runtime sets sample once every SampleInterval.
 	Measure(sample bool)
 	// Close is called when the shard discards the machine.
 	Close()
@@ -37,10 +37,10 @@ type Machine[K comparable, A any] interface {
 	slog.LogValuer
 }
 
-// Delta is what changed in the cluster's metadata since the machine last saw it. Names of topics
-// that were deleted but keep their records (reclaim policy Retain) are in neither map: a topic that
-// is created again under such a name adopts the records, and the offsets stored for them stay
-// valid.
+// Delta contains the changes of the cluster's metadata since the machine last received a Delta.
+// Names of topics that were deleted but keep their records (reclaim policy Retain) are in neither
+// map: a topic that is created again under such a name adopts the records, and the offsets stored
+// for them stay valid.
 type Delta struct {
 	Image   *metadata.Image
 	Changed map[string]bool // names of topics that were created or deleted

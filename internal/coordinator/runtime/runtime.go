@@ -120,8 +120,8 @@ func (r *Runtime[S, K, A]) Apply(img *metadata.Image) {
 	r.mu.image = img
 }
 
-// shardLocked returns the shard of a partition that this broker leads: the running one if it is of
-// this leader epoch, else a new one, which starts once the old one has stopped.
+// shardLocked returns the shard of a partition that this broker leads: the running shard if it
+// belongs to this leader epoch, else a new shard, which starts once the old one has stopped.
 func (r *Runtime[S, K, A]) shardLocked(old *Shard[S, K, A], topic *metadata.Topic,
 	p *metadata.Partition, delta Delta) *Shard[S, K, A] {
 	if old != nil && old.epoch == p.LeaderEpoch && old.topic == topic.ID {
@@ -154,7 +154,7 @@ func (r *Runtime[S, K, A]) Close() {
 // PartitionFor returns the partition that stores a key: the absolute value of Java's
 // String.hashCode modulo the number of partitions, as in Kafka
 // (GroupCoordinatorService.partitionFor), so that topics copied from Kafka stay valid. The smallest
-// int32 has no absolute value and counts as 0.
+// int32 has no absolute value; 0 is used for it.
 func PartitionFor(key string, partitions int) int32 {
 	var hash int32
 	for _, unit := range utf16.Encode([]rune(key)) {

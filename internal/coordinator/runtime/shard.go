@@ -37,16 +37,16 @@ type Shard[S Machine[K, A], K comparable, A any] struct {
 	queue struct {
 		sync.Mutex
 		events  []event
-		open    bool // events are accepted: the state is loaded
+		open    bool // the state is loaded, and events are accepted
 		delta   Delta
 		pending bool // an event that takes the delta is queued
 	}
 
-	// The fields below are of the goroutine.
+	// Only the shard's goroutine uses the fields below.
 	machine      S
 	last         int64 // offset of the last record that the state contains
 	waiting      map[state.Token]chan<- answered[A]
-	token        state.Token // given out last
+	token        state.Token // the last token given out
 	timers       map[K]*timer.Entry[dueTimer[S, K, A]]
 	inconsistent bool // the state must be loaded again
 	expiry       *time.Ticker
@@ -79,7 +79,7 @@ func newShard[S Machine[K, A], K comparable, A any](r *Runtime[S, K, A], topic *
 }
 
 // run is the shard's goroutine. It starts when after is closed, that is when the partition's shard
-// of the earlier leader epoch has stopped; nil: there is none.
+// of the earlier leader epoch has stopped. If after is nil, there is no earlier shard.
 func (s *Shard[S, K, A]) run(after <-chan struct{}) {
 	defer close(s.done)
 	if after != nil {
@@ -166,8 +166,8 @@ func (s *Shard[S, K, A]) image() *metadata.Image {
 	return s.queue.delta.Image
 }
 
-// applyMetadata records a new image for the machine; relevant reports that the machine must see it
-// now. A shard that is loading passes the delta on afterwards.
+// applyMetadata adds the changes of a new image to the pending delta; relevant is set if the
+// machine must receive the delta now. A shard that is loading passes the delta on afterwards.
 func (s *Shard[S, K, A]) applyMetadata(delta Delta, relevant bool) {
 	s.queue.Lock()
 	q := &s.queue

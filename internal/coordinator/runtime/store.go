@@ -32,7 +32,7 @@ func (s *Shard[S, K, A]) apply(now time.Time, out state.Output[A]) error {
 	return err
 }
 
-// store is apply, and returns how many of the records are stored.
+// store does the work of apply, and also returns the number of records that are stored.
 func (s *Shard[S, K, A]) store(now time.Time, out state.Output[A]) (stored int, err error) {
 	answers := out.Answers
 	for records := out.Records; len(records) > 0; {
