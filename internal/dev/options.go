@@ -42,7 +42,7 @@ type Options struct {
 	AcceptDataLoss bool
 	Processes      bool   // run each broker in its own process, with this binary
 	NoRestart      bool   // do not restart a process that has exited
-	LogLevel       string // of those processes; default: warn
+	LogLevel       string // log level of the broker processes; default: warn
 }
 
 // rack returns the rack of broker i; "" without racks.

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// restartDelay is the pause before restarting a process that has run for less than that. Other
-	// processes are restarted at once, as by the kubelet.
+	// restartDelay is the pause before restarting a process that has run for less than
+	// restartDelay. Other processes are restarted at once, as by the kubelet.
 	restartDelay = time.Second
 	// stopTimeout is how long a process may take for its shutdown, or to exit after its session has
 	// ended, before it is killed.

@@ -24,7 +24,7 @@ type broker struct {
 	w    *world
 	id   int32
 	disk *vfs.Mem
-	live atomic.Pointer[liveBroker] // nil: it is down
+	live atomic.Pointer[liveBroker] // nil: the broker is down
 
 	stopping bool
 	exits    []exit // one for each process that has ended; of the controller

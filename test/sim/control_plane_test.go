@@ -48,8 +48,8 @@ type topic struct {
 	deferredSince time.Time
 }
 
-// takeoverDelay is how long the operator leaves an ISR change to the leader: the maximum of the
-// real operator.
+// takeoverDelay is the time for which the operator leaves an ISR change to the leader: the maximum
+// of the real operator.
 const takeoverDelay = 30 * time.Second
 
 // newIncarnation returns a replica incarnation id that no earlier decision about the topic has
@@ -70,7 +70,7 @@ func newControlPlane(w *world) *controlPlane {
 	return c
 }
 
-// liveness returns what the operator knows of a broker.
+// liveness returns the operator's knowledge of a broker.
 func (r *registration) liveness(now time.Time) placement.Liveness {
 	switch age := now.Sub(r.seen); {
 	case r.exited || age > leaseExpiry:
@@ -271,8 +271,8 @@ func (c *controlPlane) leave(id int32, epoch int64) {
 	}
 }
 
-// serving processes the logs that contain a later leader epoch: the next election uses a higher
-// one.
+// serving processes the logs that contain a later leader epoch: the next election uses a leader
+// epoch that is higher still.
 func (c *controlPlane) serving(id int32, served []metadata.Served) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -23,10 +23,11 @@ type logRecord struct {
 	sequence int32
 	// timestamp is the producer's, in ms.
 	timestamp int64
-	control   bool // it is a transaction marker
+	control   bool // the record is a transaction marker
 }
 
-// partitionModel is what must hold for a partition, collected from all observations.
+// partitionModel holds the facts about a partition, collected from all observations, that later
+// observations must not contradict.
 type partitionModel struct {
 	*topic
 	// by offset: records that were below a high watermark, which must not change
@@ -43,7 +44,7 @@ type partitionModel struct {
 	// lossEpoch is the leader epoch of the last election with an accepted loss of acknowledged
 	// records. The invariants hold from there on.
 	lossEpoch       int32
-	lostRecords     bool     // such a loss has happened
+	lostRecords     bool     // an election with such a loss has happened
 	deletedTo       int64    // clients have requested the deletion of all records below
 	expiredTo       int64    // retention has deleted all records below, on some broker
 	confirmedDelete deletion // clients have received the confirmation of a deletion
@@ -62,7 +63,8 @@ type verifiedUpTo struct {
 	to  int64
 }
 
-// tally counts what the runs have exercised: a simulation in which nothing happens proves nothing.
+// tally counts the events that the runs have exercised: a simulation in which nothing happens
+// proves nothing.
 type tally struct {
 	acknowledged, elections, unclean, losses, reads, duplicates, cleaned int
 	deleted, deletesConfirmed, expired, fromFollowers, repeated          int
@@ -220,7 +222,7 @@ func (o *oracle) uncleanElection(t *partitionModel, before, next placement.Parti
 	from := int64(0)
 	if own != nil {
 		if !elected.lostSince(own.Epoch, t.settings.Fsync) {
-			return // the operator cannot know it, but nothing is lost
+			return // nothing is lost, although the operator cannot know that
 		}
 		if l := elected.live.Load(); l != nil {
 			if log := l.store.Log(t.partitionID()); log != nil {
@@ -357,7 +359,7 @@ func decodeRecords(batches []byte) (records []logRecord, next int64, epoch int32
 	return records, next, epoch, nil
 }
 
-// read reads what a log holds in [from, to), like a follower.
+// read returns the records that a log holds in [from, to). It reads like a follower.
 func read(log *logstore.Log, from, to int64) (records []logRecord, err error) {
 	for from < to {
 		slice, err := log.ReadReplica(from, 1<<20, true)

@@ -29,11 +29,12 @@ type profile struct {
 	brokers, replicas, minISR int // brokers: at the start
 	flushInterval, lagMax     time.Duration
 	allowLoss                 bool // faults may destroy the last copy of a record
-	// replacesReplica: before the other faults, a broker is down and no replica for a while.
+	// replacesReplica is set if, before the other faults, one broker is down for a while and is
+	// removed from the replicas meanwhile.
 	replacesReplica bool
 	// lazy: the cleaners leave most of the garbage, each replica another part of it.
 	lazy bool
-	// stayOdds: a consumer changes the replica that it reads from in one of so many fetches.
+	// stayOdds: a consumer changes the replica that it reads from in one of stayOdds fetches.
 	stayOdds   int
 	fetchBytes int // bytes per fetch
 	faultEvery time.Duration
@@ -271,7 +272,7 @@ func (w *world) tracef(format string, args ...any) {
 	}
 }
 
-// fail records a violation, which ends the run. Only the first one counts.
+// fail records a violation, which ends the run. Only the first violation is kept.
 func (w *world) fail(format string, args ...any) {
 	if w.failed() {
 		return
@@ -291,13 +292,13 @@ func (w *world) failed() bool {
 	return w.mu.violation != ""
 }
 
-// apiFailure is what happens to a write to the API server.
+// apiFailure is the outcome of a write to the API server.
 type apiFailure int
 
 const (
 	noFailure  apiFailure = iota
-	answerLost            // it is recorded, but the broker gets no answer
-	writeLate             // the broker gets no answer, and it is recorded later
+	answerLost            // the write is recorded, but the broker gets no answer
+	writeLate             // the broker gets no answer, and the write is recorded later
 )
 
 func (w *world) apiFailure(change metadata.ISRChange) apiFailure {

@@ -17,7 +17,8 @@ type histogram struct {
 	longest time.Duration
 }
 
-// add counts a duration. Negative ones, caused by clocks of different machines, count as 0.
+// add counts a duration. Negative durations, caused by clocks of different machines, are counted as
+// durations of 0.
 func (h *histogram) add(d time.Duration) {
 	d = max(0, d)
 	h.counts[bucketOf(uint64(d))]++

@@ -85,7 +85,8 @@ func newProducer(opts ProduceOptions, index int) (*producer, error) {
 		kgo.DefaultProduceTopic(opts.Topic),
 	}
 	if opts.Acks != "all" {
-		clientOpts = append(clientOpts, kgo.DisableIdempotentWrite()) // which requires acks all
+		// idempotent writes require acks all
+		clientOpts = append(clientOpts, kgo.DisableIdempotentWrite())
 	}
 	client, err := opts.connect(clientOpts...)
 	if err != nil {
@@ -133,7 +134,7 @@ func (p *producer) await(ctx context.Context, begin time.Time, i int64) (time.Ti
 	if p.opts.Rate == 0 {
 		return time.Now(), ctx.Err() == nil
 	}
-	// among the records of all producers
+	// the index of the record among the records of all producers
 	nth := float64(i)*float64(p.opts.Producers) + float64(p.index)
 	due := begin.Add(time.Duration(nth / float64(p.opts.Rate) * float64(time.Second)))
 	if !due.Before(begin.Add(p.opts.Duration)) {

@@ -22,7 +22,7 @@ import (
 // window of every codec and the CPU cache.
 const distinctBytes = 64 << 20
 
-// segmentBytes is that of Kafka's benchmark, with which docs/bench/append.md compares.
+// segmentBytes is the segment size of Kafka's benchmark, with which docs/bench/append.md compares.
 const segmentBytes = 256 << 20
 
 // Run creates a log, appends batches, reads them back and removes the log. If ctx ends first, Run

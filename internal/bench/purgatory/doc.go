@@ -7,7 +7,7 @@
 //   - draw.go: the random times, pure.
 //   - schedule.go: which requests complete when; a ring of buckets, so that it costs little.
 //   - run.go: the load generator, the completer, and what they measure.
-//   - subject.go: what is measured: the purgatory, or only the load (the baseline).
+//   - subject.go: the subject of a measurement: the purgatory, or only the load (the baseline).
 //
 // The figures are those of the whole process. Running the baseline shows the cost of the load
 // itself: at a million requests a second on two CPUs it is a large part of the total. To keep it

@@ -32,7 +32,8 @@ type Result struct {
 	LatenessP50Ms float64 `json:"lateness_p50_ms"`
 	LatenessP99Ms float64 `json:"lateness_p99_ms"`
 	LatenessMaxMs float64 `json:"lateness_max_ms"`
-	// Early counts requests that expired before their deadline; any is a fault of the subject.
+	// Early counts requests that expired before their deadline; any such request shows a fault of
+	// the subject.
 	Early int64 `json:"early"`
 }
 

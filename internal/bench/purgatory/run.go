@@ -62,7 +62,8 @@ func (r *request) Expire() {
 }
 
 // end counts the end of the request, and closes ended after the last. If the last two requests end
-// concurrently in different counters, the later addition sees both; the earlier may, too.
+// concurrently in different counters, the later addition sees that both have ended; the earlier
+// addition may see that, too.
 func (r *request) end(counter *atomic.Int64) {
 	counter.Add(1)
 	if r.run.completed.Load()+r.run.expired.Load() == int64(r.run.opts.Requests) {

@@ -48,8 +48,8 @@ func (p *timerPurgatory) complete(r *request) {
 
 func (p *timerPurgatory) close() { p.purgatory.Close() }
 
-// baseline holds no request. A request that would expire counts as expired on arrival, so it needs
-// less memory than any purgatory, and measures no lateness.
+// baseline holds no request. A request that would expire is counted as expired on arrival. So the
+// baseline needs less memory than any purgatory, and measures no lateness.
 type baseline struct{}
 
 func (baseline) wait(r *request, timeout time.Duration, _ []key) {
