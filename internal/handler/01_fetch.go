@@ -85,10 +85,9 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 	}
 	switch {
 	case req.Version >= 15 && req.ReplicaState.ID >= 0:
-		denied := h.authorize(from, clusterAction, clusterName) != nil
-		if denied {
+		if h.authorize(from, clusterAction, clusterName) != nil {
 			answer.results = failedFetch(req, errTopicAuthorization) // as in Kafka
-			return encodeFetch(&answer), nil
+			return encodeFetch(&answer), nil                         //nolint:nilerr // the response carries the error
 		}
 		want.Replica = &metadata.InSync{Broker: req.ReplicaState.ID, Epoch: req.ReplicaState.Epoch}
 		want.Interrupt = from.NextRequest
