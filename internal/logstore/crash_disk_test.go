@@ -92,8 +92,8 @@ func (f *crashFile) Sync() error {
 	return err
 }
 
-// crashed returns what the power failure leaves, by a random choice; in one case of four the worst:
-// nothing that was not synced.
+// crashed returns the disk as a power failure leaves it: a random part of the unsynced changes is
+// kept, in one case of four none.
 func crashed(mem *vfs.Mem, random *rand.Rand) *vfs.Mem {
 	if random.IntN(4) == 0 {
 		return mem.CrashClone()

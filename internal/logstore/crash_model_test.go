@@ -82,7 +82,7 @@ func (p *partitionModel) dataEnd() int64 {
 	return p.batches[len(p.batches)-1].last() + 1
 }
 
-// reset makes the partition an empty log at an offset, of which nothing is known.
+// reset sets the partition to an empty log at an offset, without producers and leader epochs.
 func (p *partitionModel) reset(offset int64) {
 	p.first, p.truncatedTo, p.batches, p.epochs, p.leading = offset, offset, nil, nil, false
 	p.filled = nil

@@ -129,8 +129,8 @@ type crashRun struct {
 	moments      hash.Hash64 // hash of all moments
 }
 
-// follow opens what a crash left, checks it, continues with a plan, and follows the crashes of
-// that, depth first.
+// follow opens the disk that a crash left, checks it, continues with a plan, and follows the
+// crashes of that plan, depth first.
 func (r *crashRun) follow(point crashPoint, plan []act, depth int) error {
 	r.taken++
 	w := &workload{models: point.models, chance: r.chance, seen: r.moments,
@@ -153,7 +153,7 @@ func (r *crashRun) follow(point crashPoint, plan []act, depth int) error {
 	return nil
 }
 
-// history lists what was done since a crash.
+// history lists the acts since a crash.
 func (w *workload) history(since crashPoint) string {
 	separator := ", "
 	if *crashTrace {

@@ -92,7 +92,7 @@ func (t transactions) lastStable(start, highWatermark int64,
 // full disk; or a pass has removed its marker, or the batches below its bound when the marker was
 // replicated. A pass uses the high watermark at its beginning, also if a crash reverts that
 // afterwards. Without the producer snapshots, which a crash may lose too, the start of such a
-// transaction is unknown. It was decided for good.
+// transaction is unknown. The decision about such a transaction is final.
 func (p *partitionModel) mayBeUnknown(first, last int64) bool {
 	return first < p.forgotten || last < p.cleanable || first < p.cleanable && last < p.replicatedTo
 }

@@ -61,7 +61,9 @@ func (w *workload) truncate(p *partitionModel, log *Log) {
 		p.leading = false
 		return
 	}
-	if !done { // everything but the leader epochs: they are written before the next append
+	// only the leader epochs are left to be removed: the epoch file is written before the next
+	// append
+	if !done {
 		w.freeSpace()
 		w.must(log.TruncateTo(got), "truncate again")
 	}
@@ -82,7 +84,8 @@ func (w *workload) truncate(p *partitionModel, log *Log) {
 	w.checkLog(p, log)
 }
 
-// forgetEpochs removes the leader epochs that start at or above an offset, if the log did.
+// forgetEpochs removes the leader epochs that start at or above an offset from the model, and
+// checks that the log has removed them too.
 func (w *workload) forgetEpochs(p *partitionModel, offset int64) {
 	for len(p.epochs) > 0 && p.epochs[len(p.epochs)-1].Start >= offset {
 		p.epochs = slices.Clip(p.epochs[:len(p.epochs)-1])
@@ -106,7 +109,7 @@ func (w *workload) startAt(p *partitionModel, log *Log) {
 func (w *workload) restartAt(p *partitionModel, log *Log, offset int64, truncate func() error) {
 	p.restart = offset
 	if !w.done(truncate(), "start again") {
-		w.freeSpace() // the log works, and the follower tries again
+		w.freeSpace() // the log still works, and the follower retries
 		w.must(truncate(), "start again, with room")
 	}
 	p.restart = none

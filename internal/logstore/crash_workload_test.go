@@ -224,7 +224,8 @@ func (w *workload) tryPut(p *partitionModel, log *Log, a appended) error {
 	return nil
 }
 
-// acknowledge waits for the sync that the topic may require: what it covers must survive.
+// acknowledge waits for the sync that the topic may require: the synced records must survive a
+// crash.
 func (w *workload) acknowledge(p *partitionModel, log *Log) {
 	if !log.Settings().Fsync {
 		return

@@ -9,7 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// KAFKA-7400: with any policy; the deletion survives a crash, and so does what was not deleted.
+// DeleteBefore deletes segments with any policy (KAFKA-7400). After a crash the deleted records
+// stay deleted, and the others are still there.
 func TestDeleteBeforeDeletesSegments(t *testing.T) {
 	for _, compact := range []bool{false, true} {
 		mem := vfs.NewMem()

@@ -161,7 +161,7 @@ func TestFailureAtEveryStepOfSwap(t *testing.T) {
 }
 
 // After a crash on a full disk, or without index files on one, the log still opens: it can be read,
-// and retention deletes from it; the next start does not take for done what could not be written.
+// and retention deletes from it; the next start does not rely on files that could not be written.
 func TestLogOpensOnFullDisk(t *testing.T) {
 	for _, clean := range []bool{false, true} {
 		mem := stopped(t, clean)

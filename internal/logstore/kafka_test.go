@@ -51,7 +51,7 @@ func kafkaMem(t *testing.T, name string) *vfs.Mem {
 	return mem
 }
 
-// kafkaState is what Kafka's clients reported of a partition.
+// kafkaState is the state of a partition as reported by Kafka's clients.
 type kafkaState struct {
 	id                             PartitionID
 	start, stable, end             int64
@@ -91,9 +91,10 @@ func kafkaStates(t *testing.T, name string) (all []kafkaState) {
 	return all
 }
 
-// A log opens what Kafka wrote, stopped orderly or killed: every record is there, as Kafka's own
-// consumers read it, with the offsets, the leader epoch, the producers and the open transactions;
-// appends continue behind it, and all of it is there after a restart.
+// A log opens a directory that Kafka wrote, whether Kafka was stopped cleanly or killed: every
+// record is there, as Kafka's own consumers read it, with the offsets, the leader epoch, the
+// producers and the open transactions; appends continue behind it, and all of it is there after a
+// restart.
 func TestOpenDirectoryWrittenByKafka(t *testing.T) {
 	for _, name := range []string{"clean", "killed"} {
 		t.Run(name, func(t *testing.T) {

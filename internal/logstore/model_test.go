@@ -253,7 +253,7 @@ func (m *model) append() {
 	m.add(modelBatch{base: m.end(), records: int64(len(keys)), producer: 5}, keys...)
 }
 
-// retained checks the segments that retention deleted, and removes them from the model.
+// retained checks which records retention deleted, and removes them from the model.
 func (m *model) retained() {
 	start := m.log.LogStart()
 	size := m.log.Stats().SizeBytes

@@ -12,7 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// fullTable is a process that may open no file while none is set.
+// fullTable is a filesystem that rejects every open while none is set, as in a process without file
+// descriptors left.
 type fullTable struct {
 	vfs.FS
 	none atomic.Bool

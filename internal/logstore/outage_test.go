@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// A full disk is logged once per log when it begins and once when it ends, whatever fails meanwhile
-// and however often.
+// A full disk is logged once per log when it begins and once when it ends, independent of the
+// number and kind of failures in between.
 func TestFullDiskIsLoggedWhenItBeginsAndEnds(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	var out strings.Builder

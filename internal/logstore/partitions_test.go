@@ -388,8 +388,8 @@ func reopenUnlisted(t *testing.T, store *Store) {
 	}
 }
 
-// Checkpoints that are written while a log is being reopened do not list it yet: its own file must
-// stay until they do.
+// Checkpoints that are written while a log is being reopened do not list it yet: the file
+// "retained" of the log must stay until the checkpoints list it.
 func TestCheckpointsDuringReopenKeepRetainedFile(t *testing.T) {
 	mem := vfs.NewMem()
 	store, log := swapLog(t, mem)

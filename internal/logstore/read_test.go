@@ -266,8 +266,8 @@ func TestTimestampLookupsInHugeBatch(t *testing.T) {
 	})
 }
 
-// A batch with a record that is too large for a lookup answers by its header: never an error, never
-// behind a record that counts.
+// A batch with a record that is too large for a lookup answers by its header: a lookup returns no
+// error, and never an offset behind a matching record.
 func TestTimestampLookupsUseHeaderOfHugeRecords(t *testing.T) {
 	lookups(t, hugeBatch(t, compress.Zstd, 10, decompressedBytesMax+1, 10), []lookup{
 		{10, 0, 6, 2, 10, 2}, {11, 0, 6, 2, 12, 2}, {12, 3, 6, 3, 12, 3}, {12, 0, 2, -1, 0, 2},

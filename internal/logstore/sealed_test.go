@@ -132,7 +132,7 @@ func TestOutdatedSummaryIsNotUsed(t *testing.T) {
 
 // A sync fails, the kernel drops what it could not write, and the process starts again on the same
 // boot: the page cache still has the records. What recovery reports as durable then has to be on
-// disk, though every sync of it succeeds without writing anything.
+// disk, though every sync of the file succeeds without writing anything.
 func TestRecordsOfFailedSyncAreSyncedAfterRestart(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)

@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// unsyncedDisk is a real disk that is never waited for: what a benchmark prepares need not survive
-// a power failure.
+// unsyncedDisk is a real disk that is never waited for: the data of a benchmark need not survive a
+// power failure.
 type unsyncedDisk struct{ vfs.OS }
 
 func (d unsyncedDisk) Create(name string) (vfs.File, error) {

@@ -26,7 +26,7 @@ type stuck struct {
 	op      vfs.Op
 	name    string // pattern of the file's base name
 	once    sync.Once
-	reached chan struct{} // closed when there is one
+	reached chan struct{} // closed when an operation is stuck
 	free    chan struct{}
 }
 
