@@ -87,7 +87,8 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 	case req.Version >= 15 && req.ReplicaState.ID >= 0:
 		if h.authorize(from, clusterAction, clusterName) != nil {
 			answer.results = failedFetch(req, errTopicAuthorization) // as in Kafka
-			return encodeFetch(&answer), nil                         //nolint:nilerr // the response carries the error
+			//nolint:nilerr // the response carries the error
+			return encodeFetch(&answer), nil
 		}
 		want.Replica = &metadata.InSync{Broker: req.ReplicaState.ID, Epoch: req.ReplicaState.Epoch}
 		want.Interrupt = from.NextRequest

@@ -26,7 +26,8 @@ const (
 	SegmentIndexBytesMax = 1<<31 - 1
 )
 
-// FlushIntervalShortest is the smallest flush.ms that can be set: the background sync runs that often.
+// FlushIntervalShortest is the smallest flush.ms that can be set: the interval of the background
+// sync.
 const FlushIntervalShortest = time.Second
 
 // Settings are the resolved settings of a topic: every field has a value. Default returns Kafka's
