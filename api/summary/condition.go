@@ -82,8 +82,8 @@ func Unknown(message string) metav1.Condition {
 	}
 }
 
-// share counts the partitions with the condition's reason and those with other reasons: "1 of 3
-// partitions; 2 UpToDate".
+// share describes how many partitions have the reason, have other reasons, or did not report: "1 of
+// 3 partitions; 2 UpToDate".
 func share(reason string, count map[string]int, partitions int) string {
 	words := []string{fmt.Sprintf("%d of %d partitions", count[reason], partitions)}
 	reported := 0

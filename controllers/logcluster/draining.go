@@ -88,7 +88,7 @@ func (s *scope) scaledCondition(d draining) metav1.Condition {
 	return condition
 }
 
-// firstNames joins the first names of a list.
+// firstNames joins up to namesMax names, followed by "..." if there are more.
 func firstNames(names []string) string {
 	if len(names) > namesMax {
 		return strings.Join(names[:namesMax], " ") + " ..."

@@ -168,7 +168,7 @@ var logMethods = []string{
 	"Log", "LogAttrs",
 }
 
-// keyed takes the texts of a command.
+// keyed collects the value of a key-value pair that is a command's Short, Long or Example.
 func (f *texts) keyed(rel string, pair *ast.KeyValueExpr, at func(token.Pos) string) {
 	key, ok := pair.Key.(*ast.Ident)
 	if !ok || !strings.HasPrefix(rel, "cmd/") ||

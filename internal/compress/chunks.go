@@ -82,7 +82,7 @@ func (c *Chunks) room(n int) []byte {
 	return chunk[:]
 }
 
-// extend counts n bytes of the slice that room returned last as written.
+// extend marks the first n bytes of the slice from the last call of room as written.
 func (c *Chunks) extend(n int) {
 	last := len(c.pieces) - 1
 	c.pieces[last] = c.pieces[last][:len(c.pieces[last])+n]

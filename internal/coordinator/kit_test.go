@@ -27,7 +27,7 @@ type broker struct {
 	image atomic.Pointer[metadata.Image]
 	topic metadata.Topic
 
-	// Content of the images that lead applies.
+	// Content of the metadata images that the method lead applies.
 	topics  []*metadata.Topic
 	cluster metadata.Groups
 }

@@ -90,8 +90,8 @@ func (h *Handler) Handle(ctx context.Context, req *wire.Request) (wire.Reply, er
 	return answer, err
 }
 
-// api returns the row of a key, nil if it is not served. The key may be any int16 that a client
-// sent.
+// api returns the table row of an API key, or nil if that API is not served. The key may be any
+// int16 that a client sent.
 func (h *Handler) api(key int16) *api {
 	if key < 0 || int(key) >= len(h.apis) || h.apis[key].handle == nil {
 		return nil

@@ -18,7 +18,7 @@ type Appended struct {
 	Duplicate     bool // the batch was already in the log, at these offsets
 }
 
-// Append appends a batch whose transaction is not verified, like AppendVerified.
+// Append is AppendVerified for a batch whose transaction was not verified.
 func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
 	return l.AppendVerified(batch, Verified{}, now)
 }

@@ -30,8 +30,8 @@ var (
 
 const (
 	crashPartitions = 3
-	crashActs       = 40 // number of acts of a run before any crash
-	crashActsMore   = 12 // number of acts after each crash
+	crashActs       = 40 // number of random operations of a run before the first crash
+	crashActsMore   = 12 // number of random operations after each crash
 	// per seed, of some thousand: the next seed does other things
 	crashesOfOne = 100
 )

@@ -59,7 +59,8 @@ func (l *Log) deleteBefore(offset int64) (moved bool, err error) {
 	case offset <= l.logStart.Load():
 		return false, nil
 	}
-	// On a full disk deletion continues without the flush, because deleting segments makes room.
+	// If the disk is full, the deletion continues without the flush, because deleting segments
+	// makes room.
 	if err := l.flushMaintained(); err != nil && !isTemporary(err) {
 		return false, err
 	}

@@ -61,7 +61,7 @@ func Consume(ctx context.Context, opts ConsumeOptions) (*Result, error) {
 type consumer struct {
 	opts   ConsumeOptions
 	client *kgo.Client
-	// end offsets of the partitions that are not read completely; nil with Latest
+	// end offsets of the partitions that are not read completely; empty with Latest
 	left  map[int32]int64
 	all   *atomic.Int64 // records of all consumers
 	tally *tally

@@ -99,7 +99,7 @@ func (h *histogram) add(d time.Duration) {
 	}
 }
 
-// counter returns the index of the counter of a duration.
+// counter returns the index of the histogram bucket that counts a duration.
 func counter(d time.Duration) int {
 	shift := max(bits.Len64(uint64(d))-stepBits-1, 0)
 	return shift<<stepBits + int(d>>shift)

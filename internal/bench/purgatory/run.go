@@ -98,7 +98,8 @@ func Run(ctx context.Context, opts Options) (Result, error) {
 	return r.result(arrived, elapsed, after.since(before)), err
 }
 
-// sendAndWait sends all requests, waits until all have ended, and returns when the last arrived.
+// sendAndWait sends all requests and waits until all have ended. It returns the arrival time of the
+// last request.
 func (r *run) sendAndWait(ctx context.Context) (arrived time.Duration, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	var completer sync.WaitGroup

@@ -201,8 +201,8 @@ func (u *uniform) balance() bool {
 			u.transfer(from, best, steps)
 			return true
 		}
-		// All paths from the reached members stay among the reached members, and of these from has
-		// the highest load.
+		// No path leads out of the reached members, and the member "from" has the highest load of
+		// those not settled yet, so all of them are settled.
 		for _, at := range reached {
 			settled[at] = true
 		}

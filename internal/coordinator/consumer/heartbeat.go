@@ -195,7 +195,7 @@ func (t *transition) returnStatic() {
 
 // checkEpoch rejects a member with another epoch than the stored one. A member in the previous
 // epoch may have missed an answer; it is accepted if it owns only partitions that are assigned to
-// it. A member that joins again owns no partitions.
+// it. A member that joins again (EpochJoin) is always accepted, because it owns no partitions.
 func (t *transition) checkEpoch() error {
 	m := &t.member
 	switch {

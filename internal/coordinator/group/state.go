@@ -152,7 +152,8 @@ func (s *State) KnowsTopic(topic string) bool {
 // Expired returns the number of offsets that expired or became stale since New.
 func (s *State) Expired() uint64 { return s.expiredCount }
 
-// CountPhases adds the number of groups in each phase, by the phase's name in Kafka's tools.
+// CountPhases adds to counts the number of groups in each phase, keyed by the name that Kafka's
+// tools use.
 func (s *State) CountPhases(counts map[string]int) {
 	for _, g := range s.groups {
 		counts[g.phaseName()]++

@@ -135,7 +135,8 @@ type Env struct {
 	// Throttle is called after each n bytes of I/O and blocks while the pass exceeds its rate. May
 	// be nil.
 	Throttle func(ctx context.Context, n int) error
-	// Compress replaces compress.To, the default, for example to measure it.
+	// Compress is used instead of compress.To, for example to measure compression; nil:
+	// compress.To.
 	Compress compress.Func
 	// Report receives the progress of the pass from time to time. May be nil.
 	Report func(PassProgress)

@@ -18,8 +18,8 @@ var (
 	// sidecar, and the caller retries the pass. If the retry fails likewise, the log is damaged or
 	// the code has a bug.
 	ErrSidecar = errors.New("key sidecar contradicts its segment")
-	// ErrProducersChanged is returned when a batch that the pass has dropped has since become the
-	// last batch of an active producer, which must remain (F12).
+	// ErrProducersChanged is returned when the pass dropped a batch that has since become the last
+	// batch of an active producer. Such a batch must be kept (F12).
 	ErrProducersChanged = errors.New("the state of a producer changed during the pass")
 )
 

@@ -34,9 +34,9 @@ type scenario struct {
 	budget   Options
 	epoch    int32 // of the leader; each is used once
 	ledger   ledger
-	// producers is added to the ids of producers. After an unclean truncation the log may lack the
-	// last batch of a producer, which a pass has removed in favour of a later one: producers then
-	// continue with new ids.
+	// producers is a number added to each producer id. After an unclean truncation the log may lack
+	// the last batch of a producer, which a pass has removed in favour of a later one. It changes
+	// then, so that producers continue with new ids.
 	producers int64
 	reported  totals // of the cleaner, as of the last wait
 	lastRuns  string // of the cleaner, as of the last line

@@ -69,8 +69,8 @@ func parseSnapshot(path string, content []byte) ([]snapshotLine, error) {
 	return lines, err
 }
 
-// parseSnapshotAsOf is parseSnapshot with the offset in the snapshot's trailer, noOffset if it has
-// none.
+// parseSnapshotAsOf is like parseSnapshot and also returns the offset in the snapshot's trailer, or
+// noOffset if it has none.
 func parseSnapshotAsOf(path string, content []byte) (lines []snapshotLine, asOf int64, err error) {
 	be := binary.BigEndian
 	if len(content) < snapshotHeaderBytes {

@@ -47,7 +47,7 @@ func (b *build) stats() BuildStats {
 		WrittenBytes: b.meter.written + b.spool.size}
 }
 
-// checkSpool checks that the spool is of the segment.
+// checkSpool checks that the spool was built from the segment that want identifies.
 func (b *build) checkSpool(want Identity) error {
 	if err := b.spool.Err(); err != nil {
 		return err
