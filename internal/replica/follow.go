@@ -175,7 +175,7 @@ func (p *partition) truncate(r *role, sent *FollowerPartition, got *FollowerResu
 // This replica is not in sync: the leader accepted no fetch of a diverging replica in this leader
 // epoch, and a replica in sync at the start of the epoch is in the ISR of every image of the epoch.
 func (p *partition) discardDiverged(sent *FollowerPartition, divergesAt int64) error {
-	p.logger.Warn("discarding diverged compacted log: truncation cannot restore removed records",
+	p.logger.Warn("discarding diverged log: truncation cannot restore records removed by cleaning",
 		"partition", p.id, "divergesAt", divergesAt, "logEnd", sent.Offset,
 		"lastEpoch", sent.LastEpoch, "leaderEpoch", sent.LeaderEpoch)
 	return p.resetLog(p.log.LogStart())
