@@ -37,7 +37,7 @@ func (p *partition) requireSingleSource(r *role) error {
 		r.refusal = errMembershipUndecided
 		return nil
 	}
-	p.logger.Info("discarding incomplete copy", "partition", p.id, "logEnd", p.log.LogEnd(),
+	p.logger.Info(MessageDiscardCopy, "partition", p.id, "logEnd", p.log.LogEnd(),
 		"source", p.source, "leader", r.leader, "leaderChanged", otherSource, "recordsLost", lost)
 	if err := p.resetLog(p.log.LogStart()); err != nil {
 		return fmt.Errorf("discard incomplete copy: %w", err)

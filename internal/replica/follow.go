@@ -153,7 +153,7 @@ func (p *partition) truncate(r *role, sent *FollowerPartition, got *FollowerResu
 	case compacted && hw < p.log.LogEnd():
 		to = max(to, hw)
 	case to < hw:
-		p.logger.Warn("truncating below the high watermark: the leader lacks these records",
+		p.logger.Warn(MessageTruncateBelowHW,
 			"partition", p.id, "to", to, "highWatermark", hw, "leaderEpoch", sent.LeaderEpoch)
 	}
 	p.logger.Info("truncating diverged log", "partition", p.id, "from", sent.Offset, "to", to,
@@ -175,7 +175,7 @@ func (p *partition) truncate(r *role, sent *FollowerPartition, got *FollowerResu
 // This replica is not in sync: the leader accepted no fetch of a diverging replica in this leader
 // epoch, and a replica in sync at the start of the epoch is in the ISR of every image of the epoch.
 func (p *partition) discardDiverged(sent *FollowerPartition, divergesAt int64) error {
-	p.logger.Warn("discarding diverged log: truncation cannot restore records removed by cleaning",
+	p.logger.Warn(MessageDiscardDiverged,
 		"partition", p.id, "divergesAt", divergesAt, "logEnd", sent.Offset,
 		"lastEpoch", sent.LastEpoch, "leaderEpoch", sent.LeaderEpoch)
 	return p.resetLog(p.log.LogStart())
@@ -188,7 +188,7 @@ func (p *partition) restartAtLeader(sent *FollowerPartition, got *FollowerResult
 		return fmt.Errorf("%w: the leader's log is [%d, %d), this one ends at %d", got.Err,
 			got.LogStart, got.LogEnd, sent.Offset)
 	}
-	p.logger.Info("restarting log at the leader's log start", "partition", p.id,
+	p.logger.Info(MessageRestartAtLogStart, "partition", p.id,
 		"logStart", got.LogStart, "logEnd", sent.Offset)
 	return p.log.StartAt(got.LogStart)
 }

@@ -54,7 +54,7 @@ func (p *partition) adoptIncarnation(r *role) error {
 }
 
 func (p *partition) discardLog(r *role) error {
-	p.logger.Info("discarding log of another replica incarnation", "partition", p.id,
+	p.logger.Info(MessageDiscardIncarnation, "partition", p.id,
 		"logStart", p.log.LogStart(), "logEnd", p.log.LogEnd(),
 		"logIncarnation", p.incarnation, "incarnation", r.incarnation)
 	p.log.Compaction().SetReplicasTombstoneClean(0)

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+
+	"heartwood.dev/heartwood/internal/replica"
 )
 
 // logWatcher reads the log of a broker for events that cannot be observed otherwise: a replica
@@ -40,11 +42,9 @@ func (t *logWatcher) Handle(ctx context.Context, record slog.Record) error {
 		}
 		return true
 	})
-	switch message := record.Message; {
-	case strings.HasPrefix(message, "discarding diverged log"),
-		strings.HasPrefix(message, "discarding incomplete copy"),
-		strings.HasPrefix(message, "discarding log of another replica incarnation"),
-		strings.HasPrefix(message, "restarting log at the leader's log start"):
+	switch message := record.Message; message {
+	case replica.MessageDiscardDiverged, replica.MessageDiscardCopy,
+		replica.MessageDiscardIncarnation, replica.MessageRestartAtLogStart:
 		t.mu.Lock()
 		t.discarded[topic] = true
 		t.mu.Unlock()
@@ -53,9 +53,10 @@ func (t *logWatcher) Handle(ctx context.Context, record slog.Record) error {
 			t.b.w.fail("%s: broker %d is in the recorded ISR and discards its log: %s", topic, l.id,
 				message)
 		}
-	case strings.HasPrefix(message, "truncating below the high watermark") &&
-		!t.b.w.oracle.lostRecords(topic):
-		t.b.w.fail("%s: %s", topic, message)
+	case replica.MessageTruncateBelowHW:
+		if !t.b.w.oracle.lostRecords(topic) {
+			t.b.w.fail("%s: %s", topic, message)
+		}
 	}
 	if !t.Handler.Enabled(ctx, record.Level) {
 		return nil
