@@ -103,7 +103,7 @@ func (f *texts) file(root, name string) error {
 	at := func(pos token.Pos) string { return fmt.Sprintf("%s:%d", rel, set.Position(pos).Line) }
 	for _, group := range parsed.Comments {
 		if text := strings.TrimSpace(group.Text()); len(strings.Fields(text)) > 3 {
-			f.comments = append(f.comments, item{at(group.Pos()), text + context(name, set, group)})
+			f.comments = append(f.comments, item{at(group.Pos()), text + context(name, set, parsed, group)})
 		}
 	}
 	if strings.HasSuffix(name, "_test.go") {
@@ -198,16 +198,34 @@ func literal(node ast.Node) (string, bool) {
 	return text, err == nil
 }
 
-// context returns the line of code after a comment: a reader of the file sees it, too.
-func context(name string, set *token.FileSet, group *ast.CommentGroup) string {
+// contextLines is how many lines of code are shown with a comment.
+const contextLines = 3
+
+// context returns the code that a reader of the file sees with a comment: the head of the enclosing
+// declaration, and the commented lines.
+func context(name string, set *token.FileSet, file *ast.File, group *ast.CommentGroup) string {
 	content, err := os.ReadFile(name)
 	if err != nil {
 		return ""
 	}
 	lines := strings.Split(string(content), "\n")
-	end := set.Position(group.End()).Line
-	if end < len(lines) && strings.TrimSpace(lines[end]) != "" {
-		return "\n>>> " + strings.TrimSpace(lines[end])
+	first, last := set.Position(group.Pos()), set.Position(group.End()).Line
+	from, to := last, last+contextLines // lines after the comment, counted from 0
+	if strings.TrimSpace(lines[first.Line-1][:first.Column-1]) != "" {
+		from, to = first.Line-1, last // a comment at the end of a line of code
 	}
-	return ""
+	var code strings.Builder
+	for _, decl := range file.Decls {
+		head := set.Position(decl.Pos()).Line
+		if head < first.Line && group.Pos() < decl.End() && head-1 < from {
+			code.WriteString("\n>>> " + strings.TrimSpace(lines[head-1]) + " [...]")
+		}
+	}
+	for _, line := range lines[from:min(to, len(lines))] {
+		if strings.TrimSpace(line) == "" {
+			break
+		}
+		code.WriteString("\n>>> " + strings.TrimRight(line, " \t"))
+	}
+	return code.String()
 }
