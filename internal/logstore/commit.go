@@ -53,7 +53,7 @@ func (l *Log) appended(config *config) {
 // second sync that succeeds after a failed one for a success.
 func (l *Log) commit() error {
 	l.mu.Lock()
-	end, lineage, stopped := l.logEnd.Load(), l.lineage.Load(), l.mu.stopped
+	end, truncations, stopped := l.logEnd.Load(), l.truncations.Load(), l.mu.stopped
 	list := l.acquire() // rolls hold Log.mu: the last segment of the list holds end
 	l.mu.Unlock()
 	if list == nil {
@@ -72,7 +72,7 @@ func (l *Log) commit() error {
 	l.syncs.add(time.Since(began))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.lineage.Load() != lineage {
+	if l.truncations.Load() != truncations {
 		return nil // the log was truncated meanwhile: records appended later may be below end
 	}
 	l.disk.syncedTo(end)

@@ -273,7 +273,7 @@ func TestSyncDuringTruncationDoesNotCount(t *testing.T) {
 	<-held.reached
 	log.mu.Lock()
 	log.disk.truncate(2) // a part of a truncation: afterwards the sync must not report 5 as synced
-	log.lineage.Add(1)
+	log.truncations.Add(1)
 	log.mu.Unlock()
 	close(held.free)
 	if err := <-done; err != nil || log.disk.synced.Load() > 2 {

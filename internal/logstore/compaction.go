@@ -59,10 +59,9 @@ func (c *Compaction) ID() PartitionID { return c.log.id }
 // has another pointer, so equal pointers mean that nothing was configured in between.
 func (c *Compaction) Settings() *topicconfig.Settings { return &c.log.config.Load().settings }
 
-// Lineage returns the number of truncations of the log since it was opened. It is not a leader
-// epoch, unlike clean.Job.Lineage. A result that was computed at a smaller number may not apply to
-// the current log.
-func (c *Compaction) Lineage() int64 { return c.log.lineage.Load() }
+// Truncations returns the number of truncations of the log since it was opened. A result that was
+// computed when the number was smaller may not apply to the log as it is now.
+func (c *Compaction) Truncations() int64 { return c.log.truncations.Load() }
 
 // Closed reports whether the log is closed.
 func (c *Compaction) Closed() bool { return c.log.list.Load() == nil }
@@ -73,14 +72,14 @@ func (c *Compaction) Stopped() bool { return c.Closed() || c.log.fault.Load() !=
 // Sections returns the sections of the log as it is now; ok is false if the log is closed. It
 // changes nothing, takes no lock and reads no file.
 func (c *Compaction) Sections(now time.Time) (s Sections, ok bool) {
-	lineage := c.Lineage() // loaded before the segment list, as in view
+	truncations := c.Truncations() // loaded before the segment list, as in view
 	list, limits := c.limits()
 	if list == nil {
 		return Sections{}, false
 	}
 	defer list.release()
 	s, _ = divide(list.handles, limits, c.Settings(), now)
-	s.Lineage, s.TombstonesDue = lineage, c.tombstonesDue()
+	s.Truncations, s.TombstonesDue = truncations, c.tombstonesDue()
 	return s, true
 }
 
@@ -120,16 +119,16 @@ func (c *Compaction) setFirstDirty(offset int64) error {
 
 // setCleaned records the result of a pass: the first dirty offset, the tombstone-clean offset, and
 // the horizon at which the first tombstone is due. It stores the horizon first, for the same reason
-// as writeCheckpoints. lineage is the number of truncations when the pass took its view; if the log
-// was truncated since, setCleaned fails with errSegmentsChanged and stores nothing.
-func (c *Compaction) setCleaned(lineage int64, stats clean.Stats) error {
+// as writeCheckpoints. truncations is the number of truncations when the pass took its view; if the
+// log was truncated since, setCleaned fails with errSegmentsChanged and stores nothing.
+func (c *Compaction) setCleaned(truncations int64, stats clean.Stats) error {
 	ms := int64(TombstonesNone)
 	if !stats.NextPass.IsZero() {
 		ms = stats.NextPass.UnixMilli()
 	}
 	l := c.log
-	l.mu.Lock() // a truncation changes lineage and the first dirty offset under this lock
-	if l.lineage.Load() != lineage {
+	l.mu.Lock() // a truncation changes Log.truncations and the first dirty offset under this lock
+	if l.truncations.Load() != truncations {
 		defer l.mu.Unlock()
 		return errSegmentsChanged
 	}
@@ -249,16 +248,16 @@ func (c *Compaction) SidecarBytes() SidecarBytes {
 // cleanableEnd returns the end of the records that may be cleaned; see durability.sealedEnd.
 func (l *Log) cleanableEnd() int64 { return l.disk.sealedEnd.Load() }
 
-// truncations returns the number of truncations so far, like Compaction.Lineage.
-func (l *Log) truncations() int64 { return l.lineage.Load() }
+// truncationCount returns the number of truncations since the log was opened.
+func (l *Log) truncationCount() int64 { return l.truncations.Load() }
 
-// ownsSealed reports whether a segment is in the log's list and sealed, and whether the log was not
-// truncated since truncations returned the given count. Log.maintain is held, so the result stays
-// valid.
+// ownsSealed reports whether the segment h is sealed and in the log's segment list, and whether the
+// log was not truncated after truncationCount returned truncations. The caller holds Log.maintain,
+// so the result stays valid while the caller holds the lock.
 func (l *Log) ownsSealed(h *handle, truncations int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	list := l.list.Load()
 	return list != nil && !h.doomed.Load() && slices.Contains(list.handles, h) &&
-		list.active() != h && l.truncations() == truncations
+		list.active() != h && l.truncationCount() == truncations
 }

@@ -91,9 +91,9 @@ type Log struct {
 
 	// truncating is held during a truncation, and acquired before all other locks.
 	truncating sync.Mutex
-	// lineage is the number of truncations since the log was opened: a result that was computed
-	// before a truncation may not apply after it. It rises under Log.mu.
-	lineage atomic.Int64
+	// truncations is the number of truncations since the log was opened. A result that was computed
+	// before a truncation may not apply after the truncation. The number rises under Log.mu.
+	truncations atomic.Int64
 
 	// maintain is held while segments at the front or in the middle of the log are replaced or
 	// deleted, and during a flush; see doc.go.

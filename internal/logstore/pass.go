@@ -32,9 +32,9 @@ type PassOptions struct {
 	// Throttle is called with every n bytes read or written, and waits; nil: no limit.
 	Throttle func(ctx context.Context, n int) error
 
-	// Started is called when the pass has its view of the log. lineage is the number of truncations
-	// (Compaction.Lineage) at the time of the view. Started may be nil.
-	Started func(lineage int64)
+	// Started is called when the pass has its view of the log. truncations is the number of
+	// truncations (Compaction.Truncations) at the time of the view. Started may be nil.
+	Started func(truncations int64)
 	// Progress is called now and then; may be nil.
 	Progress func(clean.PassProgress)
 	// Run does the work; nil: clean.Run.
@@ -54,23 +54,23 @@ func (c *Compaction) Pass(ctx context.Context, opts PassOptions) (clean.Stats, e
 		return clean.Stats{CleanedTo: c.firstDirty.Load()}, err
 	}
 	defer c.sidecars.trim()
-	stats, lineage, err := c.passOnce(ctx, opts)
+	stats, truncations, err := c.passOnce(ctx, opts)
 	if opts.DryRun {
 		return stats, err
 	}
 	if errors.Is(err, clean.ErrSidecar) && ctx.Err() == nil {
 		c.log.env.logger.Warn("key sidecar contradicts its segment; repeating the pass",
 			"partition", c.log.id, "error", err)
-		stats, lineage, err = c.passOnce(ctx, opts)
+		stats, truncations, err = c.passOnce(ctx, opts)
 	}
 	if err != nil {
 		return stats, err
 	}
-	return stats, c.setCleaned(lineage, stats)
+	return stats, c.setCleaned(truncations, stats)
 }
 
-// passOnce runs the pass, and returns the number of truncations (Compaction.Lineage) at the time of
-// its view of the log.
+// passOnce runs the pass, and returns the number of truncations (Compaction.Truncations) at the
+// time of its view of the log.
 //
 // The view is taken here, because the sections that the scheduler saw may be old: the bound may
 // have risen since, and retention may have deleted segments. From here on the view holds references
@@ -87,20 +87,20 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 	v := c.view(now)
 	defer v.release()
 	if len(v.segments) == 0 { // the log was closed or truncated meanwhile
-		return clean.Stats{CleanedTo: v.FirstDirty}, v.Lineage, nil
+		return clean.Stats{CleanedTo: v.FirstDirty}, v.Truncations, nil
 	}
 	if opts.Started != nil {
-		opts.Started(v.Lineage)
+		opts.Started(v.Truncations)
 	}
 	// The pass keeps the last batch of each producer as of the view. A crash must not lose that
 	// batch: the producer's last batch would be one that the pass has removed, and a retry of it
 	// would be appended again.
 	if err := c.log.flush(); err != nil {
-		return clean.Stats{CleanedTo: v.FirstDirty}, v.Lineage, err
+		return clean.Stats{CleanedTo: v.FirstDirty}, v.Truncations, err
 	}
 	salt := c.sidecars.salt.Load()
 	if salt == nil {
-		return clean.Stats{CleanedTo: v.FirstDirty}, v.Lineage, errNoKeys
+		return clean.Stats{CleanedTo: v.FirstDirty}, v.Truncations, errNoKeys
 	}
 	job := clean.Job{
 		LogStart: v.LogStart, FirstDirty: v.FirstDirty, Bound: v.Bound,
@@ -109,7 +109,7 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 		Limits: clean.Limits{MemoryBytes: opts.MemoryBytes, Workers: opts.Workers,
 			Parallel: opts.Parallel},
 		CleaningProgress: c.progress.forPass(), Producers: v.producers, Hasher: salt.Hasher(),
-		Env: c.passEnv(v.Lineage, opts),
+		Env: c.passEnv(v.Truncations, opts),
 	}
 	if opts.Thorough {
 		job.Rules.MaxGarbagePercent = 0
@@ -122,7 +122,7 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 		run = opts.Run
 	}
 	stats, err := run(ctx, job)
-	return stats, v.Lineage, err
+	return stats, v.Truncations, err
 }
 
 // PassRules returns the rules of a pass that follow from a topic's settings.
@@ -152,8 +152,8 @@ func spanMax(s *topicconfig.Settings) time.Duration {
 }
 
 // passEnv returns the functions with which a pass works on the log. Its replacements fail once the
-// number of truncations is not lineage any more.
-func (c *Compaction) passEnv(lineage int64, opts PassOptions) clean.Env {
+// number of truncations differs from the parameter truncations.
+func (c *Compaction) passEnv(truncations int64, opts PassOptions) clean.Env {
 	l := c.log
 	env := clean.Env{
 		OpenSidecar: func(ctx context.Context, s *segment.Segment,
@@ -173,7 +173,7 @@ func (c *Compaction) passEnv(lineage int64, opts PassOptions) clean.Env {
 			return c.sidecars.path(base, keys.Extension, cleanedSuffix)
 		},
 		Replace: func(sources, cleaned []*segment.Segment) error {
-			return l.replaceIn(lineage, sources, cleaned)
+			return l.replaceIn(truncations, sources, cleaned)
 		},
 		Producers: c.producers,
 		SaveDead:  c.saveDead,
@@ -208,7 +208,7 @@ func (c *Compaction) keysForPass(ctx context.Context, s *segment.Segment, how cl
 }
 
 // epochBelow returns the leader epoch of the record before an offset. It is the function
-// clean.Job.Lineage, which is unrelated to Compaction.Lineage.
+// clean.Job.Lineage.
 func (c *Compaction) epochBelow(offset int64) uint64 { return uint64(c.log.EpochAt(offset - 1)) }
 
 // producers returns the last batch of each active producer, which a pass keeps (I25).
@@ -241,7 +241,7 @@ func (c *Compaction) view(now time.Time) passView {
 	c.ResetFirstDirty()
 	// The number of truncations is loaded before the list: a truncation in between then makes the
 	// view outdated, and its result is rejected.
-	lineage := c.Lineage()
+	truncations := c.Truncations()
 	list, limits := c.limits()
 	if list == nil {
 		return passView{release: func() {}}
@@ -252,7 +252,7 @@ func (c *Compaction) view(now time.Time) passView {
 	var v passView
 	var cleanable []*handle
 	v.Sections, cleanable = divide(list.handles, limits, c.Settings(), now)
-	v.Lineage, v.TombstonesDue = lineage, c.tombstonesDue()
+	v.Truncations, v.TombstonesDue = truncations, c.tombstonesDue()
 	v.segments, v.producers = segmentsOf(cleanable), c.producers()
 	for _, h := range cleanable {
 		h.acquire()

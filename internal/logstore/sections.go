@@ -35,9 +35,9 @@ type Sections struct {
 	OldestDirty time.Time
 	Segments    int   // below Bound
 	Records     int64 // below Bound, an estimate
-	// Lineage is the number of truncations of the log (Compaction.Lineage) when the sections were
-	// computed.
-	Lineage int64
+	// Truncations is the number of truncations of the log (Compaction.Truncations) when the
+	// sections were computed.
+	Truncations int64
 	// TombstonesDue is the time (Unix milliseconds) from which the log needs a pass for its
 	// tombstones, or TombstonesNone or TombstonesUnknown.
 	TombstonesDue int64

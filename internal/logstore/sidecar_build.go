@@ -132,7 +132,7 @@ func (s *sidecars) build(ctx context.Context, h *handle, opts sidecarOptions) er
 	if err := s.saveSalt(); err != nil {
 		return err
 	}
-	truncations := s.log.truncations()
+	truncations := s.log.truncationCount()
 	s.mu.Lock()
 	spool, err := s.spools.takeLocked(h), error(nil)
 	s.mu.Unlock()

@@ -205,7 +205,7 @@ func TestTruncationDiscardsSpoolsAndSidecars(t *testing.T) {
 			log.mu.Lock()
 			defer log.mu.Unlock()
 			log.compaction.sidecars.invalidateLocked(log.currentLocked())
-			log.lineage.Add(1)
+			log.truncations.Add(1)
 			return nil
 		}}})
 	if !errors.Is(err, errSegmentsChanged) {

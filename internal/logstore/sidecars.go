@@ -58,10 +58,10 @@ type sidecarLog interface {
 	// cleanableEnd is the end of the records that may be cleaned: no segment above it has a
 	// sidecar.
 	cleanableEnd() int64
-	// truncations returns the number of truncations of the log so far.
-	truncations() int64
+	// truncationCount returns the number of truncations of the log so far.
+	truncationCount() int64
 	// ownsSealed reports whether a segment is in the log's list and sealed, and whether the log was
-	// not truncated since truncations returned the given count. Log.maintain is held.
+	// not truncated since truncationCount returned the given count. Log.maintain is held.
 	ownsSealed(h *handle, truncations int64) bool
 }
 

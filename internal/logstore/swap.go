@@ -23,16 +23,16 @@ type segmentSwap struct {
 }
 
 // replaceIn replaces sources by cleaned segments, as one commit point that survives a crash
-// (docs/format/swap.md). lineage is the number of truncations of the log (Compaction.Lineage) when
-// cleaned was computed. It fails with errSegmentsChanged, and changes nothing, if the log was
-// truncated since (records that superseded others may be removed) or if sources are no longer
-// neighbours in its segment list. Readers of the old files continue. replaceIn owns cleaned, also
-// when it fails.
+// (docs/format/swap.md). truncations is the number of truncations of the log
+// (Compaction.Truncations) when cleaned was computed. It fails with errSegmentsChanged, and changes
+// nothing, if the log was truncated since (records that superseded others may be removed) or if
+// sources are no longer neighbours in its segment list. Readers of the old files continue.
+// replaceIn owns cleaned, also when it fails.
 //
 // Before any source is removed there is a producer snapshot at their end. A pass keeps the last
 // batch of each producer as of the log end, and a truncation to below that batch rebuilds the
 // producer state from the remaining batches, or from the snapshot.
-func (l *Log) replaceIn(lineage int64, sources, cleaned []*segment.Segment) error {
+func (l *Log) replaceIn(truncations int64, sources, cleaned []*segment.Segment) error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	s := segmentSwap{log: l, sources: sources, cleaned: cleaned}
@@ -40,7 +40,7 @@ func (l *Log) replaceIn(lineage int64, sources, cleaned []*segment.Segment) erro
 	if err == nil {
 		err = l.snapshots.ensureAt(behind, behind[len(behind)-1].Base())
 	}
-	if err == nil && l.lineage.Load() != lineage {
+	if err == nil && l.truncations.Load() != truncations {
 		err = errSegmentsChanged
 	}
 	if err != nil {

@@ -310,5 +310,5 @@ func checkSwapped(t *testing.T, crashed *vfs.Mem, what string) {
 
 // replaceNow replaces segments by ones that were computed from the log as it is.
 func replaceNow(log *Log, sources, cleaned []*segment.Segment) error {
-	return log.replaceIn(log.lineage.Load(), sources, cleaned)
+	return log.replaceIn(log.truncations.Load(), sources, cleaned)
 }

@@ -83,7 +83,7 @@ func (t *truncation) publish(state producer.State, before, after []*handle) {
 	l.compaction.sidecars.invalidateLocked(l.currentLocked())
 	l.disk.truncate(end)
 	l.disk.forget(func(u unsealed) bool { return u.segment.Base() >= active.Base() })
-	l.lineage.Add(1)
+	l.truncations.Add(1)
 	l.mu.producers = state
 	l.compaction.truncated(active.Base(), end)
 	if end <= active.Base() {
@@ -233,7 +233,7 @@ func (t *truncation) publishEmpty(before []*handle, active *handle) {
 	l.mu.Lock()
 	l.compaction.sidecars.invalidateLocked(l.currentLocked())
 	l.disk.restart(offset)
-	l.lineage.Add(1)
+	l.truncations.Add(1)
 	l.mu.producers, l.snapshots.pending, l.mu.firstAppend = producer.State{}, nil, time.Time{}
 	l.compaction.emptied(offset)
 	t.lowerOffsets(offset, offset)

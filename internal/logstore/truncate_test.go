@@ -294,11 +294,11 @@ func TestI35TruncateEndsPasses(t *testing.T) {
 	if got := log.compaction.firstDirty.Load(); got != 20 {
 		t.Errorf("first dirty offset %d", got)
 	}
-	if err := log.replaceIn(view.Lineage, sourcesOf(log, 0, 1), cleaned); !errors.Is(err,
+	if err := log.replaceIn(view.Truncations, sourcesOf(log, 0, 1), cleaned); !errors.Is(err,
 		errSegmentsChanged) {
 		t.Errorf("an earlier pass replaced segments: %v", err)
 	}
-	if err := log.compaction.setCleaned(view.Lineage,
+	if err := log.compaction.setCleaned(view.Truncations,
 		clean.Stats{CleanedTo: 40, NextPass: epoch0}); !errors.Is(err, errSegmentsChanged) {
 		t.Errorf("an earlier pass was recorded: %v", err)
 	}

@@ -22,8 +22,8 @@ const reestimateShare = 32
 func (e estimate) stale(s logstore.Sections) bool {
 	was := e.Sections
 	grown := s.DirtyBytes - was.DirtyBytes
-	return !e.made || was.Lineage != s.Lineage || was.FirstDirty != s.FirstDirty || grown < 0 ||
-		grown > 0 && (grown*reestimateShare > s.CleanBytes+s.DirtyBytes || e.Exact)
+	return !e.made || was.Truncations != s.Truncations || was.FirstDirty != s.FirstDirty ||
+		grown < 0 || grown > 0 && (grown*reestimateShare > s.CleanBytes+s.DirtyBytes || e.Exact)
 }
 
 // worthPass reports whether a pass over the dirty section pays: the estimated garbage is more than
@@ -34,7 +34,7 @@ func (e estimate) stale(s logstore.Sections) bool {
 // unique, this pass costs one read of the sidecars.
 func (e estimate) worthPass(s logstore.Sections, settings *topicconfig.Settings,
 	now time.Time) bool {
-	if !e.Known || e.Sections.Lineage != s.Lineage ||
+	if !e.Known || e.Sections.Truncations != s.Truncations ||
 		now.Sub(s.OldestDirty) >= settings.TombstoneRetention {
 		return true
 	}
@@ -53,7 +53,7 @@ func (s *logState) reclaimable(of logstore.Sections) (bytes *int64, exact bool) 
 		return &left, true
 	case of.CleanBytes+of.DirtyBytes == 0:
 		return new(int64), false // nothing is cleanable
-	case !e.Known || e.Sections.Lineage != of.Lineage:
+	case !e.Known || e.Sections.Truncations != of.Truncations:
 		return nil, false
 	}
 	return &e.Bytes, e.Exact && of.DirtyBytes == 0

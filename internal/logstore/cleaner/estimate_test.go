@@ -204,11 +204,11 @@ func TestEstimatesAreRepeatedOnlyAfterGrowth(t *testing.T) {
 }
 
 func TestEstimateBecomesStale(t *testing.T) {
-	v := logstore.Sections{CleanBytes: 1000, DirtyBytes: 1000, FirstDirty: 5, Lineage: 1}
+	v := logstore.Sections{CleanBytes: 1000, DirtyBytes: 1000, FirstDirty: 5, Truncations: 1}
 	e := estimate{made: true, Garbage: logstore.Garbage{Sections: v}}
 	for name, change := range map[string]func(e *estimate, v *logstore.Sections){
 		"no estimate": func(e *estimate, _ *logstore.Sections) { e.made = false },
-		"truncated":   func(_ *estimate, v *logstore.Sections) { v.Lineage++ },
+		"truncated":   func(_ *estimate, v *logstore.Sections) { v.Truncations++ },
 		"cleaned":     func(_ *estimate, v *logstore.Sections) { v.FirstDirty++ },
 		"retention":   func(_ *estimate, v *logstore.Sections) { v.DirtyBytes-- },
 		"grown":       func(_ *estimate, v *logstore.Sections) { v.DirtyBytes += 70 },
@@ -246,7 +246,7 @@ func TestEstimateDecidesWhetherAPassPays(t *testing.T) {
 		"more within the error": {estimate{Garbage: logstore.Garbage{Known: true, Bytes: 190,
 			Error: 0.02}}, now, true},
 		"before a truncation": {estimate{Garbage: logstore.Garbage{Known: true,
-			Sections: logstore.Sections{Lineage: 7}}}, now, true},
+			Sections: logstore.Sections{Truncations: 7}}}, now, true},
 		"no garbage for one retention": {estimate{Garbage: logstore.Garbage{Known: true}},
 			epoch0.Add(time.Hour), true},
 	} {

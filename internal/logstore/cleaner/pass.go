@@ -64,10 +64,10 @@ func (c *Cleaner) passOptions(state *logState, view logView, held *heldSlots,
 			}
 			return held.used(ctx, n)
 		},
-		Started: func(lineage int64) {
+		Started: func(truncations int64) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			state.lineage = lineage
+			state.truncations = truncations
 		},
 		Progress: func(p clean.PassProgress) {
 			c.mu.Lock()
@@ -155,7 +155,7 @@ func (c *Cleaner) finish(state *logState, view logView, stats clean.Stats, resul
 			time.Time{}
 		if stats.SegmentsTotal > 0 {
 			state.estimate = estimate{made: true, Garbage: logstore.Garbage{
-				Sections: logstore.Sections{Lineage: state.lineage, FirstDirty: stats.CleanedTo},
+				Sections: logstore.Sections{Truncations: state.truncations, FirstDirty: stats.CleanedTo},
 				Known:    true, Exact: true, Bytes: stats.GarbageBytes,
 			}}
 		}

@@ -44,16 +44,16 @@ func (c *Cleaner) run() {
 // longer apply. It also ends the background job of a log that was closed or is no longer compacted.
 func (c *Cleaner) endStale() {
 	type running struct {
-		log      *logstore.Compaction
-		settings *topicconfig.Settings
-		lineage  int64
-		cancel   context.CancelFunc
+		log         *logstore.Compaction
+		settings    *topicconfig.Settings
+		truncations int64
+		cancel      context.CancelFunc
 	}
 	var passes []running
 	c.mu.Lock()
 	for _, state := range c.mu.logs {
 		if state.running() {
-			passes = append(passes, running{state.log, state.settings, state.lineage,
+			passes = append(passes, running{state.log, state.settings, state.truncations,
 				state.cancel})
 		}
 	}
@@ -63,7 +63,7 @@ func (c *Cleaner) endStale() {
 		background.cancel()
 	}
 	for _, p := range passes {
-		truncated := p.lineage != lineageNone && p.log.Lineage() != p.lineage
+		truncated := p.truncations != truncationsUnknown && p.log.Truncations() != p.truncations
 		if truncated || p.log.Stopped() || !samePass(p.settings, p.log.Settings()) {
 			p.cancel()
 		}
@@ -207,8 +207,8 @@ func (c *Cleaner) startLocked(view logView, due passDue) bool {
 	if state.waiting {
 		c.mu.waiting++
 	}
-	state.cancel, state.trigger, state.settings, state.lineage = cancel, due.trigger, view.settings,
-		lineageNone
+	state.cancel, state.trigger, state.settings = cancel, due.trigger, view.settings
+	state.truncations = truncationsUnknown
 	state.granted, state.began, state.due = granted, time.Now(), time.Time{}
 	state.progress = clean.PassProgress{Phase: clean.Indexing}
 	served, thorough := state.request, false

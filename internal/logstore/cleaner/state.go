@@ -38,16 +38,17 @@ type logState struct {
 	trigger  string
 	serving  int64                 // ticket of the request that the pass serves, 0 if none
 	settings *topicconfig.Settings // of the pass
-	// lineage of the pass's log; lineageNone until the pass has a view of it
-	lineage  int64
-	waiting  bool  // for its first worker slot
-	granted  int64 // bytes of memory
-	progress clean.PassProgress
-	began    time.Time // when it got its first worker slot
+	// truncations is the number of truncations of the log (logstore.Compaction.Truncations) at the
+	// time of the pass's view of the log. It is truncationsUnknown while the pass has no view yet.
+	truncations int64
+	waiting     bool  // for its first worker slot
+	granted     int64 // bytes of memory
+	progress    clean.PassProgress
+	began       time.Time // when it got its first worker slot
 }
 
-// lineageNone is the lineage of a pass that has no view of the log yet.
-const lineageNone = -1
+// truncationsUnknown is the value of logState.truncations while a pass has no view of the log yet.
+const truncationsUnknown = -1
 
 // running reports whether a pass runs, or was cancelled and has not ended yet. It needs Cleaner.mu.
 func (s *logState) running() bool { return s.cancel != nil }
