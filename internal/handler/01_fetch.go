@@ -159,7 +159,7 @@ func (h *Handler) authorizeRead(from *wire.Request, follower bool, topic string)
 }
 
 // withholdDenied replaces the results of topics that the client may not read: a fetch session
-// contains partitions of earlier requests, and a right may be revoked during a long poll.
+// contains partitions of earlier requests, and an ACL may be revoked during a long poll.
 func (h *Handler) withholdDenied(from *wire.Request, follower bool, results []replica.FetchResult) {
 	for i := range results {
 		r := &results[i]

@@ -160,7 +160,8 @@ func (h *Handler) requestedTopics(img *metadata.Image, raw *wire.Request,
 }
 
 // authorizeDescribe returns nil if the client may describe a topic that it named, by name or by id.
-// A name that does not exist needs the right as well: the error must not reveal whether it exists.
+// The client must be allowed to describe a topic that does not exist too: the error must not reveal
+// whether a topic exists.
 func (h *Handler) authorizeDescribe(raw *wire.Request, requested *kmsg.MetadataRequestTopic,
 	found *metadata.Topic) error {
 	switch {

@@ -69,7 +69,7 @@ func (h *Handler) deleteTopics(ctx context.Context, raw *wire.Request,
 }
 
 // authorizeDelete returns nil if the client may delete a topic. A client that named it by id must
-// also have the right to describe it, or the response would reveal its name.
+// also be allowed to describe it, or the response would reveal its name.
 func (h *Handler) authorizeDelete(raw *wire.Request, byID bool, name string) error {
 	if byID && h.authorize(raw, describeTopic, name) != nil {
 		return errTopicAuthorization

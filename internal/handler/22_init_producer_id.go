@@ -21,8 +21,8 @@ import (
 // partition fences the earlier epoch with INVALID_PRODUCER_EPOCH.)
 //
 // A transactional id is rejected with UNSUPPORTED_VERSION: clients then fail at once, and report
-// that the broker lacks the feature. INVALID_REQUEST would blame the client, an authorization error
-// its rights, and clients would repeat retriable errors without end.
+// that the broker lacks the feature. INVALID_REQUEST would blame the client, and an
+// authorization error would blame its ACLs. A client would repeat a retriable error without end.
 
 // initProducerIDShape describes the fields of the request (shape.go).
 var initProducerIDShape = shape{text(), fixed(4), fixed(10).from(3)}
@@ -60,7 +60,7 @@ func (h *Handler) producerID(raw *wire.Request, req *kmsg.InitProducerIDRequest)
 }
 
 // authorizeProducer returns nil if the client may use a transactional id or, without one, may write
-// idempotently: by the right of the cluster, or the right to write any topic (KIP-679).
+// idempotently: it may IDEMPOTENT_WRITE on the cluster, or WRITE on any topic (KIP-679).
 func (h *Handler) authorizeProducer(raw *wire.Request, transactionalID *string) error {
 	if transactionalID != nil {
 		return h.authorize(raw, writeTransactionalID, *transactionalID)

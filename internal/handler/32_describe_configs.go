@@ -97,10 +97,11 @@ func (h *Handler) resourceConfigs(img *metadata.Image, raw *wire.Request,
 	return nil, fmt.Errorf("%w: resource type %d", errInvalidRequest, requested.ResourceType)
 }
 
-// authorizeConfigs returns nil if the client has the right on a resource's settings: the right
-// topic for a topic, the right cluster for brokers and their loggers.
+// authorizeConfigs returns nil if the client may perform an operation on a resource's settings:
+// parameter topic is the operation for a topic, parameter cluster the one for a broker or a
+// broker's loggers.
 func (h *Handler) authorizeConfigs(raw *wire.Request, kind kmsg.ConfigResourceType, name string,
-	topic, cluster Right) error {
+	topic, cluster RequiredOperation) error {
 	switch kind {
 	case kmsg.ConfigResourceTypeTopic:
 		return h.authorize(raw, topic, name)

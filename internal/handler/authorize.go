@@ -12,7 +12,7 @@ import (
 // Operation is what a request does to a resource; the numbers are those of Kafka's AclOperation.
 type Operation int8
 
-// The operations that requests need.
+// The operations that handlers authorize.
 const (
 	OpRead            Operation = 3
 	OpWrite           Operation = 4
@@ -29,7 +29,7 @@ const (
 // ResourceType is a kind of resource; the numbers are those of Kafka's ResourceType.
 type ResourceType int8
 
-// The types of resources that requests use.
+// The types of resources that handlers authorize operations on.
 const (
 	ResourceTopic           ResourceType = 2
 	ResourceGroup           ResourceType = 3
@@ -40,53 +40,54 @@ const (
 const (
 	// clusterName is the name of the one resource of type cluster, as in Kafka.
 	clusterName = "kafka-cluster"
-	// anyName asks for a right on at least one resource of a type (KIP-679).
+	// anyName is the name in an Action that asks whether the principal may perform the operation on
+	// at least one resource of the type (KIP-679).
 	anyName = ""
 )
 
-// Right is an operation on resources of a type. A row of the table lists the rights that its
-// requests need.
-type Right struct {
+// RequiredOperation is an operation and the type of the resources that it acts on. Each row of
+// table lists the operations that a client must be allowed to perform for its requests to succeed.
+type RequiredOperation struct {
 	Operation Operation
 	Type      ResourceType
 }
 
 var (
-	readTopic            = Right{OpRead, ResourceTopic}
-	writeTopic           = Right{OpWrite, ResourceTopic}
-	createTopic          = Right{OpCreate, ResourceTopic}
-	deleteTopic          = Right{OpDelete, ResourceTopic}
-	alterTopic           = Right{OpAlter, ResourceTopic}
-	describeTopic        = Right{OpDescribe, ResourceTopic}
-	describeTopicConfigs = Right{OpDescribeConfigs, ResourceTopic}
-	alterTopicConfigs    = Right{OpAlterConfigs, ResourceTopic}
+	readTopic            = RequiredOperation{OpRead, ResourceTopic}
+	writeTopic           = RequiredOperation{OpWrite, ResourceTopic}
+	createTopic          = RequiredOperation{OpCreate, ResourceTopic}
+	deleteTopic          = RequiredOperation{OpDelete, ResourceTopic}
+	alterTopic           = RequiredOperation{OpAlter, ResourceTopic}
+	describeTopic        = RequiredOperation{OpDescribe, ResourceTopic}
+	describeTopicConfigs = RequiredOperation{OpDescribeConfigs, ResourceTopic}
+	alterTopicConfigs    = RequiredOperation{OpAlterConfigs, ResourceTopic}
 
-	readGroup     = Right{OpRead, ResourceGroup}
-	deleteGroup   = Right{OpDelete, ResourceGroup}
-	describeGroup = Right{OpDescribe, ResourceGroup}
+	readGroup     = RequiredOperation{OpRead, ResourceGroup}
+	deleteGroup   = RequiredOperation{OpDelete, ResourceGroup}
+	describeGroup = RequiredOperation{OpDescribe, ResourceGroup}
 
-	createCluster          = Right{OpCreate, ResourceCluster}
-	alterCluster           = Right{OpAlter, ResourceCluster}
-	describeCluster        = Right{OpDescribe, ResourceCluster}
-	clusterAction          = Right{OpClusterAction, ResourceCluster}
-	describeClusterConfigs = Right{OpDescribeConfigs, ResourceCluster}
-	alterClusterConfigs    = Right{OpAlterConfigs, ResourceCluster}
-	idempotentWrite        = Right{OpIdempotentWrite, ResourceCluster}
+	createCluster          = RequiredOperation{OpCreate, ResourceCluster}
+	alterCluster           = RequiredOperation{OpAlter, ResourceCluster}
+	describeCluster        = RequiredOperation{OpDescribe, ResourceCluster}
+	clusterAction          = RequiredOperation{OpClusterAction, ResourceCluster}
+	describeClusterConfigs = RequiredOperation{OpDescribeConfigs, ResourceCluster}
+	alterClusterConfigs    = RequiredOperation{OpAlterConfigs, ResourceCluster}
+	idempotentWrite        = RequiredOperation{OpIdempotentWrite, ResourceCluster}
 
-	writeTransactionalID    = Right{OpWrite, ResourceTransactionalID}
-	describeTransactionalID = Right{OpDescribe, ResourceTransactionalID}
+	writeTransactionalID    = RequiredOperation{OpWrite, ResourceTransactionalID}
+	describeTransactionalID = RequiredOperation{OpDescribe, ResourceTransactionalID}
 )
 
-// Action is a question to the authorizer.
+// Action is what the authorizer allows or denies: an operation of a principal on one resource.
 type Action struct {
 	Principal wire.Principal
 	Listener  string
-	Remote    net.Addr // of the client
-	Right
-	Name string // of the resource; "": any resource of the type
+	Remote    net.Addr // address of the client
+	RequiredOperation
+	Name string // name of the resource; "" stands for any resource of the type
 }
 
-// errDenied has the error of each type of resource that a request may not use.
+// errDenied maps the type of a resource to the error of a client that may not use the resource.
 var errDenied = map[ResourceType]error{
 	ResourceTopic:           errTopicAuthorization,
 	ResourceGroup:           errGroupAuthorization,
@@ -94,39 +95,39 @@ var errDenied = map[ResourceType]error{
 	ResourceTransactionalID: errTransactionalIDAuthorization,
 }
 
-// errUnlistedRight denies a right that the row of the request does not name: the handler and
-// table.go disagree.
-var errUnlistedRight = errors.New("right is not in the API's row of the table")
+// errUnlistedOperation is the error of a handler that asks for an operation that is missing in the
+// API's row of table. It is a fault of the code and denies the operation.
+var errUnlistedOperation = errors.New("handler authorizes an operation that table.go does not list")
 
-// authorize returns nil if the client may use a resource, else the error of the resource's type.
+// authorize returns nil if the client may perform an operation on the named resource, otherwise the
+// error of the resource's type.
 //
-// Handlers call it once for each resource that they use, before they use it, and answer its error
-// for that resource alone. A request that acts on the cluster as a whole calls it once, with
-// clusterName.
-func (h *Handler) authorize(req *wire.Request, right Right, name string) error {
+// A handler calls authorize once for each resource, before it uses the resource, and answers the
+// error for that resource only. A request that acts on the whole cluster passes clusterName.
+func (h *Handler) authorize(req *wire.Request, required RequiredOperation, name string) error {
 	if h.opts.Authorize == nil {
 		return nil
 	}
-	if row := h.api(req.Key); row == nil || !slices.Contains(row.needs, right) {
-		return fmt.Errorf("%w: api key %d, %+v", errUnlistedRight, req.Key, right)
+	if row := h.api(req.Key); row == nil || !slices.Contains(row.required, required) {
+		return fmt.Errorf("%w: api key %d, %+v", errUnlistedOperation, req.Key, required)
 	}
-	if h.allowed(req, right, name) {
+	if h.allowed(req, required, name) {
 		return nil
 	}
-	return errDenied[right.Type]
+	return errDenied[required.Type]
 }
 
-// allowed reports whether the client has a right on a resource. It is the only place where the
-// authorizer is called; without one every client has every right.
-func (h *Handler) allowed(req *wire.Request, right Right, name string) bool {
+// allowed reports whether the client may perform an operation on the named resource. Only allowed
+// calls the authorizer. Without an authorizer, every client may perform every operation.
+func (h *Handler) allowed(req *wire.Request, required RequiredOperation, name string) bool {
 	return h.opts.Authorize == nil || h.opts.Authorize(Action{
-		Principal: req.Principal, Listener: req.Listener, Remote: req.Remote, Right: right,
-		Name: name,
+		Principal: req.Principal, Listener: req.Listener, Remote: req.Remote,
+		RequiredOperation: required, Name: name,
 	})
 }
 
-// authorizeCreate returns nil if the client may create a topic: with the right to create in the
-// cluster, or to create that topic.
+// authorizeCreate returns nil if the client may create the named topic. OpCreate suffices on the
+// cluster or on the topic, as in Kafka.
 func (h *Handler) authorizeCreate(req *wire.Request, name string) error {
 	if h.authorize(req, createCluster, clusterName) == nil {
 		return nil
@@ -134,7 +135,7 @@ func (h *Handler) authorizeCreate(req *wire.Request, name string) error {
 	return h.authorize(req, createTopic, name)
 }
 
-// operations lists the operations that exist for each type of resource (KIP-430).
+// operations lists the operations that Kafka defines for each type of resource (KIP-430).
 var operations = map[ResourceType][]Operation{
 	ResourceTopic: {OpRead, OpWrite, OpCreate, OpDelete, OpAlter, OpDescribe, OpDescribeConfigs,
 		OpAlterConfigs},
@@ -142,15 +143,16 @@ var operations = map[ResourceType][]Operation{
 	ResourceCluster: {OpCreate, OpAlter, OpDescribe, OpDescribeConfigs, OpIdempotentWrite},
 }
 
-// operationsOmitted is the value of a response whose request did not ask for operations.
+// operationsOmitted is the bit field of a response whose request did not ask for the authorized
+// operations (KIP-430).
 const operationsOmitted = -1 << 31
 
-// authorizedOperations returns the operations of a resource that the client may do, as the bit
-// field of KIP-430: bit n is the AclOperation of number n.
+// authorizedOperations returns the operations that the client may perform on a resource, as the bit
+// field of KIP-430: bit n stands for the AclOperation with number n.
 func (h *Handler) authorizedOperations(req *wire.Request, kind ResourceType,
 	name string) (bits int32) {
 	for _, op := range operations[kind] {
-		if h.allowed(req, Right{op, kind}, name) {
+		if h.allowed(req, RequiredOperation{op, kind}, name) {
 			bits |= 1 << op
 		}
 	}

@@ -67,8 +67,8 @@ func commitRequestFor(topic string) *kmsg.OffsetCommitRequest {
 	return req
 }
 
-// sample is a request that uses resources, and the errors of its answer when every right is denied.
-// No error: the answer leaves out what is denied.
+// sample is a request that uses resources, and the error of its answer when every operation is
+// denied. Without an error, the answer leaves out the resources.
 type sample struct {
 	version int16
 	request kmsg.Request
@@ -82,8 +82,8 @@ const (
 	txnDenied     = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 )
 
-// samples are requests of every API that needs a right; together they need every right of the
-// table.
+// samples returns requests of every API with required operations. Together, they require every
+// operation that the table lists.
 func samples(t *testing.T, b *broker) []sample {
 	orders := b.image.Load().Topic("orders").ID
 	return slices.Concat(dataSamples(t, orders), groupSamples(), adminSamples(orders),
@@ -238,36 +238,37 @@ func (b *broker) answerTo(s sample) (response kmsg.Response, name string) {
 	return decodeReply[kmsg.Response](b.t, s.request, answer), answer.Error
 }
 
-func TestOnlyOpenAPIsNeedNoRight(t *testing.T) {
+func TestOnlyOpenAPIsRequireNoOperation(t *testing.T) {
 	var open []string
 	for _, row := range table {
-		if len(row.needs) == 0 {
+		if len(row.required) == 0 {
 			open = append(open, row.name)
 		}
 	}
 	if want := []string{"ApiVersions", "DescribeCluster"}; !slices.Equal(open, want) {
-		t.Errorf("%v need no right, want %v", open, want)
+		t.Errorf("APIs without required operations: got %v, want %v", open, want)
 	}
 }
 
-// TestHandlersAskForTheRightsOfTheirRows denies one right after the other: a right that is held
-// instead of another is asked for then (to create in the cluster, or one topic).
-func TestHandlersAskForTheRightsOfTheirRows(t *testing.T) {
-	asked := map[int16]map[Right]bool{}
-	for _, denied := range append([]Right{{}}, allRights()...) {
+// TestHandlersAuthorizeAllRequiredOperations sends every sample once with all operations allowed,
+// and then once for each required operation, which it denies. Denying makes handlers ask for the
+// alternatives: a client without CREATE on the cluster may have CREATE on the topic.
+func TestHandlersAuthorizeAllRequiredOperations(t *testing.T) {
+	asked := map[int16]map[RequiredOperation]bool{}
+	for _, denied := range append([]RequiredOperation{{}}, allRequired()...) {
 		b, a := withAuthorizer(t)
 		b.policy.AutoCreate = true
 		must(t, b.apply())
-		a.deny = func(action Action) bool { return action.Right == denied }
+		a.deny = func(action Action) bool { return action.RequiredOperation == denied }
 		for _, s := range samples(t, b) {
 			a.asked = nil
 			b.answerTo(s)
 			key := s.request.Key()
 			for _, action := range a.asked {
 				if asked[key] == nil {
-					asked[key] = map[Right]bool{}
+					asked[key] = map[RequiredOperation]bool{}
 				}
-				asked[key][action.Right] = true
+				asked[key][action.RequiredOperation] = true
 				if action.Principal.Name != "alice" || action.Listener != metadata.DefaultListener {
 					t.Fatalf("%s asks for %+v", APIName(key), action)
 				}
@@ -275,20 +276,20 @@ func TestHandlersAskForTheRightsOfTheirRows(t *testing.T) {
 		}
 	}
 	for _, row := range table {
-		for _, right := range row.needs {
-			if !asked[row.key][right] {
-				t.Errorf("%s does not ask for %+v, which its row names", row.name, right)
+		for _, required := range row.required {
+			if !asked[row.key][required] {
+				t.Errorf("%s does not authorize %+v, which its row requires", row.name, required)
 			}
 		}
 	}
 }
 
-// allRights are the rights of the table, each once.
-func allRights() (all []Right) {
+// allRequired returns the required operations of the table, without duplicates.
+func allRequired() (all []RequiredOperation) {
 	for _, row := range table {
-		for _, right := range row.needs {
-			if !slices.Contains(all, right) {
-				all = append(all, right)
+		for _, required := range row.required {
+			if !slices.Contains(all, required) {
+				all = append(all, required)
 			}
 		}
 	}
@@ -328,7 +329,7 @@ func TestDeniedRequestsHaveNoEffect(t *testing.T) {
 // learn its name from its id.
 func TestTopicIDsAreNotResolvedForOthers(t *testing.T) {
 	b, a := withAuthorizer(t)
-	a.deny = func(action Action) bool { return action.Right == describeTopic }
+	a.deny = func(action Action) bool { return action.RequiredOperation == describeTopic }
 	orders := b.image.Load().Topic("orders").ID
 	request := kmsg.NewPtrMetadataRequest()
 	request.Topics = []kmsg.MetadataRequestTopic{{TopicID: orders}}
@@ -344,9 +345,9 @@ func TestTopicIDsAreNotResolvedForOthers(t *testing.T) {
 	}
 }
 
-// TestFetchSessionObeysRevokedRights checks partitions that only an earlier request of the session
-// named.
-func TestFetchSessionObeysRevokedRights(t *testing.T) {
+// TestFetchSessionObeysRevokedACLs opens a fetch session for a topic, denies READ on topics, and
+// fetches again without naming the topic: the session answers the error for it.
+func TestFetchSessionObeysRevokedACLs(t *testing.T) {
 	b, a := withAuthorizer(t)
 	first := fetchRequestFor("orders", 0)
 	first.SessionEpoch = 0
@@ -354,13 +355,13 @@ func TestFetchSessionObeysRevokedRights(t *testing.T) {
 	if part := opened.Topics[0].Partitions[0]; part.ErrorCode != 0 || len(part.RecordBatches) == 0 {
 		t.Fatalf("first fetch: %+v", part)
 	}
-	a.deny = func(action Action) bool { return action.Right == readTopic }
+	a.deny = func(action Action) bool { return action.RequiredOperation == readTopic }
 	next := fetchRequestFor("orders", 0)
 	next.SessionID, next.SessionEpoch, next.Topics = opened.SessionID, 1, nil
 	answer := ask[*kmsg.FetchResponse](b, 18, next)
 	if len(answer.Topics) != 1 || answer.Topics[0].Partitions[0].ErrorCode != 29 ||
 		len(answer.Topics[0].Partitions[0].RecordBatches) > 0 {
-		t.Errorf("fetch after the right was revoked: %+v", answer.Topics)
+		t.Errorf("fetch after READ was revoked: got %+v", answer.Topics)
 	}
 }
 

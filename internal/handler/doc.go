@@ -1,7 +1,8 @@
 // Package handler answers Kafka requests: it decodes a body, checks it, calls internal/replica,
 // internal/coordinator or internal/metadata, and encodes the response. There is one file for each
 // API, named by its key. table.go lists the APIs and their versions, and so the response to
-// ApiVersions; authorize.go asks for the rights that the table names; errors.go alone maps errors
+// ApiVersions; authorize.go asks the authorizer about
+// the operations that the table requires; errors.go alone maps errors
 // to Kafka's codes.
 //
 // Invariants:

@@ -61,75 +61,77 @@ type api struct {
 	key      int16
 	name     string
 	min, max int16
-	flexible int16   // first version whose request has header v2 and compact fields (KIP-482)
-	needs    []Right // rights that its handler checks (authorize); none: any client may send it
+	flexible int16 // first version whose request has header v2 and compact fields (KIP-482)
+	// required lists the operations that the handler authorizes. A handler without any answers
+	// every client.
+	required []RequiredOperation
 	handle   handleFunc
 }
 
 // handleFunc answers one request of an API.
 type handleFunc func(*Handler, context.Context, *wire.Request) (wire.Reply, error)
 
-// rights returns the rights that a row needs.
-func rights(of ...Right) []Right { return of }
+// requires returns its arguments as the slice api.required.
+func requires(operations ...RequiredOperation) []RequiredOperation { return operations }
 
-// table lists the APIs in the order of their keys. docs/protocol.md is written from it. The rights
-// are those that Kafka's authorizer asks for.
+// table lists the APIs in the order of their keys. docs/protocol.md is written from it. The
+// required operations are those of Kafka's handler of the same API.
 //
 // The minimum versions are those of Kafka 4 (KIP-896), including the old versions that Kafka 4
 // still advertises for clients that derive a broker's features from the ranges: without Produce 0,
 // librdkafka before 2.11 turns compression off.
 var table = []api{
 	{
-		keyProduce, "Produce", 0, 13, 9, rights(writeTopic),
+		keyProduce, "Produce", 0, 13, 9, requires(writeTopic),
 		(*Handler).produce,
 	},
 	{
-		keyFetch, "Fetch", 4, 18, 12, rights(readTopic, clusterAction),
+		keyFetch, "Fetch", 4, 18, 12, requires(readTopic, clusterAction),
 		(*Handler).fetch,
 	},
 	{
-		keyListOffsets, "ListOffsets", 1, 11, 6, rights(describeTopic),
+		keyListOffsets, "ListOffsets", 1, 11, 6, requires(describeTopic),
 		decoded(listOffsetsShape, (*Handler).listOffsets),
 	},
 	{
-		keyMetadata, "Metadata", 0, 13, 9, rights(describeTopic, createTopic, createCluster),
+		keyMetadata, "Metadata", 0, 13, 9, requires(describeTopic, createTopic, createCluster),
 		decoded(metadataShape, (*Handler).metadata),
 	},
 	{
-		keyOffsetCommit, "OffsetCommit", 2, 10, 8, rights(readGroup, readTopic),
+		keyOffsetCommit, "OffsetCommit", 2, 10, 8, requires(readGroup, readTopic),
 		decoded(offsetCommitShape, (*Handler).offsetCommit),
 	},
 	{
-		keyOffsetFetch, "OffsetFetch", 1, 10, 6, rights(describeGroup, describeTopic),
+		keyOffsetFetch, "OffsetFetch", 1, 10, 6, requires(describeGroup, describeTopic),
 		decoded(offsetFetchShape, (*Handler).offsetFetch),
 	},
 	{
 		keyFindCoordinator, "FindCoordinator", 0, 6, 3,
-		rights(describeGroup, describeTransactionalID),
+		requires(describeGroup, describeTransactionalID),
 		decoded(findCoordinatorShape, (*Handler).findCoordinator),
 	},
 	{
-		keyJoinGroup, "JoinGroup", 0, 9, 6, rights(readGroup),
+		keyJoinGroup, "JoinGroup", 0, 9, 6, requires(readGroup),
 		(*Handler).joinGroup,
 	},
 	{
-		keyHeartbeat, "Heartbeat", 0, 4, 4, rights(readGroup),
+		keyHeartbeat, "Heartbeat", 0, 4, 4, requires(readGroup),
 		decoded(heartbeatShape, (*Handler).heartbeat),
 	},
 	{
-		keyLeaveGroup, "LeaveGroup", 0, 5, 4, rights(readGroup),
+		keyLeaveGroup, "LeaveGroup", 0, 5, 4, requires(readGroup),
 		decoded(leaveGroupShape, (*Handler).leaveGroup),
 	},
 	{
-		keySyncGroup, "SyncGroup", 0, 5, 4, rights(readGroup),
+		keySyncGroup, "SyncGroup", 0, 5, 4, requires(readGroup),
 		(*Handler).syncGroup,
 	},
 	{
-		keyDescribeGroups, "DescribeGroups", 0, 6, 5, rights(describeGroup),
+		keyDescribeGroups, "DescribeGroups", 0, 6, 5, requires(describeGroup),
 		decoded(describeGroupsShape, (*Handler).describeGroups),
 	},
 	{
-		keyListGroups, "ListGroups", 0, 5, 3, rights(describeCluster, describeGroup),
+		keyListGroups, "ListGroups", 0, 5, 3, requires(describeCluster, describeGroup),
 		decoded(listGroupsShape, (*Handler).listGroups),
 	},
 	{
@@ -138,66 +140,66 @@ var table = []api{
 	},
 	{
 		keyCreateTopics, "CreateTopics", 2, 7, 5,
-		rights(createCluster, createTopic, describeTopicConfigs),
+		requires(createCluster, createTopic, describeTopicConfigs),
 		decoded(createTopicsShape, (*Handler).createTopics),
 	},
 	{
-		keyDeleteTopics, "DeleteTopics", 1, 6, 4, rights(deleteTopic, describeTopic),
+		keyDeleteTopics, "DeleteTopics", 1, 6, 4, requires(deleteTopic, describeTopic),
 		decoded(deleteTopicsShape, (*Handler).deleteTopics),
 	},
 	{
-		keyDeleteRecords, "DeleteRecords", 0, 2, 2, rights(deleteTopic),
+		keyDeleteRecords, "DeleteRecords", 0, 2, 2, requires(deleteTopic),
 		decoded(deleteRecordsShape, (*Handler).deleteRecords),
 	},
 	{
 		keyInitProducerID, "InitProducerId", 0, 5, 2,
-		rights(writeTransactionalID, idempotentWrite, writeTopic),
+		requires(writeTransactionalID, idempotentWrite, writeTopic),
 		decoded(initProducerIDShape, (*Handler).initProducerID),
 	},
 	{
-		keyOffsetForEpoch, "OffsetForLeaderEpoch", 2, 4, 4, rights(describeTopic),
+		keyOffsetForEpoch, "OffsetForLeaderEpoch", 2, 4, 4, requires(describeTopic),
 		decoded(offsetForEpochShape, (*Handler).offsetForEpoch),
 	},
 	{
 		keyDescribeConfigs, "DescribeConfigs", 1, 4, 4,
-		rights(describeTopicConfigs, describeClusterConfigs),
+		requires(describeTopicConfigs, describeClusterConfigs),
 		decoded(describeConfigsShape, (*Handler).describeConfigs),
 	},
 	{
-		keyAlterConfigs, "AlterConfigs", 0, 2, 2, rights(alterTopicConfigs, alterClusterConfigs),
+		keyAlterConfigs, "AlterConfigs", 0, 2, 2, requires(alterTopicConfigs, alterClusterConfigs),
 		decoded(alterConfigsShape, (*Handler).alterConfigs),
 	},
 	{
-		keyDescribeLogDirs, "DescribeLogDirs", 1, 5, 2, rights(describeCluster),
+		keyDescribeLogDirs, "DescribeLogDirs", 1, 5, 2, requires(describeCluster),
 		decoded(describeLogDirsShape, (*Handler).describeLogDirs),
 	},
 	{
-		keyCreatePartitions, "CreatePartitions", 0, 3, 2, rights(alterTopic),
+		keyCreatePartitions, "CreatePartitions", 0, 3, 2, requires(alterTopic),
 		decoded(createPartitionsShape, (*Handler).createPartitions),
 	},
 	{
-		keyDeleteGroups, "DeleteGroups", 0, 2, 2, rights(deleteGroup),
+		keyDeleteGroups, "DeleteGroups", 0, 2, 2, requires(deleteGroup),
 		decoded(deleteGroupsShape, (*Handler).deleteGroups),
 	},
 	{
-		keyElectLeaders, "ElectLeaders", 0, 2, 2, rights(alterCluster),
+		keyElectLeaders, "ElectLeaders", 0, 2, 2, requires(alterCluster),
 		decoded(electLeadersShape, (*Handler).electLeaders),
 	},
 	{
 		keyIncrementalAlterConfigs, "IncrementalAlterConfigs", 0, 1, 1,
-		rights(alterTopicConfigs, alterClusterConfigs),
+		requires(alterTopicConfigs, alterClusterConfigs),
 		decoded(incrementalAlterConfigsShape, (*Handler).incrementalAlterConfigs),
 	},
 	{
-		keyAlterReassignments, "AlterPartitionReassignments", 0, 1, 0, rights(alterCluster),
+		keyAlterReassignments, "AlterPartitionReassignments", 0, 1, 0, requires(alterCluster),
 		decoded(alterReassignmentsShape, (*Handler).alterReassignments),
 	},
 	{
-		keyListReassignments, "ListPartitionReassignments", 0, 0, 0, rights(describeCluster),
+		keyListReassignments, "ListPartitionReassignments", 0, 0, 0, requires(describeCluster),
 		decoded(listReassignmentsShape, (*Handler).listReassignments),
 	},
 	{
-		keyOffsetDelete, "OffsetDelete", 0, 0, neverFlexible, rights(deleteGroup, readTopic),
+		keyOffsetDelete, "OffsetDelete", 0, 0, neverFlexible, requires(deleteGroup, readTopic),
 		decoded(offsetDeleteShape, (*Handler).offsetDelete),
 	},
 	{
@@ -205,15 +207,15 @@ var table = []api{
 		decoded(describeClusterShape, (*Handler).describeCluster),
 	},
 	{
-		keyConsumerHeartbeat, "ConsumerGroupHeartbeat", 0, 1, 0, rights(readGroup, describeTopic),
+		keyConsumerHeartbeat, "ConsumerGroupHeartbeat", 0, 1, 0, requires(readGroup, describeTopic),
 		(*Handler).consumerHeartbeat,
 	},
 	{
-		keyConsumerDescribe, "ConsumerGroupDescribe", 0, 1, 0, rights(describeGroup, describeTopic),
+		keyConsumerDescribe, "ConsumerGroupDescribe", 0, 1, 0, requires(describeGroup, describeTopic),
 		decoded(consumerDescribeShape, (*Handler).consumerDescribe),
 	},
 	{
-		keyDescribePartitions, "DescribeTopicPartitions", 0, 0, 0, rights(describeTopic),
+		keyDescribePartitions, "DescribeTopicPartitions", 0, 0, 0, requires(describeTopic),
 		decoded(describePartitionsShape, (*Handler).describePartitions),
 	},
 }
