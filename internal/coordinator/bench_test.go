@@ -32,8 +32,8 @@ func (b *broker) pollLoaded() {
 func BenchmarkLoad(b *testing.B) {
 	const groups, offsets = 10_000, 100
 	broker := newBroker(b, vfs.NewMem(), metadata.NewID())
-	defer broker.stop()
-	broker.lead(1, self)
+	defer broker.Stop()
+	broker.Lead(1, self)
 	broker.pollLoaded()
 	for g := range groups {
 		commit := group.Commit{Group: fmt.Sprint("group-", g), Generation: -1}
@@ -47,13 +47,13 @@ func BenchmarkLoad(b *testing.B) {
 		_, err := broker.Commit(b.Context(), commit)
 		must(b, err)
 	}
-	log, err := broker.set.Leader(replica.PartitionID{Topic: OffsetsTopic}, 1)
+	log, err := broker.Replicas.Leader(replica.PartitionID{Topic: OffsetsTopic}, 1)
 	must(b, err)
 	b.SetBytes(log.Stats().SizeBytes)
 	began := cpuTime()
 	b.ResetTimer()
 	for epoch := range int32(b.N) {
-		broker.lead(epoch+2, self)
+		broker.Lead(epoch+2, self)
 		broker.pollLoaded()
 		if all, err := broker.List(b.Context()); len(all) != groups || err != nil {
 			b.Fatalf("%d groups, %v", len(all), err)
@@ -75,9 +75,9 @@ func BenchmarkCommits(b *testing.B) {
 
 func benchmarkCommits(b *testing.B, groups int, fsync bool) {
 	broker := newBrokerAt(b, vfs.OS{}, b.TempDir(), metadata.NewID())
-	defer broker.stop()
-	broker.topic.Settings.Fsync = fsync
-	broker.lead(1, self)
+	defer broker.Stop()
+	broker.Topic.Settings.Fsync = fsync
+	broker.Lead(1, self)
 	broker.pollLoaded()
 	before, began := testutil.ToFloat64(broker.metrics.appends), cpuTime()
 	b.ResetTimer()

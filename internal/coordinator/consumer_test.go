@@ -30,7 +30,7 @@ func TestConsumersSurviveFailover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, id := vfs.NewMem(), metadata.NewID()
 		b := newBroker(t, disk, id)
-		b.lead(1, self)
+		b.Lead(1, self)
 		b.awaitLoaded()
 		all := assignor.Assignment{id: {0}}
 		if a, err := b.heartbeat("a", 0, nil); err != nil || a.Epoch != 1 ||
@@ -41,10 +41,10 @@ func TestConsumersSurviveFailover(t *testing.T) {
 			c.Assignment.Len() != 0 {
 			t.Fatalf("c joins: %+v, %v", c, err)
 		}
-		b.stop()
+		b.Stop()
 		b = newBroker(t, disk, id)
-		defer func() { b.stop() }()
-		b.lead(2, self)
+		defer func() { b.Stop() }()
+		b.Lead(2, self)
 		b.awaitLoaded()
 		if a, err := b.heartbeat("a", 1, all); err != nil || a.Epoch != 2 {
 			t.Errorf("heartbeat of a: %+v, %v", a, err)
@@ -56,7 +56,7 @@ func TestConsumersSurviveFailover(t *testing.T) {
 			d.State != "Stable" || len(d.Members) != 2 {
 			t.Errorf("%+v, %v", d, err)
 		}
-		b.lead(3, self)
+		b.Lead(3, self)
 		b.awaitLoaded()
 		for range 3 { // only c sends heartbeats
 			time.Sleep(20 * time.Second)
@@ -79,10 +79,10 @@ func TestConsumersSurviveFailover(t *testing.T) {
 func TestUnreplicatedAssignmentsAreNotVisible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
-		defer b.stop()
-		b.lead(1, self)
+		defer b.Stop()
+		b.Lead(1, self)
 		b.awaitLoaded()
-		b.lead(2, self, 2) // no follower runs as broker 2
+		b.Lead(2, self, 2) // no follower runs as broker 2
 		b.awaitLoadedUnstored()
 		began := time.Now()
 		if a, err := b.heartbeat("a", 0, nil); !errors.Is(err, ErrNotAvailable) ||

@@ -20,8 +20,8 @@ import (
 func TestMemberWithoutHeartbeatsIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
-		defer b.stop()
-		b.lead(1, self)
+		defer b.Stop()
+		b.Lead(1, self)
 		b.awaitLoaded()
 		joined := b.join()
 		for range 5 {
@@ -45,13 +45,13 @@ func TestGroupsSurviveFailoverAndRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, id := vfs.NewMem(), metadata.NewID()
 		b := newBroker(t, disk, id)
-		b.lead(1, self)
+		b.Lead(1, self)
 		b.awaitLoaded()
 		joined := b.join()
 		must(t, b.commit(7, "m", joined.Generation))
 		check := func(epoch int32) {
 			t.Helper()
-			b.lead(epoch, self)
+			b.Lead(epoch, self)
 			b.awaitLoaded()
 			if got, err := b.committed(); got != 7 || err != nil {
 				t.Errorf("epoch %d: offset %d, %v", epoch, got, err)
@@ -64,9 +64,9 @@ func TestGroupsSurviveFailoverAndRestart(t *testing.T) {
 			}
 		}
 		check(2)
-		b.stop()
+		b.Stop()
 		b = newBroker(t, disk, id)
-		defer func() { b.stop() }()
+		defer func() { b.Stop() }()
 		check(3)
 		time.Sleep(11 * time.Second) // a member that does not return after the failover is removed
 		synctest.Wait()
@@ -77,8 +77,8 @@ func TestGroupsSurviveFailoverAndRestart(t *testing.T) {
 func TestJoinReturnsNotCoordinatorWhenThePartitionMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
-		defer b.stop()
-		b.lead(1, self)
+		defer b.Stop()
+		b.Lead(1, self)
 		b.awaitLoaded()
 		joined := make(chan error, 1)
 		go func() {
@@ -89,7 +89,7 @@ func TestJoinReturnsNotCoordinatorWhenThePartitionMoves(t *testing.T) {
 			joined <- err
 		}()
 		synctest.Wait() // the join waits for the initial rebalance delay
-		b.lead(2, 2)
+		b.Lead(2, 2)
 		if err := <-joined; !errors.Is(err, ErrNotCoordinator) {
 			t.Errorf("the waiting join returned %v", err)
 		}
@@ -103,11 +103,11 @@ func TestJoinReturnsNotCoordinatorWhenThePartitionMoves(t *testing.T) {
 func TestUnreplicatedOffsetsAreNotVisible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
-		defer b.stop()
-		b.lead(1, self)
+		defer b.Stop()
+		b.Lead(1, self)
 		b.awaitLoaded()
 		must(t, b.commit(7, "", -1))
-		b.lead(2, self, 2) // no follower runs as broker 2
+		b.Lead(2, self, 2) // no follower runs as broker 2
 		b.awaitLoadedUnstored()
 		began := time.Now()
 		if err := b.commit(8, "", -1); !errors.Is(err, ErrNotAvailable) ||
@@ -117,7 +117,7 @@ func TestUnreplicatedOffsetsAreNotVisible(t *testing.T) {
 		if got, err := b.committed(); !errors.Is(err, ErrNotAvailable) {
 			t.Errorf("fetched %d, %v", got, err)
 		}
-		b.lead(3, self)
+		b.Lead(3, self)
 		b.awaitLoaded()
 		if got, err := b.committed(); got != 8 || err != nil {
 			t.Errorf("fetched %d, %v; want 8, which the leader's log has", got, err)
@@ -129,8 +129,8 @@ func TestUnreplicatedOffsetsAreNotVisible(t *testing.T) {
 func TestExpiredOffsetsAndTheirGroupAreDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
-		defer b.stop()
-		b.lead(1, self)
+		defer b.Stop()
+		b.Lead(1, self)
 		b.awaitLoaded()
 		must(t, b.commit(7, "", -1))
 		time.Sleep(time.Hour - time.Minute)
@@ -154,9 +154,9 @@ func TestExpiredOffsetsAndTheirGroupAreDeleted(t *testing.T) {
 func TestConcurrentCommitsOfManyGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
-		defer b.stop()
-		b.topic.Settings.MessageBytesMax = 300
-		b.lead(1, self)
+		defer b.Stop()
+		b.Topic.Settings.MessageBytesMax = 300
+		b.Lead(1, self)
 		b.awaitLoaded()
 		var all sync.WaitGroup
 		for i := range 200 {

@@ -1,35 +1,23 @@
 package coordinator
 
 import (
-	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"heartwood.dev/heartwood/internal/coordinator/group"
-	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
-	"heartwood.dev/heartwood/internal/replica"
-	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/internaltopic"
 )
 
-const self = 1
+const self = internaltopic.Self
 
-// broker is a group coordinator over real replicas and logs.
+// broker is a group coordinator with real replicas and logs. Its offsets topic has one partition.
 type broker struct {
 	*Groups
-	t     testing.TB
-	store *logstore.Store
-	set   *replica.Set
-	image atomic.Pointer[metadata.Image]
-	topic metadata.Topic
-
-	// Content of the metadata images that the method lead applies.
-	topics  []*metadata.Topic
-	cluster metadata.Groups
+	*internaltopic.Broker
+	t testing.TB
 }
 
 func must(t testing.TB, err error) {
@@ -44,90 +32,34 @@ func newBroker(t testing.TB, disk vfs.FS, id metadata.ID) *broker {
 	return newBrokerAt(t, disk, "/data", id)
 }
 
-// newBrokerAt returns a broker with its logs in a directory. The test stops it.
+// newBrokerAt returns a broker whose logs are in a directory. Parameter id is the id of the offsets
+// topic. The test calls Stop.
 func newBrokerAt(t testing.TB, disk vfs.FS, dir string, id metadata.ID) *broker {
 	t.Helper()
-	b := &broker{t: t}
-	must(t, disk.MkdirAll(dir))
-	store, err := logstore.Open(logstore.Options{FS: disk, Dir: dir})
-	must(t, err)
-	b.store = store
-	b.set = replica.NewSet(replica.Options{
-		NodeID: self, Store: store,
-		ChangeISR: metadata.ChangeISREach(1, func(context.Context, metadata.ISRChange) error {
-			return errors.New("no ISR changes in this test")
-		}),
-	})
-	b.Groups = NewGroups(Options{NodeID: self, Replicas: b.set, Image: b.image.Load,
-		Await: b.await, Admin: b, Config: group.Config{Retention: time.Hour}})
-	settings := topicconfig.Default()
-	settings.Compact, settings.Delete = true, false
-	b.topic = metadata.Topic{Name: OffsetsTopic, ID: id, Settings: settings, Internal: true,
-		RetainData: true}
+	b := &broker{t: t, Broker: internaltopic.New(t, disk, dir, id)}
+	b.Groups = NewGroups(Options{NodeID: self, Replicas: b.Replicas, Image: b.Image,
+		Await: b.AwaitImage, Admin: b, Config: group.Config{Retention: time.Hour}})
+	b.Coordinator = b.Groups
 	return b
 }
 
-// lead applies an image in which the first replica leads the only partition of the offsets topic.
-func (b *broker) lead(epoch int32, replicas ...int32) {
-	b.t.Helper()
-	topic := b.topic
-	topic.Partitions = []*metadata.Partition{{Replicas: replicas, Leader: replicas[0],
-		LeaderEpoch: epoch, ISR: replicas}}
-	brokers := []metadata.Broker{{ID: self, Endpoints: "kafka://one:1", Epoch: 1},
-		{ID: 2, Endpoints: "kafka://two:2", Epoch: 1}}
-	img := metadata.NewImage("cluster", metadata.CleanerBudget{}, brokers,
-		append([]*metadata.Topic{&topic}, b.topics...))
-	img.Groups = b.cluster
-	_, err := b.set.Apply(img)
-	must(b.t, err)
-	b.Apply(img)
-	b.image.Store(img)
-}
-
-func (b *broker) stop() {
-	b.Close()
-	b.set.Close()
-	must(b.t, b.store.Close())
-}
-
-func (b *broker) await(context.Context, func(*metadata.Image) bool) {}
-
-// CreateTopic implements metadata.Admin: the topic exists.
-func (b *broker) CreateTopic(context.Context, metadata.NewTopic) (*metadata.Topic, error) {
-	return nil, metadata.ErrTopicExists
-}
-
-func (b *broker) DeleteTopic(context.Context, string) error { return metadata.ErrTopicNotFound }
-
-// awaitLoaded waits until the shard is loaded and its state is below the high watermark.
+// awaitLoaded waits until the shard is loaded and the whole log is below the high watermark.
 func (b *broker) awaitLoaded() {
 	b.t.Helper()
-	b.poll(func() bool {
+	b.AwaitLoaded(func() bool {
 		_, err := b.List(b.t.Context())
 		return err == nil
 	})
 }
 
-// awaitLoadedUnstored waits until the shard is loaded, for partitions whose high watermark does not
-// advance.
+// awaitLoadedUnstored waits until the shard is loaded. Unlike awaitLoaded, it does not wait for the
+// high watermark.
 func (b *broker) awaitLoadedUnstored() {
 	b.t.Helper()
-	b.poll(func() bool {
+	b.AwaitLoaded(func() bool {
 		err := b.Heartbeat(b.t.Context(), "g", "unknown", "", 0)
 		return errors.Is(err, group.ErrUnknownMember)
 	})
-}
-
-func (b *broker) poll(loaded func() bool) {
-	b.t.Helper()
-	for range 100 {
-		synctest.Wait()
-		if loaded() {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	b.t.Fatal("the shard was not loaded within 10 s")
 }
 
 func (b *broker) commit(offset int64, member string, generation int32) error {

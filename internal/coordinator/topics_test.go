@@ -48,20 +48,20 @@ func TestOffsetsOfDeletedTopicsAreDeleted(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				disk, id := vfs.NewMem(), metadata.NewID()
 				b := newBroker(t, disk, id)
-				defer func() { b.stop() }()
-				b.topics = []*metadata.Topic{test.before}
-				b.lead(1, self)
+				defer func() { b.Stop() }()
+				b.OtherTopics = []*metadata.Topic{test.before}
+				b.Lead(1, self)
 				b.awaitLoaded()
 				must(t, b.commitFor(first, 7, "", -1))
 				if !test.watched {
-					b.stop()
+					b.Stop()
 					b = newBroker(t, disk, id)
 				}
 				for i, topic := range test.images {
-					if b.topics = nil; topic != nil {
-						b.topics = []*metadata.Topic{topic}
+					if b.OtherTopics = nil; topic != nil {
+						b.OtherTopics = []*metadata.Topic{topic}
 					}
-					b.lead(int32(map[bool]int{true: 1, false: 2 + i}[test.watched]), self)
+					b.Lead(int32(map[bool]int{true: 1, false: 2 + i}[test.watched]), self)
 					b.awaitLoaded()
 				}
 				want := map[bool]int64{true: 7, false: -1}[test.survives]
@@ -78,8 +78,8 @@ func TestOffsetsOfDeletedTopicsAreDeleted(t *testing.T) {
 func TestClusterSettingsApplyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
-		defer b.stop()
-		b.lead(1, self)
+		defer b.Stop()
+		b.Lead(1, self)
 		b.awaitLoaded()
 		join := func(session time.Duration) error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -93,10 +93,10 @@ func TestClusterSettingsApplyAtOnce(t *testing.T) {
 		if err := join(time.Second); !errors.Is(err, group.ErrInvalidSession) {
 			t.Errorf("with the default limits: %v", err)
 		}
-		b.cluster = metadata.Groups{SessionMin: time.Second, SessionMax: time.Minute,
+		b.GroupSettings = metadata.Groups{SessionMin: time.Second, SessionMax: time.Minute,
 			OffsetsRetention: time.Minute, OffsetsCheckInterval: time.Second}
 		for epoch := range int32(2) {
-			b.lead(1+epoch, self)
+			b.Lead(1+epoch, self)
 			b.awaitLoaded()
 			if err := join(time.Second); !errors.Is(err, group.ErrMemberIDRequired) {
 				t.Errorf("epoch %d, within the limits: %v", 1+epoch, err)

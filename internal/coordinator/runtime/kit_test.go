@@ -5,24 +5,20 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"heartwood.dev/heartwood/internal/coordinator/state"
-	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
-	"heartwood.dev/heartwood/internal/replica"
-	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/internaltopic"
 )
 
 const (
-	self      = 1
+	self      = internaltopic.Self
 	topicName = metadata.OffsetsTopic
 )
 
@@ -99,16 +95,11 @@ func (m *register) Measure(sample bool) {
 func (m *register) Close()               { m.closed = true }
 func (m *register) LogValue() slog.Value { return slog.IntValue(len(m.values)) }
 
-// broker is a Runtime over real replicas, with their logs on an in-memory disk.
+// broker runs a Runtime with real replicas, whose logs are on an in-memory disk.
 type broker struct {
 	*Runtime[*register, string, string]
+	*internaltopic.Broker
 	t       testing.TB
-	store   *logstore.Store
-	set     *replica.Set
-	image   atomic.Pointer[metadata.Image]
-	topic   metadata.Topic
-	others  []*metadata.Topic
-	groups  metadata.Groups
 	appends prometheus.Counter
 }
 
@@ -121,17 +112,8 @@ func must(t testing.TB, err error) {
 
 func newBroker(t testing.TB, disk vfs.FS, id metadata.ID) *broker {
 	t.Helper()
-	b := &broker{t: t, appends: prometheus.NewCounter(prometheus.CounterOpts{Name: "appends"})}
-	must(t, disk.MkdirAll("/data"))
-	store, err := logstore.Open(logstore.Options{FS: disk, Dir: "/data"})
-	must(t, err)
-	b.store = store
-	b.set = replica.NewSet(replica.Options{
-		NodeID: self, Store: store,
-		ChangeISR: metadata.ChangeISREach(1, func(context.Context, metadata.ISRChange) error {
-			return errors.New("no ISR changes in this test")
-		}),
-	})
+	b := &broker{t: t, appends: prometheus.NewCounter(prometheus.CounterOpts{Name: "appends"}),
+		Broker: internaltopic.New(t, disk, "/data", id)}
 	b.Runtime = New(Options[*register, string, string]{
 		NodeID: self, Topic: metadata.NewTopic{Name: topicName},
 		NewMachine: func(timers state.Timers[string]) *register {
@@ -142,70 +124,33 @@ func newBroker(t testing.TB, disk vfs.FS, id metadata.ID) *broker {
 			return before.Groups != now.Groups
 		},
 		ExpireInterval: func(*metadata.Image) time.Duration { return time.Hour },
-		Replicas:       b.set, Image: b.image.Load,
-		Await: func(context.Context, func(*metadata.Image) bool) {}, Admin: b,
+		Replicas:       b.Replicas, Image: b.Image, Await: b.AwaitImage, Admin: b,
 		Appends:     b.appends,
 		LoadSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "load"}),
 	})
-	settings := topicconfig.Default()
-	settings.Compact, settings.Delete = true, false
-	b.topic = metadata.Topic{Name: topicName, ID: id, Settings: settings, Internal: true}
+	b.Coordinator = b.Runtime
 	return b
 }
 
-// lead applies an image in which the first replica leads the only partition of the topic.
-func (b *broker) lead(epoch int32, replicas ...int32) {
-	b.t.Helper()
-	topic := b.topic
-	topic.Partitions = []*metadata.Partition{{Replicas: replicas, Leader: replicas[0],
-		LeaderEpoch: epoch, ISR: replicas}}
-	brokers := []metadata.Broker{{ID: self, Endpoints: "kafka://one:1", Epoch: 1},
-		{ID: 2, Endpoints: "kafka://two:2", Epoch: 1}}
-	img := metadata.NewImage("cluster", metadata.CleanerBudget{}, brokers,
-		append([]*metadata.Topic{&topic}, b.others...))
-	img.Groups = b.groups
-	_, err := b.set.Apply(img)
-	must(b.t, err)
-	b.Apply(img)
-	b.image.Store(img)
-}
-
-func (b *broker) stop() {
-	b.Close()
-	b.set.Close()
-	must(b.t, b.store.Close())
-}
-
-// CreateTopic implements metadata.Admin: the topic exists.
-func (b *broker) CreateTopic(context.Context, metadata.NewTopic) (*metadata.Topic, error) {
-	return nil, metadata.ErrTopicExists
-}
-
-func (b *broker) DeleteTopic(context.Context, string) error { return metadata.ErrTopicNotFound }
-
 // shard waits until the shard is loaded and returns it.
-func (b *broker) shard() *testShard {
+func (b *broker) shard() (s *testShard) {
 	b.t.Helper()
-	for range 100 {
-		synctest.Wait()
-		s, err := b.Shard("key")
-		if err == nil {
-			err = CallVolatile(b.t.Context(), s, func(time.Time, *register) error { return nil })
+	b.AwaitLoaded(func() bool {
+		var err error
+		if s, err = b.Shard("key"); err != nil {
+			return false
 		}
-		if err == nil {
-			return s
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	b.t.Fatal("the shard was not loaded within 10 s")
-	return nil
+		err = CallVolatile(b.t.Context(), s, func(time.Time, *register) error { return nil })
+		return err == nil
+	})
+	return s
 }
 
 // detached returns a loaded shard whose goroutine does not run.
 func (b *broker) detached() *testShard {
 	b.t.Helper()
-	topic := b.image.Load().Topic(topicName)
-	s := newShard(b.Runtime, topic, topic.Partitions[0], Delta{Image: b.image.Load()})
+	topic := b.Image().Topic(topicName)
+	s := newShard(b.Runtime, topic, topic.Partitions[0], Delta{Image: b.Image()})
 	must(b.t, s.load())
 	return s
 }

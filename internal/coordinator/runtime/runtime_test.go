@@ -29,11 +29,11 @@ func TestStateSurvivesFailoverAndRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, id := vfs.NewMem(), metadata.NewID()
 		b := newBroker(t, disk, id)
-		b.lead(1, self)
+		b.Lead(1, self)
 		first := b.shard()
 		must(t, b.put("a", "1"))
 		machine := first.machine
-		b.lead(2, self)
+		b.Lead(2, self)
 		if b.shard() == first {
 			t.Error("the shard of epoch 1 serves epoch 2")
 		}
@@ -41,10 +41,10 @@ func TestStateSurvivesFailoverAndRestart(t *testing.T) {
 			t.Error("the machine of epoch 1 was not closed")
 		}
 		b.wantValue("a", "1")
-		b.stop()
+		b.Stop()
 		b = newBroker(t, disk, id)
-		defer func() { b.stop() }()
-		b.lead(3, self)
+		defer func() { b.Stop() }()
+		b.Lead(3, self)
 		b.shard()
 		b.wantValue("a", "1")
 	})
@@ -53,8 +53,8 @@ func TestStateSurvivesFailoverAndRestart(t *testing.T) {
 func TestWaitingRequestReturnsNotCoordinatorWhenThePartitionMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
-		defer b.stop()
-		b.lead(1, self)
+		defer b.Stop()
+		b.Lead(1, self)
 		b.shard()
 		waited := make(chan error, 1)
 		go func() {
@@ -62,7 +62,7 @@ func TestWaitingRequestReturnsNotCoordinatorWhenThePartitionMoves(t *testing.T) 
 			waited <- err
 		}()
 		synctest.Wait()
-		b.lead(2, 2)
+		b.Lead(2, 2)
 		if err := <-waited; !errors.Is(err, ErrNotCoordinator) {
 			t.Errorf("the waiting request returned %v", err)
 		}
@@ -75,8 +75,8 @@ func TestWaitingRequestReturnsNotCoordinatorWhenThePartitionMoves(t *testing.T) 
 func TestWaitReturnsTheAnswerThatReplayGives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
-		defer b.stop()
-		b.lead(1, self)
+		defer b.Stop()
+		b.Lead(1, self)
 		b.shard()
 		waited := make(chan string, 1)
 		go func() {
@@ -94,8 +94,8 @@ func TestWaitReturnsTheAnswerThatReplayGives(t *testing.T) {
 func TestTimersFireInTheShard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
-		defer b.stop()
-		b.lead(1, self)
+		defer b.Stop()
+		b.Lead(1, self)
 		s := b.shard()
 		must(t, b.put("fires", "1"))
 		must(t, b.put("cleared", "1"))
@@ -117,8 +117,8 @@ func TestTimersFireInTheShard(t *testing.T) {
 func TestExpireRunsUntilNothingIsExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
-		defer b.stop()
-		b.lead(1, self)
+		defer b.Stop()
+		b.Lead(1, self)
 		s := b.shard()
 		for i := range 10 {
 			must(t, b.put(fmt.Sprint("old-", i), "1"))
@@ -141,10 +141,10 @@ func TestExpireRunsUntilNothingIsExpired(t *testing.T) {
 func TestMachineSeesRelevantImagesOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
-		defer b.stop()
-		b.others = []*metadata.Topic{{Name: "deleted", ID: metadata.NewID()},
+		defer b.Stop()
+		b.OtherTopics = []*metadata.Topic{{Name: "deleted", ID: metadata.NewID()},
 			{Name: "retained", ID: metadata.NewID(), RetainData: true}}
-		b.lead(1, self)
+		b.Lead(1, self)
 		s := b.shard()
 		must(t, b.put("deleted", "1"))
 		must(t, b.put("retained", "1"))
@@ -156,17 +156,17 @@ func TestMachineSeesRelevantImagesOnly(t *testing.T) {
 			}))
 			return n
 		}
-		b.lead(1, self)
+		b.Lead(1, self)
 		if n := deltas(); n != 1 {
 			t.Errorf("after an image without changes the machine has seen %d deltas, want 1", n)
 		}
-		b.groups.MembersMax = 5
-		b.lead(1, self)
+		b.GroupSettings.MembersMax = 5
+		b.Lead(1, self)
 		if n := deltas(); n != 2 {
 			t.Errorf("after a change of settings the machine has seen %d deltas, want 2", n)
 		}
-		b.others = nil
-		b.lead(1, self)
+		b.OtherTopics = nil
+		b.Lead(1, self)
 		if n := deltas(); n != 3 {
 			t.Errorf("after the deletion of topics the machine has seen %d deltas, want 3", n)
 		}
@@ -180,17 +180,17 @@ func TestMachineSeesRelevantImagesOnly(t *testing.T) {
 func TestMetadataChangesAreNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
-		defer b.stop()
-		b.others = []*metadata.Topic{{Name: "deleted", ID: metadata.NewID()}}
-		b.lead(1, self)
+		defer b.Stop()
+		b.OtherTopics = []*metadata.Topic{{Name: "deleted", ID: metadata.NewID()}}
+		b.Lead(1, self)
 		s := b.detached()
 		s.expiry = time.NewTicker(time.Hour)
 		defer s.expiry.Stop()
-		s.applyMetadata(Delta{Image: b.image.Load(), Deleted: map[string]bool{"x": true}}, true)
+		s.applyMetadata(Delta{Image: b.Image(), Deleted: map[string]bool{"x": true}}, true)
 		if s.queue.pending {
 			t.Error("an event was queued although the shard is loading")
 		}
-		b.lead(2, 2)
+		b.Lead(2, 2)
 		s.handDelta(time.Now(), s.machine.Loaded)
 		if !s.queue.delta.Deleted["x"] {
 			t.Errorf("after a failed append the pending delta is %+v", s.queue.delta)
@@ -201,8 +201,8 @@ func TestMetadataChangesAreNotLost(t *testing.T) {
 func TestLoadIsRetriedAfterAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
-		defer b.stop()
-		b.lead(1, self)
+		defer b.Stop()
+		b.Lead(1, self)
 		b.shard()
 		must(t, b.put("a", "1"))
 		must(t, b.put("corrupt", "1")) // accepted by the log, rejected by Replay

@@ -38,8 +38,8 @@ func puts(value string, keys ...string) (events []event, results []error) {
 
 func TestConcurrentStoresShareOneAppend(t *testing.T) {
 	b := newBroker(t, vfs.NewMem(), metadata.NewID())
-	defer b.stop()
-	b.lead(1, self)
+	defer b.Stop()
+	b.Lead(1, self)
 	s := b.detached()
 	events, results := puts("", "a", "refused", "b", "a")
 	before := b.appended()
@@ -59,9 +59,9 @@ func TestConcurrentStoresShareOneAppend(t *testing.T) {
 
 func TestOversizedRecordFailsAlone(t *testing.T) {
 	b := newBroker(t, vfs.NewMem(), metadata.NewID())
-	defer b.stop()
-	b.topic.Settings.MessageBytesMax = 1000
-	b.lead(1, self)
+	defer b.Stop()
+	b.Topic.Settings.MessageBytesMax = 1000
+	b.Lead(1, self)
 	s := b.detached()
 	first, firstResults := puts("short", "a", "b")
 	large, largeResults := puts(strings.Repeat("x", 2000), "c")
@@ -86,8 +86,8 @@ func TestOversizedRecordFailsAlone(t *testing.T) {
 // behind the first.
 func TestStoresWithoutLeadershipFailTogether(t *testing.T) {
 	b := newBroker(t, vfs.NewMem(), metadata.NewID())
-	defer b.stop()
-	b.lead(1, self)
+	defer b.Stop()
+	b.Lead(1, self)
 	s := b.detached()
 	keys := make([]string, 1000)
 	for i := range keys {
@@ -103,7 +103,7 @@ func TestStoresWithoutLeadershipFailTogether(t *testing.T) {
 		return results, after.TotalAlloc - before.TotalAlloc
 	}
 	_, stored := run()
-	b.lead(2, 2)
+	b.Lead(2, 2)
 	results, failed := run()
 	for i, err := range results {
 		if refused := errors.Is(err, errRefused); refused != (i == 500) ||
@@ -122,9 +122,9 @@ func TestStoresWithoutLeadershipFailTogether(t *testing.T) {
 func TestFailedStoreAfterVolatileChangeReloadsTheState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
-		defer b.stop()
-		b.topic.Settings.MessageBytesMax = 1000
-		b.lead(1, self)
+		defer b.Stop()
+		b.Topic.Settings.MessageBytesMax = 1000
+		b.Lead(1, self)
 		s := b.shard()
 		must(t, b.put("a", "1"))
 		waited := make(chan error, 1)
@@ -158,11 +158,11 @@ func TestFailedStoreAfterVolatileChangeReloadsTheState(t *testing.T) {
 func TestAnswersWaitForTheHighWatermark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
-		defer b.stop()
-		b.lead(1, self)
+		defer b.Stop()
+		b.Lead(1, self)
 		b.shard()
 		must(t, b.put("a", "1"))
-		b.lead(2, self, 2) // no follower runs as broker 2
+		b.Lead(2, self, 2) // no follower runs as broker 2
 		b.shard()          // CallVolatile returns nevertheless
 		began := time.Now()
 		if err := b.put("a", "2"); !errors.Is(err, ErrNotAvailable) ||
@@ -172,7 +172,7 @@ func TestAnswersWaitForTheHighWatermark(t *testing.T) {
 		if got, err := b.get("a"); !errors.Is(err, ErrNotAvailable) {
 			t.Errorf("read %q, %v", got, err)
 		}
-		b.lead(3, self)
+		b.Lead(3, self)
 		b.shard()
 		b.wantValue("a", "2") // the leader's log has the record
 	})
