@@ -2,7 +2,6 @@ package compress
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +25,9 @@ type Reader struct {
 	// from the source and may fail.
 	out     io.Reader
 	release func() // returns the decoder of out to its pool; may be nil
+	// openLarge opens the rest of a zstd source, which begins with a frame whose window exceeds
+	// zstdStreamWindowMax.
+	openLarge func(in io.Reader, memoryMax int) (io.Reader, error)
 }
 
 // readerBytes is the number of bytes read from a source at once. Most batches are smaller.
@@ -38,7 +40,8 @@ var readerInputs = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, r
 // zstdStreamWindowMax for zstd). If more is needed, Read fails with ErrTooLarge: for a larger block
 // of snappy, or for more zstd data within a larger window. The caller must Close the reader once.
 func NewReader(source io.Reader, codec Codec, memoryMax int) *Reader {
-	r := &Reader{source: sourceReader{from: source}, codec: codec, memoryMax: memoryMax}
+	r := &Reader{source: sourceReader{from: source}, codec: codec, memoryMax: memoryMax,
+		openLarge: openZstdInMemory}
 	r.in = readerInputs.Get().(*bufio.Reader)
 	r.in.Reset(&r.source)
 	return r
@@ -84,7 +87,9 @@ func (r *Reader) open() (err error) {
 	case LZ4:
 		r.out = &blocks{next: (&lz4Stream{in: r.in}).next}
 	case Zstd:
-		r.out, r.release, err = openZstd(r.in, r.memoryMax)
+		r.out, r.release, err = openZstd(r.in, func(in io.Reader) (io.Reader, error) {
+			return r.openLarge(in, r.memoryMax)
+		})
 	default:
 		err = fmt.Errorf("%w: %s", ErrCorrupt, r.codec)
 	}
@@ -102,7 +107,7 @@ func (r *Reader) classify(err error) error {
 		return r.source.err
 	case errors.Is(err, ErrTooLarge), errors.Is(err, ErrCorrupt):
 		return err
-	// The library returns these for frames after the first.
+	// The library returns these errors for windows above its maximum.
 	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
 	}
@@ -137,54 +142,4 @@ func openGzip(in *bufio.Reader) (io.Reader, func(), error) {
 		return nil, nil, err
 	}
 	return r, release, nil
-}
-
-// zstdStreamWindowMax is the largest window that is allocated because a frame declares it; the
-// library allocates windows whole. It is the size that every decoder must support (RFC 8878,
-// 3.1.1.1.2), and the largest that this package writes.
-const zstdStreamWindowMax = 8 << 20
-
-var zstdStreams sync.Pool // of *zstd.Decoder
-
-// openZstd returns a reader of all frames, and a function that returns its decoder to the pool. If
-// the first frame declares a larger window, it is decoded in memory, where only the actual data
-// cost memory: at level 22 Kafka's clients declare 128 MiB around a few kilobytes.
-func openZstd(in *bufio.Reader, memoryMax int) (io.Reader, func(), error) {
-	var header zstd.Header
-	begin, _ := in.Peek(zstd.HeaderMaxSize) // the next read returns the error again
-	if header.Decode(begin) == nil && header.WindowSize > zstdStreamWindowMax {
-		out, err := decodeZstdInMemory(in, memoryMax)
-		return bytes.NewReader(out), nil, err
-	}
-	d, pooled := zstdStreams.Get().(*zstd.Decoder)
-	if !pooled {
-		var err error
-		// With concurrency 1 it runs in the caller's goroutine and starts none, so the pool may
-		// drop it.
-		d, err = zstd.NewReader(nil, zstd.WithDecoderMaxWindow(zstdStreamWindowMax),
-			zstd.WithDecoderConcurrency(1))
-		if err != nil {
-			return nil, nil, err
-		}
-	}
-	release := func() {
-		_ = d.Reset(nil) // clears the reference to the source; it never fails
-		zstdStreams.Put(d)
-	}
-	if err := d.Reset(in); err != nil {
-		release()
-		return nil, nil, err
-	}
-	return d, release, nil
-}
-
-// decodeZstdInMemory decodes all of a source in memory, if neither its compressed nor its decoded
-// size exceeds memoryMax bytes.
-func decodeZstdInMemory(in io.Reader, memoryMax int) ([]byte, error) {
-	// Data that exceed the limit when compressed would exceed it when decoded.
-	src, err := readLimited(nil, in, memoryMax)
-	if err != nil {
-		return nil, err
-	}
-	return decompressZstd(nil, src, memoryMax)
 }

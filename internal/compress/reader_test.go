@@ -2,9 +2,11 @@ package compress
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -153,6 +155,98 @@ func TestOwnZstdFramesStreamAtEveryLevel(t *testing.T) {
 	}
 }
 
+// largeWindowSources returns zstd sources with a frame that needs a window above
+// zstdStreamWindowMax, by a description of that frame.
+func largeWindowSources() map[string][]byte {
+	const windowLog = 24
+	small, large := zstdZeros(3, 20), zstdZeros(5, windowLog)
+	skippable := []byte{0x50, 0x2a, 0x4d, 0x18, 2, 0, 0, 0, 'x', 'x'}
+	return map[string][]byte{
+		"only":                    large,
+		"second":                  slices.Concat(small, large),
+		"after a skippable frame": slices.Concat(skippable, large),
+		"third of four":           slices.Concat(small, skippable, large, small),
+		"single segment":          zstdSingleSegment(zstdStreamWindowMax/zstdBlockBytes + 1),
+		"second, single segment": slices.Concat(small,
+			zstdSingleSegment(zstdStreamWindowMax/zstdBlockBytes+1)),
+	}
+}
+
+// zstdSingleSegment returns a zstd frame of a single segment (RFC 8878, 3.1.1.1.1.2), which
+// decompresses to the given number of blocks of 128 KiB of zeros.
+func zstdSingleSegment(blocks int) []byte {
+	const singleSegment, contentSizeOf4Bytes, headerBytes = 1 << 5, 2 << 6, 6
+	frame := []byte{0x28, 0xb5, 0x2f, 0xfd, singleSegment | contentSizeOf4Bytes}
+	frame = binary.LittleEndian.AppendUint32(frame, uint32(blocks*zstdBlockBytes))
+	return append(frame, zstdZeros(blocks, 20)[headerBytes:]...)
+}
+
+// TestReaderDecodesLargeWindowsOfEveryFrame is also a regression test: Reader and Size returned
+// ErrTooLarge for a frame of a single segment above 8 MiB, and Reader also for any window above 8
+// MiB of a frame after the first.
+func TestReaderDecodesLargeWindowsOfEveryFrame(t *testing.T) {
+	const limit = 128 << 20
+	for name, packed := range largeWindowSources() {
+		want, err := Decompress(nil, packed, Zstd, limit)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for source, wrap := range map[string]func(io.Reader) io.Reader{"whole": unwrapped,
+			"byte by byte": iotest.OneByteReader, "the end with data": iotest.DataErrReader} {
+			out, err := readAll(packed, Zstd, limit, wrap)
+			if err != nil || !bytes.Equal(out, want) {
+				t.Errorf("%s, %s: got %d of %d bytes, %v", name, source, len(out), len(want), err)
+			}
+		}
+		if size, err := Size(packed, Zstd, limit); err != nil || size != len(want) {
+			t.Errorf("%s: got size %d, %v; want %d", name, size, err, len(want))
+		}
+	}
+}
+
+// TestReaderBoundsTheMemoryOfLargeWindows reads frames whose large window contains more data than a
+// reader may hold.
+func TestReaderBoundsTheMemoryOfLargeWindows(t *testing.T) {
+	const memoryMax, windowLog = 1 << 20, 27
+	bomb := zstdZeros(4<<30/zstdBlockBytes, windowLog)
+	for name, packed := range map[string][]byte{
+		"first frame": bomb, "second frame": slices.Concat(zstdZeros(1, 20), bomb),
+		"second frame, single segment": slices.Concat(zstdZeros(1, 20), zstdSingleSegment(80)),
+	} {
+		allocated := allocatedBy(func() {
+			if _, err := readAll(packed, Zstd, memoryMax, unwrapped); !errors.Is(err, ErrTooLarge) {
+				t.Errorf("%s: got error %v, want ErrTooLarge", name, err)
+			}
+		})
+		if allocated > 8<<20 {
+			t.Errorf("%s: allocated %d bytes, want at most 8 MiB", name, allocated)
+		}
+	}
+}
+
+// TestReaderEqualsDecompressForConcatenatedFrames reads each pair of foreign zstd frames as one
+// source.
+func TestReaderEqualsDecompressForConcatenatedFrames(t *testing.T) {
+	frames := make(map[string][]byte)
+	foreignFrames(t, func(name string, codec Codec, packed []byte) {
+		if codec == Zstd {
+			frames[name] = packed
+		}
+	})
+	const limit = 1 << 20
+	for firstName, first := range frames {
+		for secondName, second := range frames {
+			packed := slices.Concat(first, second)
+			want, wantErr := Decompress(nil, packed, Zstd, limit)
+			got, err := readAll(packed, Zstd, limit, unwrapped)
+			if (err == nil) != (wantErr == nil) || err == nil && !bytes.Equal(got, want) {
+				t.Errorf("%s, then %s: got %d bytes, %v; want %d, %v", firstName, secondName,
+					len(got), err, len(want), wantErr)
+			}
+		}
+	}
+}
+
 // FuzzReader compares a Reader with Decompress on arbitrary bytes. A Reader returns the data before
 // a fault. It may return ErrTooLarge for a declared size where Decompress detects that the bytes
 // are missing.
@@ -171,6 +265,9 @@ func FuzzReader(f *testing.F) {
 			f.Add(int8(codec), packed)
 		}
 	})
+	for _, packed := range largeWindowSources() {
+		f.Add(int8(Zstd), packed)
+	}
 	f.Fuzz(func(t *testing.T, number int8, packed []byte) {
 		const limit = 4 << 20
 		codec := Codec(number)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/iotest"
 
@@ -155,6 +156,30 @@ func TestStreamOfAnEmptyBatchYieldsNothing(t *testing.T) {
 			len(got) != 0 {
 			t.Errorf("%s with a trailing byte: %d records, %v", codec, len(got), err)
 		}
+	}
+}
+
+// TestStreamReadsFramesWithLargeWindows is a regression test: a stream returned ErrTooLarge for a
+// zstd frame after the first whose window exceeds 8 MiB.
+func TestStreamReadsFramesWithLargeWindows(t *testing.T) {
+	const windowAt, windowLog = 5, 24
+	b := clientBatch(t, compress.None, keyed("a", strings.Repeat("1", 100_000), 1),
+		keyed("b", strings.Repeat("2", 100_000), 2), keyed("c", "3", 3))
+	want, payload := texts(collect(t, b)), b[HeaderBytes:]
+	packed := slices.Clone(b[:HeaderBytes])
+	for _, piece := range [][]byte{payload[:150_000], payload[150_000:]} {
+		frame, err := compress.Compress(nil, piece, compress.Zstd, compress.LevelDefault)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(packed) > HeaderBytes {
+			frame[windowAt] = (windowLog - 10) << 3 // a larger window than necessary is valid
+		}
+		packed = append(packed, frame...)
+	}
+	packed.setAttributes(int16(compress.Zstd))
+	if got, err := streamed(packed, 1<<20, whole); err != nil || !slices.Equal(texts(got), want) {
+		t.Errorf("got %d of %d records, %v", len(got), len(want), err)
 	}
 }
 

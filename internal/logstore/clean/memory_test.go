@@ -35,6 +35,12 @@ func withPayload(t *testing.T, offset int64, codec compress.Codec, payload []byt
 	if err != nil {
 		t.Fatal(err)
 	}
+	return replacePayload(b, payload)
+}
+
+// replacePayload returns a batch with the header of b and another payload. It sets the length and
+// the checksum in the header.
+func replacePayload(b record.Batch, payload []byte) record.Batch {
 	b = append(b[:record.HeaderBytes:record.HeaderBytes], payload...)
 	binary.BigEndian.PutUint32(b[8:], uint32(len(b)-12))
 	binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[21:], castagnoli))
