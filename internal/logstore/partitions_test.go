@@ -388,35 +388,45 @@ func reopenUnlisted(t *testing.T, store *Store) {
 	}
 }
 
-// Checkpoints that are written while a log is being reopened do not list it yet: the file
-// "retained" of the log must stay until the checkpoints list it.
-func TestCheckpointsDuringReopenKeepRetainedFile(t *testing.T) {
-	mem := vfs.NewMem()
+// releaseAndReopen releases a log of 50 records whose first dirty offset is 20, and reopens it by
+// reopenUnlisted.
+func releaseAndReopen(t *testing.T, mem *vfs.Mem) *Store {
+	t.Helper()
 	store, log := swapLog(t, mem)
 	if err := errors.Join(log.compaction.setFirstDirty(20),
 		store.Release(partition, true)); err != nil {
 		t.Fatal(err)
 	}
 	reopenUnlisted(t, store)
-	if err := store.save(); err != nil {
-		t.Fatal(err)
-	}
-	log = createLog(t, openStore(t, mem.CrashClone()), settings(nil))
+	return store
+}
+
+// checkReopened opens the disk as after a crash, and checks that the log of releaseAndReopen has
+// kept its offsets.
+func checkReopened(t *testing.T, mem *vfs.Mem) {
+	t.Helper()
+	log := createLog(t, openStore(t, mem.CrashClone()), settings(nil))
 	if log.HighWatermark() != 50 || log.checkpointState().firstDirty != 20 {
 		t.Errorf("after a crash: %+v, first dirty %d", log.Stats(),
 			log.checkpointState().firstDirty)
 	}
 }
 
+// Checkpoints that are written while a log is being reopened do not list it yet: the file
+// "retained" of the log must stay until the checkpoints list it.
+func TestCheckpointsDuringReopenKeepRetainedFile(t *testing.T) {
+	mem := vfs.NewMem()
+	store := releaseAndReopen(t, mem)
+	if err := store.save(); err != nil {
+		t.Fatal(err)
+	}
+	checkReopened(t, mem)
+}
+
 // The retained state of a reopened log is kept if the next start cannot open it.
 func TestOfflineLogKeepsItsRetainedFile(t *testing.T) {
 	mem := vfs.NewMem()
-	store, log := swapLog(t, mem)
-	if err := errors.Join(log.compaction.setFirstDirty(20),
-		store.Release(partition, true)); err != nil {
-		t.Fatal(err)
-	}
-	reopenUnlisted(t, store)
+	releaseAndReopen(t, mem)
 	mem = mem.CrashClone()
 	fault := vfs.NewFault(mem)
 	fault.Inject(vfs.Rule{Op: vfs.OpOpen, Name: "*.log"})
@@ -427,11 +437,7 @@ func TestOfflineLogKeepsItsRetainedFile(t *testing.T) {
 	if err := offline.save(); err != nil {
 		t.Fatal(err)
 	}
-	log = createLog(t, openStore(t, mem.CrashClone()), settings(nil))
-	if log.HighWatermark() != 50 || log.checkpointState().firstDirty != 20 {
-		t.Errorf("after a crash: %+v, first dirty %d", log.Stats(),
-			log.checkpointState().firstDirty)
-	}
+	checkReopened(t, mem)
 }
 
 // A Create that failed after its commit point is repeated with the same directory, and does not
