@@ -9,6 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 func TestAppendedRecordsAreReadBack(t *testing.T) {
@@ -63,14 +64,8 @@ func TestAppendReturnsLogAppendTime(t *testing.T) {
 
 func TestAppendRejectsInvalidBatches(t *testing.T) {
 	transactional := func(t *testing.T) []byte {
-		b := record.NewBuilder(0, 0)
-		b.Reset(record.Identity{Transactional: true, ProducerID: 1, LeaderEpoch: -1})
-		b.Add(&record.Record{Key: []byte("k"), Value: []byte("v"), Timestamp: epoch0.UnixMilli()})
-		batch, err := b.Build(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return batch
+		return storetest.Batch{Producer: 1, Transactional: true, Keys: []string{"k"},
+			Value: "v"}.Bytes(t)
 	}
 	for _, test := range []struct {
 		name  string
@@ -79,7 +74,7 @@ func TestAppendRejectsInvalidBatches(t *testing.T) {
 	}{
 		{"transactions come later", transactional, ErrInvalidTxnState},
 		{"a batch larger than a segment, reference 1.4", func(t *testing.T) []byte {
-			return sent{keys: []string{"k"}, value: string(make([]byte, 1000))}.bytes(t)
+			return storetest.Batch{Keys: []string{"k"}, Value: string(make([]byte, 1000))}.Bytes(t)
 		}, ErrBatchTooLarge},
 		{"a damaged batch, reference 1.4", func(t *testing.T) []byte {
 			batch := keyed(t, "k")

@@ -14,6 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 func TestBackgroundFlushesEachInterval(t *testing.T) {
@@ -55,7 +56,7 @@ func TestBackgroundRollsDeletesAndExpires(t *testing.T) {
 				s.SegmentAge, s.RetentionTime = time.Hour,
 					30*time.Hour
 			}))
-		batch := sent{producer: 3, keys: []string{"k"}, timestamp: time.Now()}.bytes(t)
+		batch := storetest.Batch{Producer: 3, Keys: []string{"k"}, Timestamp: time.Now()}.Bytes(t)
 		if _, err := log.Append(batch, time.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -142,8 +143,8 @@ func TestCleanShutdownMarkerWithHeldSlice(t *testing.T) {
 	log := createLog(t, store, settings(func(c *topicconfig.Settings) { c.SegmentBytes = 1 << 20 }))
 	for i := range 200 {
 		at := epoch0.Add(time.Duration(i) * time.Second)
-		appendBatch(t, log, sent{keys: []string{"k"}, value: "a value of some thirty bytes",
-			timestamp: at}.bytes(t))
+		appendBatch(t, log, storetest.Batch{Keys: []string{"k"},
+			Value: "a value of some thirty bytes", Timestamp: at}.Bytes(t))
 	}
 	slice, err := log.Read(0, 200, 1<<20, true)
 	if err != nil {

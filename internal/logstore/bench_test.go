@@ -11,6 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // benchBatchBytes is the uncompressed size of the batches in the benchmarks, as from a busy
@@ -143,7 +144,7 @@ func BenchmarkIndexLookup(b *testing.B) {
 
 // keyedBench is a small batch, so that an index has many entries.
 func keyedBench(b *testing.B) []byte {
-	return sent{keys: []string{"a", "b", "c"}, value: string(make([]byte, 500))}.bytes(b)
+	return storetest.Batch{Keys: []string{"a", "b", "c"}, Value: string(make([]byte, 500))}.Bytes(b)
 }
 
 // BenchmarkRecover measures what a start after an unclean shutdown does to a segment: it reads and

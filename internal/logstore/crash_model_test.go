@@ -5,6 +5,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // presence is the state of a partition's data from the point of view of a caller of the store.
@@ -59,14 +60,14 @@ type partitionModel struct {
 type appended struct {
 	base  int64
 	epoch int32 // of the leader
-	sent  sent
+	sent  storetest.Batch
 	wire  []byte // as sent
 	nulls bool   // all values are null: tombstones
 	// marker, if it is not nil, ends a transaction: the batch is one control record.
 	marker *EndTxn
 }
 
-func (a appended) last() int64 { return a.base + max(int64(len(a.sent.keys)), 1) - 1 }
+func (a appended) last() int64 { return a.base + max(int64(len(a.sent.Keys)), 1) - 1 }
 
 // none is the value of an offset that is not set.
 const none = -1
@@ -138,10 +139,10 @@ func (p *partitionModel) latest(end int64) map[int64]appended {
 			break
 		}
 		switch {
-		case b.marker != nil && latest[b.marker.ProducerID].sent.epoch != b.marker.ProducerEpoch:
+		case b.marker != nil && latest[b.marker.ProducerID].sent.Epoch != b.marker.ProducerEpoch:
 			delete(latest, b.marker.ProducerID)
-		case b.marker == nil && b.sent.producer != 0:
-			latest[b.sent.producer] = b
+		case b.marker == nil && b.sent.Producer != 0:
+			latest[b.sent.Producer] = b
 		}
 	}
 	return latest
@@ -176,17 +177,17 @@ func (p *partitionModel) records(from, to int64, committed bool) (records []mode
 		if committed && aborted[b.base] {
 			continue
 		}
-		for i, key := range b.sent.keys {
+		for i, key := range b.sent.Keys {
 			offset := b.base + int64(i)
 			if offset < from || offset >= to {
 				continue
 			}
-			value := b.sent.value
+			value := b.sent.Value
 			if b.nulls {
 				value = ""
 			}
 			records = append(records,
-				modelRecord{offset, key, value, b.sent.timestamp.UnixMilli(), b.epoch})
+				modelRecord{offset, key, value, b.sent.Timestamp.UnixMilli(), b.epoch})
 		}
 	}
 	return records

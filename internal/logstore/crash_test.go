@@ -172,7 +172,7 @@ func (w *workload) run(plan []act) (err error) {
 				panic(failure)
 			}
 			err = fmt.Errorf("%s", found.text)
-			w.disk.moment = func(string, string) {}
+			w.disk.Step = func(string, string) {}
 			w.disk.acting.TryLock()
 			w.disk.acting.Unlock()
 			w.freeSpace()

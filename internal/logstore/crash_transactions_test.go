@@ -14,6 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // transactions is the state of the transactions, computed from the batches of a model.
@@ -31,7 +32,7 @@ func (p *partitionModel) transactions() transactions {
 		aborted: map[int64]bool{}}
 	within := map[int64][]int64{}
 	for _, b := range p.batches {
-		id := b.sent.producer
+		id := b.sent.Producer
 		switch {
 		case b.marker != nil:
 			id = b.marker.ProducerID
@@ -46,8 +47,8 @@ func (p *partitionModel) transactions() transactions {
 			t.decided = append(t.decided, decidedTxn{first: first, last: b.base})
 			delete(t.open, id)
 			delete(within, id)
-		case b.sent.txn:
-			t.epochs[id], t.seen[id] = b.sent.epoch, b.base
+		case b.sent.Transactional:
+			t.epochs[id], t.seen[id] = b.sent.Epoch, b.base
 			if _, open := t.open[id]; !open {
 				t.open[id] = b.base
 			}
@@ -107,18 +108,18 @@ func (w *workload) transact(p *partitionModel, log *Log) {
 	id := int64(11 + w.random.IntN(3))
 	known := p.transactions()
 	a := w.data(p)
-	a.sent.producer, a.sent.txn, a.sent.sequence, a.nulls = id, true, 0, false
-	a.sent.epoch = known.epochs[id]
+	a.sent.Producer, a.sent.Transactional, a.sent.Sequence, a.nulls = id, true, 0, false
+	a.sent.Epoch = known.epochs[id]
 	before, ok := p.latest(p.end())[id]
 	if ok {
-		a.sent.sequence = before.sent.sequence + int32(len(before.sent.keys))
+		a.sent.Sequence = before.sent.Sequence + int32(len(before.sent.Keys))
 	}
-	a.wire = a.sent.bytes(failTB{})
+	a.wire = a.sent.Bytes(failTB{})
 	err := w.tryPut(p, log, a)
 	if errors.Is(err, ErrOutOfOrderSequence) && ok && before.base < p.forgotten &&
 		before.base < known.seen[id] {
-		a.sent.epoch, a.sent.sequence = a.sent.epoch+1, 0
-		a.wire = a.sent.bytes(failTB{})
+		a.sent.Epoch, a.sent.Sequence = a.sent.Epoch+1, 0
+		a.wire = a.sent.Bytes(failTB{})
 		err = w.tryPut(p, log, a)
 	}
 	w.done(err, "append to a transaction")
@@ -160,8 +161,8 @@ func (w *workload) checkTransactions(p *partitionModel, log *Log) {
 		if epoch == 0 {
 			continue
 		}
-		late := sent{producer: id, epoch: epoch - 1, keys: []string{"late"}, txn: true,
-			timestamp: time.Now()}.bytes(failTB{})
+		late := storetest.Batch{Producer: id, Epoch: epoch - 1, Keys: []string{"late"},
+			Transactional: true, Timestamp: time.Now()}.Bytes(failTB{})
 		if _, err := log.AppendVerified(late, verified, time.Now()); !errors.Is(err,
 			ErrInvalidProducerEpoch) {
 			w.failf("%s: a batch of epoch %d of producer %d, after epoch %d: %v", p.id, epoch-1,
@@ -250,19 +251,20 @@ func TestCrashMayLoseTheStartOfADecidedTransaction(t *testing.T) {
 	w := &workload{disk: disk, fault: vfs.NewFault(disk), store: store}
 	p := &partitionModel{id: partition, restart: none, where: present, next: present,
 		settings: config}
-	put := func(s sent) {
-		s.timestamp = epoch0
-		w.put(p, log, appended{base: p.end(), epoch: -1, sent: s, wire: s.bytes(t)})
+	put := func(s storetest.Batch) {
+		s.Timestamp = epoch0
+		w.put(p, log, appended{base: p.end(), epoch: -1, sent: s, wire: s.Bytes(t)})
 	}
-	put(sent{producer: 11, keys: []string{"a"}, txn: true, value: "first"})
+	put(storetest.Batch{Producer: 11, Keys: []string{"a"}, Transactional: true, Value: "first"})
 	for range 14 {
-		put(sent{keys: []string{"a"}, value: strings.Repeat("v", 100)})
+		put(storetest.Batch{Keys: []string{"a"}, Value: strings.Repeat("v", 100)})
 	}
 	log.AdvanceHighWatermark(log.LogEnd())
 	store.tick(epoch0, false)
 	w.settle(p, log)
 	p.highWatermark = log.HighWatermark()
-	put(sent{producer: 11, sequence: 1, keys: []string{"b"}, txn: true, value: "second"})
+	put(storetest.Batch{Producer: 11, Sequence: 1, Keys: []string{"b"}, Transactional: true,
+		Value: "second"})
 	end := EndTxn{ProducerID: 11, Commit: true}
 	p.batches = append(p.batches, appended{base: p.end(), epoch: -1, marker: &end})
 	endTxn(t, log, 11, true)

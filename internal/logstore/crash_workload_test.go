@@ -14,6 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // workload acts on a store of a few partitions, and updates the model of each. Its disk takes
@@ -179,26 +180,26 @@ func (w *workload) appendOne(p *partitionModel, log *Log) { w.put(p, log, w.data
 
 // data returns a batch for the end of the log.
 func (w *workload) data(p *partitionModel) appended {
-	s := sent{timestamp: time.Now(),
-		value: fmt.Sprintf("%d-%0*d", p.end(), 1+w.random.IntN(120), w.random.IntN(1000))}
+	s := storetest.Batch{Timestamp: time.Now(),
+		Value: fmt.Sprintf("%d-%0*d", p.end(), 1+w.random.IntN(120), w.random.IntN(1000))}
 	for range 1 + w.random.IntN(5) {
-		s.keys = append(s.keys, crashKeys[w.random.IntN(len(crashKeys))])
+		s.Keys = append(s.Keys, crashKeys[w.random.IntN(len(crashKeys))])
 	}
 	a := appended{base: p.end(), epoch: p.leaderEpoch(p.end()), sent: s,
 		nulls: w.random.IntN(12) == 0}
 	if producer := int64(w.random.IntN(4)); producer > 0 && !a.nulls {
-		a.sent.producer = producer
+		a.sent.Producer = producer
 		if before, ok := p.latest(p.end())[producer]; ok {
-			a.sent.epoch = before.sent.epoch
-			a.sent.sequence = before.sent.sequence + int32(len(before.sent.keys))
+			a.sent.Epoch = before.sent.Epoch
+			a.sent.Sequence = before.sent.Sequence + int32(len(before.sent.Keys))
 			if w.random.IntN(20) == 0 {
-				a.sent.epoch, a.sent.sequence = a.sent.epoch+1, 0
+				a.sent.Epoch, a.sent.Sequence = a.sent.Epoch+1, 0
 			}
 		}
 	}
-	a.wire = a.sent.bytes(failTB{})
+	a.wire = a.sent.Bytes(failTB{})
 	if a.nulls {
-		a.wire = a.sent.withoutValue(failTB{})
+		a.wire = a.sent.Tombstones(failTB{})
 	}
 	return a
 }
@@ -211,8 +212,8 @@ func (w *workload) put(p *partitionModel, log *Log, a appended) {
 // tryPut is put for a batch that the log may reject.
 func (w *workload) tryPut(p *partitionModel, log *Log, a appended) error {
 	p.batches = append(p.batches, a)
-	got, err := log.AppendVerified(append([]byte{}, a.wire...), Verified{Transaction: a.sent.txn},
-		time.Now())
+	got, err := log.AppendVerified(append([]byte{}, a.wire...),
+		Verified{Transaction: a.sent.Transactional}, time.Now())
 	if err != nil {
 		p.batches = slices.Clip(p.batches[:len(p.batches)-1])
 		return err
@@ -249,17 +250,17 @@ func (w *workload) wantDuplicates(p *partitionModel, log *Log) {
 }
 
 func (w *workload) wantDuplicate(log *Log, b appended) {
-	verified := Verified{Transaction: b.sent.txn}
+	verified := Verified{Transaction: b.sent.Transactional}
 	got, err := log.AppendVerified(append([]byte{}, b.wire...), verified, time.Now())
 	if err != nil || !got.Duplicate || got.BaseOffset != b.base {
 		w.failf("%s: producer %d's last batch, at %d, sent again: %+v, %v", log.ID(),
-			b.sent.producer, b.base, got, err)
+			b.sent.Producer, b.base, got, err)
 	}
 	gap := b.sent
-	gap.sequence += int32(len(gap.keys)) + 7
-	if _, err := log.AppendVerified(gap.bytes(failTB{}), verified, time.Now()); !errors.Is(err,
+	gap.Sequence += int32(len(gap.Keys)) + 7
+	if _, err := log.AppendVerified(gap.Bytes(failTB{}), verified, time.Now()); !errors.Is(err,
 		ErrOutOfOrderSequence) {
-		w.failf("%s: a gap in the sequence of producer %d: %v", log.ID(), b.sent.producer, err)
+		w.failf("%s: a gap in the sequence of producer %d: %v", log.ID(), b.sent.Producer, err)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // world is a log with content in every file: segments, two leader epochs, an idempotent producer,
@@ -84,20 +85,21 @@ func newWorld(t *testing.T, clean bool) world {
 		}
 		at := epoch0.Add(time.Duration(log.LogEnd()) * time.Millisecond)
 		seen := time.Now() // a start expires producers that were not seen for a day
-		if _, err := log.Append(sent{
-			producer: 7, sequence: round, timestamp: at, keys: []string{fmt.Sprintf("p%d", round)},
-			value: "of producer 7",
-		}.bytes(t), seen); err != nil {
+		if _, err := log.Append(storetest.Batch{
+			Producer: 7, Sequence: round, Timestamp: at, Keys: []string{fmt.Sprintf("p%d", round)},
+			Value: "of producer 7",
+		}.Bytes(t), seen); err != nil {
 			t.Fatal(err)
 		}
-		txn := sent{producer: 9, sequence: round, timestamp: at,
-			keys: []string{fmt.Sprintf("t%d", round)}, value: "of a transaction",
-			txn: true}.bytes(t)
+		txn := storetest.Batch{Producer: 9, Sequence: round, Timestamp: at,
+			Keys: []string{fmt.Sprintf("t%d", round)}, Value: "of a transaction",
+			Transactional: true}.Bytes(t)
 		if _, err := log.AppendVerified(txn, Verified{Transaction: true}, seen); err != nil {
 			t.Fatal(err)
 		}
-		appendBatch(t, log, sent{timestamp: at, keys: []string{fmt.Sprintf("k%d", round)},
-			value: "a value of some thirty bytes"}.bytes(t))
+		appendBatch(t, log, storetest.Batch{Timestamp: at,
+			Keys:  []string{fmt.Sprintf("k%d", round)},
+			Value: "a value of some thirty bytes"}.Bytes(t))
 		if round < 9 {
 			endTxn(t, log, 9, round%2 == 0)
 		}
@@ -269,11 +271,12 @@ func (w world) open(t *testing.T, path string, mayReject bool, except func(got, 
 	if fmt.Sprint(got) != fmt.Sprint(w.want) {
 		t.Errorf("got  %v\nwant %v", got, w.want)
 	}
-	repeat := sent{producer: 7, sequence: 9, keys: []string{"p9"}, value: "of producer 7"}.bytes(t)
+	repeat := storetest.Batch{Producer: 7, Sequence: 9, Keys: []string{"p9"},
+		Value: "of producer 7"}.Bytes(t)
 	if again, err := log.Append(repeat, epoch0); err != nil || !again.Duplicate {
 		t.Errorf("repeated batch of producer 7: %+v, %v", again, err)
 	}
-	next := sent{producer: 7, sequence: 10, keys: []string{"p10"}}.bytes(t)
+	next := storetest.Batch{Producer: 7, Sequence: 10, Keys: []string{"p10"}}.Bytes(t)
 	if appended, err := log.Append(next, epoch0); err != nil || appended.BaseOffset != w.want.end {
 		t.Errorf("next batch of producer 7: %+v, %v", appended, err)
 	}

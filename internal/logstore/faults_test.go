@@ -17,6 +17,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // Faults that the crash test found, each by itself. docs/adr/0100 has the table.
@@ -34,9 +35,9 @@ func gapped(t testing.TB, log *Log, offset int64) {
 }
 
 // appendNow appends a batch of a producer that a start does not expire.
-func appendNow(t testing.TB, log *Log, s sent) {
+func appendNow(t testing.TB, log *Log, s storetest.Batch) {
 	t.Helper()
-	if _, err := log.Append(s.bytes(t), time.Now()); err != nil {
+	if _, err := log.Append(s.Bytes(t), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	log.AdvanceHighWatermark(log.LogEnd())
@@ -63,11 +64,9 @@ func TestTruncationIntoGapFillsIt(t *testing.T) {
 			t.Errorf("truncated to %d: ends at %d after a crash", offset, again.LogEnd())
 		}
 		gapped(t, log, offset)
-		log.mu.Lock()
-		err := log.rollLocked()
-		log.mu.Unlock()
+		rollNow(t, log)
 		gapped(t, log, 30)
-		if err = errors.Join(err, log.flush()); err != nil {
+		if err := log.flush(); err != nil {
 			t.Fatal(err)
 		}
 		log = createLog(t, openStore(t, mem.CrashClone()), settings(nil))
@@ -140,7 +139,7 @@ func TestTruncationKeepsProducersOfCleanedBatches(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
 	log := createLog(t, store, settings(nil))
-	first := sent{producer: 7, keys: []string{"k0"}}.bytes(t)
+	first := storetest.Batch{Producer: 7, Keys: []string{"k0"}}.Bytes(t)
 	appendBatch(t, log, slices.Clone(first))
 	fill(t, log, 33)
 	store.tick(epoch0, false)
@@ -148,7 +147,7 @@ func TestTruncationKeepsProducersOfCleanedBatches(t *testing.T) {
 	damageAll(t, crashed, snapshotSuffix, gone)
 	store = openStore(t, crashed)
 	log = createLog(t, store, settings(nil))
-	appendBatch(t, log, sent{producer: 7, sequence: 1, keys: []string{"k0"}}.bytes(t))
+	appendBatch(t, log, storetest.Batch{Producer: 7, Sequence: 1, Keys: []string{"k0"}}.Bytes(t))
 	store.tick(epoch0, false)
 	end := bases(log)[1]
 	sources := sourcesOf(log, 0, 1)
@@ -201,7 +200,7 @@ func TestPendingSnapshotIsWrittenLater(t *testing.T) {
 	fault := vfs.NewFault(mem)
 	store := openStore(t, fault)
 	log := createLog(t, store, settings(nil))
-	first := sent{producer: 7, keys: []string{"k0"}}
+	first := storetest.Batch{Producer: 7, Keys: []string{"k0"}}
 	appendNow(t, log, first)
 	fill(t, log, 33)
 	fault.Inject(vfs.Rule{Op: vfs.OpCreate, Err: syscall.ENOSPC})
@@ -218,7 +217,7 @@ func TestPendingSnapshotIsWrittenLater(t *testing.T) {
 			crashed = mem.CrashClone()
 		}
 		log := createLog(t, openStore(t, crashed), settings(nil))
-		again, err := log.Append(first.bytes(t), time.Now())
+		again, err := log.Append(first.Bytes(t), time.Now())
 		if err != nil || room && !again.Duplicate {
 			t.Errorf("room %t, log [%d, %d), first segment %d: %+v, %v", room, log.LogStart(),
 				log.LogEnd(), base, again, err)
@@ -233,16 +232,11 @@ func TestSnapshotBelowFirstSegmentIsIgnored(t *testing.T) {
 	store := openStore(t, mem)
 	log := createLog(t, store, settings(nil))
 	for i := range int32(30) {
-		appendNow(t, log, sent{producer: 7, sequence: i, keys: []string{fmt.Sprintf("k%d", i)},
-			value: "some thirty bytes for each one"})
+		appendNow(t, log, storetest.Batch{Producer: 7, Sequence: i,
+			Keys: []string{fmt.Sprintf("k%d", i)}, Value: "some thirty bytes for each one"})
 	}
 	all := bases(log)
-	log.mu.Lock()
-	err := log.rollLocked()
-	log.mu.Unlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rollNow(t, log)
 	fill(t, log, 30)
 	store.tick(epoch0, false)
 	if err := store.Close(); err != nil {
@@ -264,7 +258,7 @@ func TestSnapshotBelowFirstSegmentIsIgnored(t *testing.T) {
 		t.Fatal(err)
 	}
 	log = createLog(t, openStore(t, crashed), settings(nil))
-	next := sent{producer: 7, sequence: 30, keys: []string{"next"}}.bytes(t)
+	next := storetest.Batch{Producer: 7, Sequence: 30, Keys: []string{"next"}}.Bytes(t)
 	if _, err := log.Append(next, time.Now()); err != nil {
 		t.Errorf("snapshot at %d, log from %d: %v", all[1], log.LogStart(), err)
 	}
@@ -280,20 +274,18 @@ func TestAbortedStaysAbortedAfterCrashesDuringRecovery(t *testing.T) {
 	fill(t, log, 5)
 	inTxn(t, log, 9, 0, "aborted")
 	endTxn(t, log, 9, false)
-	appendBatch(t, log, sent{producer: 7, keys: []string{"k7"}}.bytes(t))
+	appendBatch(t, log, storetest.Batch{Producer: 7, Keys: []string{"k7"}}.Bytes(t))
 	store.tick(epoch0, false) // the recovery point is 8
-	log.mu.Lock()
-	err := log.rollLocked()
-	log.mu.Unlock()
+	rollNow(t, log)
 	fill(t, log, 2)
-	if err = errors.Join(err, log.commit()); err != nil {
+	if err := log.commit(); err != nil {
 		t.Fatal(err)
 	}
 	want := committedKeys(t, log, 0)
 	crashed := mem.CrashClone()
 	var clones []*vfs.Mem
 	disk := newCrashDisk(crashed, nil)
-	disk.moment = func(string, string) {
+	disk.Step = func(string, string) {
 		clones = append(clones, crashed.CrashClone(), crashed.CrashClonePartly(uint64(len(clones))))
 	}
 	if err := openStore(t, disk).Close(); err != nil {

@@ -18,6 +18,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // kafkaDirectories were written by Apache Kafka; their README says how.
@@ -277,13 +278,13 @@ func continueAppending(t *testing.T, log *Log, p kafkaState) int64 {
 			}
 			continue
 		}
-		next := sent{producer: id, epoch: known.Epoch,
-			sequence: (known.LastSequence + 1) & math.MaxInt32,
-			keys:     []string{"later"}}
-		if _, err := log.Append(next.bytes(t), time.Now()); err != nil {
+		next := storetest.Batch{Producer: id, Epoch: known.Epoch,
+			Sequence: (known.LastSequence + 1) & math.MaxInt32,
+			Keys:     []string{"later"}}
+		if _, err := log.Append(next.Bytes(t), time.Now()); err != nil {
 			t.Errorf("%s: next batch of producer %d: %v", p.id, id, err)
 		}
-		if again, err := log.Append(next.bytes(t), time.Now()); err != nil || !again.Duplicate {
+		if again, err := log.Append(next.Bytes(t), time.Now()); err != nil || !again.Duplicate {
 			t.Errorf("%s: repeated batch of producer %d: %v, %v", p.id, id, again, err)
 		}
 	}

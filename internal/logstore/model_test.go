@@ -15,6 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // model is the expected content of a log: a list of keys, the first of which has the offset start.
@@ -190,14 +191,14 @@ func (m *model) add(b modelBatch, keys ...string) {
 }
 
 func (m *model) transact() {
-	batch := sent{producer: 11 + m.random.Int64N(2), keys: []string{"t", "u"},
-		value: "of a transaction", timestamp: m.now, txn: true}
-	batch.sequence = m.sequenceOf(batch.producer)
-	appended, err := m.log.AppendVerified(batch.bytes(m.t), verified, m.now)
+	batch := storetest.Batch{Producer: 11 + m.random.Int64N(2), Keys: []string{"t", "u"},
+		Value: "of a transaction", Timestamp: m.now, Transactional: true}
+	batch.Sequence = m.sequenceOf(batch.Producer)
+	appended, err := m.log.AppendVerified(batch.Bytes(m.t), verified, m.now)
 	if err != nil || appended.BaseOffset != m.end() || appended.Duplicate {
 		m.t.Fatalf("%+v, %v; the end is %d", appended, err, m.end())
 	}
-	m.add(modelBatch{base: m.end(), records: 2, producer: batch.producer, txn: true}, batch.keys...)
+	m.add(modelBatch{base: m.end(), records: 2, producer: batch.Producer, txn: true}, batch.Keys...)
 }
 
 // endTransaction writes a marker, with or without an open transaction.
@@ -215,8 +216,8 @@ func (m *model) endTransaction() {
 func (m *model) replicate() {
 	gap := max(0, m.random.Int64N(12)-8)
 	keys := []string{"r", "s", "t"}
-	b := record.Batch(sent{producer: 5, sequence: m.sequenceOf(5), keys: keys, value: "of a leader",
-		timestamp: m.now}.bytes(m.t))
+	b := record.Batch(storetest.Batch{Producer: 5, Sequence: m.sequenceOf(5), Keys: keys,
+		Value: "of a leader", Timestamp: m.now}.Bytes(m.t))
 	b.SetBaseOffset(m.end() + gap)
 	if err := m.log.AppendReplicated(b, m.now); err != nil {
 		m.t.Fatal(err)
@@ -232,20 +233,20 @@ func (m *model) append() {
 	for range 1 + m.random.IntN(6) {
 		keys = append(keys, fmt.Sprintf("k%d", m.random.IntN(100)))
 	}
-	batch := sent{producer: 5, sequence: m.sequenceOf(5), keys: keys,
-		value: string(make([]byte, m.random.IntN(100))), timestamp: m.now}
-	if m.random.IntN(8) == 0 && batch.sequence > 0 {
-		batch.sequence += 3
-		if _, err := m.log.Append(batch.bytes(m.t), m.now); !errors.Is(err, ErrOutOfOrderSequence) {
+	batch := storetest.Batch{Producer: 5, Sequence: m.sequenceOf(5), Keys: keys,
+		Value: string(make([]byte, m.random.IntN(100))), Timestamp: m.now}
+	if m.random.IntN(8) == 0 && batch.Sequence > 0 {
+		batch.Sequence += 3
+		if _, err := m.log.Append(batch.Bytes(m.t), m.now); !errors.Is(err, ErrOutOfOrderSequence) {
 			m.t.Fatalf("a gap in sequences: %v", err)
 		}
 		return
 	}
-	appended, err := m.log.Append(batch.bytes(m.t), m.now)
+	appended, err := m.log.Append(batch.Bytes(m.t), m.now)
 	if err != nil || appended.BaseOffset != m.end() || appended.Duplicate {
 		m.t.Fatalf("%+v, %v; the end is %d", appended, err, m.end())
 	}
-	again, err := m.log.Append(batch.bytes(m.t), m.now)
+	again, err := m.log.Append(batch.Bytes(m.t), m.now)
 	if err != nil || again.BaseOffset != appended.BaseOffset ||
 		again.LastOffset != appended.LastOffset || !again.Duplicate {
 		m.t.Fatalf("the same batch again: %+v, %v", again, err)

@@ -7,6 +7,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // cachedAfterPass runs a pass over a log on disk, and returns the share of the output that is in
@@ -26,8 +27,8 @@ func cachedAfterPass(t *testing.T, cold bool) float64 {
 		for j := range value {
 			value[j] = byte('a' + random.IntN(26))
 		}
-		appendBatch(t, log, sent{keys: []string{fmt.Sprintf("key %d", i-i%3*(i%2))},
-			value: string(value)}.bytes(t))
+		appendBatch(t, log, storetest.Batch{Keys: []string{fmt.Sprintf("key %d", i-i%3*(i%2))},
+			Value: string(value)}.Bytes(t))
 	}
 	if err := log.flush(); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // cleanedBatch is a batch as the cleaner leaves it: offsets [base, last], of which only some have a
@@ -155,8 +156,8 @@ func TestTimestampLookups(t *testing.T) {
 		if i == 15 {
 			at = epoch0
 		}
-		appendBatch(t, log, sent{keys: []string{"a", "b"}, value: "some value",
-			timestamp: at}.bytes(t))
+		appendBatch(t, log, storetest.Batch{Keys: []string{"a", "b"}, Value: "some value",
+			Timestamp: at}.Bytes(t))
 	}
 	if len(bases(log)) < 3 {
 		t.Fatalf("segments %v, want several", bases(log))

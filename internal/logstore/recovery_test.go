@@ -17,6 +17,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 func TestRestartAfterCleanShutdown(t *testing.T) {
@@ -74,8 +75,8 @@ func stopped(t *testing.T, clean bool) *vfs.Mem {
 		t.Fatal(err)
 	}
 	for i := range int32(10) {
-		appendBatch(t, log, sent{producer: 7, sequence: i,
-			keys: []string{fmt.Sprintf("k%d", log.LogEnd())}}.bytes(t))
+		appendBatch(t, log, storetest.Batch{Producer: 7, Sequence: i,
+			Keys: []string{fmt.Sprintf("k%d", log.LogEnd())}}.Bytes(t))
 	}
 	store.tick(epoch0, false)
 	if clean {
@@ -146,16 +147,18 @@ func TestRecoveryRepairsDamage(t *testing.T) {
 				t.Errorf("epoch at 55 is %d", epoch)
 			}
 			// The producer continues at the log end, and its batch is recognized again.
-			next := sent{producer: 7, sequence: int32(test.end - 50), keys: []string{"next"}}
-			if appended := appendBatch(t, log, next.bytes(t)); appended.BaseOffset != test.end ||
+			next := storetest.Batch{Producer: 7, Sequence: int32(test.end - 50),
+				Keys: []string{"next"}}
+			if appended := appendBatch(t, log, next.Bytes(t)); appended.BaseOffset != test.end ||
 				appended.Duplicate {
 				t.Errorf("%+v", appended)
 			}
-			if appended := appendBatch(t, log, next.bytes(t)); !appended.Duplicate {
+			if appended := appendBatch(t, log, next.Bytes(t)); !appended.Duplicate {
 				t.Errorf("repeated: %+v", appended)
 			}
-			gap := sent{producer: 7, sequence: int32(test.end - 40), keys: []string{"gap"}}
-			if _, err := log.Append(gap.bytes(t), epoch0); test.end > 50 &&
+			gap := storetest.Batch{Producer: 7, Sequence: int32(test.end - 40),
+				Keys: []string{"gap"}}
+			if _, err := log.Append(gap.Bytes(t), epoch0); test.end > 50 &&
 				!errors.Is(err, ErrOutOfOrderSequence) {
 				t.Errorf("a gap: %v", err)
 			}
@@ -306,7 +309,8 @@ func TestProducersSurviveTheLastSegment(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			last := record.Batch(sent{producer: 7, sequence: 9, keys: []string{"k59"}}.bytes(t))
+			again := storetest.Batch{Producer: 7, Sequence: 9, Keys: []string{"k59"}}
+			last := record.Batch(again.Bytes(t))
 			last.SetBaseOffset(59)
 			var known producer.State
 			if _, err := known.Update(last, time.Now()); err != nil {
@@ -323,13 +327,12 @@ func TestProducersSurviveTheLastSegment(t *testing.T) {
 			if log.LogStart() != 60 || log.LogEnd() != 60 {
 				t.Fatalf("%+v", log.Stats())
 			}
-			again := sent{producer: 7, sequence: 9, keys: []string{"k59"}}
-			if appended := appendBatch(t, log, again.bytes(t)); !appended.Duplicate ||
+			if appended := appendBatch(t, log, again.Bytes(t)); !appended.Duplicate ||
 				appended.BaseOffset != 59 {
 				t.Errorf("the producer's last batch repeated: %+v", appended)
 			}
-			if _, err := log.Append(sent{producer: 7, sequence: 20, keys: []string{"gap"}}.bytes(t),
-				epoch0); !errors.Is(err, ErrOutOfOrderSequence) {
+			gap := storetest.Batch{Producer: 7, Sequence: 20, Keys: []string{"gap"}}
+			if _, err := log.Append(gap.Bytes(t), epoch0); !errors.Is(err, ErrOutOfOrderSequence) {
 				t.Errorf("a gap: %v", err)
 			}
 		})

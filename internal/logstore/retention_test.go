@@ -144,8 +144,7 @@ func TestIdleSegmentsRoll(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			log := createLog(t, openStore(t, vfs.NewMem()), settings(test.change))
 			// The records are old, which does not matter to a roll by the broker's clock.
-			appendBatch(t, log,
-				sent{keys: []string{"k"}, timestamp: epoch0.Add(-1000 * time.Hour)}.bytes(t))
+			appendAt(t, log, epoch0.Add(-1000*time.Hour))
 			if err := log.rollIdle(epoch0.Add(test.after)); err != nil {
 				t.Fatal(err)
 			}
@@ -167,7 +166,7 @@ func TestAppendRollsByTimestamps(t *testing.T) {
 		settings(func(s *topicconfig.Settings) { s.SegmentAge = time.Minute }))
 	for _, at := range []time.Duration{0, time.Minute, -time.Hour, time.Minute + time.Millisecond,
 		0} {
-		appendBatch(t, log, sent{keys: []string{"k"}, timestamp: epoch0.Add(at)}.bytes(t))
+		appendAt(t, log, epoch0.Add(at))
 	}
 	if got := bases(log); !slices.Equal(got, []int64{0, 3}) {
 		t.Errorf("segments %v", got)

@@ -21,17 +21,12 @@ func TestAppendRollsWhenIndexIsFull(t *testing.T) {
 	log.env.segments.IndexIntervalBytes, log.env.segments.IndexBytesMax = 1,
 		5*segment.TimeEntryBytes
 	fill(t, log, 1)
-	log.mu.Lock()
-	err := log.rollLocked() // the segments from here on have the small indexes
-	log.mu.Unlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rollNow(t, log) // later segments have the small indexes
 	for range 30 {
 		// Each with a later timestamp: otherwise the time index gets no entry, and the offset index
 		// holds eight.
 		at := epoch0.UnixMilli() + log.LogEnd()
-		appendBatch(t, log, sent{keys: []string{"k"}, timestamp: time.UnixMilli(at)}.bytes(t))
+		appendAt(t, log, time.UnixMilli(at))
 	}
 	if got := bases(log); !slices.Equal(got, []int64{0, 1, 6, 11, 16, 21, 26}) {
 		t.Errorf("segments begin at %v", got)
@@ -75,15 +70,10 @@ func TestIndexSettingsOfTopic(t *testing.T) {
 		s.SegmentBytes, s.IndexIntervalBytes, s.SegmentIndexBytes = 1<<30, 0, 1024
 	}))
 	fill(t, log, 1)
-	log.mu.Lock()
-	err := log.rollLocked() // Create made the first segment before it was configured
-	log.mu.Unlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rollNow(t, log) // Create made the first segment before it was configured
 	for range 200 {
 		at := epoch0.UnixMilli() + log.LogEnd()
-		appendBatch(t, log, sent{keys: []string{"k"}, timestamp: time.UnixMilli(at)}.bytes(t))
+		appendAt(t, log, time.UnixMilli(at))
 	}
 	// An index has an entry for each batch but the first; 1024 bytes hold 85 time entries, one of
 	// them reserved.

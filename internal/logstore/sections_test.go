@@ -13,6 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // compactLog is swapLog of a compacted topic: segments at 0, 10, 20, 30 and the active segment at
@@ -163,7 +164,7 @@ func TestI3FirstDirtyOutsideTheLogIsReset(t *testing.T) {
 
 func TestI25ViewHasLastBatchesOfProducers(t *testing.T) { // I25
 	_, log := compactLog(t, vfs.NewMem(), nil)
-	appendBatch(t, log, sent{producer: 7, keys: []string{"a", "b"}}.bytes(t))
+	appendBatch(t, log, storetest.Batch{Producer: 7, Keys: []string{"a", "b"}}.Bytes(t))
 	if got, want := log.compaction.producers(),
 		(map[int64]clean.Producer{7: {LastOffset: 51}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
@@ -236,8 +237,9 @@ func TestMinLagOfFutureRecordsCountsFromTheAppend(t *testing.T) {
 		s.MinLag = time.Hour
 	})
 	appended := time.Now()
-	future := sent{keys: []string{"a"}, timestamp: time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC)}
-	batch := record.Batch(future.bytes(t))
+	future := storetest.Batch{Keys: []string{"a"},
+		Timestamp: time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC)}
+	batch := record.Batch(future.Bytes(t))
 	batch.SetBaseOffset(log.LogEnd())
 	batch.SetLeaderEpoch(0)
 	if err := log.AppendReplicated(batch, appended); err != nil {

@@ -17,6 +17,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // keyedSettings returns settings of a compacted topic whose segments hold about five batches of
@@ -34,9 +35,21 @@ func keyedSettings(change func(*topicconfig.Settings)) topicconfig.Settings {
 func fillKeyed(t testing.TB, log *Log, n int) {
 	t.Helper()
 	for range n {
-		appendBatch(t, log, sent{keys: []string{fmt.Sprintf("k%d", log.LogEnd())},
-			value: randomText(100)}.bytes(t))
+		appendBatch(t, log, storetest.Batch{Keys: []string{fmt.Sprintf("k%d", log.LogEnd())},
+			Value: randomText(100)}.Bytes(t))
 	}
+}
+
+// keyedLog creates a store and a compacted log of n records, which are synced to disk: the cleaner
+// may build the sidecars of all segments but the active one.
+func keyedLog(t testing.TB, n int) (*vfs.Mem, *Store, *Log) {
+	t.Helper()
+	fsys := vfs.NewMem()
+	store := openStore(t, fsys)
+	log := createLog(t, store, keyedSettings(nil))
+	fillKeyed(t, log, n)
+	store.tick(epoch0, false)
+	return fsys, store, log
 }
 
 // randomTexts counts the calls of randomText: each text is different, and the same in each run.
@@ -60,8 +73,8 @@ func keyedSegments(t testing.TB, log *Log) []*handle {
 	return list.handles[:len(list.handles)-1]
 }
 
-// tend builds and deletes the log's sidecars as the cleaner does.
-func tend(log *Log, now time.Time) {
+// updateSidecars builds missing sidecars of the log and deletes unneeded ones, as the cleaner does.
+func updateSidecars(log *Log, now time.Time) {
 	for log.compaction.sidecars.buildNext(context.Background(), now,
 		sidecarOptions{background: true}) {
 	}

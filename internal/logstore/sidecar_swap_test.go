@@ -13,6 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // When the policy changes from delete to compact, sidecars are built in the background; when it
@@ -22,26 +23,27 @@ func TestPolicyChangeBuildsOrDeletesSidecars(t *testing.T) {
 	store := openStore(t, fsys)
 	log := createLog(t, store, settings(nil))
 	// without a key, which the policy delete allows
-	appendBatch(t, log, nullableBatch(t, record.Record{Value: []byte(strings.Repeat("v", 200))}))
+	appendBatch(t, log, storetest.Encode(t, storetest.NoProducer,
+		record.Record{Value: []byte(strings.Repeat("v", 200))}))
 	fillKeyed(t, log, 35)
 	store.tick(epoch0, false)
-	tend(log, epoch0)
+	updateSidecars(log, epoch0)
 	if made := namesWith(t, fsys, log, ".key"); len(made) > 0 {
 		t.Errorf("log that is not compacted has %v", made)
 	}
 	log.Configure(keyedSettings(nil), true)
 	fillKeyed(t, log, 25)
 	store.tick(epoch0, false)
-	tend(log, epoch0)
+	updateSidecars(log, epoch0)
 	checkSidecars(t, log)
 	fillKeyed(t, log, 3) // into a spool
 	log.Configure(settings(nil), true)
-	tend(log, epoch0)
+	updateSidecars(log, epoch0)
 	if left := namesWith(t, fsys, log, keys.Extension); len(left) > 0 {
 		t.Errorf("log that is no longer compacted has %v", left)
 	}
 	log.Configure(keyedSettings(nil), true)
-	tend(log, epoch0)
+	updateSidecars(log, epoch0)
 	checkSidecars(t, log)
 }
 
@@ -51,10 +53,11 @@ func TestF11SmallRecordsKeepNoSidecar(t *testing.T) {
 	store := openStore(t, fsys)
 	log := createLog(t, store, keyedSettings(nil))
 	for range 40 {
-		appendBatch(t, log, sent{keys: []string{"a", "b", "c", "d", "e"}, value: "v"}.bytes(t))
+		appendBatch(t, log,
+			storetest.Batch{Keys: []string{"a", "b", "c", "d", "e"}, Value: "v"}.Bytes(t))
 	}
 	store.tick(epoch0, false)
-	tend(log, epoch0)
+	updateSidecars(log, epoch0)
 	if made := namesWith(t, fsys, log, keys.Extension); len(made) > 0 &&
 		!strings.Contains(made[0], "spool") {
 		t.Errorf("sidecars of small records: %v", made)
@@ -96,8 +99,8 @@ func TestEstimateRecords(t *testing.T) {
 	log := createLog(t, store,
 		keyedSettings(func(s *topicconfig.Settings) { s.SegmentBytes = 10_000 }))
 	for range 150 {
-		appendBatch(t, log, sent{keys: []string{"a", "b", "c"},
-			value: strings.Repeat("v", 30)}.bytes(t))
+		appendBatch(t, log, storetest.Batch{Keys: []string{"a", "b", "c"},
+			Value: strings.Repeat("v", 30)}.Bytes(t))
 	}
 	h := keyedSegments(t, log)[0]
 	if got, want := estimateRecords(h), int(h.NextOffset()-h.Base()); got != want {
@@ -118,12 +121,8 @@ func TestEstimateRecords(t *testing.T) {
 
 // Sidecars are deleted with their segments, by a swap and by retention.
 func TestSidecarsAreDeletedWithSegments(t *testing.T) {
-	fsys := vfs.NewMem()
-	store := openStore(t, fsys)
-	log := createLog(t, store, keyedSettings(nil))
-	fillKeyed(t, log, 50)
-	store.tick(epoch0, false)
-	tend(log, epoch0)
+	fsys, _, log := keyedLog(t, 50)
+	updateSidecars(log, epoch0)
 	checkSidecars(t, log)
 	sources := []*segment.Segment{keyedSegments(t, log)[1].Segment,
 		keyedSegments(t, log)[2].Segment}
@@ -141,7 +140,7 @@ func TestSidecarsAreDeletedWithSegments(t *testing.T) {
 		sidecarOptions{background: true}); !errors.Is(err, errSegmentsChanged) {
 		t.Errorf("sidecar of a replaced segment: %v", err)
 	}
-	tend(log, epoch0)
+	updateSidecars(log, epoch0)
 	checkSidecars(t, log)
 	log.Configure(keyedSettings(func(s *topicconfig.Settings) {
 		s.Delete, s.RetentionBytes = true,
@@ -165,11 +164,7 @@ func TestSidecarsAreDeletedWithSegments(t *testing.T) {
 // A sidecar that is built while its segment is replaced must not appear: its ordinals are those of
 // the old segment.
 func TestSidecarOfReplacedSegmentDoesNotAppear(t *testing.T) {
-	fsys := vfs.NewMem()
-	store := openStore(t, fsys)
-	log := createLog(t, store, keyedSettings(nil))
-	fillKeyed(t, log, 50)
-	store.tick(epoch0, false)
+	fsys, _, log := keyedLog(t, 50)
 	h := keyedSegments(t, log)[1]
 	replaced := false
 	err := log.compaction.sidecars.build(context.Background(), h,
@@ -188,17 +183,13 @@ func TestSidecarOfReplacedSegmentDoesNotAppear(t *testing.T) {
 	if made := namesWith(t, fsys, log, fmt.Sprintf("%020d.keys", h.Base())); len(made) > 0 {
 		t.Errorf("sidecar %v", made)
 	}
-	tend(log, epoch0)
+	updateSidecars(log, epoch0)
 	checkSidecars(t, log)
 }
 
 // A sidecar that is built during a truncation does not appear, and the next one is correct.
 func TestTruncationDiscardsSpoolsAndSidecars(t *testing.T) {
-	fsys := vfs.NewMem()
-	store := openStore(t, fsys)
-	log := createLog(t, store, keyedSettings(nil))
-	fillKeyed(t, log, 50)
-	store.tick(epoch0, false)
+	_, _, log := keyedLog(t, 50)
 	h := keyedSegments(t, log)[1]
 	err := log.compaction.sidecars.build(context.Background(), h,
 		sidecarOptions{Options: keys.Options{Throttle: func(context.Context, int) error {
@@ -215,7 +206,7 @@ func TestTruncationDiscardsSpoolsAndSidecars(t *testing.T) {
 		len(log.compaction.sidecars.spools.rolled) > 0 {
 		t.Error("spools or sidecar states are left")
 	}
-	tend(log, epoch0)
+	updateSidecars(log, epoch0)
 	checkSidecars(t, log)
 }
 
@@ -229,7 +220,7 @@ func TestSpoolsOfRolledSegmentsAreBounded(t *testing.T) {
 		t.Errorf("%d spools are kept of %d segments", n, len(bases(log)))
 	}
 	store.tick(epoch0, false)
-	tend(log, epoch0.Add(time.Hour))
+	updateSidecars(log, epoch0.Add(time.Hour))
 	checkSidecars(t, log)
 }
 
@@ -241,6 +232,6 @@ func TestSidecarIsPublishedInOrder(t *testing.T) {
 	fillKeyed(t, log, 6)
 	store.tick(epoch0, false)
 	trace.Take()
-	tend(log, epoch0)
+	updateSidecars(log, epoch0)
 	golden(t, "sidecar.trace", trace.Take())
 }

@@ -17,6 +17,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // The leader hashes the keys while it validates a produced batch, so it scans no segment.
@@ -31,12 +32,12 @@ func TestF14LeaderBuildsSidecarsWithoutScan(t *testing.T) {
 					s.SegmentBytes = false, codec, 10_000
 			}))
 		for range 12 {
-			appendBatch(t, log,
-				sent{keys: []string{"a", "b", "a", "", "c"}, value: randomText(700)}.bytes(t))
-			appendBatch(t, log, sent{keys: []string{"a"}, timestamp: epoch0}.withoutValue(t))
+			appendBatch(t, log, storetest.Batch{Keys: []string{"a", "b", "a", "", "c"},
+				Value: randomText(700)}.Bytes(t))
+			appendBatch(t, log, storetest.Batch{Keys: []string{"a"}}.Tombstones(t))
 			fillKeyed(t, log, 20)
 			store.tick(epoch0, false)
-			tend(log, epoch0)
+			updateSidecars(log, epoch0)
 		}
 		checkSidecars(t, log)
 		if n := log.compaction.sidecars.scannedBytes.Load(); n > 0 {
@@ -56,27 +57,28 @@ func TestFailedAppendsAreNotSpooled(t *testing.T) {
 		fault := vfs.NewFault(vfs.NewMem())
 		store := openStore(t, fault)
 		log := createLog(t, store, keyedSettings(nil))
-		appendBatch(t, log, sent{producer: 7, keys: []string{"first", "x"},
-			value: strings.Repeat("v", 80)}.bytes(t))
+		appendBatch(t, log, storetest.Batch{Producer: 7, Keys: []string{"first", "x"},
+			Value: strings.Repeat("v", 80)}.Bytes(t))
 		sequence := int32(2)
 		for n := range 120 {
-			b := sent{producer: 7, sequence: sequence, keys: []string{fmt.Sprint(n), "x"},
-				value: strings.Repeat("v", 80)}
+			b := storetest.Batch{Producer: 7, Sequence: sequence,
+				Keys: []string{fmt.Sprint(n), "x"}, Value: strings.Repeat("v", 80)}
 			switch random.IntN(5) {
 			case 0: // rejected for its sequence, after its keys were hashed
-				b.sequence += 5
-				if _, err := log.Append(b.bytes(t), epoch0); !errors.Is(err,
+				b.Sequence += 5
+				if _, err := log.Append(b.Bytes(t), epoch0); !errors.Is(err,
 					ErrOutOfOrderSequence) {
 					t.Fatal(err)
 				}
 			case 1: // a duplicate
-				b.sequence -= 2
-				if appended, err := log.Append(b.bytes(t), epoch0); err != nil ||
+				b.Sequence -= 2
+				if appended, err := log.Append(b.Bytes(t), epoch0); err != nil ||
 					!appended.Duplicate {
 					t.Fatal(appended, err)
 				}
 			case 2: // the second record has no key: rejected in the middle of the batch
-				bad := nullableBatch(t, record.Record{Key: []byte("k"), Value: []byte("v")},
+				bad := storetest.Encode(t, storetest.NoProducer,
+					record.Record{Key: []byte("k"), Value: []byte("v")},
 					record.Record{Offset: 1, Value: []byte("v")})
 				if _, err := log.Append(bad, epoch0); !errors.Is(err, record.ErrInvalidRecord) {
 					t.Fatal(err)
@@ -84,40 +86,23 @@ func TestFailedAppendsAreNotSpooled(t *testing.T) {
 			case 3: // the disk is full after some bytes
 				fault.Inject(vfs.Rule{Op: vfs.OpWrite, Name: "*.log", Times: 1, Err: syscall.ENOSPC,
 					WriteBytes: random.IntN(100)})
-				if _, err := log.Append(b.bytes(t), epoch0); !errors.Is(err, ErrStorage) {
+				if _, err := log.Append(b.Bytes(t), epoch0); !errors.Is(err, ErrStorage) {
 					t.Fatal(err)
 				}
 				fault.Clear()
 			default:
-				appendBatch(t, log, b.bytes(t))
+				appendBatch(t, log, b.Bytes(t))
 				sequence += 2
 			}
 			log.AdvanceHighWatermark(log.LogEnd())
 			store.tick(epoch0, false)
-			tend(log, epoch0)
+			updateSidecars(log, epoch0)
 		}
 		checkSidecars(t, log)
 		if n := log.compaction.sidecars.scannedBytes.Load(); n > 0 {
 			t.Errorf("seed %d: %d bytes were scanned: a spool did not match its segment", seed, n)
 		}
 	}
-}
-
-// nullableBatch returns a batch of the given records, as a producer sends it.
-func nullableBatch(t testing.TB, records ...record.Record) []byte {
-	t.Helper()
-	b := record.NewBuilder(compress.None, compress.LevelDefault)
-	b.Reset(record.Identity{LastOffsetDelta: int32(len(records) - 1), LeaderEpoch: -1,
-		ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
-	for i := range records {
-		records[i].Timestamp = epoch0.UnixMilli()
-		b.Add(&records[i])
-	}
-	batch, err := b.Build(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return batch
 }
 
 // If a spool cannot be written, the append succeeds and the segment is scanned.
@@ -133,11 +118,11 @@ func TestSpoolOnFailingDisk(t *testing.T) {
 	}
 	for range 3 {
 		// more than the spool holds in memory
-		appendBatch(t, log, sent{keys: many, value: strings.Repeat("v", 100)}.bytes(t))
+		appendBatch(t, log, storetest.Batch{Keys: many, Value: strings.Repeat("v", 100)}.Bytes(t))
 	}
 	fault.Clear()
 	store.tick(epoch0, false)
-	tend(log, epoch0)
+	updateSidecars(log, epoch0)
 	checkSidecars(t, log)
 	if log.compaction.sidecars.scannedBytes.Load() == 0 {
 		t.Error("no segment was scanned: the spool did not fail")
@@ -151,9 +136,9 @@ func TestSidecarsOfFollowersAndMarkers(t *testing.T) {
 	leader := createLog(t, leaderStore, keyedSettings(nil))
 	for n := range 40 {
 		id := int64(1 + n%3)
-		b := sent{producer: id, sequence: int32(n / 3), keys: []string{fmt.Sprint(n)},
-			value: strings.Repeat("v", 150), txn: true}
-		if _, err := leader.AppendVerified(b.bytes(t), Verified{Transaction: true},
+		b := storetest.Batch{Producer: id, Sequence: int32(n / 3), Keys: []string{fmt.Sprint(n)},
+			Value: strings.Repeat("v", 150), Transactional: true}
+		if _, err := leader.AppendVerified(b.Bytes(t), Verified{Transaction: true},
 			epoch0); err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +148,7 @@ func TestSidecarsOfFollowersAndMarkers(t *testing.T) {
 		}
 		leader.AdvanceHighWatermark(leader.LogEnd())
 		leaderStore.tick(epoch0, false)
-		tend(leader, epoch0)
+		updateSidecars(leader, epoch0)
 	}
 	checkSidecars(t, leader)
 	if n := leader.compaction.sidecars.scannedBytes.Load(); n > 0 {
@@ -187,7 +172,7 @@ func TestSidecarsOfFollowersAndMarkers(t *testing.T) {
 	}
 	follower.AdvanceHighWatermark(follower.LogEnd())
 	store.tick(epoch0, false)
-	tend(follower, epoch0)
+	updateSidecars(follower, epoch0)
 	checkSidecars(t, follower)
 	if follower.compaction.sidecars.scannedBytes.Load() == 0 {
 		t.Error("the follower scanned no segment")
@@ -197,12 +182,8 @@ func TestSidecarsOfFollowersAndMarkers(t *testing.T) {
 // After a start there are no spools, salt and sidecars are as before, and missing sidecars are
 // built once, by scans.
 func TestSidecarsAfterRestart(t *testing.T) {
-	fsys := vfs.NewMem()
-	store := openStore(t, fsys)
-	log := createLog(t, store, keyedSettings(nil))
-	fillKeyed(t, log, 35)
-	store.tick(epoch0, false)
-	tend(log, epoch0)
+	fsys, store, log := keyedLog(t, 35)
+	updateSidecars(log, epoch0)
 	fillKeyed(t, log, 30)
 	salt := *log.compaction.sidecars.salt.Load()
 	if err := store.Close(); err != nil {
@@ -220,7 +201,7 @@ func TestSidecarsAfterRestart(t *testing.T) {
 	}
 	fillKeyed(t, log, 20)
 	store.tick(epoch0, false)
-	tend(log, epoch0)
+	updateSidecars(log, epoch0)
 	checkSidecars(t, log)
 	segments := keyedSegments(t, log)
 	var unknown int64
@@ -232,7 +213,7 @@ func TestSidecarsAfterRestart(t *testing.T) {
 			got, made, len(segments), unknown)
 	}
 	scanned := log.compaction.sidecars.scannedBytes.Load()
-	tend(log, epoch0)
+	updateSidecars(log, epoch0)
 	if log.compaction.sidecars.scannedBytes.Load() != scanned {
 		t.Error("existing sidecars were built again")
 	}
@@ -247,12 +228,8 @@ func TestLostSaltRebuildsSidecars(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fsys := vfs.NewMem()
-			store := openStore(t, fsys)
-			log := createLog(t, store, keyedSettings(nil))
-			fillKeyed(t, log, 35)
-			store.tick(epoch0, false)
-			tend(log, epoch0)
+			fsys, store, log := keyedLog(t, 35)
+			updateSidecars(log, epoch0)
 			salt := *log.compaction.sidecars.salt.Load()
 			if err := store.Close(); err != nil {
 				t.Fatal(err)
@@ -265,7 +242,7 @@ func TestLostSaltRebuildsSidecars(t *testing.T) {
 			if *log.compaction.sidecars.salt.Load() == salt {
 				t.Fatal("the salt has not changed")
 			}
-			tend(log, epoch0)
+			updateSidecars(log, epoch0)
 			checkSidecars(t, log)
 			if log.compaction.sidecars.scannedBytes.Load() == 0 {
 				t.Error("sidecars of another salt were used")
@@ -276,12 +253,8 @@ func TestLostSaltRebuildsSidecars(t *testing.T) {
 
 // A damaged sidecar is rebuilt, both in a running process and after a start.
 func TestDamagedSidecarsAreRebuilt(t *testing.T) {
-	fsys := vfs.NewMem()
-	store := openStore(t, fsys)
-	log := createLog(t, store, keyedSettings(nil))
-	fillKeyed(t, log, 35)
-	store.tick(epoch0, false)
-	tend(log, epoch0)
+	fsys, _, log := keyedLog(t, 35)
+	updateSidecars(log, epoch0)
 	h := keyedSegments(t, log)[1]
 	name := log.compaction.sidecars.name(h.Base())
 	whole, err := fsys.ReadFile(name)

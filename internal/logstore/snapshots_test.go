@@ -8,6 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // Seed 3000962 of TestCrashes. Retention deletes three segments, and a crash keeps the third: the
@@ -25,8 +26,8 @@ func TestCrashDuringRetentionKeepsProducers(t *testing.T) {
 	})
 	store := openStore(t, disk)
 	log := createLog(t, store, settings(nil))
-	first := sent{producer: 7, keys: []string{"first"}}
-	appendBatch(t, log, first.bytes(t))
+	first := storetest.Batch{Producer: 7, Keys: []string{"first"}}
+	appendBatch(t, log, first.Bytes(t))
 	fill(t, log, 50)
 	store.tick(epoch0, false)
 	all := bases(log)
@@ -49,7 +50,7 @@ func TestCrashDuringRetentionKeepsProducers(t *testing.T) {
 	if again.LogStart() != all[2] {
 		t.Fatalf("the log begins at %d, want %d", again.LogStart(), all[2])
 	}
-	if got := appendBatch(t, again, first.bytes(t)); !got.Duplicate || got.BaseOffset != 0 {
+	if got := appendBatch(t, again, first.Bytes(t)); !got.Duplicate || got.BaseOffset != 0 {
 		t.Errorf("the producer's batch sent again: %+v", got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 var verified = Verified{Transaction: true}
@@ -20,8 +21,8 @@ var verified = Verified{Transaction: true}
 // inTxn appends one record of a producer's transaction, and moves the high watermark to the end.
 func inTxn(t testing.TB, log *Log, producer int64, sequence int32, key string) Appended {
 	t.Helper()
-	appended, err := log.AppendVerified(sent{producer: producer, sequence: sequence,
-		keys: []string{key}, txn: true}.bytes(t), verified, epoch0)
+	appended, err := log.AppendVerified(storetest.Batch{Producer: producer, Sequence: sequence,
+		Keys: []string{key}, Transactional: true}.Bytes(t), verified, epoch0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,8 @@ func TestDecisionCountsOnceMarkerIsReplicated(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	add := func(producer int64, sequence int32) {
 		t.Helper()
-		b := sent{producer: producer, sequence: sequence, keys: []string{"k"}, txn: true}.bytes(t)
+		b := storetest.Batch{Producer: producer, Sequence: sequence, Keys: []string{"k"},
+			Transactional: true}.Bytes(t)
 		if _, err := log.AppendVerified(b, verified, epoch0); err != nil {
 			t.Fatal(err)
 		}
@@ -171,8 +173,8 @@ func TestMarkerWithoutDataHasNoIndexEntry(t *testing.T) {
 func TestTransactionRules(t *testing.T) {
 	data := func(epoch int16, sequence int32, txn bool, verified Verified) func(*Log) error {
 		return func(log *Log) error {
-			b := sent{producer: 7, epoch: epoch, sequence: sequence, keys: []string{"k"},
-				txn: txn}.bytes(t)
+			b := storetest.Batch{Producer: 7, Epoch: epoch, Sequence: sequence, Keys: []string{"k"},
+				Transactional: txn}.Bytes(t)
 			_, err := log.AppendVerified(b, verified, epoch0)
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // sidecars lists the base offsets of the segments that have a sidecar, and verifies each against
@@ -52,9 +53,9 @@ func TestSidecarsAreBuiltInTheBackgroundUntilClose(t *testing.T) {
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		fill := func(n int) {
 			for range n {
-				batch := sent{keys: []string{fmt.Sprintf("k%d", f.log.LogEnd())},
-					value: strings.Repeat("v", 100), timestamp: time.Now()}
-				appendBatch(t, f.log, batch.bytes(t))
+				batch := storetest.Batch{Keys: []string{fmt.Sprintf("k%d", f.log.LogEnd())},
+					Value: strings.Repeat("v", 100), Timestamp: time.Now()}
+				appendBatch(t, f.log, batch.Bytes(t))
 			}
 		}
 		fill(35)

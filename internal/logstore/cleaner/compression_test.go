@@ -9,6 +9,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 func TestCompressionMetricsBySite(t *testing.T) {
@@ -29,8 +30,8 @@ func TestCompressionMetricsBySite(t *testing.T) {
 			}
 			return value
 		}
-		batch := sent{keys: []string{"a", "b", "c", "d"},
-			value: "a value that is stored four times", timestamp: time.Now()}.bytes(t)
+		batch := storetest.Batch{Keys: []string{"a", "b", "c", "d"},
+			Value: "a value that is stored four times", Timestamp: time.Now()}.Bytes(t)
 		if _, err := f.log.Append(batch, time.Now()); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/test/kit/seed"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // Retention deletes whole segments while the cleaner compacts the rest. From the log start on, the
@@ -54,7 +55,7 @@ func TestI34CompactDeleteKeepsLatestRecords(t *testing.T) {
 // delete appends a tombstone.
 func (f *fixture) delete(key string) {
 	f.t.Helper()
-	batch := sent{keys: []string{key}, timestamp: time.Now()}.withoutValue(f.t)
+	batch := storetest.Batch{Keys: []string{key}, Timestamp: time.Now()}.Tombstones(f.t)
 	if _, err := f.log.Append(batch, time.Now()); err != nil {
 		f.t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // garbage returns the share of garbage, which must be known.
@@ -99,11 +100,11 @@ func TestEstimateErrorIsWithinTwoPercentPoints(t *testing.T) {
 			inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 				value := string(make([]byte, 120))
 				for i := 0; i < records; i += 500 {
-					batch := sent{value: value, timestamp: time.Now()}
+					batch := storetest.Batch{Value: value, Timestamp: time.Now()}
 					for j := range 500 {
-						batch.keys = append(batch.keys, fmt.Sprintf("key %d", key(i+j)))
+						batch.Keys = append(batch.Keys, fmt.Sprintf("key %d", key(i+j)))
 					}
-					if _, err := f.log.Append(batch.bytes(t), time.Now()); err != nil {
+					if _, err := f.log.Append(batch.Bytes(t), time.Now()); err != nil {
 						t.Fatal(err)
 					}
 				}

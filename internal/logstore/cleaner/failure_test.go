@@ -12,6 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // flipFirstBit flips a bit of the first batch, so that its checksum does not match; a second call
@@ -243,7 +244,7 @@ func TestI38CrashDuringPassLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fixture{t: t, fsys: vfs.NewMem()}
 		recording := false
-		recorder := &crashDisk{FS: f.fsys, before: func(op, _ string) {
+		recorder := &storetest.Disk{FS: f.fsys, Step: func(op, _ string) {
 			if recording && op != "write" && op != "truncate" {
 				clones = append(clones, f.fsys.CrashClone(),
 					f.fsys.CrashClonePartly(seed+uint64(len(clones))))

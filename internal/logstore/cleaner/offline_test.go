@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // offlineDir is the partition's directory.
@@ -144,7 +144,7 @@ func TestOfflineCountsASegmentOnce(t *testing.T) {
 	for _, key := range []string{"gone", "a", "a", "b", "c"} {
 		appendBatch(t, log, keyed(t, key))
 	}
-	appendBatch(t, log, sent{keys: []string{"gone"}, timestamp: epoch0}.withoutValue(t))
+	appendBatch(t, log, storetest.Batch{Keys: []string{"gone"}, Timestamp: epoch0}.Tombstones(t))
 	for range 60 {
 		appendBatch(t, log, keyed(t, "a"))
 	}
@@ -166,15 +166,8 @@ func TestOfflineCountsASegmentOnce(t *testing.T) {
 // unkeyed is a batch of one record without a key.
 func unkeyed(t *testing.T) []byte {
 	t.Helper()
-	b := record.NewBuilder(compress.None, compress.LevelDefault)
-	b.Reset(record.Identity{LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1})
-	b.Add(&record.Record{Timestamp: epoch0.UnixMilli(),
-		Value: []byte("a value of some thirty bytes")})
-	batch, err := b.Build(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return batch
+	return storetest.Encode(t, storetest.NoProducer,
+		record.Record{Value: []byte("a value of some thirty bytes")})
 }
 
 // A log without keys would be empty after a clean: the directory is the wrong one.
@@ -324,7 +317,7 @@ func TestOfflineExpiresProducersByItsTime(t *testing.T) {
 		disk := vfs.NewMem()
 		s := openStore(t, disk)
 		log := createLog(t, s, compacted(nil))
-		appendBatch(t, log, sent{producer: 7, keys: []string{"k0"}}.bytes(t))
+		appendBatch(t, log, storetest.Batch{Producer: 7, Keys: []string{"k0"}}.Bytes(t))
 		all, _ := updatesOf(400, 20)
 		for _, key := range append(all, "k0") {
 			appendBatch(t, log, keyed(t, key))
@@ -411,7 +404,7 @@ func TestOfflineFollowsNoLink(t *testing.T) {
 func TestOfflineSurvivesCrashAtEveryStep(t *testing.T) {
 	disk, latest := closedLog(t, 200, 10)
 	var crashed []*vfs.Mem
-	recorder := &crashDisk{FS: disk, before: func(op, _ string) {
+	recorder := &storetest.Disk{FS: disk, Step: func(op, _ string) {
 		if op != "write" && op != "truncate" {
 			crashed = append(crashed, disk.CrashClone())
 		}

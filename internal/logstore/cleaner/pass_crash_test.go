@@ -13,6 +13,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 var passAll = flag.Bool("pass.all", false,
@@ -58,7 +59,7 @@ func recordPowerCuts(t *testing.T, seed uint64, take func(op, name string) bool)
 	err = runInScenario(t, func(s *scenario) {
 		on, steps := false, 0
 		s.disk = func(mem *vfs.Mem) vfs.FS {
-			return &crashDisk{FS: mem, before: func(op, name string) {
+			return &storetest.Disk{FS: mem, Step: func(op, name string) {
 				if steps++; !on || !take(op, name) {
 					return
 				}

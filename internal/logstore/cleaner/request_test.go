@@ -7,6 +7,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 func TestCleanNowIncludesActiveSegment(t *testing.T) {
@@ -41,8 +42,8 @@ func TestCleanNowSkipsBlockedSegments(t *testing.T) {
 		f.put(keys...)
 		undecided := f.log.LogEnd() + 10
 		for range 30 { // not replicated
-			if _, err := f.log.Append(sent{keys: []string{"k0"}, value: "not replicated",
-				timestamp: time.Now()}.bytes(t), time.Now()); err != nil {
+			if _, err := f.log.Append(storetest.Batch{Keys: []string{"k0"}, Value: "not replicated",
+				Timestamp: time.Now()}.Bytes(t), time.Now()); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // An interrupted pass keeps what it has committed, and the next one does the rest.
@@ -18,12 +19,12 @@ func TestPassResumesAfterRestart(t *testing.T) {
 	config := slowPass(nil)
 	inBubble(t, config, Options{Workers: -1}, func(t *testing.T, f *fixture) {
 		for i := range 600 { // half of each batch is garbage: the whole log is rewritten
-			batch := sent{value: strings.Repeat("v", 200), timestamp: time.Now()}
+			batch := storetest.Batch{Value: strings.Repeat("v", 200), Timestamp: time.Now()}
 			for j := range 5 {
-				batch.keys = append(batch.keys, fmt.Sprintf("hot %d", j),
+				batch.Keys = append(batch.Keys, fmt.Sprintf("hot %d", j),
 					fmt.Sprintf("unique %d", i*5+j))
 			}
-			if _, err := f.log.Append(batch.bytes(t), time.Now()); err != nil {
+			if _, err := f.log.Append(batch.Bytes(t), time.Now()); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // print prints the log as it is on disk: a line for each segment, its batches separated by bars.
@@ -17,7 +18,7 @@ func (s *scenario) print() {
 		content, err := s.fsys.ReadFile(segmentPath(base))
 		must(err, "read a segment")
 		var batches []string
-		for _, b := range split(scenarioTB{}, content) {
+		for _, b := range storetest.Split(scenarioTB{}, content) {
 			batches = append(batches, format(b))
 		}
 		name := "segment"

@@ -18,6 +18,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // scenario runs the lines of a script (scenario_commands_test.go) on a store with one partition and
@@ -108,7 +109,7 @@ func (s *scenario) runLines(script []string) {
 // warmUp creates the zstd library's channels, which the process creates once and bubbles must not
 // share.
 func warmUp(t *testing.T) {
-	b := sent{keys: []string{"k"}, value: "v"}.bytes(t)
+	b := storetest.Batch{Keys: []string{"k"}, Value: "v"}.Bytes(t)
 	builder := record.NewBuilder(compress.Zstd, compress.LevelDefault)
 	builder.Reset(record.Identity{})
 	for _, r := range recordsOf(b) {

@@ -11,18 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
-
-// compacted returns the settings of a compacted topic whose segments hold about nine small batches.
-func compacted(change func(*topicconfig.Settings)) topicconfig.Settings {
-	return settings(func(s *topicconfig.Settings) {
-		s.Compact, s.Delete, s.KeepCodec = true, false, true
-		s.MinDirtyPercent, s.MaxGarbagePercent = 50, 0
-		if change != nil {
-			change(s)
-		}
-	})
-}
 
 // fixture is a store and a cleaner in a bubble of synctest.
 type fixture struct {
@@ -77,8 +67,8 @@ func (f *fixture) restart() {
 func (f *fixture) put(keys ...string) {
 	f.t.Helper()
 	for _, key := range keys {
-		batch := sent{keys: []string{key}, value: "a value of some thirty bytes",
-			timestamp: time.Now()}.bytes(f.t)
+		batch := storetest.Batch{Keys: []string{key}, Value: "a value of some thirty bytes",
+			Timestamp: time.Now()}.Bytes(f.t)
 		if _, err := f.log.Append(batch, time.Now()); err != nil {
 			f.t.Fatal(err)
 		}
@@ -213,8 +203,8 @@ func TestI18IdleLogRemovesTombstones(t *testing.T) { // I18: Kafka never removes
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		f.put("gone", "kept")
-		tombstone := sent{keys: []string{"gone"}, timestamp: time.Now()}
-		if _, err := f.log.Append(tombstone.withoutValue(t), time.Now()); err != nil {
+		tombstone := storetest.Batch{Keys: []string{"gone"}, Timestamp: time.Now()}
+		if _, err := f.log.Append(tombstone.Tombstones(t), time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		keys, _ := updatesOf(20, 3)
@@ -240,8 +230,8 @@ func TestIdleLogRemovesTombstonesDespiteRestarts(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		f.put("gone")
-		tombstone := sent{keys: []string{"gone"}, timestamp: time.Now()}
-		if _, err := f.log.Append(tombstone.withoutValue(t), time.Now()); err != nil {
+		tombstone := storetest.Batch{Keys: []string{"gone"}, Timestamp: time.Now()}
+		if _, err := f.log.Append(tombstone.Tombstones(t), time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		keys, _ := updatesOf(20, 3)

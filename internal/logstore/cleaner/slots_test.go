@@ -11,6 +11,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 func TestSlotsAreFirstComeFirstServed(t *testing.T) {
@@ -124,11 +125,11 @@ func (f *fixture) fillWith(log *logstore.Log, n, keys int) {
 	f.t.Helper()
 	value := strings.Repeat("v", 200)
 	for i := 0; i < n; i += 10 {
-		batch := sent{value: value, timestamp: time.Now()}
+		batch := storetest.Batch{Value: value, Timestamp: time.Now()}
 		for j := range 10 {
-			batch.keys = append(batch.keys, fmt.Sprintf("key %d", (i+j)%keys))
+			batch.Keys = append(batch.Keys, fmt.Sprintf("key %d", (i+j)%keys))
 		}
-		if _, err := log.Append(batch.bytes(f.t), time.Now()); err != nil {
+		if _, err := log.Append(batch.Bytes(f.t), time.Now()); err != nil {
 			f.t.Fatal(err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // The log is not written to after its start. Kafka would never roll its only segment, and so ignore
@@ -110,9 +111,9 @@ func TestI5FutureTimestampsDoNotDelayMaxLag(t *testing.T) {
 	})
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		for range 40 {
-			batch := sent{keys: []string{"k"}, value: "a value of some thirty bytes",
-				timestamp: time.Now().Add(50 * time.Minute)}
-			if _, err := f.log.Append(batch.bytes(t), time.Now()); err != nil {
+			batch := storetest.Batch{Keys: []string{"k"}, Value: "a value of some thirty bytes",
+				Timestamp: time.Now().Add(50 * time.Minute)}
+			if _, err := f.log.Append(batch.Bytes(t), time.Now()); err != nil {
 				t.Fatal(err)
 			}
 		}
