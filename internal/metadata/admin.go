@@ -8,9 +8,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Errors of topic changes, besides those of Admin.
+// Errors of changes to topics and partitions, besides the errors of Admin.
 var (
-	// ErrPolicy: the change is possible, but not allowed in this way.
+	// ErrPolicy means that the change is possible, but not through Kafka's admin API.
 	ErrPolicy               = errors.New("not allowed through Kafka's admin API")
 	ErrUnknownPartition     = errors.New("unknown partition")
 	ErrInvalidAssignment    = errors.New("invalid replica assignment")
@@ -34,9 +34,9 @@ func ResolvePolicy(cluster *v1alpha1.LogCluster) AdminPolicy {
 		AutoCreate: cluster.Spec.AutoCreateTopics}
 }
 
-// WithPolicies adds the settings of the LogCluster, which may be nil, for admin requests,
-// replication and groups. Invalid topic defaults are ignored here: each topic that is invalid
-// because of them reports the error.
+// WithPolicies sets the image's policies for admin requests, replication and groups and its default
+// topic settings from the LogCluster, which may be nil. It returns the image itself. It ignores
+// invalid topic defaults: each topic that is invalid because of them reports the error.
 func (i *Image) WithPolicies(cluster *v1alpha1.LogCluster) *Image {
 	i.Policy, i.Replication, i.Groups = ResolvePolicy(cluster), ResolveReplication(cluster),
 		ResolveGroups(cluster)
@@ -49,7 +49,7 @@ func (i *Image) WithPolicies(cluster *v1alpha1.LogCluster) *Image {
 // PropertyOp is an operation on a property; the numbers are Kafka's (KIP-339).
 type PropertyOp int8
 
-// The operations. Append and Subtract are for lists.
+// The operations. PropertyAppend and PropertySubtract apply only to properties that are lists.
 const (
 	PropertySet      PropertyOp = 0
 	PropertyDelete   PropertyOp = 1 // restores the default
@@ -64,26 +64,26 @@ type PropertyChange struct {
 	Value string
 }
 
-// TopicChange is a request to change settings of a topic, all or none of them.
+// TopicChange is a request to change settings of a topic. All of its changes are applied, or none.
 type TopicChange struct {
 	Name       string
 	Properties []PropertyChange
-	// Replace resets all settings that Properties does not name to their defaults; settings without
-	// a Kafka name stay.
+	// Replace resets each property that Properties does not name to its default. Settings without a
+	// Kafka name keep their values.
 	Replace  bool
-	Validate bool // only check
+	Validate bool // check the change without applying it
 }
 
 // NewPartitions is a request to add partitions.
 type NewPartitions struct {
 	Name     string
-	Count    int32 // number of all partitions after the change
-	Validate bool  // only check
+	Count    int32 // total number of partitions after the change
+	Validate bool  // check the change without applying it
 }
 
-// Alterer changes topics for Kafka admin clients, which changes their Topic resources. Both methods
-// return once the change is recorded; brokers follow with a later image. ErrTopicNotFound,
-// ErrPolicy, ErrInvalidSettings and ErrInvalidPartitions are wrapped.
+// Alterer changes topics for Kafka admin clients, by changing their Topic resources. Each method
+// returns when the change is stored; brokers apply it with a later image. The errors wrap
+// ErrTopicNotFound, ErrPolicy, ErrInvalidSettings or ErrInvalidPartitions.
 type Alterer interface {
 	AlterTopic(ctx context.Context, change TopicChange) error
 	CreatePartitions(ctx context.Context, partitions NewPartitions) error
@@ -93,18 +93,20 @@ type Alterer interface {
 type Move struct {
 	Topic     string
 	Partition int32
-	// Replicas is the new assignment, of the topic's replication factor and with the preferred
-	// leader first; nil cancels the current reassignment.
+	// Replicas is the new assignment, with the preferred leader first. Its length must be the
+	// topic's replication factor. nil cancels the current reassignment.
 	Replicas []int32
 }
 
-// Mover reassigns partitions and elects leaders for Kafka admin clients. Both methods return once
-// the requests are recorded, with an error for each.
+// Mover reassigns partitions and elects leaders for Kafka admin clients. Each method returns when
+// the requests are stored, with one error per request (nil: success).
 type Mover interface {
-	// Reassign wraps ErrUnknownPartition, ErrInvalidAssignment and ErrNoReassignment.
+	// Reassign starts or cancels reassignments. Its errors wrap ErrUnknownPartition,
+	// ErrInvalidAssignment or ErrNoReassignment.
 	Reassign(ctx context.Context, moves []Move) []error
-	// ElectPreferred requests the election of the first replica. It wraps ErrUnknownPartition,
-	// ErrElectionNotNeeded and ErrPreferredUnavailable. The election may follow after it returns.
+	// ElectPreferred requests that the preferred leader, the first replica, is elected. The
+	// election may happen after ElectPreferred has returned. Its errors wrap ErrUnknownPartition,
+	// ErrElectionNotNeeded or ErrPreferredUnavailable.
 	ElectPreferred(ctx context.Context, partitions []PartitionRef) []error
 }
 
@@ -114,7 +116,8 @@ type PartitionRef struct {
 	Partition int32
 }
 
-// destination returns the assignment after the current reassignment.
+// destination returns the assignment after the current reassignment, or the present assignment if
+// no reassignment is in progress.
 func (p *Partition) destination() []int32 {
 	if p.Target != nil {
 		return p.Target
@@ -122,15 +125,15 @@ func (p *Partition) destination() []int32 {
 	return p.Replicas
 }
 
-// origin returns the assignment before the current reassignment: the first replicas, as a
-// reassignment appends those that it adds.
+// origin returns the assignment before the current reassignment. It is the beginning of Replicas,
+// because a reassignment appends the replicas that it adds.
 func (p *Partition) origin() []int32 {
 	return p.Replicas[:min(len(p.Replicas),
 		len(p.destination()))]
 }
 
-// Moving returns the brokers that the current reassignment adds and removes; both are empty without
-// a reassignment.
+// Moving returns the brokers that the current reassignment adds and removes. Both lists are empty
+// if no reassignment is in progress.
 func (p *Partition) Moving() (adding, removing []int32) {
 	without := func(ids, others []int32) (rest []int32) {
 		for _, id := range ids {
@@ -143,7 +146,7 @@ func (p *Partition) Moving() (adding, removing []int32) {
 	return without(p.destination(), p.origin()), without(p.Replicas, p.destination())
 }
 
-// preferred returns the preferred leader, NoBroker for a partition without replicas.
+// preferred returns the preferred leader, or NoBroker for a partition without replicas.
 func (p *Partition) preferred() int32 {
 	if replicas := p.destination(); len(replicas) > 0 {
 		return replicas[0]
@@ -154,14 +157,15 @@ func (p *Partition) preferred() int32 {
 // LedByPreferred reports whether the preferred replica leads a partition.
 func LedByPreferred(p *Partition) bool { return p.Leader == p.preferred() }
 
-// AssignedTo reports whether a partition has those replicas, or is being reassigned to them.
+// AssignedTo reports whether replicas is the partition's assignment, after the current reassignment
+// if one is in progress.
 func AssignedTo(p *Partition, replicas []int32) bool {
 	return slices.Equal(p.destination(),
 		replicas)
 }
 
-// CheckMove returns the assignment that a move requests. known reports whether a broker with an id
-// exists, up or not.
+// CheckMove validates a move and returns the assignment that it requests. Parameter known reports
+// whether a broker with an id exists, up or down.
 func CheckMove(p *Partition, move Move, known func(id int32) bool) ([]int32, error) {
 	target := move.Replicas
 	switch {
@@ -188,8 +192,8 @@ func CheckMove(p *Partition, move Move, known func(id int32) bool) ([]int32, err
 	return slices.Clone(target), nil
 }
 
-// CheckPreferred returns why the preferred replica of a partition cannot be elected, according to
-// an image, nil if it can.
+// CheckPreferred returns nil if, according to the image, the preferred leader of a partition can be
+// elected. Otherwise it returns the reason as an error.
 func CheckPreferred(image *Image, p *Partition) error {
 	preferred := p.preferred()
 	broker, up := image.Broker(preferred)
@@ -203,7 +207,7 @@ func CheckPreferred(image *Image, p *Partition) error {
 	return nil
 }
 
-// Partition returns a partition by topic name and index; its error wraps ErrUnknownPartition.
+// Partition returns a partition and its topic. The error wraps ErrUnknownPartition.
 func (i *Image) Partition(ref PartitionRef) (*Topic, *Partition, error) {
 	topic := i.Topic(ref.Topic)
 	if topic == nil || ref.Partition < 0 || int(ref.Partition) >= len(topic.Partitions) {

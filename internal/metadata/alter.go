@@ -15,8 +15,8 @@ func errorf(kind error, format string, args ...any) error {
 	return fmt.Errorf("%w: %s", kind, fmt.Sprintf(format, args...))
 }
 
-// AlteredTopic returns a copy of the Topic resource with changed settings. Fields that the change
-// does not name stay as they are, also where they equal a default. cluster may be nil.
+// AlteredTopic returns a copy of the Topic resource with changed settings. A field that the change
+// does not name keeps its value, even if the value equals a default. cluster may be nil.
 func AlteredTopic(topic *v1alpha1.Topic, change TopicChange,
 	cluster *v1alpha1.LogCluster) (*v1alpha1.Topic, error) {
 	base, err := ResolveSettings(v1alpha1.TopicSettings{}, cluster)
@@ -39,15 +39,16 @@ func AlteredTopic(topic *v1alpha1.Topic, change TopicChange,
 	changed := ResourceSettings(after, before)
 	if slices.ContainsFunc(cleared,
 		func(name string) bool { return slices.Equal(fields[name], []string{"compression"}) }) {
-		// Compression is replaced as a whole: by the settings that remain, or by nil.
+		// The group compression is replaced as a whole: by the values in after that differ from the
+		// defaults, or by nil if none differs.
 		changed.Compression = ResourceSettings(after, base).Compression
 	}
 	if altered.Spec.TopicSettings,
 		err = rewritten(topic.Spec.TopicSettings, changed, cleared); err != nil {
 		return nil, err
 	}
-	// Cleared settings follow the cluster again, as in after; any difference is a fault of the
-	// table fields.
+	// The resource that was built must resolve to the settings in after; cleared fields resolve to
+	// the cluster's defaults. A difference means that the table fields is wrong.
 	if written, err := ResolveSettings(altered.Spec.TopicSettings, cluster); err != nil ||
 		written != after {
 		return nil, fmt.Errorf(
@@ -60,7 +61,8 @@ func AlteredTopic(topic *v1alpha1.Topic, change TopicChange,
 	return altered, CheckReplicas(altered.Spec.TopicSettings, cluster)
 }
 
-// replacement adds deletions of all properties that are not set (AlterConfigs, before KIP-339).
+// replacement prepends a deletion of each property that is not in properties. AlterConfigs, the
+// request before KIP-339, resets these properties.
 func replacement(properties []PropertyChange) []PropertyChange {
 	named := map[string]bool{}
 	for _, p := range properties {
@@ -75,8 +77,9 @@ func replacement(properties []PropertyChange) []PropertyChange {
 	return append(all, properties...)
 }
 
-// alter applies changes to settings, deletions first: a codec's level is deleted before another
-// codec is set. cleared are the names of the properties that get their values of base.
+// alter applies property changes to the settings before. A deletion restores the value in base;
+// cleared contains the names of the deleted properties. Deletions are applied first, so that the
+// level of the old codec is deleted before another codec is set.
 func alter(before, base topicconfig.Settings,
 	properties []PropertyChange) (after topicconfig.Settings, cleared []string, err error) {
 	after = before
@@ -105,11 +108,11 @@ func alter(before, base topicconfig.Settings,
 			return before, nil, fmt.Errorf("unknown operation %d on property %s", p.Op, p.Name)
 		}
 	}
-	err = after.SetAll(set) // evaluated before after is returned
+	err = after.SetAll(set) // changes after, so it must run before the return statement
 	return after, cleared, err
 }
 
-// fields are the paths in a Topic's spec by property.
+// fields maps each Kafka property to the path of its field in a Topic's spec.
 var fields = map[string][]string{
 	"cleanup.policy":                  {"cleanupPolicy"},
 	"compression.type":                {"compression"},
@@ -139,9 +142,9 @@ var fields = map[string][]string{
 	"unclean.leader.election.enable":  {"uncleanLeaderElection"},
 }
 
-// rewritten returns a resource's settings with the changed fields merged in and those of the
-// cleared properties removed. Compression is one value (resolver.compression): changed has all of
-// it, or nothing.
+// rewritten returns a copy of written, a resource's settings, with the fields in changed merged in
+// and the fields of the cleared properties removed. It replaces the group compression as a whole
+// (resolver.compression): changed contains either the whole group or nothing of it.
 func rewritten(written, changed v1alpha1.TopicSettings, cleared []string) (v1alpha1.TopicSettings,
 	error) {
 	to, over := map[string]any{}, map[string]any{}
@@ -169,11 +172,12 @@ func rewritten(written, changed v1alpha1.TopicSettings, cleared []string) (v1alp
 		}
 	}
 	var result v1alpha1.TopicSettings
-	err := convert(to, &result) // evaluated before result is returned
+	err := convert(to, &result) // fills result, so it must run before the return statement
 	return result, err
 }
 
-// clearField removes a field, and its group with the last one.
+// clearField removes the field at path, which has one or two elements. If the field was the last
+// one in its group, clearField also removes the group.
 func clearField(from map[string]any, path []string) {
 	if len(path) == 1 {
 		delete(from, path[0])
@@ -188,7 +192,7 @@ func clearField(from map[string]any, path []string) {
 	}
 }
 
-// convert converts through JSON, the form of a resource.
+// convert copies one value to another through JSON: settings to a map, or a map to settings.
 func convert(from, to any) error {
 	text, err := json.Marshal(from)
 	if err == nil {
@@ -200,14 +204,14 @@ func convert(from, to any) error {
 	return nil
 }
 
-// GrownTopic returns the Topic resource with more partitions. It fails unless count is above the
-// current number and at most partitionsMax.
+// GrownTopic returns a copy of the Topic resource with count partitions. It fails if count is not
+// above the present number, or above partitionsMax.
 func GrownTopic(topic *v1alpha1.Topic, count int32) (*v1alpha1.Topic, error) {
 	existing := max(1, topic.Spec.Partitions)
 	switch {
 	case count <= existing:
 		return nil, errorf(ErrInvalidPartitions,
-			"%d partitions exist and %d are requested: their number can only grow", existing,
+			"%d partitions exist and %d are requested: the number can only grow", existing,
 			count)
 	case count > partitionsMax:
 		return nil, errorf(ErrInvalidPartitions, "%d requested, at most %d are allowed", count,
@@ -215,7 +219,7 @@ func GrownTopic(topic *v1alpha1.Topic, count int32) (*v1alpha1.Topic, error) {
 	case InternalTopic(topic.KafkaName()):
 		return nil, errorf(
 			ErrInvalidPartitions,
-			"%q must keep its %d partitions: they are chosen by hash, and groups would lose their offsets",
+			"%q must keep its %d partitions: a group is assigned to one by hash, and would lose its offsets",
 			topic.KafkaName(),
 			existing,
 		)

@@ -35,50 +35,50 @@ func TestAlteredTopicWritesChangedFields(t *testing.T) {
 			`{retention: {time: 48h, size: 7}, segment: {size: 1Gi}}`,
 		},
 		{
-			"deleted: follows the cluster again", `{retention: {time: 1h}, cleanupPolicy: Compact}`,
+			"property deleted: the cluster's default applies", `{retention: {time: 1h}, cleanupPolicy: Compact}`,
 			TopicChange{Properties: changes(PropertyChange{"retention.ms", PropertyDelete, ""})},
 			`{cleanupPolicy: Compact}`,
 		},
-		{"deleted, never set", `{}`,
+		{"property deleted that was not set", `{}`,
 			TopicChange{Properties: changes(PropertyChange{"leader.replication.throttled.replicas",
 				PropertyDelete, ""})}, `{}`},
 		{
-			"appended", `{cleanupPolicy: Compact}`,
+			"list value appended", `{cleanupPolicy: Compact}`,
 			TopicChange{Properties: changes(PropertyChange{"cleanup.policy", PropertyAppend,
 				"delete"})},
 			`{cleanupPolicy: CompactDelete}`,
 		},
 		{
-			"subtracted", `{cleanupPolicy: CompactDelete}`,
+			"list value subtracted", `{cleanupPolicy: CompactDelete}`,
 			TopicChange{Properties: changes(PropertyChange{"cleanup.policy", PropertySubtract,
 				"delete"})},
 			`{cleanupPolicy: Compact}`,
 		},
 		{
-			"a level of the cluster's codec", `{}`,
+			"a level for the codec of the cluster's default", `{}`,
 			TopicChange{Properties: changes(PropertyChange{"compression.zstd.level", PropertySet,
 				"5"})},
 			`{compression: {type: zstd, level: 5}}`,
 		},
 		{
-			"a codec; the clean codec stays",
+			"another codec; the clean codec keeps its value",
 			`{compression: {type: lz4, level: 9, clean: {type: zstd}}}`,
 			TopicChange{Properties: changes(PropertyChange{"compression.type", PropertySet,
 				"gzip"})}, `{compression: {type: gzip, clean: {type: zstd}}}`,
 		},
 		{
-			"the codec deleted", `{compression: {type: lz4, level: 9}}`,
+			"codec deleted", `{compression: {type: lz4, level: 9}}`,
 			TopicChange{Properties: changes(PropertyChange{"compression.type", PropertyDelete,
 				""})}, `{}`,
 		},
 		{
-			"the level deleted, and the cluster has the same",
+			"level deleted that equals the cluster's default",
 			`{compression: {type: zstd, level: 9}}`,
 			TopicChange{Properties: changes(PropertyChange{"compression.zstd.level", PropertyDelete,
 				""})}, `{}`,
 		},
 		{
-			"replaced", `{retention: {time: 1h}, replicas: 3, compaction: {maxGarbagePercent: 5, minLag: 1s}, compression: {type: lz4}}`,
+			"AlterConfigs resets the properties that it does not name", `{retention: {time: 1h}, replicas: 3, compaction: {maxGarbagePercent: 5, minLag: 1s}, compression: {type: lz4}}`,
 			TopicChange{Replace: true,
 				Properties: changes(PropertyChange{"segment.ms", PropertySet, "60000"})},
 			`{replicas: 3, compaction: {maxGarbagePercent: 5}, segment: {maxAge: 1m}}`,
@@ -97,13 +97,13 @@ func TestAlteredTopicWritesChangedFields(t *testing.T) {
 			}
 			if diff := cmp.Diff(settingsOf(t, test.before), topic.Spec.TopicSettings,
 				quantities); diff != "" {
-				t.Errorf("the argument was changed:\n%s", diff)
+				t.Errorf("AlteredTopic changed its argument (-before +after):\n%s", diff)
 			}
 		})
 	}
 }
 
-// quantities compares settings as YAML.
+// quantities compares settings by their YAML, because equal quantities may differ in Go.
 var quantities = cmp.Comparer(func(a, b v1alpha1.TopicSettings) bool {
 	x, _ := yaml.Marshal(a)
 	y, _ := yaml.Marshal(b)
@@ -140,9 +140,9 @@ func TestAlteredTopicRejectsInvalidChanges(t *testing.T) {
 	}
 }
 
-// TestAlteredTopicMatchesItsModel alters random topics of random clusters: each named property has
-// the requested value or its default afterwards, and all others are unchanged. The model is
-// Settings.
+// TestAlteredTopicMatchesItsModel applies random changes to random topics of random clusters. Each
+// named property must then have the requested value or its default; all other properties must be
+// unchanged. The model is topicconfig.Settings.
 func TestAlteredTopicMatchesItsModel(t *testing.T) {
 	for seed := range seed.Sequence(t, 2000) {
 		random := rand.New(rand.NewPCG(seed, 7))
@@ -174,8 +174,9 @@ func TestAlteredTopicMatchesItsModel(t *testing.T) {
 	}
 }
 
-// randomChanges sets some properties to their values in target and resets others. Levels are tested
-// by TestAlteredTopicWritesChangedFields.
+// randomChanges returns changes that set some properties to their values in target and reset
+// others, and the settings that result from settings from. It omits compression levels, which
+// TestAlteredTopicWritesChangedFields tests.
 func randomChanges(random *rand.Rand, target, base,
 	from topicconfig.Settings) (properties []PropertyChange, want topicconfig.Settings) {
 	want = from
@@ -203,7 +204,7 @@ func TestEveryPropertyHasAField(t *testing.T) {
 		}
 	}
 	if len(fields) != len(topicconfig.Default().Properties()) {
-		t.Error("fields has properties that do not exist")
+		t.Error("the map fields contains properties that do not exist")
 	}
 }
 
@@ -218,12 +219,13 @@ func TestGrownTopic(t *testing.T) {
 		}
 	}
 	if topic.Spec.Partitions != 3 {
-		t.Error("the argument was changed")
+		t.Error("GrownTopic changed its argument")
 	}
 }
 
-// TestOffsetsTopicCannotGrow: the number of partitions determines the partition of a group, so
-// after a change most groups would look for their offsets in another partition.
+// TestOffsetsTopicCannotGrow: a group's partition of __consumer_offsets depends on the number of
+// partitions. After a change, the coordinator would look for the offsets of most groups in another
+// partition.
 func TestOffsetsTopicCannotGrow(t *testing.T) {
 	topic := &v1alpha1.Topic{Spec: v1alpha1.TopicSpec{TopicName: "__consumer_offsets",
 		Partitions: 50}}

@@ -9,8 +9,8 @@ import (
 )
 
 // Compression returns the effective compression of a topic: the codec, the level in force, and the
-// encoder's setting for that level (compress.Effective). If the topic has a compression of its own
-// for the cleaner, that is returned as well.
+// encoder's setting for that level (compress.Effective). If the topic sets a separate codec for the
+// cleaner, the result includes the cleaner's compression.
 func Compression(s topicconfig.Settings) *v1alpha1.CompressionStatus {
 	status := &v1alpha1.CompressionStatus{Type: compressionProducer}
 	if !s.KeepCodec {
@@ -24,7 +24,8 @@ func Compression(s topicconfig.Settings) *v1alpha1.CompressionStatus {
 	return status
 }
 
-// inForce returns a codec and a level as they are reported; a codec without levels has none.
+// inForce returns the name of a codec, the level in force, and the encoder's setting, as a status
+// reports them. The level is nil for a codec without levels.
 func inForce(codec compress.Codec, wanted int) (name v1alpha1.CompressionType, level *int32,
 	encoder string) {
 	if codec == compress.None {
@@ -37,8 +38,8 @@ func inForce(codec compress.Codec, wanted int) (name v1alpha1.CompressionType, l
 	return v1alpha1.CompressionType(codec.String()), level, setting.String()
 }
 
-// CompressionText returns Compression on one line: the type as in the Topic resource and, for a
-// level other than the codec's default, the level and its encoder.
+// CompressionText formats Compression as one line: the type as in the Topic resource and, for a
+// level other than the codec's default, the level and the encoder's setting.
 func CompressionText(s topicconfig.Settings) string {
 	status := Compression(s)
 	if s.CodecLevel == compress.LevelDefault || status.Level == nil {

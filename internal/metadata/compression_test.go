@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// TestCompressionOfTheCleaner: the cleaner's compression is reported for compacted topics that set
-// another compression for the cleaner.
+// TestCompressionOfTheCleaner: the status contains the cleaner's compression if the topic is
+// compacted and sets a separate codec for the cleaner.
 func TestCompressionOfTheCleaner(t *testing.T) {
 	denser := v1alpha1.TopicSettings{CleanupPolicy: v1alpha1.CleanupCompact,
 		Compression: &v1alpha1.Compression{
@@ -21,7 +21,7 @@ func TestCompressionOfTheCleaner(t *testing.T) {
 	status := Compression(settings)
 	if clean := status.Clean; status.Type != "lz4" || clean == nil || clean.Type != "zstd" ||
 		*clean.Level != 19 || clean.Encoder != "zstd best (as levels 10 to 22)" {
-		t.Errorf("status %+v, clean %+v", status, status.Clean)
+		t.Errorf("got status %+v with clean %+v, want lz4 with clean zstd 19", status, status.Clean)
 	}
 	settings.Compact = false
 	if status := Compression(settings); status.Clean != nil {
@@ -33,7 +33,9 @@ func TestCompressionOfTheCleaner(t *testing.T) {
 	}
 }
 
-func TestCompressionReportsTheEffectiveEncoder(t *testing.T) { // default level: KIP-390
+// TestCompressionReportsTheEffectiveEncoder: a codec without a level has its default level
+// (KIP-390).
+func TestCompressionReportsTheEffectiveEncoder(t *testing.T) {
 	level := func(n int32) *int32 { return &n }
 	for _, tt := range []struct {
 		topic, cluster *v1alpha1.Compression

@@ -16,7 +16,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Values of the API that have no constant there.
+// Values of API fields for which package v1alpha1 has no constants.
 const (
 	compressionProducer v1alpha1.CompressionType = "producer"
 	compressionNone     v1alpha1.CompressionType = "uncompressed"
@@ -24,12 +24,12 @@ const (
 	timestampLogAppend  v1alpha1.TimestampType   = "LogAppendTime"
 )
 
-// partitionsMax is the schema's limit for a topic.
+// partitionsMax is the limit of the Topic schema for spec.partitions.
 const partitionsMax = 10000
 
-// TopicResource returns the Topic resource that a Kafka admin client requests, in the named
-// cluster; cluster has the defaults and may be nil. It checks what can be checked without other
-// topics; the errors are those of Admin.
+// TopicResource returns the Topic resource that a Kafka admin client requests, in the cluster named
+// clusterName. Parameter cluster contains the default settings and may be nil. TopicResource checks
+// everything that does not depend on other topics. Its errors are those of Admin.CreateTopic.
 func TopicResource(t NewTopic, clusterName string, cluster *v1alpha1.LogCluster) (*v1alpha1.Topic,
 	error) {
 	if err := CheckTopicName(t.Name); err != nil {
@@ -59,16 +59,17 @@ func TopicResource(t NewTopic, clusterName string, cluster *v1alpha1.LogCluster)
 	return topic, setReplicas(topic, t.Replicas, cluster)
 }
 
-// Defaults of internal topics in a cluster of enough brokers (Kafka's
-// offsets.topic.replication.factor and offsets.topic.num.partitions).
+// Kafka's defaults for internal topics: offsets.topic.replication.factor and
+// offsets.topic.num.partitions. A cluster with fewer brokers gets fewer replicas.
 const (
 	internalReplicas   = 3
 	internalPartitions = 50
 )
 
-// WithInternalDefaults fills in the default partitions, replicas and min.insync.replicas of an
-// internal topic for a cluster with a number of brokers, up or not, so that it survives the loss of
-// one. Other topics are returned unchanged.
+// WithInternalDefaults fills in the default number of partitions, number of replicas and
+// min.insync.replicas of an internal topic. The defaults let a cluster of three or more brokers
+// lose one broker. Parameter brokers is the number of brokers, up or down. Other topics are
+// returned unchanged.
 func WithInternalDefaults(t NewTopic, brokers int32, cluster *v1alpha1.LogCluster) NewTopic {
 	if !InternalTopic(t.Name) {
 		return t
@@ -96,8 +97,9 @@ func WithInternalDefaults(t NewTopic, brokers int32, cluster *v1alpha1.LogCluste
 	return t
 }
 
-// propertySettings converts Kafka's properties to a resource's settings, over the cluster's
-// defaults. An error about an unknown or invalid property wraps ErrInvalidSettings.
+// propertySettings converts Kafka's properties to the settings of a Topic resource. It omits values
+// that equal the cluster's defaults (ResourceSettings). An error about an unknown or invalid
+// property wraps ErrInvalidSettings.
 func propertySettings(properties map[string]string,
 	cluster *v1alpha1.LogCluster) (v1alpha1.TopicSettings, error) {
 	base, err := ResolveSettings(v1alpha1.TopicSettings{}, cluster)
@@ -111,8 +113,8 @@ func propertySettings(properties map[string]string,
 	return ResourceSettings(settings, base), nil
 }
 
-// setReplicas sets the requested number of replicas (-1 leaves it to the cluster), and checks it
-// and what depends on it.
+// setReplicas sets the requested number of replicas; -1 leaves the number to the cluster's default.
+// It checks the number, and min.insync.replicas against the number.
 func setReplicas(topic *v1alpha1.Topic, replicas int32, cluster *v1alpha1.LogCluster) error {
 	if replicas != -1 {
 		if replicas < 1 {
@@ -128,9 +130,10 @@ func setReplicas(topic *v1alpha1.Topic, replicas int32, cluster *v1alpha1.LogClu
 	return CheckReplicas(topic.Spec.TopicSettings, cluster)
 }
 
-// ResourceSettings converts settings to a Topic resource, for topics created through Kafka. Values
-// equal to base (those of a topic of this cluster without settings) are left out, so that they
-// follow the cluster's defaults; others are written, even if they equal Kafka's default.
+// ResourceSettings returns the fields of a Topic resource that change the settings base into s. It
+// omits a value that equals its value in base: if base contains the cluster's defaults, the topic
+// follows later changes of the default. It writes a value that differs from base even if the value
+// is Kafka's default.
 func ResourceSettings(s, base topicconfig.Settings) v1alpha1.TopicSettings {
 	var to v1alpha1.TopicSettings
 	to.MinInSyncReplicas = integer(s.MinInSyncReplicas, base.MinInSyncReplicas)
@@ -183,7 +186,8 @@ func ResourceSettings(s, base topicconfig.Settings) v1alpha1.TopicSettings {
 	return to
 }
 
-// withoutEffect converts settings that only Kafka's tools read.
+// withoutEffect converts the settings that have no effect in Heartwood; only Kafka's tools read
+// them.
 func withoutEffect(s, base topicconfig.WithoutEffect) *v1alpha1.WithoutEffect {
 	to := v1alpha1.WithoutEffect{
 		FlushInterval:   duration(s.FlushInterval, base.FlushInterval),
@@ -195,8 +199,8 @@ func withoutEffect(s, base topicconfig.WithoutEffect) *v1alpha1.WithoutEffect {
 	return nilIfZero(to)
 }
 
-// cleanupPolicy returns the name of the policies; neither of them is Delete, because the schema has
-// no value for none.
+// cleanupPolicy returns the schema's name of the cleanup policies. Settings without a policy become
+// CleanupDelete, because the schema cannot express them.
 func cleanupPolicy(s topicconfig.Settings) v1alpha1.CleanupPolicy {
 	switch {
 	case s.Compact && s.Delete:
@@ -208,8 +212,8 @@ func cleanupPolicy(s topicconfig.Settings) v1alpha1.CleanupPolicy {
 	}
 }
 
-// compression converts type and level together, as the resolver reads them, without the codec's
-// default level.
+// compression converts all codecs and levels together, because the resolver reads them together. It
+// omits a level that is the codec's default.
 func compression(s topicconfig.Settings) *v1alpha1.Compression {
 	c := &v1alpha1.Compression{Type: v1alpha1.CompressionType(s.Codec.String())}
 	switch {
@@ -236,7 +240,7 @@ func compression(s topicconfig.Settings) *v1alpha1.Compression {
 	return c
 }
 
-// integer returns value for a field of the resource, nil where it equals base.
+// integer returns value as a field of the resource, or nil if it equals base.
 func integer(value, base int) *int32 {
 	if value == base {
 		return nil
@@ -245,7 +249,8 @@ func integer(value, base int) *int32 {
 	return &n
 }
 
-// duration converts a duration for the schema: "-1s" for none, and at most durationMax.
+// duration returns value as a field of the resource, or nil if it equals base. Unlimited becomes
+// -1s; other values are limited to durationMax.
 func duration(value, base time.Duration) *metav1.Duration {
 	switch {
 	case value == base:
@@ -257,8 +262,8 @@ func duration(value, base time.Duration) *metav1.Duration {
 	}
 }
 
-// maxLag converts max.compaction.lag.ms. The schema has no value for no limit: the longest duration
-// means that.
+// maxLag converts max.compaction.lag.ms. The schema rejects -1s in this field, so unlimited becomes
+// durationMax.
 func maxLag(value, base time.Duration) *metav1.Duration {
 	if value == topicconfig.Unlimited && base != topicconfig.Unlimited {
 		value = durationMax
@@ -266,7 +271,7 @@ func maxLag(value, base time.Duration) *metav1.Duration {
 	return duration(value, base)
 }
 
-// size returns bytes for a field of the resource, nil where they equal base.
+// size returns value in bytes as a field of the resource, or nil if it equals base.
 func size(value, base int64) *resource.Quantity {
 	if value == base {
 		return nil
@@ -274,7 +279,7 @@ func size(value, base int64) *resource.Quantity {
 	return resource.NewQuantity(value, resource.BinarySI)
 }
 
-// nilIfZero returns nil for an empty group of fields.
+// nilIfZero returns a pointer to group, or nil if all of its fields are empty.
 func nilIfZero[T comparable](group T) *T {
 	var zero T
 	if group == zero {

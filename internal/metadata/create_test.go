@@ -102,7 +102,8 @@ func TestTopicResourceRejectsInvalidRequests(t *testing.T) {
 	}
 }
 
-// TestDurationsFitTheSchema: Kafka allows 292 million years, the CRD six digits of hours.
+// TestDurationsFitTheSchema: Kafka allows durations of 292 million years; the CRD allows six digits
+// of hours. Longer durations are written as durationMax.
 func TestDurationsFitTheSchema(t *testing.T) {
 	for property, field := range map[string]func(v1alpha1.TopicSettings) time.Duration{
 		"delete.retention.ms":   func(s v1alpha1.TopicSettings) time.Duration { return s.Compaction.TombstoneRetention.Duration },
@@ -115,20 +116,20 @@ func TestDurationsFitTheSchema(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := field(topic.Spec.TopicSettings); got != durationMax {
-			t.Errorf("%s is written as %s, want %s", property, got, durationMax)
+			t.Errorf("%s in the resource: got %s, want %s", property, got, durationMax)
 		}
 	}
 }
 
-// TestInternalTopicsHaveReplicas: internal topics have three replicas if there are as many brokers,
-// up or not, and survive the loss of one broker.
+// TestInternalTopicsHaveReplicas: by default an internal topic has three replicas, or one per
+// broker in a smaller cluster. With three brokers, min.insync.replicas allows the loss of one.
 func TestInternalTopicsHaveReplicas(t *testing.T) {
 	for brokers, want := range map[int32]string{0: "1 1", 1: "1 1", 2: "2 1", 3: "3 2", 9: "3 2"} {
 		request := NewTopic{Name: "__consumer_offsets", Partitions: 50, Replicas: -1}
 		got := WithInternalDefaults(request, brokers, nil)
 		if text := fmt.Sprint(got.Replicas, " ",
 			got.Properties["min.insync.replicas"]); text != want {
-			t.Errorf("%d brokers: %s, want %s", brokers, text, want)
+			t.Errorf("%d brokers: replicas and min.insync.replicas: got %s, want %s", brokers, text, want)
 		}
 	}
 	own := NewTopic{Name: "orders", Replicas: -1}
@@ -151,6 +152,6 @@ func TestInternalTopicsHaveReplicas(t *testing.T) {
 	}
 	if got = WithInternalDefaults(NewTopic{Name: "__transaction_state", Partitions: -1,
 		Replicas: -1}, 3, &cluster); got.Partitions != 50 || got.Replicas != 3 {
-		t.Errorf("another internal topic: %+v, want 50 partitions and 3 replicas", got)
+		t.Errorf("__transaction_state: got %+v, want 50 partitions and 3 replicas", got)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // DefaultListener names the listener of a broker that has a single listener.
 const DefaultListener = "kafka"
 
-// Endpoint is the address of one listener, as clients are given it.
+// Endpoint is the address of one listener that clients connect to.
 type Endpoint struct {
 	Host string
 	Port int32
@@ -35,11 +35,8 @@ func ParseEndpoint(text string) (Endpoint, error) {
 // String returns host:port.
 func (e Endpoint) String() string { return net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))) }
 
-// Endpoints holds the endpoints of one broker by listener name, in the form of Kafka's
-// advertised.listeners and sorted by name: "kafka://b0.example:9092,tls://b0.example:9093".
-//
-// It is a string and not a map so that Broker stays comparable: metadata stores and fetchers detect
-// a changed broker with ==.
+// The type is a string and not a map so that Broker remains comparable: metadata stores and
+// fetchers detect a changed broker with ==.
 type Endpoints string
 
 // NewEndpoints returns the endpoints of the listeners. A listener name must not contain "," or

@@ -10,7 +10,7 @@ func TestEndpointsAreFoundByListener(t *testing.T) {
 		"tls": {Host: "::1", Port: 9093}, DefaultListener: {Host: "b1.example", Port: 9092},
 	})}
 	if want := Endpoints("kafka://b1.example:9092,tls://[::1]:9093"); broker.Endpoints != want {
-		t.Errorf("endpoints are %q, want %q", broker.Endpoints, want)
+		t.Errorf("got endpoints %q, want %q", broker.Endpoints, want)
 	}
 	for listener, want := range map[string]Endpoint{
 		DefaultListener: {"b1.example", 9092}, "tls": {"::1", 9093},
@@ -25,11 +25,12 @@ func TestEndpointsAreFoundByListener(t *testing.T) {
 		}
 	}
 	if got, ok := (Broker{}).Endpoints.On(""); ok {
-		t.Errorf("a broker without endpoints has %v", got)
+		t.Errorf("a broker without endpoints: got %v, want none", got)
 	}
 }
 
-// The metadata store of a dev broker in another process sends brokers as JSON.
+// TestEndpointsSurviveJSON: package remote, the metadata store of a dev broker in another process,
+// sends brokers as JSON.
 func TestEndpointsSurviveJSON(t *testing.T) {
 	want := Broker{ID: 1, Endpoints: "kafka://b1.example:9092,tls://b1.example:9093"}
 	text, err := json.Marshal(want)

@@ -6,18 +6,19 @@ import (
 	"fmt"
 )
 
-// ID is a topic id: 16 bytes, as Kafka sends it. In Kubernetes it is the Topic's metadata.uid.
+// ID is a topic id: 16 bytes, as in the Kafka protocol. On Kubernetes it is the Topic's
+// metadata.uid.
 type ID [16]byte
 
 // idTextBytes is the length of an ID as text: 16 bytes in base64 without padding.
 const idTextBytes = 22
 
-// idEncoding is strict: 4 of the 132 bits of 22 characters are unused, and without the check two
-// texts of one id would name two topics.
+// idEncoding is strict, so that each id has one text. The 22 characters have 132 bits, 4 more than
+// an id; strict decoding rejects a text in which one of these 4 bits is set.
 var idEncoding = base64.RawURLEncoding.Strict()
 
-// NewID returns a random id (a version 4 UUID, as in Kafka) that does not begin with a dash:
-// command-line tools would parse the text as an option.
+// NewID returns a random id (a version 4 UUID, as in Kafka). Its text does not begin with a dash,
+// because command-line tools would parse the text as an option.
 func NewID() ID {
 	for {
 		var id ID
@@ -39,8 +40,8 @@ func ParseID(text string) (ID, error) {
 	}
 	n, err := idEncoding.Decode(id[:], []byte(text))
 	if err == nil && n < len(id) {
-		// Package base64 skips line ends, so a text that contains some has the right length and too
-		// few bytes.
+		// Package base64 skips line breaks. So a text of 22 characters with a line break decodes
+		// without an error to fewer than 16 bytes.
 		err = fmt.Errorf("%d bytes, want %d", n, len(id))
 	}
 	if err != nil {

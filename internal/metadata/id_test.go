@@ -23,9 +23,10 @@ func TestParseIDRejectsInvalidText(t *testing.T) {
 	for _, text := range []string{
 		"", "VQ6EAOKbQdSnFkRmVUQAA", "VQ6EAOKbQdSnFkRmVUQAAAA", "VQ6EAOKbQdSnFkRmVUQAA+",
 		"VQ6EAOKbQdSnFkRmVUQAA=",
-		"VQ6EAOKbQdSnFkRmVUQAAB", // the unused bits set: a second text for the same id
+		// An unused bit is set, so this would be a second text for the same id.
+		"VQ6EAOKbQdSnFkRmVUQAAB",
 		"VQ6EAOKb\nQdSnFkRmVUQA", "VQ6EAOKbQdSnFkRmVUQAAA\n",
-		"0000000\r0000000000000\n", // found by FuzzParseID: the decoder skips line ends
+		"0000000\r0000000000000\n", // found by FuzzParseID: package base64 skips the line breaks
 	} {
 		if id, err := ParseID(text); err == nil {
 			t.Errorf("%q was parsed as %v", text, id)

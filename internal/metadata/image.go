@@ -19,7 +19,7 @@ type Image struct {
 	Policy      AdminPolicy
 	Replication Replication
 	Groups      Groups
-	Defaults    topicconfig.Settings // settings of a topic that sets none
+	Defaults    topicconfig.Settings // settings of a topic whose resource sets none
 	Brokers     []Broker             // brokers that are up, sorted by ID
 	Topics      []*Topic             // sorted by Name
 
@@ -30,24 +30,28 @@ type Image struct {
 // Broker is a broker that is up.
 type Broker struct {
 	ID int32
-	// Epoch is the broker epoch: it grows with each start.
+	// Epoch is the broker epoch. It grows with each start of the broker.
 	Epoch int64
-	// Endpoints are where clients reach it, by listener.
+	// Endpoints are the addresses at which clients reach the broker, by listener.
 	Endpoints Endpoints
 	Rack      string
-	// Peer is the host:port at which other brokers reach it; "": the endpoint of DefaultListener.
-	// The address of a pod needs no DNS, and never belongs to an earlier pod.
+	// Peer is the host:port at which other brokers reach this broker; "": they use the endpoint of
+	// DefaultListener. On Kubernetes it is the IP address of the pod. It needs no DNS, and unlike a
+	// DNS name it cannot lead to an earlier pod of the broker.
 	Peer string
-	// Directory identifies the broker's disk. A broker with another directory has lost its logs.
+	// Directory identifies the broker's disk. A broker that registers with a different directory
+	// has lost its logs.
 	Directory string
-	// CleanEpoch is the broker epoch whose clean shutdown left this disk as it is; -1: the last
-	// shutdown was not clean, or the disk is new. The broker writes it to the data directory after
-	// it has closed the last log, and removes it at startup before it writes anything else. So the
-	// file proves that the disk holds every record that the broker held in that epoch (KIP-966).
+	// CleanEpoch is the broker epoch that ended with a clean shutdown and left the disk in its
+	// present state. It is -1 if the last shutdown was not clean or the disk is new. The broker
+	// writes CleanEpoch to a file in the data directory after it has closed the last log. At
+	// startup the broker removes the file before it writes anything else. So the file proves that
+	// the disk holds every record that the broker held in that epoch (KIP-966).
 	CleanEpoch int64
-	// ProducerIDs is above the counters of all producer ids that brokers of this id have allocated.
-	// A broker registers this bound for its disk, including the ids that it may allocate until it
-	// registers again; the store keeps the highest bound (NextProducerIDs).
+	// ProducerIDs is above the counter of every producer id that a broker with this ID has
+	// allocated. At registration the broker sends the bound for its disk; the bound includes the
+	// ids that the broker may allocate before its next registration. The store keeps the highest
+	// bound (NextProducerIDs).
 	ProducerIDs int64
 	// ProducerIDsLost reports that the file of allocated producer ids was unusable when the broker
 	// registered; NextProducerIDs treats the disk as a new one.
@@ -66,7 +70,7 @@ type CleanerBudget struct {
 
 // Replication is the configuration of replication between brokers.
 type Replication struct {
-	// LagMax is how long an in-sync follower may be behind; 0: the broker's default.
+	// LagMax is how long a follower may lag before it leaves the ISR; 0: the broker's default.
 	LagMax time.Duration
 	// CatchUpBytesRate limits what each broker sends to replicas that are not in sync, in bytes a
 	// second; 0: unlimited.
@@ -78,15 +82,17 @@ type Replication struct {
 type Groups struct {
 	SessionMin, SessionMax time.Duration // bounds of the members' session timeouts
 	// InitialDelay is how long an empty group waits for more members; negative: it does not wait.
-	InitialDelay         time.Duration
-	MembersMax           int
-	OffsetsRetention     time.Duration // for topics without a subscribed member
+	InitialDelay time.Duration
+	MembersMax   int
+	// applies to topics to which no member of the group is subscribed
+	OffsetsRetention     time.Duration
 	OffsetsCheckInterval time.Duration
 	ConsumerSession      time.Duration // session timeout in the consumer protocol
 	ConsumerInterval     time.Duration // heartbeat interval in the consumer protocol
-	MetadataBytesMax     int           // metadata of one committed offset; negative: none allowed
-	OffsetsPartitions    int32         // number of partitions when __consumer_offsets is created
-	OffsetsReplicas      int32
+	// limit for the metadata of one committed offset; negative: none allowed
+	MetadataBytesMax  int
+	OffsetsPartitions int32 // number of partitions when __consumer_offsets is created
+	OffsetsReplicas   int32
 }
 
 // Topic is a topic and its partitions.
@@ -94,40 +100,43 @@ type Topic struct {
 	Name       string
 	ID         ID
 	Settings   topicconfig.Settings
-	Internal   bool         // written by brokers only; clients hide it by default
-	RetainData bool         // reclaimPolicy Retain: the data stays when the topic is deleted
-	CleanNow   string       // v1alpha1.Topic.CleanNow: each new value cleans each replica once
+	Internal   bool // written by brokers only; clients hide it by default
+	RetainData bool // reclaimPolicy Retain: the data stays when the topic is deleted
+	// v1alpha1.Topic.CleanNow: after each new value, each replica is compacted once
+	CleanNow   string
 	Partitions []*Partition // by index
 }
 
 // Partition is the assignment and leadership of a partition.
 type Partition struct {
 	Index int32
-	// Replicas are the brokers that hold a log of the partition: the preferred leader first, and
-	// replicas that a reassignment adds last. An empty list means that they are unknown.
+	// Replicas are the brokers that hold a log of the partition. The preferred leader is first, and
+	// replicas that a reassignment adds are last. If the list is empty, the replicas are unknown.
 	Replicas []int32
 	Leader   int32 // NoBroker: offline
 	// UnprovenEpoch is the latest leader epoch whose leader may have lacked acknowledged records
-	// when it was elected; 0: none.
+	// when it was elected; 0: there is no such epoch.
 	UnprovenEpoch int32
 	LeaderEpoch   int32   // grows with each election; every batch contains it
 	ISR           []int32 // in-sync replicas; each holds all records below the high watermark
-	// Target is the assignment after the current reassignment; nil: there is none.
+	// Target is the assignment after the current reassignment; nil: no reassignment is in progress.
 	Target []int32
-	// ReplicaIncarnations are the replica incarnation ids of Replicas, in their order; "" for a
-	// replica of an earlier version without one. It may be nil. A replica that was removed and
-	// added again has another id (ADR 0185).
+	// ReplicaIncarnations are the replica incarnation ids of Replicas, in the order of Replicas.
+	// The id is "" for a replica that an earlier version of Heartwood assigned; the list may be
+	// nil. A replica that is removed and added again gets another id (ADR 0185).
 	ReplicaIncarnations []string
-	// ISREpochs are the broker epochs of ISR, in its order; nil: unknown.
+	// ISREpochs are the broker epochs of the brokers in ISR, in the order of ISR; nil: unknown.
 	ISREpochs []int64
-	// Fenced are the replicas that are recorded as in sync but omitted from ISR, because their
-	// broker epoch is fenced (placement.InSyncReplica.Fenced). The leader may remove them at once.
+	// Fenced are the replicas of the recorded ISR that are omitted from ISR, because their broker
+	// epoch is fenced (placement.InSyncReplica.Fenced). The leader may remove them at once.
 	Fenced []InSync
 }
 
-// DependsOn reports whether a broker can still hand over a partition. That is so if the broker
-// leads a partition that another in-sync replica could lead, or if it is in the ISR of a partition
-// that another broker leads. The other broker must be up and not in controlled shutdown.
+// DependsOn reports whether the controlled shutdown of a broker must still wait for another broker.
+// That is so if the broker leads a partition whose ISR contains another available broker, which can
+// become the leader. It is also so if the broker is in the ISR of a partition whose leader is
+// another available broker, which can remove it. A broker is available if it is up and not in
+// controlled shutdown.
 func (i *Image) DependsOn(broker int32) bool {
 	stays := func(id int32) bool {
 		other, up := i.Broker(id)
@@ -144,7 +153,7 @@ func (i *Image) DependsOn(broker int32) bool {
 	return false
 }
 
-// SetISR sets ISR, ISREpochs and Fenced from the recorded ISR, given the brokers that are up.
+// SetISR sets ISR, ISREpochs and Fenced from the recorded ISR and the brokers that are up.
 func (p *Partition) SetISR(leader int32, recorded []placement.InSyncReplica, up map[int32]Broker) {
 	p.ISR, p.ISREpochs, p.Fenced = nil, nil, nil
 	for _, m := range recorded {
@@ -157,13 +166,13 @@ func (p *Partition) SetISR(leader int32, recorded []placement.InSyncReplica, up 
 	}
 }
 
-// State returns the broker in the form in which placement decides about it.
+// State converts the broker to the form that package placement uses for its decisions.
 func (b Broker) State() placement.BrokerState {
 	return placement.BrokerState{Liveness: placement.Up, Epoch: b.Epoch, CleanEpoch: b.CleanEpoch,
 		Directory: b.Directory, Leaving: b.Leaving}
 }
 
-// ReplicaIncarnation returns the replica incarnation id of a broker, "" if it has none.
+// ReplicaIncarnation returns the replica incarnation id of a broker, or "" if it is unknown.
 func (p *Partition) ReplicaIncarnation(broker int32) string {
 	if at := slices.Index(p.Replicas, broker); at >= 0 && at < len(p.ReplicaIncarnations) {
 		return p.ReplicaIncarnations[at]
@@ -171,14 +180,15 @@ func (p *Partition) ReplicaIncarnation(broker int32) string {
 	return ""
 }
 
-// NewImage sorts and indexes its arguments, which it owns from then on.
+// NewImage returns an image of its arguments, sorted and indexed. The caller must not use the
+// slices afterwards.
 func NewImage(clusterID string, cleaner CleanerBudget, brokers []Broker, topics []*Topic) *Image {
 	return Indexed(&Image{ClusterID: clusterID, Cleaner: cleaner, Defaults: topicconfig.Default(),
 		Brokers: brokers, Topics: topics})
 }
 
-// Indexed sorts and indexes an image of which only the fields are set, as after decoding. It
-// returns its argument.
+// Indexed sorts the brokers and topics of an image, builds its indexes, and returns it. The caller
+// has set the exported fields only, for example by decoding.
 func Indexed(image *Image) *Image {
 	image.byName, image.byID = make(map[string]*Topic, len(image.Topics)),
 		make(map[ID]*Topic, len(image.Topics))
@@ -191,13 +201,13 @@ func Indexed(image *Image) *Image {
 	return image
 }
 
-// Topic returns a topic by name, nil if there is none.
+// Topic returns the topic with a name, or nil if it does not exist.
 func (i *Image) Topic(name string) *Topic { return i.byName[name] }
 
-// TopicByID returns a topic by id, nil if there is none.
+// TopicByID returns the topic with an id, or nil if it does not exist.
 func (i *Image) TopicByID(id ID) *Topic { return i.byID[id] }
 
-// Broker returns a broker that is up; ok is false if there is none.
+// Broker returns the broker with an id; ok is false if it is not up.
 func (i *Image) Broker(id int32) (b Broker, ok bool) {
 	at, ok := slices.BinarySearchFunc(i.Brokers, id,
 		func(b Broker, id int32) int { return cmp.Compare(b.ID, id) })

@@ -8,8 +8,10 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// TestSetISRLeavesOutFencedReplicas: a fenced replica is recorded and not in sync. A broker that is
-// away may return with all its records, and a leader leaves by an election only.
+// TestSetISRLeavesOutFencedReplicas: all four replicas are in the recorded ISR with broker epoch 3.
+// Broker 0 leads, 1 has restarted uncleanly, 2 is down, and 3 has restarted after a clean shutdown.
+// Only replica 1 must be left out of ISR: broker 2 may return with all of its records, and a leader
+// leaves the ISR only through an election.
 func TestSetISRLeavesOutFencedReplicas(t *testing.T) {
 	recorded := []placement.InSyncReplica{
 		{Broker: 0, Epoch: 3, Directory: "a"}, {Broker: 1, Epoch: 3, Directory: "b"},

@@ -33,22 +33,22 @@ func TestEmptyImage(t *testing.T) {
 	}
 }
 
-// TestDependsOn: broker 0 completes its controlled shutdown as soon as no partition depends on it.
-// Broker 1 is up, 2 is in controlled shutdown, 3 is down.
+// TestDependsOn: broker 0 completes its controlled shutdown when no partition depends on it. Broker
+// 1 is up, broker 2 is in controlled shutdown, and broker 3 is down.
 func TestDependsOn(t *testing.T) {
 	for name, test := range map[string]struct {
 		leader  int32
 		isr     []int32
 		depends bool
 	}{
-		"leads, another could":              {0, []int32{0, 1}, true},
-		"leads, another in shutdown could":  {0, []int32{0, 2}, false},
-		"leads, another that is down could": {0, []int32{0, 3}, false},
-		"leads alone":                       {0, []int32{0}, false},
-		"in sync with a leader that is up":  {1, []int32{0, 1}, true},
-		"in sync with a leader in shutdown": {2, []int32{0, 1, 2}, false},
-		"in sync without a leader":          {NoBroker, []int32{0, 1}, false},
-		"not in sync":                       {1, []int32{1, 2}, false},
+		"leads; an in-sync replica is up":                 {0, []int32{0, 1}, true},
+		"leads; the other in-sync replica is in shutdown": {0, []int32{0, 2}, false},
+		"leads; the other in-sync replica is down":        {0, []int32{0, 3}, false},
+		"leads; the only in-sync replica":                 {0, []int32{0}, false},
+		"in sync with a leader that is up":                {1, []int32{0, 1}, true},
+		"in sync with a leader in shutdown":               {2, []int32{0, 1, 2}, false},
+		"in sync without a leader":                        {NoBroker, []int32{0, 1}, false},
+		"not in sync":                                     {1, []int32{1, 2}, false},
 	} {
 		partitions := []*Partition{{Leader: 1, ISR: []int32{1}},
 			{Leader: test.leader, ISR: test.isr}}
@@ -56,7 +56,7 @@ func TestDependsOn(t *testing.T) {
 			[]Broker{{ID: 0, Leaving: true}, {ID: 1}, {ID: 2, Leaving: true}},
 			[]*Topic{{Name: "orders", Partitions: partitions}})
 		if got := image.DependsOn(0); got != test.depends {
-			t.Errorf("%s: DependsOn is %t", name, got)
+			t.Errorf("%s: DependsOn returned %t, want %t", name, got, test.depends)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestChangeISREachBoundsConcurrency: each change is settled once, at most atOnce run concurrently,
-// and the timeout of a change starts with it.
+// TestChangeISREachBoundsConcurrency: ChangeISREach settles each change once, runs at most atOnce
+// changes at the same time, and starts the timeout of a change when the change starts.
 func TestChangeISREachBoundsConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -29,7 +29,7 @@ func TestChangeISREachBoundsConcurrency(t *testing.T) {
 				time.Sleep(ChangeISRTimeout - time.Second)
 				return ctx.Err()
 			}
-			<-ctx.Done() // it hangs
+			<-ctx.Done() // this change hangs until its timeout
 			return ctx.Err()
 		}
 		changes := make([]ISRChange, 20)
@@ -45,11 +45,11 @@ func TestChangeISREachBoundsConcurrency(t *testing.T) {
 		for i := range changes {
 			if hangs := i%2 == 1; len(settled[i]) != 1 ||
 				errors.Is(settled[i][0], context.DeadlineExceeded) != hangs {
-				t.Errorf("change %d settled with %v", i, settled[i])
+				t.Errorf("change %d (hangs: %t) settled with %v", i, hangs, settled[i])
 			}
 		}
 		if most != 4 {
-			t.Errorf("%d changes ran concurrently, want 4", most)
+			t.Errorf("got up to %d concurrent changes, want 4", most)
 		}
 	})
 }

@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// topicNameBytesMax is Kafka's limit: a directory <topic>-<index> and its suffixes must fit a file
-// name of 255 bytes.
+// topicNameBytesMax is Kafka's limit for a topic name. It leaves room in a directory name of 255
+// bytes for "-<partition>" and a suffix.
 const topicNameBytesMax = 249
 
-// resourceNameBytesMax bounds generated names: a label value may have as many bytes, so resources
-// can be selected by topic.
+// resourceNameBytesMax is the limit for generated resource names. It equals Kubernetes' limit for a
+// label value, so that a label can contain the name and select the topic's resources.
 const resourceNameBytesMax = 63
 
 // CheckTopicName checks a topic's name as Kafka does; the error wraps ErrInvalidTopicName.
@@ -40,7 +40,7 @@ func topicNameRune(r rune) bool {
 		r == '_' || r == '-'
 }
 
-// OffsetsTopic stores groups and their offsets.
+// OffsetsTopic is the internal topic that stores consumer groups and their committed offsets.
 const OffsetsTopic = "__consumer_offsets"
 
 // InternalTopic reports whether only brokers write a topic.
@@ -48,10 +48,13 @@ func InternalTopic(name string) bool {
 	return name == OffsetsTopic || name == "__transaction_state"
 }
 
-// ResourceName returns the name of the Topic resource of a topic: the topic's name if it is a DNS
-// name, else one derived from it, with a hash so that Orders and orders differ. It depends on the
-// name alone, so two brokers that create a topic at the same time create one resource, and the API
-// server rejects the second. spec.topicName is set when the two differ.
+// ResourceName returns the name of a topic's Topic resource. If the topic's name is a DNS name of
+// at most 63 bytes, it is also the name of the resource. Otherwise the name is derived from the
+// topic's name and ends with a hash of it, so that the resources of Orders and orders differ;
+// spec.topicName then contains the topic's name.
+//
+// The result depends on the topic's name alone. So if two brokers create a topic at the same time,
+// they use the same resource name, and the API server rejects the second request.
 func ResourceName(topic string) string {
 	if len(topic) <= resourceNameBytesMax && len(validation.IsDNS1123Subdomain(topic)) == 0 {
 		return topic
@@ -66,8 +69,9 @@ func ResourceName(topic string) string {
 	return stem + suffix
 }
 
-// dnsStem keeps letters and digits, in lower case, and replaces every other run by one dash. Dots
-// are replaced as well: DNS requires letters or digits on both sides of a dot, which "a.-b" lacks.
+// dnsStem converts a topic's name to lower case and replaces each run of characters other than
+// letters and digits by one dash. It also replaces dots, because DNS requires a letter or digit on
+// both sides of a dot; "a.-b" is invalid.
 func dnsStem(topic string) string {
 	words := strings.FieldsFunc(strings.ToLower(topic), func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9')

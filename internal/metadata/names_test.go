@@ -37,12 +37,13 @@ func TestResourceName(t *testing.T) {
 		"___":                "topic-bda25155",
 	} {
 		if got := ResourceName(topic); got != want {
-			t.Errorf("resource of %s is %s, want %s", topic, got, want)
+			t.Errorf("resource name of %s: got %s, want %s", topic, got, want)
 		}
 	}
 }
 
-// TestResourceNamesAreDNSNamesAndDiffer: two topics must not have the same resource.
+// TestResourceNamesAreDNSNamesAndDiffer: each resource name is a DNS name, and two topics never
+// have the same resource name.
 func TestResourceNamesAreDNSNamesAndDiffer(t *testing.T) {
 	const letters = "aAbB09._-"
 	for seed := range seed.Sequence(t, 20) {
@@ -60,7 +61,7 @@ func TestResourceNamesAreDNSNamesAndDiffer(t *testing.T) {
 			resource := ResourceName(topic)
 			if faults := validation.IsDNS1123Subdomain(resource); len(faults) > 0 ||
 				len(resource) > 63 {
-				t.Fatalf("seed %d: resource of %q is %q: %v", seed, topic, resource, faults)
+				t.Fatalf("seed %d: resource name of topic %q is %q, which is not a DNS name of at most 63 bytes: %v", seed, topic, resource, faults)
 			}
 			if other, taken := topics[resource]; taken && other != topic {
 				t.Fatalf("seed %d: %q and %q have the same resource %q", seed, topic, other,

@@ -13,9 +13,9 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// PlacedPartition returns a Partition resource in the form in which the operator, and a leader that
-// proposes an ISR, decide about it. A resource that was written before status.replicas existed has
-// its replicas in the spec.
+// PlacedPartition converts a Partition resource to the form that package placement uses, for the
+// decisions of the operator and for ISR changes. If the resource was written before the field
+// status.replicas existed, its replicas are those in the spec.
 func PlacedPartition(p *v1alpha1.Partition) placement.Partition {
 	status := p.Status
 	placed := placement.Partition{
@@ -39,8 +39,9 @@ func PlacedPartition(p *v1alpha1.Partition) placement.Partition {
 	for _, replica := range status.ISR {
 		member := placement.InSyncReplica{Broker: replica.Broker, Epoch: replica.BrokerEpoch,
 			Directory: replica.Directory}
-		// Entries without a directory were written by an earlier version: the directory of the
-		// leader is known, and that of a sole in-sync replica, since it led.
+		// An earlier version wrote ISR entries without a directory. LeaderDirectory is the
+		// directory of the leader. It is also the directory of the only in-sync replica of a
+		// partition without a leader, because that replica led the partition last.
 		if member.Directory == "" && (member.Broker == status.Leader || len(status.ISR) == 1) {
 			member.Directory = status.LeaderDirectory
 		}
@@ -49,8 +50,8 @@ func PlacedPartition(p *v1alpha1.Partition) placement.Partition {
 	return placed
 }
 
-// RecordPlaced writes a decision into a status. The target assignment is in the spec, and stays
-// there.
+// RecordPlaced writes a decision of package placement into a Partition's status. It does not write
+// the target assignment, which is in the spec.
 func RecordPlaced(status *v1alpha1.PartitionStatus, placed placement.Partition) {
 	status.Replicas, status.Assignments = slices.Clone(placed.Replicas), nil
 	for _, broker := range placed.Replicas {
@@ -73,7 +74,7 @@ func RecordPlaced(status *v1alpha1.PartitionStatus, placed placement.Partition) 
 	RecordISR(status, isr)
 }
 
-// Proposal returns the change as placement.ChangeISR takes it.
+// Proposal converts the change to the argument of placement.ChangeISR.
 func (c ISRChange) Proposal() placement.Proposal {
 	proposal := placement.Proposal{LeaderEpoch: c.LeaderEpoch, From: c.From,
 		ReplicaIncarnations: make(map[int32]string, len(c.To))}
@@ -84,14 +85,15 @@ func (c ISRChange) Proposal() placement.Proposal {
 	return proposal
 }
 
-// RecordServing records in a Partition's status that its leader serves a leader epoch. It also sets
-// condition Ready, as the operator would: that saves one of the three writes of an election.
+// RecordServing writes into a Partition's status that its leader serves in leaderEpoch. It also
+// sets condition Ready to the value that the operator would set. This saves one of the three writes
+// of an election.
 func RecordServing(p *v1alpha1.Partition, leaderEpoch int32) {
 	p.Status.ServingEpoch = new(leaderEpoch)
 	RecordCondition(&p.Status, p.Generation, ServingCondition(p.Status.Leader))
 }
 
-// ServingCondition returns condition Ready of a Partition whose leader serves.
+// ServingCondition returns condition Ready of a Partition that its leader serves.
 func ServingCondition(leader int32) metav1.Condition {
 	return metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady,
@@ -99,16 +101,16 @@ func ServingCondition(leader int32) metav1.Condition {
 	}
 }
 
-// RecordCondition sets a Partition's condition. The transition time changes only with the
-// condition's status, so that an equal decision changes nothing.
+// RecordCondition sets a condition in a Partition's status. The transition time changes only if the
+// status of the condition changes, so that setting an equal condition has no effect.
 func RecordCondition(status *v1alpha1.PartitionStatus, generation int64,
 	condition metav1.Condition) {
 	condition.ObservedGeneration = generation
 	meta.SetStatusCondition(&status.Conditions, condition)
 }
 
-// RecordISR writes in-sync replicas and their printable form into a status. An empty ISR is nil, as
-// the API server returns it.
+// RecordISR writes the in-sync replicas and their printable form into a Partition's status. It
+// replaces an empty slice by nil, which is what the API server returns.
 func RecordISR(status *v1alpha1.PartitionStatus, isr []v1alpha1.InSyncReplica) {
 	if len(isr) == 0 {
 		isr = nil

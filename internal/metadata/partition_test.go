@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// TestInSyncColumnMatchesTheISR: the column matches whichever function writes the ISR, and the
-// recorded ISR is read back unchanged.
+// TestInSyncColumnMatchesTheISR: RecordPlaced and RecordISR both keep the printed column InSync
+// equal to the ISR, and PlacedPartition reads back what RecordPlaced wrote.
 func TestInSyncColumnMatchesTheISR(t *testing.T) {
 	placed := placement.Partition{Replicas: []int32{2, 0, 11}, Leader: 2, LeaderEpoch: 3,
 		LeaderDirectory: "disk"}
@@ -24,14 +24,14 @@ func TestInSyncColumnMatchesTheISR(t *testing.T) {
 		RecordPlaced(&p.Status, placed)
 		if p.Status.InSync != want || len(p.Status.ISR) != len(isr) ||
 			(len(isr) == 0) != (p.Status.ISR == nil) {
-			t.Errorf("%+v is recorded as %q, %+v", isr, p.Status.InSync, p.Status.ISR)
+			t.Errorf("ISR %+v is written as column %q, ISR %+v", isr, p.Status.InSync, p.Status.ISR)
 		}
 		if read := PlacedPartition(p); !reflect.DeepEqual(read, placed) {
-			t.Errorf("recorded %+v, read %+v", placed, read)
+			t.Errorf("PlacedPartition: got %+v, want %+v", read, placed)
 		}
 		RecordISR(&p.Status, p.Status.ISR[:0])
 		if p.Status.InSync != "" || p.Status.ISR != nil {
-			t.Errorf("empty ISR is recorded as %+v", p.Status)
+			t.Errorf("an empty ISR is written as %+v", p.Status)
 		}
 	}
 }

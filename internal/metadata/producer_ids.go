@@ -4,11 +4,11 @@ package metadata
 // million a second for three days.
 const ProducerIDsAhead = 1 << 38
 
-// NextProducerIDs returns the bound that a store records when a broker registers, given the
-// recorded bound (0: none) and the directory of the disk for which it was recorded. For another
-// disk, or one whose record of allocated ids is damaged, the bound grows by ProducerIDsAhead: a
-// broker with such a disk knows of no allocated id, and may allocate the ProducerIDsAhead ids below
-// the new bound.
+// NextProducerIDs returns the bound (Broker.ProducerIDs) that a store keeps after the registration
+// of self. Parameter bound is what the store has kept so far (0: nothing), and directory identifies
+// the disk for which it was kept. If self has another disk, or a damaged file of allocated ids, the
+// broker does not know which ids it has allocated. The bound then grows by ProducerIDsAhead, and
+// the broker may allocate the ProducerIDsAhead ids below the new bound.
 func NextProducerIDs(bound int64, directory string, self Broker) int64 {
 	if (directory != self.Directory || self.ProducerIDsLost) && bound > 0 {
 		bound += ProducerIDsAhead

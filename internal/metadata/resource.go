@@ -15,17 +15,17 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// durationMax is the longest duration that a resource can express (its schema allows six digits of
-// hours), 114 years. For ages that may be unlimited it means unlimited: a resource has no other way
-// to lift a limit of its cluster's defaults.
+// durationMax is the longest duration that a resource can express, 114 years: the schema allows six
+// digits of hours. In a field that may be unlimited it means unlimited. Field maxLag has no other
+// value with which a topic can lift the limit in its cluster's defaults.
 const durationMax = 999999 * time.Hour
 
-// cleanerMemoryDefault is the memory budget of a broker's cleaner without a setting in the
-// LogCluster.
+// cleanerMemoryDefault is the memory budget of a broker's cleaner if the LogCluster does not set
+// one.
 const cleanerMemoryDefault = 128 << 20
 
-// ResolveTopic returns a topic from its resource and its cluster's defaults (cluster may be nil),
-// without id and partitions.
+// ResolveTopic converts a Topic resource to a Topic, with the defaults of its cluster, which may be
+// nil. It does not set the id and the partitions.
 func ResolveTopic(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (*Topic, error) {
 	settings, err := ResolveSettings(topic.Spec.TopicSettings, cluster)
 	if err != nil {
@@ -103,7 +103,7 @@ func ResolveGroups(cluster *v1alpha1.LogCluster) (resolved Groups) {
 	return resolved
 }
 
-// positive returns a duration above 0, and 0 for all others.
+// positive returns a duration that is above 0, and 0 for nil and any other duration.
 func positive(d *metav1.Duration) time.Duration {
 	if d == nil {
 		return 0
@@ -111,7 +111,7 @@ func positive(d *metav1.Duration) time.Duration {
 	return max(0, d.Duration)
 }
 
-// atLeastOne returns a number above 0, and 0 for all others.
+// atLeastOne returns a number that is above 0, and 0 for nil and any other number.
 func atLeastOne(n *int32) int32 {
 	if n == nil {
 		return 0
@@ -119,7 +119,8 @@ func atLeastOne(n *int32) int32 {
 	return max(0, *n)
 }
 
-// noneIfZero returns -1 for 0: in a resource 0 means none, and in Groups it means not set.
+// noneIfZero converts a number of the resource to a field of Groups: 0 becomes -1, because 0 means
+// none in the resource and not set in Groups.
 func noneIfZero[T ~int | ~int64](n T) T {
 	if n == 0 {
 		return -1
@@ -127,7 +128,8 @@ func noneIfZero[T ~int | ~int64](n T) T {
 	return max(0, n)
 }
 
-// Replicas returns the number of replicas of a topic: its own, else the cluster's default, else 1.
+// Replicas returns the number of replicas of a topic: its own number, else the cluster's default,
+// else 1.
 func Replicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) int {
 	if topic.Replicas == nil && cluster != nil && cluster.Spec.TopicDefaults != nil {
 		topic.Replicas = cluster.Spec.TopicDefaults.Replicas
@@ -138,10 +140,11 @@ func Replicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) int {
 	return int(*topic.Replicas)
 }
 
-// CheckReplicas rejects a topic with fewer replicas than must be in sync, which could never take a
-// write with acks=all. The CRD's rule validates one resource only; CheckReplicas also compares a
-// topic's own number with its cluster's default. The error wraps ErrInvalidSettings and begins with
-// the path of the topic's own field, or of the cluster's defaults if the topic sets neither.
+// CheckReplicas rejects a topic whose minInSyncReplicas is above its number of replicas. Such a
+// topic could never accept a write with acks=all. The CRD's rule validates one resource only;
+// CheckReplicas also compares the topic's own fields with the cluster's defaults. The error wraps
+// ErrInvalidSettings. It begins with the path of minInSyncReplicas: in the topic, or in the
+// cluster's defaults if the topic sets neither field.
 func CheckReplicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) error {
 	replicas, inSync := Replicas(topic, cluster), topic.MinInSyncReplicas
 	if inSync == nil && cluster != nil && cluster.Spec.TopicDefaults != nil {
@@ -162,8 +165,9 @@ func CheckReplicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) e
 	return &kindError{fault, ErrInvalidSettings}
 }
 
-// ResolveSettings returns a topic's settings: its own, else the cluster's defaults, else Kafka's.
-// cluster may be nil. The error wraps ErrInvalidSettings and begins with the path of the field.
+// ResolveSettings returns a topic's settings. For each setting it uses the topic's value, else the
+// cluster's default, else Kafka's default. cluster may be nil. The error wraps ErrInvalidSettings
+// and begins with the path of the field.
 func ResolveSettings(topic v1alpha1.TopicSettings,
 	cluster *v1alpha1.LogCluster) (topicconfig.Settings, error) {
 	r := resolver{settings: topicconfig.Default()}
@@ -173,8 +177,8 @@ func ResolveSettings(topic v1alpha1.TopicSettings,
 	r.apply(topic, field.NewPath("spec"))
 	if len(r.faults) == 0 {
 		if err := r.settings.Validate(); err != nil {
-			// The CRD's rule validates one resource only; here the topic's minLag is compared with
-			// the maxLag of its cluster's defaults.
+			// The CRD's rule compares minLag with maxLag within one resource. Here one of them may
+			// be the cluster's default.
 			path := field.NewPath("spec", "compaction", "minLag")
 			r.faults = append(r.faults,
 				field.Invalid(path, r.settings.MinLag.String(),
@@ -187,8 +191,8 @@ func ResolveSettings(topic v1alpha1.TopicSettings,
 	return r.settings, nil
 }
 
-// kindError is an error about a resource's field in the API server's format: the path comes first,
-// so the text does not include the kind.
+// kindError is an error about a field of a resource. It wraps kind, such as ErrInvalidSettings, but
+// its text contains fault only: like the API server's errors, it begins with the path of the field.
 type kindError struct {
 	fault error
 	kind  error
@@ -204,8 +208,8 @@ type resolver struct {
 	faults   field.ErrorList
 }
 
-// apply merges the settings of a resource. Fields that are not set (nil, empty) are skipped; an
-// invalid value is recorded and skipped, so that all errors of a resource are reported at once.
+// apply merges the settings of a resource. It skips fields that are not set (nil, empty). It adds
+// an invalid value to r.faults and skips it, so that all errors of a resource are reported at once.
 func (r *resolver) apply(from v1alpha1.TopicSettings, path *field.Path) {
 	s := &r.settings
 	r.integer(&s.MinInSyncReplicas, from.MinInSyncReplicas, 1, math.MaxInt16,
@@ -254,7 +258,8 @@ func (r *resolver) apply(from v1alpha1.TopicSettings, path *field.Path) {
 	}
 }
 
-// integer accepts lowest to highest, both included.
+// integer sets *to to *from, which must be in [lowest, highest]; if from is nil, *to keeps its
+// value.
 func (r *resolver) integer(to *int, from *int32, lowest, highest int, path *field.Path) {
 	if from == nil {
 		return
@@ -267,7 +272,7 @@ func (r *resolver) integer(to *int, from *int32, lowest, highest int, path *fiel
 	*to = int(*from)
 }
 
-// duration accepts lowest or longer.
+// duration sets *to to *from, which must be at least lowest; if from is nil, *to keeps its value.
 func (r *resolver) duration(to *time.Duration, from *metav1.Duration, lowest time.Duration,
 	path *field.Path) {
 	if from == nil {
@@ -281,7 +286,8 @@ func (r *resolver) duration(to *time.Duration, from *metav1.Duration, lowest tim
 	*to = from.Duration
 }
 
-// age accepts a duration that may be unlimited.
+// age is like duration with lowest 0, for a field that may be unlimited: negative, or at least
+// durationMax.
 func (r *resolver) age(to *time.Duration, from *metav1.Duration, path *field.Path) {
 	if from != nil && (from.Duration < 0 || from.Duration >= durationMax) {
 		*to = topicconfig.Unlimited
@@ -290,8 +296,8 @@ func (r *resolver) age(to *time.Duration, from *metav1.Duration, path *field.Pat
 	r.duration(to, from, 0, path)
 }
 
-// size accepts lowest to highest bytes, both included. It compares quantities as such: Value
-// truncates one beyond 63 bits.
+// size is like integer, for a quantity in bytes. It compares from as a Quantity, because
+// Quantity.Value truncates a number of more than 63 bits.
 func (r *resolver) size(to *int64, from *resource.Quantity, lowest, highest int64,
 	path *field.Path) {
 	if from == nil {
@@ -306,14 +312,14 @@ func (r *resolver) size(to *int64, from *resource.Quantity, lowest, highest int6
 	*to = from.Value()
 }
 
-// bytes is size for an int of at most 31 bits.
+// bytes is like size, for a setting of type int with at most 31 bits.
 func (r *resolver) bytes(to *int, from *resource.Quantity, lowest int64, path *field.Path) {
 	wide := int64(*to)
 	r.size(&wide, from, lowest, math.MaxInt32, path)
 	*to = int(wide)
 }
 
-// interval accepts flush.ms: unlimited, or at least the interval of the background sync.
+// interval is like age, for flush.ms, which must be at least the interval of the background sync.
 func (r *resolver) interval(to *time.Duration, from *metav1.Duration, path *field.Path) {
 	if from != nil && (from.Duration < 0 || from.Duration >= durationMax) {
 		*to = topicconfig.Unlimited
@@ -322,7 +328,8 @@ func (r *resolver) interval(to *time.Duration, from *metav1.Duration, path *fiel
 	r.duration(to, from, topicconfig.FlushIntervalShortest, path)
 }
 
-// cleanupPolicy sets both flags: a topic's policy replaces the cluster's and does not add to it.
+// cleanupPolicy sets both flags, because a topic's policy replaces the cluster's default and is not
+// added to it.
 func (r *resolver) cleanupPolicy(policy v1alpha1.CleanupPolicy, path *field.Path) {
 	s := &r.settings
 	switch policy {
@@ -340,8 +347,8 @@ func (r *resolver) cleanupPolicy(policy v1alpha1.CleanupPolicy, path *field.Path
 	}
 }
 
-// compression sets type, level and clean together: a level of the cluster's codec has no meaning
-// for the topic's own.
+// compression sets the codec, the level and the cleaner's codec together. A topic that sets another
+// codec must not inherit the level in the cluster's defaults, which applies to the cluster's codec.
 func (r *resolver) compression(c v1alpha1.Compression, path *field.Path) {
 	s := &r.settings
 	if codec, level, ok := r.codec(c.Type, c.Level, path); ok {
@@ -362,7 +369,8 @@ func (r *resolver) compression(c v1alpha1.Compression, path *field.Path) {
 	}
 }
 
-// codec checks a codec and its level; ok is false after an error.
+// codec returns a codec and its level. If one of them is invalid, codec adds a fault and ok is
+// false.
 func (r *resolver) codec(name v1alpha1.CompressionType, requested *int32,
 	path *field.Path) (codec compress.Codec, level int, ok bool) {
 	if name != compressionProducer && name != compressionNone {
@@ -380,15 +388,15 @@ func (r *resolver) codec(name v1alpha1.CompressionType, requested *int32,
 		r.faults = append(r.faults, field.Invalid(path.Child("level"), level, err.Error()))
 		return codec, 0, false
 	}
-	// An explicit default level and an omitted one must give equal settings, or ResourceSettings
-	// would see a difference.
+	// A resource with the codec's default level and a resource without a level must resolve to
+	// equal settings. Otherwise ResourceSettings would write a difference.
 	if _, _, standard, has := codec.Levels(); has && level == standard {
 		level = compress.LevelDefault
 	}
 	return codec, level, true
 }
 
-// timestampType accepts the values of Kafka's message.timestamp.type.
+// timestampType converts the values of Kafka's message.timestamp.type.
 func (r *resolver) timestampType(stamp v1alpha1.TimestampType, path *field.Path) {
 	switch stamp {
 	case "":

@@ -30,6 +30,7 @@ func clusterWith(defaults v1alpha1.TopicSettings) *v1alpha1.LogCluster {
 	return &v1alpha1.LogCluster{Spec: v1alpha1.LogClusterSpec{TopicDefaults: &defaults}}
 }
 
+// everything sets every setting that has a Kafka property, to values other than the defaults.
 const everything = `
 minInSyncReplicas: 2
 cleanupPolicy: CompactDelete
@@ -45,7 +46,8 @@ durability: Fsync
 uncleanLeaderElection: true
 `
 
-// TestSettingsWithoutKafkaName come from resources alone.
+// TestSettingsWithoutKafkaName: maxGarbagePercent and the clean codec have no Kafka property, so
+// only a resource can set them.
 func TestSettingsWithoutKafkaName(t *testing.T) {
 	got, err := ResolveSettings(settingsOf(
 		t,
@@ -97,7 +99,8 @@ func TestSettingsOfATopicThatSetsEverything(t *testing.T) {
 	}
 }
 
-// TestTopicOverridesClusterOverridesKafka sets one field in the topic and one in the cluster.
+// TestTopicOverridesClusterOverridesKafka: a topic's field overrides the cluster's default, which
+// overrides Kafka's default.
 func TestTopicOverridesClusterOverridesKafka(t *testing.T) {
 	cluster := clusterWith(settingsOf(t,
 		`{compaction: {minDirtyPercent: 20, minLag: 5s}, compression: {type: zstd, level: 19}}`))
@@ -108,7 +111,7 @@ func TestTopicOverridesClusterOverridesKafka(t *testing.T) {
 	}
 	want := topicconfig.Default()
 	want.MinDirtyPercent, want.MinLag = 20, time.Second
-	want.KeepCodec, want.Codec = false, compress.Gzip // and not the level of the cluster's zstd
+	want.KeepCodec, want.Codec = false, compress.Gzip // without the level 19 of the cluster's zstd
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
@@ -125,13 +128,13 @@ func TestUnlimitedAges(t *testing.T) {
 			clusterWith(settingsOf(t, `{retention: {time: 1h, size: 5}}`)))
 		if err != nil || got.RetentionTime != topicconfig.Unlimited ||
 			got.RetentionBytes != topicconfig.Unlimited {
-			t.Errorf("%s: %s, %d, %v", text, got.RetentionTime, got.RetentionBytes, err)
+			t.Errorf("%s: got time %s, size %d, error %v, want unlimited", text, got.RetentionTime, got.RetentionBytes, err)
 		}
 	}
 }
 
-// TestInvalidSettingsNameTheirField covers values that the CRD's rules accept, and resources
-// written without them.
+// TestInvalidSettingsNameTheirField: each error begins with the path of its field. The values are
+// accepted by the CRD's rules or were written under another version of the CRD.
 func TestInvalidSettingsNameTheirField(t *testing.T) {
 	for text, want := range map[string]string{
 		`{minInSyncReplicas: 0}`:                                     `spec.minInSyncReplicas: Invalid value: 0: must be 1 to 32767`,
@@ -164,7 +167,7 @@ func TestInvalidSettingsNameTheirField(t *testing.T) {
 	_, err := ResolveSettings(v1alpha1.TopicSettings{},
 		clusterWith(settingsOf(t, `{segment: {size: 1}}`)))
 	if err == nil || !strings.HasPrefix(err.Error(), "spec.topicDefaults.segment.size: ") {
-		t.Errorf("invalid default of the cluster: error %v", err)
+		t.Errorf("invalid default of the cluster: got error %v, want one with its path", err)
 	}
 }
 
@@ -173,15 +176,15 @@ func TestResolveTopicAndCleaner(t *testing.T) {
 	topic.Name, topic.Spec.TopicName = "consumer-offsets", "__consumer_offsets"
 	got, err := ResolveTopic(topic, nil)
 	if err != nil || got.Name != "__consumer_offsets" || !got.Internal || !got.RetainData {
-		t.Errorf("topic %+v, %v", got, err)
+		t.Errorf("got topic %+v, error %v, want the internal topic __consumer_offsets with retained data", got, err)
 	}
 	topic.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
 	if got, _ = ResolveTopic(topic, nil); got.RetainData {
-		t.Error("reclaim policy Delete retains the data")
+		t.Error("with reclaim policy Delete, RetainData is true")
 	}
 	if budget := ResolveCleaner(nil); budget != (CleanerBudget{Workers: 1,
 		MemoryBytes: 128 << 20}) {
-		t.Errorf("default budget %+v", budget)
+		t.Errorf("default cleaner budget is %+v", budget)
 	}
 	var cluster v1alpha1.LogCluster
 	if err := yaml.Unmarshal([]byte(`spec: {cleaner: {workers: 0, memory: 16Mi, ioRate: 1M}}`),
@@ -189,7 +192,7 @@ func TestResolveTopicAndCleaner(t *testing.T) {
 		t.Fatal(err)
 	}
 	if budget := ResolveCleaner(&cluster); budget != (CleanerBudget{0, 16 << 20, 1e6}) {
-		t.Errorf("budget %+v", budget)
+		t.Errorf("got cleaner budget %+v, want 0 workers, 16 MiB, 1 MB/s", budget)
 	}
 }
 
@@ -272,15 +275,15 @@ func TestCheckReplicas(t *testing.T) {
 	bad := clusterWith(settingsOf(t, `{minInSyncReplicas: 2}`))
 	if err := CheckReplicas(settingsOf(t, `{}`), bad); err == nil ||
 		!strings.HasPrefix(err.Error(), "spec.topicDefaults.minInSyncReplicas") {
-		t.Errorf("defaults that need more replicas than one: error %v", err)
+		t.Errorf("cluster with minInSyncReplicas 2 and the default of 1 replica: got error %v", err)
 	}
 	if err := CheckReplicas(settingsOf(t, `{}`), nil); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestSettingsRoundTripThroughTheirResource writes random settings over random defaults and reads
-// them back.
+// TestSettingsRoundTripThroughTheirResource converts random settings to a resource, given random
+// cluster defaults, and resolves the resource again.
 func TestSettingsRoundTripThroughTheirResource(t *testing.T) {
 	for seed := range seed.Sequence(t, 3000) {
 		random := rand.New(rand.NewPCG(seed, 4))

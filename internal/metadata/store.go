@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Errors of a Store's changes; handler maps each to a Kafka error code.
+// Errors of changes to a Store. Package handler maps each to a Kafka error code.
 var (
 	ErrTopicExists        = errors.New("topic exists")
 	ErrTopicNotFound      = errors.New("topic not found")
@@ -13,48 +13,50 @@ var (
 	ErrInvalidPartitions  = errors.New("invalid number of partitions")
 	ErrInvalidReplication = errors.New("invalid replication factor")
 	ErrInvalidSettings    = errors.New("invalid settings")
-	// ErrUnavailable: the change is valid and could not be recorded now.
+	// ErrUnavailable means that the change is valid but could not be stored now.
 	ErrUnavailable = errors.New("metadata store is unavailable")
 )
 
-// ErrISRConflict is wrapped by ChangeISR if the partition is not in the state that the caller
-// assumed.
+// ErrISRConflict means that the store rejected an ISR change, because the partition or a proposed
+// member is not in the state that the caller assumed (Store.ChangeISR).
 var ErrISRConflict = errors.New("in-sync replicas have changed")
 
-// Store holds the cluster's metadata: local (one process, one file) or kube (resources in the API
-// server).
+// Store holds the cluster's metadata. Package local implements it with one file in one process,
+// package kube with resources in the API server.
 type Store interface {
-	// Run registers self, keeps it registered, and calls apply with each new image, in order, from
-	// one goroutine, first once an image is complete. It returns nil when ctx ends, or an error
-	// when it cannot continue.
+	// Run registers the broker self and keeps it registered. It calls apply with each new image, in
+	// order and from one goroutine. The first call follows once an image is complete. Run returns
+	// nil when ctx ends, or an error when it cannot continue.
 	Run(ctx context.Context, self Broker, apply func(*Image)) error
-	// ReportServing reports all partitions that this broker leads and serves, each with its leader
-	// epoch. After an error some partitions may not be recorded; the caller reports all partitions
-	// again later.
+	// ReportServing stores which partitions this broker leads and serves, and in which leader
+	// epochs. Parameter served contains all of them in each call. After an error only some of the
+	// partitions may be stored; the caller reports all partitions again later.
 	ReportServing(ctx context.Context, broker int32, served []Served) error
-	// ChangeISR proposes new ISRs of partitions that the caller leads; each change is a
-	// compare-and-swap of its own. The failure of a broker changes the ISR of thousands of
-	// partitions, which are proposed together, so that a store can make them in one write.
-	// ChangeISR calls settled once for each change, with the index of the change, as soon as the
-	// outcome of the change is known. The calls may be concurrent, and all have returned before
-	// ChangeISR returns. The error is one of these:
+	// ChangeISR proposes new ISRs of partitions that the caller leads. Each change is a separate
+	// compare-and-swap. The failure of a broker changes the ISR of thousands of partitions; the
+	// caller proposes all of these changes together, so that a store can make them in one write.
 	//
-	// nil: the ISR is change.To; an image shows it later, or has already. ErrISRConflict is wrapped
-	// if leader, epoch or ISR differ from the change, or if a member's broker epoch is fenced or
-	// the member is in controlled shutdown: nothing has changed, and the caller waits for an image
-	// and decides again. Any other error leaves the outcome unknown: the caller uses the maximal
-	// ISR of change.From and change.To until an image of this leader epoch shows the recorded ISR.
-	// Changes that take longer than ChangeISRTimeout, or than ctx, have an unknown outcome.
+	// ChangeISR calls settled once for each change, with the index of the change, as soon as the
+	// outcome of the change is known. The calls may be concurrent, and all of them have returned
+	// before ChangeISR returns. The error in a call of settled means:
+	//
+	//   - nil: the ISR is now change.To. An image shows it later, or has already shown it.
+	//   - ErrISRConflict (wrapped): the ISR has not changed, because the leader, the leader epoch
+	//     or the ISR differs from the change, or because a proposed member is fenced or in
+	//     controlled shutdown. The caller waits for an image and decides again.
+	//   - any other error: the outcome is unknown. The caller uses the maximal ISR of change.From
+	//     and change.To until an image of this leader epoch shows the recorded ISR. A change that
+	//     takes longer than ChangeISRTimeout, or than ctx, also has an unknown outcome.
 	ChangeISR(ctx context.Context, changes []ISRChange, settled func(change int, err error))
 }
 
-// InSync is a replica that is in sync in one broker epoch. It does not make a later incarnation of
-// the broker in sync.
+// InSync identifies a replica that is in sync in one broker epoch. It does not apply to a later
+// incarnation of the broker.
 type InSync struct {
 	Broker int32
 	Epoch  int64
-	// ReplicaIncarnation is the id by which the leader knows the replica
-	// (Partition.ReplicaIncarnations). The InSync is valid for that id only.
+	// ReplicaIncarnation is the replica incarnation id in the leader's metadata image
+	// (Partition.ReplicaIncarnations). The InSync does not apply to a replica with another id.
 	ReplicaIncarnation string `json:",omitempty"`
 }
 
@@ -62,47 +64,50 @@ type InSync struct {
 type ISRChange struct {
 	Topic       ID
 	Partition   int32
-	LeaderEpoch int32    // leader epoch of the caller
+	LeaderEpoch int32    // the leader epoch in which the caller leads
 	From        []int32  // the recorded ISR, as far as the caller knows, in any order
 	To          []InSync // the proposed ISR, which contains the leader
 }
 
 // ShutdownAnnouncer is a Store that can announce the controlled shutdown of this broker.
 type ShutdownAnnouncer interface {
-	// AnnounceShutdown records that the broker that Run registered must not be elected. Later
-	// images show the broker as Leaving; other brokers lead its partitions where possible and
-	// remove it from the ISRs. After an error the announcement may or may not be recorded. A new
-	// Run clears the announcement.
+	// AnnounceShutdown announces the controlled shutdown of the broker that Run registered. Later
+	// images show the broker as Leaving. It is not elected any more; other brokers become leaders
+	// of its partitions where possible and remove it from the ISRs. After an error the announcement
+	// may or may not be stored. The next call of Run clears it.
 	AnnounceShutdown(ctx context.Context) error
 }
 
-// Served is a partition that its leader serves, or would serve in a higher leader epoch.
+// Served is one partition in the report of its leader: a partition that the leader serves, or one
+// that it refuses to serve (Ahead).
 type Served struct {
 	Topic       ID
 	Partition   int32
 	LeaderEpoch int32
-	// Ahead reports that the partition is not served, because its log contains LeaderEpoch, which
-	// is above the epoch of the election. The metadata store has lost its state (a Partition was
-	// deleted and created again, or a metadata file was lost). The leader must be elected above
-	// LeaderEpoch, or two histories would have the same epochs.
+	// Ahead reports that the leader does not serve the partition, because its log contains the
+	// epoch LeaderEpoch, which is above the epoch of its election. This happens if the metadata
+	// store has lost its state: a Partition was deleted and created again, or a metadata file was
+	// lost. The leader must be elected again in an epoch above LeaderEpoch. Otherwise two different
+	// histories would use the same leader epochs.
 	Ahead bool
 }
 
-// NewTopic is a request to create a topic, as Kafka's CreateTopics. Its reclaim policy is Delete.
+// NewTopic is a request to create a topic, as in Kafka's CreateTopics. The topic's reclaim policy
+// is Delete.
 type NewTopic struct {
 	Name       string
 	Partitions int32             // -1: the cluster's default
 	Replicas   int32             // -1: the cluster's default
 	Properties map[string]string // topic settings, by Kafka name
-	Validate   bool              // only check
+	Validate   bool              // check the request without creating the topic
 }
 
-// Admin creates and deletes topics for Kafka admin clients, as Topic resources.
+// Admin creates and deletes topics for Kafka admin clients. Each topic is a Topic resource.
 type Admin interface {
-	// CreateTopic returns the new topic once its resource exists. The id of the topic is zero if
-	// the request was only validated.
+	// CreateTopic returns the new topic once its resource exists. If t.Validate is set, it creates
+	// nothing and the topic that it returns has no id.
 	CreateTopic(ctx context.Context, t NewTopic) (*Topic, error)
-	// DeleteTopic returns once the deletion is recorded; brokers follow with a later image.
-	// ErrTopicNotFound is wrapped if the topic does not exist.
+	// DeleteTopic returns when the deletion is stored; brokers apply it with a later image. The
+	// error wraps ErrTopicNotFound if the topic does not exist.
 	DeleteTopic(ctx context.Context, name string) error
 }

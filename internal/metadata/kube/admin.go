@@ -49,8 +49,7 @@ func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata
 	return newTopic(resource, all.cluster, t.Validate)
 }
 
-// createError maps an error of a create request: the resource exists, the CRD rejects it, or
-// another error.
+// createError maps the error of a create request to an error of package metadata.
 func createError(topic string, err error) error {
 	switch {
 	case apierrors.IsAlreadyExists(err):
@@ -62,9 +61,9 @@ func createError(topic string, err error) error {
 	}
 }
 
-// writeError maps an error of a write request: the write is forbidden, by a quota, an admission
-// policy or RBAC, or the API server is unavailable. A resource that does not exist or is invalid is
-// left to the caller.
+// writeError maps the error of a write request. A write that a quota, an admission policy or RBAC
+// forbids becomes ErrPolicy. "Not found" and "invalid" are returned unchanged, for the caller to
+// map. Any other error becomes ErrUnavailable.
 func writeError(err error) error {
 	switch {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsInvalid(err):
@@ -76,8 +75,8 @@ func writeError(err error) error {
 	}
 }
 
-// newTopic returns a topic from its new resource. With validateOnly the id stays zero, as the uid
-// of a dry run is not that of a resource.
+// newTopic converts a new Topic resource to a topic. If validateOnly is set, the topic has no id,
+// because the uid that a dry run returns belongs to no resource.
 func newTopic(resource *v1alpha1.Topic, cluster *v1alpha1.LogCluster,
 	validateOnly bool) (*metadata.Topic, error) {
 	topic, err := metadata.ResolveTopic(resource, cluster)
@@ -100,8 +99,8 @@ func newTopic(resource *v1alpha1.Topic, cluster *v1alpha1.LogCluster,
 	return topic, nil
 }
 
-// DeleteTopic implements metadata.Admin. It deletes the Topic resource, also one that was not
-// created through Kafka.
+// DeleteTopic implements metadata.Admin. It deletes the Topic resource, whether it was created
+// through Kafka or from a manifest.
 func (s *Store) DeleteTopic(ctx context.Context, name string) error {
 	topic, err := s.findTopic(ctx, name)
 	if err != nil {
@@ -118,8 +117,9 @@ func (s *Store) DeleteTopic(ctx context.Context, name string) error {
 	return nil
 }
 
-// findTopic returns the Topic with a Kafka name. The watch may not have delivered a Topic that was
-// just created; it is then read by the resource name that CreateTopic gives it.
+// findTopic returns the Topic with a Kafka name. The watch may not have delivered a new Topic yet.
+// So if the cache does not contain the Topic, findTopic reads it from the API server, by the
+// resource name that CreateTopic uses.
 func (s *Store) findTopic(ctx context.Context, name string) (*v1alpha1.Topic, error) {
 	all, err := s.resources(ctx)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// testRejectedWrites: a forbidden write is a policy violation; any other failed write may be
-// retried.
+// testRejectedWrites: a write that the API server forbids is reported as ErrPolicy; a write that
+// fails for another reason is reported as ErrUnavailable.
 func testRejectedWrites(f *fixture) {
 	f.topic("orders", 1)
 	var status atomic.Int32
@@ -49,7 +49,8 @@ func testRejectedWrites(f *fixture) {
 				metadata.TopicChange{Name: "orders",
 					Properties: []metadata.PropertyChange{{Name: "retention.ms", Value: "1000"}}}),
 		}
-		// For create and delete a conflict means that another topic exists.
+		// For create and delete, a conflict means that the topic was created or deleted by another
+		// client.
 		if code != http.StatusConflict {
 			_, faults["create"] = b.CreateTopic(ctx,
 				metadata.NewTopic{Name: "payments", Partitions: 1, Replicas: 1})
@@ -57,7 +58,7 @@ func testRejectedWrites(f *fixture) {
 		}
 		for what, err := range faults {
 			if !errors.Is(err, want) {
-				f.t.Errorf("%s, status %d: %v, want %v", what, code, err, want)
+				f.t.Errorf("%s, status %d: got error %v, want %v", what, code, err, want)
 			}
 		}
 	}
@@ -70,13 +71,13 @@ func testCreateAndDeleteTopics(f *fixture) {
 		Properties: map[string]string{"cleanup.policy": "compact"}, Validate: true}
 	validated, err := b.CreateTopic(f.t.Context(), request)
 	if err != nil || validated.ID != (metadata.ID{}) || len(validated.Partitions) != 2 {
-		f.t.Errorf("validated: %+v, %v", validated, err)
+		f.t.Errorf("CreateTopic with Validate: got %+v, error %v, want 2 partitions and no id", validated, err)
 	}
 	resource := &v1alpha1.Topic{}
 	name := metadata.ResourceName("My_Orders")
 	if err := f.client.Get(f.t.Context(), client.ObjectKey{Namespace: f.namespace, Name: name},
 		resource); !apierrors.IsNotFound(err) {
-		f.t.Errorf("the validation created a resource: %v", err)
+		f.t.Errorf("after CreateTopic with Validate, Get returned %v, want NotFound", err)
 	}
 	request.Validate = false
 	created, err := b.CreateTopic(f.t.Context(), request)
@@ -87,37 +88,37 @@ func testCreateAndDeleteTopics(f *fixture) {
 	if want, _ := id(resource.UID); created.ID != want || !created.Settings.Compact ||
 		created.RetainData ||
 		len(created.Partitions[0].Replicas) != 1 {
-		f.t.Errorf("topic is %+v, want id %s", created, want)
+		f.t.Errorf("got topic %+v, want a compacted one with id %s", created, want)
 	}
 	if resource.Labels[v1alpha1.LabelCluster] != "demo" || resource.Spec.TopicName != "My_Orders" ||
 		resource.Spec.ReclaimPolicy != v1alpha1.ReclaimDelete {
-		f.t.Errorf("resource is %+v", resource)
+		f.t.Errorf("got resource %+v", resource)
 	}
 	if _, err := b.CreateTopic(f.t.Context(), request); !errors.Is(err, metadata.ErrTopicExists) {
-		f.t.Errorf("second creation: %v", err)
+		f.t.Errorf("second creation of a topic: got error %v, want ErrTopicExists", err)
 	}
 	wide := metadata.NewTopic{Name: "wide", Partitions: 1, Replicas: 4}
 	if _, err := b.CreateTopic(f.t.Context(), wide); !errors.Is(err,
 		metadata.ErrInvalidReplication) {
-		f.t.Errorf("4 replicas on 3 brokers: %v", err)
+		f.t.Errorf("4 replicas on 3 brokers: got error %v, want ErrInvalidReplication", err)
 	}
 	// The rules of the CRD reject invalid values that the broker does not check.
 	request.Name, request.Properties = "zero", map[string]string{"max.message.bytes": "0"}
 	if _, err := b.CreateTopic(f.t.Context(), request); !errors.Is(err,
 		metadata.ErrInvalidSettings) ||
 		!strings.Contains(err.Error(), "spec.maxMessageSize") {
-		f.t.Errorf("a value that the CRD rejects: %v", err)
+		f.t.Errorf("a value that the CRD rejects: got error %v, want ErrInvalidSettings", err)
 	}
 	if err := b.DeleteTopic(f.t.Context(), "My_Orders"); err != nil {
 		f.t.Error(err)
 	}
 	if err := f.client.Get(f.t.Context(), client.ObjectKeyFromObject(resource),
 		resource); !apierrors.IsNotFound(err) {
-		f.t.Errorf("the resource still exists: %v", err)
+		f.t.Errorf("after DeleteTopic, Get returned %v, want NotFound", err)
 	}
 	for _, name := range []string{"My_Orders", "never", "not a name"} {
 		if err := b.DeleteTopic(f.t.Context(), name); !errors.Is(err, metadata.ErrTopicNotFound) {
-			f.t.Errorf("delete of %q: %v", name, err)
+			f.t.Errorf("delete of %q: got error %v, want ErrTopicNotFound", name, err)
 		}
 	}
 }

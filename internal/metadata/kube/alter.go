@@ -13,11 +13,12 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// patchAttempts is how often a change is attempted if other writers cause conflicts.
+// patchAttempts is the number of attempts to write a change while other writers cause conflicts.
 const patchAttempts = 4
 
-// AlterTopic implements metadata.Alterer. It patches the Topic resource, also one that was not
-// created through Kafka. The next apply of a manifest with another value overwrites the change.
+// AlterTopic implements metadata.Alterer. It patches the Topic resource, whether it was created
+// through Kafka or from a manifest. The next apply of a manifest with another value overwrites the
+// change.
 func (s *Store) AlterTopic(ctx context.Context, change metadata.TopicChange) error {
 	return s.patchTopic(ctx, change.Name, change.Validate,
 		func(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (*v1alpha1.Topic, error) {
@@ -34,7 +35,8 @@ func (s *Store) CreatePartitions(ctx context.Context, partitions metadata.NewPar
 		})
 }
 
-// patchTopic changes a Topic by compare-and-swap. alter receives the version that is replaced.
+// patchTopic changes a Topic by compare-and-swap. It passes to alter the version of the Topic that
+// the write replaces.
 func (s *Store) patchTopic(ctx context.Context, name string, validateOnly bool,
 	alter func(*v1alpha1.Topic, *v1alpha1.LogCluster) (*v1alpha1.Topic, error)) error {
 	all, err := s.resources(ctx)
@@ -66,8 +68,8 @@ func (s *Store) patchTopic(ctx context.Context, name string, validateOnly bool,
 	return nil
 }
 
-// patch writes the result of change by compare-and-swap. After a conflict it reads the resource and
-// calls change again. change reads resource and returns a changed copy.
+// patch writes the changed copy of resource that change returns, by compare-and-swap. After a
+// conflict it reads resource again and calls change again.
 func (s *Store) patch(ctx context.Context, resource client.Object,
 	change func() (client.Object, error), options ...client.PatchOption) error {
 	var err error

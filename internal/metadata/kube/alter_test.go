@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// testAlterTopics: Kafka clients change the named properties of a Topic that was created as a
-// resource, and no others.
+// testAlterTopics: a Kafka client changes a Topic that was created as a resource. Only the named
+// properties change.
 func testAlterTopics(f *fixture) {
 	b := f.run(0, f.config)
 	b.until("up", up(0))
@@ -28,10 +28,10 @@ func testAlterTopics(f *fixture) {
 		f.t.Error(err)
 	}
 	if f.get("orders", topic); topic.ResourceVersion != before.ResourceVersion {
-		f.t.Error("the validation changed the resource")
+		f.t.Error("AlterTopic with Validate changed the resource")
 	}
-	// Consecutive changes: each is based on the result of the previous one, which the watch may not
-	// have delivered.
+	// Each of these changes is based on the result of the previous one, which the watch may not
+	// have delivered yet.
 	if err := errors.Join(b.AlterTopic(ctx, set("retention.ms", "1000")),
 		b.AlterTopic(ctx, set("segment.jitter.ms", "2000")),
 		b.CreatePartitions(ctx, metadata.NewPartitions{Name: "orders", Count: 3})); err != nil {
@@ -40,7 +40,7 @@ func testAlterTopics(f *fixture) {
 	f.get("orders", topic)
 	if topic.Spec.Retention.Time.Seconds() != 1 || topic.Spec.Segment.Jitter.Seconds() != 2 ||
 		topic.Spec.Partitions != 3 || topic.UID != before.UID {
-		f.t.Errorf("the resource is %+v", topic.Spec)
+		f.t.Errorf("the Topic's spec is %+v", topic.Spec)
 	}
 	for _, test := range []struct{ err, want error }{
 		{b.AlterTopic(ctx, metadata.TopicChange{Name: "never"}), metadata.ErrTopicNotFound},
@@ -49,18 +49,18 @@ func testAlterTopics(f *fixture) {
 			metadata.ErrInvalidPartitions},
 	} {
 		if !errors.Is(test.err, test.want) {
-			f.t.Errorf("%v, want %v", test.err, test.want)
+			f.t.Errorf("got error %v, want %v", test.err, test.want)
 		}
 	}
 	// The rules of the CRD reject invalid values that the broker does not check.
 	if err := b.AlterTopic(ctx, set("max.message.bytes", "0")); !errors.Is(err,
 		metadata.ErrInvalidSettings) || !strings.Contains(err.Error(), "spec.maxMessageSize") {
-		f.t.Errorf("a value that the CRD rejects: %v", err)
+		f.t.Errorf("a value that the CRD rejects: got error %v, want ErrInvalidSettings", err)
 	}
 }
 
-// testReassignAndElect: a reassignment changes spec.replicas, and an annotation requests the
-// election of the preferred leader.
+// testReassignAndElect: Reassign changes spec.replicas. ElectPreferred fails for a partition whose
+// preferred leader is not in sync and for a partition that does not exist.
 func testReassignAndElect(f *fixture) {
 	b := f.run(0, f.config)
 	b.until("up", up(0))
@@ -78,7 +78,7 @@ func testReassignAndElect(f *fixture) {
 	if !errors.Is(faults[0], metadata.ErrPreferredUnavailable) ||
 		!errors.Is(faults[1], metadata.ErrUnknownPartition) ||
 		!errors.Is(faults[2], metadata.ErrUnknownPartition) {
-		f.t.Errorf("no replica is in sync: %v", faults)
+		f.t.Errorf("ElectPreferred without an in-sync replica: got errors %v", faults)
 	}
 	faults = b.Reassign(ctx, []metadata.Move{{Topic: "orders",
 		Replicas: []int32{preferred, preferred + 1}},
@@ -86,13 +86,13 @@ func testReassignAndElect(f *fixture) {
 	if !errors.Is(faults[0], metadata.ErrInvalidAssignment) ||
 		!errors.Is(faults[1], metadata.ErrInvalidAssignment) ||
 		!errors.Is(faults[2], metadata.ErrNoReassignment) {
-		f.t.Errorf("invalid reassignments: %v", faults)
+		f.t.Errorf("invalid reassignments: got errors %v", faults)
 	}
 	if err := b.Reassign(ctx, []metadata.Move{{Topic: "orders",
 		Replicas: []int32{1 - preferred}}})[0]; err != nil {
 		f.t.Fatal(err)
 	}
 	if f.get("orders-0", partition); partition.Spec.Replicas[0] != 1-preferred {
-		f.t.Errorf("spec.replicas is %v", partition.Spec.Replicas)
+		f.t.Errorf("got spec.replicas %v", partition.Spec.Replicas)
 	}
 }

@@ -3,8 +3,8 @@ package kube
 import "time"
 
 const (
-	// minCoalesceDelay is how long changes are collected at least before an image is built from
-	// them: a topic's partitions arrive one by one.
+	// minCoalesceDelay is the minimum time for which changes are collected before an image is
+	// built. The watch delivers the partitions of a new topic one by one.
 	minCoalesceDelay = 20 * time.Millisecond
 	// coalesceFactor limits the share of time in which images are built: changes are collected for
 	// at least coalesceFactor times the duration of the last build. So building images takes at
@@ -12,16 +12,17 @@ const (
 	coalesceFactor = 9
 )
 
-// coalescer decides when an image is built from changes. The delay starts at the first change. It
-// must not start again at each change: when a broker of a thousand partitions fails, changes arrive
-// without a pause for seconds. The zero value is ready for use.
+// coalescer decides when an image is built from collected changes: after a delay that starts at the
+// first change. Later changes do not restart the delay. When a broker of a thousand partitions
+// fails, changes arrive without a pause for seconds, and no image would be built in that time. The
+// zero value is ready for use.
 type coalescer struct {
 	pending   bool
 	lastBuild time.Duration
 }
 
-// change records a change. For the first one since the last build it returns how long to collect
-// further ones.
+// change notes that a change has arrived. If it is the first change since the last build, first is
+// true and delay is how long to collect further changes.
 func (c *coalescer) change() (delay time.Duration, first bool) {
 	if c.pending {
 		return 0, false
@@ -30,5 +31,5 @@ func (c *coalescer) change() (delay time.Duration, first bool) {
 	return max(minCoalesceDelay, coalesceFactor*c.lastBuild), true
 }
 
-// built records that an image was built, and how long that took.
+// built notes that an image was built, and the duration of the build.
 func (c *coalescer) built(took time.Duration) { *c = coalescer{lastBuild: took} }

@@ -3,16 +3,17 @@
 // makes no decisions: the operator assigns replicas and elects leaders.
 //
 //   - image.go, liveness.go: pure. They build an image from resources and Leases.
-//   - store.go: Run, the watches, and when an image is built (coalesce.go).
-//   - lease.go: this broker's own Lease, renewed by a goroutine of its own.
-//   - serving.go, isr.go: write servingEpoch and isr of partitions that this broker leads, and
-//     foundEpoch if its log knows a later leader epoch; own_writes.go serializes these writes.
+//   - store.go, coalesce.go: Run, the watches, and the decision when an image is built.
+//   - lease.go: this broker's own Lease, which a separate goroutine renews.
+//   - serving.go, isr.go: write servingEpoch and isr of the partitions that this broker leads. They
+//     write foundEpoch if the broker's log contains a later leader epoch. own_writes.go serializes
+//     these writes.
 //   - admin.go, alter.go: requests of Kafka's admin clients to create, delete and change topics and
 //     to reassign partitions.
 //   - no_retry.go, retry_dial.go: which requests the HTTP clients repeat.
 //
-// A broker needs these permissions in its namespace and no others (internal/operator/render holds
-// the Role):
+// A broker needs only these permissions, in its namespace (internal/operator/render contains the
+// Role):
 //
 //	heartwood.dev        logclusters, topics, partitions  get list watch
 //	heartwood.dev        topics                           create delete patch
@@ -28,7 +29,7 @@
 // It waits until the operator elects it again, so that clients detect by the leader epoch that
 // records that were not synced may be lost.
 //
-// Goroutines of Run: the watches (controller-runtime's cache), the one that renews the Lease, and
-// Run's own, which alone builds images and calls apply. Event handlers only set flags. All are
-// joined before Run returns.
+// Run starts the watches (controller-runtime's cache) and a goroutine that renews the Lease. The
+// goroutine of Run itself is the only one that builds images and calls apply; event handlers only
+// set flags. All goroutines have ended when Run returns.
 package kube

@@ -19,10 +19,10 @@ type resources struct {
 	partitions []*v1alpha1.Partition
 }
 
-// image builds an image from the resources and the brokers that are alive. last is the previous
-// image and may be nil: a topic whose settings have become invalid keeps its previous ones, as
-// omitting the topic would delete its records. The faults name the topics whose settings were kept
-// or that were omitted.
+// image builds an image from the resources and the brokers that are alive. Parameter last is the
+// previous image and may be nil. If a topic's settings have become invalid, the topic keeps its
+// settings of last, because brokers delete the records of a topic that is missing from the image.
+// Each fault names a topic that kept its settings or was omitted.
 func (r resources) image(alive map[int32]metadata.Broker,
 	last *metadata.Image) (image *metadata.Image,
 	faults []error) {
@@ -38,7 +38,7 @@ func (r resources) image(alive map[int32]metadata.Broker,
 	}
 	var topics []*metadata.Topic
 	byName := r.byKafkaName()
-	// Sorted, so that the same faults come in the same order and are logged once.
+	// The names are sorted, so that equal faults have equal text, which is logged once.
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		t := byName[name]
 		resolved, err := r.topic(t, last)
@@ -49,8 +49,9 @@ func (r resources) image(alive map[int32]metadata.Broker,
 			continue
 		}
 		resolved.Partitions = imagePartitions(t, partitions[t.Name], alive)
-		// A new topic without partitions cannot be used yet, and clients would treat it as broken.
-		// A topic of the last image stays: deleting its Partitions must not delete its records.
+		// A new topic without partitions is omitted: it cannot be used yet, and clients would treat
+		// it as broken. A topic of the last image is kept: if its Partitions are deleted, its
+		// records must not be.
 		if len(resolved.Partitions) > 0 || last != nil && last.TopicByID(resolved.ID) != nil {
 			topics = append(topics, resolved)
 		}
@@ -71,8 +72,8 @@ func (r resources) resourceNames() map[metadata.ID]string {
 	return names
 }
 
-// byKafkaName returns the cluster's Topics that are not being deleted, by Kafka name. Of several
-// with one name it returns the oldest, as the operator does.
+// byKafkaName returns the cluster's Topics that are not being deleted, by Kafka name. If several
+// Topics have the same Kafka name, it contains the oldest one, as in the operator.
 func (r resources) byKafkaName() map[string]*v1alpha1.Topic {
 	byName := map[string]*v1alpha1.Topic{}
 	for _, t := range r.topics {
@@ -108,10 +109,10 @@ func (r resources) topic(t *v1alpha1.Topic, last *metadata.Image) (*metadata.Top
 	return nil, err
 }
 
-// imagePartitions returns a topic's partitions by index, up to the last one that exists. A missing
-// partition in between is returned without replicas, so that the existing partitions after it are
-// kept. Partitions beyond the topic's number belong to an earlier topic with more partitions and
-// are ignored.
+// imagePartitions returns a topic's partitions by index, up to the highest index that exists. If a
+// Partition with a lower index is missing, the result contains a partition without replicas in its
+// place, so that the partitions after it are kept. Partitions beyond the topic's number of
+// partitions belong to an earlier topic with more partitions and are ignored.
 func imagePartitions(t *v1alpha1.Topic, existing []*v1alpha1.Partition,
 	alive map[int32]metadata.Broker) []*metadata.Partition {
 	byIndex := map[int32]*v1alpha1.Partition{}
@@ -155,7 +156,7 @@ func fillPartition(to *metadata.Partition, from *v1alpha1.Partition,
 	placed := metadata.PlacedPartition(from)
 	to.SetISR(from.Status.Leader, placed.ISR, alive)
 	for _, member := range placed.ISR {
-		// Only the broker epoch that was elected leads; see doc.go.
+		// A broker leads only in the broker epoch in which it was elected; see doc.go.
 		if broker, ok := alive[member.Broker]; ok && member.Broker == from.Status.Leader &&
 			member.Epoch == broker.Epoch {
 			to.Leader = member.Broker
@@ -163,7 +164,7 @@ func fillPartition(to *metadata.Partition, from *v1alpha1.Partition,
 	}
 }
 
-// id returns a resource's uid as a Kafka topic id: the same 16 bytes (ADR 0002).
+// id converts a resource's uid to a Kafka topic id, which consists of the same 16 bytes (ADR 0002).
 func id(uid types.UID) (metadata.ID, error) {
 	parsed, err := uuid.Parse(string(uid))
 	if err != nil {

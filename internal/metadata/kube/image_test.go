@@ -20,10 +20,10 @@ import (
 
 const clusterUID = "550e8400-e29b-41d4-a716-446655440000"
 
-// uid returns a UUID that ends with a number.
+// uid returns a UUID that ends with the number n.
 func uid(n int) types.UID { return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", n)) }
 
-// parse reads resources from YAML. A Topic gets the uid of its position.
+// parse reads resources from YAML. The uid of a Topic contains its position in the text.
 func parse(t *testing.T, text string) resources {
 	t.Helper()
 	var all resources
@@ -84,7 +84,8 @@ func partitionText(topic string, index int, status string) string {
 	)
 }
 
-// TestFaultsHaveAStableOrder: otherwise each image would log them again.
+// TestFaultsHaveAStableOrder: equal faults have equal text in each image. Otherwise every image
+// would log them again.
 func TestFaultsHaveAStableOrder(t *testing.T) {
 	text := demo
 	for i := range 12 {
@@ -103,7 +104,7 @@ func TestFaultsHaveAStableOrder(t *testing.T) {
 		texts[errors.Join(faults...).Error()] = true
 	}
 	if len(texts) != 1 {
-		t.Errorf("the same faults have %d texts", len(texts))
+		t.Errorf("equal faults have %d different texts, want 1", len(texts))
 	}
 }
 
@@ -129,13 +130,13 @@ func TestImageOfResources(t *testing.T) {
 			"A_a retain=false [0]:-1@0[]\n",
 		},
 		{
-			"a broker that is not alive does not lead",
+			"a leader that is not alive is not in the image",
 			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 3}\n---\n" +
 				partitionText("a", 2, led(2, 1)),
 			"a retain=true []:-1@0[] []:-1@0[] [2]:-1@7[2]\n",
 		},
 		{
-			"a broker epoch that was not elected does not lead",
+			"a leader in another broker epoch than the elected one is not in the image",
 			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1}\n---\n" +
 				partitionText("a", 0, led(0, 3)),
 			"a retain=true [0]:-1@7[0]\n",
@@ -145,14 +146,14 @@ func TestImageOfResources(t *testing.T) {
 			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1}\n", "",
 		},
 		{
-			"a missing partition, and one beyond spec.partitions",
+			"a missing partition, and a partition beyond spec.partitions",
 			"kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 3}\n---\n" +
 				partitionText("a", 0, led(0, 4)) + "---\n" +
 				partitionText("a", 2, offline) + "---\n" + partitionText("a", 3, offline),
 			"a retain=true [0]:0@7[0] []:-1@0[] [2]:-1@0[]\n",
 		},
 		{
-			"partitions without a topic",
+			"a partition without a topic",
 			partitionText("old", 0, offline), "",
 		},
 		{
@@ -161,7 +162,7 @@ func TestImageOfResources(t *testing.T) {
 				partitionText("a", 0, offline), "",
 		},
 		{
-			"two topics with one name",
+			"two topics with the same Kafka name",
 			"kind: Topic\nmetadata: {name: b, creationTimestamp: \"2026-01-02T00:00:00Z\"}\nspec: {cluster: demo, topicName: a, partitions: 1}\n---\n" +
 				"kind: Topic\nmetadata: {name: a, creationTimestamp: \"2026-01-01T00:00:00Z\"}\nspec: {cluster: demo, partitions: 1}\n---\n" +
 				partitionText("a", 0, offline) + "---\n" + partitionText("b", 0, led(0, 4)),
@@ -179,27 +180,30 @@ func TestImageOfResources(t *testing.T) {
 				t.Fatal(faults)
 			}
 			if got := describe(image); got != test.want {
-				t.Errorf("image holds\n%swant\n%s", got, test.want)
+				t.Errorf("got image\n%swant\n%s", got, test.want)
 			}
 		})
 	}
 }
 
-// TestIDsAreUIDs: see ADR 0002.
+// TestIDsAreUIDs: the cluster id and topic ids are the uids of the resources (ADR 0002).
 func TestIDsAreUIDs(t *testing.T) {
 	text := demo + "kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1}\n---\n" +
 		partitionText("a", 0, "{leader: -1, leaderEpoch: 0}")
 	image, _ := parse(t, text).image(nil, nil)
 	if image.ClusterID != "VQ6EAOKbQdSnFkRmVUQAAA" {
-		t.Errorf("cluster id is %s", image.ClusterID)
+		t.Errorf("got cluster id %s", image.ClusterID)
 	}
 	if topic := image.Topic("a"); topic.ID != (metadata.ID{6: 0x40, 8: 0x80, 15: 0x01}) ||
 		topic.Settings.KeepCodec {
-		t.Errorf("topic is %+v, want the id of its uid and the cluster's compression", topic)
+		t.Errorf("got topic %+v, want the id of its uid and the cluster's compression", topic)
 	}
 }
 
-// TestTopicWithInvalidSettingsKeepsItsPreviousOnes: omitting the topic would delete its records.
+// TestTopicWithInvalidSettingsKeepsItsPreviousOnes: topic a was valid in the last image and becomes
+// invalid through the cluster's defaults. It must stay in the image with its previous settings,
+// because brokers delete the records of a topic that is missing. A new topic with invalid settings
+// is omitted.
 func TestTopicWithInvalidSettingsKeepsItsPreviousOnes(t *testing.T) {
 	topic := "kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1, compaction: {minLag: 1h}}\n---\n" +
 		"kind: Topic\nmetadata: {name: new}\nspec: {cluster: demo, partitions: 1, compaction: {minLag: 1h}}\n---\n" +
@@ -227,11 +231,11 @@ func TestTopicWithInvalidSettingsKeepsItsPreviousOnes(t *testing.T) {
 	after, faults := changed.image(nil, before)
 	if len(faults) != 2 || !strings.Contains(fmt.Sprint(faults),
 		"topic a: spec.compaction.minLag: Invalid value") {
-		t.Errorf("faults are %v", faults)
+		t.Errorf("got faults %v, want one for each of two topics", faults)
 	}
 	if kept := after.Topic("a"); kept == nil || kept.Settings.MinLag != time.Hour ||
 		kept.Partitions[0].LeaderEpoch != 4 {
-		t.Errorf("topic a is %+v, want its previous settings and its current partitions", kept)
+		t.Errorf("got topic a %+v, want its previous settings and its current partitions", kept)
 	}
 	if after.Topic("new") != nil {
 		t.Error("a new topic with invalid settings is in the image")
@@ -241,7 +245,8 @@ func TestTopicWithInvalidSettingsKeepsItsPreviousOnes(t *testing.T) {
 	}
 }
 
-// TestCleanIsRequestedByAnnotation: also of a topic whose settings have become invalid.
+// TestCleanIsRequestedByAnnotation: the image contains the annotation heartwood.dev/clean-now, even
+// if the topic's settings have become invalid.
 func TestCleanIsRequestedByAnnotation(t *testing.T) {
 	all := parse(
 		t,
@@ -254,7 +259,7 @@ func TestCleanIsRequestedByAnnotation(t *testing.T) {
 	)
 	before, _ := all.image(nil, nil)
 	if got := before.Topic("a").CleanNow; got != "monday" {
-		t.Errorf("requested %q", got)
+		t.Errorf("got CleanNow %q, want monday", got)
 	}
 	all.topics[0].Annotations[v1alpha1.AnnotationCleanNow] = "tuesday"
 	all.topics[0].Spec.Compaction = &v1alpha1.Compaction{MinDirtyPercent: new(int32(101))}
@@ -265,7 +270,8 @@ func TestCleanIsRequestedByAnnotation(t *testing.T) {
 	}
 }
 
-// TestTopicWithoutPartitionsStays: deleting its Partitions must not delete its records.
+// TestTopicWithoutPartitionsStays: a topic of the last image stays in the image when its Partitions
+// are deleted. Otherwise brokers would delete its records.
 func TestTopicWithoutPartitionsStays(t *testing.T) {
 	all := parse(
 		t,
@@ -276,11 +282,12 @@ func TestTopicWithoutPartitionsStays(t *testing.T) {
 	all.partitions = nil
 	after, _ := all.image(nil, before)
 	if topic := after.Topic("a"); topic == nil || len(topic.Partitions) != 0 {
-		t.Errorf("topic is %+v, want it without partitions", topic)
+		t.Errorf("got topic %+v, want the topic without partitions", topic)
 	}
 }
 
-// TestCacheComplete: the first image must not be built from an outdated list.
+// TestCacheComplete: cacheComplete returns false while a Topic or Partition of the API server is
+// missing in the caches. The first image must not be built from such caches.
 func TestCacheComplete(t *testing.T) {
 	live := parse(
 		t,
@@ -306,15 +313,15 @@ func TestCacheComplete(t *testing.T) {
 		known resources
 		want  bool
 	}{
-		"complete":          {live, true},
+		"all":          {live, true},
 		"topic missing":     {resources{partitions: live.partitions}, false},
 		"partition missing": {resources{topics: live.topics}, false},
-		"more than exists": {resources{topics: append(live.topics, &v1alpha1.Topic{}),
+		"all, and a deleted topic": {resources{topics: append(live.topics, &v1alpha1.Topic{}),
 			partitions: live.partitions}, true},
 		"empty": {resources{}, false},
 	} {
 		if got, err := s.cacheComplete(t.Context(), test.known); err != nil || got != test.want {
-			t.Errorf("%s: complete %t, %v", name, got, err)
+			t.Errorf("%s: got complete %t, error %v, want %t", name, got, err, test.want)
 		}
 	}
 }
@@ -325,16 +332,17 @@ func TestInvalidUIDs(t *testing.T) {
 		demo+"kind: Topic\nmetadata: {name: a, uid: nonsense}\nspec: {cluster: demo, partitions: 1}\n",
 	)
 	if image, faults := all.image(nil, nil); len(faults) != 1 || len(image.Topics) != 0 {
-		t.Errorf("a topic's invalid uid: image %v, faults %v", image, faults)
+		t.Errorf("topic with an invalid uid: got image %v, faults %v", image, faults)
 	}
 	all.cluster.UID = "nonsense"
 	if image, faults := all.image(nil, nil); len(faults) != 1 || image != nil {
-		t.Errorf("the cluster's invalid uid: image %v, faults %v", image, faults)
+		t.Errorf("cluster with an invalid uid: got image %v, faults %v", image, faults)
 	}
 }
 
-// TestStatusOfTopicsDoesNotAffectImages: it changes with every partition that fails or returns, and
-// an image contains nothing of it.
+// TestStatusOfTopicsDoesNotAffectImages: an update of the status of a Topic or LogCluster does not
+// rebuild the image, which does not depend on it. That status changes with every partition that
+// fails or returns.
 func TestStatusOfTopicsDoesNotAffectImages(t *testing.T) {
 	at := metav1.ObjectMeta{UID: "a", Generation: 1}
 	changed, other, deleting := at, at, at
@@ -356,7 +364,7 @@ func TestStatusOfTopicsDoesNotAffectImages(t *testing.T) {
 			&v1alpha1.Topic{ObjectMeta: other}, true},
 		"Topic being deleted": {&v1alpha1.Topic{ObjectMeta: at},
 			&v1alpha1.Topic{ObjectMeta: deleting}, true},
-		"requested clean": {&v1alpha1.Topic{ObjectMeta: at},
+		"requested compaction": {&v1alpha1.Topic{ObjectMeta: at},
 			&v1alpha1.Topic{ObjectMeta: requested}, true},
 		"other annotation": {&v1alpha1.Topic{ObjectMeta: at},
 			&v1alpha1.Topic{ObjectMeta: annotated}, false},
@@ -368,13 +376,13 @@ func TestStatusOfTopicsDoesNotAffectImages(t *testing.T) {
 			&v1alpha1.Partition{ObjectMeta: at}, true},
 	} {
 		if got := affectsImage(c.before, c.after); got != c.affects {
-			t.Errorf("%s: %t, want %t", name, got, c.affects)
+			t.Errorf("%s: affectsImage returned %t, want %t", name, got, c.affects)
 		}
 	}
 }
 
-// TestImageHasReplicaIncarnations checks that the image lists the incarnation ids in the order of
-// Replicas, whatever the order of the resource's Assignments.
+// TestImageHasReplicaIncarnations: the image lists the replica incarnation ids in the order of
+// Replicas, whatever the order of Assignments in the resource.
 func TestImageHasReplicaIncarnations(t *testing.T) {
 	p := &v1alpha1.Partition{Status: v1alpha1.PartitionStatus{
 		Leader: 2, LeaderEpoch: 9, UnprovenEpoch: 4, Replicas: []int32{2, 0, 1},
@@ -390,13 +398,13 @@ func TestImageHasReplicaIncarnations(t *testing.T) {
 		ReplicaIncarnations: []string{"two", "", "one"},
 		ISR:                 []int32{2, 1}, ISREpochs: []int64{3, 8},
 	}
-	got.Target = nil // from the empty spec
+	got.Target = nil // the spec of p is empty
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("partition %+v, want %+v", got, want)
+		t.Errorf("got partition %+v, want %+v", got, want)
 	}
 	for broker, want := range map[int32]string{2: "two", 0: "", 1: "one", 7: "", -1: ""} {
 		if id := got.ReplicaIncarnation(broker); id != want {
-			t.Errorf("broker %d: incarnation id %q, want %q", broker, id, want)
+			t.Errorf("broker %d: got incarnation id %q, want %q", broker, id, want)
 		}
 	}
 }

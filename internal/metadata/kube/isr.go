@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// isrAttempts is how often an ISR change is attempted while other writers change other parts of
-	// the Partition: its condition, its spec.
+	// isrAttempts is the number of attempts to write an ISR change while other writers change other
+	// parts of the Partition, such as its condition or spec.
 	isrAttempts = 4
 	// concurrentISRChanges is how many Partitions are written at the same time.
 	concurrentISRChanges = 8
@@ -34,12 +34,14 @@ func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange,
 		})
 }
 
-// changeISR is a compare-and-swap on the Partition's resourceVersion. The proposal is checked
-// against the very version that is replaced, so leader epoch and ISR are as the caller assumes, or
-// the write is rejected. The members' broker epochs are checked against the Leases of the last
-// image, which may be outdated. A member that has just failed stays in the ISR until the operator
-// detects that and removes it. Until then the high watermark does not advance, so no record is
-// acknowledged that only the failed member has.
+// changeISR changes an ISR by compare-and-swap on the Partition's resourceVersion. It checks the
+// leader epoch and the ISR of the proposal against the version of the Partition that the write
+// replaces. So the write succeeds only if they are what the caller assumes.
+//
+// It checks the broker epochs of the members against the Leases of the last image, which may be
+// outdated. A member that has just failed stays in the ISR until the operator detects the failure
+// and removes the member. Until then the high watermark does not advance, so no record is
+// acknowledged that the member lacks.
 func (s *Store) changeISR(ctx context.Context, change metadata.ISRChange) error {
 	watched, err := s.partitionOf(ctx, change)
 	if err != nil {
@@ -71,8 +73,9 @@ func (s *Store) changeISR(ctx context.Context, change metadata.ISRChange) error 
 					err)
 			}
 		}
-		// The watch may be behind the caller, which knows the result of its last change. If this
-		// read fails, nothing has been changed.
+		// The caller may have the result of its last change, which the watch has not delivered yet.
+		// So the next attempt uses the API server's version. If this read fails, nothing has been
+		// changed.
 		live := &v1alpha1.Partition{}
 		if err := s.client.Get(ctx, client.ObjectKeyFromObject(partition), live); err != nil {
 			return errors.Join(fmt.Errorf("%w: partition %s", metadata.ErrISRConflict,
@@ -84,8 +87,8 @@ func (s *Store) changeISR(ctx context.Context, change metadata.ISRChange) error 
 		metadata.ErrISRConflict, partition.Name, isrAttempts)
 }
 
-// partitionOf returns the cached Partition of a change without iterating over the others: when a
-// broker fails, thousands of Partitions are changed.
+// partitionOf returns the cached Partition of a change. It finds the Partition by name and does not
+// iterate over all Partitions, because thousands of Partitions are changed when a broker fails.
 func (s *Store) partitionOf(ctx context.Context, change metadata.ISRChange) (*v1alpha1.Partition,
 	error) {
 	names := s.names.Load()
@@ -102,8 +105,8 @@ func (s *Store) partitionOf(ctx context.Context, change metadata.ISRChange) (*v1
 	return partition, nil
 }
 
-// applyProposal returns a copy of a Partition with an ISR change. If placement rejects the change,
-// the error wraps ErrISRConflict.
+// applyProposal returns a copy of a Partition in which an ISR change is made. If placement rejects
+// the change, the error wraps ErrISRConflict.
 func applyProposal(p *v1alpha1.Partition, change metadata.ISRChange,
 	brokers map[int32]placement.BrokerState) (*v1alpha1.Partition, error) {
 	placed, err := placement.ChangeISR(metadata.PlacedPartition(p), change.Proposal(), brokers)
@@ -113,10 +116,10 @@ func applyProposal(p *v1alpha1.Partition, change metadata.ISRChange,
 	}
 	after := p.DeepCopy()
 	metadata.RecordPlaced(&after.Status, placed)
-	// The operator alone decides replicas and assignments.
+	// Only the operator changes replicas and assignments.
 	after.Status.Replicas, after.Status.Assignments = p.Status.Replicas, p.Status.Assignments
 	if len(change.To) > len(change.From) {
-		// A follower has caught up, so the leader serves.
+		// The ISR grows. A follower has caught up, so the leader must be serving.
 		metadata.RecordServing(after, change.LeaderEpoch)
 	}
 	return after, nil
@@ -124,8 +127,8 @@ func applyProposal(p *v1alpha1.Partition, change metadata.ISRChange,
 
 // removesFencedOnly reports whether a change only removes fenced members. Such a change need not be
 // written: fenced members have no effect on the high watermark any more (ADR 0213), and the next
-// write removes them. When a broker returns just after it was killed, this saves a write for each
-// partition that it follows.
+// write of the Partition removes them. When a broker returns just after it was killed, this saves
+// one write for each partition that the broker follows.
 func removesFencedOnly(before, after *v1alpha1.Partition,
 	brokers map[int32]placement.BrokerState) bool {
 	placed, next := metadata.PlacedPartition(before), metadata.PlacedPartition(after)
@@ -133,7 +136,7 @@ func removesFencedOnly(before, after *v1alpha1.Partition,
 	return len(unfenced) < len(placed.ISR) && slices.Equal(unfenced, next.ISR)
 }
 
-// brokerStates returns the brokers of the last image as placement requires them.
+// brokerStates returns the brokers of the last image in the form that package placement uses.
 func (s *Store) brokerStates() map[int32]placement.BrokerState {
 	all := map[int32]placement.BrokerState{}
 	alive := s.alive.Load()

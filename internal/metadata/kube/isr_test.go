@@ -15,8 +15,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// replicated returns a partition that broker 0 leads with epoch 7; broker 1 is in sync, broker 2 is
-// not.
+// replicated returns a partition that broker 0 leads in leader epoch 7. Brokers 0 and 1 are in
+// sync; broker 2 is not.
 func replicated() *v1alpha1.Partition {
 	p := &v1alpha1.Partition{Spec: v1alpha1.PartitionSpec{Cluster: "demo", Topic: "orders",
 		Replicas: []int32{0, 1, 2}}}
@@ -29,8 +29,8 @@ func replicated() *v1alpha1.Partition {
 	return p
 }
 
-// TestProposalIsCheckedBeforeItIsWritten: a rejected proposal is a conflict, and the rest of the
-// status is not changed.
+// TestProposalIsCheckedBeforeItIsWritten: a rejected proposal is a conflict. A valid proposal
+// changes only the ISR in the status.
 func TestProposalIsCheckedBeforeItIsWritten(t *testing.T) {
 	up := map[int32]placement.BrokerState{
 		0: {Liveness: placement.Up, Epoch: 1, Directory: "disk-0"},
@@ -47,11 +47,11 @@ func TestProposalIsCheckedBeforeItIsWritten(t *testing.T) {
 		leaving int32
 		want    []int32 // nil: rejected
 	}{
-		"grows": {change(7, []int32{1, 0}, self, other, third), -1,
+		"ISR grows": {change(7, []int32{1, 0}, self, other, third), -1,
 			[]int32{0, 1, 2}},
-		"shrinks":       {change(7, []int32{0, 1}, self), -1, []int32{0}},
-		"another epoch": {change(6, []int32{0, 1}, self), -1, nil},
-		"another ISR":   {change(7, []int32{0}, self), -1, nil},
+		"ISR shrinks":          {change(7, []int32{0, 1}, self), -1, []int32{0}},
+		"another leader epoch": {change(6, []int32{0, 1}, self), -1, nil},
+		"another ISR":          {change(7, []int32{0}, self), -1, nil},
 		"an earlier broker epoch": {change(7, []int32{0, 1}, self,
 			metadata.InSync{Broker: 2, Epoch: 3}), -1, nil},
 		"not a replica": {change(7, []int32{0, 1}, self,
@@ -68,7 +68,7 @@ func TestProposalIsCheckedBeforeItIsWritten(t *testing.T) {
 		after, err := applyProposal(before, c.change, brokers)
 		if c.want == nil {
 			if !errors.Is(err, metadata.ErrISRConflict) {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: got error %v, want ErrISRConflict", name, err)
 			}
 			continue
 		}
@@ -81,7 +81,7 @@ func TestProposalIsCheckedBeforeItIsWritten(t *testing.T) {
 			got = append(got, replica.Broker)
 			if replica.Directory != up[replica.Broker].Directory ||
 				replica.BrokerEpoch != up[replica.Broker].Epoch {
-				t.Errorf("%s: %+v is not a broker that is up", name, replica)
+				t.Errorf("%s: ISR member %+v differs from the broker that is up", name, replica)
 			}
 		}
 		if !slices.Equal(got, c.want) || after.Status.LeaderEpoch != 7 ||
@@ -91,7 +91,8 @@ func TestProposalIsCheckedBeforeItIsWritten(t *testing.T) {
 	}
 }
 
-// TestLeaderWithAFailedLogLeavesTheISR if another replica can lead, and only then.
+// TestLeaderWithAFailedLogLeavesTheISR: a leader whose log has failed leaves the ISR only if
+// another in-sync replica can lead.
 func TestLeaderWithAFailedLogLeavesTheISR(t *testing.T) {
 	self := metadata.Broker{ID: 0, Epoch: 1}
 	for name, c := range map[string]struct {
@@ -100,11 +101,11 @@ func TestLeaderWithAFailedLogLeavesTheISR(t *testing.T) {
 	}{
 		"another in-sync replica up": {map[int32]placement.BrokerState{1: {Liveness: placement.Up,
 			Epoch: 1}}, 1},
-		"another broker epoch": {map[int32]placement.BrokerState{1: {Liveness: placement.Up,
+		"the in-sync replica has restarted": {map[int32]placement.BrokerState{1: {Liveness: placement.Up,
 			Epoch: 2}}, 2},
-		"leaving": {map[int32]placement.BrokerState{1: {Liveness: placement.Up,
+		"the in-sync replica is in controlled shutdown": {map[int32]placement.BrokerState{1: {Liveness: placement.Up,
 			Epoch: 1, Leaving: true}}, 2},
-		"up, not in sync": {map[int32]placement.BrokerState{2: {Liveness: placement.Up,
+		"the other broker is not in sync": {map[int32]placement.BrokerState{2: {Liveness: placement.Up,
 			Epoch: 4}}, 2},
 		"no other broker up": {nil, 2},
 		"only the leader itself up": {map[int32]placement.BrokerState{0: {Liveness: placement.Up,
@@ -115,7 +116,7 @@ func TestLeaderWithAFailedLogLeavesTheISR(t *testing.T) {
 			successor: successorExists(partition.Status, self, c.up)}
 		stopped.write(partition, self)
 		if status := partition.Status; len(status.ISR) != c.want || status.ServingEpoch != nil {
-			t.Errorf("%s: %+v", name, status)
+			t.Errorf("%s: got status %+v", name, status)
 		}
 	}
 }
@@ -140,7 +141,8 @@ func testChangeISR(f *fixture) {
 			metadata.ISRChange{Topic: topic, LeaderEpoch: epoch, From: from, To: to})
 	}
 	self, other := metadata.InSync{Broker: 0, Epoch: 1}, metadata.InSync{Broker: 1, Epoch: 1}
-	// Another client changes another part of the Partition, which does not conflict.
+	// Another client changes another part of the Partition. This must not be reported as a
+	// conflict.
 	f.get("orders-0", p)
 	p.Annotations = map[string]string{"note": "written by another client"}
 	if err := f.client.Update(f.t.Context(), p); err != nil {
@@ -157,35 +159,35 @@ func testChangeISR(f *fixture) {
 	f.get("orders-0", p)
 	want := v1alpha1.InSyncReplica{Broker: 1, BrokerEpoch: 1, Directory: "disk-1"}
 	if !slices.Contains(p.Status.ISR, want) || p.Annotations["note"] == "" {
-		f.t.Errorf("partition is %+v", p)
+		f.t.Errorf("got partition %+v", p)
 	}
 	for name, err := range map[string]error{
-		"of another epoch": change(2, []int32{0, 1}, self),
-		"from another ISR": change(3, []int32{0}, self),
+		"from another leader epoch": change(2, []int32{0, 1}, self),
+		"from another ISR":          change(3, []int32{0}, self),
 		"to an earlier broker epoch": change(3, []int32{0, 1}, self,
 			metadata.InSync{Broker: 1, Epoch: 7}),
 	} {
 		if !errors.Is(err, metadata.ErrISRConflict) {
-			f.t.Errorf("a change %s: %v", name, err)
+			f.t.Errorf("a change %s: got error %v, want ErrISRConflict", name, err)
 		}
 	}
 	if err := change(3, []int32{0, 1}, self); err != nil {
 		f.t.Error(err)
 	}
-	// The watch has delivered the change by then. Otherwise the next change would be checked by a
-	// read, which fails, and its outcome would be known.
+	// Wait until the watch has delivered the change. Otherwise changeISR would first read the
+	// Partition, the read would fail with the cancelled context, and the outcome would be known.
 	b0.until("alone in sync", inSync(1))
 	ended, stop := context.WithCancel(f.t.Context())
 	stop()
 	err := b0.changeISR(ended, metadata.ISRChange{Topic: topic, LeaderEpoch: 3, From: []int32{0},
 		To: []metadata.InSync{self, other}})
 	if err == nil || errors.Is(err, metadata.ErrISRConflict) {
-		f.t.Errorf("a change with an unknown outcome: %v", err)
+		f.t.Errorf("change with a cancelled context: got error %v, want one other than ErrISRConflict", err)
 	}
 }
 
-// testAnnounceShutdown: the Lease contains the announcement at once, other brokers observe it, and
-// it does not apply to the next broker epoch.
+// testAnnounceShutdown: the Lease contains the announcement at once, later renewals repeat it, and
+// other brokers observe it. It does not apply to the next broker epoch.
 func testAnnounceShutdown(f *fixture) {
 	b0, b1 := f.run(0, f.config), f.run(1, f.config)
 	b0.until("both up", up(0, 1))
@@ -217,25 +219,26 @@ func testAnnounceShutdown(f *fixture) {
 	b1.until("broker 0 not leaving", leaving(false))
 }
 
-// testOutageIsReported: an outage ends with the first renewal.
+// testOutageIsReported: an outage is reported while the API server is unavailable, and not after
+// the next renewal of the Lease.
 func testOutageIsReported(f *fixture) {
 	interrupted, unavailable := f.interruptible()
 	b := f.run(0, interrupted)
 	b.until("up", up(0))
 	if b.Detail() != "" || b.Outage(time.Now()) != 0 {
-		f.t.Errorf("an outage is reported without one: %q", b.Detail())
+		f.t.Errorf("while the API server is available, got Detail %q", b.Detail())
 	}
 	unavailable.Store(true)
 	eventually(f.t, "outage detected", func() bool { return b.Outage(time.Now()) > 0 })
 	if detail := b.Detail(); !strings.Contains(detail, "serving from the last metadata image") {
-		f.t.Errorf("detail %q", detail)
+		f.t.Errorf("got Detail %q", detail)
 	}
 	unavailable.Store(false)
 	eventually(f.t, "outage over", func() bool { return b.Detail() == "" })
 }
 
-// TestCleanEpochAndLeavingOfALease: the announcement of leaving applies only to the broker epoch
-// that wrote it.
+// TestCleanEpochAndLeavingOfALease: the announcement of a controlled shutdown applies only if it
+// names the present broker epoch, which is 4 here. An invalid clean epoch is treated as none.
 func TestCleanEpochAndLeavingOfALease(t *testing.T) {
 	for _, c := range []struct {
 		clean, leaving string
@@ -246,12 +249,13 @@ func TestCleanEpochAndLeavingOfALease(t *testing.T) {
 		lease.Annotations[v1alpha1.AnnotationCleanEpoch],
 			lease.Annotations[v1alpha1.AnnotationLeaving] = c.clean, c.leaving
 		if got, _ := leaseBroker(lease); got.CleanEpoch != c.want || got.Leaving != c.wantLeaving {
-			t.Errorf("%+v: clean epoch %d, leaving %t", c, got.CleanEpoch, got.Leaving)
+			t.Errorf("%+v: got clean epoch %d, leaving %t", c, got.CleanEpoch, got.Leaving)
 		}
 	}
 }
 
-// TestReassignmentIsInTheImage: the current replicas and the target.
+// TestReassignmentIsInTheImage: during a reassignment the image contains the current replicas and
+// the target.
 func TestReassignmentIsInTheImage(t *testing.T) {
 	p := replicated()
 	to := &metadata.Partition{}
@@ -265,7 +269,7 @@ func TestReassignmentIsInTheImage(t *testing.T) {
 		!slices.Equal(to.Target, []int32{1, 3}) {
 		t.Errorf("reassignment: %+v", to)
 	}
-	p.Status.Replicas = nil // as an earlier operator wrote it
+	p.Status.Replicas = nil // an earlier version of the operator did not write it
 	to = &metadata.Partition{}
 	if fillPartition(to, p, nil); !slices.Equal(to.Replicas, []int32{1, 3}) || to.Target != nil {
 		t.Errorf("without status.replicas: %+v", to)

@@ -22,16 +22,16 @@ import (
 	"heartwood.dev/heartwood/internal/outage"
 )
 
-// errReplaced is returned when another process has acquired this broker's Lease. Two processes with
-// one broker id would both lead.
+// errReplaced means that another process has acquired this broker's Lease. This process must then
+// stop, because two processes with the same broker id would both lead.
 var errReplaced = errors.New("another incarnation of this broker holds its lease")
 
 const (
-	// requestTimeout bounds one request that writes the Lease: a late renewal is worse than a
-	// failed one.
+	// requestTimeout bounds one request. It is shorter than lease.Duration, so that a renewal
+	// without a response can be repeated before the Lease expires.
 	requestTimeout = 4 * time.Second
-	// leavingAttempts bounds how often announceLeaving writes the Lease when other writers cause
-	// conflicts.
+	// leavingAttempts is the number of attempts of announceLeaving to write the Lease while other
+	// writers cause conflicts.
 	leavingAttempts = 3
 )
 
@@ -45,8 +45,8 @@ type keeper struct {
 	holder  string // the holder identity of this incarnation
 	logger  *slog.Logger
 
-	// written and leaving belong to the goroutine that runs keep.
-	written *coordinationv1.Lease // the Lease as last written
+	// Only acquire, and after it the goroutine that runs keep, use written and leaving.
+	written *coordinationv1.Lease // the Lease as last written or read
 	leaving bool                  // every write announces the controlled shutdown
 
 	renewed atomic.Int64      // time of the last successful write, in Unix nanoseconds
@@ -64,9 +64,9 @@ func newKeeper(c client.Client, opts Options, self metadata.Broker) *keeper {
 	}
 }
 
-// acquire takes the Lease over and returns the broker epoch of this incarnation. It replaces any
-// holder: a StatefulSet runs at most one pod of a name, so the previous holder has exited or is
-// about to detect that it was replaced.
+// acquire makes this process the holder of the Lease and returns its broker epoch. It replaces any
+// other holder at once: a StatefulSet runs at most one pod of a name, so the other holder has
+// exited or is about to detect that it was replaced.
 func (k *keeper) acquire(ctx context.Context) (epoch int64, err error) {
 	for attempts := (outage.State{}); ; {
 		if err = k.tryAcquire(ctx); err == nil {
@@ -85,7 +85,7 @@ func (k *keeper) acquire(ctx context.Context) (epoch int64, err error) {
 }
 
 // tryAcquire writes the Lease with the next number of transitions, by compare-and-swap. If two
-// incarnations start at the same time, one gets a conflict, so no epoch is used twice.
+// incarnations start at the same time, one of them gets a conflict, so no epoch is used twice.
 func (k *keeper) tryAcquire(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -117,10 +117,10 @@ func (k *keeper) tryAcquire(ctx context.Context) error {
 	return k.recordWrite(current, err)
 }
 
-// latestEpoch returns the latest epoch of this broker that the disk or a Partition records, 0 if
-// there is none. It is used when the Lease that numbers the epochs was deleted, by a person or with
-// its LogCluster. If an epoch were used twice, a broker that returns without its last records could
-// be taken for the earlier incarnation, which is in the recorded ISR.
+// latestEpoch returns the latest epoch of this broker that its disk or a Partition's ISR contains,
+// or 0 if they contain none. It replaces the epoch in the Lease if the Lease was deleted, by a
+// person or with its LogCluster. No epoch may be used twice: a broker that returns without its last
+// records would be mistaken for its earlier incarnation, which is in the recorded ISR.
 func (k *keeper) latestEpoch(ctx context.Context) (int32, error) {
 	partitions := &v1alpha1.PartitionList{}
 	err := k.client.List(ctx, partitions, client.InNamespace(k.key.Namespace),
@@ -143,9 +143,10 @@ func (k *keeper) latestEpoch(ctx context.Context) (int32, error) {
 	return int32(latest), nil
 }
 
-// owner returns the reference by which the Lease is deleted with its LogCluster, or nil while there
-// is no LogCluster. The owner is set when the Lease is created and never changed: where an API
-// server enforces owner permissions, changing it requires permission to delete.
+// owner returns the owner reference of the Lease, because of which the garbage collector deletes
+// the Lease with its LogCluster. It returns nil if the LogCluster does not exist. The owner is set
+// when the Lease is created and not changed later: an API server that enforces owner permissions
+// allows the change only with the permission to delete the Lease.
 func (k *keeper) owner(ctx context.Context) ([]metav1.OwnerReference, error) {
 	cluster := &v1alpha1.LogCluster{}
 	err := k.client.Get(ctx, client.ObjectKey{Namespace: k.key.Namespace, Name: k.cluster}, cluster)
@@ -158,7 +159,8 @@ func (k *keeper) owner(ctx context.Context) ([]metav1.OwnerReference, error) {
 	}}, nil
 }
 
-// fill makes this incarnation the holder of a Lease. Other labels and annotations are kept.
+// fill makes this incarnation the holder of a Lease. It keeps the labels and annotations of other
+// writers.
 func (k *keeper) fill(next *coordinationv1.Lease, transitions int32) {
 	if next.Labels == nil {
 		next.Labels = map[string]string{}
@@ -181,15 +183,14 @@ func (k *keeper) fill(next *coordinationv1.Lease, transitions int32) {
 				next.Annotations[v1alpha1.AnnotationDirectory], k.self), 10),
 		v1alpha1.AnnotationCleanEpoch: cleanEpoch,
 		v1alpha1.AnnotationPod:        k.pod,
-		v1alpha1.AnnotationLeaving:    "", // set by an earlier incarnation
+		v1alpha1.AnnotationLeaving:    "", // removes the announcement of an earlier incarnation
 	} {
 		next.Annotations[name] = value
 		if value == "" {
 			delete(next.Annotations, name)
 		}
 	}
-	// Without a rack of its own the broker leaves the annotation to the operator, which reads the
-	// node.
+	// If no rack is configured, the operator sets the annotation to the rack of the node.
 	if k.self.Rack != "" {
 		next.Annotations[v1alpha1.AnnotationRack] = k.self.Rack
 	}
@@ -200,7 +201,8 @@ func (k *keeper) fill(next *coordinationv1.Lease, transitions int32) {
 	next.Spec.AcquireTime, next.Spec.RenewTime = &now, &now
 }
 
-// recordWrite records a successful write of the Lease and returns the error of a failed one.
+// recordWrite stores the result and the time of a successful write of the Lease. If err is not nil,
+// the write has failed and recordWrite returns err.
 func (k *keeper) recordWrite(written *coordinationv1.Lease, err error) error {
 	if err != nil {
 		return err
@@ -243,8 +245,8 @@ func (k *keeper) keep(ctx context.Context) error {
 	}
 }
 
-// renew writes a new renewTime over the Lease as last written. After a conflict, or if the Lease
-// was deleted, it continues with reread.
+// renew writes the Lease as last written, with a new renewTime. After a conflict, or if the Lease
+// was deleted, it calls reread.
 func (k *keeper) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -300,13 +302,13 @@ func (k *keeper) requestLeaving(ctx context.Context) error {
 }
 
 // reread reads the Lease after another writer has changed or deleted it. The next renewal keeps the
-// edits of other writers. If the Lease has another holder, reread returns errReplaced.
+// changes of other writers. If the Lease has another holder, reread returns errReplaced.
 //
-// A deleted Lease is created again with the same epoch, as this is still the same incarnation. The
-// garbage collector may have deleted it with the LogCluster. If the LogCluster was created again
-// before this pod stopped, the Lease gets the new owner; otherwise it would be collected again and
-// again. If there is no LogCluster, the Lease keeps its old owner and is collected after this
-// broker has stopped.
+// A deleted Lease is created again with the same epoch, because this is still the same incarnation.
+// The garbage collector may have deleted the Lease with the LogCluster. If the LogCluster was
+// created again before this pod stopped, the Lease gets the new owner; with the old owner it would
+// be deleted again and again. If the LogCluster does not exist, the Lease keeps its old owner, so
+// that it is deleted after this broker has stopped.
 func (k *keeper) reread(ctx context.Context) error {
 	current := &coordinationv1.Lease{}
 	err := k.client.Get(ctx, k.key, current)
@@ -332,13 +334,14 @@ func (k *keeper) reread(ctx context.Context) error {
 	return nil
 }
 
-// release gives up the Lease after a graceful stop, so that observers need not wait until it
-// expires.
+// release clears the holder of the Lease after a graceful stop, so that observers need not wait
+// until the Lease expires.
 func (k *keeper) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := k.tryRelease(ctx)
-	// A renewal that ctx cancelled may have been written nevertheless.
+	// A renewal that was cancelled with keep's context may have been written nevertheless. It then
+	// causes a conflict here.
 	if apierrors.IsConflict(err) {
 		if err = k.reread(ctx); err == nil {
 			err = k.tryRelease(ctx)
@@ -349,8 +352,8 @@ func (k *keeper) release(ctx context.Context) {
 	}
 }
 
-// tryRelease clears the holder. The number of transitions stays, so that the next incarnation
-// continues the count.
+// tryRelease clears the holder. It keeps the number of transitions, from which the next incarnation
+// computes its epoch.
 func (k *keeper) tryRelease(ctx context.Context) error {
 	released := k.written.DeepCopy()
 	released.Spec.HolderIdentity = new(string)

@@ -34,7 +34,7 @@ func TestFailureToAcquireTheLeaseIsLoggedOnce(t *testing.T) {
 			t.Error(err)
 		}
 		if lines := strings.Count(log.String(), "\n"); lines != 1 {
-			t.Errorf("%d lines:\n%.500s", lines, log.String())
+			t.Errorf("got %d log lines, want 1:\n%.500s", lines, log.String())
 		}
 	})
 }

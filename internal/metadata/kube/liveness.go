@@ -12,10 +12,10 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// outageAfter is how long this broker's Lease may go without a renewal before the API server is
-// considered unreachable. At that moment another Lease may have been observed as renewed up to one
-// renewal interval ago, so outageAfter must be less than lease.Duration-lease.RenewInterval.
-// Otherwise the other Lease would expire first.
+// outageAfter is how long this broker may fail to renew its own Lease before it considers the API
+// server unreachable. It must be less than lease.Duration-lease.RenewInterval. The last renewal of
+// another Lease that this broker has observed may be older than its own by one renewal interval,
+// and that Lease must not expire before the outage is detected.
 const outageAfter = lease.RenewInterval + time.Second
 
 // brokerLease is the last observation of another broker's Lease.
@@ -32,12 +32,14 @@ type liveness struct {
 	outage bool                   // the API server was unreachable at the last observe
 }
 
-// observe records all Leases as the watch has them. ownRenewed is when this broker last renewed its
-// own Lease. A Lease that does not name its broker or has no endpoint is ignored.
+// observe updates the state from all Leases that the watch has delivered. Parameter ownRenewed is
+// the time at which this broker last renewed its own Lease. A Lease without the name or endpoint of
+// a broker is ignored.
 //
-// This broker's own Lease arrives through the same watch as the others. A watch that was cut off
-// takes up to half a minute to resume while renewals continue, and every other Lease would seem to
-// expire meanwhile. So a renewal of the own Lease is used only once the watch has delivered it.
+// A renewal of this broker's own Lease is used only when the watch has delivered it. A watch that
+// was interrupted takes up to half a minute to resume, while the broker still renews its Lease.
+// Without this rule the API server would seem reachable in that time, and every other Lease would
+// expire.
 func (l *liveness) observe(leases []*coordinationv1.Lease, ownRenewed, now time.Time) {
 	others := map[string]brokerLease{}
 	for _, current := range leases {
@@ -51,7 +53,7 @@ func (l *liveness) observe(leases []*coordinationv1.Lease, ownRenewed, now time.
 		// That is early enough.
 		case ok && broker.Epoch == l.self.Epoch:
 			l.self.Leaving = broker.Leaving
-			// This renewTime and ownRenewed are from the same clock.
+			// renewTime and ownRenewed are from the clock of this broker.
 			if renew := current.Spec.RenewTime; renew != nil && renew.Time.Before(ownRenewed) {
 				ownRenewed = renew.Time
 			}
@@ -59,8 +61,8 @@ func (l *liveness) observe(leases []*coordinationv1.Lease, ownRenewed, now time.
 	}
 	outage := now.Sub(ownRenewed) > outageAfter
 	if outage || l.outage {
-		// No renewal could be observed during the outage, so every held Lease is extended by one
-		// duration.
+		// No renewal could be observed during the outage, so every Lease that has a holder is
+		// extended by lease.Duration.
 		for name, other := range others {
 			if l.others[name].Held && other.Held {
 				other.Observation = other.Extend(now)
@@ -82,7 +84,7 @@ func (l *liveness) brokers(now time.Time) map[int32]metadata.Broker {
 	return alive
 }
 
-// next returns how long the result of brokers stays valid if no Lease changes.
+// next returns how long the result of brokers remains valid if no Lease changes.
 func (l *liveness) next(now time.Time) time.Duration {
 	next := lease.Duration
 	for other := range maps.Values(l.others) {
@@ -117,8 +119,8 @@ func leaseBroker(from *coordinationv1.Lease) (broker metadata.Broker, ok bool) {
 	}, true
 }
 
-// producerIDs returns the bound of the producer ids that a broker has assigned, or 0 if its Lease
-// does not name one.
+// producerIDs returns the bound of a broker's producer ids (metadata.Broker.ProducerIDs), or 0 if
+// the Lease does not contain a valid bound.
 func producerIDs(from *coordinationv1.Lease) int64 {
 	bound, err := strconv.ParseInt(from.Annotations[v1alpha1.AnnotationProducerIDs], 10, 64)
 	if err != nil {

@@ -25,7 +25,7 @@ func at(
 	return start.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// leaseOf returns a broker's Lease with a renewTime by its own clock.
+// leaseOf returns a Lease whose holder renewed it at the time renewed, by the clock of the holder.
 func leaseOf(id int32, holder string, epoch int32, renewed time.Time) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
@@ -45,11 +45,11 @@ func leaseOf(id int32, holder string, epoch int32, renewed time.Time) *coordinat
 
 func ids(up map[int32]metadata.Broker) []int32 { return slices.Sorted(maps.Keys(up)) }
 
-// TestBrokerIsAliveWhileRenewalsAreObserved follows broker 1 as broker 0 observes it. Broker 0
-// renews its own Lease all the time.
+// TestBrokerIsAliveWhileRenewalsAreObserved: broker 0 observes the Lease of broker 1 and renews its
+// own Lease all the time.
 func TestBrokerIsAliveWhileRenewalsAreObserved(t *testing.T) {
 	l := liveness{self: metadata.Broker{ID: 0, Epoch: 5, Endpoints: "kafka://me:9092"}}
-	behind := -time.Hour // broker 1's clock
+	behind := -time.Hour // the clock of broker 1 is an hour behind
 	for _, step := range []struct {
 		now     float64
 		lease   *coordinationv1.Lease
@@ -57,12 +57,12 @@ func TestBrokerIsAliveWhileRenewalsAreObserved(t *testing.T) {
 		because string
 	}{
 		{0, nil, []int32{0}, "no other broker is known"},
-		{1, leaseOf(1, "a", 1, at(0)), []int32{0, 1}, "the first lease was renewed recently"},
+		{1, leaseOf(1, "a", 1, at(0)), []int32{0, 1}, "the first observed lease was renewed recently"},
 		{5.9, leaseOf(1, "a", 1, at(0)), []int32{0, 1},
-			"by the broker's clock the lease is still valid"},
+			"by broker 1's clock the lease is still valid"},
 		{6, leaseOf(1, "a", 1, at(0)), []int32{0}, "the lease expired"},
 		{7, leaseOf(1, "b", 2, at(7).Add(behind)), []int32{0, 1},
-			"renewed; the broker's clock no longer matters"},
+			"a renewal was observed, so broker 1's clock is ignored"},
 		{12.9, leaseOf(1, "b", 2, at(7).Add(behind)), []int32{0, 1},
 			"less than six seconds since the observed renewal"},
 		{13, leaseOf(1, "b", 2, at(7).Add(behind)), []int32{0},
@@ -89,14 +89,16 @@ func TestLeaseThatExpiredBeforeTheFirstObservation(t *testing.T) {
 	l.observe([]*coordinationv1.Lease{leaseOf(1, "a", 1, at(-100)), leaseOf(2, "a", 1, at(+100))},
 		at(0), at(0))
 	if up := ids(l.brokers(at(0))); !slices.Equal(up, []int32{0, 2}) {
-		t.Errorf("brokers %v are alive; one lease expired long ago, one clock is ahead", up)
+		t.Errorf("got alive brokers %v, want 0 and 2: the lease of 1 expired long ago", up)
 	}
 	if up := ids(l.brokers(at(6))); !slices.Equal(up, []int32{0}) {
-		t.Errorf("brokers %v are alive: a clock that is ahead must not extend a lease", up)
+		t.Errorf("got alive brokers %v, want 0: a clock that is ahead must not extend a lease", up)
 	}
 }
 
-// TestNoLeaseExpiresDuringAnOutage: nor at once after it.
+// TestNoLeaseExpiresDuringAnOutage: while broker 0 cannot renew its own Lease, and for one lease
+// duration after the outage, the Lease of broker 1 does not expire. A released Lease is not
+// extended.
 func TestNoLeaseExpiresDuringAnOutage(t *testing.T) {
 	l := liveness{self: metadata.Broker{ID: 0}}
 	held, released := leaseOf(1, "a", 1, at(0)), leaseOf(2, "", 1, at(0))
@@ -111,26 +113,26 @@ func TestNoLeaseExpiresDuringAnOutage(t *testing.T) {
 	}
 	expect(0, 0, 0, 1)
 	expect(2, 2, 0, 1)
-	expect(5.5, 2, 0, 1) // outage
+	expect(5.5, 2, 0, 1) // the outage is detected
 	expect(60, 2, 0, 1)
-	expect(61, 61, 0, 1) // the outage is over
+	expect(61, 61, 0, 1) // the outage has ended
 	expect(63, 63, 0, 1)
 	expect(66.9, 66, 0, 1)
-	expect(67, 67, 0) // it did not renew after the outage
+	expect(67, 67, 0) // broker 1 did not renew after the outage
 }
 
-// TestNoLeaseExpiresWhileTheWatchIsBehind: renewals succeed again, but the watch delivers no
-// renewal yet, not even one of the own Lease.
+// TestNoLeaseExpiresWhileTheWatchIsBehind: broker 0 renews its own Lease all the time, but the
+// watch delivers no renewal until 31 s, not even that of the own Lease.
 func TestNoLeaseExpiresWhileTheWatchIsBehind(t *testing.T) {
 	l := liveness{self: metadata.Broker{ID: 0, Epoch: 5}}
 	expect := func(now, own, other float64, want ...int32) {
 		t.Helper()
 		leases := []*coordinationv1.Lease{leaseOf(0, "a", 5, at(own)),
 			leaseOf(1, "a", 1, at(other))}
-		l.observe(leases, at(now), at(now)) // the own lease was renewed just now
+		l.observe(leases, at(now), at(now)) // broker 0 has just renewed its own Lease
 		if up := ids(l.brokers(at(now))); !slices.Equal(up, want) {
 			t.Errorf(
-				"at %v s, the watch has delivered the own renewal of %v s and the other of %v s: brokers %v are alive, want %v",
+				"at %v s, the watch has delivered the own renewal of %v s and broker 1's of %v s: brokers %v are alive, want %v",
 				now,
 				own,
 				other,
@@ -143,19 +145,20 @@ func TestNoLeaseExpiresWhileTheWatchIsBehind(t *testing.T) {
 	expect(2, 2, 2, 0, 1)
 	expect(9, 2, 2, 0, 1)
 	expect(30, 2, 2, 0, 1)
-	expect(31, 30, 2, 0, 1) // the watch resumes; the other broker gets the time to renew
+	expect(31, 30, 2, 0, 1) // the watch resumes, and broker 1 gets the time to renew
 	expect(36, 36, 2, 0, 1)
 	expect(37, 36, 2, 0)
 }
 
-// TestOutageMayBeginAtAnyTime tries many times at which an outage can begin between the renewals of
-// two brokers.
+// TestOutageMayBeginAtAnyTime: an outage begins at random times between the renewals of two
+// brokers. No Lease expires during it.
 func TestOutageMayBeginAtAnyTime(t *testing.T) {
 	for seed := range seed.Sequence(t, 500) {
 		random := rand.New(rand.NewPCG(seed, 6))
 		interval := lease.RenewInterval.Seconds()
 		l := liveness{self: metadata.Broker{ID: 0}}
-		ours, theirs := random.Float64()*interval, random.Float64()*interval // phases
+		// time of the first renewals
+		ours, theirs := random.Float64()*interval, random.Float64()*interval
 		begins := 10 + random.Float64()*10
 		lastOf := func(phase, now float64) float64 {
 			now = min(now, begins)
@@ -178,12 +181,12 @@ func TestOutageMayBeginAtAnyTime(t *testing.T) {
 func TestNextIsTheNextExpiry(t *testing.T) {
 	l := liveness{self: metadata.Broker{ID: 0}}
 	if got := l.next(at(0)); got != lease.Duration {
-		t.Errorf("alone: next in %s", got)
+		t.Errorf("without other brokers: got next %s", got)
 	}
 	l.observe([]*coordinationv1.Lease{leaseOf(1, "a", 1, at(-2)), leaseOf(2, "a", 1, at(-5)),
 		leaseOf(3, "", 1, at(-5.5))}, at(0), at(0))
 	if got := l.next(at(0)); got != time.Second {
-		t.Errorf("next in %s, want 1 s, when the lease of broker 2 expires", got)
+		t.Errorf("got next %s, want 1s, when the lease of broker 2 expires", got)
 	}
 }
 
@@ -193,7 +196,7 @@ func TestLeaseBroker(t *testing.T) {
 		Rack:       "r",
 		CleanEpoch: -1}
 	if !ok || got != want {
-		t.Errorf("broker is %+v, %t, want %+v", got, ok, want)
+		t.Errorf("got broker %+v, ok %t, want %+v", got, ok, want)
 	}
 	for name, spoil := range map[string]func(*coordinationv1.Lease){
 		"another name":       func(l *coordinationv1.Lease) { l.Name = "leader-election" },

@@ -18,9 +18,9 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) RoundTrip(request *http.Request) (*http.Response, error) { return t(request) }
 
-// testLostResponse: an ISR change is written, and its response is a server error with Retry-After.
-// A client that repeated the request would get a conflict with its own write, and the leader would
-// assume that the recorded change was not made.
+// testLostResponse: the API server makes an ISR change but responds with a server error and
+// Retry-After. The outcome must be unknown. If the client repeated the request, it would get a
+// conflict with its own write, and the leader would assume that the change was not made.
 func testLostResponse(f *fixture) {
 	f.topic("orders", 1)
 	p := &v1alpha1.Partition{}
@@ -58,28 +58,28 @@ func testLostResponse(f *fixture) {
 		To: []metadata.InSync{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 1}},
 	})
 	if f.get("orders-0", p); len(p.Status.ISR) != 2 || armed.Load() {
-		f.t.Fatalf("the change was not written: %+v", p.Status.ISR)
+		f.t.Fatalf("the ISR is %+v, want the change written", p.Status.ISR)
 	}
 	if err == nil || errors.Is(err, metadata.ErrISRConflict) {
-		f.t.Errorf("the outcome is unknown, and the error is: %v", err)
+		f.t.Errorf("got error %v, want one other than ErrISRConflict, because the outcome is unknown", err)
 	}
 }
 
-// testEpochsOutliveTheLease: the Lease of a broker that is down was deleted. If the broker started
-// with epoch 1 again, it could later be taken for the incarnation in the recorded ISR, whichever
-// records it has lost.
+// testEpochsOutliveTheLease: broker 0 was in an ISR with broker epoch 7, and its Lease was deleted.
+// It must start with epoch 8. With an epoch that was already used, the broker could be mistaken for
+// the incarnation in the recorded ISR, although it may have lost records.
 func testEpochsOutliveTheLease(f *fixture) {
 	f.topic("orders", 1)
 	f.lead("orders-0", 0, 3, 7)
 	b := f.run(0, f.config)
 	b.until("up", up(0))
 	if epoch := b.self.Load().Epoch; epoch != 8 {
-		f.t.Errorf("broker epoch %d after 7, want 8", epoch)
+		f.t.Errorf("got broker epoch %d, want 8", epoch)
 	}
 }
 
 // testProducerIDsAfterADiskReplacement: a broker with a new disk gets a bound of producer ids above
-// the one in its Lease, which the previous disk has used.
+// the bound in its Lease, because brokers with the previous disk have used the ids below it.
 func testProducerIDsAfterADiskReplacement(f *fixture) {
 	const ahead = metadata.ProducerIDsAhead
 	for _, start := range []struct {
@@ -90,7 +90,7 @@ func testProducerIDsAfterADiskReplacement(f *fixture) {
 			Directory: start.directory, CleanEpoch: -1, ProducerIDs: start.requests}, f.config)
 		self, _ := b.until("up", up(0)).Broker(0)
 		if self.ProducerIDs != start.want {
-			f.t.Errorf("disk %s: bound %d, want %d", start.directory, self.ProducerIDs,
+			f.t.Errorf("disk %s: got bound %d, want %d", start.directory, self.ProducerIDs,
 				start.want)
 		}
 		b.stop()

@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/restmapper"
 )
 
-// newMapper maps the kinds that a store reads and writes.
+// newMapper returns a REST mapper for the kinds that a store reads and writes.
 func newMapper() meta.RESTMapper {
 	return restmapper.New(
 		restmapper.Namespaced(v1alpha1.GroupVersion, "LogCluster", "Topic", "Partition"),

@@ -48,9 +48,9 @@ func (s *Store) Outage(now time.Time) time.Duration {
 	return 0
 }
 
-// Detail describes an outage of the API server, or returns "" if there is none. A broker that
-// serves from its last image stays ready: otherwise an outage of the API server would be an outage
-// of the logs.
+// Detail describes the present outage of the API server, or returns "" while the API server is
+// reachable. A broker that serves from its last image remains ready: otherwise an outage of the API
+// server would be an outage of the logs.
 func (s *Store) Detail() string {
 	outage := s.Outage(time.Now())
 	if outage == 0 {

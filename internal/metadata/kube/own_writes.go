@@ -22,14 +22,17 @@ type ownWrites struct {
 	took  atomic.Int64 // duration of the last write in nanoseconds; 0 after throttle has used it
 	mu    struct {
 		sync.Mutex
-		// By name; kept until the watch has delivered the write or a later one.
+		// last contains this broker's last write of each Partition, by name, until the watch has
+		// delivered that write or a later one.
 		last map[string]ownWrite
 	}
 }
 
 // ownWrite is a Partition as this broker wrote it.
 type ownWrite struct {
-	base   string // the resourceVersion that it replaced
+	// the resourceVersion before this write and before earlier writes not yet delivered by the
+	// watch
+	base   string
 	result *v1alpha1.Partition
 }
 
@@ -46,8 +49,9 @@ func (w *ownWrites) lock(name string) (unlock func()) {
 	return l.Unlock
 }
 
-// latest returns the latest known version of a Partition: the one of the watch, unless this broker
-// replaced that very version. A write is a compare-and-swap, so there is no version between the
+// latest returns the latest known version of a Partition. If this broker has replaced the version
+// that the watch delivered, that is the result of the broker's last write, and otherwise the
+// watched version. A write is a compare-and-swap, so no other writer's version exists between the
 // two.
 func (w *ownWrites) latest(watched *v1alpha1.Partition) *v1alpha1.Partition {
 	w.mu.Lock()
@@ -88,10 +92,11 @@ const (
 	maxThrottle    = time.Second
 )
 
-// throttle pauses the caller while the API server is slow, so that other clients can write.
-// The operator's elections are more urgent than this broker's reports, as producers wait for them.
+// throttle pauses the caller while the API server is slow, so that other clients can write. The
+// operator's elections are more urgent than this broker's reports, because producers wait for
+// elections.
 func (w *ownWrites) throttle(ctx context.Context) {
-	took := time.Duration(w.took.Swap(0)) // one pause per write
+	took := time.Duration(w.took.Swap(0)) // so that each write causes one pause at most
 	if took <= slowWrite {
 		return
 	}
@@ -114,7 +119,7 @@ func (w *ownWrites) update(ctx context.Context, c client.Client,
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if last, ok := w.mu.last[changed.Name]; ok && last.result.ResourceVersion == base {
-		base = last.base // the watch has delivered neither write
+		base = last.base // the watch has delivered neither this write nor the one before
 	}
 	w.mu.last[changed.Name] = ownWrite{base: base, result: changed}
 	return nil

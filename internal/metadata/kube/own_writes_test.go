@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// TestOwnWriteIsLatestUntilTheWatchDeliversIt: the watch may also deliver a later version instead.
-// A write to an earlier Partition of the same name is ignored.
+// TestOwnWriteIsLatestUntilTheWatchDeliversIt: the result of an own write is the latest version
+// until the watch delivers that write or a later version.
 func TestOwnWriteIsLatestUntilTheWatchDeliversIt(t *testing.T) {
 	at := func(uid, version string) *v1alpha1.Partition {
 		return &v1alpha1.Partition{ObjectMeta: metav1.ObjectMeta{Name: "orders-0",
@@ -23,24 +23,25 @@ func TestOwnWriteIsLatestUntilTheWatchDeliversIt(t *testing.T) {
 	}
 	w := newOwnWrites()
 	if p := at("a", "5"); w.latest(p) != p {
-		t.Error("without an own write, latest is not the watched version")
+		t.Error("without an own write, latest must return the watched version")
 	}
 	ours := at("a", "6")
 	w.mu.last["orders-0"] = ownWrite{base: "5", result: ours}
 	if w.latest(at("a", "5")) != ours {
-		t.Error("the watch is behind, and latest is not the own write")
+		t.Error("while the watch is behind, latest must return the own write")
 	}
 	w.prune([]*v1alpha1.Partition{at("a", "5")})
 	if w.latest(at("a", "5")) != ours {
-		t.Error("the watch is still behind, and latest is not the own write")
+		t.Error("prune removed an own write that the watch has not delivered")
 	}
 	w.prune([]*v1alpha1.Partition{at("a", "7")})
 	if p := at("a", "7"); w.latest(p) != p || len(w.mu.last) != 0 {
-		t.Error("the watch is ahead, and the own write is kept")
+		t.Error("after the watch has delivered a later version, the own write is kept")
 	}
 }
 
-// TestThrottlePausesOncePerSlowWrite: however many goroutines write, and not without a write.
+// TestThrottlePausesOncePerSlowWrite: throttle pauses once after a slow write, even if several
+// goroutines call it, and does not pause without a slow write.
 func TestThrottlePausesOncePerSlowWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newOwnWrites()
@@ -56,7 +57,7 @@ func TestThrottlePausesOncePerSlowWrite(t *testing.T) {
 			time.Minute: maxThrottle,
 		} {
 			if got := pause(took); got != want {
-				t.Errorf("after a write of %v the pause is %v, want %v", took, got, want)
+				t.Errorf("after a write of %v: got a pause of %v, want %v", took, got, want)
 			}
 		}
 		ended, cancel := context.WithCancel(t.Context())
@@ -64,13 +65,13 @@ func TestThrottlePausesOncePerSlowWrite(t *testing.T) {
 		w.took.Store(int64(time.Minute))
 		began := time.Now()
 		if w.throttle(ended); time.Since(began) > 0 {
-			t.Error("it pauses although its context has ended")
+			t.Error("throttle paused although its context has ended")
 		}
 	})
 }
 
-// TestChangeThatRemovesFencedMembersOnly needs no write; a change that removes or adds other
-// members does.
+// TestChangeThatRemovesFencedMembersOnly: a change that only removes fenced members need not be
+// written. A change that removes other members, or none, must be.
 func TestChangeThatRemovesFencedMembersOnly(t *testing.T) {
 	before := replicated() // broker 0 leads; broker 1 is in sync with broker epoch 1
 	after := replicated()
@@ -86,10 +87,10 @@ func TestChangeThatRemovesFencedMembersOnly(t *testing.T) {
 		"down": {placement.BrokerState{}, false}} {
 		if got := removesFencedOnly(before, after,
 			map[int32]placement.BrokerState{1: c.now}); got != c.want {
-			t.Errorf("%s: %t, want %t", name, got, c.want)
+			t.Errorf("%s: got %t, want %t", name, got, c.want)
 		}
 	}
 	if removesFencedOnly(before, before, map[int32]placement.BrokerState{1: crashed}) {
-		t.Error("a change that removes no member")
+		t.Error("removesFencedOnly is true for a change that removes no member")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestLeaseBoundsProducerIDs: the Lease keeps the bound across disks; an invalid value is treated
-// as no bound.
+// TestLeaseBoundsProducerIDs: the bound of producer ids in the Lease grows when the broker
+// registers with another disk. An invalid bound is treated as no bound.
 func TestLeaseBoundsProducerIDs(t *testing.T) {
 	const ahead = metadata.ProducerIDsAhead
 	lease := &coordinationv1.Lease{}
@@ -22,7 +22,7 @@ func TestLeaseBoundsProducerIDs(t *testing.T) {
 		k.fill(lease, 1)
 		if got := lease.Annotations[v1alpha1.AnnotationProducerIDs]; got != strconv.FormatInt(want,
 			10) || producerIDs(lease) != want {
-			t.Errorf("disk %s: %s, read as %d; want %d", directory, got, producerIDs(lease), want)
+			t.Errorf("disk %s: got bound %s, read as %d, want %d", directory, got, producerIDs(lease), want)
 		}
 	}
 	register("a", 100+ahead, 100+ahead)

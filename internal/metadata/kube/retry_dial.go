@@ -13,20 +13,20 @@ import (
 // unavailable API server.
 const dialRetryInterval = 500 * time.Millisecond
 
-// WatchClient returns an HTTP client for caches. Its requests wait for an API server that cannot be
-// connected to, until their context ends.
+// WatchClient returns an HTTP client for the watches of a cache. If no connection to the API server
+// can be established, a request of this client tries again until its context ends.
 //
-// Watches whose requests fail restart with an increasing backoff of up to a minute, each on its
-// own. After an outage of 45 s, brokers renewed their Leases within 2 s and did not know the
-// leaders for 70 s more.
+// Without this, a watch would restart a failed request with a backoff that grows to a minute, each
+// watch independently. After an outage of 45 s, brokers had renewed their Leases within 2 s but
+// received the leaders only after another 70 s.
 func WatchClient(config *rest.Config) (*http.Client, error) {
 	retrying := rest.CopyConfig(config)
 	retrying.Wrap(func(next http.RoundTripper) http.RoundTripper { return retryDial{next} })
 	return rest.HTTPClientFor(retrying)
 }
 
-// retryDial repeats requests that did not reach the API server, so they have changed nothing. Every
-// response of an API server is returned.
+// retryDial repeats a request if no connection was established, so that the request has changed
+// nothing. It returns every response of the API server.
 type retryDial struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

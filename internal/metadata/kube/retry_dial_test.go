@@ -39,10 +39,10 @@ func TestRequestsOfWatchesWaitForTheAPIServer(t *testing.T) {
 		requests  int
 		fails     bool
 	}{
-		"unavailable for a while": {failingTransport{failures: 100, err: refused}, "", time.Hour,
+		"API server unavailable at first": {failingTransport{failures: 100, err: refused}, "", time.Hour,
 			101,
 			false},
-		"response": {failingTransport{}, "", time.Hour, 1, false},
+		"server error": {failingTransport{}, "", time.Hour, 1, false},
 		"deadline exceeded": {failingTransport{failures: 100, err: refused}, "",
 			3 * dialRetryInterval / 2, 2, true},
 		"connection reset": {failingTransport{failures: 1,
@@ -64,7 +64,7 @@ func TestRequestsOfWatchesWaitForTheAPIServer(t *testing.T) {
 				}
 				response, err := retryDial{&test.transport}.RoundTrip(request)
 				if (err != nil) != test.fails || test.transport.requests != test.requests {
-					t.Errorf("%d requests, %v; want %d requests, failure %t",
+					t.Errorf("got %d requests, error %v; want %d requests, failure %t",
 						test.transport.requests, err, test.requests, test.fails)
 				}
 				if response != nil {

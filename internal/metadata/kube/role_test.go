@@ -10,7 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// testPermissions runs a broker as a user with the permissions of doc.go and no others.
+// testPermissions: the permissions in doc.go suffice for a broker that changes neither topics nor
+// assignments, which needs the permission to patch.
 func testPermissions(f *fixture) {
 	group := []string{v1alpha1.GroupVersion.Group}
 	f.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "broker"}, Rules: []rbacv1.PolicyRule{

@@ -18,22 +18,22 @@ import (
 )
 
 const (
-	// servingWorkers is how many Partitions are written at the same time: a broker that returns may
-	// have thousands to report.
+	// servingWorkers is how many Partitions are written at the same time. A broker that returns may
+	// have to report thousands of Partitions.
 	servingWorkers = 4
-	// servingAttempts is how often one write is attempted if other writers, such as the operator,
-	// cause conflicts.
+	// servingAttempts is the number of attempts to write one Partition while other writers, such as
+	// the operator, cause conflicts.
 	servingAttempts = 5
-	// servingTimeout bounds all attempts together: an API server that accepts requests and does not
-	// respond must not delay the other Partitions.
+	// servingTimeout bounds all attempts for one Partition together: an API server that accepts
+	// requests and does not respond must not delay the reports about other Partitions.
 	servingTimeout = 10 * time.Second
 )
 
-// ReportServing implements metadata.Store. It writes servingEpoch of the partitions that are served
-// and whose status does not report so yet. It clears servingEpoch of partitions that this
-// incarnation served and no longer does because their disk has failed; if another in-sync replica
-// can lead, it also leaves their ISR. The error names the Partitions that could not be written; the
-// caller retries.
+// ReportServing implements metadata.Store. For each partition in served, it writes servingEpoch
+// unless the status already contains it. It also finds the partitions that this incarnation served
+// before and does not serve any more, because their disk has failed. It clears their servingEpoch
+// and, if another in-sync replica can lead, removes this broker from their ISR. The error names the
+// Partitions that could not be written; the caller retries.
 func (s *Store) ReportServing(ctx context.Context, broker int32, served []metadata.Served) error {
 	self, err := s.registered(broker)
 	if err != nil {
@@ -67,11 +67,12 @@ func (s *Store) ReportServing(ctx context.Context, broker int32, served []metada
 			return nil
 		})
 	}
-	_ = writers.Wait() // the functions collect their errors in faults
+	_ = writers.Wait() // the errors are in faults
 	return errors.Join(faults.all...)
 }
 
-// registered returns this broker as it registered.
+// registered returns this broker with the epoch of its registration. It fails if this broker is not
+// registered or has another id.
 func (s *Store) registered(broker int32) (metadata.Broker, error) {
 	self := s.self.Load()
 	if self == nil || self.ID != broker {
@@ -83,15 +84,17 @@ func (s *Store) registered(broker int32) (metadata.Broker, error) {
 // servedPartition is the report about one Partition.
 type servedPartition struct {
 	resource *v1alpha1.Partition
-	// epoch is the leader epoch that is served, or with ahead the latest one that the log knows.
+	// epoch is the leader epoch in which the partition is served. If ahead is set, it is the latest
+	// leader epoch in the log.
 	epoch     int32
 	ahead     bool // see metadata.Served
-	stopped   bool // the partition was served at epoch and no longer is
-	successor bool // with stopped: another broker could lead
+	stopped   bool // the partition was served in epoch and is not served any more
+	successor bool // only with stopped: another broker can lead
 }
 
-// upToDate reports whether a status needs no write: it already contains the report, or there was
-// another election, which results in another image.
+// upToDate reports whether the status need not be written. Either the status already contains the
+// report, or the leader epoch differs because of another election; the broker reports again after
+// the image of that election.
 func (p servedPartition) upToDate(status v1alpha1.PartitionStatus, self metadata.Broker) bool {
 	if status.Leader != self.ID {
 		return true
@@ -124,8 +127,8 @@ func (p servedPartition) write(to *v1alpha1.Partition, self metadata.Broker) {
 	}
 }
 
-// successorExists reports whether another broker than self could lead: it is in sync with its
-// current broker epoch and not leaving.
+// successorExists reports whether a broker other than self can lead: it is in sync in its current
+// broker epoch and not in controlled shutdown.
 func successorExists(status v1alpha1.PartitionStatus, self metadata.Broker,
 	brokers map[int32]placement.BrokerState) bool {
 	return slices.ContainsFunc(status.ISR, func(r v1alpha1.InSyncReplica) bool {
@@ -134,7 +137,7 @@ func successorExists(status v1alpha1.PartitionStatus, self metadata.Broker,
 	})
 }
 
-// served returns the Partitions that are served; those that no longer exist are omitted.
+// served returns the reports for served. It omits Partitions that do not exist any more.
 func (r resources) served(served []metadata.Served) []servedPartition {
 	topics := r.resourceNames()
 	byName := map[string]*v1alpha1.Partition{}
@@ -151,10 +154,11 @@ func (r resources) served(served []metadata.Served) []servedPartition {
 	return found
 }
 
-// stopped returns the Partitions whose status reports that self serves them, although it no longer
-// does: their logs have failed. Only reports of this incarnation are considered: they result from
-// an image that is no later than the image of served. Partitions without a Topic are omitted, as no
-// image contains them.
+// stopped returns the reports for Partitions that self served and does not serve any more, because
+// their logs have failed: their status reports that self serves them, but served does not contain
+// them. A status that an earlier incarnation wrote is ignored: it may be due to a later image than
+// the one from which served was made. Partitions without a Topic are omitted, because no image
+// contains them.
 func (r resources) stopped(served []metadata.Served, self metadata.Broker) []servedPartition {
 	topics := map[string]bool{}
 	for _, t := range r.topics {
@@ -204,7 +208,8 @@ func (s *Store) serve(ctx context.Context, self metadata.Broker, partition serve
 		partition.resource.Name, servingAttempts)
 }
 
-// servedBy reports whether a status contains that this incarnation of self serves a leader epoch.
+// servedBy reports whether, according to a status, this incarnation of self serves in a leader
+// epoch.
 func servedBy(status v1alpha1.PartitionStatus, self metadata.Broker, epoch int32) bool {
 	return status.ServingEpoch != nil && *status.ServingEpoch == epoch &&
 		slices.ContainsFunc(status.ISR,

@@ -15,8 +15,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// testAhead: a Partition that was created again has lost its leader epochs. The log knows them, and
-// the leader reports them once.
+// testAhead: a Partition was deleted and created again and has lost its leader epochs, but the log
+// of the leader contains epoch 7. The leader reports epoch 7 once.
 func testAhead(f *fixture) {
 	f.topic("orders", 1)
 	b := f.run(0, f.config)
@@ -43,11 +43,11 @@ func testAhead(f *fixture) {
 	}
 	again := &v1alpha1.Partition{}
 	if f.get("orders-0", again); again.ResourceVersion != reported.ResourceVersion {
-		f.t.Error("it was reported twice")
+		f.t.Error("the leader epoch was reported twice")
 	}
 }
 
-// serves returns the status of a partition that a broker serves.
+// serves returns the status of a partition that a broker serves in a leader epoch.
 func serves(broker int32, brokerEpoch int64, epoch int32) v1alpha1.PartitionStatus {
 	return v1alpha1.PartitionStatus{
 		Leader: broker, LeaderEpoch: epoch, ServingEpoch: &epoch,
@@ -64,40 +64,40 @@ func TestReportIsUpToDateAfterAnotherElection(t *testing.T) {
 	}{
 		"served": {servedPartition{epoch: 2},
 			v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 2}, false},
-		"served, another leads": {servedPartition{epoch: 2},
+		"served; another broker leads": {servedPartition{epoch: 2},
 			v1alpha1.PartitionStatus{Leader: 4, LeaderEpoch: 2}, true},
-		"served, a later epoch": {servedPartition{epoch: 2},
+		"served; a later leader epoch": {servedPartition{epoch: 2},
 			v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 3}, true},
 		"stopped": {servedPartition{epoch: 2, stopped: true}, serves(3, 9, 2),
 			false},
-		"stopped, already reported": {servedPartition{epoch: 2, stopped: true},
+		"stopped; already reported": {servedPartition{epoch: 2, stopped: true},
 			v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 2}, true},
-		"stopped, a later epoch": {servedPartition{epoch: 2, stopped: true}, serves(3, 9, 3),
+		"stopped; a later leader epoch": {servedPartition{epoch: 2, stopped: true}, serves(3, 9, 3),
 			true},
-		"stopped, another leads": {servedPartition{epoch: 2, stopped: true}, serves(4, 9, 2),
+		"stopped; another broker leads": {servedPartition{epoch: 2, stopped: true}, serves(4, 9, 2),
 			true},
-		"stopped, a later broker epoch": {servedPartition{epoch: 2, stopped: true},
+		"stopped; a later broker epoch serves": {servedPartition{epoch: 2, stopped: true},
 			serves(3, 10, 2),
 			true},
 		"ahead": {servedPartition{epoch: 7, ahead: true},
 			v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 2}, false},
-		"ahead, another leads": {servedPartition{epoch: 7, ahead: true},
+		"ahead; another broker leads": {servedPartition{epoch: 7, ahead: true},
 			v1alpha1.PartitionStatus{Leader: 4, LeaderEpoch: 2}, true},
-		"ahead, elected above it": {servedPartition{epoch: 7, ahead: true},
+		"ahead; elected in a higher leader epoch": {servedPartition{epoch: 7, ahead: true},
 			v1alpha1.PartitionStatus{Leader: 3, LeaderEpoch: 8}, true},
-		"ahead, already reported": {servedPartition{epoch: 7, ahead: true},
+		"ahead; already reported": {servedPartition{epoch: 7, ahead: true},
 			v1alpha1.PartitionStatus{Leader: 3, FoundEpoch: new(int32(7))}, true},
-		"ahead, a lower epoch reported": {servedPartition{epoch: 7, ahead: true},
+		"ahead; a lower leader epoch was reported": {servedPartition{epoch: 7, ahead: true},
 			v1alpha1.PartitionStatus{Leader: 3, FoundEpoch: new(int32(6))}, false},
 	} {
 		if upToDate := c.partition.upToDate(c.status, self); upToDate != c.upToDate {
-			t.Errorf("%s: up to date %t, want %t", name, upToDate, c.upToDate)
+			t.Errorf("%s: got up to date %t, want %t", name, upToDate, c.upToDate)
 		}
 	}
 }
 
-// testStopped: a partition with a failed log is no longer served, and its Partition reports that
-// until it is served again. The other partition is not affected.
+// testStopped: the log of partition 0 fails and is repaired. Its servingEpoch is cleared until the
+// broker serves the partition again; partition 1 is not affected.
 func testStopped(f *fixture) {
 	f.topic("orders", 2)
 	b := f.run(0, f.config)
@@ -122,8 +122,8 @@ func testStopped(f *fixture) {
 	}
 	report := func(served []metadata.Served, first bool) {
 		f.t.Helper()
-		// The watch may not have delivered the previous write, so one call may find nothing to
-		// clear; the broker calls again.
+		// The watch may not have delivered the previous write, and ReportServing then finds nothing
+		// to clear. The broker calls it again.
 		err := wait.PollUntilContextTimeout(f.t.Context(), 10*time.Millisecond, time.Minute, true,
 			func(ctx context.Context) (bool, error) {
 				err := b.ReportServing(ctx, 0, served)
@@ -131,7 +131,7 @@ func testStopped(f *fixture) {
 				return (now[0] != nil) == first && now[1] != nil, err
 			})
 		if err != nil {
-			f.t.Fatalf("served %v: %v", serving(), err)
+			f.t.Fatalf("got servingEpochs %v, error %v", serving(), err)
 		}
 	}
 	report(both, true)
@@ -139,7 +139,8 @@ func testStopped(f *fixture) {
 	report(both, true)
 }
 
-// testLeaseOwner: the garbage collector deletes the Leases of a deleted LogCluster.
+// testLeaseOwner: a Lease is owned by the LogCluster, so that the garbage collector deletes the
+// Leases of a deleted LogCluster.
 func testLeaseOwner(f *fixture) {
 	f.run(0, f.config).until("up", up(0))
 	cluster, lease := &v1alpha1.LogCluster{}, &coordinationv1.Lease{}
@@ -150,8 +151,8 @@ func testLeaseOwner(f *fixture) {
 		f.t.Errorf("owners %+v, want the LogCluster without blockOwnerDeletion",
 			lease.OwnerReferences)
 	}
-	// An existing Lease keeps its owner: where an API server enforces owner permissions, changing
-	// it requires permission to delete.
+	// An existing Lease keeps its owner: an API server that enforces owner permissions allows a
+	// change of owner only with the permission to delete the Lease.
 	lease.OwnerReferences = nil
 	if err := f.client.Patch(f.t.Context(), lease,
 		client.RawPatch("application/merge-patch+json",
@@ -160,12 +161,13 @@ func testLeaseOwner(f *fixture) {
 	}
 	f.run(0, f.config).until("up again", up(0))
 	if f.get("demo-broker-0", lease); len(lease.OwnerReferences) != 0 {
-		f.t.Errorf("owners %+v were changed", lease.OwnerReferences)
+		f.t.Errorf("got owners %+v, want no change", lease.OwnerReferences)
 	}
 }
 
-// testServingConflict writes as with an outdated watch: the compare-and-swap fails, and the current
-// Partition decides.
+// testServingConflict: the watched Partition is outdated, so the write conflicts. The report is
+// then decided by the current Partition: it is written if only an annotation has changed, and
+// dropped after another election.
 func testServingConflict(f *fixture) {
 	f.topic("orders", 1)
 	b := f.run(0, f.config)
@@ -189,19 +191,20 @@ func testServingConflict(f *fixture) {
 	f.get("orders-0", now)
 	if now.Status.ServingEpoch == nil || *now.Status.ServingEpoch != 1 ||
 		now.Annotations["note"] == "" {
-		f.t.Errorf("partition is %+v", now)
+		f.t.Errorf("got partition %+v", now)
 	}
 	f.elect("orders-0", 0, 2, 1)
 	if err := b.serve(f.t.Context(), self, servedPartition{resource: stale, epoch: 1}); err != nil {
 		f.t.Fatal(err)
 	}
 	if f.get("orders-0", now); *now.Status.ServingEpoch != 1 || now.Status.LeaderEpoch != 2 {
-		f.t.Errorf("an old epoch was reported after a new election: %+v", now.Status)
+		f.t.Errorf("the report of an old leader epoch was written after a new election: %+v", now.Status)
 	}
 }
 
 // testRecreatedCluster: a LogCluster is deleted and created again before its pods have stopped, and
-// its Leases are garbage-collected.
+// the garbage collector deletes the Leases. The brokers create their Leases again, owned by the
+// existing LogCluster if there is one.
 func testRecreatedCluster(f *fixture) {
 	f.run(0, f.config).until("up", up(0))
 	collect := func() (owner types.UID) {
@@ -218,7 +221,7 @@ func testRecreatedCluster(f *fixture) {
 				return err == nil && lease.UID != former.UID, client.IgnoreNotFound(err)
 			})
 		if err != nil || len(lease.OwnerReferences) != 1 {
-			f.t.Fatalf("the new lease has owners %+v; %v", lease.OwnerReferences, err)
+			f.t.Fatalf("the new lease has owners %+v, error %v", lease.OwnerReferences, err)
 		}
 		return lease.OwnerReferences[0].UID
 	}
@@ -229,7 +232,7 @@ func testRecreatedCluster(f *fixture) {
 	}
 	if owner := collect(); owner != cluster.UID {
 		f.t.Errorf(
-			"owner %s, want the deleted LogCluster, so that the lease is collected after its pod has stopped",
+			"got owner %s, want the deleted LogCluster, so that the lease is deleted after its pod has stopped",
 			owner,
 		)
 	}
@@ -237,6 +240,6 @@ func testRecreatedCluster(f *fixture) {
 		Spec: v1alpha1.LogClusterSpec{Brokers: 3}}
 	f.create(again)
 	if owner := collect(); owner != again.UID {
-		f.t.Errorf("owner %s, want the existing LogCluster %s", owner, again.UID)
+		f.t.Errorf("got owner %s, want the existing LogCluster %s", owner, again.UID)
 	}
 }

@@ -31,8 +31,8 @@ import (
 	"heartwood.dev/heartwood/internal/outage"
 )
 
-// librariesLog sets the logger of the Kubernetes libraries once per process, to the first store's.
-// SetLogger is not safe for concurrent use.
+// librariesLog lets only the first store of a process set the logger of the Kubernetes libraries,
+// because SetLogger is not safe for concurrent use.
 var librariesLog sync.Once
 
 // Options of a Store.
@@ -43,7 +43,7 @@ type Options struct {
 	// PodUID is the uid of the broker's pod, by which the operator detects that the broker has
 	// exited; "" outside a pod.
 	PodUID   string
-	Registry prometheus.Registerer // of the store's metrics; may be nil
+	Registry prometheus.Registerer // for the store's metrics; may be nil
 	Logger   *slog.Logger          // default: discards everything
 }
 
@@ -51,16 +51,17 @@ type Options struct {
 // own Lease, and writes servingEpoch and isr of the partitions that it leads. Its methods are safe
 // for concurrent use.
 type Store struct {
-	opts   Options
-	client client.Client                             // reads from the API server itself
+	opts Options
+	// reads from the API server, not from the cache
+	client client.Client
 	cache  cache.Cache                               // fed by the watches
-	self   atomic.Pointer[metadata.Broker]           // as registered
+	self   atomic.Pointer[metadata.Broker]           // this broker, as registered
 	keeper atomic.Pointer[keeper]                    // keeper of this broker's Lease
 	alive  atomic.Pointer[map[int32]metadata.Broker] // brokers of the last image
 	writes *ownWrites
 	names  atomic.Pointer[map[metadata.ID]string] // Topic resources of the last image, by topic id
 
-	// Flags with a buffer of one, set by event handlers.
+	// Event handlers set these flags. Each channel has a buffer of one.
 	changed chan struct{} // a LogCluster, Topic or Partition has changed
 	leases  chan struct{} // a Lease has changed
 }
@@ -80,7 +81,8 @@ func New(opts Options) (*Store, error) {
 		return nil, fmt.Errorf("register resources: %w", err)
 	}
 	config := rest.CopyConfig(opts.Config)
-	// no client-side limit, which would delay the Lease behind a thousand Partitions
+	// Client-side rate limiting is disabled, because it would delay the renewal of the Lease behind
+	// the writes of a thousand Partitions.
 	config.QPS = -1
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return noRetry{next} })
 	s := &Store{opts: opts, writes: newOwnWrites(), changed: make(chan struct{}, 1),
@@ -104,15 +106,15 @@ func New(opts Options) (*Store, error) {
 	return s, nil
 }
 
-// cacheOptions restrict the watches to this cluster, as far as the API server has selectors for it.
+// cacheOptions restrict the watches to this cluster, as far as the API server's selectors allow.
 func (s *Store) cacheOptions(scheme *runtime.Scheme) cache.Options {
 	ofCluster := labels.SelectorFromSet(labels.Set{v1alpha1.LabelCluster: s.opts.Cluster})
 	return cache.Options{
 		Scheme:                       scheme,
 		DefaultNamespaces:            map[string]cache.Config{s.opts.Namespace: {}},
-		DefaultUnsafeDisableDeepCopy: new(true), // listed objects are read-only here
-		// Managed fields are half of each object. The API server keeps its own if an update omits
-		// them.
+		DefaultUnsafeDisableDeepCopy: new(true), // this package does not change listed objects
+		// Managed fields are half of the size of each object. An update may omit them: the API
+		// server then keeps them.
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&v1alpha1.Partition{}:   {Label: ofCluster},
@@ -192,10 +194,10 @@ func (s *Store) tryAddHandlers(ctx context.Context) error {
 	return nil
 }
 
-// affectsImage reports whether an update can change an image. An image contains nothing of the
-// status of LogClusters and Topics, because that status only aggregates the status of Partitions,
-// and it is written many times while a broker fails or returns. An image depends on one of their
-// annotations, AnnotationCleanNow.
+// affectsImage reports whether an update can change an image. An image does not depend on the
+// status of LogClusters and Topics. That status only aggregates the status of Partitions, and it is
+// written many times while a broker fails or returns. Of their annotations, an image depends on
+// AnnotationCleanNow only.
 func affectsImage(before, after any) bool {
 	switch before.(type) {
 	case *v1alpha1.LogCluster, *v1alpha1.Topic:
@@ -218,8 +220,8 @@ func (s *Store) run(ctx context.Context, self metadata.Broker, apply func(*metad
 		return nil // acquire fails only when ctx ends
 	}
 	self.Epoch, self.Leaving = epoch, false
-	// The bound in the Lease may be higher than the one that was requested. keep owns the Lease
-	// from here on.
+	// The bound of producer ids in the Lease may be higher than the requested bound. It must be
+	// read before keep starts, because keeper.written belongs to keep's goroutine from then on.
 	self.ProducerIDs = producerIDs(keeper.written)
 	s.self.Store(&self)
 	s.keeper.Store(keeper)
@@ -238,7 +240,7 @@ func (s *Store) run(ctx context.Context, self metadata.Broker, apply func(*metad
 	return <-renewal
 }
 
-// follow updates the view whenever the image could have changed.
+// follow updates the view whenever the image may have changed.
 func (s *Store) follow(ctx context.Context, v *view) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -272,13 +274,13 @@ func (s *Store) follow(ctx context.Context, v *view) {
 // view is the state of follow.
 type view struct {
 	liveness liveness
-	renewed  func() time.Time // last renewal of the own Lease
+	renewed  func() time.Time // returns the time of the last renewal of the own Lease
 	apply    func(*metadata.Image)
 
 	changed  bool // resources may differ from the last image
 	alive    map[int32]metadata.Broker
 	last     *metadata.Image
-	reported string // faults that were logged
+	reported string // the text of the faults that were logged last
 }
 
 // update brings the view up to date and applies a new image if it differs from the last one. It
@@ -315,7 +317,7 @@ func (s *Store) update(ctx context.Context, v *view) (time.Duration, error) {
 }
 
 // cacheComplete reports whether the caches contain every topic and partition that exists. A watch
-// may begin with an outdated list of an API server's cache, and the records of a topic that is
+// may begin with an outdated list from an API server's cache. The records of a topic that is
 // missing from the first image are deleted.
 func (s *Store) cacheComplete(ctx context.Context, all resources) (bool, error) {
 	known := map[types.UID]bool{}
@@ -347,8 +349,8 @@ func (s *Store) cacheComplete(ctx context.Context, all resources) (bool, error) 
 	return true, nil
 }
 
-// applyImage builds an image and applies it if it differs from the last one: an apply iterates over
-// all partitions.
+// applyImage builds an image. It applies the image only if it differs from the last one, because
+// apply iterates over all partitions.
 func (s *Store) applyImage(v *view, all resources) {
 	if all.cluster == nil {
 		// The LogCluster was deleted or is not created yet. The settings of topics are unknown, so
@@ -365,7 +367,7 @@ func (s *Store) applyImage(v *view, all resources) {
 	v.apply(image)
 }
 
-// reportFaults logs faults when they have changed: every update finds the same faults again.
+// reportFaults logs faults if they have changed: every update finds the same faults again.
 func (s *Store) reportFaults(v *view, faults ...error) {
 	text := ""
 	if err := errors.Join(faults...); err != nil {

@@ -25,8 +25,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
 
-// fixture is a namespace of a real API server with LogCluster demo, and a client with all
-// permissions.
+// fixture is a namespace of a real API server that contains the LogCluster demo, and a client with
+// all permissions.
 type fixture struct {
 	t         *testing.T
 	config    *rest.Config
@@ -65,7 +65,7 @@ func TestWithAPIServer(t *testing.T) {
 		"producer ids after a disk replacement": testProducerIDsAfterADiskReplacement,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // each waits for Leases to expire, in its own namespace
+			t.Parallel() // each test waits for Leases to expire, in a separate namespace
 			test(newFixture(t, config))
 		})
 	}
@@ -108,7 +108,7 @@ func (f *fixture) get(name string, into client.Object) {
 	}
 }
 
-// topic creates a Topic and its Partitions, as the operator does.
+// topic creates a Topic and its Partitions, in place of the operator.
 func (f *fixture) topic(name string, partitions int32) {
 	f.t.Helper()
 	f.create(&v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -123,7 +123,8 @@ func (f *fixture) topic(name string, partitions int32) {
 	}
 }
 
-// elect plays the operator: it writes a leader once its broker epoch has registered.
+// elect makes a broker the leader of a Partition, in place of the operator, once the broker has
+// registered with brokerEpoch.
 func (f *fixture) elect(partition string, leader, leaderEpoch int32, brokerEpoch int64) {
 	f.t.Helper()
 	eventually(f.t, "broker registered", func() bool {
@@ -148,7 +149,7 @@ func (f *fixture) lead(partition string, leader, leaderEpoch int32, brokerEpoch 
 	}
 }
 
-// broker is a running Store and its images.
+// broker is a running Store and the images that it has applied.
 type broker struct {
 	*Store
 	t      *testing.T
@@ -159,7 +160,7 @@ type broker struct {
 	err    error
 }
 
-// run starts a broker and does not wait.
+// run starts a broker and does not wait until it is registered.
 func (f *fixture) run(id int32, config *rest.Config) *broker {
 	f.t.Helper()
 	return f.runAs(metadata.Broker{
@@ -193,7 +194,7 @@ func (b *broker) stop() {
 	<-b.ended
 }
 
-// until waits for an image that satisfies a condition.
+// until waits for an image that satisfies a condition and returns it.
 func (b *broker) until(what string, satisfied func(*metadata.Image) bool) *metadata.Image {
 	b.t.Helper()
 	expired := time.After(time.Minute)
@@ -204,9 +205,9 @@ func (b *broker) until(what string, satisfied func(*metadata.Image) bool) *metad
 		select {
 		case b.last = <-b.images:
 		case <-b.ended:
-			b.t.Fatalf("the store stopped before: %s: %v", what, b.err)
+			b.t.Fatalf("the store stopped before condition %q: %v", what, b.err)
 		case <-expired:
-			b.t.Fatalf("no image within the timeout: %s", what)
+			b.t.Fatalf("no image within the timeout with condition %q", what)
 		}
 	}
 }
@@ -238,10 +239,10 @@ func testImageFollowsResources(f *fixture) {
 	f.get("orders", topic)
 	if want, _ := id(topic.UID); first.Topic("orders").ID != want ||
 		len(first.Topic("orders").Partitions) != 2 {
-		f.t.Errorf("topic is %+v, want id %s", first.Topic("orders"), want)
+		f.t.Errorf("got topic %+v, want id %s", first.Topic("orders"), want)
 	}
 	if self, _ := first.Broker(0); self.Epoch != 1 || self.Directory != "disk-0" {
-		f.t.Errorf("own broker is %+v", self)
+		f.t.Errorf("got own broker %+v", self)
 	}
 	f.elect("orders-0", 0, 1, 1)
 	b.until("broker leads", leads("orders", 0, 1))
@@ -258,7 +259,7 @@ func testImageFollowsResources(f *fixture) {
 		func(image *metadata.Image) bool { return image.Topic("orders") == nil })
 	b.stop()
 	if b.err != nil {
-		f.t.Errorf("stopped with %v", b.err)
+		f.t.Errorf("Run returned %v", b.err)
 	}
 	again := f.run(0, f.config)
 	if self, _ := again.until("up again", up(0)).Broker(0); self.Epoch != 2 {
@@ -292,10 +293,10 @@ func testServing(f *fixture) {
 		versions = append(versions, p.ResourceVersion)
 		switch serving := p.Status.ServingEpoch; {
 		case index < 2 && (serving == nil || *serving != 4):
-			f.t.Errorf("partition %d: servingEpoch is %v", index, serving)
+			f.t.Errorf("partition %d: got servingEpoch %v, want 4", index, serving)
 		case index == 2 && serving != nil:
 			f.t.Errorf(
-				"partition 2 is reported as served at epoch %d, which the broker has not reached",
+				"partition 2 is reported as served in leader epoch %d, but the broker has reached epoch 3 only",
 				*serving,
 			)
 		}
@@ -311,7 +312,7 @@ func testServing(f *fixture) {
 		}
 	}
 	if err := b.ReportServing(f.t.Context(), 1, nil); err == nil {
-		f.t.Error("a report of another broker was accepted")
+		f.t.Error("a report for another broker was accepted")
 	}
 }
 
@@ -340,7 +341,7 @@ func testReplaced(f *fixture) {
 	f.run(0, f.config).until("second incarnation up", up(0))
 	<-old.ended
 	if !errors.Is(old.err, errReplaced) {
-		f.t.Errorf("the first incarnation stopped with %v", old.err)
+		f.t.Errorf("Run of the first incarnation returned %v, want errReplaced", old.err)
 	}
 	lease := &coordinationv1.Lease{}
 	f.get("demo-broker-0", lease)
@@ -380,8 +381,9 @@ func (f *fixture) interruptible() (config *rest.Config, unavailable *atomic.Bool
 	return config, unavailable
 }
 
-// testOutage disconnects broker 0 from the API server for longer than its Lease is valid. It keeps
-// its last image; the other broker observes it as down and as up again.
+// testOutage: broker 0 is disconnected from the API server for longer than its Lease is valid.
+// Broker 0 keeps its last image, and broker 1 observes broker 0 as down. After the outage broker 1
+// observes broker 0 as up again.
 func testOutage(f *fixture) {
 	interrupted, unavailable := f.interruptible()
 	f.topic("orders", 1)
@@ -396,7 +398,7 @@ func testOutage(f *fixture) {
 		b0.last = <-b0.images
 	}
 	if !leads("orders", 0, 1)(b0.last) || !up(0, 1)(b0.last) {
-		f.t.Errorf("the disconnected broker 0 holds %s", describe(b0.last))
+		f.t.Errorf("the disconnected broker 0 has the image %s", describe(b0.last))
 	}
 	unavailable.Store(false)
 	b1.until("broker 0 up again", up(0, 1))
