@@ -313,7 +313,7 @@ func TestCacheComplete(t *testing.T) {
 		known resources
 		want  bool
 	}{
-		"all":          {live, true},
+		"all":               {live, true},
 		"topic missing":     {resources{partitions: live.partitions}, false},
 		"partition missing": {resources{topics: live.topics}, false},
 		"all, and a deleted topic": {resources{topics: append(live.topics, &v1alpha1.Topic{}),
