@@ -10,13 +10,14 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// applier applies metadata images to a Set. It belongs to the goroutine that calls Set.Apply.
+// applier applies metadata images to a Set. Only the goroutine that calls Set.Apply uses it.
 type applier struct {
 	set      *Set
-	defaults metadata.Replication // for settings that an image does not contain
-	// cluster is the id of the cluster whose logs the store holds; "": the store holds no logs yet.
+	defaults metadata.Replication // used for settings that an image does not contain
+	// cluster is the id of the cluster to which the store's logs belong; "": the store contains no
+	// logs.
 	cluster     string
-	replication metadata.Replication // the settings in the last image
+	replication metadata.Replication // the settings of the image that was applied last
 }
 
 // assignedPartition is a partition that an image assigns to this broker.
@@ -27,22 +28,23 @@ type assignedPartition struct {
 }
 
 // Apply makes the set match a metadata image: it creates, opens, configures and releases logs, and
-// begins leader epochs. It returns the partitions that this broker leads and serves now, and those
-// that it does not serve because their log knows a later leader epoch. The errors of single
-// partitions come joined; the other partitions are served. Apply must be called from one goroutine.
+// begins leader epochs. It returns two kinds of partitions: those that this broker leads and serves
+// now, and those that it does not serve because their log contains a later leader epoch. The error
+// joins the errors of single partitions; all other partitions are served. Apply must be called from
+// one goroutine.
 //
 // The order of the steps matters:
 //
-//  1. Logs are released first, so that a topic that was deleted and created again under its name
-//     finds its directories free.
-//  2. The partitions that this broker keeps leading, or follows, come next, because they wait for
-//     no disk. Producers of other brokers wait for them: until a dead replica is out of the ISR, or
-//     until this broker follows the new leader.
+//  1. Logs are released first. So if a topic was deleted and created again under the same name, the
+//     directories of the new topic's logs are free.
+//  2. The partitions that this broker continues to lead, or follows, come next, because this step
+//     does not wait for the disk. Producers of partitions on other brokers may wait for this step:
+//     for the removal of a dead replica from the ISR, or for this broker to follow a new leader.
 //  3. The partitions that this broker begins to lead come last.
 func (s *Set) Apply(img *metadata.Image) ([]metadata.Served, error) { return s.applier.apply(img) }
 
-// Cluster returns the id of the cluster whose logs the store holds. It must be called from the
-// goroutine that calls Apply.
+// Cluster returns the id of the cluster to which the store's logs belong. It must be called from
+// the goroutine that calls Apply.
 func (s *Set) Cluster() string { return s.applier.cluster }
 
 func (a *applier) apply(img *metadata.Image) ([]metadata.Served, error) {
@@ -53,7 +55,7 @@ func (a *applier) apply(img *metadata.Image) ([]metadata.Served, error) {
 	next := &view{image: img, partitions: make(map[PartitionID]*partition, len(assigned))}
 	faults := a.release(img, old, assigned)
 	if len(faults) == 0 && img.ClusterID != "" {
-		a.cluster = img.ClusterID // the logs of other clusters were released
+		a.cluster = img.ClusterID // release has released the logs of any other cluster
 	}
 
 	a.createLogs(old, assigned)
@@ -61,8 +63,8 @@ func (a *applier) apply(img *metadata.Image) ([]metadata.Served, error) {
 	failed := map[PartitionID]error{}
 	a.applyPartitions(img, next, others, failed)
 	s.view.Store(s.view.Load().with(next.partitions))
-	// next contains all followed partitions now: a partition that this broker begins to lead is not
-	// followed, even if its leader epoch fails to begin.
+	// next contains all followed partitions now. The partitions in starting are not followed, even
+	// if their leader epoch fails to begin.
 	s.fetchers.follow(img, next.partitions)
 	s.isrUpdater.enqueueAll()
 
@@ -71,9 +73,9 @@ func (a *applier) apply(img *metadata.Image) ([]metadata.Served, error) {
 	faults = append(faults, refused...)
 	s.view.Store(next)
 	s.isrUpdater.enqueueAll()
-	// Advance again, now that logSynced finds the partitions in their new roles: a sync that ended
-	// after applyPartition and before now advanced no high watermark, and there may be no later
-	// sync.
+	// Advance the high watermarks again. logSynced finds only partitions of the stored view, so a
+	// sync that ended while a partition was only in next advanced no high watermark. There may be
+	// no later sync.
 	for _, p := range next.partitions {
 		p.advance()
 	}
@@ -89,7 +91,7 @@ func (a *applier) apply(img *metadata.Image) ([]metadata.Served, error) {
 	return served, errors.Join(faults...)
 }
 
-// configure applies an image's replication settings, if they changed.
+// configure applies the replication settings of an image if they have changed.
 func (a *applier) configure(now metadata.Replication) {
 	if now == a.replication {
 		return
@@ -116,7 +118,7 @@ func assignedTo(node int32, img *metadata.Image) []assignedPartition {
 }
 
 // splitStarting separates the partitions whose leader epoch begins on this broker from the others.
-// Both results keep the order of the partitions.
+// Both results keep the order of assigned.
 func (a *applier) splitStarting(old map[PartitionID]*partition,
 	assigned []assignedPartition) (starting, others []assignedPartition) {
 	for _, ap := range assigned {
@@ -132,9 +134,9 @@ func (a *applier) splitStarting(old map[PartitionID]*partition,
 	return starting, others
 }
 
-// served returns the partitions of the view that are served, and those that are not served only
-// because their log contains a later leader epoch. It also returns the faults of the partitions
-// that failed.
+// served returns the partitions of the view that this broker serves, and the partitions that it
+// does not serve only because their log contains a later leader epoch. It also returns the errors
+// of all partitions that failed.
 func (v *view) served(assigned []assignedPartition,
 	failed map[PartitionID]error) (served []metadata.Served, faults []error) {
 	for _, a := range assigned {
@@ -154,7 +156,7 @@ func (v *view) served(assigned []assignedPartition,
 	return served, faults
 }
 
-// with returns the view with added or replaced partitions.
+// with returns a copy of the view to which partitions were added, or in which they were replaced.
 func (v *view) with(partitions map[PartitionID]*partition) *view {
 	all := maps.Clone(v.partitions)
 	if all == nil {
@@ -164,17 +166,18 @@ func (v *view) with(partitions map[PartitionID]*partition) *view {
 	return &view{image: v.image, partitions: all}
 }
 
-// release ends the partitions that are no longer assigned, and releases every log on the disk
-// without an assigned partition: the logs of partitions of the previous image, and, at the first
-// image, the logs of topics that were deleted while the broker was down.
+// release ends the roles of partitions that are no longer assigned to this broker, and releases
+// every log on the disk that belongs to no assigned partition. These are logs of partitions in the
+// previous image. At the first image they are also logs of topics that were deleted while the
+// broker was down.
 func (a *applier) release(img *metadata.Image, old map[PartitionID]*partition,
 	assigned []assignedPartition) []error {
 	topics := make(map[PartitionID]metadata.ID, len(assigned))
 	for _, ap := range assigned {
 		topics[ap.id] = ap.topic.ID
 	}
-	// The roles change before the logs close: a request that finds its log closed reads the refusal
-	// from the role.
+	// The roles change before the logs close: a request that finds its log closed returns the
+	// refusal of the new role.
 	for id, p := range old {
 		if topic, ok := topics[id]; !ok || topic != p.topic {
 			_ = p.setRole(&role{epoch: p.role.Load().epoch, leader: metadata.NoBroker,
@@ -192,7 +195,11 @@ func (a *applier) release(img *metadata.Image, old map[PartitionID]*partition,
 			!isServedElsewhere(topic, log) {
 			retain = true // the topic exists, and this may be the only copy of its records
 		}
-		a.set.logger.Info("releasing log", "partition", id, "retain", retain)
+		message := "releasing log of an unassigned partition: its files are deleted"
+		if retain {
+			message = "releasing log of an unassigned partition: its files are kept"
+		}
+		a.set.logger.Info(message, "partition", id)
 		if err := a.set.store.Release(id, retain); err != nil {
 			faults = append(faults, fmt.Errorf("release partition %s: %w", id, err))
 		}
@@ -201,9 +208,10 @@ func (a *applier) release(img *metadata.Image, old map[PartitionID]*partition,
 }
 
 // isServedElsewhere reports whether another broker leads a reassigned partition, in the latest
-// leader epoch of this log or in a later one. The partition's new replicas then hold its records. A
-// reassignment removes a replica only once its replacements are in sync. But Partitions may also
-// have been deleted and created again, which resets the leader epochs.
+// leader epoch of this log or in a later one. If so, the new replicas have all records: a
+// reassignment removes a replica only once its replacements are in sync. The epochs are compared
+// because a Partition that was deleted and created again starts with lower leader epochs, and its
+// replicas may be empty.
 func isServedElsewhere(topic *metadata.Topic, log *logstore.Log) bool {
 	id := log.ID()
 	if int(id.Index) >= len(topic.Partitions) {
@@ -213,8 +221,8 @@ func isServedElsewhere(topic *metadata.Topic, log *logstore.Log) bool {
 	return p.Leader != metadata.NoBroker && len(p.ISR) > 0 && p.LeaderEpoch >= log.LeaderEpoch()
 }
 
-// isOtherCluster reports whether the store's logs belong to another cluster than the image: then a
-// topic that the image lacks was not necessarily deleted.
+// isOtherCluster reports whether the store's logs belong to another cluster than the image does. If
+// so, a topic that is missing in the image was not necessarily deleted.
 func (a *applier) isOtherCluster(img *metadata.Image) bool {
 	return a.cluster != "" && a.cluster != img.ClusterID
 }

@@ -14,11 +14,11 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// barrierDisk makes the first sync of an epoch file wait until a second one is in progress.
+// barrierDisk makes the first sync of a leader epoch file wait until a second such sync has begun.
 type barrierDisk struct {
 	vfs.FS
 	syncs  atomic.Int32
-	second chan struct{} // closed with the second sync
+	second chan struct{} // closed when the second sync begins
 	failed atomic.Bool
 }
 
@@ -47,8 +47,8 @@ func (f *barrierFile) Sync() error {
 	return f.File.Sync()
 }
 
-// TestLeaderEpochsBeginConcurrently: a thousand partitions that begin a leader epoch do not wait
-// for each other's syncs. Apply still returns them in order.
+// TestLeaderEpochsBeginConcurrently: 40 partitions that begin a leader epoch do not wait for each
+// other's syncs. Apply still returns them in order.
 func TestLeaderEpochsBeginConcurrently(t *testing.T) {
 	disk := &barrierDisk{FS: vfs.NewMem(), second: make(chan struct{})}
 	b := &broker{t: t, disk: disk, topics: map[string]*metadata.Topic{}, cluster: "ours"}
@@ -73,7 +73,7 @@ func TestLeaderEpochsBeginConcurrently(t *testing.T) {
 }
 
 // BenchmarkCreatePartitions creates 1,000 partitions and begins to lead them, on a real disk with
-// real syncs. docs/bench/start.md has figures.
+// real syncs. docs/bench/start.md contains results.
 func BenchmarkCreatePartitions(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()

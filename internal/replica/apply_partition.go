@@ -12,13 +12,14 @@ import (
 	"heartwood.dev/heartwood/internal/replica/isr"
 )
 
-// applyConcurrency is the number of partitions that the applier, or a fetcher, processes at once.
-// Beginning a leader epoch takes two syncs, which only wait for the disk; concurrent syncs share
-// one write of the filesystem's journal.
+// applyConcurrency is the largest number of partitions that the applier, or a fetcher, processes at
+// once. The start of a leader epoch needs two syncs, which only wait for the disk. Concurrent syncs
+// share one write of the filesystem's journal.
 const applyConcurrency = 64
 
-// applyPartitions applies an image to partitions and adds them to the next view. failed receives
-// the errors. The partitions are independent of each other, so they are processed concurrently.
+// applyPartitions applies an image to partitions and adds them to the next view. It stores their
+// errors in failed. The partitions are independent of each other, so they are processed
+// concurrently.
 func (a *applier) applyPartitions(img *metadata.Image, next *view, assigned []assignedPartition,
 	failed map[PartitionID]error) {
 	type result struct {
@@ -44,11 +45,11 @@ func (a *applier) applyPartitions(img *metadata.Image, next *view, assigned []as
 	}
 }
 
-// applyPartition brings a partition into the state of an image; old is its previous state, or nil.
-// It always returns a partition: if the partition cannot be served, its role holds the reason. As
-// long as the log is kept, the old partition is kept too and gets a new role: waiting requests hold
-// the partition, and learn of changes from its role. A leader epoch begins once, not with every
-// image.
+// applyPartition brings a partition into the state that an image describes; old is its previous
+// state, or nil. It always returns a partition: if the partition cannot be served, its role
+// contains the reason. As long as the log is kept, applyPartition returns the old partition with a
+// new role. Waiting requests refer to the partition and detect the change by its role. A leader
+// epoch begins once, not with every image.
 func (a *applier) applyPartition(img *metadata.Image, old *partition,
 	ap assignedPartition) (*partition, error) {
 	s, p := a.set, old
@@ -59,9 +60,9 @@ func (a *applier) applyPartition(img *metadata.Image, old *partition,
 	before := p.role.Load()
 	r := newRole(img, ap.topic, ap.partition, s.node)
 	err := a.openLog(p, ap)
-	// changing is held from before the leader epoch begins. If a response of the previous leader
-	// were applied after the epoch began, the log would hold batches of an old epoch inside the new
-	// one, and followers would diverge there in every fetch.
+	// changing is locked before the leader epoch begins. Otherwise a response of the previous
+	// leader could be applied afterwards. The log would then contain batches of the old epoch after
+	// the start of the new one, and followers would diverge there in every fetch.
 	p.changing.Lock()
 	switch {
 	case err != nil:
@@ -93,16 +94,16 @@ func (a *applier) applyPartition(img *metadata.Image, old *partition,
 	return p, err
 }
 
-// setRole changes the partition's role. When it returns, everything under the old role has ended:
-// its leaderState advances no high watermark, no produced batch is appended under it, and no
-// leader's response is applied under it.
+// setRole changes the partition's role. When it returns, the old role has no further effect: its
+// leaderState no longer advances the high watermark, its produce requests append nothing further,
+// and responses to its fetches are not applied.
 func (p *partition) setRole(r *role) error {
 	p.changing.Lock()
 	defer p.changing.Unlock()
 	return p.setRoleLocked(r)
 }
 
-// setRoleLocked is setRole with changing held.
+// setRoleLocked is setRole for a caller that holds changing.
 func (p *partition) setRoleLocked(r *role) error {
 	before := p.role.Load()
 	if before != nil && before.leaderState != nil && before.leaderState != r.leaderState {
@@ -123,16 +124,17 @@ func (p *partition) setRoleLocked(r *role) error {
 	return err
 }
 
-// errRestartedLeader rejects leading in a leader epoch that the log contains from before this
-// broker process started.
+// errRestartedLeader is the error if the log contained the leader epoch already when this broker
+// process opened it. This broker does not lead in such an epoch.
 var errRestartedLeader = fmt.Errorf("%w: the log contains it from before this start",
 	ErrFencedLeaderEpoch)
 
 // beginLeaderEpoch makes this broker the leader in a new leader epoch.
 //
-// A broker that has just started may have lost the end of its log, which its followers may still
-// hold. If it led on in the same epoch, it would write other records under the same offsets and
-// epoch. Its image is older than its new broker epoch; it waits for an election.
+// It rejects an epoch that the log contained when this broker process opened it. The broker may
+// have lost the end of its log in a crash, while its followers still have these records. If it
+// continued to lead in that epoch, it would append other records with the same offsets and epoch.
+// Such an image is older than this broker process: the broker waits for its next election.
 func (a *applier) beginLeaderEpoch(p *partition, r, before *role, img *metadata.Image) error {
 	if len(r.replicas) > 1 && r.epoch == p.epochAtOpen {
 		return errRestartedLeader
@@ -174,8 +176,8 @@ func (a *applier) createLogs(old map[PartitionID]*partition, assigned []assigned
 	a.set.store.CreateAll(missing)
 }
 
-// openLog opens p's log, if it is not open yet, and applies the topic's settings. The store may
-// find the log on the disk or create it. The error wraps logstore.ErrStorage.
+// openLog opens p's log, if it is not open yet, and applies the topic's settings. The log may exist
+// on the disk; otherwise the store creates it. The error wraps logstore.ErrStorage.
 func (a *applier) openLog(p *partition, ap assignedPartition) error {
 	settings, retain := ap.topic.Settings, ap.topic.RetainData
 	if p.log != nil {
@@ -198,8 +200,8 @@ func (a *applier) openLog(p *partition, ap assignedPartition) error {
 	return nil
 }
 
-// storageError makes an error wrap logstore.ErrStorage, so that callers can distinguish a log that
-// cannot be opened from a partition on other brokers.
+// storageError returns an error that wraps logstore.ErrStorage. Callers use it to distinguish a log
+// that cannot be opened from a partition that is on other brokers.
 func storageError(err error) error {
 	if errors.Is(err, logstore.ErrStorage) {
 		return err

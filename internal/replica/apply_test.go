@@ -42,7 +42,9 @@ func TestApplyReturnsServedPartitions(t *testing.T) {
 	}
 }
 
-// TestFaultyPartitionDoesNotAffectOthers: its state reports why it is not served.
+// TestFaultyPartitionDoesNotAffectOthers: one of two partitions cannot be served, because its log
+// contains a later leader epoch. The other partition is served. The state of the first partition
+// reports the fault.
 func TestFaultyPartitionDoesNotAffectOthers(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 2, func(topic *metadata.Topic) { topic.Partitions[0].LeaderEpoch = 7 })
@@ -81,7 +83,8 @@ func TestApplyConfiguresLogs(t *testing.T) {
 	}
 }
 
-// TestBatchesCarryTheLeaderEpoch: reference 1.1, field partitionLeaderEpoch.
+// TestBatchesCarryTheLeaderEpoch: each batch in the log contains the leader epoch of its append, in
+// the field partitionLeaderEpoch.
 func TestBatchesCarryTheLeaderEpoch(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 1, nil)
@@ -99,7 +102,8 @@ func TestBatchesCarryTheLeaderEpoch(t *testing.T) {
 	}
 }
 
-// TestRestartKeepsRecordsAndHighWatermark also reads before the first image.
+// TestRestartKeepsRecordsAndHighWatermark: after a restart the broker serves the records below the
+// high watermark once it has applied the first image. Before that the partition is unknown.
 func TestRestartKeepsRecordsAndHighWatermark(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 1, nil)
@@ -118,8 +122,8 @@ func TestRestartKeepsRecordsAndHighWatermark(t *testing.T) {
 	}
 }
 
-// TestDeletedTopicsObeyTheirReclaimPolicy deletes a topic while the broker runs, and while it is
-// down, when only the log knows the policy.
+// TestDeletedTopicsObeyTheirReclaimPolicy deletes a topic while the broker runs, or while it is
+// down. In the second case the policy is stored only with the log.
 func TestDeletedTopicsObeyTheirReclaimPolicy(t *testing.T) {
 	for _, down := range []bool{false, true} {
 		for _, retain := range []bool{false, true} {
@@ -140,7 +144,8 @@ func TestDeletedTopicsObeyTheirReclaimPolicy(t *testing.T) {
 			if b.store.Log(id("a", 0)) != nil || b.store.Log(id("other", 0)) == nil {
 				t.Error("the deleted topic's log is on the disk, or the other topic's is not")
 			}
-			// A new topic of the same name has another id, and adopts the retained log.
+			// A new topic of the same name has another id. It adopts the retained log, if the log
+			// was retained.
 			b.topic("a", 1, nil)
 			b.apply()
 			got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0])
@@ -151,9 +156,10 @@ func TestDeletedTopicsObeyTheirReclaimPolicy(t *testing.T) {
 	}
 }
 
-// TestLogsOfAnotherClusterAreRetained, whatever their reclaim policy: a topic that is missing in
-// the metadata of another cluster was not necessarily deleted. Afterwards the logs belong to the
-// new cluster, and its policy applies.
+// TestLogsOfAnotherClusterAreRetained: a broker with the logs of one cluster joins another cluster.
+// It retains the logs whatever their reclaim policy, because a topic that is missing in the new
+// cluster's metadata was not necessarily deleted. Afterwards the logs belong to the new cluster,
+// and its reclaim policy applies to them.
 func TestLogsOfAnotherClusterAreRetained(t *testing.T) {
 	b := newBroker(t)
 	for _, name := range []string{"a", "b"} {
@@ -185,8 +191,8 @@ func TestLogsOfAnotherClusterAreRetained(t *testing.T) {
 	}
 }
 
-// TestTopicIsRecreatedBetweenTwoImages: one image has the old topic, the next one the new topic of
-// the same name.
+// TestTopicIsRecreatedBetweenTwoImages: one image contains the old topic, the next image a new
+// topic of the same name.
 func TestTopicIsRecreatedBetweenTwoImages(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 1, nil)
@@ -202,9 +208,10 @@ func TestTopicIsRecreatedBetweenTwoImages(t *testing.T) {
 	}
 }
 
-// TestReassignedPartitionIsReleased: its records are deleted here once other brokers have them.
-// They are retained while that is uncertain: without a leader, or if the metadata has lost the
-// leader epochs that this log contains.
+// TestReassignedPartitionIsReleased: a broker that is no longer a replica deletes its records if
+// the image shows that another broker leads the partition. The broker retains the records if the
+// partition has no leader. It also retains them if the metadata has lost the leader epochs that
+// this log contains.
 func TestReassignedPartitionIsReleased(t *testing.T) {
 	for name, c := range map[string]struct {
 		to       metadata.Partition
@@ -254,8 +261,9 @@ func TestStatesReportUnderReplication(t *testing.T) {
 	}
 }
 
-// TestLogWithLaterEpochIsNotServed: the metadata has lost its leader epochs. Two histories in one
-// leader epoch would be worse than unavailability.
+// TestLogWithLaterEpochIsNotServed: the metadata has lost its leader epochs, so the image's leader
+// epoch is below the log's. The partition is not served. Otherwise other records could be appended
+// in a leader epoch that the log already contains.
 func TestLogWithLaterEpochIsNotServed(t *testing.T) {
 	b := newBroker(t)
 	topic := b.topic("a", 1, func(topic *metadata.Topic) { topic.Partitions[0].LeaderEpoch = 7 })

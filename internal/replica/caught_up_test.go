@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// caughtUp returns a broker that leads partitions of one record each, and the fetch of a follower
-// that has all of them.
+// caughtUp returns a broker that leads partitions of one record each, and the fetch request of a
+// follower that has all these records.
 func caughtUp(t testing.TB, partitions int) (*Set, FetchRequest) {
 	disk := vfs.NewMem()
 	if err := disk.MkdirAll("/data"); err != nil {
@@ -69,12 +69,13 @@ func caughtUp(t testing.TB, partitions int) (*Set, FetchRequest) {
 	return s, req
 }
 
-// TestCaughtUpFollowerReceivesChangedOffsets: the offsets are returned although the log is not
-// read, and only those that differ from what the follower sent count as changed.
+// TestCaughtUpFollowerReceivesChangedOffsets: the follower has all records. The response contains
+// the offsets of both partitions although no log is read. OffsetsChanged is set only for partition
+// 1, where the follower has sent another high watermark.
 func TestCaughtUpFollowerReceivesChangedOffsets(t *testing.T) {
 	s, req := caughtUp(t, 2)
 	req.Partitions[1].HighWater = 0
-	s.Fetch(t.Context(), req) // reports to the leader that the follower has everything
+	s.Fetch(t.Context(), req) // reports to the leader that the follower has all records
 	for i, got := range s.Fetch(t.Context(), req) {
 		if got.Err != nil || got.Data != nil || got.HighWater != 1 || got.LogStart != 0 ||
 			got.Stable != 1 {
@@ -90,8 +91,8 @@ func TestCaughtUpFollowerReceivesChangedOffsets(t *testing.T) {
 // same order.
 func TestFollowerReceivesAppendedRecords(t *testing.T) {
 	s, req := caughtUp(t, 3)
-	req.Partitions[2].Offset, req.Partitions[2].DurableEnd = 0, 0 // lacks its record
-	// the fetch does not wait, because of partition 2
+	req.Partitions[2].Offset, req.Partitions[2].DurableEnd = 0, 0 // the follower lacks this record
+	// partition 2 has a record for the follower, so the fetch returns before this time
 	req.Wait = time.Minute
 	for i, got := range s.Fetch(t.Context(), req) {
 		if has := got.Data != nil && got.Data.Length > 0; got.Err != nil ||
@@ -104,9 +105,10 @@ func TestFollowerReceivesAppendedRecords(t *testing.T) {
 	}
 }
 
-// BenchmarkCaughtUpFollowerFetch measures the leader's work for a fetch without a session, which a
-// follower of an earlier version sends for each record in any partition; and for a fetch in a
-// session, of one record that the follower has, including the append.
+// BenchmarkCaughtUpFollowerFetch measures the leader's work for a fetch of a follower that has all
+// records. The first cases measure a fetch without a session, which a follower of an earlier
+// version sends for each record in any partition. The cases named "session" measure the append of
+// one record and the fetch, in a session, that acknowledges it.
 func BenchmarkCaughtUpFollowerFetch(b *testing.B) {
 	for _, partitions := range []int{1, 333} {
 		b.Run(fmt.Sprintf("partitions=%d", partitions), func(b *testing.B) {
@@ -134,7 +136,7 @@ func BenchmarkCaughtUpFollowerFetch(b *testing.B) {
 	}
 }
 
-// batchOfOne returns a batch of one record, which can be appended repeatedly.
+// batchOfOne returns a batch of one record that may be appended repeatedly.
 func batchOfOne(t testing.TB) []byte {
 	builder := record.NewBuilder(compress.None, compress.LevelDefault)
 	builder.Reset(record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,

@@ -3,15 +3,15 @@ package replica
 import "math"
 
 // updateCleaningProgress computes the replicated cleaning progress of a partition that this broker
-// leads: the smallest tombstone-clean offset over all replicas. Below it no replica holds a record
-// that is older than a tombstone of its key. This broker's own cleaner keeps the tombstones and
-// transaction markers at or above it. The offset of a replica that has not reported it in this
-// leader epoch is taken as 0.
+// leads: the smallest tombstone-clean offset over all replicas. No replica holds an older record of
+// the key of a tombstone below that offset. This broker's cleaner keeps all tombstones and
+// transaction markers at or above that offset. A replica that has not reported its tombstone-clean
+// offset in this leader epoch is included with offset 0.
 //
-// Without this bound a replica that was away for longer than the tombstone retention would return
-// with a value whose tombstone is gone everywhere else, and would serve the deleted key once
-// elected. A consumer that read a value on a replica that has not removed it yet would miss the
-// tombstone on the next replica (docs/replication-compacted.md).
+// Without this bound, a replica that was away for longer than the tombstone retention could return
+// with a value whose tombstone is gone on all other brokers. Once elected, the replica would serve
+// the deleted key. Also, a consumer could read a value on a replica that has not removed it yet,
+// continue on another replica, and miss the tombstone there (docs/replication-compacted.md).
 func updateCleaningProgress(p *partition, r *role) int64 {
 	if len(r.replicas) == 1 {
 		p.log.Compaction().SetReplicasTombstoneClean(math.MaxInt64)
@@ -22,8 +22,8 @@ func updateCleaningProgress(p *partition, r *role) int64 {
 	return progress
 }
 
-// resetCleaningProgress sets the progress for a new role: a new follower has not received the
-// progress from its leader yet.
+// resetCleaningProgress sets the replicated cleaning progress for a new role. A new follower has
+// received none from its leader yet, so it starts with 0.
 func resetCleaningProgress(p *partition, before, r *role) {
 	switch {
 	case r.leaderState != nil:

@@ -13,8 +13,9 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// compactedNodes returns a cluster with a compacted topic. A pass on request cleans it to the last
-// record; other passes clean hardly anything.
+// compactedNodes returns a cluster with a compacted topic. A pass that a test requests cleans the
+// topic up to the last record. Scheduled passes remove almost nothing, because the topic permits 99
+// % garbage.
 func compactedNodes(t *testing.T, count int, replicas ...int32) *cleanedNodes {
 	n := newNodesFlushing(t, count, time.Second, func(topic *metadata.Topic) {
 		s := &topic.Settings
@@ -35,7 +36,7 @@ func compactedNodes(t *testing.T, count int, replicas ...int32) *cleanedNodes {
 	return c
 }
 
-// cleanedNodes is nodes with a cleaner on each.
+// cleanedNodes is a cluster whose brokers run cleaners.
 type cleanedNodes struct {
 	*nodes
 	cleaners map[int32]*cleaner.Cleaner
@@ -59,7 +60,7 @@ func (n *cleanedNodes) startNode(id int32) {
 	n.apply()
 }
 
-// put produces a record with a key to a broker; without a value, a tombstone.
+// put produces a record with a key to a broker. A nil value makes it a tombstone.
 func (n *cleanedNodes) put(to int32, key string, value []byte) {
 	n.t.Helper()
 	result := n.nodes.nodes[to].Append(AcksAll,
@@ -103,7 +104,8 @@ func (n *cleanedNodes) clean(ids ...int32) {
 	}
 }
 
-// has reports whether a broker's log has the key's value, and its tombstone.
+// has reports whether a broker's log contains a value of the key, and whether it contains a
+// tombstone.
 func (n *cleanedNodes) has(id int32, key string) (value, tombstone bool) {
 	n.t.Helper()
 	for rest := n.content(id); len(rest) > 0; {
@@ -125,7 +127,8 @@ func (n *cleanedNodes) has(id int32, key string) (value, tombstone bool) {
 	return value, tombstone
 }
 
-// want fails unless the broker's log has the key's value and tombstone, or lacks them, as expected.
+// want fails the test unless the broker's log contains, or lacks, the key's value and tombstone as
+// expected.
 func (n *cleanedNodes) want(id int32, key string, value, tombstone bool) {
 	n.t.Helper()
 	if hasValue, hasTombstone := n.has(id, key); hasValue != value || hasTombstone != tombstone {
@@ -134,15 +137,16 @@ func (n *cleanedNodes) want(id int32, key string, value, tombstone bool) {
 	}
 }
 
-// inCleanedCluster runs a test in a bubble, with count brokers and one partition on some of them.
+// inCleanedCluster runs a test in a synctest bubble, with count brokers and one partition on some
+// of them.
 func inCleanedCluster(t *testing.T, count int, replicas []int32, test func(n *cleanedNodes)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(compactedNodes(t, count, replicas...)) })
 }
 
-// TestX1ReturningReplicaRestoresNoDeletedKey: a replica is down while a key is deleted, for longer
-// than the tombstone retention. The others keep the tombstone for it, so that the key does not
-// return, whether or not the replica is elected. Once all have cleaned, the tombstone is removed
+// TestX1ReturningReplicaRestoresNoDeletedKey: broker 3 is down while a key is deleted, for longer
+// than the tombstone retention. The other brokers keep the tombstone for broker 3, so the key does
+// not return, even if broker 3 is elected. Once all brokers have cleaned, the tombstone is removed
 // everywhere.
 func TestX1ReturningReplicaRestoresNoDeletedKey(t *testing.T) {
 	inCleanedCluster(t, 3, []int32{1, 2, 3}, func(n *cleanedNodes) {
@@ -214,7 +218,7 @@ func TestX1IdlePartitionRemovesTombstones(t *testing.T) {
 		n.put(1, "stays", []byte("value"))
 		n.settle(time.Second)
 		n.clean(1, 2, 3)
-		// longer than the retention; the cleaners' own timers start the passes
+		// Wait for longer than the tombstone retention. The cleaners' own timers start the passes.
 		n.settle(6 * time.Minute)
 		if err := n.log(1).DeleteBefore(1); err != nil {
 			n.t.Fatal(err)
@@ -232,16 +236,17 @@ func TestX1IdlePartitionRemovesTombstones(t *testing.T) {
 	})
 }
 
-// TestX1NewReplicaCopiesASingleLog: broker 1 has removed a key and its tombstone; broker 2 still
-// has both, as from a time before replicas reported their tombstone-clean offsets. A new replica
-// copies the value from broker 2 and continues at broker 1, which has no tombstone to send.
+// TestX1NewReplicaCopiesASingleLog: broker 1 has removed a key's value and its tombstone. Broker 2
+// still has both, as was possible before replicas reported their tombstone-clean offsets. Broker 3
+// begins to copy broker 2 and has received the value when broker 1 becomes the leader, which has no
+// tombstone to send. Broker 3 must discard its copy and copy the log of broker 1.
 func TestX1NewReplicaCopiesASingleLog(t *testing.T) {
 	for name, restart := range map[string]bool{"running": false, "restarted": true} {
 		t.Run(name, func(t *testing.T) {
 			inCleanedCluster(t, 3, []int32{1, 2}, func(n *cleanedNodes) {
 				n.makeLogsDiffer()
 				n.startCopy(2)
-				n.want(3, "gone", true, false) // its copy is incomplete
+				n.want(3, "gone", true, false) // the copy lacks the tombstone
 				if restart {
 					n.stopNode(3)
 				}
@@ -254,7 +259,9 @@ func TestX1NewReplicaCopiesASingleLog(t *testing.T) {
 				n.equal(1, 3)
 				n.want(3, "gone", false, false)
 
-				n.nodes.nodes[3].disconnected.Store(true) // an ISR member keeps its log
+				// Broker 3 is in the ISR now, so it must keep its log when broker 2 becomes the
+				// leader.
+				n.nodes.nodes[3].disconnected.Store(true)
 				n.elect(2, 1, 2, 3)
 				n.settle(time.Second)
 				if source, err := n.log(3).CopySource(); err != nil || source >= 0 ||
@@ -267,8 +274,8 @@ func TestX1NewReplicaCopiesASingleLog(t *testing.T) {
 	}
 }
 
-// putDeleted writes a key, and its tombstone a few megabytes behind it, to logs that roll
-// afterwards.
+// putDeleted writes a value of a key and, a few megabytes later, its tombstone. Then it waits until
+// the logs have rolled.
 func (n *cleanedNodes) putDeleted() {
 	n.t.Helper()
 	n.put(1, "gone", []byte("value"))
@@ -280,9 +287,9 @@ func (n *cleanedNodes) putDeleted() {
 	n.settle(70 * time.Second)
 }
 
-// makeLogsDiffer removes the value and the tombstone of a key on broker 1, and keeps both on broker
-// 2. Broker 1 does not wait for broker 2 while that is no replica; broker 2 keeps its log, because
-// it has no replica incarnation id.
+// makeLogsDiffer makes broker 1 remove the value and the tombstone of a key, while broker 2 keeps
+// both. Broker 2 is down and is not a replica at that time, so broker 1 does not wait for it. When
+// broker 2 is a replica again, it keeps its log, because the log has no replica incarnation id.
 func (n *cleanedNodes) makeLogsDiffer() {
 	n.t.Helper()
 	n.putDeleted()
@@ -305,11 +312,12 @@ func (n *cleanedNodes) makeLogsDiffer() {
 	}
 }
 
-// TestX1TombstoneOutlivesTheValueOnEveryReplica: broker 1 has removed the value of a deleted key;
-// broker 2 has cleaned as far but kept the value to save I/O. A consumer that has read the value
-// there may continue at broker 1 (KIP-392, or after a failure of broker 2). It must find the
-// tombstone for the tombstone retention after the value was last readable anywhere. In the end
-// broker 2 must remove the value, and then both tombstones are removed.
+// TestX1TombstoneOutlivesTheValueOnEveryReplica: broker 1 has removed the value of a deleted key.
+// Broker 2 has cleaned up to the same offset but kept the value to save I/O. A consumer that has
+// read the value on broker 2 may continue at broker 1 (KIP-392, or after a failure of broker 2). It
+// must find the tombstone there until the tombstone retention has passed since the value was last
+// readable on any broker. Finally broker 2 must remove the value, and then both brokers remove the
+// tombstone.
 func TestX1TombstoneOutlivesTheValueOnEveryReplica(t *testing.T) {
 	inCleanedCluster(t, 2, []int32{1, 2}, func(n *cleanedNodes) {
 		n.putDeleted()
@@ -339,7 +347,8 @@ func TestX1TombstoneOutlivesTheValueOnEveryReplica(t *testing.T) {
 	})
 }
 
-// startCopy makes broker 3 a replica that begins to copy from a leader, and stops after one fetch.
+// startCopy makes broker 3 a replica, lets it copy from a leader with one fetch, and blocks its
+// later fetches.
 func (n *cleanedNodes) startCopy(leader int32) {
 	n.t.Helper()
 	tokens := make(chan struct{}, 1)

@@ -10,16 +10,17 @@ import (
 )
 
 // A coordinator stores its state in a partition that this broker leads. The records that the
-// coordinator writes depend on the records that it has read from the partition, so it must append
-// in the leader epoch of the read: see AppendIn. The coordinator's responses to clients may only
-// depend on records below the high watermark: see Await.
+// coordinator writes depend on the records that it has read from the partition. So it must append
+// in the leader epoch in which it has read: see AppendIn. The coordinator's responses to clients
+// may depend only on records below the high watermark: see Await.
 
-// AppendIn appends a coordinator's batch like a produce with acks=-1, but only in one leader epoch,
-// and returns the offset of its last record. It does not wait for the followers: Await does. After
-// an error no follower or consumer was notified of an appended record.
+// AppendIn appends a coordinator's batch like a produce with acks=-1, but only in the given leader
+// epoch. It returns the offset of the batch's last record. It does not wait for the followers:
+// Await does. If AppendIn fails, it has notified no follower or consumer of the batch.
 //
-// AppendIn holds the partition's changing lock. So a broker that loses and regains the leadership
-// meanwhile cannot append, in the new leader epoch, a batch that was computed in the old one.
+// AppendIn holds the partition's changing lock during the append. Otherwise a broker that loses and
+// regains the leadership meanwhile could append, in the new leader epoch, a batch that was computed
+// in the old one.
 func (s *Set) AppendIn(epoch int32, batch ProducePartition) (last int64, err error) {
 	p, r, err := s.leader(batch.ID, epoch)
 	if err == nil {
@@ -39,7 +40,7 @@ func (s *Set) AppendIn(epoch int32, batch ProducePartition) (last int64, err err
 	return result.Appended.LastOffset, nil
 }
 
-// appendInRole appends a batch if the partition's role is still then.
+// appendInRole appends a batch if the partition still has the role in parameter then.
 func (p *partition) appendInRole(then *role, batch []byte) (logstore.Appended, error) {
 	p.changing.Lock()
 	defer p.changing.Unlock()
@@ -52,9 +53,9 @@ func (p *partition) appendInRole(then *role, batch []byte) (logstore.Appended, e
 	return p.log.Append(batch, time.Now())
 }
 
-// Await waits, for at most timeout, until the record at an offset is below the high watermark, in
-// one leader epoch of this broker. Its errors are those of a produce with acks=-1. It returns at
-// once for an offset below 0.
+// Await waits, for at most timeout, until the record at an offset is below the high watermark. It
+// fails if this broker does not lead in the given leader epoch, or stops leading in it. Its errors
+// are those of a produce with acks=-1. It returns at once for an offset below 0.
 func (s *Set) Await(ctx context.Context, id PartitionID, epoch int32, offset int64,
 	timeout time.Duration) error {
 	p, r, err := s.leader(id, epoch)

@@ -7,16 +7,18 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// requireSingleSource makes a new replica of a compacted topic a copy of one broker's log. Until
-// the replica has been in sync, it is discarded and copied again if another broker becomes the
-// leader. Otherwise it could copy a superseded value from one broker, and continue at another one
-// that has already removed the value and its tombstone (ADR 0155).
+// requireSingleSource ensures that a new replica of a compacted topic is a copy of one broker's
+// log. If another broker becomes the leader before the replica was in sync, the log is discarded
+// and copied again. Otherwise the replica could copy a superseded value from one broker, and
+// continue at another one that has already removed the value and its tombstone (ADR 0155). The log
+// is also discarded if it has an offset gap and acknowledged records may have been lost after the
+// leader epoch of the gap (ADR 0201).
 //
-// The caller holds changing, and no fetch was sent in role r yet: a leader that has learned the old
-// log end may add this replica to the ISR, and then nothing may be discarded. So while the image
-// has this broker in the ISR in an earlier broker epoch, nothing is fetched. In that state the
-// stored note that the log is an incomplete copy may be stale: a power cut may have restored it, or
-// the broker was killed before it removed the note.
+// The caller holds changing, and no fetch was sent in role r yet. After such a fetch the leader may
+// add this replica to the ISR, and the log of an ISR member must not be discarded. For the same
+// reason the replica fetches nothing while the image's ISR contains this broker in an earlier
+// broker epoch. In that state the stored copy source may be outdated: a power cut may have restored
+// it, or the broker was killed before it removed it.
 func (p *partition) requireSingleSource(r *role) error {
 	if p.log == nil {
 		return nil
@@ -31,8 +33,8 @@ func (p *partition) requireSingleSource(r *role) error {
 	if !r.mayFollow() || !p.log.Settings().Compact || !otherSource && !lost {
 		return nil
 	}
-	// This broker is in the ISR in an earlier epoch: if its leader learned of this log now, the log
-	// could not be discarded once the membership is decided.
+	// The image's ISR contains this broker in an earlier epoch. If it fetched now, the leader could
+	// keep it in the ISR because of this log, and the log could no longer be discarded.
 	if r.inISR {
 		r.refusal = errMembershipUndecided
 		return nil
@@ -45,9 +47,10 @@ func (p *partition) requireSingleSource(r *role) error {
 	return nil
 }
 
-// markComplete records that the log is no incomplete copy and has no offset gap behind which
-// records may be missing. If the note cannot be stored, the log may be copied once more when this
-// replica falls behind.
+// markComplete removes the stored notes that the log is an incomplete copy, and that it has an
+// offset gap after which records may be missing. The note of a gap that is newer than the image is
+// kept. If a note cannot be removed, the log may be copied once more when this replica falls
+// behind.
 func (p *partition) markComplete() {
 	var failed error
 	if p.source != metadata.NoBroker {
@@ -59,18 +62,18 @@ func (p *partition) markComplete() {
 		p.gapEpoch = -1
 	}
 	if failed != nil {
-		p.logger.Warn("failed to record that the copy is complete", "partition", p.id,
+		p.logger.Warn("failed to remove the note that the log is an incomplete copy", "partition", p.id,
 			"error", failed)
 	}
 }
 
-// recordGap records durably, before the append, that the next records are behind an offset gap. The
-// note must survive a kill of this broker: the next leader may be a broker that lost the records
-// which superseded the records in the gap (ADR 0201).
+// storeGap stores durably that the records which the caller is about to append follow an offset
+// gap. The note must survive a kill of this broker: the next leader may be a broker that lost the
+// records which superseded the records in the gap (ADR 0201).
 //
-// A replica in sync receives no gaps, because nothing above its log end is below the high
-// watermark. If the image shows this replica in sync, the image is stale.
-func (p *partition) recordGap(r *role) error {
+// A replica in sync receives no gap: cleaning makes gaps only below the high watermark, and the
+// replica has every record there. So if the image shows this replica in sync, the image is stale.
+func (p *partition) storeGap(r *role) error {
 	p.gapNewerThanImage = r.inSync
 	if p.gapEpoch == r.epoch {
 		return nil
@@ -93,7 +96,7 @@ func (p *partition) clearGap() error {
 	return nil
 }
 
-// setSource records durably which broker the log is an incomplete copy of.
+// setSource stores durably of which broker's log this log is an incomplete copy.
 func (p *partition) setSource(broker int32) error {
 	if err := p.log.SetCopySource(broker); err != nil {
 		return err
@@ -102,7 +105,8 @@ func (p *partition) setSource(broker int32) error {
 	return nil
 }
 
-// resetLog empties the log, so that the current leader's log can be copied.
+// resetLog removes all records, so that the current leader's log can be copied. The log starts
+// again at offset start.
 func (p *partition) resetLog(start int64) error {
 	if err := p.log.StartAt(start); err != nil {
 		return err

@@ -235,7 +235,7 @@ func TestStaleImageDoesNotClearGap(t *testing.T) {
 					err, want)
 			}
 		}
-		step(func() error { return p.recordGap(inSync) }, 1)
+		step(func() error { return p.storeGap(inSync) }, 1)
 		step(func() error { return p.requireSingleSource(inSync) }, 1)
 		step(func() error { return p.requireSingleSource(out) }, 1)
 		step(func() error { return p.requireSingleSource(inSync) }, -1)

@@ -9,10 +9,10 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// Errors that stop a follower until someone repairs its log.
+// These errors stop a follower until someone repairs its log.
 var (
 	errNoEpochs = errors.New("the log has records but no leader epochs: " +
-		"cannot compare it with the leader's")
+		"cannot compare it with the leader's log")
 	errNothingTruncated = errors.New("the leader's log diverges, but there is nothing to truncate")
 )
 
@@ -33,8 +33,8 @@ func (p *partition) followerRequest(r *role, bytesMax int) (FollowerPartition, e
 	return req, p.log.Fault()
 }
 
-// applyResponse applies the leader's response to a fetch that was sent in role r. advanced reports
-// whether the high watermark advanced. A response to an earlier role is ignored.
+// applyResponse applies the leader's response to a fetch that was sent in role r. It ignores the
+// response if the role has changed since. advanced reports whether the high watermark advanced.
 func (p *partition) applyResponse(r *role, sent *FollowerPartition, got *FollowerResult,
 	now time.Time) (advanced bool, err error) {
 	p.changing.Lock()
@@ -60,7 +60,7 @@ func (p *partition) applyResponse(r *role, sent *FollowerPartition, got *Followe
 	}
 	p.log.Compaction().SetReplicasTombstoneClean(got.ReplicasTombstoneClean)
 	// Delete the records that the leader has deleted, but no record above this replica's high
-	// watermark, which may be behind the leader's log start for a moment.
+	// watermark, which may be below the leader's log start for a moment.
 	if start := min(got.LogStart, p.log.HighWatermark()); start > p.log.LogStart() {
 		err = p.log.DeleteBefore(start)
 	}
@@ -69,9 +69,9 @@ func (p *partition) applyResponse(r *role, sent *FollowerPartition, got *Followe
 
 // appendFetched appends the leader's records.
 //
-// A leader's log may start within a batch (DeleteRecords). An empty replica that fetches from there
-// receives the whole batch and restarts its log at the batch's base offset. The records below the
-// leader's log start are deleted with the next high watermark.
+// After DeleteRecords a leader's log may start within a batch. An empty replica that fetches from
+// the log start receives the whole batch, and restarts its log at the batch's base offset. Once its
+// high watermark has advanced, it deletes the records below the leader's log start.
 func (p *partition) appendFetched(r *role, sent *FollowerPartition, records []byte,
 	now time.Time) error {
 	if len(records) == 0 {
@@ -98,7 +98,7 @@ func (p *partition) appendFetched(r *role, sent *FollowerPartition, records []by
 		}
 	}
 	if (!r.inSync || p.log.Settings().Compact) && hasGap(records, p.log.LogEnd()) {
-		if err := p.recordGap(r); err != nil {
+		if err := p.storeGap(r); err != nil {
 			return err
 		}
 	}
@@ -110,16 +110,16 @@ func (p *partition) appendFetched(r *role, sent *FollowerPartition, records []by
 	return p.log.AppendReplicated(records, now)
 }
 
-// forgetEmptyEpochs removes the leader epochs without records at the end of the log, because the
-// leader continues with records of an earlier epoch: this broker led briefly in them, and the
-// current leader never learned of them. Where logs diverge, truncate removes such epochs. Below the
-// high watermark of a compacted topic logs do not diverge, and without forgetEmptyEpochs the log
-// would reject every later append (ADR 0206). An epoch with records remains, and AppendReplicated
-// fails because of it.
+// forgetEmptyEpochs removes the leader epochs at the end of the log that contain no records. It is
+// needed when the leader continues with records of an earlier epoch: this broker led briefly in the
+// empty epochs, and the current leader does not know them. Where logs diverge, truncate removes
+// such epochs. But below the high watermark of a compacted topic logs do not diverge, and the log
+// would reject every later append (ADR 0206). An epoch that contains records remains, and
+// AppendReplicated fails because of it.
 func (p *partition) forgetEmptyEpochs() error { return p.log.TruncateTo(p.log.LogEnd()) }
 
-// hasGap reports whether there is an offset gap between a log end and the batches, or between the
-// batches. Malformed batches count as a gap; the append rejects them.
+// hasGap reports whether there is an offset gap between a log end and the batches, or between two
+// batches. It returns true for malformed batches, which the append then rejects.
 func hasGap(batches []byte, end int64) bool {
 	for len(batches) > 0 {
 		batch, rest, err := record.Next(batches)
@@ -134,13 +134,14 @@ func hasGap(batches []byte, end int64) bool {
 	return false
 }
 
-// truncate removes the records that the leader does not have (KIP-101, KIP-279). All records of the
-// leader up to got.DivergingEpoch are below got.DivergingEnd, and its later records are of epochs
-// that this log does not know. So the leader has no record of this log that is at or above
-// DivergingEnd, or of a later epoch than DivergingEpoch.
+// truncate removes the records that the leader does not have (KIP-101, KIP-279). got.DivergingEpoch
+// is the leader's largest epoch that is not above this log's last epoch. got.DivergingEnd is the
+// end offset of that epoch in the leader's log. Two kinds of records in this log are not in the
+// leader's: records at or above DivergingEnd, and records of epochs after DivergingEpoch.
 //
-// A compacted log is not truncated below the high watermark unless records were lost: the leader
-// may lack records there because it removed them as superseded.
+// A compacted log that extends above its high watermark is not truncated below it: the leader may
+// lack records there because it removed them as superseded. If acknowledged records were lost, the
+// whole log is discarded.
 func (p *partition) truncate(r *role, sent *FollowerPartition, got *FollowerResult) error {
 	to := min(got.DivergingEnd, p.log.LogEnd())
 	if _, end := p.log.EndOffsetFor(got.DivergingEpoch); end >= 0 {
@@ -163,17 +164,18 @@ func (p *partition) truncate(r *role, sent *FollowerPartition, got *FollowerResu
 		return err
 	}
 	if p.log.LogEnd() == sent.Offset && p.log.LeaderEpoch() == sent.LastEpoch {
-		return errNothingTruncated // the next fetch would get the same response at once
+		return errNothingTruncated // the leader would answer the next fetch in the same way
 	}
 	return nil
 }
 
-// discardDiverged empties a compacted log that diverges from the leader's after a loss of records.
-// Truncation is not enough: this replica may have removed older records of the same keys because of
-// the records that would be truncated, and the leader still has those older records (ADR 0186).
+// discardDiverged removes all records of a compacted log that diverges from the leader's log after
+// a loss of records. Truncation is not enough. The records that would be truncated may have
+// superseded older records of the same keys, which this replica has already removed. The leader
+// still has those older records (ADR 0186).
 //
-// This replica is not in sync: the leader accepted no fetch of a diverging replica in this leader
-// epoch, and a replica in sync at the start of the epoch is in the ISR of every image of the epoch.
+// This replica may discard its log, because it is not in the ISR. The image does not list it there,
+// and the leader has not added it since: the leader accepts no fetch of a diverging replica.
 func (p *partition) discardDiverged(sent *FollowerPartition, divergesAt int64) error {
 	p.logger.Warn(MessageDiscardDiverged,
 		"partition", p.id, "divergesAt", divergesAt, "logEnd", sent.Offset,
@@ -181,11 +183,11 @@ func (p *partition) discardDiverged(sent *FollowerPartition, divergesAt int64) e
 	return p.resetLog(p.log.LogStart())
 }
 
-// restartAtLeader restarts a log that does not overlap the leader's at the leader's log start: the
-// log is empty, or below everything that the leader has.
+// restartAtLeader restarts this log at the leader's log start if the two logs do not overlap: this
+// log is empty, or it ends below the leader's log start.
 func (p *partition) restartAtLeader(sent *FollowerPartition, got *FollowerResult) error {
 	if got.LogStart < 0 || sent.Offset >= got.LogStart && sent.Offset > sent.LogStart {
-		return fmt.Errorf("%w: the leader's log is [%d, %d), this one ends at %d", got.Err,
+		return fmt.Errorf("%w: the leader's log is [%d, %d), this log ends at %d", got.Err,
 			got.LogStart, got.LogEnd, sent.Offset)
 	}
 	p.logger.Info(MessageRestartAtLogStart, "partition", p.id,

@@ -6,27 +6,30 @@ import (
 	"heartwood.dev/heartwood/internal/logstore"
 )
 
-// errMembershipUndecided rejects following while the image has this broker in the ISR in an earlier
-// broker epoch, with a log that must be discarded: one of another replica incarnation, or an
-// incomplete copy of another leader's log. Whether this broker stays in the ISR is about to be
-// decided, and the fate of the log depends on that decision.
+// errMembershipUndecided is the reason for not following a leader while the image's ISR contains
+// this broker in an earlier broker epoch, and the log has to be discarded. The log is one of
+// another replica incarnation, or an incomplete copy of another leader's log. The broker waits
+// until an image shows whether it stays in the ISR: an ISR member keeps its log.
 var errMembershipUndecided = fmt.Errorf("%w, and this broker's ISR membership is not decided yet",
 	ErrNotLeader)
 
 // adoptIncarnation compares the log's replica incarnation id with the image's. A log of another
-// incarnation is discarded: while this broker was no replica, the others did not wait for it before
-// they removed tombstones, so a deleted value in its log would never be removed (ADR 0185).
+// incarnation is discarded. It was written before this broker was removed from the replicas, and
+// the other replicas did not wait for it before they removed tombstones. So a deleted value in the
+// log would never be removed (ADR 0185).
 //
-// The log of a leader or of a replica in sync is kept: its records are the partition's, whatever
-// incarnation it was created for. A log of another incarnation is found by a new partition, such as
-// a Partition that was deleted and created again, and after accepted data loss; otherwise only the
-// incarnation that a follower reports to its leader can join the ISR. The log is also kept while
-// the partition has no leader, because it may be the last copy.
+// Two kinds of logs are kept in spite of another incarnation id:
+//
+//   - The log of a leader or of a replica in sync. Its records are the partition's records, for
+//     whatever incarnation the log was created. This happens if the Partition was deleted and
+//     created again, and after accepted data loss. In all other cases a follower joins the ISR only
+//     with the incarnation that the leader expects.
+//   - The log of a partition without a leader, because it may be the last copy.
 //
 // The caller holds changing, and no fetch was sent in role r yet. The order of the steps matters:
 // first the records are removed durably, then the note of the broker that they were copied from,
-// then the log gets its new id. After a crash between any two the log still has the old id, and is
-// discarded again.
+// and finally the log gets its new id. After a crash between two steps the log still has the old
+// id, and is discarded again.
 func (p *partition) adoptIncarnation(r *role) error {
 	if p.log == nil {
 		return nil
@@ -64,7 +67,8 @@ func (p *partition) discardLog(r *role) error {
 	return nil
 }
 
-// loadReplicaState reads the replica state that is stored with a log that was just opened.
+// loadReplicaState reads the state of the replica that is stored with its log, which was just
+// opened.
 func (p *partition) loadReplicaState(log *logstore.Log) (err error) {
 	if p.source, err = log.CopySource(); err != nil {
 		return err

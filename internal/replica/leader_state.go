@@ -14,19 +14,19 @@ import (
 // the log whose high watermark follows from it. It is the shell of isr.State.
 //
 // mu is held while the high watermark is computed and advanced, and while an ISR update is
-// proposed. This makes the two atomic to each other: when a follower is proposed for the ISR, no
-// high watermark that was computed without it is still to be set, and the proposal was made for the
-// current one. No I/O is done under mu.
+// proposed. So a proposal and an advance never overlap: an advance after the proposal includes the
+// proposed follower, and the proposal is based on the current high watermark. No I/O is done under
+// mu.
 type leaderState struct {
 	log        *logstore.Log
 	epochStart int64 // the first offset of this leader epoch
 	mu         struct {
 		sync.Mutex
 		isr *isr.State
-		// minISR replicas must be in sync for the high watermark to advance; at most the number of
-		// replicas.
+		// minISR is the number of replicas that must be in sync for the high watermark to advance.
+		// It is at most the number of replicas.
 		minISR      int
-		brokerEpoch int64 // of this broker; -1: the metadata image does not contain this broker
+		brokerEpoch int64 // of this broker; -1 if the metadata image does not contain it
 		ended       bool  // a later leader epoch has begun, so the high watermark must not advance
 	}
 }
@@ -37,8 +37,8 @@ func newLeaderState(log *logstore.Log, state *isr.State) *leaderState {
 	return l
 }
 
-// configure sets what may change within a leader epoch: how many replicas must be in sync, and how
-// long one may stay without being caught up.
+// configure sets the parameters that may change within a leader epoch: how many replicas must be in
+// sync, and how long a follower that is not caught up stays in the ISR.
 func (l *leaderState) configure(minISR int, lagMax time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,8 +47,8 @@ func (l *leaderState) configure(minISR int, lagMax time.Duration) {
 }
 
 // applyImage passes a metadata image of this leader epoch to the ISR state. It returns the recorded
-// ISR before and after: a member whose broker epoch is fenced leaves this broker's view of the ISR
-// before the metadata records the removal.
+// ISR before and after the call. The two differ if the broker epoch of a member is fenced: the
+// leader removes this member from its own view before the metadata contains the removal.
 func (l *leaderState) applyImage(img *metadata.Image, p *metadata.Partition,
 	now time.Time) (before, after []int32) {
 	replicas := make([]isr.Replica, 0, len(p.Replicas))
@@ -77,7 +77,8 @@ func (l *leaderState) applyImage(img *metadata.Image, p *metadata.Partition,
 	return before, l.mu.isr.Recorded()
 }
 
-// liveEpoch returns the epoch of a broker that is up and not in controlled shutdown, else -1.
+// liveEpoch returns the epoch of a broker that is up and not in controlled shutdown. For other
+// brokers it returns -1.
 func liveEpoch(img *metadata.Image, id int32) int64 {
 	if broker, up := img.Broker(id); up && !broker.Leaving {
 		return broker.Epoch
@@ -96,8 +97,8 @@ func (l *leaderState) advance(now time.Time) bool {
 }
 
 func (l *leaderState) advanceLocked(now time.Time) bool {
-	// The end is read before DurableEnd, which does not exceed the end at its time: a record that
-	// is appended in between must not make a follower appear to lag.
+	// LogEnd is read before DurableEnd. So a record that is appended between the two calls cannot
+	// make a follower appear to lag.
 	end := l.log.LogEnd()
 	l.mu.isr.SetLogEnd(end)
 	if l.mu.ended || len(l.mu.isr.Recorded()) < l.mu.minISR {
@@ -106,9 +107,10 @@ func (l *leaderState) advanceLocked(now time.Time) bool {
 	return l.log.AdvanceHighWatermark(l.mu.isr.HighWatermark(l.log.DurableEnd(), end, now))
 }
 
-// fetched processes a follower's fetch. advanced reports whether the high watermark advanced,
-// evaluate whether the ISR may have to change, or may change now: an update waits for the first
-// fetch of every remaining member. ok is false if the fetch was rejected.
+// fetched processes a follower's fetch. ok is false if the fetch was rejected. advanced reports
+// whether the high watermark advanced. evaluate reports whether the ISR should be evaluated: the
+// follower may have to leave it or may join it, or this was its first fetch in its broker epoch,
+// for which an ISR update may be waiting.
 func (l *leaderState) fetched(from fetchingFollower, want *FetchPartition,
 	now time.Time) (advanced, evaluate, ok bool) {
 	fetch := isr.Fetch{From: from.InSync, DurableEnd: min(want.DurableEnd, want.Offset),
@@ -142,15 +144,15 @@ func (l *leaderState) sessionClosed(follower int32, session *lastFetch) {
 	l.mu.isr.SessionClosed(follower, session)
 }
 
-// processExited processes a sign that a broker's process has exited, and reports whether the sign
-// is new.
+// processExited processes a sign that a broker's process has exited. It reports whether the sign is
+// new.
 func (l *leaderState) processExited(member metadata.InSync) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.mu.ended && l.mu.isr.ProcessExited(member)
 }
 
-// propose returns the ISR update that is due; see isr.State.Propose.
+// propose returns the ISR update that must be sent now, if there is one; see isr.State.Propose.
 func (l *leaderState) propose(now time.Time) (from []int32, to []metadata.InSync, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,8 +172,8 @@ func (l *leaderState) withdraw() {
 	l.mu.isr.Withdraw()
 }
 
-// settle processes the outcome of an update. It returns the recorded ISR before and after, and
-// whether the high watermark advanced.
+// settle processes the outcome of an update. It returns the recorded ISR before and after the
+// update, and whether the high watermark advanced.
 func (l *leaderState) settle(outcome isr.Outcome, now time.Time) (before, after []int32,
 	advanced bool) {
 	l.mu.Lock()

@@ -8,12 +8,12 @@ import (
 
 // logStartPollInterval is the time between two checks of the followers' log start offsets by
 // AwaitLogStart. Followers report these offsets in their fetches, at least every half second.
-// Deletions are rare, so a fetch does not wake the calls of AwaitLogStart.
+// AwaitLogStart polls because deletions are rare: it is not worthwhile to notify it of each fetch.
 const logStartPollInterval = 20 * time.Millisecond
 
-// AwaitLogStart waits until no replica of the maximal ISR holds records below an offset, which the
-// leader's own log has already deleted. As long as a replica holds such records, it could serve
-// them again once elected. It returns the lowest log start offset of these replicas, or ErrTimeout
+// AwaitLogStart waits until no replica of the maximal ISR has records below an offset. The leader's
+// own log has already deleted them, but a replica that still has them could serve them again once
+// elected. AwaitLogStart returns the lowest log start offset over the maximal ISR, or ErrTimeout
 // when ctx ends.
 func (s *Set) AwaitLogStart(ctx context.Context, id PartitionID, offset int64) (lowest int64,
 	err error) {

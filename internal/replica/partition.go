@@ -17,24 +17,25 @@ import (
 type partition struct {
 	id    PartitionID
 	topic metadata.ID
-	log   *logstore.Log // nil if it could not be opened
-	// epochAtOpen is the latest leader epoch in the log when it was opened; -1: none.
+	log   *logstore.Log // nil if the log could not be opened
+	// epochAtOpen is the latest leader epoch that the log contained when it was opened; -1: none.
 	epochAtOpen int32
-	// source is the broker that the log is an incomplete copy of; metadata.NoBroker: the log is
-	// complete or empty. Guarded by changing.
+	// source is the broker of whose log this log is an incomplete copy; metadata.NoBroker: the log
+	// is complete or empty. Guarded by changing.
 	source int32
 	// incarnation is the replica incarnation id for which the log was created; "": a version
-	// without such ids created it. Guarded by changing.
+	// without such ids created the log. Guarded by changing.
 	incarnation string
-	// gapEpoch is the leader epoch in which the log last received records behind an offset gap; -1:
-	// it received none since this broker was last in sync. Records that were cleaned away in the
-	// gap may have been superseded by records that are still to come. Guarded by changing.
+	// gapEpoch is the leader epoch in which the log last received records that follow an offset
+	// gap; -1: it received no such records since this broker was last in sync. The records that
+	// cleaning removed from the gap may have been superseded by records that this log has not
+	// received yet. Guarded by changing.
 	gapEpoch int32
-	// gapNewerThanImage is set when the log receives records behind a gap while the image shows
-	// this broker in sync: the image is older than the gap. It is cleared by the first image that
-	// shows this broker out of sync. Guarded by changing.
+	// gapNewerThanImage is set when the log receives records that follow a gap while the image
+	// shows this broker in sync: the image is older than the gap. It is cleared by the first image
+	// that shows this broker out of sync. Guarded by changing.
 	gapNewerThanImage bool
-	role              atomic.Pointer[role] // never nil once Apply has returned
+	role              atomic.Pointer[role] // never nil after Apply has returned
 	// changing is held while the role changes, and while a fetcher applies a leader's response to
 	// the log. So a response is never applied in a later leader epoch, or while this broker leads.
 	changing sync.Mutex
@@ -45,8 +46,8 @@ type partition struct {
 	traffic
 }
 
-// checkTopic fails if the partition belongs to another topic than the request names by id. The zero
-// id stands for any topic.
+// checkTopic fails if the request contains a topic id and the partition belongs to a topic with
+// another id. A zero id means that the request contains no id.
 func (p *partition) checkTopic(topic metadata.ID) error {
 	if topic != p.topic && topic != (metadata.ID{}) {
 		return fmt.Errorf("%w: %s", ErrInconsistentTopicID, p.topic)
@@ -67,8 +68,8 @@ func (p *partition) checkStillLeads(then *role) error {
 	return nil
 }
 
-// checkStillServes fails if this broker no longer serves consumers as in an earlier role: as the
-// leader or a follower in the same leader epoch.
+// checkStillServes fails if the leader epoch has changed since an earlier role, or if this broker
+// no longer serves consumers in the way of that role, as the leader or as a follower.
 func (p *partition) checkStillServes(then *role) error {
 	now := p.role.Load()
 	//nolint:errorlint // compares identity
@@ -97,15 +98,17 @@ func comparePartitions(a, b PartitionID) int {
 // State is the state of a partition replica, for metrics and reports.
 type State struct {
 	ID          PartitionID
-	Log         *logstore.Log // nil if it could not be opened
+	Log         *logstore.Log // nil if the log could not be opened
 	Leader      bool          // this broker leads and serves the partition
 	LeaderEpoch int32
-	// Only on the leader: the recorded ISR is smaller than the assignment.
+	// UnderReplicated is set if the recorded ISR is smaller than the assignment. Only the leader
+	// sets it.
 	UnderReplicated bool
-	// Only on the leader: the recorded ISR is smaller than min.insync.replicas, so the leader
-	// rejects acks=all.
+	// UnderMinISR is set if the recorded ISR is smaller than min.insync.replicas, so that the
+	// leader rejects acks=all. Only the leader sets it.
 	UnderMinISR bool
-	// Lags is the number of offsets by which each follower is behind. Only the leader sets it.
+	// Lags maps each follower to the number of offsets by which it is behind the leader. Only the
+	// leader sets it.
 	Lags map[int32]int64
 	// Fault is the error that prevents this broker from serving or following; nil: none.
 	Fault error
@@ -132,9 +135,9 @@ func (p *partition) state() State {
 	}
 	switch {
 	case p.log != nil && p.log.Fault() != nil:
-		// The log itself rejects appends; reads continue while they succeed.
+		// The log itself rejects appends. Reads are served as long as they succeed.
 		state.Fault = p.log.Fault()
-	case r.refusal != ErrNotLeader: //nolint:errorlint // exactly this value is no fault
+	case r.refusal != ErrNotLeader: //nolint:errorlint // ErrNotLeader without a wrapper is no fault
 		state.Fault = r.refusal
 	case p.followFault.Load() != nil:
 		state.Fault = *p.followFault.Load()

@@ -11,27 +11,28 @@ import (
 // apart from the leaderState it points to.
 type role struct {
 	epoch int32 // the partition's leader epoch, whichever broker leads
-	// unprovenEpoch is the latest leader epoch that may have begun without every acknowledged
-	// record; 0: none. It is the same in all roles of a leader epoch.
+	// unprovenEpoch is the latest leader epoch whose leader was elected without proof that it had
+	// every acknowledged record; 0: none. All roles of a leader epoch have the same value.
 	unprovenEpoch int32
-	refusal       error // why this broker does not serve as the leader; nil: it does
-	leader        int32 // metadata.NoBroker: the partition has none
+	refusal       error // why this broker does not serve as the leader; nil if it does
+	leader        int32 // metadata.NoBroker if the partition has no leader
 	minISR        int
 	replicas      []int32
 	leaderState   *leaderState // nil unless this broker leads
-	inSync        bool         // the image has this broker epoch in the ISR
-	// the image has this broker in the ISR, in this broker epoch or an earlier one
+	inSync        bool         // the image's ISR contains this broker's present epoch
+	// inISR is set if the image's ISR contains this broker, in its present or an earlier broker
+	// epoch.
 	inISR bool
-	// incarnation is this broker's replica incarnation id in the image; "": it has none.
-	// logIncarnation is the incarnation id for which the log was created; fetches report it to the
-	// leader.
+	// incarnation is this broker's replica incarnation id in the image; "": the image contains
+	// none. logIncarnation is the incarnation id for which the log was created; fetches report it
+	// to the leader.
 	incarnation, logIncarnation string
 	// pushHighWatermark is set if the leader reports a new high watermark to followers at once,
 	// because consumers may read from them.
 	pushHighWatermark bool
 }
 
-// newRole returns the role that an image gives to a broker, without the parts that depend on the
+// newRole returns the role that an image assigns to a broker, without the fields that depend on the
 // log.
 func newRole(img *metadata.Image, topic *metadata.Topic, p *metadata.Partition, node int32) *role {
 	r := &role{
@@ -84,9 +85,10 @@ func (r *role) mayFollow() bool {
 		r.leader != metadata.NoBroker
 }
 
-// follows reports whether this broker copies the log of another one.
+// follows reports whether this broker, which is node, copies another broker's log.
 func (r *role) follows(node int32) bool { return r.mayFollow() && r.leader != node }
 
-// lostSince reports whether records that were below the high watermark in the given leader epoch,
-// or in an earlier one, may have been lost after it.
+// lostSince reports whether acknowledged records of the given leader epoch, or of an earlier one,
+// may have been lost: the leader of a later epoch was elected without proof that it had all of
+// them.
 func (r *role) lostSince(epoch int32) bool { return r.unprovenEpoch > epoch }

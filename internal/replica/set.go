@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/timer"
 )
 
-// Errors of a Set's methods, besides those of logstore, record and session.
+// Errors that methods of Set return, besides those of packages logstore, record and session.
 var (
 	ErrUnknownPartition   = errors.New("unknown topic or partition")
 	ErrNotLeader          = errors.New("not leader for partition")
@@ -29,7 +29,7 @@ var (
 	// ErrOffsetNotAvailable: the offset exists on another broker, or will exist here, but this
 	// broker cannot serve it yet (KIP-207, KIP-392).
 	ErrOffsetNotAvailable = errors.New("offset not available yet")
-	// ErrInconsistentTopicID: the topic with that name has another id than the client requested.
+	// ErrInconsistentTopicID: the topic with the requested name has another id than the request.
 	ErrInconsistentTopicID = errors.New("inconsistent topic id")
 	// ErrStaleReplica rejects a fetch of a follower with an old broker epoch or replica
 	// incarnation, or of a broker that is no replica of the partition.
@@ -58,21 +58,22 @@ type Set struct {
 	sessions   sessions
 }
 
-// view is the result of applying a metadata image. It is immutable; the partitions in it change
-// their roles.
+// view is the result of applying a metadata image. It is immutable, but the roles of its partitions
+// change.
 type view struct {
 	image      *metadata.Image
-	partitions map[PartitionID]*partition // those with a replica here
+	partitions map[PartitionID]*partition // the partitions with a replica on this broker
 }
 
-// ChangeISR is the type of metadata.Store's method of that name.
+// ChangeISR is the type of the method ChangeISR of metadata.Store.
 type ChangeISR = func(ctx context.Context, changes []metadata.ISRChange,
 	settled func(change int, err error))
 
 // Options are the options of NewSet.
 type Options struct {
 	NodeID int32
-	// the id of the cluster whose logs the store holds; "": the store holds no logs yet
+	// Cluster is the id of the cluster to which the store's logs belong; "": the store contains no
+	// logs.
 	Cluster  string
 	Store    *logstore.Store
 	Registry prometheus.Registerer // for the metrics of the set and its purgatories; may be nil
@@ -83,9 +84,8 @@ type Options struct {
 	Dial Dial
 	// ChangeISR updates the ISR in the metadata. Without ChangeISR only images change the ISR.
 	ChangeISR ChangeISR
-	// LagMax is the time that a follower may stay without being caught up before it is out of sync.
-	// An image may set another value. The default is 10 s (replica.lag.time.max.ms is 30 s in
-	// Kafka).
+	// LagMax is how long a follower that is not caught up stays in the ISR. An image may set
+	// another value. The default is 10 s. (In Kafka, replica.lag.time.max.ms is 30 s.)
 	LagMax time.Duration
 }
 
@@ -153,9 +153,10 @@ func (s *Set) Leader(id PartitionID, epoch int32) (*logstore.Log, error) {
 	return p.log, nil
 }
 
-// CheckEndOffset fails with ErrOffsetNotAvailable while the high watermark of a new leader has not
-// reached the start of its leader epoch: the leader does not know yet how far its predecessor's
-// high watermark was, and could return an end offset below one that consumers have seen (KIP-207).
+// CheckEndOffset fails with ErrOffsetNotAvailable while the high watermark of a new leader is below
+// the start of its leader epoch. Until then the predecessor's high watermark may have been higher,
+// so the leader could return an end offset below one that consumers have already received
+// (KIP-207).
 func (s *Set) CheckEndOffset(id PartitionID) error {
 	p, r, err := s.leader(id, -1)
 	if err != nil {
@@ -190,20 +191,21 @@ func (v *view) missing(id PartitionID) error {
 	return ErrUnknownPartition
 }
 
-// notify makes the producers and consumers that wait for a partition check it again.
+// notify wakes the producers and consumers that wait for a partition, so that they evaluate it
+// again.
 func (s *Set) notify(id PartitionID) {
 	s.produces.Notify(id)
 	s.notifyConsumers(id)
 }
 
-// notifyConsumers makes the consumers that wait for a partition check it again.
+// notifyConsumers wakes the consumers that wait for a partition, so that they evaluate it again.
 func (s *Set) notifyConsumers(id PartitionID) {
 	s.consumerFetches.Notify(id)
 	s.sessions.markConsumers(id)
 }
 
-// notifyFollowers makes the followers that wait for a partition check it again, because there is
-// more to copy or the leader epoch has changed.
+// notifyFollowers wakes the followers that wait for a partition, because there are records to copy
+// or the leader epoch has changed.
 func (s *Set) notifyFollowers(id PartitionID) {
 	s.followerFetches.Notify(id)
 	s.sessions.markFollowers(id, true)
@@ -222,16 +224,17 @@ func (s *Set) highWatermarkAdvanced(p *partition, r *role) {
 	}
 }
 
-// wait returns once an operation has ended. The end of ctx ends it early, and so does interrupt,
-// which may be nil. wait then still waits for done, because the operation may be completing at that
-// moment, and writes results that the caller is about to read.
+// wait returns once an operation has ended. It cancels the operation when ctx ends or when
+// interrupt, which may be nil, is closed. After the cancellation it still waits for done, because
+// the operation may be completing at that moment and writing results that the caller is about to
+// read.
 func wait(ctx context.Context, waiting timer.Waiting[PartitionID], interrupt,
 	done <-chan struct{}) {
 	select {
 	case <-done:
 		return
-	// ctx.Done is called only if the operation waits, because the call makes the listener watch the
-	// connection.
+	// ctx.Done is not called for an operation that has ended, because the call makes the listener
+	// watch the connection.
 	default:
 	}
 	select {

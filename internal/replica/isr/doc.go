@@ -1,8 +1,8 @@
-// Package isr holds the knowledge that a partition's leader has of its replicas during one leader
+// Package isr tracks the replicas of a partition, as its leader knows them, during one leader
 // epoch. It decides which replicas are in sync and how far the high watermark may advance.
 //
 // The package is pure: no locks, clock, goroutines or I/O. The caller serializes the calls and
-// passes the time in. docs/replication.md explains why the rules are safe.
+// passes the current time to them. docs/replication.md explains why the rules are safe.
 //
 //   - State (isr.go) is the state of one leader epoch: the recorded ISR, the ISR in metadata and
 //     the maximal ISR.
@@ -10,6 +10,7 @@
 //   - update.go proposes ISR changes and processes their outcomes (KIP-497).
 //
 // Invariant: every set that may be the recorded ISR, now or once pending updates arrive, is a
-// subset of the maximal ISR. So a high watermark that does not exceed the smallest durable end
-// offset over the maximal ISR is covered by every replica that can be elected.
+// subset of the maximal ISR, apart from members whose broker epoch is fenced. Fenced members cannot
+// be elected. So if the high watermark does not exceed the smallest durable end offset over the
+// maximal ISR, every replica that can be elected has all records below the high watermark.
 package isr

@@ -6,20 +6,21 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// AnyIncarnation is the replica incarnation id that stands for a follower of an earlier version,
-// which does not send one.
+// AnyIncarnation is used as the replica incarnation id of a fetch by a follower of an earlier
+// version, which sends no id. It matches every incarnation.
 const AnyIncarnation = "*"
 
-// Session is a follower's fetch session. State compares sessions for identity.
+// Session is a follower's fetch session. State compares sessions by identity.
 type Session interface {
-	// LastFetch returns the time of the session's last fetch, whichever partitions it named.
+	// LastFetch returns the time of the session's last fetch, whether or not that fetch named this
+	// partition.
 	LastFetch() time.Time
 }
 
 // Fetch is what a follower's fetch request reports about its replica.
 type Fetch struct {
-	From metadata.InSync // broker, broker epoch and replica incarnation
-	// DurableEnd is the end offset up to which the follower vouches for its log.
+	From metadata.InSync // broker, broker epoch and replica incarnation id
+	// DurableEnd is the follower's durable end offset.
 	DurableEnd     int64
 	LogStart       int64
 	TombstoneClean int64 // the follower's tombstone-clean offset
@@ -28,30 +29,31 @@ type Fetch struct {
 	Session Session
 }
 
-// follower is what the leader knows of one other replica.
+// follower is what the leader knows about another replica.
 type follower struct {
-	liveEpoch  int64 // the broker epoch that is alive and may be in sync; -1: none
+	liveEpoch  int64 // see Replica.LiveEpoch
 	fetchEpoch int64 // the broker epoch of the last fetch in this leader epoch; -1: no fetch yet
-	durableEnd int64 // everything below is in the follower's log; -1: unknown
+	durableEnd int64 // the follower's durable end offset; -1: unknown
 	// caughtUpAt is the last time at which the follower is known to have had the leader's whole
 	// log.
 	caughtUpAt time.Time
-	// lastFetch is the time of the last fetch, and leaderEndThen the leader's log end offset at
-	// that time: once the follower has reached that offset, it was caught up at lastFetch.
+	// lastFetch is the time of the last fetch, and leaderEndThen is the leader's log end offset at
+	// that time. Once the follower has all records below leaderEndThen, it was caught up at
+	// lastFetch.
 	lastFetch      time.Time
 	leaderEndThen  int64
-	tombstoneClean int64  // its tombstone-clean offset; 0: unknown
-	logStart       int64  // its log start offset; 0: unknown
-	incarnation    string // its replica incarnation id; "": it has none, and any is accepted
-	// session contains the time at which the follower last fetched anything. At that time the
-	// follower still had the same part of this partition. nil: the follower names the partition in
-	// each fetch.
+	tombstoneClean int64  // the follower's tombstone-clean offset; 0: unknown
+	logStart       int64  // the follower's log start offset; 0: unknown
+	incarnation    string // replica incarnation id; "": none, so every id matches
+	// session is the fetch session that contains the partition; nil: the follower names the
+	// partition in each fetch. At session.LastFetch() the follower's log still had the end offset
+	// durableEnd.
 	session Session
-	// exitedEpoch is a broker epoch whose process has probably exited and that has not fetched
-	// since; -1: none.
+	// exitedEpoch is a broker epoch whose process has probably exited, and that has not fetched
+	// since then; -1: none.
 	exitedEpoch int64
-	// Broker epochs below fencedBelow are fenced. Unlike an exitedEpoch, a fenced epoch has
-	// certainly ended; see metadata.Ended.
+	// Broker epochs below fencedBelow are fenced. A process with a fenced epoch has certainly
+	// exited, unlike that of exitedEpoch; see metadata.Ended.
 	fencedBelow int64
 }
 
@@ -68,9 +70,9 @@ func (f *follower) matches(incarnation string) bool {
 // Fetched processes a follower's fetch. The caller has checked that the follower's log does not
 // diverge below fetch.DurableEnd. leaderEnd is the leader's log end offset.
 //
-// ok is false, and nothing changes, for an unknown replica, a broker epoch older than the last one,
-// and a log of another replica incarnation. first reports whether this is the broker epoch's first
-// fetch in the leader epoch.
+// ok is false, and nothing changes, if the follower is not a known replica, has an older broker
+// epoch than in its last fetch, or has a log of another replica incarnation. first reports whether
+// this is the first fetch of the broker epoch in the leader epoch.
 func (s *State) Fetched(fetch Fetch, leaderEnd int64, now time.Time) (first, ok bool) {
 	f := s.followers[fetch.From.Broker]
 	if f == nil || fetch.From.Epoch < f.fetchEpoch || !f.matches(fetch.From.ReplicaIncarnation) {
@@ -89,10 +91,10 @@ func (s *State) Fetched(fetch Fetch, leaderEnd int64, now time.Time) (first, ok 
 	return !sameEpoch, true
 }
 
-// SetLogEnd records the leader's log end offset. A follower that had the whole log until now, and
-// omitted the partition from its session's fetches since, was caught up at the session's last
-// fetch. (The log grows shortly before the caller reports it, and a follower may fetch in between;
-// its lag is underestimated by that time.)
+// SetLogEnd stores the leader's log end offset. A follower may have had the whole log until now,
+// and may have omitted the partition from its session's fetches since. Such a follower was caught
+// up at its session's last fetch. (The caller calls SetLogEnd shortly after the log has grown. If a
+// follower fetches in between, its lag is underestimated by that short time.)
 func (s *State) SetLogEnd(leaderEnd int64) {
 	if leaderEnd == s.logEnd {
 		return
@@ -103,8 +105,8 @@ func (s *State) SetLogEnd(leaderEnd int64) {
 	s.logEnd = leaderEnd
 }
 
-// creditSession sets caughtUpAt to the time of the session's last fetch, if the follower had the
-// whole log before leaderEnd.
+// creditSession sets caughtUpAt to the time of the session's last fetch, if the follower had all
+// records below leaderEnd.
 func (f *follower) creditSession(leaderEnd int64) {
 	if f.session == nil || f.durableEnd < leaderEnd {
 		return
@@ -114,8 +116,8 @@ func (f *follower) creditSession(leaderEnd int64) {
 	}
 }
 
-// SessionClosed processes that a follower's session no longer contains the partition: later fetches
-// of the session are no fetches of the partition.
+// SessionClosed must be called when a follower's session no longer contains the partition. Later
+// fetches of the session do not apply to the partition.
 func (s *State) SessionClosed(broker int32, session Session) {
 	if f := s.followers[broker]; f != nil && f.session == session {
 		f.creditSession(s.logEnd)
@@ -123,9 +125,9 @@ func (s *State) SessionClosed(broker int32, session Session) {
 	}
 }
 
-// ProcessExited processes a sign that a broker's process has exited, before an image shows it. The
-// sign is a hint: Propose removes the follower from the ISR, and adds it again should it fetch.
-// ProcessExited reports whether the sign is new.
+// ProcessExited processes a sign that a broker's process has exited, before an image shows the
+// exit. The sign is only a hint: Propose removes the follower from the ISR, and adds it again if it
+// fetches. ProcessExited reports whether the sign is new.
 func (s *State) ProcessExited(member metadata.InSync) bool {
 	f := s.followers[member.Broker]
 	if f == nil || f.liveEpoch != member.Epoch || f.exitedEpoch == member.Epoch {

@@ -14,55 +14,55 @@ type State struct {
 	// incarnation is the leader's own replica incarnation id, from the metadata image.
 	incarnation string
 	epochStart  int64 // the first offset of this leader epoch
-	logEnd      int64 // the leader's log end offset, as of the last call that passed it in
-	// lagMax is the time that a follower may stay without being caught up before it is out of sync.
+	logEnd      int64 // the leader's log end offset, as last passed to SetLogEnd
+	// lagMax is how long a follower that is not caught up stays in the ISR.
 	lagMax    time.Duration
 	followers map[int32]*follower
-	// recorded is the recorded ISR as far as the leader knows it: sorted, always with the leader,
-	// without replicas whose recorded broker epoch is known to be fenced. The slice is replaced,
-	// never modified.
+	// recorded is the recorded ISR as far as the leader knows it. It is sorted, always contains the
+	// leader, and omits replicas whose recorded broker epoch is known to be fenced. The slice is
+	// replaced, never modified.
 	recorded []int32
-	// recordedEpochs holds a lower bound of the broker epoch that is recorded for a member of
-	// recorded. A missing member may be recorded in any epoch.
+	// recordedEpochs maps members of recorded to a lower bound of the broker epoch that is recorded
+	// for them. For a member without an entry, the recorded epoch is unknown.
 	recordedEpochs map[int32]int64
 	// inMetadata is the ISR of the last metadata image. It is only a hint: images may be stale.
 	inMetadata []int32
-	// metadataStaleUntil is the time up to which an image that contradicts recorded is considered
-	// stale.
+	// Until metadataStaleUntil, an image whose ISR differs from recorded is considered stale.
 	metadataStaleUntil time.Time
-	// lastUpdateConflicted is set after a conflict: recorded is probably wrong, and inMetadata may
-	// be right.
+	// lastUpdateConflicted is set after an update conflicted: then recorded is probably wrong, and
+	// inMetadata may be right.
 	lastUpdateConflicted bool
-	inFlight             *update // nil: no update is in flight
-	// pendingUpdates are the updates that ended without an answer. Each may be recorded already, or
-	// may still arrive, as long as no other update was recorded after it.
+	inFlight             *update // nil if no update is in flight
+	// pendingUpdates are the updates that ended without an answer. Each of them may be recorded
+	// already, or may be recorded later, unless another update was recorded after it.
 	pendingUpdates []pendingUpdate
 	// conflicts counts the conflicts since the last update that succeeded, or since the last image
 	// that changed.
 	conflicts int
-	// retryAt delays the next proposal after a conflict. An image that describes this partition
-	// differently from the one before clears it. Most images change only other partitions: there
-	// are hundreds of them after a broker failure.
+	// retryAt is the earliest time of the next proposal after a conflict, or while updates are
+	// pending. It is cleared by an image that describes this partition differently from the
+	// previous image. Other images do not clear it, because a broker failure causes hundreds of
+	// images that only change other partitions.
 	retryAt time.Time
 }
 
-// Replica is what a metadata image says about one replica.
+// Replica describes one replica, as of a metadata image.
 type Replica struct {
 	Broker int32
-	// LiveEpoch is the broker epoch that is alive and may be in sync; -1: the broker is down or in
-	// controlled shutdown.
+	// LiveEpoch is the current epoch of the replica's broker; -1: the broker is down or in
+	// controlled shutdown, and may not be in sync.
 	LiveEpoch   int64
 	Incarnation string // the replica incarnation id; "": the replica has none
 	// RecordedEpoch is the broker epoch in which the replica is in the ISR; -1: it is not in the
 	// ISR, or its epoch is unknown.
 	RecordedEpoch int64
-	// FencedBelow: broker epochs below it are fenced; 0: none is.
+	// Broker epochs below FencedBelow are fenced; 0: no epoch is fenced.
 	FencedBelow int64
 }
 
-// New returns the state at the start of a leader epoch. A member of the ISR is regarded as caught
-// up at that moment, because it holds every acknowledged record; it has lagMax from then on to
-// fetch. Nothing is known about the other replicas.
+// New returns the state at the start of a leader epoch, without replicas: the first call of
+// ApplyImage adds them. It considers the members of the ISR caught up at that time, because they
+// have every acknowledged record. So a member has lagMax for its first fetch.
 func New(self int32, epochStart int64, lagMax time.Duration) *State {
 	return &State{self: self, epochStart: epochStart, logEnd: epochStart, lagMax: lagMax,
 		followers: map[int32]*follower{}, recordedEpochs: map[int32]int64{}}
@@ -74,8 +74,8 @@ func (s *State) SetLagMax(lagMax time.Duration) { s.lagMax = lagMax }
 // LagMax returns how long a follower may stay without being caught up.
 func (s *State) LagMax() time.Duration { return s.lagMax }
 
-// CaughtUpAt returns the last time at which a follower is known to have had the leader's whole log,
-// the zero time if it never had.
+// CaughtUpAt returns the last time at which a follower is known to have had the leader's whole log.
+// It returns the zero time if no such time is known.
 func (s *State) CaughtUpAt(broker int32) time.Time {
 	if f := s.followers[broker]; f != nil {
 		return f.caughtUpAt
@@ -100,14 +100,14 @@ func (s *State) IsRecorded(broker int32) bool { return slices.Contains(s.recorde
 // recorded when the image was made.
 //
 // Only the first image sets the recorded ISR. A later image may be older than one of the leader's
-// own updates, or may show an update of the operator that another one has reverted; if images keep
-// contradicting the leader, a compare-and-swap resolves the contradiction (see Propose). Two facts
-// hold although an image may be stale, because images arrive in order:
+// own updates, or may show an update of the operator that was reverted since. If images continue to
+// contradict the leader, a compare-and-swap resolves the contradiction (see Propose). But images
+// arrive in order, so two facts hold even if an image is stale:
 //
 //   - A replica that the image no longer lists, or lists with another incarnation id, was removed
-//     from the partition, and at the same time from the recorded ISR. (An incarnation id that
-//     disappears proves nothing: a broker or an operator of an earlier version has written the
-//     resource.)
+//     from the partition, and at the same time from the recorded ISR. (A replica that is listed
+//     without its earlier incarnation id was not necessarily removed: a broker or an operator of an
+//     earlier version may have written the resource.)
 //   - A fenced broker epoch stays fenced, whether or not it is recorded. It cannot be elected, so
 //     the maximal ISR no longer contains it.
 func (s *State) ApplyImage(replicas []Replica, isr []int32, now time.Time) {
@@ -172,8 +172,8 @@ func (s *State) isFenced(m metadata.InSync) bool {
 	return f != nil && m.Epoch < f.fencedBelow
 }
 
-// maximal returns the maximal ISR: every broker in a set that may be recorded, now or later, in a
-// broker epoch that can be elected.
+// maximal returns the maximal ISR: the members of all sets that may be recorded now or later,
+// without those whose broker epoch is fenced.
 func (s *State) maximal() []int32 {
 	if s.inFlight == nil && len(s.pendingUpdates) == 0 {
 		return s.recorded
@@ -193,9 +193,9 @@ func (s *State) electable(members []metadata.InSync) []int32 {
 	return idsOf(slices.DeleteFunc(slices.Clone(members), s.isFenced))
 }
 
-// HighWatermark returns the offset up to which the high watermark may advance, or -1 if it is not
-// known yet: the smallest durable end offset over the maximal ISR, with ownEnd as the leader's.
-// leaderEnd is the leader's log end offset.
+// HighWatermark returns the offset up to which the high watermark may advance: the smallest durable
+// end offset over the maximal ISR. It returns -1 if that offset is not known yet. ownEnd is the
+// leader's durable end offset, and leaderEnd is its log end offset.
 //
 // The high watermark also waits for a follower that is about to join the ISR. Otherwise the high
 // watermark would always be ahead of that follower under a steady load, and the follower could
@@ -212,15 +212,15 @@ func (s *State) HighWatermark(ownEnd, leaderEnd int64, now time.Time) int64 {
 	}
 	for _, id := range maximal {
 		if id != s.self && s.followers[id] == nil {
-			// a proposed member is no longer a replica: wait for the outcome of the update
+			// A proposed member is no longer a replica: wait for the outcome of the update.
 			return -1
 		}
 	}
 	return smallest
 }
 
-// LowestLogStart returns the lowest log start offset over the maximal ISR, with own as the
-// leader's. A replica that joins later has no lower log start offset: see Propose.
+// LowestLogStart returns the lowest log start offset over the maximal ISR; own is that of the
+// leader. A replica that joins the ISR later has no lower log start offset: see Propose.
 func (s *State) LowestLogStart(own int64) int64 {
 	maximal := s.maximal()
 	for id, f := range s.followers {
@@ -231,8 +231,8 @@ func (s *State) LowestLogStart(own int64) int64 {
 	return own
 }
 
-// TombstoneCleanOffset returns the smallest tombstone-clean offset over all replicas, with own as
-// the leader's. It is 0 while a replica has not reported its offset.
+// TombstoneCleanOffset returns the smallest tombstone-clean offset over all replicas; own is that
+// of the leader. It returns 0 while a replica has not reported its offset.
 func (s *State) TombstoneCleanOffset(own int64) int64 {
 	for _, f := range s.followers {
 		own = min(own, f.tombstoneClean)
@@ -240,15 +240,15 @@ func (s *State) TombstoneCleanOffset(own int64) int64 {
 	return own
 }
 
-// CanServe reports whether a follower can serve a consumer at an offset: it is in the recorded ISR,
-// alive, and its log reaches the offset.
+// CanServe reports whether a follower can serve a consumer at an offset: the follower is in the
+// recorded ISR, its broker is alive, and its log extends to the offset.
 func (s *State) CanServe(broker int32, offset int64) bool {
 	f := s.followers[broker]
 	return f != nil && f.liveEpoch >= 0 && f.durableEnd >= offset && s.IsRecorded(broker)
 }
 
-// Lags returns by how many offsets each follower is behind the leader's log end. Followers that
-// have not fetched in this leader epoch are missing.
+// Lags returns by how many offsets each follower is behind the leader's log end. It omits followers
+// that have not fetched in this leader epoch.
 func (s *State) Lags(leaderEnd int64) map[int32]int64 {
 	lags := make(map[int32]int64, len(s.followers))
 	for id, f := range s.followers {

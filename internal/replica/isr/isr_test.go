@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestNewIncarnationResetsTheFollower: what the leader knows of a replica does not apply to another
-// replica incarnation of the same broker.
+// TestNewIncarnationResetsTheFollower: when a broker's replica has a new incarnation id, the leader
+// discards what the previous incarnation has reported.
 func TestNewIncarnationResetsTheFollower(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(1, 0, 10*time.Second)
@@ -40,7 +40,7 @@ func TestNewIncarnationResetsTheFollower(t *testing.T) {
 	fetch("", false)
 	fetch(AnyIncarnation, true) // a broker of an earlier version
 
-	image("again", 1, 2) // the leader missed the image in between
+	image("again", 1, 2) // the leader missed an image without broker 3
 	if s.IsRecorded(3) || s.TombstoneCleanOffset(9) != 0 || s.followers[3].durableEnd != -1 {
 		t.Errorf("after a new incarnation: recorded ISR %v, tombstone-clean offset %d, follower %+v",
 			s.recorded, s.TombstoneCleanOffset(9), s.followers[3])
@@ -63,8 +63,8 @@ func TestNewIncarnationResetsTheFollower(t *testing.T) {
 	fetch("any", true)
 }
 
-// TestFollowerWithDeletedRecordsDoesNotJoin: a follower that still has records which the leader has
-// deleted joins once it has deleted them too.
+// TestFollowerWithDeletedRecordsDoesNotJoin: a follower still has records that the leader has
+// deleted. It joins the ISR only after it has deleted them too.
 func TestFollowerWithDeletedRecordsDoesNotJoin(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(1, 0, time.Second)
@@ -84,9 +84,9 @@ func TestFollowerWithDeletedRecordsDoesNotJoin(t *testing.T) {
 	}
 }
 
-// TestLastFetchOfASessionCountsAsCaughtUp: a follower with the whole log is caught up at the last
-// fetch of its session, until the session is closed.
-func TestLastFetchOfASessionCountsAsCaughtUp(t *testing.T) {
+// TestSessionFetchKeepsFollowerCaughtUp: a follower with the whole log is considered caught up at
+// the last fetch of its session. Fetches after the session was closed have no effect.
+func TestSessionFetchKeepsFollowerCaughtUp(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	for closed, want := range map[bool]time.Duration{false: time.Minute, true: 0} {
 		s := New(1, 0, time.Second)

@@ -16,22 +16,22 @@ import (
 
 var runs = flag.Int("isr.runs", 2000, "number of runs of the ISR model")
 
-// model drives a leader's State in a hostile environment: images are late, answers are lost, writes
-// arrive late, followers crash and return without their last records. The model knows the recorded
-// ISR and the real content of each log.
+// model drives a leader's State under failures: images are late, answers are lost, writes arrive
+// late, followers crash and return without their last records. The model knows the recorded ISR and
+// the real end offset of each log.
 type model struct {
 	random *rand.Rand
 	state  *State
 	now    time.Time
 	hw     int64
-	end    int64 // of the leader's log, all of it durable
+	end    int64 // the end of the leader's log; all its records are durable
 
 	recorded map[int32]int64 // the recorded ISR: broker -> broker epoch
 	version  int
 	late     []lateWrite
-	images   []modelImage // built and not delivered yet, oldest first
+	images   []modelImage // built but not delivered yet, oldest first
 	nodes    map[int32]*modelNode
-	tracing  bool // only one seed is run
+	tracing  bool // set if only one seed is run
 	trace    []string
 }
 
@@ -54,8 +54,9 @@ type modelNode struct {
 	end        int64
 }
 
-// canBeElected reports whether a live broker epoch is known to have everything that a recorded
-// epoch had.
+// canBeElected reports whether a node can be elected as the member that is recorded with a broker
+// epoch. The node must be up, and must be the recorded epoch or have ended it in a controlled
+// shutdown, so that it has all records of that epoch.
 func (n *modelNode) canBeElected(recordedEpoch int64) bool {
 	return n.up && (n.epoch == recordedEpoch || n.cleanEpoch == recordedEpoch)
 }
@@ -92,8 +93,8 @@ func (m *model) tracef(format string, args ...any) {
 
 func (m *model) recordedISR() []int32 { return slices.Sorted(maps.Keys(m.recorded)) }
 
-// unfencedISR returns the recorded ISR without the broker epochs that a store knows to be fenced,
-// because their brokers have restarted.
+// unfencedISR returns the recorded ISR without the members that the metadata store knows to be
+// fenced, because their brokers have restarted.
 func (m *model) unfencedISR() []int32 {
 	return slices.DeleteFunc(m.recordedISR(), func(id int32) bool {
 		n := m.nodes[id]
@@ -119,7 +120,7 @@ func (m *model) makeImage() {
 	m.images = append(m.images, image)
 }
 
-// deliverImage delivers an image and skips the older ones.
+// deliverImage delivers a random one of the waiting images, and drops the older ones.
 func (m *model) deliverImage() {
 	if len(m.images) == 0 {
 		return
@@ -166,7 +167,7 @@ func (m *model) step() {
 		m.operator()
 	case 11:
 		m.deliverLateWrite()
-	case 12: // the process may have exited, or the sign is a false one
+	case 12: // the sign may be true or false
 		m.state.ProcessExited(metadata.InSync{Broker: id, Epoch: n.epoch})
 		m.tracef("process of %d seems to have exited in epoch %d", id, n.epoch)
 	}
@@ -194,8 +195,9 @@ func (m *model) stopOrStart(id int32, n *modelNode) {
 	m.tracef("start of %d in epoch %d after a controlled shutdown in %d", id, n.epoch, n.cleanEpoch)
 }
 
-// operator removes a member that is down or has restarted, never the leader, and updates the epoch
-// of one that restarted after a controlled shutdown.
+// operator makes one change as the operator would. It removes a follower that is down or has
+// restarted, or updates the recorded epoch of a follower that restarted after a controlled
+// shutdown.
 func (m *model) operator() {
 	for id, epoch := range m.recorded {
 		n := m.nodes[id]
@@ -214,7 +216,8 @@ func (m *model) operator() {
 	}
 }
 
-// deliverLateWrite delivers a late write, which fails if the version that it read has changed.
+// deliverLateWrite delivers a late write. The write fails if the recorded ISR has changed since it
+// was sent.
 func (m *model) deliverLateWrite() {
 	if len(m.late) == 0 {
 		return
@@ -227,7 +230,8 @@ func (m *model) deliverLateWrite() {
 	}
 }
 
-// write records a set. A write that changes nothing keeps the version, as in the API server.
+// write makes a set the recorded ISR. A write that changes nothing keeps the version, as in the API
+// server.
 func (m *model) write(to []metadata.InSync) {
 	recorded := map[int32]int64{}
 	for _, member := range to {
@@ -241,19 +245,20 @@ func (m *model) write(to []metadata.InSync) {
 
 func (m *model) extent() Extent { return Extent{HighWatermark: m.hw, End: m.end} }
 
-// matches reports whether a set that an update assumes is the recorded one.
+// matches reports whether the set that an update assumes is the recorded ISR, with or without
+// fenced members.
 func (m *model) matches(from []int32) bool {
 	assumed := slices.Sorted(slices.Values(from))
 	return slices.Equal(assumed, m.recordedISR()) || slices.Equal(assumed, m.unfencedISR())
 }
 
-// propose lets the leader propose an update, with a random outcome.
+// propose lets the leader propose an update, and chooses its outcome at random.
 func (m *model) propose() {
 	from, to, ok := m.state.Propose(1, m.extent(), m.now)
 	if !ok {
 		return
 	}
-	if m.random.IntN(3) == 0 { // the request is never sent
+	if m.random.IntN(3) == 0 { // the request is lost before it reaches the store
 		m.state.Settle(Unknown, m.now)
 		return
 	}
@@ -334,8 +339,9 @@ func (m *model) recover(t *testing.T, seed uint64) {
 	}
 }
 
-// TestModel checks that no broker can be elected without everything below the high watermark,
-// whatever is lost or late, and that all replicas join the ISR once nothing is.
+// TestModel checks that no broker can be elected without all records below the high watermark,
+// although images, answers and writes may be late or lost. Once the failures end, all replicas must
+// join the ISR.
 func TestModel(t *testing.T) {
 	_, single := seed.Single(t)
 	for seed := range seed.Sequence(t, *runs) {

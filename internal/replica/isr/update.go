@@ -7,23 +7,23 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// RetryDelay is the time that Propose waits after a conflict for an image that explains the
-// conflict. The delay grows with each further conflict, up to retryDelayMax.
+// RetryDelay is how long Propose waits after a conflict, so that an image can show the cause. It
+// also waits so long after an update without an answer. The delay grows with each further conflict,
+// up to retryDelayMax.
 const (
 	RetryDelay    = time.Second
 	retryDelayMax = 4 * time.Second
 )
 
 // pendingMax is the longest time after which an update that ended without an answer may still
-// arrive. It is longer than any store, or the network to a store, holds a request that its sender
-// has abandoned.
+// arrive. No store or network delays a request for so long after its sender has abandoned it.
 const pendingMax = 30 * time.Second
 
-// imageDelay is the longest time after a recorded update in which images may still be older than
-// the update.
+// imageDelay is the longest time for which images may still be older than an update that was
+// recorded.
 const imageDelay = 2 * time.Second
 
-// update is a change of the ISR.
+// update is a change of the ISR from one set to another.
 type update struct {
 	from []int32
 	to   []metadata.InSync
@@ -35,7 +35,7 @@ type pendingUpdate struct {
 	since time.Time
 }
 
-// Extent is the range of the leader's log.
+// Extent is the range of offsets of the leader's log, and its high watermark.
 type Extent struct {
 	Start         int64
 	HighWatermark int64
@@ -52,19 +52,20 @@ const (
 	Unknown                 // no answer: the update may be recorded, now or later
 )
 
-// Propose returns the ISR update that the leader should send now: from is the set that the update
-// assumes to be recorded. ok is false if no update is due, or if one has to wait. own is the
-// leader's broker epoch, -1 if the leader must not propose. Settle, or Withdraw, must follow.
+// Propose returns the ISR update that the leader must send now; from is the set that the update
+// assumes to be recorded. ok is false if no update is necessary, or if it has to wait. Parameter
+// own is the leader's broker epoch, or -1 if the leader must not propose. After each update the
+// caller must call Settle or Withdraw.
 //
-// The update names each member only with the broker epoch that has fetched everything below the
-// high watermark: a broker that restarted without its last records has a new epoch and must not be
-// taken for the old one (KIP-903). So an update waits until every remaining member has fetched. A
-// follower that still holds records which the leader has deleted does not join either: a client may
-// have received the answer that no in-sync replica holds them (Set.AwaitLogStart).
+// The update contains a member only with a broker epoch that has fetched everything below the high
+// watermark. A broker that restarted without its last records has a new epoch and must not be
+// mistaken for its earlier process (KIP-903). So an update waits until every remaining member has
+// fetched. A follower that still has records which the leader has deleted must not join. A client
+// may already have received the response that no in-sync replica has them (Set.AwaitLogStart).
 //
-// While updates are pending, or images keep contradicting the recorded ISR, the leader sends an
-// update in any case. Each attempt assumes another one of the sets that may be recorded; the first
-// that succeeds resolves the uncertainty.
+// While updates are pending, or images continue to contradict the recorded ISR, the leader sends an
+// update even if it does not change the ISR. Each attempt assumes another one of the sets that may
+// be recorded. The first attempt that succeeds resolves the uncertainty.
 func (s *State) Propose(own int64, log Extent, now time.Time) (from []int32, to []metadata.InSync,
 	ok bool) {
 	if own < 0 || s.inFlight != nil || now.Before(s.retryAt) {
@@ -78,7 +79,7 @@ func (s *State) Propose(own int64, log Extent, now time.Time) (from []int32, to 
 		mayJoin := f.durableEnd >= s.epochStart && f.logStart >= log.Start
 		switch {
 		case member && f.isAlive() && f.fetchEpoch != f.liveEpoch && caughtUp:
-			// the replica remains in the ISR and has not fetched yet, or the image is stale
+			// the member has not fetched in its live epoch yet, or the image is stale: wait
 			return nil, nil, false
 		case complete && caughtUp && (member || mayJoin):
 			to = append(to, metadata.InSync{Broker: id, Epoch: f.fetchEpoch,
@@ -95,8 +96,9 @@ func (s *State) Propose(own int64, log Extent, now time.Time) (from []int32, to 
 	return s.inFlight.from, to, true
 }
 
-// assumed returns the set that the next update assumes to be recorded: first the leader's own, or
-// the contradicting image's, and after each conflict another set that may be recorded.
+// assumed returns the set that the next update assumes to be recorded. The first attempt assumes
+// the leader's own set, or the image's ISR if images contradict the leader. Each conflict selects
+// another set that may be recorded.
 func (s *State) assumed(contradicted bool) []int32 {
 	sets := [][]int32{s.recorded}
 	for _, p := range s.pendingUpdates {
@@ -108,7 +110,7 @@ func (s *State) assumed(contradicted bool) []int32 {
 		sets = append(sets, s.inMetadata)
 	}
 	if contradicted && s.lastUpdateConflicted && s.conflicts > 0 {
-		return sets[(s.conflicts-1)%len(sets)] // the first attempt assumed s.recorded
+		return sets[(s.conflicts-1)%len(sets)] // before the conflict, an attempt assumed s.recorded
 	}
 	return sets[s.conflicts%len(sets)]
 }
@@ -118,9 +120,10 @@ func (s *State) Withdraw() { s.inFlight = nil }
 
 // Settle processes the outcome of the update in flight.
 //
-// A recorded update supersedes everything that arrived before it, and a late write of an earlier
-// update finds another version of the resource and fails. Only an update that changed nothing may
-// leave the version as it was; then pending updates expire after pendingMax.
+// A recorded update replaces every set that was recorded before it. If an earlier update arrives
+// later, it fails, because the version of the resource has changed. Only an update that changed
+// nothing may leave the version unchanged. After such an update, pending updates are dropped only
+// when they are older than pendingMax.
 func (s *State) Settle(outcome Outcome, now time.Time) {
 	u := s.inFlight
 	s.inFlight = nil
@@ -153,7 +156,7 @@ func (s *State) Settle(outcome Outcome, now time.Time) {
 		}
 		s.lastUpdateConflicted = true
 		if len(s.pendingUpdates) == 0 && assumedMetadata {
-			// the image was the stale one
+			// the update that assumed the image's ISR failed, so the image is stale
 			s.metadataStaleUntil, s.lastUpdateConflicted = now.Add(imageDelay), false
 		}
 	}
