@@ -15,9 +15,9 @@ import (
 // FetchPartition is a consumer's or a follower's fetch request for one partition.
 type FetchPartition struct {
 	ID          PartitionID
-	Topic       metadata.ID // zero: the topic with the name, whatever its id
+	Topic       metadata.ID // zero: the request contains no topic id
 	Offset      int64
-	BytesMax    int   // of this partition; a first batch may exceed it
+	BytesMax    int   // limit for this partition; the first batch of a response may exceed it
 	LeaderEpoch int32 // the latest leader epoch that the client knows; -1: unknown
 	LastEpoch   int32 // the leader epoch of the client's record before Offset; -1: unknown
 
@@ -31,24 +31,24 @@ type FetchPartition struct {
 	ReplicaIncarnation     string
 }
 
-// AnyReplicaIncarnation is the ReplicaIncarnation of a follower of an earlier version, which does
-// not send one.
+// AnyReplicaIncarnation is the ReplicaIncarnation of a follower of an earlier version, which sends
+// no id.
 const AnyReplicaIncarnation = isr.AnyIncarnation
 
 // FetchRequest is a consumer's fetch request, or a follower's if Replica is set.
 type FetchRequest struct {
 	Partitions []FetchPartition
 	BytesMin   int           // the fetch waits until all partitions together have this many bytes
-	BytesMax   int           // of all partitions together; a first batch may exceed it
-	Wait       time.Duration // the longest wait; <= 0: none
+	BytesMax   int           // limit for all partitions together; the first batch may exceed it
+	Wait       time.Duration // the longest wait; <= 0: the fetch does not wait
 
-	ReadCommitted bool   // read up to the last stable offset
-	Rack          string // the consumer's; "": unknown
+	ReadCommitted bool   // read only up to the last stable offset
+	Rack          string // the rack of the consumer; "": unknown
 	AnyReplica    bool   // the consumer also accepts responses of followers (KIP-392)
 	Replica       *metadata.InSync
 
-	// The next three are used by FetchInSession only. Forgotten are the partitions that the fetch
-	// removes from the session; TopicIDs is set if the fetch names topics by id.
+	// Only FetchInSession uses the next three fields. Forgotten lists the partitions that the fetch
+	// removes from the session. TopicIDs is set if the fetch names topics by id.
 
 	Session   session.ID
 	Forgotten []session.Key
@@ -58,8 +58,9 @@ type FetchRequest struct {
 }
 
 // FetchResult is the result for one partition. Data is nil after an error, with a diverging epoch,
-// and for a follower that has the whole log; otherwise the caller releases it. Offsets that this
-// broker does not know are -1: it does not hold the partition, or the partition's log is closed.
+// and for a follower that has the whole log. If Data is not nil, the caller must release it. The
+// offsets are -1 if this broker has no replica of the partition, or if the partition's log is
+// closed.
 type FetchResult struct {
 	ID        PartitionID
 	Topic     metadata.ID // as requested
@@ -68,7 +69,7 @@ type FetchResult struct {
 	LogStart  int64
 	HighWater int64
 	Stable    int64 // the last stable offset
-	LogEnd    int64 // for a follower that is out of range; else -1
+	LogEnd    int64 // used by a follower that is out of range; may be -1
 	// Diverging is the point at which the client's log diverges from this broker's log; nil: the
 	// logs do not diverge, or the client did not send LastEpoch.
 	Diverging *EpochEnd
@@ -76,8 +77,9 @@ type FetchResult struct {
 	// the consumer's rack; metadata.NoBroker: the consumer should read from this broker.
 	PreferredReplica int32
 
-	// For followers only: the replicated cleaning progress, and whether an offset in this result
-	// differs from what the follower has sent.
+	// The next two fields are for followers only. ReplicasTombstoneClean is the replicated cleaning
+	// progress. OffsetsChanged is set if an offset in this result differs from the follower's
+	// request.
 
 	ReplicasTombstoneClean int64
 	OffsetsChanged         bool
@@ -89,12 +91,12 @@ type EpochEnd struct {
 	End   int64
 }
 
-// Fetch reads the partitions. While they have less than BytesMin bytes and none failed, it waits in
-// the purgatory, for at most Wait. Results are in the order of the request. The first batch of the
-// first partition with data is returned whole, whatever its size.
+// Fetch reads the partitions. If they have less than BytesMin bytes and none failed, it waits in
+// the purgatory for at most Wait, and reads them again. The results are in the order of the
+// request. The first batch of the first partition with data is returned whole, whatever its size.
 //
-// Fetch waits once: the response contains the data that exists after the wait, even if it has less
-// than BytesMin bytes. So an error in counting bytes, here or in a client, cannot make Fetch loop.
+// Fetch waits only once: the response contains the data that exists after the wait, even if it has
+// less than BytesMin bytes. So Fetch cannot loop if bytes are counted wrongly, here or in a client.
 func (s *Set) Fetch(ctx context.Context, req FetchRequest) []FetchResult {
 	results, positions := make([]FetchResult, len(req.Partitions)),
 		make([]position, len(req.Partitions))
@@ -121,8 +123,8 @@ func (s *Set) Fetch(ctx context.Context, req FetchRequest) []FetchResult {
 	return results
 }
 
-// countFetched counts the bytes that are returned to a consumer. Reads before a wait are not
-// counted.
+// countFetched adds the bytes that are returned to a consumer to the metric. It is called only
+// after the last read, because reads before a wait return nothing.
 func countFetched(req FetchRequest, positions []position) {
 	if req.Replica != nil {
 		return
@@ -137,18 +139,18 @@ func countFetched(req FetchRequest, positions []position) {
 // position is the state of a fetch in one partition after a read.
 type position struct {
 	partition *partition // nil: the read failed, or returned no records on purpose
-	role      *role      // at the time of the read
+	role      *role      // the partition's role at the time of the read
 	request   FetchPartition
-	limit     int64 // the end of the offsets that could be read
-	bytes     int   // read
-	more      bool  // there was more than the response can hold
-	throttled bool  // the follower may not receive more now
+	limit     int64 // the offset below which records could be read
+	bytes     int   // the number of bytes that were read
+	more      bool  // more records existed than the response can hold
+	throttled bool  // the catch-up limit permits no further bytes now
 }
 
 // read reads every partition once, within the request's byte limits, into results and positions.
-// enough reports that the response must not wait: a partition failed, BytesMin bytes were read,
-// there is more than one response can hold (which has batches of one segment at most), or the
-// client must receive new offsets.
+// enough reports that the response must not wait. This is so if a partition failed, BytesMin bytes
+// were read, or the client must receive new offsets. It is also so if more records exist than one
+// response can hold, which contains batches of one segment at most.
 func (s *Set) read(req *FetchRequest, results []FetchResult, positions []position) (enough bool) {
 	total := 0
 	for i, want := range req.Partitions {
@@ -161,7 +163,8 @@ func (s *Set) read(req *FetchRequest, results []FetchResult, positions []positio
 			enough = true
 			continue
 		}
-		// with the original BytesMax, not reduced by the bytes of other partitions
+		// at keeps the original BytesMax; want.BytesMax was reduced by the bytes of other
+		// partitions
 		at.request = req.Partitions[i]
 		total += at.bytes
 		enough = enough || at.more || results[i].OffsetsChanged && at.role.pushHighWatermark
@@ -169,7 +172,8 @@ func (s *Set) read(req *FetchRequest, results []FetchResult, positions []positio
 	return enough || total >= min(req.BytesMin, req.BytesMax)
 }
 
-// readOne reads one partition once. session is the follower's session; nil: none.
+// readOne reads one partition once. session is the last fetch of the follower's session; nil: the
+// follower has no session.
 func (s *Set) readOne(req *FetchRequest, want FetchPartition, session *lastFetch,
 	wholeFirst bool) (result FetchResult, at position) {
 	switch {
@@ -191,8 +195,8 @@ func emptyResult(id PartitionID) FetchResult {
 }
 
 // readForConsumer reads at most want.BytesMax bytes of one partition for a consumer, but the whole
-// first batch if wholeFirst is set. If the result is an error, a diverging epoch or another replica
-// to read from, there is no position.
+// first batch if wholeFirst is set. The position is empty if the result contains an error, a
+// diverging epoch or another replica to read from.
 func (s *Set) readForConsumer(want FetchPartition, req *FetchRequest,
 	wholeFirst bool) (FetchResult, position) {
 	result := emptyResult(want.ID)
@@ -208,8 +212,8 @@ func (s *Set) readForConsumer(want FetchPartition, req *FetchRequest,
 		return result, position{}
 	}
 	ahead := want.Offset > p.log.LogEnd() || want.LastEpoch > p.log.LeaderEpoch()
-	if r.leaderState == nil && ahead { // a follower's log does not show where the logs diverge
-		result.Err = fmt.Errorf("%w: this follower has not copied it yet", ErrOffsetNotAvailable)
+	if r.leaderState == nil && ahead { // a follower cannot decide whether the logs diverge
+		result.Err = fmt.Errorf("%w: this follower has not copied the offset yet", ErrOffsetNotAvailable)
 		result.setOffsets(p.log)
 		return result, position{}
 	}
@@ -236,8 +240,8 @@ func (s *Set) readForConsumer(want FetchPartition, req *FetchRequest,
 		more: data.More}
 }
 
-// readable returns a partition that the consumer may read here: one that this broker leads, or
-// follows if the consumer accepts that.
+// readable returns a partition that this broker may serve to the consumer. The broker must lead the
+// partition, or follow it if the consumer accepts responses of followers.
 func (s *Set) readable(want FetchPartition, req *FetchRequest) (*partition, *role, error) {
 	view := s.view.Load()
 	p := view.partitions[want.ID]
@@ -276,13 +280,15 @@ func (s *Set) preferredReplica(r *role, rack string, offset int64) int32 {
 }
 
 // diverging returns the point below the client's offset at which the client's log diverges from
-// this one (KIP-320, KIP-595). It returns nil if the logs do not diverge, or if the client did not
-// send the epoch of its last record. Every record that the client has below committed was below a
-// high watermark. diverging fails if this log does not know the client's epoch.
+// this broker's log (KIP-320, KIP-595). It returns nil if the logs do not diverge, or if the client
+// did not send the epoch of its last record. It fails if this log does not contain the client's
+// epoch or an earlier one. All records of the client below offset committed were once below a high
+// watermark.
 //
-// A log that was copied from a cleaned log does not know exactly where its epochs start
-// (Log.AppendReplicated). But every record that was below a high watermark is in this log or was
-// superseded. So the logs do not diverge there unless records were lost since.
+// A log that was copied from a cleaned log does not contain the exact start offsets of its epochs
+// (Log.AppendReplicated). But it contains every record that was below a high watermark, apart from
+// superseded ones. So in a compacted topic the logs do not diverge below committed, unless
+// acknowledged records were lost after the client's epoch.
 func (p *partition) diverging(r *role, want FetchPartition, committed int64) (*EpochEnd, error) {
 	if want.LastEpoch < 0 {
 		return nil, nil
@@ -322,7 +328,7 @@ func (f *FetchResult) setOffsets(log *logstore.Log) {
 		log.LastStable(), log.LogEnd()
 }
 
-// limit returns the offset before which a consumer may read.
+// limit returns the offset below which a consumer may read.
 func (p *partition) limit(readCommitted bool) int64 {
 	if readCommitted {
 		return p.log.LastStable()
@@ -330,9 +336,10 @@ func (p *partition) limit(readCommitted bool) int64 {
 	return p.log.HighWatermark()
 }
 
-// clampToLimit returns the offset to read at. An offset between limit and the log end is not out of
-// range: the consumer may have it from a former leader or from read_uncommitted. There are only no
-// records to read at that offset yet.
+// clampToLimit returns the offset at which the log is read. An offset between limit and the log end
+// is not out of range: the consumer may have received it from a former leader, or under
+// read_uncommitted. In this case the log is read at limit, where it has no records for the consumer
+// yet.
 func (p *partition) clampToLimit(offset, limit int64) int64 {
 	if offset > limit && offset <= p.log.LogEnd() {
 		return limit

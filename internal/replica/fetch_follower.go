@@ -13,16 +13,16 @@ import (
 // fetchingFollower is a follower that fetches from this broker.
 type fetchingFollower struct {
 	metadata.InSync
-	// the last fetch of the follower's fetch session; nil: the follower has no session
+	// session is the last fetch of the follower's fetch session; nil: the follower has no session.
 	session *lastFetch
 }
 
 // readForFollower reads one partition for a follower, up to the log end. The request reports the
-// follower's log end, which may advance the high watermark. With an error or a diverging epoch
-// there is no position.
+// follower's log end, which may advance the high watermark. The position is empty if the result
+// contains an error or a diverging epoch.
 //
-// The order matters: the follower's log end is used for the high watermark only after a check that
-// the follower's log does not diverge below that end.
+// The order of the steps matters: the follower's log end is used for the high watermark only after
+// a check that the follower's log does not diverge below that end.
 func (s *Set) readForFollower(want FetchPartition, from fetchingFollower,
 	wholeFirst bool) (FetchResult, position) {
 	result := emptyResult(want.ID)
@@ -55,7 +55,7 @@ func (s *Set) readForFollower(want FetchPartition, from fetchingFollower,
 		return result, position{}
 	}
 	bytesMax, throttled := s.catchUp.allow(r, from.Broker, want.BytesMax)
-	// Most fetches end here: the follower has everything, and the log is not read.
+	// Most fetches end here: the follower has all records, and the log is not read.
 	if end := p.log.LogEnd(); want.Offset == end {
 		result.LogStart, result.HighWater, result.Stable = p.log.LogStart(), p.log.HighWatermark(),
 			p.log.LastStable()
@@ -64,23 +64,24 @@ func (s *Set) readForFollower(want FetchPartition, from fetchingFollower,
 	}
 	data, err := p.log.ReadReplica(want.Offset, bytesMax, wholeFirst && !throttled)
 	if result.setData(p, r, data, err) != nil {
-		if errors.Is(err, logstore.ErrOffsetOutOfRange) { // the offset was in range a moment ago
+		if errors.Is(err, logstore.ErrOffsetOutOfRange) { // it was in range at the check above
 			result.LogEnd = p.log.LogEnd()
 		}
 		return result, position{}
 	}
 	s.catchUp.charge(r, from.Broker, data.Length)
 	result.setFollowerOffsets(p, r, &want)
-	// limit is the follower's offset, not the log end after the read: records appended during the
-	// read have already sent their notification.
+	// limit is the follower's offset, not the log end after the read. If the fetch waits, it must
+	// find the records that were appended during the read, because their notification was already
+	// sent.
 	at := position{partition: p, role: r, limit: want.Offset, bytes: data.Length,
 		more: data.More && !throttled, throttled: throttled}
 	return result, at
 }
 
-// setFollowerOffsets sets the offsets that a follower receives besides records, and whether they
-// differ from the offsets that the follower sent. A high watermark above the follower's log end is
-// not a difference: it is sent with the records.
+// setFollowerOffsets sets the offsets that a follower receives besides records, and OffsetsChanged:
+// whether they differ from the offsets that the follower sent. A high watermark above the
+// follower's log end makes no difference, because it is sent with the records.
 func (f *FetchResult) setFollowerOffsets(p *partition, r *role, want *FetchPartition) {
 	f.ReplicasTombstoneClean = updateCleaningProgress(p, r)
 	f.OffsetsChanged = want.HighWater < min(f.HighWater, want.Offset) ||
@@ -93,7 +94,7 @@ func (f *FetchResult) MustRespond() bool {
 		f.Data != nil && f.Data.Length > 0
 }
 
-// followerFetched processes the state that a follower reports in its fetch. It returns whether the
+// followerFetched processes the state that a follower reports in its fetch. It reports whether the
 // fetch was accepted.
 func (s *Set) followerFetched(p *partition, r *role, from fetchingFollower,
 	want *FetchPartition) bool {

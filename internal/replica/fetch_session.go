@@ -12,25 +12,26 @@ import (
 	"heartwood.dev/heartwood/internal/timer"
 )
 
-// fetchSession is the leader's end of one fetch session: the last request for each partition, and
-// the partitions that may have something to report. A fetch reads only those.
+// fetchSession is the leader's side of one fetch session. It contains the client's last request for
+// each partition, and the list of dirty partitions, which may have something to report. A fetch
+// reads only the dirty partitions.
 //
-// Invariant: a partition that is not dirty has nothing to report for the client's last request. So
-// every event that can change a response marks the partition dirty after the change. A read removes
-// the partition from the dirty list before it reads the log. Changes without an event (the log
-// start, the cleaning progress) are found by sessions.scan, twice a second.
+// Invariant: a partition that is not dirty has nothing to report beyond the session's last
+// response. So every event that can change a response marks the partition dirty after the change. A
+// read removes the partition from the dirty list before it reads the log. Changes without an event
+// (of the log start and the cleaning progress) are found by sessions.scan, twice a second.
 //
-// fetchLock is held by one fetch at a time and guards all fields that have no other guard. mu is a
-// leaf, held briefly.
+// fetchLock is held by one fetch at a time, and guards all fields without another guard. mu is a
+// leaf and is held only briefly.
 type fetchSession struct {
 	id       int32
 	follower *metadata.InSync // nil: a consumer's session
 	topicIDs bool             // the session's fetches name topics by id
 
-	fetchLock     chan struct{} // holds one token while no fetch is in progress
+	fetchLock     chan struct{} // contains one token while no fetch is in progress
 	sequence      session.Sequence
 	partitions    map[session.Key]*sessionPartition
-	readCommitted bool      // of the last fetch
+	readCommitted bool      // whether the last fetch was read_committed
 	scanned       time.Time // when all partitions were last scanned
 	lastFetch     lastFetch
 	// markAllNext makes the next fetch mark all partitions dirty.
@@ -39,16 +40,16 @@ type fetchSession struct {
 	mu struct {
 		sync.Mutex
 		dirty   session.DirtyList[*sessionPartition]
-		waiting *timer.Waiting[PartitionID] // the operation of the fetch that waits; nil: none
-		// interrupted: the fetch in progress must not wait, because the next one has arrived or the
-		// session is closed.
+		waiting *timer.Waiting[PartitionID] // of the waiting fetch; nil: no fetch waits
+		// interrupted is set if the fetch in progress must not wait, because the next fetch has
+		// arrived or the session is closed.
 		interrupted bool
 	}
-	closed chan struct{} // closed with the session
+	closed chan struct{} // closed when the session is closed
 }
 
-// lastFetch is the time of a follower's last fetch in its session. A follower that has the whole
-// log of a partition now also had it at that time. It implements isr.Session.
+// lastFetch is the time of the last fetch in a session. At that time a follower's log of each
+// partition still had the end offset that the follower last reported. It implements isr.Session.
 type lastFetch struct{ at atomic.Pointer[time.Time] }
 
 // LastFetch implements isr.Session.
@@ -65,17 +66,17 @@ type sessionPartition struct {
 	session *fetchSession
 	key     session.Key
 	request FetchPartition // the client's last request
-	at      position       // after the last read
+	at      position       // the state after the last read
 	sent    sentOffsets    // the offsets that a consumer last received
-	counted countedBytes   // the bytes found for the fetch that waits
-	watched bool           // sessionWatch contains it
+	counted countedBytes   // the bytes that the waiting fetch has counted
+	watched bool           // sessionWatch contains the partition
 }
 
 // sentOffsets are the offsets that a consumer last received with a partition. They are sent again
-// only if they change.
+// only if one of them has changed.
 type sentOffsets struct{ highWater, logStart int64 }
 
-// countedBytes are the bytes that a partition has for a fetch that waits for BytesMin.
+// countedBytes are the bytes of a partition that a waiting fetch has counted towards its BytesMin.
 type countedBytes struct {
 	by    *delayedSessionFetch
 	bytes int
@@ -94,8 +95,8 @@ func newFetchSession(id int32, follower *metadata.InSync) *fetchSession {
 	return s
 }
 
-// belongsTo reports whether the session belongs to a client: a follower's broker epoch, or any
-// consumer (nil).
+// belongsTo reports whether the session belongs to a follower in its broker epoch. For nil it
+// reports whether the session belongs to a consumer.
 func (s *fetchSession) belongsTo(follower *metadata.InSync) bool {
 	if s.follower == nil || follower == nil {
 		return s.follower == nil && follower == nil
@@ -103,7 +104,7 @@ func (s *fetchSession) belongsTo(follower *metadata.InSync) bool {
 	return *s.follower == *follower
 }
 
-// mark marks a partition dirty. With wake it also wakes the fetch that waits.
+// mark marks a partition dirty. If wake is set, it also wakes the waiting fetch of the session.
 func (s *fetchSession) mark(p *sessionPartition, wake bool) {
 	s.mu.Lock()
 	s.mu.dirty.Add(p)
@@ -147,7 +148,8 @@ func (s *fetchSession) remove(p *sessionPartition) {
 	s.mu.dirty.Remove(p)
 }
 
-// interrupt ends the wait of the fetch in progress, or prevents it.
+// interrupt ends the wait of the fetch in progress. If the wait has not begun, interrupt prevents
+// it.
 func (s *fetchSession) interrupt() {
 	s.mu.Lock()
 	s.mu.interrupted = true
@@ -158,8 +160,8 @@ func (s *fetchSession) interrupt() {
 	}
 }
 
-// beginWait registers the fetch that waits, so that marks can wake it, and then checks it once,
-// because partitions may have been marked before.
+// beginWait registers a waiting fetch, so that mark can wake it. Then it evaluates the fetch once,
+// because partitions may have been marked before the registration.
 func (s *fetchSession) beginWait(w timer.Waiting[PartitionID]) {
 	s.mu.Lock()
 	s.mu.waiting = &w
@@ -177,7 +179,7 @@ func (s *fetchSession) endWait() {
 	s.mu.waiting = nil
 }
 
-// wake makes the fetch that waits check the dirty partitions.
+// wake makes the waiting fetch check the dirty partitions.
 func (s *fetchSession) wake() {
 	s.mu.Lock()
 	waiting := s.mu.waiting
@@ -196,8 +198,9 @@ func (s *fetchSession) isClosed() bool {
 	}
 }
 
-// begin acquires fetchLock. If another fetch of the session is in progress, begin ends its wait and
-// waits for it. It fails for a session that is closed, and for a fetch that is not the next one.
+// begin acquires fetchLock. If another fetch of the session is in progress, begin ends the wait of
+// that fetch, and waits until the fetch has returned. begin fails if the session is closed, or if
+// the fetch is not the next one of the session.
 func (s *fetchSession) begin(ctx context.Context, id session.ID) error {
 	select {
 	case <-s.fetchLock:
@@ -222,7 +225,7 @@ func (s *fetchSession) begin(ctx context.Context, id session.ID) error {
 	return nil
 }
 
-// accept checks the id of a fetch against the session's epoch. fetchLock is held.
+// accept checks the id of a fetch against the session's epoch. The caller holds fetchLock.
 func (s *fetchSession) accept(id session.ID) error {
 	if s.isClosed() {
 		return session.ErrNotFound

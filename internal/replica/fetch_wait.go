@@ -9,8 +9,8 @@ type delayedFetch struct {
 }
 
 // TryComplete implements timer.Operation. Only bytes that arrived after the first read can complete
-// the fetch. Otherwise an offset range without any remaining record would complete it with an empty
-// response, and the client would fetch again without end.
+// the fetch. Otherwise the fetch of an offset range whose records were all removed by cleaning
+// would complete with an empty response, and the client would send the same fetch again at once.
 func (d *delayedFetch) TryComplete() bool {
 	total, enough := 0, false
 	for i := range d.positions {
@@ -28,11 +28,11 @@ func (d *delayedFetch) TryComplete() bool {
 // Expire implements timer.Operation.
 func (d *delayedFetch) Expire() { close(d.done) }
 
-// available returns how many bytes a read would return now. now reports that the fetch must not
-// wait longer, because it would not receive more records, or would get an error. available keeps
-// its result: a fetch of a thousand partitions is checked at each append to one of them, and that
-// check must read only the index of the appended partition, not the indexes of all partitions that
-// have grown since the fetch arrived.
+// available returns how many bytes a read of the partition would return now. Result now is set if
+// the fetch must not wait longer, because it would receive no further records, or would fail.
+// available stores its result in the position. So when a fetch of a thousand partitions is
+// evaluated after an append to one of them, only the index of that partition is read, not the
+// indexes of all partitions that have grown since the fetch arrived.
 func (a *position) available(req FetchRequest) (bytes int, now bool) {
 	if a.partition.checkStillServes(a.role) != nil {
 		return 0, true

@@ -15,38 +15,38 @@ import (
 )
 
 const (
-	// followerBytesMax bounds a response and followerPartitionBytesMax one partition in it
-	// (replica.fetch.response.max.bytes and replica.fetch.max.bytes): large enough that catching up
-	// is sequential I/O, small enough that no partition waits long.
+	// followerBytesMax is the limit for a response, and followerPartitionBytesMax the limit for one
+	// partition in it (in Kafka replica.fetch.response.max.bytes and replica.fetch.max.bytes). They
+	// are large enough that catching up is sequential I/O, and small enough that no partition waits
+	// long for the others.
 	followerBytesMax          = 10 << 20
 	followerPartitionBytesMax = 1 << 20
-	// followerFetchWait is the time that a fetch waits at the leader while there is nothing to
-	// return.
+	// followerFetchWait is how long a fetch waits at the leader while there is nothing to return.
 	followerFetchWait = 500 * time.Millisecond
-	// followerFetchTimeout is the time, in addition to followerFetchWait, that a follower waits for
-	// a response.
+	// followerFetchTimeout is how much longer than followerFetchWait a follower waits for a
+	// response.
 	followerFetchTimeout = 10 * time.Second
 	// A partition or a leader that failed is retried after retryFirst. The delay doubles with each
 	// further failure, up to retryLast.
 	retryFirst = 50 * time.Millisecond
 	retryLast  = time.Second
-	// warnAfter is the time that a leader must be unreachable before a warning is logged. A restart
-	// takes less time, and after a failure a new image soon names another leader.
+	// warnAfter is how long a leader must be unreachable before a warning is logged. A restart
+	// takes less time, and soon after a failure a new image names another leader.
 	warnAfter = 5 * time.Second
 )
 
 // fetcher copies the partitions that one broker leads, with one goroutine, one connection and one
 // fetch at a time for all of them.
 //
-// Partitions under durability Fsync have a fetcher of their own. It sends the next fetch only once
-// the records of the last one are synced, because that fetch reports them to the leader. The other
-// partitions do not wait for that.
+// Partitions under durability Fsync have a separate fetcher. It sends a fetch only after the
+// records of the previous one are synced, because the fetch acknowledges these records to the
+// leader. With a common fetcher all other partitions would wait for the sync too.
 type fetcher struct {
 	set    *Set
 	cancel context.CancelFunc
 	done   chan struct{}
-	wake   chan struct{} // holds one: the partitions have changed
-	synced chan struct{} // holds one: a log was synced or has failed
+	wake   chan struct{} // capacity 1; the partitions have changed
+	synced chan struct{} // capacity 1; a log was synced or has failed
 	fsync  bool
 
 	mu struct {
@@ -54,42 +54,45 @@ type fetcher struct {
 		leader     metadata.Broker
 		self       metadata.InSync
 		partitions map[PartitionID]*followedPartition // replaced, never modified
-		order      []*followedPartition               // the same partitions, sorted
-		version    int                                // counts the changes of partitions
-		applied    []*followedPartition               // the partitions whose applyLater has ended
-		// the connection of the fetch in progress; nil: none
+		order      []*followedPartition               // the values of partitions, sorted
+		version    int                                // incremented with each change of partitions
+		// the partitions whose applyLater worker has ended
+		applied []*followedPartition
+		// peer is the connection of the fetch in progress; nil: no fetch is in progress.
 		peer      Peer
-		interrupt context.CancelFunc // of the fetch in progress
+		interrupt context.CancelFunc // cancels the fetch in progress
 	}
 
-	// The other fields belong to the fetcher's goroutine.
+	// Only the fetcher's goroutine uses the other fields.
 
-	fetches int                 // counts the fetches, and rotates the order of a full one
-	request []FollowerPartition // the slice of the last request, to be reused
-	// the time from which the leader has not answered; zero: it answers
+	fetches int                 // the number of fetches; it rotates the order of a full fetch
+	request []FollowerPartition // the slice of the last request, for reuse
+	// failingSince is the time of the first failure after the leader last answered; zero: no
+	// failure.
 	failingSince time.Time
 	warned       bool // a warning was logged that the leader does not answer
 
-	connected   metadata.Broker // the broker that the connection leads to, or led to
-	session     session.Follower[FollowerPartition]
-	dirty       []*followedPartition // the partitions whose request may have changed; each once
-	scanned     time.Time            // when all partitions were last marked dirty
-	version     int                  // the value of mu.version at that time
+	connected metadata.Broker // the broker of the current or the last connection
+	session   session.Follower[FollowerPartition]
+	// the partitions whose request may have changed, without duplicates
+	dirty       []*followedPartition
+	scanned     time.Time // when all partitions were last marked dirty
+	version     int       // the value of mu.version when scanned was set
 	diskWorkers diskWorkers
 }
 
-// followedPartition is a partition of a fetcher. partition does not change, and mu guards role. The
-// rest belongs to the fetcher's goroutine, or to one of its workers: of applyAll while that runs,
-// of applyLater while busy is set.
+// followedPartition is a partition of a fetcher. partition does not change, and mu guards role.
+// Only the fetcher's goroutine uses the other fields, or one of its workers: a worker of applyAll
+// while applyAll runs, or the worker of applyLater while busy is set.
 type followedPartition struct {
 	partition *partition
 	role      *role
 	failures  int
 	retryAt   time.Time
 	sentRole  *role // the role in which the last request was sent
-	answered  int   // the number of the fetch that was last answered
-	dirty     bool  // it is in fetcher.dirty
-	busy      bool  // a worker of applyLater has it, and it is not fetched
+	answered  int   // the number of the last fetch that contained a result for it
+	dirty     bool  // fetcher.dirty contains it
+	busy      bool  // a worker of applyLater uses it, so it is not fetched
 }
 
 // fetcherKey identifies a fetcher.
@@ -130,8 +133,8 @@ func (f *fetcher) setPartitions(leader metadata.Broker, self metadata.InSync,
 	}
 }
 
-// replacePartitions is setPartitions without interrupting the leader. It reports whether anything
-// changed.
+// replacePartitions replaces the leader and the partitions, and reports whether anything changed.
+// It cancels the fetch in progress if another broker process is the leader now.
 func (f *fetcher) replacePartitions(leader metadata.Broker, self metadata.InSync,
 	partitions map[PartitionID]*followedPartition) (changed bool) {
 	f.mu.Lock()
@@ -160,8 +163,8 @@ func (f *fetcher) replacePartitions(leader metadata.Broker, self metadata.InSync
 	return changed
 }
 
-// fetchSoon ends the wait of the fetch in progress. It calls Interrupt without the lock, so the
-// call may hit a later fetch, which then does not wait.
+// fetchSoon ends the wait of the fetch in progress. It calls Interrupt without holding mu. So the
+// call may interrupt the next fetch instead, which then returns without a wait.
 func (f *fetcher) fetchSoon() {
 	f.mu.Lock()
 	peer := f.mu.peer
@@ -172,7 +175,7 @@ func (f *fetcher) fetchSoon() {
 	}
 }
 
-// signal puts a token into a channel that holds one.
+// signal puts a token into a channel of capacity 1, unless the channel already contains one.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -183,7 +186,7 @@ func signal(c chan struct{}) {
 // run fetches until ctx ends. It owns the connection.
 func (f *fetcher) run(ctx context.Context) {
 	var peer Peer
-	var lastAnswered metadata.Broker // with its broker epoch
+	var lastAnswered metadata.Broker // includes the broker epoch
 	defer func() {
 		if peer != nil {
 			_ = peer.Close()
@@ -224,9 +227,9 @@ func (f *fetcher) run(ctx context.Context) {
 		if errors.Is(err, errInterrupted) || ctx.Err() != nil {
 			continue
 		}
-		f.recordFailure(leader, err, time.Now())
+		f.noteFailure(leader, err, time.Now())
 		if lastAnswered == leader && errors.Is(err, syscall.ECONNREFUSED) {
-			// An exit is reported once. If the process is alive all the same, its next fetch shows
+			// Report an exit only once. If the process is alive after all, its next fetch shows
 			// that.
 			lastAnswered = metadata.Broker{}
 			f.set.processExited(metadata.InSync{Broker: leader.ID, Epoch: leader.Epoch})
@@ -254,9 +257,9 @@ func (f *fetcher) dial(ctx context.Context, leader metadata.Broker) (Peer, error
 	return peer, nil
 }
 
-// recordFailure records that the leader is unreachable, and logs one warning if it stays
-// unreachable.
-func (f *fetcher) recordFailure(leader metadata.Broker, err error, now time.Time) {
+// noteFailure notes the time since which the leader is unreachable. It logs one warning if the
+// leader stays unreachable for warnAfter.
+func (f *fetcher) noteFailure(leader metadata.Broker, err error, now time.Time) {
 	if f.failingSince.IsZero() {
 		f.failingSince = now
 	}
@@ -267,15 +270,16 @@ func (f *fetcher) recordFailure(leader metadata.Broker, err error, now time.Time
 	}
 }
 
-// recordAnswer records that the leader is reachable.
-func (f *fetcher) recordAnswer() {
+// noteAnswer notes that the leader is reachable.
+func (f *fetcher) noteAnswer() {
 	if f.warned {
 		f.set.logger.Info("fetching from leader resumed", "leader", f.leader())
 	}
 	f.failingSince, f.warned = time.Time{}, false
 }
 
-// pause waits for wake, for d (0: without limit) or for the end of ctx.
+// pause returns when wake contains a token, when d has passed, or when ctx ends. If d is 0, it has
+// no time limit.
 func (f *fetcher) pause(ctx context.Context, d time.Duration) {
 	var due <-chan time.Time
 	if d > 0 {

@@ -11,24 +11,25 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// diskWorkerBytesMax bounds the records that are copied for the disk workers. Beyond it the fetcher
-// applies results itself.
+// diskWorkerBytesMax limits the total size of the records that are copied for disk workers. Beyond
+// it, results are applied before the next fetch instead.
 const diskWorkerBytesMax = 16 << 20
 
 // diskWorkers are the goroutines of a fetcher that apply results which wait for the disk.
 type diskWorkers struct {
 	running sync.WaitGroup
-	slots   chan struct{} // bounds the number of workers that wait for the disk at once
+	slots   chan struct{} // limits the number of workers that wait for the disk at once
 	bytes   atomic.Int64  // total size of the copied records
 }
 
-// applyLater leaves a result to a worker if applying it waits for the disk: the first batch of a
-// leader epoch, which syncs the epoch file, and a truncation or reset of the log. After a failover
-// hundreds of partitions have such results at once, and the producers of all other partitions wait
-// for the next fetch. The partition is not fetched until its result is applied.
+// applyLater passes a result to a worker if applying the result waits for the disk. Such results
+// are the first batch of a leader epoch, which syncs the epoch file, and a truncation or reset of
+// the log. After a failover hundreds of partitions have such results at once, while the producers
+// of all other partitions wait for the next fetch. The partition is not fetched until its result is
+// applied.
 //
-// applyLater reports whether it took the result. Under durability Fsync it does not, because the
-// next fetch waits for the disk anyway.
+// applyLater reports whether a worker applies the result. Under durability Fsync no worker does,
+// because the next fetch waits for the disk anyway.
 func (f *fetcher) applyLater(fp *followedPartition, sent *FollowerPartition, got *FollowerResult,
 	now time.Time) bool {
 	if f.fsync || !waitsForDisk(fp.partition.log, got) {
@@ -40,7 +41,7 @@ func (f *fetcher) applyLater(fp *followedPartition, sent *FollowerPartition, got
 		return false
 	}
 	result, request, role := *got, *sent, fp.sentRole
-	// the records of got are only valid until the next fetch
+	// the records of got are valid only until the next fetch
 	result.Records = slices.Clone(got.Records)
 	fp.busy = true
 	f.diskWorkers.running.Go(func() {
@@ -61,7 +62,7 @@ func (f *fetcher) resume(fp *followedPartition) {
 	f.fetchSoon()
 }
 
-// waitsForDisk reports whether applying a result makes the log sync anything.
+// waitsForDisk reports whether the log syncs a file when the result is applied.
 func waitsForDisk(log *logstore.Log, got *FollowerResult) bool {
 	if got.DivergingEpoch >= 0 || errors.Is(got.Err, logstore.ErrOffsetOutOfRange) {
 		return true

@@ -7,17 +7,20 @@ import (
 	"heartwood.dev/heartwood/internal/replica/session"
 )
 
-// scanInterval is how often a fetcher compares all its partitions with the requests it last sent:
-// the log start and the tombstone-clean offset change without an event.
+// scanInterval is how often a fetcher builds the requests of all its partitions and compares them
+// with the requests that it last sent. It does so because the log start and the tombstone-clean
+// offset change without an event.
 const scanInterval = followerFetchWait
 
-// nextRequest builds the next fetch: a full one if it starts a session, else with the partitions
-// whose request has changed. A partition that failed recently, or that waits for the disk, is
-// removed from the session meanwhile; retry is the time until the first failed one is due. all are
-// the fetcher's partitions.
+// nextRequest builds the next fetch. A fetch that starts a session contains all partitions, any
+// other fetch only the partitions whose request has changed. A partition that failed recently, or
+// that waits for the disk, is removed from the session meanwhile. Result retry is the time until
+// the first of the failed partitions may be fetched again; 0: none failed. Result all contains the
+// fetcher's partitions.
 //
-// The order of a full fetch rotates, because a response holds whole batches of its first partition,
-// however large, and the batches of the other partitions only if they still fit.
+// The order of the partitions in a full fetch rotates. A response contains at least one whole batch
+// of its first partition, however large, but batches of the other partitions only if they still
+// fit.
 func (f *fetcher) nextRequest(now time.Time) (request *FollowerFetch,
 	all map[PartitionID]*followedPartition, leader metadata.Broker, retry time.Duration) {
 	f.mu.Lock()
@@ -69,7 +72,7 @@ func (f *fetcher) nextRequest(now time.Time) (request *FollowerFetch,
 	return request, f.mu.partitions, f.mu.leader, retry
 }
 
-// shorter returns the shorter of two durations; a = 0 is none.
+// shorter returns the shorter of two durations. If a is 0, it returns b.
 func shorter(a, b time.Duration) time.Duration {
 	if a == 0 {
 		return b

@@ -28,7 +28,7 @@ func (f *fetcher) fetch(ctx context.Context, peer Peer, request *FollowerFetch,
 		}
 		return err
 	}
-	f.recordAnswer()
+	f.noteAnswer()
 	f.applyAll(all, response.Partitions, time.Now())
 	f.session.Succeeded(response.Session)
 	if f.fsync {
@@ -37,8 +37,8 @@ func (f *fetcher) fetch(ctx context.Context, peer Peer, request *FollowerFetch,
 	return nil
 }
 
-// beginFetch lets setPartitions interrupt the fetch that begins now. It reports whether the
-// partitions have changed since the request was built: then the fetch must not wait.
+// beginFetch registers a fetch, so that setPartitions can interrupt it. It reports whether the
+// partitions have changed since the request was built. If so, the fetch must not wait.
 func (f *fetcher) beginFetch(peer Peer, cancel context.CancelFunc) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -52,8 +52,8 @@ func (f *fetcher) leader() int32 {
 	return f.mu.leader.ID
 }
 
-// applyAll applies the leader's results, for several partitions concurrently. Most of this work is
-// writes to the page cache; results that wait for the disk go to applyLater.
+// applyAll applies the leader's results, for several partitions concurrently. Most results are only
+// written to the page cache. Results that wait for the disk are passed to applyLater.
 func (f *fetcher) applyAll(all map[PartitionID]*followedPartition, results []FollowerResult,
 	now time.Time) {
 	var workers errgroup.Group
@@ -62,7 +62,7 @@ func (f *fetcher) applyAll(all map[PartitionID]*followedPartition, results []Fol
 		got := &results[i]
 		fp := all[got.ID]
 		if fp == nil || fp.busy || fp.answered == f.fetches {
-			continue // a repeated result: one goroutine at a time has a followedPartition
+			continue // not followed, or a repeated result: only one goroutine may use fp
 		}
 		sent, ok := f.session.Sent(fp.key())
 		if !ok {
@@ -101,8 +101,9 @@ func (f *fetcher) apply(fp *followedPartition, sentRole *role, sent *FollowerPar
 	p.followFault.Store(nil)
 }
 
-// fail delays the next fetch of a partition. Errors of a usual failover, such as a response of a
-// leader that has not learned yet that it leads, are not logged.
+// fail delays the next fetch of a partition. It does not log errors that are usual during a
+// failover, such as the response of a broker that has not applied the image which makes it the
+// leader.
 func (f *fetcher) fail(fp *followedPartition, err error, now time.Time) {
 	fp.retryAt = now.Add(backoff(fp.failures))
 	fp.failures++

@@ -21,21 +21,21 @@ func TestUnreachableLeaderIsLoggedOnce(t *testing.T) {
 	f.mu.leader = leader
 	count := func(text string) int { return strings.Count(log.String(), text) }
 
-	f.recordFailure(leader, refused, begin)
-	f.recordFailure(leader, refused, begin.Add(warnAfter-time.Millisecond))
-	f.recordAnswer()
+	f.noteFailure(leader, refused, begin)
+	f.noteFailure(leader, refused, begin.Add(warnAfter-time.Millisecond))
+	f.noteAnswer()
 	if log.Len() > 0 {
 		t.Errorf("a short outage is logged: %s", &log)
 	}
 	begin = begin.Add(warnAfter) // a second outage
 	for after := time.Duration(0); after <= 3*warnAfter; after += time.Second {
-		f.recordFailure(leader, refused, begin.Add(after))
+		f.noteFailure(leader, refused, begin.Add(after))
 	}
 	if count("level=WARN") != 1 || count("connection refused") != 1 {
 		t.Errorf("a long outage is logged as: %s", &log)
 	}
-	f.recordAnswer()
-	f.recordAnswer()
+	f.noteAnswer()
+	f.noteAnswer()
 	if count("level=INFO") != 1 {
 		t.Errorf("its end is logged as: %s", &log)
 	}

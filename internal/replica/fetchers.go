@@ -6,7 +6,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// fetchers are the fetchers of a broker, one for each leader and durability that it copies from.
+// fetchers are the fetchers of a broker: one for each leader and durability.
 type fetchers struct {
 	set  *Set
 	dial Dial // nil: the set follows no leader
@@ -31,7 +31,7 @@ func (s *fetchers) remove(matches func(fetcherKey) bool) (removed []*fetcher) {
 	return removed
 }
 
-// getOrStart returns the fetcher with a key; if there is none, it starts one. The caller holds
+// getOrStart returns the fetcher with a key, and starts it if it is not running. The caller holds
 // changing.
 func (s *fetchers) getOrStart(key fetcherKey) *fetcher {
 	s.mu.Lock()
@@ -42,8 +42,8 @@ func (s *fetchers) getOrStart(key fetcherKey) *fetcher {
 	return s.running[key]
 }
 
-// follow copies every partition from its leader, and stops copying it from any other broker. The
-// applier calls it.
+// follow makes the fetchers copy every followed partition from its current leader, and from no
+// other broker. The applier calls it.
 func (s *fetchers) follow(img *metadata.Image, partitions map[PartitionID]*partition) {
 	node := s.set.node
 	self, up := img.Broker(node)
@@ -54,7 +54,7 @@ func (s *fetchers) follow(img *metadata.Image, partitions map[PartitionID]*parti
 			continue
 		}
 		if _, up := img.Broker(r.leader); !up {
-			continue // the partition has no other leader yet; a later image names one
+			continue // the leader is down; a later image names another one
 		}
 		key := fetcherKey{r.leader, p.log.Settings().Fsync}
 		if byFetcher[key] == nil {
@@ -77,8 +77,8 @@ func (s *fetchers) follow(img *metadata.Image, partitions map[PartitionID]*parti
 	}
 }
 
-// logSynced notifies the fetcher of a log that was synced. The goroutine that syncs all logs calls
-// it; it waits for no fetcher.
+// logSynced notifies the fetcher of a leader that one of its logs was synced. The goroutine that
+// syncs all logs calls it, so it does not wait for the fetcher.
 func (s *fetchers) logSynced(leader int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,17 +13,17 @@ import (
 )
 
 // isrUpdater proposes ISR updates for the partitions that this broker leads, and sends them to the
-// metadata store. One goroutine decides on all of them and sends those that remove replicas.
-// Another one sends those that only add replicas, one batch at a time: a broker that returns joins
-// the ISRs of thousands of partitions, which may take seconds, and a broker that fails meanwhile
-// must be removed at once, because producers wait for it.
+// metadata store. One goroutine decides on all updates and sends those that remove replicas.
+// Another goroutine sends the updates that add replicas, one batch at a time. A broker that returns
+// joins the ISRs of thousands of partitions, which may take seconds. If another broker fails
+// meanwhile, it must still be removed at once, because producers wait for it.
 type isrUpdater struct {
 	set       *Set
 	changeISR ChangeISR // nil: only metadata images change the ISR
 	cancel    context.CancelFunc
 	done      chan struct{}
-	additions chan updateBatch // holds one, and never more than additionsInFlight allows
-	wake      chan struct{}    // holds one
+	additions chan updateBatch // capacity 1; additionsInFlight ensures that a send never blocks
+	wake      chan struct{}    // capacity 1
 	mu        struct {
 		sync.Mutex
 		queue map[PartitionID]bool // the partitions to evaluate
@@ -36,7 +36,8 @@ type isrUpdater struct {
 	}
 }
 
-// proposedUpdate is a partition whose ISR is to be updated, and its role at that time.
+// proposedUpdate is a partition whose ISR is to be updated, and the role in which the update was
+// proposed.
 type proposedUpdate struct {
 	partition *partition
 	role      *role
@@ -45,7 +46,7 @@ type proposedUpdate struct {
 // updateBatch is a batch of updates that are sent together.
 type updateBatch struct {
 	changes []metadata.ISRChange
-	updates []proposedUpdate // of changes, by index
+	updates []proposedUpdate // updates[i] belongs to changes[i]
 }
 
 func (b *updateBatch) add(change metadata.ISRChange, update proposedUpdate) {
@@ -106,7 +107,8 @@ func (u *isrUpdater) enqueueAll() {
 	signal(u.wake)
 }
 
-// beginAdditions reports whether a batch of additions may be sent: none is in flight.
+// beginAdditions reports whether a batch of additions may be sent, which requires that none is in
+// flight.
 func (u *isrUpdater) beginAdditions() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -134,13 +136,14 @@ func (u *isrUpdater) takeQueue() (queue map[PartitionID]bool, all bool) {
 	return queue, all
 }
 
-// run evaluates partitions when they are enqueued, and all of them periodically: a follower that
-// stops fetching enqueues nothing. A broker that leads no replicated partition sleeps.
+// run evaluates partitions when they are enqueued. It also evaluates all of them periodically,
+// because a follower that stops fetching enqueues nothing. The goroutine of a broker that leads no
+// replicated partition sleeps.
 //
-// The time of the next full evaluation does not change once it is set. If each evaluation of some
-// partitions postponed it, one follower that may not join, because it is in controlled shutdown,
-// and that continues to fetch, would keep the silent followers of every other partition in their
-// ISRs.
+// Once the time of the next full evaluation is set, other evaluations do not postpone it. Otherwise
+// a single follower could prevent all full evaluations: a follower in controlled shutdown, for
+// example, continues to fetch but may not join the ISR, so each of its fetches enqueues its
+// partition. In all other partitions, followers that stopped fetching would then stay in the ISR.
 func (u *isrUpdater) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
@@ -162,7 +165,7 @@ func (u *isrUpdater) run(ctx context.Context) {
 }
 
 // evaluateQueue evaluates the enqueued partitions and sends their updates. It returns the time
-// until the next full evaluation, 0 if none is needed.
+// until the next full evaluation, or 0 if none is needed.
 func (u *isrUpdater) evaluateQueue(ctx context.Context) (interval time.Duration) {
 	queue, all := u.takeQueue()
 	s := u.set
@@ -185,7 +188,7 @@ func (u *isrUpdater) evaluateQueue(ctx context.Context) (interval time.Duration)
 		}
 		interval = min(time.Duration(s.lagMax.Load())/4, isr.RetryDelay)
 		now := time.Now()
-		// the high watermark may no longer wait for a follower that was joining
+		// the high watermark may have waited for a joining follower that no longer fetches
 		if r.leaderState.advance(now) {
 			s.highWatermarkAdvanced(p, r)
 		}
@@ -251,8 +254,8 @@ func (u *isrUpdater) settle(update proposedUpdate, change metadata.ISRChange, er
 	}
 }
 
-// logOutcome logs why an update failed. A conflict is usual: the operator changed the ISR first. An
-// outage is logged once for all partitions, and once when it ends.
+// logOutcome logs why an update failed. A conflict is usual, because the operator may have changed
+// the ISR first. An outage is logged once for all partitions, and once more when it ends.
 func (u *isrUpdater) logOutcome(id PartitionID, change metadata.ISRChange, outcome isr.Outcome,
 	err error, now time.Time) {
 	u.mu.Lock()
@@ -273,8 +276,8 @@ func (u *isrUpdater) logOutcome(id PartitionID, change metadata.ISRChange, outco
 	logger := u.set.logger
 	switch {
 	case begins:
-		logger.Warn("failed to update ISR, perhaps of other partitions too", "partition", id,
-			"from", change.From, "to", brokers(), "error", err)
+		logger.Warn("failed to update ISR; further failures are not logged until an update succeeds",
+			"partition", id, "from", change.From, "to", brokers(), "error", err)
 	case ends:
 		logger.Info("ISR updates succeed again", "failed", failed)
 	}
@@ -284,16 +287,16 @@ func (u *isrUpdater) logOutcome(id PartitionID, change metadata.ISRChange, outco
 	}
 }
 
-// processExited processes that a broker which answered a moment ago now refuses connections: its
-// process has exited, and producers of every partition that it follows wait. The metadata will show
-// the exit too, but if a kubelet must notice the exit first, up to a second later.
+// processExited is called when a broker that answered a moment ago refuses connections: its process
+// has exited, and producers of every partition that it follows wait for it. The metadata will show
+// the exit too, but up to a second later if the kubelet must detect the exit.
 func (s *Set) processExited(member metadata.InSync) {
 	for id, p := range s.view.Load().partitions {
 		if r := p.role.Load(); r.leaderState != nil && r.leaderState.processExited(member) {
 			s.isrUpdater.enqueue(id)
 		}
 	}
-	// A broker that fetches again is alive. Marking all its partitions makes that fetch visit every
-	// one of them.
+	// A broker that fetches again is alive. Because of the marks, its next fetch reads all its
+	// partitions, so every partition's leaderState processes that fetch.
 	s.sessions.markAllOf(member.Broker)
 }

@@ -54,7 +54,8 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	}
 }
 
-// counterBy returns a counter with one label, with a series at 0 for each of its values.
+// counterBy returns a counter with one label. Each of the label's values has a series, which starts
+// at 0.
 func counterBy(registry prometheus.Registerer, name, label, help string,
 	values ...string) *prometheus.CounterVec {
 	vector := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "heartwood", Name: name,
@@ -68,8 +69,8 @@ func counterBy(registry prometheus.Registerer, name, label, help string,
 	return vector
 }
 
-// isrChanged counts an ISR change. A change that adds some replicas and removes others increments
-// both counters.
+// isrChanged updates the counters of ISR changes. A change that adds some replicas and removes
+// others increments both counters.
 func (m *metrics) isrChanged(before, after []int32) {
 	count := func(direction string, from, to []int32) {
 		if slices.ContainsFunc(to, func(id int32) bool { return !slices.Contains(from, id) }) {
@@ -96,7 +97,8 @@ func (m *metrics) forget(topic string) {
 	m.fetchedBytes.DeleteLabelValues(topic)
 }
 
-// forgetTopics deletes the series of the topics that no longer have a partition here.
+// forgetTopics deletes the series of the topics that no longer have a partition on this
+// broker.
 func (m *metrics) forgetTopics(old, now map[PartitionID]*partition) {
 	here := map[string]bool{}
 	for id := range now {

@@ -11,11 +11,12 @@ import (
 // Peer is a connection to another broker. One fetcher uses it, with one request at a time.
 type Peer interface {
 	// Fetch requests records from the offsets of the request on. The leader may wait for records
-	// for at most req.Wait. Results come in any order, without the partitions that have nothing to
-	// report; their records are valid until the next call. The end of ctx ends the call early.
+	// for at most req.Wait. The results are in any order, and omit the partitions that have nothing
+	// to report. Their records are valid until the next call. The call returns early if ctx ends.
 	// After an error the connection is unusable.
 	//
-	// session.ErrNotFound and session.ErrEpoch are responses: the connection remains usable.
+	// session.ErrNotFound and session.ErrEpoch are exceptions: they are responses of the leader, so
+	// the connection remains usable.
 	Fetch(ctx context.Context, req *FollowerFetch) (FollowerResponse, error)
 	// Interrupt makes the leader answer a waiting Fetch at once. It may be called from another
 	// goroutine.
@@ -27,15 +28,15 @@ type Peer interface {
 type FollowerFetch struct {
 	Replica    metadata.InSync // the follower: its broker id and broker epoch
 	Wait       time.Duration
-	BytesMax   int // of the response; a first batch may exceed it
+	BytesMax   int // limit for the response; the first batch may exceed it
 	Session    session.ID
-	Partitions []FollowerPartition // within a session only those whose request has changed
-	Forgotten  []session.Key       // removed from the session
+	Partitions []FollowerPartition // within a session only partitions whose request has changed
+	Forgotten  []session.Key       // the partitions that the fetch removes from the session
 }
 
 // FollowerResponse is the response to a follower's fetch.
 type FollowerResponse struct {
-	Session    int32 // 0: none
+	Session    int32 // the session id; 0: no session
 	Partitions []FollowerResult
 }
 
@@ -55,7 +56,7 @@ type FollowerPartition struct {
 	// ReplicasTombstoneClean is the replicated cleaning progress that the follower last received.
 	ReplicasTombstoneClean int64
 	// ReplicaIncarnation is the replica incarnation id for which the log was created; "": a version
-	// without such ids created it.
+	// without such ids created the log.
 	ReplicaIncarnation string
 	BytesMax           int
 }
@@ -63,15 +64,16 @@ type FollowerPartition struct {
 // FollowerResult is the response for one partition.
 type FollowerResult struct {
 	ID        PartitionID
-	Err       error // of this package or logstore
-	HighWater int64 // the leader's; -1: unknown
-	LogStart  int64 // the leader's; -1: unknown
-	LogEnd    int64 // the leader's, with ErrOffsetOutOfRange; -1: unknown
+	Err       error // an error of this package or of logstore
+	HighWater int64 // the leader's high watermark; -1: unknown
+	LogStart  int64 // the leader's log start offset; -1: unknown
+	LogEnd    int64 // the leader's log end offset, with ErrOffsetOutOfRange; -1: unknown
 	// ReplicasTombstoneClean is the replicated cleaning progress: the smallest tombstone-clean
 	// offset over all replicas.
 	ReplicasTombstoneClean int64
-	// DivergingEpoch, if >= 0, is the largest epoch in the leader's log that does not exceed
-	// LastEpoch, and DivergingEnd its end offset: the logs diverge there or earlier.
+	// If the logs diverge, DivergingEpoch is the largest epoch in the leader's log that does not
+	// exceed LastEpoch, and DivergingEnd is the end offset of that epoch. The logs diverge at
+	// DivergingEnd or below it. If they do not diverge, DivergingEpoch is negative.
 	DivergingEpoch int32
 	DivergingEnd   int64
 	Records        []byte

@@ -9,13 +9,13 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// AcksAll requests an acknowledgement once every in-sync replica has the records.
+// AcksAll requests an acknowledgement after every in-sync replica has the records.
 const AcksAll int16 = -1
 
 // ProducePartition is one partition's batch in a produce request.
 type ProducePartition struct {
 	ID    PartitionID
-	Topic metadata.ID // zero: the topic with the name, whatever its id
+	Topic metadata.ID // zero: the request contains no topic id
 	Batch []byte      // Append may modify it
 }
 
@@ -26,16 +26,16 @@ type ProduceResult struct {
 	Err      error
 }
 
-// PendingProduce is a produce request after its batches were appended. It holds none of their
-// bytes.
+// PendingProduce is a produce request after its batches were appended. It does not refer to the
+// bytes of the batches.
 type PendingProduce struct {
 	set     *Set
 	results []ProduceResult
 	waits   []produceWait // for the batches that are not acknowledged yet
 }
 
-// Append appends each batch, for acks -1, 1 or 0. Wait returns the results. The caller may reuse
-// the batches afterwards.
+// Append appends each batch, for acks -1, 1 or 0. PendingProduce.Wait returns the results. When
+// Append has returned, the caller may reuse the batches.
 func (s *Set) Append(acks int16, batches []ProducePartition) *PendingProduce {
 	pending := &PendingProduce{set: s, results: make([]ProduceResult, len(batches))}
 	for i, batch := range batches {
@@ -58,11 +58,12 @@ func (s *Set) Append(acks int16, batches []ProducePartition) *PendingProduce {
 // Wait waits in the purgatory and returns the results in the order of the batches. Wait must be
 // called only once. With acks=-1 it waits until every batch is below the high watermark, and fails
 // with ErrTimeout after timeout. With acks=1 it waits only under durability Fsync, and only for the
-// sync of this replica's log. With acks=0 it does not wait. A log that fails meanwhile fails its
-// batches with ErrStorage.
+// sync of this replica's log. With acks=0 it does not wait. If a log fails meanwhile, the result of
+// its batch is ErrStorage.
 //
-// After an error that follows the append (ErrTimeout, a new leader) it is unknown whether the
-// records will remain: the producer retries, and its sequence numbers prevent duplicates.
+// Some errors follow the append, such as ErrTimeout or the error after a change of leader. After
+// such an error it is unknown whether the records will remain. The producer retries, and its
+// sequence numbers prevent duplicates.
 func (p *PendingProduce) Wait(ctx context.Context, timeout time.Duration) []ProduceResult {
 	if len(p.waits) == 0 {
 		return p.results
@@ -93,8 +94,9 @@ func (s *Set) append(acks int16, batch ProducePartition, result *ProduceResult) 
 	return p, r, s.afterAppend(p, r, batch, result, err)
 }
 
-// afterAppend counts an appended batch, wakes the followers and advances the high watermark. err is
-// the error of the append; afterAppend translates it for the producer.
+// afterAppend completes the append of a batch: it updates the metrics, wakes the followers and
+// advances the high watermark. Parameter err is the error of the append, which afterAppend
+// translates for the producer.
 func (s *Set) afterAppend(p *partition, r *role, batch ProducePartition, result *ProduceResult,
 	err error) error {
 	if errors.Is(err, logstore.ErrClosed) || errors.Is(err, logstore.ErrFollows) {
@@ -116,8 +118,9 @@ func (s *Set) afterAppend(p *partition, r *role, batch ProducePartition, result 
 	return nil
 }
 
-// closedError explains a log that was closed during a request: the partition was removed from this
-// broker, or the broker stops. The client looks for another leader.
+// closedError returns the error for a request whose log was closed meanwhile: the partition was
+// removed from this broker, or the broker stops. The error makes the client look for another
+// leader.
 func closedError(p *partition, then *role) error {
 	if err := p.checkStillLeads(then); err != nil {
 		return err
@@ -142,8 +145,8 @@ type produceWait struct {
 	all       bool // wait for the high watermark, not only for this replica
 }
 
-// isOver reports whether the wait has ended, and stores its error in the result. A batch that is
-// acknowledged succeeds even if the log failed afterwards.
+// isOver reports whether the wait for a batch has ended, and stores the batch's error in the
+// result. If the batch is acknowledged, it succeeds even if the log failed afterwards.
 func (w produceWait) isOver() bool {
 	log := w.partition.log
 	acknowledged := log.DurableEnd()
@@ -154,8 +157,8 @@ func (w produceWait) isOver() bool {
 	if w.result.Err != nil {
 		return true
 	}
-	// While too few replicas are in sync, the high watermark does not advance. Even a high
-	// watermark that has already passed the batch is no acknowledgement then: the topic requires
+	// While too few replicas are in sync, the high watermark does not advance. In this state a
+	// batch is not acknowledged even if the high watermark has passed it before: the topic requires
 	// more copies than now exist (Kafka: NOT_ENOUGH_REPLICAS_AFTER_APPEND).
 	if w.all && w.role.leaderState.isrSize() < w.role.minISR {
 		w.result.Err = ErrNotEnoughReplicasAfterAppend
@@ -169,7 +172,7 @@ func (w produceWait) isOver() bool {
 }
 
 // TryComplete implements timer.Operation. It removes the waits that are over, so that the next call
-// checks only the others.
+// checks only the remaining waits.
 func (d *delayedProduce) TryComplete() bool {
 	open := d.waits[:0]
 	for _, w := range d.waits {

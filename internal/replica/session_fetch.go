@@ -12,7 +12,7 @@ import (
 // without an event. A follower fetches at this interval when there is nothing to report.
 const sessionScanInterval = followerFetchWait
 
-// fetch is one fetch of a session. The caller holds its fetchLock.
+// fetch performs one fetch of a session. The caller holds the session's fetchLock.
 func (s *sessions) fetch(ctx context.Context, in *fetchSession, req *FetchRequest,
 	now time.Time) (FetchResponse, error) {
 	in.lastFetch.at.Store(&now)
@@ -20,7 +20,7 @@ func (s *sessions) fetch(ctx context.Context, in *fetchSession, req *FetchReques
 	if !s.cache.use(in, len(in.partitions), now) {
 		s.close(in)
 		// The cache has no room for a new session of that size either, so the client continues
-		// without one.
+		// without a session.
 		return FetchResponse{}, session.ErrNotFound
 	}
 	if all := in.markAllNext.Swap(false); all || in.readCommitted != req.ReadCommitted {
@@ -38,14 +38,15 @@ func (s *sessions) fetch(ctx context.Context, in *fetchSession, req *FetchReques
 		s.scan(in, time.Now())
 		read = s.readDirty(in, req)
 	}
-	read.recordSent()
+	read.storeSent()
 	return FetchResponse{in.id, read.results}, nil
 }
 
-// closedResponse answers a fetch whose session was closed while it waited. A follower receives a
-// response without a session and starts a new one; the last requests of the closed session may be
-// older than those of another session of the follower, and are no longer used. A consumer may have
-// to receive all its partitions again, so its fetch fails.
+// closedResponse returns the response to a fetch whose session was closed while the fetch waited. A
+// follower receives an empty response without a session, and then starts a new session. Its
+// partitions are not read again: the requests in the closed session may be older than those in a
+// newer session of this follower. A consumer receives an error, because it may have to receive all
+// its partitions again.
 func (s *fetchSession) closedResponse() (FetchResponse, error) {
 	if s.follower != nil {
 		return FetchResponse{}, nil
@@ -61,8 +62,8 @@ func releaseResults(results []FetchResult) {
 	}
 }
 
-// update updates the session's partitions from a fetch: it adds the named ones first and then
-// removes the forgotten ones, like Kafka.
+// update updates the session's partitions from a fetch. Like Kafka, it first adds the partitions
+// that the fetch names, and then removes the partitions that the fetch forgets.
 func (s *sessions) update(in *fetchSession, req *FetchRequest) {
 	for i := range req.Partitions {
 		want := &req.Partitions[i]
@@ -86,8 +87,8 @@ func (s *sessions) update(in *fetchSession, req *FetchRequest) {
 	}
 }
 
-// watchPartition adds a partition to sessionWatch once its topic's name is known, so that events
-// find it.
+// watchPartition adds a partition to sessionWatch once the name of its topic is known. Events find
+// the partition there by that name.
 func (s *sessions) watchPartition(p *sessionPartition) {
 	if p.watched {
 		return
@@ -105,8 +106,8 @@ func (s *sessions) watchPartition(p *sessionPartition) {
 // sessionRead is the result of reading the dirty partitions of a session.
 type sessionRead struct {
 	results    []FetchResult
-	partitions []*sessionPartition // of results, by index
-	enough     bool                // to respond without a wait; see Set.read
+	partitions []*sessionPartition // partitions[i] belongs to results[i]
+	enough     bool                // the response must not wait; see Set.read
 }
 
 // readDirty reads the dirty partitions, within the request's byte limits. A partition with
@@ -121,7 +122,7 @@ func (s *sessions) readDirty(in *fetchSession, req *FetchRequest) (all sessionRe
 		want.BytesMax = min(want.BytesMax, max(req.BytesMax-total, 0))
 		var result FetchResult
 		result, p.at = s.set.readOne(req, want, &in.lastFetch, total == 0)
-		// with the original BytesMax, not reduced by the bytes of other partitions
+		// p.at keeps the original BytesMax; want.BytesMax was reduced by the bytes of others
 		p.at.request = p.request
 		at := &p.at
 		failed, reported := at.partition == nil,
@@ -143,8 +144,8 @@ func (s *sessions) readDirty(in *fetchSession, req *FetchRequest) (all sessionRe
 	return all
 }
 
-// mustRespond reports whether the response must contain the result. first is set for a session's
-// first fetch.
+// mustRespond reports whether the response must contain the result. Parameter first is set for a
+// session's first fetch.
 func (p *sessionPartition) mustRespond(r *FetchResult, first bool) bool {
 	if r.MustRespond() || p.session.follower != nil {
 		return r.MustRespond()
@@ -153,8 +154,8 @@ func (p *sessionPartition) mustRespond(r *FetchResult, first bool) bool {
 		r.PreferredReplica != metadata.NoBroker
 }
 
-// recordSent stores the offsets that a consumer receives, and counts its bytes.
-func (a *sessionRead) recordSent() {
+// storeSent stores the offsets that a consumer receives, and adds its bytes to the metric.
+func (a *sessionRead) storeSent() {
 	for i, p := range a.partitions {
 		if p.session.follower != nil {
 			return
@@ -170,9 +171,10 @@ func (a *sessionRead) recordSent() {
 	}
 }
 
-// scan marks the partitions that have something to report without an event (the log start, the
-// replicated cleaning progress), and any partition that an event has missed. It scans once in
-// sessionScanInterval.
+// scan marks partitions dirty whose offsets differ from those that the client last received. It
+// finds changes without an event, which are those of the log start and the replicated cleaning
+// progress, and any change whose event was missed. It does nothing if the last scan was less than
+// sessionScanInterval ago.
 func (s *sessions) scan(in *fetchSession, now time.Time) {
 	if now.Sub(in.scanned) < sessionScanInterval {
 		return
@@ -216,12 +218,12 @@ func (s *sessions) await(ctx context.Context, in *fetchSession, req *FetchReques
 	}
 }
 
-// delayedSessionFetch is a fetch of a session that waits. It checks only the partitions that became
-// dirty meanwhile.
+// delayedSessionFetch is a waiting fetch of a session. It checks only the partitions that have
+// become dirty since the wait began.
 type delayedSessionFetch struct {
 	session *fetchSession
 	req     *FetchRequest
-	checked []*sessionPartition // each once
+	checked []*sessionPartition // the checked partitions, without duplicates
 	total   int                 // bytes of the checked partitions
 	done    chan struct{}
 }

@@ -18,7 +18,7 @@ type sessions struct {
 
 // FetchResponse is the response to a fetch that may be part of a session.
 type FetchResponse struct {
-	Session int32 // 0: none
+	Session int32 // the session id; 0: no session
 	// Results contains all requested partitions if there is no session, and in a consumer's first
 	// fetch of a session. Otherwise it contains only the partitions with something to report.
 	Results []FetchResult
@@ -60,8 +60,9 @@ func (s *Set) FetchInSession(ctx context.Context, req FetchRequest) (FetchRespon
 	return s.sessions.fetch(ctx, in, &req, now)
 }
 
-// open starts a session for a request, nil if there is no room for it. It closes the sessions that
-// the cache evicts, and those of the follower's earlier broker epochs.
+// open starts a session for a request. It returns nil if the cache has no room for the session. It
+// closes the sessions that the cache evicts, and the sessions of the follower's earlier broker
+// epochs.
 func (s *sessions) open(req *FetchRequest, now time.Time) *fetchSession {
 	opened, evicted := s.cache.add(req.Replica, len(req.Partitions), now)
 	for _, out := range append(evicted, s.cache.removeEarlier(req.Replica)...) {
@@ -81,23 +82,23 @@ func (s *sessions) endFetch(in *fetchSession) {
 	}
 }
 
-// close closes a session; nil: none.
+// close closes a session. It ignores nil.
 func (s *sessions) close(in *fetchSession) {
 	if in != nil && s.cache.remove(in) {
 		s.finish(in)
 	}
 }
 
-// finish is called once for each session that was removed from the cache.
+// finish ends a session. It is called once for each session that was removed from the cache.
 func (s *sessions) finish(in *fetchSession) {
 	close(in.closed)
 	in.interrupt()
 	s.clear(in)
 }
 
-// clear removes the partitions of a closed session, unless one of the session's fetches is in
-// progress: then the end of that fetch removes them. clear acquires fetchLock and does not release
-// it.
+// clear removes the partitions of a closed session. If a fetch of the session is in progress, the
+// end of that fetch removes them instead. clear acquires fetchLock and does not release it, because
+// a closed session accepts no fetches.
 func (s *sessions) clear(in *fetchSession) {
 	select {
 	case <-in.fetchLock:
@@ -120,13 +121,15 @@ func (s *sessions) removePartition(sp *sessionPartition) {
 	sp.session.remove(sp)
 }
 
-// markConsumers marks a partition dirty in the sessions of consumers, and wakes them.
+// markConsumers marks a partition dirty in the sessions of consumers, and wakes their waiting
+// fetches.
 func (s *sessions) markConsumers(id PartitionID) { s.watch.mark(id, false, true) }
 
-// markFollowers marks a partition dirty in the sessions of followers.
+// markFollowers marks a partition dirty in the sessions of followers. If wake is set, it also wakes
+// their waiting fetches.
 func (s *sessions) markFollowers(id PartitionID, wake bool) { s.watch.mark(id, true, wake) }
 
-// markAll marks all partitions dirty in all sessions, after a new image.
+// markAll marks all partitions dirty in all sessions. It is called after a new image was applied.
 func (s *sessions) markAll() {
 	s.watch.each(func(p *sessionPartition) { p.session.mark(p, false) })
 	for _, in := range s.cache.all() {
@@ -170,7 +173,8 @@ func (c *sessionCache) get(id int32) *fetchSession {
 	return c.cache.Get(id)
 }
 
-// use records a fetch of a session and reports whether there is room for its partitions.
+// use updates the time and size of a session at a fetch. It reports whether the cache has room for
+// the session's partitions.
 func (c *sessionCache) use(s *fetchSession, size int, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,10 +193,10 @@ func (c *sessionCache) all() []*fetchSession {
 	return c.cache.All()
 }
 
-// sessionWatch finds the sessions that contain a partition.
+// sessionWatch contains the partitions of all sessions, by partition id.
 type sessionWatch struct {
 	mu         sync.RWMutex
-	partitions map[PartitionID][]*sessionPartition // without empty lists
+	partitions map[PartitionID][]*sessionPartition // contains no empty lists
 }
 
 func (w *sessionWatch) add(p *sessionPartition) {
@@ -226,8 +230,8 @@ func (w *sessionWatch) remove(p *sessionPartition) {
 	}
 }
 
-// mark marks a partition dirty in the sessions of followers, or of consumers. It copies the list,
-// because a fetch that is woken may change it.
+// mark marks a partition dirty in the sessions of followers, or in those of consumers. It copies
+// the list, because a fetch that it wakes may change the list.
 func (w *sessionWatch) mark(id PartitionID, followers, wake bool) {
 	var few [8]*sessionPartition
 	w.mu.RLock()
@@ -240,8 +244,8 @@ func (w *sessionWatch) mark(id PartitionID, followers, wake bool) {
 	}
 }
 
-// each calls do for every partition of every session with the lock held: do takes no lock but the
-// session's mu.
+// each calls do for every partition of every session. It holds mu meanwhile, so do may lock only
+// the session's mu.
 func (w *sessionWatch) each(do func(*sessionPartition)) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()

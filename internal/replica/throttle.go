@@ -13,7 +13,7 @@ type catchUpThrottle struct{ limiter *rate.Limiter }
 
 func newCatchUpThrottle() catchUpThrottle { return catchUpThrottle{rate.NewLimiter(rate.Inf, 0)} }
 
-// setRate sets the limit in bytes a second; <= 0: none. The bytes of one second may be sent at
+// setRate sets the limit in bytes a second; <= 0: no limit. The bytes of one second may be sent at
 // once.
 func (t catchUpThrottle) setRate(bytesRate int64) {
 	limit, burst := rate.Inf, 0
@@ -29,8 +29,8 @@ func (t catchUpThrottle) applies(r *role, follower int32) bool {
 	return t.limiter.Burst() > 0 && !r.leaderState.isRecorded(follower)
 }
 
-// allow returns how many bytes a follower may receive now. throttled reports that the limit is used
-// up.
+// allow returns how many bytes a follower may receive now. throttled is set if the follower may
+// receive none because of the limit.
 func (t catchUpThrottle) allow(r *role, follower int32, bytesMax int) (bytes int, throttled bool) {
 	if !t.applies(r, follower) {
 		return bytesMax, false
@@ -42,8 +42,9 @@ func (t catchUpThrottle) allow(r *role, follower int32, bytesMax int) (bytes int
 	return min(bytesMax, tokens), false
 }
 
-// charge subtracts the bytes that a follower received from the limit. A first batch may exceed the
-// allowed bytes; later fetches wait until the excess is made up.
+// charge subtracts the bytes that a follower received from the bytes that the limit allows. A first
+// batch may exceed the allowed bytes. In this case later fetches wait until the excess is
+// compensated.
 func (t catchUpThrottle) charge(r *role, follower int32, bytes int) {
 	if bytes <= 0 || !t.applies(r, follower) {
 		return

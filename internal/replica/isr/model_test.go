@@ -167,7 +167,7 @@ func (m *model) step() {
 		m.operator()
 	case 11:
 		m.deliverLateWrite()
-	case 12: // the sign may be true or false
+	case 12: // a sign that the process has exited, true or false
 		m.state.ProcessExited(metadata.InSync{Broker: id, Epoch: n.epoch})
 		m.tracef("process of %d seems to have exited in epoch %d", id, n.epoch)
 	}

@@ -9,19 +9,20 @@ import (
 )
 
 const (
-	// SessionsMax is the number of sessions that a Cache holds
+	// SessionsMax is the largest number of sessions in a Cache
 	// (max.incremental.fetch.session.cache.slots in Kafka, with its default).
 	SessionsMax = 1000
-	// PartitionsMax is the number of partitions in all sessions together: about 40 MB. Kafka has no
-	// such bound, although a client can name partitions that do not exist.
+	// PartitionsMax is the largest number of partitions in all sessions together, which need about
+	// 40 MB. Kafka has no such limit, although a client can name partitions that do not exist.
 	PartitionsMax = 100_000
-	// evictionAge is the age, or the time without use, that a session must have before another one
-	// may replace it (min.incremental.fetch.session.eviction.ms in Kafka).
+	// evictionAge is the age, or the time without use, that a session must have before another
+	// session may replace it (min.incremental.fetch.session.eviction.ms in Kafka).
 	evictionAge = 2 * time.Minute
 )
 
-// Cache holds the sessions of a broker within SessionsMax and PartitionsMax, by the rules of
-// KIP-227. S is the leader's end of a session. The zero value is empty.
+// Cache contains the fetch sessions of a broker, within the limits SessionsMax and PartitionsMax,
+// and evicts sessions by the rules of KIP-227. S is the type of the leader's side of a session. The
+// zero value is empty.
 type Cache[S comparable] struct {
 	slots      map[int32]*slot[S]
 	partitions int
@@ -37,12 +38,14 @@ type slot[S comparable] struct {
 	size     int // number of partitions at the last fetch
 }
 
-// Add adds a session with a number of partitions, which open creates for a new random id. follower
-// is nil for a consumer. ok is false if there is no room.
+// Add adds a session with size partitions; open creates the session for a new random id. Parameter
+// follower is nil for a consumer's session. ok is false if there is no room.
 //
-// If the cache is full, Add evicts a session: one that was unused for evictionAge; else the
-// smallest of those that are as old, if it is smaller than the new one. A follower's session
-// outranks every consumer's, and replaces one of any age.
+// If the cache is full, Add evicts a session that was unused for evictionAge. If there is no such
+// session, it evicts the session of the lowest rank that is older than evictionAge, provided that
+// the new session has a higher rank. Smaller sessions have a lower rank, and every consumer's
+// session has a lower rank than every follower's session. A follower's new session may evict a
+// consumer's session of any age.
 func (c *Cache[S]) Add(follower *metadata.InSync, size int, now time.Time,
 	open func(id int32) S) (opened S, evicted []S, ok bool) {
 	for len(c.slots) >= SessionsMax || c.partitions+size > PartitionsMax {
@@ -70,7 +73,7 @@ func (c *Cache[S]) Add(follower *metadata.InSync, size int, now time.Time,
 	return added.session, evicted, true
 }
 
-// evictable returns the session to evict for a new one, nil if there is none.
+// evictable returns the session to evict for a new one, or nil.
 func (c *Cache[S]) evictable(follower bool, size int, now time.Time) *slot[S] {
 	var unused, smallest *slot[S]
 	for _, s := range c.slots {
@@ -89,8 +92,8 @@ func (c *Cache[S]) evictable(follower bool, size int, now time.Time) *slot[S] {
 	return smallest
 }
 
-// compare compares the rank of a session with another one's; negative: it ranks lower and is
-// evicted first.
+// compare compares the rank of session s with that of a session with the given properties. A
+// negative result means that s has the lower rank and is evicted first.
 func (s *slot[S]) compare(follower bool, size int) int {
 	switch {
 	case (s.follower != nil) == follower:
@@ -101,8 +104,8 @@ func (s *slot[S]) compare(follower bool, size int) int {
 	return 1
 }
 
-// RemoveEarlier removes the sessions of a follower's earlier broker epochs, which no process
-// continues. It does nothing for a consumer (nil).
+// RemoveEarlier removes the sessions of a follower's earlier broker epochs, whose processes have
+// exited. It does nothing for a consumer (nil).
 func (c *Cache[S]) RemoveEarlier(follower *metadata.InSync) (removed []S) {
 	if follower == nil {
 		return nil
@@ -117,7 +120,7 @@ func (c *Cache[S]) RemoveEarlier(follower *metadata.InSync) (removed []S) {
 	return removed
 }
 
-// Get returns the session with an id, the zero S if there is none.
+// Get returns the session with an id, or the zero S.
 func (c *Cache[S]) Get(id int32) (session S) {
 	if s := c.slots[id]; s != nil {
 		return s.session
@@ -125,9 +128,9 @@ func (c *Cache[S]) Get(id int32) (session S) {
 	return session
 }
 
-// Use updates the time and the size of a session at a fetch; the session has size partitions now.
-// It reports whether the cache has room for them. Use ignores a session that is no longer in the
-// cache.
+// Use updates the time of use and the size of a session at a fetch; the session has size partitions
+// now. It reports whether the cache has room for them. Use ignores a session that is no longer in
+// the cache.
 func (c *Cache[S]) Use(id int32, session S, size int, now time.Time) bool {
 	s := c.slots[id]
 	if s == nil || s.session != session {

@@ -34,7 +34,7 @@ func TestCacheEvictsByKIP227(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	for name, c := range map[string]struct {
 		existing, added *metadata.InSync
-		size            int // of the new session; the existing ones have 10
+		size            int // of the new session; each existing session has size 10
 		after           time.Duration
 		ok              bool
 	}{
