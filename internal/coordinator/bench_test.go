@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// pollLoaded is awaitLoaded outside a synctest bubble.
+// pollLoaded is awaitLoaded for use outside a synctest bubble.
 func (b *broker) pollLoaded() {
 	b.t.Helper()
 	for range 60_000 {
@@ -27,8 +27,8 @@ func (b *broker) pollLoaded() {
 	b.t.Fatal("the shard was not loaded within a minute")
 }
 
-// BenchmarkLoad loads a partition with 10,000 groups of 100 offsets each, as after a failover. The
-// target is 5 s of CPU time.
+// BenchmarkLoad loads a partition that contains 10,000 groups with 100 offsets each, as after a
+// failover. The target is at most 5 s of CPU time.
 func BenchmarkLoad(b *testing.B) {
 	const groups, offsets = 10_000, 100
 	broker := newBroker(b, vfs.NewMem(), metadata.NewID())
@@ -62,8 +62,8 @@ func BenchmarkLoad(b *testing.B) {
 	b.ReportMetric((cpuTime()-began).Seconds()/float64(b.N), "cpu-s/op")
 }
 
-// BenchmarkCommits measures groups that commit to one shard concurrently, each waiting for its
-// answer, on a real disk.
+// BenchmarkCommits measures groups that commit to one shard concurrently on a real disk. Each group
+// sends its next commit when the previous one is answered.
 func BenchmarkCommits(b *testing.B) {
 	for _, fsync := range []bool{false, true} {
 		for _, groups := range []int{1, 16, 256} {
@@ -103,6 +103,6 @@ func benchmarkCommits(b *testing.B, groups int, fsync bool) {
 // cpuTime returns the user and system time of this process so far.
 func cpuTime() time.Duration {
 	var usage syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // cannot fail with these arguments
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // Getrusage cannot fail with these arguments
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// ConsumerHeartbeat handles a heartbeat of a member of the consumer protocol (KIP-848). It never
-// waits for other members.
+// ConsumerHeartbeat handles a heartbeat of a member of the consumer protocol (KIP-848). It does not
+// wait for heartbeats of other members.
 func (g *Groups) ConsumerHeartbeat(ctx context.Context, h *consumer.Heartbeat) (consumer.Answer,
 	error) {
 	s, err := g.shard(h.Group, true) // Heartbeat.Check rejects an empty group id
@@ -25,7 +25,7 @@ func (g *Groups) ConsumerHeartbeat(ctx context.Context, h *consumer.Heartbeat) (
 		})
 }
 
-// DescribeConsumer returns a group of the consumer protocol.
+// DescribeConsumer returns the description of a group of the consumer protocol.
 func (g *Groups) DescribeConsumer(ctx context.Context, groupID string) (consumer.Description,
 	error) {
 	s, err := g.shard(groupID, false)
@@ -37,8 +37,9 @@ func (g *Groups) DescribeConsumer(ctx context.Context, groupID string) (consumer
 	})
 }
 
-// imageTopics holds the topics of an image in the form that groups use. Each image has one
-// imageTopics: a group compares addresses to detect that topics may have changed.
+// imageTopics contains the topics of one metadata image as a consumer.Topics. There is one
+// imageTopics for each image, because a group detects a new image by comparing the addresses of two
+// consumer.Topics.
 type imageTopics struct {
 	image  *metadata.Image
 	topics *consumer.Topics

@@ -14,7 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// heartbeat sends a heartbeat of a consumer of the offsets topic, the only topic of the image.
+// heartbeat sends a heartbeat of the consumer protocol to group g. The member subscribes to the
+// offsets topic, because it is the only topic of the image.
 func (b *broker) heartbeat(member string, epoch int32, owned assignor.Assignment) (consumer.Answer,
 	error) {
 	h := &consumer.Heartbeat{Group: "g", Member: member, Epoch: epoch, Rebalance: -1, Owned: owned}
@@ -24,8 +25,9 @@ func (b *broker) heartbeat(member string, epoch int32, owned assignor.Assignment
 	return b.ConsumerHeartbeat(b.t.Context(), h)
 }
 
-// A new coordinator has the members, their epochs and assignments, and continues a rebalance in
-// progress.
+// Two consumers join a group, and the broker restarts during the rebalance. The new coordinator has
+// loaded the members with their epochs and assignments, and completes the rebalance. Later it
+// removes the member that sends no heartbeats.
 func TestConsumersSurviveFailover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, id := vfs.NewMem(), metadata.NewID()
@@ -58,7 +60,7 @@ func TestConsumersSurviveFailover(t *testing.T) {
 		}
 		b.Lead(3, self)
 		b.awaitLoaded()
-		for range 3 { // only c sends heartbeats
+		for range 3 { // c sends heartbeats, and a does not
 			time.Sleep(20 * time.Second)
 			if _, err := b.heartbeat("c", 2, nil); err != nil {
 				t.Fatal(err)
@@ -75,14 +77,15 @@ func TestConsumersSurviveFailover(t *testing.T) {
 	})
 }
 
-// Answers to members contain nothing that a failover could retract.
+// While records are not replicated, joins and descriptions of a consumer group fail with
+// ErrNotAvailable, because a failover could lose the state that they would reveal.
 func TestUnreplicatedAssignmentsAreNotVisible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
 		defer b.Stop()
 		b.Lead(1, self)
 		b.awaitLoaded()
-		b.Lead(2, self, 2) // no follower runs as broker 2
+		b.Lead(2, self, 2) // broker 2 does not run, so the high watermark does not advance
 		b.awaitLoadedUnstored()
 		began := time.Now()
 		if a, err := b.heartbeat("a", 0, nil); !errors.Is(err, ErrNotAvailable) ||

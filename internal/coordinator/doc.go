@@ -1,11 +1,11 @@
-// Package coordinator holds the coordinators of this broker. Groups is the group coordinator: it
-// serves the consumer groups whose partition of the internal topic __consumer_offsets this broker
-// leads.
+// Package coordinator implements the group coordinator of this broker (Groups). It serves the
+// consumer groups that are stored in the partitions of __consumer_offsets that this broker leads.
 //
-// The state machine of a partition's groups is internal/coordinator/group, which is pure.
-// internal/coordinator/runtime drives it: it loads partitions, appends records and waits for the
-// high watermark. This package connects the two (groupShard), translates requests into calls of the
-// state machine, and exports the metrics.
+// Package group, which is pure, is the state machine for the groups of one partition. Package
+// runtime drives the state machine: it loads partitions, appends records and waits for the high
+// watermark. Package coordinator connects the two packages (groupShard), translates requests into
+// calls of the state machine, and exports the metrics.
 //
-// Locks: Groups.mu, a leaf, guards the set of loaded shards for the metrics.
+// Locks: Groups.mu guards the set of shards that the metrics visit. No other lock is acquired while
+// it is held.
 package coordinator

@@ -19,8 +19,8 @@ import (
 // OffsetsTopic is the internal topic that stores groups and their offsets.
 const OffsetsTopic = metadata.OffsetsTopic
 
-// Reasons why this broker cannot serve a group now. Clients retry all of them, ErrNotCoordinator on
-// another broker.
+// Reasons why this broker cannot serve a group now. Clients retry after all three errors. After
+// ErrNotCoordinator they first look for the coordinator again.
 var (
 	ErrNotCoordinator = runtime.ErrNotCoordinator
 	ErrLoading        = runtime.ErrLoading
@@ -34,9 +34,9 @@ type Options struct {
 	Image    func() *metadata.Image
 	Await    func(ctx context.Context, enough func(*metadata.Image) bool)
 	Admin    metadata.Admin
-	Config   group.Config          // settings of the LogCluster override its fields
+	Config   group.Config          // settings of the LogCluster override these
 	Registry prometheus.Registerer // may be nil
-	Logger   *slog.Logger          // default: discards
+	Logger   *slog.Logger          // default: discards all messages
 }
 
 // Groups is the group coordinator of this broker.
@@ -55,7 +55,7 @@ type (
 	shard  = runtime.Shard[*groupShard, group.TimerKey, group.Result]
 )
 
-// NewGroups returns a coordinator that leads no partitions yet. Close stops it.
+// NewGroups returns a coordinator without shards. Close stops the coordinator.
 func NewGroups(opts Options) *Groups {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -64,7 +64,7 @@ func NewGroups(opts Options) *Groups {
 	g.runtime = runtime.New(runtime.Options[*groupShard, group.TimerKey, group.Result]{
 		NodeID: opts.NodeID,
 		Topic: metadata.NewTopic{
-			// Admin chooses, as for other internal topics
+			// -1 lets Admin choose the number, as for other internal topics
 			Name: OffsetsTopic, Partitions: -1, Replicas: -1,
 			Properties: map[string]string{
 				"cleanup.policy": "compact", "compression.type": "producer",
@@ -85,14 +85,16 @@ func NewGroups(opts Options) *Groups {
 	return g
 }
 
-// Apply starts and stops shards according to an image, after replica.Set.Apply has applied it to
-// the partitions. It must be called from one goroutine, and does not block.
+// Apply starts and stops shards, so that there is one for each partition of the offsets topic that
+// this broker leads in the image. The caller calls Apply from one goroutine, after
+// replica.Set.Apply has applied the same image. Apply does not block.
 func (g *Groups) Apply(img *metadata.Image) { g.runtime.Apply(img) }
 
 // Close stops all shards. Waiting requests return ErrNotCoordinator.
 func (g *Groups) Close() { g.runtime.Close() }
 
-// Find returns the broker that coordinates a group. The first call creates the topic.
+// Find returns the broker that coordinates a group. It creates the offsets topic if the topic does
+// not exist.
 func (g *Groups) Find(ctx context.Context, groupID string) (metadata.Broker, error) {
 	if err := group.CheckID(groupID); err != nil {
 		return metadata.Broker{}, err
@@ -100,10 +102,11 @@ func (g *Groups) Find(ctx context.Context, groupID string) (metadata.Broker, err
 	return g.runtime.Find(ctx, groupID)
 }
 
-// Config returns the settings that apply to groups now, defaults included.
+// Config returns the current settings of groups, with defaults for settings that are not
+// configured.
 func (g *Groups) Config() group.Config { return g.configFor(g.opts.Image().Groups).WithDefaults() }
 
-// configFor returns the configured settings, overridden by those of the LogCluster.
+// configFor returns Options.Config, overridden by the settings that the LogCluster sets.
 func (g *Groups) configFor(cluster metadata.Groups) group.Config {
 	c := g.opts.Config
 	c.SessionMin = cmp.Or(cluster.SessionMin, c.SessionMin)
@@ -117,8 +120,8 @@ func (g *Groups) configFor(cluster metadata.Groups) group.Config {
 	return c
 }
 
-// expireIntervalDefault is the time between two searches for expired offsets (Kafka's
-// offsets.retention.check.interval.ms).
+// expireIntervalDefault is the default of the time between two searches for expired offsets
+// (Kafka's offsets.retention.check.interval.ms).
 const expireIntervalDefault = 10 * time.Minute
 
 func expireInterval(img *metadata.Image) time.Duration {

@@ -39,8 +39,8 @@ func TestMemberWithoutHeartbeatsIsRemoved(t *testing.T) {
 	})
 }
 
-// After a failover or a restart the coordinator has the same offsets and members, and the members
-// continue without a rebalance.
+// A group has a member and an offset. After a failover and after a restart of the broker the
+// coordinator has loaded both, and the member continues without a rebalance.
 func TestGroupsSurviveFailoverAndRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, id := vfs.NewMem(), metadata.NewID()
@@ -68,7 +68,7 @@ func TestGroupsSurviveFailoverAndRestart(t *testing.T) {
 		b = newBroker(t, disk, id)
 		defer func() { b.Stop() }()
 		check(3)
-		time.Sleep(11 * time.Second) // a member that does not return after the failover is removed
+		time.Sleep(11 * time.Second) // the member sends no heartbeats any more
 		synctest.Wait()
 		b.wantPhase("Empty")
 	})
@@ -88,7 +88,7 @@ func TestJoinReturnsNotCoordinatorWhenThePartitionMoves(t *testing.T) {
 			})
 			joined <- err
 		}()
-		synctest.Wait() // the join waits for the initial rebalance delay
+		synctest.Wait() // now the join waits for the end of the initial delay
 		b.Lead(2, 2)
 		if err := <-joined; !errors.Is(err, ErrNotCoordinator) {
 			t.Errorf("the waiting join returned %v", err)
@@ -99,7 +99,8 @@ func TestJoinReturnsNotCoordinatorWhenThePartitionMoves(t *testing.T) {
 	})
 }
 
-// An offset that is not on all in-sync replicas is neither acknowledged nor returned.
+// A commit whose record is not on all in-sync replicas is not acknowledged, and its offset is not
+// returned until it is.
 func TestUnreplicatedOffsetsAreNotVisible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
@@ -107,7 +108,7 @@ func TestUnreplicatedOffsetsAreNotVisible(t *testing.T) {
 		b.Lead(1, self)
 		b.awaitLoaded()
 		must(t, b.commit(7, "", -1))
-		b.Lead(2, self, 2) // no follower runs as broker 2
+		b.Lead(2, self, 2) // broker 2 does not run, so the high watermark does not advance
 		b.awaitLoadedUnstored()
 		began := time.Now()
 		if err := b.commit(8, "", -1); !errors.Is(err, ErrNotAvailable) ||
@@ -120,12 +121,13 @@ func TestUnreplicatedOffsetsAreNotVisible(t *testing.T) {
 		b.Lead(3, self)
 		b.awaitLoaded()
 		if got, err := b.committed(); got != 8 || err != nil {
-			t.Errorf("fetched %d, %v; want 8, which the leader's log has", got, err)
+			t.Errorf("got offset %d, %v; want 8, which is in the leader's log", got, err)
 		}
 	})
 }
 
-// Offsets of a group without members are deleted after the retention, and the group with them.
+// An offset of a group without members is deleted once its retention has passed. The group is
+// deleted with its last offset.
 func TestExpiredOffsetsAndTheirGroupAreDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
@@ -145,12 +147,13 @@ func TestExpiredOffsetsAndTheirGroupAreDeleted(t *testing.T) {
 			t.Errorf("groups %v, %v; want none", all, err)
 		}
 		if n := testutil.ToFloat64(b.metrics.expired); n != 1 {
-			t.Errorf("%v expired offsets are counted, want 1", n)
+			t.Errorf("metric of expired offsets: got %v, want 1", n)
 		}
 	})
 }
 
-// Each of many concurrent commits gets its own result, and batches respect the topic's limit.
+// Two hundred groups commit concurrently, with a small limit on the size of a batch. Every commit
+// is stored, and each group reads its own offset.
 func TestConcurrentCommitsOfManyGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
@@ -169,12 +172,12 @@ func TestConcurrentCommitsOfManyGroups(t *testing.T) {
 		}
 		all.Wait()
 		if n := testutil.ToFloat64(b.metrics.committed); n != 1000 {
-			t.Errorf("%v commits are counted, want 1000", n)
+			t.Errorf("metric of commits: got %v, want 1000", n)
 		}
 		time.Sleep(runtime.SampleInterval)
 		synctest.Wait()
 		if got := testutil.CollectAndCount((*groupCollector)(b.Groups)); got != len(groupStates) {
-			t.Errorf("%d states are exported, want %d", got, len(groupStates))
+			t.Errorf("exported group states: got %d, want %d", got, len(groupStates))
 		}
 	})
 }

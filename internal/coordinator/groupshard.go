@@ -13,18 +13,18 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// groupShard is the state machine of the groups of one partition, as the runtime drives it. It adds
-// the metrics to the pure state, and the parts that depend on the metadata image.
+// groupShard is the runtime.Machine for the groups of one partition. To the pure group.State it
+// adds the metrics and the settings and topics of the metadata image.
 type groupShard struct {
 	*group.State
 	groups *Groups
 
-	configured metadata.Groups // settings of the LogCluster that State was configured with
-	expired    uint64          // the part of State.Expired that the metrics already contain
+	configured metadata.Groups // settings of the LogCluster that State uses
+	expired    uint64          // part of State.Expired that is in the metric already
 
-	// The metrics read the following fields from other goroutines.
+	// The metrics collector reads the following fields from another goroutine.
 	offsets atomic.Int64
-	phases  atomic.Pointer[map[string]int] // number of groups in each phase
+	phases  atomic.Pointer[map[string]int] // number of groups by name of phase
 }
 
 func (g *Groups) newShard(timers state.Timers[group.TimerKey]) *groupShard {
@@ -42,8 +42,8 @@ func (s *groupShard) Close() {
 	delete(s.groups.loaded, s)
 }
 
-// Loaded implements runtime.Machine. It checks the offsets of all topics: topics may have been
-// deleted while no coordinator watched.
+// Loaded implements runtime.Machine. It checks the offsets of all topics, because topics may have
+// been deleted while no coordinator had the partition loaded.
 func (s *groupShard) Loaded(now time.Time, d runtime.Delta) group.Output {
 	s.State.Loaded(now)
 	s.configure(d.Image.Groups)
@@ -70,10 +70,11 @@ func (s *groupShard) deleteStaleOffsets(d runtime.Delta) group.Output {
 	return s.DeleteStaleOffsets(func(topic string, id [16]byte) bool { return stale(d, topic, id) })
 }
 
-// stale reports whether an offset was committed for a topic that was deleted with its records. If
-// the topic was deleted and created again while no coordinator watched, the topic id differs,
-// unless the new topic's reclaim policy lets it adopt the records of the old one. If no topic of
-// the name exists, the offset stays until it expires.
+// stale reports whether an offset, committed for the given topic id, must be deleted because the
+// topic was deleted with its records. A topic may also have been deleted and created again while no
+// coordinator had the partition loaded. The topic id tells then: an offset with another id is
+// stale, unless the new topic's reclaim policy is Retain, so that the new topic may have adopted
+// the old records. If no topic has the name, the offset stays until it expires.
 func stale(d runtime.Delta, topic string, id [16]byte) bool {
 	current := d.Image.Topic(topic)
 	switch {
@@ -86,8 +87,8 @@ func stale(d runtime.Delta, topic string, id [16]byte) bool {
 	}
 }
 
-// Measure implements runtime.Machine. Counting groups by phase visits every group, so only samples
-// do it.
+// Measure implements runtime.Machine. Counting the groups by phase visits every group, so Measure
+// does it only if sample is set.
 func (s *groupShard) Measure(sample bool) {
 	s.offsets.Store(int64(s.Offsets()))
 	expired := s.Expired()

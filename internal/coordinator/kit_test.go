@@ -66,7 +66,7 @@ func (b *broker) commit(offset int64, member string, generation int32) error {
 	return b.commitFor(metadata.ID{}, offset, member, generation)
 }
 
-// commitFor commits an offset of a topic with the given id.
+// commitFor commits an offset of topic t, which has the given topic id.
 func (b *broker) commitFor(topic metadata.ID, offset int64, member string, generation int32) error {
 	errs, err := b.Commit(b.t.Context(), group.Commit{
 		Group: "g", Member: member, Generation: generation,
@@ -87,7 +87,7 @@ func (b *broker) committed() (int64, error) {
 	return found[0].Offset.Offset, nil
 }
 
-// join makes m the only member of the group, with an assignment.
+// join makes m the only member of group g and its leader, with an assignment.
 func (b *broker) join() group.Joined {
 	b.t.Helper()
 	joined, err := b.Join(b.t.Context(), group.Join{

@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the counters of all shards of a broker.
+// metrics contains the counters and the histogram that all shards of a broker share.
 type metrics struct {
 	committed, expired, appends prometheus.Counter
 	load                        prometheus.Histogram
@@ -20,7 +20,7 @@ func newMetrics() metrics {
 		expired: counter("expired_offsets_total",
 			"Committed offsets that were deleted because they expired or their topic was deleted."),
 		appends: counter("appends_total",
-			"Batches appended by group coordinators; a batch may hold commits of several groups."),
+			"Batches appended by group coordinators. A batch may contain commits of several groups."),
 		load: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "heartwood", Subsystem: "coordinator", Name: "load_seconds",
 			Help: "Time to load a partition of __consumer_offsets after a start or a failover, " +
@@ -53,10 +53,10 @@ func (g *Groups) eachLoaded(f func(*groupShard)) {
 type groupCollector Groups
 
 var groupsDesc = prometheus.NewDesc("heartwood_coordinator_groups",
-	"Groups that this broker coordinates, by state; counted every five seconds.",
+	"Groups that this broker coordinates, by state. Updated every five seconds.",
 	[]string{"state"}, nil)
 
-// groupStates are the states that are exported even if no group is in them.
+// groupStates lists the states that Collect exports even if no group is in them.
 var groupStates = []string{"Empty", "PreparingRebalance", "CompletingRebalance", "Assigning",
 	"Reconciling", "Stable"}
 

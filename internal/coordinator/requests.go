@@ -10,7 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/runtime"
 )
 
-// shard returns the shard that serves a group. Only some APIs accept the empty group id.
+// shard returns the shard that serves a group. Parameter emptyAllowed is set for the APIs that
+// accept an empty group id.
 func (g *Groups) shard(groupID string, emptyAllowed bool) (*shard, error) {
 	if groupID == "" && !emptyAllowed {
 		return nil, group.ErrInvalidGroup
@@ -21,8 +22,8 @@ func (g *Groups) shard(groupID string, emptyAllowed bool) (*shard, error) {
 	return g.runtime.Shard(groupID)
 }
 
-// Join waits for the group's next generation. With the error group.ErrMemberIDRequired,
-// Joined.Member is the member id to join with.
+// Join waits for the group's next generation. If it returns group.ErrMemberIDRequired, the client
+// must join again with the member id in Joined.Member.
 func (g *Groups) Join(ctx context.Context, j group.Join) (group.Joined, error) {
 	s, err := g.shard(j.Group, false)
 	if err != nil {
@@ -38,7 +39,8 @@ func (g *Groups) Join(ctx context.Context, j group.Join) (group.Joined, error) {
 	return a.Result.Joined, err
 }
 
-// Sync waits until the group's leader has sent the assignments.
+// Sync waits until the group's leader has sent the assignments, and returns the assignment of the
+// member.
 func (g *Groups) Sync(ctx context.Context, q group.Sync) (group.Synced, error) {
 	s, err := g.shard(q.Group, false)
 	if err != nil {
@@ -52,7 +54,7 @@ func (g *Groups) Sync(ctx context.Context, q group.Sync) (group.Synced, error) {
 }
 
 // Heartbeat renews the session of a member of the classic protocol. It does not wait for the high
-// watermark: its answer reveals nothing stored.
+// watermark, because its answer reveals no stored state.
 func (g *Groups) Heartbeat(ctx context.Context, groupID, memberID, instance string,
 	generation int32) error {
 	s, err := g.shard(groupID, false)
@@ -64,8 +66,8 @@ func (g *Groups) Heartbeat(ctx context.Context, groupID, memberID, instance stri
 	})
 }
 
-// Leave removes members from a group. It returns one error for each of them, in order, or one for
-// the request.
+// Leave removes members from a group. It returns one error per member, in the order of leavers, or
+// a single error for the whole request.
 func (g *Groups) Leave(ctx context.Context, groupID string, leavers []group.Leaver) ([]error,
 	error) {
 	s, err := g.shard(groupID, false)
@@ -78,7 +80,8 @@ func (g *Groups) Leave(ctx context.Context, groupID string, leavers []group.Leav
 	})
 }
 
-// Commit stores offsets. It returns one error for each of them, in order, or one for the request.
+// Commit stores offsets. It returns one error per offset, in the order of c.Offsets, or a single
+// error for the whole request.
 func (g *Groups) Commit(ctx context.Context, c group.Commit) ([]error, error) {
 	s, err := g.shard(c.Group, true)
 	if err != nil {
@@ -95,14 +98,16 @@ func (g *Groups) Commit(ctx context.Context, c group.Commit) ([]error, error) {
 	return errs, err
 }
 
-// Committed returns the offsets of the given partitions in order, with Offset -1 where none is
-// committed. Without partitions (nil) it returns all offsets of the group.
+// Committed returns the committed offsets of the given partitions, in their order; Offset is -1 for
+// a partition without a committed offset. If partitions is nil, Committed returns all offsets of
+// the group.
 func (g *Groups) Committed(ctx context.Context, groupID string,
 	partitions []group.TopicPartition) ([]group.CommitOffset, error) {
 	return g.CommittedFor(ctx, groupID, group.Reader{Epoch: -1}, partitions)
 }
 
-// CommittedFor is Committed for a member, which must be in the epoch that it sends.
+// CommittedFor is Committed with a check of the reader: a member of the consumer protocol must send
+// its current epoch.
 func (g *Groups) CommittedFor(ctx context.Context, groupID string, reader group.Reader,
 	partitions []group.TopicPartition) ([]group.CommitOffset, error) {
 	s, err := g.shard(groupID, true)
@@ -128,8 +133,8 @@ func (g *Groups) CommittedFor(ctx context.Context, groupID string, reader group.
 	})
 }
 
-// DeleteOffsets deletes offsets. It returns one error for each of them, in order, or one for the
-// request.
+// DeleteOffsets deletes committed offsets. It returns one error per partition, in the order of
+// partitions, or a single error for the whole request.
 func (g *Groups) DeleteOffsets(ctx context.Context, groupID string,
 	partitions []group.TopicPartition) ([]error, error) {
 	s, err := g.shard(groupID, true)
@@ -141,7 +146,7 @@ func (g *Groups) DeleteOffsets(ctx context.Context, groupID string,
 	})
 }
 
-// Delete deletes a group without members.
+// Delete deletes a group. The group must have no members.
 func (g *Groups) Delete(ctx context.Context, groupID string) error {
 	s, err := g.shard(groupID, true)
 	if err != nil {
@@ -154,7 +159,7 @@ func (g *Groups) Delete(ctx context.Context, groupID string) error {
 	return err
 }
 
-// Describe returns a group of the classic protocol.
+// Describe returns the description of a group of the classic protocol.
 func (g *Groups) Describe(ctx context.Context, groupID string) (group.Description, error) {
 	s, err := g.shard(groupID, false)
 	if err != nil {
@@ -165,7 +170,8 @@ func (g *Groups) Describe(ctx context.Context, groupID string) (group.Descriptio
 	})
 }
 
-// List returns all groups that this broker coordinates; ErrLoading if a shard is not loaded.
+// List returns all groups that this broker coordinates, or ErrLoading if one of the shards is not
+// loaded yet.
 func (g *Groups) List(ctx context.Context) ([]group.Listing, error) {
 	var all []group.Listing
 	for _, s := range g.runtime.Shards() {
@@ -179,8 +185,8 @@ func (g *Groups) List(ctx context.Context) ([]group.Listing, error) {
 	return slices.Clip(all), nil
 }
 
-// query runs a read-only function in the shard's goroutine, and returns its value once everything
-// that the value is based on is below the high watermark.
+// query runs a read-only function in the shard's goroutine. It returns the function's value once
+// every record that the value may depend on is below the high watermark.
 func query[T any](ctx context.Context, s *shard, f func(*groupShard) (T, error)) (T, error) {
 	return runtime.Call(ctx, s, func(_ time.Time, s *groupShard) (T, group.Output, error) {
 		value, err := f(s)

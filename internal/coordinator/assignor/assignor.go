@@ -9,10 +9,11 @@ import (
 // TopicID is Kafka's topic id.
 type TopicID = [16]byte
 
-// Assignment holds partitions by topic. Each list is sorted, distinct and not empty.
+// Assignment maps topics to partitions. Each list of partitions is sorted and contains at least one
+// partition and no duplicates.
 type Assignment map[TopicID][]int32
 
-// Equal reports whether two assignments have the same partitions.
+// Equal reports whether two assignments contain the same partitions.
 func (a Assignment) Equal(b Assignment) bool {
 	return maps.EqualFunc(a, b, slices.Equal[[]int32])
 }
@@ -41,15 +42,16 @@ func compareTopics(a, b TopicID) int { return slices.Compare(a[:], b[:]) }
 // Member is a member of a group.
 type Member struct {
 	ID       string
-	Instance string     // group.instance.id, "" if it has none
+	Instance string     // group.instance.id; "" for a dynamic member
 	Topics   []TopicID  // subscribed topics that exist
 	Current  Assignment // the member's previous assignment
 }
 
-// Func assigns the partitions of topics to members. topics maps ids to partition counts.
+// Func assigns the partitions of topics to members. The argument topics maps topic ids to partition
+// counts; the result maps member ids to assignments.
 type Func func(members []Member, topics map[TopicID]int) map[string]Assignment
 
-// Names of the assignors in the protocol.
+// Names of the assignors, as clients send them.
 const (
 	UniformName = "uniform"
 	RangeName   = "range"
@@ -58,7 +60,7 @@ const (
 // Names returns the names of all assignors. The first is the default.
 func Names() []string { return []string{UniformName, RangeName} }
 
-// ByName returns an assignor, or nil for an unknown name.
+// ByName returns the assignor with a name, or nil if the name is unknown.
 func ByName(name string) Func {
 	switch name {
 	case UniformName:
@@ -70,8 +72,8 @@ func ByName(name string) Func {
 	}
 }
 
-// ordered returns members in an order that is stable across restarts: static members by instance id
-// first, then the others by member id.
+// ordered returns members in an order that does not change when their processes restart: first
+// static members, ordered by instance id, then dynamic members, ordered by member id.
 func ordered(members []Member) []Member {
 	return slices.SortedFunc(slices.Values(members), func(a, b Member) int {
 		if (a.Instance == "") != (b.Instance == "") {
@@ -81,7 +83,7 @@ func ordered(members []Member) []Member {
 	})
 }
 
-// subscribers returns the subscribers of each topic, as indexes into members in ascending order.
+// subscribers returns the subscribers of each topic, as ascending indexes into members.
 func subscribers(members []Member, topics map[TopicID]int) map[TopicID][]int {
 	all := make(map[TopicID][]int, len(topics))
 	for i := range members {

@@ -15,7 +15,7 @@ var runs = flag.Int("assignor.runs", 60, "number of random groups")
 
 func id(n int) TopicID { return TopicID{byte(n >> 8), byte(n)} }
 
-// history is a group whose members and topics change between assignments.
+// history is a group whose members and topics change at random between two assignments.
 type history struct {
 	t          *testing.T
 	random     *rand.Rand
@@ -53,7 +53,7 @@ func (l *history) change() {
 			m.Topics = nil
 			for n := range 6 {
 				if l.random.IntN(2) == 0 {
-					m.Topics = append(m.Topics, id(n)) // including topics that do not exist
+					m.Topics = append(m.Topics, id(n)) // may be a topic that does not exist
 				}
 			}
 		}
@@ -62,7 +62,7 @@ func (l *history) change() {
 		func(i, j int) { l.members[i], l.members[j] = l.members[j], l.members[i] })
 }
 
-// wantValid checks the invariants of the package.
+// wantValid checks the invariants of the package comment.
 func (l *history) wantValid(assigned map[string]Assignment) {
 	l.t.Helper()
 	owners := map[string]string{}
@@ -100,7 +100,7 @@ func (l *history) wantValid(assigned map[string]Assignment) {
 	}
 }
 
-// kept returns the number of partitions that keep their owner.
+// kept returns the number of partitions whose owner is the same as in the previous assignment.
 func (l *history) kept(assigned map[string]Assignment) (n int) {
 	for i := range l.members {
 		for topic, partitions := range l.members[i].Current {
@@ -114,8 +114,8 @@ func (l *history) kept(assigned map[string]Assignment) (n int) {
 	return n
 }
 
-// maxKept returns the largest possible result of kept if all subscriptions are the same: a member
-// keeps at most its share, and some members have a share that is larger by one.
+// maxKept returns the largest possible result of kept if all members subscribe to the same topics:
+// a member keeps at most its share, and the shares of some members are larger by one.
 func (l *history) maxKept() (n int) {
 	total := 0
 	for _, partitions := range l.topics {
@@ -174,10 +174,10 @@ func TestUniformIsBalancedAndSticky(t *testing.T) {
 		assigned := Uniform(l.members, l.topics)
 		l.wantValid(assigned)
 		if d := l.spread(assigned); d > 1 {
-			l.t.Fatalf("the members' loads differ by %d", d)
+			l.t.Fatalf("got loads that differ by %d, want at most 1", d)
 		}
 		if got, want := l.kept(assigned), l.maxKept(); got != want {
-			l.t.Fatalf("%d partitions keep their owner, %d could", got, want)
+			l.t.Fatalf("got %d partitions that keep their owner, want %d", got, want)
 		}
 		l.apply(assigned)
 		if again := Uniform(l.members, l.topics); !maps.EqualFunc(assigned, again,
@@ -187,8 +187,8 @@ func TestUniformIsBalancedAndSticky(t *testing.T) {
 	})
 }
 
-// The sum of the squares of the loads is minimal for any subscriptions: the model tries all
-// assignments.
+// The sum of the squares of the members' loads is minimal for any subscriptions. The test compares
+// it with the minimum over all possible assignments.
 func TestUniformIsOptimalForAnySubscriptions(t *testing.T) {
 	eachHistory(t, false, func(l *history) {
 		assigned := Uniform(l.members, l.topics)
@@ -199,8 +199,8 @@ func TestUniformIsOptimalForAnySubscriptions(t *testing.T) {
 				got += a.Len() * a.Len()
 			}
 			if got != best {
-				l.t.Fatalf("the sum of squares is %d, the minimum %d; members %+v, topics %v", got,
-					best, l.members, l.topics)
+				l.t.Fatalf("sum of squares: got %d, want %d; members %+v, topics %v", got, best,
+					l.members, l.topics)
 			}
 		}
 		l.apply(assigned)
@@ -211,8 +211,8 @@ func TestUniformIsOptimalForAnySubscriptions(t *testing.T) {
 	})
 }
 
-// leastSquares returns the minimal sum of squares by trying all assignments; known is false if
-// there are too many.
+// leastSquares tries all assignments and returns the minimal sum of the squares of the loads. The
+// result known is false if there are too many assignments to try.
 func (l *history) leastSquares() (best int, known bool) {
 	all := subscribers(l.members, l.topics)
 	order := slices.SortedFunc(maps.Keys(all), compareTopics)
@@ -298,7 +298,8 @@ func TestAssignorsByName(t *testing.T) {
 	}
 }
 
-// A member joins a group of 999 with 10,000 partitions of ten topics.
+// BenchmarkUniformJoin computes the assignment when a member joins a group of 999 members, which
+// consume 10,000 partitions of ten topics.
 func BenchmarkUniformJoin(b *testing.B) {
 	topics, all := map[TopicID]int{}, []TopicID(nil)
 	for n := range 10 {

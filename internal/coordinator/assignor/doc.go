@@ -1,10 +1,10 @@
-// Package assignor assigns partitions to the members of a consumer group on the server (KIP-848).
-// It is pure: the result is a function of the members, their subscriptions, the topics and the
-// previous assignment.
+// Package assignor implements the server-side assignors of KIP-848, which assign partitions to the
+// members of a consumer group. It is pure: the result is a function of the members, their
+// subscriptions, the topics and the previous assignment.
 //
 // Invariants of the results of Uniform and Range:
-//   - Each partition of a topic with subscribers is assigned to exactly one member, which
+//   - Each partition of a topic with subscribers is assigned to exactly one member, and this member
 //     subscribes to the topic.
-//   - Every member has an entry, which may be empty.
-//   - The same arguments give the same result, independent of map order.
+//   - The result contains every member, even if its assignment is empty.
+//   - Equal arguments give equal results, independent of the order of maps.
 package assignor

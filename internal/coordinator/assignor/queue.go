@@ -2,11 +2,10 @@ package assignor
 
 import "container/heap"
 
-// queue is a heap of members ordered by load, and by index among equal loads.
+// queue is a heap of members (indexes), ordered by load and, for equal loads, by index.
 type queue struct {
 	members []int
-	// the load of each member; after increasing the load of the least loaded member, the caller
-	// must call fix
+	// load of each member; a caller that increases the load of least() must call fix
 	load []int
 }
 
@@ -27,9 +26,8 @@ func (q *queue) Less(i, j int) bool {
 }
 func (q *queue) Swap(i, j int) { q.members[i], q.members[j] = q.members[j], q.members[i] }
 func (q *queue) Push(x any) {
-	q.members = append(q.members,
-		x.(int))
-} //nolint:forcetypeassert // the heap contains only ints
+	q.members = append(q.members, x.(int)) //nolint:forcetypeassert // the heap contains only ints
+}
 func (q *queue) Pop() any {
 	last := q.members[len(q.members)-1]
 	q.members = q.members[:len(q.members)-1]

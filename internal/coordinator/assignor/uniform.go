@@ -5,16 +5,17 @@ import (
 	"slices"
 )
 
-// Uniform assigns partitions so that the members' numbers of partitions differ by at most one, as
-// far as subscriptions allow, and keeps as much of the previous assignment as it can.
+// Uniform assigns partitions so that the numbers of partitions of two members differ by at most
+// one, as far as their subscriptions allow. It keeps as much of the previous assignment as it can.
 //
-// The result is an optimal semi-matching of partitions to members. Previous assignments of
-// subscribed topics stay, and each free partition goes to the subscriber with the fewest. Then,
-// while a path leads from a member to one with at least two partitions fewer, one partition is
-// transferred along each step of the path. A step leads from the owner of a partition to any
-// subscriber of its topic. A semi-matching without such a path is optimal (Harvey, Ladner, Lovász
-// and Tamir, "Semi-matchings for bipartite graphs and load balancing", 2003). If all subscriptions
-// are the same, paths have one step, and the number of transferred partitions is minimal.
+// The result is an optimal semi-matching of partitions to members. Uniform first keeps the previous
+// assignments of subscribed topics, and assigns each free partition to the subscriber with the
+// fewest partitions. It then moves partitions along paths. A step of a path leads from the owner of
+// a partition to another subscriber of the partition's topic. While a path leads from a member to a
+// member with at least two partitions fewer, Uniform transfers one partition along each step of the
+// path. A semi-matching without such a path is optimal (Harvey, Ladner, Lovász and Tamir,
+// "Semi-matchings for bipartite graphs and load balancing", 2003). If all subscriptions are the
+// same, every path has one step, and the number of transferred partitions is minimal.
 func Uniform(members []Member, topics map[TopicID]int) map[string]Assignment {
 	u := newUniform(ordered(members), topics)
 	u.keep()
@@ -39,16 +40,16 @@ func Uniform(members []Member, topics map[TopicID]int) map[string]Assignment {
 	return assigned
 }
 
-// uniform is the state of one assignment. Members are indexes.
+// uniform is the state of one computation. It identifies members by their indexes.
 type uniform struct {
 	members     []Member
-	order       []TopicID         // ascending by number of subscribers, then by id
+	order       []TopicID         // topics by ascending number of subscribers, then by id
 	subscribers map[TopicID][]int // by topic
-	owner       map[TopicID][]int // of each partition; -1: none yet
+	owner       map[TopicID][]int // owner of each partition; -1: none yet
 	previous    map[TopicID][]int // previous owner of each partition; -1: none
 	load        []int             // number of partitions of each member
-	counts      []map[TopicID]int // of each member, by topic
-	ordered     [][]TopicID       // of each member: its topics, in the order of order
+	counts      []map[TopicID]int // number of partitions of each member, by topic
+	ordered     [][]TopicID       // subscribed topics of each member, ordered as in order
 }
 
 func newUniform(members []Member, topics map[TopicID]int) *uniform {
@@ -84,7 +85,7 @@ func unassigned(n int) []int {
 	return all
 }
 
-// setOwner assigns a partition to a member.
+// setOwner assigns a partition to a member, which may take it from another member.
 func (u *uniform) setOwner(topic TopicID, partition, to int) {
 	if from := u.owner[topic][partition]; from >= 0 {
 		u.load[from]--
@@ -95,8 +96,8 @@ func (u *uniform) setOwner(topic TopicID, partition, to int) {
 	u.counts[to][topic]++
 }
 
-// keep keeps the previous assignments of subscribed topics. If two members had the same partition,
-// the first keeps it.
+// keep assigns the partitions of subscribed topics to their previous owners. If a partition has two
+// previous owners, the first of them gets it.
 func (u *uniform) keep() {
 	for at := range u.members {
 		for _, topic := range u.ordered[at] {
@@ -121,8 +122,9 @@ func (u *uniform) sameSubscriptions() bool {
 	return true
 }
 
-// releaseExcess releases at once all partitions above each member's share; balance would move them
-// one by one. If shares differ, the members with the most partitions get the larger shares.
+// releaseExcess makes all partitions free that a member has above its share; balance would have to
+// move them one by one. If the shares of two members differ by one, the member with more partitions
+// gets the larger share.
 func (u *uniform) releaseExcess() {
 	if len(u.members) == 0 {
 		return
@@ -161,8 +163,9 @@ func (u *uniform) byLoad() []int {
 	return all
 }
 
-// assignFree assigns free partitions to the subscriber with the fewest; topics with few subscribers
-// come first, as their partitions have fewer alternatives.
+// assignFree assigns each free partition to the subscriber with the fewest partitions. It begins
+// with the topics that have the fewest subscribers, because their partitions have the fewest
+// possible owners.
 func (u *uniform) assignFree() {
 	for _, topic := range u.order {
 		queue := newQueue(u.subscribers[topic], u.load)
@@ -175,10 +178,11 @@ func (u *uniform) assignFree() {
 	}
 }
 
-// balance transfers one partition from a member with too many along a path to one with too few, and
-// reports whether there was such a path.
+// balance looks for a path from a member to a member with at least two partitions fewer, and
+// transfers one partition along each of its steps. It returns false if there is no such path.
 func (u *uniform) balance() bool {
-	// settled marks the members from which no path leads to a member with a load lower by 2 or more
+	// settled marks the members from which no path leads to a member with at least two partitions
+	// fewer
 	settled := make([]bool, len(u.members))
 	for {
 		from := -1
@@ -192,7 +196,7 @@ func (u *uniform) balance() bool {
 		}
 		reached, steps := u.reach(from)
 		best := from
-		for _, at := range reached { // the nearest members are first
+		for _, at := range reached { // of several members with the lowest load, best is the nearest
 			if u.load[at] < u.load[best] {
 				best = at
 			}
@@ -201,22 +205,24 @@ func (u *uniform) balance() bool {
 			u.transfer(from, best, steps)
 			return true
 		}
-		// No path leads out of the reached members, and the member "from" has the highest load of
-		// those not settled yet, so all of them are settled.
+		// Every path from a reached member leads to reached members only. None of them has at least
+		// two partitions fewer than from, and from has the highest load of all members that are not
+		// settled. So all reached members are settled.
 		for _, at := range reached {
 			settled[at] = true
 		}
 	}
 }
 
-// step is the last step of a path to a member: a partition of topic moves from another member.
+// step is the last step of a path to a member: a partition of the topic moves from member from to
+// that member.
 type step struct {
 	from  int
 	topic TopicID
 }
 
-// reach returns the members to which a path leads from a member, including itself, in order of
-// distance, and the last step of each path.
+// reach returns all members to which a path leads from member from, in order of distance and
+// beginning with from itself. It also returns the last step of the path to each of them.
 func (u *uniform) reach(from int) (reached []int, steps map[int]step) {
 	reached, steps = []int{from}, map[int]step{from: {from: -1}}
 	seen := map[TopicID]bool{}
@@ -238,7 +244,7 @@ func (u *uniform) reach(from int) (reached []int, steps map[int]step) {
 	return reached, steps
 }
 
-// transfer transfers one partition along each step of the path.
+// transfer transfers one partition along each step of the path between two members.
 func (u *uniform) transfer(from, to int, steps map[int]step) {
 	for to != from {
 		s := steps[to]
@@ -247,8 +253,9 @@ func (u *uniform) transfer(from, to int, steps map[int]step) {
 	}
 }
 
-// selectPartition returns the partition to transfer: one that the receiver had before, else one
-// that the owner did not have before, else the last.
+// selectPartition returns the partition of topic s.topic to transfer from member s.from to member
+// to. It prefers a partition that to owned in the previous assignment, then one that s.from did not
+// own there.
 func (u *uniform) selectPartition(s step, to int) int {
 	best, rank := -1, -1
 	for partition, owner := range u.owner[s.topic] {

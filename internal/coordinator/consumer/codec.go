@@ -12,11 +12,12 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// The records of a group, by the version of their key: Kafka's coordinator record types (its JSON
-// schemas, docs/format/consumer-groups.md).
+// The kinds of records of a group. The number of a kind is the version of the record's key. The
+// formats are Kafka's coordinator record types (its JSON schemas; docs/format/consumer-groups.md).
 const (
 	kindGroup = 3
-	// partition metadata of Kafka 4.0, replaced by a hash in kindGroup in 4.1 (KIP-1101); skipped
+	// metadata of partitions, which only Kafka 4.0 writes; ignored. Kafka 4.1 replaced it by a hash
+	// in kindGroup (KIP-1101).
 	kindTopics           = 4
 	kindMember           = 5
 	kindAssignment       = 6
@@ -26,10 +27,10 @@ const (
 	valueVersion   int16 = 0
 )
 
-// ErrCorrupt is returned for a record that cannot be decoded.
+// ErrCorrupt is the error for a stored record that cannot be decoded.
 var ErrCorrupt = errors.New("corrupt record of a consumer group")
 
-// Record is a record to store. A nil Value is a tombstone.
+// Record is a record to store. A nil Value makes it a tombstone.
 type Record struct {
 	Key, Value []byte
 }
@@ -38,15 +39,15 @@ type Record struct {
 type Key struct {
 	Kind  int16
 	Group string
-	ID    string // member id or expression; "" for kinds with one record per group
+	ID    string // member id or expression; "" if a group has one record of the kind
 }
 
-// Owns reports whether this package decodes keys of a version.
+// Owns reports whether ReadKey decodes keys of a version.
 func Owns(keyVersion int16) bool {
 	return keyVersion >= kindGroup && keyVersion <= kindCurrent || keyVersion == kindExpression
 }
 
-// perMember reports whether keys of a kind have an ID.
+// perMember reports whether keys of a kind contain an ID.
 func perMember(kind int16) bool {
 	return kind == kindMember || kind == kindTarget || kind == kindCurrent || kind == kindExpression
 }
@@ -59,7 +60,7 @@ func (k Key) append() []byte {
 	return key
 }
 
-// ReadKey decodes a key whose version Owns accepts.
+// ReadKey decodes a key. Owns must return true for the key's version.
 func ReadKey(key []byte) (Key, error) {
 	r := kbin.Reader{Src: key}
 	k := Key{Kind: r.Int16(), Group: r.String()}
@@ -75,7 +76,7 @@ func ReadKey(key []byte) (Key, error) {
 // groupValue is the value of kindGroup.
 type groupValue struct {
 	epoch int32
-	hash  int64 // of the subscribed topics; 0: none
+	hash  int64 // hash of the subscribed topics; 0 if there are none
 }
 
 func (v groupValue) append() []byte {
@@ -87,7 +88,7 @@ func (v groupValue) append() []byte {
 	return kbin.AppendInt64(value, v.hash)
 }
 
-// Profile is a member's description of itself: the value of kindMember.
+// Profile is what a member tells about itself in heartbeats: the value of kindMember.
 type Profile struct {
 	Instance, Rack       string // "": none
 	ClientID, ClientHost string
@@ -139,10 +140,10 @@ func appendTarget(a assignor.Assignment) []byte {
 type Current struct {
 	Epoch, Previous    int32
 	Phase              Phase
-	Assigned, Revoking Owned // Revoking: must be revoked
+	Assigned, Revoking Owned // Revoking: partitions that the member must revoke
 }
 
-// Owned holds partitions, each with the assignment epoch in which the member got it.
+// Owned maps each partition to the assignment epoch in which the member got it.
 type Owned map[assignor.TopicID]map[int32]int32
 
 func (c *Current) append() []byte {
@@ -169,10 +170,10 @@ func (o Owned) append(value []byte) []byte {
 	return value
 }
 
-// Resolved holds the topics that an expression matched: the value of kindExpression.
+// Resolved contains the topics that an expression matched: the value of kindExpression.
 type Resolved struct {
 	Topics     []string // sorted
-	Version    int64    // of the metadata image; Heartwood stores 0
+	Version    int64    // version of the metadata image; Heartwood stores 0
 	ResolvedMs int64
 }
 

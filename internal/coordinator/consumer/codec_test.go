@@ -13,7 +13,8 @@ import (
 
 var topicA, topicB = assignor.TopicID{0xa}, assignor.TopicID{0xb}
 
-// examples returns a value of each kind. Kafka's dump-log decodes the same ones in test/compat.
+// examples returns a value of each kind. A test in test/compat checks that Kafka's dump-log decodes
+// the same values.
 func examples() map[int16][]byte {
 	profile := Profile{
 		Instance: "i", Rack: "r", ClientID: "c", ClientHost: "/h", Topics: []string{"a", "b"},
@@ -59,7 +60,7 @@ func roundTrip(kind int16, value []byte) ([]byte, error) {
 	}
 }
 
-// The expected bytes are those of docs/format/consumer-groups.md.
+// The test compares the encoded records with the bytes in docs/format/consumer-groups.md.
 func TestRecordFormat(t *testing.T) {
 	want := map[int16]string{
 		kindGroup: "0000" + "00000005" + "010008" + "fffffffffffffffe",
@@ -87,12 +88,13 @@ func TestRecordFormat(t *testing.T) {
 		}
 		for n := range value {
 			if _, err := roundTrip(kind, value[:n]); !errors.Is(err, ErrCorrupt) {
-				t.Errorf("kind %d: %d of %d bytes were decoded: %v", kind, n, len(value), err)
+				t.Errorf("kind %d: decoding %d of %d bytes: got error %v, want ErrCorrupt", kind, n,
+					len(value), err)
 			}
 		}
 		if _, err := roundTrip(kind, append([]byte{0, 1}, value[2:]...)); !errors.Is(err,
 			ErrCorrupt) {
-			t.Errorf("kind %d: version 1 was decoded: %v", kind, err)
+			t.Errorf("kind %d: decoding version 1: got error %v, want ErrCorrupt", kind, err)
 		}
 	}
 	for key, want := range map[Key]string{
@@ -101,7 +103,7 @@ func TestRecordFormat(t *testing.T) {
 		{kindExpression, "g", "x"}: "0010" + "000167" + "000178",
 	} {
 		if got := hex.EncodeToString(key.append()); got != want {
-			t.Errorf("key %+v: %s, want %s", key, got, want)
+			t.Errorf("key %+v: got %s, want %s", key, got, want)
 		}
 		if back, err := ReadKey(key.append()); back != key || err != nil {
 			t.Errorf("key %+v was decoded as %+v, %v", key, back, err)
@@ -109,8 +111,8 @@ func TestRecordFormat(t *testing.T) {
 	}
 }
 
-// Records of Kafka before 4.3 have no epochs for partitions, and those of newer versions may have
-// unknown tags.
+// Two records of other Kafka versions are decoded: one without epochs of partitions, as written
+// below 4.3, and one with a tag that Heartwood does not know.
 func TestRecordsOfOtherKafkaVersions(t *testing.T) {
 	bare := "0000" + "00000003" + "00000002" + "00" + "02" + "0a000000000000000000000000000000" +
 		"02" + "00000005" + "00" + "01" + "00"
@@ -132,8 +134,8 @@ func TestRecordsOfOtherKafkaVersions(t *testing.T) {
 	}
 }
 
-// FuzzRecords checks that any bytes decode to a value or an error, and that encoding a decoded
-// value is stable.
+// FuzzRecords checks that decoding arbitrary bytes returns a value or an error, and that a decoded
+// value is always encoded in the same way.
 func FuzzRecords(f *testing.F) {
 	for kind, value := range examples() {
 		f.Add(kind, value)
@@ -151,8 +153,8 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// FuzzReplay checks that a Group does not panic on any records in any order, nor on the next
-// heartbeat.
+// FuzzReplay checks that a Group does not panic when it replays two arbitrary records and then
+// handles a heartbeat.
 func FuzzReplay(f *testing.F) {
 	for kind, value := range examples() {
 		f.Add(kind, value, int16(kindGroup), []byte(nil))

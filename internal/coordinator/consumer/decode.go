@@ -10,14 +10,14 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// reader decodes a value of the flexible encoding (KIP-482). It checks lengths against the
-// remaining bytes before it allocates.
+// reader decodes values in the flexible encoding (KIP-482). Before it allocates memory for a list
+// or a string, it compares the length with the remaining bytes.
 type reader struct {
 	kbin.Reader
 }
 
-// read decodes a value of the known version. It fails if the function fields does not consume all
-// bytes.
+// read decodes the value of a record: first the version, which must be valueVersion, then the
+// function fields. It fails if fields leaves bytes unread.
 func read(value []byte, fields func(r *reader)) error {
 	r := reader{kbin.Reader{Src: value}}
 	if version := r.Int16(); r.Ok() && version != valueVersion {
@@ -33,8 +33,8 @@ func read(value []byte, fields func(r *reader)) error {
 	return nil
 }
 
-// tags reads the tagged fields of a struct. zero decodes tag 0 and must consume it completely;
-// other tags are skipped.
+// tags reads the tagged fields of a struct. It passes the content of tag 0 to the function zero,
+// which must read all of it, and skips other tags.
 func (r *reader) tags(zero func(r *reader)) {
 	for n := r.Uvarint(); n > 0 && r.Ok(); n-- {
 		tag := r.Uvarint()
@@ -44,7 +44,7 @@ func (r *reader) tags(zero func(r *reader)) {
 		}
 		inner := reader{kbin.Reader{Src: content}}
 		if zero(&inner); !inner.Ok() || len(inner.Src) > 0 {
-			r.Span(-1) // marks the value as malformed
+			r.Span(-1) // makes r.Complete return an error
 		}
 	}
 }
@@ -80,8 +80,8 @@ func readGroup(value []byte) (v groupValue, err error) {
 	return v, err
 }
 
-// readProfile decodes a member. It skips the data that Kafka stores for members of the classic
-// protocol (tag 0): these members must join again.
+// readProfile decodes the record of a member. It skips tag 0, in which Kafka stores the data of
+// members that still use the classic protocol. Such members must join again.
 func readProfile(value []byte) (p Profile, err error) {
 	err = read(value, func(r *reader) {
 		p.Instance, p.Rack = r.text(), r.text()
@@ -134,8 +134,8 @@ func readCurrent(value []byte) (c Current, err error) {
 	return c, err
 }
 
-// owned decodes partitions. Kafka before 4.3 stores no epochs for partitions; such partitions get
-// the member epoch.
+// owned decodes partitions with the epochs in which the member got them. Kafka below 4.3 stores no
+// such epochs; owned then uses the member's epoch.
 func (r *reader) owned(epoch int32) Owned {
 	owned := Owned{}
 	for n := r.CompactArrayLen(); n > 0 && r.Ok(); n-- {

@@ -22,7 +22,7 @@ type MemberDescription struct {
 	Assigned, Target assignor.Assignment
 }
 
-// State returns Kafka's name of the group's state.
+// State returns the name that Kafka gives to the group's state.
 func (g *Group) State() string {
 	switch {
 	case len(g.members) == 0:
@@ -38,7 +38,8 @@ func (g *Group) State() string {
 	return "Stable"
 }
 
-// Describe returns a description of the group. The caller must not modify its contents.
+// Describe returns a description of the group, which shares data with the group. The caller must
+// not modify it.
 func (g *Group) Describe() Description {
 	d := Description{ID: g.ID, State: g.State(), Assignor: g.assignor(), Epoch: g.epoch,
 		AssignmentEpoch: g.assignmentEpoch}
@@ -50,7 +51,8 @@ func (g *Group) Describe() Description {
 	return d
 }
 
-// Subscriptions returns the topics that members subscribe to.
+// Subscriptions returns the names of the topics that members subscribe to, by name or by
+// expression.
 func (g *Group) Subscriptions() map[string]bool {
 	topics := map[string]bool{}
 	for _, m := range g.members {
@@ -72,14 +74,14 @@ type Partition struct {
 	Index int32
 }
 
-// CheckCommit rejects a late commit of a member: from an epoch before the one in which the member
-// got the partition (KIP-1251), or for a partition that it no longer owns. In its current epoch a
-// member may commit any partition, as in Kafka.
+// CheckCommit returns an error for a late commit of a member: a commit for a partition that the
+// member no longer owns, or one from an epoch before the member got the partition (KIP-1251). In
+// its current epoch a member may commit offsets of any partition, as in Kafka.
 func (g *Group) CheckCommit(memberID string, epoch int32, of []Partition) error {
 	m := g.members[memberID]
 	switch {
 	case m == nil && epoch < 0 && len(g.members) == 0:
-		return nil // an admin tool
+		return nil // commit of an admin tool to an empty group
 	case m == nil:
 		return ErrUnknownMember
 	case epoch == m.Epoch:
@@ -99,8 +101,8 @@ func (g *Group) CheckCommit(memberID string, epoch int32, of []Partition) error 
 	return nil
 }
 
-// CheckFetch rejects a fetch of offsets by a member with a wrong epoch. Clients without a member id
-// are accepted.
+// CheckFetch returns an error if a member fetches offsets with another epoch than its current one.
+// It accepts clients without a member id.
 func (g *Group) CheckFetch(memberID string, epoch int32) error {
 	m := g.members[memberID]
 	switch {

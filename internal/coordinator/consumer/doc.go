@@ -1,8 +1,8 @@
 // Package consumer implements one group of the consumer protocol (KIP-848): members send their
-// subscriptions, and the coordinator assigns the partitions. Like internal/coordinator/group, whose
-// State contains it, it is a deterministic state machine: the time and the cluster's topics are
-// arguments, records to store and answers are results, and only Replay of stored records changes
-// stored state.
+// subscriptions, and the coordinator assigns the partitions. Like package group, whose State
+// contains one Group of this package for each such group, it is a deterministic state machine. The
+// time and the cluster's topics are arguments. Records to store and answers are results, and only
+// Replay of stored records changes stored state.
 //
 // A heartbeat of a member performs up to four steps:
 //
@@ -11,24 +11,26 @@
 //	member differs from its target         ──► one step towards the target (reconcile.go)
 //	answer                                 ◄── its epoch, and its partitions if they changed
 //
-// The stored states of a member between two epochs:
+// The stored phase of a member changes as follows on its way to the next epoch:
 //
 //	Stable ───── it must revoke partitions ─────► Unrevoked
 //	  ▲                                               │ it reports that it has revoked them
 //	  └─ it owns its whole target ─ Unreleased ◄──────┘
 //
-// In Unreleased the member is in the new epoch, and waits for partitions that others still own.
+// A member in phase Unreleased is in the new epoch already, and waits for partitions that other
+// members still own.
 //
 // Invariants:
-//   - A partition has at most one owner: it is in Assigned or Revoking of one member only. A member
-//     gets a partition only when no other member has it, and loses one only when it reports so,
-//     leaves, or its session or rebalance timeout expires.
+//   - A partition has at most one owner, the member that lists it in Assigned or Revoking. A member
+//     gets a partition only when no other member owns it. It loses a partition only when it reports
+//     that it has revoked the partition, when it leaves, or when its session or rebalance timeout
+//     expires.
 //   - A member's epoch <= the assignment epoch <= the group epoch.
-//   - Any prefix of the records of one request is a state from which the next heartbeats or the end
-//     of a session continue correctly. Therefore the group epoch is stored before the records that
-//     depend on it, and the record of a removed member is deleted last
-//     (docs/format/consumer-groups.md).
+//   - If only the first of the records of a request are stored, whatever their number, the next
+//     heartbeats and the ends of sessions still bring the group into a correct state. Therefore the
+//     group epoch is stored before the records that depend on it, and the record of a removed
+//     member is deleted last (docs/format/consumer-groups.md).
 //
 // The rules are those of Kafka 4.3's GroupMetadataManager and CurrentAssignmentBuilder (KIP-848,
-// 1082, 1101, 1251); the code is not.
+// 1082, 1101, 1251). The code is written anew.
 package consumer

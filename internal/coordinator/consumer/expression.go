@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// expressionBytesMax bounds an expression. The time of matching is proportional to its length and
-// to the total length of all topic names.
+// expressionBytesMax limits the length of an expression, because the time for matching is
+// proportional to it (and to the total length of all topic names).
 const expressionBytesMax = 1024
 
-// programMax bounds the number of instructions of a compiled expression. The limit of package
-// regexp allows 128 MiB of them.
+// programMax limits the number of instructions of a compiled expression. Package regexp itself
+// allows 128 MiB of instructions, which is too much memory for one request.
 const programMax = 10_000
 
 // programSize estimates the number of instructions of a compiled expression.
@@ -22,13 +22,14 @@ func programSize(re *syntax.Regexp) int {
 		size += programSize(sub)
 	}
 	if re.Op == syntax.OpRepeat {
-		// the parser limits the product of nested repetitions to 1,000
+		// no overflow: the parser limits the product of nested repetitions to 1,000
 		size *= max(1, re.Min, re.Max)
 	}
 	return size
 }
 
-// compile compiles an RE2 expression, which must match the whole name of a topic, and caches it.
+// compile compiles an RE2 expression and caches the result. The expression must match the whole
+// name of a topic.
 func (g *Group) compile(expression string) error {
 	if g.patterns[expression] != nil {
 		return nil
@@ -36,7 +37,8 @@ func (g *Group) compile(expression string) error {
 	if len(expression) > expressionBytesMax {
 		return fmt.Errorf("%w: longer than %d bytes", ErrInvalidExpression, expressionBytesMax)
 	}
-	// parsed without the added parentheses, which would make "a)(b" valid
+	// parsed as the client sent it: inside the parentheses that are added below, "a)(b" would be
+	// valid
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidExpression, err)
@@ -52,8 +54,8 @@ func (g *Group) compile(expression string) error {
 	return nil
 }
 
-// resolveExpressions matches the members' expressions against the topics if the expression is new
-// or the topics have changed, and drops expressions that no member uses.
+// resolveExpressions computes which topics each expression of the members matches, if the
+// expression is new or the topics have changed. It drops expressions that no member uses.
 func (t *transition) resolveExpressions() {
 	g, used := t.g, map[string]bool{}
 	t.eachMember(func(m *Member) {
@@ -69,7 +71,9 @@ func (t *transition) resolveExpressions() {
 	for expression := range used {
 		has, known := g.resolved[expression]
 		if known && g.currentFor == t.topics || g.compile(expression) != nil {
-			continue // an expression that does not compile here keeps its stored topics
+			// nothing has changed, or the expression, which another version stored, does not
+			// compile
+			continue
 		}
 		if found := t.match(g.patterns[expression]); !known || !slices.Equal(found, has.Topics) {
 			t.resolved[expression] = &Resolved{Topics: found, ResolvedMs: t.now.UnixMilli()}
@@ -92,8 +96,8 @@ func (t *transition) match(pattern *regexp.Regexp) (names []string) {
 	return names
 }
 
-// subscribed returns the names of the topics that a member subscribes to, by name or by expression,
-// whether they exist or not.
+// subscribed returns the names of the topics that a member subscribes to, by name or by expression.
+// Topics that are subscribed by name need not exist.
 func (t *transition) subscribed(m *Member) map[string]bool {
 	names := make(map[string]bool, len(m.Topics))
 	for _, name := range m.Topics {

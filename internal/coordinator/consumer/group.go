@@ -27,16 +27,16 @@ var (
 const (
 	EpochJoin  int32 = 0
 	EpochLeave int32 = -1
-	// a static member leaves temporarily and returns with its instance id
+	// a static member leaves, and will return with its instance id
 	EpochLeaveStatic int32 = -2
 )
 
 // Config configures groups. All fields must be set.
 type Config struct {
 	Session        time.Duration // session timeout
-	Interval       time.Duration // between heartbeats
+	Interval       time.Duration // time between two heartbeats of a member
 	MembersMax     int
-	RecordBytesMax int // of any single record
+	RecordBytesMax int // limit for each record
 }
 
 // Phase is the state of a member relative to its target. The numbers are stored.
@@ -44,9 +44,9 @@ type Phase int8
 
 // The phases of a member.
 const (
-	Stable     Phase = iota // the member owns its whole target of its epoch
-	Unrevoked               // the member must revoke partitions first
-	Unreleased              // other members have not released partitions of the member's target yet
+	Stable     Phase = iota // the member owns its whole target
+	Unrevoked               // the member must still revoke partitions
+	Unreleased              // other members still own partitions of the member's target
 )
 
 // Topic is a topic of the cluster.
@@ -56,48 +56,48 @@ type Topic struct {
 	Partitions int
 }
 
-// Topics is an immutable snapshot of the cluster's topics. Groups compare addresses to detect a new
-// snapshot.
+// Topics is an immutable snapshot of the cluster's topics. A Group detects a new snapshot by
+// comparing addresses.
 type Topics struct {
 	ByName func(name string) (Topic, bool)
 	All    iter.Seq[Topic]
 }
 
-// Member is a member of a group. Profile and Current are stored, each in one record.
+// Member is a member of a group. Profile and Current are each stored in a record.
 type Member struct {
 	ID string
 	Profile
 	Current
 
-	deadline time.Time // end of its session
-	revokeBy time.Time // rebalance timeout for Revoking; zero: nothing to revoke
+	deadline time.Time // end of the member's session
+	revokeBy time.Time // time at which Revoking must be empty; zero: it is empty
 }
 
 // Group is the state of a group. Only Replay changes the stored fields.
 type Group struct {
 	ID string
 
-	stored          bool  // a record of the group itself exists
-	epoch           int32 // increases with each change of members, subscriptions and topics
-	hash            int64 // of the subscribed topics in this epoch
-	assignmentEpoch int32 // of the targets; assignmentEpoch <= epoch
+	stored          bool  // a group record is stored
+	epoch           int32 // grows with each change of members, subscriptions or topics
+	hash            int64 // hash of the subscribed topics in this epoch
+	assignmentEpoch int32 // epoch for which targets were computed; at most epoch
 	members         map[string]*Member
-	targets         map[string]assignor.Assignment // by member
-	resolved        map[string]Resolved            // by expression
+	targets         map[string]assignor.Assignment // by member id
+	resolved        map[string]Resolved            // topics matched by each expression
 
-	// Derived from the members.
+	// The fields below are derived from the members.
 	instances map[string]string // member ids by group.instance.id
-	// member ids by partition, Assigned or Revoking
+	// owner of each partition: the id of the member that lists it in Assigned or Revoking
 	owners  map[assignor.TopicID]map[int32]string
-	loading bool // the log is being replayed, and owners is not complete yet
+	loading bool // Loaded has not been called yet, and owners is incomplete
 
-	// Volatile.
-	currentFor *Topics                   // snapshot that epoch and targets reflect
+	// The fields below are volatile.
+	currentFor *Topics                   // snapshot from which epoch and targets were computed
 	patterns   map[string]*regexp.Regexp // compiled expressions
 }
 
-// New returns an empty group. loading is set if records of the log will be replayed, and Loaded
-// called after them.
+// New returns an empty group. Parameter loading is set if records of the log will be passed to
+// Replay; Loaded must then be called after them.
 func New(id string, loading bool) *Group {
 	return &Group{
 		ID: id, members: map[string]*Member{}, targets: map[string]assignor.Assignment{},
@@ -110,13 +110,15 @@ func New(id string, loading bool) *Group {
 // Members returns the number of members.
 func (g *Group) Members() int { return len(g.members) }
 
-// Unused reports whether nothing is stored of the group.
+// Unused reports whether neither a group record nor a record of a member is stored.
 func (g *Group) Unused() bool { return !g.stored && len(g.members) == 0 }
 
-// Loaded ends the initial replay, and starts a session for every member.
+// Loaded is called after all records of the log were replayed. It starts a session for every
+// member.
 func (g *Group) Loaded(now time.Time, session time.Duration) {
 	g.loading = false
-	// a successor overrides the static member that is away
+	// two members may have the same instance: one that has left temporarily, and its successor,
+	// which must come last to become the owner of their partitions
 	for _, away := range []bool{true, false} {
 		for _, m := range g.members {
 			if away == (m.Epoch == EpochLeaveStatic) {
@@ -138,8 +140,8 @@ func (m *Member) startRevoking(now time.Time) {
 	}
 }
 
-// Due returns the time at which Expire must be called for a member; ok is false if the member does
-// not exist.
+// Due returns the time at which Expire must be called for a member. The result ok is false if the
+// member does not exist.
 func (g *Group) Due(memberID string) (due time.Time, ok bool) {
 	m := g.members[memberID]
 	if m == nil {
@@ -162,7 +164,7 @@ func (g *Group) MemberIDs() iter.Seq[string] {
 	}
 }
 
-// addOwner adds a member to owners for each of its partitions.
+// addOwner makes a member the owner of each of its partitions.
 func (g *Group) addOwner(m *Member) {
 	for _, owned := range []Owned{m.Assigned, m.Revoking} {
 		for topic, partitions := range owned {
@@ -176,7 +178,7 @@ func (g *Group) addOwner(m *Member) {
 	}
 }
 
-// removeOwner removes a member from owners for each of its partitions.
+// removeOwner removes a member as the owner of each of its partitions.
 func (g *Group) removeOwner(m *Member) {
 	for _, owned := range []Owned{m.Assigned, m.Revoking} {
 		for topic, partitions := range owned {

@@ -9,16 +9,16 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// Heartbeat is a member's request. Fields that are nil, and Rebalance below 0, are unchanged since
-// the member last sent them.
+// Heartbeat is a member's request. If a field is nil, or Rebalance is negative, the value that the
+// member sent before still applies.
 type Heartbeat struct {
 	Group, Member        string
-	Epoch                int32   // of the member; or EpochJoin, EpochLeave, EpochLeaveStatic
-	Instance, Rack       *string // Instance: in each heartbeat of a static member
+	Epoch                int32   // the member's epoch, or EpochJoin, EpochLeave or EpochLeaveStatic
+	Instance, Rack       *string // a static member sends Instance in each heartbeat
 	ClientID, ClientHost string
 	Rebalance            time.Duration // time limit for revoking partitions
-	Topics               []string      // subscribed by name
-	Expression           *string       // "": removed
+	Topics               []string      // topics that the member subscribes to by name
+	Expression           *string       // topics that it subscribes to by expression; "": none
 	Assignor             *string
 	Owned                assignor.Assignment // partitions that the member owns
 }
@@ -26,13 +26,13 @@ type Heartbeat struct {
 // Answer is the answer to a Heartbeat.
 type Answer struct {
 	Epoch    int32
-	Interval time.Duration // until its next heartbeat
-	// Assignment holds the partitions that the member may consume; it must revoke all others. nil:
-	// unchanged.
+	Interval time.Duration // time until the member's next heartbeat
+	// Assignment contains the partitions that the member may consume. It must revoke all other
+	// partitions. If Assignment is nil, the member's partitions are unchanged.
 	Assignment assignor.Assignment
 }
 
-// Check rejects a heartbeat that is invalid for any group.
+// Check returns an error if the heartbeat is invalid for every group.
 func (h *Heartbeat) Check() error {
 	empty := func(text *string) bool { return text != nil && *text == "" }
 	fault := ""
@@ -67,7 +67,8 @@ func (h *Heartbeat) Check() error {
 	return nil
 }
 
-// isFull reports whether all fields are set, as after a lost answer.
+// isFull reports whether the heartbeat has values for all fields. A member sends such a heartbeat
+// after it has lost an answer.
 func (h *Heartbeat) isFull() bool {
 	return h.Rebalance >= 0 && (h.Topics != nil || h.Expression != nil) && h.Owned != nil
 }
@@ -78,19 +79,19 @@ type transition struct {
 	h        *Heartbeat
 	topics   *Topics
 	now      time.Time
-	member   Member // new state
-	isNew    bool   // the member is not in g, and replaces no static member
-	replaces string // id of the static member that the member replaces; "": none
+	member   Member // the sender of the heartbeat, in its new state
+	isNew    bool   // the member is not in g and replaces no static member of g
+	replaces string // id of the static member that member replaces; "" if none
 
-	// changed expressions; nil: no longer used
+	// changed results of expressions; nil if an expression is no longer used
 	resolved               map[string]*Resolved
 	epoch, assignmentEpoch int32
 	hash                   int64
-	targets                map[string]assignor.Assignment // changed targets, by member
+	targets                map[string]assignor.Assignment // changed targets, by member id
 }
 
-// Heartbeat handles a heartbeat other than a leave. Except for the session, the group changes only
-// when the records are replayed.
+// Heartbeat handles a heartbeat that does not leave the group. It returns the records that change
+// the group. Only the member's session and the compiled expressions change at once.
 func (g *Group) Heartbeat(now time.Time, h *Heartbeat, topics *Topics, c Config) (Answer, []Record,
 	error) {
 	t := &transition{
@@ -131,7 +132,7 @@ func (g *Group) Heartbeat(now time.Time, h *Heartbeat, topics *Topics, c Config)
 	return answer, records, nil
 }
 
-// sameKeys reports whether a and b have the same partitions.
+// sameKeys reports whether a and b contain the same partitions.
 func sameKeys(a, b map[int32]int32) bool {
 	for partition := range a {
 		if _, has := b[partition]; !has {
@@ -149,7 +150,8 @@ func (o Owned) assignment() assignor.Assignment {
 	return a
 }
 
-// findMember finds the member, or creates it for a join.
+// findMember sets t.member to the sender of the heartbeat, or to a new member if the heartbeat
+// joins.
 func (t *transition) findMember(membersMax int) error {
 	current := t.g.members[t.h.Member]
 	if t.h.Instance != nil {
@@ -162,7 +164,7 @@ func (t *transition) findMember(membersMax int) error {
 			return ErrFencedInstance
 		case holder.Epoch != EpochLeaveStatic:
 			return ErrUnreleasedInstance
-		default: // the same process after a restart
+		default: // a restarted process takes the place of holder
 			t.replaces = holder.ID
 			t.member = *holder
 			t.member.ID = t.h.Member
@@ -187,21 +189,23 @@ func (t *transition) findMember(membersMax int) error {
 	return t.checkEpoch()
 }
 
-// returnStatic resets the epoch of a static member that was away. It keeps its assignment.
+// returnStatic resets the epoch and the phase of a static member that had left temporarily. The
+// member keeps its assigned partitions.
 func (t *transition) returnStatic() {
 	t.member.Epoch, t.member.Previous, t.member.Phase, t.member.Revoking = EpochJoin, EpochJoin,
 		Stable, nil
 }
 
-// checkEpoch rejects a member with another epoch than the stored one. A member in the previous
-// epoch may have missed an answer; it is accepted if it owns only partitions that are assigned to
-// it. A member that joins again (EpochJoin) is always accepted, because it owns no partitions.
+// checkEpoch returns an error if the heartbeat has another epoch than the stored member. There are
+// two exceptions. A member that sends its previous epoch may have missed an answer: it is accepted
+// if it owns only partitions that are assigned to it. A member that joins again (EpochJoin) is
+// always accepted, because it owns no partitions.
 func (t *transition) checkEpoch() error {
 	m := &t.member
 	switch {
 	case t.h.Epoch == EpochJoin:
 		return nil
-	// an unknown phase, from a newer format
+	// a phase that only a newer version stores
 	case m.Phase != Stable && m.Phase != Unrevoked && m.Phase != Unreleased:
 		return ErrFencedEpoch
 	case t.h.Epoch == m.Epoch:
@@ -219,15 +223,15 @@ func (t *transition) checkEpoch() error {
 	return nil
 }
 
-// unchanged reports whether the heartbeat changes nothing for the group. This is the common case,
-// in which the other members are not visited.
+// unchanged reports whether neither the heartbeat nor the topics change the group epoch. This is
+// the usual case, and it requires no visit of the other members.
 func (t *transition) unchanged(before *Member) bool {
 	return !t.isNew && t.replaces == "" && t.g.stored && t.g.currentFor == t.topics &&
 		t.g.targets[t.member.ID] != nil &&
 		t.member.Profile.equal(&before.Profile)
 }
 
-// updateProfile applies the fields of the heartbeat to the member.
+// updateProfile copies the fields of the heartbeat to the member.
 func (t *transition) updateProfile() error {
 	p := &t.member.Profile
 	p.ClientID, p.ClientHost = t.h.ClientID, t.h.ClientHost
@@ -260,7 +264,8 @@ func (p *Profile) equal(o *Profile) bool {
 		slices.Equal(p.Topics, o.Topics)
 }
 
-// eachMember calls f for each member in its new state.
+// eachMember calls f for each member of the group in its new state: without the member that is
+// replaced, and with t.member.
 func (t *transition) eachMember(f func(m *Member)) {
 	for id, m := range t.g.members {
 		if id != t.member.ID && id != t.replaces {
@@ -270,7 +275,8 @@ func (t *transition) eachMember(f func(m *Member)) {
 	f(&t.member)
 }
 
-// records returns the records of the transition, in the order that doc.go requires.
+// records returns the records that store the transition. The order is that of the package comment
+// (doc.go).
 func (t *transition) records(before *Member) (records []Record) {
 	g, id := t.g, t.member.ID
 	store := func(kind int16, of string, value []byte) {

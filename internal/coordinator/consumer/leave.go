@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Leave handles a heartbeat that leaves the group. A static member that leaves temporarily keeps
-// its assignment until its session expires.
+// Leave handles a heartbeat that leaves the group. A static member that leaves temporarily
+// (EpochLeaveStatic) keeps its assigned partitions until its session expires.
 func (g *Group) Leave(h *Heartbeat) (Answer, []Record, error) {
 	m := g.members[h.Member]
 	if h.Instance != nil {
@@ -30,7 +30,8 @@ func (g *Group) Leave(h *Heartbeat) (Answer, []Record, error) {
 	return Answer{Epoch: h.Epoch}, g.remove(m), nil
 }
 
-// RemoveInstance removes the member with an instance id, for an administrator.
+// RemoveInstance returns the records that remove the member with an instance id. Administrators do
+// this.
 func (g *Group) RemoveInstance(instance string) ([]Record, error) {
 	if m := g.members[g.instances[instance]]; m != nil {
 		return g.remove(m), nil
@@ -38,7 +39,7 @@ func (g *Group) RemoveInstance(instance string) ([]Record, error) {
 	return nil, ErrUnknownMember
 }
 
-// Expire removes a member whose session or rebalance timeout has expired.
+// Expire returns the records that remove a member if its session or rebalance timeout has expired.
 func (g *Group) Expire(now time.Time, memberID string) []Record {
 	if due, ok := g.Due(memberID); !ok || now.Before(due) {
 		return nil
@@ -46,8 +47,8 @@ func (g *Group) Expire(now time.Time, memberID string) []Record {
 	return g.remove(g.members[memberID])
 }
 
-// remove returns the records that remove a member. These records also increment the group epoch;
-// the next heartbeat computes the new targets.
+// remove returns the records that remove a member and increment the group epoch. The next heartbeat
+// of another member computes the new targets.
 func (g *Group) remove(m *Member) []Record {
 	records := []Record{
 		{Key{kindGroup, g.ID, ""}.append(), groupValue{g.epoch + 1, g.hash}.append()},
@@ -66,7 +67,8 @@ func (g *Group) remove(m *Member) []Record {
 	return append(records, Record{Key: Key{kindMember, g.ID, m.ID}.append()})
 }
 
-// Tombstones returns tombstones for all records of the group; that of the group record is the last.
+// Tombstones returns tombstones for all records of the group. The tombstone of the group record is
+// the last.
 func (g *Group) Tombstones() (records []Record) {
 	tombstone := func(kind int16, of string) {
 		records = append(records,

@@ -47,7 +47,7 @@ func (w *world) step() {
 		if c.granted != nil {
 			w.applyAssignment(c)
 		}
-	case n < 63: // its request times out
+	case n < 63: // the client stops to wait for its answer
 		c.timedOut = true
 	case n < 65 && c.sent != nil: // the request is lost
 		c.sent, c.sendFull, c.reported = nil, true, false
@@ -65,7 +65,8 @@ func (w *world) step() {
 	}
 }
 
-// heartbeat sends a heartbeat of a client, and possibly delivers it to the coordinator.
+// heartbeat creates the next heartbeat of a client unless one is in flight, and delivers it to the
+// coordinator most of the time.
 func (w *world) heartbeat(c *client) {
 	if c.sent == nil {
 		w.send(c)
@@ -75,7 +76,7 @@ func (w *world) heartbeat(c *client) {
 	}
 }
 
-// stop makes a client leave or crash, and replaces it by a new one.
+// stop makes a client leave or crash, and replaces it by a new client with the same instance id.
 func (w *world) stop(at int, c *client) {
 	if c.epoch > 0 && w.random.IntN(2) == 0 {
 		c.owned, c.granted = assignor.Assignment{}, nil
@@ -106,7 +107,8 @@ func (w *world) changeTopics() {
 	w.takeSnapshot()
 }
 
-// converge runs without faults until all clients consume their targets.
+// converge runs the world without faults until every client consumes its target. It fails if this
+// takes more than two minutes.
 func (w *world) converge() {
 	w.faultless = true
 	for range 60 {
@@ -132,7 +134,8 @@ func (w *world) converge() {
 		w.group.Describe())
 }
 
-// converged reports whether each partition is consumed by a client that subscribes to its topic.
+// converged reports whether the group is stable and each subscribed partition is consumed by one
+// client that subscribes to its topic.
 func (w *world) converged() bool {
 	if w.group.State() != "Stable" ||
 		len(w.group.members) != min(len(w.clients), config.MembersMax) {
@@ -173,7 +176,8 @@ func (w *world) converged() bool {
 		}
 	}
 	if !maps.EqualFunc(want, consumed, func(bool, string) bool { return true }) {
-		w.t.Fatalf("consumed %[2]v, want %[1]v", slices.Sorted(maps.Keys(want)), consumed)
+		w.t.Fatalf("got consumers %v, want one of each of %v", consumed,
+			slices.Sorted(maps.Keys(want)))
 	}
 	return true
 }
@@ -186,8 +190,9 @@ func (c *client) matches(topic string) bool {
 	return c.expression != "" && regexp.MustCompile("^("+c.expression+")$").MatchString(topic)
 }
 
-// Consumers, the network, topics and the coordinator act in random order. No partition is ever
-// consumed by two members, and after the last fault each becomes consumed by one.
+// Consumers, the network, topics and the coordinator act and fail in random order. Two members
+// never consume the same partition. After the last fault, every subscribed partition is
+// consumed.
 func TestRandomHistories(t *testing.T) {
 	for seed := range seed.Sequence(t, *modelRuns) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -4,12 +4,12 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// reconcile returns the member's state after its next step towards its target.
+// reconcile returns the state of member m after its next step towards its target.
 func (g *Group) reconcile(m *Member, target assignor.Assignment, assignmentEpoch int32,
 	t *transition) Current {
 	switch {
 	case m.Phase == Unrevoked && t.h.mayOwn(m.Revoking):
-		return m.Current // the member has not revoked its partitions yet
+		return m.Current // the member may still own partitions that it must revoke
 	case m.Phase == Stable && m.Epoch == assignmentEpoch:
 		return m.Current
 	}
@@ -25,7 +25,7 @@ func (g *Group) reconcile(m *Member, target assignor.Assignment, assignmentEpoch
 		}
 	}
 	if t.h.mayOwn(next.Revoking) {
-		// The member stays in its epoch until it reports that it has revoked the partitions.
+		// The member keeps its epoch until it reports that it has revoked the partitions.
 		next.Epoch, next.Phase = m.Epoch, Unrevoked
 		return next
 	}
@@ -46,15 +46,15 @@ func (g *Group) reconcile(m *Member, target assignor.Assignment, assignmentEpoch
 	if next.Epoch == m.Epoch && next.Phase == m.Phase {
 		next.Previous = m.Previous
 		if next.equal(&m.Current) {
-			return m.Current // no progress
+			return m.Current // the state is unchanged
 		}
 		next.Previous = m.Epoch
 	}
 	return next
 }
 
-// mayOwn reports whether the member may still own any of the partitions: if the heartbeat lists one
-// of them, or has no list of owned partitions.
+// mayOwn reports whether the member may still own any of the given partitions: the heartbeat lists
+// one of them, or it does not list owned partitions at all.
 func (h *Heartbeat) mayOwn(of Owned) bool {
 	if len(of) == 0 {
 		return false

@@ -2,8 +2,9 @@ package consumer
 
 import "time"
 
-// Replay applies a stored record of the group, in log order; a nil value is a tombstone. In a
-// compacted log the records of a group may be in any order, so no record depends on another.
+// Replay applies a stored record of the group; a nil value is a tombstone. Records must be replayed
+// in log order. In a compacted log, records with different keys may be in any order, so Replay of a
+// record does not depend on other records.
 func (g *Group) Replay(now time.Time, session time.Duration, k Key, value []byte) (err error) {
 	switch k.Kind {
 	case kindGroup:
@@ -38,8 +39,8 @@ func (g *Group) Replay(now time.Time, session time.Duration, k Key, value []byte
 	return err
 }
 
-// memberOrNew returns a member, and creates it if it does not exist: in a compacted log any of its
-// records may be the first.
+// memberOrNew returns the member with an id. It creates the member if the member does not exist: in
+// a compacted log, any of the member's records may be the first.
 func (g *Group) memberOrNew(now time.Time, session time.Duration, id string) *Member {
 	m := g.members[id]
 	if m == nil {
@@ -92,7 +93,7 @@ func (g *Group) replayCurrent(now time.Time, id string, value []byte) error {
 		return err
 	}
 	if m == nil {
-		m = g.memberOrNew(now, 0, id) // Loaded starts the member's session
+		m = g.memberOrNew(now, 0, id) // exists while loading only; Loaded starts its session
 	}
 	g.removeOwner(m)
 	m.Current = c

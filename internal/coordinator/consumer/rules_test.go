@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// newFaultlessWorld returns a world without faults, with a topic t0 of four partitions.
+// newFaultlessWorld returns a world in which no faults occur. Its topic t0 has four partitions.
 func newFaultlessWorld(t *testing.T) *world {
 	w := newWorld(t, 1)
 	w.faultless = true
@@ -35,7 +35,8 @@ func (w *world) mustHandle(h *Heartbeat) Answer {
 	return a
 }
 
-// heartbeat returns a heartbeat without changes; nil: without owned partitions.
+// heartbeat returns a heartbeat that changes no subscription. If owned is nil, it does not list the
+// owned partitions.
 func heartbeat(id string, epoch int32, owned assignor.Assignment) *Heartbeat {
 	return &Heartbeat{Group: "g", Member: id, Epoch: epoch, Rebalance: -1, Owned: owned}
 }
@@ -47,8 +48,8 @@ func (w *world) t0(partitions ...int32) assignor.Assignment {
 	return assignor.Assignment{w.topics["t0"].ID: partitions}
 }
 
-// The first example of KIP-848: one member owns all partitions, and a second one gets its share
-// after the first has revoked it.
+// This is the first example of KIP-848. Member a owns all four partitions, and b joins. Member b
+// gets two of them only after a has reported that it has revoked them.
 func TestPartitionsAreRevokedBeforeTheyAreAssigned(t *testing.T) {
 	w := newFaultlessWorld(t)
 	all := w.t0(0, 1, 2, 3)
@@ -65,7 +66,7 @@ func TestPartitionsAreRevokedBeforeTheyAreAssigned(t *testing.T) {
 		t.Errorf("join of b: %+v", b)
 	}
 	half := w.t0(0, 1)
-	// until it reports that it has revoked them
+	// a still owns all partitions: it must revoke two, and b waits
 	for _, owned := range []assignor.Assignment{nil, all} {
 		a := w.mustHandle(heartbeat("a", 1, owned))
 		if a.Epoch != 1 || w.group.State() != "Reconciling" || owned == nil &&
@@ -90,8 +91,8 @@ func TestPartitionsAreRevokedBeforeTheyAreAssigned(t *testing.T) {
 	}
 }
 
-// A member that does not revoke within its rebalance timeout is removed, although it sends
-// heartbeats.
+// Member a must revoke partitions for b. It sends heartbeats but does not revoke: after its
+// rebalance timeout it is removed, and b gets all partitions.
 func TestMemberThatDoesNotRevokeIsRemoved(t *testing.T) {
 	w := newFaultlessWorld(t)
 	w.mustHandle(join("a"))
@@ -107,7 +108,7 @@ func TestMemberThatDoesNotRevokeIsRemoved(t *testing.T) {
 	if b := w.mustHandle(heartbeat("b", 2, nil)); !b.Assignment.Equal(w.t0(0, 1, 2, 3)) {
 		t.Errorf("heartbeat of b: %+v", b)
 	}
-	w.advanceTime(config.Session) // b sends no heartbeats
+	w.advanceTime(config.Session) // the session of b expires
 	if w.group.State() != "Empty" || w.group.Unused() {
 		t.Errorf("the group is %s", w.group.State())
 	}
@@ -118,7 +119,8 @@ func TestEpochFencing(t *testing.T) {
 	w.mustHandle(join("a"))
 	w.mustHandle(join("b"))
 	w.mustHandle(heartbeat("a", 1, nil))
-	w.mustHandle(heartbeat("a", 1, w.t0(0, 1))) // epoch 2, and the answer is lost
+	// a is in epoch 2 now; assume that it has lost this answer
+	w.mustHandle(heartbeat("a", 1, w.t0(0, 1)))
 	for name, c := range map[string]struct {
 		h    *Heartbeat
 		want error
@@ -161,7 +163,7 @@ func TestReturningStaticMemberKeepsItsAssignment(t *testing.T) {
 	}
 	w.failover()
 	b := w.mustHandle(static("b", "i", EpochJoin))
-	// c has its share of the partitions of a
+	// c now owns half of the partitions that a had
 	if b.Epoch != 2 || !b.Assignment.Equal(w.t0(0, 1)) || len(w.group.members) != 2 {
 		t.Errorf("join of b in the place of a: %+v; a had %v", b, had)
 	}
@@ -261,7 +263,7 @@ func TestGroupLimits(t *testing.T) {
 	if _, _, err := w.handle(join("more")); !errors.Is(err, ErrFull) {
 		t.Errorf("one member too many: %v", err)
 	}
-	w.mustHandle(join("m0")) // a member may always join again
+	w.mustHandle(join("m0")) // m0 is a member, and a member may always join again
 	h := heartbeat("m0", w.group.members["m0"].Epoch, nil)
 	h.Topics = []string{strings.Repeat("x", config.RecordBytesMax)}
 	if _, _, err := w.handle(h); !errors.Is(err, ErrTooLarge) {
@@ -269,8 +271,8 @@ func TestGroupLimits(t *testing.T) {
 	}
 }
 
-// A commit of an earlier epoch is accepted if the member has owned the partition since then
-// (KIP-1251).
+// A member may commit with the epoch of an earlier assignment if it has owned the partition since
+// that epoch (KIP-1251).
 func TestCommitsOfEarlierEpochs(t *testing.T) {
 	w := newFaultlessWorld(t)
 	id := w.topics["t0"].ID
@@ -290,10 +292,10 @@ func TestCommitsOfEarlierEpochs(t *testing.T) {
 	}{
 		{"a", 2, 0, nil},
 		{"a", 1, 0, nil},
-		{"a", 1, 2, ErrStaleEpoch}, // now owned by b
+		{"a", 1, 2, ErrStaleEpoch}, // b owns partition 2 now
 		{"a", 3, 0, ErrStaleEpoch},
 		{"b", 2, 2, nil},
-		{"b", 1, 2, ErrStaleEpoch}, // owned since epoch 2
+		{"b", 1, 2, ErrStaleEpoch}, // b owns partition 2 only since epoch 2
 		{"a", -1, 0, ErrStaleEpoch},
 		{"", -1, 0, ErrUnknownMember},
 		{"c", 2, 0, ErrUnknownMember},

@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// updateEpoch increments the group epoch if members, subscriptions or subscribed topics have
-// changed.
+// updateEpoch increments the group epoch if a member joined, or if subscriptions or subscribed
+// topics have changed.
 func (t *transition) updateEpoch(before *Member) {
 	changed := t.isNew || !t.g.stored || len(t.resolved) > 0 || t.replaces == "" &&
 		t.g.targets[t.member.ID] == nil ||
@@ -26,8 +26,8 @@ func (t *transition) updateEpoch(before *Member) {
 	t.hash = hash
 }
 
-// hashTopics returns a hash of the ids and partition counts of the subscribed topics; 0 if there
-// are none.
+// hashTopics returns a hash of the ids and partition counts of the subscribed topics, or 0 if no
+// subscribed topic exists.
 func (t *transition) hashTopics() int64 {
 	names := map[string]bool{}
 	t.eachMember(func(m *Member) {
@@ -48,8 +48,8 @@ func (t *transition) hashTopics() int64 {
 	return int64(binary.BigEndian.Uint64(sum.Sum(nil)))
 }
 
-// updateTargets computes the targets of all members if the group epoch is above the assignment
-// epoch.
+// updateTargets computes the targets of all members if the group epoch is above the epoch of the
+// current targets.
 func (t *transition) updateTargets() {
 	if t.epoch <= t.assignmentEpoch {
 		if t.replaces != "" {
@@ -81,7 +81,7 @@ func (t *transition) updateTargets() {
 	t.assignmentEpoch = t.epoch
 }
 
-// target returns the target of the member.
+// target returns the new target of t.member.
 func (t *transition) target() assignor.Assignment {
 	if target, changed := t.targets[t.member.ID]; changed {
 		return target
@@ -89,7 +89,8 @@ func (t *transition) target() assignor.Assignment {
 	return t.g.targets[t.member.ID]
 }
 
-// assignor returns the assignor that most members prefer; of several, the first by name.
+// assignor returns the name of the assignor that most members prefer. On a tie it is the first name
+// in alphabetical order.
 func (t *transition) assignor() string { return selectAssignor(t.eachMember) }
 
 func (g *Group) assignor() string {

@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// world simulates a cluster's topics, consumers, the network, the clock, the log and failovers
+// world simulates the topics of a cluster, consumers, the network, the clock, the log and failovers
 // around a Group.
 type world struct {
 	t         *testing.T
@@ -24,25 +24,25 @@ type world struct {
 	snapshot  *Topics
 	clients   []*client
 	nextID    int
-	faultless bool // no faults occur
+	faultless bool // the world injects no faults
 }
 
-// client is a consumer of KIP-848. It has at most one heartbeat in flight. The coordinator relies
-// on the owned partitions that a heartbeat lists, so until its answer arrives the client starts to
-// consume no partition, not even one of an earlier answer.
+// client is a consumer of KIP-848. It has at most one heartbeat in flight. If that heartbeat lists
+// the owned partitions, the coordinator relies on the list. Therefore the client starts to consume
+// no further partition until the answer arrives, not even one from an earlier answer.
 type client struct {
 	id, instance string
 	topics       []string
 	expression   string
 	assignor     string
 
-	epoch    int32               // of the last answer; 0: must join
-	owned    assignor.Assignment // partitions that it consumes
-	granted  assignor.Assignment // of the last answer; nil: applied
-	sendFull bool                // the next heartbeat has all fields, because an answer was lost
-	reported bool                // the coordinator has received owned as it is now
-	sent     *Heartbeat          // in flight
-	timedOut bool                // it no longer waits for the answer
+	epoch    int32               // epoch of the last answer; 0: the client must join
+	owned    assignor.Assignment // partitions that the client consumes
+	granted  assignor.Assignment // assignment of the last answer; nil: already applied
+	sendFull bool                // the next heartbeat must have all fields, as an answer was lost
+	reported bool                // the coordinator has received the current value of owned
+	sent     *Heartbeat          // heartbeat in flight
+	timedOut bool                // the client no longer waits for the answer to sent
 	dead     bool                // the process has exited
 }
 
@@ -64,7 +64,7 @@ func (w *world) create(name string, partitions int) {
 	w.takeSnapshot()
 }
 
-// takeSnapshot takes a new snapshot of the topics.
+// takeSnapshot sets w.snapshot to a new snapshot of w.topics.
 func (w *world) takeSnapshot() {
 	topics := maps.Clone(w.topics)
 	w.snapshot = &Topics{
@@ -73,7 +73,7 @@ func (w *world) takeSnapshot() {
 	}
 }
 
-// failover replaces the Group by one that is loaded from the log.
+// failover replaces the Group by a new one, which is loaded from the log.
 func (w *world) failover() {
 	w.group = New("g", true)
 	for _, r := range w.log {
@@ -93,8 +93,8 @@ func (w *world) replay(r Record) {
 	}
 }
 
-// compact cleans a prefix of the log like the cleaner: it keeps the last record of each key, and
-// some tombstones.
+// compact compacts the first part of the log, up to a random offset, as the cleaner does: it keeps
+// the last record of each key, and some of the tombstones.
 func (w *world) compact() {
 	upTo, last := w.random.IntN(len(w.log)+1), map[string]int{}
 	for i, r := range w.log[:upTo] {
@@ -111,7 +111,8 @@ func (w *world) compact() {
 
 var errCrashed = errors.New("the coordinator crashed, or could not store")
 
-// store appends and replays records. Sometimes the coordinator crashes after a part of them.
+// store appends and replays records. Unless the world is faultless, it sometimes stores only the
+// first records and fails over, or stores none.
 func (w *world) store(records []Record) error {
 	if len(records) > 0 && !w.faultless && w.random.IntN(30) == 0 {
 		w.log = append(w.log, records[:w.random.IntN(len(records)+1)]...)
@@ -144,19 +145,19 @@ func (w *world) send(c *client) {
 		h.Owned = maps.Clone(c.owned)
 	}
 	if h.Owned != nil {
-		c.granted = nil // the answer to this heartbeat replaces it
+		c.granted = nil // the answer to this heartbeat contains a newer assignment
 	}
 	c.sent, c.timedOut, c.sendFull = h, false, false
 }
 
-// deliver delivers a heartbeat to the coordinator. Its answer may be lost.
+// deliver delivers the heartbeat in flight to the coordinator, and the answer to the client unless
+// the answer is lost.
 func (w *world) deliver(c *client) {
 	h := c.sent
 	c.sent = nil
-	answer, records, err := w.handle(h)
+	answer, _, err := w.handle(h)
 	w.check()
 	lost := c.timedOut || !w.faultless && w.random.IntN(8) == 0 || errors.Is(err, errCrashed)
-	_ = records
 	switch {
 	case lost:
 		c.sendFull, c.reported = true, false
@@ -193,15 +194,16 @@ func (w *world) handle(h *Heartbeat) (answer Answer, records []Record, err error
 	return answer, records, err
 }
 
-// resetMembership handles the loss of the membership: the client loses its partitions and joins
-// again.
+// resetMembership removes the client from the group in its own view: it stops to consume all
+// partitions and will join again.
 func (c *client) resetMembership() {
 	c.epoch, c.owned, c.granted, c.reported, c.sendFull = EpochJoin, assignor.Assignment{}, nil,
 		false,
 		false
 }
 
-// applyAssignment revokes partitions first, and then starts to consume new ones.
+// applyAssignment applies the assignment of the last answer. The first call only stops consuming
+// partitions that are not in the assignment; the next call starts to consume the new ones.
 func (w *world) applyAssignment(c *client) {
 	kept := assignor.Assignment{}
 	for topic, partitions := range c.owned {
@@ -224,10 +226,10 @@ func (w *world) applyAssignment(c *client) {
 	c.owned, c.granted = maps.Clone(c.granted), nil
 }
 
-// advanceTime advances the clock and expires members.
+// advanceTime advances the clock and removes members whose timeouts have expired.
 func (w *world) advanceTime(d time.Duration) {
 	w.now = w.now.Add(d)
-	for range 100 { // a removal that could not be stored is retried
+	for range 100 { // repeated because store may fail
 		late := ""
 		for id := range w.group.MemberIDs() {
 			if due, ok := w.group.Due(id); ok && !due.After(w.now) && (late == "" || id < late) {
@@ -239,7 +241,7 @@ func (w *world) advanceTime(d time.Duration) {
 		}
 		records := w.group.Expire(w.now, late)
 		if records == nil {
-			w.t.Fatalf("%s is due and was not removed", late)
+			w.t.Fatalf("the timeout of %s has expired, but Expire returned no records", late)
 		}
 		_ = w.store(records)
 		w.check()
@@ -247,7 +249,8 @@ func (w *world) advanceTime(d time.Duration) {
 }
 
 // check verifies the invariants that hold after every step: no partition has two owners, and a
-// member consumes only partitions that it owns. So no two members consume the same partition.
+// client consumes only partitions that its member owns. It follows that two clients never consume
+// the same partition.
 func (w *world) check() {
 	w.t.Helper()
 	owners := map[string]string{}
@@ -291,6 +294,7 @@ func (w *world) check() {
 	}
 }
 
-// isAway reports whether a member is a static one that has left temporarily. If the coordinator
-// crashed while a successor replaced it, both own its partitions.
+// isAway reports whether a member is a static member that has left temporarily. If the coordinator
+// crashed while a successor replaced the member, the member and its successor own the same
+// partitions.
 func (w *world) isAway(id string) bool { return w.group.members[id].Epoch == EpochLeaveStatic }

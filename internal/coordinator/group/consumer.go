@@ -7,10 +7,11 @@ import (
 )
 
 // This file connects the two protocols. A group of the consumer protocol (KIP-848) has its state in
-// group.consumer; its group.phase is empty or stable, and it has no classic members. A group
-// without members is converted when a member of the other protocol joins: the records of the old
-// protocol get tombstones, the offsets stay. A group with members is not converted: joins by the
-// other protocol are rejected (ErrNotFound, ErrInconsistentProtocol), as Kafka does when group
+// group.consumer. Its group.phase is empty or stable, and it has no classic members.
+//
+// A group without members changes its protocol when a member of the other protocol joins: the
+// records of the old protocol get tombstones, and the offsets stay. A group with members rejects
+// members of the other protocol (ErrNotFound, ErrInconsistentProtocol), as Kafka does if group
 // migration is disabled.
 
 func (s *State) consumerConfig() consumer.Config {
@@ -37,8 +38,9 @@ func (s *State) ConsumerHeartbeat(now time.Time, h *consumer.Heartbeat,
 	return s.consumerHeartbeat(now, g, g.consumer, h, topics)
 }
 
-// consumerHeartbeat handles a heartbeat with the state c: the consumer state of the group, or an
-// empty state for a new group, whose stored state Replay creates.
+// consumerHeartbeat handles a heartbeat with the state c. This is the consumer state of group g, or
+// an empty state if g is nil or a classic group without members. Replay of the resulting records
+// then creates g.consumer.
 func (s *State) consumerHeartbeat(
 	now time.Time, g *group, c *consumer.Group, h *consumer.Heartbeat, topics *consumer.Topics,
 ) (consumer.Answer, Output, error) {
@@ -67,14 +69,15 @@ func (s *State) storeAll(records []consumer.Record) {
 	}
 }
 
-// setConsumerTimer sets the timer of a member of the consumer protocol.
+// setConsumerTimer sets the timer of a member of the consumer protocol to the member's next
+// timeout.
 func (s *State) setConsumerTimer(now time.Time, c *consumer.Group, memberID string) {
 	if due, ok := c.Due(memberID); ok && !s.loading {
 		s.timers.Set(TimerKey{c.ID, memberID}, due.Sub(now))
 	}
 }
 
-// consumerExpired handles the timer of a member of the consumer protocol.
+// consumerExpired handles the expired timer of a member of the consumer protocol.
 func (s *State) consumerExpired(now time.Time, g *group, memberID string) {
 	records := g.consumer.Expire(now, memberID)
 	s.storeAll(records)
@@ -83,8 +86,8 @@ func (s *State) consumerExpired(now time.Time, g *group, memberID string) {
 	}
 }
 
-// leaveConsumer removes a member by its instance id, for administrators. Members themselves leave
-// by a heartbeat.
+// leaveConsumer removes the member with an instance id, for an administrator's LeaveGroup. Members
+// themselves leave by a heartbeat.
 func (s *State) leaveConsumer(g *group, l Leaver) error {
 	if l.Member != "" || l.Instance == "" {
 		return ErrUnknownMember
@@ -94,7 +97,8 @@ func (s *State) leaveConsumer(g *group, l Leaver) error {
 	return err
 }
 
-// convertToClassic converts an empty group of the consumer protocol to a classic one for a join.
+// convertToClassic deletes the consumer state of a group without members, so that a member of the
+// classic protocol can join.
 func (s *State) convertToClassic(g *group, j Join) error {
 	switch {
 	case g.consumer.Members() > 0:
@@ -102,7 +106,8 @@ func (s *State) convertToClassic(g *group, j Join) error {
 	case j.Member != "":
 		return ErrUnknownMember
 	}
-	s.out.VolatileChanged = true // the member is added before the records are stored
+	// join adds the member to the state before the tombstones are stored
+	s.out.VolatileChanged = true
 	s.storeAll(g.consumer.Tombstones())
 	return nil
 }
@@ -127,8 +132,8 @@ func (s *State) replayConsumer(now time.Time, key, value []byte) error {
 		return err
 	}
 	if s.loading {
-		// Records of a compacted log may be in any order, so loadedConsumer evaluates them
-		// together.
+		// In a compacted log the records of a group may be in any order. Method loadedConsumer
+		// evaluates them after all are replayed.
 		return nil
 	}
 	s.updateFromConsumer(g)
@@ -147,7 +152,7 @@ func (s *State) updateFromConsumer(g *group) {
 	switch {
 	case g.consumer.Unused():
 		g.consumer = nil
-		if len(g.members) == 0 { // a group with classic members is a classic group now
+		if len(g.members) == 0 { // if the group has classic members, their join has set both fields
 			g.phase, g.protocolType = empty, ""
 		}
 		s.deleteIfUnused(g)
@@ -158,7 +163,8 @@ func (s *State) updateFromConsumer(g *group) {
 	}
 }
 
-// loadedConsumer ends the initial replay for a group.
+// loadedConsumer completes the state of a group of the consumer protocol after all records of the
+// log were replayed.
 func (s *State) loadedConsumer(now time.Time, g *group) {
 	if !g.consumer.Unused() {
 		g.setMembers(nil)
@@ -182,14 +188,15 @@ func (g *group) checkConsumerCommit(c *Commit) error {
 	return g.consumer.CheckCommit(c.Member, c.Generation, of)
 }
 
-// Reader is the client that fetches offsets: a member in an epoch, or a client without membership
-// ("" and -1).
+// Reader identifies the client that fetches offsets: a member with its epoch, or a client that is
+// not a member ("" and -1).
 type Reader struct {
 	Member string
 	Epoch  int32
 }
 
-// CheckFetch rejects a member of the consumer protocol whose epoch is not current.
+// CheckFetch returns an error for a member of the consumer protocol that sends another epoch than
+// its current one.
 func (s *State) CheckFetch(groupID string, r Reader) error {
 	if g := s.groups[groupID]; g != nil && g.consumer != nil {
 		return g.consumer.CheckFetch(r.Member, r.Epoch)
@@ -197,8 +204,8 @@ func (s *State) CheckFetch(groupID string, r Reader) error {
 	return nil
 }
 
-// DescribeConsumer returns a group of the consumer protocol. It also returns ErrNotFound for a
-// classic group.
+// DescribeConsumer returns the description of a group of the consumer protocol. It returns
+// ErrNotFound if the group does not exist or uses the classic protocol.
 func (s *State) DescribeConsumer(groupID string) (consumer.Description, error) {
 	if g := s.groups[groupID]; g != nil && g.consumer != nil {
 		return g.consumer.Describe(), nil

@@ -12,13 +12,13 @@ import (
 
 var tickets = consumer.Topic{ID: assignor.TopicID{1}, Name: "tickets", Partitions: 4}
 
-// topics is a cluster with one topic, tickets.
+// topics are the topics of a cluster that has only the topic tickets.
 var topics = &consumer.Topics{
 	ByName: func(name string) (consumer.Topic, bool) { return tickets, name == tickets.Name },
 	All:    slices.Values([]consumer.Topic{tickets}),
 }
 
-// heartbeat sends a heartbeat of the consumer protocol to group g; epoch 0 joins.
+// heartbeat sends a heartbeat of the consumer protocol to group g. With epoch 0 the member joins.
 func (p *fixture) heartbeat(member string, epoch int32) (consumer.Answer, error) {
 	p.t.Helper()
 	h := &consumer.Heartbeat{Group: "g", Member: member, Epoch: epoch, Rebalance: -1}
@@ -30,7 +30,7 @@ func (p *fixture) heartbeat(member string, epoch int32) (consumer.Answer, error)
 	return a, err
 }
 
-// applyLogged is apply, and appends the records to the log for reload.
+// applyLogged applies an output, and appends the records to p.log, which reload replays.
 func (p *fixture) applyLogged(out Output) {
 	p.t.Helper()
 	p.log = append(p.log, out.Records...)
@@ -65,16 +65,17 @@ func (p *fixture) commitAs(member string, epoch int32, older bool) error {
 	return err
 }
 
-// wantErr reports an error that is not want.
+// wantErr fails the test if err is not want.
 func (p *fixture) wantErr(what string, err, want error) {
 	p.t.Helper()
 	if !errors.Is(err, want) {
-		p.t.Errorf("%s: %v, want %v", what, err, want)
+		p.t.Errorf("%s: got error %v, want %v", what, err, want)
 	}
 }
 
-// An empty group changes its protocol and keeps its offsets. A group with members rejects members
-// of the other protocol.
+// A classic group with a member rejects a consumer that joins. After the member has left, a
+// consumer joins: the group uses the consumer protocol and keeps its offset, also after a reload.
+// It then rejects classic members, until the consumer has left too.
 func TestOnlyEmptyGroupsChangeTheirProtocol(t *testing.T) {
 	p := newFixture(t, Config{InitialDelay: -1})
 	_, err := p.heartbeat("a", 1)
@@ -139,7 +140,7 @@ func TestOnlyEmptyGroupsChangeTheirProtocol(t *testing.T) {
 	}
 }
 
-// sync sends the sync of a leader.
+// sync sends the Sync of a leader that is the only member.
 func (p *fixture) sync(member string, generation int32) {
 	p.t.Helper()
 	p.token++
@@ -153,8 +154,9 @@ func (p *fixture) sync(member string, generation int32) {
 	}
 }
 
-// The session timer removes a member without heartbeats, also after a reload. The group's offsets
-// expire, and the group is deleted with them.
+// A member sends heartbeats for a while; a reload starts its session again. Without further
+// heartbeats the session timer removes the member. Then the group's offset expires, and the group
+// is deleted with it.
 func TestConsumerSessionExpires(t *testing.T) {
 	config := Config{ConsumerSession: 20 * time.Second, Retention: time.Hour}
 	p := newFixture(t, config)
@@ -169,7 +171,7 @@ func TestConsumerSessionExpires(t *testing.T) {
 	}
 	p.wantErr("commit", p.commitAs("a", 1, false), nil)
 	p.reload(config)
-	p.apply(p.state.Fire(p.now, TimerKey{"g", "a"})) // too early: no effect
+	p.apply(p.state.Fire(p.now, TimerKey{"g", "a"})) // fires too early, so it has no effect
 	if d, err := p.state.DescribeConsumer("g"); err != nil || d.State != "Stable" {
 		t.Fatalf("%+v, %v", d, err)
 	}
@@ -188,8 +190,8 @@ func TestConsumerSessionExpires(t *testing.T) {
 	}
 }
 
-// Administrators remove static members by their instance ids. A LeaveGroup with a member id has no
-// effect on consumers.
+// LeaveGroup removes a static member of the consumer protocol by its instance id, and rejects a
+// member id.
 func TestLeaveGroupRemovesConsumersByInstance(t *testing.T) {
 	p := newFixture(t, Config{})
 	instance := "i"
@@ -220,7 +222,9 @@ func TestLeaveGroupRemovesConsumersByInstance(t *testing.T) {
 	}
 }
 
-// After a failover during a change of protocol, the group has one of the protocols and its offsets.
+// A classic member joins an empty group of the consumer protocol, which stores several records. The
+// coordinator fails over after any number of these records: the group then uses one of the two
+// protocols, and still has its offset.
 func TestFailoverDuringProtocolChange(t *testing.T) {
 	p := newFixture(t, Config{InitialDelay: -1})
 	p.wantErr("commit", p.commitAs("", -1, false), nil)

@@ -11,14 +11,15 @@ type Description struct {
 	Members                           []MemberDescription
 }
 
-// MemberDescription describes a member. Metadata and Assignment are set in phase Stable only.
+// MemberDescription describes a member. Metadata and Assignment are set only if the group's phase
+// is Stable.
 type MemberDescription struct {
 	ID, Instance, ClientID, ClientHost string
 	Metadata, Assignment               []byte
 }
 
-// Describe returns a classic group. It also returns ErrNotFound for a group of the consumer
-// protocol.
+// Describe returns the description of a group of the classic protocol. It returns ErrNotFound if
+// the group does not exist or uses the consumer protocol.
 func (s *State) Describe(groupID string) (Description, error) {
 	g := s.groups[groupID]
 	if g == nil || g.consumer != nil {
@@ -40,7 +41,8 @@ func (s *State) Describe(groupID string) (Description, error) {
 	return d, nil
 }
 
-// phaseName returns Kafka's name of the state of a group of either protocol.
+// phaseName returns the name that Kafka gives to the group's state. The group may use either
+// protocol.
 func (g *group) phaseName() string {
 	if g.consumer != nil {
 		return g.consumer.State()
@@ -51,7 +53,7 @@ func (g *group) phaseName() string {
 // Listing is the entry of a group in ListGroups.
 type Listing struct {
 	ID, Phase, ProtocolType string
-	Consumer                bool // consumer protocol
+	Consumer                bool // the group uses the consumer protocol
 }
 
 // List returns all groups, sorted by id.

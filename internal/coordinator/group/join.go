@@ -2,20 +2,23 @@ package group
 
 import "time"
 
-// Join is a request to be a member of the next generation.
+// Join is a request to become a member of the group's next generation.
 type Join struct {
 	To               Token
 	Group            string
-	Member, Instance string // "": none
-	NewMember        string // unique id for a member without one
+	Member, Instance string // "" if the request contains none
+	NewMember        string // unique id that the member gets if Member is empty
 	ClientID         string
 	ClientHost       string
 	Session          time.Duration
 	Rebalance        time.Duration
 	ProtocolType     string
 	Protocols        []Protocol
-	RequireMemberID  bool // a new member retries with the id that it gets (KIP-394; JoinGroup 4)
-	// CanSkipAssignment is set if the member understands SkipAssignment (KIP-814; JoinGroup 9).
+	// RequireMemberID rejects a new member once, with the member id with which it must join again
+	// (KIP-394; JoinGroup 4).
+	RequireMemberID bool
+	// CanSkipAssignment is set if the member understands Joined.SkipAssignment (KIP-814; JoinGroup
+	// 9).
 	CanSkipAssignment bool
 }
 
@@ -27,16 +30,16 @@ type Joined struct {
 	Leader         string
 	Member         string
 	SkipAssignment bool
-	Members        []JoinedMember // leader only
+	Members        []JoinedMember // set in the answer to the leader
 }
 
-// JoinedMember is a member in the answer to the leader.
+// JoinedMember describes a member to the leader.
 type JoinedMember struct {
 	ID, Instance string
 	Metadata     []byte
 }
 
-// Join handles a join. The answer may be part of the output of a later call.
+// Join handles a request to join. The answer may be part of the output of a later call.
 func (s *State) Join(now time.Time, j Join) Output {
 	if err := s.join(now, j); err != nil {
 		id := j.Member
@@ -49,7 +52,7 @@ func (s *State) Join(now time.Time, j Join) Output {
 	return s.take()
 }
 
-// join returns the error if j is rejected at once.
+// join handles j. It returns an error if it rejects j at once.
 func (s *State) join(now time.Time, j Join) error {
 	if j.Session < s.config.SessionMin || j.Session > s.config.SessionMax {
 		return ErrInvalidSession
@@ -91,7 +94,8 @@ func (s *State) join(now time.Time, j Join) error {
 	return s.rejoin(now, g, j)
 }
 
-// hasRoom reports whether the limits allow the join. Existing members may always join again.
+// hasRoom reports whether the limits on members and on the size of the group's record allow the
+// join. A member that exists may always join again, unless the record becomes too large.
 func (s *State) hasRoom(g *group, j Join, m *member) bool {
 	existing := g.byID[j.Member]
 	if existing == nil && j.Instance != "" {
@@ -134,7 +138,7 @@ func (s *State) joinNew(now time.Time, g *group, m *member, j Join) error {
 	return nil
 }
 
-// rejoin handles a join of an existing member.
+// rejoin handles a join with the id of a member of the group.
 func (s *State) rejoin(now time.Time, g *group, j Join) error {
 	m, err := g.check(j.Member, j.Instance)
 	switch {
@@ -146,12 +150,13 @@ func (s *State) rejoin(now time.Time, g *group, j Join) error {
 		return ErrUnknownMember
 	case g.phase == completing && m.hasProtocols(j.Protocols),
 		g.phase == stable && m.hasProtocols(j.Protocols) && g.leader != m.id:
-		// The answer to its join was lost, or its subscription is unchanged: it gets the same
-		// generation again.
+		// The member has lost the answer to its previous join, or it joins again without a new
+		// subscription. No rebalance is needed, so the member receives the current generation
+		// again.
 		s.answer(Answer{To: j.To, Result: Result{Joined: g.joined(m)}})
 		return nil
 	}
-	// answer an earlier join of the member, if that join still waits
+	// the previous join of the member, if it still waits, fails
 	s.answer(Answer{To: m.joining, Err: ErrRebalanceInProgress,
 		Result: Result{Joined: Joined{Generation: -1, Member: m.id}}})
 	g.sizeBytes -= m.sizeBytes()
@@ -161,7 +166,7 @@ func (s *State) rejoin(now time.Time, g *group, j Join) error {
 	return nil
 }
 
-// addAndRebalance adds a new member.
+// addAndRebalance adds a new member, which starts a rebalance or takes part in the current one.
 func (s *State) addAndRebalance(now time.Time, g *group, m *member, protocolType string) {
 	if g.phase == preparing && g.previousPhase == empty {
 		g.joinedInDelay = true
@@ -174,9 +179,9 @@ func (s *State) addAndRebalance(now time.Time, g *group, m *member, protocolType
 	s.rebalanceOrComplete(now, g)
 }
 
-// replace replaces a static member by one that joins with the same group.instance.id and without a
-// member id: the same process after a restart. The assignment stays, and so does the generation if
-// the selected protocol is the same (KIP-345).
+// replace replaces the static member old by m, which joins with the same group.instance.id and
+// without a member id: it is the same process after a restart. Member m takes over the assignment
+// of old. If the selected protocol is unchanged, the group also keeps its generation (KIP-345).
 func (s *State) replace(now time.Time, g *group, old, m *member, canSkipAssignment bool) {
 	s.fence(old)
 	leader, unsynced, to := g.leader, g.unsynced[old.id], m.joining
@@ -190,7 +195,7 @@ func (s *State) replace(now time.Time, g *group, old, m *member, canSkipAssignme
 	m.assignment, m.isNew = old.assignment, false
 	g.remove(old)
 	g.add(m)
-	// keep the position, which orders members by age
+	// members are ordered by age: m takes the position of old
 	copy(g.members[at+1:], g.members[at:len(g.members)-1])
 	g.members[at] = m
 	if leader == old.id {
@@ -210,7 +215,8 @@ func (s *State) replace(now time.Time, g *group, old, m *member, canSkipAssignme
 	joined := g.joined(m)
 	if !canSkipAssignment {
 		// The new member must not assign partitions again, even if it is the leader. An older
-		// client only refrains from it if another member seems to be the leader.
+		// client assigns partitions whenever the answer names it as the leader, so the answer names
+		// the old member id as the leader.
 		joined.Leader, joined.Members = leader, nil
 	} else {
 		joined.SkipAssignment = g.leader == m.id
@@ -220,7 +226,7 @@ func (s *State) replace(now time.Time, g *group, old, m *member, canSkipAssignme
 	s.answer(Answer{To: to, Result: Result{Joined: joined}})
 }
 
-// fence rejects the waiting requests of a replaced member.
+// fence answers the waiting requests of a replaced member with ErrFencedInstance.
 func (s *State) fence(m *member) {
 	s.answer(Answer{To: m.joining, Err: ErrFencedInstance,
 		Result: Result{Joined: Joined{Generation: -1, Member: m.id}}})

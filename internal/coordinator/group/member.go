@@ -8,7 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/consumer"
 )
 
-// Protocol is an assignment strategy that a member supports, with its subscription for it.
+// Protocol is an assignment strategy that a member supports. Metadata is the member's subscription,
+// in the format of the strategy.
 type Protocol struct {
 	Name     string
 	Metadata []byte
@@ -16,20 +17,21 @@ type Protocol struct {
 
 // member is a member of the classic protocol.
 type member struct {
-	id, instance         string // instance: group.instance.id, "" for a dynamic member
+	id, instance         string // group.instance.id is "" for a dynamic member
 	clientID, clientHost string
 	session, rebalance   time.Duration
 	protocols            []Protocol // in order of preference
-	assignment           []byte     // in the group's generation, as replayed
+	assignment           []byte     // in the group's generation; set by Replay
 
-	joining, syncing Token // the join and the sync that wait for an answer; 0: none
-	// isNew is set until a join was answered with the member's id; until then the member sends no
-	// heartbeats.
+	joining, syncing Token // the Join and the Sync that wait for an answer; 0 if none
+	// isNew is set until the member's first join is answered. Until then the member does not know
+	// its id and sends no heartbeats.
 	isNew    bool
-	deadline time.Time // end of its session
+	deadline time.Time // end of the member's session
 }
 
-// sizeBytes returns an approximate upper bound of the member's share of the group record.
+// sizeBytes returns an approximate upper bound of the bytes that the member adds to the group's
+// record.
 func (m *member) sizeBytes() int {
 	largest := 0
 	for i := range m.protocols {
@@ -38,7 +40,8 @@ func (m *member) sizeBytes() int {
 	return len(m.id) + len(m.instance) + len(m.clientID) + len(m.clientHost) + largest + 32
 }
 
-// metadata returns the member's subscription for a protocol, and whether it supports the protocol.
+// metadata returns the member's subscription for a protocol. It returns false if the member does
+// not support the protocol.
 func (m *member) metadata(protocol string) (metadata []byte, supports bool) {
 	for i := range m.protocols {
 		if m.protocols[i].Name == protocol {
@@ -55,7 +58,7 @@ func (m *member) hasProtocols(protocols []Protocol) bool {
 	})
 }
 
-// phase is the state of a group in the diagram of doc.go.
+// phase is the state of a group in the diagram of the package comment (doc.go).
 type phase int8
 
 const (
@@ -70,32 +73,35 @@ func (p phase) String() string {
 	return [...]string{"Empty", "PreparingRebalance", "CompletingRebalance", "Stable"}[p]
 }
 
-// group is the state of a group. The fields of the first block are stored and change by Replay
-// only; completeJoin is an exception for the generation, the protocol and the leader.
+// group is the state of a group. Only Replay changes the fields of the first block, which are
+// stored. As an exception, completeJoin changes the generation, the protocol and the leader before
+// they are stored.
 type group struct {
 	id           string
 	generation   int32
 	protocolType string
 	protocol     string
 	leader       string
-	stored       bool      // a group record exists; records of offsets alone do not set it
-	phaseSince   time.Time // start of the stored phase; zero: unknown
+	stored       bool      // a group record is stored; false if only offsets are
+	phaseSince   time.Time // time at which the stored phase began; zero: unknown
 	offsets      map[topicPartition]Offset
-	consumer     *consumer.Group // consumer protocol (consumer.go); nil: classic protocol
+	// state of the consumer protocol (consumer.go); nil in a classic group
+	consumer *consumer.Group
 
-	// Volatile.
+	// The fields below are volatile.
 	phase         phase
 	previousPhase phase
 	members       []*member
 	byID          map[string]*member
 	instances     map[string]string // member ids by group.instance.id
-	// member ids that were given out and have not joined, each with its time of expiry
+	// member ids that were handed to clients that have not joined with them yet, each with its
+	// expiry
 	pendingIDs     map[string]time.Time
 	unsynced       map[string]bool // ids of members of this generation that have not synced
-	joinedInDelay  bool            // members joined during the initial delay
-	phaseEnd       time.Time       // timeout of the phase; zero: none
-	delayRemaining time.Duration   // time by which the initial delay may still be extended
-	sizeBytes      int             // sum of all members
+	joinedInDelay  bool            // a member joined during the present initial delay
+	phaseEnd       time.Time       // end of the phase by timeout; zero: no timeout
+	delayRemaining time.Duration   // total of the extensions that the initial delay may still get
+	sizeBytes      int             // sum of member.sizeBytes over all members
 }
 
 func (s *State) newGroup(id string) *group {
@@ -108,7 +114,7 @@ func (s *State) newGroup(id string) *group {
 	return g
 }
 
-// groupOrNew returns a group, and creates it if it does not exist.
+// groupOrNew returns the group with an id. It creates the group if the group does not exist.
 func (s *State) groupOrNew(id string) *group {
 	if g := s.groups[id]; g != nil {
 		return g
@@ -116,7 +122,7 @@ func (s *State) groupOrNew(id string) *group {
 	return s.newGroup(id)
 }
 
-// deleteIfUnused deletes a group without members, offsets and stored state.
+// deleteIfUnused deletes a group that has no members, no offsets and no stored state.
 func (s *State) deleteIfUnused(g *group) {
 	if g.phase == empty && !g.stored && g.consumer == nil && len(g.offsets) == 0 &&
 		len(g.members) == 0 && len(g.pendingIDs) == 0 && !s.loading {
@@ -146,7 +152,7 @@ func (g *group) remove(m *member) {
 	}
 }
 
-// check returns a member by its id. It checks the instance id first, so that a replaced static
+// check returns the member with an id. It checks the instance id first, so that a replaced static
 // member gets ErrFencedInstance (KIP-345).
 func (g *group) check(memberID, instance string) (*member, error) {
 	if instance != "" {
@@ -163,7 +169,7 @@ func (g *group) check(memberID, instance string) (*member, error) {
 	return nil, ErrUnknownMember
 }
 
-// isPending reports whether a member id was given out and has not joined yet.
+// isPending reports whether a member id was handed to a client that has not joined with it yet.
 func (g *group) isPending(memberID string) bool {
 	_, pending := g.pendingIDs[memberID]
 	return pending
@@ -179,7 +185,7 @@ func (g *group) rebalanceTimeout() (longest time.Duration) {
 	return longest
 }
 
-// joining returns the number of members that wait to join.
+// joining returns the number of members whose Join waits for an answer.
 func (g *group) joining() (n int) {
 	for _, m := range g.members {
 		if m.joining != 0 {
@@ -194,8 +200,8 @@ func (g *group) allJoined() bool {
 		g.joining() == len(g.members)
 }
 
-// supports reports whether a member with these protocols has one protocol in common with all other
-// members; the member except is ignored.
+// supports reports whether a member with the given protocols would have a protocol in common with
+// all members of the group. Member except, which may be nil, is ignored.
 func (g *group) supports(protocolType string, protocols []Protocol, except *member) bool {
 	if protocolType == "" || len(protocols) == 0 {
 		return false
@@ -217,8 +223,8 @@ func (g *group) supports(protocolType string, protocols []Protocol, except *memb
 	})
 }
 
-// selectProtocol returns the protocol that all members support and most prefer; of several, the one
-// that the oldest member prefers.
+// selectProtocol returns the protocol that most members prefer among those that all members
+// support. On a tie, it is the protocol that the oldest member prefers.
 func (g *group) selectProtocol() string {
 	votes := map[string]int{}
 	for _, m := range g.members {

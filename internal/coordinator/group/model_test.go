@@ -16,8 +16,8 @@ import (
 
 var modelRuns = flag.Int("group.runs", 150, "number of random runs")
 
-// world simulates clients, the clock, the log and failovers around a State, and records what each
-// client was answered.
+// world simulates clients, the clock, the log and failovers around a State. It remembers the
+// answers that each client received.
 type world struct {
 	t        *testing.T
 	random   *rand.Rand
@@ -26,27 +26,26 @@ type world struct {
 	timers   map[TimerKey]time.Time
 	log      []Record
 	token    Token
-	requests map[Token]*client // waiting requests
+	requests map[Token]*client // senders of the waiting requests
 	clients  []*client
 	nextID   int
 
-	// generations holds the protocol of each generation that members were answered since the last
-	// failover. Assignments are a function of epoch, generation and member, so every other answer
-	// is wrong.
+	// generations maps each generation to the protocol that members were answered since the last
+	// failover. All members of a generation must get the same protocol.
 	generations map[int32]string
 	epoch       int
 }
 
-// client is a consumer: it joins, syncs, sends heartbeats, commits, and crashes.
+// client is a consumer. It joins, syncs, sends heartbeats, commits and crashes.
 type client struct {
 	instance   string
 	id         string
 	generation int32
 	leader     bool
 	members    []JoinedMember
-	assigned   string // "": no assignment
+	assigned   string // assignment of the last Sync; "": none
 	waiting    bool
-	fenced     bool // another client has its instance id
+	fenced     bool // another client has joined with its instance id
 	dead       bool
 }
 
@@ -62,7 +61,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// failover replaces the State by one that is loaded from the log.
+// failover replaces the State by a new one, which is loaded from the log.
 func (w *world) failover() {
 	w.timers, w.generations = map[TimerKey]time.Time{}, map[int32]string{}
 	w.epoch++
@@ -75,7 +74,8 @@ func (w *world) failover() {
 	w.state.Loaded(w.now)
 	if g := w.state.groups["g"]; g != nil {
 		for _, c := range w.clients {
-			// its successor had joined, but no generation with the successor was stored
+			// a client stays fenced only if the log contains a generation in which another member
+			// has its instance id
 			c.fenced = c.fenced && g.instances[c.instance] != c.id
 		}
 	}
@@ -85,7 +85,8 @@ func (w *world) failover() {
 	}
 }
 
-// apply carries out an output like the runtime.
+// apply carries out an output as the runtime does: it appends and replays the records, and delivers
+// the answers.
 func (w *world) apply(out Output) {
 	answers := out.Answers
 	for _, r := range out.Records {
@@ -99,7 +100,7 @@ func (w *world) apply(out Output) {
 	for _, a := range answers {
 		c := w.requests[a.To]
 		if c == nil {
-			w.t.Fatalf("token %d was answered twice, or never given out", a.To)
+			w.t.Fatalf("token %d was answered twice, or belongs to no request", a.To)
 		}
 		delete(w.requests, a.To)
 		c.waiting = false
@@ -111,7 +112,8 @@ func assignment(epoch int, generation int32, member string) string {
 	return fmt.Sprint(epoch, "/", generation, "/", member)
 }
 
-// answered updates a client, and compares its answer with those of other clients.
+// answered updates a client with an answer, and compares the answer with the answers of other
+// clients.
 func (w *world) answered(c *client, a Answer) {
 	switch {
 	case errors.Is(a.Err, ErrMemberIDRequired):
@@ -131,18 +133,19 @@ func (w *world) answered(c *client, a Answer) {
 
 func (w *world) joined(c *client, j Joined) {
 	if c.generation != j.Generation {
-		c.assigned = "" // until it has synced
+		c.assigned = "" // the assignment of the new generation arrives with a Sync
 	}
 	c.id, c.generation, c.leader, c.members = j.Member, j.Generation,
 		j.Leader == j.Member && !j.SkipAssignment, j.Members
 	protocol := fmt.Sprint(j.ProtocolType, j.Protocol)
 	if before, known := w.generations[j.Generation]; known && before != protocol {
-		w.t.Fatalf("generation %d has the protocols %s and %s", j.Generation, before, protocol)
+		w.t.Fatalf("generation %d: got protocol %s, want %s as in an earlier answer", j.Generation,
+			protocol, before)
 	}
 	w.generations[j.Generation] = protocol
 	if c.leader && !slices.ContainsFunc(j.Members,
 		func(m JoinedMember) bool { return m.ID == c.id }) {
-		w.t.Fatalf("the leader of generation %d is not in it", j.Generation)
+		w.t.Fatalf("generation %d: the members lack the leader %s", j.Generation, c.id)
 	}
 }
 
@@ -166,7 +169,7 @@ func (w *world) step() {
 		w.leave(c)
 	case n < 82:
 		w.failover()
-	case n < 86: // the process crashes, and a new one takes its instance id
+	case n < 86: // the process crashes; a new process has the same instance id
 		*c = client{instance: c.instance}
 		for token, requester := range w.requests {
 			if requester == c {
@@ -200,7 +203,7 @@ func (w *world) join(c *client) {
 		RequireMemberID:   true,
 		CanSkipAssignment: w.random.IntN(2) == 0,
 	}))
-	if takesInstance && (c.waiting || c.id != "") { // it was not rejected
+	if takesInstance && (c.waiting || c.id != "") { // the join was not rejected
 		for _, other := range w.clients {
 			other.fenced = other.fenced || other != c && other.instance == c.instance &&
 				other.id != ""
@@ -233,7 +236,8 @@ func (w *world) heartbeat(c *client) {
 	}
 }
 
-// commit checks that only members of the group's current generation can commit.
+// commit commits an offset, and checks that the State accepts the commits of members of the current
+// generation only.
 func (w *world) commit(c *client) {
 	generation := c.generation
 	if c.id == "" {
@@ -250,7 +254,7 @@ func (w *world) commit(c *client) {
 	if err == nil && errs[0] == nil {
 		got, _ := w.state.Committed("g", "t", offset.Partition)
 		if got.Offset != offset.Offset.Offset {
-			w.t.Fatalf("committed %d, fetched %d", offset.Offset.Offset, got.Offset)
+			w.t.Fatalf("got committed offset %d, want %d", got.Offset, offset.Offset.Offset)
 		}
 		if c.id != "" && (c.fenced || g.byID[c.id] == nil || g.generation != c.generation) {
 			w.t.Fatalf("a commit of %+v was accepted in generation %d", c, g.generation)
@@ -267,8 +271,8 @@ func (w *world) leave(c *client) {
 	c.id, c.generation, c.assigned = "", 0, ""
 }
 
-// advanceTime advances the clock and fires timers, some of them too early, which must have no
-// effect.
+// advanceTime advances the clock and fires expired timers. It also fires some timers too early,
+// which must have no effect.
 func (w *world) advanceTime() {
 	w.now = w.now.Add(time.Duration(w.random.IntN(4000)) * time.Millisecond)
 	var due []TimerKey
@@ -295,8 +299,8 @@ func (w *world) check() {
 		if c.assigned == "" || g == nil {
 			continue
 		}
-		// The assignment is that of the member in its generation; a static member may keep that
-		// of its predecessor.
+		// A client has the assignment of its own member id in its generation. Only a static member
+		// may have the assignment of the member that it replaced.
 		_, of, _ := strings.Cut(c.assigned, "/")
 		if want := fmt.Sprint(c.generation, "/", c.id); c.instance == "" && of != want {
 			w.t.Fatalf("%s has the assignment %s", want, c.assigned)
@@ -320,7 +324,8 @@ func (w *world) check() {
 		}
 	}
 	if size != g.sizeBytes {
-		w.t.Fatalf("members have %d bytes, the group counts %d", size, g.sizeBytes)
+		w.t.Fatalf("sizeBytes of the group: got %d, want %d as the sum of the members",
+			g.sizeBytes, size)
 	}
 	if _, timed := w.timers[TimerKey{Group: "g"}]; !timed &&
 		(g.phase == preparing || g.phase == completing) {
@@ -328,8 +333,8 @@ func (w *world) check() {
 	}
 }
 
-// Clients act in random order, with crashes, failovers and early timers. Every request is answered
-// eventually.
+// Clients act in random order, with crashes, failovers and timers that fire too early. At the end
+// all requests have been answered.
 func TestRandomHistories(t *testing.T) {
 	for seed := range seed.Sequence(t, *modelRuns) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -8,25 +8,26 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Commit is a request to store offsets, of a member or, with generation -1, of a client without
-// membership.
+// Commit is a request to store offsets. It is sent by a member or, with generation -1, by a client
+// that is not a member.
 type Commit struct {
 	Group, Member, Instance string
 	Generation              int32
-	// NoEpochs is set if the request version has no member epochs (OffsetCommit before 9), so
-	// members of the consumer protocol must not use it.
+	// NoEpochs is set if the version of the request has no member epochs (OffsetCommit below 9).
+	// Members of the consumer protocol must not send such a request.
 	NoEpochs bool
 	Offsets  []CommitOffset
 }
 
-// CommitOffset is an offset of a partition. State.Commit sets its CommittedMs.
+// CommitOffset is the committed offset of a partition. State.Commit sets CommittedMs.
 type CommitOffset struct {
 	Topic     string
 	Partition int32
 	Offset
 }
 
-// Commit handles a commit. It returns one error for each offset, in order, or one for all.
+// Commit handles a Commit. It returns one error per offset, in the order of c.Offsets, or a single
+// error for the whole request.
 func (s *State) Commit(now time.Time, c Commit) (errs []error, out Output, err error) {
 	g := s.groups[c.Group]
 	if err := s.checkCommit(now, g, &c); err != nil {
@@ -44,14 +45,15 @@ func (s *State) Commit(now time.Time, c Commit) (errs []error, out Output, err e
 	return errs, s.take(), nil
 }
 
-// checkCommit rejects commits of former members, which could overwrite those of current members.
+// checkCommit rejects commits of former members, because they could overwrite the offsets that
+// current members have committed.
 func (s *State) checkCommit(now time.Time, g *group, c *Commit) error {
 	if g != nil && g.consumer != nil {
 		return g.checkConsumerCommit(c)
 	}
 	switch {
 	case g == nil && c.Generation < 0, g != nil && c.Generation < 0 && g.phase == empty:
-		return nil // an admin tool, or a consumer that assigns its partitions itself
+		return nil // from an admin tool, or from a consumer that assigns its partitions itself
 	case g == nil && !c.NoEpochs:
 		return ErrNotFound
 	case g == nil:
@@ -66,7 +68,8 @@ func (s *State) checkCommit(now time.Time, g *group, c *Commit) error {
 	case g.generation != c.Generation:
 		return ErrIllegalGeneration
 	case g.phase == completing:
-		// the member gets its partitions with its sync; until then another member may own them
+		// until its Sync is answered the member owns no partitions of this generation, and another
+		// member may still own them
 		return ErrRebalanceInProgress
 	}
 	s.beginSession(now, g, m, m.session)
@@ -105,8 +108,9 @@ type TopicPartition struct {
 	Partition int32
 }
 
-// DeleteOffsets deletes offsets, except of topics that the group subscribes to. It returns one
-// error for each partition, in order, or one for all.
+// DeleteOffsets deletes the committed offsets of partitions. It rejects partitions of topics that
+// the group subscribes to. It returns one error per partition, in the order of the argument, or a
+// single error for the whole request.
 func (s *State) DeleteOffsets(groupID string, of []TopicPartition) (errs []error, out Output,
 	err error) {
 	g := s.groups[groupID]
@@ -129,19 +133,20 @@ func (s *State) DeleteOffsets(groupID string, of []TopicPartition) (errs []error
 	return errs, s.take(), nil
 }
 
-// consumerProtocol is the protocol type of consumers. Their member metadata has a known format.
+// consumerProtocol is the protocol type of consumers. Only of this type is the format of
+// Protocol.Metadata known.
 const consumerProtocol = "consumer"
 
-// subscriptions are the topics that members of a group subscribe to.
+// subscriptions is the set of topics that the members of a group subscribe to.
 type subscriptions struct {
 	topics map[string]bool
-	all    bool // the metadata of a member cannot be decoded: assume all topics
+	all    bool // the metadata of a member could not be decoded, so all topics are assumed
 }
 
 func (s subscriptions) has(topic string) bool { return s.all || s.topics[topic] }
 
-// subscriptions returns the topics that the members subscribe to; none for protocol types other
-// than consumer.
+// subscriptions returns the topics that the members subscribe to. The set is empty for protocol
+// types other than consumer.
 func (g *group) subscriptions() subscriptions {
 	read := subscriptions{topics: map[string]bool{}}
 	if g.protocolType != consumerProtocol {
@@ -166,7 +171,7 @@ func (g *group) subscriptions() subscriptions {
 	return read
 }
 
-// Delete deletes a group without members, and its offsets.
+// Delete deletes a group and its offsets. The group must have no members.
 func (s *State) Delete(groupID string) (Output, error) {
 	g := s.groups[groupID]
 	switch {
@@ -179,7 +184,7 @@ func (s *State) Delete(groupID string) (Output, error) {
 	return s.take(), nil
 }
 
-// tombstoneAll stores tombstones for all records of a group.
+// tombstoneAll stores tombstones for all records of a group, including its offsets.
 func (s *State) tombstoneAll(g *group) {
 	for _, o := range s.AllCommitted(g.id) {
 		s.store(Record{Key: offsetKey(g.id, topicPartition{o.Topic, o.Partition})})
@@ -187,7 +192,7 @@ func (s *State) tombstoneAll(g *group) {
 	s.tombstoneGroup(g)
 }
 
-// tombstoneGroup stores tombstones for all records of a group but its offsets.
+// tombstoneGroup stores tombstones for all records of a group except its offsets.
 func (s *State) tombstoneGroup(g *group) {
 	if g.stored {
 		s.store(Record{Key: groupKey(g.id)})
@@ -197,10 +202,12 @@ func (s *State) tombstoneGroup(g *group) {
 	}
 }
 
-// Expire deletes offsets that are older than the retention, and groups that have neither members
-// nor offsets left. It returns at most about limit records; more is true if further calls are
-// needed. While a group has members, the offsets of the topics that they subscribe to do not expire
-// (KIP-211).
+// Expire deletes offsets that are older than the retention. It also deletes groups that have
+// neither members nor offsets left. While a group has members, the offsets of the topics that the
+// members subscribe to do not expire (KIP-211).
+//
+// Expire returns about limit records at most, because it checks the limit only between groups. The
+// result more reports whether it must be called again.
 func (s *State) Expire(now time.Time, limit int) (out Output, more bool) {
 	for _, g := range s.groups {
 		retained, ok := g.retainedTopics()
@@ -224,8 +231,9 @@ func (s *State) Expire(now time.Time, limit int) (out Output, more bool) {
 	return s.take(), false
 }
 
-// retainedTopics returns the topics whose offsets do not expire. ok is false if no offset of the
-// group may expire now, as in a rebalance, when the subscriptions are not known.
+// retainedTopics returns the topics of a group whose offsets do not expire. The result ok is false
+// if no offset of the group may expire now, for example in a rebalance, when the subscriptions are
+// unknown.
 func (g *group) retainedTopics() (topics subscriptions, ok bool) {
 	switch {
 	case g.phase == empty:
@@ -242,8 +250,8 @@ func (s *State) deleteOffset(g *group, at topicPartition) {
 	s.expiredCount++
 }
 
-// expired reports whether the retention has passed since the commit or, if that was later, since
-// the group became empty.
+// expired reports whether the offset's retention has passed. The retention starts at the commit or,
+// if the group became empty after the commit, at the time at which it became empty.
 func (s *State) expired(now time.Time, g *group, o Offset) bool {
 	if o.ExpireMs >= 0 {
 		return now.UnixMilli() >= o.ExpireMs
@@ -255,9 +263,9 @@ func (s *State) expired(now time.Time, g *group, o Offset) bool {
 	return !now.Before(since.Add(s.config.Retention))
 }
 
-// DeleteStaleOffsets deletes all offsets whose topic was deleted, as reported by stale, which is
-// called once for each topic name and id. A topic that is created again under the same name is a
-// different topic.
+// DeleteStaleOffsets deletes all offsets for whose topic name and id the function stale returns
+// true. The caller's function stale recognizes topics that were deleted, even if a topic with
+// another id was created under the same name. It is called once for each name and id.
 func (s *State) DeleteStaleOffsets(stale func(topic string, id [16]byte) bool) Output {
 	type identity struct {
 		topic string

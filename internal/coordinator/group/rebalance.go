@@ -6,14 +6,14 @@ import "time"
 func (s *State) rebalanceOrComplete(now time.Time, g *group) {
 	if g.phase != preparing {
 		s.rebalance(now, g)
-		// the initial delay always runs to its end
+		// The initial delay of an empty group ends by its timer only
 	} else if g.previousPhase != empty && g.allJoined() {
 		s.completeJoin(now, g)
 	}
 }
 
-// rebalance makes all members join again. The first member of an empty group waits for the initial
-// delay, so that consumers that start at the same time cause a single rebalance together (KIP-134).
+// rebalance starts a rebalance, in which all members join again. In an empty group it waits for the
+// initial delay, so that consumers that start at the same time cause only one rebalance (KIP-134).
 func (s *State) rebalance(now time.Time, g *group) {
 	if g.phase == completing {
 		for _, m := range g.members {
@@ -45,7 +45,7 @@ func (s *State) endPhase(g *group) {
 	s.timers.Clear(TimerKey{Group: g.id})
 }
 
-// phaseExpired handles the timeout of a phase.
+// phaseExpired handles the expired timer of a group's phase.
 func (s *State) phaseExpired(now time.Time, g *group) {
 	if g.phaseEnd.IsZero() || now.Before(g.phaseEnd) {
 		return
@@ -65,9 +65,10 @@ func (s *State) phaseExpired(now time.Time, g *group) {
 	}
 }
 
-// completeJoin starts the next generation with the members that wait. It removes dynamic members
-// that did not join; static members stay until their session expires. An empty group is stored at
-// once, a new generation only when the leader has sent the assignments.
+// completeJoin starts the next generation with the members whose Join waits. It removes the dynamic
+// members that did not join again; static members stay until their sessions expire. It stores a
+// group without members at once, and a new generation only when the leader has sent the
+// assignments.
 func (s *State) completeJoin(now time.Time, g *group) {
 	s.endPhase(g)
 	for _, m := range append([]*member(nil), g.members...) {
@@ -82,7 +83,7 @@ func (s *State) completeJoin(now time.Time, g *group) {
 		s.store(g.emptyRecord(now))
 		return
 	case !g.electLeader():
-		// only static members, none of which has joined: wait for a join or for their sessions to
+		// only static members are left, and none has joined: wait until one joins or their sessions
 		// expire
 		s.phaseUntil(now, g, g.rebalanceTimeout())
 		return
@@ -99,8 +100,8 @@ func (s *State) completeJoin(now time.Time, g *group) {
 	s.phaseUntil(now, g, g.rebalanceTimeout())
 }
 
-// electLeader ensures that the leader is a member that waits to join; it reports false if no member
-// waits.
+// electLeader ensures that the leader of the group is a member whose Join waits. It returns false
+// if there is no such member.
 func (g *group) electLeader() bool {
 	if m := g.byID[g.leader]; m != nil && m.joining != 0 {
 		return true
@@ -114,7 +115,8 @@ func (g *group) electLeader() bool {
 	return false
 }
 
-// removeUnsynced removes the members that joined the generation and did not sync in time.
+// removeUnsynced removes the members that joined the generation and did not sync within the
+// rebalance timeout, and starts a rebalance.
 func (s *State) removeUnsynced(now time.Time, g *group) {
 	s.endPhase(g)
 	if len(g.unsynced) == 0 {
@@ -129,7 +131,7 @@ func (s *State) removeUnsynced(now time.Time, g *group) {
 	s.rebalance(now, g)
 }
 
-// beginSession starts a member's session, which expires after d.
+// beginSession starts or renews a member's session, which expires after the duration d.
 func (s *State) beginSession(now time.Time, g *group, m *member, d time.Duration) {
 	m.deadline = now.Add(d)
 	if !s.loading {
@@ -137,7 +139,8 @@ func (s *State) beginSession(now time.Time, g *group, m *member, d time.Duration
 	}
 }
 
-// sessionExpired handles the session timer of a member, or of a member id that has not joined.
+// sessionExpired handles the expired session timer of a member, or of a member id with which no
+// client has joined yet.
 func (s *State) sessionExpired(now time.Time, g *group, id string) {
 	if until, pending := g.pendingIDs[id]; pending {
 		if !now.Before(until) {
@@ -151,9 +154,9 @@ func (s *State) sessionExpired(now time.Time, g *group, id string) {
 	if m == nil || now.Before(m.deadline) {
 		return
 	}
-	// A member whose request waits sends no heartbeats. The client of a new member may have retried
-	// without the member's id and be a different member by now, so the session of a new member does
-	// expire.
+	// A member whose Join or Sync waits sends no heartbeats, so its session does not expire. The
+	// session of a new member does expire while its Join waits: its client may have retried the
+	// Join without a member id and may be another member by now.
 	if m.syncing != 0 || m.joining != 0 && !m.isNew {
 		return
 	}
@@ -161,7 +164,7 @@ func (s *State) sessionExpired(now time.Time, g *group, id string) {
 	s.afterRemoval(now, g, true)
 }
 
-// removeMember removes a member and answers its waiting requests.
+// removeMember removes a member and answers its waiting requests with ErrUnknownMember.
 func (s *State) removeMember(g *group, m *member) {
 	s.answer(Answer{To: m.joining, Err: ErrUnknownMember,
 		Result: Result{Joined: Joined{Generation: -1}}})
@@ -171,8 +174,8 @@ func (s *State) removeMember(g *group, m *member) {
 	g.remove(m)
 }
 
-// afterRemoval continues the group's phase after a removal. members is false if only member ids
-// that had not joined were removed.
+// afterRemoval continues or restarts the rebalance after a removal. Parameter members is false if
+// only member ids were removed with which no client had joined.
 func (s *State) afterRemoval(now time.Time, g *group, members bool) {
 	switch {
 	case g.phase == preparing:

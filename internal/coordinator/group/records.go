@@ -11,11 +11,13 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/consumer"
 )
 
-// The record formats of __consumer_offsets are Kafka's (GroupCoordinatorRecordHelpers). Keys of
-// versions 0 and 1 are offsets, of version 2 groups. internal/coordinator/consumer reads the keys
-// of the consumer protocol. Keys of other versions are skipped: Heartwood does not write them.
-// Offsets are written in version 4, the first with a topic id, or in version 1 if the client set an
-// expiry; groups in version 3.
+// The record formats of __consumer_offsets are Kafka's (GroupCoordinatorRecordHelpers). The version
+// of a record's key says what the record is: 0 and 1 an offset, 2 a group of the classic protocol.
+// Package consumer reads the key versions of the consumer protocol. Replay skips records with other
+// key versions, which Heartwood does not write.
+//
+// Values of groups are written in version 3. Values of offsets are written in version 4, the first
+// with a topic id, or in version 1 if the client set an expiry.
 const (
 	offsetKeyVersion   = 1
 	groupKeyVersion    = 2
@@ -24,10 +26,10 @@ const (
 	groupValueVersion  = 3
 )
 
-// ErrCorruptRecord is returned for a record that cannot be decoded.
+// ErrCorruptRecord is the error for a stored record that cannot be decoded.
 var ErrCorruptRecord = errors.New("corrupt group record")
 
-// topicPartition identifies the partition of an offset.
+// topicPartition identifies the partition that an offset was committed for.
 type topicPartition struct {
 	topic string
 	index int32
@@ -40,7 +42,8 @@ type Offset struct {
 	Metadata    string
 	TopicID     [16]byte // zero: unknown
 	CommittedMs int64
-	// the expiry that clients set before OffsetCommit 5; -1: the retention determines the expiry
+	// expiry that the client set in OffsetCommit below version 5; -1: the retention determines the
+	// expiry
 	ExpireMs int64
 }
 
@@ -67,7 +70,8 @@ func offsetRecord(group string, at topicPartition, o Offset) Record {
 	return Record{Key: offsetKey(group, at), Value: value.AppendTo(nil)}
 }
 
-// record returns the group record of the current generation, with the members' assignments.
+// record returns the group record of the current generation. The function assigned returns a
+// member's assignment.
 func (g *group) record(now time.Time, assigned func(*member) []byte) Record {
 	value := kmsg.GroupMetadataValue{
 		Version: groupValueVersion, ProtocolType: g.protocolType, Generation: g.generation,
@@ -90,7 +94,7 @@ func (g *group) record(now time.Time, assigned func(*member) []byte) Record {
 	return Record{Key: groupKey(g.id), Value: value.AppendTo(nil)}
 }
 
-// emptyRecord returns the group record of the next generation, without members.
+// emptyRecord returns a group record for the next generation, which has no members.
 func (g *group) emptyRecord(now time.Time) Record {
 	value := kmsg.GroupMetadataValue{
 		Version: groupValueVersion, ProtocolType: g.protocolType, Generation: g.generation + 1,
@@ -99,8 +103,8 @@ func (g *group) emptyRecord(now time.Time) Record {
 	return Record{Key: groupKey(g.id), Value: value.AppendTo(nil)}
 }
 
-// Replay applies a stored record; records must be replayed in log order. It returns the answers of
-// requests that waited for the record.
+// Replay applies a stored record. Records must be replayed in log order. Replay returns the answers
+// of requests that waited for the record.
 func (s *State) Replay(now time.Time, key, value []byte) ([]Answer, error) {
 	if len(key) < 2 {
 		return nil, fmt.Errorf("%w: key of %d bytes", ErrCorruptRecord, len(key))
@@ -165,7 +169,8 @@ func (s *State) topic(name string) string {
 	return name
 }
 
-// readValue decodes a value. Its first two bytes are the version, which must be a known one.
+// readValue decodes the value of a record. The first two bytes are the version of the value, which
+// must be between 0 and versionMax.
 func readValue(to interface{ ReadFrom([]byte) error }, value []byte, versionMax int16) error {
 	if len(value) < 2 {
 		return fmt.Errorf("value of %d bytes", len(value))
@@ -176,8 +181,8 @@ func readValue(to interface{ ReadFrom([]byte) error }, value []byte, versionMax 
 	return to.ReadFrom(value)
 }
 
-// replayGroup applies a group record. If this coordinator wrote the record, the members exist
-// already; while loading, replayGroup creates them.
+// replayGroup applies a group record. While the shard loads, it creates the members of the record.
+// Later the members exist already, because this coordinator has written the record.
 func (s *State) replayGroup(now time.Time, key, value []byte) error {
 	var k kmsg.GroupMetadataKey
 	if err := k.ReadFrom(key); err != nil {
@@ -228,7 +233,7 @@ func (s *State) replayGroup(now time.Time, key, value []byte) error {
 	return nil
 }
 
-// setMembers replaces the members by those of a group record.
+// setMembers replaces the members of the group by those of a group record.
 func (g *group) setMembers(stored []kmsg.GroupMetadataValueMember) {
 	for len(g.members) > 0 {
 		leader := g.leader
@@ -248,7 +253,8 @@ func (g *group) setMembers(stored []kmsg.GroupMetadataValueMember) {
 			protocols:  []Protocol{{g.protocol, bytes.Clone(of.Subscription)}},
 		}
 		if of.RebalanceTimeoutMillis < 0 {
-			m.rebalance = m.session // the record was written before the rebalance timeout existed
+			// in a record that was written before members had a rebalance timeout
+			m.rebalance = m.session
 		}
 		g.add(m)
 	}

@@ -11,8 +11,9 @@ type noTimers struct{}
 func (noTimers) Set(TimerKey, time.Duration) {}
 func (noTimers) Clear(TimerKey)              {}
 
-// The expected bytes follow the JSON schemas of Kafka's coordinator (OffsetCommitKey and -Value,
-// GroupMetadataKey and -Value), each preceded by its version.
+// The expected bytes were derived from the JSON schemas of Kafka's coordinator (OffsetCommitKey,
+// OffsetCommitValue, GroupMetadataKey, GroupMetadataValue). Each begins with the version of the key
+// or value.
 func TestRecordsMatchKafkasFormat(t *testing.T) {
 	now := time.UnixMilli(0x0102030405)
 	committed := Offset{Offset: 9, LeaderEpoch: 3, Metadata: "m", TopicID: [16]byte{1, 15: 2},
@@ -39,7 +40,7 @@ func TestRecordsMatchKafkasFormat(t *testing.T) {
 		},
 	} {
 		if want[0] != want[1] {
-			t.Errorf("%s: %s, want %s", name, want[1], want[0])
+			t.Errorf("%s: got %s, want %s", name, want[1], want[0])
 		}
 	}
 }
@@ -69,7 +70,7 @@ func FuzzReplay(f *testing.F) {
 			return
 		}
 		s.Loaded(now)
-		_, _ = s.Describe("g") // must not panic
+		_, _ = s.Describe("g") // checks only that Describe does not panic
 		s.Expire(now.Add(time.Hour*24*365), 10)
 	})
 }

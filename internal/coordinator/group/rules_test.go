@@ -9,7 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// fixture is a world whose steps a test chooses: without randomness and failovers.
+// fixture is a world in which the test chooses the steps: nothing is random, and there are no
+// failovers.
 type fixture struct {
 	*world
 	answers map[Token]Answer
@@ -22,7 +23,7 @@ func newFixture(t *testing.T, config Config) *fixture {
 	return &fixture{w, map[Token]Answer{}}
 }
 
-// apply replays the records of an output, and keeps the answers.
+// apply replays the records of an output and stores the answers in p.answers.
 func (p *fixture) apply(out Output) {
 	p.t.Helper()
 	for _, r := range out.Records {
@@ -37,8 +38,8 @@ func (p *fixture) apply(out Output) {
 	}
 }
 
-// join sends a join with these protocols and returns its token. The number of the token is the id
-// of the member.
+// join sends a Join with the given protocols and returns its token. The id of the new member is the
+// number of the token.
 func (p *fixture) join(protocols ...string) Token {
 	p.token++
 	j := Join{
@@ -52,7 +53,7 @@ func (p *fixture) join(protocols ...string) Token {
 	return p.token
 }
 
-// advance advances the clock by exactly d.
+// advance advances the clock by d and fires all expired timers.
 func (p *fixture) advance(d time.Duration) {
 	p.now = p.now.Add(d)
 	for key, at := range p.timers {
@@ -63,14 +64,14 @@ func (p *fixture) advance(d time.Duration) {
 	}
 }
 
-// The first member of an empty group waits for others. The delay is extended while members join, up
-// to the rebalance timeout (KIP-134).
+// The second member joins within the initial delay of the first. Both joins are answered only after
+// the delay was extended once (KIP-134).
 func TestInitialRebalanceDelay(t *testing.T) {
 	p := newFixture(t, Config{})
 	first := p.join("range")
 	p.advance(2 * time.Second)
 	second := p.join("range")
-	p.advance(time.Second) // three seconds have passed; another member has joined
+	p.advance(time.Second) // the initial delay of 3 s ends and is extended
 	if len(p.answers) != 0 {
 		t.Fatalf("joins were answered before the extended delay: %+v", p.answers)
 	}
@@ -82,7 +83,8 @@ func TestInitialRebalanceDelay(t *testing.T) {
 	}
 }
 
-// The selected protocol is supported by all members and preferred by most.
+// Three members support different protocols. The group selects the protocol that most of them
+// prefer among those that all three support.
 func TestProtocolIsSelectedByVotes(t *testing.T) {
 	p := newFixture(t, Config{})
 	first := p.join("range", "sticky", "hash")
@@ -122,8 +124,9 @@ func TestGroupLimits(t *testing.T) {
 	}
 }
 
-// Offsets of a group with members do not expire, but those of a deleted topic are deleted. A group
-// with members cannot be deleted.
+// A classic group in its initial delay has a member and two offsets older than the retention. The
+// offsets do not expire, and the group cannot be deleted. The offset of a deleted topic is deleted
+// nevertheless.
 func TestOffsetsOfAGroupWithMembers(t *testing.T) {
 	p := newFixture(t, Config{Retention: time.Minute})
 	commit := func(topic string) {
@@ -167,8 +170,8 @@ func TestOffsetsOfAGroupWithMembers(t *testing.T) {
 	}
 }
 
-// Offsets of topics that members subscribe to do not expire; others do. Undecodable subscriptions
-// count as subscriptions to all topics.
+// A group has offsets of two topics older than the retention. Only offsets of topics that no member
+// subscribes to expire. A subscription that cannot be decoded is treated as one to all topics.
 func TestOffsetsOfUnsubscribedTopicsExpire(t *testing.T) {
 	for name, test := range map[string]struct {
 		subscription []byte

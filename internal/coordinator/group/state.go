@@ -11,11 +11,11 @@ import (
 
 // Errors of requests. internal/handler maps each to a Kafka error code.
 var (
-	// both protocols share this error and two others
+	// the errors from package consumer occur in both protocols
 	ErrUnknownMember        = consumer.ErrUnknownMember
 	ErrIllegalGeneration    = errors.New("illegal generation")
 	ErrInconsistentProtocol = errors.New("inconsistent group protocol")
-	ErrMemberIDRequired     = errors.New("member id required: join again with it")
+	ErrMemberIDRequired     = errors.New("member id required: join again with the given member id")
 	ErrFencedInstance       = consumer.ErrFencedInstance
 	ErrRebalanceInProgress  = errors.New("rebalance in progress")
 	ErrGroupFull            = consumer.ErrFull
@@ -30,28 +30,31 @@ var (
 		"members of the consumer protocol must commit with a member epoch")
 )
 
-// Config configures groups. A zero field means the default, which is Kafka's where Kafka has one.
+// Config configures groups. A zero field means the default, which is Kafka's default if Kafka has
+// the setting.
 type Config struct {
 	SessionMin, SessionMax time.Duration // default 6 s and 30 min
-	// InitialDelay is the time that an empty group waits for more members; default 3 s, negative:
-	// no delay.
+	// InitialDelay is the time for which the first rebalance of an empty group waits for more
+	// members. The default is 3 s; a negative value means no delay.
 	InitialDelay     time.Duration
-	MembersMax       int           // default: limited by RecordBytesMax only
-	MetadataBytesMax int           // of one offset; default 4096, negative: no metadata allowed
-	RecordBytesMax   int           // of a stored group; default 1,000,000
-	Retention        time.Duration // of offsets of a group without members; default 7 days
+	MembersMax       int           // members of a group; default: RecordBytesMax is the only limit
+	MetadataBytesMax int           // metadata of one offset; default 4096, negative: 0
+	RecordBytesMax   int           // record of a group; default 1,000,000
+	Retention        time.Duration // offsets of a group without members; default 7 days
 	// Session timeout and heartbeat interval of the consumer protocol (KIP-848).
 	ConsumerSession  time.Duration // default 45 s
 	ConsumerInterval time.Duration // default 5 s
 }
 
-// newMemberJoin bounds the wait of a new member, which has no id for heartbeats yet (as in Kafka).
+// newMemberJoin is the session timeout of a new member until its first join is answered. Until then
+// the member does not know its id and cannot send heartbeats. Kafka uses the same value.
 const newMemberJoin = 5 * time.Minute
 
-// idBytesMax bounds the ids that clients choose. Kafka's record formats allow 32,767 bytes.
+// idBytesMax limits the length of the ids that clients choose. Kafka's record formats allow 32,767
+// bytes.
 const idBytesMax = 1024
 
-// WithDefaults returns the configuration with defaults for zero fields.
+// WithDefaults returns the configuration with the default in each zero field.
 func (c Config) WithDefaults() Config {
 	orDefault(&c.SessionMin, 6*time.Second)
 	orDefault(&c.SessionMax, 30*time.Minute)
@@ -72,28 +75,28 @@ func orDefault[T comparable](field *T, value T) {
 	}
 }
 
-type ( // exchanged with the runtime, see package state
-	// Token identifies a request that waits for an answer.
+type ( // types that are exchanged with the runtime (package state)
+	// Token identifies a request that waits for its answer.
 	Token = state.Token
 	// Record is a record of __consumer_offsets.
 	Record = state.Record
-	// Answer completes a waiting Join or Sync.
+	// Answer completes a waiting request, a Join or a Sync.
 	Answer = state.Answer[Result]
-	// Output is the outcome of a call.
+	// Output contains the records to store and the answers to send.
 	Output = state.Output[Result]
-	// Timers schedules calls of Fire.
+	// Timers schedules calls of State.Fire.
 	Timers = state.Timers[TimerKey]
 )
 
-// Result is the content of an answer to a Join or to a Sync. If a Join fails, Joined.Member is set
-// besides the error.
+// Result is the content of an answer to a Join or to a Sync. The answer to a failed Join contains
+// both the error and Joined.Member.
 type Result struct {
 	Joined Joined
 	Synced Synced
 }
 
-// TimerKey identifies a timer: the timer of a member's session or, if Member is empty, the timer of
-// a group's phase.
+// TimerKey identifies a timer: the session timer of a member or, if Member is empty, the timer of
+// the group's phase.
 type TimerKey struct {
 	Group, Member string
 }
@@ -103,27 +106,28 @@ type State struct {
 	config  Config
 	timers  Timers
 	groups  map[string]*group
-	topics  map[string]string // shared copies of names
-	loading bool
-	out     Output
-	offsets int
+	topics  map[string]string // one copy of each topic name, shared by all offsets
+	loading bool              // Loaded has not been called yet
+	out     Output            // output of the current call
+	offsets int               // number of committed offsets
 
-	expiredCount uint64 // offsets deleted by Expire and DeleteStaleOffsets
+	expiredCount uint64 // number of offsets that Expire and DeleteStaleOffsets deleted
 }
 
-// New returns the state of an empty partition. Replay loads it, and Loaded makes it ready for
-// requests.
+// New returns the state of an empty partition. The caller passes the records of the log to Replay
+// and then calls Loaded. After that the State is ready for requests.
 func New(config Config, timers Timers) *State {
 	return &State{config: config.WithDefaults(), timers: timers, groups: map[string]*group{},
 		topics: map[string]string{}, loading: true}
 }
 
-// Configure replaces the configuration. Running sessions keep their timeout.
+// Configure replaces the configuration. A session that is running keeps its timeout.
 func (s *State) Configure(config Config) {
 	s.config = config.WithDefaults()
 }
 
-// Loaded ends the initial replay, and starts a session for every member.
+// Loaded is called after all records of the log were replayed. It starts a session for every
+// member.
 func (s *State) Loaded(now time.Time) {
 	s.loading = false
 	for _, g := range s.groups {
@@ -143,17 +147,17 @@ func (s *State) Groups() int { return len(s.groups) }
 // Offsets returns the number of committed offsets of all groups.
 func (s *State) Offsets() int { return s.offsets }
 
-// KnowsTopic reports whether this State has replayed an offset of a topic.
+// KnowsTopic reports whether this State has ever replayed an offset of the topic.
 func (s *State) KnowsTopic(topic string) bool {
 	_, known := s.topics[topic]
 	return known
 }
 
-// Expired returns the number of offsets that expired or became stale since New.
+// Expired returns the number of offsets that Expire and DeleteStaleOffsets have deleted since New.
 func (s *State) Expired() uint64 { return s.expiredCount }
 
-// CountPhases adds to counts the number of groups in each phase, keyed by the name that Kafka's
-// tools use.
+// CountPhases adds the number of groups in each phase to counts. The keys are the names of phases
+// that Kafka's tools show.
 func (s *State) CountPhases(counts map[string]int) {
 	for _, g := range s.groups {
 		counts[g.phaseName()]++
@@ -175,7 +179,7 @@ func (s *State) answer(a Answer) {
 	}
 }
 
-// CheckID rejects ids of groups and instances that are too long to be stored.
+// CheckID returns an error if the id of a group or of an instance is too long to be stored.
 func CheckID(id string) error {
 	if len(id) > idBytesMax {
 		return ErrInvalidGroup
@@ -183,7 +187,7 @@ func CheckID(id string) error {
 	return nil
 }
 
-// Fire handles a due timer.
+// Fire handles an expired timer.
 func (s *State) Fire(now time.Time, key TimerKey) Output {
 	g := s.groups[key.Group]
 	switch {

@@ -9,8 +9,8 @@ type Sync struct {
 	Group                  string
 	Member, Instance       string
 	Generation             int32
-	ProtocolType, Protocol string            // "": not sent (before SyncGroup 5)
-	Assignments            map[string][]byte // by member id; leader only
+	ProtocolType, Protocol string            // "" if not sent (SyncGroup below 5)
+	Assignments            map[string][]byte // by member id; only in the Sync of the leader
 }
 
 // Synced is the answer to a Sync.
@@ -19,7 +19,8 @@ type Synced struct {
 	Assignment             []byte
 }
 
-// Sync handles a sync. The answer waits until the assignments of the leader are stored.
+// Sync handles a request for an assignment. The request is answered once the assignments of the
+// leader are stored.
 func (s *State) Sync(now time.Time, r Sync) Output {
 	if err := s.sync(now, r); err != nil {
 		s.answer(Answer{To: r.To, Err: err})
@@ -52,7 +53,8 @@ func (s *State) sync(now time.Time, r Sync) error {
 			return ErrRecordTooLarge
 		}
 	}
-	s.answer(Answer{To: m.syncing, Err: ErrRebalanceInProgress}) // an earlier attempt
+	// an earlier Sync of the member that still waits
+	s.answer(Answer{To: m.syncing, Err: ErrRebalanceInProgress})
 	delete(g.unsynced, m.id)
 	m.syncing = r.To
 	if record.Key != nil {
@@ -62,7 +64,7 @@ func (s *State) sync(now time.Time, r Sync) error {
 	return nil
 }
 
-// memberOf returns a member and its group.
+// memberOf returns a group and one of its members, or an error if the member is unknown or fenced.
 func (s *State) memberOf(groupID, memberID, instance string) (*group, *member, error) {
 	g := s.groups[groupID]
 	if g == nil {
@@ -72,7 +74,7 @@ func (s *State) memberOf(groupID, memberID, instance string) (*group, *member, e
 	return g, m, err
 }
 
-// answerSync answers a waiting sync, and starts the member's session anew.
+// answerSync answers a member's waiting Sync, if there is one, and restarts the member's session.
 func (s *State) answerSync(now time.Time, g *group, m *member, err error) {
 	if m.syncing == 0 {
 		return
@@ -86,7 +88,8 @@ func (s *State) answerSync(now time.Time, g *group, m *member, err error) {
 	s.beginSession(now, g, m, m.session)
 }
 
-// Heartbeat renews a member's session. The error tells the member to rejoin.
+// Heartbeat renews a member's session. It returns ErrRebalanceInProgress if the member must join
+// again.
 func (s *State) Heartbeat(now time.Time, groupID, memberID, instance string,
 	generation int32) error {
 	g, m, err := s.memberOf(groupID, memberID, instance)
@@ -103,13 +106,13 @@ func (s *State) Heartbeat(now time.Time, groupID, memberID, instance string,
 	return nil
 }
 
-// Leaver names a member to remove: by its member id or, if an administrator removes it, by its
-// group.instance.id alone.
+// Leaver identifies a member to remove: by its member id or, in a request of an administrator, by
+// its group.instance.id only.
 type Leaver struct {
 	Member, Instance string
 }
 
-// Leave removes members. It returns one error for each leaver, in order.
+// Leave removes members from a group. It returns one error per leaver, in the order of leavers.
 func (s *State) Leave(now time.Time, groupID string, leavers []Leaver) (errs []error, out Output) {
 	g := s.groups[groupID]
 	errs = make([]error, len(leavers))

@@ -1,35 +1,37 @@
 // Package runtime runs coordinators: state machines whose state is stored in the partitions of one
-// internal topic. It holds a shard for each partition of the topic that this broker leads, and a
-// shard holds one state machine (Machine) with the keys that hash to its partition. Group
-// coordinators over __consumer_offsets are its first user; transaction coordinators over
-// __transaction_state will be the second. Kafka has the same split (CoordinatorRuntime,
-// CoordinatorShard).
+// internal topic. It runs a shard for each partition of the topic that this broker leads. A shard
+// contains one state machine (Machine) for the keys that hash to its partition. Today the only
+// users are the group coordinators on __consumer_offsets; transaction coordinators on
+// __transaction_state are planned. Kafka's CoordinatorRuntime and CoordinatorShard are split in the
+// same way.
 //
-// A shard loads its partition when this broker becomes the leader, and stops when the broker loses
-// leadership or the leader epoch changes. In between, its one goroutine takes requests and timers
-// one at a time:
+// A shard loads its partition when this broker becomes the leader, and stops when the leader epoch
+// changes. In between, the one goroutine of the shard handles requests and timers one at a time:
 //
 //	request ──► Machine: records to store, answers
 //	              │ records: appended in the leader epoch that was loaded (replica.Set.AppendIn)
 //	              ▼
-//	            Machine.Replay, as after a failover
+//	            Machine.Replay: changes the state
 //	              │ answers, each with the offset of the last record that the state contains
 //	              ▼
 //	request waits until that offset is below the high watermark (replica.Set.Await), then answers
 //
 // Invariants:
-//   - Stored state changes by replay only, so a later coordinator reads exactly the state that this
-//     one answered from.
-//   - No answer, reads included, reveals state above the high watermark, so a failover never
-//     retracts one. Only CallVolatile does not wait: its answers reveal nothing stored.
-//   - A shard's last append has returned before the next shard of its partition starts to load.
-//   - If records cannot be appended on which a change of volatile state depended
-//     (Output.VolatileChanged), the shard loads its partition again; waiting requests get
-//     ErrLoading and are retried by their clients.
+//   - Only Replay changes stored state. Therefore the next coordinator of the partition loads
+//     exactly the state that this one has answered from.
+//   - No answer reveals state above the high watermark, not even the answer to a read, so a
+//     failover never retracts an answer. CallVolatile does not wait for the high watermark, because
+//     its answers reveal no stored state.
+//   - The next shard of a partition starts to load only after the previous shard's last append has
+//     returned.
+//   - If a change of volatile state depended on records that cannot be appended
+//     (Output.VolatileChanged), the shard loads its partition again. Waiting requests return
+//     ErrLoading, and clients retry them.
 //
-// Locks: Runtime.mu, held while shards are started and stopped; Shard.queue.Mutex, a leaf. Nothing
-// blocks under either.
+// Locks: Runtime.mu is held while shards are started and stopped. Shard.queue.Mutex may be acquired
+// under it, and no other lock under Shard.queue.Mutex. No code blocks while it holds one of the
+// two.
 //
-// Goroutines: one for each shard, which exits when the shard stops, and the timer's. Close joins
-// all of them.
+// Goroutines: one for each shard, which exits when the shard stops, and the goroutine of the timer.
+// Close waits until all of them have exited.
 package runtime

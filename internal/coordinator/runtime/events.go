@@ -10,17 +10,18 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/state"
 )
 
-// event is a unit of work for a shard's goroutine. Events with run are handled one by one;
-// neighbouring events with prepare and stored share appends. A shard that cannot serve calls only
-// fail.
+// event is a unit of work for a shard's goroutine. There are two kinds. An event with the function
+// run is handled alone. An event with the functions prepare and stored shares its append with such
+// events next to it in the queue. If the shard cannot serve an event, it calls the event's function
+// fail and no other function.
 type event struct {
 	run     func(now time.Time)
 	prepare func(now time.Time) []state.Record // returns the records to store
-	stored  func(error)                        // receives the result of storing them
+	stored  func(error)                        // receives the result of storing these records
 	fail    func(error)
 }
 
-// push queues an event, and reports whether the shard accepts it.
+// push queues an event. It returns false if the shard accepts no events now.
 func (s *Shard[S, K, A]) push(e event) bool {
 	s.queue.Lock()
 	defer s.queue.Unlock()
@@ -65,11 +66,12 @@ func (s *Shard[S, K, A]) handle(events []event) {
 	}
 }
 
-// storeAll handles events with prepare, with as few appends as their records fit into: under load a
-// coordinator spends most of its time on appends, and each append wakes the followers.
+// storeAll handles events that have the function prepare. It appends the records of all events in
+// as few batches as possible: under load a coordinator spends most of its time on appends, and each
+// append wakes the followers.
 func (s *Shard[S, K, A]) storeAll(now time.Time, events []event) {
 	var all []state.Record
-	ends := make([]int, len(events)) // for each event, the index in all after its last record
+	ends := make([]int, len(events)) // for each event, the end of its records in all
 	for i, e := range events {
 		all = append(all, e.prepare(now)...)
 		ends[i] = len(all)
@@ -85,10 +87,11 @@ func (s *Shard[S, K, A]) storeAll(now time.Time, events []event) {
 		events[i].stored(err)
 		from, i = ends[i], i+1
 		if errors.Is(err, state.ErrRecordTooLarge) {
-			continue // the records of this event never fit; the records of later events may fit
+			continue // later events may have records that are small enough
 		}
-		// No record can be stored now. Trying each event separately would build as many batches
-		// without effect.
+		// No record can be stored now. An attempt for each remaining event would build as many
+		// batches in which no record is stored, so all events with records fail with the same
+		// error.
 		for ; i < len(events); i++ {
 			if ends[i] > from {
 				events[i].stored(err)
@@ -106,15 +109,16 @@ func (s *Shard[S, K, A]) failAll(events []event) {
 	}
 }
 
-// result is the outcome of a function that ran in the shard's goroutine.
+// result is what a function returned that ran in the shard's goroutine. last is the offset of the
+// last record in the state at that moment.
 type result[T any] struct {
 	value T
 	err   error
 	last  int64
 }
 
-// Call runs f in the shard's goroutine, stores the records of its output, and returns its value
-// once everything that the value is based on is below the high watermark.
+// Call runs f in the shard's goroutine and stores the records of its output. It returns the value
+// of f once every record that the value may depend on is below the high watermark.
 func Call[T any, S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S, K, A],
 	f func(now time.Time, machine S) (T, state.Output[A], error)) (T, error) {
 	done := make(chan result[T], 1)
@@ -132,7 +136,7 @@ func Call[T any, S Machine[K, A], K comparable, A any](ctx context.Context, s *S
 }
 
 // CallVolatile runs f in the shard's goroutine and returns its error without waiting for the high
-// watermark. f must neither store records nor reveal stored state.
+// watermark. Function f must neither store records nor reveal stored state.
 func CallVolatile[S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S, K, A],
 	f func(now time.Time, machine S) error) error {
 	done := make(chan error, 1)
@@ -151,8 +155,8 @@ func CallVolatile[S Machine[K, A], K comparable, A any](ctx context.Context, s *
 	}
 }
 
-// Store is Call for functions that only store records: their output has no answers and no changes
-// of volatile state. The records of concurrent calls are appended together.
+// Store is Call for functions that only store records: their output has no answers and does not set
+// VolatileChanged. The shard appends the records of concurrent calls together.
 func Store[T any, S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S, K, A],
 	f func(now time.Time, machine S) (T, state.Output[A], error)) (T, error) {
 	done := make(chan result[T], 1)
@@ -169,8 +173,9 @@ func Store[T any, S Machine[K, A], K comparable, A any](ctx context.Context, s *
 	return await(ctx, s, pushed, done)
 }
 
-// Wait runs f in the shard's goroutine with a new token, and waits for the answer to that token,
-// which a later event may give. The answer's To is 0 if the machine gave none.
+// Wait runs f in the shard's goroutine with a new token, and waits for the answer to that token.
+// The machine may give the answer in a later call. If the request fails before the machine answers,
+// the result's To is 0.
 func Wait[S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S, K, A],
 	f func(now time.Time, machine S, to state.Token) state.Output[A]) (state.Answer[A], error) {
 	done := make(chan answered[A], 1)
@@ -178,7 +183,8 @@ func Wait[S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S,
 		run: func(now time.Time) {
 			s.token++
 			s.waiting[s.token] = done
-			// an error is answered to the token, or the state is inconsistent and unload answers
+			// on an error, apply sends it as the answer to the token, or the state is inconsistent
+			// and unload answers all tokens
 			_ = s.apply(now, f(now, s.machine, s.token))
 		},
 		fail: func(err error) { done <- answered[A]{state.Answer[A]{Err: err}, -1} },
@@ -197,8 +203,9 @@ func Wait[S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S,
 	}
 }
 
-// await waits for the result of an event that was pushed, and until the records that the result is
-// based on are below the high watermark.
+// await waits for the result of a queued event, and then until every record that the result may
+// depend on is below the high watermark. If pushed is false, the event was not accepted, and await
+// returns the reason.
 func await[T any, S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S, K, A],
 	pushed bool, done <-chan result[T]) (T, error) {
 	var zero T
@@ -216,7 +223,7 @@ func await[T any, S Machine[K, A], K comparable, A any](ctx context.Context, s *
 	}
 }
 
-// refusal returns the error for a request that the shard did not accept.
+// refusal returns the error for a request whose event push did not accept.
 func (s *Shard[S, K, A]) refusal() error {
 	select {
 	case <-s.done:

@@ -9,10 +9,11 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// findTimeout bounds how long Find waits for the topic to be created and to have a leader.
+// findTimeout bounds how long Find waits until the topic has been created and the key's partition
+// has a leader.
 const findTimeout = 5 * time.Second
 
-// Find returns the broker that coordinates a key. The first call creates the topic.
+// Find returns the broker that coordinates a key. It creates the topic if the topic does not exist.
 func (r *Runtime[S, K, A]) Find(ctx context.Context, key string) (metadata.Broker, error) {
 	if r.opts.Image().Topic(r.opts.Topic.Name) == nil {
 		ctx, cancel := context.WithTimeout(ctx, findTimeout)
@@ -33,7 +34,8 @@ func (r *Runtime[S, K, A]) Find(ctx context.Context, key string) (metadata.Broke
 	return metadata.Broker{}, ErrNotAvailable
 }
 
-// leader returns the live leader of a key's partition.
+// leader returns the leader of a key's partition, or false if the partition has none or the image
+// does not list that broker.
 func (r *Runtime[S, K, A]) leader(img *metadata.Image, key string) (metadata.Broker, bool) {
 	topic := img.Topic(r.opts.Topic.Name)
 	if topic == nil || len(topic.Partitions) == 0 {

@@ -22,11 +22,11 @@ const (
 	topicName = metadata.OffsetsTopic
 )
 
-// register is a small state machine: string values by key.
+// register is a small state machine: it stores a string per key.
 type register struct {
 	timers   state.Timers[string]
 	values   map[string]string
-	awaiting map[string]state.Token // requests that wait for a value, by key
+	awaiting map[string]state.Token // per key: the request that waits for a value
 	deltas   []Delta
 	samples  int
 	closed   bool
@@ -60,7 +60,7 @@ func (m *register) Replay(_ time.Time, key, value []byte) ([]answer, error) {
 
 func (m *register) Loaded(now time.Time, d Delta) output { return m.ApplyMetadata(now, d) }
 
-// ApplyMetadata deletes the values of topics that were deleted.
+// ApplyMetadata deletes the values whose keys are names of deleted topics.
 func (m *register) ApplyMetadata(_ time.Time, d Delta) (out output) {
 	m.deltas = append(m.deltas, d)
 	for topic := range d.Deleted {
@@ -73,7 +73,7 @@ func (m *register) Fire(_ time.Time, key string) output {
 	return output{Records: []state.Record{{Key: []byte(key)}}}
 }
 
-// Expire deletes one key that begins with "old" per call.
+// Expire deletes one key that begins with "old". It sets more if there are further such keys.
 func (m *register) Expire(time.Time, int) (out output, more bool) {
 	for key := range m.values {
 		if !strings.HasPrefix(key, "old") {
@@ -146,7 +146,8 @@ func (b *broker) shard() (s *testShard) {
 	return s
 }
 
-// detached returns a loaded shard whose goroutine does not run.
+// detached returns a loaded shard without a running goroutine, so that the test calls the shard's
+// methods itself.
 func (b *broker) detached() *testShard {
 	b.t.Helper()
 	topic := b.Image().Topic(topicName)
@@ -176,7 +177,7 @@ func (b *broker) get(key string) (string, error) {
 	})
 }
 
-// await waits until key has a value, and returns it.
+// await waits until a value is stored under the key, and returns the value.
 func (b *broker) await(key string) (string, error) {
 	s, err := b.Shard(key)
 	if err != nil {

@@ -18,8 +18,8 @@ const (
 	batchRecordsBytesMax = 128 << 20
 )
 
-// load replays the whole log into a new machine. This includes records above the high watermark:
-// the leader of this epoch keeps them.
+// load replays the whole log into a new machine, including the records above the high watermark,
+// because the leader keeps these records in its log.
 func (s *Shard[S, K, A]) load() error {
 	log, err := s.runtime.opts.Replicas.Leader(s.id, s.epoch)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *Shard[S, K, A]) load() error {
 			return err
 		}
 		if next <= offset {
-			break // the rest of the log has no records
+			break // no records between offset and the end of the log
 		}
 		offset = next
 	}
@@ -47,7 +47,7 @@ func (s *Shard[S, K, A]) load() error {
 	return s.ctx.Err()
 }
 
-// read reads whole batches from an offset on.
+// read reads whole batches, beginning with the one that contains the given offset.
 func read(log *logstore.Log, offset, end int64, buffer []byte) ([]byte, error) {
 	slice, err := log.Read(offset, end, readBytes, true)
 	if err != nil {
@@ -68,8 +68,8 @@ func read(log *logstore.Log, offset, end int64, buffer []byte) ([]byte, error) {
 	return buffer, nil
 }
 
-// replay replays batches and returns the offset after them. It skips control batches and
-// transactional batches: coordinators do not store records in transactions yet.
+// replay replays batches and returns the offset after the last one. It skips control batches and
+// transactional batches, because coordinators do not store records in transactions yet.
 func (s *Shard[S, K, A]) replay(batches []byte, offset int64) (next int64, err error) {
 	now := time.Now()
 	for next = offset; len(batches) > 0; {

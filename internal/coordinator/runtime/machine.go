@@ -9,45 +9,49 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Machine is the state machine of one shard. Only the shard's goroutine calls it. K identifies its
-// timers, A is the result type of its answers.
+// Machine is the state machine of one shard. Only the shard's goroutine calls it. Type K identifies
+// a timer of the machine, and type A is the result of an answer.
 //
-// The methods that return an Output must not change stored state themselves: the runtime appends
-// the records, and then passes them to Replay.
+// The methods that return an Output must not change stored state themselves. The runtime appends
+// the records of the Output, and then passes them to Replay.
 type Machine[K comparable, A any] interface {
-	// Replay applies one stored record, in log order: records of the log while loading, own records
-	// once they were appended. It returns the answers of requests that waited for the record.
+	// Replay applies one stored record. While the shard loads, the runtime passes every record of
+	// the log in order. Later it passes each record of an Output after it has appended it. Replay
+	// returns the answers of requests that waited for the record.
 	Replay(now time.Time, key, value []byte) ([]state.Answer[A], error)
-	// Loaded is called once, after all records of the log were replayed and before any other
-	// method. The delta names all topics that changed while the log was read.
+	// Loaded is called once, after Replay of all records of the log and before any other method.
+	// The delta contains all topics that were created or deleted while the shard read the log.
 	Loaded(now time.Time, d Delta) state.Output[A]
-	// ApplyMetadata is called when the metadata image has changed in a way that concerns shards.
+	// ApplyMetadata is called with each metadata image in which topics or the settings of
+	// coordinators have changed (Options.ConfigChanged).
 	ApplyMetadata(now time.Time, d Delta) state.Output[A]
-	// Fire is called when a timer is due.
+	// Fire is called when the timer with the key expires.
 	Fire(now time.Time, key K) state.Output[A]
-	// Expire removes expired state and returns about limit records at most; more is true if Expire
-	// must be called again. The runtime calls it once every Options.ExpireInterval.
+	// Expire returns records that delete expired state, about limit records at most. The result
+	// more reports whether Expire must be called again at once. The runtime starts this once every
+	// Options.ExpireInterval.
 	Expire(now time.Time, limit int) (out state.Output[A], more bool)
-	// Measure updates metrics that change with each event; if sample is set, it also updates the
-	// metrics that are expensive to compute. The runtime sets sample once every SampleInterval.
+	// Measure updates the metrics of the shard. The runtime calls it after each event, and sets
+	// sample once every SampleInterval: only then Measure updates metrics that are expensive to
+	// compute.
 	Measure(sample bool)
 	// Close is called when the shard discards the machine.
 	Close()
-	// LogValue summarises the loaded state.
+	// LogValue summarises the state, for the log message after loading.
 	slog.LogValuer
 }
 
-// Delta contains the changes of the cluster's metadata since the machine last received a Delta.
-// Names of topics that were deleted but keep their records (reclaim policy Retain) are in neither
-// map: a topic that is created again under such a name adopts the records, and the offsets stored
-// for them stay valid.
+// Delta contains the changes of the cluster's metadata since the machine received its previous
+// Delta. A deleted topic that keeps its records (reclaim policy Retain) is in neither map. If a
+// topic is created again under its name, the new topic adopts the records, and the offsets stored
+// for the old topic stay valid.
 type Delta struct {
 	Image   *metadata.Image
-	Changed map[string]bool // names of topics that were created or deleted
-	Deleted map[string]bool // names of topics that were deleted with their records
+	Changed map[string]bool // names of topics created or deleted
+	Deleted map[string]bool // names of topics deleted with their records
 }
 
-// deltaOf compares two images; before may be nil.
+// deltaOf returns the changes from image before, which may be nil, to image now.
 func deltaOf(before, now *metadata.Image) Delta {
 	d := Delta{Image: now, Changed: map[string]bool{}, Deleted: map[string]bool{}}
 	if before == nil {
@@ -66,7 +70,7 @@ func deltaOf(before, now *metadata.Image) Delta {
 	return d
 }
 
-// merge adds the names of another delta.
+// merge adds the topic names of another delta to d.
 func (d *Delta) merge(other Delta) {
 	if d.Changed == nil {
 		d.Changed, d.Deleted = map[string]bool{}, map[string]bool{}

@@ -18,8 +18,8 @@ import (
 	"heartwood.dev/heartwood/internal/timer"
 )
 
-// Reasons why this broker cannot serve a key now. Clients retry all of them, ErrNotCoordinator on
-// another broker.
+// Reasons why this broker cannot serve a key now. Clients retry after all three errors. After
+// ErrNotCoordinator they first look for the coordinator again.
 var (
 	ErrNotCoordinator = errors.New("not the coordinator")
 	ErrLoading        = errors.New("coordinator is loading")
@@ -29,12 +29,12 @@ var (
 // Options configures a Runtime. All fields but Logger must be set.
 type Options[S Machine[K, A], K comparable, A any] struct {
 	NodeID int32
-	// Topic is the internal topic; the first Find creates it.
+	// Topic is the internal topic. The first call of Find creates it.
 	Topic metadata.NewTopic
 	// NewMachine returns the state machine of an empty partition.
 	NewMachine func(state.Timers[K]) S
-	// ConfigChanged reports whether machines must see an image in which no topic was created or
-	// deleted.
+	// ConfigChanged reports whether the settings of coordinators differ between two images. If so,
+	// the machines receive the second image even if it creates or deletes no topic.
 	ConfigChanged func(before, now *metadata.Image) bool
 	// ExpireInterval returns the time between two calls of Machine.Expire.
 	ExpireInterval func(*metadata.Image) time.Duration
@@ -44,9 +44,9 @@ type Options[S Machine[K, A], K comparable, A any] struct {
 	Await    func(ctx context.Context, enough func(*metadata.Image) bool)
 	Admin    metadata.Admin
 
-	Appends     prometheus.Counter  // counts appended batches
-	LoadSeconds prometheus.Observer // observes the time from the start of a load to its end
-	Logger      *slog.Logger        // default: discards
+	Appends     prometheus.Counter  // number of appended batches
+	LoadSeconds prometheus.Observer // time that loading a partition took
+	Logger      *slog.Logger        // default: discards all messages
 }
 
 // Runtime runs the shards of one internal topic on this broker.
@@ -58,21 +58,21 @@ type Runtime[S Machine[K, A], K comparable, A any] struct {
 
 	mu struct {
 		sync.Mutex
-		image   *metadata.Image           // applied last
-		stopped map[int32]<-chan struct{} // by partition: closed once its last shard has stopped
+		image   *metadata.Image           // last image passed to Apply
+		stopped map[int32]<-chan struct{} // per partition: closed once the newest shard has stopped
 		closed  bool
 	}
 }
 
-// view is an immutable snapshot: the topic as of the last image, and the shards of the partitions
-// that this broker leads.
+// view is an immutable snapshot of the internal topic, from the last image, and of the shards of
+// the partitions that this broker leads.
 type view[S Machine[K, A], K comparable, A any] struct {
-	partitions    int // 0: the topic does not exist
-	batchBytesMax int // of the topic; 0: unknown
+	partitions    int // 0 if the topic does not exist
+	batchBytesMax int // the topic's limit on the size of a batch; 0: unknown
 	shards        map[int32]*Shard[S, K, A]
 }
 
-// New returns a runtime without shards. Close stops it.
+// New returns a runtime without shards. Close stops the runtime.
 func New[S Machine[K, A], K comparable, A any](opts Options[S, K, A]) *Runtime[S, K, A] {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -85,8 +85,9 @@ func New[S Machine[K, A], K comparable, A any](opts Options[S, K, A]) *Runtime[S
 	return r
 }
 
-// Apply starts and stops shards according to an image, after replica.Set.Apply has applied it to
-// the partitions. It must be called from one goroutine, and does not block.
+// Apply starts and stops shards, so that there is one for each partition of the topic that this
+// broker leads in the image. The caller calls Apply from one goroutine, after replica.Set.Apply has
+// applied the same image. Apply does not block.
 func (r *Runtime[S, K, A]) Apply(img *metadata.Image) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,8 +121,9 @@ func (r *Runtime[S, K, A]) Apply(img *metadata.Image) {
 	r.mu.image = img
 }
 
-// shardLocked returns the shard of a partition that this broker leads: the running shard if it
-// belongs to this leader epoch, else a new shard, which starts once the old one has stopped.
+// shardLocked returns the shard of a partition that this broker leads. If the shard old does not
+// belong to the partition's leader epoch, shardLocked stops it and returns a new shard, which
+// starts to load once old has stopped.
 func (r *Runtime[S, K, A]) shardLocked(old *Shard[S, K, A], topic *metadata.Topic,
 	p *metadata.Partition, delta Delta) *Shard[S, K, A] {
 	if old != nil && old.epoch == p.LeaderEpoch && old.topic == topic.ID {
@@ -152,9 +154,10 @@ func (r *Runtime[S, K, A]) Close() {
 }
 
 // PartitionFor returns the partition that stores a key: the absolute value of Java's
-// String.hashCode modulo the number of partitions, as in Kafka
-// (GroupCoordinatorService.partitionFor), so that topics copied from Kafka stay valid. The smallest
-// int32 has no absolute value; 0 is used for it.
+// String.hashCode modulo the number of partitions, or 0 if the hash is the smallest int32, which
+// has no absolute value. Kafka computes the partition in the same way
+// (GroupCoordinatorService.partitionFor), so an internal topic that is copied from Kafka stays
+// valid.
 func PartitionFor(key string, partitions int) int32 {
 	var hash int32
 	for _, unit := range utf16.Encode([]rune(key)) {
@@ -166,8 +169,8 @@ func PartitionFor(key string, partitions int) int32 {
 	return max(hash, -hash) % int32(partitions)
 }
 
-// Shard returns the shard that serves a key; ErrNotAvailable if the topic does not exist,
-// ErrNotCoordinator if this broker does not lead the key's partition.
+// Shard returns the shard that serves a key. It returns ErrNotAvailable if the topic does not
+// exist, and ErrNotCoordinator if this broker does not lead the key's partition.
 func (r *Runtime[S, K, A]) Shard(key string) (*Shard[S, K, A], error) {
 	v := r.view.Load()
 	if v.partitions == 0 {

@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// The numbers were computed by Kafka 4.3.1, for hashes above and below 0: topics copied from Kafka
-// depend on them.
+// The expected partitions were computed by Kafka 4.3.1, for keys with positive and negative hashes.
+// An internal topic that is copied from Kafka depends on the same partitions.
 func TestPartitionForMatchesKafka(t *testing.T) {
 	for key, want := range map[string]int32{
 		"": 0, "g": 3, "orders": 31, "billing-service": 39, "console-consumer-12345": 6,
@@ -175,8 +175,8 @@ func TestMachineSeesRelevantImagesOnly(t *testing.T) {
 	})
 }
 
-// Deltas whose records could not be stored, and deltas that arrive while the shard loads, are
-// passed on later.
+// A delta that arrives while the shard loads is stored as pending. A delta whose records could not
+// be stored becomes pending again.
 func TestMetadataChangesAreNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
@@ -205,7 +205,7 @@ func TestLoadIsRetriedAfterAnError(t *testing.T) {
 		b.Lead(1, self)
 		b.shard()
 		must(t, b.put("a", "1"))
-		must(t, b.put("corrupt", "1")) // accepted by the log, rejected by Replay
+		must(t, b.put("corrupt", "1")) // stored in the log; Replay returns an error for it
 		time.Sleep(10 * reloadBackoff)
 		if _, err := b.get("a"); !errors.Is(err, ErrLoading) {
 			t.Errorf("with a record that cannot be replayed: %v", err)

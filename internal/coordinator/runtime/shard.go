@@ -13,10 +13,11 @@ import (
 )
 
 const (
-	// expireRecords limits the records of one call of Machine.Expire, so that requests are served
-	// in between.
+	// expireRecords limits the records of one call of Machine.Expire, so that the shard can serve
+	// requests between two calls.
 	expireRecords = 10_000
-	// reloadBackoff is the time between a failure and the next attempt to load.
+	// reloadBackoff is the time between a failed attempt to load the partition and the next
+	// attempt.
 	reloadBackoff = time.Second
 	// SampleInterval is the time between two calls of Machine.Measure with sample set.
 	SampleInterval = 5 * time.Second
@@ -33,27 +34,28 @@ type Shard[S Machine[K, A], K comparable, A any] struct {
 	stop    context.CancelFunc
 	done    chan struct{} // closed once run has returned
 
-	wake  chan struct{} // has a buffer of one; holds a value while the queue is not empty
+	wake  chan struct{} // buffer of one; contains a value while the queue is not empty
 	queue struct {
 		sync.Mutex
 		events  []event
-		open    bool // the state is loaded, and events are accepted
-		delta   Delta
-		pending bool // an event that takes the delta is queued
+		open    bool  // the state is loaded, and push accepts events
+		delta   Delta // changes that the machine has not received yet
+		pending bool  // events contains one that passes delta to the machine
 	}
 
 	// Only the shard's goroutine uses the fields below.
 	machine      S
 	last         int64 // offset of the last record that the state contains
 	waiting      map[state.Token]chan<- answered[A]
-	token        state.Token // the last token given out
+	token        state.Token // token of the newest request in waiting
 	timers       map[K]*timer.Entry[dueTimer[S, K, A]]
 	inconsistent bool // the state must be loaded again
 	expiry       *time.Ticker
-	interval     time.Duration // of expiry
+	interval     time.Duration // interval of expiry
 }
 
-// answered is an answer, with the offset that must be below the high watermark before it is sent.
+// answered is an answer with the offset of the last record that it may depend on. The answer is
+// sent once this offset is below the high watermark.
 type answered[A any] struct {
 	state.Answer[A]
 	last int64
@@ -78,8 +80,8 @@ func newShard[S Machine[K, A], K comparable, A any](r *Runtime[S, K, A], topic *
 	return s
 }
 
-// run is the shard's goroutine. It starts when after is closed, that is when the partition's shard
-// of the earlier leader epoch has stopped. If after is nil, there is no earlier shard.
+// run is the shard's goroutine. Channel after is closed when the partition's previous shard has
+// stopped; run waits for this. Channel after is nil if there was no previous shard.
 func (s *Shard[S, K, A]) run(after <-chan struct{}) {
 	defer close(s.done)
 	if after != nil {
@@ -108,7 +110,8 @@ func (s *Shard[S, K, A]) run(after <-chan struct{}) {
 // serve handles events until the shard stops or its state is inconsistent.
 func (s *Shard[S, K, A]) serve() {
 	s.queue.Lock()
-	s.queue.open = true // before the first timer is set, so that no expiry is dropped
+	// set before the machine sets its first timer, or fire would drop the event of the timer
+	s.queue.open = true
 	s.queue.Unlock()
 	s.interval = s.runtime.opts.ExpireInterval(s.image())
 	s.expiry = time.NewTicker(s.interval)
@@ -132,7 +135,7 @@ func (s *Shard[S, K, A]) serve() {
 	}
 }
 
-// unload discards the state and answers all waiting requests.
+// unload discards the state, and answers all waiting requests with an error.
 func (s *Shard[S, K, A]) unload() {
 	s.queue.Lock()
 	s.queue.open = false
@@ -144,14 +147,14 @@ func (s *Shard[S, K, A]) unload() {
 	for _, entry := range s.timers {
 		s.runtime.timer.Remove(entry)
 	}
-	if s.timers != nil { // a machine was created
+	if s.timers != nil { // load has created a machine
 		s.machine.Close()
 	}
 	var none S
 	s.waiting, s.timers, s.machine, s.inconsistent = nil, nil, none, false
 }
 
-// reason returns the error for requests that the shard cannot serve.
+// reason returns the error for requests that this shard does not serve now.
 func (s *Shard[S, K, A]) reason() error {
 	if s.ctx.Err() != nil {
 		return ErrNotCoordinator
@@ -159,15 +162,16 @@ func (s *Shard[S, K, A]) reason() error {
 	return ErrLoading
 }
 
-// image returns the newest metadata image.
+// image returns the newest metadata image that the shard has received.
 func (s *Shard[S, K, A]) image() *metadata.Image {
 	s.queue.Lock()
 	defer s.queue.Unlock()
 	return s.queue.delta.Image
 }
 
-// applyMetadata adds the changes of a new image to the pending delta; relevant is set if the
-// machine must receive the delta now. A shard that is loading passes the delta on afterwards.
+// applyMetadata adds the changes of a new image to the pending delta. If relevant is set, it also
+// queues an event that passes the delta to the machine. While the shard loads, no event is needed:
+// the delta is passed to Machine.Loaded.
 func (s *Shard[S, K, A]) applyMetadata(delta Delta, relevant bool) {
 	s.queue.Lock()
 	q := &s.queue
@@ -184,9 +188,11 @@ func (s *Shard[S, K, A]) applyMetadata(delta Delta, relevant bool) {
 	}
 }
 
-// handDelta passes the pending delta to the machine. If its records cannot be stored, the delta
-// is passed again with the next relevant image.
-func (s *Shard[S, K, A]) handDelta(now time.Time, to func(time.Time, Delta) state.Output[A]) {
+// handDelta passes the pending delta to a method of the machine, Loaded or ApplyMetadata. If the
+// resulting records cannot be stored, the delta becomes pending again, and the machine receives it
+// with the next relevant image.
+func (s *Shard[S, K, A]) handDelta(now time.Time,
+	receive func(time.Time, Delta) state.Output[A]) {
 	s.queue.Lock()
 	delta := s.queue.delta
 	s.queue.delta, s.queue.pending = Delta{Image: delta.Image}, false
@@ -195,7 +201,7 @@ func (s *Shard[S, K, A]) handDelta(now time.Time, to func(time.Time, Delta) stat
 		s.interval = interval
 		s.expiry.Reset(interval)
 	}
-	if s.apply(now, to(now, delta)) != nil {
+	if s.apply(now, receive(now, delta)) != nil {
 		s.queue.Lock()
 		s.queue.delta.merge(delta)
 		s.queue.Unlock()
@@ -209,7 +215,7 @@ func (s *Shard[S, K, A]) expire(now time.Time) {
 	}
 }
 
-// fire is called by the timer's goroutine.
+// fire queues the event of an expired timer. The timer's goroutine calls fire.
 func (s *Shard[S, K, A]) fire(key K) {
 	s.push(event{
 		run:  func(now time.Time) { _ = s.apply(now, s.machine.Fire(now, key)) },

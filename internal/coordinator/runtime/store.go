@@ -14,25 +14,26 @@ import (
 )
 
 const (
-	// StoreTimeout bounds the wait for the in-sync replicas to copy a record (Kafka's
-	// offsets.commit.timeout.ms).
+	// StoreTimeout bounds how long a request waits for the in-sync replicas to copy its records
+	// (Kafka's offsets.commit.timeout.ms).
 	StoreTimeout = 5 * time.Second
-	// batchBytes is the target size of a batch; a single record may be larger, and the topic may
-	// accept less.
+	// batchBytes is the largest size of a batch with several records. A batch with a single record
+	// may be larger. If the topic's limit on the size of a batch is smaller, that limit applies.
 	batchBytes = 512 << 10
-	// recordOverheadBytes is an upper bound of a record's size without its key and value.
+	// recordOverheadBytes is an upper bound of the size of an encoded record without its key and
+	// value.
 	recordOverheadBytes = 32
 )
 
-// apply carries out the output of the machine: it appends and replays the records, and sends the
-// answers. On an error none or only some of the records are stored; the state agrees with the log,
-// or is marked inconsistent.
+// apply carries out an output of the machine: it appends and replays the records, and sends the
+// answers. On an error, it has stored none or only the first of the records. The state then still
+// agrees with the log, or apply has marked it inconsistent.
 func (s *Shard[S, K, A]) apply(now time.Time, out state.Output[A]) error {
 	_, err := s.store(now, out)
 	return err
 }
 
-// store does the work of apply, and also returns the number of records that are stored.
+// store is apply, and also returns the number of records that it has stored.
 func (s *Shard[S, K, A]) store(now time.Time, out state.Output[A]) (stored int, err error) {
 	answers := out.Answers
 	for records := out.Records; len(records) > 0; {
@@ -49,8 +50,8 @@ func (s *Shard[S, K, A]) store(now time.Time, out state.Output[A]) (stored int, 
 		stored += n
 		for _, r := range records[:n] {
 			more, err := s.machine.Replay(now, r.Key, r.Value)
-			if err != nil { // a later coordinator could not read the record either
-				s.logger.Error("failed to replay own coordinator record", "error", err)
+			if err != nil { // a later coordinator cannot replay the record either
+				s.logger.Error("failed to replay an appended coordinator record", "error", err)
 				s.inconsistent = true
 			}
 			answers = append(answers, more...)
@@ -66,11 +67,12 @@ func (s *Shard[S, K, A]) store(now time.Time, out state.Output[A]) (stored int, 
 func (s *Shard[S, K, A]) answer(a state.Answer[A]) {
 	if to := s.waiting[a.To]; to != nil {
 		delete(s.waiting, a.To)
-		to <- answered[A]{a, s.last} // buffered: a token is answered once
+		// does not block: the buffer is 1, and each token is answered only once
+		to <- answered[A]{a, s.last}
 	}
 }
 
-// append appends one batch of the first n records, as many as fit.
+// append appends one batch with as many of the records as fit, and returns their number n.
 func (s *Shard[S, K, A]) append(now time.Time, records []state.Record) (n int, err error) {
 	batch, n, err := s.build(now, records)
 	if err != nil {
@@ -110,7 +112,7 @@ func (s *Shard[S, K, A]) build(now time.Time, records []state.Record) (batch []b
 	return batch, n, err
 }
 
-// awaitStored waits until an offset is below the high watermark.
+// awaitStored waits until the record at offset last is below the high watermark.
 func (s *Shard[S, K, A]) awaitStored(ctx context.Context, last int64) error {
 	if err := s.runtime.opts.Replicas.Await(ctx, s.id, s.epoch, last, StoreTimeout); err != nil {
 		return storeError(err)
@@ -118,7 +120,7 @@ func (s *Shard[S, K, A]) awaitStored(ctx context.Context, last int64) error {
 	return nil
 }
 
-// storeError maps an error of the partition to one that the coordinator's clients understand.
+// storeError wraps an error of the partition in the coordinator error that clients understand.
 func storeError(err error) error {
 	switch {
 	case errors.Is(err, replica.ErrNotLeader),

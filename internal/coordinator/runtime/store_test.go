@@ -16,8 +16,8 @@ import (
 
 var errRefused = errors.New("refused")
 
-// puts returns one store event per key, and the results that they will receive. The key "refused"
-// stores nothing.
+// puts returns one store event per key, and a slice in which each event stores its result. The
+// event of the key "refused" stores no record and fails.
 func puts(value string, keys ...string) (events []event, results []error) {
 	results = make([]error, len(keys))
 	for i, key := range keys {
@@ -82,8 +82,8 @@ func TestOversizedRecordFailsAlone(t *testing.T) {
 	}
 }
 
-// While nothing can be stored, a thousand events cost one batch and not one for each of the events
-// behind the first.
+// The broker is no longer the leader. A thousand store events build only one batch, which cannot be
+// appended, and all fail. Without this optimization each event would build a batch.
 func TestStoresWithoutLeadershipFailTogether(t *testing.T) {
 	b := newBroker(t, vfs.NewMem(), metadata.NewID())
 	defer b.Stop()
@@ -115,7 +115,8 @@ func TestStoresWithoutLeadershipFailTogether(t *testing.T) {
 		t.Error("the shard is marked inconsistent although no volatile state had changed")
 	}
 	if failed > 2*stored {
-		t.Errorf("failing allocated %d bytes, storing %d", failed, stored)
+		t.Errorf("allocated bytes of failed stores: got %d, want at most twice the %d of stores",
+			failed, stored)
 	}
 }
 
@@ -162,8 +163,8 @@ func TestAnswersWaitForTheHighWatermark(t *testing.T) {
 		b.Lead(1, self)
 		b.shard()
 		must(t, b.put("a", "1"))
-		b.Lead(2, self, 2) // no follower runs as broker 2
-		b.shard()          // CallVolatile returns nevertheless
+		b.Lead(2, self, 2) // broker 2 does not run, so the high watermark does not advance
+		b.shard()          // uses CallVolatile, which does not wait for the high watermark
 		began := time.Now()
 		if err := b.put("a", "2"); !errors.Is(err, ErrNotAvailable) ||
 			time.Since(began) != StoreTimeout {
@@ -174,6 +175,6 @@ func TestAnswersWaitForTheHighWatermark(t *testing.T) {
 		}
 		b.Lead(3, self)
 		b.shard()
-		b.wantValue("a", "2") // the leader's log has the record
+		b.wantValue("a", "2") // the unacknowledged record is in the leader's log
 	})
 }
