@@ -9,14 +9,14 @@ import (
 	"io"
 )
 
-// blocks is a reader of a format that is decoded block by block. It decodes a block when it is
-// needed, into the memory of the previous one: a caller that stops reading pays only for the blocks
-// it read.
+// blocks is a reader of a format that is decoded block by block. It decodes a block when the caller
+// has read the previous block, and into the same memory. If the caller stops reading, the remaining
+// blocks are never decoded.
 type blocks struct {
-	// next decodes a block into dst, which may be empty; it returns io.EOF after the last block.
+	// next decodes the next block and appends it to dst; it returns io.EOF after the last block.
 	next func(dst []byte) ([]byte, error)
-	all  []byte // the last block
-	rest []byte // its unread part
+	all  []byte // the last decoded block
+	rest []byte // the unread part of all
 }
 
 // Read implements io.Reader.
@@ -34,24 +34,25 @@ func (b *blocks) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// readBlock reads n bytes into dst. It grows dst by the data received, because n is only a claim.
+// readBlock reads n bytes into dst. It enlarges dst as data arrive, because n is only a claim of
+// the sender.
 func readBlock(dst []byte, in io.Reader, n int) ([]byte, error) {
 	dst, err := readLimited(dst[:0], io.LimitReader(in, int64(n)), n)
-	// The end of the source looks like the limit of the LimitReader, so compare the length.
+	// readLimited reports no error if the source ends before n bytes, so compare the length.
 	if err == nil && len(dst) < n {
 		err = io.ErrUnexpectedEOF
 	}
 	return dst, err
 }
 
-// lz4Stream decodes one frame, with the rules of decompressLZ4.
+// lz4Stream decodes one LZ4 frame by the rules of decompressLZ4.
 type lz4Stream struct {
 	in     *bufio.Reader
 	frame  lz4Frame // blockBytesMax is 0 until the header was read
 	stored []byte   // the block in its stored form
 }
 
-// next decodes a block; it returns io.EOF at the EndMark.
+// next decodes the next block and appends it to dst; it returns io.EOF at the EndMark.
 func (s *lz4Stream) next(dst []byte) ([]byte, error) {
 	if s.frame.blockBytesMax == 0 {
 		if err := s.readHeader(); err != nil {
@@ -83,13 +84,13 @@ func (s *lz4Stream) next(dst []byte) ([]byte, error) {
 	if word&lz4StoredRaw != 0 {
 		return append(dst, s.stored...), nil
 	}
-	// The sum of all blocks has no limit: the caller decides how much it reads.
+	// The total size of all blocks has no limit, because the caller decides how much it reads.
 	return lz4Block(dst, s.stored, s.frame.blockBytesMax, s.frame.blockBytesMax)
 }
 
 // readHeader reads the frame's header.
 func (s *lz4Stream) readHeader() error {
-	// Peek returns the available bytes; the next read returns its error again.
+	// Peek may return fewer bytes, with an error. The next read returns the same error.
 	begin, _ := s.in.Peek(lz4HeaderBytesMax)
 	frame, rest, err := parseLZ4Header(begin)
 	if err != nil {
@@ -100,9 +101,9 @@ func (s *lz4Stream) readHeader() error {
 	return err
 }
 
-// snappyStream decodes a xerial stream or one raw block, with the rules of decompressSnappy.
-// Neither format bounds the size of a block, and some clients put all data into one, so memoryMax
-// is the bound.
+// snappyStream decodes a xerial stream or one raw block, by the rules of decompressSnappy. Neither
+// format limits the size of a block, and some clients put all data into one block, so memoryMax is
+// the limit.
 type snappyStream struct {
 	in        *bufio.Reader
 	memoryMax int
@@ -111,7 +112,7 @@ type snappyStream struct {
 	stored    []byte // the block in its stored form
 }
 
-// next decodes a block; it returns io.EOF after the last one.
+// next decodes the next block and appends it to dst; it returns io.EOF after the last block.
 func (s *snappyStream) next(dst []byte) ([]byte, error) {
 	if s.raw {
 		return dst, io.EOF
@@ -134,7 +135,7 @@ func (s *snappyStream) next(dst []byte) ([]byte, error) {
 	}
 }
 
-// nextRaw decodes all input as one block: its format has no end mark.
+// nextRaw decodes all input as one block, because a raw block has no end mark.
 func (s *snappyStream) nextRaw(dst []byte) ([]byte, error) {
 	var err error
 	if s.stored, err = readLimited(s.stored[:0], s.in, s.memoryMax); err != nil {
@@ -152,8 +153,8 @@ func (s *snappyStream) nextBlock(dst []byte) ([]byte, error) {
 		return dst, fmt.Errorf("%w: short snappy block", ErrCorrupt)
 	}
 	size := int64(binary.BigEndian.Uint32(head[:]))
-	// A compressed block is smaller than the decoded one, or hardly larger. So a compressed block
-	// that is too large decodes to one that is too large.
+	// Compression enlarges a block by little at most. So a compressed block above the limit decodes
+	// to a block of about that size, which is too large as well.
 	if size > int64(s.memoryMax) {
 		return dst, fmt.Errorf("%w: snappy block of %d bytes", ErrTooLarge, size)
 	}

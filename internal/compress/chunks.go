@@ -11,14 +11,14 @@ const ChunkBytes = 128 << 10
 // freed.
 var chunkPool = sync.Pool{New: func() any { return new([ChunkBytes]byte) }}
 
-// chunkLists keeps the lists themselves, so that a batch causes no allocation.
+// chunkLists keeps unused Chunks values, so that compressing a batch allocates no memory.
 var chunkLists = sync.Pool{New: func() any { return new(Chunks) }}
 
 // Chunks is the memory into which a batch is compressed: a list of pooled chunks. It grows by whole
-// chunks, so the data is never moved, as it would be in a buffer that doubles, and the final size
-// need not be known in advance.
+// chunks, so the final size need not be known in advance. The written data are never moved, as they
+// would be in a slice that grows.
 //
-// Invariant: no chunk but the last is empty, and their sizes add up to Len.
+// Invariant: only the last chunk may be empty, and the sizes of all chunks add up to Len.
 type Chunks struct {
 	pieces [][]byte // the written part of each chunk
 	size   int
@@ -49,8 +49,8 @@ func (c *Chunks) Len() int {
 	return c.size
 }
 
-// Pieces returns the written bytes in order, one slice per chunk. They are valid until Release; all
-// but the last are final.
+// Pieces returns the written bytes in order, one slice per chunk. The slices are valid until
+// Release. Further writes change only the last slice, or append others.
 func (c *Chunks) Pieces() [][]byte { return c.pieces }
 
 // Write appends p, over as many chunks as necessary. It never fails.
@@ -63,16 +63,17 @@ func (c *Chunks) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Reserve appends n <= ChunkBytes contiguous bytes with undefined contents, for a header that can
-// be filled in only when the data after it is known.
+// Reserve appends n contiguous bytes with undefined contents (n <= ChunkBytes) and returns them. It
+// makes room for a header that can be filled in only when the data after it are known.
 func (c *Chunks) Reserve(n int) []byte {
 	room := c.room(n)
 	c.extend(n)
 	return room[:n:n]
 }
 
-// room returns all free bytes after the last written one, contiguous and at least n <= ChunkBytes.
-// If the current chunk has less, a new one is started. Bytes written there count only after extend.
+// room returns the free bytes of the last chunk, of which there are at least n (n <= ChunkBytes).
+// If the last chunk has fewer free bytes, room adds a chunk. The caller writes to the free bytes
+// and then calls extend, which makes them part of the data.
 func (c *Chunks) room(n int) []byte {
 	if last := len(c.pieces) - 1; last >= 0 && cap(c.pieces[last])-len(c.pieces[last]) >= n {
 		return c.pieces[last][len(c.pieces[last]):cap(c.pieces[last])]

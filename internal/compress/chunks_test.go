@@ -22,7 +22,7 @@ func TestChunksEqualByteSlice(t *testing.T) {
 			case 0:
 				_, _ = chunks.Write(p)
 			case 1:
-				_, _ = chunks.Write(bytes.Repeat(p, 9)) // over several chunks
+				_, _ = chunks.Write(bytes.Repeat(p, 9)) // spans several chunks
 				want = append(want, bytes.Repeat(p, 8)...)
 			case 2:
 				copy(chunks.Reserve(len(p)), p)

@@ -8,7 +8,7 @@ import (
 // Codec is the compression of a record batch, with Kafka's numbers (batch attributes, bits 0 to 2).
 type Codec int8
 
-// The codecs of record batch v2. Five to seven are invalid.
+// The codecs of record batch v2. The numbers 5 to 7 are invalid.
 const (
 	None   Codec = 0
 	Gzip   Codec = 1
@@ -21,8 +21,8 @@ const (
 // -1, which are zstd levels, keep their meaning.
 const LevelDefault = -1 << 31
 
-// Errors of Decompress. They are separate because callers treat them differently: corrupt bytes
-// contain no data, but a batch that is too large may be valid and has to be kept.
+// Errors of Decompress. Callers treat them differently: corrupt bytes contain no records, but a
+// batch that is too large may be valid and has to be kept.
 var (
 	ErrCorrupt  = errors.New("corrupt compressed data")
 	ErrTooLarge = errors.New("decompressed data exceeds the limit")

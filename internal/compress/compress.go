@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// Func is the type of To. Pure code that compresses takes a Func as a parameter, so that its shell,
-// which has the clock, can measure the time.
+// Func is the type of To. Package record reads no clock, so it accepts a Func as a parameter: the
+// caller can pass a function that measures the time of To.
 type Func func(dst *Chunks, src []byte, codec Codec, level int) error
 
 // To appends src, compressed at level (or LevelDefault), to dst. The codec writes directly into
 // dst's chunks, or appends its own block buffer to them: no byte of its output is copied more than
 // once on this path (docs/format/copies.md).
 //
-// It fails on an unknown codec or a level outside the codec's range, with an error that names the
-// range; the codecs themselves do not fail on memory. After an error the contents of dst after its
-// old length are undefined. Equal input does not guarantee equal output between versions of this
-// program; it only guarantees equal input again after Decompress.
+// To fails on an unknown codec, and on a level outside the codec's range with an error that names
+// the range. The codecs themselves do not fail, because they write to memory. After an error the
+// contents of dst after its old length are undefined. Different versions of this program may
+// compress the same input to different bytes.
 func To(dst *Chunks, src []byte, codec Codec, level int) error {
 	if !codec.Valid() {
 		return fmt.Errorf("compress with %s: unknown codec", codec)
@@ -43,8 +43,8 @@ func To(dst *Chunks, src []byte, codec Codec, level int) error {
 	return nil
 }
 
-// Compress is To into one slice, which costs another copy: for data that is not written to a file.
-// On an error it returns dst unchanged.
+// Compress is like To, but appends to a slice, which costs another copy. It is meant for data that
+// is not written to a file. On an error it returns dst unchanged.
 func Compress(dst, src []byte, codec Codec, level int) ([]byte, error) {
 	chunks := NewChunks()
 	defer chunks.Release()
@@ -54,8 +54,8 @@ func Compress(dst, src []byte, codec Codec, level int) ([]byte, error) {
 	return chunks.AppendTo(dst), nil
 }
 
-// Decompress appends src, decompressed, to dst. It fails with ErrTooLarge before it holds more than
-// limit appended bytes, and with ErrCorrupt on bad data. On an error it returns dst unchanged.
+// Decompress appends src, decompressed, to dst. It fails with ErrTooLarge if src decompresses to
+// more than limit bytes, and with ErrCorrupt on bad data. On an error it returns dst unchanged.
 func Decompress(dst, src []byte, codec Codec, limit int) ([]byte, error) {
 	var out []byte
 	var err error
@@ -79,7 +79,7 @@ func Decompress(dst, src []byte, codec Codec, limit int) ([]byte, error) {
 	return out, nil
 }
 
-// copyLimited is Decompress for uncompressed data, to which the limit applies too.
+// copyLimited is Decompress for uncompressed data. The limit applies to uncompressed data too.
 func copyLimited(dst, src []byte, limit int) ([]byte, error) {
 	if len(src) > limit {
 		return nil, ErrTooLarge
@@ -87,8 +87,9 @@ func copyLimited(dst, src []byte, limit int) ([]byte, error) {
 	return append(dst, src...), nil
 }
 
-// readLimited appends data from r to dst until EOF. It grows dst by the data received, never by an
-// announced size. At the limit it reads one more byte to distinguish "exactly limit" from "more".
+// readLimited appends data from r to dst until EOF. It enlarges dst as data arrive, never by a size
+// that the data declare. At the limit it reads one more byte, to distinguish data of exactly limit
+// bytes from longer data.
 func readLimited(dst []byte, r io.Reader, limit int) ([]byte, error) {
 	start := len(dst)
 	for {

@@ -92,7 +92,9 @@ func TestDecompressEnforcesLimitExactly(t *testing.T) {
 	}
 }
 
-func TestDecompressionBombIsBoundedByLimit(t *testing.T) { // reference 1.3, PR #23429
+// TestDecompressionBombIsBoundedByLimit decompresses a few kilobytes that become 64 MiB. In Kafka
+// such a batch exhausted the memory of the log cleaner (Kafka's PR #23429).
+func TestDecompressionBombIsBoundedByLimit(t *testing.T) {
 	bomb := make([]byte, 64<<20)
 	const limit = 1 << 20
 	for _, codec := range []Codec{Gzip, Snappy, LZ4, Zstd} {

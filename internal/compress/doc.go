@@ -5,8 +5,9 @@
 //   - Decompress holds at most its limit of decoded bytes (and one block of the codec: at most 4
 //     MiB for LZ4, 128 KiB for zstd), whatever sizes the input claims: ten kilobytes can claim
 //     gigabytes.
-//   - A Reader holds one piece of the data at a time, and allocates no window above 8 MiB because a
-//     frame declares it. It accepts the same input as Decompress.
+//   - A Reader holds one piece of the data at a time. If a zstd frame declares a window above 8
+//     MiB, the Reader decodes this frame and all data after it in memory, up to its limit. It
+//     accepts the same input as Decompress.
 //   - Compress writes what Kafka's own producer would write (framing, flags, block sizes), so that
 //     every client that can read from Kafka can read from Heartwood.
 //   - Every level in Kafka's ranges (KIP-390) is accepted. Effective returns the setting that the

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// foreignText returns the contents of the frames in testdata/foreign, as content() of make.py
-// there.
+// foreignText returns the decompressed contents of each frame in testdata/foreign. The function
+// content() in testdata/foreign/make.py creates the same text.
 func foreignText() []byte {
 	var out bytes.Buffer
 	for i := range 2800 {

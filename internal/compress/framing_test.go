@@ -25,13 +25,13 @@ func TestXXHash32KnownAnswers(t *testing.T) {
 	}
 }
 
-func TestLZ4FramingIsThatOfKafka(t *testing.T) { // reference 1.3
+func TestLZ4FramingIsThatOfKafka(t *testing.T) {
 	packed, err := Compress(nil, bytes.Repeat([]byte("ab"), 50_000), LZ4, LevelDefault)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := hex.EncodeToString(packed[:7]); got != "04224d18604082" {
-		t.Errorf("frame header is %s", got)
+		t.Errorf("got frame header %s, want 04224d18604082", got)
 	}
 	if end := binary.LittleEndian.Uint32(packed[len(packed)-4:]); end != 0 {
 		t.Errorf("EndMark is %#x, want 0", end)
@@ -64,7 +64,7 @@ func TestLZ4FramesOfOtherClientsAreDecoded(t *testing.T) {
 	}
 }
 
-func TestLZ4FramesThatKafkaRejectsAreRejected(t *testing.T) { // reference 1.3
+func TestLZ4FramesThatKafkaRejectsAreRejected(t *testing.T) {
 	withHeader := func(flags, block byte, fix bool) []byte {
 		frame := []byte{0x04, 0x22, 0x4D, 0x18, flags, block, 0, 0, 0, 0, 0}
 		if fix {
@@ -155,7 +155,7 @@ func TestGzipMembersAreConcatenated(t *testing.T) { // RFC 1952 2.2
 	}
 }
 
-func TestZstdFrameHasNoContentSizeAndSmallWindow(t *testing.T) { // reference 1.3
+func TestZstdFrameHasNoContentSizeAndSmallWindow(t *testing.T) {
 	for _, size := range []int{1, 300, 5000, 60_000, 1 << 20, 3 << 20} {
 		packed, err := Compress(nil, bytes.Repeat([]byte{'x'}, size), Zstd, LevelDefault)
 		if err != nil {
@@ -190,7 +190,7 @@ func TestZstdConcatenatedSkippableAndSizedFramesAreDecoded(t *testing.T) {
 }
 
 func TestZstdWindowAbove128MiBIsRejected(t *testing.T) {
-	// window 2^28, one empty raw block
+	// The frame declares a window of 2^28 bytes and contains one empty raw block.
 	frame := []byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, 18 << 3, 0x01, 0x00, 0x00}
 	if _, err := Decompress(nil, frame, Zstd, 1<<30); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("window of 256 MiB: %v, want ErrCorrupt", err)

@@ -42,8 +42,8 @@ type gzipReader struct {
 	memory bytes.Reader
 }
 
-// release returns the reader to the pool without its source. The source is a view of a request or
-// of a buffer that gets another owner, so the pool must not refer to it.
+// release returns the reader to the pool without its source. The source is the memory of a request
+// or of a buffer, which will be reused, so the pool must not refer to it.
 func (r *gzipReader) release() {
 	r.memory.Reset(nil)
 	_ = r.Reset(&r.memory) // always fails because there is no header; it only clears the source

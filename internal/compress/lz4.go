@@ -9,8 +9,8 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// lz4Fast is the level that selects the fast compressor; all others select the high-compression
-// one. It is the default, as in Kafka (reference 1.3).
+// lz4Fast is the level that selects the fast compressor; all other levels select the
+// high-compression one. As in Kafka, it is the default level.
 const lz4Fast = 9
 
 // Constants of the frame as Kafka writes it. The framing is implemented here because the library's
@@ -19,7 +19,7 @@ const lz4Fast = 9
 const (
 	lz4Magic      = 0x184D2204
 	lz4BlockBytes = 64 << 10
-	lz4StoredRaw  = 1 << 31 // in a block's size: the block is not compressed
+	lz4StoredRaw  = 1 << 31 // bit of a block's size field: the block is not compressed
 	// lz4HeaderBytesMax is the size of magic, FLG, BD, content size and checksum.
 	lz4HeaderBytesMax = 4 + 2 + 8 + 1
 )
@@ -86,8 +86,8 @@ type lz4Frame struct {
 }
 
 // parseLZ4Header returns the frame's header and the bytes after it. It rejects reserved bits, other
-// versions, dependent blocks and dictionaries: no Kafka client writes them, and Kafka's reader
-// rejects them too (reference 1.3).
+// versions, dependent blocks and dictionaries: no Kafka client writes such frames, and Kafka's
+// reader rejects them too.
 func parseLZ4Header(src []byte) (lz4Frame, []byte, error) {
 	if len(src) < 7 || binary.LittleEndian.Uint32(src) != lz4Magic {
 		return lz4Frame{}, nil, fmt.Errorf("%w: not an lz4 frame", ErrCorrupt)

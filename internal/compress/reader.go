@@ -12,13 +12,12 @@ import (
 
 // Reader decompresses a batch piece by piece, in bounded memory, and a caller may stop reading
 // early. It returns the same bytes as Decompress. Its errors wrap ErrCorrupt and ErrTooLarge as
-// those of Decompress do; errors of the source, which do not concern the data, are returned
-// unchanged.
+// those of Decompress do. It returns errors of the source, such as a disk error, unchanged.
 //
 // Unlike Decompress it detects bad data only when it reaches them.
 type Reader struct {
 	source    sourceReader
-	in        *bufio.Reader // over source; pooled
+	in        *bufio.Reader // reads from source; pooled
 	codec     Codec
 	memoryMax int
 	// out returns the decompressed bytes. It is nil until the first Read, because opening it reads
@@ -37,8 +36,9 @@ var readerInputs = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, r
 
 // NewReader returns a reader of the decompressed contents of source. It holds at most memoryMax
 // bytes of data at once, in addition to a buffer and the codec's own window (32 KiB for gzip, up to
-// zstdStreamWindowMax for zstd). If more is needed, Read fails with ErrTooLarge: for a larger block
-// of snappy, or for more zstd data within a larger window. The caller must Close the reader once.
+// zstdStreamWindowMax for zstd). Read fails with ErrTooLarge if a snappy block exceeds memoryMax.
+// It also fails so if a zstd frame declares a window above zstdStreamWindowMax and the data from
+// this frame on exceed memoryMax. The caller must Close the reader once.
 func NewReader(source io.Reader, codec Codec, memoryMax int) *Reader {
 	r := &Reader{source: sourceReader{from: source}, codec: codec, memoryMax: memoryMax,
 		openLarge: openZstdInMemory}
@@ -96,8 +96,8 @@ func (r *Reader) open() (err error) {
 	return err
 }
 
-// classify distinguishes an error of the source from corrupt data. A source that ends early counts
-// as corrupt data.
+// classify distinguishes an error of the source from corrupt data. A source that ends too early is
+// corrupt data.
 func (r *Reader) classify(err error) error {
 	switch {
 	case err == nil,
@@ -123,14 +123,15 @@ type sourceReader struct {
 
 func (w *sourceReader) Read(p []byte) (int, error) {
 	n, err := w.from.Read(p)
-	// The end of the source is not its failure; truncated data are the fault of the data.
+	// io.EOF is no failure of the source. If the data are truncated, the decoder reports that.
 	if err != nil && err != io.EOF {
 		w.err = err
 	}
 	return n, err
 }
 
-// openGzip returns a reader of all members, and a function that returns its decoder to the pool.
+// openGzip returns a reader of all members of a gzip stream, and a function that returns its
+// decoder to the pool.
 func openGzip(in *bufio.Reader) (io.Reader, func(), error) {
 	r, pooled := gzipReaders.Get().(*gzipReader)
 	if !pooled {

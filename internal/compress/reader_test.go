@@ -31,7 +31,8 @@ func TestReaderEqualsDecompress(t *testing.T) {
 			}
 			for source, wrap := range map[string]func(io.Reader) io.Reader{"whole": unwrapped,
 				"halves": iotest.HalfReader, "the end with data": iotest.DataErrReader} {
-				// memoryMax is less than the sample, because only one piece is needed at a time.
+				// The limit of 128 KiB is less than most samples, because a Reader holds one piece
+				// at a time.
 				if out, err := readAll(packed, codec, 128<<10, wrap); err != nil ||
 					!bytes.Equal(out, sample) {
 					t.Errorf("%s of %s, %s: got %d of %d bytes, %v", codec, name, source, len(out),
@@ -95,7 +96,7 @@ func TestReaderMemoryIsBounded(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		read()
 		runtime.ReadMemStats(&after)
-		// The maximum is two windows of zstd, or blocks of LZ4 of 4 MiB.
+		// The limit is enough for two zstd windows of 8 MiB, and for LZ4 blocks of 4 MiB.
 		if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 20<<20 {
 			t.Errorf("%s: allocated %d bytes, want at most 20 MiB", name, allocated)
 		}
@@ -248,8 +249,8 @@ func TestReaderEqualsDecompressForConcatenatedFrames(t *testing.T) {
 }
 
 // FuzzReader compares a Reader with Decompress on arbitrary bytes. A Reader returns the data before
-// a fault. It may return ErrTooLarge for a declared size where Decompress detects that the bytes
-// are missing.
+// a fault. It may return ErrTooLarge because of a declared size, where Decompress returns
+// ErrCorrupt because the bytes are missing.
 func FuzzReader(f *testing.F) {
 	for codec := None; codec <= Zstd; codec++ {
 		packed, err := Compress(nil, []byte("hello hello hello"), codec, LevelDefault)
@@ -276,7 +277,7 @@ func FuzzReader(f *testing.F) {
 		defer r.Close()
 		got, err := io.ReadAll(io.LimitReader(r, limit+1)) // bounds a decompression bomb
 		switch {
-		case errors.Is(wantErr, ErrTooLarge): // the pieces may still be small enough
+		case errors.Is(wantErr, ErrTooLarge): // a Reader succeeds if each piece is below the limit
 		case wantErr == nil:
 			if err != nil || !bytes.Equal(got, want) {
 				t.Fatalf("%s: Decompress returns %d bytes; Reader returns %d, %v", codec, len(want),

@@ -6,9 +6,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Setting is the encoder setting that is used for a level. Levels are numbers of other encoders
-// (zlib, lz4, zstd); the Go encoders have their own parameters, sometimes fewer. Levels with the
-// same setting give the same bytes.
+// Setting is the encoder setting that is used for a level. Kafka's levels are those of zlib, lz4
+// and zstd. The Go encoders have settings of their own, sometimes one for several levels. Such
+// levels give the same bytes.
 type Setting struct {
 	Level int // the requested level, or the codec's default; 0 for a codec without levels
 	// Lowest and Highest bound the levels that share the setting, Lowest <= Level <= Highest; both
@@ -60,7 +60,7 @@ func Effective(codec Codec, level int) Setting {
 func lz4Attempts(level int) int { return 1 << (level - 1) }
 
 // zstdSpeeds contains the library's four encoders, each with the highest level that is mapped to
-// it, as the library itself maps them.
+// it. The library itself maps levels in the same way.
 var zstdSpeeds = [...]struct {
 	speed   zstd.EncoderLevel
 	highest int

@@ -44,8 +44,8 @@ func everyLevel(codec Codec) []int {
 	return levels
 }
 
-// TestEffectiveMatchesCompress compares Effective with the output of Compress: levels with one
-// setting give the same bytes, levels with different settings different bytes.
+// TestEffectiveMatchesCompress compares Effective with the output of Compress: levels with the same
+// setting must give the same bytes, and levels with different settings must give different bytes.
 func TestEffectiveMatchesCompress(t *testing.T) { // KIP-390
 	sample := levelSample()
 	for codec := None; codec <= Zstd; codec++ {
@@ -76,8 +76,8 @@ func TestEffectiveMatchesCompress(t *testing.T) { // KIP-390
 	}
 }
 
-// deepSearch reports whether an LZ4 setting compares more positions than any match in the sample
-// has: such settings give the same bytes.
+// deepSearch reports whether an LZ4 setting compares all earlier positions in the sample that have
+// the same first bytes. All such settings give the same bytes.
 func deepSearch(encoder string) bool {
 	var attempts int
 	_, err := fmt.Sscanf(encoder, "lz4 high compression with %d attempts", &attempts)
@@ -124,8 +124,8 @@ func TestZstdSpeedsAreTheLibrarysOwnMapping(t *testing.T) {
 	}
 }
 
-// TestHigherLevelsAreNotLarger checks levels that differ much, on typical records. Neighbouring
-// levels may differ either way.
+// TestHigherLevelsAreNotLarger checks levels that are far apart, on typical records. Of two
+// neighbouring levels the higher one may give more bytes.
 func TestHigherLevelsAreNotLarger(t *testing.T) {
 	sample := samples()["64K"]
 	for codec, levels := range map[Codec][]int{Gzip: {1, 9}, LZ4: {1, 2, 4, 6, 8, 12, 17},

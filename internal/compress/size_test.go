@@ -42,8 +42,9 @@ func TestSizeAcceptsTheForeignFramesThatDecompressAccepts(t *testing.T) {
 	})
 }
 
-// zstdZeros returns a zstd frame that decompresses to so many blocks of 128 KiB of zeros, in blocks
-// of the type RLE (RFC 8878, 3.1.1.2.2), with a window of 2 to the power of windowLog bytes.
+// zstdZeros returns a zstd frame that decompresses to the given number of blocks of 128 KiB of
+// zeros. The blocks have the type RLE (RFC 8878, 3.1.1.2.2). The frame declares a window of 2 to
+// the power of windowLog bytes.
 func zstdZeros(blocks, windowLog int) []byte {
 	frame := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, byte(windowLog-10) << 3}
 	for i := range blocks {
@@ -78,8 +79,8 @@ func TestSizeHoldsAPieceOfTheData(t *testing.T) {
 				t.Errorf("%s: size %d, %v; want %d", name, n, err, size)
 			}
 		})
-		// zstd has a window of 2 MiB and LZ4 and snappy blocks of at most 64 KiB; the rest is
-		// small.
+		// The largest allocations are zstd's window of 2 MiB and the blocks of LZ4 and snappy, of
+		// at most 64 KiB.
 		if allocated > 12<<20 {
 			t.Errorf("%s: %d bytes were allocated for the size of %d", name, allocated, size)
 		}
@@ -92,7 +93,7 @@ func TestSizeHoldsTheWindowOfAFrame(t *testing.T) {
 	if len(packed) > 1<<20 {
 		t.Fatalf("the frame has %d bytes", len(packed))
 	}
-	// as the second frame, too
+	// The large frame is once the only frame, and once the second frame.
 	for _, src := range [][]byte{packed, append(zstdZeros(1, 20), packed...)} {
 		allocated := allocatedBy(func() {
 			if _, err := Size(src, Zstd, limit); !errors.Is(err, ErrTooLarge) {
@@ -113,7 +114,8 @@ func TestSizeHoldsTheWindowOfAFrame(t *testing.T) {
 	}
 }
 
-// allocatedBy returns how many bytes f allocates, an upper bound of what it holds.
+// allocatedBy returns how many bytes f allocates, which is an upper bound of the memory that f
+// holds at any time.
 func allocatedBy(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

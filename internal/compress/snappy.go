@@ -14,12 +14,12 @@ import (
 // blocks of {i32 BE length, raw snappy block}.
 const (
 	xerialHeaderBytes = 16
-	xerialBlockBytes  = 32 << 10 // input of one block
+	xerialBlockBytes  = 32 << 10 // uncompressed size of a block
 )
 
 var (
 	xerialMagic = []byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
-	// Version 1, compatible since version 1. Clip makes append copy the magic.
+	// The magic, then version 1 and lowest compatible version 1. Clip makes append copy the magic.
 	xerialHeader = append(slices.Clip(xerialMagic), 0, 0, 0, 1, 0, 0, 0, 1)
 )
 
@@ -36,14 +36,15 @@ func compressSnappy(dst *Chunks, src []byte) {
 }
 
 // decompressSnappy reads a xerial stream, or one raw block if the magic is missing: some clients
-// send that.
+// send a raw block.
 func decompressSnappy(dst, src []byte, limit int) ([]byte, error) {
 	if !bytes.HasPrefix(src, xerialMagic) {
 		return snappyBlock(dst, src, limit)
 	}
 	start, rest := len(dst), src
 	for len(rest) > 0 { // the format has no end mark
-		// Streams may be concatenated. The magic cannot be a length: it would be negative.
+		// Streams may be concatenated. The magic cannot be the length of a block: its first bit is
+		// set, so the length would be negative.
 		if bytes.HasPrefix(rest, xerialMagic) {
 			if len(rest) < xerialHeaderBytes {
 				return dst, fmt.Errorf("%w: short snappy header", ErrCorrupt)

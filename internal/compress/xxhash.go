@@ -15,9 +15,9 @@ const (
 )
 
 // xxHash32 returns the xxHash32 of data with seed 0, the checksum of LZ4 frames. The lz4 library
-// does not export its own, and a dependency for forty lines is not worth it.
+// does not export its implementation, and another dependency is not worth forty lines.
 func xxHash32(data []byte) uint32 {
-	// Input below 16 bytes has no lanes; the prime replaces them.
+	// Input of less than 16 bytes is not divided into lanes; its hash starts with a prime instead.
 	size, hash := uint32(len(data)), xxPrime5
 	if len(data) >= 16 {
 		lanes := [4]uint32{xxPrime1, xxPrime2, 0, 0}

@@ -16,9 +16,9 @@ const zstdWindowMax = 128 << 20
 // zstdBlockBytes is the maximum decoded size of a block (RFC 8878, 3.1.1.2).
 const zstdBlockBytes = 128 << 10
 
-// zstdWindows contains the windows that this package writes, by input size: a small batch gets a
-// small window, because a reader allocates the window whole. 0 selects the level's own window, or
-// zstdStreamWindowMax if that is less.
+// zstdWindows contains the windows that this package declares. compressZstd chooses the first that
+// is at least as large as the input, because a reader allocates the whole window even for a small
+// batch. 0 selects the window of the level, but at most zstdStreamWindowMax.
 var zstdWindows = [...]int{64 << 10, 1 << 20, 0}
 
 // zstdWriters keeps encoders by speed and window, neither of which Reset can change. The library
@@ -26,8 +26,8 @@ var zstdWindows = [...]int{64 << 10, 1 << 20, 0}
 // bytes.
 var zstdWriters [zstd.SpeedBestCompression + 1][len(zstdWindows)]sync.Pool // of *zstd.Encoder
 
-// zstdReader decodes only whole inputs, concurrently. Its own size limit is disabled: the capacity
-// of the destination is the limit.
+// zstdReader decodes whole inputs, and several goroutines may use it at the same time. The
+// library's own size limit is disabled; the capacity of the destination limits the decoded size.
 var zstdReader = sync.OnceValues(func() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecoderMaxWindow(zstdWindowMax),
 		zstd.WithDecodeAllCapLimit(true),
@@ -65,9 +65,9 @@ func compressZstd(dst *Chunks, src []byte, level int) error {
 }
 
 // newZstdWriter returns an encoder that runs in the caller's goroutine (concurrency 1), writes no
-// checksum, as Kafka does, and writes a frame even for empty input. The windows of the two highest
-// levels would be 16 and 32 MiB, which is more than a decoder must support, and more than any batch
-// of normal size.
+// checksum, as Kafka does, and writes a frame even for empty input. It limits the window to 8 MiB,
+// because a decoder need not support more; the library's own windows for its two highest speeds
+// would be 16 and 32 MiB.
 func newZstdWriter(speed zstd.EncoderLevel, window int) (*zstd.Encoder, error) {
 	options := []zstd.EOption{
 		zstd.WithEncoderLevel(speed), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
@@ -86,13 +86,15 @@ func newZstdWriter(speed zstd.EncoderLevel, window int) (*zstd.Encoder, error) {
 }
 
 // decompressZstd reads concatenated and skippable frames. The size in a frame's header is only a
-// claim of the sender, so the room grows with the data actually decoded: four times the previous
-// room, up to the limit and one block.
+// claim of the sender, so it is not used to allocate memory. Decoding starts with a small
+// destination. If the data do not fit, it is repeated with one four times as large, up to the limit
+// plus one block.
 //
-// The library's own limit (WithDecoderMaxMemory) cannot be used: it also rejects every larger
-// window, and clients send a window of 8 MiB around one kilobyte. Nor does the library report
-// clearly that the room was too small. But it cannot fail for that reason while a whole block still
-// fits, and at the last attempt a block fits beyond the limit.
+// The library's own limit (WithDecoderMaxMemory) cannot be used: it also rejects every frame that
+// declares a window above the limit, and clients declare 8 MiB for one kilobyte of data. The
+// library does not report clearly that the destination was too small. But an error must have
+// another cause if a whole block would still fit. The largest destination has room for a block
+// beyond the limit, so that decoding exceeds the limit before the destination is full.
 func decompressZstd(dst, src []byte, limit int) ([]byte, error) {
 	r, err := zstdReader()
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 	leaderEpochAt     = 12
 	magicAt           = 16
 	crcAt             = 17
-	attributesAt      = 21 // the checksum covers the batch from here
+	attributesAt      = 21 // the checksum covers the batch from this position on
 	lastOffsetDeltaAt = 23
 	baseTimestampAt   = 27
 	maxTimestampAt    = 35
@@ -30,7 +30,7 @@ const (
 	baseSequenceAt    = 53
 	countAt           = 57
 
-	lengthEnd = 12 // batchLength counts the bytes from here
+	lengthEnd = 12 // the field batchLength is the size of the batch from this position on
 	magic     = 2
 )
 
@@ -41,8 +41,8 @@ const (
 	transactionalBit  = 1 << 4
 	controlBit        = 1 << 5
 	deleteHorizonBit  = 1 << 6
-	noTimestamp       = -1            // of a record without a timestamp and of an empty batch
-	sequenceNumberMax = math.MaxInt32 // followed by 0
+	noTimestamp       = -1            // the timestamp of an empty batch, or of a record without one
+	sequenceNumberMax = math.MaxInt32 // the next sequence number is 0
 )
 
 // TimestampType is the source of a batch's timestamps: the producer or the broker.
@@ -60,8 +60,8 @@ var ErrCorrupt = errors.New("corrupt record batch")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Batch is a view over the bytes of exactly one record batch v2 (magic 2); it never copies. Next
-// returns one. Its length is 12 + batchLength >= HeaderBytes.
+// Batch is a view over the bytes of exactly one record batch v2 (magic 2), as Next returns it; it
+// never copies them. Its length is 12 + batchLength >= HeaderBytes.
 type Batch []byte
 
 // Next splits the first batch off buf. It checks length and magic, not the checksum. It returns
@@ -78,9 +78,10 @@ func Next(buf []byte) (first Batch, rest []byte, err error) {
 	return Batch(buf[:size:size]), buf[size:], nil
 }
 
-// PeekSize returns the size in bytes of the batch that begins with header (at least 17 bytes), as
-// Next checks it. The size is unverified and up to 2 GiB: the caller compares it with the available
-// bytes before allocating. For a shorter header PeekSize returns io.ErrUnexpectedEOF.
+// PeekSize returns the size in bytes of a batch whose first 17 bytes or more are header. It checks
+// length and magic, as Next does. The size may be up to 2 GiB although fewer bytes follow, so the
+// caller must compare it with the available bytes before it allocates memory. If header has less
+// than 17 bytes, PeekSize returns io.ErrUnexpectedEOF.
 func PeekSize(header []byte) (int, error) {
 	if len(header) <= magicAt {
 		return 0, io.ErrUnexpectedEOF
@@ -96,17 +97,18 @@ func PeekSize(header []byte) (int, error) {
 	return lengthEnd + int(length), nil
 }
 
-// Fields are read without a bounds check: a Batch is at least HeaderBytes long.
+// The accessors need no bounds checks, because a Batch is at least HeaderBytes long.
 func (b Batch) int64At(at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
 func (b Batch) int32At(at int) int32 { return int32(binary.BigEndian.Uint32(b[at:])) }
 func (b Batch) int16At(at int) int16 { return int16(binary.BigEndian.Uint16(b[at:])) }
 func (b Batch) attributes() int16    { return b.int16At(attributesAt) }
 
-// BaseOffset is the first offset that the batch covers. Cleaning may have removed its record.
+// BaseOffset is the first offset that the batch covers. Cleaning may have removed the record at
+// this offset.
 func (b Batch) BaseOffset() int64 { return b.int64At(baseOffsetAt) }
 
-// LastOffset is the last offset the batch covers. Cleaning never changes it, because consumers
-// continue from the offset after it.
+// LastOffset is the last offset that the batch covers. Cleaning never changes it, because consumers
+// continue at LastOffset + 1.
 func (b Batch) LastOffset() int64 { return b.BaseOffset() + int64(b.LastOffsetDelta()) }
 
 // NextOffset is LastOffset + 1.
@@ -144,8 +146,8 @@ func (b Batch) DeleteHorizon() (ms int64, ok bool) {
 // LastOffsetDelta is LastOffset - BaseOffset.
 func (b Batch) LastOffsetDelta() int32 { return b.int32At(lastOffsetDeltaAt) }
 
-// BaseTimestamp is the base of the records' timestamp deltas (ms): the first record's timestamp, or
-// the delete horizon.
+// BaseTimestamp is the timestamp (ms) to which the timestamp deltas of the records are relative:
+// the first record's timestamp, or the delete horizon if the batch has one.
 func (b Batch) BaseTimestamp() int64 { return b.int64At(baseTimestampAt) }
 
 // MaxTimestamp is the largest timestamp of the records (ms). With LogAppendTime it is the timestamp
@@ -158,11 +160,11 @@ func (b Batch) ProducerID() int64 { return b.int64At(producerIDAt) }
 // ProducerEpoch is -1 for a producer without idempotence.
 func (b Batch) ProducerEpoch() int16 { return b.int16At(producerEpochAt) }
 
-// BaseSequence is the sequence number of the first record, -1 for none.
+// BaseSequence is the sequence number of BaseOffset; -1 if the batch has no sequence numbers.
 func (b Batch) BaseSequence() int32 { return b.int32At(baseSequenceAt) }
 
-// LastSequence is the sequence number of the last record, which wraps from 2^31-1 to 0; -1 for
-// none.
+// LastSequence is the sequence number of LastOffset; -1 if the batch has no sequence numbers. The
+// number after 2^31-1 is 0.
 func (b Batch) LastSequence() int32 {
 	if b.BaseSequence() < 0 {
 		return -1
@@ -198,18 +200,18 @@ func (b Batch) SetLeaderEpoch(epoch int32) {
 	binary.BigEndian.PutUint32(b[leaderEpochAt:], uint32(epoch))
 }
 
-// setMaxTimestamp sets the field in place and invalidates the checksum; call setCRC last.
+// setMaxTimestamp sets the field in place. The caller must call setCRC afterwards.
 func (b Batch) setMaxTimestamp(ms int64) {
 	binary.BigEndian.PutUint64(b[maxTimestampAt:], uint64(ms))
 }
 
-// setAttributes sets the field in place and invalidates the checksum; call setCRC last.
+// setAttributes sets the field in place. The caller must call setCRC afterwards.
 func (b Batch) setAttributes(attributes int16) {
 	binary.BigEndian.PutUint16(b[attributesAt:], uint16(attributes))
 }
 
 // setCRC recomputes the checksum over b and the pieces of the batch that follow it in rest. It must
-// follow every other change.
+// be called after every other change to the batch.
 func (b Batch) setCRC(rest ...[]byte) {
 	sum := crc32.Checksum(b[attributesAt:], castagnoli)
 	for _, piece := range rest {

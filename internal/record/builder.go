@@ -13,20 +13,22 @@ import (
 type Identity struct {
 	BaseOffset int64
 	// LastOffsetDelta is kept even if the last records are removed: a consumer fetches from
-	// BaseOffset + LastOffsetDelta + 1 next, and with a smaller delta it would fetch the same batch
-	// forever. It also determines the last sequence number (I25).
+	// BaseOffset
+	// + LastOffsetDelta + 1 next, and with a smaller delta it would fetch the same batch forever. It
+	// also determines the last sequence number (invariant I25 of docs/cleaner-invariants.md).
 	LastOffsetDelta int32
 	LeaderEpoch     int32
 	TimestampType   TimestampType
-	// ms; used only for LogAppendTime and for an empty batch, otherwise computed from the records
+	// MaxTimestamp is in ms. It is used for LogAppendTime and for a batch without records;
+	// otherwise the maximum is computed from the records.
 	MaxTimestamp  int64
 	Transactional bool
 	Control       bool
 	ProducerID    int64
 	ProducerEpoch int16
-	BaseSequence  int32 // of BaseOffset, even if its record was removed
-	// ms; 0: none. Replaces the base timestamp (KIP-534), and the timestamp deltas are relative to
-	// it
+	BaseSequence  int32 // sequence number of BaseOffset, even if that record was removed
+	// DeleteHorizonMs is in ms; 0 means that the batch has no delete horizon. The horizon is stored
+	// as the base timestamp (KIP-534), so the timestamp deltas are relative to it.
 	DeleteHorizonMs int64
 }
 
@@ -63,20 +65,21 @@ func (id Identity) attributes(codec compress.Codec) int16 {
 	return attributes
 }
 
-// Builder builds one batch at a time: Reset, Add for each record, Build. NewBuilder returns a
-// usable one. Reset reuses the buffers. A Builder is not safe for concurrent use.
+// Builder builds one batch at a time: call Reset, then Add for each record, then Build or Encode.
+// Reset starts the next batch in the same buffers. NewBuilder creates a Builder. A Builder is not
+// safe for concurrent use.
 type Builder struct {
 	codec    compress.Codec
 	level    int
 	compress compress.Func
 
 	id Identity
-	// buffer holds space for the header, then the encoded, uncompressed records. An uncompressed
-	// batch is completed in place; compression needs all records at once.
+	// buffer contains space for the header, then the encoded, uncompressed records. An uncompressed
+	// batch is completed in this buffer. Compression reads all records at once from it.
 	buffer []byte
-	chunks *compress.Chunks // of the last batch that Encode returned, if it is compressed
+	chunks *compress.Chunks // the last batch that Encode returned; nil if it is uncompressed
 	count  int32
-	last   int64 // offset delta of the last record added, initially -1; deltas ascend
+	last   int64 // offset delta of the last added record, initially -1; deltas ascend
 
 	// baseTimestamp is the delete horizon or the first record's timestamp. It is fixed before the
 	// first record is encoded, because the deltas depend on it.
@@ -90,11 +93,11 @@ func NewBuilder(codec compress.Codec, level int) *Builder {
 	return &Builder{codec: codec, level: level, compress: compress.To}
 }
 
-// emptyHeader is the placeholder before the records until the header is known.
+// emptyHeader reserves the space before the records until the header is known.
 var emptyHeader [HeaderBytes]byte
 
-// Reset starts a new batch and discards the previous one, built or not. It invalidates the result
-// of Encode and keeps codec, level and buffers.
+// Reset starts a new batch and discards the previous one, whether it was built or not. The result
+// of an earlier Encode becomes invalid. Codec, level and buffers are kept.
 func (b *Builder) Reset(id Identity) {
 	b.Release()
 	b.id, b.buffer, b.count, b.last, b.err = id, append(b.buffer[:0], emptyHeader[:]...), 0, -1, nil
@@ -125,7 +128,7 @@ func (b *Builder) Add(r *Record) {
 	if b.count == 0 && b.id.DeleteHorizonMs == 0 {
 		b.baseTimestamp = r.Timestamp
 	}
-	b.last = delta // also after a violation: only the first one is reported
+	b.last = delta // also after a violation, because only the first one is reported
 	b.count++
 	b.maxTimestamp = max(b.maxTimestamp, r.Timestamp)
 	b.buffer = appendRecord(b.buffer, r, r.Timestamp-b.baseTimestamp, delta)
@@ -183,7 +186,7 @@ func (b *Builder) encodeRecords(codec compress.Codec) (Parts, error) {
 	if codec == compress.None {
 		return Whole(b.buffer), nil
 	}
-	b.Release() // of a previous Encode
+	b.Release() // the chunks of a previous Encode
 	b.chunks = compress.NewChunks()
 	b.chunks.Reserve(HeaderBytes)
 	if err := b.compress(b.chunks, b.buffer[HeaderBytes:], codec, b.level); err != nil {
@@ -212,8 +215,8 @@ func putHeader(b Batch, id Identity, baseTimestamp, maxTimestamp int64) {
 	binary.BigEndian.PutUint32(b[baseSequenceAt:], uint32(id.BaseSequence))
 }
 
-// appendRecord encodes one record: the length of its body, then the body. The length is a varint of
-// unknown size, so it is computed first and not filled in afterwards.
+// appendRecord encodes one record: the length of its body, then the body. The length is a varint,
+// whose own size depends on its value, so it is computed before the body is encoded.
 func appendRecord(dst []byte, r *Record, timestampDelta, offsetDelta int64) []byte {
 	body := 1 + varintSize(timestampDelta) + varintSize(offsetDelta) + nullableSize(r.Key) +
 		nullableSize(r.Value) +

@@ -43,7 +43,8 @@ func TestRandomBatchesRoundTripInEveryCodec(t *testing.T) {
 	}
 }
 
-// survivors returns records with gaps between their offsets, as after cleaning.
+// survivors returns records with gaps between their offsets, as a batch contains them after
+// cleaning.
 func survivors() []Record {
 	return []Record{
 		{Offset: 103, Timestamp: 5000, Key: []byte("a"), Value: []byte("1"),
@@ -96,7 +97,9 @@ func TestRebuiltBatchKeepsIdentityAndRecords(t *testing.T) {
 	}
 }
 
-// With bit 6 set, timestamp deltas may be negative.
+// TestDeleteHorizonReplacesBaseTimestampAndKeepsTimestamps builds a batch with a delete horizon
+// (attribute bit 6) after the timestamps of its records. The timestamp deltas are negative then,
+// and the records must read back with the same timestamps.
 func TestDeleteHorizonReplacesBaseTimestampAndKeepsTimestamps(t *testing.T) {
 	id := identity()
 	id.DeleteHorizonMs = 99_000

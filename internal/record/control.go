@@ -8,29 +8,30 @@ import (
 // ControlType is the type of a control record.
 type ControlType int16
 
-// The types that end a transaction. Other types exist (Kafka's controllers use some) or may be
-// added; readers must keep records of an unknown type.
+// The types that end a transaction. Kafka's controllers use other types, and more may be added, so
+// readers must keep records of an unknown type.
 const (
 	ControlAbort  ControlType = 0
 	ControlCommit ControlType = 1
 )
 
-// controlVersion is the version of key and value. A later version may append fields, so it is read
-// like this one.
+// controlVersion is the version of a control record's key and value. Later versions may only append
+// fields, so all versions are read in the same way.
 const controlVersion = 0
 
 // Control is the content of a control record: the marker that a coordinator writes to each
 // partition of a transaction.
 type Control struct {
 	Type ControlType
-	// epoch of the coordinator that wrote the marker; 0 for types other than abort and commit
+	// CoordinatorEpoch is the epoch of the transaction coordinator that wrote the marker. It is 0
+	// for types other than abort and commit.
 	CoordinatorEpoch int32
 }
 
 // ParseControl decodes a record of a control batch: the key is {i16 version, i16 type}, the value
 // of an abort or a commit {i16 version, i32 coordinator epoch} (KIP-98). An unknown type is not an
-// error, and its value is ignored. For a key or a marker that is too short, or has a negative
-// version, the error wraps ErrCorrupt.
+// error, and its value is ignored. The error wraps ErrCorrupt if the key or a marker's value is too
+// short or has a negative version.
 func ParseControl(r *Record) (Control, error) {
 	if len(r.Key) < 4 || int16(binary.BigEndian.Uint16(r.Key)) < controlVersion {
 		return Control{}, fmt.Errorf("%w: control record at offset %d with key %x", ErrCorrupt,

@@ -3,13 +3,13 @@
 // produced batches. docs/format/batch.md describes the bytes.
 //
 // Invariants:
-//   - Invalid bytes return an error that wraps ErrCorrupt and never cause a panic. No size field is
-//     used for an allocation before it is checked: decompression stops at a limit, and counts are
-//     checked against the remaining bytes.
+//   - Invalid bytes return an error that wraps ErrCorrupt and never cause a panic. No size field
+//     determines an allocation before it is checked: decompression stops at a limit, and each count
+//     is compared with the number of remaining bytes.
 //   - A batch that the builder makes of some records reads back with equal offsets, timestamps,
 //     keys, values and headers.
 //   - The checksum covers everything from the attributes on. Base offset and leader epoch precede
-//     it, so that a log can set them in place.
+//     the attributes, so that a log can set them in place.
 //
 // The package is pure: it starts no goroutine and reads no clock. Callers pass the current time.
 package record

@@ -29,7 +29,8 @@ func TestRecordsReadsBatchesOfFranzGo(t *testing.T) {
 			r.Value = nil
 		}
 		r.Headers = []kmsg.Header{{Key: "h", Value: []byte{byte(i)}}, {Key: "null"}}
-		r.Length = int32(len(r.AppendTo(nil)) - 1) // AppendTo encodes length 0 in one byte
+		// without the byte in which AppendTo encodes the unset length 0
+		r.Length = int32(len(r.AppendTo(nil)) - 1)
 		payload = r.AppendTo(payload)
 	}
 	for codec, franzCodec := range franzCodecs {

@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// kafkaLib returns the classpath of Kafka's jars. It skips the test if the jars or Java are
+// kafkaLib returns the Java classpath of Kafka's jars. It skips the test if the jars or Java are
 // missing.
 func kafkaLib(t *testing.T) string {
 	t.Helper()
@@ -92,7 +92,7 @@ func ourBatches(t *testing.T) []Batch {
 
 func ourBatch(t *testing.T, codec compress.Codec, level int, id Identity, records []Record) Batch {
 	t.Helper()
-	// one more than there are records, as if the last was removed
+	// The batch covers one offset more than it has records, as if its last record was removed.
 	id.LastOffsetDelta = int32(max(4, len(records)))
 	builder := NewBuilder(codec, level)
 	builder.Reset(id)
@@ -107,7 +107,8 @@ func ourBatch(t *testing.T, codec compress.Codec, level int, id Identity, record
 	return built
 }
 
-// Kafka's own reader, in a JVM, accepts all batches of this package and reads the same records.
+// TestKafkaReadsOurBatches starts a JVM in which Kafka's own reader reads the batches of
+// ourBatches. It must read the same records as this package.
 func TestKafkaReadsOurBatches(t *testing.T) {
 	lib := kafkaLib(t)
 	if testing.Short() {

@@ -24,12 +24,13 @@ func TestKeysIsCalledForEachRecordInOrder(t *testing.T) {
 		{Key: []byte{}, Value: []byte{}, Timestamp: 10},
 		{Key: []byte("a"), Value: make([]byte, 1000), Timestamp: 10},
 	}
-	// A body has attributes, two deltas, the lengths of key and value, and the header count: six
-	// bytes, and one more for the length of a long value.
+	// The number after each key is BodyBytes. A body contains attributes, two deltas, the lengths
+	// of key and value, and the number of headers: six bytes besides key and value. The length of
+	// the value of 1000 bytes needs one byte more.
 	want := []string{`"a" false 8`, `"b" true 7`, "null 7", "null 6", `"" false 6`,
 		`"a" false 1008`}
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
-		// without and with recompression
+		// The batch stays in its codec, or is recompressed with gzip.
 		for _, target := range []compress.Codec{codec, compress.Gzip} {
 			var got []string
 			rules := Rules{Codec: target, CodecLevel: compress.LevelDefault,

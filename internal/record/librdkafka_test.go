@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// librdkafkaNow is NOW of testdata/librdkafka/make.py, in ms.
+// librdkafkaNow is the constant NOW of testdata/librdkafka/make.py, in ms.
 const librdkafkaNow = 1_700_000_000_000
 
 // librdkafkaRecords returns the records of a test vector, as records() of make.py creates them.
@@ -56,7 +56,8 @@ func librdkafkaRecords(name string) []Record {
 	return all
 }
 
-// Batches sent by librdkafka's producer are readable and valid, and are stored unchanged.
+// TestBatchesOfLibrdkafkaAreValid checks that batches sent by librdkafka's producer are readable
+// and valid, and are stored unchanged.
 func TestBatchesOfLibrdkafkaAreValid(t *testing.T) {
 	paths, err := filepath.Glob("testdata/librdkafka/*.bin")
 	if err != nil || len(paths) != 19 {

@@ -43,9 +43,9 @@ func (b Batch) Marker() (m Control, ok bool, err error) {
 	return m, m.Type == ControlAbort || m.Type == ControlCommit, nil
 }
 
-// AppendMarker appends the control batch of marker m with timestamp ms to dst. It takes the base
-// offset, epochs, producer id and timestamp type from id. A marker is a single transactional record
-// without a sequence number.
+// AppendMarker appends the control batch of marker m with timestamp ms to dst. Base offset, epochs,
+// producer id and timestamp type are those of id. A marker is a single transactional record without
+// a sequence number.
 func AppendMarker(dst []byte, id Identity, ms int64, m Control) ([]byte, error) {
 	id.LastOffsetDelta, id.BaseSequence = 0, -1
 	id.Control, id.Transactional, id.DeleteHorizonMs = true, true, 0

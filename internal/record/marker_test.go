@@ -45,7 +45,8 @@ func TestMarkersRoundTrip(t *testing.T) {
 	}
 }
 
-// The record has the bytes of KIP-98: length, attributes, deltas, key and value.
+// TestMarkerHasKafkasBytes checks the bytes of the marker's record as KIP-98 defines them: length,
+// attributes, deltas, key and value.
 func TestMarkerHasKafkasBytes(t *testing.T) {
 	want, err := hex.DecodeString("20000000" + "08" + "00000001" + "0c" + "000000000029" + "00")
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 // the broker compresses stays in the output chunks of the compressor until it is written to the
 // file.
 //
-// The embedded Batch is the first piece. It contains the header, so the accessors and setters of
-// header fields work. Records, CheckCRC and len are valid only if Rest is empty.
+// The embedded Batch is the first piece. It contains the whole header, so the accessors and setters
+// of header fields work. Records, CheckCRC and len give correct results only if Rest is empty.
 type Parts struct {
 	Batch
-	Rest [][]byte // the further pieces, in order
+	Rest [][]byte // the pieces after the first, in order
 }
 
 // Whole returns the Parts of a contiguous batch.
@@ -46,8 +46,8 @@ func partsOf(chunks *compress.Chunks) Parts {
 	return Parts{Batch: Batch(pieces[0]), Rest: pieces[1:]}
 }
 
-// seal sets the length and then the checksum over all pieces. It must follow every other change to
-// the batch.
+// seal sets the length and then the checksum over all pieces. It must be called after every other
+// change to the batch.
 func (p Parts) seal() error {
 	size := p.SizeBytes()
 	if size-lengthEnd > math.MaxInt32 {

@@ -8,8 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// The rules for rebuilt batches (docs/format/batch.md), checked for every codec, both timestamp
-// types, with and without transactions and delete horizons, and for every subset of four records.
+// This file checks the rules for rebuilt batches (docs/format/batch.md) for every codec, for both
+// timestamp types, with and without transactions and delete horizons, and for every subset of four
+// records.
 
 // rewrite is a batch before and after cleaning.
 type rewrite struct {
@@ -20,8 +21,8 @@ type rewrite struct {
 	horizon            int64 // delete horizon of the rebuilt batch, 0: none
 }
 
-// rebuildRules are the rules for a batch that keeps at least one record. Each reports whether it
-// holds.
+// rebuildRules are the rules for a batch that keeps at least one record. Each function reports
+// whether the rewrite obeys its rule.
 var rebuildRules = map[string]func(r rewrite) bool{
 	"same baseOffset":             func(r rewrite) bool { return r.newBatch.BaseOffset() == r.oldBatch.BaseOffset() },
 	"same lastOffsetDelta":        func(r rewrite) bool { return r.newBatch.LastOffsetDelta() == r.oldBatch.LastOffsetDelta() },

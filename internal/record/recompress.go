@@ -23,7 +23,7 @@ func (m *memory) release() {
 	*m = memory{}
 }
 
-// dropBuffer releases the buffer of a batch that no longer uses it.
+// dropBuffer releases the buffer of decompressed records, when the batch no longer uses it.
 func (m *memory) dropBuffer() {
 	if m.buffer != nil {
 		m.buffer.release()
@@ -31,13 +31,14 @@ func (m *memory) dropBuffer() {
 	}
 }
 
-// recompress replaces the batch by one in another codec with the same payload: the records stay as
-// their producer encoded them and need not be parsed and encoded again.
+// recompress replaces the batch by one that contains the same payload in another codec. The records
+// stay as their producer encoded them, so they need not be encoded again.
 func (v *Valid) recompress(payload []byte, codec compress.Codec, level int,
 	encode compress.Func) error {
 	b := v.Batch
 	var parts Parts
-	// decompressPayload left space for the header, so the batch is completed in place
+	// decompressPayload left space for the header before the records, so the batch is completed in
+	// the same buffer.
 	if codec == compress.None {
 		parts = Whole(v.memory.buffer.bytes)
 	} else {
@@ -49,7 +50,7 @@ func (v *Valid) recompress(payload []byte, codec compress.Codec, level int,
 		if err := encode(v.memory.chunks, payload, codec, level); err != nil {
 			return fmt.Errorf("recompress batch: %w", err)
 		}
-		// it holds the payload, which is no longer needed and may be many megabytes
+		// The buffer contains the payload, which is no longer needed and may be many megabytes.
 		v.memory.dropBuffer()
 		parts = partsOf(v.memory.chunks)
 	}
@@ -67,8 +68,9 @@ var builders = sync.Pool{New: func() any {
 		compress.LevelDefault)
 }}
 
-// rebuild re-encodes the batch record by record with offset deltas 0, 1, 2... They fit
-// LastOffsetDelta, because checkHeader verified that it is the count minus one.
+// rebuild re-encodes the batch record by record with offset deltas 0, 1, 2... The last one equals
+// LastOffsetDelta, because checkHeader verified that LastOffsetDelta is the number of records minus
+// one.
 func (v *Valid) rebuild(payload []byte, codec compress.Codec, level int,
 	encode compress.Func) error {
 	builder := builders.Get().(*Builder)

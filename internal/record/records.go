@@ -20,10 +20,10 @@ type Record struct {
 	Offset    int64
 	Timestamp int64  // ms
 	Key       []byte // nil when null
-	Value     []byte // nil when null: a tombstone, if the record has a key
+	Value     []byte // nil when null; a record with a key and a null value is a tombstone
 	Headers   []Header
 
-	// encoded size without the length prefix; 0 if the record was not read from a batch
+	// bodyBytes is the result of BodyBytes.
 	bodyBytes int
 }
 
@@ -51,11 +51,11 @@ func (b Batch) Records(limit int, visit func(*Record) error) error {
 	})
 }
 
-// walk is Records without the check that offsets ascend: old producers assign wrong offset deltas
-// within a compressed batch, and Validate corrects them.
+// walk is Records without the check that offsets ascend. Old producers assign wrong offset deltas
+// within a compressed batch, and Validate corrects these deltas.
 func (b Batch) walk(limit int, visit func(*Record) error) error {
 	if b.Count() == 0 && len(b) == HeaderBytes {
-		return nil // emptied by cleaning
+		return nil // cleaning has removed all records
 	}
 	payload, decompressed, err := b.decompressPayload(limit)
 	if err != nil {
@@ -68,7 +68,8 @@ func (b Batch) walk(limit int, visit func(*Record) error) error {
 }
 
 // decompressPayload returns the encoded records, decompressed if necessary. Decompressed records
-// are stored in a pooled buffer after space for a header; otherwise the buffer is nil.
+// are in a pooled buffer, after space for a header. If the batch is not compressed, the buffer is
+// nil.
 func (b Batch) decompressPayload(limit int) (payload []byte, decompressed *buffer, err error) {
 	payload = b[HeaderBytes:]
 	if b.Codec() == compress.None {
@@ -108,9 +109,9 @@ func decompressError(b Batch, err error) error {
 	return fmt.Errorf("%w: decompress at offset %d: %w", ErrCorrupt, b.BaseOffset(), err)
 }
 
-// walkPayload visits the records of a decompressed payload. The count must match the payload
-// exactly: if it were smaller, a cleaner that rebuilds the batch would silently drop the remaining
-// records.
+// walkPayload visits the records of a decompressed payload. The number of records in the header
+// must match the payload exactly. If it were smaller, a cleaner that rebuilds the batch would
+// silently drop the remaining records.
 func (b Batch) walkPayload(payload []byte, visit func(*Record) error) error {
 	var r Record
 	base := b.BaseOffset()
@@ -136,7 +137,7 @@ func (b Batch) walkPayload(payload []byte, visit func(*Record) error) error {
 }
 
 // resolveDeltas converts the deltas that parse leaves in r to the absolute offset and timestamp.
-// With LogAppendTime the timestamp delta is ignored.
+// With LogAppendTime the timestamp is the batch's largest timestamp instead.
 func (b Batch) resolveDeltas(r *Record) {
 	r.Offset += b.BaseOffset()
 	r.Timestamp += b.BaseTimestamp()
@@ -152,7 +153,7 @@ func splitRecord(buf []byte) (body, rest []byte, err error) {
 		return nil, nil, errVarint
 	}
 	buf = buf[size:]
-	// The length comes from the sender and is checked before slicing.
+	// The sender chose the length, so it is checked before slicing.
 	if length < 0 || int(length) > len(buf) {
 		return nil, nil, fmt.Errorf("body of %d bytes in %d", length, len(buf))
 	}
@@ -161,22 +162,23 @@ func splitRecord(buf []byte) (body, rest []byte, err error) {
 
 var errVarint = errors.New("unterminated varint")
 
-// parse decodes a record's body, which it must consume exactly. It sets Offset and Timestamp to
-// their deltas and reuses Headers.
+// parse decodes a record's body, and fails if bytes remain. It sets Offset and Timestamp to the
+// deltas, and reuses the memory of Headers.
 func (r *Record) parse(body []byte) error {
 	if len(body) == 0 {
 		return errors.New("empty body")
 	}
 	r.bodyBytes = len(body)
-	// The cursor keeps the first error and returns zero values afterwards, so that not every field
-	// needs a check.
+	// The cursor keeps its first error and returns zero values afterwards, so one check after
+	// several fields is enough.
 	cursor := cursor{rest: body[1:]} // skips the unused attributes byte
 	r.Timestamp = cursor.int64()
 	r.Offset = int64(cursor.int32())
 	r.Key = cursor.nullable("key")
 	r.Value = cursor.nullable("value")
 	headers := cursor.int32()
-	// A header has at least two bytes, so this bounds the size of Headers by the size of the batch.
+	// A header has at least two bytes, so this check bounds the size of Headers by the size of the
+	// batch.
 	if cursor.err == nil && (headers < 0 || int(headers) > len(cursor.rest)/2) {
 		return fmt.Errorf("%d headers in %d bytes", headers, len(cursor.rest))
 	}
@@ -233,7 +235,7 @@ func (c *cursor) nullable(what string) []byte {
 	if c.err != nil || length == -1 {
 		return nil
 	}
-	// clipped, so that an append to a key cannot overwrite the value after it
+	// The capacity is clipped, so that an append to a key cannot overwrite the value after it.
 	value := c.rest[:length:length]
 	c.rest = c.rest[length:]
 	return value

@@ -39,7 +39,7 @@ func TestRecordsOfKnownBytes(t *testing.T) {
 			`0@1001 null=null`},
 	} {
 		if name == "overlong varint" || name == "header" {
-			// The body length is computed.
+			// The first byte of these payloads is a placeholder for the length of the body.
 			raw, _ := hex.DecodeString(tt.payload[2:])
 			tt.payload = hex.EncodeToString(appendVarint(nil, int64(len(raw)))) + tt.payload[2:]
 		}
@@ -118,7 +118,7 @@ func TestVarintsDecodeLikeKafka(t *testing.T) {
 	}
 }
 
-func TestLogAppendTimeIsEachRecordsTimestamp(t *testing.T) { // the deltas are ignored
+func TestLogAppendTimeIsEachRecordsTimestamp(t *testing.T) { // timestamp deltas are ignored
 	id := Identity{LastOffsetDelta: 1, TimestampType: LogAppendTime, MaxTimestamp: 777}
 	b := buildBatch(t, compress.None, id, keyed("a", "1", 10), keyed("b", "2", 20))
 	for _, r := range collect(t, b) {

@@ -7,12 +7,12 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// However Validate ends, pooled memory is returned exactly once. Memory returned twice would be
-// used by two batches at the same time.
+// TestReleaseReturnsBuffersOnce checks for each outcome of Validate that pooled memory is returned
+// exactly once. If memory were returned twice, two batches would use it at the same time.
 func TestReleaseReturnsBuffersOnce(t *testing.T) {
 	failure := errors.New("encoder failed")
 	failing := func(dst *compress.Chunks, src []byte, _ compress.Codec, _ int) error {
-		_, _ = dst.Write(src) // fails after some output
+		_, _ = dst.Write(src) // the encoder fails after it has written output
 		return failure
 	}
 	compressed := func() Batch {
@@ -68,8 +68,8 @@ func corrupted(b Batch) Batch {
 	return b
 }
 
-// checkPools takes more objects from the pools than were ever in use at once, and checks that none
-// is returned twice.
+// checkPools removes more objects from the pools than were ever in use at once, and checks that no
+// pool contained an object twice.
 func checkPools(t *testing.T, name string) {
 	t.Helper()
 	seen := map[any]bool{}

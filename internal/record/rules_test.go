@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// The rules of docs/format/batch.md for the bytes of a batch. records_test.go has more valid and
-// invalid records.
+// This file checks the rules of docs/format/batch.md for the bytes of a batch. records_test.go
+// contains more valid and invalid records.
 
 // overlong encodes value as a zigzag varint of exactly n bytes, which may be more than necessary.
 func overlong(value int64, n int) []byte {
@@ -36,8 +36,8 @@ var varintFields = []struct {
 	{"headerCount", 1, 5}, {"header keyLen", 1, 5}, {"header valLen", -1, 5},
 }
 
-// varintRecord returns one record in hex whose field-th varint has n bytes; the others have their
-// minimal size. Field -1 is bodyLength.
+// varintRecord returns one record in hex. The varint with index field in varintFields has n bytes,
+// and all other varints have their minimal size. Field -1 is bodyLength; field -2 means no varint.
 func varintRecord(field, n int) string {
 	body := []byte{0}
 	for i, f := range varintFields {
@@ -58,7 +58,8 @@ func varintRecord(field, n int) string {
 	return hex.EncodeToString(append(length, body...))
 }
 
-// Varints have at most 5 bytes (int32) or 10 bytes (int64).
+// TestOverlongButTerminatedVarintsDecode enlarges one varint at a time, up to the maximum of 5
+// bytes (int32) or 10 bytes (int64) and beyond it.
 func TestOverlongButTerminatedVarintsDecode(t *testing.T) {
 	want := texts(collect(t, batchOfHex(t, 1, varintRecord(-2, 0))))
 	for field := -1; field < len(varintFields); field++ {
@@ -84,7 +85,7 @@ func TestBodyLengthMustBeConsumedExactly(t *testing.T) {
 	raw, _ := hex.DecodeString(varintRecord(-2, 0))
 	for _, by := range []int{-1, 1} {
 		wrong := slices.Clone(raw)
-		wrong[0] += byte(2 * by) // zigzag
+		wrong[0] += byte(2 * by) // zigzag encoding doubles the difference
 		wrong = append(wrong, make([]byte, max(0, by))...)
 		if err := batchOfHex(t, 1, hex.EncodeToString(wrong)).Records(1<<20,
 			func(*Record) error { return nil }); !errors.Is(err, ErrCorrupt) {
@@ -93,10 +94,11 @@ func TestBodyLengthMustBeConsumedExactly(t *testing.T) {
 	}
 }
 
-// The header count is at least 0 and at most what fits in the remaining bytes.
+// TestHeaderCountIsBoundedByTheRemainingBytes checks that negative header counts are refused, and
+// counts of more headers than the remaining bytes can contain.
 func TestHeaderCountIsBoundedByTheRemainingBytes(t *testing.T) {
 	for count, valid := range map[int64]bool{
-		// two headers of an empty key and a null value: four bytes
+		// The body contains two headers, each with an empty key and a null value: four bytes.
 		0: false, 1: false, 2: true, 3: false,
 		-1: false, math.MinInt32: false, 4: false, 5: false, math.MaxInt32: false,
 	} {
@@ -160,7 +162,8 @@ func TestChecksumCoversEverythingFromTheAttributes(t *testing.T) {
 	for at := range valid {
 		changed := slices.Clone(valid)
 		changed[at] ^= 0x40
-		covered := at >= attributesAt || at >= crcAt && at < crcAt+4 // or the checksum itself
+		// a change of the stored checksum is also detected
+		covered := at >= attributesAt || at >= crcAt && at < crcAt+4
 		if err := changed.CheckCRC(); covered != (err != nil) {
 			t.Errorf("byte %d: %v", at, err)
 		}
@@ -198,7 +201,8 @@ func TestCodecsFiveToSevenAreInvalid(t *testing.T) {
 	}
 }
 
-// A later version of the format may use the attribute bits 7 to 15.
+// TestUnusedAttributeBitsAreIgnoredAndKept sets the attribute bits 7 to 15, which a later version
+// of the format may use.
 func TestUnusedAttributeBitsAreIgnoredAndKept(t *testing.T) {
 	b := clientBatch(t, compress.Gzip, keyed("a", "1", 10))
 	want := texts(collect(t, b))

@@ -11,15 +11,15 @@ import (
 )
 
 // Stream is Records for a batch that need not be in memory: b may be the header alone, and payload
-// supplies the stored bytes after the header. Stream buffers one record at a time, besides the
-// buffers of the codec (compress.NewReader), and reads no further once the caller breaks out of the
+// supplies the stored bytes after the header. Stream holds one record at a time, besides the
+// buffers of the codec (compress.NewReader). It stops reading when the caller breaks out of the
 // loop. The record and its slices are valid until the next iteration.
 //
-// It yields the same records and errors as Records, with these differences: an error is reported
-// after the records that precede it, and not at all after a break; bufferMax (bytes) bounds each
-// record and not their sum, so ErrTooLarge is returned only for a batch with a larger record or a
-// larger block of its codec; and errors of payload are returned unchanged. An error is yielded
-// last, with a nil record.
+// It yields the same records and errors as Records, with three differences. An error is yielded
+// last, with a nil record, after the records that precede it in the batch; after a break it is not
+// reported. The limit bufferMax (bytes) applies to each record and to the memory of the codec
+// (compress.NewReader), and not to the sum of all records. Errors of payload are returned
+// unchanged.
 func (b Batch) Stream(payload io.Reader, bufferMax int) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		payload := payload // the caller must supply a new reader for a second pass
@@ -29,7 +29,8 @@ func (b Batch) Stream(payload io.Reader, bufferMax int) iter.Seq2[*Record, error
 				if err != nil {
 					yield(nil, err)
 				}
-				return // emptied by cleaning: the payload does not even contain a codec frame
+				// cleaning has removed all records: the payload contains not even a codec frame
+				return
 			}
 		}
 		in := compress.NewReader(payload, b.Codec(), bufferMax)
@@ -55,9 +56,9 @@ func nonEmptyReader(r io.Reader) (io.Reader, error) {
 	}
 }
 
-// yieldRecords yields the records of s. It returns nil when yield returns false: the remaining
-// bytes are not checked then, so a caller that has found its record does not see an error further
-// on in the batch.
+// yieldRecords yields the records of s. When yield returns false, it returns nil and does not check
+// the remaining bytes. So a caller that has found its record gets no error from a later part of the
+// batch.
 func (b Batch) yieldRecords(s *stream, yield func(*Record, error) bool) error {
 	var r Record
 	last := int64(-1) // offset delta of the previous record
@@ -120,15 +121,15 @@ type stream struct {
 	in        *compress.Reader
 	bufferMax int
 	memory    *buffer
-	rest      []byte // within memory: read and not yet returned
-	ended     bool   // in is at its end
+	rest      []byte // the part of memory that was read and not yet returned by next
+	ended     bool   // in has returned io.EOF
 }
 
-// next returns the body of the next record, valid until the next call. Length fields are
-// unverified, so memory grows only with the bytes that were read.
+// next returns the body of the next record, valid until the next call. A length field may be wrong,
+// so the memory grows only with the bytes that were read.
 func (s *stream) next() ([]byte, error) {
-	// At the end fewer bytes than a full varint may remain; splitRecord checks whether they
-	// suffice.
+	// Near the end fill may buffer fewer bytes than a varint can have; splitRecord checks whether
+	// they suffice.
 	if err := s.fill(varint32BytesMax); err != nil {
 		return nil, err
 	}
@@ -166,9 +167,9 @@ func (s *stream) fill(n int) error {
 	return nil
 }
 
-// makeRoom frees space after the buffered bytes. It moves them to the front if at least half of the
-// buffer becomes free, which keeps the amortized cost at that of a doubling buffer; otherwise it
-// allocates a larger buffer.
+// makeRoom frees space after the buffered bytes. If at least half of the buffer becomes free, it
+// moves them to the front; otherwise it allocates a buffer of twice the size. So a byte is moved
+// about once on average.
 func (s *stream) makeRoom() {
 	if len(s.rest) < cap(s.rest) {
 		return

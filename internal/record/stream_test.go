@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// streamed returns the records that Stream yields for a batch whose payload is read through wrap,
-// and its error.
+// streamed returns the records and the error that Stream yields for a batch whose payload is read
+// through wrap.
 func streamed(b Batch, heldMax int, wrap func(io.Reader) io.Reader) (all []Record, err error) {
 	header := slices.Clip(b[:HeaderBytes])
 	for r, err := range header.Stream(wrap(bytes.NewReader(b[HeaderBytes:])), heldMax) {
@@ -61,7 +61,7 @@ func TestStreamEqualsRecords(t *testing.T) {
 	}
 }
 
-// counted counts the bytes read from a payload.
+// counted is a reader that counts the bytes that it returns.
 type counted struct {
 	io.Reader
 	bytes int
@@ -130,7 +130,7 @@ func TestStreamDistinguishesReadErrorsFromCorruptData(t *testing.T) {
 			failing := func(io.Reader) io.Reader {
 				return io.MultiReader(bytes.NewReader(payload[:at]), iotest.ErrReader(readErr))
 			}
-			// The error must be returned even where all records were read.
+			// The error must be returned even if all records precede it.
 			if _, err := streamed(b, 1<<20, failing); !errors.Is(err, readErr) ||
 				errors.Is(err, ErrCorrupt) {
 				t.Errorf("%s: read error at byte %d of %d: %v", name, at, len(payload), err)
@@ -183,7 +183,7 @@ func TestStreamReadsFramesWithLargeWindows(t *testing.T) {
 	}
 }
 
-// kind returns the kind of error that callers distinguish.
+// kind returns the kind of err, of those that callers of Stream distinguish.
 func kind(err error) string {
 	switch {
 	case err == nil:
@@ -196,9 +196,10 @@ func kind(err error) string {
 	return fmt.Sprint("unknown: ", err)
 }
 
-// Stream and Records return the same records and the same kind of error for any bytes. Exceptions:
-// a stream reports an error after the records that precede it, and for a length field beyond its
-// limit it returns ErrTooLarge, where Records, which has all bytes, detects that they are missing.
+// FuzzStream checks that Stream and Records return the same records and the same kind of error for
+// any bytes. There are two exceptions. Stream reports an error after the records that precede it.
+// For a length field above its limit Stream returns ErrTooLarge, where Records returns ErrCorrupt,
+// because it has all bytes and detects that some are missing.
 func FuzzStream(f *testing.F) {
 	for _, b := range vectors(f) {
 		if len(b) < 4<<10 {

@@ -23,7 +23,7 @@ const decompressedMaxDefault = 128 << 20
 // Rules are a topic's requirements for produced batches. The zero value accepts every well-formed
 // batch and stores it uncompressed.
 type Rules struct {
-	BytesMax           int  // largest batch, compressed; 0: unlimited
+	BytesMax           int  // maximum size of a batch, as sent and as stored; 0: unlimited
 	DecompressedMax    int  // limit on decompressed bytes; default 128 MiB
 	Compacted          bool // every record needs a key, which may be empty
 	TimestampType      TimestampType
@@ -34,17 +34,18 @@ type Rules struct {
 	KeepCodec          bool          // compression.type=producer: keep the batch's codec
 	Compress           compress.Func // instruments recompression; default compress.To
 
-	// Keys, if set, is called for each record of the batch in offset order: the n-th call is for
-	// the record that gets the n-th offset. It is called while the records are checked, so the
-	// calls are meaningful only if Validate returns no error.
+	// Keys, if set, is called for each record of the batch, in the order of their offsets. The
+	// calls happen while the records are checked, so they may be used only if Validate returns no
+	// error.
 	Keys func(RecordKey)
 }
 
 // RecordKey is the argument of Rules.Keys. It is passed by value, so that a call allocates nothing.
 type RecordKey struct {
 	Key       []byte // nil when null; points into the batch or a buffer, valid during the call only
-	Tombstone bool   // has a key and a null value: the record deletes its key
-	// encoded size of the record's body as sent by the producer, without its length prefix
+	Tombstone bool   // the record has a key and a null value, and so deletes its key
+	// BodyBytes is the encoded size of the record as sent by the producer, without its length
+	// prefix.
 	BodyBytes int
 }
 
@@ -55,9 +56,10 @@ func (r Rules) decompressedMax() int {
 	return r.DecompressedMax
 }
 
-// codec returns the codec in which the batch is stored, and the level for a compression. A
-// different level alone causes no recompression, as in Kafka. A batch in the topic's codec whose
-// offset deltas are corrected has to be recompressed, and then at the topic's level.
+// codec returns the codec in which the batch is stored, and the level at which it is compressed if
+// it has to be. As in Kafka, a different level alone is no reason to recompress a batch. A batch in
+// the topic's codec is recompressed, at the topic's level, only if its offset deltas have to be
+// corrected.
 func (r Rules) codec(b Batch) (codec compress.Codec, level int) {
 	if r.KeepCodec {
 		return b.Codec(), compress.LevelDefault
@@ -68,8 +70,8 @@ func (r Rules) codec(b Batch) (codec compress.Codec, level int) {
 // Valid is a validated batch, ready to be appended once its offsets and leader epoch are set. It
 // may use pooled memory: call Release after it is written to the file.
 type Valid struct {
-	// Batch is the client's bytes, changed in place, or a recompressed or rebuilt batch. The latter
-	// may have further pieces in Rest, see Parts.
+	// Batch contains the client's bytes, changed in place, or the first piece of a recompressed or
+	// rebuilt batch. Rest contains the other pieces (see Parts).
 	Batch        Batch
 	Rest         [][]byte
 	MaxTimestamp int64 // ms; the append time for LogAppendTime
@@ -79,14 +81,14 @@ type Valid struct {
 // Parts returns all pieces of the batch.
 func (v *Valid) Parts() Parts { return Parts{Batch: v.Batch, Rest: v.Rest} }
 
-// Release returns the pooled memory. The batch must not be used afterwards.
+// Release returns the memory of the batch to its pools. The batch must not be used afterwards.
 func (v *Valid) Release() { v.memory.release() }
 
 // Validate checks one produced batch (exactly one in buf) in Kafka's order, sets the timestamps of
 // LogAppendTime, corrects maxTimestamp and recompresses the batch if the topic's codec differs. The
-// log sets offsets and leader epoch. Validate may write to buf. The error of a rejected batch wraps
-// one of the errors above or ErrCorrupt, and is a *BatchError if it concerns single records. After
-// an error the content of buf is undefined and must not be appended.
+// log sets offsets and leader epoch afterwards. Validate may write to buf. The error of a rejected
+// batch wraps one of the errors above or ErrCorrupt, and is a *BatchError if it concerns single
+// records. After an error the contents of buf are undefined and must not be appended.
 func Validate(buf []byte, rules Rules, now time.Time) (Valid, error) {
 	b, err := singleBatch(buf)
 	if err != nil {
@@ -96,7 +98,7 @@ func Validate(buf []byte, rules Rules, now time.Time) (Valid, error) {
 		return Valid{}, err
 	}
 	payload, decompressed, err := b.decompressPayload(rules.decompressedMax())
-	if err != nil { // ErrCorrupt or ErrTooLarge; the producer gets INVALID_RECORD for both
+	if err != nil { // ErrCorrupt or ErrTooLarge; both become INVALID_RECORD for the producer
 		return Valid{}, invalid("%v", err)
 	}
 	valid := Valid{Batch: b, memory: memory{buffer: decompressed}}
@@ -200,7 +202,7 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalidRecord, fmt.Sprintf(format, args...))
 }
 
-// findings are the results of inspecting every record.
+// findings are the results of inspect.
 type findings struct {
 	maxTimestamp int64
 	consecutive  bool // offset deltas are 0, 1, 2...
@@ -253,9 +255,9 @@ func checkTimestamp(b Batch, r *Record, rules Rules, now time.Time) string {
 	return ""
 }
 
-// setTimestamps sets the header's timestamps in place and reports whether it changed them, so that
-// the checksum must be recomputed. It need not clear bit 3 for CreateTime, because inspect rejects
-// batches in which the producer set it.
+// setTimestamps sets the header's timestamps in place. It reports whether it changed them and the
+// checksum must be recomputed. For CreateTime it need not clear attribute bit 3 (log append time),
+// because inspect rejects batches in which the producer set this bit.
 func setTimestamps(b Batch, rules Rules, now time.Time, maxTimestamp int64) (changed bool) {
 	if rules.TimestampType == LogAppendTime {
 		b.setAttributes(b.attributes() | logAppendTimeBit)

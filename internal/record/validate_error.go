@@ -27,12 +27,13 @@ func (e *BatchError) Unwrap() error { return e.Err }
 
 // recordErrors collects the problems of single records.
 type recordErrors struct {
-	first      []RecordError
-	count      int
-	timestamps bool // at least one concerns a timestamp; INVALID_TIMESTAMP takes precedence
+	first []RecordError
+	count int
+	// at least one problem concerns a timestamp, so the error is ErrInvalidTimestamp
+	timestamps bool
 }
 
-// add records one problem; beyond recordErrorsMax it only increments the count.
+// add counts one problem, and stores it unless recordErrorsMax problems are stored already.
 func (e *recordErrors) add(index int32, message string) {
 	e.count++
 	if len(e.first) < recordErrorsMax {

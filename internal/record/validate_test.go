@@ -135,7 +135,7 @@ func TestBatchErrorListsAtMost100Records(t *testing.T) {
 	}
 }
 
-func TestBatchInTheTopicsCodecIsStoredUnchanged(t *testing.T) { // the level is not compared
+func TestBatchInTheTopicsCodecIsStoredUnchanged(t *testing.T) { // even if the level differs
 	for _, rules := range []Rules{{KeepCodec: true}, {Codec: compress.Zstd, CodecLevel: 19}} {
 		sent := clientBatch(t, compress.Zstd, keyed("a", "1", 10), keyed("b", "2", 20))
 		valid, err := Validate(sent, rules, now)
@@ -168,8 +168,8 @@ func TestBatchIsRecompressedInTheTopicsCodec(t *testing.T) {
 	}
 }
 
-// Rules.Compress is called only for recompression. A pooled builder does not keep the function of
-// its previous user.
+// TestCompressIsCalledForRecompressedBatchesOnly also checks that a pooled builder does not keep
+// the Compress function of the previous batch.
 func TestCompressIsCalledForRecompressedBatchesOnly(t *testing.T) {
 	calls := 0
 	instrumented := Rules{Codec: compress.LZ4, CodecLevel: compress.LevelDefault,
@@ -193,7 +193,7 @@ func TestCompressIsCalledForRecompressedBatchesOnly(t *testing.T) {
 	}
 }
 
-func TestLogAppendTimeIsSet(t *testing.T) { // in place and when recompressed
+func TestLogAppendTimeIsSet(t *testing.T) { // in place, and in a recompressed batch
 	for codec := compress.None; codec <= compress.Gzip; codec++ {
 		rules := Rules{TimestampType: LogAppendTime, Codec: codec,
 			CodecLevel: compress.LevelDefault}

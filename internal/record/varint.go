@@ -2,22 +2,22 @@ package record
 
 import "encoding/binary"
 
-// Varints are zigzag LEB128 with at most 5 bytes for an int32 and 10 for an int64. As in Kafka,
-// overlong forms are accepted and bits beyond the type are dropped; only an unterminated varint is
-// an error.
+// Varints are zigzag LEB128 with at most 5 bytes for an int32 and 10 for an int64. As in Kafka, a
+// varint may be longer than necessary, and bits beyond the type are dropped. Only an unterminated
+// varint is an error.
 const (
 	varint32BytesMax = 5
 	varint64BytesMax = 10
 )
 
-// varint32 decodes an int32 at the start of buf; size is 0 if it is unterminated.
+// varint32 decodes an int32 at the start of buf; size is 0 if the varint is unterminated.
 func varint32(buf []byte) (value int32, size int) {
 	raw, size := uvarint(buf, varint32BytesMax)
 	low := uint32(raw)
 	return int32(low>>1) ^ -int32(low&1), size
 }
 
-// varint64 decodes an int64 at the start of buf; size is 0 if it is unterminated.
+// varint64 decodes an int64 at the start of buf; size is 0 if the varint is unterminated.
 func varint64(buf []byte) (value int64, size int) {
 	raw, size := uvarint(buf, varint64BytesMax)
 	return int64(raw>>1) ^ -int64(raw&1), size
@@ -34,8 +34,8 @@ func uvarint(buf []byte, bytesMax int) (value uint64, size int) {
 	return 0, 0
 }
 
-// appendVarint appends the shortest encoding. It is the same for an int32 and an int64 of equal
-// value.
+// appendVarint appends the shortest encoding of value, which does not depend on the type of the
+// field (int32 or int64).
 func appendVarint(dst []byte, value int64) []byte { return binary.AppendVarint(dst, value) }
 
 // varintSize returns the number of bytes that appendVarint appends.

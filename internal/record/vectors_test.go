@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// vectors returns the batches in testdata/java, which Kafka's Java code wrote; see Vectors.java
-// there.
+// vectors returns the batches in testdata/java by name. Vectors.java in that directory wrote them
+// with Kafka's Java code.
 func vectors(t testing.TB) map[string]Batch {
 	t.Helper()
 	names, err := filepath.Glob("testdata/java/*.bin")
@@ -35,7 +35,7 @@ func vectors(t testing.TB) map[string]Batch {
 	return all
 }
 
-// javaText formats a batch like Vectors.java.
+// javaText formats a batch as testdata/java/Vectors.java does.
 func javaText(t testing.TB, b Batch) string {
 	t.Helper()
 	horizon := int64(-1)
@@ -108,8 +108,9 @@ func rebuilt(t *testing.T, b Batch, codec compress.Codec) Batch {
 	return Batch(built)
 }
 
-// An uncompressed batch has only one encoding, so ours must equal Kafka's byte for byte: nulls,
-// headers, delete horizons, markers and cleaned batches. Log append time is the exception: Kafka's
+// TestBuilderProducesKafkasBatchesByteForByte rebuilds Kafka's uncompressed batches, which include
+// nulls, headers, delete horizons, markers and cleaned batches. An uncompressed batch has only one
+// encoding, so the bytes must be equal. Batches with log append time are excluded, because Kafka's
 // header keeps the base timestamp that the client sent.
 func TestBuilderProducesKafkasBatchesByteForByte(t *testing.T) {
 	compared := 0
