@@ -1,17 +1,17 @@
 package segment
 
-// Boundary returns the last position at or below position at which a batch begins or the data ends.
-// A read that ends at such a position returns whole batches only.
-func (s *Segment) Boundary(position int64) (int64, error) {
+// Boundary returns the end of the last batch that ends at or below limit, or 0 if the first batch
+// ends above limit. A read that ends at this position returns whole batches only.
+func (s *Segment) Boundary(limit int64) (int64, error) {
 	v := s.view.Load()
-	if position >= v.size {
+	if limit >= v.size {
 		return v.size, nil
 	}
-	start, err := s.startAt(v, position)
+	start, err := s.startAt(v, limit)
 	if err != nil {
 		return 0, err
 	}
-	return s.firstFrom(v, start, func(h Header) bool { return h.end() > position })
+	return s.firstFrom(v, start, func(h Header) bool { return h.end() > limit })
 }
 
 // startAt returns the position of the last indexed batch that begins at or below position, or 0.
@@ -25,8 +25,8 @@ func (s *Segment) startAt(v *view, position int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// As in startBelow: an entry that does not point at a batch is damaged, and a walk from 0 is
-	// slow but correct.
+	// An index entry that does not point at a batch is damaged. Return 0 then: a walk over all
+	// headers from the start of the file is slow but correct.
 	if header, err := s.headerIn(v, int64(entry.Position)); err == nil && s.base+
 		int64(entry.Relative) == header.LastOffset() {
 		return header.Position, nil

@@ -12,11 +12,11 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// kafkaInterval is the index.interval.bytes of the test vectors.
+// kafkaInterval is the value of index.interval.bytes with which Kafka wrote testdata.
 const kafkaInterval = 200
 
-// kafkaSegments calls run for each segment of testdata/kafka-4.3.1, copied into memory because Open
-// may write.
+// kafkaSegments calls run for each segment of testdata/kafka-4.3.1. It copies the segment into
+// memory, because Open may write.
 func kafkaSegments(t *testing.T, run func(t *testing.T, mem *vfs.Mem, m *model)) {
 	logs, err := filepath.Glob("testdata/kafka-4.3.1/*/*.log")
 	must(t, err)
@@ -54,7 +54,7 @@ func kafkaSegments(t *testing.T, run func(t *testing.T, mem *vfs.Mem, m *model))
 	}
 }
 
-// Kafka's segments open without any rebuild.
+// Open of a segment that Kafka has written changes no file.
 func TestOpenOfKafkasSegments(t *testing.T) {
 	kafkaSegments(t, func(t *testing.T, mem *vfs.Mem, m *model) {
 		trace := vfs.NewTrace(mem, "/")
@@ -68,7 +68,8 @@ func TestOpenOfKafkasSegments(t *testing.T) {
 	})
 }
 
-// The same batches result in Kafka's index files byte for byte, whether appended or recovered.
+// A segment with Kafka's batches, appended or recovered, has the same index files as Kafka's
+// segment, byte for byte.
 func TestWritesKafkasBytes(t *testing.T) {
 	kafkaSegments(t, func(t *testing.T, kafka *vfs.Mem, m *model) {
 		ours := vfs.NewMem()
@@ -104,7 +105,7 @@ func wantSameFiles(t *testing.T, got, want *vfs.Mem, base int64) {
 	}
 }
 
-// A killed Kafka broker leaves index files padded with zeros, which are rebuilt.
+// A killed Kafka broker leaves index files that are padded with zeros. Open rebuilds them.
 func TestOpenOfSegmentsOfAKilledKafka(t *testing.T) {
 	kafkaSegments(t, func(t *testing.T, mem *vfs.Mem, m *model) {
 		want := mem.CrashClone()

@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Concurrent readers see only complete and correct batches, and all batches that existed when they
-// started. Run it with -race.
+// Readers that run concurrently with appends and syncs see only complete and correct batches. They
+// see all batches that existed when they started. Run this test with -race.
 func TestConcurrentReadsAppendsAndSyncs(t *testing.T) {
 	for name, fsys := range map[string]vfs.FS{"OS": vfs.OS{}, "Mem": vfs.NewMem()} {
 		t.Run(name, func(t *testing.T) {
@@ -59,8 +59,8 @@ func TestConcurrentReadsAppendsAndSyncs(t *testing.T) {
 	}
 }
 
-// readSome reads from a random offset on. Batches have two offsets, and timestamps 1001 above the
-// first of them.
+// readSome reads batches from a random offset on and checks them. Every batch has two offsets; its
+// maximum timestamp is its base offset + 1000.
 func readSome(s *Segment, random *rand.Rand) error {
 	next := s.NextOffset()
 	if next == 0 {
@@ -71,13 +71,13 @@ func readSome(s *Segment, random *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	due := offset / 2 * 2
+	want := offset / 2 * 2 // base offset of the next batch
 	err = s.Scan(position, func(at int64, b record.Batch) error {
-		if b.BaseOffset() != due || b.LastOffset() != due+1 {
-			return fmt.Errorf("offsets %d to %d at %d, want %d", b.BaseOffset(), b.LastOffset(), at,
-				due)
+		if b.BaseOffset() != want || b.LastOffset() != want+1 {
+			return fmt.Errorf("batch at position %d has offsets %d to %d, want %d to %d", at,
+				b.BaseOffset(), b.LastOffset(), want, want+1)
 		}
-		if due += 2; due > offset+20 {
+		if want += 2; want > offset+20 {
 			return errStop
 		}
 		return b.CheckCRC()
@@ -85,12 +85,13 @@ func readSome(s *Segment, random *rand.Rand) error {
 	if err != nil && !errors.Is(err, errStop) {
 		return err
 	}
-	if due < min(next, offset+20) {
-		return fmt.Errorf("read offsets %d to %d, the next offset is %d", offset, due, next)
+	if want < min(next, offset+20) {
+		return fmt.Errorf("read offsets %d to %d, the next offset is %d", offset, want, next)
 	}
 	found, ok, err := s.PositionForTimestamp(1000 + offset/2*2)
 	if err == nil && (!ok || found != position) {
-		err = fmt.Errorf("timestamp of offset %d at %d, %v; want %d", offset, found, ok, position)
+		err = fmt.Errorf("lookup by the timestamp of offset %d: position %d, %v; want %d", offset,
+			found, ok, position)
 	}
 	return err
 }

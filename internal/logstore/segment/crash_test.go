@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// writeSegment is what the crash tests interrupt. It returns the model and the number of its
-// batches that a successful Sync has covered.
+// writeSegment writes a segment, and stops at the first error that a test injects. It returns the
+// batches that were appended, and how many of them a successful Sync or Seal has made durable.
 func writeSegment(t *testing.T, fsys vfs.FS) (m *model, durable int, err error) {
 	m = &model{base: 3}
 	s, err := Create(fsys, "/", m.base, "", Config{IndexIntervalBytes: 300})
@@ -38,8 +38,8 @@ func writeSegment(t *testing.T, fsys vfs.FS) (m *model, durable int, err error) 
 	return m, len(m.batches), s.Close()
 }
 
-// After a power cut at any step, recovery finds every synced batch, and only complete batches in
-// order.
+// Recover after a power cut at any step of writeSegment finds every synced batch. It finds only
+// complete batches, in the order in which they were appended.
 func TestCrashAtEveryStepLosesNothingSynced(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()
@@ -74,7 +74,7 @@ func recoverCrashed(t *testing.T, crashed *vfs.Mem, m *model, durable, step int)
 		return nil
 	})
 	if errors.Is(err, fs.ErrNotExist) && durable == 0 {
-		return // the file was lost with its name, and nothing of it was synced
+		return // no batch was synced, and the crash has lost the file's name
 	}
 	must(t, err)
 	if seen < durable || found.Batches != int64(seen) ||
@@ -84,7 +84,7 @@ func recoverCrashed(t *testing.T, crashed *vfs.Mem, m *model, durable, step int)
 	kept := &model{base: m.base, batches: m.batches[:seen]}
 	random := newRandom(t)
 	kept.check(t, s, random)
-	// The recovered segment is durable: after a second crash nothing is truncated.
+	// The recovered segment is durable: Recover after a second crash truncates nothing.
 	again, found, err := Recover(crashed.CrashClone(), "/", m.base, cfg, nil)
 	must(t, err)
 	if found.Cause != nil || again.NextOffset() != kept.next() {
@@ -99,7 +99,7 @@ func recoverCrashed(t *testing.T, crashed *vfs.Mem, m *model, durable, step int)
 	kept.check(t, reopened, random)
 }
 
-// After a crash, a sealed segment opens without recovery and is unchanged.
+// Open after a crash finds a sealed segment unchanged, so the segment needs no Recover.
 func TestSealedSegmentSurvivesACrash(t *testing.T) {
 	mem := vfs.NewMem()
 	m, _, err := writeSegment(t, mem)
@@ -111,7 +111,8 @@ func TestSealedSegmentSurvivesACrash(t *testing.T) {
 	wantFiles(t, crashed, m, 300)
 }
 
-// Recovery stops at each kind of invalid batch: length, magic, checksum, offsets, incomplete batch.
+// Recover truncates the segment at an invalid batch: one with a wrong length, magic, checksum or
+// offset, or an incomplete one.
 func TestRecoverTruncatesAtTheFirstInvalidBatch(t *testing.T) {
 	batches := []record.Batch{batchOf(t, 0, 2, 10, 50), batchOf(t, 2, 2, 20, 50),
 		batchOf(t, 4, 2, 30, 50)}
@@ -156,7 +157,7 @@ func TestRecoverTruncatesNothingWhenTheDiskOrTheVisitorFails(t *testing.T) {
 	m, _, err := writeSegment(t, mem)
 	must(t, err)
 	size := int64(len(m.bytes()))
-	wantWhole := func() {
+	wantUntruncated := func() {
 		t.Helper()
 		if info, err := mem.Stat("/" + Name(m.base, LogExtension, "")); err != nil ||
 			info.Size() != size {
@@ -168,20 +169,20 @@ func TestRecoverTruncatesNothingWhenTheDiskOrTheVisitorFails(t *testing.T) {
 	if _, _, err := Recover(fault, "/", m.base, Config{}, nil); !errors.Is(err, syscall.EIO) {
 		t.Errorf("recovery of an unreadable file: %v", err)
 	}
-	wantWhole()
-	// Also if the visitor's error wraps ErrCorrupt: a batch that the visitor rejects is not
-	// truncated.
+	wantUntruncated()
+	// Recover does not truncate a batch that the visitor rejects, even if the visitor's error wraps
+	// ErrCorrupt.
 	rejected := errors.Join(errors.New("rejected"), record.ErrCorrupt)
 	if _, _, err := Recover(mem, "/", m.base, Config{},
 		func(record.Batch) error { return rejected }); !errors.Is(err, rejected) {
 		t.Errorf("recovery with a visitor that fails: %v", err)
 	}
-	wantWhole()
+	wantUntruncated()
 }
 
 // Close and Seal make all index entries durable, including those that an earlier Sync wrote without
 // syncing them.
-func TestIndexesAreSyncedHoweverTheirEntriesGotThere(t *testing.T) {
+func TestSealAndCloseSyncIndexes(t *testing.T) {
 	for _, syncEach := range []bool{true, false} {
 		for _, end := range []func(*Segment) error{(*Segment).Seal, (*Segment).Close} {
 			mem := vfs.NewMem()
@@ -208,8 +209,8 @@ func TestIndexesAreSyncedHoweverTheirEntriesGotThere(t *testing.T) {
 	}
 }
 
-// A process was killed before it synced anything, even names. The segment that the next process
-// recovers survives a power cut.
+// A process is killed before it has synced data or names. The next process recovers the segment
+// from the page cache. A power cut after that loses nothing.
 func TestRecoveredSegmentSurvivesAPowerCut(t *testing.T) {
 	mem := vfs.NewMem()
 	m := &model{base: 3}
@@ -236,8 +237,8 @@ func TestRecoveredSegmentSurvivesAPowerCut(t *testing.T) {
 	}
 }
 
-// Recovered indexes are not synced before Seal. Until then only Recover may open the segment, which
-// NeedsSeal reports.
+// Recover does not sync the indexes; Seal does. Until then NeedsSeal reports true, and a start
+// after a crash has to use Recover instead of Open.
 func TestRecoveredIndexesAreSyncedLater(t *testing.T) {
 	mem := vfs.NewMem()
 	cfg := Config{IndexIntervalBytes: 300}

@@ -9,12 +9,13 @@ import (
 )
 
 // Sync makes the batches durable that were appended before the call. It may run concurrently with
-// Append and does not block it during the sync.
+// Append and does not block an append while it syncs.
 //
-// Index entries are written, but not synced: after an unclean stop Recover rebuilds the indexes of
-// a segment that was not sealed, so syncing them would triple the cost of a flush for nothing.
+// Sync writes index entries but does not sync them. Recover rebuilds the indexes of an unsealed
+// segment after an unclean stop anyway, and syncing three files instead of one would triple the
+// cost of a flush.
 //
-// If everything is synced, Sync opens no file and causes no I/O.
+// Sync opens no file and causes no I/O if everything is already synced.
 func (s *Segment) Sync() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -23,8 +24,8 @@ func (s *Segment) Sync() error {
 		defer s.mu.Unlock()
 		return s.mu.broken
 	}
-	// A failed flush loses nothing: the entries stay in memory, and Seal and Close, which require
-	// them to be written, report the failure.
+	// A failed write of index entries loses nothing, because the entries stay in memory. Seal and
+	// Close, which must write them, report the failure.
 	_ = s.flushIndexesLocked()
 	if err := s.rewriteLocked(); err != nil {
 		defer s.mu.Unlock()
@@ -35,13 +36,14 @@ func (s *Segment) Sync() error {
 		defer s.mu.Unlock()
 		return nil // an earlier sync succeeded
 	}
-	// Open the file first: a lack of file descriptors is not a failed sync.
+	// Open the file before the sync, because a lack of file descriptors is not a failed sync, which
+	// would break the segment.
 	if _, err := s.data.Pin(); err != nil {
 		defer s.mu.Unlock()
 		return fmt.Errorf("sync segment %d: %w", s.base, err)
 	}
 	defer s.data.Unpin()
-	s.mu.written = false // before the sync: concurrent appends count as unsynced
+	s.mu.written = false // reset before the sync: a concurrent append sets it again
 	s.mu.Unlock()
 
 	err := s.data.Sync()
@@ -58,13 +60,13 @@ func (s *Segment) Sync() error {
 }
 
 // breakLocked marks the segment as broken after a failed sync. The kernel may have dropped the
-// pages that it failed to write, and a second sync would nevertheless succeed.
+// pages that it failed to write, and yet a second sync would succeed.
 func (s *Segment) breakLocked(err error) error {
 	s.mu.broken = fmt.Errorf("segment %d is unusable since a sync failed: %w", s.base, err)
 	return s.mu.broken
 }
 
-// Broken returns the error that broke the segment; nil if the segment is not broken. A broken
+// Broken returns the error that broke the segment, or nil if the segment is not broken. A broken
 // segment rejects every change.
 func (s *Segment) Broken() error {
 	s.mu.Lock()
@@ -84,9 +86,9 @@ func (s *Segment) flushIndexesLocked() error {
 	return errors.Join(failed[:]...)
 }
 
-// Seal writes the last entry of the time index and syncs all files. Afterwards Append fails; only
-// Truncate makes the segment writable again. A segment that did not change since it was opened
-// needs no sync.
+// Seal writes the last entry of the time index and syncs all files. Afterwards Append fails until
+// Truncate makes the segment writable again. Seal syncs nothing if the segment has not changed
+// since it was opened.
 func (s *Segment) Seal() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -99,8 +101,9 @@ func (s *Segment) Seal() error {
 	return s.loadModTimeLocked()
 }
 
-// finishLocked writes and syncs everything, so that Open finds complete data and indexes. The
-// caller holds mu during the syncs, which blocks no append: none is waiting.
+// finishLocked writes and syncs everything, so that Open finds complete data and indexes. It holds
+// mu during the syncs, which delays no append: the callers Seal and Close run after the last
+// append.
 func (s *Segment) finishLocked() error {
 	if s.mu.broken != nil {
 		return s.mu.broken
@@ -136,32 +139,32 @@ func (s *Segment) finishLocked() error {
 	return nil
 }
 
-// NeedsSeal reports whether Seal has anything to do. If so, a start after a crash must not treat
-// the segment as sealed.
+// NeedsSeal reports whether Seal has anything to write or sync. As long as it has, a start after a
+// crash must use Recover instead of Open.
 func (s *Segment) NeedsSeal() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.needsSealLocked()
 }
 
-// Unsynced reports whether data, or the names of the files, are not durable.
+// Unsynced reports whether the data or the names of the files are not yet durable.
 func (s *Segment) Unsynced() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.mu.mustRewrite.empty() || s.mu.written || !s.mu.named
 }
 
-// needsSealLocked reports whether Open would miss anything, or would treat unsynced data as
-// durable: data, a name or index entries that are not synced, entries that are only in memory, or
-// the largest timestamp, which belongs into the last entry of the time index.
+// needsSealLocked reports whether Open, after a crash, would miss something or treat unsynced data
+// as durable. This is the case if data, a name or an index file is not synced, if index entries are
+// only in memory, or if the time index does not end with the largest timestamp.
 func (s *Segment) needsSealLocked() bool {
 	v := s.view.Load()
 	return !s.mu.mustRewrite.empty() || s.mu.written || s.mu.indexed || !s.mu.named ||
 		v.unwritten() > 0 || v.maxTimestamp > v.lastTime()
 }
 
-// SetModTime sets the modification time of the data file. A cleaned segment gets the modification
-// time of its last source.
+// SetModTime sets the modification time of the data file. The cleaner sets that of a cleaned
+// segment to that of its last source segment.
 func (s *Segment) SetModTime(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +177,8 @@ func (s *Segment) SetModTime(t time.Time) error {
 	return nil
 }
 
-// loadModTimeLocked loads the modification time of the data file, so that ModTime causes no I/O.
+// loadModTimeLocked reads the modification time of the data file into memory, so that ModTime
+// causes no I/O.
 func (s *Segment) loadModTimeLocked() error {
 	info, err := s.fsys.Stat(s.pathLocked(LogExtension))
 	if err != nil {
@@ -189,9 +193,10 @@ func (s *Segment) loadModTimeLocked() error {
 // does not sync the directory, because a swap renames several segments. After an error some files
 // may have the new name; a repeated Rename completes it.
 //
-// The files are kept open during the rename, so that concurrent readers find them. Under their
-// final name they may be closed and reopened. Under another name they stay open, because the next
-// segment that is replaced or deleted may get that name before the last reader has finished.
+// The files stay open during the rename, so that concurrent readers are not disturbed. With suffix
+// "" they may be closed later and reopened by name. With another suffix they stay open: another
+// segment that is replaced or deleted later may use the same name while a reader still reads this
+// one.
 func (s *Segment) Rename(suffix string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,13 +213,13 @@ func (s *Segment) Rename(suffix string) error {
 	return nil
 }
 
-// keepLocked opens all files of the segment and keeps them open. If a file cannot be opened,
-// keepLocked releases the files that were not kept before: otherwise a process without free file
-// descriptors would keep the files of every segment that it failed to rename.
+// keepLocked opens all files of the segment and keeps them open. If one cannot be opened and the
+// suffix is "", it releases all files again. Otherwise a process without free file descriptors
+// would keep the files of every segment open that it failed to rename.
 func (s *Segment) keepLocked() error {
 	for _, file := range s.filesLocked() {
 		if err := file.Keep(); err != nil {
-			if s.mu.suffix == "" { // other suffixes require them to stay open
+			if s.mu.suffix == "" { // with another suffix the files must stay open
 				s.releaseLocked()
 			}
 			return err
@@ -223,7 +228,8 @@ func (s *Segment) keepLocked() error {
 	return nil
 }
 
-// releaseLocked reverts keepLocked, under the current names of the files.
+// releaseLocked reverts keepLocked: the files may be closed, and reopened under their current
+// names.
 func (s *Segment) releaseLocked() {
 	s.data.Release(s.pathLocked(LogExtension))
 	s.offsets.file.Release(s.pathLocked(IndexExtension))
@@ -249,8 +255,9 @@ func (s *Segment) Pin() (unpin func(), err error) {
 	return s.pinLocked()
 }
 
-// pinLocked opens all files of the segment, before a change whose failure would break the segment.
-// So a lack of file descriptors does not break the segment.
+// pinLocked opens all files of the segment and keeps them open until unpin is called. Callers use
+// it before a change whose failure would break the segment, so that a lack of file descriptors
+// fails earlier, without harm.
 func (s *Segment) pinLocked() (unpin func(), err error) {
 	files := s.filesLocked()
 	for i, file := range files {
@@ -268,8 +275,8 @@ func unpinAll(files []*vfs.Handle) {
 	}
 }
 
-// Freeze prevents that files are opened under their names from now on, because the directory is
-// about to belong to another log. Pinned files stay readable.
+// Freeze prevents any later open of the segment's files by name, because the directory is about to
+// belong to another log. Pinned files stay readable.
 func (s *Segment) Freeze() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,7 +285,7 @@ func (s *Segment) Freeze() {
 	}
 }
 
-// extensions returns the extensions of the segment's files.
+// extensions returns the extensions of the files that this segment has, without the optional ones.
 func (s *Segment) extensions() []string {
 	if s.txns.file == nil {
 		return extensions[:len(extensions)-1]
@@ -286,8 +293,8 @@ func (s *Segment) extensions() []string {
 	return extensions
 }
 
-// Remove deletes all files of the segment, which must not be open elsewhere. Reads of open files
-// continue until Close, which must still be called. The directory is not synced.
+// Remove deletes all files of the segment, which no other Segment may have open. Reads of the open
+// files continue until Close, which must still be called. Remove does not sync the directory.
 func (s *Segment) Remove() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -295,8 +302,8 @@ func (s *Segment) Remove() error {
 	return removeFiles(s.fsys, s.dir, s.base, s.mu.suffix, s.extensions())
 }
 
-// Close syncs everything that is not durable, and closes the files. A broken or removed segment is
-// only closed.
+// Close syncs everything that is not durable and closes the files. It syncs nothing of a broken or
+// removed segment.
 func (s *Segment) Close() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -313,7 +320,7 @@ func (s *Segment) Close() error {
 	return nil
 }
 
-// closeAll closes all files that are not nil. After an error it continues with the next file.
+// closeAll closes all files that are not nil, also after an error.
 func closeAll(files ...*vfs.Handle) error {
 	var failed []error
 	for _, file := range files {

@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// onFaultyDisk returns a segment of three batches on a disk that can be made to fail.
+// onFaultyDisk returns a segment with three batches on a disk in which tests can inject faults.
 func onFaultyDisk(t *testing.T) (*Segment, *vfs.Fault, *model) {
 	t.Helper()
 	fault := vfs.NewFault(vfs.NewMem())
@@ -30,7 +30,7 @@ func appendSome(t *testing.T, s *Segment, m *model, n int) {
 	}
 }
 
-func TestDiskFullDuringAppendLeavesTheSegmentAsItWas(t *testing.T) {
+func TestDiskFullDuringAppendLeavesTheSegmentUnchanged(t *testing.T) {
 	for _, written := range []int{0, 1, 60, 61, 150} {
 		s, fault, m := onFaultyDisk(t)
 		fault.Inject(vfs.Rule{Op: vfs.OpWrite, Err: syscall.ENOSPC, WriteBytes: written})
@@ -82,7 +82,7 @@ func TestSegmentThatCannotBeTruncatedIsUnusable(t *testing.T) {
 	if err := s.Broken(); !errors.Is(err, syscall.EIO) {
 		t.Errorf("Broken returns %v, want EIO", err)
 	}
-	// Its batches can still be read, and recovery repairs it.
+	// The batches of the broken segment can still be read, and Recover repairs the segment.
 	m.check(t, s, newRandom(t))
 	must(t, s.Close())
 	s, found, err := Recover(fault, "/", 0, Config{IndexIntervalBytes: 100}, nil)
@@ -109,8 +109,8 @@ func TestFailedSyncIsFinal(t *testing.T) {
 	}
 }
 
-// A flush does not fail because of index entries, which stay in memory. Seal needs them to be
-// written, fails, and succeeds once there is space.
+// The disk is full for index files only. Sync succeeds, because index entries can stay in memory.
+// Seal has to write them, so it fails until there is space again.
 func TestFullDiskForIndexesOnly(t *testing.T) {
 	s, fault, m := onFaultyDisk(t)
 	for _, name := range []string{"*.index", "*.timeindex"} {
@@ -129,7 +129,8 @@ func TestFullDiskForIndexesOnly(t *testing.T) {
 	m.checkIndexes(t, fault, "/")
 }
 
-// If any single operation fails, either the call fails or its result is correct.
+// One operation fails at any step of writeSegment. Recover after a crash then finds all batches
+// that were synced.
 func TestSegmentSurvivesOneFaultAtAnyOperation(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()
@@ -148,7 +149,7 @@ func TestFailedOpenClosesItsFilesAndCanBeRetried(t *testing.T) {
 	mem := vfs.NewMem()
 	m, _, err := writeSegment(t, mem)
 	must(t, err)
-	must(t, mem.Remove("/"+Name(m.base, TimeIndexExtension, ""))) // so that Open writes, too
+	must(t, mem.Remove("/"+Name(m.base, TimeIndexExtension, ""))) // so that Open also writes
 	for step := 0; ; step++ {
 		fault := vfs.NewFault(mem)
 		fault.Inject(vfs.Rule{Skip: step, Times: 1})

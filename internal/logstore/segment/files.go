@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// The extensions of a segment's files, in the order in which the files are renamed and removed: the
-// data file first. So a crash between these steps can leave indexes without data, which a start
+// The extensions of a segment's files. The files are renamed and removed in the order of this list,
+// the data file first. So a crash between two steps can leave indexes without data, which a start
 // deletes, but never data without its indexes.
 const (
 	LogExtension       = ".log"
@@ -21,29 +21,29 @@ const (
 	// KeysExtension is the extension of the key sidecar (docs/format/keys.md). Package keys writes
 	// and reads it; this package renames and removes it with its segment. It is optional.
 	KeysExtension = ".keys"
-	// DeadExtension is the extension of the cleaner's .dead file (docs/format/dead.md), likewise
-	// optional.
+	// DeadExtension is the extension of the cleaner's .dead file (docs/format/dead.md), which is
+	// optional too.
 	DeadExtension = ".dead"
 )
 
-// extensions are the extensions of the files of every segment. The last one is that of the
-// transaction index, which only some segments have.
+// extensions are the extensions of the files of a segment. The last one is that of the transaction
+// index, which only some segments have.
 var extensions = []string{LogExtension, IndexExtension, TimeIndexExtension, TxnIndexExtension}
 
-// optionalExtensions are the extensions of further files that a segment may have. These files are
-// renamed and removed after the others.
+// optionalExtensions are the extensions of further files that a segment may have. They are renamed
+// and removed after the files of extensions.
 var optionalExtensions = []string{KeysExtension, DeadExtension}
 
-// nameDigits is the length of the base offset in a file's name.
+// nameDigits is the number of digits of the base offset in a file's name.
 const nameDigits = 20
 
-// Name returns the name of one of a segment's files.
+// Name returns the name of the file of a segment that has this extension and suffix.
 func Name(base int64, extension, suffix string) string {
 	return fmt.Sprintf("%0*d%s%s", nameDigits, base, extension, suffix)
 }
 
-// ParseName splits a file name into the base offset and the rest, extension and suffix; ok is false
-// if the name does not begin with a base offset.
+// ParseName splits a file name into the base offset and the remaining text, which is the extension
+// and the suffix. ok is false if the name does not begin with a base offset.
 func ParseName(name string) (base int64, rest string, ok bool) {
 	if len(name) <= nameDigits || name[nameDigits] != '.' {
 		return 0, "", false
@@ -52,8 +52,8 @@ func ParseName(name string) (base int64, rest string, ok bool) {
 	return int64(number), name[nameDigits:], err == nil
 }
 
-// RemoveFiles deletes the existing files of the segment with that base and suffix, open or not. The
-// directory is not synced.
+// RemoveFiles deletes those files that exist of the segment with this base offset and suffix, even
+// if they are open. It does not sync the directory.
 func RemoveFiles(fsys vfs.FS, dir string, base int64, suffix string) error {
 	return removeFiles(fsys, dir, base, suffix, extensions)
 }
@@ -68,9 +68,9 @@ func removeFiles(fsys vfs.FS, dir string, base int64, suffix string, extensions 
 	return nil
 }
 
-// renameFiles gives the files of a segment another suffix. It completes a rename that an earlier
-// call has begun: a file that does not exist under the old name is skipped. The directory is not
-// synced.
+// renameFiles replaces the suffix of the segment's files. It also completes a rename that an
+// earlier call has begun: it skips a file that does not exist under the old name. It does not sync
+// the directory.
 func (s *Segment) renameFiles(from, to string) error {
 	for _, extension := range slices.Concat(s.extensions(), optionalExtensions) {
 		oldName := filepath.Join(s.dir, Name(s.base, extension, from))

@@ -56,8 +56,8 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// With any content of the data file, Recover retains a prefix of valid batches, and a second
-// Recover truncates nothing.
+// With any content of the data file, Recover keeps only valid batches at the start of the file and
+// removes the remainder. A second Recover truncates nothing.
 func FuzzRecover(f *testing.F) {
 	data, _, _ := seedFiles(f)
 	f.Add(data)

@@ -23,11 +23,12 @@ type OffsetEntry struct {
 
 // TimeEntry is an entry of the time index.
 type TimeEntry struct {
-	Timestamp int64 // ms; the largest of the segment when the entry was written
-	Relative  int32 // last offset of the first batch with the timestamp, minus the segment's base
+	Timestamp int64 // ms; the largest timestamp of the segment when the entry was written
+	Relative  int32 // last offset of the first batch with Timestamp, minus the segment's base
 }
 
-// ParseOffsetEntry decodes an entry from at least OffsetEntryBytes bytes. It does not validate it.
+// ParseOffsetEntry decodes an entry from the first OffsetEntryBytes bytes of b. It does not
+// validate the entry.
 func ParseOffsetEntry(b []byte) OffsetEntry {
 	return OffsetEntry{
 		Relative: int32(binary.BigEndian.Uint32(b)),
@@ -35,7 +36,8 @@ func ParseOffsetEntry(b []byte) OffsetEntry {
 	}
 }
 
-// ParseTimeEntry decodes an entry from at least TimeEntryBytes bytes. It does not validate it.
+// ParseTimeEntry decodes an entry from the first TimeEntryBytes bytes of b. It does not validate
+// the entry.
 func ParseTimeEntry(b []byte) TimeEntry {
 	return TimeEntry{
 		Timestamp: int64(binary.BigEndian.Uint64(b)),
@@ -64,15 +66,15 @@ type entries[E any] struct {
 
 func (e entries[E]) count() int { return e.written + len(e.tail) }
 
-// with returns the list with one more entry. Lists share the array of their tails, so only the
-// newest list may be extended. Older lists read only the part of the array below their own length,
-// which never changes.
+// with returns the list with one more entry. The old and the new list share the array of their
+// tails, so with must be called only once on a list. An older list reads only the part of the array
+// below its own length, which never changes.
 func (e entries[E]) with(entry E) entries[E] {
 	return entries[E]{written: e.written, tail: append(e.tail, entry), last: entry}
 }
 
-// index is an index file with the encoding of its entries. It does not contain the number of
-// entries: the view defines which entries exist, so that readers need no lock.
+// index is an index file and the encoding of its entries. It does not store the number of entries:
+// the view defines which entries exist, so that readers need no lock.
 type index[E any] struct {
 	file       *vfs.Handle
 	entryBytes int
@@ -91,9 +93,9 @@ func timeIndex(file *vfs.Handle) index[TimeEntry] {
 // searchBlock is the number of entries that the last step of a binary search reads at once.
 const searchBlock = 256
 
-// prefix returns the number of entries that satisfy a condition, which must hold for a prefix of
-// the ascending list. Entries that are not in memory are read from the file: one per step of a
-// binary search, and the last searchBlock at once.
+// prefix returns the number of entries at the start of the list that satisfy the condition holds.
+// No entry after them may satisfy it. Entries that are not in memory are read from the file: one
+// entry per step of a binary search, and the last searchBlock entries at once.
 func (x index[E]) prefix(e entries[E], holds func(E) bool) (int, error) {
 	if e.count() == 0 || holds(e.last) {
 		return e.count(), nil // readers at the end of the log return here, without I/O
@@ -122,7 +124,7 @@ func (x index[E]) prefix(e entries[E], holds func(E) bool) (int, error) {
 	return low + sort.Search(len(block), func(i int) bool { return !holds(block[i]) }), nil
 }
 
-// at returns an entry.
+// at returns entry i of the list.
 func (x index[E]) at(e entries[E], i int) (E, error) {
 	switch {
 	case i == e.count()-1:
@@ -151,8 +153,8 @@ func (x index[E]) read(from, to int) ([]E, error) {
 	return block, nil
 }
 
-// flush writes the tail to the file. After a failure the list is unchanged, and a later flush
-// writes the same range.
+// flush writes the tail of the list to the file. After a failure the list is unchanged, and a later
+// flush writes the tail again at the same position.
 func (x index[E]) flush(e entries[E]) (entries[E], error) {
 	if len(e.tail) == 0 {
 		return e, nil
@@ -171,7 +173,7 @@ func (x index[E]) encode(list []E) []byte {
 	return content
 }
 
-// first returns the first n entries, n <= count. It does not change the file.
+// first returns the list of the first n entries, at most e.count(). It does not change the file.
 func (x index[E]) first(e entries[E], n int) (entries[E], error) {
 	switch n {
 	case 0:
@@ -184,12 +186,12 @@ func (x index[E]) first(e entries[E], n int) (entries[E], error) {
 		return e, err
 	}
 	written := min(n, e.written)
-	// Clip the tail, because the rest of the array belongs to older lists.
+	// Clip the tail, because the array beyond it belongs to older lists.
 	return entries[E]{written: written, tail: slices.Clip(e.tail[:n-written]), last: last}, nil
 }
 
-// trim truncates the file to the written entries of the list. The file is longer if the list was
-// shortened, because first does not change the file.
+// trim truncates the file to the written entries of the list. The file is longer if first has
+// shortened the list.
 func (x index[E]) trim(e entries[E]) error {
 	if err := x.file.Truncate(int64(e.written * x.entryBytes)); err != nil {
 		return fmt.Errorf("truncate index: %w", err)

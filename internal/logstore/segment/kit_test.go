@@ -19,8 +19,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// batchOf returns a batch of n records from base on, the last of which has the timestamp. With n 0
-// the batch is empty.
+// batchOf returns a batch of n records from offset base on. The last record has the given
+// timestamp. With n = 0 the batch has no records.
 func batchOf(t testing.TB, base int64, n int, timestamp int64, valueBytes int) record.Batch {
 	t.Helper()
 	builder := record.NewBuilder(0, 0) // uncompressed
@@ -39,7 +39,8 @@ func batchOf(t testing.TB, base int64, n int, timestamp int64, valueBytes int) r
 	return built
 }
 
-// model is a segment as a list of batches, with naive implementations of all lookups.
+// model represents a segment as a list of batches. Its lookups are simple loops, with which the
+// results of a Segment are compared.
 type model struct {
 	base    int64
 	batches []record.Batch
@@ -60,7 +61,8 @@ func (m *model) bytes() []byte {
 	return all
 }
 
-// first returns the position of the first batch that matches.
+// first returns the position of the first batch that matches. If no batch matches, it returns the
+// end of the data and false.
 func (m *model) first(match func(record.Batch) bool) (position int64, ok bool) {
 	for _, b := range m.batches {
 		if match(b) {
@@ -95,8 +97,8 @@ func (m *model) maxTimestamp() (ms, offset int64) {
 	return ms, offset
 }
 
-// indexes returns the index files that Kafka writes for these batches (a reimplementation of
-// LogSegment.append and onBecomeInactiveSegment).
+// indexes returns the content of the index files that Kafka writes for these batches. It
+// reimplements Kafka's LogSegment.append and onBecomeInactiveSegment.
 func (m *model) indexes(interval int) (offsets, times []byte) {
 	since, position, lastTime := 0, 0, int64(-1)
 	for i, b := range m.batches {
@@ -120,8 +122,8 @@ func (m *model) indexes(interval int) (offsets, times []byte) {
 	return offsets, times
 }
 
-// randomBatch returns the next batch: mostly without a gap, with mostly ascending timestamps, and
-// sometimes empty, large or without a timestamp.
+// randomBatch returns a batch that can follow the batches of the model. Usually it leaves no offset
+// gap and its timestamp is larger; sometimes it is empty, large or without a timestamp.
 func (m *model) randomBatch(t testing.TB, random *rand.Rand) record.Batch {
 	base := m.next()
 	if random.IntN(8) == 0 {
@@ -140,7 +142,7 @@ func (m *model) randomBatch(t testing.TB, random *rand.Rand) record.Batch {
 	return batchOf(t, base, n, timestamp, valueBytes)
 }
 
-// check compares the results of all reads of a segment with the model.
+// check compares the results of all read methods of a segment with the model.
 func (m *model) check(t testing.TB, s *Segment, random *rand.Rand) {
 	t.Helper()
 	all := m.bytes()
@@ -170,7 +172,7 @@ func (m *model) check(t testing.TB, s *Segment, random *rand.Rand) {
 	m.checkScan(t, s, m.position(m.base+random.Int64N(m.next()-m.base+1)))
 }
 
-// checkBoundary compares the end of a read of whole batches up to limit with the model.
+// checkBoundary compares the result of Boundary with the model.
 func (m *model) checkBoundary(t testing.TB, s *Segment, limit int64) {
 	t.Helper()
 	want := int64(0)
@@ -185,6 +187,7 @@ func (m *model) checkBoundary(t testing.TB, s *Segment, limit int64) {
 	}
 }
 
+// checkTimestamp compares the result of PositionForTimestamp with the model.
 func (m *model) checkTimestamp(t testing.TB, s *Segment, ms int64) {
 	t.Helper()
 	want, wantOK := m.first(func(b record.Batch) bool { return b.MaxTimestamp() >= ms })
@@ -194,7 +197,8 @@ func (m *model) checkTimestamp(t testing.TB, s *Segment, ms int64) {
 	}
 }
 
-// checkScan reads batches and headers from a position to the end.
+// checkScan reads the batches and headers from a position to the end, and compares them with the
+// model.
 func (m *model) checkScan(t testing.TB, s *Segment, position int64) {
 	t.Helper()
 	at, got := position, []byte{}
@@ -211,14 +215,15 @@ func (m *model) checkScan(t testing.TB, s *Segment, position int64) {
 		return nil
 	}))
 	if !bytes.Equal(got, m.bytes()[position:]) {
-		t.Fatalf("scan from %d returned %d bytes, which differ", position, len(got))
+		t.Fatalf("scan from %d returned %d bytes that differ from the appended batches",
+			position, len(got))
 	}
 	if _, err := s.HeaderAt(at); !errors.Is(err, io.EOF) {
 		t.Fatalf("header at the end: %v", err)
 	}
 }
 
-// checkIndexes checks each entry of the index files of a sealed or closed segment.
+// checkIndexes compares each entry in the index files of a sealed or closed segment with the model.
 func (m *model) checkIndexes(t testing.TB, fsys vfs.FS, dir string) {
 	t.Helper()
 	offsets, err := fsys.ReadFile(dir + "/" + Name(m.base, IndexExtension, ""))

@@ -13,7 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// A segment under random operations is compared with a list of batches.
+// Random operations are applied to a segment and to a model, which is a list of batches. All reads
+// must return the same results.
 func TestSegmentEqualsListOfBatches(t *testing.T) {
 	for seed := range seed.Sequence(t, 6) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -46,7 +47,7 @@ func randomStep(t *testing.T, mem *vfs.Mem, s *Segment, m *model, cfg Config,
 		m.truncate(offset)
 	case 1:
 		must(t, s.Sync())
-	case 2: // sealed, checked, writable again
+	case 2: // seal, check the indexes, make writable again
 		must(t, s.Seal())
 		m.checkIndexes(t, mem, "/")
 		must(t, s.Truncate(m.next()))
@@ -54,7 +55,7 @@ func randomStep(t *testing.T, mem *vfs.Mem, s *Segment, m *model, cfg Config,
 		must(t, s.Close())
 		s, err = Open(mem, "/", m.base, cfg)
 		must(t, err)
-	case 4: // a stop without Close
+	case 4: // an unclean stop, without Close
 		must(t, s.Sync())
 		var found Recovered
 		s, found, err = Recover(mem, "/", m.base, cfg, nil)
@@ -73,7 +74,8 @@ func randomStep(t *testing.T, mem *vfs.Mem, s *Segment, m *model, cfg Config,
 	return s
 }
 
-// Kafka's algorithm, in model.indexes, results in our index files byte for byte; so does a rebuild.
+// The index files equal, byte for byte, those that Kafka's algorithm in model.indexes produces.
+// This is so for appended, rebuilt and recovered indexes.
 func TestIndexFilesAreKafkasByteForByte(t *testing.T) {
 	random := newRandom(t)
 	for _, interval := range []int{1, 500, 4096} {
@@ -87,7 +89,7 @@ func TestIndexFilesAreKafkasByteForByte(t *testing.T) {
 			must(t, s.Append(b))
 			m.batches = append(m.batches, b)
 			if i%37 == 0 {
-				must(t, s.Sync()) // the time at which entries are written must not matter
+				must(t, s.Sync()) // writes entries earlier than Seal; the files must be the same
 			}
 		}
 		must(t, s.Seal())
@@ -116,12 +118,13 @@ func wantFiles(t *testing.T, mem *vfs.Mem, m *model, interval int) {
 		got, err := mem.ReadFile("/" + Name(m.base, extension, ""))
 		must(t, err)
 		if !bytes.Equal(got, want) {
-			t.Fatalf("%s: %d bytes differ from the expected %d", extension, len(got), len(want))
+			t.Fatalf("%s: got %d bytes that differ from the %d expected ones", extension,
+				len(got), len(want))
 		}
 	}
 }
 
-// The cost of opening must not depend on the size of the files.
+// Open reads only the ends of the files, so its cost does not depend on their size.
 func TestOpenReadsTheEndsOfFilesOnly(t *testing.T) {
 	reads := func(batches int) int {
 		mem := vfs.NewMem()
@@ -141,13 +144,14 @@ func TestOpenReadsTheEndsOfFilesOnly(t *testing.T) {
 		must(t, s.Close())
 		return operations
 	}
-	// The check of the time index does a binary search, which takes a few more reads.
+	// Open also looks up the last entry of the time index by a binary search, which takes a few
+	// more reads in a larger index.
 	if small, large := reads(200), reads(20_000); large > small+8 {
 		t.Errorf("%d operations to open 200 batches, %d for 20000", small, large)
 	}
 }
 
-// A batch larger than any buffer is read whole (I41).
+// A batch that is larger than the buffer of a scan is read whole (I41).
 func TestScanGrowsToTheBatch(t *testing.T) {
 	s, err := Create(vfs.NewMem(), "/", 0, "", Config{})
 	must(t, err)
@@ -160,8 +164,8 @@ func TestScanGrowsToTheBatch(t *testing.T) {
 	m.checkScan(t, s, int64(len(m.batches[0])))
 }
 
-// A damaged length must not cause an allocation of that size, neither in Recover, which truncates
-// the batch, nor in a scan, which fails.
+// The length field of a batch is damaged and claims 60 MiB. Neither Scan nor Recover may allocate
+// that much memory: Scan fails, and Recover truncates the batch.
 func TestLengthIsVerifiedBeforeMemoryIsAllocated(t *testing.T) {
 	mem := vfs.NewMem()
 	s, err := Create(mem, "/", 0, "", Config{})
@@ -199,7 +203,8 @@ func TestLengthIsVerifiedBeforeMemoryIsAllocated(t *testing.T) {
 	}
 }
 
-// An entry is written once more than the interval follows the last one (docs/format/index.md).
+// A batch gets an index entry if more than the interval lies between its start and the start of the
+// last indexed batch (docs/format/index.md).
 func TestIndexEntryIsWrittenBeyondTheIntervalOnly(t *testing.T) {
 	size := len(batchOf(t, 0, 1, 1, 10))
 	for _, c := range []struct{ interval, entries int }{{size - 1, 3}, {size, 1}, {2*size - 1, 1},
@@ -215,8 +220,8 @@ func TestIndexEntryIsWrittenBeyondTheIntervalOnly(t *testing.T) {
 	}
 }
 
-// docs/format/index.md: a lookup by timestamp reads at most one index interval, also if the result
-// is after the last entry of the time index or if timestamps do not ascend.
+// A lookup by timestamp reads at most one index interval (docs/format/index.md). This is so even if
+// the result is after the last entry of the time index, or if timestamps do not ascend.
 func TestTimestampLookupReadsOneInterval(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	s, err := Create(fault, "/", 0, "", Config{})
@@ -224,7 +229,7 @@ func TestTimestampLookupReadsOneInterval(t *testing.T) {
 	const batches = 5000
 	timestamp := func(i int64) int64 {
 		if i > 100 && i < 4000 {
-			return 50 // far below the largest so far
+			return 50 // below the timestamp of earlier batches
 		}
 		return 1000 + i
 	}
@@ -238,8 +243,8 @@ func TestTimestampLookupReadsOneInterval(t *testing.T) {
 		if want, _ := s.Position(i); err != nil || !ok || position != want {
 			t.Errorf("timestamp of batch %d at %d, %v, %v; want %d", i, position, ok, err, want)
 		}
-		// Two blocks of an index, the indexed header, and two blocks of headers for the walk, and
-		// the reads of Position.
+		// The limit allows two blocks of an index, the header of the indexed batch, two blocks of
+		// headers for the walk, and the reads of Position.
 		if reads := fault.Count() - before; reads > 10 {
 			t.Errorf("timestamp of batch %d took %d reads", i, reads)
 		}

@@ -16,8 +16,8 @@ import (
 // indexes, and never returns it.
 var errIndex = errors.New("index does not match the data file")
 
-// Create creates an empty segment. suffix is "" or one of ".cleaned", ".swap". Existing files are
-// truncated. The names become durable with the first Sync or with Seal.
+// Create creates an empty segment. suffix is "", ".cleaned" or ".swap". Existing files with the
+// same names are truncated. The names become durable with the first Sync or with Seal.
 func Create(fsys vfs.FS, dir string, base int64, suffix string, cfg Config) (*Segment, error) {
 	s := newSegment(fsys, dir, base, cfg)
 	s.mu.suffix = suffix
@@ -57,7 +57,7 @@ func (s *Segment) closeFiles() error {
 }
 
 // Open opens a segment that was closed cleanly or sealed, and rebuilds missing or wrong index
-// files. It reads the ends of the files only. It fails with an error that wraps record.ErrCorrupt
+// files. It reads only the ends of the files. It fails with an error that wraps record.ErrCorrupt
 // if the data file is not a sequence of batches; the caller then uses Recover.
 func Open(fsys vfs.FS, dir string, base int64, cfg Config) (*Segment, error) {
 	s := newSegment(fsys, dir, base, cfg)
@@ -68,7 +68,7 @@ func Open(fsys vfs.FS, dir string, base int64, cfg Config) (*Segment, error) {
 	return s, nil
 }
 
-// open uses the index files. It walks the whole data file only if they do not match it.
+// open loads the index files. It walks over the whole data file only if they do not match it.
 func (s *Segment) open() error {
 	size, err := s.openData()
 	if err != nil {
@@ -77,8 +77,9 @@ func (s *Segment) open() error {
 	if err = s.openIndexes(); err == nil {
 		err = s.loadView(size)
 	}
-	// A walk that starts at a wrong position reads garbage, so only a walk from the start can
-	// determine that the data is corrupt.
+	// ErrCorrupt may come from an index entry with a wrong position, where a walk over the headers
+	// reads garbage. So only rebuild, which walks from the start of the file, can determine that
+	// the data is corrupt.
 	if errors.Is(err, errIndex) || errors.Is(err, record.ErrCorrupt) {
 		err = s.rebuild(size)
 	}
@@ -90,11 +91,12 @@ func (s *Segment) open() error {
 		return err
 	}
 	s.view.Store(&v)
-	s.mu.named = !s.mu.indexed // the files existed, unless createEmptyIndexes has created them
+	s.mu.named = !s.mu.indexed // all files existed, unless createEmptyIndexes has created indexes
 	return s.loadModTimeLocked()
 }
 
-// openData opens the data file, for writing too, because the segment may be the active one.
+// openData opens the data file. It opens the file for writing as well, because the segment may be
+// the active one.
 func (s *Segment) openData() (size int64, err error) {
 	if s.data, err = s.cfg.Handles.OpenReadWrite(s.pathLocked(LogExtension)); err != nil {
 		return 0, err
@@ -123,9 +125,9 @@ func (s *Segment) openIndex(extension string) (*vfs.Handle, error) {
 	return file, err
 }
 
-// loadView builds the view from the index files and the headers from the last index entry on. It
-// fails with errIndex if the index files do not match the data file (docs/format/index.md lists the
-// checks).
+// loadView builds the view from the index files and from the batch headers after the last index
+// entry. It fails with errIndex if the index files do not match the data file (docs/format/index.md
+// lists the checks).
 func (s *Segment) loadView(size int64) error {
 	v := emptyView(s.base)
 	var failed [2]error
@@ -148,7 +150,8 @@ func (s *Segment) loadView(size int64) error {
 	return nil
 }
 
-// load returns all entries of an index file, of which it reads and checks the last two.
+// load returns the list of all entries of an index file. It reads and checks only the last two
+// entries.
 func (x index[E]) load(ascend func(a, b E) bool) (entries[E], error) {
 	size, err := x.file.Size()
 	if err != nil {
@@ -172,8 +175,8 @@ func (x index[E]) load(ascend func(a, b E) bool) (entries[E], error) {
 	return entries[E]{written: count, last: ends[len(ends)-1]}, nil
 }
 
-// loadTail completes a view with index entries from the header of the first batch, and from the
-// headers from the last indexed batch on.
+// loadTail completes a view that has index entries. It reads the header of the first batch, and the
+// headers from the last indexed batch up to size.
 func (s *Segment) loadTail(v *view, size int64) error {
 	if size == 0 {
 		if v.offsets.count()+v.times.count() > 0 {
@@ -200,7 +203,7 @@ func (s *Segment) loadTail(v *view, size int64) error {
 		if header.LastOffset() != s.base+int64(v.offsets.last.Relative) ||
 			header.MaxTimestamp() > v.lastTime() {
 			return fmt.Errorf("%w: the batch of its last entry has another offset, or a timestamp "+
-				"that the time index lacks", errIndex)
+				"above that of the last time index entry", errIndex)
 		}
 		v.size, v.next = header.Position, header.BaseOffset()
 	}
@@ -215,8 +218,8 @@ func (s *Segment) loadTail(v *view, size int64) error {
 	return nil
 }
 
-// count adds the batches between the size of the view and size to the view. It reads only headers.
-// It fails with record.ErrCorrupt at the first batch that cannot follow its predecessor.
+// count adds to the view the batches between v.size and size. It reads only headers. It fails with
+// record.ErrCorrupt at the first batch that cannot follow the one before it.
 func (s *Segment) count(v *view, size int64) error {
 	whole := view{base: s.base, size: size}
 	return s.walk(&whole, v.size, func(h Header) error {
@@ -251,9 +254,9 @@ func (s *Segment) checkTimes(v *view) error {
 	return err
 }
 
-// rebuild rebuilds the index files from the headers of the whole data file. It does not verify
-// checksums: data below the recovery point was verified when it was written, and reading all of it
-// would make a missing index as expensive as a crash.
+// rebuild rebuilds the index files from all batch headers of the data file. It does not verify
+// checksums: data below the recovery point was verified when it was written. Reading all data would
+// make the loss of an index as expensive as a crash.
 func (s *Segment) rebuild(size int64) error {
 	v := emptyView(s.base)
 	if err := s.count(&v, size); err != nil {
@@ -262,9 +265,9 @@ func (s *Segment) rebuild(size int64) error {
 	return s.writeIndexes(v)
 }
 
-// writeIndexes replaces the index files by the entries of a view that has all of them in memory. On
-// a full disk the entries stay in memory: a log that cannot be opened cannot be read, and retention
-// could not delete segments to free space.
+// writeIndexes replaces the index files by the entries of a view whose entries are all in memory.
+// On a full disk the entries stay in memory and the segment opens nevertheless. Otherwise the log
+// could not be opened, and retention could not delete segments to free space.
 func (s *Segment) writeIndexes(v view) error {
 	v.addTime()
 	err := vfs.WriteFileAtomic(s.fsys, s.pathLocked(IndexExtension),
@@ -285,8 +288,9 @@ func (s *Segment) writeIndexes(v view) error {
 	return s.openIndexes()
 }
 
-// createEmptyIndexes creates empty index files; all entries of the view stay in memory until a
-// flush. A start that finds such files rebuilds them, because entries are missing at the end.
+// createEmptyIndexes creates empty index files and keeps all entries of the view in memory until a
+// later flush writes them. If the process ends before that, the next start finds that the entries
+// are missing and rebuilds the files.
 func (s *Segment) createEmptyIndexes(v view) error {
 	if err := closeAll(s.offsets.file, s.times.file); err != nil {
 		return err

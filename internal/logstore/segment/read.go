@@ -14,19 +14,19 @@ import (
 
 // Header is the header of a batch and its position in the data file.
 type Header struct {
-	// Batch has only the 61 bytes of the header: the accessors of header fields work, Records and
-	// CheckCRC do not.
+	// Batch contains only the 61 bytes of the header. The methods that return header fields work;
+	// Records and CheckCRC do not.
 	record.Batch
 	Position  int64 // in the data file
-	SizeBytes int   // of the whole batch
+	SizeBytes int   // of the whole batch, not only of the header
 }
 
 // end returns the position after the batch.
 func (h Header) end() int64 { return h.Position + int64(h.SizeBytes) }
 
-// HeaderAt reads the header of the batch at position. It returns io.EOF at the end of the data, and
-// an error that wraps record.ErrCorrupt if no batch of a possible size begins there. The caller
-// owns the header.
+// HeaderAt reads the header of the batch at position. It returns io.EOF at the end of the data. It
+// returns an error that wraps record.ErrCorrupt if no batch that fits the data begins there. The
+// caller may keep the header.
 func (s *Segment) HeaderAt(position int64) (Header, error) {
 	return s.headerIn(s.view.Load(), position)
 }
@@ -36,22 +36,22 @@ func (s *Segment) headerIn(v *view, position int64) (Header, error) {
 	return reader.at(position)
 }
 
-// headerBlockBytes is the size of the reads of a walk over headers: an index interval, so that most
-// lookups need one read.
+// headerBlockBytes is the size of each read in a walk over headers. It is one index interval and
+// one header, so that most lookups need one read.
 const headerBlockBytes = defaultIndexIntervalBytes + record.HeaderBytes
 
 var headerBlocks = sync.Pool{New: func() any { return new([headerBlockBytes]byte) }}
 
-// headerReader reads headers of the first size bytes of a data file.
+// headerReader reads batch headers in the first size bytes of a data file.
 type headerReader struct {
 	file  vfs.File
 	size  int64
 	block []byte
-	from  int64 // position of block[0]
-	held  int   // valid bytes of block
+	from  int64 // position of block[0] in the file
+	held  int   // number of valid bytes in block
 }
 
-// at returns the header at a position, valid until the next call.
+// at returns the header at a position. The header is valid until the next call.
 func (r *headerReader) at(position int64) (Header, error) {
 	left := r.size - position
 	switch {
@@ -78,8 +78,8 @@ func (r *headerReader) at(position int64) (Header, error) {
 	return Header{Batch: batch, Position: position, SizeBytes: size}, nil
 }
 
-// fill reads a block from position on. It reads no bytes beyond size, which are not part of the
-// view.
+// fill reads a block that begins at position. It does not read beyond r.size, since later bytes are
+// not part of the view.
 func (r *headerReader) fill(position, left int64) error {
 	n := int(min(int64(len(r.block)), left))
 	r.from, r.held = position, 0
@@ -90,7 +90,8 @@ func (r *headerReader) fill(position, left int64) error {
 	return nil
 }
 
-// noEOF converts an unexpected io.EOF, because io.EOF means the end of the data.
+// noEOF converts io.EOF to io.ErrUnexpectedEOF, because callers of this package take io.EOF as the
+// end of the data.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -101,7 +102,8 @@ func noEOF(err error) error {
 // errStop ends a walk early. The package never returns it.
 var errStop = errors.New("stop")
 
-// walk calls visit for each header from position on. The header is valid during the call.
+// walk calls visit for each header from position to the end of the view. A header is valid only
+// during the call of visit.
 func (s *Segment) walk(v *view, position int64, visit func(Header) error) error {
 	block := headerBlocks.Get().(*[headerBlockBytes]byte)
 	defer headerBlocks.Put(block)
@@ -119,9 +121,9 @@ func (s *Segment) walk(v *view, position int64, visit func(Header) error) error 
 	return nil
 }
 
-// Position returns the position of the first batch whose last offset is >= offset, SizeBytes if
-// there is none. It compares last offsets because after cleaning the offset itself may be in a gap
-// (I43). A damaged index entry costs time only (see startBelow).
+// Position returns the position of the first batch whose last offset is >= offset, or SizeBytes if
+// no batch has such an offset. It compares last offsets because cleaning may have removed offset
+// itself (I43). A damaged index entry makes it slower, not wrong (see startBelow).
 func (s *Segment) Position(offset int64) (int64, error) { return s.position(s.view.Load(), offset) }
 
 func (s *Segment) position(v *view, offset int64) (int64, error) {
@@ -138,8 +140,8 @@ func (s *Segment) position(v *view, offset int64) (int64, error) {
 	return s.firstFrom(v, start, func(h Header) bool { return h.LastOffset() >= offset })
 }
 
-// EndBelow returns the end offset of the last batch that is entirely below offset, Base if there is
-// none.
+// EndBelow returns the next offset after the last batch that is entirely below offset, or Base if
+// there is no such batch.
 func (s *Segment) EndBelow(offset int64) (int64, error) {
 	v := s.view.Load()
 	if offset >= v.next {
@@ -163,8 +165,9 @@ func (s *Segment) EndBelow(offset int64) (int64, error) {
 	return end, nil
 }
 
-// startBelow returns the position of the last indexed batch whose last offset is <= offset, or 0.
-// It also returns 0 if the index entry is damaged and points elsewhere, which is slow but correct.
+// startBelow returns the position of the last indexed batch whose last offset is <= offset, or 0 if
+// there is no such batch. It also returns 0 if the index entry does not point at such a batch,
+// because it is damaged. A walk from 0 is slow but correct.
 func (s *Segment) startBelow(v *view, offset int64) (int64, error) {
 	relative := min(offset-v.base, math.MaxInt32)
 	n, err := s.offsets.prefix(v.offsets,
@@ -183,8 +186,8 @@ func (s *Segment) startBelow(v *view, offset int64) (int64, error) {
 	return header.Position, nil
 }
 
-// firstFrom returns the position of the first batch from start on that matches, the size of the
-// view if there is none.
+// firstFrom returns the position of the first batch at or after start that matches, or the size of
+// the view if no batch matches.
 func (s *Segment) firstFrom(v *view, start int64, match func(Header) bool) (int64, error) {
 	found := v.size
 	err := s.walk(v, start, func(h Header) error {
@@ -200,8 +203,8 @@ func (s *Segment) firstFrom(v *view, start int64, match func(Header) bool) (int6
 	return found, nil
 }
 
-// PositionForTimestamp returns the position of the first batch whose maximum timestamp is >= ms; ok
-// is false if there is none.
+// PositionForTimestamp returns the position of the first batch whose maximum timestamp is >= ms. ok
+// is false if there is no such batch.
 func (s *Segment) PositionForTimestamp(ms int64) (position int64, ok bool, err error) {
 	v := s.view.Load()
 	if v.size == 0 || v.maxTimestamp < ms {
@@ -215,8 +218,8 @@ func (s *Segment) PositionForTimestamp(ms int64) (position int64, ok bool, err e
 	return position, err == nil && position < v.size, err
 }
 
-// startBefore returns an indexed position below which the timestamp of every batch is < ms
-// (docs/format/index.md has the proof).
+// startBefore returns the position of an indexed batch, or 0, such that every batch before this
+// position has a timestamp < ms (docs/format/index.md contains the proof).
 func (s *Segment) startBefore(v *view, ms int64) (int64, error) {
 	n, err := s.times.prefix(v.times, func(e TimeEntry) bool { return e.Timestamp < ms })
 	if err != nil {
@@ -232,23 +235,23 @@ func (s *Segment) startBefore(v *view, ms int64) (int64, error) {
 	return s.startBelow(v, v.base+int64(entry.Relative)-1)
 }
 
-// scanBlockBytes is the size of the reads of Scan, unless a batch is larger.
+// scanBlockBytes is the size of each read of Scan, unless a batch is larger.
 const scanBlockBytes = 128 << 10
 
-// Scan calls visit for each batch from position on, with its position. It checks lengths and not
-// checksums. The batch is valid during the call only. An error of visit ends the scan and is
-// returned as it is. The buffer grows to the largest batch.
+// Scan calls visit for each batch from position to the end, with the batch's position. It checks
+// lengths but not checksums. A batch is valid only during the call of visit. An error of visit ends
+// the scan and is returned unchanged. The buffer grows to the size of the largest batch.
 func (s *Segment) Scan(position int64, visit func(position int64, b record.Batch) error) error {
 	return s.scan(s.view.Load().size, position, visit)
 }
 
-// scan is Scan of the first size bytes of the file. Recover uses it before the segment has a view.
-// The incomplete batch at the end of a block is kept for the next read; otherwise batches of about
+// scan is Scan for the first size bytes of the file. Recover uses it before the segment has a view.
+// An incomplete batch at the end of a block is kept for the next read. Otherwise batches of about
 // half a block would be read twice.
 func (s *Segment) scan(size, position int64,
 	visit func(position int64, b record.Batch) error) error {
 	var buffer []byte
-	blockBytes, kept := scanBlockBytes, 0 // kept: bytes at position that were already read
+	blockBytes, kept := scanBlockBytes, 0 // kept: number of bytes at position already in buffer
 	for position < size {
 		blockBytes = int(min(int64(blockBytes), size-position))
 		if len(buffer) < blockBytes {
@@ -278,18 +281,18 @@ func (s *Segment) scan(size, position int64,
 	return nil
 }
 
-// unverifiedBytesMax is the largest buffer that is allocated by a batch's length field alone. The
-// checksum of a larger batch is verified first, block by block, and fails if the length is wrong.
-// Otherwise one flipped bit in the field could make a process with a limit of one gigabyte allocate
-// two, at every start.
+// unverifiedBytesMax is the largest buffer that a scan allocates because of the length field of a
+// batch alone. For a larger length, the scan first verifies the checksum of the batch, block by
+// block; a wrong length makes the verification fail. Otherwise one flipped bit in the length could
+// make a process with a memory limit of one gigabyte allocate two, at every start.
 const unverifiedBytesMax = 16 << 20
 
-// checksummedFrom is the start of the part of a batch that its checksum covers, after the checksum
-// itself (docs/format/segment.md).
+// checksummedFrom is the position in a batch from which on its checksum covers the bytes: the first
+// byte after the checksum field (docs/format/segment.md).
 const checksummedFrom = 21
 
-// verifyLarge verifies the checksum of the batch of size bytes at position, block by block. It
-// overwrites block.
+// verifyLarge verifies the checksum of the batch of size bytes at position, block by block. It uses
+// block as its buffer.
 func (s *Segment) verifyLarge(position int64, size int, block []byte) error {
 	header, err := s.headerIn(&view{size: position + int64(size)}, position)
 	if err != nil {
@@ -310,7 +313,8 @@ func (s *Segment) verifyLarge(position int64, size int, block []byte) error {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// visitBatches visits the complete batches of a block and returns their total size.
+// visitBatches calls visit for each complete batch of a block and returns the total size of these
+// batches.
 func visitBatches(block []byte, position int64, visit func(int64, record.Batch) error) (int,
 	error) {
 	rest := block
@@ -331,12 +335,13 @@ func visitBatches(block []byte, position int64, visit func(int64, record.Batch) 
 	return len(block) - len(rest), nil
 }
 
-// nextRead returns the size of a block that contains the incomplete batch at its start. The length
-// in the batch's header may not exceed the end of the file.
+// nextRead returns the size of the next block, which must contain the whole batch that incomplete
+// is the beginning of. It fails if the length in the batch's header exceeds the left bytes of the
+// file.
 func nextRead(incomplete []byte, left int64) (int, error) {
 	if len(incomplete) < record.HeaderBytes {
 		if len(incomplete) > 0 && left <= int64(len(incomplete)) {
-			return 0, fmt.Errorf("%w: %d bytes at the end are not a batch", record.ErrCorrupt, left)
+			return 0, fmt.Errorf("%w: the last %d bytes are not a batch", record.ErrCorrupt, left)
 		}
 		return scanBlockBytes, nil
 	}

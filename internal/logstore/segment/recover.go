@@ -13,23 +13,24 @@ import (
 // Recovered is the result of Recover.
 type Recovered struct {
 	Batches        int64
-	TruncatedBytes int64 // from the first invalid batch on
-	Cause          error // of the truncation, nil if nothing was truncated
+	TruncatedBytes int64 // removed: the first invalid batch and everything after it
+	Cause          error // why the segment was truncated; nil if it was not
 }
 
-// Recover opens a segment after an unclean stop: it checks every batch (length, CRC, ascending
-// offsets), truncates at the first invalid one, rebuilds the indexes, and calls visit (may be nil)
-// for each valid batch. The transaction index is empty afterwards: the log rebuilds it
-// (ResetAborted).
+// Recover opens a segment after an unclean stop. It checks the length, CRC and offsets of every
+// batch, truncates the segment at the first invalid batch, and rebuilds the indexes. It calls
+// visit, which may be nil, for each valid batch. It deletes the transaction index, which the log
+// then rebuilds by ResetAborted.
 //
-// Data and names are durable when Recover returns, except on a full disk, where a tail cannot be
-// rewritten (see Unsynced). The indexes are not synced: Seal or Close syncs them. After a crash
-// before that, Recover rebuilds the indexes again. A start after a crash recovers the active
-// segment of every log, and syncing the indexes took most of its time.
+// Data and names are durable when Recover returns, except on a full disk, where Recover cannot
+// rewrite the end of the data (see Unsynced). Recover does not sync the indexes; Seal or Close
+// does. If the process stops before that, the next Recover rebuilds the indexes again. The reason
+// is that a start after a crash recovers the active segment of every log, and syncing the indexes
+// took most of its time.
 //
-// Batches that end at or below Config.Synced are known to be on the disk. The bytes after them are
-// rewritten before they are synced, because they may be only in the page cache (see
-// mu.mustRewrite). After an error of the disk or of visit, nothing is truncated.
+// Batches that end at or below Config.Synced are known to be on the disk. Later bytes are rewritten
+// before they are synced, because they may be only in the page cache (see mu.mustRewrite). Recover
+// truncates nothing if the disk or visit returns an error.
 func Recover(fsys vfs.FS, dir string, base int64, cfg Config,
 	visit func(record.Batch) error) (*Segment, Recovered, error) {
 	s := newSegment(fsys, dir, base, cfg)
@@ -65,7 +66,7 @@ func (s *Segment) recover(visit func(record.Batch) error) (Recovered, error) {
 			return Recovered{}, err
 		}
 	}
-	// Make the data durable first: a batch that was read from the page cache may not be on the
+	// Make the data durable, because a batch that was read from the page cache may not be on the
 	// disk.
 	s.mu.mustRewrite.to = v.size
 	if err := s.rewriteLocked(); err != nil && !isFull(err) {
@@ -75,8 +76,8 @@ func (s *Segment) recover(visit func(record.Batch) error) (Recovered, error) {
 		return Recovered{}, err
 	}
 	s.mu.written = false
-	// The names of a segment with synced data are durable. Every other change of the directory has
-	// to be synced here.
+	// The names of a segment are already durable if a part of its data was synced. Sync the
+	// directory only if that is not so, or if this function has created or removed a file.
 	removed := s.fsys.Remove(s.pathLocked(TxnIndexExtension))
 	if removed != nil && !errors.Is(removed, fs.ErrNotExist) {
 		return Recovered{}, removed
@@ -113,7 +114,7 @@ func (s *Segment) checkBatches(v *view, size int64,
 		return nil
 	})
 	switch {
-	// the error is not a fault of this file, even if it wraps record.ErrCorrupt
+	// visit has failed: do not truncate, even if its error wraps record.ErrCorrupt
 	case visitFailed != nil:
 		return found, visitFailed
 	case errors.Is(err, record.ErrCorrupt):
@@ -122,9 +123,9 @@ func (s *Segment) checkBatches(v *view, size int64,
 	return found, err
 }
 
-// overwriteIndexes writes the entries of a view that has all of them in memory to the index files,
-// without a sync. created reports whether it created a file. On a full disk the entries stay in
-// memory (see writeIndexes).
+// overwriteIndexes writes the entries of a view, all of which are in memory, to the index files. It
+// does not sync the files. created reports whether it created a file. On a full disk the entries
+// stay in memory (see writeIndexes).
 func (s *Segment) overwriteIndexes(v view) (created bool, err error) {
 	v.addTime()
 	s.mu.indexed = true
@@ -147,9 +148,9 @@ func (s *Segment) overwriteIndexes(v view) (created bool, err error) {
 	return created || createdTimes, nil
 }
 
-// overwriteIndex replaces the content of an index file. It writes unchanged bytes too: they may be
-// only in the page cache after a failed write-back, which the sync of Seal would not repeat (see
-// mu.mustRewrite).
+// overwriteIndex replaces the content of an index file. It also writes bytes that have not changed:
+// after a failed write-back they may be only in the page cache, and the sync of Seal would not
+// write them (see mu.mustRewrite).
 func (s *Segment) overwriteIndex(extension string, content []byte) (file *vfs.Handle, created bool,
 	err error) {
 	name := s.pathLocked(extension)

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// rewriteBlockBytes is the block size of rewriteLocked.
+// rewriteBlockBytes is the size of the blocks in which rewriteLocked copies.
 const rewriteBlockBytes = 1 << 20
 
 // byteRange is the range [from, to) of the data file.
@@ -16,9 +16,10 @@ type byteRange struct{ from, to int64 }
 
 func (r byteRange) empty() bool { return r.from >= r.to }
 
-// rewriteLocked rewrites the range mustRewrite. It writes the bytes that it reads to the same
-// positions, so a crash in between leaves each byte as in the page cache or as on the disk. The
-// file keeps its modification time. On a full disk the range remains to be rewritten.
+// rewriteLocked rewrites the range mu.mustRewrite. It writes the bytes that it reads to the same
+// positions. So if a crash interrupts it, each byte on the disk is either the old byte of the disk
+// or the byte of the page cache. The file keeps its modification time. On a full disk
+// mu.mustRewrite is unchanged, and a later sync tries again.
 func (s *Segment) rewriteLocked() error {
 	tail := s.mu.mustRewrite
 	if tail.empty() {
@@ -50,5 +51,5 @@ func (s *Segment) rewriteLocked() error {
 	return nil
 }
 
-// isFull reports whether an error is that of a full disk.
+// isFull reports whether err means that the disk is full.
 func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) }

@@ -29,8 +29,8 @@ func (f countedFile) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// Batches of slightly more than half a block, of three blocks, and small ones in between: no byte
-// is read twice.
+// The sizes of the batches are such that many end in the middle of a block. A scan must not read
+// the beginning of such a batch a second time.
 func TestScanReadsEachByteOnce(t *testing.T) {
 	counter := &readCounter{FS: vfs.NewMem()}
 	s, err := Create(counter, "/", 0, "", Config{})

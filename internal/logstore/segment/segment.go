@@ -25,13 +25,14 @@ var (
 	ErrFull   = errors.New("segment is full")   // see Fits
 )
 
-// Config bounds a segment's index files.
+// Config contains the settings of a segment. The zero value is valid.
 type Config struct {
-	// IndexIntervalBytes is the minimum distance of index entries in bytes; default 4096.
+	// IndexIntervalBytes is the minimum number of bytes of the data file between two index entries;
+	// default 4096.
 	IndexIntervalBytes int
-	IndexBytesMax      int // largest index file; default 10 MiB
-	// Synced is the offset below which all data is known to be on the disk, for Recover; default:
-	// none.
+	IndexBytesMax      int // size limit of an index file; default 10 MiB
+	// Synced is the offset below which all data is known to be on the disk. Only Recover uses it.
+	// Default: no data is known to be on the disk.
 	Synced int64
 	// Handles opens the files and limits how many stay open; default: no limit.
 	Handles *vfs.Handles
@@ -55,20 +56,22 @@ type Segment struct {
 	base int64
 	cfg  Config
 
-	// The files are opened on demand. Rename does not disturb readers.
+	// A file is opened on demand. Rename does not disturb readers.
 	data    *vfs.Handle
 	offsets index[OffsetEntry]
 	times   index[TimeEntry]
-	// The file of txns is nil until there is an entry to write. The file is set under mu, before a
-	// view that needs it is stored.
+	// txns.file is nil until there is an entry to write. It is set under mu, before a view that
+	// needs it is stored.
 	txns index[AbortedTxn]
 
-	// view is the state that readers use; stored under mu only, after its bytes were written.
+	// view is the state that readers use. It is stored under mu only, after the bytes that it
+	// describes were written.
 	view    atomic.Pointer[view]
 	modTime atomic.Pointer[time.Time]
 
-	// syncing is held during a sync of the files, and acquired before mu. The kernel reports a
-	// failed write to one of the waiting syncs only; a concurrent one would succeed.
+	// syncing is held during a sync of the files, and acquired before mu. It admits one sync at a
+	// time: the kernel reports a failed write to one waiting sync only, so a concurrent sync would
+	// succeed although data is lost.
 	syncing sync.Mutex
 
 	txnDamage error // see TxnIndexDamaged
@@ -78,16 +81,16 @@ type Segment struct {
 		sync.Mutex
 		suffix  string // current suffix of the files: "", .cleaned, .swap or .deleted
 		named   bool   // the names of the files are durable
-		written bool   // data or the modification time changed since the last sync
-		indexed bool   // an index file changed since it was synced; Sync does not sync it
+		written bool   // data or modification time changed after the last sync
+		indexed bool   // an index file has unsynced changes; Sync does not sync index files
 		sealed  bool   // Append fails, until Truncate
-		// mustRewrite is the range of bytes that are in the page cache and may not be on the disk
-		// even after a successful sync. So the range has to be rewritten before a sync. When a sync
-		// fails, the kernel marks the pages clean that it failed to write. A process that starts
-		// afterwards, on the same boot, reads these pages and syncs them successfully, because they
-		// are clean (ADR 0051).
+		// mustRewrite is a range of bytes that are in the page cache but may be missing on the disk
+		// even after a successful sync. The range has to be rewritten before a sync. Reason: when a
+		// sync fails, the kernel marks the pages clean that it failed to write. A process that
+		// starts afterwards, without a reboot, reads these pages, and its sync succeeds because the
+		// pages are clean (ADR 0051).
 		mustRewrite byteRange
-		removed     bool  // Close syncs nothing
+		removed     bool  // the files are deleted; Close syncs nothing
 		broken      error // not nil: the files may differ from the view
 	}
 }
@@ -95,14 +98,14 @@ type Segment struct {
 // Base returns the base offset, which names the files.
 func (s *Segment) Base() int64 { return s.base }
 
-// NextOffset returns the last offset + 1; Base if the segment is empty.
+// NextOffset returns the last offset of the segment + 1, or Base if the segment is empty.
 func (s *Segment) NextOffset() int64 { return s.view.Load().next }
 
 // SizeBytes returns the size of the whole batches in the data file.
 func (s *Segment) SizeBytes() int64 { return s.view.Load().size }
 
-// MaxTimestamp returns the largest timestamp and the last offset of its batch; -1 and Base if the
-// segment is empty.
+// MaxTimestamp returns the largest timestamp of the segment and the last offset of the first batch
+// with this timestamp. It returns -1 and Base if the segment is empty.
 func (s *Segment) MaxTimestamp() (ms, offset int64) {
 	v := s.view.Load()
 	return v.maxTimestamp, v.maxTimestampOffset
@@ -118,13 +121,14 @@ func (s *Segment) FirstTimestamp() (ms int64, ok bool) {
 // ModTime returns the modification time of the data file, as of the last Open, Seal or SetModTime.
 func (s *Segment) ModTime() time.Time { return *s.modTime.Load() }
 
-// File returns the data file, for reads of ranges below SizeBytes. Pin gives access to the file
-// descriptor.
+// File returns the data file, for reads of ranges below SizeBytes. The handle's Pin gives access to
+// the file descriptor.
 func (s *Segment) File() *vfs.Handle { return s.data }
 
-// Fits reports whether a batch with its final offsets can be appended without exceeding an index,
-// the 31-bit relative offset or the 31-bit position. It is conservative, because the batch may need
-// no index entry. One entry of the time index is reserved for Seal.
+// Fits reports whether a batch, with its final offsets, can be appended. The limits are the size of
+// an index, the 31 bits of a relative offset and the 31 bits of a position. Fits assumes that the
+// batch needs index entries, although it may need none. One entry of the time index is reserved for
+// Seal.
 func (s *Segment) Fits(b record.Parts) bool {
 	v := s.view.Load()
 	return b.LastOffset()-s.base <= math.MaxInt32 && v.size+int64(b.SizeBytes()) <= math.MaxInt32 &&
@@ -132,15 +136,15 @@ func (s *Segment) Fits(b record.Parts) bool {
 		v.times.count() < s.cfg.IndexBytesMax/TimeEntryBytes-1
 }
 
-// Append writes a batch with its final offsets at the end, and indexes it. The batch is not durable
-// until Sync. Append fails with ErrSealed, with ErrFull (see Fits), with an error that wraps
-// record.ErrCorrupt if b is not one batch or its offsets do not ascend, or with the error of the
-// write. A failed write is undone; if that fails too, the segment is broken and rejects every later
-// change.
+// Append writes a batch, with its final offsets, at the end of the segment and indexes it. The
+// batch is not durable until Sync. Append fails with ErrSealed, with ErrFull (see Fits), with an
+// error that wraps record.ErrCorrupt if b is not one batch or its offsets do not ascend, or with
+// the error of the write. A failed write is undone. If the undo fails too, the segment is broken
+// and rejects every later change.
 func (s *Segment) Append(b record.Batch) error { return s.AppendParts(record.Whole(b)) }
 
-// AppendParts is Append of a batch in several pieces of memory, which are written without a copy.
-// Readers see the whole batch or nothing.
+// AppendParts is Append for a batch in several pieces of memory, which it writes without copying
+// them together. Readers see the whole batch or nothing.
 func (s *Segment) AppendParts(b record.Parts) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +152,8 @@ func (s *Segment) AppendParts(b record.Parts) error {
 	if err := s.appendableLocked(b, size); err != nil {
 		return fmt.Errorf("append to segment %d: %w", s.base, err)
 	}
-	// Open the file first: a lack of file descriptors requires no undo.
+	// Open the file before the write. If this fails for lack of file descriptors, nothing has to be
+	// undone.
 	if _, err := s.data.Pin(); err != nil {
 		return fmt.Errorf("append to segment %d: %w", s.base, err)
 	}
@@ -164,9 +169,9 @@ func (s *Segment) AppendParts(b record.Parts) error {
 	return nil
 }
 
-// writeLocked writes the pieces one after the other. One pwritev would save a system call per 128
-// KiB of compressed data, whose compression took a thousand times as long, and would need a second
-// write path in vfs.
+// writeLocked writes the pieces of a batch one after the other. A single pwritev for all pieces
+// would save one system call per 128 KiB of compressed data, a thousandth of the time of the
+// compression, and would need a second write path in vfs.
 func (s *Segment) writeLocked(b record.Parts, position int64) error {
 	if _, err := s.data.WriteAt(b.Batch, position); err != nil {
 		return err
@@ -181,7 +186,8 @@ func (s *Segment) writeLocked(b record.Parts, position int64) error {
 	return nil
 }
 
-// appendableLocked checks what Open and Recover check when they read the batch.
+// appendableLocked applies the checks that Open and Recover apply when they read the batch, so that
+// the segment can be opened again.
 func (s *Segment) appendableLocked(b record.Parts, size int) error {
 	if s.mu.broken != nil {
 		return s.mu.broken
@@ -198,8 +204,8 @@ func (s *Segment) appendableLocked(b record.Parts, size int) error {
 	return s.view.Load().check(b.Batch, size)
 }
 
-// undoLocked truncates the file after a failed write. The next append would overwrite the partial
-// batch, but until then Kafka's tools, and a restart, would consider the file damaged.
+// undoLocked truncates the data file to size after a failed write. Without this, Kafka's tools and
+// a restart would consider the file damaged until the next append overwrites the partial batch.
 func (s *Segment) undoLocked(size int64) error {
 	err := s.data.Truncate(size)
 	if err != nil {
@@ -209,7 +215,7 @@ func (s *Segment) undoLocked(size int64) error {
 	return err
 }
 
-// pathLocked returns the path of one of the files under its current suffix.
+// pathLocked returns the path of the file with this extension, under the current suffix.
 func (s *Segment) pathLocked(extension string) string {
 	return filepath.Join(s.dir, Name(s.base, extension, s.mu.suffix))
 }

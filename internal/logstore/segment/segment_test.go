@@ -52,7 +52,7 @@ func TestAppendRejectsBatchesThatCannotBeReadBack(t *testing.T) {
 		"incomplete batch":           whole[:len(whole)-1],
 		"two batches":                append(bytes.Clone(whole), batchOf(t, 104, 1, 1, 10)...),
 		"not a batch":                make(record.Batch, 100),
-		"nothing":                    nil,
+		"empty":                      nil,
 	} {
 		if err := s.Append(b); err == nil {
 			t.Errorf("%s was appended", name)
@@ -64,8 +64,8 @@ func TestAppendRejectsBatchesThatCannotBeReadBack(t *testing.T) {
 	}
 }
 
-// Reference 2.1: index entries have 31 bits, and one entry of the time index is reserved for the
-// roll.
+// Offsets and positions in index entries have 31 bits, and one entry of the time index is reserved
+// for the roll (design reference 2.1).
 func TestFitsKeepsTheIndexesWithinBounds(t *testing.T) {
 	const base = 1 << 40
 	s, err := Create(vfs.NewMem(), "/", base, "", Config{})
@@ -87,7 +87,8 @@ func TestFitsKeepsTheIndexesWithinBounds(t *testing.T) {
 	for ; s.Fits(record.Whole(batchOf(t, offset, 1, offset, 10))); offset++ {
 		must(t, s.Append(batchOf(t, offset, 1, offset, 10)))
 	}
-	// The first batch has no entry, and four more leave one entry of the time index free.
+	// The first batch has no index entry. Four more batches have one each, and the fifth entry of
+	// the time index is reserved.
 	if offset != 5 {
 		t.Errorf("%d batches fit, want 5", offset)
 	}
@@ -106,7 +107,7 @@ func TestSealedSegmentRejectsAppendsUntilTruncated(t *testing.T) {
 	must(t, s.Append(batchOf(t, 1, 1, 1, 10)))
 }
 
-func TestRenameAndRemoveTakeAllFiles(t *testing.T) {
+func TestRenameAndRemoveApplyToAllFiles(t *testing.T) {
 	mem := vfs.NewMem()
 	s, err := Create(mem, "/", 7, ".cleaned", Config{})
 	must(t, err)
@@ -136,7 +137,7 @@ func TestRenameAndRemoveTakeAllFiles(t *testing.T) {
 	}
 	must(t, s.Remove())
 	wantNames()
-	// Reads continue until Close.
+	// Reads still succeed after Remove, until Close.
 	if _, err := s.HeaderAt(0); err != nil {
 		t.Errorf("read after remove: %v", err)
 	}
@@ -166,7 +167,7 @@ func TestModTimeIsKeptAndCanBeSet(t *testing.T) {
 	}
 }
 
-// Open repairs every damage of the index files that it detects.
+// Open detects each of these damages of the index files and repairs the files.
 func TestOpenRepairsIndexes(t *testing.T) {
 	mem := vfs.NewMem()
 	m := &model{base: 10}
@@ -235,7 +236,7 @@ func changed(b []byte, at int, to uint32) []byte {
 	return b
 }
 
-// docs/format/index.md: an entry that does not point at a batch is not followed.
+// A lookup ignores an index entry that does not point at a batch (docs/format/index.md).
 func TestDamagedIndexEntryInTheMiddleIsSkipped(t *testing.T) {
 	mem := vfs.NewMem()
 	m := &model{}

@@ -14,27 +14,28 @@ import (
 // The caller then uses Open.
 var ErrFilesChanged = errors.New("the files of the segment do not match its summary")
 
-// Summary is what Open determines by reading the files of a sealed segment, with the state of the
-// files at that time. It lets a log of a thousand segments that was closed cleanly open without
-// opening any of their files.
+// Summary contains what Open would find by reading the files of a sealed segment, and the sizes and
+// modification times of these files. With summaries, a log of a thousand segments that was closed
+// cleanly can be opened without opening any of their files.
 type Summary struct {
 	Base, Next         int64
-	FirstTimestamp     int64 // of the first batch, -1 if there is none
+	FirstTimestamp     int64 // of the first batch, or -1 if there is no batch
 	MaxTimestamp       int64 // -1 if there is no batch
 	MaxTimestampOffset int64
-	LastIndexed        OffsetEntry  // of the offset index; the zero value if it is empty
+	LastIndexed        OffsetEntry  // last entry of the offset index; zero if the index is empty
 	Files              [3]FileState // .log, .index and .timeindex
 }
 
-// FileState is the size and modification time of a file, which serve to detect a change of the
-// file.
+// FileState contains the size and the modification time of a file, by which OpenSealed detects that
+// the file has changed.
 type FileState struct {
 	SizeBytes int64
 	ModTime   time.Time
 }
 
-// Summary returns the summary of a segment; ok is false unless everything is written and durable.
-// It is also false if the segment has a transaction index, whose entries Open has to validate.
+// Summary returns the summary of a segment. ok is false if something is not yet written or durable.
+// It is also false if the segment has a transaction index, because Open has to validate its
+// entries.
 func (s *Segment) Summary() (sum Summary, ok bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +70,7 @@ func (s *Segment) states() (states [3]FileState, err error) {
 }
 
 // OpenSealed opens a segment by its summary. Files are opened on first use. It fails with
-// ErrFilesChanged if a file has another size or modification time or does not exist, or if the
+// ErrFilesChanged if a file does not exist or has another size or modification time, or if the
 // summary is inconsistent.
 func OpenSealed(fsys vfs.FS, dir string, sum Summary, cfg Config) (*Segment, error) {
 	s := newSegment(fsys, dir, sum.Base, cfg)
@@ -98,7 +99,7 @@ func OpenSealed(fsys vfs.FS, dir string, sum Summary, cfg Config) (*Segment, err
 	return s, nil
 }
 
-// view builds the view; ok is false if the summary is inconsistent.
+// view builds the view of the segment. ok is false if the summary is inconsistent.
 func (sum Summary) view() (v view, ok bool) {
 	v = emptyView(sum.Base)
 	v.size, v.next = sum.Files[0].SizeBytes, sum.Next
@@ -109,7 +110,7 @@ func (sum Summary) view() (v view, ok bool) {
 		last: sum.LastIndexed}
 	v.times = entries[TimeEntry]{written: int(timeBytes / TimeEntryBytes)}
 	if v.times.written > 0 {
-		// Seal has added an entry for the largest timestamp.
+		// The last entry is the one that Seal has added for the largest timestamp.
 		v.times.last = TimeEntry{Timestamp: sum.MaxTimestamp,
 			Relative: int32(sum.MaxTimestampOffset - sum.Base)}
 	}

@@ -4,8 +4,8 @@ import "fmt"
 
 // Truncate removes every batch that contains an offset >= offset, and makes the segment writable. A
 // concurrent read may fail, but never returns a wrong batch below offset. Followers that diverge
-// from their leader use it. The caller removes the files beside the segment that describe its
-// records (.keys, .dead) before.
+// from their leader use it. Before the call, the caller removes the .keys and .dead files, which
+// describe the records of the segment.
 func (s *Segment) Truncate(offset int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,9 +31,9 @@ func (s *Segment) Truncate(offset int64) error {
 	return nil
 }
 
-// truncateLocked truncates the files to the position of a batch. The indexes come first: if the
-// process stops in between, entries are missing, which a start detects, and none points beyond the
-// end of the data.
+// truncateLocked truncates the files to the position of a batch, the indexes before the data. If
+// the process stops in between, the next start detects that index entries are missing, but no entry
+// points beyond the end of the data.
 func (s *Segment) truncateLocked(before *view, position, offset int64) error {
 	if position == before.size {
 		return nil
@@ -59,8 +59,8 @@ func (s *Segment) truncateLocked(before *view, position, offset int64) error {
 	return s.data.Truncate(position)
 }
 
-// viewBelow returns the view of the batches below position, the position of the first batch that
-// contains an offset >= offset.
+// viewBelow returns the view of the batches below position. position must be that of the first
+// batch that contains an offset >= offset.
 func (s *Segment) viewBelow(before *view, position, offset int64) (view, error) {
 	after := emptyView(s.base)
 	n, err := s.offsets.prefix(before.offsets,

@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// The transaction index lists the aborted transactions that end in this segment
+// The transaction index lists the aborted transactions whose abort marker is in this segment
 // (docs/format/txnindex.md). The file exists only if there are aborted transactions.
 const (
 	TxnIndexExtension = ".txnindex"
@@ -18,19 +18,19 @@ const (
 	txnIndexVersion   = 0
 )
 
-// AbortedTxn is an entry of the transaction index. It belongs to the segment of the marker,
-// whatever segments contain the data.
+// AbortedTxn is an entry of the transaction index. The entry is in the index of the segment that
+// contains the abort marker, even if the data of the transaction is in other segments.
 type AbortedTxn struct {
 	ProducerID  int64
 	FirstOffset int64 // of the first batch of the transaction
-	LastOffset  int64 // of the marker
-	// LastStable is the last stable offset when the marker was written: no transaction that ends
-	// later begins below it.
+	LastOffset  int64 // of the abort marker
+	// LastStable is the last stable offset at the time when the marker was written. A transaction
+	// that ends after this one begins at or above LastStable.
 	LastStable int64
 }
 
-// ParseAbortedTxn decodes an entry from at least AbortedTxnBytes bytes. It fails for an unknown
-// version.
+// ParseAbortedTxn decodes an entry from the first AbortedTxnBytes bytes of b. It fails if the
+// version is unknown.
 func ParseAbortedTxn(b []byte) (AbortedTxn, error) {
 	if version := binary.BigEndian.Uint16(b); version != txnIndexVersion {
 		return AbortedTxn{}, fmt.Errorf("%w: version %d of an aborted transaction", errIndex,
@@ -39,7 +39,7 @@ func ParseAbortedTxn(b []byte) (AbortedTxn, error) {
 	return parseAborted(b), nil
 }
 
-// parseAborted is ParseAbortedTxn without the check of the version, which was done on Open.
+// parseAborted is ParseAbortedTxn without the check of the version, which Open has already done.
 func parseAborted(b []byte) AbortedTxn {
 	return AbortedTxn{
 		ProducerID:  int64(binary.BigEndian.Uint64(b[2:])),
@@ -61,8 +61,8 @@ func txnIndex(file *vfs.Handle) index[AbortedTxn] {
 	return index[AbortedTxn]{file, AbortedTxnBytes, parseAborted, appendAborted}
 }
 
-// follows reports whether an entry can follow another one: markers ascend, and the last stable
-// offset does not decrease.
+// follows reports whether a can follow another entry in the index: the offsets of the markers
+// ascend, and the last stable offset does not decrease.
 func (a AbortedTxn) follows(before AbortedTxn) bool {
 	return a.LastOffset > before.LastOffset && a.LastStable >= before.LastStable
 }
@@ -74,10 +74,11 @@ func (a AbortedTxn) valid(base, next int64) bool {
 		a.LastStable >= 0 && a.LastStable <= a.LastOffset+1
 }
 
-// AddAborted adds an entry for a marker that is in the segment. Like other index entries it stays
-// in memory until Sync or Seal writes it. So an append cannot fail after it has written its batch,
-// and be retried at an offset that is already used (KAFKA-7866, KAFKA-10778). AddAborted fails for
-// an entry that does not ascend or is outside the segment, which is a bug of the caller.
+// AddAborted adds an entry for an abort marker that is in the segment. As with the other indexes,
+// the entry stays in memory until Sync or Seal writes it. If it were written at once, an append
+// could fail after its batch was written and then be retried at an offset that is already used
+// (KAFKA-7866, KAFKA-10778). AddAborted fails if the entry does not ascend or is outside the
+// segment, which is a bug of the caller.
 func (s *Segment) AddAborted(a AbortedTxn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,15 +102,15 @@ func (s *Segment) AbortedCount() int { return s.view.Load().aborted.count() }
 // abortedBlock is the number of entries that a walk over the transaction index reads at once.
 const abortedBlock = 512
 
-// Aborted visits the aborted transactions of this segment that a reader of [from, below) needs:
-// those with a marker at or above from and a first batch below below. complete is true if later
-// segments contain no further ones. The last stable offset does not decrease along the entries, so
-// the walk ends at the first entry whose last stable offset is at or above below
+// Aborted calls visit for each aborted transaction of this segment that a reader of [from, below)
+// needs: the marker is at or above from, and the first batch is below below. complete is true if no
+// later segment has another such transaction. The last stable offset does not decrease from entry
+// to entry, so the walk ends at the first entry whose last stable offset is at or above below
 // (docs/format/txnindex.md).
 func (s *Segment) Aborted(from, below int64, visit func(AbortedTxn)) (complete bool, err error) {
 	e := s.view.Load().aborted
-	// Only a view with written entries may use the file: it was stored after the file was set.
-	// Other views may be older.
+	// Use s.txns only if this view has written entries. Then the file was set before the view was
+	// stored. An older view has no written entries, and the file may be set concurrently.
 	txns := txnIndex(nil)
 	if e.written > 0 {
 		txns = s.txns
@@ -138,11 +139,11 @@ func (s *Segment) Aborted(from, below int64, visit func(AbortedTxn)) (complete b
 	return false, nil
 }
 
-// openTxnIndex adds the entries of the transaction index to a view, if the file exists. It
-// validates every entry, because without the entry of an aborted transaction a reader would treat
-// its records as committed. An invalid file is treated as missing, and TxnIndexDamaged reports it:
-// the entries cannot be rebuilt from this segment alone, since the transactions may begin in
-// earlier ones.
+// openTxnIndex adds the entries of the transaction index, if the file exists, to a view. It
+// validates every entry: if an entry were lost, readers would treat the records of an aborted
+// transaction as committed. If the file is invalid, openTxnIndex ignores it, and TxnIndexDamaged
+// reports that. The segment cannot rebuild the entries itself, since the transactions may begin in
+// earlier segments.
 func (s *Segment) openTxnIndex(v *view) error {
 	file, err := s.cfg.Handles.OpenReadWrite(s.pathLocked(TxnIndexExtension))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -192,13 +193,14 @@ func (s *Segment) loadAborted(v *view) (all entries[AbortedTxn], err error) {
 	return all, nil
 }
 
-// TxnIndexDamaged returns the reason why Open has rejected the transaction index, nil if it has
-// not. ResetAborted clears it.
+// TxnIndexDamaged returns the reason why Open has rejected the transaction index, or nil if Open
+// has accepted it. ResetAborted clears the reason.
 func (s *Segment) TxnIndexDamaged() error { return s.txnDamage }
 
-// ResetAborted replaces all entries of the transaction index by entries that were rebuilt from the
-// log. Sync or Seal writes them; until then the file is empty, and a start rebuilds them again. It
-// must not run concurrently with reads of the index.
+// ResetAborted replaces all entries of the transaction index by entries that the log has rebuilt.
+// Sync or Seal writes the new entries. Until then the file is empty, and if the process stops, the
+// next start rebuilds the entries again. ResetAborted must not run concurrently with reads of the
+// index.
 func (s *Segment) ResetAborted(all []AbortedTxn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,8 +220,8 @@ func (s *Segment) ResetAborted(all []AbortedTxn) error {
 	return nil
 }
 
-// flushAbortedLocked writes the entries that are only in memory, after creating the file if
-// necessary.
+// flushAbortedLocked writes the entries that are only in memory. It creates the file if the file
+// does not exist.
 func (s *Segment) flushAbortedLocked(e entries[AbortedTxn]) (entries[AbortedTxn], error) {
 	if len(e.tail) == 0 {
 		return e, nil
@@ -230,7 +232,7 @@ func (s *Segment) flushAbortedLocked(e entries[AbortedTxn]) (entries[AbortedTxn]
 			return e, fmt.Errorf("create transaction index: %w", err)
 		}
 		s.txns.file = file
-		s.mu.named = false // until the next sync of the directory
+		s.mu.named = false // the new name is not durable until the directory is synced
 	}
 	return s.txns.flush(e)
 }

@@ -16,14 +16,15 @@ import (
 
 const txnFile = "/00000000000000000100.txnindex"
 
-// abortedAt returns a transaction of producer 7 that began at first and was aborted at last, when
-// no other transaction was open.
+// abortedAt returns the index entry of an aborted transaction of producer 7. The transaction begins
+// at offset first, and its abort marker is at offset last. No other transaction was open when the
+// marker was written, so the last stable offset is last+1.
 func abortedAt(first, last int64) AbortedTxn {
 	return AbortedTxn{ProducerID: 7, FirstOffset: first, LastOffset: last, LastStable: last + 1}
 }
 
-// withAborted returns a segment with offsets [100, 200) in batches of one record, and an entry per
-// ten offsets.
+// withAborted returns a segment with the offsets 100 to 199, one per batch, and one index entry for
+// every ten offsets. It also returns the entries.
 func withAborted(t testing.TB, fsys vfs.FS) (*Segment, []AbortedTxn) {
 	t.Helper()
 	s, err := Create(fsys, "/", 100, "", Config{})
@@ -46,7 +47,7 @@ func abortedOf(t testing.TB, s *Segment, from, below int64) (found []AbortedTxn,
 	return found, complete
 }
 
-func TestEntriesOfTheTxnIndexAreKafkas(t *testing.T) {
+func TestTxnIndexEntriesHaveKafkasFormat(t *testing.T) {
 	want, err := hex.DecodeString("0000" + "0000000000000007" + "0000000000000065" +
 		"000000000000006d" + "000000000000006e")
 	must(t, err)
@@ -74,7 +75,7 @@ func TestNoTxnIndexWithoutAbortedTransactions(t *testing.T) {
 	}
 }
 
-// The entries are found before and after they are written, and after a restart.
+// Aborted finds the entries before they are written, after they are written, and after a restart.
 func TestAbortedTransactionsAreFound(t *testing.T) {
 	mem := vfs.NewMem()
 	s, all := withAborted(t, mem)
@@ -160,7 +161,8 @@ func TestTruncateTruncatesTheTxnIndex(t *testing.T) {
 	}
 }
 
-// A damaged index is reported and ignored, until the log has rebuilt it.
+// A damaged transaction index is ignored, and TxnIndexDamaged reports it until ResetAborted has
+// replaced the entries.
 func TestDamagedTxnIndexIsReported(t *testing.T) {
 	reference := vfs.NewMem()
 	s, all := withAborted(t, reference)
@@ -194,8 +196,8 @@ func TestDamagedTxnIndexIsReported(t *testing.T) {
 	}
 }
 
-// KAFKA-7866, KAFKA-10778: a failed write of the transaction index does not fail an append. The
-// entries stay in memory.
+// A failed write of the transaction index does not fail an append, because the entries stay in
+// memory (KAFKA-7866, KAFKA-10778).
 func TestFailedTxnIndexWriteDoesNotFailAppends(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
@@ -217,8 +219,8 @@ func TestFailedTxnIndexWriteDoesNotFailAppends(t *testing.T) {
 	must(t, s.Close())
 }
 
-// A sealed segment retains its entries in any crash. Recover removes them, because only the log can
-// rebuild them.
+// A sealed segment keeps the entries of its transaction index in any crash. Recover removes them,
+// because only the log can rebuild them.
 func TestTxnIndexSurvivesACrash(t *testing.T) {
 	for seed := range seed.Sequence(t, 50) {
 		mem := vfs.NewMem()
@@ -248,8 +250,8 @@ func TestTxnIndexSurvivesACrash(t *testing.T) {
 	}
 }
 
-// The index is compared with a list, with more entries than a block, and long transactions that
-// delay the last stable offset.
+// The transaction index returns the same transactions as a list. It has more entries than one
+// block, and some transactions are long, so that the last stable offset advances late.
 func TestTxnIndexEqualsList(t *testing.T) {
 	random := newRandom(t)
 	mem := vfs.NewMem()
@@ -282,7 +284,7 @@ func checkAborted(t *testing.T, s *Segment, all []AbortedTxn, end int64, random 
 	for range 300 {
 		from := random.Int64N(end)
 		below := from + random.Int64N(end-from)
-		needed := map[string]bool{} // every transaction that overlaps the range
+		needed := map[string]bool{} // the transactions that overlap [from, below)
 		for _, a := range all {
 			if a.LastOffset >= from && a.FirstOffset < below {
 				needed[fmt.Sprint(a)] = true

@@ -7,33 +7,34 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// view is the state of a segment that readers see. A view is immutable, and the segment has the
-// newest view behind an atomic pointer.
+// view is the state of a segment that readers see. A view is immutable. The segment stores the
+// newest view in an atomic pointer.
 //
 // Invariant: the first size bytes of the data file are whole batches; next, the timestamps and the
-// index entries describe exactly these.
+// index entries describe exactly these batches.
 //
 // Proof that a read concurrent with an append sees only whole batches: a reader loads the view once
 // and reads the data file only below its size. The only writer of the file (one at a time, by the
 // mutex) writes at positions >= the size of the newest view, and stores the next view after the
 // write has returned. So (1) bytes below the size that a reader loaded were written before that
 // view was stored, and the atomic store and load order the write before the read; (2) no later
-// append changes them. Index entries are in the view itself or in the file at indexes below its
-// written count, for which the same holds. Truncate is the exception: it stores the smaller view
-// first and truncates the file afterwards, so a read with an older view may fail.
+// append changes these bytes. Index entries are in the view itself, or in the index file below the
+// view's number of written entries, to which (1) and (2) apply as well. Truncate is the exception:
+// it stores the smaller view first and truncates the file afterwards, so a read with an older view
+// may fail.
 type view struct {
 	base int64
 	size int64 // bytes
-	next int64 // last offset + 1; base if there is no batch
+	next int64 // last offset + 1, or base if there is no batch
 
-	firstTimestamp     int64 // maximum timestamp of the first batch; undefined if there is none
+	firstTimestamp     int64 // maximum timestamp of the first batch; undefined without a batch
 	maxTimestamp       int64 // -1 if there is no batch
-	maxTimestampOffset int64 // last offset of the first batch with maxTimestamp; base if none
+	maxTimestampOffset int64 // last offset of the first batch with maxTimestamp, or base
 
 	offsets entries[OffsetEntry]
 	times   entries[TimeEntry]
-	// aborted are the entries that AddAborted has added. The batches do not determine them: only
-	// the log knows where transactions begin.
+	// aborted contains the entries of the transaction index. They cannot be derived from the
+	// batches of this segment, since a transaction may begin in an earlier one.
 	aborted entries[AbortedTxn]
 }
 
@@ -41,8 +42,8 @@ func emptyView(base int64) view {
 	return view{base: base, next: base, maxTimestamp: -1, maxTimestampOffset: base}
 }
 
-// check returns an error unless a batch of size bytes can follow: offsets ascend, and offset and
-// position fit the 31 bits of the indexes.
+// check returns an error unless a batch of size bytes can follow the batches of the view: its
+// offsets are larger, and its offset and position fit the 31 bits of the indexes.
 func (v *view) check(header record.Batch, size int) error {
 	first, last := header.BaseOffset(), header.LastOffset()
 	switch {
@@ -59,8 +60,9 @@ func (v *view) check(header record.Batch, size int) error {
 	return nil
 }
 
-// add adds a checked batch, with an index entry if the interval has passed. It depends only on the
-// batches so far, so appending and rebuilding the indexes give the same entries.
+// add adds a checked batch to the view, and an index entry if more than intervalBytes were added
+// since the last one. The result depends only on the batches, so appending and rebuilding the
+// indexes give the same entries.
 func (v *view) add(header record.Batch, size, intervalBytes int) {
 	last := header.LastOffset()
 	timestamp := header.MaxTimestamp()
@@ -79,11 +81,12 @@ func (v *view) add(header record.Batch, size, intervalBytes int) {
 	v.next = last + 1
 }
 
-// sinceEntry returns the number of bytes from the start of the last indexed batch on. The first
-// batch is treated as indexed.
+// sinceEntry returns the number of bytes from the start of the last indexed batch to the end of the
+// view. Without an index entry, it is the size of the view.
 func (v *view) sinceEntry() int64 { return v.size - int64(v.offsets.last.Position) }
 
-// addTime adds an entry for the largest timestamp so far, unless the time index has it.
+// addTime adds a time index entry for the largest timestamp so far, unless the index already
+// contains this timestamp.
 func (v *view) addTime() {
 	if v.maxTimestamp > v.lastTime() {
 		v.times = v.times.with(TimeEntry{Timestamp: v.maxTimestamp,
@@ -91,7 +94,7 @@ func (v *view) addTime() {
 	}
 }
 
-// unwritten is the number of index entries that are only in memory.
+// unwritten returns the number of index entries that are only in memory.
 func (v *view) unwritten() int {
 	return len(v.offsets.tail) + len(v.times.tail) +
 		len(v.aborted.tail)
