@@ -8,30 +8,33 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// Sizes of reads. Reading over a gap costs less than a second request up to gapBytesMax, and a disk
-// reads chunkBytesMax at full speed.
+// Sizes of reads. Two batches are read with one request if the gap between them is below
+// gapBytesMax, because reading such a gap costs less than a second request. A request is for at
+// most chunkBytesMax, with which a disk reaches its full throughput.
 const (
 	gapBytesMax   = 128 << 10
 	chunkBytesMax = 1 << 20
 )
 
-// sampleShare: one in so many fully dead batches is read and compared with the sidecar (F6).
+// sampleShare selects the fully dead batches that are read nevertheless and compared with the
+// sidecar (F6): about one in sampleShare.
 const sampleShare = 1000
 
 // readBatch is a batch that a rewrite reads, with the action of the rewrite for this batch.
 type readBatch struct {
 	keys.Batch
 	action batchAction
-	dead   int // records
+	dead   int // number of dead records
 	needed int // bytes to read: the whole batch, or the header only
 }
 
-// end is the position after the needed bytes.
+// end returns the position in the file after the needed bytes.
 func (b readBatch) end() int64 { return b.Position + int64(b.needed) }
 
 // batchReader reads the batches of a segment that a rewrite needs, in log order, with one read for
-// neighbouring batches. It skips dead batches. It compares each batch with the sidecar and checks
-// its checksum before it calls visit.
+// neighbouring batches. It skips dead batches, except for a sample (see sampleShare). Before it
+// calls visit for a batch, it compares the batch with the sidecar and verifies the checksum of the
+// batch.
 //
 // Invariant: pending batches are in file order, with gaps of less than gapBytesMax.
 type batchReader struct {
@@ -45,7 +48,7 @@ type batchReader struct {
 	buffer  []byte
 }
 
-// run reads the segment.
+// run reads the batches of the segment and visits them.
 func (r *batchReader) run() error {
 	err := r.plan.batches(func(b keys.Batch) error {
 		action, dead := r.policy.action(r.plan, b)
@@ -65,7 +68,8 @@ func (r *batchReader) run() error {
 	return r.flush()
 }
 
-// add queues a batch. If the batch is too far away from the pending batches, add reads those first.
+// add queues a batch. If one read cannot cover both the pending batches and this one, add first
+// reads and visits the pending batches.
 func (r *batchReader) add(next readBatch) error {
 	if n := len(r.pending); n > 0 {
 		gap := next.Position - r.pending[n-1].end()
@@ -79,8 +83,8 @@ func (r *batchReader) add(next readBatch) error {
 	return nil
 }
 
-// flush reads the pending batches at once and visits them. It allocates by the sizes in the
-// sidecar, which cannot exceed the file.
+// flush reads the pending batches with one read and visits them. The size of its buffer is computed
+// from the sidecar, and is checked first against the size of the segment.
 func (r *batchReader) flush() error {
 	if len(r.pending) == 0 {
 		return nil
@@ -88,7 +92,8 @@ func (r *batchReader) flush() error {
 	from, to := r.pending[0].Position, r.pending[len(r.pending)-1].end()
 	if from < 0 || to > r.plan.segment.SizeBytes() {
 		return &sidecarError{r.plan.segment,
-			fmt.Sprintf("it has batches up to position %d of %d", to, r.plan.segment.SizeBytes())}
+			fmt.Sprintf("sidecar lists a batch that ends at position %d, segment ends at %d", to,
+				r.plan.segment.SizeBytes())}
 	}
 	if int64(cap(r.buffer)) < to-from {
 		r.buffer = make([]byte, max(to-from, gapBytesMax))
@@ -118,14 +123,14 @@ func (r *batchReader) flush() error {
 	return nil
 }
 
-// verify compares a batch with the sidecar and checks its checksum (I42). If only the header was
-// read, there is no checksum to check.
+// verify compares a batch with its entry in the sidecar and verifies its checksum (I42). If only
+// the header of the batch was read, the checksum cannot be verified.
 func (r *batchReader) verify(next readBatch, b record.Batch) error {
 	size, err := record.PeekSize(b)
 	if err != nil || size != next.SizeBytes || b.BaseOffset() != next.BaseOffset ||
 		b.LastOffset() != next.LastOffset || b.CRC() != next.CRC {
 		return &sidecarError{r.plan.segment, fmt.Sprintf(
-			"the batch at position %d is not the one it was built from", next.Position)}
+			"batch at position %d differs from its entry in the sidecar", next.Position)}
 	}
 	if next.needed < size {
 		return nil

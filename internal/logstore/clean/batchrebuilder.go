@@ -12,23 +12,24 @@ import (
 )
 
 // batchRebuilder applies the action of each batch: it returns the batch to write, which is
-// unchanged, rebuilt or emptied. It compares every record that it decodes with the sidecar.
+// unchanged, rebuilt or reduced to its header. It compares every record that it decodes with the
+// sidecar.
 type batchRebuilder struct {
 	rules         *Rules
 	now           time.Time
 	hasher        keys.Hasher
 	batchBytesMax int
 	memory        *memory
-	stats         *Stats // BatchesDecoded
+	stats         *Stats // the rebuilder updates BatchesDecoded
 	builder       *record.Builder
 
 	// State of the current source segment.
 	plan        *plan
 	removable   *mergeIterator
 	records     *keys.Records
-	nextOrdinal uint32 // of records
-	decoded     bitmap // records that were decoded, nil if none
-	entries     fingerprint
+	nextOrdinal uint32      // ordinal of the record that records returns next
+	decoded     bitmap      // records with a key that were decoded; nil before the first
+	entries     fingerprint // of the decoded records with a key
 }
 
 // begin starts a source segment.
@@ -56,14 +57,15 @@ func (r *batchRebuilder) end() error {
 	}
 	if known != r.entries {
 		return &sidecarError{r.plan.segment,
-			fmt.Sprintf("the %d keys of the decoded batches differ from the %d that it has",
+			fmt.Sprintf("%d keys of decoded batches differ from their %d entries in the sidecar",
 				r.entries.count, known.count)}
 	}
 	return nil
 }
 
-// apply returns what to write for a batch; ok is false if nothing is written. The result is valid
-// until the next call. A dropped batch is decoded only to compare it with the sidecar.
+// apply returns the batch to write in place of a batch; ok is false if no batch is written. The
+// result is valid until the next call. A dropped batch is decoded only to compare its records with
+// the sidecar.
 func (r *batchRebuilder) apply(in readBatch, b record.Batch) (out record.Parts, ok bool,
 	err error) {
 	switch in.action {
@@ -85,8 +87,8 @@ func (r *batchRebuilder) apply(in readBatch, b record.Batch) (out record.Parts, 
 	return record.Whole(b), true, nil
 }
 
-// rebuild encodes a batch without its dead records. Offsets, absolute timestamps and the identity
-// of the batch do not change (I9, docs/format/batch.md).
+// rebuild encodes a batch without its dead records. The offsets and timestamps of records and the
+// identity of the batch do not change (I9, docs/format/batch.md).
 func (r *batchRebuilder) rebuild(in readBatch, b record.Batch) (record.Parts, error) {
 	id := record.IdentityOf(b)
 	if err := r.setHorizon(in, &id); err != nil {
@@ -104,7 +106,7 @@ func (r *batchRebuilder) rebuild(in readBatch, b record.Batch) (record.Parts, er
 	return r.encode(in)
 }
 
-// encode finishes the batch in the builder and returns it in the builder's memory.
+// encode returns the batch that the builder contains. The result uses the builder's memory.
 func (r *batchRebuilder) encode(in readBatch) (record.Parts, error) {
 	out, err := r.builder.Encode()
 	if err != nil {
@@ -118,8 +120,8 @@ func (r *batchRebuilder) encode(in readBatch) (record.Parts, error) {
 	return out, nil
 }
 
-// codec returns the compression of a rebuilt batch: the dense codec of the clean section, the codec
-// of the topic, or the codec that the batch has.
+// codec returns the codec and level of a rebuilt batch: Rules.DenseCodec if it is set, else the
+// codec that the batch has if Rules.KeepCodec is set, else the codec of the topic.
 func (r *batchRebuilder) codec(b record.Batch) (codec compress.Codec, level int) {
 	if dense := r.rules.DenseCodec; dense != nil {
 		return dense.Type, dense.Level
@@ -132,9 +134,10 @@ func (r *batchRebuilder) codec(b record.Batch) (codec compress.Codec, level int)
 
 // setHorizon sets the delete horizon of a rebuilt batch.
 //
-// The horizon is for Kafka's tools, and for a log that has lost its .dead file. An existing horizon
-// remains as long as the batch has a tombstone. A new one is computed from the earliest time at
-// which a tombstone of the batch became removable, or from now.
+// Kafka's tools read the horizon. Passes use it as a lower bound (F2), also when the .dead file was
+// lost. An existing horizon is kept as long as the batch contains a tombstone. A new horizon is one
+// retention after the earliest time at which a tombstone of the batch became removable, or after
+// this pass if none is removable yet.
 func (r *batchRebuilder) setHorizon(in readBatch, id *record.Identity) error {
 	end, hasTombstone := in.FirstOrdinal+uint32(in.Records), false
 	if r.plan.counts.Tombstones > 0 {
@@ -158,15 +161,16 @@ func (r *batchRebuilder) setHorizon(in readBatch, id *record.Identity) error {
 	return nil
 }
 
-// hasLiveTombstone reports whether one of the records [from, to) is a tombstone that remains.
-// The ranges of successive calls must ascend.
+// hasLiveTombstone reports whether one of the records [from, to) is a tombstone that is not
+// removed. The ranges of successive calls must ascend.
 func (r *batchRebuilder) hasLiveTombstone(from, to uint32) (found bool, err error) {
 	for r.nextOrdinal < to {
 		if !r.records.Next() {
 			if err := r.records.Err(); err != nil {
 				return false, r.plan.sidecarFault(err)
 			}
-			return false, &sidecarError{r.plan.segment, "it has fewer records than its batches"}
+			return false, &sidecarError{r.plan.segment,
+				"sidecar has fewer record entries than its batch entries state"}
 		}
 		r.nextOrdinal = r.records.Ordinal() + 1
 		found = found || r.nextOrdinal > from && r.records.Record().Tombstone &&
@@ -175,15 +179,13 @@ func (r *batchRebuilder) hasLiveTombstone(from, to uint32) (found bool, err erro
 	return found, nil
 }
 
-// decodeWholeBytesMax is the largest decompressed size of a batch that is decompressed at once. The
-// records of larger batches are decompressed one after the other, which is slower and holds one
-// record instead of all.
+// decodeWholeBytesMax is the largest decompressed size of a batch that is decompressed as a whole.
+// The records of larger batches are decompressed one after the other, which is slower but needs the
+// memory of one record only.
 const decodeWholeBytesMax = 4 << 20
 
-// decode visits the records of a batch with their ordinals and adds them to the fingerprint.
-//
-// The decompressed size is limited by the size in the sidecar and not by batchBytesMax: the batch
-// was decoded when the sidecar was built.
+// decode calls visit for each record of a batch with its ordinal, and adds the records that have a
+// key to the fingerprint.
 func (r *batchRebuilder) decode(in readBatch, b record.Batch,
 	visit func(*record.Record, uint32)) error {
 	if r.decoded == nil {
@@ -193,7 +195,8 @@ func (r *batchRebuilder) decode(in readBatch, b record.Batch,
 	err := r.eachRecord(in, b, func(rec *record.Record) error {
 		if ordinal == end {
 			return &sidecarError{r.plan.segment,
-				fmt.Sprintf("the batch at position %d has more records", in.Position)}
+				fmt.Sprintf("batch at position %d has more records than its entry in the sidecar",
+					in.Position)}
 		}
 		if rec.Key != nil {
 			r.entries.add(r.hasher.Hash(rec.Key), ordinal, rec.Tombstone())
@@ -206,12 +209,15 @@ func (r *batchRebuilder) decode(in readBatch, b record.Batch,
 	r.stats.BatchesDecoded++
 	if err == nil && ordinal != end || errors.Is(err, compress.ErrTooLarge) {
 		err = &sidecarError{r.plan.segment,
-			fmt.Sprintf("the batch at position %d has other records", in.Position)}
+			fmt.Sprintf("records of the batch at position %d differ from its entry in the sidecar",
+				in.Position)}
 	}
 	return err
 }
 
-// eachRecord calls visit for each record of a batch.
+// eachRecord calls visit for each record of a batch. The decompressed size may exceed batchBytesMax
+// if the sidecar lists a larger size: the batch was decoded under a higher limit when the sidecar
+// was built.
 func (r *batchRebuilder) eachRecord(in readBatch, b record.Batch,
 	visit func(*record.Record) error) error {
 	limit := int(max(int64(r.batchBytesMax), in.BodyBytes+16*int64(in.Records)+1024))
@@ -229,9 +235,10 @@ func (r *batchRebuilder) eachRecord(in readBatch, b record.Batch,
 	return nil
 }
 
-// fingerprint is a sum over entries, in any order. The entries of the decoded records must have the
-// fingerprint of the sidecar's entries that the pass decided by (F6). Hashes are keyed, so a
-// producer cannot construct two sets of entries with the same sum.
+// fingerprint is a checksum of a set of sidecar entries, in any order. A rewrite compares the
+// fingerprint of the records that it decoded with that of their entries in the sidecar, from which
+// the pass computed the dead records (F6). Key hashes depend on a secret salt, so a producer cannot
+// construct two sets of entries with the same fingerprint.
 type fingerprint struct {
 	sum   uint64
 	count int64

@@ -12,7 +12,7 @@ type bitmap []uint64
 // newBitmap returns an empty set for ordinals below records.
 func newBitmap(records uint32) bitmap { return make(bitmap, (uint64(records)+63)/64) }
 
-// bitmapBytes is the memory of newBitmap.
+// bitmapBytes returns the size of the result of newBitmap in memory.
 func bitmapBytes(records uint32) int64 { return 8 * ((int64(records) + 63) / 64) }
 
 // has reports whether i is in the set. Ordinals beyond the last word are not in the set.
@@ -31,11 +31,11 @@ func (b bitmap) clear(i uint32) {
 	}
 }
 
-// setShared does the same as set, for bitmaps that several hash slices modify at once: neighbouring
-// ordinals share a word and belong to different keys.
+// setShared is an atomic set, for bitmaps that several hash slices modify at once. Two slices may
+// modify the same word, because the keys of neighbouring records can belong to different slices.
 func (b bitmap) setShared(i uint32) { atomic.OrUint64(&b[i/64], 1<<(i%64)) }
 
-// setRange adds [from, to).
+// setRange adds the ordinals in [from, to).
 func (b bitmap) setRange(from, to uint32) {
 	for i := from; i < to; {
 		if i%64 == 0 && to-i >= 64 {
@@ -48,7 +48,7 @@ func (b bitmap) setRange(from, to uint32) {
 	}
 }
 
-// extend makes room for i.
+// extend enlarges the bitmap so that i can be added.
 func (b *bitmap) extend(i uint32) {
 	if words := int(i/64) + 1; words > len(*b) {
 		*b = append(*b, make(bitmap, words-len(*b))...)

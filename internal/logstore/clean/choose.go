@@ -25,34 +25,34 @@ func chooseSegments(plans []*plan, maxGarbagePercent int, now time.Time) {
 	}
 }
 
-// dueMarkersShare is the share of a segment, one in so many bytes, from which on its due markers
-// force a rewrite. Markers become due one by one, when the last records of their transactions are
-// removed. If each due marker forced a rewrite, a log of many small transactions would be rewritten
-// every day.
+// dueMarkersShare limits rewrites that remove only markers: the due markers of a segment force a
+// rewrite only if they take at least 1/dueMarkersShare of its bytes. Markers become due one by one,
+// each after the last records of its transaction are removed. If each due marker forced a rewrite,
+// a log of many small transactions would be rewritten every day.
 const dueMarkersShare = 100
 
-// forced reports whether the segment must be rewritten, whatever the benefit.
+// forced reports whether the segment must be rewritten, however little that frees.
 func (p *plan) forced() bool {
-	return p.overdue || p.hasDueTombstone || p.hasDeleted || p.onlyEmpty ||
+	return p.overdue || p.hasDueTombstone || p.hasDeleted || p.allDropped ||
 		p.dueMarkers > 0 && p.dueMarkers*dueMarkersShare >= p.segment.SizeBytes()
 }
 
 // candidate is the input of choose for one segment.
 type candidate struct {
 	sizeBytes, deadBytes, liveBytes, readBytes int64
-	removed                                    int64 // records
+	removed                                    int64 // number of records that a rewrite removes
 	forced                                     bool
 	// age of the newest record of the segment
 	age time.Duration
 }
 
-// score is benefit over cost, weighted by age, because the result of rewriting old data lasts.
+// score is the benefit of rewriting a segment, divided by the cost and weighted by age: records of
+// an old segment are less likely to be superseded soon, so the result of its rewrite lasts longer.
 //
-// The cost is the number of bytes written. Reads are left out (ADR 0125): a segment with few live
-// records also has to be read whole, so with reads in the cost it would never look as cheap as it
-// is. With reads in the cost, passes wrote a fifth more and read no less. The score contains the
-// square root of the age: with the age itself, half the garbage of a young segment would never
-// justify a rewrite.
+// The cost is the number of bytes written. Bytes read are not included (ADR 0125): they are nearly
+// the size of the segment, however few of its records are live, so they would hide how cheap the
+// rewrite of a nearly empty segment is. With them, passes wrote a fifth more and read no less. The
+// score contains the square root of the age: with the age itself, passes wrote twice as much.
 func (c candidate) score() float64 {
 	if c.liveBytes <= 0 {
 		return math.Inf(1)
@@ -81,8 +81,8 @@ func choose(all []candidate, maxGarbagePercent int) []bool {
 	slices.SortStableFunc(optional,
 		func(a, b int) int { return cmp.Compare(all[b].score(), all[a].score()) })
 	for _, i := range optional {
-		// At 0 percent every segment is chosen, even for a record so small that its share of a
-		// batch rounds to no byte.
+		// At 0 percent every segment with a dead record is chosen. The comparison of bytes would
+		// miss a record so small that its share of a batch rounds to 0 bytes.
 		if maxGarbagePercent > 0 &&
 			float64(garbage)*100 <= float64(size)*float64(maxGarbagePercent) {
 			break

@@ -6,17 +6,19 @@ import (
 	"time"
 )
 
-// CleaningProgress is the replicated cleaning progress of a partition over time. Each step is an
-// offset below which the tombstones and markers of all replicas were removable, and the time since
-// which they were (X1, X2). The retention of a tombstone does not start before that time (X3):
-// earlier, a consumer may have read on one replica the record that the tombstone deletes, and may
-// continue on any other.
+// CleaningProgress is the replicated cleaning progress of a partition over time. A step consists of
+// an offset and the time from which all tombstones and markers below this offset have been
+// removable on all replicas (X1, X2). The retention of these tombstones does not start before that
+// time (X3). Before it, a consumer may have read a deleted record on one replica; it may continue
+// on another replica, where it must still find the tombstone.
 //
-// Progress is never lost. A record older than a tombstone reaches a log only as a copy from a log
-// that contains it; only a truncation reuses the offset of a tombstone, which is what Truncate is
-// for. So the steps survive changes of the leader, and a decrease of the current progress.
+// A step remains valid after a change of the leader, and if a later report is lower. Once no
+// replica contains an older record of a key, no replica can receive one again, because replicas
+// copy records only from each other. A truncation invalidates steps, because other records may be
+// appended at the truncated offsets: see Truncate.
 //
-// Invariant: Below and SinceMs strictly ascend from step to step. The zero value is no progress.
+// Invariant: Below and SinceMs strictly ascend from step to step. The zero value permits no
+// removal.
 type CleaningProgress []ProgressStep
 
 // ProgressStep is one step of a CleaningProgress: tombstones below the offset have been removable
@@ -29,10 +31,10 @@ type ProgressStep struct {
 func SingleReplica() CleaningProgress { return CleaningProgress{{Below: math.MaxInt64}} }
 
 const (
-	// progressResolution is the number of intervals of a retention in which steps are
-	// distinguished: a step takes effect at the end of its interval. This bounds the number of
-	// steps, however often the replicas report. A tombstone may be removed up to one interval
-	// later, but never earlier.
+	// progressResolution is the number of intervals into which a tombstone retention is divided.
+	// The time of a step is the end of the interval in which the replicas reported it. This bounds
+	// the number of steps, however often the replicas report. A tombstone may be removed later by
+	// at most one interval, but never earlier.
 	progressResolution = 16
 	// ProgressStepsMax is the largest number of steps.
 	ProgressStepsMax = 2 * progressResolution
@@ -53,8 +55,8 @@ func (c CleaningProgress) Since(offset int64) (ms int64, ok bool) {
 	return c[at].SinceMs, true
 }
 
-// Add returns the progress after all replicas have reported, by now, that their tombstones below an
-// offset are removable.
+// Add returns the progress with one more report: at the time now, the tombstones below an offset
+// are removable on all replicas.
 func (c CleaningProgress) Add(below int64, now time.Time,
 	retention time.Duration) CleaningProgress {
 	last := len(c) - 1
@@ -64,15 +66,17 @@ func (c CleaningProgress) Add(below int64, now time.Time,
 	interval := max(1, retention.Milliseconds()/progressResolution)
 	since := (now.UnixMilli() + interval - 1) / interval * interval
 	next := slices.Clone(c)
-	// The report is in the same interval as the last step, or the clock was set back. The last step
-	// keeps its time and gets the new offset: a time that is too late is permitted.
+	// If the report is in the interval of the last step, or the clock was set back, the offset of
+	// the last step is raised and its time is kept. The time may be later than the report, which
+	// only delays removals.
 	if last >= 0 && c[last].SinceMs >= since {
 		next[last].Below = below
 	} else {
 		next = append(next, ProgressStep{below, since})
 	}
-	// Steps older than one retention no longer need to be distinguished. If there are too many
-	// steps, the oldest is dropped.
+	// A step is dropped once the step after it is older than one retention: the tombstones below
+	// both have been removable long enough. If there are still too many steps, the oldest is
+	// dropped, which only delays removals.
 	for len(next) > 1 && (next[1].SinceMs+retention.Milliseconds() <= now.UnixMilli() ||
 		len(next) > ProgressStepsMax) {
 		next = next[1:]
@@ -80,8 +84,8 @@ func (c CleaningProgress) Add(below int64, now time.Time,
 	return next
 }
 
-// Truncate returns the progress after the log was truncated to an offset: other records may be
-// appended from there on.
+// Truncate returns the progress after the log was truncated to an offset. It lowers all steps to
+// this offset, because other records may be appended at and above it.
 func (c CleaningProgress) Truncate(offset int64) CleaningProgress {
 	for i, s := range c {
 		if s.Below < offset {

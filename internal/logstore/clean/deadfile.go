@@ -13,7 +13,7 @@ import (
 // continue without the file.
 var ErrDeadFile = errors.New("invalid .dead file")
 
-// The layout of a .dead file (docs/format/dead.md).
+// Constants of the layout of a .dead file (docs/format/dead.md).
 const (
 	deadMagic        = "HWDEAD\x00\x01"
 	deadHeaderBytes  = 88
@@ -29,7 +29,7 @@ type Binding struct {
 	Base     int64
 	LogBytes int64
 	Identity uint64 // identity of the .log and .keys files: see keys.Reader
-	Records  uint32 // ordinals
+	Records  uint32 // number of records, and so of ordinals
 }
 
 // DeadFile is the content of the .dead file of a segment: its dead records and its removable
@@ -39,7 +39,8 @@ type Binding struct {
 // ascend by SinceMs, are disjoint, and number at most 16.
 type DeadFile struct {
 	Binding
-	// bound of the pass that computed the file from all records below the bound
+	// ComputedThrough is the bound of the pass that computed the file. The pass has read all
+	// records below the bound.
 	ComputedThrough int64
 	// Lineage is the lineage of the leader epochs below ComputedThrough. The file is invalid in a
 	// log with another lineage (F4).
@@ -55,11 +56,12 @@ type DeadFile struct {
 	Removable []RemovableSet
 }
 
-// RemovableSet is the tombstones and markers of a segment that became removable in the same pass.
+// RemovableSet is a set of the tombstones and markers of a segment that became removable in the
+// same pass.
 type RemovableSet struct {
 	SinceMs  int64
 	Count    uint32
-	ordinals []byte // LEB128 differences, a quarter of the size of a list of numbers
+	ordinals []byte // differences between neighbours in LEB128: a quarter of the size of a []uint32
 }
 
 // newRemovableSet returns the set of ascending ordinals.
@@ -74,7 +76,8 @@ func newRemovableSet(sinceMs int64, ordinals func(yield func(uint32) bool)) Remo
 	return set
 }
 
-// All yields the ordinals, ascending. newRemovableSet and the decoder guarantee valid bytes.
+// All yields the ordinals, ascending. It does not validate the encoded bytes: newRemovableSet
+// creates valid bytes, and the decoder checks them.
 func (s RemovableSet) All(yield func(uint32) bool) {
 	last := uint32(0)
 	for rest := s.ordinals; len(rest) > 0; {
@@ -87,8 +90,8 @@ func (s RemovableSet) All(yield func(uint32) bool) {
 	}
 }
 
-// check returns an error if newRemovableSet cannot have produced the set, which was read from a
-// file.
+// check validates a set that was read from a file: it fails if newRemovableSet cannot have returned
+// the set.
 func (s RemovableSet) check(records uint32) error {
 	last, count := int64(-1), uint32(0)
 	for rest := s.ordinals; len(rest) > 0; count++ {
@@ -116,7 +119,7 @@ func DeadFileBytesMax(records uint32) int64 {
 		int64(records)*binary.MaxVarintLen32 + 4
 }
 
-// Encode returns the content of the file.
+// Encode returns the content of the .dead file.
 func (d *DeadFile) Encode() []byte {
 	words := d.Bitmap
 	for len(words) > 0 && words[len(words)-1] == 0 {
@@ -227,10 +230,11 @@ func (d *DeadFile) decodeSets(rest []byte, sets uint32) error {
 	return nil
 }
 
-// stillRemovable returns the sets of an earlier pass without the records that are no longer
-// removable. Records cease to be removable only after a truncation. stillRemovable also removes the
-// returned records from the set removable, the result of this pass, which then contains the records
-// that became removable since the earlier pass (X3).
+// stillRemovable returns the sets of an earlier pass, restricted to the records that are still
+// removable. Only a truncation can make a removable record blocked again. The argument removable
+// contains all records that this pass found to be removable. stillRemovable deletes the returned
+// records from it, so that it contains only the records that became removable since the earlier
+// pass (X3).
 func stillRemovable(previous []RemovableSet, removable bitmap) (still []RemovableSet) {
 	for _, set := range previous {
 		kept := newRemovableSet(set.SinceMs, func(yield func(uint32) bool) {
@@ -250,9 +254,9 @@ func stillRemovable(previous []RemovableSet, removable bitmap) (still []Removabl
 	return still
 }
 
-// mergeRemovable sorts the sets by time and merges those of the same time. While there are too
-// many, it merges the two oldest under the later time: a late removal is permitted, an early one is
-// not.
+// mergeRemovable sorts the sets by time and merges sets with the same time. While more than
+// removableSetsMax sets are left, it merges the two oldest, with the time of the younger: a
+// tombstone may be removed too late, but never too early.
 func mergeRemovable(sets []RemovableSet) []RemovableSet {
 	slices.SortStableFunc(sets,
 		func(a, b RemovableSet) int { return cmp.Compare(a.SinceMs, b.SinceMs) })
@@ -267,7 +271,7 @@ func mergeRemovable(sets []RemovableSet) []RemovableSet {
 	return sets
 }
 
-// union returns the ordinals of both sets under the later time.
+// union returns the ordinals of both sets, with the later of their times.
 func union(a, b RemovableSet) RemovableSet {
 	var both bitmap
 	for _, set := range []RemovableSet{a, b} {

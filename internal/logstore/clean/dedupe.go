@@ -11,8 +11,8 @@ import (
 )
 
 // deduplicate marks the superseded records of a window. It reads every sidecar once, in short
-// sequential reads, for any number of keys. It writes nothing, and no hash slice depends on
-// another.
+// sequential reads, for any number of keys. It writes no file. The hash slices are independent of
+// each other.
 func (p *pass) deduplicate(w window) error {
 	entries := entryCount(p.plans)
 	limits := &p.job.Limits
@@ -40,7 +40,7 @@ func (p *pass) deduplicate(w window) error {
 	return nil
 }
 
-// entryCount is the number of entries of all sidecars.
+// entryCount returns the number of entries of all sidecars.
 func entryCount(plans []*plan) (n int64) {
 	for _, plan := range plans {
 		n += int64(plan.counts.Entries())
@@ -49,21 +49,21 @@ func entryCount(plans []*plan) (n int64) {
 }
 
 // sliceResolver resolves hash slices, one after the other: it finds the latest record of each key
-// and marks the others as dead. Of each slice it reads the entries of all segments, the newest
-// segment first, into a table.
+// and marks the older records of the key as dead. For each slice it reads the entries of all
+// segments, the newest segment first, into a table.
 //
-// Several resolvers may work at once. They share only the bitmaps of the window's plans, whose bits
-// they set atomically, and otherwise read the plans.
+// Several resolvers may work at once. They write only to the bitmaps of the window's plans, whose
+// bits they set atomically.
 type sliceResolver struct {
 	plans  []*plan // all segments of the pass
 	window window
 	table  *table
-	// hasTombstones is set if the window has tombstones. Then the segments below the window are
-	// read too, because their records may block these tombstones.
+	// hasTombstones is set if the window contains tombstones or markers. Then the segments below
+	// the window are read too, because their records may block these tombstones.
 	hasTombstones bool
-	firstAppendMs []int64 // per segment
+	firstAppendMs []int64 // plan.firstAppend of each segment
 
-	// Results per segment, of the slices of this resolver.
+	// Results per segment, over all slices that this resolver has resolved.
 	blocks       []recordPosition // see plan.blocks
 	supersededMs []int64          // see plan.supersededMs
 	// number of superseded records; nil if the caller does not need the number
@@ -75,8 +75,8 @@ type sliceResolver struct {
 	audit   audit
 }
 
-// audit counts the entries of a slice. Each entry is ignored, superseded, or the latest of its key
-// (F6).
+// audit counts the entries of a slice by outcome. Each entry is either ignored, superseded, or the
+// latest of its key, so the three counts must add up to the number of entries (F6).
 type audit struct{ entries, ignored, superseded, latest int }
 
 func newSliceResolver(plans []*plan, w window, tableBytes int64) *sliceResolver {
@@ -101,9 +101,9 @@ func (r *sliceResolver) mergeInto(plans []*plan) {
 	}
 }
 
-// resolve resolves the keys of one range of hashes. If the keys exceed the table, it splits the
-// range and resolves both halves instead. The results of the attempt are correct, and the halves
-// produce them again.
+// resolve resolves the keys of one range of hashes. If the table cannot hold the keys, it splits
+// the range and resolves both halves. The results of the attempt that filled the table need not be
+// undone: they are correct, and the halves produce them again.
 func (r *sliceResolver) resolve(of keys.Range) error {
 	r.table.reset(of)
 	r.audit = audit{}
@@ -138,8 +138,8 @@ func (r *sliceResolver) resolve(of keys.Range) error {
 	return nil
 }
 
-// readSegment enters the entries of a segment in a range of hashes into the table. fits is false if
-// the table was full.
+// readSegment adds to the table the entries of a segment that are in a range of hashes. fits is
+// false if the table was full.
 func (r *sliceResolver) readSegment(index int, of keys.Range) (fits bool, err error) {
 	r.entries.Reset(r.plans[index].keys, of)
 	r.run = keyRun{segment: index, hasIgnored: len(r.plans[index].ignored) > 0}
@@ -165,15 +165,16 @@ func (r *sliceResolver) readSegment(index int, of keys.Range) (fits bool, err er
 	}
 }
 
-// keyRun describes the entries of one key in one segment that were read so far, in log order. A key
-// that occurs many times in a segment is looked up in the table once (F3).
+// keyRun summarizes the entries of one key in one segment, which the sidecar lists one after the
+// other in log order. So the key is looked up in the table once, however many records of it the
+// segment contains (F3).
 type keyRun struct {
 	segment    int // index in plans
 	hasIgnored bool
 	hash       keys.Hash
-	any        bool // an entry was read
-	hasLatest  bool // ordinal and tombstone are those of the latest entry that is not ignored
-	hasOlder   bool // an entry precedes the latest one
+	any        bool // at least one entry of the run was read
+	hasLatest  bool // an entry is not ignored; ordinal and tombstone describe the latest of these
+	hasOlder   bool // an entry of the run, ignored or not, precedes the latest one
 	ordinal    uint32
 	tombstone  bool
 }
@@ -193,7 +194,7 @@ func (r *sliceResolver) add(e keys.Entry) {
 	run.hasLatest, run.hasOlder, run.ordinal, run.tombstone = true, hasOlder, e.Ordinal, e.Tombstone
 }
 
-// endRun enters the run into the table. It returns false if the table has no room for the key.
+// endRun adds the run to the table. It returns false if the table has no room for the key.
 func (r *sliceResolver) endRun() bool {
 	run := &r.run
 	if !run.any {
@@ -203,7 +204,7 @@ func (r *sliceResolver) endRun() bool {
 	switch {
 	case slot.occupied():
 		r.supersedeRun(slot)
-	case !run.hasLatest: // all entries of the run are ignored, and none blocks a newer tombstone
+	case !run.hasLatest: // all entries of the run are ignored, and the key has no newer record
 	case r.table.full():
 		return false
 	default:
@@ -218,8 +219,8 @@ func (r *sliceResolver) endRun() bool {
 	return true
 }
 
-// supersedeRun handles a run whose key has a record in a newer segment: all of the run is dead, and
-// it blocks the latest record of the key if that is a tombstone.
+// supersedeRun handles a run whose key has a record in a newer segment. All records of the run are
+// dead. If the latest record of the key is a tombstone, the run blocks it.
 func (r *sliceResolver) supersedeRun(slot *slot) {
 	run := &r.run
 	if run.hasLatest {
@@ -237,8 +238,8 @@ func (r *sliceResolver) supersedeRun(slot *slot) {
 	}
 }
 
-// addLatestTombstone handles a run whose latest record is a tombstone and the latest record of its
-// key.
+// addLatestTombstone handles a run whose latest record is a tombstone, and is the latest record of
+// its key in the log.
 func (r *sliceResolver) addLatestTombstone(at recordPosition) {
 	run := &r.run
 	if run.hasOlder {
@@ -254,8 +255,8 @@ func (r *sliceResolver) addLatestTombstone(at recordPosition) {
 	}
 }
 
-// supersede marks a record as superseded. The argument by is the index of the segment with the
-// newer record.
+// supersede marks a record as superseded. The argument by is the index of the segment that contains
+// the superseding record.
 func (r *sliceResolver) supersede(index int, ordinal uint32, by int) {
 	r.audit.superseded++
 	if r.superseded != nil {

@@ -8,9 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 )
 
-// A sample is one hash slice. The log is divided into the smallest number of slices with at most
-// sampleEntries entries each; of a large log, a sample is 1/128. A log with fewer entries is read
-// entirely, and the estimate is exact.
+// A sample is one hash slice. The keys of the log are divided into the smallest number of slices, a
+// power of two, that have at most sampleEntries entries each on average, but into at most
+// sampleSlicesMax. If a single slice suffices, the estimate reads all entries and is exact.
 const (
 	sampleSlicesMax = 128
 	sampleEntries   = 1 << 15
@@ -23,21 +23,22 @@ type Estimate struct {
 	SizeBytes      int64 // of all segments
 	ReadBytes      int64 // of sidecars, for the estimate
 	// Error is the uncertainty of GarbageRecords as a share of all records, 0 to 1: three standard
-	// deviations. 0: exact.
+	// deviations. 0: the estimate is exact.
 	Error float64
-	// Segments is the share of dead records of each source, 0 to 1; -1: its keys are unknown.
+	// Segments is the share of dead records of each source, 0 to 1; -1 if the source has no sidecar
+	// or no records.
 	Segments []float64
 }
 
 // EstimateGarbage estimates the garbage of a log from one of several hash slices. It reads little
-// more of each sidecar than the part for this slice. It changes nothing. Of the Job it uses the
-// sources, Bound, AbortedAcrossBound, LogStart, the limits, and of Env OpenSidecar, Throttle and
-// Report.
+// more of each sidecar than the part for this slice, and does not change the log. It uses only
+// these fields of the Job: Sources, Bound, AbortedAcrossBound, LogStart, Limits, and of Env
+// OpenSidecar, Throttle and Report.
 //
-// It counts keys and not dead records: each key with records retains one of them, and the rest is
-// garbage. Hashes distribute keys evenly, however unevenly records are distributed over the keys: a
-// key with half of all records is still one key, which is in the sample or not (ADR 0111). Due
-// tombstones are not included in the garbage.
+// It counts the keys in the sample and not the dead records: one record of each key is live, and
+// all other records are garbage. The number of dead records in a sample varies much more than the
+// number of keys: a key with half of all records is in the sample or not, but it is still one key
+// (ADR 0111). Tombstones whose retention has ended are not included in the garbage.
 func EstimateGarbage(ctx context.Context, job Job) (Estimate, error) {
 	p := newPass(ctx, job.withDefaults())
 	e, err := p.estimate()
@@ -68,15 +69,15 @@ func (p *pass) estimate() (e Estimate, err error) {
 	return e, nil
 }
 
-// sampleSlices returns the number of slices of a sample: a power of two, so that slices end at
-// bucket boundaries of the sidecars.
+// sampleSlices returns the number of slices of which one is the sample. It is a power of two, so
+// that slices end at bucket boundaries of the sidecars.
 func sampleSlices(entries int64) uint32 {
 	count := uint64(max(1, (entries+sampleEntries-1)/sampleEntries))
 	return min(sampleSlicesMax, uint32(1)<<min(31, bits.Len64(count-1)))
 }
 
-// findIgnored finds the ignored records. It does not read the batch entries if there can be no
-// aborted transaction and no control record.
+// findIgnored sets the ignored records of all plans. It skips the search for transactions if the
+// log contains no aborted transaction and no record without a key, and so no control record.
 func (p *pass) findIgnored() error {
 	plain := len(p.job.AbortedAcrossBound) == 0
 	for i, plan := range p.plans {
@@ -85,13 +86,14 @@ func (p *pass) findIgnored() error {
 	if plain {
 		return findIgnored(p.plans, nil, p.job.LogStart)
 	}
-	// The sample is counted and not marked, so no window has bitmaps.
+	// The window is empty, because an estimate counts records and needs no bitmaps.
 	return p.findTransactions(window{})
 }
 
 // extrapolate computes the estimate from a sample, which is one of count slices.
 func extrapolate(e *Estimate, plans []*plan, sample *sliceResolver, count uint32) {
-	// records with known keys, and how many of them are dead according to the sample
+	// records: the data records in segments with sidecars; sampled: the dead records among them,
+	// extrapolated from the superseded records of the sample
 	var records, sampled float64
 	shares := make([]float64, len(plans))
 	for i, plan := range plans {
@@ -112,7 +114,7 @@ func extrapolate(e *Estimate, plans []*plan, sample *sliceResolver, count uint32
 	dead := min(records, max(0, records-live))
 	deviation := math.Sqrt(float64(count-1) * live)
 	if sampled == 0 && dead <= 3*deviation {
-		dead = 0 // no key of the sample has two records
+		dead = 0 // no key of the sample has two records, and the difference is within the error
 	}
 	for i, plan := range plans {
 		if shares[i] < 0 {

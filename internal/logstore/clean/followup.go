@@ -2,22 +2,22 @@ package clean
 
 import "time"
 
-// followUpShortest is the shortest delay of a pass that only checks whether blocked tombstones have
-// become removable.
+// followUpShortest is the shortest delay before a pass that only checks whether blocked tombstones
+// have become removable.
 const followUpShortest = time.Minute
 
-// followUp collects the times of, and the reasons for, the next passes that the log needs. Its
-// results are Stats.NextPass and Stats.AwaitsReplicasAt.
+// followUp computes when the log needs another pass even if no record is appended. Its results are
+// Stats.NextPass and Stats.AwaitsReplicasAt.
 type followUp struct {
 	stats     *Stats
 	progress  CleaningProgress
 	retention time.Duration
-	// undetermined is set if a tombstone or marker is not removable yet and may become removable,
-	// at a time that only a later pass can determine.
+	// undetermined is set if a tombstone or marker is not removable yet, and only a later pass can
+	// determine when it becomes removable.
 	undetermined bool
 }
 
-// at requests a pass at t, or earlier if that was already requested.
+// at requests a pass at t. Of all requested times the earliest applies.
 func (f *followUp) at(t time.Time) {
 	if f.stats.NextPass.IsZero() || t.Before(f.stats.NextPass) {
 		f.stats.NextPass = t
@@ -25,8 +25,9 @@ func (f *followUp) at(t time.Time) {
 }
 
 // removable requests a pass for a tombstone or marker at an offset that has been removable on this
-// replica since sinceMs. The requested time is one retention after the offset became removable on
-// all replicas.
+// replica since sinceMs. The requested time is one retention after the record became removable on
+// all replicas. If it is not removable on all replicas yet, the pass waits for them: see
+// Stats.AwaitsReplicasAt.
 func (f *followUp) removable(offset, sinceMs int64) {
 	replicatedMs, ok := f.progress.Since(offset)
 	if !ok {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// smallShare defines a small segment: its live bytes are at most this share of a full segment.
+// smallShare defines a small segment: its live bytes are at most 1/smallShare of a full segment.
 // Merging larger segments would rewrite the same bytes again and again for little benefit
 // (docs/cleaner.md).
 const smallShare = 16
@@ -14,8 +14,9 @@ const smallShare = 16
 type rewriteGroup []*plan
 
 // rewriteGroups forms the rewrite groups of a window from the chosen segments and the small
-// segments next to them. The live bytes and the offsets of a group fit one segment (I30), unless it
-// has a single source. Small segments without a chosen one are merged if that is worth it.
+// segments next to them. The live bytes and the offsets of a group of two or more sources fit one
+// segment (I30). A run of small segments, none of which is chosen, becomes a group if worthMerging
+// permits it.
 func rewriteGroups(plans []*plan, segmentBytes int64, spanMax time.Duration) []rewriteGroup {
 	var groups []rewriteGroup
 	for i := 0; i < len(plans); {
@@ -34,9 +35,10 @@ func rewriteGroups(plans []*plan, segmentBytes int64, spanMax time.Duration) []r
 	return groups
 }
 
-// worthMerging reports whether small segments, none of which was chosen, are worth merging: if the
-// largest is at most half of them. Then a byte is rewritten each time its segment has doubled,
-// which is rare, and not each time a small segment was added.
+// worthMerging reports whether small segments, none of which is chosen, are worth merging: the
+// largest must contain at most half of their live bytes. So a merge at least doubles the segment of
+// each byte that it rewrites. Otherwise every new small segment would cause its neighbours to be
+// rewritten.
 func worthMerging(group rewriteGroup, live int64) bool {
 	largest := int64(0)
 	for _, plan := range group {
@@ -45,10 +47,10 @@ func worthMerging(group rewriteGroup, live int64) bool {
 	return len(group) > 1 && 2*largest <= live
 }
 
-// joins reports whether the last of plans can join a group of those before it, which have live
-// bytes. A segment that is neither chosen nor small ends a group, because copying it frees nothing;
-// so does a segment whose keys are unknown. A chosen segment can start a group whatever its size,
-// because output rolls (I31).
+// joins reports whether the last of the plans can join a rewrite group of the plans before it,
+// whose live bytes are the argument live. A segment that is neither chosen nor small ends a group,
+// because copying it would free nothing. A segment without a sidecar ends a group, too. A chosen
+// segment can start a group whatever its size, because the output is rolled (I31).
 func joins(plans []*plan, live, segmentBytes int64, spanMax time.Duration) bool {
 	last := plans[len(plans)-1]
 	if last.keys == nil || !last.chosen && last.liveBytes > segmentBytes/smallShare {
@@ -57,17 +59,18 @@ func joins(plans []*plan, live, segmentBytes int64, spanMax time.Duration) bool 
 	if len(plans) == 1 {
 		return true
 	}
-	// The last offset is that of the segment's content, not the base offset of the next segment:
-	// output rolls where an offset does not fit.
+	// The check uses the last offset in the segment, not the base offset of the next segment: there
+	// may be a large gap without records between the two.
 	first := plans[0].segment.Base()
 	return live+last.liveBytes <= segmentBytes &&
 		last.segment.NextOffset()-1-first <= math.MaxInt32 && withinSpan(plans, spanMax)
 }
 
-// withinSpan reports whether the timestamps of the segments are close enough for one group. The
-// first batch represents the oldest record of a segment. So the age of a merged segment is that of
-// its oldest record, and groups do not grow towards the newest segment. Segments without batches
-// have no timestamps and are ignored.
+// withinSpan reports whether the last of the plans is close enough in time for a group with the
+// plans before it: its newest timestamp may be at most spanMax after the timestamp of the group's
+// first batch. The first batch remains the oldest when segments are merged again and again, so a
+// group cannot gradually grow towards the newest segment. Segments without batches have no
+// timestamps and are ignored.
 func withinSpan(plans []*plan, spanMax time.Duration) bool {
 	last := plans[len(plans)-1]
 	newest, _ := last.segment.MaxTimestamp()
@@ -82,7 +85,8 @@ func withinSpan(plans []*plan, spanMax time.Duration) bool {
 	return true
 }
 
-// chosenAlone splits a group into one group per chosen segment.
+// chosenAlone returns a group for each chosen segment of a group. Segments that were not chosen are
+// left out.
 func (g rewriteGroup) chosenAlone() (all []rewriteGroup) {
 	for i, plan := range g {
 		if plan.chosen {

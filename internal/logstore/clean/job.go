@@ -11,30 +11,31 @@ import (
 
 // Job describes one pass over one log.
 //
-// Invariant: every segment ends at or below Bound, the base offset of the segment after the last
-// source. All transactions below Bound are decided: Bound is at most the last stable offset.
+// Invariant: Bound is the base offset of the segment after the last source, and at most the last
+// stable offset. So every transaction with a batch below Bound is committed or aborted.
 type Job struct {
 	Sources    []Source // [log start, Bound), ascending, all sealed
 	LogStart   int64    // records below it were deleted by DeleteRecords
-	FirstDirty int64    // Stats.CleanedTo if the pass fails
+	FirstDirty int64    // the first dirty offset before the pass; Stats.CleanedTo if the pass fails
 	Bound      int64    // the cleanable bound: the pass changes nothing at or above it (I2)
 	// AbortedAcrossBound lists the aborted transactions that begin below Bound and whose marker is
-	// at or above Bound. The pass does not read these markers. Every other transaction that is open
-	// at Bound is committed.
+	// at or above Bound. The pass does not read these markers. Every other transaction that begins
+	// below Bound and has no marker there is committed.
 	AbortedAcrossBound []segment.AbortedTxn
-	// Lineage returns the leader epoch of the offset before the given one. A .dead file from before
-	// a truncation has a different one and is ignored (docs/format/dead.md).
+	// Lineage returns the leader epoch of the last record below an offset. A .dead file stores this
+	// epoch for the bound of its pass. After a truncation below that bound, Lineage returns a later
+	// epoch, and the pass ignores the file (docs/format/dead.md).
 	Lineage func(below int64) uint64
 
-	Now    time.Time // the start of the pass, which tombstone retention is measured against
+	Now    time.Time // the start of the pass; decides which retentions have ended
 	Rules  Rules
 	Limits Limits
 	// CleaningProgress is the replicated cleaning progress (X1): a tombstone or marker is removed
 	// only below this progress, and one retention after the progress reached its offset. The zero
 	// value permits no removal. SingleReplica is for a log without other replicas.
 	CleaningProgress CleaningProgress
-	// Producers are the active producers by id. Their state must be recoverable from the log after
-	// a crash.
+	// Producers are the active producers by id. The pass keeps the batches from which their state
+	// can be recovered after a crash (I25).
 	Producers map[int64]Producer
 	Hasher    keys.Hasher // with the salt of the partition
 
@@ -44,19 +45,21 @@ type Job struct {
 // Source is one segment of a Job.
 type Source struct {
 	Segment *segment.Segment
-	// DeadFile is the content of the segment's .dead file, nil if it has none. The pass ignores it
-	// unless it is bound to these bytes and was computed in the log's lineage (see Job.Lineage).
+	// DeadFile is the content of the segment's .dead file, or nil if the segment has none. The pass
+	// ignores a file that was computed for other bytes of the segment or in another lineage of the
+	// log (see Job.Lineage).
 	DeadFile []byte
-	// NoAbortedTxns lets EstimateGarbage skip the batch entries: the segment contains no marker of
-	// an aborted transaction. Run ignores it and reads them.
+	// NoAbortedTxns states that the segment contains no abort marker, which lets EstimateGarbage
+	// skip the batch entries of the sidecar. Run ignores this field and always reads the batch
+	// entries.
 	NoAbortedTxns bool
 }
 
-// Producer is the state of an active producer, which determines the batch of it that must remain
-// (I25).
+// Producer is the state of an active producer. It determines which batches of the producer must
+// remain (I25).
 type Producer struct {
-	// LastOffset is the last offset of the producer's last data batch; -1 if the producer has only
-	// a marker: then control batches of its epoch remain.
+	// LastOffset is the last offset of the producer's last data batch; -1 if the log has no data
+	// batch of the producer, only markers. Then the markers of its epoch remain.
 	LastOffset int64
 	Epoch      int16
 }
@@ -70,37 +73,40 @@ type Codec struct {
 // Rules are the cleaning settings of the topic.
 type Rules struct {
 	TombstoneRetention time.Duration // from the time a tombstone or marker became removable (X3)
-	// MaxLag is the longest time that a superseded record may remain; 0 or less: unlimited.
+	// MaxLag is the longest time that a superseded record may remain in the log; 0 or less:
+	// unlimited.
 	MaxLag time.Duration
-	// MaxGarbagePercent is the share of the cleaned section that a pass may leave as garbage to
-	// save I/O. 0: none.
+	// MaxGarbagePercent is the share of the segments below Bound that a pass may leave as garbage
+	// to save I/O. 0: the pass leaves no garbage.
 	MaxGarbagePercent int
-	KeepCodec         bool  // rebuilt batches keep their own codec
-	Codec             Codec // of rebuilt batches without KeepCodec; copied batches keep theirs
-	// DenseCodec, if set, compresses every batch that a pass writes, including batches that lose
-	// nothing: the clean section is written once and read for a long time. Segments that are not
-	// rewritten keep their codecs.
+	KeepCodec         bool // rebuilt batches keep their own codec
+	// Codec is the codec of rebuilt batches, unless KeepCodec is set. Copied batches keep their
+	// codec.
+	Codec Codec
+	// DenseCodec, if set, is the codec of every data batch that a pass writes, including batches
+	// without dead records. A slow codec can be worth it, because the clean section is written once
+	// and read for a long time. Segments that are not rewritten keep their codecs.
 	DenseCodec   *Codec
 	SegmentBytes int64 // output rolls before it exceeds this; default 1 GiB
-	// TimestampSpanMax is the largest difference of timestamps in an output segment that is merged
-	// from several; 0: unlimited. A topic that is both compacted and deleted by time needs it:
-	// retention deletes a segment when its newest record has expired, which never happens to a
-	// segment that every pass merges with a younger one.
+	// TimestampSpanMax is the largest difference between timestamps in an output segment that is
+	// merged from several sources; 0: unlimited. Topics with the cleanup policy compact,delete need
+	// it: retention deletes a segment when its newest record has expired. If every pass merged a
+	// segment with a younger one, that would never happen.
 	TimestampSpanMax time.Duration
 }
 
 // Limits bound the resources of a pass.
 type Limits struct {
-	MemoryBytes int64 // of tables and bitmaps; default 128 MiB
+	MemoryBytes int64 // for tables and bitmaps; default 128 MiB
 	// BatchBytesMax is the largest decompressed size of a batch that is decoded, in bytes; default
-	// 128 MiB. Larger batches are opaque: they are kept without being read. A sidecar that was
-	// built with another limit has other opaque batches, which does no harm.
+	// 128 MiB. Larger batches are opaque: they are kept without being read. The sidecar stores
+	// which batches are opaque. It may have been built under another limit, which does no harm.
 	BatchBytesMax int
-	// Workers is the number of hash slices that are resolved at once; default 1. They share the
-	// memory equally.
+	// Workers is the number of hash slices that are resolved at once; default 1. The tables of all
+	// workers have the same size.
 	Workers int
 	// Parallel calls do(0) to do(n-1), on any number of goroutines, and returns when all calls have
-	// returned. Nil: one after the other.
+	// returned. Nil: the calls are made one after the other.
 	Parallel func(n int, do func(i int))
 }
 
@@ -108,35 +114,35 @@ type Limits struct {
 // for Throttle and Report, which the goroutines of Limits.Parallel call too.
 type Env struct {
 	// OpenSidecar opens the sidecar of a segment, or builds it, which may take as long as reading
-	// the segment. It returns nil for a segment that can have none (keys.ErrTooManyRecords), whose
-	// keys are unknown. The pass closes the reader.
+	// the segment. It returns nil for a segment with too many records for a sidecar
+	// (keys.ErrTooManyRecords); the keys of such a segment are unknown. The pass closes the reader.
 	OpenSidecar func(ctx context.Context, s *segment.Segment,
 		opts SidecarOptions) (*keys.Reader, error)
-	// Create creates an output segment (suffix .cleaned). base is the base offset of the first
-	// source or, after a roll, of the first batch that goes there. Run removes the segment if it
-	// fails before Replace.
+	// Create creates an output segment (suffix .cleaned). The argument base is the base offset of
+	// the first source or, after a roll, of the first batch that the pass writes to the segment. If
+	// Run fails before it calls Replace, it deletes the segment.
 	Create func(base int64) (*segment.Segment, error)
-	// DeriveSidecar starts the sidecar of an output segment. The pass finishes it under the name
-	// that SidecarName returns, before Replace, and closes it in any case. Nil: no sidecar is
-	// derived, and the next pass builds it from the data.
+	// DeriveSidecar starts the sidecar of an output segment. Before Replace the pass writes the
+	// sidecar to the file that SidecarName names. It closes the Derivation in any case. If
+	// DeriveSidecar is nil, no sidecar is derived, and the next pass builds it from the data.
 	DeriveSidecar func(base int64) (*keys.Derivation, error)
 	SidecarName   func(base int64) string
-	// Replace replaces sources by the sealed segments cleaned, at one commit point. From the call
-	// on Replace owns the cleaned segments, even if it fails.
+	// Replace replaces the sources by the cleaned segments, which are sealed, at one commit point.
+	// It owns the cleaned segments as soon as it is called, even if it fails.
 	Replace func(sources, cleaned []*segment.Segment) error
-	// Producers returns the current state for Job.Producers; it is compared before each commit
-	// (F12). Nil: the state does not change.
+	// Producers returns the current state of the active producers. Before each commit the pass
+	// compares it with Job.Producers (F12). Nil: the state does not change.
 	Producers func() map[int64]Producer
 	// SaveDead writes the .dead file of a segment, or removes it if content is nil. The file need
-	// not survive a crash: without it the retention of removable tombstones starts again.
+	// not survive a crash: if it is lost, the retention of removable tombstones starts again.
 	SaveDead func(s *segment.Segment, content []byte) error
 	// FreeBytes returns the free space of the disk; nil: unlimited.
 	FreeBytes func() (uint64, error)
-	// Throttle is called after each n bytes of I/O and blocks while the pass exceeds its rate. May
-	// be nil.
+	// Throttle is called after n more bytes of I/O, and blocks while the pass exceeds its I/O rate.
+	// May be nil.
 	Throttle func(ctx context.Context, n int) error
-	// Compress is used instead of compress.To, for example to measure compression; nil:
-	// compress.To.
+	// Compress replaces compress.To, for example to measure compression. If it is nil, compress.To
+	// is used.
 	Compress compress.Func
 	// Report receives the progress of the pass from time to time. May be nil.
 	Report func(PassProgress)
@@ -145,12 +151,14 @@ type Env struct {
 // SidecarOptions control Env.OpenSidecar.
 type SidecarOptions struct {
 	Rebuild bool // build the sidecar even if it exists
-	// LogRead is called for each n bytes that are read of the segment, SidecarWritten for each n
-	// bytes that are read or written to build the sidecar. Both throttle; an error ends the build.
+	// LogRead is called after each read of n bytes from the segment. SidecarWritten is called after
+	// each n bytes that are written, or read again for sorting, to build the sidecar. Both
+	// functions may block to limit the I/O rate. If one of them fails, the build fails.
 	LogRead, SidecarWritten func(n int) error
 }
 
-// withDefaults fills in the optional fields. Compress stays nil: record.Builder has the default.
+// withDefaults fills in the optional fields, except for Env.Compress: record.Builder replaces nil
+// by compress.To.
 func (j Job) withDefaults() Job {
 	if j.Rules.SegmentBytes == 0 {
 		j.Rules.SegmentBytes = 1 << 30

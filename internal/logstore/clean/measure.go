@@ -7,28 +7,29 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 )
 
-// measurement is the cost and the benefit of rewriting one segment. The bytes of dead batches are
-// exact. Of any other batch, the share of its dead records in the uncompressed size is taken as
-// dead bytes, because a compressed record has no size of its own.
+// measurement is the cost and the benefit of rewriting one segment. For a batch with both dead and
+// live records, the dead bytes are an estimate: the share of its dead records in the uncompressed
+// size of the batch, because a compressed record has no size of its own. For other batches the dead
+// bytes are exact.
 type measurement struct {
 	deadBytes  int64
 	liveBytes  int64 // size - deadBytes
-	readBytes  int64 // bytes that a rewrite reads: all but dead batches
-	removed    int64 // records
-	tombstones int64 // part of removed: tombstones past their horizon
-	markers    int64 // of removed
-	dueMarkers int64 // bytes of the due markers
-	onlyEmpty  bool  // every batch is dropped, so a rewrite reads nothing
+	readBytes  int64 // bytes that a rewrite reads: all except dead batches
+	removed    int64 // number of records that a rewrite removes
+	tombstones int64 // part of removed: tombstones whose retention has ended
+	markers    int64 // part of removed: markers whose retention has ended
+	dueMarkers int64 // bytes of the markers whose retention has ended
+	allDropped bool  // the segment has batches, and a rewrite drops all of them without reading any
 
 	hasDueTombstone bool
-	hasDeleted      bool // records below the log start
+	hasDeleted      bool // the segment contains records below the log start offset
 	// overdue: a record has been superseded for longer than MaxLag, or has blocked a tombstone for
 	// too long (F7).
 	overdue bool
 }
 
-// measurer completes the dead records of a segment and fills in its measurement. It writes to the
-// plan and to followUp only.
+// measurer completes the bitmap of dead records of a segment and fills in its measurement. It
+// modifies only the plan and followUp.
 type measurer struct {
 	rules       *Rules
 	now         time.Time
@@ -40,8 +41,8 @@ type measurer struct {
 	followUp    *followUp
 }
 
-// measure marks the records of a segment that are dead besides the superseded ones, and measures
-// the segment.
+// measure marks the records of a segment that are dead although they are not superseded, and
+// measures the segment.
 func (m *measurer) measure(plan *plan) error {
 	plan.measurement = measurement{liveBytes: plan.segment.SizeBytes(),
 		readBytes: plan.segment.SizeBytes()}
@@ -88,13 +89,19 @@ func (m *measurer) markUnkeyed(plan *plan) error {
 	return err
 }
 
-// markDue finds the removable tombstones and markers, and marks those that are due as dead.
+// markDue finds the removable tombstones and markers, and marks those that are due as dead: they
+// are removed by this pass.
 //
-// A tombstone is due under four conditions: it is the last physical record of its key (X2, F1: else
-// an older value would reappear); an earlier pass found it to be the last one, at least one
-// retention ago (I16, I17, X3); the horizon in its batch, if any, has passed (F2); and it has been
-// removable on every replica for one retention (X1, X3). A marker is due likewise, once no batch of
-// its transaction remains (I20).
+// A tombstone is due if all of the following holds:
+//
+//   - It is removable: no older record of its key is in the log (X2). Otherwise the older value
+//     would reappear (F1).
+//   - An earlier pass found it to be removable, at least one retention ago (I16, I17, X3).
+//   - The delete horizon in its batch, if any, has passed (F2).
+//   - It has been removable on every replica for one retention (X1, X3).
+//
+// A marker is due under the same conditions; it is removable if no batch of its transaction is in
+// the log (I20).
 func (m *measurer) markDue(plan *plan) error {
 	var previous []RemovableSet
 	if plan.previous != nil {
@@ -124,18 +131,19 @@ func (m *measurer) markDue(plan *plan) error {
 		}
 		return nil
 	})
-	// Records that became removable since the previous pass are removed by a later one, whatever
-	// the retention (I17).
+	// Records that became removable since the previous pass are removed by a later pass, even if
+	// the retention is 0 (I17).
 	if set := newRemovableSet(m.now.UnixMilli(), fresh.members); set.Count > 0 {
 		plan.removable = append(plan.removable, set)
 	}
 	return err
 }
 
-// markIfDue decides on one removable tombstone or marker.
+// markIfDue marks a removable tombstone or marker as dead if it is due. If it is not due yet,
+// markIfDue requests a pass for the time at which it becomes due.
 func (m *measurer) markIfDue(plan *plan, b keys.Batch, ordinal uint32, sinceMs int64) {
 	if b.Marker == keys.MarkerOther || b.Marker != keys.NoMarker && m.policy.required(b) {
-		return // the record does not become due with time alone
+		return // neither other control records nor required markers become due after some time
 	}
 	replicatedMs, ok := m.progress.Since(b.LastOffset)
 	dueMs := max(max(sinceMs, replicatedMs)+m.rules.TombstoneRetention.Milliseconds(), b.HorizonMs)
@@ -157,9 +165,10 @@ func (m *measurer) markIfDue(plan *plan, b keys.Batch, ordinal uint32, sinceMs i
 	plan.hasDueTombstone = true
 }
 
-// measureBatches sums up the batches.
+// measureBatches computes the live, dead and read bytes and the removed records of a segment from
+// the actions of its batches.
 func (m *measurer) measureBatches(plan *plan) error {
-	plan.liveBytes, plan.readBytes, plan.onlyEmpty = 0, 0, plan.counts.Batches > 0
+	plan.liveBytes, plan.readBytes, plan.allDropped = 0, 0, plan.counts.Batches > 0
 	records := plan.keys.Records()
 	err := plan.batches(func(b keys.Batch) error {
 		action, dead := m.policy.action(plan, b)
@@ -181,7 +190,7 @@ func (m *measurer) measureBatches(plan *plan) error {
 		default:
 			plan.readBytes += int64(b.SizeBytes)
 		}
-		plan.onlyEmpty = false
+		plan.allDropped = false
 		plan.liveBytes += live
 		return nil
 	})
@@ -189,9 +198,9 @@ func (m *measurer) measureBatches(plan *plan) error {
 		return err
 	}
 	plan.deadBytes = plan.segment.SizeBytes() - plan.liveBytes
-	if plan.removed == 0 && !plan.onlyEmpty {
-		// Batches that are already empty do not justify a rewrite, unless the segment contains
-		// nothing else.
+	if plan.removed == 0 && !plan.allDropped {
+		// Batches that contain no records already do not justify a rewrite, unless the segment
+		// contains no other batches.
 		plan.liveBytes, plan.deadBytes = plan.segment.SizeBytes(), 0
 	}
 	return nil
@@ -204,7 +213,8 @@ func deadShare(records *keys.Records, plan *plan, b keys.Batch) (float64, error)
 	for end := b.FirstOrdinal + uint32(b.Records); records.Next(); {
 		ordinal := records.Ordinal()
 		if ordinal >= b.FirstOrdinal {
-			bytes := int64(records.Record().BodyBytes) + 1 // a length prefix of at least one byte
+			// plus a length prefix of at least one byte
+			bytes := int64(records.Record().BodyBytes) + 1
 			all += bytes
 			if plan.dead.has(ordinal) {
 				dead += bytes
@@ -217,14 +227,15 @@ func deadShare(records *keys.Records, plan *plan, b keys.Batch) (float64, error)
 	if err := records.Err(); err != nil {
 		return 0, plan.sidecarFault(err)
 	}
-	return 0, &sidecarError{segment: plan.segment, reason: "it has fewer records than its batches"}
+	return 0, &sidecarError{plan.segment,
+		"sidecar has fewer record entries than its batch entries state"}
 }
 
-// blockingRetentions is the number of retentions that a dead record may block a tombstone before
-// its segment is overdue (F7).
+// blockingRetentions is the number of retentions for which a dead record may block a tombstone;
+// after that its segment must be rewritten (F7).
 const blockingRetentions = 2
 
-// setDeadlines sets the reasons to rewrite a segment regardless of the benefit.
+// setDeadlines sets hasDeleted and overdue, which force a rewrite however little it frees.
 func (m *measurer) setDeadlines(plan *plan) {
 	plan.hasDeleted = plan.segment.Base() < m.logStart && plan.removed > 0
 	if m.rules.MaxLag > 0 && plan.supersededMs != math.MaxInt64 && plan.removed > 0 {
@@ -237,8 +248,8 @@ func (m *measurer) setDeadlines(plan *plan) {
 	}
 }
 
-// blockingSince is the time of the first pass that found that the segment blocks a tombstone; now
-// if this pass is the first.
+// blockingSince returns the start of the first pass that found that a record of the segment blocks
+// a tombstone. If this pass is the first one, it returns now.
 func (p *plan) blockingSince(now time.Time) time.Time {
 	if p.previous != nil && p.previous.BlockingSinceMs != 0 {
 		return time.UnixMilli(p.previous.BlockingSinceMs)

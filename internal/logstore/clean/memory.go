@@ -1,8 +1,8 @@
 package clean
 
-// memory accounts for the buffers of a pass: tables and bitmaps and, in the peak only, the buffers
-// of a batch. It accounts for reachable memory only. Garbage that Go has not collected yet is
-// additional, so a broker needs more than the budget.
+// memory accounts for the buffers of a pass: tables and bitmaps, and in field peak also the buffers
+// of batches. It includes reachable memory only. Memory that the Go runtime has not reclaimed yet
+// is not included, so a broker needs more than the budget.
 //
 // windows and tableBudget choose sizes that fit the limit. Only a single huge segment or a single
 // huge batch exceeds it.
@@ -20,11 +20,12 @@ func (m *memory) acquire(n int64) {
 
 func (m *memory) release(n int64) { m.used -= n }
 
-// touch adds a short-lived buffer of n bytes to the peak only. The buffer may exceed the limit: a
-// batch has to be read whole, or the log could never be cleaned (I41).
+// touch updates the peak for a short-lived buffer of n bytes. The buffer may exceed the limit: a
+// batch has to be read as a whole, however large it is, or its log could not be cleaned (I41).
 func (m *memory) touch(n int64) { m.peak = max(m.peak, m.used+n) }
 
-// available is the part of the limit that is not in use; negative if the limit is exceeded.
+// available returns the part of the limit that is not in use. It is negative if the limit is
+// exceeded.
 func (m *memory) available() int64 { return m.limit - m.used }
 
 // MemoryTarget returns the memory in bytes with which a pass over that many records and segments is

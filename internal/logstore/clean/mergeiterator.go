@@ -41,8 +41,9 @@ func (c *setCursor) advance() {
 	c.rest = c.rest[size:]
 }
 
-// within yields for each record in [from, to), ascending, after setting ordinal and sinceMs. Ranges
-// must ascend from call to call: records below from are skipped for good.
+// within iterates over the records in [from, to), ascending. Before each step it sets ordinal and
+// sinceMs. The ranges must ascend from call to call: records below from are skipped and do not
+// appear again.
 func (m *mergeIterator) within(from, to uint32) func(yield func() bool) {
 	return func(yield func() bool) {
 		for {

@@ -20,13 +20,13 @@ type ioMeter struct {
 	report   func()
 	stats    *Stats // LogReadBytes, LogWrittenBytes and SidecarWrittenBytes
 
-	sidecarBytes atomic.Int64 // read of sidecars
+	sidecarBytes atomic.Int64 // bytes read from sidecars
 	doneBytes    atomic.Int64 // PassProgress.DoneBytes
-	unthrottled  atomic.Int64 // bytes that were counted and not passed to throttle yet
+	unthrottled  atomic.Int64 // bytes that were not passed to throttle yet
 }
 
-// add accounts for n bytes of I/O. Fewer than throttleBytes at the end of a pass are never
-// throttled.
+// add accounts for n bytes of I/O. It calls throttle once throttleBytes have accumulated, so the
+// last bytes of a pass may not be throttled.
 func (m *ioMeter) add(n int) error {
 	bytes := m.unthrottled.Add(int64(n))
 	if bytes < throttleBytes || !m.unthrottled.CompareAndSwap(bytes, 0) {
@@ -39,15 +39,15 @@ func (m *ioMeter) add(n int) error {
 	return m.ctx.Err()
 }
 
-// sidecarRead accounts for n bytes that were read of a sidecar.
+// sidecarRead accounts for n bytes that were read from a sidecar.
 func (m *ioMeter) sidecarRead(n int) error {
 	m.sidecarBytes.Add(int64(n))
 	m.doneBytes.Add(int64(n))
 	return m.add(n)
 }
 
-// logRead accounts for n bytes that were read of a source. Progress counts reads only, because the
-// size of the output is not known in advance.
+// logRead accounts for n bytes that were read from a source. Progress counts reads only, because
+// the size of the output is not known in advance.
 func (m *ioMeter) logRead(n int) error {
 	m.stats.LogReadBytes += int64(n)
 	m.doneBytes.Add(int64(n))

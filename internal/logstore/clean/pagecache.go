@@ -5,22 +5,23 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// cacheBytes is the granularity at which cacheUse knows what was in the page cache.
+// cacheBytes is the size of the pieces of a segment for which cacheUse tracks whether they were in
+// the page cache.
 const cacheBytes = 1 << 20
 
-// cacheUse leaves the page cache as the pass found it (F10). Consumers at the end of the log read
-// recently appended data, which a pass over a cold log of a terabyte would evict. Data that was
-// cached before remains cached (ADR 0112).
+// cacheUse keeps the reads of a pass over one segment out of the page cache (F10, ADR 0112).
+// Otherwise a pass over a large log would evict the recently appended data that consumers read.
+// Data that was cached before the pass remains cached.
 type cacheUse struct {
 	file *vfs.Handle
 	size int64
-	// warm are the pieces of cacheBytes with a cached page at the start of the pass; nil: unknown,
-	// and the kernel decides.
+	// warm are the pieces of cacheBytes that had a cached page at the start of the pass. It is nil
+	// if the platform cannot report cached pages; then nothing is evicted explicitly.
 	warm bitmap
 }
 
-// newCacheUse queries the cached pages of a segment. It must be called before any of it is read,
-// because the kernel reads ahead.
+// newCacheUse queries the cached pages of a segment. It must be called before the pass reads any
+// part of the segment, because the kernel reads ahead.
 func newCacheUse(s *segment.Segment) cacheUse {
 	u := cacheUse{file: s.File(), size: s.SizeBytes()}
 	warm := newBitmap(uint32(u.size/cacheBytes) + 1)
@@ -54,8 +55,8 @@ func (u *cacheUse) cold() bool {
 	return u.warm != nil && int64(u.warm.all())*2*cacheBytes < u.size
 }
 
-// uncache syncs output segments, which the commit requires anyway, and evicts them from the page
-// cache.
+// uncache evicts output segments from the page cache. It syncs them first, because only synced
+// pages can be evicted; the commit requires the sync anyway.
 func uncache(segments []*segment.Segment) error {
 	for _, s := range segments {
 		if err := s.Sync(); err != nil {

@@ -9,26 +9,26 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// pass is the state of one Run. It runs the steps in order, and passes to each step the inputs of
-// the step.
+// pass is the state of one call of Run. Its methods execute the steps in order and provide the
+// inputs of each step.
 type pass struct {
 	job      Job
 	io       ioMeter
 	memory   memory
 	stats    Stats
-	progress PassProgress // without the parts that report fills in
+	progress PassProgress // without the fields that report fills in
 	followUp followUp
 
 	plans   []*plan // one per source
 	policy  batchPolicy
 	aborted abortedTxns
-	// unknownKeys is set if a segment has no sidecar or has opaque batches: any key may have an
-	// older record in that segment. Then no tombstone becomes removable or is removed.
+	// unknownKeys is set if a segment has no sidecar or has opaque batches. Any key may have an
+	// older record in such a segment, so no tombstone becomes removable or is removed.
 	unknownKeys bool
-	replaced    []outputTombstones // of the window
+	replaced    []outputTombstones // tombstones of the segments that the current window has written
 }
 
-// newPass prepares a pass. It reads nothing.
+// newPass returns a pass that has not read anything yet.
 func newPass(ctx context.Context, job Job) *pass {
 	p := &pass{
 		job: job, memory: memory{limit: job.Limits.MemoryBytes},
@@ -42,22 +42,23 @@ func newPass(ctx context.Context, job Job) *pass {
 	for i, source := range job.Sources {
 		p.plans = append(p.plans, &plan{index: i, segment: source.Segment,
 			supersededMs: math.MaxInt64, blocks: noRecord, blockedAt: -1})
-		// The total includes everything until the pass has determined which sidecars are built and
-		// which segments are read and rewritten. So the share of the work that is done may jump
-		// ahead, but never falls.
+		// The initial total assumes that every sidecar is built and every segment is rewritten.
+		// Later steps replace it by the actual work, which is less. So the reported share of the
+		// work that is done may jump ahead, but never falls.
 		p.progress.TotalBytes += segmentWork * source.Segment.SizeBytes()
 	}
 	return p
 }
 
-// segmentWork is how many times the initial TotalBytes includes the size of a segment: for building
-// its sidecar, for reading the sidecar, and for rewriting the segment.
+// segmentWork is the number of times that the initial TotalBytes includes the size of a segment:
+// for building its sidecar, for reading the sidecar, and for rewriting the segment.
 const segmentWork = 3
 
-// run opens the sidecars and cleans the log window by window. A window has as many segments as have
-// bitmaps that fit the memory budget together, which is usually all segments. Each window reads all
-// sidecars, because the record that supersedes another may be in any segment above it, and the
-// record that blocks a tombstone in any segment below it.
+// run opens the sidecars and cleans the log window by window. A window is a run of neighbouring
+// segments whose bitmaps fit the memory budget together; usually one window covers the log. For
+// each window the pass reads the sidecars of segments outside the window, too: a record may be
+// superseded by a record in any later segment, and a tombstone may be blocked by an older record in
+// any earlier segment.
 func (p *pass) run() error {
 	for _, plan := range p.plans {
 		plan.cache = newCacheUse(plan.segment)
@@ -86,7 +87,7 @@ func (p *pass) run() error {
 	return err
 }
 
-// index opens the sidecars of all segments, building those that are missing.
+// index opens the sidecars of all segments, and builds the sidecars that are missing.
 func (p *pass) index() error {
 	p.enter(Indexing)
 	for i, plan := range p.plans {
@@ -100,7 +101,8 @@ func (p *pass) index() error {
 			}
 			return fmt.Errorf("open key sidecar of segment %d: %w", plan.segment.Base(), err)
 		}
-		// OpenSidecar may have read the segment, to build the sidecar or to verify it.
+		// OpenSidecar may have read the segment, to build or verify the sidecar: evict the pages
+		// that were not cached before.
 		plan.cache.read(0, plan.segment.SizeBytes())
 		if plan.keys = reader; reader == nil {
 			p.unknownKeys = true
@@ -124,8 +126,9 @@ func (p *pass) sidecarOptions(rebuild bool) SidecarOptions {
 	}
 }
 
-// verifiedDeadFile decodes a .dead file. It returns nil if the file is not valid for the bytes of
-// the segment and the lineage of the log.
+// verifiedDeadFile decodes a .dead file. It returns nil if the file is damaged, or if it was
+// computed for other bytes of the segment, in another lineage of the log, or above the bound of
+// this pass.
 func (p *pass) verifiedDeadFile(plan *plan, content []byte) *DeadFile {
 	if content == nil {
 		return nil
@@ -161,13 +164,14 @@ func (p *pass) close() error {
 	return errors.Join(failed...)
 }
 
-// window is the range [from, to) of the plans that have bitmaps at the same time.
+// window is the range [from, to) of the plans whose bitmaps are in memory at the same time.
 type window struct{ from, to int }
 
 func (w window) contains(index int) bool { return w.from <= index && index < w.to }
 
-// bitmapShare is the share of the memory budget for bitmaps. The rest is for tables, where more
-// memory only makes the reads longer.
+// bitmapShare is the share of the memory budget for bitmaps. The rest is for the hash tables of
+// sliceResolver. Too little memory for bitmaps costs another read of all sidecars per window; less
+// memory for tables only makes the reads of a sidecar shorter.
 const bitmapShare = 0.5
 
 // windows divides the log into windows whose bitmaps fit the memory budget. A window has at least
@@ -186,8 +190,8 @@ func (p *pass) windows() []window {
 	return all
 }
 
-// clean cleans one window. Every step that can detect a damaged sidecar section precedes the first
-// rewrite.
+// clean cleans one window. The steps before the first rewrite of the window read every section of a
+// sidecar that the rewrites use, so a damaged section is detected before anything is replaced.
 func (p *pass) clean(w window) error {
 	plans := p.plans[w.from:w.to]
 	defer func() {
@@ -221,7 +225,8 @@ func (p *pass) clean(w window) error {
 	return p.settle(w)
 }
 
-// findTransactions finds the aborted transactions of the log and makes the bitmaps of the window.
+// findTransactions finds the aborted transactions of the log, allocates the bitmaps of the window,
+// and sets the ignored records of all plans.
 func (p *pass) findTransactions(w window) (err error) {
 	p.aborted, err = findTransactions(p.plans, p.job.AbortedAcrossBound, p.job.Bound,
 		func(plan *plan, loneMarkers []uint32) {
@@ -240,8 +245,8 @@ func (p *pass) findTransactions(w window) (err error) {
 	return findIgnored(p.plans, p.aborted, p.job.LogStart)
 }
 
-// countSidecarReads sets TotalBytes once all sidecars exist. The total includes one read of all
-// sidecars per window.
+// countSidecarReads lowers TotalBytes once all sidecars exist: to what was read already, a rewrite
+// of every segment, and one read of all sidecars per window.
 func (p *pass) countSidecarReads(windows int) {
 	p.progress.TotalBytes = p.stats.LogReadBytes
 	for _, plan := range p.plans {
@@ -253,8 +258,8 @@ func (p *pass) countSidecarReads(windows int) {
 	}
 }
 
-// countRewrites reports the cost of rewriting the groups of a window and the bytes that this frees.
-// TotalBytes can only fall here, because it included a rewrite of every segment before.
+// countRewrites reports what rewriting the groups of a window will read, remove and free. It never
+// increases TotalBytes, which included a rewrite of every segment of the window before.
 func (p *pass) countRewrites(plans []*plan, groups []rewriteGroup) {
 	p.progress.Measured = true
 	for _, plan := range plans {

@@ -9,50 +9,57 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// plan contains the facts that a pass knows about one segment, and the decisions of the pass about
-// it.
+// plan is what a pass has computed and decided about one segment.
 //
-// A plan is valid for exactly the bytes that the sidecar was built from, because a bitmap applied
-// to other bytes would remove live records. The segments of a pass are sealed, and only a swap
-// replaces them; batchReader nevertheless compares every batch that it reads with the sidecar.
+// A plan is valid only for the bytes from which the segment's sidecar was built: applied to other
+// bytes, its bitmaps would remove live records. The segments of a pass do not change, because they
+// are sealed and only a swap replaces them. Nevertheless batchReader compares every batch that it
+// reads with the sidecar.
 type plan struct {
-	index    int // in pass.plans
+	index    int // of this plan in pass.plans
 	segment  *segment.Segment
-	keys     *keys.Reader // nil: the keys are unknown
+	keys     *keys.Reader // nil if the segment has no sidecar: its keys are unknown
 	counts   keys.Counts
-	previous *DeadFile // the result of an earlier pass, nil if none is valid
+	previous *DeadFile // the .dead file of an earlier pass; nil if there is no valid one
 	cache    cacheUse
 
-	// ignored are the records that supersede nothing and are dead whatever their keys: records of
-	// aborted transactions (I11), and records below the log start. They are disjoint ascending
-	// ranges rather than a bitmap, because every hash slice needs the ignored records of all
-	// segments.
-	ignored        []ordinalRange
-	controlRecords int // records of control batches, which have no key and are not dead (I12)
+	// ignored are the records that supersede no record and are dead whatever their keys: records of
+	// aborted transactions (I11), and records below the log start offset. They are stored as
+	// disjoint ascending ranges, which need less memory than a bitmap: every hash slice needs the
+	// ignored records of all segments, not only of the segments in its window.
+	ignored []ordinalRange
+	// controlRecords is the number of records in control batches. The sidecar lists them as records
+	// without a key, but they are not dead (I12).
+	controlRecords int
 
-	// The bitmaps are indexed by ordinal and exist only while the window of the plan is processed.
+	// The bitmaps are indexed by ordinal: the number of a record in its segment, from 0. They exist
+	// only while the window of the plan is processed.
 
-	// dead are the records that are superseded, have no key or are ignored and, after measure, the
-	// tombstones and markers that are removed.
+	// dead are the records that are superseded, have no key, or are ignored. measure adds the
+	// tombstones and markers whose retention has ended.
 	dead bitmap
 	// latest are the tombstones that are the latest record of their key, and the markers of
-	// transactions without a batch.
+	// transactions that have no batch left in the log.
 	latest bitmap
-	// blocked are the tombstones in latest that have an older record of their key below them.
+	// blocked are the tombstones in latest whose key has an older record in the log.
 	blocked bitmap
 
-	// blocks is the lowest tombstone that a record of this segment blocks: the record has the same
-	// key and is older, dead or not, so the tombstone must remain (F1). noRecord if no record of
-	// this segment blocks a tombstone.
+	// blocks is the position of the lowest tombstone that a record of this segment blocks, or
+	// noRecord if no record of this segment blocks a tombstone. A record blocks the tombstone that
+	// is the latest record of its key: while the older record is in the log, dead or not, the
+	// tombstone must remain (F1).
 	blocks recordPosition
-	// supersededMs is the earliest time at which a dead record of this segment was superseded,
-	// which is taken to be the time of the first batch in the segment of the superseding record. It
-	// is math.MaxInt64 if the segment has no dead record.
+	// supersededMs is the earliest time at which a record of this segment was superseded;
+	// math.MaxInt64 if no record was. The time at which a record was superseded is not stored: it
+	// is taken to be the time of the first append to the segment that contains the superseding
+	// record.
 	supersededMs int64
 
 	measurement
-	removable []RemovableSet // without the records that this pass removes
-	blockedAt int64          // offset of the first blocked tombstone, -1 if none
+	removable []RemovableSet // including the records that this pass removes, which are also in dead
+	// blockedAt is the last offset of the first batch with a blocked tombstone; -1 if no tombstone
+	// is blocked.
+	blockedAt int64
 	chosen    bool
 	rewritten bool
 }
@@ -79,7 +86,7 @@ func (p *plan) ignore(from, to uint32) {
 	p.ignored = append(p.ignored, ordinalRange{from, to})
 }
 
-// records is the number of ordinals of the segment.
+// records returns the number of records of the segment, which have the ordinals below it.
 func (p *plan) records() uint32 { return uint32(p.counts.Records) }
 
 // binding returns the Binding of the segment's .dead file.
@@ -88,8 +95,8 @@ func (p *plan) binding() Binding {
 	return Binding{Base: id.Base, LogBytes: id.LogBytes, Identity: id.Digest, Records: p.records()}
 }
 
-// firstAppend is the time at which the segment got its first batch: the timestamp of that batch, or
-// the modification time of the file if that is earlier or the batch has no timestamp.
+// firstAppend returns the time of the first append to the segment: the timestamp of the first
+// batch, or the modification time of the file if that is earlier or the batch has no timestamp.
 func (p *plan) firstAppend() time.Time {
 	modified := p.segment.ModTime()
 	if ms, ok := p.segment.FirstTimestamp(); ok && ms > 0 && ms < modified.UnixMilli() {
@@ -98,8 +105,8 @@ func (p *plan) firstAppend() time.Time {
 	return modified
 }
 
-// newestMs is the largest timestamp of the segment, or the modification time of the file if that is
-// earlier or the segment has no timestamp.
+// newestMs returns the largest timestamp in the segment, or the modification time of the file if
+// that is earlier or the segment contains no timestamp.
 func (p *plan) newestMs() int64 {
 	modified := p.segment.ModTime().UnixMilli()
 	if ms, _ := p.segment.MaxTimestamp(); ms > 0 {
@@ -108,7 +115,7 @@ func (p *plan) newestMs() int64 {
 	return modified
 }
 
-// bitmapsBytes is the memory of the bitmaps.
+// bitmapsBytes returns the size of the plan's bitmaps in memory.
 func (p *plan) bitmapsBytes() int64 {
 	bitmaps := int64(1)
 	if p.hasTombstonesOrMarkers() {
@@ -137,8 +144,8 @@ func (p *plan) freeBitmaps(m *memory) {
 	}
 }
 
-// batches calls visit for each batch entry of the segment's sidecar; for none if there is no
-// sidecar.
+// batches calls visit for each batch entry of the segment's sidecar. It does nothing if the segment
+// has no sidecar.
 func (p *plan) batches(visit func(keys.Batch) error) error {
 	if p.keys == nil {
 		return nil
@@ -156,8 +163,8 @@ func (p *plan) batches(visit func(keys.Batch) error) error {
 }
 
 // sidecarFault converts an error of the sidecar's reader: a sidecar that is damaged or belongs to
-// other data becomes a sidecarError, so that Run rebuilds it. Other errors, such as the end of a
-// context, are returned as they are.
+// other data becomes a sidecarError, so that Run rebuilds the sidecar. Other errors, such as the
+// end of a context, are returned unchanged.
 func (p *plan) sidecarFault(err error) error {
 	if errors.Is(err, keys.ErrCorrupt) || errors.Is(err, keys.ErrStale) ||
 		errors.Is(err, keys.ErrMismatch) {

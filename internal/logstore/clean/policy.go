@@ -9,25 +9,34 @@ const emptyBatchBytes = 61
 type batchAction uint8
 
 const (
-	// copyBatch copies the batch byte for byte, which costs less than decoding it and leaves the
-	// producer's framing unchanged.
-	copyBatch    batchAction = iota
-	rebuildBatch             // without its dead records
-	emptyBatch               // to its header, which contains state that must remain (I25, I29)
-	dropBatch                // entirely; readers skip the gap in the offsets (I43)
+	// copyBatch copies the batch byte for byte. That costs less than decoding it, and does not
+	// change its encoding.
+	copyBatch batchAction = iota
+	// rebuildBatch writes the batch without its dead records.
+	rebuildBatch
+	// emptyBatch writes only the header of the batch, because its producer state or its last offset
+	// must remain (I25, I29).
+	emptyBatch
+	// dropBatch writes nothing. Readers skip the gap in the offsets (I43).
+	dropBatch
 )
 
-// batchPolicy decides on batches. It decides on a batch the same way every time, once the dead
-// records of its segment are known.
+// batchPolicy decides what a rewrite does with a batch. The decision is the same every time once
+// the dead records of the segment are known, so the cost that a pass measures is the cost of the
+// rewrite.
 type batchPolicy struct {
 	bound     int64
 	producers map[int64]Producer
 }
 
-// required reports whether a batch must remain although all its records are removed: the last data
-// batch of an active producer, for its sequence numbers (I25; identified by offset: I27), the
-// markers of a producer that has nothing else, and the batch that ends at the bound, which makes
-// the end of the log recoverable from the log (I29).
+// required reports whether a batch must remain although all its records are removed. That applies
+// to three kinds of batches:
+//
+//   - the last data batch of an active producer, which contains its latest sequence numbers (I25).
+//     It is identified by its offset (I27).
+//   - the markers of an active producer of which the log has no data batch (I25).
+//   - the batch that ends at the bound. Without it, a recovery could not find the log end offset if
+//     no batch follows (I29).
 func (p batchPolicy) required(b keys.Batch) bool {
 	if b.LastOffset+1 == p.bound {
 		return true

@@ -9,10 +9,10 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// rewriteAll rewrites the groups in ascending order. Groups that do not fit the free space are
-// retried once at the end, when the other groups have freed some. Groups that still do not fit are
-// split into their chosen segments, which are rewritten one by one: on a full disk it is more
-// important to free bytes than to reduce the number of segments (F16).
+// rewriteAll rewrites the groups in ascending order. A group whose output does not fit the free
+// space is split into its chosen segments, which are retried one by one at the end, when the
+// rewrites of other groups have freed space. Segments that were to be merged only are left out: on
+// a full disk, freeing bytes matters more than reducing the number of segments (F16).
 func (p *pass) rewriteAll(groups []rewriteGroup) error {
 	for round := range 2 {
 		var left []rewriteGroup
@@ -60,10 +60,10 @@ func (g rewriteGroup) fits(freeBytes func() (uint64, error)) (bool, error) {
 
 // rewrite replaces a group by new segments.
 //
-// A crash between two groups is harmless. A removed record is superseded by a record that remains,
-// in whatever segment. A tombstone is removed only if no older record of its key was left before
-// the pass began. The next pass decides again about the groups that this pass did not reach; no
-// state of an unfinished pass is persisted.
+// A crash between the rewrites of two groups is harmless. The record that supersedes a removed
+// record remains, whichever segment contains it. A tombstone is removed only if no older record of
+// its key was in the log before the pass began. The state of an unfinished pass is not stored, so
+// the next pass decides again about all groups.
 func (p *pass) rewrite(group rewriteGroup) error {
 	p.enter(Rewriting)
 	r := p.newGroupRewrite(group)
@@ -84,8 +84,8 @@ func (p *pass) rewrite(group rewriteGroup) error {
 	for i, plan := range group {
 		sources[i] = plan.segment
 	}
-	// Both sizes are taken before Replace: afterwards the segments belong to the log, which may
-	// close them at any time.
+	// Read the sizes of sources and output before Replace: afterwards the segments belong to the
+	// log, which may close them at any time.
 	before, after := sizeOf(sources), sizeOf(r.writer.segments())
 	// Do not call discard after an error: Replace owns the output even if it fails.
 	if err := p.job.Env.Replace(sources, r.writer.segments()); err != nil {
@@ -112,8 +112,8 @@ func sizeOf(segments []*segment.Segment) (bytes int64) {
 }
 
 // checkProducers compares the producers whose last batch is in the group with their state at the
-// start of the pass (F12). A difference can only be the result of a truncation, because the last
-// batch of a producer otherwise only moves up.
+// start of the pass (F12). A difference is possible only after a truncation: otherwise the new last
+// batch of a producer is above the bound, and so not in the group.
 func (p *pass) checkProducers(group rewriteGroup) error {
 	from, to := group[0].segment.Base(), group[len(group)-1].segment.NextOffset()
 	for id, now := range p.job.Env.Producers() {
@@ -128,8 +128,8 @@ func (p *pass) checkProducers(group rewriteGroup) error {
 	return nil
 }
 
-// groupRewrite rewrites one group: it reads the batches of the sources, rebuilds those that lose
-// records, and writes the output segments. It changes nothing in the log and in the plans.
+// groupRewrite rewrites one group: it reads the batches of the sources, rebuilds the batches that
+// contain dead records, and writes the output segments. It changes neither the log nor the plans.
 type groupRewrite struct {
 	group     rewriteGroup
 	policy    batchPolicy
@@ -138,7 +138,7 @@ type groupRewrite struct {
 	rebuilder batchRebuilder
 	writer    segmentWriter
 
-	coldSources int // number of sources that were not in the page cache
+	coldSources int // number of sources of which less than half was in the page cache
 }
 
 func (p *pass) newGroupRewrite(group rewriteGroup) *groupRewrite {
@@ -156,12 +156,12 @@ func (p *pass) newGroupRewrite(group rewriteGroup) *groupRewrite {
 		},
 		writer: segmentWriter{
 			env: &p.job.Env, segmentBytes: rules.SegmentBytes, io: &p.io,
-			remains: remaining.contain,
+			remains: remaining.includes,
 		},
 	}
 }
 
-// write writes and seals the output segments. After an error the caller discards them.
+// write writes and seals the output segments. If it fails, the caller must discard them.
 func (r *groupRewrite) write() error {
 	if err := r.writer.create(r.group[0].segment.Base()); err != nil {
 		return err
@@ -198,8 +198,8 @@ func (r *groupRewrite) writeSource(plan *plan) error {
 
 // finish writes the sidecars of the sealed output and prepares it for the commit.
 func (r *groupRewrite) finish() error {
-	// Set the modification time (I32), which retention and lag use for a segment without
-	// timestamps.
+	// Keep the modification time (I32): for a segment without timestamps, retention and maxLag use
+	// it as the age of the records.
 	modified := r.group[len(r.group)-1].segment.ModTime()
 	for _, out := range r.writer.outputs {
 		if err := out.segment.SetModTime(modified); err != nil {
@@ -215,8 +215,8 @@ func (r *groupRewrite) finish() error {
 	return uncache(r.writer.segments())
 }
 
-// remainingTxns determines which aborted transactions still need an entry in the transaction index
-// once a group is replaced.
+// remainingTxns determines which aborted transactions need an entry in the transaction index after
+// a group is replaced.
 type remainingTxns struct {
 	plans       []*plan // all segments of the pass
 	group       rewriteGroup
@@ -225,14 +225,13 @@ type remainingTxns struct {
 	unknownKeys bool
 }
 
-// contain reports whether batches of an aborted transaction remain in the log when the group is
-// replaced. They can remain in segments that are not rewritten, or not yet.
+// includes reports whether the log can contain batches of an aborted transaction after the group is
+// replaced: in segments outside the group that this pass has not rewritten.
 //
-// A transaction without batches at the start of the pass needs no entry, whatever segments its
-// range covers. Its marker may be removed in this very pass, and the marker is where a consumer
-// recognizes the end of the transaction: an entry without a marker would make the consumer skip
-// everything that the producer commits later.
-func (r *remainingTxns) contain(a segment.AbortedTxn) bool {
+// A transaction without batches at the start of the pass must have no entry. This pass may remove
+// its marker, which is where a consumer recognizes the end of the transaction. With an entry but no
+// marker, the consumer would skip everything that the producer commits later.
+func (r *remainingTxns) includes(a segment.AbortedTxn) bool {
 	if !r.unknownKeys && !r.aborted.endsAt(a.ProducerID, a.LastOffset) {
 		return false
 	}
@@ -248,8 +247,8 @@ func (r *remainingTxns) contain(a segment.AbortedTxn) bool {
 	return false
 }
 
-// end is the end offset of segment i, exclusive: the base of the next segment, because the offsets
-// in between have no records.
+// end returns the end offset of segment i, exclusive. It is the base offset of the next segment,
+// which is right even if the last offsets below it have no records.
 func (r *remainingTxns) end(i int) int64 {
 	if i+1 < len(r.plans) {
 		return r.plans[i+1].segment.Base()

@@ -8,18 +8,19 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// Errors of Run, besides I/O errors. After each of them the log is valid, and the same pass may be
-// retried.
+// Errors of Run, besides I/O errors. After each of these errors the log is valid, and the caller
+// may retry the pass.
 var (
 	// ErrNoSpace is returned when the pass chose segments to rewrite, and the disk had no room for
 	// any of them (F16).
 	ErrNoSpace = errors.New("not enough free space to rewrite a segment")
 	// ErrSidecar is returned when a sidecar contradicted its segment (F6). Run has rebuilt the
-	// sidecar, and the caller retries the pass. If the retry fails likewise, the log is damaged or
-	// the code has a bug.
+	// sidecar, and the caller retries the pass. If the retry fails with ErrSidecar too, the log is
+	// damaged or the code has a bug.
 	ErrSidecar = errors.New("key sidecar contradicts its segment")
-	// ErrProducersChanged is returned when the pass dropped a batch that has since become the last
-	// batch of an active producer. Such a batch must be kept (F12).
+	// ErrProducersChanged is returned when the last batch of an active producer is no longer the
+	// batch that it was at the start of the pass. The pass may have dropped the batch that must be
+	// kept now (F12).
 	ErrProducersChanged = errors.New("the state of a producer changed during the pass")
 )
 
@@ -27,8 +28,8 @@ var (
 // stay replaced, and unfinished output is deleted: the log is valid at every moment. The returned
 // Stats describe the work until the error.
 //
-// If a sidecar contradicts its segment (F6), Run rebuilds it and fails with ErrSidecar. A retry
-// with the segments that the log has after the failure succeeds.
+// If a sidecar contradicts its segment (F6), Run rebuilds it and fails with ErrSidecar. The caller
+// then retries with the segments that the log contains after the failure.
 func Run(ctx context.Context, job Job) (Stats, error) {
 	p := newPass(ctx, job.withDefaults())
 	err := p.run()

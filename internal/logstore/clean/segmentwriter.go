@@ -24,20 +24,22 @@ type segmentWriter struct {
 	remains func(segment.AbortedTxn) bool
 
 	outputs []*outputSegment // ascending; the last is written to until it is sealed
-	source  *plan            // whose batches are being written
-	first   uint32           // the source's first ordinal that goes to the last output
+	source  *plan            // the source whose batches are being written
+	// first is the lowest ordinal of source whose record is written to the last output.
+	first uint32
 }
 
 // outputSegment is one segment that a rewrite produces.
 type outputSegment struct {
 	segment *segment.Segment
 	sidecar *keys.Derivation // nil if none is derived
-	parts   []sourcePart     // the source records that the segment was made of, in log order
+	parts   []sourcePart     // the source records from which the segment was written, in log order
 	binding Binding          // valid if bound
 	bound   bool
 }
 
-// sourcePart is the records [first, end) of a source, without the dead ones.
+// sourcePart is the range of ordinals [first, end) of a source. The live records of the range are
+// in one output segment.
 type sourcePart struct {
 	plan       *plan
 	first, end uint32
@@ -52,10 +54,11 @@ func (w *segmentWriter) segments() []*segment.Segment {
 	return all
 }
 
-// last is the output segment that is written to.
+// last returns the output segment to which the writer appends.
 func (w *segmentWriter) last() *outputSegment { return w.outputs[len(w.outputs)-1] }
 
-// create creates the next output segment, with the suffix that a restart deletes.
+// create creates the next output segment. The suffix of its file name marks it as unfinished, so
+// that the next start of the broker deletes it after a crash.
 func (w *segmentWriter) create(base int64) error {
 	s, err := w.env.Create(base)
 	if err != nil {
@@ -71,19 +74,19 @@ func (w *segmentWriter) create(base int64) error {
 	return nil
 }
 
-// beginSource starts the batches of a source.
+// beginSource must be called before the first batch of a source is appended.
 func (w *segmentWriter) beginSource(plan *plan) { w.source, w.first = plan, 0 }
 
-// endPart stores the fact that the records of the source with ordinals below end are in the last
-// output.
+// endPart adds to the last output the part of the source that ends below ordinal end.
 func (w *segmentWriter) endPart(end uint32) {
 	w.last().parts = append(w.last().parts, sourcePart{w.source, w.first, end})
 	w.first = end
 }
 
-// append writes a batch. It rolls first if the batch would make the segment too large (I31:
-// rebuilding can make batches larger) or if its offsets do not fit the segment. A batch larger than
-// segmentBytes gets its own segment: it cannot be split.
+// append writes a batch. It rolls first if the batch would make the segment larger than
+// segmentBytes, which can happen because rebuilding can enlarge batches (I31), or if the offsets of
+// the batch do not fit the segment. A batch larger than segmentBytes is written to a segment of its
+// own, because it cannot be split.
 func (w *segmentWriter) append(in readBatch, b record.Parts) error {
 	bytes := b.SizeBytes()
 	if size := w.last().segment.SizeBytes(); size > 0 && size+int64(bytes) > w.segmentBytes {
@@ -115,7 +118,7 @@ func (w *segmentWriter) append(in readBatch, b record.Parts) error {
 	return w.io.logWritten(bytes)
 }
 
-// roll seals the last output and starts another one with the batch.
+// roll seals the last output and creates the next one, which will begin with the given batch.
 func (w *segmentWriter) roll(next readBatch) error {
 	w.endPart(next.FirstOrdinal)
 	if err := w.seal(); err != nil {
@@ -124,7 +127,7 @@ func (w *segmentWriter) roll(next readBatch) error {
 	return w.create(next.BaseOffset)
 }
 
-// seal writes the indexes of the last output.
+// seal writes the transaction index of the last output and seals it.
 func (w *segmentWriter) seal() error {
 	if err := w.writeTxnIndex(w.last()); err != nil {
 		return err
@@ -132,8 +135,8 @@ func (w *segmentWriter) seal() error {
 	return w.last().segment.Seal()
 }
 
-// writeTxnIndex writes the transaction index of an output. The index has an entry for each abort
-// marker in the output whose transaction has remaining batches (I22).
+// writeTxnIndex writes the transaction index of an output. The index contains an entry for each
+// abort marker in the output whose transaction still has batches in the log (I22).
 func (w *segmentWriter) writeTxnIndex(out *outputSegment) error {
 	end := out.segment.NextOffset()
 	var failed error
@@ -151,8 +154,8 @@ func (w *segmentWriter) writeTxnIndex(out *outputSegment) error {
 	return failed
 }
 
-// deriveSidecar writes the sidecar of an output: the entries of its sources without those of
-// removed records. No key is hashed again.
+// deriveSidecar writes the sidecar of an output from the sidecars of its sources, without the
+// entries of removed records. So no key is hashed again.
 func (w *segmentWriter) deriveSidecar(out *outputSegment) error {
 	if out.sidecar == nil {
 		return nil

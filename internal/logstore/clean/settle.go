@@ -38,10 +38,11 @@ func (p *pass) settle(w window) error {
 
 // settler writes .dead files after the rewrites of a window.
 //
-// A tombstone becomes removable once every segment that held an older record of its key has been
-// rewritten. The pass knows the lowest tombstone that is still blocked (plan.blocks). Tombstones
-// above it in its segment or in later ones may be removable too; the next pass determines which
-// ones are.
+// A tombstone becomes removable once every segment that contained an older record of its key has
+// been rewritten. For each segment the pass stores only the lowest tombstone that its records block
+// (plan.blocks). So after the rewrites it can determine only the lowest tombstone that is still
+// blocked. Tombstones in lower segments have become removable. The next pass determines which
+// tombstones in that segment and in higher segments are removable.
 type settler struct {
 	rules       *Rules
 	now         time.Time
@@ -50,9 +51,10 @@ type settler struct {
 	saveDead    func(s *segment.Segment, content []byte) error
 	unknownKeys bool // see pass.unknownKeys
 	memory      *memory
-	stats       *Stats // GarbageBytes, GarbageRecords and OldestGarbage
+	stats       *Stats // the settler updates GarbageBytes, GarbageRecords and OldestGarbage
 	followUp    *followUp
-	// lowestBlocked is the index of the segment of the lowest tombstone that is still blocked.
+	// lowestBlocked is the index of the segment that contains the lowest tombstone that is still
+	// blocked.
 	lowestBlocked int
 }
 
@@ -85,7 +87,9 @@ func (s *settler) settleOutput(out outputTombstones) error {
 	return s.save(out.segment, d, false)
 }
 
-// scheduleGarbage requests the pass that the remaining garbage of a segment needs.
+// scheduleGarbage requests a pass for the time at which the remaining garbage of a segment must be
+// removed: when a record has been superseded for MaxLag, or when a record has blocked a tombstone
+// for blockingRetentions.
 func (s *settler) scheduleGarbage(plan *plan) {
 	if plan.removed > 0 && plan.supersededMs != math.MaxInt64 {
 		superseded := time.UnixMilli(plan.supersededMs)
@@ -102,7 +106,7 @@ func (s *settler) scheduleGarbage(plan *plan) {
 	}
 }
 
-// blockedSet returns the tombstones that were blocked when the pass began.
+// blockedSet returns the tombstones of the segment that were blocked when the pass began.
 func (p *plan) blockedSet() RemovableSet {
 	return newRemovableSet(0, func(yield func(uint32) bool) {
 		for ordinal := range p.latest.members {
@@ -113,9 +117,9 @@ func (p *plan) blockedSet() RemovableSet {
 	})
 }
 
-// addUnblocked adds to sets the tombstones of a source that were blocked, if the rewrites of this
-// pass have removed the records that blocked them. The retention of these tombstones begins now
-// (X3).
+// addUnblocked appends to sets the tombstones of a source that were blocked when the pass began, if
+// this pass has removed the records that blocked them. The retention of these tombstones begins at
+// the start of this pass (X3).
 func (s *settler) addUnblocked(sets []RemovableSet, blocked RemovableSet,
 	source *plan) []RemovableSet {
 	switch {
@@ -130,7 +134,8 @@ func (s *settler) addUnblocked(sets []RemovableSet, blocked RemovableSet,
 	return sets
 }
 
-// save writes a .dead file, or removes the existing one if there is nothing to write.
+// save writes the .dead file of a segment. If the file would be empty, save removes an existing
+// file instead.
 func (s *settler) save(of *segment.Segment, d *DeadFile, exists bool) error {
 	d.ComputedThrough, d.Lineage, d.PassedAtMs = s.bound, s.lineage, s.now.UnixMilli()
 	var content []byte
@@ -149,8 +154,8 @@ func (s *settler) save(of *segment.Segment, d *DeadFile, exists bool) error {
 	return nil
 }
 
-// outputTombstones are the tombstones that an output segment took over from its sources, under
-// their new ordinals.
+// outputTombstones are the tombstones and markers that were copied from the sources to an output
+// segment, by their ordinals in the output segment.
 type outputTombstones struct {
 	segment   *segment.Segment
 	binding   Binding
@@ -164,8 +169,9 @@ type blockedTombstones struct {
 	source *plan
 }
 
-// tombstones returns the tombstones that the output segments took over. A segment without a sidecar
-// can have no .dead file, so the retention of its tombstones starts again.
+// tombstones returns the tombstones and markers in the output segments. It omits an output segment
+// without a sidecar: such a segment can have no .dead file, so the retention of its tombstones
+// starts again.
 func (r *groupRewrite) tombstones() (all []outputTombstones) {
 	for _, out := range r.writer.outputs {
 		if !out.bound {
@@ -189,11 +195,12 @@ func (r *groupRewrite) tombstones() (all []outputTombstones) {
 	return all
 }
 
-// renumber converts a set of the source to the ordinals of the output, where the part begins at
-// ordinal base. Removed records and records of other parts are left out.
+// renumber converts a set of ordinals in the source to ordinals in the output segment, where the
+// part begins at ordinal base. Removed records and records outside the part are left out.
 func (p sourcePart) renumber(set RemovableSet, base uint32) RemovableSet {
 	return newRemovableSet(set.SinceMs, func(yield func(uint32) bool) {
-		at, removed := p.first, uint32(0) // removed: the number of removed records in [p.first, at)
+		// removed is the number of removed records in [p.first, at)
+		at, removed := p.first, uint32(0)
 		for ordinal := range set.All {
 			if ordinal < p.first || ordinal >= p.end || p.plan.dead.has(ordinal) {
 				continue
@@ -207,8 +214,8 @@ func (p sourcePart) renumber(set RemovableSet, base uint32) RemovableSet {
 	})
 }
 
-// lowestBlocked is the lowest tombstone that is blocked by a record of a segment that was not
-// rewritten; noRecord if there is none.
+// lowestBlocked returns the position of the lowest tombstone that is blocked by a record of a
+// segment that was not rewritten, or noRecord if no tombstone is blocked.
 func lowestBlocked(plans []*plan) recordPosition {
 	lowest := noRecord
 	for _, plan := range plans {
@@ -219,18 +226,20 @@ func lowestBlocked(plans []*plan) recordPosition {
 	return lowest
 }
 
-// errStop ends an iteration early.
+// errStop ends an iteration over batches early.
 var errStop = errors.New("stop")
 
-// tombstoneCleanOffset returns Stats.TombstoneCleanOffset after the rewrites of a pass: the offset
-// of the lowest blocked tombstone, but at most the first segment with unknown keys, where any key
-// may have an older record.
+// tombstoneCleanOffset returns Stats.TombstoneCleanOffset after the rewrites of a pass: the base
+// offset of the batch with the lowest blocked tombstone, but at most the base offset of the first
+// segment without a sidecar or with an opaque batch, because any key may have an older record in
+// such a segment.
 //
-// The result is the offset of the blocked tombstone, and not the offset of the record that blocks
-// it. In a log in which keys are deleted all the time, cold segments always contain the value of a
-// recently deleted key. Each such segment is rewritten in time (blockingRetentions), and by then
-// the blocked tombstones are newer ones. So the offset follows the end of the log at a distance of
-// at most two retentions.
+// The result depends on the offset of the blocked tombstone, not on the offset of the record that
+// blocks it. In a log in which keys are deleted all the time, old segments always contain a value
+// of a recently deleted key, so the offset of that value would hardly advance. The offset of the
+// lowest blocked tombstone does advance: a segment that blocks a tombstone is rewritten after
+// blockingRetentions at the latest. So the result follows the end of the log at a distance of about
+// two retentions.
 func tombstoneCleanOffset(plans []*plan, bound int64) (int64, error) {
 	offset := bound
 	for _, plan := range plans {

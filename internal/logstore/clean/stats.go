@@ -5,9 +5,9 @@ import "time"
 // Phase is the current activity of a pass.
 type Phase int8
 
-// The phases, in order. Their names are label values of a metric. Idle and Queued are for the
-// scheduler, for a log without a running pass; Run reports the other four. Rewriting and Committing
-// alternate, once per rewrite group.
+// The phases of a pass, in order. Their names are label values of a metric. Idle and Queued
+// describe a log without a running pass, and only the scheduler uses them; Run reports the other
+// four. Rewriting and Committing alternate: each occurs once per rewrite group.
 const (
 	Idle Phase = iota
 	Queued
@@ -27,11 +27,14 @@ func (p Phase) String() string {
 
 // PassProgress is a snapshot of a running pass.
 type PassProgress struct {
-	Phase       Phase
-	DoneBytes   int64 // of the whole pass: bytes read of sidecars and logs
-	TotalBytes  int64 // an upper bound until the rewrites are chosen; it never rises
+	Phase     Phase
+	DoneBytes int64 // bytes of sidecars and segments that the pass has read so far
+	// TotalBytes is the number of bytes that the whole pass reads: first an upper bound, which
+	// later steps only lower.
+	TotalBytes  int64
 	MemoryBytes int64 // in use now
-	// ReclaimableBytes is the number of bytes that the pass has still to free; valid if Measured.
+	// ReclaimableBytes is the number of bytes that the pass will still free in the windows measured
+	// so far. It is valid if Measured is set.
 	ReclaimableBytes int64
 	Measured         bool
 	Chosen           Chosen
@@ -49,40 +52,52 @@ type Chosen struct {
 type Stats struct {
 	CleanedTo int64 // the new first dirty offset: Job.Bound after a success, else Job.FirstDirty
 	// TombstoneCleanOffset is the offset below which every tombstone is removable: if the latest
-	// record of a key is a tombstone below it, the log contains no older record of the key, dead or
-	// not. At most Job.Bound; 0 unless the pass succeeded.
+	// record of a key is a tombstone below this offset, the log contains no older record of the
+	// key, dead or not. It is at most Job.Bound, and 0 unless the pass succeeded.
 	TombstoneCleanOffset int64
 
 	SidecarReadBytes    int64
 	SidecarWrittenBytes int64
-	LogReadBytes        int64 // of sources
-	LogWrittenBytes     int64 // of output, including output that was discarded
-	ReclaimedBytes      int64 // source bytes less output bytes, summed over the groups that shrank
+	LogReadBytes        int64 // read from sources
+	LogWrittenBytes     int64 // written to output segments, including discarded ones
+	// ReclaimedBytes is the size of the sources minus the size of their output, summed over the
+	// groups whose output is smaller.
+	ReclaimedBytes int64
 
-	RecordsRead       int64 // records that the pass has decided on, each counted once
-	RecordsRemoved    int64 // by committed rewrites
-	TombstonesRemoved int64 // of RecordsRemoved: latest records of their keys, past their horizon
-	MarkersRemoved    int64 // of RecordsRemoved: transaction markers past their horizon
-	BatchesDecoded    int64 // the other batches were copied or skipped
+	RecordsRead    int64 // records of all sources that have a sidecar
+	RecordsRemoved int64 // by committed rewrites
+	// TombstonesRemoved is the part of RecordsRemoved that were tombstones whose retention had
+	// ended. It does not include superseded tombstones.
+	TombstonesRemoved int64
+	MarkersRemoved    int64 // part of RecordsRemoved: transaction markers whose retention had ended
+	BatchesDecoded    int64 // batches that were decoded; other batches were copied or skipped
 
 	SegmentsTotal     int
-	SegmentsRewritten int // sources that were replaced; 0 after a success: nothing to do
-	SegmentsUntouched int // the others
-	SegmentsNoSpace   int // of SegmentsUntouched: chosen, but the disk was too full
-	OpaqueBatches     int // kept unread: they decompress to more than BatchBytesMax
-	SidecarsRebuilt   int // because they contradicted their segments (F6)
+	SegmentsRewritten int // sources that were replaced
+	SegmentsUntouched int // sources that were not replaced
+	// SegmentsNoSpace is the part of SegmentsUntouched that were chosen, but not rewritten because
+	// the disk had too little free space.
+	SegmentsNoSpace int
+	// OpaqueBatches is the number of batches that were kept unread, because they decompress to more
+	// than BatchBytesMax.
+	OpaqueBatches int
+	// SidecarsRebuilt is the number of sidecars that were rebuilt because they contradicted their
+	// segments (F6).
+	SidecarsRebuilt int
 
-	GarbageBytes    int64 // remaining below Bound at the end of the pass; exact
+	GarbageBytes    int64 // garbage that remains below Bound at the end of the pass
 	GarbageRecords  int64
-	MemoryPeakBytes int64 // with batch buffers, so it may exceed Limits.MemoryBytes
-	// OldestGarbage is the time at which the oldest remaining dead record was superseded; zero if
-	// none remains.
+	MemoryPeakBytes int64 // includes batch buffers, so it may exceed Limits.MemoryBytes
+	// OldestGarbage is the earliest time at which a remaining dead record was superseded; zero if
+	// no superseded record remains.
 	OldestGarbage time.Time
-	// NextPass is the earliest time at which another pass can remove a tombstone or marker; zero if
-	// the log contains none that will become due.
+	// NextPass is the time at which the log needs another pass even if no record is appended: when
+	// the retention of a tombstone or marker ends, when remaining garbage reaches MaxLag, or when a
+	// record has blocked a tombstone for two retentions. It is zero if no such pass is needed.
 	NextPass time.Time
-	// AwaitsReplicasAt is the lowest offset of a removable tombstone or marker above the replicated
-	// cleaning progress (Job.CleaningProgress), -1 if there is none. The log needs a pass one
-	// retention after the progress reaches this offset, even if NextPass is later.
+	// AwaitsReplicasAt is the lowest offset of a tombstone or marker that is removable on this
+	// replica but above the replicated cleaning progress (Job.CleaningProgress); -1 if no record
+	// waits for other replicas. The log needs a pass one retention after the progress passes this
+	// offset, even if NextPass is later.
 	AwaitsReplicasAt int64
 }

@@ -32,15 +32,15 @@ func lower(a, b recordPosition) recordPosition {
 // addressing and linear probing in one array of fixed size, which bounds the memory of a slice.
 //
 // The slot of a hash is proportional to its position in the slice, so slots are in hash order
-// except for short probe sequences. A sidecar is sorted by hash and therefore walks through the
-// table from start to end, in the order in which the processor prefetches memory. Any other slot
-// function causes a cache miss per entry.
+// except for short probe sequences. A sidecar is sorted by hash, so reading it accesses the table
+// from start to end, in the order in which the processor prefetches memory. Any other slot function
+// would cause a cache miss per entry.
 //
-// The table does not contain keys: two keys are equal if 96 bits of their keyed hashes are
-// (F5). Segments are entered from the newest to the oldest, so the first record of a key
-// is its latest. Nothing is replaced or deleted, and no slot needs a deletion mark.
+// The table does not contain keys: two keys are equal if 96 bits of their keyed hashes are (F5).
+// Segments are added from the newest to the oldest, so the first record of a key is its latest.
+// Keys are never removed from the table, so no slot needs a deletion mark.
 //
-// Invariant: used <= usedMax < len(slots), so find always ends at a free slot.
+// Invariant: used <= usedMax < len(slots). So at least one slot is free, and find ends.
 type table struct {
 	slots   []slot
 	used    int
@@ -51,20 +51,20 @@ type table struct {
 
 const (
 	slotBytes       = 24
-	loadNumerator   = 3 // 3/4: above that load, probe sequences become long
+	loadNumerator   = 3 // 3/4: with a higher load, probe sequences become long
 	loadDenominator = 4
 	tableSlotsMin   = 64
 )
 
-// slot is one key of a table. A slot with segmentPlus1 == 0 is free. So the zero value is a free
-// slot, and no hash has a special meaning.
+// slot is one key of a table. A slot with segmentPlus1 == 0 is free, so the zero value is a free
+// slot and every hash is a valid key.
 type slot struct {
 	high             uint64
 	low              uint32
-	ordinalTombstone uint32 // of the latest record: ordinal << 1 | 1 for a tombstone
+	ordinalTombstone uint32 // of the latest record: its ordinal << 1, plus 1 if it is a tombstone
 	segmentPlus1     uint32 // of the latest record
-	// supersededBy is the segment of the oldest record of the key so far, which supersedes the
-	// next older one.
+	// supersededBy is the segment of the oldest record of the key that was read so far. That record
+	// supersedes the next older one.
 	supersededBy uint32
 }
 
@@ -74,7 +74,7 @@ func newTable(bytes int64) *table {
 	return &table{slots: make([]slot, slots), usedMax: slots / loadDenominator * loadNumerator}
 }
 
-// bytes is the memory of the table.
+// bytes returns the size of the table in memory.
 func (t *table) bytes() int64 { return int64(len(t.slots)) * slotBytes }
 
 // reset empties the table for another range of hashes.
@@ -88,11 +88,11 @@ func (t *table) reset(of keys.Range) {
 	}
 }
 
-// full reports whether the table can take no further key.
+// full reports whether the table has no room for another key.
 func (t *table) full() bool { return t.used >= t.usedMax }
 
-// find returns the slot of the hash, or the free slot where it belongs. The hash must be in the
-// range of the last reset.
+// find returns the slot of the hash, or the free slot for it if the table does not contain the
+// hash. The hash must be in the range that was passed to reset.
 func (t *table) find(h keys.Hash) *slot {
 	i, _ := bits.Mul64(h.High-t.first, t.scale)
 	for {
@@ -127,31 +127,33 @@ func (s *slot) latest() recordPosition {
 // tombstone reports whether the latest record of the key is a tombstone.
 func (s *slot) tombstone() bool { return s.ordinalTombstone&1 == 1 }
 
-// Sizes of tables, where the memory budget permits them. A table that fits the processor's own
-// cache resolves an entry in a third of the time of a larger one (docs/bench/cleaner.md). A larger
-// table is better only if the reads of a hash slice became shorter than readEntriesMin entries.
+// Sizes of tables, if the memory budget permits them. A table of tableBytesCached fits the cache of
+// one processor core, and so resolves an entry in a third of the time of a larger table
+// (docs/bench/cleaner.md). A larger table is better only in a log of so many segments that one hash
+// slice would contain fewer than readEntriesMin entries per segment: then the reads are too short.
 const (
 	tableBytesCached = 1 << 20
 	readEntriesMin   = 256
 )
 
-// tableBytesBest is the memory with which one worker is fastest.
+// tableBytesBest returns the table size with which one worker is fastest.
 func tableBytesBest(segments int, entries int64) int64 {
 	best := max(tableBytesCached,
 		int64(segments)*readEntriesMin*slotBytes*loadDenominator/loadNumerator)
 	return min(best, 2*slotBytes*entries+tableSlotsMin*slotBytes)
 }
 
-// tableBudget is the memory for the tables of all workers: the best size, or the available memory
-// if that is less, but at least the memory of the smallest tables.
+// tableBudget returns the memory for the tables of all workers: the best size for each, or the
+// available memory if that is less, but at least tableSlotsMin slots for each.
 func tableBudget(segments int, entries int64, workers int, available int64) int64 {
 	smallest := int64(workers) * tableSlotsMin * slotBytes
 	return max(smallest, min(int64(workers)*tableBytesBest(segments, entries), available))
 }
 
-// hashSlices is the number of hash slices whose keys fit a table with a margin. Slices are random
-// samples of the keys, whose sizes differ by a few standard deviations. A slice that exceeds its
-// table is split (see sliceResolver.resolve), so this determines the speed and not the memory.
+// hashSlices returns the number of hash slices for which the keys of a slice fit a table. It leaves
+// a margin of six standard deviations, because slices are random samples of the keys and differ in
+// size. A slice that exceeds its table is split (see sliceResolver.resolve), so a wrong number
+// costs time but no memory.
 func hashSlices(entries, tableBytes int64) uint32 {
 	room := float64(tableBytes/slotBytes) * loadNumerator / loadDenominator
 	room = max(1, room-6*math.Sqrt(room))

@@ -9,8 +9,9 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// abortedTxns are the aborted transactions of which the log may contain batches: per producer,
-// disjoint ascending ranges of offsets. A transaction takes a few bytes, however large it is.
+// abortedTxns are the aborted transactions that have batches in the log: per producer, disjoint
+// ascending ranges of offsets. A transaction takes a few bytes of memory, however many records it
+// has.
 type abortedTxns map[int64][]offsetRange
 
 // offsetRange is the range [from, to).
@@ -35,7 +36,7 @@ func (t abortedTxns) covers(b keys.Batch) bool {
 	return found && b.BaseOffset >= all[i].from
 }
 
-// endsAt reports whether a producer has an aborted transaction whose marker is at the offset.
+// endsAt reports whether a producer has an aborted transaction whose marker is at the given offset.
 func (t abortedTxns) endsAt(producer, marker int64) bool {
 	_, found := slices.BinarySearchFunc(t[producer], marker,
 		func(r offsetRange, o int64) int { return cmp.Compare(r.to, o) })
@@ -44,10 +45,11 @@ func (t abortedTxns) endsAt(producer, marker int64) bool {
 
 // findTransactions reads the batch entries of all segments, from the log start (I21), and returns
 // the aborted transactions. It counts the control records of each plan, and calls visit for each
-// plan with the ordinals of its lone markers: the markers without a batch of their transaction
-// below them.
+// plan with the ordinals of its lone markers: markers whose transaction has no batch left in the
+// log.
 //
-// acrossBound are the aborted transactions that are open at the bound.
+// The argument acrossBound lists the aborted transactions that begin below the bound and whose
+// marker is at or above it.
 func findTransactions(plans []*plan, acrossBound []segment.AbortedTxn, bound int64,
 	visit func(p *plan, loneMarkers []uint32)) (abortedTxns, error) {
 	// producer -> first remaining offset of its open transaction
@@ -61,7 +63,8 @@ func findTransactions(plans []*plan, acrossBound []segment.AbortedTxn, bound int
 			case b.Marker == keys.MarkerAbort || b.Marker == keys.MarkerCommit:
 				first, isOpen := open[b.ProducerID]
 				delete(open, b.ProducerID)
-				if !isOpen && b.Records > 0 { // I20: not even an empty batch remains below it
+				// I20: not even an empty batch of its transaction remains
+				if !isOpen && b.Records > 0 {
 					loneMarkers = append(loneMarkers, b.FirstOrdinal)
 				}
 				if isOpen && b.Marker == keys.MarkerAbort {
