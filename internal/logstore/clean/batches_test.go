@@ -23,15 +23,16 @@ func TestI25LastBatchOfAnActiveProducerRemainsEmpty(t *testing.T) {
 	if len(empty) != record.HeaderBytes || empty.ProducerID() != 7 || empty.ProducerEpoch() != 3 ||
 		empty.LastSequence() != 41 ||
 		empty.BaseOffset() != 0 || empty.LastOffset() != 1 {
-		t.Errorf("%d bytes, identity %+v", len(empty), record.IdentityOf(empty))
+		t.Errorf("first batch has %d bytes and identity %+v, want an empty batch of producer 7",
+			len(empty), record.IdentityOf(empty))
 	}
 	if n := len(l.batches()); n != 2 {
 		t.Errorf("%d batches remain, want the empty one and the live one", n)
 	}
 }
 
-// KAFKA-8335: after an epoch bump the sequence numbers of a producer restart, so two of its batches
-// have the same ones.
+// KAFKA-8335: after an epoch bump a producer starts its sequence numbers at 0 again, so two of its
+// batches have the same sequence numbers.
 func TestI27LastBatchIsIdentifiedByItsOffset(t *testing.T) {
 	l := newLog(t)
 	l.batch(compress.None, record.Identity{ProducerID: 7, ProducerEpoch: 0, BaseSequence: 0}, "a=1")
@@ -44,7 +45,8 @@ func TestI27LastBatchIsIdentifiedByItsOffset(t *testing.T) {
 	l.want("2:a=3 3:z=1")
 	if all := l.batches(); len(all) != 3 || all[0].BaseOffset() != 1 || all[0].Count() != 0 ||
 		all[0].ProducerEpoch() != 1 {
-		t.Errorf("%d batches, the first at %d", len(all), all[0].BaseOffset())
+		t.Errorf("%d batches, the first at %d, want 3 batches and an empty one at 1", len(all),
+			all[0].BaseOffset())
 	}
 }
 
@@ -82,7 +84,7 @@ func TestEmptyBatchesAloneDoNotCauseARewrite(t *testing.T) {
 func TestI29BatchThatEndsAtTheBoundRemainsEmpty(t *testing.T) { // KAFKA-17076
 	l := newLog(t)
 	l.put("a=1")
-	l.put("a", "a") // the last batch, whose tombstones expire
+	l.put("a", "a") // the batch that ends at the bound; the second pass removes its records
 	l.roll()
 	l.job.Rules.TombstoneRetention = 0
 	l.pass()
@@ -119,7 +121,7 @@ func TestFullyLiveBatchesAreCopiedByteForByte(t *testing.T) {
 	}
 }
 
-// KAFKA-3252, KAFKA-4298: the codec matrix
+// KAFKA-3252, KAFKA-4298: a batch with each codec is rebuilt in a topic with each codec.
 func TestRebuiltBatchesGetTheTopicsCodecUnlessKept(t *testing.T) {
 	for from := compress.None; from <= compress.Zstd; from++ {
 		for to := compress.None; to <= compress.Zstd; to++ {
@@ -150,7 +152,7 @@ func TestRebuiltBatchesGetTheTopicsCodecUnlessKept(t *testing.T) {
 	}
 }
 
-func TestLevelOfTheTopicIsUsed(t *testing.T) { // KIP-390: Kafka's cleaner ignores it
+func TestLevelOfTheTopicIsUsed(t *testing.T) { // KIP-390: Kafka's cleaner ignores the level
 	sizes := map[int]int{}
 	for _, level := range []int{1, 22} {
 		l := newLog(t)

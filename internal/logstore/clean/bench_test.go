@@ -16,7 +16,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// onDisk returns a fake log in a real directory, so that a benchmark pays for its I/O.
+// onDisk returns a fake log in a real directory, so that a benchmark measures real I/O.
 func onDisk(b *testing.B) *fakeLog {
 	l := newLog(b)
 	dir := b.TempDir()
@@ -54,7 +54,8 @@ func (r rooted) Chtimes(name string,
 	return r.OS.Chtimes(r.root+name, mtime)
 }
 
-// cpuTime is the CPU time of the process: on a shared machine, elapsed time says little.
+// cpuTime returns the CPU time that the process has used. Unlike elapsed time, it hardly depends on
+// the other processes of the machine.
 func cpuTime(b *testing.B) time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
@@ -63,7 +64,8 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// BenchmarkDedupe measures deduplication alone, in ns per entry. The memory bandwidth is the limit.
+// BenchmarkDedupe measures deduplication without the other steps of a pass, in CPU time per entry.
+// The memory bandwidth of the machine limits it.
 func BenchmarkDedupe(b *testing.B) {
 	l := newLog(b)
 	const segments, each = 16, 250_000
@@ -91,8 +93,8 @@ func BenchmarkDedupe(b *testing.B) {
 	}
 }
 
-// BenchmarkRewriteVerbatim measures the rewrite of a fully live segment, next to a copy of its
-// file.
+// BenchmarkRewriteVerbatim measures the rewrite of a segment without dead records and, for
+// comparison, a copy of its file.
 func BenchmarkRewriteVerbatim(b *testing.B) {
 	value := strings.Repeat("v", 1000)
 	l := onDisk(b)
@@ -143,7 +145,8 @@ func BenchmarkRewriteVerbatim(b *testing.B) {
 	})
 }
 
-// BenchmarkSidecarScan measures building the sidecar of a segment from its data, per record.
+// BenchmarkSidecarScan measures the time per record for building the sidecar of a segment from its
+// data.
 func BenchmarkSidecarScan(b *testing.B) {
 	l := newLog(b)
 	l.many(200_000, func(i int) string { return fmt.Sprintf("key%d", i) })

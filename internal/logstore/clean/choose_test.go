@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// withGarbage returns a segment of 1000 bytes, some of them garbage.
+// withGarbage returns a candidate of 1000 bytes with the given number of dead bytes.
 func withGarbage(dead int64) candidate {
 	return candidate{sizeBytes: 1000, deadBytes: dead, liveBytes: 1000 - dead, readBytes: 1000,
 		removed: dead, age: time.Hour}
@@ -19,7 +19,7 @@ func TestChooseTakesTheBestScoresUntilGarbageIsWithinTheLimit(t *testing.T) {
 		all     []candidate
 		want    string
 	}{
-		// at any cost
+		// at 0 percent every segment with garbage is chosen
 		{0, []candidate{withGarbage(10), withGarbage(0), withGarbage(900)}, "[true false true]"},
 		{50, []candidate{withGarbage(400), withGarbage(0), withGarbage(450)},
 			"[false false false]"},
@@ -79,9 +79,10 @@ func TestChooseLeavesNoMoreGarbageThanAllowed(t *testing.T) {
 	}
 }
 
-// simulate returns the steady state of a log of equal records that is cleaned whenever dirtyPercent
-// of it are dirty: the number of records rewritten per appended record, and the share of garbage at
-// the start of a pass. It models bytes only, not batches and codecs.
+// simulate appends a million records of equal size to a simulated log, which is cleaned whenever
+// dirtyPercent of it is dirty. For the second half of the appends it returns the number of records
+// rewritten per appended record, and the mean share of garbage at the start of a pass. It does not
+// simulate batches or codecs.
 func simulate(maxGarbagePercent, dirtyPercent int, key func(*rand.Rand) int) (rewrites,
 	peak float64) {
 	const segmentRecords, appends = 500, 1_000_000
@@ -187,8 +188,9 @@ func TestSteadyStateCostsLessTheMoreGarbageIsAllowed(t *testing.T) {
 	}
 }
 
-// With each of these settings garbage makes up half of the log at its peak. With minDirtyPercent
-// 10, passes rewrite about one record for every three appended, and fewer if some keys are hot.
+// With each of these settings, garbage makes up half of the log just before a pass. With
+// minDirtyPercent 10, passes rewrite about one record for every three appended records, and fewer
+// if some keys are updated more often than others.
 func TestSteadyStateAtAPeakOfHalfTheLog(t *testing.T) {
 	for _, c := range []struct{ percent, dirty int }{{45, 10}, {35, 25}, {0, 50}} {
 		u, up, z, zp := steadyState(c.percent, c.dirty)

@@ -9,14 +9,15 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// progressReport is one call of Add. The model keeps all of them.
+// progressReport is one call of CleaningProgress.Add. The model keeps the reports of all calls.
 type progressReport struct {
 	below int64
 	at    time.Time
 }
 
-// TestCleaningProgressEqualsModel: an offset has progress if and only if it was reported, not
-// earlier than the report, and at most an interval later.
+// TestCleaningProgressEqualsModel calls Add and Truncate with random arguments, and compares Since
+// with the list of all reports. Since must return a time for exactly the offsets that were
+// reported. The time must not be before the report, and at most one interval after it.
 func TestCleaningProgressEqualsModel(t *testing.T) {
 	for s := range seed.Sequence(t, 300) {
 		random := rand.New(rand.NewPCG(s, 0))

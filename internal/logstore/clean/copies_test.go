@@ -9,29 +9,29 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// writeRecorder is a file system that records the memory that files are written from.
+// writeRecorder is a file system that collects the buffers that are passed to WriteAt.
 type writeRecorder struct {
 	vfs.FS
-	from *[][]byte
+	buffers *[][]byte
 }
 
 func (w writeRecorder) Create(name string) (vfs.File, error) {
 	file, err := w.FS.Create(name)
-	return recordedFile{file, w.from}, err
+	return recordedFile{file, w.buffers}, err
 }
 
 type recordedFile struct {
 	vfs.File
-	from *[][]byte
+	buffers *[][]byte
 }
 
 func (f recordedFile) WriteAt(p []byte, offset int64) (int, error) {
-	*f.from = append(*f.from, p)
+	*f.buffers = append(*f.buffers, p)
 	return f.File.WriteAt(p, offset)
 }
 
-// A compressed batch is written to the file from the codec's memory, without another copy, as on
-// the produce path (docs/format/copies.md).
+// A rewrite passes the output buffers of the codec to WriteAt, without copying them, as the produce
+// path does (docs/format/copies.md).
 func TestRebuiltBatchIsWrittenFromTheMemoryOfItsCodec(t *testing.T) {
 	var coded, written [][]byte
 	l := newLog(t)

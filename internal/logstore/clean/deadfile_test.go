@@ -89,7 +89,8 @@ func FuzzDecodeDeadFile(f *testing.F) {
 		f.Add(content[:len(content)-4])
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		// A valid checksum, so that fuzzing reaches the rest of the decoder.
+		// Append a valid checksum, so that fuzzing reaches the code behind the check of the
+		// checksum.
 		content := appendChecksum(slices.Clone(body))
 		d, err := DecodeDeadFile(content)
 		if err != nil {

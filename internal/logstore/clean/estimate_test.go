@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// many appends n records in batches of 500, with keys from key.
+// many appends n records in batches of 500. Record i has the key that key(i) returns.
 func (l *fakeLog) many(n int, key func(i int) string) {
 	l.t.Helper()
 	records := make([]string, 0, 500)
@@ -54,13 +54,14 @@ func TestF15EstimateOfAMillionRecordsIsWithinTwoPoints(t *testing.T) {
 		sidecars += r.SizeBytes()
 		l.must(r.Close())
 	}
-	// The slice itself, the rest of its first and last bucket, and the batch entries.
+	// The estimate reads the sampled slice, the rest of its first and last bucket, and the batch
+	// entries.
 	if estimate.ReadBytes > sidecars/20 {
 		t.Errorf("the estimate read %d bytes of %d", estimate.ReadBytes, sidecars)
 	}
 }
 
-// unthrottled returns options that account for nothing.
+// unthrottled returns SidecarOptions whose functions do nothing.
 func unthrottled() SidecarOptions {
 	free := func(int) error { return nil }
 	return SidecarOptions{LogRead: free, SidecarWritten: free}

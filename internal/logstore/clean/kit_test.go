@@ -18,24 +18,25 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// fakeLog is a minimal log for passes: segments in memory with their sidecars, and a swap that no
-// crash interrupts.
+// fakeLog is a minimal log for tests of passes: segments and sidecars on an in-memory file system,
+// and a swap that is not crash-safe.
 type fakeLog struct {
 	t        testing.TB
 	fsys     vfs.FS
 	segments []*segment.Segment // the last is active
-	next     int64
+	next     int64              // log end offset
 
 	firstDirty int64
 	now        time.Time
 	job        Job // template of every pass
 	commits    int
 	epochs     []epochStart
-	epochMax   int32            // of all epochs, including truncated ones: epochs are unique
-	open       map[int64]int64  // producer -> first offset of its transaction
-	dead       map[int64][]byte // .dead files, by base
-	salt       keys.Salt
-	scans      int // sidecars that were built from the data
+	// the highest leader epoch so far, including truncated ones, because epochs are not reused
+	epochMax int32
+	open     map[int64]int64  // producer -> first offset of its open transaction
+	dead     map[int64][]byte // .dead files, by base
+	salt     keys.Salt
+	scans    int // number of sidecars that were built by a scan of their segments
 }
 
 var start = time.UnixMilli(1_000_000_000_000)
@@ -108,7 +109,7 @@ func (l *fakeLog) appendRaw(b record.Batch) {
 	l.next = b.NextOffset()
 }
 
-// pass cleans everything below the active segment.
+// pass runs a pass over all segments below the bound.
 func (l *fakeLog) pass() Stats {
 	l.t.Helper()
 	stats, err := l.try(context.Background())
@@ -124,7 +125,7 @@ func (l *fakeLog) try(ctx context.Context) (Stats, error) {
 	return stats, err
 }
 
-// whole returns a job over the cleanable part of the log.
+// whole returns a job for all segments below the bound.
 func (l *fakeLog) whole() Job {
 	job := l.job
 	bound, segments := l.bound()
@@ -165,8 +166,8 @@ func (l *fakeLog) whole() Job {
 	return job
 }
 
-// sidecar is Env.OpenSidecar: sidecars are stored beside their segments, and a scan builds those
-// that are missing.
+// sidecar is the fake log's Env.OpenSidecar. It opens the sidecar file of the segment, or builds
+// the sidecar by a scan of the segment.
 func (l *fakeLog) sidecar(ctx context.Context, s *segment.Segment,
 	opts SidecarOptions) (*keys.Reader,
 	error) {
@@ -304,7 +305,7 @@ func (l *fakeLog) want(content string) {
 	}
 }
 
-// leftovers returns files that belong to no segment of the log.
+// leftovers returns the names of the unfinished output files that a pass has not removed.
 func (l *fakeLog) leftovers() []string {
 	l.t.Helper()
 	entries, err := l.fsys.ReadDir("/")
@@ -318,7 +319,7 @@ func (l *fakeLog) leftovers() []string {
 	return all
 }
 
-// producers returns Job.Producers of a log, from the last data offset of each producer.
+// producers returns a value for Job.Producers, from the last data offset of each producer.
 func producers(last map[int64]int64) map[int64]Producer {
 	all := map[int64]Producer{}
 	for id, offset := range last {

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// zstdZeros returns a zstd frame that decompresses to so many blocks of 128 KiB of zeros (RFC 8878,
-// block type RLE), with a window of 2 MiB.
+// zstdZeros returns a zstd frame that decompresses to the given number of blocks of 128 KiB zeros
+// (RFC 8878, block type RLE), with a window of 2 MiB.
 func zstdZeros(blocks int) []byte {
 	const blockBytes, windowLog, typeRLE, lastBlock = 128 << 10, 21, 1 << 1, 1
 	frame := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, (windowLog - 10) << 3}
@@ -25,7 +25,8 @@ func zstdZeros(blocks int) []byte {
 	return frame
 }
 
-// withPayload returns a batch of one record whose compressed payload is replaced.
+// withPayload returns a batch whose header describes one record, with the given bytes as compressed
+// payload.
 func withPayload(t *testing.T, offset int64, codec compress.Codec, payload []byte) record.Batch {
 	t.Helper()
 	builder := record.NewBuilder(codec, compress.LevelDefault)
@@ -47,7 +48,8 @@ func replacePayload(b record.Batch, payload []byte) record.Batch {
 	return b
 }
 
-// allocatedBy returns how many bytes f allocates, an upper bound of what it holds at any time.
+// allocatedBy returns the number of bytes that f allocates in total. It is an upper bound of the
+// memory that f uses at any time.
 func allocatedBy(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -73,12 +75,12 @@ func TestBatchOfFourGibibytesIsKeptInBoundedMemory(t *testing.T) {
 		t.Errorf("stats %+v, want an opaque batch and one record removed", stats)
 	}
 	if all := l.batches(); len(all) != 4 || len(all[1]) < 100<<10 {
-		t.Errorf("the log holds %d batches", len(all))
+		t.Errorf("log contains %d batches, want 4 with the large one unchanged", len(all))
 	}
 }
 
-// A batch of 64 MiB is decoded. The rewrite has to hold the records that remain of it, uncompressed
-// and compressed, because a batch is compressed as a whole; the records that it reads are not held.
+// A rewrite of a batch of 64 MiB keeps in memory only the records that remain, uncompressed and
+// compressed, because a batch is compressed as a whole. It does not keep the removed records.
 func TestLargeBatchIsRebuiltWithoutHoldingAllItsRecords(t *testing.T) {
 	const records, valueBytes = 64, 1 << 20
 	l := newLog(t)
@@ -96,8 +98,8 @@ func TestLargeBatchIsRebuiltWithoutHoldingAllItsRecords(t *testing.T) {
 	l.put("c=1")
 	var stats Stats
 	allocated := allocatedBy(func() { stats = l.pass() })
-	// Three decoders, whose memory the pool may have lost to the garbage collector, and the
-	// builder.
+	// The limit includes the builder and three decoders. The decoders are allocated again if the
+	// garbage collector has emptied their pool.
 	if allocated > 96<<20 {
 		t.Errorf("the pass allocated %d MiB", allocated>>20)
 	}
@@ -105,6 +107,6 @@ func TestLargeBatchIsRebuiltWithoutHoldingAllItsRecords(t *testing.T) {
 		t.Errorf("stats %+v, want %d records removed", stats, records-4)
 	}
 	if all := l.records(); len(all) != 5 {
-		t.Errorf("the log holds %d records", len(all))
+		t.Errorf("log contains %d records, want 5", len(all))
 	}
 }

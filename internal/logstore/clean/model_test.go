@@ -18,8 +18,8 @@ import (
 
 var modelRuns = flag.Int("model.runs", 60, "number of random histories")
 
-// model is a naive model of a log: every record that was ever appended, and the outcome of its
-// transaction.
+// model is a naive model of a log: it keeps every record that was ever appended, and the outcomes
+// of all transactions.
 type model struct {
 	*fakeLog
 	random    *rand.Rand
@@ -27,27 +27,29 @@ type model struct {
 	keys      int
 	producers map[int64]int64 // producer -> last data offset
 
-	outcomes map[int64][]outcome      // of the transactions of each producer, ascending
-	appended map[int64]string         // text by offset
-	history  map[string][]modelRecord // by key, ascending
-	// tombstone -> start of the pass after which no older record of its key remained
+	// outcomes of the transactions of each producer, by ascending marker offset
+	outcomes map[int64][]outcome
+	appended map[int64]string         // text of each appended record, by offset
+	history  map[string][]modelRecord // records of each key, by ascending offset
+	// offset of a tombstone -> start of the pass after which no older record of its key remained
 	removableAt map[int64]time.Time
-	// endAtPass is the log end offset at the last pass: only records below it had a part in what
-	// the pass removed.
+	// endAtPass is the log end offset at the last pass: only records and markers below it can have
+	// affected what the pass removed.
 	endAtPass int64
-	boundMax  int64 // of all passes: records above it were never cleaned
-	lastBound int64 // of the last pass, which the .dead files were computed through
-	// lateAllowed: something was lost that restarts the retention of tombstones. The model does not
-	// follow it, and permits late removals.
+	boundMax  int64 // highest bound of all passes: no pass has cleaned records at or above it
+	lastBound int64 // bound of the last pass, up to which the .dead files were computed
+	// lateAllowed is set after the loss of data that restarts the retention of some tombstones. The
+	// model does not compute the new retention, and permits late removals instead.
 	lateAllowed bool
-	truncated   bool // so the log need not end with a batch
+	// the log was truncated, so the last batch below the bound may end before the bound
+	truncated bool
 }
 
 // modelRecord is a record with a key.
 type modelRecord struct {
 	offset    int64
 	tombstone bool
-	producer  int64 // of its transaction; -1: none
+	producer  int64 // producer of its transaction; -1 if the record is not transactional
 }
 
 // aborted reports whether the transaction of a record was aborted.
@@ -87,7 +89,8 @@ func newModel(t *testing.T, seed uint64) *model {
 		rules.MaxGarbagePercent = 1 + m.random.IntN(60)
 		rules.MaxLag = time.Duration(m.random.IntN(3)) * time.Minute
 	}
-	if m.random.IntN(3) == 0 { // so small that windows have one segment and slices are split
+	// so little memory that windows have one segment and slices are split
+	if m.random.IntN(3) == 0 {
 		m.job.Limits.MemoryBytes = int64(1 + m.random.IntN(4000))
 	}
 	if m.random.IntN(3) == 0 {
@@ -101,7 +104,7 @@ func newModel(t *testing.T, seed uint64) *model {
 	return m
 }
 
-// parallel is Limits.Parallel with one goroutine per call.
+// parallel is a value for Limits.Parallel that starts a goroutine for each call of do.
 func parallel(n int, do func(int)) {
 	var all sync.WaitGroup
 	for i := range n {
@@ -154,7 +157,7 @@ func (m *model) append() {
 	m.addTexts(base)
 }
 
-// addTexts adds the texts of the records from base on to the model.
+// addTexts adds to the model the texts of all records at and above the offset base.
 func (m *model) addTexts(base int64) {
 	position, err := m.active().Position(base)
 	m.must(err)
@@ -180,8 +183,8 @@ func (m *model) truncateNearEnd() {
 	if m.next == 0 {
 		return
 	}
-	// A truncation below the bound is an unclean election. It may lose any record, but a deleted
-	// key must not reappear.
+	// A truncation below the bound can happen after an unclean election. It may lose any record,
+	// but a deleted key must not reappear.
 	offset := m.next - m.random.Int64N(min(m.next, 20))
 	m.truncate(offset)
 	m.truncated = true
@@ -201,21 +204,25 @@ func (m *model) truncateNearEnd() {
 	}
 	for producer, last := range m.producers {
 		if last >= m.next {
-			delete(m.producers, producer) // as if it had expired: none of its batches must remain
+			// treat the producer as expired, so none of its batches has to remain
+			delete(m.producers, producer)
 		}
 	}
-	if m.next < m.endAtPass { // truncated records may have superseded removed ones
+	// truncated records may have superseded records that a pass has removed
+	if m.next < m.endAtPass {
 		m.adoptLog()
 	}
-	if m.next < m.lastBound { // the .dead files are invalid
+	if m.next < m.lastBound { // the truncation has invalidated all .dead files
 		clear(m.removableAt)
 	}
-	// A segment that is appended to again, or a lower bound, invalidates some .dead files.
+	// A .dead file also becomes invalid if its segment is appended to again, or if the bound is now
+	// lower than it was in the pass that wrote the file.
 	m.lateAllowed = true
 	m.firstDirty = min(m.firstDirty, m.active().Base())
 }
 
-// adoptLog replaces the history by the records in the log, after a permitted loss.
+// adoptLog removes from the history the records that the log no longer contains. It is called when
+// a truncation has permitted the loss of any record.
 func (m *model) adoptLog() {
 	read := m.records()
 	for key, history := range m.history {
@@ -231,7 +238,7 @@ func (m *model) adoptLog() {
 	}
 }
 
-// damage removes or damages a file that may be lost.
+// damage removes or damages a file that a log may lose without harm: a .dead file or a sidecar.
 func (m *model) damage() {
 	s := m.segments[m.random.IntN(len(m.segments))]
 	switch m.random.IntN(3) {
@@ -243,7 +250,8 @@ func (m *model) damage() {
 		}
 	case 2:
 		m.must(removed(m.fsys.Remove("/" + segment.Name(s.Base(), keys.Extension, ""))))
-		return // rebuilt with the same identity
+		// the next pass rebuilds the sidecar with the same identity, so the .dead file stays valid
+		return
 	}
 	m.lateAllowed = true
 }
@@ -261,7 +269,8 @@ func (m *model) step() {
 		m.job.Producers = producers(m.producers)
 		stats := m.pass()
 		m.lastBound, m.boundMax = bound, max(m.boundMax, bound)
-		// Markers above the bound have decided on transactions below it.
+		// Use the log end and not the bound, because a marker above the bound may have decided the
+		// outcome of a transaction that began below it.
 		m.endAtPass = m.next
 		m.check(bound, stats)
 	case 7, 8:
@@ -280,7 +289,8 @@ func (m *model) step() {
 	}
 }
 
-// I9 to I17, I20 to I25, I29, X2, X3, F1 to F4
+// TestRandomHistoriesAgainstTheModel executes random operations on a log and compares it with the
+// model after every pass. It covers I9 to I17, I20 to I25, I29, X2, X3 and F1 to F4.
 func TestRandomHistoriesAgainstTheModel(t *testing.T) {
 	for seed := range seed.Sequence(t, *modelRuns) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {

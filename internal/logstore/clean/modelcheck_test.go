@@ -6,7 +6,7 @@ import (
 
 // outcome is how a transaction ended.
 type outcome struct {
-	marker int64 // its offset
+	marker int64 // offset of the marker
 	commit bool
 }
 
@@ -37,8 +37,8 @@ func (m *model) check(bound int64, stats Stats) {
 	m.checkTombstoneCleanOffset(bound, stats.TombstoneCleanOffset, read)
 }
 
-// checkTombstoneCleanOffset compares the offset that a pass reported with the log, in whole
-// batches.
+// checkTombstoneCleanOffset compares the tombstone-clean offset that a pass reported with the one
+// that follows from the model and the log. The offset is rounded down to the start of a batch.
 func (m *model) checkTombstoneCleanOffset(bound, got int64, read map[int64]string) {
 	m.t.Helper()
 	want := bound
@@ -77,7 +77,8 @@ func (m *model) checkState() {
 		}
 	}
 	for key, history := range m.history {
-		var latest *modelRecord // for a read_committed consumer of the uncleaned log
+		// latest record of the key for a read_committed consumer of the uncleaned log
+		var latest *modelRecord
 		older, lowest := 0, int64(0)
 		for i := range history {
 			r := &history[i]
@@ -167,7 +168,8 @@ func (m *model) checkTombstone(key string, offset int64, read map[int64]string) 
 	m.removableAt[offset] = removedInTime
 }
 
-// removedInTime is the time in removableAt of a tombstone that was removed in time.
+// removedInTime replaces the time in removableAt of a tombstone that was removed after its
+// retention.
 var removedInTime = time.Unix(0, 0)
 
 // checkBatches checks the batches that must remain without records: I25, I29.

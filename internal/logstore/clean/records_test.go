@@ -61,7 +61,8 @@ func TestI10DirtySectionSupersedesTheCleanSection(t *testing.T) {
 	l.want("3:b=2 4:a 5:c=2")
 }
 
-// a first dirty offset inside a batch is legal
+// The first dirty offset may be inside a segment or a batch, and does not change the result of a
+// pass.
 func TestFirstDirtyInsideASegment(t *testing.T) {
 	for _, firstDirty := range []int64{0, 1, 3, 4} {
 		l := newLog(t)
@@ -114,7 +115,8 @@ func TestI43LastOffsetsOfBatchesNeverChange(t *testing.T) {
 	l.want("1:b=1 5:c=1 6:a=5")
 }
 
-// I16, I17: one millisecond before, at, and after the end of the retention
+// I16, I17: the second pass runs one millisecond before, at, or one millisecond after the end of
+// the retention.
 func TestI16TombstoneIsRemovedAfterItsRetentionByALaterPass(t *testing.T) {
 	for _, wait := range []time.Duration{time.Hour - time.Millisecond, time.Hour,
 		time.Hour + time.Millisecond} {
@@ -154,8 +156,9 @@ func TestI17TombstoneWithoutRetentionIsRemovedByALaterPass(t *testing.T) {
 	l.want("2:z=1")
 }
 
-// removableSince returns since when the tombstones of the first segment have been removable
-// according to its .dead file: "1@0s 4@1h0m0s", by ordinal and as a duration since start.
+// removableSince returns the removable tombstones in the .dead file of the first segment, as
+// "ordinal@time". The time at which a tombstone became removable is a duration since start. An
+// example is "1@0s 4@1h0m0s".
 func (l *fakeLog) removableSince() string {
 	l.t.Helper()
 	content, ok := l.dead[l.segments[0].Base()]
@@ -177,7 +180,8 @@ func TestX3RetentionStartsInThePassThatRemovesTheOlderValues(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1")
 	l.roll()
-	// The tombstone is old when a pass first reads it, which does not count.
+	// The tombstone is older than its retention when a pass first reads it. That does not make it
+	// due.
 	l.now = l.now.Add(100 * time.Hour)
 	l.put("a")
 	l.put("z=1")
@@ -189,7 +193,8 @@ func TestX3RetentionStartsInThePassThatRemovesTheOlderValues(t *testing.T) {
 		!stats.NextPass.Equal(l.now.Add(time.Hour)) {
 		t.Errorf("removable since %s, next pass at %s", got, stats.NextPass)
 	}
-	// KIP-534: one millisecond before the horizon, and at the horizon
+	// KIP-534: a pass one millisecond before the delete horizon keeps the tombstone, and a pass at
+	// the horizon removes it.
 	for _, step := range []time.Duration{time.Hour - time.Millisecond, time.Millisecond} {
 		l.want("1:a 2:z=1")
 		l.now = l.now.Add(step)
@@ -198,12 +203,14 @@ func TestX3RetentionStartsInThePassThatRemovesTheOlderValues(t *testing.T) {
 	l.want("2:z=1")
 }
 
-// F1: otherwise the key would reappear.
+// A tombstone must remain while an older value of its key is in the log. Otherwise the key would
+// reappear (F1).
 func TestX2TombstoneRemainsAboveAnOlderValue(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1")
 	l.roll()
-	// The horizon, set by another program, has long passed, but an older value remains.
+	// The delete horizon of the batch, which another program has set, has passed long ago. But an
+	// older value is still in the log.
 	l.batch(compress.None, record.Identity{ProducerID: -1, DeleteHorizonMs: 1}, "a")
 	l.put("z=1")
 	l.roll()
@@ -260,9 +267,9 @@ func TestF4TruncationInvalidatesTheDeadFile(t *testing.T) {
 	l.want("0:a 1:z=1")
 }
 
-// Found by the model with seed 1795287846919434046: the second of two truncations removes the epoch
-// of the first from the log. The next epoch must be a later one all the same, or the .dead file of
-// the first pass would still be valid.
+// A first truncation starts leader epoch 1, and a pass writes a .dead file in this epoch. A second
+// truncation removes epoch 1 from the log. The log must continue in epoch 2 and not in epoch 1
+// again, or the .dead file would still be valid. Found by the model with seed 1795287846919434046.
 func TestF4SecondTruncationInvalidatesTheDeadFile(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.TombstoneRetention = 2 * time.Minute
@@ -275,7 +282,7 @@ func TestF4SecondTruncationInvalidatesTheDeadFile(t *testing.T) {
 	l.roll()
 	l.pass()
 	if got := l.removableSince(); got != "0@0s" {
-		t.Errorf("removable since %s", got)
+		t.Errorf("removable since %s, want 0@0s", got)
 	}
 	l.now = l.now.Add(time.Minute)
 	l.truncate(1)
@@ -284,7 +291,7 @@ func TestF4SecondTruncationInvalidatesTheDeadFile(t *testing.T) {
 	l.roll()
 	l.pass()
 	if got := l.removableSince(); got != "0@1m0s" {
-		t.Errorf("removable since %s after the second truncation", got)
+		t.Errorf("removable since %s after the second truncation, want 0@1m0s", got)
 	}
 	l.now = l.now.Add(2*time.Minute - time.Millisecond)
 	l.pass()
@@ -309,7 +316,7 @@ func TestBatchGetsOneDeleteHorizonAndKeepsItsTimestamps(t *testing.T) {
 	horizon, _ := l.batches()[0].DeleteHorizon()
 	l.now = l.now.Add(time.Minute)
 	if stats := l.pass(); stats.SegmentsRewritten != 0 || stats.NextPass.UnixMilli() != horizon {
-		t.Errorf("a batch with a horizon was rewritten before it: %+v", stats)
+		t.Errorf("a batch was rewritten before its delete horizon: %+v", stats)
 	}
 }
 

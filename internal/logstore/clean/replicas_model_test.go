@@ -22,24 +22,26 @@ type replicas struct {
 	history   []string // produced records, by offset
 	all       []*replica
 	consumers []*consumer
-	removed   int64 // tombstones
-	checked   int
+	removed   int64 // number of removed tombstones
+	checked   int   // number of comparisons of a consumer's state
 }
 
-// replica is one replica.
+// replica is the log of one replica and its state of the replicated cleaning progress.
 type replica struct {
 	*fakeLog
-	cleanOffset int64   // its tombstone-clean offset
-	reported    []int64 // as a leader: the last known offset of each replica, its own included
-	minimum     int64   // the smallest offset of all replicas, as the leader reported it last
-	progress    CleaningProgress
+	cleanOffset int64 // its tombstone-clean offset
+	// as the leader: the last known tombstone-clean offset of each replica, including its own
+	reported []int64
+	// the smallest tombstone-clean offset of all replicas, as the leader last sent it
+	minimum  int64
+	progress CleaningProgress
 }
 
 // consumer reads from different replicas, for at most one tombstone retention.
 type consumer struct {
 	started time.Time
-	at      int64
-	endMax  int64 // the highest end of the logs that it has read from
+	at      int64 // next offset to read
+	endMax  int64 // the highest log end offset of the replicas that it has read from
 	state   map[string]string
 }
 
@@ -86,7 +88,8 @@ func (r *replicas) step() {
 		one.now, one.job.CleaningProgress = r.now, one.progress.Truncate(one.minimum)
 		stats := one.pass()
 		one.cleanOffset, r.removed = stats.TombstoneCleanOffset, r.removed+stats.TombstonesRemoved
-	case 5, 6: // as the leader: receive the offsets of some, and report the smallest to another
+	// as the leader: receive the offsets of some replicas, and send the smallest to one replica
+	case 5, 6:
 		for j, other := range r.all {
 			if j == i || r.random.IntN(2) == 0 {
 				one.reported[j] = other.cleanOffset
@@ -101,8 +104,9 @@ func (r *replicas) step() {
 	}
 }
 
-// read lets a consumer read some records from a replica. A consumer at the end of all logs that it
-// has read from must have the state of the produced records.
+// read lets a consumer read some records from a replica. A consumer that has read up to the highest
+// log end of its replicas must have the state that results from all produced records below this
+// offset.
 func (r *replicas) read(c *consumer, from *replica) {
 	if r.now.Sub(c.started) >= r.retention {
 		*c = consumer{started: r.now, state: map[string]string{}}
@@ -132,8 +136,9 @@ func (r *replicas) read(c *consumer, from *replica) {
 	}
 }
 
-// A consumer that moves between replicas within the tombstone retention reads the tombstone of each
-// deleted key, or never its value. Tombstones are removed eventually.
+// A consumer that moves between replicas within the tombstone retention must never end with the
+// value of a deleted key: if it has read the value, it also reads the tombstone. The test also
+// verifies that passes do remove tombstones.
 func TestX1ConsumerCanMoveBetweenReplicas(t *testing.T) {
 	var removed int64
 	checked := 0

@@ -12,7 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// wantFailure runs a pass that must fail with want, commit nothing and leave no files.
+// wantFailure runs a pass that must fail with the error want, replace no segment and leave no
+// unfinished files.
 func (l *fakeLog) wantFailure(ctx context.Context, want error) {
 	l.t.Helper()
 	before := l.content()
@@ -52,7 +53,8 @@ func TestI42CorruptBatchStopsThePassBeforeAnyChange(t *testing.T) {
 	}
 }
 
-// PR #23429, KAFKA-6834: in Kafka such a batch made the log uncleanable.
+// In Kafka, a batch that decompresses to too many bytes makes the log uncleanable
+// (apache/kafka#23429, KAFKA-6834).
 func TestOpaqueBatchIsKeptAndPreventsTombstoneRemoval(t *testing.T) {
 	l := newLog(t)
 	l.job.Limits.BatchBytesMax, l.job.Rules.TombstoneRetention = 1<<20, 0
@@ -74,9 +76,9 @@ func TestOpaqueBatchIsKeptAndPreventsTombstoneRemoval(t *testing.T) {
 	}
 }
 
-// If a batch were skipped under a small memory budget and read under a large one, a value in it
-// would be in the clean section below its own tombstone, where no pass looks for it, and would
-// reappear when the tombstone is removed.
+// Whether a pass reads a batch must not depend on its memory budget. Otherwise a pass with a small
+// budget would overlook the value of a deleted key in a large batch, and find the tombstone
+// removable. The key would reappear once the tombstone is removed.
 func TestF1MoreMemoryDoesNotRestoreADeletedKey(t *testing.T) {
 	l := newLog(t)
 	l.job.Limits.MemoryBytes, l.job.Rules.TombstoneRetention = 1<<20, 0
@@ -94,7 +96,8 @@ func TestF1MoreMemoryDoesNotRestoreADeletedKey(t *testing.T) {
 	l.want("0:a=1 2:b=1 4:z=1")
 }
 
-// KAFKA-4019, 6834: independent of the current max.message.bytes.
+// KAFKA-4019, KAFKA-6834: a batch is cleaned even if it is larger than the current
+// max.message.bytes.
 func TestI41HugeBatchesAreCleaned(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 1000
@@ -135,7 +138,7 @@ func TestI37PassCancelledWhileRewritingLeavesNoFiles(t *testing.T) {
 	l.wantFailure(ctx, context.Canceled)
 }
 
-func TestDiskFailureAtAnyStepLeavesNoFiles(t *testing.T) { // KAFKA-7866, full disk
+func TestDiskFailureAtAnyStepLeavesNoFiles(t *testing.T) { // KAFKA-7866: a full disk
 	for skip := 0; ; skip++ {
 		l := newLog(t)
 		l.fill("k", 30)
@@ -215,8 +218,8 @@ func TestProgressNeverDecreasesAndEndsAtOne(t *testing.T) {
 	}
 }
 
-// PR #23429: in Kafka a batch of a few kilobytes that decompresses to tens of megabytes ran the
-// cleaner out of memory.
+// apache/kafka#23429: Kafka's cleaner ran out of memory on a batch of a few kilobytes that
+// decompresses to tens of megabytes.
 func TestDecompressionBombIsKeptInBoundedMemory(t *testing.T) {
 	l := newLog(t)
 	l.job.Limits.BatchBytesMax = 1 << 20

@@ -11,7 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// fill appends batches of one record of about 100 bytes, with keys prefix0, prefix1...
+// fill appends n batches of one record of about 100 bytes each, with the keys prefix0, prefix1 and
+// so on.
 func (l *fakeLog) fill(prefix string, n int) {
 	l.t.Helper()
 	for i := range n {
@@ -26,12 +27,13 @@ func (l *fakeLog) bases() (all []int64) {
 	return all
 }
 
-func TestSegmentsWithoutGarbageAreNotRewritten(t *testing.T) { // docs/cleaner.md
+// docs/cleaner.md guarantees this.
+func TestSegmentsWithoutGarbageAreNotRewritten(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 4000
-	l.fill("a", 20) // [0, 20)
+	l.fill("a", 20) // offsets [0, 20)
 	l.roll()
-	l.fill("b", 20) // [20, 40): contains the garbage
+	l.fill("b", 20) // offsets [20, 40): one of these records becomes garbage
 	l.roll()
 	l.fill("c", 20)
 	l.roll()
@@ -51,7 +53,7 @@ func TestSegmentsWithoutGarbageAreNotRewritten(t *testing.T) { // docs/cleaner.m
 func TestI30NeighboursAreMergedWhileTheirLiveBytesFitOneSegment(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 4000
-	for range 6 { // six segments of 20 records; the last has the latest of all keys
+	for range 6 { // six segments of 20 records; the last contains the latest record of every key
 		l.fill("k", 20)
 		l.roll()
 	}
@@ -61,7 +63,8 @@ func TestI30NeighboursAreMergedWhileTheirLiveBytesFitOneSegment(t *testing.T) {
 		t.Errorf("%d bytes read of six segments of %d: fully dead batches were read again",
 			stats.LogReadBytes, size)
 	}
-	// Five segments have no live record and become one. The sixth is full and has no garbage.
+	// The first five segments contain no live record and are merged into one. The sixth contains no
+	// garbage and is too large to be merged.
 	if got := fmt.Sprint(l.bases()); got != "[0 100 120]" || l.segments[1] != last {
 		t.Errorf("bases %s, want [0 100 120] with the second segment not rewritten", got)
 	}
@@ -96,12 +99,13 @@ func TestI30GroupFitsOneSegment(t *testing.T) {
 	}
 }
 
-// KAFKA-2024, 5413, 6264: offsets 0 and 2^31 in neighbouring segments
+// KAFKA-2024, KAFKA-5413, KAFKA-6264: these neighbouring segments cannot be merged, because the
+// last offset would be more than 2^31-1 above the base offset of the merged segment.
 func TestI30OffsetsOfAGroupFitOneSegment(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "a=2")
 	l.next = math.MaxInt32 - 1
-	l.put("a=3") // [0, 2^31-1)
+	l.put("a=3") // this segment covers [0, 2^31-1)
 	l.roll()
 	l.put("b=1", "b=2")
 	l.roll()
@@ -118,7 +122,8 @@ func TestI30OffsetsOfAGroupFitOneSegment(t *testing.T) {
 	}
 }
 
-// KAFKA-20036: rebuilding can make batches larger
+// KAFKA-20036: the rebuilt batches are larger than the original ones, because they are not
+// compressed.
 func TestI31OutputRollsBeforeItExceedsTheSegmentSize(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.KeepCodec, l.job.Rules.Codec.Type = false, compress.None
@@ -141,7 +146,8 @@ func TestI31OutputRollsBeforeItExceedsTheSegmentSize(t *testing.T) {
 		}
 	}
 	if stats.ReclaimedBytes != 0 {
-		t.Errorf("%d bytes reclaimed by a rewrite that grew", stats.ReclaimedBytes)
+		t.Errorf("%d bytes reclaimed by a rewrite that enlarged the segment, want 0",
+			stats.ReclaimedBytes)
 	}
 	for offset, r := range l.records() {
 		if before[offset] != r {
@@ -168,7 +174,7 @@ func TestI32OutputHasTheBaseAndTimeOfItsSources(t *testing.T) {
 	}
 }
 
-// docs/cleaner.md: small is at most a sixteenth of a segment.
+// A segment is small if it is at most a sixteenth of a full segment (docs/cleaner.md).
 func TestSmallNeighboursAreMergedAndLargeSegmentsAreNot(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 100_000
@@ -189,19 +195,19 @@ func TestSmallNeighboursAreMergedAndLargeSegmentsAreNot(t *testing.T) {
 	}
 }
 
-// KIP-71: retention uses the newest record of a segment, so a merge must not make old records
-// young.
+// KIP-71: retention deletes a segment when its newest record has expired. So old records must not
+// be merged with much younger ones, which would keep the old ones in the log.
 func TestSegmentsFarApartInTimeAreNotMerged(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.TimestampSpanMax = 10 * time.Minute
-	for i := range 8 { // 0, 4, 8 ... 28 minutes
+	for i := range 8 { // a segment every four minutes
 		l.put(fmt.Sprintf("k%d=1", i), "hot=1")
 		l.roll()
 		l.now = l.now.Add(4 * time.Minute)
 	}
 	l.put("z=1")
 	l.roll()
-	for range 5 { // repeated passes must not merge them gradually
+	for range 5 { // repeated passes must not merge the segments gradually
 		l.pass()
 	}
 	for _, s := range l.segments[:len(l.segments)-1] {
@@ -221,7 +227,8 @@ func TestSegmentWithoutLiveRecordsBecomesEmpty(t *testing.T) {
 	l.job.Rules.SegmentBytes = 4000
 	l.fill("k", 20)
 	l.roll()
-	l.fill("x", 28) // neither small nor with garbage
+	// this segment is not small and contains no garbage, so it separates its neighbours
+	l.fill("x", 28)
 	l.roll()
 	l.fill("k", 20)
 	l.roll()

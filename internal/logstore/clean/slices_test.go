@@ -22,7 +22,7 @@ func TestTableEqualsMap(t *testing.T) {
 		switch round % 4 {
 		case 0:
 			of = keys.AllHashes
-		case 1: // a few hashes wide, so that probing wraps around
+		case 1: // a range of few hashes, so that probing wraps around the end of the table
 			of = keys.Range{First: of.First, Last: of.First + random.Uint64N(5000)}
 		}
 		tab.reset(of)
@@ -50,12 +50,12 @@ func TestTableEqualsMap(t *testing.T) {
 
 func TestSlotHasTheAccountedSize(t *testing.T) {
 	if got := unsafe.Sizeof(slot{}); got != slotBytes {
-		t.Errorf("a slot has %d bytes, %d are accounted", got, slotBytes)
+		t.Errorf("a slot has %d bytes, slotBytes is %d", got, slotBytes)
 	}
 }
 
-// KAFKA-2235, 3587, 3894: Kafka's cleaner fails, or repeats the pass, when a segment has more keys
-// than its map.
+// KAFKA-2235, KAFKA-3587, KAFKA-3894: Kafka's cleaner fails, or needs several passes, if a segment
+// contains more keys than fit its offset map.
 func TestOnePassSufficesForAnyBudget(t *testing.T) {
 	for _, budget := range []int64{1, 1 << 10, 64 << 10, 64 << 20} {
 		t.Run(fmt.Sprint(budget), func(t *testing.T) {
@@ -74,7 +74,8 @@ func TestOnePassSufficesForAnyBudget(t *testing.T) {
 				stats.GarbageRecords != 0 {
 				t.Errorf("%d records remain, stats %+v", got, stats)
 			}
-			if again := l.pass(); again.LogWrittenBytes != 0 { // it may merge empty segments
+			// a second pass may merge empty segments, which writes no bytes
+			if again := l.pass(); again.LogWrittenBytes != 0 {
 				t.Errorf("a second pass writes: %+v", again)
 			}
 		})
@@ -97,8 +98,8 @@ func TestF3HotKeyTakesOneSlot(t *testing.T) {
 	l.want("100000:hot=2 100001:cold=1")
 }
 
-// F5: keys are compared by keyed hashes of 96 bits. Kafka's cleaner takes two keys with the same
-// MD5 for one; this one does not.
+// Kafka's cleaner treats two keys with the same MD5 hash as one key. This cleaner compares 96 bits
+// of a hash with a secret salt (F5).
 func TestF5EqualMD5KeysAreTwoKeys(t *testing.T) {
 	one := "\xd1\x31\xdd\x02\xc5\xe6\xee\xc4\x69\x3d\x9a\x06\x98\xaf\xf9\x5c\x2f\xca\xb5\x87\x12\x46\x7e\xab\x40\x04\x58\x3e\xb8\xfb\x7f\x89" +
 		"\x55\xad\x34\x06\x09\xf4\xb3\x02\x83\xe4\x88\x83\x25\x71\x41\x5a\x08\x51\x25\xe8\xf7\xcd\xc9\x9f\xd9\x1d\xbd\xf2\x80\x37\x3c\x5b" +

@@ -26,14 +26,15 @@ func (l *fakeLog) epochAt(offset int64) int32 {
 	return -1
 }
 
-// lead starts a leader epoch that was never used before, also after a truncation has removed the
-// latest ones from the log. The epochs are the lineage of .dead files (F4).
+// lead starts a new leader epoch. It never reuses an epoch, even if a truncation has removed the
+// epoch from the log, because the epochs are the lineage of .dead files (F4).
 func (l *fakeLog) lead() {
 	l.epochMax++
 	l.epochs = append(l.epochs, epochStart{l.epochMax, l.next})
 }
 
-// txn appends a batch to the transaction of a producer, and starts a transaction if none is open.
+// txn appends a batch to the open transaction of a producer, or starts a transaction with the
+// batch.
 func (l *fakeLog) txn(producer int64, codec compress.Codec, records ...string) {
 	l.t.Helper()
 	if _, open := l.open[producer]; !open {
@@ -63,7 +64,8 @@ func (l *fakeLog) end(producer int64, commit bool) {
 	}
 }
 
-// lastStable is the last stable offset: that of the earliest open transaction, or the log end.
+// lastStable is the last stable offset: the first offset of the earliest open transaction, or the
+// log end offset.
 func (l *fakeLog) lastStable() int64 {
 	stable := l.next
 	for _, first := range l.open {
@@ -93,7 +95,7 @@ func (l *fakeLog) aborted() (all []segment.AbortedTxn) {
 	return all
 }
 
-// abortedAcross returns the aborted transactions that begin below and end above the bound.
+// abortedAcross returns the aborted transactions that begin below the bound and end at or above it.
 func (l *fakeLog) abortedAcross(bound int64) (all []segment.AbortedTxn) {
 	for _, a := range l.aborted() {
 		if a.FirstOffset < bound && a.LastOffset >= bound {
@@ -103,9 +105,9 @@ func (l *fakeLog) abortedAcross(bound int64) (all []segment.AbortedTxn) {
 	return all
 }
 
-// committed returns the records that a read_committed consumer gets below the last stable offset,
-// by offset. Like Kafka's consumer, it takes the start of aborted transactions from the index and
-// their end from their markers.
+// committed returns the records that a read_committed consumer receives, by offset. Like Kafka's
+// consumer, it reads the start of an aborted transaction from the transaction index, and recognizes
+// its end by the marker.
 func (l *fakeLog) committed() map[int64]*record.Record {
 	l.t.Helper()
 	entries, within, all := l.aborted(), map[int64]bool{}, map[int64]*record.Record{}
@@ -143,8 +145,8 @@ func (l *fakeLog) committed() map[int64]*record.Record {
 	return all
 }
 
-// truncate truncates the log to an offset, as a follower does that was ahead of its leader, and
-// starts a leader epoch.
+// truncate truncates the log to an offset, as a follower does whose log extends beyond the
+// leader's, and starts a new leader epoch.
 func (l *fakeLog) truncate(offset int64) {
 	l.t.Helper()
 	for len(l.segments) > 1 && l.active().Base() >= offset {
@@ -159,7 +161,8 @@ func (l *fakeLog) truncate(offset int64) {
 		l.epochs = l.epochs[:len(l.epochs)-1]
 	}
 	l.lead()
-	l.open = map[int64]int64{} // including transactions whose markers were truncated
+	// Find the open transactions again: a transaction whose marker was truncated is open now.
+	l.open = map[int64]int64{}
 	for _, b := range l.batches() {
 		if _, isOpen := l.open[b.ProducerID()]; b.Control() {
 			delete(l.open, b.ProducerID())

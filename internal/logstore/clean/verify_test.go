@@ -14,7 +14,9 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// F6: a wrong dead bit would remove data unread, so decoded records are compared with the sidecar.
+// The sidecar of the first segment contains wrong hashes, by which a live record looks superseded.
+// The pass must notice that when it compares decoded records with the sidecar (F6). It must remove
+// nothing, rebuild the sidecar and fail; the next pass succeeds.
 func TestF6WrongSidecarIsRebuiltBeforeAnythingIsRemoved(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "b=1")
@@ -43,7 +45,8 @@ func TestF6WrongSidecarIsRebuiltBeforeAnythingIsRemoved(t *testing.T) {
 						BodyBytes: r.BodyBytes(),
 					},
 				)
-				// The hash of a key in the next segment, which makes the record look superseded.
+				// Use the hash of a key in the next segment, which makes this record look
+				// superseded.
 				if string(r.Key) == "a" {
 					collector.Records[len(collector.Records)-1].Hash = l.salt.Hasher().
 						Hash([]byte("d"))
@@ -70,8 +73,8 @@ func TestF6WrongSidecarIsRebuiltBeforeAnythingIsRemoved(t *testing.T) {
 	l.want("1:b=1 2:c=1 3:a=2 4:d=1")
 }
 
-// A segment that differs from the one its sidecar was built from stops the pass, even if the
-// sidecar was verified when it was opened.
+// A batch changes during a pass, after OpenSidecar has compared the sidecar with the segment. The
+// pass must notice that when it reads the batch, and fail.
 func TestF13ChangedBatchStopsThePass(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "a=2")
@@ -90,7 +93,8 @@ func TestF13ChangedBatchStopsThePass(t *testing.T) {
 	}
 	file := l.segments[0].File()
 	sum := make([]byte, 1)
-	// The checksum in the header of the first batch, which Verify has already compared.
+	// Read the first byte of the checksum in the header of the first batch. Report changes it after
+	// Verify has compared the checksum.
 	_, err = file.ReadAt(sum, 17)
 	l.must(err)
 	l.job.Env.Report = func(p PassProgress) {
@@ -125,7 +129,8 @@ func TestF16FullDiskIsReported(t *testing.T) {
 	l.want("1:a=2")
 }
 
-// F16: without room for a whole group, its chosen segments are rewritten one by one.
+// F16: if the disk has no room for the output of a group, the chosen segments of the group are
+// rewritten one by one.
 func TestF16GroupWithoutRoomIsSplit(t *testing.T) {
 	l := newLog(t)
 	var want []string
@@ -144,8 +149,8 @@ func TestF16GroupWithoutRoomIsSplit(t *testing.T) {
 	l.want(strings.Join(append(want, "6:again=3"), " "))
 }
 
-// X1: a tombstone above the replicated cleaning progress remains, and so does one that the progress
-// has passed for less than the retention (X3).
+// A tombstone above the replicated cleaning progress remains (X1). After the progress has passed
+// it, the tombstone remains for one more retention (X3).
 func TestX1TombstonesAreRemovedBelowTheReplicatedProgressOnly(t *testing.T) {
 	l := newLog(t)
 	l.job.CleaningProgress = CleaningProgress{{Below: 1}}
@@ -184,7 +189,7 @@ func TestX1TombstonesAreRemovedBelowTheReplicatedProgressOnly(t *testing.T) {
 
 func TestF7SegmentThatBlocksATombstoneIsRewrittenInTime(t *testing.T) {
 	l := newLog(t)
-	// so that no segment is worth a rewrite
+	// 90 percent of garbage is allowed, so no segment is rewritten for its garbage alone
 	l.job.Rules.MaxGarbagePercent, l.job.Rules.SegmentBytes = 90, 10_000
 	l.fill("cold", 30)
 	l.put("a=1")
@@ -209,7 +214,8 @@ func TestF7SegmentThatBlocksATombstoneIsRewrittenInTime(t *testing.T) {
 	}
 }
 
-// KIP-354: whatever the benefit of the rewrite
+// KIP-354: a segment with a record that has been superseded for MaxLag is rewritten, however little
+// that frees.
 func TestI5SupersededRecordIsRemovedWithinMaxLag(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules = Rules{MaxGarbagePercent: 90, MaxLag: 10 * time.Hour, SegmentBytes: 10_000}
@@ -239,7 +245,7 @@ func TestI5SupersededRecordIsRemovedWithinMaxLag(t *testing.T) {
 	}
 }
 
-func TestRecordsBelowTheLogStartAreRemovedFromTheFile(t *testing.T) { // DeleteRecords
+func TestRecordsBelowTheLogStartAreRemovedFromTheFile(t *testing.T) { // as after DeleteRecords
 	l := newLog(t)
 	l.job.Rules.MaxGarbagePercent = 90
 	l.put("a=1")
@@ -257,7 +263,8 @@ func TestRecordsBelowTheLogStartAreRemovedFromTheFile(t *testing.T) { // DeleteR
 	}
 }
 
-func TestUniqueKeysCauseNoRewrite(t *testing.T) { // docs/cleaner.md
+// docs/cleaner.md guarantees this.
+func TestUniqueKeysCauseNoRewrite(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 100_000
 	for s := range 5 {
@@ -286,7 +293,8 @@ func TestF8RepublicationReadsNoDeadBatch(t *testing.T) {
 			l.roll()
 		}
 	}
-	for _, s := range l.segments[:8] { // as the leader builds sidecars during appends
+	// build the sidecars before the pass, as a leader does during appends
+	for _, s := range l.segments[:8] {
 		r, err := l.sidecar(t.Context(), s, unthrottled())
 		l.must(err)
 		l.must(r.Close())
@@ -362,7 +370,7 @@ func TestDenseCodecAppliesToAllOutput(t *testing.T) {
 	}
 }
 
-func TestInvalidTimestampsDoNotAffectThePass(t *testing.T) { // the year 2099, and none
+func TestInvalidTimestampsDoNotAffectThePass(t *testing.T) { // in the year 2099, and none (-1)
 	l := newLog(t)
 	l.job.Rules.MaxLag = time.Hour
 	today := l.now
