@@ -12,10 +12,9 @@ import (
 // consumers compute their next offset from it.
 type Identity struct {
 	BaseOffset int64
-	// LastOffsetDelta is kept even if the last records are removed: a consumer fetches from
-	// BaseOffset
-	// + LastOffsetDelta + 1 next, and with a smaller delta it would fetch the same batch forever. It
-	// also determines the last sequence number (invariant I25 of docs/cleaner-invariants.md).
+	// LastOffsetDelta is kept even if the last records are removed: a consumer fetches from the
+	// offset after LastOffset next, and with a smaller delta it would fetch the same batch forever.
+	// It also determines the last sequence number (invariant I25 of docs/cleaner-invariants.md).
 	LastOffsetDelta int32
 	LeaderEpoch     int32
 	TimestampType   TimestampType

@@ -14,14 +14,15 @@ import (
 	"heartwood.dev/heartwood/internal/dev"
 )
 
-// cluster runs a development cluster.
+// cluster runs a development cluster until the test ends, and returns a topic in it.
 func cluster(t *testing.T) Target {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, lines := make(chan string, 1), &lineWriter{}
 	lines.ready = ready
 	ended := make(chan error, 1)
-	dir := filepath.Join(t.TempDir(), "data") // removed after the cluster has stopped
+	// the test framework removes it after the cluster has stopped
+	dir := filepath.Join(t.TempDir(), "data")
 	go func() {
 		ended <- dev.Run(ctx, dev.Options{Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", DataDir: dir,
 			Out: lines})
@@ -49,7 +50,8 @@ func cluster(t *testing.T) Target {
 	return Target{}
 }
 
-// lineWriter sends the ready line to a channel.
+// lineWriter is the output of the cluster. It sends the line that reports a ready cluster to a
+// channel.
 type lineWriter struct {
 	text  bytes.Buffer
 	ready chan<- string
@@ -124,7 +126,8 @@ func TestProduceAndConsume(t *testing.T) {
 	}
 }
 
-// A consumer with Latest measures the latency of each record.
+// TestEndToEndLatency runs a consumer with Latest while a producer sends records. The result must
+// contain the latency of each record.
 func TestEndToEndLatency(t *testing.T) {
 	at := cluster(t)
 	if _, err := Produce(t.Context(), produceOptions(at)); err != nil {
@@ -141,8 +144,8 @@ func TestEndToEndLatency(t *testing.T) {
 		got, err := Consume(t.Context(), opts)
 		read <- outcome{got, err}
 	}()
-	// It is unknown when the consumer has found its offsets, so records are sent until it has
-	// enough. The duration of the run bounds that.
+	// The test cannot observe when the consumer has found its offsets, so the producer sends
+	// records until the consumer has enough. The run's Duration limits this time.
 	ctx, cancel := context.WithCancel(t.Context())
 	sent := make(chan outcome, 1)
 	go func() {
@@ -169,7 +172,8 @@ func TestRunEndsAfterItsDuration(t *testing.T) {
 	if err != nil || got.Err() != nil {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if got.Records > 300 { // records due later are not sent; a slow machine sends fewer
+	// records that are due after the end of the run are not sent; a slow machine sends fewer
+	if got.Records > 300 {
 		t.Errorf("%d records in 0.3 s at 1000 per second", got.Records)
 	}
 }

@@ -13,13 +13,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// idleTimeout ends a run, except with Latest, if no record arrives. The end offset may never be
-// reached: the last offsets of a compacted partition may have no records.
+// idleTimeout is the time without records after which a consumer stops, except with Latest. The
+// consumer may never reach the end offset, because the last offsets of a compacted partition may
+// have no records.
 const idleTimeout = 5 * time.Second
 
-// Consume reads until it has read all records that existed at the start (unless Latest), has enough
-// records, the duration has passed, or ctx ends. It uses no consumer group, so that no rebalance is
-// measured.
+// Consume reads until opts.Duration has passed, ctx ends, or it has read opts.Records records.
+// Without Latest it also stops when it has read all records that existed at the start. It uses no
+// consumer group, so that no rebalance is measured.
 func Consume(ctx context.Context, opts ConsumeOptions) (*Result, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -61,14 +62,15 @@ func Consume(ctx context.Context, opts ConsumeOptions) (*Result, error) {
 type consumer struct {
 	opts   ConsumeOptions
 	client *kgo.Client
-	// end offsets of the partitions that are not read completely; empty with Latest
+	// left contains the end offsets of the partitions that are not read completely yet; it is empty
+	// with Latest.
 	left  map[int32]int64
-	all   *atomic.Int64 // records of all consumers
+	all   *atomic.Int64 // number of records that all consumers have read
 	tally *tally
 }
 
 // newConsumers creates the consumers, at most one for each partition, and distributes the
-// partitions. With an error it returns those that were created.
+// partitions among them. If it fails, it also returns the consumers that it has created.
 func newConsumers(opts ConsumeOptions, spans map[int32]span) ([]*consumer, error) {
 	n := min(opts.Consumers, len(spans))
 	assigned := make([]map[int32]kgo.Offset, n)
@@ -105,8 +107,8 @@ func newConsumers(opts ConsumeOptions, spans map[int32]span) ([]*consumer, error
 }
 
 // run polls until this consumer has read its partitions to their end offsets or has received no
-// record for idleTimeout; with Latest it polls until ctx ends. It calls enough when all consumers
-// together have read opts.Records records.
+// record for idleTimeout; with Latest it polls until ctx ends. When all consumers together have
+// read opts.Records records, it calls the parameter enough, which ends the run.
 func (c *consumer) run(ctx context.Context, enough func(), begin time.Time) {
 	for ctx.Err() == nil && (c.opts.Latest || len(c.left) > 0) {
 		poll, stop := ctx, context.CancelFunc(func() {})
@@ -129,14 +131,14 @@ func (c *consumer) run(ctx context.Context, enough func(), begin time.Time) {
 	}
 }
 
-// count counts the records of one poll.
+// count adds the records of one poll to the tally.
 func (c *consumer) count(fetches kgo.Fetches, enough func(), begin time.Time) {
 	now := time.Now()
 	for records := fetches.RecordIter(); !records.Done(); {
 		r := records.Next()
 		if end, ours := c.left[r.Partition]; !c.opts.Latest {
 			if !ours {
-				continue // produced after the start of the run
+				continue // this partition's records from before the run were all read
 			}
 			if r.Offset+1 >= end {
 				delete(c.left, r.Partition)
@@ -149,7 +151,8 @@ func (c *consumer) count(fetches kgo.Fetches, enough func(), begin time.Time) {
 		c.tally.records++
 		c.tally.bytes += int64(len(r.Key) + len(r.Value))
 		c.tally.last = now
-		// Records from before the run have no meaningful latency.
+		// The latency of records that were due before the run would contain the time until the run
+		// started.
 		if due, ok := dueAt(r); ok && due.After(begin) {
 			c.tally.latency.add(now.Sub(due))
 		}
@@ -159,7 +162,8 @@ func (c *consumer) count(fetches kgo.Fetches, enough func(), begin time.Time) {
 	}
 }
 
-// dueAt returns when a record was due; false if bench produce did not send it.
+// dueAt returns the time at which a record was due; false if `heartwood bench produce` did not send
+// the record.
 func dueAt(r *kgo.Record) (time.Time, bool) {
 	for _, h := range r.Headers {
 		if h.Key == dueHeader && len(h.Value) == 8 {

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// subBits is the precision of a histogram: it has 2^subBits buckets for each power of two, so a
-// quantile is at most 1/64 too high.
+// subBits is the precision of a histogram. Each range from a power of two to the next is divided
+// into 2^subBits buckets, so a quantile is at most 1/64 too high.
 const subBits = 6
 
 // histogram counts durations in buckets of increasing width, like HdrHistogram, so that its size
-// does not depend on their number. The zero value is ready to use.
+// does not depend on the number of durations. The zero value is ready to use.
 type histogram struct {
 	counts  [(64 - subBits) << subBits]int64
 	count   int64
 	longest time.Duration
 }
 
-// add counts a duration. Negative durations, caused by clocks of different machines, are counted as
-// durations of 0.
+// add counts a duration. If the clocks of two machines differ, a duration may be negative; it is
+// then counted as 0.
 func (h *histogram) add(d time.Duration) {
 	d = max(0, d)
 	h.counts[bucketOf(uint64(d))]++
@@ -35,7 +35,8 @@ func (h *histogram) merge(other *histogram) {
 	h.longest = max(h.longest, other.longest)
 }
 
-// quantile returns an upper bound of the q-quantile, 0 <= q <= 1; 0 if nothing was counted.
+// quantile returns an upper bound of the q-quantile, 0 <= q <= 1. It returns 0 if no duration was
+// counted.
 func (h *histogram) quantile(q float64) time.Duration {
 	rank := int64(q*float64(h.count) + 0.5)
 	seen := int64(0)
@@ -47,14 +48,14 @@ func (h *histogram) quantile(q float64) time.Duration {
 	return 0
 }
 
-// bucketOf returns the bucket of a number: exact below 2^(subBits+1), above by the first subBits+1
-// bits.
+// bucketOf returns the index of the bucket of n. A number below 2^(subBits+1) has a bucket of its
+// own. Larger numbers share a bucket if their lengths and their first subBits+1 bits are equal.
 func bucketOf(n uint64) int {
 	shift := max(0, bits.Len64(n)-subBits-1)
 	return shift<<subBits + int(n>>shift)
 }
 
-// bucketTop returns the largest number of a bucket.
+// bucketTop returns the largest number in a bucket.
 func bucketTop(bucket int) uint64 {
 	shift := max(0, bucket>>subBits-1)
 	return (uint64(bucket-shift<<subBits)+1)<<shift - 1

@@ -16,7 +16,7 @@ func TestHistogramAgainstSortedList(t *testing.T) {
 		var left, right histogram
 		var all []time.Duration
 		for range 1 + random.IntN(5000) {
-			d := time.Duration(math.Exp(random.Float64() * 43)) // 1 ns to 150 years
+			d := time.Duration(math.Exp(random.Float64() * 43)) // from 1 ns to 150 years
 			all = append(all, d)
 			if random.IntN(2) == 0 {
 				left.add(d)

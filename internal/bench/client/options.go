@@ -16,7 +16,7 @@ const (
 	recordsMax    = 1 << 40
 	batchBytesMin = 1 << 10
 	batchBytesMax = 64 << 20
-	fetchBytesMax = 512 << 20 // half of the client's limit for one response
+	fetchBytesMax = 512 << 20 // half of the limit on one response, which newConsumers sets
 	clientsMax    = 1000
 	partitionsMax = 10_000
 	durationMax   = 24 * time.Hour
@@ -51,19 +51,20 @@ func (t Target) validate() []error {
 // ProduceOptions configures a measurement of producing.
 type ProduceOptions struct {
 	Target
-	Partitions  int  // of a created topic; 1 to 10,000
-	Create      bool // create the topic if it does not exist, with the default replication factor
-	Records     int64
-	Duration    time.Duration // the run ends after this time or with Records, whichever comes first
-	RecordBytes int           // of key and value
-	// records per second of all producers together; 0: as fast as possible
+	Partitions int  // number of partitions if the topic is created; 1 to 10,000
+	Create     bool // create a missing topic, with the default replication factor
+	Records    int64
+	// the run ends after this time, or earlier when Records records were sent
+	Duration    time.Duration
+	RecordBytes int // size of a record's key and value
+	// Rate is the number of records per second of all producers together; 0: as fast as possible.
 	Rate       int
 	Acks       string        // "0", "1" or "all"
 	Codec      string        // "none", "gzip", "snappy", "lz4" or "zstd"
-	BatchBytes int           // maximum of a batch
+	BatchBytes int           // maximum size of a batch
 	Linger     time.Duration // how long a batch waits for more records
-	Producers  int           // clients, each with its own connections
-	Seed       uint64        // of the records
+	Producers  int           // number of clients, each with its own connections
+	Seed       uint64        // seed from which the records are generated
 }
 
 // Validate returns all faults of the options at once.
@@ -96,12 +97,12 @@ type ConsumeOptions struct {
 	// Latest reads only records produced from now on, which measures the end-to-end latency.
 	// Otherwise the run reads the records that the topic contains now.
 	Latest  bool
-	Records int64 // maximum; 0: no limit
-	// The run ends after Duration, with Records, or when no records arrive.
+	Records int64 // maximum number of records; 0: no limit
+	// The run ends after Duration, after Records records, or when no records arrive.
 	Duration  time.Duration
-	Consumers int           // clients, which share the partitions
+	Consumers int           // number of clients, which share the partitions
 	MaxWait   time.Duration // how long a fetch may wait for records
-	MaxBytes  int           // of a fetch
+	MaxBytes  int           // maximum size of a fetch response
 }
 
 // Validate returns all faults of the options at once.

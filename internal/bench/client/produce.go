@@ -14,16 +14,17 @@ import (
 )
 
 // distinctBytes is the total size of the distinct records that each producer generates before the
-// measurement; further records repeat them. It exceeds the window of every codec.
+// measurement and then sends repeatedly. It exceeds the window of each of the client's codecs, so
+// that no codec finds a record again.
 const distinctBytes = 8 << 20
 
-// bufferedBytes bounds the unacknowledged records of a producer, which blocks at the bound. It has
-// room for several of the largest batches.
+// bufferedBytes is the limit on the size of a producer's unacknowledged records; at the limit the
+// producer blocks. Two batches of the largest size fit.
 const bufferedBytes = 2 * batchBytesMax
 
-// Produce sends records until it has sent enough, the duration has passed or ctx ends, and waits
-// for outstanding acknowledgments. It returns an error only if the run could not start; the result
-// contains failed records.
+// Produce sends records until it has sent opts.Records, opts.Duration has passed or ctx ends. Then
+// it waits for outstanding acknowledgments. It returns an error only if the run could not start.
+// Records that failed are counted in the result.
 func Produce(ctx context.Context, opts ProduceOptions) (*Result, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -67,15 +68,15 @@ func Produce(ctx context.Context, opts ProduceOptions) (*Result, error) {
 type producer struct {
 	opts   ProduceOptions
 	client *kgo.Client
-	sent   []kgo.Record // keys and values, sent repeatedly
+	sent   []kgo.Record // the distinct records, which are sent repeatedly
 	count  int64        // records to send
-	index  int          // among the producers
+	index  int          // index of this producer among all producers
 	lock   sync.Mutex   // guards tally: the client's goroutines call acknowledged
 	tally  *tally
 }
 
 func newProducer(opts ProduceOptions, index int) (*producer, error) {
-	codec, _ := parseCodec(opts.Codec) // validated before
+	codec, _ := parseCodec(opts.Codec) // Produce has validated the options
 	acks, _ := parseAcks(opts.Acks)
 	clientOpts := []kgo.Opt{
 		kgo.RequiredAcks(acks), kgo.ProducerBatchCompression(codec),
@@ -85,7 +86,7 @@ func newProducer(opts ProduceOptions, index int) (*producer, error) {
 		kgo.DefaultProduceTopic(opts.Topic),
 	}
 	if opts.Acks != "all" {
-		// idempotent writes require acks all
+		// An idempotent producer requires acks=all.
 		clientOpts = append(clientOpts, kgo.DisableIdempotentWrite())
 	}
 	client, err := opts.connect(clientOpts...)
@@ -116,7 +117,7 @@ func (p *producer) run(ctx context.Context, begin time.Time) {
 		}
 		p.send(ctx, p.sent[i%int64(len(p.sent))], due)
 	}
-	// ctx ends the sending. Outstanding records have their own timeout.
+	// The end of ctx stops the sending. Outstanding records have a timeout of their own.
 	flushed, stop := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer stop()
 	if err := p.client.Flush(flushed); err != nil {
@@ -128,8 +129,9 @@ func (p *producer) run(ctx context.Context, begin time.Time) {
 	}
 }
 
-// await waits until record i of this producer is due, and returns its due time; false if ctx has
-// ended. Without a rate a record is due when it is sent.
+// await waits until record i of this producer is due, and returns the time at which it was due. It
+// returns false if ctx ends or the record is due after the end of the run. Without a rate a record
+// is due when it is sent.
 func (p *producer) await(ctx context.Context, begin time.Time, i int64) (time.Time, bool) {
 	if p.opts.Rate == 0 {
 		return time.Now(), ctx.Err() == nil
@@ -176,12 +178,12 @@ func (p *producer) acknowledged(r *kgo.Record, due time.Time, err error) {
 	p.tally.records++
 	p.tally.bytes += int64(len(r.Key) + len(r.Value))
 	p.tally.last = now
-	if p.opts.Acks != "0" { // without acknowledgments there is no latency
+	if p.opts.Acks != "0" { // with acks=0 there are no acknowledgments to measure
 		p.tally.latency.add(now.Sub(due))
 	}
 }
 
-// Err returns an error if records failed or none was measured.
+// Err returns an error if records failed, or if no record was measured.
 func (r *Result) Err() error {
 	if r.Failed > 0 {
 		return fmt.Errorf("%d records were not acknowledged", r.Failed)

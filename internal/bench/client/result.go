@@ -19,28 +19,30 @@ type Result struct {
 	Topic   string `json:"topic"`
 	Clients int    `json:"clients"`
 
-	Records int64            `json:"records"` // acknowledged, or read
-	Bytes   int64            `json:"bytes"`   // of their keys and values, uncompressed
-	Failed  int64            `json:"failed"`  // records that were not acknowledged
-	Errors  map[string]int64 `json:"errors,omitempty"`
-	// WallSeconds is the time to the last acknowledgment or record.
+	Records int64 `json:"records"` // number of records that were acknowledged, or read
+	// uncompressed size of the keys and values of these records
+	Bytes  int64            `json:"bytes"`
+	Failed int64            `json:"failed"` // number of records that were not acknowledged
+	Errors map[string]int64 `json:"errors,omitempty"`
+	// WallSeconds is the time from the start of the run to the last acknowledgment or record.
 	WallSeconds   float64  `json:"wallSeconds"`
 	RecordsSecond float64  `json:"recordsPerSecond"`
 	MBs           float64  `json:"MBs"`        // 10^6 bytes per second
-	CPUSeconds    float64  `json:"cpuSeconds"` // of this process, user and system
+	CPUSeconds    float64  `json:"cpuSeconds"` // user and system time of this process
 	Latency       *Latency `json:"latency,omitempty"`
 }
 
-// Latency is the time from when a record is due until it is acknowledged, or until it is read.
+// Latency describes the distribution of the time from when a record is due until it is acknowledged
+// (produce) or read (consume).
 type Latency struct {
-	Records int64   `json:"records"` // with a latency
+	Records int64   `json:"records"` // number of records whose latency was measured
 	P50     float64 `json:"p50Millis"`
 	P99     float64 `json:"p99Millis"`
 	P999    float64 `json:"p999Millis"`
 	Max     float64 `json:"maxMillis"`
 }
 
-// set computes the result from the counts of the clients and the times.
+// set computes the result from the tallies of the clients and the times of the run.
 func (r *Result) set(parts []*tally, wall, cpu time.Duration) {
 	var all histogram
 	r.Errors = map[string]int64{}
@@ -94,7 +96,7 @@ client CPU     %.2f s, %.3f us per record
 	return err
 }
 
-// tally holds the counts of one client. Only one goroutine uses it at a time.
+// tally contains the counts of one client. Only one goroutine uses it at a time.
 type tally struct {
 	records, bytes, failed int64
 	latency                histogram
@@ -113,7 +115,8 @@ func (t *tally) addError(err error) {
 	t.errors[name]++
 }
 
-// lastEvent returns the time of the last acknowledgment or record; begin if there was none.
+// lastEvent returns the time of the last acknowledgment or record of all clients; begin if no
+// client had any.
 func lastEvent(parts []*tally, begin time.Time) time.Time {
 	for _, part := range parts {
 		if part.last.After(begin) {

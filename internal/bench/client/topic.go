@@ -15,9 +15,9 @@ import (
 // after it.
 const answerTimeout = 30 * time.Second
 
-// dueHeader is the record header with the time at which the record was due, as 8 bytes of
-// nanoseconds since 1970. Record timestamps are not used: they are in milliseconds, and a topic may
-// replace them.
+// dueHeader is the key of a record header. Its value is the time at which the record was due: 8
+// bytes, in nanoseconds since 1970. The record's own timestamp is not used for this, because it is
+// in milliseconds and the broker may replace it.
 const dueHeader = "heartwood-bench-sent"
 
 // ErrNoTopic is returned if the topic does not exist and Create is false.

@@ -5,6 +5,6 @@
 // Invariants:
 //   - The same options give the same batches, byte for byte, on any machine: records are generated
 //     from a seed.
-//   - Batches are generated before the measurement, and not copied during it, so only the work of
-//     the broker is measured.
+//   - Batches are generated before the measurement and not copied during it, so the figures
+//     contain only the work of a broker.
 package logappend

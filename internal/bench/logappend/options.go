@@ -19,18 +19,19 @@ const (
 // Options configures a measurement.
 type Options struct {
 	Codec compress.Codec // compression of the topic
-	Level int            // of Codec, or compress.LevelDefault
+	Level int            // compression level of Codec, or compress.LevelDefault
 	// Sent is the codec of the batches that are appended. If it differs from Codec, the log
 	// recompresses them, as in a topic whose compression is not "producer".
 	Sent        compress.Codec
-	BatchBytes  int    // of records in a batch, uncompressed; at most 64 MiB
-	RecordBytes int    // of a record's key and value, approximately; 40 to BatchBytes
-	Records     int    // in total, rounded up to whole batches
-	Seed        uint64 // of the records
+	BatchBytes  int    // uncompressed size of a batch's records; at most 64 MiB
+	RecordBytes int    // approximate size of a record's key and value; 40 to BatchBytes
+	Records     int    // number of records, which is rounded up to whole batches
+	Seed        uint64 // seed from which the records are generated
 	// Letters selects records of random capital letters, as in Kafka's own benchmarks, instead of
 	// tickets.
 	Letters bool
-	// Dir is the parent of the temporary directory of the log; "": the default one.
+	// Dir is the directory in which the log's temporary directory is created; "" means the system's
+	// directory for temporary files.
 	Dir   string
 	Flush time.Duration // interval at which the log is synced
 }
@@ -60,7 +61,7 @@ func (o Options) Validate() error {
 	return errors.Join(faults...)
 }
 
-// perBatch returns the number of records of a batch.
+// perBatch returns the number of records in a batch.
 func (o Options) perBatch() int { return o.BatchBytes / o.RecordBytes }
 
 // batches returns the number of batches.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Result is the outcome of a measurement. Raw bytes are those of the records before compression.
+// Result is the outcome of a measurement. Raw bytes are the size of the records before compression.
 type Result struct {
 	Codec       string `json:"codec"`
 	Level       string `json:"level"` // "default" or a number; empty for a codec without levels
@@ -19,7 +19,7 @@ type Result struct {
 	Records     int    `json:"records"`
 
 	RawBytes    int64   `json:"rawBytes"`
-	StoredBytes int64   `json:"storedBytes"` // of the data files
+	StoredBytes int64   `json:"storedBytes"` // growth of the log's data files
 	Ratio       float64 `json:"ratio"`       // raw / stored
 	Append      Cost    `json:"append"`
 	Read        Cost    `json:"read"`
@@ -28,17 +28,17 @@ type Result struct {
 // Cost is the cost of appending or of reading.
 type Cost struct {
 	WallSeconds float64 `json:"wallSeconds"`
-	CPUSeconds  float64 `json:"cpuSeconds"` // of the process, user and system
+	CPUSeconds  float64 `json:"cpuSeconds"` // user and system time of the process
 	WallMBs     float64 `json:"wallMBs"`    // RawBytes per second of wall clock time, / 10^6
-	// CPUMBs is RawBytes per second of CPU time, / 10^6. Other load on the machine affects it
-	// least.
+	// CPUMBs is RawBytes per second of CPU time, / 10^6. Of all figures it depends least on other
+	// load on the machine.
 	CPUMBs          float64 `json:"cpuMBs"`
-	RecordMicros    float64 `json:"recordMicros"` // CPU time in microseconds per record
+	RecordMicros    float64 `json:"recordMicros"` // microseconds of CPU time per record
 	BatchAllocs     float64 `json:"batchAllocs"`
 	BatchAllocBytes float64 `json:"batchAllocBytes"`
 }
 
-// set computes the rates.
+// set sets the times and computes the rates.
 func (c *Cost) set(wall, cpu time.Duration, r *Result) {
 	c.WallSeconds, c.CPUSeconds = wall.Seconds(), cpu.Seconds()
 	c.WallMBs = rate(r.RawBytes, c.WallSeconds)

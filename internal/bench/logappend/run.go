@@ -18,15 +18,16 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// distinctBytes is the total size of distinct records; further batches repeat them. It exceeds the
-// window of every codec and the CPU cache.
+// distinctBytes is the total size of the distinct batches, which are appended repeatedly. It
+// exceeds the window of every codec and the CPU cache.
 const distinctBytes = 64 << 20
 
-// segmentBytes is the segment size of Kafka's benchmark, with which docs/bench/append.md compares.
+// segmentBytes is the segment size that Kafka's benchmark uses. docs/bench/append.md compares both
+// results.
 const segmentBytes = 256 << 20
 
-// Run creates a log, appends batches, reads them back and removes the log. If ctx ends first, Run
-// returns its error.
+// Run creates a log, appends batches, reads them back and removes the log. If ctx ends before the
+// measurement, Run returns the error of ctx.
 func Run(ctx context.Context, opts Options) (result *Result, err error) {
 	dir, err := os.MkdirTemp(opts.Dir, "heartwood-bench-")
 	if err != nil {
@@ -60,7 +61,7 @@ func Run(ctx context.Context, opts Options) (result *Result, err error) {
 	return &r.result, r.measureRead()
 }
 
-// settings returns the topic settings for the options. They accept batches of any size.
+// settings returns the topic settings for the options. Their size limit accepts every batch.
 func (o Options) settings() topicconfig.Settings {
 	s := topicconfig.Default()
 	s.KeepCodec, s.Codec, s.CodecLevel = false, o.Codec, o.Level
@@ -84,13 +85,14 @@ func (o Options) result() Result {
 	return r
 }
 
-// batch is a batch that is appended repeatedly.
+// batch is a generated batch, which is appended repeatedly.
 type batch struct {
 	record.Batch
-	rawBytes int // size of its records, uncompressed
+	rawBytes int // uncompressed size of the records
 }
 
-// makeBatches generates distinct batches, up to the number of batches or distinctBytes.
+// makeBatches generates the distinct batches: opts.batches() of them, or fewer if they reach
+// distinctBytes.
 func makeBatches(opts Options) ([]batch, error) {
 	generator := tickets.New(opts.Seed)
 	raw, packed := record.NewBuilder(compress.None, compress.LevelDefault),
@@ -128,15 +130,15 @@ func makeBatches(opts Options) ([]batch, error) {
 
 // run is the state of a measurement.
 type run struct {
-	ctx    context.Context // of the call of Run
+	ctx    context.Context // the context of Run
 	log    *logstore.Log
 	sent   []batch
-	next   int // index into sent, modulo its length
+	next   int // number of batches appended so far; modulo len(sent), the index of the next batch
 	result Result
 }
 
-// append appends n batches as if a producer had sent each of them. It only resets the fields that
-// the log has changed in them.
+// append appends n batches. The log has set the base offset and the leader epoch of a batch that
+// was appended before, so append resets both to the values that a producer sends.
 func (r *run) append(n int) error {
 	now := time.Now()
 	for range n {
@@ -165,7 +167,8 @@ func (r *run) measureAppend(n int) error {
 	return err
 }
 
-// measureRead reads, decompresses and parses the measured batches, which are in the page cache.
+// measureRead reads, decompresses and parses the batches that measureAppend appended. They are
+// still in the page cache.
 func (r *run) measureRead() error {
 	end := r.log.LogEnd()
 	r.log.AdvanceHighWatermark(end)
@@ -210,9 +213,9 @@ func (r *run) read(offset, end int64) error {
 	return nil
 }
 
-// measure runs work and records its cost.
+// measure runs work and stores its cost.
 func (r *run) measure(cost *Cost, work func() error) error {
-	runtime.GC() // so that earlier garbage does not count
+	runtime.GC() // so that work does not pay for collecting earlier garbage
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	began, cpu := time.Now(), processTime()

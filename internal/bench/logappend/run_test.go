@@ -29,7 +29,7 @@ func TestRunWithEveryCodec(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s sent as %s: %v", codec, sent, err)
 			}
-			// 7 whole batches of 16
+			// 100 records need 7 batches of 16 records, and the last batch is filled up.
 			if result.Records != 112 || result.Batches != 7 || result.RawBytes < 100_000 {
 				t.Errorf("%s: %+v", codec, result)
 			}

@@ -6,27 +6,30 @@ import (
 	"time"
 )
 
-// draws is the number of times and sets of keys that are drawn; further requests reuse them in
-// order. It is large enough to show no pattern, and small enough for the CPU cache.
+// draws is the number of random times and key sets that are drawn. Request i uses the draw with
+// index i%draws. The number is large enough that the repetition does not affect the results, and
+// small enough for the CPU cache.
 const draws = 1 << 15
 
 // quartileScore is the 75th percentile of the standard normal distribution: Φ(0.67449) = 0.75.
 const quartileScore = 0.6744897501960817
 
-// key is a key that requests watch; it has the form of a partition.
+// key is a key that requests watch in the purgatory. Its fields are those of a partition, which is
+// the key in a broker.
 type key struct {
 	topic string
 	index int32
 }
 
-// load holds the random times and keys, drawn before the measurement starts.
+// load contains the random times and keys of the requests. They are drawn before the measurement
+// starts.
 type load struct {
-	gaps      []time.Duration // between arrivals
-	latencies []time.Duration // from the arrival to the completion
-	keys      [][]key         // watched; distinct within a request
+	gaps      []time.Duration // from the arrival of a request to the next arrival
+	latencies []time.Duration // from the arrival of a request to its completion
+	keys      [][]key         // the keys that each request watches, without duplicates
 }
 
-// draw returns a load, which is a function of the options.
+// draw returns the load for the options. Equal options give equal loads.
 func draw(opts Options) load {
 	random := rand.New(rand.NewPCG(opts.Seed, 0))
 	l := load{
@@ -49,8 +52,9 @@ func draw(opts Options) load {
 	return l
 }
 
-// exponential fills gaps with exponentially distributed durations, scaled to the exact mean: the
-// mean of the sample itself deviates by half a percent, which would change the rate.
+// exponential fills gaps with exponentially distributed durations. The mean of a random sample
+// deviates by half a percent, which would change the rate, so exponential scales the durations to
+// the exact mean.
 func exponential(random *rand.Rand, gaps []time.Duration, meanNs float64) {
 	values, sum := make([]float64, len(gaps)), 0.0
 	for i := range values {
@@ -60,7 +64,8 @@ func exponential(random *rand.Rand, gaps []time.Duration, meanNs float64) {
 	scale := meanNs * float64(len(gaps)) / sum
 	exact, last := 0.0, time.Duration(0)
 	for i, value := range values {
-		// round the sum: rounding each value would distort a mean of a few nanoseconds
+		// The sum is rounded and not each value, because rounding each value to nanoseconds would
+		// change a mean of a few nanoseconds.
 		exact += value * scale
 		gaps[i] = time.Duration(exact) - last
 		last += gaps[i]
@@ -77,15 +82,17 @@ func fit(median, quartile time.Duration) logNormal {
 	return logNormal{mean: mean, deviation: (math.Log(float64(quartile)) - mean) / quartileScore}
 }
 
-// at returns the value at a standard score, that is the percentile Φ(score).
+// at returns the duration for a standard score. A share Φ(score) of all durations is at most that
+// long, where Φ is the standard normal distribution.
 func (l logNormal) at(score float64) float64 { return math.Exp(l.mean + l.deviation*score) }
 
-// draw returns a random value of at most a day; larger ones might overflow a Duration.
+// draw returns a random value of at most a day, because larger values might overflow a Duration.
 func (l logNormal) draw(random *rand.Rand) time.Duration {
 	return time.Duration(min(l.at(random.NormFloat64()), float64(24*time.Hour)))
 }
 
-// choose returns count distinct keys of all, 0 < count <= len(all). It reorders all.
+// choose returns count distinct random elements of the slice all, 0 < count <= len(all). It
+// reorders the slice.
 func choose(random *rand.Rand, all []key, count int) []key {
 	for i := range count {
 		j := i + random.IntN(len(all)-i)

@@ -20,18 +20,19 @@ func TestFittedDistributionHasTheRequestedPercentiles(t *testing.T) {
 			}
 		}
 	}
-	// The score itself, by the definition of the normal distribution.
+	// This is the definition of the standard normal distribution by the error function.
 	if got := 0.5 * math.Erfc(-quartileScore/math.Sqrt2); math.Abs(got-0.75) > 1e-12 {
 		t.Errorf("Φ(quartileScore) = %v", got)
 	}
 }
 
-// Drawn latencies have the requested percentiles, and the share above the timeout that follows from
-// them.
+// TestDrawnLatenciesHaveTheRequestedPercentiles checks the median and the 75th percentile of the
+// drawn latencies. It also checks the share of latencies above a timeout of 200 ms, which follows
+// from both percentiles.
 func TestDrawnLatenciesHaveTheRequestedPercentiles(t *testing.T) {
 	for _, c := range []struct {
 		median, quartile time.Duration
-		expiring         float64 // 1 - Φ(ln(200/median) / deviation)
+		expiring         float64 // share above 200 ms: 1 - Φ(ln(200/median) / deviation)
 	}{
 		{20 * time.Millisecond, 60 * time.Millisecond, 0.0787},
 		{200 * time.Millisecond, 400 * time.Millisecond, 0.5},
@@ -43,8 +44,8 @@ func TestDrawnLatenciesHaveTheRequestedPercentiles(t *testing.T) {
 			part  float64
 			value time.Duration
 		}{{0.5, c.median}, {0.75, c.quartile}} {
-			// The rank of the value among the sorted latencies. One percent is more than three
-			// standard errors.
+			// index is the number of latencies below the value. The tolerance of one percent is
+			// more than three standard errors.
 			index, _ := slices.BinarySearch(latencies, want.value)
 			if part := float64(index) / draws; math.Abs(part-want.part) > 0.01 {
 				t.Errorf("%v is percentile %.1f, want %.1f", want.value, 100*part, 100*want.part)
@@ -57,8 +58,8 @@ func TestDrawnLatenciesHaveTheRequestedPercentiles(t *testing.T) {
 	}
 }
 
-// The gaps have the exact mean, also below the clock's resolution, and a median of ln 2 times the
-// mean.
+// TestArrivalGapsAreExponential checks that the gaps have exactly the mean that the rate requires,
+// even if it is a few nanoseconds. An exponential distribution has a median of ln 2 times the mean.
 func TestArrivalGapsAreExponential(t *testing.T) {
 	for _, rate := range []int{1, 25_000, 1_000_000, 50_000_000} {
 		opts := smallLoad()
@@ -126,7 +127,8 @@ func TestSeedDeterminesTheDraw(t *testing.T) {
 	}
 }
 
-// Values beyond the range of a Duration are limited, and do not overflow.
+// TestDrawnValuesAreBounded draws from a distribution with values beyond the range of a Duration.
+// No value may overflow.
 func TestDrawnValuesAreBounded(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	wide := fit(time.Nanosecond, time.Hour)

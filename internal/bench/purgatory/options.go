@@ -13,16 +13,16 @@ type Options struct {
 	Kind     string        // subject of the measurement, one of Kinds
 	Requests int           // number of requests
 	Rate     int           // requests per second on average; 0: as fast as possible
-	Timeout  time.Duration // of each request
-	Median   time.Duration // 50th percentile of the times to completion
-	Quartile time.Duration // 75th percentile of the times to completion
+	Timeout  time.Duration // timeout of each request
+	Median   time.Duration // median of the time from arrival to completion
+	Quartile time.Duration // 75th percentile of the time from arrival to completion
 	Size     int           // bytes that each request carries
 	Keys     int           // keys that each request watches
-	OfKeys   int           // number of keys from which those of a request are chosen
-	Seed     uint64        // of the random times and keys
+	OfKeys   int           // number of keys from which the keys of a request are chosen
+	Seed     uint64        // seed of the random times and keys
 }
 
-// Limits of the options, set by the memory and the schedule.
+// Limits of the options. They bound the memory of a run and the size of the schedule.
 const (
 	requestsMax = 1_000_000_000
 	rateMax     = 100_000_000
@@ -31,7 +31,7 @@ const (
 	ofKeysMax   = 1_000_000
 )
 
-// Validate returns all faults of the options at once, in terms of the command line flags.
+// Validate returns all faults of the options at once. The errors name the command line flags.
 func (o Options) Validate() error {
 	var faults []error
 	check := func(ok bool, format string, args ...any) {

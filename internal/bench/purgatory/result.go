@@ -14,26 +14,27 @@ type Result struct {
 	Kind       string `json:"kind"`
 	Requests   int    `json:"requests"`
 	TargetRate int    `json:"target_rate"` // requests per second; 0: as fast as possible
-	// AchievedRate is in requests per second, from the first arrival to the last.
+	// AchievedRate is the number of requests per second from the first arrival to the last arrival.
 	AchievedRate float64 `json:"achieved_rate"`
-	Completed    int64   `json:"completed"` // by the completer
-	Expired      int64   `json:"expired"`   // by their timeout
-	// CPUSeconds is the user and system time of the process from the first arrival to the last end.
+	Completed    int64   `json:"completed"` // number of requests that the completer completed
+	Expired      int64   `json:"expired"`   // number of requests whose timeout expired
+	// CPUSeconds is the user and system time of the process, from the first arrival until all
+	// requests have ended.
 	CPUSeconds float64 `json:"cpu_seconds"`
-	// ElapsedSeconds is the time from the first arrival to the last end.
+	// ElapsedSeconds is the time from the first arrival until all requests have ended.
 	ElapsedSeconds float64 `json:"elapsed_seconds"`
 	// PeakMemoryBytes is the largest resident set of the process since its start, including the
 	// pages of the binary.
 	PeakMemoryBytes int64 `json:"peak_memory_bytes"`
-	// GCPausesMs is the sum of the stop-the-world pauses.
+	// GCPausesMs is the total time of the garbage collector's stop-the-world pauses.
 	GCPausesMs float64 `json:"gc_pauses_ms"`
-	// The lateness of an expired request is the time from its deadline to the call of its Expire; 0
-	// if none expired.
+	// The lateness of an expired request is the time from its deadline to the call of its Expire
+	// method. The three figures are 0 if no request expired.
 	LatenessP50Ms float64 `json:"lateness_p50_ms"`
 	LatenessP99Ms float64 `json:"lateness_p99_ms"`
 	LatenessMaxMs float64 `json:"lateness_max_ms"`
-	// Early counts requests that expired before their deadline; any such request shows a fault of
-	// the subject.
+	// Early is the number of requests that expired before their deadline. A value above 0 shows a
+	// fault of the purgatory.
 	Early int64 `json:"early"`
 }
 
@@ -75,14 +76,15 @@ func (r Result) Print(out io.Writer, asJSON bool) error {
 }
 
 const (
-	// stepBits is the number of leading bits after the first that select a counter, so that the
-	// width of a counter is at most 1/32 of its values.
+	// stepBits determines the precision of the histogram. The first set bit of a duration and the
+	// stepBits bits after it select a counter, so a counter covers a range of at most 1/32 of its
+	// values.
 	stepBits = 5
 	counters = (64 - stepBits) << stepBits
 )
 
-// histogram counts durations; goroutines may add concurrently. Quantiles are upper bounds of a
-// counter, at most 1/32 too high.
+// histogram counts durations. Several goroutines may call add at the same time. A quantile is the
+// longest duration of a counter's range, so it is at most 1/32 too high.
 type histogram struct {
 	counts  [counters]atomic.Int64
 	highest atomic.Int64
@@ -99,19 +101,19 @@ func (h *histogram) add(d time.Duration) {
 	}
 }
 
-// counter returns the index of the histogram bucket that counts a duration.
+// counter returns the index of the counter for a duration.
 func counter(d time.Duration) int {
 	shift := max(bits.Len64(uint64(d))-stepBits-1, 0)
 	return shift<<stepBits + int(d>>shift)
 }
 
-// upper returns the longest duration of a counter.
+// upper returns the longest duration that a counter counts.
 func upper(counter int) time.Duration {
 	shift := max(counter>>stepBits-1, 0)
 	return time.Duration(counter-shift<<stepBits+1)<<shift - 1
 }
 
-// quantile returns the q-quantile, 0 <= q <= 1; 0 if nothing was counted.
+// quantile returns the q-quantile, 0 <= q <= 1. It returns 0 if no duration was counted.
 func (h *histogram) quantile(q float64) time.Duration {
 	total := int64(0)
 	for i := range h.counts {

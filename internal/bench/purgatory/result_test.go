@@ -11,7 +11,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// Each quantile is at most 1/32 above the exact one, which sorting finds.
+// TestHistogramQuantiles compares each quantile with the exact one, which it finds by sorting. The
+// histogram's quantile may be at most 1/32 higher.
 func TestHistogramQuantiles(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 1))
 	for _, count := range []int{1, 2, 99, 1000, 20_000} {
@@ -38,7 +39,8 @@ func TestHistogramQuantiles(t *testing.T) {
 	}
 }
 
-// The ranges of the counters are adjacent, without gaps or overlaps.
+// TestHistogramCountersAreAdjacent checks that the ranges of the counters have no gaps and do not
+// overlap.
 func TestHistogramCountersAreAdjacent(t *testing.T) {
 	for i := range counters - 1 {
 		if last := upper(i); last >= 0 &&
@@ -49,7 +51,7 @@ func TestHistogramCountersAreAdjacent(t *testing.T) {
 	}
 }
 
-// Scripts read these names.
+// TestJSONFieldNames checks the names in the JSON and text output, because scripts depend on them.
 func TestJSONFieldNames(t *testing.T) {
 	var out strings.Builder
 	if err := (Result{Kind: "purgatory"}).Print(&out, true); err != nil {
@@ -72,7 +74,7 @@ func TestJSONFieldNames(t *testing.T) {
 	if len(fields) != len(names) {
 		t.Errorf("the JSON has the fields %v, want %v", fields, names)
 	}
-	// The text has the same names and values.
+	// The text output must contain the same names and values.
 	var text strings.Builder
 	if err := (Result{Expired: 4711}).Print(&text, false); err != nil {
 		t.Fatal(err)

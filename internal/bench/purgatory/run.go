@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/timer"
 )
 
-// run is the state of one measurement. Its times are counted from start.
+// run is the state of one measurement. All times in it are relative to start.
 type run struct {
 	opts     Options
 	load     load
@@ -17,8 +17,9 @@ type run struct {
 	schedule *schedule
 	start    time.Time
 
-	// The completer and the timer write these while the load generator reads the fields above, so
-	// each has its own cache line.
+	// The completer and the timer write the following fields while the load generator reads the
+	// fields above. The padding gives each counter its own cache line, so that the goroutines do
+	// not slow each other down.
 	_         [64]byte
 	completed atomic.Int64
 	_         [56]byte
@@ -30,14 +31,15 @@ type run struct {
 	ended     chan struct{} // closed when all requests have ended
 }
 
-// request is an operation of the purgatory. It ends once: by the completer or by its timeout.
+// request is an operation of the purgatory. Either the completer or its timeout ends it, exactly
+// once.
 type request struct {
 	run         *run
 	data        []byte
-	latency     time.Duration // from the arrival to the completion
+	latency     time.Duration // from the arrival of the request to its completion
 	completesAt time.Duration // from the start
 	deadline    time.Duration // from the start
-	ready       atomic.Bool   // set by the completer
+	ready       atomic.Bool   // the completer has completed the request
 	waiting     timer.Waiting[key]
 }
 
@@ -61,9 +63,9 @@ func (r *request) Expire() {
 	r.end(&r.run.expired)
 }
 
-// end counts the end of the request, and closes ended after the last. If the last two requests end
-// concurrently in different counters, the later addition sees that both have ended; the earlier
-// addition may see that, too.
+// end adds 1 to counter, which is completed or expired, and closes run.ended after the last
+// request. If the last two requests end at the same time, one completed and one expired, both calls
+// may find that all requests have ended. So a sync.Once closes the channel.
 func (r *request) end(counter *atomic.Int64) {
 	counter.Add(1)
 	if r.run.completed.Load()+r.run.expired.Load() == int64(r.run.opts.Requests) {
@@ -71,7 +73,7 @@ func (r *request) end(counter *atomic.Int64) {
 	}
 }
 
-// Run performs one measurement. If ctx ends first, Run returns its error.
+// Run performs one measurement. If ctx ends before it is finished, Run returns the error of ctx.
 func Run(ctx context.Context, opts Options) (Result, error) {
 	if err := opts.Validate(); err != nil {
 		return Result{}, err
@@ -119,8 +121,9 @@ func (r *run) sendAndWait(ctx context.Context) (arrived time.Duration, err error
 }
 
 // sendAll is the load generator. It sends all requests that are due, then sleeps until the next
-// millisecond in which one is due: at a million requests a second there is no time to sleep between
-// single requests. While it lags behind the planned arrivals it does not sleep.
+// millisecond in which a request is due. It cannot sleep between single requests, because sleeping
+// takes longer than the microsecond between two of a million requests a second. If it lags behind
+// the planned arrivals, it does not sleep.
 func (r *run) sendAll(ctx context.Context) error {
 	next := time.Duration(0) // planned arrival of the next request
 	for i := 0; i < r.opts.Requests; {
@@ -142,8 +145,8 @@ func (r *run) sendAll(ctx context.Context) error {
 	return nil
 }
 
-// send sends request i. Its deadline counts from before the call of the purgatory, so that lateness
-// includes the time of that call.
+// send sends request i. It computes the deadline before it calls the purgatory, so that the
+// lateness includes the time of this call.
 func (r *run) send(i int) {
 	now := r.now()
 	latency := r.load.latencies[i%draws]
@@ -175,13 +178,13 @@ func (r *run) completeAll(ctx context.Context) {
 	}
 }
 
-// now returns the time since the start.
+// now returns the time since the start of the measurement.
 func (r *run) now() time.Duration { return time.Since(r.start) }
 
 func (r *run) sleepUntil(at time.Duration) { time.Sleep(at - r.now()) }
 
-// result returns the measurement. arrived is the time of the last arrival, elapsed that of the last
-// end.
+// result returns the result of the measurement. The last request arrived at the time arrived, and
+// all requests have ended at the time elapsed.
 func (r *run) result(arrived, elapsed time.Duration, used usage) Result {
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	return Result{

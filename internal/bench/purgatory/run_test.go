@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// smallLoad returns the options of the low timeout case, with few requests.
+// smallLoad returns the options of the case with low timeouts in docs/bench/purgatory.md, but with
+// few requests.
 func smallLoad() Options {
 	return Options{
 		Kind: "purgatory", Requests: 5000, Rate: 20_000, Timeout: 200 * time.Millisecond,
@@ -19,8 +20,9 @@ func smallLoad() Options {
 	}
 }
 
-// In a synctest bubble time advances only while all goroutines are blocked, so the rate, the ends
-// and the lateness are exact.
+// TestAllRequestsEnd runs every kind with a simulated clock. In a synctest bubble time advances
+// only while all goroutines are blocked, so the rate, the number of expired requests and the
+// lateness are exact.
 func TestAllRequestsEnd(t *testing.T) {
 	for _, kind := range Kinds() {
 		t.Run(kind, func(t *testing.T) {
@@ -37,8 +39,8 @@ func TestAllRequestsEnd(t *testing.T) {
 						expiring++
 					}
 				}
-				// Requests that would complete in the last milliseconds before their timeout may
-				// expire.
+				// A request that would complete in the last milliseconds before its timeout may
+				// expire instead.
 				if result.Completed+result.Expired != int64(opts.Requests) ||
 					result.Expired < expiring || result.Expired > expiring+expiring/20 {
 					t.Errorf("%d completed, %d expired; %d have latencies above the timeout",
@@ -58,7 +60,8 @@ func TestAllRequestsEnd(t *testing.T) {
 	}
 }
 
-// This test runs on the real clock, and makes no assumption about durations.
+// TestRateZeroSendsAsFastAsPossible runs on the real clock, so it makes no assumption about
+// durations.
 func TestRateZeroSendsAsFastAsPossible(t *testing.T) {
 	for _, kind := range Kinds() {
 		opts := smallLoad()
@@ -90,7 +93,9 @@ func TestRunReturnsWhenItsContextEnds(t *testing.T) {
 	}
 }
 
-// A completer that lags must not complete a request early that shares the bucket of an earlier one.
+// TestScheduleKeepsRequestsOfLaterRounds adds two requests to the same bucket: the second one
+// completes a whole round of the ring later. When the completer empties the bucket, it must take
+// only the first one.
 func TestScheduleKeepsRequestsOfLaterRounds(t *testing.T) {
 	s := newSchedule(10 * time.Millisecond)
 	round := time.Duration(len(s.buckets)) * resolution

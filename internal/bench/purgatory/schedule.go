@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// resolution is the width of a bucket of the schedule, and the step of the load generator.
+// resolution is the range of completion times in one bucket of the schedule, and the shortest sleep
+// of the load generator.
 const resolution = time.Millisecond
 
-// schedule holds requests until their completion time. Times are counted from the run's start. It
-// is a ring of buckets with one lock each: one goroutine adds to future buckets while another
-// empties past ones, so they do not contend.
+// schedule holds requests until their completion time, which is relative to the run's start. It is
+// a ring of buckets with one lock each. The load generator adds to buckets of future times while
+// the completer empties buckets of past times, so they rarely wait for each other.
 type schedule struct {
 	buckets []bucket
 }
@@ -20,9 +21,10 @@ type bucket struct {
 	requests []*request
 }
 
-// newSchedule returns a schedule for requests that complete within span of being added.
+// newSchedule returns a schedule for requests that complete at most span after they are added.
 func newSchedule(span time.Duration) *schedule {
-	// Twice the span, so that a completer that lags by one span does not reach the next round.
+	// The ring covers twice the span. So a completer that lags by one span still empties a bucket
+	// before requests of the next round are added to it.
 	return &schedule{buckets: make([]bucket, 2*(int(span/resolution)+2))}
 }
 
@@ -34,8 +36,8 @@ func (s *schedule) add(r *request) {
 	b.mu.Unlock()
 }
 
-// take appends the requests of bucket number n, counted from the run's start, to due. Requests of a
-// later round of the ring stay, as they would complete early.
+// take removes the requests that complete in the n-th millisecond of the run and appends them to
+// due. Requests of a later round of the ring stay in the bucket, because they complete later.
 func (s *schedule) take(n int, due []*request) []*request {
 	b := &s.buckets[n%len(s.buckets)]
 	b.mu.Lock()
@@ -48,7 +50,7 @@ func (s *schedule) take(n int, due []*request) []*request {
 			later = append(later, r)
 		}
 	}
-	clear(b.requests[len(later):]) // release completed requests to the garbage collector
+	clear(b.requests[len(later):]) // so that the garbage collector can free completed requests
 	b.requests = later
 	return due
 }

@@ -8,7 +8,7 @@ import (
 
 // subject is what a run measures.
 type subject interface {
-	// wait lets r wait for complete, for at most timeout.
+	// wait adds r to the subject, where it waits for a call of complete for at most timeout.
 	wait(r *request, timeout time.Duration, keys []key)
 	// complete completes r unless it has ended. It is called after wait(r) has returned.
 	complete(r *request)
@@ -16,7 +16,7 @@ type subject interface {
 	close()
 }
 
-// constructors of the kinds of subject.
+// constructors contains a constructor for each kind of subject.
 var constructors = map[string]func() subject{
 	"purgatory": func() subject {
 		return &timerPurgatory{timer.NewPurgatory[key](timer.Options{Operation: "bench"})}
@@ -30,8 +30,8 @@ var constructors = map[string]func() subject{
 //   - baseline: no waiting at all, which shows the cost of the load
 func Kinds() []string { return []string{"purgatory", "baseline"} }
 
-// removedKinds were alternative timers and watch lists. docs/bench/purgatory.md keeps their
-// figures, and the commit that has their code.
+// removedKinds are the names of alternative timers and watch lists that were measured and removed.
+// docs/bench/purgatory.md contains their figures, and names the commit that contains their code.
 var removedKinds = []string{"wheel", "afterfunc", "heap", "purge"}
 
 // timerPurgatory is the purgatory of internal/timer.
@@ -48,7 +48,7 @@ func (p *timerPurgatory) complete(r *request) {
 
 func (p *timerPurgatory) close() { p.purgatory.Close() }
 
-// baseline holds no request. A request that would expire is counted as expired on arrival. So the
+// baseline stores no request. It counts a request that would expire as expired on arrival. So the
 // baseline needs less memory than any purgatory, and measures no lateness.
 type baseline struct{}
 

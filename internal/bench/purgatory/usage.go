@@ -27,13 +27,13 @@ func usageNow() (usage, error) {
 		nil
 }
 
-// since returns the usage since an earlier measurement.
+// since returns the usage since the earlier measurement before.
 func (u usage) since(before usage) usage {
 	return usage{cpu: u.cpu - before.cpu, gcPauses: u.gcPauses - before.gcPauses}
 }
 
 // peakMemory returns the largest resident set of the process so far, in bytes. It does not use
-// getrusage, whose value may be that of the parent process. Without /proc it returns the memory
+// getrusage, which may return the value of the parent process. Without /proc it returns the memory
 // that the Go runtime has mapped, which is slightly more.
 func peakMemory() int64 {
 	status, err := os.ReadFile("/proc/self/status")

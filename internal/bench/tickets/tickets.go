@@ -9,25 +9,25 @@ import (
 // SizeMin is the smallest size of a record in bytes.
 const SizeMin = 40
 
-// Stream generates the change stream of a help desk: JSON with the same fields each time, different
-// ids, times and addresses, and text of ordinary words. zstd compresses a megabyte of them about
-// 4:1, like real records.
+// Stream generates the change stream of a help desk: JSON records with the same fields, different
+// ids, times and addresses, and text of ordinary words. zstd compresses a megabyte of these records
+// about 4:1, as it does with real tickets.
 type Stream struct {
 	random *rand.Rand
-	common *rand.Zipf // a few words and people are frequent, most are rare
-	now    int64      // ms, of the next record
+	common *rand.Zipf // selects words and people: a few are frequent, and most are rare
+	now    int64      // time of the current record, in ms
 	id     int64
 }
 
-// New returns the stream of a seed.
+// New returns the stream that the seed determines.
 func New(seed uint64) *Stream {
 	random := rand.New(rand.NewPCG(seed, 0x7469636b657473))
 	return &Stream{random: random, common: rand.NewZipf(random, 1.25, 4, uint64(len(words)-1)),
 		now: 1_700_000_000_000, id: 10_000_000}
 }
 
-// Next returns a record whose key and value have size bytes together. Its text is truncated or
-// extended to fit.
+// Next returns a record whose key and value have size bytes together. The text of the record is
+// truncated or extended to this size.
 func (t *Stream) Next(size int) (key, value []byte, timestampMs int64) {
 	t.now += t.random.Int64N(40)
 	t.id += 1 + t.random.Int64N(3)
@@ -53,14 +53,14 @@ func (t *Stream) Letters(size int) (value []byte, timestampMs int64) {
 	return value, t.now
 }
 
-// event returns a short record: one changed field.
+// event returns the value of a short record, which describes one changed field.
 func (t *Stream) event(size int) []byte {
 	head := fmt.Appendf(nil, `{"at":%d,"by":%d,"set":%q,"to":"`, t.now, 400_000+t.common.Uint64(),
 		pick(t.random, fields))
 	return t.fill(head, `"}`, size)
 }
 
-// ticket returns a complete ticket.
+// ticket returns the value of a record that contains a complete ticket.
 func (t *Stream) ticket(id int64, size int) []byte {
 	first, last := t.name(), t.name()
 	head := fmt.Appendf(
@@ -107,8 +107,9 @@ func (t *Stream) ticket(id int64, size int) []byte {
 	return t.fill(head, `"}`, size)
 }
 
-// fill appends sentences and tail to head for a total of size bytes, and truncates the excess
-// before the tail. In a record that is too small for its fields, this truncates the JSON.
+// fill appends sentences and tail to head, and truncates the sentences so that the result has size
+// bytes. If size is too small for the fields in head, it truncates head, and the result is not
+// valid JSON.
 func (t *Stream) fill(head []byte, tail string, size int) []byte {
 	for len(head) < size {
 		if t.random.IntN(6) == 0 {
@@ -125,7 +126,7 @@ func (t *Stream) fill(head []byte, tail string, size int) []byte {
 	return append(head[:max(0, size-len(tail))], tail...)
 }
 
-// sentence returns n words.
+// sentence returns a sentence of n words.
 func (t *Stream) sentence(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -139,7 +140,7 @@ func (t *Stream) sentence(n int) string {
 
 func (t *Stream) word() string { return words[t.common.Uint64()] }
 
-// name returns a name of random syllables, so that there are many.
+// name returns a name of random syllables, so that many different names occur.
 func (t *Stream) name() string {
 	var b strings.Builder
 	for range 2 + t.random.IntN(2) {

@@ -17,8 +17,8 @@ func TestTicketsAreJSONOfTheRequestedSize(t *testing.T) {
 				t.Fatalf("%d bytes of key and %d of value at %d, want %d", len(key), len(value), at,
 					size)
 			}
-			// Records that are too small for their fields are truncated, and those just large
-			// enough for a ticket may be.
+			// Small records are truncated JSON: events do not fit in less than 300 bytes, and
+			// tickets may not fit in less than 1000.
 			if size >= 1000 || size == 300 {
 				if !json.Valid(value) {
 					t.Fatalf("record %d of %d bytes is not JSON: %s", i, size, value)
@@ -43,7 +43,8 @@ func TestSeedDeterminesTheTickets(t *testing.T) {
 	}
 }
 
-// The project's targets assume about 4:1 with zstd in batches of 1 MB.
+// TestTicketsCompressLikeRealOnes compresses a megabyte of tickets with zstd. The project's
+// performance goals assume a ratio of about 4:1.
 func TestTicketsCompressLikeRealOnes(t *testing.T) {
 	stream := New(1)
 	var all []byte

@@ -15,7 +15,7 @@ var (
 	)
 )
 
-// words are the words of texts, the most frequent first.
+// words are the words of the generated texts. Stream selects words at the front most often.
 var words = strings.Fields(
 	`the to I and a is it my of in that have you for not on with this but can be was are when we your
 from me do at please as or so after if has an account will get order no email what there help just
@@ -47,7 +47,7 @@ transfer disconnect reconnect quality audio video camera microphone speaker head
 share stream buffer resolution`,
 )
 
-// phrases are frequent sentences.
+// phrases are sentences that occur often in tickets.
 var phrases = []string{
 	"Thank you for contacting our support team",
 	"Please let us know if you have any further questions",
