@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// waitingHandler answers at once, or after a short wait, as an acks=all produce waits for
-// followers.
+// waitingHandler answers at once or, if wait is set, after a short wait, as a produce with acks=all
+// waits for followers.
 type waitingHandler struct {
 	*testHandler
 	wait time.Duration
@@ -27,8 +27,8 @@ func (p waitingHandler) Handle(ctx context.Context, req *Request) (Reply, error)
 	return Reply{Chunks: []Chunk{{Bytes: req.Body}}}, nil
 }
 
-// BenchmarkRequest measures a request and its reply of 100 bytes on one connection over loopback.
-// cpu-us/op is the user and system time of the process, the client included.
+// BenchmarkRequest measures a request of 100 bytes and its reply on one connection over loopback.
+// The metric cpu-us/op is the user and system time of the whole process, including the client.
 func BenchmarkRequest(b *testing.B) {
 	for name, wait := range map[string]time.Duration{"answers at once": 0,
 		"waits": 200 * time.Microsecond} {
@@ -54,7 +54,7 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
-// exchange sends requests and reads their replies, one at a time.
+// exchange sends requests one at a time, and reads each reply.
 func exchange(b *testing.B, address string) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// budget bounds the bytes that large frames hold together. Waiters are served first come, first
-// served.
+// budget limits the memory of frames, as the sum over all connections. Waiting frames acquire
+// memory in the order of their arrival.
 type budget struct {
 	*semaphore.Weighted
 	waiting *atomic.Int64 // calls of acquire that wait
@@ -18,8 +18,8 @@ func newBudget(bytes int64) budget {
 	return budget{semaphore.NewWeighted(bytes), new(atomic.Int64)}
 }
 
-// acquire takes bytes of the budget, and waits until they are free. It fails with ctx's error when
-// ctx ends first.
+// acquire acquires bytes of the budget, and waits until enough bytes are free. If ctx ends first,
+// it returns the error of ctx.
 func (b budget) acquire(ctx context.Context, bytes int64) error {
 	if b.TryAcquire(bytes) {
 		return nil

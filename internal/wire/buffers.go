@@ -5,14 +5,15 @@ import (
 	"sync"
 )
 
-// Buffers are pooled by size, in powers of two, up to the largest that is requested: a frame that
-// is not large, or one step of a file.
+// There is one pool of buffers for each power of two, from 1<<bufferBitsMin to 1<<bufferBitsMax
+// bytes. The largest buffers are those for a frame of largeBytes and for one step of a file.
 const (
 	bufferBitsMin = 9  // 512 bytes
 	bufferBitsMax = 20 // largeBytes, stepBytes
 )
 
-// The pools hold *[]byte: converting a slice to an interface would allocate on every Put.
+// bufferPools contain values of type *[]byte, because converting a slice to an interface would
+// allocate on every Put.
 var bufferPools [bufferBitsMax - bufferBitsMin + 1]sync.Pool
 
 // getBuffer returns a buffer of n bytes with undefined content.
@@ -27,7 +28,8 @@ func getBuffer(n int) []byte {
 	return make([]byte, n, 1<<(class+bufferBitsMin))
 }
 
-// putBuffer returns a buffer of getBuffer to its pool. The caller must hold no slice of it.
+// putBuffer returns a buffer, which getBuffer has returned, to its pool. The caller must not use
+// the buffer afterwards.
 func putBuffer(buf []byte) {
 	class := bufferClass(cap(buf))
 	if class >= len(bufferPools) || cap(buf) != 1<<(class+bufferBitsMin) {
@@ -36,7 +38,7 @@ func putBuffer(buf []byte) {
 	bufferPools[class].Put(&buf)
 }
 
-// bufferClass returns the smallest class whose buffers hold n bytes.
+// bufferClass returns the index in bufferPools of the smallest buffers with at least n bytes.
 func bufferClass(n int) int {
 	return max(0, bits.Len(uint(max(1, n)-1))-bufferBitsMin)
 }

@@ -10,26 +10,28 @@ import (
 	"time"
 )
 
-// connection is the connection of one client, from accept to close. It answers one request at a
-// time, in order.
+// connection is the connection of one client, from accept to close. It answers requests one at a
+// time, in the order of their arrival.
 type connection struct {
 	server   *Server // provides the options, metrics and budget
 	socket   net.Conn
-	routines sync.WaitGroup // goroutines that serve joins
+	routines sync.WaitGroup // goroutines that serve waits for
 
 	// Copied into each request.
 	listener  string
 	principal Principal
 
-	head [headBytes]byte // head of the frame being read; used by the reading goroutine alone
-	// idle holds one token while no request is being handled. The reading goroutine takes it for
-	// the next frame.
+	// first bytes of the frame that is being read; used by the reading goroutine only
+	head [headBytes]byte
+	// idle contains one token while no request is being handled. The reading goroutine receives the
+	// token before it handles the next frame.
 	idle chan struct{}
-	// nextRequest holds one token while a frame waits for the current request.
+	// nextRequest contains one token while a frame waits for the current request, until the current
+	// request receives the token.
 	nextRequest chan struct{}
-	sender      sender // used by the goroutine that handles a request
-	// drainEnd returns the deadline of all replies once ctx has ended. A reply has one deadline,
-	// however many steps sending the reply takes.
+	sender      sender // used only by the goroutine that handles a request
+	// drainEnd returns the deadline for sending replies after ctx has ended. It always returns the
+	// same time, so that a reply that is sent in many steps gets Options.Drain as a whole.
 	drainEnd func() time.Time
 }
 
@@ -44,12 +46,13 @@ func newConnection(s *Server, socket net.Conn) *connection {
 	return c
 }
 
-// serve answers requests until the peer closes the connection, an error occurs or ctx ends, and
-// joins every goroutine that it started.
+// serve answers requests until the peer closes the connection, an error occurs or ctx ends. It
+// returns after all goroutines of the connection have exited.
 func (c *connection) serve(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
-	// A past deadline wakes a blocked read or write. readUntil and writeUntil check ctx after they
-	// set theirs, so they never overwrite it.
+	// A deadline in the past ends a blocked read; a blocked write ends at drainEnd. The functions
+	// readUntil and writeUntil set their deadline first and check ctx afterwards, so they never
+	// override the deadlines that are set here.
 	unhook := context.AfterFunc(ctx, func() {
 		_ = c.socket.SetReadDeadline(time.Unix(1, 0))
 		_ = c.socket.SetWriteDeadline(c.drainEnd())
@@ -62,25 +65,25 @@ func (c *connection) serve(ctx context.Context) {
 }
 
 // work reads requests and answers them, one after the other. When a request begins to wait, work
-// starts a goroutine that continues with the next frame, and returns once its own request is
-// answered. So one goroutine reads and answers most requests without a context switch, and yet a
-// closed connection is noticed while a request waits.
+// starts a goroutine that continues with the next frame; work itself then returns after its request
+// is answered. So one goroutine reads and answers most requests without a context switch, and yet a
+// closed connection is detected while a request waits.
 //
-// An error cancels ctx, which ends the connection: waiting requests return, and reads fail with the
-// past deadline.
+// An error cancels ctx, which ends the connection: waiting requests return, and reads fail because
+// of the deadline in the past.
 func (c *connection) work(ctx context.Context, cancel func()) {
 	startNext := func() { c.routines.Go(func() { c.work(ctx, cancel) }) }
 	for {
 		f, err := c.readFrame(ctx, c.socket)
 		if err != nil {
 			c.logEnd(ctx, err)
-			cancel() // requests that wait have no client any more
+			cancel() // ends requests that still wait: their client has disconnected
 			return
 		}
 		request := &requestContext{Context: ctx, onWait: startNext}
 		if err := c.answer(ctx, request, f); err != nil {
 			c.logEnd(ctx, err)
-			cancel() // the token stays taken: nothing may follow half a reply
+			cancel() // no token is put into c.idle, so nothing is sent after a part of a reply
 			return
 		}
 		c.idle <- struct{}{}
@@ -90,12 +93,13 @@ func (c *connection) work(ctx context.Context, cancel func()) {
 	}
 }
 
-// requestContext is the context of one request. A handler that is about to wait calls Done; only
-// then must another goroutine watch the socket.
+// requestContext is the context of one request. Handlers call Done before they wait. The first call
+// starts another goroutine that reads from the socket, because only a read detects that the client
+// has disconnected.
 type requestContext struct {
 	context.Context
 	once   sync.Once
-	onWait func() // called at most once, by the first Done before hasWaited
+	onWait func() // called by the first Done, unless hasWaited was called before
 }
 
 // Done implements context.Context.
@@ -104,16 +108,16 @@ func (r *requestContext) Done() <-chan struct{} {
 	return r.Context.Done()
 }
 
-// hasWaited reports whether onWait was called. Afterwards onWait is never called: a handler may
-// keep the context for longer than its request.
+// hasWaited reports whether onWait was called. After hasWaited, onWait is never called any more,
+// because a handler may use the context even after its request was answered.
 func (r *requestContext) hasWaited() bool {
 	waited := true
 	r.once.Do(func() { waited = false })
 	return waited
 }
 
-// awaitIdle waits until no request is being handled, and signals the current one through
-// nextRequest. It returns ctx's error when ctx ends first.
+// awaitIdle waits until no request is being handled, and receives the token of c.idle. It notifies
+// the current request through nextRequest. If ctx ends first, awaitIdle returns the error of ctx.
 func (c *connection) awaitIdle(ctx context.Context) error {
 	select {
 	case <-c.idle:
@@ -124,7 +128,7 @@ func (c *connection) awaitIdle(ctx context.Context) error {
 	case c.nextRequest <- struct{}{}:
 	default:
 	}
-	defer func() { // unless the current request received it
+	defer func() { // remove the notification if the current request has not received it
 		select {
 		case <-c.nextRequest:
 		default:
@@ -138,10 +142,10 @@ func (c *connection) awaitIdle(ctx context.Context) error {
 	}
 }
 
-// answer handles one request and sends its reply. Every error closes the connection: part of the
-// reply may be sent already, and the client would read the next bytes as the rest of this reply.
-// Request and reply are released in every case, the reply only after it was sent. request is the
-// handler's context, derived from ctx.
+// answer handles one request and sends its reply. Every error closes the connection: a part of the
+// reply may be sent already, and the client would read the next bytes as the remainder of this
+// reply. Both the request and the reply are always released, the reply only after it was sent.
+// Parameter request is the context that the handler gets; it is derived from ctx.
 func (c *connection) answer(ctx, request context.Context, f frame) error {
 	begin := time.Now()
 	s := c.server
@@ -173,10 +177,10 @@ func (c *connection) answer(ctx, request context.Context, f frame) error {
 	return err
 }
 
-// readUntil sets the deadline of the next read. It sets the deadline first and checks ctx
-// afterwards. If ctx ended before the check, the past deadline is set here; if it ends later, the
-// AfterFunc of serve sets it. In the other order AfterFunc could run in between, and a stopping
-// server would wait for limit.
+// readUntil sets the deadline of the next read to limit from now. It sets the deadline first and
+// checks ctx afterwards. If ctx ended before the check, readUntil sets a deadline in the past; if
+// ctx ends later, the AfterFunc of serve does so. In the opposite order, AfterFunc could run
+// between the check and the deadline, and a stopping server would wait for limit.
 func (c *connection) readUntil(ctx context.Context, limit time.Duration) {
 	_ = c.socket.SetReadDeadline(time.Now().Add(limit))
 	if ctx.Err() != nil {
@@ -184,9 +188,10 @@ func (c *connection) readUntil(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// writeUntil sets the deadline of the next write, in the order that readUntil explains. Each step
-// of a large reply has the whole limit until ctx ends. From then on all of the reply has
-// Options.Drain, or a slow client could delay the stop without bound.
+// writeUntil sets the deadline of the next write, and checks ctx afterwards for the reason that
+// readUntil gives. Until ctx ends, each step of a large reply may take Options.Stall. After that,
+// all steps together may take Options.Drain, because otherwise a slow client could delay the end of
+// Serve without limit.
 func (c *connection) writeUntil(ctx context.Context) {
 	_ = c.socket.SetWriteDeadline(time.Now().Add(c.server.opts.Stall))
 	if ctx.Err() != nil {
@@ -194,7 +199,7 @@ func (c *connection) writeUntil(ctx context.Context) {
 	}
 }
 
-// logEnd logs why a connection is closed, unless the peer closed it or the server stops.
+// logEnd logs why a connection is closed, unless the peer has closed it or the server stops.
 func (c *connection) logEnd(ctx context.Context, err error) {
 	logger := c.server.opts.Logger.With("listener", c.server.opts.Name, "remote",
 		c.socket.RemoteAddr())
@@ -206,7 +211,7 @@ func (c *connection) logEnd(ctx context.Context, err error) {
 			rejected.detail)
 	case errors.Is(err, io.EOF), ctx.Err() != nil, isReset(err):
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		logger.Debug("connection closed: idle or stalled")
+		logger.Debug("connection closed: client sent or read too little in time")
 	default:
 		logger.Info("connection failed", "error", err)
 	}

@@ -10,34 +10,35 @@ import (
 )
 
 const (
-	// frameBytesMax is Kafka's socket.request.max.bytes, the largest request.
+	// frameBytesMax is the size of the largest request (Kafka's socket.request.max.bytes).
 	frameBytesMax = 100 << 20
-	// headBytes is the number of bytes that are read before the buffer of a frame is chosen: the
-	// size of the frame and the fixed prefix of the request header.
+	// headBytes is the number of bytes that are read before a buffer for the frame is chosen: the
+	// size of the frame, and the fields that every request header begins with.
 	headBytes = 4 + prefixBytes
-	// largeBytes is the size above which a frame has memory of its own (reserve) and is charged to
-	// Options.LargeBytesMax.
+	// largeBytes is the size above which a frame is large. A large frame gets memory of its own
+	// (reserve), which is charged to Options.LargeBytesMax.
 	largeBytes = 1 << 20
-	// stepBytes is the number of bytes that are read or sent under one deadline. A slow peer that
-	// makes progress keeps its connection; a connection that moves fewer bytes within Options.Stall
-	// is closed. Without this minimum rate, a few peers could hold the whole budget of large
-	// frames.
+	// stepBytes is the number of bytes that are read or sent under one deadline. A slow peer keeps
+	// its connection if it moves this many bytes within Options.Stall. Without this minimum rate, a
+	// few peers could occupy the whole budget for large frames.
 	stepBytes = 1 << 20
-	// aheadBytesMax is the largest frame that is read while the request before it is being handled,
-	// and that is charged to no budget. The earlier request may wait for minutes, and a larger
-	// frame behind it would hold memory for as long. Kafka reads no frame ahead.
+	// aheadBytesMax is the size of the largest frame that is read while the previous request is
+	// still being handled, and that is charged to no budget. A larger frame is not read ahead,
+	// because it would occupy memory for as long as the previous request waits, which may be
+	// minutes. Kafka reads no frames ahead.
 	aheadBytesMax = 16 << 10
-	// contendedShare divides Options.Stall: a frame must arrive within that time while other frames
-	// wait for the budget of its size.
+	// contendedShare divides Options.Stall. A frame with at most largeBytes must arrive within
+	// Options.Stall/contendedShare if other frames wait for the budget when its read begins.
 	contendedShare = 10
-	// largePace is the least rate of a large frame, in bytes a second and after a first
-	// Options.Stall, once other frames wait for the budget. If the only limit were stepBytes in
-	// each Options.Stall, a frame of 100 MiB could hold its share for 50 minutes.
+	// largePace is the minimum rate of a large frame, in bytes per second, while other frames wait
+	// for the budget. It applies to the whole frame, which gets Options.Stall in addition. If
+	// stepBytes in each Options.Stall were the only limit, a frame of 100 MiB could occupy its
+	// memory for 50 minutes.
 	largePace = 1 << 20
 )
 
-// rejectedError closes a connection because of what its peer sent. reason is a reject constant, the
-// label of the metric.
+// rejectedError is the error for an invalid request. It closes the connection. The reason is one of
+// the reject constants and becomes a label of the metric.
 type rejectedError struct {
 	reason string
 	detail string
@@ -45,20 +46,20 @@ type rejectedError struct {
 
 func (e *rejectedError) Error() string { return e.detail }
 
-// frame is one request as it arrived, without its size.
+// frame is one request frame without its size field.
 type frame struct {
 	prefix
-	rest    []byte // bytes after the prefix; from a pool, or reserved
-	release func() // returns the buffer and its share of the budget
+	rest    []byte // bytes after the prefix; memory from a pool or from reserve
+	release func() // releases the memory of rest and its bytes of a budget
 }
 
-// readFrame reads one frame. It returns io.EOF if the connection ended between frames, a
-// *rejectedError for an invalid frame, and ctx's error when ctx ended while it waited for the
-// budget.
+// readFrame reads one frame. It returns io.EOF if the connection ended between two frames, and a
+// *rejectedError for an invalid frame. If ctx ends while readFrame waits for a budget or for the
+// previous request, it returns the error of ctx.
 //
-// readFrame reads the head alone and then reads the rest directly into its final buffer: with a
-// buffered reader, bytes that were read ahead would have to be copied into that buffer. A small
-// request therefore takes two system calls, and every batch is copied one time less
+// It reads the first headBytes, and then the other bytes directly into their final buffer. A
+// buffered reader would read ahead, and the bytes would have to be copied from its buffer. Thus a
+// small request is read with two system calls, and every batch is copied once less
 // (docs/format/copies.md).
 func (c *connection) readFrame(ctx context.Context, r io.Reader) (frame, error) {
 	head := &c.head
@@ -84,8 +85,8 @@ func (c *connection) readFrame(ctx context.Context, r io.Reader) (frame, error) 
 	return f, err
 }
 
-// readInOrder reads the rest of a frame and waits until the request before it is answered: a small
-// frame is read before the wait, a larger one after it.
+// readInOrder reads the remaining n bytes of a frame, and waits until the previous request is
+// answered. It reads a small frame before the wait, and a larger frame after it.
 func (c *connection) readInOrder(ctx context.Context, r io.Reader, f *frame, n int) error {
 	if n > aheadBytesMax {
 		if err := c.awaitIdle(ctx); err != nil {
@@ -103,8 +104,8 @@ func (c *connection) readInOrder(ctx context.Context, r io.Reader, f *frame, n i
 	return nil
 }
 
-// checkLimit rejects frames of unknown APIs and frames above the limit of their API, before
-// anything is allocated for them.
+// checkLimit rejects frames of unknown APIs, and frames that exceed the limit of their API. It is
+// called before memory for the frame is allocated.
 func (c *connection) checkLimit(key int16, size int) error {
 	switch limit := c.server.opts.Handler.FrameMax(key); {
 	case limit == 0:
@@ -118,14 +119,15 @@ func (c *connection) checkLimit(key int16, size int) error {
 	return nil
 }
 
-// readRest reads the rest of a frame into a buffer. A frame up to largeBytes has a pooled buffer,
-// charged to a budget above aheadBytesMax. A larger frame is charged first and then reserved whole,
-// which commits no memory until bytes arrive: a peer that announces 100 MB and sends nothing costs
-// a share of the budget only.
+// readRest reads the remaining n bytes of a frame into a buffer. Up to aheadBytesMax the buffer
+// comes from a pool, up to largeBytes from a pool and charged to a budget. A larger frame is
+// charged to a budget first, and its memory is then reserved as a whole. Reserved memory is
+// committed only when bytes arrive, so a peer that announces 100 MB and sends nothing occupies a
+// part of the budget and no memory.
 //
-// A frame that holds a share of the budget waits for its peer (at most Options.Stall for a step,
-// and largePace overall) or for an append. It never waits for more of the budget, so frames cannot
-// deadlock.
+// A frame that occupies bytes of a budget waits only for its peer, at most Options.Stall for a step
+// and limited by largePace, or for an append. It never waits for more bytes of a budget, so two
+// frames cannot deadlock.
 func (c *connection) readRest(ctx context.Context, r io.Reader, f *frame, n int) error {
 	buf, release, err := c.frameBuffer(ctx, n)
 	if err != nil {
@@ -134,14 +136,14 @@ func (c *connection) readRest(ctx context.Context, r io.Reader, f *frame, n int)
 	fair := c.server.opts.Stall + time.Duration(n)*time.Second/largePace
 	stall := c.server.opts.Stall
 	if n <= largeBytes && c.server.medium.contended() {
-		stall /= contendedShare // the frame arrives in one step, so no pace is measured
+		stall /= contendedShare // the frame is read in one step, so largePace does not apply
 	}
 	for filled, begin := 0, time.Now(); filled < n; {
 		if filled > 0 && time.Since(begin) > fair && c.server.large.contended() {
 			release()
 			return &rejectedError{rejectSlow,
-				fmt.Sprintf("%d bytes of a frame of %d arrived in %v while others wait for its memory", filled,
-					n, fair)}
+				fmt.Sprintf("received %d of %d bytes of a frame in %v while other frames wait for memory",
+					filled, n, fair)}
 		}
 		step := min(n, filled+stepBytes)
 		c.readUntil(ctx, stall)
@@ -155,8 +157,8 @@ func (c *connection) readRest(ctx context.Context, r io.Reader, f *frame, n int)
 	return nil
 }
 
-// frameBuffer returns a buffer of n bytes, and the function that releases the buffer and its share
-// of a budget, if it has one.
+// frameBuffer returns a buffer of n bytes. The function release releases the buffer, and its bytes
+// of a budget if it occupies any.
 func (c *connection) frameBuffer(ctx context.Context, n int) (buf []byte, release func(),
 	err error) {
 	if n <= aheadBytesMax {
@@ -166,7 +168,8 @@ func (c *connection) frameBuffer(ctx context.Context, n int) (buf []byte, releas
 	if n <= largeBytes {
 		return c.mediumBuffer(ctx, n)
 	}
-	// A request for more than the whole budget would never be granted.
+	// A frame larger than the whole budget is charged the whole budget, since acquire would never
+	// return for more.
 	charged := min(int64(n), c.server.opts.LargeBytesMax)
 	if err := c.server.large.acquire(ctx, charged); err != nil {
 		return nil, nil, err
@@ -182,7 +185,8 @@ func (c *connection) frameBuffer(ctx context.Context, n int) (buf []byte, releas
 	}, nil
 }
 
-// mediumBuffer is frameBuffer of a frame that is not large. The whole pooled buffer is charged.
+// mediumBuffer is frameBuffer for a frame with more than aheadBytesMax and at most largeBytes. The
+// charge is the size of the pooled buffer, which may be larger than n.
 func (c *connection) mediumBuffer(ctx context.Context, n int) (buf []byte, release func(),
 	err error) {
 	charged := min(int64(1)<<(bufferClass(n)+bufferBitsMin), c.server.opts.MediumBytesMax)
@@ -196,7 +200,7 @@ func (c *connection) mediumBuffer(ctx context.Context, n int) (buf []byte, relea
 	}, nil
 }
 
-// unexpected turns io.EOF within a frame into io.ErrUnexpectedEOF.
+// unexpected returns io.ErrUnexpectedEOF for io.EOF in the middle of a frame.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -7,11 +7,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kbin"
 )
 
-// prefixBytes is the size of the fields that every request header begins with, whatever its
-// version: API key, API version, correlation id.
+// prefixBytes is the size of the fields with which the request header begins in every version: API
+// key, API version and correlation id.
 const prefixBytes = 8
 
-// errBadHeader is a header that ends early or contains a wrong length.
+// errBadHeader is the error for a header that ends early or contains a wrong length.
 var errBadHeader = errors.New("malformed request header")
 
 type prefix struct {
@@ -27,9 +27,10 @@ func parsePrefix(b [prefixBytes]byte) prefix {
 	}
 }
 
-// parseHeaderRest splits the bytes after the prefix into client id and body. Header v1 has a
-// nullable string; v2 adds tagged fields after it, none of which is known, so they are skipped. The
-// client id is never in compact form, so that brokers of any version can read it.
+// parseHeaderRest splits the bytes after the prefix into client id and body. In header v1 the
+// client id is a nullable string. Header v2 is followed by tagged fields, which are skipped,
+// because none is defined. The client id is not a compact string even in v2, so that a broker can
+// read it before it knows the version.
 func parseHeaderRest(rest []byte, flexible bool) (clientID string, body []byte, err error) {
 	r := kbin.Reader{Src: rest}
 	if id := r.NullableString(); id != nil {
@@ -44,9 +45,9 @@ func parseHeaderRest(rest []byte, flexible bool) (clientID string, body []byte, 
 	return clientID, r.Src, nil
 }
 
-// SkipTags skips a section of tagged fields. kmsg.SkipTags loops as often as the section's count
-// says: six bytes that say 2^32-1 keep it busy for half a minute. This one stops at the end of the
-// bytes.
+// SkipTags skips a section of tagged fields, and stops at the end of the bytes. In contrast,
+// kmsg.SkipTags repeats its loop as often as the section's count says: six bytes with the count
+// 2^32-1 occupy it for half a minute.
 func SkipTags(r *kbin.Reader) {
 	for n := r.Uvarint(); n > 0 && r.Ok(); n-- {
 		r.Uvarint() // tag

@@ -14,8 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kbin"
 )
 
-// TestQuirk17InvalidFramesCloseTheConnection checks that an invalid size closes the connection
-// before anything is allocated, and that HTTP and TLS are named in the log.
+// TestQuirk17InvalidFramesCloseTheConnection checks that a frame with an invalid size or API key
+// closes the connection, and that the log says why. For HTTP and TLS the log names the protocol.
 func TestQuirk17InvalidFramesCloseTheConnection(t *testing.T) {
 	withKey := func(size int32, key int16) []byte {
 		b := kbin.AppendInt32(nil, size)
@@ -55,7 +55,7 @@ func TestQuirk17InvalidFramesCloseTheConnection(t *testing.T) {
 			s.shutdown()
 			if n := testutil.ToFloat64(s.metrics.rejections.WithLabelValues("test",
 				c.reason)); n != 1 {
-				t.Errorf("%s: %v rejections, want 1", c.reason, n)
+				t.Errorf("rejections with reason %s: got %v, want 1", c.reason, n)
 			}
 			if !strings.Contains(s.log.String(), c.log) {
 				t.Errorf("log lacks %q:\n%s", c.log, s.log.String())
@@ -92,8 +92,8 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 	s.dial().wantClosed()
 }
 
-// TestAnnouncedFrameSizeAllocatesLittle checks that a peer that announces 100 MB and sends little
-// costs little memory.
+// TestAnnouncedFrameSizeAllocatesLittle checks that a client that announces a frame of 90 MiB and
+// sends 1 kB causes only small allocations.
 func TestAnnouncedFrameSizeAllocatesLittle(t *testing.T) {
 	s := startServer(t, nil)
 	var before, after runtime.MemStats
@@ -109,21 +109,21 @@ func TestAnnouncedFrameSizeAllocatesLittle(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > 8<<20 {
-		t.Errorf("%d bytes allocated, want at most 8 MiB", grown)
+		t.Errorf("got %d allocated bytes, want at most 8 MiB", grown)
 	}
 }
 
 func FuzzHeader(f *testing.F) {
 	f.Add(request(keyEcho, 0, 1, []byte("body"))[12:], false)
 	f.Add(request(keyEcho, flexibleFrom, 1, []byte("body"))[12:], true)
-	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x0f}, true) // null id, 2^32-1 tags
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x0f}, true) // client id null, 2^32-1 tags
 	f.Fuzz(func(t *testing.T, rest []byte, flexible bool) {
 		id, body, err := parseHeaderRest(rest, flexible)
 		if err != nil {
 			return
 		}
 		if len(id)+len(body)+2 > len(rest) {
-			t.Errorf("%d bytes were parsed as id %q and a body of %d bytes", len(rest), id,
+			t.Errorf("%d bytes: got client id %q and a body of %d bytes, want less", len(rest), id,
 				len(body))
 		}
 		if !bytes.HasSuffix(rest, body) {
@@ -132,7 +132,8 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// FuzzFrames checks that reading any bytes ends and returns whole frames within the limits.
+// FuzzFrames checks that reading frames from arbitrary bytes ends, and that the frames are not
+// longer than the bytes.
 func FuzzFrames(f *testing.F) {
 	f.Add(append(request(keyEcho, 0, 1, []byte("one")), request(keyWait, 3, 2, nil)...))
 	f.Add([]byte("GET / HTTP/1.1\r\n"))
@@ -151,10 +152,10 @@ func FuzzFrames(f *testing.F) {
 			}
 			taken += 4 + prefixBytes + len(frame.rest)
 			frame.release()
-			c.idle <- struct{}{} // as after its answer
+			c.idle <- struct{}{} // as if the request was answered
 		}
 		if taken > len(stream) {
-			t.Errorf("%d bytes of frames were read from %d bytes", taken, len(stream))
+			t.Errorf("got frames of %d bytes, want at most the %d bytes sent", taken, len(stream))
 		}
 	})
 }

@@ -14,26 +14,27 @@ import (
 	"github.com/twmb/franz-go/pkg/kbin"
 )
 
-// The API keys of the tests. Other keys are not served.
+// The API keys that testHandler serves, with what it does for each.
 const (
-	keyEcho   = 1 // answers with its body
-	keyWait   = 2 // waits for its ctx, then answers
-	keySilent = 3 // no answer
-	keyFail   = 4 // closes the connection
-	keyFiles  = 5 // answers with the chunks of the test
-	keyDrop   = 6 // releases its body, waits for its ctx, then answers
-	keyBehind = 7 // waits for the next request, then answers
+	keyEcho   = 1 // answers with the body of the request
+	keyWait   = 2 // waits until its ctx ends, then answers
+	keySilent = 3 // sends no response
+	keyFail   = 4 // returns an error, which closes the connection
+	keyFiles  = 5 // answers with testHandler.chunks
+	keyDrop   = 6 // releases its body, waits until its ctx ends, then answers
+	keyBehind = 7 // waits until the next request has arrived, then answers
 )
 
+// flexibleFrom is the first flexible version of every API of testHandler.
 const flexibleFrom = 2
 
 // testHandler implements Handler for the tests.
 type testHandler struct {
 	frameMax int
 	chunks   []Chunk
-	waiting  chan struct{} // one value for each request that waits
-	released chan struct{} // one value for each released reply
-	got      chan Request
+	waiting  chan struct{} // receives a value when a request begins to wait
+	released chan struct{} // receives a value when a reply is released
+	got      chan Request  // receives each request, with a copy of its body
 }
 
 func newTestHandler() *testHandler {
@@ -87,7 +88,7 @@ func (h *testHandler) Handle(ctx context.Context, req *Request) (Reply, error) {
 	return reply, nil
 }
 
-// testServer is a server on loopback with its log and its metrics.
+// testServer is a server on the loopback interface, with its log and its metrics.
 type testServer struct {
 	*Server
 	t        *testing.T
@@ -138,7 +139,7 @@ func startServer(t *testing.T, change func(*Options)) *testServer {
 	return s
 }
 
-// shutdown stops the server and waits until it has joined everything.
+// shutdown stops the server, and waits until Serve has returned.
 func (s *testServer) shutdown() {
 	s.stop()
 	if err := <-s.served; err != nil {
@@ -147,7 +148,7 @@ func (s *testServer) shutdown() {
 	s.served <- nil // for a second shutdown
 }
 
-// client is a raw connection.
+// client is a TCP connection to the server.
 type client struct {
 	net.Conn
 	t *testing.T
@@ -170,7 +171,7 @@ func (c *client) send(raw []byte) {
 	}
 }
 
-// reply reads one response frame and returns its correlation id and the bytes after it.
+// reply reads one response frame. It returns the correlation id and the bytes behind the id.
 func (c *client) reply() (int32, []byte) {
 	c.t.Helper()
 	var size [4]byte
@@ -184,7 +185,7 @@ func (c *client) reply() (int32, []byte) {
 	return int32(binary.BigEndian.Uint32(rest)), rest[4:]
 }
 
-// wantClosed fails the test unless the server closes the connection without another byte.
+// wantClosed fails the test if the server sends another byte instead of closing the connection.
 func (c *client) wantClosed() {
 	c.t.Helper()
 	if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil {
@@ -201,7 +202,7 @@ func request(key, version int16, correlation int32, body []byte) []byte {
 	id := "tester"
 	b = kbin.AppendNullableString(b, &id)
 	if version >= flexibleFrom {
-		b = append(b, 1, 7, 2, 'x', 'y') // one unknown tag: 7, two bytes
+		b = append(b, 1, 7, 2, 'x', 'y') // one tagged field, which is unknown: tag 7, two bytes
 	}
 	b = append(b, body...)
 	return append(kbin.AppendInt32(nil, int32(len(b))), b...)

@@ -19,16 +19,16 @@ func TestConnectionsOfAnAddressAreLimited(t *testing.T) {
 	s.dial().wantClosed()
 	if n := testutil.ToFloat64(s.metrics.rejections.WithLabelValues("test",
 		rejectAddress)); n != 1 {
-		t.Errorf("%v connections counted as rejected, want 1", n)
+		t.Errorf("metric of rejected connections: got %v, want 1", n)
 	}
 	if held := len(s.slots); held != 2 {
-		t.Errorf("2 connections hold %d slots", held)
+		t.Errorf("slots of 2 connections: got %d, want 2", held)
 	}
 	_ = first.Close()
 	_ = second.Close()
 	s.shutdown()
 	if len(s.peers.held) != 0 {
-		t.Errorf("connection counts are left after the shutdown: %v", s.peers.held)
+		t.Errorf("connection counts after the shutdown: got %v, want none", s.peers.held)
 	}
 }
 
@@ -37,12 +37,12 @@ func TestPeerAddressesAreNormalized(t *testing.T) {
 		"10.0.0.1:1": "10.0.0.1", "[fe80::1%eth0]:7": "fe80::1"} {
 		at := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(text))
 		if got := addressOf(addressed{at: at}); got != netip.MustParseAddr(want) {
-			t.Errorf("%s is counted as %v, want another address", text, got)
+			t.Errorf("address of %s: got %v, want %s", text, got, want)
 		}
 	}
 }
 
-// addressed is a connection with a given remote address.
+// addressed is a connection that has only a remote address.
 type addressed struct {
 	net.Conn
 	at net.Addr
@@ -50,8 +50,8 @@ type addressed struct {
 
 func (a addressed) RemoteAddr() net.Addr { return a.at }
 
-// TestMediumFramesShareABudget checks that medium frames share a budget, and that small frames are
-// read while it is exhausted.
+// TestMediumFramesShareABudget sends two medium frames that use up the budget. A third medium frame
+// is then read only when one of the two is released, and a small frame is read at once.
 func TestMediumFramesShareABudget(t *testing.T) {
 	const size, budget = 200 << 10, 512 << 10 // two buffers of 256 KiB
 	s := startServer(t, func(o *Options) { o.MediumBytesMax = budget })
@@ -81,8 +81,9 @@ func TestMediumFramesShareABudget(t *testing.T) {
 	}
 }
 
-// TestIncompleteFrameIsClosedUnderContention checks that an incomplete frame loses its share of the
-// budget after a tenth of Stall while other frames wait.
+// TestIncompleteFrameIsClosedUnderContention sends a half medium frame, which uses up the budget,
+// while a whole frame waits for the budget. The incomplete frame is closed after a tenth of
+// Options.Stall, and the whole frame is read.
 func TestIncompleteFrameIsClosedUnderContention(t *testing.T) {
 	const size = 200 << 10
 	s := startServer(t, func(o *Options) { o.MediumBytesMax, o.Stall = 256<<10, 10*time.Second })
@@ -101,7 +102,7 @@ func TestIncompleteFrameIsClosedUnderContention(t *testing.T) {
 	}
 	half.wantClosed()
 	if took := time.Since(begin); took < 900*time.Millisecond {
-		t.Errorf("the incomplete frame was closed after %v, want about a second", took)
+		t.Errorf("the incomplete frame was closed after %v, want at least 900 ms", took)
 	}
 }
 

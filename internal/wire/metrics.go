@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// The reasons for which a connection is refused or closed: the reason label of
-// broker_connection_rejected_total.
+// The reasons for which a connection is refused or closed. They are the values of the label
+// "reason" of heartwood_broker_connection_rejected_total.
 const (
 	rejectConnections = "too_many_connections"
 	rejectAddress     = "too_many_from_address"
@@ -21,38 +21,40 @@ const (
 	rejectTLS         = "tls"
 )
 
-// durationBuckets cover both ends: a produce into the page cache takes 0.1 to 1 ms, and a long poll
-// waits as long as its client allows, 0.5 s by default and up to 5 min. The factor of 2 to 2.5
-// bounds the error of a quantile.
+// durationBuckets cover short requests and long polls. A produce into the page cache takes 0.1 to 1
+// ms; a long poll waits as long as its client allows, by default 0.5 s and at most 5 min. Each
+// bound is 2 to 2.5 times the previous one up to 10 s, which limits the error of a quantile.
 var durationBuckets = []float64{
 	.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60,
 	300,
 }
 
-// metrics are those of one server; all listeners of a registry share the request metrics.
+// metrics contains the metrics of one server. The servers of all listeners that use the same
+// registry share duration, errors and inFlight.
 type metrics struct {
-	duration    *prometheus.HistogramVec // seconds, by api
-	errors      *prometheus.CounterVec   // by api and Kafka error
+	duration    *prometheus.HistogramVec // duration in seconds, by API
+	errors      *prometheus.CounterVec   // responses by API and Kafka error
 	inFlight    prometheus.Gauge
-	connections prometheus.Gauge       // of this listener
-	rejections  *prometheus.CounterVec // by listener and reject constant
-	listener    string                 // label of connections and rejections
+	connections prometheus.Gauge // open connections of this listener
+	// refused and closed connections, by listener and reject constant
+	rejections *prometheus.CounterVec
+	listener   string // value of the label "listener"
 }
 
 func newMetrics(registry prometheus.Registerer, listener string) *metrics {
 	m := &metrics{listener: listener}
 	m.duration = register(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "heartwood_request_duration_seconds",
-		Help:    "Time from the end of reading a request to its reply having been sent, long polls included.",
+		Help:    "Time from the moment a request was read until its reply was sent, long polls included.",
 		Buckets: durationBuckets,
 	}, []string{"api"}))
 	m.errors = register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "heartwood_request_errors_total",
-		Help: "Requests with an error response, by the first Kafka error.",
+		Help: "Requests answered with an error, by the first Kafka error.",
 	}, []string{"api", "error"}))
 	m.inFlight = register(registry, prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "heartwood_requests_in_flight",
-		Help: "Requests being handled, including those that wait.",
+		Help: "Requests that are being handled, long polls included.",
 	}))
 	connections := register(registry, prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "heartwood_broker_connections",
@@ -63,7 +65,8 @@ func newMetrics(registry prometheus.Registerer, listener string) *metrics {
 		Name: "heartwood_broker_connection_rejected_total",
 		Help: "Connections refused, or closed because of an invalid request.",
 	}, []string{"listener", "reason"}))
-	// Each reason starts at 0: rate() misses the first event of a series that appears with it.
+	// The series of every reason is created with the value 0. If a series appeared with its first
+	// event, rate() would not include this event.
 	for _, reason := range []string{rejectConnections, rejectAddress, rejectTooLarge,
 		rejectUnknownAPI, rejectHeader, rejectSlow, rejectHTTP, rejectTLS} {
 		m.rejections.WithLabelValues(listener, reason)
@@ -71,8 +74,8 @@ func newMetrics(registry prometheus.Registerer, listener string) *metrics {
 	return m
 }
 
-// register adds a collector, or returns the one that another listener of the same registry has
-// added.
+// register adds a collector to a registry and returns it. If another listener has added the same
+// collector before, register returns that collector.
 func register[C prometheus.Collector](registry prometheus.Registerer, c C) C {
 	if registry == nil {
 		return c
@@ -85,21 +88,24 @@ func register[C prometheus.Collector](registry prometheus.Registerer, c C) C {
 		}
 	}
 	if err != nil {
-		panic(err) // two metrics of one name: a programming error
+		panic(err) // two different metrics have the same name: a programming error
 	}
 	return c
 }
 
-// observe records the duration of a request, whether or not its reply could be sent.
+// observe adds the duration of a request to the metric, even if sending the reply has failed.
 func (m *metrics) observe(api string, d time.Duration) {
 	m.duration.WithLabelValues(api).Observe(d.Seconds())
 }
 
-// failed counts a response by its first Kafka error.
+// failed updates the metric for a response with an error. Parameter name is the response's first
+// Kafka error.
 func (m *metrics) failed(api, name string) { m.errors.WithLabelValues(api, name).Inc() }
 
-// rejected counts a refused connection. reason is a reject constant: no label may come from a peer.
+// rejected updates the metric for a connection that was refused or closed. Parameter reason is one
+// of the reject constants, and never a text from a peer: a peer could create any number of series
+// with it.
 func (m *metrics) rejected(reason string) { m.rejections.WithLabelValues(m.listener, reason).Inc() }
 
-// keyNumber is the default of Options.APIName.
+// keyNumber is the default of Options.APIName. It returns the number as text.
 func keyNumber(key int16) string { return strconv.Itoa(int(key)) }

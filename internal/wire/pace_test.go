@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// writeAtPace writes a frame in pieces, with a pause after each.
+// writeAtPace writes a frame in pieces of the given size, with a pause after each piece.
 func writeAtPace(conn net.Conn, frame []byte, size int, pause time.Duration) {
 	for ; len(frame) > 0; time.Sleep(pause) {
 		n := min(size, len(frame))
@@ -24,8 +24,9 @@ func writeAtPace(conn net.Conn, frame []byte, size int, pause time.Duration) {
 	_ = conn.Close()
 }
 
-// TestSlowFramesAreReadAndStalledOnesClosed checks that a large frame may take any time if 1 MiB of
-// it arrives in each Stall.
+// TestSlowFramesAreReadAndStalledOnesClosed sends large frames at different rates, with no other
+// frame waiting. A frame is read if 1 MiB arrives within each Options.Stall, however long the whole
+// frame takes. At a lower rate the connection is closed.
 func TestSlowFramesAreReadAndStalledOnesClosed(t *testing.T) {
 	for name, test := range map[string]struct {
 		piece int
@@ -64,8 +65,9 @@ func TestSlowFramesAreReadAndStalledOnesClosed(t *testing.T) {
 	}
 }
 
-// TestSlowFramesAreClosedUnderContention checks largePace: of three frames that arrive at 1 MiB in
-// 20 s while a small one waits behind them, each is closed in turn, and the small one is read.
+// TestSlowFramesAreClosedUnderContention tests largePace. Three frames of 9 MiB arrive at 1 MiB in
+// 20 s, and a frame of 2 MiB waits behind them for the budget. Each of the three is rejected in
+// turn, and the frame of 2 MiB is read.
 func TestSlowFramesAreClosedUnderContention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(Options{Handler: newTestHandler(), LargeBytesMax: 10 << 20})
@@ -93,34 +95,35 @@ func TestSlowFramesAreClosedUnderContention(t *testing.T) {
 					t.Errorf("slow frame: error %v, want reason %s", err, rejectSlow)
 				}
 			})
-			synctest.Wait() // they acquire the budget in this order
+			synctest.Wait() // so that the frames acquire the budget in this order
 		}
 		begin := time.Now()
 		if err := read(body[:2<<20], 2<<20); err != nil {
 			t.Errorf("small frame: %v", err)
 		}
-		// Each frame has 30 s and a second for each MiB, and then the current step.
+		// A frame of 9 MiB is rejected after 30 s, plus one second for each MiB, plus the step of
+		// 20 s that was in progress.
 		if took := time.Since(begin); took > 3*(30+9+20)*time.Second+20*time.Second {
-			t.Errorf("the small frame waited %v", took)
+			t.Errorf("the small frame waited %v, want at most 3 times 59 s and 20 s", took)
 		}
 	})
 }
 
-// TestLargeFramesAreNotReadAhead checks that a large frame behind a waiting request is not read and
-// holds no budget, and that a small one is read.
+// TestLargeFramesAreNotReadAhead sends a frame of 64 MiB behind a request that waits. The frame is
+// not read and not charged to the budget. Frames on another connection are read and answered.
 func TestLargeFramesAreNotReadAhead(t *testing.T) {
 	s := startServer(t, nil)
 	c := s.dial()
 	c.send(request(keyWait, 0, 1, nil))
 	<-s.handler.waiting
-	// more than socket buffers hold
+	// more than fits into the buffers of the sockets
 	go func() { _, _ = c.Write(request(keyEcho, 0, 2, make([]byte, 64<<20))) }()
 	other := s.dial()
 	other.send(request(keyEcho, 0, 3, make([]byte, 2<<20)))
-	other.send(request(keyEcho, 0, 4, nil)) // answered after the one before
+	other.send(request(keyEcho, 0, 4, nil)) // answered after request 3
 	for _, want := range []int32{3, 4} {
 		if id, _ := other.reply(); id != want {
-			t.Errorf("reply to %d, want %d", id, want)
+			t.Errorf("got a reply to request %d, want %d", id, want)
 		}
 	}
 	if !s.large.TryAcquire(s.opts.LargeBytesMax) {
@@ -134,8 +137,8 @@ func TestLargeFramesAreNotReadAhead(t *testing.T) {
 	}
 }
 
-// TestReleasedRequestHoldsNoBudget checks that a request whose body was released holds no share of
-// the budget while it waits.
+// TestReleasedRequestHoldsNoBudget sends many requests that release their bodies and then wait.
+// Together they exceed the budget, and each can be read, because a released body is not charged.
 func TestReleasedRequestHoldsNoBudget(t *testing.T) {
 	s := startServer(t, func(o *Options) { o.LargeBytesMax = 3 << 20 })
 	const requests = 20
@@ -149,7 +152,8 @@ func TestReleasedRequestHoldsNoBudget(t *testing.T) {
 	s.large.Release(s.opts.LargeBytesMax)
 }
 
-// copyMeter is a connection that records the most bytes that a sender held copied at a write.
+// copyMeter is a connection that notes the largest number of copied bytes that the sender had at
+// any write.
 type copyMeter struct {
 	net.Conn
 	sender *sender
@@ -162,8 +166,8 @@ func (h *copyMeter) Write(p []byte) (int, error) {
 	return h.bytes.Write(p)
 }
 
-// TestManySmallRangesAreWrittenInSteps covers a fetch of thousands of partitions, which is
-// thousands of small ranges.
+// TestManySmallRangesAreWrittenInSteps sends a thousand small file ranges, as in a fetch of many
+// partitions. The sender must never have much more than gatherBytesMax copied bytes.
 func TestManySmallRangesAreWrittenInSteps(t *testing.T) {
 	file, content := fileOf(t, vfs.NewMem(), copyBytesMax)
 	var reply Reply
@@ -182,6 +186,7 @@ func TestManySmallRangesAreWrittenInSteps(t *testing.T) {
 		t.Error("the reply differs from its chunks")
 	}
 	if conn.most > gatherBytesMax+copyBytesMax {
-		t.Errorf("%d bytes were held at one time", conn.most)
+		t.Errorf("got %d copied bytes at one time, want at most %d", conn.most,
+			gatherBytesMax+copyBytesMax)
 	}
 }

@@ -15,40 +15,44 @@ import (
 )
 
 const (
-	// peerResponseMax bounds a response, in bytes. A fetch response may exceed the requested size
-	// by its first batch.
+	// peerResponseMax limits the size of a response, in bytes. A fetch response may exceed the
+	// requested size, because its first batch is always returned whole.
 	peerResponseMax = 128 << 20
-	// peerStall is how long a request or response that has begun may make no progress.
+	// peerStall limits the time for each step of sending a request, and of reading a response whose
+	// size has arrived.
 	peerStall = 30 * time.Second
-	// peerLinger replaces peerStall after a cancellation: a response that is arriving is still
-	// read, and a hung peer is not waited for.
+	// peerLinger replaces peerStall once the context of Do is cancelled. It is long enough to
+	// finish reading a response that is arriving, and short enough not to wait for a peer that
+	// hangs.
 	peerLinger = time.Second
-	// interruptTimeout bounds the write of an interrupting request, during which Peer.mu is held.
+	// interruptTimeout limits the time for sending an interrupting request. Peer.mu is held during
+	// this time.
 	interruptTimeout = 100 * time.Millisecond
 )
 
-// errBadResponse is a response that does not follow the protocol; the connection must be closed.
+// errBadResponse is the error for a response that violates the protocol. The connection must then
+// be closed.
 var errBadResponse = errors.New("malformed response")
 
-// Peer is a connection to another broker. One goroutine sends one request at a time; other
-// goroutines may interrupt its wait. After an error it must be closed.
+// Peer is a connection to another broker. One goroutine calls Do, which sends one request at a
+// time. Other goroutines may end its wait with Interrupt. After an error the Peer must be closed.
 type Peer struct {
 	socket   net.Conn
 	clientID string
-	out      []byte // buffer of the request, reused
-	in       []byte // buffer of the response, reused up to peerKeep
+	out      []byte // buffer for requests; reused
+	in       []byte // buffer for responses; reused if it is not larger than peerKeep
 
-	// mu guards what Interrupt and Do share. It is held while an interrupting request is written,
-	// which does not take long: it has some twenty bytes and follows a request that the peer has
-	// read.
+	// mu guards the fields that Interrupt and Do share. It is held while an interrupting request is
+	// written. This takes little time: the request has about twenty bytes, and the peer has already
+	// read the request before it.
 	mu struct {
 		sync.Mutex
 		correlation int32
-		waiting     bool  // a request was sent and is not answered yet
-		interrupted bool  // an interrupting request was sent after that request
-		pending     *Call // interrupting request to send after the next request
-		// unanswered are the correlation ids of interrupting requests without a response: one, or
-		// two for a moment.
+		waiting     bool  // Do waits for the response to a request that it has sent
+		interrupted bool  // an interrupting request was sent while Do waits for it
+		pending     *Call // interrupting request to send after the next request of Do
+		// unanswered contains the correlation ids of interrupting requests whose response was not
+		// read yet. There is rarely more than one, and never more than two.
 		unanswered []int32
 	}
 }
@@ -56,17 +60,17 @@ type Peer struct {
 // Call is a request to a peer.
 type Call struct {
 	Key, Version int16
-	Flexible     bool                // the version's headers carry tags, in both directions
+	Flexible     bool                // the headers of the request and of the response contain tags
 	Append       func([]byte) []byte // appends the body; nil: an empty body
 }
 
-// Dialer opens connections to other brokers; net.Dialer and tls.Dialer are Dialers.
+// Dialer opens connections to other brokers. Both net.Dialer and tls.Dialer implement it.
 type Dialer interface {
 	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// DialPeer connects to a broker's listener through dialer. clientID identifies this broker in the
-// logs of the other broker.
+// DialPeer connects to a broker's listener by means of dialer. Parameter clientID identifies this
+// broker in the logs of the other broker.
 func DialPeer(ctx context.Context, dialer Dialer, address, clientID string) (*Peer, error) {
 	socket, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -75,17 +79,18 @@ func DialPeer(ctx context.Context, dialer Dialer, address, clientID string) (*Pe
 	return NewPeer(socket, clientID), nil
 }
 
-// NewPeer returns a Peer over a connection that the caller has opened. The Peer owns it.
+// NewPeer returns a Peer for an open connection. Peer.Close closes the connection.
 func NewPeer(socket net.Conn, clientID string) *Peer {
 	return &Peer{socket: socket, clientID: clientID}
 }
 
-// Close closes the connection. It may be called while Do waits, which then fails.
+// Close closes the connection. If another goroutine waits in Do, Do then fails.
 func (p *Peer) Close() error { return p.socket.Close() }
 
-// Do sends a request and returns the body of its response, which is valid until the next call. It
-// waits for the response until ctx ends. A response that has begun is read to its end while it
-// makes progress, unless ctx is cancelled.
+// Do sends a request and returns the body of its response, which is valid until the next call of
+// Do. It waits for the response until ctx ends. If ctx reaches its deadline while the response
+// arrives, Do reads the response to its end as long as it makes progress. If ctx is cancelled, Do
+// gives the response at most peerLinger for each step.
 func (p *Peer) Do(ctx context.Context, call Call) ([]byte, error) {
 	id := p.correlate()
 	p.out = p.frame(p.out[:0], id, call)
@@ -123,10 +128,12 @@ func (p *Peer) Do(ctx context.Context, call Call) ([]byte, error) {
 	}
 }
 
-// Interrupt sends a request behind the request that Do waits for. The peer then ends the wait of
-// the earlier request. If Do is not waiting, the interrupting request follows the next request of
-// Do. The response to the interrupting request is read and discarded. Any goroutine may call it. A
-// failure closes the connection, so that Do fails.
+// Interrupt ends the wait of the peer's handler: it sends an interrupting request behind the
+// request that Do waits for, and the peer then answers the earlier request at once. If Do does not
+// wait now, the interrupting request is sent after the next request of Do. The response to the
+// interrupting request is read and discarded.
+//
+// Any goroutine may call Interrupt. If it fails, it closes the connection, so that Do fails too.
 func (p *Peer) Interrupt(call Call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,13 +153,13 @@ func (p *Peer) interruptLocked(call Call) error {
 	if err == nil {
 		_, err = p.socket.Write(p.frame(nil, p.mu.correlation, call))
 	}
-	if err != nil { // a part may have been sent
+	if err != nil { // a part of the request may have been sent, so no other request may follow
 		_ = p.socket.Close()
 	}
 	return err
 }
 
-// correlate returns the correlation id of the next request.
+// correlate returns a new correlation id for the next request.
 func (p *Peer) correlate() int32 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,7 +167,8 @@ func (p *Peer) correlate() int32 {
 	return p.mu.correlation
 }
 
-// sent records that a request was sent, and sends the pending interrupting request.
+// sent sets the state to waiting after a request was sent. If an interrupting request is pending,
+// sent sends it.
 func (p *Peer) sent() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,15 +181,15 @@ func (p *Peer) sent() error {
 	return p.interruptLocked(*pending)
 }
 
-// answered records that the response was read.
+// answered ends the state waiting after the response was read.
 func (p *Peer) answered() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.waiting = false
 }
 
-// takeUnanswered reports whether a correlation id is that of an interrupting request, and removes
-// it.
+// takeUnanswered reports whether a correlation id belongs to an interrupting request without a
+// response, and removes the id from p.mu.unanswered.
 func (p *Peer) takeUnanswered(id int32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,7 +200,7 @@ func (p *Peer) takeUnanswered(id int32) bool {
 	return at >= 0
 }
 
-// frame appends one request frame.
+// frame appends one request frame to out.
 func (p *Peer) frame(out []byte, correlation int32, call Call) []byte {
 	begin := len(out)
 	out = append(out, 0, 0, 0, 0)
@@ -220,12 +228,14 @@ func (p *Peer) send(ctx context.Context, frame []byte) error {
 	return err
 }
 
-// bound sets the deadlines of a read or write that is done in steps: step is called before each,
-// and done after the last. step sets the deadline before it checks ctx, so that it never overrides
-// an earlier one set by the end of ctx.
+// bound limits the time of a read or write that is done in steps. The caller calls the function
+// step before each step, and the function done after the last one. The function step sets its
+// deadline first and checks ctx afterwards, so it does not override the deadline that the AfterFunc
+// sets when ctx is cancelled.
 //
-// Only a cancellation means that the response is not needed. An expired deadline does not: a large
-// response over a slow line would never arrive.
+// Only a cancellation shortens the deadline, since the caller does not need the response any more.
+// If ctx reaches its own deadline, the response is still needed: otherwise a large response over a
+// slow line would never arrive.
 func bound(ctx context.Context, deadline func(time.Time) error) (step func() error, done func()) {
 	cancelled := func() bool { return errors.Is(ctx.Err(), context.Canceled) }
 	linger := func() error { return deadline(time.Now().Add(peerLinger)) }
@@ -245,14 +255,17 @@ func bound(ctx context.Context, deadline func(time.Time) error) (step func() err
 	}
 	done = func() {
 		if !unhook() {
-			<-hooked // else it could set a deadline for the next operation
+			// wait for the AfterFunc, which could otherwise set a deadline for the next read or
+			// write
+			<-hooked
 		}
 	}
 	return step, done
 }
 
-// await waits for the size of the response, or the end of ctx. The deadline is reset before
-// AfterFunc checks ctx, so the end of ctx is never overwritten.
+// await waits until the size of the response has arrived or ctx ends. It removes the deadline of
+// the previous read before AfterFunc can set one, so it does not override the deadline that
+// AfterFunc sets when ctx ends.
 func (p *Peer) await(ctx context.Context) (int, error) {
 	if err := p.socket.SetReadDeadline(time.Time{}); err != nil {
 		return 0, err
@@ -261,8 +274,8 @@ func (p *Peer) await(ctx context.Context) (int, error) {
 	var size [4]byte
 	_, err := io.ReadFull(p.socket, size[:])
 	if !unhook() && err == nil {
-		// ctx ended while the response arrived. Its hook may still be about to set the past
-		// deadline.
+		// ctx ended while the size of the response arrived. The AfterFunc may set its deadline at
+		// any moment, so the response cannot be read.
 		err = ctx.Err()
 	}
 	if err != nil {
@@ -275,13 +288,13 @@ func (p *Peer) await(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// receive reads the rest of a response in steps: memory grows with the bytes that arrive, and not
-// with the announced length.
+// receive reads a response of the given size, without its size field. It reads in steps, so that
+// the memory grows with the bytes that arrive and does not depend on the announced size.
 func (p *Peer) receive(ctx context.Context, size int) ([]byte, error) {
 	next, done := bound(ctx, p.socket.SetReadDeadline)
 	defer done()
 	if cap(p.in) > peerKeep && size <= peerKeep {
-		p.in = nil // do not keep the buffer of one large response
+		p.in = nil // release the buffer of an earlier, larger response
 	}
 	in := p.in[:0]
 	for len(in) < size {
@@ -303,6 +316,6 @@ func (p *Peer) receive(ctx context.Context, size int) ([]byte, error) {
 	return in, nil
 }
 
-// peerKeep is the largest buffer that is reused for the next response, in bytes: the size of a full
-// fetch response.
+// peerKeep is the size of the largest response buffer that is reused, in bytes. A full fetch
+// response fits into it.
 const peerKeep = 12 << 20

@@ -27,8 +27,8 @@ func echo(version int16, body []byte) Call {
 		Append: func(b []byte) []byte { return append(b, body...) }}
 }
 
-// TestPeerExchangesRequests sends small and large requests with both header versions on one
-// connection.
+// TestPeerExchangesRequests sends small and large requests on one connection, with both versions of
+// the request header.
 func TestPeerExchangesRequests(t *testing.T) {
 	s := startServer(t, nil)
 	p := s.peer()
@@ -41,14 +41,14 @@ func TestPeerExchangesRequests(t *testing.T) {
 					len(got), err)
 			}
 			if request := <-s.handler.got; request.ClientID != "peer-7" {
-				t.Errorf("client id %q", request.ClientID)
+				t.Errorf("got client id %q, want peer-7", request.ClientID)
 			}
 		}
 	}
 }
 
-// TestPeerStopsWaitingWhenItsContextEnds also checks that the server's handler ends once the
-// connection is closed.
+// TestPeerStopsWaitingWhenItsContextEnds cancels the context of Do, which returns the context's
+// error. After the connection is closed, the handler on the server ends too.
 func TestPeerStopsWaitingWhenItsContextEnds(t *testing.T) {
 	s := startServer(t, nil)
 	p := s.peer()
@@ -67,7 +67,7 @@ func TestPeerStopsWaitingWhenItsContextEnds(t *testing.T) {
 	<-s.handler.released
 }
 
-// TestPeerCloseEndsAWait closes the connection from another goroutine.
+// TestPeerCloseEndsAWait closes the connection from another goroutine while Do waits.
 func TestPeerCloseEndsAWait(t *testing.T) {
 	s := startServer(t, nil)
 	p := s.peer()
@@ -82,14 +82,14 @@ func TestPeerCloseEndsAWait(t *testing.T) {
 	}
 }
 
-// TestPeerAbandonsAHungResponse checks that a cancelled request does not wait for a peer that hangs
-// in the middle of its response: a follower must be free to follow another leader. A slow response
-// that is still needed is read, even after the deadline of its ctx.
+// TestPeerAbandonsAHungResponse sends a response that stops half-way or arrives slowly. A cancelled
+// Do must return soon, so that a follower can follow another leader. If Do is not cancelled, it
+// must read a slow response to its end, even after the deadline of its context.
 func TestPeerAbandonsAHungResponse(t *testing.T) {
 	const size = 2 * stepBytes
 	for name, test := range map[string]struct {
 		cancels bool
-		// interval in which a tenth of the response arrives; 0: it stops half-way
+		// time in which another tenth of the response arrives; 0: the response stops half-way
 		moves time.Duration
 		least time.Duration
 		most  time.Duration
@@ -110,7 +110,7 @@ func TestPeerAbandonsAHungResponse(t *testing.T) {
 				half := make(chan struct{})
 				answer := binary.BigEndian.AppendUint32(nil, size)
 				answer = append(answer, make([]byte, size)...)
-				answer[7] = 1 // the correlation id
+				answer[7] = 1 // last byte of the correlation id
 				go func() {
 					_, _ = theirs.Read(make([]byte, 1000))
 					_, _ = theirs.Write(answer[:size/2])
@@ -139,8 +139,8 @@ func TestPeerAbandonsAHungResponse(t *testing.T) {
 	}
 }
 
-// TestInterruptDoesNotBlock checks that Interrupt, which holds a lock that Do needs, returns soon
-// when the peer reads nothing.
+// TestInterruptDoesNotBlock checks that Interrupt returns soon if the peer reads nothing, because
+// Interrupt acquires a lock that Do needs.
 func TestInterruptDoesNotBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
@@ -153,7 +153,7 @@ func TestInterruptDoesNotBlock(t *testing.T) {
 		_, _ = theirs.Read(make([]byte, 1000))
 		synctest.Wait()
 		begin := time.Now()
-		p.Interrupt(Call{}) // the peer reads nothing
+		p.Interrupt(Call{}) // blocks, because the peer does not read
 		if took := time.Since(begin); took > time.Second {
 			t.Errorf("Interrupt took %v", took)
 		}
@@ -164,7 +164,8 @@ func TestInterruptDoesNotBlock(t *testing.T) {
 	})
 }
 
-// TestPeerRejectsInvalidResponses also checks that little memory is allocated for them.
+// TestPeerRejectsInvalidResponses checks that Do returns an error for each invalid response, and
+// allocates little memory for it.
 func TestPeerRejectsInvalidResponses(t *testing.T) {
 	frame := func(size int32, rest ...byte) []byte {
 		return append(binary.BigEndian.AppendUint32(nil, uint32(size)), rest...)
@@ -201,15 +202,16 @@ func TestPeerRejectsInvalidResponses(t *testing.T) {
 	}
 }
 
-// TestInterruptEndsTheWaitOfARequest checks that the interrupting request reaches the handler that
-// waits, also when it was sent between two requests, and that its response is discarded.
+// TestInterruptEndsTheWaitOfARequest interrupts a request while Do waits for it, and twice before
+// Do sends it. Each time the handler stops waiting, and the response to the interrupting request is
+// discarded.
 func TestInterruptEndsTheWaitOfARequest(t *testing.T) {
 	s := startServer(t, nil)
 	p := s.peer()
 	interrupt := echo(1, []byte("interrupt"))
 	for i := range 3 {
 		if i > 0 {
-			p.Interrupt(interrupt) // before the request
+			p.Interrupt(interrupt) // before Do sends its request
 		}
 		ended := make(chan error, 1)
 		go func() {
@@ -223,7 +225,7 @@ func TestInterruptEndsTheWaitOfARequest(t *testing.T) {
 		}
 		if i == 0 {
 			p.Interrupt(interrupt)
-			p.Interrupt(interrupt) // the second has no effect
+			p.Interrupt(interrupt) // no effect, because the request is interrupted already
 		}
 		select {
 		case err := <-ended:
@@ -241,11 +243,12 @@ func TestInterruptEndsTheWaitOfARequest(t *testing.T) {
 		}
 	}
 	if n := len(p.mu.unanswered); n != 0 {
-		t.Errorf("%d interrupting requests are still unanswered", n)
+		t.Errorf("unanswered interrupting requests: got %d, want none", n)
 	}
 }
 
-// TestInterruptFromAnotherGoroutine is most useful with -race.
+// TestInterruptFromAnotherGoroutine interrupts while another goroutine sends requests. It finds
+// most faults with the race detector.
 func TestInterruptFromAnotherGoroutine(t *testing.T) {
 	s := startServer(t, nil)
 	p := s.peer()
@@ -253,7 +256,7 @@ func TestInterruptFromAnotherGoroutine(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for range 5000 { // the test handler queues twice as many
+		for range 5000 { // the channels of testHandler have room for twice as many
 			if ctx.Err() != nil {
 				return
 			}

@@ -6,15 +6,16 @@ import (
 	"sync"
 )
 
-// peerCounts counts connections by IP address. Clients behind one translated address share one
-// count.
+// peerCounts counts the open connections of each IP address. Clients behind the same NAT address
+// share one count.
 type peerCounts struct {
 	limit int // > 0
 	lock  sync.Mutex
-	held  map[netip.Addr]int // no entry is 0
+	held  map[netip.Addr]int // number of connections; every entry is positive
 }
 
-// acquire counts one more connection, or returns false if the address has reached the limit.
+// acquire adds a connection of an address. It returns false, and adds nothing, if the address has
+// reached the limit.
 func (p *peerCounts) acquire(peer netip.Addr) bool {
 	p.lock.Lock()
 	defer p.lock.Unlock()
@@ -33,8 +34,8 @@ func (p *peerCounts) release(peer netip.Addr) {
 	}
 }
 
-// addressOf returns the peer's IP address, an IPv4 address in one form however it arrived. Sockets
-// that are not TCP share the zero address.
+// addressOf returns the IP address of the socket's peer. An IPv4 address that is mapped to IPv6 is
+// returned as IPv4. All sockets that are not TCP have the zero address.
 func addressOf(socket net.Conn) netip.Addr {
 	if tcp, ok := socket.RemoteAddr().(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap().WithZone("")

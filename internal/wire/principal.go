@@ -9,5 +9,5 @@ type Principal struct {
 // Anonymous is the principal of a connection on a listener without authentication.
 var Anonymous = Principal{Type: "User", Name: "ANONYMOUS"}
 
-// String returns the principal as Kafka's ACLs name it, such as "User:alice".
+// String returns the principal in the form of Kafka's ACLs, such as "User:alice".
 func (p Principal) String() string { return p.Type + ":" + p.Name }

@@ -17,11 +17,11 @@ func TestRequestNamesItsListenerAndPrincipal(t *testing.T) {
 			Anonymous)
 	}
 	if text := got.Principal.String(); text != "User:ANONYMOUS" {
-		t.Errorf("principal is named %q", text)
+		t.Errorf("got principal %q, want User:ANONYMOUS", text)
 	}
 }
 
-// dialerFunc is a Dialer.
+// dialerFunc implements Dialer by a function.
 type dialerFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 func (f dialerFunc) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
@@ -44,6 +44,6 @@ func TestDialPeerConnectsThroughItsDialer(t *testing.T) {
 		t.Errorf("answer %q, error %v", answer, err)
 	}
 	if dialed != "broker-1.invalid:9091" {
-		t.Errorf("dialed %q", dialed)
+		t.Errorf("got dialed address %q, want broker-1.invalid:9091", dialed)
 	}
 }

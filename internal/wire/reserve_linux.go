@@ -6,25 +6,27 @@ import (
 	"syscall"
 )
 
-// reservedBitsMax is the largest class of reserved memory, which holds a frame of frameBytesMax.
+// reservedBitsMax is the class of the largest ranges: a range of 1<<reservedBitsMax bytes contains
+// a frame of frameBytesMax.
 const reservedBitsMax = 27
 
-// reserved keeps address ranges between requests, by size: free[n] are of 1<<n bytes. The number of
-// kept ranges is the largest number of concurrent large requests so far, which the budget bounds.
-// Kept ranges hold no memory.
+// reserved contains the address ranges that no request uses now: free[n] contains ranges of 1<<n
+// bytes. A free range occupies no memory. There are never more ranges than the largest number of
+// concurrent large requests so far, which the budget limits.
 var reserved struct {
 	sync.Mutex
 	free [reservedBitsMax + 1][][]byte
 }
 
-// reserve returns n bytes, up to frameBytesMax, of memory that the kernel commits page by page as
-// the memory is written, and the function that releases it. Go's allocator would clear, and so
-// commit, all the memory at once; a buffer that grows as bytes arrive would copy its content each
-// time.
+// reserve returns n bytes of memory, at most frameBytesMax, and the function that releases them.
+// The kernel commits the memory page by page when it is written. Go's allocator would clear the
+// memory, which would commit the whole. A buffer that grows as bytes arrive would copy its content
+// with each growth.
 //
-// The pages are returned and the addresses are kept: a use after the release reads zeros or another
-// request, as with pooled buffers. If the range were unmapped, the Go heap could get those
-// addresses, and such a bug could read any memory (ADR 0062).
+// The release returns the pages to the kernel, but keeps the address range. Code that uses the
+// range after the release by mistake reads zeros or another request, as with pooled buffers. If the
+// range were unmapped, the Go heap could reuse its addresses, and the mistake could read any memory
+// (ADR 0062).
 func reserve(n int) (buf []byte, unreserve func(), err error) {
 	class := bits.Len(uint(max(1, n) - 1))
 	whole := getReserved(class)
@@ -38,7 +40,7 @@ func reserve(n int) (buf []byte, unreserve func(), err error) {
 	return whole[:n:n], func() { putReserved(class, whole) }, nil
 }
 
-// getReserved returns a free range, or nil if there is none.
+// getReserved returns a free range of a class, or nil if no range is free.
 func getReserved(class int) []byte {
 	reserved.Lock()
 	defer reserved.Unlock()
@@ -51,8 +53,9 @@ func getReserved(class int) []byte {
 	return whole
 }
 
-// putReserved returns the pages to the kernel and keeps the range. If the memory of the process is
-// locked, the kernel keeps the pages, and the range is unmapped instead.
+// putReserved returns the pages of a range to the kernel, and stores the range as free. If the
+// memory of the process is locked (mlockall), the kernel refuses to take the pages, so the range is
+// unmapped instead.
 func putReserved(class int, whole []byte) {
 	if syscall.Madvise(whole, syscall.MADV_DONTNEED) != nil {
 		_ = syscall.Munmap(whole)

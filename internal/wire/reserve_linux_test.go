@@ -23,7 +23,7 @@ func residentBytes(t *testing.T) int {
 }
 
 func TestReservedMemoryIsCommittedAsItIsWritten(t *testing.T) {
-	// Memory of earlier tests that is freed in between would distort the measurement.
+	// If memory of earlier tests were freed during the test, the measurement would be too low.
 	debug.FreeOSMemory()
 	before := residentBytes(t)
 	buf, unreserve, err := reserve(frameBytesMax)
@@ -32,22 +32,23 @@ func TestReservedMemoryIsCommittedAsItIsWritten(t *testing.T) {
 	}
 	buf[0], buf[frameBytesMax-1] = 1, 1
 	if grown := residentBytes(t) - before; grown > 16<<20 {
-		t.Errorf("two bytes written, %d bytes committed", grown)
+		t.Errorf("after writing two bytes: got %d committed bytes, want at most 16 MiB", grown)
 	}
 	for at := 0; at < len(buf); at += 4096 {
 		buf[at] = 1
 	}
 	if grown := residentBytes(t) - before; grown < 80<<20 {
-		t.Errorf("all written, %d bytes committed: the measurement does not work", grown)
+		t.Errorf("after writing all bytes: got %d committed bytes, want at least 80 MiB", grown)
 	}
 	unreserve()
 	if grown := residentBytes(t) - before; grown > 16<<20 {
-		t.Errorf("%d bytes are still committed", grown)
+		t.Errorf("after the release: got %d committed bytes, want at most 16 MiB", grown)
 	}
 }
 
-// TestReleasedReservationReadsZeros checks that a slice that outlives its request by mistake reads
-// zeros and no other memory.
+// TestReleasedReservationReadsZeros checks that a slice that is used after the release of its range
+// by mistake reads zeros. It also checks that a range is reused, and that two requests never share
+// one.
 func TestReleasedReservationReadsZeros(t *testing.T) {
 	buf, unreserve, err := reserve(3 << 20)
 	if err != nil {
@@ -59,7 +60,7 @@ func TestReleasedReservationReadsZeros(t *testing.T) {
 	if got := string(stale); got != "\x00\x00\x00\x00\x00\x00" {
 		t.Errorf("a slice that outlived its request reads %q", got)
 	}
-	again, unreserve, err := reserve(4 << 20) // of the same class
+	again, unreserve, err := reserve(4 << 20) // has the same class as buf
 	if err != nil {
 		t.Fatal(err)
 	}

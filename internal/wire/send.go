@@ -12,28 +12,29 @@ import (
 )
 
 const (
-	// copyBytesMax is the largest file range that is read and sent with the bytes around it: below,
-	// one more system call costs more than the copy.
+	// copyBytesMax is the size of the largest file range that is copied and sent in one write with
+	// the bytes around it. For so few bytes, one more system call costs more than the copy.
 	copyBytesMax = 16 << 10
-	// gatherBytesMax is how many bytes of files are copied before they are written: a reply of many
-	// small ranges, up to the 55 MiB of a fetch, must not be held in memory as a whole while a slow
-	// client reads it.
+	// gatherBytesMax is the number of copied bytes at which the gathered parts are written. Without
+	// the limit, a fetch response of many small ranges, with up to 55 MiB, would be in memory as a
+	// whole while a slow client reads it.
 	gatherBytesMax = 256 << 10
-	// responseBytesMax is the largest size that the int32 of a frame holds.
+	// responseBytesMax is the largest value of the int32 that contains the size of a frame.
 	responseBytesMax = 1<<31 - 1
 )
 
-// errReplyTooLarge is a programming error: the handler must bound its replies.
+// errReplyTooLarge is the error for a reply that does not fit into a frame. Handlers limit their
+// replies, so it indicates a programming error.
 var errReplyTooLarge = errors.New("reply exceeds the largest frame")
 
-// sender writes replies to one socket: it gathers small parts into one write and sends large file
-// ranges by sendfile where the platform has it.
+// sender writes replies to one socket. It gathers small parts into one write, and sends large file
+// ranges by sendfile if the platform supports it.
 type sender struct {
 	socket net.Conn
-	tcp    *net.TCPConn // nil: no sendfile
+	tcp    *net.TCPConn // nil if the socket is not TCP: no sendfile
 	gather net.Buffers  // content of the next write
-	copies [][]byte     // pooled buffers within gather
-	copied int          // bytes in copies, < gatherBytesMax + stepBytes
+	copies [][]byte     // pooled buffers that are parts of gather
+	copied int          // number of bytes in copies, < gatherBytesMax + stepBytes
 	head   [9]byte      // size, correlation id, and an empty tag section
 }
 
@@ -42,12 +43,12 @@ func newSender(socket net.Conn) sender {
 	return sender{socket: socket, tcp: tcp}
 }
 
-// send writes one response frame. extend is called before each step that may block.
-// errReplyTooLarge is returned before anything was written; after any other error the stream may
-// end within the frame, and the connection must be closed.
+// send writes one response frame. It calls extend before each step that may block. If it returns
+// errReplyTooLarge, it has written nothing. After any other error it may have written a part of the
+// frame, so the connection must be closed.
 func (s *sender) send(correlationID int32, reply *Reply, extend func()) error {
 	defer s.forget()
-	// size is the number of bytes after the first four bytes of the frame.
+	// size does not include the four bytes of the size field
 	size := 4
 	if reply.Flexible {
 		size++
@@ -64,8 +65,8 @@ func (s *sender) send(correlationID int32, reply *Reply, extend func()) error {
 	s.head[8] = 0
 	s.gather = append(s.gather, s.head[:headBytes])
 	if s.tcp != nil && anySendfile(reply.Chunks) {
-		// With TCP_CORK the header travels with the first bytes of the file instead of in a packet
-		// of its own.
+		// With TCP_CORK the kernel sends the header together with the first bytes of the file, and
+		// not in a packet of its own.
 		cork(s.tcp, true)
 		defer cork(s.tcp, false)
 	}
@@ -77,7 +78,7 @@ func (s *sender) send(correlationID int32, reply *Reply, extend func()) error {
 	return s.flush(extend)
 }
 
-// size returns the number of bytes that the chunk sends.
+// size returns the number of bytes to send for the chunk.
 func (c *Chunk) size() int {
 	if c.File != nil {
 		return c.Length
@@ -85,8 +86,8 @@ func (c *Chunk) size() int {
 	return len(c.Bytes)
 }
 
-// anySendfile reports whether a chunk is large enough for sendfile. Without such a chunk the reply
-// is sent in one write, and corking would be useless.
+// anySendfile reports whether one of the chunks is large enough for sendfile. A reply without such
+// a chunk is usually sent in one write, and needs no TCP_CORK.
 func anySendfile(chunks []Chunk) bool {
 	for i := range chunks {
 		if chunks[i].File != nil && chunks[i].Length > copyBytesMax {
@@ -96,7 +97,8 @@ func anySendfile(chunks []Chunk) bool {
 	return false
 }
 
-// add appends a chunk to the gathered write, or flushes that and sends the chunk's file.
+// add adds a chunk to the gathered parts. A large file range is not gathered: add writes the
+// gathered parts and then sends the range.
 func (s *sender) add(c *Chunk, extend func()) error {
 	if c.File == nil {
 		if len(c.Bytes) > 0 {
@@ -118,8 +120,8 @@ func (s *sender) add(c *Chunk, extend func()) error {
 	if file, ok := vfs.OSFile(c.File); ok && s.tcp != nil && sendfileWorks {
 		return s.sendRange(file, c.Position, c.Length, extend)
 	}
-	// Without sendfile (a file in memory, another platform) a range is read and written in steps,
-	// with one step in memory at a time.
+	// Without sendfile (a file in memory, or another platform) the range is read and written in
+	// steps, so that only one step is in memory at a time.
 	for done := 0; done < c.Length; {
 		n := min(c.Length-done, stepBytes)
 		if err := s.copyRange(c.File, c.Position+int64(done), n); err != nil {
@@ -133,8 +135,9 @@ func (s *sender) add(c *Chunk, extend func()) error {
 	return nil
 }
 
-// copyRange reads a range into a pooled buffer of the gathered write. It records the buffer before
-// the read, so that forget returns it also when the read fails.
+// copyRange reads a file range into a pooled buffer, and adds the buffer to the gathered parts. It
+// adds the buffer to s.copies before it reads, so that forget releases the buffer even if the read
+// fails.
 func (s *sender) copyRange(file vfs.File, position int64, n int) error {
 	buf := getBuffer(n)
 	s.copies = append(s.copies, buf)
@@ -146,8 +149,8 @@ func (s *sender) copyRange(file vfs.File, position int64, n int) error {
 	return nil
 }
 
-// sendRange sends a large range by sendfile in steps, each with a deadline of its own. A step may
-// send less than requested.
+// sendRange sends a large file range by sendfile, in steps that each have their own deadline. A
+// step may send fewer bytes than requested.
 func (s *sender) sendRange(file *os.File, position int64, n int, extend func()) error {
 	for done := 0; done < n; {
 		extend()
@@ -160,19 +163,20 @@ func (s *sender) sendRange(file *os.File, position int64, n int, extend func()) 
 	return nil
 }
 
-// flush writes the gathered parts, with one writev where the socket supports it.
+// flush writes the gathered parts, with one writev if the socket supports it.
 func (s *sender) flush(extend func()) error {
 	if len(s.gather) == 0 {
 		return nil
 	}
 	extend()
-	pending := s.gather // WriteTo consumes its receiver; s.gather keeps its capacity
+	// a copy, because WriteTo modifies its receiver, and s.gather must keep its capacity
+	pending := s.gather
 	_, err := pending.WriteTo(s.socket)
 	s.forget()
 	return err
 }
 
-// forget discards the gathered parts, whether they were sent or not.
+// forget discards the gathered parts and releases their buffers, whether they were sent or not.
 func (s *sender) forget() {
 	for _, buf := range s.copies {
 		putBuffer(buf)
@@ -182,7 +186,7 @@ func (s *sender) forget() {
 	s.gather, s.copies, s.copied = s.gather[:0], s.copies[:0], 0
 }
 
-// isReset reports whether the peer closed the connection.
+// isReset reports whether err means that the connection was closed.
 func isReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
 		errors.Is(err, net.ErrClosed)

@@ -10,14 +10,15 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// fileOf creates a file of random content: vfs.OS is sent by sendfile, vfs.Mem is read.
+// fileOf creates a file with random content. A file of vfs.OS is sent by sendfile, and a file of
+// vfs.Mem is read and written.
 func fileOf(t *testing.T, fsys vfs.FS, size int) (vfs.File, []byte) {
 	t.Helper()
 	content := make([]byte, size)
-	_, _ = rand.NewChaCha8([32]byte{7}).Read(content) // never fails
+	_, _ = rand.NewChaCha8([32]byte{7}).Read(content) // ChaCha8.Read never fails
 	file, err := fsys.Create(filepath.Join(t.TempDir(), "data"))
 	if err != nil {
-		// Mem has no such directory.
+		// vfs.Mem does not contain the temporary directory
 		file, err = fsys.Create("/data")
 	}
 	if err != nil {
@@ -66,8 +67,8 @@ func TestFileRangesAreSentBetweenBytes(t *testing.T) {
 	})
 }
 
-// TestSendfileLeavesTheFileOffset checks that sending does not move the offset of the file: many
-// connections send from one file, and its writer appends to it.
+// TestSendfileLeavesTheFileOffset checks that sending a file does not move the file's offset. Many
+// connections send from the same file while its writer appends to it.
 func TestSendfileLeavesTheFileOffset(t *testing.T) {
 	file, _ := fileOf(t, vfs.OS{}, 1<<20)
 	s := startServer(t, nil)
@@ -80,11 +81,12 @@ func TestSendfileLeavesTheFileOffset(t *testing.T) {
 		t.Fatal("the file is not an *os.File")
 	}
 	if at, err := osFile.Seek(0, io.SeekCurrent); at != 0 || err != nil {
-		t.Errorf("the offset is %d, error %v, want 0", at, err)
+		t.Errorf("got offset %d, error %v; want 0, nil", at, err)
 	}
 }
 
-// TestPartialWritesAreResumed sends a reply that is larger than the buffers of the socket.
+// TestPartialWritesAreResumed sends a reply that is larger than the buffers of the sockets to a
+// client that reads in small pieces.
 func TestPartialWritesAreResumed(t *testing.T) {
 	forEachFS(t, func(t *testing.T, fsys vfs.FS) {
 		file, content := fileOf(t, fsys, 32<<20)
@@ -106,8 +108,8 @@ func TestPartialWritesAreResumed(t *testing.T) {
 	})
 }
 
-// TestShortFileClosesTheConnection checks that a file that ends before its range closes the
-// connection, instead of sending other bytes.
+// TestShortFileClosesTheConnection sends a range that ends behind the end of its file. The
+// connection is closed, and no other bytes are sent in place of the missing byte.
 func TestShortFileClosesTheConnection(t *testing.T) {
 	forEachFS(t, func(t *testing.T, fsys vfs.FS) {
 		for _, size := range []int{copyBytesMax / 2, 1 << 20} {
@@ -118,7 +120,7 @@ func TestShortFileClosesTheConnection(t *testing.T) {
 			c.send(request(keyFiles, 0, 1, nil))
 			got, err := io.ReadAll(c)
 			if err != nil || len(got) > 8+size {
-				t.Errorf("read %d bytes, error %v", len(got), err)
+				t.Errorf("got %d bytes, error %v; want at most %d, nil", len(got), err, 8+size)
 			}
 			<-s.handler.released
 		}
@@ -134,7 +136,7 @@ func TestBufferClasses(t *testing.T) {
 		}
 		putBuffer(buf)
 	}
-	putBuffer(make([]byte, 1000)) // of no class, so not pooled
+	putBuffer(make([]byte, 1000)) // has the capacity of no pool, so it is dropped
 	if buf := getBuffer(1000); cap(buf) != 1024 {
 		t.Errorf("capacity %d, want 1024", cap(buf))
 	}

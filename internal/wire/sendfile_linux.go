@@ -9,12 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sendfileWorks is a constant, so that each platform compiles only its own path (ADR 0037).
+// sendfileWorks is true where this package implements sendfile. It is a constant, so that each
+// platform compiles only the code that it uses (ADR 0037).
 const sendfileWorks = true
 
-// sendfile sends at most n bytes of file from position, waits (until the write deadline) for space
-// in the socket, and returns how many bytes it sent. The position is passed explicitly, so the
-// offset of the file, which all readers share, never moves; net.TCPConn.ReadFrom would move it.
+// sendfile sends at most n bytes of a file, beginning at a position, and returns how many bytes it
+// sent. It waits for space in the socket until the socket's write deadline. Unlike
+// net.TCPConn.ReadFrom, it does not move the offset of the file, because all readers share the
+// file.
 func sendfile(to *net.TCPConn, file *os.File, position int64, n int) (sent int, err error) {
 	socket, err := to.SyscallConn()
 	if err != nil {
@@ -25,7 +27,7 @@ func sendfile(to *net.TCPConn, file *os.File, position int64, n int) (sent int, 
 		return 0, err
 	}
 	var failed error
-	// Control keeps the file open while its descriptor is in use.
+	// Control keeps the file open while the function uses the descriptor.
 	err = source.Control(func(from uintptr) {
 		err := socket.Write(func(out uintptr) bool {
 			sent, failed = sendOnce(int(out), int(from), position, n)
@@ -36,8 +38,8 @@ func sendfile(to *net.TCPConn, file *os.File, position int64, n int) (sent int, 
 	return sent, errors.Join(err, failed)
 }
 
-// sendOnce calls sendfile until no signal interrupts it. The caller handles EAGAIN by waiting for
-// space.
+// sendOnce makes one system call sendfile, and repeats it if a signal interrupts it. It returns
+// EAGAIN if the socket has no space.
 func sendOnce(out, from int, position int64, n int) (int, error) {
 	for {
 		offset := position
@@ -48,14 +50,14 @@ func sendOnce(out, from int, position int64, n int) (int, error) {
 		case err != nil:
 			return 0, err
 		case sent == 0:
-			return 0, io.ErrUnexpectedEOF // the file ends before the chunk
+			return 0, io.ErrUnexpectedEOF // the file ends before the end of the chunk
 		}
 		return sent, nil
 	}
 }
 
-// cork holds back partial packets; uncorking sends them. A failure is ignored: it costs packets
-// only.
+// cork sets or clears TCP_CORK, which makes the kernel hold back packets that are not full. It
+// ignores a failure, which only means that more packets are sent.
 func cork(conn *net.TCPConn, on bool) {
 	value := 0
 	if on {

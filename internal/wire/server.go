@@ -15,31 +15,31 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Request is one request frame with its header decoded.
+// Request is one request frame, with its header decoded.
 type Request struct {
 	Key           int16
 	Version       int16
 	CorrelationID int32
 	ClientID      string // "" if the client sent none
-	// Body is valid until ReleaseBody, or until the reply was sent: a handler must copy the parts
-	// that it keeps.
+	// Body is valid until ReleaseBody is called or the reply was sent. A handler must copy the
+	// parts of Body that it needs for longer.
 	Body []byte
 	// Listener is Options.Name of the server that accepted the connection.
 	Listener string
 	// Principal is the identity of the client: Anonymous without authentication.
 	Principal Principal
 	Remote    net.Addr
-	// Release returns the memory of Body and its share of the budget; nil: nothing to return. Call
-	// ReleaseBody instead.
+	// Release releases the memory of Body and its bytes of a budget. If it is nil, there is nothing
+	// to release. Handlers call ReleaseBody instead.
 	Release func()
-	// NextRequest receives one value when the client has sent another request, which waits for the
+	// NextRequest delivers one value when the client has sent its next request, which waits for the
 	// reply to this one.
 	NextRequest <-chan struct{}
 }
 
-// ReleaseBody releases Body before the request is answered. A handler calls it before it waits, if
-// it needs Body no longer: requests that wait would otherwise keep others from being read. The
-// reply must not alias Body then.
+// ReleaseBody releases Body before the request is answered. A handler that is about to wait calls
+// it if it no longer needs Body, because the memory of waiting requests could use up the budget,
+// and then no other request could be read. After the call, the reply must not alias Body.
 func (r *Request) ReleaseBody() {
 	release := r.Release
 	r.Body, r.Release = nil, nil
@@ -51,31 +51,32 @@ func (r *Request) ReleaseBody() {
 // Chunk is a part of a reply: bytes, or a range of a file that is sent without being copied.
 type Chunk struct {
 	Bytes    []byte
-	File     vfs.File // not nil: Length bytes from Position
+	File     vfs.File // if not nil, the chunk is Length bytes from Position of File
 	Position int64
 	Length   int
 }
 
-// Reply is the body of a response: the bytes after the correlation id and, in flexible versions,
-// the tags of the header.
+// Reply is the body of a response: the bytes after the correlation id, and after the tags of the
+// header if the version is flexible.
 type Reply struct {
-	Flexible bool // the response header carries tags; never for ApiVersions
+	Flexible bool // the response header contains tags; false for ApiVersions
 	Chunks   []Chunk
 	Release  func() // called after the reply was sent or abandoned; may be nil
 	None     bool   // the request has no response (acks=0)
 	Error    string // Kafka error name for request_errors_total; empty: none
 }
 
-// Handler answers requests. An error closes the connection. The requests of one connection arrive
-// one after the other.
+// Handler answers requests. If it returns an error, the connection is closed. The requests of one
+// connection are passed to it one after the other.
 type Handler interface {
-	// FrameMax returns the largest frame of an API key, in bytes; 0 if the key is not served, which
-	// closes the connection, as in Kafka.
+	// FrameMax returns the size of the largest frame of an API key, in bytes. It returns 0 if the
+	// key is not served; then the connection is closed, as in Kafka.
 	FrameMax(key int16) int
-	// Flexible reports whether the header of a request carries tagged fields (header v2, KIP-482).
+	// Flexible reports whether the header of a request contains tagged fields (header v2, KIP-482).
 	Flexible(key, version int16) bool
-	// Handle answers one request. ctx ends when the client disconnects or the server stops. The
-	// reply may alias req.Body. The reply's Release is called even if an error is returned with it.
+	// Handle answers one request. The context ends when the client disconnects or the server stops.
+	// The reply may alias req.Body. Reply.Release is called even if Handle returns an error with
+	// the reply.
 	Handle(ctx context.Context, req *Request) (Reply, error)
 }
 
@@ -86,25 +87,26 @@ type Options struct {
 	Name     string                 // listener label of metrics; default "kafka"
 	APIName  func(key int16) string // api label of metrics; default: the key's number
 	Registry prometheus.Registerer  // may be nil
-	Logger   *slog.Logger           // default: discards
+	Logger   *slog.Logger           // default: discards all messages
 
 	ConnectionsMax int // concurrent connections; default 10000
-	// ConnectionsPerAddressMax bounds the connections of one IP address; default half of
-	// ConnectionsMax, so that no address can take all.
+	// ConnectionsPerAddressMax limits the connections of one IP address. The default is half of
+	// ConnectionsMax, so that one address cannot use up all connections.
 	ConnectionsPerAddressMax int
-	// MediumBytesMax bounds the bytes of frames above 16 KiB and up to 1 MiB of all connections
-	// together; default 512 MiB.
+	// MediumBytesMax limits the memory of frames with more than 16 KiB and at most 1 MiB, as the
+	// sum over all connections. The default is 512 MiB. The next such frame is read when enough
+	// memory is released.
 	MediumBytesMax int64
-	// LargeBytesMax bounds the bytes of frames above 1 MiB of all connections together; default 256
-	// MiB.
+	// LargeBytesMax is the same limit for frames with more than 1 MiB. The default is 256 MiB.
 	LargeBytesMax int64
-	// Idle is how long a connection may send nothing before it is closed; default 10 min, as in
-	// Kafka.
+	// Idle is how long a connection stays open while its client sends nothing. The default is 10
+	// min, as in Kafka.
 	Idle time.Duration
-	// Stall is how long a frame or reply may take for each 1 MiB, or for its rest, before the
-	// connection is closed; default 30 s.
+	// Stall is the time within which the peer must send or read the next 1 MiB of a frame or reply,
+	// or all of a smaller remainder. Otherwise the connection is closed. The default is 30 s.
 	Stall time.Duration
-	// Drain is how long a reply may take after the ctx of Serve has ended; default 5 s.
+	// Drain is how long the server continues to send replies after the context of Serve has ended.
+	// The default is 5 s.
 	Drain time.Duration
 }
 
@@ -139,16 +141,16 @@ func defaulted[T comparable](value, standard T) T {
 type Server struct {
 	opts    Options
 	metrics *metrics
-	medium  budget        // of frames above aheadBytesMax and up to largeBytes
-	large   budget        // of frames above largeBytes
+	medium  budget        // memory of frames above aheadBytesMax and up to largeBytes
+	large   budget        // memory of frames above largeBytes
 	slots   chan struct{} // one token for each connection
-	peers   peerCounts
+	peers   peerCounts    // connections by client address
 	conns   sync.WaitGroup
 
-	refusals outage.State // connections refused above a limit; used by Serve alone
+	refusals outage.State // refused connections; used by the goroutine of Serve only
 }
 
-// NewServer returns a Server; call Serve to run it.
+// NewServer returns a Server. Serve runs it.
 func NewServer(opts Options) *Server {
 	opts.setDefaults()
 	return &Server{
@@ -161,14 +163,15 @@ func NewServer(opts Options) *Server {
 	}
 }
 
-// Serve runs until ctx ends, then reads no more requests, waits until the current ones are answered
-// (their ctx ends, so long polls return), and joins every goroutine. It returns early with an error
-// only if the listener fails.
+// Serve accepts connections until ctx ends. It then stops reading requests, waits until the
+// requests that are being handled are answered, and returns after all its goroutines have exited.
+// Long polls are answered at once, because their context ends too. Serve returns an error, and
+// earlier, only if the listener fails.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() { _ = s.opts.Listener.Close() })
-	// Deferred calls run in reverse: a listener that fails ends the connections before they are
-	// joined.
+	// The deferred calls run in reverse order: if the listener fails, cancel ends the connections
+	// before conns.Wait waits for them.
 	defer s.conns.Wait()
 	defer cancel()
 	defer stop()
@@ -186,7 +189,8 @@ func (s *Server) Serve(ctx context.Context) error {
 		case errors.Is(err, net.ErrClosed):
 			return err
 		default:
-			// Usually the process is out of file descriptors, which are freed when connections end.
+			// The usual cause is that the process has no free file descriptor. Descriptors become
+			// free when connections are closed.
 			if accepts.Fail(time.Now()) {
 				s.opts.Logger.Warn("failed to accept connection", "listener", s.opts.Name, "error",
 					err)
@@ -196,7 +200,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 }
 
-// acceptRetry is the pause after a failed accept: without it the loop would spin.
+// acceptRetry is the pause after a failed accept. Without a pause, the loop would use a whole CPU
+// while accepting fails.
 const acceptRetry = 100 * time.Millisecond
 
 func pause(ctx context.Context, d time.Duration) {
@@ -208,8 +213,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// refuse closes a connection above a limit. Only the first of a series is logged, and every one is
-// counted: clients reconnect at once.
+// refuse closes a connection that would exceed a limit. It updates the metric for each connection
+// and logs only the first of a series, because clients reconnect at once.
 func (s *Server) refuse(socket net.Conn, reason string, limit int) {
 	s.metrics.rejected(reason)
 	if s.refusals.Fail(time.Now()) {
@@ -219,9 +224,9 @@ func (s *Server) refuse(socket net.Conn, reason string, limit int) {
 	_ = socket.Close()
 }
 
-// admit starts the goroutines of a connection, or refuses it. It never waits for a slot: a client
-// whose connection is closed tries another broker, and one that is kept waiting takes this broker
-// for hung.
+// admit starts the goroutines of a connection, or refuses the connection. It does not wait for a
+// slot: a client whose connection is closed tries another broker, while a client that waited would
+// assume that this broker hangs.
 func (s *Server) admit(ctx context.Context, socket net.Conn) {
 	select {
 	case s.slots <- struct{}{}:

@@ -27,13 +27,14 @@ func TestQuirk16RepliesKeepTheOrderOfRequests(t *testing.T) {
 	for i := range int32(200) {
 		id, body := c.reply()
 		if id != i || !bytes.Equal(body, bytes.Repeat([]byte{byte(i)}, int(i)*37)) {
-			t.Fatalf("reply %d has correlation id %d and %d bytes", i, id, len(body))
+			t.Fatalf("got correlation id %d and %d bytes, want id %d and %d bytes", id, len(body),
+				i, int(i)*37)
 		}
 	}
 }
 
-// TestHeaderFollowsFlexibility checks quirk 4: headers of requests and responses have tags exactly
-// when the version is flexible, and unknown tags are skipped.
+// TestHeaderFollowsFlexibility checks quirk 4. The headers of requests and responses contain tagged
+// fields only if the version is flexible. Unknown tags are skipped.
 func TestHeaderFollowsFlexibility(t *testing.T) {
 	s := startServer(t, nil)
 	c := s.dial()
@@ -66,7 +67,7 @@ func TestRequestWithoutReplyKeepsTheOrder(t *testing.T) {
 	c := s.dial()
 	c.send(append(request(keySilent, 0, 1, nil), request(keyEcho, 0, 2, []byte("x"))...))
 	if id, _ := c.reply(); id != 2 {
-		t.Errorf("reply to %d, want 2: a request without a response must be skipped", id)
+		t.Errorf("got a reply to request %d, want 2: request 1 has no response", id)
 	}
 }
 
@@ -78,8 +79,8 @@ func TestHandlerErrorClosesTheConnection(t *testing.T) {
 	<-s.handler.released
 }
 
-// TestLongPollEndsWhenItsClientDisconnects checks that the ctx of a waiting request ends when the
-// client closes the connection.
+// TestLongPollEndsWhenItsClientDisconnects checks that the context of a waiting request ends when
+// the client closes the connection.
 func TestLongPollEndsWhenItsClientDisconnects(t *testing.T) {
 	s := startServer(t, nil)
 	c := s.dial()
@@ -113,13 +114,16 @@ func TestServeReturnsWhileAClientDoesNotRead(t *testing.T) {
 	c := s.dial()
 	c.send(request(keyFiles, 0, 1, nil))
 	<-s.handler.got
-	s.shutdown() // must return although the client does not read
+	s.shutdown() // fails by timeout if Serve waits for the client, which does not read
 }
 
-// TestServeReturnsWhileAClientReadsSlowly reads all but the first step after the stop, on a slow
-// machine too, since one goroutine reads and stops. From then on the client reads at most four
-// steps in the time that the whole reply has; the rest of the sent bytes is in the buffers of the
-// sockets.
+// TestServeReturnsWhileAClientReadsSlowly stops the server while a client reads a large reply
+// slowly: 1 MiB in a quarter of Options.Drain. Each step of the reply is fast enough, but the reply
+// as a whole may take only Options.Drain, so the client must not receive all of it.
+//
+// The same goroutine reads and stops the server, so even on a slow machine the client reads only
+// one step before the stop. Afterwards it reads the steps that fit into Options.Drain, and what is
+// in the buffers of the sockets.
 func TestServeReturnsWhileAClientReadsSlowly(t *testing.T) {
 	const drain, replyBytes, stepBytes = 100 * time.Millisecond, 64 << 20, 1 << 20
 	s := startServer(t, func(o *Options) { o.Drain = drain })
@@ -127,14 +131,14 @@ func TestServeReturnsWhileAClientReadsSlowly(t *testing.T) {
 	s.handler.chunks = []Chunk{{File: file, Length: replyBytes}}
 	c := s.dial()
 	c.send(request(keyFiles, 0, 1, nil))
-	// Fails the test if the server neither sends nor closes.
+	// If the server neither sends nor closes the connection, the read fails after a minute.
 	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	total, err := io.CopyN(io.Discard, c, stepBytes)
 	s.stop()
 	for err == nil {
-		time.Sleep(drain / 4) // within the limit of each step, beyond that of the reply
+		time.Sleep(drain / 4) // shorter than Options.Drain, while all pauses together are longer
 		var n int64
 		n, err = io.CopyN(io.Discard, c, stepBytes)
 		total += n
@@ -170,15 +174,15 @@ func TestConnectionLimit(t *testing.T) {
 	}
 	if n := testutil.ToFloat64(s.metrics.rejections.WithLabelValues("test",
 		rejectConnections)); n != refused {
-		t.Errorf("%v connections counted as rejected, want 20", n)
+		t.Errorf("metric of rejected connections: got %v, want %d", n, refused)
 	}
 	if lines := strings.Count(s.log.String(), "connection refused"); lines != 1 {
-		t.Errorf("the refusal was logged %d times, want once", lines)
+		t.Errorf("log messages on refused connections: got %d, want 1", lines)
 	}
 }
 
-// TestBuffersAreNotSharedBetweenRequests checks that a pooled buffer is not reused while a reply
-// aliases it.
+// TestBuffersAreNotSharedBetweenRequests checks that the pooled buffer of a request is not used for
+// another request while a reply aliases it.
 func TestBuffersAreNotSharedBetweenRequests(t *testing.T) {
 	s := startServer(t, nil)
 	const clients, requests = 8, 50
@@ -212,8 +216,8 @@ func TestBuffersAreNotSharedBetweenRequests(t *testing.T) {
 	}
 }
 
-// TestLargeFramesShareABudget checks that large frames of all connections are charged to one budget
-// until their requests are answered.
+// TestLargeFramesShareABudget checks that the large frames of all connections are charged to one
+// budget, and that each frame is charged until its request is answered.
 func TestLargeFramesShareABudget(t *testing.T) {
 	const size, budget = 2 << 20, 5 << 20
 	s := startServer(t, func(o *Options) { o.LargeBytesMax = budget })
@@ -250,7 +254,7 @@ func TestMetrics(t *testing.T) {
 # HELP heartwood_broker_connections Open client connections.
 # TYPE heartwood_broker_connections gauge
 heartwood_broker_connections{listener="test"} 1
-# HELP heartwood_requests_in_flight Requests being handled, including those that wait.
+# HELP heartwood_requests_in_flight Requests that are being handled, long polls included.
 # TYPE heartwood_requests_in_flight gauge
 heartwood_requests_in_flight 1
 `
@@ -261,7 +265,7 @@ heartwood_requests_in_flight 1
 	}
 	s.shutdown()
 	want = `
-# HELP heartwood_request_errors_total Requests with an error response, by the first Kafka error.
+# HELP heartwood_request_errors_total Requests answered with an error, by the first Kafka error.
 # TYPE heartwood_request_errors_total counter
 heartwood_request_errors_total{api="2",error="REQUEST_TIMED_OUT"} 1
 `
@@ -270,7 +274,7 @@ heartwood_request_errors_total{api="2",error="REQUEST_TIMED_OUT"} 1
 		t.Error(err)
 	}
 	if n := testutil.CollectAndCount(s.metrics.duration); n != 2 {
-		t.Errorf("durations of %d APIs, want 2", n)
+		t.Errorf("APIs with a duration: got %d, want 2", n)
 	}
 }
 
@@ -279,6 +283,6 @@ func TestListenersShareARegistry(t *testing.T) {
 	second := newMetrics(s.registry, "other")
 	second.rejected(rejectHTTP)
 	if n := testutil.ToFloat64(s.metrics.rejections.WithLabelValues("other", rejectHTTP)); n != 1 {
-		t.Errorf("counted %v, want 1", n)
+		t.Errorf("metric of rejections: got %v, want 1", n)
 	}
 }

@@ -9,14 +9,16 @@ import (
 	"time"
 )
 
-// readers counts the goroutines that read and answer, over all connections.
+// readers returns the number of goroutines that read and answer requests, over all connections of
+// the test process.
 func readers() int {
 	stacks := make([]byte, 1<<20)
 	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*connection).work(")
 }
 
-// TestWaitingRequestHasAnotherReader checks that one goroutine reads and answers while no request
-// waits, and that a second one reads while a request waits.
+// TestWaitingRequestHasAnotherReader checks that one goroutine reads and answers as long as no
+// request waits. It then sends another request behind one that waits, and checks that all
+// goroutines exit.
 func TestWaitingRequestHasAnotherReader(t *testing.T) {
 	s := startServer(t, nil)
 	before := readers()
@@ -25,12 +27,12 @@ func TestWaitingRequestHasAnotherReader(t *testing.T) {
 		c.send(request(keyEcho, 0, id, nil))
 		c.reply()
 		if now := readers() - before; now != 1 {
-			t.Fatalf("%d goroutines answer after %d requests", now, id+1)
+			t.Fatalf("goroutines after %d requests: got %d, want 1", id+1, now)
 		}
 	}
 	c.send(request(keyWait, 0, 100, nil))
 	<-s.handler.waiting
-	c.send(request(keyEcho, 0, 101, nil)) // read ahead
+	c.send(request(keyEcho, 0, 101, nil)) // read while request 100 waits
 	_ = c.Close()
 	s.shutdown()
 	if now := readers() - before; now != 0 {
@@ -38,7 +40,8 @@ func TestWaitingRequestHasAnotherReader(t *testing.T) {
 	}
 }
 
-// mixedHandler waits for some requests and not for others, in the ways in which handlers wait.
+// mixedHandler answers some requests at once and others after a wait. It waits in each of the ways
+// in which handlers do.
 type mixedHandler struct{ *testHandler }
 
 func (m mixedHandler) Handle(ctx context.Context, req *Request) (Reply, error) {
@@ -48,17 +51,18 @@ func (m mixedHandler) Handle(ctx context.Context, req *Request) (Reply, error) {
 		case <-ctx.Done():
 		case <-time.After(50 * time.Microsecond):
 		}
-	case 2: // a child context calls Done
+	case 2: // the child context calls ctx.Done
 		child, cancel := context.WithTimeout(ctx, 50*time.Microsecond)
 		defer cancel()
 		<-child.Done()
-	case 3: // Done is called after the request was answered
+	case 3: // ctx.Done is called after the request was answered
 		time.AfterFunc(50*time.Microsecond, func() { _ = ctx.Done() })
 	}
 	return Reply{Chunks: []Chunk{{Bytes: []byte{req.Body[0]}}}}, nil
 }
 
-// TestRepliesOfMixedRequestsKeepTheirOrder is most useful with -race.
+// TestRepliesOfMixedRequestsKeepTheirOrder checks that replies keep the order of requests, some of
+// which wait. It finds most faults with the race detector.
 func TestRepliesOfMixedRequestsKeepTheirOrder(t *testing.T) {
 	before := readers()
 	s := startServer(t, func(o *Options) { o.Handler = mixedHandler{newTestHandler()} })
