@@ -8,7 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// spoolOf returns a spool with the given number of records with unique keys, in batches of 100.
+// spoolOf returns a spool with the given number of records in batches of 100. All keys are
+// different.
 func spoolOf(b *testing.B, fsys vfs.FS, name string, records int) *Spool {
 	b.Helper()
 	random := rand.New(rand.NewPCG(1, 1))
@@ -30,7 +31,8 @@ func spoolOf(b *testing.B, fsys vfs.FS, name string, records int) *Spool {
 	return spool
 }
 
-// BenchmarkBuild builds the sidecar of a segment of 800,000 records, in one run and in several.
+// BenchmarkBuild builds the sidecar of a segment of 800,000 records. With 64 MiB all entries are
+// sorted in memory; with 16 MiB they are sorted in several runs.
 func BenchmarkBuild(b *testing.B) {
 	const records = 800_000
 	for _, memory := range []int64{64 << 20, 16 << 20} {
@@ -49,7 +51,7 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
-// BenchmarkSort measures the sort alone.
+// BenchmarkSort measures sorting without reading and writing.
 func BenchmarkSort(b *testing.B) {
 	const records = 800_000
 	random := rand.New(rand.NewPCG(1, 1))
@@ -65,7 +67,7 @@ func BenchmarkSort(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/records, "ns/entry")
 }
 
-// BenchmarkEntries reads all entries by 256 slices, page by page.
+// BenchmarkEntries reads all entries in 256 hash slices, page by page.
 func BenchmarkEntries(b *testing.B) {
 	const records, slices = 800_000, 256
 	dir := b.TempDir()

@@ -9,12 +9,13 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Build writes the sidecar of a sealed segment from its spool, durably, to name. want is the
-// identity of the segment; its digest may be 0. A spool of other data causes ErrMismatch; the
-// caller then scans the segment. After an error there is no sidecar, unless the directory could not
-// be synced: it then may or may not exist, and is complete.
+// Build writes the sidecar of a sealed segment from its spool to the file name, durably. The
+// argument want is the identity of the segment; its digest may be 0. If the spool was not built
+// from this segment, Build fails with ErrMismatch; the caller then scans the segment. After an
+// error there is no sidecar, with one exception: if syncing the directory failed, the sidecar may
+// exist, and is then complete.
 //
-// The caller discards the spool. Building the same spool again gives the same bytes.
+// The caller discards the spool. Building twice from the same spool writes the same bytes.
 func Build(ctx context.Context, fsys vfs.FS, spool *Spool, want Identity, name string,
 	opts Options) (BuildStats, error) {
 	b := build{fsys: fsys, name: name, spool: spool, meter: opts.meter(ctx),
@@ -34,14 +35,15 @@ type build struct {
 	spool *Spool
 	meter *meter
 	opts  Options
-	fit   int // entries that are sorted in memory at once
+	fit   int // number of entries that are sorted in memory at once
 	file  *sidecarFile
-	// bodyBytes returns Batch.BodyBytes if the spool has batches only; else nil.
+	// bodyBytes computes Batch.BodyBytes if the spool contains batches without records (see
+	// Derivation); else it is nil.
 	bodyBytes func(Batch) (int64, error)
 }
 
-// stats returns the counts of the sidecar and the bytes that building it took. The spool was
-// written before.
+// stats returns the counts of the sidecar and the number of bytes that were read and written to
+// build it, including the bytes of the spool.
 func (b *build) stats() BuildStats {
 	return BuildStats{Counts: b.spool.counts, ReadBytes: b.meter.read,
 		WrittenBytes: b.meter.written + b.spool.size}
@@ -58,7 +60,7 @@ func (b *build) checkSpool(want Identity) error {
 	}
 	if got != want {
 		return fmt.Errorf(
-			"%w: it has %d bytes from %d, digest %x; want %d bytes from %d, digest %x",
+			"%w: spool describes %d bytes from offset %d, digest %x; want %d bytes from %d, digest %x",
 			ErrMismatch,
 			got.LogBytes,
 			got.Base,
@@ -71,8 +73,8 @@ func (b *build) checkSpool(want Identity) error {
 	return nil
 }
 
-// run writes the four sections. The function rest writes the sections of records and entries, in
-// which Build and Derivation differ.
+// run writes the sidecar. The function rest writes all sections except for the batches; Build and
+// Derivation pass different functions.
 func (b *build) run(rest func() error) (err error) {
 	h := header{saltID: b.spool.saltID, identity: b.spool.Identity(), counts: b.spool.counts}
 	h.bucketBits = bucketBits(h.counts.Entries())
@@ -92,7 +94,7 @@ func (b *build) run(rest func() error) (err error) {
 	return nil
 }
 
-// batches writes the first section and collects the probes.
+// batches writes the section of batches and sets the probes of the header.
 func (b *build) batches() error {
 	pages := b.file.begin(batchesSection, streamPageBytes)
 	context, number, next := startOf(b.spool.base), 0, 0
@@ -119,7 +121,7 @@ func (b *build) batches() error {
 	return b.file.end()
 }
 
-// sorted writes records, entries and buckets from the spool.
+// sorted writes the sections of records, entries and buckets from the spool.
 func (b *build) sorted() (err error) {
 	sorter := newSorter(b.spool.counts.Entries(), b.fit)
 	sorter.fsys, sorter.name, sorter.read = b.fsys, b.name+".runs"+vfs.TemporarySuffix,
@@ -152,7 +154,8 @@ func (b *build) sorted() (err error) {
 	return b.entries(sorter.each)
 }
 
-// entries writes the last two sections from entries in order.
+// entries writes the sections of entries and buckets. The function each visits the entries in the
+// order of the sidecar.
 func (b *build) entries(each func(visit func(packed) error) error) error {
 	buckets := 1 << b.file.header.bucketBits
 	w := entryWriter{
@@ -182,18 +185,18 @@ func (b *build) entries(each func(visit func(packed) error) error) error {
 	return b.file.end()
 }
 
-// entryWriter writes entries and collects where the pages of each bucket begin.
+// entryWriter writes entries and collects the position at which the pages of each bucket begin.
 type entryWriter struct {
 	pages  *pageWriter
 	shift  int     // hash.High >> shift is the number of the bucket
-	begins []int64 // positions at which the buckets so far begin
+	begins []int64 // position of each bucket that has begun so far
 	count  int
 	last   packed
 	raw    [entryBytes]byte
 }
 
-// add writes an entry. It checks that entries ascend: a reader checks only the first and last of a
-// page.
+// add writes an entry. It checks that entries ascend, because a reader checks only the first and
+// the last entry of a page.
 func (w *entryWriter) add(e packed) error {
 	if w.count > 0 && !w.last.less(e) {
 		return fmt.Errorf("%w: entry %x after %x", ErrMismatch, e, w.last)
@@ -208,7 +211,8 @@ func (w *entryWriter) add(e packed) error {
 	return w.pages.write(e.append(w.raw[:0]))
 }
 
-// endBucket ends the current bucket and begins the next buckets, the last of which is bucket until.
+// endBucket ends the current bucket and begins all following buckets up to and including bucket
+// until.
 func (w *entryWriter) endBucket(until int) error {
 	if err := w.pages.end(); err != nil {
 		return err

@@ -12,7 +12,8 @@ import (
 
 var errDisk = errors.New("injected")
 
-// makeOn builds the sidecar on fsys by a scan, with a file of runs.
+// makeOn builds the sidecar on fsys by a scan. Its memory is so small that it needs the temporary
+// file of the sorter.
 func (w *world) makeOn(fsys vfs.FS) error {
 	spool := w.spool()
 	spool.fsys = fsys
@@ -28,7 +29,8 @@ func (w *world) makeOn(fsys vfs.FS) error {
 	return b.run(b.sorted)
 }
 
-// complete checks that there is a complete sidecar or none, and reports whether there is one.
+// complete reports whether the sidecar exists. The test fails if the sidecar exists and is not
+// complete.
 func (w *world) complete(fsys vfs.FS, when string) (found bool) {
 	w.t.Helper()
 	err := readAll(fsys, w.name(), w.expect())
@@ -53,12 +55,12 @@ func TestFaultAtEveryCallLeavesCompleteSidecarOrNone(t *testing.T) {
 				t.Fatalf("without a fault: %v, sidecar %v", err, found)
 			}
 			if step < 20 {
-				t.Fatalf("only %d calls", step)
+				t.Fatalf("only %d calls of the file system, want at least 20", step)
 			}
 			return
 		}
 		if err == nil && !found {
-			t.Errorf("step %d: no error, and no sidecar", step)
+			t.Errorf("step %d: Build succeeded, but there is no sidecar", step)
 		}
 		for seed := range uint64(5) {
 			w.complete(memory.CrashClonePartly(seed), "after a fault and a crash")
@@ -66,7 +68,8 @@ func TestFaultAtEveryCallLeavesCompleteSidecarOrNone(t *testing.T) {
 	}
 }
 
-// After a power cut at any step, the file has its name only with all its content.
+// A power cut happens before and after every write, sync and rename. Afterwards the sidecar is
+// complete or does not exist.
 func TestCrashAtEveryStepLeavesCompleteSidecarOrNone(t *testing.T) {
 	memory := vfs.NewMem()
 	w := newWorld(t, memory, 78,
@@ -84,11 +87,12 @@ func TestCrashAtEveryStepLeavesCompleteSidecarOrNone(t *testing.T) {
 		t.Errorf("%d steps, %d of them with a sidecar", steps, found)
 	}
 	if !w.complete(memory.CrashClone(), "at the end") {
-		t.Error("the sidecar is lost by a crash after Build has returned")
+		t.Error("a crash after Build has returned loses the sidecar")
 	}
 }
 
-// crashing calls before ahead of each step that a crash may lose.
+// crashing is a file system that calls the function before ahead of each operation whose effect a
+// crash may lose, and also after renames and syncs.
 type crashing struct {
 	vfs.FS
 	before func()

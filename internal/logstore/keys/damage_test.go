@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// readAll reads all of a sidecar, and returns the first error.
+// readAll reads the batches, records and entries of a sidecar and returns the errors.
 func readAll(fsys vfs.FS, name string, want Expect) error {
 	r, err := Open(fsys, name, want)
 	if err != nil {
@@ -41,7 +41,7 @@ func (w *world) replace(content []byte) {
 
 func (w *world) expect() Expect { return Expect{Identity: w.identity(), SaltID: w.salt.ID()} }
 
-// A change of any byte of the file is detected.
+// A sidecar with one damaged byte, at any position, is detected as unusable.
 func TestEveryDamagedByteIsDetected(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 12, recordsMax: 8, keys: 30, valueMax: 3})
@@ -58,14 +58,15 @@ func TestEveryDamagedByteIsDetected(t *testing.T) {
 	}
 }
 
-// Lost, truncated, swapped and stale pages are detected.
+// A sidecar with zeroed, truncated, shifted or swapped pages, or with pages of another sidecar, is
+// detected as unusable, whichever section is damaged.
 func TestDamagedPagesAreDetectedInEachSection(t *testing.T) {
 	s := shape{batches: 9000, recordsMax: 8, keys: 20_000, valueMax: 3, plain: true}
 	w := newWorld(t, vfs.NewMem(), seed.New(t), s)
 	r := w.scan(0, 0)
 	content, err := w.fsys.ReadFile(w.name())
 	w.must(err)
-	s.salt = 4 // other data of the same shape
+	s.salt = 4 // the other segment has the same shape and another salt
 	other := newWorld(t, vfs.NewMem(), w.seed, s)
 	other.scan(0, 0)
 	stale, err := other.fsys.ReadFile(other.name())
@@ -119,7 +120,8 @@ func TestDamagedPagesAreDetectedInEachSection(t *testing.T) {
 	}
 }
 
-// Damage to one section does not affect reads of another.
+// Iterators verify only the pages that they read: entries can be read although the records section
+// is damaged.
 func TestDamageOutsideTheReadRangeIsNotDetected(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 40, recordsMax: 100, keys: 2000, plain: true})
@@ -129,10 +131,11 @@ func TestDamageOutsideTheReadRangeIsNotDetected(t *testing.T) {
 	content[r.header.extent(recordsSection).begin]++
 	w.replace(content)
 	w.checkEntries(w.open())
-	w.check(w.scan(0, 0)) // rebuilt
+	w.check(w.scan(0, 0)) // rebuild the sidecar
 }
 
-// Open rejects a sidecar of other data, another salt or another version.
+// Open fails with ErrStale if the sidecar belongs to other data or another salt, or has another
+// version.
 func TestStaleSidecarsAreRejected(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 10, recordsMax: 8, keys: 30, valueMax: 3})
@@ -148,12 +151,12 @@ func TestStaleSidecarsAreRejected(t *testing.T) {
 		want := right
 		change(&want)
 		if _, err := Open(w.fsys, w.name(), want); !errors.Is(err, ErrStale) {
-			t.Errorf("other %s: %v", name, err)
+			t.Errorf("other %s: got error %v, want ErrStale", name, err)
 		}
 	}
 	content, err := w.fsys.ReadFile(w.name())
 	w.must(err)
-	for _, at := range []int{7, 8} { // version, hash
+	for _, at := range []int{7, 8} { // positions of the version and of the hash function
 		newer := append([]byte(nil), content...)
 		newer[at]++
 		sum := crc32.Checksum(newer[:headerCRCAt], castagnoli)
@@ -161,22 +164,23 @@ func TestStaleSidecarsAreRejected(t *testing.T) {
 		newer[headerCRCAt+2], newer[headerCRCAt+3] = byte(sum>>8), byte(sum)
 		w.replace(newer)
 		if _, err := Open(w.fsys, w.name(), right); !errors.Is(err, ErrStale) {
-			t.Errorf("other version in byte %d: %v", at, err)
+			t.Errorf("other version in byte %d: got error %v, want ErrStale", at, err)
 		}
 	}
 	w.must(w.fsys.Remove(w.name()))
 	if _, err := Open(w.fsys, w.name(), right); !errors.Is(err, fs.ErrNotExist) || Unusable(err) {
-		t.Errorf("missing: %v", err)
+		t.Errorf("missing file: got error %v, want fs.ErrNotExist", err)
 	}
 }
 
-// After a start the digest is unknown: Verify compares a few batches of the data with the sidecar.
+// After a start a broker does not know the digest, so Verify compares a few batches of the data
+// file with the sidecar. It must detect a change of any of these batches.
 func TestVerifyDetectsOtherGenerations(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 30, recordsMax: 8, keys: 30, valueMax: 3})
 	r := w.scan(0, 0)
 	w.must(r.Verify(w.segment.File()))
-	// the first, the last, and two of the others (number*29/7)
+	// the first and the last batch, and two of the other six that are compared (i*29/7)
 	for _, number := range []int{0, 29, 4, 12} {
 		b := w.batches[number]
 		var crc [4]byte
@@ -186,22 +190,22 @@ func TestVerifyDetectsOtherGenerations(t *testing.T) {
 		_, err = w.segment.File().WriteAt(changed[:], b.Position+batchCRCAt)
 		w.must(err)
 		if err := r.Verify(w.segment.File()); !errors.Is(err, ErrStale) {
-			t.Errorf("batch %d changed: %v", number, err)
+			t.Errorf("batch %d changed: got error %v, want ErrStale", number, err)
 		}
 		_, err = w.segment.File().WriteAt(crc[:], b.Position+batchCRCAt)
 		w.must(err)
 	}
-	if err := r.Verify(shorter{}); !errors.Is(err, ErrStale) {
-		t.Errorf("no data: %v", err)
+	if err := r.Verify(noData{}); !errors.Is(err, ErrStale) {
+		t.Errorf("empty data file: got error %v, want ErrStale", err)
 	}
 }
 
-// shorter is an empty data file.
-type shorter struct{}
+// noData is an empty data file.
+type noData struct{}
 
-func (shorter) ReadAt([]byte, int64) (int, error) { return 0, errors.New("end of file") }
+func (noData) ReadAt([]byte, int64) (int, error) { return 0, errors.New("end of file") }
 
-// Build rejects a spool of other data than the segment's.
+// Build fails with ErrMismatch if the spool was not built from the batches of the segment.
 func TestBuildRejectsSpoolOfOtherSegment(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 10, recordsMax: 8, keys: 30, valueMax: 3})
@@ -214,7 +218,7 @@ func TestBuildRejectsSpoolOfOtherSegment(t *testing.T) {
 		w.must(spool.Append(b, w.records[b.FirstOrdinal:][:b.Records]))
 	}
 	if err := build(spool, w.identity()); !errors.Is(err, ErrMismatch) {
-		t.Errorf("missing batch: %v", err)
+		t.Errorf("missing batch: got error %v, want ErrMismatch", err)
 	}
 	last := w.batches[9]
 	records := w.records[last.FirstOrdinal:]
@@ -222,7 +226,7 @@ func TestBuildRejectsSpoolOfOtherSegment(t *testing.T) {
 	other := spool.Identity()
 	other.Digest++
 	if err := build(spool, other); !errors.Is(err, ErrMismatch) {
-		t.Errorf("other digest: %v", err)
+		t.Errorf("other digest: got error %v, want ErrMismatch", err)
 	}
 	for name, change := range map[string]func(b *Batch){
 		"position": func(b *Batch) { b.Position++ },
@@ -239,10 +243,10 @@ func TestBuildRejectsSpoolOfOtherSegment(t *testing.T) {
 			w.must(failing.Append(b, w.records[b.FirstOrdinal:][:b.Records]))
 		}
 		if err := failing.Append(next, make([]KeyedRecord, 1)); !errors.Is(err, ErrMismatch) {
-			t.Errorf("batch with a wrong %s: %v", name, err)
+			t.Errorf("append of a batch with a wrong %s: got error %v, want ErrMismatch", name, err)
 		}
 		if err := build(failing, w.identity()); !errors.Is(err, ErrMismatch) {
-			t.Errorf("after a batch with a wrong %s: %v", name, err)
+			t.Errorf("build after a batch with a wrong %s: got error %v, want ErrMismatch", name, err)
 		}
 	}
 	w.must(build(spool, w.identity()))
@@ -252,7 +256,7 @@ func TestBuildRejectsSpoolOfOtherSegment(t *testing.T) {
 	}
 }
 
-// A segment with more records than ordinals is rejected.
+// A batch whose records would need ordinals of RecordsMax or more is rejected.
 func TestTooManyRecordsAreRejected(t *testing.T) {
 	context := startOf(0)
 	context.ordinal = RecordsMax - 10
@@ -262,6 +266,6 @@ func TestTooManyRecordsAreRejected(t *testing.T) {
 	}
 	b.Records = 9
 	if err := context.check(b); err != nil {
-		t.Errorf("last ordinals: %v", err)
+		t.Errorf("batch with the last valid ordinals: %v", err)
 	}
 }

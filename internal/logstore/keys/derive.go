@@ -9,34 +9,34 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Derivation writes the sidecar of a segment that consists of the kept records of other segments,
-// from the sidecars of these segments: no record is decompressed and no key is hashed again.
+// Derivation writes the sidecar of a cleaned segment, which contains the kept records of its source
+// segments, from the sidecars of the sources. No record is decompressed and no key is hashed again.
 type Derivation struct {
 	fsys  vfs.FS
 	spool *Spool
 }
 
-// NewDerivation returns a derivation for the output segment with the given base. Its batches may be
-// spooled to spoolName. The caller calls Close.
+// NewDerivation returns a derivation for the output segment with the given base offset. The file
+// spoolName stores the batches that do not fit in memory. The caller must call Close.
 func NewDerivation(fsys vfs.FS, spoolName string, base int64, salt Salt) *Derivation {
 	spool := NewSpool(fsys, spoolName, base, salt)
 	spool.batchesOnly = true
 	return &Derivation{fsys: fsys, spool: spool}
 }
 
-// Append adds a batch that was appended to the output (see Describe; for a copied batch, the Batch
-// of its source). Its Records must be the number of kept records; FirstOrdinal and BodyBytes are
-// computed.
+// Append adds a batch that was appended to the output. The caller creates b with Describe or, for a
+// copied batch, copies it from the source. b.Records must be the number of kept records.
+// FirstOrdinal and BodyBytes are ignored and computed.
 func (d *Derivation) Append(b Batch) error {
 	b.BodyBytes = 0
 	return d.spool.appendBatch(b)
 }
 
-// NextPosition returns the position in the output of the next batch.
+// NextPosition returns the position of the next batch in the output file.
 func (d *Derivation) NextPosition() int64 { return d.spool.NextPosition() }
 
-// DerivationSource selects the records of a source segment that are in the output: those from First
-// to below End, in order, without the removed ones.
+// DerivationSource selects the records of a source segment that are in the output: the records with
+// ordinals in [First, End) that were not removed.
 type DerivationSource struct {
 	Keys       *Reader
 	First, End uint32 // ordinals
@@ -45,9 +45,10 @@ type DerivationSource struct {
 	Removed func(ordinal uint32) bool
 }
 
-// Finish writes the sidecar to name, as Build does. sources are in the order of their records in
-// the output. Sources that do not match the batches give ErrMismatch, and a corrupt source
-// ErrCorrupt: there is no sidecar then, and the output has to be scanned.
+// Finish writes the sidecar to the file name, as Build does. The sources are in the order of their
+// records in the output. Finish fails with ErrMismatch if the sources do not match the appended
+// batches, and with ErrCorrupt if the sidecar of a source is corrupt. Then there is no sidecar, and
+// the caller has to build it by a scan of the output.
 func (d *Derivation) Finish(ctx context.Context, sources []DerivationSource, name string,
 	opts Options) (BuildStats,
 	error) {
@@ -63,14 +64,14 @@ func (d *Derivation) Finish(ctx context.Context, sources []DerivationSource, nam
 				source.End, source.Keys.Counts().Records)
 		}
 		if source.Keys.header.saltID != d.spool.saltID {
-			return BuildStats{}, fmt.Errorf("%w: source with another salt", ErrMismatch)
+			return BuildStats{}, fmt.Errorf("%w: source has another salt", ErrMismatch)
 		}
 		m := newRemap(source, next)
 		next += m.kept()
 		remaps = append(remaps, m)
 	}
 	if next != d.spool.counts.Records {
-		return BuildStats{}, fmt.Errorf("%w: %d records in batches, %d kept of the sources",
+		return BuildStats{}, fmt.Errorf("%w: batches have %d records, sources have %d kept records",
 			ErrMismatch,
 			d.spool.counts.Records, next)
 	}
@@ -81,11 +82,12 @@ func (d *Derivation) Finish(ctx context.Context, sources []DerivationSource, nam
 	return b.stats(), err
 }
 
-// Close discards the spool; the sidecar stays if Finish has written it.
+// Close discards the spool. It does not delete the sidecar that Finish has written.
 func (d *Derivation) Close() error { return d.spool.Discard() }
 
-// count adds the counts of the records, on which the number of buckets depends, to the counts of
-// the batches, and sets bodyBytes.
+// count completes the counts of the spool, which contains batches only, by the counts of the kept
+// records, and sets bodyBytes. The header needs the counts before the entries are written, because
+// the number of buckets depends on them.
 func (b *build) count(remaps []*remap) error {
 	counts := &b.spool.counts
 	counts.Tombstones, counts.NullKeys, counts.BodyBytes = 0, 0, 0
@@ -117,7 +119,7 @@ func (b *build) count(remaps []*remap) error {
 	return nil
 }
 
-// derived writes records, entries and buckets from the sources.
+// derived writes the sections of records, entries and buckets from the sidecars of the sources.
 func (b *build) derived(remaps []*remap) error {
 	pages := b.file.begin(recordsSection, streamPageBytes)
 	var item []byte
@@ -138,7 +140,7 @@ func (b *build) derived(remaps []*remap) error {
 	return b.entries(func(visit func(packed) error) error {
 		var sources []func() (packed, error)
 		for _, m := range remaps {
-			if m.kept() > 0 { // of a wholly superseded segment, no entries are needed
+			if m.kept() > 0 { // the entries of a source without kept records are not needed
 				sources = append(sources, m.next)
 			}
 		}
@@ -146,13 +148,13 @@ func (b *build) derived(remaps []*remap) error {
 	})
 }
 
-// remap maps the ordinals of one source to those in the output, with one bit for each record and
-// one count for each 64 records.
+// remap maps the ordinals of the kept records of one source to their ordinals in the output. It
+// stores one bit for each record and one number for each 64 records.
 type remap struct {
 	source DerivationSource
 	keep   []uint64
-	before []uint32 // new ordinal of the first record of each word
-	end    uint32   // new ordinal after the last
+	before []uint32 // for each word of keep: the new ordinal of its first kept record
+	end    uint32   // new ordinal after the last kept record
 
 	entries *Entries
 }
@@ -194,13 +196,13 @@ func (m *remap) ordinal(old uint32) (renumbered uint32, ok bool) {
 	return m.before[word] + uint32(bits.OnesCount64(m.keep[word]&(1<<bit-1))), true
 }
 
-// keptRecords reads the kept records of all sources, in the order of the output.
+// keptRecords iterates over the kept records of all sources, in the order of the output.
 type keptRecords struct {
-	remaps  []*remap // the first one is the current one
+	remaps  []*remap // of the sources that are not read completely; the first is being read
 	records *Records
 }
 
-// next returns the next record. The caller calls it once for each kept record.
+// next returns the next kept record. The caller must not call it again after the last one.
 func (k *keptRecords) next() (Record, error) {
 	for len(k.remaps) > 0 {
 		m := k.remaps[0]
@@ -217,11 +219,11 @@ func (k *keptRecords) next() (Record, error) {
 		}
 		k.remaps, k.records = k.remaps[1:], nil
 	}
-	return Record{}, fmt.Errorf("%w: fewer records than were counted", ErrCorrupt)
+	return Record{}, fmt.Errorf("%w: sources contain fewer kept records than counted before", ErrCorrupt)
 }
 
-// next returns the next kept entry with its new ordinal, in the order of hashes; io.EOF at the end.
-// Renumbering does not change the order of entries.
+// next returns the next kept entry of the source with its new ordinal, or io.EOF after the last
+// one. Entries are ordered by hash and ordinal, and renumbering keeps that order.
 func (m *remap) next() (packed, error) {
 	if m.entries == nil {
 		m.entries = m.source.Keys.Entries(AllHashes)

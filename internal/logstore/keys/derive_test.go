@@ -10,14 +10,16 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// cleaned is an output segment: batches and records of several sources without the removed ones.
+// cleaned is the model of an output segment: the batches and records of several sources, without
+// the removed records.
 type cleaned struct {
 	world
 	derivation *Derivation
 	sources    []DerivationSource
 }
 
-// clean removes random records of the sources, and keeps the rest for the model. It reads no data.
+// clean removes random records of the sources, adds the kept records to the model, and appends
+// their batches to the derivation. It reads no data file.
 func clean(t testing.TB, seed uint64, sources ...*world) *cleaned {
 	c := &cleaned{world: world{t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 3)),
 		fsys: sources[0].fsys, salt: sources[0].salt}}
@@ -27,7 +29,7 @@ func clean(t testing.TB, seed uint64, sources ...*world) *cleaned {
 	for _, source := range sources {
 		reader := source.open()
 		removed := map[uint32]bool{}
-		share := c.random.IntN(4) // none, some or most records of this source are removed
+		share := c.random.IntN(4) // 0 to 3: the share of removed records of this source in thirds
 		for _, b := range source.batches {
 			first := len(c.records)
 			b.Position, b.FirstOrdinal = position, uint32(first)
@@ -39,7 +41,9 @@ func clean(t testing.TB, seed uint64, sources ...*world) *cleaned {
 				c.records = append(c.records, r)
 			}
 			if b.Records > 0 && len(c.records) == first && c.random.IntN(3) > 0 {
-				continue // the batch is removed with its last record; sometimes it is kept empty
+				// the batch is removed, because no record remains; otherwise it is kept without
+				// records
+				continue
 			}
 			b.Records, b.BodyBytes = len(c.records)-first, 0
 			for _, r := range c.records[first:] {
@@ -49,7 +53,7 @@ func clean(t testing.TB, seed uint64, sources ...*world) *cleaned {
 			position += int64(b.SizeBytes)
 			c.batches = append(c.batches, b)
 			appended := b
-			appended.BodyBytes = -5 // computed by Append
+			appended.BodyBytes = -5 // ignored, as FirstOrdinal: Append computes both
 			if got := c.derivation.NextPosition(); got != b.Position {
 				t.Fatalf("seed %d: next position %d, want %d", seed, got, b.Position)
 			}
@@ -64,7 +68,7 @@ func clean(t testing.TB, seed uint64, sources ...*world) *cleaned {
 	return c
 }
 
-// ordinal returns the first ordinal of a batch in its own segment.
+// ordinal returns the ordinal of the first record of a batch in this segment.
 func (w *world) ordinal(b Batch) uint32 {
 	for _, known := range w.batches {
 		if known.BaseOffset == b.BaseOffset && known.LastOffset == b.LastOffset {
@@ -107,7 +111,8 @@ func TestDerivedSidecarEqualsModel(t *testing.T) {
 	}
 }
 
-// One source may be split over two outputs, also in the middle of a word of bits.
+// The records of one source are divided between two output segments. The ordinal at which the
+// second begins need not be a multiple of 64, the number of bits in a word of remap.
 func TestDerivedSidecarsOfRolledOutput(t *testing.T) {
 	for seed := range seed.Sequence(t, 5) {
 		source := neighbours(t, seed, 1)[0]
@@ -133,7 +138,7 @@ func TestDerivedSidecarsOfRolledOutput(t *testing.T) {
 	}
 }
 
-// Finish rejects sources whose records do not match the batches.
+// Finish fails with ErrMismatch if the sources do not match the appended batches.
 func TestDerivationRejectsMismatches(t *testing.T) {
 	for name, change := range map[string]func(c *cleaned){
 		"one more removed": func(c *cleaned) {
@@ -156,17 +161,17 @@ func TestDerivationRejectsMismatches(t *testing.T) {
 			change(c)
 			if _, err := c.derivation.Finish(t.Context(), c.sources, "/output.keys",
 				Options{}); !errors.Is(err, ErrMismatch) {
-				t.Errorf("%v, want a mismatch", err)
+				t.Errorf("got error %v, want ErrMismatch", err)
 			}
 			if _, err := c.fsys.Stat("/output.keys"); err == nil {
-				t.Error("there is a sidecar")
+				t.Error("Finish failed, but the sidecar exists")
 			}
 			c.must(c.derivation.Close())
 		})
 	}
 }
 
-// A source without kept records, such as a wholly superseded segment, is not read.
+// Finish does not read the sidecar of a source without kept records.
 func TestDerivationReadsNoEntriesOfSupersededSegments(t *testing.T) {
 	fsys := vfs.NewMem()
 	source := newWorld(t, fsys, 11,

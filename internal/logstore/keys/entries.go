@@ -9,8 +9,8 @@ import (
 	"sort"
 )
 
-// entriesBufferBytes is the size of one read of entries, unless the range is shorter. It is at
-// least a page.
+// entriesBufferBytes is the size of one read of entries, unless the rest of the range is smaller.
+// It must be at least the size of a page.
 const entriesBufferBytes = 64 << 10
 
 // Entries iterates over the entries of a range of hashes, in order. It reads each bucket of the
@@ -21,22 +21,23 @@ type Entries struct {
 	span   Range
 	err    error
 
-	bucket, lastBucket int   // the current one, and the last of the range
-	bucketEnd          int64 // end of the current bucket in the section
-	rangeEnd           int64 // end of the last bucket
-	at                 int64 // position of the next page
+	bucket, lastBucket int   // numbers of the current bucket and of the last bucket of the range
+	bucketEnd          int64 // position in the section at which the current bucket ends
+	rangeEnd           int64 // position in the section at which the last bucket ends
+	at                 int64 // position in the section of the next page
 	begins             bucketTable
 
-	buffer     []byte // of the section, from bufferAt on
+	buffer     []byte // bytes of the section, from position bufferAt on
 	bufferAt   int64
-	last       packed // of the previous page
-	any        bool   // there was a previous page
+	last       packed // last entry of the previous page
+	any        bool   // a page was read, so last is set
 	page       Page   // entries that Next has not returned yet
 	entry      Entry
-	entriesMax int64 // remaining entries of the sidecar: more would be corruption
+	entriesMax int64 // how many more entries the sidecar can contain according to its header
 }
 
-// Entries returns an iterator before the first entry of the range.
+// Entries returns an iterator over the entries of a range. Next or NextPage moves it to the first
+// entry.
 func (r *Reader) Entries(span Range) *Entries {
 	e := new(Entries)
 	e.Reset(r, span)
@@ -53,12 +54,13 @@ func (e *Entries) Reset(r *Reader, span Range) {
 	e.err = e.start()
 }
 
-// start looks up where the range begins and ends.
+// start looks up the positions at which the range begins and ends.
 func (e *Entries) start() (err error) {
 	if e.span.First > e.span.Last || e.reader.header.counts.Entries() == 0 {
 		return io.EOF
 	}
-	// The end is looked up first: the page of the table that is then loaded is needed next.
+	// Look up the end first. Then the page of the bucket table that contains the begin is in
+	// memory, and the next lookups need it.
 	if e.rangeEnd, err = e.begins.at(e.reader, e.lastBucket+1); err != nil {
 		return err
 	}
@@ -69,12 +71,13 @@ func (e *Entries) start() (err error) {
 		return fmt.Errorf("%w: buckets from %d to %d", ErrCorrupt, e.at, e.rangeEnd)
 	}
 	e.bucketEnd = e.at
-	e.bucket-- // nextBucket moves to it
+	e.bucket-- // nextBucket increments it
 	return nil
 }
 
-// NextPage returns the next entries of the range, 1 to 1,024; io.EOF at the end. They are valid
-// until the next call. It is faster than Next, and must not be mixed with it.
+// NextPage returns the next 1 to 1,024 entries of the range, or io.EOF after the last one. The page
+// is valid until the next call. NextPage is faster than Next. A caller must use only one of the
+// two.
 func (e *Entries) NextPage() (Page, error) {
 	for e.err == nil {
 		if e.at == e.bucketEnd {
@@ -92,7 +95,8 @@ func (e *Entries) NextPage() (Page, error) {
 	return nil, e.err
 }
 
-// nextBucket moves to the next bucket of the range; io.EOF after the last one.
+// nextBucket moves to the next bucket of the range. It returns io.EOF if the current bucket is the
+// last one.
 func (e *Entries) nextBucket() (err error) {
 	if e.bucket++; e.bucket > e.lastBucket {
 		return io.EOF
@@ -126,7 +130,8 @@ func (e *Entries) readPage() ([]byte, error) {
 	return payload, e.checkOrder(Page(payload))
 }
 
-// fill reads from e.at on, up to the size of the buffer or the end of the range.
+// fill reads the section from position e.at into the buffer, until the buffer is full or the range
+// ends.
 func (e *Entries) fill() error {
 	size := int(min(e.rangeEnd-e.at, entriesBufferBytes))
 	if cap(e.buffer) < size {
@@ -138,8 +143,8 @@ func (e *Entries) fill() error {
 }
 
 // checkOrder checks the first and last entry of a page against the previous page, the bucket and
-// the number of entries. The order within a page was checked by the writer, and the checksum covers
-// it.
+// the number of entries. The order within a page needs no check: the writer has checked it, and the
+// checksum covers it.
 func (e *Entries) checkOrder(page Page) error {
 	first, last := decodePacked(page), decodePacked(page[len(page)-entryBytes:])
 	shift := 64 - e.reader.header.bucketBits
@@ -152,7 +157,7 @@ func (e *Entries) checkOrder(page Page) error {
 	return nil
 }
 
-// clip returns the entries that are in the range.
+// clip returns the entries of a page that are in the range.
 func (e *Entries) clip(page Page) Page {
 	n := page.Len()
 	high := func(i int) uint64 { return binary.BigEndian.Uint64(page[i*entryBytes:]) }
@@ -166,7 +171,7 @@ func (e *Entries) clip(page Page) Page {
 	return page[from*entryBytes : max(from, to)*entryBytes]
 }
 
-// Next moves to the next entry; it returns false at the end or on an error.
+// Next moves to the next entry. It returns false after the last entry or after an error: see Err.
 func (e *Entries) Next() bool {
 	if len(e.page) == 0 {
 		page, err := e.NextPage()
@@ -183,7 +188,7 @@ func (e *Entries) Next() bool {
 // Entry returns the current entry.
 func (e *Entries) Entry() Entry { return e.entry }
 
-// Err returns the error that ended the iteration; nil at the end.
+// Err returns the error that ended the iteration, or nil if the iteration reached its end.
 func (e *Entries) Err() error {
 	if errors.Is(e.err, io.EOF) {
 		return nil
@@ -191,14 +196,14 @@ func (e *Entries) Err() error {
 	return e.err
 }
 
-// bucketTable reads the positions of buckets, one page of 128 at a time.
+// bucketTable reads the section of buckets, one page of 128 positions at a time.
 type bucketTable struct {
 	first int // number of the first bucket in page
 	page  []byte
 }
 
-// at returns where a bucket begins in the entries section. For number == number of buckets it
-// returns the end of the last bucket.
+// at returns the position in the entries section at which a bucket begins. For the number after the
+// last bucket it returns the end of the last bucket.
 func (t *bucketTable) at(r *Reader, number int) (int64, error) {
 	if len(t.page) == 0 || number < t.first || number >= t.first+len(t.page)/8 {
 		if err := t.load(r, number/bucketPageMax); err != nil {
@@ -212,8 +217,8 @@ func (t *bucketTable) at(r *Reader, number int) (int64, error) {
 	return int64(begin), nil
 }
 
-// load reads a page of the table. Every page but the last is full, so its number gives its
-// position.
+// load reads a page of the table. All pages except for the last have the same size, so the position
+// of a page follows from its number.
 func (t *bucketTable) load(r *Reader, number int) error {
 	where := r.header.extent(bucketsSection)
 	at := int64(number) * (bucketPageBytes + checksumBytes)

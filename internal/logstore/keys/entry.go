@@ -22,10 +22,12 @@ func decodeHash(b []byte) Hash {
 	return Hash{High: binary.BigEndian.Uint64(b), Low: binary.BigEndian.Uint32(b[8:])}
 }
 
-// packed is an entry in 16 bytes, whose order as numbers is the order of entries.
+// packed is an entry in 16 bytes. Two packed entries compare as numbers, high before tail, in the
+// order of entries in a sidecar.
 type packed struct{ high, tail uint64 }
 
-// pack packs an entry. The tail is the rest of the hash, the ordinal and the flags, as in the file.
+// pack returns an entry in packed form. The tail contains Hash.Low, the ordinal and the flags, as
+// in the file.
 func pack(e Entry) packed {
 	tail := uint64(e.Hash.Low)<<32 | uint64(e.Ordinal)<<2
 	if e.Tombstone {
@@ -45,7 +47,8 @@ func (p packed) less(other packed) bool {
 	return p.high < other.high || p.high == other.high && p.tail < other.tail
 }
 
-// compare orders entries. No two entries of a segment are equal: their ordinals differ.
+// compare orders entries as a sidecar does. The entries of a segment are never equal, because their
+// ordinals differ.
 func compare(a, b packed) int {
 	if c := cmp.Compare(a.high, b.high); c != 0 {
 		return c
@@ -63,7 +66,8 @@ func decodePacked(b []byte) packed {
 	return packed{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])}
 }
 
-// Page is a sequence of encoded entries, in order. It is valid until the next call of its iterator.
+// Page is a sequence of encoded entries, in the order of the sidecar. It is valid until the next
+// call of the iterator that returned it.
 type Page []byte
 
 // Len returns the number of entries.

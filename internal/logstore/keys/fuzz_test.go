@@ -12,10 +12,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// A fuzzer never finds a valid checksum, so it gets the numbers of the header and the payloads of
-// the sections, and the test adds valid checksums.
-
-// FuzzReader: reading any sidecar ends, with entries that ascend or with ErrCorrupt or ErrStale.
+// FuzzReader reads random sidecars. Reading must end, with ascending entries, or with ErrCorrupt or
+// ErrStale. The fuzzer generates the numbers of the header and the payloads of the sections, and
+// the test adds valid checksums, because a fuzzer would never find these.
 func FuzzReader(f *testing.F) {
 	w := newWorld(f, vfs.NewMem(), 5, shape{batches: 20, recordsMax: 8, keys: 30, valueMax: 3})
 	r := w.scan(0, 0)
@@ -24,7 +23,8 @@ func FuzzReader(f *testing.F) {
 	var parts [sidecarSections][]byte
 	for of := batchesSection; of <= bucketsSection; of++ {
 		where := r.header.extent(of)
-		parts[of-1] = content[where.begin : where.begin+where.bytes-checksumBytes] // one page each
+		// each section has one page
+		parts[of-1] = content[where.begin : where.begin+where.bytes-checksumBytes]
 	}
 	f.Add(content[:headerCRCAt], parts[0], parts[1], parts[2], parts[3])
 	f.Add(content[:headerCRCAt], parts[0], parts[1], []byte{}, parts[3])
@@ -45,7 +45,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// assemble writes a sidecar of these parts with valid checksums, and returns its identity.
+// assemble writes a sidecar of the given header and section payloads, with valid checksums. It
+// returns the Expect for which Open accepts the sidecar.
 func assemble(t *testing.T, fsys vfs.FS, head []byte, parts ...[]byte) Expect {
 	t.Helper()
 	fixed := make([]byte, headerBytes)
@@ -79,7 +80,8 @@ func assemble(t *testing.T, fsys vfs.FS, head []byte, parts ...[]byte) Expect {
 
 func ascending(t *testing.T, r *Reader, span Range) {
 	t.Helper()
-	// A reader checks the first and last entry of each page; the writer has checked the rest.
+	// Check only the first and the last entry of each page. A reader does not verify the order of
+	// the entries between them, because the writer has verified it.
 	entries, n := r.Entries(span), 0
 	var last Hash
 	for {
@@ -97,7 +99,8 @@ func ascending(t *testing.T, r *Reader, span Range) {
 	}
 }
 
-// FuzzItem: a decoded batch can be encoded again, and decodes to the same batch.
+// FuzzItem decodes random bytes as a batch. If that succeeds, the batch must be the same after it
+// is encoded and decoded again.
 func FuzzItem(f *testing.F) {
 	w := newWorld(f, vfs.NewMem(), 6, shape{batches: 30, recordsMax: 8, keys: 30, valueMax: 3})
 	context := startOf(0)
@@ -121,7 +124,7 @@ func FuzzItem(f *testing.F) {
 	})
 }
 
-// paged returns a reader of a stream of one page.
+// paged returns a reader of a section of one page with the given payload.
 func paged(payload []byte) *pageReader {
 	var out bytes.Buffer
 	pages := pageWriter{out: &out, section: batchesSection, capacity: len(payload) + 1}
@@ -132,7 +135,8 @@ func paged(payload []byte) *pageReader {
 	}
 }
 
-// FuzzSort compares the sort with the library's, also for hashes that are not uniform.
+// FuzzSort compares sortPacked with the sort of the standard library, also for hashes that are not
+// uniformly distributed.
 func FuzzSort(f *testing.F) {
 	f.Add(uint64(1), uint16(1000), byte(0))
 	f.Add(uint64(2), uint16(5000), byte(60))

@@ -5,12 +5,12 @@ import (
 	"math/bits"
 )
 
-// Hash represents a key: two keys with equal hashes are treated as one key. It is 96 bits of
+// Hash represents a key: the cleaner treats two keys with equal hashes as one key. It is 96 bits of
 // SipHash-128 with the partition's salt. With 10^8 keys in each of 10^4 partitions the expected
-// number of colliding pairs is 6*10^-10, and a collision cannot be searched for without the salt
-// (reference F5). Hashes are ordered by High, then Low.
+// number of colliding pairs is 6*10^-10. A collision cannot be constructed without the salt (F5).
+// Hashes are ordered by High, then by Low.
 type Hash struct {
-	High uint64 // slices are ranges of it
+	High uint64 // a hash slice is a range of High
 	Low  uint32
 }
 
@@ -22,7 +22,8 @@ func (h Hash) Less(other Hash) bool {
 // Hasher hashes keys. It has no state, so it may be used concurrently.
 type Hasher struct{ k0, k1 uint64 }
 
-// NewHasher reads the secret as two little-endian words, as SipHash's reference code does.
+// NewHasher returns a hasher with a secret, which is read as two little-endian words, as in
+// SipHash's reference code.
 func NewHasher(secret [16]byte) Hasher {
 	return Hasher{binary.LittleEndian.Uint64(secret[:]), binary.LittleEndian.Uint64(secret[8:])}
 }
@@ -33,8 +34,9 @@ func (h Hasher) Hash(key []byte) Hash {
 	return Hash{High: high, Low: uint32(low)}
 }
 
-// sum128 is SipHash-2-4 with 128 bits of output, as two little-endian words. The last word contains
-// the length, so that keys that differ only in trailing zeros have different hashes.
+// sum128 returns the SipHash-2-4 of the data with 128 bits of output, as two little-endian words.
+// The last word of the input contains the length, so that keys that differ only in trailing zeros
+// have different hashes.
 func (h Hasher) sum128(data []byte) (first, second uint64) {
 	s := h.start()
 	last := uint64(len(data)) << 56
@@ -47,8 +49,8 @@ func (h Hasher) sum128(data []byte) (first, second uint64) {
 	return s.finish()
 }
 
-// start returns the initial state. The constants are SipHash's; 0xee is that of the 128-bit
-// variant.
+// start returns the initial state. The constants are defined by SipHash; 0xee is specific to the
+// variant with 128 bits.
 func (h Hasher) start() sipState {
 	return sipState{
 		h.k0 ^ 0x736f6d6570736575, h.k1 ^ 0x646f72616e646f6d ^ 0xee,
@@ -56,11 +58,12 @@ func (h Hasher) start() sipState {
 	}
 }
 
-// sipState is SipHash's four words. Its methods keep them in local variables while they work:
-// otherwise the compiler would write each step to memory.
+// sipState is the state of SipHash: four words. The methods copy the words to local variables,
+// because otherwise the compiler would write each step to memory.
 type sipState struct{ v0, v1, v2, v3 uint64 }
 
-// absorb mixes in whole little-endian words of data, with two rounds each: the 2 of SipHash-2-4.
+// absorb mixes the little-endian words of data into the state, with two rounds for each word: the 2
+// of SipHash-2-4.
 func (s *sipState) absorb(data []byte) {
 	v0, v1, v2, v3 := s.v0, s.v1, s.v2, s.v3
 	for ; len(data) >= 8; data = data[8:] {
@@ -80,8 +83,9 @@ func (s *sipState) absorbWord(word uint64) {
 	s.v0, s.v1, s.v2, s.v3 = v0^word, v1, v2, v3
 }
 
-// finish returns the 128 bits, with four rounds for each half: the 4 of SipHash-2-4. It does not
-// change the state. 0xee and 0xdd are constants of the 128-bit variant.
+// finish returns the hash of 128 bits. It executes four rounds for each half: the 4 of SipHash-2-4.
+// It does not change the state. The constants 0xee and 0xdd are specific to the variant with 128
+// bits.
 func (s *sipState) finish() (first, second uint64) {
 	v0, v1, v2, v3 := s.v0, s.v1, s.v2^0xee, s.v3
 	for range 4 {
@@ -95,8 +99,8 @@ func (s *sipState) finish() (first, second uint64) {
 	return first, v0 ^ v1 ^ v2 ^ v3
 }
 
-// round is SipRound. It has additions, rotations and exclusive ors only, so its time does not
-// depend on the data. It is inlined.
+// round is SipHash's function SipRound. It consists of additions, rotations and exclusive ors only,
+// so its time does not depend on the data. The compiler inlines it.
 func round(v0, v1, v2, v3 uint64) (uint64, uint64, uint64, uint64) {
 	v0 += v1
 	v2 += v3

@@ -65,7 +65,8 @@ func TestHashDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// A hash in two slices would be deduplicated twice, a hash in none never.
+// Each hash must be in exactly one slice: otherwise its entries would be deduplicated twice or not
+// at all.
 func TestSlicesCoverAllHashesOnce(t *testing.T) {
 	for _, count := range []uint32{1, 2, 3, 7, 128, 255, 256, 1000, 65536, 1<<32 - 1} {
 		if first, last := Slice(0, count),
@@ -100,7 +101,8 @@ func TestSaltRoundTrip(t *testing.T) {
 	if got, err := DecodeSalt(content); err != nil || got != salt {
 		t.Fatalf("seed %d: %x, %v", seed, got, err)
 	}
-	// a change of any byte is detected: magic, version, secret and checksum
+	// A change of any byte must be detected: of the magic, the version, the secret and the
+	// checksum.
 	for i := range content {
 		damaged := append([]byte(nil), content...)
 		damaged[i] ^= 1 << random.IntN(8)

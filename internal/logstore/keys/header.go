@@ -11,7 +11,7 @@ import (
 // Constants of the header (docs/format/keys.md).
 const (
 	headerBytes         = 256
-	headerMagic         = "hwkeys\x00\x01" // with the version
+	headerMagic         = "hwkeys\x00\x01" // the last byte is the version
 	hashSIP24           = 1
 	probes              = 8
 	probesAt            = 104
@@ -23,7 +23,8 @@ const (
 	sidecarSections     = 4
 )
 
-// probe is the position and the checksum of a batch that the data file must have.
+// probe is the position and the checksum of one of the batches that Verify compares with the data
+// file.
 type probe struct{ position, crc uint32 }
 
 // header is the header of a sidecar.
@@ -32,7 +33,7 @@ type header struct {
 	identity   Identity
 	counts     Counts
 	bucketBits int
-	sections   [sidecarSections]int64 // bytes, in the order of the file
+	sections   [sidecarSections]int64 // size of each section in bytes, in the order of the file
 	probes     [probes]probe
 }
 
@@ -75,8 +76,8 @@ func (h *header) encode() []byte {
 	return b
 }
 
-// decodeHeader decodes the header of a file of fileBytes. The error wraps ErrStale for another
-// version, and ErrCorrupt otherwise.
+// decodeHeader decodes the header of a sidecar file of the size fileBytes. The error wraps ErrStale
+// if the header has another version, and otherwise ErrCorrupt.
 func decodeHeader(b []byte, fileBytes int64) (h header, err error) {
 	big := binary.BigEndian
 	switch {
@@ -107,13 +108,14 @@ func decodeHeader(b []byte, fileBytes int64) (h header, err error) {
 	return h, err
 }
 
-// check checks the header's numbers against one another and against the file size: they determine
-// what is allocated later. Each number is bounded before it is added to another.
+// check compares the numbers in the header with one another and with the file size, because readers
+// allocate memory by these numbers. It checks each number before it adds it to others, so that a
+// sum cannot overflow.
 func (h *header) check(fileBytes int64) error {
 	c, left := h.counts, fileBytes-headerBytes
 	for _, n := range h.sections {
 		if n < 0 || n > left {
-			return fmt.Errorf("%w: section of %d bytes, at most %d expected", ErrCorrupt, n, left)
+			return fmt.Errorf("%w: section of %d bytes, want at most %d", ErrCorrupt, n, left)
 		}
 		left -= n
 	}
@@ -140,7 +142,8 @@ func (h *header) check(fileBytes int64) error {
 	return nil
 }
 
-// bucketBits returns the smallest k for which 2^k buckets have at most 256 entries on average.
+// bucketBits returns the smallest k for which 2^k buckets have at most 256 entries on average, but
+// at most bucketBitsMax.
 func bucketBits(entries int) int {
 	k := 0
 	for k < bucketBitsMax && entries>>k > bucketEntriesTarget {
@@ -156,7 +159,8 @@ func bucketsBytes(k int) int64 {
 	return 8*numbers + checksumBytes*pages
 }
 
-// verify compares the checksums of the probes with those in the data file.
+// verify compares the checksums of the probes with the checksums at their positions in the data
+// file.
 func (h *header) verify(data io.ReaderAt) error {
 	if h.counts.Batches == 0 {
 		return nil
@@ -167,7 +171,7 @@ func (h *header) verify(data io.ReaderAt) error {
 			return fmt.Errorf("%w: no batch at position %d: %w", ErrStale, p.position, err)
 		}
 		if binary.BigEndian.Uint32(crc[:]) != p.crc {
-			return fmt.Errorf("%w: another batch at position %d", ErrStale, p.position)
+			return fmt.Errorf("%w: batch at position %d has another checksum", ErrStale, p.position)
 		}
 	}
 	return nil
@@ -179,8 +183,8 @@ type digest struct {
 	batches uint64
 }
 
-// newDigest uses the hasher of the partition's salt: without the salt, other data with the same
-// digest cannot be searched for.
+// newDigest returns the digest of no batches. It uses the hasher of the partition's salt, so that
+// other data with the same digest cannot be constructed without the salt.
 func newDigest(h Hasher) digest { return digest{state: h.start()} }
 
 func (d *digest) add(b Batch) {
@@ -190,7 +194,7 @@ func (d *digest) add(b Batch) {
 	d.batches++
 }
 
-// sum returns the digest of the batches so far. It is never 0, which means unknown.
+// sum returns the digest of the batches so far. It never returns 0, which means an unknown digest.
 func (d *digest) sum() uint64 {
 	state := d.state
 	state.absorbWord(d.batches)

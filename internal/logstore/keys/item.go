@@ -9,7 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// The attributes of an item: those of the batch (docs/format/batch.md), and opaqueBit.
+// Bits of the attributes of an item. An item is the encoding of a Batch in the section of batches.
+// Its attributes are those of the batch (docs/format/batch.md) with one more bit, opaqueBit.
 const (
 	codecMask        = 0b111
 	logAppendTimeBit = 1 << 3
@@ -19,7 +20,7 @@ const (
 	opaqueBit        = 1 << 7
 )
 
-// The shape of an item: which of its optional fields are present.
+// Bits of the shape of an item, which states the optional fields that are present and the marker.
 const (
 	producerBit = 1 << iota
 	leaderEpochBit
@@ -27,14 +28,14 @@ const (
 	gapBit
 	markerShift   = 4
 	shapeMask     = producerBit | leaderEpochBit | countBit | gapBit | 0b11<<markerShift
-	batchBytesMin = 61 // the size of the header
+	batchBytesMin = 61 // size of the header of a batch
 )
 
-// itemContext is what an item omits because it follows from the previous batch. Encoder and decoder
-// maintain it in the same way.
+// itemContext contains the values that follow from the previous batch, so an item need not contain
+// them. Encoder and decoder maintain the same context.
 type itemContext struct {
 	position      int64
-	next          int64 // offset
+	next          int64 // the lowest offset that the next batch can have
 	ordinal       uint32
 	producerID    int64
 	producerEpoch int16
@@ -47,7 +48,7 @@ func startOf(base int64) itemContext {
 	return itemContext{next: base, producerID: -1, producerEpoch: -1}
 }
 
-// advance sets the context of the batch after b.
+// advance updates the context for the batch that follows b.
 func (p *itemContext) advance(b Batch) {
 	*p = itemContext{
 		position: p.position + int64(b.SizeBytes), next: b.LastOffset + 1,
@@ -57,15 +58,16 @@ func (p *itemContext) advance(b Batch) {
 	}
 }
 
-// check checks that a batch may follow, by the rules that the encoding implies for a decoder.
+// check validates the next batch. It accepts exactly the batches that can be encoded in this
+// context.
 func (p *itemContext) check(b Batch) error {
 	delta := b.LastOffset - b.BaseOffset
 	switch {
 	case b.Position != p.position || b.FirstOrdinal != p.ordinal:
-		return fmt.Errorf("batch at position %d, ordinal %d; want %d and %d", b.Position,
+		return fmt.Errorf("batch at position %d, ordinal %d; want position %d, ordinal %d", b.Position,
 			b.FirstOrdinal, p.position, p.ordinal)
 	case b.BaseOffset < p.next || b.LastOffset < b.BaseOffset || delta > math.MaxInt32:
-		return fmt.Errorf("batch of offsets %d to %d; want %d or more", b.BaseOffset,
+		return fmt.Errorf("batch of offsets %d to %d; want offsets from %d", b.BaseOffset,
 			b.LastOffset, p.next)
 	case b.SizeBytes < batchBytesMin || p.position+int64(b.SizeBytes) > math.MaxInt32:
 		return fmt.Errorf("batch of %d bytes at position %d", b.SizeBytes, b.Position)
@@ -105,7 +107,7 @@ func (p *itemContext) appendItem(item []byte, b Batch) []byte {
 	return binary.AppendUvarint(item, uint64(b.BodyBytes))
 }
 
-// shape returns the first two bytes of an item.
+// shape returns the attributes and the shape of the item of a batch.
 func (p *itemContext) shape(b Batch) (attributes, shape byte) {
 	set := func(flags *byte, bit byte, on bool) {
 		if on {
@@ -125,8 +127,8 @@ func (p *itemContext) shape(b Batch) (attributes, shape byte) {
 	return attributes, shape | byte(b.Marker)<<markerShift
 }
 
-// readItem decodes the next item of a stream. The error wraps ErrCorrupt for an item that
-// appendItem cannot have encoded.
+// readItem decodes the next item of a section. The error wraps ErrCorrupt if appendItem cannot have
+// encoded the item.
 func (p *itemContext) readItem(r *pageReader) (Batch, error) {
 	var fixed [6]byte
 	if err := r.take(fixed[:]); err != nil {
@@ -142,7 +144,7 @@ func (p *itemContext) readItem(r *pageReader) (Batch, error) {
 		ProducerID: p.producerID, ProducerEpoch: p.producerEpoch, LeaderEpoch: p.leaderEpoch,
 	}
 	if shape&^byte(shapeMask) != 0 || (attributes&controlBit != 0) != (b.Marker != NoMarker) {
-		return Batch{}, fmt.Errorf("%w: batch of attributes %#02x, shape %#02x", ErrCorrupt,
+		return Batch{}, fmt.Errorf("%w: batch with attributes %#02x, shape %#02x", ErrCorrupt,
 			attributes, shape)
 	}
 	fields := itemFields{pageReader: r}
@@ -173,7 +175,8 @@ func (p *itemContext) readItem(r *pageReader) (Batch, error) {
 	return b, nil
 }
 
-// itemFields reads numbers until the first error, and returns zeros after it.
+// itemFields reads the numbers of an item. After the first error its methods return 0, so the
+// caller checks err only once.
 type itemFields struct {
 	*pageReader
 	err error
@@ -204,12 +207,13 @@ func (f *itemFields) varint() (value int64) {
 func (f *itemFields) varintWithin(limit int64) int64 {
 	value := f.varint()
 	if f.err == nil && (value > limit || value < -limit-1) {
-		f.err = fmt.Errorf("%w: number %d, at most %d expected", ErrCorrupt, value, limit)
+		f.err = fmt.Errorf("%w: number %d, want at most %d", ErrCorrupt, value, limit)
 	}
 	return value
 }
 
-// The flags in the low bits of a record's size.
+// The encoding of a Record is a number: its size in the upper bits, and these flags in the lower
+// two bits.
 const (
 	nullKeyFlag   = 1 << 0
 	tombstoneFlag = 1 << 1
@@ -217,7 +221,7 @@ const (
 	bodyBytesMax  = math.MaxInt32
 )
 
-// appendRecord encodes a record's size and flags.
+// appendRecord appends the encoding of a record.
 func appendRecord(item []byte, r Record) []byte {
 	value := uint64(r.BodyBytes) << sizeShift
 	if r.Tombstone {

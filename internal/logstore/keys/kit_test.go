@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// world is a random segment and its model: lists of all batches and records.
+// world is a random segment and its model: the lists of all its batches and records.
 type world struct {
 	t       testing.TB
 	seed    uint64
@@ -26,16 +26,16 @@ type world struct {
 	records []KeyedRecord
 }
 
-// shape bounds a random segment.
+// shape contains the parameters of a random segment.
 type shape struct {
 	base        int64
 	batches     int
 	recordsMax  int // in a batch
-	keys        int // distinct; few give hot keys
+	keys        int // number of distinct keys
 	valueMax    int
-	plain       bool // no transactions, no null keys, no empty batches
+	plain       bool // the segment has no transactions, no null keys and no empty batches
 	salt        uint64
-	opaqueAbove int // decompressed size from which a batch is opaque; 0: no limit
+	opaqueAbove int // a compressed batch with a larger decompressed size is opaque; 0: no limit
 }
 
 func newWorld(t testing.TB, fsys vfs.FS, seed uint64, s shape) *world {
@@ -61,7 +61,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// batch appends a random batch at or after next and returns the offset after it.
+// batch appends a random batch at or above the offset next, and returns the offset after the batch.
 func (w *world) batch(next int64, s shape) int64 {
 	w.t.Helper()
 	n := 1 + w.random.IntN(s.recordsMax)
@@ -89,7 +89,7 @@ func (w *world) batch(next int64, s shape) int64 {
 	var records []KeyedRecord
 	for i := range n {
 		if !s.plain && !control && w.random.IntN(5) == 0 {
-			continue // a gap, as after a compaction
+			continue // leave a gap, as a compaction does
 		}
 		r := w.record(id.BaseOffset+int64(i), s)
 		k := KeyedRecord{Record: Record{Tombstone: r.Tombstone(), NullKey: r.Key == nil}}
@@ -131,8 +131,8 @@ func (w *world) batch(next int64, s shape) int64 {
 	return described.LastOffset + 1
 }
 
-// sizes sets the sizes of records from the batch, since the model does not know their encoding. It
-// returns the decompressed size of the batch.
+// sizes sets the sizes of the model's records to the sizes in the batch, because the model does not
+// encode records. It returns the decompressed size of the batch.
 func (w *world) sizes(b record.Batch, records []KeyedRecord) (payload int) {
 	i := 0
 	w.must(b.Records(1<<30, func(r *record.Record) error {
@@ -144,7 +144,7 @@ func (w *world) sizes(b record.Batch, records []KeyedRecord) (payload int) {
 	return payload
 }
 
-// vary sets fields that plain batches do not have.
+// vary sets random values for the fields that have fixed values in plain batches.
 func (w *world) vary(id *record.Identity, control bool) {
 	random := w.random
 	if random.IntN(3) == 0 {
@@ -169,7 +169,7 @@ func (w *world) record(offset int64, s shape) record.Record {
 	r := record.Record{Offset: offset, Timestamp: int64(w.random.IntN(1 << 40))}
 	r.Key = fmt.Appendf(nil, "key-%d", w.random.IntN(s.keys))
 	if w.random.IntN(50) == 0 {
-		r.Key = []byte{} // empty, not null
+		r.Key = []byte{} // an empty key, unlike a null key
 	}
 	if w.random.IntN(6) > 0 {
 		r.Value = make([]byte, w.random.IntN(s.valueMax+1))
@@ -188,7 +188,8 @@ func (w *world) name() string {
 	return "/" + segment.Name(w.segment.Base(), Extension, "")
 }
 
-// identity returns the identity of the segment without its digest, as after a start.
+// identity returns the identity of the segment without its digest, which a broker does not know
+// after a start.
 func (w *world) identity() Identity {
 	return Identity{Base: w.segment.Base(), LogBytes: w.segment.SizeBytes()}
 }
@@ -198,8 +199,8 @@ func (w *world) spool() *Spool {
 		w.segment.Base(), w.salt)
 }
 
-// scan builds the sidecar by a scan; fit is the number of entries sorted at once, 0 for the
-// default.
+// scan builds the sidecar by a scan of the segment. The argument fit is the number of entries that
+// are sorted in memory at once; 0 for the default.
 func (w *world) scan(opaqueAbove, fit int) *Reader {
 	w.t.Helper()
 	spool := w.spool()
@@ -207,7 +208,8 @@ func (w *world) scan(opaqueAbove, fit int) *Reader {
 	return w.build(spool, fit)
 }
 
-// scanHolding is scan with another limit on the decompressed size of the batches that it holds.
+// scanHolding does the same as scan, with another limit on the decompressed size of the batches
+// whose records are in memory together.
 func (w *world) scanHolding(heldBytesMax, opaqueAbove int) *Reader {
 	w.t.Helper()
 	spool := w.spool()
@@ -216,7 +218,7 @@ func (w *world) scanHolding(heldBytesMax, opaqueAbove int) *Reader {
 	return w.build(spool, 0)
 }
 
-// build builds the sidecar from a spool, and opens it.
+// build builds the sidecar from a spool, and opens the sidecar.
 func (w *world) build(spool *Spool, fit int) *Reader {
 	w.t.Helper()
 	if fit == 0 {
@@ -241,7 +243,7 @@ func (w *world) open() *Reader {
 	return r
 }
 
-// entries are those of the model, in the order of a sidecar.
+// entries returns the entries of the model, in the order of a sidecar.
 func (w *world) entries() (all []Entry) {
 	for i, r := range w.records {
 		if !r.NullKey {
@@ -260,7 +262,7 @@ func (w *world) entries() (all []Entry) {
 	return all
 }
 
-// check asks the sidecar everything, and compares with the model.
+// check reads the whole sidecar and compares its content with the model.
 func (w *world) check(r *Reader) {
 	w.t.Helper()
 	want := Counts{Batches: len(w.batches), Records: len(w.records)}
@@ -294,7 +296,8 @@ func (w *world) check(r *Reader) {
 	w.checkEntries(r)
 }
 
-// checkEntries reads all entries by slices of several widths, and random ranges.
+// checkEntries reads all entries, slice by slice for several widths of slices, and then the entries
+// of random ranges.
 func (w *world) checkEntries(r *Reader) {
 	w.t.Helper()
 	all := w.entries()
@@ -314,7 +317,7 @@ func (w *world) checkEntries(r *Reader) {
 	}
 	for range 20 {
 		span := Range{w.random.Uint64(), w.random.Uint64()}
-		// the hash of an entry: a range includes both ends
+		// use the hashes of entries as ends, because a range includes both ends
 		if len(all) > 0 && w.random.IntN(2) == 0 {
 			span.First = all[w.random.IntN(len(all))].Hash.High
 			span.Last = max(span.First, all[w.random.IntN(len(all))].Hash.High)

@@ -30,7 +30,7 @@ func TestSidecarEqualsModel(t *testing.T) {
 	}
 }
 
-// Extreme segments: empty, with one batch, one key, batches of one record, and the largest offsets.
+// The sidecars of segments with extreme parameters equal their models.
 func TestSidecarOfExtremeBatches(t *testing.T) {
 	for name, s := range map[string]shape{
 		"empty":         {batches: 0},
@@ -50,7 +50,7 @@ func TestSidecarOfExtremeBatches(t *testing.T) {
 	}
 }
 
-// Spooling at the append gives the same sidecar as a scan.
+// A spool that is filled during appends results in the same sidecar as a scan.
 func TestAppendedSpoolEqualsScan(t *testing.T) {
 	for seed := range seed.Sequence(t, 5) {
 		w := newWorld(t, vfs.NewMem(), seed,
@@ -71,8 +71,8 @@ func TestAppendedSpoolEqualsScan(t *testing.T) {
 	}
 }
 
-// A slice has the same share of superseded records as the segment: the cleaner estimates garbage
-// from 1/128 of the hashes.
+// The share of superseded records in a hash slice is about the same as in the whole segment. The
+// cleaner relies on that when it estimates garbage from one of 128 slices.
 func TestSliceHoldsItsShareOfKeys(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 60, recordsMax: 2000, keys: 20_000, plain: true})
@@ -88,7 +88,7 @@ func TestSliceHoldsItsShareOfKeys(t *testing.T) {
 		return entries, dead
 	}
 	all, dead := superseded(AllHashes)
-	// for this small segment, a sample as large as 1/128 of a large one
+	// one of 16 slices, because in this small segment one of 128 would contain too few entries
 	sample, sampledDead := superseded(Slice(0, 16))
 	truth, estimate := float64(dead)/float64(all), float64(sampledDead)/float64(sample)
 	if estimate < truth-0.1 || estimate > truth+0.1 {
@@ -97,7 +97,7 @@ func TestSliceHoldsItsShareOfKeys(t *testing.T) {
 	}
 }
 
-// A spool holds a few KiB of any number of records, and loses none.
+// A spool keeps only a few KiB in memory, whatever the number of records, and returns all records.
 func TestSpoolMemoryIsBounded(t *testing.T) {
 	w := &world{t: t, fsys: vfs.NewMem()}
 	spool := NewSpool(w.fsys, "/spool", 0, w.salt)
@@ -129,7 +129,8 @@ func TestSpoolMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// A spool gives the same sidecar whatever part of it is held in memory.
+// A spool results in the same sidecar, whatever number of bytes it keeps in memory before it
+// creates its file.
 func TestSpoolHold(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), 7,
 		shape{batches: 200, recordsMax: 50, keys: 3000, valueMax: 20, plain: true})

@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// outputBufferBytes is the size of a write.
+// outputBufferBytes is the size of the buffer of an output, and so of most writes.
 const outputBufferBytes = 64 << 10
 
 // output writes a file sequentially through a buffer.
@@ -18,7 +18,7 @@ type output struct {
 	file     vfs.File
 	throttle func(n int) error // called before each write
 	buffer   []byte
-	size     int64 // written and buffered
+	size     int64 // bytes written to the file and in the buffer
 }
 
 func (o *output) Write(part []byte) (int, error) {
@@ -47,10 +47,10 @@ func (o *output) flush() error {
 	return nil
 }
 
-// sidecarFile writes a sidecar: the sections in the order of the file, then the header.
+// sidecarFile writes a sidecar: first the sections in the order of the file, then the header.
 type sidecarFile struct {
 	fsys   vfs.FS
-	name   string // final
+	name   string // path after publish; before, the file has a temporary name
 	out    output
 	header header
 	pages  pageWriter
@@ -85,7 +85,7 @@ func (s *sidecarFile) end() error {
 	return err
 }
 
-// publish checks the header by the reader's rules, syncs the file and renames it.
+// publish checks the header in the same way as a reader, writes it, syncs the file and renames it.
 func (s *sidecarFile) publish() error {
 	if err := s.header.check(s.out.size); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (s *sidecarFile) publish() error {
 	return s.opts.Commit(s.rename)
 }
 
-// rename renames the file durably.
+// rename gives the file its final name, durably.
 func (s *sidecarFile) rename() error {
 	if err := s.fsys.Rename(s.name+vfs.TemporarySuffix, s.name); err != nil {
 		return fmt.Errorf("rename key sidecar into place: %w", err)
@@ -125,8 +125,8 @@ func (s *sidecarFile) rename() error {
 	return nil
 }
 
-// discard deletes the temporary file after an error. A failure to delete it is ignored: a start
-// deletes it.
+// discard deletes the temporary file after an error. A failure to delete it is ignored, because the
+// next start of the broker deletes temporary files.
 func (s *sidecarFile) discard(cause error) error {
 	if s.out.file != nil {
 		cause = errors.Join(cause, s.out.file.Close())
@@ -137,16 +137,18 @@ func (s *sidecarFile) discard(cause error) error {
 
 // Options bound the resources for building a sidecar.
 type Options struct {
-	// MemoryBytes bounds the memory for sorting entries; default 64 MiB, and at least 16 MiB, which
-	// is enough to merge any number of records at once. Entries that fit need no temporary file.
+	// MemoryBytes limits the memory for sorting entries; default 64 MiB. Less than 16 MiB is
+	// increased to 16 MiB, which suffices for any number of records. Entries that do not fit are
+	// sorted in a temporary file.
 	MemoryBytes int64
-	// Commit calls publish, which renames the file and syncs the directory, unless the sidecar is
-	// no longer valid because the data file was replaced. On an error, which is returned unchanged,
-	// the file is deleted. Nil: publish is called.
+	// Commit must call publish, which renames the file and syncs the directory, or return an error
+	// if the data file was replaced meanwhile. After an error, Build deletes the file and returns
+	// the error unchanged. If Commit is nil, Build calls publish itself.
 	Commit func(publish func() error) error
-	// Data is the data file. Unless it is nil, the sidecar is compared with it before the rename.
+	// Data is the data file. If it is not nil, the probes of the sidecar are compared with it
+	// before the rename.
 	Data io.ReaderAt
-	// Throttle is called before each read or write of n bytes, and may wait. May be nil.
+	// Throttle is called before each read or write of n bytes, and may block. May be nil.
 	Throttle func(ctx context.Context, n int) error
 }
 
@@ -156,8 +158,8 @@ const (
 	memoryBytesMin     = 16 << 20
 )
 
-// entriesInMemory returns the number of entries that are sorted in memory at once; each is held
-// twice.
+// entriesInMemory returns the number of entries that are sorted in memory at once. Sorting needs
+// twice the memory of the entries.
 func (o Options) entriesInMemory() int {
 	memory := o.MemoryBytes
 	if memory == 0 {
@@ -166,8 +168,8 @@ func (o Options) entriesInMemory() int {
 	return int(max(memory, memoryBytesMin) / (2 * entryBytes))
 }
 
-// BuildStats are the counts of a sidecar and the bytes that building it took, with those of
-// temporary files and of the spool.
+// BuildStats are the counts of a sidecar and the numbers of bytes that were read and written to
+// build it, including temporary files and the spool.
 type BuildStats struct {
 	Counts
 	ReadBytes, WrittenBytes int64

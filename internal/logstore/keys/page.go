@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// section numbers the parts of the files of this package, so that a page of one part is never
-// accepted in another.
+// section is the number of a part of a file of this package. The checksum of a page covers it, so
+// that a page of one section is not accepted in another section.
 type section uint8
 
 const (
@@ -23,7 +23,7 @@ const (
 
 // Sizes of pages, without their checksum.
 const (
-	streamPageBytes = 64<<10 - checksumBytes // batches, records
+	streamPageBytes = 64<<10 - checksumBytes // pages of batches and of records
 	spoolPageBytes  = 8<<10 - checksumBytes
 	entryPageBytes  = entryPageMax * entryBytes
 	entryPageMax    = 1024
@@ -49,12 +49,12 @@ type pageWriter struct {
 	out      io.Writer
 	digest   uint64
 	section  section
-	capacity int    // payload bytes of a page
-	payload  []byte // of the current page
-	written  int64  // bytes of the section with checksums, without the buffered payload
+	capacity int    // maximum size of the payload of a page
+	payload  []byte // payload of the current page
+	written  int64  // bytes written, including checksums and without the current page
 }
 
-// write adds bytes to a stream; pages may split them anywhere.
+// write appends bytes to the section. A page may end anywhere within them.
 func (w *pageWriter) write(part []byte) error {
 	for len(part) >= w.capacity-len(w.payload) {
 		n := w.capacity - len(w.payload)
@@ -98,11 +98,11 @@ type pageReader struct {
 	capacity int
 
 	next   int64  // position in the section of the next page
-	buffer []byte // reused
-	rest   []byte // of the payload
+	buffer []byte // memory of the current page, reused for the next one
+	rest   []byte // part of the current payload that was not read yet
 }
 
-// fill reads the next page; io.EOF after the last one.
+// fill reads the next page, or returns io.EOF after the last one.
 func (r *pageReader) fill() error {
 	left := r.extent.bytes - r.next
 	if left == 0 {
@@ -138,7 +138,8 @@ func checkPage(page []byte, digest uint64, of section, position int64) ([]byte, 
 	return payload, nil
 }
 
-// readFull fills part from the file. A file that is shorter than its header says is corrupt.
+// readFull reads len(part) bytes at a position of the file. A file that ends before is corrupt,
+// because its size does not match its header.
 func readFull(file io.ReaderAt, part []byte, at int64, read func(n int) error) error {
 	if read != nil {
 		if err := read(len(part)); err != nil {
@@ -155,7 +156,7 @@ func readFull(file io.ReaderAt, part []byte, at int64, read func(n int) error) e
 	return fmt.Errorf("read key sidecar: %w", err)
 }
 
-// take reads the next bytes of the stream.
+// take reads the next len(into) bytes of the section.
 func (r *pageReader) take(into []byte) error {
 	for len(into) > 0 {
 		if len(r.rest) == 0 {
@@ -169,7 +170,7 @@ func (r *pageReader) take(into []byte) error {
 	return nil
 }
 
-// skip skips bytes of the stream. Their pages are checked.
+// skip skips n bytes of the section. It verifies the checksums of their pages.
 func (r *pageReader) skip(n uint64) error {
 	for n > uint64(len(r.rest)) {
 		n -= uint64(len(r.rest))
@@ -181,7 +182,7 @@ func (r *pageReader) skip(n uint64) error {
 	return nil
 }
 
-// byte reads one byte; io.EOF at the end of the stream.
+// byte reads one byte, or returns io.EOF at the end of the section.
 func (r *pageReader) byte() (byte, error) {
 	if len(r.rest) == 0 {
 		if err := r.fill(); err != nil {
@@ -193,8 +194,8 @@ func (r *pageReader) byte() (byte, error) {
 	return b, nil
 }
 
-// uvarint reads an unsigned number below limit. The end of the stream within a number, and a number
-// of more than ten bytes, are corruption.
+// uvarint reads an unsigned number below limit. A section that ends within a number is corrupt, and
+// so is a number of more than ten bytes.
 func (r *pageReader) uvarint(limit uint64) (uint64, error) {
 	// Most numbers take two bytes, and most are in one page.
 	if rest := r.rest; len(rest) >= 2 && rest[0] >= 0x80 && rest[1] < 0x80 && limit > 1<<14 {
@@ -210,7 +211,7 @@ func (r *pageReader) uvarint(limit uint64) (uint64, error) {
 		value |= uint64(b&0x7f) << shift
 		if b < 0x80 {
 			if value >= limit {
-				return 0, fmt.Errorf("%w: number %d, less than %d expected", ErrCorrupt, value,
+				return 0, fmt.Errorf("%w: number %d, want less than %d", ErrCorrupt, value,
 					limit)
 			}
 			return value, nil

@@ -8,14 +8,15 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Expect identifies the data and the salt of a sidecar that may be used.
+// Expect identifies the data file and the salt that a sidecar must belong to.
 type Expect struct {
-	Identity        // of the data file; if Digest is 0, the caller calls Verify once
-	SaltID   uint64 // of the partition's salt
+	// of the data file. If Digest is 0, it is not compared, and the caller must call Verify.
+	Identity
+	SaltID uint64 // of the partition's salt
 }
 
-// Reader reads a sidecar. Open checks the header, and every page is checked when it is read. A
-// Reader may be used concurrently, each iterator by one goroutine.
+// Reader reads a sidecar. Open verifies the header; iterators verify each page when they read it. A
+// Reader may be used concurrently, but each iterator by one goroutine only.
 type Reader struct {
 	file   vfs.File
 	header header
@@ -23,8 +24,9 @@ type Reader struct {
 	read   func(n int) error
 }
 
-// Open opens a sidecar and reads its header. The error wraps fs.ErrNotExist if there is none,
-// ErrStale if it is of other data, ErrCorrupt if it is damaged: see Unusable.
+// Open opens a sidecar and reads its header. The error wraps fs.ErrNotExist if the file does not
+// exist, ErrStale if the sidecar belongs to other data, and ErrCorrupt if the sidecar is damaged:
+// see Unusable.
 func Open(fsys vfs.FS, name string, want Expect) (*Reader, error) {
 	file, err := fsys.Open(name)
 	if err != nil {
@@ -37,8 +39,8 @@ func Open(fsys vfs.FS, name string, want Expect) (*Reader, error) {
 	return r, nil
 }
 
-// Unusable reports whether an error means that the sidecar has to be rebuilt, and not that the disk
-// failed.
+// Unusable reports whether an error means that the sidecar must be rebuilt. All other errors are
+// failures of the disk.
 func Unusable(err error) bool { return errors.Is(err, ErrCorrupt) || errors.Is(err, ErrStale) }
 
 func (r *Reader) open(want Expect) (err error) {
@@ -58,7 +60,7 @@ func (r *Reader) open(want Expect) (err error) {
 	}
 	if got != want.Identity || r.header.saltID != want.SaltID {
 		return fmt.Errorf(
-			"%w: of %d bytes from %d, digest %x, salt %x; want %d bytes from %d, digest %x, salt %x",
+			"%w: %d bytes from offset %d, digest %x, salt %x; want %d bytes from %d, digest %x, salt %x",
 			ErrStale,
 			got.LogBytes,
 			got.Base,
@@ -73,11 +75,12 @@ func (r *Reader) open(want Expect) (err error) {
 	return nil
 }
 
-// OnRead sets a function that iterators created afterwards call before they read n bytes of the
-// file, to count, throttle or cancel. An error from it ends the iteration.
+// OnRead sets a function that iterators call before they read n bytes of the file. It applies to
+// iterators that are created after the call. The function can count bytes, block to limit the rate,
+// or return an error, which ends the iteration.
 func (r *Reader) OnRead(read func(n int) error) { r.read = read }
 
-// Identity returns the identity of the data file, with the digest.
+// Identity returns the identity of the data file from the header, including the digest.
 func (r *Reader) Identity() Identity { return r.header.identity }
 
 // Counts returns the totals of the segment.
@@ -87,14 +90,15 @@ func (r *Reader) Counts() Counts { return r.header.counts }
 func (r *Reader) SizeBytes() int64 { return r.size }
 
 // Verify compares the checksums of eight batches, spread over the data file, with the sidecar. It
-// fails with ErrStale. It is for a caller that does not know the digest. A caller that later reads
-// batches compares each with Batch.CRC.
+// fails with ErrStale if one differs. A caller that opened the sidecar without knowing the digest
+// must call it. Verify does not detect every change, so a caller that reads a batch must also
+// compare its checksum with Batch.CRC.
 func (r *Reader) Verify(data io.ReaderAt) error { return r.header.verify(data) }
 
 // Close closes the file. Iterators must not be used afterwards.
 func (r *Reader) Close() error { return r.file.Close() }
 
-// stream returns a reader of the section of batches or of records.
+// stream returns a reader for the section of batches or of records.
 func (r *Reader) stream(of section) pageReader {
 	return pageReader{
 		file: r.file, read: r.read, digest: r.header.identity.Digest, section: of,
@@ -113,7 +117,7 @@ type Batches struct {
 	err     error
 }
 
-// Batches returns an iterator before the first batch.
+// Batches returns an iterator over the batches. Next moves it to the first batch.
 func (r *Reader) Batches() *Batches {
 	return &Batches{
 		pages: r.stream(batchesSection), left: r.header.counts.Batches, counts: r.header.counts,
@@ -121,7 +125,7 @@ func (r *Reader) Batches() *Batches {
 	}
 }
 
-// Next moves to the next batch; it returns false at the end or on an error.
+// Next moves to the next batch. It returns false after the last batch or after an error: see Err.
 func (i *Batches) Next() bool {
 	if i.err != nil {
 		return false
@@ -143,7 +147,7 @@ func (i *Batches) Next() bool {
 	return true
 }
 
-// atEnd checks the sums over all batches against the header.
+// atEnd compares the sums over all batches with the header.
 func (i *Batches) atEnd() error {
 	if err := i.pages.atEnd(); err != nil {
 		return err
@@ -172,13 +176,13 @@ type Records struct {
 	err     error
 }
 
-// Records returns an iterator before ordinal 0.
+// Records returns an iterator over the records. Next moves it to the first record.
 func (r *Reader) Records() *Records {
 	return &Records{pages: r.stream(recordsSection), counts: r.header.counts,
 		total: r.header.counts.Records, ordinal: -1}
 }
 
-// Next moves to the next record; it returns false at the end or on an error.
+// Next moves to the next record. It returns false after the last record or after an error: see Err.
 func (i *Records) Next() bool {
 	if i.err != nil {
 		return false
@@ -201,7 +205,7 @@ func (i *Records) Next() bool {
 	return true
 }
 
-// atEnd checks the sums over all records against the header.
+// atEnd compares the sums over all records with the header.
 func (i *Records) atEnd() error {
 	if err := i.pages.atEnd(); err != nil {
 		return err

@@ -6,24 +6,26 @@ import (
 	"hash/crc32"
 )
 
-// Salt is a partition's secret: without it, two keys with the same hash cannot be constructed. It
-// never leaves this disk; each replica has its own.
+// Salt is a secret of one replica of a partition. Without it, two keys with the same hash cannot be
+// constructed. It is stored only on the disk of the replica, and never sent to another broker.
 type Salt [16]byte
 
 // SaltFile is the name of the salt's file in the directory of the partition
 // (docs/format/key-salt.md).
 const SaltFile = "key-salt"
 
-// The salt's file contains magic and version, the secret, and a checksum of both.
+// The salt's file contains the magic bytes with the version, the secret, and a checksum of
+// everything before it.
 const (
 	saltMagic     = "hwsalt\x00\x01"
 	saltFileBytes = len(saltMagic) + len(Salt{}) + 4
 )
 
-// Hasher returns the hasher with this secret.
+// Hasher returns the hasher that uses the salt as its secret.
 func (s Salt) Hasher() Hasher { return NewHasher(s) }
 
-// ID identifies the salt in sidecars without disclosing it: it is a hash under the salt.
+// ID returns the number that identifies the salt in sidecars. It does not disclose the salt: it is
+// the hash of a constant under the salt.
 func (s Salt) ID() uint64 {
 	id, _ := s.Hasher().sum128([]byte("heartwood key salt"))
 	return id
@@ -35,8 +37,9 @@ func (s Salt) Encode() []byte {
 	return binary.BigEndian.AppendUint32(content, crc32.Checksum(content, castagnoli))
 }
 
-// DecodeSalt decodes the content of the salt's file; the error wraps ErrCorrupt. After the loss of
-// a salt all sidecars are rebuilt; no other file depends on the salt.
+// DecodeSalt decodes the content of the salt's file. If the content is damaged, the error wraps
+// ErrCorrupt. After the loss of a salt, the caller creates another one and all sidecars are
+// rebuilt. No other file depends on the salt.
 func DecodeSalt(content []byte) (s Salt, err error) {
 	if len(content) != saltFileBytes || string(content[:len(saltMagic)]) != saltMagic {
 		return s, fmt.Errorf("%w: not a key salt of %d bytes", ErrCorrupt, saltFileBytes)

@@ -11,9 +11,9 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// Describe returns a sidecar's description of a batch from its header, and for a control batch the
-// marker from its record. position is the position of the batch in the data file. Spool.Append sets
-// FirstOrdinal and BodyBytes; the caller sets Opaque.
+// Describe returns the sidecar's description of a batch, from the header of the batch and, for a
+// control batch, from its record. The argument position is the position of the batch in the data
+// file. Spool.Append sets FirstOrdinal and BodyBytes; the caller sets Opaque.
 func Describe(b record.Batch, position int64) Batch {
 	horizon, _ := b.DeleteHorizon()
 	described := Batch{
@@ -30,12 +30,13 @@ func Describe(b record.Batch, position int64) Batch {
 	return described
 }
 
-// markerBytesMax bounds the decompressed size of a control batch. Markers have some 20 bytes and
-// are not compressed.
+// markerBytesMax is the largest decompressed size of a control batch that markerOf reads. Markers
+// have about 20 bytes and are not compressed.
 const markerBytesMax = 64 << 10
 
-// markerOf reads the key of a control record: i16 version, i16 type (KIP-98). Any other record, and
-// an unknown type, is MarkerOther.
+// markerOf returns the kind of a control batch. It reads the key of the control record: i16
+// version, i16 type (KIP-98). If the type is unknown or the key is not valid, it returns
+// MarkerOther.
 func markerOf(b record.Batch) Marker {
 	marker := MarkerOther
 	err := b.Records(markerBytesMax, func(r *record.Record) error {
@@ -56,10 +57,10 @@ func markerOf(b record.Batch) Marker {
 	return marker
 }
 
-// ScanOptions bound a scan.
+// ScanOptions are the limits of a scan.
 type ScanOptions struct {
 	BatchBytesMax int // a batch that decompresses to more bytes is opaque; default 128 MiB
-	// Read is called with the bytes of each batch; an error ends the scan. May be nil.
+	// Read is called with the size of each batch. It may block; an error ends the scan. May be nil.
 	Read func(int) error
 
 	heldBytesMax int // for tests; default heldBytesMaxDefault
@@ -68,17 +69,18 @@ type ScanOptions struct {
 // batchBytesMaxDefault is the default of ScanOptions.BatchBytesMax.
 const batchBytesMaxDefault = 128 << 20
 
-// heldBytesMaxDefault is the largest decompressed size of a batch that a scan holds in memory.
+// heldBytesMaxDefault is the default of ScanOptions.heldBytesMax: the largest decompressed size of
+// a batch whose records a scan keeps in memory together.
 const heldBytesMaxDefault = 4 << 20
 
-// Scan reads a whole sealed segment into a new spool, for a segment whose keys were not hashed when
-// they were appended. It checks the checksum of every batch. The error wraps record.ErrCorrupt for
-// a damaged batch; the segment can have no sidecar then. BatchBytesMax must be the same in every
-// scan of a log's segments, and in the cleaner.
+// Scan adds all batches and records of a sealed segment to a new spool. It is used if the keys were
+// not hashed when the records were appended. It verifies the checksum of every batch. If a batch is
+// damaged, the error wraps record.ErrCorrupt, and no sidecar can be built. BatchBytesMax must be
+// the same in all scans of the segments of a log, and in the cleaner.
 //
-// A scan holds the stored bytes of a batch, and at most 4 MiB of its decompressed records. Larger
-// batches, opaque ones too, are read in pieces (scanLarge): the producer chooses how much a batch
-// decompresses to, and a few hundred kilobytes can become gigabytes.
+// A scan keeps in memory one batch as it is stored, and at most 4 MiB of its decompressed records.
+// A batch that decompresses to more is read in pieces (scanLarge), because the producer determines
+// the decompressed size: a few hundred kilobytes can decompress to gigabytes.
 func Scan(s *segment.Segment, hasher Hasher, into *Spool, opts ScanOptions) error {
 	if opts.BatchBytesMax == 0 {
 		opts.BatchBytesMax = batchBytesMaxDefault
@@ -113,9 +115,10 @@ func Scan(s *segment.Segment, hasher Hasher, into *Spool, opts ScanOptions) erro
 	return nil
 }
 
-// scanLarge adds a batch that decompresses to more than heldBytesMax to the spool, and holds one of
-// its records at a time. It decompresses the batch three times: to detect whether it is opaque, for
-// the sizes of its records, which precede them in the spool, and for their keys.
+// scanLarge adds to the spool a batch that decompresses to more than heldBytesMax, and keeps one of
+// its records in memory at a time. It decompresses the batch three times: to determine whether the
+// batch is opaque; to compute the sizes of its records, which precede the records in the spool; and
+// to hash their keys.
 func scanLarge(b record.Batch, described Batch, hasher Hasher, into *Spool,
 	opts ScanOptions) error {
 	if opts.BatchBytesMax > opts.heldBytesMax {
@@ -131,7 +134,7 @@ func scanLarge(b record.Batch, described Batch, hasher Hasher, into *Spool,
 	return into.Append(described, nil)
 }
 
-// spoolLarge adds a batch to the spool, record by record.
+// spoolLarge adds a batch that is not opaque to the spool, record by record.
 func spoolLarge(b record.Batch, described Batch, hasher Hasher, into *Spool, limit int) error {
 	var sizes recordSizes
 	control := b.Control()
@@ -156,14 +159,15 @@ func spoolLarge(b record.Batch, described Batch, hasher Hasher, into *Spool, lim
 	return nil
 }
 
-// Collector hashes and collects the records of one batch. Its memory is reused, unless a batch was
-// very large.
+// Collector hashes and collects the records of one batch. Its memory is reused for the next batch,
+// unless a batch was very large.
 type Collector struct {
 	Hasher  Hasher
 	Records []KeyedRecord
 }
 
-// collectorRecordsMax is the number of records whose memory is reused: 4 MiB.
+// collectorRecordsMax is the largest number of records whose memory is reused: 4 MiB, at 32 bytes a
+// record.
 const collectorRecordsMax = 4 << 20 / 32
 
 // Reset removes the records.
@@ -174,7 +178,7 @@ func (c *Collector) Reset() {
 	c.Records = c.Records[:0]
 }
 
-// Add adds the next record of a data batch. The key may be overwritten afterwards.
+// Add adds the next record of a data batch. It does not keep the bytes of the key.
 func (c *Collector) Add(key record.RecordKey) {
 	c.Records = append(c.Records, keyedRecord(c.Hasher, key))
 }
@@ -189,8 +193,8 @@ func keyedRecord(hasher Hasher, key record.RecordKey) KeyedRecord {
 	return r
 }
 
-// recordKey returns the key of a record. The key of a control record is not a user's, so recordKey
-// returns a null key.
+// recordKey returns the key of a record. For a control record it returns a null key, because the
+// key of a control record is not a user's key.
 func recordKey(r *record.Record, control bool) record.RecordKey {
 	key := record.RecordKey{Key: r.Key, Tombstone: r.Tombstone(), BodyBytes: r.BodyBytes()}
 	if control {
@@ -199,7 +203,7 @@ func recordKey(r *record.Record, control bool) record.RecordKey {
 	return key
 }
 
-// batch replaces the records by those of a batch.
+// batch replaces the collected records by the records of a batch.
 func (c *Collector) batch(b record.Batch, limit int) error {
 	c.Reset()
 	control := b.Control()

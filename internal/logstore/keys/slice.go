@@ -5,19 +5,19 @@ import (
 	"math/bits"
 )
 
-// Range is a range of hashes by Hash.High, which includes both ends.
+// Range is the range of the hashes with First <= Hash.High <= Last.
 type Range struct{ First, Last uint64 }
 
 // AllHashes is the range of all hashes.
 var AllHashes = Range{0, ^uint64(0)}
 
-// Slice returns hash slice number of count: the slices are disjoint, cover all hashes, and their
-// widths differ by one at most. All entries of a key are in the same slice of every segment. number
-// must be below count.
+// Slice returns one of count hash slices. The slices are disjoint, cover all hashes, and their
+// widths differ by at most one. All entries of a key are in the same slice, in every segment. The
+// argument number must be below count.
 //
-// Hashes are uniform, so a slice has its share of the distinct keys, with the error of a random
-// sample: of a million keys, a slice of 1/256 has 3,906 with a standard deviation of 62. All
-// entries of one hot key are in one slice.
+// Hashes are uniformly distributed, so a slice is a random sample of the distinct keys: of a
+// million keys, one of 256 slices contains 3,906 on average, with a standard deviation of 62. The
+// number of entries varies more, because all entries of a frequent key are in one slice.
 func Slice(number, count uint32) Range {
 	if number >= count {
 		panic(fmt.Sprintf("slice %d of %d", number, count))
@@ -25,7 +25,8 @@ func Slice(number, count uint32) Range {
 	return Range{First: sliceBegin(number, count), Last: sliceBegin(number+1, count) - 1}
 }
 
-// sliceBegin is floor(number * 2^64 / count); 2^64, which is 0 here, for number == count.
+// sliceBegin returns floor(number * 2^64 / count). If number == count, that is 2^64, which
+// overflows to 0.
 func sliceBegin(number, count uint32) uint64 {
 	if number == count {
 		return 0

@@ -10,13 +10,15 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// sortPacked sorts entries into scratch, which has the same length, and returns scratch.
+// sortPacked writes the sorted entries to scratch, which must have the same length, and returns
+// scratch.
 //
-// Hashes are uniform, so scattering them by their upper bits gives buckets of a few entries, which
-// are sorted by insertion: about a seventh of the time of a comparison sort. The bucket of a hot
-// key is larger and is sorted by comparison.
+// Hashes are uniformly distributed. So it first distributes the entries over buckets by their upper
+// bits, and then sorts the few entries of each bucket by insertion. That takes about a seventh of
+// the time of a comparison sort. The bucket of a frequent key is larger, and is sorted by
+// comparison.
 func sortPacked(entries, scratch []packed) []packed {
-	k := bits.Len(uint(len(entries))) - 3 // 4 to 8 entries a bucket
+	k := bits.Len(uint(len(entries))) - 3 // 2^k buckets, with 4 to 8 entries each on average
 	k = min(max(k, 0), scatterBitsMax)
 	shift := 64 - k
 	begins := make([]uint32, 1<<k+1)
@@ -26,7 +28,7 @@ func sortPacked(entries, scratch []packed) []packed {
 	for i := 1; i < len(begins); i++ {
 		begins[i] += begins[i-1]
 	}
-	// begins[b] advances while bucket b is filled, and ends as the begin of bucket b+1.
+	// begins[b] advances while bucket b is filled. At the end it is the begin of bucket b+1.
 	for i := range entries {
 		at := &begins[entries[i].high>>shift]
 		scratch[*at] = entries[i]
@@ -40,10 +42,10 @@ func sortPacked(entries, scratch []packed) []packed {
 	return scratch
 }
 
-// scatterBitsMax bounds the table of buckets: 256 KiB.
+// scatterBitsMax limits the number of buckets, and so the size of begins to 256 KiB.
 const scatterBitsMax = 16
 
-// sortBucket sorts few entries by insertion, many by comparison.
+// sortBucket sorts a bucket by insertion if it is small, and otherwise by comparison.
 func sortBucket(bucket []packed) {
 	if len(bucket) > 32 {
 		slices.SortFunc(bucket, compare)
@@ -58,21 +60,23 @@ func sortBucket(bucket []packed) {
 	}
 }
 
-// sorter sorts any number of entries in a given memory: it sorts runs of as many entries as fit,
-// writes them to a file and merges them. Entries that fit at once are not written.
+// sorter sorts any number of entries in a fixed memory. It sorts runs of as many entries as fit in
+// memory, writes the runs to a temporary file and merges them. If all entries fit in memory, it
+// writes no file.
 type sorter struct {
 	fsys    vfs.FS
-	name    string // of the file of runs
+	name    string // path of the temporary file
 	out     func(vfs.File) *output
 	read    func(n int) error
-	entries []packed // of the current run; its capacity is what fits into memory
+	entries []packed // entries of the current run; its capacity is the number that fits in memory
 	scratch []packed
 
 	file *output
 	runs []extent
 }
 
-// newSorter returns a sorter for total entries, of which fit can be in memory at once.
+// newSorter returns a sorter for the given total number of entries. The argument fit is the number
+// of entries that fit in memory.
 func newSorter(total, fit int) *sorter {
 	n := min(total, fit)
 	return &sorter{entries: make([]packed, 0, n), scratch: make([]packed, n)}
@@ -88,19 +92,19 @@ func (s *sorter) add(e Entry) error {
 	return nil
 }
 
-// sorted returns the current run in order, and starts another.
+// sorted returns the sorted entries of the current run, and starts another run.
 func (s *sorter) sorted() []packed {
 	run := sortPacked(s.entries, s.scratch[:len(s.entries)])
 	s.entries = s.entries[:0]
 	return run
 }
 
-// spill writes the current run to the file.
+// spill sorts the current run and writes it to the temporary file.
 func (s *sorter) spill() error {
 	if s.file == nil {
 		file, err := s.fsys.Create(s.name)
 		if err != nil {
-			return fmt.Errorf("create runs of key entries: %w", err)
+			return fmt.Errorf("create temporary file to sort key hashes: %w", err)
 		}
 		s.file = s.out(file)
 	}
@@ -120,7 +124,7 @@ func (s *sorter) spill() error {
 	return nil
 }
 
-// each visits all entries in order. It may be called once.
+// each visits all entries in the order of the sidecar. It may be called once.
 func (s *sorter) each(visit func(packed) error) error {
 	if s.file == nil {
 		for _, e := range s.sorted() {
@@ -136,7 +140,7 @@ func (s *sorter) each(visit func(packed) error) error {
 	if err := s.file.flush(); err != nil {
 		return err
 	}
-	s.entries, s.scratch = nil, nil // the merge needs the memory
+	s.entries, s.scratch = nil, nil // free the memory for the merge
 	var sources []func() (packed, error)
 	for i, run := range s.runs {
 		pages := &pageReader{
@@ -148,7 +152,8 @@ func (s *sorter) each(visit func(packed) error) error {
 	return mergePacked(sources, visit)
 }
 
-// packed reads the next entry of a run; io.EOF after the last. No entry is split over pages.
+// packed reads the next entry of a run, or returns io.EOF after the last one. An entry is always
+// within one page.
 func (r *pageReader) packed() (packed, error) {
 	if len(r.rest) == 0 {
 		if err := r.fill(); err != nil {
@@ -163,7 +168,7 @@ func (r *pageReader) packed() (packed, error) {
 	return e, nil
 }
 
-// close deletes the file of runs.
+// close deletes the temporary file.
 func (s *sorter) close() error {
 	if s.file == nil {
 		return nil
@@ -173,7 +178,8 @@ func (s *sorter) close() error {
 	return err
 }
 
-// mergePacked visits the entries of sorted sources in order. A source returns io.EOF at its end.
+// mergePacked visits the entries of several sorted sources in the order of the sidecar. A source is
+// a function that returns its next entry, or io.EOF after its last one.
 func mergePacked(sources []func() (packed, error), visit func(packed) error) error {
 	var heap mergeHeap
 	for _, next := range sources {
@@ -209,16 +215,18 @@ func mergePacked(sources []func() (packed, error), visit func(packed) error) err
 	return nil
 }
 
-// mergeHead is a source and its next entry.
+// mergeHead is a source of mergePacked and its next entry.
 type mergeHead struct {
 	entry packed
 	next  func() (packed, error)
 }
 
-// mergeHeap has the smallest entry at 0. Invariant: no entry is less than its parent's, (i-1)/2.
+// mergeHeap is a binary heap: the smallest entry is at index 0. Invariant: no entry is less than
+// that of its parent, which is at index (i-1)/2.
 type mergeHeap []mergeHead
 
-// down restores the invariant if only the entry at i may violate it.
+// down restores the invariant if only the entry at index i may violate it, by moving the entry
+// down.
 func (h mergeHeap) down(i int) {
 	for {
 		least := i

@@ -13,35 +13,36 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Spool collects the batches and records of a segment for its sidecar, in the order of the log. A
-// few KiB are in memory, the rest in a file, which is created when it is needed and never synced.
-// The file is open only while a page is written or all are read: a broker may have thousands of
-// spools. The owner calls Discard, also after Build.
+// Spool collects the batches and records of a segment for its sidecar, in the order of the log. It
+// keeps a few KiB in memory and the rest in a file, which it creates when it is needed and never
+// syncs. The file is open only while the spool writes a page or reads all pages, because a broker
+// may have thousands of spools. The owner must call Discard, also after Build.
 //
-// Invariant: a spool has exactly the batches that Append accepted, from the beginning of the
+// Invariant: a spool contains exactly the batches that Append accepted, from the beginning of the
 // segment without a gap.
 type Spool struct {
 	fsys        vfs.FS
 	name        string
 	saltID      uint64
 	base        int64
-	batchesOnly bool // batches only: see Derivation
+	batchesOnly bool // the spool contains no records: see Derivation
 
 	context itemContext
 	digest  digest
 	counts  Counts
 	item    []byte // reused
 	pages   pageWriter
-	created bool  // the file exists, or may exist
-	size    int64 // of the file, or of held
-	// held is the content of the file while it is at most heldMax; nil once the file exists
+	created bool  // the file was created, or its creation may have succeeded
+	size    int64 // size of the file or, before it exists, of held
+	// held is the content that would be in the file, while its size is at most heldMax. It is nil
+	// once the file exists.
 	held    []byte
 	heldMax int
 	failed  error // the error after which the spool is incomplete
 }
 
-// NewSpool returns a spool for the segment with the given base. name is the path of its file; the
-// keys are hashed with the salt.
+// NewSpool returns a spool for the segment with the given base offset. The argument name is the
+// path of its file. The salt must be the one with which the keys are hashed.
 func NewSpool(fsys vfs.FS, name string, base int64, salt Salt) *Spool {
 	s := &Spool{fsys: fsys, name: name, saltID: salt.ID(), base: base, context: startOf(base),
 		digest: newDigest(salt.Hasher())}
@@ -49,13 +50,14 @@ func NewSpool(fsys vfs.FS, name string, base int64, salt Salt) *Spool {
 	return s
 }
 
-// Hold makes the spool hold up to the given number of bytes in memory before it creates its file:
-// for a spool that is used at once, such as that of a scan. It is called before the first Append.
+// Hold makes the spool create its file only when it exceeds the given number of bytes, and keep
+// them in memory before. It is meant for a spool from which the sidecar is built at once, such as
+// after a scan. It must be called before the first Append.
 func (s *Spool) Hold(bytesMax int) { s.heldMax = bytesMax }
 
-// Append adds a batch that was appended to the segment, with its records, and sets FirstOrdinal and
-// BodyBytes. After an error, such as ErrTooManyRecords, every later call fails too, and so does
-// Build.
+// Append adds a batch that was appended to the segment, with its records. It ignores and computes
+// FirstOrdinal and BodyBytes. After an error, such as ErrTooManyRecords, all later calls and Build
+// fail, too.
 func (s *Spool) Append(b Batch, records []KeyedRecord) error {
 	if b.Records != len(records) {
 		return s.fail(fmt.Errorf("%w: %d records for a batch of %d", ErrMismatch, len(records),
@@ -76,7 +78,8 @@ func (s *Spool) Append(b Batch, records []KeyedRecord) error {
 	return nil
 }
 
-// beginBatch appends a batch whose records, b.Records of them, follow by appendKeyed.
+// beginBatch appends a batch without its records. The caller must then call appendKeyed for each
+// record.
 func (s *Spool) beginBatch(b Batch, sizes recordSizes) error {
 	b.BodyBytes = sizes.bodyBytes
 	if err := s.appendBatch(b); err != nil {
@@ -88,7 +91,7 @@ func (s *Spool) beginBatch(b Batch, sizes recordSizes) error {
 // appendKeyed appends the next record of a batch.
 func (s *Spool) appendKeyed(r *KeyedRecord) error {
 	if len(s.pages.payload)+keyedBytesMax < s.pages.capacity {
-		// Encode into the page, without a copy.
+		// Encode the record directly into the page, which saves a copy.
 		s.pages.payload = s.appendRecord(s.pages.payload, r)
 		return nil
 	}
@@ -109,14 +112,14 @@ type recordSizes struct {
 
 func (s *recordSizes) add(r *Record) {
 	s.bodyBytes += int64(r.BodyBytes)
-	// A uvarint takes a byte for each seven bits; 0 takes one too.
+	// A uvarint takes a byte for each seven bits, but at least one byte.
 	s.encodedBytes += uint64(bits.Len64(uint64(r.BodyBytes)<<sizeShift|1)+6) / 7
 	if !r.NullKey {
 		s.encodedBytes += hashBytes
 	}
 }
 
-// appendRecord encodes and counts one record.
+// appendRecord appends the encoding of a record with its hash, and updates the counts.
 func (s *Spool) appendRecord(item []byte, r *KeyedRecord) []byte {
 	item = appendRecord(item, r.Record)
 	if r.Tombstone {
@@ -129,7 +132,7 @@ func (s *Spool) appendRecord(item []byte, r *KeyedRecord) []byte {
 	return r.Hash.append(item)
 }
 
-// appendBatch encodes and counts a batch without its records.
+// appendBatch appends the encoding of a batch without its records, and updates the counts.
 func (s *Spool) appendBatch(b Batch) error {
 	if s.failed != nil {
 		return s.failed
@@ -162,21 +165,21 @@ func (s *Spool) fail(cause error) error {
 	return cause
 }
 
-// Identity returns the identity of the data whose batches the spool has.
+// Identity returns the identity of a data file with exactly the batches of the spool.
 func (s *Spool) Identity() Identity {
 	return Identity{Base: s.base, LogBytes: s.context.position, Digest: s.digest.sum()}
 }
 
-// Counts returns the totals of the spool.
+// Counts returns the counts of the batches and records in the spool.
 func (s *Spool) Counts() Counts { return s.counts }
 
-// Err returns the error after which the spool is incomplete, nil if there was none.
+// Err returns the error after which the spool is incomplete, or nil if the spool is complete.
 func (s *Spool) Err() error { return s.failed }
 
-// NextPosition returns the position in the data file of the next batch.
+// NextPosition returns the position of the next batch in the data file.
 func (s *Spool) NextPosition() int64 { return s.context.position }
 
-// spoolFile writes the pages of a spool to its file, which is created with the first page.
+// spoolFile is a Spool as the io.Writer of its pages. It writes them to held or to the file.
 type spoolFile Spool
 
 func (f *spoolFile) Write(page []byte) (n int, err error) {
@@ -193,7 +196,7 @@ func (f *spoolFile) Write(page []byte) (n int, err error) {
 	}
 	open := f.fsys.OpenReadWrite
 	if !f.created {
-		open = f.fsys.Create // also replaces a file of an earlier process
+		open = f.fsys.Create // replaces a file that an earlier process has left
 	}
 	f.created = true
 	file, err := open(f.name)
@@ -205,8 +208,8 @@ func (f *spoolFile) Write(page []byte) (n int, err error) {
 	return n, errors.Join(err, file.Close())
 }
 
-// each visits all batches and records. It may be called repeatedly, and nothing may be appended
-// afterwards. If record is nil, only batches are visited.
+// each visits all batches and records. It may be called several times, but no batch may be appended
+// after the first call. If record is nil, only batches are visited.
 func (s *Spool) each(read func(n int) error, batch func(Batch) error,
 	record func(Batch, uint32, *KeyedRecord) error) error {
 	if s.failed != nil {
@@ -225,13 +228,13 @@ func (s *Spool) each(read func(n int) error, batch func(Batch) error,
 		if err != nil {
 			return fmt.Errorf("open key spool: %w", err)
 		}
-		defer func() { _ = file.Close() }() // it was only read
+		defer func() { _ = file.Close() }() // the file was only read
 		pages.file, pages.read = file, read
 	} else {
-		pages.file = bytes.NewReader(s.held) // no I/O: not counted
+		pages.file = bytes.NewReader(s.held) // not passed to read, because it is no I/O
 	}
 	context := startOf(s.base)
-	var r KeyedRecord // reused: record must not keep it
+	var r KeyedRecord // reused for all records, so the function record must not keep it
 	for range s.counts.Batches {
 		b, err := context.readItem(&pages)
 		if err != nil {
@@ -266,7 +269,7 @@ func (s *Spool) each(read func(n int) error, batch func(Batch) error,
 	return pages.atEnd()
 }
 
-// readKeyed decodes a record with its hash.
+// readKeyed decodes a record with its hash, if it has one.
 func readKeyed(pages *pageReader, r *KeyedRecord) (err error) {
 	r.Hash = Hash{}
 	if r.Record, err = readRecord(pages); err != nil || r.NullKey {
@@ -277,7 +280,7 @@ func readKeyed(pages *pageReader, r *KeyedRecord) (err error) {
 		pages.rest = pages.rest[hashBytes:]
 		return nil
 	}
-	var raw [hashBytes]byte // split by the end of a page
+	var raw [hashBytes]byte // a page ends within the hash
 	if err := pages.take(raw[:]); err != nil {
 		return err
 	}
@@ -285,7 +288,7 @@ func readKeyed(pages *pageReader, r *KeyedRecord) (err error) {
 	return nil
 }
 
-// Discard deletes the file. It may be called again.
+// Discard frees the memory and deletes the file. It may be called several times.
 func (s *Spool) Discard() error {
 	s.failed = errors.Join(s.failed, fmt.Errorf("%w: discarded", ErrMismatch))
 	s.pages.payload, s.item, s.held = nil, nil, nil

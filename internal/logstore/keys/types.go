@@ -9,30 +9,32 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Extension is the extension of a sidecar, SpoolExtension that of a spool. A spool belongs to the
-// active segment and is of no use once the process that wrote it has exited, so it has the suffix
-// of temporary files, which a start deletes.
+// Extension is the file name extension of a sidecar, and SpoolExtension that of a spool. No later
+// process can use a spool, so it has the suffix of temporary files, which the next start of the
+// broker deletes.
 const (
 	Extension      = segment.KeysExtension
 	SpoolExtension = Extension + ".spool" + vfs.TemporarySuffix
 )
 
-// RecordsMax is the largest number of records of a segment with a sidecar: an ordinal has 30 bits.
-// A larger segment, which only another program can write, has none (ErrTooManyRecords), and its
-// keys are treated as unknown.
+// RecordsMax is the largest number of records of a segment with a sidecar, because an ordinal has
+// 30 bits. A segment with more records, which only another program can write, has no sidecar
+// (ErrTooManyRecords), and its keys are unknown.
 const RecordsMax = 1 << 30
 
-// Errors of reading and building sidecars. After ErrCorrupt and ErrStale the sidecar is rebuilt.
+// Errors of reading and building sidecars. After ErrCorrupt or ErrStale the caller rebuilds the
+// sidecar.
 var (
-	// ErrCorrupt means that a checksum, a length or an order is wrong.
+	// ErrCorrupt means that a checksum, a length or the order of entries is wrong.
 	ErrCorrupt = errors.New("corrupt key sidecar")
-	// ErrStale means that the sidecar is of another generation of the data, another salt or another
-	// version.
+	// ErrStale means that the sidecar belongs to another generation of the data file or to another
+	// salt, or has another version.
 	ErrStale = errors.New("key sidecar of other data")
-	// ErrMismatch is returned by Build if counts or identity are not those of the data.
+	// ErrMismatch means that a spool, or the sources of a Derivation, do not match the data of the
+	// segment.
 	ErrMismatch = errors.New("key spool does not match its segment")
 	// ErrTooManyRecords means that a segment has more than RecordsMax records.
-	ErrTooManyRecords = errors.New("more records than a key sidecar takes")
+	ErrTooManyRecords = errors.New("more records than a key sidecar can contain")
 )
 
 // Entry represents one record with a key.
@@ -44,14 +46,16 @@ type Entry struct {
 
 // Record is a sidecar's description of one record.
 type Record struct {
-	// BodyBytes is the record's encoded size without the length that precedes it. In a batch that
-	// the leader or the cleaner rebuilt it is the size before, which may differ by a few bytes.
+	// BodyBytes is the encoded size of the record without the length that precedes it. If the
+	// leader or the cleaner has rebuilt the batch, it is the size before the rebuild, which may
+	// differ by a few bytes.
 	BodyBytes int
 	Tombstone bool
-	NullKey   bool // the record has no entry; set for control records too
+	// the record has no entry; also set for control records, although they have a key
+	NullKey bool
 }
 
-// KeyedRecord is a record with the hash of its key, which is undefined if NullKey.
+// KeyedRecord is a record with the hash of its key. The hash is undefined if NullKey is set.
 type KeyedRecord struct {
 	Record
 	Hash Hash
@@ -60,8 +64,8 @@ type KeyedRecord struct {
 // Marker is the kind of a control batch.
 type Marker int8
 
-// The kinds of control batches. One that was emptied by cleaning, or has an unknown type, is
-// MarkerOther.
+// The kinds of control batches. A control batch without records, or with a record of unknown type,
+// is MarkerOther.
 const (
 	NoMarker Marker = iota // not a control batch
 	MarkerAbort
@@ -69,15 +73,15 @@ const (
 	MarkerOther
 )
 
-// Batch is a sidecar's description of one batch, which is enough for a cleaner to decide on it
-// without reading it. Batches are in the order of the log.
+// Batch is a sidecar's description of one batch. It suffices for the cleaner to decide what to do
+// with the batch without reading it.
 type Batch struct {
 	Position   int64 // in the data file
-	SizeBytes  int   // with the header
+	SizeBytes  int   // including the header of the batch
 	BaseOffset int64
 	LastOffset int64
-	// Records is the number of the batch's ordinals, and FirstOrdinal the first of them. A batch
-	// without records was emptied by cleaning, or it is opaque.
+	// Records is the number of records, whose ordinals begin with FirstOrdinal. It is 0 if the
+	// cleaner has removed all records of the batch, or if the batch is opaque.
 	Records      int
 	FirstOrdinal uint32
 	// Opaque is set if the batch decompresses to more than ScanOptions.BatchBytesMax: its keys are
@@ -85,34 +89,34 @@ type Batch struct {
 	Opaque bool
 	CRC    uint32
 
-	ProducerID    int64 // -1: none
+	ProducerID    int64 // -1: the batch has no producer id
 	ProducerEpoch int16
 	Transactional bool
 	Marker        Marker
 	TimestampType record.TimestampType
 	Codec         compress.Codec
-	HorizonMs     int64 // the delete horizon; 0 if none is stamped
+	HorizonMs     int64 // the delete horizon in the batch; 0: the batch has no horizon
 	MaxTimestamp  int64 // ms
 	LeaderEpoch   int32
-	BodyBytes     int64 // sum of its records' BodyBytes; 0 if opaque
+	BodyBytes     int64 // sum of BodyBytes of the records; 0 if the batch is opaque
 }
 
 // Identity identifies one generation of a data file.
 type Identity struct {
 	Base     int64 // base offset of the segment
 	LogBytes int64
-	// Digest is a keyed hash over base offset, size and checksum of each batch, in order, so every
-	// change of the file changes it. 0: unknown, as after a restart; Reader.Verify then compares
-	// the sidecar with the file itself.
+	// Digest is a salted hash of the base offset, size and checksum of every batch, so any change
+	// of the file changes it. It is 0 if it is unknown, as after a restart; then Reader.Verify must
+	// compare the sidecar with the file.
 	Digest uint64
 }
 
-// Counts are the totals of a segment in a sidecar's header.
+// Counts are the totals of a segment in the header of its sidecar.
 type Counts struct {
 	Batches    int
-	Opaque     int // of Batches
+	Opaque     int // number of opaque batches, included in Batches
 	Records    int
-	Tombstones int // of Records
+	Tombstones int // included in Records
 	// NullKeys is the number of records without an entry, including control records.
 	NullKeys  int
 	BodyBytes int64
