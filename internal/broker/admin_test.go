@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// admin returns an admin client of three brokers with the topic "made": one partition, two
-// replicas, ten records.
+// admin returns three brokers and an admin client. The brokers have the topic "made", which has one
+// partition, two replicas and ten records.
 func admin(t *testing.T) (*trio, *kadm.Client, context.Context) {
 	t.Helper()
 	c := newTrio(t)
@@ -44,8 +44,8 @@ func admin(t *testing.T) (*trio, *kadm.Client, context.Context) {
 	return c, a, ctx
 }
 
-// TestDeletedRecordsAreRemovedFromEveryReplica before the response: the next leader cannot return
-// them.
+// TestDeletedRecordsAreRemovedFromEveryReplica: when DeleteRecords responds, every replica has
+// removed the records, so that the next leader cannot return them.
 func TestDeletedRecordsAreRemovedFromEveryReplica(t *testing.T) {
 	c, a, ctx := admin(t)
 	var offsets kadm.Offsets
@@ -55,7 +55,7 @@ func TestDeletedRecordsAreRemovedFromEveryReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	if answer, _ := deleted.Lookup("made", 0); answer.Err != nil || answer.LowWatermark != 7 {
-		t.Errorf("DeleteRecords answered %+v", answer)
+		t.Errorf("DeleteRecords: got %+v, want low watermark 7", answer)
 	}
 	holders := 0
 	for id, b := range c.brokers {
@@ -65,17 +65,17 @@ func TestDeletedRecordsAreRemovedFromEveryReplica(t *testing.T) {
 			}
 			holders++
 			if state.Log.LogStart() != 7 {
-				t.Errorf("broker %d: log start offset is %d, want 7", id, state.Log.LogStart())
+				t.Errorf("broker %d: got log start offset %d, want 7", id, state.Log.LogStart())
 			}
 		}
 	}
 	if holders != 2 {
-		t.Errorf("%d brokers have the log, want 2", holders)
+		t.Errorf("got %d brokers with the log, want 2", holders)
 	}
 }
 
-// TestReassignmentAndPreferredElection moves a partition to the broker without a replica, and
-// elects the preferred leader.
+// TestReassignmentAndPreferredElection: a partition is reassigned to the broker that has no
+// replica, and its preferred leader is elected.
 func TestReassignmentAndPreferredElection(t *testing.T) {
 	c, a, ctx := admin(t)
 	before := c.metadata.Image().Topic("made").Partitions[0].Replicas
@@ -86,8 +86,8 @@ func TestReassignmentAndPreferredElection(t *testing.T) {
 	if err = errors.Join(err, answers.Error()); err != nil {
 		t.Fatal(err)
 	}
-	// The store first: a broker answers from its metadata image, which may not show the
-	// reassignment yet.
+	// Wait for the metadata store first. A broker responds from its metadata image, which may not
+	// contain the reassignment yet.
 	made := func() *metadata.Partition { return c.metadata.Image().Topic("made").Partitions[0] }
 	c.await("the reassignment to complete",
 		func() bool { return slices.Equal(made().Replicas, target) })
@@ -98,7 +98,8 @@ func TestReassignmentAndPreferredElection(t *testing.T) {
 		}
 		return len(listed) == 0
 	})
-	// A broker whose image does not show the preferred leader in the ISR yet rejects it.
+	// A broker rejects the election while the preferred leader is not in the ISR of the broker's
+	// image.
 	c.await("the preferred leader to be elected", func() bool {
 		elected, err := a.ElectLeaders(ctx, kadm.ElectPreferredReplica,
 			kadm.TopicsSet{"made": {0: {}}})
@@ -114,7 +115,8 @@ func TestReassignmentAndPreferredElection(t *testing.T) {
 	})
 }
 
-// TestTopicConfigsAreAltered: the configs of a topic from a manifest are not altered.
+// TestTopicConfigsAreAltered: the configs of topic made, which was created through Kafka, are
+// altered. Those of topic rep, which has a manifest, are not.
 func TestTopicConfigsAreAltered(t *testing.T) {
 	c, a, ctx := admin(t)
 	retention := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms",
@@ -126,11 +128,11 @@ func TestTopicConfigsAreAltered(t *testing.T) {
 	for _, answer := range altered {
 		if answer.Name == "made" && answer.Err != nil || answer.Name == "rep" &&
 			!errors.Is(answer.Err, kerr.PolicyViolation) {
-			t.Errorf("%s: %v", answer.Name, answer.Err)
+			t.Errorf("AlterTopicConfigs of %s: got error %v", answer.Name, answer.Err)
 		}
 	}
-	// Any broker may answer, and its image may be older than that of the broker that changed the
-	// topic.
+	// Any broker may respond, and its image may be older than the image of the broker that changed
+	// the topic.
 	c.await("the changed setting to be described", func() bool {
 		described, err := a.DescribeTopicConfigs(ctx, "made")
 		if err != nil || len(described) != 1 {
@@ -142,10 +144,10 @@ func TestTopicConfigsAreAltered(t *testing.T) {
 	})
 	if _, err := a.CreatePartitions(ctx, 2, "made"); err != nil ||
 		len(c.metadata.Image().Topic("made").Partitions) != 3 {
-		t.Errorf("CreatePartitions: error %v, or not 3 partitions", err)
+		t.Errorf("CreatePartitions: got error %v, or the topic does not have 3 partitions", err)
 	}
 	dirs, err := a.DescribeAllLogDirs(ctx, nil)
 	if err != nil || len(dirs) != 3 {
-		t.Errorf("log directories of %d brokers, error %v, want 3", len(dirs), err)
+		t.Errorf("got log directories of %d brokers, error %v, want 3 brokers", len(dirs), err)
 	}
 }

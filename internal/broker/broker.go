@@ -35,17 +35,17 @@ type Metadata interface {
 type Options struct {
 	NodeID    int32
 	DataDir   string
-	Listen    string // host:port of the Kafka listener; port 0 picks one
+	Listen    string // host:port of the Kafka listener; for port 0 the system chooses a port
 	Advertise string // host:port for clients; default: the address of the listener
-	// PeerHost is the host at which other brokers reach this one, on the port of the listener;
+	// PeerHost is the host at which other brokers reach this broker, on the port of the listener;
 	// default: the advertised address.
 	PeerHost string
 	Rack     string
 	Metadata Metadata
 	Dialer   wire.Dialer           // connects to other brokers; default: a net.Dialer
-	FS       vfs.FS                // of DataDir; default: the operating system's
+	FS       vfs.FS                // the file system of DataDir; default: the operating system's
 	Registry prometheus.Registerer // may be nil
-	Logger   *slog.Logger          // default: none
+	Logger   *slog.Logger          // default: discards everything
 }
 
 // Reasons why a broker is not ready.
@@ -56,9 +56,10 @@ var (
 
 // Broker is one broker: a listener, its partitions, and their store and cleaner.
 type Broker struct {
-	opts     Options         // FS is set
-	self     metadata.Broker // without Epoch, which the metadata store assigns
-	cluster  string          // content of the file cluster-id; used by follow alone once it runs
+	opts Options         // FS and Dialer are set
+	self metadata.Broker // as registered, without Epoch, which the metadata store assigns
+	// cluster is the content of the file cluster-id. While follow runs, only follow uses it.
+	cluster  string
 	logger   *slog.Logger
 	store    *logstore.Store
 	cleaner  *cleaner.Cleaner
@@ -69,19 +70,20 @@ type Broker struct {
 	listener net.Listener
 	server   *wire.Server
 
-	current  atomic.Pointer[imageState]     // the metadata image of requests
-	newest   atomic.Pointer[metadata.Image] // the image to apply
-	wakeUp   chan struct{}                  // holds one token: follow must apply newest
-	applied  chan struct{}                  // closed once the first image is applied
-	serves   chan struct{}                  // closed once requests are accepted
-	serving  servingReport                  // the report of the partitions that are served
-	notReady atomic.Pointer[error]          // nil: ready
+	current atomic.Pointer[imageState]     // the applied metadata image, which requests use
+	newest  atomic.Pointer[metadata.Image] // the newest image from the metadata store
+	// wakeUp has a buffer of one. A token in it means that follow must apply newest.
+	wakeUp   chan struct{}
+	applied  chan struct{}         // closed once the first image is applied
+	serves   chan struct{}         // closed once requests are accepted
+	serving  servingReport         // the served partitions, to be reported
+	notReady atomic.Pointer[error] // nil: ready
 
-	close sync.Once // both Run and its caller may close
+	close sync.Once // Run calls Close, and so may its caller
 }
 
-// New opens the store (which locks and recovers it) and the listener. Run starts serving. A Broker
-// that is not Run must be closed.
+// New opens the log store, which locks the data directory and recovers the logs, and the listener.
+// Run starts serving. If the caller does not call Run, it must call Close.
 func New(opts Options) (*Broker, error) {
 	b := &Broker{opts: opts, logger: opts.Logger, wakeUp: make(chan struct{}, 1),
 		applied: make(chan struct{}), serves: make(chan struct{})}
@@ -105,8 +107,8 @@ func New(opts Options) (*Broker, error) {
 	return b, nil
 }
 
-// open opens the components whose opening can fail, and connects the rest. After a failure Close
-// closes the components that were opened.
+// open creates the components of the broker. If it fails, Close closes the components that were
+// opened.
 func (b *Broker) open() (err error) {
 	b.store, err = logstore.Open(logstore.Options{FS: b.opts.FS, Dir: b.opts.DataDir,
 		Logger: b.logger, Failed: b.logFailed})
@@ -130,7 +132,8 @@ func (b *Broker) open() (err error) {
 	if b.self, err = b.identity(); err != nil {
 		return err
 	}
-	// The cleaner may start at once: no log is compacted before an image has configured it.
+	// The cleaner may start at once: it compacts no log until a metadata image has configured the
+	// log.
 	b.cleaner = cleaner.New(b.store, cleaner.Options{Logger: b.logger})
 	b.cleanNow = newCleanNow(b.opts.FS, b.opts.DataDir,
 		cleanerAPI{request: b.cleaner.CleanNow, status: b.cleaner.Status}, b.logger)
@@ -163,13 +166,14 @@ func (b *Broker) open() (err error) {
 
 func listen(address string) (net.Listener, error) {
 	var config net.ListenConfig
-	// At most an address is resolved, so there is nothing to cancel.
+	// A context is not needed, because Listen resolves an address at most.
 	return config.Listen(context.Background(), "tcp", address)
 }
 
-// identity returns the broker as it registers. It needs the open listener (port 0 is resolved then)
-// and the open store (for the directory id). It rejects an address that no client could connect to:
-// the error would appear at the clients only.
+// identity returns the broker as it registers. The listener must be open, because its address
+// contains the port that was chosen for port 0. The store must be open, because it contains the
+// directory id. identity rejects an advertised address to which no client could connect; otherwise
+// only the clients would report an error.
 func (b *Broker) identity() (metadata.Broker, error) {
 	advertise := b.opts.Advertise
 	if advertise == "" {
@@ -210,7 +214,8 @@ func (b *Broker) Addr() string {
 	return endpoint.String()
 }
 
-// Ready returns nil once the first metadata image was applied and the broker serves.
+// Ready returns nil while the broker accepts requests. Otherwise it returns the reason why not: the
+// first metadata image has not been applied yet, or the broker is shutting down.
 func (b *Broker) Ready() error {
 	if err := b.notReady.Load(); err != nil {
 		return *err
@@ -218,13 +223,14 @@ func (b *Broker) Ready() error {
 	return nil
 }
 
-// Run serves until ctx ends, then shuts down in this order: leadership, which other brokers take
-// over while this one still serves (controlled_shutdown.go), listener, waiting requests, metadata,
-// cleaner, store (clean shutdown). It is called once. It returns nil if ctx ended and everything
-// closed without error, else the errors, joined.
+// Run serves until ctx ends, and then shuts down. The steps are in this order: the controlled
+// shutdown (controlled_shutdown.go), during which the broker still serves; the listener; waiting
+// requests; the metadata; the cleaner; the store, with a clean shutdown. Run must be called only
+// once. It returns nil if ctx ended and everything closed without an error, and otherwise the
+// joined errors.
 func (b *Broker) Run(ctx context.Context) error {
-	// The metadata is followed longer than ctx: the server stops first, while the partitions are as
-	// clients know them.
+	// The broker follows the metadata for longer than ctx. The server stops first, so that until
+	// then this broker leads the partitions that clients expect it to lead.
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	follow := start(func() error { return b.follow(following) })
 	reportServing := start(func() error { b.reportServing(following); return nil })
@@ -232,9 +238,10 @@ func (b *Broker) Run(ctx context.Context) error {
 	cleanNow := start(func() error { b.cleanNow.run(following); return nil })
 	err := b.serve(ctx, metadataStore)
 
-	// Nothing is appended from here on. Waits have ended with the server; closing the set ends
-	// those that started in between. The metadata store stops after that, since an image may still
-	// open or close logs, and the store that owns the logs is closed last.
+	// The server has stopped, so nothing is appended any more and its requests have ended. Closing
+	// the set of replicas ends delayed operations that started in between. The broker then stops to
+	// follow the metadata, because until then an image may open or close logs. The store, which
+	// owns the logs, is closed last.
 	b.notReady.Store(&errStopping)
 	b.groups.Close()
 	b.replicas.Close()
@@ -249,7 +256,8 @@ func (b *Broker) Run(ctx context.Context) error {
 	return errors.Join(err, b.Close())
 }
 
-// serve accepts requests from the first image on, until ctx ends or the metadata store fails.
+// serve waits until the first image is applied. Then it accepts requests until ctx ends or the
+// metadata store fails.
 func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 	select {
 	case <-ctx.Done():
@@ -258,7 +266,8 @@ func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 		return nil
 	case <-b.applied:
 	}
-	// The server continues while other brokers take over.
+	// The server continues during the controlled shutdown, while other brokers take over
+	// leadership.
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	server := start(func() error { return b.server.Serve(serving) })
@@ -272,7 +281,8 @@ func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 		b.shutDownGracefully(serving)
 		stopServing()
 	case <-metadataStore.done:
-		// Without metadata this broker could still serve partitions that others lead by now.
+		// This broker receives no metadata any more. It must stop, because it could serve
+		// partitions that another broker leads by now.
 		stopServing()
 	}
 	<-server.done
@@ -282,11 +292,12 @@ func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 	return nil
 }
 
-// Close releases what New opened, in order. Run calls it.
+// Close closes what New opened, in the reverse order of dependence. Run calls Close before it
+// returns.
 func (b *Broker) Close() (err error) {
 	b.close.Do(func() {
 		if b.listener != nil {
-			_ = b.listener.Close() // the server has closed it already, if it ran
+			_ = b.listener.Close() // if the server ran, it has closed the listener already
 		}
 		if b.groups != nil {
 			b.groups.Close()
@@ -306,13 +317,13 @@ func (b *Broker) Close() (err error) {
 	return err
 }
 
-// task is a goroutine that is joined through done.
+// task is a goroutine. The channel done is closed when the goroutine has ended.
 type task struct {
 	done chan struct{}
 	err  error // valid once done is closed
 }
 
-// start runs a function in a goroutine. err is valid once done is closed.
+// start runs a function in a new goroutine.
 func start(run func() error) *task {
 	t := &task{done: make(chan struct{})}
 	go func() {

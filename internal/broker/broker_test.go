@@ -24,7 +24,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// cluster is one broker over TCP and a real disk, with the topic tickets.
+// cluster is one broker with a TCP listener and a real disk. It has the topic tickets.
 type cluster struct {
 	t        *testing.T
 	dir      string
@@ -43,7 +43,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// open opens or creates the cluster's metadata.
+// open opens the metadata, or creates it, and adds the topic tickets.
 func (c *cluster) open() {
 	c.t.Helper()
 	var err error
@@ -65,8 +65,8 @@ func (c *cluster) options() Options {
 	}
 }
 
-// start runs the broker and waits until it serves. It is stopped at the end of the test at the
-// latest.
+// start runs the broker and waits until it serves. The cleanup of the test stops the broker if it
+// still runs.
 func (c *cluster) start() {
 	c.t.Helper()
 	c.registry = prometheus.NewPedanticRegistry()
@@ -110,7 +110,7 @@ func (c *cluster) client(opts ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-// produce sends values with acks=all and idempotence, franz-go's defaults.
+// produce sends records with franz-go's default settings: acks=all and idempotence.
 func (c *cluster) produce(client *kgo.Client, prefix string, count int) {
 	c.t.Helper()
 	var records []*kgo.Record
@@ -124,7 +124,8 @@ func (c *cluster) produce(client *kgo.Client, prefix string, count int) {
 	}
 }
 
-// consume reads from the beginning until it has count values, and returns them.
+// consume reads from the beginning until it has read count different values, and returns these
+// values.
 func (c *cluster) consume(count int) map[string]bool {
 	c.t.Helper()
 	client := c.client(kgo.ConsumeTopics("tickets"),
@@ -140,8 +141,8 @@ func (c *cluster) consume(count int) map[string]bool {
 	return values
 }
 
-// TestRestartLosesNothing produces with acks=all and idempotence, reads from the beginning, and
-// restarts.
+// TestRestartLosesNothing: records that were produced with acks=all and idempotence can be read
+// before and after a restart.
 func TestRestartLosesNothing(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -161,8 +162,8 @@ func TestRestartLosesNothing(t *testing.T) {
 	}
 }
 
-// TestLongPollEndsWithRecordsAndAtShutdown: the client's maximum wait is an hour, so only an append
-// or the shutdown can end it.
+// TestLongPollEndsWithRecordsAndAtShutdown: a fetch with a maximum wait of an hour returns when a
+// record is appended, and another one returns at the shutdown.
 func TestLongPollEndsWithRecordsAndAtShutdown(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -178,16 +179,17 @@ func TestLongPollEndsWithRecordsAndAtShutdown(t *testing.T) {
 	}
 	awaitPending(t, c, 1) // the client sends the next fetch at once
 	if err := c.stop(); err != nil {
-		t.Errorf("stop with a waiting request: %v", err)
+		t.Errorf("stop with a waiting request: got error %v", err)
 	}
 }
 
-// TestLostMetadataDeletesNoData: the metadata file was lost, and with it every topic.
+// TestLostMetadataDeletesNoData: the metadata file is lost, which contained all topics. When a
+// topic is created again, it has its old records, although its reclaim policy is Delete.
 func TestLostMetadataDeletesNoData(t *testing.T) {
 	c := newCluster(t)
 	c.start()
 	admin := kadm.NewClient(c.client())
-	// its reclaim policy is Delete
+	// CreateTopic sets reclaim policy Delete.
 	if _, err := admin.CreateTopic(t.Context(), 1, 1, nil, "made-by-a-client"); err != nil {
 		t.Fatal(err)
 	}
@@ -209,22 +211,22 @@ func TestLostMetadataDeletesNoData(t *testing.T) {
 	}
 	c.produce(producer(), "new", 1)
 	if rows := c.Report(); rows[0].Topic != "made-by-a-client" || rows[0].LogEndOffset != 11 {
-		t.Errorf("rows %+v, want 10 old records and a new one", rows)
+		t.Errorf("got rows %+v, want 10 old records and a new one", rows)
 	}
 }
 
-// awaitPending waits until a number of fetches are in the purgatory.
+// awaitPending waits until count fetches are in the purgatory.
 func awaitPending(t *testing.T, c *cluster, count float64) {
 	t.Helper()
 	for begin := time.Now(); gauge(t, c.registry, "heartwood_purgatory_pending", "operation",
 		"fetch") < count; time.Sleep(time.Millisecond) {
 		if time.Since(begin) > time.Minute {
-			t.Fatal("no fetch is in the purgatory")
+			t.Fatal("timed out waiting for fetches in the purgatory")
 		}
 	}
 }
 
-// gauge returns the sum of a metric's series with a label.
+// gauge returns the sum over the series of a metric whose label has the given value.
 func gauge(t *testing.T, registry *prometheus.Registry, name, label, value string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -248,16 +250,16 @@ func TestReportAgreesWithMetrics(t *testing.T) {
 	c := newCluster(t)
 	c.start()
 	if err := c.Ready(); err != nil {
-		t.Errorf("Ready returned %v while the broker serves", err)
+		t.Errorf("while the broker serves: Ready returned %v", err)
 	}
 	c.produce(c.client(), "x", 10)
 	rows := c.Report()
 	if len(rows) != 2 || rows[0].Partition != 0 || rows[1].Partition != 1 {
-		t.Fatalf("rows %+v", rows)
+		t.Fatalf("got rows %+v, want two partitions", rows)
 	}
 	records := rows[0].LogEndOffset + rows[1].LogEndOffset
 	if records != 10 || rows[0].Topic != "tickets" || !rows[0].Leader || rows[0].Segments != 1 {
-		t.Errorf("rows %+v", rows)
+		t.Errorf("got rows %+v, want 10 records in topic tickets", rows)
 	}
 	for name, want := range map[string]float64{
 		"heartwood_partition_leader": 2, "heartwood_partition_offline": 0,
@@ -266,19 +268,20 @@ func TestReportAgreesWithMetrics(t *testing.T) {
 		"heartwood_log_end_offset":             float64(records),
 	} {
 		if got := gauge(t, c.registry, name, "topic", "tickets"); got != want {
-			t.Errorf("%s is %v, want %v", name, got, want)
+			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
 	}
 	if err := c.stop(); err != nil {
 		t.Fatal(err)
 	}
 	if c.Ready() == nil {
-		t.Error("Ready returned nil after the stop")
+		t.Error("after the stop: Ready returned nil")
 	}
 }
 
-// TestFullDisk: the produce fails with a storage error, the process stays up, acknowledged records
-// can be read, and the partition continues once the disk has space.
+// TestFullDisk: a produce to a full disk fails with a storage error and the process stays up. When
+// the disk has space again, the partition accepts records, and all acknowledged records can be
+// read.
 func TestFullDisk(t *testing.T) {
 	c := newCluster(t)
 	disk := vfs.NewFault(vfs.OS{})
@@ -289,10 +292,10 @@ func TestFullDisk(t *testing.T) {
 		Times: 1})
 	client := c.once()
 	if err := produceOnce(t, client, "lost"); !errors.Is(err, kerr.KafkaStorageError) {
-		t.Errorf("produce on a full disk: error %v, want KAFKA_STORAGE_ERROR", err)
+		t.Errorf("produce on a full disk: got error %v, want KAFKA_STORAGE_ERROR", err)
 	}
 	if err := produceOnce(t, client, "after"); err != nil {
-		t.Errorf("produce once the disk has space: %v", err)
+		t.Errorf("produce when the disk has space: got error %v", err)
 	}
 	if values := c.consume(101); values["lost"] || !values["after"] {
 		t.Error("the records read differ from those acknowledged")
@@ -300,18 +303,18 @@ func TestFullDisk(t *testing.T) {
 }
 
 // TestFailedSyncTakesThePartitionOffline: after a failed sync the content of the disk is unknown.
-// The partition is offline and reports the fault, the process and the other partition stay up, and
-// reads continue.
+// The partition is offline, its report contains the fault, and its records can still be read. The
+// process and the other partition stay up.
 func TestFailedSyncTakesThePartitionOffline(t *testing.T) {
 	c := newCluster(t)
 	disk := vfs.NewFault(vfs.OS{})
 	c.fsys = disk
 	c.start()
-	client := c.once() // all on partition 0, whose log has the sync that fails
+	client := c.once() // produces to partition 0 only, whose log has the failing sync
 	c.produce(client, "before", 100)
 	disk.Inject(vfs.Rule{Op: vfs.OpSync, Name: "*.log", Err: syscall.EIO, Times: 1})
 	acknowledged := 0
-	for ; ; acknowledged++ { // the sync comes with the next flush
+	for ; ; acknowledged++ { // the next background flush syncs the log
 		err := produceOnce(t, client, fmt.Sprint(acknowledged))
 		if errors.Is(err, kerr.KafkaStorageError) {
 			break
@@ -323,7 +326,7 @@ func TestFailedSyncTakesThePartitionOffline(t *testing.T) {
 	c.consume(100 + acknowledged)
 	if offline := gauge(t, c.registry, "heartwood_partition_offline", "topic",
 		"tickets"); offline != 1 {
-		t.Errorf("partition_offline is %v, want 1", offline)
+		t.Errorf("partition_offline: got %v, want 1", offline)
 	}
 	faults := 0
 	for _, row := range c.Report() {
@@ -332,7 +335,7 @@ func TestFailedSyncTakesThePartitionOffline(t *testing.T) {
 		}
 	}
 	if faults != 1 {
-		t.Errorf("%d partitions report a fault, want 1", faults)
+		t.Errorf("got %d partitions with a fault, want 1", faults)
 	}
 	if err := c.stop(); err == nil {
 		t.Error("the shutdown was clean with a failed log")
@@ -342,7 +345,7 @@ func TestFailedSyncTakesThePartitionOffline(t *testing.T) {
 	c.consume(100 + acknowledged)
 }
 
-// once returns a client that produces to partition 0 without retries.
+// once returns a client that produces to a chosen partition (0 by default) without retries.
 func (c *cluster) once() *kgo.Client {
 	return c.client(kgo.DisableIdempotentWrite(), kgo.RecordRetries(0),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -358,17 +361,17 @@ func TestNewReleasesWhatItOpenedBeforeAFailure(t *testing.T) {
 	second := c.options()
 	if _, err := New(second); !errors.Is(err, vfs.ErrLocked) ||
 		!strings.Contains(err.Error(), second.DataDir) {
-		t.Errorf("second broker on one directory: error %v, want ErrLocked", err)
+		t.Errorf("second broker on the same directory: got error %v, want ErrLocked", err)
 	}
 	second.DataDir = filepath.Join(c.dir, "other")
 	for name, change := range map[string]func(*Options){
-		"port in use":      func(o *Options) { o.Listen = c.Addr() },
-		"bad address":      func(o *Options) { o.Listen = "nonsense" },
-		"bad advertise":    func(o *Options) { o.Advertise = "no-port" },
-		"advertise port 0": func(o *Options) { o.Advertise = "host:0" },
-		"any address":      func(o *Options) { o.Listen = "0.0.0.0:0" },
-		"negative node id": func(o *Options) { o.NodeID = -1 },
-		"large node id":    func(o *Options) { o.NodeID = 1 << 20 },
+		"port in use":         func(o *Options) { o.Listen = c.Addr() },
+		"bad address":         func(o *Options) { o.Listen = "nonsense" },
+		"bad advertise":       func(o *Options) { o.Advertise = "no-port" },
+		"advertise port 0":    func(o *Options) { o.Advertise = "host:0" },
+		"unspecified address": func(o *Options) { o.Listen = "0.0.0.0:0" },
+		"negative node id":    func(o *Options) { o.NodeID = -1 },
+		"large node id":       func(o *Options) { o.NodeID = 1 << 20 },
 	} {
 		opts := second
 		change(&opts)
@@ -377,7 +380,7 @@ func TestNewReleasesWhatItOpenedBeforeAFailure(t *testing.T) {
 			_ = b.Close()
 		}
 	}
-	b, err := New(second) // the failed calls have released the directory
+	b, err := New(second) // succeeds if the failed calls have unlocked the directory
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -407,7 +410,7 @@ func TestRunFailsWithItsMetadataStore(t *testing.T) {
 		t.Error("Ready returned nil before the first image")
 	}
 	if err := b.Run(t.Context()); !errors.Is(err, errFailedMetadata) {
-		t.Errorf("Run returned %v", err)
+		t.Errorf("Run: got error %v, want errFailedMetadata", err)
 	}
-	c.start() // the directory was released
+	c.start() // succeeds if Run has unlocked the directory
 }

@@ -13,18 +13,18 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Brokers are the brokers of one process, which share an HTTP server: one in a pod, all of a
-// cluster in heartwood dev. The list is empty while they open their logs.
+// Brokers are the brokers of one process, which share an HTTP server. A pod runs one broker;
+// heartwood dev runs all brokers of a cluster. The list is empty while the brokers open their logs.
 type Brokers []*Broker
 
-// Errors of CleanNow, besides ErrNotCompacted and ErrCleanerDisabled of the cleaner.
+// Errors of CleanNow, besides cleaner.ErrNotCompacted and cleaner.ErrDisabled.
 var (
 	ErrUnknownTopic     = errors.New("unknown topic")
 	ErrUnknownPartition = errors.New("unknown partition")
 	ErrStarting         = errors.New("broker is starting")
 )
 
-// Report returns the rows of every broker, sorted by broker.
+// Report returns the rows of all brokers, in the order of the brokers.
 func (all Brokers) Report() (rows []report.Partition) {
 	for _, b := range all {
 		rows = append(rows, b.Report()...)
@@ -32,8 +32,8 @@ func (all Brokers) Report() (rows []report.Partition) {
 	return rows
 }
 
-// image returns the metadata image of these brokers, nil while they start. Brokers of one process
-// may be one image apart.
+// image returns the metadata image of the first broker that has applied one, or nil while all
+// brokers start. Another broker may have applied a newer or older image.
 func (all Brokers) image() *metadata.Image {
 	for _, b := range all {
 		if image := b.image(); image.ClusterID != "" {
@@ -43,7 +43,8 @@ func (all Brokers) image() *metadata.Image {
 	return nil
 }
 
-// Topics summarizes what these brokers know of each topic, sorted by name.
+// Topics summarizes each topic of the metadata image from the reports of these brokers. The topics
+// are sorted by name.
 func (all Brokers) Topics(now time.Time) summary.Topics {
 	topics := summary.Topics{Topics: []summary.Topic{}}
 	image := all.image()
@@ -67,10 +68,11 @@ func (all Brokers) Topics(now time.Time) summary.Topics {
 	return topics
 }
 
-// CleanNow requests a pass over each replica of a topic that these brokers hold, whatever its dirty
-// ratio, of all partitions if none are given. Replicas of other brokers are listed in the result.
-// If the cleaner rejects a request, CleanNow returns the reason as an error; the other requests
-// were made.
+// CleanNow requests a cleaner pass over each replica of a topic that these brokers hold, whatever
+// its dirty ratio. Parameter partitions lists the partitions; if it is empty, all partitions are
+// included. The result also lists the replicas that brokers of other processes hold. If the cleaner
+// rejects a request, CleanNow returns the reason as an error, although it has made the other
+// requests.
 func (all Brokers) CleanNow(topicName string, partitions []int32) (report.CleanRequests, error) {
 	answer := report.CleanRequests{Topic: topicName, Requests: []report.CleanRequest{}}
 	image := all.image()
@@ -108,8 +110,8 @@ func (all Brokers) CleanNow(topicName string, partitions []int32) (report.CleanR
 	return answer, errors.Join(faults...)
 }
 
-// cleanReplica requests a pass from the broker that holds a replica, or lists the replica as held
-// elsewhere.
+// cleanReplica requests a pass from the broker that holds a replica. If no broker of this process
+// does, cleanReplica adds the replica to answer.Elsewhere.
 func (all Brokers) cleanReplica(answer *report.CleanRequests, image *metadata.Image,
 	id logstore.PartitionID, broker int32) error {
 	for _, b := range all {

@@ -14,9 +14,9 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// sync changes the manifests: the cleaner's workers, the brokers, and the partitions and clean-now
-// annotation of the compacted topic tickets; topic events has Kafka's defaults. It waits until the
-// broker has applied them.
+// sync changes the manifests and waits until the broker has applied them. The manifests set the
+// number of the cleaner's workers and of brokers. The compacted topic tickets gets the number of
+// partitions and the clean-now annotation; topic events has Kafka's defaults.
 func (c *cluster) sync(workers int32, brokers int, partitions int32, cleanNow string) {
 	c.t.Helper()
 	settings := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "test"},
@@ -45,7 +45,7 @@ func (c *cluster) sync(workers int32, brokers int, partitions int32, cleanNow st
 	}
 }
 
-// until polls for a minute at most.
+// until polls until done returns true, for a minute at most.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
@@ -55,7 +55,7 @@ func until(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// rowsOf returns the rows of tickets on this broker.
+// rowsOf returns the compaction reports of the partitions of tickets on this broker.
 func (c *cluster) rowsOf() (rows []*report.Compaction) {
 	for _, row := range (Brokers{c.Broker}).Report() {
 		if row.Topic == "tickets" && row.Compaction != nil {
@@ -65,8 +65,8 @@ func (c *cluster) rowsOf() (rows []*report.Compaction) {
 	return rows
 }
 
-// TestCleanNowListsReplicasElsewhere requests passes on the replicas of these brokers, and lists
-// the others.
+// TestCleanNowListsReplicasElsewhere: CleanNow requests passes for the replicas of the brokers of
+// this process. It lists the replicas of broker 1, which is not in this process.
 func TestCleanNowListsReplicasElsewhere(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -77,7 +77,8 @@ func TestCleanNowListsReplicasElsewhere(t *testing.T) {
 		c.produce(client, string(rune('a'+round)), 50)
 	}
 	client.Close()
-	c.sync(1, 2, 4, "") // the client would wait for the broker that is down
+	// after client.Close, because the client would wait for broker 1, which is down
+	c.sync(1, 2, 4, "")
 	answer, err := all.CleanNow("tickets", nil)
 	if err != nil || answer.Topic != "tickets" || len(answer.Requests)+len(answer.Elsewhere) != 4 ||
 		len(answer.Elsewhere) == 0 {
@@ -98,13 +99,13 @@ func TestCleanNowListsReplicasElsewhere(t *testing.T) {
 	for _, row := range c.rowsOf() {
 		if row.LastPass.Trigger != "requested" || row.LastPass.Result == "failed" ||
 			row.DirtyBytes != 0 {
-			t.Errorf("row %+v, pass %+v", row, row.LastPass)
+			t.Errorf("got row %+v with last pass %+v, want a requested pass that left no dirty bytes", row, row.LastPass)
 		}
 	}
 	one, err := all.CleanNow("tickets", []int32{answer.Requests[0].Partition})
 	if err != nil || len(one.Requests) != 1 ||
 		one.Requests[0].Partition != answer.Requests[0].Partition || one.Requests[0].Ticket != 2 {
-		t.Errorf("CleanNow of one partition returned %+v, error %v", one, err)
+		t.Errorf("CleanNow of one partition: got %+v, error %v", one, err)
 	}
 }
 
@@ -127,7 +128,7 @@ func TestCleanNowErrors(t *testing.T) {
 	} {
 		if answer, err := all.CleanNow(test.topic, test.partitions); !errors.Is(err, test.want) ||
 			len(answer.Requests) != 0 {
-			t.Errorf("%s %v: returned %+v, error %v", test.topic, test.partitions, answer, err)
+			t.Errorf("CleanNow of %s %v: got %+v, error %v", test.topic, test.partitions, answer, err)
 		}
 	}
 	c.sync(0, 1, 2, "")
@@ -136,7 +137,8 @@ func TestCleanNowErrors(t *testing.T) {
 	}
 }
 
-// TestTopicSummaries covers compacted topics and others, and the outcome of the annotation.
+// TestTopicSummaries: the summary contains topics that are compacted and topics that are not. When
+// the passes for the annotation have completed, it contains their outcome.
 func TestTopicSummaries(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -145,12 +147,12 @@ func TestTopicSummaries(t *testing.T) {
 		topics := (Brokers{c.Broker}).Topics(time.Now()).Topics
 		if len(topics) != 2 || topics[0].Topic != "events" || topics[0].Compacted ||
 			topics[0].Compaction != nil || topics[0].Compacting != nil {
-			t.Fatalf("topics %+v", topics)
+			t.Fatalf("got topics %+v", topics)
 		}
 		tickets := topics[1]
 		if !tickets.Compacted || tickets.Partitions != 2 || tickets.Compacting == nil ||
 			tickets.Compaction == nil || tickets.Compaction.CleanNow == nil {
-			t.Fatalf("summary %+v", tickets)
+			t.Fatalf("got summary of tickets %+v", tickets)
 		}
 		now := tickets.Compaction.CleanNow
 		return now.Value == "monday" && now.State == v1alpha1.CleanNowDone &&
@@ -158,7 +160,7 @@ func TestTopicSummaries(t *testing.T) {
 	})
 	for _, row := range c.rowsOf() {
 		if row.CleanNowServed != 1 || row.CleanNow.State != report.CleanNowDone {
-			t.Errorf("row %+v", row)
+			t.Errorf("got row %+v, want a completed clean-now pass", row)
 		}
 	}
 }

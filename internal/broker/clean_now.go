@@ -16,24 +16,24 @@ import (
 
 // cleanNow executes the annotation heartwood.dev/clean-now: each replica on this broker is cleaned
 // once for each value of the annotation. A value is done when a pass that was requested for the
-// value has completed. The broker records the values that are done in a file (clean_now_file.go),
-// so that no restart of the operator or the broker repeats a pass.
+// value has completed. The values that are done are stored in a file (clean_now_file.go), so that a
+// restart of the operator or the broker does not repeat a pass.
 //
-// It has one goroutine, run. The lock is a leaf: no call to the cleaner or the disk is made under
-// it.
+// Tasks are advanced by one goroutine, run. The lock is a leaf: no call to the cleaner or the disk
+// is made while it is held.
 type cleanNow struct {
 	fs      vfs.FS
 	dir     string
 	cleaner cleanerAPI
 	logger  *slog.Logger
-	wake    chan struct{} // holds one token: a task is new
+	wake    chan struct{} // buffer of one; a token means that the tasks may have changed
 
 	mu struct {
 		sync.Mutex
 		tasks map[logstore.PartitionID]cleanNowTask
 		// unsaved reports whether tasks were completed after the last write of the file.
 		unsaved bool
-		saves   outage.State // writes of the file, retried every second
+		saves   outage.State // failed writes of the file, which are retried every second
 	}
 }
 
@@ -42,20 +42,20 @@ type cleanerAPI struct {
 	// request is cleaner.Cleaner.CleanNow: it requests a pass and returns the ticket of the
 	// request, 1 or higher.
 	request func(logstore.PartitionID) (ticket int64, err error)
-	// status returns nil if there is no such log, or if the log is not compacted.
+	// status returns the compaction state of a log, or nil if the log does not exist or is not
+	// compacted.
 	status func(logstore.PartitionID) *report.Compaction
 }
 
-// cleanNowTask is the state of one replica: pending, running, done. A failed pass makes it failed,
-// and it is pending again when the log leaves quarantine or when the broker that was asked has
-// restarted.
+// cleanNowTask is the state of the annotation for one replica: pending, running, then done. If the
+// pass fails, the state is failed. It is pending again when the log leaves quarantine.
 type cleanNowTask struct {
 	topic  metadata.ID
-	target string // the value of the annotation; "": none
-	state  string // of target, one of report.CleanNow*; undefined without target
-	ticket int64  // of the request; 0: not requested
+	target string // the value of the annotation; "": the topic has no annotation
+	state  string // one of report.CleanNow*; undefined while target is empty
+	ticket int64  // ticket of the requested pass; 0: no pass is requested
 
-	done     string    // the value completed last; "": none
+	done     string    // the value that was completed last; "": no value was completed
 	finished time.Time // when done was completed
 }
 
@@ -69,8 +69,8 @@ func newCleanNow(fsys vfs.FS, dir string, cleaner cleanerAPI, logger *slog.Logge
 	return c
 }
 
-// update sets the tasks of the replicas on a broker from an image. Tasks of deleted topics are
-// removed.
+// update sets the tasks of the replicas on a broker from an image. It removes the tasks of replicas
+// that are not on the broker any more, or whose topic was deleted.
 func (c *cleanNow) update(image *metadata.Image, broker int32) {
 	targets := map[logstore.PartitionID]cleanNowTask{}
 	for _, topic := range image.Topics {
@@ -113,7 +113,7 @@ func (c *cleanNow) update(image *metadata.Image, broker int32) {
 	}
 }
 
-// cleanNowOf returns the annotation of a topic, "" unless the topic is compacted.
+// cleanNowOf returns the value of a topic's annotation, or "" if the topic is not compacted.
 func cleanNowOf(topic *metadata.Topic) string {
 	if !topic.Settings.Compact {
 		return ""
@@ -121,7 +121,7 @@ func cleanNowOf(topic *metadata.Topic) string {
 	return topic.CleanNow
 }
 
-// status returns the state of a replica for the report, nil if nothing is requested.
+// status returns the state of a replica for the report, or nil if the topic has no annotation.
 func (c *cleanNow) status(id logstore.PartitionID) *report.CleanNow {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,8 +137,8 @@ func (c *cleanNow) status(id logstore.PartitionID) *report.CleanNow {
 	return reported
 }
 
-// run advances the tasks until ctx ends: at once when one is new, then each cleanNowInterval while
-// one is open.
+// run advances the tasks until ctx ends: at once after an update, and every cleanNowInterval while
+// a task is not done.
 func (c *cleanNow) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -155,7 +155,8 @@ func (c *cleanNow) run(ctx context.Context) {
 	}
 }
 
-// step advances every open task once, and reports whether any is still open or unsaved.
+// step advances each task that is not done by at most one state, and saves the tasks. It reports
+// whether a task is still not done or not saved.
 func (c *cleanNow) step(now time.Time) (open bool) {
 	for id, w := range c.open() {
 		after := c.advance(id, w, now)
@@ -180,7 +181,7 @@ func (c *cleanNow) open() map[logstore.PartitionID]cleanNowTask {
 	return open
 }
 
-// put replaces a task, unless its target has changed meanwhile.
+// put replaces a task, unless the task has changed since it was read.
 func (c *cleanNow) put(id logstore.PartitionID, before, after cleanNowTask) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,9 +193,9 @@ func (c *cleanNow) put(id logstore.PartitionID, before, after cleanNowTask) {
 		!after.finished.Equal(before.finished)
 }
 
-// advance returns the next state of a task. While the cleaner accepts no request (it has no
-// workers, or the log does not exist yet) the task stays pending. A request that the cleaner has
-// lost, because the log was reopened, is repeated.
+// advance returns the next state of a task. The task stays pending while the cleaner accepts no
+// request, because it has no workers or the log does not exist yet. If the log was reopened, the
+// cleaner has lost the request, and advance repeats it.
 func (c *cleanNow) advance(id logstore.PartitionID, w cleanNowTask, now time.Time) cleanNowTask {
 	status := c.cleaner.status(id)
 	switch {

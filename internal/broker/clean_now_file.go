@@ -31,7 +31,7 @@ type cleanNowContent struct {
 	Done    []cleanNowDone `json:"done"` // sorted by topic and partition
 }
 
-// cleanNowDone is the last value of the annotation for which a replica was cleaned.
+// cleanNowDone is the last value of the annotation for which a replica was cleaned completely.
 type cleanNowDone struct {
 	Topic     string `json:"topic"`
 	TopicID   string `json:"topicId"` // distinguishes topics that had the same name
@@ -40,8 +40,8 @@ type cleanNowDone struct {
 	Finished  int64  `json:"finishedMs"` // Unix milliseconds
 }
 
-// readCleanNow returns the completed tasks. An unreadable file is logged and ignored: the annotated
-// replicas are cleaned once more, which does no harm.
+// readCleanNow returns the completed tasks from the file. An unreadable file is logged and ignored.
+// The annotated replicas are then cleaned once more, which does no harm.
 func readCleanNow(fsys vfs.FS, dir string,
 	logger *slog.Logger) map[logstore.PartitionID]cleanNowTask {
 	file := filepath.Join(dir, cleanNowFile)
@@ -53,7 +53,7 @@ func readCleanNow(fsys vfs.FS, dir string,
 		}
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		logger.Warn("failed to read completed clean-now requests; cleaning again", "file", file,
+		logger.Warn("failed to read completed clean-now requests; cleaning the annotated replicas again", "file", file,
 			"error", err)
 	}
 	return map[logstore.PartitionID]cleanNowTask{}
@@ -81,7 +81,7 @@ func decodeCleanNow(content []byte) (map[logstore.PartitionID]cleanNowTask, erro
 		if done.Partition < 0 || done.Value == "" {
 			return nil, fmt.Errorf("%s-%d has the value %q", done.Topic, done.Partition, done.Value)
 		}
-		// The first image sets the target.
+		// The target is set by the first image.
 		tasks[logstore.PartitionID{Topic: done.Topic, Index: done.Partition}] = cleanNowTask{
 			topic: topic, state: report.CleanNowDone, done: done.Value,
 			finished: time.UnixMilli(done.Finished),
@@ -110,7 +110,8 @@ func encodeCleanNow(tasks map[logstore.PartitionID]cleanNowTask) ([]byte, error)
 	return append(encoded, '\n'), err
 }
 
-// save writes the file if it is out of date, and reports whether that succeeded.
+// save writes the file if tasks were completed since the last write. It reports whether the file is
+// up to date.
 func (c *cleanNow) save() bool {
 	c.mu.Lock()
 	if !c.mu.unsaved {
@@ -137,7 +138,7 @@ func (c *cleanNow) save() bool {
 	case begins:
 		c.logger.Warn("failed to write completed clean-now requests", "error", err)
 	case ends:
-		c.logger.Info("writing completed clean-now requests again", "failed", failed)
+		c.logger.Info("writes of completed clean-now requests succeed again", "failed", failed)
 	}
 	return err == nil
 }

@@ -21,7 +21,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// fakeCleaner is a cleaner whose state the tests set.
+// fakeCleaner is a cleaner whose state the tests set directly.
 type fakeCleaner struct {
 	mu      sync.Mutex
 	tickets map[logstore.PartitionID]int64
@@ -58,7 +58,7 @@ func (p *fakeCleaner) api() cleanerAPI {
 	}
 }
 
-// report sets the cleaner's report of a partition.
+// report sets the cleaner's report for a partition.
 func (p *fakeCleaner) report(id logstore.PartitionID, status report.Compaction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,8 +74,8 @@ func (p *fakeCleaner) requests() (sum int64) {
 	return sum
 }
 
-// imageWith returns an image of one compacted topic with an annotation; broker 0 has the first of
-// its two partitions.
+// imageWith returns an image of one compacted topic with the given value of the annotation. Broker
+// 0 holds partition 0 of the topic, and broker 1 holds partition 1.
 func imageWith(value string) *metadata.Image {
 	return metadata.NewImage("c", metadata.CleanerBudget{}, nil, []*metadata.Topic{{
 		Name: "tickets", ID: metadata.ID{1}, CleanNow: value,
@@ -109,7 +109,8 @@ func (c *cleanNow) expect(t *testing.T, value, state string) {
 	}
 }
 
-// TestEachValueIsExecutedOnce over restarts of the broker, and only on its own replicas.
+// TestEachValueIsExecutedOnce: a value of the annotation leads to one pass on each replica of the
+// broker, even if the broker restarts or the annotation is removed and set again.
 func TestEachValueIsExecutedOnce(t *testing.T) {
 	mem, p, now := vfs.NewMem(), newFakeCleaner(), time.Unix(1000, 0)
 	c := newTestCleanNow(t, mem, p)
@@ -130,12 +131,12 @@ func TestEachValueIsExecutedOnce(t *testing.T) {
 	}
 	c.expect(t, "monday", report.CleanNowDone)
 
-	// After a restart the completed tasks are known, and no others.
+	// The file contains the completed task.
 	again := newTestCleanNow(t, mem.CrashClone(), p)
 	again.update(imageWith("monday"), 0)
 	again.expect(t, "monday", report.CleanNowDone)
 	if again.step(now); p.requests() != 1 {
-		t.Errorf("%d requests for one value of one replica", p.requests())
+		t.Errorf("got %d requests for one value of one replica, want 1", p.requests())
 	}
 	again.update(imageWith(""), 0)
 	again.update(imageWith("monday"), 0) // the annotation was removed and set again
@@ -143,7 +144,7 @@ func TestEachValueIsExecutedOnce(t *testing.T) {
 	again.update(imageWith("tuesday"), 0)
 	again.step(now)
 	if again.expect(t, "tuesday", report.CleanNowPending); p.requests() != 2 {
-		t.Errorf("%d requests, want 2", p.requests())
+		t.Errorf("got %d requests, want 2", p.requests())
 	}
 }
 
@@ -153,7 +154,7 @@ func TestFailedPassIsRetriedAfterItsQuarantine(t *testing.T) {
 	p.reject = errors.New("no workers")
 	c.update(imageWith("monday"), 0)
 	if !c.step(now) {
-		t.Error("the task was abandoned while the cleaner rejects requests")
+		t.Error("step returned false while the cleaner rejects requests")
 	}
 	p.reject = nil
 	c.step(now)
@@ -162,18 +163,18 @@ func TestFailedPassIsRetriedAfterItsQuarantine(t *testing.T) {
 	p.report(ticketsZero, failed)
 	for range 3 {
 		if !c.step(now) {
-			t.Error("the task was abandoned")
+			t.Error("step returned false during the quarantine")
 		}
 		c.expect(t, "monday", report.CleanNowFailed)
 	}
 	if p.requests() != 1 {
-		t.Errorf("%d requests during the quarantine, want 1", p.requests())
+		t.Errorf("got %d requests during the quarantine, want 1", p.requests())
 	}
 	failed.Reason = "BelowDirtyRatio"
 	p.report(ticketsZero, failed)
 	c.step(now)
 	if p.requests() != 2 {
-		t.Errorf("%d requests after the quarantine, want 2", p.requests())
+		t.Errorf("got %d requests after the quarantine, want 2", p.requests())
 	}
 	p.report(ticketsZero, report.Compaction{CleanNowServed: 2,
 		LastPass: &report.Pass{Result: "nothing_to_do"}})
@@ -181,7 +182,8 @@ func TestFailedPassIsRetriedAfterItsQuarantine(t *testing.T) {
 	c.expect(t, "monday", report.CleanNowDone)
 }
 
-// TestRequestIsRepeatedForAReopenedLog: its cleaner does not know the request.
+// TestRequestIsRepeatedForAReopenedLog: the cleaner has lost the request, because the log was
+// reopened. The request is repeated once.
 func TestRequestIsRepeatedForAReopenedLog(t *testing.T) {
 	p, now := newFakeCleaner(), time.Unix(1000, 0)
 	c := newTestCleanNow(t, vfs.NewMem(), p)
@@ -193,11 +195,12 @@ func TestRequestIsRepeatedForAReopenedLog(t *testing.T) {
 	c.step(now)
 	c.step(now)
 	if p.requests() != 1 {
-		t.Errorf("%d requests, want 1", p.requests())
+		t.Errorf("got %d requests, want 1", p.requests())
 	}
 }
 
-// TestTopicOfTheSameNameIsCleanedAgain, and tasks of deleted topics are removed.
+// TestTopicOfTheSameNameIsCleanedAgain: a topic was deleted and created again with the same
+// annotation. Its replicas are cleaned again. Tasks of deleted topics are removed.
 func TestTopicOfTheSameNameIsCleanedAgain(t *testing.T) {
 	mem, p, now := vfs.NewMem(), newFakeCleaner(), time.Unix(1000, 0)
 	c := newTestCleanNow(t, mem, p)
@@ -215,11 +218,12 @@ func TestTopicOfTheSameNameIsCleanedAgain(t *testing.T) {
 	}
 	c.update(metadata.NewImage("c", metadata.CleanerBudget{}, nil, nil), 0)
 	if len(c.mu.tasks) != 0 {
-		t.Errorf("tasks of a deleted topic: %v", c.mu.tasks)
+		t.Errorf("got tasks of a deleted topic: %v", c.mu.tasks)
 	}
 }
 
-// TestFailedWriteIsRetried: a full disk does not end the task, and is logged once.
+// TestFailedWriteIsRetried: while the file cannot be written, step returns true and tries again.
+// Only the first failure is logged.
 func TestFailedWriteIsRetried(t *testing.T) {
 	fault, p, now := vfs.NewFault(vfs.NewMem()), newFakeCleaner(), time.Unix(1000, 0)
 	c := newTestCleanNow(t, fault, p)
@@ -236,18 +240,19 @@ func TestFailedWriteIsRetried(t *testing.T) {
 		}
 	}
 	if c.step(now) {
-		t.Error("the file was not written although it could be")
+		t.Error("step returned true after the file was written")
 	}
 	if warned := strings.Count(log.String(), "level=WARN"); warned != 1 {
-		t.Errorf("%d warnings:\n%s", warned, log.String())
+		t.Errorf("got %d warnings, want 1:\n%s", warned, log.String())
 	}
 	if got := readCleanNow(fault, "/data",
 		slog.New(slog.DiscardHandler)); got[ticketsZero].done != "monday" {
-		t.Errorf("the file contains %+v", got)
+		t.Errorf("got file %+v, want value monday", got)
 	}
 }
 
-// TestRunPollsUntilAllIsDone, and is idle then.
+// TestRunPollsUntilAllIsDone: run requests a pass at once after an update, and polls until the task
+// is done.
 func TestRunPollsUntilAllIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newFakeCleaner()
@@ -259,7 +264,7 @@ func TestRunPollsUntilAllIsDone(t *testing.T) {
 		c.update(imageWith("monday"), 0)
 		synctest.Wait()
 		if p.requests() != 1 {
-			t.Errorf("%d requests at once, want 1", p.requests())
+			t.Errorf("got %d requests after the update, want 1", p.requests())
 		}
 		p.report(ticketsZero, served)
 		time.Sleep(2 * cleanNowInterval)
@@ -285,12 +290,12 @@ func TestCleanNowFileRoundTrips(t *testing.T) {
 	}
 	got, err := decodeCleanNow(content)
 	if diff := cmp.Diff(tasks, got, cmp.AllowUnexported(cleanNowTask{})); err != nil || diff != "" {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
+		t.Errorf("error %v, tasks (-want +got):\n%s", err, diff)
 	}
 	clone := maps.Clone(tasks)
 	clone[logstore.PartitionID{Topic: "open"}] = cleanNowTask{target: "never done"}
 	if again, _ := encodeCleanNow(clone); !bytes.Equal(again, content) {
-		t.Errorf("the file contains an open task: %s", again)
+		t.Errorf("the file contains a task that is not done: %s", again)
 	}
 }
 
@@ -303,7 +308,7 @@ func TestDamagedCleanNowFileIsIgnored(t *testing.T) {
 		`{"version":1,"done":[{"topic":"a","topicId":"AAAAAAAAAAAAAAAAAAAAAQ","partition":0,"value":"","finishedMs":1}]}`,
 	} {
 		if got, err := decodeCleanNow([]byte(content)); err == nil {
-			t.Errorf("%q: %v, want an error", content, got)
+			t.Errorf("%q: got %v, want an error", content, got)
 		}
 		mem := vfs.NewMem()
 		if err := errors.Join(mem.MkdirAll("/data"),
@@ -313,7 +318,7 @@ func TestDamagedCleanNowFileIsIgnored(t *testing.T) {
 		var log bytes.Buffer
 		if got := readCleanNow(mem, "/data",
 			slog.New(slog.NewTextHandler(&log, nil))); len(got) != 0 || log.Len() == 0 {
-			t.Errorf("%q: %v, logged %q", content, got, log.String())
+			t.Errorf("%q: got tasks %v, log %q, want no task and a warning", content, got, log.String())
 		}
 	}
 }
@@ -336,7 +341,7 @@ func FuzzDecodeCleanNow(f *testing.F) {
 		again, err := decodeCleanNow(encoded)
 		if diff := cmp.Diff(tasks, again, cmp.AllowUnexported(cleanNowTask{})); err != nil ||
 			diff != "" {
-			t.Fatalf("%v: %s", err, diff)
+			t.Fatalf("error %v, tasks (-want +got):\n%s", err, diff)
 		}
 	})
 }

@@ -13,13 +13,14 @@ import (
 // clusterIDFile is in the data directory; docs/format/cluster-id.md describes it.
 const clusterIDFile = "cluster-id"
 
-// clusterIDBytesMax leaves space for any id in use: generated ids have 22 characters, a UUID as
-// text has 36.
+// clusterIDBytesMax is larger than any cluster id in use: generated ids have 22 characters, and a
+// UUID as text has 36.
 const clusterIDBytesMax = 64
 
-// readClusterID returns the cluster that a data directory belongs to, "" if none yet. It fails if
-// the content is not what writeClusterID writes: a guess could attribute the logs of another
-// cluster to this one, which deletes logs together with their topics.
+// readClusterID returns the id of the cluster that a data directory belongs to, or "" for a
+// directory without the file. It fails if the file does not have the format of writeClusterID. It
+// must not guess an id: if it took the logs of another cluster for logs of this cluster, this
+// broker would delete them, because this cluster does not have their topics.
 func readClusterID(fsys vfs.FS, dir string) (string, error) {
 	file := filepath.Join(dir, clusterIDFile)
 	content, err := fsys.ReadFile(file)
@@ -40,7 +41,8 @@ func readClusterID(fsys vfs.FS, dir string) (string, error) {
 	return id, nil
 }
 
-// writeClusterID replaces the file atomically: after a crash it holds the old id or the new one.
+// writeClusterID replaces the file atomically: after a crash the file contains the old id or the
+// new id.
 func writeClusterID(fsys vfs.FS, dir, id string) error {
 	if !validClusterID(id) {
 		return fmt.Errorf("write cluster id %.100q: want 1 to %d printable characters", id,
@@ -53,8 +55,8 @@ func writeClusterID(fsys vfs.FS, dir, id string) error {
 	return nil
 }
 
-// validClusterID accepts printable ASCII without spaces, so that the file is one line and ids can
-// be compared by eye.
+// validClusterID accepts printable ASCII without spaces, so that the file is one line and people
+// can compare ids.
 func validClusterID(id string) bool {
 	notPrintable := func(r rune) bool { return r <= ' ' || r > '~' }
 	return id != "" && len(id) <= clusterIDBytesMax && !strings.ContainsFunc(id, notPrintable)

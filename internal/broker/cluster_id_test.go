@@ -10,7 +10,7 @@ import (
 func TestClusterIDRoundTrips(t *testing.T) {
 	mem := vfs.NewMem()
 	if id, err := readClusterID(mem, "/"); id != "" || err != nil {
-		t.Errorf("a new directory has cluster id %q, error %v", id, err)
+		t.Errorf("a new directory: got cluster id %q, error %v", id, err)
 	}
 	for _, want := range []string{"x", "gVGQL86KTaWgise7z8qKqw",
 		"6f1c3f0e-0d1b-4d3e-9a51-0a4c7a0f8a11", strings.Repeat("a", 64)} {

@@ -7,16 +7,19 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// shutdownTimeout bounds the controlled shutdown: a third of the grace period of a pod
-// (internal/operator/render); the rest is for closing the logs.
+// shutdownTimeout is the maximum duration of the controlled shutdown. It is a third of the grace
+// period of a pod (internal/operator/render), so that time remains to close the logs.
 const shutdownTimeout = 20 * time.Second
 
-// shutDownGracefully is the controlled shutdown: it announces that the broker stops, and serves and
-// follows the metadata until other brokers lead every partition that they can lead, and this broker
-// is in no ISR of a partition that another broker leads. Otherwise producers would wait until each
-// leader had removed it from the ISR. Partitions without another in-sync replica cannot be taken
-// over. After shutdownTimeout, such as during an outage of the metadata store, the broker stops
-// anyway, and its clients wait as after a crash.
+// shutDownGracefully performs the controlled shutdown. It announces that this broker stops, and
+// waits until no partition depends on this broker (metadata.Image.DependsOn). In the meantime this
+// broker serves and applies metadata images. Other brokers become the leaders of its partitions
+// where they can, and the leaders remove it from the ISRs. Without this wait, producers would have
+// to wait until each leader has removed the stopped broker from the ISR.
+//
+// A partition without another in-sync replica cannot be handed over. After shutdownTimeout, which
+// can pass during an outage of the metadata store, the broker stops anyway, and its clients wait as
+// after a crash.
 func (b *Broker) shutDownGracefully(ctx context.Context) {
 	announcer, ok := b.opts.Metadata.(metadata.ShutdownAnnouncer)
 	if !ok || !b.image().DependsOn(b.opts.NodeID) {
@@ -33,12 +36,12 @@ func (b *Broker) shutDownGracefully(ctx context.Context) {
 	b.await(ctx, func(img *metadata.Image) bool { return !img.DependsOn(b.opts.NodeID) })
 	if b.image().DependsOn(b.opts.NodeID) {
 		b.logger.Warn(
-			"controlled shutdown timed out: this broker still leads or is in sync",
+			"controlled shutdown timed out: not every partition was handed over to other brokers",
 			"waited",
 			time.Since(began),
 		)
 		return
 	}
-	b.logger.Info("controlled shutdown completed: leadership transferred, all ISRs left", "took",
+	b.logger.Info("controlled shutdown completed: every partition that another broker can lead was handed over", "took",
 		time.Since(began))
 }

@@ -1,20 +1,21 @@
-// Package broker assembles a broker: store, cleaner, partitions, handler and listener, and the
-// metadata that they follow.
+// Package broker assembles a broker: log store, cleaner, replicas, group coordinator, request
+// handler and listener, and the metadata that they follow.
 //
-//   - Broker (broker.go) opens, runs and stops them.
+//   - Broker (broker.go) opens, runs and stops these components.
 //   - follow.go applies metadata images; serving.go reports to the cluster which partitions are
 //     served.
 //   - ProducerIDs (producer_ids.go) allocates producer ids that are unique in the cluster.
 //   - NewHTTP (http.go) serves metrics, health and reports of the brokers of one process.
 //
 // Invariants:
-//   - No request is accepted before the first image was applied: a client never sees an existing
-//     topic missing.
-//   - Requests see an image only after it was applied: this broker then leads the partitions that
-//     it leads in the image.
-//   - The store is closed last, after everything that could append to it has stopped; only then is
-//     the shutdown marked clean.
 //
-// Goroutines of Run: the metadata store, follow, reportServing, cleanNow, and the wire server. All
-// are joined before Run returns.
+//   - No request is accepted before the first image was applied. Otherwise a client would receive
+//     the error that an existing topic does not exist.
+//   - Requests use an image only after it was applied. By then this broker is ready to lead the
+//     partitions that it leads in the image.
+//   - The store is closed last, after everything that could append to it has stopped. Only then is
+//     the shutdown marked as clean.
+//
+// Run starts goroutines for the metadata store, follow, reportServing, cleanNow and the wire
+// server. All of them have ended when Run returns.
 package broker

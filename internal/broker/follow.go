@@ -10,19 +10,19 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// retryInterval is how soon a failed image is applied again: the disk may have space again, or the
-// API server may be back.
+// retryInterval is how long the broker waits before it applies an image again, or repeats a report,
+// after a failure. By then the disk may have space, or the API server may be available.
 const retryInterval = 3 * time.Second
 
-// offer accepts a new image from the metadata store without waiting. Images between two applied
-// ones are skipped, since each is complete. The image is stored before follow is woken: a follow
-// that receives the signal loads this image or a newer one.
+// offer accepts a new image from the metadata store without waiting. follow may skip images,
+// because each image is complete. offer stores the image before it wakes follow, so that follow
+// loads this image or a newer one.
 func (b *Broker) offer(image *metadata.Image) {
 	b.newest.Store(image)
 	b.wake()
 }
 
-// wake makes follow apply the newest image, again if it has been applied already.
+// wake makes follow apply the newest image, even if that image has been applied already.
 func (b *Broker) wake() {
 	select {
 	case b.wakeUp <- struct{}{}:
@@ -30,9 +30,9 @@ func (b *Broker) wake() {
 	}
 }
 
-// follow applies the newest image whenever it is woken, in one goroutine, as replica.Set requires.
-// It returns nil when ctx ends. A failure is logged when its text changes, and retried every
-// retryInterval.
+// follow applies the newest image whenever wake was called. All images are applied by this one
+// goroutine, as replica.Set requires. follow returns nil when ctx ends. It retries a failed image
+// every retryInterval, and logs a failure only if its text has changed.
 func (b *Broker) follow(ctx context.Context) error {
 	retry := time.NewTimer(retryInterval)
 	retry.Stop()
@@ -47,7 +47,7 @@ func (b *Broker) follow(ctx context.Context) error {
 		fault := ""
 		image := b.newest.Load()
 		if image == nil {
-			continue // woken by a failed log before the first image
+			continue // a failed log called wake before the first image
 		}
 		if err := b.apply(image); err != nil {
 			fault = brief(err)
@@ -60,27 +60,28 @@ func (b *Broker) follow(ctx context.Context) error {
 	}
 }
 
-// apply applies an image. Requests see the image afterwards, and then the cluster is informed
-// (serving.go). A failure does not withhold the image from requests: it concerns some partitions,
-// and the others must be served.
+// apply applies an image. Then requests can use the image, and the served partitions are reported
+// to the cluster (serving.go). This is so even if apply fails, because the failure concerns only
+// some partitions and the others must be served.
 func (b *Broker) apply(image *metadata.Image) error {
 	if self, up := image.Broker(b.opts.NodeID); up {
-		b.store.SetBrokerEpoch(self.Epoch) // for the clean shutdown
+		b.store.SetBrokerEpoch(self.Epoch) // written to the disk at a clean shutdown
 	}
 	served, fault := b.replicas.Apply(image)
-	// Only the registration of this disk is used, not one of an earlier disk.
+	// The image may contain the registration of an earlier disk of this broker. Its bound of
+	// producer ids does not apply to this disk.
 	if self, up := image.Broker(b.opts.NodeID); up && self.Directory == b.self.Directory {
 		fault = errors.Join(fault, b.ids.Begin(self.ProducerIDs))
 	}
 	fault = errors.Join(fault, b.recordCluster())
-	// The initial image has no ClusterID, and the cleaner has defaults: the first real image always
-	// configures it.
+	// Configure the cleaner when the cleaner's budget changes, and for the first image. The image
+	// before the first one has no ClusterID.
 	if first := b.image(); first.ClusterID == "" || first.Cleaner != image.Cleaner {
 		b.cleaner.Configure(cleanerOptions(image.Cleaner, b))
 	}
 	b.cleanNow.update(image, b.opts.NodeID)
-	// The groups are applied before requests see the image: a client that is referred to this
-	// broker as the coordinator then finds the coordinator, which may still be loading.
+	// The groups are applied before requests use the image. If the image refers a client to this
+	// broker as the coordinator, the coordinator then exists, although it may still be loading.
 	b.groups.Apply(image)
 	b.setImage(image)
 	select {
@@ -92,9 +93,9 @@ func (b *Broker) apply(image *metadata.Image) error {
 	return fault
 }
 
-// recordCluster writes the cluster id of the data directory after Apply has moved aside the logs of
-// another cluster (ADR 0028). If it were written before, a crash in between would attribute those
-// logs to this cluster.
+// recordCluster writes the cluster id to the data directory. It must be called after
+// replicas.Apply, which moves aside the logs of another cluster (ADR 0028). If the id were written
+// first, a crash in between would attribute the logs of the other cluster to this cluster.
 func (b *Broker) recordCluster() error {
 	now := b.replicas.Cluster()
 	if now == b.cluster {
@@ -107,8 +108,8 @@ func (b *Broker) recordCluster() error {
 	return nil
 }
 
-// cleanerOptions converts the cluster's budget. In the budget 0 workers disable the cleaner; in the
-// cleaner's options 0 selects the default.
+// cleanerOptions converts the cluster's budget to options of the cleaner. In the budget, 0 workers
+// disable the cleaner; in the options, 0 workers select the default, and -1 disables the cleaner.
 func cleanerOptions(budget metadata.CleanerBudget, b *Broker) cleaner.Options {
 	workers := budget.Workers
 	if workers == 0 {
@@ -120,8 +121,9 @@ func cleanerOptions(budget metadata.CleanerBudget, b *Broker) cleaner.Options {
 	}
 }
 
-// logFailed is called by the store when the disk of a log fails. The partition stays offline and
-// the broker up. Applying the image again reports the change to the cluster.
+// logFailed is called by the store when the disk of a log fails. The partition is offline from then
+// on, and the broker stays up. When follow applies the image again, the broker reports to the
+// cluster that it does not serve the partition any more.
 func (b *Broker) logFailed(id logstore.PartitionID, err error) {
 	b.logger.Error("partition offline", "partition", id, "error", err)
 	b.wake()

@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator"
 )
 
-// consumer is a group member that records its partitions and the records that it reads.
+// consumer is a group member that tracks its partitions and the records that it has read.
 type consumer struct {
 	client *kgo.Client
 	cancel context.CancelFunc
@@ -23,8 +23,8 @@ type consumer struct {
 	read   []string
 }
 
-// join starts a member of a group that consumes rep, with short timeouts. It commits after each
-// poll.
+// join starts a member of a group that consumes topic rep, with short timeouts. The member commits
+// its offsets after each poll.
 func (c *trio) join(group string, more ...kgo.Opt) *consumer {
 	c.t.Helper()
 	m := &consumer{owned: map[int32]bool{}, done: make(chan struct{})}
@@ -87,7 +87,7 @@ func (m *consumer) has() int {
 	return len(m.read)
 }
 
-// committed returns the sum of a group's offsets.
+// committed returns the sum of the offsets that a group has committed.
 func (c *trio) committed(group string) (sum int64) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), trioWait)
 	defer cancel()
@@ -122,11 +122,13 @@ func (c *trio) send(n int) {
 	}
 }
 
-// TestGroupSurvivesItsCoordinator: two members share the partitions, one leaves, the broker that
-// coordinates the group crashes, and members continue at the committed offsets.
+// TestGroupSurvivesItsCoordinator: two members share the partitions, and then one leaves. The
+// broker that coordinates the group crashes. The remaining member and a later one continue at the
+// committed offsets.
 func TestGroupSurvivesItsCoordinator(t *testing.T) { groupSurvivesItsCoordinator(t, "classic") }
 
-// TestConsumerGroupSurvivesItsCoordinator is the same with the consumer protocol (KIP-848).
+// TestConsumerGroupSurvivesItsCoordinator is TestGroupSurvivesItsCoordinator with the consumer
+// protocol (KIP-848).
 func TestConsumerGroupSurvivesItsCoordinator(t *testing.T) {
 	groupSurvivesItsCoordinator(t, "consumer", kgo.ServerSideBalancer())
 }
@@ -153,7 +155,7 @@ func groupSurvivesItsCoordinator(t *testing.T, kind string, opts ...kgo.Opt) {
 	topic := c.metadata.Image().Topic(coordinator.OffsetsTopic)
 	if len(topic.Partitions) != 50 || len(topic.Partitions[0].Replicas) != 3 ||
 		topic.Settings.MinInSyncReplicas != 2 {
-		t.Fatalf("the offsets topic is %+v", topic)
+		t.Fatalf("got offsets topic %+v, want 50 partitions, 3 replicas, min.insync.replicas 2", topic)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), trioWait)
 	defer cancel()
@@ -164,7 +166,7 @@ func groupSurvivesItsCoordinator(t *testing.T, kind string, opts ...kgo.Opt) {
 	c.kill(int(found.NodeID))
 	c.start(int(found.NodeID), true)
 	if got := c.committed("g"); got != 20 {
-		t.Errorf("the offsets after the crash sum to %d, want 20", got)
+		t.Errorf("after the crash: got a sum of offsets of %d, want 20", got)
 	}
 	c.send(10)
 	c.await("the member to continue", func() bool { return first.has() >= 30 })
@@ -175,6 +177,6 @@ func groupSurvivesItsCoordinator(t *testing.T, kind string, opts ...kgo.Opt) {
 	c.await("a later member to continue at the committed offsets",
 		func() bool { return third.has() > 0 })
 	if got := third.has(); got > 2 {
-		t.Errorf("it read %d records, only 2 were new", got)
+		t.Errorf("the later member read %d records, want at most the 2 new ones", got)
 	}
 }

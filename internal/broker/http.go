@@ -18,8 +18,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
 )
 
-// HTTPOptions configure NewHTTP. They are functions so that the server answers while the brokers
-// still recover their logs, and so that one broker and several look the same.
+// HTTPOptions configure NewHTTP. The fields are functions so that the server can respond while the
+// brokers still recover their logs, and so that it does not depend on the number of brokers.
 type HTTPOptions struct {
 	Gatherer prometheus.Gatherer
 	Ready    func() error // nil once every broker is ready; the error is part of the response
@@ -27,11 +27,11 @@ type HTTPOptions struct {
 	Detail     func() string
 	Partitions func() []report.Partition // of every broker, in any order
 	Topics     func() summary.Topics
-	// Brokers.CleanNow
+	// CleanNow is Brokers.CleanNow.
 	CleanNow func(topic string, partitions []int32) (report.CleanRequests, error)
 }
 
-// HTTPOf returns the options for brokers; the list is empty while they start.
+// HTTPOf returns the options for the brokers that brokers returns: an empty list while they start.
 func HTTPOf(gatherer prometheus.Gatherer, ready func() error, brokers func() Brokers) HTTPOptions {
 	return HTTPOptions{
 		Gatherer: gatherer, Ready: ready,
@@ -43,17 +43,8 @@ func HTTPOf(gatherer prometheus.Gatherer, ready func() error, brokers func() Bro
 	}
 }
 
-// NewHTTP returns the handler of a broker's HTTP port (docs/http.md):
-//
-//	GET  /metrics                   Prometheus
-//	GET  /healthz                   200 while the process is up
-//	GET  /readyz                    200 when ready, else 503 with the reason
-//	GET  /api/v1/partitions         one row for each replica; ?topic=NAME, repeatable, filters
-//	GET  /api/v1/topics             one row for each topic; ?topic=NAME, repeatable, filters
-//	POST /api/v1/topics/NAME/clean  requests a cleaner pass; ?partition=N, repeatable, filters
-//
-// Unknown paths are answered with JSON as well: {"error": "..."}. Cross-origin requests of browsers
-// cannot POST.
+// Responses for unknown paths are JSON, too: {"error": "..."}. Browsers cannot send POST requests
+// from another origin.
 func NewHTTP(opts HTTPOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics",
@@ -100,8 +91,8 @@ func NewHTTP(opts HTTPOptions) http.Handler {
 	return protection.Handler(mux)
 }
 
-// cleanNowHTTP answers 202 with the requests that the cleaner accepted, or the reason why it
-// accepted none. The request body is ignored.
+// cleanNowHTTP responds with status 202 and the requests that the cleaner accepted. If CleanNow
+// fails, it responds with the error. It ignores the request body.
 func cleanNowHTTP(w http.ResponseWriter, r *http.Request,
 	cleanNow func(string, []int32) (report.CleanRequests, error)) {
 	var partitions []int32
@@ -147,10 +138,10 @@ type status struct {
 func respond(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // fails only if the client went away
+	_ = json.NewEncoder(w).Encode(body) // fails only if the client has disconnected
 }
 
-// filterTopics returns the topics of the given names, all if there are none.
+// filterTopics returns the topics with the given names, or all topics if names is empty.
 func filterTopics(all summary.Topics, names []string) summary.Topics {
 	if len(names) == 0 {
 		return all
@@ -164,8 +155,8 @@ func filterTopics(all summary.Topics, names []string) summary.Topics {
 	return filtered
 }
 
-// filterRows returns the rows of topics, all if there are none, sorted. It never returns nil, which
-// would be null in JSON.
+// filterRows returns the sorted rows of the given topics, or all rows if topics is empty. It never
+// returns nil, which would be encoded as null in JSON.
 func filterRows(rows []report.Partition, topics []string) []report.Partition {
 	filtered := make([]report.Partition, 0, len(rows))
 	for _, row := range rows {

@@ -32,14 +32,14 @@ func TestHTTPHealthAndReadiness(t *testing.T) {
 	notReady = errors.New("waiting for the cluster's metadata")
 	if r := get(t, handler, "GET", "/readyz"); r.Code != http.StatusServiceUnavailable ||
 		!strings.Contains(r.Body.String(), notReady.Error()) {
-		t.Errorf("not ready: %d %s", r.Code, r.Body)
+		t.Errorf("while not ready: got response %d %s", r.Code, r.Body)
 	}
 	if r := get(t, handler, "GET", "/healthz"); r.Code != http.StatusOK {
-		t.Errorf("healthz while not ready: %d, want 200, since a restart would not help", r.Code)
+		t.Errorf("healthz while not ready: got status %d, want 200, because a restart would not help", r.Code)
 	}
 	notReady = nil
 	if r := get(t, handler, "GET", "/readyz"); r.Code != http.StatusOK {
-		t.Errorf("ready: %d %s", r.Code, r.Body)
+		t.Errorf("while ready: got response %d %s", r.Code, r.Body)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestHTTPPartitionsAreSortedAndFiltered(t *testing.T) {
 			got = append(got, row.Topic+"/"+itoa(row.Partition)+"@"+itoa(row.Broker))
 		}
 		if strings.Join(got, " ") != want {
-			t.Errorf("%q: %v, want %s", query, got, want)
+			t.Errorf("%q: got %v, want %s", query, got, want)
 		}
 		if strings.Contains(r.Body.String(), "null") {
 			t.Errorf("%q: null instead of a list: %s", query, r.Body)
@@ -75,7 +75,7 @@ func TestHTTPPartitionsAreSortedAndFiltered(t *testing.T) {
 	}
 }
 
-// TestHTTPCleanNow checks that each error has its own status and reason.
+// TestHTTPCleanNow: each error of CleanNow has a separate status code and reason.
 func TestHTTPCleanNow(t *testing.T) {
 	var topic string
 	var partitions []int32
@@ -92,7 +92,7 @@ func TestHTTPCleanNow(t *testing.T) {
 		strings.TrimSpace(
 			r.Body.String(),
 		) != `{"topic":"my.topic","requests":[{"broker":1,"partition":2,"ticket":3}]}` {
-		t.Errorf("response %d %s, request for %s %v", r.Code, r.Body, topic, partitions)
+		t.Errorf("got response %d %s, request for topic %s, partitions %v", r.Code, r.Body, topic, partitions)
 	}
 	for _, c := range []struct {
 		err    error
@@ -110,19 +110,19 @@ func TestHTTPCleanNow(t *testing.T) {
 		var answer report.Failure
 		if err := json.Unmarshal(r.Body.Bytes(), &answer); err != nil || r.Code != c.code ||
 			answer.Reason != c.reason || answer.Error != fault.Error() {
-			t.Errorf("%v: %d %s", c.err, r.Code, r.Body)
+			t.Errorf("%v: got response %d %s", c.err, r.Code, r.Body)
 		}
 	}
 	if r := get(t, handler, "POST",
 		"/api/v1/topics/t/clean?partition=all"); r.Code != http.StatusBadRequest {
-		t.Errorf("partition all: response %d %s, want 400", r.Code, r.Body)
+		t.Errorf("partition=all: got response %d %s, want 400", r.Code, r.Body)
 	}
 	if r := get(t, handler, "GET", "/api/v1/topics/t/clean"); r.Code != http.StatusNotFound {
-		t.Errorf("GET: response %d %s, want 404", r.Code, r.Body)
+		t.Errorf("GET: got response %d %s, want 404", r.Code, r.Body)
 	}
 }
 
-// TestHTTPRejectsCrossOriginRequests: a web page must not start passes.
+// TestHTTPRejectsCrossOriginRequests: a web page of another origin cannot request passes.
 func TestHTTPRejectsCrossOriginRequests(t *testing.T) {
 	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry()})
 	request := httptest.NewRequestWithContext(t.Context(), "POST", "/api/v1/topics/t/clean", nil)
@@ -131,7 +131,7 @@ func TestHTTPRejectsCrossOriginRequests(t *testing.T) {
 	handler.ServeHTTP(recorder, request)
 	if recorder.Code != http.StatusForbidden ||
 		!strings.Contains(recorder.Body.String(), `"reason":"Forbidden"`) {
-		t.Errorf("%d %s", recorder.Code, recorder.Body)
+		t.Errorf("got response %d %s, want 403", recorder.Code, recorder.Body)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestHTTPTopicsAreFiltered(t *testing.T) {
 			got += topic.Topic + " "
 		}
 		if got != want {
-			t.Errorf("%q: %s, want %s", query, got, want)
+			t.Errorf("%q: got %s, want %s", query, got, want)
 		}
 	}
 }
@@ -168,11 +168,12 @@ func TestHTTPServesMetrics(t *testing.T) {
 	counter.Add(3)
 	r := get(t, NewHTTP(HTTPOptions{Gatherer: registry}), "GET", "/metrics")
 	if r.Code != http.StatusOK || !strings.Contains(r.Body.String(), "heartwood_test_total 3") {
-		t.Errorf("%d %s", r.Code, r.Body)
+		t.Errorf("got response %d %s", r.Code, r.Body)
 	}
 }
 
-// TestHTTPNotFoundIsJSON, also for a method that a path does not support.
+// TestHTTPNotFoundIsJSON: the response for an unknown path is JSON, and so is the response for a
+// method that a path does not support.
 func TestHTTPNotFoundIsJSON(t *testing.T) {
 	handler := NewHTTP(HTTPOptions{Gatherer: prometheus.NewRegistry()})
 	for _, c := range [][2]string{{"GET", "/"}, {"GET", "/api/v1/nothing"},
@@ -181,10 +182,10 @@ func TestHTTPNotFoundIsJSON(t *testing.T) {
 		var answer struct{ Error string }
 		if err := json.Unmarshal(r.Body.Bytes(), &answer); err != nil ||
 			r.Code != http.StatusNotFound || !strings.Contains(answer.Error, c[1]) {
-			t.Errorf("%s %s: %d %s: %v", c[0], c[1], r.Code, r.Body, err)
+			t.Errorf("%s %s: got response %d %s: %v", c[0], c[1], r.Code, r.Body, err)
 		}
 		if kind := r.Header().Get("Content-Type"); kind != "application/json" {
-			t.Errorf("%s %s: content type %s", c[0], c[1], kind)
+			t.Errorf("%s %s: got content type %s", c[0], c[1], kind)
 		}
 	}
 }

@@ -20,7 +20,7 @@ func TestAwaitEndsWithTheImageOrItsContext(t *testing.T) {
 		is := func(id string) func(*metadata.Image) bool {
 			return func(img *metadata.Image) bool { return img.ClusterID == id }
 		}
-		b.await(t.Context(), is("0")) // at once
+		b.await(t.Context(), is("0")) // returns at once
 		go func() {
 			for _, id := range []string{"1", "2"} {
 				time.Sleep(time.Second)
@@ -30,7 +30,7 @@ func TestAwaitEndsWithTheImageOrItsContext(t *testing.T) {
 		begin := time.Now()
 		b.await(t.Context(), is("2"))
 		if waited := time.Since(begin); waited != 2*time.Second {
-			t.Errorf("waited %s for the second image", waited)
+			t.Errorf("waited %s for the second image, want 2s", waited)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -41,7 +41,8 @@ func TestAwaitEndsWithTheImageOrItsContext(t *testing.T) {
 	})
 }
 
-// TestTopicExistsOnceItIsCreated describes a topic right after its creation, without retries.
+// TestTopicExistsOnceItIsCreated: a topic can be described right after its creation, without
+// retries.
 func TestTopicExistsOnceItIsCreated(t *testing.T) {
 	c := newCluster(t)
 	c.start()

@@ -9,16 +9,16 @@ import (
 	"heartwood.dev/heartwood/internal/version"
 )
 
-// partitionMetrics exports the broker's state in each partition. It is collected on scrape, so no
-// series of a removed partition remains.
+// partitionMetrics exports the state of each partition on this broker. The values are computed at
+// each scrape, so that removed partitions leave no series.
 type partitionMetrics struct {
 	broker                                        *Broker
 	leader, offline, underReplicated, underMinISR *prometheus.Desc
 	lag                                           *prometheus.Desc
 }
 
-// register adds the metrics of this broker to a registry, which may be nil. Two brokers on one
-// registry need a label each.
+// register adds the metrics of this broker to a registry, which may be nil. If two brokers share a
+// registry, each must register through a registerer that adds a distinct label.
 func (b *Broker) register(registry prometheus.Registerer) {
 	if registry == nil {
 		return
@@ -73,7 +73,8 @@ func (m *partitionMetrics) Collect(to chan<- prometheus.Metric) {
 		}
 		gauge(m.leader, state.Leader)
 		gauge(m.offline, state.Fault != nil)
-		// Followers do not know the ISR: their series would contradict the leader's.
+		// A follower does not know the present ISR, so its series could contradict those of the
+		// leader.
 		if state.Leader {
 			gauge(m.underReplicated, state.UnderReplicated)
 			gauge(m.underMinISR, state.UnderMinISR)

@@ -15,12 +15,12 @@ import (
 // peer is a replica.Peer over the Kafka protocol.
 type peer struct {
 	*wire.Peer
-	// topics has the names of the topics requested in the current fetch session: responses identify
-	// topics by id.
+	// topics contains the name of each topic that was requested in the current fetch session.
+	// Responses identify topics by id only.
 	topics map[metadata.ID]string
 }
 
-// dial connects to another broker, at its peer address or else at its endpoint.
+// dial connects to another broker at its peer address or, if it has none, at its endpoint.
 func (b *Broker) dial(ctx context.Context, to metadata.Broker) (replica.Peer, error) {
 	address := to.Peer
 	if address == "" {
@@ -55,5 +55,6 @@ func (p *peer) Fetch(ctx context.Context, req *replica.FollowerFetch) (replica.F
 	return handler.DecodeFollowerFetch(body, p.topics)
 }
 
-// Interrupt implements replica.Peer: a request behind the fetch ends its wait.
+// Interrupt implements replica.Peer. It sends another request on the connection, which makes the
+// waiting fetch return.
 func (p *peer) Interrupt() { p.Peer.Interrupt(handler.InterruptCall()) }

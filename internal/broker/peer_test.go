@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestPeerAddressIsPreferred: brokers reach each other at the peer address, even if the advertised
-// name does not resolve.
+// TestPeerAddressIsPreferred: a broker dials the peer address of another broker, even if the
+// advertised name does not resolve.
 func TestPeerAddressIsPreferred(t *testing.T) {
 	c := newCluster(t)
 	opts := c.options()
@@ -22,7 +22,7 @@ func TestPeerAddressIsPreferred(t *testing.T) {
 	defer func() { _ = b.Close() }()
 	self, err := b.identity()
 	if err != nil || self.Peer != b.listener.Addr().String() {
-		t.Fatalf("peer address %q, error %v; the listener is at %s", self.Peer, err,
+		t.Fatalf("got peer address %q, error %v, want the listener's address %s", self.Peer, err,
 			b.listener.Addr())
 	}
 	var ready net.ListenConfig
@@ -41,11 +41,12 @@ func TestPeerAddressIsPreferred(t *testing.T) {
 	if _, err := b.dial(t.Context(),
 		metadata.Broker{ID: 1, Endpoints: "kafka://broker-1.invalid:9092"}); err == nil ||
 		!strings.Contains(err.Error(), "broker-1.invalid") {
-		t.Errorf("without a peer address: error %v, want one about the advertised name", err)
+		t.Errorf("without a peer address: got error %v, want one about the advertised name", err)
 	}
 }
 
-// recordingDialer connects to one address, whatever address is dialed.
+// recordingDialer connects to the address in field to, whichever address is dialed, and keeps the
+// dialed address.
 type recordingDialer struct {
 	to     string
 	dialed string
@@ -74,7 +75,7 @@ func TestPeersAreDialedByTheBrokersDialer(t *testing.T) {
 	}
 	_ = peer.Close()
 	if dialer.dialed != "b1.invalid:9092" {
-		t.Errorf("dialed %q, want the endpoint of the default listener", dialer.dialed)
+		t.Errorf("got dialed address %q, want the endpoint of the default listener", dialer.dialed)
 	}
 	if _, err := b.dial(t.Context(),
 		metadata.Broker{ID: 1, Endpoints: "tls://b1.invalid:1"}); err == nil {

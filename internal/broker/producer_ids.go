@@ -15,24 +15,25 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Layout of a producer id, from the highest bit: the sign, 0; the node id; a counter. See ADR 0025.
+// Layout of a producer id, from the highest bit: the sign bit, which is 0; the node id; a counter.
+// See ADR 0025.
 const (
-	producerCounterBits = 51 // 71 years of microseconds
+	producerCounterBits = 51 // a counter of microseconds lasts for 71 years
 	producerCounterMax  = 1<<producerCounterBits - 1
 	producerNodeMax     = 1<<(63-producerCounterBits) - 1
 )
 
-// producerEpoch is the zero of firstCounter's clock.
+// producerEpoch is the time for which firstCounter returns 0.
 var producerEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// producerIDBlock is how many ids one write of the file reserves; a crash skips the rest of a
-// block.
+// producerIDBlock is how many ids one write of the file reserves. After a restart the unused ids of
+// the last block are skipped.
 const producerIDBlock = 1000
 
 // producerIDsFile is in the data directory; docs/format/producer-ids.md describes it.
 const producerIDsFile = "producer-ids"
 
-// errNotBegun is returned before a broker with a new disk is registered. Clients retry.
+// errNotBegun means that the broker has a new disk and is not registered yet. Clients retry.
 var errNotBegun = fmt.Errorf("%w: no producer ids before this broker is registered",
 	coordinator.ErrLoading)
 
@@ -43,25 +44,28 @@ type ProducerIDs struct {
 	file string
 	node int32
 
-	// lost is the error for which the file could not be used, nil if the file was read or did not
+	// lost is the error with which the file was malformed; nil if the file was valid or did not
 	// exist.
 	lost error
 
 	mu struct {
 		sync.Mutex
-		// next <= reserved. The file holds reserved before any id below it is allocated.
+		// next is the counter of the next id, and reserved is the counter in the file. A counter is
+		// used only if it is below reserved.
 		next, reserved int64
-		begun          bool // Begin was called, or is not needed
+		// Begin has succeeded, or the file was valid so that Begin is not needed
+		begun bool
 	}
 }
 
-// OpenProducerIDs continues the counter of a data directory. In a new directory, and in one whose
-// file is malformed (Lost), the counter starts from the clock, or above once Begin gives the
-// registered bound. It fails if node does not fit into an id, or if the file cannot be read.
+// OpenProducerIDs continues with the counter in the file of a data directory. If the file does not
+// exist or is malformed (Lost), the counter starts from the clock, and Begin raises it if the
+// registered bound is higher. OpenProducerIDs fails if node does not fit into an id, or if the file
+// cannot be read.
 func OpenProducerIDs(fsys vfs.FS, dir string, node int32, now func() time.Time) (*ProducerIDs,
 	error) {
 	if node < 0 || node > producerNodeMax {
-		return nil, fmt.Errorf("node id %d: producer ids hold 0 to %d", node, producerNodeMax)
+		return nil, fmt.Errorf("node id %d does not fit into a producer id: want 0 to %d", node, producerNodeMax)
 	}
 	p := &ProducerIDs{fsys: fsys, file: filepath.Join(dir, producerIDsFile), node: node}
 	content, err := fsys.ReadFile(p.file)
@@ -80,22 +84,23 @@ func OpenProducerIDs(fsys vfs.FS, dir string, node int32, now func() time.Time) 
 	return p, nil
 }
 
-// Bound returns a counter above all counters that were allocated from this disk, and above all that
-// may be allocated until the broker registers again.
+// Bound returns a counter that is above all counters allocated from this disk so far, and above all
+// counters that may be allocated before the broker registers again.
 func (p *ProducerIDs) Bound() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mu.reserved + metadata.ProducerIDsAhead
 }
 
-// Lost returns the error for which the file of the data directory could not be used, nil if the
-// file was read or did not exist. The broker registers that the file is lost, and its registered
-// bound is then raised above every id that was allocated from this disk (ADR 0181).
+// Lost returns the error with which the file was malformed, or nil if the file was valid or did not
+// exist. The broker registers that the file is lost. The store then raises the registered bound
+// above every id that was allocated from this disk (ADR 0181).
 func (p *ProducerIDs) Lost() error { return p.lost }
 
-// Begin sets the bound that the broker was registered with: a disk without a usable file starts
-// ProducerIDsAhead below it. The start is written at once, so that the disk is treated as new only
-// once. If the file was read, Begin does nothing.
+// Begin starts the allocation on a disk without a usable file. Parameter bound is the bound with
+// which the broker was registered. The counter starts ProducerIDsAhead below the bound, or at the
+// clock if that is higher. Begin writes the file at once, so that the disk is treated as new only
+// once. If the file was valid, Begin does nothing.
 func (p *ProducerIDs) Begin(bound int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +116,7 @@ func (p *ProducerIDs) Begin(bound int64) error {
 	return nil
 }
 
-// reserveLocked reserves the next block in the file.
+// reserveLocked reserves the next block of counters in the file.
 func (p *ProducerIDs) reserveLocked() error {
 	reserved := p.mu.reserved + producerIDBlock
 	if err := vfs.WriteFileAtomic(p.fsys, p.file, formatProducerIDs(reserved)); err != nil {
@@ -121,9 +126,9 @@ func (p *ProducerIDs) reserveLocked() error {
 	return nil
 }
 
-// Next returns an unused id. It fails with an error that wraps logstore.ErrStorage while no block
-// can be reserved, as on a full disk; clients retry. The lock is held during the write: other
-// callers need an id of the block that is being reserved.
+// Next returns an unused id. If no block can be reserved, such as on a full disk, it fails with an
+// error that wraps logstore.ErrStorage, and clients retry. The lock is held during the write,
+// because other callers need an id of the block that is being reserved.
 func (p *ProducerIDs) Next() (int64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,7 +147,8 @@ func (p *ProducerIDs) Next() (int64, error) {
 	return id, err
 }
 
-// producerID composes an id. It fails if the counter would overflow into the bits of the node.
+// producerID composes an id from a node id and a counter. It fails if the counter does not fit into
+// its bits.
 func producerID(node int32, counter int64) (int64, error) {
 	if counter < 0 || counter > producerCounterMax {
 		return 0, fmt.Errorf("producer ids of node %d are exhausted at %d", node, counter)
@@ -150,13 +156,15 @@ func producerID(node int32, counter int64) (int64, error) {
 	return int64(node)<<producerCounterBits | counter, nil
 }
 
-// firstCounter is the first counter of a broker without a file, unless its registration has a
-// higher bound: the clock in microseconds. It is above what an earlier disk of the same node
-// allocated, since a broker neither allocates a million ids a second nor restarts, which skips a
-// block, a thousand times a second, as long as no clock was set back.
+// firstCounter returns the first counter for a disk without a file, unless the registered bound is
+// higher: the microseconds since producerEpoch. The counter is above all counters that an earlier
+// disk of the same node allocated, provided that no clock was set back. A broker does not allocate
+// a million ids a second, and it does not restart a thousand times a second; each restart skips at
+// most one block of 1,000 ids.
 func firstCounter(now time.Time) int64 { return max(now.Sub(producerEpoch).Microseconds(), 0) }
 
-// The file has two lines: the version of the format, and the first counter that is not reserved.
+// formatProducerIDs returns the content of the file, which has two lines: the version of the
+// format, and the first counter that is not reserved.
 func formatProducerIDs(reserved int64) []byte { return fmt.Appendf(nil, "0\n%d\n", reserved) }
 
 func parseProducerIDs(content []byte) (int64, error) {

@@ -20,7 +20,7 @@ var year2026 = time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 
 func openIDs(t *testing.T, fsys vfs.FS, node int32, now time.Time) *ProducerIDs {
 	t.Helper()
-	// the log store creates the directory
+	// Create the directory, which in a broker the log store does.
 	if err := errors.Join(fsys.MkdirAll("/data"), fsys.SyncDir("/")); err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func openIDs(t *testing.T, fsys vfs.FS, node int32, now time.Time) *ProducerIDs 
 	return ids
 }
 
-// registerIDs registers the broker with a store that holds an earlier registration.
+// registerIDs registers a broker with a store that keeps the earlier registration in known.
 func registerIDs(t *testing.T, ids *ProducerIDs, known *metadata.Broker, directory string) {
 	t.Helper()
 	self := metadata.Broker{Directory: directory, ProducerIDs: ids.Bound(),
@@ -52,10 +52,11 @@ func nextID(t *testing.T, ids *ProducerIDs) int64 {
 	return id
 }
 
-// TestProducerIDsAreUnique has brokers allocate ids, stop, crash with or without the loss of
-// unsynced writes, and get new disks, in random order: with a metadata store that keeps their
-// registrations and clocks that jump, also years back; and with a store that keeps nothing and
-// clocks that only advance. The model is the set of all ids ever allocated.
+// TestProducerIDsAreUnique: brokers allocate ids, stop, crash with or without the loss of unsynced
+// writes, and get new disks, in random order. No id may be allocated twice. With an even seed, the
+// metadata store keeps the registrations, and clocks jump, even years back. With an odd seed, the
+// store keeps nothing, and clocks only advance. The model is the set of all ids that were
+// allocated.
 func TestProducerIDsAreUnique(t *testing.T) {
 	for seed := range seed.Sequence(t, 20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -88,10 +89,10 @@ func TestProducerIDsAreUnique(t *testing.T) {
 					}
 					allocated[id] = true
 				}
-				// the highest rate that firstCounter assumes
+				// firstCounter assumes that this is the highest rate of allocations.
 				now = now.Add(time.Duration(count+1) * time.Microsecond)
 				switch random.IntN(10) {
-				case 0: // stopped or killed: written files stay
+				case 0: // stopped or killed: the file remains
 				case 1:
 					disks[i] = disks[i].CrashClone()
 				case 2:
@@ -105,7 +106,7 @@ func TestProducerIDsAreUnique(t *testing.T) {
 				default:
 					continue
 				}
-				// the highest restart rate that firstCounter assumes
+				// firstCounter assumes that this is the highest rate of restarts.
 				now = now.Add(producerIDBlock * time.Microsecond)
 				if keeps {
 					now = year2026.Add(time.Duration(random.IntN(3*365)-365) * 24 * time.Hour)
@@ -134,7 +135,8 @@ func TestProducerIDsFromManyGoroutinesAreUnique(t *testing.T) {
 	group.Wait()
 }
 
-// TestProducerIDsOfNodesAreDisjoint: the highest id of one node is below the lowest of the next.
+// TestProducerIDsOfNodesAreDisjoint: the highest id of a node is one below the lowest id of the
+// node with the next higher node id.
 func TestProducerIDsOfNodesAreDisjoint(t *testing.T) {
 	for _, node := range []int32{0, 1, 999, 4094} {
 		last, err := producerID(node, producerCounterMax)
@@ -143,15 +145,15 @@ func TestProducerIDsOfNodesAreDisjoint(t *testing.T) {
 		}
 		first, err := producerID(node+1, 0)
 		if err != nil || first != last+1 {
-			t.Errorf("node %d ends at %d, the next starts at %d, error %v", node, last, first, err)
+			t.Errorf("node %d ends at %d, the next node starts at %d, error %v", node, last, first, err)
 		}
 	}
 	if id, err := producerID(producerNodeMax, producerCounterMax); err != nil || id != 1<<63-1 {
-		t.Errorf("the last id is %d, %v", id, err)
+		t.Errorf("got last id %d, error %v, want 1<<63-1", id, err)
 	}
 	for _, counter := range []int64{-1, producerCounterMax + 1} {
 		if _, err := producerID(0, counter); err == nil {
-			t.Errorf("counter %d was accepted", counter)
+			t.Errorf("producerID accepted counter %d", counter)
 		}
 	}
 }
@@ -159,18 +161,19 @@ func TestProducerIDsOfNodesAreDisjoint(t *testing.T) {
 func TestProducerIDsRejectInvalidNodes(t *testing.T) {
 	for _, node := range []int32{-1, producerNodeMax + 1} {
 		if _, err := OpenProducerIDs(vfs.NewMem(), "/", node, time.Now); err == nil {
-			t.Errorf("node %d was accepted", node)
+			t.Errorf("OpenProducerIDs accepted node %d", node)
 		}
 	}
 }
 
-// TestProducerIDsOfAFailedDisk: no id is allocated without a reservation, and allocation continues
-// without duplicates once the disk works again.
+// TestProducerIDsOfAFailedDisk: no id is allocated before the broker is registered, or without a
+// reservation in the file. When the disk works again, allocation continues without gaps or
+// duplicates.
 func TestProducerIDsOfAFailedDisk(t *testing.T) {
 	mem := vfs.NewMem()
 	ids := openIDs(t, mem, 0, year2026)
 	if id, err := ids.Next(); !errors.Is(err, errNotBegun) {
-		t.Fatalf("Next returned %d, error %v before the broker was registered", id, err)
+		t.Fatalf("before the registration: Next returned %d, error %v, want errNotBegun", id, err)
 	}
 	registerIDs(t, ids, &metadata.Broker{}, "")
 	before := nextID(t, ids)
@@ -182,11 +185,11 @@ func TestProducerIDsOfAFailedDisk(t *testing.T) {
 	failure := errors.New("no space left")
 	broken.Inject(vfs.Rule{Err: failure})
 	if id, err := ids.Next(); !errors.Is(err, failure) || !errors.Is(err, logstore.ErrStorage) {
-		t.Fatalf("Next returned %d, error %v with a failed disk", id, err)
+		t.Fatalf("with a failed disk: Next returned %d, error %v", id, err)
 	}
 	ids.fsys = mem
 	if id := nextID(t, ids); id != before+1 {
-		t.Errorf("%d is followed by %d", before, id)
+		t.Errorf("got id %d, want %d", id, before+1)
 	}
 }
 
@@ -215,8 +218,8 @@ func damageIDs(t *testing.T, fsys vfs.FS, content []byte) {
 	}
 }
 
-// A malformed file does not stop the broker: ids continue above the bound that was registered for
-// this disk, also if the clock was set back.
+// TestProducerIDsOfAMalformedFile: a malformed file does not prevent the start of the broker. The
+// ids continue above the bound that was registered for the disk, even if the clock was set back.
 func TestProducerIDsOfAMalformedFile(t *testing.T) {
 	for name, content := range map[string][]byte{
 		"emptied": nil, "truncated": []byte("0\n2799"), "flipped": []byte("0\n2799360000100q\n"),
@@ -235,17 +238,17 @@ func TestProducerIDsOfAMalformedFile(t *testing.T) {
 				ids = openIDs(t, mem, 0, year2026.Add(-time.Hour))
 				if err := ids.Lost(); err == nil ||
 					!strings.Contains(err.Error(), producerIDsFile) {
-					t.Fatalf("lost %v", err)
+					t.Fatalf("got Lost %v, want an error with the name of the file", err)
 				}
 				registerIDs(t, ids, known, "disk")
 				if id := nextID(t, ids); id <= last || id < bound {
-					t.Fatalf("issued %d behind %d, the registered bound was %d", id, last, bound)
+					t.Fatalf("got id %d, want one above %d and not below the registered bound %d", id, last, bound)
 				} else {
 					last = id
 				}
 			}
 			if ids = openIDs(t, mem, 0, year2026); ids.Lost() != nil {
-				t.Errorf("the file is malformed still: %v", ids.Lost())
+				t.Errorf("after Begin the file is still malformed: %v", ids.Lost())
 			}
 		})
 	}

@@ -22,8 +22,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// trio is three brokers over TCP with one metadata store, and the topic rep: two partitions with
-// three replicas, two in sync at least.
+// trio is three brokers with TCP listeners and one metadata store. They have the topic rep: two
+// partitions with three replicas and min.insync.replicas 2.
 type trio struct {
 	t        *testing.T
 	metadata *local.Store
@@ -33,7 +33,7 @@ type trio struct {
 	sent     atomic.Int64 // acknowledged records
 }
 
-// brokerStore is one broker's view of the store, with controlled shutdown.
+// brokerStore is the metadata store as one broker uses it. It supports controlled shutdown.
 type brokerStore struct {
 	*local.Store
 	id int32
@@ -41,7 +41,7 @@ type brokerStore struct {
 
 func (l brokerStore) AnnounceShutdown(ctx context.Context) error { return l.Store.Leave(ctx, l.id) }
 
-// trioWait is far above the duration of every wait: a wait that takes as long has failed.
+// trioWait is the timeout of every wait. It is far above the duration of any wait that succeeds.
 const trioWait = 3 * time.Minute
 
 func newTrio(t *testing.T) *trio {
@@ -76,7 +76,8 @@ func newTrio(t *testing.T) *trio {
 	return c
 }
 
-// start runs a broker. graceful is whether it does a controlled shutdown when it is stopped.
+// start runs a broker. Parameter graceful selects whether the broker performs a controlled shutdown
+// when it is stopped.
 func (c *trio) start(id int, graceful bool) {
 	c.t.Helper()
 	opts := Options{
@@ -101,8 +102,8 @@ func (c *trio) start(id int, graceful bool) {
 	})
 }
 
-// address returns the listen address of a broker, which stays the same over restarts, as a pod's
-// does: clients would lose all of them otherwise.
+// address returns the listen address of a broker, which must not change with a restart, as that of
+// a pod does not. Otherwise clients would have no valid address after all brokers have restarted.
 func (c *trio) address(id int) string {
 	if c.brokers[id] == nil {
 		return "127.0.0.1:0"
@@ -117,8 +118,9 @@ func (c *trio) stop(id int) {
 	}
 }
 
-// kill stops a broker as a crash of its machine does: without a controlled shutdown, and with the
-// loss of unsynced writes.
+// kill replaces the disk of a broker by what a crash of its machine would leave: unsynced writes
+// are lost. The broker itself is stopped. If it was started with graceful set, it still performs a
+// controlled shutdown, but the new disk does not contain the result.
 func (c *trio) kill(id int) {
 	c.t.Helper()
 	left := c.disks[id].CrashClone()
@@ -126,7 +128,7 @@ func (c *trio) kill(id int) {
 	c.disks[id] = left
 }
 
-// await waits until a condition of the metadata holds.
+// await waits until a condition of the metadata is satisfied.
 func (c *trio) await(what string, holds func() bool) {
 	c.t.Helper()
 	for deadline := time.Now().Add(trioWait); !holds(); time.Sleep(5 * time.Millisecond) {
@@ -145,7 +147,7 @@ func (c *trio) describe() string {
 	return text.String()
 }
 
-// more waits until n more records were acknowledged.
+// more waits until n further records are acknowledged.
 func (c *trio) more(n int64) {
 	c.t.Helper()
 	want := c.sent.Load() + n
@@ -172,8 +174,8 @@ func (c *trio) seeds() kgo.Opt {
 	return kgo.SeedBrokers(seeds...)
 }
 
-// produce sends numbered records with acks=all and idempotence until ctx ends; the returned
-// function waits and returns how many were acknowledged.
+// produce sends numbered records with acks=all and idempotence until ctx ends. The function that it
+// returns waits for the end and returns the number of acknowledged records.
 func (c *trio) produce(ctx context.Context) (acknowledged func() int) {
 	c.t.Helper()
 	client, err := kgo.NewClient(c.seeds(), kgo.DefaultProduceTopic("rep"),
@@ -193,7 +195,7 @@ func (c *trio) produce(ctx context.Context) (acknowledged func() int) {
 			err := client.ProduceSync(sending, record).FirstErr()
 			cancel()
 			if err != nil {
-				c.t.Errorf("record %d: %v", n, err)
+				c.t.Errorf("produce record %d: %v", n, err)
 				break
 			}
 			c.sent.Add(1)
@@ -203,8 +205,8 @@ func (c *trio) produce(ctx context.Context) (acknowledged func() int) {
 	return func() int { return <-done }
 }
 
-// consume reads everything, and fails unless it gets exactly the records 0 to n-1, in the order of
-// each partition.
+// consume reads n records. It fails unless they are the records 0 to n-1, in the order of each
+// partition.
 func (c *trio) consume(n int) {
 	c.t.Helper()
 	client, err := kgo.NewClient(c.seeds(), kgo.ConsumeTopics("rep"),
@@ -229,13 +231,13 @@ func (c *trio) consume(n int) {
 	for p := range got {
 		for i, value := range got[p] {
 			if want := fmt.Sprint(2*i + p); value != want {
-				c.t.Fatalf("partition %d: record %d is %s, want %s", p, i, value, want)
+				c.t.Fatalf("partition %d: record %d: got %s, want %s", p, i, value, want)
 			}
 		}
 	}
 }
 
-// equal fails unless all three disks have the same bytes of the topic. The brokers must be stopped.
+// equal fails unless all three disks contain equal logs of topic rep. The brokers must be stopped.
 func (c *trio) equal() {
 	c.t.Helper()
 	for _, dir := range []string{"rep-0", "rep-1"} {
@@ -262,8 +264,9 @@ func (c *trio) equal() {
 	}
 }
 
-// TestControlledShutdownsLoseNoAcknowledgedRecord stops one broker after the other, under load and
-// with two replicas in sync at least.
+// TestControlledShutdownsLoseNoAcknowledgedRecord: each broker in turn is stopped with a controlled
+// shutdown and started again while records are produced. All acknowledged records can be read, and
+// the logs of all replicas are equal.
 func TestControlledShutdownsLoseNoAcknowledgedRecord(t *testing.T) {
 	c := newTrio(t)
 	c.await("all replicas to be in sync", c.inSync(3))
@@ -294,7 +297,9 @@ func TestControlledShutdownsLoseNoAcknowledgedRecord(t *testing.T) {
 	t.Logf("%d records", n)
 }
 
-// TestCrashesLoseNoAcknowledgedRecord: a crash loses unsynced writes.
+// TestCrashesLoseNoAcknowledgedRecord: brokers crash one after the other while records are
+// produced, and each crash loses the unsynced writes of the broker. All acknowledged records can be
+// read, and the logs of all replicas are equal.
 func TestCrashesLoseNoAcknowledgedRecord(t *testing.T) {
 	c := newTrio(t)
 	for id := range c.brokers {
@@ -331,9 +336,9 @@ func isLedBy(id int32) func(p *metadata.Partition) bool {
 	return func(p *metadata.Partition) bool { return p.Leader == id }
 }
 
-// TestCleanShutdownOfAllAllowsASingleLeader: the disk of a broker that was in sync proves that it
-// has all records, so it leads alone. After a crash of all brokers there is no such proof, and a
-// single broker must not lead alone.
+// TestCleanShutdownOfAllAllowsASingleLeader: all brokers stop, and only broker 1 starts again.
+// After clean shutdowns, its disk proves that it has all records, so it is elected alone. After
+// crashes there is no such proof, so it must not be elected alone.
 func TestCleanShutdownOfAllAllowsASingleLeader(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		t.Run(fmt.Sprintf("crash=%v", crash), func(t *testing.T) {
@@ -352,10 +357,10 @@ func TestCleanShutdownOfAllAllowsASingleLeader(t *testing.T) {
 			c.start(1, true)
 			c.await("broker 1 to be registered",
 				func() bool { _, up := c.metadata.Image().Broker(1); return up })
-			// the registration triggers the election
+			// The registration has triggered the election.
 			for _, p := range c.metadata.Image().Topic("rep").Partitions {
 				if led := p.Leader == 1; led == crash {
-					t.Errorf("partition %d has leader %d, ISR %v", p.Index, p.Leader, p.ISR)
+					t.Errorf("crash %t: partition %d: got leader %d, ISR %v", crash, p.Index, p.Leader, p.ISR)
 				}
 			}
 		})

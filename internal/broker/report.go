@@ -15,8 +15,8 @@ func (b *Broker) Report() []report.Partition {
 	return rows
 }
 
-// row returns the current state of a partition. It reads log by log, so the rows of a report are
-// not from one instant.
+// row returns the current state of a partition. The rows of a report are computed one after the
+// other, so they show slightly different times.
 func (b *Broker) row(state replica.State) report.Partition {
 	row := report.Partition{
 		Broker: b.opts.NodeID, Topic: state.ID.Topic, Partition: state.ID.Index,
@@ -25,7 +25,7 @@ func (b *Broker) row(state replica.State) report.Partition {
 	if state.Fault != nil {
 		row.Fault = state.Fault.Error()
 	}
-	if state.Log == nil { // it could not be opened
+	if state.Log == nil { // the log could not be opened
 		return row
 	}
 	stats := state.Log.Stats()

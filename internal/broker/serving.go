@@ -14,14 +14,15 @@ import (
 )
 
 // servingReport is the list of partitions that this broker serves, to be reported to the cluster. A
-// goroutine of its own reports it: after a failover of a thousand partitions a slow API server
-// takes a minute, and newer images must be applied meanwhile.
+// separate goroutine reports it. After a failover of a thousand partitions, a report to a slow API
+// server takes a minute, and newer images must be applied in that time.
 type servingReport struct {
 	newest  atomic.Pointer[[]metadata.Served]
-	changed chan struct{} // holds one token: newest was set
+	changed chan struct{} // buffer of one; a token means that newest was set
 }
 
-// set replaces the list. Lists that were not reported yet are skipped, since each is complete.
+// set replaces the list. A list may be replaced before it was reported, because each list is
+// complete.
 func (s *servingReport) set(served []metadata.Served) {
 	s.newest.Store(&served)
 	select {
@@ -30,9 +31,9 @@ func (s *servingReport) set(served []metadata.Served) {
 	}
 }
 
-// reportServing reports the newest list, one call at a time, and retries every retryInterval until
-// it succeeds. It starts once requests are accepted: until then the cluster must not treat a
-// partition as served. It ends with ctx.
+// reportServing reports the newest list until ctx ends, one call at a time. After a failure it
+// retries every retryInterval. It starts when requests are accepted, because the cluster must not
+// treat a partition as served before.
 func (b *Broker) reportServing(ctx context.Context) {
 	select {
 	case <-b.serves:
@@ -70,11 +71,12 @@ func (b *Broker) reportServing(ctx context.Context) {
 	}
 }
 
-// faultsShown is how many of several faults one log line contains.
+// faultsShown is the maximum number of joined errors in one log line.
 const faultsShown = 5
 
-// brief returns the text of an error, bounded for a thousand partitions and independent of the
-// order of the faults.
+// brief returns a text for an error. It contains a limited number of joined errors, because an
+// error may concern a thousand partitions. The text does not depend on their order, so that equal
+// failures have equal texts.
 func brief(err error) string {
 	var words []string
 	for _, fault := range joined(err) {
@@ -87,8 +89,8 @@ func brief(err error) string {
 	return strings.Join(words, "\n")
 }
 
-// joined splits what errors.Join combined, also recursively. An error that has more text than its
-// parts stays whole.
+// joined returns the errors that errors.Join combined, recursively. It does not split an error
+// whose text contains more than the texts of its parts.
 func joined(err error) (faults []error) {
 	several, ok := err.(interface{ Unwrap() []error })
 	if !ok || errors.Join(several.Unwrap()...).Error() != err.Error() {

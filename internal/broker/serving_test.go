@@ -12,10 +12,11 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// slowStore is a metadata store whose ReportServing blocks, as with a slow API server.
+// slowStore is a metadata store whose ReportServing blocks, like a slow API server, until the test
+// receives the report.
 type slowStore struct {
 	Metadata
-	reports chan []metadata.Served // receives each report
+	reports chan []metadata.Served // ReportServing sends each report to it
 }
 
 func (s *slowStore) ReportServing(ctx context.Context, _ int32, served []metadata.Served) error {
@@ -27,7 +28,8 @@ func (s *slowStore) ReportServing(ctx context.Context, _ int32, served []metadat
 	}
 }
 
-// runWith runs a broker with another metadata store until the test ends, for a minute at most.
+// runWith runs a broker with the given metadata store until the test ends, but not for longer than
+// a minute.
 func (c *cluster) runWith(store Metadata) (context.Context, *Broker) {
 	c.t.Helper()
 	opts := c.options()
@@ -47,8 +49,8 @@ func (c *cluster) runWith(store Metadata) (context.Context, *Broker) {
 	return ctx, b
 }
 
-// TestImagesAreAppliedDuringAReport: after the report the newest list is reported; lists in between
-// may be skipped.
+// TestImagesAreAppliedDuringAReport: images are applied while a report blocks. After that report,
+// the newest list is reported; lists in between may be skipped.
 func TestImagesAreAppliedDuringAReport(t *testing.T) {
 	c := newCluster(t)
 	slow := &slowStore{c.metadata, make(chan []metadata.Served)}
@@ -61,7 +63,7 @@ func TestImagesAreAppliedDuringAReport(t *testing.T) {
 		}
 		b.await(ctx, func(image *metadata.Image) bool { return image.Topic(name) != nil })
 		if b.image().Topic(name) == nil {
-			t.Fatalf("topic %s was not applied during the report before",
+			t.Fatalf("topic %s was not applied while the report blocked",
 				name)
 		}
 	}
@@ -79,10 +81,10 @@ func TestImagesAreAppliedDuringAReport(t *testing.T) {
 	}
 }
 
-// failingStore fails the first reports.
+// failingStore is a slowStore whose first reports fail.
 type failingStore struct {
 	slowStore
-	fails int // used by the reporting goroutine alone
+	fails int // number of reports that still fail; used by the reporting goroutine only
 }
 
 func (f *failingStore) ReportServing(ctx context.Context, broker int32,
@@ -94,7 +96,7 @@ func (f *failingStore) ReportServing(ctx context.Context, broker int32,
 	return f.slowStore.ReportServing(ctx, broker, served)
 }
 
-// TestFailedReportIsRetried checks that a failed report is repeated.
+// TestFailedReportIsRetried: the first report fails, and the broker reports again.
 func TestFailedReportIsRetried(t *testing.T) {
 	c := newCluster(t)
 	store := &failingStore{slowStore{c.metadata, make(chan []metadata.Served)}, 1}
@@ -102,14 +104,15 @@ func TestFailedReportIsRetried(t *testing.T) {
 	select {
 	case served := <-store.reports:
 		if len(served) != 2 {
-			t.Errorf("reported %v, want 2 partitions", served)
+			t.Errorf("got report %v, want 2 partitions", served)
 		}
 	case <-ctx.Done():
 		t.Error("the report was not repeated")
 	}
 }
 
-// TestBriefBoundsAndSortsFaults: an error with more text than its parts stays whole.
+// TestBriefBoundsAndSortsFaults: brief sorts joined errors, removes duplicates, and shows five of
+// them. An error whose text contains more than the texts of its parts is not split.
 func TestBriefBoundsAndSortsFaults(t *testing.T) {
 	both := fmt.Errorf("%w: %w", errors.New("disk"), errors.New("full"))
 	if got := brief(errors.Join(nil, both)); got != "disk: full" {

@@ -6,8 +6,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// volume returns the size of the data directory's file system and the space left for this process
-// in bytes, -1 where unknown.
+// volume returns the size of the data directory's file system, and the space in it that this
+// process can still use, both in bytes. A value that is unknown is -1.
 func (b *Broker) volume() (total, usable int64) {
 	total, usable = -1, -1
 	if free, err := b.opts.FS.Free(b.opts.DataDir); err == nil {

@@ -8,7 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// AlterTopic implements metadata.Alterer. It rejects changes of topics of manifests (ADR 0160).
+// AlterTopic implements metadata.Alterer. It rejects a change of a topic that has a manifest (ADR
+// 0160).
 func (s *Store) AlterTopic(_ context.Context, change metadata.TopicChange) error {
 	return s.changeOrCheck(change.Validate, func(d *document) error {
 		at, err := d.alterable(change.Name)
@@ -38,7 +39,8 @@ func (s *Store) CreatePartitions(_ context.Context, partitions metadata.NewParti
 	})
 }
 
-// changeOrCheck makes a change, or only validates it on a discarded copy.
+// changeOrCheck makes a change. If check is set, it only validates the change, on a copy of the
+// document that it discards.
 func (s *Store) changeOrCheck(check bool, f func(*document) error) error {
 	if !check {
 		return s.change(f)
@@ -49,7 +51,8 @@ func (s *Store) changeOrCheck(check bool, f func(*document) error) error {
 	return f(&d)
 }
 
-// alterable returns the index of a topic that may be changed through Kafka.
+// alterable returns the index of a topic. It fails if the topic does not exist, or has a manifest
+// and so must not be changed through Kafka.
 func (d *document) alterable(name string) (at int, err error) {
 	at, exists := d.find(name)
 	switch {
@@ -62,8 +65,8 @@ func (d *document) alterable(name string) (at int, err error) {
 	return at, nil
 }
 
-// Reassign implements metadata.Mover. It accepts topics of manifests, which do not contain
-// assignments.
+// Reassign implements metadata.Mover. It also accepts topics that have a manifest, because
+// manifests contain no assignments.
 func (s *Store) Reassign(_ context.Context, moves []metadata.Move) []error {
 	faults := make([]error, len(moves))
 	err := s.change(func(d *document) error {
@@ -80,8 +83,8 @@ func (s *Store) Reassign(_ context.Context, moves []metadata.Move) []error {
 	return faults
 }
 
-// reassign sets the target of a partition; decide continues. A partition that never had a leader
-// gets its new replicas at once.
+// reassign sets the target of a partition, and decide then carries out the reassignment. A
+// partition that never had a leader has no records, so reassign replaces its replicas at once.
 func (d *document) reassign(move metadata.Move) error {
 	at, exists := d.find(move.Topic)
 	if !exists || move.Partition < 0 || int(move.Partition) >= len(d.Topics[at].Partitions) {

@@ -37,7 +37,7 @@ func TestAlterTopicsCreatedThroughKafka(t *testing.T) {
 		Properties: setProperty("cleanup.policy", "compact"), Validate: true}
 	if err := s.AlterTopic(t.Context(), change); err != nil ||
 		s.Image().Topic("Orders").Settings.Compact {
-		t.Errorf("validate only: %v", err)
+		t.Errorf("with Validate: got error %v, want nil and no change", err)
 	}
 	change.Validate = false
 	if err := s.AlterTopic(t.Context(), change); err != nil {
@@ -50,7 +50,7 @@ func TestAlterTopicsCreatedThroughKafka(t *testing.T) {
 	topic := s.Image().Topic("Orders")
 	if !topic.Settings.Compact || topic.ID != created.ID || len(topic.Partitions) != 5 ||
 		topic.RetainData {
-		t.Errorf("topic %+v", topic)
+		t.Errorf("got topic %+v, want the same id, compact, 5 partitions, reclaim policy Delete", topic)
 	}
 	for _, test := range []struct {
 		err  error
@@ -66,12 +66,12 @@ func TestAlterTopicsCreatedThroughKafka(t *testing.T) {
 			metadata.ErrInvalidPartitions},
 	} {
 		if !errors.Is(test.err, test.want) {
-			t.Errorf("%v, want %v", test.err, test.want)
+			t.Errorf("got error %v, want %v", test.err, test.want)
 		}
 	}
 }
 
-// ADR 0160
+// TestTopicsOfManifestsCannotBeAltered: see ADR 0160.
 func TestTopicsOfManifestsCannotBeAltered(t *testing.T) {
 	topic := &v1alpha1.Topic{}
 	topic.Name, topic.Spec.Partitions = "orders", 1
@@ -108,11 +108,11 @@ func TestReassign(t *testing.T) {
 			[]metadata.Move{{Topic: "orders",
 				Replicas: append([]int32{}, bad...)}})[0]; !errors.Is(err,
 			metadata.ErrInvalidAssignment) {
-			t.Errorf("%v: %v", bad, err)
+			t.Errorf("reassignment to %v: got error %v, want ErrInvalidAssignment", bad, err)
 		}
 	}
 	if err := move(); !errors.Is(err, metadata.ErrNoReassignment) {
-		t.Errorf("cancel without a reassignment: %v", err)
+		t.Errorf("cancel without a reassignment: got error %v, want ErrNoReassignment", err)
 	}
 	if err := s.Reassign(t.Context(),
 		[]metadata.Move{{Topic: "orders", Partition: 1}})[0]; !errors.Is(err,
@@ -126,13 +126,13 @@ func TestReassign(t *testing.T) {
 	adding, removing := p.Moving()
 	if !slices.Equal(adding, []int32{other}) || !slices.Equal(removing, before[:1]) ||
 		len(p.Replicas) != 3 {
-		t.Fatalf("reassignment: %+v, adding %v, removing %v", p, adding, removing)
+		t.Fatalf("during the reassignment: got partition %+v, adding %v, removing %v", p, adding, removing)
 	}
-	if err := move(); err != nil { // cancel
+	if err := move(); err != nil { // no replicas: cancels the reassignment
 		t.Fatal(err)
 	}
 	if p = s.partitionOf("orders"); !slices.Equal(p.Replicas, before) || p.Target != nil {
-		t.Errorf("after the cancellation: %+v, want %v", p, before)
+		t.Errorf("after the cancellation: got %+v, want replicas %v", p, before)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestElectPreferred(t *testing.T) {
 		t.Error(err)
 	}
 	if p := s.partitionOf("orders"); p.Leader != preferred {
-		t.Errorf("partition %+v, want broker %d to lead", p, preferred)
+		t.Errorf("got partition %+v, want leader %d", p, preferred)
 	}
 	if err := s.ElectPreferred(t.Context(),
 		[]metadata.PartitionRef{{Topic: "none"}})[0]; !errors.Is(err,
@@ -192,6 +192,6 @@ func TestImageHasTheAdminPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := (metadata.AdminPolicy{ReadOnly: true, AutoCreate: true}); s.Image().Policy != want {
-		t.Errorf("policy %+v", s.Image().Policy)
+		t.Errorf("got policy %+v, want %+v", s.Image().Policy, want)
 	}
 }

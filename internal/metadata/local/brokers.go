@@ -8,9 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Run implements metadata.Store. While it runs, the broker is up. It reads the image and the
-// channel under one lock, so that it misses no change. Several changes may be combined in one
-// image.
+// Run implements metadata.Store. The broker is up while Run runs. Run reads the image and the
+// channel that announces the next image under one lock, so that it always applies the last image.
+// It may skip images in between.
 func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
 	if err := s.register(self); err != nil {
 		return fmt.Errorf("register broker %d: %w", self.ID, err)
@@ -35,8 +35,9 @@ func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metad
 	}
 }
 
-// register registers a broker with a new broker epoch, which is written before the broker is
-// published. Once all brokers are up, held elections start.
+// register assigns a new broker epoch to a broker and adds the broker to the image. The epoch is in
+// the file before the image is published. When the last broker of a starting cluster registers, the
+// elections that Hold suspended take place.
 func (s *Store) register(self metadata.Broker) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -62,8 +63,8 @@ func (s *Store) register(self metadata.Broker) error {
 	return err
 }
 
-// unregister removes a broker, and so its leaderships. If the write fails, the old image stays
-// published, and the next change retries.
+// unregister removes a broker from the image, and elects other leaders for its partitions. If the
+// write fails, the old image stays published, and the next change removes the broker.
 func (s *Store) unregister(id int32) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -73,14 +74,14 @@ func (s *Store) unregister(id int32) {
 }
 
 // Hold suspends elections until every broker is up or Release is called. Otherwise the first broker
-// of a starting cluster would get all leaderships.
+// of a starting cluster would become the leader of every partition.
 func (s *Store) Hold() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	s.changing.electionsHeld = len(s.changing.up) < s.changing.document.running()
 }
 
-// Release ends the effect of Hold.
+// Release ends the suspension of elections by Hold.
 func (s *Store) Release() error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -91,15 +92,15 @@ func (s *Store) Release() error {
 	return s.changeLocked(electionOptions{}, func(*document) error { return nil })
 }
 
-// Balance elects the preferred leader of each partition where it is in sync. It also retries a
-// write that failed when a broker was removed.
+// Balance elects the preferred leader of each partition whose preferred leader is in sync. It also
+// repeats a write that failed in unregister, because it writes the same document.
 func (s *Store) Balance() error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	return s.changeLocked(electionOptions{preferred: true}, func(*document) error { return nil })
 }
 
-// AcceptDataLoss performs one unclean election for partitions without a leader.
+// AcceptDataLoss performs one unclean election for each partition without a leader.
 func (s *Store) AcceptDataLoss() error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -113,13 +114,14 @@ func (s *Store) Leave(_ context.Context, id int32) error {
 	return s.leave(func(up int32) bool { return up == id })
 }
 
-// LeaveAll marks all brokers as leaving at once, when the cluster stops. No broker can take over
-// then, so leaders and ISRs stay unchanged.
+// LeaveAll marks all brokers as leaving in one change, when the whole cluster stops. No broker can
+// take over then, so leaders and ISRs stay unchanged.
 func (s *Store) LeaveAll() error {
 	return s.leave(func(int32) bool { return true })
 }
 
-// leave marks brokers as leaving and publishes the resulting image. On a failure it marks none.
+// leave marks brokers as leaving and publishes the resulting image. If the write fails, it marks no
+// broker.
 func (s *Store) leave(which func(id int32) bool) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -166,7 +168,8 @@ func (s *Store) ReportServing(_ context.Context, broker int32, served []metadata
 	})
 }
 
-// Session is the store of one broker, whose id AnnounceShutdown needs.
+// Session is the Store as one broker uses it. It implements AnnounceShutdown, which needs the
+// broker's id.
 type Session struct {
 	*Store
 	Broker int32

@@ -24,14 +24,16 @@ func (s *Store) CreateTopic(_ context.Context, t metadata.NewTopic) (*metadata.T
 	if err != nil {
 		return nil, err
 	}
-	// The image has the result of the election. The topic may have been deleted already.
+	// In the image, the topic has its elected leaders. The image does not contain the topic if it
+	// has been deleted already.
 	if elected := s.Image().TopicByID(created.ID); elected != nil {
 		created = elected
 	}
 	return created, nil
 }
 
-// checkNewTopic creates the topic in a discarded copy.
+// checkNewTopic validates a request: it creates the topic in a copy of the document that it
+// discards.
 func (s *Store) checkNewTopic(t metadata.NewTopic) (*metadata.Topic, error) {
 	s.changing.Lock()
 	d := s.changing.document.clone()
@@ -44,7 +46,8 @@ func (s *Store) checkNewTopic(t metadata.NewTopic) (*metadata.Topic, error) {
 	return created, nil
 }
 
-// create adds a topic to the document and returns it as before the election, without leaders.
+// create adds a topic to the document and returns it. The topic has no leaders yet, because the
+// election follows.
 func (d *document) create(t metadata.NewTopic) (*metadata.Topic, error) {
 	if _, exists := d.find(t.Name); exists {
 		return nil, fmt.Errorf("%w: %q", metadata.ErrTopicExists, t.Name)
@@ -65,8 +68,8 @@ func (d *document) create(t metadata.NewTopic) (*metadata.Topic, error) {
 	return d.imageTopic(d.Topics[at])
 }
 
-// DeleteTopic implements metadata.Admin. The next Sync creates a topic of a manifest again, like
-// the next apply on Kubernetes.
+// DeleteTopic implements metadata.Admin. If the topic has a manifest, the next Sync creates the
+// topic again, as the next kubectl apply would do on Kubernetes.
 func (s *Store) DeleteTopic(_ context.Context, name string) error {
 	return s.change(func(d *document) error {
 		if !d.remove(name) {

@@ -10,14 +10,18 @@ import (
 
 // electionOptions apply to the elections of a change, in addition to the settings of topics.
 type electionOptions struct {
-	preferred    bool                           // leadership returns to the preferred leaders
-	preferredFor map[metadata.PartitionRef]bool // leadership of these partitions returns
-	// partitions without a leader get any live replica, which may lose records
+	// preferred elects each preferred leader that is in sync; preferredFor does so for some
+	// partitions.
+	preferred    bool
+	preferredFor map[metadata.PartitionRef]bool
+	// allowDataLoss elects any live replica of a partition without a leader, which may lose
+	// records.
 	allowDataLoss bool
 }
 
-// decide sets the leader and the ISR of every partition for the brokers that are up, and completes
-// draining. It modifies the partitions, so d must be a clone.
+// decide sets the leader and the ISR of every partition for the brokers that are up. It also lowers
+// Draining when removed brokers hold no replicas any more. It modifies the partitions, so d must be
+// a clone.
 func (d *document) decide(up map[int32]metadata.Broker, w electionOptions) {
 	brokers := brokerStates(up)
 	incarnation := metadata.NewID().String()
@@ -33,7 +37,7 @@ func (d *document) decide(up map[int32]metadata.Broker, w electionOptions) {
 			used = max(used, int(slices.Max(t.Partitions[i].Replicas))+1)
 		}
 	}
-	// A draining broker runs until neither it nor a broker above it holds replicas.
+	// A draining broker must run until neither it nor a broker with a higher id holds replicas.
 	if d.Draining = used; used <= d.Brokers {
 		d.Draining = 0
 	}
@@ -42,7 +46,7 @@ func (d *document) decide(up map[int32]metadata.Broker, w electionOptions) {
 // unclean reports whether a topic allows unclean leader elections.
 func (d *document) unclean(t topic) bool {
 	settings, err := metadata.ResolveSettings(t.Spec.TopicSettings, d.resource())
-	return err == nil && settings.UncleanElection // image returns the error
+	return err == nil && settings.UncleanElection // image reports the error
 }
 
 // brokerStates returns the input of elections. In this store a broker is either up or its process
@@ -55,7 +59,8 @@ func brokerStates(up map[int32]metadata.Broker) map[int32]placement.BrokerState 
 	return all
 }
 
-// placement converts a partition for decisions, which do not modify its lists.
+// placement converts a partition to the form that package placement uses. The result shares the
+// partition's lists, which package placement does not modify.
 func (p partition) placement() placement.Partition {
 	to := placement.Partition{
 		Replicas: p.Replicas, Target: p.Target, ReplicaIncarnations: p.ReplicaIncarnations,
@@ -81,7 +86,8 @@ func fromPlacement(from placement.Partition) partition {
 	return p
 }
 
-// partition returns a partition for modification; nil if it does not exist.
+// partition returns a pointer to a partition in the document, or nil if the partition does not
+// exist.
 func (d *document) partition(key servedPartition) *partition {
 	id := key.topic.String()
 	for _, t := range d.Topics {
@@ -92,8 +98,9 @@ func (d *document) partition(key servedPartition) *partition {
 	return nil
 }
 
-// raiseEpochs raises leader epochs above higher ones that a leader has found in its logs, as after
-// the loss of the metadata file.
+// raiseEpochs holds new elections for the partitions in ahead, whose leader has found higher leader
+// epochs in its logs. The new leader epochs are above those in the logs. The document can have
+// lower leader epochs than a log if an earlier metadata file was lost.
 func (d *document) raiseEpochs(leader int32, ahead map[servedPartition]int32,
 	up map[int32]metadata.Broker) {
 	for key, found := range ahead {

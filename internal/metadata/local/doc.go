@@ -1,17 +1,19 @@
-// Package local stores the metadata of a cluster that runs in one process in one file
-// (docs/format/local-metadata.md), and publishes it to the brokers of that process. It makes the
-// same decisions as the operator, with internal/placement.
+// Package local stores the metadata of a development cluster in one file
+// (docs/format/local-metadata.md) and publishes it to the brokers. It makes the same decisions as
+// the operator, with internal/placement.
 //
-// document.go is the content of the file and its codec. sync.go, create.go, alter.go and decide.go
-// are mostly pure changes of it. store.go is the Store, brokers.go its part for brokers, isr.go
-// their ISR changes.
+// document.go defines the content of the file and its encoding. sync.go, create.go, alter.go and
+// decide.go change the document, mostly by pure functions. store.go contains the Store, brokers.go
+// its methods for brokers, and isr.go the ISR changes.
 //
-// Order of a change: compute the new document, write it, publish it. So a crash cannot revert
-// metadata that a broker has seen, in particular leader epochs, which brokers write into batches.
+// A change computes the new document, writes it, and then publishes it. So a crash cannot revert
+// metadata that a broker has received. In particular it cannot revert leader epochs, which brokers
+// write into batches.
 //
-// Locks, in this order: changing, published. changing serializes changes and is held while the file
-// is written; readers do not take it. published guards what readers see, for a few instructions.
-// Neither is held while apply runs.
+// There are two locks, acquired in this order: changing, published. changing serializes changes and
+// is held while the file is written; readers do not acquire it. published protects the image and
+// the brokers' reports, and is held for a few instructions only. Neither lock is held while apply
+// runs.
 //
-// The package has no goroutine of its own: Run runs in its caller's.
+// The package starts no goroutine. Run uses the goroutine of its caller.
 package local

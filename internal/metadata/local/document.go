@@ -17,8 +17,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// formatVersion is the format version that is written. firstVersion, which supports only one
-// replica per partition, can be read.
+// formatVersion is the format version of files that are written. Files of firstVersion, which have
+// only one replica per partition, can also be read.
 const (
 	firstVersion  = 1
 	formatVersion = 2
@@ -32,29 +32,30 @@ const (
 
 // document is the content of the file. Changes modify a clone.
 //
-// Invariants: every topic's settings resolve over Cluster; names and ids are unique; Topics is
-// sorted by Kafka name; partitions satisfy partition.check.
+// Invariants: every topic's settings are valid with the defaults in Cluster; names and ids are
+// unique; Topics is sorted by Kafka name; partitions satisfy partition.check.
 type document struct {
 	Version   int    `json:"version"`
 	ClusterID string `json:"clusterId"`
 	Brokers   int    `json:"brokers"` // ids 0 to Brokers-1; >= 1
-	// brokers Brokers to Draining-1 still hold replicas; 0: none
+	// removed brokers with ids Brokers to Draining-1 still hold replicas; 0: none do
 	Draining int `json:"draining,omitempty"`
 	// broker i is in rack Racks[i % len(Racks)]
 	Racks []string `json:"racks,omitempty"`
-	// last broker epoch; never decreases
+	// last broker epoch of each broker; never decreases
 	BrokerEpochs map[int32]int64 `json:"brokerEpochs,omitempty"`
-	// ProducerIDs holds an upper bound of the producer ids that each broker has allocated.
+	// ProducerIDs contains an upper bound of the producer ids that each broker has allocated.
 	ProducerIDs map[int32]producerIDs `json:"producerIds,omitempty"`
 	Cluster     *cluster              `json:"cluster,omitempty"`
 	Topics      []topic               `json:"topics"`
-	// Retained holds the partitions of deleted topics with retained data, by Kafka name. A later
-	// topic of that name adopts them with their brokers and leader epochs: the logs reject lower
-	// epochs.
+	// Retained contains the partitions of deleted topics whose data is retained, by Kafka name. A
+	// later topic with the same name adopts these partitions with their brokers and leader epochs,
+	// because the logs reject lower leader epochs.
 	Retained map[string][]partition `json:"retained,omitempty"`
 }
 
-// producerIDs is metadata.Broker.ProducerIDs with the directory that reported it.
+// producerIDs is a bound of producer ids (metadata.Broker.ProducerIDs), and the directory of the
+// broker when it registered that bound.
 type producerIDs struct {
 	Bound     int64  `json:"bound"`
 	Directory string `json:"directory,omitempty"`
@@ -72,7 +73,7 @@ type topic struct {
 	ID     string             `json:"id"`
 	Origin string             `json:"origin"` // Sync deletes topics of originManifest only
 	Spec   v1alpha1.TopicSpec `json:"spec"`
-	// annotation of the manifest, see v1alpha1.Topic.CleanNow
+	// value of the annotation in the manifest; see v1alpha1.Topic.CleanNow
 	CleanNow   string      `json:"cleanNow,omitempty"`
 	Partitions []partition `json:"partitions"`
 }
@@ -80,12 +81,13 @@ type topic struct {
 // partition is the state of a partition. Clones share its lists, which must not be modified.
 type partition struct {
 	Replicas []int32 `json:"replicas"` // the preferred leader first
-	// target replicas of a reassignment; empty: none in progress
+	// target replicas of a reassignment; empty: no reassignment is in progress
 	Target []int32 `json:"target,omitempty"`
-	// ReplicaIncarnations are those of placement.Partition; older files have none.
+	// ReplicaIncarnations is that of placement.Partition. Files of earlier versions do not contain
+	// it.
 	ReplicaIncarnations map[int32]string `json:"assignments,omitempty"`
-	// LeaderEpoch never decreases, also when a topic adopts the records of a deleted one: the logs
-	// reject lower epochs.
+	// LeaderEpoch never decreases, not even when a topic adopts the records of a deleted topic,
+	// because the logs reject lower leader epochs.
 	LeaderEpoch int32 `json:"leaderEpoch"`
 	// UnprovenEpoch is that of placement.Partition.
 	UnprovenEpoch int32    `json:"unprovenEpoch,omitempty"`
@@ -111,8 +113,8 @@ func newDocument() document {
 	}
 }
 
-// decode decodes and validates a file. Unknown fields are an error: a later version has written
-// them, and the next change would drop them.
+// decode decodes and validates a file. It rejects unknown fields: a later version has written them,
+// and the next change would delete them.
 func decode(content []byte) (document, error) {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
@@ -141,8 +143,8 @@ func decode(content []byte) (document, error) {
 	return d, d.check()
 }
 
-// upgrade converts a document of the first version: the only replica of a partition becomes in
-// sync, with the broker's last epoch.
+// upgrade converts a document of the first version, which has no ISRs. If a partition has had a
+// leader, its only replica becomes the ISR, with the last epoch of its broker.
 func (d *document) upgrade() {
 	if d.Version != firstVersion {
 		return
@@ -203,7 +205,7 @@ func (d document) check() error {
 		}
 	}
 	for name, partitions := range d.Retained {
-		// their brokers may not exist any longer
+		// a retained partition may be on brokers that do not exist any more
 		if err := checkPartitions(partitions, math.MaxInt32); err != nil {
 			return fmt.Errorf("retained %q: %w", name, err)
 		}
@@ -227,7 +229,7 @@ func (d document) check() error {
 	return nil
 }
 
-// check checks the invariants of a topic, except that its settings resolve.
+// check checks the invariants of a topic, other than the validity of its settings.
 func (t topic) check(brokers int) error {
 	if err := metadata.CheckTopicName(t.kafkaName()); err != nil {
 		return err
@@ -247,7 +249,8 @@ func (t topic) check(brokers int) error {
 // running returns the number of brokers, including draining ones.
 func (d document) running() int { return max(d.Brokers, d.Draining) }
 
-// checkPartitions checks the invariants of partitions on brokers 0 to brokers-1.
+// checkPartitions checks the invariants of partitions in a cluster of brokers with ids 0 to
+// brokers-1.
 func checkPartitions(partitions []partition, brokers int) error {
 	for i, p := range partitions {
 		if err := p.check(brokers); err != nil {
@@ -257,8 +260,8 @@ func checkPartitions(partitions []partition, brokers int) error {
 	return nil
 }
 
-// check checks the invariants of a partition: at least one replica, all on different brokers, and
-// an in-sync replica once there was a leader.
+// check checks the invariants of a partition. It must have at least one replica, and its replicas
+// must be on different brokers. Its ISR must not be empty once the partition has had a leader.
 func (p partition) check(brokers int) error {
 	different := func(what string, ids []int32) error {
 		for at, id := range ids {
@@ -321,7 +324,7 @@ func (t topic) resource() *v1alpha1.Topic {
 	return resource
 }
 
-// resource returns the LogCluster resource; nil without one.
+// resource returns the LogCluster resource, or nil if the document has none.
 func (d document) resource() *v1alpha1.LogCluster {
 	if d.Cluster == nil {
 		return nil
@@ -333,8 +336,8 @@ func (d document) resource() *v1alpha1.LogCluster {
 	}
 }
 
-// clone copies the parts that changes modify. Specs and the lists of partitions are shared, because
-// they are only replaced.
+// clone copies the parts of the document that changes modify in place. It shares the specs and the
+// lists of partitions, because changes replace them as a whole.
 func (d document) clone() document {
 	d.BrokerEpochs, d.ProducerIDs = maps.Clone(d.BrokerEpochs), maps.Clone(d.ProducerIDs)
 	d.Retained = maps.Clone(d.Retained)
@@ -345,7 +348,8 @@ func (d document) clone() document {
 	return d
 }
 
-// find returns the index of a topic by Kafka name, or its insertion index.
+// find returns the index of the topic with a Kafka name, or the index at which it would be
+// inserted.
 func (d document) find(kafkaName string) (at int, found bool) {
 	return slices.BinarySearchFunc(d.Topics, kafkaName,
 		func(t topic, name string) int { return cmp.Compare(t.kafkaName(), name) })

@@ -64,7 +64,8 @@ func TestEncodeRestoresTheDecodedFile(t *testing.T) {
 	}
 }
 
-// The example in docs/format/local-metadata.md is valid, and the page describes every field.
+// TestFormatDocumentation: the example in docs/format/local-metadata.md is a valid file, and the
+// page describes every field.
 func TestFormatDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/format/local-metadata.md")
 	if err != nil {
@@ -79,7 +80,7 @@ func TestFormatDocumentation(t *testing.T) {
 		t.Fatalf("the example of the page: %v", err)
 	}
 	if got.find("tickets"); len(got.Topics) != 1 || got.Topics[0].Partitions[0].LeaderEpoch != 4 {
-		t.Errorf("the example of the page contains %+v", got)
+		t.Errorf("the example of the page decodes to %+v", got)
 	}
 	for _, name := range []string{"version", "clusterId", "brokers", "brokerEpochs", "cluster",
 		"topics", "retained", "name", "id", "origin", "spec", "partitions",
@@ -121,18 +122,19 @@ func TestDecodeRejectsInvalidFiles(t *testing.T) {
 		}
 		_, err := decode([]byte(strings.Replace(example, test.old, test.new, 1)))
 		if err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s for %s: error %v, want %q", test.new, test.old, err, test.want)
+			t.Errorf("%s instead of %s: got error %v, want %q", test.new, test.old, err, test.want)
 		}
 	}
 	start, end := strings.Index(example, "    {\n      \"name\""), strings.Index(example, "  ]\n}")
 	twice := example[:end-1] + ",\n" + example[start:]
 	if _, err := decode([]byte(twice)); err == nil ||
 		!strings.Contains(err.Error(), `"tickets" is a duplicate`) {
-		t.Errorf("a duplicate topic: %v", err)
+		t.Errorf("a duplicate topic: got error %v", err)
 	}
 }
 
-// In version 1 every partition has one replica, which is in sync.
+// TestDecodeVersion1: in version 1 every partition has one replica. If the partition has had a
+// leader, this replica becomes the ISR.
 func TestDecodeVersion1(t *testing.T) {
 	d, err := decode(
 		[]byte(
@@ -148,7 +150,7 @@ func TestDecodeVersion1(t *testing.T) {
 	want := []member{{Broker: 0, Epoch: 4}}
 	if diff := cmp.Diff(want, d.Topics[0].Partitions[0].ISR); diff != "" ||
 		d.Topics[0].Partitions[1].ISR != nil {
-		t.Errorf("ISR (-want +got):\n%s, and of a new partition %v", diff,
+		t.Errorf("ISR (-want +got):\n%s, ISR of a partition without a leader: got %v, want none", diff,
 			d.Topics[0].Partitions[1].ISR)
 	}
 	if diff := cmp.Diff(want, d.Retained["b"][0].ISR); diff != "" || d.Version != 2 {
@@ -156,8 +158,8 @@ func TestDecodeVersion1(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks that decoding does not panic, that a decoded file has an image, and that
-// encoding it is stable.
+// FuzzDecode checks that decode does not panic, that an image can be built from a decoded file, and
+// that decoding an encoded file and encoding it again does not change the content.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(example))
 	f.Add([]byte(`{}`))
@@ -173,7 +175,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		if _, err := d.image(nil); err != nil {
-			t.Fatalf("a decoded file has no image: %v", err)
+			t.Fatalf("no image can be built from a decoded file: %v", err)
 		}
 		first, err := d.encode()
 		if err != nil {

@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// ChangeISR implements metadata.Store. All changes are made in one write of the file; a rejected
-// change does not affect the others.
+// ChangeISR implements metadata.Store. It makes all changes in one write of the file. A rejected
+// change does not affect the other changes.
 func (s *Store) ChangeISR(_ context.Context, changes []metadata.ISRChange,
 	settled func(change int, err error)) {
 	for i, err := range s.changeISR(changes) {

@@ -12,21 +12,22 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// modelTopic is a topic of the model.
+// modelTopic is the expected state of a topic.
 type modelTopic struct {
 	manifest   bool
 	partitions int
 	replicas   int
 }
 
-// model holds the expected topics, and the highest leader epoch published for each partition.
+// model contains the expected topics, and the highest leader epoch that was published for each
+// partition.
 type model struct {
 	topics map[string]modelTopic
 	epochs map[string]int32
 }
 
-// TestStoreAgainstModel performs random operations, including crashes, and compares the store with
-// a model after each.
+// TestStoreAgainstModel performs random operations, including crashes. After each operation it
+// compares the image with the model.
 func TestStoreAgainstModel(t *testing.T) {
 	for seed := range seed.Sequence(t, 60) {
 		random := rand.New(rand.NewPCG(seed, 5))
@@ -67,7 +68,7 @@ func (m *model) step(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) (s
 			t.Fatalf("delete %s: %v; exists: %t", name, err, exists)
 		}
 		if !m.topics[name].manifest {
-			m.forget(name) // its data and epochs are deleted
+			m.forget(name) // its data and leader epochs are not retained
 		}
 		delete(m.topics, name)
 		return "delete " + name, s, mem
@@ -85,7 +86,7 @@ func (m *model) step(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) (s
 	}
 }
 
-// sync applies a random set of manifests in which no topic shrinks.
+// sync applies random manifests that reduce the number of partitions of no topic.
 func (m *model) sync(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) *vfs.Mem {
 	var manifests []*v1alpha1.Topic
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -108,8 +109,8 @@ func (m *model) sync(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) *v
 	return mem
 }
 
-// lead starts all brokers and adds all replicas to the ISRs. Then all partitions have the requested
-// replicas.
+// lead starts all brokers and adds all replicas to the ISRs, which completes all reassignments.
+// Each partition must then have the requested number of replicas.
 func (m *model) lead(t *testing.T, random *rand.Rand, s *Store) {
 	stop := run(t, s, 0, 1, 2)
 	defer stop()
@@ -158,21 +159,21 @@ func (m *model) compare(image *metadata.Image) string {
 	for name, want := range m.topics {
 		got := image.Topic(name)
 		if got == nil || len(got.Partitions) != want.partitions || got.RetainData != want.manifest {
-			return fmt.Sprintf("topic %s is %+v, want %+v", name, got, want)
+			return fmt.Sprintf("topic %s: got %+v, want %+v", name, got, want)
 		}
 		for i, p := range got.Partitions {
 			key := fmt.Sprintf("%s-%d", name, i)
 			switch {
 			case int(p.Index) != i || len(p.Replicas) < 1 || len(p.Replicas) > 3,
 				slices.Max(p.Replicas) > 2:
-				return fmt.Sprintf("partition %s is %+v", key, p)
+				return fmt.Sprintf("partition %s has an invalid index or invalid replicas: %+v", key, p)
 			case (p.LeaderEpoch == 0) != (len(p.ISR) == 0):
 				return fmt.Sprintf("partition %s has a leader epoch and no ISR, or the reverse: %+v", key, p)
 			case p.Leader != metadata.NoBroker:
 				return fmt.Sprintf("partition %s has leader %d although no broker is up", key,
 					p.Leader)
 			case p.LeaderEpoch < m.epochs[key]:
-				return fmt.Sprintf("leader epoch of partition %s is %d, was %d", key, p.LeaderEpoch,
+				return fmt.Sprintf("leader epoch of partition %s is %d, but was %d before", key, p.LeaderEpoch,
 					m.epochs[key])
 			}
 			m.epochs[key] = p.LeaderEpoch

@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// testBroker is a broker that a test starts and stops.
+// testBroker is a broker that a test registers and unregisters.
 type testBroker struct {
 	t    *testing.T
 	s    *Store
@@ -37,7 +37,7 @@ func startAll(t *testing.T, s *Store, brokers int) []*testBroker {
 	return all
 }
 
-// up registers the broker, and waits until it has got an image.
+// up registers the broker, and waits until the broker has received an image.
 func (a *testBroker) up() {
 	a.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -63,13 +63,13 @@ func (a *testBroker) down() {
 	}
 }
 
-// epoch returns the broker epoch.
+// epoch returns the broker epoch of the present incarnation.
 func (a *testBroker) epoch() int64 {
 	b, _ := a.s.Image().Broker(a.self.ID)
 	return b.Epoch
 }
 
-// formatPartition formats a partition in one line.
+// formatPartition formats a partition as one line.
 func formatPartition(s *Store, topic string, index int) string {
 	p := s.Image().Topic(topic).Partitions[index]
 	return fmt.Sprintf("leader %d epoch %d isr %v replicas %v target %v", p.Leader, p.LeaderEpoch,
@@ -83,7 +83,8 @@ func expect(t *testing.T, s *Store, when, want string) {
 	}
 }
 
-// replicated returns a store with topic "a" of one partition on three brokers, all of which are up.
+// replicated returns a store with topic "a", which has one partition with replicas on three
+// brokers. All three brokers are up.
 func replicated(t *testing.T, fs vfs.FS) (*Store, []*testBroker) {
 	t.Helper()
 	s := open(t, fs)
@@ -102,7 +103,7 @@ func TestElectionsWaitForAllBrokersAtTheStart(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.AwaitBrokers(ended, 4); !errors.Is(err, context.Canceled) {
-		t.Errorf("a fourth broker: %v", err)
+		t.Errorf("AwaitBrokers(4) with a cancelled context: got error %v, want Canceled", err)
 	}
 	expect(t, s, "all brokers are up", "leader 0 epoch 1 isr [0 1 2] replicas [0 1 2] target []")
 
@@ -145,7 +146,7 @@ func TestLeadershipMovesWhenBrokersStop(t *testing.T) {
 	expect(t, s, "after Balance", "leader 0 epoch 5 isr [0 1] replicas [0 1 2] target []")
 }
 
-// inSync sets the ISR of a-0.
+// inSync sets the ISR of partition a-0 to members.
 func inSync(t *testing.T, s *Store, members ...*testBroker) {
 	t.Helper()
 	if err := changeISR(t, s, isrChange(s, members...)); err != nil {
@@ -153,7 +154,7 @@ func inSync(t *testing.T, s *Store, members ...*testBroker) {
 	}
 }
 
-// changeISR makes one change.
+// changeISR makes one ISR change and returns its error.
 func changeISR(t *testing.T, s *Store, change metadata.ISRChange) (err error) {
 	s.ChangeISR(t.Context(), []metadata.ISRChange{change}, func(_ int, fault error) { err = fault })
 	return err
@@ -180,18 +181,18 @@ func TestChangeISRIsCompareAndSwap(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := changeISR(t, s, stale); !errors.Is(err, metadata.ErrISRConflict) {
-		t.Errorf("change of a stale ISR: %v", err)
+		t.Errorf("change based on an outdated ISR: got error %v, want ErrISRConflict", err)
 	}
 	grow := isrChange(s, brokers...)
 	brokers[2].down()
 	brokers[2].up()
 	if err := changeISR(t, s, grow); !errors.Is(err, metadata.ErrISRConflict) {
-		t.Errorf("change with a stale broker epoch: %v", err)
+		t.Errorf("change with an outdated broker epoch: got error %v, want ErrISRConflict", err)
 	}
 	grow = isrChange(s, brokers...)
 	fs.Inject(vfs.Rule{Op: vfs.OpWrite, Err: syscall.ENOSPC})
 	if err := changeISR(t, s, grow); err == nil || errors.Is(err, metadata.ErrISRConflict) {
-		t.Errorf("a failed write must be an error and no conflict: %v", err)
+		t.Errorf("failed write: got error %v, want one other than ErrISRConflict", err)
 	}
 	expect(t, s, "after a failed write", "leader 0 epoch 1 isr [0 1] replicas [0 1 2] target []")
 	fs.Clear()
@@ -200,12 +201,13 @@ func TestChangeISRIsCompareAndSwap(t *testing.T) {
 	}
 	grow.Topic = metadata.NewID()
 	if err := changeISR(t, s, grow); !errors.Is(err, metadata.ErrISRConflict) {
-		t.Errorf("change of an unknown topic: %v", err)
+		t.Errorf("change of an unknown topic: got error %v, want ErrISRConflict", err)
 	}
 }
 
-// The file was renamed, but the sync of the directory failed, so the change has failed for the
-// leader. The next change must replace the file, even if it changes nothing.
+// TestPartiallyFailedWriteIsReplaced: the new file was renamed, but the sync of the directory
+// failed, so the caller received an error for the change. The next change must write the file, even
+// if that change has no effect on the document.
 func TestPartiallyFailedWriteIsReplaced(t *testing.T) {
 	mem := memory(t)
 	fs := vfs.NewFault(mem)
@@ -215,7 +217,7 @@ func TestPartiallyFailedWriteIsReplaced(t *testing.T) {
 	}
 	fs.Inject(vfs.Rule{Op: vfs.OpSyncDir, Times: 1})
 	if err := changeISR(t, s, isrChange(s, brokers...)); !errors.Is(err, ErrNotWritten) {
-		t.Fatalf("error %v, want ErrNotWritten", err)
+		t.Fatalf("got error %v, want ErrNotWritten", err)
 	}
 	if err := changeISR(t, s, isrChange(s, brokers[0], brokers[1])); err != nil {
 		t.Fatal(err)
@@ -230,12 +232,12 @@ func TestPartiallyFailedWriteIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := written.Topics[0].Partitions[0].members(); len(got) != 2 {
-		t.Errorf("the ISR in the file is %v, want two members", got)
+		t.Errorf("the ISR in the file: got %v, want two members", got)
 	}
 }
 
-// ISR changes of several partitions share one write. Each change has its own result, which is
-// reported after the image contains the change.
+// TestISRChangesShareAWrite: the ISR changes of several partitions are made in one write. Each
+// change has a separate result, which is reported when the image contains the change.
 func TestISRChangesShareAWrite(t *testing.T) {
 	fs := vfs.NewFault(memory(t))
 	s := open(t, fs)
@@ -261,16 +263,16 @@ func TestISRChangesShareAWrite(t *testing.T) {
 		settled[i]++
 		if want := i == stale; errors.Is(err, metadata.ErrISRConflict) != want || err != nil &&
 			!want {
-			t.Errorf("partition %d: %v", i, err)
+			t.Errorf("partition %d: got error %v", i, err)
 		}
 		if got := s.Image().Topic("a").Partitions[i].ISR; i != stale && len(got) != 1 {
-			t.Errorf("the result of partition %d came before the change: %v", i, got)
+			t.Errorf("the result of partition %d was reported before the image contained the change: got ISR %v", i, got)
 		}
 	})
 	operations := fs.Count() - before
 	for i := range changes {
 		if settled[i] != 1 {
-			t.Errorf("partition %d got %d results", i, settled[i])
+			t.Errorf("partition %d: got %d results, want 1", i, settled[i])
 		}
 	}
 	before = fs.Count()
@@ -279,7 +281,7 @@ func TestISRChangesShareAWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	if one := fs.Count() - before; operations != one {
-		t.Errorf("%d changes took %d file operations, one takes %d", len(changes), operations,
+		t.Errorf("%d changes needed %d file operations, want %d as for one change", len(changes), operations,
 			one)
 	}
 }
@@ -290,12 +292,12 @@ func TestLeavingBrokerHandsOverLeadership(t *testing.T) {
 	if err := session.AnnounceShutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, s, "broker 0 is leaving", "leader 1 epoch 2 isr [1 2] replicas [0 1 2] target []")
+	expect(t, s, "broker 0 announced its shutdown", "leader 1 epoch 2 isr [1 2] replicas [0 1 2] target []")
 	if b, ok := s.Image().Broker(0); !ok || !b.Leaving {
 		t.Errorf("broker 0 in the image: %+v", b)
 	}
 	if err := changeISR(t, s, isrChange(s, brokers...)); !errors.Is(err, metadata.ErrISRConflict) {
-		t.Errorf("a leaving broker was added to the ISR: %v", err)
+		t.Errorf("adding a leaving broker to the ISR: got error %v, want ErrISRConflict", err)
 	}
 	brokers[0].down()
 	brokers[0].self.CleanEpoch = 1
@@ -310,7 +312,8 @@ func TestLeavingBrokerHandsOverLeadership(t *testing.T) {
 	expect(t, s, "after LeaveAll", "leader 1 epoch 2 isr [0 1 2] replicas [0 1 2] target []")
 }
 
-// After a shutdown of the whole cluster, clean shutdown files prove that all replicas are in sync.
+// TestClusterShutdownKeepsAllInSync: after a clean shutdown of the whole cluster, the clean epochs
+// prove at the next start that all replicas are still in sync.
 func TestClusterShutdownKeepsAllInSync(t *testing.T) {
 	fs := memory(t)
 	s, brokers := replicated(t, fs)
@@ -375,7 +378,8 @@ func TestReplicasAreAddedAndRemoved(t *testing.T) {
 		"leader 0 epoch 1 isr [0 1] replicas [0 1] target []")
 }
 
-// After a crash, leader epochs and ISRs equal those of the last published image.
+// TestPublishedStateSurvivesACrash: after a crash, leader epoch and ISR equal those in the last
+// published image.
 func TestPublishedStateSurvivesACrash(t *testing.T) {
 	fs := memory(t)
 	s, brokers := replicated(t, fs)
@@ -384,11 +388,11 @@ func TestPublishedStateSurvivesACrash(t *testing.T) {
 	p, again := s.Image().Topic("a").Partitions[0],
 		open(t, fs.CrashClone()).Image().Topic("a").Partitions[0]
 	if again.LeaderEpoch != p.LeaderEpoch || !slices.Equal(again.ISR, p.ISR) {
-		t.Errorf("published %+v, after the crash %+v", p, again)
+		t.Errorf("published %+v, but after the crash got %+v", p, again)
 	}
 }
 
-// Replicas are spread over racks.
+// TestRacks: the replicas of each partition are in different racks.
 func TestRacks(t *testing.T) {
 	s := open(t, memory(t))
 	if err := s.SetRacks([]string{"x", "x", "y"}); err != nil {

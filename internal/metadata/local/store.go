@@ -14,27 +14,27 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// ErrNotWritten is returned if the file could not be written. The change has no effect.
+// ErrNotWritten means that the file could not be written. The change has no effect.
 var ErrNotWritten = fmt.Errorf("%w: metadata file was not written",
 	metadata.ErrUnavailable)
 
 // Store stores the metadata of a cluster in one file and publishes it to the brokers of one
 // process.
 //
-// Lock order: changing, published. Image, AwaitServing and the loop of Run take only published, so
-// they never wait for the disk.
+// Lock order: changing, published. Image, AwaitServing and the loop of Run acquire only published,
+// so they never wait for the disk.
 type Store struct {
 	fs   vfs.FS
 	file string
 
-	// Between changes, written is encode(document), or nil after a failed write, and
+	// Between changes, written equals encode(document), or is nil after a failed write; and
 	// published.image is the image of document with the brokers in up. A failed change modifies
-	// neither document nor image.
+	// neither the document nor the image.
 	changing struct {
 		sync.Mutex
 		electionsHeld bool // no elections until the brokers of a starting cluster are up
 		document      document
-		// content of the file, to skip writes that change nothing; nil: unknown
+		// content of the file, to skip a write of the same content; nil: unknown
 		written []byte
 		// brokers whose Run is running; not part of the file
 		up map[int32]metadata.Broker
@@ -44,20 +44,21 @@ type Store struct {
 		image *metadata.Image
 		// leader epoch of each partition that a broker serves, by broker
 		served map[int32]map[servedPartition]int32
-		// closed and replaced when a field above has changed; never nil
+		// closed and replaced when image or served has changed; never nil
 		changed chan struct{}
 	}
 }
 
-// servedPartition identifies a partition by topic id, because a later topic of the same name is a
-// different one.
+// servedPartition identifies a partition by topic id. A name would not suffice, because a topic can
+// be deleted and another one created with its name.
 type servedPartition struct {
 	topic metadata.ID
 	index int32
 }
 
-// Open reads the file, or creates a new cluster and writes it. A file that is unreadable or invalid
-// is an error and never a new cluster, to which existing records would not belong.
+// Open reads the file. If the file does not exist, it creates a new cluster and writes the file. It
+// fails if the file is unreadable or invalid: the existing records would not belong to a new
+// cluster.
 func Open(fsys vfs.FS, file string) (*Store, error) {
 	s := &Store{fs: fsys, file: file}
 	s.changing.up = map[int32]metadata.Broker{}
@@ -90,7 +91,8 @@ func (s *Store) change(f func(*document) error) error {
 	return s.changeLocked(electionOptions{}, f)
 }
 
-// changeLocked modifies a clone and installs it after the write, so a failure needs no rollback.
+// changeLocked makes a change while changing is locked. It modifies a clone of the document, which
+// replaces the document after the write, so a failure needs no rollback.
 func (s *Store) changeLocked(w electionOptions, f func(*document) error) error {
 	d := s.changing.document.clone()
 	if err := f(&d); err != nil {
@@ -108,21 +110,22 @@ func (s *Store) changeLocked(w electionOptions, f func(*document) error) error {
 		return fmt.Errorf("encode metadata: %w", err)
 	}
 	if !bytes.Equal(content, s.changing.written) {
-		s.changing.written = nil // unknown if the write fails
+		s.changing.written = nil // the content is unknown if the write fails
 		if err := vfs.WriteFileAtomic(s.fs, s.file, content); err != nil {
 			return fmt.Errorf("%w: %w", ErrNotWritten, err)
 		}
 		s.changing.written = content
 	}
 	s.changing.document = d
-	// an apply visits all partitions in each broker, so skip unchanged images
+	// Each broker iterates over all partitions when it applies an image, so equal images are not
+	// published.
 	if !reflect.DeepEqual(image, s.Image()) {
 		s.publish(func() { s.published.image = image })
 	}
 	return nil
 }
 
-// publish applies f to the published state and wakes its readers.
+// publish applies f to the published state and wakes the goroutines that wait for a change of it.
 func (s *Store) publish(f func()) {
 	s.published.Lock()
 	defer s.published.Unlock()
@@ -131,11 +134,13 @@ func (s *Store) publish(f func()) {
 	s.published.changed = make(chan struct{})
 }
 
-// Sync applies manifests. It deletes topics of earlier manifests that are no longer present,
-// according to their reclaim policy; topics created through Kafka stay. Faults of single topics are
-// returned joined, and the other topics are applied. Replicas on removed brokers get a new target,
-// and those brokers must run until the replicas have moved: see Running. ErrBrokersInUse is
-// returned if there would be fewer brokers than replicas; nothing has changed then.
+// Sync applies manifests. It deletes the topics of earlier manifests that are not in topics,
+// according to their reclaim policy; topics created through Kafka stay. If single topics are
+// invalid, Sync applies the other topics and returns the joined errors.
+//
+// Replicas on removed brokers get a new target, and the removed brokers must run until these
+// replicas have moved: see Running. If fewer brokers than replicas of a topic would remain, Sync
+// changes nothing and returns ErrBrokersInUse.
 func (s *Store) Sync(cluster *v1alpha1.LogCluster, brokers int, topics []*v1alpha1.Topic) error {
 	var faults []error
 	err := s.change(func(d *document) (err error) {
@@ -148,7 +153,7 @@ func (s *Store) Sync(cluster *v1alpha1.LogCluster, brokers int, topics []*v1alph
 	return errors.Join(faults...)
 }
 
-// SetRacks sets the racks of brokers: broker i is in racks[i % len(racks)]. They determine the
+// SetRacks sets the racks of brokers: broker i is in racks[i % len(racks)]. The racks determine the
 // placement of new replicas.
 func (s *Store) SetRacks(racks []string) error {
 	return s.change(func(d *document) error {
@@ -157,8 +162,8 @@ func (s *Store) SetRacks(racks []string) error {
 	})
 }
 
-// Running returns the number of brokers to run, with ids from 0: those of the last Sync, and
-// removed ones that still hold replicas.
+// Running returns how many brokers must run. Their ids begin at 0. They are the brokers of the last
+// Sync and removed brokers that still hold replicas.
 func (s *Store) Running() int {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -172,8 +177,8 @@ func (s *Store) Image() *metadata.Image {
 	return s.published.image
 }
 
-// Manifests returns the effective result of the last Sync: the LogCluster (nil without one), the
-// number of brokers, and the topics of manifests, sorted by Kafka name.
+// Manifests returns the effective result of the last Sync: the LogCluster (nil if there is no
+// manifest), the number of brokers, and the topics that have a manifest, sorted by Kafka name.
 func (s *Store) Manifests() (cluster *v1alpha1.LogCluster, brokers int, topics []*v1alpha1.Topic) {
 	s.changing.Lock()
 	d := s.changing.document.clone()
@@ -220,8 +225,8 @@ func (s *Store) AwaitBrokers(ctx context.Context, n int) error {
 	}
 }
 
-// unservedLocked returns the name of a partition that its leader does not serve yet; "" if there is
-// none.
+// unservedLocked returns the name of a partition that its leader does not serve yet, or "" if all
+// partitions are served.
 func (s *Store) unservedLocked() string {
 	for _, t := range s.published.image.Topics {
 		for _, p := range t.Partitions {

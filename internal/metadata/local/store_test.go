@@ -17,7 +17,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// run starts brokers and waits until each is up in its image. stop stops them.
+// run starts brokers and waits until each of them is in its own image. stop stops these brokers.
 func run(t *testing.T, s *Store, ids ...int32) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -67,7 +67,7 @@ func TestLeadersFollowTheirBrokers(t *testing.T) {
 	stop1 := run(t, s, 1)
 	expect("both up", [2]int32{0, 1}, [2]int32{1, 1})
 	if b, _ := s.Image().Broker(1); b.Endpoints != "kafka://127.0.0.1:9093" || b.Epoch != 1 {
-		t.Errorf("broker 1 is registered as %+v", b)
+		t.Errorf("got broker 1 %+v", b)
 	}
 	stop0()
 	expect("broker 0 down", [2]int32{-1, 2}, [2]int32{1, 1})
@@ -78,12 +78,13 @@ func TestLeadersFollowTheirBrokers(t *testing.T) {
 	}
 	if err := s.Run(t.Context(), metadata.Broker{ID: 0}, nil); err == nil ||
 		!strings.Contains(err.Error(), "up already") {
-		t.Errorf("a second broker 0: %v", err)
+		t.Errorf("registering broker 0 twice: got error %v", err)
 	}
 	stop1()
 }
 
-// A slow broker may skip images. It gets them in order, and always the last one.
+// TestEveryBrokerGetsTheLastImage: a slow broker may skip images, but it receives images in order
+// and always receives the last one.
 func TestEveryBrokerGetsTheLastImage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, memory(t))
@@ -113,11 +114,11 @@ func TestEveryBrokerGetsTheLastImage(t *testing.T) {
 		for id, counts := range seen {
 			for i := 1; i < len(counts); i++ {
 				if counts[i] < counts[i-1] {
-					t.Errorf("broker %d got an older image after a newer one: %v", id, counts)
+					t.Errorf("broker %d received an older image after a newer one; topics in each image: %v", id, counts)
 				}
 			}
 			if counts[len(counts)-1] != 20 {
-				t.Errorf("broker %d did not get the last image: %v", id, counts)
+				t.Errorf("broker %d did not receive the last image; topics in each image: %v", id, counts)
 			}
 		}
 	})
@@ -127,7 +128,7 @@ func TestAwaitServing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, memory(t))
 		if err := s.AwaitServing(t.Context()); err != nil {
-			t.Errorf("without topics: %v", err)
+			t.Errorf("AwaitServing without topics: got error %v", err)
 		}
 		if err := s.Sync(nil, 1, topics(t, `a {partitions: 2}`)); err != nil {
 			t.Fatal(err)
@@ -156,7 +157,7 @@ func TestAwaitServing(t *testing.T) {
 		stillWaiting("one of two served")
 		serving(metadata.Served{Topic: id, Partition: 0, LeaderEpoch: 1},
 			metadata.Served{Topic: id, Partition: 1, LeaderEpoch: 0})
-		stillWaiting("one served at an old epoch")
+		stillWaiting("one served in an old leader epoch")
 		serving(metadata.Served{Topic: id, Partition: 0, LeaderEpoch: 1},
 			metadata.Served{Topic: id, Partition: 1, LeaderEpoch: 1})
 		if err := <-returned; err != nil {
@@ -168,7 +169,7 @@ func TestAwaitServing(t *testing.T) {
 		err := s.AwaitServing(ctx)
 		if !errors.Is(err, context.DeadlineExceeded) ||
 			!strings.Contains(err.Error(), "partition a-0") {
-			t.Errorf("after the broker stopped: %v", err)
+			t.Errorf("after the broker stopped: got error %v, want DeadlineExceeded for partition a-0", err)
 		}
 	})
 }
@@ -186,7 +187,7 @@ func TestCreateAndDeleteTopic(t *testing.T) {
 	checked, err := s.CreateTopic(t.Context(), request)
 	if err != nil || checked.ID != (metadata.ID{}) || len(checked.Partitions) != 2 ||
 		s.Image().Topic("Orders") != nil {
-		t.Errorf("validate only: %+v, %v", checked, err)
+		t.Errorf("with Validate: got topic %+v, error %v", checked, err)
 	}
 	request.Validate = false
 	created, err := s.CreateTopic(t.Context(), request)
@@ -194,30 +195,30 @@ func TestCreateAndDeleteTopic(t *testing.T) {
 		t.Fatal(err)
 	}
 	if created != s.Image().Topic("Orders") || created.Partitions[0].Leader == metadata.NoBroker {
-		t.Errorf("the returned topic is not that of the image: %+v", created)
+		t.Errorf("the returned topic is not the topic in the image: %+v", created)
 	}
 	if created.RetainData || !created.Settings.Compact || created.Settings.KeepCodec {
-		t.Errorf("topic %+v, want reclaim policy Delete, compact, zstd of the cluster", created)
+		t.Errorf("got topic %+v, want reclaim policy Delete, compact, and the cluster's compression zstd", created)
 	}
 	for _, validate := range []bool{false, true} {
 		request.Validate = validate
 		if _, err := s.CreateTopic(t.Context(), request); !errors.Is(err, metadata.ErrTopicExists) {
-			t.Errorf("create again: %v", err)
+			t.Errorf("create again: got error %v, want ErrTopicExists", err)
 		}
 	}
 	if again := open(t, mem.CrashClone()).Image().Topic("Orders"); again == nil ||
 		again.ID != created.ID {
-		t.Errorf("after a crash the topic is %+v", again)
+		t.Errorf("after a crash: got topic %+v, want the created one", again)
 	}
 	if err := s.DeleteTopic(t.Context(), "Orders"); err != nil || s.Image().Topic("Orders") != nil {
-		t.Errorf("delete: %v", err)
+		t.Errorf("delete: got error %v, or the topic is still in the image", err)
 	}
 	if err := s.DeleteTopic(t.Context(), "Orders"); !errors.Is(err, metadata.ErrTopicNotFound) {
-		t.Errorf("delete again: %v", err)
+		t.Errorf("delete again: got error %v, want ErrTopicNotFound", err)
 	}
 }
 
-// The order is documented in docs/format/local-metadata.md, section Writing.
+// TestOrderOfFileOperations: docs/format/local-metadata.md, section Writing, documents the order.
 func TestOrderOfFileOperations(t *testing.T) {
 	trace := vfs.NewTrace(memory(t), directory)
 	s := open(t, trace)
@@ -239,7 +240,7 @@ func TestOrderOfFileOperations(t *testing.T) {
 		t.Errorf("operations (-want +got):\n%s", diff)
 	}
 	if err := s.Sync(nil, 1, nil); err != nil || trace.Take() != "" {
-		t.Errorf("a Sync without changes wrote the file: %v", err)
+		t.Errorf("a Sync without changes wrote the file or failed: %v", err)
 	}
 }
 
@@ -250,19 +251,19 @@ func TestFailedWriteChangesNothing(t *testing.T) {
 	request := metadata.NewTopic{Name: "a", Partitions: 1, Replicas: 1}
 	if _, err := s.CreateTopic(t.Context(), request); !errors.Is(err, syscall.ENOSPC) ||
 		s.Image().Topic("a") != nil {
-		t.Errorf("create: %v, topic %v", err, s.Image().Topic("a"))
+		t.Errorf("create: got error %v, topic %v, want ENOSPC and no topic", err, s.Image().Topic("a"))
 	}
 	if err := s.Sync(nil, 1, topics(t, `b {partitions: 1}`)); !errors.Is(err, syscall.ENOSPC) ||
 		s.Image().Topic("b") != nil {
-		t.Errorf("sync: %v, topic %v", err, s.Image().Topic("b"))
+		t.Errorf("sync: got error %v, topic %v, want ENOSPC and no topic", err, s.Image().Topic("b"))
 	}
 	if err := s.Run(t.Context(), metadata.Broker{ID: 0}, nil); !errors.Is(err, syscall.ENOSPC) ||
 		len(s.Image().Brokers) != 0 {
-		t.Errorf("run: %v, brokers %v", err, s.Image().Brokers)
+		t.Errorf("run: got error %v, brokers %v, want ENOSPC and no broker", err, s.Image().Brokers)
 	}
 	fault.Clear()
 	if _, err := s.CreateTopic(t.Context(), request); err != nil {
-		t.Errorf("create after the fault: %v", err)
+		t.Errorf("create after the fault: got error %v", err)
 	}
 	run(t, s, 0)()
 }
@@ -273,11 +274,13 @@ func TestCorruptFileIsRejected(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Open(mem, file); err == nil || !strings.Contains(err.Error(), file) {
-		t.Errorf("error %v, want one with the name of the file", err)
+		t.Errorf("got error %v, want one with the name of the file", err)
 	}
 }
 
-// After the loss of the metadata file, logs may have higher leader epochs.
+// TestLeaderEpochIsRaisedAboveThatOfTheLog: a leader finds a higher leader epoch in its log than in
+// the metadata, as after the loss of the metadata file. It is elected again in a leader epoch above
+// that of the log.
 func TestLeaderEpochIsRaisedAboveThatOfTheLog(t *testing.T) {
 	fs := memory(t)
 	s := open(t, fs)
@@ -295,12 +298,12 @@ func TestLeaderEpochIsRaisedAboveThatOfTheLog(t *testing.T) {
 	partitions := s.Image().Topic("a").Partitions
 	if partitions[0].LeaderEpoch != 1 || partitions[1].LeaderEpoch != 8 ||
 		partitions[1].Leader != 0 {
-		t.Errorf("partitions %+v %+v", partitions[0], partitions[1])
+		t.Errorf("got partitions %+v, %+v, want leader epochs 1 and 8", partitions[0], partitions[1])
 	}
 }
 
-// The bound of allocated producer ids survives restarts of the store, and a new disk starts above
-// it.
+// TestProducerIDBoundSurvivesANewDisk: the bound of allocated producer ids survives restarts of the
+// store. A broker with a new disk gets a bound above it.
 func TestProducerIDBoundSurvivesANewDisk(t *testing.T) {
 	fsys := memory(t)
 	register := func(directory string, bound, want int64) {
@@ -310,7 +313,7 @@ func TestProducerIDBoundSurvivesANewDisk(t *testing.T) {
 		err := s.Run(ctx, metadata.Broker{ID: 0, Directory: directory, ProducerIDs: bound},
 			func(image *metadata.Image) {
 				if b, _ := image.Broker(0); b.ProducerIDs != want {
-					t.Errorf("the bound for disk %s is %d, want %d", directory, b.ProducerIDs,
+					t.Errorf("disk %s: got bound %d, want %d", directory, b.ProducerIDs,
 						want)
 				}
 				cancel()

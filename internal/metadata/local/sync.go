@@ -14,20 +14,20 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// ErrBrokersInUse is returned if there would be fewer brokers than replicas of a partition.
+// ErrBrokersInUse means that a partition has more replicas than brokers would remain.
 var ErrBrokersInUse = errors.New(
-	"brokers cannot be removed while topics have more replicas than brokers would remain",
+	"brokers cannot be removed, because too few would remain for the replicas of some topics",
 )
 
-// manifests is the content of manifests.
+// manifests is the content of the manifests that Sync applies.
 type manifests struct {
 	cluster *v1alpha1.LogCluster
 	brokers int
 	topics  []*v1alpha1.Topic
 }
 
-// sync applies manifests. faults concern single topics, which stay unchanged or are not created.
-// After err the document must be discarded.
+// sync applies manifests. Each fault is an error in one topic, which stays unchanged or is not
+// created. If err is not nil, the caller must discard the document.
 func (d *document) sync(m manifests) (faults []error, err error) {
 	d.Cluster = nil
 	if m.cluster != nil {
@@ -47,7 +47,7 @@ func (d *document) sync(m manifests) (faults []error, err error) {
 	}
 	before := d.running()
 	d.Brokers = m.brokers
-	d.Draining = before // decide lowers it
+	d.Draining = before // decide lowers Draining
 	if d.Draining <= d.Brokers {
 		d.Draining = 0
 	}
@@ -59,7 +59,7 @@ func (d *document) sync(m manifests) (faults []error, err error) {
 	if err := d.drain(); err != nil {
 		return nil, err
 	}
-	// Topics without a valid manifest must be valid with the new defaults, too.
+	// Topics whose manifest is missing or invalid must also be valid with the new defaults.
 	if err := d.check(); err != nil {
 		return nil, errors.Join(append(faults, err)...)
 	}
@@ -67,8 +67,8 @@ func (d *document) sync(m manifests) (faults []error, err error) {
 }
 
 // drain sets targets for replicas on removed brokers, and adapts all topics to the current default
-// number of replicas. It fails if a topic has more replicas than brokers would remain, because
-// reducing the number of replicas is a decision of the user.
+// number of replicas. It fails if a topic has more replicas than brokers would remain, because only
+// the user may decide to reduce the number of replicas.
 func (d *document) drain() error {
 	var topics []string
 	needed := 0
@@ -85,8 +85,8 @@ func (d *document) drain() error {
 		needed)
 }
 
-// fitReplicas sets targets so that the partitions of a topic have the requested number of replicas
-// on remaining brokers. It fails if there are too few brokers.
+// fitReplicas sets targets so that each partition of a topic has the requested number of replicas,
+// on brokers that are not removed. It fails if there are too few brokers.
 func (d *document) fitReplicas(t *topic) error {
 	replicas := metadata.Replicas(t.Spec.TopicSettings, d.resource())
 	isFitted := func(ids []int32) bool {
@@ -119,7 +119,8 @@ func (d *document) fitReplicas(t *topic) error {
 	return nil
 }
 
-// targetReplicas returns the target, or the replicas without a target.
+// targetReplicas returns the target of a reassignment, or the present replicas if no reassignment
+// is in progress.
 func (p partition) targetReplicas() []int32 {
 	if len(p.Target) > 0 {
 		return p.Target
@@ -127,9 +128,9 @@ func (p partition) targetReplicas() []int32 {
 	return p.Replicas
 }
 
-// put creates or changes a topic according to its resource. A changed topic keeps its id and
-// partitions. It gets the given origin, so a manifest takes over a topic that was created through
-// Kafka. On an error the document is unchanged.
+// put creates a topic from its resource, or changes it. A changed topic keeps its id and
+// partitions. Its origin becomes the parameter origin, so that a manifest takes over a topic that
+// was created through Kafka. If put fails, the document is unchanged.
 func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 	if err := metadata.CheckTopicName(resource.KafkaName()); err != nil {
 		return err
@@ -141,7 +142,7 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 		return err
 	}
 	if resource.Spec.Partitions == 0 {
-		resource.Spec.Partitions = 1 // default of the schema
+		resource.Spec.Partitions = 1 // the default of the schema
 	}
 	changed := topic{Name: resource.Name, ID: metadata.NewID().String(), Origin: origin,
 		Spec: resource.Spec, CleanNow: resource.CleanNow()}
@@ -163,19 +164,19 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 	return nil
 }
 
-// grow assigns the partitions that a topic lacks to brokers, as placement.Assign chooses. Existing
-// partitions keep their brokers. It fails with metadata.ErrInvalidPartitions when the topic would
-// shrink, with ErrInvalidReplication when there are too few brokers.
+// grow adds the missing partitions of a topic, on the brokers that placement.Assign chooses.
+// Existing partitions keep their brokers. It fails with metadata.ErrInvalidPartitions if the topic
+// would shrink, and with metadata.ErrInvalidReplication if there are too few brokers.
 func (d *document) grow(t *topic) error {
 	existing := len(t.Partitions)
 	missing := int(t.Spec.Partitions) - existing
 	if missing < 0 {
 		fault := field.Invalid(field.NewPath("spec", "partitions"), t.Spec.Partitions,
-			fmt.Sprintf("the topic has %d partitions; they cannot shrink, as records would be lost",
+			fmt.Sprintf("the topic has %d partitions; their number cannot be reduced, because records would be lost",
 				existing))
 		return fmt.Errorf("%w (%w)", fault, metadata.ErrInvalidPartitions)
 	}
-	// created through Kafka, and now in a manifest
+	// This can happen if the topic was created through Kafka and now has a manifest.
 	if missing > 0 && existing > 0 && metadata.InternalTopic(t.kafkaName()) {
 		fault := field.Invalid(
 			field.NewPath("spec", "partitions"),
@@ -199,10 +200,11 @@ func (d *document) grow(t *topic) error {
 	return nil
 }
 
-// adoptRetained lets the partitions from index first on adopt the retained data of a deleted topic
-// of the same name, if a broker that was in sync still exists. A topic with fewer partitions leaves
-// the remaining entries for when it grows. Entries whose brokers no longer exist are dropped: the
-// partition starts empty on other brokers, and must not have two sets of data.
+// adoptRetained replaces the partitions with index first and above by the retained partitions of a
+// deleted topic with the same name. It does so only if a broker that was in sync still exists.
+// Otherwise the new partition starts empty on other brokers; the retained data is not adopted
+// later, because a partition must not have two sets of data. If the topic has fewer partitions than
+// were retained, the retained partitions remain for the case that the topic grows.
 func (d *document) adoptRetained(t *topic, first int) {
 	retained := d.Retained[t.kafkaName()]
 	for i := first; i < min(len(t.Partitions), len(retained)); i++ {
@@ -215,8 +217,8 @@ func (d *document) adoptRetained(t *topic, first int) {
 	}
 }
 
-// onBrokers returns a retained partition restricted to brokers 0 to brokers-1; ok is false if none
-// of them was in sync.
+// onBrokers returns a retained partition restricted to brokers 0 to brokers-1. ok is false if none
+// of these brokers was in sync.
 func (p partition) onBrokers(brokers int) (_ partition, ok bool) {
 	removed := func(id int32) bool { return int(id) >= brokers }
 	p.Replicas = slices.DeleteFunc(slices.Clone(p.Replicas), removed)
@@ -227,7 +229,8 @@ func (p partition) onBrokers(brokers int) (_ partition, ok bool) {
 	return p, p.check(brokers) == nil
 }
 
-// remove deletes a topic and records its retained data. It reports whether the topic existed.
+// remove deletes a topic and moves its partitions to Retained if its data is retained. It reports
+// whether the topic existed.
 func (d *document) remove(kafkaName string) bool {
 	at, exists := d.find(kafkaName)
 	if !exists {
@@ -241,15 +244,16 @@ func (d *document) remove(kafkaName string) bool {
 	}
 	assignments := slices.Clone(t.Partitions)
 	if before := d.Retained[kafkaName]; len(before) > len(assignments) {
-		// retained from a topic of the name with more partitions
+		// these partitions were retained from an earlier topic with the same name and more
+		// partitions
 		assignments = append(assignments, before[len(assignments):]...)
 	}
 	d.Retained[kafkaName] = assignments
 	return true
 }
 
-// placementBrokers returns all brokers, whether they are up or not: the placement of topics must
-// not depend on that.
+// placementBrokers returns all brokers, up or down, because the placement of a topic must not
+// depend on which brokers are up.
 func (d *document) placementBrokers() []placement.Broker {
 	brokers := make([]placement.Broker, d.Brokers)
 	for i := range brokers {
@@ -261,7 +265,7 @@ func (d *document) placementBrokers() []placement.Broker {
 	return brokers
 }
 
-// load returns the number of target replicas of each broker.
+// load returns the number of replicas that each broker will hold after all current reassignments.
 func (d *document) load() map[int32]int {
 	load := map[int32]int{}
 	for _, t := range d.Topics {
@@ -274,8 +278,8 @@ func (d *document) load() map[int32]int {
 	return load
 }
 
-// TopicFault is a fault of a topic; its text begins with the path of the field. Sync returns faults
-// joined, and the caller adds the file of the topic.
+// TopicFault is an error in one topic. Its text begins with the path of the field. Sync returns
+// joined TopicFaults; its caller adds the name of the file that contains the topic.
 type TopicFault struct {
 	Resource string // metadata.name of the Topic
 	Err      error

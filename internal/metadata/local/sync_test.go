@@ -37,7 +37,7 @@ func open(t *testing.T, fsys vfs.FS) *Store {
 	return store
 }
 
-// topics parses topics, one per line with name and spec as YAML.
+// topics parses topics. Each line contains the name and the spec as YAML.
 func topics(t *testing.T, lines ...string) []*v1alpha1.Topic {
 	t.Helper()
 	var all []*v1alpha1.Topic
@@ -63,7 +63,8 @@ func logCluster(t *testing.T, spec string) *v1alpha1.LogCluster {
 	return cluster
 }
 
-// brokersOf returns the brokers of a topic's partitions, by index.
+// brokersOf returns the broker of each partition of a topic, by index. Each partition must have one
+// replica.
 func brokersOf(t *testing.T, s *Store, topic string) []int32 {
 	t.Helper()
 	found := s.Image().Topic(topic)
@@ -94,7 +95,7 @@ func TestSyncAppliesManifests(t *testing.T) {
 		t.Errorf("brokers of a (-want +got):\n%s", diff)
 	}
 	if s.Image().Topic("b") != nil || s.Image().Topic("B_b") == nil {
-		t.Error("b does not have its topicName")
+		t.Error("the image does not contain topic b under its topicName")
 	}
 	id := s.Image().Topic("a").ID
 	if _, err := s.CreateTopic(t.Context(),
@@ -105,7 +106,7 @@ func TestSyncAppliesManifests(t *testing.T) {
 	sync(`a {partitions: 5, segment: {size: 1Mi}}`)
 	a := s.Image().Topic("a")
 	if a.ID != id || len(a.Partitions) != 5 || a.Settings.SegmentBytes != 1<<20 {
-		t.Errorf("a was not changed: %+v", a)
+		t.Errorf("topic a after the second Sync: got %+v", a)
 	}
 	if diff := cmp.Diff([]int32{0, 1, 2}, brokersOf(t, s, "a")[:3]); diff != "" {
 		t.Errorf("partitions moved (-want +got):\n%s", diff)
@@ -118,11 +119,12 @@ func TestSyncAppliesManifests(t *testing.T) {
 	}
 	_, brokers, manifests := s.Manifests()
 	if brokers != 3 || len(manifests) != 1 || manifests[0].Name != "a" {
-		t.Errorf("Manifests: %d brokers, topics %v", brokers, manifests)
+		t.Errorf("Manifests: got %d brokers, topics %v, want 3 brokers, topic a", brokers, manifests)
 	}
 }
 
-// The annotation is stored for a start without manifests, and removed with that of the manifest.
+// TestCleanNowAnnotation: the annotation is stored for a start without manifests. It is removed
+// when it is removed from the manifest.
 func TestCleanNowAnnotation(t *testing.T) {
 	mem := memory(t)
 	s := open(t, mem)
@@ -136,15 +138,15 @@ func TestCleanNowAnnotation(t *testing.T) {
 	}
 	sync(map[string]string{v1alpha1.AnnotationCleanNow: "monday", "other": "x"})
 	_, _, manifests := s.Manifests()
-	if err := s.Sync(nil, 1, manifests); err != nil { // like a start without manifests
+	if err := s.Sync(nil, 1, manifests); err != nil { // as in a start without manifests
 		t.Fatal(err)
 	}
 	if got := open(t, mem).Image().Topic("a").CleanNow; got != "monday" {
-		t.Errorf("CleanNow is %q, want monday", got)
+		t.Errorf("got CleanNow %q, want monday", got)
 	}
 	sync(nil)
 	if got := s.Image().Topic("a").CleanNow; got != "" {
-		t.Errorf("CleanNow is %q without the annotation", got)
+		t.Errorf("without the annotation: got CleanNow %q", got)
 	}
 }
 
@@ -159,7 +161,7 @@ func TestManifestTakesOverATopicCreatedThroughKafka(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a := s.Image().Topic("a"); a.ID != created.ID || !a.Settings.Compact || !a.RetainData {
-		t.Errorf("topic %+v, want the manifest's settings and id %s", a, created.ID)
+		t.Errorf("got topic %+v, want the manifest's settings and id %s", a, created.ID)
 	}
 	if err := s.Sync(nil, 1, nil); err != nil || s.Image().Topic("a") != nil {
 		t.Errorf("the topic was not deleted with its manifest: %v", err)
@@ -175,7 +177,7 @@ func TestManifestCannotGrowTheOffsetsTopic(t *testing.T) {
 	err := s.Sync(nil, 1, topics(t, `offsets {topicName: __consumer_offsets, partitions: 6}`))
 	if !errors.Is(err, metadata.ErrInvalidPartitions) ||
 		len(s.Image().Topic("__consumer_offsets").Partitions) != 5 {
-		t.Errorf("%v, %d partitions", err, len(s.Image().Topic("__consumer_offsets").Partitions))
+		t.Errorf("got error %v, %d partitions, want ErrInvalidPartitions, 5 partitions", err, len(s.Image().Topic("__consumer_offsets").Partitions))
 	}
 	if err := s.Sync(nil, 1, topics(t,
 		`offsets {topicName: __consumer_offsets, partitions: 5}`)); err != nil {
@@ -183,7 +185,8 @@ func TestManifestCannotGrowTheOffsetsTopic(t *testing.T) {
 	}
 }
 
-// Faults begin with the path of the field, end with the resource, and do not affect other topics.
+// TestFaultsOfOneTopicDoNotAffectOthers: invalid topics do not prevent that Sync applies the valid
+// ones. Each error begins with the path of the field and ends with the resource.
 func TestFaultsOfOneTopicDoNotAffectOthers(t *testing.T) {
 	s := open(t, memory(t))
 	if err := s.Sync(nil, 3, topics(t, `shrinks {partitions: 3}`)); err != nil {
@@ -191,24 +194,25 @@ func TestFaultsOfOneTopicDoNotAffectOthers(t *testing.T) {
 	}
 	err := s.Sync(nil, 3, topics(t, `shrinks {partitions: 2}`, `many {partitions: 1, replicas: 4}`,
 		`good {partitions: 1}`))
-	want := "spec.partitions: Invalid value: 2: the topic has 3 partitions; they cannot shrink, as records would be lost" +
+	want := "spec.partitions: Invalid value: 2: the topic has 3 partitions; their number cannot be reduced, because records would be lost" +
 		" (invalid number of partitions) (Topic/shrinks)\n" +
 		"invalid replication factor: not enough brokers: 4 replicas requested, 3 brokers exist (Topic/many)"
 	if err == nil || err.Error() != want {
-		t.Errorf("faults:\n%v\nwant:\n%s", err, want)
+		t.Errorf("got faults:\n%v\nwant:\n%s", err, want)
 	}
 	if !errors.Is(err, metadata.ErrInvalidReplication) ||
 		!errors.Is(err, metadata.ErrInvalidPartitions) {
-		t.Errorf("faults do not wrap their errors: %v", err)
+		t.Errorf("faults do not wrap the errors of package metadata: %v", err)
 	}
 	image := s.Image()
 	if image.Topic("good") == nil || image.Topic("many") != nil ||
 		len(image.Topic("shrinks").Partitions) != 3 {
-		t.Errorf("topics are %v", image.Topics)
+		t.Errorf("got topics %v", image.Topics)
 	}
 }
 
-// Replicas on a removed broker get a target, and the broker must run until its replicas have moved.
+// TestRemovedBrokersAreDrained: replicas on a removed broker get a target, and the broker must run
+// until these replicas have moved.
 func TestRemovedBrokersAreDrained(t *testing.T) {
 	s := open(t, memory(t))
 	manifests := topics(t, `a {partitions: 3}`, `b {partitions: 1, replicas: 2}`)
@@ -220,9 +224,9 @@ func TestRemovedBrokersAreDrained(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, brokers, _ := s.Manifests(); brokers != 2 || s.Running() != 3 {
-		t.Errorf("%d brokers are requested and %d must run; want 2 and 3", brokers, s.Running())
+		t.Errorf("got %d requested brokers and %d that must run, want 2 and 3", brokers, s.Running())
 	}
-	// Brokers of the target copy the replicas, and the leader adds them to the ISR.
+	// The brokers of the target copy the replicas, and the leader adds them to the ISR.
 	for _, topic := range s.Image().Topics {
 		for _, p := range topic.Partitions {
 			catchUp(t, s, topic, p)
@@ -237,11 +241,11 @@ func TestRemovedBrokersAreDrained(t *testing.T) {
 		}
 	}
 	if s.Running() != 2 {
-		t.Errorf("%d brokers must run after draining, want 2", s.Running())
+		t.Errorf("after draining: got %d brokers that must run, want 2", s.Running())
 	}
 }
 
-// catchUp adds all replicas of a partition to the ISR, like its leader.
+// catchUp adds all replicas of a partition to the ISR, as its leader would.
 func catchUp(t *testing.T, s *Store, topic *metadata.Topic, p *metadata.Partition) {
 	t.Helper()
 	change := metadata.ISRChange{Topic: topic.ID, Partition: p.Index, LeaderEpoch: p.LeaderEpoch,
@@ -266,22 +270,23 @@ func TestBrokersWithRequiredReplicasCannotBeRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := s.Sync(nil, 2, topics(t, `a {partitions: 2, replicas: 3}`, `b {partitions: 1}`))
-	want := "brokers cannot be removed while topics have more replicas than brokers would remain: topics a need 3 brokers"
+	want := "brokers cannot be removed, because too few would remain for the replicas of some topics: topics a need 3 brokers"
 	if !errors.Is(err, ErrBrokersInUse) || err.Error() != want {
-		t.Errorf("error %v, want %s", err, want)
+		t.Errorf("got error %v, want %s", err, want)
 	}
 	if s.Image().Topic("b") != nil || s.Running() != 3 {
 		t.Error("a failed Sync has changed the metadata")
 	}
 	if err := s.Sync(nil, 2, topics(t, `a {partitions: 2, replicas: 2}`)); err != nil {
-		t.Errorf("with fewer replicas: %v", err)
+		t.Errorf("with fewer replicas: got error %v", err)
 	}
 	if err := s.Sync(nil, 0, nil); err == nil {
 		t.Error("a Sync without brokers was accepted")
 	}
 }
 
-// New defaults that make a topic created through Kafka invalid are an error.
+// TestInvalidDefaultsAreRejected: Sync fails if the new defaults of the cluster make a topic
+// invalid that was created through Kafka.
 func TestInvalidDefaultsAreRejected(t *testing.T) {
 	s := open(t, memory(t))
 	_, err := s.CreateTopic(t.Context(), metadata.NewTopic{Name: "made", Partitions: 1, Replicas: 1,
@@ -293,14 +298,16 @@ func TestInvalidDefaultsAreRejected(t *testing.T) {
 		topics(t, `a {partitions: 1}`))
 	if err == nil || !strings.Contains(err.Error(),
 		`topic "made": spec.compaction.minLag: Invalid value: "1m0s"`) {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v", err)
 	}
 	if s.Image().Topic("a") != nil {
 		t.Error("a failed Sync has changed the metadata")
 	}
 }
 
-// ADR 0030
+// TestRetainedDataIsAdopted: topic b is deleted with retained data and created again, with one more
+// partition. Its first two partitions are on the same brokers as before, with their leader epochs
+// (ADR 0030).
 func TestRetainedDataIsAdopted(t *testing.T) {
 	mem := memory(t)
 	s := open(t, mem)
@@ -313,7 +320,7 @@ func TestRetainedDataIsAdopted(t *testing.T) {
 	fill(`a {partitions: 1}`, `b {partitions: 2}`, `gone {partitions: 1, reclaimPolicy: Delete}`)
 	before := brokersOf(t, s, "b")
 	id := s.Image().Topic("b").ID
-	run(t, s, 0, 1, 2)() // all brokers were up and stopped: epoch 2
+	run(t, s, 0, 1, 2)() // all brokers were up and have stopped, so the leader epoch is 2
 	fill(`a {partitions: 1}`)
 	fill(`a {partitions: 3}`, `c {partitions: 1}`)
 	s = open(t, mem)
@@ -326,7 +333,7 @@ func TestRetainedDataIsAdopted(t *testing.T) {
 		t.Error("the new topic has the id of the deleted one")
 	}
 	if b.Partitions[0].LeaderEpoch != 2 || b.Partitions[2].LeaderEpoch != 0 {
-		t.Errorf("epochs %d and %d, want 2 for the retained partition, 0 for the new one",
+		t.Errorf("got leader epochs %d and %d, want 2 for the retained partition, 0 for the new one",
 			b.Partitions[0].LeaderEpoch, b.Partitions[2].LeaderEpoch)
 	}
 	if s.Image().Topic("gone").Partitions[0].LeaderEpoch != 0 {
