@@ -19,7 +19,7 @@ func TestAppendedRecordsAreReadBack(t *testing.T) {
 		t.Errorf("read %v", got)
 	}
 	if len(bases(log)) < 3 {
-		t.Errorf("50 batches in segments of 1000 bytes went into %v", bases(log))
+		t.Errorf("50 batches in segments of 1000 bytes: got segments %v, want at least 3", bases(log))
 	}
 }
 
@@ -72,7 +72,7 @@ func TestAppendRejectsInvalidBatches(t *testing.T) {
 		batch func(t *testing.T) []byte
 		want  error
 	}{
-		{"transactions come later", transactional, ErrInvalidTxnState},
+		{"a transactional batch that was not verified", transactional, ErrInvalidTxnState},
 		{"a batch larger than a segment, reference 1.4", func(t *testing.T) []byte {
 			return storetest.Batch{Keys: []string{"k"}, Value: string(make([]byte, 1000))}.Bytes(t)
 		}, ErrBatchTooLarge},
@@ -107,7 +107,7 @@ func TestLeadRejectsEarlierEpoch(t *testing.T) {
 	}
 	log = createLog(t, openStore(t, fsys), settings(nil))
 	if err := log.Lead(4); !errors.Is(err, ErrFencedLeaderEpoch) {
-		t.Errorf("epoch 4 after 5, and a restart: %v", err)
+		t.Errorf("epoch 4 after epoch 5 and a restart: %v, want ErrFencedLeaderEpoch", err)
 	}
 	if err := log.Lead(5); err != nil {
 		t.Errorf("the same epoch again: %v", err)

@@ -106,7 +106,7 @@ func TestBackgroundFinishesDeletions(t *testing.T) {
 		}
 		synctest.Wait()
 		if names := directories(t, mem); len(names) > 0 {
-			t.Errorf("left: %v", names)
+			t.Errorf("directories left: %v", names)
 		}
 	})
 }
@@ -135,8 +135,8 @@ func TestCloseIsOrderedAndRepeatable(t *testing.T) {
 	_ = reopened
 }
 
-// The clean-shutdown marker promises that the index files are complete on disk, also those of a
-// segment that a fetch response still uses.
+// The clean-shutdown marker means that all index files are complete on disk. This includes the
+// index files of a segment that a fetch response still reads when the store is closed.
 func TestCleanShutdownMarkerWithHeldSlice(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -166,8 +166,8 @@ func TestCleanShutdownMarkerWithHeldSlice(t *testing.T) {
 		}
 		if got, err := crashed.ReadFile(name); err != nil || len(want) == 0 ||
 			!slices.Equal(got, want) {
-			t.Errorf("%s has %d bytes when the marker is written, %d at the end; %v", extension,
-				len(got), len(want), err)
+			t.Errorf("%s has %d bytes after a crash, want %d; %v", extension, len(got), len(want),
+				err)
 		}
 	}
 }

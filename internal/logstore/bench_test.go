@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// benchBatchBytes is the uncompressed size of the batches in the benchmarks, as from a busy
-// producer.
+// benchBatchBytes is the uncompressed size of the batches in the benchmarks. A busy producer sends
+// batches of about this size.
 const benchBatchBytes = 64 << 10
 
 // benchBatch returns a batch of records of equal size, made of words that compress moderately.
@@ -41,8 +41,8 @@ func benchBatch(b *testing.B, recordBytes int) []byte {
 	return batch
 }
 
-// benchLog is a log on a real disk without background flushes, and its store. It compresses with
-// codec.
+// benchLog returns a log on a real disk, and its store, which has no background flushes. The log
+// compresses with codec.
 func benchLog(b *testing.B, dir string, codec compress.Codec) (*Log, *Store) {
 	b.Helper()
 	store, err := Open(Options{FS: vfs.OS{}, Dir: dir, Logger: quiet(), FlushInterval: time.Hour})
@@ -59,19 +59,19 @@ func benchLog(b *testing.B, dir string, codec compress.Codec) (*Log, *Store) {
 	return log, store
 }
 
-// again resets a batch to what its producer sent, after the log has written offset and epoch into
-// it.
-func again(batch []byte) []byte {
+// unstamped resets a batch to what its producer sent, after Append has written the offset and the
+// leader epoch into it.
+func unstamped(batch []byte) []byte {
 	record.Batch(batch).SetBaseOffset(0)
 	record.Batch(batch).SetLeaderEpoch(-1)
 	return batch
 }
 
-// fillMegabytes appends batches up to a size.
+// fillMegabytes appends the batch repeatedly, until the log has the given size.
 func fillMegabytes(b *testing.B, log *Log, batch []byte, megabytes int64) {
 	b.Helper()
 	for log.Stats().SizeBytes < megabytes<<20 {
-		if _, err := log.Append(again(batch), epoch0); err != nil {
+		if _, err := log.Append(unstamped(batch), epoch0); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -79,7 +79,7 @@ func fillMegabytes(b *testing.B, log *Log, batch []byte, megabytes int64) {
 }
 
 // BenchmarkAppend appends one batch of 64 KiB per iteration: the log checks the batch, compresses
-// it if there is a codec, and writes it to the page cache.
+// it if the topic has a codec, and writes it to the page cache.
 func BenchmarkAppend(b *testing.B) {
 	for _, codec := range []compress.Codec{compress.None, compress.LZ4, compress.Zstd} {
 		for _, recordBytes := range []int{100, 1000} {
@@ -90,7 +90,7 @@ func BenchmarkAppend(b *testing.B) {
 				b.SetBytes(int64(len(batch)))
 				b.ReportAllocs()
 				for b.Loop() {
-					if _, err := log.Append(again(batch), epoch0); err != nil {
+					if _, err := log.Append(unstamped(batch), epoch0); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -109,8 +109,8 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkRead finds an offset anywhere in 128 MiB and returns the range of a fetch of 1 MiB, as
-// for sendfile: it reads none of the records.
+// BenchmarkRead reads a range of 1 MiB at a random offset of a log of 128 MiB, as a fetch does. The
+// result is a file range for sendfile, so the log reads batch headers but no records.
 func BenchmarkRead(b *testing.B) {
 	log, store := benchLog(b, b.TempDir(), compress.None)
 	defer store.Close()
@@ -127,7 +127,7 @@ func BenchmarkRead(b *testing.B) {
 }
 
 // BenchmarkIndexLookup measures Segment.Position alone: a search in the index, and a walk over the
-// headers of one interval.
+// batch headers of one index interval.
 func BenchmarkIndexLookup(b *testing.B) {
 	log, store := benchLog(b, b.TempDir(), compress.None)
 	defer store.Close()
@@ -142,13 +142,13 @@ func BenchmarkIndexLookup(b *testing.B) {
 	}
 }
 
-// keyedBench is a small batch, so that an index has many entries.
+// keyedBench returns a small batch, so that an index has many entries.
 func keyedBench(b *testing.B) []byte {
 	return storetest.Batch{Keys: []string{"a", "b", "c"}, Value: string(make([]byte, 500))}.Bytes(b)
 }
 
-// BenchmarkRecover measures what a start after an unclean shutdown does to a segment: it reads and
-// checks every batch, rebuilds the indexes and syncs them.
+// BenchmarkRecover measures segment.Recover, which a start after an unclean shutdown calls: it
+// reads and checks every batch, and rebuilds the indexes.
 func BenchmarkRecover(b *testing.B) {
 	dir := b.TempDir()
 	log, store := benchLog(b, dir, compress.None)

@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// A truncation also truncates the cleaning progress, in memory and, before any file is truncated,
-// in the checkpoint (F4).
+// A truncation of the log also truncates its cleaning progress, in memory and in the checkpoint.
+// The checkpoint is written before any file is truncated (F4).
 func TestF4CleaningProgressIsTruncatedWithTheLog(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -52,8 +52,9 @@ func TestF4CleaningProgressIsTruncatedWithTheLog(t *testing.T) {
 	}
 }
 
-// When a log gets other replicas, its progress ends at its tombstone-clean offset: the new replicas
-// may copy the records that it has not removed yet.
+// Replicas are added to a log. The cleaning progress at or above this replica's tombstone-clean
+// offset then begins anew, because the new replicas may copy records there that this replica has
+// not yet removed.
 func TestX1CleaningProgressAfterReplicasAreAdded(t *testing.T) {
 	for name, restart := range map[string]bool{"at once": false, "after a restart": true} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +74,8 @@ func TestX1CleaningProgressAfterReplicasAreAdded(t *testing.T) {
 			late, also := a.forPass().Since(40)
 			if !ok || !also || early >= epoch0.Add(10*time.Minute).UnixMilli() ||
 				late < epoch0.Add(30*time.Minute).UnixMilli() {
-				t.Errorf("below 40 since %d (%t), above since %d (%t)", early, ok, late, also)
+				t.Errorf("offset 39 is clean since %d (%t), offset 40 since %d (%t)", early, ok, late,
+					also)
 			}
 		})
 	}

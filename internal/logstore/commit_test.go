@@ -19,8 +19,8 @@ import (
 
 func fsync(s *topicconfig.Settings) { s.Fsync = true }
 
-// watchedDisk calls before at the beginning of each sync, of a file or a directory, and after at
-// its end.
+// watchedDisk calls the function before at the beginning of each sync of a file or a directory, and
+// the function after at the end of the sync.
 type watchedDisk struct {
 	vfs.FS
 	before, after func()
@@ -56,8 +56,8 @@ func (f *watchedFile) Sync() error {
 	return f.File.Sync()
 }
 
-// durableSignal returns a channel that is signalled whenever the store has synced a log, or a log
-// has stopped.
+// durableSignal returns a channel that receives a value whenever the store has synced a log, or a
+// log has stopped because of a failure.
 func durableSignal(s *Store) <-chan struct{} {
 	signal := make(chan struct{}, 1)
 	s.OnDurableEnd(func(PartitionID) {
@@ -69,7 +69,8 @@ func durableSignal(s *Store) <-chan struct{} {
 	return signal
 }
 
-// awaitDurable waits until the durable end is the log end.
+// awaitDurable waits until the durable end offset of the log is its end, or until the log has
+// stopped because of a failure.
 func awaitDurable(t *testing.T, log *Log, signal <-chan struct{}) {
 	t.Helper()
 	for log.DurableEnd() < log.LogEnd() && log.Fault() == nil {
@@ -81,9 +82,9 @@ func awaitDurable(t *testing.T, log *Log, signal <-chan struct{}) {
 	}
 }
 
-// At every sync, and at random moments in between, a power failure loses no record below DurableEnd
-// and adds none, whichever of the later records reached the disk. Segments roll every ten batches,
-// and the background flushes, seals and writes checkpoints concurrently.
+// A power failure, at any sync or at random moments between syncs, loses no record below
+// DurableEnd. Records above it may be lost, but none that was not appended appears. Segments roll
+// every ten batches, and the background work flushes, seals and writes checkpoints concurrently.
 func TestDurableEndSurvivesPowerFailure(t *testing.T) {
 	mem := vfs.NewMem()
 	var log atomic.Pointer[Log]
@@ -94,21 +95,21 @@ func TestDurableEndSurvivesPowerFailure(t *testing.T) {
 	var mu sync.Mutex
 	var moments []moment
 	random := rand.New(rand.NewPCG(seed.New(t), 1))
-	look := func() {
+	crash := func() {
 		l := log.Load()
 		if l == nil {
 			return
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		durable := l.DurableEnd() // read before the clone, because the durable end only rises
+		durable := l.DurableEnd() // before the clone, because the offset may rise meanwhile
 		disk := mem.CrashClone()
 		if random.IntN(2) == 0 {
 			disk = mem.CrashClonePartly(random.Uint64())
 		}
 		moments = append(moments, moment{durable, disk})
 	}
-	disk := &watchedDisk{FS: mem, before: look, after: look}
+	disk := &watchedDisk{FS: mem, before: crash, after: crash}
 	store := openStore(t, disk)
 	signal := durableSignal(store)
 	made := createLog(t, store, settings(fsync))
@@ -119,7 +120,8 @@ func TestDurableEndSurvivesPowerFailure(t *testing.T) {
 	for range 4 {
 		producers.Go(func() {
 			for range 20 {
-				// keys contain their offsets, so appends are serialized; syncs run concurrently
+				// A key contains its offset, so only one producer appends at a time. Syncs run
+				// concurrently.
 				<-next
 				_, err := made.Append(keyed(t, fmt.Sprintf("k%d", made.LogEnd())), epoch0)
 				next <- struct{}{}
@@ -132,11 +134,11 @@ func TestDurableEndSurvivesPowerFailure(t *testing.T) {
 	}
 	for range 5 {
 		store.tick(epoch0, true)
-		look()
+		crash()
 	}
 	producers.Wait()
 	awaitDurable(t, made, signal)
-	look()
+	crash()
 	if len(moments) < 20 {
 		t.Errorf("only %d moments", len(moments))
 	}
@@ -154,8 +156,7 @@ func TestDurableEndSurvivesPowerFailure(t *testing.T) {
 	}
 }
 
-// While one sync is running, any number of appends arrive, and one more sync is enough for all of
-// them.
+// A sync is running while a hundred batches are appended. One more sync makes all of them durable.
 func TestAppendsShareASync(t *testing.T) {
 	trace := vfs.NewTrace(vfs.NewMem(), dataDir)
 	disk := &stuckDisk{FS: trace}
@@ -174,7 +175,7 @@ func TestAppendsShareASync(t *testing.T) {
 	}
 	fill(1)
 	<-held.reached
-	fill(100) // no append waits for the disk
+	fill(100) // no append waits for the sync
 	if log.DurableEnd() != 0 {
 		t.Errorf("durable end %d before any sync has ended", log.DurableEnd())
 	}
@@ -188,8 +189,8 @@ func TestAppendsShareASync(t *testing.T) {
 	}
 }
 
-// A failed sync stops the log, does not raise the durable end, and is not retried: the kernel may
-// have dropped the pages it could not write, and would then report success.
+// A failed sync stops the log and does not advance the durable end. The log does not retry it: the
+// kernel may have dropped the pages that it failed to write, and a second sync would succeed.
 func TestFailedSyncStopsTheLog(t *testing.T) {
 	mem := vfs.NewMem()
 	trace := vfs.NewTrace(mem, dataDir)
@@ -210,7 +211,7 @@ func TestFailedSyncStopsTheLog(t *testing.T) {
 	}
 	store.tick(epoch0, true)
 	if _, err := log.Append(keyed(t, "k4"), epoch0); !errors.Is(err, ErrStorage) {
-		t.Errorf("an append after it: %v", err)
+		t.Errorf("an append after the failed sync: %v, want ErrStorage", err)
 	}
 	if log.DurableEnd() != 3 {
 		t.Errorf("durable end %d, want 3", log.DurableEnd())
@@ -223,8 +224,8 @@ func TestFailedSyncStopsTheLog(t *testing.T) {
 	}
 }
 
-// Under Replicated the durable end includes records in the page cache; after a change to Fsync it
-// includes only synced records, and the other records are synced.
+// With durability Replicated, the durable end offset includes records that are only in the page
+// cache. After a change to Fsync it includes only synced records, and the other records are synced.
 func TestDurabilityChange(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	signal := durableSignal(store)
@@ -240,7 +241,8 @@ func TestDurabilityChange(t *testing.T) {
 	}
 }
 
-// Many unsynced bytes are synced before the flush interval ends.
+// More unsynced bytes than FlushBytes are synced at once, without waiting for the end of the flush
+// interval.
 func TestManyUnsyncedBytesCauseASync(t *testing.T) {
 	store, err := Open(Options{FS: vfs.NewMem(), Dir: dataDir, Logger: quiet(),
 		FlushInterval: time.Hour, FlushBytes: 2000})
@@ -261,8 +263,9 @@ func TestManyUnsyncedBytesCauseASync(t *testing.T) {
 	}
 }
 
-// A sync that runs during a truncation does not raise the durable end to the removed records.
-func TestSyncDuringTruncationDoesNotCount(t *testing.T) {
+// A log is truncated while a sync of it is running. The end of the sync must not set the durable
+// end offset to that of the removed records.
+func TestSyncDuringTruncationDoesNotAdvanceDurableEnd(t *testing.T) {
 	disk := &stuckDisk{FS: vfs.NewMem()}
 	store := openStore(t, disk)
 	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.SegmentBytes = 1 << 20 }))
@@ -272,7 +275,7 @@ func TestSyncDuringTruncationDoesNotCount(t *testing.T) {
 	go func() { done <- log.commit() }()
 	<-held.reached
 	log.mu.Lock()
-	log.disk.truncate(2) // a part of a truncation: afterwards the sync must not report 5 as synced
+	log.disk.truncate(2) // the part of a truncation that concerns the durable end
 	log.truncations.Add(1)
 	log.mu.Unlock()
 	close(held.free)

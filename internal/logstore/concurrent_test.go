@@ -16,9 +16,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Readers run concurrently with appends, rolls, flushes, retention and swaps: each batch they get
-// is complete, and is the one that was appended at its offset; and no unused file is left open or
-// on disk.
+// Readers run concurrently with appends, rolls, flushes, retention and swaps. Each batch that they
+// read is complete, and is the batch that was appended at its offset. At the end no unused file is
+// open or on disk.
 func TestConcurrentReaders(t *testing.T) {
 	files := &openFiles{FS: vfs.NewMem()}
 	store := openStore(t, files)
@@ -88,7 +88,7 @@ func readConcurrently(t *testing.T, log *Log, random *rand.Rand, stop chan struc
 		offset := start + random.Int64N(end-start)
 		slice, err := log.Read(offset, end, 1+random.IntN(5000), true)
 		if errors.Is(err, ErrOffsetOutOfRange) && log.LogStart() > offset {
-			continue // retention deleted it meanwhile
+			continue // retention has deleted the offset meanwhile
 		}
 		if err != nil {
 			t.Errorf("read at %d: %v", offset, err)
@@ -98,19 +98,19 @@ func readConcurrently(t *testing.T, log *Log, random *rand.Rand, stop chan struc
 		for _, b := range batchesOf(t, slice) {
 			if b.LastOffset() < next || b.LastOffset() >= end || b.BaseOffset()%2 != 0 ||
 				b.LastOffsetDelta() != 1 {
-				t.Errorf("read at %d below %d: a batch of [%d, %d]", next, end, b.BaseOffset(),
+				t.Errorf("read [%d, %d): got a batch of [%d, %d]", next, end, b.BaseOffset(),
 					b.LastOffset())
 			}
 			next = b.NextOffset()
 		}
 		if next == offset {
-			t.Errorf("nothing at %d of %d", offset, end)
+			t.Errorf("a read of [%d, %d) returned no batch", offset, end)
 		}
 		slice.Release()
 	}
 }
 
-// rewriteFirst replaces the first two segments by a copy.
+// rewriteFirst replaces the first two segments of the log by one copy of both, as a pass does.
 func rewriteFirst(t *testing.T, log *Log) {
 	view := log.compaction.view(epoch0)
 	defer view.release()
@@ -137,7 +137,7 @@ func rewriteFirst(t *testing.T, log *Log) {
 	}
 }
 
-// openFiles counts the open files of segments.
+// openFiles is a filesystem that counts the open files, without temporary ones.
 type openFiles struct {
 	vfs.FS
 	open atomic.Int64

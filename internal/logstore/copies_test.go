@@ -11,12 +11,12 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// codecOutputs records which memory codecs write into, and which memory data files are written
-// from. Where both are the same, a byte was copied at most twice: into a chunk, if the codec has a
-// block of its own, and by the kernel.
+// codecOutputs notes the memory into which codecs write, and the memory from which data files are
+// written. If both are the same, each byte was copied at most twice: by the codec into a chunk (if
+// the codec needs its own block), and by the kernel.
 type codecOutputs struct{ coded, written [][]byte }
 
-// watch inserts itself between a log and its codecs.
+// watch wraps the compression of a log so that o notes the memory that codecs write into.
 func (o *codecOutputs) watch(log *Log) {
 	unwatched := log.env.compress
 	log.env.compress = func(site string) compress.Func {
@@ -28,8 +28,8 @@ func (o *codecOutputs) watch(log *Log) {
 	}
 }
 
-// elsewhere returns the number of bytes written, and how many of them were not written from where a
-// codec left them.
+// elsewhere returns the number of bytes written to data files, and how many of these bytes were
+// written from other memory than that which a codec wrote into.
 func (o *codecOutputs) elsewhere() (written, elsewhere int) {
 	for _, w := range o.written {
 		written += len(w)
@@ -46,7 +46,7 @@ func (o *codecOutputs) elsewhere() (written, elsewhere int) {
 	return written, elsewhere
 }
 
-// codecOutputDisk records the writes of data files.
+// codecOutputDisk notes the memory from which data files are written.
 type codecOutputDisk struct {
 	vfs.FS
 	codecOutputs *codecOutputs
@@ -70,8 +70,8 @@ func (f codecOutputFile) WriteAt(p []byte, offset int64) (int, error) {
 	return f.File.WriteAt(p, offset)
 }
 
-// TestBytesAreCopiedTwiceFromCodecToFile appends batches that the topic's codec compresses: into
-// one chunk, and into several.
+// The topic's codec compresses the appended batch, either into one chunk or into several. No byte
+// is copied between the codec's output and the file.
 func TestBytesAreCopiedTwiceFromCodecToFile(t *testing.T) {
 	for codec := compress.Gzip; codec <= compress.Zstd; codec++ {
 		for _, values := range []int{10, 15_000} {
@@ -101,7 +101,7 @@ func TestBytesAreCopiedTwiceFromCodecToFile(t *testing.T) {
 	}
 }
 
-// manyKeys are keys that do not compress well.
+// manyKeys returns n keys that do not compress well.
 func manyKeys(n int) []string {
 	keys := make([]string, n)
 	state := uint64(1)

@@ -8,7 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 )
 
-// failTB is passed to helpers that need a testing.TB: they fail by a panic, which runPlan recovers.
+// failTB is the testing.TB that the crash test passes to helpers. Its failure is a panic, which run
+// recovers.
 type failTB struct{ testing.TB }
 
 func (failTB) Helper()           {}
@@ -17,8 +18,8 @@ func (failTB) Fatalf(format string, args ...any) {
 	panic(crashFailure{sprint(format, args...)})
 }
 
-// checkAll compares an opened store with the models, after a crash or an orderly shutdown. From
-// then on the models require the state that was found.
+// checkAll compares a store with the models after it was opened, be it after a crash or after
+// Close. It then updates the models to the state that it has found.
 func (w *workload) checkAll() {
 	for id, err := range w.store.Offline() {
 		w.failf("%s is offline: %v", id, err)
@@ -42,7 +43,7 @@ func (w *workload) checkAll() {
 			w.failf("%s is of topic %v, was %v", p.id, topic, p.topic)
 		}
 		w.adopt(p, log)
-		// As the broker does at its start.
+		// Create the log again, as the broker does at its start.
 		topic := p.topic
 		if known := log.TopicID(); known != (TopicID{}) {
 			topic = known
@@ -55,7 +56,8 @@ func (w *workload) checkAll() {
 	}
 }
 
-// checkPresence finds out whether an interrupted operation was completed.
+// checkPresence checks whether the log of the partition exists, and updates p.where. If an
+// operation was interrupted, p.next is valid as well.
 func (w *workload) checkPresence(p *partitionModel) {
 	found := w.store.Log(p.id) != nil
 	switch {
@@ -73,7 +75,7 @@ func (w *workload) checkPresence(p *partitionModel) {
 	p.next = p.where
 }
 
-// checkLog compares a log with the records that must be in it and those that may be in it.
+// checkLog compares a log with the records that it must contain and those that it may contain.
 func (w *workload) checkLog(p *partitionModel, log *Log) {
 	start, end := log.LogStart(), log.LogEnd()
 	switch {
@@ -82,12 +84,12 @@ func (w *workload) checkLog(p *partitionModel, log *Log) {
 	case end > p.end() || !p.boundary(end):
 		w.failf("%s ends at %d, which is not the end of a batch up to %d", p.id, end, p.end())
 	case start < p.start || start > max(p.startMax, p.start):
-		w.failf("%s begins at %d, not in [%d, %d]", p.id, start, p.start, p.startMax)
+		w.failf("log start of %s is %d, not in [%d, %d]", p.id, start, p.start, p.startMax)
 	}
 	if hw := log.HighWatermark(); hw < min(p.highWatermark, end) ||
-		hw > max(p.highWatermarkM, start) || hw > end || hw < start {
+		hw > max(p.highWatermarkMax, start) || hw > end || hw < start {
 		w.failf("high watermark of %s is %d, not in [%d, %d], log [%d, %d)", p.id, hw,
-			p.highWatermark, p.highWatermarkM, start, end)
+			p.highWatermark, p.highWatermarkMax, start, end)
 	}
 	if dirty := log.compaction.firstDirty.Load(); dirty > max(min(p.cleanable, end), start) {
 		w.failf("%s is clean up to %d: no pass went above %d", p.id, dirty, p.cleanable)
@@ -113,7 +115,7 @@ func (w *workload) checkEpochs(p *partitionModel, log *Log, read []modelRecord) 
 	}
 	got, want := log.LeaderEpoch(), p.leaderEpoch(log.LogEnd())
 	known := p.clone()
-	for p.leading && got != want && len(known.epochs) > 0 {
+	for p.epochsChanging && got != want && len(known.epochs) > 0 {
 		known.epochs = known.epochs[:len(known.epochs)-1]
 		want = known.leaderEpoch(log.LogEnd())
 	}
@@ -122,7 +124,8 @@ func (w *workload) checkEpochs(p *partitionModel, log *Log, read []modelRecord) 
 	}
 }
 
-// adopt updates the model to require the state that was found.
+// adopt updates the model to the state of the log, which is one of those that the model permits
+// after a crash.
 func (w *workload) adopt(p *partitionModel, log *Log) {
 	end := log.LogEnd()
 	p.batches = slices.DeleteFunc(slices.Clone(p.batches),
@@ -132,18 +135,19 @@ func (w *workload) adopt(p *partitionModel, log *Log) {
 	}
 	p.truncatedTo, p.cleanable, p.filled = end, min(p.cleanable, end), p.filledTo(end)
 	p.epochs = p.knownEpochs(end, log.LeaderEpoch())
-	p.leading, p.synced = false, min(end, p.dataEnd())
+	p.epochsChanging, p.synced = false, min(end, p.dataEnd())
 	p.start, p.startMax = log.LogStart(), log.LogStart()
-	p.highWatermark, p.highWatermarkM = min(p.highWatermark, end), log.HighWatermark()
+	p.highWatermark, p.highWatermarkMax = min(p.highWatermark, end), log.HighWatermark()
 }
 
-// knownEpochs returns the epochs that a log with this end and latest epoch knows.
+// knownEpochs returns the epochs of the model that a log with this end and this latest epoch has in
+// its cache.
 func (p *partitionModel) knownEpochs(end int64, latest int32) []leaderepoch.Entry {
 	return slices.DeleteFunc(slices.Clone(p.epochs),
 		func(e leaderepoch.Entry) bool { return e.Start > end || e.Epoch > latest })
 }
 
-// readAll reads a log from its start to its end, as a consumer does.
+// readAll returns the records of a log from its start to its end, as a consumer reads them.
 func (w *workload) readAll(log *Log) (records []modelRecord) {
 	offset, end := log.LogStart(), log.LogEnd()
 	for offset < end {
@@ -151,7 +155,7 @@ func (w *workload) readAll(log *Log) (records []modelRecord) {
 		w.must(err, sprint("read %s at %d", log.ID(), offset))
 		if slice.Length == 0 {
 			slice.Release()
-			return records // the last batches were cleaned away
+			return records // the cleaner has removed all later batches
 		}
 		for _, b := range batchesOf(failTB{}, slice) {
 			if b.NextOffset() <= offset {
@@ -168,7 +172,7 @@ func (w *workload) readAll(log *Log) (records []modelRecord) {
 	return records
 }
 
-// verifyClosed closes the store; the next run checks the directory that Close left.
+// verifyClosed closes the store, and checks that this succeeds.
 func (w *workload) verifyClosed() {
 	w.freeSpace()
 	if err := w.store.Close(); err != nil && !errors.Is(err, ErrClosed) {

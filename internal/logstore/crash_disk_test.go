@@ -14,8 +14,9 @@ import (
 type crashDisk struct {
 	*storetest.Disk
 	mem *vfs.Mem
-	// acting is locked by the workload during an act. The store's own goroutine deletes released
-	// directories only between two acts, so that a seed gives the same run each time.
+	// acting is locked by the workload during each act. The store deletes the directories of
+	// released logs in a goroutine of its own. RemoveAll lets it do so only between two acts, so
+	// that a seed gives the same run each time.
 	acting sync.Mutex
 }
 
@@ -33,7 +34,7 @@ func (d *crashDisk) RemoveAll(name string) error {
 }
 
 // crashed returns the disk as a power failure leaves it: a random part of the unsynced changes is
-// kept, in one case of four none.
+// kept, and in one case of four none of them.
 func crashed(mem *vfs.Mem, random *rand.Rand) *vfs.Mem {
 	if random.IntN(4) == 0 {
 		return mem.CrashClone()
@@ -41,7 +42,8 @@ func crashed(mem *vfs.Mem, random *rand.Rand) *vfs.Mem {
 	return mem.CrashClonePartly(random.Uint64())
 }
 
-// leftovers lists files in partitions' directories that a start has to have removed.
+// leftovers lists files in the partitions' directories that the start of a store should have
+// removed: temporary, cleaned, swap and deleted ones.
 func leftovers(fsys vfs.FS) (names []string, err error) {
 	dirs, err := fsys.ReadDir(dataDir)
 	if err != nil {

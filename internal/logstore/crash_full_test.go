@@ -7,7 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// fill makes the disk full for a few acts: nothing can be written, and no file created.
+// fill makes the disk full for a few acts: writes fail, and so does the creation of files and
+// directories.
 func (w *workload) fill(_ *partitionModel, _ *Log) {
 	if w.fullFor > 0 {
 		return
@@ -26,8 +27,8 @@ func (w *workload) freeSpace() {
 	w.fault.Clear()
 }
 
-// done reports whether an operation succeeded: on a full disk it may fail, but only for lack of
-// space.
+// done reports whether an operation succeeded. On a full disk the operation may fail with ENOSPC.
+// Any other error fails the test.
 func (w *workload) done(err error, what string) bool {
 	if err != nil && w.fullFor > 0 && errors.Is(err, syscall.ENOSPC) {
 		w.remember("(full)")

@@ -9,10 +9,10 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 )
 
-// keys builds and removes the log's sidecars, as the cleaner's goroutine does, or builds those of
-// some segments as a pass does.
+// keys either builds and deletes the key sidecars of the log, as the cleaner does in the
+// background, or opens or builds the sidecars of some segments, as a pass does.
 func (w *workload) keys(_ *partitionModel, log *Log) {
-	w.freeSpace() // a pass without room for sidecars only fails
+	w.freeSpace() // on a full disk a pass cannot build sidecars, and fails
 	if w.random.IntN(2) == 0 {
 		for log.compaction.sidecars.buildNext(context.Background(), time.Now(),
 			sidecarOptions{background: true}) {
@@ -34,8 +34,8 @@ func (w *workload) keys(_ *partitionModel, log *Log) {
 	log.compaction.sidecars.trim()
 }
 
-// checkKeys compares every sidecar with its segment: one that can be opened must be right, also
-// right after a crash.
+// checkKeys compares every key sidecar that can be opened with its segment. The two must match even
+// after a crash.
 func (w *workload) checkKeys(log *Log) {
 	if !log.Settings().Compact {
 		return

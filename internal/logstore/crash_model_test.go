@@ -8,62 +8,66 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// presence is the state of a partition's data from the point of view of a caller of the store.
+// presence is the state of a partition's log from the point of view of a caller of the store.
 type presence int
 
 const (
 	absent           presence = iota // never created, or released and deleted
 	present                          // created and not released
-	releasedRetained                 // released, and retained
+	releasedRetained                 // released, and its directory was retained
 )
 
-// partitionModel is what a partition must contain, and what it may contain: the simple model of the
-// crash test. It keeps everything that was ever appended in a list.
+// partitionModel describes what a partition must contain and what it may contain. It is the simple
+// model with which the crash test compares a log. It keeps a list of everything that was ever
+// appended.
 //
-// Each operation first extends what may be (it has begun), and then reduces it to what must be (it
-// has returned): a crash in between may leave either. A value of this type is a copy of everything
-// that changes.
+// When an operation begins, it extends what the partition may contain. When it has returned, it
+// reduces this to what the partition must contain. A crash in between may leave either state. A
+// clone of the model describes the moment of its creation, whatever operations follow.
 type partitionModel struct {
 	id       PartitionID
 	topic    TopicID
 	settings topicconfig.Settings
 	retain   bool
 	where    presence
-	next     presence // where it may be too, during an operation that moves it
+	next     presence // the other possible state, during an operation that changes where
 
-	first   int64      // where the log began
-	batches []appended // every batch whose append has begun, also those below start
-	// truncatedTo is where the last truncation ended the log: maybe in a gap between two batches.
+	first   int64      // offset at which the log began
+	batches []appended // every batch whose append has begun, including those below start
+	// truncatedTo is the log end after the last truncation. It may be in a gap between two batches.
 	truncatedTo int64
-	// filled are the empty batches that truncations within a gap appended (ADR 0100), ascending: a
-	// crash may end the log at any of them, and a truncation removes each as a whole.
+	// filled lists, in ascending order, the empty batches that a truncation appended because it
+	// ended in an offset gap (ADR 0100). After a crash the log may end at the end of any of them. A
+	// truncation removes such a batch only as a whole.
 	filled  []filledGap
-	restart int64 // where the log is being started again; none otherwise
-	synced  int64 // everything below was reported durable, and must be there
-	// start is the durable log start, startMax the one that retention may have reached.
-	// highWatermark and its maximum have the same meaning for the high watermark.
-	start, startMax               int64
-	highWatermark, highWatermarkM int64
-	epochs                        []leaderepoch.Entry
-	// epochs are being added or removed: the last ones may be unknown
-	leading   bool
-	cleanable int64 // below it a pass may have removed superseded records
-	// replicatedTo is the offset up to which a pass or a deletion considered the log replicated: it
-	// used the markers and the producer state as of there.
+	restart int64 // new start of the log while StartAt empties it; none otherwise
+	synced  int64 // offset below which all records were reported durable and must exist
+	// start is the durable log start. startMax is the largest log start that retention may have
+	// set. highWatermark and highWatermarkMax are the same for the high watermark.
+	start, startMax                 int64
+	highWatermark, highWatermarkMax int64
+	epochs                          []leaderepoch.Entry
+	// epochsChanging is set while an operation adds or removes leader epochs. A log may then lack
+	// the last ones of epochs.
+	epochsChanging bool
+	cleanable      int64 // offset below which a pass may have removed superseded records
+	// replicatedTo is the largest high watermark that a pass or a deletion of records has used. It
+	// acted on the transaction markers and the producer state below that offset.
 	replicatedTo int64
-	// forgotten: producers that wrote only below it may be unknown, because their batches were
-	// deleted while the disk was full.
+	// forgotten is the offset below which batches were deleted while the disk was full. A producer
+	// whose batches are all below it may be unknown to the log.
 	forgotten int64
 }
 
-// appended is a batch as it was sent, and its offset.
+// appended is a batch as its producer sent it, with the offset and the leader epoch that the log
+// gave it.
 type appended struct {
 	base  int64
 	epoch int32 // of the leader
 	sent  storetest.Batch
-	wire  []byte // as sent
+	wire  []byte // the encoded batch, as the producer sent it
 	nulls bool   // all values are null: tombstones
-	// marker, if it is not nil, ends a transaction: the batch is one control record.
+	// marker is not nil if the batch is the marker of a transaction's end: one control record.
 	marker *EndTxn
 }
 
@@ -72,10 +76,11 @@ func (a appended) last() int64 { return a.base + max(int64(len(a.sent.Keys)), 1)
 // none is the value of an offset that is not set.
 const none = -1
 
-// end returns the log end if nothing is lost.
+// end returns the log end after a crash that loses nothing.
 func (p *partitionModel) end() int64 { return max(p.truncatedTo, p.dataEnd()) }
 
-// dataEnd returns the end of the last batch: a crash may lose a gap behind it.
+// dataEnd returns the next offset after the last batch. If an offset gap follows the batch, a crash
+// may lose the gap.
 func (p *partitionModel) dataEnd() int64 {
 	if len(p.batches) == 0 {
 		return p.first
@@ -83,16 +88,17 @@ func (p *partitionModel) dataEnd() int64 {
 	return p.batches[len(p.batches)-1].last() + 1
 }
 
-// reset sets the partition to an empty log at an offset, without producers and leader epochs.
+// reset changes the model to an empty log that begins at an offset, without producers and leader
+// epochs.
 func (p *partitionModel) reset(offset int64) {
-	p.first, p.truncatedTo, p.batches, p.epochs, p.leading = offset, offset, nil, nil, false
+	p.first, p.truncatedTo, p.batches, p.epochs, p.epochsChanging = offset, offset, nil, nil, false
 	p.filled = nil
-	p.synced, p.cleanable, p.start, p.startMax, p.highWatermark, p.highWatermarkM = offset, offset,
-		offset, offset, offset, offset
+	p.synced, p.cleanable, p.start, p.startMax = offset, offset, offset, offset
+	p.highWatermark, p.highWatermarkMax = offset, offset
 	p.replicatedTo, p.forgotten = 0, 0
 }
 
-// upTo returns the partition as it is when the log ends at an offset.
+// upTo returns the model of the same partition if the log ends at an offset.
 func (p *partitionModel) upTo(end int64) *partitionModel {
 	c := p.clone()
 	c.batches = slices.DeleteFunc(slices.Clone(p.batches),
@@ -100,7 +106,7 @@ func (p *partitionModel) upTo(end int64) *partitionModel {
 	return c
 }
 
-// since returns the partition without the batches below an offset.
+// since returns the model without the batches that are entirely below an offset.
 func (p *partitionModel) since(start int64) *partitionModel {
 	c := p.clone()
 	c.batches = slices.DeleteFunc(slices.Clone(p.batches),
@@ -108,8 +114,8 @@ func (p *partitionModel) since(start int64) *partitionModel {
 	return c
 }
 
-// clone copies the value. The elements of the lists never change, only the lengths of the lists
-// change.
+// clone returns a copy of the model. The copies share their lists: elements of a list never change,
+// and appending to one of the copies does not change the other.
 func (p *partitionModel) clone() *partitionModel {
 	c := *p
 	c.batches, c.epochs = slices.Clip(p.batches), slices.Clip(p.epochs)
@@ -119,19 +125,21 @@ func (p *partitionModel) clone() *partitionModel {
 // filledGap is an empty batch with the offsets [from, to).
 type filledGap struct{ from, to int64 }
 
-// filledTo returns the empty batches that are left when the log ends at an offset.
+// filledTo returns those empty batches of filled that remain if the log ends at an offset.
 func (p *partitionModel) filledTo(end int64) []filledGap {
 	return slices.DeleteFunc(slices.Clone(p.filled), func(f filledGap) bool { return f.to > end })
 }
 
-// boundary reports whether the log may end at an offset: between two batches.
+// boundary reports whether the log may end at an offset after a crash: at the end of a batch, at
+// its first offset, or where a truncation ended it.
 func (p *partitionModel) boundary(end int64) bool {
 	return end == p.first || end == p.truncatedTo ||
 		slices.ContainsFunc(p.filled, func(f filledGap) bool { return f.to == end }) ||
 		slices.ContainsFunc(p.batches, func(b appended) bool { return b.last()+1 == end })
 }
 
-// latest returns the last batch of each producer below an offset, in its latest epoch.
+// latest returns, for each producer, its last batch below an offset, if no marker with a later
+// producer epoch follows the batch.
 func (p *partitionModel) latest(end int64) map[int64]appended {
 	latest := map[int64]appended{}
 	for _, b := range p.batches {
@@ -148,8 +156,8 @@ func (p *partitionModel) latest(end int64) map[int64]appended {
 	return latest
 }
 
-// leaderEpoch returns the latest epoch that a log with this end can know: one that started above
-// the end is lost with its records.
+// leaderEpoch returns the latest leader epoch of a log with this end. An epoch that started above
+// the end is lost together with its records.
 func (p *partitionModel) leaderEpoch(end int64) int32 {
 	latest := int32(-1)
 	for _, e := range p.epochs {
@@ -164,13 +172,13 @@ func (p *partitionModel) leaderEpoch(end int64) int32 {
 type modelRecord struct {
 	offset    int64
 	key       string
-	value     string // "" if null, because no other is empty
+	value     string // "" if the value is null; the workload writes no empty values
 	timestamp int64
 	epoch     int32
 }
 
-// records lists the data records that were appended in [from, to), with committed those without
-// aborted transactions.
+// records lists the data records that were appended with offsets in [from, to). If committed is
+// true, it omits those of aborted transactions.
 func (p *partitionModel) records(from, to int64, committed bool) (records []modelRecord) {
 	aborted := p.transactions().aborted
 	for _, b := range p.batches {
@@ -193,8 +201,8 @@ func (p *partitionModel) records(from, to int64, committed bool) (records []mode
 	return records
 }
 
-// removable returns the records that a pass may have removed: superseded ones below cleanable, and
-// tombstones and aborted ones there.
+// removable returns the offsets of the records that a pass may have removed: those below cleanable
+// that are superseded, tombstones or part of an aborted transaction.
 func (p *partitionModel) removable() map[int64]bool {
 	may := map[int64]bool{}
 	newest := map[string]int64{}
@@ -211,9 +219,9 @@ func (p *partitionModel) removable() map[int64]bool {
 	return may
 }
 
-// missing returns why the records of [from, to) cannot have become what was read; "" if they can:
-// each record that was read was appended, each that is missing is removable, and the last value of
-// each key is the same.
+// missing compares the records that were read from [from, to) with those that were appended. It
+// returns the first contradiction, or "". Each record that was read must have been appended, each
+// one that was not read must be removable, and the last value of each key must be the same.
 func (p *partitionModel) missing(read []modelRecord, from, to int64, committed bool) string {
 	final, got := map[string]modelRecord{}, map[string]string{}
 	may := p.removable()
@@ -240,7 +248,8 @@ func (p *partitionModel) missing(read []modelRecord, from, to int64, committed b
 		return sprint("read %+v, which was not appended", read[0])
 	}
 	for key, r := range final {
-		// In a range that ends below cleanable, the record that supersedes this one may be above.
+		// If the range ends below cleanable, the record that supersedes this one may be above the
+		// range.
 		if got[key] != r.value && (to >= p.cleanable || !may[r.offset]) {
 			return sprint("last value of key %s is %q, was %q", key, got[key], r.value)
 		}

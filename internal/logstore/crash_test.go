@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	crashPoints = flag.Int("crash.points", 400, "number of crashes to take, at least")
+	crashPoints = flag.Int("crash.points", 400, "minimum number of crashes to test")
 	crashTrace  = flag.Bool(
 		"crash.trace",
 		false,
@@ -30,43 +30,46 @@ var (
 
 const (
 	crashPartitions = 3
-	crashActs       = 40 // number of random operations of a run before the first crash
-	crashActsMore   = 12 // number of random operations after each crash
-	// per seed, of some thousand: the next seed does other things
+	crashActs       = 40 // number of random operations of a run on the empty disk
+	crashActsMore   = 12 // number of random operations after each simulated crash
+	// number of crashes tested per seed, of some thousand possible ones: another seed finds
+	// other states sooner
 	crashesOfOne = 100
 )
 
-// knownCrashSeeds once failed, because of the store:
+// knownCrashSeeds are seeds whose runs once failed, and that every test run repeats. Some of them
+// failed because of a fault of the store:
 //
-//   - 3000962: it lost producers (ensureForDeletion);
+//   - 3000962: the store lost the state of producers (ensureForDeletion);
 //   - 13000475: deleted records restored a leader epoch (verifyEpochs);
 //   - 13000584: a deleted segment returned without its transaction index (frontDeletion.mark);
 //
-// or because the model demanded too much:
+// The others failed because the model was too strict:
 //
 //   - 10356817682516520659: the producer state was lost to a full disk and a crash, and the next
 //     batch of the producer in the log was a marker (workload.transact);
-//   - 3000517: the log ended behind an empty batch that an earlier truncation had appended
+//   - 3000517: the log ended after an empty batch that an earlier truncation had appended
 //     (partitionModel.filled);
 //   - 11000125: a truncation removed such a batch as a whole.
 var knownCrashSeeds = []uint64{10356817682516520659, 3000517, 3000962, 11000125, 13000475, 13000584}
 
-// Random work on a store of several partitions, with a power failure at random moments of it. After
-// each one the store is opened (with more failures on the way), compared with the model
-// (crash_model_test.go), worked on, and interrupted again, up to three times in a row.
+// The test applies random operations to a store with several partitions, and simulates a power
+// failure at random moments. After each power failure it opens the store on the disk that is left,
+// compares the store with the model (crash_model_test.go), and continues with more operations and
+// power failures, up to three in a row.
 //
-// A seed gives the same run each time: logs are worked on one after the other, and a background
-// sync is awaited before the next act. make crash takes ten thousand crashes and more.
+// A seed gives the same run each time: the operations run one after the other, and each waits for
+// the background syncs of the one before. `make crash` tests ten thousand crashes and more.
 func TestCrashes(t *testing.T) {
 	began, points, runs := time.Now(), 0, 0
 	_, alone := seed.Single(t)
 	for seed := range seed.Sequence(t, math.MaxInt, knownCrashSeeds...) {
 		limit := min(*crashPoints-points, crashesOfOne)
 		if alone {
-			limit = math.MaxInt // the run that failed may have had more crashes left
+			limit = math.MaxInt // the failed run may have had a larger limit
 		}
 		run, err := runPlan(t, seed, limit)
-		points, runs = points+run.taken-1, runs+1 // the beginning is not a crash
+		points, runs = points+run.taken-1, runs+1 // the first one is the empty disk, not a crash
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,8 +80,8 @@ func TestCrashes(t *testing.T) {
 	t.Logf("%d crashes in %d runs, %s", points, runs, time.Since(began).Round(time.Millisecond))
 }
 
-// For one seed, everything reaches the disk in the same order: a failure that cannot be repeated is
-// hard to find.
+// Runs with the same seed change the disk in the same order. Otherwise a failure could not be
+// repeated, and its cause would be hard to find.
 func TestCrashRunsAreRepeatable(t *testing.T) {
 	var moments []uint64
 	for range 3 {
@@ -93,7 +96,7 @@ func TestCrashRunsAreRepeatable(t *testing.T) {
 	}
 }
 
-// newPlan draws the acts of a run.
+// newPlan returns n random acts.
 func newPlan(seed uint64, n int) []act {
 	random := rand.New(rand.NewPCG(seed, 0))
 	plan := make([]act, n)
@@ -103,11 +106,12 @@ func newPlan(seed uint64, n int) []act {
 	return plan
 }
 
-// runPlan runs a plan on an empty disk, and then follows the crashes that it took, up to the limit.
+// runPlan runs a plan on an empty disk. It then tests the crashes that occurred in it, and the
+// crashes after those, until it has tested limit of them.
 func runPlan(t *testing.T, seed uint64, limit int) (run crashRun, err error) {
-	cryptotest.SetGlobalRandom(t, seed) // of the salts of key sidecars
-	// In a bubble: a log reads the clock when it is opened, and must not find its producers
-	// expired.
+	cryptotest.SetGlobalRandom(t, seed) // for the salts of key sidecars
+	// Run in a bubble of synctest: a log reads the clock when it is opened, and with the real time
+	// it would expire the producers.
 	synctest.Test(t, func(*testing.T) {
 		models := make([]*partitionModel, crashPartitions)
 		for i := range models {
@@ -122,15 +126,15 @@ func runPlan(t *testing.T, seed uint64, limit int) (run crashRun, err error) {
 	return run, err
 }
 
-// crashRun is the state of one run and of all its crashes, which depend only on the seed.
+// crashRun is the state of one run and of all crashes tested in it. It depends only on the seed.
 type crashRun struct {
 	chance       *rand.Rand
 	taken, limit int
-	moments      hash.Hash64 // hash of all moments
+	moments      hash.Hash64 // of the names of all moments, to compare runs
 }
 
-// follow opens the disk that a crash left, checks it, continues with a plan, and follows the
-// crashes of that plan, depth first.
+// follow opens the store on the disk that a crash left, checks it and runs a plan on it. It then
+// does the same, depth first, with the crashes that occurred during the plan.
 func (r *crashRun) follow(point crashPoint, plan []act, depth int) error {
 	r.taken++
 	w := &workload{models: point.models, chance: r.chance, seen: r.moments,
@@ -153,7 +157,7 @@ func (r *crashRun) follow(point crashPoint, plan []act, depth int) error {
 	return nil
 }
 
-// history lists the acts since a crash.
+// history returns the acts since a crash, for the report of a failure.
 func (w *workload) history(since crashPoint) string {
 	separator := ", "
 	if *crashTrace {
@@ -162,8 +166,8 @@ func (w *workload) history(since crashPoint) string {
 	return since.at + "; then: " + strings.Join(w.trace, separator)
 }
 
-// run opens the store, checks it, and acts. A failed check is the error; the store is closed in any
-// case.
+// run opens the store, checks it, and runs the acts of the plan. It returns a failed check as an
+// error. It closes the store in any case.
 func (w *workload) run(plan []act) (err error) {
 	defer func() {
 		if failure := recover(); failure != nil {

@@ -9,7 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 )
 
-// note adds the state of the partitions and their files to the history of a run, with -crash.trace.
+// note adds the state of the partitions and their files to the history of the run, if the flag
+// -crash.trace is set.
 func (w *workload) note(what string) {
 	if !*crashTrace {
 		return
@@ -51,7 +52,8 @@ func (w *workload) remember(line string) {
 	w.trace = append(w.trace, line)
 }
 
-// logger discards what the store logs, or adds it to the history of the run.
+// logger returns a logger that discards all messages, or with -crash.trace adds them to the history
+// of the run.
 func (w *workload) logger() *slog.Logger {
 	if !*crashTrace {
 		return quiet()
@@ -59,7 +61,7 @@ func (w *workload) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(io.Writer(traceWriter{w}), nil))
 }
 
-// traceWriter writes lines into a history.
+// traceWriter adds log lines to the history of a workload.
 type traceWriter struct{ w *workload }
 
 func (t traceWriter) Write(line []byte) (int, error) {

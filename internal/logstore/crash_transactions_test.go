@@ -17,16 +17,17 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// transactions is the state of the transactions, computed from the batches of a model.
+// transactions is the state of all transactions of a partition, computed from the batches of its
+// model.
 type transactions struct {
 	open    map[int64]int64 // producer -> first offset of its open transaction
-	epochs  map[int64]int16 // of producers that had a marker or a transactional batch: the latest
-	seen    map[int64]int64 // offset of the last marker or transactional batch of each
-	aborted map[int64]bool  // by base offset of a data batch
+	epochs  map[int64]int16 // latest epoch of each producer with a marker or a transactional batch
+	seen    map[int64]int64 // offset of the last marker or transactional batch of each producer
+	aborted map[int64]bool  // whether the data batch with this base offset was aborted
 	decided []decidedTxn
 }
 
-// transactions reads all batches, as a consumer would.
+// transactions computes the state of all transactions from all batches.
 func (p *partitionModel) transactions() transactions {
 	t := transactions{open: map[int64]int64{}, epochs: map[int64]int16{}, seen: map[int64]int64{},
 		aborted: map[int64]bool{}}
@@ -70,9 +71,10 @@ func (p *partitionModel) abortedRecords() map[int64]bool {
 	return offsets
 }
 
-// lastStable returns the last stable offset of a log with this start and high watermark, without
-// the transactions that it need not know; last is the offset of the marker, math.MaxInt64 for an
-// open one.
+// lastStable returns the last stable offset of a log with this start and high watermark. It ignores
+// the transactions for which unknown returns true: the log need not know them. unknown gets the
+// first offset of a transaction and the offset of its marker, which is math.MaxInt64 for an open
+// transaction.
 func (t transactions) lastStable(start, highWatermark int64,
 	unknown func(first, last int64) bool) int64 {
 	stable := highWatermark
@@ -89,21 +91,23 @@ func (t transactions) lastStable(start, highWatermark int64,
 	return max(start, stable)
 }
 
-// mayBeUnknown reports whether a log need not know a transaction: its batches were deleted on a
-// full disk; or a pass has removed its marker, or the batches below its bound when the marker was
-// replicated. A pass uses the high watermark at its beginning, also if a crash reverts that
-// afterwards. Without the producer snapshots, which a crash may lose too, the start of such a
-// transaction is unknown. The decision about such a transaction is final.
+// mayBeUnknown reports whether a log may have lost a transaction with this first offset and this
+// marker offset. It may if its batches were deleted on a full disk, or if a pass has removed its
+// marker. It also may if a pass has removed its first batches when the marker was replicated. A
+// pass uses the high watermark of its beginning, even if a crash later reverts the high watermark.
+// If the crash also loses the producer snapshots, the log no longer knows where such a transaction
+// began. Its outcome is decided nevertheless.
 func (p *partitionModel) mayBeUnknown(first, last int64) bool {
 	return first < p.forgotten || last < p.cleanable || first < p.cleanable && last < p.replicatedTo
 }
 
-// transact appends a batch to a transaction, and begins one if none is open.
+// transact appends a batch to a producer's transaction, and begins a transaction if none is open.
 //
-// A log that lost the state of a producer (partitionModel.forgotten) and has since received one of
-// its markers knows the producer by that marker alone. It then rejects every sequence but 0, as
-// Kafka does: it cannot distinguish the next transaction of an old epoch from a gap in a new one.
-// The workload reacts as a client does (KIP-360): it bumps the epoch and starts at sequence 0.
+// A log may have lost the state of a producer (partitionModel.forgotten) and then received a marker
+// of this producer. Then it knows only the marker. It rejects every sequence number but 0, as Kafka
+// does, because it cannot distinguish the next transaction in an old epoch from a sequence gap in a
+// new epoch. The workload then does what a client does (KIP-360): it increases the epoch and starts
+// at sequence 0.
 func (w *workload) transact(p *partitionModel, log *Log) {
 	id := int64(11 + w.random.IntN(3))
 	known := p.transactions()
@@ -125,8 +129,8 @@ func (w *workload) transact(p *partitionModel, log *Log) {
 	w.done(err, "append to a transaction")
 }
 
-// endTransaction writes a marker: in one case of four for a producer without an open transaction,
-// as a coordinator that repeats it.
+// endTransaction writes a marker. In one of four cases it does so for a producer without an open
+// transaction too, as a coordinator does that repeats a marker.
 func (w *workload) endTransaction(p *partitionModel, log *Log) {
 	known := p.transactions()
 	id := int64(11 + w.random.IntN(3))
@@ -147,8 +151,8 @@ func (w *workload) endTransaction(p *partitionModel, log *Log) {
 	w.acknowledge(p, log)
 }
 
-// checkTransactions compares the transactions of a log, and what consumers with read_committed
-// read, with the model.
+// checkTransactions compares the transactions of a log with the model, and also the records that a
+// consumer with read_committed reads.
 func (w *workload) checkTransactions(p *partitionModel, log *Log) {
 	known := p.transactions()
 	for id, epoch := range known.epochs {
@@ -172,8 +176,9 @@ func (w *workload) checkTransactions(p *partitionModel, log *Log) {
 	start, stable := log.LogStart(), log.LastStable()
 	low := known.lastStable(start, log.HighWatermark(), func(int64, int64) bool { return false })
 	high := known.lastStable(start, log.HighWatermark(), p.mayBeUnknown)
-	// If retention deletes several segments, a crash may keep the later ones: a transaction with
-	// batches only below the log start need not hold back anything. No reader can see it.
+	// If retention deletes several segments, a crash may undo the deletion of the later ones only.
+	// A transaction whose batches are all below the log start need not limit the last stable
+	// offset, because no reader can read it.
 	left := p.since(start).transactions()
 	left.open = known.open
 	high = max(high, left.lastStable(start, log.HighWatermark(), p.mayBeUnknown))
@@ -185,7 +190,7 @@ func (w *workload) checkTransactions(p *partitionModel, log *Log) {
 	}
 }
 
-// readCommitted reads a log as a consumer with read_committed does.
+// readCommitted returns the records that a consumer with read_committed reads.
 func (w *workload) readCommitted(log *Log) (records []modelRecord) {
 	for offset := log.LogStart(); offset < log.LastStable(); {
 		slice, err := log.ReadCommitted(offset, log.LogEnd(), 700, true)
@@ -220,7 +225,7 @@ func (w *workload) readCommitted(log *Log) (records []modelRecord) {
 	return records
 }
 
-// recordsOf returns the records of a batch at or above an offset.
+// recordsOf returns those records of a batch that are at or above an offset.
 func (w *workload) recordsOf(b record.Batch, from int64) (records []modelRecord) {
 	err := b.Records(1<<20, func(r *record.Record) error {
 		if r.Offset >= from {
@@ -233,10 +238,12 @@ func (w *workload) recordsOf(b record.Batch, from int64) (records []modelRecord)
 	return records
 }
 
-// Seed 1795301618533486181 of TestCrashes, when its runs were not repeatable: "tickets-0 is stable
-// up to 15, want [0, 0]". A pass removes the first batch of a transaction whose marker, above its
-// bound, is replicated. The power fails before the pass has saved the high watermark, and the
-// producer snapshots are lost. The log is right: nothing below its last stable offset is undecided.
+// A pass removes the first batch of a transaction whose marker is above the cleanable bound but
+// replicated. The power fails before the pass has saved the high watermark, and the producer
+// snapshots are lost. The reopened log does not know the transaction. Its last stable offset is
+// right nevertheless, since everything below is decided. TestCrashes once found this with seed
+// 1795301618533486181, when its runs were not repeatable, and reported "tickets-0 is stable up to
+// 15, want [0, 0]".
 func TestCrashMayLoseTheStartOfADecidedTransaction(t *testing.T) {
 	mem := vfs.NewMem()
 	var crashedDisk *vfs.Mem

@@ -9,23 +9,24 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// truncate truncates at any offset: within a batch, in a gap, above the end, and sometimes below
-// the start. But not below the high watermark of a pass or a deletion: no follower does, and what
-// those removed cannot be restored.
+// truncate truncates the log to a random offset: within a batch, in a gap, above the end, and
+// sometimes below the log start. It does not truncate below an offset that a pass or a deletion of
+// records treated as replicated. No follower does that, and the removed records could not be
+// restored.
 func (w *workload) truncate(p *partitionModel, log *Log) {
 	start := log.LogStart()
 	from := max(start-2, 0)
-	if w.random.IntN(4) > 0 { // mostly a little
+	if w.random.IntN(4) > 0 { // usually truncate only a few records
 		from = max(from, p.end()-25)
 	}
 	from = min(max(from, p.cleanable, p.replicatedTo), p.end())
 	offset := from + w.random.Int64N(p.end()+3-from)
 	if offset >= p.end() {
-		p.leading = true
+		p.epochsChanging = true
 		if w.done(log.TruncateTo(offset), "truncate nothing") {
 			w.forgetEpochs(p, offset)
 		}
-		p.leading = false
+		p.epochsChanging = false
 		if log.LogEnd() != p.end() {
 			w.failf("%s ends at %d after truncating to %d, was %d", p.id, log.LogEnd(), offset,
 				p.end())
@@ -36,7 +37,7 @@ func (w *workload) truncate(p *partitionModel, log *Log) {
 	for _, b := range p.batches {
 		switch {
 		case b.last() < offset:
-			low = b.last() + 1 // not the base of the next batch: a gap may be lost
+			low = b.last() + 1 // a gap after this batch may be lost
 		case b.base < offset:
 			end = b.base
 		}
@@ -46,7 +47,7 @@ func (w *workload) truncate(p *partitionModel, log *Log) {
 			end = min(end, f.from)
 		}
 	}
-	if low <= start || offset <= start { // nothing is left
+	if low <= start || offset <= start { // no record is left
 		if offset <= start {
 			end = offset
 		}
@@ -54,15 +55,15 @@ func (w *workload) truncate(p *partitionModel, log *Log) {
 		return
 	}
 	p.synced, p.highWatermark = min(p.synced, low), min(p.highWatermark, low)
-	p.leading = true
+	p.epochsChanging = true
 	done := w.done(log.TruncateTo(offset), "truncate")
 	got := log.LogEnd()
 	if !done && got == p.end() {
-		p.leading = false
+		p.epochsChanging = false
 		return
 	}
-	// only the leader epochs are left to be removed: the epoch file is written before the next
-	// append
+	// The truncation failed after it had removed the records: it could not write the epoch file,
+	// which the log does before the next append.
 	if !done {
 		w.freeSpace()
 		w.must(log.TruncateTo(got), "truncate again")
@@ -75,9 +76,9 @@ func (w *workload) truncate(p *partitionModel, log *Log) {
 	if got > p.dataEnd() {
 		p.filled = append(p.filled, filledGap{p.dataEnd(), got})
 	}
-	p.highWatermarkM = min(p.highWatermarkM, got)
+	p.highWatermarkMax = min(p.highWatermarkMax, got)
 	w.forgetEpochs(p, got)
-	p.leading = false
+	p.epochsChanging = false
 	if dirty := log.compaction.firstDirty.Load(); dirty > bases(log)[len(bases(log))-1] {
 		w.failf("%s is clean up to %d, above the truncation to %d", p.id, dirty, got)
 	}
@@ -92,7 +93,7 @@ func (w *workload) forgetEpochs(p *partitionModel, offset int64) {
 	}
 	log := w.store.Log(p.id)
 	if log.LogStart() == log.LogEnd() && log.LeaderEpoch() == (leaderepoch.Cache{}).Latest() {
-		// the epoch of a log without records starts at the log start, and so at the end
+		// in a log without records every epoch starts at the log start, which is also the log end
 		p.epochs = nil
 	}
 	if got, want := log.LeaderEpoch(), p.leaderEpoch(p.end()); got != want {
@@ -100,16 +101,18 @@ func (w *workload) forgetEpochs(p *partitionModel, offset int64) {
 	}
 }
 
-// startAt starts the log again, anywhere.
+// startAt empties the log by Log.StartAt, with a random new start offset.
 func (w *workload) startAt(p *partitionModel, log *Log) {
 	offset := w.random.Int64N(p.end() + 30)
 	w.restartAt(p, log, offset, func() error { return log.StartAt(offset) })
 }
 
+// restartAt empties the log by the function truncate, and checks that it is empty and begins at
+// offset.
 func (w *workload) restartAt(p *partitionModel, log *Log, offset int64, truncate func() error) {
 	p.restart = offset
 	if !w.done(truncate(), "start again") {
-		w.freeSpace() // the log still works, and the follower retries
+		w.freeSpace() // the log has not stopped, and the follower repeats the call
 		w.must(truncate(), "start again, with room")
 	}
 	p.restart = none
@@ -117,8 +120,8 @@ func (w *workload) restartAt(p *partitionModel, log *Log, offset int64, truncate
 	w.checkLog(p, log)
 }
 
-// checkRestart checks a log whose restart was interrupted: it is empty, or its records were
-// appended. Then it restarts it once more, as the follower would.
+// checkRestart checks a log after a crash that interrupted StartAt: the log is empty, or its
+// records are some that were appended. It then calls StartAt again, as the follower would.
 func (w *workload) checkRestart(p *partitionModel, log *Log) {
 	start, end := log.LogStart(), log.LogEnd()
 	if start != end {
@@ -142,7 +145,7 @@ func (w *workload) checkRestart(p *partitionModel, log *Log) {
 	w.restartAt(p, log, p.restart, func() error { return log.StartAt(p.restart) })
 }
 
-// deleteBefore deletes the records below an offset, up to the high watermark.
+// deleteBefore deletes the records below a random offset, which is at most the high watermark.
 func (w *workload) deleteBefore(p *partitionModel, log *Log) {
 	start := log.LogStart()
 	offset := start + w.random.Int64N(log.HighWatermark()-start+1)
@@ -161,13 +164,13 @@ func (w *workload) deleteBefore(p *partitionModel, log *Log) {
 	w.checkLog(p, log)
 }
 
-// replicate appends batches as a leader has them: with their offsets, gaps where its log was
-// cleaned, new epochs, and markers.
+// replicate appends batches that were fetched from a leader: with their offsets, with new leader
+// epochs, and with gaps where the leader's log was cleaned.
 func (w *workload) replicate(p *partitionModel, log *Log) {
 	var batches []byte
 	for range 1 + w.random.IntN(5) {
 		a := w.data(p)
-		from := a.base // a new epoch starts at the log end, also before a gap
+		from := a.base // a new epoch starts at the log end, even if a gap follows
 		if w.random.IntN(4) == 0 {
 			a.base += int64(w.random.IntN(20))
 		}
@@ -181,15 +184,15 @@ func (w *workload) replicate(p *partitionModel, log *Log) {
 		p.batches = append(p.batches, a)
 		batches = append(batches, b...)
 	}
-	p.leading = true
+	p.epochsChanging = true
 	if !w.done(log.AppendReplicated(batches, time.Now()), "append as a follower") {
-		w.freeSpace() // and the leader sends the rest again
+		w.freeSpace() // and append again the batches that the log lacks
 		for len(batches) > 0 && record.Batch(batches).BaseOffset() < log.LogEnd() {
 			_, batches, _ = record.Next(batches)
 		}
 		w.must(log.AppendReplicated(batches, time.Now()), "append the rest as a follower")
 	}
-	synctest.Wait() // for a concurrent sync, which may take a crash and with it a copy of the model
-	p.leading = false
+	synctest.Wait() // for a concurrent sync, which may become a crash with a clone of the model
+	p.epochsChanging = false
 	w.acknowledge(p, log)
 }

@@ -17,29 +17,29 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// workload acts on a store of a few partitions, and updates the model of each. Its disk takes
-// crashes at random moments. A mismatch is a panic with a crashFailure, which runPlan turns into an
-// error.
+// workload applies operations to a store with a few partitions, and updates the model of each
+// partition. At random moments it notes a crash: it clones the disk and the models. A failed check
+// is a panic with a crashFailure, which run turns into an error.
 type workload struct {
 	disk  *crashDisk
-	fault *vfs.Fault // around disk
-	// fullFor is the number of acts for which the disk is still full.
+	fault *vfs.Fault // wraps disk
+	// fullFor is the number of further acts during which the disk stays full.
 	fullFor int
 	random  *rand.Rand // choices of the current operation
 	store   *Store
 	models  []*partitionModel
 
-	chance  *rand.Rand // selects the moments that become crashes
-	oneIn   int        // one moment in this many becomes a crash
+	chance  *rand.Rand // selects the moments at which a crash is simulated
+	oneIn   int        // a crash is simulated at one of oneIn moments, on average
 	crashes []crashPoint
 	moments int
-	trace   []string  // what was done, for the report
-	seen    io.Writer // gets a line per moment
+	trace   []string  // the acts so far, for the report of a failure
+	seen    io.Writer // receives one line per moment
 
-	mu sync.Mutex // guards chance, crashes and moments: logs are opened concurrently
+	mu sync.Mutex // guards chance, crashes and moments, because logs are opened concurrently
 }
 
-// crashPoint is the disk after a crash, and what must and may be on it.
+// crashPoint is the disk after a crash, with the models of what it must contain and may contain.
 type crashPoint struct {
 	mem    *vfs.Mem
 	models []*partitionModel
@@ -61,7 +61,7 @@ func (w *workload) must(err error, what string) {
 
 func sprint(format string, args ...any) string { return fmt.Sprintf(format, args...) }
 
-// operation is something a workload does. weight is its relative frequency.
+// operation is one kind of operation of a workload. weight is its relative frequency.
 type operation struct {
 	name   string
 	weight int
@@ -69,7 +69,7 @@ type operation struct {
 	when   presence // required presence of the partition
 }
 
-// operations lists all operations; a new durable operation is added here.
+// operations lists all operations of the crash test. Add every new durable operation here.
 var operations = []operation{
 	{"append", 60, (*workload).append, present},
 	{"append again", 4, (*workload).appendAgain, present},
@@ -94,8 +94,8 @@ var operations = []operation{
 	{"take up", 60, func(w *workload, p *partitionModel, _ *Log) { w.create(p) }, releasedRetained},
 }
 
-// act is one operation of a plan: it has its own random choices, so that a plan stays the same when
-// others are left out.
+// act is one operation of a plan. It has its own seed, so that its choices stay the same when other
+// acts of the plan are left out.
 type act struct {
 	partition int
 	seed      uint64
@@ -103,7 +103,7 @@ type act struct {
 
 // do selects an operation that the partition's state allows, and runs it.
 func (w *workload) do(a act) {
-	time.Sleep(time.Second) // in the bubble: the clock moves
+	time.Sleep(time.Second) // advances the clock of the bubble
 	w.random = rand.New(rand.NewPCG(a.seed, 1))
 	if w.fullFor > 0 {
 		if w.fullFor--; w.fullFor == 0 {
@@ -131,12 +131,12 @@ func (w *workload) do(a act) {
 			break
 		}
 	}
-	synctest.Wait() // for directories to be deleted
+	synctest.Wait() // until released directories are deleted
 	w.moment("idle", "")
 }
 
-// moment may become a crash: then the disk is cloned as a power failure would leave it, with what
-// must be on it.
+// moment is called at each moment at which a power failure may leave a new state. At some of them
+// it simulates a crash: it clones the disk as a power failure would leave it, and the models.
 func (w *workload) moment(what, name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,7 +159,7 @@ func (w *workload) open() {
 		FlushInterval: 1000 * time.Hour, Workers: 1})
 	w.must(err, "open")
 	w.store = store
-	synctest.Wait() // for directories to be deleted that an earlier run has left
+	synctest.Wait() // until the directories that an earlier run released are deleted
 }
 
 var crashKeys = []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}
@@ -169,16 +169,16 @@ func (w *workload) append(p *partitionModel, log *Log) {
 		w.appendOne(p, log)
 	}
 	if w.random.IntN(4) > 0 {
-		p.highWatermarkM = p.end()
+		p.highWatermarkMax = p.end()
 		log.AdvanceHighWatermark(p.end())
 	}
 }
 
-// appendOne appends a batch of a few records, mostly of an idempotent producer, sometimes in a new
-// epoch of it.
+// appendOne appends a batch of a few records at the log end.
 func (w *workload) appendOne(p *partitionModel, log *Log) { w.put(p, log, w.data(p)) }
 
-// data returns a batch for the end of the log.
+// data returns a random batch for the log end. Most batches are of an idempotent producer, which
+// sometimes begins a new epoch.
 func (w *workload) data(p *partitionModel) appended {
 	s := storetest.Batch{Timestamp: time.Now(),
 		Value: fmt.Sprintf("%d-%0*d", p.end(), 1+w.random.IntN(120), w.random.IntN(1000))}
@@ -209,7 +209,7 @@ func (w *workload) put(p *partitionModel, log *Log, a appended) {
 	w.done(w.tryPut(p, log, a), "append")
 }
 
-// tryPut is put for a batch that the log may reject.
+// tryPut is like put, but returns the error of a batch that the log rejects.
 func (w *workload) tryPut(p *partitionModel, log *Log, a appended) error {
 	p.batches = append(p.batches, a)
 	got, err := log.AppendVerified(append([]byte{}, a.wire...),
@@ -225,8 +225,8 @@ func (w *workload) tryPut(p *partitionModel, log *Log, a appended) error {
 	return nil
 }
 
-// acknowledge waits for the sync that the topic may require: the synced records must survive a
-// crash.
+// acknowledge waits for the sync that durability Fsync requires, and updates the model: the synced
+// records must survive a crash.
 func (w *workload) acknowledge(p *partitionModel, log *Log) {
 	if !log.Settings().Fsync {
 		return
@@ -238,7 +238,8 @@ func (w *workload) acknowledge(p *partitionModel, log *Log) {
 	p.synced = max(p.synced, min(log.DurableEnd(), p.dataEnd()))
 }
 
-// appendAgain sends one of the last batches again.
+// appendAgain appends the last batch of each producer again, and checks that the log recognizes the
+// duplicates.
 func (w *workload) appendAgain(p *partitionModel, log *Log) { w.wantDuplicates(p, log) }
 
 func (w *workload) wantDuplicates(p *partitionModel, log *Log) {
@@ -253,7 +254,7 @@ func (w *workload) wantDuplicate(log *Log, b appended) {
 	verified := Verified{Transaction: b.sent.Transactional}
 	got, err := log.AppendVerified(append([]byte{}, b.wire...), verified, time.Now())
 	if err != nil || !got.Duplicate || got.BaseOffset != b.base {
-		w.failf("%s: producer %d's last batch, at %d, sent again: %+v, %v", log.ID(),
+		w.failf("%s: repeated last batch of producer %d, at offset %d: got %+v, %v", log.ID(),
 			b.sent.Producer, b.base, got, err)
 	}
 	gap := b.sent
@@ -281,11 +282,11 @@ func (w *workload) roll(_ *partitionModel, log *Log) {
 func (w *workload) lead(p *partitionModel, log *Log) {
 	e := leaderepoch.Entry{
 		Epoch: p.leaderEpoch(p.end()) + 1 + int32(w.random.IntN(2)), Start: p.end()}
-	p.epochs, p.leading = append(p.epochs, e), true
+	p.epochs, p.epochsChanging = append(p.epochs, e), true
 	if !w.done(log.Lead(e.Epoch), "lead") {
 		p.epochs = slices.Clip(p.epochs[:len(p.epochs)-1])
 	}
-	p.leading = false
+	p.epochsChanging = false
 }
 
 func (w *workload) configure(p *partitionModel, log *Log) {
@@ -293,37 +294,38 @@ func (w *workload) configure(p *partitionModel, log *Log) {
 	retain := w.random.IntN(2) == 0
 	p.settings.Fsync = w.random.IntN(3) == 0
 	log.Configure(p.settings, p.retain)
-	// for the sync that Fsync requests: it could be ordered before or after that of the reclaim
-	// policy
+	// Wait for the sync that Fsync causes. Otherwise it could run before or after the sync of the
+	// reclaim policy, and the run would not be repeatable.
 	synctest.Wait()
 	p.retain = retain
 	log.Configure(p.settings, p.retain)
 	w.acknowledge(p, log)
 }
 
-// clean runs one pass, as a worker of the cleaner does.
+// clean runs one pass over the log, as a worker of the cleaner does.
 func (w *workload) clean(p *partitionModel, log *Log) {
 	if !p.settings.Compact {
 		return
 	}
-	// Not durability.sealedEnd: a reset of the first dirty offset saves the recovery point, which
-	// then takes effect at once.
+	// The bound is the recovery point and not durability.sealedEnd: a reset of the first dirty
+	// offset saves the recovery point, which then applies at once.
 	p.cleanable = max(p.cleanable, min(log.checkpointState().recoveryPoint, log.LastStable()))
 	p.replicatedTo = max(p.replicatedTo, log.HighWatermark())
 	_, err := compact(context.Background(), log)
 	w.done(err, "clean")
 	if dirty := log.compaction.firstDirty.Load(); dirty > p.end() {
-		w.failf("%s is clean up to %d, beyond its end %d", p.id, dirty, p.end())
+		w.failf("first dirty offset of %s is %d, beyond the log end %d", p.id, dirty, p.end())
 	}
 }
 
-// tick does the work of the store's goroutine: each second, and with retention each minute.
+// tick does what the store's goroutine does each second, or with retention what it does each
+// minute.
 func (w *workload) tick(retention bool) {
 	forgotten := map[*partitionModel]int64{}
 	for _, p := range w.models {
-		p.startMax, forgotten[p] = max(p.startMax, p.highWatermarkM), p.forgotten
+		p.startMax, forgotten[p] = max(p.startMax, p.highWatermarkMax), p.forgotten
 		if retention {
-			p.replicatedTo = max(p.replicatedTo, p.highWatermarkM)
+			p.replicatedTo = max(p.replicatedTo, p.highWatermarkMax)
 		}
 		if w.fullFor > 0 {
 			p.forgotten = max(p.forgotten, p.startMax)
@@ -341,8 +343,8 @@ func (w *workload) tick(retention bool) {
 	}
 }
 
-// settle updates the model after a flush and a save: the records are durable, or on a full disk may
-// be.
+// settle updates the model after a flush and a write of the checkpoints: the records and the
+// offsets are durable, or on a full disk may be.
 func (w *workload) settle(p *partitionModel, log *Log) {
 	if w.fullFor > 0 {
 		p.startMax = max(p.startMax, log.LogStart())
@@ -350,7 +352,7 @@ func (w *workload) settle(p *partitionModel, log *Log) {
 	}
 	p.synced = p.dataEnd()
 	p.start, p.startMax = log.LogStart(), log.LogStart()
-	p.highWatermark, p.highWatermarkM = log.HighWatermark(), log.HighWatermark()
+	p.highWatermark, p.highWatermarkMax = log.HighWatermark(), log.HighWatermark()
 }
 
 func (w *workload) restart() {
@@ -381,14 +383,14 @@ func (w *workload) release(p *partitionModel, _ *Log) {
 	}
 }
 
-// create creates a partition, or reopens a retained one; each time with another topic id.
+// create creates a partition, or reopens a retained one. It uses another topic id each time.
 func (w *workload) create(p *partitionModel) {
 	w.freeSpace()
 	p.topic[0]++
 	p.next = present
 	if p.where == absent {
 		*p = partitionModel{id: p.id, topic: p.topic, next: present, restart: none}
-		p.settings = compactedOrNot(w.random)
+		p.settings = randomPolicy(w.random)
 		p.retain = w.random.IntN(2) == 0
 	}
 	log, err := w.store.Create(p.id, p.topic, p.settings, p.retain)
@@ -398,8 +400,8 @@ func (w *workload) create(p *partitionModel) {
 	w.adopt(p, log)
 }
 
-// compactedOrNot returns settings with small segments, and with retention or cleaning or both.
-func compactedOrNot(random *rand.Rand) topicconfig.Settings {
+// randomPolicy returns settings with small segments, and with compaction, retention or both.
+func randomPolicy(random *rand.Rand) topicconfig.Settings {
 	return settings(func(s *topicconfig.Settings) {
 		s.SegmentBytes = int64(1000 + random.IntN(1500))
 		s.KeepCodec, s.Fsync = true, random.IntN(3) == 0

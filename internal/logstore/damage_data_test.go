@@ -11,10 +11,10 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// A byte of a sealed segment changes below the recovery point, while the log is in use: a reader of
-// the batch gets an error with its location, the batches behind it can be read, appends continue,
-// and other partitions are not affected. A start rejects the log and names the location: synced
-// records must not be removed.
+// A byte of a sealed segment, below the recovery point, changes while the log is in use. A read of
+// the damaged batch fails with an error that contains its location. Later batches can be read,
+// appends succeed, and other partitions are not affected. The next start rejects the log and
+// reports the location, since it must not remove synced records.
 func TestDamagedDataIsReportedWithItsLocation(t *testing.T) {
 	for _, clean := range []bool{true, false} {
 		w := newWorld(t, clean)
@@ -26,7 +26,8 @@ func TestDamagedDataIsReportedWithItsLocation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := file.WriteAt([]byte{0x40}, 8); err != nil { // the length of its first batch
+		// Damage the length field of the first batch.
+		if _, err := file.WriteAt([]byte{0x40}, 8); err != nil {
 			t.Fatal(err)
 		}
 		if err := errors.Join(file.Sync(), file.Close()); err != nil {
@@ -37,7 +38,7 @@ func TestDamagedDataIsReportedWithItsLocation(t *testing.T) {
 		wantLocation(t, err, "read at offset 10", path, "position 0")
 		if got := readKeys(t, log, 20); !slices.Equal(got,
 			w.want.keys[len(w.want.keys)-len(got):]) || len(got) < 10 {
-			t.Errorf("clean %v: read behind it: %v", clean, got)
+			t.Errorf("clean %v: read after the damaged segment: %v", clean, got)
 		}
 		appendBatch(t, log, keyed(t, "more"))
 		other := PartitionID{Topic: "other"}
@@ -56,7 +57,7 @@ func TestDamagedDataIsReportedWithItsLocation(t *testing.T) {
 	}
 }
 
-// wantLocation expects a storage error that names a location.
+// wantLocation checks that err is a storage error whose text contains all places.
 func wantLocation(t *testing.T, err error, places ...string) {
 	t.Helper()
 	if !errors.Is(err, ErrStorage) || !errors.Is(err, record.ErrCorrupt) {

@@ -22,19 +22,21 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// world is a log with content in every file: segments, two leader epochs, an idempotent producer,
-// aborted transactions and an open one, a log start above the first base.
+// world is a data directory in which every file of a log has content. The log has several segments,
+// two leader epochs, an idempotent producer, aborted transactions and an open one. Its log start is
+// above the base offset of its first segment.
 type world struct {
-	mem, earlier *vfs.Mem // earlier is an older state of the disk
+	mem, earlier *vfs.Mem // earlier is an earlier state of the same disk
 	want         state
 }
 
-// state is the required state of a log after any damage to files that can be rebuilt.
+// state is the state of a log as its callers see it. Damage to files that can be rebuilt must not
+// change it.
 type state struct {
 	start, end, stable, highWatermark int64
 	keys, committed                   []string
 	epochs                            string
-	// offset of the first record of each of some timestamps
+	// at contains, for some timestamps, the result of a lookup by timestamp.
 	at string
 }
 
@@ -84,7 +86,7 @@ func newWorld(t *testing.T, clean bool) world {
 			}
 		}
 		at := epoch0.Add(time.Duration(log.LogEnd()) * time.Millisecond)
-		seen := time.Now() // a start expires producers that were not seen for a day
+		seen := time.Now() // so that a start does not expire the producers
 		if _, err := log.Append(storetest.Batch{
 			Producer: 7, Sequence: round, Timestamp: at, Keys: []string{fmt.Sprintf("p%d", round)},
 			Value: "of producer 7",
@@ -109,7 +111,8 @@ func newWorld(t *testing.T, clean bool) world {
 	}
 	w.want = stateOf(t, log)
 	store.tick(epoch0, false)
-	// The .dead file is as a pass leaves it. The next pass verifies its content (package clean).
+	// Write a .dead file, as a pass does. Its content does not matter here: the next pass verifies
+	// it (package clean).
 	dead := filepath.Join(log.dir, segment.Name(bases(log)[0], segment.DeadExtension, ""))
 	if err := vfs.WriteFileAtomic(w.mem, dead, bytes.Repeat([]byte("dead"), 30)); err != nil {
 		t.Fatal(err)
@@ -123,10 +126,11 @@ func newWorld(t *testing.T, clean bool) world {
 	return w
 }
 
-// damages of a file; earlier is its older content, or that of a file of its kind elsewhere.
+// damages lists ways to damage a file. earlier is an earlier content of the same file, or the
+// content of another file of its kind.
 var damages = []struct {
 	name   string
-	change func(content, earlier []byte) []byte // nil: the file is removed
+	change func(content, earlier []byte) []byte // the result nil removes the file
 }{
 	{"missing", func([]byte, []byte) []byte { return nil }},
 	{"empty", func([]byte, []byte) []byte { return []byte{} }},
@@ -141,7 +145,8 @@ var damages = []struct {
 	{"too long", func(b, _ []byte) []byte { return append(bytes.Clone(b), "\x01and more\n"...) }},
 }
 
-// findFile returns the first or last file with a suffix, of the partition or of the data directory.
+// findFile returns the first or the last file with a suffix in the directory of the partition, or
+// if there is none, in the data directory.
 func findFile(t *testing.T, mem *vfs.Mem, suffix string, last bool) string {
 	t.Helper()
 	var found []string
@@ -169,16 +174,18 @@ func findFile(t *testing.T, mem *vfs.Mem, suffix string, last bool) string {
 	return found[0]
 }
 
-// Files that can be rebuilt are rebuilt after any damage, and the log is what it was; others are
-// rejected with an error that names the file. Other partitions are not affected.
+// A start rebuilds a damaged file if that is possible, and the state of the log is unchanged. It
+// rejects damage to other files with an error that contains the name of the file. Other partitions
+// are not affected.
 func TestDamagedFilesAreRebuiltOrRejected(t *testing.T) {
 	for _, file := range []struct {
 		name, suffix string
 		last         bool
-		// except adjusts what may differ, because only this file contains it
-		// (docs/format/checkpoints.md).
+		// except copies to got those parts of want that may differ, because only this file stores
+		// them (docs/format/checkpoints.md).
 		except func(got, want *state)
-		// the partition is offline, or the directory is not opened, when the file is not as it was
+		// reject is set if the partition may be offline, or the data directory rejected, when this
+		// file is damaged.
 		reject bool
 	}{
 		{name: "offset index, sealed", suffix: ".index"},
@@ -192,7 +199,7 @@ func TestDamagedFilesAreRebuiltOrRejected(t *testing.T) {
 		{name: "leader epochs", suffix: checkpoint.EpochsFile},
 		{name: "recovery points", suffix: checkpoint.RecoveryPointFile},
 		{name: "log starts", suffix: checkpoint.LogStartFile, except: func(got, want *state) {
-			if got.start == 0 { // that of the first segment: no other file has it
+			if got.start == 0 { // the base of the first segment: no other file stores the start
 				got.start, got.keys, got.committed, got.at = want.start,
 					got.keys[len(got.keys)-len(want.keys):], want.committed, want.at
 				got.epochs = want.epochs
@@ -244,7 +251,8 @@ func TestDamagedFilesAreRebuiltOrRejected(t *testing.T) {
 	}
 }
 
-// open opens the damaged directory and compares the log with the expected state.
+// open opens the damaged data directory and compares the log with the expected state. If mayReject
+// is set, an error that names the damaged file is accepted too.
 func (w world) open(t *testing.T, path string, mayReject bool, except func(got, want *state)) {
 	t.Helper()
 	store, err := Open(Options{FS: w.mem, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour})
@@ -255,7 +263,7 @@ func (w world) open(t *testing.T, path string, mayReject bool, except func(got, 
 	if err != nil {
 		if !mayReject || !errors.Is(err, errMeta) && !errors.Is(err, record.ErrCorrupt) ||
 			!strings.Contains(err.Error(), filepath.Base(path)) {
-			t.Fatalf("rejected: %v", err)
+			t.Fatalf("got error %v, want the log to be opened or an error that names %s", err, path)
 		}
 		return
 	}
@@ -285,8 +293,8 @@ func (w world) open(t *testing.T, path string, mayReject bool, except func(got, 
 	}
 }
 
-// A key sidecar that is damaged, or that belongs to other data, is found by verify, and rebuilt
-// when a cleaner opens it.
+// Verify finds a key sidecar that is damaged or belongs to other data, and the cleaner rebuilds it
+// when it opens it.
 func TestDamagedSidecarsAreFoundAndRebuilt(t *testing.T) {
 	for _, file := range []string{keys.Extension, keys.SaltFile} {
 		for _, damage := range damages {
@@ -343,7 +351,8 @@ func TestDamagedSidecarsAreFoundAndRebuilt(t *testing.T) {
 	}
 }
 
-// countKeys opens, or builds, the sidecar of each sealed segment, and sums up its counts.
+// countKeys opens or builds the sidecar of each sealed segment, and returns the numbers of records
+// and entries in each.
 func countKeys(t *testing.T, log *Log) (counts []string) {
 	t.Helper()
 	list := log.acquire()

@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// DeleteBefore deletes segments with any policy (KAFKA-7400). After a crash the deleted records
-// stay deleted, and the others are still there.
+// DeleteBefore deletes segments whatever the cleanup policy is (KAFKA-7400). After a crash the
+// deleted records stay deleted, and all later records exist.
 func TestDeleteBeforeDeletesSegments(t *testing.T) {
 	for _, compact := range []bool{false, true} {
 		mem := vfs.NewMem()
@@ -40,8 +40,8 @@ func TestDeleteBeforeDeletesSegments(t *testing.T) {
 					again.LogStart(), got)
 			}
 		}
-		// The log continues where it ended, though the log start is above the base of the active
-		// segment (KAFKA-8764).
+		// Appends continue at the log end, although the log start is above the base offset of the
+		// active segment (KAFKA-8764).
 		fill(t, log, 3)
 		if got := readKeys(t, log, 50); !slices.Equal(got, expectKeys(50, 53)) {
 			t.Errorf("read %v", got)
@@ -65,8 +65,8 @@ func TestDeleteBeforeStopsAtTheHighWatermark(t *testing.T) {
 	}
 }
 
-// An open transaction whose beginning was deleted holds the last stable offset at the log start,
-// not lower.
+// DeleteBefore deletes the beginning of an open transaction. The last stable offset is then the log
+// start, not the lower first offset of the transaction.
 func TestDeleteBeforeWithinAnOpenTransaction(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	inTxn(t, log, 7, 0, "a")
@@ -83,7 +83,7 @@ func TestDeleteBeforeWithinAnOpenTransaction(t *testing.T) {
 	}
 }
 
-// A first dirty offset below the log start is reset, and the reset is on disk.
+// DeleteBefore raises a first dirty offset that is below the new log start, also on disk.
 func TestDeleteBeforeResetsTheFirstDirtyOffset(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)

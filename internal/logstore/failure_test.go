@@ -54,7 +54,7 @@ func TestFullDiskFailsAppendsUntilThereIsSpace(t *testing.T) {
 			store.tick(epoch0, false)
 			want := expectKeys(0, 25)
 			if got := readKeys(t, log, 0); !slices.Equal(got, want) {
-				t.Errorf("with space again: read %v", got)
+				t.Errorf("after space was freed: read %v", got)
 			}
 			log = createLog(t, openStore(t, mem.CrashClone()), settings(nil))
 			if got := readKeys(t, log, 0); !slices.Equal(got, want) {
@@ -64,7 +64,7 @@ func TestFullDiskFailsAppendsUntilThereIsSpace(t *testing.T) {
 	}
 }
 
-func TestLogStopsWhenItsFileIsUnknown(t *testing.T) {
+func TestLogStopsWhenTheStateOfItsFileIsUnknown(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		rules []vfs.Rule
@@ -100,7 +100,7 @@ func testStops(t *testing.T, rules []vfs.Rule) {
 	for _, rule := range rules {
 		fault.Inject(rule)
 	}
-	_, _ = log.Append(keyed(t, "k7"), epoch0) // succeeds if only the sync fails
+	_, _ = log.Append(keyed(t, "k7"), epoch0) // fails only in the case of the failed write
 	time.Sleep(time.Second)
 	synctest.Wait()
 	fault.Clear()
@@ -130,7 +130,7 @@ func testStops(t *testing.T, rules []vfs.Rule) {
 	}
 }
 
-// After a failure at any step of a swap, the log holds the old records or the new ones, reads
+// A swap fails at any step. The log then contains either the old records or the new ones, reads
 // continue, and a restart repairs the directory.
 func TestFailureAtEveryStepOfSwap(t *testing.T) {
 	for step := 0; ; step++ {
@@ -160,14 +160,15 @@ func TestFailureAtEveryStepOfSwap(t *testing.T) {
 	}
 }
 
-// After a crash on a full disk, or without index files on one, the log still opens: it can be read,
-// and retention deletes from it; the next start does not rely on files that could not be written.
+// The disk is full when a log is opened, after a crash or with an index file missing. The log can
+// be read, and retention deletes from it. The next start does not rely on files that could not be
+// written.
 func TestLogOpensOnFullDisk(t *testing.T) {
 	for _, clean := range []bool{false, true} {
 		mem := stopped(t, clean)
 		if !clean {
 			if err := mem.Remove(dataDir + "/" +
-				checkpoint.RecoveryPointFile); err != nil { // scan everything
+				checkpoint.RecoveryPointFile); err != nil { // so that the start scans all
 				t.Fatal(err)
 			}
 		}
@@ -192,7 +193,7 @@ func TestLogOpensOnFullDisk(t *testing.T) {
 				log.checkpointState().recoveryPoint, point)
 		}
 		if log.LogStart() != 10 {
-			t.Errorf("clean %t: the log begins at %d: retention does not make room", clean,
+			t.Errorf("clean %t: log start %d after retention on a full disk, want 10", clean,
 				log.LogStart())
 		}
 		crashed := createLog(t, openStore(t, mem.CrashClonePartly(1)), settings(nil))
@@ -202,7 +203,7 @@ func TestLogOpensOnFullDisk(t *testing.T) {
 		fault.Clear()
 		store.tick(epoch0, true)
 		if point := log.checkpointState().recoveryPoint; point != 60 {
-			t.Errorf("clean %t: with room again the recovery point is %d", clean, point)
+			t.Errorf("clean %t: recovery point %d after space was freed, want 60", clean, point)
 		}
 		for seed := range seed.Sequence(t, 20) {
 			crashed := createLog(t, openStore(t, mem.CrashClonePartly(seed)), settings(nil))

@@ -20,11 +20,11 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// Faults that the crash test found, each by itself. docs/adr/0100 has the table.
+// The tests of this file reproduce faults that the crash test found, one fault each. docs/adr/0100
+// lists them.
 
-// gapped appends a batch of one record as a leader has it whose log was cleaned below.
-//
-// The tests in this file are faults that the crash test found; docs/adr/0100 lists them.
+// gapped appends, as a follower does, a batch of one record at an offset above the log end: the
+// leader's log was cleaned below that offset.
 func gapped(t testing.TB, log *Log, offset int64) {
 	t.Helper()
 	b := record.Batch(keyed(t, fmt.Sprintf("k%d", offset)))
@@ -34,7 +34,8 @@ func gapped(t testing.TB, log *Log, offset int64) {
 	}
 }
 
-// appendNow appends a batch of a producer that a start does not expire.
+// appendNow appends a batch with the current time as its time of arrival, so that a start does not
+// expire its producer.
 func appendNow(t testing.TB, log *Log, s storetest.Batch) {
 	t.Helper()
 	if _, err := log.Append(s.Bytes(t), time.Now()); err != nil {
@@ -43,9 +44,9 @@ func appendNow(t testing.TB, log *Log, s storetest.Batch) {
 	log.AdvanceHighWatermark(log.LogEnd())
 }
 
-// A truncation into a gap fills it. Otherwise the next segment would begin behind a gap, and
-// recovery would treat that as lost data and remove what was synced; and the offsets of the gap,
-// which readers have passed, would be assigned again.
+// A truncation to an offset in a gap fills the gap with an empty batch. Otherwise the next segment
+// would begin after a gap, and recovery would treat the gap as lost data and remove synced records.
+// Moreover, the offsets of the gap, which readers have already passed, would be assigned again.
 func TestTruncationIntoGapFillsIt(t *testing.T) {
 	for offset := int64(5); offset <= 20; offset++ {
 		mem := vfs.NewMem()
@@ -77,8 +78,8 @@ func TestTruncationIntoGapFillsIt(t *testing.T) {
 	}
 }
 
-// A truncation that leaves no records above the log start restarts the log there, also if a gap is
-// left.
+// If a truncation leaves no record above the log start, the log restarts empty at the new log end.
+// This is so even if an offset gap is left.
 func TestTruncationThatLeavesOnlyAGapStartsAgain(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	fill(t, log, 5)
@@ -92,15 +93,16 @@ func TestTruncationThatLeavesOnlyAGapStartsAgain(t *testing.T) {
 	}
 }
 
-// A full disk accepts the name of a data file and rejects that of its index. A smaller batch still
-// fits into the old segment, and the power fails before the removal of the file is durable.
+// On a full disk, a roll creates the data file of the new segment but not its index. A smaller
+// batch still fits into the old segment. The power fails before the removal of the new data file is
+// durable. The next start removes the file.
 func TestFileOfFailedRollIsRemoved(t *testing.T) {
 	for _, torn := range []bool{false, true} {
 		mem := vfs.NewMem()
 		store := openStore(t, mem)
 		log := createLog(t, store, settings(nil))
 		fill(t, log, 9)
-		if err := store.Close(); err != nil { // the recovery point is 9, and there is a snapshot
+		if err := store.Close(); err != nil { // now the recovery point is 9, with a snapshot there
 			t.Fatal(err)
 		}
 		store = openStore(t, mem)
@@ -132,9 +134,9 @@ func TestFileOfFailedRollIsRemoved(t *testing.T) {
 	}
 }
 
-// A pass keeps the last batch of each producer as of the log end. A truncation to below that batch
-// still restores the one before it, which the pass removed, though a start has removed the
-// snapshots.
+// A pass keeps only the last batch of each producer. Then the log is truncated below the last batch
+// of a producer. The sequence number of the batch before it, which the pass has removed, is known
+// nevertheless, even though a start has removed the producer snapshots.
 func TestTruncationKeepsProducersOfCleanedBatches(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -168,16 +170,17 @@ func TestTruncationKeepsProducersOfCleanedBatches(t *testing.T) {
 	}
 }
 
-// Each mark of retention is durable before the next one, also before that of the next round: a
-// start that found only the second mark would find a gap, and treat it as one that cleaning left.
-func TestMarksOfTwoRoundsLeaveNoGap(t *testing.T) {
+// Each log start that retention stores is durable before the next one, also from one round of
+// retention to the next. If a start found only the second one, it would find an offset gap and
+// treat it as one that cleaning left.
+func TestTwoRoundsOfRetentionLeaveNoGap(t *testing.T) {
 	for seed := range seed.Sequence(t, 40) {
 		mem := vfs.NewMem()
 		store, log := swapLog(t, mem)
 		if err := log.DeleteBefore(12); err != nil {
 			t.Fatal(err)
 		}
-		// without the checkpoints, which have the new log start
+		// Call deleteBefore, which writes no checkpoints: they would contain the new log start.
 		if _, err := log.deleteBefore(23); err != nil {
 			t.Fatal(err)
 		}
@@ -193,8 +196,8 @@ func TestMarksOfTwoRoundsLeaveNoGap(t *testing.T) {
 	}
 }
 
-// Retention on a full disk deletes the batches of a producer, and there is no room for a snapshot.
-// It is written once there is.
+// On a full disk, retention deletes the batches of a producer and cannot write a producer snapshot.
+// The snapshot is written when there is space again.
 func TestPendingSnapshotIsWrittenLater(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
@@ -205,7 +208,7 @@ func TestPendingSnapshotIsWrittenLater(t *testing.T) {
 	fill(t, log, 33)
 	fault.Inject(vfs.Rule{Op: vfs.OpCreate, Err: syscall.ENOSPC})
 	if err := log.DeleteBefore(33); !errors.Is(err, syscall.ENOSPC) || len(bases(log)) > 1 {
-		t.Fatalf("segments %v, %v", bases(log), err) // the checkpoints had no room
+		t.Fatalf("segments %v, %v", bases(log), err) // no space for the checkpoints
 	}
 	base := bases(log)[0]
 	full := mem.CrashClone()
@@ -225,8 +228,8 @@ func TestPendingSnapshotIsWrittenLater(t *testing.T) {
 	}
 }
 
-// A snapshot below the first segment is ignored: the batches behind it are deleted, and the next
-// batch of a producer would be rejected.
+// A start ignores a producer snapshot below the first segment. The batches after the snapshot are
+// deleted, so with that state the log would reject the next batch of a producer.
 func TestSnapshotBelowFirstSegmentIsIgnored(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -244,7 +247,7 @@ func TestSnapshotBelowFirstSegmentIsIgnored(t *testing.T) {
 	}
 	crashed := mem.CrashClone()
 	dir := filepath.Join(dataDir, partition.String())
-	for _, base := range all { // and all snapshots but the first
+	for _, base := range all { // below, all snapshots but the first are removed too
 		if err := segment.RemoveFiles(crashed, dir, base, ""); err != nil {
 			t.Fatal(err)
 		}
@@ -264,9 +267,10 @@ func TestSnapshotBelowFirstSegmentIsIgnored(t *testing.T) {
 	}
 }
 
-// The recovery point is the end of a segment that was rolled, and not sealed, when the power
-// failed. Recovery rebuilds its transaction index; after another power failure at any moment, the
-// next recovery does not take the segment for a sealed one without aborted transactions.
+// The power fails when the recovery point is the end of a segment that was rolled but not yet
+// sealed. Recovery rebuilds the transaction index of the segment. Then the power fails again, at
+// any moment of the recovery. The next recovery must rebuild the index again, and not treat the
+// segment as a sealed one without aborted transactions.
 func TestAbortedStaysAbortedAfterCrashesDuringRecovery(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -300,8 +304,8 @@ func TestAbortedStaysAbortedAfterCrashesDuringRecovery(t *testing.T) {
 	}
 }
 
-// A log starts again on a full disk, or stays as it was, and continues once there is room. It does
-// not stop.
+// StartAt on a full disk either restarts the log at the new offset or leaves it unchanged. The log
+// does not stop, and StartAt succeeds once there is space.
 func TestStartAtOnFullDiskDoesNotStopTheLog(t *testing.T) {
 	for _, offset := range []int64{0, 15, 20, 50, 70} {
 		for skip := range 14 {
@@ -321,8 +325,8 @@ func TestStartAtOnFullDiskDoesNotStopTheLog(t *testing.T) {
 			if log.Fault() != nil || err != nil && !errors.Is(err, syscall.ENOSPC) {
 				t.Fatalf("start at %d, skip %d: %v, %v", offset, skip, err, log.Fault())
 			}
-			begun := log.LogEnd() == offset && log.LogStart() == offset
-			if !begun && !slices.Equal(readKeys(t, log, 5), expectKeys(5, 50)) {
+			restarted := log.LogEnd() == offset && log.LogStart() == offset
+			if !restarted && !slices.Equal(readKeys(t, log, 5), expectKeys(5, 50)) {
 				t.Fatalf("start at %d, skip %d: [%d, %d)", offset, skip, log.LogStart(),
 					log.LogEnd())
 			}
@@ -346,9 +350,10 @@ func TestStartAtOnFullDiskDoesNotStopTheLog(t *testing.T) {
 	}
 }
 
-// Seed 13000584 of TestCrashes. A crash between the deletion of a segment with an aborted
-// transaction and the next log start checkpoint must not restore the data file without the
-// transaction index: the checkpoints no longer count its entries.
+// A segment with an aborted transaction is deleted. The power fails before the log start checkpoint
+// is written. The start must not restore the data file without its transaction index, because the
+// checkpoint of aborted transactions no longer includes its entries. TestCrashes found this with
+// seed 13000584.
 func TestDeletedSegmentDoesNotReturnWithoutItsTransactionIndex(t *testing.T) {
 	mem := vfs.NewMem()
 	deleting, clones := false, []*vfs.Mem(nil)
@@ -379,14 +384,15 @@ func TestDeletedSegmentDoesNotReturnWithoutItsTransactionIndex(t *testing.T) {
 	}
 }
 
-// Retention deletes two segments; a crash keeps the second, and the producer snapshot is at the end
-// of both. The marker is above the high watermark that the crash left. A transaction of which only
-// the marker is left need not hold back readers; one of which a batch is left holds them back
-// there, and its records stay aborted.
+// Retention deletes two segments, and a crash restores the second of them. The newest producer
+// snapshot is at the end of both. A transaction began in the first segment, and its abort marker is
+// above the high watermark that the crash restored. If the second segment contains no batch of the
+// transaction, the transaction need not limit the last stable offset. Otherwise it limits the last
+// stable offset to this batch, and its records stay aborted.
 func TestInterruptedRetentionKeepsTransactions(t *testing.T) {
 	for _, more := range []bool{false, true} {
 		mem := vfs.NewMem()
-		var marking string // the data file of the second segment, once it is being deleted
+		var marking string // data file of the second segment; set when its deletion begins
 		var clones []*vfs.Mem
 		store := openStore(t, newCrashDisk(mem, func(what, name string) {
 			if what == "rename" && marking != "" && strings.HasSuffix(name, marking) {
@@ -407,7 +413,7 @@ func TestInterruptedRetentionKeepsTransactions(t *testing.T) {
 			inTxn(t, log, 9, 1, "aborted")
 		}
 		fill(t, log, 2)
-		saved := log.HighWatermark() // as the crash will leave it
+		saved := log.HighWatermark() // the crash restores this value
 		for len(bases(log)) < 3 {
 			if _, err := log.Append(keyed(t, "above"), epoch0); err != nil {
 				t.Fatal(err)
@@ -428,7 +434,8 @@ func TestInterruptedRetentionKeepsTransactions(t *testing.T) {
 		}
 		seen := 0
 		for _, crashed := range clones {
-			// An earlier start may have scanned the segment and removed it.
+			// Remove the snapshot at the start of the second segment. An earlier start may have
+			// removed it.
 			err := crashed.Remove(filepath.Join(log.dir, segment.Name(second, snapshotSuffix, "")))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				t.Fatal(err)

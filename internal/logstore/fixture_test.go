@@ -18,7 +18,7 @@ var (
 	partition = PartitionID{Topic: "tickets", Index: 0}
 	topicOne  = TopicID{1}
 	topicTwo  = TopicID{2}
-	// epoch0 is the time at which tests begin.
+	// epoch0 is the time that tests pass as the current time.
 	epoch0 = storetest.Start
 )
 
@@ -67,7 +67,7 @@ func appendAt(t testing.TB, log *Log, timestamp time.Time) {
 	appendBatch(t, log, storetest.Batch{Keys: []string{"k"}, Timestamp: timestamp}.Bytes(t))
 }
 
-// rollNow rolls the log whatever the size of its active segment.
+// rollNow rolls the log, whatever the size of its active segment.
 func rollNow(t testing.TB, log *Log) {
 	t.Helper()
 	log.mu.Lock()
@@ -77,7 +77,7 @@ func rollNow(t testing.TB, log *Log) {
 	}
 }
 
-// fill appends n batches of one record.
+// fill appends n batches of one record with the key k<offset>.
 func fill(t testing.TB, log *Log, n int) {
 	t.Helper()
 	for range n {
@@ -106,7 +106,7 @@ func batchesOf(t testing.TB, slice *Slice) []record.Batch {
 	return storetest.Batches(t, slice.File, slice.Position, slice.Length)
 }
 
-// expectKeys is offset=k<offset> for [from, to), as fill appends them.
+// expectKeys returns what readKeys returns for the offsets [from, to) of a log that fill wrote.
 func expectKeys(from, to int64) []string {
 	keys := []string{}
 	for offset := from; offset < to; offset++ {
@@ -115,6 +115,7 @@ func expectKeys(from, to int64) []string {
 	return keys
 }
 
+// bases returns the base offsets of the log's segments.
 func bases(log *Log) []int64 {
 	list := log.acquire()
 	defer list.release()

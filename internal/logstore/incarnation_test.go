@@ -47,7 +47,8 @@ func TestReplicaIncarnationIsStored(t *testing.T) {
 	}
 }
 
-// A retained log keeps the replica incarnation for which it was created, also when it is reopened.
+// A retained log keeps the id of the replica incarnation for which it was created, even when it is
+// reopened.
 func TestRetainedLogKeepsReplicaIncarnation(t *testing.T) {
 	s := openStore(t, vfs.NewMem())
 	log := createLog(t, s, settings(nil))

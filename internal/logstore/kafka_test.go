@@ -21,10 +21,11 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// kafkaDirectories were written by Apache Kafka; their README says how.
+// kafkaDirectories is the folder with data directories that Apache Kafka has written. Its README
+// describes how.
 const kafkaDirectories = "testdata/kafka-4.3.1"
 
-// kafkaMem is a data directory of Kafka's, in memory.
+// kafkaMem returns a copy, in memory, of a data directory that Kafka has written.
 func kafkaMem(t *testing.T, name string) *vfs.Mem {
 	t.Helper()
 	mem := vfs.NewMem()
@@ -61,7 +62,8 @@ type kafkaState struct {
 	readUncommitted, readCommitted []string
 }
 
-// kafkaStates reads clean.txt or killed.txt.
+// kafkaStates reads the file clean.txt or killed.txt: the state of each partition in the data
+// directory.
 func kafkaStates(t *testing.T, name string) (all []kafkaState) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(kafkaDirectories, name+".txt"))
@@ -92,10 +94,10 @@ func kafkaStates(t *testing.T, name string) (all []kafkaState) {
 	return all
 }
 
-// A log opens a directory that Kafka wrote, whether Kafka was stopped cleanly or killed: every
-// record is there, as Kafka's own consumers read it, with the offsets, the leader epoch, the
-// producers and the open transactions; appends continue behind it, and all of it is there after a
-// restart.
+// A store opens a data directory that Kafka wrote, whether Kafka was stopped cleanly or killed. It
+// returns the records that Kafka's own consumers read, with the same offsets, leader epoch,
+// producers and open transactions. Appends continue at the log end, and after a restart all records
+// are still there.
 func TestOpenDirectoryWrittenByKafka(t *testing.T) {
 	for _, name := range []string{"clean", "killed"} {
 		t.Run(name, func(t *testing.T) {
@@ -137,8 +139,8 @@ func TestOpenDirectoryWrittenByKafka(t *testing.T) {
 	}
 }
 
-// refreshProducers sets the last-seen time of the producers in all snapshots to now: a start
-// expires producers that were not seen for a day.
+// refreshProducers sets the time at which each producer was last seen to now, in all producer
+// snapshots. Otherwise a start would expire the producers, which were not seen for a day.
 func refreshProducers(t *testing.T, mem *vfs.Mem) {
 	t.Helper()
 	for _, p := range []string{"codecs-0", "transactions-0", "compacted-0"} {
@@ -195,7 +197,7 @@ func compareWithKafka(t *testing.T, log *Log, p kafkaState) {
 		got := recordsOf(t, log, p.end, c.committed)
 		for i := range max(len(got), len(c.want)) {
 			if i >= len(got) || i >= len(c.want) || got[i] != c.want[i] {
-				t.Errorf("%s, committed %v: record %d of %d differs from the %d of Kafka\n%v\n%v",
+				t.Errorf("%s, committed %v: record %d of %d differs from the %d that Kafka read\n%v\n%v",
 					p.id, c.committed, i, len(got), len(c.want),
 					got[min(i, len(got)):min(i+1, len(got))],
 					c.want[min(i, len(c.want)):min(i+1, len(c.want))])
@@ -205,8 +207,8 @@ func compareWithKafka(t *testing.T, log *Log, p kafkaState) {
 	}
 }
 
-// recordsOf reads a log below an offset as a consumer does, without control records, in the format
-// of Fill.java.
+// recordsOf returns the records of a log below an offset in the format of Fill.java. With committed
+// it returns those below the last stable offset, without aborted ones.
 func recordsOf(t *testing.T, log *Log, below int64, committed bool) (lines []string) {
 	t.Helper()
 	read := log.Read
@@ -258,8 +260,8 @@ func lineOf(r *record.Record) string {
 	return line
 }
 
-// continueAppending appends as a leader of a later epoch: each producer continues its sequence, and
-// each open transaction is aborted. It returns the log end.
+// continueAppending appends to the log as the leader of a later epoch. Each producer continues its
+// sequence, and each open transaction is aborted. It returns the log end.
 func continueAppending(t *testing.T, log *Log, p kafkaState) int64 {
 	t.Helper()
 	if err := log.Lead(p.epoch + 1); err != nil {
@@ -268,7 +270,7 @@ func continueAppending(t *testing.T, log *Log, p kafkaState) int64 {
 	for _, known := range log.mu.producers.Producers() {
 		id := known.ID
 		if id == 0 {
-			continue // none, to sent
+			continue // storetest.Batch takes id 0 as a batch without a producer
 		}
 		if known.TxnFirst != producer.NoTransaction {
 			end := EndTxn{ProducerID: id, ProducerEpoch: known.Epoch + 1,

@@ -17,8 +17,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// kafkaDumpLog runs Kafka's own dump-log on files, and returns its output. The test is skipped
-// without Java and Kafka's jars.
+// kafkaDumpLog runs Kafka's own dump-log on files and returns its output. It skips the test if Java
+// or Kafka's jars are missing.
 func kafkaDumpLog(t *testing.T, files []string, flags ...string) string {
 	t.Helper()
 	java, err := exec.LookPath("java")
@@ -45,7 +45,8 @@ func kafkaDumpLog(t *testing.T, files []string, flags ...string) string {
 	return string(out)
 }
 
-// packed is a batch of records in a codec, large enough that the indexes have entries.
+// packed returns a batch of records, compressed with a codec. It is so large that the indexes have
+// entries.
 func packed(t *testing.T, codec compress.Codec, id record.Identity, records int) []byte {
 	t.Helper()
 	id.LastOffsetDelta, id.LeaderEpoch = int32(records-1), -1
@@ -64,8 +65,8 @@ func packed(t *testing.T, codec compress.Codec, id record.Identity, records int)
 	return batch
 }
 
-// writeForKafka fills a log with all codecs, an idempotent producer, and transactions that
-// committed, aborted and stay open.
+// writeForKafka writes a log with batches of all codecs and of an idempotent producer, and with
+// transactions: committed, aborted and open ones. It returns the number of records.
 func writeForKafka(t *testing.T, dir string) (records int) {
 	t.Helper()
 	store, err := Open(Options{FS: vfs.OS{}, Dir: dir, Logger: quiet(), FlushInterval: time.Hour})
@@ -112,8 +113,8 @@ func writeForKafka(t *testing.T, dir string) (records int) {
 	return records
 }
 
-// Kafka's own tools read our files: every record of every codec, and find no problem in the
-// indexes, the transaction indexes and the producer snapshots.
+// Kafka's own tools read every record that Heartwood has written, of every codec. They find no
+// fault in the indexes, the transaction indexes and the producer snapshots.
 func TestKafkaToolsAcceptOurFiles(t *testing.T) {
 	dir := t.TempDir()
 	records := writeForKafka(t, dir)
@@ -161,8 +162,8 @@ func TestKafkaToolsAcceptOurFiles(t *testing.T) {
 	}
 }
 
-// wantNoProblem: dump-log reports problems in its output, not by its exit code. It reports that the
-// first batch of a file that does not begin at 0 does not follow -1.
+// wantNoProblem checks that the output of dump-log reports no problem, since its exit code does
+// not. It ignores one message: that the first batch of a file does not follow offset -1.
 func wantNoProblem(t *testing.T, out string) {
 	t.Helper()
 	for line := range strings.Lines(out) {

@@ -24,7 +24,7 @@ func TestDirectoryNamesAreReadFromTheLastDash(t *testing.T) {
 	}
 }
 
-func TestNamesPutAsideFitADirectory(t *testing.T) {
+func TestReleasedNamesFitADirectory(t *testing.T) {
 	id := PartitionID{Topic: strings.Repeat("t", 249), Index: 12345}
 	for _, suffix := range []string{deleteSuffix, retainedSuffix} {
 		name := releasedName(id, topicOne, suffix)

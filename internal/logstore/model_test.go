@@ -18,7 +18,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// model is the expected content of a log: a list of keys, the first of which has the offset start.
+// model is the expected content of a log. The first element of keys has the offset start.
 type model struct {
 	t       *testing.T
 	random  *rand.Rand
@@ -28,30 +28,30 @@ type model struct {
 	config  topicconfig.Settings
 	now     time.Time
 	start   int64
-	keys    []string // keys[i] has the offset start+i; "" is no record: a marker, or a gap
+	keys    []string // keys[i] is at offset start+i; "": a marker or a gap, not a record
 	batches []modelBatch
 	synced  int64
 	appends int
 }
 
-// modelBatch is a batch of a model. Batches are kept from the beginning, also below the log start.
+// modelBatch is a batch of a model. The model keeps all batches, even those below the log start.
 type modelBatch struct {
 	base     int64
 	records  int64
 	producer int64 // 0: none
 	txn      bool
-	marker   bool // it ends the producer's transaction
+	marker   bool // the batch is a marker, which ends the producer's transaction
 	commit   bool
 }
 
 func (b modelBatch) end() int64 { return b.base + b.records }
 
-// Random appends, transactions, replicated appends, rolls, reads, retention, restarts and crashes,
-// compared with a list.
+// Random appends, transactions, replicated appends, rolls, reads, retention, restarts and crashes
+// are applied to a log and to a model, which is a list of records. Both must agree.
 func TestLogFollowsTheModel(t *testing.T) {
 	for seed := range seed.Sequence(t, 30) {
-		// In a bubble, because a log reads the clock when it is opened, and must not find its
-		// producers expired.
+		// Run in a bubble of synctest: a log reads the clock when it is opened, and with the real
+		// time it would expire the producers.
 		synctest.Test(t, func(t *testing.T) {
 			config := settings(func(s *topicconfig.Settings) { s.RetentionBytes = 4000 })
 			m := &model{t: t, random: rand.New(rand.NewPCG(seed, 0)), fsys: vfs.NewMem(),
@@ -111,8 +111,9 @@ func (m *model) step() {
 	}
 }
 
-// deleteBefore deletes some records at the front, but none that are not synced: a crash may lose
-// the last batch of a producer there, which the model would have to consider.
+// deleteBefore deletes some records at the start of the log. It deletes only synced ones: after a
+// crash the log could have lost the state of producers with unsynced batches, which the model does
+// not cover.
 func (m *model) deleteBefore() {
 	if m.synced <= m.start || m.random.IntN(3) > 0 {
 		return
@@ -125,7 +126,8 @@ func (m *model) deleteBefore() {
 	m.start = offset
 }
 
-// truncate truncates within a batch or between two, and leaves at least one.
+// truncate truncates the log to a random offset within a batch or at its start, and leaves at least
+// one batch.
 func (m *model) truncate() {
 	for at := m.random.IntN(len(m.batches) + 1); at < len(m.batches); at++ {
 		b := m.batches[at]
@@ -136,7 +138,7 @@ func (m *model) truncate() {
 			m.t.Fatal(err)
 		}
 		below := m.batches[at-1].end()
-		m.synced = min(m.synced, below) // not the gap that may be in between, which is filled
+		m.synced = min(m.synced, below) // the batch that fills a gap above it is not synced
 		if m.removeFrom(b.base); below < b.base {
 			m.batches = append(m.batches, modelBatch{base: below, records: b.base - below})
 		}
@@ -144,13 +146,14 @@ func (m *model) truncate() {
 	}
 }
 
-// removeFrom removes the batches at or above end, where a batch begins or the log ends.
+// removeFrom removes the batches at or above end from the model. end must be the base of a batch or
+// the log end.
 func (m *model) removeFrom(end int64) {
 	m.keys = m.keys[:end-m.start]
 	m.batches = slices.DeleteFunc(m.batches, func(b modelBatch) bool { return b.base >= end })
 }
 
-// sequenceOf returns the next sequence of a producer.
+// sequenceOf returns the next sequence number of a producer.
 func (m *model) sequenceOf(producer int64) (next int32) {
 	for _, b := range m.batches {
 		if b.producer == producer && !b.marker {
@@ -160,8 +163,8 @@ func (m *model) sequenceOf(producer int64) (next int32) {
 	return next
 }
 
-// transactions returns the first offset of each producer's open transaction, and the records of
-// aborted ones.
+// transactions returns the first offset of each producer's open transaction, and the offsets of the
+// records of aborted transactions.
 func (m *model) transactions() (open map[int64]int64, aborted map[int64]bool) {
 	open, aborted = map[int64]int64{}, map[int64]bool{}
 	for i, b := range m.batches {
@@ -201,7 +204,7 @@ func (m *model) transact() {
 	m.add(modelBatch{base: m.end(), records: 2, producer: batch.Producer, txn: true}, batch.Keys...)
 }
 
-// endTransaction writes a marker, with or without an open transaction.
+// endTransaction writes a marker, even if the producer has no open transaction.
 func (m *model) endTransaction() {
 	end := EndTxn{ProducerID: 11 + m.random.Int64N(2), Commit: m.random.IntN(2) == 0}
 	if appended, err := m.log.AppendControl(end, m.now); err != nil ||
@@ -212,7 +215,8 @@ func (m *model) endTransaction() {
 		commit: end.Commit}, "")
 }
 
-// replicate appends a batch as a leader has it, in one case of three behind a gap.
+// replicate appends a batch that was fetched from a leader, in one case of three after an offset
+// gap.
 func (m *model) replicate() {
 	gap := max(0, m.random.Int64N(12)-8)
 	keys := []string{"r", "s", "t"}
@@ -254,7 +258,8 @@ func (m *model) append() {
 	m.add(modelBatch{base: m.end(), records: int64(len(keys)), producer: 5}, keys...)
 }
 
-// retained checks which records retention deleted, and removes them from the model.
+// retained checks that retention has deleted as many records as its settings require, and removes
+// them from the model.
 func (m *model) retained() {
 	start := m.log.LogStart()
 	size := m.log.Stats().SizeBytes
@@ -272,7 +277,8 @@ func (m *model) retained() {
 	m.start = start
 }
 
-// crash removes the unsynced batches from a random one on.
+// crash opens the log on the disk that a power failure left. The failure may have lost unsynced
+// batches, which crash then removes from the model.
 func (m *model) crash() {
 	m.fsys = crash(m.fsys, m.random.Uint64N(10))
 	m.open()
@@ -334,7 +340,8 @@ func (m *model) read() {
 		}
 	}
 	stable := committedKeys(m.t, m.log, offset)
-	// without those of the first batch below the offset
+	// committedKeys also returns the records of the first batch that are below the offset. Drop
+	// them.
 	stable = stable[max(0, len(stable)-len(committed)):]
 	if !slices.Equal(stable, committed) {
 		m.t.Fatalf("committed from %d: %v, want %v", offset, got, committed)
@@ -345,7 +352,8 @@ func (m *model) read() {
 	m.readSome(offset)
 }
 
-// readSome checks the first and the last batch of one read, and the same for a replica.
+// readSome reads once with a random limit, as a consumer and as a replica, and checks the first and
+// the last batch of each result.
 func (m *model) readSome(offset int64) {
 	limits := []int64{m.end()}
 	for _, b := range m.batches {
@@ -370,9 +378,9 @@ func (m *model) readSome(offset int64) {
 	m.checkSlice(slice, offset, m.end(), bytesMax, whole, true)
 }
 
-// firstBatch returns the batch at which a read has to begin: the first batch below the limit that
-// has a record from offset on. Of a filled gap, a client gets the batch without records only if
-// nothing else follows; a replica always gets it.
+// firstBatch returns the batch that a read from offset must return first: the first batch below the
+// limit that ends above offset. If this is a filled gap, which has no record, a consumer gets it
+// only if no other batch follows. A replica always gets it.
 func (m *model) firstBatch(offset, limit int64, replica bool) (first modelBatch, found bool) {
 	for _, b := range m.batches {
 		if b.end() <= offset || b.end() > limit {
