@@ -1,4 +1,4 @@
-// Package chart tests the dashboards and alerts of the chart: they use metrics that exist
-// (docs/metrics.md), and each alert has a runbook. hack/chart-lint.sh checks the manifests, which
-// requires Helm.
+// Package chart tests the dashboards and alerts of the Helm chart: they may use only metrics of
+// docs/metrics.md, and each alert must have a runbook. hack/chart-lint.sh checks the manifests,
+// which requires Helm.
 package chart

@@ -16,8 +16,9 @@ const root = "../../"
 // metric matches the names of Heartwood's metrics in a query or in a page of the documentation.
 var metric = regexp.MustCompile(`\bheartwood_[a-z_]+\b`)
 
-// documented returns the names of the metrics in docs/metrics.md, which test/smoke compares with
-// the running binary. A histogram has three additional names.
+// documented returns the names of the metrics in docs/metrics.md. test/smoke checks that the
+// running binary exports exactly these metrics. For a histogram the names of its _bucket, _sum and
+// _count series are included.
 func documented(t *testing.T) map[string]bool {
 	t.Helper()
 	page, err := os.ReadFile(root + "docs/metrics.md")
@@ -36,7 +37,7 @@ func documented(t *testing.T) map[string]bool {
 	return names
 }
 
-// checkQuery reports unknown metrics, and queries without a metric.
+// checkQuery fails the test if query names an unknown metric, or none at all.
 func checkQuery(t *testing.T, where, query string, known map[string]bool) {
 	t.Helper()
 	names := metric.FindAllString(query, -1)
@@ -112,7 +113,8 @@ func TestDashboardsUseDocumentedMetrics(t *testing.T) {
 	}
 }
 
-// requiredOnDashboards are the metrics that show the state of the cleaner.
+// requiredOnDashboards are the metrics that show the state of the cleaner. Each must be on a
+// dashboard.
 var requiredOnDashboards = []string{
 	"cleaner_phase", "cleaner_reason", "cleaner_progress_ratio", "cleaner_eta_seconds",
 	"log_dirty_ratio", "log_clean_bytes", "log_dirty_bytes",
@@ -133,7 +135,7 @@ func readFile(t *testing.T, name string) string {
 	return string(content)
 }
 
-// checkVariables checks the variables that the panels' queries use.
+// checkVariables checks that the dashboard defines every variable that its panels' queries use.
 func checkVariables(t *testing.T, file string, board dashboard, known map[string]bool) {
 	t.Helper()
 	found := map[string]bool{}

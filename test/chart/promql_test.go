@@ -8,17 +8,17 @@ import (
 	"testing"
 )
 
-// query is the type of a PromQL expression. The parser below supports the part of PromQL that the
-// dashboards and alerts use. Everything else is an error, so a query that uses more requires an
-// extension of the parser first.
+// query is the type of a PromQL expression. The parser in this file supports the part of PromQL
+// that the dashboards and alerts use, and returns an error for everything else. A query that uses
+// more of PromQL requires an extension of the parser first.
 type query struct {
-	sorted []string // labels of the result
+	sorted []string // labels of the result, in alphabetical order
 	scalar bool
 	ranged bool   // a range vector, which only range functions accept
-	kind   string // counter, gauge or histogram, if it is a selector
+	kind   string // of a selector: "counter", "gauge" or "histogram"
 }
 
-// metricOf is a metric of docs/metrics.md.
+// metricOf describes a metric in docs/metrics.md.
 type metricOf struct {
 	kind   string
 	labels []string
@@ -32,7 +32,7 @@ var metricRow = regexp.MustCompile(
 	"(?m)^\\| `(heartwood_[a-z_]+)` \\| ([a-z]+) \\| ([a-z_, ]*) \\|",
 )
 
-// inventory parses the table of the metrics page.
+// inventory returns the metrics in page, which is the text of docs/metrics.md, by name.
 func inventory(page string) map[string]metricOf {
 	all := map[string]metricOf{}
 	for _, row := range metricRow.FindAllStringSubmatch(page, -1) {
@@ -43,7 +43,7 @@ func inventory(page string) map[string]metricOf {
 			}
 		}
 		all[row[1]] = metric
-		if metric.kind == "histogram" { // exported as _bucket, _sum and _count
+		if metric.kind == "histogram" { // a histogram is exported as _bucket, _sum and _count
 			parts := metricOf{"counter", metric.labels}
 			all[row[1]+"_sum"], all[row[1]+"_count"] = parts, parts
 			all[row[1]+"_bucket"] = metricOf{"counter", append(slices.Clone(metric.labels), "le")}
@@ -56,7 +56,7 @@ var promToken = regexp.MustCompile(
 	`^(?:\$?[a-zA-Z_][a-zA-Z0-9_]*|[0-9]+(?:\.[0-9]+)?[smhd]?|"[^"]*"|=~|!~|!=|==|>=|<=|[-+*/(){}\[\],=<>])`,
 )
 
-// parsePromQL parses a whole query. The error names the position at which parsing failed.
+// parsePromQL parses a whole query. The error contains the position at which parsing failed.
 func parsePromQL(text string, metrics map[string]metricOf) (result query, err error) {
 	p := &promParser{metrics: metrics}
 	for rest := strings.TrimSpace(text); rest != ""; rest = strings.TrimSpace(rest) {
@@ -70,7 +70,7 @@ func parsePromQL(text string, metrics map[string]metricOf) (result query, err er
 	defer func() {
 		switch fault := recover().(type) {
 		case nil:
-		case promFault: // raised by fail
+		case promFault: // a panic of the function fail
 			err = fault
 		default:
 			panic(fault)
@@ -119,7 +119,8 @@ func (p *promParser) expect(token string) {
 	}
 }
 
-// expression parses operands separated by operators. Precedence does not affect the checks.
+// expression parses operands separated by operators. It ignores the precedence of operators, which
+// does not affect the checks.
 func (p *promParser) expression() query {
 	left := p.operand()
 	for slices.Contains([]string{"+", "-", "*", "/", ">", "<", ">=", "<=", "==", "!=", "and", "or",
@@ -193,7 +194,7 @@ func (p *promParser) quantile() query {
 	return query{sorted: slices.Delete(slices.Clone(inner.sorted), bound, bound+1)}
 }
 
-// aggregation parses sum(...) and sum by (a, b) (...).
+// aggregation parses the rest of an expression such as sum(...) or sum by (a, b) (...).
 func (p *promParser) aggregation(name string) query {
 	var by []string
 	if p.peek() == "by" {
@@ -262,7 +263,7 @@ func (p *promParser) selector(name string) query {
 
 var legendLabel = regexp.MustCompile(`\{\{ *([a-z_]+) *\}\}`)
 
-// checkLegend checks that a legend uses labels of the result only.
+// checkLegend checks that every label in a legend is a label of the query's result.
 func checkLegend(legend string, q query) error {
 	for _, label := range legendLabel.FindAllStringSubmatch(legend, -1) {
 		if !slices.Contains(q.sorted, label[1]) {

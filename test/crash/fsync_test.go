@@ -27,9 +27,10 @@ spec:
   segment: {size: 128Ki}
 `
 
-// Under durability Fsync each acknowledgement waits for a sync, and acknowledged records survive
-// kill -9. A kill does not discard the page cache, so survival alone does not prove that records
-// were synced. The counter of syncs does: it must grow by one for each record that is sent alone.
+// TestFsyncAcknowledgementIsSyncedAndSurvivesKill checks a topic with durability Fsync: each
+// acknowledgement must wait for a sync, and acknowledged records must survive kill -9. A kill does
+// not discard the page cache, so survival does not prove that a record was synced. The test
+// therefore sends single records, and the metric of syncs must grow by one for each record.
 func TestFsyncAcknowledgementIsSyncedAndSurvivesKill(t *testing.T) {
 	t.Parallel()
 	seed := seed.New(t)
@@ -71,7 +72,7 @@ func TestFsyncAcknowledgementIsSyncedAndSurvivesKill(t *testing.T) {
 		streamed := make(chan int64, 1)
 		go func() { streamed <- traffic.Stream(ctx, r.client, r.book, r.load) }()
 		r.acknowledged(r.load.Keys)
-		// a random moment, as in killOnce
+		// The process is killed at a random moment of a pass, as in killOnce.
 		<-time.After(time.Duration(r.chance.Int64N(int64(60 * time.Millisecond))))
 		r.p.Stop(t, syscall.SIGKILL)
 		r.start()

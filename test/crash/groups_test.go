@@ -15,14 +15,15 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// consumed records what the members of a group have read and committed.
+// consumed stores which offsets the members of a group have read and committed.
 type consumed struct {
-	mu        sync.Mutex
-	read      map[int32]map[int64]bool // offsets, by partition
-	committed map[int32]int64          // highest acknowledged offset by partition
+	mu sync.Mutex
+	// by partition: the offsets of records that a member has read
+	read      map[int32]map[int64]bool
+	committed map[int32]int64 // by partition: the highest offset in an acknowledged commit
 }
 
-// add records a record before its offset is committed.
+// add stores the offset of a record that was read. It is called before the offset is committed.
 func (c *consumed) add(r *kgo.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -32,7 +33,7 @@ func (c *consumed) add(r *kgo.Record) {
 	c.read[r.Partition][r.Offset] = true
 }
 
-// acknowledged records the offsets that a commit response acknowledges.
+// acknowledged stores the offsets that a commit response acknowledges.
 func (c *consumed) acknowledged(request *kmsg.OffsetCommitRequest,
 	response *kmsg.OffsetCommitResponse) {
 	c.mu.Lock()
@@ -62,12 +63,12 @@ func (c *consumed) now() map[int32]int64 {
 	return at
 }
 
-// member consumes and commits until ctx ends, then leaves the group.
+// member reads records and commits their offsets until ctx ends. Then it leaves the group.
 func (c *consumed) member(ctx context.Context, client *kgo.Client) {
 	defer client.Close()
 	for ctx.Err() == nil {
 		client.PollFetches(ctx).EachRecord(c.add)
-		// A failed commit is repeated with the offsets of the next poll.
+		// If a commit fails, the commit after the next poll includes its offsets.
 		client.CommitOffsetsSync(ctx, client.UncommittedOffsets(),
 			func(_ *kgo.Client, request *kmsg.OffsetCommitRequest,
 				response *kmsg.OffsetCommitResponse, err error) {
@@ -78,8 +79,9 @@ func (c *consumed) member(ctx context.Context, client *kgo.Client) {
 	}
 }
 
-// check compares with the offsets that the coordinator returns at the end: no acknowledged commit
-// is lost, and no commit skips a record.
+// check compares c with the committed offsets that the coordinator returns at the end of the test.
+// The coordinator must have stored every acknowledged commit, and the members must have read every
+// record below a committed offset.
 func (c *consumed) check(offsets kadm.OffsetResponses) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,9 +101,10 @@ func (c *consumed) check(offsets kadm.OffsetResponses) error {
 	return nil
 }
 
-// TestKilledCoordinatorKeepsCommits kills the broker that coordinates a group, of three, while its
-// members consume and commit. They continue with another coordinator; every acknowledged commit is
-// stored, and no record below it was skipped.
+// TestKilledCoordinatorKeepsCommits runs a consumer group on three brokers and kills the broker
+// that coordinates the group, twice. The members must continue to commit at another coordinator. At
+// the end no acknowledged commit may be lost, and the members must have read every record below the
+// committed offsets.
 func TestKilledCoordinatorKeepsCommits(t *testing.T) {
 	t.Parallel()
 	r := startReplicated(t)
@@ -145,7 +148,7 @@ func TestKilledCoordinatorKeepsCommits(t *testing.T) {
 	r.end()
 }
 
-// awaitCommits waits until every partition has a commit newer than the call.
+// awaitCommits waits until an offset of every partition has been committed since the call.
 func (c *consumed) awaitCommits(t *testing.T) {
 	t.Helper()
 	from, since := c.now(), time.Now()
@@ -175,7 +178,7 @@ func (r *replicated) coordinator(group string) (id int) {
 	return id
 }
 
-// retry repeats a request until it succeeds: a killed broker may still be starting.
+// retry repeats a request until it succeeds, because a killed broker may not have restarted yet.
 func (r *replicated) retry(request func(context.Context, *kadm.Client) error) {
 	r.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(r.bootstrap...),

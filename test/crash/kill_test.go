@@ -18,7 +18,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// Segments are so small, and minDirtyPercent so low, that the cleaner always has work; the
+// Segments are so small and minDirtyPercent is so low that the cleaner always has work. The
 // tombstone retention is so short that tombstones are removed during the test.
 const (
 	cluster = `apiVersion: heartwood.dev/v1alpha1
@@ -39,7 +39,8 @@ spec:
 `
 )
 
-// number reads a number from the environment.
+// number returns the number in the environment variable name, or the parameter standard if the
+// variable is unset.
 func number(t *testing.T, name string, standard uint64) uint64 {
 	t.Helper()
 	text := os.Getenv(name)
@@ -64,8 +65,9 @@ type run struct {
 	chance *rand.Rand
 }
 
-// Acknowledged records survive kill -9 during each step of the cleaner: reading, writing, renaming,
-// removing. Deleted keys do not reappear.
+// TestKillDuringCleaningLosesAndRestoresNothing kills the process at random moments of passes of
+// the cleaner, while it reads, writes, renames or removes files. No acknowledged record may be
+// lost, and no deleted key may reappear.
 func TestKillDuringCleaningLosesAndRestoresNothing(t *testing.T) {
 	t.Parallel()
 	rounds, seed := number(t, "HEARTWOOD_CRASH_ROUNDS", 2), seed.New(t)
@@ -85,7 +87,8 @@ func TestKillDuringCleaningLosesAndRestoresNothing(t *testing.T) {
 	}
 	t.Cleanup(r.client.Close)
 	for round := range rounds {
-		// Stream numbers values from here, so each value identifies its round.
+		// Stream starts at this round number, which is part of each value. So no two values are
+		// equal.
 		r.load.Rounds = int(round) * 1000
 		r.killOnce()
 	}
@@ -106,14 +109,14 @@ func (r *run) killOnce() {
 	defer cancel()
 	streamed := make(chan int64, 1)
 	go func() { streamed <- traffic.Stream(ctx, r.client, r.book, r.load) }()
-	r.acknowledged(r.load.Keys) // gives the cleaner new garbage
+	r.acknowledged(r.load.Keys) // so that the log contains new garbage
 	phase := r.cleaning()
-	// A random moment of the pass, which takes tens of milliseconds.
+	// The process is killed at a random moment of the pass, which takes tens of milliseconds.
 	<-time.After(time.Duration(r.chance.Int64N(int64(60 * time.Millisecond))))
 	r.p.Stop(r.t, syscall.SIGKILL)
 
 	r.start()
-	r.acknowledged(1) // the producer continues with its id and sequence numbers
+	r.acknowledged(1) // the producer continues with the same id and sequence numbers
 	cancel()
 	sent := <-streamed
 	if err := r.client.Flush(process.WithDeadline(r.t)); err != nil {
@@ -136,7 +139,7 @@ func (r *run) acknowledged(n int) {
 	})
 }
 
-// cleaning polls without a delay until a pass runs, and returns its phase.
+// cleaning polls without a delay until a pass runs, and returns the phase of the pass.
 func (r *run) cleaning() (phase string) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), process.Deadline)
@@ -165,7 +168,8 @@ func (r *run) check() int {
 	return stored
 }
 
-// settle waits until the idle log is fully cleaned: one record for each key and no tombstones.
+// settle waits until the log is fully cleaned after the last update: it then contains one record
+// for each key and no tombstones.
 func (r *run) settle() {
 	r.t.Helper()
 	process.Eventually(r.t, func() string {

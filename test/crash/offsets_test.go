@@ -13,8 +13,8 @@ import (
 )
 
 // everyOffset fetches at every offset of the cleaned log with a limit of one batch. Even if the
-// record at the offset was removed, the response must contain the next record above it: a consumer
-// that receives none would fetch the same offset forever (I43 and I44 of
+// record at the offset was removed, the response must contain the next record. A consumer that
+// receives no record would fetch the same offset forever (invariants I43 and I44 of
 // docs/cleaner-invariants.md, KAFKA-15388).
 func (r *run) everyOffset() {
 	r.t.Helper()
@@ -40,18 +40,21 @@ func (r *run) everyOffset() {
 			r.t.Fatalf("fetch at offset %d of [%d, %d) returns no record at or above it", offset,
 				start.Offset, end.Offset)
 		}
-		// Offsets between two records differ only by the batches that begin there: check each
-		// offset near a record, and skip most of a long gap.
+		// If the next record is more than 64 offsets away, the test skips all but the last 32
+		// offsets before it. Fetches in a long gap between two records take the same path, so
+		// checking a part of the gap is enough.
 		if offset++; next-offset > 64 {
 			offset = next - 32
 		}
 	}
 }
 
-// fetchAt returns the offset of the first fetched record at or above the given one, or -1.
+// fetchAt fetches at an offset and returns the offset of the first record in the response that is
+// not below it, or -1.
 func (r *run) fetchAt(topic kadm.TopicID, offset int64) int64 {
 	r.t.Helper()
-	// for each of thousands of requests
+	// process.WithDeadline would keep a context for each of thousands of requests until the test
+	// ends.
 	ctx, cancel := context.WithTimeout(r.t.Context(), process.Deadline)
 	defer cancel()
 	request := kmsg.NewPtrFetchRequest()
@@ -60,7 +63,8 @@ func (r *run) fetchAt(topic kadm.TopicID, offset int64) int64 {
 	part := kmsg.NewFetchRequestTopicPartition()
 	part.FetchOffset, part.PartitionMaxBytes, part.CurrentLeaderEpoch = offset, 1, -1
 	request.Topics = []kmsg.FetchRequestTopic{{
-		// The client uses the latest version, which has topic ids only.
+		// The client sends the latest version of the request, which contains the topic's id and not
+		// its name.
 		Topic: "tickets", TopicID: topic,
 		Partitions: []kmsg.FetchRequestTopicPartition{part},
 	}}
@@ -77,7 +81,7 @@ func (r *run) fetchAt(topic kadm.TopicID, offset int64) int64 {
 	for rest := found.RecordBatches; len(rest) > 0 && first < 0; {
 		batch, following, err := record.Next(rest)
 		if err != nil {
-			break // truncated at the size limit, as clients expect
+			break // the last batch of a response may be truncated at the size limit
 		}
 		if err := batch.CheckCRC(); err != nil {
 			r.t.Fatalf("fetch at offset %d: %v", offset, err)

@@ -32,14 +32,14 @@ spec:
   segment: {size: 1Mi}
 `
 
-// stallMax is how long a partition may take no writes; a longer stall fails the test.
+// stallMax is the longest time for which a partition may acknowledge no write.
 const stallMax = 4 * time.Minute
 
-// promises records which writes were acknowledged, and when.
+// promises stores which records were acknowledged, and when.
 type promises struct {
 	mu    sync.Mutex
-	acked map[string][]int        // acknowledged numbers by key
-	last  map[int32]time.Time     // by partition
+	acked map[string][]int        // by key: the acknowledged numbers
+	last  map[int32]time.Time     // by partition: time of the last acknowledgement
 	gaps  map[int32]time.Duration // by partition: longest time between two acknowledgements
 	count int
 }
@@ -57,7 +57,8 @@ func (p *promises) acknowledge(r *kgo.Record) {
 	p.count++
 }
 
-// takeGaps returns the longest gap of each partition since the last call.
+// takeGaps returns the longest time without an acknowledgement of each partition, since the
+// previous call of takeGaps.
 func (p *promises) takeGaps() []time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +67,8 @@ func (p *promises) takeGaps() []time.Duration {
 	return gaps
 }
 
-// silent names a partition without an acknowledgement after since.
+// silent describes a partition that has acknowledged no record after the time since. It returns ""
+// if there is no such partition.
 func (p *promises) silent(partitions int, since time.Time) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,8 +80,9 @@ func (p *promises) silent(partitions int, since time.Time) string {
 	return ""
 }
 
-// errInFlight ends a producer whose records are neither acknowledged nor rejected.
-var errInFlight = errors.New("records are still in flight four minutes after the last was produced")
+// errInFlight is the error of a producer whose records are neither acknowledged nor rejected in
+// time.
+var errInFlight = errors.New("records are still in flight four minutes after the last record was produced")
 
 // produce writes ascending numbers for each key until ctx ends, then waits for the records in
 // flight, for at most stallMax.
@@ -92,7 +95,7 @@ func (p *promises) produce(ctx context.Context, client *kgo.Client) error {
 		for key := range keys {
 			select {
 			case slots <- struct{}{}:
-			case <-ctx.Done(): // the test has ended while nothing is acknowledged
+			case <-ctx.Done(): // the test has ended, and all slots are still in use
 				return errors.Join(drain(client), refused)
 			}
 			record := &kgo.Record{Topic: "orders", Partition: int32(key % 6),
@@ -112,7 +115,7 @@ func (p *promises) produce(ctx context.Context, client *kgo.Client) error {
 	return errors.Join(drain(client), refused)
 }
 
-// drain waits for the records in flight. It has a context of its own, because that of the test may
+// drain waits for the records in flight. It uses a new context, because the context of the test may
 // have ended.
 func drain(client *kgo.Client) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), stallMax, errInFlight)
@@ -123,7 +126,8 @@ func drain(client *kgo.Client) error {
 	return nil
 }
 
-// check compares the acknowledged records with the records of the topic.
+// check compares the acknowledged records with the records that were read from the topic. The
+// numbers of each key must ascend, and every acknowledged number must be present.
 func (p *promises) check(read []*kgo.Record) error {
 	held := map[string][]int{}
 	for _, r := range read {
@@ -151,8 +155,8 @@ func (p *promises) check(read []*kgo.Record) error {
 	return nil
 }
 
-// replicated is a cluster of three broker processes, and a producer that writes with acks=all until
-// end.
+// replicated is a cluster of three broker processes, with a producer that writes with acks=all
+// until the method end is called.
 type replicated struct {
 	*promises
 	t         *testing.T
@@ -166,7 +170,7 @@ type replicated struct {
 func startReplicated(t *testing.T) *replicated {
 	t.Helper()
 	setup := process.NewSetup(t, 3, cluster, replicatedTopic)
-	setup.HTTP = process.FreePorts(t, 4) // the cluster's, and each broker's
+	setup.HTTP = process.FreePorts(t, 4) // one for the cluster and one for each broker
 	r := &replicated{
 		t: t, p: process.Start(t, append(setup.Args(), "--processes")...), pids: map[int]int{},
 		produced: make(chan error, 1),
@@ -182,7 +186,8 @@ func startReplicated(t *testing.T) *replicated {
 		kgo.SeedBrokers(r.bootstrap...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerLinger(0), kgo.MetadataMinAge(100*time.Millisecond), kgo.RecordRetries(1<<30),
-		// a stopped process sends no response
+		// A process that was stopped by SIGSTOP sends no response, so the client needs a short
+		// timeout.
 		kgo.ProduceRequestTimeout(2*time.Second), kgo.RequestTimeoutOverhead(time.Second),
 		kgo.RecordDeliveryTimeout(stallMax),
 	)
@@ -197,8 +202,8 @@ func startReplicated(t *testing.T) *replicated {
 	return r
 }
 
-// signal sends a signal to a broker, and waits until its process has been restarted and all
-// partitions take writes.
+// signal sends a signal to a broker's process, and waits until the process has been restarted and
+// all partitions accept writes.
 func (r *replicated) signal(id int, signal syscall.Signal) {
 	r.t.Helper()
 	r.settled(r.t)
@@ -208,7 +213,8 @@ func (r *replicated) signal(id int, signal syscall.Signal) {
 		r.t.Fatalf("signal %s to broker %d, pid %d: %v", signal, id, r.pids[id], err)
 	}
 	if signal == syscall.SIGSTOP {
-		// All partitions take writes, so the partitions that it led have new leaders.
+		// When all partitions accept writes, the partitions that the stopped broker led have new
+		// leaders.
 		r.settled(r.t)
 		if err := syscall.Kill(r.pids[id], syscall.SIGCONT); err != nil {
 			r.t.Fatal(err)
@@ -246,7 +252,7 @@ func (r *replicated) end() {
 	r.awaitExit()
 }
 
-// awaitExit waits until no broker process is left.
+// awaitExit waits until all broker processes have exited.
 func (r *replicated) awaitExit() {
 	r.t.Helper()
 	process.Eventually(r.t, func() string {
@@ -260,21 +266,24 @@ func (r *replicated) awaitExit() {
 }
 
 // TestKilledBrokersLoseNothing kills single brokers of three while a producer writes with acks=all
-// and minInSyncReplicas 2. At the end every acknowledged record is stored once and in order, and
-// every partition takes writes. HEARTWOOD_CRASH_ROUNDS=n sets the number of kills.
+// and minInSyncReplicas 2. Every partition must accept writes again after each kill. At the end
+// every acknowledged record must be stored once and in order. HEARTWOOD_CRASH_ROUNDS=n sets the
+// number of kills.
 func TestKilledBrokersLoseNothing(t *testing.T) {
 	t.Parallel()
 	rounds := number(t, "HEARTWOOD_CRASH_ROUNDS", 3)
 	r := startReplicated(t)
 	first := rand.New(rand.NewPCG(seed.New(t), 1)).IntN(3)
 	for round := range rounds {
-		// A different broker each time: the one killed last leads few partitions.
+		// Each round kills a different broker, because a broker that was killed in the previous
+		// round leads few partitions.
 		r.signal((first+int(round))%3, syscall.SIGKILL)
 	}
 	r.end()
 }
 
-// TestControlledShutdownLosesNothing: a broker that is stopped with SIGTERM hands over first.
+// TestControlledShutdownLosesNothing stops each broker with SIGTERM. The broker hands over
+// leadership before it exits, and no acknowledged record may be lost.
 func TestControlledShutdownLosesNothing(t *testing.T) {
 	t.Parallel()
 	r := startReplicated(t)
@@ -284,8 +293,9 @@ func TestControlledShutdownLosesNothing(t *testing.T) {
 	r.end()
 }
 
-// TestHungBrokersLoseNothing: the Lease of a broker that hangs expires after six seconds, and the
-// broker can acknowledge nothing when it continues.
+// TestHungBrokersLoseNothing stops a broker process with SIGSTOP until its Lease has expired and
+// other brokers lead its partitions. When the process continues, the broker must acknowledge no
+// record as a leader, so no acknowledged record may be lost.
 func TestHungBrokersLoseNothing(t *testing.T) {
 	t.Parallel()
 	r := startReplicated(t)
@@ -293,8 +303,9 @@ func TestHungBrokersLoseNothing(t *testing.T) {
 	r.end()
 }
 
-// TestBrokersExitWithParent: broker processes exit when the parent process, which holds their
-// metadata, is killed. All acknowledged records are present after the next start.
+// TestBrokersExitWithParent kills the parent process of three broker processes, which stores their
+// metadata. The broker processes must exit, and all acknowledged records must be present after the
+// next start.
 func TestBrokersExitWithParent(t *testing.T) {
 	t.Parallel()
 	setup := process.NewSetup(t, 3, cluster, replicatedTopic)
@@ -332,7 +343,7 @@ func TestBrokersExitWithParent(t *testing.T) {
 	}
 }
 
-// settled waits until every partition has taken a write since the call.
+// settled waits until every partition has acknowledged a record since the call.
 func (p *promises) settled(t *testing.T) {
 	t.Helper()
 	since := time.Now()
@@ -345,7 +356,7 @@ func (p *promises) settled(t *testing.T) {
 	})
 }
 
-// recordPID stores the process id that a line of the output reports, if it reports one.
+// recordPID stores the process id in pids if line reports the start of a broker process.
 func recordPID(pids map[int]int, line string) (id int, ok bool) {
 	var pid int
 	if !strings.HasPrefix(line, "broker ") {
@@ -358,7 +369,7 @@ func recordPID(pids map[int]int, line string) (id int, ok bool) {
 	return id, true
 }
 
-// restarted waits for the line that reports the new process of a broker.
+// restarted waits for the line of the output that reports a new process of the broker.
 func restarted(t *testing.T, p *process.Process, id int, pids map[int]int) {
 	t.Helper()
 	expired := time.After(process.Deadline)

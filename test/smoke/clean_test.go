@@ -17,9 +17,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// limited is a cluster with placeholders for the cleaner's workers and its I/O rate. At the rate
-// slow a pass over the tests' data takes minutes on any machine, so that its progress can be
-// observed; at the rate fast it takes a moment.
+// limited is the manifest of a cluster, with placeholders for the cleaner's workers and its I/O
+// rate. At the rate slow a pass over the data of load takes minutes on any machine, so that the
+// test can observe its progress. At the rate fast a pass takes less than a second.
 const (
 	limited = `apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
@@ -29,8 +29,8 @@ spec: {brokers: 1, cleaner: {workers: %d, ioRate: %s}}
 	slow, fast = "128Ki", "1Gi"
 )
 
-// onRequest is a topic that is cleaned only on request, with placeholders for its settings and an
-// annotation.
+// onRequest returns the manifest of a topic with the given compaction settings and the given value
+// of the annotation clean-now.
 func onRequest(compaction, annotation string) string {
 	return fmt.Sprintf(`apiVersion: heartwood.dev/v1alpha1
 kind: Topic
@@ -44,7 +44,7 @@ spec:
 `, annotation, partitions, compaction)
 }
 
-// load produces some megabytes of few keys.
+// load produces a few megabytes of records with 2,000 keys.
 func load(t *testing.T, bootstrap []string, book *ledger.Ledger, seed uint64) {
 	t.Helper()
 	updates := traffic.Updates{Topic: "tickets", Keys: 2000, Rounds: 15, DeleteEvery: 5, Seed: seed}
@@ -54,7 +54,8 @@ func load(t *testing.T, bootstrap []string, book *ledger.Ledger, seed uint64) {
 	}
 }
 
-// series are those of one partition, with their other labels. Each must exist from the start, at 0.
+// series contains the name and further labels of each series that exists once per partition. Every
+// series must exist from the start of the process.
 var series = [][]string{
 	{"cleaner_runs_total", "result", "success"}, {"cleaner_runs_total", "result", "nothing_to_do"},
 	{"cleaner_runs_total", "result", "aborted"}, {"cleaner_runs_total", "result", "failed"},
@@ -73,17 +74,17 @@ var series = [][]string{
 	{"log_blocked_bytes", "reason", "active_segment"},
 }
 
-// transientSeries are absent while their value is unknown: while no pass runs, or before the
-// garbage was measured.
+// transientSeries are the series that are absent while their value is unknown: while no pass runs,
+// or until the cleaner has measured the garbage.
 var transientSeries = []string{"cleaner_eta_seconds", "log_reclaimable_bytes"}
 
-// pool are the series without a partition.
+// pool contains the series of the whole cleaner, which have no label partition.
 var pool = []string{
 	"cleaner_queue_length", "cleaner_workers_busy", "cleaner_memory_bytes",
 	"cleaner_throttled_seconds_total", "cleaner_quarantined_partitions",
 }
 
-// single returns the value of a series without labels.
+// single returns the value of a metric that has a single series without labels.
 func single(t *testing.T, m process.Metrics, name string) float64 {
 	t.Helper()
 	family := m["heartwood_"+name].GetMetric()
@@ -104,7 +105,7 @@ func valueOf(t *testing.T, m process.Metrics, partition int, name string,
 	return got
 }
 
-// peaks has the highest values of series over several scrapes.
+// peaks contains the highest value of each series over several scrapes.
 type peaks map[string]float64
 
 func (p peaks) scrape(t *testing.T, m process.Metrics) {
@@ -136,7 +137,7 @@ func (p peaks) scrape(t *testing.T, m process.Metrics) {
 
 func (p peaks) add(name string, value float64) { p[name] = max(p[name], value) }
 
-// heartwood runs a command to its end and returns the exit code and its output.
+// heartwood runs the binary with args until it exits, and returns its exit code, stdout and stderr.
 func heartwood(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	p := process.Start(t, args...)
@@ -180,7 +181,7 @@ func TestCleanIsObservable(t *testing.T) {
 	clean := process.Start(t, "clean", "tickets", "--address", s.HTTP, "--wait")
 	output := []string{}
 	seen := peaks{}
-	// The pass is slow, so that all its metrics can be observed on any machine.
+	// The pass is slow (see limited), so that the test can observe all metrics of a running pass.
 	process.Eventually(t, func() string {
 		output = append(output, read(clean.Lines)...)
 		seen.scrape(t, s.Metrics(t))
@@ -223,8 +224,9 @@ func TestCleanIsObservable(t *testing.T) {
 	}
 }
 
-// Metrics that change during a pass, and those that stay changed after it. The others change for a
-// moment only, or not in a clean without failures; internal/logstore/cleaner has tests of each.
+// metricsDuringAPass must be above 0 at some time during the passes, and metricsAfterAPass at their
+// end. Other metrics of the cleaner change for too short a time to be observed here, or change only
+// if a pass fails. Tests in internal/logstore/cleaner check them.
 var (
 	metricsDuringAPass = []string{
 		"cleaner_reason Cleaning", "cleaner_phase phase indexing", "cleaner_progress_ratio",
@@ -241,7 +243,7 @@ var (
 	}
 )
 
-// missing returns the names of series that have been 0 so far.
+// missing returns those of the given series whose highest value is 0.
 func (p peaks) missing(names []string) (missing []string) {
 	for _, name := range names {
 		if p[name] <= 0 {
@@ -251,12 +253,12 @@ func (p peaks) missing(names []string) (missing []string) {
 	return missing
 }
 
-// inProgress reports whether a line of the command reports progress.
+// inProgress reports whether a line of the output of `heartwood clean` reports progress above 0 %.
 func inProgress(line string) bool {
 	return strings.Contains(line, " % done") && !strings.Contains(line, ", 0 % done")
 }
 
-// read returns the lines that are available.
+// read returns the lines that are available now, without waiting for more.
 func read(lines <-chan string) (all []string) {
 	for {
 		select {
@@ -271,7 +273,7 @@ func read(lines <-chan string) (all []string) {
 	}
 }
 
-// checkAfter checks the series once everything is clean.
+// checkAfter checks the values of the series after all partitions were cleaned.
 func checkAfter(t *testing.T, m process.Metrics) {
 	t.Helper()
 	for partition := range partitions {
@@ -304,7 +306,8 @@ func checkAfter(t *testing.T, m process.Metrics) {
 	}
 }
 
-// checkLog checks that one line summarizes each pass with its cost and its result.
+// checkLog checks that the log contains one line for each pass, with the cost and the result of the
+// pass.
 func checkLog(t *testing.T, log string) {
 	t.Helper()
 	summaries := 0
@@ -334,8 +337,9 @@ func checkLog(t *testing.T, log string) {
 	}
 }
 
-// TestDisabledCleanerIsReported: requests are rejected with the reason, and an exceeded maxLag is
-// reported.
+// TestDisabledCleanerIsReported runs a cluster whose cleaner has no workers. The metrics must
+// report that maxLag is exceeded and that the cleaner is disabled. `heartwood clean` must fail with
+// the reason, and `heartwood topics` must print it.
 func TestDisabledCleanerIsReported(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, fmt.Sprintf(limited, 0, fast), onRequest("maxLag: 1s", ""))
@@ -370,7 +374,8 @@ func TestDisabledCleanerIsReported(t *testing.T) {
 	}
 }
 
-// TestCleanNowAnnotation: each value of the manifest's annotation is executed once, over a restart.
+// TestCleanNowAnnotation sets the annotation clean-now of a topic in its manifest. Each new value
+// must start one pass per partition; a restart must not repeat the pass for a value that is done.
 func TestCleanNowAnnotation(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, onRequest("minDirtyPercent: 100", ""))

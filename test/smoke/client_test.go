@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// events keeps records without compression by the broker and without a time limit: the timestamps
-// below are old.
+// events is a topic that stores batches in the producer's codec and without a retention time,
+// because the records of the test have old timestamps.
 const events = `apiVersion: heartwood.dev/v1alpha1
 kind: Topic
 metadata: {name: events}
@@ -24,9 +24,9 @@ spec:
   retention: {time: -1s}
 `
 
-// TestFranzGoProducesAndConsumes does with franz-go what test/compat does with other clients: all
-// five codecs with idempotence, keys, null values, headers; reads from the beginning, an offset, a
-// timestamp and the end.
+// TestFranzGoProducesAndConsumes checks with franz-go what test/compat checks with other clients.
+// It produces with all five codecs and with idempotence, and the records include null values and
+// headers. It reads from the beginning, from an offset, from a timestamp and from the end.
 func TestFranzGoProducesAndConsumes(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, events)
@@ -51,8 +51,8 @@ func TestFranzGoProducesAndConsumes(t *testing.T) {
 				Headers:   []kgo.RecordHeader{{Key: "codec", Value: []byte{number}}, {Key: "null"}},
 			})
 		}
-		// One flush for one batch: compression of a single small record would make it larger, and
-		// the client would send it uncompressed.
+		// The records are sent as one batch. Compression would enlarge a batch of one small record,
+		// and the client would send it uncompressed.
 		if err := client.ProduceSync(t.Context(), sent[len(sent)-3:]...).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
@@ -68,12 +68,13 @@ func TestFranzGoProducesAndConsumes(t *testing.T) {
 		sent[len(sent)-2:])
 }
 
-// value returns text that every codec compresses.
+// value returns text that every codec can compress.
 func value(number uint8) []byte {
 	return []byte(strings.Repeat(fmt.Sprint("codec ", number, " "), 100))
 }
 
-// consume reads count records of the topic's only partition.
+// consume reads count records of the only partition of the topic events, starting at the position
+// from.
 func consume(t *testing.T, bootstrap []string, from kgo.Offset, count int) []*kgo.Record {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...),

@@ -1,7 +1,7 @@
 // Package smoke tests the built binary as users run it: `heartwood dev` with manifests, real
-// clients over TCP, signals, exit codes and HTTP. It uses the binary of HEARTWOOD_BINARY, or builds
-// one.
+// clients over TCP, signals, exit codes and HTTP. The environment variable HEARTWOOD_BINARY
+// contains the path of the binary; if it is unset, the package builds the binary.
 //
-// Each test has its own process, ports and folders, so tests run in parallel. They wait for
-// conditions, never for a fixed time; the deadline only ends a test that has failed.
+// Each test has its own process, ports and folders, so tests run in parallel. Tests wait for
+// conditions, never for a fixed time. process.Deadline ends a test whose condition is never met.
 package smoke

@@ -12,8 +12,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// TestKillLosesNothingAcknowledged: acknowledged records survive kill -9, and the interrupted
-// producer continues with its id and sequence numbers.
+// TestKillLosesNothingAcknowledged kills the process with SIGKILL while a producer sends records.
+// After a restart all acknowledged records must be present, and the same producer must continue
+// with its id and sequence numbers.
 func TestKillLosesNothingAcknowledged(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, tickets)
@@ -39,7 +40,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 
 		p = process.Start(t, s.Args()...)
 		bootstrap, _ = p.Ready(t)
-		process.Eventually(t, func() string { // the same producer continues
+		process.Eventually(t, func() string { // wait until the same producer continues
 			if book.Count() <= killed {
 				return "an acknowledgement after the restart"
 			}
@@ -54,7 +55,9 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 	}
 }
 
-// TestSecondStartOnOneDataDirectoryFails with the reason, and the first process continues.
+// TestSecondStartOnOneDataDirectoryFails starts a second process with the data directory of a
+// running one. The second process must fail with an error that names the directory and its lock.
+// The first process must continue to accept records.
 func TestSecondStartOnOneDataDirectoryFails(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, tickets)

@@ -26,7 +26,8 @@ spec: {brokers: 1}
 
 const partitions = 2
 
-// tickets has small segments, so that a few megabytes give the cleaner work.
+// tickets is the manifest of a compacted topic. Its segments are small, so that the cleaner has
+// work after a few megabytes.
 var tickets = fmt.Sprintf(`apiVersion: heartwood.dev/v1alpha1
 kind: Topic
 metadata: {name: tickets}
@@ -44,7 +45,7 @@ func producer(t *testing.T, bootstrap []string) *kgo.Client {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(bootstrap...), kgo.ProducerBatchCompression(kgo.ZstdCompression()),
 		kgo.ProducerBatchMaxBytes(64<<10), kgo.MaxBufferedRecords(1000),
-		// a killed broker restarts much faster than the default of 5 s
+		// The default of 5 s would delay the test after a broker was killed and restarted.
 		kgo.MetadataMinAge(100*time.Millisecond),
 	)
 	if err != nil {
@@ -54,7 +55,8 @@ func producer(t *testing.T, bootstrap []string) *kgo.Client {
 	return client
 }
 
-// checkTopic reads the whole topic, compares it with the ledger and returns its number of records.
+// checkTopic reads the whole topic, compares it with the ledger and returns the number of records
+// in the topic.
 func checkTopic(t *testing.T, bootstrap []string, topic string, book *ledger.Ledger) int {
 	t.Helper()
 	held, err := traffic.VerifyCompacted(process.WithDeadline(t), bootstrap, topic, book)
@@ -64,8 +66,8 @@ func checkTopic(t *testing.T, bootstrap []string, topic string, book *ledger.Led
 	return held
 }
 
-// TestManifestsInCompactingLogOut covers the main use: topic manifests in, a running compacting log
-// out.
+// TestManifestsInCompactingLogOut covers the main use: it starts a cluster from manifests, produces
+// to a compacted topic, and waits until the cleaner has compacted it.
 func TestManifestsInCompactingLogOut(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, tickets)
@@ -109,8 +111,8 @@ func TestManifestsInCompactingLogOut(t *testing.T) {
 	}
 }
 
-// waitForCleans waits until the metrics report that every partition was cleaned and has freed
-// bytes. A log that was never cleaned has a dirty ratio of 1.
+// waitForCleans waits until the metrics report that the cleaner has cleaned every partition and
+// freed bytes in it. A log that was never cleaned has a dirty ratio of 1.
 func waitForCleans(t *testing.T, s process.Setup) {
 	t.Helper()
 	process.Eventually(t, func() string {
@@ -146,7 +148,7 @@ func waitForCleans(t *testing.T, s process.Setup) {
 	})
 }
 
-// checkReport checks GET /api/v1/partitions for the topic.
+// checkReport checks the response to GET /api/v1/partitions for the topic.
 func checkReport(t *testing.T, s process.Setup) {
 	t.Helper()
 	var answer report.Partitions
@@ -171,8 +173,8 @@ func checkReport(t *testing.T, s process.Setup) {
 	}
 }
 
-// TestAddedManifestIsApplied: manifests are watched, so a topic that is added to the folder exists
-// without a restart.
+// TestAddedManifestIsApplied adds the manifest of a topic to the directory of a running cluster.
+// The topic must be created without a restart.
 func TestAddedManifestIsApplied(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 3, cluster, tickets)

@@ -23,20 +23,22 @@ const (
 	tableHead = "| metric | type | labels | meaning |\n|---|---|---|---|\n"
 )
 
-// transient are the metrics that only sometimes have a series, so the page may have a row without
-// one.
+// transient are the metrics that have no series at some times. The page may contain a row for such
+// a metric although the process does not export it now.
 var transient = map[string]bool{
-	"heartwood_cleaner_eta_seconds": true, // has a series only while a pass runs
-	// These have series once a pass has rewritten, and so compressed, a batch with dead records.
+	"heartwood_cleaner_eta_seconds": true, // exported only while a pass runs
+	// These metrics are exported after a pass has rewritten a batch with dead records and
+	// compressed it.
 	"heartwood_compression_input_bytes_total":  true,
 	"heartwood_compression_output_bytes_total": true,
 	"heartwood_compression_seconds_total":      true,
 }
 
-// checkMetricsPage compares docs/metrics.md with the metrics of a process that has done some work.
+// checkMetricsPage checks that docs/metrics.md lists exactly the metrics of a process that has
+// served requests.
 func checkMetricsPage(t *testing.T, s process.Setup, client *kgo.Client) {
 	t.Helper()
-	// An error, so that the metric of errors has a series.
+	// This request fails, so that the process exports the metric of errors.
 	if _, err := kadm.NewClient(client).CreateTopic(process.WithDeadline(t), -7, 1, nil,
 		"no-such-number-of-partitions"); err == nil {
 		t.Error("a topic with -7 partitions was created")
@@ -82,7 +84,7 @@ func checkMetricsPage(t *testing.T, s process.Setup, client *kgo.Client) {
 	}
 }
 
-// table returns a row for each heartwood metric, sorted by name.
+// table returns a row of the page's table for each heartwood metric, sorted by name.
 func table(exported process.Metrics) []string {
 	var rows []string
 	for _, name := range slices.Sorted(maps.Keys(exported)) {
@@ -97,14 +99,15 @@ func table(exported process.Metrics) []string {
 	return rows
 }
 
-// rowName returns the name of a row's metric.
+// rowName returns the name of the metric in a row of the table.
 func rowName(row string) string {
 	_, name, _ := strings.Cut(row, "`")
 	name, _, _ = strings.Cut(name, "`")
 	return name
 }
 
-// labels returns the names of a family's labels, without that of the broker, which only dev has.
+// labels returns the label names of a metric family. It omits the label broker, which only
+// `heartwood dev` adds.
 func labels(family *dto.MetricFamily) []string {
 	names := map[string]bool{}
 	for _, one := range family.GetMetric() {

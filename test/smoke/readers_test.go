@@ -12,9 +12,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// TestReadersSeeWholeBatchesWhileSegmentsAreReplaced: responses are sent from the segment files
-// while the cleaner replaces and deletes them. A range that is truncated, or comes from another
-// file, has batches with a wrong checksum, which franz-go checks. Offsets must grow.
+// TestReadersSeeWholeBatchesWhileSegmentsAreReplaced reads a topic again and again while the
+// cleaner replaces and deletes the segment files from which responses are sent. If a response
+// contained a truncated range, or a range of a wrong file, franz-go would report a wrong checksum.
+// The offsets of each partition must increase.
 func TestReadersSeeWholeBatchesWhileSegmentsAreReplaced(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, tickets)
@@ -38,7 +39,7 @@ func TestReadersSeeWholeBatchesWhileSegmentsAreReplaced(t *testing.T) {
 	readers.Wait()
 }
 
-// readSome reads the topic from the beginning until it has count records, or ctx ends.
+// readSome reads the topic from the beginning until it has read count records or ctx ends.
 func readSome(ctx context.Context, t *testing.T, bootstrap []string, count int) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.ConsumeTopics("tickets"),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))

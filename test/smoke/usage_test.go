@@ -7,16 +7,16 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// TestInvalidInputEndsWithCode2: for invalid flags and manifests the message names the field, the
-// value and what is allowed.
+// TestInvalidInputEndsWithCode2 starts the binary with invalid flags or manifests. It must exit
+// with code 2 and a message that contains the field or flag, the value, and the valid values.
 func TestInvalidInputEndsWithCode2(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		topic string // replaces part of the tickets manifest
+		topic string // this part of the tickets manifest is replaced by with
 		with  string
 		args  []string
-		begin string   // of the message
-		parts []string // of the message
+		begin string   // the first words of the expected message
+		parts []string // other parts of the expected message
 	}{
 		"level out of the codec's range": {
 			topic: "level: 3", with: "level: 30", begin: "spec.compression.level: ",

@@ -2,9 +2,9 @@
 // of the test, with Heartwood's CRDs.
 //
 // Start it once per test package (it takes about 10 s) and use a new Namespace in each test:
-// envtest does not delete the objects of a namespace. The processes end with the test in every
-// case: on success or failure, on a signal, shortly before `go test -timeout` would panic, and
-// after a kill (guard.go).
+// envtest does not delete the objects of a namespace. The processes end when the test process ends:
+// on success or failure, on a signal, and shortly before `go test -timeout` would panic. If the
+// test process is killed, a guard process kills them (guard.go).
 package envtest
 
 import (
@@ -25,17 +25,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// assetsVariable names the directory of etcd and kube-apiserver.
+// assetsVariable is the environment variable that contains the directory of etcd and
+// kube-apiserver.
 const assetsVariable = "KUBEBUILDER_ASSETS"
 
-// startTimeout is how long the processes may take to start. The 20 s of envtest are not enough on a
-// busy machine, nor are its five attempts, each of which starts from the beginning.
+// startTimeout is how long the processes may take to start. The default of controller-runtime's
+// envtest is 20 s in each of five attempts. On a busy machine that is not enough, because each
+// attempt starts from the beginning.
 const startTimeout = 2 * time.Minute
 
-// stopMargin is how long before the deadline of `go test` the processes are stopped.
+// stopMargin is the time between the stop of the processes and the deadline of `go test`.
 const stopMargin = 15 * time.Second
 
-// Start starts an API server with the CRDs of config/crd, and stops it when t ends.
+// Start starts an API server with the CRDs of config/crd, and stops it at the end of the test.
 func Start(t testing.TB) *rest.Config {
 	t.Helper()
 	if err := checkAssets(os.Getenv(assetsVariable)); err != nil {
@@ -107,13 +109,13 @@ func stopEarly(t testing.TB, stop func() error) {
 			fmt.Fprintln(os.Stderr,
 				"envtest: the test is about to time out: stopping the API server")
 		}
-		_ = stop() // the process exits, so the error has no receiver
+		_ = stop() // the process exits next, so the error cannot be reported
 		os.Exit(1)
 	}()
 }
 
-// checkAssets fails with instructions if the programs are missing. A test is never skipped because
-// of that.
+// checkAssets returns an error with instructions if etcd or kube-apiserver is missing. The test
+// then fails; it is not skipped.
 func checkAssets(directory string) error {
 	if directory == "" {
 		return fmt.Errorf("%s is not set; this test needs etcd and kube-apiserver: "+

@@ -40,7 +40,7 @@ func TestGuardKillsChildrenOfAKilledTest(t *testing.T) {
 	_ = victim.Wait()
 	waitFor(t, func() (string, bool) {
 		state, err := os.ReadFile("/proc/" + child + "/stat")
-		// exited, or a zombie
+		// The child is gone, or it is a zombie ("Z") that nobody has waited for.
 		return "", err != nil || strings.Contains(string(state), ") Z ")
 	})
 }
@@ -48,15 +48,15 @@ func TestGuardKillsChildrenOfAKilledTest(t *testing.T) {
 // victimVariable names the directory where TestVictim writes the process id of its child.
 const victimVariable = "HEARTWOOD_ENVTEST_VICTIM"
 
-// TestVictim is the process that TestGuardKillsChildrenOfAKilledTest kills: a test with a child
-// that would outlive it.
+// TestVictim runs in the process that TestGuardKillsChildrenOfAKilledTest starts and kills. It has
+// a child process that would outlive it without the guard.
 func TestVictim(t *testing.T) {
 	directory := os.Getenv(victimVariable)
 	if directory == "" {
-		return // not run by the other test
+		return // TestGuardKillsChildrenOfAKilledTest did not start this process
 	}
 	child := exec.Command("sleep", "600")
-	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // like the processes of envtest
+	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as envtest starts its processes
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestVictim(t *testing.T) {
 		filepath.Join(directory, "child")); err != nil {
 		t.Fatal(err)
 	}
-	select {} // until the process is killed
+	select {} // blocks until the process is killed
 }
 
 func waitFor(t *testing.T, found func() (string, bool)) string {

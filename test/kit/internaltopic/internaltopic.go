@@ -29,9 +29,9 @@ type Coordinator interface {
 // Broker is the broker of one coordinator. It implements metadata.Admin for the coordinator.
 type Broker struct {
 	Replicas    *replica.Set
-	Coordinator Coordinator // set by the test before it calls Lead
+	Coordinator Coordinator // the test sets it before it calls Lead
 
-	// Content of the metadata images that Lead applies.
+	// The following fields are the content of the metadata images that Lead applies.
 	Topic         metadata.Topic // the internal topic, without partitions
 	OtherTopics   []*metadata.Topic
 	GroupSettings metadata.Groups

@@ -13,11 +13,12 @@ type Position struct {
 	Offset    int64
 }
 
-// hashSeed is the seed of all hashes: they are compared within one process only.
+// hashSeed is the seed of all hashes. It may be random, because hashes are compared within one
+// process only.
 var hashSeed = maphash.MakeSeed()
 
-// hashOf returns a hash of the key and the value of an acknowledged record, because a ledger may
-// hold millions.
+// hashOf returns a hash of a record's key and value. A ledger stores it instead of the record,
+// because it may contain millions of acknowledged records.
 func hashOf(r *kgo.Record) uint64 {
 	var h maphash.Hash
 	h.SetSeed(hashSeed)
@@ -28,8 +29,9 @@ func hashOf(r *kgo.Record) uint64 {
 }
 
 // CheckComplete is Check for a topic that is neither compacted nor truncated: every acknowledged
-// record is at the offset of its acknowledgement, and the records of each key are in the order in
-// which they were sent, each once. A record that was sent and not acknowledged may be there or not.
+// record must be at the offset of its acknowledgement, and the records of each key must be in the
+// order in which they were sent, without duplicates. A record that was sent and not acknowledged
+// may be missing.
 func (l *Ledger) CheckComplete(read []*kgo.Record) error {
 	if err := l.Check(read); err != nil {
 		return err
@@ -39,7 +41,8 @@ func (l *Ledger) CheckComplete(read []*kgo.Record) error {
 	return summary(append(l.missingLocked(read), l.disorderedLocked(read)...))
 }
 
-// missingLocked finds acknowledged records that are missing or different.
+// missingLocked returns a fault for each acknowledged record that is missing from read or has other
+// contents there. The caller holds the lock.
 func (l *Ledger) missingLocked(read []*kgo.Record) (faults []error) {
 	found := make(map[Position]*kgo.Record, len(read))
 	for _, r := range read {
@@ -65,9 +68,10 @@ func (l *Ledger) missingLocked(read []*kgo.Record) (faults []error) {
 	return faults
 }
 
-// disorderedLocked finds records that are duplicated, or before an earlier record of their key, by
-// comparing each key's records with those that were sent. Equal values of a key are
-// indistinguishable, so each record read is matched with the earliest possible one.
+// disorderedLocked returns a fault for each record that is a duplicate, or that follows a record of
+// the same key that was sent later. It compares the records of each key with the values that were
+// sent. Equal values of a key are indistinguishable, so each record is matched with the earliest
+// possible value. The caller holds the lock.
 func (l *Ledger) disorderedLocked(read []*kgo.Record) (faults []error) {
 	next := map[string]int{}
 	for _, r := range read {
@@ -80,7 +84,7 @@ func (l *Ledger) disorderedLocked(read []*kgo.Record) (faults []error) {
 			faults = append(
 				faults,
 				fmt.Errorf(
-					"key %q: the record at offset %d of partition %d is a duplicate, or is after one that was sent later",
+					"key %q: the record at offset %d of partition %d is a duplicate, or follows a record that was sent later",
 					key,
 					r.Offset,
 					r.Partition,

@@ -12,7 +12,7 @@ func TestCheckComplete(t *testing.T) {
 		record(0, 3, "b", ""), record(1, 0, "c", "1")
 	tests := map[string]struct {
 		read []*kgo.Record
-		want string // a part of the fault; "": no fault
+		want string // a part of the expected fault; "" if none is expected
 	}{
 		"complete": {[]*kgo.Record{a1, b1, a2, b2, c1}, ""},
 		"unacknowledged record is found": {[]*kgo.Record{a1, b1, a2, b2, c1,

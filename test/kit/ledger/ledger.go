@@ -11,18 +11,18 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// faultsMax bounds how many faults an error lists.
+// faultsMax is the maximum number of faults that an error lists.
 const faultsMax = 10
 
-// Ledger is the account of one topic. It keeps the records that it receives: their keys and values
-// must not change afterwards. Every acknowledged record was also sent, so the values in acked are
-// also in sent.
+// Ledger stores the sent and the acknowledged records of one topic. It keeps the records that are
+// passed to it, so their keys and values must not change afterwards. Every acknowledged record was
+// also sent, so the values in acked are also in sent.
 type Ledger struct {
 	mu struct {
 		sync.Mutex
-		sent  map[string][][]byte    // every value sent for a key; nil is a tombstone
-		acked map[string]*kgo.Record // by key, the acknowledged one of the greatest offset
-		all   map[Position]uint64    // every acknowledged record, as its hash
+		sent  map[string][][]byte    // by key: every value that was sent; nil is a tombstone
+		acked map[string]*kgo.Record // by key: the acknowledged record with the greatest offset
+		all   map[Position]uint64    // by position: the hash of every acknowledged record
 	}
 }
 
@@ -35,7 +35,7 @@ func New() *Ledger {
 	return l
 }
 
-// Sent records a record before it is sent.
+// Sent stores a record. It must be called before the record is sent.
 func (l *Ledger) Sent(r *kgo.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,8 +43,8 @@ func (l *Ledger) Sent(r *kgo.Record) {
 	l.mu.sent[key] = append(l.mu.sent[key], r.Value)
 }
 
-// Acknowledged records an acknowledged record. The offset decides which record of a key is the last
-// one.
+// Acknowledged stores an acknowledged record. The record of a key with the greatest offset is the
+// last one.
 func (l *Ledger) Acknowledged(r *kgo.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,9 +81,9 @@ func (l *Ledger) Keys() int {
 	return len(l.mu.acked)
 }
 
-// Check compares what a reader got, from the start to the end of all partitions, with what was
-// acknowledged. The error joins the first faults in the order of their text, so that runs with the
-// same faults report the same; it is nil if there are none.
+// Check compares the records that a reader got from all partitions, from start to end, with the
+// acknowledged records. The error contains the first faults in alphabetical order, so that two runs
+// with the same faults return the same error. It is nil if there are no faults.
 func (l *Ledger) Check(read []*kgo.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,8 +101,8 @@ func (l *Ledger) Check(read []*kgo.Record) error {
 	return summary(faults)
 }
 
-// latest returns the last record of each key in reading order, and the positions where the offsets
-// do not increase.
+// latest returns the last record of each key in the order of reading, and a fault for each record
+// whose offset is not above the previous one of its partition.
 func latest(read []*kgo.Record) (map[string]*kgo.Record, []error) {
 	last := map[string]*kgo.Record{}
 	next := map[int32]int64{}
@@ -119,11 +119,12 @@ func latest(read []*kgo.Record) (map[string]*kgo.Record, []error) {
 	return last, faults
 }
 
-// check compares the last record found of a key with the last one acknowledged.
+// check compares two records of a key: the last acknowledged one and the last one that the reader
+// found.
 func check(key string, acked, found *kgo.Record, sent [][]byte) error {
 	switch {
 	case found == nil && acked.Value == nil:
-		return nil // deleted, and the tombstone is removed too
+		return nil // the key was deleted, and the cleaner has removed the tombstone too
 	case found == nil:
 		return fmt.Errorf("key %q is lost: offset %d of partition %d was acknowledged", key,
 			acked.Offset, acked.Partition)
@@ -151,10 +152,11 @@ func check(key string, acked, found *kgo.Record, sent [][]byte) error {
 	return nil
 }
 
-// same compares values. Unlike bytes.Equal it distinguishes a tombstone from an empty value.
+// same reports whether two values are equal. Unlike bytes.Equal it distinguishes nil, a tombstone,
+// from an empty value.
 func same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
-// summary joins at most faultsMax faults, and the number of the others.
+// summary returns an error with at most faultsMax faults, and the number of further faults.
 func summary(faults []error) error {
 	if len(faults) == 0 {
 		return nil

@@ -15,8 +15,8 @@ func record(partition int32, offset int64, key, value string) *kgo.Record {
 	return r
 }
 
-// newAccount returns a ledger with keys a (two values), b (deleted) and c, which was sent once more
-// than it was acknowledged.
+// newAccount returns a ledger with three keys. Key a has two values, key b is deleted, and the last
+// value of key c was sent but not acknowledged.
 func newAccount() *Ledger {
 	l := New()
 	for _, r := range []*kgo.Record{
@@ -34,7 +34,7 @@ func TestCheck(t *testing.T) {
 	a, b, c := record(0, 2, "a", "2"), record(0, 3, "b", ""), record(1, 0, "c", "1")
 	tests := map[string]struct {
 		read []*kgo.Record
-		want string // a part of the fault; "": no fault
+		want string // a part of the expected fault; "" if none is expected
 	}{
 		"complete":                       {[]*kgo.Record{a, b, c}, ""},
 		"old values not yet cleaned":     {[]*kgo.Record{record(0, 0, "a", "1"), a, b, c}, ""},

@@ -1,6 +1,7 @@
-// Package process runs the built heartwood binary for tests, like its users: with manifests in a
-// directory, over TCP and HTTP, stopped by signals. It uses the binary of HEARTWOOD_BINARY, or
-// builds one; a package's TestMain calls Main for that.
+// Package process runs the built heartwood binary for tests, as users run it: with manifests in a
+// directory, over TCP and HTTP, and stopped by signals. The environment variable HEARTWOOD_BINARY
+// contains the path of the binary. If it is unset, the function Main builds the binary; a test
+// package calls Main in TestMain.
 //
 // Each process has its own ports and directories, so tests may run concurrently.
 package process

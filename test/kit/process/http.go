@@ -33,7 +33,8 @@ func (s Setup) Get(t *testing.T, path string) (int, []byte) {
 	return response.StatusCode, body
 }
 
-// GetJSON decodes the JSON of a path that must exist.
+// GetJSON decodes the JSON at a path of the process's HTTP server. The test fails if the status is
+// not 200.
 func (s Setup) GetJSON(t *testing.T, path string, into any) {
 	t.Helper()
 	status, body := s.Get(t, path)
@@ -45,10 +46,10 @@ func (s Setup) GetJSON(t *testing.T, path string, into any) {
 	}
 }
 
-// Metrics holds the metric families of /metrics, by name.
+// Metrics contains the metric families of /metrics, by name.
 type Metrics map[string]*dto.MetricFamily
 
-// Metrics reads /metrics.
+// Metrics returns the metrics that the process exports at /metrics.
 func (s Setup) Metrics(t *testing.T) Metrics {
 	t.Helper()
 	request, err := http.NewRequestWithContext(WithDeadline(t), http.MethodGet,
@@ -69,9 +70,9 @@ func (s Setup) Metrics(t *testing.T) Metrics {
 	return families
 }
 
-// Value returns the value of a gauge or counter of one partition of a topic; further label pairs
-// ("result", "success") select a series. name has no heartwood_ prefix. It returns false if there
-// is no such series. A series is a gauge or a counter, and the other value is zero.
+// Value returns the value of a gauge or counter of one partition of a topic; pairs are further
+// labels and their values, such as "result", "success". Parameter name is the metric's name without
+// the prefix heartwood_. Value returns false if there is no such series.
 func (m Metrics) Value(name, topic string, partition int, pairs ...string) (float64, bool) {
 	family := m["heartwood_"+name]
 	labels := map[string]string{"topic": topic, "partition": strconv.Itoa(partition)}

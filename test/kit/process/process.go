@@ -18,15 +18,15 @@ import (
 	"time"
 )
 
-// Deadline ends a test that waits for something that does not happen. It is far above what any step
-// takes on a busy machine.
+// Deadline is the time after which a test fails that waits for a condition. It is much longer than
+// any step takes, even on a busy machine.
 const Deadline = 5 * time.Minute
 
-// dumpMax is how long a process may take to write its stacks: one that is stopped (SIGSTOP) never
-// does.
+// dumpMax is how long a test waits until a process has written the stacks of its goroutines. A
+// process that is stopped by SIGSTOP never writes them.
 const dumpMax = 10 * time.Second
 
-// binary is the path of heartwood; Main sets it before any test runs.
+// binary is the path of the heartwood binary; Main sets it before any test runs.
 var binary string
 
 // Main is the body of a package's TestMain: it finds or builds the binary, runs the tests and
@@ -49,10 +49,10 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Setup is what the processes of one cluster have in common.
+// Setup contains the directories and addresses that the processes of one cluster share.
 type Setup struct {
 	Manifests string // directory
-	DataDir   string // directory, created by the process
+	DataDir   string // directory, which the process creates
 	Listen    string // host:port of broker 0; broker i listens on port+i
 	HTTP      string // host:port
 	Brokers   int
@@ -76,7 +76,8 @@ func NewSetup(t *testing.T, brokers int, documents ...string) Setup {
 	return s
 }
 
-// Apply writes a manifest atomically by rename, like editors and kubectl-like tools.
+// Apply writes a file to the manifests directory. It renames a complete file, so the process never
+// reads a part of it.
 func (s Setup) Apply(t *testing.T, name, content string) {
 	t.Helper()
 	partial := filepath.Join(filepath.Dir(s.Manifests), name+".partial")
@@ -96,18 +97,19 @@ func (s Setup) Args() []string {
 	}
 }
 
-// Tests use ports below the system's range for outgoing connections. Otherwise a client that
-// connects to the port of a killed process could be assigned that very port, and the process could
-// not restart.
+// Tests use ports below the system's range for outgoing connections. Otherwise the system could
+// assign the port of a killed process to a client's outgoing connection, and the process could not
+// restart on its port.
 const portFirst, portLast = 20000, 32000
 
-// blockPorts is how many ports a test takes at once. It listens on the first of them.
+// blockPorts is the number of consecutive ports that one call of FreePorts reserves. The test
+// itself listens on the first port of the block.
 const blockPorts = 8
 
-// FreePorts finds n consecutive free ports on loopback and returns the address of the first. The
-// command takes fixed ports, so FreePorts cannot hold them for it. But no other test gets them, of
-// this package or of another that runs concurrently: FreePorts listens on the port before them
-// until the test ends, and a test that finds that port occupied looks elsewhere.
+// FreePorts finds n consecutive free ports on loopback and returns the address of the first. It
+// cannot listen on these ports itself, because the heartwood process will. Instead it listens on
+// the port before them until the test ends. Another test, of this or another package, skips a block
+// of ports if that first port is occupied.
 func FreePorts(t *testing.T, n int) string {
 	t.Helper()
 	if n >= blockPorts {
@@ -144,12 +146,13 @@ func free(port, n int) bool {
 // Process is a running heartwood process.
 type Process struct {
 	cmd    *exec.Cmd
-	Lines  chan string // of stdout; closed at its end
+	Lines  chan string // lines of stdout; closed at the end of stdout
 	Stderr *safeBuffer
-	exited chan struct{} // closed once the exit code is known
+	exited chan struct{} // closed when the process has exited and its exit code is known
 }
 
-// Start runs heartwood, and kills it when the test ends if it still runs.
+// Start runs the heartwood binary. If the process still runs at the end of the test, Start kills
+// it.
 func Start(t *testing.T, args ...string) *Process {
 	t.Helper()
 	p := &Process{
@@ -157,7 +160,7 @@ func Start(t *testing.T, args ...string) *Process {
 		exited: make(chan struct{}),
 	}
 	p.cmd.Stderr = p.Stderr
-	// Not cmd.StdoutPipe, which Wait closes, possibly before the last line is read.
+	// cmd.StdoutPipe is not used, because Wait closes it, possibly before the last line is read.
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +182,7 @@ func Start(t *testing.T, args ...string) *Process {
 		_ = p.cmd.Wait() // the exit code is in ProcessState
 	}()
 	t.Cleanup(func() {
-		if t.Failed() { // the stacks may show the cause
+		if t.Failed() { // the stacks of a process that hangs may show the cause
 			p.dump()
 		}
 		_ = p.cmd.Process.Kill()
@@ -202,7 +205,8 @@ func (p *Process) dump() {
 	}
 }
 
-// Ready waits for the ready line. It returns the bootstrap addresses, and the lines before it.
+// Ready waits for the line that reports that the cluster is ready. It returns the bootstrap
+// addresses in this line, and the lines before it.
 func (p *Process) Ready(t *testing.T) (bootstrap, before []string) {
 	t.Helper()
 	expired := time.After(Deadline)
@@ -234,7 +238,8 @@ func (p *Process) Ready(t *testing.T) (bootstrap, before []string) {
 // Code returns the exit code of a process that has exited.
 func (p *Process) Code() int { return p.cmd.ProcessState.ExitCode() }
 
-// Stop sends a signal and returns the exit code, -1 if the signal itself ended the process.
+// Stop sends a signal, waits for the process to exit and returns its exit code; -1 if the signal
+// itself ended the process.
 func (p *Process) Stop(t *testing.T, signal syscall.Signal) int {
 	t.Helper()
 	if err := p.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -255,7 +260,7 @@ func (p *Process) Wait(t *testing.T) int {
 	}
 }
 
-// safeBuffer is a buffer that os/exec writes while the test reads it.
+// safeBuffer is a buffer that os/exec may write while the test reads it.
 type safeBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -273,8 +278,8 @@ func (b *safeBuffer) String() string {
 	return b.buf.String()
 }
 
-// Eventually calls check repeatedly until it returns "". Otherwise check returns what is still
-// missing.
+// Eventually calls check repeatedly until it returns "". Any other result describes what is still
+// missing; the test fails with it after Deadline.
 func Eventually(t *testing.T, check func() string) {
 	t.Helper()
 	ctx := WithDeadline(t)
@@ -293,7 +298,7 @@ func Eventually(t *testing.T, check func() string) {
 	}
 }
 
-// WithDeadline returns the test's context with the Deadline.
+// WithDeadline returns the test's context with a timeout of Deadline.
 func WithDeadline(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Deadline)

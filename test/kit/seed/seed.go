@@ -19,7 +19,8 @@ const Variable = "HEARTWOOD_SEED"
 
 const module = "heartwood.dev/heartwood/"
 
-// New returns the seed of a test. A second call returns the same seed, unless seeds are random.
+// New returns the seed of a test. A second call in the same test returns the same seed, unless
+// HEARTWOOD_SEED is "random".
 func New(t testing.TB) uint64 {
 	t.Helper()
 	s, _ := first(t)
@@ -32,9 +33,9 @@ func New(t testing.TB) uint64 {
 	return s
 }
 
-// Sequence returns the seeds of a test that runs n of them: first the known ones, which once found
-// a fault, then n more. If a single seed is selected, it is the only one. The sequence ends after
-// the seed with which the test failed.
+// Sequence returns the seeds of a test that runs with several: first the seeds in known, with which
+// the test once found a fault, then n more. If HEARTWOOD_SEED is a number, the sequence contains
+// only this seed. It ends after a seed with which the test has failed.
 func Sequence(t testing.TB, n int, known ...uint64) iter.Seq[uint64] {
 	t.Helper()
 	from, single := first(t)
@@ -56,8 +57,8 @@ func Sequence(t testing.TB, n int, known ...uint64) iter.Seq[uint64] {
 	}
 }
 
-// Single returns the seed if a single one is selected by number, so that a test can print more
-// about it; false otherwise.
+// Single returns the seed and true if HEARTWOOD_SEED is a number. A test can then log more details,
+// because somebody is examining this seed.
 func Single(t testing.TB) (s uint64, single bool) {
 	t.Helper()
 	if chosen := os.Getenv(Variable); chosen == "" || chosen == "random" {
@@ -66,8 +67,9 @@ func Single(t testing.TB) (s uint64, single bool) {
 	return first(t)
 }
 
-// try runs a test with one seed, and reports whether it wants more. If the test ends within the
-// loop, the deferred call logs the command.
+// try runs the loop body of a test with one seed, and reports whether the loop continues with the
+// next seed. If the test fails, it logs the command that repeats it; the deferred call does so even
+// if the body calls t.FailNow.
 func try(t testing.TB, at string, s uint64, yield func(uint64) bool) (more bool) {
 	before := t.Failed()
 	defer func() {
@@ -79,7 +81,7 @@ func try(t testing.TB, at string, s uint64, yield func(uint64) bool) (more bool)
 	return yield(s)
 }
 
-// first returns the first seed of a test, and whether it is a single one.
+// first returns the first seed of a test, and whether it is the only one.
 func first(t testing.TB) (s uint64, single bool) {
 	t.Helper()
 	switch chosen := os.Getenv(Variable); chosen {
@@ -89,7 +91,8 @@ func first(t testing.TB) (s uint64, single bool) {
 		return h.Sum64(), false
 	case "random":
 		s = rand.Uint64()
-		// logged at once: a test that hangs or crashes the process logs nothing later
+		// The seed is logged at once, because a test that hangs or crashes the process logs nothing
+		// later.
 		t.Logf("seed %d", s)
 		return s, false
 	default:
@@ -104,7 +107,7 @@ func first(t testing.TB) (s uint64, single bool) {
 
 func command(t testing.TB, s uint64) string { return commandAt(caller(), t.Name(), s) }
 
-// commandAt returns the command that repeats a test of a package with a seed.
+// commandAt returns the command that repeats a test of package pkg with seed s.
 func commandAt(pkg, test string, s uint64) string {
 	parts := strings.Split(test, "/")
 	for i, part := range parts {
@@ -114,8 +117,8 @@ func commandAt(pkg, test string, s uint64) string {
 		strings.Join(parts, "/"))
 }
 
-// caller returns the package under test as an argument of go test: that of the nearest caller
-// outside this package.
+// caller returns the package under test as an argument of `go test`. It is the package of the
+// nearest caller outside this package.
 func caller() string {
 	pcs := make([]uintptr, 16)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
@@ -130,5 +133,5 @@ func caller() string {
 		name, _, _ := strings.Cut(rel[slash:], ".")
 		return "./" + rel[:slash] + strings.TrimSuffix(name, "_test")
 	}
-	return "." // another module
+	return "." // the caller is in another module
 }

@@ -16,7 +16,7 @@ func TestSeedsDependOnTheTestName(t *testing.T) {
 	for _, name := range []string{"one", "other"} {
 		t.Run(name, func(t *testing.T) { got = append(got, seed.New(t)) })
 	}
-	// These values must never change: otherwise an update of Go could make an unrelated test fail.
+	// These values must never change. Otherwise an update of Go could make an unrelated test fail.
 	if want := []uint64{6085132814493623118, 6085132814493623118, 1852072928530643313,
 		16111686599202564943}; !slices.Equal(got, want) {
 		t.Errorf("seeds %d, want %d", got, want)
@@ -25,7 +25,7 @@ func TestSeedsDependOnTheTestName(t *testing.T) {
 
 func TestRandomSeedsDiffer(t *testing.T) {
 	t.Setenv(seed.Variable, "random")
-	if a, b := seed.New(t), seed.New(t); a == b { // once in 2^64 runs
+	if a, b := seed.New(t), seed.New(t); a == b { // equal by chance only once in 2^64 runs
 		t.Errorf("the same seed twice: %d", a)
 	}
 }
@@ -56,7 +56,7 @@ func TestSequenceStartsWithKnownSeeds(t *testing.T) {
 		t.Errorf("seeds %d, want %d", got, want)
 	}
 	for range seed.Sequence(t, 3) {
-		break // must not count as the end of a failed test
+		break // Sequence must not take the break for a failure of the test
 	}
 	for _, chosen := range []string{"", "random", "41.."} {
 		t.Setenv(seed.Variable, chosen)
@@ -68,7 +68,7 @@ func TestSequenceStartsWithKnownSeeds(t *testing.T) {
 
 const failing = "SEED_TEST_FAILS"
 
-// TestFailingHelper fails only if TestFailurePrintsCommand runs it.
+// TestFailingHelper fails, but only in the process that TestFailurePrintsCommand starts.
 func TestFailingHelper(t *testing.T) {
 	how := os.Getenv(failing)
 	if how == "" {

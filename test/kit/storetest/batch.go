@@ -8,18 +8,18 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// Start is the timestamp of a Batch that sets none.
+// Start is the timestamp of a Batch whose field Timestamp is not set.
 var Start = time.UnixMilli(1_700_000_000_000)
 
 // Batch is a record batch as a producer sends it, with one record per key.
 type Batch struct {
 	Producer      int64 // 0: the batch has no producer id
-	Epoch         int16 // of the producer
+	Epoch         int16 // producer epoch
 	Sequence      int32
 	Transactional bool      // applies only with a Producer
 	Timestamp     time.Time // default: Start
 	Keys          []string
-	Value         string // of every record
+	Value         string // value of every record
 }
 
 // Bytes returns the encoded batch.

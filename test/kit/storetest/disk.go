@@ -2,14 +2,15 @@ package storetest
 
 import "heartwood.dev/heartwood/internal/vfs"
 
-// Disk is a filesystem that calls Step before each change of a file or a name, and after each sync:
-// at the moments around which a power failure can leave different states. A Step that clones the
-// underlying vfs.Mem gets the disk as a power failure at that moment would leave it.
+// Disk is a filesystem that calls Step before each change of a file or a name, and after each sync.
+// At these moments the state changes that a power failure would leave. To simulate a power failure,
+// Step clones the underlying vfs.Mem.
 type Disk struct {
 	vfs.FS
-	// Step gets the kind of the change ("create", "rename", "remove", "remove-all", "write",
-	// "truncate", "sync", "sync-dir", and after a sync "synced" or "synced-dir") and the name of
-	// the file, for a rename the old one. The goroutine that makes the change calls it.
+	// Step is called with the operation and the name of the file; for a rename with its old name.
+	// The operation is "create", "rename", "remove", "remove-all", "write", "truncate", "sync" or
+	// "sync-dir", and after a sync "synced" or "synced-dir". The goroutine that makes the change
+	// calls Step.
 	Step func(op, name string)
 }
 

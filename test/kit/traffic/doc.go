@@ -1,4 +1,4 @@
 // Package traffic produces keyed updates and tombstones to a topic and reads the whole topic, with
-// franz-go, like an application. It records what it sends and what is acknowledged in a ledger,
-// which then checks what is read.
+// franz-go, as an application does. It stores the records that it sends, and which of them are
+// acknowledged, in a ledger. The ledger then checks the records that are read.
 package traffic

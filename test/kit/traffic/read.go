@@ -10,14 +10,14 @@ import (
 	"heartwood.dev/heartwood/test/kit/ledger"
 )
 
-// fenceKey is the key of the records that mark an end.
+// fenceKey is the key of the fence records, which mark the end of a partition.
 const fenceKey = "traffic-fence"
 
 // ReadAll reads all partitions of a topic, from the start to their end at the time of the call.
 //
 // A reader cannot recognize the end by the end offset, because the last records before it may have
-// been cleaned away. So ReadAll produces a fence record to each partition and reads up to it. It
-// omits all fences from the result.
+// been cleaned away. So ReadAll produces a fence record to each partition and reads up to this
+// record. It omits all fence records from the result.
 func ReadAll(ctx context.Context, bootstrap []string, topic string) ([]*kgo.Record, error) {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(bootstrap...), kgo.ConsumeTopics(topic),
@@ -35,7 +35,8 @@ func ReadAll(ctx context.Context, bootstrap []string, topic string) ([]*kgo.Reco
 	return readUntil(ctx, client, fences)
 }
 
-// fence produces a fence to each partition and returns their offsets, by partition.
+// fence produces a fence record to each partition and returns the offsets of these records, by
+// partition.
 func fence(ctx context.Context, client *kgo.Client, topic string) (map[int32]int64, error) {
 	topics, err := kadm.NewClient(client).ListTopics(ctx, topic)
 	if err == nil {
@@ -61,7 +62,7 @@ func fence(ctx context.Context, client *kgo.Client, topic string) (map[int32]int
 	return fences, nil
 }
 
-// readUntil reads until it has passed every fence.
+// readUntil reads until it has read the offset in fences of every partition.
 func readUntil(ctx context.Context, client *kgo.Client, fences map[int32]int64) ([]*kgo.Record,
 	error) {
 	var read []*kgo.Record
@@ -93,8 +94,8 @@ func VerifyCompacted(ctx context.Context, bootstrap []string, topic string,
 	return len(read), book.Check(read)
 }
 
-// VerifyComplete is VerifyCompacted for a topic from which nothing is removed: no acknowledged
-// record may be missing, or out of its key's order.
+// VerifyComplete is VerifyCompacted for a topic from which no record is removed: no acknowledged
+// record may be missing, and the records of a key must be in the order in which they were sent.
 func VerifyComplete(ctx context.Context, bootstrap []string, topic string,
 	book *ledger.Ledger) (int,
 	error) {

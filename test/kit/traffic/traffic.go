@@ -13,23 +13,23 @@ import (
 	"heartwood.dev/heartwood/test/kit/ledger"
 )
 
-// fillerBytes is the size of random filler that makes a value large enough to fill segments with
-// any codec.
+// fillerBytes is the number of random bytes in each value. They make values incompressible, so that
+// records fill segments with any codec.
 const fillerBytes = 100
 
-// Updates is a load: every key is written once a round. Produce deletes every DeleteEvery-th key in
-// the last round. Stream, which has no last round, deletes other keys in each round, so that keys
-// are deleted, written and deleted again.
+// Updates is a load in rounds; each round writes every key once. Produce deletes every
+// DeleteEvery-th key in the last round. Stream has no last round: it deletes different keys in each
+// round, so that keys are deleted, written and deleted again.
 type Updates struct {
 	Topic       string
 	Keys        int
-	Rounds      int    // rounds of Produce; Stream counts its rounds from there
+	Rounds      int    // number of rounds of Produce; the first round number of Stream
 	DeleteEvery int    // 0: no key is deleted
-	PerSecond   int    // limit of Stream in records per second; 0: none
-	Seed        uint64 // of the random filler
+	PerSecond   int    // limit of Stream in records per second; 0: unlimited
+	Seed        uint64 // seed of the random bytes in the values
 }
 
-// Produce sends the load and waits until all of it is acknowledged, or one record fails.
+// Produce sends the load and waits until all records are acknowledged, or one record has failed.
 func Produce(ctx context.Context, client *kgo.Client, book *ledger.Ledger, load Updates) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -46,7 +46,7 @@ func Produce(ctx context.Context, client *kgo.Client, book *ledger.Ledger, load 
 	return context.Cause(ctx)
 }
 
-// send produces a record; failed is called if the log rejects it.
+// send produces a record, and calls failed if the record is not acknowledged.
 func send(ctx context.Context, client *kgo.Client, book *ledger.Ledger, r *kgo.Record,
 	failed context.CancelCauseFunc) {
 	book.Sent(r)
@@ -72,8 +72,9 @@ func record(topic string, key, round int, deleted bool, random *rand.Rand) *kgo.
 	return r
 }
 
-// Stream sends updates of keys, round after round, until ctx ends. It does not wait for responses
-// then: records without a response remain unacknowledged. It returns the number of records sent.
+// Stream sends updates of keys, round after round, until ctx ends. It does not wait for outstanding
+// responses, so the ledger may contain sent records that are never acknowledged. It returns the
+// number of sent records.
 func Stream(ctx context.Context, client *kgo.Client, book *ledger.Ledger, load Updates) int64 {
 	random := rand.New(rand.NewPCG(load.Seed, 1))
 	var sent atomic.Int64
@@ -89,7 +90,7 @@ func Stream(ctx context.Context, client *kgo.Client, book *ledger.Ledger, load U
 	return sent.Load()
 }
 
-// pace waits until the next record is due, if the load is limited.
+// pace waits until the next record is due, if PerSecond limits the load.
 func (u Updates) pace(ctx context.Context, begin time.Time, sent int64) {
 	if u.PerSecond <= 0 {
 		return
