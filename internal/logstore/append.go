@@ -18,29 +18,30 @@ type Appended struct {
 	Duplicate     bool // the batch was already in the log, at these offsets
 }
 
-// Append is AppendVerified for a batch whose transaction was not verified.
+// Append appends one batch like AppendVerified, but without a transaction that was verified with
+// the transaction coordinator.
 func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
 	return l.AppendVerified(batch, Verified{}, now)
 }
 
-// AppendVerified validates one produced batch (record.Validate), checks its producer's sequence and
-// transaction, assigns offsets, and appends it. It may modify the bytes of batch. If it fails,
-// nothing was appended.
+// AppendVerified validates one produced batch (record.Validate), checks its producer's sequence
+// numbers and transaction, assigns offsets, and appends it. It may modify the bytes of batch. If it
+// fails, nothing was appended.
 //
-// It fails with an error of record.Validate, or with ErrBatchTooLarge, ErrInvalidTxnState,
-// ErrInvalidProducerEpoch or ErrOutOfOrderSequence, if the client caused the failure; with
-// ErrStorage if the disk failed; and with ErrClosed. After ErrStorage, Fault reports whether the
-// log has stopped; if it has not, the same batch may succeed later.
+// If the client caused the failure, the error is one of record.Validate, or ErrBatchTooLarge,
+// ErrInvalidTxnState, ErrInvalidProducerEpoch or ErrOutOfOrderSequence. The error is ErrStorage if
+// the disk failed, and ErrClosed if the log is closed. After ErrStorage, Fault reports whether the
+// log has stopped. If the log has not stopped, a later append of the same batch may succeed.
 //
-// When it returns, the batch is in the page cache, not on disk. DurableEnd then includes the batch
-// at once, or under durability Fsync after the next sync. AppendVerified requests that sync and
-// does not wait for it.
+// When AppendVerified returns, the batch is in the page cache and need not be on disk. DurableEnd
+// includes the batch at once, except under durability Fsync. Under Fsync, AppendVerified requests a
+// sync without waiting for it, and DurableEnd includes the batch after that sync.
 func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Appended, error) {
 	// The configuration is loaded once, so that all checks of one batch use the same settings even
 	// if Configure runs concurrently.
 	config := l.config.Load()
-	// The batch is validated without the lock: decompression and recompression are most of the
-	// work, and need nothing from the log.
+	// The batch is validated without Log.mu: decompression and recompression are most of the work,
+	// and do not use the state of the log.
 	rules := config.rules
 	rules.Compress = l.env.compress(siteProduce)
 	collected := l.compaction.sidecars.collector(config.settings.Compact)
@@ -56,7 +57,7 @@ func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Ap
 	b := valid.Parts()
 	// The size is checked after Validate, which may have recompressed the batch to another size.
 	if int64(b.SizeBytes()) > config.settings.SegmentBytes {
-		return Appended{}, fmt.Errorf("%w: %d bytes, segments have %d", ErrBatchTooLarge,
+		return Appended{}, fmt.Errorf("%w: %d bytes, segments have %d at most", ErrBatchTooLarge,
 			b.SizeBytes(), config.settings.SegmentBytes)
 	}
 
@@ -65,7 +66,7 @@ func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Ap
 		var err error
 		if duplicate, err = l.mu.producers.Check(b.Batch, verified); err != nil ||
 			duplicate != nil {
-			return err // a producer.Batch never changes, so it may be read without the lock
+			return err // duplicate is read later without Log.mu: a producer.Batch never changes
 		}
 		if err := l.writeLocked(b, config, now); err != nil {
 			return err
@@ -89,9 +90,9 @@ func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Ap
 	return l.answer(b.BaseOffset(), b.LastOffset(), b.MaxTimestamp(), false), nil
 }
 
-// appending runs an append under Log.mu, if the log accepts appends. It logs when the disk begins
-// to reject appends, and when appends succeed again: each client sees only its own failure, and the
-// operator has to free space.
+// appending calls write under Log.mu if the log accepts appends. It logs the first append that the
+// disk rejects, and the first append that succeeds afterwards. Each client only receives its own
+// error, and an administrator may have to free space.
 func (l *Log) appending(now time.Time, write func() error) (err error) {
 	l.mu.Lock()
 	if l.mu.stopped != nil {
@@ -106,7 +107,7 @@ func (l *Log) appending(now time.Time, write func() error) (err error) {
 	err = write()
 	begins, ends, failed := false, false, 0
 	switch {
-	case err == nil && l.logEnd.Load() > end: // a duplicate does not use the disk
+	case err == nil && l.logEnd.Load() > end: // a duplicate does not write to the disk
 		failed, ends = l.mu.appends.Succeed()
 	case errors.Is(err, ErrStorage) && l.mu.stopped == nil:
 		begins = l.mu.appends.Fail(now)
@@ -121,7 +122,7 @@ func (l *Log) appending(now time.Time, write func() error) (err error) {
 	return err
 }
 
-// answer returns the response for a batch; timestamp is used only if the topic uses LogAppendTime.
+// answer returns the Appended of a batch. It uses timestamp only if the topic uses LogAppendTime.
 func (l *Log) answer(base, last, timestamp int64, duplicate bool) Appended {
 	appended := Appended{BaseOffset: base, LastOffset: last, LogAppendTime: -1,
 		LogStart: l.LogStart(), Duplicate: duplicate}
@@ -131,8 +132,8 @@ func (l *Log) answer(base, last, timestamp int64, duplicate bool) Appended {
 	return appended
 }
 
-// writeLocked assigns the batch its offset and leader epoch, as the leader does, and writes it.
-// Log.mu is held.
+// writeLocked assigns the log end offset and the latest leader epoch to the batch, and writes it.
+// It fails with ErrFollows if this replica is a follower. The caller holds Log.mu.
 func (l *Log) writeLocked(b record.Parts, config *config, now time.Time) error {
 	if l.mu.follows {
 		return ErrFollows
@@ -142,9 +143,10 @@ func (l *Log) writeLocked(b record.Parts, config *config, now time.Time) error {
 	return l.writeAtLocked(b, config, now)
 }
 
-// writeAtLocked writes a batch that has its offsets. The state in memory changes only after the
-// write has succeeded, and that change cannot fail. Log.mu is held; logEnd is stored last, because
-// readers without the lock rely on it.
+// writeAtLocked writes a batch whose offsets are already assigned. The caller holds Log.mu. The
+// state in memory changes only after the write has succeeded, and this change cannot fail.
+// writeAtLocked stores logEnd last, because readers that do not hold the lock expect to find every
+// batch below logEnd.
 func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error {
 	active := l.list.Load().active()
 	if rollBefore(active.Segment, b, config) {
@@ -161,8 +163,9 @@ func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error
 		err = active.AddAborted(ended.AbortedTxn)
 	}
 	if err != nil {
-		// Neither error can happen: the marker was checked before, and the index entries ascend
-		// with the offsets. The log stops nevertheless, because the batch is already in the file.
+		// Neither Update nor AddAborted can fail here: the marker was checked before, and the index
+		// entries ascend with the offsets. If one of them fails anyway, the log stops, because the
+		// batch is already in the file.
 		l.failLocked(err)
 		return l.mu.stopped
 	}

@@ -12,17 +12,19 @@ import (
 
 const (
 	// retentionIntervalDefault is the interval of retention and of the expiry of producers. Kafka's
-	// is five minutes; consumers of old data that is produced again need some time before it is
-	// deleted.
+	// default is five minutes. The interval is not much shorter, because records that are produced
+	// with old timestamps may expire at once, and consumers need some time to read them.
 	retentionIntervalDefault = time.Minute
-	// flushIntervalDefault bounds the data that a power failure can remove from a log, and the data
-	// that the next start has to scan, as long as the disk keeps up with the appends.
+	// flushIntervalDefault is the interval at which all logs are flushed. A power failure can
+	// remove the data of about one interval from a log, and the next start has to scan the data of
+	// about one interval. Both are true as long as the disk keeps up with the appends.
 	flushIntervalDefault = time.Second
 	// backgroundWorkers is the number of logs that are flushed concurrently.
 	backgroundWorkers = 8
 )
 
-// run is the store's goroutine; doc.go lists its work. Close stops and joins it.
+// run is the function of the store's goroutine; doc.go lists its work. Close ends the goroutine and
+// waits for its end.
 func (s *Store) run() {
 	defer close(s.done)
 	ticker := time.NewTicker(s.opts.FlushInterval)
@@ -46,11 +48,12 @@ func (s *Store) run() {
 }
 
 // tick runs one round of maintenance over all logs. An error affects one log only: the next round
-// retries the failed step, unless the log has stopped. Rounds come every second, so only the first
-// failure in a row is logged.
+// retries the failed step, unless the log has stopped. A round runs every second, so tick logs only
+// the first of several consecutive failures.
 //
-// The order matters: the flush seals a segment that was rolled in the same round, retention finds
-// it sealed, and the checkpoints, which come last, describe everything that was synced.
+// The order of the steps matters. The flush seals the segments that the same round has rolled, so
+// retention finds these segments sealed. The checkpoints are written last, so they describe
+// everything that the round has synced.
 func (s *Store) tick(now time.Time, retention bool) {
 	inParallel(s.Logs(), s.opts.workers(backgroundWorkers),
 		func(log *Log) { s.maintain(log, now, retention) })
@@ -80,14 +83,13 @@ func (s *Store) maintain(log *Log, now time.Time, retention bool) {
 			err)
 	case ends:
 		s.opts.Logger.Info("log flushed again after failures", "partition", log.id,
-			"failedAttempts",
-			failed)
+			"failedAttempts", failed)
 	}
 }
 
 // inParallel calls do for each element, with at most workersMax concurrent calls, and returns when
-// all have returned. The workers wait for the disk more than for the processor; a log whose sync
-// takes long delays only the end.
+// all calls have returned. There may be more workers than processors, because a worker mostly waits
+// for the disk. A slow call occupies one worker and does not delay the other elements.
 func inParallel[T any](all []T, workersMax int, do func(T)) {
 	var next atomic.Int64
 	var workers sync.WaitGroup
@@ -101,9 +103,9 @@ func inParallel[T any](all []T, workersMax int, do func(T)) {
 	workers.Wait()
 }
 
-// recordOutcome records the success or failure of a step in its outage.State, under the lock that
-// guards that state. It reports whether the caller has to log the begin or the end of an outage.
-// The caller logs, because logging may block and must not happen under a lock.
+// recordOutcome stores the success or failure of a step in the outage.State o, under the lock that
+// guards o. It reports whether an outage begins or ends with this step. recordOutcome leaves it to
+// the caller to log this, because logging may block and must not happen under a lock.
 func recordOutcome(lock sync.Locker, o *outage.State, err error, now time.Time) (begins, ends bool,
 	failed int) {
 	lock.Lock()
@@ -115,16 +117,17 @@ func recordOutcome(lock sync.Locker, o *outage.State, err error, now time.Time) 
 	return false, ends, failed
 }
 
-// expireProducers removes idle producers. It visits all of them under Log.mu, so it runs once a
-// minute and not at each append.
+// expireProducers removes idle producers. It visits every producer of the log under Log.mu, so it
+// runs in each round of retention and not at each append.
 func (l *Log) expireProducers(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.producers.Expire(now)
 }
 
-// reportFailures calls Options.Failed, without a lock: the callback may call the store or the log.
-// Each failure is reported once, because a log stops once.
+// reportFailures calls the callback of OnDurableEnd and Options.Failed for each log that has
+// stopped since the last call. It holds no lock during these calls, because a callback may call the
+// store or the log. Each log is reported once, because a log stops only once.
 func (s *Store) reportFailures() {
 	s.mu.Lock()
 	failures := s.mu.failures

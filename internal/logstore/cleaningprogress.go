@@ -9,19 +9,21 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/clean"
 )
 
-// cleaningProgress is the replicated cleaning progress of a partition, as this log knows it: the
-// offset below which no replica holds a record older than its tombstones, and the time at which
-// each such offset became known (X1, X3). The progress only bounds the records that a pass may
-// remove, so a reader may use an older value: a bound that was valid once stays valid.
+// cleaningProgress is the replicated cleaning progress of a partition as far as this log knows it.
+// Each step of the progress is an offset and the time at which this log learned it. No replica
+// holds a record that is older than a tombstone of the same key below that offset (X1, X3). The
+// progress only limits which records a pass may remove, so a pass may use an outdated progress: a
+// step that was valid once stays valid.
 type cleaningProgress struct {
-	// replicated is the last value of SetReplicasTombstoneClean: progressUnknown before the first
-	// call, onlyReplica for a log without other replicas.
+	// replicated is the last argument of SetReplicasTombstoneClean: progressUnknown before the
+	// first call, onlyReplica for a log without other replicas.
 	replicated atomic.Int64
 	mu         struct {
-		sync.Mutex // a leaf
+		sync.Mutex // no other lock is acquired while it is held
 		steps      clean.CleaningProgress
-		// waitsAt is clean.Stats.AwaitsReplicasAt of the last pass: -1 if no tombstone waits, or if
-		// this is not known, as after a restart.
+		// waitsAt is clean.Stats.AwaitsReplicasAt of the last pass: the offset of the first
+		// tombstone that the pass kept because of other replicas. It is -1 if the pass kept no such
+		// tombstone, or if no pass has run since the log was opened.
 		waitsAt int64
 	}
 }
@@ -31,16 +33,16 @@ const (
 	onlyReplica     = math.MaxInt64
 )
 
-// restore sets the progress to the saved steps when a log that ends at end is opened.
+// restore initializes the progress when a log is opened: with the steps from the checkpoint, up to
+// the log end offset end.
 func (p *cleaningProgress) restore(steps clean.CleaningProgress, end int64) {
 	p.replicated.Store(progressUnknown)
 	p.mu.steps, p.mu.waitsAt = steps.Truncate(end), -1
 }
 
-// advance adds the offset that all replicas have reached by now. own is this replica's
-// tombstone-clean offset. When replicas are added to a partition with one replica, only the
-// progress below own remains valid, because the new replicas copy the records that this replica has
-// then.
+// advance adds a step: all replicas have reached offset now. own is the tombstone-clean offset of
+// this replica. If the partition had one replica until now and has more now, only the progress
+// below own remains valid: the new replicas copy the records that this replica holds.
 func (p *cleaningProgress) advance(offset, own int64, now time.Time, retention time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,7 +53,8 @@ func (p *cleaningProgress) advance(offset, own int64, now time.Time, retention t
 	p.replicated.Store(offset)
 }
 
-// withoutOnlyReplica returns the steps that remain when a log gets other replicas.
+// withoutOnlyReplica returns the steps that stay valid when other replicas are added to a
+// partition: those below own, if this log was the only replica, else all steps.
 func withoutOnlyReplica(steps clean.CleaningProgress, own int64) clean.CleaningProgress {
 	if n := len(steps); n > 0 && steps[n-1].Below == onlyReplica {
 		return steps.Truncate(own)
@@ -59,8 +62,8 @@ func withoutOnlyReplica(steps clean.CleaningProgress, own int64) clean.CleaningP
 	return steps
 }
 
-// forPass returns the steps that a pass may use. The steps end at the last replicated value, which
-// a leader lowers while it does not have the progress of all replicas.
+// forPass returns the steps that a pass may use. They end at the last offset that the leader sent.
+// The leader sends a lower offset while it does not know the progress of all replicas.
 func (p *cleaningProgress) forPass() clean.CleaningProgress {
 	replicated := p.replicated.Load()
 	if replicated == progressUnknown {
@@ -72,7 +75,8 @@ func (p *cleaningProgress) forPass() clean.CleaningProgress {
 }
 
 // truncate discards the progress at and above an offset, because other records may be appended
-// there. The progress is unknown until the leader sends its next value.
+// there. If the leader has already sent an offset, passes then use no progress until the leader
+// sends the next one.
 func (p *cleaningProgress) truncate(offset int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,23 +86,25 @@ func (p *cleaningProgress) truncate(offset int64) {
 	}
 }
 
-// saved returns the steps that the checkpoint stores.
+// saved returns the steps that the checkpoint stores. The partition may have other replicas when
+// the log is opened again, so saved omits the steps that are only valid for a single replica.
 func (p *cleaningProgress) saved(own int64) clean.CleaningProgress {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return withoutOnlyReplica(p.mu.steps, own)
 }
 
-// setWaitsAt records the first tombstone that the last pass kept because of other replicas.
+// setWaitsAt stores the offset of the first tombstone that the last pass kept because of other
+// replicas, -1 if the pass kept none.
 func (p *cleaningProgress) setWaitsAt(offset int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.waitsAt = offset
 }
 
-// due returns when the log needs a pass for its tombstones (ms): at the horizon that the last pass
-// returned, or one retention time after all replicas have reached the tombstone that the last pass
-// kept because of other replicas.
+// due returns the time (Unix milliseconds) from which the log needs a pass for its tombstones: the
+// earlier of two times. The first is horizon, the time that the last pass returned. The second is
+// one tombstone retention after all replicas reached the tombstone at waitsAt.
 func (p *cleaningProgress) due(horizon int64, retention time.Duration) int64 {
 	p.mu.Lock()
 	waitsAt := p.mu.waitsAt

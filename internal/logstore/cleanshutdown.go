@@ -17,8 +17,8 @@ type cleanShutdown struct {
 	BrokerEpoch int64 `json:"brokerEpoch"` // epoch of the broker process that stopped; -1: unknown
 }
 
-// writeCleanShutdown records that everything in the directory is on disk. This marker is the last
-// file that a shutdown writes.
+// writeCleanShutdown writes the clean-shutdown marker, which states that everything in the
+// directory is on disk. The marker is the last file that a shutdown writes.
 func (s *Store) writeCleanShutdown() error {
 	content, err := json.Marshal(cleanShutdown{BrokerEpoch: s.epoch.Load()})
 	if err != nil {

@@ -8,32 +8,36 @@ import (
 )
 
 const (
-	// commitWorkersMax bounds how many logs of a store are synced concurrently for producers that
-	// wait. Filesystems combine concurrent syncs into one write of their journal, so a few
-	// concurrent syncs are cheaper than sequential ones. Each sync occupies a thread while it runs.
+	// commitWorkersMax is the maximum number of logs of a store that are synced concurrently for
+	// waiting producers. Filesystems combine concurrent syncs into one write of their journal, so a
+	// few concurrent syncs are cheaper than sequential ones. The number is limited because each
+	// sync occupies a thread while it runs.
 	commitWorkersMax = 16
-	// flushBytesDefault, like flushIntervalDefault, bounds the data that a power failure can remove
-	// from one log, as long as the disk keeps up with the appends.
+	// flushBytesDefault is the number of bytes that may be appended to a log before a sync is
+	// requested. Like flushIntervalDefault, it limits the data that a power failure can remove from
+	// one log, as long as the disk keeps up with the appends.
 	flushBytesDefault = 64 << 20
 )
 
-// DurableEnd returns the durable end offset, which depends on the topic's durability: the log end,
-// or under Fsync the end of the synced records. A high watermark that is computed from the durable
-// ends of the in-sync replicas exposes no record to consumers that can be lost (ADR 0050). The
-// durable end falls when a topic changes to Fsync; the high watermark does not.
+// DurableEnd returns the durable end offset: the log end, or under durability Fsync the end of the
+// synced records. The leader computes the high watermark from the durable ends of the in-sync
+// replicas. Under Fsync, consumers therefore only read records that each of these replicas has
+// synced (ADR 0050). When a topic changes to Fsync, the durable end may fall; the high watermark
+// does not fall.
 func (l *Log) DurableEnd() int64 {
 	if !l.Settings().Fsync {
 		return l.logEnd.Load()
 	}
-	// synced is lowered before the log end, and raised after it, so it never exceeds an end that
-	// the log had.
+	// A truncation lowers synced before it lowers the log end, and a sync raises synced after the
+	// log end has risen. So the result never exceeds the log end, even if one of the two values
+	// changes between the loads.
 	return min(l.disk.synced.Load(), l.logEnd.Load())
 }
 
-// appended requests the sync that an append needs: under Fsync at once, otherwise once many bytes
-// are unsynced. It is called after each append, without Log.mu. A duplicate also requests a sync:
-// the original batch may not be synced yet, or may have been appended before the topic changed to
-// Fsync.
+// appended requests the sync that an append needs. Under durability Fsync it requests the sync at
+// once, otherwise when many bytes are unsynced. It is called after each append, without Log.mu. A
+// duplicate also requests a sync: the original batch may not be synced yet, or may have been
+// appended before the topic changed to Fsync.
 func (l *Log) appended(config *config) {
 	switch {
 	case config.settings.Fsync:
@@ -41,20 +45,22 @@ func (l *Log) appended(config *config) {
 			l.env.commit(l)
 		}
 	case l.unsynced.Load() > l.env.flushBytes:
-		l.unsynced.Store(0) // the next request is due after another flushBytes bytes
+		l.unsynced.Store(0) // the next sync is requested after another flushBytes bytes
 		l.env.commit(l)
 	}
 }
 
-// commit makes all records durable that were appended before the call: one sync covers all appends
-// since the previous sync. Unlike flush it seals nothing and does not acquire Log.maintain, so a
-// producer waits for a sync of its log only, and never for a swap of the cleaner. Appends continue
-// concurrently. Segment.Sync runs one sync of a segment at a time, so that no caller mistakes a
-// second sync that succeeds after a failed one for a success.
+// commit makes all records durable that were appended before the call. One sync covers all appends
+// since the previous sync, and appends continue during the sync. Unlike flush, commit seals no
+// segment and does not acquire Log.maintain. A producer therefore waits only for a sync of its log,
+// and never for a swap of the cleaner.
+//
+// Segment.Sync runs one sync of a segment at a time. If two syncs ran concurrently and the first
+// one failed, the second one might still return success for data that the kernel has dropped.
 func (l *Log) commit() error {
 	l.mu.Lock()
 	end, truncations, stopped := l.logEnd.Load(), l.truncations.Load(), l.mu.stopped
-	list := l.acquire() // rolls hold Log.mu: the last segment of the list holds end
+	list := l.acquire() // a roll needs Log.mu, so this list contains everything below end
 	l.mu.Unlock()
 	if list == nil {
 		return ErrClosed
@@ -73,7 +79,7 @@ func (l *Log) commit() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.truncations.Load() != truncations {
-		return nil // the log was truncated meanwhile: records appended later may be below end
+		return nil // after the truncation, unsynced records may have been appended below end
 	}
 	l.disk.syncedTo(end)
 	return nil
@@ -90,16 +96,16 @@ func (m *syncMeter) add(took time.Duration) {
 	m.count.Add(1)
 }
 
-// committer syncs the logs whose producers wait for a sync. It runs one sync per log at a time: the
-// next sync covers everything that is appended during the current one. Its goroutines start when a
-// log is queued and end when the queue is empty.
+// committer syncs the logs whose producers wait for a sync. It runs one sync per log at a time; the
+// next sync of the log then covers everything that was appended during the current one. Its
+// goroutines start when a log is queued and end when the queue is empty.
 type committer struct {
 	// synced is called after each sync of a log, successful or not, without a lock.
 	synced func(*Log)
 	mu     struct {
 		sync.Mutex
 		queue   []*Log
-		state   map[*Log]commitState // absent: idle
+		state   map[*Log]commitState // no entry: no sync of the log is requested or running
 		workers int
 		closed  bool
 	}
@@ -109,9 +115,10 @@ type committer struct {
 type commitState int
 
 const (
-	commitQueued      commitState = iota + 1
-	commitRunning                 // a worker syncs the log
-	commitRunningMore             // and another sync was requested since
+	commitQueued  commitState = iota + 1
+	commitRunning             // a worker syncs the log
+	// a worker syncs the log, and one more sync was requested meanwhile
+	commitRunningMore
 )
 
 func newCommitter(synced func(*Log)) *committer {
@@ -149,15 +156,16 @@ func (c *committer) work() {
 		if l == nil {
 			return
 		}
-		// An error has stopped the log, or the log is closed; callers that wait check the log
-		// itself.
+		// The error is not needed here. After a failed sync the log has stopped, or the next flush
+		// retries; requests that wait for the sync check the state of the log.
 		_ = l.commit()
 		c.finish(l)
 		c.synced(l)
 	}
 }
 
-// next removes a log from the queue and returns it; nil if the queue is empty, and the worker ends.
+// next removes a log from the queue and returns it. It returns nil, and the calling worker ends, if
+// the queue is empty or the committer is closed.
 func (c *committer) next() *Log {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,7 +179,7 @@ func (c *committer) next() *Log {
 	return l
 }
 
-// finish queues the log again if another sync was requested meanwhile.
+// finish ends the sync of a log, and queues the log again if another sync was requested meanwhile.
 func (c *committer) finish(l *Log) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,7 +191,8 @@ func (c *committer) finish(l *Log) {
 	delete(c.mu.state, l)
 }
 
-// close ends the goroutines and joins them; closing a log syncs what is still queued.
+// close ends the goroutines and waits for their end. Logs that are still queued are not synced
+// here; closing a log syncs it.
 func (c *committer) close() {
 	c.mu.Lock()
 	c.mu.closed = true
@@ -191,12 +200,14 @@ func (c *committer) close() {
 	c.done.Wait()
 }
 
-// durableEndCallback is the argument of Store.OnDurableEnd.
+// durableEndCallback holds the callback that Store.OnDurableEnd registered; nil before the first
+// call.
 type durableEndCallback = atomic.Pointer[func(PartitionID)]
 
-// OnDurableEnd registers f, which a goroutine of the store calls without a lock whenever a sync may
-// have moved a log's DurableEnd, and when a log has stopped. Requests that wait for the durable end
-// then check the log again. A second call replaces the callback.
+// OnDurableEnd registers the callback f. A goroutine of the store calls f, without a lock, after
+// each sync that may have moved a log's DurableEnd, and after a log has stopped. Requests that wait
+// for the durable end then check the log again. A second call of OnDurableEnd replaces the
+// callback.
 func (s *Store) OnDurableEnd(f func(PartitionID)) { s.durableEnd.Store(&f) }
 
 // durableEndChanged calls the callback for a log.
@@ -206,10 +217,11 @@ func (s *Store) durableEndChanged(l *Log) {
 	}
 }
 
-// syncFailed stops the log, and returns the error that its caller returns. A failed sync is not
-// retried: the kernel may have dropped the pages it could not write, and would report success the
-// next time (ADR 0011). If the disk had no room to rewrite a tail (segment.Recover), the sync
-// itself was not attempted, and it may succeed later.
+// syncFailed returns the error of a sync of segment h that failed with cause, and stops the log if
+// the segment is broken. A failed sync is not retried: the kernel may have dropped the pages that
+// it could not write, and would report success the next time (ADR 0011). The segment is not broken
+// if the disk only had no room to rewrite the end of the segment (segment.Recover). In this case
+// the sync was not attempted, and a later sync may succeed.
 func (l *Log) syncFailed(h *handle, cause error) error {
 	err := fmt.Errorf("sync: %w", cause)
 	if h.Broken() != nil {

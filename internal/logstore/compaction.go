@@ -12,17 +12,18 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Compaction is the cleaner's view of one log, and the only way in which a cleaner works on it. It
-// reports the log's sections, runs a pass, estimates the garbage, and builds key sidecars. Package
-// cleaner decides when to call these methods.
+// Compaction is the cleaner's view of one log, and the only interface through which the cleaner
+// uses a log. It reports the log's sections, runs a pass, estimates the garbage, and builds key
+// sidecars. Package cleaner decides when to call these methods.
 //
-// A log has one Compaction for its whole life, so its pointer identifies the log: a topic that is
-// deleted and created again has another one. All methods may be called concurrently. They fail with
-// ErrClosed, or do nothing, once the log is closed. At most one pass may run at a time.
+// A log has the same Compaction for its whole life, so a pointer to the Compaction identifies the
+// log. A topic that is deleted and created again has a new log with another Compaction. All methods
+// may be called concurrently. Once the log is closed, they fail with ErrClosed or do nothing. At
+// most one pass may run at a time.
 type Compaction struct {
 	log *Log
 
-	// firstDirty is the first dirty offset: everything below was cleaned.
+	// firstDirty is the first dirty offset: every record below it was cleaned.
 	firstDirty atomic.Int64
 	// horizon is the time (Unix milliseconds) from which the first tombstone below firstDirty may
 	// be removed, or TombstonesNone or TombstonesUnknown.
@@ -39,11 +40,12 @@ type Compaction struct {
 
 // Values of Sections.TombstonesDue that are not a time.
 const (
-	TombstonesUnknown = 0             // no pass has run, or its result was lost
-	TombstonesNone    = math.MaxInt64 // the last pass left no tombstone that becomes due
+	TombstonesUnknown = 0 // no pass has run, or its result was lost
+	// the last pass left no tombstone that a later pass can remove
+	TombstonesNone = math.MaxInt64
 )
 
-// init connects the compaction to its log. It is called once, before the log is used.
+// init connects the Compaction to its log. It is called once, before the log is used.
 func (c *Compaction) init(l *Log) {
 	c.log, c.sidecars = l, newSidecars(l)
 	c.progress.restore(nil, 0)
@@ -55,8 +57,9 @@ func (l *Log) Compaction() *Compaction { return &l.compaction }
 // ID returns the partition.
 func (c *Compaction) ID() PartitionID { return c.log.id }
 
-// Settings returns the settings in effect. They are immutable, and each change of the configuration
-// has another pointer, so equal pointers mean that nothing was configured in between.
+// Settings returns the settings in effect. The result is immutable: a change of the settings
+// replaces the pointer. So the settings have not changed between two calls that return the same
+// pointer.
 func (c *Compaction) Settings() *topicconfig.Settings { return &c.log.config.Load().settings }
 
 // Truncations returns the number of truncations of the log since it was opened. A result that was
@@ -70,9 +73,9 @@ func (c *Compaction) Closed() bool { return c.log.list.Load() == nil }
 func (c *Compaction) Stopped() bool { return c.Closed() || c.log.fault.Load() != nil }
 
 // Sections returns the sections of the log as it is now; ok is false if the log is closed. It
-// changes nothing, takes no lock and reads no file.
+// changes nothing, acquires no lock and reads no file.
 func (c *Compaction) Sections(now time.Time) (s Sections, ok bool) {
-	truncations := c.Truncations() // loaded before the segment list, as in view
+	truncations := c.Truncations() // loaded before the segment list for the same reason as in view
 	list, limits := c.limits()
 	if list == nil {
 		return Sections{}, false
@@ -87,7 +90,8 @@ func (c *Compaction) Sections(now time.Time) (s Sections, ok bool) {
 // log end.
 func (c *Compaction) Roll() (end int64, err error) { return c.log.rollNow() }
 
-// SetQuarantined reports for the metrics whether the cleaner skips the log because a pass failed.
+// SetQuarantined sets whether the cleaner skips the log because a pass failed. Only the metrics use
+// this value.
 func (c *Compaction) SetQuarantined(quarantined bool) { c.quarantined.Store(quarantined) }
 
 // FirstDirty returns the first dirty offset.
@@ -109,18 +113,19 @@ func (c *Compaction) ResetFirstDirty() {
 	}
 }
 
-// setFirstDirty sets the first dirty offset and writes cleaner-offset-checkpoint. The error is that
-// of the write. The offset in memory is set even if the write fails; after a crash a pass is then
-// repeated, which changes nothing (I38).
+// setFirstDirty sets the first dirty offset and writes cleaner-offset-checkpoint. It returns the
+// error of the write. The offset in memory changes even if the write fails. After a crash, a pass
+// then cleans the same section once more, which changes nothing (I38).
 func (c *Compaction) setFirstDirty(offset int64) error {
 	c.firstDirty.Store(offset)
 	return c.log.env.saveCheckpoints()
 }
 
-// setCleaned records the result of a pass: the first dirty offset, the tombstone-clean offset, and
-// the horizon at which the first tombstone is due. It stores the horizon first, for the same reason
-// as writeCheckpoints. truncations is the number of truncations when the pass took its view; if the
-// log was truncated since, setCleaned fails with errSegmentsChanged and stores nothing.
+// setCleaned stores the result of a pass: the first dirty offset, the tombstone-clean offset, and
+// the time from which the first tombstone may be removed. It stores that time before the first
+// dirty offset, for the same reason as offsetCheckpoints. truncations is the number of truncations
+// when the pass took its view of the log. If the log was truncated after that, setCleaned fails
+// with errSegmentsChanged and stores nothing.
 func (c *Compaction) setCleaned(truncations int64, stats clean.Stats) error {
 	ms := int64(TombstonesNone)
 	if !stats.NextPass.IsZero() {
@@ -141,21 +146,26 @@ func (c *Compaction) setCleaned(truncations int64, stats clean.Stats) error {
 }
 
 // SetReplicasTombstoneClean sets the replicated cleaning progress: the smallest TombstoneClean of
-// all replicas of the partition, in sync or not; math.MaxInt64 if this is the only one. Passes keep
-// tombstones and transaction markers at or above the offset. They keep those below it for one
-// retention time from the first call with such an offset. If this replica removed a tombstone while
-// another replica still holds an older record of the key, that record would come back when the
-// other replica becomes the leader, or when a consumer continues there (X1, X3). The offset may
-// fall when a replica was added, or when a new leader does not have the progress of all replicas
-// yet. Until the first call the log is treated as the only replica.
+// all replicas of the partition, in sync or not. The offset is math.MaxInt64 if this log is the
+// only replica. Until the first call the log is treated as the only replica.
+//
+// Passes keep every tombstone and transaction marker at or above the offset. They keep each
+// tombstone and marker below the offset until one retention time after the first call with an
+// offset above it. Without this rule, this replica could remove a tombstone while another replica
+// still holds an older record of the same key. A consumer would read that record again after the
+// other replica becomes the leader, or when the consumer continues at the other replica (X1, X3).
+//
+// The offset may be lower than before when a replica was added, or while a new leader does not know
+// the progress of all replicas.
 func (c *Compaction) SetReplicasTombstoneClean(offset int64) {
-	// The offset is mostly unchanged, because every fetch of every follower calls this method.
+	// Every fetch of every follower calls this method, so the offset is mostly unchanged.
 	if c.progress.replicated.Load() != offset {
 		c.progress.advance(offset, c.TombstoneClean(), time.Now(), c.Settings().TombstoneRetention)
 	}
 }
 
-// ReplicasTombstoneClean returns the last value of SetReplicasTombstoneClean.
+// ReplicasTombstoneClean returns the last argument of SetReplicasTombstoneClean, math.MaxInt64
+// before the first call.
 func (c *Compaction) ReplicasTombstoneClean() int64 {
 	if offset := c.progress.replicated.Load(); offset != progressUnknown {
 		return offset
@@ -163,8 +173,8 @@ func (c *Compaction) ReplicasTombstoneClean() int64 {
 	return onlyReplica
 }
 
-// ReportedReplicasTombstoneClean returns ReplicasTombstoneClean for metrics and reports. If this is
-// the only replica, it returns this replica's own tombstone-clean offset.
+// ReportedReplicasTombstoneClean returns ReplicasTombstoneClean for metrics and reports. If this
+// log is the only replica, it returns the log's own tombstone-clean offset.
 func (c *Compaction) ReportedReplicasTombstoneClean() int64 {
 	if offset := c.ReplicasTombstoneClean(); offset != onlyReplica {
 		return offset
@@ -172,10 +182,11 @@ func (c *Compaction) ReportedReplicasTombstoneClean() int64 {
 	return c.TombstoneClean()
 }
 
-// TombstoneClean returns the tombstone-clean offset: every tombstone of this replica below it is
-// removable, because the log holds no older record of its key, neither a value nor garbage. The
-// offset is at most the first dirty offset, and mostly less, because a pass may keep dead records
-// to save I/O. It is at least the log start, below which no record can be read.
+// TombstoneClean returns the tombstone-clean offset. Every tombstone of this replica below this
+// offset is removable, because the log contains no older record of the tombstone's key, dead or
+// not. The offset is at most the first dirty offset. Mostly it is lower, because a pass may keep
+// dead records to save I/O. It is at least the log start, because no record below the log start can
+// be read.
 func (c *Compaction) TombstoneClean() int64 {
 	return max(c.log.logStart.Load(), min(c.tombstoneClean.Load(), c.firstDirty.Load()))
 }
@@ -186,42 +197,44 @@ func (c *Compaction) tombstonesDue() int64 {
 }
 
 // truncated updates the state after a truncation of the log to end. base is the base offset of the
-// active segment. Log.mu is held.
+// active segment after the truncation. The caller holds Log.mu.
 func (c *Compaction) truncated(base, end int64) {
 	c.firstDirty.Store(min(c.firstDirty.Load(), base))
 	c.tombstoneClean.Store(min(c.tombstoneClean.Load(), base))
 	c.progress.truncate(end)
 }
 
-// emptied updates the state after a truncation that left the log empty at an offset. Log.mu is
-// held.
+// emptied updates the state after a truncation that left the log empty at an offset. The caller
+// holds Log.mu.
 func (c *Compaction) emptied(offset int64) {
 	c.firstDirty.Store(offset)
 	c.tombstoneClean.Store(offset)
 	c.progress.truncate(0)
 }
 
-// restore sets the state of a log that was opened, with the offsets [start, end).
+// restore sets the state of a log that was opened and that covers the offsets [start, end).
 func (c *Compaction) restore(from checkpointState, start, end int64) {
 	c.firstDirty.Store(from.firstDirty)
 	c.tombstoneClean.Store(from.tombstoneClean)
 	c.progress.restore(from.progress, end)
 	c.horizon.Store(from.horizon)
 	if c.TombstoneClean() == start && from.firstDirty > start {
-		// The tombstones in the clean section are unknown, so a pass must read them even if nothing
-		// is appended to the log.
+		// It is not known which tombstones the clean section contains, so the log needs a pass that
+		// reads them, even if nothing is appended to the log.
 		c.horizon.Store(TombstonesUnknown)
 	}
 }
 
 // SidecarBuild limits the resources that BuildSidecar uses.
 type SidecarBuild struct {
-	Slot     SidecarSlot
-	Throttle func(ctx context.Context, n int) error // bytes read and written; may be nil
+	Slot SidecarSlot
+	// Throttle is called before each read or write of n bytes, and may wait. It may be nil.
+	Throttle func(ctx context.Context, n int) error
 }
 
-// BuildSidecar builds one missing key sidecar, or deletes one that does not pay, and reports
-// whether the caller should call it again at once. It logs errors, and retries the segment later.
+// BuildSidecar builds one missing key sidecar, or deletes one that costs more than it saves. It
+// reports whether the caller should call it again at once. It logs errors; a later call retries the
+// segment.
 func (c *Compaction) BuildSidecar(ctx context.Context, now time.Time, b SidecarBuild) (more bool) {
 	return c.sidecars.buildNext(ctx, now, sidecarOptions{
 		Options: keys.Options{MemoryBytes: sidecarMemoryBytes, Throttle: b.Throttle},
@@ -236,8 +249,8 @@ type SidecarBytes struct {
 	Scanned       int64 // of data files
 }
 
-// SidecarBytes returns the bytes so far, without the sidecars that a pass builds: the pass counts
-// those itself.
+// SidecarBytes returns the number of bytes since the log was opened. It excludes the sidecars that
+// a pass builds, because the pass counts their bytes itself.
 func (c *Compaction) SidecarBytes() SidecarBytes {
 	return SidecarBytes{Read: c.sidecars.readBytes.Load(), Written: c.sidecars.writtenBytes.Load(),
 		Scanned: c.sidecars.scannedBytes.Load()}

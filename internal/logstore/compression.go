@@ -11,29 +11,28 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// Where batches are compressed: label values of heartwood_compression_*. A batch that stays in its
-// producer's codec is not compressed here, and does not count.
+// Values of the label site of heartwood_compression_*: what the broker compressed a batch for. The
+// metrics do not include a batch that keeps its producer's codec, because the broker does not
+// compress it.
 const (
-	// Where batches are compressed: label values of heartwood_compression_*. A batch that stays in
-	// its producer's codec is not compressed by the broker, and does not count.
-	siteProduce = "produce"
-	siteClean   = "clean"
+	siteProduce = "produce" // an append
+	siteClean   = "clean"   // a pass of the cleaner
 )
 
 var compressionLabels = []string{"codec", "level", "site"}
 
 var (
 	compressedInDesc = prometheus.NewDesc("heartwood_compression_input_bytes_total",
-		"Bytes of records that were compressed, before.", compressionLabels, nil)
+		"Bytes of the compressed records before compression.", compressionLabels, nil)
 	compressedOutDesc = prometheus.NewDesc("heartwood_compression_output_bytes_total",
-		"Bytes of records that were compressed, after.", compressionLabels, nil)
+		"Bytes of the compressed records after compression.", compressionLabels, nil)
 	compressedTimeDesc = prometheus.NewDesc("heartwood_compression_seconds_total",
-		"Time spent compressing records, waits for a processor included.", compressionLabels, nil)
+		"Time spent compressing records, including waits for a processor.", compressionLabels, nil)
 )
 
-// compressionMeter counts the batches that the logs of a store compress. It has one set of series
-// per codec and level in use. Codecs and levels come from the settings of topics, never from
-// clients. The zero value is ready.
+// compressionMeter counts the batches that the logs of a store compress. The metrics have one
+// series for each codec, level and site in use. Codecs and levels are settings of topics, and
+// clients cannot choose them, so the number of series stays small. The zero value is ready to use.
 type compressionMeter struct {
 	mu struct {
 		sync.Mutex
@@ -50,12 +49,12 @@ type compressionKind struct {
 
 // compressionSum holds the counters of one compressionKind. Its values only rise.
 type compressionSum struct {
-	in, out int64         // bytes of records, before and after
+	in, out int64         // bytes of records before and after compression
 	spent   time.Duration // wall clock
 }
 
-// at returns compress.To wrapped with a measurement for site. It holds the lock only while it adds
-// to the counters.
+// at returns compress.To wrapped with a measurement for the site. The wrapper holds the lock only
+// while it adds to the counters.
 func (m *compressionMeter) at(site string) compress.Func {
 	return func(dst *compress.Chunks, src []byte, codec compress.Codec, level int) error {
 		before, began := dst.Len(), time.Now()
@@ -69,8 +68,8 @@ func (m *compressionMeter) at(site string) compress.Func {
 }
 
 func (m *compressionMeter) add(kind compressionKind, one compressionSum) {
-	// The actual level is the label, so that the default level and the same explicit level share
-	// one series.
+	// The label is the actual level, so the default level and an equal explicit level share one
+	// series.
 	if kind.level == compress.LevelDefault {
 		_, _, kind.level, _ = kind.codec.Levels()
 	}
@@ -83,8 +82,8 @@ func (m *compressionMeter) add(kind compressionKind, one compressionSum) {
 	m.mu.sums[kind] = compressionSum{sum.in + one.in, sum.out + one.out, sum.spent + one.spent}
 }
 
-// collect sends the counters. It copies them first: the channel may block, and appends must not
-// wait for a scrape.
+// collect sends the counters to the channel. It copies them first: the channel may block, and
+// appends must not wait for a scrape of the metrics.
 func (m *compressionMeter) collect(metrics chan<- prometheus.Metric) {
 	m.mu.Lock()
 	sums := maps.Clone(m.mu.sums)
@@ -97,7 +96,7 @@ func (m *compressionMeter) collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// levelLabel returns the level's number, "none" for a codec without levels.
+// levelLabel returns the number of the level, or "none" for a codec without levels.
 func (k compressionKind) levelLabel() string {
 	if _, _, _, leveled := k.codec.Levels(); !leveled {
 		return "none"

@@ -10,42 +10,42 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Files that exist while a log is copied, or completed, from another replica;
+// Files that exist while records are copied from another replica into this log.
 // docs/format/store.md describes them.
 const (
-	// Files that exist while a log is copied, or completed, from another replica;
-	// docs/format/store.md describes them.
-	//
-	// the broker whose log is being copied into an empty one (ADR 0155)
+	// copySourceFile contains the id of the broker whose log is being copied into this one, which
+	// was empty when the copy began (ADR 0155).
 	copySourceFile = "copy.source"
-	// the leader epoch in which the log received records behind a gap (ADR 0201)
+	// copyGapFile contains the leader epoch in which the log received records behind an offset gap
+	// (ADR 0201).
 	copyGapFile = "copy.gap"
 )
 
-// CopySource returns the broker of which this log is an incomplete copy, -1 if there is none. It
-// reads the file.
-func (l *Log) CopySource() (broker int32,
-	err error) {
+// CopySource returns the id of the broker whose log is being copied into this one, -1 if this log
+// is not an incomplete copy. Each call reads the id from a file.
+func (l *Log) CopySource() (broker int32, err error) {
 	return l.readCopyNote(copySourceFile, "broker")
 }
 
-// SetCopySource durably stores the source broker. The caller calls it before the first record of
-// the copy. -1 marks the copy as complete; if a crash reverts that mark, the log is copied once
-// more.
+// SetCopySource durably stores the id of the broker whose log is copied. The caller calls it before
+// it appends the first record of the copy. The value -1 removes the file, which marks the copy as
+// complete. If a crash restores the file, the log is copied once more.
 func (l *Log) SetCopySource(broker int32) error {
 	return l.writeCopyNote(copySourceFile, "broker", broker)
 }
 
-// CopyGap returns the leader epoch in which this log last received records behind a gap, -1 if
-// there is no such gap, or if the gap is no longer relevant. It reads the file.
+// CopyGap returns the leader epoch in which this log last received records behind an offset gap. It
+// returns -1 if there is no such gap, or if the gap is no longer relevant. Each call reads the
+// epoch from a file.
 func (l *Log) CopyGap() (epoch int32, err error) { return l.readCopyNote(copyGapFile, "epoch") }
 
-// SetCopyGap durably stores the leader epoch. The caller calls it before the first record behind
-// the gap. -1 marks that no gap is relevant any more; if a crash reverts that mark, the log may be
-// copied needlessly.
+// SetCopyGap durably stores the leader epoch in which the log receives records behind an offset
+// gap. The caller calls it before it appends the first of these records. The value -1 removes the
+// file when the gap is no longer relevant. If a crash restores the file, the log may be copied
+// needlessly.
 func (l *Log) SetCopyGap(epoch int32) error { return l.writeCopyNote(copyGapFile, "epoch", epoch) }
 
-// readCopyNote reads the number in a file, -1 if there is no file.
+// readCopyNote reads the number in a file, -1 if the file does not exist.
 func (l *Log) readCopyNote(file, key string) (int32, error) {
 	values, err := readFields(l.env.fs, filepath.Join(l.dir, file))
 	if values == nil || err != nil {
@@ -58,7 +58,7 @@ func (l *Log) readCopyNote(file, key string) (int32, error) {
 	return int32(n), nil
 }
 
-// writeCopyNote writes the file, or removes it if the number is below 0.
+// writeCopyNote writes the number to a file, or removes the file if the number is negative.
 func (l *Log) writeCopyNote(file, key string, number int32) error {
 	name := filepath.Join(l.dir, file)
 	if number < 0 {

@@ -4,20 +4,27 @@ import (
 	"fmt"
 )
 
-// DeleteBefore deletes all records below an offset (DeleteRecords, KIP-107; a follower calls it
-// after its leader has deleted records). It durably moves the log start, and deletes the segments
-// that are wholly below, whatever the topic's policy (KAFKA-7400). The log start is on disk when it
-// returns. An offset at or below the log start changes nothing.
+// DeleteBefore deletes all records below an offset (DeleteRecords, KIP-107). A follower calls it
+// after its leader has deleted records. It moves the log start to the offset and deletes the
+// segments that end at or below the offset, whatever the topic's cleanup policy (KAFKA-7400). When
+// it returns, the log start is on disk. An offset at or below the log start changes nothing.
 //
-// It fails with ErrOffsetOutOfRange above the high watermark, because records that are not
-// replicated must not be deleted; with ErrStorage when the disk fails, and then the log start has
-// moved in memory and is written with the next checkpoints; with ErrClosed. The steps run in this
-// order: (1) A flush writes a producer snapshot at the end of each segment that is to be deleted,
-// and ensures that the log does not end below its start after a crash. (2) The log start moves in
-// memory, so that readers do not read deleted records. (3) The segments are deleted. (4) The
-// checkpoints are written. (5) The leader epochs that ended below the log start are removed. After
-// a crash in between the log begins at the older log start or at the first segment that is left,
-// whichever is later, and knows the epochs from there on.
+// It fails with ErrOffsetOutOfRange if the offset is above the high watermark, because records that
+// are not replicated must not be deleted. It fails with ErrClosed if the log is closed. It fails
+// with ErrStorage if the disk fails. After ErrStorage the log start may have moved in memory; the
+// next checkpoints then store it.
+//
+// The steps run in this order:
+//
+//  1. A flush writes a producer snapshot at the end of each segment that will be deleted. It also
+//     ensures that the log does not end below its start after a crash.
+//  2. The log start moves in memory, so that readers do not read deleted records.
+//  3. The segments are deleted.
+//  4. The checkpoints are written.
+//  5. The leader epochs that end below the log start are removed.
+//
+// After a crash between two steps, the log begins at the old log start or at the first remaining
+// segment, whichever offset is higher. Recovery restores the leader epochs from that offset on.
 func (l *Log) DeleteBefore(offset int64) error {
 	moved, err := l.deleteBefore(offset)
 	if err != nil || !moved {
@@ -42,8 +49,8 @@ func (l *Log) DeleteBefore(offset int64) error {
 	return l.epochs.truncateFront(l.logStart.Load())
 }
 
-// deleteBefore is DeleteBefore without the checkpoints. It holds Log.maintain, which serializes the
-// deletion of segments.
+// deleteBefore executes the steps 1 to 3 of DeleteBefore, and reports whether the log start has
+// moved. It holds Log.maintain, which serializes the deletion of segments.
 func (l *Log) deleteBefore(offset int64) (moved bool, err error) {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()

@@ -5,50 +5,56 @@
 // # Invariants
 //
 //   - LogStart <= HighWatermark <= LogEnd; LogStart <= LastStable <= HighWatermark. While a log is
-//     open they fall only by TruncateTo and StartAt, which lower the offsets before they publish
-//     the segment list: a reader loads LogEnd again once it has its list.
-//   - Every transaction below LastStable is decided, and each aborted transaction that overlaps
-//     that range has an entry in the transaction index of the segment that holds its marker.
+//     open, these offsets fall only in TruncateTo and StartAt, which lower the offsets before they
+//     publish the new segment list. A reader therefore loads LogEnd again after it has loaded the
+//     list.
+//   - Every transaction below LastStable is committed or aborted. Each aborted transaction with a
+//     record below LastStable has an entry in the transaction index of the segment that contains
+//     its marker.
 //   - DurableEnd <= LogEnd; under durability Fsync the high watermark never exceeds the synced end
 //     (ADR 0050).
-//   - The recovery point on disk is at or below the synced end. Everything below it survives a
-//     crash; recovery scans only what is above.
-//   - A segment is cleaned only below the recovery point on disk. So segments above it join without
-//     a gap, and a gap that recovery finds there is lost data, at which the log ends (ADR 0015).
-//   - The files of a segment exist as long as anything refers to it: the log's list, a Slice, a
-//     pass of the cleaner (segmentlist.go).
+//   - The recovery point on disk is at or below the synced end. Everything below the recovery point
+//     survives a crash; recovery scans only the part of the log above it.
+//   - Only segments below the recovery point on disk are cleaned. Above the recovery point each
+//     segment therefore begins where the previous one ends. If recovery finds a gap between two of
+//     these segments, data was lost, and recovery ends the log at the gap (ADR 0015).
+//   - The files of a segment exist as long as something refers to the segment: the log's segment
+//     list, a Slice, or a pass of the cleaner (segmentlist.go).
 //
 // # Locks
 //
-// In this order: Store.changes; Log.truncating; Log.maintain or Store.saving, never both; Log.mu;
-// Log.stable; Store.mu.
+// Locks are acquired in this order: Store.changes; Log.truncating; Log.maintain or Store.saving,
+// never both; Log.mu; Log.stable; Store.mu.
 //
 //   - Log.truncating: one TruncateTo or StartAt at a time.
 //   - Log.stable: the high watermark and the state behind the last stable offset; never held over
 //     I/O.
 //   - Store.changes: one Create, Release or Close at a time.
-//   - sidecars.building: one build of key sidecars per log at a time. It is held over I/O and
-//     waits, so it is a channel, and waiters can give up; Log.maintain is acquired after it, to
-//     publish the sidecar under its name. Package cleaner has a slot for such builds in all logs
-//     (SidecarSlot), which is acquired before it.
-//   - Log.maintain: one flush, retention, swap or close at a time. They write, sync and rename
-//     under it.
+//   - sidecars.building: one build of key sidecars per log at a time. It is held during I/O and
+//     throttling, so it is a channel: a waiter can stop waiting when its context ends. To publish
+//     the sidecar, the build acquires Log.maintain after sidecars.building. Before
+//     sidecars.building it acquires SidecarSlot, the slot of package cleaner for the builds in all
+//     logs.
+//   - Log.maintain: one flush, retention, swap or close at a time. Each of these writes, syncs and
+//     renames files while it holds the lock.
 //   - Log.mu: producer state, leader epochs, durability, the end of the active segment, and every
-//     change of the segment list. An append writes under it, which may open the files of a segment.
-//     Only the small epoch file is synced under it: by Lead, by the first replicated batch of an
-//     epoch, by a truncation, and when the log start passes an epoch.
-//   - committer.mu: the logs that wait for a sync; a leaf. Group commit syncs without any of these
-//     locks (commit.go).
+//     change of the segment list. An append holds Log.mu while it writes, and may open the files of
+//     a segment meanwhile. The only file that is synced under Log.mu is the small file of leader
+//     epochs: by Lead, by the first replicated batch of an epoch, by a truncation, and when the log
+//     start passes the end of an epoch.
+//   - committer.mu: the logs that wait for a sync. No other lock is acquired while it is held.
+//     Group commit syncs the files without any of these locks (commit.go).
 //   - Store.mu: the map of logs. Store.saving: one writer of checkpoint files at a time.
 //
-// Readers acquire no lock but Log.stable: the segment list is an immutable snapshot behind an
-// atomic pointer, and offsets are atomics. Reports, metrics and the scheduling of the cleaner are
-// readers too: Log.mu may be held for as long as a write to the disk takes.
+// Readers acquire only Log.stable: the segment list is an immutable snapshot behind an atomic
+// pointer, and offsets are atomics. Reports, metrics and the scheduling of the cleaner do not
+// acquire Log.mu either, because an append may hold it for as long as a write to the disk takes.
 //
 // # Goroutines
 //
-// A Store has one, Store.run: flush, checkpoints, roll by time, retention, expiry of producers,
-// deletion of released directories, and the Failed callback. It distributes a round over a few
-// workers and joins them; so do Open, CreateAll and Close. The committer has up to sixteen while
-// logs wait for a sync; Close joins them.
+// A Store has one permanent goroutine, Store.run. It flushes logs, writes checkpoints, rolls
+// segments by time, runs retention, expires producers, deletes released directories and calls
+// Options.Failed. Each of its rounds starts a few worker goroutines and waits for their end. Open,
+// CreateAll and Close do the same. The committer runs up to sixteen goroutines while logs wait for
+// a sync; Close waits for their end.
 package logstore

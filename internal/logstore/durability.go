@@ -9,20 +9,20 @@ import (
 //
 //	sealedEnd <= checkpointed <= recoveryPoint <= synced <= log end
 //
-// Log.mu guards every field, and is held by the callers of every method; synced and sealedEnd are
-// also read without it. All of them rise, and fall only by a truncation.
+// Log.mu guards every field, and the caller of each method holds it. synced and sealedEnd are also
+// read without the lock. The offsets fall only by a truncation.
 type durability struct {
 	// synced is the end of the synced records.
 	synced atomic.Int64
-	// recoveryPoint is the end of the records that recovery need not scan: they are synced, and
-	// their segments are sealed.
+	// recoveryPoint is the offset below which recovery need not scan: the records below it are
+	// synced, and their segments are sealed.
 	recoveryPoint int64
 	// checkpointed is the recovery point in the checkpoint on disk (Store.save).
 	checkpointed int64
 	// unsealed are rolled segments that the next flush seals, oldest first.
 	unsealed []unsealed
-	// sealedEnd is the end of the records that may be cleaned: min(checkpointed, base of
-	// unsealed[0]). A roll stores it before it publishes the list with the rolled segment
+	// sealedEnd is the offset below which segments may be cleaned: min(checkpointed, base of
+	// unsealed[0]). A roll updates it before it publishes the segment list with the rolled segment
 	// (Compaction.limits).
 	sealedEnd atomic.Int64
 }
@@ -31,11 +31,12 @@ type durability struct {
 type unsealed struct {
 	segment *handle
 	end     int64 // base of the next segment
-	// state is the producer snapshot as of end; nil after recovery, which no longer knows it.
+	// state is the encoded producer state as of end; nil for a segment that recovery found, because
+	// recovery no longer has the producer state as of end.
 	state []byte
 }
 
-// start sets the state that recovery found.
+// start sets the state that recovery found. rolled are the rolled segments that are not sealed.
 func (d *durability) start(recoveryPoint, checkpointed int64, rolled []unsealed) {
 	d.unsealed, d.recoveryPoint = rolled, recoveryPoint
 	d.synced.Store(recoveryPoint)
@@ -52,8 +53,9 @@ func (d *durability) settle() {
 	d.sealedEnd.Store(end)
 }
 
-// syncedTo records that everything below end was synced. The recovery point follows if all rolled
-// segments are sealed: recovery opens a segment below it without a scan.
+// syncedTo notes that everything below end is synced. If all rolled segments are sealed, it also
+// raises the recovery point to end. With an unsealed segment it must not, because recovery opens a
+// segment below the recovery point without a scan.
 func (d *durability) syncedTo(end int64) {
 	d.synced.Store(max(d.synced.Load(), end))
 	if len(d.unsealed) == 0 && end > d.recoveryPoint {
@@ -62,24 +64,25 @@ func (d *durability) syncedTo(end int64) {
 	}
 }
 
-// sealed records that a flush has sealed the first count unsealed segments, and synced everything
-// below end.
+// sealed notes that a flush has sealed the first segments of unsealed, as many as count, and has
+// synced everything below end.
 func (d *durability) sealed(count int, end int64) {
 	d.unsealed = slices.Clone(d.unsealed[count:])
 	point := end
 	if rest := d.unsealed; len(rest) > 0 && rest[0].end <= end {
-		// The segment that was active when the flush began was rolled at an offset above end. This
-		// segment is not sealed, so recovery has to scan it.
+		// The segment that was active when the flush began was rolled exactly at end, and is not
+		// sealed. Recovery has to scan this segment, so the recovery point is at most its base
+		// offset.
 		point = rest[0].segment.Base()
 	}
-	// A concurrent commit may have synced more; it left the recovery point at the unsealed segment.
+	// A concurrent commit may already have raised the recovery point above point.
 	d.recoveryPoint = max(d.recoveryPoint, point)
 	d.syncedTo(end)
 	d.settle()
 }
 
-// checkpointedTo records that a recovery point is on disk. The log may have been truncated since
-// the point was read.
+// checkpointedTo notes that a recovery point is on disk. A truncation may have lowered
+// d.recoveryPoint after the given recovery point was read, so the lower of the two is stored.
 func (d *durability) checkpointedTo(recoveryPoint int64) {
 	d.checkpointed = min(recoveryPoint, d.recoveryPoint)
 	d.settle()
@@ -91,14 +94,15 @@ func (d *durability) rolled(u unsealed) {
 	d.settle()
 }
 
-// forget removes the unsealed segments that match: they were deleted.
+// forget removes the unsealed segments that match, because their files were deleted.
 func (d *durability) forget(match func(unsealed) bool) {
 	d.unsealed = slices.DeleteFunc(slices.Clone(d.unsealed), match)
 	d.settle()
 }
 
-// truncate lowers all offsets to end, before the log end falls. Records above end are then not
-// treated as synced, even if a running sync reports success.
+// truncate lowers all offsets to at most end. A truncation calls it before it lowers the log end.
+// Records that are appended above end afterwards are then not treated as synced, even if a sync
+// that began earlier reports success.
 func (d *durability) truncate(end int64) {
 	d.synced.Store(min(d.synced.Load(), end))
 	d.recoveryPoint = min(d.recoveryPoint, end)
@@ -106,7 +110,7 @@ func (d *durability) truncate(end int64) {
 	d.settle()
 }
 
-// restart sets the state of a log that restarts empty at an offset. Such a log is synced.
+// restart sets the state of a log that starts again, empty, at an offset. An empty log is synced.
 func (d *durability) restart(offset int64) {
 	d.truncate(offset)
 	d.unsealed, d.recoveryPoint = nil, offset

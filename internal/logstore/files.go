@@ -12,9 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Suffixes of a segment's files while it is being replaced or deleted; docs/format/swap.md.
+// Suffixes of the files of a segment that is being replaced or deleted (docs/format/swap.md).
 const (
-	// Suffixes of a segment's files while it is being replaced or deleted; docs/format/swap.md.
 	cleanedSuffix = ".cleaned"
 	swapSuffix    = ".swap"
 	deletedSuffix = ".deleted"
@@ -23,8 +22,8 @@ const (
 // snapshotSuffix is the extension of a producer snapshot, <offset>.snapshot.
 const snapshotSuffix = ".snapshot"
 
-// indexKinds are the files that belong to a .log file and can be rebuilt from it; they are renamed
-// and removed with it.
+// indexKinds are the extensions of the files that belong to a .log file and can be rebuilt from it.
+// These files are renamed and removed together with the .log file.
 var indexKinds = []string{segment.IndexExtension, segment.TimeIndexExtension,
 	segment.TxnIndexExtension, segment.KeysExtension, segment.DeadExtension, keys.SpoolExtension}
 
@@ -33,11 +32,11 @@ type segmentFile struct {
 	name   string
 	base   int64
 	kind   string // segment.LogExtension, one of indexKinds, or snapshotSuffix
-	suffix string // "" or one of the suffixes
+	suffix string // "" or one of the suffixes above
 }
 
-// parseSegmentFile parses a name; ok is false for files that do not belong to a segment, which the
-// log does not touch.
+// parseSegmentFile parses a file name. ok is false if the file does not belong to a segment; the
+// log does not touch such files.
 func parseSegmentFile(name string) (f segmentFile, ok bool) {
 	f.name = name
 	if f.base, f.kind, ok = segment.ParseName(name); !ok {
@@ -54,16 +53,16 @@ func parseSegmentFile(name string) (f segmentFile, ok bool) {
 
 func (f segmentFile) isLog() bool { return f.kind == segment.LogExtension }
 
-// listSegmentFiles returns the segment files of a directory by base, and for each base the .log
-// file first. Renaming or removing in this order, or in its reverse by base, keeps the order that
-// docs/format/swap.md relies on.
+// listSegmentFiles returns the segment files of a directory in ascending order of their base
+// offsets. Of the files with the same base offset, the .log file is first. Callers that rename or
+// remove files use this order, or descending base offsets; docs/format/swap.md relies on it.
 func listSegmentFiles(fsys vfs.FS, dir string) ([]segmentFile, error) {
 	files, _, err := listDirectory(fsys, dir)
 	return files, err
 }
 
-// listDirectory returns the same files as listSegmentFiles, and the names of temporary files: those
-// that vfs.WriteFileAtomic did not rename, and spools.
+// listDirectory returns the same files as listSegmentFiles. It also returns the names of the
+// temporary files: spools, and files that an interrupted vfs.WriteFileAtomic did not rename.
 func listDirectory(fsys vfs.FS, dir string) (files []segmentFile, temporary []string, err error) {
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {
@@ -76,8 +75,8 @@ func listDirectory(fsys vfs.FS, dir string) (files []segmentFile, temporary []st
 		if f, ok := parseSegmentFile(entry.Name()); ok {
 			files = append(files, f)
 		}
-		// A spool of keys is both a segment file and a temporary file: it is removed with its
-		// segment, and at the latest by the next start, which cannot append to it.
+		// A spool is both a segment file and a temporary file. It is removed together with its
+		// segment, or else by the next start, which cannot continue the spool.
 		if strings.HasSuffix(entry.Name(), vfs.TemporarySuffix) {
 			temporary = append(temporary, entry.Name())
 		}
@@ -97,9 +96,9 @@ func listDirectory(fsys vfs.FS, dir string) (files []segmentFile, temporary []st
 	return files, temporary, nil
 }
 
-// removeFiles removes the files that match, in the given order, and returns how many it has removed
-// before an error. It does not sync the directory: some callers must sync it before they continue,
-// others need not.
+// removeFiles removes the files that match, in the given order. It returns the number of files that
+// it has removed, also if it fails. It does not sync the directory, because only some callers need
+// that.
 func removeFiles(fsys vfs.FS, dir string, files []segmentFile,
 	matches func(segmentFile) bool) (removed int, err error) {
 	for _, f := range files {

@@ -27,10 +27,10 @@ func (l *Log) flush() error {
 
 // flushMaintained does the same as flush, for callers that hold Log.maintain.
 //
-// Appends continue concurrently. Records that they add above end may be synced too, but do not move
-// the recovery point. If an append rolls, the last of handles is still the segment that was active
-// when end was read, so its sync covers everything below end. The newly rolled segment is queued
-// behind the unsealed segments that were read here, so it stays queued for the next flush.
+// Appends continue concurrently. The sync may also cover records that are appended during the
+// flush, but the recovery point does not rise above end, the log end when the flush began. If an
+// append rolls the active segment meanwhile, the last element of handles is still that segment, so
+// its sync covers everything below end. The next flush seals that segment.
 func (l *Log) flushMaintained() error {
 	l.unsynced.Store(0)
 	l.mu.Lock()
@@ -44,8 +44,7 @@ func (l *Log) flushMaintained() error {
 		return nil
 	}
 	began := time.Now()
-	// None of these segments can be removed: removing a segment from the list requires
-	// Log.maintain.
+	// No segment can be removed meanwhile, because that requires Log.maintain.
 	for _, u := range rolled {
 		if err := l.seal(u); err != nil {
 			return err
@@ -70,7 +69,7 @@ func (l *Log) flushMaintained() error {
 }
 
 // writePendingSnapshot writes the producer snapshot that could not be written earlier because the
-// disk was full. Log.maintain is held.
+// disk was full. The caller holds Log.maintain.
 func (l *Log) writePendingSnapshot(handles []*handle) {
 	if len(handles) == 0 {
 		return
@@ -80,9 +79,9 @@ func (l *Log) writePendingSnapshot(handles []*handle) {
 	}
 }
 
-// seal seals a rolled segment and writes the producer snapshot at its end. If this fails for lack
-// of space or of file descriptors, the next flush retries; until then the recovery point does not
-// advance.
+// seal seals a rolled segment and writes the producer snapshot at its end. If the disk is full or
+// no file descriptor is available, the next flush retries. The recovery point does not advance
+// until the segment is sealed.
 func (l *Log) seal(u unsealed) error {
 	if err := u.segment.Sync(); err != nil {
 		return l.syncFailed(u.segment, err)
@@ -100,29 +99,31 @@ func (l *Log) seal(u unsealed) error {
 	return nil
 }
 
-// isTemporary reports whether an error disappears when there is room, or when other files are
-// closed.
+// isTemporary reports whether an operation failed because the disk was full or no file descriptor
+// was available. Such an operation may succeed later.
 func isTemporary(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) ||
 		errors.Is(err, syscall.ENFILE)
 }
 
-// sealFailed stops the log: if an index cannot be written although there is room, the disk fails.
+// sealFailed stops the log. An index that cannot be written although the disk has room shows that
+// the disk has failed.
 func (l *Log) sealFailed(cause error) error {
 	err := fmt.Errorf("seal: %w", cause)
 	l.fail(err)
 	return fmt.Errorf("%w: %w", ErrStorage, err)
 }
 
-// noteCheckpointed stores that a recovery point is on disk. Only then may the cleaner clean
-// segments below it: above the recovery point on disk recovery treats a gap between segments as
-// lost data (ADR 0015), and cleaning leaves such gaps.
+// noteCheckpointed stores that the recovery point is on disk. The cleaner may clean a segment only
+// after the recovery point on disk has passed it. Cleaning leaves gaps between segments, and
+// recovery treats a gap above the recovery point on disk as lost data (ADR 0015).
 func (l *Log) noteCheckpointed(recoveryPoint int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.disk.checkpointedTo(recoveryPoint)
 	if l.mu.truncation != nil && l.mu.truncation.checkpointsDue {
-		// The written state was read after the truncation, so it describes the log as it is now.
+		// The checkpoints on disk were computed after the truncation, so they describe the log as
+		// it is now.
 		l.mu.truncation = nil
 	}
 }
@@ -147,8 +148,9 @@ func (l *Log) checkpointState() checkpointState {
 	})
 }
 
-// countAborted lists the segments that are wholly below an offset and have a transaction index,
-// ascending by base.
+// countAborted returns the number of aborted transactions in each transaction index, in ascending
+// order of the segments' base offsets. It includes only segments that are wholly below an offset
+// and have such an index.
 func countAborted(handles []*handle, below int64) (counts checkpoint.AbortedCounts) {
 	for i, h := range handles {
 		if i+1 < len(handles) && handles[i+1].Base() > below || i+1 == len(handles) &&
@@ -162,11 +164,11 @@ func countAborted(handles []*handle, below int64) (counts checkpoint.AbortedCoun
 	return counts
 }
 
-// close closes the log: it syncs all records, writes the indexes and the producer snapshot at the
-// log end, and closes the files once the last Slice is released. An error means that the next start
-// has to scan the log.
+// close closes the log. It syncs all records, writes the indexes and the producer snapshot at the
+// log end, and closes the files once the last Slice is released. If it fails, the next start has to
+// scan the log.
 //
-// The active segment is sealed here and not by its last reader: a reader may release the segment
+// The active segment is sealed here and not by its last reader. A reader may release the segment
 // after the clean-shutdown marker is written, or never, and the marker promises that the index
 // files are complete.
 func (l *Log) close() error {
@@ -175,8 +177,8 @@ func (l *Log) close() error {
 	l.mu.Lock()
 	failed := l.mu.stopped
 	l.mu.stopped = ErrClosed
-	// The state is encoded in the critical section that ends appends, so it is the final state at
-	// logEnd.
+	// The producer state is encoded under the same lock that ends appends, so it is the final state
+	// at logEnd.
 	state := l.mu.producers.Encode(l.logEnd.Load())
 	l.mu.Unlock()
 
@@ -185,7 +187,7 @@ func (l *Log) close() error {
 		err = l.flushMaintained()
 	}
 	if list := l.list.Load(); err == nil && list != nil {
-		// the active segment cannot change: Log.maintain is held, and appends have ended
+		// The active segment cannot change: Log.maintain is held, and appends have ended.
 		err = list.active().Seal()
 	}
 	if err == nil {
@@ -202,15 +204,16 @@ func (l *Log) close() error {
 				Epochs: checkpoint.SummarizeEpochs(l.epochs.load())}
 		}
 		for _, h := range old.handles {
-			h.Freeze() // a Release renames the directory next, and another log may get its name
+			// Release may rename the directory next, and another log may then use its name
+			h.Freeze()
 		}
 		old.release()
 	}
 	return err
 }
 
-// scannedFrom returns where the scan after a crash begins: the base of the segment that holds the
-// recovery point on disk.
+// scannedFrom returns the offset at which recovery begins to scan after a crash: the base offset of
+// the segment that contains the recovery point on disk.
 func scannedFrom(handles []*handle, checkpointed int64) int64 {
 	from := handles[0].Base()
 	for _, h := range handles {

@@ -14,29 +14,31 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Garbage is the garbage of a log at one moment.
+// Garbage is the amount of garbage of a log at one moment.
 type Garbage struct {
-	Sections Sections // of the log when it was computed
-	// Known is false if only a pass can compute the garbage, because the records of some segment
-	// are too small for a sidecar.
+	Sections Sections // the sections of the log when the garbage was computed
+	// Known is false if only a pass can compute the garbage, because some segment has no key
+	// sidecar and will not get one.
 	Known bool
 	Exact bool // the bytes were counted by a pass, not estimated
 	Bytes int64
 	Error float64 // maximum error of the estimated share of garbage, 0..1
 }
 
-// ErrSidecarsMissing is returned by EstimateGarbage while some sidecars are still to be built.
+// ErrSidecarsMissing is returned by EstimateGarbage if a key sidecar that the estimate needs is not
+// built yet.
 var ErrSidecarsMissing = errors.New("key sidecars are not built yet")
 
-// EstimateOptions are the budget of an estimate.
+// EstimateOptions limits the resources that EstimateGarbage uses.
 type EstimateOptions struct {
 	MemoryBytes int64
-	Throttle    func(ctx context.Context, n int) error // bytes read; may be nil
+	Throttle    func(ctx context.Context, n int) error // called before n bytes are read; may be nil
 }
 
-// EstimateGarbage returns the garbage of the log: exactly, from the .dead files that the last pass
-// wrote, if nothing is dirty; else from a sample of the keys. It builds no sidecar: for a log whose
-// records are too small to keep sidecars, building them would cost as much as a pass.
+// EstimateGarbage returns the garbage of the log. If nothing is dirty, the result is exact, from
+// the .dead files that the last pass wrote. Otherwise the result is an estimate from a sample of
+// the keys. EstimateGarbage builds no sidecar: for a log whose records are too small to keep
+// sidecars, building them would cost as much as a pass.
 func (c *Compaction) EstimateGarbage(ctx context.Context, opts EstimateOptions) (Garbage, error) {
 	v := c.view(time.Now())
 	defer v.release()
@@ -59,8 +61,9 @@ func (c *Compaction) EstimateGarbage(ctx context.Context, opts EstimateOptions) 
 	return found, nil
 }
 
-// withSidecars returns the handles of a view's segments, to which the view holds references, if
-// each segment has a sidecar; nil if a segment will never have one.
+// withSidecars returns the handle of each segment in the view if every one of these segments has a
+// key sidecar. It returns nil if a segment will never have one, and ErrSidecarsMissing if one is
+// not built yet. The view holds references to the segments.
 func (c *Compaction) withSidecars(v passView) (map[*segment.Segment]*handle, error) {
 	list := c.log.acquire()
 	if list == nil {
@@ -78,9 +81,8 @@ func (c *Compaction) withSidecars(v passView) (map[*segment.Segment]*handle, err
 		case state == nil || state.digest == 0 && state.retry.IsZero() &&
 			keepsSidecar(state.logBytes, state.records):
 			return nil, ErrSidecarsMissing
-		// the records are too small for a sidecar, or the sidecar is damaged
 		case state.digest == 0:
-			return nil, nil
+			return nil, nil // the records are too small for a sidecar, or the sidecar is damaged
 		}
 		handles[s] = list.handles[at]
 	}
@@ -116,9 +118,10 @@ func (c *Compaction) estimateJob(v passView, handles map[*segment.Segment]*handl
 	return job
 }
 
-// countedGarbage adds up the .dead files of a log that is wholly clean. ok is false if a .dead file
-// is not from the last pass. A pass writes these files before it moves the first dirty offset, so a
-// segment without a .dead file has no garbage.
+// countedGarbage returns the sum of the garbage in the .dead files of a log without a dirty
+// section. ok is false if a .dead file does not match its segment or the log. A pass writes the
+// .dead files before it moves the first dirty offset, so a segment without a .dead file has no
+// garbage.
 func (c *Compaction) countedGarbage(v passView) (bytes int64, ok bool) {
 	for _, s := range v.segments {
 		content := c.loadDead(s)
@@ -135,12 +138,13 @@ func (c *Compaction) countedGarbage(v passView) (bytes int64, ok bool) {
 	return bytes, true
 }
 
-// deadBytesMax bounds the size of a .dead file that is read: a record takes 7 bytes in it, and a
-// sidecar holds 2^30 records at most.
+// deadBytesMax is the size above which loadDead ignores a .dead file, so that a damaged file cannot
+// exhaust the memory. Valid files are smaller: they contain one bit for each record, of which a key
+// sidecar holds 2^30 at most, and a few bytes for each removable tombstone.
 const deadBytesMax = 256 << 20
 
-// loadDead returns the .dead file of a segment, nil if it has no readable one: a pass then computes
-// its content again.
+// loadDead returns the content of the .dead file of a segment, nil if the segment has no .dead file
+// or the file cannot be read. In that case a pass computes the content again.
 func (c *Compaction) loadDead(s *segment.Segment) []byte {
 	fsys, name := c.log.env.fs, c.sidecars.path(s.Base(), segment.DeadExtension, "")
 	info, err := fsys.Stat(name)
@@ -149,8 +153,8 @@ func (c *Compaction) loadDead(s *segment.Segment) []byte {
 	}
 	content, err := fsys.ReadFile(name)
 	if err != nil {
-		c.log.env.logger.Warn("failed to read a .dead file", "partition", c.log.id, "segment",
-			s.Base(), "error", err)
+		c.log.env.logger.Warn("failed to read the .dead file of a segment; the next pass rebuilds it",
+			"partition", c.log.id, "segment", s.Base(), "error", err)
 		return nil
 	}
 	return content
@@ -168,7 +172,7 @@ func (c *Compaction) saveDead(s *segment.Segment, content []byte) error {
 		return stopped
 	}
 	if _, found := findSegments(handles, []*segment.Segment{s}); !found {
-		return nil // retention deleted it
+		return nil // retention has deleted the segment
 	}
 	name := c.sidecars.path(s.Base(), segment.DeadExtension, "")
 	if content == nil {

@@ -15,7 +15,7 @@ const assignmentFile = "assignment"
 const assignmentBytesMax = 64
 
 // ReplicaIncarnation returns the id of the replica incarnation for which the log was created, "" if
-// the log was created before such ids existed. It reads the file.
+// the log was created before such ids existed. Each call reads the id from a file.
 func (l *Log) ReplicaIncarnation() (string, error) {
 	values, err := readFields(l.env.fs, filepath.Join(l.dir, assignmentFile))
 	if values == nil || err != nil {
@@ -27,9 +27,9 @@ func (l *Log) ReplicaIncarnation() (string, error) {
 	return values["id"], nil
 }
 
-// SetReplicaIncarnation durably stores the id. A log that was created for another incarnation was
-// durably emptied before, so a crash never leaves the records of one incarnation under the id of
-// another.
+// SetReplicaIncarnation durably stores the id of the replica incarnation. If the log was created
+// for another incarnation, the caller has durably emptied it before. So a crash never leaves the
+// records of one incarnation under the id of another.
 func (l *Log) SetReplicaIncarnation(id string) error {
 	if err := checkAssignment(id); err != nil {
 		return fmt.Errorf("write %s: %w", assignmentFile, err)
@@ -42,8 +42,8 @@ func (l *Log) SetReplicaIncarnation(id string) error {
 	return nil
 }
 
-// checkAssignment fails with errMeta unless the id fits into a line of the file and is read back
-// unchanged.
+// checkAssignment fails with errMeta if the id is empty, too long, or contains anything but
+// printable ASCII characters without spaces. The file could not store such an id unchanged.
 func checkAssignment(id string) error {
 	if id == "" || len(id) > assignmentBytesMax ||
 		strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {

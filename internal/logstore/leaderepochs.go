@@ -10,12 +10,14 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// leaderEpochs are a log's leader epochs with their file. Changes hold Log.mu, except in recovery,
-// which owns the log; reads take no lock.
+// leaderEpochs are a log's leader epochs together with the file that stores them. Callers that
+// change the epochs hold Log.mu. Recovery does not, because no other goroutine uses the log yet.
+// Readers acquire no lock.
 type leaderEpochs struct {
 	fs  vfs.FS
 	dir string
-	// cache is stored once its file is durable, so no caller sees an epoch that a crash reverts.
+	// cache is stored after its file is durable, so no caller uses an epoch that a crash can
+	// revert.
 	cache atomic.Pointer[leaderepoch.Cache]
 }
 
@@ -25,7 +27,7 @@ func (e *leaderEpochs) load() leaderepoch.Cache { return *e.cache.Load() }
 // latest returns the newest epoch, which appends write into their batches.
 func (e *leaderEpochs) latest() int32 { return e.load().Latest() }
 
-// save writes next durably to the file, and then replaces the current epochs.
+// save durably writes the epochs next to the file, and then replaces the current epochs.
 func (e *leaderEpochs) save(next leaderepoch.Cache) error {
 	if err := vfs.WriteFileAtomic(e.fs, filepath.Join(e.dir, checkpoint.EpochsFile),
 		checkpoint.EncodeEpochs(next)); err != nil {
@@ -35,8 +37,8 @@ func (e *leaderEpochs) save(next leaderepoch.Cache) error {
 	return nil
 }
 
-// truncateEnd removes the epochs that start at or above end: the next leader may append records of
-// other epochs at those offsets.
+// truncateEnd removes the epochs that start at or above end, because the next leader may append
+// records of other epochs at those offsets.
 func (e *leaderEpochs) truncateEnd(end int64) error {
 	epochs := e.load()
 	kept := epochs.Below(end)
@@ -46,10 +48,10 @@ func (e *leaderEpochs) truncateEnd(end int64) error {
 	return e.save(kept)
 }
 
-// truncateFront removes the epochs that end at or below the log start. The file is written only if
-// one was removed: the new start of the first epoch changes no lookup at or above the log start,
-// and is not worth two syncs under Log.mu. The next start of the store computes that start offset
-// (recovery.install).
+// truncateFront removes the epochs that end at or below the log start. It writes the file only if
+// it removes an epoch. Otherwise only the start offset of the first epoch would change. That change
+// affects no lookup at or above the log start, and the next start of the store computes it anyway
+// (recovery.install). So it is not worth two syncs under Log.mu.
 func (e *leaderEpochs) truncateFront(logStart int64) error {
 	epochs := e.load()
 	kept := epochs.TruncateFront(logStart)

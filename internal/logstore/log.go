@@ -20,76 +20,79 @@ import (
 
 // Errors of a Log's methods, besides those of record.Validate.
 var (
-	// Read: below the log start or above the limit
+	// Read: the offset is below the log start or above the limit of the read
 	ErrOffsetOutOfRange = errors.New("offset out of range")
 	// Append: a batch never spans two segments
 	ErrBatchTooLarge = errors.New("batch larger than a segment")
-	// Append: the producer has a later epoch (KIP-98)
+	// Append: the log contains a later epoch of the producer (KIP-98)
 	ErrInvalidProducerEpoch = producer.ErrInvalidEpoch
-	// Append: a batch before it is missing (KIP-98)
+	// Append: an earlier batch of the producer is missing (KIP-98)
 	ErrOutOfOrderSequence = producer.ErrOutOfOrderSequence
-	// Append: a transaction that is not verified, or a write outside of the open one
+	// Append: the transaction was not verified, or the batch does not belong to the open
+	// transaction
 	ErrInvalidTxnState = producer.ErrInvalidTxnState
 	// AppendControl: a later coordinator has written a marker for the producer
 	ErrCoordinatorFenced = producer.ErrCoordinatorFenced
-	// Lead: there was a later leader
+	// Lead: the log already has a later leader epoch
 	ErrFencedLeaderEpoch = errors.New("fenced leader epoch")
 	// the disk failed; wrapped with the cause
 	ErrStorage = errors.New("storage error")
 	// after Store.Close or Store.Release
 	ErrClosed = errors.New("log is closed")
-	// Append: between Follow and the next Lead
+	// Append: the log is a follower, that is between Follow and the next Lead
 	ErrFollows = errors.New("log follows another replica")
 )
 
 // Log is one partition's log: an ordered list of segments, the last of which is active. One append
-// runs at a time; reads run concurrently with it and with roll, retention and cleaning, on an
+// runs at a time. Reads run concurrently with appends, rolls, retention and cleaning, on an
 // immutable snapshot of the segment list.
 //
 // Invariant: LogStart <= HighWatermark <= LogEnd, and LastStable <= HighWatermark.
 type Log struct {
 	id PartitionID
-	// topic is behind a pointer because Store.adopt sets the topic id of a log whose directory had
-	// none.
+	// topic is an atomic pointer because Store.adopt sets the topic id later if the log's directory
+	// did not contain one.
 	topic atomic.Pointer[TopicID]
 	dir   string
 	env   environment
 
-	// config is replaced as a whole, under maintain. Callers that need two consistent settings load
-	// it once.
+	// config is replaced as a whole, under maintain. A caller that needs several consistent
+	// settings loads it once.
 	config atomic.Pointer[config]
-	list   atomic.Pointer[segmentList] // nil once closed
+	list   atomic.Pointer[segmentList] // nil once the log is closed
 
-	// logStart never falls, except by a truncation. It is stored before the list without the
-	// segments below it is published (frontDeletion.publish).
+	// logStart falls only by a truncation. When segments are deleted at the front, logStart rises
+	// before the list without these segments is published (frontDeletion.publish).
 	logStart atomic.Int64
-	// highWatermark: logStart <= highWatermark <= logEnd at every moment. It is stored under
+	// highWatermark is always at least logStart and at most logEnd. It is stored under the lock of
 	// stable, and falls only by a truncation.
 	highWatermark atomic.Int64
 	stable        stability
-	// logEnd is stored after the batch is in the segment: a reader that sees an offset below it
-	// finds its batch.
+	// logEnd is stored after the batch is in the segment, so a reader finds the batch of every
+	// offset below it.
 	logEnd atomic.Int64
-	// disk is how much of the log is synced, sealed and checkpointed.
+	// disk tracks how much of the log is synced, sealed and checkpointed.
 	disk durability
-	// unsynced is the number of bytes appended since the last sync request that the number of
-	// unsynced bytes caused.
+	// unsynced is the number of bytes that were appended after the last flush, or after the last
+	// sync that was requested because this number was too large.
 	unsynced atomic.Int64
 	// syncs counts commits and flushes that had something to sync, including the seals of rolled
 	// segments. Only the metrics use it.
 	syncs  syncMeter
 	epochs leaderEpochs
-	// files does the file operations on segments; snapshots are the producer snapshots beside them.
+	// files executes the file operations on segments. snapshots are the producer snapshots in the
+	// same directory.
 	files     segmentDir
 	snapshots producerSnapshots
-	// fault is the error that stopped the log, nil while it works. It is set once.
+	// fault is the error that stopped the log, nil while the log works. It is set at most once.
 	fault      atomic.Pointer[error]
 	compaction Compaction
 
-	// closed describes the log as an orderly close left it; Store.Close reads it after close.
+	// closed is a summary of the log, which close computes if it succeeds. Store.Close reads it
+	// after close has returned.
 	closed checkpoint.ClosedLog
 
-	// truncating is held during a truncation, and acquired before all other locks.
+	// truncating is held during a truncation. It is acquired before all other locks of the log.
 	truncating sync.Mutex
 	// truncations is the number of truncations since the log was opened. A result that was computed
 	// before a truncation may not apply after the truncation. The number rises under Log.mu.
@@ -102,37 +105,39 @@ type Log struct {
 	mu struct {
 		sync.Mutex
 		stopped error // the error with which all appends are rejected; nil while the log works
-		// follows is true between Follow and the next Lead: appends that are not replicated are
-		// rejected.
+		// follows is true between Follow and the next Lead. Meanwhile the log only accepts
+		// replicated batches.
 		follows bool
-		// producers is the state as of logEnd.
-		producers  producer.State
-		appends    outage.State // of appends that fail without stopping the log, as on a full disk
+		// producers is the producer state as of logEnd.
+		producers producer.State
+		// of appends that fail without stopping the log, such as on a full disk
+		appends    outage.State
 		background outage.State // of flush, roll and retention
-		// firstAppend is the time at which the active segment got its first batch; after a restart
-		// it may be later than that. Zero while the segment is empty.
+		// firstAppend is the time at which the first batch was appended to the active segment;
+		// after a restart it may be a later time. It is zero while the segment is empty.
 		firstAppend time.Time
-		// aborted is the part of the checkpoints about transaction indexes. It is used once the log
-		// is closed.
+		// aborted is the number of aborted transactions in each segment, for the checkpoint. It is
+		// used only after the log is closed; an open log computes the numbers from its segments.
 		aborted    checkpoint.AbortedCounts
-		truncation *pendingTruncation // the truncation that is under way; nil if none is
+		truncation *pendingTruncation // the current truncation; nil if there is none
 	}
 }
 
-// environment holds the dependencies that a log gets from its store.
+// environment holds what a store passes to each of its logs.
 type environment struct {
 	fs       vfs.FS
-	segments segment.Config // of all logs: they share the open files
+	segments segment.Config // shared by all logs, and so are the open files
 	logger   *slog.Logger
 	// failed reports that the log stopped; it does not block.
 	failed func(PartitionID, error)
-	// saveCheckpoints is Store.save, which acquires Store.saving and then Log.mu: its caller holds
+	// saveCheckpoints is Store.save. It acquires Store.saving and then Log.mu, so its caller holds
 	// no lock of the log.
 	saveCheckpoints func() error
-	// compress returns a compression function that records metrics for a site.
+	// compress returns a compression function that updates the metrics of a site (siteProduce or
+	// siteClean).
 	compress func(site string) compress.Func
-	// commit requests a sync of the log soon, without waiting; flushBytes is the number of unsynced
-	// bytes that causes such a request.
+	// commit requests a sync of the log, and does not wait for it. flushBytes is the number of
+	// unsynced bytes above which appended calls commit.
 	commit     func(*Log)
 	flushBytes int64
 }
@@ -141,17 +146,18 @@ type environment struct {
 // without a lock.
 type config struct {
 	settings topicconfig.Settings
-	retain   bool // reclaim policy: the data stays when the topic is deleted
-	// rules are those of record.Validate for produced batches; Compress is set for each append
+	retain   bool // reclaim policy: the data is kept when the topic is deleted
+	// rules are the rules of record.Validate for produced batches. Each append adds Compress and
+	// Keys.
 	rules record.Rules
 }
 
-// decompressedBytesMax bounds the decompressed size of a produced batch, unless its topic allows
-// larger messages: 64 MiB is far above what any client puts into a batch of 1 MiB, and bounds the
-// cost of a hostile one.
+// decompressedBytesMax is the maximum decompressed size of a produced batch, unless its topic
+// allows larger messages. 64 MiB is far above what any client puts into a batch of 1 MiB. The limit
+// bounds the cost of a hostile batch.
 const decompressedBytesMax = 64 << 20
 
-// newConfig computes the rules once, so that appends need not.
+// newConfig derives the rules from the settings once, so that appends need not.
 func newConfig(s topicconfig.Settings, retain bool) *config {
 	return &config{settings: s, retain: retain, rules: record.Rules{
 		BytesMax:           s.MessageBytesMax,
@@ -175,12 +181,14 @@ func timestampMax(limit time.Duration) time.Duration {
 	return max(limit, time.Nanosecond)
 }
 
-// indexes returns the size limit and interval of a new segment's index files. Existing segments
-// keep their values, or use the defaults after a restart: an index with another interval between
-// its entries can be read as well. The values with which the store was opened take precedence.
+// indexes returns the configuration of a new segment: the given one, completed with the index
+// interval and index size of the topic's settings. Values that the store was opened with take
+// precedence. Existing segments keep their values, or use the defaults after a restart, because an
+// index can be read whatever the interval between its entries is.
 func (c *config) indexes(of segment.Config) segment.Config {
 	if of.IndexIntervalBytes == 0 {
-		// 0 would be the default; every batch has more than one byte
+		// 0 would mean the default interval. An interval of 1 byte has the effect that the setting
+		// 0 requests, an entry for each batch, because every batch is larger than 1 byte.
 		of.IndexIntervalBytes = max(1, c.settings.IndexIntervalBytes)
 	}
 	if of.IndexBytesMax == 0 {
@@ -192,12 +200,12 @@ func (c *config) indexes(of segment.Config) segment.Config {
 // ID returns the partition.
 func (l *Log) ID() PartitionID { return l.id }
 
-// TopicID returns the id of the log's topic; zero if its directory has none.
+// TopicID returns the id of the log's topic; zero if the log's directory does not contain one.
 func (l *Log) TopicID() TopicID { return *l.topic.Load() }
 
 // Retain reports whether the log's data is kept when its topic is deleted (reclaim policy). The
-// reclaim policy survives a restart, so it also applies to a topic that was deleted while this
-// broker was down.
+// policy survives a restart, so it also applies to a topic that was deleted while this broker was
+// down.
 func (l *Log) Retain() bool { return l.config.Load().retain }
 
 // Settings returns the settings in effect.
@@ -206,19 +214,20 @@ func (l *Log) Settings() topicconfig.Settings { return l.config.Load().settings 
 // Configure puts new settings into effect, from the next append and the next round of retention on.
 // Equal settings change nothing.
 //
-// Settings are not stored: after a restart a log is unconfigured until Store.Create. The reclaim
-// policy is stored; if that fails, the failure is logged, and a restart uses the old policy.
+// The settings are not stored: after a restart the log deletes and cleans nothing until
+// Store.Create configures it. The reclaim policy is stored. If storing it fails, Configure logs the
+// failure, and a restart uses the old policy.
 func (l *Log) Configure(s topicconfig.Settings, retain bool) {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	old := l.config.Load()
 	if old.settings == s && old.retain == retain || l.list.Load() == nil {
-		return // the log is closed, and its directory may belong to another log
+		return // if the log is closed, its directory may belong to another log
 	}
 	config := newConfig(s, retain)
 	l.compaction.sidecars.enable(config.settings.Compact)
 	l.config.Store(config)
-	l.appended(config) // the new durability also applies to the records that are already in the log
+	l.appended(config) // under Fsync, also the records that are already in the log must be synced
 	if old.retain == retain {
 		return
 	}
@@ -227,10 +236,10 @@ func (l *Log) Configure(s topicconfig.Settings, retain bool) {
 	}
 }
 
-// Lead starts a leader epoch, which appends then write into their batches. It fails with
-// ErrFencedLeaderEpoch for an earlier epoch, with ErrStorage when the epoch cannot be made durable
-// (the caller may try again), with ErrClosed when the log is closed. Calling Lead again with the
-// current epoch changes nothing.
+// Lead starts a leader epoch. Later appends write this epoch into their batches. Lead fails with
+// ErrFencedLeaderEpoch if the log has a later epoch, with ErrClosed if the log is closed, and with
+// ErrStorage if the epoch cannot be made durable. After ErrStorage the caller may try again.
+// If the epoch is already the current one, Lead only ends the effect of Follow.
 func (l *Log) Lead(epoch int32) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -244,8 +253,8 @@ func (l *Log) Lead(epoch int32) error {
 		l.mu.follows = false
 		return nil
 	}
-	// The file is written before any batch of the epoch: for a batch without its epoch in the file,
-	// recovery would have to scan.
+	// The epoch is written to the file before any batch of the epoch is appended. Otherwise
+	// recovery would have to scan the log for epochs that the file lacks.
 	if err := l.epochs.save(l.epochs.load().Assign(epoch, l.logEnd.Load())); err != nil {
 		return err
 	}
@@ -254,20 +263,20 @@ func (l *Log) Lead(epoch int32) error {
 }
 
 // Follow makes appends of producers and coordinators fail with ErrFollows until the next Lead.
-// Otherwise an append that has just been routed to this broker as the leader would be stamped with
-// an epoch that belongs to another leader, and no replica could tell the two apart. When Follow
-// returns, no such append is running.
+// Without Follow, an append that was routed to this broker while it was the leader could still be
+// stored later, with the epoch of another leader. No replica could then distinguish this batch from
+// the other leader's batch. When Follow returns, no such append is running.
 func (l *Log) Follow() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.follows = true
 }
 
-// LeaderEpoch returns the latest leader epoch that the log knows, -1 if there is none.
+// LeaderEpoch returns the latest leader epoch of the log, -1 if the log has no leader epoch yet.
 func (l *Log) LeaderEpoch() int32 { return l.epochs.latest() }
 
-// EpochAt returns the leader epoch of an offset; -1 if it is not below LogEnd, or below all known
-// epochs.
+// EpochAt returns the leader epoch of an offset. It returns -1 for an offset at or above LogEnd,
+// and for one below the first known epoch.
 func (l *Log) EpochAt(offset int64) int32 {
 	if offset >= l.logEnd.Load() {
 		return -1
@@ -281,7 +290,7 @@ func (l *Log) LogStart() int64 { return l.logStart.Load() }
 // LogEnd returns the offset of the next record.
 func (l *Log) LogEnd() int64 { return l.logEnd.Load() }
 
-// HighWatermark returns the end of what consumers may read.
+// HighWatermark returns the offset below which consumers may read.
 func (l *Log) HighWatermark() int64 { return l.highWatermark.Load() }
 
 // AdvanceHighWatermark raises the high watermark to offset (at most LogEnd) and reports whether it
@@ -312,7 +321,8 @@ type Stats struct {
 
 // Stats returns a snapshot of the log.
 func (l *Log) Stats() Stats {
-	// Read in this order, each offset is at most the next one even if offsets move meanwhile.
+	// The offsets are read in this order so that each is at most the next one, even if offsets
+	// advance meanwhile.
 	stats := Stats{LogStart: l.LogStart(), LastStable: l.LastStable(),
 		HighWatermark: l.HighWatermark(), LogEnd: l.LogEnd()}
 	if list := l.acquire(); list != nil {
@@ -323,8 +333,8 @@ func (l *Log) Stats() Stats {
 	return stats
 }
 
-// failLocked stops appends for good: the state in memory may differ from the disk, and only
-// recovery can reconcile the two. Reads continue. Log.mu is held.
+// failLocked stops the log: from now on it rejects all appends. The state in memory may differ from
+// the disk, and only recovery can reconcile the two. Reads continue. The caller holds Log.mu.
 func (l *Log) failLocked(cause error) {
 	if l.mu.stopped != nil {
 		return
@@ -332,13 +342,13 @@ func (l *Log) failLocked(cause error) {
 	stopped := fmt.Errorf("%w: log stopped: %w", ErrStorage, cause)
 	l.mu.stopped = stopped
 	l.fault.Store(&stopped)
-	l.env.logger.Error("log stopped", "partition", l.id, "error", cause)
+	l.env.logger.Error("log failed: it accepts no more appends", "partition", l.id, "error", cause)
 	l.env.failed(l.id, stopped)
 }
 
-// Fault returns the error (it wraps ErrStorage) because of which the log accepts no more appends,
-// nil while the log works. Closing a log is not a fault. It acquires no lock, so reports need not
-// wait for an append that waits for the disk.
+// Fault returns the error that stopped the log, nil while the log accepts appends. The error wraps
+// ErrStorage. Closing a log is not a fault. Fault acquires no lock, so a report does not wait for
+// an append that waits for the disk.
 func (l *Log) Fault() error {
 	if fault := l.fault.Load(); fault != nil {
 		return *fault

@@ -14,9 +14,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Small files that describe a directory; docs/format/store.md specifies each.
+// Small files that describe a data directory or the directory of a partition. docs/format/store.md
+// specifies each file.
 const (
-	// Small files that describe a directory; docs/format/store.md describes each.
 	lockFile          = ".lock"
 	metaFile          = "meta.properties"
 	cleanShutdownFile = ".kafka_cleanshutdown"
@@ -25,17 +25,16 @@ const (
 	retainedFile      = "retained"
 )
 
-// Suffixes of the directories of released partitions.
 const (
-	// Suffixes of the directories of released partitions.
-	deleteSuffix   = "-delete"
-	retainedSuffix = "-retained"
-	nameBytesMax   = 255 // maximum length of a file name on every common filesystem
-	// directory at the root of every ext4 volume; it is ignored without a warning
+	deleteSuffix   = "-delete"   // of the directory of a released partition that is being deleted
+	retainedSuffix = "-retained" // of the directory of a released partition that is kept
+	nameBytesMax   = 255         // maximum length of a file name on every common filesystem
+	// lostAndFound is the directory at the root of every ext4 volume. The store ignores it without
+	// a warning.
 	lostAndFound = "lost+found"
 )
 
-// errMeta is wrapped by every error about the content of one of these files.
+// errMeta is wrapped by every error about the content of a file that describes a directory.
 var errMeta = errors.New("malformed metadata file")
 
 // String returns the id as Kafka writes it: base64 for URLs, without padding.
@@ -67,9 +66,10 @@ func newID() TopicID {
 // parsePartition parses the name of a partition's directory. The index begins after the last dash,
 // because topics may contain dashes too.
 //
-// A name with characters that Kafka does not allow in a topic is not a partition: a directory that
-// was copied here ("my backup-1") would get into the checkpoint files, whose fields are separated
-// by spaces, and the next start could not read those of any partition.
+// A name with characters that Kafka does not allow in a topic is not a partition. Otherwise a
+// directory that somebody copied into the data directory, such as "my backup-1", would be listed in
+// the checkpoint files. The fields of these files are separated by spaces, so the next start could
+// not read the files at all.
 func parsePartition(name string) (id PartitionID, ok bool) {
 	dash := strings.LastIndexByte(name, '-')
 	if dash <= 0 || strings.ContainsFunc(name, func(r rune) bool { return !legalInTopic(r) }) {
@@ -89,16 +89,16 @@ func legalInTopic(r rune) bool {
 }
 
 // releasedName returns the name of a released partition's directory: <partition>.<32 hex
-// digits><suffix>. The partition's part is truncated to the maximum length of a name; nothing is
-// parsed from it.
+// digits><suffix>. The partition is truncated so that the name is not too long for the filesystem;
+// no code parses the name.
 func releasedName(id PartitionID, tag TopicID, suffix string) string {
 	tail := "." + hex.EncodeToString(tag[:]) + suffix
 	name := id.String()
 	return name[:min(len(name), nameBytesMax-len(tail))] + tail
 }
 
-// fields reads "key<separator>value" lines. It keeps unknown keys: a later version may have written
-// them.
+// fields parses lines of the form "key<separator>value". It keeps unknown keys, because a later
+// version may have written them.
 func fields(content []byte, separator string) map[string]string {
 	values := map[string]string{}
 	for line := range strings.Lines(string(content)) {
@@ -110,9 +110,10 @@ func fields(content []byte, separator string) map[string]string {
 	return values
 }
 
-// loadDirectoryID reads meta.properties, or creates it. It keeps other properties, such as those of
-// a Kafka broker, so that the directory can go back to Kafka. Another version and a malformed id
-// are errors: a new id would make the disk look like another one.
+// loadDirectoryID reads the directory id from meta.properties, or creates the file with a new id.
+// It keeps other properties, such as those of a Kafka broker, so that a Kafka broker can use the
+// directory again. An unknown version or a malformed id is an error, because a new id would make
+// the disk look like a different disk.
 func loadDirectoryID(fsys vfs.FS, dir string) (TopicID, error) {
 	name := filepath.Join(dir, metaFile)
 	content, err := fsys.ReadFile(name)
@@ -154,7 +155,7 @@ func writeTopicID(fsys vfs.FS, dir string, topic TopicID) error {
 	return nil
 }
 
-// readTopicID reads partition.metadata; it returns the zero id if there is none.
+// readTopicID reads partition.metadata. It returns the zero id if the file does not exist.
 func readTopicID(fsys vfs.FS, dir string) (TopicID, error) {
 	values, err := readFields(fsys, filepath.Join(dir, partitionFile))
 	if values == nil || err != nil {
@@ -177,7 +178,8 @@ func writePolicy(fsys vfs.FS, dir string, retain bool) error {
 	return nil
 }
 
-// readPolicy reads reclaim.policy. Without the file the data is kept, because that can be undone.
+// readPolicy reads reclaim.policy. If the file does not exist, the data is kept, because it can
+// still be deleted later.
 func readPolicy(fsys vfs.FS, dir string) (retain bool, err error) {
 	values, err := readFields(fsys, filepath.Join(dir, policyFile))
 	if err != nil {
@@ -186,7 +188,8 @@ func readPolicy(fsys vfs.FS, dir string) (retain bool, err error) {
 	return values["retain"] != "false", nil
 }
 
-// readFields reads a file of "key: value" lines, version 0; nil if there is none.
+// readFields reads a file with lines of the form "key: value", version 0. It returns nil if the
+// file does not exist.
 func readFields(fsys vfs.FS, name string) (map[string]string, error) {
 	content, err := fsys.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {

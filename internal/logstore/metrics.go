@@ -7,13 +7,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// collector computes the log_* group of docs/metrics.md when it is scraped.
+// collector computes the metrics heartwood_log_* of docs/metrics.md at each scrape.
 type collector struct{ store *Store }
 
 var partitionLabels = []string{"topic", "partition"}
 
-// describe returns a description. It copies the labels, because append could share their array
-// between two descriptions.
+// describe returns the description of the metric heartwood_log_<name>. The capacity of
+// partitionLabels is limited, so that append copies the labels and no two descriptions share an
+// array.
 func describe(name, help string, more ...string) *prometheus.Desc {
 	return prometheus.NewDesc("heartwood_log_"+name, help, append(partitionLabels[:2:2], more...),
 		nil)
@@ -26,15 +27,15 @@ var (
 		"Log start offset: the first offset that may be read.")
 	endDesc           = describe("end_offset", "Log end offset: the offset of the next record.")
 	highWatermarkDesc = describe("high_watermark",
-		"High watermark: the end of what consumers may read.")
+		"High watermark: the offset below which consumers may read.")
 	lastStableDesc = describe("last_stable_offset",
-		"Last stable offset: the end of what consumers with read_committed may read.")
+		"Last stable offset: the offset below which consumers with read_committed may read.")
 	cleanDesc = describe("clean_bytes",
 		"Bytes below the first dirty offset of a compacted log.")
 	dirtyDesc = describe("dirty_bytes",
-		"Bytes from the first dirty offset of a compacted log up to where it may be cleaned.")
+		"Bytes of a compacted log from the first dirty offset to the end of what may be cleaned.")
 	dirtyRatioDesc = describe("dirty_ratio",
-		"dirty / (clean + dirty) of a compacted log, 0 if it has neither.")
+		"dirty bytes / (clean + dirty bytes) of a compacted log; 0 if both are 0.")
 	syncsDesc = describe("syncs_total",
 		"Number of successful syncs of a log; under durability Fsync several appends share one.")
 	syncTimeDesc = describe("sync_seconds_total",
@@ -97,8 +98,8 @@ func counter(desc *prometheus.Desc, value float64, labels ...string) prometheus.
 	return prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, labels...)
 }
 
-// collect sends the gauges of the sections, computed as the cleaner computes them. It changes
-// nothing.
+// collect sends the gauges of the log's sections, which it computes in the same way as the cleaner.
+// It changes nothing.
 func (c *Compaction) collect(gauge func(*prometheus.Desc, float64, ...string), now time.Time) {
 	s, ok := c.Sections(now)
 	if !ok {

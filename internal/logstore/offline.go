@@ -13,34 +13,36 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// ErrNoPartition is returned by OpenOffline for a directory that is not a partition's, or that
-// contains files that do not belong to a log.
+// ErrNoPartition is returned by OpenOffline for a directory that is not the directory of a
+// partition, or that contains anything but regular files and directories.
 var ErrNoPartition = errors.New("not the directory of a partition")
 
 // metadataLog is the topic of Kafka's own metadata (KRaft). Its records have no keys, and Kafka's
 // cleaner does not compact it.
 const metadataLog = "__cluster_metadata"
 
-// Offline is one partition of a data directory that no broker serves, opened to be compacted by
-// hand. It is a Store with one log and without goroutines: the code of the Store repairs the
-// directory and writes the checkpoints. The checkpoints keep the lines of the other partitions;
-// outside the partition's directory only the checkpoints and the lock file are changed. The
-// clean-shutdown marker is kept: nothing is appended, and a start repairs a partial swap with or
-// without the marker.
+// Offline is one partition of a data directory that no broker serves, opened for a manual
+// compaction (heartwood log clean). It is a Store with one log and without a permanent goroutine.
+// The code of Store repairs the partition's directory and writes the checkpoints, which keep the
+// lines of the other partitions. Outside the partition's directory, only the checkpoints and the
+// lock file are changed. The clean-shutdown marker is kept: nothing is appended, and a start of a
+// broker repairs a partial swap with or without the marker.
 type Offline struct {
 	store *Store
 	log   *Log
 	now   time.Time // the time at which passes run and producers expire
 }
 
-// OpenOffline locks the data directory that contains dir, and opens the log in it. The error wraps
+// OpenOffline locks the data directory that contains dir, and opens the log in dir. The error wraps
 // vfs.ErrLocked if a broker or another process holds the lock.
 //
-// Nothing is truncated: a log with a damaged end is refused with the position of the damage, and a
-// broker's start repairs it. Without a broker the high watermark is not known, so the whole log is
-// treated as replicated unless the checkpoints list the partition with a lower high watermark. now
-// is the time at which passes run; zero means the real time. It is an argument of OpenOffline and
-// not of each pass, because producers also expire when the log is opened.
+// OpenOffline truncates nothing. If the end of the log is damaged, it fails with the position of
+// the damage; the start of a broker repairs such a log. The high watermark is not known without a
+// broker. The whole log is treated as replicated, unless the checkpoints list the partition with a
+// lower high watermark.
+//
+// now is the time at which passes run; zero means the real time. Producers expire at this time
+// already when the log is opened, so it is an argument of OpenOffline and not of each pass.
 func OpenOffline(opts Options, dir string, now time.Time) (*Offline, error) {
 	if now.IsZero() {
 		now = time.Now()
@@ -62,7 +64,7 @@ func OpenOffline(opts Options, dir string, now time.Time) (*Offline, error) {
 	return o, nil
 }
 
-// offlineID checks that a directory is a partition's, and contains no link to anything outside it.
+// offlineID checks that dir is the directory of a partition, and that it contains no links.
 func offlineID(opts Options, dir string) (id PartitionID, err error) {
 	id, ok := parsePartition(filepath.Base(dir))
 	if !ok {
@@ -102,10 +104,10 @@ func offlineID(opts Options, dir string) (id PartitionID, err error) {
 
 // open opens the one log.
 //
-// Malformed checkpoints are rebuilt, as at the start of a broker. Without the high watermark or the
-// recovery point it is not known whether the partition was listed. Then only the part of the log
-// that the remaining checkpoints list as replicated is treated as replicated. Without the recovery
-// point every segment is verified.
+// Malformed checkpoints are rebuilt, as at the start of a broker. If the checkpoint of high
+// watermarks or of recovery points is malformed, it is not known whether it listed the partition.
+// In this case only the part of the log that the other checkpoint lists as replicated is treated as
+// replicated. If the checkpoint of recovery points is malformed, every segment is verified.
 func (o *Offline) open(id PartitionID) error {
 	s := o.store
 	checkpoints, malformed, err := s.loadCheckpoints()
@@ -144,10 +146,10 @@ func (o *Offline) open(id PartitionID) error {
 	return s.save()
 }
 
-// checkFrom verifies the log above the recovery point as a start does, but truncates nothing, and
-// syncs it, so that the recovery point may rise. If no recovery point is listed, only the active
-// segment is verified: the others were sealed, and a pass checks the checksum of each batch that it
-// reads.
+// checkFrom verifies the log above the recovery point, as the start of a broker does, but truncates
+// nothing. It then syncs the log, so that the recovery point may rise. If no recovery point is
+// listed, it verifies only the active segment: the other segments were sealed, and a pass checks
+// the checksum of each batch that it reads.
 func (o *Offline) checkFrom(recoveryPoint int64) error {
 	list := o.log.acquire()
 	defer list.release()
@@ -174,10 +176,11 @@ func (o *Offline) checkFrom(recoveryPoint int64) error {
 	return nil
 }
 
-// completeTxnIndexes rebuilds the transaction indexes that were not copied with the log. Without
-// them a pass would treat an aborted transaction whose marker is above the cleanable bound as
-// committed, and would remove the committed records that the aborted ones seem to supersede. An
-// index that has entries is complete: a damaged one was repaired when the log was opened.
+// completeTxnIndexes rebuilds the transaction indexes that were not copied together with the log.
+// Without them, a pass would treat an aborted transaction whose marker is above the cleanable bound
+// as committed. It would then remove committed records that records of this transaction seem to
+// supersede. An index with entries is complete, because opening the log has repaired damaged
+// indexes.
 func (o *Offline) completeTxnIndexes() error {
 	list := o.log.acquire()
 	defer list.release()
@@ -204,7 +207,7 @@ func (o *Offline) completeTxnIndexes() error {
 	return nil
 }
 
-// hasControl reports whether a segment has a transaction marker. It reads batch headers only.
+// hasControl reports whether a segment contains a transaction marker. It reads batch headers only.
 func hasControl(h *handle) (bool, error) {
 	for position := int64(0); ; {
 		header, err := h.HeaderAt(position)
@@ -227,7 +230,7 @@ func (o *Offline) Dir() string { return o.log.dir }
 // Compaction returns the cleaner's view of the log.
 func (o *Offline) Compaction() *Compaction { return o.log.Compaction() }
 
-// Configure sets the settings of the next passes.
+// Configure sets the settings for the next passes.
 func (o *Offline) Configure(s topicconfig.Settings) { o.log.Configure(s, o.log.Retain()) }
 
 // SegmentBytesMax returns the size of the largest segment.
@@ -240,8 +243,8 @@ func (o *Offline) SegmentBytesMax() (size int64) {
 	return size
 }
 
-// Sealed returns the current segments except the active one, without a reference to them. The
-// caller only compares them, to find the segments that a pass has rewritten.
+// Sealed returns the current segments except the active one, without acquiring references to them.
+// The caller only compares the pointers, to find the segments that a pass has rewritten.
 func (o *Offline) Sealed() []*segment.Segment {
 	list := o.log.acquire()
 	defer list.release()

@@ -15,10 +15,10 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Open locks the directory, recovers every log in it (with a scan from the recovery point after an
-// unclean shutdown), and starts the background flush and retention. A log that cannot be opened
-// does not prevent opening the others: see Store.Offline. The error wraps vfs.ErrLocked if another
-// process holds the lock of the directory.
+// Open locks the directory, recovers every log in it, and starts the background flush and
+// retention. After an unclean shutdown, the recovery of a log scans it from the recovery point on.
+// If a log cannot be opened, Open still opens the others; see Store.Offline. The error wraps
+// vfs.ErrLocked if another process holds the lock of the directory.
 func Open(opts Options) (*Store, error) {
 	s := newStore(opts)
 	if err := s.makeDirectory(); err != nil {
@@ -36,15 +36,16 @@ func Open(opts Options) (*Store, error) {
 		}
 		return nil, errors.Join(err, lock.Close())
 	}
-	// The goroutine starts only now, because load needs no protection from it; from here on Close
-	// stops it.
+	// The goroutine starts only after load, which uses the store without locks. From here on Close
+	// ends the goroutine.
 	go s.run()
 	s.wakeUp() // the goroutine deletes the directories whose deletion was interrupted
 	return s, nil
 }
 
-// makeDirectory creates the data directory if it does not exist. A volume's mount point exists, and
-// its parent may belong to another user.
+// makeDirectory creates the data directory if it does not exist. It changes nothing if the
+// directory exists: the directory may be the mount point of a volume, whose parent belongs to
+// another user.
 func (s *Store) makeDirectory() error {
 	if _, err := s.opts.FS.Stat(s.opts.Dir); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -55,7 +56,7 @@ func (s *Store) makeDirectory() error {
 	return s.opts.FS.SyncDir(filepath.Dir(s.opts.Dir))
 }
 
-// newStore applies the defaults. It touches no file.
+// newStore returns a store with the defaults of the options. It accesses no file.
 func newStore(opts Options) *Store {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
@@ -86,8 +87,8 @@ func newStore(opts Options) *Store {
 }
 
 // load reads the data directory and opens its logs. It fails if the directory or a file of the
-// whole store cannot be read or written; a log that fails to open becomes offline instead. The
-// store's goroutine does not run yet, so only the workers that open logs need Store.mu.
+// whole store cannot be read or written. A log that cannot be opened becomes offline instead. The
+// store's goroutine does not run yet, so only the workers that open logs acquire Store.mu.
 func (s *Store) load() (err error) {
 	if s.directoryID, err = loadDirectoryID(s.opts.FS, s.opts.Dir); err != nil {
 		return err
@@ -114,8 +115,7 @@ func (s *Store) load() (err error) {
 			known.recoveryPoint = unknownOffset
 		}
 		s.openLog(id, start{saved: known, clean: clean, closed: sealed[id],
-			allSummarized: sealed != nil,
-			now:           time.Now()})
+			allSummarized: sealed != nil, now: time.Now()})
 	})
 	if !clean {
 		s.saveAfterRecovery()
@@ -123,10 +123,10 @@ func (s *Store) load() (err error) {
 	}
 	s.cleanEpoch = cleanEpoch
 	if len(s.mu.offline) > 0 {
-		s.cleanEpoch = -1 // a log that this broker epoch held is missing
+		s.cleanEpoch = -1 // a log that existed at the clean shutdown cannot be opened
 	}
-	// The marker is durably removed before the first append, but only after all logs are open: an
-	// interrupted start can then be repeated as a start after a clean shutdown.
+	// The marker is durably removed before the first append, but only after all logs are open. If
+	// the start is interrupted before that, the next start can still rely on the clean shutdown.
 	if err := s.opts.FS.Remove(filepath.Join(s.opts.Dir, cleanShutdownFile)); err != nil {
 		return fmt.Errorf("remove %s: %w", cleanShutdownFile, err)
 	}
@@ -134,10 +134,10 @@ func (s *Store) load() (err error) {
 }
 
 // saveAfterRecovery writes the checkpoints after an unclean shutdown, before the first append.
-// Recovery lowers checkpointed offsets that are above the end of their log. If the old values
-// stayed on disk, the log could grow past them, and recovery from the next crash would accept them:
-// for example, a high watermark above what was ever replicated. A full disk does not prevent the
-// start.
+// Recovery lowers the checkpointed offsets that are above the end of their log. If the old offsets
+// stayed on disk, the log could grow past them, and recovery from the next crash would accept them.
+// An example is a high watermark above every record that was ever replicated. If the write fails,
+// such as on a full disk, the start continues.
 func (s *Store) saveAfterRecovery() {
 	if err := s.save(); err != nil {
 		s.opts.Logger.Warn("failed to write the checkpoints after recovery; the next flush tries again",
@@ -145,8 +145,8 @@ func (s *Store) saveAfterRecovery() {
 	}
 }
 
-// partitions returns the ids of the partitions that have a directory, and adds the directories that
-// are to be deleted to the released ones.
+// partitions returns the ids of the partitions that have a directory. It adds the directories whose
+// deletion was interrupted to Store.mu.released.
 func (s *Store) partitions() ([]PartitionID, error) {
 	entries, err := s.opts.FS.ReadDir(s.opts.Dir)
 	if err != nil {
@@ -170,21 +170,22 @@ func (s *Store) partitions() ([]PartitionID, error) {
 	return ids, nil
 }
 
-// openWorkers is the number of logs that are opened concurrently. Opening a log waits for the disk
-// more than for the processor.
+// openWorkers is the number of logs that are opened concurrently. It may exceed the number of
+// processors, because opening a log mostly waits for the disk.
 const openWorkers = 16
 
-// start holds the information about a log that is available before it is opened.
+// start is the information that is available about a log before it is opened.
 type start struct {
 	saved         checkpointState
 	clean         bool // the store was shut down cleanly
 	closed        checkpoint.ClosedLog
-	allSummarized bool // closed holds every segment without a transaction index
+	allSummarized bool // closed summarizes every segment without a transaction index
 	now           time.Time
 }
 
-// openLog opens one log, or stores the error because of which it is offline. The checkpoints keep
-// the values of an offline log, so that a start after the disk is repaired finds the log unchanged.
+// openLog opens one log. If this fails, the log is offline, and Store.mu.offline stores the error.
+// The checkpoints keep the values of an offline log, so a start after a repair of the disk finds
+// the log unchanged.
 func (s *Store) openLog(id PartitionID, from start) {
 	began := time.Now()
 	log, known, err := s.recover(id, from)
@@ -198,12 +199,11 @@ func (s *Store) openLog(id PartitionID, from start) {
 	}
 	s.mu.logs[id] = log
 	s.opts.Logger.Debug("log opened", "partition", id, "clean", from.clean, "start", log.LogStart(),
-		"end", log.LogEnd(),
-		"took", time.Since(began))
+		"end", log.LogEnd(), "took", time.Since(began))
 }
 
-// recover opens the log in a partition's directory. It returns the known checkpoint state of the
-// log even if it fails.
+// recover opens the log in a partition's directory. It returns the log's known state from the
+// checkpoints even if it fails.
 func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpointState, err error) {
 	dir := filepath.Join(s.opts.Dir, id.String())
 	known = from.saved
@@ -220,8 +220,9 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpointS
 		return nil, known, err
 	}
 	if wasRetained {
-		// The file "retained" exists: either the log was reopened, and the checkpoints may not list
-		// it yet; or its release was interrupted, and the checkpoints may still list it.
+		// The file "retained" exists in two cases. The log may have been reopened, and the
+		// checkpoints may not list it yet. Or its release was interrupted, and the checkpoints may
+		// still list it.
 		known = known.merge(released.saved)
 		from.clean = from.clean && released.clean
 	}
@@ -240,7 +241,7 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpointS
 }
 
 // environment returns the functions of the store that a log may call. A log has no reference to the
-// store itself, whose lock is acquired after the locks of the log.
+// store itself, because Store.mu must be acquired after the locks of the log.
 func (s *Store) environment() environment {
 	return environment{
 		fs: s.opts.FS, segments: segment.Config{Handles: s.handles}, logger: s.opts.Logger,
@@ -250,8 +251,9 @@ func (s *Store) environment() environment {
 	}
 }
 
-// openFilesDefault leaves half of the file descriptors of the process to connections, and to
-// segment files that must stay open. It returns at most 10,000, also if the limit is unknown.
+// openFilesDefault returns half of the limit of file descriptors of the process, at most 10,000.
+// The other half remains for connections, and for segment files that must stay open. If the limit
+// is unknown, it returns 10,000.
 func openFilesDefault() int {
 	const common = 10_000
 	var limit syscall.Rlimit

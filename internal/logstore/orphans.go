@@ -10,17 +10,19 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// removeOrphans removes the segments of rolls that were not completed, and returns the bases of the
-// others. A full disk may accept the name of a data file and reject that of its index: the roll
-// removes the file and the append fails, but a smaller append may still fit into the old segment.
-// If the power fails then, the directory may have kept the empty file, in the middle of the range
-// of the segment before it.
+// removeOrphans removes the empty segments that an interrupted roll left, and returns the base
+// offsets of the other segments. Such a segment arises as follows. A full disk accepts the name of
+// a data file but not the name of its index file. The roll then removes the data file, and the
+// append fails. A smaller append may still fit into the old segment. If the power fails before the
+// removal is durable, the directory contains the empty file again, at an offset inside the old
+// segment.
 //
-// An empty segment is kept if the segment before it is intact and ends where the empty one begins:
-// then a completed roll created it, or cleaning emptied it. If no file is empty, nothing is read.
+// An empty segment is kept if the segment before it is intact and does not extend above the base
+// offset of the empty one. In this case a completed roll created the empty segment, or cleaning
+// emptied it. If no file is empty, removeOrphans reads no file.
 func (r *recovery) removeOrphans(bases []int64) ([]int64, error) {
 	kept := bases[:0:0]
-	full := -1 // index of the last kept segment that has data
+	full := -1 // index of the last kept segment with data
 	for _, base := range bases {
 		orphan := false
 		size, err := r.dataBytes(base)
@@ -53,8 +55,8 @@ func (r *recovery) removeOrphans(bases []int64) ([]int64, error) {
 	return kept, r.log.env.fs.SyncDir(r.log.dir)
 }
 
-// dataBytes returns the size of a segment's data file. After a clean shutdown it is in the summary,
-// and no file is read.
+// dataBytes returns the size of a segment's data file. After a clean shutdown the summary contains
+// the size, so no file is read.
 func (r *recovery) dataBytes(base int64) (int64, error) {
 	if i, found := r.summaryOf(base); found {
 		return r.closed.Segments[i].Files[0].SizeBytes, nil
@@ -67,8 +69,8 @@ func (r *recovery) dataBytes(base int64) (int64, error) {
 	return info.Size(), nil
 }
 
-// reaches reports whether a segment has data that ends above an offset, or does not end with a
-// complete batch: then neither its end nor any later segment was synced.
+// reaches reports whether a segment contains data above an offset, or does not end with a complete
+// batch. In the second case neither the end of this segment nor any later segment was synced.
 func (r *recovery) reaches(base, offset int64) (bool, error) {
 	s, err := r.openSegment(base)
 	if errors.Is(err, record.ErrCorrupt) {

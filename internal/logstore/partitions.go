@@ -19,34 +19,38 @@ type LogSpec struct {
 	Retain   bool // reclaim policy
 }
 
-// createWorkers is the number of logs that are created concurrently. Creating a log needs some ten
-// sequential syncs, and the syncs of several logs share a write of the filesystem's journal.
+// createWorkers is the number of logs that are created concurrently. Creating a log needs about ten
+// sequential syncs, and the filesystem writes its journal once for the concurrent syncs of several
+// logs.
 const createWorkers = 16
 
 // CreateResult is the outcome for one LogSpec.
 type CreateResult struct {
-	Log *Log // nil with an error
+	Log *Log // nil if Err is not nil
 	Err error
 }
 
-// Create creates one log, as CreateAll does.
+// Create creates one log in the same way as CreateAll.
 func (s *Store) Create(id PartitionID, topic TopicID, settings topicconfig.Settings,
 	retain bool) (*Log, error) {
 	results := s.CreateAll([]LogSpec{{id, topic, settings, retain}})
 	return results[0].Log, results[0].Err
 }
 
-// CreateAll creates the logs of partitions, or configures and returns those that exist for the same
-// topic id; results are in the order of specs. It reopens a log that Release retained under the
-// same name, the newest if there are several, with the new topic id. The result for a log of
-// another topic id that was not released is ErrOtherTopic; ErrStorage if the disk failed or the
-// existing log is offline; ErrClosed once the store is closed.
+// CreateAll creates the logs of several partitions. The results are in the order of specs. If the
+// log of a partition exists with the same topic id, CreateAll configures and returns it. If Release
+// kept a log of the same partition, CreateAll reopens the one that was released last, with the new
+// topic id.
 //
-// The names must be different, and be allowed by Kafka: a start does not find a log under another
-// name (parsePartition).
+// The error of a result is ErrOtherTopic if the log of another topic id exists and was not
+// released. It is ErrStorage if the disk failed or the existing log is offline, and ErrClosed if
+// the store is closed.
 //
-// The checkpoints are written once for all logs: if each of a thousand logs wrote them, they would
-// write half a million lines.
+// The partitions must be different, and Kafka must allow their names, because a start does not find
+// a log under another name (parsePartition).
+//
+// The checkpoints are written once for all logs. If each of a thousand logs wrote the checkpoints,
+// they would write half a million lines together.
 func (s *Store) CreateAll(specs []LogSpec) []CreateResult {
 	s.changes.Lock()
 	defer s.changes.Unlock()
@@ -70,7 +74,8 @@ func (s *Store) CreateAll(specs []LogSpec) []CreateResult {
 	}
 	inParallel(missing, s.opts.workers(createWorkers), func(i int) {
 		if results[i].Err = errors.Join(results[i].Err, err); results[i].Err == nil {
-			// The file "retained" of a retained log contains whether the log was closed cleanly.
+			// clean is only true for a new log. For a reopened log recover also uses the file
+			// "retained", which contains whether the log was closed cleanly.
 			results[i].Log, _, results[i].Err = s.recover(specs[i].ID,
 				start{saved: checkpointState{recoveryPoint: unknownOffset}, clean: true,
 					now: time.Now()})
@@ -80,8 +85,8 @@ func (s *Store) CreateAll(specs []LogSpec) []CreateResult {
 	return results
 }
 
-// existing returns the result for a log that exists, mostly without disk access; there is false if
-// the log has to be created.
+// existing returns the result for a log that exists, mostly without access to the disk. there is
+// false if the log has to be created.
 func (s *Store) existing(w LogSpec) (result CreateResult, there bool) {
 	s.mu.Lock()
 	log, broken, closed := s.mu.logs[w.ID], s.mu.offline[w.ID].err, s.mu.closed
@@ -101,9 +106,9 @@ func (s *Store) existing(w LogSpec) (result CreateResult, there bool) {
 	return CreateResult{Log: log}, true
 }
 
-// addCreated adds the logs that were created to those of the store. No caller can use them yet, so
-// their recovery points are on disk before the first append. Without one, recovery could not
-// distinguish a gap from a crash from one that cleaning left (ADR 0015).
+// addCreated adds the created logs to the store, and writes the checkpoints. No caller can use the
+// logs yet, so their recovery points are on disk before the first append. Without a recovery point,
+// recovery could not distinguish an offset gap that cleaning left from lost data (ADR 0015).
 func (s *Store) addCreated(specs []LogSpec, results []CreateResult, missing []int) {
 	for _, i := range missing {
 		id := specs[i].ID
@@ -118,13 +123,12 @@ func (s *Store) addCreated(specs []LogSpec, results []CreateResult, missing []in
 	}
 	if err := s.save(); err != nil {
 		s.opts.Logger.Warn("failed to write the checkpoint of new logs; the next flush tries again",
-			"logs",
-			len(missing), "error", err)
+			"logs", len(missing), "error", err)
 	}
 }
 
-// adopt checks that a log belongs to the topic. It stores the topic id in a directory that has none
-// because it was copied from elsewhere.
+// adopt checks that a log belongs to the topic. If the log's directory contains no topic id,
+// because it was copied from elsewhere, adopt stores the id of the topic.
 func (s *Store) adopt(log *Log, topic TopicID) error {
 	switch log.TopicID() {
 	case topic:
@@ -139,14 +143,14 @@ func (s *Store) adopt(log *Log, topic TopicID) error {
 	return fmt.Errorf("create log %s: %w: %s, not %s", log.id, ErrOtherTopic, log.TopicID(), topic)
 }
 
-// makeDirectoryOf prepares the directory, with a durable topic id and reclaim policy before the
-// first append. It creates a new directory, or renames retainedDir if that is not "". The name of
-// the directory is durable once the data directory is synced.
+// makeDirectoryOf creates the directory of a log, or renames retainedDir if that is not "". In both
+// cases the directory contains a durable topic id and reclaim policy. The name of the directory is
+// durable only after the data directory is synced.
 func (s *Store) makeDirectoryOf(w LogSpec, retainedDir string) error {
 	dir := filepath.Join(s.opts.Dir, w.ID.String())
 	if _, err := s.opts.FS.Stat(dir); err == nil {
-		// An earlier Create failed after it had created the directory: this directory is used. A
-		// retained directory cannot replace it, and must not be changed.
+		// An earlier Create failed after it had created the directory, which is used now.
+		// retainedDir cannot be renamed to it, and must not be changed.
 		retainedDir = ""
 	}
 	from := dir
@@ -167,12 +171,13 @@ func (s *Store) makeDirectoryOf(w LogSpec, retainedDir string) error {
 	if err := s.opts.FS.Rename(from, dir); err != nil {
 		return err
 	}
-	s.opts.Logger.Info("retained log reopened", "partition", w.ID, "directory", retainedDir,
-		"topicID", w.Topic)
+	s.opts.Logger.Info("kept log of a deleted topic reopened", "partition", w.ID, "directory",
+		retainedDir, "topicID", w.Topic)
 	return nil
 }
 
-// newestRetainedDirs returns, for each partition, the directory that Release retained last.
+// newestRetainedDirs returns, for each partition with retained logs, the directory of the one that
+// was released last.
 func (s *Store) newestRetainedDirs() (map[PartitionID]string, error) {
 	entries, err := s.opts.FS.ReadDir(s.opts.Dir)
 	if err != nil {
@@ -185,9 +190,8 @@ func (s *Store) newestRetainedDirs() (map[PartitionID]string, error) {
 		}
 		state, ok, err := readRetained(s.opts.FS, filepath.Join(s.opts.Dir, entry.Name()))
 		if err != nil {
-			s.opts.Logger.Warn("failed to read a retained directory", "directory", entry.Name(),
-				"error",
-				err)
+			s.opts.Logger.Warn("failed to read the kept log of a deleted topic", "directory",
+				entry.Name(), "error", err)
 			continue
 		}
 		if _, known := newest[state.id]; ok &&
@@ -198,10 +202,10 @@ func (s *Store) newestRetainedDirs() (map[PartitionID]string, error) {
 	return newest, nil
 }
 
-// Release removes a partition from this broker: its data is deleted, or, with retain, kept for a
-// later Create. Slices that are held can still be read. Releasing an unknown partition succeeds.
-// After ErrStorage the partition is offline, and Release may be called again. The store's goroutine
-// deletes the data.
+// Release removes a partition from this broker. The store's goroutine deletes the data, or, if
+// retain is true, the data is kept for a later Create. A Slice that a reader holds can still be
+// read. Releasing an unknown partition succeeds. After ErrStorage the partition is offline, and the
+// caller may call Release again.
 func (s *Store) Release(id PartitionID, retain bool) error {
 	s.changes.Lock()
 	defer s.changes.Unlock()
@@ -226,8 +230,8 @@ func (s *Store) Release(id PartitionID, retain bool) error {
 	if err := s.renameReleased(state, retain); err != nil {
 		err = fmt.Errorf("%w: release log %s: %w", ErrStorage, id, err)
 		s.mu.Lock()
-		// The log is closed, so the partition is offline until a Release succeeds or the store is
-		// opened again.
+		// The log is closed already, so the partition is offline until another Release succeeds or
+		// the store is opened again.
 		delete(s.mu.logs, id)
 		s.mu.offline[id] = offline{err: err, saved: state.saved}
 		s.mu.Unlock()
@@ -237,18 +241,18 @@ func (s *Store) Release(id PartitionID, retain bool) error {
 	return s.save()
 }
 
-// renameReleased renames the directory. Once the rename is durable, the checkpoints may omit the
-// partition, and the data may be deleted. If the sync fails, either name may exist after a crash,
-// and a start handles both.
+// renameReleased renames the directory of a released partition. Once the rename is durable, the
+// checkpoints may omit the partition, and the data may be deleted. If the sync fails, the directory
+// may have either name after a crash, and a start handles both.
 func (s *Store) renameReleased(state retained, retain bool) error {
-	// No checkpoints are written meanwhile: they would remove the file "retained" if it existed
-	// since the log was reopened.
+	// No checkpoints may be written meanwhile. Store.save removes the file "retained" of a reopened
+	// log, so it could remove the new file of this log.
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	dir := filepath.Join(s.opts.Dir, state.id.String())
 	name := releasedName(state.id, newID(), deleteSuffix)
 	if retain {
-		s.forgetReopened(state.id) // the file is written again, and must not be removed
+		s.forgetReopened(state.id) // Store.save must not remove the new file "retained"
 		if err := state.write(s.opts.FS, dir); err != nil {
 			return err
 		}
@@ -271,9 +275,10 @@ func (s *Store) renameReleased(state retained, retain bool) error {
 	return nil
 }
 
-// retainedName returns the name for a retained directory, with its topic id; with a random id if
-// the topic id is unreadable (the log may be offline because of that), or if the name exists (the
-// id of a directory from elsewhere is zero, which can occur twice).
+// retainedName returns the name for the directory of a retained log, which contains the topic id.
+// It contains a random id instead in two cases: the topic id is unreadable, which may be the reason
+// that the log is offline, or the name exists already. The name can exist because directories that
+// were copied from elsewhere may have no topic id.
 func (s *Store) retainedName(id PartitionID, dir string) string {
 	topic, err := readTopicID(s.opts.FS, dir)
 	if err != nil {

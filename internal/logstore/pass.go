@@ -11,44 +11,45 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// PassOptions are the settings and the budget of one pass.
+// PassOptions are the settings and the resource limits of one pass.
 type PassOptions struct {
-	// Settings apply to the whole pass, also if the log is configured meanwhile: a pass that
-	// changed its rules half way would leave a log that matches neither set of rules.
+	// Settings apply to the whole pass, even if the log is configured meanwhile. If a pass changed
+	// its rules half way, the resulting log would match neither set of rules.
 	Settings *topicconfig.Settings
-	Now      time.Time // the time that decides which tombstones are due; zero: the real time
-	// Thorough ignores Settings.MaxGarbagePercent: the pass leaves no garbage.
+	Now      time.Time // decides which tombstones may be removed; zero: the real time
+	// Thorough makes the pass ignore Settings.MaxGarbagePercent and leave no garbage.
 	Thorough bool
-	// DryRun stores no result: the first dirty offset and the horizon of the tombstones do not
-	// change.
+	// DryRun makes Pass store no result: the first dirty offset, and the time from which a
+	// tombstone may be removed, do not change.
 	DryRun bool
 
 	MemoryBytes int64
-	// Workers is the number of hash slices that Parallel resolves at once. Parallel calls do(0) to
-	// do(n-1); nil: one after the other.
+	// Workers is the number of hash slices that Parallel resolves concurrently. Parallel calls
+	// do(0) to do(n-1). If it is nil, the calls run one after the other.
 	Workers  int
 	Parallel func(n int, do func(i int))
 	Slot     SidecarSlot
-	// Throttle is called with every n bytes read or written, and waits; nil: no limit.
+	// Throttle is called before each read or write of n bytes, and may wait; nil: no limit.
 	Throttle func(ctx context.Context, n int) error
 
-	// Started is called when the pass has its view of the log. truncations is the number of
-	// truncations (Compaction.Truncations) at the time of the view. Started may be nil.
+	// Started is called after the pass has taken its view of the log. truncations is the number of
+	// truncations (Compaction.Truncations) at that time. Started may be nil.
 	Started func(truncations int64)
-	// Progress is called now and then; may be nil.
+	// Progress is called from time to time; may be nil.
 	Progress func(clean.PassProgress)
-	// Run does the work; nil: clean.Run.
+	// Run executes the pass; nil: clean.Run.
 	Run func(ctx context.Context, job clean.Job) (clean.Stats, error)
 }
 
-// IsPassAborted reports whether a pass ended with err for a reason that is not a fault of the log:
-// its segments were replaced or deleted meanwhile, or it was closed.
+// IsPassAborted reports whether err ended a pass for a reason that is not a fault of the log: the
+// log's segments were replaced or deleted meanwhile, or the log was closed.
 func IsPassAborted(err error) bool {
 	return errors.Is(err, errSegmentsChanged) || errors.Is(err, ErrClosed)
 }
 
-// Pass compacts the log once and records the result. Replacements committed before an error stay. A
-// pass that found a key sidecar wrong has rebuilt it, and is repeated once.
+// Pass compacts the log once and stores the result. If it fails, the replacements that were
+// committed before remain. If the pass finds a key sidecar that contradicts its segment, it
+// rebuilds this sidecar, and Pass repeats the pass once.
 func (c *Compaction) Pass(ctx context.Context, opts PassOptions) (clean.Stats, error) {
 	if err := ctx.Err(); err != nil {
 		return clean.Stats{CleanedTo: c.firstDirty.Load()}, err
@@ -69,16 +70,18 @@ func (c *Compaction) Pass(ctx context.Context, opts PassOptions) (clean.Stats, e
 	return stats, c.setCleaned(truncations, stats)
 }
 
-// passOnce runs the pass, and returns the number of truncations (Compaction.Truncations) at the
-// time of its view of the log.
+// passOnce runs the pass. It returns the number of truncations (Compaction.Truncations) at the time
+// of its view of the log.
 //
-// The view is taken here, because the sections that the scheduler saw may be old: the bound may
-// have risen since, and retention may have deleted segments. From here on the view holds references
-// to its segments: their files stay until the release, whatever retention, a release of the log or
-// a swap does, so a pass never reads a file of another segment. The pass cannot know whether the
-// segments are still in the log when it replaces them; replaceIn checks that under Log.maintain and
-// fails with errSegmentsChanged. The pass is then aborted, and the next one starts from the current
-// segments.
+// The view is taken here, because the sections that the scheduler used may be outdated: the
+// cleanable bound may have risen, and retention may have deleted segments. The view holds
+// references to its segments. Their files stay until the view is released, even if retention,
+// Store.Release or a swap removes the segments from the log. So the pass never reads a file of
+// another segment.
+//
+// When the pass replaces segments, it does not know whether they are still in the log. replaceIn
+// checks that under Log.maintain and fails with errSegmentsChanged if not. The pass is then
+// aborted, and the next pass starts from the current segments.
 func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stats, int64, error) {
 	now := opts.Now
 	if now.IsZero() {
@@ -92,9 +95,9 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 	if opts.Started != nil {
 		opts.Started(v.Truncations)
 	}
-	// The pass keeps the last batch of each producer as of the view. A crash must not lose that
-	// batch: the producer's last batch would be one that the pass has removed, and a retry of it
-	// would be appended again.
+	// The pass keeps only the last batch of each producer as of the view. If a crash lost this
+	// batch, the producer's last batch would be one that the pass has removed. A retry of that
+	// removed batch would then be appended again.
 	if err := c.log.flush(); err != nil {
 		return clean.Stats{CleanedTo: v.FirstDirty}, v.Truncations, err
 	}
@@ -125,7 +128,7 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 	return stats, v.Truncations, err
 }
 
-// PassRules returns the rules of a pass that follow from a topic's settings.
+// PassRules returns the rules that a topic's settings define for a pass.
 func PassRules(s *topicconfig.Settings) clean.Rules {
 	rules := clean.Rules{
 		TombstoneRetention: s.TombstoneRetention, MaxLag: max(0, s.MaxLag),
@@ -139,11 +142,11 @@ func PassRules(s *topicconfig.Settings) clean.Rules {
 	return rules
 }
 
-// spanShare limits how much longer than the retention time a record may stay because it shares a
-// segment with younger ones: at most the retention time divided by spanShare.
+// spanShare limits how long a record may outlive the retention time because its segment also
+// contains younger records: at most the retention time divided by spanShare.
 const spanShare = 8
 
-// spanMax returns clean.Rules.SpanMax of a topic: 0 unless retention deletes by time.
+// spanMax returns clean.Rules.TimestampSpanMax for a topic: 0 unless retention deletes by time.
 func spanMax(s *topicconfig.Settings) time.Duration {
 	if !s.Delete || s.RetentionTime <= 0 {
 		return 0
@@ -151,8 +154,8 @@ func spanMax(s *topicconfig.Settings) time.Duration {
 	return max(s.RetentionTime/spanShare, time.Millisecond)
 }
 
-// passEnv returns the functions with which a pass works on the log. Its replacements fail once the
-// number of truncations differs from the parameter truncations.
+// passEnv returns the functions with which a pass works on the log. Its function Replace fails if
+// the log's number of truncations differs from the parameter truncations.
 func (c *Compaction) passEnv(truncations int64, opts PassOptions) clean.Env {
 	l := c.log
 	env := clean.Env{
@@ -185,7 +188,8 @@ func (c *Compaction) passEnv(truncations int64, opts PassOptions) clean.Env {
 	return env
 }
 
-// keysForPass opens or builds the sidecar of a segment. The pass counts and throttles the bytes.
+// keysForPass opens or builds the key sidecar of a segment. It returns nil if the segment has too
+// many records for a sidecar. The pass counts and throttles the bytes that are read and written.
 func (c *Compaction) keysForPass(ctx context.Context, s *segment.Segment, how clean.SidecarOptions,
 	slot SidecarSlot) (*keys.Reader, error) {
 	if how.Rebuild {
@@ -207,7 +211,7 @@ func (c *Compaction) keysForPass(ctx context.Context, s *segment.Segment, how cl
 	return reader, err
 }
 
-// epochBelow returns the leader epoch of the record before an offset. It is the function
+// epochBelow returns the leader epoch of the record before an offset. A pass calls it as
 // clean.Job.Lineage.
 func (c *Compaction) epochBelow(offset int64) uint64 { return uint64(c.log.EpochAt(offset - 1)) }
 
@@ -223,31 +227,31 @@ func (c *Compaction) producers() map[int64]clean.Producer {
 	return all
 }
 
-// passView is the part of a log that a pass works on. The caller calls release when the pass is
-// over.
+// passView is the part of a log that a pass works on. The caller calls release after the pass.
 //
 // Invariant: every segment ends at or below Bound.
 type passView struct {
 	Sections
-	segments  []*segment.Segment // [log start, Bound), ascending, never the active one
+	// the segments in [log start, Bound), ascending, never the active one
+	segments  []*segment.Segment
 	producers map[int64]clean.Producer
 	aborted   []segment.AbortedTxn // transactions that begin below Bound and end above it
 	release   func()
 }
 
 // view returns a view of the log for a pass or an estimate. The view holds references to its
-// segments. It first resets a first dirty offset that is outside the log.
+// segments. If the first dirty offset is outside the log, it is reset first.
 func (c *Compaction) view(now time.Time) passView {
 	c.ResetFirstDirty()
-	// The number of truncations is loaded before the list: a truncation in between then makes the
-	// view outdated, and its result is rejected.
+	// The number of truncations is loaded before the segment list. If the log is truncated between
+	// the two, the view has an outdated number, so the result of the pass is rejected.
 	truncations := c.Truncations()
 	list, limits := c.limits()
 	if list == nil {
 		return passView{release: func() {}}
 	}
-	// The view holds no segments above the bound, because a truncation above the bound would wait
-	// for the pass.
+	// The reference to the whole list is released at once, so the view holds no segment above the
+	// bound. Otherwise a truncation above the bound would wait for the pass.
 	defer list.release()
 	var v passView
 	var cleanable []*handle
@@ -263,8 +267,8 @@ func (c *Compaction) view(now time.Time) passView {
 		}
 	}
 	if err := v.findAborted(list.handles); err != nil {
-		// Without the aborted transactions the pass could treat an aborted record as committed, so
-		// nothing is cleaned. A consumer of the segment gets the same error.
+		// Without the list of aborted transactions, the pass could treat an aborted record as
+		// committed. So it cleans nothing. A consumer that reads the segment gets the same error.
 		c.log.env.logger.Warn("failed to read aborted transactions; skipping the pass",
 			"partition", c.log.id, "error", err)
 		v.segments = nil

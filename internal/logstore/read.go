@@ -17,17 +17,17 @@ import (
 type Slice struct {
 	// File is the pinned data file, which stays open until Release; nil if Length is 0.
 	File          vfs.File
-	Position      int64 // of the first batch in File
-	Length        int   // bytes, complete batches; 0: nothing to return
+	Position      int64 // of the first batch in the file
+	Length        int   // bytes of complete batches; 0 if there is nothing to return
 	LogStart      int64
-	HighWatermark int64 // as of the Read, like LogStart and LastStable
+	HighWatermark int64 // at the time of the read, like LogStart and LastStable
 	LastStable    int64
-	// More: batches below the limit follow that are not in the slice, because of bytesMax or the
-	// end of the file.
+	// More is true if more batches follow below the limit of the read, which the slice omits
+	// because of bytesMax or the end of the file.
 	More bool
-	// Aborted are the aborted transactions that a reader of the slice must skip, when ReadCommitted
-	// returned it: of each producer's transactional batches those from FirstOffset up to
-	// LastOffset, which is the marker. Some may have no batch in the slice.
+	// Aborted are the aborted transactions that a reader of the slice must skip; only ReadCommitted
+	// sets it. An element applies to the transactional batches of its producer from FirstOffset to
+	// LastOffset, the offset of the marker. The slice may contain no batch of some elements.
 	Aborted []segment.AbortedTxn
 
 	held *handle
@@ -42,17 +42,20 @@ func (s *Slice) Release() {
 	}
 }
 
-// Read returns complete batches, from the one that holds offset on, below the offset limit, and at
-// most bytesMax bytes of them; with wholeFirst always the first batch. It fails with
-// ErrOffsetOutOfRange outside [LogStart, limit], where a limit above LogEnd is lowered to LogEnd;
-// with ErrStorage if the disk fails, which does not stop the log; with ErrClosed. At limit it
-// returns an empty slice. It acquires no lock.
+// Read returns complete batches below the offset limit, beginning with the batch that contains
+// offset. It returns at most bytesMax bytes. If wholeFirst is true, it returns the first batch even
+// if that batch is larger. A limit above LogEnd is lowered to LogEnd. At the limit Read returns an
+// empty slice. It acquires only the mutex of LastStable.
 //
-// A first batch that has no record >= offset left, because of cleaning, is skipped if a later one
-// can be returned: clients that count records would request the same offset forever.
+// Read fails with ErrOffsetOutOfRange if the offset is outside [LogStart, limit], with ErrStorage
+// if the disk fails, and with ErrClosed. A disk failure during a read does not stop the log.
+//
+// Cleaning may leave a first batch that contains no record at or above the offset. Read skips such
+// a batch if it can return a later one. A client that received only this batch would find no record
+// and request the same offset forever.
 func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
-	// The log end is loaded before the list, so the list holds all batches below it even if the log
-	// rolls meanwhile.
+	// The log end is loaded before the list, so the list contains all batches below the log end
+	// even if the log rolls meanwhile.
 	limit = min(limit, l.logEnd.Load())
 	list := l.acquire()
 	if list == nil {
@@ -63,9 +66,9 @@ func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, 
 		wholeFirst: wholeFirst})
 }
 
-// ReadReplica reads for another replica: it returns batches up to the log end, also those that have
-// no record left. Such batches hold the sequence numbers of producers, and a replica without them
-// would accept a repeated batch as a new one.
+// ReadReplica reads for another replica. It returns batches up to the log end, including batches
+// that cleaning left without records. Such a batch still contains sequence numbers of its producer,
+// and a replica without the batch would accept a repeated batch as a new one.
 func (l *Log) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice, error) {
 	limit := l.logEnd.Load() // before the list, as in Read
 	list := l.acquire()
@@ -77,19 +80,19 @@ func (l *Log) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice, 
 		wholeFirst: wholeFirst, empties: true})
 }
 
-// readRequest holds the parameters of a read.
+// readRequest contains the parameters of a read.
 type readRequest struct {
 	offset, limit int64
 	bytesMax      int
-	wholeFirst    bool // return the first batch even if it is larger than bytesMax
-	empties       bool // a first batch without a record at or above offset is returned too
+	wholeFirst    bool // also return a first batch that is larger than bytesMax
+	empties       bool // also return a first batch without a record at or above offset
 }
 
-// ReadCommitted reads for consumers with read_committed: it returns batches below the last stable
-// offset, and the aborted transactions.
+// ReadCommitted reads for consumers with read_committed. It returns batches below the last stable
+// offset, together with the aborted transactions.
 func (l *Log) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
-	// The last stable offset is loaded before the list, as in Read, so the list holds the markers
-	// of the transactions decided below the limit.
+	// The last stable offset is loaded before the list, as in Read. So the list contains the
+	// markers of all transactions that ended below the limit.
 	limit = min(limit, l.LastStable())
 	list := l.acquire()
 	if list == nil {
@@ -108,12 +111,13 @@ func (l *Log) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) 
 	return slice, nil
 }
 
-// findAborted collects the aborted transactions that overlap [offset, end of the slice), from the
-// segment that holds offset to the first index entry which shows that every transaction in the
-// range is decided (Kafka's collectAbortedTransactions).
+// findAborted collects the aborted transactions that overlap the range from offset to the end of
+// the slice. It reads the transaction indexes from the segment that contains offset on. It stops at
+// the first entry which shows that every transaction in the range has ended (Kafka's
+// collectAbortedTransactions).
 func (s *Slice) findAborted(list *segmentList, offset, limit int64) error {
-	// The end is where the next batch begins, or the end of the segment. A concurrent append only
-	// raises it.
+	// The slice ends at the first batch behind it, or at the end of the segment. A concurrent
+	// append can only raise this offset.
 	end := s.held.NextOffset()
 	switch next, err := s.held.HeaderAt(s.Position + int64(s.Length)); {
 	case err == nil:
@@ -132,10 +136,10 @@ func (s *Slice) findAborted(list *segmentList, offset, limit int64) error {
 	return nil
 }
 
-// readFrom does the same as Read, on a list that the caller holds. r.limit is at most the log end
-// from before the list was loaded.
+// readFrom does the same as Read, on a list to which the caller holds a reference. r.limit is at
+// most the log end that was loaded before the list.
 func (l *Log) readFrom(list *segmentList, r readRequest) (*Slice, error) {
-	// The log end is loaded again after the list: a truncation lowers the log end before it
+	// The log end is loaded again after the list, because a truncation lowers the log end before it
 	// publishes the new list (truncate_files.go).
 	offset, limit := r.offset, min(r.limit, l.logEnd.Load())
 	slice := &Slice{LogStart: l.LogStart(), HighWatermark: l.HighWatermark(),
@@ -152,8 +156,8 @@ func (l *Log) readFrom(list *segmentList, r readRequest) (*Slice, error) {
 		err = slice.fill(first, limit, r.bytesMax, r.wholeFirst)
 	}
 	if err != nil && l.list.Load() == nil {
-		// the log is closed: its directory may belong to another log, so its files must not be
-		// opened any more
+		// The log was closed. Its directory may belong to another log, so the read failed to open
+		// the files of a frozen segment.
 		return nil, ErrClosed
 	}
 	if err != nil {
@@ -170,11 +174,13 @@ type batchAt struct {
 	header segment.Header
 }
 
-// firstBatch returns the batch at which a read at offset begins; found is false if there is none
-// below limit. With empties the first batch is returned even if it has no records. After cleaning,
-// the batch may be in a later segment than the one whose range holds offset, so the search
-// continues to the end of the list. A batch is below limit only if all of it is: a reader must not
-// see a part of a batch that is not replicated yet.
+// firstBatch returns the batch at which a read at offset begins. found is false if there is no such
+// batch below limit. If empties is true, the result may be a batch without records. After cleaning,
+// the batch may be in a later segment than the one whose range contains offset, so the search
+// continues to the end of the list.
+//
+// A batch is below limit only if all its offsets are: a reader must not receive a part of a batch
+// that is not replicated yet.
 func (s *segmentList) firstBatch(offset, limit int64, empties bool) (first batchAt, found bool,
 	err error) {
 	for _, h := range s.handles[s.floor(offset):] {
@@ -185,7 +191,7 @@ func (s *segmentList) firstBatch(offset, limit int64, empties bool) (first batch
 		for {
 			header, err := h.HeaderAt(position)
 			if errors.Is(err, io.EOF) {
-				break // the next segment
+				break // continue with the next segment
 			}
 			if err != nil {
 				return batchAt{}, false, err
@@ -193,7 +199,8 @@ func (s *segmentList) firstBatch(offset, limit int64, empties bool) (first batch
 			if header.LastOffset() >= limit {
 				return first, found, nil
 			}
-			// A batch without a record to return is remembered in case no other follows.
+			// If no later batch contains a record to return, the last batch without one is
+			// returned.
 			first, found = batchAt{h, header}, true
 			if empties {
 				return first, true, nil
@@ -207,9 +214,9 @@ func (s *segmentList) firstBatch(offset, limit int64, empties bool) (first batch
 	return first, found, nil
 }
 
-// holdsFrom reports whether a batch whose last offset is >= offset has a record at or above offset.
-// Only a cleaned batch that begins below offset has to be decompressed, until the first such record
-// is found.
+// holdsFrom reports whether a batch whose last offset is at or above offset contains a record at or
+// above offset. It decompresses only a cleaned batch that begins below offset, and only as far as
+// the first such record.
 func holdsFrom(h *handle, header segment.Header, offset int64) (bool, error) {
 	switch {
 	case header.Count() == 0:
@@ -220,8 +227,8 @@ func holdsFrom(h *handle, header segment.Header, offset int64) (bool, error) {
 	for r, err := range (batchAt{h, header}).records() {
 		switch {
 		case errors.Is(err, record.ErrCorrupt), errors.Is(err, compress.ErrTooLarge):
-			// the batch is damaged or huge: the client gets it unchanged, and reports the error
-			// itself
+			// The batch is damaged or too large to decompress. The client receives it unchanged and
+			// reports the error itself.
 			return true, nil
 		case err != nil:
 			return false, err
@@ -232,9 +239,10 @@ func holdsFrom(h *handle, header segment.Header, offset int64) (bool, error) {
 	return false, nil
 }
 
-// fill sets the slice to the batches from first on that are below limit and fit in bytesMax. All
-// are in one segment, because a response is sent from one file. fill acquires a reference to the
-// segment for the slice, because the segment list may be released before the slice.
+// fill sets the slice to the batches from first on that are below limit and together have at most
+// bytesMax bytes. All of them are in one segment, because a response is sent from one file. fill
+// acquires a reference to the segment for the slice, because the caller may release the segment
+// list before the slice.
 func (s *Slice) fill(first batchAt, limit int64, bytesMax int, wholeFirst bool) error {
 	size := first.header.SizeBytes
 	if size > bytesMax {
@@ -261,8 +269,8 @@ func (s *Slice) fill(first batchAt, limit int64, bytesMax int, wholeFirst bool) 
 	return nil
 }
 
-// rangeEnd returns the end of the last complete batch that is below limit and within bytesMax of
-// the first; truncated is true if bytesMax ended the range.
+// rangeEnd returns the position of the end of the last complete batch below limit, at most bytesMax
+// behind the position of the first batch. truncated is true if bytesMax ended the range.
 func rangeEnd(first batchAt, limit, bytesMax int64) (end int64, truncated bool, err error) {
 	end, err = first.handle.Position(limit)
 	if err != nil {

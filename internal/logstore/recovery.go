@@ -18,41 +18,41 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// recovery recovers one log. After a clean shutdown it reads checkpoints, the producer snapshot and
-// the ends of index files; after an unclean one it also scans the segments from the recovery point
-// on.
+// recovery recovers one log. After a clean shutdown it reads the checkpoints, the producer snapshot
+// and the ends of the index files. After an unclean shutdown it also scans the segments from the
+// recovery point on.
 type recovery struct {
 	log *Log
-	// the state in the checkpoints; the log may contradict parts of it
+	// saved is the log's state in the checkpoints; the log may contradict parts of it.
 	saved checkpointState
-	clean bool // the store was closed orderly: nothing has to be scanned
+	clean bool // the store was closed cleanly: nothing has to be scanned
 	now   time.Time
-	// summary that the clean shutdown wrote; empty after an unclean one
+	// closed is the summary that the clean shutdown wrote; empty after an unclean shutdown.
 	closed        checkpoint.ClosedLog
-	allSummarized bool // closed has every segment without a transaction index
+	allSummarized bool // closed summarizes every segment without a transaction index
 
-	files   []segmentFile // of the directory, by base
-	handles []*handle     // opened so far, ascending; published by install
-	// producersAt is the offset of the producer state before the scan: the state includes all
-	// batches below it
+	files   []segmentFile // all segment files of the directory, by base offset
+	handles []*handle     // the segments that are open so far, ascending; install publishes them
+	// producersAt is the offset of the producer state before the scan. This state includes all
+	// batches below the offset.
 	producersAt int64
-	// activeSnapshot is the snapshot at the base of the last scanned segment; nil if none was
-	// scanned
+	// activeSnapshot is the encoded producer state at the base offset of the last scanned segment;
+	// nil if no segment was scanned.
 	activeSnapshot []byte
 	producers      producer.State
-	aborted        []segment.AbortedTxn // of the segment that is scanned or replayed
+	aborted        []segment.AbortedTxn // of the segment that is being scanned
 	epochs         leaderepoch.Cache
-	onDisk         leaderepoch.Cache // content of the file; nil if it is unusable
-	// batchEnd is the end of the previous batch, or the base of its segment; -1: there is none yet.
-	// A leader epoch that is in a batch but not in the epoch file is assumed to start at batchEnd:
-	// see Log.followLocked.
+	onDisk         leaderepoch.Cache // content of the epoch file; nil if the file is unusable
+	// batchEnd is the end of the previous batch, or the base offset of its segment; -1 before the
+	// first batch. If a batch has a leader epoch that the epoch file lacks, the epoch is assumed to
+	// start at batchEnd; see Log.followLocked.
 	batchEnd int64
-	// lastKnown is the latest epoch in a file that is not used, for an epoch without batches;
-	// epoch -1: none
+	// lastKnown is the latest epoch of an epoch file that is not used, because this epoch may have
+	// no batch; its Epoch is -1 if there is none.
 	lastKnown leaderepoch.Entry
 }
 
-// newLog returns a log whose directory exists; recovery fills it.
+// newLog returns a log whose directory exists, without its segments and state. recovery adds these.
 func newLog(env environment, id PartitionID, topic TopicID, dir string, config *config) *Log {
 	files := segmentDir{fs: env.fs, path: dir, config: env.segments, logger: env.logger}
 	l := &Log{id: id, dir: dir, env: env, files: files, snapshots: producerSnapshots{dir: files},
@@ -65,19 +65,21 @@ func newLog(env environment, id PartitionID, topic TopicID, dir string, config *
 	return l
 }
 
-// unconfigured returns the settings of a log until Store.Create: nothing is deleted or cleaned.
+// unconfigured returns the settings of a log until Store.Create configures it. With these settings
+// nothing is deleted or cleaned.
 func unconfigured() topicconfig.Settings {
 	s := topicconfig.Default()
 	s.Delete, s.Compact = false, false
 	return s
 }
 
-// run recovers the log. After an error no file is open.
+// run recovers the log. If it fails, it leaves no file open.
 //
-// The order matters. The directory is repaired first, so that the listed files are the log.
-// Segments below the recovery point are opened before those above it are scanned, because the scan
-// needs their end; producers are replayed in between, because the scan continues their state. The
-// log gets only the final result; no other goroutine has it yet, so no lock is needed.
+// The order of the steps matters. The directory is repaired first, so that the listed files are
+// those of the log. Segments below the recovery point are opened before those above it are scanned,
+// because the scan needs the end of the open segments. The producer state is replayed between these
+// two steps, because the scan continues it. Only the final result is stored in the log. No lock is
+// needed, because no other goroutine uses the log yet.
 func (r *recovery) run() (err error) {
 	defer func() {
 		if err != nil {
@@ -98,9 +100,9 @@ func (r *recovery) run() (err error) {
 	}
 	scanFrom := len(bases)
 	if !r.clean {
-		// The scan begins at the base of the segment that holds the recovery point, because only a
-		// whole segment can be scanned and get its indexes rebuilt. Without a recovery point
-		// everything is scanned.
+		// The scan begins at the base offset of the segment that contains the recovery point,
+		// because only a whole segment can be scanned and its indexes rebuilt. Without a recovery
+		// point every segment is scanned.
 		scanFrom, _ = slices.BinarySearch(bases, r.saved.recoveryPoint+1)
 		scanFrom = max(scanFrom-1, 0)
 		if scanFrom > 0 && bases[scanFrom] == r.saved.recoveryPoint &&
@@ -135,19 +137,20 @@ func (r *recovery) run() (err error) {
 	return r.install()
 }
 
-// sealedTo reports whether the segment that ends at an offset was certainly sealed. The segment may
-// have been active when its end was synced, and rolled just before the crash: then the recovery
-// point is its end, but its transaction index was never synced and is not reliable. The snapshot at
-// the end of a segment proves that it was sealed, because it is written afterwards (Log.seal).
+// sealedTo reports whether the segment that ends at the offset end was certainly sealed. The
+// segment may have been active when its end was synced, and may have been rolled just before the
+// crash. In this case the recovery point is the segment's end, but its transaction index was never
+// synced and is not reliable. A producer snapshot at the end of the segment proves that the segment
+// was sealed, because the snapshot is written afterwards (Log.seal).
 func (r *recovery) sealedTo(end int64) bool {
 	return slices.ContainsFunc(r.files, func(f segmentFile) bool {
 		return f.kind == snapshotSuffix && f.suffix == "" && f.base == end
 	})
 }
 
-// open opens segments that were closed orderly or are below the recovery point. A crash cannot make
-// them overlap, and recovery cannot determine which of two overlapping segments is right. The log
-// then stays offline and unchanged until an operator repairs it.
+// open opens segments that were closed cleanly or are below the recovery point. A crash cannot make
+// such segments overlap. If two segments overlap anyway, recovery cannot determine which one is
+// right. The log then stays offline and unchanged until an administrator repairs it.
 func (r *recovery) open(bases []int64) error {
 	for _, base := range bases {
 		s, err := r.openSegment(base)
@@ -155,7 +158,7 @@ func (r *recovery) open(bases []int64) error {
 			return err
 		}
 		if end := r.end(); end > base {
-			err := fmt.Errorf("%w: segment %d begins below the end of the one before it, %d",
+			err := fmt.Errorf("%w: segment %d begins below the end of the segment before it, %d",
 				record.ErrCorrupt, base, end)
 			return errors.Join(err, s.Close())
 		}
@@ -164,7 +167,7 @@ func (r *recovery) open(bases []int64) error {
 	return nil
 }
 
-// end returns the end of the segments that are open so far, 0 before the first one.
+// end returns the end of the last segment that is open so far, 0 before the first one.
 func (r *recovery) end() int64 {
 	if len(r.handles) == 0 {
 		return 0
@@ -172,11 +175,14 @@ func (r *recovery) end() int64 {
 	return r.handles[len(r.handles)-1].NextOffset()
 }
 
-// replay builds the producer state (and the epochs, if they are unknown) as of the end of the open
-// segments: from the newest snapshot that is not above that end, and the batches behind the
-// snapshot. A snapshot between the end of the open segments and the log start is used too. The log
-// does not end below its start (ensureActive), so such a snapshot describes the log as it will be,
-// whatever the scan finds; and if all segments are lost, it is the only record of the producers.
+// replay builds the producer state as of the end of the open segments, and the leader epochs if the
+// epoch file is unusable. It starts from the newest snapshot at or below that end, and applies the
+// batches behind the snapshot.
+//
+// A snapshot between the end of the open segments and the log start is used too. The log will not
+// end below its start (ensureActive), so such a snapshot is valid for the recovered log, whatever
+// the scan finds. If all segments are lost, this snapshot is the only remaining state of the
+// producers.
 func (r *recovery) replay(toScan []int64) error {
 	limit := r.end()
 	if len(toScan) > 0 {
@@ -188,8 +194,8 @@ func (r *recovery) replay(toScan []int64) error {
 	}
 	r.producersAt = from
 	for i, h := range r.handles {
-		// The last segment and all that end above the snapshot are replayed, however old they are:
-		// a transaction that began in them may still be open.
+		// The last segment and all segments that end above the snapshot are replayed, even very old
+		// ones, because a transaction that began in them may still be open.
 		needed := i+1 == len(r.handles) || r.handles[i+1].Base() > from
 		if !needed && r.onDisk != nil {
 			continue
@@ -201,8 +207,9 @@ func (r *recovery) replay(toScan []int64) error {
 	return nil
 }
 
-// replaySegment reads a segment's headers. It applies batches from offset from on to the producer
-// state, and all batches to the leader epochs if those have to be rebuilt.
+// replaySegment reads the batch headers of a segment. It applies the batches at or above the offset
+// from to the producer state. If the leader epochs have to be rebuilt, it applies all batches to
+// them.
 func (r *recovery) replaySegment(h *handle, from int64) error {
 	position := int64(0)
 	if r.onDisk != nil {
@@ -227,8 +234,8 @@ func (r *recovery) replaySegment(h *handle, from int64) error {
 			r.batchEnd = header.LastOffset() + 1
 		}
 		if header.BaseOffset() >= from {
-			// The modification time of the file is not earlier than the write of the batch, so a
-			// producer may be kept too long, but is never removed too early.
+			// The batch was not written after the modification time of the file. So a producer may
+			// expire too late, but never too early.
 			if _, err := replayHeader(&r.producers, h, header, h.ModTime()); err != nil {
 				return err
 			}
@@ -239,9 +246,11 @@ func (r *recovery) replaySegment(h *handle, from int64) error {
 
 // loadSnapshot loads the newest usable producer snapshot at or below limit, and returns its offset.
 // It removes later snapshots, because they describe records that the scan may remove; the next
-// flush writes new ones. A snapshot below the first segment is ignored if there are segments: the
-// batches behind it are deleted, and an incomplete state of a producer is worse than none, because
-// its next batch would be rejected.
+// flush writes new ones.
+//
+// A snapshot below the first segment is ignored, unless there is no segment. The batches behind
+// such a snapshot are deleted, so it would yield an incomplete state of some producers. An
+// incomplete state is worse than none, because the producer's next batch would be rejected.
 func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
 	bases := basesOf(r.files)
 	for _, f := range slices.Backward(r.files) {
@@ -259,8 +268,7 @@ func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
 				return f.base, nil
 			}
 			r.log.env.logger.Warn("malformed producer snapshot removed", "partition", r.log.id,
-				"file",
-				f.name)
+				"file", f.name)
 		}
 		if err := r.log.env.fs.Remove(name); err != nil {
 			return 0, fmt.Errorf("remove producer snapshot: %w", err)
@@ -269,12 +277,12 @@ func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
 	return 0, nil
 }
 
-// scan checks segments batch by batch. The log ends at the first bad batch, or at the first gap
-// (ADR 0015); the segments behind it are deleted from the back, so that the next start continues
-// correctly after an interrupted scan.
+// scan checks segments batch by batch. The log ends at the first corrupt batch, or at the first gap
+// between segments (ADR 0015). The segments behind this end are deleted, beginning with the last
+// one, so that an interrupted scan leaves a log that the next start can recover.
 func (r *recovery) scan(bases []int64) error {
 	if len(bases) > 0 && bases[0] < r.end() {
-		return fmt.Errorf("%w: segment %d begins below the end of the one before it, %d",
+		return fmt.Errorf("%w: segment %d begins below the end of the segment before it, %d",
 			record.ErrCorrupt, bases[0], r.end())
 	}
 	config := r.log.env.segments
@@ -283,7 +291,7 @@ func (r *recovery) scan(bases []int64) error {
 		if end := r.end(); i > 0 && base != end &&
 			(base < end || r.saved.recoveryPoint >= 0 && base > r.saved.recoveryPoint) {
 			return r.drop(bases[i:],
-				fmt.Errorf("segment %d does not join the one before it, which ends at %d", base,
+				fmt.Errorf("segment %d does not begin at the end of the segment before it, %d", base,
 					end))
 		}
 		r.aborted = nil
@@ -301,17 +309,17 @@ func (r *recovery) scan(bases []int64) error {
 		}
 		if found.TruncatedBytes > 0 {
 			r.log.env.logger.Warn("log truncated at the first corrupt batch", "partition", r.log.id,
-				"segment", base,
-				"offset", s.NextOffset(), "bytes", found.TruncatedBytes, "cause", found.Cause)
+				"segment", base, "offset", s.NextOffset(), "bytes", found.TruncatedBytes,
+				"cause", found.Cause)
 			return r.drop(bases[i+1:], found.Cause)
 		}
 	}
 	return nil
 }
 
-// visit applies a scanned batch. A batch below producersAt is in the snapshot already: applying it
-// again would reset its producer to an older sequence, and the producer's next batch would be
-// rejected as out of order.
+// visit applies a scanned batch to the producer state and the leader epochs. The producer snapshot
+// already includes a batch below producersAt. If visit applied that batch again, the producer would
+// be reset to an older sequence number, and its next batch would be rejected as out of order.
 func (r *recovery) visit(b record.Batch) error {
 	if r.onDisk == nil || b.LastOffset() >= r.saved.logStart { // see verifyEpochs
 		r.epochs = r.epochs.Assign(b.LeaderEpoch(), r.batchEnd)
@@ -327,7 +335,7 @@ func (r *recovery) visit(b record.Batch) error {
 	return err
 }
 
-// drop deletes the segments behind the end of the log, because new records will get their offsets.
+// drop deletes the segments behind the end of the log, because new records will use their offsets.
 func (r *recovery) drop(bases []int64, cause error) error {
 	for _, base := range slices.Backward(bases) {
 		r.log.env.logger.Warn("deleted a segment above the log end", "partition", r.log.id,
@@ -342,9 +350,9 @@ func (r *recovery) drop(bases []int64, cause error) error {
 	return r.log.env.fs.SyncDir(r.log.dir)
 }
 
-// sealRebuilt makes the rebuilt indexes of all segments but the active one durable: the recovery
-// point on disk may be above these segments, and then the next start opens them without a scan. On
-// a full disk the segments are queued for a flush that can seal them (install).
+// sealRebuilt makes the rebuilt indexes of all segments except the active one durable. The recovery
+// point on disk may be above these segments, and then the next start opens them without a scan. If
+// the disk is full, install queues the segments, and a later flush seals them.
 func (r *recovery) sealRebuilt() error {
 	for i, h := range r.handles {
 		if i+1 == len(r.handles) || !h.NeedsSeal() {
@@ -357,11 +365,14 @@ func (r *recovery) sealRebuilt() error {
 	return nil
 }
 
-// keepSnapshot writes the producer state at the base of the active segment, if the scan passed it.
-// Snapshots above the beginning of the scan are removed (loadSnapshot), and retention may delete
-// the segments from which the state was built before a roll writes a snapshot. On a full disk the
-// log opens without the snapshot. The snapshot is also omitted if the segment below could not be
-// sealed, because it would prove that the segment is sealed (sealedTo).
+// keepSnapshot writes a snapshot of the producer state at the base offset of the active segment, if
+// the scan has computed that state. The snapshot is needed because loadSnapshot has removed the
+// snapshots above the beginning of the scan. Retention may delete the segments below before a roll
+// writes the next snapshot.
+//
+// If the disk is full, the log opens without the snapshot. The snapshot is also omitted if the
+// segment below the active one could not be sealed, because the snapshot would prove that this
+// segment is sealed (sealedTo).
 func (r *recovery) keepSnapshot() error {
 	last := len(r.handles) - 1
 	active := r.handles[last].Base()
@@ -372,16 +383,15 @@ func (r *recovery) keepSnapshot() error {
 	err := r.log.snapshots.write(active, r.activeSnapshot)
 	if errors.Is(err, syscall.ENOSPC) {
 		r.log.env.logger.Warn("failed to write a producer snapshot: disk full", "partition",
-			r.log.id, "error",
-			err)
+			r.log.id, "error", err)
 		return nil
 	}
 	return err
 }
 
-// ensureActive makes sure that there is an active segment, and that the log does not end below its
-// start: records below it were deleted, and the next append must not get an offset that consumers
-// have passed.
+// ensureActive ensures that an active segment exists, and that the log does not end below its
+// start. The records below the log start were deleted after consumers could read them. The next
+// append must not reuse one of their offsets.
 func (r *recovery) ensureActive() error {
 	if len(r.handles) > 0 && r.end() >= r.saved.logStart {
 		return nil
@@ -400,18 +410,18 @@ func (r *recovery) ensureActive() error {
 		return err
 	}
 	r.handles = []*handle{active}
-	// Open transactions are discarded: their batches are deleted, and their markers may never
+	// Open transactions are discarded. Their batches are deleted, and their markers may never
 	// arrive, for example after an interrupted StartAt.
 	r.producers.ForgetOpen()
-	// this state also replaces a snapshot in which these transactions are open
+	// This state also replaces an existing snapshot in which these transactions are open.
 	r.activeSnapshot, r.producersAt = r.producers.Encode(r.saved.logStart), -1
-	// The name of the new segment is durable before any append. If a crash lost the name of the
-	// first segment and kept that of the second, nothing would show that the log once began below:
-	// recovery finds gaps between segments only (ADR 0015, 0070).
+	// The name of the new segment is durable before any append. Otherwise a crash could lose the
+	// name of the first segment and keep the name of the second one. Recovery detects gaps only
+	// between segments, so it would not detect the loss of the first segment (ADR 0015, 0070).
 	return r.log.env.fs.SyncDir(r.log.dir)
 }
 
-// install stores the result in the log, and limits each saved offset to the range of the log
+// install stores the result in the log. It limits each saved offset to the range of the log
 // (docs/format/checkpoints.md).
 func (r *recovery) install() error {
 	l := r.log
@@ -420,15 +430,15 @@ func (r *recovery) install() error {
 	if r.saved.recoveryPoint > end || r.clean && r.saved.highWatermark > end {
 		// Synced records are missing. The loss cannot be repaired here, so it is logged.
 		l.env.logger.Warn("log ends below its recovery point or high watermark: the disk lost data",
-			"partition", l.id,
-			"end", end,
-			"recoveryPoint", r.saved.recoveryPoint, "highWatermark", r.saved.highWatermark)
+			"partition", l.id, "end", end, "recoveryPoint", r.saved.recoveryPoint,
+			"highWatermark", r.saved.highWatermark)
 	}
 	epochs := r.epochs.Assign(r.lastKnown.Epoch,
 		r.lastKnown.Start).TruncateEnd(end).TruncateFront(start)
 	l.epochs.cache.Store(&epochs)
-	// The file is also written if no epoch is left: otherwise an epoch that started above the end
-	// would reappear, and would include records that are appended at those offsets later.
+	// The file is also written if no epoch remains. Otherwise an epoch in the file that started
+	// above the log end would reappear, and would apply to records that are appended at those
+	// offsets later.
 	if !slices.Equal(epochs, r.onDisk) {
 		if err := l.epochs.save(epochs); err != nil {
 			return err
@@ -444,9 +454,9 @@ func (r *recovery) install() error {
 		return err
 	}
 	l.compaction.restore(r.saved, start, end)
-	// Records that a scan has read are durable: segment.Recover syncs. But indexes that did not fit
-	// onto a full disk wait for a flush that can seal their segment, and so does the recovery
-	// point.
+	// Records that a scan has read are durable, because segment.Recover syncs them. If the rebuilt
+	// indexes of a segment did not fit onto a full disk, a later flush seals the segment. Until
+	// then the recovery point stays at the base offset of this segment.
 	recoveryPoint := end
 	var rolled []unsealed
 	for i, h := range r.handles[:len(r.handles)-1] {
@@ -456,7 +466,7 @@ func (r *recovery) install() error {
 		}
 	}
 	if active := r.handles[len(r.handles)-1]; active.Unsynced() {
-		// the next flush syncs the tail that could not be rewritten
+		// The end of the active segment could not be rewritten; the next flush does it and syncs.
 		recoveryPoint = min(recoveryPoint, active.Base())
 	}
 	l.disk.start(recoveryPoint, r.saved.recoveryPoint, rolled)

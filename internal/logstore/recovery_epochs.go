@@ -11,8 +11,9 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 )
 
-// loadEpochs reads leader-epoch-checkpoint. Without a usable file, epochs are rebuilt from the
-// batches. After a clean shutdown the file must be the one that Close wrote.
+// loadEpochs reads leader-epoch-checkpoint. If there is no usable file, recovery rebuilds the
+// epochs from the batches. After a clean shutdown the file must have the checksum that Close
+// stored.
 func (r *recovery) loadEpochs() error {
 	r.lastKnown.Epoch = leaderepoch.Cache{}.Latest()
 	content, err := r.log.env.fs.ReadFile(filepath.Join(r.log.dir, checkpoint.EpochsFile))
@@ -29,23 +30,23 @@ func (r *recovery) loadEpochs() error {
 	}
 	if left := r.closed.Epochs; left.Known &&
 		left.Checksum != checkpoint.SummarizeEpochs(r.epochs).Checksum {
-		r.rebuildEpochs("the file is not the one that the last stop left", left.Latest)
+		r.rebuildEpochs("the file has changed since the last shutdown", left.Latest)
 	}
 	return nil
 }
 
-// rebuildEpochs makes recovery rebuild the leader epochs from the batches. latest is an epoch that
-// may have no batch.
+// rebuildEpochs makes recovery rebuild the leader epochs from the batches. latest is the latest
+// epoch that is known from elsewhere; it may have no batch.
 func (r *recovery) rebuildEpochs(cause string, latest leaderepoch.Entry) {
 	r.log.env.logger.Warn("rebuilding leader epochs from the batches", "partition", r.log.id,
 		"cause", cause)
 	r.epochs, r.onDisk, r.lastKnown = nil, nil, latest
 }
 
-// verifyEpochs compares the leader epochs, after an unclean shutdown, with the first batch of each
-// segment and with the last batch. The file is durable before the first batch of an epoch is
-// written, so a file that contradicts a batch does not belong to this state of the log: it may be
-// an old copy, which is well-formed too.
+// verifyEpochs compares the leader epochs in the file with the first batch of each segment and with
+// the last batch of the log, after an unclean shutdown. The file is durable before the first batch
+// of an epoch is written. So a file that contradicts a batch does not belong to this state of the
+// log; it may be an old copy, which is well-formed too.
 func (r *recovery) verifyEpochs() error {
 	if r.clean || r.onDisk == nil {
 		return nil
@@ -68,7 +69,7 @@ func (r *recovery) verifyEpochs() error {
 				return fmt.Errorf("verify leader epochs with segment %d: %w", h.Base(), err)
 			}
 			if header.LastOffset() < r.saved.logStart {
-				continue // deleted records are ignored: a truncation may have removed their epoch
+				continue // a truncation may have removed the epoch of records below the log start
 			}
 			if r.epochs.Contradicts(header.LeaderEpoch(), header.LastOffset()) {
 				latest := leaderepoch.Entry{Epoch: -1}

@@ -14,10 +14,11 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// repairDirectory completes what a crash interrupted (the table in docs/format/swap.md): a swap is
-// reverted or finished, leftovers are removed. It returns the segments' files, by base, including
-// those that it removed because they had no .log file. It can be interrupted at any step and
-// repeated. An intact directory is listed once: there may be thousands.
+// repairDirectory completes what a crash interrupted (see the table in docs/format/swap.md): it
+// reverts or finishes a swap, and removes leftover files. It can be interrupted at any step and
+// repeated. It returns the segment files of the directory by base offset. The result includes the
+// files that repairDirectory removed because they had no .log file. An intact directory is listed
+// only once, because it may contain thousands of files.
 func repairDirectory(fsys vfs.FS, dir string) ([]segmentFile, error) {
 	files, temporary, err := listDirectory(fsys, dir)
 	if err != nil {
@@ -39,7 +40,7 @@ func repairDirectory(fsys vfs.FS, dir string) ([]segmentFile, error) {
 		present[base] = true
 	}
 	orphans, err := removeFiles(fsys, dir, files, func(f segmentFile) bool {
-		// A crash loses the part of a spool that was in memory.
+		// Spools are removed too, because a crash loses the part of a spool that was in memory.
 		return f.kind == keys.SpoolExtension || !f.isLog() && f.kind != snapshotSuffix &&
 			!present[f.base]
 	})
@@ -59,7 +60,7 @@ func repairDirectory(fsys vfs.FS, dir string) ([]segmentFile, error) {
 	return files, nil
 }
 
-// basesOf returns the bases of the segments, ascending.
+// basesOf returns the base offsets of the segments, ascending.
 func basesOf(files []segmentFile) []int64 {
 	var bases []int64
 	for _, f := range files {
@@ -70,10 +71,10 @@ func basesOf(files []segmentFile) []int64 {
 	return bases
 }
 
-// revertSwap removes files that are marked as deleted, and those of a swap that did not reach its
-// commit point: while any .cleaned file exists, no .swap was committed. It removes the files of
-// such a swap under either name, because before the commit point the disk may have kept any subset
-// of the renames (ADR 0070).
+// revertSwap removes the files that are marked as deleted, and the files of a swap that did not
+// reach its commit point. As long as any .cleaned file exists, no .swap file is committed.
+// revertSwap removes the files of an uncommitted swap under either name. The disk may have kept any
+// subset of the renames that precede the commit point (ADR 0070).
 func revertSwap(fsys vfs.FS, dir string) error {
 	files, err := listSegmentFiles(fsys, dir)
 	if err != nil {
@@ -87,8 +88,8 @@ func revertSwap(fsys vfs.FS, dir string) error {
 			f.suffix == cleanedSuffix
 	}
 	for _, matches := range []func(segmentFile) bool{isSwap, isRest} {
-		// The .swap files must be durably removed first: without a .cleaned file they are treated
-		// as committed.
+		// The removal of the .swap files must be durable first. Without a .cleaned file, they would
+		// be treated as committed.
 		removed, err := removeFiles(fsys, dir, files, matches)
 		if err != nil {
 			return err
@@ -104,7 +105,7 @@ func revertSwap(fsys vfs.FS, dir string) error {
 }
 
 // finishSwap completes a committed swap: it removes the replaced files, and then renames the new
-// ones to their final names.
+// files to their final names.
 func finishSwap(fsys vfs.FS, dir string) error {
 	files, err := listSegmentFiles(fsys, dir)
 	if err != nil {
@@ -126,12 +127,12 @@ func finishSwap(fsys vfs.FS, dir string) error {
 		}
 	}
 	renamed := int64(-1)      // base of the segment whose files were renamed last
-	for _, f := range files { // by base, .log first
+	for _, f := range files { // ascending by base offset, the .log file first
 		if f.suffix != swapSuffix {
 			continue
 		}
-		// The rename of each segment is durable before the next: no .swap file may be below a new
-		// segment that has its final name (swapRange).
+		// The renames of one segment are durable before the next segment is renamed. So no .swap
+		// file is below a new segment that already has its final name (swapRange).
 		if renamed >= 0 && renamed != f.base {
 			if err := fsys.SyncDir(dir); err != nil {
 				return err
@@ -149,11 +150,12 @@ func finishSwap(fsys vfs.FS, dir string) error {
 	return fsys.SyncDir(dir)
 }
 
-// swapRange returns the offsets that the .log.swap files cover, and [-1, 0), no segment at all, if
-// there are none. The swap replaces the segments without a suffix that begin in this range. None of
-// them is a new segment, because the new ones are renamed in ascending order, each durably before
-// the next. A replaced segment that begins behind the last new one is not detected: it stays, and
-// is cleaned again.
+// swapRange returns the range of offsets [from, to) that the .log.swap files cover, or [-1, 0),
+// which contains no segment, if there are no such files. The segments without a suffix that begin
+// in this range are the ones that the swap replaces. None of them is a new segment, because the new
+// segments are renamed in ascending order, each durably before the next. A replaced segment that
+// begins behind the end of the last new one is not detected. It stays in the log and is cleaned
+// again.
 func swapRange(fsys vfs.FS, dir string, files []segmentFile) (from, to int64, err error) {
 	from = -1
 	for _, f := range files {
@@ -172,15 +174,17 @@ func swapRange(fsys vfs.FS, dir string, files []segmentFile) (from, to int64, er
 	return from, to, nil
 }
 
-// nextOffset reads the batch headers of a data file to its end. The file was sealed and synced
-// before the commit point, so anything but complete batches is an error, and the log stays offline
-// rather than lose the segments that the swap would replace.
+// nextOffset reads the batch headers of a data file and returns the offset behind the last batch.
+// The file was sealed and synced before the commit point, so it must consist of complete batches.
+// If it does not, nextOffset fails, and the log stays offline. Otherwise the segments that the swap
+// replaces would be lost.
 func nextOffset(fsys vfs.FS, name string, base int64) (int64, error) {
 	file, err := fsys.Open(name)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = file.Close() }() // the file was only read
+	// the file was only read, so an error of Close is irrelevant
+	defer func() { _ = file.Close() }()
 	next := base
 	header := make(record.Batch, record.HeaderBytes)
 	for position := int64(0); ; {

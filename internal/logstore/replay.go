@@ -12,9 +12,9 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// replayHeader applies a batch of which only the header was read to the producer state. It reads
-// control batches completely, because the record in a control batch contains whether the
-// transaction was committed or aborted.
+// replayHeader applies a batch whose header was read to the producer state. It reads a control
+// batch completely, because only the record in the batch shows whether the transaction was
+// committed or aborted.
 func replayHeader(state *producer.State, h *handle, header segment.Header,
 	seen time.Time) (ended *producer.EndedTxn, err error) {
 	batch := header.Batch
@@ -30,11 +30,12 @@ func replayHeader(state *producer.State, h *handle, header segment.Header,
 	return state.Update(batch, seen)
 }
 
-// controlBytesMax bounds a control batch that is read into memory; control batches have some eighty
-// bytes.
+// controlBytesMax is the maximum size of a control batch that is read into memory. Real control
+// batches have about eighty bytes.
 const controlBytesMax = 1 << 20
 
-// readBatch reads a whole batch into memory. HeaderAt has checked its size against the file.
+// readBatch reads a whole batch into memory. HeaderAt has already checked that the batch does not
+// extend beyond the file.
 func readBatch(h *handle, header segment.Header) (record.Batch, error) {
 	batch := make(record.Batch, header.SizeBytes)
 	if _, err := h.File().ReadAt(batch, header.Position); err != nil {
@@ -43,7 +44,7 @@ func readBatch(h *handle, header segment.Header) (record.Batch, error) {
 	return batch, nil
 }
 
-// eachHeader visits the headers of a segment from a position on, until visit returns false.
+// eachHeader visits the batch headers of a segment from a position on, until visit returns false.
 func (h *handle) eachHeader(position int64,
 	visit func(segment.Header) (goOn bool, err error)) error {
 	for {
@@ -61,8 +62,8 @@ func (h *handle) eachHeader(position int64,
 	}
 }
 
-// headerFrom returns the header of the first batch that ends at or above an offset; found is false
-// if the segment has none.
+// headerFrom returns the header of the first batch that ends at or above an offset. found is false
+// if the segment contains no such batch.
 func (h *handle) headerFrom(offset int64) (header segment.Header, found bool, err error) {
 	position, err := h.Position(offset)
 	if err != nil {
@@ -75,15 +76,16 @@ func (h *handle) headerFrom(offset int64) (header segment.Header, found bool, er
 	return header, err == nil, err
 }
 
-// errTxnIndexLost means that a transaction index is missing or shorter than it was.
+// errTxnIndexLost means that a transaction index is missing, or that entries of it are missing.
 var errTxnIndexLost = errors.New("transaction index lost")
 
-// lostTxnIndex reports whether a segment must have had a transaction index, or a longer one: the
-// checkpoints count its entries, and a clean shutdown summarizes every segment that has none
-// (segment.Summary). Without it aborted records would be returned as committed.
+// lostTxnIndex reports whether the transaction index of a segment is lost, or has lost entries.
+// There are two signs: the segment has fewer entries than the checkpoints list, or it has none
+// although the summary of a clean shutdown omits the segment (segment.Summary covers every segment
+// without an index). Without the index, aborted records would be returned as committed.
 //
-// The checkpoints may be older than a pass of the cleaner, which removes entries. Then the index is
-// rebuilt needlessly.
+// The checkpoints may be older than a pass of the cleaner, which removes entries. In this case the
+// index is rebuilt needlessly.
 func (r *recovery) lostTxnIndex(h *handle) bool {
 	if h.NextOffset() <= r.saved.recoveryPoint && h.AbortedCount() < r.saved.aborted.Of(h.Base()) {
 		return true
@@ -93,8 +95,8 @@ func (r *recovery) lostTxnIndex(h *handle) bool {
 			func(sum segment.Summary) bool { return sum.Base == h.Base() })
 }
 
-// rebuildTxnIndexes rebuilds the transaction indexes that Open found damaged, or that were lost.
-// Only recovery calls it, because it owns the log.
+// rebuildTxnIndexes rebuilds the transaction indexes that are lost, or that were found damaged when
+// their segments were opened.
 func (r *recovery) rebuildTxnIndexes() error {
 	for i, h := range r.handles {
 		damage := h.TxnIndexDamaged()
@@ -117,9 +119,10 @@ func (r *recovery) rebuildTxnIndexes() error {
 	return nil
 }
 
-// restoreDecided finds the transactions whose marker is not below the high watermark: a truncation
-// may still remove the marker, so the last stable offset stays below them, as before the restart.
-// Most starts find no marker there, and read a few headers.
+// restoreDecided finds the ended transactions whose marker is at or above the high watermark. A
+// truncation may still remove such a marker, so the last stable offset must stay below the
+// transaction, as it was before the restart. Most starts find no such marker, and read only a few
+// headers.
 func (r *recovery) restoreDecided() error {
 	l := r.log
 	highWatermark, end := l.highWatermark.Load(), l.logEnd.Load()
@@ -151,7 +154,7 @@ func (r *recovery) restoreDecided() error {
 	return nil
 }
 
-// abortedOf returns those of the ended transactions that were aborted.
+// abortedOf returns the aborted ones of the ended transactions.
 func abortedOf(ended []producer.EndedTxn) (aborted []segment.AbortedTxn) {
 	for _, e := range ended {
 		if e.Aborted {

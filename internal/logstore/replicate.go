@@ -11,19 +11,22 @@ import (
 // ErrUnexpectedOffset is the error of AppendReplicated for a batch below the log end.
 var ErrUnexpectedOffset = errors.New("unexpected append offset")
 
-// AppendReplicated appends batches as the leader has them: one or more complete ones, whose bytes
-// do not change. Their offsets ascend from the log end on, with gaps where the leader's log was
-// cleaned. It checks length and checksum, but not the rules for batches of producers: the leader
-// checked these with the settings of that time.
+// AppendReplicated appends one or more complete batches from the leader, without changing their
+// bytes. The offsets of the batches ascend from the log end on, with gaps where the leader's log
+// was cleaned. AppendReplicated checks length and checksum. It does not check the rules for
+// produced batches, because the leader has checked them with the settings of that time.
 //
-// Leader epochs are those of the batches, and are durable before the first batch of each (as by
-// Lead). It fails with ErrCorrupt (of package record) and ErrUnexpectedOffset for malformed
-// batches, with ErrFencedLeaderEpoch for a batch of an earlier epoch than the log knows (epochs
-// never fall along a log), and as Append does when the disk fails. Batches that were appended
-// before the failure stay in the log; they end at LogEnd.
+// The log uses the leader epochs in the batches. Each epoch is durable before its first batch is
+// written, as in Lead.
+//
+// AppendReplicated fails with record.ErrCorrupt or ErrUnexpectedOffset for a malformed batch. It
+// fails with ErrFencedLeaderEpoch if the leader epoch of a batch is lower than the latest one of
+// the log, because epochs never fall within a log. If the disk fails, it fails as Append does.
+// Batches that were appended before the failure stay in the log, which ends at LogEnd.
 func (l *Log) AppendReplicated(batches []byte, now time.Time) error {
 	config := l.config.Load()
-	defer l.appended(config) // requests a sync of the appended batches, also after a failure
+	// requests a sync of the batches that were appended, even after a failure
+	defer l.appended(config)
 	for len(batches) > 0 {
 		b, rest, err := record.Next(batches)
 		if err != nil {
@@ -48,8 +51,8 @@ func (l *Log) AppendReplicated(batches []byte, now time.Time) error {
 	return nil
 }
 
-// checkReplicated checks a batch by itself, without the lock. It reads a marker, because a
-// malformed one must not get into the log.
+// checkReplicated checks a single batch, without Log.mu. It also decodes a marker, because the log
+// must not contain a malformed marker.
 func checkReplicated(b record.Batch) error {
 	if err := b.CheckCRC(); err != nil {
 		return err
@@ -61,16 +64,18 @@ func checkReplicated(b record.Batch) error {
 	return err
 }
 
-// followLocked appends a batch at its own offsets; from is the previous log end. Log.mu is held. A
-// new epoch is assumed to start at from, though its first batch here may be behind a gap: the
-// leader's records in the gap were cleaned away, and their epoch is unknown. If the gap was
-// attributed to the previous epoch, a replica that has other, never acknowledged records in the gap
-// would keep them as if they belonged to this log. With the gap attributed to the new epoch, a
-// replica may remove valid records in the gap, but it then gets the records that superseded them.
+// followLocked appends a batch at the batch's own offsets. from is the previous log end. The caller
+// holds Log.mu.
 //
-// A segment that is rolled begins at the log end and not at the batch, though there may be a gap in
-// between: above the recovery point segments join without one, and recovery treats a gap as lost
-// data (ADR 0015).
+// A new leader epoch is assumed to start at from, although its first batch may be behind an offset
+// gap. Cleaning removed the leader's records in the gap, and their epoch is unknown. If the gap
+// belonged to the previous epoch, a replica with different, never acknowledged records in the gap
+// would keep these records as valid. Because the gap belongs to the new epoch, a replica may remove
+// valid records in the gap, but it then receives the records that superseded them.
+//
+// If the append rolls a segment, the new segment begins at the log end and not at the batch's base
+// offset. Above the recovery point, segments must follow each other without gaps, because recovery
+// treats a gap as lost data (ADR 0015).
 func (l *Log) followLocked(b record.Batch, from int64, config *config, now time.Time) error {
 	if end := l.logEnd.Load(); b.BaseOffset() < end {
 		return fmt.Errorf("%w: a batch at %d, the log ends at %d", ErrUnexpectedOffset,
@@ -95,7 +100,8 @@ func (l *Log) followLocked(b record.Batch, from int64, config *config, now time.
 	return l.writeAtLocked(record.Whole(b), config, now)
 }
 
-// EndOffsetFor answers OffsetForLeaderEpoch (KIP-101, KIP-279): see leaderepoch.Cache.EndOf.
+// EndOffsetFor returns the result of an OffsetForLeaderEpoch request (KIP-101, KIP-279); see
+// leaderepoch.Cache.EndOf.
 func (l *Log) EndOffsetFor(epoch int32) (found int32, end int64) {
 	// The log end is loaded first: an epoch that starts meanwhile starts at or above it.
 	logEnd := l.logEnd.Load()

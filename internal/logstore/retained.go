@@ -11,32 +11,32 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// checkpointState is what the checkpoint files contain of one partition.
+// checkpointState is the content of the checkpoint files for one partition.
 type checkpointState struct {
-	// logStart, highWatermark and firstDirty are 0 if no checkpoint lists the partition
+	// logStart, highWatermark and firstDirty are 0 if no checkpoint lists the partition.
 	logStart      int64
-	recoveryPoint int64 // unknownOffset: recovery scans everything
+	recoveryPoint int64 // unknownOffset: recovery scans every segment
 	highWatermark int64
 	firstDirty    int64
-	// horizon is TombstonesUnknown after a Release: a pass then searches for tombstones again
+	// horizon is TombstonesUnknown after a Release, so that the next pass searches for tombstones.
 	horizon        int64
-	tombstoneClean int64                  // 0 for a retained log: a pass computes it again
+	tombstoneClean int64                  // 0 for a retained log; the next pass computes it
 	progress       clean.CleaningProgress // nil for a retained log
-	// aborted is for the segments below the recovery point; nil for a retained log
+	// aborted covers the segments below the recovery point; nil for a retained log.
 	aborted checkpoint.AbortedCounts
 }
 
-// retained is the file "retained" in the directory of a partition that Release retained: the
-// partition, and its part of the checkpoints, which no longer list it.
+// retained is the content of the file "retained" in the directory of a retained log: the partition,
+// and its values in the checkpoint files, which no longer list the partition.
 type retained struct {
 	id       PartitionID
-	clean    bool // the log was closed orderly
+	clean    bool // the log was closed without an error
 	released time.Time
 	saved    checkpointState
 }
 
-// write makes the file durable before the directory is renamed: without it the partition of a
-// retained directory is unknown.
+// write durably writes the file. It is called before the directory is renamed, because only the
+// file identifies the partition of a renamed directory.
 func (r retained) write(fsys vfs.FS, dir string) error {
 	content := fmt.Sprintf("version: 0\ntopic: %s\npartition: %d\nclean: %t\nreleased_ms: %d\n"+
 		"log_start: %d\nrecovery_point: %d\nhigh_watermark: %d\nfirst_dirty: %d\n",
@@ -49,7 +49,7 @@ func (r retained) write(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// readRetained reads the file; ok is false if there is none.
+// readRetained reads the file "retained"; ok is false if the file does not exist.
 func readRetained(fsys vfs.FS, dir string) (r retained, ok bool, err error) {
 	values, err := readFields(fsys, filepath.Join(dir, retainedFile))
 	if values == nil || err != nil {
@@ -76,10 +76,10 @@ func readRetained(fsys vfs.FS, dir string) (r retained, ok bool, err error) {
 	return r, err == nil, err
 }
 
-// merge returns, of two states of one log, the later one, field by field: each field only rises
-// during the life of a log. The delete horizon is the exception: it may fall, and is set to
-// TombstonesUnknown, so that a pass searches for tombstones again. The other tombstone fields are
-// reset too, because they were not updated meanwhile.
+// merge combines two states of one log into the later one. Each field only rises during the life of
+// a log, so merge returns the larger value of each field. The delete horizon is an exception,
+// because it may fall: it becomes TombstonesUnknown, so that the next pass searches for tombstones.
+// The other fields about tombstones are reset too, because they were not updated meanwhile.
 func (s checkpointState) merge(other checkpointState) checkpointState {
 	return checkpointState{
 		logStart:      max(s.logStart, other.logStart),

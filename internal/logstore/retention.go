@@ -13,7 +13,8 @@ import (
 type segmentInfo struct {
 	end       int64 // base of the next segment
 	sizeBytes int64
-	newest    int64 // ms; the largest timestamp, or the modification time if there is none
+	// ms; the largest timestamp, or the modification time if no batch has a timestamp
+	newest int64
 }
 
 // logInfo holds the properties of a log that retention uses.
@@ -23,13 +24,13 @@ type logInfo struct {
 	sizeBytes     int64 // of all segments, including the active one
 }
 
-// countExpired returns how many segments at the front are to be deleted: those wholly below the log
-// start whatever the policy, and those that retention by time or by size deletes. Nothing above the
-// high watermark is deleted, and a segment that stays keeps all behind it. segments are all but the
-// active one, oldest first.
+// countExpired returns the number of segments at the front of the log that are to be deleted.
+// Segments wholly below the log start are deleted whatever the policy. The others are deleted by
+// retention by time or by size. Nothing above the high watermark is deleted. Counting ends at the
+// first segment that is not deleted. segments are all segments except the active one, oldest first.
 //
-// Retention by size deletes a segment only if the remaining segments have at least RetentionBytes,
-// as in Kafka: the limit is the minimum size that is kept.
+// Retention by size deletes a segment only if the remaining segments have at least RetentionBytes
+// together. As in Kafka, the limit is the minimum size that is kept.
 func countExpired(segments []segmentInfo, log logInfo, s topicconfig.Settings,
 	now time.Time) int {
 	excess := int64(0)
@@ -54,8 +55,8 @@ func expired(newest int64, s topicconfig.Settings, now time.Time) bool {
 		now.UnixMilli()-newest > s.RetentionTime.Milliseconds()
 }
 
-// newest returns the largest timestamp of the segment (ms), the file's modification time if no
-// batch has one.
+// newest returns the largest timestamp of the segment (ms), or the file's modification time if no
+// batch has a timestamp.
 func (h *handle) newest() int64 {
 	if ms, _ := h.MaxTimestamp(); ms >= 0 {
 		return ms
@@ -63,14 +64,14 @@ func (h *handle) newest() int64 {
 	return h.ModTime().UnixMilli()
 }
 
-// applyRetention deletes the segments that retention deletes, and moves the log start to the first
-// remaining segment. It first rolls an active segment that is expired. A rolled segment may be
-// deleted before it is sealed: on a full disk there may be no room to seal any, and retention makes
-// room.
+// applyRetention deletes the segments that have expired, and moves the log start to the first
+// remaining segment. If the active segment has expired, it rolls that segment first. A rolled
+// segment may be deleted before it is sealed: on a full disk there may be no room to seal any
+// segment, and retention makes room.
 func (l *Log) applyRetention(now time.Time) error {
 	settings := l.Settings()
-	// The active segment is rolled only once all of it is below the high watermark: no segment
-	// above the high watermark is deleted, so an earlier roll would only create one more small
+	// The active segment is rolled only when its end is at the high watermark. Retention deletes
+	// nothing above the high watermark, so an earlier roll would only create one more small
 	// segment.
 	err := l.rollIf(func(active *handle) bool {
 		return active.SizeBytes() > 0 && l.highWatermark.Load() >= l.logEnd.Load() &&
@@ -87,16 +88,16 @@ func (l *Log) applyRetention(now time.Time) error {
 	}
 }
 
-// deletedAtOnce bounds the segments that are marked as deleted at once: their files are open until
-// they are deleted.
+// deletedAtOnce is the maximum number of segments that are marked as deleted together. The number
+// is limited because the files of these segments are open until they are deleted.
 const deletedAtOnce = 64
 
-// deleteExpired deletes some of the segments that retention deletes, and returns how many.
+// deleteExpired deletes expired segments, at most deletedAtOnce, and returns their number.
 func (l *Log) deleteExpired(now time.Time) (count int, err error) {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
-	// The settings are read under Log.maintain, which Configure holds too, so replaced settings
-	// delete nothing.
+	// The settings are loaded under Log.maintain, which Configure holds too. So no segment is
+	// deleted by outdated settings.
 	settings := l.Settings()
 	l.mu.Lock()
 	handles := l.currentLocked()
@@ -121,13 +122,14 @@ func (l *Log) deleteExpired(now time.Time) (count int, err error) {
 	return count, l.deleteFront(handles, count)
 }
 
-// deleteFront deletes the first count segments. Log.maintain is held, so everything but the end of
-// the list stays as it is.
+// deleteFront deletes the first segments of handles, as many as count. The caller holds
+// Log.maintain, so only the end of the segment list can change meanwhile.
 //
-// The files are renamed before the segments leave the list: a reader may keep the files for long,
-// and a restart must not find them as segments again. A segment that cannot be renamed stays in the
-// list, with all segments behind it, and the next round retries. If such a segment left the list,
-// its last reader would remove files whose names a new log in the same directory may use.
+// The files are renamed before the segments leave the list. A reader may use the files for a long
+// time, and a restart must not treat them as segments of the log. If a segment cannot be renamed,
+// it stays in the list together with all segments behind it, and the next round retries. If such a
+// segment left the list, its last reader would remove files whose names a new log in the same
+// directory may use.
 func (l *Log) deleteFront(handles []*handle, count int) error {
 	if err := l.snapshots.ensureForDeletion(handles, count); err != nil {
 		return err
@@ -141,23 +143,24 @@ func (l *Log) deleteFront(handles []*handle, count int) error {
 	return errors.Join(failed, d.publish(count))
 }
 
-// frontDeletion deletes segments at the front of a log. Log.maintain is held while it runs.
+// frontDeletion deletes segments at the front of a log. Its caller holds Log.maintain.
 type frontDeletion struct {
 	log     *Log
 	handles []*handle
 }
 
-// mark durably renames the first count segments, and returns how many it has renamed.
+// mark durably renames the first segments, as many as count, and returns the number of renamed
+// segments.
 //
-// Each mark is durable before anything else happens, because no disk promises to keep an order, and
-// a crash could otherwise revert a part of it:
+// Each rename is durable before the next step, because a filesystem need not keep the order of
+// operations. Otherwise a crash could revert the rename of one segment, with one of these results:
 //
-//   - If the next mark was kept and this one was not, there would be a gap, and above the recovery
-//     point on disk recovery ends the log at a gap.
-//   - If the segment was not sealed, the next flush would move the recovery point past it, and
-//     recovery would open it as synced.
-//   - The next checkpoints no longer count its aborted transactions. If its data file was restored
-//     without its transaction index, their records would be returned as committed.
+//   - If the rename of the next segment was not reverted, there is a gap between segments. Above
+//     the recovery point on disk, recovery ends the log at a gap.
+//   - If the segment was not sealed, the next flush moves the recovery point past it, and recovery
+//     treats the segment as synced.
+//   - The next checkpoints omit the number of the segment's aborted transactions. If the segment's
+//     data file reappears without its transaction index, aborted records are returned as committed.
 func (d frontDeletion) mark(count int) (marked int, err error) {
 	l := d.log
 	for i, h := range d.handles[:count] {
@@ -171,8 +174,8 @@ func (d frontDeletion) mark(count int) (marked int, err error) {
 	return count, nil
 }
 
-// publish moves the log start, and publishes the list without the first count segments, also if it
-// fails to write the epoch file.
+// publish moves the log start, and publishes the segment list without the first segments, as many
+// as count. It does both even if it then fails to write the epoch file.
 func (d frontDeletion) publish(count int) error {
 	l, logStart := d.log, d.handles[count].Base()
 	for _, h := range d.handles[:count] {
@@ -180,8 +183,8 @@ func (d frontDeletion) publish(count int) error {
 	}
 	l.mu.Lock()
 	l.disk.forget(func(u unsealed) bool { return u.segment.Base() < logStart })
-	// The log start is stored before the list, so a reader that does not find a segment also finds
-	// its offset out of range.
+	// The log start is stored before the list. So a reader whose list lacks a deleted segment also
+	// finds that its offset is below the log start.
 	l.logStart.Store(max(l.logStart.Load(), logStart))
 	old := l.publishLocked(l.currentLocked()[count:])
 	err := l.epochs.truncateFront(logStart)

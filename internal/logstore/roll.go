@@ -8,10 +8,10 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// rollBefore reports whether a batch, with its offsets, needs a new segment: the segment would
-// exceed its size, an index has no room, the relative offset would exceed 31 bits, or the record
-// timestamps show that the batch is later than the segment's first batch by more than the segment's
-// age.
+// rollBefore reports whether a batch whose offsets are assigned needs a new segment. It does if the
+// segment would exceed its maximum size, an index has no room, or the relative offset would exceed
+// 31 bits. It also does if the timestamp of the batch is later than the first timestamp of the
+// segment by more than the segment's maximum age.
 func rollBefore(active *segment.Segment, b record.Parts, config *config) bool {
 	size := active.SizeBytes()
 	if size == 0 {
@@ -27,8 +27,8 @@ func rollBefore(active *segment.Segment, b record.Parts, config *config) bool {
 }
 
 // segmentAge returns the age at which an active segment with this base offset is rolled: the
-// configured age minus the jitter. In a compacted topic MaxLag limits the age, because the active
-// segment is never cleaned.
+// configured age minus the jitter. In a compacted topic the age is at most MaxLag, because the
+// active segment is never cleaned.
 func segmentAge(s topicconfig.Settings, base int64) time.Duration {
 	age := s.SegmentAge
 	if s.Compact && s.MaxLag > 0 && s.MaxLag < age {
@@ -37,41 +37,41 @@ func segmentAge(s topicconfig.Settings, base int64) time.Duration {
 	return age - jitter(min(s.SegmentJitter, age), base)
 }
 
-// jitter returns a segment's share of the maximum jitter. Kafka draws it at random for each
-// segment; here the base offset decides, so that a restart does not move the end of a segment, and
-// the replicas of a partition roll alike.
+// jitter returns the jitter of a segment, less than the maximum jitter. Kafka chooses it at random
+// for each segment. Here it depends only on the base offset. So a restart does not change when a
+// segment is rolled, and the replicas of a partition roll at the same offsets.
 func jitter(longest time.Duration, base int64) time.Duration {
 	if longest <= 0 {
 		return 0
 	}
-	// Fibonacci hashing: neighbours get distant values
+	// Fibonacci hashing maps similar base offsets to distant values.
 	mixed := (uint64(base) + 1) * 0x9e3779b97f4a7c15
 	mixed ^= mixed >> 32
 	return time.Duration(mixed % uint64(longest))
 }
 
 // rollLocked creates a new active segment. The next flush seals and syncs the old one, so that an
-// append does not wait for the disk. Until that flush, a crash may lose the end of the old segment
-// and keep the new one, which recovery detects as a gap (ADR 0015).
+// append does not wait for a sync. Before that flush, a crash may lose the end of the old segment
+// and keep the new one. Recovery detects this as a gap (ADR 0015). The caller holds Log.mu.
 func (l *Log) rollLocked() error {
 	end := l.logEnd.Load()
 	next, err := l.files.create(end, l.config.Load().indexes(l.env.segments))
 	if err != nil {
-		return err // the old segment is unchanged, and a later append rolls it when there is space
+		return err // the old segment is unchanged; when the disk has room, a later append rolls it
 	}
 	handles := l.currentLocked()
 	old := handles[len(handles)-1]
-	// disk.rolled is called before the list with the rolled segment is published: see
+	// disk.rolled must be called before the list with the rolled segment is published; see
 	// Compaction.limits.
 	l.disk.rolled(unsealed{segment: old, end: end, state: l.mu.producers.Encode(end)})
 	l.mu.firstAppend = time.Time{}
-	// All segments of the old list are in the new one, so releasing the old list closes no file.
+	// The new list contains all segments of the old one, so releasing the old list closes no file.
 	l.publishLocked(append(handles[:len(handles):len(handles)], next)).release()
 	l.compaction.sidecars.spools.rollLocked(old)
 	return nil
 }
 
-// rollIf rolls the active segment if due returns true; due is called under Log.mu.
+// rollIf rolls the active segment if the function due returns true. It calls due under Log.mu.
 func (l *Log) rollIf(due func(active *handle) bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,10 +82,10 @@ func (l *Log) rollIf(due func(active *handle) bool) error {
 	return l.rollLocked()
 }
 
-// rollIdle rolls a segment that has reached its age without an append that would roll it. (Kafka
-// does not roll such a segment, so an idle compacted partition exceeds its maxLag.) The age is
-// measured by the broker's clock, from the first append to the segment: with the timestamps of
-// records, a producer that sends old data would get a segment per tick.
+// rollIdle rolls an active segment that has reached its maximum age although no append has rolled
+// it. (Kafka does not roll such a segment, so an idle compacted partition exceeds its maxLag.) The
+// age is measured by the broker's clock, from the first append to the segment. If it was measured
+// by the timestamps of records, a producer that sends old data would cause a roll at every tick.
 func (l *Log) rollIdle(now time.Time) error {
 	return l.rollIf(func(active *handle) bool {
 		return !l.mu.firstAppend.IsZero() &&
@@ -93,7 +93,7 @@ func (l *Log) rollIdle(now time.Time) error {
 	})
 }
 
-// rollNow rolls the active segment if it has records, and returns the log end.
+// rollNow rolls the active segment if it contains records, and returns the log end.
 func (l *Log) rollNow() (end int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,16 +10,16 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// unknownOffset is the offset of a partition that a checkpoint does not list.
+// unknownOffset is the value of an offset that no checkpoint contains for a partition.
 const unknownOffset = -1
 
-// save writes the checkpoint files whose content has changed. Each is replaced atomically, and they
-// may describe different moments: recovery relies on none of them beyond what the log itself
+// save writes the checkpoint files whose content has changed. Each file is replaced atomically. The
+// files may describe different moments, because recovery only relies on values that the log itself
 // confirms.
 //
-// save reads the state of every log before it writes anything, and then reports to each log the
-// recovery point that was written. If a flush advances a recovery point in between, the next save
-// writes it. The caller holds no lock of a log (doc.go).
+// save reads the state of every log before it writes any file. After the writes it reports to each
+// log the recovery point that was written. If a flush advances a recovery point meanwhile, the next
+// save writes the new value. The caller holds no lock of a log (doc.go).
 func (s *Store) save() error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
@@ -42,9 +42,10 @@ func (s *Store) save() error {
 	return s.removeRetainedFiles(all)
 }
 
-// removeRetainedFiles removes the files "retained" of reopened logs that the checkpoints on disk
-// list. A log that is being reopened is in mu.reopened before it is among the store's logs, so
-// before any checkpoint lists it. Its file stays until the next round. Store.saving is held.
+// removeRetainedFiles removes the file "retained" of each reopened log that the checkpoints on disk
+// list. A log that is being reopened is added to mu.reopened before it is added to mu.logs. So no
+// checkpoint lists the log before the partition is in mu.reopened. If the checkpoints do not list
+// the log yet, its file stays until a later save. The caller holds Store.saving.
 func (s *Store) removeRetainedFiles(listed map[PartitionID]checkpointState) error {
 	s.mu.Lock()
 	var ids []PartitionID
@@ -57,24 +58,25 @@ func (s *Store) removeRetainedFiles(listed map[PartitionID]checkpointState) erro
 	for _, id := range ids {
 		name := filepath.Join(s.opts.Dir, id.String(), retainedFile)
 		if err := s.opts.FS.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove a file that the checkpoints replace: %w", err)
+			return fmt.Errorf("remove the file %q of a reopened log: %w", retainedFile, err)
 		}
 		s.forgetReopened(id)
 	}
 	return nil
 }
 
-// forgetReopened keeps the file "retained" of a partition, if it exists.
+// forgetReopened removes a partition from mu.reopened, so that save does not remove the partition's
+// file "retained".
 func (s *Store) forgetReopened(id PartitionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.reopened, id)
 }
 
-// writeCheckpoints writes the files whose content differs from what was written last: in most
-// rounds of most clusters no file differs, and each written file costs two syncs. If writing one
-// file fails, the later files of this round are not written; the earlier ones stay on disk, which
-// is safe.
+// writeCheckpoints writes each file whose content differs from the last one that was written. Most
+// rounds of most clusters change no file, and each written file costs two syncs. If writing a file
+// fails, the later files of this round are not written. The earlier files stay on disk, which is
+// safe.
 func (s *Store) writeCheckpoints(all map[PartitionID]checkpointState) error {
 	aborted := make(map[PartitionID]checkpoint.AbortedCounts, len(all))
 	progress := make(map[PartitionID]checkpoint.CleaningState, len(all))
@@ -83,7 +85,7 @@ func (s *Store) writeCheckpoints(all map[PartitionID]checkpointState) error {
 		progress[id] = checkpoint.CleaningState{TombstoneClean: of.tombstoneClean,
 			Progress: of.progress}
 	}
-	// The aborted counts are written before the recovery point: recovery does not scan below the
+	// The aborted counts are written before the recovery point. Recovery does not scan below the
 	// recovery point, so it detects a lost transaction index there only by these counts.
 	if err := s.writeCheckpoint(checkpoint.AbortedFile,
 		checkpoint.EncodeAborted(aborted)); err != nil {
@@ -107,13 +109,13 @@ func (s *Store) writeCheckpoints(all map[PartitionID]checkpointState) error {
 	return nil
 }
 
-// offsetCheckpoints are the files of one offset per partition, in the order in which they are
-// written. The delete horizon comes before the first dirty offset: the tombstones of a clean
-// section whose horizon is lost would never be removed.
+// offsetCheckpoints are the files that contain one offset per partition, in the order in which they
+// are written. The delete horizon is written before the first dirty offset. Otherwise a crash could
+// lose the horizon of a clean section, and the tombstones of this section would never be removed.
 var offsetCheckpoints = []struct {
 	name  string
 	field func(*checkpointState) *int64
-	// values up to omitted are not written, because a missing line is read as such a value
+	// omitted and lower values are not written, because a missing line is read as such a value.
 	omitted int64
 }{
 	{checkpoint.RecoveryPointFile, func(s *checkpointState) *int64 { return &s.recoveryPoint },
@@ -125,7 +127,8 @@ var offsetCheckpoints = []struct {
 	{checkpoint.FirstDirtyFile, func(s *checkpointState) *int64 { return &s.firstDirty }, 0},
 }
 
-// writeCheckpoint writes a file unless it has this content already. Store.saving is held.
+// writeCheckpoint writes a file unless the file on disk has the same content. The caller holds
+// Store.saving.
 func (s *Store) writeCheckpoint(name string, content []byte) error {
 	if s.saving.written[name] == string(content) {
 		return nil
@@ -138,9 +141,9 @@ func (s *Store) writeCheckpoint(name string, content []byte) error {
 }
 
 // loadCheckpoints reads the checkpoint files. A missing or malformed file is treated as a file that
-// lists no partition: without a recovery point recovery scans the whole log, without the others it
-// repeats a little work. malformed are the names of the malformed files; the next save replaces
-// them.
+// lists no partition. Without a recovery point, recovery scans the whole log; without another
+// value, some work is repeated. malformed contains the names of the malformed files, which the next
+// save replaces.
 func (s *Store) loadCheckpoints() (all map[PartitionID]checkpointState, malformed map[string]bool,
 	err error) {
 	all, malformed = map[PartitionID]checkpointState{}, map[string]bool{}
@@ -160,8 +163,8 @@ func (s *Store) loadCheckpoints() (all map[PartitionID]checkpointState, malforme
 	return all, malformed, errors.Join(failed...)
 }
 
-// loadCheckpoint reads one file into all, or adds its name to malformed. It fails only if the disk
-// fails.
+// loadCheckpoint reads one file and stores its values in all, or adds the name of a malformed file
+// to malformed. It fails only if the disk fails.
 func loadCheckpoint[V any](s *Store, all map[PartitionID]checkpointState, malformed map[string]bool,
 	name string, decode func([]byte) (map[PartitionID]V, error),
 	set func(*checkpointState, V)) error {

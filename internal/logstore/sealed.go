@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// loadSummaries reads segment-checkpoint after a clean shutdown. If the file is unusable, the start
-// is slower but correct.
+// loadSummaries reads segment-checkpoint after a clean shutdown. It returns nil if the file is
+// missing or malformed; the start is then slower but correct.
 func (s *Store) loadSummaries() map[PartitionID]checkpoint.ClosedLog {
 	content, err := s.opts.FS.ReadFile(filepath.Join(s.opts.Dir, checkpoint.SegmentsFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -31,8 +31,8 @@ func (s *Store) loadSummaries() map[PartitionID]checkpoint.ClosedLog {
 	return all
 }
 
-// saveSummaries writes segment-checkpoint, once all logs are closed. The clean-shutdown marker is
-// written after it.
+// saveSummaries writes segment-checkpoint after all logs are closed. The clean-shutdown marker is
+// written only after this file.
 func (s *Store) saveSummaries(all map[PartitionID]checkpoint.ClosedLog) error {
 	if err := vfs.WriteFileAtomic(s.opts.FS, filepath.Join(s.opts.Dir, checkpoint.SegmentsFile),
 		checkpoint.EncodeClosedLogs(all)); err != nil {
@@ -41,8 +41,8 @@ func (s *Store) saveSummaries(all map[PartitionID]checkpoint.ClosedLog) error {
 	return nil
 }
 
-// summarize returns the summaries of sealed segments. A start opens a segment without one by
-// reading its files.
+// summarize returns the summaries of sealed segments. If a segment has no summary, the next start
+// opens it by reading its files.
 func summarize(handles []*handle) []segment.Summary {
 	var all []segment.Summary
 	for _, h := range handles {
@@ -53,9 +53,9 @@ func summarize(handles []*handle) []segment.Summary {
 	return all
 }
 
-// openSegment opens a segment that was closed orderly or is below the recovery point: by its
-// summary, if there is one and the files have not changed since, else by reading the ends of its
-// files.
+// openSegment opens a segment that was closed cleanly or is below the recovery point. If the
+// segment has a summary and its files have not changed, the summary replaces most reads. Otherwise
+// openSegment reads the ends of the segment's files.
 func (r *recovery) openSegment(base int64) (*segment.Segment, error) {
 	if i, found := r.summaryOf(base); found {
 		s, err := segment.OpenSealed(r.log.env.fs, r.log.dir, r.closed.Segments[i],
@@ -69,7 +69,7 @@ func (r *recovery) openSegment(base int64) (*segment.Segment, error) {
 	return segment.Open(r.log.env.fs, r.log.dir, base, r.log.env.segments)
 }
 
-// summaryOf finds the summary of a segment.
+// summaryOf returns the index of a segment's summary in closed.Segments.
 func (r *recovery) summaryOf(base int64) (at int, found bool) {
 	return slices.BinarySearchFunc(r.closed.Segments, base,
 		func(sum segment.Summary, base int64) int { return cmp.Compare(sum.Base, base) })

@@ -6,8 +6,8 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Reasons why bytes at or above the cleanable bound cannot be cleaned now: label values of
-// heartwood_log_blocked_bytes. The cleaner adds BlockedQuarantined.
+// Values of the label reason of heartwood_log_blocked_bytes: why bytes at or above the cleanable
+// bound cannot be cleaned now. Only the cleaner uses BlockedQuarantined.
 const (
 	BlockedActive       = "active_segment"
 	BlockedMinLag       = "min_lag"
@@ -16,8 +16,9 @@ const (
 	BlockedQuarantined  = "quarantined"
 )
 
-// Sections divides a compacted log at one moment: the clean section below FirstDirty, the dirty
-// section up to Bound, and the rest, which cannot be cleaned now. It holds no segments.
+// Sections divides a compacted log at one moment into the clean section below FirstDirty, the dirty
+// section from FirstDirty to Bound, and the blocked bytes above Bound, which cannot be cleaned now.
+// It refers to no segments.
 //
 // Invariant: FirstDirty <= Bound.
 type Sections struct {
@@ -28,13 +29,13 @@ type Sections struct {
 	Bound      int64
 	CleanBytes int64
 	DirtyBytes int64
-	// Blocked has the bytes from Bound on by reason.
+	// Blocked is the number of bytes above Bound by reason.
 	Blocked map[string]int64
-	// OldestDirty is the time at which the oldest dirty segment got its first batch; zero if no
-	// segment is dirty.
+	// OldestDirty is the time at which the first batch of the oldest dirty segment was written;
+	// zero if no segment is dirty.
 	OldestDirty time.Time
-	Segments    int   // below Bound
-	Records     int64 // below Bound, an estimate
+	Segments    int   // number of segments below Bound
+	Records     int64 // estimated number of records below Bound
 	// Truncations is the number of truncations of the log (Compaction.Truncations) when the
 	// sections were computed.
 	Truncations int64
@@ -51,24 +52,26 @@ func (s Sections) DirtyRatio() float64 {
 	return float64(s.DirtyBytes) / float64(s.CleanBytes+s.DirtyBytes)
 }
 
-// cleanableLimits are the offsets that Sections are computed from, besides the segments.
+// cleanableLimits are the offsets from which Sections are computed, together with the segments.
 type cleanableLimits struct {
 	logStart int64
-	// records above it are not cleaned, because their transaction may still be aborted (I2)
+	// lastStable is the last stable offset. Records above it are not cleaned, because their
+	// transaction may still be aborted (I2).
 	lastStable int64
-	// the high watermark; between lastStable and replicated an open transaction blocks cleaning
+	// replicated is the high watermark. Between lastStable and replicated an open transaction
+	// blocks cleaning.
 	replicated int64
-	end        int64 // durability.sealedEnd: nothing above is cleaned
-	firstDirty int64 // within [logStart, logEnd], see firstDirtyWithin
+	end        int64 // durability.sealedEnd: nothing above it is cleaned
+	firstDirty int64 // within [logStart, logEnd]; see firstDirtyWithin
 }
 
-// limits returns the segment list, which the caller releases, and the limits. It takes no lock: a
-// scrape of the metrics must not wait for an append that waits for the disk.
+// limits returns the segment list, which the caller releases, and the limits. It never waits for
+// the disk: a scrape of the metrics must not wait for an append that does.
 //
-// limits acquires the list before it reads sealedEnd. A roll lowers sealedEnd before it publishes
-// the list with the rolled segment, so every segment of the list below the value read here is
-// sealed. A later change makes the result outdated but not wrong: replaceIn checks the segments,
-// sealedEnd and the number of truncations again under the lock.
+// limits acquires the list before it loads sealedEnd. A roll lowers sealedEnd before it publishes
+// the list with the rolled segment. So every segment of the list that ends at or below the loaded
+// value is sealed. If something changes later, the result is outdated but harmless: replaceIn
+// checks the segments, sealedEnd and the number of truncations again under the lock.
 func (c *Compaction) limits() (*segmentList, cleanableLimits) {
 	l := c.log
 	list := l.acquire()
@@ -82,11 +85,13 @@ func (c *Compaction) limits() (*segmentList, cleanableLimits) {
 	}
 }
 
-// divide computes the sections of a log, and returns the handles of the segments below the bound. A
-// segment is never divided between two sections. The bound is the base of the first blocked segment
-// (I2), and every later segment is blocked too, with the same reason: a record above a blocked
-// segment must not supersede a record below it. The whole segment that contains firstDirty is
-// dirty, as in Kafka's ratio (I4).
+// divide computes the sections of a log, and returns the handles of the segments below the bound.
+// No segment is divided between two sections. The whole segment that contains firstDirty is dirty,
+// as in Kafka's ratio (I4).
+//
+// The bound is the base offset of the first blocked segment (I2). Every later segment is blocked
+// for the same reason, because a record above a blocked segment must not supersede a record below
+// it.
 func divide(handles []*handle, limits cleanableLimits, settings *topicconfig.Settings,
 	now time.Time) (s Sections, cleanable []*handle) {
 	s = Sections{LogStart: limits.logStart, Blocked: map[string]int64{}}
@@ -94,12 +99,13 @@ func divide(handles []*handle, limits cleanableLimits, settings *topicconfig.Set
 	for i, h := range handles {
 		last := i == len(handles)-1
 		if !last && handles[i+1].Base() <= limits.logStart {
-			continue // retention will delete it
+			continue // retention will delete the segment
 		}
 		dirty := last || handles[i+1].Base() > limits.firstDirty
 		if blocked == "" {
 			blocked = blockedBy(handles, i, dirty, limits, settings, now)
-			// the base of the first blocked segment; the active segment is always blocked
+			// After the loop Bound is the base offset of the first blocked segment. There is one,
+			// because the active segment is always blocked.
 			s.Bound = h.Base()
 		}
 		switch {
@@ -125,9 +131,9 @@ func divide(handles []*handle, limits cleanableLimits, settings *topicconfig.Set
 	return s, cleanable
 }
 
-// blockedBy returns the reason why segment i cannot be cleaned; "" if it can. MinLag blocks only
-// dirty segments: a clean segment was old enough when it was cleaned, and raising MinLag must not
-// move the bound below firstDirty.
+// blockedBy returns the reason why the segment handles[i] cannot be cleaned, "" if it can be
+// cleaned. MinLag blocks only dirty segments. A clean segment was old enough when it was cleaned,
+// and a higher MinLag must not move the bound below firstDirty.
 func blockedBy(handles []*handle, i int, dirty bool, limits cleanableLimits,
 	settings *topicconfig.Settings, now time.Time) string {
 	if i == len(handles)-1 {
@@ -148,9 +154,10 @@ func blockedBy(handles []*handle, i int, dirty bool, limits cleanableLimits,
 	return ""
 }
 
-// firstWritten returns when the segment got its first batch: the timestamp of that batch, or the
-// file's modification time if that is earlier or the batch has none. A producer whose clock is
-// ahead must not delay a pass beyond maxLag.
+// firstWritten returns the time at which the segment's first batch was written. This is the
+// timestamp of the batch, or the file's modification time if that is earlier or the batch has no
+// timestamp. The modification time prevents a producer whose clock is ahead from delaying a pass
+// beyond maxLag.
 func (h *handle) firstWritten() time.Time {
 	modified := h.ModTime()
 	if ms, ok := h.FirstTimestamp(); ok && ms > 0 && ms < modified.UnixMilli() {
@@ -159,17 +166,17 @@ func (h *handle) firstWritten() time.Time {
 	return modified
 }
 
-// lastWritten returns when the segment got its youngest record, in Unix milliseconds: the largest
-// timestamp, or the file's modification time if that is earlier or no batch has a timestamp. A
-// sealed file was last modified with its last append, and a rewritten one keeps that time. With the
-// timestamp alone, as in Kafka, a record from the year 2099 would block its log with minLag
-// until then.
+// lastWritten returns the time at which the segment's youngest record was written, in Unix
+// milliseconds. This is the largest timestamp, or the file's modification time if that is earlier
+// or no batch has a timestamp. The modification time of a sealed file is that of its last append,
+// and a rewritten file keeps it. Kafka uses only the timestamp. A record from the year 2099 would
+// then block its log until 2099 if minLag is set.
 func (h *handle) lastWritten() int64 { return min(h.newest(), h.ModTime().UnixMilli()) }
 
 // recordBytesGuess is the assumed size of a record in a segment whose records were not counted.
 const recordBytesGuess = 64
 
-// recordsIn estimates the number of records in a segment. It reads nothing.
+// recordsIn estimates the number of records in a segment. It reads no file.
 func recordsIn(h *handle) int64 {
 	if state := h.sidecarState(); state != nil && state.records > 0 {
 		return int64(state.records)
@@ -177,8 +184,8 @@ func recordsIn(h *handle) int64 {
 	return h.SizeBytes() / recordBytesGuess
 }
 
-// firstDirtyWithin returns the first dirty offset, or the log start if it is outside the log
-// (reference I3).
+// firstDirtyWithin returns firstDirty, or the log start if firstDirty is outside the log (reference
+// I3).
 func firstDirtyWithin(firstDirty, logStart, logEnd int64) int64 {
 	if firstDirty < logStart || firstDirty > logEnd {
 		return logStart

@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// segmentDir does the file operations on the segments of one log: create, mark as deleted, and the
-// steps of a swap (docs/format/swap.md). It has no access to the state of the log in memory and
+// segmentDir executes the file operations on the segments of one log: create, mark as deleted, and
+// the steps of a swap (docs/format/swap.md). It has no access to the state of the log in memory and
 // acquires no lock. Its callers hold Log.maintain, except for create, which a roll calls under
 // Log.mu.
 type segmentDir struct {
@@ -22,8 +22,8 @@ type segmentDir struct {
 	logger *slog.Logger
 }
 
-// create creates the files of an empty segment. Their names become durable with the first flush;
-// until then a crash may lose them, and everything that was appended.
+// create creates the files of an empty segment. Their names become durable with the next flush.
+// Until then a crash may lose the files together with everything that was appended to them.
 func (d segmentDir) create(base int64, config segment.Config) (*handle, error) {
 	made, err := segment.Create(d.fs, d.path, base, "", config)
 	if err != nil {
@@ -33,21 +33,21 @@ func (d segmentDir) create(base int64, config segment.Config) (*handle, error) {
 }
 
 // handleOf returns the first handle of a segment. The handle has no reference yet: the first list
-// that holds the handle acquires one.
+// that contains the handle acquires one.
 func (d segmentDir) handleOf(s *segment.Segment) *handle {
 	return &handle{Segment: s, logger: d.logger}
 }
 
-// afford runs an operation that opens a directory. If the process has no file descriptor left, it
+// afford calls do, which opens a directory. If the process has no file descriptor left, afford
 // closes idle segment files first.
 func (d segmentDir) afford(do func() error) error { return d.config.Handles.WithDescriptor(do) }
 
-// sync makes names in the directory durable.
+// sync makes the names of files in the directory durable.
 func (d segmentDir) sync() error {
 	return d.afford(func() error { return d.fs.SyncDir(d.path) })
 }
 
-// list returns the segment files.
+// list returns the segment files of the directory.
 func (d segmentDir) list() (files []segmentFile, err error) {
 	err = d.afford(func() error {
 		files, err = listSegmentFiles(d.fs, d.path)
@@ -56,14 +56,14 @@ func (d segmentDir) list() (files []segmentFile, err error) {
 	return files, err
 }
 
-// commitSwap makes the new segments durable under the suffix .swap. The sync of the directory at
-// its end is the commit point.
+// commitSwap makes the cleaned segments durable under the suffix .swap. The last step, a sync of
+// the directory, is the commit point.
 func (d segmentDir) commitSwap(sources, cleaned []*segment.Segment) error {
 	if err := d.removeStrays(cleaned); err != nil {
 		return err
 	}
-	// Retention and lag use the modification time of a segment without timestamps, so the new
-	// segment keeps the modification time of its last source.
+	// Retention and lag use the modification time of a segment without timestamps. So the cleaned
+	// segments keep the modification time of the last source.
 	modified := sources[len(sources)-1].ModTime()
 	for _, s := range cleaned {
 		if err := s.SetModTime(modified); err != nil {
@@ -76,9 +76,9 @@ func (d segmentDir) commitSwap(sources, cleaned []*segment.Segment) error {
 	if err := d.fs.SyncDir(d.path); err != nil {
 		return err
 	}
-	// While any .cleaned file is left on disk, recovery reverts the swap. Until the sync the disk
-	// may keep any subset of these renames. The descending order is Kafka's; its own recovery
-	// relies on it.
+	// As long as any .cleaned file exists on disk, recovery reverts the swap. Before the sync, the
+	// disk may keep any subset of these renames. Kafka renames in the same descending order, on
+	// which Kafka's own recovery relies.
 	for _, s := range slices.Backward(cleaned) {
 		if err := s.Rename(swapSuffix); err != nil {
 			return err
@@ -91,12 +91,12 @@ func (d segmentDir) commitSwap(sources, cleaned []*segment.Segment) error {
 }
 
 // checkSwapFile compares the size of a file that is about to be committed with the number of bytes
-// written to it, because the sources are deleted behind the commit point.
+// written to it. It must match, because the sources are deleted after the commit point.
 func (d segmentDir) checkSwapFile(s *segment.Segment) error {
 	name := segment.Name(s.Base(), segment.LogExtension, swapSuffix)
 	info, err := d.fs.Stat(filepath.Join(d.path, name))
 	if err == nil && info.Size() != s.SizeBytes() {
-		err = fmt.Errorf("it has %d bytes, %d were written", info.Size(), s.SizeBytes())
+		err = fmt.Errorf("file has %d bytes, but %d were written", info.Size(), s.SizeBytes())
 	}
 	if err != nil {
 		return fmt.Errorf("check %s: %w", name, err)
@@ -104,8 +104,9 @@ func (d segmentDir) checkSwapFile(s *segment.Segment) error {
 	return nil
 }
 
-// removeStrays removes the files that a failed swap or pass has left. Because of a stray .cleaned
-// file, recovery would revert this swap after its sources were renamed.
+// removeStrays removes the files that a failed swap or pass has left, except those of cleaned. If
+// such a .cleaned file remained, recovery would revert the current swap even after its sources were
+// renamed.
 func (d segmentDir) removeStrays(cleaned []*segment.Segment) error {
 	files, err := listSegmentFiles(d.fs, d.path)
 	if err != nil {
@@ -121,8 +122,8 @@ func (d segmentDir) removeStrays(cleaned []*segment.Segment) error {
 	if err != nil {
 		return err
 	}
-	// The .swap files are durably removed before the .cleaned files, which mark the swap as not
-	// committed.
+	// The removal of the .swap files must be durable before the .cleaned files are removed, because
+	// the .cleaned files mark the swap as uncommitted.
 	if swaps > 0 {
 		if err := d.fs.SyncDir(d.path); err != nil {
 			return err
@@ -133,8 +134,9 @@ func (d segmentDir) removeStrays(cleaned []*segment.Segment) error {
 	return err
 }
 
-// finishSwap gives the files their final names, behind the commit point. A crash leaves .swap files
-// and no .cleaned file; recovery treats them as committed and finishes the swap (repair.go).
+// finishSwap renames the sources and the cleaned segments after the commit point. If it is
+// interrupted by a crash, .swap files exist and no .cleaned file. Recovery treats them as committed
+// and finishes the swap (repair.go).
 func (d segmentDir) finishSwap(sources, cleaned []*segment.Segment) error {
 	for _, s := range sources {
 		if err := s.Rename(deletedSuffix); err != nil {
@@ -148,8 +150,9 @@ func (d segmentDir) finishSwap(sources, cleaned []*segment.Segment) error {
 		if err := s.Rename(""); err != nil {
 			return err
 		}
-		// Each rename is durable before the next: recovery treats files without a suffix above a
-		// .swap file as sources and removes them (swapRange), and this file is not a source.
+		// Each rename is durable before the next one. Recovery removes files without a suffix in
+		// the range of the .swap files, because it treats them as sources (swapRange). A renamed
+		// file must not be among them.
 		if err := d.fs.SyncDir(d.path); err != nil {
 			return err
 		}
@@ -157,13 +160,13 @@ func (d segmentDir) finishSwap(sources, cleaned []*segment.Segment) error {
 	return nil
 }
 
-// withdrawSwap removes the files of a swap that was not committed: .swap files first, as in
-// removeStrays.
+// withdrawSwap removes the files of a swap that was not committed, the .swap files first, for the
+// same reason as in removeStrays.
 func (d segmentDir) withdrawSwap(cleaned []*segment.Segment) error {
 	return errors.Join(d.removeStrays(nil), discard(cleaned))
 }
 
-// pinAll opens all files of the segments and keeps them open until unpin.
+// pinAll opens all files of the segments. The files stay open until the caller calls unpin.
 func pinAll(segments []*segment.Segment) (unpin func(), err error) {
 	var unpins []func()
 	unpin = func() {
@@ -182,7 +185,7 @@ func pinAll(segments []*segment.Segment) (unpin func(), err error) {
 	return unpin, nil
 }
 
-// discard removes and closes segments that never became part of the log.
+// discard removes the files of segments that never became part of the log, and closes the segments.
 func discard(cleaned []*segment.Segment) error {
 	var err error
 	for _, s := range cleaned {
@@ -191,7 +194,7 @@ func discard(cleaned []*segment.Segment) error {
 	return errors.Join(err, closeSegments(cleaned))
 }
 
-// closeSegments closes all of the segments, also after an error.
+// closeSegments closes all of the segments, even if closing one of them fails.
 func closeSegments(segments []*segment.Segment) error {
 	var err error
 	for _, s := range segments {

@@ -13,25 +13,26 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// sidecarState is the known state of a segment's sidecar. It is immutable, and handle.sidecar
-// points to it; the pointer is nil until the state was read from the directory.
+// sidecarState is the known state of a segment's key sidecar. It is immutable. handle.sidecar
+// points to it, and is nil until the state was read from the directory.
 type sidecarState struct {
-	// logBytes is the size of the data file when the state was computed. A segment that was
-	// truncated since has another size.
+	// logBytes is the size of the data file when the state was computed. If the segment was
+	// truncated after that, the data file has another size.
 	logBytes int64
-	digest   uint64 // digest of the existing sidecar; 0: there is none
+	digest   uint64 // digest of the existing sidecar; 0 if no sidecar exists
 	verified bool   // the sidecar was built from the data or compared with it
-	// number of records in the sidecar that exists or existed; otherwise an estimate
+	// records is the number of records in the sidecar. If no sidecar was ever opened or built, it
+	// is an estimate.
 	records int
-	retry   time.Time
+	retry   time.Time // after a failed build: the sidecar is not built again before this time
 }
 
-// sidecarMemoryBytes is the maximum memory for building one sidecar: the smallest size with which a
-// segment of any size can be sorted in two steps.
+// sidecarMemoryBytes is the maximum memory for building one sidecar. It is the smallest size with
+// which a segment of any size can be sorted in two steps.
 const sidecarMemoryBytes = 16 << 20
 
-// SidecarSlot limits how many key sidecars are built at once over all logs, for the memory that
-// each takes. It is locked before sidecars.building. The zero value does not limit.
+// SidecarSlot limits how many key sidecars are built concurrently over all logs, because each build
+// needs memory. It is locked before sidecars.building. The zero value does not limit the builds.
 type SidecarSlot struct {
 	Lock   func(ctx context.Context) error
 	Unlock func()
@@ -50,19 +51,20 @@ func (s SidecarSlot) unlock() {
 	}
 }
 
-// sidecarOptions bound the build of one sidecar. scanned is called with the number of bytes read
-// from the segment; Options.Spend with the number of all other bytes.
+// sidecarOptions limit the build of one sidecar. scanned is called before n bytes of the segment
+// are read, and Options.Throttle before n bytes of any other file are read or written.
 type sidecarOptions struct {
 	keys.Options
 	scanned    func(ctx context.Context, n int) error // may be nil
 	slot       SidecarSlot
-	background bool // the log counts the bytes; otherwise the pass counts them
+	background bool // the log counts the bytes; if false, the pass counts them
 }
 
-// sidecarRetry is the delay before the next attempt after a sidecar could not be built.
+// sidecarRetry is the delay before the next attempt after building a sidecar has failed.
 const sidecarRetry = time.Minute
 
-// sidecarState returns the state of the segment's sidecar, nil if the state is unknown or outdated.
+// sidecarState returns the state of the segment's key sidecar, nil if the state is unknown or
+// outdated.
 func (h *handle) sidecarState() *sidecarState {
 	state := h.sidecar.Load()
 	if state == nil || state.logBytes != h.SizeBytes() {
@@ -71,13 +73,13 @@ func (h *handle) sidecarState() *sidecarState {
 	return state
 }
 
-// errNoKeys is returned for a log whose keys are not available: it is not compacted, or its salt
+// errNoKeys is returned for a log that collects no keys, because it is not compacted or its salt
 // cannot be read.
-var errNoKeys = errors.New("the log keeps no keys")
+var errNoKeys = errors.New("the log collects no keys")
 
-// openOrBuild opens the sidecar of a sealed segment for a pass, and builds it first if it is
-// missing or unusable. It fails with errSegmentsChanged if the segment is no longer in the log. The
-// caller closes the reader, and calls trim when the pass is over.
+// openOrBuild opens the sidecar of a sealed segment for a pass. If the sidecar is missing or
+// unusable, openOrBuild builds it first. It fails with errSegmentsChanged if the segment is no
+// longer in the log. The caller closes the reader, and calls trim after the pass.
 func (s *sidecars) openOrBuild(ctx context.Context, of *segment.Segment,
 	opts sidecarOptions) (*keys.Reader, error) {
 	h, err := s.hold(of)
@@ -98,7 +100,7 @@ func (s *sidecars) openOrBuild(ctx context.Context, of *segment.Segment,
 	}
 	defer s.unlock()
 	if reader, err = s.open(h, true); err == nil {
-		return reader, nil // built while this call waited
+		return reader, nil // another goroutine built the sidecar while this one waited
 	}
 	if err := s.build(ctx, h, opts); err != nil {
 		return nil, err
@@ -106,8 +108,8 @@ func (s *sidecars) openOrBuild(ctx context.Context, of *segment.Segment,
 	return s.open(h, true)
 }
 
-// hold returns the handle of a segment of the log, which the caller releases. The other segments
-// are not held: building a sidecar may take long.
+// hold returns the handle of a segment of the log with a new reference, which the caller releases.
+// It keeps no reference to the other segments, because building a sidecar may take long.
 func (s *sidecars) hold(of *segment.Segment) (*handle, error) {
 	list := s.log.acquire()
 	if list == nil {
@@ -123,8 +125,8 @@ func (s *sidecars) hold(of *segment.Segment) (*handle, error) {
 	return nil, errSegmentsChanged
 }
 
-// build builds the sidecar of a sealed segment, from its spool or by a scan. sidecars.building is
-// held.
+// build builds the sidecar of a sealed segment, from its spool or from a scan of the segment. The
+// caller holds sidecars.building.
 func (s *sidecars) build(ctx context.Context, h *handle, opts sidecarOptions) error {
 	if s.salt.Load() == nil {
 		return errNoKeys
@@ -139,7 +141,7 @@ func (s *sidecars) build(ctx context.Context, h *handle, opts sidecarOptions) er
 	if spool != nil {
 		if err = s.buildFrom(ctx, h, truncations, spool, opts); errors.Is(err, keys.ErrMismatch) ||
 			keys.Unusable(err) {
-			s.logger.Warn("spooled keys do not match their segment; scanning it",
+			s.logger.Warn("spooled keys do not match their segment; scanning the segment instead",
 				"segment", h.Base(), "error", err)
 			spool, err = nil, nil
 		}
@@ -148,16 +150,17 @@ func (s *sidecars) build(ctx context.Context, h *handle, opts sidecarOptions) er
 		err = s.scan(ctx, h, truncations, opts)
 	}
 	if err != nil {
-		return fmt.Errorf("build the key sidecar of segment %d: %w", h.Base(), err)
+		return fmt.Errorf("build the key sidecar file of segment %d: %w", h.Base(), err)
 	}
 	return nil
 }
 
-// scanHeldBytes is the size up to which a scan's spool stays in memory instead of a file: some
-// 200,000 records, or a gibibyte of records of 5 KB. One scan runs at a time in a log.
+// scanHeldBytes is the maximum size of a spool that a scan keeps in memory instead of a file. It is
+// enough for about 200,000 records, or 1 GiB of records of 5 KB. Only one scan runs at a time in a
+// log.
 const scanHeldBytes = 4 << 20
 
-// scan builds a sidecar from the data.
+// scan builds a sidecar from the segment's data file.
 func (s *sidecars) scan(ctx context.Context, h *handle, truncations int64,
 	opts sidecarOptions) error {
 	salt := *s.salt.Load()
@@ -179,8 +182,8 @@ func (s *sidecars) scan(ctx context.Context, h *handle, truncations int64,
 	return s.buildFrom(ctx, h, truncations, spool, opts)
 }
 
-// buildFrom builds a sidecar from a spool, and discards the spool. The sidecar is renamed to its
-// final name only if its segment is still in the log, which is checked under Log.maintain.
+// buildFrom builds a sidecar from a spool, and discards the spool. It renames the sidecar to its
+// final name only if the segment is still in the log, which it checks under Log.maintain.
 func (s *sidecars) buildFrom(ctx context.Context, h *handle, truncations int64, spool *keys.Spool,
 	opts sidecarOptions) error {
 	defer s.spools.discard(spool, nil)
@@ -209,15 +212,16 @@ func (s *sidecars) buildFrom(ctx context.Context, h *handle, truncations int64, 
 	return nil
 }
 
-// buildNext builds one missing sidecar of the log, or deletes one that is not kept (keepsSidecar).
-// It reports whether the caller should call it again at once.
+// buildNext builds one missing sidecar of the log, or deletes one that should not be kept
+// (keepsSidecar). It reports whether the caller should call it again at once.
 func (s *sidecars) buildNext(ctx context.Context, now time.Time, opts sidecarOptions) (more bool) {
 	if fault := s.spools.fault.Swap(nil); fault != nil {
-		s.logger.Warn("failed to spool the keys of a segment; scanning it later", "error", *fault)
+		s.logger.Warn("failed to spool the keys of a segment; the segment will be scanned instead",
+			"error", *fault)
 	}
 	settings := s.log.Settings()
 	if !settings.Compact {
-		if settings.Delete { // a log with neither policy has not been configured yet
+		if settings.Delete { // a log that neither deletes nor compacts is not configured yet
 			s.clear(ctx)
 		}
 		return false
@@ -244,18 +248,18 @@ func (s *sidecars) buildNext(ctx context.Context, now time.Time, opts sidecarOpt
 	err := s.build(ctx, h, opts)
 	switch {
 	case err == nil:
-		s.logger.Debug("key sidecar built", "segment", h.Base(), "took", time.Since(began))
+		s.logger.Debug("key sidecar file built", "segment", h.Base(), "took", time.Since(began))
 		return true
 	case ctx.Err() != nil, errors.Is(err, errSegmentsChanged), errors.Is(err, ErrClosed):
 		return false
 	}
-	s.logger.Warn("failed to build a key sidecar", "segment", h.Base(), "error", err)
+	s.logger.Warn("failed to build a key sidecar file", "segment", h.Base(), "error", err)
 	h.sidecar.Store(&sidecarState{logBytes: h.SizeBytes(), retry: now.Add(sidecarRetry)})
 	return true
 }
 
-// next returns the first sealed segment whose sidecar is missing or is not to be kept; missing
-// distinguishes the two cases. h is nil if there is no such segment. The caller releases it.
+// next returns the first sealed segment whose sidecar is missing (missing is true) or should not be
+// kept (missing is false). h is nil if there is no such segment. The caller releases h.
 func (s *sidecars) next(now time.Time) (h *handle, missing bool) {
 	list := s.log.acquire()
 	if list == nil {
@@ -289,29 +293,30 @@ func (s *sidecars) next(now time.Time) (h *handle, missing bool) {
 	return nil, false
 }
 
-// load sets the state of a segment's sidecar from the directory. A disk error leaves it unset.
+// load reads the state of a segment's sidecar from the directory. If the disk fails, the state
+// stays unknown.
 func (s *sidecars) load(h *handle) {
 	size := h.SizeBytes()
 	reader, err := s.open(h, false)
 	switch {
 	case err == nil:
-		_ = reader.Close() // the file was only read
+		_ = reader.Close() // the file was only read, so an error of Close is irrelevant
 	case keys.Unusable(err), errors.Is(err, fs.ErrNotExist):
 		h.sidecar.Store(&sidecarState{logBytes: size, records: estimateRecords(h)})
 		if keys.Unusable(err) {
-			s.logger.Info("key sidecar unusable; rebuilding it", "segment", h.Base(),
+			s.logger.Info("key sidecar file unusable; it will be rebuilt", "segment", h.Base(),
 				"error", err)
 		}
 	}
 }
 
-// sidecarRecordBytesMin is the minimum mean size of a segment's records on disk with which its
-// sidecar is kept (ADR 0081).
+// sidecarRecordBytesMin is the minimum mean size of a segment's records on disk for which the
+// sidecar of the segment is kept (ADR 0081).
 const sidecarRecordBytesMin = 100
 
-// keepsSidecar reports whether the sidecar of a segment is kept after the pass for which it is
-// built. An entry has some 18 bytes, which is little compared with a record of a kilobyte, but half
-// of a record of forty bytes (reference F11).
+// keepsSidecar reports whether a segment's sidecar is kept after the pass for which it was built.
+// The entry of a record in the sidecar has about 18 bytes. This is little compared with a record of
+// one kilobyte, but half the size of a record of forty bytes (reference F11).
 func keepsSidecar(logBytes int64, records int) bool {
 	return logBytes >= sidecarRecordBytesMin*int64(records)
 }
@@ -320,8 +325,9 @@ func keepsSidecar(logBytes int64, records int) bool {
 const estimateBatches = 16
 
 // estimateRecords estimates the number of a segment's records from the headers of its first
-// batches. The offsets of a cleaned segment do not give its number of records. If the headers
-// cannot be read, the estimate is 0: the sidecar is then built, or building it fails with an error.
+// batches. The offsets of a segment do not show this number after cleaning. If the headers cannot
+// be read, the estimate is 0, which makes the caller build the sidecar; the build then succeeds or
+// returns the error.
 func estimateRecords(h *handle) int {
 	var position, records int64
 	for range estimateBatches {
@@ -338,8 +344,8 @@ func estimateRecords(h *handle) int {
 	return int(float64(records) * float64(h.SizeBytes()) / float64(position))
 }
 
-// clear deletes all sidecars of a log that is not compacted. It does so once per start; the next
-// start deletes files that reappear after a crash.
+// clear deletes all sidecars of a log that is not compacted. It does so once after a start. If a
+// crash restores deleted files, the next start deletes them.
 func (s *sidecars) clear(ctx context.Context) {
 	if s.cleared.Load() || s.lock(ctx) != nil {
 		return
@@ -349,7 +355,7 @@ func (s *sidecars) clear(ctx context.Context) {
 	defer s.maintain.Unlock()
 	list := s.log.acquire()
 	if list == nil {
-		return // closed: the directory may belong to another log by now
+		return // the log is closed, and its directory may belong to another log now
 	}
 	defer list.release()
 	s.mu.Lock()
@@ -362,7 +368,7 @@ func (s *sidecars) clear(ctx context.Context) {
 		}
 	}
 	if err != nil {
-		s.logger.Warn("failed to delete the key sidecars of a log that is not compacted",
+		s.logger.Warn("failed to delete the key sidecar files of a log that is not compacted",
 			"error", err)
 		return
 	}

@@ -20,9 +20,10 @@ import (
 
 // sidecars builds, opens and removes the key sidecars of one log (docs/format/keys.md).
 //
-// The cleaner's goroutine builds a sidecar once its segment is sealed: from the spool that appends
-// filled, or by a scan. Neither holds a lock that an append needs. The sidecar gets its name under
-// Log.maintain, so it cannot appear beside data with which a swap has replaced its segment.
+// The cleaner's goroutine builds a sidecar after its segment is sealed: from the spool that appends
+// have filled, or by a scan of the segment. The build holds no lock that an append needs. The
+// sidecar receives its final name under Log.maintain. So a sidecar never appears beside the data of
+// another segment that has replaced its segment in a swap.
 type sidecars struct {
 	log      sidecarLog
 	fs       vfs.FS
@@ -33,35 +34,39 @@ type sidecars struct {
 
 	spools spools
 
-	// salt is nil until the log is compacted. It never changes while the log is open: spools are
-	// hashed with it.
+	// salt is nil until the log is compacted. It never changes while the log is open, because the
+	// keys in spools are hashed with it.
 	salt atomic.Pointer[keys.Salt]
-	// saltSaved is set once the salt's file is durable, which precedes the first sidecar.
+	// saltSaved is set when the file with the salt is durable. The first sidecar is built only
+	// after that.
 	saltSaved atomic.Bool
-	// cleared is set once all sidecars of a log that is not compacted were removed.
+	// cleared is set when all sidecars of a log that is not compacted have been removed.
 	cleared atomic.Bool
-	// building is held while a sidecar is built or removed, one at a time: temporary files share
-	// their names. It is a channel and no mutex because it is held over I/O and over waits for the
-	// I/O budget, so a waiter must be able to return when its context ends.
+	// building is held while a sidecar is built or removed. Only one may be, because the temporary
+	// files have the same names. It is a channel and not a mutex, because it is held during I/O and
+	// while the build waits for its I/O budget. A waiter must be able to return when its context
+	// ends.
 	building chan struct{}
 
-	// Bytes of sidecars that are built in the background. A pass counts what it builds itself.
+	// The following fields count the bytes for sidecars that are built in the background and for
+	// estimates. A pass counts the bytes of the sidecars that it builds.
 	readBytes, writtenBytes atomic.Int64 // of sidecars and spools
 	scannedBytes            atomic.Int64 // of data files
 }
 
-// sidecarLog is what sidecars use of their log.
+// sidecarLog is the part of a log that sidecars use.
 type sidecarLog interface {
 	Settings() topicconfig.Settings
-	// acquire returns the current segments, nil if the log is closed.
+	// acquire returns the current segments with a new reference, nil if the log is closed.
 	acquire() *segmentList
-	// cleanableEnd is the end of the records that may be cleaned: no segment above it has a
+	// cleanableEnd returns the end of the records that may be cleaned. No segment above it has a
 	// sidecar.
 	cleanableEnd() int64
-	// truncationCount returns the number of truncations of the log so far.
+	// truncationCount returns the number of truncations since the log was opened.
 	truncationCount() int64
-	// ownsSealed reports whether a segment is in the log's list and sealed, and whether the log was
-	// not truncated since truncationCount returned the given count. Log.maintain is held.
+	// ownsSealed reports whether the segment h is sealed and in the log's segment list, and whether
+	// the log was not truncated after truncationCount returned truncations. The caller holds
+	// Log.maintain.
 	ownsSealed(h *handle, truncations int64) bool
 }
 
@@ -75,8 +80,8 @@ func newSidecars(l *Log) sidecars {
 }
 
 // enable makes a compacted log collect the keys of the records that are appended from now on. It is
-// called for each new config. A salt that cannot be read keeps the log from collecting keys until
-// the next start; passes fail until then.
+// called for each new config. If the salt cannot be read, the log collects no keys and passes fail
+// until the next start.
 func (s *sidecars) enable(compacted bool) {
 	if !compacted || s.salt.Load() != nil {
 		return
@@ -90,8 +95,8 @@ func (s *sidecars) enable(compacted bool) {
 	s.salt.Store(&salt)
 }
 
-// readSalt returns the salt of a directory. If there is no usable one, it returns a new salt, which
-// is not written yet.
+// readSalt returns the salt from the file in the directory dir. If there is no usable file, it
+// returns a new salt that is not written yet.
 func readSalt(fsys vfs.FS, dir string) (salt keys.Salt, saved bool, err error) {
 	content, err := fsys.ReadFile(filepath.Join(dir, keys.SaltFile))
 	if err == nil {
@@ -106,9 +111,9 @@ func readSalt(fsys vfs.FS, dir string) (salt keys.Salt, saved bool, err error) {
 	return salt, false, nil
 }
 
-// saveSalt makes the salt durable before the first sidecar that depends on it: hashes whose salt a
-// crash has lost would never match again. The salt is not written when the partition is created,
-// which saves a sync.
+// saveSalt makes the salt durable. This happens before the first sidecar that depends on the salt
+// is built: if a crash lost the salt, no new hash would match the hashes in that sidecar. The salt
+// is not written when the partition is created, which saves a sync.
 func (s *sidecars) saveSalt() error {
 	if s.saltSaved.Load() {
 		return nil
@@ -121,7 +126,7 @@ func (s *sidecars) saveSalt() error {
 	return nil
 }
 
-// lock waits for the right to build or remove sidecars of this log.
+// lock acquires sidecars.building, the right to build or remove sidecars of this log.
 func (s *sidecars) lock(ctx context.Context) error {
 	select {
 	case s.building <- struct{}{}:
@@ -133,17 +138,17 @@ func (s *sidecars) lock(ctx context.Context) error {
 
 func (s *sidecars) unlock() { <-s.building }
 
-// path is the path of one of the files that belong to a segment.
+// path returns the path of a file that belongs to the segment with the given base offset.
 func (s *sidecars) path(base int64, extension, suffix string) string {
 	return filepath.Join(s.dir, segment.Name(base, extension, suffix))
 }
 
-// name is the path of the sidecar of a segment that is in the log.
+// name returns the path of the key sidecar of a segment that is in the log.
 func (s *sidecars) name(base int64) string { return s.path(base, keys.Extension, "") }
 
 // invalidateLocked discards the collected keys of the log before the log end falls, because the
-// same ordinals may then refer to other records. A sidecar that is being built is discarded
-// (buildFrom), and Segment.Truncate removes those of truncated segments. Log.mu is held.
+// same ordinals may then refer to other records. buildFrom discards a sidecar that is being built.
+// Segment.Truncate removes the sidecar of a truncated segment. The caller holds Log.mu.
 func (s *sidecars) invalidateLocked(handles []*handle) {
 	s.spools.discardAllLocked()
 	for _, h := range handles {
@@ -151,8 +156,8 @@ func (s *sidecars) invalidateLocked(handles []*handle) {
 	}
 }
 
-// open opens the sidecar of a segment. With verify, it first compares a sidecar that this process
-// has neither built nor verified with the data.
+// open opens the sidecar of a segment. If verify is true, it compares the sidecar with the data
+// first, unless this process has already built or verified the sidecar.
 func (s *sidecars) open(h *handle, verify bool) (*keys.Reader, error) {
 	salt := s.salt.Load()
 	if salt == nil {
@@ -181,8 +186,8 @@ func (s *sidecars) open(h *handle, verify bool) (*keys.Reader, error) {
 	return reader, nil
 }
 
-// remove deletes the sidecar of a segment. The state keeps the number of records, so that the
-// sidecar is not built again.
+// remove deletes the sidecar of a segment. The state in memory keeps the number of records, so that
+// the sidecar is not built again.
 func (s *sidecars) remove(h *handle) {
 	s.maintain.Lock()
 	defer s.maintain.Unlock()
@@ -195,7 +200,7 @@ func (s *sidecars) remove(h *handle) {
 		return
 	}
 	if err := s.fs.Remove(s.name(h.Base())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.logger.Warn("failed to delete a key sidecar", "segment", h.Base(), "error", err)
+		s.logger.Warn("failed to delete a key sidecar file", "segment", h.Base(), "error", err)
 	}
 	state := sidecarState{logBytes: h.SizeBytes()}
 	if known := h.sidecarState(); known != nil {
@@ -204,7 +209,8 @@ func (s *sidecars) remove(h *handle) {
 	h.sidecar.Store(&state)
 }
 
-// removeInvalid deletes the sidecar of a segment if the sidecar does not match the data.
+// removeInvalid deletes the sidecar of a segment, because a pass has found that the sidecar
+// contradicts the data.
 func (s *sidecars) removeInvalid(ctx context.Context, of *segment.Segment) error {
 	if err := s.lock(ctx); err != nil {
 		return err
@@ -222,8 +228,8 @@ func (s *sidecars) removeInvalid(ctx context.Context, of *segment.Segment) error
 	return nil
 }
 
-// trim deletes the sidecars that were built for one pass only, once the pass has ended. A reader
-// that is still open keeps its file.
+// trim deletes the sidecars that were built for one pass only, after the pass has ended. A reader
+// that is still open can still read its file.
 func (s *sidecars) trim() {
 	list := s.log.acquire()
 	if list == nil {

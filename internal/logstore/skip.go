@@ -7,25 +7,31 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// tooFar reports whether a batch is so far behind the log end that no segment that begins there can
-// hold it: its offset in the segment has 31 bits. A leader's log has such a gap where cleaning has
-// removed more than 2^31 records.
+// tooFar reports whether a batch is so far behind the log end that a segment which begins at the
+// log end cannot contain it: the batch's offset relative to the segment has 31 bits. The log of a
+// leader contains such a gap if cleaning has removed more than 2^31 records.
 func tooFar(b record.Batch, logEnd int64) bool { return b.LastOffset()-logEnd > math.MaxInt32 }
 
-// skipTo raises the log end to an offset and begins a segment there. The caller knows that no
-// record below the offset will be appended any more.
+// skipTo raises the log end to an offset and begins a segment there. The caller ensures that no
+// record below the offset will be appended later.
 //
-// Above the recovery point segments join, and recovery treats a gap as lost data (ADR 0015). So the
-// recovery point on disk moves beyond the gap before anything is appended behind it. The steps run
-// in this order: sync the existing records; create the new segment; sync it and the sealed segment
-// before it, and move the recovery point to offset; write the checkpoints. After a crash before the
-// last step the log has its old end, without the empty segment; after the last step it ends at
-// offset.
+// Above the recovery point segments must follow each other without gaps, because recovery treats a
+// gap as lost data (ADR 0015). So the recovery point on disk must be above the gap before a record
+// is appended above the gap. The steps run in this order:
+//
+//  1. Sync the existing records.
+//  2. Create the new segment.
+//  3. Sync the new segment and the sealed segment before it, and move the recovery point to offset.
+//  4. Write the checkpoints.
+//
+// After a crash before step 4 is complete, the log has its old end and no empty segment. After step
+// 4 the log ends at offset.
 func (l *Log) skipTo(offset int64) error {
 	if err := l.rollAt(offset); err != nil {
 		return err
 	}
-	// saveCheckpoints writes the checkpoints of all logs, and acquires locks of the store.
+	// No lock of the log is held here, because saveCheckpoints writes the checkpoints of all logs
+	// and acquires locks of the store.
 	if err := l.env.saveCheckpoints(); err != nil {
 		return fmt.Errorf("%w: save the recovery point behind a gap: %w", ErrStorage, err)
 	}
@@ -37,7 +43,8 @@ func (l *Log) skipTo(offset int64) error {
 	return l.mu.stopped
 }
 
-// rollAt begins a segment at an offset above the log end, and moves the recovery point there.
+// rollAt begins a segment at an offset above the log end, and moves the recovery point to this
+// offset.
 func (l *Log) rollAt(offset int64) error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()

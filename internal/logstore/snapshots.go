@@ -12,24 +12,25 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// snapshotsKept is how many producer snapshots a log keeps of those that recovery may load: the
-// newest, and one more in case it is damaged. Those at the base of a segment are kept too, as in
-// Kafka: a truncation rebuilds the producer state from one. Snapshots above the recovery point on
-// disk are kept too, because recovery scans from below them.
+// snapshotsKept is how many producer snapshots at or below the recovery point a log keeps for
+// recovery: the newest one, and one more in case the newest one is damaged. Two other kinds are
+// kept too. As in Kafka, a log keeps the snapshot at the base offset of each segment, because a
+// truncation rebuilds the producer state from it. A log also keeps the snapshots above the recovery
+// point on disk, because recovery scans from below them.
 const snapshotsKept = 2
 
-// producerSnapshots are the files <offset>.snapshot of a log. Log.maintain guards them, except in
-// recovery, which owns the log.
+// producerSnapshots are the files <offset>.snapshot of a log. Log.maintain guards them. Recovery
+// does not hold Log.maintain, because no other goroutine uses the log yet.
 type producerSnapshots struct {
 	dir segmentDir
-	// pending is a snapshot that could not be written because the disk was full; nil if there is
-	// none.
+	// pending is a snapshot that could not be written because the disk was full; nil if there is no
+	// such snapshot.
 	pending *producerSnapshot
 }
 
 // producerSnapshot is the content of a snapshot file.
 type producerSnapshot struct {
-	offset  int64 // the offset as of which content has the producer state
+	offset  int64 // content is the producer state as of this offset
 	content []byte
 }
 
@@ -39,9 +40,9 @@ func (p *producerSnapshots) write(offset int64, content []byte) error {
 	return vfs.WriteFileAtomic(p.dir.fs, name, content)
 }
 
-// newest loads the newest usable snapshot at or below limit, and not below first, where the data of
-// the log begins (see recovery.loadSnapshot). from is its offset, 0 if there is none. It changes no
-// file.
+// newest loads the newest usable snapshot at or below the offset limit. It ignores snapshots below
+// first, the offset at which the data of the log begins (see recovery.loadSnapshot). from is the
+// offset of the snapshot, 0 if there is none. newest changes no file.
 func (p *producerSnapshots) newest(first, limit int64) (from int64, state producer.State,
 	err error) {
 	files, err := listSegmentFiles(p.dir.fs, p.dir.path)
@@ -51,7 +52,7 @@ func (p *producerSnapshots) newest(first, limit int64) (from int64, state produc
 	return p.newestOf(files, first, limit)
 }
 
-// newestOf does the same as newest, on files that were already listed.
+// newestOf does the same as newest, with files that were already listed.
 func (p *producerSnapshots) newestOf(files []segmentFile, first, limit int64) (from int64,
 	state producer.State, err error) {
 	for _, f := range slices.Backward(files) {
@@ -70,9 +71,9 @@ func (p *producerSnapshots) newestOf(files []segmentFile, first, limit int64) (f
 }
 
 // stateAt rebuilds the producer state as of an offset at which a batch begins or the log ends. It
-// uses the newest usable snapshot at or below min(offset, since), and the batches behind that
-// snapshot. ended are the transactions that ended in between with a marker at or above since. It
-// reads only batches below the offset.
+// uses the newest usable snapshot at or below both offset and since, and the batches between this
+// snapshot and offset. ended are the transactions whose marker is in these batches, at or above
+// since.
 func (p *producerSnapshots) stateAt(handles []*handle, offset, since int64) (state producer.State,
 	ended []producer.EndedTxn, err error) {
 	from, state, err := p.newest(handles[0].Base(), min(offset, since))
@@ -107,10 +108,10 @@ func (p *producerSnapshots) stateAt(handles []*handle, offset, since int64) (sta
 	return state, ended, nil
 }
 
-// ensureAt makes sure that there is a snapshot at the base of a segment: the records below the base
-// change or are deleted, and a later truncation to an offset above the base rebuilds the producer
-// state from this snapshot. Usually the roll has written the snapshot; recovery removes the
-// snapshots of the segments that it scans.
+// ensureAt ensures that a snapshot at the base offset of a segment exists, because the records
+// below this offset will change or be deleted. A later truncation to an offset above it rebuilds
+// the producer state from this snapshot. Usually the roll has written the snapshot already. It is
+// missing if recovery has scanned the segment, because recovery removes such snapshots.
 func (p *producerSnapshots) ensureAt(handles []*handle, base int64) error {
 	files, err := listSegmentFiles(p.dir.fs, p.dir.path)
 	if err != nil {
@@ -123,8 +124,9 @@ func (p *producerSnapshots) ensureAt(handles []*handle, base int64) error {
 	return p.writeMissing(missing)
 }
 
-// missingAt returns the snapshot at the base of a segment; nil if its file is usable, or if no
-// producer is known there. files are those of the directory.
+// missingAt returns the snapshot that has to be written at the base offset of a segment. It returns
+// nil if a usable file exists, or if there is no producer state at this offset. files are the
+// segment files of the directory.
 func (p *producerSnapshots) missingAt(files []segmentFile, handles []*handle,
 	base int64) (*producerSnapshot, error) {
 	if from, _, err := p.newestOf(files, base, base); err == nil && from == base && base > 0 {
@@ -140,7 +142,7 @@ func (p *producerSnapshots) missingAt(files []segmentFile, handles []*handle,
 	return &producerSnapshot{base, state.Encode(base)}, nil
 }
 
-// writeMissing writes a snapshot.
+// writeMissing writes the snapshot that missingAt returned.
 func (p *producerSnapshots) writeMissing(missing *producerSnapshot) error {
 	if err := p.write(missing.offset, missing.content); err != nil {
 		return fmt.Errorf("%w: write producer snapshot at %d: %w", ErrStorage, missing.offset, err)
@@ -148,12 +150,15 @@ func (p *producerSnapshots) writeMissing(missing *producerSnapshot) error {
 	return nil
 }
 
-// ensureForDeletion makes sure, before the first count segments are deleted, that there is a
-// snapshot wherever the log may begin afterwards: at the base of the first segment that stays, and,
-// because a crash may delete only some of them, at the base of each but the first that is deleted.
-// Recovery uses no snapshot above the segment at which its scan begins. On a full disk it returns
-// without writing the snapshots, and keeps the one at the base of the first segment that stays for
-// writePending: deleting segments makes room for it.
+// ensureForDeletion is called before the first segments of handles, as many as count, are deleted.
+// It ensures that a snapshot exists wherever the log may begin afterwards. One such offset is the
+// base offset of the first remaining segment. A crash may delete only some of the segments, so the
+// base offset of each deleted segment but the first is another one. Recovery uses no snapshot above
+// the segment at which its scan begins.
+//
+// If the disk is full, ensureForDeletion writes no further snapshots and succeeds. It keeps the
+// snapshot at the base offset of the first remaining segment in pending, because deleting segments
+// makes room for writing it later.
 func (p *producerSnapshots) ensureForDeletion(handles []*handle, count int) error {
 	files, err := listSegmentFiles(p.dir.fs, p.dir.path)
 	if err != nil {
@@ -182,13 +187,14 @@ func (p *producerSnapshots) ensureForDeletion(handles []*handle, count int) erro
 	return nil
 }
 
-// writePending writes the snapshot that could not be written because the disk was full; first is
-// the base of the log's first segment.
+// writePending writes the snapshot that could not be written because the disk was full. first is
+// the base offset of the log's first segment.
 //
-// Until it is written, a crash loses the state of producers whose batches are all deleted. Their
-// next batch is then accepted whatever its sequence, as after they expired; but a producer whose
-// transaction marker arrives first is known by that marker alone, and must begin at sequence 0, as
-// in Kafka. Clients recover from that rejection by bumping their epoch (KIP-360).
+// Until it is written, a crash loses the state of the producers whose batches are all deleted. The
+// log then accepts the next batch of such a producer with any sequence number, as after the
+// producer has expired. There is one exception: if a transaction marker of the producer arrives
+// before the batch, the batch must have sequence number 0, as in Kafka. Clients recover from that
+// rejection with a higher producer epoch (KIP-360).
 func (p *producerSnapshots) writePending(first int64) error {
 	if p.pending == nil {
 		return nil
@@ -205,7 +211,8 @@ func (p *producerSnapshots) writePending(first int64) error {
 	return nil
 }
 
-// removeAbove durably removes the snapshots above an offset. files are those of the directory.
+// removeAbove durably removes the snapshots above an offset. files are the segment files of the
+// directory.
 func (p *producerSnapshots) removeAbove(files []segmentFile, offset int64) error {
 	_, err := removeFiles(p.dir.fs, p.dir.path, files,
 		func(f segmentFile) bool { return f.kind == snapshotSuffix && f.base > offset })
@@ -215,9 +222,10 @@ func (p *producerSnapshots) removeAbove(files []segmentFile, offset int64) error
 	return p.dir.sync()
 }
 
-// prune removes the snapshots that are not needed any more: it keeps those above limit, the newest
-// ones at or below it, and those at the base of a segment. The state at an offset does not depend
-// on segments, so cleaning and retention need not consider snapshots.
+// prune removes the snapshots that are no longer needed. It keeps the snapshots above limit, the
+// newest snapshotsKept at or below limit, and those at the base offset of a segment. The producer
+// state at an offset does not depend on how the log is divided into segments, so cleaning and
+// retention need not consider snapshots.
 func (p *producerSnapshots) prune(handles []*handle, limit int64) error {
 	files, err := listSegmentFiles(p.dir.fs, p.dir.path)
 	if err != nil {

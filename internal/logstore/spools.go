@@ -13,8 +13,8 @@ import (
 )
 
 // spoolsMax is the number of spools of rolled segments that a log keeps until their sidecars are
-// built. If sidecars are not built fast enough, the oldest spools are discarded and their segments
-// are scanned instead.
+// built. If sidecars are not built fast enough, the oldest spools are discarded, and the sidecars
+// of their segments are built from a scan of the segment instead.
 const spoolsMax = 4
 
 // spools holds the keys of the segments that this process has appended to: one spool for the active
@@ -24,15 +24,15 @@ type spools struct {
 	fs  vfs.FS
 	dir string
 
-	active *keys.Spool // nil if some keys of the active segment are unknown
+	active *keys.Spool // nil if the active segment is empty, or if some of its keys are unknown
 	rolled []rolledSpool
 
-	// fault is the error because of which the keys of a segment were discarded, until
-	// sidecars.buildNext logs it: no log line is written under Log.mu.
+	// fault is the last error with which a spool was discarded. sidecars.buildNext logs it later,
+	// because no log line is written under Log.mu.
 	fault atomic.Pointer[error]
 }
 
-// rolledSpool is the spool of a segment that takes no more appends.
+// rolledSpool is the spool of a segment that accepts no appends any longer.
 type rolledSpool struct {
 	segment *handle
 	spool   *keys.Spool
@@ -51,8 +51,8 @@ var keyCollectors = sync.Pool{New: func() any {
 	return c
 }}
 
-// collector returns a collector for the keys of one batch, nil if the log keeps no keys. The caller
-// calls release.
+// collector returns a collector for the keys of one batch, nil if the log needs no key sidecars.
+// The caller calls release.
 func (s *sidecars) collector(compacted bool) *keyCollector {
 	salt := s.salt.Load()
 	if !compacted || salt == nil {
@@ -70,9 +70,10 @@ func (c *keyCollector) release() {
 	}
 }
 
-// appendLocked adds the keys of a batch that was just appended to the active segment. An error
-// discards the spool and never fails the append: the segment is scanned later. A batch may be left
-// out: the next batch does not follow the last one in the spool, which then ends. Log.mu is held.
+// appendLocked adds the keys of a batch that was just appended to the active segment. The caller
+// holds Log.mu. An error discards the spool and does not fail the append; the sidecar is later
+// built from a scan of the segment. The spool is also discarded if the batch before this one was
+// not added, because a spool must not have gaps.
 func (s *spools) appendLocked(active *handle, salt keys.Salt, b record.Parts,
 	collected []keys.KeyedRecord) {
 	position := active.SizeBytes() - int64(b.SizeBytes())
@@ -91,7 +92,8 @@ func (s *spools) appendLocked(active *handle, salt keys.Salt, b record.Parts,
 	}
 }
 
-// appendMarkerLocked adds a control batch, whose key is not a user's key. Log.mu is held.
+// appendMarkerLocked adds a control batch like a batch of records without keys, because the key of
+// a marker is not a key of the user. The caller holds Log.mu.
 func (s *spools) appendMarkerLocked(active *handle, salt keys.Salt, b record.Batch) {
 	var collected []keys.KeyedRecord
 	err := b.Records(len(b), func(r *record.Record) error {
@@ -99,13 +101,15 @@ func (s *spools) appendMarkerLocked(active *handle, salt keys.Salt, b record.Bat
 			keys.KeyedRecord{Record: keys.Record{BodyBytes: r.BodyBytes(), NullKey: true}})
 		return nil
 	})
-	if err == nil { // on an error the batch is left out, and the next one ends the spool
+	// if decoding fails, the batch is not added, and the next batch discards the spool
+	if err == nil {
 		s.appendLocked(active, salt, record.Whole(b), collected)
 	}
 }
 
-// discard deletes a spool. The next sidecars.buildNext logs the cause. A gap is expected and is not
-// logged: replicated batches are never added.
+// discard deletes a spool. The next sidecars.buildNext logs the cause, unless it is
+// keys.ErrMismatch, a gap in the spool. Gaps are expected, because replicated batches are never
+// added.
 func (s *spools) discard(spool *keys.Spool, cause error) {
 	if errors.Is(cause, keys.ErrMismatch) {
 		cause = nil
@@ -115,7 +119,8 @@ func (s *spools) discard(spool *keys.Spool, cause error) {
 	}
 }
 
-// rollLocked queues the spool of the segment that was active for its sidecar. Log.mu is held.
+// rollLocked queues the spool of a segment that was just rolled, so that a sidecar is built from
+// it. The caller holds Log.mu.
 func (s *spools) rollLocked(rolled *handle) {
 	if s.active == nil {
 		return
@@ -128,8 +133,8 @@ func (s *spools) rollLocked(rolled *handle) {
 	}
 }
 
-// takeLocked removes and returns the spool of a rolled segment, nil if there is none. Log.mu is
-// held.
+// takeLocked removes and returns the spool of a rolled segment, nil if the segment has no spool.
+// The caller holds Log.mu.
 func (s *spools) takeLocked(h *handle) *keys.Spool {
 	for i, r := range s.rolled {
 		if r.segment == h {
@@ -140,8 +145,8 @@ func (s *spools) takeLocked(h *handle) *keys.Spool {
 	return nil
 }
 
-// discardAllLocked discards every spool: the log is closed, was truncated, or is no longer
-// compacted. Log.mu is held.
+// discardAllLocked discards every spool, because the log is closed, was truncated, or is no longer
+// compacted. The caller holds Log.mu.
 func (s *spools) discardAllLocked() {
 	for _, r := range s.rolled {
 		s.discard(r.spool, nil)

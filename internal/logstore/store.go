@@ -16,8 +16,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// ErrOtherTopic is the error of Create if the partition's directory belongs to another topic id:
-// Release it first.
+// ErrOtherTopic is the error of Create if the partition's directory belongs to another topic id.
+// The caller must then call Release first.
 var ErrOtherTopic = errors.New("the directory belongs to another topic")
 
 // PartitionID names a partition; its directory is <Topic>-<Index>.
@@ -26,36 +26,40 @@ type PartitionID = checkpoint.PartitionID
 // TopicID is a topic's id, stored in partition.metadata.
 type TopicID [16]byte
 
-// LogValue implements slog.LogValuer: the form that Kafka's tools and a Topic's status show.
+// LogValue implements slog.LogValuer. It returns the id in the form that Kafka's tools and the
+// status of a Topic show.
 func (t TopicID) LogValue() slog.Value {
 	return slog.StringValue(t.String())
 }
 
-// Options of a Store.
+// Options are the options of a Store.
 type Options struct {
 	FS     vfs.FS       // required
 	Dir    string       // data directory; created if it does not exist
 	Logger *slog.Logger // default slog.Default()
 	// FlushInterval is how often unsynced data is synced and checkpoints are written; default 1 s.
 	FlushInterval time.Duration
-	// RetentionInterval is how often retention runs, at most with every flush; default 1 min.
+	// RetentionInterval is how often retention runs, but not more often than the flush; default 1
+	// min.
 	RetentionInterval time.Duration
-	// FlushBytes is the number of bytes appended to a log that causes a sync ahead of the next
-	// flush; default 64 MiB.
+	// FlushBytes is the number of bytes that may be appended to a log before a sync is requested
+	// ahead of the next flush; default 64 MiB.
 	FlushBytes int64
-	// OpenFilesMax is the number of segment files that stay open, besides those that were written
-	// and not synced yet. Default: half of the file descriptors of the process, at most 10,000.
+	// OpenFilesMax is the maximum number of open segment files. Files with unsynced writes stay
+	// open in addition. Default: half of the file descriptors of the process, at most 10,000.
 	OpenFilesMax int
-	// Workers bounds how many logs are opened, created, flushed or closed concurrently. Default:
-	// depends on the work, up to 16. With 1 the order of everything that reaches the disk follows
-	// from the order of calls, except for what AppendReplicated and Append sync in the background.
+	// Workers is the maximum number of logs that are opened, created, flushed or closed
+	// concurrently. Default: depends on the work, up to 16. With 1, the order of the calls
+	// determines the order of all disk operations, except for the syncs that AppendReplicated and
+	// Append request in the background.
 	Workers int
-	// Failed is called, from a goroutine of the store, when a log stops because its disk failed.
-	// May be nil.
+	// Failed is called by a goroutine of the store when a log stops because its disk failed. It may
+	// be nil.
 	Failed func(PartitionID, error)
 }
 
-// workers returns the number of concurrent workers for work whose default is standard.
+// workers returns the number of concurrent workers: standard, or Options.Workers if that is
+// smaller.
 func (o Options) workers(standard int) int {
 	if o.Workers > 0 {
 		return min(o.Workers, standard)
@@ -63,7 +67,8 @@ func (o Options) workers(standard int) int {
 	return standard
 }
 
-// Store is one data directory, with one log per partition. It holds the directory's lock.
+// Store is one data directory, with one log per partition. It holds the lock of the directory, so
+// no other process uses the directory.
 type Store struct {
 	opts        Options
 	lock        io.Closer // held from Open to the end of Close
@@ -75,7 +80,7 @@ type Store struct {
 	durableEnd durableEndCallback // see OnDurableEnd
 
 	cleanEpoch int64        // result of CleanEpoch
-	epoch      atomic.Int64 // argument of SetBrokerEpoch, -1 before
+	epoch      atomic.Int64 // argument of SetBrokerEpoch, -1 before the first call
 
 	changes sync.Mutex // one Create, Release or Close at a time
 	saving  struct {
@@ -89,10 +94,10 @@ type Store struct {
 		offline  map[PartitionID]offline // directories whose log could not be opened
 		failures []failure               // for Options.Failed
 		released []string                // directories to be deleted
-		// checkpoints records failures to write the checkpoints in the background.
+		// checkpoints tracks failures to write the checkpoints in the background.
 		checkpoints outage.State
-		// reopened are retained logs that were reopened, or whose release was interrupted: their
-		// file "retained" is removed once the checkpoints list them.
+		// reopened are the partitions whose retained log was reopened, or whose release was
+		// interrupted. Their file "retained" is removed once the checkpoints list them.
 		reopened map[PartitionID]bool
 	}
 
@@ -101,14 +106,15 @@ type Store struct {
 	done chan struct{}
 }
 
-// offline is a log that could not be opened: the error, and the log's checkpoints, which must not
-// be lost.
+// offline is a log that could not be opened: the error, and the log's values from the checkpoints,
+// which must not be lost.
 type offline struct {
 	err   error
 	saved checkpointState
 }
 
-// failure is a log that stopped, and the error. The store's goroutine passes it to Options.Failed.
+// failure is a log that has stopped, and the error that stopped it. The store's goroutine passes
+// both to Options.Failed.
 type failure struct {
 	id  PartitionID
 	err error
@@ -118,14 +124,15 @@ type failure struct {
 // meta.properties.
 func (s *Store) DirectoryID() TopicID { return s.directoryID }
 
-// Log returns a partition's log, nil if there is none.
+// Log returns a partition's log, nil if the store has no log of the partition.
 func (s *Store) Log(id PartitionID) *Log {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.logs[id]
 }
 
-// Logs returns all logs, sorted. By TopicID and Retain the caller can find those of deleted topics.
+// Logs returns all logs, sorted by partition. The caller can find the logs of deleted topics by
+// TopicID and Retain.
 func (s *Store) Logs() []*Log {
 	s.mu.Lock()
 	logs := slices.Collect(maps.Values(s.mu.logs))
@@ -145,19 +152,19 @@ func (s *Store) Offline() map[PartitionID]error {
 	return causes
 }
 
-// CleanEpoch returns the broker epoch that orderly closed this directory, with all its logs, before
-// this store was opened; -1 if the last shutdown was not clean, or if the epoch is unknown. The
-// logs contain the same records as at that shutdown (KIP-966).
+// CleanEpoch returns the epoch of the broker process that last shut down cleanly in this directory,
+// and closed all its logs. It returns -1 if the last shutdown was not clean, or if the epoch is
+// unknown. The logs contain the same records as at that shutdown (KIP-966).
 func (s *Store) CleanEpoch() int64 { return s.cleanEpoch }
 
 // SetBrokerEpoch sets the epoch of this broker process, which Close writes into the clean-shutdown
 // marker.
 func (s *Store) SetBrokerEpoch(epoch int64) { s.epoch.Store(epoch) }
 
-// Close syncs everything, writes checkpoints and the clean-shutdown marker, and unlocks the
-// directory. It joins the store's goroutine first, so Options.Failed must not call it. The error
-// joins all failures; the store is closed in any case, and a second call does nothing. Slices that
-// are held can still be read.
+// Close syncs everything, writes the checkpoints and the clean-shutdown marker, and unlocks the
+// directory. It waits for the end of the store's goroutine first, so Options.Failed must not call
+// Close. The error joins all failures. The store is closed even if Close fails; a second call does
+// nothing. A Slice that a reader holds can still be read.
 func (s *Store) Close() error {
 	s.changes.Lock()
 	defer s.changes.Unlock()
@@ -179,8 +186,8 @@ func (s *Store) Close() error {
 	if err := s.saveSummaries(sealed); err != nil {
 		failed = append(failed, err)
 	}
-	// Without the marker the next start scans every log from its recovery point: this scan is short
-	// for logs that were closed cleanly.
+	// Without the marker, the next start scans every log from its recovery point. The scan is short
+	// for logs that were closed without an error.
 	if len(failed) == 0 && len(s.Offline()) == 0 {
 		if err := s.writeCleanShutdown(); err != nil {
 			failed = append(failed, fmt.Errorf("write %s: %w", cleanShutdownFile, err))
@@ -192,7 +199,8 @@ func (s *Store) Close() error {
 	return errors.Join(failed...)
 }
 
-// closeLogs closes all logs concurrently: each syncs its last files.
+// closeLogs closes all logs, several concurrently, because each log syncs its last files. It
+// returns the errors, and the summaries of the closed logs.
 func (s *Store) closeLogs() (failed []error, sealed map[PartitionID]checkpoint.ClosedLog) {
 	var mu sync.Mutex
 	sealed = map[PartitionID]checkpoint.ClosedLog{}
@@ -208,7 +216,7 @@ func (s *Store) closeLogs() (failed []error, sealed map[PartitionID]checkpoint.C
 	return failed, sealed
 }
 
-// logFailed is called by a log that stops, under Log.mu. It does not call Options.Failed itself,
+// logFailed is called when a log stops, under Log.mu. It does not call Options.Failed itself,
 // because the callback may call the log and would deadlock.
 func (s *Store) logFailed(id PartitionID, err error) {
 	s.mu.Lock()
@@ -217,8 +225,8 @@ func (s *Store) logFailed(id PartitionID, err error) {
 	s.wakeUp()
 }
 
-// wakeUp makes the store's goroutine process failures and released. It never waits: one pending
-// wake-up is enough.
+// wakeUp makes the store's goroutine process Store.mu.failures and Store.mu.released. It never
+// blocks: if a wake-up is pending already, that one is enough.
 func (s *Store) wakeUp() {
 	select {
 	case s.wake <- struct{}{}:

@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// errSegmentsChanged is returned when segments are no longer the log's: retention deleted them, or
-// a truncation changed the log.
+// errSegmentsChanged is returned if the segments of an operation are no longer in the log, or if
+// the log was truncated meanwhile.
 var errSegmentsChanged = errors.New("segments changed meanwhile")
 
 // segmentSwap is one replacement of neighbouring segments by cleaned ones. Log.maintain is held
@@ -18,20 +18,22 @@ type segmentSwap struct {
 	log *Log
 	// sources are neighbours in the log's list, below the active segment.
 	sources []*segment.Segment
-	// cleaned are sealed, and have the suffix .cleaned.
+	// cleaned are sealed segments whose files have the suffix .cleaned.
 	cleaned []*segment.Segment
 }
 
-// replaceIn replaces sources by cleaned segments, as one commit point that survives a crash
-// (docs/format/swap.md). truncations is the number of truncations of the log
-// (Compaction.Truncations) when cleaned was computed. It fails with errSegmentsChanged, and changes
-// nothing, if the log was truncated since (records that superseded others may be removed) or if
-// sources are no longer neighbours in its segment list. Readers of the old files continue.
-// replaceIn owns cleaned, also when it fails.
+// replaceIn replaces the segments sources by the segments cleaned. The replacement has one commit
+// point and survives a crash (docs/format/swap.md). Readers of the old files can continue. The
+// caller must not use cleaned afterwards, even if replaceIn fails.
 //
-// Before any source is removed there is a producer snapshot at their end. A pass keeps the last
-// batch of each producer as of the log end, and a truncation to below that batch rebuilds the
-// producer state from the remaining batches, or from the snapshot.
+// truncations is the number of truncations of the log (Compaction.Truncations) when cleaned was
+// computed. replaceIn fails with errSegmentsChanged, and changes nothing, if the log was truncated
+// after that: the truncation may have removed a record that supersedes records that cleaned lacks.
+// It fails in the same way if sources are no longer neighbours in the log's segment list.
+//
+// Before any source is removed, replaceIn ensures that a producer snapshot exists at the end of the
+// sources. A pass keeps only the last batch of each producer. If a truncation later removes this
+// batch, the producer state cannot be rebuilt from the remaining batches without the snapshot.
 func (l *Log) replaceIn(truncations int64, sources, cleaned []*segment.Segment) error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
@@ -51,8 +53,8 @@ func (l *Log) replaceIn(truncations int64, sources, cleaned []*segment.Segment) 
 
 // run renames the files and publishes the new list.
 func (s segmentSwap) run() error {
-	// A rename opens the files. Behind the commit point a rename must not fail for lack of a file
-	// descriptor.
+	// Renaming a segment opens its files. They are opened in advance, because a rename after the
+	// commit point must not fail for lack of a file descriptor.
 	unpin, err := pinAll(slices.Concat(s.sources, s.cleaned))
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w: replace segments: %w", ErrStorage, err),
@@ -61,17 +63,17 @@ func (s segmentSwap) run() error {
 	files := s.log.files
 	if err := files.commitSwap(s.sources, s.cleaned); err != nil {
 		unpin()
-		// Before the commit point: revert everything. If that fails too, a restart removes the
-		// files.
+		// The commit point was not reached, so everything is reverted. If that fails too, a restart
+		// removes the files.
 		return errors.Join(fmt.Errorf("%w: replace segments: %w", ErrStorage, err),
 			files.withdrawSwap(s.cleaned))
 	}
 	err = files.finishSwap(s.sources, s.cleaned)
 	unpin() // the files are unpinned before any segment is closed
 	if err != nil {
-		// Behind the commit point the directory is ahead of the list, and only a restart reconciles
-		// them. Until then readers continue with the sources, whose files are open whatever their
-		// names are.
+		// After the commit point the directory is newer than the segment list, and only a restart
+		// reconciles the two. Until the restart, readers continue with the sources: their files
+		// stay open under whatever name they have.
 		err = fmt.Errorf("finish replacing segments: %w", err)
 		s.log.fail(err)
 		return errors.Join(fmt.Errorf("%w: %w", ErrStorage, err), closeSegments(s.cleaned))
@@ -80,9 +82,9 @@ func (s segmentSwap) run() error {
 	return nil
 }
 
-// check verifies the preconditions of a swap. It returns the log's segments up to the one behind
-// the sources. Log.maintain is held, so the result stays valid: only a roll can change the list
-// now, at its end.
+// check verifies the preconditions of a swap. It returns the log's segments up to and including the
+// first one after the sources. The caller holds Log.maintain, so the result stays valid: only a
+// roll can still change the list, at its end.
 func (s segmentSwap) check() (behind []*handle, err error) {
 	l := s.log
 	l.mu.Lock()
@@ -117,7 +119,8 @@ func (s segmentSwap) check() (behind []*handle, err error) {
 	return handles[:at+len(s.sources)+1], nil
 }
 
-// findSegments returns the position of sources in handles, if they are neighbours there.
+// findSegments returns the index of sources[0] in handles. ok is false if sources are not
+// consecutive elements of handles.
 func findSegments(handles []*handle, sources []*segment.Segment) (at int, ok bool) {
 	if len(sources) == 0 {
 		return 0, false
@@ -134,8 +137,8 @@ func findSegments(handles []*handle, sources []*segment.Segment) (at int, ok boo
 	return at, true
 }
 
-// publish makes the new segments visible to readers. The files of the old ones are deleted when
-// their last reader releases them.
+// publish makes the cleaned segments visible to readers. The files of each source are deleted when
+// its last reader releases it.
 func (s segmentSwap) publish() {
 	l := s.log
 	fresh := make([]*handle, len(s.cleaned))
@@ -144,7 +147,7 @@ func (s segmentSwap) publish() {
 	}
 	l.mu.Lock()
 	handles := l.currentLocked()
-	at, _ := findSegments(handles, s.sources) // still there: Log.maintain is held since check
+	at, _ := findSegments(handles, s.sources) // found, because Log.maintain is held since check
 	for _, h := range handles[at : at+len(s.sources)] {
 		h.doomed.Store(true)
 	}

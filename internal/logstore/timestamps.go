@@ -17,11 +17,13 @@ type TimestampOffset struct {
 	LeaderEpoch int32 // of the record's batch
 }
 
-// OffsetForTimestamp returns the first record, below limit, whose timestamp is >= ms; ok is false
-// if there is none (ListOffsets, KIP-79). Timestamps come from clients and need not ascend. The
-// result is the first such record in the order of offsets, so the search begins at the first
-// segment, and skips without a read each segment whose largest timestamp is smaller. It fails with
-// ErrStorage or ErrClosed.
+// OffsetForTimestamp returns the first record below the offset limit whose timestamp is at least
+// ms. ok is false if there is no such record (ListOffsets, KIP-79). It fails with ErrStorage or
+// ErrClosed.
+//
+// Clients choose the timestamps, so timestamps need not ascend. The result is the first such record
+// in the order of offsets. The search therefore begins at the first segment, and skips each segment
+// whose largest timestamp is below ms without reading it.
 func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, err error) {
 	limit = min(limit, l.logEnd.Load())
 	list := l.acquire()
@@ -29,7 +31,7 @@ func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, 
 		return at, false, ErrClosed
 	}
 	defer list.release()
-	// the log end is loaded again after the list, as in readFrom
+	// the log end is loaded again after the list, for the same reason as in readFrom
 	limit = min(limit, l.logEnd.Load())
 	logStart := l.LogStart()
 	for _, h := range list.handles {
@@ -50,9 +52,10 @@ func (l *Log) OffsetForTimestamp(ms, limit int64) (at TimestampOffset, ok bool, 
 	return at, false, nil
 }
 
-// firstSince returns the segment's first record in [from, limit) whose timestamp is >= ms. A batch
-// whose header has such a timestamp may have no such record: cleaning keeps the header's timestamp
-// when it removes records (LogAppendTime), and records below from are ignored.
+// firstSince returns the segment's first record in the offsets [from, limit) whose timestamp is at
+// least ms. A batch may contain no such record although its header has such a timestamp: cleaning
+// keeps the timestamp of the header when it removes records (LogAppendTime), and records below the
+// offset from are ignored.
 func (h *handle) firstSince(ms, from, limit int64) (at TimestampOffset, ok bool, err error) {
 	position, found, err := h.PositionForTimestamp(ms)
 	if err != nil || !found {
@@ -78,9 +81,9 @@ func (h *handle) firstSince(ms, from, limit int64) (at TimestampOffset, ok bool,
 	return at, ok, nil
 }
 
-// firstRecordSince returns the batch's first record in [from, limit) whose timestamp is >= ms; the
-// caller has checked that the batch's largest timestamp is >= ms. It reads no further than that
-// record.
+// firstRecordSince returns the batch's first record in the offsets [from, limit) whose timestamp is
+// at least ms. It reads no further than to that record. The caller has checked that the batch's
+// largest timestamp is at least ms.
 func (p batchAt) firstRecordSince(ms, from, limit int64) (at TimestampOffset, ok bool, err error) {
 	for r, err := range p.records() {
 		switch {
@@ -98,9 +101,9 @@ func (p batchAt) firstRecordSince(ms, from, limit int64) (at TimestampOffset, ok
 	return at, false, nil
 }
 
-// records yields the records of a batch while it is decompressed from its file: one is in memory at
-// a time, so a lookup in a batch of a gigabyte costs no more memory than in a small one, and a
-// lookup that ends early reads no further.
+// records yields the records of a batch while it decompresses the batch from its file. Only one
+// record is in memory at a time, so a lookup in a batch of 1 GiB needs as little memory as one in a
+// small batch. If the caller stops early, the remaining records are not read.
 func (p batchAt) records() iter.Seq2[*record.Record, error] {
 	payload := io.NewSectionReader(p.handle.File(), p.header.Position+record.HeaderBytes,
 		int64(p.header.SizeBytes-record.HeaderBytes))
@@ -117,18 +120,19 @@ func (p batchAt) records() iter.Seq2[*record.Record, error] {
 	}
 }
 
-// byHeader returns the answer for a batch with a record that is larger than a lookup may hold (its
-// topic allows larger messages, or another broker wrote it): its first offset, with its largest
-// timestamp. A consumer that begins there gets some records that are too old, and misses none; an
-// error would fail every lookup that ends in this batch.
+// byHeader returns the result for a batch that contains a record larger than decompressedBytesMax:
+// the batch's first offset at or above the offset from, and its largest timestamp. Such a record
+// exists if its topic allows larger messages, or if another broker wrote the batch. A consumer that
+// begins at this offset may receive some records that are too old, but misses none. An error
+// instead would fail every lookup that ends in this batch.
 func (p batchAt) byHeader(from int64) TimestampOffset {
 	return TimestampOffset{p.header.MaxTimestamp(), max(p.header.BaseOffset(), from),
 		p.header.LeaderEpoch()}
 }
 
 // MaxTimestamp returns the first record with the largest timestamp; ok is false if the log is empty
-// (ListOffsets with -3, KIP-734). Each segment knows its largest timestamp, so it reads only
-// segments that exceed those before them.
+// (ListOffsets with -3, KIP-734). The largest timestamp of each segment is in memory, so
+// MaxTimestamp reads only segments whose largest timestamp exceeds those of all segments before it.
 func (l *Log) MaxTimestamp() (at TimestampOffset, ok bool, err error) {
 	list := l.acquire()
 	if list == nil {
@@ -152,11 +156,13 @@ func (l *Log) MaxTimestamp() (at TimestampOffset, ok bool, err error) {
 	return at, ok, nil
 }
 
-// latest returns the segment's first record, from offset from on, with the largest timestamp.
+// latest returns the record with the largest timestamp among the segment's records at or above the
+// offset from, the first one if several have this timestamp. largest is the largest timestamp of
+// the segment.
 func (h *handle) latest(largest, from int64) (at TimestampOffset, ok bool, err error) {
 	if h.Base() < from {
-		// a cleaned batch keeps its timestamp when it has no record left
-		return h.latestByHeaders(from) // the largest timestamp may be one below from
+		// the record with the timestamp largest may be below the offset from
+		return h.latestByHeaders(from)
 	}
 	position, found, err := h.PositionForTimestamp(largest)
 	if err != nil || !found {
@@ -167,14 +173,16 @@ func (h *handle) latest(largest, from int64) (at TimestampOffset, ok bool, err e
 	case err != nil:
 		return at, false, err
 	case header.Count() == 0:
-		// a cleaned batch keeps its timestamp when it has no record left
+		// Cleaning removed all records of this batch, and its header kept the timestamp.
 		return h.latestByHeaders(from)
 	}
 	return batchAt{h, header}.latestRecord(from)
 }
 
-// latestByHeaders reads every header. Only the records of a batch that begins below from have to be
-// read.
+// latestByHeaders returns the same as latest, also if no record at or above the offset from has the
+// largest timestamp of the segment. It reads the header of each batch from that offset on. It reads
+// the records of two batches at most: of the batch that begins below the offset, and of the one
+// with the largest timestamp in its header.
 func (h *handle) latestByHeaders(from int64) (at TimestampOffset, ok bool, err error) {
 	position, err := h.Position(from)
 	if err != nil {
@@ -206,7 +214,8 @@ func (h *handle) latestByHeaders(from int64) (at TimestampOffset, ok bool, err e
 	return best.latestRecord(from)
 }
 
-// latestRecord returns the batch's first record, from offset from on, with the largest timestamp.
+// latestRecord returns the record with the largest timestamp among the batch's records at or above
+// the offset from, the first one if several have this timestamp.
 func (p batchAt) latestRecord(from int64) (at TimestampOffset, ok bool, err error) {
 	for r, err := range p.records() {
 		switch {
@@ -218,7 +227,7 @@ func (p batchAt) latestRecord(from int64) (at TimestampOffset, ok bool, err erro
 			at, ok = TimestampOffset{r.Timestamp, r.Offset, p.header.LeaderEpoch()}, true
 		}
 		if ok && at.Timestamp >= p.header.MaxTimestamp() {
-			break // no later record can have a larger timestamp
+			break // no later record of the batch can have a larger timestamp
 		}
 	}
 	return at, ok, nil

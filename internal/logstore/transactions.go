@@ -11,18 +11,19 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// Verified is the argument of AppendVerified, see package producer.
+// Verified is an argument of AppendVerified; see package producer.
 type Verified = producer.Verified
 
 // EndTxn is the argument of AppendControl, see package producer.
 type EndTxn = producer.EndTxn
 
-// AppendControl appends the marker that ends a producer's transaction, whether one is open in this
-// log or not: the coordinator cannot know whether any records got here before the transaction
-// ended, and repeats a marker until it is acknowledged.
+// AppendControl appends the marker that ends a producer's transaction. It also appends the marker
+// if no transaction of the producer is open in this log, because the coordinator cannot know
+// whether the log received any record of the transaction. The coordinator repeats a marker until it
+// is acknowledged.
 //
-// It fails with ErrInvalidProducerEpoch and ErrCoordinatorFenced for outdated markers, and
-// otherwise as Append does.
+// AppendControl fails with ErrInvalidProducerEpoch or ErrCoordinatorFenced for an outdated marker.
+// Its other errors are those of Append.
 func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 	config := l.config.Load()
 	marker := record.Control{Type: record.ControlAbort, CoordinatorEpoch: end.CoordinatorEpoch}
@@ -60,19 +61,21 @@ func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 	return l.answer(b.BaseOffset(), b.LastOffset(), b.MaxTimestamp(), false), nil
 }
 
-// stability is the state behind the last stable offset, besides the log start: consumers with
-// read_committed may read only records whose transaction is decided (below undecided), by a marker
-// that is final (below the high watermark).
+// stability is the state from which the last stable offset is computed, together with the log start
+// and the high watermark. Consumers with read_committed may read a record only if its transaction
+// has ended (the record is below undecided), and if the marker that ended the transaction is final
+// (the marker is below the high watermark).
 //
-// Its mutex is never held over I/O, so readers of the offset need not wait for an append that waits
-// for the disk. It is acquired after Log.mu.
+// The mutex is never held during I/O, so a reader of the last stable offset does not wait for an
+// append that waits for the disk. The mutex is acquired after Log.mu.
 type stability struct {
 	sync.Mutex
 	// undecided is the first offset of the oldest open transaction, math.MaxInt64 if none is open.
 	undecided int64
-	// decided are transactions whose marker was not below the high watermark at the last change.
-	// Both offsets ascend: a transaction that begins no later than those before it, and ends behind
-	// them, replaces them.
+	// decided are the ended transactions whose marker was at or above the high watermark at the
+	// last change. They are sorted by both of their offsets. A transaction that is added replaces
+	// the earlier elements that begin at or after its first offset: it ends after them, and limits
+	// the last stable offset at least as much.
 	decided []decidedTxn
 }
 
@@ -82,7 +85,7 @@ type decidedTxn struct {
 	last  int64 // offset of the marker
 }
 
-// end records that a transaction was decided. stability is locked.
+// end adds a transaction that has ended. The caller holds the mutex.
 func (s *stability) end(first, last, highWatermark int64) {
 	s.forget(highWatermark)
 	kept := len(s.decided)
@@ -92,29 +95,30 @@ func (s *stability) end(first, last, highWatermark int64) {
 	s.decided = append(s.decided[:kept], decidedTxn{first, last})
 }
 
-// forget removes the transactions whose markers are below the high watermark. stability is locked.
+// forget removes the transactions whose markers are below the high watermark. The caller holds the
+// mutex.
 func (s *stability) forget(highWatermark int64) {
-	// The search is by last, which ascends.
 	n, _ := slices.BinarySearchFunc(s.decided, highWatermark,
 		func(d decidedTxn, o int64) int { return cmp.Compare(d.last, o) })
 	s.decided = slices.Delete(s.decided, 0, n)
 }
 
-// below returns the last stable offset, at most the high watermark. stability is locked.
+// below returns the last stable offset, at most the high watermark. The caller holds the mutex.
 func (s *stability) below(highWatermark int64) int64 {
 	stable := min(highWatermark, s.undecided)
 	n, _ := slices.BinarySearchFunc(s.decided, highWatermark,
 		func(d decidedTxn, o int64) int { return cmp.Compare(d.last, o) })
 	if n < len(s.decided) {
-		// the first remaining transaction has the lowest first offset
+		// of the remaining transactions, this one has the lowest first offset
 		stable = min(stable, s.decided[n].first)
 	}
 	return stable
 }
 
 // settle updates the state after a change of the producer state. ended is the transaction that the
-// change ended, nil if it ended none. Log.mu is held, and the log end is stored afterwards: so the
-// high watermark cannot pass the first batch of a transaction before undecided includes it.
+// change ended, nil if the change ended none. The caller holds Log.mu, and stores the log end after
+// settle. So the high watermark cannot pass the first batch of a transaction before undecided is
+// updated.
 func (s *stability) settle(state *producer.State, ended *producer.EndedTxn, highWatermark int64) {
 	s.Lock()
 	defer s.Unlock()
@@ -124,17 +128,19 @@ func (s *stability) settle(state *producer.State, ended *producer.EndedTxn, high
 	}
 }
 
-// truncate removes the transactions whose marker is at or above end: they are open again, or
-// removed. stability is locked.
+// truncate removes the transactions whose marker is at or above end. The truncation has removed
+// their markers, so each of them is open again, or was removed as a whole. The caller holds the
+// mutex.
 func (s *stability) truncate(state *producer.State, end int64) {
 	s.decided = slices.DeleteFunc(s.decided, func(d decidedTxn) bool { return d.last >= end })
 	s.undecided = state.Undecided()
 }
 
-// LastStable returns the end of what consumers with read_committed may read: the high watermark, or
-// the first offset of the first transaction that is open, or whose marker is not below the high
-// watermark. It is never below the log start, though DeleteBefore may have passed the beginning of
-// an open transaction. It acquires a mutex that is never held over I/O.
+// LastStable returns the last stable offset, below which consumers with read_committed may read.
+// This is the high watermark, or the first offset of the first transaction that is open or whose
+// marker is not below the high watermark. It is at least the log start, even if DeleteBefore has
+// deleted the beginning of an open transaction. LastStable acquires only a mutex that is never held
+// during I/O.
 func (l *Log) LastStable() int64 {
 	// The log start is loaded first, so it is at most the high watermark that is loaded after it.
 	logStart := l.logStart.Load()
@@ -143,8 +149,8 @@ func (l *Log) LastStable() int64 {
 	return max(logStart, l.stable.below(l.highWatermark.Load()))
 }
 
-// HasOpenTransaction reports whether a producer has an open transaction in this log and epoch: then
-// its next batch needs no verification (KIP-890).
+// HasOpenTransaction reports whether a producer has an open transaction with the given producer
+// epoch in this log. If so, the producer's next batch needs no verification (KIP-890).
 func (l *Log) HasOpenTransaction(producerID int64, producerEpoch int16) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

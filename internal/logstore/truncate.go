@@ -12,26 +12,27 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// errTruncating is wrapped by the error of an append while the log is being truncated. A leader
-// does not truncate, so only a caller that does both sees it.
+// errTruncating is wrapped by the error of an append while the log is being truncated, or while the
+// checkpoints of a truncation are not written yet.
 var errTruncating = errors.New("the log is being truncated")
 
-// truncateWait is how long a truncation waits for readers of the segment that it has to truncate,
-// before it copies the part that stays instead.
+// truncateWait is how long a truncation waits for the readers of the segment that it has to
+// truncate. After this time it replaces the segment by a copy of its remaining part.
 const truncateWait = time.Second
 
-// TruncateTo removes all records at or above an offset: a follower calls it when the leader's log
-// does not contain the end of the follower's log (KIP-101). A batch that holds the offset is
-// removed as a whole, so the log may end below it. A gap below the offset is filled with an empty
-// batch: other records had those offsets, and readers have passed them. At or above the log end it
-// removes only the leader epochs that start there. If nothing of the log is left, it starts again
-// as by StartAt.
+// TruncateTo removes all records at or above an offset. A follower calls it when the leader's log
+// does not contain the end of the follower's log (KIP-101). The batch that contains the offset is
+// removed as a whole, so the log may end below the offset. If there is an offset gap below the
+// first removed batch, an empty batch fills the gap: other records had those offsets, and readers
+// may have passed them. If the offset is at or above the log end, only the leader epochs that start
+// at or above the offset are removed. If no batch remains, the log starts again, empty, as with
+// StartAt.
 //
-// Log end, high watermark and last stable offset fall; leader epochs, producers and transactions
-// are restored as of the new end. Readers that hold a Slice can still read it. A pass of the
-// cleaner that is under way fails with errSegmentsChanged. TruncateTo fails with ErrStorage if the
-// disk fails; unless Fault reports that the log has stopped, nothing was truncated.
-// docs/format/truncate.md has the order of operations.
+// The log end, the high watermark and the last stable offset fall. The leader epochs, producers and
+// transactions are restored as of the new log end. A Slice that a reader holds can still be read. A
+// concurrent pass of the cleaner fails with errSegmentsChanged. TruncateTo fails with ErrStorage if
+// the disk fails. If the log has not stopped then (Fault), the caller may try again.
+// docs/format/truncate.md describes the order of operations.
 func (l *Log) TruncateTo(offset int64) error {
 	l.truncating.Lock()
 	defer l.truncating.Unlock()
@@ -41,9 +42,10 @@ func (l *Log) TruncateTo(offset int64) error {
 	case offset <= l.logStart.Load():
 		return l.restartAt(max(offset, 0))
 	}
-	// The new log end is the end of the last batch that stays, and not the offset, which may be
-	// higher: the recovery point on disk must not exceed the log end. The log does not end within a
-	// gap either (ADR 0100): a start could not distinguish that from lost data.
+	// The new log end is the end of the last remaining batch and not the offset. The offset may be
+	// higher, and the recovery point on disk must not exceed the log end. The log must not end
+	// within an offset gap either (ADR 0100), because a start could not distinguish such a gap from
+	// lost data.
 	list := l.acquire()
 	if list == nil {
 		return ErrClosed
@@ -53,7 +55,7 @@ func (l *Log) TruncateTo(offset int64) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, offset, err)
-	case end <= l.logStart.Load(): // nothing is left; the removed batch may hold the log start
+	case end <= l.logStart.Load(): // no batch remains; the removed batch may contain the log start
 		return l.restartAt(epochsFrom)
 	}
 	highWatermark := l.highWatermark.Load()
@@ -69,9 +71,10 @@ func (l *Log) TruncateTo(offset int64) error {
 	return nil
 }
 
-// StartAt removes all records; the log starts again, empty, at an offset that may be above or below
-// the old end: a follower calls it when its leader's log begins above its end (KIP-107). Leader
-// epochs and producers are unknown then. It fails as TruncateTo does.
+// StartAt removes all records. The log starts again, empty, at an offset that may be above or below
+// the old log end. A follower calls it when its leader's log begins above the follower's log end
+// (KIP-107). The log then has no leader epochs and no producers. StartAt fails with the same errors
+// as TruncateTo.
 func (l *Log) StartAt(offset int64) error {
 	if offset < 0 {
 		return fmt.Errorf("%w: start at %d", ErrOffsetOutOfRange, offset)
@@ -81,15 +84,17 @@ func (l *Log) StartAt(offset int64) error {
 	return l.restartAt(offset)
 }
 
-// restartAt is StartAt for callers that hold Log.truncating.
+// restartAt does the same as StartAt, for callers that hold Log.truncating.
 func (l *Log) restartAt(offset int64) error {
 	t := &truncation{log: l, target: pendingTruncation{end: offset, firstDirty: offset,
 		restart: true}}
 	return t.run(t.replaceFiles)
 }
 
-// endBelow returns where a log ends without the batches that end at or above offset, and the base
-// of the segment that holds the end. epochsFrom is at most where the first removed batch begins.
+// endBelow returns the end of the log after the removal of all batches that end at or above offset,
+// and the base offset of the segment that contains this end. epochsFrom is the offset from which
+// leader epochs must be removed: offset, or the base offset of the first removed batch if that is
+// lower.
 func (s *segmentList) endBelow(offset int64) (end, epochsFrom, base int64, err error) {
 	h := s.handles[s.floor(offset)]
 	if end, err = h.EndBelow(offset); err != nil {
@@ -100,25 +105,25 @@ func (s *segmentList) endBelow(offset int64) (end, epochsFrom, base int64, err e
 		return 0, 0, 0, err
 	}
 	epochsFrom = offset
-	if found { // otherwise the whole segment stays
+	if found { // otherwise no batch of the segment is removed
 		epochsFrom = min(offset, header.BaseOffset())
 	}
 	return end, epochsFrom, h.Base(), nil
 }
 
-// fillGap appends an empty batch up to an offset, like one that cleaning leaves: the next append
-// gets no offset below it, also after a restart.
+// fillGap appends an empty batch that ends at the offset to, like a batch that cleaning leaves
+// empty. So no later record gets an offset below it, even after a restart.
 func (t *truncation) fillGap(to int64) error {
 	l := t.log
 	config, now := l.config.Load(), time.Now()
 	err := l.appending(now, func() error {
 		end := l.logEnd.Load()
 		if to-end > math.MaxInt32 {
-			// a single batch cannot span the gap; the current leader's log begins above it
+			// A single batch cannot span the gap. It stays open: the leader's log begins above it.
 			return nil
 		}
 		timestamp, _ := l.list.Load().active().MaxTimestamp()
-		if timestamp < 0 { // the first batch of the segment, whose age is counted from it
+		if timestamp < 0 { // the segment is empty: the timestamp of this batch determines its age
 			timestamp = now.UnixMilli()
 		}
 		builder := record.NewBuilder(compress.None, compress.LevelDefault)
@@ -138,23 +143,25 @@ func (t *truncation) fillGap(to int64) error {
 }
 
 // pendingTruncation is an announced truncation: before any record is removed, the checkpoints
-// describe the log as it will be afterwards.
+// already describe the log as it will be after the truncation.
 type pendingTruncation struct {
 	end int64 // the new log end: the end of a batch, or the base of an empty segment
-	// leader epochs that start here or above are removed; above end if there is a gap between
+	// leader epochs that start at or above this offset are removed; it is above end if there is an
+	// offset gap at end
 	epochsFrom int64
-	// the first dirty offset falls at least to this, the base of the new active segment
+	// the base offset of the new active segment; the first dirty offset falls at least to this
+	// offset
 	firstDirty int64
-	restart    bool // the log starts again at end
-	running    bool // files are being truncated: no append, no roll
-	// the files are truncated, but appends wait until the checkpoints are written
+	restart    bool // the log starts again, empty, at end
+	running    bool // files are being truncated: appends and rolls are rejected
+	// the files are truncated, but appends are rejected until the checkpoints are written
 	checkpointsDue bool
 }
 
-// isRunning reports whether appends and rolls have to be refused.
+// isRunning reports whether appends and rolls must be rejected.
 func (p *pendingTruncation) isRunning() bool { return p != nil && p.running }
 
-// apply returns the checkpoint state for the time of the truncation.
+// apply returns the checkpoint state s, changed so that it describes the log after the truncation.
 func (p *pendingTruncation) apply(s checkpointState) checkpointState {
 	if p == nil {
 		return s
@@ -164,25 +171,27 @@ func (p *pendingTruncation) apply(s checkpointState) checkpointState {
 	s.firstDirty = min(s.firstDirty, p.firstDirty)
 	s.tombstoneClean, s.progress = min(s.tombstoneClean, p.firstDirty), s.progress.Truncate(p.end)
 	if p.restart {
-		// deleted records must not reappear if the truncation fails before it removes anything
+		// The log start does not fall yet. Otherwise the deleted records below it would reappear if
+		// the truncation fails before it removes any file.
 		s.logStart = max(s.logStart, p.end)
 		s.progress = nil
 	}
 	return s
 }
 
-// truncation is one TruncateTo or StartAt. Log.truncating is held while it runs; it takes
-// Log.maintain, and Log.mu for the changes in memory.
+// truncation is one call of TruncateTo or StartAt. The caller holds Log.truncating. The truncation
+// acquires Log.maintain, and Log.mu for the changes in memory.
 type truncation struct {
 	log    *Log
 	target pendingTruncation
 }
 
-// run announces the truncation to the checkpoints, and then calls changeFiles. Its caller holds no
-// lock but Log.truncating, because run writes the checkpoints of all logs.
+// run writes checkpoints that describe the log after the truncation, and then calls changeFiles.
+// Its caller holds only Log.truncating, because run writes the checkpoints of all logs.
 //
-// The checkpoints come first. If the recovery point on disk was above the new end when records are
-// appended behind it, a crash could lose some of them, and recovery would not scan.
+// The checkpoints are written before any file changes. If the recovery point on disk was still
+// above the new log end when new records are appended there, a crash could lose some of these
+// records, and recovery would not detect that, because it does not scan below the recovery point.
 func (t *truncation) run(changeFiles func([]*handle) error) error {
 	l := t.log
 	startBefore := l.logStart.Load()
@@ -196,9 +205,9 @@ func (t *truncation) run(changeFiles func([]*handle) error) error {
 		err = t.runAnnounced(changeFiles)
 	}
 	if err != nil && t.target.restart && l.Fault() == nil {
-		// Nothing was removed, but the checkpoints on disk may already describe the truncated log,
-		// and a start would then truncate it. Appends are rejected until the checkpoints are
-		// written again.
+		// No record was removed, but the checkpoints on disk may already describe the truncated
+		// log. A start of the broker would then truncate the log. So appends are rejected until
+		// the checkpoints are written again.
 		t.end(&pendingTruncation{end: math.MaxInt64, firstDirty: math.MaxInt64, running: true,
 			checkpointsDue: true})
 		return errors.Join(err, l.env.saveCheckpoints())
@@ -207,9 +216,9 @@ func (t *truncation) run(changeFiles func([]*handle) error) error {
 		t.end(nil)
 		return err
 	}
-	// The checkpoint on disk has the old log start, and a start would empty a log that ends below
-	// it. Appends are rejected until the new log start is written, now or by a later round
-	// (noteCheckpointed).
+	// The checkpoint on disk still contains the old log start. A start of the broker would empty a
+	// log that ends below it. So appends are rejected until the new log start is written, here or
+	// by a later round of the store's goroutine (noteCheckpointed).
 	err = l.env.saveCheckpoints()
 	switch {
 	case err == nil:
@@ -224,7 +233,7 @@ func (t *truncation) run(changeFiles func([]*handle) error) error {
 	return t.stop(err)
 }
 
-// announce makes Log.saved describe the log as it will be.
+// announce makes Log.checkpointState describe the log as it will be after the truncation.
 func (t *truncation) announce() error {
 	l := t.log
 	l.mu.Lock()
@@ -237,16 +246,15 @@ func (t *truncation) announce() error {
 	return nil
 }
 
-// end removes the announcement, or replaces it by left, which describes the steps that are still to
-// be done.
+// end removes the announcement, or replaces it by left, which describes the remaining steps.
 func (t *truncation) end(left *pendingTruncation) {
 	t.log.mu.Lock()
 	defer t.log.mu.Unlock()
 	t.log.mu.truncation = left
 }
 
-// runAnnounced changes the files. Log.maintain excludes flush, retention and swaps; appends are
-// refused.
+// runAnnounced calls changeFiles while it holds Log.maintain, which excludes flush, retention and
+// swaps. The log rejects appends meanwhile.
 func (t *truncation) runAnnounced(changeFiles func([]*handle) error) error {
 	l := t.log
 	l.maintain.Lock()
@@ -264,7 +272,8 @@ func (t *truncation) runAnnounced(changeFiles func([]*handle) error) error {
 	return changeFiles(handles)
 }
 
-// stop stops a log whose files may be ahead of memory: only a restart reconciles them.
+// stop stops the log, because its files may be newer than the state in memory. Only a restart
+// reconciles the two.
 func (t *truncation) stop(cause error) error {
 	cause = fmt.Errorf("truncate: %w", cause)
 	t.log.fail(cause)
@@ -282,16 +291,17 @@ func (t *truncation) truncateEpochs(end int64) error {
 	return l.epochs.truncateEnd(end)
 }
 
-// heldFiles are the files that a truncation needs open. It opens them before it changes anything: a
-// truncation that runs out of file descriptors half-way would have to stop the log.
+// heldFiles are the files that a truncation needs open. The truncation opens them before it changes
+// anything: if it ran out of file descriptors later, the log would have to stop.
 type heldFiles struct {
-	listed         []segmentFile // of the directory
+	listed         []segmentFile // all segment files of the directory
 	releaseRemoved func()        // releases the files of the removed segments
 	release        func()        // releases all files
 }
 
-// holdFiles opens the files of the segments that stay and change, one at most, and of those behind
-// it that are removed. It opens the directory once, as a later sync will.
+// holdFiles opens the files of the segments in stay, at most one, which remains but changes, and in
+// removed. It also lists the directory once, because a later sync of the directory needs a file
+// descriptor too.
 func (t *truncation) holdFiles(stay, removed []*handle) (held heldFiles, err error) {
 	releaseStay, err := pinAll(segmentsOf(stay))
 	if err != nil {
@@ -310,8 +320,8 @@ func (t *truncation) holdFiles(stay, removed []*handle) (held heldFiles, err err
 	return held, err
 }
 
-// lowerOffsets moves all offsets so that the log is [start, end), and at no moment one exceeds
-// another. Log.mu is held.
+// lowerOffsets sets the offsets of a log that now covers [start, end). The offsets change in such
+// an order that LogStart <= HighWatermark <= LogEnd at every moment. The caller holds Log.mu.
 func (t *truncation) lowerOffsets(start, end int64) {
 	l := t.log
 	l.stable.Lock()
@@ -319,7 +329,7 @@ func (t *truncation) lowerOffsets(start, end int64) {
 	if start < l.logStart.Load() {
 		l.logStart.Store(start)
 	}
-	if end > l.logEnd.Load() { // only when the log starts again
+	if end > l.logEnd.Load() { // possible only if the log starts again, empty
 		l.logEnd.Store(end)
 	}
 	l.highWatermark.Store(max(start, min(l.highWatermark.Load(), end)))
@@ -330,8 +340,8 @@ func (t *truncation) lowerOffsets(start, end int64) {
 
 var errHeadEnds = errors.New("the head ends here")
 
-// copyHead copies the batches that end below offset, with their aborted transactions, and seals the
-// copy.
+// copyHead copies the batches that end below offset to the segment to, adds the entries of their
+// aborted transactions, and seals that segment.
 func copyHead(from, to *segment.Segment, offset int64) error {
 	err := from.Scan(0, func(_ int64, b record.Batch) error {
 		if b.LastOffset() >= offset {

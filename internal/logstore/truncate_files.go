@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// truncateFiles truncates the log to an end above its start. The segment that holds the new end
-// becomes the active one.
+// truncateFiles truncates the log to the new end, which is above the log start. The segment that
+// contains the new end becomes the active segment.
 func (t *truncation) truncateFiles(handles []*handle) error {
 	l, end := t.log, t.target.end
 	at := (&segmentList{handles: handles}).floor(end)
@@ -23,7 +23,7 @@ func (t *truncation) truncateFiles(handles []*handle) error {
 		return fmt.Errorf("%w: truncate to %d: the log begins at %d by now", ErrOffsetOutOfRange,
 			end, l.logStart.Load())
 	}
-	// The producer state depends only on the batches that stay, so it can be computed before any
+	// The producer state depends only on the batches that remain, so it can be computed before any
 	// file is removed.
 	state, _, err := l.snapshots.stateAt(handles[:at+1], end, end)
 	if err != nil {
@@ -34,8 +34,8 @@ func (t *truncation) truncateFiles(handles []*handle) error {
 		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
 	}
 	defer held.release()
-	// The key sidecar and the dead file describe more records than will be there. Both would be
-	// detected as invalid later; removing them here avoids that.
+	// The segment's key sidecar file and .dead file also describe records that will be removed. A
+	// later check would reject both files; they are removed now to avoid that.
 	for _, extension := range []string{segment.KeysExtension, segment.DeadExtension} {
 		name := l.compaction.sidecars.path(handles[at].Base(), extension, "")
 		if err := l.env.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -45,14 +45,14 @@ func (t *truncation) truncateFiles(handles []*handle) error {
 	if err := t.markRemoved(handles[at+1:], held.listed); err != nil {
 		return t.stop(err)
 	}
-	held.releaseRemoved() // before any of them is closed
+	held.releaseRemoved() // the removed segments must be unpinned before publish closes them
 	fresh := handles[at].successor()
 	t.publish(state, handles, append(slices.Clone(handles[:at]), fresh))
 	if err := t.truncateSegment(fresh, held.release); err != nil {
 		return t.stop(err)
 	}
-	// Everything else is done: if there is no room for the file, the caller tries again, like any
-	// truncation at the log end.
+	// Everything but the file of leader epochs is truncated. If the disk has no room for this file,
+	// the caller calls TruncateTo again, which then only truncates the epochs.
 	if err := t.truncateEpochs(t.target.epochsFrom); err != nil && !isTemporary(err) {
 		return t.stop(err)
 	} else if err != nil {
@@ -61,9 +61,9 @@ func (t *truncation) truncateFiles(handles []*handle) error {
 	return nil
 }
 
-// markRemoved marks segments as deleted, from the back, and removes the producer snapshots above
-// the new end, durably. If a crash keeps only some of the marks, recovery ends the log at the first
-// missing segment: the recovery point on disk is below it.
+// markRemoved durably marks segments as deleted, from the last one to the first, and removes the
+// producer snapshots above the new end. If a crash keeps only some of the marks, recovery ends the
+// log at the first missing segment, because the recovery point on disk is below that segment.
 func (t *truncation) markRemoved(handles []*handle, files []segmentFile) error {
 	for _, h := range slices.Backward(handles) {
 		if err := h.Rename(deletedSuffix); err != nil {
@@ -73,9 +73,9 @@ func (t *truncation) markRemoved(handles []*handle, files []segmentFile) error {
 	return t.log.snapshots.removeAbove(files, t.target.end)
 }
 
-// publish sets the state in memory to the truncated log, with the producer state as of the new end
-// and the segments that stay. Offsets fall before the list is published: a reader that loads the
-// new list reads below the new end (readFrom).
+// publish changes the state in memory to the truncated log: the producer state as of the new end,
+// and the segments after. It lowers the offsets before it publishes the new segment list. So a
+// reader that loads the new list reads only below the new end (readFrom).
 func (t *truncation) publish(state producer.State, before, after []*handle) {
 	l, end := t.log, t.target.end
 	l.mu.Lock()
@@ -100,15 +100,16 @@ func (t *truncation) publish(state producer.State, before, after []*handle) {
 	old.release()
 }
 
-// truncateSegment truncates the new active segment, durably: otherwise a crash could leave old
-// records behind records that are appended later, with matching offsets and checksums.
+// truncateSegment durably truncates the new active segment. Without the sync, a crash could leave
+// old records behind records that are appended later, with matching offsets and checksums.
 //
-// The file is truncated in place once its readers have released it. Readers that still hold it
-// after truncateWait keep the file, and the log continues with a copy of the part that stays: a
-// slow consumer must not delay the replica, and must receive the bytes whose length was announced
-// to it.
+// The file is truncated in place once its readers have released it. If readers still hold it after
+// truncateWait, they keep the file, and the log continues with a copy of the remaining part: a slow
+// consumer must not delay the replica, and must receive as many bytes as its response has
+// announced.
 //
-// release releases the file, which is pinned: a file that is replaced may be closed at once.
+// The file is pinned. release unpins it before it is replaced, because a replaced file may be
+// closed at once.
 func (t *truncation) truncateSegment(fresh *handle, release func()) error {
 	end := t.target.end
 	position, err := fresh.Position(end)
@@ -125,8 +126,8 @@ func (t *truncation) truncateSegment(fresh *handle, release func()) error {
 	return fresh.Sync()
 }
 
-// replaceByHead replaces the active segment by a copy of the batches below the new end, as a swap
-// (docs/format/swap.md).
+// replaceByHead replaces the active segment by a copy of the batches below the new end, in the same
+// way as a swap (docs/format/swap.md).
 func (t *truncation) replaceByHead(fresh *handle) error {
 	l, end := t.log, t.target.end
 	head, err := segment.Create(l.env.fs, l.dir, fresh.Base(), cleanedSuffix, l.env.segments)
@@ -155,9 +156,9 @@ func (t *truncation) replaceByHead(fresh *handle) error {
 	return nil
 }
 
-// replaceFiles removes every segment and creates an empty one. The old ones are marked as deleted
-// first, because the new one may have the name of one of them. If there is no room for it, the
-// marks are reverted, and nothing was removed.
+// replaceFiles removes every segment and creates an empty one. It first marks the old segments as
+// deleted, because the new segment may have the name of an old one. If the disk has no room for the
+// new segment, it reverts the marks, and nothing was removed.
 func (t *truncation) replaceFiles(handles []*handle) error {
 	l, offset := t.log, t.target.end
 	held, err := t.holdFiles(nil, handles)
@@ -173,8 +174,8 @@ func (t *truncation) replaceFiles(handles []*handle) error {
 	if err != nil {
 		return t.stop(err)
 	}
-	// No snapshot describes the new log, nor do its epochs. Without their file a start rebuilds the
-	// epochs from the batches.
+	// Neither the producer snapshots nor the leader epochs apply to the new log. If the file of
+	// leader epochs does not exist, a start rebuilds the epochs from the batches.
 	err = l.env.fs.Remove(filepath.Join(l.dir, checkpoint.EpochsFile))
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		err = l.snapshots.removeAbove(held.listed, -1)
@@ -185,13 +186,12 @@ func (t *truncation) replaceFiles(handles []*handle) error {
 	l.mu.Lock()
 	l.epochs.cache.Store(&leaderepoch.Cache{})
 	l.mu.Unlock()
-	held.release() // before any of them is closed
+	held.release() // the segments must be unpinned before publishEmpty closes them
 	t.publishEmpty(handles, active)
 	return nil
 }
 
-// markAllRemoved durably marks all segments as deleted, and creates the new one, whose name is
-// durable.
+// markAllRemoved durably marks all segments as deleted, and durably creates the new, empty segment.
 func (t *truncation) markAllRemoved(handles []*handle) (*handle, error) {
 	l, offset := t.log, t.target.end
 	for _, h := range slices.Backward(handles) {
@@ -213,8 +213,8 @@ func (t *truncation) markAllRemoved(handles []*handle) (*handle, error) {
 	return active, nil
 }
 
-// revertMarks takes back the marks of markAllRemoved. If it fails, the log stops, because recovery
-// would find the log empty.
+// revertMarks removes the marks of markAllRemoved. If it fails, the log stops, because recovery
+// would find an empty log.
 func (t *truncation) revertMarks(handles []*handle) error {
 	for _, h := range handles {
 		if err := h.Rename(""); err != nil {
@@ -227,7 +227,7 @@ func (t *truncation) revertMarks(handles []*handle) error {
 	return nil
 }
 
-// publishEmpty sets the state in memory to an empty log.
+// publishEmpty changes the state in memory to an empty log, whose only segment is active.
 func (t *truncation) publishEmpty(before []*handle, active *handle) {
 	l, offset := t.log, t.target.end
 	l.mu.Lock()
