@@ -33,13 +33,13 @@ type nodes struct {
 	nodes map[int32]*node
 	meta  *metadataStore
 	flush time.Duration // how often logs are synced in the background
-	// refuse: connections to a broker that is down are refused, because its machine is up;
-	// otherwise there is no answer.
+	// refuse is set if the machine of a broker that is down refuses connections to the broker.
+	// Otherwise connections are not answered.
 	refuse atomic.Bool
 	logs   logBuffer // of all brokers
 }
 
-// logBuffer is a log that is read while it is written.
+// logBuffer is a log that tests can read while brokers write to it.
 type logBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -65,13 +65,13 @@ type node struct {
 	store *logstore.Store
 	epoch int64
 	down  bool
-	// through is its view of the disk; nil: the disk itself.
+	// through is the filesystem through which the broker uses its disk; nil: the disk itself.
 	through      vfs.FS
-	dials        atomic.Int32                  // connections that it has made
-	named        atomic.Int64                  // partitions in its fetch requests
-	live         atomic.Pointer[Set]           // what others connect to; nil: it is down
+	dials        atomic.Int32                  // the number of connections that it has made
+	named        atomic.Int64                  // the number of partitions in all its fetch requests
+	live         atomic.Pointer[Set]           // the Set to which others connect; nil: it is down
 	disconnected atomic.Bool                   // disconnected from all other brokers
-	slow         atomic.Pointer[chan struct{}] // if not nil, its fetches wait for a token
+	slow         atomic.Pointer[chan struct{}] // if not nil, each of its fetches takes a token
 }
 
 // metadataStore is the metadata of the cluster: one topic, updated by compare-and-swap.
@@ -80,7 +80,7 @@ type metadataStore struct {
 	topic  *metadata.Topic
 	epochs map[int32]int64
 	racks  map[int32]string
-	// how many of the next answers are lost, after the update was recorded
+	// lose is the number of following answers that are lost after their update was recorded.
 	lose    int
 	refuse  error                // the error of changeISR; nil: it succeeds
 	updates []metadata.ISRChange // the updates that succeeded
@@ -91,7 +91,8 @@ func newNodes(t *testing.T, count int, change func(*metadata.Topic)) *nodes {
 	return newNodesFlushing(t, count, 24*time.Hour, change)
 }
 
-// newNodesFlushing is newNodes with a flush interval, which the cleaner needs.
+// newNodesFlushing is newNodes with an interval at which logs are synced. The cleaner needs such
+// syncs.
 func newNodesFlushing(t *testing.T, count int, flush time.Duration,
 	change func(*metadata.Topic)) *nodes {
 	n := &nodes{t: t, flush: flush, nodes: map[int32]*node{},
@@ -119,7 +120,8 @@ func newNodesFlushing(t *testing.T, count int, flush time.Duration,
 	return n
 }
 
-// start starts a broker in a new broker epoch. It receives its first image with the next apply.
+// start starts a broker in a new broker epoch. The broker receives its first image with the next
+// apply.
 func (n *nodes) start(id int32) {
 	n.t.Helper()
 	b := n.nodes[id]
@@ -146,7 +148,8 @@ func (n *nodes) start(id int32) {
 	b.live.Store(b.Set)
 }
 
-// crash ends a broker without a controlled shutdown. With lose, its disk loses what was not synced.
+// crash ends a broker without a controlled shutdown. If lose is set, its disk loses what was not
+// synced.
 func (n *nodes) crash(id int32, lose bool) {
 	n.t.Helper()
 	b := n.nodes[id]
@@ -252,7 +255,7 @@ func (n *nodes) change(change func(p *metadata.Partition)) {
 	n.meta.topic.Partitions[0] = &p
 }
 
-// elect elects a leader, with an ISR.
+// elect elects a leader in a new leader epoch, and sets the ISR.
 func (n *nodes) elect(leader int32, isr ...int32) {
 	n.t.Helper()
 	n.change(func(p *metadata.Partition) {
@@ -310,7 +313,7 @@ func (n *nodes) content(of int32) []byte {
 	return all
 }
 
-// equal fails unless the logs hold the same bytes and end at the same offset.
+// equal fails the test unless the logs contain the same bytes and end at the same offset.
 func (n *nodes) equal(of ...int32) {
 	n.t.Helper()
 	first := n.content(of[0])
@@ -330,13 +333,21 @@ func (n *nodes) isr() []int32 {
 	return slices.Sorted(slices.Values(n.meta.topic.Partitions[0].ISR))
 }
 
-// link is a Peer that calls the other Set directly.
+// wantISR fails the test unless the recorded ISR is as expected.
+func (n *nodes) wantISR(want ...int32) {
+	n.t.Helper()
+	if got := n.isr(); !slices.Equal(got, want) {
+		n.t.Errorf("got ISR %v, want %v", got, want)
+	}
+}
+
+// link is a Peer that calls the other broker's Set directly.
 type link struct {
 	from *node
 	to   *node
-	of   *Set // the process that it is connected to
+	of   *Set // the process of the other broker at the time of the dial
 
-	interrupts chan struct{} // holds one
+	interrupts chan struct{} // capacity 1
 }
 
 var errLink = errors.New("no route")
@@ -349,7 +360,7 @@ func (n *nodes) dial(from *node, to metadata.Broker) (Peer, error) {
 	case b.disconnected.Load() || from.disconnected.Load():
 		return nil, errLink
 	case of == nil && n.refuse.Load():
-		// as the kernel does after a process has exited
+		// as the kernel refuses it after a process has exited
 		return nil, &net.OpError{Op: "dial",
 			Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	case of == nil:
@@ -405,7 +416,7 @@ func (l *link) Fetch(ctx context.Context, req *FollowerFetch) (FollowerResponse,
 	for i := range results {
 		r := &results[i]
 		if !r.MustRespond() {
-			continue // like the handler
+			continue // the request handler omits it too
 		}
 		answer := FollowerResult{ID: r.ID, Err: r.Err, HighWater: r.HighWater, LogStart: r.LogStart,
 			LogEnd: r.LogEnd, ReplicasTombstoneClean: r.ReplicasTombstoneClean, DivergingEpoch: -1}

@@ -9,10 +9,11 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestTruncationKeepsRecordsBelowHighWatermark: the leader's log is a copy of a cleaned one. It has
-// no records between two epochs and does not know where the second one started. A returning
-// follower has records there, all below its high watermark: they were superseded, and remain until
-// it cleans them itself.
+// TestTruncationKeepsRecordsBelowHighWatermark: broker 3 has copied a cleaned log and is elected.
+// Its log has no records at the boundary between two epochs, so it does not know where the second
+// epoch started. Broker 2 returns with records at that boundary. They are below its high watermark
+// and superseded, so broker 2 must keep them until it cleans them itself. But if acknowledged
+// records may have been lost, broker 2 must copy the log of broker 3 instead.
 func TestTruncationKeepsRecordsBelowHighWatermark(t *testing.T) {
 	for name, unproven := range map[string]bool{"nothing was lost": false,
 		"records may have been lost": true} {
@@ -32,7 +33,7 @@ func TestTruncationKeepsRecordsBelowHighWatermark(t *testing.T) {
 				n.apply()
 				n.want3IsInSync()
 				if found, end := n.log(3).EndOffsetFor(1); found != 1 || end != 1 {
-					n.t.Fatalf("epoch %d of the copy ends at %d, want 1: it has no gap", found,
+					n.t.Fatalf("got epoch %d with end %d, want epoch 1 with end 1: the copy contains no gap", found,
 						end)
 				}
 				n.change(func(p *metadata.Partition) {
@@ -57,8 +58,9 @@ func TestTruncationKeepsRecordsBelowHighWatermark(t *testing.T) {
 	}
 }
 
-// TestReplicaCleanedWithLostRecordsIsRecopied: a follower has removed a record that a later one
-// superseded, and the leader has lost the later one. The follower must copy the earlier one again.
+// TestReplicaCleanedWithLostRecordsIsRecopied: broker 2 has removed a record of a key, because a
+// later record superseded it. Broker 1 loses the later record in a power cut and is elected. Broker
+// 2 must copy the earlier record again.
 func TestReplicaCleanedWithLostRecordsIsRecopied(t *testing.T) {
 	inCleanedCluster(t, 2, []int32{1, 2}, func(n *cleanedNodes) {
 		n.put(1, "stays", []byte("value"))
@@ -72,7 +74,7 @@ func TestReplicaCleanedWithLostRecordsIsRecopied(t *testing.T) {
 		n.want(2, "key", false, true)
 
 		n.stopNode(1)
-		n.nodes.nodes[1].disk = disk // after a power cut: only what was synced
+		n.nodes.nodes[1].disk = disk // as after a power cut that lost the last records
 		n.stopNode(2)
 		n.change(func(p *metadata.Partition) { p.UnprovenEpoch = p.LeaderEpoch + 1 })
 		n.elect(1, 1)
@@ -92,9 +94,9 @@ func TestReplicaCleanedWithLostRecordsIsRecopied(t *testing.T) {
 	})
 }
 
-// TestEpochWithoutRecordsIsForgotten: a broker leads briefly without appending anything, and the
-// leader before and after it never learns of that: it continues with records of a lower epoch. The
-// broker follows.
+// TestEpochWithoutRecordsIsForgotten: broker 2 leads briefly without appending anything. Broker 1,
+// the leader before and after that, never learns of this epoch and continues with records of a
+// lower epoch. Broker 2 must still be able to follow.
 func TestEpochWithoutRecordsIsForgotten(t *testing.T) {
 	for name, compact := range map[string]bool{"compacted": true, "not compacted": false} {
 		t.Run(name, func(t *testing.T) {
@@ -125,19 +127,18 @@ func TestEpochWithoutRecordsIsForgotten(t *testing.T) {
 					n.settle(time.Second)
 					n.apply()
 				}
-				if isr := n.isr(); !slices.Equal(isr, []int32{1, 2}) {
-					t.Errorf("ISR: %v, want all", isr)
-				}
+				n.wantISR(1, 2)
 				n.equal(1, 2)
 			})
 		})
 	}
 }
 
-// TestReplicaWithGapIsRecopiedAfterLoss: a follower that is behind receives records behind a gap:
-// what was in the gap was superseded by a record that is still to come. All brokers are killed. The
-// elected one has lost that record and still has what was in the gap. The follower's log lacks it,
-// but does not diverge from the leader's.
+// TestReplicaWithGapIsRecopiedAfterLoss: broker 2 is behind and receives records that follow an
+// offset gap. The record in the gap was superseded by a record that broker 2 has not received yet.
+// Then all brokers are killed. Broker 3 is elected; it has lost the superseding record, but still
+// has the record in the gap. The log of broker 2 lacks that record without diverging from the
+// leader's log, so broker 2 must copy the log again.
 func TestReplicaWithGapIsRecopiedAfterLoss(t *testing.T) {
 	for name, end := range map[string]func(n *cleanedNodes){
 		"running": func(*cleanedNodes) {},
@@ -183,13 +184,13 @@ func TestReplicaWithGapIsRecopiedAfterLoss(t *testing.T) {
 						"superseding record at 5", at)
 				}
 				if epoch, err := n.log(2).CopyGap(); epoch != 2 || err != nil {
-					n.t.Errorf("gap recorded in epoch %d (%v), want 2", epoch, err)
+					n.t.Errorf("gap stored in epoch %d (%v), want 2", epoch, err)
 				}
 
 				end(n)
 				n.stopNode(1)
 				n.stopNode(3)
-				n.nodes.nodes[3].disk = synced // after a power cut: only what was synced
+				n.nodes.nodes[3].disk = synced // as after a power cut that lost the last records
 				n.change(func(p *metadata.Partition) { p.UnprovenEpoch = p.LeaderEpoch + 1 })
 				n.elect(3, 3)
 				n.startNode(3)
@@ -207,16 +208,16 @@ func TestReplicaWithGapIsRecopiedAfterLoss(t *testing.T) {
 				n.equal(2, 3)
 				n.apply()
 				if epoch, err := n.log(2).CopyGap(); epoch != -1 || err != nil {
-					n.t.Errorf("in the ISR: gap recorded in epoch %d (%v), want none", epoch, err)
+					n.t.Errorf("in the ISR: gap stored in epoch %d (%v), want none", epoch, err)
 				}
 			})
 		})
 	}
 }
 
-// TestStaleImageDoesNotClearGap: a stale image shows the replica in sync, while its leader has
-// removed it since, and cleaned. The gap is recorded until a newer image shows the replica in sync
-// again.
+// TestStaleImageDoesNotClearGap: a stale image shows a replica in sync, although the leader has
+// since removed it from the ISR and cleaned. The stored gap must remain until an image has shown
+// the replica out of sync, and a later image shows it in sync again.
 func TestStaleImageDoesNotClearGap(t *testing.T) {
 	inCleanedCluster(t, 2, []int32{1, 2}, func(n *cleanedNodes) {
 		p := n.nodes.nodes[2].view.Load().partitions[partitionA]

@@ -11,8 +11,9 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestDelayedFetchReadsOnlyGrownPartitions: a check reads the partitions that have grown since the
-// previous check, not all that have grown since the fetch arrived.
+// TestDelayedFetchReadsOnlyGrownPartitions: an evaluation of a waiting fetch reads only the
+// partitions that have grown since the previous evaluation, not all that have grown since the fetch
+// arrived.
 func TestDelayedFetchReadsOnlyGrownPartitions(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		req := fetch(time.Minute, 0, id("a", 0), id("a", 1))
@@ -33,9 +34,9 @@ func TestDelayedFetchReadsOnlyGrownPartitions(t *testing.T) {
 	})
 }
 
-// TestRequestsDuringApply: topics appear, disappear and change their epoch while clients produce
-// and fetch. Every request ends with a result that a client can handle. With -race, this is also
-// the proof that Apply and requests share nothing unguarded.
+// TestRequestsDuringApply: topics appear, disappear and change their leader epoch while clients
+// produce and fetch. Every request must end with a result that a client can handle. With -race, the
+// test also verifies that Apply and requests share no unguarded data.
 func TestRequestsDuringApply(t *testing.T) {
 	b := newBroker(t)
 	b.topic("steady", 2, nil)

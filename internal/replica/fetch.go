@@ -281,9 +281,8 @@ func (s *Set) preferredReplica(r *role, rack string, offset int64) int32 {
 
 // diverging returns the point below the client's offset at which the client's log diverges from
 // this broker's log (KIP-320, KIP-595). It returns nil if the logs do not diverge, or if the client
-// did not send the epoch of its last record. It fails if this log does not contain the client's
-// epoch or an earlier one. All records of the client below offset committed were once below a high
-// watermark.
+// did not send the epoch of its last record. It fails if that epoch is later than every epoch in
+// this log. All records of the client below offset committed were once below a high watermark.
 //
 // A log that was copied from a cleaned log does not contain the exact start offsets of its epochs
 // (Log.AppendReplicated). But it contains every record that was below a high watermark, apart from

@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// slowEpochDisk delays the syncs of epoch files, and of no others.
+// slowEpochDisk delays the syncs of leader epoch files, and of no other files.
 type slowEpochDisk struct {
 	vfs.FS
 	mu    sync.Mutex
@@ -49,9 +49,10 @@ func (f *slowEpochFile) Sync() error {
 	return f.File.Sync()
 }
 
-// TestNewLeaderEpochsDoNotDelayOthers: a follower's disk is slow for the first batches of new
-// leader epochs. Producers of partitions with an old epoch do not wait for that, those of the
-// others do, and no record is lost or duplicated.
+// TestNewLeaderEpochsDoNotDelayOthers: 19 of 20 partitions have a new leader epoch, and the
+// follower's disk is slow to sync their epoch files. Producers of the partition with the old epoch
+// must not wait for these syncs. Producers of the other partitions wait. No record is lost or
+// duplicated.
 func TestNewLeaderEpochsDoNotDelayOthers(t *testing.T) {
 	const partitions = 20
 	const syncDelay = 10 * time.Second
@@ -74,7 +75,7 @@ func TestNewLeaderEpochsDoNotDelayOthers(t *testing.T) {
 		}
 		disk.setDelay(syncDelay)
 		n.meta.mu.Lock()
-		for i := 1; i < partitions; i++ { // all but partition 0 get a new epoch
+		for i := 1; i < partitions; i++ { // all partitions but 0 have a new epoch
 			p := *n.meta.topic.Partitions[i]
 			p.LeaderEpoch++
 			n.meta.topic.Partitions[i] = &p

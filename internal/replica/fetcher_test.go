@@ -12,7 +12,7 @@ import (
 )
 
 // TestUnreachableLeaderIsLoggedOnce: a short restart of a leader is not logged. A longer outage is
-// logged once, and so is its end.
+// logged once, and its end is logged once.
 func TestUnreachableLeaderIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	f := &fetcher{set: &Set{logger: slog.New(slog.NewTextHandler(&log, nil))}}
@@ -37,6 +37,6 @@ func TestUnreachableLeaderIsLoggedOnce(t *testing.T) {
 	f.noteAnswer()
 	f.noteAnswer()
 	if count("level=INFO") != 1 {
-		t.Errorf("its end is logged as: %s", &log)
+		t.Errorf("the end of the outage is logged as: %s", &log)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // slowDisk blocks the syncs of segment files until the test lets them continue, or makes them fail.
 type slowDisk struct {
 	vfs.FS
-	gate chan error // nil: syncs pass
+	gate chan error // nil: syncs are not blocked
 }
 
 func (d *slowDisk) Create(name string) (vfs.File, error) {
@@ -43,23 +43,17 @@ func (f *slowFile) Sync() error {
 
 var errDisk = errors.New("the disk is gone")
 
-// TestFsyncMakesProducersWaitForSync: under Fsync, acks=1 and acks=all wait for the sync, in the
-// purgatory and without a lock; acks=0 does not wait; consumers see no record before its sync; and
-// a failed sync is a storage error for everyone who waits.
-func TestFsyncMakesProducersWaitForSync(t *testing.T) {
-	for _, fails := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) { testFsync(t, fails) })
-	}
-}
-
-func testFsync(t *testing.T, fails bool) {
+// newFsyncBroker returns a broker that leads a partition under durability Fsync, and its disk,
+// which blocks syncs from now on.
+func newFsyncBroker(t *testing.T) (*slowDisk, *broker) {
+	t.Helper()
 	disk := &slowDisk{FS: vfs.NewMem()}
 	b := &broker{t: t, disk: disk, topics: map[string]*metadata.Topic{}, cluster: "ours"}
 	if err := disk.MkdirAll("/data"); err != nil {
 		t.Fatal(err)
 	}
-	// No background flush: it would wait for the sync that is blocked, and hold the bubble's clock
-	// with it.
+	// The long interval turns background flushes off. A flush would wait for the blocked sync, and
+	// the bubble's clock could not advance.
 	store, err := logstore.Open(logstore.Options{FS: disk, Dir: "/data",
 		Logger: slog.New(slog.DiscardHandler), FlushInterval: 24 * time.Hour})
 	if err != nil {
@@ -70,6 +64,21 @@ func testFsync(t *testing.T, fails bool) {
 	b.topic("a", 1, func(topic *metadata.Topic) { topic.Settings.Fsync = true })
 	b.apply()
 	disk.gate = make(chan error)
+	return disk, b
+}
+
+// TestFsyncMakesProducersWaitForSync: under durability Fsync, requests with acks=1 and acks=all
+// wait for the sync, in the purgatory and without a lock. Requests with acks=0 do not wait.
+// Consumers cannot read a record before its sync. If the sync fails, all waiting requests fail with
+// a storage error.
+func TestFsyncMakesProducersWaitForSync(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) { testFsync(t, fails) })
+	}
+}
+
+func testFsync(t *testing.T, fails bool) {
+	disk, b := newFsyncBroker(t)
 	results := make(chan ProduceResult, 2)
 	for _, acks := range []int16{1, AcksAll} {
 		go func() {
@@ -114,25 +123,11 @@ func testFsync(t *testing.T, fails bool) {
 	}
 }
 
-// TestChangeToReplicatedEndsTheWait: a topic that changes to durability Replicated during a sync
-// no longer needs it. Producers are answered although the sync never ends.
+// TestChangeToReplicatedEndsTheWait: a topic changes to durability Replicated during a sync.
+// Producers are answered although the sync has not ended.
 func TestChangeToReplicatedEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		disk := &slowDisk{FS: vfs.NewMem()}
-		b := &broker{t: t, disk: disk, topics: map[string]*metadata.Topic{}, cluster: "ours"}
-		if err := disk.MkdirAll("/data"); err != nil {
-			t.Fatal(err)
-		}
-		store, err := logstore.Open(logstore.Options{FS: disk, Dir: "/data",
-			Logger: slog.New(slog.DiscardHandler), FlushInterval: 24 * time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.store = store
-		b.Set = NewSet(Options{NodeID: self, Store: store, Cluster: "ours"})
-		b.topic("a", 1, func(topic *metadata.Topic) { topic.Settings.Fsync = true })
-		b.apply()
-		disk.gate = make(chan error)
+		disk, b := newFsyncBroker(t)
 		result := make(chan ProduceResult, 1)
 		go func() { result <- b.produce(id("a", 0), "x") }()
 		synctest.Wait()
@@ -147,7 +142,7 @@ func TestChangeToReplicatedEndsTheWait(t *testing.T) {
 			t.Error(r.Err)
 		}
 		b.Close()
-		if err := store.Close(); err != nil {
+		if err := b.store.Close(); err != nil {
 			t.Error(err)
 		}
 	})

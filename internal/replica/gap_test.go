@@ -14,9 +14,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// gapTrace is the sequence of disk operations when a follower receives records behind a gap, then
-// more records, and then joins the ISR. The gap is recorded durably before the first record behind
-// it is written (docs/format/store.md).
+// gapTrace is the sequence of disk operations of a follower that receives two records, each after
+// an offset gap, and then joins the ISR. The gap is stored durably before the first of these
+// records is written (docs/format/store.md).
 const gapTrace = `
 create a-0/copy.gap.tmp
 write a-0/copy.gap.tmp 0+<n>
@@ -33,7 +33,7 @@ write a-0/00000000000000000000.log <n>+<n>
 remove a-0/copy.gap
 `
 
-// leaderBatch returns a batch as a leader has it at an offset.
+// leaderBatch returns a batch as a leader stores it at an offset, in leader epoch 3.
 func leaderBatch(t *testing.T, offset int64) []byte {
 	t.Helper()
 	bytes := batch(t, "value")
@@ -46,8 +46,8 @@ func leaderBatch(t *testing.T, offset int64) []byte {
 	return bytes
 }
 
-// follower gives the broker a partition of a compacted topic that broker 2 leads, with an
-// incomplete copy of its log.
+// follower makes the broker a follower of broker 2 in a partition of a compacted topic, with an
+// incomplete copy of broker 2's log.
 func (b *broker) follower(t *testing.T) *partition {
 	t.Helper()
 	b.topic("a", 1, func(topic *metadata.Topic) {
@@ -63,7 +63,7 @@ func (b *broker) follower(t *testing.T) *partition {
 	return p
 }
 
-func TestGapIsRecordedBeforeRecordsBehindIt(t *testing.T) {
+func TestGapIsStoredBeforeRecordsBehindIt(t *testing.T) {
 	trace := vfs.NewTrace(vfs.NewMem(), "/data")
 	b := newBrokerOn(t, trace)
 	p := b.follower(t)
@@ -93,7 +93,7 @@ func TestGapIsRecordedBeforeRecordsBehindIt(t *testing.T) {
 	}
 }
 
-func TestNothingIsAppendedIfGapCannotBeRecorded(t *testing.T) {
+func TestNothingIsAppendedIfGapCannotBeStored(t *testing.T) {
 	disk := vfs.NewFault(vfs.NewMem())
 	b := newBrokerOn(t, disk)
 	p := b.follower(t)
@@ -110,9 +110,10 @@ func TestNothingIsAppendedIfGapCannotBeRecorded(t *testing.T) {
 	}
 }
 
-// TestFollowerDoesNotReportLogToBeDiscarded: a power cut has restored the note of an incomplete
-// copy. While the ISR contains an earlier broker epoch of this broker, the leader must not learn
-// about the log: it could add the broker to the ISR, and then the log would be discarded.
+// TestFollowerDoesNotReportLogToBeDiscarded: after a power cut the log is marked again as an
+// incomplete copy of another leader's log. While the image's ISR contains an earlier broker epoch
+// of this broker, the broker must not fetch. Otherwise the leader could add it to the ISR because
+// of a log that is then discarded.
 func TestFollowerDoesNotReportLogToBeDiscarded(t *testing.T) {
 	b := newBroker(t)
 	p := b.follower(t)

@@ -9,7 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// setReplicas assigns the partition to brokers, with their replica incarnation ids by index.
+// setReplicas assigns the partition to brokers. The replica incarnation ids are in the order of the
+// brokers.
 func (n *nodes) setReplicas(replicas []int32, incarnations ...string) {
 	n.change(func(p *metadata.Partition) {
 		p.Replicas, p.ReplicaIncarnations = replicas, incarnations
@@ -18,9 +19,10 @@ func (n *nodes) setReplicas(replicas []int32, incarnations ...string) {
 	})
 }
 
-// reassignAway writes a key to brokers 1 to 3 and removes broker 3 from the partition, after before
-// has prepared it. The key is deleted meanwhile, and the other brokers remove the value and the
-// tombstone. Only the brokers in appliedBy receive the image without broker 3; none: all.
+// reassignAway writes a key to brokers 1 to 3, calls before, and removes broker 3 from the
+// partition. Then the key is deleted, and the other brokers remove the value and the tombstone. The
+// image without broker 3 is applied by the brokers in appliedBy, or by all brokers if appliedBy is
+// empty.
 func (n *cleanedNodes) reassignAway(before func(), appliedBy ...int32) {
 	n.t.Helper()
 	n.setReplicas([]int32{1, 2, 3}, "a", "b", "c")
@@ -43,7 +45,8 @@ func (n *cleanedNodes) reassignAway(before func(), appliedBy ...int32) {
 	}
 }
 
-// wantCopied fails unless broker 3 joins the ISR with exactly the records of the others.
+// wantCopied fails the test unless broker 3 joins the ISR with exactly the records of the other
+// brokers.
 func (n *cleanedNodes) wantCopied() {
 	n.t.Helper()
 	n.want3IsInSync()
@@ -55,8 +58,9 @@ func (n *cleanedNodes) wantCopied() {
 	}
 }
 
-// TestReplacedIncarnationRestoresNoDeletedKey: broker 3 is down while it is no replica, and returns
-// with its old log.
+// TestReplacedIncarnationRestoresNoDeletedKey: broker 3 is down while it is not a replica. It
+// becomes a replica again and returns with its old log, which contains a value that was deleted
+// meanwhile. Broker 3 must discard the log.
 func TestReplacedIncarnationRestoresNoDeletedKey(t *testing.T) {
 	inCleanedCluster(t, 3, []int32{1, 2, 3}, func(n *cleanedNodes) {
 		n.reassignAway(func() { n.stopNode(3) })
@@ -76,16 +80,16 @@ func TestReplacedIncarnationRestoresNoDeletedKey(t *testing.T) {
 	})
 }
 
-// TestFetchOfAnOldIncarnationIsRejected: broker 3 receives no image while it is no replica, and
-// continues to fetch as the old incarnation.
+// TestFetchOfAnOldIncarnationIsRejected: broker 3 receives no image while it is not a replica. It
+// then continues to fetch as the old incarnation, which the leader must reject.
 func TestFetchOfAnOldIncarnationIsRejected(t *testing.T) {
 	for name, applied := range map[string][]int32{"the leader has both images": {1, 2},
 		"the leader has the last image only": {2}} {
 		t.Run(name, func(t *testing.T) {
 			inCleanedCluster(t, 3, []int32{1, 2, 3}, func(n *cleanedNodes) {
 				n.reassignAway(func() { n.nodes.nodes[3].disconnected.Store(true) }, 1, 2)
-				// As if the leader had missed the image: it leads in another epoch from the last
-				// image on.
+				// A new leader epoch begins with the next image, as if the leader had missed the
+				// image without broker 3.
 				if len(applied) == 1 {
 					n.change(func(p *metadata.Partition) { p.LeaderEpoch++ })
 				}
@@ -103,8 +107,8 @@ func TestFetchOfAnOldIncarnationIsRejected(t *testing.T) {
 	}
 }
 
-// TestLogOfAnISRMemberIsAdopted: the log of an ISR member is never discarded, whatever incarnation
-// it was created for. A Partition that was created again finds such logs.
+// TestLogOfAnISRMemberIsAdopted: the log of an ISR member is never discarded, for whatever
+// incarnation it was created. Brokers have such logs if a Partition was deleted and created again.
 func TestLogOfAnISRMemberIsAdopted(t *testing.T) {
 	inCleanedCluster(t, 3, []int32{1, 2}, func(n *cleanedNodes) {
 		n.put(1, "stays", []byte("value"))
@@ -117,7 +121,7 @@ func TestLogOfAnISRMemberIsAdopted(t *testing.T) {
 				n.t.Errorf("broker %d's log has incarnation id %q, %v; want %q", id, got, err, want)
 			}
 		}
-		// The log is also kept without a leader: it may be the last copy.
+		// Without a leader the log is also kept, because it may be the last copy.
 		n.change(func(p *metadata.Partition) {
 			p.Leader, p.LeaderEpoch, p.ISR = metadata.NoBroker, p.LeaderEpoch+1, []int32{1}
 		})
@@ -127,25 +131,26 @@ func TestLogOfAnISRMemberIsAdopted(t *testing.T) {
 	})
 }
 
-// TestLogIsKeptWhileMembershipIsUndecided: a member that is recorded in an earlier broker epoch may
-// still become an ISR member in the current one.
+// TestLogIsKeptWhileMembershipIsUndecided: the recorded ISR contains an earlier broker epoch of
+// broker 2. The broker may still become an ISR member in its current epoch, so it must keep its
+// log. Once it is outside the ISR, it discards the log and copies the leader's.
 func TestLogIsKeptWhileMembershipIsUndecided(t *testing.T) {
 	inCleanedCluster(t, 2, []int32{1, 2}, func(n *cleanedNodes) {
 		n.put(1, "stays", []byte("value"))
 		n.settle(time.Second)
-		record := func(epoch int64, isr ...int32) {
+		setISR := func(epoch int64, isr ...int32) {
 			n.change(func(p *metadata.Partition) {
 				p.ReplicaIncarnations, p.ISR, p.ISREpochs = []string{"x", "y"}, isr,
 					[]int64{1, epoch}[:len(isr)]
 			})
 			n.apply()
 		}
-		record(0, 1, 2) // the broker's epoch is 1
+		setISR(0, 1, 2) // broker 2 is in epoch 1 now
 		n.want(2, "stays", true, false)
 		if _, err := n.nodes.nodes[2].Leader(partitionA, -1); !errors.Is(err, ErrNotLeader) {
 			n.t.Errorf("while the membership is undecided: %v", err)
 		}
-		record(0, 1)
+		setISR(0, 1)
 		n.wantRecopied(2)
 	})
 }

@@ -21,8 +21,8 @@ func (b *node) pauseFetches() (release func()) {
 	}
 }
 
-// TestSlowFollowerLeavesAndRejoinsTheISR: acks=all waits for it for the lag time at most, and not
-// again until it has rejoined.
+// TestSlowFollowerLeavesAndRejoinsTheISR: a produce with acks=all waits for a slow follower for the
+// lag time at most. Later produces do not wait for the follower until it has rejoined the ISR.
 func TestSlowFollowerLeavesAndRejoinsTheISR(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -35,9 +35,7 @@ func TestSlowFollowerLeavesAndRejoinsTheISR(t *testing.T) {
 			lagMaxDefault/4+isr.RetryDelay {
 			t.Errorf("acknowledged after %v, the lag time is %v", took, lagMaxDefault)
 		}
-		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2}) {
-			t.Errorf("ISR: %v", isr)
-		}
+		n.wantISR(1, 2)
 		n.apply()
 		begin = time.Now()
 		n.mustProduce(1, "c")
@@ -47,15 +45,13 @@ func TestSlowFollowerLeavesAndRejoinsTheISR(t *testing.T) {
 		release()
 		n.settle(3 * time.Second)
 		n.equal(1, 2, 3)
-		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
-			t.Errorf("ISR after the return: %v", isr)
-		}
+		n.wantISR(1, 2, 3)
 	})
 }
 
 // TestSilentFollowerLeavesDespiteOtherEvents: a follower that stops fetching leaves the ISR after
-// the lag time even if another partition is evaluated all the time, such as one whose follower has
-// everything and may not join.
+// the lag time, even if another partition is evaluated all the time. This happens if a follower of
+// the other partition has all records and may not join.
 func TestSilentFollowerLeavesDespiteOtherEvents(t *testing.T) {
 	second := func(topic *metadata.Topic) {
 		p := *topic.Partitions[0]
@@ -67,20 +63,18 @@ func TestSilentFollowerLeavesDespiteOtherEvents(t *testing.T) {
 		n.settle(time.Second)
 		release := n.nodes[3].pauseFetches()
 		defer release()
-		// brokers 1 and 2 stay in sync
+		// broker 3 does not receive this record; brokers 1 and 2 stay in sync
 		n.nodes[1].Append(1, []ProducePartition{{ID: partitionA, Batch: batch(t, "b")}})
 		for begin := time.Now(); time.Since(begin) < lagMaxDefault+
 			2*isr.RetryDelay; n.settle(followerFetchWait) {
 			n.nodes[1].isrUpdater.enqueue(id("a", 1))
 		}
-		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2}) {
-			t.Errorf("ISR: %v", isr)
-		}
+		n.wantISR(1, 2)
 	})
 }
 
-// TestDownFollowerLeavesTheISRAtOnce: producers do not wait the lag time for a broker that the
-// image does not contain.
+// TestDownFollowerLeavesTheISRAtOnce: an image without a follower's broker is enough to remove the
+// follower from the ISR. Producers do not wait for the lag time.
 func TestDownFollowerLeavesTheISRAtOnce(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -103,11 +97,12 @@ func TestDownFollowerLeavesTheISRAtOnce(t *testing.T) {
 	})
 }
 
-// TestFencedFollowerIsNotAwaited: a follower that returns after a crash in another broker epoch is
-// out of the ISR as soon as an image shows it, without an ISR update.
+// TestFencedFollowerIsNotAwaited: a follower returns after a crash in another broker epoch. Once an
+// image shows that its recorded epoch is fenced, producers no longer wait for it. This needs no ISR
+// update.
 func TestFencedFollowerIsNotAwaited(t *testing.T) {
 	recorded := func(topic *metadata.Topic) { topic.Partitions[0].ISREpochs = []int64{1, 1, 1} }
-	// the fenced broker epoch: the recorded one, or an earlier one
+	// if the recorded epoch 1 is fenced, the follower leaves; if only epoch 0 is fenced, it stays
 	for epoch, out := range map[int64]bool{1: true, 0: false} {
 		inCluster(t, 3, recorded, func(t *testing.T, n *nodes) {
 			n.mustProduce(1, "a")
@@ -133,9 +128,9 @@ func TestFencedFollowerIsNotAwaited(t *testing.T) {
 	}
 }
 
-// TestRefusedConnectionRemovesFollower: a leader that follows a broker notices that its process has
-// exited before any image shows it, and producers do not wait for it. Both brokers lead: the one
-// that is killed leads partition 1.
+// TestRefusedConnectionRemovesFollower: brokers 1 and 3 each lead a partition and follow the other
+// one. Broker 3 is killed. Broker 1 detects the exit before any image shows it, because its fetches
+// are refused, and producers do not wait for broker 3.
 func TestRefusedConnectionRemovesFollower(t *testing.T) {
 	second := func(topic *metadata.Topic) {
 		p := *topic.Partitions[0]
@@ -159,15 +154,14 @@ func TestRefusedConnectionRemovesFollower(t *testing.T) {
 				t.Errorf("removed from the ISR after %v without a sign that its process has exited",
 					took)
 			}
-			if isr := n.isr(); !slices.Equal(isr, []int32{1, 2}) {
-				t.Errorf("ISR: %v", isr)
-			}
+			n.wantISR(1, 2)
 		})
 	}
 }
 
-// TestFalseExitSignIsReverted with the next fetch, and does not repeat: a broker that cannot be
-// reached from one side does not flap.
+// TestFalseExitSignIsReverted: a leader wrongly assumes that a follower's process has exited. The
+// follower's next fetch reverts this, and the sign is not repeated. So a broker that only some
+// brokers cannot reach does not leave and join the ISR in turn.
 func TestFalseExitSignIsReverted(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -178,9 +172,7 @@ func TestFalseExitSignIsReverted(t *testing.T) {
 		n.settle(2 * time.Second)
 		n.apply()
 		n.settle(2 * time.Second)
-		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
-			t.Errorf("ISR: %v", isr)
-		}
+		n.wantISR(1, 2, 3)
 		if changes := len(n.meta.updates); changes > 2 {
 			t.Errorf("%d ISR updates, want at most one removal and one addition: %v",
 				changes, n.meta.updates)
@@ -188,7 +180,7 @@ func TestFalseExitSignIsReverted(t *testing.T) {
 	})
 }
 
-// TestFollowerJoinsUnderLoad: a follower joins the ISR while the leader is never idle.
+// TestFollowerJoinsUnderLoad: a follower joins the ISR although records are appended all the time.
 func TestFollowerJoinsUnderLoad(t *testing.T) {
 	inCluster(t, 2, func(topic *metadata.Topic) { topic.Partitions[0].ISR = []int32{1} },
 		func(t *testing.T, n *nodes) {
@@ -204,8 +196,8 @@ func TestFollowerJoinsUnderLoad(t *testing.T) {
 		})
 }
 
-// TestMinInSyncReplicas: acks=all fails below the minimum, requests that wait fail too, and
-// consumers see only what is on enough replicas.
+// TestMinInSyncReplicas: below the minimum, acks=all fails and waiting requests fail too. Consumers
+// can read only records that enough replicas have.
 func TestMinInSyncReplicas(t *testing.T) {
 	two := func(topic *metadata.Topic) { topic.Settings.MinInSyncReplicas = 2 }
 	inCluster(t, 2, two, func(t *testing.T, n *nodes) {
@@ -243,9 +235,10 @@ func TestMinInSyncReplicas(t *testing.T) {
 	})
 }
 
-// TestUnknownOutcomeCountsBothSets: the answer to an ISR update is lost. Whether or not the update
-// was recorded, the high watermark waits for the union of both sets.
-func TestUnknownOutcomeCountsBothSets(t *testing.T) {
+// TestHighWatermarkWaitsForBothSetsOfPendingUpdate: the answer to an ISR update is lost. Whether or
+// not the update was recorded, the high watermark waits for the union of the ISR before it and the
+// ISR after it.
+func TestHighWatermarkWaitsForBothSetsOfPendingUpdate(t *testing.T) {
 	inCluster(t, 3, func(topic *metadata.Topic) { topic.Partitions[0].ISR = []int32{1, 2} },
 		func(t *testing.T, n *nodes) {
 			n.meta.mu.Lock()
@@ -255,7 +248,7 @@ func TestUnknownOutcomeCountsBothSets(t *testing.T) {
 			if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
 				t.Fatalf("recorded ISR: %v", isr)
 			}
-			// recorded in the ISR, but the leader did not get the answer
+			// the recorded ISR contains broker 3, but the leader did not receive the answer
 			release := n.nodes[3].pauseFetches()
 			n.settle(600 * time.Millisecond)
 			acked := make(chan ProduceResult, 1)
@@ -274,8 +267,8 @@ func TestUnknownOutcomeCountsBothSets(t *testing.T) {
 		})
 }
 
-// TestMetadataOutageIsLoggedOnce, and so is its end, however many partitions need an ISR update
-// meanwhile, and however often they retry.
+// TestMetadataOutageIsLoggedOnce: during an outage many partitions need an ISR update and retry it
+// often. The outage is logged once, and its end is logged once.
 func TestMetadataOutageIsLoggedOnce(t *testing.T) {
 	many := func(topic *metadata.Topic) {
 		for index := range int32(20) {
@@ -302,13 +295,14 @@ func TestMetadataOutageIsLoggedOnce(t *testing.T) {
 		outage(nil)
 		n.settle(time.Minute)
 		if ends := n.logs.count("ISR updates succeed again"); ends != 1 {
-			t.Errorf("its end is logged %d times", ends)
+			t.Errorf("the end of the outage is logged %d times", ends)
 		}
 	})
 }
 
 // TestDeposedLeaderAcknowledgesNothing: a leader without a connection to the metadata continues to
-// serve, and its followers have left it.
+// serve after the election of another leader. Its followers fetch from the new leader, so it can
+// acknowledge nothing.
 func TestDeposedLeaderAcknowledgesNothing(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -331,8 +325,8 @@ func TestDeposedLeaderAcknowledgesNothing(t *testing.T) {
 	})
 }
 
-// TestRestartedLeaderWaitsForElection: a leader that restarts before an election must not lead on
-// in the same leader epoch.
+// TestRestartedLeaderWaitsForElection: a leader that restarts must not lead again in the same
+// leader epoch. It waits for an election.
 func TestRestartedLeaderWaitsForElection(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")

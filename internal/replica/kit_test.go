@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// broker is a Set on a real store, whose disk is in memory, and its metadata.
+// broker is a Set with a real store on a disk in memory, and the metadata that it applies.
 type broker struct {
 	*Set
 	t      *testing.T
@@ -103,7 +103,7 @@ func batch(t *testing.T, values ...string) []byte {
 		values...)
 }
 
-// batchOf returns a batch of a producer with an identity.
+// batchOf returns a batch of the producer that an identity describes.
 func batchOf(t *testing.T, id record.Identity, values ...string) []byte {
 	t.Helper()
 	builder := record.NewBuilder(compress.None, compress.LevelDefault)
@@ -142,7 +142,7 @@ func (b *broker) mustProduce(to PartitionID, values ...string) logstore.Appended
 	return result.Appended
 }
 
-// fetch returns a request for everything from an offset on, which waits for at least one byte.
+// fetch returns a request for all records from an offset on. The fetch waits for at least one byte.
 func fetch(wait time.Duration, from int64, of ...PartitionID) FetchRequest {
 	req := FetchRequest{BytesMin: 1, BytesMax: 1 << 20, Wait: wait}
 	for _, id := range of {
@@ -152,7 +152,7 @@ func fetch(wait time.Duration, from int64, of ...PartitionID) FetchRequest {
 	return req
 }
 
-// values returns the records of a result, and releases it.
+// values returns the values of the records in a result, and releases the result.
 func values(t *testing.T, result FetchResult) []string {
 	t.Helper()
 	if result.Err != nil {

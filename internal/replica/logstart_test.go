@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// deleteBefore deletes records on a leader, and waits until no ISR member has them.
+// deleteBefore deletes the records below an offset on a leader, and waits until no ISR member has
+// them.
 func (n *nodes) deleteBefore(at int32, offset int64, within time.Duration) (lowest int64,
 	err error) {
 	n.t.Helper()
@@ -20,7 +21,8 @@ func (n *nodes) deleteBefore(at int32, offset int64, within time.Duration) (lowe
 	return n.nodes[at].AwaitLogStart(ctx, partitionA, offset)
 }
 
-// TestAwaitLogStartWaitsForTheISR, and for no other replica.
+// TestAwaitLogStartWaitsForTheISR: AwaitLogStart waits for every member of the ISR, and for no
+// other replica.
 func TestAwaitLogStartWaitsForTheISR(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a", "b", "c")
@@ -44,8 +46,9 @@ func TestAwaitLogStartWaitsForTheISR(t *testing.T) {
 	})
 }
 
-// TestAwaitLogStartWaitsForPendingUpdates: an update that adds a follower has an unknown outcome.
-// The follower may be elected.
+// TestAwaitLogStartWaitsForPendingUpdates: an update that adds broker 2 to the ISR was recorded,
+// but the leader does not receive the answer. AwaitLogStart must wait for broker 2, because it may
+// be elected.
 func TestAwaitLogStartWaitsForPendingUpdates(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.nodes[2].disconnected.Store(true)

@@ -8,7 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// TestTrafficIsCountedByTopic: the series are deleted with the topic.
+// TestTrafficIsCountedByTopic: each topic has its own series of the traffic metrics. They are
+// deleted with the topic.
 func TestTrafficIsCountedByTopic(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 2, nil)

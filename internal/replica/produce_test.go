@@ -39,7 +39,8 @@ func TestProduceReturnsResultsInOrder(t *testing.T) {
 	}
 }
 
-// TestAcksAllNeedsMinInSyncReplicas, and acks=1 does not (Kafka: NOT_ENOUGH_REPLICAS).
+// TestAcksAllNeedsMinInSyncReplicas: acks=all is rejected if the ISR is too small (Kafka:
+// NOT_ENOUGH_REPLICAS). acks=1 is not.
 func TestAcksAllNeedsMinInSyncReplicas(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 1, func(topic *metadata.Topic) { topic.Settings.MinInSyncReplicas = 2 })
@@ -67,7 +68,7 @@ func startWait(ctx context.Context, t *testing.T, b *broker,
 		t.Fatal(err)
 	}
 	result := &ProduceResult{ID: p.id}
-	// does not exist yet: it stands for a record that followers lack
+	// no record has this offset yet; it represents a record that followers lack
 	result.Appended.LastOffset = p.log.LogEnd()
 	op = &delayedProduce{waits: []produceWait{{p, r, result, true}}, done: make(chan struct{})}
 	done := make(chan struct{})

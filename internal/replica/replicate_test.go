@@ -12,15 +12,16 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// inCluster runs a test in a bubble, with count brokers and one partition that broker 1 leads.
+// inCluster runs a test in a synctest bubble, with count brokers and one partition that broker 1
+// leads.
 func inCluster(t *testing.T, count int, change func(*metadata.Topic),
 	test func(t *testing.T, n *nodes)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, newNodes(t, count, change)) })
 }
 
-// TestAcksAllIsOnEveryReplica once it is acknowledged. It takes one wake-up of each follower, and
-// no waiting time.
+// TestAcksAllIsOnEveryReplica: an acknowledged record is on every replica. The append wakes the
+// followers, so the produce takes no time on the bubble's clock.
 func TestAcksAllIsOnEveryReplica(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.settle(time.Second)
@@ -70,16 +71,14 @@ func TestDivergentTailsAreTruncated(t *testing.T) {
 		n.settle(3 * time.Second)
 		n.apply()
 		n.equal(1, 2, 3)
-		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
-			t.Errorf("ISR: %v", isr)
-		}
+		n.wantISR(1, 2, 3)
 		n.mustProduce(2, "d")
 		n.equal(1, 2, 3)
 	})
 }
 
-// TestRestartWithLostTail: a follower loses what it had not synced, returns, and copies it again.
-// The leader must not confuse its new broker epoch with the old ISR member.
+// TestRestartWithLostTail: a follower loses its unsynced records, returns, and copies them again.
+// The leader must not mistake its new broker epoch for the old one, which is in the ISR.
 func TestRestartWithLostTail(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		for range 5 {
@@ -110,14 +109,12 @@ func TestRestartWithLostTail(t *testing.T) {
 		n.settle(3 * lagMaxDefault)
 		n.mustProduce(1, "y")
 		n.equal(1, 2, 3)
-		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
-			t.Errorf("ISR: %v", isr)
-		}
+		n.wantISR(1, 2, 3)
 	})
 }
 
-// TestFollowersAdoptTheLogStart: DeleteRecords on the leader, also into the middle of a batch, and
-// an empty replica that starts there.
+// TestFollowersAdoptTheLogStart: DeleteRecords moves the leader's log start into the middle of a
+// batch. A follower in sync adopts the log start. An empty replica begins its log there.
 func TestFollowersAdoptTheLogStart(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.nodes[3].disconnected.Store(true)
@@ -149,9 +146,7 @@ func TestFollowersAdoptTheLogStart(t *testing.T) {
 			t.Errorf("the empty follower has [%d, %d), want [2, 8)", n.log(3).LogStart(),
 				n.log(3).LogEnd())
 		}
-		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
-			t.Errorf("ISR: %v", isr)
-		}
+		n.wantISR(1, 2, 3)
 	})
 }
 
@@ -167,17 +162,14 @@ func TestEmptyFollowerCopiesManySegments(t *testing.T) {
 			n.mustProduce(1, "0123456789012345678901234567890123456789")
 		}
 		n.nodes[2].disconnected.Store(false)
-		begin := time.Now()
 		n.settle(2 * time.Second)
 		n.equal(1, 2)
-		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2}) {
-			t.Errorf("ISR after %v: %v", time.Since(begin), isr)
-		}
+		n.wantISR(1, 2)
 	})
 }
 
 // TestProducerStateSurvivesFailover: the new leader recognizes a repetition of each of a producer's
-// last five batches, and returns its old offset.
+// last five batches, and returns the offset of the first append.
 func TestProducerStateSurvivesFailover(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		var batches [][]byte
@@ -204,7 +196,7 @@ func TestProducerStateSurvivesFailover(t *testing.T) {
 }
 
 // TestQuirk7ConsumersReadFromFollowers: a follower serves records below its high watermark, with
-// the leader's epoch. An offset that it has not copied yet is not out of range.
+// the leader's epoch. An offset that the follower has not copied yet is not out of range.
 func TestQuirk7ConsumersReadFromFollowers(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.meta.racks[1], n.meta.racks[2] = "east", "west"
@@ -237,7 +229,7 @@ func TestQuirk7ConsumersReadFromFollowers(t *testing.T) {
 		for _, known := range []struct {
 			offset int64
 			epoch  int32 // of the record before offset
-		}{{3, 1}, {2, 2}} { // it does not know whether the logs diverge there
+		}{{3, 1}, {2, 2}} { // the follower cannot decide whether the logs diverge there
 			req := fetch(0, known.offset, partitionA)
 			req.AnyReplica, req.Partitions[0].LastEpoch = true, known.epoch
 			if r := n.nodes[2].Fetch(t.Context(), req)[0]; !errors.Is(r.Err,
@@ -252,7 +244,8 @@ func TestQuirk7ConsumersReadFromFollowers(t *testing.T) {
 	})
 }
 
-// TestCatchUpIsThrottled for a replica outside the ISR, and for no other.
+// TestCatchUpIsThrottled: the catch-up rate limits a replica outside the ISR, and does not limit
+// replicas in sync.
 func TestCatchUpIsThrottled(t *testing.T) {
 	inCluster(t, 3, func(topic *metadata.Topic) { topic.Partitions[0].ISR = []int32{1, 2} },
 		func(t *testing.T, n *nodes) {

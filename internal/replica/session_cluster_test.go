@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,8 +20,8 @@ func manyPartitions(count int) func(*metadata.Topic) {
 	}
 }
 
-// TestFetchesOmitIdlePartitions: a record costs a request for its own partition, and idle
-// partitions cost nothing, however many there are.
+// TestFetchesOmitIdlePartitions: after a record was appended, fetches name only the partition of
+// that record. Idle partitions are not named, however many there are.
 func TestFetchesOmitIdlePartitions(t *testing.T) {
 	inCluster(t, 3, manyPartitions(40), func(t *testing.T, n *nodes) {
 		n.settle(5 * time.Second)
@@ -32,7 +31,7 @@ func TestFetchesOmitIdlePartitions(t *testing.T) {
 			n.mustProduce(1, "x")
 		}
 		n.settle(5 * time.Second)
-		// its log end, its high watermark
+		// for each record the follower reports a new log end and a new high watermark
 		if named := n.nodes[2].named.Load() - before; named > 3*records {
 			t.Errorf("%d partitions were named for %d records of one partition", named, records)
 		}
@@ -44,8 +43,8 @@ func TestFetchesOmitIdlePartitions(t *testing.T) {
 	})
 }
 
-// TestIdleFollowersStayInSync while nobody produces. A follower that is gone leaves the ISR in time
-// once a record is produced.
+// TestIdleFollowersStayInSync: followers stay in the ISR while nobody produces. If a follower is
+// disconnected, it leaves the ISR soon after a record is produced.
 func TestIdleFollowersStayInSync(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -57,16 +56,12 @@ func TestIdleFollowersStayInSync(t *testing.T) {
 			3*time.Second {
 			t.Errorf("a follower that fetched a moment ago left the ISR after %v", took)
 		}
-		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2}) {
-			t.Errorf("ISR: %v", isr)
-		}
+		n.wantISR(1, 2)
 		n.nodes[3].disconnected.Store(false)
 		n.settle(10 * time.Second)
-		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
-			t.Errorf("ISR: %v", isr)
-		}
+		n.wantISR(1, 2, 3)
 		n.nodes[3].disconnected.Store(true)
-		n.settle(time.Hour) // without new records it lacks nothing
+		n.settle(time.Hour) // without new records it lacks none, and stays in the ISR
 		begin = time.Now()
 		n.mustProduce(1, "c")
 		if took := time.Since(begin); took > 2*time.Second {
@@ -75,21 +70,20 @@ func TestIdleFollowersStayInSync(t *testing.T) {
 	})
 }
 
-// TestFalseExitSignIsRevertedByIdleFollower: its fetches name no partition, and still revert the
-// sign.
+// TestFalseExitSignIsRevertedByIdleFollower: a leader wrongly assumes that a follower's process has
+// exited. The fetches of an idle follower name no partition, but still revert this.
 func TestFalseExitSignIsRevertedByIdleFollower(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
 		n.settle(time.Minute)
 		n.nodes[1].processExited(metadata.InSync{Broker: 3, Epoch: n.meta.epochs[3]})
 		n.settle(3 * time.Second)
-		if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
-			t.Errorf("ISR: %v", isr)
-		}
+		n.wantISR(1, 2, 3)
 	})
 }
 
-// TestFollowersFetchInNewLeaderEpochAtOnce, over the existing connection.
+// TestFollowersFetchInNewLeaderEpochAtOnce: after an election of the same leader, followers fetch
+// in the new leader epoch at once, over the existing connection.
 func TestFollowersFetchInNewLeaderEpochAtOnce(t *testing.T) {
 	inCluster(t, 3, manyPartitions(3), func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -107,7 +101,8 @@ func TestFollowersFetchInNewLeaderEpochAtOnce(t *testing.T) {
 	})
 }
 
-// TestEvictedSessionIsReplacedAtOnce, over the existing connection.
+// TestEvictedSessionIsReplacedAtOnce: a follower whose session was evicted starts a new one at
+// once, over the existing connection.
 func TestEvictedSessionIsReplacedAtOnce(t *testing.T) {
 	inCluster(t, 3, manyPartitions(3), func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -131,8 +126,8 @@ func TestEvictedSessionIsReplacedAtOnce(t *testing.T) {
 	})
 }
 
-// TestForgottenPartitionIsNotCaughtUp: a follower that fetches other partitions, and has removed
-// this one from its session, does not count as caught up in it.
+// TestForgottenPartitionIsNotCaughtUp: a follower has removed partition 1 from its session and
+// continues to fetch in the session. The fetches keep it caught up in partition 0 only.
 func TestForgottenPartitionIsNotCaughtUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, req := caughtUp(t, 2)

@@ -18,10 +18,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// sessionModel is a leader with a follower and a consumer that fetch from it in sessions, while
+// sessionModel is a leader with a follower and a consumer that fetch from it in sessions. Meanwhile
 // logs grow and lose their start, leader epochs end, requests and responses are lost, and sessions
-// are evicted. The reference is a fetch without a session: a fetch in a session must return the
-// same, without what has not changed.
+// are evicted. The results of each fetch in a session are compared with those of a fetch without a
+// session: they must be the same, apart from partitions that have not changed.
 type sessionModel struct {
 	t      *testing.T
 	random *rand.Rand
@@ -31,13 +31,13 @@ type sessionModel struct {
 
 	replica  metadata.InSync
 	follower session.Follower[FollowerPartition]
-	wants    map[PartitionID]FetchPartition // of the follower
+	wants    map[PartitionID]FetchPartition // what the follower fetches
 
 	consumer         session.ID
 	consumerSent     map[PartitionID]FetchPartition
 	consumerReceived map[PartitionID]sentOffsets
 	consumerWants    map[PartitionID]FetchPartition
-	reported         int // partitions in responses of the follower
+	reported         int // the number of partitions in responses to the follower
 	omitted          int
 }
 
@@ -107,7 +107,7 @@ func (m *sessionModel) step() {
 	switch m.random.IntN(12) {
 	case 0, 1, 2:
 		m.set.Append(1, []ProducePartition{{ID: of, Batch: batch(m.t, "a record")}})
-	case 3, 4, 5: // the follower has everything, or is new
+	case 3, 4, 5: // the follower has all records, or begins to fetch the partition
 		p := topic.Partitions[of.Index]
 		m.wants[of] = FetchPartition{
 			ID: of, Topic: topic.ID, Offset: log.LogEnd(), DurableEnd: log.LogEnd(),
@@ -145,7 +145,7 @@ func (m *sessionModel) step() {
 	}
 }
 
-// sessionFailure is what happens to a fetch.
+// sessionFailure is a failure that affects one fetch.
 type sessionFailure int
 
 const (
@@ -163,7 +163,7 @@ func (m *sessionModel) failure() sessionFailure {
 	return noFailure
 }
 
-// closeSessions closes all sessions, as an eviction or a restart of the leader does.
+// closeSessions closes all sessions, as evictions or a restart of the leader would.
 func (m *sessionModel) closeSessions() {
 	for _, in := range m.set.sessions.cache.all() {
 		m.set.sessions.close(in)
@@ -173,7 +173,8 @@ func (m *sessionModel) closeSessions() {
 	}
 }
 
-// followerFetch is one fetch of the follower, built like a fetcher's.
+// followerFetch sends one fetch of the follower, which it builds as a fetcher does, and compares
+// the results.
 func (m *sessionModel) followerFetch() {
 	if m.follower.Full() {
 		m.follower.Reset()
@@ -259,7 +260,8 @@ func (m *sessionModel) compare(client string, got, want []FetchResult) {
 	}
 }
 
-// consumerFetch is one fetch of the consumer, which names the partitions whose request has changed.
+// consumerFetch sends one fetch of the consumer, which names the partitions whose request has
+// changed, and compares the results.
 func (m *sessionModel) consumerFetch() {
 	req := FetchRequest{BytesMin: 1, BytesMax: 1 << 30, Session: m.consumer}
 	if m.consumer.Epoch == session.New {
@@ -312,7 +314,7 @@ func (m *sessionModel) consumerFetch() {
 	m.compare("consumer", got.Results, changed)
 }
 
-// TestSessionsMatchFetchesWithoutSession, whatever is lost.
+// TestSessionsMatchFetchesWithoutSession runs sessionModel with random failures.
 func TestSessionsMatchFetchesWithoutSession(t *testing.T) {
 	for s := range seed.Sequence(t, 60) {
 		synctest.Test(t, func(t *testing.T) {
@@ -322,7 +324,7 @@ func TestSessionsMatchFetchesWithoutSession(t *testing.T) {
 				for range 1 + m.random.IntN(3) {
 					m.step()
 				}
-				// so that the next fetch scans for changes without an event
+				// wait until the next fetch scans for changes without an event
 				time.Sleep(sessionScanInterval)
 				if m.random.IntN(2) == 0 {
 					m.followerFetch()

@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/replica/session"
 )
 
-// inSession starts a session of a follower that has everything, and returns a fetch that continues
-// it without changed partitions.
+// inSession starts a session of a follower that has all records. It returns the request of the
+// session's next fetch, which names no partition.
 func inSession(t testing.TB, s *Set, req FetchRequest) FetchRequest {
 	t.Helper()
 	req.Session = session.ID{}
@@ -26,7 +26,7 @@ func inSession(t testing.TB, s *Set, req FetchRequest) FetchRequest {
 	return req
 }
 
-// nextFetch continues a session.
+// nextFetch sends the next fetch of a session, and prepares req for the fetch after that.
 func nextFetch(t testing.TB, s *Set, req *FetchRequest) []FetchResult {
 	t.Helper()
 	got, err := s.FetchInSession(t.Context(), *req)
@@ -44,7 +44,7 @@ func TestSessionReadsOnlyDirtyPartitions(t *testing.T) {
 		whole := slices.Clone(req.Partitions)
 		req = inSession(t, s, req)
 		for len(nextFetch(t, s, &req)) > 0 {
-			req.Partitions = whole // the follower receives the high watermarks
+			req.Partitions = whole // repeat all requests until the leader has nothing to report
 		}
 		in := s.sessions.cache.get(req.Session.ID)
 		if n := in.mu.dirty.Len(); n != 0 {
@@ -60,7 +60,8 @@ func TestSessionReadsOnlyDirtyPartitions(t *testing.T) {
 	})
 }
 
-// TestSessionFetchWaits for an append, and for nothing that does not concern the follower.
+// TestSessionFetchWaits: a waiting fetch returns after an append, but not for events that do not
+// concern the follower.
 func TestSessionFetchWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, req := caughtUp(t, 3)
@@ -68,7 +69,8 @@ func TestSessionFetchWaits(t *testing.T) {
 			req.Partitions[i].HighWater = 1
 		}
 		req = inSession(t, s, req)
-		req.Wait = 10 * time.Second // less than retention takes to delete records of 1970
+		// ends before retention deletes the records, which have timestamps of 1970
+		req.Wait = 10 * time.Second
 		type answer struct {
 			results []FetchResult
 			took    time.Duration
@@ -96,8 +98,8 @@ func TestSessionFetchWaits(t *testing.T) {
 	})
 }
 
-// TestSessionFetchIsInterrupted by its connection, by the next fetch of the session, and by the end
-// of the session or the set.
+// TestSessionFetchIsInterrupted: a waiting fetch ends if its connection interrupts it, if the next
+// fetch of the session arrives, or if the session or the set is closed.
 func TestSessionFetchIsInterrupted(t *testing.T) {
 	for _, event := range []string{"connection", "next fetch", "end of the session",
 		"end of the set"} {
@@ -141,7 +143,7 @@ func TestSessionFetchIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestWrongSessionFetchesAreRejected, and leave the session as it is.
+// TestWrongSessionFetchesAreRejected: the rejected fetches do not change the session.
 func TestWrongSessionFetchesAreRejected(t *testing.T) {
 	s, req := caughtUp(t, 2)
 	req = inSession(t, s, req)
@@ -176,8 +178,9 @@ func TestWrongSessionFetchesAreRejected(t *testing.T) {
 	}
 }
 
-// TestNewBrokerEpochClosesEarlierSessions, but not other sessions of the same epoch (a follower may
-// have two), and none of other clients.
+// TestNewBrokerEpochClosesEarlierSessions: a session of a new broker epoch closes the sessions of
+// the broker's earlier epochs. It closes no sessions of the same epoch (a follower may have two)
+// and no sessions of other clients.
 func TestNewBrokerEpochClosesEarlierSessions(t *testing.T) {
 	s, req := caughtUp(t, 2)
 	inSession(t, s, req)
@@ -200,7 +203,8 @@ func TestNewBrokerEpochClosesEarlierSessions(t *testing.T) {
 	}
 }
 
-// TestOversizedSessionIsClosed: its client must continue without a session.
+// TestOversizedSessionIsClosed: if a session grows beyond the limit, it is closed, and the client
+// must continue without a session.
 func TestOversizedSessionIsClosed(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 1, nil)
@@ -219,7 +223,7 @@ func TestOversizedSessionIsClosed(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if n := len(b.sessions.watch.partitions); n != 0 || b.sessions.cache.cache.Partitions() != 0 {
-		t.Errorf("%d partitions are watched, %d counted", n, b.sessions.cache.cache.Partitions())
+		t.Errorf("%d partitions are watched, the cache's size is %d", n, b.sessions.cache.cache.Partitions())
 	}
 	req.Session = session.ID{}
 	if got, err := b.FetchInSession(t.Context(), req); err != nil || got.Session != 0 ||
@@ -228,8 +232,8 @@ func TestOversizedSessionIsClosed(t *testing.T) {
 	}
 }
 
-// TestSessionsDuringApply: with -race, that sessions, Apply and producers share nothing unguarded,
-// and that every fetch that waits is woken.
+// TestSessionsDuringApply: with -race, the test verifies that sessions, Apply and producers share
+// no unguarded data. It also verifies that every waiting fetch is woken.
 func TestSessionsDuringApply(t *testing.T) {
 	b := newBroker(t)
 	b.topic("steady", 2, nil)

@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// inBubble runs a test in a synctest bubble, with a broker that leads a-0 and a-1.
+// inBubble runs a test in a synctest bubble, with a broker that leads partitions a-0 and a-1.
 func inBubble(t *testing.T, test func(t *testing.T, b *broker)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -23,7 +23,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *broker)) {
 	})
 }
 
-// inBackground fetches in a goroutine, and measures how long that takes.
+// inBackground fetches in a goroutine, and measures how long the fetch takes.
 func (b *broker) inBackground(ctx context.Context, req FetchRequest) <-chan answer {
 	responses := make(chan answer, 1)
 	start := time.Now()
@@ -78,7 +78,7 @@ func TestFetchReturnsEmptyAfterItsWait(t *testing.T) {
 	})
 }
 
-// TestFetchWaitsForBytesMin: one small record is not enough, several are.
+// TestFetchWaitsForBytesMin: a fetch waits until the records together have BytesMin bytes.
 func TestFetchWaitsForBytesMin(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		req := fetch(time.Minute, 0, id("a", 0), id("a", 1))
@@ -99,8 +99,9 @@ func TestFetchWaitsForBytesMin(t *testing.T) {
 	})
 }
 
-// TestFetchAcrossSegmentsDoesNotWait: a response holds batches of one segment only, so BytesMin can
-// be unreachable although there is more data. The client receives what fits and fetches the rest.
+// TestFetchAcrossSegmentsDoesNotWait: a response contains batches of one segment only. So a fetch
+// may not reach BytesMin although more data exists. It must return the batches of one segment at
+// once; the client fetches the others next.
 func TestFetchAcrossSegmentsDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
@@ -118,8 +119,8 @@ func TestFetchAcrossSegmentsDoesNotWait(t *testing.T) {
 	})
 }
 
-// TestFetchBytesMax: BytesMax bounds the whole response, except that the first batch of the first
-// partition with data is returned whole.
+// TestFetchBytesMax: BytesMax limits the whole response. The first batch of the first partition
+// with data is still returned whole.
 func TestFetchBytesMax(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		size := len(batch(t, "12345"))
@@ -150,9 +151,9 @@ func TestFetchBytesMax(t *testing.T) {
 	})
 }
 
-// TestFetchOfARangeWithoutRecordsWaits: the cleaner may have left no record between the offset of a
-// fetch and the end. The range that the first read already covered must not complete the wait, or
-// the client would fetch again without end.
+// TestFetchOfARangeWithoutRecordsWaits: the cleaner may have removed all records between the offset
+// of a fetch and the log end. The range that the first read covered must not complete the wait, or
+// the client would send the same fetch again at once, without end.
 func TestFetchOfARangeWithoutRecordsWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		b.mustProduce(id("a", 0), "x")
@@ -199,8 +200,8 @@ func TestFetchErrorsDoNotWait(t *testing.T) {
 	})
 }
 
-// TestWaitingFetchEndsWithItsPartition: a consumer must not wait at a broker that no longer serves
-// the partition.
+// TestWaitingFetchEndsWithItsPartition: a fetch must not wait at a broker that no longer serves the
+// partition.
 func TestWaitingFetchEndsWithItsPartition(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(b *broker)

@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// Follower stores the requests that a follower last sent to one leader: the client end of a fetch
-// session. P is the fetch request of one partition. The zero value starts with a full fetch.
+// Follower stores the requests that a follower last sent to one leader. It is the client's side of
+// a fetch session. P is the type of the fetch request for one partition. The zero value starts with
+// a full fetch.
 type Follower[P comparable] struct {
 	id        ID // of the next fetch
 	sent      map[Key]P
@@ -27,14 +28,15 @@ func (f *Follower[P]) Reset() {
 	f.forgotten = f.forgotten[:0]
 }
 
-// Update reports whether the next fetch must contain a partition's request: it is new in the
-// session or differs from the last request sent. If so, Update stores it as sent.
+// Update reports whether the next fetch must contain a partition's request: the partition is new in
+// the session, or the request differs from the last one that was sent. If so, Update stores the
+// request as sent.
 func (f *Follower[P]) Update(key Key, request P) bool {
 	last, known := f.sent[key]
 	if known && last == request {
 		return false
 	}
-	if !known { // a fetch that names and forgets a partition removes it
+	if !known { // otherwise the fetch would add and then remove it
 		f.forgotten = slices.DeleteFunc(f.forgotten, func(k Key) bool { return k == key })
 	}
 	if f.sent == nil {
@@ -69,8 +71,8 @@ func (f *Follower[P]) All() iter.Seq2[Key, P] { return maps.All(f.sent) }
 // Len returns the number of partitions in the session.
 func (f *Follower[P]) Len() int { return len(f.sent) }
 
-// Succeeded processes a response, which names its session; 0: the leader has no room for one, or
-// has just closed it.
+// Succeeded processes a response. Parameter session is the session id in the response; 0: the
+// leader has no room for a session, or has just closed it.
 func (f *Follower[P]) Succeeded(session int32) {
 	f.forgotten = f.forgotten[:0]
 	switch {
@@ -89,5 +91,6 @@ func (f *Follower[P]) Succeeded(session int32) {
 // closes the session and starts another one.
 func (f *Follower[P]) Failed() { f.id.Epoch = New }
 
-// Abandon starts over with another leader, which does not know the session.
+// Abandon must be called when the leader changes. The next fetch starts a session at the new
+// leader, which does not have the old session.
 func (f *Follower[P]) Abandon() { f.id = ID{} }

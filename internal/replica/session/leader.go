@@ -8,8 +8,8 @@ type Sequence struct{ next int32 }
 // NewSequence returns the sequence of a new session, whose first fetch is a full one.
 func NewSequence() Sequence { return Sequence{next: 1} }
 
-// Accept processes the next fetch of the session. It fails with ErrEpoch, and changes nothing, if
-// id is not that of the next fetch.
+// Accept processes a fetch of the session. It fails with ErrEpoch, and changes nothing, if id is
+// not the ID of the next fetch.
 func (s *Sequence) Accept(id ID) error {
 	switch {
 	case id.Epoch == New:
@@ -21,7 +21,7 @@ func (s *Sequence) Accept(id ID) error {
 	return nil
 }
 
-// Mark is embedded in a session's partition, so that a DirtyList can hold it.
+// Mark is embedded in the type of a session's partitions, so that a DirtyList can contain them.
 type Mark struct{ dirty, removed bool }
 
 func (m *Mark) mark() *Mark { return m }
@@ -30,7 +30,7 @@ func (m *Mark) mark() *Mark { return m }
 type Marked interface{ mark() *Mark }
 
 // DirtyList lists the partitions of a session that may have something to report, in the order in
-// which they became dirty. Each is listed once. The zero value is empty.
+// which they became dirty. It contains no partition twice. The zero value is empty.
 type DirtyList[P Marked] struct{ list []P }
 
 // Add marks a partition dirty, unless it was removed from the session.
@@ -42,7 +42,7 @@ func (d *DirtyList[P]) Add(partition P) {
 }
 
 // Take empties the list and returns its partitions, except those that were removed from the session
-// meanwhile. After that an event marks a partition dirty again.
+// meanwhile. Later events can mark these partitions dirty again.
 func (d *DirtyList[P]) Take() []P {
 	taken := d.list
 	d.list = nil
@@ -57,7 +57,7 @@ func (d *DirtyList[P]) Take() []P {
 	return kept
 }
 
-// Remove removes a partition from the session: it is never dirty again.
+// Remove removes a partition from the session. The partition is never dirty again.
 func (d *DirtyList[P]) Remove(partition P) { partition.mark().removed = true }
 
 // Len returns the length of the list.

@@ -6,20 +6,21 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Errors that reject a fetch as part of its session. The client starts a new session.
+// These errors reject a fetch as part of its session. The client then starts a new session.
 var (
 	ErrNotFound = errors.New("fetch session not found")
 	ErrEpoch    = errors.New("invalid fetch session epoch")
-	// ErrTopicIDs: a session's fetches name all topics by id, or all by name.
+	// ErrTopicIDs: the fetches of a session must all name topics by id, or all by name.
 	ErrTopicIDs = errors.New("fetch session mixes topic ids and topic names")
 )
 
-// ID identifies a fetch session and one of its fetches. ID 0 is no session. Epoch New requests a
-// new session and epoch None requests none; both fetches name every partition and close the session
-// with the ID. A fetch with any other epoch names what has changed since the previous one.
+// ID identifies a fetch session and one of its fetches. If the field ID is 0, there is no session.
+// Epoch New requests a new session and epoch None requests none; both fetches name every partition,
+// and close the session with the ID. A fetch with any other epoch names only what has changed since
+// the previous fetch of the session.
 type ID struct{ ID, Epoch int32 }
 
-// The epochs of an ID that do not number a fetch.
+// New and None are the epochs that do not number a fetch of a session.
 const (
 	New  int32 = 0
 	None int32 = -1
@@ -31,8 +32,8 @@ func (id ID) Full() bool { return id.Epoch == New || id.Epoch == None }
 // Next returns the ID of the following fetch. Epoch 1 follows the largest epoch.
 func (id ID) Next() ID { return ID{id.ID, max(id.Epoch+1, 1)} }
 
-// Key identifies a partition in a session: by its topic's id, or by name if the client does not
-// know the id.
+// Key identifies a partition in a session by the id of its topic, or by the topic's name if the
+// client does not know the id.
 type Key struct {
 	Topic metadata.ID
 	Name  string // "" unless Topic is zero
