@@ -14,20 +14,21 @@ import (
 // Clean is a request to clean a topic now.
 type Clean struct {
 	Topic      string
-	Partitions []int32  // none: all
+	Partitions []int32  // empty: all partitions
 	Addresses  []string // HOST:PORT of the brokers' HTTP ports, at least one
 }
 
-// Replica is the state of the request at one replica.
+// Replica is the state of a clean request at one replica.
 type Replica struct {
 	Broker    int32 `json:"broker"`
 	Partition int32 `json:"partition"`
-	// State is asked, then done or failed; unreached if its broker could not be reached.
+	// State is first asked, and later done or failed. It is unreached if the broker could not be
+	// reached.
 	State string `json:"state"`
-	// Pass is the pass that served the request, absent before.
+	// Pass is the pass that served the request; nil until the pass has ended.
 	Pass *report.Pass `json:"pass,omitempty"`
-	// Reason is why part of the dirty section was not cleaned, if it is blocked: a reason of the
-	// Topic condition Compacting.
+	// Reason is why the pass left part of the dirty section, if that part is blocked. It is a
+	// reason of the Topic condition Compacting.
 	Reason string `json:"reason,omitempty"`
 	Error  string `json:"error,omitempty"`
 
@@ -54,9 +55,10 @@ type Cleaning struct {
 	Replicas []*Replica `json:"replicas"`
 }
 
-// Start sends the request to the brokers of clean.Addresses, and to the brokers of further replicas
+// Start sends the request to the brokers at clean.Addresses, and to the brokers of further replicas
 // that their responses name. It fails if a broker refuses the request, or if one of clean.Addresses
-// cannot be reached. A replica is Unreached if its broker was only named and cannot be reached.
+// cannot be reached. If a broker was only named in a response and cannot be reached, its replicas
+// are Unreached.
 func (c *Client) Start(ctx context.Context, clean Clean) (*Cleaning, error) {
 	found := &Cleaning{Topic: clean.Topic, Replicas: []*Replica{}}
 	elsewhere := map[[2]int32]report.CleanElsewhere{}
@@ -88,8 +90,9 @@ func (c *Client) Start(ctx context.Context, clean Clean) (*Cleaning, error) {
 	return found, nil
 }
 
-// add records the replicas that a broker accepted the request for. elsewhere collects the replicas
-// that the broker reports on other brokers, except those that have accepted it already.
+// add adds the replicas for which a broker has accepted the request. elsewhere collects the
+// replicas that the broker reports on other brokers, except replicas for which the request was
+// already accepted.
 func (c *Cleaning) add(address string, answer report.CleanRequests,
 	elsewhere map[[2]int32]report.CleanElsewhere) {
 	for _, request := range answer.Requests {
@@ -109,7 +112,8 @@ func (c *Cleaning) add(address string, answer report.CleanRequests,
 	}
 }
 
-// hosts returns the distinct hosts, sorted, whose brokers have not received the request.
+// hosts returns the hosts of the brokers that have not received the request, sorted and without
+// duplicates.
 func hosts(elsewhere map[[2]int32]report.CleanElsewhere) (names []string) {
 	for _, other := range elsewhere {
 		if other.Host != "" && !slices.Contains(names, other.Host) {
@@ -120,8 +124,8 @@ func hosts(elsewhere map[[2]int32]report.CleanElsewhere) (names []string) {
 	return names
 }
 
-// Fault returns an error that names the replicas that failed or could not be reached, and nil if
-// there is none: every replica is done or still in progress.
+// Fault returns an error that names the replicas that failed or could not be reached. It returns
+// nil if every replica is done or still in progress.
 func (c *Cleaning) Fault() error {
 	var unreached, failed []string
 	for _, r := range c.Replicas {

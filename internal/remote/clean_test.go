@@ -18,7 +18,7 @@ import (
 // fakeBroker is an HTTP server with scripted responses.
 type fakeBroker struct {
 	mu       sync.Mutex
-	posts    []string // URLs
+	posts    []string // the URLs of POST requests
 	requests report.CleanRequests
 	refusal  *report.Failure
 	rows     [][]report.Partition // one for each GET; the last is repeated
@@ -61,8 +61,8 @@ func request(broker, partition int32, ticket int64) report.CleanRequest {
 	return report.CleanRequest{Broker: broker, Partition: partition, Ticket: ticket}
 }
 
-// TestRequestIsSentToNamedBrokers covers brokers that only a response names: they receive the
-// request at the same port, and those that cannot be reached are reported.
+// TestRequestIsSentToNamedBrokers: a response names further brokers. They receive the request at
+// the same port. Brokers that cannot be reached are reported.
 func TestRequestIsSentToNamedBrokers(t *testing.T) {
 	first := &fakeBroker{requests: report.CleanRequests{
 		Requests: []report.CleanRequest{request(0, 1, 5)},
@@ -116,7 +116,8 @@ func TestRefusalIsReturned(t *testing.T) {
 	}
 }
 
-// TestWaitFollowsEachReplica checks that Wait reports each step of each replica once, to its end.
+// TestWaitFollowsEachReplica: Wait reports each step of each replica once, until the replica is
+// done or has failed.
 func TestWaitFollowsEachReplica(t *testing.T) {
 	row := func(partition int32, c report.Compaction) report.Partition {
 		return report.Partition{Topic: "t", Partition: partition, Compaction: &c}
@@ -172,7 +173,7 @@ func TestWaitFollowsEachReplica(t *testing.T) {
 	}
 }
 
-// TestWaitEndsWithItsContext covers Ctrl-C.
+// TestWaitEndsWithItsContext: after Ctrl-C, Wait returns while the cleaning continues.
 func TestWaitEndsWithItsContext(t *testing.T) {
 	p := &fakeBroker{
 		requests: report.CleanRequests{Requests: []report.CleanRequest{request(0, 0, 1)}},
@@ -192,7 +193,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestUnresponsiveBrokerFails: the replicas of a broker that does not respond fail, but only after
+// TestUnresponsiveBrokerFails: if a broker does not respond, its replicas fail only after
 // silenceMax, because the broker may be restarting.
 func TestUnresponsiveBrokerFails(t *testing.T) {
 	cleaning := &Cleaning{Topic: "t",

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// responseTimeout bounds one request, including the body of its response.
+	// responseTimeout limits the duration of one request, including the body of its response.
 	responseTimeout = 10 * time.Second
-	// responseBytesMax bounds the bytes that are read of one response.
+	// responseBytesMax limits the bytes that are read of one response.
 	responseBytesMax = 64 << 20
 )
 
@@ -33,8 +33,8 @@ type Refused struct {
 
 func (r *Refused) Error() string { return r.Failure.Error }
 
-// ParseAddress returns HOST:PORT for HOST:PORT, or for the http://HOST:PORT that the ready line of
-// `heartwood dev` prints.
+// ParseAddress accepts HOST:PORT, and http://HOST:PORT as the ready line of `heartwood dev` prints
+// it. It returns HOST:PORT.
 func ParseAddress(text string) (string, error) {
 	address := strings.TrimSuffix(strings.TrimPrefix(text, "http://"), "/")
 	host, port, err := net.SplitHostPort(address)
@@ -50,7 +50,7 @@ func ParseAddress(text string) (string, error) {
 // Client sends requests to the HTTP ports of brokers. The zero value is ready to use.
 type Client struct{ http http.Client }
 
-// Topics is GET /api/v1/topics. Without topics it returns all of them.
+// Topics requests GET /api/v1/topics. If topics is empty, it returns all topics.
 func (c *Client) Topics(ctx context.Context, address string,
 	topics []string) (response summary.Topics, err error) {
 	err = c.do(ctx, http.MethodGet, address,
@@ -58,7 +58,7 @@ func (c *Client) Topics(ctx context.Context, address string,
 	return response, err
 }
 
-// partitions is GET /api/v1/partitions of one topic.
+// partitions requests GET /api/v1/partitions of one topic.
 func (c *Client) partitions(ctx context.Context, address, topic string) (response report.Partitions,
 	err error) {
 	err = c.do(ctx, http.MethodGet, address,
@@ -66,7 +66,7 @@ func (c *Client) partitions(ctx context.Context, address, topic string) (respons
 	return response, err
 }
 
-// clean is POST /api/v1/topics/TOPIC/clean.
+// clean requests POST /api/v1/topics/TOPIC/clean.
 func (c *Client) clean(ctx context.Context, address, topic string,
 	partitions []int32) (response report.CleanRequests, err error) {
 	query := url.Values{}
@@ -78,8 +78,9 @@ func (c *Client) clean(ctx context.Context, address, topic string,
 	return response, err
 }
 
-// do sends a request and decodes the response into into. It fails with a *Refused if the broker
-// responded with an error. Unknown fields are ignored, so brokers may be newer than this client.
+// do sends a request and decodes the response into parameter into. It fails with a *Refused if the
+// broker responded with an error. It ignores unknown fields, so brokers may be newer than this
+// client.
 func (c *Client) do(ctx context.Context, method, address, path string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()

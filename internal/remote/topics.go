@@ -54,7 +54,7 @@ func line(topic summary.Topic, now time.Time) []string {
 		reclaimable, cleaner, cleaned, why}
 }
 
-// age formats a duration in the largest unit of which it has at least two.
+// age formats a duration in the largest unit of which the duration contains at least two.
 func age(d time.Duration) string {
 	switch {
 	case d < 2*time.Minute:

@@ -75,7 +75,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestAddressOfAnotherServerIsReported covers an address that is not the HTTP port of a broker.
+// TestAddressOfAnotherServerIsReported: the address is not that of a broker's HTTP port.
 func TestAddressOfAnotherServerIsReported(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("topic") {

@@ -13,16 +13,17 @@ import (
 const (
 	// waitInterval is the interval at which the brokers are polled for progress.
 	waitInterval = 500 * time.Millisecond
-	// silenceMax is how long a broker may fail to respond before its replicas count as failed.
+	// silenceMax is how long a broker may fail to respond before its replicas are considered
+	// failed.
 	silenceMax = 30 * time.Second
 )
 
-// Wait returns when every replica of the request is done or has failed, or with the error of ctx.
-// It calls printLine with one line for each step that a replica takes.
+// Wait returns nil when every replica of the request is done or has failed. It returns an error if
+// ctx ends first. It calls printLine with one line for each step of each replica.
 func (c *Client) Wait(ctx context.Context, cleaning *Cleaning, printLine func(line string)) error {
 	ticker := time.NewTicker(waitInterval)
 	defer ticker.Stop()
-	silent := map[string]int{} // by address: polls without a response
+	silent := map[string]int{} // number of polls without a response, by address
 	for {
 		open := map[string]bool{}
 		for _, r := range cleaning.Replicas {
@@ -53,11 +54,11 @@ func (c *Client) Wait(ctx context.Context, cleaning *Cleaning, printLine func(li
 	}
 }
 
-// errRequestLost is the error of a replica whose broker no longer has the request.
+// errRequestLost is the error of a replica whose broker no longer knows the request.
 var errRequestLost = errors.New("the broker has restarted and lost the request; send it again")
 
-// update applies one broker's response, or the error in place of one, to its replicas. They fail if
-// timedOut is set.
+// update applies one broker's response to its replicas. If err is set, there was no response; the
+// replicas then fail only if timedOut is set.
 func (c *Cleaning) update(address string, rows report.Partitions, err error, timedOut bool,
 	printLine func(string)) {
 	for _, r := range c.Replicas {
@@ -109,8 +110,8 @@ func (r *Replica) update(row *report.Compaction) {
 	}
 }
 
-// describe returns the current step of the replica, of which each is printed once, and details that
-// are appended to that line.
+// describe returns the current step of the replica, and details for the same line. A step is
+// printed once, even if its details change.
 func (r *Replica) describe(row *report.Compaction) (step, more string) {
 	switch {
 	case r.State == Failed:

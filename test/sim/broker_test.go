@@ -27,7 +27,7 @@ type broker struct {
 	live atomic.Pointer[liveBroker] // nil: the broker is down
 
 	stopping bool
-	exits    []exit // one for each process that has ended; of the controller
+	exits    []exit // one for each process that has ended; guarded by world.mu
 }
 
 // exit is how a broker process ended.
@@ -50,7 +50,7 @@ type liveBroker struct {
 	wire     *listener    // nil unless profile.overWire is set
 	epoch    atomic.Int64 // 0: not registered yet
 	image    atomic.Pointer[metadata.Image]
-	dead     atomic.Bool // its actions have no effect on other nodes
+	dead     atomic.Bool // the process has ended, and no longer affects other nodes
 	closes   atomic.Bool // shut was called
 	closed   chan struct{}
 	applying sync.WaitGroup // the goroutine that applies images
@@ -134,7 +134,7 @@ func (l *liveBroker) run() {
 		if err := l.w.net.send(l.ctx, apiServer, l.id); err == nil {
 			l.apply(image)
 		} else if l.ctx.Err() == nil {
-			continue // with the current image
+			continue // try again with the current image
 		}
 		select {
 		case <-l.ctx.Done():
@@ -166,12 +166,13 @@ func (l *liveBroker) apply(image *metadata.Image) {
 func (l *liveBroker) keepLease() {
 	for sleep(l.ctx, time.Second) == nil {
 		ctx, cancel := context.WithTimeout(l.ctx, 3*time.Second)
-		_ = l.callAPI(ctx, func() error { l.w.meta.newProducer(l.id, l.epoch.Load()); return nil })
+		_ = l.callAPI(ctx, func() error { l.w.meta.renewLease(l.id, l.epoch.Load()); return nil })
 		cancel()
 	}
 }
 
-// changeISR is the metadata store's method on this broker.
+// changeISR sends one ISR change to the API server, with random failures. After some failures it
+// isolates the broker.
 func (l *liveBroker) changeISR(ctx context.Context, change metadata.ISRChange) error {
 	var late time.Duration
 	failure := l.w.apiFailure(change)
@@ -188,8 +189,8 @@ func (l *liveBroker) changeISR(ctx context.Context, change metadata.ISRChange) e
 	return err
 }
 
-// isolate disconnects the broker from everything but its clients, at a moment when it does not know
-// the recorded ISR.
+// isolate disconnects the broker from the API server and all other brokers for a while, but not
+// from its clients. It is called when the broker does not know the outcome of an ISR change.
 func (l *liveBroker) isolate(d time.Duration) {
 	l.w.tracef("broker %d is isolated for %s", l.id, d)
 	for id := apiServer; int(id) < len(l.w.brokers); id++ {
@@ -203,18 +204,18 @@ func (l *liveBroker) isolate(d time.Duration) {
 	})
 }
 
-// kill ends the process. Its remaining actions reach no other node, and go to a disk that is no
-// longer read.
+// kill ends the process. The goroutines of the process may continue for a moment, but they reach no
+// other node, and the disk that they use is no longer read.
 func (l *liveBroker) kill() {
 	l.dead.Store(true)
 	l.broker.live.Store(nil)
-	l.w.net.change(func() {}) // wakes the senders that wait for a response
+	l.w.net.change(func() {}) // wakes the messages that wait in the network
 	l.w.spawn(l.shut)
 }
 
-// shut closes everything in order, once; a second caller waits for the first. After a fault it
-// releases the resources of the dead process. A sync.Once would block on a lock, which would stop
-// the bubble's time.
+// shut closes the parts of the process in order. If it is called twice, the second call waits for
+// the first. After a fault it releases the resources of the dead process. It does not use a
+// sync.Once, because a goroutine that blocks on its lock would stop the bubble's time.
 func (l *liveBroker) shut() {
 	if l.closes.Swap(true) {
 		<-l.closed
@@ -231,7 +232,7 @@ func (l *liveBroker) shut() {
 	}
 }
 
-// stop performs a controlled shutdown, like internal/broker.
+// stop performs a controlled shutdown, as internal/broker does.
 func (l *liveBroker) stop() {
 	ctx, cancel := context.WithTimeout(l.ctx, 20*time.Second)
 	defer cancel()
@@ -254,10 +255,10 @@ func (l *liveBroker) stop() {
 // link is a connection between two brokers.
 type link struct {
 	from, to *liveBroker
-	ctx      context.Context // ends with the connection
+	ctx      context.Context // canceled when the connection ends
 	cancel   context.CancelFunc
 
-	interrupts chan struct{} // holds one
+	interrupts chan struct{} // capacity 1
 }
 
 func (l *liveBroker) dial(ctx context.Context, to metadata.Broker) (replica.Peer, error) {
@@ -287,7 +288,8 @@ func (k *link) Close() error {
 	return nil
 }
 
-// Interrupt implements replica.Peer. It arrives after the fetch, or is lost with the connection.
+// Interrupt implements replica.Peer. Its message arrives after that of the fetch, or is lost with
+// the connection.
 func (k *link) Interrupt() {
 	k.from.w.spawn(func() {
 		if k.from.w.net.send(k.ctx, k.from.id, k.to.id) != nil {
@@ -306,8 +308,8 @@ type response struct {
 	err error
 }
 
-// Fetch implements replica.Peer. A request that was sent arrives even if its sender no longer
-// waits.
+// Fetch implements replica.Peer. A request that was sent arrives even if its sender no longer waits
+// for the response.
 func (k *link) Fetch(ctx context.Context, req *replica.FollowerFetch) (replica.FollowerResponse,
 	error) {
 	sent := *req
@@ -371,7 +373,7 @@ func (k *link) serve(req *replica.FollowerFetch) (none replica.FollowerResponse,
 	return replica.FollowerResponse{Session: fetched.Session, Partitions: answers}, refused
 }
 
-// followerResult converts a result to the follower's form, and releases it.
+// followerResult converts a result to the follower's form, and releases the result's data.
 func followerResult(r *replica.FetchResult) replica.FollowerResult {
 	answer := replica.FollowerResult{
 		ID: r.ID, Err: r.Err, HighWater: r.HighWater, LogStart: r.LogStart, LogEnd: r.LogEnd,
@@ -384,7 +386,7 @@ func followerResult(r *replica.FetchResult) replica.FollowerResult {
 	return answer
 }
 
-// takeRecords copies the records of a result, and releases it.
+// takeRecords returns a copy of the records in a result, and releases the result's data.
 func takeRecords(r *replica.FetchResult) ([]byte, error) {
 	if r.Data == nil {
 		return nil, r.Err

@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// check verifies the logs of every live broker, while nothing runs: what is new in them, or all of
-// it.
+// check verifies the logs of every live broker while no other goroutine runs. It reads only new
+// records, or all records if whole is set.
 func (o *oracle) check(whole bool) {
 	for _, t := range o.mu.models {
 		recorded := o.w.meta.recorded(t.name)
@@ -45,8 +45,9 @@ func inSync(recorded placement.Partition, l *liveBroker) bool {
 		})
 }
 
-// applyReset processes that a follower has discarded its log. The logWatcher checks that it was not
-// in sync. A partial truncation never goes below the high watermark.
+// applyReset processes the event that a follower has discarded its log: the log must be verified
+// again from its present high watermark on. The logWatcher checks that the follower was not in
+// sync. Other truncations need no such processing, because they never go below the high watermark.
 func (t *partitionModel) applyReset(l *liveBroker, log *logstore.Log) {
 	if !l.watcher.takeReset(t.name) {
 		return
@@ -57,11 +58,12 @@ func (t *partitionModel) applyReset(l *liveBroker, log *logstore.Log) {
 	}
 }
 
-// checkLog verifies one log. It returns its high watermark, 0 if the log does not count.
+// checkLog verifies one log and returns its high watermark. It returns 0 if the log cannot be
+// verified.
 func (o *oracle) checkLog(t *partitionModel, l *liveBroker, state replica.State, whole bool) int64 {
 	log := state.Log
 	if log.LeaderEpoch() < t.lossEpoch {
-		return 0 // it may have records that were lost elsewhere, and will truncate them
+		return 0 // the log may have records that were lost on other brokers, and will truncate them
 	}
 	hw, end := log.HighWatermark(), log.LogEnd()
 	until := t.verified[l]
@@ -128,11 +130,12 @@ func (o *oracle) checkComplete(t *partitionModel, l *liveBroker, start, hw int64
 		}
 		return
 	}
-	// A key whose latest record is above hw may have none here: a replica that catches up copies
-	// the log as it is cleaned by now.
+	// If the latest record of a key is at or above hw, the log may have no record of the key below
+	// hw. A replica that catches up copies a log that was cleaned meanwhile, without the superseded
+	// records.
 	latest, want := t.latestOf(records, hw), map[string]logRecord{}
 	for offset, f := range t.committed {
-		if had, ok := want[f.key]; t.counts(f) && (!ok || had.offset < offset) {
+		if had, ok := want[f.key]; t.takesEffect(f) && (!ok || had.offset < offset) {
 			want[f.key] = f
 		}
 	}
@@ -157,19 +160,20 @@ func (o *oracle) checkComplete(t *partitionModel, l *liveBroker, start, hw int64
 	t.count.cleaned = max(t.count.cleaned, below-len(records))
 }
 
-// latestOf returns the latest record of each key below an offset, without those of transactions
-// that were not committed.
+// latestOf returns the latest record of each key below an offset. It ignores records of
+// transactions that were not committed.
 func (t *partitionModel) latestOf(records []logRecord, below int64) map[string]logRecord {
 	latest := map[string]logRecord{}
 	for _, f := range records {
-		if f.offset < below && t.counts(f) {
+		if f.offset < below && t.takesEffect(f) {
 			latest[f.key] = f
 		}
 	}
 	return latest
 }
 
-// checkLeader verifies that a leader was elected, and the offsets that it returns to clients.
+// checkLeader verifies that a broker which leads was elected in its leader epoch. It also verifies
+// the offsets that the broker returns to clients.
 func (o *oracle) checkLeader(t *partitionModel, l *liveBroker, state replica.State, hw int64) {
 	if !state.Leader {
 		return
@@ -201,15 +205,16 @@ func (o *oracle) checkLeader(t *partitionModel, l *liveBroker, state replica.Sta
 		}
 	}
 	if stable == state.Log.LogStart() {
-		// The log start does not decide the transactions below it: another log may still have
-		// them.
+		// The last stable offset may have advanced only because records were deleted. Another log
+		// may still contain an open transaction below it.
 		stable = 0
 	}
 	before := t.reported[state.LeaderEpoch]
 	t.reported[state.LeaderEpoch] = ends{max(before.end, hw), max(before.stable, stable)}
 }
 
-// checkISR fails if a live ISR member lacks a record below a high watermark: it could be elected.
+// checkISR fails if a live ISR member, which could be elected, lacks a record below a high
+// watermark.
 func (o *oracle) checkISR(t *partitionModel, recorded placement.Partition, highest int64,
 	highestOn int32) {
 	for _, m := range recorded.ISR {

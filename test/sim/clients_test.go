@@ -21,14 +21,14 @@ const (
 	writers  = 3
 	tailers  = 2
 	keyCount = 12
-	// hotKeys is the number of keys that nearly all records have. The other keys are idle long
-	// enough for their tombstones to be removed.
+	// hotKeys is the number of keys to which nearly all records belong. The other keys are idle for
+	// so long that their tombstones are removed.
 	hotKeys      = 6
-	writeTimeout = 15 * time.Second // of a write with its retries
+	writeTimeout = 15 * time.Second // for a write and its retries
 	readTimeout  = 15 * time.Second
 )
 
-// client is a producer and consumer. Its fields belong to its goroutine.
+// client is a producer and consumer. Only its own goroutine uses its fields, apart from mu.
 type client struct {
 	w        *world
 	id       int
@@ -59,7 +59,7 @@ func newClient(w *world, id int) *client {
 	return c
 }
 
-// newProducer makes the client another idempotent producer.
+// newProducer gives the client a new id as an idempotent producer.
 func (c *client) newProducer() {
 	c.producer += 1000
 	if c.producer == 1000 {
@@ -95,7 +95,7 @@ func (w *world) writersStopped() bool {
 	return w.mu.writersStopped
 }
 
-// write produces, and reads now and then, until the writers are stopped.
+// write produces, and sometimes reads, until the writers are stopped.
 func (c *client) write() {
 	for !c.w.writersStopped() && sleep(c.w.ctx,
 		time.Duration(20+c.random.IntN(200))*time.Millisecond) == nil {
@@ -116,8 +116,8 @@ func (c *client) write() {
 	}
 }
 
-// leader returns the leader according to the images of some brokers, never of an older leader epoch
-// than the client knows.
+// leader returns the leader according to the image of a random broker. It ignores images that are
+// older than the latest leader epoch which the client knows.
 func (c *client) leader(t *topic) *liveBroker {
 	var leader *liveBroker
 	for _, at := range c.random.Perm(len(c.w.brokers)) {
@@ -137,7 +137,7 @@ func (c *client) leader(t *topic) *liveBroker {
 		c.known[t.name] = p.LeaderEpoch
 		leader = c.w.brokers[p.Leader].live.Load()
 		if c.random.IntN(3) > 0 {
-			break // otherwise it asks another broker
+			break // otherwise use the image of another broker
 		}
 	}
 	return leader
@@ -186,8 +186,8 @@ func (c *client) newBatch(t *topic, acks1 bool, keys ...string) *batch {
 	return b
 }
 
-// deletedOneIn returns the fraction of a key's records that are tombstones. Keys that are rarely
-// written have more, because deleted values would return there.
+// deletedOneIn returns n if one in n records of a key is a tombstone. Keys that are rarely written
+// have more tombstones: only there can a deleted value return after its tombstone was removed.
 func deletedOneIn(key string) int {
 	if key >= fmt.Sprintf("k%x", hotKeys) {
 		return 2
@@ -197,8 +197,9 @@ func deletedOneIn(key string) int {
 
 const padding = "................................................................................................................................"
 
-// clock returns the client's time, which jumps. It does not jump ahead if records expire by time,
-// because one such record would keep all records after it.
+// clock returns the timestamp of a record: usually the present time, but sometimes an earlier or a
+// later time. It returns no later time if the topic's records expire, because one record with a
+// later timestamp would keep all records after it.
 func (c *client) clock(t *topic) time.Time {
 	switch c.random.IntN(12) {
 	case 0:
@@ -233,8 +234,9 @@ func (c *client) writeBatches(t *topic) {
 	c.deliver(t, batches)
 }
 
-// deliver retries until all batches are acknowledged or the time is over. A batch that was not
-// acknowledged may be in the log, or may still arrive.
+// deliver sends batches until all are acknowledged or writeTimeout has passed, and reports whether
+// all are acknowledged. A batch that was not acknowledged may be in the log, or may still arrive
+// there.
 func (c *client) deliver(t *topic, batches []*batch) (done bool) {
 	called := time.Now()
 	sent, left := 0, batches

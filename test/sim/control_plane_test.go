@@ -31,7 +31,7 @@ type controlPlane struct {
 		operatorDown bool   // the operator is down
 		preferred    bool   // the next decision moves leaders to their preferred replicas
 		acceptLoss   bool   // an administrator accepts any data loss
-		lastBrokers  string // the brokers in the last image, for comparison
+		lastBrokers  string // the state of the brokers at the last decision, for comparison
 		changed      chan struct{}
 	}
 }
@@ -43,13 +43,13 @@ type topic struct {
 	settings  topicconfig.Settings
 	partition placement.Partition
 	version   int
-	// deferredSince is when the operator began to leave an ISR change to the leader; zero: it does
-	// not.
+	// deferredSince is the time since which the operator leaves an ISR change to the leader; zero:
+	// it leaves none to the leader.
 	deferredSince time.Time
 }
 
-// takeoverDelay is the time for which the operator leaves an ISR change to the leader: the maximum
-// of the real operator.
+// takeoverDelay is how long the operator leaves an ISR change to the leader. The real operator has
+// the same maximum.
 const takeoverDelay = 30 * time.Second
 
 // newIncarnation returns a replica incarnation id that no earlier decision about the topic has
@@ -60,7 +60,7 @@ func (t *topic) newIncarnation() string { return fmt.Sprintf("%s@%d", t.name, t.
 type registration struct {
 	metadata.Broker
 	seen   time.Time
-	exited bool // its exit was seen
+	exited bool // the exit of the process was detected
 }
 
 func newControlPlane(w *world) *controlPlane {
@@ -70,7 +70,7 @@ func newControlPlane(w *world) *controlPlane {
 	return c
 }
 
-// liveness returns the operator's knowledge of a broker.
+// liveness returns the state of a broker as the operator knows it.
 func (r *registration) liveness(now time.Time) placement.Liveness {
 	switch age := now.Sub(r.seen); {
 	case r.exited || age > leaseExpiry:
@@ -138,8 +138,8 @@ func (c *controlPlane) decide() {
 	c.mu.preferred = false
 }
 
-// leavesToLeader reports whether the operator leaves a change to the leader for now: one that only
-// affects the ISR.
+// leavesToLeader reports whether the operator leaves a change to the leader for now. It does so
+// with a change that only affects the ISR, for at most takeoverDelay.
 func (t *topic) leavesToLeader(next placement.Partition, now time.Time) bool {
 	unchangedISR := next
 	unchangedISR.ISR = t.partition.ISR
@@ -211,7 +211,7 @@ func (c *controlPlane) image() (image *metadata.Image, changed chan struct{}) {
 		}
 		imaged.SetISR(p.Leader, p.ISR, up)
 		for _, m := range p.ISR {
-			// Like both stores: a restarted broker is not the elected leader.
+			// As in both metadata stores, a broker that has restarted is not the elected leader.
 			if r := c.mu.brokers[m.Broker]; m.Broker == p.Leader && r.Epoch == m.Epoch &&
 				r.liveness(time.Now()) != placement.Down {
 				imaged.Leader = p.Leader
@@ -238,8 +238,8 @@ func (c *controlPlane) register(self metadata.Broker) (epoch int64) {
 	return self.Epoch
 }
 
-// renew renews a Lease, unless a later broker epoch holds it.
-func (c *controlPlane) newProducer(id int32, epoch int64) {
+// renewLease renews a Lease, unless a later broker epoch has registered.
+func (c *controlPlane) renewLease(id int32, epoch int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.mu.brokers[id]; r != nil && r.Epoch == epoch && !r.exited {
@@ -251,8 +251,8 @@ func (c *controlPlane) newProducer(id int32, epoch int64) {
 	}
 }
 
-// processExited records that the exit of a broker process was seen: the end of its container, or
-// the release of its Lease.
+// processExited processes the detected exit of a broker process, by the end of its container or the
+// release of its Lease.
 func (c *controlPlane) processExited(id int32, epoch int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -271,8 +271,8 @@ func (c *controlPlane) leave(id int32, epoch int64) {
 	}
 }
 
-// serving processes the logs that contain a later leader epoch: the next election uses a leader
-// epoch that is higher still.
+// serving processes the report of a leader whose log contains a later leader epoch. The next
+// election uses a leader epoch that is higher than the one in the log.
 func (c *controlPlane) serving(id int32, served []metadata.Served) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -301,8 +301,8 @@ func (c *controlPlane) topicLocked(id metadata.ID) *topic {
 
 var errNoAnswer = errors.New("no answer from the API server")
 
-// changeISR changes the ISR on behalf of a broker, by compare-and-swap on the version. With late >
-// 0 the write arrives after the broker has abandoned the request.
+// changeISR changes the ISR on behalf of a broker, by compare-and-swap on the version. If late > 0,
+// the write arrives after that time, when the broker has abandoned the request.
 func (c *controlPlane) changeISR(ctx context.Context, change metadata.ISRChange,
 	late time.Duration) error {
 	c.mu.Lock()

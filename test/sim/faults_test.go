@@ -7,19 +7,19 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// exited records how a process of the broker ended.
+// exited stores how a process of the broker ended.
 func (b *broker) exited(e exit) {
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()
-	// It was not registered yet: its data is that of the previous process.
+	// The process was not registered yet, so its data is that of the previous process.
 	if e.epoch == 0 && len(b.exits) > 0 {
 		e.epoch = b.exits[len(b.exits)-1].epoch
 	}
 	b.exits = append(b.exits, e)
 }
 
-// lostSince reports whether the broker has lost records of a log that it had in a broker epoch or
-// later.
+// lostSince reports whether the broker may have lost records that its log contained in a broker
+// epoch or later. Parameter synced is set if the log synced all records.
 func (b *broker) lostSince(epoch int64, synced bool) bool {
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()
@@ -28,7 +28,7 @@ func (b *broker) lostSince(epoch int64, synced bool) bool {
 	})
 }
 
-// randomDuration returns a duration between the bounds; short ones are more frequent.
+// randomDuration returns a duration between the bounds. Short durations are more frequent.
 func (w *world) randomDuration(low, high time.Duration) time.Duration {
 	part := w.random.Float64()
 	return low + time.Duration(part*part*float64(high-low))
@@ -131,9 +131,10 @@ func (w *world) move(t *topic, target []int32) {
 	}
 }
 
-// removeAndRestoreReplica kills a broker. While it is down, it is removed from the replicas of all
-// topics, for as long as the others need to remove tombstones, and then added again. Its log from
-// the time before contains deleted keys (ADR 0185).
+// removeAndRestoreReplica kills a broker. While the broker is down, it is removed from the replicas
+// of all topics, for as long as the other brokers need to remove tombstones. Then it is added
+// again. Its old log contains deleted keys (ADR 0185). The result is the time until it is added
+// again.
 func (w *world) removeAndRestoreReplica(b *broker) (away time.Duration) {
 	l := b.live.Load()
 	if l == nil {
@@ -157,7 +158,7 @@ func (w *world) removeAndRestoreReplica(b *broker) (away time.Duration) {
 	return away
 }
 
-// kill kills the process of a broker; everything that it wrote is kept.
+// kill kills the process of a broker. The disk keeps everything that the process wrote.
 func (w *world) kill(b *broker) {
 	if l := b.live.Load(); l != nil {
 		w.tracef("broker %d is killed", b.id)
@@ -167,8 +168,8 @@ func (w *world) kill(b *broker) {
 	}
 }
 
-// cutPower ends a broker; what was not synced is lost, or a part of it. A broker that is down loses
-// nothing: it has shut down cleanly, or is dead already.
+// cutPower ends a broker. All records that were not synced are lost, or some of them. A broker that
+// is down loses such records too, unless it has shut down gracefully.
 func (w *world) cutPower(b *broker) {
 	if !w.mayLoseData(b) {
 		return
@@ -189,7 +190,7 @@ func (w *world) cutPower(b *broker) {
 	b.disk = disk
 }
 
-// replaceDisk ends a broker and gives it an empty disk.
+// replaceDisk ends a broker and replaces its disk with an empty one.
 func (w *world) replaceDisk(b *broker) {
 	if l := b.live.Load(); l != nil && w.mayLoseData(b) {
 		w.tracef("broker %d gets an empty disk", b.id)
@@ -198,8 +199,8 @@ func (w *world) replaceDisk(b *broker) {
 	}
 }
 
-// mayLoseData reports whether a broker may lose its data: without allowLoss only while another ISR
-// member of each of its partitions is alive.
+// mayLoseData reports whether a broker may lose its data. Unless allowLoss is set, each partition
+// with this broker in the ISR must have another ISR member that is alive.
 func (w *world) mayLoseData(b *broker) bool {
 	if w.profile.allowLoss {
 		return true
@@ -218,8 +219,8 @@ func (w *world) mayLoseData(b *broker) bool {
 	return true
 }
 
-// endProcess ends a process at once, and starts another one after a while. The control plane sees
-// the exit at once, or when the Lease expires.
+// endProcess ends a process at once, and starts another one after a while. The control plane
+// detects the exit at once, or when the Lease expires.
 func (w *world) endProcess(l *liveBroker, e exit, downtime time.Duration) {
 	e.epoch = l.epoch.Load()
 	l.broker.exited(e)

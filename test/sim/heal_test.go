@@ -72,8 +72,9 @@ func (w *world) acceptDataLoss() {
 
 func (w *world) recovered() bool { return w.unrecovered() == "" }
 
-// unrecovered returns a partition that has not recovered: it has no leader, a replica is not in
-// sync, or an ISR member is recorded in an old broker epoch.
+// unrecovered returns a partition that has not recovered, or "". Such a partition has no leader,
+// has not completed its reassignment, has a replica that is not in sync, or has an ISR member that
+// is recorded in an old broker epoch.
 func (w *world) unrecovered() string {
 	ended := func(m placement.InSyncReplica) bool {
 		l := w.brokers[m.Broker].live.Load()
@@ -89,14 +90,16 @@ func (w *world) unrecovered() string {
 	return ""
 }
 
-// compare compares all replicas with each other, and with the readers.
+// compare compares the replicas of each partition with each other, and the readers' positions with
+// the log end.
 func (w *world) compare() {
 	for _, t := range w.meta.mu.topics {
 		p := w.meta.recorded(t.name)
 		var first []byte
 		var values map[string]logRecord
 		var end, start int64
-		// The highest log start: a new leader may not have deleted what its predecessor has.
+		// start is the highest log start of all replicas. The leader's may be lower: a new leader
+		// may not have deleted all records that its predecessor has deleted.
 		for _, id := range p.Replicas {
 			if l := w.brokers[id].live.Load(); l != nil && l.store.Log(t.partitionID()) != nil {
 				start = max(start, l.store.Log(t.partitionID()).LogStart())
@@ -155,8 +158,9 @@ func (w *world) compare() {
 	}
 }
 
-// values returns the latest record of each key that has a value, from an offset of a log on. They
-// are the same in every replica of a compacted topic, however far it is cleaned.
+// values returns the latest record of each key that has a value, if the record is at or above an
+// offset. All replicas of a compacted topic have the same values, however far each of them is
+// cleaned.
 func (w *world) values(t *topic, log *logstore.Log, start int64) map[string]logRecord {
 	records, err := read(log, log.LogStart(), log.LogEnd())
 	if err != nil {

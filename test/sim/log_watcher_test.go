@@ -9,13 +9,13 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// logWatcher reads the log of a broker for events that cannot be observed otherwise: a replica
-// discarded its log, or truncated it below its high watermark.
+// logWatcher evaluates the log messages of a broker. They report events that cannot be observed
+// otherwise: a replica discarded its log, or truncated it below its high watermark.
 type logWatcher struct {
 	slog.Handler
 	b  *broker
 	mu *sync.Mutex
-	// discarded are the topics whose log was discarded since the last call of takeReset.
+	// discarded contains the topics whose log was discarded since the last call of takeReset.
 	discarded map[string]bool
 }
 

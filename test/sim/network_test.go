@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Ids of nodes that are no brokers.
+// The ids of nodes that are not brokers.
 const (
 	apiServer int32 = -1
 	clients   int32 = -2
@@ -24,11 +24,11 @@ var (
 type network struct {
 	seed    uint64
 	mu      sync.Mutex
-	cut     map[[2]int32]int // by how many faults
-	paused  map[int32]int    // by how many faults
+	cut     map[[2]int32]int // the number of faults that disconnect the nodes
+	paused  map[int32]int    // the number of faults that pause the node
 	delays  map[int32]time.Duration
 	sent    map[[2]int32]uint64
-	changed chan struct{} // closed and replaced when one of the above changes
+	changed chan struct{} // closed and replaced when cut, paused or delays change
 }
 
 func newNetwork(seed uint64) *network {
@@ -40,7 +40,7 @@ func newNetwork(seed uint64) *network {
 	}
 }
 
-// change changes the network and wakes the messages that wait.
+// change changes the network and wakes the messages that are waiting.
 func (n *network) change(f func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -77,7 +77,7 @@ func (n *network) nextRandom(from, to int32) uint64 {
 	return sum.Sum64() >> 16 & 0xffff
 }
 
-// randomFor is nextRandom, for a message that has arrived.
+// randomFor is nextRandom for a caller that does not hold mu.
 func (n *network) randomFor(from, to int32) uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -95,9 +95,9 @@ func (n *network) state(from, to int32) (cut, paused bool, delay time.Duration,
 	return n.cut[[2]int32{from, to}] > 0, n.paused[from]+n.paused[to] > 0, delay, n.changed
 }
 
-// send waits for the time that a message takes; an error means that it did not arrive. A message
-// between disconnected nodes is lost, and its sender notices that when the nodes are connected
-// again, or when ctx ends.
+// send waits until a message has arrived. An error means that the message did not arrive. A message
+// between disconnected nodes is lost. Its sender detects this when the nodes are connected again,
+// or when ctx ends.
 func (n *network) send(ctx context.Context, from, to int32) error {
 	_, _, delay, _ := n.state(from, to)
 	if err := sleep(ctx, delay); err != nil {

@@ -19,38 +19,39 @@ type logRecord struct {
 	key      string
 	value    string
 	deleted  bool
-	producer int64 // -1: none
+	producer int64 // -1: not idempotent
 	sequence int32
-	// timestamp is the producer's, in ms.
+	// timestamp is the time that the producer has set, in ms.
 	timestamp int64
 	control   bool // the record is a transaction marker
 }
 
-// partitionModel holds the facts about a partition, collected from all observations, that later
-// observations must not contradict.
+// partitionModel contains what was observed of a partition. Later observations must not contradict
+// it.
 type partitionModel struct {
 	*topic
-	// by offset: records that were below a high watermark, which must not change
+	// committed maps an offset to the record that was below a high watermark there. The record must
+	// not change.
 	committed map[int64]logRecord
-	// by offset and leader epoch: records that a log has held
+	// written maps an offset and a leader epoch to the record that a log contained there.
 	written   map[[2]int64]logRecord
-	sequences map[[2]int64]int64 // by producer and sequence: the offset
-	appended  map[[2]int64]bool  // by producer and sequence: records that a log has held
+	sequences map[[2]int64]int64 // producer and sequence number -> offset
+	appended  map[[2]int64]bool  // producer and sequence number of each record that a log contained
 	starts    map[int32]int64    // the lowest committed offset of each leader epoch
-	leaders   map[int32][2]int64 // by leader epoch: broker and broker epoch
-	// by leader epoch: the highest offsets that clients received
+	leaders   map[int32][2]int64 // leader epoch -> broker and broker epoch
+	// reported maps a leader epoch to the highest offsets that clients received in it.
 	reported map[int32]ends
-	verified map[*liveBroker]*verifiedUpTo // by broker
+	verified map[*liveBroker]*verifiedUpTo // the verified part of each broker's log
 	// lossEpoch is the leader epoch of the last election with an accepted loss of acknowledged
-	// records. The invariants hold from there on.
+	// records. Logs without this epoch or a later one are not checked.
 	lossEpoch       int32
-	lostRecords     bool     // an election with such a loss has happened
-	deletedTo       int64    // clients have requested the deletion of all records below
-	expiredTo       int64    // retention has deleted all records below, on some broker
+	lostRecords     bool     // an election with an accepted loss has happened
+	deletedTo       int64    // clients have requested the deletion of all records below this offset
+	expiredTo       int64    // retention has deleted all records below this offset, on some broker
 	confirmedDelete deletion // clients have received the confirmation of a deletion
-	// transactions holds the transaction of each transactional record, by producer and sequence.
+	// transactions maps producer and sequence number of a transactional record to its transaction.
 	transactions map[[2]int64]*transaction
-	open         bool // the marker of a transaction may never be written
+	open         bool // a transaction may stay open, because its marker may never be written
 	count        tally
 }
 
@@ -63,17 +64,20 @@ type verifiedUpTo struct {
 	to  int64
 }
 
-// tally counts the events that the runs have exercised: a simulation in which nothing happens
-// proves nothing.
+// tally contains the number of events of each kind in the runs. A simulation in which nothing
+// happens proves nothing.
 type tally struct {
 	acknowledged, elections, unclean, losses, reads, duplicates, cleaned int
 	deleted, deletesConfirmed, expired, fromFollowers, repeated          int
-	discarded                                                            int // logs
-	added, drained, lost                                                 int // brokers
+	// logs that were discarded
+	discarded int
+	// the number of brokers
+	added, drained, lost int
 	// committed and aborted transactions, and records read by read_committed consumers
 	committed, aborted, readCommitted int
 	overWire                          int // runs with profile.overWire
-	// histories of keys: all of them, and those whose check was stopped because it took too long
+	// histories is the number of all histories of keys. unchecked is the number of those whose
+	// check was stopped because it took too long.
 	histories, unchecked int
 }
 
@@ -102,7 +106,7 @@ func (t *tally) add(o tally) {
 	t.fromFollowers += o.fromFollowers
 }
 
-// reaches reports whether a number of runs exercised everything that the simulation is for.
+// reaches reports whether a number of runs exercised everything that the simulation must exercise.
 func (t *tally) reaches(runs int) bool {
 	for _, count := range []int{
 		t.unclean, t.duplicates, t.cleaned, t.deleted, t.deletesConfirmed, t.expired,
@@ -149,8 +153,8 @@ func (o *oracle) tally() (sum tally) {
 	return sum
 }
 
-// forget removes the committed records from an offset on. In a compacted topic it also removes the
-// records that they superseded, which may have been cleaned away.
+// forget removes the committed records at or above an offset. In a compacted topic it also removes
+// all earlier records of their keys, because these may have been cleaned away as superseded.
 func (t *partitionModel) forget(from int64) {
 	lost := map[string]bool{}
 	for offset, f := range t.committed {
@@ -169,7 +173,7 @@ func (t *partitionModel) forget(from int64) {
 	t.reported, t.verified = map[int32]ends{}, map[*liveBroker]*verifiedUpTo{}
 }
 
-// elected checks a decision of the operator.
+// elected verifies an election by the operator.
 func (w *world) elected(t *topic, before, next placement.Partition, unclean bool) {
 	o := w.oracle
 	o.mu.Lock()
@@ -198,8 +202,8 @@ func (w *world) elected(t *topic, before, next placement.Partition, unclean bool
 	}
 }
 
-// uncleanElection processes an election that may lose records. A loss is accepted if the new
-// leader's disk has lost records.
+// uncleanElection processes an election that may lose records. The model accepts a loss if the new
+// leader was not in the ISR, or if its disk has lost records.
 func (o *oracle) uncleanElection(t *partitionModel, before, next placement.Partition) {
 	elected := o.w.brokers[next.Leader]
 	var own *placement.InSyncReplica
@@ -265,8 +269,8 @@ func (o *oracle) commit(t *partitionModel, f logRecord, by int32, how string) {
 	t.sequences[at] = f.offset
 }
 
-// acknowledged processes a batch that its leader acknowledges with acks=all, before the response is
-// sent.
+// acknowledged processes a batch that its leader acknowledges with acks=all. It is called before
+// the response is sent.
 func (o *oracle) acknowledged(l *liveBroker, name string, records []logRecord, duplicate bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -316,9 +320,10 @@ func (o *oracle) lostRecords(name string) bool {
 	return o.of(name).lostRecords
 }
 
-// mayForget reports whether a broker may reject a batch with this first record as out of order:
-// records were lost, or the log was cleaned, or its start was deleted. A replica that was copied
-// from such a log knows only the producer's last batch, or its remaining ones.
+// mayForget reports whether a broker may reject a batch with first record f as out of order. It may
+// do so if records were lost, if the log was cleaned, or if the start of the log was deleted. A
+// replica that was copied from such a log knows only the producer's remaining batches, or only the
+// last one.
 func (o *oracle) mayForget(name string, f *logRecord) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -329,8 +334,9 @@ func (o *oracle) mayForget(name string, f *logRecord) bool {
 		offset < max(t.deletedTo, t.expiredTo)
 }
 
-// decodeRecords returns the records of whole batches. next and epoch are those of the last batch,
-// which may be empty; 0 and -1 without any batch.
+// decodeRecords returns the records of whole batches. next is the offset after the last batch, and
+// epoch is the leader epoch of that batch, which may contain no records. If there is no batch, next
+// is 0 and epoch is -1.
 func decodeRecords(batches []byte) (records []logRecord, next int64, epoch int32, err error) {
 	epoch = -1
 	for len(batches) > 0 {
@@ -359,7 +365,7 @@ func decodeRecords(batches []byte) (records []logRecord, next int64, epoch int32
 	return records, next, epoch, nil
 }
 
-// read returns the records that a log holds in [from, to). It reads like a follower.
+// read returns the records of a log in [from, to). It reads the log as a follower does.
 func read(log *logstore.Log, from, to int64) (records []logRecord, err error) {
 	for from < to {
 		slice, err := log.ReadReplica(from, 1<<20, true)

@@ -9,25 +9,25 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// barrierKey is the key of the records that a reader waits for: once such a record is in the log,
-// everything that was acknowledged earlier is below it.
+// barrierKey is the key of barrier records. Once a barrier is in the log, every record that was
+// acknowledged before the barrier was produced is below it.
 const barrierKey = "~"
 
 // tail is the position of a consumer in a topic, and the state that it has read.
 type tail struct {
 	at         int64 // the next offset
-	epoch      int32 // of the record before; -1: none
+	epoch      int32 // of the last record that it has read; -1: none
 	highest    int64 // the highest high watermark that it has received
 	state      map[string]string
 	incomplete bool  // unread records were deleted, so a key may be missing in state
 	last       int32 // the broker of the last read; -1: none
-	unanswered bool  // that broker has not answered the last fetch
+	unanswered bool  // the broker of the last read has not answered
 }
 
 func newTail() *tail { return &tail{epoch: -1, last: -1, state: map[string]string{}} }
 
-// reader returns the broker to read from: usually the previous one while it is alive, else the
-// leader, or another replica that a broker's image shows in sync (KIP-392).
+// reader returns the broker to read from. Usually this is the previous broker while it is alive.
+// Otherwise it is the leader, or another replica that a broker's image shows in sync (KIP-392).
 func (c *client) reader(t *topic) *liveBroker {
 	if at := c.tails[t.name]; at.last >= 0 && !at.unanswered &&
 		c.random.IntN(c.w.profile.stayOdds) > 0 {
@@ -48,7 +48,7 @@ func (c *client) reader(t *topic) *liveBroker {
 	return c.w.brokers[isr[c.random.IntN(len(isr))]].live.Load()
 }
 
-// poll fetches once.
+// poll fetches once, and verifies what the broker returns.
 func (c *client) poll(t *topic, wait time.Duration) {
 	at := c.tails[t.name]
 	l := c.reader(t)
@@ -76,8 +76,8 @@ func (c *client) poll(t *topic, wait time.Duration) {
 		return
 	}
 	if result.Diverging != nil || errors.Is(err, logstore.ErrOffsetOutOfRange) {
-		// If records may have been lost since, a copy of a cleaned log may report a divergence
-		// although none were (ADR 0186).
+		// If records may have been lost in another way since epoch at.epoch, a copy of a cleaned
+		// log may report a divergence although no records were lost (ADR 0186).
 		mayDiverge := result.Diverging != nil && t.settings.Compact &&
 			c.w.meta.recorded(t.name).UnprovenEpoch > at.epoch
 		if !c.w.oracle.lostRecords(t.name) && !mayDiverge && !dead {
@@ -119,7 +119,7 @@ func (c *client) poll(t *topic, wait time.Duration) {
 	}
 }
 
-// advance applies what was read and moves the position.
+// advance applies the records that were read, and moves the position.
 func (t *tail) advance(records []logRecord, next, highWater int64) {
 	for _, f := range records {
 		t.state[f.key] = f.value
@@ -140,11 +140,11 @@ func (c *client) tail() {
 	}
 }
 
-// read reads the current value of every key. It produces a record with barrierKey, reads until it
-// has seen that record, and then on to the highest high watermark that it has received. (Below
-// that, a missing record was superseded by one that it has not read yet.) A reader that takes
-// longer than the tombstone retention must start again: it may have read a value and missed its
-// tombstone.
+// read reads the current value of every key. It produces a barrier record, and reads until it has
+// received the barrier. Then it continues to the highest high watermark that it has received: below
+// that, an older record may be missing because a record that was not read yet superseded it. If
+// read takes longer than half the tombstone retention, it starts again, because it may have read a
+// value and missed its tombstone.
 func (c *client) read(t *topic) {
 	called := time.Now()
 	mark := c.newBatch(t, false, barrierKey)

@@ -13,13 +13,14 @@ import (
 // retentionInterval is how often retention runs.
 const retentionInterval = 2 * time.Second
 
-// expiry is the retention of a topic; the zero value is none.
+// expiry is the retention of a topic. The zero value means that no records expire.
 type expiry struct {
-	after     time.Duration // 0: not by time
-	sizeBytes int64         // 0: not by size
+	after     time.Duration // 0: records do not expire by time
+	sizeBytes int64         // 0: records do not expire by size
 }
 
-// newExpiry draws the retention of each topic. Records of the topic "synced" never expire.
+// newExpiry chooses the retention of each topic at random. Records of the topic "synced" never
+// expire.
 func newExpiry(random *rand.Rand) map[string]expiry {
 	all := map[string]expiry{}
 	for _, topic := range []string{"plain", "compacted"} {
@@ -47,14 +48,15 @@ func (t *topic) expires() bool {
 	return t.settings.Delete && (t.settings.RetentionTime >= 0 || t.settings.RetentionBytes >= 0)
 }
 
-// deletion is a confirmed DeleteRecords request, and the leader epoch of its response.
+// deletion is a confirmed DeleteRecords request: the new log start, and the leader epoch of the
+// response.
 type deletion struct {
 	to    int64
 	epoch int32
 }
 
-// deleteRecords deletes records of a topic below a random offset, like Kafka's DeleteRecords. Once
-// that is confirmed, no broker may return them again.
+// deleteRecords deletes the records of a topic below a random offset, like Kafka's DeleteRecords.
+// Once the deletion is confirmed, no broker may return the records again.
 func (c *client) deleteRecords(t *topic) {
 	l := c.leader(t)
 	if l == nil || c.w.net.send(l.ctx, clients, l.id) != nil || l.dead.Load() {
@@ -80,7 +82,7 @@ func (c *client) deleteRecords(t *topic) {
 	}
 }
 
-// deleteStarted processes a deletion before it is executed.
+// deleteStarted processes a deletion before the leader executes it.
 func (o *oracle) deleteStarted(name string, before int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -130,7 +132,8 @@ func (o *oracle) checkLogStart(t *partitionModel, l *liveBroker, log *logstore.L
 	if start <= max(t.deletedTo, t.expiredTo) || t.lostRecords || !t.settings.Delete {
 		return
 	}
-	if f, kept := t.retainedBelow(start, time.Now()); kept && !t.tooLarge(log.Stats().SizeBytes) {
+	f, kept := t.retainedBelow(start, time.Now())
+	if kept && !t.mayExpireBySize(log.Stats().SizeBytes) {
 		o.w.fail(
 			"%s: broker %d has log start %d; clients deleted up to %d only, and retention must keep %+v; log size %d",
 			t.name,
@@ -146,16 +149,17 @@ func (o *oracle) checkLogStart(t *partitionModel, l *liveBroker, log *logstore.L
 	t.count.expired++
 }
 
-// tooLarge reports whether retention by size may have reduced a log to this size. A follower that
-// is behind adopts its leader's log start, and the remaining records may have been cleaned since.
-func (t *partitionModel) tooLarge(sizeBytes int64) bool {
+// mayExpireBySize reports whether retention by size may have deleted records of a log that has this
+// size now. The log may be smaller than the limit: a follower that is behind adopts its leader's
+// log start, and in a compacted topic the remaining records may have been cleaned since.
+func (t *partitionModel) mayExpireBySize(sizeBytes int64) bool {
 	return t.settings.RetentionBytes >= 0 &&
 		(t.settings.Compact || sizeBytes >= t.settings.RetentionBytes/2)
 }
 
-// retainedBelow returns a record below an offset that retention by time must keep. The cleaner may
-// have removed superseded records, tombstones, transaction markers, and records of transactions
-// that were not committed.
+// retainedBelow returns a record below an offset that must still exist, because neither clients nor
+// retention may have deleted it. It ignores records that the cleaner may have removed: superseded
+// records, tombstones, transaction markers, and records of transactions that were not committed.
 func (t *partitionModel) retainedBelow(start int64, now time.Time) (f logRecord, kept bool) {
 	latest := map[string]int64{}
 	for offset, f := range t.committed {
@@ -166,7 +170,7 @@ func (t *partitionModel) retainedBelow(start int64, now time.Time) (f logRecord,
 	for offset, f := range t.committed {
 		unexpired := t.settings.RetentionTime < 0 ||
 			now.Sub(time.UnixMilli(f.timestamp)) <= t.settings.RetentionTime
-		cleaned := t.settings.Compact && (latest[f.key] > offset || f.deleted || !t.counts(f))
+		cleaned := t.settings.Compact && (latest[f.key] > offset || f.deleted || !t.takesEffect(f))
 		if offset >= max(t.deletedTo, t.expiredTo) && offset < start && unexpired && !cleaned {
 			return f, true
 		}

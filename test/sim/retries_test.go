@@ -10,18 +10,19 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// recentMax is how many of a producer's last batches a broker must recognize: clients have at most
-// so many in flight.
+// recentMax is the number of a producer's last batches that a broker must recognize. Clients have
+// at most so many batches in flight.
 const recentMax = 5
 
-// remember keeps the last batches that were acknowledged.
+// remember adds acknowledged batches to the client's recent batches, and keeps the last recentMax
+// of them.
 func (c *client) remember(t *topic, batches []*batch) {
 	recent := slices.Concat(c.recent[t.name], batches)
 	c.recent[t.name] = recent[max(0, len(recent)-recentMax):]
 }
 
 // repeatBatch repeats one of the producer's last five batches, like a client that has not received
-// the response. Whichever broker leads must recognize it and return its offset.
+// the response. Any leader must recognize the batch and return its offset.
 func (c *client) repeatBatch(t *topic) {
 	recent := c.recent[t.name]
 	if len(recent) == 0 {
@@ -42,8 +43,9 @@ func (c *client) repeatBatch(t *topic) {
 	first := again.records[0]
 	if !(result.Err == nil && result.Appended.Duplicate) &&
 		c.w.oracle.mayBeDeleted(t.name, first.offset) {
-		// A replica that was copied since does not know the producer: it accepts any sequence
-		// number, and this one may be the latest now.
+		// The leader may be a replica that was copied after the deletion and does not know the
+		// producer. It accepts any sequence number, so the repeated batch may now be the producer's
+		// latest one.
 		defer c.newProducer()
 	}
 	switch {

@@ -6,14 +6,14 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// spareBrokers is how many brokers can be added.
+// spareBrokers is the number of brokers that can be added.
 const spareBrokers = 2
 
-// scale is the target number of brokers. It belongs to the controller.
+// scale is the target number of brokers. Only the controller uses it.
 type scale struct {
-	brokers  int            // brokers with lower ids remain
-	draining int            // brokers with lower ids still exist; 0: no broker is drained
-	lost     map[int32]bool // permanently
+	brokers  int            // the brokers with ids below it remain
+	draining int            // the brokers with ids below it still exist; 0: no broker is drained
+	lost     map[int32]bool // the ids of brokers that were lost permanently
 	count    tally
 }
 
@@ -47,8 +47,8 @@ func (w *world) staying() (ids []int32) {
 	return ids
 }
 
-// rescale adds a broker, or drains the one with the highest id if the replicas still fit. A broker
-// that returns has its old disk, like a StatefulSet's volumes, or an empty one.
+// rescale adds a broker, or drains the broker with the highest id if the replicas still fit. A
+// broker that returns has either its old disk, as on the volume of a StatefulSet, or an empty one.
 func (w *world) rescale() {
 	switch {
 	case w.scale.draining > 0:
@@ -83,7 +83,8 @@ func (w *world) assignToNew(b *broker) {
 	}
 }
 
-// destination returns the brokers that a topic is assigned to, or is being moved to.
+// destination returns the brokers to which a topic is being moved, or else the brokers to which it
+// is assigned.
 func (w *world) destination(t *topic) []int32 {
 	if p := w.meta.recorded(t.name); p.Target != nil {
 		return p.Target
@@ -91,7 +92,7 @@ func (w *world) destination(t *topic) []int32 {
 	return w.meta.recorded(t.name).Replicas
 }
 
-// moveOff moves the replicas off the brokers that leave, like the operator.
+// moveOff moves the replicas off the brokers that leave, as the operator does.
 func (w *world) moveOff() {
 	var stay []placement.Broker
 	for _, id := range w.staying() {
@@ -128,8 +129,8 @@ func (s *scale) mustMove(p placement.Partition) bool {
 	return slices.ContainsFunc(p.Replicas, leaves) || slices.ContainsFunc(p.Target, leaves)
 }
 
-// continueDraining stops the brokers that leave once they hold no replicas, and moves off the
-// replicas that were assigned to them meanwhile.
+// continueDraining moves replicas that were assigned meanwhile off the brokers that leave. It stops
+// a drained broker once no partition has a replica there.
 func (w *world) continueDraining() {
 	waits := w.scale.draining > 0 || len(w.scale.lost) > 0
 	if !waits || w.failed() {
@@ -161,8 +162,8 @@ func (w *world) continueDraining() {
 	}
 }
 
-// losePermanently ends a broker that never returns, if the other brokers can take its replicas.
-// continueDraining moves them.
+// losePermanently ends a broker that never returns, if the other brokers have room for its
+// replicas. continueDraining moves the replicas.
 func (w *world) losePermanently(b *broker) {
 	l := b.live.Load()
 	if l == nil || int(b.id) >= w.scale.brokers || len(w.staying()) <= w.profile.replicas ||

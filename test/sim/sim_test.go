@@ -25,8 +25,8 @@ var (
 
 const (
 	runsDefault = 100
-	// stuckAfter is how much real time a tenth of a second of simulated time may take. It usually
-	// takes milliseconds; a run that takes this long is deadlocked.
+	// stuckAfter is the real time after which a run without progress is considered deadlocked. A
+	// step of 100 ms of simulated time usually takes milliseconds.
 	stuckAfter = 5 * time.Minute
 )
 
@@ -79,7 +79,8 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// seeds returns n consecutive seeds, from 1 on unless a flag or variable says otherwise.
+// seeds returns n consecutive seeds. They begin at 1, unless a flag or environment variable sets
+// another start.
 func seeds(t *testing.T, n int) iter.Seq[uint64] {
 	if os.Getenv(seed.Variable) != "" {
 		return seed.Sequence(t, n)
@@ -98,7 +99,7 @@ func runGuarded(t *testing.T, seed uint64, out io.Writer) tally {
 	var guard *time.Timer
 	seen := progress.Load()
 	guard = time.AfterFunc(stuckAfter, func() {
-		if now := progress.Load(); now != seen { // the machine is busy
+		if now := progress.Load(); now != seen { // the run is slow, but proceeds
 			seen = now
 			guard.Reset(stuckAfter)
 			return

@@ -13,11 +13,12 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// Brokers reject transactions of clients, because there is no transaction coordinator yet. Logs and
-// replicas support them. These clients call them like a coordinator.
+// Logs and replicas support transactions. Brokers reject the transactions of clients, because there
+// is no transaction coordinator yet. So the clients below call the logs and replicas as a
+// coordinator would.
 
-// transactionKeys is the number of keys that only transactions write. Their reads are not checked
-// as a register.
+// transactionKeys is the number of keys that only transactions write. The history of these keys is
+// not checked.
 const transactionKeys = 4
 
 // transaction is a transaction of a producer in one topic.
@@ -33,8 +34,8 @@ func (c *client) transact() {
 	}
 }
 
-// transaction produces some batches and ends the transaction in any case. It commits only if all
-// batches were acknowledged.
+// transaction produces some batches and then ends the transaction. It commits only if all batches
+// were acknowledged.
 func (c *client) transaction(t *topic) {
 	if c.w.oracle.lostRecords(t.name) {
 		c.newProducer() // the marker of the previous transaction may be lost
@@ -55,7 +56,7 @@ func (c *client) transaction(t *topic) {
 	}
 	c.w.oracle.decide(t.name, tx, commit)
 	if !c.retryUntil(t, time.Now().Add(time.Hour),
-		func(ctx context.Context, l *liveBroker) error { return c.exited(ctx, l, t, commit) }) {
+		func(ctx context.Context, l *liveBroker) error { return c.endTransaction(ctx, l, t, commit) }) {
 		c.w.oracle.leaveOpen(t.name)
 	}
 	if !whole {
@@ -94,8 +95,8 @@ func (c *client) newTransactional(t *topic, tx *transaction) *batch {
 	return b
 }
 
-// retryUntil repeats a request to the current leader until it succeeds and the response has
-// arrived, until a deadline, or until the writers are stopped.
+// retryUntil repeats a request to the current leader until the request succeeds and its response
+// arrives, until a deadline, or until the writers are stopped.
 func (c *client) retryUntil(t *topic, until time.Time,
 	do func(context.Context, *liveBroker) error) (done bool) {
 	for time.Now().Before(until) && !c.w.writersStopped() && c.w.ctx.Err() == nil {
@@ -141,7 +142,8 @@ func (c *client) appendTransactional(ctx context.Context, l *liveBroker, t *topi
 	return err
 }
 
-// leaderLog returns the log of a leader that has enough replicas in sync for a write.
+// leaderLog returns the log of a partition that a broker leads. It fails while too few replicas are
+// in sync for a write.
 func (c *client) leaderLog(l *liveBroker, t *topic) (*logstore.Log, error) {
 	for _, state := range l.set.States() {
 		if state.ID == t.partitionID() && state.UnderMinISR {
@@ -151,8 +153,9 @@ func (c *client) leaderLog(l *liveBroker, t *topic) (*logstore.Log, error) {
 	return l.set.Leader(t.partitionID(), -1)
 }
 
-// awaitEverything waits until all replicas in sync have what the leader of an epoch has now. It
-// appends a record for that, because a direct append to the log advances no high watermark.
+// awaitEverything waits until all replicas in sync have every record that the leader of an epoch
+// has now. To do so it appends a barrier record, because a direct append to the log does not
+// advance the high watermark.
 func (c *client) awaitEverything(ctx context.Context, l *liveBroker, t *topic, epoch int32) error {
 	barrier := c.newBatch(t, true, barrierKey)
 	last, err := l.set.AppendIn(epoch,
@@ -163,8 +166,9 @@ func (c *client) awaitEverything(ctx context.Context, l *liveBroker, t *topic, e
 	return l.set.Await(ctx, t.partitionID(), epoch, last, 3*time.Second)
 }
 
-// end writes the marker that ends the producer's transaction. The marker may exist already.
-func (c *client) exited(ctx context.Context, l *liveBroker, t *topic, commit bool) error {
+// endTransaction writes the marker that ends the producer's transaction. The log may already
+// contain such a marker.
+func (c *client) endTransaction(ctx context.Context, l *liveBroker, t *topic, commit bool) error {
 	log, err := c.leaderLog(l, t)
 	if err != nil {
 		return err
@@ -191,7 +195,7 @@ func (c *client) tailCommitted() {
 	}
 }
 
-// pollCommitted fetches once.
+// pollCommitted fetches once as a read_committed consumer, and verifies the records.
 func (c *client) pollCommitted(ctx context.Context, l *liveBroker, t *topic) error {
 	at := c.tails[t.name]
 	result, bytes, err := c.fetch(ctx, l, replica.FetchRequest{
@@ -207,7 +211,7 @@ func (c *client) pollCommitted(ctx context.Context, l *liveBroker, t *topic) err
 			aborted = append(aborted, abortedTransaction{a.ProducerID, a.FirstOffset})
 		}
 	}
-	// Start again at the log start. poll checks whether a broker may return this.
+	// Start again at the log start. Only poll verifies whether the broker may respond so.
 	if result.Diverging != nil || errors.Is(err, logstore.ErrOffsetOutOfRange) {
 		c.tails[t.name] = newTail()
 		c.tails[t.name].at = max(0, result.LogStart)
@@ -230,12 +234,12 @@ func (c *client) pollCommitted(ctx context.Context, l *liveBroker, t *topic) err
 	return nil
 }
 
-// abortedTransaction is an aborted transaction as a broker reports it to a consumer: the producer's
-// records from an offset up to a marker.
+// abortedTransaction is an aborted transaction as a broker reports it to a consumer. It consists of
+// the producer's records from an offset up to the next abort marker.
 type abortedTransaction struct{ producer, first int64 }
 
-// committed returns the records that a read_committed consumer takes from batches, like Kafka's
-// consumer.
+// committed returns the records of batches that a read_committed consumer returns to the
+// application. It uses the rules of Kafka's consumer.
 func committed(batches []byte, aborted []abortedTransaction) (visible []logRecord, next int64,
 	epoch int32, err error) {
 	excluded := map[int64]bool{}
@@ -265,7 +269,7 @@ func committed(batches []byte, aborted []abortedTransaction) (visible []logRecor
 	return visible, next, epoch, nil
 }
 
-// within processes a record of a transaction before it is produced.
+// within stores the transaction of a record before the record is produced.
 func (o *oracle) within(name string, tx *transaction, f logRecord) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -284,7 +288,7 @@ func (o *oracle) decide(name string, tx *transaction, commit bool) {
 	}
 }
 
-// leaveOpen processes that the end of a transaction may not have been written.
+// leaveOpen notes that the marker of a transaction may not have been written.
 func (o *oracle) leaveOpen(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -297,7 +301,7 @@ func (o *oracle) isOpen(name string) bool {
 	return o.of(name).open
 }
 
-// transactionOf returns the transaction of a record, nil if it has none.
+// transactionOf returns the transaction of a record, or nil.
 func (t *partitionModel) transactionOf(f logRecord) *transaction {
 	if f.sequence < 0 {
 		return nil
@@ -305,17 +309,17 @@ func (t *partitionModel) transactionOf(f logRecord) *transaction {
 	return t.transactions[[2]int64{f.producer, int64(f.sequence)}]
 }
 
-// counts reports whether a record is a value of its key: it is no control record, and of no
-// transaction that was not committed. If records were lost, markers may have been too: then an
-// aborted transaction is open again, and the producer's next marker ends it, perhaps with another
-// result.
-func (t *partitionModel) counts(f logRecord) bool {
+// takesEffect reports whether a record sets the value of its key. It does if it is not a control
+// record, and belongs to no transaction or to a committed one. If records were lost, markers may
+// have been lost too. Then an aborted transaction is open again, and the producer's next marker
+// ends it, perhaps with another result. So after a loss transactional records are ignored.
+func (t *partitionModel) takesEffect(f logRecord) bool {
 	tx := t.transactionOf(f)
 	return !f.control && (tx == nil || tx.decided && tx.commit && !t.lostRecords)
 }
 
-// readCommitted processes what a read_committed consumer received between two offsets: all records
-// of committed transactions, and none of others.
+// readCommitted verifies the records that a read_committed consumer received between two offsets.
+// They must include all records of committed transactions, and no records of other transactions.
 func (o *oracle) readCommitted(l *liveBroker, name string, from, to int64, visible []logRecord) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -325,7 +329,7 @@ func (o *oracle) readCommitted(l *liveBroker, name string, from, to int64, visib
 	}
 	seen := map[int64]bool{}
 	for _, f := range visible {
-		if seen[f.offset] = true; !t.counts(f) {
+		if seen[f.offset] = true; !t.takesEffect(f) {
 			o.w.fail("%s: broker %d returned %+v to a read_committed consumer; its transaction: %+v",
 				name, l.id, f, *t.transactionOf(f))
 		}
@@ -337,7 +341,7 @@ func (o *oracle) readCommitted(l *liveBroker, name string, from, to int64, visib
 		return
 	}
 	for offset := from; offset < to; offset++ {
-		if f, ok := t.committed[offset]; ok && t.transactionOf(f) != nil && t.counts(f) &&
+		if f, ok := t.committed[offset]; ok && t.transactionOf(f) != nil && t.takesEffect(f) &&
 			!seen[offset] {
 			o.w.fail(
 				"%s: broker %d returned [%d, %d) to a read_committed consumer without %+v, which was committed",

@@ -18,8 +18,9 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// In some runs brokers copy from each other, and consumers read, like in production: through
-// internal/wire and internal/handler, over connections whose bytes pass the simulated network.
+// In some runs brokers copy from each other, and consumers read, as in production: through
+// internal/wire and internal/handler. The bytes of their connections pass through the simulated
+// network.
 
 // listener accepts the connections to a broker process.
 type listener struct {
@@ -47,7 +48,8 @@ func (l *liveBroker) listen(logger *slog.Logger) *listener {
 	return opened
 }
 
-// wait waits for the end of the server, which follows the end of the process's context.
+// wait waits until the server has ended, which happens after the process's context has ended. It
+// ignores nil.
 func (s *listener) wait() {
 	if s != nil {
 		s.serves.Wait()
@@ -73,9 +75,9 @@ func (s *listener) Close() error {
 // Addr implements net.Listener.
 func (s *listener) Addr() net.Addr { return &net.UnixAddr{Name: "simulated"} }
 
-// connect opens a connection from a node to a broker process. Its bytes take their time, and are
-// lost with the connection if the nodes are disconnected. lives reports whether the near end is
-// alive.
+// connect opens a connection from a node to a broker process. The bytes are delayed like messages.
+// If the nodes are disconnected, the connection ends and its bytes are lost. lives reports whether
+// the process at the near end is alive.
 func (w *world) connect(ctx context.Context, from int32, to *liveBroker,
 	lives func() bool) (net.Conn,
 	error) {
@@ -99,9 +101,10 @@ func (w *world) connect(ctx context.Context, from int32, to *liveBroker,
 	return near, nil
 }
 
-// kernelChunks is how many writes a connection buffers until they arrive; the number is arbitrary.
-// A broker may write a few bytes under a lock, because a kernel accepts them at once. If it had to
-// wait for their delivery, a goroutine that waits for that lock would stop the bubble's time.
+// kernelChunks is the number of writes that a connection buffers before they are delivered. The
+// number is arbitrary. A broker may write a few bytes while it holds a lock, because a real kernel
+// accepts them at once. If that write had to wait for the delivery, a goroutine that waits for the
+// lock would stop the bubble's time.
 const kernelChunks = 4096
 
 // carry transfers bytes in one direction until the connection ends.
@@ -119,10 +122,11 @@ func (w *world) carry(to, from net.Conn, sender, receiver int32, lives func() bo
 			return
 		}
 	}
-	_ = w.net.send(w.ctx, sender, receiver) // the end of the connection takes its time too
+	_ = w.net.send(w.ctx, sender, receiver) // the end of the connection is delayed too
 }
 
-// readInto reads what is sent over a connection until the connection or its carrier ends.
+// readInto reads what is sent over a connection into a channel, until the connection or its carrier
+// ends.
 func readInto(from net.Conn, sent chan<- []byte, ended <-chan struct{}) {
 	defer close(sent)
 	for {
@@ -139,7 +143,7 @@ func readInto(from net.Conn, sent chan<- []byte, ended <-chan struct{}) {
 	}
 }
 
-// wirePeer is a replica.Peer like that of internal/broker.
+// wirePeer is a replica.Peer that works as in internal/broker.
 type wirePeer struct {
 	*wire.Peer
 	topics map[metadata.ID]string
@@ -213,7 +217,7 @@ func (c *client) fetch(ctx context.Context, l *liveBroker,
 	case 0:
 	case 1:
 		err = logstore.ErrOffsetOutOfRange
-		// The response has no offsets, like Kafka's: consumers then request them.
+		// As in Kafka, the response contains no offsets. A consumer would request them.
 		if log := l.store.Log(request.Partitions[0].ID); log != nil {
 			result.LogStart, result.LogEnd = log.LogStart(), log.LogEnd()
 		}

@@ -24,22 +24,22 @@ const (
 	tombstoneRetention = 2 * time.Second
 )
 
-// profile is the configuration of a run, drawn from its seed.
+// profile is the configuration of a run, which depends on its seed.
 type profile struct {
-	brokers, replicas, minISR int // brokers: at the start
+	brokers, replicas, minISR int // brokers is the number at the start
 	flushInterval, lagMax     time.Duration
 	allowLoss                 bool // faults may destroy the last copy of a record
-	// replacesReplica is set if, before the other faults, one broker is down for a while and is
-	// removed from the replicas meanwhile.
+	// replacesReplica is set if, before the other faults, one broker is down for a while and is not
+	// a replica during that time.
 	replacesReplica bool
-	// lazy: the cleaners leave most of the garbage, each replica another part of it.
+	// lazy is set if the cleaners leave most of the garbage. Each replica then has other garbage.
 	lazy bool
-	// stayOdds: a consumer changes the replica that it reads from in one of stayOdds fetches.
+	// A consumer changes the replica from which it reads in one of stayOdds fetches.
 	stayOdds   int
 	fetchBytes int // bytes per fetch
 	faultEvery time.Duration
 	expiry     map[string]expiry // by topic
-	// overWire: followers and consumers use Kafka's protocol over connections.
+	// overWire is set if followers and consumers use Kafka's protocol over connections.
 	overWire bool
 }
 
@@ -47,7 +47,7 @@ type profile struct {
 type world struct {
 	t       *testing.T
 	seed    uint64
-	random  *rand.Rand // of the controller
+	random  *rand.Rand // only for the controller
 	profile profile
 	logger  *slog.Logger
 
@@ -64,14 +64,14 @@ type world struct {
 	history   history
 	tails     []*client
 	stopped   chan *liveBroker // processes that have completed a controlled shutdown
-	scheduled []event          // of the controller, such as the end of a fault
+	scheduled []event          // actions of the controller, such as the end of a fault
 
 	mu struct {
 		sync.Mutex
 		trace          []string // the last traceMax events, for the report of a violation
 		violation      string
 		apiCalls       uint64
-		healed         bool // no further faults
+		healed         bool // all faults have ended
 		writersStopped bool
 	}
 }
@@ -184,7 +184,7 @@ func (w *world) addTopics() {
 
 // run injects faults for a while, heals everything, and checks the result.
 func (w *world) run() {
-	defer w.exited()
+	defer w.shutDown()
 	for _, b := range w.members() {
 		b.start()
 	}
@@ -221,7 +221,8 @@ func (w *world) runFor(d time.Duration) {
 	w.oracle.check(true)
 }
 
-// runDue runs the scheduled actions that are due, and processes completed controlled shutdowns.
+// runDue runs the scheduled actions whose time has come, and processes completed controlled
+// shutdowns.
 func (w *world) runDue() {
 	for range len(w.stopped) {
 		l := <-w.stopped
@@ -250,8 +251,8 @@ func (w *world) schedule(after time.Duration, do func()) {
 // spawn runs f in a goroutine that the run waits for.
 func (w *world) spawn(f func()) { w.tasks.Go(f) }
 
-// end stops everything.
-func (w *world) exited() {
+// shutDown ends all processes, and waits for all goroutines of the run.
+func (w *world) shutDown() {
 	w.cancel()
 	for _, b := range w.brokers {
 		if l := b.live.Load(); l != nil {
@@ -261,7 +262,7 @@ func (w *world) exited() {
 	w.tasks.Wait()
 }
 
-// tracef records an event for the report of a violation.
+// tracef adds an event to the trace, which the report of a violation contains.
 func (w *world) tracef(format string, args ...any) {
 	line := fmt.Sprintf("%8.3f "+format, append([]any{time.Since(w.begin).Seconds()}, args...)...)
 	w.logger.Info("event", "text", line)
@@ -272,7 +273,7 @@ func (w *world) tracef(format string, args ...any) {
 	}
 }
 
-// fail records a violation, which ends the run. Only the first violation is kept.
+// fail reports a violation, which ends the run. Only the first violation is kept.
 func (w *world) fail(format string, args ...any) {
 	if w.failed() {
 		return
@@ -292,13 +293,13 @@ func (w *world) failed() bool {
 	return w.mu.violation != ""
 }
 
-// apiFailure is the outcome of a write to the API server.
+// apiFailure is a failure of a write to the API server.
 type apiFailure int
 
 const (
 	noFailure  apiFailure = iota
-	answerLost            // the write is recorded, but the broker gets no answer
-	writeLate             // the broker gets no answer, and the write is recorded later
+	answerLost            // the write is executed, but the broker receives no answer
+	writeLate             // the broker receives no answer, and the write is executed later
 )
 
 func (w *world) apiFailure(change metadata.ISRChange) apiFailure {

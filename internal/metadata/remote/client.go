@@ -11,11 +11,12 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// errClosed leaves the outcome of a request unknown.
+// errClosed is the error of a request whose connection is closed before the reply. It is unknown
+// whether the store has executed the request.
 var errClosed = errors.New("connection to the metadata store closed")
 
-// Client is a metadata.Store, Admin, Alterer, Mover and ShutdownAnnouncer whose store is at the
-// other end of a connection.
+// Client implements metadata.Store, Admin, Alterer, Mover and ShutdownAnnouncer by requests to a
+// store at the other end of a connection.
 type Client struct {
 	conn    net.Conn
 	writing sync.Mutex
@@ -26,15 +27,16 @@ type Client struct {
 	}
 }
 
-// NewClient returns a client over a connection whose other end is served by Serve. Run closes it.
+// NewClient returns a client over a connection whose other end is served by Serve. Run closes the
+// connection.
 func NewClient(conn net.Conn) *Client {
 	c := &Client{conn: conn}
 	c.waiting.replies = map[uint64]chan reply{}
 	return c
 }
 
-// Run implements metadata.Store. It fails when the connection is closed: the store then treats this
-// broker as down.
+// Run implements metadata.Store. It fails when the connection is closed, because the store then
+// treats this broker as down.
 func (c *Client) Run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
 	images := make(chan *metadata.Image)
 	broken := make(chan error, 1)
@@ -48,8 +50,8 @@ func (c *Client) Run(ctx context.Context, self metadata.Broker, apply func(*meta
 	defer stopHeartbeats()
 	helpers.Go(func() { c.heartbeat(heartbeats) })
 
-	// Registration may take as long as the elections that it causes; images may arrive before its
-	// reply.
+	// Registration may take as long as the elections that it causes. Images may arrive before the
+	// reply to it.
 	registered := make(chan error, 1)
 	helpers.Go(func() {
 		_, err := c.call(running, request{Op: opRun, Self: &self})
@@ -76,8 +78,8 @@ func (c *Client) Run(ctx context.Context, self metadata.Broker, apply func(*meta
 }
 
 // unregister notifies the store that the broker stops, so that the store treats the broker as down
-// at once, and discards images until the reply. If the store does not answer or accept the request
-// in time, the connection is closed.
+// at once. It discards images until the reply arrives. If the store does not answer or accept the
+// request within sessionTimeout, the connection is closed.
 func (c *Client) unregister(images <-chan *metadata.Image) error {
 	ctx, cancel := context.WithTimeout(context.Background(), sessionTimeout)
 	defer cancel()
@@ -141,7 +143,7 @@ func (c *Client) heartbeat(ctx context.Context) {
 		case <-tick.C:
 		}
 		if c.write(request{Op: opHeartbeat}) != nil {
-			return // read fails as well
+			return // read fails too, and Run returns that error
 		}
 	}
 }
@@ -152,8 +154,8 @@ func (c *Client) write(r request) error {
 	return writeFrame(c.conn, r)
 }
 
-// call sends a request and waits for its reply. After an error that is not the store's own the
-// outcome is unknown.
+// call sends a request and waits for its reply. Unless the error is one that the store returned,
+// the outcome of the request is then unknown.
 func (c *Client) call(ctx context.Context, r request) (reply, error) {
 	waits := make(chan reply, 1)
 	c.waiting.Lock()
@@ -185,7 +187,7 @@ func (c *Client) call(ctx context.Context, r request) (reply, error) {
 	}
 }
 
-// ReportServing implements metadata.Store; the store knows the broker of the connection.
+// ReportServing implements metadata.Store. The store identifies the broker by its connection.
 func (c *Client) ReportServing(ctx context.Context, _ int32, served []metadata.Served) error {
 	_, err := c.call(ctx, request{Op: opServing, Served: served})
 	return err
@@ -248,8 +250,8 @@ func (c *Client) ElectPreferred(ctx context.Context, partitions []metadata.Parti
 	return c.parts(ctx, request{Op: opElect, Elect: partitions}, len(partitions))
 }
 
-// parts sends a request for n changes and returns the error of each; a failed request fails all of
-// them.
+// parts sends a request for n changes and returns one error for each change. If the request fails,
+// all changes have its error.
 func (c *Client) parts(ctx context.Context, r request, n int) []error {
 	faults := make([]error, n)
 	answer, err := c.call(ctx, r)

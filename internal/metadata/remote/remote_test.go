@@ -29,7 +29,7 @@ func changeISR(t *testing.T, s metadata.Store, change metadata.ISRChange) (err e
 	return err
 }
 
-// store returns a local store.
+// store returns a store of package local on a disk in memory.
 func store(t *testing.T) *local.Store {
 	t.Helper()
 	mem := vfs.NewMem()
@@ -43,7 +43,7 @@ func store(t *testing.T) *local.Store {
 	return s
 }
 
-// broker is a running client with both ends of its connection.
+// broker is a running Client whose connection is served by Serve.
 type broker struct {
 	*Client
 	conn   net.Conn
@@ -76,7 +76,7 @@ func start(t *testing.T, s *local.Store, id int32) *broker {
 func TestClientIsAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t)
-		// Sets every part of an image.
+		// The settings below fill every part of an image.
 		cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"}}
 		spec := `{brokers: 1, adminApi: ReadWrite, autoCreateTopics: true, cleaner: {workers: 2}, replication: {lagMax: 3s},
 			groups: {sessionTimeoutMin: 1s, offsetsRetention: 1h, offsetsTopic: {partitions: 3}}, topicDefaults: {retention: {time: 1h}}}`
@@ -158,7 +158,8 @@ func TestClientIsAStore(t *testing.T) {
 	})
 }
 
-// TestClosedConnectionMarksBrokerDown: the socket of a process that exits is closed.
+// TestClosedConnectionMarksBrokerDown: if the connection of a broker is closed, as after the exit
+// of its process, the store treats the broker as down. Run of the client fails.
 func TestClosedConnectionMarksBrokerDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t)
@@ -174,8 +175,9 @@ func TestClosedConnectionMarksBrokerDown(t *testing.T) {
 	})
 }
 
-// TestSilentBrokerIsDownAfterSessionTimeout: its connection is closed as well, so that Run fails
-// when the process continues.
+// TestSilentBrokerIsDownAfterSessionTimeout: the store treats a broker that sends nothing for
+// sessionTimeout as down, and closes its connection. So Run fails in a process that hung and
+// continues.
 func TestSilentBrokerIsDownAfterSessionTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t)
@@ -205,7 +207,8 @@ func TestSilentBrokerIsDownAfterSessionTimeout(t *testing.T) {
 	})
 }
 
-// TestRunReturnsWhileItsStoreHangs: the store does not even read the request to unregister.
+// TestRunReturnsWhileItsStoreHangs: the store does not read the request to unregister. Run must
+// still return within sessionTimeout.
 func TestRunReturnsWhileItsStoreHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()

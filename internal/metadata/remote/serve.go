@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Backend is the store of one broker, as Serve needs it.
+// Backend is the store to which Serve passes the requests of one broker.
 type Backend interface {
 	metadata.Store
 	metadata.Admin
@@ -20,9 +20,9 @@ type Backend interface {
 	metadata.ShutdownAnnouncer
 }
 
-// Serve answers one broker until it unregisters (nil), its connection is closed, it is silent for
-// sessionTimeout after its first request, or ctx ends. When Serve returns, the store treats the
-// broker as down, and conn is closed.
+// Serve answers one broker until the broker unregisters, its connection is closed, it sends nothing
+// for sessionTimeout after its first request, or ctx ends. It returns nil only if the broker has
+// unregistered. When Serve returns, the store treats the broker as down, and conn is closed.
 func Serve(ctx context.Context, conn net.Conn, broker int32, backend Backend) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &session{conn: conn, broker: broker, backend: backend, end: cancel,
@@ -39,7 +39,7 @@ func Serve(ctx context.Context, conn net.Conn, broker int32, backend Backend) er
 	return err
 }
 
-// session is one broker's connection.
+// session is the connection of one broker.
 type session struct {
 	conn    net.Conn
 	broker  int32
@@ -49,17 +49,17 @@ type session struct {
 	running sync.WaitGroup
 	writing sync.Mutex
 
-	// Used by read alone:
-	// ends the store's Run and waits for it; nil before the broker has registered
+	// Only read uses the next two fields. stop ends the store's Run and waits for its end; it is
+	// nil until the broker has registered.
 	stop         func()
 	unregistered bool
 }
 
-// read receives requests. Concurrent ones have no order: a broker waits for the reply where the
-// order matters.
+// read receives requests. Requests are executed concurrently and in any order. A broker that needs
+// an order waits for the reply to the first request before it sends the next one.
 //
-// The first request has no deadline: the broker is not registered before it, and a new process may
-// take long to start on a busy machine. If the process exits, its socket closes.
+// The first request has no deadline: the broker is not registered yet, and a new process may need
+// long to start on a busy machine. If the process exits, its socket closes.
 func (s *session) read(ctx context.Context) error {
 	for {
 		var r request
@@ -92,8 +92,9 @@ func (s *session) read(ctx context.Context) error {
 	}
 }
 
-// run registers the broker with the store and sends it images, skipping to the newest. The store's
-// Run does not return while the broker is up, so the reply is sent with the first image.
+// run registers the broker with the store, and sends it images. It skips all images but the newest.
+// The store's Run does not return while the broker is up, so the reply is sent with the first
+// image.
 func (s *session) run(ctx context.Context, r request) {
 	ctx, cancel := context.WithCancel(ctx)
 	newest := make(chan *metadata.Image, 1)
@@ -108,7 +109,7 @@ func (s *session) run(ctx context.Context, r request) {
 		err := s.backend.Run(ctx, *r.Self, func(image *metadata.Image) {
 			if first {
 				first = false
-				_ = s.write(reply{ID: r.ID}) // read fails as well
+				_ = s.write(reply{ID: r.ID}) // if it fails, read fails too
 			}
 			select {
 			case <-newest:

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// imageBytesMax bounds a message to a broker: an image of 100,000 partitions has some 30 MB.
+	// imageBytesMax limits a message to a broker. An image of 100,000 partitions needs about 30 MB.
 	imageBytesMax = 128 << 20
-	// requestBytesMax bounds a message to the store: ReportServing lists all partitions that one
-	// broker leads.
+	// requestBytesMax limits a message to the store. A ReportServing request lists all partitions
+	// that a broker leads.
 	requestBytesMax = 32 << 20
 	// heartbeatInterval is the interval of a broker's heartbeats.
 	heartbeatInterval = time.Second
-	// sessionTimeout is how long the store waits for a message, as long as a broker's Lease is
-	// valid on Kubernetes.
+	// sessionTimeout is how long the store waits for a message of a broker. A broker's Lease on
+	// Kubernetes is valid for the same time.
 	sessionTimeout = 6 * time.Second
-	// requestsMax is the number of concurrent requests of one broker.
+	// requestsMax is the largest number of concurrent requests of one broker.
 	requestsMax = 64
 )
 
@@ -45,7 +45,7 @@ const (
 
 // request is a message of the broker. Fields that its operation does not use are absent.
 type request struct {
-	// ID is the id that the reply repeats; 0 if no reply is wanted.
+	// ID is the id that the reply repeats; 0: no reply is expected.
 	ID     uint64                  `json:"id,omitempty"`
 	Op     string                  `json:"op"`
 	Self   *metadata.Broker        `json:"self,omitempty"`
@@ -59,7 +59,7 @@ type request struct {
 	Elect  []metadata.PartitionRef `json:"elect,omitempty"`
 }
 
-// move is a metadata.Move: JSON must distinguish an empty list of replicas from nil.
+// move is a metadata.Move whose JSON distinguishes an empty list of replicas from nil.
 type move struct {
 	metadata.PartitionRef
 	Replicas []int32 `json:"replicas"`
@@ -75,7 +75,7 @@ type reply struct {
 	Parts []part          `json:"parts,omitempty"`
 }
 
-// part is the outcome of one of several changes in a request.
+// part is the outcome of one change in a request for several changes.
 type part struct {
 	Error string `json:"error,omitempty"`
 	Kind  int    `json:"kind,omitempty"`
@@ -98,7 +98,7 @@ func (r *reply) fail(err error) {
 	r.Error, r.Kind = p.Error, p.Kind
 }
 
-// err returns the error of a reply, nil if there is none.
+// err returns the error of a reply, or nil.
 func (r *reply) err() error { return part{r.Error, r.Kind}.err() }
 
 // partOf encodes an error, which may be nil.
@@ -115,7 +115,7 @@ func partOf(err error) (p part) {
 	return p
 }
 
-// err decodes the error.
+// err returns the encoded error, or nil.
 func (p part) err() error {
 	if p.Error == "" {
 		return nil
