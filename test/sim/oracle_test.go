@@ -69,9 +69,9 @@ type verifiedUpTo struct {
 type tally struct {
 	acknowledged, elections, unclean, losses, reads, duplicates, cleaned int
 	deleted, deletesConfirmed, expired, fromFollowers, repeated          int
-	// logs that were discarded
+	// replicas' logs that were discarded
 	discarded int
-	// the number of brokers
+	// brokers that were added, drained, or lost permanently
 	added, drained, lost int
 	// committed and aborted transactions, and records read by read_committed consumers
 	committed, aborted, readCommitted int
