@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// startGrace is how long elections wait for brokers at the start.
+	// startGrace is how long the first elections wait for brokers that have not started yet.
 	startGrace = 3 * time.Second
 	// superviseInterval is the interval of supervise.
 	superviseInterval = time.Second
-	// balanceDelay is how long the set of brokers must be unchanged before leadership returns to
-	// the preferred leaders.
+	// balanceDelay is how long the set of running brokers must be unchanged before leadership
+	// returns to the preferred leaders.
 	balanceDelay = 10 * time.Second
 )
 
@@ -51,8 +51,8 @@ func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer
 	}
 	group.Go(func() error {
 		<-ctx.Done()
-		// Mark all brokers as leaving first: then no broker hands its partitions over to another
-		// that also stops, and all stay in sync for the next start.
+		// Mark all brokers as leaving first. Then no broker hands its partitions over to a broker
+		// that also stops, and all replicas are in sync at the next start.
 		c.warn("shutdown of all brokers", c.store.LeaveAll())
 		stopAll()
 		return nil
@@ -97,7 +97,8 @@ func (c *cluster) newBrokers(registry prometheus.Registerer) (brokers broker.Bro
 	return brokers, nil
 }
 
-// stopDrained stops the last broker, which holds no replicas.
+// stopDrained stops broker i, the broker with the highest id, because it holds no replicas any
+// more.
 func (c *cluster) stopDrained(i int, stop context.CancelFunc) {
 	if brokers := c.brokers.Load(); brokers != nil {
 		fewer := slices.Clone(*brokers)[:i]
@@ -107,8 +108,9 @@ func (c *cluster) stopDrained(i int, stop context.CancelFunc) {
 	c.print(fmt.Sprintf("broker %d drained and stopped", i))
 }
 
-// supervise performs deferred actions until ctx ends: it allows elections if not all brokers have
-// started, stops drained brokers, the highest first, and restores preferred leaders.
+// supervise performs periodic actions until ctx ends. It lets elections start after startGrace,
+// even if not all brokers have started. It stops drained brokers, beginning with the highest id. It
+// restores preferred leaders.
 func (c *cluster) supervise(ctx context.Context, drained func(i int)) {
 	tick := time.NewTicker(superviseInterval)
 	defer tick.Stop()
@@ -139,15 +141,16 @@ func (c *cluster) supervise(ctx context.Context, drained func(i int)) {
 	}
 }
 
-// warn logs the failure to record a change of metadata, which will be retried.
+// warn logs that a change of the metadata could not be written. The caller retries the change
+// later.
 func (c *cluster) warn(change string, err error) {
 	if err != nil {
-		c.opts.Logger.Warn("failed to record metadata change", "change", change, "error", err)
+		c.opts.Logger.Warn("failed to write metadata change", "change", change, "error", err)
 	}
 }
 
-// awaitBrokers waits for all brokers, but after slowStart only for one: the cluster can run without
-// the others.
+// awaitBrokers waits until all brokers are up. After slowStart it waits only until one broker is
+// up, because the cluster can run without the others.
 func (c *cluster) awaitBrokers(ctx context.Context) error {
 	waitCtx, cancel := context.WithTimeout(ctx, slowStart)
 	defer cancel()
@@ -157,8 +160,9 @@ func (c *cluster) awaitBrokers(ctx context.Context) error {
 	return c.store.AwaitBrokers(ctx, 1)
 }
 
-// awaitServing waits until every partition is served, and logs if that takes long. Only then does
-// AcceptDataLoss take effect, so that all brokers have had time to start.
+// awaitServing waits until every partition is served. Whenever slowStart has passed, it logs a
+// partition that is not served. Then it also performs unclean elections if AcceptDataLoss is set;
+// by that time all brokers have had the chance to start.
 func (c *cluster) awaitServing(ctx context.Context) error {
 	for {
 		waitCtx, cancel := context.WithTimeout(ctx, slowStart)

@@ -25,20 +25,20 @@ func TestManifestChangesAreApplied(t *testing.T) {
 
 	put(t, opts, "new.yaml", topic("new", "partitions: 2"))
 	if line := r.line("topic new "); !strings.Contains(line, "partitions=2") {
-		t.Errorf("line is %q", line)
+		t.Errorf("got line %q, want partitions=2", line)
 	}
 	produce("new")
 
 	put(t, opts, "all.yaml", topic("a", "partitions: 3, cleanupPolicy: Compact"))
 	if line := r.line("topic a "); !strings.Contains(line, "partitions=3") ||
 		!strings.Contains(line, "cleanup=Compact") {
-		t.Errorf("line is %q", line)
+		t.Errorf("got line %q, want partitions=3 and cleanup=Compact", line)
 	}
 	if line := r.line("topic gone "); line != "topic gone deleted records=deleted" {
-		t.Errorf("line is %q", line)
+		t.Errorf("got line %q, want records=deleted", line)
 	}
 	if line := r.line("topic kept "); line != "topic kept deleted records=retained" {
-		t.Errorf("line is %q", line)
+		t.Errorf("got line %q, want records=retained", line)
 	}
 
 	put(t, opts, "all.yaml", topic("a", "partitions: 3"), topic("kept", "partitions: 1"),
@@ -52,13 +52,14 @@ func TestManifestChangesAreApplied(t *testing.T) {
 	}
 	for name, want := range map[string]int64{"kept": 1, "gone": 0} {
 		if end, _ := ends.Lookup(name, 0); end.Offset != want {
-			t.Errorf("%s ends at %d, want %d by its reclaimPolicy", name, end.Offset, want)
+			t.Errorf("%s: got end offset %d, want %d because of its reclaimPolicy", name, end.Offset, want)
 		}
 	}
 }
 
-// An invalid change is logged with the API server's message. Other changes are applied if every
-// manifest can be read.
+// TestInvalidChangeDoesNotAffectOthers: an invalid change of a topic is logged with the API
+// server's message, and the changes of other topics are applied. If a manifest cannot be read, no
+// change is applied.
 func TestInvalidChangeDoesNotAffectOthers(t *testing.T) {
 	opts := options(t, topic("a", "partitions: 2"))
 	r := start(t, opts)
@@ -81,7 +82,8 @@ func TestInvalidChangeDoesNotAffectOthers(t *testing.T) {
 	r.line("topic d ")
 	r.log.await("heartwood dev runs 1; restart it to change their number")
 
-	// brokers apply the new image shortly after the line
+	// The brokers apply the new image shortly after the line was printed; the producer retries
+	// until then.
 	if err := r.client().ProduceSync(t.Context(),
 		&kgo.Record{Topic: "d", Value: []byte("x")}).FirstErr(); err != nil {
 		t.Fatal(err)
@@ -92,12 +94,13 @@ func TestInvalidChangeDoesNotAffectOthers(t *testing.T) {
 	}
 	if names := topics.Names(); strings.Join(names, " ") != "a c d" ||
 		len(topics["a"].Partitions) != 2 {
-		t.Errorf("topics are %v, a has %d partitions", names, len(topics["a"].Partitions))
+		t.Errorf("got topics %v, and topic a with %d partitions", names, len(topics["a"].Partitions))
 	}
 }
 
-// Changes in place, by rename, through a symbolic link, like a ConfigMap volume, and of a recreated
-// directory.
+// TestAllKindsOfFileChangesAreDetected: manifests are changed in place, by a rename, through a
+// symbolic link, by the replacement of a symbolic link as in a ConfigMap volume, and in a directory
+// that is created again.
 func TestAllKindsOfFileChangesAreDetected(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, topics ...string) {

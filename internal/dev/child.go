@@ -24,7 +24,7 @@ type ChildOptions struct {
 	Advertise string // "": the Listen address
 	DataDir   string
 	Rack      string
-	HTTP      string // "": none
+	HTTP      string // "": the process serves no HTTP
 	Logger    *slog.Logger
 }
 

@@ -29,13 +29,13 @@ const (
 	metadataFile = "metadata.json"
 )
 
-// slowStart is how long the start waits for partitions before it logs which ones are missing.
+// slowStart is how long the start waits for brokers and partitions before it logs a warning.
 const slowStart = 10 * time.Second
 
 // headerTimeout bounds the time until an HTTP request header has been received.
 const headerTimeout = 10 * time.Second
 
-// Run runs a cluster until ctx ends. Errors in options and manifests wrap ErrUsage.
+// Run runs a development cluster until ctx ends. Errors in options and manifests wrap ErrUsage.
 func Run(ctx context.Context, opts Options) (err error) {
 	opts = opts.withDefaults()
 	c := &cluster{opts: opts, fs: vfs.OS{}}
@@ -48,7 +48,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 	if opts.Brokers < 0 {
 		return usage(fmt.Errorf("--brokers %d: want at least 1", opts.Brokers))
 	}
-	// start watching before reading manifests, so that no change is missed
+	// Start watching before the manifests are read, so that no change is missed.
 	if c.watcher, err = watch(opts.Manifests, opts.Logger); err != nil {
 		return err
 	}
@@ -73,10 +73,10 @@ type cluster struct {
 	http    address
 	watcher *watcher
 	store   *local.Store
-	initial state                          // requested at the start
-	brokers atomic.Pointer[broker.Brokers] // set once all are open
+	initial state                          // the state that was requested at the start
+	brokers atomic.Pointer[broker.Brokers] // set once all brokers are open
 
-	reported string // faults of the last change of manifests
+	reported string // text of the faults that were logged last
 }
 
 // open validates the manifests, locks the data directory, and applies the manifests to the
@@ -106,7 +106,8 @@ func (c *cluster) open() (unlock func(), err error) {
 	return func() { _ = lock.Close() }, nil
 }
 
-// openMetadata opens the store, validates flags and manifests against it, and applies them.
+// openMetadata opens the metadata store, validates flags and manifests against its content, and
+// applies the manifests.
 func (c *cluster) openMetadata(set *manifest.Set) (err error) {
 	file := filepath.Join(c.opts.DataDir, metadataFile)
 	c.warnIfLost(file)
@@ -131,14 +132,14 @@ func (c *cluster) openMetadata(set *manifest.Set) (err error) {
 	return err
 }
 
-// warnIfLost logs a warning if logs exist without metadata. The start continues: topics of the same
-// names adopt the records, and nothing is deleted (ADR 0028).
+// warnIfLost logs a warning if logs exist without metadata. The start continues: new topics adopt
+// the logs of their names, and no log is deleted (ADR 0028).
 func (c *cluster) warnIfLost(file string) {
 	_, missing := c.fs.Stat(file)
 	_, logs := c.fs.Stat(c.brokerDir(0))
 	if errors.Is(missing, fs.ErrNotExist) && logs == nil {
-		c.opts.Logger.Warn("metadata file is missing and was created empty; topics of the same name "+
-			"adopt their records, all others are retained", "file", file)
+		c.opts.Logger.Warn("metadata file is missing; starting without topics: a new topic adopts the "+
+			"existing records of its name, and all other records are retained", "file", file)
 	}
 }
 
@@ -147,8 +148,9 @@ func (c *cluster) brokerDir(i int) string {
 	return filepath.Join(c.opts.DataDir, "broker-"+strconv.Itoa(i))
 }
 
-// run serves until ctx ends, and returns nil then. HTTP starts first and stops last, so that
-// /readyz reports the state in between.
+// run runs the HTTP server and the brokers until ctx ends, and then returns nil. The HTTP server
+// starts first and stops last, so that /readyz reports the state of the brokers while they start
+// and stop.
 func (c *cluster) run(ctx context.Context) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
@@ -178,7 +180,7 @@ func (c *cluster) run(ctx context.Context) error {
 	return errors.Join(err, serving.Wait())
 }
 
-// listenFault converts errors that another address avoids to usage errors.
+// listenFault converts an error to a usage error if another address in the flag would avoid it.
 func listenFault(flag string, err error) error {
 	for _, fault := range []error{syscall.EADDRINUSE, syscall.EADDRNOTAVAIL, syscall.EACCES} {
 		var failed *net.OpError
@@ -205,8 +207,9 @@ func (c *cluster) announce(bootstrap []string, httpAddress string) {
 // print writes a line to the output, and ignores errors.
 func (c *cluster) print(line string) { _, _ = fmt.Fprintln(c.opts.Out, line) }
 
-// follow applies the manifests whenever they may have changed, until ctx ends. It runs in Run's
-// goroutine, so changes never overlap. Changes during an application cause one more.
+// follow applies the manifests whenever they may have changed, until ctx ends. It runs in the
+// goroutine of Run, so that manifests are never applied concurrently. If manifests change while
+// they are applied, they are applied once more.
 func (c *cluster) follow(ctx context.Context) {
 	for {
 		select {
@@ -218,7 +221,8 @@ func (c *cluster) follow(ctx context.Context) {
 	}
 }
 
-// apply applies the current manifests, except for invalid changes.
+// apply applies the current manifests except for invalid changes, prints the topics that changed,
+// and logs the faults.
 func (c *cluster) apply() {
 	before := c.store.Image()
 	fault := c.applyManifests()
@@ -228,7 +232,8 @@ func (c *cluster) apply() {
 	c.report(fault)
 }
 
-// report logs the faults of manifests once, and prints a line when they are fixed.
+// report logs faults of manifests if they differ from the last ones, and prints a line when the
+// manifests have no faults any more.
 func (c *cluster) report(fault error) {
 	text := ""
 	if fault != nil {
@@ -247,8 +252,8 @@ func (c *cluster) report(fault error) {
 	c.reported = text
 }
 
-// applyManifests ignores changes that are not possible while the cluster runs, and applies the
-// rest. It returns all faults.
+// applyManifests applies the manifests, except for changes that are invalid or not possible while
+// the cluster runs. It returns all faults.
 func (c *cluster) applyManifests() error {
 	set, err := loadManifests(c.opts.Manifests)
 	if err != nil {
@@ -259,8 +264,8 @@ func (c *cluster) applyManifests() error {
 		next.sync(c.store))
 }
 
-// ready returns nil once every broker serves. For brokers in their own processes it only checks
-// that they have registered.
+// ready returns nil if every broker accepts requests. If each broker is a separate process, it only
+// checks that all brokers have registered.
 func (c *cluster) ready() error {
 	if c.opts.Processes {
 		if up, want := len(c.store.Image().Brokers), c.store.Running(); up < want {
@@ -280,7 +285,7 @@ func (c *cluster) ready() error {
 	return nil
 }
 
-// all returns the brokers; none before all are open.
+// all returns the brokers of this process, or none before all of them are open.
 func (c *cluster) all() broker.Brokers {
 	if brokers := c.brokers.Load(); brokers != nil {
 		return *brokers

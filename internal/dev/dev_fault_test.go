@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/broker"
 )
 
-// Errors that another address avoids are usage errors and name the flag.
+// TestListenFaults: an error that another address avoids is a usage error and names the flag.
 func TestListenFaults(t *testing.T) {
 	bind := func(errno syscall.Errno) error {
 		return &net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("bind", errno)}
@@ -24,7 +24,7 @@ func TestListenFaults(t *testing.T) {
 		text  string
 	}{
 		{"in use", bind(syscall.EADDRINUSE), true, "address already in use; choose another --http"},
-		{"address of another machine", bind(syscall.EADDRNOTAVAIL), true, "choose another --http"},
+		{"address of another host", bind(syscall.EADDRNOTAVAIL), true, "choose another --http"},
 		{"privileged port", bind(syscall.EACCES), true, "permission denied; choose another --http"},
 		{"unknown host", &net.DNSError{Err: "no such host", Name: "nowhere.invalid"}, true,
 			"--http: lookup nowhere.invalid: no such host"},
@@ -35,26 +35,27 @@ func TestListenFaults(t *testing.T) {
 		got := listenFault("http", test.err)
 		if errors.Is(got, ErrUsage) != test.usage || !strings.Contains(got.Error(), test.text) ||
 			!errors.Is(got, test.err) {
-			t.Errorf("%s: %v; want a usage error: %t, containing %q", test.name, got, test.usage,
+			t.Errorf("%s: got error %v; want usage error: %t, containing %q", test.name, got, test.usage,
 				test.text)
 		}
 	}
 }
 
-// Before the brokers are open, /readyz fails and there are no partitions to report.
+// TestHTTPAnswersBeforeBrokersAreOpen: before the brokers are open, /readyz fails and the reports
+// contain neither partitions nor topics.
 func TestHTTPAnswersBeforeBrokersAreOpen(t *testing.T) {
 	var c cluster
 	if err := c.ready(); err == nil {
-		t.Error("a cluster without brokers is ready")
+		t.Error("before the brokers are open, ready returned nil")
 	}
 	if rows := c.all().Report(); rows != nil {
-		t.Errorf("partitions %v, want none", rows)
+		t.Errorf("got partitions %v, want none", rows)
 	}
 	if topics := c.all().Topics(time.Now()); len(topics.Topics) != 0 {
-		t.Errorf("topics %v, want none", topics)
+		t.Errorf("got topics %v, want none", topics)
 	}
 	if _, err := c.all().CleanNow("tickets", nil); !errors.Is(err, broker.ErrStarting) {
-		t.Errorf("a clean request returned %v", err)
+		t.Errorf("CleanNow: got error %v, want ErrStarting", err)
 	}
 }
 
@@ -66,7 +67,7 @@ func TestFaultsSplitsJoinedErrors(t *testing.T) {
 	}{{nil, 0}, {a, 1}, {errors.Join(a, b), 2},
 		{errors.Join(errors.Join(a, b), nil, errors.Join(c)), 3}} {
 		if got := faults(test.err); len(got) != test.want {
-			t.Errorf("%v: %d faults, want %d", test.err, len(got), test.want)
+			t.Errorf("%v: got %d faults, want %d", test.err, len(got), test.want)
 		}
 	}
 }

@@ -29,33 +29,33 @@ func TestRunFromManifests(t *testing.T) {
 		t.Errorf("lines before ready (-want +got):\n%s", diff)
 	}
 	if brokers := strings.Split(r.ready["bootstrap"], ","); len(brokers) != 3 {
-		t.Errorf("bootstrap is %v, want three brokers", brokers)
+		t.Errorf("got bootstrap %v, want three brokers", brokers)
 	}
 	if r.ready["data"] != opts.DataDir {
-		t.Errorf("data is %s", r.ready["data"])
+		t.Errorf("got data=%s, want %s", r.ready["data"], opts.DataDir)
 	}
 	metadata, err := r.admin().Metadata(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if ids := metadata.Brokers.NodeIDs(); !slices.Equal(ids, []int32{0, 1, 2}) {
-		t.Errorf("node ids are %v", ids)
+		t.Errorf("got node ids %v, want 0 to 2", ids)
 	}
 	var leaders []int32
 	for _, p := range metadata.Topics["tickets"].Partitions.Sorted() {
 		leaders = append(leaders, p.Leader)
 	}
 	if slices.Sort(leaders); !slices.Equal(leaders, []int32{0, 1, 2}) {
-		t.Errorf("tickets is led by %v, want each broker once", leaders)
+		t.Errorf("got leaders %v of tickets, want each broker once", leaders)
 	}
 }
 
-// ADR 0005
+// TestMetricsHaveABrokerLabel: each metric of a broker has the label broker (ADR 0005).
 func TestMetricsHaveABrokerLabel(t *testing.T) {
 	r := start(t, options(t, logCluster("brokers: 2"), topic("a", "partitions: 2")))
 	for _, path := range []string{"/healthz", "/readyz"} {
 		if code, body := r.get(path); code != 200 {
-			t.Errorf("%s: %d %s", path, code, body)
+			t.Errorf("%s: got response %d %s", path, code, body)
 		}
 	}
 	_, page := r.get("/metrics")
@@ -68,7 +68,7 @@ func TestMetricsHaveABrokerLabel(t *testing.T) {
 		}
 	}
 	if _, body := r.get("/api/v1/partitions"); strings.Count(body, `"topic":"a"`) != 2 {
-		t.Errorf("partitions are %s", body)
+		t.Errorf("got partitions %s, want two of topic a", body)
 	}
 }
 
@@ -92,20 +92,20 @@ func TestRestartKeepsTopicsAndRecords(t *testing.T) {
 	}
 	for _, name := range []string{"a", "made"} {
 		if end, _ := ends.Lookup(name, 0); end.Offset != 1 {
-			t.Errorf("%s ends at %d after the restart, want 1", name, end.Offset)
+			t.Errorf("%s: got end offset %d after the restart, want 1", name, end.Offset)
 		}
 	}
 	r.stop()
 	opts.Manifests = nil
 	if r = start(t, opts); len(r.topics) != 2 {
-		t.Errorf("without -f the topics are %q, want the existing two", r.topics)
+		t.Errorf("without -f: got topics %q, want the existing two", r.topics)
 	}
 }
 
 func TestTopicsCanBeCreatedWithoutManifests(t *testing.T) {
 	r := start(t, options(t))
 	if len(r.topics) != 0 || strings.Contains(r.ready["bootstrap"], ",") {
-		t.Errorf("an empty cluster of one broker: topics %q, bootstrap %s", r.topics,
+		t.Errorf("empty cluster of one broker: got topics %q, bootstrap %s", r.topics,
 			r.ready["bootstrap"])
 	}
 	if _, err := r.admin().CreateTopic(t.Context(), 2, 1, nil, "orders"); err != nil {
@@ -120,11 +120,12 @@ func TestDataDirectoryIsLocked(t *testing.T) {
 	want := "--data-dir " + opts.DataDir +
 		" is locked: another heartwood process uses it; stop that process, or choose another --data-dir"
 	if !errors.Is(err, ErrUsage) || err.Error() != want {
-		t.Errorf("second start: %v\nwant %s", err, want)
+		t.Errorf("second start: got error %v\nwant %s", err, want)
 	}
 }
 
-// Each error wraps ErrUsage, and names the flag or begins with the path of the field.
+// TestInvalidFlagsAndManifests: each error wraps ErrUsage. It names the flag, or begins with the
+// path of the field in the manifest.
 func TestInvalidFlagsAndManifests(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -147,7 +148,7 @@ func TestInvalidFlagsAndManifests(t *testing.T) {
 			"address already in use; choose another --listen"},
 		"http port in use": {func(o *Options) { o.HTTP = busy.Addr().String() },
 			"address already in use; choose another --http"},
-		"address of another machine": {func(o *Options) { o.Listen = "192.0.2.1:9092" },
+		"address of another host": {func(o *Options) { o.Listen = "192.0.2.1:9092" },
 			"choose another --listen"},
 		"brokers below zero": {func(o *Options) { o.Brokers = -1 },
 			"--brokers -1: want at least 1"},
@@ -155,7 +156,7 @@ func TestInvalidFlagsAndManifests(t *testing.T) {
 			"no/such.yaml"},
 		"invalid manifest": {singleManifest(t, topic("t", "partitions: 0")),
 			"spec.partitions: Invalid value: 0"},
-		"replicas": {singleManifest(t, topic("t", "replicas: 3")),
+		"more replicas than brokers": {singleManifest(t, topic("t", "replicas: 3")),
 			"invalid replication factor: not enough brokers: 3 replicas requested, 1 brokers exist"},
 		"invalid data directory": {func(o *Options) { o.DataDir = "/dev/null/data" },
 			"--data-dir: "},
@@ -165,7 +166,7 @@ func TestInvalidFlagsAndManifests(t *testing.T) {
 			test.change(&opts)
 			err := Run(t.Context(), opts)
 			if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v\nwant one that wraps ErrUsage and contains %s", err, test.want)
+				t.Errorf("got error %v\nwant one that wraps ErrUsage and contains %s", err, test.want)
 			}
 			if strings.HasPrefix(test.want, "spec.") && !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("the error does not begin with the path of the field: %v", err)
@@ -181,7 +182,8 @@ func singleManifest(t *testing.T, manifest string) func(*Options) {
 	}
 }
 
-// Changes that are invalid while the cluster runs are also invalid at a restart.
+// TestInvalidChangesAtARestart: changes that are invalid while the cluster runs are also invalid at
+// a restart.
 func TestInvalidChangesAtARestart(t *testing.T) {
 	opts := options(t, topic("a", "partitions: 3"))
 	opts.Brokers = 2
@@ -191,11 +193,11 @@ func TestInvalidChangesAtARestart(t *testing.T) {
 	if !errors.Is(err, ErrUsage) ||
 		!strings.HasPrefix(err.Error(),
 			"spec.partitions: Invalid value: 2: partitions cannot shrink") {
-		t.Errorf("fewer partitions: %v", err)
+		t.Errorf("fewer partitions: got error %v", err)
 	}
 	if !strings.HasSuffix(err.Error(),
 		"("+filepath.Join(opts.Manifests[0], "all.yaml")+" Topic/a)") {
-		t.Errorf("the file is not named: %v", err)
+		t.Errorf("the error does not name the file: %v", err)
 	}
 	put(t, opts, "all.yaml", topic("a", "partitions: 3, replicas: 2"))
 	start(t, opts).stop()
@@ -203,15 +205,15 @@ func TestInvalidChangesAtARestart(t *testing.T) {
 	err = Run(t.Context(), opts)
 	if !errors.Is(err, ErrUsage) ||
 		!strings.HasPrefix(err.Error(),
-			"--brokers 1: brokers cannot be removed while topics have more replicas") {
-		t.Errorf("fewer brokers with the flag: %v", err)
+			"--brokers 1: brokers cannot be removed, because too few would remain") {
+		t.Errorf("fewer brokers by the flag: got error %v", err)
 	}
 	opts.Brokers = 0
 	err = Run(t.Context(), opts)
 	if !errors.Is(err, ErrUsage) ||
 		!strings.HasPrefix(err.Error(),
 			"no LogCluster in the manifests, so 1 broker: brokers cannot be removed") {
-		t.Errorf("fewer brokers without a LogCluster: %v", err)
+		t.Errorf("fewer brokers because of a missing LogCluster: got error %v", err)
 	}
 	put(t, opts, "cluster.yaml", logCluster("brokers: 1"))
 	err = Run(t.Context(), opts)
@@ -219,13 +221,14 @@ func TestInvalidChangesAtARestart(t *testing.T) {
 		!strings.HasPrefix(err.Error(),
 			"spec.brokers: Invalid value: 1: brokers cannot be removed") ||
 		!strings.HasSuffix(err.Error(), "cluster.yaml LogCluster/demo)") {
-		t.Errorf("fewer brokers in the LogCluster: %v", err)
+		t.Errorf("fewer brokers in the LogCluster: got error %v", err)
 	}
 	opts.Brokers = 2
 	start(t, opts)
 }
 
-// A removed broker runs until its replicas have been moved, and no record is lost.
+// TestRemovedBrokerIsDrained: a removed broker runs until its replicas have been moved, and no
+// record is lost. It does not run at the next start.
 func TestRemovedBrokerIsDrained(t *testing.T) {
 	opts := options(t, topic("a", "partitions: 3"))
 	opts.Brokers = 3
@@ -247,15 +250,16 @@ func TestRemovedBrokerIsDrained(t *testing.T) {
 	total := int64(0)
 	ends.Each(func(o kadm.ListedOffset) { total += o.Offset })
 	if total != 300 {
-		t.Errorf("%d records after draining, want 300", total)
+		t.Errorf("got %d records after draining, want 300", total)
 	}
 	r.stop()
 	if r = start(t, opts); strings.Count(r.ready["bootstrap"], ",") != 1 {
-		t.Errorf("brokers at the next start: %s", r.ready["bootstrap"])
+		t.Errorf("got brokers %s at the next start, want two", r.ready["bootstrap"])
 	}
 }
 
-// Faults that concern several manifests name the file, and the field that causes them.
+// TestFaultsNameTheirFile: an error that results from several manifests names the file of the
+// topic, and the field that causes the error.
 func TestFaultsNameTheirFile(t *testing.T) {
 	opts := options(t, topic("own", "minInSyncReplicas: 3"), topic("fine", "replicas: 2"),
 		topic("inherits", "partitions: 1"))
@@ -271,13 +275,13 @@ func TestFaultsNameTheirFile(t *testing.T) {
 		where := "(" + file + " Topic/" + []string{"inherits", "own"}[i] + ")"
 		if len(lines) != 2 || !strings.HasPrefix(lines[i], want) ||
 			!strings.HasSuffix(lines[i], where) {
-			t.Errorf("line %d of %q: want %s...%s", i, lines, want, where)
+			t.Errorf("line %d of error %q: want %s...%s", i, lines, want, where)
 		}
 	}
 }
 
-// Without the metadata file a warning is logged, and topics adopt their records. A corrupt file is
-// an error.
+// TestLostMetadataFile: if the metadata file is missing, a warning is logged and topics adopt their
+// records. If the file is corrupt, Run fails.
 func TestLostMetadataFile(t *testing.T) {
 	opts := options(t, topic("a", "partitions: 1"))
 	r := start(t, opts)
@@ -292,7 +296,7 @@ func TestLostMetadataFile(t *testing.T) {
 	}
 	if err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), file) ||
 		!strings.Contains(err.Error(), "restore the file from a copy") {
-		t.Errorf("corrupt metadata: %v", err)
+		t.Errorf("corrupt metadata file: got error %v", err)
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
@@ -304,7 +308,7 @@ func TestLostMetadataFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if end, _ := ends.Lookup("a", 0); end.Offset != 1 {
-		t.Errorf("the topic ends at %d, want 1", end.Offset)
+		t.Errorf("got end offset %d, want 1", end.Offset)
 	}
 }
 
@@ -313,7 +317,7 @@ func TestLastLineReportsTheStop(t *testing.T) {
 	r := start(t, opts)
 	r.cancel()
 	if line := r.line("stopped"); line != "stopped data="+opts.DataDir {
-		t.Errorf("the last line is %q", line)
+		t.Errorf("got last line %q", line)
 	}
 }
 
@@ -329,14 +333,14 @@ func TestFailedStartReleasesItsResources(t *testing.T) {
 	}
 	busy.Close()
 	opts.Listen = "127.0.0.1:0"
-	start(t, opts) // directories and ports are released
+	start(t, opts) // succeeds if the failed start has released directories and ports
 }
 
 func TestStopBeforeReady(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := Run(ctx, options(t, topic("a", "partitions: 1"))); err != nil {
-		t.Errorf("a stop at once returned %v", err)
+		t.Errorf("with an ended context, Run returned %v", err)
 	}
 }
 
@@ -355,7 +359,7 @@ func TestDataDirectoryLayout(t *testing.T) {
 	want := map[string]bool{".lock": true, "metadata.json": true, "broker-0": true,
 		"broker-1": true}
 	if !maps.Equal(found, want) {
-		t.Errorf("the data directory contains %v, want %v", found, want)
+		t.Errorf("got files %v in the data directory, want %v", found, want)
 	}
 	if _, err := os.Stat(filepath.Join(opts.DataDir, "broker-0", "a-0")); err != nil {
 		t.Error(err)

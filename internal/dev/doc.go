@@ -1,22 +1,25 @@
-// Package dev runs a development cluster in one process, from the same manifests as kubectl.
+// Package dev runs a development cluster in one process, from the same manifests that kubectl
+// applies on Kubernetes.
 //
 //   - options.go: options and their validation.
-//   - state.go: the state that manifests and flags request, and applying it to the metadata store.
-//     Flags override manifests.
+//   - state.go: the state that manifests and flags request, and its application to the metadata
+//     store. Flags override manifests.
 //   - watch.go: detects changes of manifests.
 //   - lines.go: the lines on standard output.
 //   - dev.go: Run, and the order of start and stop.
-//   - processes.go, child.go: with --processes, one process per broker: the parent's side, and the
-//     child's.
+//   - processes.go, child.go: with --processes, each broker is a separate process. processes.go
+//     runs in the parent process, child.go in the broker's process.
 //   - brokers.go: the brokers of this process, and their supervision.
 //
-// Start: validate the manifests, lock the data directory, open and sync the metadata, start HTTP,
-// recover and start the brokers, print the ready line. Stop is the reverse. No topic is changed
-// before all manifests and flags have been validated.
+// Run starts in this order: it validates the manifests, locks the data directory, opens the
+// metadata and applies the manifests to it, starts HTTP, recovers and starts the brokers, and
+// prints the ready line. It stops in the reverse order. Run changes no topic before all manifests
+// and flags have been validated.
 //
-// While the cluster runs, a manifest that cannot be applied is reported once and has no effect. At
-// the start it is an error.
+// At the start, Run fails if a manifest cannot be applied. While the cluster runs, such a manifest
+// is reported once and has no effect.
 //
-// Goroutines: one per broker (its Run), one that supervises them, one that stops them, the HTTP
-// server, and the watcher. Run joins all of them, and applies manifests in its own goroutine.
+// Run starts one goroutine per broker, one that supervises the brokers, one that stops them, one
+// for the HTTP server, and one for the watcher. All of them have ended when Run returns. Run
+// applies manifests in its own goroutine.
 package dev

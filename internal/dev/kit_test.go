@@ -17,19 +17,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// running is a development cluster of a test.
+// running is a development cluster that a test runs.
 type running struct {
 	t       *testing.T
-	lines   chan string // of standard output
+	lines   chan string // the lines of standard output
 	ready   map[string]string
-	topics  []string // the lines before the ready line
+	topics  []string // the output lines before the ready line
 	cancel  context.CancelFunc
 	stopped chan struct{}
 	err     error
 	log     *logBuffer
 }
 
-// options returns options with free ports and manifests in a temporary directory.
+// options returns options with free ports. The manifests are in a temporary directory.
 func options(t *testing.T, manifests ...string) Options {
 	t.Helper()
 	opts := Options{Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0",
@@ -41,7 +41,7 @@ func options(t *testing.T, manifests ...string) Options {
 	return opts
 }
 
-// put writes a manifest like an editor: as a new file that replaces the old one.
+// put writes a manifest as an editor does: it renames a new file to the name of the old one.
 func put(t *testing.T, opts Options, name string, documents ...string) {
 	t.Helper()
 	partial := filepath.Join(t.TempDir(), "partial")
@@ -63,7 +63,7 @@ func logCluster(spec string) string {
 		spec + "}\n"
 }
 
-// start runs a cluster and waits for its ready line.
+// start runs a development cluster and waits for its ready line.
 func start(t *testing.T, opts Options) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -102,13 +102,13 @@ func start(t *testing.T, opts Options) *running {
 	return nil
 }
 
-// stop stops the cluster like Ctrl-C.
+// stop stops the cluster as Ctrl-C does, and fails the test if Run returned an error.
 func (r *running) stop() {
 	r.t.Helper()
 	r.cancel()
 	<-r.stopped
 	if r.err != nil {
-		r.t.Errorf("the cluster stopped with %v", r.err)
+		r.t.Errorf("Run returned %v", r.err)
 		r.err = nil
 	}
 }
@@ -156,7 +156,7 @@ func (r *running) get(path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-// logBuffer holds the log output.
+// logBuffer collects the log output of a cluster.
 type logBuffer struct {
 	mu      sync.Mutex
 	text    bytes.Buffer

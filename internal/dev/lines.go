@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// topicLine returns the output line of a topic: its name, and key=value pairs.
+// topicLine returns the output line of a topic, which contains its name and key=value pairs.
 func topicLine(t *metadata.Topic) string {
 	s := t.Settings
 	fields := []string{
@@ -38,7 +38,8 @@ func topicLine(t *metadata.Topic) string {
 	return strings.Join(fields, " ")
 }
 
-// formatAge formats a duration as 24h instead of 24h0m0s; a negative one is unlimited.
+// formatAge formats a duration without trailing zero units: 24h, not 24h0m0s. A negative duration
+// means unlimited.
 func formatAge(d time.Duration) string {
 	if d < 0 {
 		return "unlimited"
@@ -53,13 +54,14 @@ func formatAge(d time.Duration) string {
 	return text
 }
 
-// readyLine returns the ready line with the addresses. It is printed exactly once.
+// readyLine returns the ready line, which contains the addresses. The line is printed exactly once.
 func readyLine(bootstrap []string, http, dataDir string) string {
 	return fmt.Sprintf("ready bootstrap=%s http=http://%s data=%s", strings.Join(bootstrap, ","),
 		http, dataDir)
 }
 
-// changedLines returns the lines for topics that differ between two images.
+// changedLines returns a line for each topic that was created, changed or deleted between two
+// images.
 func changedLines(before, after *metadata.Image) []string {
 	var lines []string
 	for _, topic := range after.Topics {

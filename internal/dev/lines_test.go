@@ -52,7 +52,7 @@ func TestFormatAge(t *testing.T) {
 		time.Hour + time.Second: "1h0m1s", 1500 * time.Millisecond: "1.5s", 20 * time.Hour: "20h",
 	} {
 		if got := formatAge(d); got != want {
-			t.Errorf("%s is formatted as %s, want %s", d, got, want)
+			t.Errorf("%s: got %s, want %s", d, got, want)
 		}
 	}
 }
@@ -61,7 +61,7 @@ func TestReadyLine(t *testing.T) {
 	want := "ready bootstrap=127.0.0.1:9092,127.0.0.1:9093 http=http://127.0.0.1:9644 data=here"
 	if got := readyLine([]string{"127.0.0.1:9092", "127.0.0.1:9093"}, "127.0.0.1:9644",
 		"here"); got != want {
-		t.Errorf("line %q, want %q", got, want)
+		t.Errorf("got line %q, want %q", got, want)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestChangedLines(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	for _, test := range []struct {
 		text              string
-		listen, advertise string // of broker 2
+		listen, advertise string // addresses of broker 2
 	}{
 		{"127.0.0.1:9092", "127.0.0.1:9094", ""},
 		{"127.0.0.1:0", "127.0.0.1:0", ""},
@@ -102,7 +102,7 @@ func TestAddresses(t *testing.T) {
 			t.Fatal(err)
 		}
 		if listen, advertise := a.broker(2); listen != test.listen || advertise != test.advertise {
-			t.Errorf("%s: broker 2 listens on %s, advertises %s; want %s, %s", test.text, listen,
+			t.Errorf("%s: broker 2: got listen address %s, advertised address %s; want %s, %s", test.text, listen,
 				advertise, test.listen, test.advertise)
 		}
 	}

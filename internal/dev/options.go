@@ -14,8 +14,8 @@ import (
 // ErrUsage marks errors in flags or manifests.
 var ErrUsage = errors.New("invalid flags or manifests")
 
-// usageError is an ErrUsage with only the text of the fault, which for a manifest begins with the
-// path of the field.
+// usageError wraps ErrUsage and fault. Its text is only that of fault, which for a manifest begins
+// with the path of the field.
 type usageError struct{ fault error }
 
 func (e *usageError) Error() string   { return e.fault.Error() }
@@ -26,7 +26,7 @@ func usage(fault error) error { return &usageError{fault} }
 // Options configures a development cluster. They are the flags of `heartwood dev`.
 type Options struct {
 	Manifests []string // files and directories; none: use the state in the data directory
-	Brokers   int      // 0: that of the LogCluster, or 1 without one
+	Brokers   int      // 0: the number in the LogCluster manifest, or 1 without such a manifest
 	// Listen is the host:port of broker 0, default 127.0.0.1:9092. Broker i listens on port+i; with
 	// port 0 each broker listens on any free port.
 	Listen string
@@ -35,17 +35,17 @@ type Options struct {
 	HTTP    string
 	DataDir string       // default heartwood-data
 	Racks   []string     // broker i is in Racks[i % len(Racks)]
-	Out     io.Writer    // for one line per topic, and the ready line; default: none
-	Logger  *slog.Logger // default: none
+	Out     io.Writer    // for one line per topic, and the ready line; default: discards them
+	Logger  *slog.Logger // default: discards everything
 	// AcceptDataLoss allows unclean elections for partitions whose in-sync replicas have all lost
 	// their disks.
 	AcceptDataLoss bool
-	Processes      bool   // run each broker in its own process, with this binary
+	Processes      bool   // run each broker in a separate process, with this binary
 	NoRestart      bool   // do not restart a process that has exited
 	LogLevel       string // log level of the broker processes; default: warn
 }
 
-// rack returns the rack of broker i; "" without racks.
+// rack returns the rack of broker i, or "" if no racks are set.
 func (o Options) rack(i int) string {
 	if len(o.Racks) == 0 {
 		return ""
@@ -91,7 +91,7 @@ func parseAddress(flag, text string) (address, error) {
 
 func (a address) String() string { return net.JoinHostPort(a.host, strconv.Itoa(a.port)) }
 
-// anyHost reports whether the address means all interfaces.
+// anyHost reports whether the address stands for all interfaces.
 func (a address) anyHost() bool {
 	ip, err := netip.ParseAddr(a.host)
 	return a.host == "" || err == nil && ip.IsUnspecified()
@@ -112,14 +112,16 @@ func (a address) forBrokers(n int) error {
 			),
 		)
 	case a.port == 0 && a.anyHost():
-		// the advertised address must be known before the broker listens
+		// The broker advertises 127.0.0.1 with the port, so the port must be known before it
+		// listens.
 		return usage(fmt.Errorf("--%s %s: port 0 requires a host", a.flag, a))
 	}
 	return nil
 }
 
-// broker returns the address on which broker i listens, and the advertised address if it differs. A
-// broker that listens on all interfaces advertises the loopback address, as all clients are local.
+// broker returns the address on which broker i listens, and the advertised address if the two
+// differ. A broker that listens on all interfaces advertises the loopback address, because all
+// clients are local.
 func (a address) broker(i int) (listen, advertise string) {
 	if a.port != 0 {
 		a.port += i

@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	// restartDelay is the pause before restarting a process that has run for less than
+	// restartDelay is the pause before the restart of a process that has run for less than
 	// restartDelay. Other processes are restarted at once, as by the kubelet.
 	restartDelay = time.Second
-	// stopTimeout is how long a process may take for its shutdown, or to exit after its session has
-	// ended, before it is killed.
+	// stopTimeout is how long a process may take before it is killed: for its shutdown, or to exit
+	// after its connection to the metadata store has ended.
 	stopTimeout = 40 * time.Second
 )
 
@@ -36,8 +36,9 @@ const (
 // standard error.
 const childSocket = 3
 
-// superviseProcess runs broker i in its own process, and restarts it when it exits, until ctx ends.
-// If the first process exits before it has registered, the cluster fails.
+// superviseProcess runs broker i in a separate process, and restarts the process when it exits,
+// until ctx ends. If the first process exits before the broker has registered, superviseProcess
+// returns an error, which stops the cluster.
 func (c *cluster) superviseProcess(ctx context.Context, i int) error {
 	p := &process{cluster: c, id: i}
 	p.listen, p.advertise = c.listen.broker(i)
@@ -72,15 +73,16 @@ func restartPause(lived time.Duration) time.Duration {
 	return restartDelay
 }
 
-// process is the process of a broker, across restarts.
+// process is the process of a broker, together with the processes that replace it after a restart.
 type process struct {
 	cluster           *cluster
 	id                int
 	listen, advertise string
-	registered        atomic.Pointer[metadata.Broker] // last registration; nil: none yet
+	// last registration of the broker; nil: the broker has not registered yet
+	registered atomic.Pointer[metadata.Broker]
 }
 
-// run starts the process and waits until it exits. When ctx ends, it stops the process.
+// run starts the process and waits until it exits. When ctx ends, run stops the process.
 func (p *process) run(ctx context.Context) error {
 	ours, theirs, err := socketPair()
 	if err != nil {
@@ -90,7 +92,7 @@ func (p *process) run(ctx context.Context) error {
 	if err == nil {
 		err = command.Start()
 	}
-	_ = theirs.Close() // the child has its own
+	_ = theirs.Close() // the child process has a duplicate
 	if err != nil {
 		_ = ours.Close()
 		return fmt.Errorf("start process: %w", err)
@@ -112,8 +114,9 @@ func (p *process) run(ctx context.Context) error {
 	return err
 }
 
-// wait waits until a process exits. When ctx ends it stops the process with SIGTERM. When its
-// session ends, the process should exit by itself.
+// wait waits until a process exits. When ctx ends, wait stops the process with SIGTERM. When the
+// session ends, the process must exit by itself. wait kills a process that has not exited after
+// stopTimeout.
 func wait(ctx context.Context, command *exec.Cmd, sessionEnded <-chan struct{}) error {
 	exited := make(chan error, 1)
 	go func() { exited <- command.Wait() }()
@@ -123,13 +126,14 @@ func wait(ctx context.Context, command *exec.Cmd, sessionEnded <-chan struct{}) 
 		return err
 	case <-ctx.Done():
 		signaled = true
-		_ = command.Process.Signal(syscall.SIGTERM) // fails if it has exited, as Wait reports
+		// fails if the process has exited, which Wait reports
+		_ = command.Process.Signal(syscall.SIGTERM)
 	case <-sessionEnded:
 	}
 	select {
 	case err := <-exited:
 		if signaled && exitedBy(err, syscall.SIGTERM) {
-			// the process had not installed its signal handler yet, so it had nothing to stop
+			// The process had not installed its signal handler yet, so it had nothing to stop.
 			return nil
 		}
 		return err
@@ -150,22 +154,24 @@ func exitedBy(err error, signal syscall.Signal) bool {
 	return ok && status.Signaled() && status.Signal() == signal
 }
 
-// command returns the command of the process, with this binary. Its own process group keeps Ctrl-C
-// of the terminal from reaching it, so that the parent controls the shutdown.
+// command returns the command of the process, which uses this binary. The process is in a separate
+// process group, so that Ctrl-C in the terminal does not reach it and the parent controls the
+// shutdown.
 func (p *process) command(socket *os.File) (*exec.Cmd, error) {
 	binary, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	listen := p.listen
-	// after a restart, use the port that clients know, also if the first one was any free port
+	// After a restart, use the same port, which clients know, even if the system chose it at the
+	// first start.
 	if self := p.registered.Load(); self != nil {
 		if endpoint, ok := self.Endpoints.On(metadata.DefaultListener); ok {
 			listen = endpoint.String()
 		}
 	}
 	c := p.cluster
-	// The end of a context would kill the process; wait stops it gracefully instead.
+	// The end of a context would kill the process. wait stops the process gracefully instead.
 	command := exec.CommandContext(context.Background(), binary, "dev-broker", "--node-id",
 		strconv.Itoa(p.id), "--listen", listen, "--advertise", p.advertise,
 		"--data-dir", c.brokerDir(p.id), "--rack", c.opts.rack(p.id), "--http", c.childHTTP(p.id),
@@ -176,8 +182,8 @@ func (p *process) command(socket *os.File) (*exec.Cmd, error) {
 	return command, nil
 }
 
-// childHTTP returns the HTTP address of broker i: the ports after the cluster's own. It is "", no
-// HTTP, if the cluster uses any free port.
+// childHTTP returns the HTTP address of broker i, whose port is the cluster's HTTP port + 1 + i. If
+// the system chooses the cluster's HTTP port, childHTTP returns "", and the broker serves no HTTP.
 func (c *cluster) childHTTP(i int) string {
 	if c.http.port == 0 {
 		return ""
@@ -187,12 +193,12 @@ func (c *cluster) childHTTP(i int) string {
 	return next.String()
 }
 
-// redirectAPI answers API requests with 421 and the addresses of the brokers: no broker runs in
-// this process, and an empty response would mean an empty cluster.
+// redirectAPI responds to API requests with status 421 and the HTTP addresses of the brokers. No
+// broker runs in this process, and an empty list would look like an empty cluster.
 func (c *cluster) redirectAPI(own http.Handler) http.Handler {
-	where := "set a port with --http to enable them"
+	where := "set a port with --http to enable these ports"
 	if c.http.port != 0 {
-		where = fmt.Sprintf("use %s for broker 0, and the ports after it for the others",
+		where = fmt.Sprintf("use %s for broker 0, and the following ports for the other brokers",
 			c.childHTTP(0))
 	}
 	body, _ := json.Marshal(
@@ -212,7 +218,7 @@ func (c *cluster) redirectAPI(own http.Handler) http.Handler {
 	})
 }
 
-// recordingSession is a session that records the registration of its broker.
+// recordingSession is a local.Session that stores the registration of its broker in process.
 type recordingSession struct {
 	local.Session
 	process *process
@@ -225,15 +231,15 @@ func (s recordingSession) Run(ctx context.Context, self metadata.Broker,
 	return s.Session.Run(ctx, self, apply)
 }
 
-// socketPair returns a connected pair of sockets. Child processes inherit neither, unless it is
-// passed to them.
+// socketPair returns a connected pair of sockets. A child process inherits a socket only if it is
+// passed to the child explicitly.
 func socketPair() (ours net.Conn, theirs *os.File, err error) {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("create socket pair: %w", err)
 	}
 	parent, child := os.NewFile(uintptr(pair[0]), "store"), os.NewFile(uintptr(pair[1]), "broker")
-	defer func() { _ = parent.Close() }() // FileConn duplicates it
+	defer func() { _ = parent.Close() }() // FileConn has duplicated the descriptor
 	if ours, err = net.FileConn(parent); err != nil {
 		_ = child.Close()
 		return nil, nil, fmt.Errorf("open socket pair: %w", err)

@@ -16,11 +16,12 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// A process that the stop signal terminates had not installed its signal handler, which is no
-// failure. Any other signal is one.
+// TestProcessTerminatedBeforeItsSignalHandler: if wait stops a process with SIGTERM before the
+// process has installed its signal handler, the signal terminates the process. This is not an
+// error. A signal that another process sends is an error.
 func TestProcessTerminatedBeforeItsSignalHandler(t *testing.T) {
 	for name, c := range map[string]struct {
-		signal    syscall.Signal // sent by another process; 0: the process is stopped
+		signal    syscall.Signal // sent by another process; 0: no signal, wait stops the process
 		isSuccess bool
 	}{
 		"stopped": {0, true}, "killed": {syscall.SIGKILL, false},
@@ -39,23 +40,25 @@ func TestProcessTerminatedBeforeItsSignalHandler(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := wait(ctx, command, nil); (err == nil) != c.isSuccess {
-				t.Errorf("wait returned %v", err)
+				t.Errorf("got error %v, want success: %t", err, c.isSuccess)
 			}
 		})
 	}
 }
 
-// Without a pause, a process that always fails would be started a hundred times per second.
+// TestRestartPauseAfterEarlyExit: a process that exits early is restarted after a pause. Without
+// the pause, a process that always fails would be started a hundred times per second.
 func TestRestartPauseAfterEarlyExit(t *testing.T) {
 	for lived, want := range map[time.Duration]time.Duration{0: restartDelay,
 		restartDelay - 1: restartDelay, restartDelay: 0, time.Hour: 0} {
 		if got := restartPause(lived); got != want {
-			t.Errorf("the pause after %s is %s, want %s", lived, got, want)
+			t.Errorf("after %s: got pause %s, want %s", lived, got, want)
 		}
 	}
 }
 
-// The cluster is ready once the process of every broker has registered.
+// TestReadyCountsProcesses: with --processes, the cluster is ready when the process of every broker
+// has registered.
 func TestReadyCountsProcesses(t *testing.T) {
 	mem := vfs.NewMem()
 	if err := mem.MkdirAll("/data"); err != nil {
@@ -75,7 +78,7 @@ func TestReadyCountsProcesses(t *testing.T) {
 	defer cancel()
 	for id, want := range []string{"0 of 2 brokers are up", "1 of 2 brokers are up"} {
 		if err := c.ready(); err == nil || err.Error() != want {
-			t.Errorf("ready: %v, want %s", err, want)
+			t.Errorf("ready: got error %v, want %s", err, want)
 		}
 		registered := make(chan struct{})
 		brokers.Go(func() {
@@ -102,10 +105,10 @@ func TestParentReturnsTheAddressesOfBrokers(t *testing.T) {
 			answer := httptest.NewRecorder()
 			handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
 			if answer.Code != status {
-				t.Errorf("%s: %d, want %d", path, answer.Code, status)
+				t.Errorf("%s: got status %d, want %d", path, answer.Code, status)
 			}
 			if status != http.StatusOK && !strings.Contains(answer.Body.String(), want) {
-				t.Errorf("%s: %s does not contain %q", path, answer.Body, want)
+				t.Errorf("%s: got %s, want text %q", path, answer.Body, want)
 			}
 		}
 	}

@@ -18,12 +18,14 @@ type state struct {
 	topics  []*v1alpha1.Topic
 	brokers int
 
-	set         *manifest.Set // source of the above; nil: the store
-	brokersFlag bool          // brokers comes from --brokers
+	// set contains the manifests from which the fields above were read. If it is nil, they were read
+	// from the metadata store.
+	set         *manifest.Set
+	brokersFlag bool // --brokers has set brokers
 }
 
-// newState returns the state that manifests and flags request. Without manifests (nil) it is that
-// of the store, so that a start without -f does not delete the topics of earlier manifests.
+// newState returns the state that manifests and flags request. If set is nil, it uses the manifests
+// in the store, so that a start without -f does not delete the topics of earlier manifests.
 func newState(set *manifest.Set, opts Options, store *local.Store) state {
 	var s state
 	if set == nil {
@@ -40,7 +42,7 @@ func newState(set *manifest.Set, opts Options, store *local.Store) state {
 	return s
 }
 
-// loadManifests loads manifests; nil without paths.
+// loadManifests loads manifests. It returns nil if there are no paths.
 func loadManifests(paths []string) (*manifest.Set, error) {
 	if len(paths) == 0 {
 		return nil, nil
@@ -48,8 +50,9 @@ func loadManifests(paths []string) (*manifest.Set, error) {
 	return manifest.Load(paths)
 }
 
-// revertInvalidUpdates reverts topics whose update is invalid, and returns the faults. The API
-// server validates an update against the stored object; here that is the one in the metadata store.
+// revertInvalidUpdates replaces each topic whose update is invalid by the topic in the metadata
+// store, and returns the faults. It validates an update against the stored topic, as the API server
+// does.
 func (s *state) revertInvalidUpdates(store *local.Store) error {
 	_, _, before := store.Manifests()
 	var faults []error
@@ -67,7 +70,8 @@ func (s *state) revertInvalidUpdates(store *local.Store) error {
 	return errors.Join(faults...)
 }
 
-// revertBrokers reverts the number of brokers, which cannot change while the cluster runs.
+// revertBrokers sets the number of brokers to running, because the number cannot change while the
+// cluster runs. It returns an error if another number is requested.
 func (s *state) revertBrokers(running int) error {
 	if s.brokers == running {
 		return nil
@@ -79,8 +83,8 @@ func (s *state) revertBrokers(running int) error {
 	return fault
 }
 
-// sync applies the state to the store. Faults of a topic do not affect others (see
-// local.Store.Sync).
+// sync applies the state to the store. An error in one topic does not affect other topics
+// (local.Store.Sync).
 func (s *state) sync(store *local.Store) error {
 	err := store.Sync(s.cluster, s.brokers, s.topics)
 	if errors.Is(err, local.ErrBrokersInUse) {
@@ -89,7 +93,8 @@ func (s *state) sync(store *local.Store) error {
 	return s.located(err)
 }
 
-// brokersFault returns an error about the number of brokers; it names the source of the number.
+// brokersFault returns an error about the number of brokers. It names the flag or manifest that
+// contains the number.
 func (s *state) brokersFault(reason string) error {
 	switch {
 	case s.brokersFlag:
@@ -102,7 +107,7 @@ func (s *state) brokersFault(reason string) error {
 		Message: fault.Error()})
 }
 
-// located adds the files to faults of resources.
+// located adds the name of the file to each error about a resource.
 func (s *state) located(err error) error {
 	if s.set == nil {
 		return err
@@ -125,9 +130,9 @@ func (s *state) located(err error) error {
 	return errors.Join(all...)
 }
 
-// faults returns the individual errors of joined errors, recursively; none for nil.
+// faults returns the errors that errors.Join combined, recursively. It returns none for nil.
 func faults(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error }) // only the result of errors.Join
+	joined, ok := err.(interface{ Unwrap() []error }) // errors.Join, or fmt.Errorf with several %w
 	switch {
 	case err == nil:
 		return nil

@@ -15,22 +15,22 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Editors write a file in several steps, some of them renames. A change is reported once no event
-// has occurred for debounce, and at most debounceMax after its first event, in case other files in
-// the directory change all the time.
+// Editors write a file in several steps, some of them renames. So a change is reported when no
+// event has occurred for the duration debounce. It is reported at the latest debounceMax after its
+// first event, because other files in the directory may change all the time.
 const (
 	debounce    = 200 * time.Millisecond
 	debounceMax = 2 * time.Second
 )
 
-// watcher detects possible changes of manifests. It watches only directories: when an editor
-// replaces a file by a rename, a watch of the old file gets no events for the new one.
+// watcher detects possible changes of manifests. It watches only directories. If an editor replaces
+// a file by a rename, a watch of the old file would receive no events of the new file.
 type watcher struct {
 	paths   []string
 	notify  *fsnotify.Watcher
-	watched map[string][]string // relevant names by directory; anyName: all
+	watched map[string][]string // by directory: names whose events are relevant; anyName: all names
 	logger  *slog.Logger
-	changes chan struct{} // buffer of one, so that several changes are one
+	changes chan struct{} // buffer of one, which combines several changes
 	done    sync.WaitGroup
 }
 
@@ -53,7 +53,7 @@ func watch(paths []string, logger *slog.Logger) (*watcher, error) {
 	return w, nil
 }
 
-// Close stops and joins the watcher's goroutine.
+// Close stops the watcher's goroutine and waits until it has ended.
 func (w *watcher) Close() {
 	_ = w.notify.Close()
 	w.done.Wait()
@@ -84,7 +84,7 @@ func (w *watcher) run() {
 			if !ok {
 				return
 			}
-			// Events may be lost, so report a change.
+			// Events may have been lost, so report a change.
 			w.logger.Warn("failed to watch manifests; reading all of them again", "error", err)
 		case <-debounceTimer.C:
 		case <-maxTimer.C:
@@ -114,15 +114,15 @@ func (w *watcher) isRelevant(event fsnotify.Event) bool {
 	return false
 }
 
-// follow updates the set of watched directories.
+// follow updates the set of watched directories. Symbolic links and directories may have changed.
 func (w *watcher) follow() {
 	directories := map[string][]string{}
 	for _, path := range w.paths {
 		addDirectories(directories, path)
 	}
 	for directory := range directories {
-		// Add has no effect on a watched directory. The creation of an absent one causes an event
-		// in its parent.
+		// Add has no effect on a directory that is watched already. A directory that does not exist
+		// yet causes an event in its parent when it is created.
 		if err := w.notify.Add(directory); err != nil && !errors.Is(err, fs.ErrNotExist) &&
 			!errors.Is(err, fsnotify.ErrClosed) {
 			w.logger.Warn("failed to watch directory of manifests", "directory", directory, "error",
@@ -131,14 +131,14 @@ func (w *watcher) follow() {
 	}
 	for directory := range maps.Keys(w.watched) {
 		if _, still := directories[directory]; !still {
-			_ = w.notify.Remove(directory) // fails if the directory no longer exists
+			_ = w.notify.Remove(directory) // fails if the directory does not exist any more
 		}
 	}
 	w.watched = directories
 }
 
-// addDirectories adds the directories to watch for a path: its parent, the path itself if it is a
-// directory, and the same for the targets of symbolic links.
+// addDirectories adds the directories to watch for a path: the parent directory, and the path
+// itself if it is a directory. It also adds the directories of the targets of symbolic links.
 func addDirectories(directories map[string][]string, path string) {
 	add := func(path string) {
 		path = filepath.Clean(path)
@@ -152,7 +152,7 @@ func addDirectories(directories map[string][]string, path string) {
 	if target, err := filepath.EvalSymlinks(path); err == nil && target != filepath.Clean(path) {
 		add(target)
 	}
-	entries, _ := os.ReadDir(path) // none for files and absent paths
+	entries, _ := os.ReadDir(path) // a file or a missing path has no entries
 	for _, entry := range entries {
 		if entry.Type()&fs.ModeSymlink == 0 {
 			continue
