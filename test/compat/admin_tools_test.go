@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// TestJavaAdminTools alters and grows topics, deletes records, describes log directories, moves
-// partitions and elects leaders with Kafka's own tools, on three brokers.
+// TestJavaAdminTools runs Kafka's own tools against three brokers. The tools alter topics, add
+// partitions, delete records, describe log directories, move partitions and elect leaders.
 func TestJavaAdminTools(t *testing.T) {
 	proof := newRow(
 		t,
@@ -63,7 +63,8 @@ func TestJavaAdminTools(t *testing.T) {
 	checkMoves(t, tool, topics, file)
 }
 
-// checkConfigs sets, describes and deletes a topic's properties, and describes those of brokers.
+// checkConfigs sets, describes and deletes a topic's properties with kafka-configs, and describes
+// the properties of brokers.
 func checkConfigs(t *testing.T, tool func(class string, args ...string) string) {
 	t.Helper()
 	configs := func(args ...string) string { return tool("kafka.admin.ConfigCommand", args...) }
@@ -93,8 +94,8 @@ func checkConfigs(t *testing.T, tool func(class string, args ...string) string) 
 	configs("--describe", "--entity-type", "broker-loggers", "--entity-name", "1")
 }
 
-// checkMoves moves a partition to other brokers until the tool reports that it is complete, and has
-// its preferred leader elected.
+// checkMoves moves a partition to other brokers, and waits until the tool reports that the move is
+// complete. Then it requests the election of the preferred leader.
 func checkMoves(t *testing.T, tool func(class string, args ...string) string,
 	topics func(args ...string) string, file func(string) string) {
 	t.Helper()
@@ -111,7 +112,8 @@ func checkMoves(t *testing.T, tool func(class string, args ...string) string,
 		}
 		expect(t, reassign("--execute"), `Successfully started partition reassignment`)
 		verified := ""
-		for range 20 { // starting Java takes long enough between two polls
+		// no pause is necessary between two polls, because starting Java takes a second
+		for range 20 {
 			if verified = reassign("--verify"); strings.Contains(verified, "is completed") {
 				break
 			}

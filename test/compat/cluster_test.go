@@ -23,7 +23,8 @@ metadata: {name: compat}
 spec: {brokers: 1}
 `
 
-// topicManifest keeps records without a time limit: the timestamps that the programs send are old.
+// topicManifest is a topic without a retention time, because the programs send records with old
+// timestamps.
 const topicManifest = `apiVersion: heartwood.dev/v1alpha1
 kind: Topic
 metadata: {name: ` + topic + `}
@@ -41,7 +42,8 @@ func startCluster(t *testing.T, topics string) (process.Setup, string) {
 	return s, bootstrap[0]
 }
 
-// need returns the path of a program, or skips the test if it is missing or a trial run fails.
+// need returns the path of a program. It skips the test if the program is missing, or if running it
+// with the arguments try fails.
 func need(t *testing.T, name string, try ...string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -54,7 +56,7 @@ func need(t *testing.T, name string, try ...string) string {
 	return path
 }
 
-// jars returns the class path of Kafka's clients and tools.
+// jars returns the Java class path of Kafka's clients and tools.
 func jars(t *testing.T) string {
 	t.Helper()
 	folder := os.Getenv("KAFKA_LIB")
@@ -71,13 +73,13 @@ func jars(t *testing.T) string {
 	return filepath.Join(folder, "*")
 }
 
-// javaTool returns the command line of one of Kafka's classes. A tool runs for a second or two, so
-// the optimizing compiler would not pay off.
+// javaTool returns the command line that runs one of Kafka's classes. It disables Java's optimizing
+// compiler, which would cost more time than it saves in the second or two that a tool runs.
 func javaTool(java, classes, class string) []string {
 	return []string{java, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classes, class}
 }
 
-// requests returns the number of answered requests by API.
+// requests returns the number of requests that the broker has answered, by API.
 func requests(t *testing.T, s process.Setup) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
@@ -91,9 +93,10 @@ func requests(t *testing.T, s process.Setup) map[string]int {
 	return counts
 }
 
-// checkIdle checks the requests while a consumer waited at the end: a fetch each 500 ms, and
-// sometimes metadata. A client that spins sends thousands. A slow machine sees fewer, so the limit
-// holds at any speed.
+// checkIdle checks the number of requests that a consumer sent while it waited at the end of the
+// topic. It should send a fetch request every 500 ms, and sometimes a metadata request. A client
+// that gets responses too early sends thousands. A slow machine only reduces the number, so the
+// limit applies on every machine.
 func checkIdle(t *testing.T, before, after map[string]int) {
 	t.Helper()
 	if before == nil || after == nil {
@@ -120,7 +123,7 @@ func sum(family *dto.MetricFamily) int {
 	return int(total)
 }
 
-// output runs a program to its end and returns its output.
+// output runs a program until it exits and returns its output.
 func output(t *testing.T, stdin string, command ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)

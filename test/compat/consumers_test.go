@@ -19,11 +19,11 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// consumerChecks describes the checks of the consumer protocol (KIP-848) in the matrix.
+// consumerChecks describes the steps of a scenario in the table of docs/compatibility.md.
 const consumerChecks = "consumer protocol, three brokers: members come, die, come back as static ones; coordinator killed; expression and a later topic; offsets continue"
 
-// consumerSession is the consumerSessionTimeout in consumerManifest. It is longer than a Java
-// program takes to start.
+// consumerSession is the consumerSessionTimeout in consumerManifest. It is longer than the time
+// that a Java program needs to start, so a static member can rejoin in time.
 const consumerSession = 20 * time.Second
 
 const consumerManifest = `apiVersion: heartwood.dev/v1alpha1
@@ -63,15 +63,16 @@ func TestConfluentConsumers(t *testing.T) {
 	startScenario(t, proof, []string{python, "testdata/member.py"}).run()
 }
 
-// scenario is a sequence of events in a group of one client's members.
+// scenario is a sequence of events in a consumer group. All members of the group use the same
+// client library.
 type scenario struct {
 	t         *testing.T
 	proof     *row
-	command   []string // of a member
+	command   []string // command line of a member
 	bootstrap string
-	pids      map[int]int // of brokers
+	pids      map[int]int // process ids of the brokers, by broker id
 	client    *kgo.Client
-	tools     func(args ...string) string // kafka-consumer-groups; nil: not installed
+	tools     func(args ...string) string // runs kafka-consumer-groups; nil if it is not installed
 	dump      func(files []string) string
 	dataDir   string
 	sent      int
@@ -80,7 +81,7 @@ type scenario struct {
 func startScenario(t *testing.T, proof *row, command []string) *scenario {
 	t.Helper()
 	setup := process.NewSetup(t, 3, consumerManifest)
-	setup.HTTP = process.FreePorts(t, 4) // the cluster's, and each broker's
+	setup.HTTP = process.FreePorts(t, 4) // one for the cluster and one for each broker
 	running := process.Start(t, append(setup.Args(), "--processes")...)
 	bootstrap, before := running.Ready(t)
 	s := &scenario{t: t, proof: proof, command: command, bootstrap: strings.Join(bootstrap, ","),
@@ -92,7 +93,7 @@ func startScenario(t *testing.T, proof *row, command []string) *scenario {
 		}
 	}
 	go func() {
-		for range running.Lines { // drain the output
+		for range running.Lines { // discard the output, so that the process never blocks
 		}
 	}()
 	var err error
@@ -110,7 +111,8 @@ func (s *scenario) member(group, instance, subscription string) *member {
 	return startMember(s.t, s.command, s.bootstrap, group, instance, subscription)
 }
 
-// send produces records with consecutive numbers to all partitions, round-robin.
+// send produces n records with consecutive numbers. It distributes them over all partitions,
+// round-robin.
 func (s *scenario) send(n int) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), process.Deadline)
@@ -152,15 +154,16 @@ func (s *scenario) run() {
 	share(s.t, 3, first, second)
 	s.describe()
 
-	second.kill() // it is removed when its session expires
+	second.kill() // the coordinator removes the member when its session expires
 	share(s.t, 6, first)
 	third := s.member("readers", "third", topic)
 	share(s.t, 3, first, third)
 	s.rejoin(first, third)
 }
 
-// rejoin restarts a static member: it gets the same partitions, and the other member keeps its own.
-// Then the coordinator is killed.
+// rejoin restarts the static member third. The restarted member must get the same partitions as
+// before, and the assignment of the member first must not change. Then rejoin kills the
+// coordinator, and both members must continue to read.
 func (s *scenario) rejoin(first, third *member) {
 	had, changes := third.observed().owned, first.observed().changes
 	third.leave()
@@ -176,7 +179,7 @@ func (s *scenario) rejoin(first, third *member) {
 		)
 	case !slices.Equal(got, had), again != changes:
 		s.t.Errorf(
-			"a static member rejoined with %v and had %v; the other's partitions have changed %d times",
+			"the static member rejoined with partitions %v, want %v; the partitions of the other member changed %d times, want 0",
 			got,
 			had,
 			again-changes,
@@ -197,8 +200,9 @@ func (s *scenario) rejoin(first, third *member) {
 	s.end(first, third)
 }
 
-// end has all members leave; a later member reads only new records. And a regular expression
-// matches a topic that is created later.
+// end stops all members. A member that joins later must read only new records. A second group
+// subscribes to a regular expression, and must be assigned the partitions of a matching topic that
+// is created later.
 func (s *scenario) end(first, third *member) {
 	share(s.t, 3, first, third)
 	s.committed()
@@ -206,13 +210,14 @@ func (s *scenario) end(first, third *member) {
 	third.leave()
 	before := s.sent
 	s.send(6)
-	// The partitions of static member "first" are reserved for it.
+	// The new member has the instance id of static member "first", because the partitions of this
+	// member are still reserved for this id.
 	watcher, last := s.member("watchers", "", "^made-.*"), s.member("readers", "first", topic)
 	read(s.t, before, s.sent, last)
 	for number, n := range last.observed().read {
 		if number < before || n > 1 {
-			s.t.Errorf("record %d, which the group has committed, was read %d times more", number,
-				n)
+			s.t.Errorf("the member read record %d %d times, want only records from %d on, each once",
+				number, n, before)
 		}
 	}
 	admin, ctx := kadm.NewClient(s.client), process.WithDeadline(s.t)
@@ -225,7 +230,7 @@ func (s *scenario) end(first, third *member) {
 	s.committed()
 }
 
-// describe describes the group with Kafka's tool while two members share the partitions.
+// describe runs kafka-consumer-groups to describe the group while two members share the partitions.
 func (s *scenario) describe() {
 	if s.tools == nil {
 		return
@@ -247,7 +252,8 @@ func (s *scenario) describe() {
 	expect(s.t, s.tools("--list", "--type", "--state"), `readers\s+Consumer\s+Stable`)
 }
 
-// stored has Kafka's tool decode the stored records of the groups, on all brokers.
+// stored checks that Kafka's dump-log tool can decode the records of the groups that all brokers
+// have stored.
 func (s *scenario) stored() {
 	logs, err := filepath.Glob(filepath.Join(s.dataDir, "broker-*", "__consumer_offsets-*",
 		"*.log"))

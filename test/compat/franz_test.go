@@ -14,18 +14,17 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// franzTests are franz-go's own tests that need a broker, except TestTxnEtl (transactions),
-// TestSCRAM (SASL) and TestShareGroup, which need unsupported features; the first of them would
-// wait until its timeout.
+// franzTests are franz-go's own tests that need a broker. TestTxnEtl (transactions), TestSCRAM
+// (SASL) and TestShareGroup are excluded, because they need unsupported features.
 const franzTests = "TestProcessHooks|TestPing|TestIssue|TestConsumeTopic|TestConsumeRegex|TestDirectPartitionPurge|TestAddRemovePartitions|TestPause|" +
 	"TestPooling|TestGroup|TestHookPollStart$|TestPollWait|TestClient_"
 
 // franzResult matches a result line of `go test -v`.
 var franzResult = regexp.MustCompile(`(?m)^( *)--- (PASS|FAIL|SKIP): (\S+)`)
 
-// TestFranzGo runs franz-go's own tests, of the version that this repository depends on: groups
-// that produce, consume and rebalance under load with each of its balancers, and regression tests
-// of the client.
+// TestFranzGo runs franz-go's own tests, in the version that this repository depends on. They
+// include consumer groups that rebalance under load with each of franz-go's balancers, and
+// regression tests of the client.
 func TestFranzGo(t *testing.T) {
 	proof := newRow(
 		t,

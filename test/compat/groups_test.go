@@ -16,15 +16,16 @@ func TestJavaGroup(t *testing.T) {
 	testJavaGroup(t, "classic", `"protocolType":"consumer"`, `"subscription":\{"topics":\["`+topic)
 }
 
-// TestJavaConsumerProtocolGroup uses the consumer protocol (KIP-848), whose groups are stored in
-// other kinds of records.
+// TestJavaConsumerProtocolGroup uses the consumer protocol (KIP-848). The coordinator stores its
+// groups in other kinds of records than those of the classic protocol.
 func TestJavaConsumerProtocolGroup(t *testing.T) {
 	testJavaGroup(t, "consumer", `"subscribedTopicNames":\["`+topic, `"assignmentEpoch"`)
 }
 
-// testJavaGroup: Java's consumer in a group reads, commits, and reads nothing twice after the
-// broker was killed and restarted. Kafka's tools describe, list and delete the group, and dump-log
-// decodes its stored records.
+// testJavaGroup runs Java's console consumer in a group. The consumer reads and commits; after the
+// broker was killed and restarted, it must read no record again. Kafka's tools must describe, list
+// and delete the group. Kafka's dump-log must decode the stored records of the group, and its
+// output must match the expressions in dumped.
 func testJavaGroup(t *testing.T, protocol string, dumped ...string) {
 	t.Helper()
 	proof := newRow(t, "Kafka's command line tools",

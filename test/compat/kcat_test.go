@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// kcatVersion matches the versions of kcat and its librdkafka in its version output.
+// kcatVersion matches the versions of kcat and of librdkafka in the output of kcat -V.
 var kcatVersion = regexp.MustCompile(`(Version|librdkafka) [0-9.]+`)
 
 // kcatRecord is a record as kcat -J prints it.
@@ -26,8 +26,8 @@ type kcatRecord struct {
 	Headers   []string // alternating names and values
 }
 
-// TestKcat covers what kcat's options allow: it has neither topic settings nor timestamps for
-// records.
+// TestKcat runs the steps of the other clients as far as kcat supports them. kcat cannot change
+// topic settings or set the timestamps of records.
 func TestKcat(t *testing.T) {
 	proof := newRow(t, "kcat",
 		"list topics; produce and read with keys, nulls and headers in five codecs")
@@ -46,7 +46,7 @@ func TestKcat(t *testing.T) {
 	var sent []line
 	for _, codec := range codecs {
 		key, value := codec+"-key", strings.Repeat(codec+" ", 100)
-		// -Z converts an empty value to null.
+		// With -Z kcat sends an empty value as null.
 		run(key+":"+value+"\n"+key+":\n", "-P", "-t", topic, "-p", "0", "-K:", "-Z", "-z", codec,
 			"-H", "codec="+codec,
 			"-X", "enable.idempotence=true", "-X", "linger.ms=200")
@@ -64,7 +64,7 @@ func TestKcat(t *testing.T) {
 	compareKcat(t, "beginning", all, sent)
 	compareKcat(t, "offset", consume("-o", "7", "-e"), sent[7:])
 	if len(all) == len(sent) {
-		// timestamps may be equal
+		// Records before all[7] may have the same timestamp, because kcat sets the timestamps.
 		at := slices.IndexFunc(all, func(l line) bool { return l.Timestamp >= all[7].Timestamp })
 		compareKcat(t, "timestamp", consume("-o", fmt.Sprint("s@", all[7].Timestamp), "-e"),
 			sent[at:])
@@ -78,7 +78,8 @@ func TestKcat(t *testing.T) {
 	}
 }
 
-// checkLongPoll starts a consumer at the end, and sends a record once it waits there.
+// checkLongPoll starts a consumer at the end of the topic, and sends a record when the consumer
+// waits there. The consumer must receive this record.
 func checkLongPoll(t *testing.T, kcat, bootstrap string) {
 	t.Helper()
 	waiting := exec.CommandContext(t.Context(), kcat, "-b", bootstrap, "-C", "-u", "-t", topic,
@@ -93,7 +94,7 @@ func checkLongPoll(t *testing.T, kcat, bootstrap string) {
 		t.Fatal(err)
 	}
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
-		if strings.Contains(lines.Text(), "Reached end") { // its position is known now
+		if strings.Contains(lines.Text(), "Reached end") { // the consumer has found its position
 			output(t, "while it waits\n", kcat, "-b", bootstrap, "-P", "-t", topic, "-p", "0")
 			break
 		}
@@ -121,7 +122,8 @@ func kcatLines(t *testing.T, text string) []line {
 	return lines
 }
 
-// compareKcat ignores timestamps: kcat sets its own.
+// compareKcat compares the records that kcat has read with the sent ones. It ignores timestamps,
+// because kcat sets them itself.
 func compareKcat(t *testing.T, source string, got, want []line) {
 	t.Helper()
 	ok := slices.EqualFunc(got, want, func(a, b line) bool {

@@ -14,16 +14,16 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// matrix has the results of this run for each client. With COMPATIBILITY=1 it becomes the table of
-// docs/compatibility.md, including failed and skipped tests.
+// matrix contains the results of this run, one row per test. With COMPATIBILITY=1 they replace the
+// table in docs/compatibility.md, including failed and skipped tests.
 var matrix struct {
 	sync.Mutex
-	rows map[string]*row // by test
+	rows map[string]*row // by name of the test
 }
 
 type row struct {
 	client, version, checked, result string
-	// notes are unsupported features and the reasons, appended to the result.
+	// notes are the steps that failed, with the reasons. They are appended to the result.
 	notes []string
 }
 
@@ -39,8 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// newRow adds the row of a test, whose result it is. A test calls it first, so that a skipped test
-// has a row, too.
+// newRow returns the row of a test. At the end of the test it adds the row with the test's result
+// to matrix. A test calls it first, so that a skipped test has a row too.
 func newRow(t *testing.T, client, checked string) *row {
 	t.Helper()
 	r := &row{client: client, checked: checked, version: "-"}
@@ -61,7 +61,7 @@ func newRow(t *testing.T, client, checked string) *row {
 	return r
 }
 
-// writeMatrix writes the table between the page's markers.
+// writeMatrix replaces the table between the markers of the page.
 func writeMatrix(page string) error {
 	const begin, end = "<!-- matrix -->\n", "<!-- /matrix -->"
 	text, err := os.ReadFile(page)

@@ -17,11 +17,12 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// partitions of the topic.
+// partitions is the number of partitions of the topic.
 const partitions = 6
 
-// member is a program in testdata that is a member of a group: it prints its assignments and the
-// records that it reads (line), and leaves when its standard input ends.
+// member is a running program of testdata that is a member of a group. It prints its assignments
+// and the records that it reads, as lines of JSON. When its standard input ends, it leaves the
+// group.
 type member struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -31,15 +32,16 @@ type member struct {
 	state observations
 }
 
-// observations are what a member has printed.
+// observations are the contents of the lines that a member has printed so far.
 type observations struct {
 	version string
-	owned   []string    // topic-partition
-	changes int         // of owned
-	read    map[int]int // how often each record was read, by number (scenario.send)
+	owned   []string    // assigned partitions, as "topic-partition"
+	changes int         // number of changes of owned
+	read    map[int]int // by number of the record (scenario.send): how often the member has read it
 }
 
-// startMember starts a member, which is dynamic if instance is "".
+// startMember starts a member. With a non-empty instance it is a static member with this group
+// instance id.
 func startMember(t *testing.T, command []string, bootstrap, group, instance,
 	subscription string) *member {
 	t.Helper()
@@ -63,7 +65,7 @@ func startMember(t *testing.T, command []string, bootstrap, group, instance,
 	go func() {
 		defer close(m.ended)
 		m.listen(json.NewDecoder(stdout))
-		_ = m.cmd.Wait() // fails for a killed member
+		_ = m.cmd.Wait() // returns an error for a killed member, which is expected
 	}()
 	t.Cleanup(func() {
 		m.kill()
@@ -106,11 +108,12 @@ func (m *member) observed() observations {
 }
 
 func (m *member) kill() {
-	_ = m.cmd.Process.Kill() // fails if the process has ended
+	_ = m.cmd.Process.Kill() // returns an error if the process has ended, which is harmless
 	<-m.ended
 }
 
-// leave closes the member's input and waits until it has left the group.
+// leave closes the member's standard input and waits until the member has left the group and
+// exited.
 func (m *member) leave() {
 	m.t.Helper()
 	_ = m.stdin.Close()
@@ -121,7 +124,7 @@ func (m *member) leave() {
 	}
 }
 
-// share waits until each of the members has a number of partitions, and no partition has two
+// share waits until each member owns the number of partitions in each, and no partition has two
 // owners.
 func share(t *testing.T, each int, members ...*member) {
 	t.Helper()
@@ -130,7 +133,7 @@ func share(t *testing.T, each int, members ...*member) {
 		for i, m := range members {
 			owned := m.observed().owned
 			if len(owned) != each {
-				return fmt.Sprintf("member %d has %v, wants %d partitions", i, owned, each)
+				return fmt.Sprintf("member %d owns %v, want %d partitions", i, owned, each)
 			}
 			for _, partition := range owned {
 				owners[partition]++
@@ -138,14 +141,14 @@ func share(t *testing.T, each int, members ...*member) {
 		}
 		for partition, n := range owners {
 			if n > 1 {
-				return fmt.Sprintf("%s is %d members'", partition, n)
+				return fmt.Sprintf("%s is owned by %d members", partition, n)
 			}
 		}
 		return ""
 	})
 }
 
-// read waits until the members together have read the records of a range of numbers.
+// read waits until the members together have read all records with numbers in the range [from, to).
 func read(t *testing.T, from, to int, members ...*member) {
 	t.Helper()
 	process.Eventually(t, func() string {

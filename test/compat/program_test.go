@@ -19,23 +19,26 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// The steps of each program in testdata, with a topic of one partition:
+// line is an observation that a program in testdata prints as a line of JSON. Each program executes
+// these steps with a topic of one partition:
 //
 //  1. list the topics
 //  2. create <topic>-made (2 partitions, compact, zstd), describe its settings, delete it
 //  3. for each of the five codecs, with idempotence on: a record with a key, one with a null value,
 //     one without a key; record n has the timestamp begin + n seconds and the header codec
 //  4. read from the beginning, and from a timestamp half a second before record 7
-//  5. wait at the end for a while, where nothing must come; then send one record, which must
+//  5. wait at the end of the topic for the time idle, in which it must receive no record; then
+//     send one record and receive it
 //
-// Each line is an observation; "idle" and "idled" are before and after the wait.
+// The program prints the steps "idle" and "idled" before and after the wait. The comments of the
+// fields name the steps that set them.
 type line struct {
 	Step      string
-	Version   string            // client
-	Topics    []string          // list
-	Configs   map[string]string // describe
+	Version   string            // client: version of the client library
+	Topics    []string          // list: names of all topics
+	Configs   map[string]string // describe: settings of the created topic
 	Codec     string            // missing: the client lacks this codec
-	Error     string            // error
+	Error     string            // error: the message of the client
 	Source    string            // record: beginning, timestamp or end
 	Offset    int64
 	Timestamp int64
@@ -47,7 +50,7 @@ type line struct {
 const (
 	begin  = 1_700_000_000_000
 	idle   = 5 * time.Second
-	atTime = 7 // the first record from the timestamp
+	atTime = 7 // number of the first record that is read from the timestamp
 )
 
 var codecs = []string{"none", "gzip", "snappy", "lz4", "zstd"}
@@ -55,7 +58,7 @@ var codecs = []string{"none", "gzip", "snappy", "lz4", "zstd"}
 // attributes are the numbers of the codecs in a batch (KIP-110).
 var attributes = map[string]uint8{"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
-// programChecks describes the checks of the programs in the matrix.
+// programChecks describes the steps of these programs in the table of docs/compatibility.md.
 const programChecks = "list, create, describe and delete topics; five codecs, idempotent; read from the beginning and a timestamp; idle at the end"
 
 func TestConfluentKafka(t *testing.T) {
@@ -113,7 +116,8 @@ func testProgram(t *testing.T, proof *row, command ...string) {
 	}
 }
 
-// run runs a program, sends its lines and closes the channel.
+// run runs a program until it exits, sends the lines that it prints to the channel, and closes the
+// channel.
 func run(ctx context.Context, command []string, lines chan<- line) error {
 	defer close(lines)
 	ctx, cancel := context.WithTimeout(ctx, process.Deadline)
@@ -159,7 +163,8 @@ func checkAdmin(t *testing.T, observed map[string][]line) {
 	}
 }
 
-// expected returns the records that a program sends, in order, without missing codecs.
+// expected returns the records that a program sends, in order. It omits the codecs that the client
+// lacks.
 func expected(t *testing.T, missing []line) []line {
 	t.Helper()
 	var all []line
@@ -185,8 +190,8 @@ func expected(t *testing.T, missing []line) []line {
 	return all
 }
 
-// checkRead compares the records read from the beginning, from the timestamp and at the end with
-// those sent.
+// checkRead compares the sent records with the records that the program has read: from the
+// beginning, from the timestamp, and at the end.
 func checkRead(t *testing.T, read, sent []line) {
 	t.Helper()
 	last := len(sent) - 1
@@ -218,12 +223,12 @@ func same(a, b line) bool {
 func equal(a, b *string) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
 
 func show(l line) string {
-	text, _ := json.Marshal(l) // cannot fail for a line
+	text, _ := json.Marshal(l) // encoding a line never fails
 	return string(text)
 }
 
-// checkStored reads the topic with franz-go, which reports the codec of each stored batch: that of
-// its producer.
+// checkStored reads the topic with franz-go, which reports the codec of each stored batch. It must
+// be the codec that the producer used.
 func checkStored(t *testing.T, bootstrap string, sent []line) {
 	t.Helper()
 	client, err := kgo.NewClient(

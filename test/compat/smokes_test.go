@@ -13,7 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// script returns a program of COMPAT_CLIENTS, or skips the test.
+// script returns the path of a program in the folder COMPAT_CLIENTS. It skips the test if the
+// program is missing.
 func script(t *testing.T, name string) string {
 	t.Helper()
 	folder := os.Getenv("COMPAT_CLIENTS")
@@ -27,7 +28,7 @@ func script(t *testing.T, name string) string {
 	return path
 }
 
-// Reasons why a step must fail.
+// These are the reasons why a step of a program must fail.
 const (
 	withoutTransactions = "transactions are not served"
 	withoutACLs         = "ACLs are not served"
@@ -53,15 +54,15 @@ func TestKafkaPythonSmoke(t *testing.T) {
 		script(t, "kafka_python_smoke.py"))
 }
 
-// testSmoke runs a program that prints a line for each step, as "PASS step seconds"; its first line
-// is the client's version. unsupported are the steps that need unsupported features, and why.
+// testSmoke runs a program that prints the client's version and then a line for each step, such as
+// "PASS step seconds". The steps in unsupported must fail; its values are the reasons.
 func testSmoke(t *testing.T, proof *row, unsupported map[string]string, command ...string) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, clusterManifest)
 	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
 	out, err := exec.CommandContext(t.Context(), command[0],
 		append(command[1:], bootstrap[0])...).CombinedOutput()
-	var failed *exec.ExitError // the exit code after a failed step
+	var failed *exec.ExitError // the program exits with a code other than 0 if a step has failed
 	if err != nil && !errors.As(err, &failed) {
 		t.Fatal(err)
 	}

@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// TestJavaTools runs Java's command line tools: topics, settings, a producer and a consumer from
-// the beginning, offsets by timestamp, API versions, and dump-log over the files.
+// TestJavaTools runs Kafka's command line tools for topics and their settings, producing, consuming
+// from the beginning, finding offsets by timestamp, API versions, and decoding log files
+// (dump-log).
 func TestJavaTools(t *testing.T) {
 	proof := newRow(
 		t,
@@ -22,7 +23,7 @@ func TestJavaTools(t *testing.T) {
 	java, classes := need(t, "java", "-version"), jars(t)
 	proof.version = toolsVersion(classes)
 	t.Parallel()
-	// Small segments, so that some are sealed and have index entries.
+	// The segments are small, so that some are sealed and have index entries.
 	s, bootstrap := startCluster(t,
 		topicManifest+"  segment: {size: 64Ki}\n  compression: {type: zstd}\n")
 	tool := func(stdin, class string, args ...string) string {
@@ -51,7 +52,7 @@ func TestJavaTools(t *testing.T) {
 	const count = 2000
 	var input strings.Builder
 	for i := range count {
-		// Random values: compressible ones would not fill segments.
+		// The values contain random bytes, because compressible values would not fill segments.
 		noise := sha512.Sum512([]byte{byte(i), byte(i >> 8)})
 		fmt.Fprintf(&input, "n:%d,key-%d:value %d %x\n", i, i, i, noise)
 	}
@@ -76,8 +77,8 @@ func TestJavaTools(t *testing.T) {
 	checkDump(t, s.DataDir, tool, count)
 }
 
-// checkDump has Kafka's own tool decode the files of the topic: batches with their records, and
-// both indexes, which it verifies.
+// checkDump runs Kafka's dump-log on the files of the topic. The tool must decode all batches with
+// their records, and find no fault in the offset and time indexes.
 func checkDump(t *testing.T, dataDir string, tool func(stdin, class string, args ...string) string,
 	count int) {
 	t.Helper()
@@ -116,7 +117,7 @@ func checkDump(t *testing.T, dataDir string, tool func(stdin, class string, args
 	}
 }
 
-// toolsVersion returns the version of the jars.
+// toolsVersion returns the version of Kafka's jars.
 func toolsVersion(classes string) string {
 	found, _ := filepath.Glob(filepath.Join(filepath.Dir(classes), "kafka-clients-*.jar"))
 	if len(found) == 0 {

@@ -21,7 +21,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// The LogCluster and the number of Topics in config/samples and testdata.
+// These are the name of the LogCluster and the number of Topics in config/samples and testdata.
 const (
 	logCluster = "demo"
 	topics     = 5
@@ -62,7 +62,7 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 			e.clusterDeleted},
 	} {
 		if !t.Run(step.name, step.run) {
-			return // later steps depend on it
+			return // later steps depend on this step
 		}
 	}
 }
@@ -74,7 +74,8 @@ func (e *environment) samples(t *testing.T) {
 	e.runClient(t, logCluster)
 }
 
-// invalid checks the messages of CEL rules that the API server returns.
+// invalid applies manifests that violate CEL rules. The API server must reject them with the
+// messages of the rules.
 func (e *environment) invalid(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join("testdata", "ledger.yaml"))
 	if err != nil {
@@ -107,7 +108,8 @@ func (e *environment) invalid(t *testing.T) {
 }
 
 func (e *environment) produceAndConsume(t *testing.T) {
-	for _, topic := range []string{"tickets", "ledger"} { // of config/samples and testdata
+	// the Topics of config/samples and of testdata
+	for _, topic := range []string{"tickets", "ledger"} {
 		e.mustCall(t, "POST", "produce", "topic", topic, "keys", "1000", "rounds", "15",
 			"deleteEvery", "5")
 		if answer := e.checkCompacted(t, topic); answer.Keys != 1000 {
@@ -167,17 +169,18 @@ func (e *environment) brokerDeleted(t *testing.T) {
 	}
 	e.mustCall(t, "POST", "stream", "topic", "ledger", "keys", "1000")
 	e.waitAcknowledged(t, "ledger", 1000)
-	// With --force the broker is killed, as by the failure of its node.
+	// With --force the broker is killed, as it would be if its node failed.
 	e.kubectl(t, "delete", "pod", name, "--grace-period=0", "--force")
 	e.waitPod(t, name, &before)
 	e.waitReady(t, 1, topics)
-	// Every round has keys of all partitions, including those of this broker.
+	// 3,000 records are three rounds. Each round writes to all partitions, including those of this
+	// broker.
 	e.waitAcknowledged(t, "ledger", 3000)
 	e.mustCall(t, "POST", "stop", "topic", "ledger")
 	e.checkCompacted(t, "ledger")
 }
 
-// waitAcknowledged waits until a number of further records are acknowledged.
+// waitAcknowledged waits until the number of acknowledged records has grown by more.
 func (e *environment) waitAcknowledged(t *testing.T, topic string, more int) {
 	t.Helper()
 	before := e.mustCall(t, "GET", "stats", "topic", topic).Acknowledged
@@ -194,8 +197,8 @@ func (e *environment) waitAcknowledged(t *testing.T, topic string, more int) {
 		})
 }
 
-// topicDeleted checks reclaimPolicy Retain, the default: applying a deleted Topic again restores
-// it.
+// topicDeleted deletes a Topic with the default reclaimPolicy Retain and applies it again. The
+// records must be restored.
 func (e *environment) topicDeleted(t *testing.T) {
 	topic := &v1alpha1.Topic{}
 	topic.Name, topic.Namespace = "ledger", e.namespace
@@ -204,7 +207,7 @@ func (e *environment) topicDeleted(t *testing.T) {
 	e.kubectl(t, "apply", "-f", "test/e2e/testdata/ledger.yaml")
 	e.waitReady(t, 1, topics)
 	e.checkCompacted(t, "ledger")
-	e.mustCall(t, "POST", "reopen") // the topic has another id
+	e.mustCall(t, "POST", "reopen") // new producers are necessary, because the topic has a new id
 	e.mustCall(t, "POST", "produce", "topic", "ledger", "keys", "100", "rounds", "2")
 	e.checkCompacted(t, "ledger")
 }
@@ -231,7 +234,7 @@ func (e *environment) clusterDeleted(t *testing.T) {
 	e.checkCompacted(t, "tickets")
 }
 
-// volumes returns the sorted uids of the brokers' volume claims.
+// volumes returns the sorted UIDs of the brokers' PersistentVolumeClaims.
 func (e *environment) volumes(t *testing.T) []types.UID {
 	t.Helper()
 	var claims corev1.PersistentVolumeClaimList

@@ -19,12 +19,13 @@ import (
 const failover = "failover"
 
 // maxGap is how long a partition may be unavailable for writes after the failure of one broker. It
-// is far above the measured values (docs/operations/failures.md), as the machine may be busy. The
-// test detects a cluster that waits for the expiry of a Lease and longer.
+// is far above the measured values (docs/operations/failures.md), because the machine may be busy.
+// So the test detects only failovers that take much longer than the expiry of a Lease (6 s).
 const maxGap = 30 * time.Second
 
-// brokersFail stops brokers in every way that Kubernetes knows, under load with acks=all, and then
-// reads all acknowledged records.
+// brokersFail deletes, kills and restarts broker pods under load with acks=all. Each time all
+// acknowledged records must exist afterwards, and no partition may be unavailable for longer than
+// maxGap.
 func (e *environment) brokersFail(t *testing.T) {
 	e.waitInSync(t)
 	for _, failure := range []struct {
@@ -75,7 +76,7 @@ func (e *environment) leaderPod(t *testing.T) string {
 	if partition.Status.Leader < 0 {
 		t.Fatalf("partition %s has no leader: %+v", partition.Name, partition.Status)
 	}
-	// A pod has the name of its Lease.
+	// A broker's pod and its Lease have the same name.
 	return v1alpha1.BrokerLeaseName(logCluster, partition.Status.Leader)
 }
 

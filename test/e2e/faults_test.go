@@ -20,11 +20,11 @@ import (
 
 const (
 	brokerCount  = 3
-	killInterval = 10 * time.Second // between two brokers
+	killInterval = 10 * time.Second // time between the kills of two brokers
 )
 
-// faults runs the script that breaks and repairs parts of the cluster; see hack/e2e-faults.sh.
-// Without one it skips the step.
+// faults runs the script FAULTS, which breaks and repairs parts of the cluster; see
+// hack/e2e-faults.sh. If FAULTS is unset, it skips the step.
 func (e *environment) faults(t *testing.T, args ...string) {
 	t.Helper()
 	script := os.Getenv("FAULTS")
@@ -36,16 +36,17 @@ func (e *environment) faults(t *testing.T, args ...string) {
 	}
 }
 
-// underLoad writes to the topic failover with acks=all while do breaks something, and until all
-// replicas are in sync again. Then it checks that every acknowledged record exists, and that those
-// of each key are in order. It returns for how long each partition was unavailable for writes.
+// underLoad writes to the topic failover with acks=all while the function do breaks a part of the
+// cluster, and until all replicas are in sync again. Then it checks that every acknowledged record
+// exists, and that the records of each key are in order. It returns for how long each partition was
+// unavailable for writes.
 func (e *environment) underLoad(t *testing.T, do func(t *testing.T)) stats {
 	t.Helper()
 	e.waitInSync(t)
 	e.mustCall(t, "POST", "stream", "topic", failover, "keys", "500", "perSecond", "500")
 	stopped := false
 	defer func() {
-		if !stopped { // do failed or skipped; the next step starts its own stream
+		if !stopped { // do has failed or skipped the step; the next step starts its own stream
 			_, _ = e.call(context.Background(), "POST", "stop",
 				map[string][]string{"topic": {failover}})
 		}
@@ -62,8 +63,8 @@ func (e *environment) underLoad(t *testing.T, do func(t *testing.T)) stats {
 	return answer
 }
 
-// checkAllRecords checks a topic that is not compacted: every acknowledged record exists, in the
-// order of its key.
+// checkAllRecords checks a topic that is not compacted: every acknowledged record must exist, and
+// the records of each key must be in the order in which they were sent.
 func (e *environment) checkAllRecords(t *testing.T, topic string) {
 	t.Helper()
 	answer := e.mustCall(t, "GET", "check", "topic", topic, "all", "1")
@@ -72,8 +73,8 @@ func (e *environment) checkAllRecords(t *testing.T, topic string) {
 		answer.Keys)
 }
 
-// successiveFailures stops one broker after the other, every ten seconds, even if the previous one
-// has not returned.
+// successiveFailures stops one broker after the other, every ten seconds, even if the previous
+// broker is not ready again.
 func (e *environment) successiveFailures(t *testing.T) {
 	for _, failure := range []struct {
 		name   string
@@ -82,8 +83,8 @@ func (e *environment) successiveFailures(t *testing.T) {
 	}{
 		{"delete a pod every ten seconds", 6,
 			func(t *testing.T, pod string) { e.kubectl(t, "delete", "pod", pod, "--wait=false") }},
-		// Each broker once: Kubernetes restarts a container that has failed twice with a growing
-		// backoff, and two brokers would be down at the same time.
+		// Each broker is killed only once. If a container fails twice, Kubernetes delays its
+		// restart, and two brokers would be down at the same time.
 		{"kill a broker process every ten seconds", brokerCount, e.killProcess},
 	} {
 		t.Run(failure.name, func(t *testing.T) {
@@ -110,7 +111,7 @@ func (e *environment) successiveFailures(t *testing.T) {
 	}
 }
 
-// killProcess kills a broker in its container, as the OOM killer does.
+// killProcess kills the process of a broker in its container, as the OOM killer does.
 func (e *environment) killProcess(t *testing.T, name string) {
 	t.Helper()
 	var pod corev1.Pod
@@ -128,7 +129,7 @@ func (e *environment) killProcess(t *testing.T, name string) {
 	e.faults(t, "kill-container", id)
 }
 
-// nodesFail stops a kubelet, and then a whole node, for longer than a Lease is valid.
+// nodesFail stops a kubelet, and then powers off a node, for longer than a Lease is valid.
 func (e *environment) nodesFail(t *testing.T) {
 	t.Run("stop a kubelet", func(t *testing.T) {
 		gap := e.underLoad(t, func(t *testing.T) {
@@ -164,8 +165,8 @@ func (e *environment) nodesFail(t *testing.T) {
 	})
 }
 
-// apiServerFails stops the API server: alone, and together with a broker, which is not replaced
-// meanwhile.
+// apiServerFails restarts the API server. Then it stops the API server, a broker and the operator
+// at the same time; nothing can elect new leaders until the API server returns.
 func (e *environment) apiServerFails(t *testing.T) {
 	t.Run("restart the API server", func(t *testing.T) {
 		gap := e.underLoad(t, func(t *testing.T) {
@@ -197,7 +198,8 @@ func (e *environment) apiServerFails(t *testing.T) {
 			e.stopAPI(t)
 			e.pause(t, 5*time.Second)
 			e.faults(t, "kill-container",
-				operator) // before it exits because it cannot renew its Lease
+				// the operator would exit soon by itself, because it cannot renew its Lease
+				operator)
 			e.faults(t, "kill-container", broker)
 			e.pause(t, 40*time.Second)
 			e.faults(t, "apiserver-start")
@@ -210,8 +212,8 @@ func (e *environment) apiServerFails(t *testing.T) {
 	})
 }
 
-// stopAPI kills the API server. If the step fails, it is started again, so that the state can be
-// dumped.
+// stopAPI kills the API server. If the step fails, stopAPI starts the API server again, so that the
+// test can log the state of the cluster.
 func (e *environment) stopAPI(t *testing.T) {
 	t.Helper()
 	e.faults(t, "apiserver-stop")
@@ -222,7 +224,7 @@ func (e *environment) stopAPI(t *testing.T) {
 	})
 }
 
-// leads are the leaders of the partitions of a topic, by partition.
+// leads contains the id of the leader of each partition of a topic, by partition.
 type leads map[int32]int32
 
 func (e *environment) leads(t *testing.T, topic string) leads {
@@ -249,8 +251,8 @@ func (l leads) count(broker int32) (count int) {
 	return count
 }
 
-// split returns the maximum of numbers over the partitions that a broker leads, and the maximum
-// over the other partitions.
+// split returns two maxima of numbers: that of the partitions that a broker leads, and that of all
+// other partitions.
 func (l leads) split(numbers map[int32]int64, broker int32) (led, others int64) {
 	for partition, number := range numbers {
 		if l[partition] == broker {
@@ -262,10 +264,10 @@ func (l leads) split(numbers map[int32]int64, broker int32) (led, others int64) 
 	return led, others
 }
 
-// brokerPod returns the name of a broker's pod, which is that of its Lease.
+// brokerPod returns the name of a broker's pod, which is also the name of its Lease.
 func brokerPod(id int32) string { return v1alpha1.BrokerLeaseName(logCluster, id) }
 
-// node returns the node of a pod.
+// node returns the name of the node on which a pod runs.
 func (e *environment) node(t *testing.T, pod string) string {
 	t.Helper()
 	var found corev1.Pod
@@ -275,8 +277,9 @@ func (e *environment) node(t *testing.T, pod string) string {
 	return found.Spec.NodeName
 }
 
-// leaderPodApart returns the pod of a broker that leads a partition, on another node than the
-// client and, if possible, than the cluster's DNS servers, which clients need.
+// leaderPodApart returns the pod of a broker that leads a partition and runs on another node than
+// the client. If possible, the node also runs none of the cluster's DNS servers, because the client
+// needs them.
 func (e *environment) leaderPodApart(t *testing.T) string {
 	t.Helper()
 	servers, err := e.set.CoreV1().Pods("kube-system").List(t.Context(),
@@ -345,7 +348,7 @@ func (e *environment) waitAPI(t *testing.T) {
 	})
 }
 
-// pause waits; the step measures what happens meanwhile.
+// pause waits for the given time, in which the cluster reacts to a failure.
 func (e *environment) pause(t *testing.T, length time.Duration) {
 	t.Helper()
 	select {

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// groups reads a topic in a consumer group while the brokers, including its coordinator, are
-// deleted one after the other. The group misses no record, and a later member continues from its
-// committed offsets.
+// groups reads a topic in a consumer group while all brokers, including the group's coordinator,
+// are deleted one after the other. The group must read every record, and a later member must
+// continue from the committed offsets.
 func (e *environment) groups(t *testing.T) {
 	for _, protocol := range []struct{ name, group, next string }{
 		{"classic protocol", "e2e-classic", ""},
@@ -31,7 +31,8 @@ func (e *environment) groups(t *testing.T) {
 			left := e.mustCall(t, "POST", "leave", "topic", failover)
 			t.Logf("MEASURED %s: %d records consumed, %d of them more than once", protocol.name,
 				left.Consumed, left.Duplicates)
-			// A new member receives the records written from now on, and no earlier ones.
+			// A new member must receive the records that are written from now on, and no earlier
+			// records.
 			e.mustCall(t, "POST", "join", "topic", failover, "group", protocol.group, "next",
 				protocol.next)
 			e.mustCall(t, "POST", "produce", "topic", failover, "keys", "100", "rounds", "3")

@@ -19,7 +19,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// install creates the namespace, which enforces the restricted profile, and installs the chart.
+// install creates the namespace and installs the chart. The namespace enforces the restricted
+// profile of the Pod Security Standards.
 func (e *environment) install(t *testing.T) {
 	t.Helper()
 	hadCRDs := e.hasCRDs(t.Context())
@@ -52,8 +53,8 @@ func (e *environment) install(t *testing.T) {
 	t.Logf("helm install:\n%s", out)
 }
 
-// upgrade changes a value of the chart. The operators then run with it, and existing resources
-// stay.
+// upgrade changes a value of the chart. The operator must run with the new value afterwards, and
+// existing resources must stay Ready.
 func (e *environment) upgrade(t *testing.T) {
 	if _, err := helm(t.Context(), "upgrade", "heartwood", "charts/heartwood", "--namespace",
 		e.namespace, "--reuse-values",
@@ -83,7 +84,7 @@ func splitImage(image string) (repository, tag string) {
 	return image[:at], image[at+1:]
 }
 
-// remove removes everything. It checks that uninstalling the chart keeps the CRDs.
+// remove deletes all resources of the test. It checks that uninstalling the chart keeps the CRDs.
 func (e *environment) remove(t *testing.T, crds bool) {
 	t.Helper()
 	ctx := context.Background() // the context of the test has ended
@@ -116,7 +117,7 @@ func (e *environment) remove(t *testing.T, crds bool) {
 	}
 }
 
-// dump logs the state of the namespace after a failure.
+// dump logs the resources and the pod logs of the namespace after a failure.
 func (e *environment) dump(t *testing.T) {
 	t.Helper()
 	for _, args := range [][]string{
@@ -157,7 +158,7 @@ func (e *environment) runClient(t *testing.T, logCluster string) {
 				},
 			},
 			AutomountServiceAccountToken: &no,
-			// The client records the acknowledged records in memory, so it must not restart.
+			// The client keeps the acknowledged records in memory, so it must not restart.
 			RestartPolicy: corev1.RestartPolicyNever,
 			Containers: []corev1.Container{{
 				Name: "client", Image: e.clientImage,
@@ -179,7 +180,7 @@ func (e *environment) runClient(t *testing.T, logCluster string) {
 	e.waitPod(t, "client", nil)
 }
 
-// waitDeleted waits until an object does not exist.
+// waitDeleted waits until an object no longer exists.
 func (e *environment) waitDeleted(t *testing.T, object client.Object) {
 	t.Helper()
 	what := fmt.Sprintf("%T %s deleted", object, object.GetName())

@@ -25,10 +25,11 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// deadline bounds each wait. Pulling images and creating volumes takes long.
+// deadline is the limit for each wait. It is long, because pulling images and creating volumes
+// takes time.
 const deadline = 5 * time.Minute
 
-// environment is the Kubernetes cluster and the namespace of the test.
+// environment contains the clients of the Kubernetes cluster and the namespace of the test.
 type environment struct {
 	client.Client
 	set         *kubernetes.Clientset
@@ -58,8 +59,8 @@ func newEnvironment(namespace, image, clientImage string) (*environment, error) 
 		namespace: namespace, image: image, clientImage: clientImage}, nil
 }
 
-// command runs a program in the root directory of the repository and returns its output. An error
-// contains the output, too.
+// command runs a program in the root directory of the repository and returns its output. If the
+// program fails, the error also contains the output.
 func command(ctx context.Context, stdin string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = "../.."
@@ -81,7 +82,8 @@ func (e *environment) kubectl(t *testing.T, args ...string) string {
 	return out
 }
 
-// applyInvalid applies a manifest that must be rejected, and returns the message.
+// applyInvalid applies a manifest, which the API server must reject, and returns the message of the
+// rejection.
 func (e *environment) applyInvalid(t *testing.T, manifest string) string {
 	t.Helper()
 	out, err := command(t.Context(), manifest, "kubectl", "--namespace", e.namespace, "apply", "-f",
@@ -92,7 +94,8 @@ func (e *environment) applyInvalid(t *testing.T, manifest string) string {
 	return out
 }
 
-// helm runs the program HELM, version 3.17 or later, or by default the Helm of hack/tools.
+// helm runs Helm: the program that the environment variable HELM names (version 3.17 or later), or
+// by default the version in hack/tools.
 func helm(ctx context.Context, args ...string) (string, error) {
 	if program := os.Getenv("HELM"); program != "" {
 		return command(ctx, "", program, args...)
@@ -101,7 +104,8 @@ func helm(ctx context.Context, args ...string) (string, error) {
 		append([]string{"tool", "-modfile=hack/tools/helm/go.mod", "helm"}, args...)...)
 }
 
-// until polls every second until poll returns "", or what is still missing.
+// until calls poll every second until it returns "". Any other result describes what is still
+// missing; the test fails with it after deadline.
 func until(t *testing.T, what string, poll func(context.Context) string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -123,19 +127,19 @@ func until(t *testing.T, what string, poll func(context.Context) string) {
 	}
 }
 
-// stats is the client's response; see test/e2e/client.
+// stats is the response of the client pod; see Stats in test/e2e/client.
 type stats struct {
 	Acknowledged, Keys, Held int
 	Gap                      int64           // ms
 	Gaps                     map[int32]int64 // ms
-	Began                    map[int32]int64 // when these began, in ms after the mark
+	Began                    map[int32]int64 // start of each gap, in ms after the mark
 	Latencies                map[int32]int64 // ms
 	Reassigning, Consumed    int
 	Duplicates               int
 	Sources                  map[int32]int
 }
 
-// longest describes the five longest gaps and when they began.
+// longest returns a text with the five longest gaps and their start times.
 func (s stats) longest() string {
 	partitions := slices.SortedFunc(maps.Keys(s.Gaps),
 		func(a, b int32) int { return cmp.Compare(s.Gaps[b], s.Gaps[a]) })
@@ -147,8 +151,8 @@ func (s stats) longest() string {
 	return strings.Join(words, ", ")
 }
 
-// call calls the client pod through the API server's proxy. An error contains the client's
-// response.
+// call sends a request to the client pod through the API server's proxy. If it fails, the error
+// contains the client's response.
 func (e *environment) call(ctx context.Context, verb, path string, query url.Values) (stats,
 	error) {
 	request := e.set.CoreV1().
@@ -188,8 +192,8 @@ func (e *environment) mustCall(t *testing.T, verb, path string, pairs ...string)
 	return answer
 }
 
-// checkCompacted reads all of a topic: the last acknowledged value of every key exists, and no
-// deleted key does.
+// checkCompacted reads the whole topic. The last acknowledged value of every key must exist, and no
+// deleted key may have a value.
 func (e *environment) checkCompacted(t *testing.T, topic string) stats {
 	t.Helper()
 	answer := e.mustCall(t, "GET", "check", "topic", topic)

@@ -40,7 +40,7 @@ func (e *environment) manyPartitionsFailOver(t *testing.T) {
 	})
 	t.Logf("MEASURED %d partitions ready after %s", manyPartitions,
 		time.Since(began).Round(100*time.Millisecond))
-	e.probe(t, leads{}, -1) // the client caches all leaders
+	e.probe(t, leads{}, -1) // so that the client has all leaders in its metadata cache
 	for round, failure := range []struct {
 		name string
 		do   func(t *testing.T, pod string)
@@ -59,7 +59,7 @@ func (e *environment) manyPartitionsFailOver(t *testing.T) {
 		t.Run(failure.name, func(t *testing.T) {
 			e.waitPreferredLeaders(t)
 			before, broker := e.leads(t, many), int32(round%brokerCount)
-			// a steady load on about 30 partitions
+			// This is a steady load on about 30 partitions.
 			e.mustCall(t, "POST", "stream", "topic", many, "keys", "30", "perSecond", "300")
 			e.waitAcknowledged(t, many, 500)
 			e.mustCall(t, "POST", "mark", "topic", many)
@@ -83,8 +83,8 @@ func (e *environment) manyPartitionsFailOver(t *testing.T) {
 	e.kubectl(t, "delete", "topic", many, "--timeout=120s")
 }
 
-// probe sends a record to each partition. It reports the longest time until acknowledgement of the
-// partitions that a broker led, and of the others.
+// probe sends a record to each partition. It logs the longest time until an acknowledgement,
+// separately for the partitions that the given broker led before its failure and for all others.
 func (e *environment) probe(t *testing.T, before leads, broker int32) {
 	t.Helper()
 	latencies := e.mustCall(t, "POST", "probe", "topic", many, "partitions",
@@ -100,7 +100,7 @@ func (e *environment) probe(t *testing.T, before leads, broker int32) {
 	)
 }
 
-// waitTopic waits until missing returns "" for a topic.
+// waitTopic waits until the function missing returns "" for a topic.
 func (e *environment) waitTopic(t *testing.T, name string, missing func(*v1alpha1.Topic) string) {
 	t.Helper()
 	until(t, "topic "+name+" ready", func(ctx context.Context) string {

@@ -18,7 +18,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// reassign changes the replicas of partitions and their number in every supported way, under load.
+// reassign changes the replicas of partitions and the number of replicas in every supported way,
+// under load.
 func (e *environment) reassign(t *testing.T) {
 	for _, method := range []struct {
 		name string
@@ -82,7 +83,8 @@ func (e *environment) reassign(t *testing.T) {
 	}
 }
 
-// rotated returns a partition's replicas with another preferred leader.
+// rotated returns a partition's replicas in another order, so that another broker is the preferred
+// leader.
 func (e *environment) rotated(t *testing.T, index int32) []int32 {
 	t.Helper()
 	var p v1alpha1.Partition
@@ -117,8 +119,8 @@ func (e *environment) waitReplicas(t *testing.T, index int32, target []int32) {
 		})
 }
 
-// scale scales the LogCluster down and up under load. A broker is not removed while replicas do not
-// fit, which a condition reports.
+// scale scales the LogCluster down and up under load. If the remaining brokers cannot hold all
+// replicas, a condition must report this, and no broker may be removed.
 func (e *environment) scale(t *testing.T) {
 	e.underLoad(t, func(t *testing.T) {
 		e.kubectl(t, "patch", "logcluster", logCluster, "--type=merge", "-p",
@@ -145,7 +147,8 @@ func (e *environment) scale(t *testing.T) {
 	})
 }
 
-// waitScaled waits until condition Scaled of the present generation has a reason.
+// waitScaled waits until condition Scaled has the given reason for the current generation of the
+// LogCluster.
 func (e *environment) waitScaled(t *testing.T, reason string) {
 	t.Helper()
 	until(t, "condition Scaled has reason "+reason, func(ctx context.Context) string {
@@ -162,8 +165,8 @@ func (e *environment) waitScaled(t *testing.T, reason string) {
 	})
 }
 
-// racks reads a topic as a consumer in the rack of each broker. The batches come from that broker,
-// which is a follower of most partitions.
+// racks reads a topic as a consumer in the rack of each broker. This broker must send the batches,
+// although it is a follower for most partitions.
 func (e *environment) racks(t *testing.T) {
 	for id := range int32(brokerCount) {
 		var lease coordinationv1.Lease

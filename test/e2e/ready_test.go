@@ -18,7 +18,8 @@ import (
 var brokers = client.MatchingLabels{"app.kubernetes.io/name": "heartwood",
 	"app.kubernetes.io/component": "broker"}
 
-// notReady returns why a resource is not Ready in its present generation, or "".
+// notReady returns the reason why a resource is not Ready in its current generation; "" if it is
+// Ready.
 func notReady(kind string, object client.Object, observed int64,
 	conditions []metav1.Condition) string {
 	name := kind + "/" + object.GetName()
@@ -69,7 +70,8 @@ func (e *environment) waitReady(t *testing.T, clusters, topics int) {
 	})
 }
 
-// waitPod waits until a pod is ready. If previous is not nil, it must be another pod.
+// waitPod waits until the pod with the given name is ready. If previous is not nil, the pod must
+// have another UID than previous.
 func (e *environment) waitPod(t *testing.T, name string, previous client.Object) {
 	t.Helper()
 	until(t, "pod "+name+" ready", func(ctx context.Context) string {

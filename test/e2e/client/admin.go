@@ -36,8 +36,8 @@ func (s *server) reassign(r *http.Request, _ *account, _ *Stats) error {
 	return responses.Error()
 }
 
-// reassigning counts the partitions of the topic that are being reassigned, as Kafka's tools report
-// it.
+// reassigning reports the number of the topic's partitions that are being reassigned. It sends the
+// same request as Kafka's tools.
 func (s *server) reassigning(r *http.Request, _ *account, response *Stats) error {
 	requested, topic := kadm.TopicsSet{}, r.FormValue("topic")
 	topics, err := kadm.NewClient(s.producing()).ListTopics(r.Context(), topic)
@@ -56,8 +56,8 @@ func (s *server) reassigning(r *http.Request, _ *account, response *Stats) error
 	return nil
 }
 
-// elect requests the preferred leader of one partition, as kafka-leader-election does. It is no
-// error if that broker is already the leader.
+// elect requests the election of the preferred leader of one partition, as kafka-leader-election
+// does. It succeeds if the preferred leader already leads the partition.
 func (s *server) elect(r *http.Request, _ *account, _ *Stats) error {
 	topic, partition, err := partitionOf(r)
 	if err != nil {
@@ -73,7 +73,8 @@ func (s *server) elect(r *http.Request, _ *account, _ *Stats) error {
 	return responses[topic][partition].Err
 }
 
-// nearest reads the whole topic as a consumer in a rack, and counts the batches by broker.
+// nearest reads the whole topic as a consumer in a rack, and counts the batches that each broker
+// sent.
 func (s *server) nearest(r *http.Request, a *account, response *Stats) error {
 	counts := &sources{batches: map[int32]int{}}
 	client, err := kgo.NewClient(
@@ -96,10 +97,11 @@ func (s *server) nearest(r *http.Request, a *account, response *Stats) error {
 	return nil
 }
 
-// sources is a consumer hook that counts batches by broker. The lock is a leaf.
+// sources is a consumer hook that counts the batches that each broker sent. No other lock is
+// acquired while its lock is held.
 type sources struct {
 	mu      sync.Mutex
-	batches map[int32]int // by broker
+	batches map[int32]int // number of batches, by broker
 }
 
 // OnFetchBatchRead implements kgo.HookFetchBatchRead.
@@ -116,7 +118,7 @@ func (s *sources) counted() map[int32]int {
 	return maps.Clone(s.batches)
 }
 
-// partitionOf returns the partition of a request.
+// partitionOf returns the topic and the partition that a request names.
 func partitionOf(r *http.Request) (topic string, partition int32, err error) {
 	topic = r.FormValue("topic")
 	number, err := strconv.ParseInt(r.FormValue("partition"), 10, 32)

@@ -8,11 +8,12 @@ import (
 )
 
 // gaps is a producer hook that measures how long partitions are unavailable for writes: the longest
-// time between two acknowledgements of one partition since the last mark. The lock is a leaf.
+// time between two acknowledgements of one partition since the last mark. No other lock is acquired
+// while its lock is held.
 type gaps struct {
 	mu     sync.Mutex
-	topics map[string]map[int32]*gap // by topic and partition
-	marked map[string]time.Time      // by topic
+	topics map[string]map[int32]*gap // state, by topic and partition
+	marked map[string]time.Time      // time of the last mark, by topic
 }
 
 // gap is the state of one partition.
@@ -22,7 +23,7 @@ type gap struct {
 	began   time.Time // start of the longest gap
 }
 
-// extend includes the gap from the last acknowledgement until now.
+// extend updates the longest gap with the time from the last acknowledgement until now.
 func (g *gap) extend(now time.Time) {
 	if since := now.Sub(g.last); since > g.longest {
 		g.longest, g.began = since, g.last
@@ -56,7 +57,8 @@ func (g *gaps) begin(topic string) {
 	g.topics[topic], g.marked[topic] = map[int32]*gap{}, time.Now()
 }
 
-// mark resets the longest gaps; a gap that has not ended continues.
+// mark resets the longest gaps of a topic. A gap that has not ended is still measured from its
+// start.
 func (g *gaps) mark(topic string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,8 +69,8 @@ func (g *gaps) mark(topic string) {
 }
 
 // longest returns the longest gap of each partition that has accepted a write, and how long after
-// the last mark it began, in milliseconds. While a stream is running, a gap that has not ended
-// counts until now.
+// the last mark it began, in milliseconds. While a stream is running, the time since the last
+// acknowledgement of a partition is a gap too.
 func (g *gaps) longest(topic string, streams bool) (all, began map[int32]int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

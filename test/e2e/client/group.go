@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/ledger"
 )
 
-// group is a member of a consumer group that records what it has consumed. It commits every second
-// and when it leaves.
+// group is a member of a consumer group. It stores the positions of the records that it has
+// consumed, and commits every second and when it leaves.
 type group struct {
 	client *kgo.Client
 	ended  chan struct{} // closed when consume has returned
@@ -56,7 +56,7 @@ func (s *server) join(r *http.Request, a *account, _ *Stats) error {
 	return nil
 }
 
-// consume records what is consumed until the client is closed.
+// consume polls and stores the positions of the consumed records until the client is closed.
 func (g *group) consume(ctx context.Context) {
 	defer close(g.ended)
 	for {
@@ -81,7 +81,7 @@ func (g *group) record(records []*kgo.Record) {
 	}
 }
 
-// consumed reports how many acknowledged records the group has consumed.
+// consumed reports how many of the acknowledged records the group has consumed.
 func (s *server) consumed(_ *http.Request, a *account, response *Stats) error {
 	s.mu.Lock()
 	group := a.group

@@ -9,34 +9,35 @@
 //	POST /stop?topic=T
 //	        ends the stream and waits until every request in flight has a response
 //	POST /reopen
-//	        creates new producers: a franz-go client does not recognize a topic that was created
-//	        again under its name
+//	        creates new producers, because a franz-go client does not recognize a topic that was
+//	        deleted and created again with the same name
 //	POST /mark?topic=T
-//	        resets the longest gaps
+//	        resets the longest gaps, which GET /stats reports
 //	POST /probe?topic=T&partitions=N
 //	        sends a record to each partition, and reports the time until its acknowledgement
 //	GET  /check?topic=T&all=1
-//	        reads the whole topic and compares it with the acknowledged records; all: with every
-//	        record, otherwise with the last of each key
+//	        reads the whole topic and compares it with the acknowledged records: with all of them
+//	        if all is set, otherwise with the last record of each key
 //	GET  /stats?topic=T
-//	        the number of acknowledged records and the gaps
+//	        reports the number of acknowledged records and the gaps: the longest times for which
+//	        each partition has acknowledged no record
 //	POST /join?topic=T&group=G&next=1
-//	        consumes the topic in a group; next: with the consumer protocol (KIP-848)
+//	        consumes the topic in a group, with the consumer protocol (KIP-848) if next is set
 //	GET  /group?topic=T
-//	        the number of records that the group has consumed
+//	        reports the number of records that the group has consumed
 //	POST /leave?topic=T
 //	        commits and leaves the group
 //	POST /reassign?topic=T&partition=N&replicas=N,N
-//	        AlterPartitionReassignments
+//	        sends AlterPartitionReassignments
 //	GET  /reassigning?topic=T
-//	        ListPartitionReassignments
+//	        sends ListPartitionReassignments
 //	POST /elect?topic=T&partition=N
-//	        ElectLeaders, of the preferred leader
+//	        sends ElectLeaders for the preferred leader
 //	GET  /nearest?topic=T&rack=R
-//	        reads the topic in a rack, and counts the batches by broker
+//	        reads the topic as a consumer in a rack, and counts the batches that each broker sent
 //
-// The acknowledged records of each topic are kept in memory as long as the pod runs, across deleted
-// brokers, topics and clusters.
+// The client keeps the acknowledged records of each topic in memory as long as the pod runs, even
+// if brokers, topics or clusters are deleted.
 package main
 
 import (
@@ -55,7 +56,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// autoCommit is the commit interval of consumers.
+// autoCommit is the interval at which consumers commit.
 const autoCommit = time.Second
 
 func main() {

@@ -16,9 +16,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// server serves the HTTP API and has an account per topic.
+// server serves the HTTP API and stores an account for each topic.
 type server struct {
-	ctx       context.Context // of the process: a stream outlives its request
+	// context of the process, because a stream continues after its request
+	ctx       context.Context
 	bootstrap []string
 	gaps      *gaps
 
@@ -31,38 +32,44 @@ type server struct {
 // account is the state of one topic.
 type account struct {
 	book   *ledger.Ledger
-	loads  uint64     // distinguishes the values of loads
-	stop   func()     // stops the running stream; nil without one
-	stream chan int64 // receives the number of records when the stream has ended
-	group  *group     // the consumer, or nil
+	loads  uint64     // number of loads so far, so that each load writes different values
+	stop   func()     // stops the running stream; nil if no stream is running
+	stream chan int64 // receives the number of sent records when the stream has ended
+	group  *group     // the consumer; nil if the client has joined no group
 }
 
 // Stats is the response of every successful call.
 type Stats struct {
-	Acknowledged int `json:"acknowledged"` // records, since the pod started
-	Keys         int `json:"keys"`         // distinct keys among them
-	Held         int `json:"held"`         // records in the topic; /check only
-	// Gap is the longest time in milliseconds that a partition was unavailable for writes since the
-	// stream was started or marked. Gaps has it by partition, and Began when it began, in
-	// milliseconds after the mark.
+	Acknowledged int `json:"acknowledged"` // number of acknowledged records since the pod started
+	Keys         int `json:"keys"`         // number of distinct keys of these records
+	// number of records in the topic; only in the response to /check
+	Held int `json:"held"`
+	// Gap is the longest time, in milliseconds, for which a partition was unavailable for writes
+	// since the start of the stream or the last mark. Gaps contains this time for each partition.
+	// Began contains the start of each partition's longest gap, in milliseconds after the mark.
 	Gap   int64           `json:"gap"`
 	Gaps  map[int32]int64 `json:"gaps"`
 	Began map[int32]int64 `json:"began"`
 
-	// Latencies are the milliseconds until the acknowledgement, by partition; /probe only.
+	// Latencies contains the time in milliseconds until a record was acknowledged, by partition;
+	// only in the response to /probe.
 	Latencies map[int32]int64 `json:"latencies"`
-	// Reassigning is the number of partitions that are being reassigned; /reassigning only.
+	// Reassigning is the number of partitions that are being reassigned; only in the response to
+	// /reassigning.
 	Reassigning int `json:"reassigning"`
-	// Sources are the batches by broker; /nearest only.
+	// Sources is the number of batches that each broker sent, by broker; only in the response to
+	// /nearest.
 	Sources map[int32]int `json:"sources"`
-	// Consumed is the number of distinct records that the group has consumed; /group and /leave
-	// only.
+	// Consumed is the number of distinct records that the group has consumed; only in the responses
+	// to /group and /leave.
 	Consumed int `json:"consumed"`
-	// Duplicates is the number of records that it has consumed again; /group and /leave only.
+	// Duplicates is the number of records that the group has consumed again; only in the responses
+	// to /group and /leave.
 	Duplicates int `json:"duplicates"`
 }
 
-// call handles a request for one topic. It sets the fields of the response that are specific to it.
+// call handles a request for one topic. It sets the fields of the response that are specific to
+// this kind of request.
 type call func(*http.Request, *account, *Stats) error
 
 func (s *server) routes() http.Handler {
@@ -82,8 +89,8 @@ func (s *server) routes() http.Handler {
 	return mux
 }
 
-// serve responds with the topic's stats or an error. It also logs the error, as a proxy may not
-// forward it.
+// serve responds with the topic's stats or an error. It also logs the error, because the API
+// server's proxy may not forward it.
 func (s *server) serve(call call) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		topic := r.FormValue("topic")
@@ -115,7 +122,7 @@ func (s *server) account(topic string) *account {
 	return s.accounts[topic]
 }
 
-// load reads the parameters of a load.
+// load returns the load that the parameters of a request describe.
 func (s *server) load(r *http.Request, a *account) (traffic.Updates, error) {
 	load := traffic.Updates{Topic: r.FormValue("topic")}
 	for name, field := range map[string]*int{"keys": &load.Keys, "rounds": &load.Rounds,
@@ -188,7 +195,8 @@ func (s *server) mark(r *http.Request, _ *account, _ *Stats) error {
 	return nil
 }
 
-// probe sends a record to each partition at the same time, and reports when each was acknowledged.
+// probe sends a record to each partition at the same time. It reports the time until each record
+// was acknowledged.
 func (s *server) probe(r *http.Request, a *account, response *Stats) error {
 	count, err := strconv.ParseInt(r.FormValue("partitions"), 10, 32)
 	if err != nil {
