@@ -53,7 +53,7 @@ func TestF4CleaningProgressIsTruncatedWithTheLog(t *testing.T) {
 }
 
 // Replicas are added to a log. The cleaning progress at or above this replica's tombstone-clean
-// offset then begins anew, because the new replicas may copy records there that this replica has
+// offset then starts over, because the new replicas may copy records there that this replica has
 // not yet removed.
 func TestX1CleaningProgressAfterReplicasAreAdded(t *testing.T) {
 	for name, restart := range map[string]bool{"at once": false, "after a restart": true} {

@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// fullTable is a filesystem that rejects every open while none is set, as in a process without file
-// descriptors left.
+// fullTable is a filesystem of a process that has no file descriptor left: while none is set, every
+// open of a file fails with EMFILE.
 type fullTable struct {
 	vfs.FS
 	none atomic.Bool
@@ -31,8 +31,9 @@ type pathFault struct{ name string }
 func (e *pathFault) Error() string { return e.name + ": too many open files" }
 func (e *pathFault) Unwrap() error { return syscall.EMFILE }
 
-// A process without file descriptors left only fails operations that need one: connections may use
-// all of them, and a log that stopped because of that would stay offline until somebody intervenes.
+// A process has no file descriptor left, perhaps because connections use all of them. Operations
+// that have to open a file fail, and succeed once there are file descriptors again. The log does
+// not stop, because a stopped log would stay offline until the process is restarted.
 func TestNoFileDescriptorsLeft(t *testing.T) {
 	disk := &fullTable{FS: vfs.NewMem()}
 	open := func() *Store {
@@ -48,7 +49,7 @@ func TestNoFileDescriptorsLeft(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	store = open() // none of the segment's files is open
+	store = open() // no file of a segment is open
 	t.Cleanup(func() { _ = store.Close() })
 	log := createLog(t, store, settings(fsync))
 	fails := func(what string, do func() error) {
@@ -57,13 +58,15 @@ func TestNoFileDescriptorsLeft(t *testing.T) {
 		err := do()
 		disk.none.Store(false)
 		if !errors.Is(err, ErrStorage) || !errors.Is(err, syscall.EMFILE) || log.Fault() != nil {
-			t.Fatalf("%s: %v; the log: %v", what, err, log.Fault())
+			t.Fatalf("%s: got %v, want ErrStorage and EMFILE; fault of the log: %v", what, err,
+				log.Fault())
 		}
 		if err := do(); err != nil {
 			t.Fatalf("%s, with file descriptors again: %v", what, err)
 		}
 	}
-	// the file of its segment replaces that of the active one, if that is open
+	// Read from the first segment: OpenFilesMax is 1, so this closes the data file of the active
+	// segment, if it is open.
 	first, err := log.Read(0, 1, 100, true)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +83,8 @@ func TestNoFileDescriptorsLeft(t *testing.T) {
 		}
 		return err
 	})
-	// rolls; nothing was written to the short index files, so they are not open
+	// The appends roll the log. Nothing was written to the index files yet, so they are not open,
+	// and the flush has to open them.
 	for range 20 {
 		appendBatch(t, log, keyed(t, "k"))
 	}
@@ -96,8 +100,8 @@ func TestNoFileDescriptorsLeft(t *testing.T) {
 	}
 }
 
-// fewFiles is a process that may have max files open, including directories. The store's background
-// is idle, so no lock is needed.
+// fewFiles is a filesystem of a process that may have max files open, including directories. It
+// needs no lock, because the store's background goroutine is idle during the test.
 type fewFiles struct {
 	vfs.FS
 	open, max int
@@ -152,18 +156,18 @@ func (f *fewFile) Close() error {
 	return f.File.Close()
 }
 
-// A truncation opens the files that it needs before it marks the first segment, and a restart of
-// the log reverts its marks: with any number of file descriptors left, it succeeds or changes
-// nothing.
+// A log is truncated, or emptied by StartAt, with each number of file descriptors from 0 on. The
+// operation either succeeds or changes nothing: TruncateTo opens the files that it needs before it
+// renames the first one, and StartAt reverts its renames.
 func TestTruncationWithFewFileDescriptors(t *testing.T) {
 	const spareMax = 40
 	for name, truncation := range map[string]struct {
 		do  func(*Log) error
 		end int64
 	}{
-		"truncate":    {func(log *Log) error { return log.TruncateTo(15) }, 15},
-		"start again": {func(log *Log) error { return log.StartAt(100) }, 100},
-		"begin lower": {func(log *Log) error { return log.StartAt(7) }, 7},
+		"truncate":                         {func(log *Log) error { return log.TruncateTo(15) }, 15},
+		"start at an offset above the end": {func(log *Log) error { return log.StartAt(100) }, 100},
+		"start at a lower offset":          {func(log *Log) error { return log.StartAt(7) }, 7},
 	} {
 		t.Run(name, func(t *testing.T) {
 			made := 0
@@ -173,14 +177,15 @@ func TestTruncationWithFewFileDescriptors(t *testing.T) {
 				}
 			}
 			if made == 0 || made == spareMax {
-				t.Errorf("truncated with %d of %d numbers of file descriptors", made, spareMax)
+				t.Errorf("truncation succeeded with %d of the first %d numbers of file descriptors, "+
+					"want some but not all", made, spareMax)
 			}
 		})
 	}
 }
 
-// truncateWithFewFiles truncates a log with a number of spare file descriptors, and once more when
-// there are enough. It reports whether that was not needed.
+// truncateWithFewFiles truncates a log with spare file descriptors, and again with plenty of them.
+// It reports whether the first truncation succeeded.
 func truncateWithFewFiles(t *testing.T, spare int, truncate func(*Log) error,
 	end int64) (made bool) {
 	t.Helper()
@@ -196,7 +201,7 @@ func truncateWithFewFiles(t *testing.T, spare int, truncate func(*Log) error,
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if store, err = Open(opts); err != nil { // none of the segments' files is open
+	if store, err = Open(opts); err != nil { // no file of a segment is open
 		t.Fatal(err)
 	}
 	log := createLog(t, store, settings(nil))
@@ -223,8 +228,8 @@ func truncateWithFewFiles(t *testing.T, spare int, truncate func(*Log) error,
 	return err == nil
 }
 
-// A segment that could not be marked as deleted, because one of its files could not be opened,
-// keeps none of the others open.
+// The rename of a segment fails because one of its files cannot be opened. Its other files must not
+// stay open after that.
 func TestFailedRenameLeavesNoFileOpen(t *testing.T) {
 	disk := &fullTable{FS: vfs.NewMem()}
 	opts := Options{FS: disk, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour,
@@ -265,8 +270,8 @@ func TestFailedRenameLeavesNoFileOpen(t *testing.T) {
 	}
 }
 
-// An append that rolls while a flush syncs leaves the rolled segment unsealed, and recovery must
-// scan it: so the recovery point does not pass it, though everything in it is synced.
+// An append rolls the log while a flush is running. The rolled segment is synced but not sealed, so
+// recovery must scan it. Therefore the recovery point stays at its base offset.
 func TestRecoveryPointWaitsForSegmentRolledDuringFlush(t *testing.T) {
 	disk := &stuckDisk{FS: vfs.NewMem()}
 	store := openStore(t, disk)
@@ -292,8 +297,8 @@ func TestRecoveryPointWaitsForSegmentRolledDuringFlush(t *testing.T) {
 	}
 }
 
-// The state for a checkpoint is read before the checkpoint is written; a truncation in between
-// prevents cleaning above the new end.
+// The log is truncated between the moment at which the state for a checkpoint is read and the write
+// of the checkpoint. The written checkpoint must not allow cleaning above the new log end.
 func TestCheckpointDuringTruncationAllowsNoCleaningAboveIt(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(nil))
@@ -307,6 +312,6 @@ func TestCheckpointDuringTruncationAllowsNoCleaningAboveIt(t *testing.T) {
 	log.mu.Unlock()
 	log.noteCheckpointed(before)
 	if durable := log.disk.sealedEnd.Load(); durable > 12 {
-		t.Errorf("may be cleaned up to %d, and the log was truncated to 12", durable)
+		t.Errorf("sealed end %d after a truncation to 12", durable)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// A full disk is logged once per log when it begins and once when it ends, independent of the
-// number and kind of failures in between.
+// A full disk causes one log message per log when the failures begin, and one when they end,
+// whatever the number and kind of failures is.
 func TestFullDiskIsLoggedWhenItBeginsAndEnds(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	var out strings.Builder
@@ -21,7 +21,7 @@ func TestFullDiskIsLoggedWhenItBeginsAndEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := createLog(t, store, settings(nil))
-	fill(t, log, 25) // two segments are not sealed yet
+	fill(t, log, 25) // leaves two unsealed segments
 	for _, name := range []string{"*.log", "*.timeindex", "*" + vfs.TemporarySuffix} {
 		fault.Inject(vfs.Rule{Op: vfs.OpWrite, Name: name, Err: syscall.ENOSPC})
 	}
@@ -45,7 +45,7 @@ func TestFullDiskIsLoggedWhenItBeginsAndEnds(t *testing.T) {
 		`level=WARN msg="failed to flush, roll or expire a log"`: 1,
 		`level=WARN msg="failed to write checkpoints"`:           1,
 	}
-	expect("while it is full", began)
+	expect("on a full disk", began)
 	fault.Clear()
 	fill(t, log, 30)
 	store.tick(epoch0, true)
@@ -53,7 +53,7 @@ func TestFullDiskIsLoggedWhenItBeginsAndEnds(t *testing.T) {
 	began[`level=INFO msg="appends succeed again" partition=tickets-0 failedAttempts=20`] = 1
 	began[`level=INFO msg="log flushed again after failures" partition=tickets-0 failedAttempts=20`] = 1
 	began[`level=INFO msg="checkpoint writes succeed again" failedAttempts=20`] = 1
-	expect("with space again", began)
+	expect("after space was freed", began)
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func TestCreateReturnsExistingLog(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(nil))
 	if again := createLog(t, store, settings(nil)); again != log {
-		t.Error("another log")
+		t.Error("the second Create returned another log")
 	}
 	if _, err := store.Create(partition, topicTwo, settings(nil), true); !errors.Is(err,
 		ErrOtherTopic) {
@@ -161,8 +161,8 @@ func testNewestIsReopened(t *testing.T) {
 	}
 }
 
-// A log that is offline can be retained and reopened as it is: nothing in it is assumed intact, and
-// no gap from cleaning is removed.
+// A log that is offline can be released, retained and reopened. Its segments are read as after an
+// unclean shutdown, and a gap that cleaning may have left is not treated as lost data.
 func TestOfflineLogCanBeReleased(t *testing.T) {
 	mem := stopped(t, false)
 	damage(t, mem, partitionFile, flip(0))
@@ -214,7 +214,7 @@ func TestSliceSurvivesRelease(t *testing.T) {
 	}
 }
 
-// randomID matches the id in the name of a directory that is to be deleted.
+// randomID matches the random id in the name of a directory that is to be deleted.
 var randomID = regexp.MustCompile(`\.[0-9a-f]{32}-delete`)
 
 func TestReleaseTraces(t *testing.T) {
@@ -236,7 +236,7 @@ func TestReleaseTraces(t *testing.T) {
 			if _, err := store.Create(partition, topicTwo, settings(nil), true); err != nil {
 				t.Fatal(err)
 			}
-			got += "-- taken up again\n" + trace.Take()
+			got += "-- reopened\n" + trace.Take()
 			store.tick(epoch0, false)
 			got += "-- next checkpoints\n" + trace.Take()
 		}
@@ -247,11 +247,12 @@ func TestReleaseTraces(t *testing.T) {
 	}
 }
 
-// textSizes matches the sizes of small text files, which hold times and ids.
+// sizes matches the sizes in the trace of small text files. The sizes vary because the files
+// contain times and ids.
 var sizes = regexp.MustCompile(`0\+\d+`)
 
-// After a crash at any step of Release, and of Create after it, the log is there, or retained, or
-// durably deleted; never a part of it.
+// The power fails at any step of Release, and of Create after it. The log is then complete, or
+// retained, or durably deleted, and never partly deleted.
 func TestCrashAtEveryStepOfRelease(t *testing.T) {
 	for _, retain := range []bool{false, true} {
 		for step := 0; ; step++ {
@@ -280,13 +281,13 @@ func TestCrashAtEveryStepOfRelease(t *testing.T) {
 				break
 			}
 			if step > 500 {
-				t.Fatal("the operation never ended")
+				t.Fatal("the operation still fails when 500 steps succeed")
 			}
 		}
 	}
 }
 
-// dead reports whether the machine has crashed.
+// dead reports whether the injected fault is in effect: all operations of the disk fail.
 func dead(fault *vfs.Fault) bool {
 	_, err := fault.Stat(dataDir)
 	return err != nil
@@ -335,7 +336,7 @@ func TestUnreadableDirectoryDoesNotAffectOthers(t *testing.T) {
 	if err := fsys.MkdirAll(filepath.Join(dataDir, "lost+found")); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second time its checkpoints must still be there
+	for range 2 { // in the second round the checkpoints must still list the offline log
 		store = openStore(t, fsys)
 		if got := readKeys(t, store.Log(partition), 0); len(got) != 5 {
 			t.Errorf("read %v", got)
@@ -368,7 +369,8 @@ func TestSecondStoreIsRejected(t *testing.T) {
 	}
 }
 
-// reopenUnlisted is the first half of Create, before the checkpoints list the log.
+// reopenUnlisted reopens a retained log as Create does, but stops before the checkpoints list the
+// log.
 func reopenUnlisted(t *testing.T, store *Store) {
 	t.Helper()
 	dirs, err := store.newestRetainedDirs()
@@ -412,8 +414,8 @@ func checkReopened(t *testing.T, mem *vfs.Mem) {
 	}
 }
 
-// Checkpoints that are written while a log is being reopened do not list it yet: the file
-// "retained" of the log must stay until the checkpoints list it.
+// Checkpoints are written while a log is being reopened, and do not list it yet. The file
+// "retained" of the log must stay until the checkpoints list the log.
 func TestCheckpointsDuringReopenKeepRetainedFile(t *testing.T) {
 	mem := vfs.NewMem()
 	store := releaseAndReopen(t, mem)
@@ -423,7 +425,8 @@ func TestCheckpointsDuringReopenKeepRetainedFile(t *testing.T) {
 	checkReopened(t, mem)
 }
 
-// The retained state of a reopened log is kept if the next start cannot open it.
+// A reopened log keeps its file "retained", which contains its offsets, if the next start cannot
+// open the log.
 func TestOfflineLogKeepsItsRetainedFile(t *testing.T) {
 	mem := vfs.NewMem()
 	releaseAndReopen(t, mem)
@@ -440,15 +443,16 @@ func TestOfflineLogKeepsItsRetainedFile(t *testing.T) {
 	checkReopened(t, mem)
 }
 
-// A Create that failed after its commit point is repeated with the same directory, and does not
-// touch older ones.
+// Create fails after its commit point. A second Create then uses the same directory, and does not
+// touch older retained directories.
 func TestCreateReusesDirectoryOfFailedCreate(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
 	store := openStore(t, fault)
 	for _, n := range []int{3, 5} {
 		fill(t, createLog(t, store, settings(nil)), n)
-		// created by hand: a second Release under the same topic id would reopen it first
+		// Rename the directory so that it seems to belong to another topic id. A second Create with
+		// the same topic id would otherwise reopen it.
 		if n == 3 {
 			if err := store.Release(partition, true); err != nil {
 				t.Fatal(err)

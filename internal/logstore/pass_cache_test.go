@@ -10,8 +10,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// cachedAfterPass runs a pass over a log on disk, and returns the share of the output that is in
-// the page cache afterwards, 0 to 1.
+// cachedAfterPass runs a pass over a log on a real disk. It returns the share of the log, 0 to 1,
+// that is in the page cache afterwards. If cold is set, no part of the log is in the page cache
+// before the pass.
 func cachedAfterPass(t *testing.T, cold bool) float64 {
 	t.Helper()
 	store, err := Open(Options{FS: vfs.OS{}, Dir: t.TempDir(), Logger: quiet()})
@@ -68,7 +69,7 @@ func TestF10ColdLogStaysOutOfPageCache(t *testing.T) {
 		100*warm,
 	)
 	if warm < 0.5 {
-		t.Skip("the machine is short of memory: what was just written is not cached")
+		t.Skip("the machine is short of memory: recently written data is not cached")
 	}
 	if cold > warm/2 {
 		t.Errorf("%.2f of the output is cached for a cold log, %.2f for a warm one", cold, warm)

@@ -17,8 +17,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// cleanedBatch is a batch as the cleaner leaves it: offsets [base, last], of which only some have a
-// record.
+// cleanedBatch returns a batch as the cleaner leaves it: its offset range is [base, last], and only
+// the given offsets have a record.
 func cleanedBatch(t testing.TB, base, last int64, codec compress.Codec,
 	offsets ...int64) record.Batch {
 	t.Helper()
@@ -39,7 +39,8 @@ func cleanedBatch(t testing.TB, base, last int64, codec compress.Codec,
 	return batch
 }
 
-// cleanedLog is swapLog with [10, 30) replaced by these batches.
+// cleanedLog returns the log of swapLog in which the given batches have replaced the offsets [10,
+// 30).
 func cleanedLog(t testing.TB, batches ...record.Batch) *Log {
 	t.Helper()
 	_, log := swapLog(t, vfs.NewMem())
@@ -71,13 +72,13 @@ func TestReadSkipsBatchesWithoutRecords(t *testing.T) {
 		offset int64
 		first  int64 // base offset of the first batch
 	}{
-		{"begins at the offset", 10, 10},
-		{"holds a record after the offset", 11, 10},
-		{"holds the record at the offset", 12, 10},
-		{"no record at 13 or above, the next is empty", 13, 17},
-		{"empty", 15, 17},
-		{"compressed, no record above 17, the next is empty, the next segment has one", 18, 30},
-		{"empty at the end of a segment", 25, 30},
+		{"the batch begins at the offset", 10, 10},
+		{"the batch has a record after the offset", 11, 10},
+		{"the batch has the record at the offset", 12, 10},
+		{"the batch has no record from 13 on, and the next batch is empty", 13, 17},
+		{"the batch is empty", 15, 17},
+		{"the compressed batch has no record from 18 on, and the segment has no other", 18, 30},
+		{"the batch is empty, and the last one of its segment", 25, 30},
 	} {
 		slice, err := log.Read(test.offset, log.LogEnd(), 1<<20, true)
 		if err != nil {
@@ -91,7 +92,8 @@ func TestReadSkipsBatchesWithoutRecords(t *testing.T) {
 	}
 }
 
-// A reader advances, whatever was cleaned away before it.
+// A read returns a batch without records if no other batch follows, so that the reader can advance
+// beyond it.
 func TestReadReturnsEmptyBatchIfNothingFollows(t *testing.T) {
 	log := cleanedLog(t, cleanedBatch(t, 10, 29, compress.None))
 	slice, err := log.Read(12, 30, 1<<20, true)
@@ -99,15 +101,14 @@ func TestReadReturnsEmptyBatchIfNothingFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer slice.Release()
-	// Timestamps of batches: 0, 10, 20, ... s; those of the records in one are equal. One is late,
-	// as with clients' clocks.
 	batches := batchesOf(t, slice)
 	if len(batches) != 1 || batches[0].NextOffset() != 30 {
 		t.Errorf("%d batches", len(batches))
 	}
 }
 
-// KAFKA-15388: every offset of a cleaned log can be read from, and returns the records behind it.
+// A log was cleaned. A read at any of its offsets, even one without a record, returns the records
+// from this offset on (KAFKA-15388).
 func TestI44ReadAtEveryOffsetOfACleanedLog(t *testing.T) {
 	log := cleanedLog(t, cleanedBatch(t, 12, 14, compress.LZ4, 13),
 		cleanedBatch(t, 18, 22, compress.Gzip, 18, 20))
@@ -149,8 +150,8 @@ func TestReadOutsideTheLogIsRejected(t *testing.T) {
 
 func TestTimestampLookups(t *testing.T) {
 	log := createLog(t, openStore(t, vfs.NewMem()), settings(nil))
-	// Timestamps of batches: 0, 10, 20, ... s; those of the records in one are equal. One is late,
-	// as clients' clocks go.
+	// Both records of batch i have the timestamp 10*i seconds. Batch 15 has a smaller one, as with
+	// a client whose clock is slow.
 	for i := range 30 {
 		at := epoch0.Add(time.Duration(10*i) * time.Second)
 		if i == 15 {
@@ -198,17 +199,18 @@ func TestMaxTimestampSkipsEmptyBatchesAndDeletedRecords(t *testing.T) {
 	if err != nil || !ok || at.Offset != 12 || at.Timestamp != epoch0.UnixMilli()+12 {
 		t.Errorf("%+v, %t, %v", at, ok, err)
 	}
-	log.logStart.Store(13) // like DeleteRecords
+	log.logStart.Store(13) // as DeleteRecords does
 	if at, ok, err = log.MaxTimestamp(); err != nil || !ok || at.Offset != 30 {
 		t.Errorf("above the log start: %+v, %t, %v", at, ok, err)
 	}
-	// it is in the same batch, but below
+	// This record is below the log start, in the batch that contains the log start.
 	if at, ok, err = log.OffsetForTimestamp(epoch0.UnixMilli()+12, 50); ok || err != nil {
 		t.Errorf("above the log start: %+v, %t, %v", at, ok, err)
 	}
 }
 
-// hugeBatch is a batch of three records, timestamps 10, 11 and 12, with values of these sizes.
+// hugeBatch returns a batch of three records with the timestamps 10, 11 and 12 after epoch0 and
+// with values of the given sizes.
 func hugeBatch(t *testing.T, codec compress.Codec, valueBytes ...int) []byte {
 	t.Helper()
 	builder := record.NewBuilder(codec, compress.LevelDefault)
@@ -225,8 +227,8 @@ func hugeBatch(t *testing.T, codec compress.Codec, valueBytes ...int) []byte {
 	return huge
 }
 
-// lookups looks up timestamps in a log of two records, the huge batch and one more record, and
-// compares the results.
+// lookups creates a log of two records, the huge batch and one more record. It looks up timestamps
+// in it and compares the results.
 func lookups(t *testing.T, huge []byte, tests []lookup) {
 	t.Helper()
 	log := createLog(t, openStore(t, vfs.NewMem()),
@@ -239,7 +241,7 @@ func lookups(t *testing.T, huge []byte, tests []lookup) {
 	fill(t, log, 1)
 	ms := epoch0.UnixMilli()
 	for _, test := range tests {
-		log.logStart.Store(test.from)
+		log.logStart.Store(test.logStart)
 		at, ok, err := log.OffsetForTimestamp(ms+test.ms, test.limit)
 		if err != nil || ok != (test.want >= 0) || ok &&
 			(at.Offset != test.want || at.Timestamp != ms+test.timestamp) {
@@ -247,18 +249,19 @@ func lookups(t *testing.T, huge []byte, tests []lookup) {
 		}
 		if at, ok, err = log.MaxTimestamp(); err != nil || !ok || at.Offset != test.latest ||
 			at.Timestamp != ms+12 {
-			t.Errorf("largest from %d: %+v, %t, %v", test.from, at, ok, err)
+			t.Errorf("largest timestamp from %d on: %+v, %t, %v", test.logStart, at, ok, err)
 		}
 	}
 }
 
 type lookup struct {
-	ms, from, limit int64
-	want, timestamp int64 // offset, -1 for none, and timestamp of the first since ms
-	latest          int64 // offset of the largest timestamp
+	ms, logStart, limit int64
+	want, timestamp     int64 // of the first record with a timestamp >= ms; want is -1 for none
+	latest              int64 // offset of the largest timestamp
 }
 
-// The records of a batch are found whatever its decompressed size: one of them is held at a time.
+// A lookup finds the records of a batch whatever the decompressed size of the batch is, because it
+// keeps one record in memory at a time.
 func TestTimestampLookupsInHugeBatch(t *testing.T) {
 	const half = decompressedBytesMax / 2
 	lookups(t, hugeBatch(t, compress.Zstd, half, half, half), []lookup{
@@ -267,8 +270,8 @@ func TestTimestampLookupsInHugeBatch(t *testing.T) {
 	})
 }
 
-// A batch with a record that is too large for a lookup answers by its header: a lookup returns no
-// error, and never an offset behind a matching record.
+// If a record of a batch is too large for a lookup, the lookup uses the batch's header. It returns
+// no error, and never an offset after the first matching record.
 func TestTimestampLookupsUseHeaderOfHugeRecords(t *testing.T) {
 	lookups(t, hugeBatch(t, compress.Zstd, 10, decompressedBytesMax+1, 10), []lookup{
 		{10, 0, 6, 2, 10, 2}, {11, 0, 6, 2, 12, 2}, {12, 3, 6, 3, 12, 3}, {12, 0, 2, -1, 0, 2},
@@ -276,7 +279,7 @@ func TestTimestampLookupsUseHeaderOfHugeRecords(t *testing.T) {
 	})
 }
 
-// A reader that knows the offset of a record finds it, also while the log rolls.
+// A read at an offset below the log end returns the record, even while the log rolls.
 func TestReadsAtTheEndDuringRolls(t *testing.T) {
 	log := createLog(t, openStore(t, vfs.NewMem()),
 		settings(func(s *topicconfig.Settings) { s.SegmentBytes = 100 }))

@@ -65,8 +65,8 @@ func TestCrashKeepsSyncedRecords(t *testing.T) {
 	}
 }
 
-// stopped is swapLog with producer 7 and two leader epochs, closed orderly or not, and the files of
-// its partition.
+// stopped returns the disk of a log that was closed cleanly or crashed. The log is that of swapLog
+// with ten more batches, of producer 7 and in a second leader epoch.
 func stopped(t *testing.T, clean bool) *vfs.Mem {
 	t.Helper()
 	mem := vfs.NewMem()
@@ -87,7 +87,7 @@ func stopped(t *testing.T, clean bool) *vfs.Mem {
 	return mem.CrashClone()
 }
 
-// damage changes a file of the partition.
+// damage replaces the content of a file of the partition; nil removes the file.
 func damage(t *testing.T, fsys vfs.FS, name string, change func([]byte) []byte) {
 	t.Helper()
 	name = filepath.Join(dataDir, partition.String(), name)
@@ -121,7 +121,7 @@ func TestRecoveryRepairsDamage(t *testing.T) {
 		clean bool
 		file  string
 		how   func([]byte) []byte
-		end   int64 // of the log; 60 if nothing is lost
+		end   int64 // expected log end; 60 if no record is lost
 	}{
 		{"a torn batch at the end is removed", false, active,
 			func(b []byte) []byte { return b[:len(b)-7] }, 59},
@@ -146,7 +146,8 @@ func TestRecoveryRepairsDamage(t *testing.T) {
 			if epoch := log.EpochAt(55); test.end > 55 && epoch != 4 {
 				t.Errorf("epoch at 55 is %d", epoch)
 			}
-			// The producer continues at the log end, and its batch is recognized again.
+			// The producer can append at the log end, and the log recognizes a repeated batch of
+			// it.
 			next := storetest.Batch{Producer: 7, Sequence: int32(test.end - 50),
 				Keys: []string{"next"}}
 			if appended := appendBatch(t, log, next.Bytes(t)); appended.BaseOffset != test.end ||
@@ -166,8 +167,9 @@ func TestRecoveryRepairsDamage(t *testing.T) {
 	}
 }
 
-// Segments behind a corrupt batch cannot stay: their offsets will be assigned again.
-func TestSegmentsBehindCorruptBatchAreDeleted(t *testing.T) {
+// The start deletes the segments after a corrupt batch, because the log ends at this batch and
+// assigns their offsets again.
+func TestSegmentsAfterCorruptBatchAreDeleted(t *testing.T) {
 	mem := stopped(t, false)
 	if err := mem.Remove(filepath.Join(dataDir, checkpoint.RecoveryPointFile)); err != nil {
 		t.Fatal(err)
@@ -189,8 +191,8 @@ func TestSegmentsBehindCorruptBatchAreDeleted(t *testing.T) {
 	}
 }
 
-// KAFKA-17076: the log end is the name of an empty active segment, if everything before it was
-// cleaned away.
+// Retention has deleted all records. The log end is then known only from the name of the empty
+// active segment, and a start must keep it (KAFKA-17076).
 func TestEmptyActiveSegmentKeepsLogEnd(t *testing.T) {
 	mem := vfs.NewMem()
 	store, log := swapLog(t, mem)
@@ -229,8 +231,9 @@ func TestLogThatEndsBelowItsStartStartsAgain(t *testing.T) {
 	}
 }
 
-// A directory that Kafka wrote has none of our own files, and may have gaps between segments.
-func TestForeignDirectoryIsAdopted(t *testing.T) {
+// A directory that Kafka wrote lacks the files that only Heartwood writes, and may have gaps
+// between segments.
+func TestDirectoryOfKafkaIsOpened(t *testing.T) {
 	mem := stopped(t, false)
 	for _, name := range []string{partitionFile, policyFile, checkpoint.EpochsFile} {
 		damage(t, mem, name, gone)
@@ -262,8 +265,9 @@ func TestForeignDirectoryIsAdopted(t *testing.T) {
 	}
 }
 
-// A leader epoch that a truncation removed does not come back with the records below the log start
-// that are still in their segment (seed 13000475 of TestCrashes).
+// Records below the log start are still in their segment, and a truncation removes their leader
+// epoch. The next start must not restore the epoch from these records. (Seed 13000475 of
+// TestCrashes found this.)
 func TestRemovedEpochStaysRemovedAfterDeletion(t *testing.T) {
 	mem := vfs.NewMem()
 	log := createLog(t, openStore(t, mem), settings(nil))
@@ -288,13 +292,14 @@ func TestRemovedEpochStaysRemovedAfterDeletion(t *testing.T) {
 	}
 }
 
-// All segments below the log start are deleted, the one that begins there was never synced: the
-// producer state is in the snapshot of that offset only.
+// All segments below the log start are deleted, and the segment that begins at the log start was
+// never synced. Then only the producer snapshot at the log start contains the state of the
+// producers.
 func TestProducersSurviveTheLastSegment(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		end  int64 // end of the segments that are left
-	}{{"none is left", 0}, {"some below the log start are left", 20}} {
+	}{{"no segment is left", 0}, {"segments below the log start are left", 20}} {
 		t.Run(test.name, func(t *testing.T) {
 			mem := stopped(t, true)
 			if err := mem.Remove(filepath.Join(dataDir, cleanShutdownFile)); err != nil {
@@ -358,7 +363,7 @@ func TestFailureDuringRestartLeavesNoFileOpen(t *testing.T) {
 	}
 }
 
-// A disk that lost synced data cannot be repaired here, but the loss must be logged.
+// The disk has lost synced data. The store cannot restore the data, but must log the loss.
 func TestLossOfSyncedDataIsLogged(t *testing.T) {
 	for _, clean := range []bool{true, false} {
 		mem := stopped(t, clean)

@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// bytesOf reads all batches of a log as they are stored.
+// bytesOf returns the bytes of all batches of a log.
 func bytesOf(t testing.TB, log *Log) []byte {
 	t.Helper()
 	var all []byte
@@ -26,14 +26,14 @@ func bytesOf(t testing.TB, log *Log) []byte {
 		}
 		slice.Release()
 		if slice.Length == 0 {
-			break // the log ends in a gap
+			break // the log ends with an offset gap
 		}
 	}
 	return all
 }
 
-// A follower that gets all of the leader's batches has its log: bytes, epochs, producers,
-// transactions.
+// A follower that has appended all batches of the leader has the same bytes, leader epochs,
+// producers and transactions.
 func TestFollowerHasTheLeadersLog(t *testing.T) {
 	leaderDisk := vfs.NewMem()
 	_, leader, want := txnLog(t, leaderDisk)
@@ -80,8 +80,8 @@ func TestFollowerHasTheLeadersLog(t *testing.T) {
 	check("after a crash")
 }
 
-// A cleaned leader's log has gaps; a follower's segments still join, because recovery treats a gap
-// between them as lost data.
+// A cleaned leader's log has offset gaps. A follower's segments must be contiguous nevertheless,
+// because recovery treats a gap between segments as lost data.
 func TestReplicatedGapsSurviveCrash(t *testing.T) {
 	for seed := range seed.Sequence(t, 40) {
 		mem := vfs.NewMem()
@@ -150,10 +150,11 @@ func TestAppendReplicatedRejects(t *testing.T) {
 	}
 }
 
-// The gap between two epochs in a cleaned leader's log belongs to neither. A copy reports that the
-// earlier one ends with its records: otherwise a replica with records of its own in the gap would
-// keep them as records of all replicas.
-func TestEpochBehindGapStartsBeforeIt(t *testing.T) {
+// A leader's log was cleaned and has an offset gap between the records of two leader epochs. The
+// gap belongs to neither epoch. A copy of this log must report that the earlier epoch ends with its
+// last record. Otherwise another replica that has records in the gap would keep them, although this
+// log does not have them.
+func TestEpochEndsBeforeOffsetGap(t *testing.T) {
 	mem, store, log := newLogForTest(t)
 	batch := func(offset int64, epoch int32) []byte {
 		b := record.Batch(keyed(t, "a"))
@@ -179,5 +180,5 @@ func TestEpochBehindGapStartsBeforeIt(t *testing.T) {
 	if err := mem.Remove(dataDir + "/tickets-0/" + checkpoint.EpochsFile); err != nil {
 		t.Fatal(err)
 	}
-	check("made from the batches", openStore(t, mem).Logs()[0])
+	check("rebuilt from the batches", openStore(t, mem).Logs()[0])
 }

@@ -15,12 +15,11 @@ import (
 func TestCountExpired(t *testing.T) {
 	const minute = int64(time.Minute / time.Millisecond)
 	now := epoch0
-	// Four segments of 100 bytes, one a minute, and 50 bytes in the active one.
 	segments := []segmentInfo{
 		{10, 100, now.UnixMilli() - 4*minute}, {20, 100, now.UnixMilli() - 3*minute},
 		{30, 100, now.UnixMilli() - 2*minute}, {40, 100, now.UnixMilli() - minute},
 	}
-	// Four segments of 100 bytes, one per minute, and 50 bytes in the active one.
+	// The log has these four segments, and 50 bytes in the active segment.
 	all := logInfo{logStart: 0, highWatermark: 45, sizeBytes: 450}
 	forever := func(change func(*topicconfig.Settings)) topicconfig.Settings {
 		return settings(func(s *topicconfig.Settings) {
@@ -41,20 +40,20 @@ func TestCountExpired(t *testing.T) {
 		want     int
 	}{
 		{"no limit", all, forever(func(*topicconfig.Settings) {}), 0},
-		{"by time, to the millisecond: exactly as old stays", all, byTime(3 * time.Minute), 1},
-		{"by time, a millisecond more", all, byTime(3*time.Minute - time.Millisecond), 2},
-		{"by time, all", all, byTime(0), 4},
-		{"by size, nothing in excess", all, bySize(450), 0},
-		{"by size, less than a segment in excess", all, bySize(351), 0},
-		{"by size, a segment in excess", all, bySize(350), 1},
-		{"by size, more than there is", all, bySize(0), 4},
+		{"by time: a segment of exactly the retention time stays", all, byTime(3 * time.Minute), 1},
+		{"by time: a segment a millisecond older is deleted", all, byTime(3*time.Minute - time.Millisecond), 2},
+		{"by time: all", all, byTime(0), 4},
+		{"by size: the log has exactly the retention size", all, bySize(450), 0},
+		{"by size: less than a segment in excess", all, bySize(351), 0},
+		{"by size: a segment in excess", all, bySize(350), 1},
+		{"by size: all", all, bySize(0), 4},
 		{"nothing above the high watermark", logInfo{0, 25, 450}, byTime(0), 2},
 		{"a compacted topic keeps everything", all, forever(func(s *topicconfig.Settings) {
 			s.Delete, s.Compact, s.RetentionTime, s.RetentionBytes = false, true, 0, 0
 		}), 0},
-		{"CompactDelete deletes (KIP-71)", all,
+		{"a topic with both policies deletes (KIP-71)", all,
 			forever(func(s *topicconfig.Settings) { s.Compact, s.RetentionTime = true, 0 }), 4},
-		{"below the log start, also with pure compaction (KAFKA-7400)", logInfo{25, 45, 450},
+		{"below the log start, even of a compacted topic (KAFKA-7400)", logInfo{25, 45, 450},
 			forever(func(s *topicconfig.Settings) {
 				s.Delete, s.Compact = false, true
 			}), 2},
@@ -63,10 +62,11 @@ func TestCountExpired(t *testing.T) {
 			t.Errorf("%s: %d, want %d", test.name, got, test.want)
 		}
 	}
-	// Only at the front: a segment that stays keeps all behind it.
+	// Retention deletes only from the start of the log: if a segment is kept, all later ones are
+	// kept.
 	segments[0].newest = now.UnixMilli()
 	if got := countExpired(segments, all, byTime(time.Minute), now); got != 0 {
-		t.Errorf("%d, though the first one is young", got)
+		t.Errorf("%d segments, want 0 because the first one is young", got)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestExpiredActiveSegmentIsRolledAndDeleted(t *testing.T) {
 		t.Fatalf("deleted to %d a millisecond too early", log.LogStart())
 	}
 	later := epoch0.Add(time.Hour + time.Millisecond)
-	store.tick(later, true) // rolled, but not synced yet
+	store.tick(later, true) // rolls the segment, but does not seal it yet
 	store.tick(later, true)
 	if log.LogStart() != 50 || len(bases(log)) != 1 {
 		t.Errorf("log start %d, segments %v", log.LogStart(), bases(log))
@@ -109,7 +109,8 @@ func TestExpiredActiveSegmentIsRolledAndDeleted(t *testing.T) {
 	}
 }
 
-// Until Create sets the topic's settings, no default deletes anything.
+// After a start, retention deletes nothing until Create sets the topic's settings: the defaults do
+// not apply.
 func TestUnconfiguredLogDeletesNothing(t *testing.T) {
 	mem := vfs.NewMem()
 	store, _ := swapLog(t, mem)
@@ -130,9 +131,9 @@ func TestIdleSegmentsRoll(t *testing.T) {
 		after  time.Duration
 		rolls  bool
 	}{
-		{"at the segment's age, not before",
+		{"not at exactly the segment age",
 			func(s *topicconfig.Settings) { s.SegmentAge = time.Hour }, time.Hour, false},
-		{"after it", func(s *topicconfig.Settings) { s.SegmentAge = time.Hour }, time.Hour + 1,
+		{"above the segment age", func(s *topicconfig.Settings) { s.SegmentAge = time.Hour }, time.Hour + 1,
 			true},
 		{"maxLag of a compacted topic (KIP-354)",
 			func(s *topicconfig.Settings) { s.Compact, s.MaxLag = true, time.Minute },
@@ -143,7 +144,8 @@ func TestIdleSegmentsRoll(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			log := createLog(t, openStore(t, vfs.NewMem()), settings(test.change))
-			// The records are old, which does not matter to a roll by the broker's clock.
+			// The old timestamp of the record does not matter, because rollIdle uses the broker's
+			// clock.
 			appendAt(t, log, epoch0.Add(-1000*time.Hour))
 			if err := log.rollIdle(epoch0.Add(test.after)); err != nil {
 				t.Fatal(err)
@@ -173,9 +175,9 @@ func TestAppendRollsByTimestamps(t *testing.T) {
 	}
 }
 
-// A segment that cannot be marked stays, and is deleted once the disk works: nothing behind it is
-// deleted before.
-func TestSegmentThatCannotBeMarkedStays(t *testing.T) {
+// Retention cannot rename a file of a segment that it is about to delete. The segment stays, and so
+// do all later segments. They are deleted once the disk works.
+func TestSegmentThatCannotBeRenamedStays(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	_, log := swapLog(t, fault)
 	log.Configure(settings(func(s *topicconfig.Settings) { s.RetentionTime = 0 }), true)
@@ -195,8 +197,8 @@ func TestSegmentThatCannotBeMarkedStays(t *testing.T) {
 	}
 }
 
-// A burst fills the disk before anything is sealed, and sealing needs room: retention has to free
-// it, or the log never accepts appends again.
+// Appends fill the disk before any segment is sealed, and sealing needs space. Retention must
+// delete segments nevertheless, or the log could never accept appends again.
 func TestRetentionOfUnsealedSegmentsOnFullDisk(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
@@ -206,7 +208,7 @@ func TestRetentionOfUnsealedSegmentsOnFullDisk(t *testing.T) {
 	fault.Inject(vfs.Rule{Op: vfs.OpWrite, Err: syscall.ENOSPC})
 	store.tick(epoch0, true)
 	if log.LogStart() != 20 {
-		t.Errorf("the log begins at %d", log.LogStart())
+		t.Errorf("log start %d, want 20", log.LogStart())
 	}
 	if gone := filesWith(t, mem, log.dir, deletedSuffix); len(gone) > 0 {
 		t.Errorf("left: %v", gone)
@@ -217,7 +219,8 @@ func TestRetentionOfUnsealedSegmentsOnFullDisk(t *testing.T) {
 	if got := readKeys(t, log, 20); !slices.Equal(got, expectKeys(20, 46)) {
 		t.Errorf("read %v", got)
 	}
-	// The marks survive a crash; otherwise a start would open unsynced segments as sealed.
+	// The new log start survives a crash. Otherwise a start would treat the unsynced segments as
+	// sealed.
 	for seed := range seed.Sequence(t, 50) {
 		log := createLog(t, openStore(t, mem.CrashClonePartly(seed)), settings(nil))
 		if got := readKeys(t, log, 20); log.LogStart() != 20 ||
@@ -228,9 +231,9 @@ func TestRetentionOfUnsealedSegmentsOnFullDisk(t *testing.T) {
 	}
 }
 
-// After a crash at any step of a retention that deletes several segments, what is left is the end
-// of the log without a gap, or, before anything was marked, all of it. The flush is durable, and
-// its checkpoint is not yet, as within a tick.
+// The power fails at any step of a retention that deletes several segments. The remaining log has
+// no gap at its start: it is the end of the old log, or all of it. The records were flushed, but
+// the checkpoint of this was not yet written, as in the middle of a tick.
 func TestCrashAtEveryStepOfRetention(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()
@@ -256,7 +259,7 @@ func TestCrashAtEveryStepOfRetention(t *testing.T) {
 		}
 		if err == nil {
 			if log.LogStart() < 30 {
-				t.Errorf("retention deleted all below %d: too few steps to crash", log.LogStart())
+				t.Errorf("log start %d after retention, want at least 30", log.LogStart())
 			}
 			return
 		}

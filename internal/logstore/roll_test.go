@@ -12,9 +12,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Index full: a segment far from its size is rolled when an index has no room for the next batch,
-// one entry of the time index being reserved for the seal; and every segment can still be read and
-// sealed.
+// An append rolls the log if an index has no space for the next batch, although the segment is far
+// below its size limit. One entry of the time index is reserved for the seal. Every segment can
+// still be read and sealed.
 func TestAppendRollsWhenIndexIsFull(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.SegmentBytes = 1 << 30 }))
@@ -23,8 +23,8 @@ func TestAppendRollsWhenIndexIsFull(t *testing.T) {
 	fill(t, log, 1)
 	rollNow(t, log) // later segments have the small indexes
 	for range 30 {
-		// Each with a later timestamp: otherwise the time index gets no entry, and the offset index
-		// holds eight.
+		// Every timestamp is larger than the one before. Otherwise the time index would get no
+		// entry, and the offset index has space for more entries.
 		at := epoch0.UnixMilli() + log.LogEnd()
 		appendAt(t, log, time.UnixMilli(at))
 	}
@@ -39,8 +39,9 @@ func TestAppendRollsWhenIndexIsFull(t *testing.T) {
 	}
 }
 
-// Offset range: relative offsets have 31 bits, so a batch that is further from the base begins a
-// segment, however small the one before is. Only a log replicated from a cleaned leader gets there.
+// Relative offsets have 31 bits. So an append rolls the log if the batch is further from the base
+// offset of the segment, however small the segment is. Only a log that is replicated from a cleaned
+// leader has such offsets.
 func TestAppendRollsWhenOffsetIsOutOfRange(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.SegmentBytes = 1 << 30 }))
@@ -63,7 +64,8 @@ func TestAppendRollsWhenOffsetIsOutOfRange(t *testing.T) {
 	}
 }
 
-// The topic's own index size ends a segment, and a smaller interval has more entries.
+// The settings of the topic determine the size of an index, at which the log rolls, and the
+// interval of its entries.
 func TestIndexSettingsOfTopic(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(func(s *topicconfig.Settings) {
@@ -75,8 +77,8 @@ func TestIndexSettingsOfTopic(t *testing.T) {
 		at := epoch0.UnixMilli() + log.LogEnd()
 		appendAt(t, log, time.UnixMilli(at))
 	}
-	// An index has an entry for each batch but the first; 1024 bytes hold 85 time entries, one of
-	// them reserved.
+	// An index has an entry for each batch but the first. 1024 bytes are 85 time index entries, one
+	// of which is reserved for the seal.
 	if got := bases(log); !slices.Equal(got, []int64{0, 1, 86, 171}) {
 		t.Errorf("segments begin at %v", got)
 	}
@@ -85,7 +87,8 @@ func TestIndexSettingsOfTopic(t *testing.T) {
 	}
 }
 
-// Jitter is at most the configured one, never negative, and not the same for neighbours.
+// The jitter of a segment is neither negative nor above the configured one, and varies from segment
+// to segment.
 func TestJitterIsBounded(t *testing.T) {
 	different := map[time.Duration]bool{}
 	for base := range int64(1000) {

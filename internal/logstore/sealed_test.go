@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// openingDisk records which files are opened.
+// openingDisk is a filesystem that notes which files are opened.
 type openingDisk struct {
 	vfs.FS
 	mu     sync.Mutex
@@ -38,8 +38,8 @@ func (d *openingDisk) OpenReadWrite(name string) (vfs.File, error) {
 	return d.FS.OpenReadWrite(name)
 }
 
-// A start after a clean shutdown opens no data file and no index: the checkpoints suffice, and
-// reads and appends continue from there.
+// A start after a clean shutdown opens no data file and no index, because the checkpoints contain
+// all that it needs. Reads and appends work afterwards.
 func TestStartAfterCleanShutdownReadsCheckpointsOnly(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -79,8 +79,8 @@ func TestStartAfterCleanShutdownReadsCheckpointsOnly(t *testing.T) {
 	}
 }
 
-// Files that were changed after the shutdown are opened by reading them, and so are all files if
-// the summary is missing or damaged.
+// Files were changed after a clean shutdown. The start does not use the summary of their segment,
+// but reads them. It reads all files if the summaries are missing or damaged.
 func TestOutdatedSummaryIsNotUsed(t *testing.T) {
 	for name, touch := range map[string]func(*vfs.Mem) error{
 		"an index is gone": func(m *vfs.Mem) error {
@@ -108,9 +108,9 @@ func TestOutdatedSummaryIsNotUsed(t *testing.T) {
 			return errors.Join(err,
 				vfs.WriteFileAtomic(m, dataDir+"/"+checkpoint.SegmentsFile, []byte(changed)))
 		},
-		"a bit that fell over": func(m *vfs.Mem) error {
+		"a flipped bit": func(m *vfs.Mem) error {
 			content, err := m.ReadFile(dataDir + "/" + checkpoint.SegmentsFile)
-			// no file shows that it is wrong
+			// this wrong end contradicts no size or time of a file
 			changed := strings.Replace(string(content), "tickets 0 50 60", "tickets 0 50 62", 1)
 			if changed == string(content) {
 				t.Errorf("no such line in %s", content)
@@ -130,16 +130,16 @@ func TestOutdatedSummaryIsNotUsed(t *testing.T) {
 	}
 }
 
-// A sync fails, the kernel drops what it could not write, and the process starts again on the same
-// boot: the page cache still has the records. What recovery reports as durable then has to be on
-// disk, though every sync of the file succeeds without writing anything.
+// A sync fails, and the kernel drops the pages that it could not write. The process starts again
+// without a reboot, so the page cache still contains the records. The records that recovery then
+// reports as durable must be on disk. A mere sync would not write them, but would succeed.
 func TestRecordsOfFailedSyncAreSyncedAfterRestart(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
 	store := openStore(t, fault)
 	signal := durableSignal(store)
 	log := createLog(t, store, settings(fsync))
-	for range 13 { // the second segment too
+	for range 13 { // enough for two segments
 		fill(t, log, 1)
 		awaitDurable(t, log, signal)
 	}
@@ -147,7 +147,7 @@ func TestRecordsOfFailedSyncAreSyncedAfterRestart(t *testing.T) {
 	fault.Inject(vfs.Rule{Op: vfs.OpSync, Name: "*.log"})
 	for range 4 {
 		if _, err := log.Append(keyed(t, fmt.Sprintf("k%d", log.LogEnd())), epoch0); err != nil {
-			break // stopped by then
+			break // the log has stopped
 		}
 	}
 	awaitDurable(t, log, signal)
@@ -170,7 +170,8 @@ func TestRecordsOfFailedSyncAreSyncedAfterRestart(t *testing.T) {
 	}
 }
 
-// openStoreOnce opens a store that a crash ends: it is not closed, so that its disk stays as it is.
+// openStoreOnce opens a store that the test does not close, so that its disk stays as after a
+// crash.
 func openStoreOnce(t *testing.T, fsys vfs.FS) *Store {
 	t.Helper()
 	s, err := Open(Options{FS: fsys, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour})
@@ -181,8 +182,8 @@ func openStoreOnce(t *testing.T, fsys vfs.FS) *Store {
 	return s
 }
 
-// Without room to rewrite the tail the log opens, but does not report it as durable until there is
-// room.
+// Recovery cannot rewrite the end of the log, because the disk is full. The log can be opened, but
+// reports these records as durable only after they were rewritten.
 func TestTailThatCannotBeRewrittenIsNotDurable(t *testing.T) {
 	mem := vfs.NewMem()
 	log := createLog(t, openStore(t, mem), settings(fsync))
@@ -203,7 +204,7 @@ func TestTailThatCannotBeRewrittenIsNotDurable(t *testing.T) {
 	fault.Clear()
 	store.tick(epoch0, false)
 	if log.DurableEnd() != end {
-		t.Errorf("with room: durable end %d of %d", log.DurableEnd(), end)
+		t.Errorf("after space was freed: durable end %d of %d", log.DurableEnd(), end)
 	}
 	if crashed := createLog(t, openStore(t, mem.CrashClone()),
 		settings(fsync)); crashed.LogEnd() != end {
@@ -211,7 +212,7 @@ func TestTailThatCannotBeRewrittenIsNotDurable(t *testing.T) {
 	}
 }
 
-// Any number of logs are created with as many checkpoint writes as one.
+// CreateAll writes the checkpoints once, however many logs it creates.
 func TestManyLogsAreCreatedWithOneCheckpoint(t *testing.T) {
 	trace := vfs.NewTrace(vfs.NewMem(), dataDir)
 	store := openStore(t, trace)
@@ -234,10 +235,10 @@ func TestManyLogsAreCreatedWithOneCheckpoint(t *testing.T) {
 	written := strings.Count(lines, "-> "+checkpoint.RecoveryPointFile)
 	listed := strings.LastIndex(lines, "-> "+checkpoint.RecoveryPointFile)
 	if last := strings.LastIndex(lines, partitionFile); written != 1 || listed < last {
-		t.Errorf("recovery points written %d times; %d, and the last topic id at %d", written,
-			listed, last)
+		t.Errorf("recovery points written %d times, want 1; last write at %d of the trace, last "+
+			"topic id at %d", written, listed, last)
 	}
 	if again := store.CreateAll(specs); again[7].Log != created[7].Log || trace.Take() != "" {
-		t.Error("created again")
+		t.Error("existing logs were created again")
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// compactLog is swapLog of a compacted topic: segments at 0, 10, 20, 30 and the active segment at
-// 40.
+// compactLog returns the log of swapLog with the policy compact: it has segments at 0, 10, 20 and
+// 30, and the active segment at 40.
 func compactLog(t testing.TB, fsys vfs.FS, change func(*topicconfig.Settings)) (*Store, *Log) {
 	t.Helper()
 	store, log := swapLog(t, fsys)
@@ -84,7 +84,7 @@ func TestI4DirtySectionBeginsWithASegment(t *testing.T) { // I4
 }
 
 func TestI2BoundIsRoundedDownToASegment(t *testing.T) { // I2
-	t.Run("the high watermark, rounded down to a segment (KAFKA-13194)", func(t *testing.T) {
+	t.Run("the high watermark (KAFKA-13194)", func(t *testing.T) {
 		_, log := compactLog(t, vfs.NewMem(), nil)
 		log.highWatermark.Store(35)
 		view := log.compaction.view(epoch0)
@@ -93,7 +93,7 @@ func TestI2BoundIsRoundedDownToASegment(t *testing.T) { // I2
 			t.Errorf("%+v", view)
 		}
 	})
-	t.Run("not synced yet (ADR 0015)", func(t *testing.T) {
+	t.Run("the end of synced data (ADR 0015)", func(t *testing.T) {
 		store, log := compactLog(t, vfs.NewMem(), nil)
 		fill(t, log, 10)
 		view := log.compaction.view(epoch0)
@@ -130,7 +130,8 @@ func TestI2BoundIsRoundedDownToASegment(t *testing.T) { // I2
 	})
 }
 
-// I3, KAFKA-1641, KAFKA-6266, KAFKA-8724: the first dirty offset is reset once and saved.
+// A first dirty offset outside the log is reset once, and the new value is saved (I3, KAFKA-1641,
+// KAFKA-6266, KAFKA-8724).
 func TestI3FirstDirtyOutsideTheLogIsReset(t *testing.T) {
 	mem := vfs.NewMem()
 	store, log := compactLog(t, mem, nil)
@@ -232,7 +233,7 @@ func TestLogMetrics(t *testing.T) {
 	}
 }
 
-func TestMinLagOfFutureRecordsCountsFromTheAppend(t *testing.T) {
+func TestMinLagOfFutureTimestampsBeginsAtTheAppend(t *testing.T) {
 	_, log := compactLog(t, vfs.NewMem(), func(s *topicconfig.Settings) {
 		s.MinLag = time.Hour
 	})

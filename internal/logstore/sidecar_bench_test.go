@@ -15,9 +15,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// BenchmarkAppendKeys measures the CPU time that spooling keys adds to an append: batches of 100
-// records with keys of 36 bytes, in a directory on the real disk. cpu-ns/record is user and system
-// time of the process; with=made adds building the sidecars.
+// BenchmarkAppendKeys measures the CPU time that the spooling of keys adds to an append, on a real
+// disk. The batches have 100 records with keys of 36 bytes. cpu-ns/record is user and system time
+// of the process. with=made includes the time to build the sidecars.
 func BenchmarkAppendKeys(b *testing.B) {
 	for _, size := range []int{100, 1000} {
 		for _, codec := range []compress.Codec{compress.None, compress.LZ4} {
@@ -63,7 +63,8 @@ func benchmarkAppendKeys(b *testing.B, size int, codec compress.Codec, with stri
 	b.ReportMetric(float64(cpuTime(b)-began)/float64(100*done), "cpu-ns/record")
 }
 
-// benchmarkTend does what the background goroutines do, so that the disk does not fill up.
+// benchmarkTend does the work of the store's and the cleaner's background goroutines, so that the
+// disk does not fill up.
 func benchmarkTend(b *testing.B, store *Store, log *Log, with string) {
 	log.AdvanceHighWatermark(log.LogEnd())
 	store.tick(epoch0, false)

@@ -20,8 +20,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// keyedSettings returns settings of a compacted topic whose segments hold about five batches of
-// fillKeyed.
+// keyedSettings returns settings of a compacted topic, after change has modified them. A segment
+// has room for about five batches of fillKeyed.
 func keyedSettings(change func(*topicconfig.Settings)) topicconfig.Settings {
 	return settings(func(s *topicconfig.Settings) {
 		s.Compact, s.Delete = true, false
@@ -31,7 +31,8 @@ func keyedSettings(change func(*topicconfig.Settings)) topicconfig.Settings {
 	})
 }
 
-// fillKeyed is fill with records that are large enough to keep a sidecar.
+// fillKeyed appends n batches of one record, like fill. The records are so large that the cleaner
+// builds key sidecars in the background.
 func fillKeyed(t testing.TB, log *Log, n int) {
 	t.Helper()
 	for range n {
@@ -40,7 +41,7 @@ func fillKeyed(t testing.TB, log *Log, n int) {
 	}
 }
 
-// keyedLog creates a store and a compacted log of n records, which are synced to disk: the cleaner
+// keyedLog creates a store and a compacted log of n records, and syncs them to disk. So the cleaner
 // may build the sidecars of all segments but the active one.
 func keyedLog(t testing.TB, n int) (*vfs.Mem, *Store, *Log) {
 	t.Helper()
@@ -52,7 +53,8 @@ func keyedLog(t testing.TB, n int) (*vfs.Mem, *Store, *Log) {
 	return fsys, store, log
 }
 
-// randomTexts counts the calls of randomText: each text is different, and the same in each run.
+// randomTexts counts the calls of randomText. The count is the seed of the next text, so that the
+// texts differ, but are the same in each run.
 var randomTexts atomic.Uint64
 
 // randomText returns text that does not compress.
@@ -65,7 +67,8 @@ func randomText(n int) string {
 	return string(text)
 }
 
-// keyedSegments returns the sealed segments of a log; the list is released when the test ends.
+// keyedSegments returns the segments of a log but the active one. They stay readable until the test
+// ends.
 func keyedSegments(t testing.TB, log *Log) []*handle {
 	t.Helper()
 	list := log.acquire()
@@ -80,7 +83,7 @@ func updateSidecars(log *Log, now time.Time) {
 	}
 }
 
-// expectedKeys computes the content of a sidecar from the records of its segment.
+// expectedKeys computes the expected content of a key sidecar from the records of its segment.
 func expectedKeys(h *handle, hasher keys.Hasher) (entries []keys.Entry, records []keys.Record,
 	err error) {
 	err = h.Scan(0, func(_ int64, b record.Batch) error {
@@ -104,7 +107,8 @@ func expectedKeys(h *handle, hasher keys.Hasher) (entries []keys.Entry, records 
 	return entries, records, err
 }
 
-// compareKeys compares a sidecar with its segment, and returns an error if they differ.
+// compareKeys returns an error if the content of a key sidecar does not match the records of its
+// segment.
 func compareKeys(log *Log, h *handle, reader *keys.Reader) error {
 	wantEntries, wantRecords, err := expectedKeys(h, log.compaction.sidecars.salt.Load().Hasher())
 	if err != nil {
@@ -126,7 +130,8 @@ func compareKeys(log *Log, h *handle, reader *keys.Reader) error {
 	if err := errors.Join(entries.Err(), records.Err(), batches.Err()); err != nil {
 		return err
 	}
-	// The records of a rebuilt batch have other deltas, so their sizes differ by a few bytes.
+	// The cleaner may have rebuilt a batch. Its records then have other deltas, so their sizes may
+	// differ by a few bytes.
 	alike := func(a, b keys.Record) bool {
 		return a.Tombstone == b.Tombstone && a.NullKey == b.NullKey &&
 			max(a.BodyBytes, b.BodyBytes)-min(a.BodyBytes, b.BodyBytes) < 20
@@ -137,7 +142,8 @@ func compareKeys(log *Log, h *handle, reader *keys.Reader) error {
 	return nil
 }
 
-// checkSidecars checks that each sealed segment has a correct sidecar. It builds none.
+// checkSidecars checks that each segment but the active one has a correct key sidecar. It builds no
+// sidecar.
 func checkSidecars(t testing.TB, log *Log) {
 	t.Helper()
 	segments := keyedSegments(t, log)

@@ -16,38 +16,39 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// When the policy changes from delete to compact, sidecars are built in the background; when it
-// changes back, they are deleted.
+// When the cleanup policy changes from delete to compact, the cleaner builds key sidecars in the
+// background. When the policy changes back, it deletes them.
 func TestPolicyChangeBuildsOrDeletesSidecars(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
 	log := createLog(t, store, settings(nil))
-	// without a key, which the policy delete allows
+	// a record without a key, which is allowed as long as the policy is delete
 	appendBatch(t, log, storetest.Encode(t, storetest.NoProducer,
 		record.Record{Value: []byte(strings.Repeat("v", 200))}))
 	fillKeyed(t, log, 35)
 	store.tick(epoch0, false)
 	updateSidecars(log, epoch0)
 	if made := namesWith(t, fsys, log, ".key"); len(made) > 0 {
-		t.Errorf("log that is not compacted has %v", made)
+		t.Errorf("key files of a log with policy delete: %v", made)
 	}
 	log.Configure(keyedSettings(nil), true)
 	fillKeyed(t, log, 25)
 	store.tick(epoch0, false)
 	updateSidecars(log, epoch0)
 	checkSidecars(t, log)
-	fillKeyed(t, log, 3) // into a spool
+	fillKeyed(t, log, 3) // creates a spool
 	log.Configure(settings(nil), true)
 	updateSidecars(log, epoch0)
 	if left := namesWith(t, fsys, log, keys.Extension); len(left) > 0 {
-		t.Errorf("log that is no longer compacted has %v", left)
+		t.Errorf("key files left after the change to policy delete: %v", left)
 	}
 	log.Configure(keyedSettings(nil), true)
 	updateSidecars(log, epoch0)
 	checkSidecars(t, log)
 }
 
-// The sidecar of a segment with very small records exists during a pass only.
+// A segment with very small records has a key sidecar only during a pass: the cleaner builds none
+// in the background, and deletes that of the pass.
 func TestF11SmallRecordsKeepNoSidecar(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
@@ -88,12 +89,13 @@ func TestKeepsSidecarByTheSizeOfRecords(t *testing.T) {
 	}{{0, 0, true}, {61, 0, true}, {1000, 10, true}, {999, 10, false}, {1 << 31, 1 << 20, true},
 		{40 << 20, 1 << 20, false}} {
 		if got := keepsSidecar(c.logBytes, c.records); got != c.want {
-			t.Errorf("%d bytes, %d records: %t", c.logBytes, c.records, got)
+			t.Errorf("%d bytes, %d records: got %t, want %t", c.logBytes, c.records, got, c.want)
 		}
 	}
 }
 
-// The estimate is exact for batches of equal size, also if offsets have gaps.
+// The estimated number of records of a segment is exact if all batches have the same size, even if
+// there are offset gaps.
 func TestEstimateRecords(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store,
@@ -119,7 +121,7 @@ func TestEstimateRecords(t *testing.T) {
 	}
 }
 
-// Sidecars are deleted with their segments, by a swap and by retention.
+// A swap and retention delete the key sidecars together with the segments.
 func TestSidecarsAreDeletedWithSegments(t *testing.T) {
 	fsys, _, log := keyedLog(t, 50)
 	updateSidecars(log, epoch0)
@@ -134,7 +136,7 @@ func TestSidecarsAreDeletedWithSegments(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := fsys.Stat(log.compaction.sidecars.name(sources[0].Base())); err == nil {
-		t.Fatal("the sidecar of a source is beside the cleaned segment")
+		t.Fatal("the sidecar of a replaced segment still exists")
 	}
 	if _, err := log.compaction.sidecars.openOrBuild(context.Background(), sources[0],
 		sidecarOptions{background: true}); !errors.Is(err, errSegmentsChanged) {
@@ -161,8 +163,8 @@ func TestSidecarsAreDeletedWithSegments(t *testing.T) {
 	}
 }
 
-// A sidecar that is built while its segment is replaced must not appear: its ordinals are those of
-// the old segment.
+// A segment is replaced while its key sidecar is built. The sidecar must not appear under its final
+// name, because its ordinals are those of the replaced segment.
 func TestSidecarOfReplacedSegmentDoesNotAppear(t *testing.T) {
 	fsys, _, log := keyedLog(t, 50)
 	h := keyedSegments(t, log)[1]
@@ -187,7 +189,8 @@ func TestSidecarOfReplacedSegmentDoesNotAppear(t *testing.T) {
 	checkSidecars(t, log)
 }
 
-// A sidecar that is built during a truncation does not appear, and the next one is correct.
+// The log is truncated while a key sidecar is built. The sidecar does not appear under its final
+// name, and the spools are discarded. The sidecars that are built afterwards are correct.
 func TestTruncationDiscardsSpoolsAndSidecars(t *testing.T) {
 	_, _, log := keyedLog(t, 50)
 	h := keyedSegments(t, log)[1]
@@ -210,21 +213,22 @@ func TestTruncationDiscardsSpoolsAndSidecars(t *testing.T) {
 	checkSidecars(t, log)
 }
 
-// The number of spools is bounded if no sidecars are built.
+// The number of spools of rolled segments is limited, even if no sidecars are built from them.
 func TestSpoolsOfRolledSegmentsAreBounded(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
 	log := createLog(t, store, keyedSettings(nil))
 	fillKeyed(t, log, 200)
 	if n := len(log.compaction.sidecars.spools.rolled); n != spoolsMax {
-		t.Errorf("%d spools are kept of %d segments", n, len(bases(log)))
+		t.Errorf("%d spools of %d segments, want %d", n, len(bases(log)), spoolsMax)
 	}
 	store.tick(epoch0, false)
 	updateSidecars(log, epoch0.Add(time.Hour))
 	checkSidecars(t, log)
 }
 
-// The salt is durable before the first sidecar, and a sidecar is renamed only when it is complete.
+// The salt is durable before the first sidecar is written, and a sidecar gets its final name only
+// when it is complete.
 func TestSidecarIsPublishedInOrder(t *testing.T) {
 	trace := vfs.NewTrace(vfs.NewMem(), dataDir)
 	store := openStore(t, trace)

@@ -20,9 +20,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// The leader hashes the keys while it validates a produced batch, so it scans no segment.
+// A leader hashes the keys while it validates a produced batch. It builds the key sidecars from
+// these hashes and scans no segment.
 func TestF14LeaderBuildsSidecarsWithoutScan(t *testing.T) {
-	// as sent, and recompressed by the leader
+	// The leader stores the batches as sent, or recompresses them.
 	for _, codec := range []compress.Codec{compress.None, compress.LZ4} {
 		fsys := vfs.NewMem()
 		store := openStore(t, fsys)
@@ -50,7 +51,8 @@ func TestF14LeaderBuildsSidecarsWithoutScan(t *testing.T) {
 	}
 }
 
-// A batch that is not appended is not spooled: one extra record would shift all later ordinals.
+// A batch that is not appended adds no key hashes to the spool, from which the key sidecar is
+// built. One extra hash would shift the ordinals of all later records.
 func TestFailedAppendsAreNotSpooled(t *testing.T) {
 	for seed := range seed.Sequence(t, 3) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -64,7 +66,7 @@ func TestFailedAppendsAreNotSpooled(t *testing.T) {
 			b := storetest.Batch{Producer: 7, Sequence: sequence,
 				Keys: []string{fmt.Sprint(n), "x"}, Value: strings.Repeat("v", 80)}
 			switch random.IntN(5) {
-			case 0: // rejected for its sequence, after its keys were hashed
+			case 0: // rejected because of its sequence number, after its keys were hashed
 				b.Sequence += 5
 				if _, err := log.Append(b.Bytes(t), epoch0); !errors.Is(err,
 					ErrOutOfOrderSequence) {
@@ -76,7 +78,7 @@ func TestFailedAppendsAreNotSpooled(t *testing.T) {
 					!appended.Duplicate {
 					t.Fatal(appended, err)
 				}
-			case 2: // the second record has no key: rejected in the middle of the batch
+			case 2: // rejected because its second record has no key, after the first key was hashed
 				bad := storetest.Encode(t, storetest.NoProducer,
 					record.Record{Key: []byte("k"), Value: []byte("v")},
 					record.Record{Offset: 1, Value: []byte("v")})
@@ -105,7 +107,9 @@ func TestFailedAppendsAreNotSpooled(t *testing.T) {
 	}
 }
 
-// If a spool cannot be written, the append succeeds and the segment is scanned.
+// A spool is a temporary file with the key hashes of the appended records, from which the key
+// sidecar is built. If the disk rejects it, the append succeeds, and the cleaner scans the segment
+// to build the sidecar.
 func TestSpoolOnFailingDisk(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	store := openStore(t, fault)
@@ -117,7 +121,7 @@ func TestSpoolOnFailingDisk(t *testing.T) {
 		many = append(many, fmt.Sprint("key", i))
 	}
 	for range 3 {
-		// more than the spool holds in memory
+		// more hashes than a spool keeps in memory
 		appendBatch(t, log, storetest.Batch{Keys: many, Value: strings.Repeat("v", 100)}.Bytes(t))
 	}
 	fault.Clear()
@@ -129,8 +133,8 @@ func TestSpoolOnFailingDisk(t *testing.T) {
 	}
 }
 
-// A follower scans its segments, since the keys of replicated batches are not hashed. Transaction
-// markers have no user's key.
+// A follower does not hash the keys of replicated batches, so it scans a segment to build its key
+// sidecar. Transaction markers have no key that the sidecar includes.
 func TestSidecarsOfFollowersAndMarkers(t *testing.T) {
 	leaderStore := openStore(t, vfs.NewMem())
 	leader := createLog(t, leaderStore, keyedSettings(nil))
@@ -179,8 +183,8 @@ func TestSidecarsOfFollowersAndMarkers(t *testing.T) {
 	}
 }
 
-// After a start there are no spools, salt and sidecars are as before, and missing sidecars are
-// built once, by scans.
+// After a restart there are no spools, but the salt and the sidecars still exist. The missing
+// sidecars are built by scanning the segments, once.
 func TestSidecarsAfterRestart(t *testing.T) {
 	fsys, store, log := keyedLog(t, 35)
 	updateSidecars(log, epoch0)
@@ -209,7 +213,7 @@ func TestSidecarsAfterRestart(t *testing.T) {
 		unknown += h.SizeBytes()
 	}
 	if got := log.compaction.sidecars.scannedBytes.Load(); got == 0 || got > unknown {
-		t.Errorf("%d bytes were scanned; %d of %d segments had a sidecar, the others have %d bytes",
+		t.Errorf("%d bytes were scanned; %d of %d segments had a sidecar, the others have %d bytes in all",
 			got, made, len(segments), unknown)
 	}
 	scanned := log.compaction.sidecars.scannedBytes.Load()
@@ -219,7 +223,8 @@ func TestSidecarsAfterRestart(t *testing.T) {
 	}
 }
 
-// A lost or damaged salt is replaced by a new one, and every sidecar is rebuilt with it.
+// If the salt of the key hashes is lost or damaged, a new salt is created and every sidecar is
+// rebuilt with it.
 func TestLostSaltRebuildsSidecars(t *testing.T) {
 	for name, damage := range map[string]func(fsys vfs.FS, name string) error{
 		"lost": func(fsys vfs.FS, name string) error { return fsys.Remove(name) },
@@ -251,7 +256,7 @@ func TestLostSaltRebuildsSidecars(t *testing.T) {
 	}
 }
 
-// A damaged sidecar is rebuilt, both in a running process and after a start.
+// A damaged key sidecar is detected and rebuilt, both in a running process and after a start.
 func TestDamagedSidecarsAreRebuilt(t *testing.T) {
 	fsys, _, log := keyedLog(t, 35)
 	updateSidecars(log, epoch0)
@@ -273,7 +278,7 @@ func TestDamagedSidecarsAreRebuilt(t *testing.T) {
 	} {
 		for _, restarted := range []bool{false, true} {
 			if restarted {
-				h.sidecar.Store(nil) // as after a start
+				h.sidecar.Store(nil) // forget that it was verified, as a start does
 			}
 			overwrite(t, fsys, name, damage(slices.Clone(whole)))
 			reader, err := log.compaction.sidecars.openOrBuild(context.Background(), h.Segment,

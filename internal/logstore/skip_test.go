@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// farBatch is a batch as a leader has it at an offset.
+// farBatch returns a batch with an offset and a leader epoch, as a follower fetches it.
 func farBatch(t *testing.T, offset int64, epoch int32, values ...string) []byte {
 	t.Helper()
 	b := record.Batch(slices.Clone(keyed(t, values...)))
@@ -18,8 +18,8 @@ func farBatch(t *testing.T, offset int64, epoch int32, values ...string) []byte 
 	return b
 }
 
-// A follower can replicate a log with a gap of more than 2^31 offsets, between segments or at its
-// front; its log is intact after a crash at any moment, and continues.
+// A follower replicates a log with a gap of more than 2^31 offsets, between records or at its
+// start. After a crash at any moment its log is intact, and it can continue.
 func TestFollowerSkipsHugeGap(t *testing.T) {
 	for _, first := range []int64{0, 5} {
 		mem := vfs.NewMem()
@@ -48,7 +48,7 @@ func TestFollowerSkipsHugeGap(t *testing.T) {
 			!slices.Equal(bytesOf(t, crashed), sent) {
 			t.Fatalf("appending %d more bytes: %v", len(rest), err)
 		}
-		// A leader with other records behind the first part: the far ones are removed.
+		// Another leader does not have the records after the gap, so the follower removes them.
 		if err := log.TruncateTo(first); err != nil || log.LogEnd() > first {
 			t.Fatalf("truncated to %d: %v", log.LogEnd(), err)
 		}
@@ -61,7 +61,7 @@ func TestFollowerSkipsHugeGap(t *testing.T) {
 	}
 }
 
-// After Follow, appends of producers are rejected until Lead; replicated ones are accepted.
+// After Follow, the log rejects appends of producers until Lead. It accepts replicated batches.
 func TestFollowRejectsProducers(t *testing.T) {
 	log := createLog(t, openStore(t, vfs.NewMem()), settings(nil))
 	if err := log.Lead(1); err != nil {
@@ -76,7 +76,7 @@ func TestFollowRejectsProducers(t *testing.T) {
 	if err := log.AppendReplicated(farBatch(t, log.LogEnd(), 2, "y"), epoch0); err != nil {
 		t.Error(err)
 	}
-	for _, epoch := range []int32{2, 3} { // the same epoch again leads, too
+	for _, epoch := range []int32{2, 3} { // Lead is allowed with the latest epoch too
 		log.Follow()
 		if err := log.Lead(epoch); err != nil {
 			t.Fatal(err)
@@ -87,14 +87,14 @@ func TestFollowRejectsProducers(t *testing.T) {
 	}
 }
 
-// The clean-shutdown marker has the broker epoch, once, and only if everything in the directory is
-// as that broker process left it.
-func TestCleanEpoch(t *testing.T) {
+// The clean-shutdown marker contains the broker epoch of the last broker process, if it closed the
+// store cleanly. The epoch can be read once: after a crash of the next process, the marker is gone.
+func TestBrokerEpochIsReadAfterCleanShutdownOnly(t *testing.T) {
 	mem := vfs.NewMem()
 	for _, c := range []struct{ note, found int64 }{{7, -1}, {8, 7}, {-1, 8}, {9, -1}} {
 		store := openStore(t, mem)
 		if store.CleanEpoch() != c.found {
-			t.Errorf("found %d, want %d", store.CleanEpoch(), c.found)
+			t.Errorf("broker epoch %d, want %d", store.CleanEpoch(), c.found)
 		}
 		createLog(t, store, settings(nil))
 		if c.note >= 0 {
@@ -106,6 +106,6 @@ func TestCleanEpoch(t *testing.T) {
 	}
 	openStore(t, mem)
 	if epoch := openStore(t, mem.CrashClone()).CleanEpoch(); epoch != -1 {
-		t.Errorf("after a crash: %d", epoch)
+		t.Errorf("after a crash: broker epoch %d, want -1", epoch)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// Seed 3000962 of TestCrashes. Retention deletes three segments, and a crash keeps the third: the
-// log then begins at a segment that had no snapshot at its base, because recovery once scanned it.
-// The producers whose batches were in the deleted segments are still known.
+// Retention deletes three segments, and a crash restores the third. This segment has no producer
+// snapshot at its base, because recovery once scanned it. The start must still know the producers
+// whose batches were in the deleted segments. (Seed 3000962 of TestCrashes found this.)
 func TestCrashDuringRetentionKeepsProducers(t *testing.T) {
 	mem := vfs.NewMem()
 	var crashed *vfs.Mem
@@ -42,7 +42,8 @@ func TestCrashDuringRetentionKeepsProducers(t *testing.T) {
 	if err != nil || crashed == nil {
 		t.Fatalf("%v; crashed %t", err, crashed != nil)
 	}
-	// Recovery scans every segment, and so uses no snapshot above the first one.
+	// Without recovery points, recovery scans every segment and uses no snapshot above the first
+	// one.
 	if err := crashed.Remove(filepath.Join(dataDir, checkpoint.RecoveryPointFile)); err != nil {
 		t.Fatal(err)
 	}

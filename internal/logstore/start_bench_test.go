@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// unsyncedDisk is a real disk that is never waited for: the data of a benchmark need not survive a
+// unsyncedDisk is a real disk without syncs, because the data of a benchmark need not survive a
 // power failure.
 type unsyncedDisk struct{ vfs.OS }
 
@@ -28,9 +28,9 @@ type unsyncedFile struct{ vfs.File }
 
 func (unsyncedFile) Sync() error { return nil }
 
-// BenchmarkStart opens 1,000 logs of 10 segments, once after a clean shutdown and once after an
-// unclean one, and reports the time of a start, its CPU time, and the number of open segment files
-// after it. docs/bench/start.md has figures.
+// BenchmarkStart opens 1,000 logs of 10 segments, after a clean and after an unclean shutdown. It
+// reports the time and the CPU time of a start, and the number of segment files that are open after
+// it. docs/bench/start.md contains results.
 func BenchmarkStart(b *testing.B) {
 	const logs, segments = 1000, 10
 	for _, clean := range []bool{true, false} {
@@ -58,7 +58,7 @@ func BenchmarkStart(b *testing.B) {
 				if err := created.Log.Lead(1); err != nil {
 					b.Fatal(err)
 				}
-				fill(b, created.Log, 10*(segments-1)+5) // ten batches fill one
+				fill(b, created.Log, 10*(segments-1)+5) // a segment has room for ten batches
 			}
 			store.tick(epoch0, false)
 			if err := store.Close(); err != nil {

@@ -15,21 +15,22 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// The log of BenchmarkSteadyState: 50,000 keys with values of 500 bytes, in segments of 1,000
-// records, and 12 appends for each key.
+// The log of BenchmarkSteadyState has 50,000 keys with values of 500 bytes. Each key is updated
+// twelve times on average. A segment has 1,000 records.
 const (
 	steadyKeys          = 50_000
 	steadyAppends       = 12 * steadyKeys
 	steadyBatch         = 50
 	steadySegmentBytes  = 1000 * steadyRecordBytes
 	steadyRecordBytes   = 500
-	steadyRecordsSecond = 100 // of simulated time, which records and passes use
+	steadyRecordsSecond = 100 // appended records per second of simulated time
 )
 
-// BenchmarkSteadyState measures the bytes that passes write for each appended byte, over the second
-// half of a long run, in memory: real appends, and a pass whenever one is due. One iteration is the
-// whole run. written/appended and read/appended are of data files, sidecars/appended is the sum
-// read and written of sidecars, peak-% the share of garbage at the start of a pass.
+// BenchmarkSteadyState measures how many bytes passes write for each appended byte, in the second
+// half of a long run. It appends to a log in memory and runs a pass whenever the dirty ratio
+// requires one. One iteration is the whole run. Metrics: written/appended and read/appended are for
+// data files; sidecars/appended is for sidecars, read and written; peak-% is the share of garbage
+// at the start of a pass.
 func BenchmarkSteadyState(b *testing.B) {
 	for _, order := range []string{"uniform", "zipf"} {
 		for _, c := range []struct{ dirty, garbage int }{{50, 20}, {10, 45}, {50, 0}} {
@@ -43,7 +44,7 @@ func BenchmarkSteadyState(b *testing.B) {
 	}
 }
 
-// steady is one run.
+// steady is the state of one run of BenchmarkSteadyState.
 type steady struct {
 	*testing.B
 	store *Store
@@ -51,8 +52,8 @@ type steady struct {
 	key   func() int
 	now   time.Time
 
-	sum        clean.Stats // of the second half
-	appended   int64       // bytes, of the second half
+	sum        clean.Stats // of the passes in the second half
+	appended   int64       // bytes appended in the second half
 	peaks      float64
 	passes     int
 	secondHalf bool

@@ -15,13 +15,14 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// stuckDisk is a disk on which operations of one kind take as long as a test wants.
+// stuckDisk is a disk on which the operations that hold selects do not return until the test allows
+// it.
 type stuckDisk struct {
 	vfs.FS
 	now atomic.Pointer[stuck]
 }
 
-// stuck selects operations that do not end before free is closed.
+// stuck selects operations, which do not return before free is closed.
 type stuck struct {
 	op      vfs.Op
 	name    string // pattern of the file's base name
@@ -90,9 +91,9 @@ func (f *stuckFile) Sync() error {
 	return f.File.Sync()
 }
 
-// While an operation waits for the disk, with whatever lock it holds, reads, lookups, reports, the
-// scheduling of the cleaner and a scrape of the metrics continue. If one of them waited, this test
-// would not end.
+// An operation waits for the disk and may hold a lock. Meanwhile reads, lookups, reports, the
+// scheduling of the cleaner and a scrape of the metrics must not wait for that lock. If one of them
+// waited, this test would not end.
 func TestReadersDoNotWaitForTheDisk(t *testing.T) {
 	for _, test := range []struct {
 		name string

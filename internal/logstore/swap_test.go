@@ -31,11 +31,12 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if string(want) != got {
-		t.Errorf("%s differs (run with -update if that is meant); got\n%s", file, got)
+		t.Errorf("%s differs (run with -update if the change is intended); got\n%s", file, got)
 	}
 }
 
-// swapLog is a log of 50 records in 5 segments of 10, all but the last of which may be replaced.
+// swapLog returns a log of 50 records in five segments of ten. Its first four segments are sealed
+// and synced, so that a swap may replace them.
 func swapLog(t testing.TB, fsys vfs.FS) (*Store, *Log) {
 	t.Helper()
 	store := openStore(t, fsys)
@@ -48,7 +49,8 @@ func swapLog(t testing.TB, fsys vfs.FS) (*Store, *Log) {
 	return store, log
 }
 
-// cleanedOf copies the batches with the offsets that are kept into new segments, one for each list.
+// cleanedOf creates one segment for each list of kept offsets, and copies the batches at these
+// offsets into it.
 func cleanedOf(t testing.TB, log *Log, sources []*segment.Segment,
 	kept ...[]int64) ([]*segment.Segment, error) {
 	t.Helper()
@@ -91,14 +93,13 @@ func sourcesOf(log *Log, from, to int) []*segment.Segment {
 	return sources
 }
 
-// swap replaces the segments of [10, 30) by three, which keep these offsets: two of them begin
-// within a source. Three, because the second has its final name while others wait on both sides of
-// it if the disk mixes up the renames.
+// swapKept lists the offsets that swap keeps, per new segment. The second and the third segment
+// begin within a replaced one. There are three of them because a disk may reorder the renames of a
+// swap: then the second one may have its final name while those before and after it do not have
+// theirs.
 var swapKept = [][]int64{{10, 13}, {18, 22}, {25, 28}}
 
-// swap replaces the segments of [10, 30) by three, which keep these offsets: two of them begin
-// within a source. Three, because if the disk reorders the renames, the second has its final name
-// while others on both sides wait for theirs.
+// swap replaces the two segments of [10, 30) by three segments with the offsets of swapKept.
 func swap(t testing.TB, log *Log) error {
 	sources := sourcesOf(log, 1, 3)
 	cleaned, err := cleanedOf(t, log, sources, swapKept...)
@@ -133,7 +134,7 @@ func TestI39ReplacedSegmentsAreReadAtOnce(t *testing.T) {
 		t.Errorf("a slice from before the swap has %d batches", got)
 	}
 	if _, err := mem.Stat(filepath.Join(log.dir, "00000000000000000010.log.deleted")); err != nil {
-		t.Errorf("the file of a held slice: %v", err)
+		t.Errorf("the data file that a slice still reads: %v", err)
 	}
 	before.Release()
 	if files := filesWith(t, mem, log.dir, deletedSuffix, swapSuffix,
@@ -208,7 +209,8 @@ func TestReplaceRejectsInvalidSegments(t *testing.T) {
 	}
 }
 
-// Retention and lag of a cleaned segment use the time of its last source.
+// Cleaned segments get the modification time of the last replaced segment, which retention and
+// minLag use.
 func TestReplacedSegmentsKeepTheTimeOfTheLastSource(t *testing.T) {
 	_, log := swapLog(t, vfs.NewMem())
 	sources := sourcesOf(log, 1, 3)
@@ -241,8 +243,8 @@ func TestSwapTrace(t *testing.T) {
 	golden(t, "swap.trace", trace.Take())
 }
 
-// A crash at any step of a swap, and a second one at any step of the recovery after it, leave the
-// old log or the new one.
+// The power fails at any step of a swap, and again at any step of the recovery after that. The log
+// contains either the old records or the new ones.
 func TestCrashAtEveryStepOfSwap(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()
@@ -259,13 +261,15 @@ func TestCrashAtEveryStepOfSwap(t *testing.T) {
 		}
 		if err == nil {
 			if step < 40 {
-				t.Errorf("the swap ended after %d steps: too few to crash", step)
+				t.Errorf("the swap ended after %d steps, want at least 40", step)
 			}
 			return
 		}
 	}
 }
 
+// crash returns the disk as a power failure leaves it: with seed 0 without any unsynced change,
+// with another seed with a random part of them.
 func crash(mem *vfs.Mem, seed uint64) *vfs.Mem {
 	if seed == 0 {
 		return mem.CrashClone()
@@ -308,7 +312,8 @@ func checkSwapped(t *testing.T, crashed *vfs.Mem, what string) {
 	}
 }
 
-// replaceNow replaces segments by ones that were computed from the log as it is.
+// replaceNow replaces segments by cleaned ones, as a pass does that began after the last
+// truncation.
 func replaceNow(log *Log, sources, cleaned []*segment.Segment) error {
 	return log.replaceIn(log.truncations.Load(), sources, cleaned)
 }

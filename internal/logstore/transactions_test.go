@@ -18,7 +18,8 @@ import (
 
 var verified = Verified{Transaction: true}
 
-// inTxn appends one record of a producer's transaction, and moves the high watermark to the end.
+// inTxn appends one record in a transaction of a producer, and advances the high watermark to the
+// log end.
 func inTxn(t testing.TB, log *Log, producer int64, sequence int32, key string) Appended {
 	t.Helper()
 	appended, err := log.AppendVerified(storetest.Batch{Producer: producer, Sequence: sequence,
@@ -30,7 +31,8 @@ func inTxn(t testing.TB, log *Log, producer int64, sequence int32, key string) A
 	return appended
 }
 
-// endTxn appends a marker, and moves the high watermark to the end.
+// endTxn appends the marker that ends a producer's transaction, and advances the high watermark to
+// the log end.
 func endTxn(t testing.TB, log *Log, producer int64, commit bool) Appended {
 	t.Helper()
 	appended, err := log.AppendControl(EndTxn{ProducerID: producer, Commit: commit}, epoch0)
@@ -41,8 +43,8 @@ func endTxn(t testing.TB, log *Log, producer int64, commit bool) Appended {
 	return appended
 }
 
-// committedKeys reads the log as a consumer with read_committed does: it skips the transactions in
-// Slice.Aborted (Kafka's Fetcher).
+// committedKeys returns "offset=key" for the records that a consumer with read_committed reads.
+// Like Kafka's Fetcher, it skips the transactions in Slice.Aborted.
 func committedKeys(t testing.TB, log *Log, offset int64) []string {
 	t.Helper()
 	keys := []string{}
@@ -121,8 +123,10 @@ func TestLastStableOffsetFollowsTransactions(t *testing.T) {
 	}
 }
 
-// KIP-98: a transaction whose marker is not replicated may be decided otherwise by the next leader.
-func TestDecisionCountsOnceMarkerIsReplicated(t *testing.T) {
+// A marker that is not yet replicated decides nothing: the next leader may decide the transaction
+// otherwise. So the last stable offset passes a transaction only when its marker is replicated
+// (KIP-98).
+func TestLastStableOffsetWaitsForReplicatedMarker(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	add := func(producer int64, sequence int32) {
 		t.Helper()
@@ -153,7 +157,8 @@ func TestDecisionCountsOnceMarkerIsReplicated(t *testing.T) {
 	}
 }
 
-// KAFKA-10702.
+// A marker of a producer without an open transaction adds no entry to the transaction index
+// (KAFKA-10702).
 func TestMarkerWithoutDataHasNoIndexEntry(t *testing.T) {
 	_, store, log := newLogForTest(t)
 	for range 50 {
@@ -192,14 +197,14 @@ func TestTransactionRules(t *testing.T) {
 		want error
 	}
 	for name, acts := range map[string][]act{
-		"KIP-890: an unverified transaction": {{data(0, 0, true, none), ErrInvalidTxnState}},
+		"KIP-890: an unverified transaction is rejected": {{data(0, 0, true, none), ErrInvalidTxnState}},
 		"KIP-890: an open transaction needs no verification": {{data(0, 0, true, verified), nil},
 			{data(0, 1, true, none), nil}},
-		"KIP-890: a batch after its marker is late": {
+		"KIP-890: a batch after the marker of its transaction is rejected": {
 			{data(0, 0, true, verified), nil}, {marker(EndTxn{}), nil},
 			{data(0, 1, true, none), ErrInvalidTxnState},
 		},
-		"KIP-890: an open transaction of another epoch does not count": {
+		"KIP-890: an open transaction of another epoch does not replace verification": {
 			{data(0, 0, true, verified), nil}, {data(1, 0, true, none), ErrInvalidTxnState},
 		},
 		"KIP-98: a repeated batch within a transaction is a duplicate": {{data(0, 0, true,
@@ -207,7 +212,7 @@ func TestTransactionRules(t *testing.T) {
 			{data(0, 0, true, none), nil}},
 		"KIP-98: no other writes in a transaction": {{data(0, 0, true, verified), nil},
 			{data(0, 1, false, none), ErrInvalidTxnState}},
-		"KIP-98: plain writes continue after it": {
+		"KIP-98: other writes are accepted after the transaction": {
 			{data(0, 0, true, verified), nil}, {marker(EndTxn{Commit: true}), nil},
 			{data(0, 1, false, none), nil},
 		},
@@ -223,18 +228,18 @@ func TestTransactionRules(t *testing.T) {
 			{marker(EndTxn{CoordinatorEpoch: 4}), ErrCoordinatorFenced},
 			{marker(EndTxn{CoordinatorEpoch: 5}), nil}, {marker(EndTxn{CoordinatorEpoch: 6}), nil},
 		},
-		"KIP-890: version 2 markers carry a new epoch": {
+		"KIP-890: a version 2 marker must have a new epoch": {
 			{data(0, 0, true, bump), nil}, {marker(EndTxn{Version: 2}), ErrInvalidProducerEpoch},
 			{marker(EndTxn{ProducerEpoch: 1, Version: 2}), nil},
 			{data(1, 0, true, bump), nil},
 		},
-		"KIP-890: version 2 begins with sequence 0": {{data(0, 3, true, bump),
+		"KIP-890: with version 2 a producer begins at sequence 0": {{data(0, 3, true, bump),
 			ErrOutOfOrderSequence}, {data(0, 3, true, verified), nil}},
 		"a producer known by a marker alone begins at sequence 0": {
 			{marker(EndTxn{}), nil}, {data(0, 3, true, verified), ErrOutOfOrderSequence},
 			{data(1, 0, true, verified), nil},
 		},
-		"a marker without a producer": {{func(log *Log) error {
+		"a marker without a producer is rejected": {{func(log *Log) error {
 			_,
 				err := log.AppendControl(EndTxn{ProducerID: -1}, epoch0)
 			return err
@@ -256,7 +261,8 @@ func TestTransactionRules(t *testing.T) {
 	}
 }
 
-// A transaction whose producer expired would never be decided.
+// A producer with an open transaction does not expire: otherwise its transaction would never be
+// decided.
 func TestProducerWithOpenTransactionDoesNotExpire(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	inTxn(t, log, 7, 0, "a")
@@ -271,8 +277,9 @@ func TestProducerWithOpenTransactionDoesNotExpire(t *testing.T) {
 	}
 }
 
-// txnLog is a log of six segments with transactions across segments: 7 aborts, 8 commits, 9 stays
-// open.
+// txnLog returns a log of six segments with transactions that span segments: those of producer 7
+// are aborted, those of producer 8 committed, and that of producer 9 stays open. It also returns
+// the committed records.
 func txnLog(t testing.TB, fsys vfs.FS) (*Store, *Log, []string) {
 	t.Helper()
 	store := openStore(t, fsys)
@@ -317,9 +324,9 @@ func expectCommitted(t *testing.T, stage string, log *Log, want []string) {
 
 func TestTransactionsSurviveRestart(t *testing.T) {
 	for name, damageIt := range map[string]func(t *testing.T, mem *vfs.Mem){
-		"as it was": func(*testing.T, *vfs.Mem) {},
+		"no damage": func(*testing.T, *vfs.Mem) {},
 		"damaged transaction indexes": func(t *testing.T, mem *vfs.Mem) {
-			damageAll(t, mem, ".txnindex", flip(1)) // the version; there is no checksum
+			damageAll(t, mem, ".txnindex", flip(1)) // the version field; entries have no checksum
 		},
 		"no snapshots": func(t *testing.T,
 			mem *vfs.Mem) {
@@ -362,7 +369,7 @@ func TestTransactionsSurviveRestart(t *testing.T) {
 	}
 }
 
-// damageAll changes all files of the partition with a suffix.
+// damageAll changes all files with a suffix in the partition's directory.
 func damageAll(t *testing.T, mem *vfs.Mem, suffix string, change func([]byte) []byte) {
 	t.Helper()
 	names, err := mem.ReadDir(filepath.Join(dataDir, partition.String()))
@@ -381,7 +388,8 @@ func damageAll(t *testing.T, mem *vfs.Mem, suffix string, change func([]byte) []
 	}
 }
 
-// Random transactions of several producers are compared with a list of the aborted ones.
+// Several producers write random transactions. The committed records are compared with a model,
+// which is a list of all records.
 func TestCommittedReadsFollowTheModel(t *testing.T) {
 	for seed := range seed.Sequence(t, 20) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -390,7 +398,7 @@ func TestCommittedReadsFollowTheModel(t *testing.T) {
 			producer int64
 			key      string
 		}
-		// producer -> indexes into log of its open transaction
+		// open maps a producer to the offsets of its open transaction.
 		open, sequences := map[int64][]int{}, map[int64]int32{}
 		var all []written
 		dead := map[int]bool{}

@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// After any truncation, and then a restart of any kind, the log holds the same records as before up
-// to the new end, and appends continue there.
+// After a truncation to any offset, and then a clean or unclean restart, the log contains the
+// records below the new end, and appends continue there.
 func TestTruncateToAnyOffset(t *testing.T) {
 	for offset := range int64(53) {
 		for _, clean := range []bool{false, true} {
@@ -58,7 +58,7 @@ func TestTruncateToAnyOffset(t *testing.T) {
 	}
 }
 
-// A batch that holds the offset is removed as a whole.
+// A truncation to an offset within a batch removes the whole batch.
 func TestTruncateWithinBatch(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	for range 4 {
@@ -70,7 +70,8 @@ func TestTruncateWithinBatch(t *testing.T) {
 	if log.LogEnd() != 6 || log.HighWatermark() != 6 {
 		t.Errorf("log end %d, high watermark %d", log.LogEnd(), log.HighWatermark())
 	}
-	// The log start may be within a batch too; if that batch is removed, nothing is left.
+	// The log start may also be within a batch. If a truncation removes this batch, the log is
+	// empty.
 	if err := errors.Join(log.DeleteBefore(4), log.TruncateTo(5)); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +114,8 @@ func TestTruncateRestoresEpochsProducersAndTransactions(t *testing.T) {
 		log = createLog(t, openStore(t, mem), settings(nil))
 		log.AdvanceHighWatermark(20)
 	}
-	// The same sequence is now a new batch; and the aborted transaction is another one.
+	// The truncation has removed the batch with this sequence number, so that it can be appended
+	// again. The transaction of producer 8 is now aborted, and that of producer 7 committed.
 	if appended := inTxn(t, log, 7, 1, "d"); appended.Duplicate || appended.BaseOffset != 20 {
 		t.Errorf("%+v", appended)
 	}
@@ -151,8 +153,8 @@ func TestStartAt(t *testing.T) {
 	}
 }
 
-// Readers that hold a slice during a truncation read the bytes of that slice: a reader of the
-// truncated segment keeps its file.
+// A reader that got a slice before a truncation still reads the bytes of that slice, because the
+// file of the truncated segment stays open for it.
 func TestTruncateDoesNotDisturbReaders(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		_, log := swapLog(t, vfs.NewMem())
@@ -181,28 +183,29 @@ func TestTruncateDoesNotDisturbReaders(t *testing.T) {
 	}
 }
 
-// A crash at every operation of a truncation leaves the log before, or a part of it that holds
-// everything below the new end. Records appended after an acknowledged truncation are never mixed
-// with what was removed.
+// The power fails at any step of a truncation. The log then has all its records up to some offset
+// at or above the new end. If the truncation had returned without an error, the log ends at the new
+// end.
 func TestCrashAtEveryStepOfTruncation(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		for step, over := 0, false; !over; step++ {
-			// In a bubble, where waiting for the reader that holds the segment takes no time.
+			// In a bubble of synctest, waiting for the reader of the segment takes no time.
 			synctest.Test(t, func(t *testing.T) { over = crashWhileTruncating(t, held, step) })
 			if over && step < 15 {
-				t.Errorf("the truncation ended after %d steps: too few to crash", step)
+				t.Errorf("the truncation ended after %d steps, want at least 15", step)
 			}
 		}
 	}
 }
 
-// crashWhileTruncating fails every operation from the given one on, and reports whether the
-// truncation ended before it.
+// crashWhileTruncating truncates a log on a disk whose operations fail from the given step on, and
+// checks the log after a crash. It reports whether the truncation ended before that step. If held
+// is set, a reader uses the truncated segment.
 func crashWhileTruncating(t *testing.T, held bool, step int) (over bool) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
 	_, log := swapLog(t, fault)
-	if held { // a slice of the truncated segment makes it a copy
+	if held { // while a reader uses the segment, the truncation copies it
 		slice, err := log.Read(20, 30, 1<<20, true)
 		if err != nil {
 			t.Fatal(err)
@@ -228,7 +231,7 @@ func crashWhileTruncating(t *testing.T, held bool, step int) (over bool) {
 	return err == nil
 }
 
-// The order of operations, as documented in docs/format/truncate.md.
+// The operations of a truncation have the order that docs/format/truncate.md describes.
 func TestOrderOfTruncation(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -251,8 +254,8 @@ func TestOrderOfTruncation(t *testing.T) {
 	}
 }
 
-// New records of the size of the removed ones: if the truncation were not durable, the old ones
-// would follow them with matching offsets.
+// Records are removed by a truncation, and new records of the same size are appended. After a
+// crash, no removed record may follow the new records, although its offset would match.
 func TestRemovedRecordsNeverFollowNewOnes(t *testing.T) {
 	for seed := range seed.Sequence(t, 60) {
 		mem := vfs.NewMem()
@@ -271,7 +274,8 @@ func TestRemovedRecordsNeverFollowNewOnes(t *testing.T) {
 	}
 }
 
-// The cleaner's offset is lowered, on disk too, and an earlier pass replaces and records nothing.
+// A truncation lowers the first dirty offset, in memory and on disk. A pass that began before the
+// truncation must neither replace segments nor store its result.
 func TestI35TruncateEndsPasses(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -300,7 +304,7 @@ func TestI35TruncateEndsPasses(t *testing.T) {
 	}
 	if err := log.compaction.setCleaned(view.Truncations,
 		clean.Stats{CleanedTo: 40, NextPass: epoch0}); !errors.Is(err, errSegmentsChanged) {
-		t.Errorf("an earlier pass was recorded: %v", err)
+		t.Errorf("the result of an earlier pass was stored: %v", err)
 	}
 	if got := createLog(t, openStore(t, mem.CrashClone()),
 		settings(nil)).compaction.firstDirty.Load(); got != 20 {
