@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// Compare results with benchstat; docs/bench/purgatory.md has the figures.
+// docs/bench/purgatory.md contains the results of these benchmarks. Use benchstat to compare new
+// results with old ones.
 
 // fill returns a wheel with count pending entries that are due within a minute.
 func fill(count int) *Wheel[int] {
 	wheel := new(Wheel[int])
 	random := rand.New(rand.NewPCG(1, 1))
 	entries := make([]Entry[int], count)
-	// so that neighbours in a bucket are not adjacent in memory
+	// use a random order, so that neighbours in a bucket are not adjacent in memory
 	for _, i := range random.Perm(count) {
 		wheel.Add(&entries[i], 1+random.Int64N(60_000))
 	}
@@ -68,8 +69,8 @@ func BenchmarkWheelExpire(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/count, "ns/entry")
 }
 
-// addRemover keeps 1024 timeouts of one goroutine: each call removes the timeout that the call 1024
-// calls ago added, and adds one.
+// addRemover returns a function that keeps 1024 timeouts pending. Each call removes the oldest of
+// these timeouts and adds another one. The argument is the number of the call.
 func addRemover(timer *Timer[int]) func(call int) {
 	entries := make([]Entry[int], 1024)
 	return func(call int) {
@@ -90,7 +91,8 @@ func timerWithPending(b *testing.B, pending int) *Timer[int] {
 	return timer
 }
 
-// BenchmarkAddRemove measures the timer, with its lock and clock, from one goroutine.
+// BenchmarkAddRemove measures Add and Remove of a Timer, including its lock and clock, from one
+// goroutine.
 func BenchmarkAddRemove(b *testing.B) {
 	for _, pending := range pendings {
 		b.Run(fmt.Sprintf("pending=%d", pending), func(b *testing.B) {
@@ -103,7 +105,8 @@ func BenchmarkAddRemove(b *testing.B) {
 	}
 }
 
-// BenchmarkAddRemoveContended is BenchmarkAddRemove with one and with four goroutines per CPU.
+// BenchmarkAddRemoveContended measures Add and Remove from one goroutine and from four goroutines
+// per CPU.
 func BenchmarkAddRemoveContended(b *testing.B) {
 	for _, perCPU := range []int{1, 4} {
 		b.Run(fmt.Sprintf("goroutines=%dx", perCPU), func(b *testing.B) {
@@ -120,7 +123,8 @@ func BenchmarkAddRemoveContended(b *testing.B) {
 	}
 }
 
-// BenchmarkReset renews sessions.
+// BenchmarkReset measures Reset with 100,000 pending entries, as sessions call it for each
+// heartbeat.
 func BenchmarkReset(b *testing.B) {
 	timer := NewTimer(TimerOptions{}, func(int) {})
 	defer timer.Close()
@@ -134,8 +138,8 @@ func BenchmarkReset(b *testing.B) {
 	}
 }
 
-// BenchmarkWaitNotify adds an operation with three keys of a million to the purgatory, and
-// completes it.
+// BenchmarkWaitNotify adds an operation with three of a million keys to the purgatory, and
+// completes it by a Notify of one of these keys.
 func BenchmarkWaitNotify(b *testing.B) {
 	p := NewPurgatory[int](Options{})
 	defer p.Close()

@@ -1,20 +1,21 @@
-// Package timer makes requests wait for an event on one of the keys that they watch, or for a
-// timeout. All delayed operations of the broker wait here: produce requests for their replicas, and
-// fetch requests for records.
+// Package timer contains the purgatory of the broker. A delayed operation waits in it for an event
+// on one of the keys that it watches, or for its timeout: a produce request waits for its replicas,
+// and a fetch request for records.
 //
 //   - Wheel (wheel.go) is a hierarchical timing wheel: a plain struct without goroutine, lock or
 //     clock.
 //   - Timer (timer.go) runs a Wheel: one lock, and one goroutine that sleeps until the next bucket
 //     is due.
 //   - waiter (waiter.go) is the lock-free state machine that completes each operation exactly once.
-//   - watchLists (watch.go) hold the operations that watch each key.
+//   - watchLists (watch.go) lists the operations that watch each key.
 //   - Purgatory (purgatory.go) combines the Timer, the waiters and the watch lists.
 //   - guard (guard.go) recovers panics of callbacks.
 //
 // # The wheel
 //
 // The wheel follows Varghese and Lauck ("Hashed and Hierarchical Timing Wheels", 1997), as Kafka's
-// does. Three levels of a wheel with 20 buckets and a tick of 1 ms; now is tick 8,134:
+// does. This example shows three levels of a wheel with 20 buckets per level. The current tick,
+// now, is 8,134:
 //
 //	              now
 //	               v
@@ -28,15 +29,15 @@
 //
 // An entry is in the lowest level whose ring contains its due tick: an entry due at 8,200 is in
 // bucket 8,200 of level 1. When now reaches that bucket, its entries move to the buckets of level
-// 0, one for each tick. Most entries are removed earlier, because their request completes. For each
-// level, a word has one bit per bucket in use. So the wheel finds the next bucket without visiting
-// empty ones, and a clock that jumps costs time for the entries in the buckets it passes, not for
-// the ticks.
+// 0, each of which is one tick. Most entries are removed before, because their request completes.
+// Each level has a bitmap of its buckets in use. So the wheel finds the next bucket in use without
+// visiting empty ones. If the clock jumps, the cost depends on the entries in the buckets that it
+// passes, and not on the number of ticks.
 //
 // The goroutine sleeps until the first bucket that is not empty, of any level. While no entry is
-// pending, the goroutine does not wake at all. An entry never fires early: its timeout is rounded
-// up to the tick. So it fires up to one tick late, plus the time that the operating system needs to
-// wake a thread.
+// pending, the goroutine does not wake at all. An entry never fires early, because its timeout is
+// rounded up to a tick. So it fires at most one tick late, plus the time that the operating system
+// needs to wake a thread.
 //
 // # Why no wake-up is lost
 //
@@ -49,27 +50,31 @@
 //	(2) watch each key         (b) Notify the key: check all its watchers
 //	(3) check again
 //
-// (2) and (b) take the purgatory's lock, so one precedes the other. If (2) comes first, (b) finds
-// the operation. If (b) comes first, so does (a), and the check (3) sees the change. A goroutine
-// that wants to check an operation may find another one inside its TryComplete, which may have
-// begun before (a). The first goroutine then sets a bit. The goroutine inside looks for that bit
-// before it leaves, and checks once more if it is set (waiter.go). If that goroutine has left
-// before the bit was set, the first goroutine performs the check itself.
+// Steps (2) and (b) acquire the purgatory's lock, so one of them precedes the other. If (2)
+// precedes (b), then (b) finds the operation. If (b) precedes (2), then (a) precedes (3), so the
+// check (3) reads the new state.
+//
+// Two goroutines may want to check the same operation at the same time. If goroutine A finds that
+// goroutine B is inside TryComplete, B may have read the state before (a). So A sets a bit. B reads
+// this bit before it leaves, and checks the operation once more if the bit is set (waiter.go). If B
+// leaves before A has set the bit, A checks the operation itself.
 //
 // # Invariants
 //
 //   - Each operation passed to Wait ends exactly once: TryComplete returns true, or Expire is
 //     called.
 //   - TryComplete and Expire of one operation never run concurrently.
-//   - Once the calls that ended an operation, and Wait, have returned, the operation is in no watch
-//     list and not in the wheel. So memory is proportional to the pending operations.
-//   - No event is lost: a Notify that begins after Wait's last check causes another check of the
-//     operation.
+//   - An operation that has ended is in no watch list and not in the wheel, as soon as Wait and the
+//     call that ended the operation have returned. So memory is proportional to the number of
+//     pending operations.
+//   - No event is lost: if a Notify of a watched key begins after the last check of Wait, the
+//     operation is checked again.
 //
-// Lock: a purgatory and its timer share one, and no callback runs under it. An operation is added
-// and removed under one hold of the lock, for its timeout and all of its keys; with many keys the
-// lock is released in between.
+// Lock: a purgatory and its timer share one lock, and no callback runs while it is held. The
+// timeout and the keys of an operation are added under one acquisition of the lock, and removed in
+// the same way. If an operation has many keys, the lock is released and reacquired after every
+// keysPerLock keys.
 //
-// Goroutines: one for each Timer; Close joins it. This goroutine calls Expire, so an Expire must
-// not block. Notify runs TryComplete in the caller's goroutine.
+// Goroutines: each Timer has one goroutine, which ends in Close. This goroutine calls Expire, so an
+// Expire must not block. Notify runs TryComplete in the caller's goroutine.
 package timer

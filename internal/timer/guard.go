@@ -6,16 +6,17 @@ import (
 	"sync/atomic"
 )
 
-// guard runs callbacks and recovers their panics: the calling goroutine also serves other
-// operations. It is the timer's goroutine, or the goroutine of a request whose append completes
-// another request's operation. Panics are counted and logged.
+// guard calls callbacks and recovers their panics, because the calling goroutine also serves other
+// operations: it is the timer's goroutine, or the goroutine of a request whose append completes the
+// operation of another request. It counts and logs the panics.
 type guard struct {
 	logger *slog.Logger
 	panics atomic.Int64
 }
 
 // tryComplete calls op.TryComplete. An operation whose TryComplete panics has not completed: the
-// next event calls it again, and its timeout ends it, so that its client gets an answer.
+// next event calls TryComplete again, and the timeout expires the operation, so that its client
+// receives a response.
 func (g *guard) tryComplete(op Operation) (completed bool) {
 	defer g.recoverPanic()
 	return op.TryComplete()

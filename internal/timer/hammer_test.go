@@ -12,9 +12,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// Goroutines concurrently wait, notify, cancel and time out on few keys. request checks that each
-// operation ends exactly once and is never called concurrently; afterwards the purgatory must be
-// empty. Run it with -race.
+// Several goroutines concurrently wait, notify, cancel, check and reset operations on a few keys.
+// The type request checks that each operation ends exactly once and is never called concurrently.
+// At the end all operations must have ended, and the purgatory must be empty. Run this test with
+// -race.
 func TestConcurrentOperations(t *testing.T) {
 	p := NewPurgatory[string](Options{Operation: "test"})
 	const goroutines, rounds, keys = 8, 2000, 5
@@ -67,8 +68,9 @@ func TestConcurrentOperations(t *testing.T) {
 	}
 }
 
-// One goroutine waits with a long timeout while another completes the operation and notifies, so
-// that check, watch and event occur in every order. A lost event blocks the test.
+// One goroutine passes an operation to Wait while another goroutine makes the operation ready and
+// notifies its key. So the checks, the addition to the lists and the event occur in every order.
+// The operation must have ended when both goroutines have returned.
 func TestNoWakeupIsLost(t *testing.T) {
 	p := NewPurgatory[string](Options{Operation: "test"})
 	defer p.Close()
@@ -88,8 +90,8 @@ func TestNoWakeupIsLost(t *testing.T) {
 	wantEmpty(t, p)
 }
 
-// Each operation is completed or cancelled at the moment at which its timeout expires, on the real
-// clock. Each ends exactly once (checked by request), and the purgatory counts the outcomes
+// Each operation is completed or cancelled at the moment at which its timeout passes, on the real
+// clock. It must end exactly once, and the metrics of the purgatory must count its outcome
 // correctly.
 func TestCompletionsRaceExpiries(t *testing.T) {
 	before := timerGoroutines()
@@ -120,7 +122,7 @@ func TestCompletionsRaceExpiries(t *testing.T) {
 		}
 		group.Wait()
 	}
-	p.Close() // waits for Expire calls of the timer's goroutine
+	p.Close() // returns after the last Expire call of the timer's goroutine
 	for _, r := range requests {
 		if r.ends.Load() != 1 {
 			t.Fatalf("an operation ended %d times", r.ends.Load())
@@ -145,7 +147,7 @@ func TestCompletionsRaceExpiries(t *testing.T) {
 	}
 }
 
-// timerGoroutines returns the number of goroutines of timers.
+// timerGoroutines returns the number of goroutines in the process that run a Timer.
 func timerGoroutines() int {
 	stacks := make([]byte, 1<<20)
 	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "timer.(*Timer[")

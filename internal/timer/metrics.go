@@ -22,16 +22,16 @@ func (p *Purgatory[K]) register(opts Options) {
 	}
 	gauge("timer_pending", "Timeouts in the timing wheel.",
 		func() int64 { return int64(p.timer.Stats().Pending) })
-	gauge("purgatory_pending", "Delayed operations that wait.", func() int64 { return p.figures().pending })
+	gauge("purgatory_pending", "Delayed operations that wait for an event or their timeout.", func() int64 { return p.figures().pending })
 	gauge("purgatory_watched",
 		"Watch list entries: each waiting operation has one for each key that it watches.",
 		func() int64 { return p.figures().watched })
-	counter("purgatory_completed_total", "Operations completed by an event, or without waiting.",
+	counter("purgatory_completed_total", "Operations that were completed by an event, or at once without waiting.",
 		func() int64 { return p.figures().completed })
 	counter("purgatory_expired_total",
-		"Operations expired by their timeout, by cancellation or by shutdown.",
+		"Operations that expired by their timeout, by cancellation or by shutdown.",
 		func() int64 { return p.figures().expired })
 	counter("purgatory_purges_total",
-		"Watch list entries removed because their operation had ended.",
+		"Watch list entries that were removed because their operation had ended.",
 		func() int64 { return p.figures().purged })
 }

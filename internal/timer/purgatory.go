@@ -8,60 +8,64 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Purgatory holds delayed operations until an event on one of their keys completes them, or their
-// timeout expires them.
+// Purgatory is a set of delayed operations. An operation waits until an event on one of its keys
+// completes it, or its timeout expires it.
 type Purgatory[K comparable] struct {
 	timer *Timer[*item[K]]
-	// operations that ended without waiting
+	// immediate counts the operations that ended in Wait, without waiting.
 	immediate struct{ completed, expired atomic.Int64 }
 
-	// Guarded by the timer's lock, so that adding and removing an operation takes one lock.
+	// Guarded by the timer's lock, so that adding or removing an operation acquires one lock only.
 	lists watchLists[K]
-	count struct{ admitted, completed, expired int64 } // items since the start
+	// number of items since the start, without immediate ones
+	count struct{ admitted, completed, expired int64 }
 }
 
 // Options configures a Purgatory.
 type Options struct {
-	Operation string                // metric label: produce, fetch, ...
+	Operation string                // value of the metric label operation: produce, fetch, ...
 	Tick      time.Duration         // resolution of timeouts; default 1 ms
 	Buckets   int                   // per level of the timing wheel; default 20
-	Registry  prometheus.Registerer // for its metrics; may be nil
-	Logger    *slog.Logger          // for panics of operations; default slog.Default()
+	Registry  prometheus.Registerer // for the metrics of the purgatory; may be nil
+	Logger    *slog.Logger          // logs panics of operations; default slog.Default()
 }
 
 // item is an operation in the purgatory: its state, its timeout and its watch list entries.
 type item[K comparable] struct {
 	waiter
 	entry  Entry[*item[K]]
-	links  []link[K]            // in lists
+	links  []link[K]            // its entries in the watch lists
 	inline [inlineLinks]link[K] // storage of links if they fit
 }
 
-// inlineLinks is the number of keys that an operation watches without a second allocation, enough
-// for most requests. With three an item takes 192 bytes, a size class of the allocator.
+// inlineLinks is the largest number of keys that an operation can watch without a second
+// allocation. Three is enough for most requests. With it, an item takes 192 bytes, which is a size
+// class of the allocator.
 const inlineLinks = 3
 
-// Waiting is an operation that was passed to Wait.
+// Waiting refers to an operation that was passed to Wait. The zero value refers to no operation.
 type Waiting[K comparable] struct {
 	purgatory *Purgatory[K]
 	item      *item[K] // nil if the operation ended without waiting
 }
 
-// Cancel expires the operation now, unless it has ended. Callers use it when their client has gone.
+// Cancel expires the operation now, unless it has ended. Callers use it when their client has
+// disconnected.
 func (w Waiting[K]) Cancel() {
 	if w.item != nil {
 		w.purgatory.expire(w.item)
 	}
 }
 
-// Reset replaces the operation's timeout by one from now, and reports whether the operation was
-// still waiting for its timeout. It does not allocate. A timeout <= 0 expires at the next tick.
+// Reset sets a new timeout, which begins now, and reports whether the operation was still waiting.
+// It has no effect on an operation that has ended or is being expired. It does not allocate. A
+// timeout <= 0 expires at the next tick.
 func (w Waiting[K]) Reset(timeout time.Duration) bool {
 	return w.item != nil && w.purgatory.timer.Reset(&w.item.entry, timeout)
 }
 
-// Check tries to complete only this operation, as an event on one of its keys would, and reports
-// whether this call completed it.
+// Check tries to complete this operation, as an event on one of its keys does, but no other
+// operation with that key. It reports whether this call completed the operation.
 func (w Waiting[K]) Check() bool { return w.item != nil && w.purgatory.check(w.item) }
 
 // NewPurgatory starts a purgatory; Close stops it.
@@ -73,12 +77,12 @@ func NewPurgatory[K comparable](opts Options) *Purgatory[K] {
 	return p
 }
 
-// Wait completes op at once if it can. Otherwise op watches the keys and expires after the timeout;
-// if the timeout is <= 0 or the purgatory is closed, it expires at once. Wait does not block: the
-// purgatory reports the end to op by calling TryComplete or Expire. An operation must be passed to
-// Wait only once.
+// Wait completes op at once if TryComplete returns true. Otherwise op watches the keys until it
+// completes, or expires after the timeout. If the timeout is <= 0 or the purgatory is closed, op
+// expires at once. Wait does not block: when op ends, the purgatory calls TryComplete, which
+// returns true, or Expire. An operation must be passed to Wait only once.
 func (p *Purgatory[K]) Wait(op Operation, timeout time.Duration, keys ...K) Waiting[K] {
-	if p.timer.guard.tryComplete(op) { // no other goroutine has op yet
+	if p.timer.guard.tryComplete(op) { // no other goroutine can call op yet
 		p.immediate.completed.Add(1)
 		return Waiting[K]{}
 	}
@@ -92,14 +96,14 @@ func (p *Purgatory[K]) Wait(op Operation, timeout time.Duration, keys ...K) Wait
 		p.immediate.expired.Add(1)
 		return Waiting[K]{}
 	}
-	// An event between the first check and the watching did not reach the operation: check again,
-	// now that every later event does.
+	// Check again: an event after the first check and before admit did not reach the operation.
+	// Every event from now on reaches it.
 	p.check(it)
 	return Waiting[K]{purgatory: p, item: it}
 }
 
-// admit adds an item to the wheel and the watch lists. From then on another goroutine may end it at
-// any time. It returns false if the purgatory is closed.
+// admit adds an item to the wheel and the watch lists, or returns false if the purgatory is closed.
+// Another goroutine may end the item at any time after it was added to the wheel.
 func (p *Purgatory[K]) admit(it *item[K], timeout time.Duration, keys []K) bool {
 	now, due := p.timer.ticks(timeout)
 	p.timer.mu.Lock()
@@ -111,23 +115,24 @@ func (p *Purgatory[K]) admit(it *item[K], timeout time.Duration, keys []K) bool 
 	for keys = p.lists.add(it, keys); len(keys) > 0; keys = p.lists.add(it, keys) {
 		p.yieldLocked()
 		if it.ended() {
-			// the call that ended the item may have removed it from the lists already, and would
-			// not remove links that are added now
+			// The call that ended the item may already have removed its links from the lists. It
+			// would not remove links that are added now.
 			break
 		}
 	}
 	return true
 }
 
-// yieldLocked releases and reacquires the lock, so that other goroutines can take it.
+// yieldLocked releases and reacquires the lock, so that other goroutines can acquire it in between.
 func (p *Purgatory[K]) yieldLocked() {
 	p.timer.mu.Unlock()
 	p.timer.mu.Lock()
 }
 
-// Notify tries to complete the operations that watch key, and returns how many completed.
+// Notify tries to complete the operations that watch key. It returns the number of operations that
+// this call completed.
 func (p *Purgatory[K]) Notify(key K) int {
-	var few [16]*item[K] // most keys have few watchers, and then nothing is allocated
+	var few [16]*item[K] // most keys have fewer watchers, and Notify then does not allocate
 	count := 0
 	for _, it := range p.appendWatchers(few[:0], key) {
 		if p.check(it) {
@@ -137,15 +142,16 @@ func (p *Purgatory[K]) Notify(key K) int {
 	return count
 }
 
-// appendWatchers appends the items that watch key. The copy allows checking them without the lock:
-// a check may take long, and a completed operation takes the lock to leave the list.
+// appendWatchers appends the items that watch key to dst. The caller checks the items in this copy
+// without holding the lock, because a check may take long, and an item that completes acquires the
+// lock to leave the lists.
 func (p *Purgatory[K]) appendWatchers(dst []*item[K], key K) []*item[K] {
 	p.timer.mu.Lock()
 	defer p.timer.mu.Unlock()
 	return p.lists.appendWatchers(dst, key)
 }
 
-// Close expires all waiting operations and joins the goroutine.
+// Close expires all waiting operations, and returns when the timer's goroutine has ended.
 func (p *Purgatory[K]) Close() { p.timer.Close() }
 
 // check tries to complete an operation in this goroutine, and reports whether this call completed
@@ -156,11 +162,12 @@ func (p *Purgatory[K]) check(it *item[K]) bool {
 	return end == completed
 }
 
-// expire expires an operation, for its timeout or a cancellation. It is also the timer's callback.
+// expire expires an operation after its timeout or a cancellation. It is the timer's callback.
 func (p *Purgatory[K]) expire(it *item[K]) { p.account(it, it.waiter.expire()) }
 
-// account counts an operation's end, and removes the operation from the wheel and from every list.
-// Of all calls that check or expire an operation, exactly one has an end other than pending.
+// account counts the end of an operation, and removes the operation from the wheel and from all
+// lists. Of all calls that check or expire an operation, exactly one returns an ending other than
+// pending.
 func (p *Purgatory[K]) account(it *item[K], end ending) {
 	if end == pending {
 		return
@@ -181,10 +188,10 @@ func (p *Purgatory[K]) account(it *item[K], end ending) {
 // figures are the counters of a purgatory.
 type figures struct {
 	pending   int64 // waiting operations
-	completed int64 // since the start, by an event or without waiting
-	expired   int64 // since the start, by timeout, Cancel or Close
-	watched   int64 // links in watch lists
-	purged    int64 // links removed since the start
+	completed int64 // operations since the start that completed, by an event or without waiting
+	expired   int64 // operations since the start that expired, by timeout, Cancel or Close
+	watched   int64 // current links in watch lists
+	purged    int64 // links that were removed since the start
 }
 
 func (p *Purgatory[K]) figures() figures {

@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// request is an operation that completes once ready is set. It checks the purgatory's guarantees on
-// every call.
+// request is an operation that completes once ready is set. Each call checks the guarantees of the
+// purgatory: no concurrent calls, and no call after the end.
 type request struct {
 	t       testing.TB
 	ready   atomic.Bool
@@ -66,7 +66,7 @@ func (r *request) end() {
 
 func (r *request) ended() bool { return r.ends.Load() == 1 }
 
-// inBubble runs a test with a purgatory on synctest's clock.
+// inBubble runs a test with a purgatory on the fake clock of package synctest.
 func inBubble(t *testing.T, test func(t *testing.T, p *Purgatory[string])) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPurgatory[string](Options{Operation: "test"})
@@ -75,7 +75,7 @@ func inBubble(t *testing.T, test func(t *testing.T, p *Purgatory[string])) {
 	})
 }
 
-// wantEmpty checks that the purgatory holds nothing.
+// wantEmpty checks that no operation, watch list entry or timeout is left in the purgatory.
 func wantEmpty(t *testing.T, p *Purgatory[string]) {
 	t.Helper()
 	now := p.figures()
@@ -147,14 +147,15 @@ func TestZeroTimeoutExpiresAtOnce(t *testing.T) {
 	})
 }
 
-// The event occurs after the first check failed and before any key is watched, so its Notify finds
-// no operation. Without the second check the operation would wait for its timeout.
+// The event occurs after the first check of Wait has read the state, and before the operation
+// watches its key, so Notify finds no operation. The second check of Wait must complete the
+// operation.
 func TestEventBetweenCheckAndWatchIsNotLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		r := &request{t: t}
 		r.onCheck = func() {
 			r.onCheck = nil
-			r.ready.Store(true) // after ready was read
+			r.ready.Store(true) // TryComplete has read ready before
 			p.Notify("a")
 		}
 		p.Wait(r, time.Hour, "a")
@@ -165,7 +166,8 @@ func TestEventBetweenCheckAndWatchIsNotLost(t *testing.T) {
 	})
 }
 
-// The event occurs while another goroutine checks the operation, which must check again.
+// The event occurs while the operation is being checked. The goroutine that checks it must check it
+// again.
 func TestEventDuringCheckIsNotLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		r := &request{t: t}
@@ -184,8 +186,9 @@ func TestEventDuringCheckIsNotLost(t *testing.T) {
 	})
 }
 
-// An operation has more keys than are added under one hold of the lock, and ends by its first key
-// at any moment of its Wait. Entries that are added after the end must be removed.
+// An operation has more than keysPerLock keys, so Wait releases the lock while it adds them.
+// Another goroutine completes the operation by its first key meanwhile. No watch list entry may
+// remain, not even one that is added after the end.
 func TestOperationEndsWhileItsKeysAreAdded(t *testing.T) {
 	p := NewPurgatory[string](Options{})
 	defer p.Close()
@@ -212,7 +215,8 @@ func TestOperationEndsWhileItsKeysAreAdded(t *testing.T) {
 	}
 }
 
-// A timeout during a check ends the operation once, with the result of the check.
+// The timeout passes while the operation is being checked. If the check succeeds, the operation
+// completes; otherwise it expires.
 func TestTimeoutDuringCheck(t *testing.T) {
 	for _, ready := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, p *Purgatory[string]) {
@@ -243,8 +247,8 @@ func TestCancelExpiresAtOnce(t *testing.T) {
 	})
 }
 
-// Kafka's first purgatory leaked memory here: an operation that completes by one of its keys must
-// also leave the lists of keys without events.
+// An operation that completes by one of its keys must also leave the lists of its other keys, which
+// have no events. Kafka's first purgatory leaked memory in this case.
 func TestCompletedOperationLeavesAllLists(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		for range 1000 {
@@ -282,7 +286,7 @@ func TestMetrics(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
 		p := NewPurgatory[string](Options{Operation: "fetch", Registry: registry})
 		defer p.Close()
-		// A second purgatory in the same registry, as in a broker.
+		// A broker registers several purgatories in one registry.
 		other := NewPurgatory[string](Options{Operation: "produce", Registry: registry})
 		defer other.Close()
 		done, late, waits := &request{t: t}, &request{t: t}, &request{t: t}
@@ -329,7 +333,7 @@ func value(t *testing.T, registry *prometheus.Registry, name, operation string) 
 	return 0
 }
 
-// Reset changes the timeout of an operation and keeps its keys.
+// Reset changes the timeout of an operation, and does not change the keys that it watches.
 func TestResetChangesTheTimeout(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *Purgatory[string]) {
 		start := time.Now()
@@ -387,8 +391,9 @@ func TestCheckConcernsOneOperation(t *testing.T) {
 	})
 }
 
-// An operation whose TryComplete panics is not completed and expires later. An operation whose
-// Expire panics has ended. Neither stops the notifying goroutine or the timer's goroutine.
+// An operation whose TryComplete panics does not complete, and expires later. An operation whose
+// Expire panics has ended. The panics stop neither the goroutine that calls Notify nor the timer's
+// goroutine.
 func TestPanicsOfOperationsAreRecovered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPurgatory[string](Options{Logger: slog.New(slog.DiscardHandler)})
@@ -425,7 +430,7 @@ type panicking struct{ *request }
 func (p panicking) TryComplete() bool { return false }
 func (p panicking) Expire()           { panic("expire") }
 
-// Lists of keys are reused, and the number of unused ones is bounded.
+// The lists of keys without watchers are kept for reuse, but at most spareListsMax of them.
 func TestListsAreReused(t *testing.T) {
 	p := NewPurgatory[string](Options{})
 	defer p.Close()

@@ -8,32 +8,35 @@ import (
 	"time"
 )
 
-// Timer calls a function when entries are due. It is a Wheel with a lock, a clock and a goroutine.
+// Timer calls a function for each entry when the entry is due. It is a Wheel with a lock, a clock
+// and a goroutine.
 type Timer[T any] struct {
 	opts TimerOptions
-	// tick 0; a monotonic time, so that setting the wall clock has no effect
+	// start is the time of tick 0. It is a monotonic time, so that setting the wall clock has no
+	// effect.
 	start time.Time
 	fire  func(T)
 	guard guard
 
-	// receives a value when an entry is added that is due before the goroutine wakes; buffer of one
+	// wake receives a value when the goroutine must wake before wakeAt. It has a buffer of one
+	// value.
 	wake    chan struct{}
 	joined  chan struct{}
-	wakeups atomic.Int64 // written by the goroutine
+	wakeups atomic.Int64 // number of wake-ups of the goroutine
 
 	mu struct {
 		sync.Mutex
 		wheel  Wheel[T]
-		wakeAt int64 // the tick until which the goroutine sleeps; MaxInt64: it sleeps until a poke
+		wakeAt int64 // the tick at which the goroutine wakes; MaxInt64: it sleeps until poke
 		closed bool
 	}
 }
 
 // TimerOptions configures a Timer. The zero value selects the defaults.
 type TimerOptions struct {
-	Tick    time.Duration // resolution; default 1 ms
+	Tick    time.Duration // resolution of timeouts; default 1 ms
 	Buckets int           // per level of the wheel, 2 to 64; default 20
-	Logger  *slog.Logger  // for panics of callbacks; default slog.Default()
+	Logger  *slog.Logger  // logs panics of callbacks; default slog.Default()
 }
 
 func (o *TimerOptions) setDefaults() {
@@ -52,9 +55,10 @@ type Stats struct {
 	Panics  int64 // callbacks that panicked since the start
 }
 
-// NewTimer starts a timer; Close stops it. The timer's goroutine calls fire in the order of the due
-// ticks, without holding a lock. fire must not block, because that delays later entries. If it
-// panics, the timer counts and logs the panic, and continues.
+// NewTimer starts a timer; Close stops it. The timer's goroutine calls the function fire for each
+// due entry, in the order of the due ticks, without holding a lock. fire must not block, because
+// that would delay later entries. If fire panics, the timer counts and logs the panic, and
+// continues.
 func NewTimer[T any](opts TimerOptions, fire func(T)) *Timer[T] {
 	opts.setDefaults()
 	t := &Timer[T]{
@@ -71,9 +75,9 @@ func NewTimer[T any](opts TimerOptions, fire func(T)) *Timer[T] {
 	return t
 }
 
-// Add schedules e after a timeout. The entry never fires early, and at most two ticks late if the
-// operating system wakes the goroutine in time. Add returns false if the timer is closed. e must
-// not be pending.
+// Add schedules the entry e to fire after a timeout. It never fires early. It fires at most one
+// tick late, plus the time that the goroutine needs to wake and to fire earlier entries. Add
+// returns false if the timer is closed. The entry must not be pending.
 func (t *Timer[T]) Add(e *Entry[T], timeout time.Duration) bool {
 	now, due := t.ticks(timeout)
 	t.mu.Lock()
@@ -81,7 +85,7 @@ func (t *Timer[T]) Add(e *Entry[T], timeout time.Duration) bool {
 	return t.addLocked(e, now, due)
 }
 
-// addLocked does the work of Add; now and due are the results of ticks.
+// addLocked does the work of Add. Its arguments now and due are the results of the method ticks.
 func (t *Timer[T]) addLocked(e *Entry[T], now, due int64) bool {
 	if t.mu.closed {
 		return false
@@ -92,8 +96,9 @@ func (t *Timer[T]) addLocked(e *Entry[T], now, due int64) bool {
 	return true
 }
 
-// Reset replaces the timeout of a pending e by one from now, and reports whether e was pending. If
-// not, fire may be running with e. Reset does not allocate: sessions call it with each heartbeat.
+// Reset sets a new timeout, which begins now, if the entry e is pending. It reports whether e was
+// pending. If e was not pending, fire may be running for e. Reset does not allocate, because
+// sessions call it for each heartbeat.
 func (t *Timer[T]) Reset(e *Entry[T], timeout time.Duration) bool {
 	now, due := t.ticks(timeout)
 	t.mu.Lock()
@@ -106,8 +111,9 @@ func (t *Timer[T]) Reset(e *Entry[T], timeout time.Duration) bool {
 	return true
 }
 
-// Remove removes e, and reports whether it was pending. If not, fire may be running with e. The
-// goroutine is not notified, and may wake once without a due entry.
+// Remove removes the entry e if it is pending, and reports whether it was pending. If e was not
+// pending, fire may be running for e. Remove does not notify the goroutine, which may therefore
+// wake once without a due entry.
 func (t *Timer[T]) Remove(e *Entry[T]) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,7 +128,8 @@ func (t *Timer[T]) Stats() Stats {
 		Panics: t.guard.panics.Load()}
 }
 
-// Close fires all pending entries at once, and joins the goroutine. fire must not call it.
+// Close makes the goroutine fire all pending entries at once, and returns when the goroutine has
+// ended. fire must not call Close.
 func (t *Timer[T]) Close() {
 	t.mu.Lock()
 	t.mu.closed = true
@@ -131,17 +138,18 @@ func (t *Timer[T]) Close() {
 	<-t.joined
 }
 
-// wakeEarlierLocked wakes the goroutine if an entry is due before its wake-up. The goroutine sets
-// wakeAt before it sleeps, and the buffer of wake keeps the message, so no wake-up is lost.
+// wakeEarlierLocked wakes the goroutine if an added entry is due before wakeAt. No wake-up is lost:
+// the goroutine sets wakeAt before it sleeps, and the channel wake buffers the value until the
+// goroutine receives it.
 func (t *Timer[T]) wakeEarlierLocked(due int64) {
 	if due < t.mu.wakeAt {
-		t.mu.wakeAt = due // one message is enough
+		t.mu.wakeAt = due // entries that are due later need not call poke again
 		t.poke()
 	}
 }
 
-// poke wakes the goroutine, or prevents its next sleep. It does not block, so it may be called
-// under the lock.
+// poke wakes the goroutine. If the goroutine is not sleeping, its next sleep ends at once. poke
+// does not block, so a caller may hold the lock.
 func (t *Timer[T]) poke() {
 	select {
 	case t.wake <- struct{}{}:
@@ -149,8 +157,9 @@ func (t *Timer[T]) poke() {
 	}
 }
 
-// run is the goroutine. It fires due entries without the lock, and sleeps until the next bucket or
-// a poke. With nothing pending it sleeps until a poke, without a timer of the Go runtime.
+// run is the timer's goroutine. It fires due entries without holding the lock, and sleeps until the
+// next bucket in use begins or poke is called. If no entry is pending, it sleeps until poke is
+// called, without an alarm.
 func (t *Timer[T]) run() {
 	defer close(t.joined)
 	alarm := time.NewTimer(math.MaxInt64)
@@ -165,7 +174,7 @@ func (t *Timer[T]) run() {
 			due[i] = nil // release the operation to the garbage collector
 		}
 		if len(due) > 0 {
-			continue // more entries may be due after the calls
+			continue // the calls take time, so more entries may be due now
 		}
 		if closed {
 			return
@@ -187,8 +196,8 @@ func (t *Timer[T]) call(e *Entry[T]) {
 	t.fire(e.Value)
 }
 
-// advance returns the entries that are due, or all entries if the timer is closed. Without due
-// entries it returns the time to sleep, MaxInt64 if nothing is pending.
+// advance returns the due entries, or all entries if the timer is closed. It also returns the time
+// until the next bucket in use begins, which is MaxInt64 if no entry is pending.
 func (t *Timer[T]) advance(due []*Entry[T]) (_ []*Entry[T], sleep time.Duration, closed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -206,7 +215,8 @@ func (t *Timer[T]) advance(due []*Entry[T]) (_ []*Entry[T], sleep time.Duration,
 	return due, time.Duration(next)*t.opts.Tick - at, t.mu.closed
 }
 
-// ticks returns the current tick, and the first tick that begins after the timeout.
+// ticks returns the current tick, and the first tick that does not begin before the timeout has
+// passed.
 func (t *Timer[T]) ticks(timeout time.Duration) (now, due int64) {
 	at := time.Since(t.start)
 	now = int64(at / t.opts.Tick)

@@ -17,7 +17,7 @@ type firing struct {
 	at    time.Duration
 }
 
-// recorder is the fire callback of a timer, with the time of each call.
+// recorder provides the fire callback of a timer, and keeps the value and the time of each call.
 type recorder struct {
 	start time.Time
 	mu    sync.Mutex
@@ -36,7 +36,7 @@ func (r *recorder) all() []firing {
 	return append([]firing(nil), r.fired...)
 }
 
-// Entries fire in order, never early, and at most one tick late.
+// Entries fire in the order of their due ticks, never early, and at most one tick late.
 func TestTimerFiresInTimeAndInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
@@ -67,14 +67,15 @@ func TestTimerFiresInTimeAndInOrder(t *testing.T) {
 	})
 }
 
-// The goroutine already sleeps for an hour when an earlier entry is added.
+// The goroutine sleeps for an hour when an entry is added that is due in 5 ms. The goroutine must
+// wake for this entry.
 func TestTimerWakesForAnEarlierEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
 		timer := NewTimer(TimerOptions{}, r.fire)
 		defer timer.Close()
 		timer.Add(&Entry[int]{Value: 1}, time.Hour)
-		synctest.Wait() // asleep
+		synctest.Wait() // the goroutine sleeps now
 		timer.Add(&Entry[int]{Value: 2}, 5*time.Millisecond)
 		time.Sleep(6 * time.Millisecond)
 		synctest.Wait()
@@ -114,8 +115,8 @@ func TestTimerDoesNotFireRemovedEntries(t *testing.T) {
 	})
 }
 
-// Close fires pending entries, also without a finite timeout, and joins the goroutine: synctest
-// fails if it remains. A closed timer rejects entries.
+// Close fires pending entries, even one with the largest timeout, and ends the goroutine: synctest
+// fails if a goroutine remains. A closed timer accepts no entries.
 func TestTimerCloseFiresPendingEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
@@ -133,8 +134,8 @@ func TestTimerCloseFiresPendingEntries(t *testing.T) {
 	})
 }
 
-// The goroutine wakes on demand: never while nothing is pending, and once per level of the wheel
-// for a timeout of a day. Waking for each tick would be 86 million times.
+// The goroutine does not wake while no entry is pending. For a timeout of a day it wakes at most
+// once per level of the wheel. If it woke for each tick, it would wake 86 million times.
 func TestIdleTimerDoesNotWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
@@ -146,7 +147,8 @@ func TestIdleTimerDoesNotWake(t *testing.T) {
 		}
 		timer.Add(&Entry[int]{}, 24*time.Hour)
 		time.Sleep(25 * time.Hour)
-		// the Add, the levels below 20⁷ ms, the end
+		// one wake-up for Add, at most 7 to move the entry down (a day is less than 20⁷ ms), and
+		// one to fire it
 		if wakeups := timer.Stats().Wakeups; len(r.all()) != 1 || wakeups > 1+7+1 {
 			t.Errorf("%d fired, %d wake-ups", len(r.all()), wakeups)
 		}
@@ -158,7 +160,8 @@ func TestIdleTimerDoesNotWake(t *testing.T) {
 	})
 }
 
-// Most requests complete long before their timeout, and must not wake the goroutine.
+// Entries that are removed long before their timeout, as for most requests, do not wake the
+// goroutine each time.
 func TestRemovedEntriesDoNotWakeTheTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer := NewTimer(TimerOptions{}, func(int) { t.Error("a removed entry fired") })
@@ -175,7 +178,8 @@ func TestRemovedEntriesDoNotWakeTheTimer(t *testing.T) {
 	})
 }
 
-// A session that is renewed every 3 s does not expire before its timeout after the last renewal.
+// A session with a timeout of 10 s is renewed every 3 s. It must expire 10 s after the last
+// renewal, and not before.
 func TestTimerReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{start: time.Now()}
@@ -202,7 +206,7 @@ func TestTimerReset(t *testing.T) {
 		if len(r.all()) != 1 || timer.Reset(&session, time.Second) {
 			t.Errorf("fired %v", r.all())
 		}
-		// Reset to an earlier time must wake the goroutine, which sleeps until the old time.
+		// A Reset to an earlier time must wake the goroutine, which sleeps until the old time.
 		timer.Add(&session, time.Hour)
 		synctest.Wait()
 		timer.Reset(&session, 5*time.Millisecond)
@@ -250,7 +254,7 @@ func TestTimerRecoversPanics(t *testing.T) {
 	})
 }
 
-// The callback runs without the lock.
+// The callback runs without the lock, so it may call methods of the timer.
 func TestTimerCallbackMayUseTheTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var timer *Timer[*Entry[int]]

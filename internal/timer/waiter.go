@@ -4,39 +4,42 @@ import "sync/atomic"
 
 // Operation is a delayed request.
 type Operation interface {
-	// TryComplete completes the operation and returns true if the state that it waits for has been
-	// reached. The purgatory never calls it concurrently, and never after it returned true. If it
-	// panics, the operation has not completed, and the next event calls it again.
+	// TryComplete checks the state for which the operation waits. If the state has been reached, it
+	// completes the operation and returns true. The purgatory never calls it concurrently, and
+	// never again after it has returned true. If it panics, the operation has not completed, and
+	// the next event calls it again.
 	TryComplete() bool
-	// Expire ends the operation without success. It is called at most once, and only if TryComplete
-	// never returned true.
+	// Expire ends the operation because its timeout has passed, it was cancelled, or the purgatory
+	// was closed. It is called at most once, and only if TryComplete has not returned true.
 	Expire()
 }
 
 // The bits of a waiter's state.
 const (
 	checking uint32 = 1 << iota // a goroutine is inside TryComplete or Expire
-	recheck                     // an event occurred meanwhile: check once more
-	expire                      // the timeout occurred meanwhile: expire if the check fails
-	done                        // the operation has ended; final
+	recheck                     // an event occurred while checking was set: check once more
+	// the timeout passed while checking was set: expire unless a check completes
+	expire
+	done // the operation has ended; final
 )
 
 // ending is the outcome of a call of check or expire.
 type ending int
 
 const (
-	pending   ending = iota // still waiting, or ended by another call
+	pending   ending = iota // the operation still waits, or another call ended it
 	completed               // this call ended it: TryComplete returned true
 	expired                 // this call ended it: it called Expire
 )
 
-// waiter ends an operation exactly once, with concurrent events, timeouts and cancellations.
+// waiter ends an operation exactly once, even if events, the timeout and cancellations occur
+// concurrently.
 //
 // It has no lock, because TryComplete may take long and must not block the goroutine of the next
-// event. A goroutine that finds another goroutine inside TryComplete or Expire sets a bit and
-// returns; the goroutine inside checks again before it leaves. So no event is lost: either the
-// compare-and-swap that clears checking sees the bit, or the bit was set after that, and then the
-// goroutine that set it enters itself.
+// event. If goroutine A finds that goroutine B is inside TryComplete or Expire, A sets a bit and
+// returns, and B checks again before it leaves. No event is lost: B leaves by a compare-and-swap
+// that clears checking. If A sets the bit before, this compare-and-swap fails, and B checks again.
+// If B clears checking before, the compare-and-swap of A fails, and A enters itself.
 type waiter struct {
 	op    Operation
 	guard *guard
@@ -52,7 +55,8 @@ func (w *waiter) check() ending { return w.enter(recheck) }
 // expire expires the operation unless it completes first.
 func (w *waiter) expire() ending { return w.enter(expire) }
 
-// enter calls inside, or leaves the reason as a bit to the goroutine that already runs inside.
+// enter calls inside. If another goroutine is already inside, enter sets the bit reason in the
+// state instead, and the other goroutine handles it.
 func (w *waiter) enter(reason uint32) ending {
 	for {
 		state := w.state.Load()
@@ -71,9 +75,10 @@ func (w *waiter) enter(reason uint32) ending {
 	}
 }
 
-// inside handles its own reason and then those that other goroutines left, until none remains or
-// the operation has ended. Only one goroutine runs it at a time. Store(done) may overwrite bits
-// that were set meanwhile: their goroutines returned pending, and this call returns the end.
+// inside handles the given reason and then the reasons that other goroutines have set in the state,
+// until no reason remains or the operation has ended. Only one goroutine is inside at a time.
+// Store(done) may overwrite bits that other goroutines have set meanwhile. That is correct: these
+// goroutines have returned pending, and this call returns the ending.
 func (w *waiter) inside(reason uint32) ending {
 	for {
 		if reason&recheck != 0 {
@@ -85,7 +90,8 @@ func (w *waiter) inside(reason uint32) ending {
 		}
 		state := w.state.Load()
 		switch {
-		// this case precedes expire, because an event before the timeout takes precedence
+		// This case precedes the case of expire: an event that occurred before the timeout takes
+		// precedence.
 		case state&recheck != 0:
 			// Clear the bit before the check: an event during the check sets it again.
 			if w.state.CompareAndSwap(state, state&^recheck) {

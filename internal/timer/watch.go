@@ -1,18 +1,18 @@
 package timer
 
-// watchLists hold the operations that watch each key. The purgatory's lock guards them.
+// watchLists lists the operations that watch each key. It is guarded by the purgatory's lock.
 type watchLists[K comparable] struct {
-	lists  map[K]*list[K] // keys without watchers are not in the map
+	lists  map[K]*list[K] // contains only keys with watchers
 	spare  *list[K]       // linked list of unused lists
 	spares int            // length of the list spare
-	links  int64          // in all lists
-	purged int64          // links removed since the start
+	links  int64          // current number of links in all lists
+	purged int64          // number of links that were removed since the start
 }
 
-// spareListsMax bounds the unused lists that are kept for reuse.
+// spareListsMax is the largest number of unused lists that are kept for reuse.
 const spareListsMax = 1024
 
-// list is the watchers of one key.
+// list contains the watchers of one key.
 type list[K comparable] struct {
 	key   K
 	first *link[K]
@@ -26,12 +26,13 @@ type link[K comparable] struct {
 	prev, next *link[K]
 }
 
-// keysPerLock bounds the keys that add and remove handle under one hold of the purgatory's lock,
-// which takes some ten microseconds.
+// keysPerLock is the largest number of keys that add and remove process while the caller holds the
+// purgatory's lock, which takes about ten microseconds.
 const keysPerLock = 64
 
-// add lets an item watch the first keysPerLock keys, and returns the rest. It takes O(1) per key,
-// as lists are unordered. it.links must have the capacity for all keys.
+// add adds an item to the lists of the first keysPerLock keys, and returns the remaining keys. It
+// takes O(1) per key, because the lists are unordered. it.links must have the capacity for all keys
+// of the item, so that its links do not move.
 func (l *watchLists[K]) add(it *item[K], keys []K) (left []K) {
 	now, left := keys[:min(len(keys), keysPerLock)], keys[min(len(keys), keysPerLock):]
 	for _, key := range now {
@@ -51,8 +52,8 @@ func (l *watchLists[K]) add(it *item[K], keys []K) (left []K) {
 	return left
 }
 
-// remove removes an item from keysPerLock of its lists, and reports whether the item is in further
-// lists.
+// remove removes the last keysPerLock links of an item from their lists, and reports whether the
+// item has more links.
 func (l *watchLists[K]) remove(it *item[K]) (more bool) {
 	first := max(len(it.links)-keysPerLock, 0)
 	now := it.links[first:]
@@ -98,12 +99,12 @@ func (l *watchLists[K]) dropList(empty *list[K]) {
 		return
 	}
 	var none K
-	empty.key = none // release the topic name
+	empty.key = none // release the memory of the key, such as a topic name
 	empty.spare, l.spare = l.spare, empty
 	l.spares++
 }
 
-// appendWatchers appends the items that watch key.
+// appendWatchers appends the items that watch key to dst.
 func (l *watchLists[K]) appendWatchers(dst []*item[K], key K) []*item[K] {
 	if list := l.lists[key]; list != nil {
 		for p := list.first; p != nil; p = p.next {

@@ -9,9 +9,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// TestWatchListsAgainstModel adds and removes items with up to 8 keys, some with 200, with
-// duplicate keys among them, and compares the watchers of each key with a map. A second removal has
-// no effect.
+// TestWatchListsAgainstModel adds and removes items with up to 8 keys, and some with 200 keys,
+// including duplicates. It compares the watchers of each key with a map. It removes some items
+// twice, which must have no effect.
 func TestWatchListsAgainstModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	const keys = 200
@@ -23,7 +23,7 @@ func TestWatchListsAgainstModel(t *testing.T) {
 			i := random.IntN(len(items))
 			removeAll(lists, items[i])
 			delete(watching, items[i])
-			if random.IntN(2) == 0 { // otherwise it may be removed again
+			if random.IntN(2) == 0 { // otherwise the item may be removed again later
 				items = slices.Delete(items, i, i+1)
 			}
 			continue
@@ -86,7 +86,7 @@ func compareWatchers(t *testing.T, lists *watchLists[int], watching map[*item[in
 	}
 }
 
-// The lock is not held for all keys of an operation with many.
+// add and remove process at most keysPerLock keys in a call.
 func TestKeysPerLock(t *testing.T) {
 	lists, it, keys := new(watchLists[int]), &item[int]{links: make([]link[int], 0, 100)},
 		make([]int, 100)
@@ -99,21 +99,21 @@ func TestKeysPerLock(t *testing.T) {
 	}
 }
 
-// The comment of inlineLinks relies on this size.
+// The comment of inlineLinks states this size.
 func TestItemFitsItsSizeClass(t *testing.T) {
 	if size := unsafe.Sizeof(item[string]{}); size > 192 {
 		t.Errorf("an item takes %d bytes, want at most 192", size)
 	}
 }
 
-// Few keys are stored in the item; more keys take a second allocation.
+// Wait allocates once if the links of the keys fit in the item, and twice if they do not.
 func TestWaitAllocations(t *testing.T) {
 	p := NewPurgatory[int](Options{})
 	defer p.Close()
 	op := &ready{}
 	few, many := []int{1, 2, 3}, []int{1, 2, 3, 4}
 	for want, keys := range map[float64][]int{1: few, 2: many} {
-		p.Wait(op, 1<<40, keys...).Cancel() // creates the lists
+		p.Wait(op, 1<<40, keys...).Cancel() // creates the lists of the keys, which are reused below
 		if got := testing.AllocsPerRun(100,
 			func() { p.Wait(op, 1<<40, keys...).Cancel() }); got != want {
 			t.Errorf("%d keys: %v allocations, want %v", len(keys), got, want)

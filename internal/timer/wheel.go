@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	bucketsDefault = 20 // per level
-	bucketsMax     = 64 // bits of level.used
+	bucketsDefault = 20 // buckets per level
+	bucketsMax     = 64 // number of bits of level.used
 )
 
-// Entry is one timeout. It is embedded in the waiting operation, so adding it allocates nothing.
+// Entry is one timeout. It is embedded in the waiting operation, so adding it does not allocate.
 type Entry[T any] struct {
-	Value T // for the caller
+	Value T // passed to the callback of the Timer
 
 	due           int64
 	prev, next    *Entry[T]
@@ -21,45 +21,47 @@ type Entry[T any] struct {
 	pending       bool
 }
 
-// Wheel is a hierarchical timing wheel. Time is counted in ticks from the wheel's start. The zero
-// value is ready to use.
+// Wheel is a hierarchical timing wheel. A time is a number of ticks since the start of the wheel.
+// The zero value is ready to use.
 //
-// With n = Buckets, a bucket of level 0 is one tick wide, one of level 1 n ticks, and one of level
-// 2 n² ticks. Levels are created when first used. The buckets of a level are a ring: when now
-// leaves a bucket, the bucket is reused for the time n buckets later. An entry is in the lowest
-// level whose ring contains its due tick. When now reaches a bucket of level 0, its entries are
-// due; when it reaches one of a higher level, its entries move to lower levels. Therefore Add and
-// Reset take O(levels), Remove takes O(1), an entry moves down at most levels-1 times, and every
-// entry is due in its exact tick.
+// With n = Buckets, a bucket of level l spans n^l ticks. A level is created when an entry first
+// needs it. The buckets of a level are a ring: when the current time leaves a bucket, the bucket is
+// reused for the time n buckets later. An entry is in the lowest level whose ring contains its due
+// tick. When the current time reaches a bucket of level 0, the entries of the bucket are due. When
+// it reaches a bucket of a higher level, the entries of the bucket move to lower levels. Therefore
+// Add and Reset take O(levels), Remove takes O(1), an entry moves down at most levels-1 times, and
+// every entry is due in its exact tick.
 //
 // Invariants, for each pending entry e in level l: now < e.due; 0 < e.due/l.width - l.position < n.
-// So a bucket never holds entries of two rounds, and the bucket at l.position is empty.
+// So all entries of a bucket belong to the same round of the ring, and the bucket at l.position is
+// empty.
 type Wheel[T any] struct {
 	// Buckets per level, 2 to 64; 0 means 20. It must not change after the first Add.
 	Buckets int
 
-	now    int64 // in ticks; never decreases
-	count  int   // of pending entries
+	now    int64 // current tick; never decreases
+	count  int   // number of pending entries
 	levels []level[T]
 }
 
 // level is one ring of buckets.
 type level[T any] struct {
-	width    int64 // ticks of a bucket
+	width    int64 // number of ticks that a bucket spans
 	position int64 // now / width
 	index    int   // position % n: index of the bucket that contains now
 	until    int64 // last tick of the current bucket
-	// last tick of the ring, which is the last tick of bucket position+n-1; at most MaxInt64
+	// reach is the last tick of the ring: the last tick of bucket position+n-1, but at most
+	// MaxInt64.
 	reach int64
-	used  uint64 // bit b is set <=> heads[b] != nil
-	heads []*Entry[T]
+	used  uint64      // bit b is set if and only if heads[b] != nil
+	heads []*Entry[T] // first entry of each bucket
 }
 
 // Len returns the number of pending entries.
 func (w *Wheel[T]) Len() int { return w.count }
 
-// Add schedules e for a tick; an entry due at or before now is due in the next tick. e must not be
-// pending, and now must be below MaxInt64.
+// Add schedules the entry e for the tick due. If due is not after the current tick, e is due in the
+// next tick. The entry must not be pending, and the current tick must be below MaxInt64.
 func (w *Wheel[T]) Add(e *Entry[T], due int64) {
 	if e.pending {
 		panic("timer: entry added twice")
@@ -70,7 +72,7 @@ func (w *Wheel[T]) Add(e *Entry[T], due int64) {
 	w.link(e)
 }
 
-// Remove removes e, and reports whether it was pending.
+// Remove removes the entry e if it is pending, and reports whether it was pending.
 func (w *Wheel[T]) Remove(e *Entry[T]) bool {
 	if !e.pending {
 		return false
@@ -81,8 +83,8 @@ func (w *Wheel[T]) Remove(e *Entry[T]) bool {
 	return true
 }
 
-// Reset moves a pending e to another tick, and reports whether it was pending. An entry that was
-// due or removed is not scheduled again.
+// Reset moves the entry e to another tick if it is pending, and reports whether it was pending. An
+// entry that is not pending is not scheduled.
 func (w *Wheel[T]) Reset(e *Entry[T], due int64) bool {
 	if !e.pending {
 		return false
@@ -94,7 +96,7 @@ func (w *Wheel[T]) Reset(e *Entry[T], due int64) bool {
 	return true
 }
 
-// notBeforeNext returns due, or the next tick if due has passed.
+// notBeforeNext returns due, or the next tick if that is later.
 func (w *Wheel[T]) notBeforeNext(due int64) int64 {
 	if w.now == math.MaxInt64 {
 		panic("timer: entry added after the last tick")
@@ -102,17 +104,17 @@ func (w *Wheel[T]) notBeforeNext(due int64) int64 {
 	return max(due, w.now+1)
 }
 
-// Next returns the first tick of the next bucket that is not empty, which is after now. Advance has
-// no effect before it. If nothing is pending, ok is false and tick is MaxInt64. Next reads one word
-// per level.
+// Next returns the first tick of the next bucket that is not empty. The tick is after the current
+// one, and no entry is due before it. If no entry is pending, ok is false and tick is MaxInt64.
+// Next reads one word per level.
 func (w *Wheel[T]) Next() (tick int64, ok bool) {
 	_, tick = w.first()
 	return tick, w.count > 0
 }
 
-// Advance moves the clock to now, and appends the entries that are due to due, in the order of
-// their ticks. It ignores times before the current one. It visits buckets and not ticks, so idle
-// time costs nothing.
+// Advance sets the current tick to now, and appends to due the entries that are due, in the order
+// of their ticks. It has no effect if now is before the current tick. It visits only buckets in
+// use, so a long time without entries costs nothing.
 func (w *Wheel[T]) Advance(now int64, due []*Entry[T]) []*Entry[T] {
 	for w.count > 0 {
 		lowest, begin := w.first()
@@ -126,8 +128,9 @@ func (w *Wheel[T]) Advance(now int64, due []*Entry[T]) []*Entry[T] {
 	return due
 }
 
-// Skip moves the clock to now, but not into a bucket that is not empty. With a current clock an
-// added entry is in a lower level, and moves down less often. A clock that lags is correct as well.
+// Skip sets the current tick to now, or to the tick before the next bucket that is not empty if
+// that is earlier. The wheel is correct without Skip. But if the current tick lags behind, an added
+// entry is put in a higher level than necessary, and moves down more often.
 func (w *Wheel[T]) Skip(now int64) {
 	if now <= w.now {
 		return
@@ -138,9 +141,9 @@ func (w *Wheel[T]) Skip(now int64) {
 	w.moveTo(now)
 }
 
-// first returns the bucket that begins first. Of two that begin together it returns the higher
-// level, whose entries may belong into the lower level or be due. Without entries it returns nil
-// and MaxInt64.
+// first returns the level and the first tick of the bucket that begins next. If two buckets begin
+// in the same tick, it returns the one of the higher level, because its entries may have to move to
+// the lower level first. If no entry is pending, it returns nil and MaxInt64.
 func (w *Wheel[T]) first() (*level[T], int64) {
 	var found *level[T]
 	begin := int64(math.MaxInt64)
@@ -149,8 +152,8 @@ func (w *Wheel[T]) first() (*level[T], int64) {
 		if l.used == 0 {
 			continue
 		}
-		// Rotate the ring so that bit 0 is the bucket of now. Where a bit appears twice, its lower
-		// copy is the correct one.
+		// Rotate the bitmap so that bit 0 is the bucket of the current tick. A bit of l.used can
+		// appear twice in the result; TrailingZeros64 uses the lower one, which is correct.
 		rotated := l.used>>l.index | l.used<<(len(l.heads)-l.index)
 		if b := (l.position + int64(bits.TrailingZeros64(rotated))) * l.width; b <= begin {
 			found, begin = l, b
@@ -159,9 +162,9 @@ func (w *Wheel[T]) first() (*level[T], int64) {
 	return found, begin
 }
 
-// empty removes all entries from the current bucket of a level. The caller has moved the clock to
-// the first tick of this bucket: entries of this tick are appended to due, the others move to lower
-// levels.
+// empty removes all entries from the current bucket of a level. The current tick must be the first
+// tick of this bucket. Entries that are due in this tick are appended to due; the other entries
+// move to lower levels.
 func (w *Wheel[T]) empty(l *level[T], due []*Entry[T]) []*Entry[T] {
 	e := l.heads[l.index]
 	l.heads[l.index] = nil
@@ -181,7 +184,7 @@ func (w *Wheel[T]) empty(l *level[T], due []*Entry[T]) []*Entry[T] {
 	return due
 }
 
-// moveTo sets the clock. The buckets that it passes must be empty.
+// moveTo sets the current tick. The buckets between the old and the new tick must be empty.
 func (w *Wheel[T]) moveTo(now int64) {
 	if now <= w.now {
 		return
@@ -190,7 +193,7 @@ func (w *Wheel[T]) moveTo(now int64) {
 	for i := range w.levels {
 		l := &w.levels[i]
 		if now <= l.until {
-			return // buckets of higher levels end no earlier
+			return // now is still in the current bucket of this level, and so of all higher levels
 		}
 		l.moveTo(now)
 	}
@@ -204,8 +207,8 @@ func (l *level[T]) moveTo(now int64) {
 	l.reach = l.lastTick(buckets - 1)
 }
 
-// lastTick returns the last tick of the bucket that is the given number of buckets after that of
-// now, at most MaxInt64.
+// lastTick returns the last tick of the bucket that is the given number of buckets after the
+// current bucket, but at most MaxInt64.
 func (l *level[T]) lastTick(buckets int64) int64 {
 	if l.position >= math.MaxInt64/l.width-buckets {
 		return math.MaxInt64
@@ -213,7 +216,8 @@ func (l *level[T]) lastTick(buckets int64) int64 {
 	return (l.position+buckets+1)*l.width - 1
 }
 
-// link adds e to the lowest level whose ring contains its due tick, which is after now.
+// link adds the entry e to the lowest level whose ring contains its due tick. The due tick must be
+// after the current tick.
 func (w *Wheel[T]) link(e *Entry[T]) {
 	i := 0
 	for ; ; i++ {
@@ -225,7 +229,8 @@ func (w *Wheel[T]) link(e *Entry[T]) {
 		}
 	}
 	l := &w.levels[i]
-	// due is less than one round after now, so the index needs no second division.
+	// The due tick is less than one round after the current tick, so a subtraction replaces the
+	// modulo operation.
 	bucket := l.index + int(e.due/l.width-l.position)
 	if bucket >= len(l.heads) {
 		bucket -= len(l.heads)
@@ -239,7 +244,7 @@ func (w *Wheel[T]) link(e *Entry[T]) {
 	l.used |= 1 << bucket
 }
 
-// unlink removes e from its bucket.
+// unlink removes the entry e from its bucket.
 func (w *Wheel[T]) unlink(e *Entry[T]) {
 	if e.next != nil {
 		e.next.prev = e.prev
@@ -256,8 +261,8 @@ func (w *Wheel[T]) unlink(e *Entry[T]) {
 	e.prev, e.next = nil, nil
 }
 
-// addLevel adds a level above the existing ones. It is only called if their rings end before
-// MaxInt64, so the width does not overflow.
+// addLevel adds a level above the existing ones. It is called only if the rings of all levels end
+// before MaxInt64, so the width does not overflow.
 func (w *Wheel[T]) addLevel() {
 	buckets := w.Buckets
 	if buckets == 0 {

@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// model is a simple timer: a map of the pending entries.
+// model is a simple timer: a map from the pending entries to their due ticks.
 type model struct {
 	now     int64
 	pending map[*Entry[int]]int64
@@ -48,8 +48,8 @@ func (m *model) advance(now int64) []int64 {
 	return ticks
 }
 
-// skip takes the time that the wheel has skipped to. It must be between the time before and now,
-// and before the first entry.
+// skip calls Skip of the wheel, and sets the current tick of the model to that of the wheel. This
+// tick must be between the old current tick and now, and before the first entry.
 func (m *model) skip(t testing.TB, wheel *Wheel[int], now int64) {
 	t.Helper()
 	wheel.Skip(now)
@@ -66,15 +66,15 @@ func (m *model) skip(t testing.TB, wheel *Wheel[int], now int64) {
 	m.now = wheel.now
 }
 
-// pair is a wheel and its model, which get the same calls.
+// pair is a wheel and its model. A test performs the same calls on both.
 type pair struct {
 	wheel   Wheel[int]
 	model   *model
-	entries []*Entry[int] // all that were added
+	entries []*Entry[int] // all entries that were added so far
 }
 
-// step performs one operation on both and compares them. kind selects the operation, which the
-// entry, and ticks is the distance from now.
+// step performs one operation on the wheel and the model, and compares the two. The argument kind
+// selects the operation, which selects the entry, and ticks is the distance of the tick from now.
 func (p *pair) step(t testing.TB, kind, which int, ticks int64) {
 	t.Helper()
 	at := p.model.now + ticks
@@ -123,8 +123,8 @@ func (p *pair) advance(t testing.TB, now int64) {
 	}
 }
 
-// compareNext checks that Next is not after the first entry, as the Timer would sleep too long, and
-// after now, as it would not sleep otherwise.
+// compareNext checks the result of Next. It must not be after the first due entry, or a Timer would
+// sleep too long, and it must be after the current tick, or a Timer would not sleep at all.
 func (p *pair) compareNext(t testing.TB) {
 	t.Helper()
 	if p.wheel.Len() != len(p.model.pending) {
@@ -143,7 +143,7 @@ func (p *pair) compareNext(t testing.TB) {
 	}
 }
 
-// checkInvariants checks the invariants in the comment of Wheel.
+// checkInvariants checks the invariants that the comment of Wheel states.
 func (p *pair) checkInvariants(t testing.TB) {
 	t.Helper()
 	seen := 0
@@ -173,8 +173,8 @@ func (p *pair) checkInvariants(t testing.TB) {
 	}
 }
 
-// TestWheelAgainstModel compares the wheel with the model over random operations and times,
-// including times that do not increase, with rings of several sizes.
+// TestWheelAgainstModel performs random operations on wheels with several numbers of buckets, and
+// compares each wheel with the model. The times include times before the current tick.
 func TestWheelAgainstModel(t *testing.T) {
 	for _, buckets := range []int{0, 2, 3, 20, 64} {
 		for seed := range seed.Sequence(t, 15) {
@@ -191,8 +191,8 @@ func TestWheelAgainstModel(t *testing.T) {
 	}
 }
 
-// distance returns a random number of ticks below 2^(powers+1), of all magnitudes, often near
-// powers of the default number of buckets, and sometimes zero or negative.
+// distance returns a random number of ticks below 2^(powers+1). All magnitudes are equally likely,
+// except that some results are near powers of the default number of buckets, zero or negative.
 func distance(random *rand.Rand, powers int) int64 {
 	switch random.IntN(8) {
 	case 0:
@@ -208,7 +208,7 @@ func distance(random *rand.Rand, powers int) int64 {
 	return power + random.Int64N(power)
 }
 
-// FuzzWheel performs the steps that the input encodes, 10 bytes each.
+// FuzzWheel performs the steps that the input encodes. Each step takes 10 bytes.
 func FuzzWheel(f *testing.F) {
 	f.Add(
 		uint8(20),
@@ -229,7 +229,7 @@ func FuzzWheel(f *testing.F) {
 	})
 }
 
-// Entries are due in their exact tick, also across the boundaries of levels.
+// Entries are due in their exact tick, also if the tick is at the boundary of a bucket or level.
 func TestWheelFindsEntriesInTheirTick(t *testing.T) {
 	for _, start := range []int64{0, 1, 19, 20, 21, 398, 399, 400, 7999, 8000, 1 << 36,
 		math.MaxInt64 - 201} {
@@ -273,7 +273,8 @@ func TestWheelIgnoresDecreasingTime(t *testing.T) {
 	}
 }
 
-// A wheel that visited every tick would not finish this test.
+// Advance over all ticks up to MaxInt64 must return all entries. A wheel that visited every tick
+// would not finish this test.
 func TestAdvanceOverIdleTimeIsCheap(t *testing.T) {
 	var wheel Wheel[int]
 	for shift := range 62 {
@@ -323,7 +324,7 @@ func wantPanic(t *testing.T, what string, do func()) {
 func TestWheelDoesNotAllocate(t *testing.T) {
 	var wheel Wheel[int]
 	var e Entry[int]
-	wheel.Add(&e, 30_000) // creates its level
+	wheel.Add(&e, 30_000) // creates the level of the entry
 	wheel.Remove(&e)
 	if n := testing.AllocsPerRun(100,
 		func() { wheel.Add(&e, 30_000); wheel.Reset(&e, 20_000); wheel.Remove(&e) }); n != 0 {

@@ -9,15 +9,16 @@ import (
 // crash may leave such files; they can be deleted.
 const TemporarySuffix = ".tmp"
 
-// WriteFileAtomic replaces a file's content so that a crash leaves either the old or the new
-// content: temporary file, sync, rename, directory sync. When it fails the old content is still
-// there, except after a failed directory sync: then it is either one. Only one goroutine at a time
-// may write a given file.
+// WriteFileAtomic replaces the content of a file so that a crash leaves either the old or the new
+// content. It writes a temporary file, syncs it, renames it, and syncs the directory. If it fails,
+// the file keeps its old content, with one exception: if the sync of the directory fails, the file
+// has the new content, and a crash may restore the old one. Only one goroutine at a time may write
+// a given file.
 func WriteFileAtomic(fsys FS, name string, content []byte) error {
 	temporary := name + TemporarySuffix
 	if err := writeSynced(fsys, temporary, content); err != nil {
-		// The leftover is harmless, and on a full disk only its removal helps. If the removal fails
-		// too, the result is the same.
+		// Remove the temporary file, because it takes space on a disk that may be full. An error of
+		// Remove is ignored: a temporary file that remains is harmless.
 		_ = fsys.Remove(temporary)
 		return fmt.Errorf("write %s: %w", temporary, err)
 	}
@@ -31,7 +32,7 @@ func WriteFileAtomic(fsys FS, name string, content []byte) error {
 	return nil
 }
 
-// writeSynced creates a file with the content and syncs it.
+// writeSynced creates a file with the given content and syncs it.
 func writeSynced(fsys FS, name string, content []byte) error {
 	file, err := fsys.Create(name)
 	if err != nil {

@@ -16,5 +16,6 @@ func cached(fd int, offset, length int64) (bytes int64, ok bool) {
 }
 
 func uncache(fd int, offset, length int64) {
-	_ = unix.Fadvise(fd, offset, length, unix.FADV_DONTNEED) // a hint
+	// the request is a hint, so an error does not matter
+	_ = unix.Fadvise(fd, offset, length, unix.FADV_DONTNEED)
 }

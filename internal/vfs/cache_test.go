@@ -23,7 +23,7 @@ func TestUncacheDropsSyncedPages(t *testing.T) {
 		t.Skipf("the filesystem kept %d bytes of the half that Uncache should drop", first)
 	}
 	if second != size/2 {
-		t.Errorf("%d bytes of the other half are cached, want all of it", second)
+		t.Errorf("%d bytes of the second half are cached, want all %d", second, size/2)
 	}
 	wantContent(t, fsys, name, strings.Repeat("x", size))
 }

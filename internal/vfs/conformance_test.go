@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// forEachFS runs a test on every filesystem, including the wrappers: the in-memory filesystem of
-// the tests must behave like the disk.
+// forEachFS runs a test on every filesystem, because the in-memory filesystem and the wrappers must
+// behave like the real filesystem.
 func forEachFS(t *testing.T, run func(t *testing.T, fsys FS, dir string)) {
 	t.Run("OS", func(t *testing.T) { run(t, OS{}, t.TempDir()) })
 	t.Run("Mem", func(t *testing.T) { run(t, NewMem(), "/") })
@@ -220,10 +220,10 @@ func TestLockIsExclusiveUntilClosed(t *testing.T) {
 func TestFreeIsPositive(t *testing.T) {
 	forEachFS(t, func(t *testing.T, fsys FS, dir string) {
 		if free, err := fsys.Free(dir); err != nil || free == 0 {
-			t.Errorf("free %d, %v", free, err)
+			t.Errorf("Free returned %d, %v; want a positive number", free, err)
 		}
 		if _, err := fsys.Free(filepath.Join(dir, "missing")); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("free of a missing directory: %v", err)
+			t.Errorf("Free of a missing directory: %v, want fs.ErrNotExist", err)
 		}
 	})
 }

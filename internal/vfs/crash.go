@@ -5,25 +5,26 @@ import (
 	"slices"
 )
 
-// pageBytes is the unit in which a crash keeps or loses unsynced content. Of some pages a crash
-// keeps only the beginning, because not every disk writes a sector atomically.
+// pageBytes is the unit in which a crash keeps or loses unsynced content. A crash may also keep
+// only the beginning of a page, because not every disk writes a sector atomically.
 const pageBytes = 512
 
-// CrashClone returns the filesystem as a power cut at this moment would leave it in the worst case,
-// without any unsynced change. The original remains usable; its open files and locks are not part
+// CrashClone returns a copy of the filesystem after a power cut at this moment, in the worst case:
+// all unsynced changes are lost. The original remains usable. Its open files and locks are not part
 // of the clone.
 func (m *Mem) CrashClone() *Mem { return m.crash(nil) }
 
-// CrashClonePartly is like CrashClone, but some of the unsynced changes, chosen by seed, did reach
-// the disk: the directory changes that keptChanges selects, and of each file some pages and some of
-// its growth, in any order. A page within the new size that did not reach the disk reads as before,
-// or as zeros. A page that was being written is new up to some byte.
+// CrashClonePartly is like CrashClone, but some of the unsynced changes, chosen by seed, have
+// reached the disk: the directory changes that keptChanges selects, and for each file some changed
+// pages and a size between the old and the new one. Other pages have their old content, or zeros
+// beyond the old size. A page may also be torn: new up to some byte, and old after it.
 func (m *Mem) CrashClonePartly(seed uint64) *Mem { return m.crash(rand.New(rand.NewPCG(seed, 0))) }
 
 func (m *Mem) crash(random *rand.Rand) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	kept := map[*memNode]map[string]*memNode{} // entries of each changed directory after the crash
+	// the entries after the crash, for each directory of which a change is kept
+	kept := map[*memNode]map[string]*memNode{}
 	if random != nil {
 		for _, change := range keptChanges(m.pending, random) {
 			for _, edge := range change.edges {
@@ -40,17 +41,18 @@ func (m *Mem) crash(random *rand.Rand) *Mem {
 	return clone
 }
 
-// keptChanges selects the directory changes that reached the disk. Half of the time it selects a
-// prefix, because a journal keeps their order (ext4, XFS). POSIX guarantees no order, and a
-// filesystem that logs file by file (Btrfs, F2FS) keeps none: the other half of the time it selects
-// any of them, except that a change of the same name or the same file as a lost one is lost too.
+// keptChanges selects the directory changes that have reached the disk. For half of the seeds it
+// selects the oldest changes up to some point, because filesystems with a journal keep the order of
+// changes (ext4, XFS). POSIX guarantees no order, and filesystems that log each file separately
+// keep none (Btrfs, F2FS). So for the other seeds it selects any changes, except that a change is
+// also lost if an earlier change of the same name or file is lost.
 func keptChanges(pending []memChange, random *rand.Rand) []memChange {
 	if random.IntN(2) == 0 {
 		return pending[:random.IntN(len(pending)+1)]
 	}
 	var kept []memChange
 	lostNames, lostNodes := map[memEdge]bool{}, map[*memNode]bool{}
-	// half, few, or about one of them is lost
+	// on average half of the changes, an eighth of them, or one change is lost
 	oneIn := []int{2, 8, 1 + len(pending)}[random.IntN(3)]
 	for _, change := range pending {
 		lost := random.IntN(oneIn) == 0
@@ -74,8 +76,8 @@ func keptChanges(pending []memChange, random *rand.Rand) []memChange {
 	return kept
 }
 
-// crashCopier copies the surviving nodes. A node with two names, which a rename between directories
-// can leave, is copied once.
+// crashCopier copies the nodes that survive a crash. A rename between directories of which only a
+// part survives can leave a node with two names; such a node is copied once.
 type crashCopier struct {
 	random *rand.Rand // nil: keep no unsynced change
 	kept   map[*memNode]map[string]*memNode
@@ -102,7 +104,7 @@ func (c *crashCopier) copy(node *memNode) *memNode {
 	if kept, changed := c.kept[node]; changed {
 		entries = kept
 	}
-	// Sorted by name, so that the same seed keeps the same bytes.
+	// Copy in the order of names, so that the same seed keeps the same bytes in every run.
 	for _, name := range (&memNode{entries: entries}).names() {
 		dir.entries[name] = c.copy(entries[name])
 	}
@@ -110,9 +112,9 @@ func (c *crashCopier) copy(node *memNode) *memNode {
 	return dir
 }
 
-// content returns the surviving content of a file. Size and pages are chosen independently, as on a
-// filesystem that journals only metadata: a file may have its new size and old or no content.
-// Checksums must detect that.
+// content returns the content of a file after the crash. Size and pages are chosen independently,
+// as on a filesystem that journals only metadata: a file may have its new size with old content or
+// zeros. The users of the filesystem must detect that by checksums.
 func (c *crashCopier) content(node *memNode) []byte {
 	content := slices.Clone(node.synced)
 	if c.random == nil || node.dirtyFrom == node.dirtyTo && len(node.content) == len(node.synced) {
@@ -125,14 +127,14 @@ func (c *crashCopier) content(node *memNode) []byte {
 			continue
 		}
 		if c.random.IntN(8) == 0 {
-			end = page + c.random.IntN(end-page) // torn
+			end = page + c.random.IntN(end-page) // a torn page
 		}
 		copy(content[page:end], node.content[page:end])
 	}
 	return content
 }
 
-// size returns the old size, the new one, or a size between them.
+// size returns the old size, the new size, or a size between the two.
 func (c *crashCopier) size(before, after int) int {
 	low, high := min(before, after), max(before, after)
 	switch c.random.IntN(3) {

@@ -132,8 +132,8 @@ func TestSyncedContentMatchesModel(t *testing.T) {
 	}
 }
 
-// TestCrashPartlyMixesOldAndNewByPage checks that each byte after a partial crash is the old one,
-// the new one, or a zero beyond the old size; and that the same seed gives the same result.
+// TestCrashPartlyMixesOldAndNewByPage checks that each byte after a partial crash is the old byte,
+// the new byte, or a zero beyond the old size. The same seed must give the same result.
 func TestCrashPartlyMixesOldAndNewByPage(t *testing.T) {
 	before, after := bytes.Repeat([]byte("o"), 3000), bytes.Repeat([]byte("n"), 5000)
 	mem := NewMem()
@@ -171,8 +171,9 @@ func TestCrashPartlyMixesOldAndNewByPage(t *testing.T) {
 	}
 }
 
-// TestCrashPartlyKeepsAnyDirectoryChanges checks that any subset of five new names may survive,
-// because POSIX guarantees no order, and that the prefixes that a journal leaves are frequent.
+// TestCrashPartlyKeepsAnyDirectoryChanges checks that every subset of five new names can survive a
+// partial crash, because POSIX guarantees no order. The subsets that a journal would leave, in
+// which the oldest names survive, must be frequent.
 func TestCrashPartlyKeepsAnyDirectoryChanges(t *testing.T) {
 	mem := NewMem()
 	for i := range 5 {
@@ -192,14 +193,15 @@ func TestCrashPartlyKeepsAnyDirectoryChanges(t *testing.T) {
 	}
 }
 
-// TestCrashPartlyLosesDependentChanges checks that a change of the same name or the same file as a
-// lost change is lost too.
+// TestCrashPartlyLosesDependentChanges checks that a change is lost if an earlier change of the
+// same name or the same file is lost.
 func TestCrashPartlyLosesDependentChanges(t *testing.T) {
 	mem := NewMem()
 	put(t, mem, "old", "1")
-	must(t, mem.Rename("old", "new"))   // the same file
-	put(t, mem, "old", "2")             // the same name
-	must(t, mem.Rename("old", "other")) // both
+	must(t, mem.Rename("old", "new")) // changes the same file as the creation of old
+	put(t, mem, "old", "2")           // changes the same name as the rename
+	// changes the same file and the same name as the line before
+	must(t, mem.Rename("old", "other"))
 	left := map[string]bool{}
 	for seed := range uint64(500) {
 		left[strings.Join(namesIn(t, mem.CrashClonePartly(seed), "/"), " ")] = true
@@ -246,7 +248,7 @@ func TestWriteFileAtomicLeavesOldOrNewAtEveryCrash(t *testing.T) {
 			mem := NewMem()
 			must(t, WriteFileAtomic(mem, "a", []byte("old")))
 			fault := NewFault(mem)
-			// From this step on every operation fails, as on a machine without power.
+			// Every operation from this step on fails, as after a power cut.
 			fault.Inject(Rule{Skip: step})
 			err := WriteFileAtomic(fault, "a", []byte("new, and longer"))
 			crashed := mem.CrashClone()

@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// TestMemBehavesLikeTheDisk runs random operations on the disk and in memory: each must succeed on
-// both or fail on both, and the trees must stay equal.
+// TestMemBehavesLikeTheDisk runs the same random operations on OS and Mem. Each operation must
+// succeed on both or fail on both, and the directory trees must stay equal.
 func TestMemBehavesLikeTheDisk(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	disk := t.TempDir()
@@ -57,13 +57,13 @@ func doRandom(fsys FS, root string, op int, from, to, text string) error {
 		_, err := fsys.ReadDir(from)
 		return err
 	}
-	if len(text) > 15 { // rarely, because it leaves few files for later steps
+	if len(text) > 15 { // less often, because few files remain for later steps
 		return fsys.RemoveAll(from)
 	}
 	return nil
 }
 
-// listTree returns files with their sizes, and directories, sorted.
+// listTree returns a sorted listing of the files with their sizes and of the directories.
 func listTree(t *testing.T, fsys FS, root string) string {
 	t.Helper()
 	var lines strings.Builder
@@ -142,8 +142,8 @@ func namesIn(t *testing.T, fsys FS, dir string) []string {
 	return names
 }
 
-// TestPartialCrashesLeaveAtomicFilesWhole checks that a file that was written atomically is
-// complete or missing, whatever part of the unsynced changes survives.
+// TestPartialCrashesLeaveAtomicFilesWhole checks that a file that was written by WriteFileAtomic is
+// complete or missing after a partial crash, whichever unsynced changes survive.
 func TestPartialCrashesLeaveAtomicFilesWhole(t *testing.T) {
 	mem := NewMem()
 	for i := range 20 {

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// Op is an operation, in the rules of Fault and in the lines of Trace.
+// Op is the name of an operation, in the rules of Fault and in the lines of Trace.
 type Op string
 
 // The operations of FS and of File.
 const (
-	OpOpen      Op = "open" // also OpenReadWrite
+	OpOpen      Op = "open" // Open and OpenReadWrite
 	OpCreate    Op = "create"
 	OpReadFile  Op = "read-file"
 	OpRename    Op = "rename"
@@ -39,14 +39,14 @@ const (
 // Rule selects operations of a Fault that fail, and the failure. The zero value makes every
 // operation fail with EIO.
 type Rule struct {
-	Op Op // default: any
-	// Name is a pattern (path.Match) for the file's base name, for a rename the old one; default:
-	// any.
+	Op Op // default: any operation
+	// Name is a pattern (path.Match) for the base name of the file; for a rename, the old name.
+	// Default: any name.
 	Name  string
 	Skip  int   // number of matching operations that succeed first
-	Times int   // number of operations that fail after them; default: all
-	Err   error // default: EIO
-	// WriteBytes is the number of bytes that a failing write still writes: a short write.
+	Times int   // number of operations that fail after the skipped ones; default: all
+	Err   error // error of the failing operations; default: EIO
+	// WriteBytes is the number of bytes that a failing write writes before it fails.
 	WriteBytes int
 }
 
@@ -56,7 +56,7 @@ type Fault struct {
 	inner FS
 	mu    sync.Mutex // guards the fields below, and the counters within the rules
 	rules []*Rule
-	count int // operations so far, failed ones too
+	count int // operations so far, including failed ones
 	fails int // operations that failed because of a rule
 }
 
@@ -79,16 +79,16 @@ func (f *Fault) Clear() {
 	f.rules = nil
 }
 
-// Count returns the number of operations so far. A test runs once to count, then once with a fault
-// at each operation.
+// Count returns the number of operations so far. A test uses it to run its scenario once without
+// faults, and then once for each operation with a fault at this operation.
 func (f *Fault) Count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.count
 }
 
-// Failed returns the number of operations that failed because of a rule. A test that skips more and
-// more operations ends when it does not increase.
+// Failed returns the number of operations that failed because of a rule. A test that runs its
+// scenario with an increasing Skip can end when no operation has failed.
 func (f *Fault) Failed() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,7 +114,7 @@ func (f *Fault) check(op Op, name string) *Rule {
 	return nil
 }
 
-// fail is check for operations without a short write: it returns only the error.
+// fail calls check and returns only the error, for operations other than writes.
 func (f *Fault) fail(op Op, name string) error {
 	if failure := f.check(op, name); failure != nil {
 		return failure.Err
@@ -122,8 +122,8 @@ func (f *Fault) fail(op Op, name string) error {
 	return nil
 }
 
-// matches reports whether the rule makes this operation fail, and counts the operation. Times
-// counts down to 1; -1 marks a rule without failures left.
+// matches reports whether the rule makes this operation fail. It decrements Skip or Times. A rule
+// that has no failures left has Times -1, because 0 means that all operations fail.
 func (r *Rule) matches(op Op, name string) bool {
 	if r.Op != "" && r.Op != op {
 		return false
@@ -239,7 +239,8 @@ func (f *Fault) Free(name string) (uint64, error) {
 	return f.inner.Free(name)
 }
 
-// do runs an operation, unless a rule makes it fail: then the operation does not run at all.
+// do runs an operation. If a rule makes the operation fail, do returns the error without running
+// it.
 func (f *Fault) do(op Op, name string, run func() error) error {
 	if err := f.fail(op, name); err != nil {
 		return err

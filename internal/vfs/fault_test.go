@@ -41,8 +41,8 @@ func TestFaultInjectsShortWrites(t *testing.T) {
 	wantContent(t, fault, "a", "012")
 }
 
-// TestFaultAppliesToEveryOperation checks that each operation is matched under its own name, and
-// that a fault is returned to the caller.
+// TestFaultAppliesToEveryOperation checks that a rule for an operation makes exactly this operation
+// fail, and that the caller receives the injected error.
 func TestFaultAppliesToEveryOperation(t *testing.T) {
 	fault := NewFault(NewMem())
 	file := put(t, fault, "a", "abc")

@@ -8,54 +8,55 @@ import (
 	"syscall"
 )
 
-// Handles is a table of files that opens each file when it is used, and keeps a bounded number of
-// them open: a log may have far more segments than a process may have descriptors. It closes the
-// least recently used files first (second chance).
+// Handles is a table of files. It opens a file when the file is used, and keeps a limited number of
+// files open, because a log may have many more segments than a process may have file descriptors.
+// It closes files that were not used recently first (the second-chance algorithm).
 //
-// Files with unsynced writes stay open whatever the bound, because a file that is closed and opened
-// again may never report that the kernel could not write it back. So do files that are pinned or
-// kept. A file whose Close fails counts as closed.
+// Files with unsynced writes stay open whatever the limit: if the kernel fails to write their pages
+// back, a file that was closed and opened again might never report that error. Files that are
+// pinned or kept stay open, too. A file whose Close fails is treated as closed.
 //
-// When the process has no descriptor left, other files of the table are closed to open the
-// requested one. A caller that pins the file before it changes anything can distinguish this case
-// from a failing disk.
+// If the process has no descriptor left, Handles closes other files of the table to open the
+// requested one. If that does not help, the operation fails. A caller that pins a file before it
+// changes the file can distinguish this failure from a failure of the disk.
 type Handles struct {
 	fs  FS
 	max int
 	mu  struct {
 		sync.Mutex
 		open []*Handle // unordered
-		next int       // index where the search for a file to evict continues
+		next int       // index in open at which the search for a file to evict continues
 	}
 }
 
-// NewHandles returns a table that keeps at most openMax files open; 0 means no bound.
+// NewHandles returns a table that keeps at most openMax files open; 0 means no limit.
 func NewHandles(fsys FS, openMax int) *Handles { return &Handles{fs: fsys, max: openMax} }
 
-// Handle is a file of the table, open or not. The file is opened for reading and writing. Handle
-// implements File. A caller that needs the file to stay open over several calls, or needs the File
-// that FS returned, pins it.
+// Handle is a File in the table of Handles. The underlying file is open or not, and is opened for
+// reading and writing when it is used. A caller pins the handle if it needs the underlying file
+// itself, or if the file must stay open over several calls.
 type Handle struct {
 	table *Handles
 
-	// users is the number of users of the open file, or usersNone while it is not open.
+	// users is the number of current users of the underlying file, or usersNone while the file is
+	// not open.
 	//
-	// file is written only by a goroutine that holds mu while users is usersNone. It is read only
-	// by a goroutine that has incremented users from 0 or more, until it decrements users again.
-	// So a write never runs concurrently with a read.
+	// file is assigned only by a goroutine that holds mu, while users is usersNone. It is read only
+	// by a goroutine that has incremented users from a value of 0 or more, until the goroutine
+	// decrements users again. So file is never assigned while another goroutine reads it.
 	users atomic.Int64
 	file  File
-	used  atomic.Bool // since the last eviction scan passed it
-	// dirty means unsynced writes. It is set before users is decremented, so a goroutine that
-	// changes users from 0 sees it.
+	used  atomic.Bool // the file was used since the last eviction scan visited it
+	// dirty is set if the file has unsynced writes. A writer sets it before it decrements users, so
+	// a goroutine that changes users from 0 to usersNone reads the current value.
 	dirty atomic.Bool
-	kept  atomic.Bool
-	index int // in Handles.mu.open; guarded by Handles.mu
+	kept  atomic.Bool // see Keep and Freeze
+	index int         // of this handle in Handles.mu.open; guarded by Handles.mu
 
 	mu struct {
 		sync.Mutex // held while the file is opened
 		name       string
-		closed     bool // permanently
+		closed     bool // the underlying file is never opened again
 	}
 }
 
@@ -63,7 +64,7 @@ const usersNone = -1
 
 var _ File = (*Handle)(nil)
 
-// Handle returns an existing file without opening it.
+// Handle returns the handle of an existing file, and does not open the file.
 func (s *Handles) Handle(name string) *Handle {
 	h := &Handle{table: s}
 	h.mu.name = name
@@ -71,10 +72,10 @@ func (s *Handles) Handle(name string) *Handle {
 	return h
 }
 
-// Create creates a file, as FS.Create does.
+// Create creates a file, as FS.Create does, and returns its handle.
 func (s *Handles) Create(name string) (*Handle, error) { return s.opened(name, s.fs.Create) }
 
-// OpenReadWrite opens an existing file.
+// OpenReadWrite opens an existing file and returns its handle.
 func (s *Handles) OpenReadWrite(name string) (*Handle, error) {
 	return s.opened(name, s.fs.OpenReadWrite)
 }
@@ -93,18 +94,19 @@ func (s *Handles) opened(name string, open func(string) (File, error)) (*Handle,
 }
 
 const (
-	// evictionScanMax bounds how many files one open scans for a file to evict. If most files
-	// have to stay open, the bound on open files is exceeded until later opens continue the scan. A
-	// scan of all files would visit up to ten thousand of them under the lock.
+	// evictionScanMax is the largest number of files that are scanned to evict a file when another
+	// one is opened, because a table may contain ten thousand files and the scan holds the lock. If
+	// most of the files have to stay open, the limit on open files is exceeded until later opens
+	// continue the scan.
 	evictionScanMax = 512
 	// exhaustionEvictions is the number of files that are closed when the process has no descriptor
-	// left. It is more than one because another goroutine may take the first descriptor.
+	// left. It is more than one, because other goroutines may use the released descriptors first.
 	exhaustionEvictions = 16
 	// openAttempts is the number of attempts to open a file.
 	openAttempts = 4
 )
 
-// openFile opens a file, and closes others of the table when there is no descriptor left.
+// openFile opens a file. If the process has no descriptor left, it closes other files of the table.
 func (s *Handles) openFile(name string, open func(string) (File, error)) (file File, err error) {
 	err = s.WithDescriptor(func() error {
 		file, err = open(name)
@@ -113,9 +115,9 @@ func (s *Handles) openFile(name string, open func(string) (File, error)) (file F
 	return file, err
 }
 
-// WithDescriptor runs do, which opens a file or a directory outside the table. When the process or
-// the system has no descriptor left, it closes files of the table and runs do again, so do must be
-// repeatable.
+// WithDescriptor calls do, which opens a file or a directory outside the table. If do fails because
+// the process or the system has no descriptor left, WithDescriptor closes files of the table and
+// calls do again. So do must be repeatable.
 func (s *Handles) WithDescriptor(do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
@@ -136,22 +138,24 @@ func noDescriptorLeft(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// admit adds an open file that is in use, and evicts other files if there are too many.
+// admit adds to the table a file that was just opened and is in use. It evicts other files if the
+// limit on open files is exceeded.
 func (s *Handles) admit(h *Handle) {
 	s.mu.Lock()
 	h.index = len(s.mu.open)
 	s.mu.open = append(s.mu.open, h)
 	var victims []File
 	if s.max > 0 {
-		// Up to two scans of all files: the first one clears the marks of recently used files.
+		// Scan each file at most twice: the first visit clears the mark of a recently used file,
+		// and the second can evict it.
 		victims = s.evictLocked(s.max, min(2*len(s.mu.open), evictionScanMax))
 	}
 	s.mu.Unlock()
 	closeClean(victims)
 }
 
-// evictLocked removes files from the table until at most keep are open or scanMax files have
-// been scanned. The caller closes the returned files.
+// evictLocked removes files from the table until at most keep files are left or scanMax files have
+// been scanned. The caller must close the returned files.
 func (s *Handles) evictLocked(keep, scanMax int) (victims []File) {
 	for ; len(s.mu.open) > max(keep, 0) && scanMax > 0; scanMax-- {
 		if s.mu.next >= len(s.mu.open) {
@@ -168,7 +172,7 @@ func (s *Handles) evictLocked(keep, scanMax int) (victims []File) {
 	return victims
 }
 
-// closeClean closes files without unsynced writes, so that an error of Close loses nothing.
+// closeClean closes files without unsynced writes. It ignores errors, because no data can be lost.
 func closeClean(victims []File) {
 	for _, file := range victims {
 		_ = file.Close()
@@ -196,9 +200,9 @@ func (s *Handles) Open() int {
 	return len(s.mu.open)
 }
 
-// tryEvict takes the file from a handle without users. It returns nil if the file has to stay open
-// or was used recently. It never blocks: the caller holds Handles.mu, and a handle's mutex must not
-// be waited for under it.
+// tryEvict removes and returns the underlying file of a handle without users. It returns nil if the
+// file has to stay open or was used recently. It does not block: the caller holds Handles.mu, and
+// the lock order is Handle.mu before Handles.mu.
 func (h *Handle) tryEvict() File {
 	if h.used.Swap(false) || !h.mu.TryLock() {
 		return nil
@@ -208,7 +212,8 @@ func (h *Handle) tryEvict() File {
 		return nil
 	}
 	if h.dirty.Load() || h.kept.Load() {
-		h.users.Store(0) // no other goroutine has opened it: that requires mu
+		// no other goroutine has opened the file meanwhile, because that requires h.mu
+		h.users.Store(0)
 		return nil
 	}
 	file := h.file
@@ -216,8 +221,8 @@ func (h *Handle) tryEvict() File {
 	return file
 }
 
-// Pin opens the file, if it is not open, and keeps it open until Unpin. It returns the File that FS
-// returned.
+// Pin opens the underlying file, if it is not open, and keeps it open until Unpin. It returns the
+// underlying file.
 func (h *Handle) Pin() (File, error) {
 	for {
 		n := h.users.Load()
@@ -231,7 +236,7 @@ func (h *Handle) Pin() (File, error) {
 			continue
 		}
 		if h.users.CompareAndSwap(n, n+1) {
-			if !h.used.Load() { // usually it is set, and then the cache line stays shared
+			if !h.used.Load() { // do not write if it is set already: the cache line stays shared
 				h.used.Store(true)
 			}
 			return h.file, nil
@@ -239,12 +244,12 @@ func (h *Handle) Pin() (File, error) {
 	}
 }
 
-// Unpin ends a Pin.
+// Unpin must be called once for each successful Pin.
 func (h *Handle) Unpin() { h.users.Add(-1) }
 
 // open opens the file and pins it, unless another goroutine has opened it meanwhile. Only callers
-// for the same file wait for each other. The file is pinned because otherwise, with more files in
-// use than may be open, each would be closed again before it is read.
+// for the same file block each other. The file is pinned at once: otherwise, with more files in use
+// than the limit, it might be closed again before the caller reads it.
 func (h *Handle) open() (pinned bool, err error) {
 	h.mu.Lock()
 	if h.mu.closed {
@@ -255,7 +260,7 @@ func (h *Handle) open() (pinned bool, err error) {
 		defer h.mu.Unlock()
 		return false, nil
 	}
-	// Handles.mu is acquired under h.mu here, never the other way round.
+	// openFile acquires Handles.mu while h.mu is held, as the lock order requires.
 	file, err := h.table.openFile(h.mu.name, h.table.fs.OpenReadWrite)
 	if err != nil {
 		defer h.mu.Unlock()
@@ -269,8 +274,8 @@ func (h *Handle) open() (pinned bool, err error) {
 	return true, nil
 }
 
-// Keep opens the file and keeps it open until Release or Close, because its name is about to change
-// or to be removed.
+// Keep opens the file and keeps it open until Release or Close. A caller uses it before it renames
+// or removes the file, because the table could not open the file by its old name afterwards.
 func (h *Handle) Keep() error {
 	h.kept.Store(true)
 	_, err := h.Pin()
@@ -282,7 +287,7 @@ func (h *Handle) Keep() error {
 	return nil
 }
 
-// Release ends a Keep and sets the file's new name.
+// Release ends the effect of Keep and sets the new name of the file.
 func (h *Handle) Release(name string) {
 	h.mu.Lock()
 	h.mu.name = name
@@ -290,8 +295,8 @@ func (h *Handle) Release(name string) {
 	h.kept.Store(false)
 }
 
-// Freeze declares that the name may soon belong to another file: a file that is not open is never
-// opened again, and an open one stays open until Close.
+// Freeze prevents the file from being opened again, because its name may soon belong to another
+// file. If the file is open, it stays open until Close.
 func (h *Handle) Freeze() {
 	h.kept.Store(true)
 	h.mu.Lock()
@@ -323,8 +328,8 @@ func (h *Handle) WriteAt(p []byte, offset int64) (int, error) {
 		return 0, err
 	}
 	defer h.Unpin()
-	// Set after the write and before Unpin. If it were set before the write, a Sync that begins and
-	// ends in between would clear it.
+	// Set dirty after the write and before Unpin. If it were set before the write, a Sync that runs
+	// before the write would clear it.
 	defer h.dirty.Store(true)
 	return file.WriteAt(p, offset)
 }
@@ -350,14 +355,14 @@ func (h *Handle) Truncate(size int64) error {
 	return file.Truncate(size)
 }
 
-// Sync implements File. A file whose sync fails stays open and counts as not synced.
+// Sync implements File. If it fails, the file stays open, as a file with unsynced writes.
 func (h *Handle) Sync() error {
 	file, err := h.Pin()
 	if err != nil {
 		return err
 	}
 	defer h.Unpin()
-	h.dirty.Store(false) // before the sync: concurrent writes count as unsynced
+	h.dirty.Store(false) // before the sync, so that concurrent writes set it again
 	if err := file.Sync(); err != nil {
 		h.dirty.Store(true)
 		return err
@@ -365,7 +370,7 @@ func (h *Handle) Sync() error {
 	return nil
 }
 
-// Close implements File. The handle must not be in use.
+// Close implements File. The file must not be pinned or in use.
 func (h *Handle) Close() error {
 	h.mu.Lock()
 	h.mu.closed = true

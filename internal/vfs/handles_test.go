@@ -75,8 +75,8 @@ func TestHandlesKeepABoundedNumberOfFilesOpen(t *testing.T) {
 	}
 }
 
-// TestPinnedAndKeptFilesStayReadable checks that pinned and kept files stay readable whatever else
-// is opened, even when their names belong to other files.
+// TestPinnedAndKeptFilesStayReadable checks that pinned and kept files stay readable when other
+// files are opened, even after their names belong to other files.
 func TestPinnedAndKeptFilesStayReadable(t *testing.T) {
 	mem := NewMem()
 	handles := NewHandles(mem, 1)
@@ -95,29 +95,29 @@ func TestPinnedAndKeptFilesStayReadable(t *testing.T) {
 	}
 	all[2].Freeze()
 	readByte(t, all[3])
-	createFiles(t, NewHandles(mem, 0), 4) // other files under the same names
+	createFiles(t, NewHandles(mem, 0), 4) // create other files with the same names
 	for i := range 4 {
-		// and then no files under these names
+		// then rename these files, so that no files with these names exist
 		if err := mem.Rename(fmt.Sprintf("f%d", 3-i), fmt.Sprintf("old%d", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var b [1]byte
 	if _, err := pinned.ReadAt(b[:], 0); err != nil || b[0] != 0 {
-		t.Errorf("pinned file: %d, %v; want 0", b[0], err)
+		t.Errorf("pinned file contains %d, %v; want 0", b[0], err)
 	}
 	if got := readByte(t, all[1]); got != 1 {
-		t.Errorf("kept file: %d, want 1", got)
+		t.Errorf("kept file contains %d, want 1", got)
 	}
 	if _, err := all[2].ReadAt(b[:], 0); err != nil && !errors.Is(err, fs.ErrClosed) {
-		t.Errorf("frozen file: %v, want no error or fs.ErrClosed", err)
+		t.Errorf("read of a frozen file: %v, want no error or fs.ErrClosed", err)
 	}
 	all[0].Unpin()
 	all[1].Release("old2")
 }
 
-// TestConcurrentReadsReturnOwnContent reads files concurrently while they are opened and closed:
-// each read returns the content of its own file.
+// TestConcurrentReadsReturnOwnContent reads eight files concurrently through a table that keeps at
+// most two open. Each read must return the content of its own file.
 func TestConcurrentReadsReturnOwnContent(t *testing.T) {
 	handles := NewHandles(NewMem(), 2)
 	all := createFiles(t, handles, 8)
@@ -135,7 +135,7 @@ func TestConcurrentReadsReturnOwnContent(t *testing.T) {
 				i := random.IntN(len(all))
 				var b [1]byte
 				if _, err := all[i].ReadAt(b[:], 0); err != nil || b[0] != byte(i) {
-					t.Errorf("file %d: %d, %v", i, b[0], err)
+					t.Errorf("file %d contains %d, %v", i, b[0], err)
 					return
 				}
 			}
@@ -182,7 +182,7 @@ func TestLostWritesReachTheDiskOnlyWhenWrittenAgain(t *testing.T) {
 	}
 }
 
-// limitedFS is a filesystem for a process that may have at most max open files.
+// limitedFS is a filesystem that fails with EMFILE if more than max files would be open.
 type limitedFS struct {
 	FS
 	open, max int
@@ -215,8 +215,9 @@ func (f *countedFile) Close() error {
 	return f.File.Close()
 }
 
-// TestFilesAreClosedOnDescriptorExhaustion checks that a process without descriptors closes files
-// of the table to open another one, whatever the bound of the table is.
+// TestFilesAreClosedOnDescriptorExhaustion checks that Handles closes files of the table when the
+// process has no descriptor left to open another one, even if the limit of the table is not
+// reached.
 func TestFilesAreClosedOnDescriptorExhaustion(t *testing.T) {
 	disk := &limitedFS{FS: NewMem(), max: 6}
 	handles := NewHandles(disk, 100)
@@ -226,14 +227,14 @@ func TestFilesAreClosedOnDescriptorExhaustion(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	disk.max = 3 // connections took the rest
+	disk.max = 3 // as if connections used the other descriptors
 	all = append(all, createFiles(t, handles, 1)...)
 	for i, h := range all[:5] {
 		if got := readByte(t, h); got != byte(i) {
 			t.Errorf("file %d contains %d", i, got)
 		}
 	}
-	for _, h := range all[:2] { // together with the unsynced file, these are all that may be open
+	for _, h := range all[:2] { // with the unsynced file, these are as many as may be open
 		if _, err := h.Pin(); err != nil {
 			t.Fatal(err)
 		}
@@ -250,8 +251,9 @@ func TestFilesAreClosedOnDescriptorExhaustion(t *testing.T) {
 	}
 }
 
-// TestWithDescriptorRetriesABoundedNumberOfTimes checks that files of the table are closed for an
-// open outside the table, and that the attempts are bounded.
+// TestWithDescriptorRetriesABoundedNumberOfTimes checks that WithDescriptor closes files of the
+// table until the open outside the table succeeds, and that it gives up after openAttempts
+// attempts.
 func TestWithDescriptorRetriesABoundedNumberOfTimes(t *testing.T) {
 	disk := &limitedFS{FS: NewMem(), max: 50}
 	handles := NewHandles(disk, 100)
@@ -271,7 +273,8 @@ func TestWithDescriptorRetriesABoundedNumberOfTimes(t *testing.T) {
 	}
 	if err := handles.WithDescriptor(openWhenAtMost(10)); err != nil || attempts != 3 ||
 		disk.open > 10 {
-		t.Errorf("%v after %d attempts, %d files are open", err, attempts, disk.open)
+		t.Errorf("%v after %d attempts with %d open files, want success in 3 attempts", err,
+			attempts, disk.open)
 	}
 	attempts = 0
 	if err := handles.WithDescriptor(openWhenAtMost(-1)); !errors.Is(err, syscall.EMFILE) ||
@@ -287,7 +290,7 @@ func TestWithDescriptorRetriesABoundedNumberOfTimes(t *testing.T) {
 	}
 }
 
-// syncedDuringWrite is a file that is synced between the start and the end of each write.
+// syncedDuringWrite is a file that calls the function sync in each write, before it writes.
 type syncedDuringWrite struct {
 	File
 	sync func()
@@ -308,8 +311,8 @@ func (d *syncedDuringWriteFS) Create(name string) (File, error) {
 	return &syncedDuringWrite{file, func() { d.sync() }}, err
 }
 
-// TestWriteConcurrentWithSyncCountsAsUnsynced checks that a sync does not cover a concurrent write,
-// so that the file stays open.
+// TestWriteConcurrentWithSyncCountsAsUnsynced syncs a file during a write. The file must still be
+// treated as a file with unsynced writes, so it must stay open although the limit is one file.
 func TestWriteConcurrentWithSyncCountsAsUnsynced(t *testing.T) {
 	disk := &syncedDuringWriteFS{FS: NewMem()}
 	handles := NewHandles(disk, 1)

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// KillClone returns the filesystem as it is after the process that uses it was killed: the
-// operating system has all written data, and a later power cut (CrashClone) still loses what was
-// not synced. The original remains usable; its open files and locks are not part of the clone.
+// KillClone returns a copy of the filesystem after the process that uses it was killed: all written
+// data is still there, and a later power cut (CrashClone) still loses unsynced data. The original
+// remains usable. Its open files and locks are not part of the clone.
 func (m *Mem) KillClone() *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -19,8 +19,8 @@ func (m *Mem) KillClone() *Mem {
 	return clone
 }
 
-// killCopier maps nodes to their copies. A node with two names, or one that only an unsynced change
-// refers to, is copied once.
+// killCopier maps nodes to their copies, so that a node is copied once, even if it has two names or
+// is referenced by unsynced changes.
 type killCopier map[*memNode]*memNode
 
 func (c killCopier) copy(node *memNode) *memNode {
@@ -31,7 +31,7 @@ func (c killCopier) copy(node *memNode) *memNode {
 		return done
 	}
 	copied := *node
-	c[node] = &copied // before its entries are copied, which ends recursion on a cycle
+	c[node] = &copied // set before the entries are copied, so that a cycle ends the recursion
 	copied.content, copied.synced, copied.lost = slices.Clone(node.content),
 		slices.Clone(node.synced), slices.Clone(node.lost)
 	copied.entries, copied.durable = c.entries(node.entries), c.entries(node.durable)

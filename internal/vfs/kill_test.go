@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestKillClone checks that a process's writes survive its end, and that the next power cut still
-// removes unsynced ones.
+// TestKillClone checks that all writes of a process survive when it is killed, and that a later
+// power cut still loses the unsynced writes.
 func TestKillClone(t *testing.T) {
 	disk := NewMem()
 	put := func(name, content string, sync bool) {
@@ -40,7 +40,7 @@ func TestKillClone(t *testing.T) {
 	put("synced", "new", false)
 
 	killed := disk.KillClone()
-	put("synced", "later", true) // changes only the original
+	put("synced", "later", true) // changes only the original, not the clone
 	for name, want := range map[string]string{"synced": "new", "written": "here",
 		"there": "whole"} {
 		if got, err := killed.ReadFile(name); err != nil || string(got) != want {
@@ -48,7 +48,7 @@ func TestKillClone(t *testing.T) {
 		}
 	}
 	if again, err := killed.Lock("lock"); err != nil {
-		t.Errorf("lock of a killed process: %v, want it released", err)
+		t.Errorf("lock after the process was killed: %v, want success", err)
 	} else {
 		_ = again.Close()
 	}

@@ -4,6 +4,6 @@ package vfs
 
 import "os"
 
-// lockRecord does nothing on systems without record locks that belong to an open file: there, the
-// lock of a Kafka broker is not detected.
+// lockRecord does nothing, because only Linux has record locks that belong to an open file. So the
+// lock of a Kafka broker is not detected on other systems.
 func lockRecord(*os.File) error { return nil }

@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// TestLockConflictsWithKafkaBroker uses a process record lock, as FileChannel.lock does. Record
-// locks of one process do not conflict with each other, so another process holds it: a second
-// instance of this test's binary.
+// TestLockConflictsWithKafkaBroker locks a file as a Kafka broker does, by a record lock of the
+// process. Lock must then fail with ErrLocked. A process does not conflict with its own record
+// locks, so a second process holds the lock: another instance of this test binary.
 func TestLockConflictsWithKafkaBroker(t *testing.T) {
 	const variable = "VFS_TEST_LOCK"
 	if name := os.Getenv(variable); name != "" {
@@ -27,7 +27,7 @@ func TestLockConflictsWithKafkaBroker(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _ = os.Stdout.WriteString("locked\n")
-		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes the pipe
+		_, _ = io.Copy(io.Discard, os.Stdin) // hold the lock until the parent closes the pipe
 		return
 	}
 	name := filepath.Join(t.TempDir(), ".lock")

@@ -12,46 +12,47 @@ import (
 	"time"
 )
 
-// memFree is the free space that Mem reports. It has no limit of its own; use Fault for a full
-// disk.
+// memFree is the free space that Mem reports. Mem has no size limit; a test that needs a full disk
+// uses Fault.
 const memFree = 1 << 40
 
 // Mem is an in-memory filesystem with exactly the durability that POSIX guarantees: see CrashClone.
 // Relative names start at its root, which always exists and is durable.
 type Mem struct {
-	// mu guards every node of the tree. One lock is fast enough for tests, and makes a CrashClone
-	// a consistent snapshot.
+	// mu guards every node of the tree. A single lock is fast enough for tests, and CrashClone
+	// holds it to copy a consistent state.
 	mu      sync.Mutex
 	root    *memNode
-	pending []memChange // directory changes without a SyncDir, oldest first
+	pending []memChange // directory changes that were not made durable by SyncDir yet, oldest first
 	locked  map[*memNode]bool
 }
 
 var _ FS = (*Mem)(nil)
 
-// memNode is a file or a directory. Names are edges: a node lives as long as a name or an open file
-// refers to it.
+// memNode is a file or a directory. Its names are stored in the entries of its parent directories.
+// A node exists as long as an entry or an open file refers to it.
 type memNode struct {
 	dir     bool
 	entries map[string]*memNode // of a directory: current entries
 	durable map[string]*memNode // of a directory: entries after a crash
 
-	// The fields of a file. Bytes outside [dirtyFrom, dirtyTo) that exist in both content and
-	// synced are equal.
+	// The fields of a file. Invariant: content and synced are equal outside [dirtyFrom, dirtyTo),
+	// up to the shorter length.
 	content, synced    []byte
-	lost               []bool // bytes dropped by a failed sync (LoseUnsynced); nil: none
+	lost               []bool // bytes that LoseUnsynced has dropped; may be nil
 	dirtyFrom, dirtyTo int64
 	mtime, syncedMtime time.Time
 }
 
-// memChange is one atomic change of directory entries: a rename changes two, every other operation
-// one.
+// memChange is one atomic change of directory entries: a rename changes two entries, and any other
+// operation changes one.
 type memChange struct {
 	edges []memEdge
-	nodes []*memNode // the nodes that had or got one of the names
+	nodes []*memNode // the nodes of these names before and after the change
 }
 
-// memEdge sets one name of a directory; a nil node removes it.
+// memEdge is the change of one entry of a directory: the name refers to the node from now on, or is
+// removed if node is nil.
 type memEdge struct {
 	dir  *memNode
 	name string
@@ -63,7 +64,7 @@ func NewMem() *Mem {
 	return &Mem{root: newMemDir(), locked: map[*memNode]bool{}}
 }
 
-// newMemDir returns an empty directory. Its name becomes durable with a sync of its parent.
+// newMemDir returns an empty directory without a name.
 func newMemDir() *memNode {
 	return &memNode{dir: true, entries: map[string]*memNode{}, durable: map[string]*memNode{},
 		mtime: time.Now()}
@@ -115,8 +116,8 @@ func (m *Mem) Rename(oldName, newName string) error {
 	return pathError("rename", oldName, m.renameLocked(oldName, newName))
 }
 
-// renameLocked changes both names as one memChange: until a directory is synced, a crash keeps both
-// sides of a rename or neither.
+// renameLocked changes both names in one memChange: until one of the directories is synced, a crash
+// keeps both changes of a rename or none of them.
 func (m *Mem) renameLocked(oldName, newName string) error {
 	from, node, err := m.namedLocked(oldName)
 	if err != nil {
@@ -129,7 +130,7 @@ func (m *Mem) renameLocked(oldName, newName string) error {
 	case replaced == node:
 		return nil
 	case replaced != nil && (replaced.dir || node.dir):
-		return syscall.EEXIST // package os replaces files only
+		return syscall.EEXIST // a rename can replace only a file, and only by a file
 	}
 	m.changeLocked(memEdge{from, path.Base(clean(oldName)), nil},
 		memEdge{to, path.Base(clean(newName)), node})
@@ -167,8 +168,8 @@ func (m *Mem) RemoveAll(name string) error {
 	return nil
 }
 
-// emptyLocked removes the entries of a tree individually, leaves first: a crash during RemoveAll
-// may leave any part of the tree.
+// emptyLocked removes the entries of a tree one by one, leaves first, so that a crash during
+// RemoveAll may leave any part of the tree.
 func (m *Mem) emptyLocked(dir *memNode) {
 	for _, name := range dir.names() {
 		m.emptyLocked(dir.entries[name])
@@ -260,7 +261,7 @@ func (m *Mem) Lock(name string) (io.Closer, error) {
 	return &memLock{fs: m, node: node}, nil
 }
 
-// memLock releases its lock once, however often it is closed.
+// memLock is a lock that Mem.Lock has acquired. Close may be called several times.
 type memLock struct {
 	fs   *Mem
 	node *memNode
@@ -284,7 +285,8 @@ func (m *Mem) Free(name string) (uint64, error) {
 	return memFree, nil
 }
 
-// names returns the names of the entries, sorted, so that runs with one seed are identical.
+// names returns the names of the entries. They are sorted, so that test runs with the same seed are
+// identical.
 func (n *memNode) names() []string {
 	names := make([]string, 0, len(n.entries))
 	for name := range n.entries {

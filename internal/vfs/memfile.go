@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// memFile is an open file of a Mem. It keeps its node alive when the name is removed or replaced,
-// as an open file does.
+// memFile is an open file of a Mem. It refers to its node, not to the name, so it remains usable
+// after the name is removed or replaced.
 type memFile struct {
 	fs       *Mem
 	node     *memNode
@@ -90,7 +90,8 @@ func (f *memFile) Close() error {
 	return nil
 }
 
-// usableLocked is what a kernel checks: an open file, the right mode, no negative offset.
+// usableLocked returns the error that an operating system would return if the file is closed, the
+// operation writes to a file that was opened for reading, or the offset is negative.
 func (f *memFile) usableLocked(op string, write bool, offset int64) error {
 	switch {
 	case f.closed:
@@ -103,7 +104,8 @@ func (f *memFile) usableLocked(op string, write bool, offset int64) error {
 	return nil
 }
 
-// write copies p to offset; a gap before it reads as zeros, as in a sparse file.
+// write copies p to the content at offset. A gap between the old end and offset is filled with
+// zeros.
 func (n *memNode) write(p []byte, offset int64) {
 	if len(p) == 0 {
 		return
@@ -118,8 +120,8 @@ func (n *memNode) write(p []byte, offset int64) {
 	n.markDirty(from, end)
 }
 
-// truncate shortens or extends the file. The extended part counts as changed: a crash may lose it,
-// or keep it as zeros.
+// truncate shortens or extends the file. It marks the extended part as changed, so a crash may lose
+// that part, or keep it as zeros.
 func (n *memNode) truncate(size int64) {
 	from := min(size, int64(len(n.content)))
 	n.content = n.content[:from]
@@ -128,14 +130,15 @@ func (n *memNode) truncate(size int64) {
 	n.markDirty(from, size)
 }
 
-// grow extends the content with zeros up to size; it never shortens it.
+// grow extends the content with zeros to the given size. It does not shorten the content.
 func (n *memNode) grow(size int64) {
 	if missing := size - int64(len(n.content)); missing > 0 {
 		n.content = append(n.content, make([]byte, missing)...)
 	}
 }
 
-// markDirty extends the range that differs from the synced content by [from, to).
+// markDirty extends the range that may differ from the synced content, so that it includes [from,
+// to).
 func (n *memNode) markDirty(from, to int64) {
 	if n.dirtyFrom == n.dirtyTo {
 		n.dirtyFrom, n.dirtyTo = from, to
@@ -144,8 +147,8 @@ func (n *memNode) markDirty(from, to int64) {
 	n.mtime = time.Now()
 }
 
-// sync copies only the changed range: a test that appends to and syncs a large file would otherwise
-// take quadratic time.
+// sync makes the content durable. It copies only the changed range, because otherwise a test that
+// repeatedly appends to a file and syncs it would take quadratic time.
 func (n *memNode) sync() {
 	size := int64(len(n.content))
 	if len(n.lost) > 0 {
@@ -168,8 +171,8 @@ func (n *memNode) sync() {
 	n.syncedMtime = n.mtime
 }
 
-// syncExceptLost is sync for a file of which a failed sync has dropped bytes: these stay on disk as
-// they were, or as zeros.
+// syncExceptLost does the same as sync for a file of which LoseUnsynced has dropped bytes: these
+// bytes keep their old durable content, or become zeros beyond the old size.
 func (n *memNode) syncExceptLost() {
 	before := n.synced
 	n.synced = append([]byte{}, n.content...)
@@ -185,9 +188,9 @@ func (n *memNode) syncExceptLost() {
 	n.syncedMtime = n.mtime
 }
 
-// LoseUnsynced simulates the effect of a failed sync on Linux: unsynced bytes stay in the page
-// cache, where they are read, and count as written. No later sync writes them to the disk; only
-// writing them again does.
+// LoseUnsynced simulates the effect of a failed sync on Linux. The kernel marks the unsynced pages
+// as clean: reads still return their new content from the page cache, but no later sync writes them
+// to the disk. Only bytes that are written again can reach the disk.
 func (m *Mem) LoseUnsynced(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

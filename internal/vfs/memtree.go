@@ -10,15 +10,16 @@ import (
 	"time"
 )
 
-// This file walks and changes the tree of a Mem, and records the changes that a crash would undo.
-// Its functions run with Mem.mu held.
+// This file contains the functions that find and change the nodes of a Mem, and keep track of the
+// changes that a crash would undo. The caller holds Mem.mu.
 
-// clean returns the canonical form of a name: absolute, without dots.
+// clean returns the canonical form of a name: absolute, without "." and "..".
 func clean(name string) string { return path.Clean("/" + name) }
 
 func isSlash(r rune) bool { return r == '/' }
 
-// pathError wraps err with operation and name, as package os does; nil stays nil.
+// pathError wraps err in an fs.PathError, as package os does. It returns nil for nil, and an error
+// that contains an fs.PathError unchanged.
 func pathError(op, name string, err error) error {
 	var already *fs.PathError
 	if err == nil || errors.As(err, &already) {
@@ -27,12 +28,13 @@ func pathError(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// parentLocked returns the directory of a name, and the node of that name or nil.
+// parentLocked returns the directory of a name, and the node of the name or nil if the name does
+// not exist.
 func (m *Mem) parentLocked(name string) (dir, node *memNode, err error) {
 	dir = m.root
 	parts := strings.FieldsFunc(clean(name), isSlash)
 	if len(parts) == 0 {
-		return nil, nil, syscall.EINVAL // the root has no name
+		return nil, nil, syscall.EINVAL // the root has no parent
 	}
 	for _, part := range parts[:len(parts)-1] {
 		next := dir.entries[part]
@@ -47,7 +49,8 @@ func (m *Mem) parentLocked(name string) (dir, node *memNode, err error) {
 	return dir, dir.entries[parts[len(parts)-1]], nil
 }
 
-// lookupLocked returns the existing node of a name, which may be the root.
+// lookupLocked returns the node of a name, which may be the root. It fails if the name does not
+// exist.
 func (m *Mem) lookupLocked(name string) (*memNode, error) {
 	if clean(name) == "/" {
 		return m.root, nil
@@ -56,7 +59,8 @@ func (m *Mem) lookupLocked(name string) (*memNode, error) {
 	return node, err
 }
 
-// namedLocked returns the existing node of a name other than the root, and its directory.
+// namedLocked returns the node of a name other than the root, and its directory. It fails if the
+// name does not exist.
 func (m *Mem) namedLocked(name string) (dir, node *memNode, err error) {
 	dir, node, err = m.parentLocked(name)
 	if err == nil && node == nil {
@@ -81,15 +85,15 @@ func (m *Mem) dirLocked(name string) (*memNode, error) {
 	return node, err
 }
 
-// createLocked returns the file of that name and creates an empty one if necessary.
+// createLocked returns the file of a name. It creates an empty file if the name does not exist.
 func (m *Mem) createLocked(name string) (*memNode, error) {
 	dir, node, err := m.parentLocked(name)
 	if err != nil {
 		return nil, err
 	}
 	if node == nil {
-		// If the name of a file that was never synced survives, the file has the time at which its
-		// inode was created.
+		// A file that was never synced can survive a crash if its directory was synced. Its
+		// modification time is then the time of its creation.
 		now := time.Now()
 		node = &memNode{mtime: now, syncedMtime: now}
 		m.changeLocked(memEdge{dir, path.Base(clean(name)), node})
@@ -100,7 +104,7 @@ func (m *Mem) createLocked(name string) (*memNode, error) {
 	return node, nil
 }
 
-// changeLocked changes directory entries and records that a crash may undo the change.
+// changeLocked changes directory entries. A crash may undo the change until SyncDir.
 func (m *Mem) changeLocked(edges ...memEdge) {
 	change := memChange{edges: edges}
 	for _, edge := range edges {
@@ -125,8 +129,8 @@ func (e memEdge) set(entries map[string]*memNode) {
 	entries[e.name] = e.node
 }
 
-// syncDirLocked makes the entries of one directory durable. The other side of a rename between two
-// directories stays pending, as POSIX permits.
+// syncDirLocked makes the entries of one directory durable. If a rename has changed this and
+// another directory, the change of the other one stays pending, as POSIX permits.
 func (m *Mem) syncDirLocked(dir *memNode) {
 	var left []memChange
 	for _, change := range m.pending {

@@ -17,8 +17,8 @@ var _ FS = OS{}
 
 type osFile struct{ *os.File }
 
-// OSFile returns the *os.File behind a file that OS opened, for sendfile. ok is false for any other
-// file, so that the faults and traces of a wrapper are not bypassed.
+// OSFile returns the *os.File of a file that OS has opened, which sendfile needs. ok is false for
+// any other file: for example, sendfile must not bypass a Fault.
 func OSFile(file File) (*os.File, bool) {
 	of, ok := file.(osFile)
 	return of.File, ok
@@ -42,8 +42,8 @@ func (OS) OpenReadWrite(name string) (File, error) { return open(name, os.O_RDWR
 // Create implements FS.
 func (OS) Create(name string) (File, error) { return open(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC) }
 
-// open returns a nil File on failure. Wrapping the nil *os.File of a failed os.OpenFile in an
-// osFile would give a non-nil File.
+// open returns a nil File if it fails. It must not wrap the nil *os.File of a failed os.OpenFile in
+// an osFile, because the result would be a non-nil File.
 func open(name string, flag int) (File, error) {
 	file, err := os.OpenFile(name, flag, 0o644)
 	if err != nil {
@@ -91,9 +91,9 @@ func (OS) SyncDir(name string) error {
 	return err
 }
 
-// Lock implements FS with flock. The lock belongs to the open file, not to the process, so a second
-// Lock in this process fails as well. The kernel releases it when the process ends, however it
-// ends.
+// Lock implements FS with flock. The lock belongs to the open file and not to the process, so a
+// second Lock in the same process fails as well. The kernel releases the lock when the process ends
+// in any way.
 func (OS) Lock(name string) (io.Closer, error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -113,7 +113,7 @@ func (OS) Lock(name string) (io.Closer, error) {
 	return file, nil
 }
 
-// Free implements FS. It returns the space that an unprivileged process may use.
+// Free implements FS. It does not include the space that is reserved for privileged processes.
 func (OS) Free(name string) (uint64, error) {
 	var stat syscall.Statfs_t
 	if err := syscall.Statfs(name, &stat); err != nil {

@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// Trace wraps a filesystem and records, in order, every operation that changes it or makes changes
-// durable; it does not record reads. A failed operation is recorded with its error. An operation is
-// recorded when it ends, so the order of concurrent operations is not defined.
+// Trace wraps a filesystem and writes a line for every operation that changes files or directories
+// or makes changes durable. It writes no lines for reads. The line of a failed operation includes
+// its error. A line is written when the operation ends, so the order of concurrent operations is
+// not defined.
 type Trace struct {
 	FS
 	dir   string
@@ -19,11 +20,11 @@ type Trace struct {
 	lines strings.Builder
 }
 
-// NewTrace returns a Trace around inner. Names below dir are recorded relative to it, so that a
-// golden file contains no path of the machine that created it.
+// NewTrace returns a Trace around inner. Names below dir are written relative to dir, so that
+// golden files do not depend on the machine.
 func NewTrace(inner FS, dir string) *Trace { return &Trace{FS: inner, dir: dir} }
 
-// Take returns the recorded lines, each terminated by a newline, and resets the trace.
+// Take returns the lines since the last Take, each terminated by a newline.
 func (t *Trace) Take() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -32,7 +33,7 @@ func (t *Trace) Take() string {
 	return lines
 }
 
-// record adds a line and returns err.
+// record adds the line of an operation and returns err, the result of the operation.
 func (t *Trace) record(op Op, detail string, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -44,7 +45,7 @@ func (t *Trace) record(op Op, detail string, err error) error {
 	return err
 }
 
-// relative returns a name below dir relative to dir, and any other name unchanged.
+// relative returns a name relative to dir if it is below dir, and otherwise unchanged.
 func (t *Trace) relative(name string) string {
 	if rel, err := filepath.Rel(t.dir, name); err == nil && filepath.IsLocal(rel) {
 		return rel
@@ -52,7 +53,7 @@ func (t *Trace) relative(name string) string {
 	return name
 }
 
-// Open implements FS. The file is wrapped because its Sync is recorded.
+// Open implements FS. The file is wrapped because it can be synced, although it cannot be written.
 func (t *Trace) Open(name string) (File, error) { return t.wrap(t.FS.Open(name)) }
 
 // OpenReadWrite implements FS.
@@ -64,7 +65,7 @@ func (t *Trace) Create(name string) (File, error) {
 	return t.wrap(file, t.record(OpCreate, t.relative(name), err))
 }
 
-// wrap returns a traced file; its arguments are the results of an open call.
+// wrap wraps the file that an open call has returned. Its arguments are the results of the call.
 func (t *Trace) wrap(file File, err error) (File, error) {
 	if err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func (t *Trace) MkdirAll(name string) error {
 	return t.record(OpMkdir, t.relative(name), t.FS.MkdirAll(name))
 }
 
-// Chtimes implements FS. The time is not recorded because it differs between runs.
+// Chtimes implements FS. The line does not contain the time, because it differs between runs.
 func (t *Trace) Chtimes(name string, mtime time.Time) error {
 	return t.record(OpChtimes, t.relative(name), t.FS.Chtimes(name, mtime))
 }

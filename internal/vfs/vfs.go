@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// ErrLocked is the error of Lock when the file is already locked.
+// ErrLocked is wrapped by the error of Lock if the file is already locked.
 var ErrLocked = errors.New("locked by another process")
 
-// File is an open file. ReadAt is safe for concurrent use, also with one concurrent writer.
+// File is an open file. ReadAt may be called concurrently, also during a call of WriteAt. WriteAt
+// must not be called concurrently with itself.
 type File interface {
 	io.ReaderAt
 	io.WriterAt
@@ -19,35 +20,38 @@ type File interface {
 	Name() string
 	// Size returns the current size in bytes.
 	Size() (int64, error)
-	// Truncate shortens the file to size bytes, or extends it with zeros. Durable after Sync.
+	// Truncate shortens the file to size bytes, or extends it with zeros. The change is durable
+	// after Sync.
 	Truncate(size int64) error
-	// Sync makes the content, the size and the modification time durable, but not the file's name;
-	// SyncDir does that.
+	// Sync makes the content, the size and the modification time durable. It does not make the name
+	// of the file durable, which SyncDir does.
 	Sync() error
 }
 
-// FS is the filesystem as the log store uses it. Paths and errors are those of package os: the
-// error for a missing file wraps fs.ErrNotExist.
+// FS is the set of filesystem operations that the log store uses. Paths and errors are as in
+// package os: for example, the error for a missing file wraps fs.ErrNotExist.
 type FS interface {
-	// Open opens a file for reading, OpenReadWrite for reading and writing; neither creates it.
-	// Create creates an empty file, or truncates an existing one.
+	// Open opens an existing file for reading, and OpenReadWrite for reading and writing. Create
+	// creates an empty file for reading and writing, or truncates an existing one.
 	Open(name string) (File, error)
 	OpenReadWrite(name string) (File, error)
 	Create(name string) (File, error)
-	// ReadFile returns the whole content; use it for small files only.
+	// ReadFile returns the whole content of a file. It is meant for small files.
 	ReadFile(name string) ([]byte, error)
-	// Rename replaces newName if it exists. Durable after SyncDir.
+	// Rename renames a file or directory, and replaces the file newName if it exists. The change is
+	// durable after SyncDir of the directories of both names.
 	Rename(oldName, newName string) error
-	// Remove deletes a file or an empty directory. RemoveAll deletes a tree, and succeeds if it
-	// does not exist. Open files remain usable. Durable after SyncDir of the parent; a crash may
-	// leave any part of a tree.
+	// Remove deletes a file or an empty directory. RemoveAll deletes a file, or a directory with
+	// everything in it, and succeeds if it does not exist. A file that is open remains usable. The
+	// removal is durable after SyncDir of the parent directory. A crash during RemoveAll may leave
+	// any part of the tree.
 	Remove(name string) error
 	RemoveAll(name string) error
-	// MkdirAll creates a directory and its missing parents; it succeeds if the directory exists.
+	// MkdirAll creates a directory and its missing parents. It succeeds if the directory exists.
 	MkdirAll(name string) error
 	// ReadDir returns the entries of a directory, sorted by name.
 	ReadDir(name string) ([]fs.DirEntry, error)
-	// Stat returns a snapshot: it does not follow later changes.
+	// Stat returns the attributes of a file. The result does not change if the file changes later.
 	Stat(name string) (fs.FileInfo, error)
 	// Chtimes sets the modification time, which is durable after Sync of the file.
 	Chtimes(name string, mtime time.Time) error
