@@ -18,8 +18,8 @@ import (
 
 // Produce (key 0), versions 0-13.
 //
-//	0-2     advertised, because librdkafka before 2.11 turns compression off otherwise (KAFKA-18659);
-//	        answered with UNSUPPORTED_VERSION: they carry message formats before batches v2
+//	0-2     answered with UNSUPPORTED_VERSION, because they use message formats below batches v2;
+//	        advertised, because librdkafka below 2.11 disables compression otherwise (KAFKA-18659)
 //	3       batches v2, transactional id (KIP-98)
 //	5       log start offset
 //	7       zstd (KIP-110)
@@ -29,15 +29,14 @@ import (
 //	11, 12  transactions, part 2 (KIP-890)
 //	13      topic ids (KIP-516)
 //
-// acks=0 has no response: a failure closes the connection, because the client can notice nothing
-// else. Batches alias the frame, and the log writes into them.
+// A request with acks=0 has no response. If it fails, the connection is closed, because the client
+// can detect nothing else. Batches alias the frame, and the log modifies them there.
 
-// produceWaitMax bounds the time that a client can make the broker hold its batches while replicas
-// are missing.
+// produceWaitMax limits how long a client's timeout can make a request wait for in-sync replicas.
 const produceWaitMax = 5 * time.Minute
 
-// produce appends the batches that pass checkProduce, and answers for every partition: one bad
-// partition does not affect the others. An error closes the connection: the body could not be
+// produce appends the batches that pass checkProduce, and answers for every partition. An invalid
+// batch does not affect other partitions. An error closes the connection: the body cannot be
 // decoded, or a request with acks=0 failed.
 func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, error) {
 	p, err := decodeProduce(req.Version, req.Body)
@@ -46,7 +45,7 @@ func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, e
 	}
 	img := h.opts.Image()
 	failures, produced := h.appendBatches(img, req, p)
-	req.ReleaseBody() // the wait may be long
+	req.ReleaseBody() // produced.Wait may take minutes
 	wait := min(time.Duration(max(0, p.timeoutMillis))*time.Millisecond, produceWaitMax)
 	response, result := h.produceResponse(img, req.Listener, p, failures,
 		produced.Wait(ctx, wait))
@@ -56,8 +55,9 @@ func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, e
 	return reply(response, result), nil
 }
 
-// appendBatches appends the batches that pass checkProduce. failures has an error for each of the
-// others, in the order of the request. Afterwards nothing refers to the bytes of the request.
+// appendBatches appends the batches that pass checkProduce. The result failures contains one entry
+// per partition, in the order of the request: the error if the batch was not appended, otherwise
+// nil. After the call, p no longer refers to the frame.
 func (h *Handler) appendBatches(img *metadata.Image, req *wire.Request,
 	p *produceRequest) (failures []error,
 	produced *replica.PendingProduce) {
@@ -86,8 +86,8 @@ func (h *Handler) appendBatches(img *metadata.Image, req *wire.Request,
 	return failures, produced
 }
 
-// checkProduce checks the rules that depend on the version of the request; the log checks the batch
-// itself.
+// checkProduce checks the rules that do not concern the batch alone, such as those of the request's
+// version. The log checks the batch itself.
 func checkProduce(p *produceRequest, part *producePartition) error {
 	if metadata.InternalTopic(part.id.Topic) {
 		return errInternalTopic
@@ -107,14 +107,16 @@ func checkProduce(p *produceRequest, part *producePartition) error {
 		return fmt.Errorf("%w: zstd needs produce version 7", record.ErrUnsupportedCodec)
 	}
 	if b.Transactional() && !b.Control() {
-		// The log could append the batch, but nothing would ever end the transaction.
+		// The log could append the batch, but this broker supports no request that would end the
+		// transaction.
 		return fmt.Errorf("%w: transactions are not supported yet", logstore.ErrInvalidTxnState)
 	}
 	return nil
 }
 
-// produceResponse answers for each partition, in the order of the request. results holds the
-// partitions whose entry in failures is nil, in the same order.
+// produceResponse returns the response with all partitions, in the order of the request. The
+// argument results contains the results of the partitions whose entry in failures is nil, in the
+// same order.
 func (h *Handler) produceResponse(
 	img *metadata.Image, listener string, p *produceRequest, failures []error,
 	results []replica.ProduceResult,
@@ -151,8 +153,8 @@ func (h *Handler) produceResponse(
 	return response, result
 }
 
-// producePartitionResponse answers for one partition. With an error, offsets and time are -1, and
-// invalid records are listed one by one (KIP-467).
+// producePartitionResponse returns the response for one partition. If the partition has an error,
+// the offsets and the time are -1, and each invalid record is listed (KIP-467).
 func producePartitionResponse(index int32, answer *replica.ProduceResult,
 	result *outcome) kmsg.ProduceResponseTopicPartition {
 	out := kmsg.NewProduceResponseTopicPartition()

@@ -31,22 +31,22 @@ import (
 //	17  directory id (KIP-853), ignored
 //	18  the follower's high watermark (KIP-1166)
 //
-// Records are sent as file ranges; only the bytes around them are encoded (fetch_response.go).
-// Brokers replicate with this API, in sessions, with a replica state and private tags
+// Records are sent as file ranges, and only the bytes around them are encoded (fetch_response.go).
+// Brokers replicate with this API, in sessions, with a replica state and private tagged fields
 // (docs/replication.md).
 
 const (
-	// fetchWaitMax is below the idle timeout of a connection, so that a connection with a long poll
-	// is not closed as idle.
+	// fetchWaitMax limits how long a fetch waits. It is below the time after which clients and
+	// wire.Server close idle connections.
 	fetchWaitMax = 5 * time.Minute
-	// fetchBytesMax bounds one response, in bytes, as Kafka's fetch.max.bytes does.
+	// fetchBytesMax limits the records of one response, in bytes (Kafka's fetch.max.bytes).
 	fetchBytesMax = 55 << 20
 )
 
 // fetchShape describes the fields of the request (shape.go).
 var fetchShape = shape{
 	fixed(4).to(14), // replica
-	fixed(12),       // longest wait, fewest bytes, most bytes
+	fixed(12),       // maximum wait, minimum bytes, maximum bytes
 	fixed(1),        // isolation level
 	fixed(8).from(7),
 	array(
@@ -60,9 +60,9 @@ var fetchShape = shape{
 	tagged(1, fixed(12)), // replica state
 }
 
-// fetch bounds the sizes and waits of a request, fetches, and encodes the response. Negative sizes
-// and waits are treated as 0. Tags alias the frame, so the frame is released after the tags were
-// read and before the wait.
+// fetch handles a Fetch request. It limits the request's sizes and wait, and treats negative values
+// as 0. It releases the frame before it waits, but after it has read the tagged fields, which alias
+// the frame.
 func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, error) {
 	req := kmsg.NewPtrFetchRequest()
 	if err := decode(fetchShape, from, req); err != nil {
@@ -113,10 +113,11 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 	return encodeFetch(&answer), nil
 }
 
-// fetchPartitions adds to a fetch the partitions of a request, and the partitions that the request
-// removes from the session. denied are the results of partitions that the client may not read: they
-// are not fetched, and end the wait. From version 13 on topics are identified by id; an unknown id
-// has no name here, and its partitions fail when they are looked up.
+// fetchPartitions adds the partitions of a request to want, and the partitions that the request
+// removes from the session. Partitions that the client may not read are not added: they are
+// returned with an error in denied, and make the fetch return without a wait. In version 13 and
+// above topics are identified by id. The name for an unknown id is empty, and the fetch of its
+// partitions fails later.
 func (h *Handler) fetchPartitions(from *wire.Request, answer *fetchAnswer,
 	want *replica.FetchRequest) (denied []replica.FetchResult) {
 	for i := range answer.request.Topics {
@@ -149,8 +150,9 @@ func (h *Handler) fetchPartitions(from *wire.Request, answer *fetchAnswer,
 	return denied
 }
 
-// authorizeRead returns nil if the client may read a topic. A follower was authorized for the
-// cluster, and a topic without a name fails as unknown.
+// authorizeRead returns nil if the client may read a topic. A follower may read every topic,
+// because method fetch has authorized it for the cluster. A topic with an empty name is not
+// authorized here, because its fetch fails as unknown.
 func (h *Handler) authorizeRead(from *wire.Request, follower bool, topic string) error {
 	if follower || topic == "" {
 		return nil
@@ -158,8 +160,9 @@ func (h *Handler) authorizeRead(from *wire.Request, follower bool, topic string)
 	return h.authorize(from, readTopic, topic)
 }
 
-// withholdDenied replaces the results of topics that the client may not read: a fetch session
-// contains partitions of earlier requests, and an ACL may be revoked during a long poll.
+// withholdDenied replaces the results of topics that the client may not read by errors. Such
+// results exist, because a fetch session contains partitions of earlier requests, and because an
+// ACL may be revoked during a long poll.
 func (h *Handler) withholdDenied(from *wire.Request, follower bool, results []replica.FetchResult) {
 	for i := range results {
 		r := &results[i]
@@ -189,7 +192,7 @@ func fetchPartition(id replica.PartitionID, topic metadata.ID,
 	return want
 }
 
-// unfetched returns the result of a partition that was not fetched.
+// unfetched returns the result for a partition that was not fetched because of an error.
 func unfetched(id replica.PartitionID, err error) replica.FetchResult {
 	return replica.FetchResult{
 		ID: id, Err: err, LogStart: -1, HighWater: -1, Stable: -1, LogEnd: -1,
@@ -197,7 +200,7 @@ func unfetched(id replica.PartitionID, err error) replica.FetchResult {
 	}
 }
 
-// failedFetch returns a result with an error for every partition of a request.
+// failedFetch returns results with the same error for all partitions of a request.
 func failedFetch(req *kmsg.FetchRequest, err error) (results []replica.FetchResult) {
 	for i := range req.Topics {
 		for _, part := range req.Topics[i].Partitions {
@@ -209,7 +212,7 @@ func failedFetch(req *kmsg.FetchRequest, err error) (results []replica.FetchResu
 	return results
 }
 
-// topicName returns the name of a topic id.
+// topicName returns the name of the topic with an id.
 func topicName(img *metadata.Image, id metadata.ID) (string, error) {
 	if topic := img.TopicByID(id); topic != nil {
 		return topic.Name, nil
@@ -217,9 +220,9 @@ func topicName(img *metadata.Image, id metadata.ID) (string, error) {
 	return "", errUnknownTopicID
 }
 
-// withholdZstd removes zstd batches from responses to clients that cannot read them (Fetch below
-// version 10): they get the batches before the first zstd batch, or an error if the first batch is
-// a zstd batch.
+// withholdZstd removes zstd batches from a response, for clients that cannot read them (Fetch below
+// version 10). Such a client gets the batches before the first zstd batch. If there are none, it
+// gets an error.
 func withholdZstd(results []replica.FetchResult) {
 	for i := range results {
 		r := &results[i]

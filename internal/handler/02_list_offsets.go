@@ -23,10 +23,10 @@ import (
 //	9   -5, latest tiered (KIP-1005)
 //	11  -6, earliest pending upload (KIP-1023)
 //
-// There is no tiered storage: the earliest local offset is the earliest offset, and the offsets of
-// tiered storage are unknown (-1), as in Kafka without tiered storage.
+// There is no tiered storage. So the earliest local offset is the earliest offset, and the offsets
+// of tiered storage are unknown (-1), as in Kafka without tiered storage.
 
-// Timestamps that denote a position instead of a time, and the version that introduced each.
+// Negative timestamps, which stand for a position in the log.
 const (
 	timestampLatest          = -1
 	timestampEarliest        = -2
@@ -36,13 +36,14 @@ const (
 	timestampEarliestPending = -6
 )
 
+// timestampSince maps negative timestamps to the first version of ListOffsets that has them.
 var timestampSince = map[int64]int16{
 	timestampLatest: 1, timestampEarliest: 1, timestampMax: 7, timestampEarliestLocal: 8,
 	timestampLatestTiered:    9,
 	timestampEarliestPending: 11,
 }
 
-// offsetUnknown is the response if no record matches; it is not an error.
+// offsetUnknown is the result if no record matches. It is not an error.
 var offsetUnknown = logstore.TimestampOffset{Timestamp: -1, Offset: -1, LeaderEpoch: -1}
 
 // listOffsetsShape describes the fields of the request (shape.go).
@@ -52,7 +53,7 @@ var listOffsetsShape = shape{
 	fixed(4).from(10),
 }
 
-// listOffsets answers for each partition; an error of one does not affect the others.
+// listOffsets handles a ListOffsets request. An error of one partition does not affect the others.
 func (h *Handler) listOffsets(_ context.Context, raw *wire.Request,
 	req *kmsg.ListOffsetsRequest) wire.Reply {
 	response := kmsg.NewPtrListOffsetsResponse()
@@ -75,9 +76,9 @@ func (h *Handler) listOffsets(_ context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// offsetAt answers for one partition. The end is the high watermark, or the last stable offset with
-// read_committed: an offset above it could be lost, or could not be fetched. If no record matches,
-// it returns offsetUnknown and nil.
+// offsetAt returns the offset for one partition, or offsetUnknown and nil if no record matches.
+// Only records below the high watermark match, or below the last stable offset if the client reads
+// committed records: an offset above could be lost or could not be fetched.
 func (h *Handler) offsetAt(raw *wire.Request, req *kmsg.ListOffsetsRequest, topic string,
 	requested *kmsg.ListOffsetsRequestTopicPartition) (logstore.TimestampOffset, error) {
 	if err := h.authorize(raw, describeTopic, topic); err != nil {
@@ -94,8 +95,8 @@ func (h *Handler) offsetAt(raw *wire.Request, req *kmsg.ListOffsetsRequest, topi
 		return offsetUnknown, err
 	}
 	if requested.Timestamp == timestampLatest || requested.Timestamp >= 0 {
-		// A new leader that does not know yet its predecessor's high watermark could return an end
-		// below one that clients have seen (KIP-207).
+		// A new leader may not know its predecessor's high watermark yet. It could return an end
+		// offset below one that a client has already received (KIP-207).
 		if err := h.opts.Replicas.CheckEndOffset(id); errors.Is(err,
 			replica.ErrOffsetNotAvailable) &&
 			req.Version < 5 {
@@ -117,7 +118,7 @@ func (h *Handler) offsetAt(raw *wire.Request, req *kmsg.ListOffsetsRequest, topi
 		start := log.LogStart()
 		at = logstore.TimestampOffset{Timestamp: -1, Offset: start, LeaderEpoch: log.EpochAt(start)}
 	case timestampLatestTiered, timestampEarliestPending:
-	case timestampMax: // as in Kafka: unknown if the record is above the limit
+	case timestampMax: // unknown if the record is at or above the limit, as in Kafka
 		at, ok, err = log.MaxTimestamp()
 		ok = ok && at.Offset < limit
 	default:
@@ -129,11 +130,11 @@ func (h *Handler) offsetAt(raw *wire.Request, req *kmsg.ListOffsetsRequest, topi
 	return at, nil
 }
 
-// leaderEpoch returns the current leader epoch of a partition, which the next record of its log
-// will have.
+// leaderEpoch returns the current leader epoch of a partition, which is the epoch of the next
+// record that is appended.
 func (h *Handler) leaderEpoch(topic string, index int32) int32 {
 	if t := h.opts.Image().Topic(topic); t != nil && int(index) < len(t.Partitions) {
 		return t.Partitions[index].LeaderEpoch
 	}
-	return -1 // the topic was deleted in between
+	return -1 // the topic was deleted after its log was found
 }

@@ -24,14 +24,15 @@ import (
 //	12  topics by id
 //	13  top-level error (KIP-1102)
 //
-// A requested topic is created if the LogCluster allows that (autoCreateTopics) and lets admin
-// requests write, and the request allows it.
+// A requested topic that does not exist is created, if the request allows it and the LogCluster
+// allows both auto-creation (autoCreateTopics) and changes by admin requests (adminApi).
 
 // metadataShape describes the fields of the request (shape.go).
 var metadataShape = shape{array(fixed(16).from(10), text()), fixed(1).from(4),
 	fixed(1).from(8).to(10), fixed(1).from(8)}
 
-// metadata answers from one metadata image, so that its brokers and leaders are consistent.
+// metadata handles a Metadata request. It uses one metadata image, so that the brokers and leaders
+// of the response are consistent.
 func (h *Handler) metadata(ctx context.Context, raw *wire.Request,
 	req *kmsg.MetadataRequest) wire.Reply {
 	h.autoCreate(ctx, raw, req)
@@ -66,9 +67,9 @@ func (h *Handler) metadata(ctx context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// autoCreate creates the missing topics that a request names, if the request allows auto-creation,
-// with the cluster's defaults, and waits until they can be used. A topic that could not be created
-// is reported as unknown. Versions below 4 always allow it.
+// autoCreate creates the requested topics that do not exist, with the cluster's defaults, and waits
+// until they can be used. It does nothing if the request does not allow it; requests below version
+// 4 always allow it. A topic that cannot be created is reported as unknown in the response.
 func (h *Handler) autoCreate(ctx context.Context, raw *wire.Request,
 	req *kmsg.MetadataRequest) {
 	img := h.opts.Image()
@@ -95,7 +96,8 @@ func (h *Handler) autoCreate(ctx context.Context, raw *wire.Request,
 		_, err := h.opts.Admin.CreateTopic(ctx,
 			metadata.NewTopic{Name: name, Partitions: -1, Replicas: -1})
 		switch {
-		case err == nil || errors.Is(err, metadata.ErrTopicExists): // another broker created it
+		// ErrTopicExists: another broker has created the topic
+		case err == nil || errors.Is(err, metadata.ErrTopicExists):
 			created = append(created, name)
 		case !errors.Is(err, metadata.ErrInvalidTopicName):
 			h.logger.Warn("failed to create topic requested by a client", "topic", name, "error",
@@ -110,8 +112,8 @@ func (h *Handler) autoCreate(ctx context.Context, raw *wire.Request,
 	})
 }
 
-// controller returns the broker that admin clients send requests to: every broker can serve them,
-// so it is the first that is up and reachable on the client's listener.
+// controller returns the broker to which admin clients send requests. Every broker can serve them,
+// so it is the first broker that is up and has an endpoint on the client's listener.
 func controller(img *metadata.Image, listener string) int32 {
 	all := nodes(img, listener)
 	if len(all) == 0 {
@@ -120,18 +122,21 @@ func controller(img *metadata.Image, listener string) int32 {
 	return all[0].ID
 }
 
-// requestedTopic is one topic of a Metadata response: the topic that was found, or the error.
+// requestedTopic is one topic of a Metadata response. If the topic was not found, err is set in
+// place of found.
 type requestedTopic struct {
 	answer kmsg.MetadataResponseTopic
 	found  *metadata.Topic
 	err    error
 }
 
-// requestedTopics finds the topics of a request, in its order, or all topics, by name.
+// requestedTopics returns the topics of a request, in the order of the request. If it requests all
+// topics, they are sorted by name.
 func (h *Handler) requestedTopics(img *metadata.Image, raw *wire.Request,
 	req *kmsg.MetadataRequest) []requestedTopic {
 	var all []requestedTopic
-	// Null requests all topics from version 1 on; version 0 has no null and uses an empty array.
+	// Null means all topics, except in version 0, which has no null: there an empty array means all
+	// topics.
 	if req.Topics == nil || (req.Version == 0 && len(req.Topics) == 0) {
 		for _, topic := range img.Topics {
 			if h.authorize(raw, describeTopic, topic.Name) == nil {
@@ -159,8 +164,8 @@ func (h *Handler) requestedTopics(img *metadata.Image, raw *wire.Request,
 	return all
 }
 
-// authorizeDescribe returns nil if the client may describe a topic that it named, by name or by id.
-// The client must be allowed to describe a topic that does not exist too: the error must not reveal
+// authorizeDescribe returns nil if the client may describe a topic that it requested by name or by
+// id. A requested name is authorized even if the topic does not exist: the error must not reveal
 // whether a topic exists.
 func (h *Handler) authorizeDescribe(raw *wire.Request, requested *kmsg.MetadataRequestTopic,
 	found *metadata.Topic) error {
@@ -173,9 +178,10 @@ func (h *Handler) authorizeDescribe(raw *wire.Request, requested *kmsg.MetadataR
 	return nil
 }
 
-// findTopic finds a topic by name or, from version 12 on, by id; the name is ignored if there is an
-// id: Java's consumer sends an empty one. An invalid name is distinguished from an unknown one:
-// clients retry after the latter.
+// findTopic returns a requested topic. In version 12 and above, a request with an id ignores the
+// name, because Java's consumer then sends an empty name. The error for an invalid name differs
+// from the error for an unknown name, because clients retry only after the error for an unknown
+// name.
 func findTopic(img *metadata.Image, version int16,
 	requested *kmsg.MetadataRequestTopic) (*metadata.Topic, error) {
 	byID := requested.TopicID != [16]byte{}
@@ -200,8 +206,8 @@ func findTopic(img *metadata.Image, version int16,
 	return nil, metadata.ErrTopicNotFound
 }
 
-// fillTopic fills in a topic from the image. If the leader is not up, the partition is reported
-// without a leader: the response has no address for it.
+// fillTopic sets the fields of a topic from the metadata image. A partition whose leader is not up
+// has no leader in the response, because the response contains no address of that broker.
 func fillTopic(answer *kmsg.MetadataResponseTopic, v view, topic *metadata.Topic,
 	result *outcome) {
 	answer.Topic, answer.TopicID, answer.IsInternal = &topic.Name, topic.ID, topic.Internal

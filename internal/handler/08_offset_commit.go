@@ -20,8 +20,8 @@ import (
 //	9   members of the consumer protocol, with their epoch (KIP-848)
 //	10  topic ids (KIP-848)
 //
-// A response without error means that the offset is on all in-sync replicas of the group's
-// partition.
+// A response without an error means that the offset is stored on all in-sync replicas of the
+// group's partition of __consumer_offsets.
 
 // offsetCommitShape describes the fields of the request (shape.go).
 var offsetCommitShape = shape{
@@ -29,7 +29,7 @@ var offsetCommitShape = shape{
 	array(text().to(9), fixed(16).from(10), array(fixed(4), fixed(8), fixed(4).from(6), text())),
 }
 
-// offsetCommit commits the offsets of existing partitions; the others have errors of their own.
+// offsetCommit commits the offsets of partitions that exist. Each other partition gets an error.
 func (h *Handler) offsetCommit(ctx context.Context, raw *wire.Request,
 	req *kmsg.OffsetCommitRequest) wire.Reply {
 	img := h.opts.Image()
@@ -41,7 +41,7 @@ func (h *Handler) offsetCommit(ctx context.Context, raw *wire.Request,
 	if req.Version <= 4 && req.RetentionTimeMillis >= 0 {
 		expire = time.Now().UnixMilli() + req.RetentionTimeMillis
 	}
-	var faults []error // of each partition of the request
+	var faults []error // one entry per partition of the request
 	for i := range req.Topics {
 		topic, err := committedTopic(img, req.Version, &req.Topics[i])
 		if err == nil {
@@ -88,8 +88,10 @@ func committedTopic(img *metadata.Image, version int16,
 	return nil, metadata.ErrTopicNotFound
 }
 
-// offsetCommitResponse combines the errors of partitions that were not committed (faults, nil for
-// the others) with those of the commit (errs in the same order, or err for all).
+// offsetCommitResponse returns the response. For each partition of the request, faults contains the
+// error if the partition was not in the commit, otherwise nil. The errors of the commit itself are
+// in errs, in the order of the partitions with a nil fault; if the whole commit failed, its error
+// is err.
 func (h *Handler) offsetCommitResponse(req *kmsg.OffsetCommitRequest, faults, errs []error,
 	err error) wire.Reply {
 	response := kmsg.NewPtrOffsetCommitResponse()

@@ -28,8 +28,8 @@ var offsetFetchShape = shape{
 	fixed(1).from(7),
 }
 
-// offsetFetch answers for each group. Versions before 8 request one group in other fields, which
-// are converted to the newer form and back.
+// offsetFetch handles an OffsetFetch request. A request below version 8 names one group in other
+// fields. These are converted to the fields of version 8, and the answer is converted back.
 func (h *Handler) offsetFetch(ctx context.Context, raw *wire.Request,
 	req *kmsg.OffsetFetchRequest) wire.Reply {
 	response := kmsg.NewPtrOffsetFetchResponse()
@@ -68,8 +68,8 @@ func (h *Handler) offsetFetch(ctx context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// fetchGroup answers for one group. A partition without a committed offset has offset -1, which is
-// no error, also where the group does not exist.
+// fetchGroup returns the answer for one group. A partition without a committed offset has offset -1
+// and no error, even if the group does not exist.
 func (h *Handler) fetchGroup(ctx context.Context, raw *wire.Request, version int16,
 	requested *kmsg.OffsetFetchRequestGroup, result *outcome) kmsg.OffsetFetchResponseGroup {
 	img := h.opts.Image()
@@ -125,8 +125,8 @@ func (h *Handler) fetchGroup(ctx context.Context, raw *wire.Request, version int
 	return answer
 }
 
-// offsetTopics returns the name of each topic of a request, or the error for which its offsets are
-// not returned. Before version 10 topics are requested by name, and need not exist.
+// offsetTopics returns for each topic of a request its name, or the error because of which its
+// offsets are not returned. Below version 10 topics are requested by name, and need not exist.
 func (h *Handler) offsetTopics(img *metadata.Image, raw *wire.Request, version int16,
 	requested *kmsg.OffsetFetchRequestGroup) (names []string, faults []error) {
 	names, faults = make([]string, len(requested.Topics)), make([]error, len(requested.Topics))
@@ -142,8 +142,9 @@ func (h *Handler) offsetTopics(img *metadata.Image, raw *wire.Request, version i
 	return names, faults
 }
 
-// allOffsets returns all offsets of a group in topics that the client may describe, sorted by
-// topic. From version 10 on deleted topics are left out: they have no id.
+// allOffsets returns all offsets of a group, sorted by topic, without those of topics that the
+// client may not describe. In version 10 and above it also leaves out deleted topics, because they
+// have no id.
 func (h *Handler) allOffsets(img *metadata.Image, raw *wire.Request, version int16,
 	found []group.CommitOffset) (topics []kmsg.OffsetFetchResponseGroupTopic) {
 	for _, o := range found {

@@ -11,15 +11,15 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// FindCoordinator (key 10), versions 0-6: the broker that coordinates a group.
+// FindCoordinator (key 10), versions 0-6: returns the broker that coordinates a group.
 //
 //	1  transactional ids, error message
 //	3  flexible
 //	4  several keys (KIP-699)
 //	6  share groups (KIP-932), not served
 //
-// The first request creates the topic that stores groups. There are no transactions:
-// BROKER_NOT_AVAILABLE makes clients that look for a transaction coordinator fail at once.
+// The first request creates the topic __consumer_offsets. Transactions are not supported. A client
+// that looks for a transaction coordinator gets BROKER_NOT_AVAILABLE, after which it fails at once.
 
 // findCoordinatorShape describes the fields of the request (shape.go).
 var findCoordinatorShape = shape{text().to(3), fixed(1).from(1), plainArray(text()).from(4)}
@@ -50,8 +50,8 @@ func (h *Handler) findCoordinator(ctx context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// coordinator finds a coordinator with its endpoint on the client's listener. With an error the
-// node is -1.
+// coordinator returns the coordinator of a key, with its endpoint on the client's listener. If it
+// returns an error, the node has id and port -1.
 func (h *Handler) coordinator(ctx context.Context, raw *wire.Request,
 	req *kmsg.FindCoordinatorRequest, key string) (node, error) {
 	var broker metadata.Broker

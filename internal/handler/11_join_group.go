@@ -17,14 +17,14 @@ import (
 // JoinGroup (key 11), versions 0-9.
 //
 //	1  rebalance timeout (KIP-62)
-//	4  a new member joins twice, the second time with its id (KIP-394)
+//	4  a new member joins twice, the second time with the id of the first response (KIP-394)
 //	5  static members (KIP-345)
 //	6  flexible
 //	7  protocol type in the answer (KIP-559)
 //	8  reason (KIP-800), ignored
-//	9  a leader that must not assign (KIP-814)
+//	9  tells the leader to keep the existing assignment (KIP-814)
 //
-// It waits until the group starts its next generation.
+// The request waits until the group starts its next generation.
 
 // joinGroupShape describes the fields of the request (shape.go).
 var joinGroupShape = shape{
@@ -75,7 +75,8 @@ func (h *Handler) joinResponse(req *kmsg.JoinGroupRequest, joined group.Joined,
 	response.MemberID, response.Generation = joined.Member, joined.Generation
 	if err != nil {
 		if errors.Is(err, group.ErrMemberIDRequired) {
-			result.name = "" // part of joining, not a failure
+			// the usual first response to a new member is not an error in the metrics
+			result.name = ""
 		}
 		none := ""
 		response.Protocol = &none
@@ -92,7 +93,8 @@ func (h *Handler) joinResponse(req *kmsg.JoinGroupRequest, joined group.Joined,
 	return reply(response, result)
 }
 
-// memberID returns a unique member id that begins with the name of the client, as in Kafka.
+// memberID returns a unique member id that begins with the group.instance.id or the client id, as
+// in Kafka.
 func memberID(join *group.Join) string {
 	name := join.Instance
 	if name == "" {
@@ -101,7 +103,7 @@ func memberID(join *group.Join) string {
 	return name + "-" + uuid.NewString()
 }
 
-// checkInstance rejects a group.instance.id that is empty or too long.
+// checkInstance returns an error if the group.instance.id is empty or too long.
 func checkInstance(instance *string) error {
 	if instance == nil {
 		return nil
@@ -112,7 +114,7 @@ func checkInstance(instance *string) error {
 	return group.CheckID(*instance)
 }
 
-// hostOf returns the client's address in Kafka's form: "/10.0.0.1".
+// hostOf returns the client's address in Kafka's format, such as "/10.0.0.1".
 func hostOf(remote net.Addr) string {
 	if remote == nil {
 		return "/"
@@ -126,7 +128,7 @@ func hostOf(remote net.Addr) string {
 
 func milliseconds(n int32) time.Duration { return time.Duration(max(0, n)) * time.Millisecond }
 
-// orEmpty and orNull convert between a nullable string and one that is empty for null.
+// orEmpty returns the string, or "" for null; orNull does the reverse.
 func orEmpty(text *string) string {
 	if text == nil {
 		return ""

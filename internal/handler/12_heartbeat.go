@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Heartbeat (key 12), versions 0-4: keeps a member in its group, and reports whether it must
-// rejoin.
+// Heartbeat (key 12), versions 0-4: keeps a member in its group. The error REBALANCE_IN_PROGRESS
+// tells the member to join again.
 //
 //	3  static members (KIP-345)
 //	4  flexible

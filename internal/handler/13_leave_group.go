@@ -11,7 +11,7 @@ import (
 
 // LeaveGroup (key 13), versions 0-5.
 //
-//	3  several members, static ones by instance id (KIP-345)
+//	3  several members; static members may be named by instance id (KIP-345)
 //	4  flexible
 //	5  reason (KIP-800), ignored
 

@@ -16,7 +16,7 @@ import (
 //	4  flexible
 //	5  protocol type and name, which must match the group's (KIP-559)
 //
-// It waits until the leader of the group has sent the assignment and it is stored.
+// The request waits until the leader of the group has sent the assignments and they are stored.
 
 // syncGroupShape describes the fields of the request (shape.go).
 var syncGroupShape = shape{text(), fixed(4), text(), text().from(3), text().from(5), text().from(5),

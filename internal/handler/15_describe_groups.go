@@ -17,7 +17,7 @@ import (
 //	5  flexible
 //	6  GROUP_ID_NOT_FOUND (KIP-1043)
 //
-// Before version 6 a group that does not exist is in state Dead, without an error.
+// Below version 6 a group that does not exist is described in state Dead, without an error.
 
 // describeGroupsShape describes the fields of the request (shape.go).
 var describeGroupsShape = shape{plainArray(text()), fixed(1).from(3)}

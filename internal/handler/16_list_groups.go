@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// ListGroups (key 16), versions 0-5: the groups that this broker coordinates.
+// ListGroups (key 16), versions 0-5: lists the groups that this broker coordinates.
 //
 //	3  flexible
 //	4  by state (KIP-518)
@@ -51,7 +51,8 @@ func (h *Handler) listGroups(ctx context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// matches reports whether a filter contains a value, in any case; an empty filter matches all.
+// matches reports whether a filter contains a value, regardless of case. An empty filter matches
+// every value.
 func matches(filter []string, value string) bool {
 	return len(filter) == 0 ||
 		slices.ContainsFunc(filter,

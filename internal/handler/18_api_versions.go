@@ -10,26 +10,28 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// ApiVersions (key 18), versions 0-4: the table, as clients see it.
+// ApiVersions (key 18), versions 0-4: returns the API keys and version ranges of table.
 //
 //	1  throttle time
 //	3  flexible, software name and version (KIP-511)
 //	4  features with a minimum of 0
 //
-// A version above the supported ones is answered in the form of version 0 with UNSUPPORTED_VERSION
-// and the table, so that the client can retry (KIP-511). The response header never carries tags.
-// The one feature is the consumer protocol of groups (KIP-848), which cannot be disabled.
+// A request with an unsupported version gets a response in the format of version 0, with the error
+// UNSUPPORTED_VERSION and the table, so that the client can retry (KIP-511). The response header
+// never contains tags. The only feature is the consumer protocol of groups (KIP-848), which cannot
+// be disabled.
 
-// groupFeature is Kafka's name of the version of consumer groups: 1 is KIP-848.
+// groupFeature is Kafka's name for the version of consumer groups. Version 1 is the consumer
+// protocol (KIP-848).
 const groupFeature = "group.version"
 
-// softwareName is the form of a client's name and version (KIP-511).
+// softwareName matches the valid names and versions of client software (KIP-511).
 var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
 
 // apiVersionsShape describes the fields of the request (shape.go).
 var apiVersionsShape = shape{text().from(3), text().from(3)}
 
-// apiVersions checks the version before the body: the body of an unknown version cannot be decoded.
+// apiVersions checks the version first, because a body of an unsupported version cannot be decoded.
 func (h *Handler) apiVersions(ctx context.Context, req *wire.Request) (wire.Reply, error) {
 	if row := h.api(keyAPIVersions); !row.serves(req.Version) {
 		err := fmt.Errorf("%w: ApiVersions %d", errUnsupportedVersion, req.Version)

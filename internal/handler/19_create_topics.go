@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// CreateTopics (key 19), versions 2-7: each topic becomes a Topic resource.
+// CreateTopics (key 19), versions 2-7: creates a Topic resource for each topic.
 //
 //	4  partitions and replicas -1: the cluster's default (KIP-464)
 //	5  flexible, settings in the response (KIP-525)
@@ -20,10 +20,11 @@ import (
 // Manual replica assignments are rejected: the operator places replicas.
 
 const (
-	// adminWaitMax bounds how long a request may wait for the metadata store, whatever its timeout.
+	// adminWaitMax limits how long a request may wait for the metadata store, even if the client's
+	// timeout is longer.
 	adminWaitMax = time.Minute
-	// imageWaitMax bounds how long a request waits until a completed change is in the metadata
-	// image. The change stays if it takes longer.
+	// imageWaitMax limits how long a request waits until a completed change appears in the metadata
+	// image. If it takes longer, the response is sent without waiting further.
 	imageWaitMax = 5 * time.Second
 )
 
@@ -37,8 +38,8 @@ var createTopicsShape = shape{
 	fixed(5),
 }
 
-// createTopics creates topic by topic; one that fails does not undo the others. A name that occurs
-// twice is rejected each time, because the two requests may differ.
+// createTopics creates the topics one after the other. If one fails, the others remain. If a name
+// occurs twice, both occurrences are rejected, because they may differ.
 func (h *Handler) createTopics(ctx context.Context, raw *wire.Request,
 	req *kmsg.CreateTopicsRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
@@ -82,15 +83,16 @@ func (h *Handler) createTopics(ctx context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// awaitImage waits until this broker's metadata image shows a change that it has just made: clients
-// send their next request at once, and would take an unknown topic for an error.
+// awaitImage waits until this broker's metadata image satisfies enough, after a request has made a
+// change. Clients use a new topic at once, and would otherwise get the error that it is unknown.
 func (h *Handler) awaitImage(ctx context.Context, enough func(*metadata.Image) bool) {
 	ctx, cancel := context.WithTimeout(ctx, imageWaitMax)
 	defer cancel()
 	h.opts.Await(ctx, enough)
 }
 
-// allLed reports whether an image has all topics, with a live leader for each of their partitions.
+// allLed reports whether an image contains all given topics, and each of their partitions has a
+// leader that is up.
 func allLed(img *metadata.Image, topics []metadata.ID) bool {
 	for _, id := range topics {
 		topic := img.TopicByID(id)
@@ -106,12 +108,13 @@ func allLed(img *metadata.Image, topics []metadata.ID) bool {
 	return true
 }
 
-// adminWait returns a client's timeout, bounded to adminWaitMax.
+// adminWait returns a client's timeout, but at most adminWaitMax.
 func adminWait(millis int32) time.Duration {
 	return min(time.Duration(max(0, millis))*time.Millisecond, adminWaitMax)
 }
 
-// createTopic checks the rules that depend on the version of the request; Admin checks the rest.
+// createTopic checks the rules that depend on the version of the request, and creates the topic.
+// Admin checks the other rules.
 func (h *Handler) createTopic(ctx context.Context, req *kmsg.CreateTopicsRequest,
 	requested *kmsg.CreateTopicsRequestTopic) (*metadata.Topic, error) {
 	switch {
@@ -140,8 +143,8 @@ func (h *Handler) createTopic(ctx context.Context, req *kmsg.CreateTopicsRequest
 	})
 }
 
-// describeCreated fills in the created topic with its effective settings, defaults included
-// (KIP-525), unless the client may not describe them.
+// describeCreated sets the fields of the created topic with its settings, including defaults
+// (KIP-525). The settings are left out if the client may not describe them.
 func describeCreated(answer *kmsg.CreateTopicsResponseTopic, topic *metadata.Topic,
 	configsDenied error) {
 	answer.TopicID = topic.ID

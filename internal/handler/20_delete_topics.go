@@ -13,7 +13,7 @@ import (
 )
 
 // DeleteTopics (key 20), versions 1-6: deletes Topic resources. The reclaim policy of a resource
-// decides what happens to its data.
+// determines whether its data is deleted too.
 //
 //	4  flexible
 //	5  error message (KIP-599)
@@ -22,8 +22,9 @@ import (
 // deleteTopicsShape describes the fields of the request (shape.go).
 var deleteTopicsShape = shape{plainArray(text()).to(5), array(text(), fixed(16)).from(6), fixed(4)}
 
-// deleteTopics deletes topic by topic, and waits until this broker's image has lost their ids: a
-// topic of the same name may have been created meanwhile.
+// deleteTopics deletes the topics one after the other, and waits until their ids have disappeared
+// from this broker's metadata image. It waits for ids and not for names, because a topic with the
+// same name may have been created meanwhile.
 func (h *Handler) deleteTopics(ctx context.Context, raw *wire.Request,
 	req *kmsg.DeleteTopicsRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
@@ -68,8 +69,8 @@ func (h *Handler) deleteTopics(ctx context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// authorizeDelete returns nil if the client may delete a topic. A client that named it by id must
-// also be allowed to describe it, or the response would reveal its name.
+// authorizeDelete returns nil if the client may delete a topic. A client that requested the topic
+// by id must also be allowed to describe it, because the response reveals the topic's name.
 func (h *Handler) authorizeDelete(raw *wire.Request, byID bool, name string) error {
 	if byID && h.authorize(raw, describeTopic, name) != nil {
 		return errTopicAuthorization
@@ -77,8 +78,9 @@ func (h *Handler) authorizeDelete(raw *wire.Request, byID bool, name string) err
 	return h.authorize(raw, deleteTopic, name)
 }
 
-// nameToDelete returns the name of a topic given by name or by id. A name is not looked up in the
-// image: the metadata store may have topics that the image does not show yet.
+// nameToDelete returns the name of a topic that is requested by name or by id. It returns a name
+// without looking it up in the image, because the metadata store may contain topics that the image
+// does not contain yet.
 func nameToDelete(img *metadata.Image, requested *kmsg.DeleteTopicsRequestTopic) (string, error) {
 	byID := requested.TopicID != [16]byte{}
 	switch {

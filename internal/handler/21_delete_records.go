@@ -12,22 +12,24 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DeleteRecords (key 21), versions 0-2 (KIP-107): raises the log start offset for good. The leader
-// raises it first, and followers raise theirs with their next fetch. The response waits for the
-// in-sync followers: otherwise one of them could be elected and return the deleted records.
+// DeleteRecords (key 21), versions 0-2 (KIP-107): raises the log start offset of partitions. The
+// leader raises its log start offset first, and followers raise theirs with their next fetch. The
+// request waits for the in-sync followers: otherwise one of them could become leader and return the
+// deleted records.
 //
 //	2  flexible
 //
-// As in Kafka, offset -1 is the high watermark, a topic that is only compacted is rejected with
-// POLICY_VIOLATION, and internal topics are rejected.
+// As in Kafka, offset -1 stands for the high watermark. A topic whose cleanup policy is only
+// compact is rejected with POLICY_VIOLATION. Internal topics are rejected too.
 
 // deleteRecordsShape describes the fields of the request (shape.go).
 var deleteRecordsShape = shape{array(text(), array(fixed(4), fixed(8))), fixed(4)}
 
-// offsetHighWatermark requests the deletion of all records below the high watermark.
+// offsetHighWatermark is the offset in a request to delete all records below the high watermark.
 const offsetHighWatermark = -1
 
-// deleteRecords answers for each partition; an error of one does not affect the others.
+// deleteRecords handles a DeleteRecords request. An error of one partition does not affect the
+// others.
 func (h *Handler) deleteRecords(ctx context.Context, raw *wire.Request,
 	req *kmsg.DeleteRecordsRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
@@ -52,7 +54,8 @@ func (h *Handler) deleteRecords(ctx context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// deleteBefore returns the lowest log start offset of the in-sync replicas, -1 with an error.
+// deleteBefore deletes the records of a partition below an offset. It returns the lowest log start
+// offset of the in-sync replicas, or -1 with an error.
 func (h *Handler) deleteBefore(ctx context.Context, raw *wire.Request, id replica.PartitionID,
 	offset int64) (low int64, err error) {
 	if err := h.authorize(raw, deleteTopic, id.Topic); err != nil {

@@ -9,20 +9,22 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// InitProducerId (key 22), versions 0-5: an id for an idempotent producer (KIP-98).
+// InitProducerId (key 22), versions 0-5: returns a producer id for an idempotent producer (KIP-98).
 //
 //	2  flexible
 //	3  producer id and epoch to continue (KIP-360)
 //	4  PRODUCER_FENCED (KIP-588)
 //	5  transactions, part 2 (KIP-890)
 //
-// Without a transactional id there is no state to continue: as in Kafka, a producer that sends its
-// id and epoch gets a new id with epoch 0. (It raises its epoch by itself, and the leader of a
-// partition fences the earlier epoch with INVALID_PRODUCER_EPOCH.)
+// Without a transactional id the broker stores nothing about a producer. Therefore a producer that
+// sends its id and epoch (KIP-360) gets a new id with epoch 0, as in Kafka. Producers normally do
+// not send this request to raise their epoch: they raise it themselves, and the leader of a
+// partition fences the earlier epoch with INVALID_PRODUCER_EPOCH.
 //
-// A transactional id is rejected with UNSUPPORTED_VERSION: clients then fail at once, and report
-// that the broker lacks the feature. INVALID_REQUEST would blame the client, and an
-// authorization error would blame its ACLs. A client would repeat a retriable error without end.
+// A request with a transactional id is rejected with UNSUPPORTED_VERSION. The client then fails at
+// once, and reports that the broker lacks the feature. The error INVALID_REQUEST would suggest a
+// fault of the client, and an authorization error would suggest missing ACLs. After a retriable
+// error the client would retry forever.
 
 // initProducerIDShape describes the fields of the request (shape.go).
 var initProducerIDShape = shape{text(), fixed(4), fixed(10).from(3)}
@@ -50,17 +52,16 @@ func (h *Handler) producerID(raw *wire.Request, req *kmsg.InitProducerIDRequest)
 	case req.TransactionalID != nil && *req.TransactionalID == "":
 		return -1, fmt.Errorf("%w: the transactional id is empty", errInvalidRequest)
 	case req.Version >= 3 && (req.ProducerID == -1) != (req.ProducerEpoch == -1):
-		return -1, fmt.Errorf("%w: producer id %d does not go with epoch %d", errInvalidRequest,
-			req.ProducerID,
-			req.ProducerEpoch)
+		return -1, fmt.Errorf("%w: producer id %d with producer epoch %d; both or none must be -1",
+			errInvalidRequest, req.ProducerID, req.ProducerEpoch)
 	case req.TransactionalID != nil:
 		return -1, fmt.Errorf("%w: transactions are not served", errUnsupportedVersion)
 	}
 	return h.opts.ProducerID()
 }
 
-// authorizeProducer returns nil if the client may use a transactional id or, without one, may write
-// idempotently: it may IDEMPOTENT_WRITE on the cluster, or WRITE on any topic (KIP-679).
+// authorizeProducer returns nil if the client may use the transactional id. Without a transactional
+// id the client must be allowed IDEMPOTENT_WRITE on the cluster, or WRITE on any topic (KIP-679).
 func (h *Handler) authorizeProducer(raw *wire.Request, transactionalID *string) error {
 	if transactionalID != nil {
 		return h.authorize(raw, writeTransactionalID, *transactionalID)

@@ -15,9 +15,9 @@ import (
 //	3  replica id
 //	4  flexible
 //
-// It returns the end offset of a leader epoch. A consumer that has read records of that epoch
-// beyond the end offset has read records that were lost; it continues at the end offset. Followers
-// use Fetch for the same purpose.
+// The response contains the end offset of a leader epoch. If a consumer has read records of that
+// epoch beyond the end offset, those records were lost, and the consumer continues at the end
+// offset. Followers use Fetch for the same purpose.
 
 // offsetForEpochShape describes the fields of the request (shape.go).
 var offsetForEpochShape = shape{
@@ -25,8 +25,8 @@ var offsetForEpochShape = shape{
 	array(text(), array(fixed(4), fixed(4), fixed(4))),
 }
 
-// offsetForEpoch answers for each partition. An epoch that the log does not contain has epoch and
-// offset -1, which is no error.
+// offsetForEpoch handles an OffsetForLeaderEpoch request. If the requested epoch is above all
+// epochs in the log, the response has epoch and end offset -1, which is not an error.
 func (h *Handler) offsetForEpoch(_ context.Context, raw *wire.Request,
 	req *kmsg.OffsetForLeaderEpochRequest) wire.Reply {
 	response := kmsg.NewPtrOffsetForLeaderEpochResponse()

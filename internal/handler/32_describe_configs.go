@@ -13,21 +13,22 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DescribeConfigs (key 32), versions 1-4: the settings of a topic under their Kafka names, and a
-// few of this broker.
+// DescribeConfigs (key 32), versions 1-4: returns the settings of a topic under their Kafka names,
+// and a few settings of this broker.
 //
 //	1  synonyms and sources (KIP-226)
 //	3  type and documentation (KIP-569)
 //	4  flexible
 //
-// Java's kafka-configs also requests brokers and their loggers, and needs a response even if it is
-// empty.
+// Java's kafka-configs also requests the settings of brokers and their loggers. It fails without a
+// response for them, but the response may be empty.
 
 // describeConfigsShape describes the fields of the request (shape.go).
 var describeConfigsShape = shape{array(fixed(1), text(), plainArray(text())), fixed(1),
 	fixed(1).from(3)}
 
-// describeConfigs answers for each resource; null names request all settings, an empty list none.
+// describeConfigs handles a DescribeConfigs request. If the names of settings are null, it returns
+// all settings of the resource.
 func (h *Handler) describeConfigs(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeConfigsRequest) wire.Reply {
 	response := kmsg.NewPtrDescribeConfigsResponse()
@@ -51,23 +52,23 @@ func (h *Handler) describeConfigs(_ context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// config is a setting with the source of its value.
+// config is a setting of a resource, with the source of its value.
 type config struct {
 	topicconfig.Property
 	source   kmsg.ConfigSource
 	readOnly bool
-	// synonyms are sorted from the value in effect to the default; none: the setting itself is the
-	// only source.
+	// synonyms begins with the value in effect and ends with the default. If it is empty, the
+	// setting itself is the only source.
 	synonyms []synonym
 }
 
-// synonym is a source that a setting can come from (KIP-226).
+// synonym is a possible source of a setting's value (KIP-226).
 type synonym struct {
 	name, value string
 	source      kmsg.ConfigSource
 }
 
-// resourceConfigs returns the settings of a topic or of this broker.
+// resourceConfigs returns the settings of a topic or of this broker, or no settings for a logger.
 func (h *Handler) resourceConfigs(img *metadata.Image, raw *wire.Request,
 	requested *kmsg.DescribeConfigsRequestResource) ([]config, error) {
 	err := h.authorizeConfigs(raw, requested.ResourceType, requested.ResourceName,
@@ -85,7 +86,7 @@ func (h *Handler) resourceConfigs(img *metadata.Image, raw *wire.Request,
 		return topicConfigs(topic, img.Defaults), nil
 	case kmsg.ConfigResourceTypeBroker:
 		if requested.ResourceName == "" {
-			return nil, nil // defaults of all brokers: there are none
+			return nil, nil // requests the dynamic defaults of all brokers, which do not exist
 		}
 		if err := h.checkBroker(requested.ResourceName); err != nil {
 			return nil, err
@@ -97,9 +98,9 @@ func (h *Handler) resourceConfigs(img *metadata.Image, raw *wire.Request,
 	return nil, fmt.Errorf("%w: resource type %d", errInvalidRequest, requested.ResourceType)
 }
 
-// authorizeConfigs returns nil if the client may perform an operation on a resource's settings:
-// parameter topic is the operation for a topic, parameter cluster the one for a broker or a
-// broker's loggers.
+// authorizeConfigs returns nil if the client may perform an operation on the settings of a
+// resource. Parameter topic is the operation for topics, and parameter cluster is the operation for
+// brokers and their loggers.
 func (h *Handler) authorizeConfigs(raw *wire.Request, kind kmsg.ConfigResourceType, name string,
 	topic, cluster RequiredOperation) error {
 	switch kind {
@@ -111,9 +112,10 @@ func (h *Handler) authorizeConfigs(raw *wire.Request, kind kmsg.ConfigResourceTy
 	return nil
 }
 
-// topicConfigs returns a topic's settings and their sources: the Topic, the LogCluster's
-// topicDefaults (for Kafka's tools, the dynamic default of all brokers) or Kafka's own default. If
-// a Topic sets a value equal to its cluster's default, the default is reported as the source.
+// topicConfigs returns the settings of a topic with their sources. The source of a value is the
+// Topic, the LogCluster's topicDefaults (shown as Kafka's dynamic default of all brokers) or
+// Kafka's own default. If a Topic sets the same value as topicDefaults, the source is
+// topicDefaults.
 func topicConfigs(topic *metadata.Topic, defaults topicconfig.Settings) []config {
 	properties, clusters := topic.Settings.Properties(), defaults.Properties()
 	kafkas := topicconfig.Default().Properties()
@@ -135,8 +137,8 @@ func topicConfigs(topic *metadata.Topic, defaults topicconfig.Settings) []config
 	return configs
 }
 
-// brokerNames are the names of topic settings among Kafka's broker settings, where they are not the
-// topic's name with the prefix "log.".
+// brokerNames maps topic settings to Kafka's broker settings with the same meaning, if the broker
+// setting is not the topic setting with the prefix "log.".
 var brokerNames = map[string]string{
 	"compression.type": "compression.type", "compression.gzip.level": "compression.gzip.level",
 	"compression.lz4.level":  "compression.lz4.level",
@@ -162,8 +164,8 @@ func brokerName(property string) string {
 	return "log." + property
 }
 
-// topicSource returns default or topic as the source. It cannot tell the topic from the cluster:
-// both are merged in the topic's settings.
+// topicSource returns Kafka's default or the topic as the source of a value. It cannot distinguish
+// the Topic from the LogCluster's topicDefaults, because both are merged in the topic's settings.
 func topicSource(property *topicconfig.Property) kmsg.ConfigSource {
 	if property.Default {
 		return kmsg.ConfigSourceDefaultConfig
@@ -171,7 +173,8 @@ func topicSource(property *topicconfig.Property) kmsg.ConfigSource {
 	return kmsg.ConfigSourceDynamicTopicConfig
 }
 
-// checkBroker rejects other brokers, as Kafka does: only a broker itself knows its configuration.
+// checkBroker returns an error for the id of another broker, as in Kafka, because only a broker
+// itself has its configuration.
 func (h *Handler) checkBroker(name string) error {
 	if name != strconv.Itoa(int(h.opts.NodeID)) {
 		return fmt.Errorf("%w: configuration of broker %q requested from broker %d",
@@ -181,7 +184,7 @@ func (h *Handler) checkBroker(name string) error {
 	return nil
 }
 
-// brokerConfigs returns the broker settings that tools ask for. All are read-only.
+// brokerConfigs returns the settings of the broker that tools request. All of them are read-only.
 func (h *Handler) brokerConfigs() []config {
 	fixed, policy := kmsg.ConfigSourceStaticBrokerConfig, h.opts.Image().Policy
 	return slices.Concat([]config{
@@ -200,7 +203,8 @@ func (h *Handler) brokerConfigs() []config {
 	}, h.groupConfigs())
 }
 
-// groupConfigs returns the LogCluster's group settings in Kafka's names and units.
+// groupConfigs returns the group settings of the LogCluster under Kafka's names and in Kafka's
+// units.
 func (h *Handler) groupConfigs() []config {
 	set, now := h.opts.Image().Groups, h.opts.Groups.Config()
 	one := func(name string, value int64, isSet bool, doc string) config {
@@ -252,14 +256,14 @@ func (h *Handler) groupConfigs() []config {
 	}
 }
 
-// configTypes are the protocol's numbers of setting types.
+// configTypes maps the types of settings to their numbers in the protocol.
 var configTypes = map[string]kmsg.ConfigType{
 	"boolean": kmsg.ConfigTypeBoolean, "string": kmsg.ConfigTypeString, "int": kmsg.ConfigTypeInt,
 	"short": kmsg.ConfigTypeShort,
 	"long":  kmsg.ConfigTypeLong, "double": kmsg.ConfigTypeDouble, "list": kmsg.ConfigTypeList,
 }
 
-// describe encodes a setting.
+// describe returns the setting as a part of the response.
 func (c *config) describe(
 	req *kmsg.DescribeConfigsRequest,
 ) kmsg.DescribeConfigsResponseResourceConfig {

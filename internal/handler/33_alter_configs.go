@@ -10,15 +10,17 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// AlterConfigs (key 33), versions 0-2 (KIP-133): sets the properties of the request and resets all
-// others to their defaults. Settings without a Kafka name (compaction.maxGarbagePercent) stay.
+// AlterConfigs (key 33), versions 0-2 (KIP-133): sets the properties of the request, and resets all
+// other properties to their defaults. Settings without a Kafka name (compaction.maxGarbagePercent)
+// remain.
 //
 //	2  flexible
 
 // alterConfigsShape describes the fields of the request (shape.go).
 var alterConfigsShape = shape{array(fixed(1), text(), array(text(), text())), fixed(1)}
 
-// alterConfigs changes resource by resource, each completely or not at all.
+// alterConfigs changes the resources one after the other. Each resource is changed completely or
+// not at all.
 func (h *Handler) alterConfigs(ctx context.Context, raw *wire.Request,
 	req *kmsg.AlterConfigsRequest) wire.Reply {
 	response := kmsg.NewPtrAlterConfigsResponse()

@@ -10,19 +10,20 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DescribeLogDirs (key 35), versions 1-5 (KIP-113): the disk space of this broker's logs.
+// DescribeLogDirs (key 35), versions 1-5 (KIP-113): returns the sizes of this broker's logs.
 //
 //	2  flexible
 //	3  top-level error
 //	4  size of the volume (KIP-827)
-//	5  whether the directory is cordoned, so takes no new logs (KIP-1066)
+//	5  whether the directory is cordoned, which means that it gets no new logs (KIP-1066)
 //
-// A broker has one data directory, so no log ever moves between directories.
+// A broker has only one data directory, so no log moves between directories.
 
 // describeLogDirsShape describes the fields of the request (shape.go).
 var describeLogDirsShape = shape{array(text(), plainArray(fixed(4)))}
 
-// describeLogDirs answers for the open logs of this broker. Null topics request all.
+// describeLogDirs returns the sizes of the open logs of this broker. If the request's topics are
+// null, it returns all logs.
 func (h *Handler) describeLogDirs(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeLogDirsRequest) wire.Reply {
 	response := kmsg.NewPtrDescribeLogDirsResponse()

@@ -10,11 +10,10 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// CreatePartitions (key 37), versions 0-3 (KIP-195): each raises spec.partitions of a Topic
-// resource.
+// CreatePartitions (key 37), versions 0-3 (KIP-195): raises spec.partitions of Topic resources.
 //
 //	2  flexible
-//	3  THROTTLING_QUOTA_EXCEEDED, which is never returned (KIP-599)
+//	3  the error THROTTLING_QUOTA_EXCEEDED, which this broker never returns (KIP-599)
 //
 // Manual replica assignments are rejected, as in CreateTopics; AlterPartitionReassignments can move
 // replicas afterwards.
@@ -22,7 +21,8 @@ import (
 // createPartitionsShape describes the fields of the request (shape.go).
 var createPartitionsShape = shape{array(text(), fixed(4), array(plainArray(fixed(4)))), fixed(5)}
 
-// createPartitions waits until all new partitions have a leader: clients produce to them at once.
+// createPartitions waits until all new partitions have a leader, because clients produce to them at
+// once.
 func (h *Handler) createPartitions(ctx context.Context, raw *wire.Request,
 	req *kmsg.CreatePartitionsRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))

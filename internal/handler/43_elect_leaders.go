@@ -10,20 +10,20 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// ElectLeaders (key 43), versions 0-2 (KIP-183): elects the preferred replicas.
+// ElectLeaders (key 43), versions 0-2 (KIP-183): elects the preferred replicas as leaders.
 //
 //	1  election type (KIP-460): 0 preferred, 1 unclean
 //	2  flexible
 //
-// An unclean election loses records, so it needs consent in a resource: on the Partition
-// (heartwood.dev/accept-data-loss) or for a topic (unclean.leader.election.enable). Here it is
-// rejected.
+// This API rejects an unclean election, because it loses records. An administrator must allow it in
+// a resource: on the Partition (heartwood.dev/accept-data-loss) or for the Topic
+// (unclean.leader.election.enable).
 
 // electLeadersShape describes the fields of the request (shape.go).
 var electLeadersShape = shape{fixed(1).from(1), array(text(), plainArray(fixed(4))), fixed(4)}
 
-// electLeaders requests all elections at once and waits for their outcomes. Null topics request all
-// partitions.
+// electLeaders requests all elections at once and waits for their results. If the request's topics
+// are null, all partitions are requested.
 func (h *Handler) electLeaders(ctx context.Context, raw *wire.Request,
 	req *kmsg.ElectLeadersRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
@@ -70,8 +70,8 @@ func (h *Handler) electLeaders(ctx context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// requestedElections returns the partitions of a request. If it requests all, partitions that are
-// led by their preferred replica are left out, as in Kafka.
+// requestedElections returns the partitions of a request. If it requests all partitions, those that
+// are already led by their preferred replica are left out, as in Kafka.
 func (h *Handler) requestedElections(req *kmsg.ElectLeadersRequest) (refs []metadata.PartitionRef) {
 	if req.Topics == nil {
 		img := h.opts.Image()
@@ -93,8 +93,8 @@ func (h *Handler) requestedElections(req *kmsg.ElectLeadersRequest) (refs []meta
 	return refs
 }
 
-// awaitElections waits until the metadata image shows the elections. An election that takes longer
-// is answered with REQUEST_TIMED_OUT, and may still follow.
+// awaitElections waits until the metadata image shows the results of the elections. An election
+// that takes longer gets REQUEST_TIMED_OUT, and may still complete later.
 func (h *Handler) awaitElections(ctx context.Context, refs []metadata.PartitionRef,
 	faults []error) {
 	elected := func(img *metadata.Image, ref metadata.PartitionRef) bool {

@@ -11,19 +11,21 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// IncrementalAlterConfigs (key 44), versions 0-1 (KIP-339): sets, deletes, appends to or subtracts
-// from the properties of a topic, which changes its Topic resource.
+// IncrementalAlterConfigs (key 44), versions 0-1 (KIP-339): sets or deletes properties of a Topic
+// resource, or appends to or subtracts from a list.
 //
 //	1  flexible
 //
-// Broker settings cannot be changed with this API, because they are in the LogCluster. Deleting a
-// broker setting that is not set is no error, because tools do so (kafka-reassign-partitions).
+// Broker settings cannot be changed with this API, because they are in the LogCluster. A request
+// that deletes a broker setting succeeds without an effect, because tools send such requests
+// (kafka-reassign-partitions).
 
 // incrementalAlterConfigsShape describes the fields of the request (shape.go).
 var incrementalAlterConfigsShape = shape{array(fixed(1), text(), array(text(), fixed(1), text())),
 	fixed(1)}
 
-// incrementalAlterConfigs changes resource by resource, each completely or not at all.
+// incrementalAlterConfigs changes the resources one after the other. Each resource is changed
+// completely or not at all.
 func (h *Handler) incrementalAlterConfigs(ctx context.Context, raw *wire.Request,
 	req *kmsg.IncrementalAlterConfigsRequest) wire.Reply {
 	response := kmsg.NewPtrIncrementalAlterConfigsResponse()
@@ -63,8 +65,8 @@ func resourceKey(kind kmsg.ConfigResourceType, name string) string {
 	return strconv.Itoa(int(kind)) + " " + name
 }
 
-// checkUnique rejects a resource that occurs more than once in a request, because its occurrences
-// may request different changes.
+// checkUnique returns an error for a resource that occurs more than once in a request, because its
+// occurrences may request different changes.
 func checkUnique(duplicates map[string]bool, kind kmsg.ConfigResourceType, name string) error {
 	if duplicates[resourceKey(kind, name)] {
 		return fmt.Errorf("%w: resource %q is named more than once", errInvalidRequest, name)
@@ -72,7 +74,8 @@ func checkUnique(duplicates map[string]bool, kind kmsg.ConfigResourceType, name 
 	return nil
 }
 
-// alterConfigsOf changes a topic, or rejects changes of a broker's settings.
+// alterConfigsOf changes the settings of a topic. For brokers and their loggers it returns an
+// error, unless the request only deletes settings.
 func (h *Handler) alterConfigsOf(ctx context.Context, raw *wire.Request,
 	kind kmsg.ConfigResourceType,
 	change metadata.TopicChange) error {
@@ -90,7 +93,7 @@ func (h *Handler) alterConfigsOf(ctx context.Context, raw *wire.Request,
 		for _, p := range change.Properties {
 			if p.Op != metadata.PropertyDelete {
 				return fmt.Errorf(
-					"%w: %s cannot be set: the LogCluster resource has the settings of brokers",
+					"%w: %s cannot be set: change the settings of brokers in the LogCluster resource",
 					errInvalidRequest,
 					p.Name,
 				)
@@ -101,8 +104,8 @@ func (h *Handler) alterConfigsOf(ctx context.Context, raw *wire.Request,
 	return fmt.Errorf("%w: resource type %d", errInvalidRequest, kind)
 }
 
-// alterTopic changes a topic and waits until the metadata image shows the change: until the
-// settings differ from the previous ones, or equal the requested ones.
+// alterTopic changes the settings of a topic. It waits until the metadata image contains the
+// change: until the settings differ from the previous settings, or contain the requested values.
 func (h *Handler) alterTopic(ctx context.Context, change metadata.TopicChange) error {
 	ctx, cancel := context.WithTimeout(ctx, adminWaitMax)
 	defer cancel()
@@ -117,13 +120,15 @@ func (h *Handler) alterTopic(ctx context.Context, change metadata.TopicChange) e
 	return nil
 }
 
-// matchesChange reports whether a topic has every value that a change sets. Deletions, appends and
-// subtractions are assumed to be done.
+// matchesChange reports whether a topic has every value that a change sets. It does not check
+// deletions, appends and subtractions.
 func matchesChange(topic *metadata.Topic, change metadata.TopicChange) bool {
 	target := topic.Settings
 	for _, p := range change.Properties {
 		if p.Op == metadata.PropertySet && target.Set(p.Name, p.Value) != nil {
-			return true // such as a level of another codec; the change as a whole was accepted
+			// Set fails, for example, for the level of a codec that is set after it; the store
+			// accepted the change, so it is valid
+			return true
 		}
 	}
 	return target == topic.Settings

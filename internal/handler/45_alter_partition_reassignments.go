@@ -9,20 +9,21 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// AlterPartitionReassignments (key 45), versions 0-1 (KIP-455): moves partitions to other brokers;
-// null replicas cancel a reassignment.
+// AlterPartitionReassignments (key 45), versions 0-1 (KIP-455): moves partitions to other brokers.
+// Null replicas cancel a reassignment.
 //
 //	0  flexible
 //	1  whether the replication factor may change (KIP-860)
 //
-// The replication factor must not change: the Topic resource contains it, and the operator would
-// restore it.
+// A reassignment must not change the replication factor: the operator would restore the factor that
+// the Topic resource contains.
 
 // alterReassignmentsShape describes the fields of the request (shape.go).
 var alterReassignmentsShape = shape{fixed(4), fixed(1).from(1),
 	array(text(), array(fixed(4), plainArray(fixed(4))))}
 
-// alterReassignments records all reassignments; brokers copy the data after the response.
+// alterReassignments stores the targets of all reassignments. The brokers copy the data after the
+// response.
 func (h *Handler) alterReassignments(ctx context.Context, raw *wire.Request,
 	req *kmsg.AlterPartitionAssignmentsRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))
@@ -64,8 +65,8 @@ func (h *Handler) alterReassignments(ctx context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// showsTargets reports whether an image shows the targets of all reassignments that were accepted.
-// It does not wait for cancelled ones.
+// showsTargets reports whether an image contains the targets of all reassignments that were
+// accepted. It ignores requests that cancel a reassignment.
 func showsTargets(img *metadata.Image, moves []metadata.Move, faults []error) bool {
 	for i, move := range moves {
 		_, p, err := img.Partition(metadata.PartitionRef{Topic: move.Topic,

@@ -9,13 +9,13 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// ListPartitionReassignments (key 46), version 0 (KIP-455): the reassignments in progress.
+// ListPartitionReassignments (key 46), version 0 (KIP-455): lists the reassignments in progress.
 
 // listReassignmentsShape describes the fields of the request (shape.go).
 var listReassignmentsShape = shape{fixed(4), array(text(), plainArray(fixed(4)))}
 
-// listReassignments answers from one metadata image. Null topics request all; partitions without a
-// reassignment are left out.
+// listReassignments returns the partitions of one metadata image that have a reassignment in
+// progress. If the request's topics are null, it returns those of all topics.
 func (h *Handler) listReassignments(_ context.Context, raw *wire.Request,
 	req *kmsg.ListPartitionReassignmentsRequest) wire.Reply {
 	response := kmsg.NewPtrListPartitionReassignmentsResponse()

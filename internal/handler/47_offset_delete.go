@@ -10,7 +10,7 @@ import (
 )
 
 // OffsetDelete (key 47), version 0 (KIP-496): deletes offsets of topics that the group does not
-// consume. It is never flexible.
+// subscribe to. The version is not flexible.
 
 // offsetDeleteShape describes the fields of the request (shape.go).
 var offsetDeleteShape = shape{text(), array(text(), array(fixed(4)))}

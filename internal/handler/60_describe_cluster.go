@@ -12,8 +12,8 @@ import (
 
 // DescribeCluster (key 60), versions 0-2 (KIP-700).
 //
-//	1  endpoint type (KIP-919): 1 brokers, 2 controllers (not served)
-//	2  fenced brokers (KIP-1073), which are not listed
+//	1  endpoint type (KIP-919): 1 brokers, 2 controllers, which are not supported
+//	2  fenced brokers (KIP-1073), which are never listed
 const (
 	endpointBrokers     = 1
 	endpointControllers = 2
@@ -22,8 +22,7 @@ const (
 // describeClusterShape describes the fields of the request (shape.go).
 var describeClusterShape = shape{fixed(1), fixed(1).from(1), fixed(1).from(2)}
 
-// describeCluster answers from one metadata image, with the same brokers and controller as
-// Metadata.
+// describeCluster returns the brokers and the controller of one metadata image, as Metadata does.
 func (h *Handler) describeCluster(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeClusterRequest) wire.Reply {
 	img := h.opts.Image()
@@ -51,7 +50,8 @@ func (h *Handler) describeCluster(_ context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// checkEndpoint rejects requests for controllers. Version 0 has no endpoint type and means brokers.
+// checkEndpoint returns an error for a request for controllers. Version 0 has no endpoint type and
+// means brokers.
 func checkEndpoint(req *kmsg.DescribeClusterRequest) error {
 	switch {
 	case req.Version < 1 || req.EndpointType == endpointBrokers:

@@ -15,7 +15,7 @@ import (
 )
 
 // ConsumerGroupHeartbeat (key 68), versions 0-1 (KIP-848): a member of a consumer group joins,
-// stays or leaves, and gets its assignment.
+// sends a heartbeat or leaves, and receives its assignment.
 //
 //	1  subscription by a regular expression; the member chooses its id (KIP-1082)
 
@@ -62,7 +62,7 @@ func (h *Handler) consumerHeartbeat(ctx context.Context, from *wire.Request) (wi
 	return h.consumerHeartbeatResponse(req, answer, err), nil
 }
 
-// authorizeConsumer returns nil if the client may join the group and describe each topic that it
+// authorizeConsumer returns nil if the client may READ the group and DESCRIBE each topic that it
 // subscribes to by name.
 func (h *Handler) authorizeConsumer(from *wire.Request,
 	req *kmsg.ConsumerGroupHeartbeatRequest) error {
@@ -75,7 +75,7 @@ func (h *Handler) authorizeConsumer(from *wire.Request,
 	return err
 }
 
-// checkIDs rejects ids that cannot be stored.
+// checkIDs returns an error if an id is too long to be stored.
 func checkIDs(req *kmsg.ConsumerGroupHeartbeatRequest) error {
 	for _, id := range []string{req.MemberID, orEmpty(req.InstanceID), orEmpty(req.RackID)} {
 		if group.CheckID(id) != nil {

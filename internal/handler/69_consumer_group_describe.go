@@ -13,14 +13,14 @@ import (
 )
 
 // ConsumerGroupDescribe (key 69), versions 0-1 (KIP-848): describes groups of the consumer
-// protocol. Classic groups are not found; DescribeGroups describes classic groups.
+// protocol. A classic group gets GROUP_ID_NOT_FOUND; DescribeGroups describes it.
 //
-//	1  member type (KIP-1099): all use the consumer protocol
+//	1  member type (KIP-1099): all members use the consumer protocol
 
 // consumerDescribeShape describes the fields of the request (shape.go).
 var consumerDescribeShape = shape{plainArray(text()), fixed(1)}
 
-// consumerMember is the type of a member that uses the consumer protocol.
+// consumerMember is the member type for the consumer protocol.
 const consumerMember = 1
 
 func (h *Handler) consumerDescribe(ctx context.Context, raw *wire.Request,
@@ -60,8 +60,9 @@ func (h *Handler) consumerDescribe(ctx context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// authorizeMembers returns nil if the client may describe every topic of a group: a description
-// without some of them would be wrong.
+// authorizeMembers returns nil if the client may describe every topic that members of the group
+// subscribe to or are assigned. Otherwise the whole description is denied, because a description
+// without some topics would be wrong.
 func (h *Handler) authorizeMembers(img *metadata.Image, raw *wire.Request,
 	described *consumer.Description) error {
 	for i := range described.Members {
@@ -93,7 +94,8 @@ func describedMember(img *metadata.Image,
 	return member
 }
 
-// describedAssignment leaves out deleted topics, which have no name.
+// describedAssignment returns an assignment with the names of its topics. It leaves out deleted
+// topics, whose names are unknown.
 func describedAssignment(img *metadata.Image, of assignor.Assignment) (described kmsg.Assignment) {
 	for _, id := range of.Topics() {
 		if topic := img.TopicByID(id); topic != nil {

@@ -12,21 +12,22 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DescribeTopicPartitions (key 75), version 0 (KIP-966): topics as in Metadata, in pages. Java's
-// describeTopics sends it first.
+// DescribeTopicPartitions (key 75), version 0 (KIP-966): describes topics like Metadata, but in
+// pages. Java's describeTopics tries this API first.
 //
-// Topics are sorted by name; the cursor is the first partition that did not fit. There are no
-// eligible leaders outside the ISR, whose last member stays in it (ADR 0136), so both lists are
-// empty. Null, which the schema allows, crashes Java's client.
+// Topics are sorted by name, and the cursor is the first partition of the next page. The two lists
+// of eligible leaders outside the ISR are always empty, because the last member of an ISR stays in
+// it (ADR 0136). The schema allows null lists, but they crash Java's client.
 
-// describePartitionsMax is Kafka's max.request.partition.size.limit: the most partitions of one
-// response.
+// describePartitionsMax is the maximum number of partitions in a response (Kafka's
+// max.request.partition.size.limit).
 const describePartitionsMax = 2000
 
 // describePartitionsShape describes the fields of the request (shape.go).
 var describePartitionsShape = shape{array(text()), fixed(4), optional(text(), fixed(4))}
 
-// describePartitions answers from one metadata image. An empty list of topics requests all.
+// describePartitions describes partitions of one metadata image. If the list of topics is empty,
+// all topics are requested.
 func (h *Handler) describePartitions(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeTopicPartitionsRequest) wire.Reply {
 	img := h.opts.Image()
@@ -67,7 +68,7 @@ func (h *Handler) describePartitions(_ context.Context, raw *wire.Request,
 	return reply(response, result)
 }
 
-// namesToDescribe returns the requested names, sorted and without duplicates.
+// namesToDescribe returns the names of the requested topics, sorted and without duplicates.
 func (h *Handler) namesToDescribe(img *metadata.Image, raw *wire.Request,
 	req *kmsg.DescribeTopicPartitionsRequest) []string {
 	var names []string
@@ -85,8 +86,8 @@ func (h *Handler) namesToDescribe(img *metadata.Image, raw *wire.Request,
 	return slices.Compact(names)
 }
 
-// describePage describes at most limit partitions of a topic, from first on. next is the partition
-// after them, -1 if there is none.
+// describePage describes at most limit partitions of a topic, beginning with partition first. The
+// result next is the first partition that is left out, or -1 if none is.
 func (h *Handler) describePage(raw *wire.Request, v view, name string, first int32, limit int,
 	result *outcome) (answer kmsg.DescribeTopicPartitionsResponseTopic, next int32) {
 	answer = kmsg.NewDescribeTopicPartitionsResponseTopic()

@@ -8,16 +8,17 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// Helpers of the admin APIs. They change topic by topic or resource by resource; one that fails
-// does not undo the others.
+// This file contains helpers of the admin APIs. An admin request changes its topics or resources
+// one after the other. If one change fails, the other changes remain.
 
-// errReadOnly rejects every admin write of a cluster whose resources are changed by manifests only.
+// errReadOnly is the error for all changes by admin requests if the LogCluster allows changes by
+// manifests only.
 var errReadOnly = fmt.Errorf(
 	"%w: the LogCluster has adminApi: ReadOnly; change its resources with kubectl or by manifest",
 	metadata.ErrPolicy,
 )
 
-// writable returns an error if the cluster does not allow admin writes.
+// writable returns an error if the LogCluster does not allow changes by admin requests.
 func (h *Handler) writable() error {
 	if h.opts.Image().Policy.ReadOnly {
 		return errReadOnly
@@ -25,8 +26,8 @@ func (h *Handler) writable() error {
 	return nil
 }
 
-// awaitTopic waits until this broker's metadata image shows a topic's change, so that the next
-// request sees it.
+// awaitTopic waits until a topic in this broker's metadata image satisfies enough, so that the
+// client's next request finds the changed topic. It also returns if the topic does not exist.
 func (h *Handler) awaitTopic(ctx context.Context, name string, enough func(*metadata.Topic) bool) {
 	h.awaitImage(ctx, func(img *metadata.Image) bool {
 		topic := img.Topic(name)
@@ -34,7 +35,7 @@ func (h *Handler) awaitTopic(ctx context.Context, name string, enough func(*meta
 	})
 }
 
-// repeated returns the names that occur more than once.
+// repeated returns a map in which the names that occur more than once have the value true.
 func repeated[T any](all []T, name func(*T) string) map[string]bool {
 	seen, duplicates := map[string]bool{}, map[string]bool{}
 	for i := range all {

@@ -109,13 +109,14 @@ func TestDeleteRecordsAtEveryVersion(t *testing.T) {
 	})
 }
 
-// TestDeleteRecordsWaitsForTheISR: an in-sync follower that still has the records could be elected.
+// TestDeleteRecordsWaitsForTheISR produces a record that the in-sync broker 3 does not have.
+// Records above the high watermark cannot be deleted, and deleting below offset 0 does not wait.
 func TestDeleteRecordsWaitsForTheISR(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", func(t *metadata.Topic) {
 		t.Partitions[0].Replicas, t.Partitions[0].ISR = []int32{self, 3}, []int32{self, 3}
 	})
-	// Broker 3 does not have the record, so it is above the high watermark.
+	// Broker 3 does not fetch, so the record stays above the high watermark.
 	b.produce(9, "tickets", batch(t, compress.None, "a"))
 	req := deleteRecordsRequest("tickets", 0)
 	req.TimeoutMillis = 50
@@ -316,7 +317,8 @@ func TestQuirk14DescribeTopicPartitionsInPages(t *testing.T) {
 	}
 }
 
-// TestReadOnlyRejectsEveryWrite with POLICY_VIOLATION, and without a change.
+// TestReadOnlyRejectsEveryWrite checks that every change by an admin request is rejected with
+// POLICY_VIOLATION if the LogCluster has adminApi: ReadOnly.
 func TestReadOnlyRejectsEveryWrite(t *testing.T) {
 	b := newBroker(t)
 	b.policy = metadata.AdminPolicy{ReadOnly: true, AutoCreate: true}
@@ -407,7 +409,7 @@ func TestInitProducerIDNeedsIDAndEpochTogether(t *testing.T) {
 		answer.ProducerID != -1 {
 		t.Errorf("answer %+v", answer)
 	}
-	req.ProducerEpoch = 3 // a new id, as in Kafka
+	req.ProducerEpoch = 3 // the response contains a new producer id, as in Kafka
 	if answer := ask[*kmsg.InitProducerIDResponse](b, 4, req); answer.ErrorCode != 0 ||
 		answer.ProducerID == 5 || answer.ProducerEpoch != 0 {
 		t.Errorf("answer %+v", answer)
@@ -419,8 +421,9 @@ func TestInitProducerIDNeedsIDAndEpochTogether(t *testing.T) {
 	}
 }
 
-// TestAdminRequestsOfAPartitionWithoutReplicas: an image contains such a partition if a Partition
-// resource is missing between two others.
+// TestAdminRequestsOfAPartitionWithoutReplicas sends admin requests for a partition without
+// replicas. An image contains such a partition if a Partition resource is missing although one with
+// a higher index exists.
 func TestAdminRequestsOfAPartitionWithoutReplicas(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", func(t *metadata.Topic) {

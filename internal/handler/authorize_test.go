@@ -20,7 +20,8 @@ func bitsOf(kind ResourceType) (bits int32) {
 	return bits
 }
 
-// authorizer records what is asked, and denies what deny returns true for.
+// authorizer stores every action that it is asked for. It denies the actions for which deny returns
+// true.
 type authorizer struct {
 	asked []Action
 	deny  func(Action) bool
@@ -31,8 +32,9 @@ func (a *authorizer) authorize(action Action) bool {
 	return a.deny == nil || !a.deny(action)
 }
 
-// withAuthorizer returns a broker with topics "orders" (records in it) and "bills", group "group"
-// with an offset of each, and an authorizer that allows everything until deny is set.
+// withAuthorizer returns a broker with an authorizer that allows everything until the test sets
+// deny. The broker has the topics "orders", which contains a record, and "bills". Group "group" has
+// a committed offset in each topic.
 func withAuthorizer(t *testing.T) (*broker, *authorizer) {
 	b := newBroker(t)
 	b.topic("orders", nil)
@@ -47,7 +49,7 @@ func withAuthorizer(t *testing.T) (*broker, *authorizer) {
 	return b, a
 }
 
-// commitOffset commits offset 0 of partition 0 for group "group".
+// commitOffset commits offset 0 for partition 0 of a topic in group "group".
 func (b *broker) commitOffset(topic string) {
 	b.t.Helper()
 	req := commitRequestFor(topic)
@@ -201,7 +203,7 @@ func adminSamples(orders metadata.ID) []sample {
 		all = append(all, sample{4, describe, denied}, sample{1, alter, denied},
 			sample{2, replace, denied})
 	}
-	// The last: the samples above need the topic.
+	// The topic is deleted last, because the samples above use it.
 	for _, topic := range []kmsg.DeleteTopicsRequestTopic{{TopicID: orders}, {Topic: &name}} {
 		remove := kmsg.NewPtrDeleteTopicsRequest()
 		remove.Topics = append(remove.Topics, topic)
@@ -224,7 +226,8 @@ func clusterSamples() []sample {
 	}
 }
 
-// answerTo handles a request and returns the answer's bytes, decoded, and its first error.
+// answerTo handles a request of the client alice. It returns the decoded response and the
+// response's first error.
 func (b *broker) answerTo(s sample) (response kmsg.Response, name string) {
 	b.t.Helper()
 	s.request.SetVersion(s.version)
@@ -321,12 +324,12 @@ func TestDeniedRequestsHaveNoEffect(t *testing.T) {
 		t.Error("a denied request changed the topics")
 	}
 	if b.producer != 0 {
-		t.Error("a denied request took a producer id")
+		t.Error("a denied request used a producer id")
 	}
 }
 
-// TestTopicIDsAreNotResolvedForOthers checks that a client that may not describe a topic does not
-// learn its name from its id.
+// TestTopicIDsAreNotResolvedForOthers sends topic ids as a client that may not describe the topic.
+// The response must not contain the topic's name.
 func TestTopicIDsAreNotResolvedForOthers(t *testing.T) {
 	b, a := withAuthorizer(t)
 	a.deny = func(action Action) bool { return action.RequiredOperation == describeTopic }
@@ -346,7 +349,8 @@ func TestTopicIDsAreNotResolvedForOthers(t *testing.T) {
 }
 
 // TestFetchSessionObeysRevokedACLs opens a fetch session for a topic, denies READ on topics, and
-// fetches again without naming the topic: the session answers the error for it.
+// fetches again without naming the topic. The response must contain an authorization error and no
+// records for the topic.
 func TestFetchSessionObeysRevokedACLs(t *testing.T) {
 	b, a := withAuthorizer(t)
 	first := fetchRequestFor("orders", 0)
@@ -373,7 +377,8 @@ func TestAuthorizedOperationsAreThoseAllowed(t *testing.T) {
 	answer := ask[*kmsg.MetadataResponse](b, 8, request)
 	for _, topic := range answer.Topics {
 		if topic.AuthorizedOperations != 1<<OpDescribe {
-			t.Errorf("operations %b, want describe alone", topic.AuthorizedOperations)
+			t.Errorf("authorized operations: got %b, want %b", topic.AuthorizedOperations,
+				1<<OpDescribe)
 		}
 	}
 }

@@ -11,9 +11,10 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// inTransaction writes transactions into a topic's log as a coordinator would: producer 1 aborts
-// [1, 4], producer 2 has one open from offset 2 on. A record without a transaction is before them,
-// and one behind.
+// inTransaction writes transactional records into a topic's log, as a transaction coordinator
+// would. Offset 0 is a record without a transaction. Producer 1 writes offsets 1 and 3 and aborts
+// them with the marker at offset 4. Producer 2 writes offset 2, and its transaction stays open.
+// Offset 5 is a record without a transaction.
 func inTransaction(t *testing.T, b *broker, topic string) *logstore.Log {
 	t.Helper()
 	log := b.store.Log(logstore.PartitionID{Topic: topic})
@@ -34,8 +35,9 @@ func inTransaction(t *testing.T, b *broker, topic string) *logstore.Log {
 	return log
 }
 
-// TestQuirk7FetchOfCommittedRecords: with read_committed a fetch returns records below the last
-// stable offset, and the aborted transactions to skip (KIP-98).
+// TestQuirk7FetchOfCommittedRecords: a fetch with read_committed returns only records below the
+// last stable offset, and lists the aborted transactions whose records the client must skip
+// (KIP-98).
 func TestQuirk7FetchOfCommittedRecords(t *testing.T) {
 	for _, version := range []int16{4, 11, 12} {
 		b := newBroker(t)
@@ -63,7 +65,7 @@ func TestQuirk7FetchOfCommittedRecords(t *testing.T) {
 			}
 		}
 		want(fetch(0, 0), 6, 2, 0)
-		want(fetch(0, 1), 2, 2, 1) // the record of producer 1 at offset 1 is below it, and aborted
+		want(fetch(0, 1), 2, 2, 1) // offset 1 is below the last stable offset and aborted
 		_, err := log.AppendControl(logstore.EndTxn{ProducerID: 2, Commit: true}, time.Now())
 		must(t, err)
 		b.mustProduce("t", "last") // advances the high watermark

@@ -8,8 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// consume sends a heartbeat of a member of the consumer protocol in group "group"; epoch 0 joins
-// with a subscription to tickets.
+// consume sends a heartbeat of a member of the consumer protocol in group "group". With epoch 0 the
+// member joins, and subscribes to topic tickets.
 func (b *broker) consume(version int16, member string, epoch int32,
 	change func(*kmsg.ConsumerGroupHeartbeatRequest)) *kmsg.ConsumerGroupHeartbeatResponse {
 	b.t.Helper()
@@ -50,14 +50,14 @@ func TestConsumerGroupHeartbeatAtEveryVersion(t *testing.T) {
 			128: func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicRegex = text("(") },
 		} {
 			if version == 0 && want == 128 {
-				continue // it has no regular expressions
+				continue // version 0 has no regular expressions
 			}
 			if answer := b.consume(version, "a", 1, change); answer.ErrorCode != want ||
 				answer.ErrorMessage == nil {
 				t.Errorf("want error %d: %+v", want, answer)
 			}
 		}
-		// Before version 1 the coordinator may choose the member id.
+		// In version 0 the coordinator may choose the member id.
 		answer = b.consume(version, "", 0, nil)
 		if version == 0 && (answer.ErrorCode != 0 || *answer.MemberID == "") || version > 0 &&
 			answer.ErrorCode != 42 {
@@ -72,7 +72,7 @@ func TestConsumerGroupHeartbeatAtEveryVersion(t *testing.T) {
 
 func TestConsumerGroupDescribeAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyConsumerDescribe, func(t *testing.T, b *broker, version int16) {
-		coordinated(t, b).commit(8, "tickets", 0, 7, nil) // a classic group, without members
+		coordinated(t, b).commit(8, "tickets", 0, 7, nil) // creates a classic group without members
 		describe := func() []kmsg.ConsumerGroupDescribeResponseGroup {
 			req := kmsg.NewPtrConsumerGroupDescribeRequest()
 			req.Groups, req.IncludeAuthorizedOperations = []string{"group", "none"}, true
@@ -111,8 +111,8 @@ func TestConsumerGroupDescribeAtEveryVersion(t *testing.T) {
 	})
 }
 
-// TestClassicAPIsOfConsumerGroups checks the APIs of classic groups on a consumer group, at every
-// version.
+// TestClassicAPIsOfConsumerGroups sends requests of the classic protocol, in every version, for a
+// group that uses the consumer protocol.
 func TestClassicAPIsOfConsumerGroups(t *testing.T) {
 	everyVersion(t, keyListGroups, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b).consume(1, "a", 0, nil)

@@ -19,15 +19,15 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// copyTrace records the memory that the bytes of requests pass through: where the socket was read
-// to, and from where data files were written. If both are the same memory, the kernel copied each
-// byte twice, and nothing copied it in between.
+// copyTrace stores the memory ranges into which sockets were read, and the ranges from which data
+// files were written. If a file is written from the same memory into which a socket was read, no
+// code has copied the bytes in between: only the kernel has copied them, once for each system call.
 type copyTrace struct {
 	mu            sync.Mutex
 	read, written []span
 }
 
-// span is a range of memory, [from, to).
+// span is the range of memory [from, to).
 type span struct{ from, to uintptr }
 
 func spanOf(p []byte) span {
@@ -46,15 +46,15 @@ func (c *copyTrace) writes(p []byte) {
 	c.written = append(c.written, spanOf(p))
 }
 
-// reset discards the recorded copies, whose memory may have been reused.
+// reset discards the stored ranges, because their memory may be used for other bytes by now.
 func (c *copyTrace) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.read, c.written = nil, nil
 }
 
-// result returns how many bytes were written, and how many of them from memory into which no socket
-// was read.
+// result returns how many bytes were written, and how many of them came from memory into which no
+// socket was read.
 func (c *copyTrace) result() (written, elsewhere int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +77,7 @@ func (c *copyTrace) result() (written, elsewhere int) {
 	return written, elsewhere
 }
 
-// tracedListener and tracedSocket record reads.
+// tracedListener accepts connections whose reads are stored in a trace.
 type tracedListener struct {
 	net.Listener
 	trace *copyTrace
@@ -99,7 +99,7 @@ func (s tracedSocket) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// tracedDisk and tracedFile record writes of data files, below everything that the log store does.
+// tracedDisk stores the writes of data files in a trace. It is below all code of the log store.
 type tracedDisk struct {
 	vfs.FS
 	trace *copyTrace
@@ -123,9 +123,9 @@ func (f tracedFile) WriteAt(p []byte, offset int64) (int, error) {
 	return f.File.WriteAt(p, offset)
 }
 
-// TestByteIsCopiedTwiceFromSocketToFile covers the whole data path: a listener of package wire, the
-// handler, replicas and logs. Requests are small, as large as a pooled buffer, and larger; batches
-// are compressed and not; connections are new and reused.
+// TestByteIsCopiedTwiceFromSocketToFile tests the whole data path of a produce: a server of package
+// wire, the handler, replicas and logs. It sends compressed and uncompressed batches on one
+// connection, in requests that are small, as large as a pooled buffer, or larger.
 func TestByteIsCopiedTwiceFromSocketToFile(t *testing.T) {
 	const partitions = 5
 	trace := &copyTrace{}
@@ -166,16 +166,16 @@ func TestByteIsCopiedTwiceFromSocketToFile(t *testing.T) {
 		socket.produce(t, produceRequestFor("t", 1, batches...))
 		written, elsewhere := trace.result()
 		if written != sent || elsewhere != 0 {
-			t.Errorf("%s: %d bytes sent, %d written, %d of them copied a third time", c.name, sent,
-				written, elsewhere)
+			t.Errorf("%s: got %d bytes written, %d of them from other memory; want %d, 0", c.name,
+				written, elsewhere, sent)
 		}
 	}
 }
 
-// rawClient is a connection without a client library.
+// rawClient is a connection that is used without a client library.
 type rawClient struct{ net.Conn }
 
-// dialTraced serves the broker on loopback and connects to it.
+// dialTraced serves the broker on the loopback interface and connects to it.
 func dialTraced(t *testing.T, b *broker, trace *copyTrace) rawClient {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -189,7 +189,8 @@ func serve(t *testing.T, opts wire.Options) {
 	server := wire.NewServer(opts)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(t.Context()) }()
-	t.Cleanup(func() { must(t, <-served) }) // the test's context ends before its cleanups
+	// Serve has returned, because the test's context ends before its cleanups
+	t.Cleanup(func() { must(t, <-served) })
 }
 
 func dial(t *testing.T, listener net.Listener) rawClient {
@@ -200,7 +201,7 @@ func dial(t *testing.T, listener net.Listener) rawClient {
 	return rawClient{socket}
 }
 
-// produce sends a request of version 8, waits for the answer and fails on any error in it.
+// produce sends a request in version 8, and fails the test if the response contains an error.
 func (c rawClient) produce(t *testing.T, req *kmsg.ProduceRequest) {
 	t.Helper()
 	_, err := c.Write(frameOf(req))
@@ -208,7 +209,7 @@ func (c rawClient) produce(t *testing.T, req *kmsg.ProduceRequest) {
 	c.wantProduced(t)
 }
 
-// frameOf encodes a request of version 8.
+// frameOf encodes a request in version 8.
 func frameOf(req *kmsg.ProduceRequest) []byte {
 	req.SetVersion(8)
 	frame := make([]byte, 4)
@@ -221,7 +222,7 @@ func frameOf(req *kmsg.ProduceRequest) []byte {
 	return frame
 }
 
-// wantProduced waits for an answer and fails on any error in it.
+// wantProduced waits for a response, and fails the test if the response contains an error.
 func (c rawClient) wantProduced(t *testing.T) {
 	t.Helper()
 	var size [4]byte

@@ -9,11 +9,14 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// decoded returns the handleFunc of an API whose bodies kmsg decodes. A body that cannot be decoded
-// closes the connection, as in Kafka. kmsg copies strings, but byte fields and unknown tags alias
-// the frame: a handler must clone whatever outlives the response. A request without byte fields
-// releases its frame before it is handled: a handler may wait (for a commit), and must not hold the
-// frame's share of a budget during the wait (ADR 0170). Such a handler must not use tags.
+// decoded returns the handleFunc of an API whose bodies are decoded by kmsg. A body that cannot be
+// decoded closes the connection, as in Kafka.
+//
+// The decoded strings are copies, but byte fields and unknown tags alias the frame. A handler must
+// clone the bytes that it needs after the response. If the request has no byte fields, decoded
+// releases the frame before it calls the handler: a handler may wait, for example for a commit, and
+// a waiting request must not occupy the memory budget for frames (ADR 0170). Therefore a handler
+// that is passed to decoded must not use unknown tags.
 func decoded[P interface {
 	*T
 	kmsg.Request
@@ -33,7 +36,7 @@ func decoded[P interface {
 	}
 }
 
-// decode checks and decodes a request's body.
+// decode checks a request's body against a shape, and then decodes it.
 func decode(s shape, req *wire.Request, into kmsg.Request) error {
 	into.SetVersion(req.Version)
 	err := s.check(req.Version, into.IsFlexible(), req.Body)

@@ -1,15 +1,15 @@
 // Package handler answers Kafka requests: it decodes a body, checks it, calls internal/replica,
 // internal/coordinator or internal/metadata, and encodes the response. There is one file for each
-// API, named by its key. table.go lists the APIs and their versions, and so the response to
-// ApiVersions; authorize.go asks the authorizer about
-// the operations that the table requires; errors.go alone maps errors
-// to Kafka's codes.
+// API, named by its key. Three files apply to all APIs: table.go lists the APIs with their versions
+// and required operations, authorize.go calls the authorizer, and errors.go maps errors to Kafka's
+// error codes.
 //
 // Invariants:
-//   - Every version of a range in table.go is served; other keys and versions close the connection.
-//   - A body is untrusted: any bytes lead to a response or an error, never to a panic, and memory
-//     stays bounded (shape.go).
-//   - A request uses one metadata image: each handler loads it once.
+//   - Every version in the ranges of table.go is served. A request with another key or version
+//     closes the connection.
+//   - A body is untrusted. Whatever its bytes, the result is a response or an error, never a panic,
+//     and the memory for decoding is limited (shape.go).
+//   - A handler loads the metadata image once per request, so that a response is consistent.
 //
-// A Handler has no goroutine and no lock; all connections use it concurrently.
+// A Handler has no goroutines and no locks. All connections use it concurrently.
 package handler

@@ -14,7 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/replica/session"
 )
 
-// Errors of requests themselves. kafkaErrors also maps the errors of other packages.
+// Errors that this package itself finds in requests. Other errors in kafkaErrors come from the
+// packages that it calls.
 var (
 	errInvalidRequest      = errors.New("invalid request")
 	errUnsupportedVersion  = errors.New("unsupported version")
@@ -34,10 +35,10 @@ var (
 	errTransactionalIDAuthorization = errors.New("not authorized to use the transactional id")
 )
 
-// kafkaError is an error of the protocol.
+// kafkaError is an error of the Kafka protocol.
 type kafkaError struct {
 	code int16
-	name string // as in Kafka's Errors, for metrics
+	name string // name in Kafka's class Errors, for metrics
 }
 
 var (
@@ -45,13 +46,14 @@ var (
 	unknownError = kafkaError{-1, "UNKNOWN_SERVER_ERROR"}
 )
 
-// kafkaErrors maps errors to the codes that clients get. The first match is used, which matters if
-// an error wraps two errors of the table.
+// kafkaErrors maps errors to the codes that clients receive. The first row that matches is used.
+// Therefore the order of the rows matters for an error that wraps errors of two rows.
 var kafkaErrors = []struct {
 	err error
 	kafkaError
 }{
-	// Coordinator: its errors wrap those of the partition that it writes to.
+	// Coordinators. These errors wrap errors of the coordinator's partition, so their rows come
+	// first.
 	{coordinator.ErrNotCoordinator, kafkaError{16, "NOT_COORDINATOR"}},
 	{coordinator.ErrLoading, kafkaError{14, "COORDINATOR_LOAD_IN_PROGRESS"}},
 	{coordinator.ErrNotAvailable, kafkaError{15, "COORDINATOR_NOT_AVAILABLE"}},
@@ -77,7 +79,7 @@ var kafkaErrors = []struct {
 	{consumer.ErrUnsupportedAssignor, kafkaError{112, "UNSUPPORTED_ASSIGNOR"}},
 	{consumer.ErrStaleEpoch, kafkaError{113, "STALE_MEMBER_EPOCH"}},
 	{consumer.ErrInvalidExpression, kafkaError{128, "INVALID_REGULAR_EXPRESSION"}},
-	{consumer.ErrTooLarge, unknownError}, // as above
+	{consumer.ErrTooLarge, unknownError}, // as in Kafka
 	// Batch.
 	{record.ErrUnsupportedCodec, kafkaError{76, "UNSUPPORTED_COMPRESSION_TYPE"}},
 	{record.ErrInvalidTimestamp, kafkaError{32, "INVALID_TIMESTAMP"}},
@@ -93,7 +95,8 @@ var kafkaErrors = []struct {
 	{logstore.ErrOffsetOutOfRange, kafkaError{1, "OFFSET_OUT_OF_RANGE"}},
 	{logstore.ErrFencedLeaderEpoch, kafkaError{74, "FENCED_LEADER_EPOCH"}},
 	{logstore.ErrStorage, kafkaError{56, "KAFKA_STORAGE_ERROR"}},
-	// A closed log is being moved away, or the broker stops: the client must look for the leader.
+	// A log is closed when its replica moves to another broker, or when the broker stops. In both
+	// cases the client must look for the new leader.
 	{logstore.ErrClosed, kafkaError{6, "NOT_LEADER_OR_FOLLOWER"}},
 	// The partition.
 	{replica.ErrUnknownPartition, kafkaError{3, "UNKNOWN_TOPIC_OR_PARTITION"}},
@@ -142,8 +145,8 @@ var kafkaErrors = []struct {
 	{errTransactionalIDAuthorization, kafkaError{53, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}},
 }
 
-// kafkaError returns the code for an error. An error that is not in the table is a fault of this
-// broker: it is logged, and the client gets UNKNOWN_SERVER_ERROR.
+// kafkaError returns the Kafka error for err. If no row of kafkaErrors matches, this is a fault of
+// the broker: the error is logged, and the client receives UNKNOWN_SERVER_ERROR.
 func (h *Handler) kafkaError(err error) kafkaError {
 	if err == nil {
 		return noError
@@ -157,15 +160,15 @@ func (h *Handler) kafkaError(err error) kafkaError {
 	return unknownError
 }
 
-// outcome turns the errors of one request into codes, and keeps the first one for the metrics.
+// outcome maps the errors of one request to codes, and stores the first error for the metrics.
 type outcome struct {
 	handler *Handler
 	err     error
 	name    string
 }
 
-// code returns an error's code, 0 for nil. It is called once for each part of a response: the first
-// error is the request's error in the metrics, and every unmapped one is logged.
+// code returns the code for an error; 0 for nil. Handlers call it once for each part of a response:
+// the first error becomes the request's error in the metrics, and every unmapped error is logged.
 func (o *outcome) code(err error) int16 {
 	k := o.handler.kafkaError(err)
 	if o.err == nil {
@@ -174,7 +177,7 @@ func (o *outcome) code(err error) int16 {
 	return k.code
 }
 
-// message returns an error's text for a response with a field for it.
+// message returns the text of an error, for responses that have a field for it; nil for no error.
 func message(err error) *string {
 	if err == nil {
 		return nil

@@ -21,8 +21,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// TestErrorTableMatchesKafka: code and name of every error are Kafka's, as franz-go has them, and
-// wrapped errors are found.
+// TestErrorTableMatchesKafka checks that each row of kafkaErrors has a code and a name of Kafka, as
+// franz-go lists them, and that the row is also found for a wrapped error.
 func TestErrorTableMatchesKafka(t *testing.T) {
 	h := New(Options{})
 	for _, row := range kafkaErrors {
@@ -32,7 +32,7 @@ func TestErrorTableMatchesKafka(t *testing.T) {
 			t.Errorf("%v: %+v, want %+v: an earlier row matches", row.err, got, row.kafkaError)
 		}
 		var known *kerr.Error
-		renamed := row.code == 6 // franz-go has the name before KIP-392
+		renamed := row.code == 6 // franz-go uses the older name, from before KIP-392
 		if err := kerr.ErrorForCode(row.code); !errors.As(err, &known) ||
 			(known.Message != row.name && !renamed) {
 			t.Errorf("%v: %d %s, franz-go has %v", row.err, row.code, row.name, err)
@@ -54,7 +54,7 @@ func TestUnmappedErrorIsLogged(t *testing.T) {
 	}
 }
 
-// TestProduceErrors covers the errors of the reference, 1.4, that a produce can cause.
+// TestProduceErrors checks the errors that an invalid produce can cause, in several versions.
 func TestProduceErrors(t *testing.T) {
 	b := newBroker(t)
 	b.topic("plain", func(t *metadata.Topic) {
@@ -111,7 +111,7 @@ func TestProduceErrors(t *testing.T) {
 	}
 }
 
-// TestProduceNamesInvalidRecords: KIP-467.
+// TestProduceNamesInvalidRecords checks that the response lists invalid records (KIP-467).
 func TestProduceNamesInvalidRecords(t *testing.T) {
 	b := newBroker(t)
 	b.topic("compacted", func(t *metadata.Topic) {
@@ -162,8 +162,8 @@ func TestProduceReturnsLogAppendTime(t *testing.T) {
 	}
 }
 
-// TestFullDiskFailsTheProduce: only the produce fails; the broker still serves all acknowledged
-// records.
+// TestFullDiskFailsTheProduce checks that a produce fails with KAFKA_STORAGE_ERROR if the disk
+// returns an error for the write.
 func TestFullDiskFailsTheProduce(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
@@ -198,7 +198,8 @@ func TestFetchErrors(t *testing.T) {
 	}
 }
 
-// TestQuirk7FetchWaits for records, until its client disconnects at the latest.
+// TestQuirk7FetchWaits checks that a fetch waits until a record is produced, or until its client
+// disconnects.
 func TestQuirk7FetchWaits(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
@@ -278,7 +279,8 @@ func withConfig(name string, value *string) func(*kmsg.CreateTopicsRequestTopic)
 	}
 }
 
-// TestMetadataCreatesNoTopicsByDefault, whatever the client allows.
+// TestMetadataCreatesNoTopicsByDefault checks that Metadata creates no topic, even if the request
+// allows it, unless the LogCluster allows it too.
 func TestMetadataCreatesNoTopicsByDefault(t *testing.T) {
 	b := newBroker(t)
 	for name, want := range map[string]int16{"missing": 3, "bad name": 17} {

@@ -13,20 +13,21 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// fetchAnswer is the response to a Fetch request before it is encoded.
+// fetchAnswer is the content of a response to a Fetch request.
 type fetchAnswer struct {
 	outcome
 	image *metadata.Image
-	// listener is the client's listener, whose endpoints it gets.
+	// listener is the client's listener. The response contains endpoints on this listener.
 	listener    string
 	request     *kmsg.FetchRequest
 	results     []replica.FetchResult
 	session     int32
-	changedOnly bool // response to a follower, without unchanged partitions
+	changedOnly bool // leave out unchanged partitions; set for followers only
 }
 
-// fetchEncoder writes the Fetch response with gaps for file ranges. kmsg cannot leave gaps, and
-// compares tagged structs by reflection for each partition.
+// fetchEncoder encodes a Fetch response, with gaps in place of the records, which are sent as file
+// ranges. kmsg is not used, because it cannot leave gaps and compares tagged structs by reflection
+// for each partition.
 type fetchEncoder struct {
 	*fetchAnswer
 	version  int16
@@ -37,13 +38,13 @@ type fetchEncoder struct {
 	leaders  leaders
 }
 
-// gap is the position of a file range: after the first at bytes of out.
+// gap is the place of a file range in the response: after the first at bytes of fetchEncoder.out.
 type gap struct {
 	at   int
 	data *logstore.Slice
 }
 
-// partitionBytes is the approximate size of a partition without its records.
+// partitionBytes is the approximate size of an encoded partition without its records.
 const partitionBytes = 64
 
 func encodeFetch(answer *fetchAnswer) wire.Reply {
@@ -51,7 +52,9 @@ func encodeFetch(answer *fetchAnswer) wire.Reply {
 		answer.results = slices.DeleteFunc(answer.results,
 			func(r replica.FetchResult) bool { return !r.MustRespond() })
 	}
-	if answer.session != 0 { // sorted by time of change until here
+	// The results of a session are ordered by the time of their last change. The partitions of a
+	// topic must be adjacent.
+	if answer.session != 0 {
 		slices.SortStableFunc(answer.results,
 			func(a, b replica.FetchResult) int { return cmp.Compare(a.ID.Topic, b.ID.Topic) })
 	}
@@ -67,8 +70,7 @@ func encodeFetch(answer *fetchAnswer) wire.Reply {
 	return e.reply()
 }
 
-// topicRun returns how many results at the front are of one topic; topicRuns returns the number of
-// such runs.
+// topicRun returns how many of the first results belong to the same topic.
 func topicRun(results []replica.FetchResult) int {
 	n := 1
 	for n < len(results) && results[n].Topic == results[0].Topic &&
@@ -78,6 +80,7 @@ func topicRun(results []replica.FetchResult) int {
 	return n
 }
 
+// topicRuns returns the number of such groups of results.
 func topicRuns(results []replica.FetchResult) (n int) {
 	for ; len(results) > 0; n++ {
 		results = results[topicRun(results):]
@@ -85,7 +88,7 @@ func topicRuns(results []replica.FetchResult) (n int) {
 	return n
 }
 
-// topic writes one topic with its partitions.
+// topic encodes one topic with its partitions.
 func (e *fetchEncoder) topic(results []replica.FetchResult) {
 	if e.version >= 13 {
 		e.out = append(e.out, results[0].Topic[:]...)
@@ -99,7 +102,8 @@ func (e *fetchEncoder) topic(results []replica.FetchResult) {
 	e.tags()
 }
 
-// fetchFailed encodes an error of the request as a whole.
+// fetchFailed encodes a response to a request that failed as a whole, with an error code and no
+// partitions.
 func fetchFailed(answer *fetchAnswer, code int16) wire.Reply {
 	e := newFetchEncoder(answer, 0)
 	e.head(code)
@@ -108,8 +112,8 @@ func fetchFailed(answer *fetchAnswer, code int16) wire.Reply {
 	return e.reply()
 }
 
-// newFetchEncoder reserves space for a number of partitions, so that most responses are one
-// allocation.
+// newFetchEncoder returns an encoder with enough memory for the given number of partitions, so that
+// most responses need a single allocation.
 func newFetchEncoder(answer *fetchAnswer, partitions int) *fetchEncoder {
 	version := answer.request.Version
 	return &fetchEncoder{
@@ -119,8 +123,8 @@ func newFetchEncoder(answer *fetchAnswer, partitions int) *fetchEncoder {
 	}
 }
 
-// head writes the fields before the topics. Below version 7 there is no field for an error of the
-// request as a whole.
+// head encodes the fields before the topics. Versions below 7 have no field for an error of the
+// whole request.
 func (e *fetchEncoder) head(code int16) {
 	e.out = kbin.AppendInt32(e.out, 0) // throttle time
 	if e.version >= 7 {
@@ -129,8 +133,8 @@ func (e *fetchEncoder) head(code int16) {
 	}
 }
 
-// partition writes one partition around its gap. With an error the offsets are -1, which clients
-// take for unknown.
+// partition encodes one partition, with a gap in place of its records. If the partition has an
+// error, the offsets are -1, which clients treat as unknown.
 func (e *fetchEncoder) partition(r *replica.FetchResult) {
 	highWater, stable, start := r.HighWater, r.Stable, r.LogStart
 	if r.Err != nil {
@@ -158,8 +162,8 @@ func (e *fetchEncoder) partition(r *replica.FetchResult) {
 	e.partitionTags(r)
 }
 
-// partitionTags writes the tagged fields of a partition: the diverging epoch (KIP-595), the current
-// leader (KIP-951), and the private fields for followers (follower_fetch.go).
+// partitionTags encodes the tagged fields of a partition: the diverging epoch (KIP-595), the
+// current leader (KIP-951), and the private fields for followers (follower_fetch.go).
 func (e *fetchEncoder) partitionTags(r *replica.FetchResult) {
 	if !e.flexible {
 		return
@@ -199,8 +203,8 @@ func (e *fetchEncoder) partitionTags(r *replica.FetchResult) {
 	}
 }
 
-// endpoints writes the endpoints of the leaders that were named, for clients that do not know them
-// yet (KIP-951).
+// endpoints encodes the endpoints of the leaders that the response names, so that the client can
+// connect to brokers that it does not know yet (KIP-951).
 func (e *fetchEncoder) endpoints() {
 	named := e.leaders.in(e.image, e.listener)
 	if e.version < 16 || e.follower || len(named) == 0 {
@@ -221,8 +225,8 @@ func (e *fetchEncoder) endpoints() {
 	e.out = append(e.out, list...)
 }
 
-// aborted writes the aborted transactions whose records the client must skip; null with
-// read_uncommitted (KIP-98).
+// aborted encodes the list of aborted transactions, whose records the client must skip (KIP-98). If
+// the client reads uncommitted records, the list is null.
 func (e *fetchEncoder) aborted(data *logstore.Slice, committed bool) {
 	if data == nil || !committed {
 		e.nullableArrayLen(0, !committed)
@@ -236,8 +240,9 @@ func (e *fetchEncoder) aborted(data *logstore.Slice, committed bool) {
 	}
 }
 
-// reply splits what was written at the gaps. It is called last: chunks alias out, which appending
-// could move. The slices are released once the reply was sent.
+// reply returns the encoded bytes, split at the gaps, with the file ranges between them. It must be
+// the last call, because the chunks alias e.out, which a further append could move. The file ranges
+// are released after the reply was sent.
 func (e *fetchEncoder) reply() wire.Reply {
 	chunks := make([]wire.Chunk, 0, 2*len(e.gaps)+1)
 	from := 0
@@ -276,7 +281,7 @@ func (e *fetchEncoder) arrayLen(n int) {
 	e.out = kbin.AppendArrayLen(e.out, n)
 }
 
-// nullableArrayLen writes the length of an array, or null.
+// nullableArrayLen encodes the length of an array, or null.
 func (e *fetchEncoder) nullableArrayLen(n int, null bool) {
 	if e.flexible {
 		e.out = kbin.AppendCompactNullableArrayLen(e.out, n, null)
@@ -285,7 +290,7 @@ func (e *fetchEncoder) nullableArrayLen(n int, null bool) {
 	e.out = kbin.AppendNullableArrayLen(e.out, n, null)
 }
 
-// bytesLen writes the length of the bytes that follow.
+// bytesLen encodes the length of a field of bytes, which the caller appends.
 func (e *fetchEncoder) bytesLen(n int) {
 	if e.flexible {
 		e.out = kbin.AppendUvarint(e.out, uint32(n)+1)
@@ -294,7 +299,7 @@ func (e *fetchEncoder) bytesLen(n int) {
 	e.out = kbin.AppendInt32(e.out, int32(n))
 }
 
-// tags writes an empty tag section in flexible versions.
+// tags encodes an empty section of tagged fields if the version is flexible.
 func (e *fetchEncoder) tags() {
 	if e.flexible {
 		e.out = append(e.out, 0)

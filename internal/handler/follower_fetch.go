@@ -15,44 +15,47 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Brokers replicate with Fetch. Fields that Kafka's schema lacks are sent as tagged fields, which
-// only Heartwood brokers know and any other peer skips:
+// Brokers replicate with Fetch. Private fields, which Kafka's schema does not have, are sent as the
+// following tagged fields. Only Heartwood brokers understand them; other software skips them.
 //
-//	followerTag in a partition of the request: the follower's durable end offset, its tombstone-clean
-//	    offset, and the replicated cleaning progress that it knows
-//	followerTag in the request, empty: leave out partitions that have not changed
-//	followerTag in a partition of the response: log start offset and log end offset, which Kafka
-//	    omits with an error, and the replicated cleaning progress
+//	followerTag in the request, empty: the response may leave out partitions that have not changed
+//	followerTag in a partition of the request: the follower's durable end offset and tombstone-clean
+//	    offset, and the replicated cleaning progress that the follower has received last
+//	followerTag in a partition of the response: the leader's log start offset and log end offset,
+//	    also if the partition has an error, and the replicated cleaning progress
 //	incarnationTag in a partition of the request: the replica incarnation id of the follower's log
-// tombstoneCleanTag beside followerTag in a partition of the request: see tombstoneCleanTag
+//	tombstoneCleanTag in each partition with followerTag: see its comment below
 
-// followerFetchVersion is the version of Fetch that brokers use among themselves.
+// followerFetchVersion is the version of Fetch that followers use.
 const followerFetchVersion = 18
 
-// followerTag is far above the tag numbers of Kafka.
+// followerTag is far above the tag numbers that Kafka uses, so that Kafka will not define the same
+// number soon.
 const followerTag = 0x4857
 
-// incarnationTag is always present, even if the id is empty: only peers of earlier versions omit
-// it.
+// Followers always send incarnationTag, even with an empty id. If it is missing, the follower runs
+// an earlier version of Heartwood.
 const (
 	incarnationTag      = 0x4858
 	incarnationBytesMax = 64
 )
 
-// tombstoneCleanTag is empty. It marks the offset in followerTag as a tombstone-clean offset.
-// Earlier versions do not send this tag. They sent the end of their clean section in place of the
-// offset, without regard to the garbage that remained in the section. An offset without this tag is
-// treated as 0, so that no tombstone is removed before all replicas are upgraded. Earlier versions
-// read a tombstone-clean offset as the end of a clean section, which is safe, because it is never
-// larger.
+// tombstoneCleanTag is an empty tag. It says that the offsets of cleaning in followerTag are
+// tombstone-clean offsets. Earlier versions of Heartwood do not send this tag. In place of a
+// tombstone-clean offset they sent the end of their clean section, in which garbage may remain.
+//
+// An offset without this tag is treated as 0, so that no tombstone is removed before all replicas
+// are upgraded. An earlier version treats a received tombstone-clean offset as the end of a clean
+// section. This is safe, because a tombstone-clean offset is never larger.
 const tombstoneCleanTag = 0x4859
 
 const (
-	requestTagBytes  = 24 // durable end, tombstone-clean offset, replicated cleaning progress
-	responseTagBytes = 24 // log start, log end, replicated cleaning progress
+	// durable end offset, tombstone-clean offset, replicated cleaning progress
+	requestTagBytes  = 24
+	responseTagBytes = 24 // log start offset, log end offset, replicated cleaning progress
 )
 
-// readFollowerTags reads the private fields of one partition of a follower's request.
+// readFollowerTags reads the private fields of one partition of a follower's request into want.
 func readFollowerTags(tags *kmsg.Tags, want *replica.FetchPartition) {
 	want.ReplicaIncarnation = replica.AnyReplicaIncarnation
 	tombstoneClean := false
@@ -72,7 +75,8 @@ func readFollowerTags(tags *kmsg.Tags, want *replica.FetchPartition) {
 	}
 }
 
-// omitsUnchanged reports whether the response may leave out partitions that have not changed.
+// omitsUnchanged reports whether the request allows a response without the partitions that have not
+// changed.
 func omitsUnchanged(req *kmsg.FetchRequest) (omits bool) {
 	req.UnknownTags.Each(func(tag uint32, _ []byte) { omits = omits || tag == followerTag })
 	return omits
@@ -84,15 +88,16 @@ func FollowerFetchCall(fetch *replica.FollowerFetch) wire.Call {
 		Append: func(out []byte) []byte { return appendFollowerFetch(out, fetch) }}
 }
 
-// InterruptCall returns a cheap request: its arrival ends the wait of the follower's fetch before
-// it.
+// InterruptCall returns a request with little work (ApiVersions). When it arrives behind a
+// follower's fetch that waits, the leader answers the fetch at once.
 func InterruptCall() wire.Call { return wire.Call{Key: keyAPIVersions} }
 
-// appendFollowerFetch appends the body of a follower's fetch. It is written by hand because the
-// first fetch of a session names all partitions of a leader: nothing is allocated for them.
+// appendFollowerFetch appends the body of a follower's fetch. The first fetch of a session names
+// all partitions of a leader. Therefore the body is encoded here without allocations, and not by
+// kmsg.
 func appendFollowerFetch(out []byte, fetch *replica.FollowerFetch) []byte {
 	out = kbin.AppendInt32(out, int32(fetch.Wait.Milliseconds()))
-	out = kbin.AppendInt32(out, 1) // least bytes
+	out = kbin.AppendInt32(out, 1) // minimum number of bytes
 	out = kbin.AppendInt32(out, int32(fetch.BytesMax))
 	out = append(out, 0) // isolation level: read_uncommitted
 	out = kbin.AppendInt32(out, fetch.Session.ID)
@@ -110,7 +115,8 @@ func appendFollowerFetch(out []byte, fetch *replica.FollowerFetch) []byte {
 	}
 	out = appendForgotten(out, fetch.Forgotten)
 	out = kbin.AppendCompactString(out, "") // rack
-	out = append(out, 2, 1, 13)             // two tags; 1: replica state
+	// two tags; the first has number 1 (replica state) and 13 bytes
+	out = append(out, 2, 1, 13)
 	out = kbin.AppendInt32(out, fetch.Replica.Broker)
 	out = kbin.AppendInt64(out, fetch.Replica.Epoch)
 	out = append(out, 0)
@@ -150,8 +156,8 @@ func appendFollowerPartition(out []byte, at *replica.FollowerPartition) []byte {
 	return out
 }
 
-// appendForgotten appends the partitions to remove from the session, each as a topic of its own:
-// there are few.
+// appendForgotten appends the partitions to remove from the session. Each is encoded as a topic
+// with one partition, because there are few.
 func appendForgotten(out []byte, forgotten []session.Key) []byte {
 	out = kbin.AppendCompactArrayLen(out, len(forgotten))
 	for i := range forgotten {
@@ -163,8 +169,7 @@ func appendForgotten(out []byte, forgotten []session.Key) []byte {
 	return out
 }
 
-// topicPrefix returns the length of the first run of partitions of the same topic; topicPrefixes
-// returns the number of runs.
+// topicPrefix returns how many of the first partitions belong to the same topic.
 func topicPrefix(partitions []replica.FollowerPartition) int {
 	n := 1
 	for n < len(partitions) && partitions[n].Topic == partitions[0].Topic {
@@ -173,6 +178,7 @@ func topicPrefix(partitions []replica.FollowerPartition) int {
 	return n
 }
 
+// topicPrefixes returns the number of such groups of partitions.
 func topicPrefixes(partitions []replica.FollowerPartition) (n int) {
 	for ; len(partitions) > 0; n++ {
 		partitions = partitions[topicPrefix(partitions):]
@@ -180,11 +186,12 @@ func topicPrefixes(partitions []replica.FollowerPartition) (n int) {
 	return n
 }
 
-// errPeer wraps the codes of a response that followers do not distinguish.
+// errPeer is the error for all error codes that followers do not distinguish.
 var errPeer = errors.New("fetch rejected by the leader")
 
-// DecodeFollowerFetch decodes the response to a follower's fetch. Records alias body. topics has
-// the names of the requested topics; partitions of other topics are left out.
+// DecodeFollowerFetch decodes the response to a follower's fetch. The records in the result alias
+// body. Parameter topics contains the names of the requested topics; partitions of other topics are
+// left out.
 func DecodeFollowerFetch(body []byte, topics map[metadata.ID]string) (replica.FollowerResponse,
 	error) {
 	var got replica.FollowerResponse
@@ -237,8 +244,8 @@ func followerResult(topic string, part *kmsg.FetchResponseTopicPartition) replic
 	return got
 }
 
-// peerError returns the error of a code that followers distinguish, or an error that wraps errPeer
-// for any other code.
+// peerError returns the error for a code that followers distinguish. For any other code it returns
+// an error that wraps errPeer.
 func peerError(code int16) error {
 	for _, err := range []error{
 		logstore.ErrOffsetOutOfRange, replica.ErrNotLeader, replica.ErrFencedLeaderEpoch,
@@ -256,8 +263,8 @@ func peerError(code int16) error {
 	return fmt.Errorf("%w: error code %d", errPeer, code)
 }
 
-// fetchResponseShape describes the fields of the response (shape.go): a peer's bytes are untrusted,
-// too.
+// fetchResponseShape describes the fields of the response (shape.go). The bytes from a leader are
+// untrusted too.
 var fetchResponseShape = shape{
 	fixed(4), fixed(2), fixed(4),
 	array(

@@ -17,12 +17,12 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// replicated gives a topic replicas on this broker, the leader, and on broker 3, both in sync.
+// replicated gives a topic two in-sync replicas: this broker, which is the leader, and broker 3.
 func replicated(topic *metadata.Topic) {
 	topic.Partitions[0].Replicas, topic.Partitions[0].ISR = []int32{self, 3}, []int32{self, 3}
 }
 
-// followerFetch fetches as broker 3, with the bytes of a peer, and decodes the response.
+// followerFetch encodes a fetch of follower 3, handles it and returns the decoded response.
 func (b *broker) followerFetch(t *testing.T,
 	at ...replica.FollowerPartition) []replica.FollowerResult {
 	t.Helper()
@@ -43,7 +43,7 @@ func (b *broker) sendFollowerFetch(t *testing.T,
 		t.Fatal("the version that brokers use is not flexible")
 	}
 	body := call.Append(nil)
-	scribble := func() { clear(body) } // as the next request in this memory does
+	scribble := func() { clear(body) } // as the next request in this memory would do
 	answer, err := b.Handle(t.Context(),
 		&wire.Request{Key: call.Key, Version: call.Version, Body: body, Release: scribble})
 	must(t, err)
@@ -61,7 +61,8 @@ func followerPartition(topic *metadata.Topic, offset int64) replica.FollowerPart
 	}
 }
 
-// TestFollowerFetchDecodesWithKmsg field by field, including tags.
+// TestFollowerFetchDecodesWithKmsg checks that kmsg decodes every field that appendFollowerFetch
+// encodes, including the tags.
 func TestFollowerFetchDecodesWithKmsg(t *testing.T) {
 	a, b := metadata.NewID(), metadata.NewID()
 	forgotten := []session.Key{{Topic: b, Index: 4}, {Topic: a, Index: 1 << 30}}
@@ -118,8 +119,8 @@ func TestFollowerFetchDecodesWithKmsg(t *testing.T) {
 	}
 }
 
-// TestFollowerFetchResponses have records, the high watermark, errors and diverging epochs, and
-// leave out unchanged partitions.
+// TestFollowerFetchResponses checks that responses to a follower contain records, the high
+// watermark, errors and diverging epochs, and that they leave out unchanged partitions.
 func TestFollowerFetchResponses(t *testing.T) {
 	b := newBroker(t)
 	topic, other := b.topic("a", replicated), b.topic("b", replicated)
@@ -156,13 +157,15 @@ func TestFollowerFetchResponses(t *testing.T) {
 		t.Errorf("old epoch: %+v", got)
 	}
 	gone := followerPartition(&metadata.Topic{Name: "gone", ID: metadata.NewID()}, 0)
-	if got = b.followerFetch(t, gone); len(got) != 0 { // an unknown id has no name
+	// DecodeFollowerFetch leaves out topics whose name is unknown
+	if got = b.followerFetch(t, gone); len(got) != 0 {
 		t.Errorf("unknown topic: %+v", got)
 	}
 }
 
-// TestFollowerFetchReadsTagsBeforeItsFrameIsReleased: the memory is used by the next request
-// afterwards.
+// TestFollowerFetchReadsTagsBeforeItsFrameIsReleased fetches with a durable end offset in the tags.
+// The memory of the frame is cleared when it is released, so the leader knows the durable end
+// offset only if it has read the tags before.
 func TestFollowerFetchReadsTagsBeforeItsFrameIsReleased(t *testing.T) {
 	b := newBroker(t)
 	topic := b.topic("a", replicated)
@@ -178,7 +181,8 @@ func TestFollowerFetchReadsTagsBeforeItsFrameIsReleased(t *testing.T) {
 	}
 }
 
-// FuzzDecodeFollowerFetch: the bytes of a peer are untrusted.
+// FuzzDecodeFollowerFetch checks that arbitrary bytes decode to a response or an error, since the
+// bytes from a peer are untrusted.
 func FuzzDecodeFollowerFetch(f *testing.F) {
 	id := metadata.NewID()
 	answer := kmsg.FetchResponse{Version: followerFetchVersion,
@@ -205,8 +209,9 @@ func FuzzDecodeFollowerFetch(f *testing.F) {
 	})
 }
 
-// TestTombstoneCleanOffsetOfEarlierVersionsIsIgnored: earlier versions send the end of their clean
-// section in place of the tombstone-clean offset, and no tombstoneCleanTag.
+// TestTombstoneCleanOffsetOfEarlierVersionsIsIgnored: earlier versions of Heartwood send no
+// tombstoneCleanTag, and the end of their clean section in place of the tombstone-clean offset. The
+// received offset must then be treated as 0.
 func TestTombstoneCleanOffsetOfEarlierVersionsIsIgnored(t *testing.T) {
 	numbers := func(of ...uint64) (value []byte) {
 		for _, n := range of {

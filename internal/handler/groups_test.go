@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// coordinated makes a broker the coordinator of all groups, with a topic of four partitions, and
-// waits until it has loaded.
+// coordinated makes a broker the coordinator of all groups, and waits until the coordinator has
+// loaded. It also creates topic tickets with four partitions.
 func coordinated(t *testing.T, b *broker) *broker {
 	t.Helper()
 	b.topic("tickets", func(topic *metadata.Topic) {
@@ -35,7 +35,7 @@ func coordinated(t *testing.T, b *broker) *broker {
 			return b
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the coordinator never loaded")
+			t.Fatal("the coordinator has not loaded within a minute")
 		}
 	}
 }
@@ -52,7 +52,8 @@ func joinRequest(member string) *kmsg.JoinGroupRequest {
 	return req
 }
 
-// join joins a group as its only member, twice if the first response only has the member id.
+// join joins group "group" as its only member. From version 4 on, it joins first without a member
+// id, and then with the member id from the response.
 func (b *broker) join(version int16) *kmsg.JoinGroupResponse {
 	b.t.Helper()
 	answer := ask[*kmsg.JoinGroupResponse](b, version, joinRequest(""))
@@ -87,8 +88,8 @@ func (b *broker) heartbeat(version int16, joined *kmsg.JoinGroupResponse) int16 
 	return ask[*kmsg.HeartbeatResponse](b, version, req).ErrorCode
 }
 
-// TestGroupSettingsAreDescribed: kafka-configs shows the effective group settings of the
-// LogCluster.
+// TestGroupSettingsAreDescribed: DescribeConfigs returns the group settings in effect, from the
+// LogCluster or as defaults.
 func TestGroupSettingsAreDescribed(t *testing.T) {
 	b := newBroker(t)
 	b.bounds = metadata.Groups{SessionMin: time.Second, InitialDelay: -1,
@@ -211,7 +212,8 @@ func (b *broker) commit(version int16, topic string, partition int32, offset int
 	return ask[*kmsg.OffsetCommitResponse](b, version, req).Topics[0].Partitions[0].ErrorCode
 }
 
-// fetched returns the committed offsets of two partitions of tickets, or of all, as text.
+// fetched returns the committed offsets of two partitions of tickets, or of all partitions, as
+// text.
 func (b *broker) fetched(version int16, all bool) (text string) {
 	b.t.Helper()
 	req := kmsg.NewPtrOffsetFetchRequest()
@@ -344,7 +346,8 @@ func TestGroupsAreDescribedListedAndDeletedAtEveryVersion(t *testing.T) {
 	})
 }
 
-// TestProduceToTheOffsetsTopicIsRejected: only coordinators write it.
+// TestProduceToTheOffsetsTopicIsRejected: only coordinators write to the offsets topic, and clients
+// may not.
 func TestProduceToTheOffsetsTopicIsRejected(t *testing.T) {
 	b := coordinated(t, newBroker(t))
 	for _, version := range []int16{3, 9, 12} {
@@ -355,8 +358,9 @@ func TestProduceToTheOffsetsTopicIsRejected(t *testing.T) {
 	}
 }
 
-// TestQuirk9StaticMemberRejoins: a static member keeps its partitions and its generation and, as
-// the leader, does not assign again (KIP-345, KIP-814); the process that it replaces is fenced.
+// TestQuirk9StaticMemberRejoins: a static member joins, and joins again after a restart. It keeps
+// its partitions and its generation and, although it is the leader, need not assign partitions
+// again (KIP-345, KIP-814). Heartbeats of the old process are fenced.
 func TestQuirk9StaticMemberRejoins(t *testing.T) {
 	b := coordinated(t, newBroker(t))
 	instance := "printer-1"
@@ -367,7 +371,7 @@ func TestQuirk9StaticMemberRejoins(t *testing.T) {
 	}
 	first := static()
 	if first.ErrorCode != 0 {
-		t.Fatalf("join: %+v", first) // a static member needs no id first
+		t.Fatalf("join: %+v", first) // a static member may join without a member id
 	}
 	b.sync(5, first)
 	second := static()
@@ -388,7 +392,8 @@ func TestQuirk9StaticMemberRejoins(t *testing.T) {
 	}
 }
 
-// TestNotCoordinator: a broker rejects requests of groups that another broker leads by now.
+// TestNotCoordinator: a broker loses the leadership of the offsets topic. It then rejects the
+// requests of groups, and names the new coordinator.
 func TestNotCoordinator(t *testing.T) {
 	b := coordinated(t, newBroker(t))
 	topic := b.image.Load().Topic(coordinator.OffsetsTopic)

@@ -18,7 +18,7 @@ import (
 type Options struct {
 	NodeID int32
 	Image  func() *metadata.Image // returns the current metadata image; never nil
-	// Await waits until Image satisfies enough or ctx ends.
+	// Await waits until the current image satisfies enough, or until ctx ends.
 	Await      func(ctx context.Context, enough func(*metadata.Image) bool)
 	Replicas   *replica.Set
 	Groups     *coordinator.Groups
@@ -26,23 +26,24 @@ type Options struct {
 	Alterer    metadata.Alterer
 	Mover      metadata.Mover
 	ProducerID func() (int64, error) // returns an unused producer id
-	// Authorize reports whether a client may do an action; nil: every client may do everything.
+	// Authorize reports whether a client may perform an action. If it is nil, every client may
+	// perform every action.
 	Authorize func(Action) bool
-	DataDir   string // as reported to admin clients
-	// Volume returns the size and the free space of the disk in bytes, -1 where unknown; nil: both
-	// are unknown.
+	DataDir   string // data directory that admin clients are shown
+	// Volume returns the size and the free space of the disk in bytes, with -1 for an unknown
+	// value. If Volume is nil, both values are unknown.
 	Volume func() (total, usable int64)
-	Logger *slog.Logger // default: discards
+	Logger *slog.Logger // default: discards all messages
 }
 
-// Handler answers Kafka requests; it is the wire.Handler of a broker.
+// Handler answers the Kafka requests of one broker. It implements wire.Handler.
 type Handler struct {
 	opts   Options
 	logger *slog.Logger
-	apis   []api // by key, with gaps where a key is not served
+	apis   []api // rows of table, indexed by key; a row without handle is not served
 }
 
-// New returns a handler.
+// New returns a Handler.
 func New(opts Options) *Handler {
 	logger := opts.Logger
 	if logger == nil {
@@ -65,15 +66,15 @@ func (h *Handler) Flexible(key, version int16) bool {
 	return a != nil && a.isFlexible(version)
 }
 
-// errRefused closes a connection whose request cannot be answered in a form that its client
-// understands.
+// errRefused is the error for a request that the broker cannot answer in a form that the client
+// understands. It closes the connection.
 var errRefused = errors.New("request refused")
 
 // Handle implements wire.Handler.
 //
-// A version outside an API's range closes the connection, as in Kafka: the form of the response is
-// unknown. ApiVersions alone is answered at any version, because clients learn the versions from
-// it.
+// A version outside the API's range closes the connection, as in Kafka, because the client's format
+// of the response is unknown. The exception is ApiVersions, by which clients learn the versions: it
+// is answered for any version.
 func (h *Handler) Handle(ctx context.Context, req *wire.Request) (wire.Reply, error) {
 	a := h.api(req.Key)
 	if a == nil {
@@ -90,8 +91,8 @@ func (h *Handler) Handle(ctx context.Context, req *wire.Request) (wire.Reply, er
 	return answer, err
 }
 
-// api returns the table row of an API key, or nil if that API is not served. The key may be any
-// int16 that a client sent.
+// api returns the row of table for an API key, or nil if the API is not served. The key may be any
+// number.
 func (h *Handler) api(key int16) *api {
 	if key < 0 || int(key) >= len(h.apis) || h.apis[key].handle == nil {
 		return nil
@@ -99,11 +100,11 @@ func (h *Handler) api(key int16) *api {
 	return &h.apis[key]
 }
 
-// reply encodes a response. Its error is the first of the outcome.
+// reply encodes a response. Reply.Error is the first error of the outcome.
 func reply(response kmsg.Response, result outcome) wire.Reply {
 	return wire.Reply{
-		// The header of an ApiVersions response never carries tags: its reader does not know yet
-		// whether the broker is flexible.
+		// The header of an ApiVersions response never contains tags, because its client does not
+		// know yet whether the broker supports flexible versions.
 		Flexible: response.IsFlexible() && response.Key() != keyAPIVersions,
 		Chunks:   []wire.Chunk{{Bytes: response.AppendTo(nil)}},
 		Error:    result.name,

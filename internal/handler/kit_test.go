@@ -27,8 +27,8 @@ import (
 
 const self = 1
 
-// broker is a Handler over real replicas and logs with an in-memory disk, and a metadata store that
-// makes every valid change.
+// broker is a Handler with real replicas and logs on an in-memory disk. Its metadata store accepts
+// every valid change.
 type broker struct {
 	*Handler
 	t        *testing.T
@@ -39,11 +39,11 @@ type broker struct {
 	image    atomic.Pointer[metadata.Image]
 	topics   []*metadata.Topic
 	producer int64
-	later    []func() // changes of the image that a waiting request triggers
-	lazy     bool     // changes of topics go to later
+	later    []func() // changes of the image that take effect when a request waits
+	lazy     bool     // changed appends to later in place of applying the image
 	policy   metadata.AdminPolicy
 	bounds   metadata.Groups // settings of groups
-	listener string          // of requests; "": metadata.DefaultListener
+	listener string          // listener of requests; "": metadata.DefaultListener
 }
 
 func newBroker(t testing.TB) *broker { return newBrokerOn(t, vfs.NewMem()) }
@@ -62,7 +62,7 @@ func newBrokerOn(t testing.TB, disk vfs.FS) *broker {
 	t.Cleanup(func() {
 		b.groups.Close()
 		b.set.Close()
-		_ = store.Close() // fails where the test broke the disk
+		_ = store.Close() // fails in tests that inject disk errors
 	})
 	b.Handler = New(Options{
 		NodeID: self, Image: b.image.Load, Await: b.await, Replicas: b.set, Groups: b.groups,
@@ -80,7 +80,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// apply applies an image of the topics.
+// apply applies a metadata image that contains b.topics.
 func (b *broker) apply() error {
 	brokers := []metadata.Broker{{ID: self,
 		Endpoints: "kafka://one.example:9092,out://one.public:19092", Rack: "a"},
@@ -93,7 +93,7 @@ func (b *broker) apply() error {
 	return err
 }
 
-// topic creates a topic that this broker leads in epoch 2.
+// topic creates a topic with one partition, which this broker leads in epoch 2.
 func (b *broker) topic(name string, change func(*metadata.Topic)) *metadata.Topic {
 	topic := &metadata.Topic{Name: name, ID: metadata.NewID(), Settings: topicconfig.Default(),
 		Internal: metadata.InternalTopic(name)}
@@ -109,7 +109,8 @@ func (b *broker) topic(name string, change func(*metadata.Topic)) *metadata.Topi
 	return topic
 }
 
-// await applies the changes of b.later, one by one, until an image is enough.
+// await applies the changes in b.later one after the other, until enough returns true for the
+// image.
 func (b *broker) await(ctx context.Context, enough func(*metadata.Image) bool) {
 	for !enough(b.image.Load()) && ctx.Err() == nil && len(b.later) > 0 {
 		next := b.later[0]
@@ -153,7 +154,7 @@ func (b *broker) DeleteTopic(_ context.Context, name string) error {
 	return b.changed()
 }
 
-// replace changes a copy of a topic and puts it in place of the topic.
+// replace replaces a topic by a changed copy.
 func (b *broker) replace(name string, change func(*metadata.Topic) error) error {
 	at := slices.IndexFunc(b.topics, func(t *metadata.Topic) bool { return t.Name == name })
 	if at < 0 {
@@ -200,7 +201,7 @@ func (b *broker) CreatePartitions(_ context.Context, more metadata.NewPartitions
 	})
 }
 
-// Reassign implements metadata.Mover: reassignments start and never complete.
+// Reassign implements metadata.Mover. Reassignments start and never complete.
 func (b *broker) Reassign(_ context.Context, moves []metadata.Move) []error {
 	faults := make([]error, len(moves))
 	for i, move := range moves {
@@ -246,7 +247,8 @@ func (b *broker) ElectPreferred(_ context.Context, partitions []metadata.Partiti
 	return faults
 }
 
-// changed applies a change of the topics, now or, if lazy, when a request waits for it.
+// changed applies an image with the changed topics. If b.lazy is set, it does so only when a
+// request waits for the image.
 func (b *broker) changed() error {
 	if b.lazy {
 		b.later = append(b.later, func() { _ = b.apply() })
@@ -255,8 +257,8 @@ func (b *broker) changed() error {
 	return b.apply()
 }
 
-// ask sends a request at a version as bytes, and decodes the bytes of the response. The request's
-// memory is overwritten once it is released, as by the next request in the same buffer.
+// ask encodes a request in a version, handles it and returns the decoded response. The request's
+// memory is overwritten when it is released, as the next request in the same buffer would do.
 func ask[R kmsg.Response](b *broker, version int16, request kmsg.Request) R {
 	b.t.Helper()
 	request.SetVersion(version)
@@ -276,7 +278,8 @@ func ask[R kmsg.Response](b *broker, version int16, request kmsg.Request) R {
 	return response
 }
 
-// nameByID sets the ids of topics, which versions from 13 on use.
+// nameByID sets the topic ids of a Fetch or Produce request, which versions 13 and above use, from
+// the topic names.
 func (b *broker) nameByID(request kmsg.Request) {
 	idOf := func(name string) (id [16]byte) {
 		if topic := b.image.Load().Topic(name); topic != nil {
@@ -306,7 +309,7 @@ func decodeReply[R kmsg.Response](t *testing.T, request kmsg.Request, answer wir
 		t.Errorf("%s version %d: flexible header %v, want %v", APIName(request.Key()),
 			request.GetVersion(), answer.Flexible, want)
 	}
-	// Decoding must use every byte.
+	// If the decoded response is encoded again, the bytes must be the same.
 	if again := response.AppendTo(nil); !bytes.Equal(again, body) {
 		t.Errorf("%s version %d: answer of %d bytes decodes to %d", APIName(request.Key()),
 			request.GetVersion(), len(body), len(again))
@@ -314,7 +317,7 @@ func decodeReply[R kmsg.Response](t *testing.T, request kmsg.Request, answer wir
 	return response.(R)
 }
 
-// replyBytes returns the bytes of a reply, as wire sends them.
+// replyBytes returns the bytes of a reply that package wire would send.
 func replyBytes(t testing.TB, answer wire.Reply) []byte {
 	t.Helper()
 	var body []byte
@@ -336,7 +339,7 @@ func replyBytes(t testing.TB, answer wire.Reply) []byte {
 	return body
 }
 
-// batch returns a record batch of a producer.
+// batch returns a record batch without a producer id.
 func batch(t testing.TB, codec compress.Codec, values ...string) []byte {
 	t.Helper()
 	return batchOf(t, codec, record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1},
@@ -371,7 +374,7 @@ func produceRequestFor(topic string, acks int16, batches ...[]byte) *kmsg.Produc
 	return req
 }
 
-// produce sends one batch to partition 0 and returns the response for it.
+// produce sends a batch to partition 0 of a topic, and returns the response for the partition.
 func (b *broker) produce(version int16, topic string,
 	records []byte) kmsg.ProduceResponseTopicPartition {
 	b.t.Helper()
@@ -398,14 +401,15 @@ func fetchRequestFor(topic string, offset int64) *kmsg.FetchRequest {
 	return req
 }
 
-// fetch reads partition 0 from an offset.
+// fetch fetches partition 0 of a topic from an offset on, and returns the response for the
+// partition.
 func (b *broker) fetch(version int16, topic string, offset int64) kmsg.FetchResponseTopicPartition {
 	b.t.Helper()
 	response := ask[*kmsg.FetchResponse](b, version, fetchRequestFor(topic, offset))
 	return response.Topics[0].Partitions[0]
 }
 
-// values returns the values of the records in fetched bytes.
+// values returns the values of all records in fetched batches.
 func values(t *testing.T, fetched []byte) []string {
 	t.Helper()
 	var all []string

@@ -8,20 +8,21 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// A request that reached the wrong broker, or with an old leader epoch, is answered with the
-// current leader (KIP-951): its client saves a Metadata request.
+// A response to a request that was sent to the wrong broker, or with an old leader epoch, names the
+// current leader (KIP-951). The client then needs no Metadata request to find it.
 
-// leaderHint is the leader of a partition and its epoch.
+// leaderHint is the leader of a partition and the leader epoch.
 type leaderHint struct {
 	id, epoch int32
 }
 
-// isLeaderError reports whether a client that gets the error must find the leader.
+// isLeaderError reports whether err means that the client does not know the current leader.
 func isLeaderError(err error) bool {
 	return errors.Is(err, replica.ErrNotLeader) || errors.Is(err, replica.ErrFencedLeaderEpoch)
 }
 
-// hint returns the leader of a partition; ok is false if none is known.
+// hint returns the leader of a partition. The result ok is false if the partition does not exist or
+// its leader is not up.
 func hint(img *metadata.Image, id replica.PartitionID) (leader leaderHint, ok bool) {
 	topic := img.Topic(id.Topic)
 	if topic == nil || id.Index < 0 || int(id.Index) >= len(topic.Partitions) {
@@ -32,7 +33,7 @@ func hint(img *metadata.Image, id replica.PartitionID) (leader leaderHint, ok bo
 	return leaderHint{p.Leader, p.LeaderEpoch}, up
 }
 
-// leaders are the ids of the leaders that a response names.
+// leaders contains the ids of the leaders that a response names.
 type leaders []int32
 
 func (l *leaders) add(id int32) {
@@ -41,7 +42,7 @@ func (l *leaders) add(id int32) {
 	}
 }
 
-// in returns the leaders that are up and have an endpoint on a listener.
+// in returns the leaders that are up and have an endpoint on the given listener.
 func (l *leaders) in(img *metadata.Image, listener string) (all []node) {
 	for _, id := range *l {
 		if b, up := img.Broker(id); up {

@@ -8,14 +8,15 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// elsewhere makes broker 3 the leader in epoch 7, with this broker as a follower.
+// elsewhere makes broker 3 the leader of a topic in epoch 7, and this broker a follower.
 func elsewhere(topic *metadata.Topic) {
 	replicated(topic)
 	topic.Partitions[0].Leader, topic.Partitions[0].LeaderEpoch = 3, 7
 }
 
-// TestQuirk7CurrentLeaderIsReturned to a client that reached the wrong broker (KIP-951): Produce
-// from version 10, Fetch from 12, with the endpoint from 16.
+// TestQuirk7CurrentLeaderIsReturned checks that a response names the current leader if the client
+// sent its request to the wrong broker (KIP-951). Produce does so from version 10 on, and Fetch
+// from version 12 on. The response contains the leader's endpoint, in Fetch from version 16 on.
 func TestQuirk7CurrentLeaderIsReturned(t *testing.T) {
 	everyVersion(t, keyProduce, func(t *testing.T, b *broker, version int16) {
 		if version < 3 {
@@ -42,7 +43,7 @@ func TestQuirk7CurrentLeaderIsReturned(t *testing.T) {
 		b.topic("b", nil)
 		for epoch, want := range map[int32]int16{-1: 6, 6: 74, 8: 75} {
 			if version < 9 && epoch != -1 || version >= 11 && epoch == -1 {
-				continue // no epoch in the request; or a follower answers
+				continue // no epoch in the request, or followers may answer
 			}
 			req := fetchRequestFor("a", 0)
 			req.Topics[0].Partitions[0].CurrentLeaderEpoch = epoch
@@ -63,7 +64,7 @@ func TestQuirk7CurrentLeaderIsReturned(t *testing.T) {
 	})
 }
 
-// TestOffsetForLeaderEpoch checks the end offset of an epoch at every version, and the diverging
+// TestOffsetForLeaderEpoch checks the end offset of an epoch in every version, and the diverging
 // epoch of a fetch (KIP-320, KIP-595).
 func TestOffsetForLeaderEpoch(t *testing.T) {
 	grown := func(b *broker) {
@@ -111,11 +112,13 @@ func TestOffsetForLeaderEpoch(t *testing.T) {
 	})
 }
 
-// TestNewLeaderReturnsNoStaleEndOffset: KIP-207.
+// TestNewLeaderReturnsNoStaleEndOffset produces a record that broker 3 does not have, and starts a
+// new leader epoch. ListOffsets then returns no end offset until the high watermark is known
+// (KIP-207).
 func TestNewLeaderReturnsNoStaleEndOffset(t *testing.T) {
 	everyVersion(t, keyListOffsets, func(t *testing.T, b *broker, version int16) {
 		topic := b.topic("tickets", replicated)
-		// broker 3 does not have the record
+		// broker 3 does not fetch the record, so the high watermark stays 0
 		ask[*kmsg.ProduceResponse](b, 9, produceRequestFor("tickets", 1, batch(t, 0, "x")))
 		p := *topic.Partitions[0]
 		p.LeaderEpoch++
@@ -135,12 +138,13 @@ func TestNewLeaderReturnsNoStaleEndOffset(t *testing.T) {
 	})
 }
 
-// TestLargestTimestampIsBelowTheHighWatermark: the record that has it is on the leader alone, and
-// may be lost with it (KIP-734).
+// TestLargestTimestampIsBelowTheHighWatermark produces a record that only the leader has, so that
+// it may be lost. ListOffsets does not return it as the record with the largest timestamp
+// (KIP-734).
 func TestLargestTimestampIsBelowTheHighWatermark(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", replicated)
-	// broker 3 does not have the record
+	// broker 3 does not fetch the record, so the high watermark stays 0
 	ask[*kmsg.ProduceResponse](b, 9, produceRequestFor("tickets", 1, batch(t, 0, "x")))
 	if answer := b.listOffset(7, "tickets", -3); answer.ErrorCode != 0 || answer.Offset != -1 ||
 		answer.Timestamp != -1 {

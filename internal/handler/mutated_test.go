@@ -21,13 +21,13 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// mutatedAllocMax bounds the bytes that are allocated for a frame of at most controlFrameMax,
-// including the response: 20,000 elements, decoded, looked up and answered, take about a third of
-// it.
+// mutatedAllocMax limits the bytes that may be allocated for a frame of at most controlFrameMax,
+// including the response. To decode and answer 20,000 elements takes about a third of the limit.
 const mutatedAllocMax = 64 << 20
 
-// socketBroker is a handler behind a server on a Unix socket. Its two directions can be closed
-// separately, as with TCP, and it needs no port.
+// socketBroker returns a broker and the path of a Unix socket on which a server of package wire
+// serves the broker. A Unix socket needs no port, and its two directions can be closed separately,
+// as with TCP.
 func socketBroker(t testing.TB) (b *broker, path string) {
 	b = newBroker(t)
 	b.topic("tickets", nil)
@@ -47,7 +47,7 @@ func socketBroker(t testing.TB) (b *broker, path string) {
 	return b, path
 }
 
-// framed encodes a request as a client sends it: size, header, body.
+// framed encodes a request as a client sends it: size, header and body.
 func framed(b *broker, request kmsg.Request) []byte {
 	frame := kbin.AppendInt16(make([]byte, 4), request.Key())
 	frame = kbin.AppendInt16(frame, request.GetVersion())
@@ -60,14 +60,14 @@ func framed(b *broker, request kmsg.Request) []byte {
 	return sized(request.AppendTo(frame))
 }
 
-// sized writes a frame's size into it.
+// sized writes the size of a frame into its first four bytes.
 func sized(frame []byte) []byte {
 	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
 	return frame
 }
 
-// captured returns one request of each API and version with all fields set, and valid produce and
-// fetch requests.
+// captured returns frames: one request of each API and version, with random values in all fields,
+// and valid produce and fetch requests.
 func captured(t testing.TB, b *broker) [][]byte {
 	random := rand.New(rand.NewPCG(3, 0))
 	var all [][]byte
@@ -91,15 +91,17 @@ func captured(t testing.TB, b *broker) [][]byte {
 	return all
 }
 
-// exchange sends bytes, closes its direction, and reads until the broker has closed: waits end at
-// once, because their client is gone. It returns how many bytes it received.
+// exchange sends bytes, closes the sending direction, and reads until the broker closes the
+// connection. Requests that wait end at once, because their client has disconnected. It returns the
+// number of received bytes.
 func exchange(t *testing.T, path string, frame []byte) int64 {
 	t.Helper()
 	conn, err := net.Dial("unix", path)
 	must(t, err)
 	defer conn.Close()
 	must(t, conn.SetDeadline(time.Now().Add(time.Minute)))
-	_, _ = conn.Write(frame) // may fail: the broker closes the connection after an invalid request
+	// fails if the broker has closed the connection after an invalid request
+	_, _ = conn.Write(frame)
 	_ = conn.(*net.UnixConn).CloseWrite()
 	n, err := io.Copy(io.Discard, conn)
 	if err != nil {
@@ -112,8 +114,8 @@ func exchange(t *testing.T, path string, frame []byte) int64 {
 	return n
 }
 
-// checkExchange is exchange with a bound on allocations, except for requests that create topics or
-// partitions.
+// checkExchange is exchange with a limit on the allocated memory. The limit does not apply to
+// requests that create topics or partitions.
 func checkExchange(t *testing.T, path string, frame []byte) int64 {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -130,8 +132,9 @@ func checkExchange(t *testing.T, path string, frame []byte) int64 {
 	return n
 }
 
-// mutate changes a copy of a frame: bytes, its end, or four bytes that may be a length. Its size is
-// mostly corrected, so that the body is reached.
+// mutate changes a copy of a frame at random: it replaces a byte, cuts off the end, overwrites four
+// bytes that may be a length, or inserts a tag section. It usually corrects the frame's size, so
+// that the handler reads the body.
 func mutate(random *rand.Rand, frame []byte) []byte {
 	frame = append([]byte(nil), frame...)
 	const head = 12 // size, key, version, correlation id
@@ -158,7 +161,7 @@ func mutate(random *rand.Rand, frame []byte) []byte {
 	return frame
 }
 
-// TestMutatedRequestsAreHandled is FuzzMutatedRequests with a fixed seed.
+// TestMutatedRequestsAreHandled does the same as FuzzMutatedRequests with a fixed seed.
 func TestMutatedRequestsAreHandled(t *testing.T) {
 	b, path := socketBroker(t)
 	const seed = 5
@@ -176,15 +179,15 @@ func TestMutatedRequestsAreHandled(t *testing.T) {
 		}
 	}
 	if answered < len(all)/2 {
-		t.Errorf("only %d of %d unchanged requests were answered", answered,
+		t.Errorf("answered unchanged requests: got %d of %d, want at least half", answered,
 			len(all))
 	}
-	// The broker still serves.
+	// The broker still handles valid requests.
 	b.mustProduce("tickets", "after")
 }
 
-// FuzzMutatedRequests checks that the broker answers or closes the connection for any bytes: no
-// panic, no hang, and bounded memory.
+// FuzzMutatedRequests checks that the broker answers or closes the connection for arbitrary bytes,
+// without a panic or a hang, and with limited memory.
 func FuzzMutatedRequests(f *testing.F) {
 	b, path := socketBroker(f)
 	for i, frame := range captured(f, b) {

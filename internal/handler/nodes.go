@@ -4,21 +4,21 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// node is a broker as the clients of one listener see it.
+// node is a broker with the endpoint that clients of one listener use.
 type node struct {
 	ID int32
 	metadata.Endpoint
 	Rack string
 }
 
-// nodeOn returns a broker with its endpoint on a listener. ok is false if the broker has no
-// endpoint on that listener, so that clients of the listener cannot reach the broker.
+// nodeOn returns a broker with its endpoint on a listener. The result ok is false if the broker has
+// no endpoint on that listener, so that clients of the listener cannot reach it.
 func nodeOn(b *metadata.Broker, listener string) (n node, ok bool) {
 	endpoint, ok := b.Endpoints.On(listener)
 	return node{ID: b.ID, Endpoint: endpoint, Rack: b.Rack}, ok
 }
 
-// nodes returns the brokers that are up and have an endpoint on a listener, sorted by id.
+// nodes returns the brokers that are up and have an endpoint on the given listener, sorted by id.
 func nodes(img *metadata.Image, listener string) []node {
 	all := make([]node, 0, len(img.Brokers))
 	for i := range img.Brokers {
@@ -29,8 +29,8 @@ func nodes(img *metadata.Image, listener string) []node {
 	return all
 }
 
-// rack returns null for a broker without a rack: clients would take an empty string for a rack's
-// name.
+// rack returns the rack, or nil for a broker without a rack: clients would treat an empty string as
+// the name of a rack.
 func (n *node) rack() *string {
 	if n.Rack == "" {
 		return nil
@@ -38,15 +38,17 @@ func (n *node) rack() *string {
 	return &n.Rack
 }
 
-// view is a metadata image as it is described to the clients of one listener.
+// view is a metadata image together with the listener of the client that receives a response from
+// it.
 type view struct {
 	image    *metadata.Image
 	listener string
-	// listenerError is whether the client knows LISTENER_NOT_FOUND (Metadata from version 6 on).
+	// listenerError is set if the client understands LISTENER_NOT_FOUND (Metadata 6 and above).
 	listenerError bool
 }
 
-// checkLeader returns why a client cannot connect to the leader of a partition, nil if it can.
+// checkLeader returns nil if the client can connect to the leader of a partition, otherwise an
+// error with the reason.
 func (v *view) checkLeader(p *metadata.Partition) error {
 	leader, up := v.image.Broker(p.Leader)
 	if !up {

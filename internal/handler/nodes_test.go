@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Broker 1 has an endpoint on listener "out", broker 3 has none.
+// outListener is a listener on which only broker 1 has an endpoint.
 const outListener = "out"
 
 func TestMetadataNamesEndpointsOfTheListener(t *testing.T) {
@@ -70,7 +70,8 @@ func TestCoordinatorWithoutEndpointIsNotAvailable(t *testing.T) {
 	}
 }
 
-// TestLeaderHintsNameEndpointsOfTheListener checks the node endpoints of KIP-951.
+// TestLeaderHintsNameEndpointsOfTheListener checks that the node endpoints of KIP-951 are those of
+// the client's listener.
 func TestLeaderHintsNameEndpointsOfTheListener(t *testing.T) {
 	for listener, want := range map[string]string{
 		metadata.DefaultListener: "three.example", outListener: "",

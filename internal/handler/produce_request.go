@@ -8,37 +8,38 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// produceRequest is a decoded Produce request. It has a decoder of its own because its frames may
-// be large: its own decoder allocates a fixed number of bytes for each partition that the frame
-// contains.
+// produceRequest is a decoded Produce request. Produce requests may be large, so they are not
+// decoded by kmsg: decodeProduce allocates only a fixed number of bytes for each partition.
 type produceRequest struct {
 	version       int16
 	acks          int16
 	timeoutMillis int32
-	partitions    []producePartition // in the order of the request
+	partitions    []producePartition // of all topics, in the order of the request
 	topics        []produceTopic
 }
 
 type produceTopic struct {
 	name string
-	id   metadata.ID // from version 13 on, instead of the name
-	// count is the number of partitions of the topic; they follow those of the topics before. >= 0.
+	id   metadata.ID // topic id, in place of the name in version 13 and above
+	// count is the number of the topic's partitions, at least 0. In produceRequest.partitions they
+	// follow the partitions of the previous topics.
 	count int
 }
 
 type producePartition struct {
 	id      replica.PartitionID
-	topic   metadata.ID // zero below version 13
-	records []byte      // aliases the frame; nil once the batch was appended
+	topic   metadata.ID // topic id; zero below version 13
+	records []byte      // the batch; aliases the frame; nil after the append
 }
 
-// decodeProduce decodes the body of any served version. It fails if the body ends early or has more
-// than elementsMax elements; len(partitions) is the sum of the counts.
+// decodeProduce decodes the body of a Produce request of any served version. It fails if the body
+// ends early or has more than elementsMax elements. The number of partitions is the sum of the
+// topics' counts.
 func decodeProduce(version int16, body []byte) (*produceRequest, error) {
 	d := produceDecoder{Reader: kbin.Reader{Src: body}, flexible: version >= 9}
 	p := &produceRequest{version: version}
 	if version >= 3 {
-		// Transactional id. The batches carry a transactional flag of their own.
+		// The transactional id is not used: each batch says itself whether it is transactional.
 		d.nullableString()
 	}
 	p.acks = d.Int16()
@@ -51,7 +52,7 @@ func decodeProduce(version int16, body []byte) (*produceRequest, error) {
 			topic.name = d.string()
 		}
 		count := d.arrayLen()
-		// Check the bound before the loop: the count is untrusted.
+		// The count is untrusted, so its limit is checked before the loop.
 		if len(p.topics)+len(p.partitions)+count > elementsMax {
 			return nil, errTooManyElements
 		}
@@ -74,8 +75,8 @@ func decodeProduce(version int16, body []byte) (*produceRequest, error) {
 	return p, nil
 }
 
-// produceDecoder reads both forms of a field. kbin's reader becomes invalid at the first bad length
-// and returns zeros from then on.
+// produceDecoder reads each field in the format of flexible or of other versions. After a wrong
+// length, kbin.Reader is invalid and returns zeros.
 type produceDecoder struct {
 	kbin.Reader
 	flexible bool
@@ -109,7 +110,8 @@ func (d *produceDecoder) tags() {
 	}
 }
 
-// arrayLen returns the number of elements; kbin has checked that at least as many bytes follow.
+// arrayLen returns the number of elements of an array. kbin has checked that at least as many bytes
+// follow.
 func (d *produceDecoder) arrayLen() int {
 	var n int32
 	if d.flexible {

@@ -14,18 +14,18 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Positions of the fields of a batch (docs/format/batch.md).
+// Offsets of the fields of a batch (docs/format/batch.md).
 const (
 	batchBaseOffset = 0
 	batchMagic      = 16
-	batchAttributes = 22 // the low byte
+	batchAttributes = 22 // low byte of the attributes
 	batchLastDelta  = 23
 	batchProducerID = 43
 	batchCount      = 57
 	batchRecords    = 61
 )
 
-// sealed returns a changed copy of a batch with a correct checksum.
+// sealed returns a changed copy of a batch, with a correct checksum.
 func sealed(b []byte, change func([]byte)) []byte {
 	b = slices.Clone(b)
 	change(b)
@@ -37,8 +37,8 @@ func put32(at int, value uint32) func([]byte) {
 	return func(b []byte) { binary.BigEndian.PutUint32(b[at:], value) }
 }
 
-// stamped returns a batch with one record for each timestamp, given relative to now; '-' in keys is
-// a null key.
+// stamped returns a batch with one record for each timestamp, which is given as an offset from the
+// present time. Each byte of keys is the key of a record; '-' is a null key.
 func stamped(t *testing.T, codec compress.Codec, keys string, offsets ...time.Duration) []byte {
 	t.Helper()
 	builder := record.NewBuilder(codec, compress.LevelDefault)
@@ -57,7 +57,7 @@ func stamped(t *testing.T, codec compress.Codec, keys string, offsets ...time.Du
 	return built
 }
 
-// rules returns a broker with a topic for each kind of rule.
+// rules returns a broker with topics whose settings the rules of TestProduceRules concern.
 func rules(t *testing.T) *broker {
 	b := newBroker(t)
 	set := func(name string, change func(*topicconfig.Settings)) {
@@ -74,21 +74,22 @@ func rules(t *testing.T) *broker {
 	return b
 }
 
-// ruleCase is a batch that violates a rule, or barely satisfies it.
+// ruleCase is a batch that violates one rule, or that just satisfies it.
 type ruleCase struct {
-	rule    string // in the words of the reference, 1.4
+	rule    string // name of the rule and of the case
 	topic   string
 	version int16
 	records []byte
 	code    int16
-	text    string // in the answer's message
+	text    string // part of the error message
 }
 
-// TestProduceRules covers reference 1.4 in its order, each rule from both sides.
+// TestProduceRules checks every rule for a produced batch, with batches that violate the rule and
+// with batches that just satisfy it.
 func TestProduceRules(t *testing.T) {
 	good := batch(t, compress.None, "a", "b")
 	zstd := batch(t, compress.Zstd, "a")
-	// two lengths take one more byte
+	// the lengths of the record and of its value take one byte more each than in an empty batch
 	exact := batch(t, compress.None, strings.Repeat("x", 200-len(batch(t, compress.None, ""))-2))
 	packed := batch(t, compress.Zstd, strings.Repeat("x", 5000))
 	cases := []ruleCase{
@@ -161,8 +162,9 @@ func TestProduceRules(t *testing.T) {
 	}
 }
 
-// TestProduceRulesInTheirOrder: if several rules are violated, the first one determines the error,
-// except that a timestamp error takes precedence over other errors of records.
+// TestProduceRulesInTheirOrder: if a batch violates several rules, the rule that is checked first
+// determines the error. An exception are timestamps, whose error takes precedence over the errors
+// of other records.
 func TestProduceRulesInTheirOrder(t *testing.T) {
 	good := batch(t, compress.None, "a", "b")
 	large := batch(t, compress.None, strings.Repeat("x", 500))
@@ -200,8 +202,8 @@ func TestProduceRulesInTheirOrder(t *testing.T) {
 	}
 }
 
-// check produces the batch and checks the whole response. Each case has its own broker, so the
-// offset must be 0.
+// check produces the batch and checks the whole response. The offset of a valid batch must be 0,
+// because each case has its own broker.
 func (c ruleCase) check(t *testing.T, b *broker) {
 	t.Helper()
 	b.t = t
@@ -220,10 +222,10 @@ func (c ruleCase) check(t *testing.T, b *broker) {
 		t.Errorf("an error with offsets: %+v", answer)
 	}
 	if c.version >= 8 && !strings.Contains(textOf(answer.ErrorMessage), c.text) {
-		t.Errorf("message %q lacks %q", textOf(answer.ErrorMessage), c.text)
+		t.Errorf("error message: got %q, want it to contain %q", textOf(answer.ErrorMessage), c.text)
 	}
 	if got := b.fetch(12, c.topic, 0); got.HighWatermark != 0 || len(got.RecordBatches) > 0 {
-		t.Errorf("rejected, but %d records were appended", got.HighWatermark)
+		t.Errorf("high watermark after a rejected batch: got %d, want 0", got.HighWatermark)
 	}
 }
 
@@ -234,8 +236,8 @@ func textOf(message *string) string {
 	return *message
 }
 
-// TestProduceNamesEachInvalidRecord: INVALID_RECORD and INVALID_TIMESTAMP list each invalid record
-// once, by its index (KIP-467).
+// TestProduceNamesEachInvalidRecord: a response with INVALID_RECORD or INVALID_TIMESTAMP lists each
+// invalid record once, by its index in the batch (KIP-467).
 func TestProduceNamesEachInvalidRecord(t *testing.T) {
 	b := rules(t)
 	for name, c := range map[string]struct {
@@ -263,8 +265,8 @@ func TestProduceNamesEachInvalidRecord(t *testing.T) {
 	}
 }
 
-// TestProduceRulesOfProducers covers the rows of reference 1.4 about producers in sequence. The
-// last row, a failed disk, is TestFullDiskFailsTheProduce.
+// TestProduceRulesOfProducers checks the rules for the epochs and sequence numbers of producers,
+// with one batch after the other on the same broker.
 func TestProduceRulesOfProducers(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)

@@ -11,11 +11,12 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Quirks that determine which requests clients send. The others are in quirks_test.go; number 16,
-// the order of responses, is tested in internal/wire.
+// This file tests the quirks that determine which requests clients send. Others are tested in
+// quirks_test.go, and number 16, the order of responses, in internal/wire.
 
-// TestQuirk3OnlyImplementedFeaturesAreFinalized: a finalized transaction.version of 2, for example,
-// makes clients leave out AddPartitionsToTxn.
+// TestQuirk3OnlyImplementedFeaturesAreFinalized checks that no feature is finalized whose APIs are
+// missing. Clients rely on finalized features: with transaction.version 2, for example, they omit
+// AddPartitionsToTxn.
 func TestQuirk3OnlyImplementedFeaturesAreFinalized(t *testing.T) {
 	b := newBroker(t)
 	for _, version := range []int16{3, 4} {
@@ -33,8 +34,8 @@ func TestQuirk3OnlyImplementedFeaturesAreFinalized(t *testing.T) {
 	}
 }
 
-// TestQuirk5UnknownTopicIDs: from version 13 on topics have ids alone; an id that is unknown, zero,
-// or of a topic that was deleted and created again is error 100.
+// TestQuirk5UnknownTopicIDs: from version 13 on, requests name topics by id only. The error is 100
+// if the id is unknown or zero, or belongs to a deleted topic whose name is in use again.
 func TestQuirk5UnknownTopicIDs(t *testing.T) {
 	b := newBroker(t)
 	old := b.topic("tickets", nil).ID
@@ -63,8 +64,8 @@ func TestQuirk5UnknownTopicIDs(t *testing.T) {
 	}
 }
 
-// askByID sends a request with the topic ids that it contains; ask would replace them with the ids
-// of the topic names.
+// askByID sends a request with the topic ids that it contains. In contrast, ask would replace them
+// by the ids of the topic names.
 func askByID(t *testing.T, b *broker, version int16, request kmsg.Request, into kmsg.Response) {
 	t.Helper()
 	request.SetVersion(version)
@@ -75,9 +76,9 @@ func askByID(t *testing.T, b *broker, version int16, request kmsg.Request, into 
 	must(t, into.ReadFrom(replyBytes(t, answer)))
 }
 
-// TestQuirk9MemberIDsAndProtocolsAreChecked: from version 4 on a member without an id gets one with
-// error 79 and joins again (join checks that); from version 5 on a sync names the protocol, and
-// another one than the group's is INCONSISTENT_GROUP_PROTOCOL.
+// TestQuirk9MemberIDsAndProtocolsAreChecked: from version 4 on, a new member gets error 79 with its
+// member id, and joins again (method join checks this). From version 5 on, a sync with another
+// protocol than the group's is rejected with INCONSISTENT_GROUP_PROTOCOL.
 func TestQuirk9MemberIDsAndProtocolsAreChecked(t *testing.T) {
 	b := coordinated(t, newBroker(t))
 	joined := b.join(5)
@@ -94,8 +95,8 @@ func TestQuirk9MemberIDsAndProtocolsAreChecked(t *testing.T) {
 	}
 }
 
-// TestQuirk10ProducerIDs: an idempotent producer that names its id and epoch gets a new id, because
-// there is no transactional id; every id is unique.
+// TestQuirk10ProducerIDs: a producer without a transactional id always gets a new producer id, even
+// if it sends the id and epoch that it has.
 func TestQuirk10ProducerIDs(t *testing.T) {
 	b := newBroker(t)
 	var seen []int64
@@ -115,8 +116,8 @@ func TestQuirk10ProducerIDs(t *testing.T) {
 	}
 }
 
-// TestQuirk12SASLIsNotAdvertised: clients that are configured to authenticate fail at once, with a
-// reason.
+// TestQuirk12SASLIsNotAdvertised: the APIs of SASL are not served. A client that is configured to
+// authenticate then fails at once and reports the reason.
 func TestQuirk12SASLIsNotAdvertised(t *testing.T) {
 	b := newBroker(t)
 	for _, key := range []int16{17, 36} {
@@ -126,7 +127,8 @@ func TestQuirk12SASLIsNotAdvertised(t *testing.T) {
 	}
 }
 
-// TestQuirk15TelemetryIsNotAdvertised: clients push telemetry if these APIs are advertised.
+// TestQuirk15TelemetryIsNotAdvertised: the APIs of telemetry are not served, because clients would
+// send telemetry to them.
 func TestQuirk15TelemetryIsNotAdvertised(t *testing.T) {
 	b := newBroker(t)
 	for _, key := range []int16{71, 72} {

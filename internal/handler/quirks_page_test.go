@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestProtocolPageListsTheTestsOfQuirks: docs/protocol.md names every test of a quirk in the row of
-// its number, and no other.
+// TestProtocolPageListsTheTestsOfQuirks checks that docs/protocol.md lists each TestQuirk function
+// in the row with its number, and no other names.
 func TestProtocolPageListsTheTestsOfQuirks(t *testing.T) {
 	text, err := os.ReadFile("../../docs/protocol.md")
 	must(t, err)
@@ -45,7 +45,7 @@ func TestProtocolPageListsTheTestsOfQuirks(t *testing.T) {
 	slices.Sort(listed)
 	slices.Sort(tests)
 	if !slices.Equal(listed, tests) {
-		t.Errorf("the page lists\n%s\nthe tests are\n%s", strings.Join(listed, "\n"),
+		t.Errorf("tests in docs/protocol.md: got\n%s\nwant\n%s", strings.Join(listed, "\n"),
 			strings.Join(tests, "\n"))
 	}
 }

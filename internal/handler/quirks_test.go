@@ -15,11 +15,11 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// What clients need beyond the schemas, by the numbers of docs/protocol.md; see
-// quirks_clients_test.go as well.
+// The tests in this file are named after the quirks in docs/protocol.md: what clients need in
+// addition to Kafka's schemas. More of them are in quirks_clients_test.go.
 
-// TestQuirk1APIVersionsOfAnUnknownVersion is answered in version 0, with error 35 and the whole
-// table; the header has no tags.
+// TestQuirk1APIVersionsOfAnUnknownVersion sends ApiVersions in unknown versions. The response has
+// version 0, error 35 and the whole table, and its header has no tags.
 func TestQuirk1APIVersionsOfAnUnknownVersion(t *testing.T) {
 	b := newBroker(t)
 	for _, version := range []int16{5, 77, math.MaxInt16, -1} {
@@ -46,7 +46,8 @@ func TestQuirk1SoftwareNameIsChecked(t *testing.T) {
 		checkVersions(t, ask[*kmsg.ApiVersionsResponse](b, 3, req), want)
 		req.ClientSoftwareName, req.ClientSoftwareVersion = "a", name
 		checkVersions(t, ask[*kmsg.ApiVersionsResponse](b, 4, req), want)
-		checkVersions(t, ask[*kmsg.ApiVersionsResponse](b, 2, req), 0) // has no names
+		// version 2 does not contain the name
+		checkVersions(t, ask[*kmsg.ApiVersionsResponse](b, 2, req), 0)
 	}
 }
 
@@ -60,11 +61,11 @@ func TestQuirk2ProduceIsAdvertisedFrom0AndRejectedBelow3(t *testing.T) {
 		}
 	}
 	if got := b.fetch(4, "tickets", 0).HighWatermark; got != 0 {
-		t.Errorf("high watermark %d: something was appended", got)
+		t.Errorf("high watermark: got %d, want 0: a batch was appended", got)
 	}
 }
 
-// TestQuirk4UnknownTagsAreSkipped in every struct.
+// TestQuirk4UnknownTagsAreSkipped sends requests with unknown tags in every struct.
 func TestQuirk4UnknownTagsAreSkipped(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
@@ -129,9 +130,9 @@ func TestQuirk5TopicsByID(t *testing.T) {
 	}
 }
 
-// TestQuirk6FetchSessions: a request with epoch 0 opens a session, and a request with epoch -1 has
-// no session; both close the session that the request names. Any other epoch continues a session,
-// or is rejected.
+// TestQuirk6FetchSessions: a request with epoch 0 opens a session, and a request with epoch -1 uses
+// none. Both close the session that the request names. A request with another epoch continues a
+// session or is rejected.
 func TestQuirk6FetchSessions(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
@@ -175,7 +176,8 @@ func TestQuirk6FetchSessions(t *testing.T) {
 		forget.ForgottenTopics = append(forget.ForgottenTopics, gone)
 		check(ask[*kmsg.FetchResponse](b, version, forget), 0, true, 0)
 		other := check(fetch(id, 0, true), 0, true, 1)
-		check(fetch(id, 4, false), 70, false, 0) // closed by the request that opened another
+		// the request for session other has closed this session
+		check(fetch(id, 4, false), 70, false, 0)
 		check(fetch(other, -1, true), 0, false, 1)
 		check(fetch(other, 1, false), 70, false, 0)
 	}
@@ -214,17 +216,17 @@ func TestQuirk7FirstBatchIsComplete(t *testing.T) {
 	b.mustProduce("tickets", string(make([]byte, 5000)), "second")
 	b.mustProduce("tickets", "third")
 	for _, most := range []int32{0, 1, 5000} {
-		req := fetchRequestFor("tickets", 1) // within the first batch
+		req := fetchRequestFor("tickets", 1) // offset 1 is within the first batch
 		req.MaxBytes, req.Topics[0].Partitions[0].PartitionMaxBytes = most, most
 		got := values(t, ask[*kmsg.FetchResponse](b, 12, req).Topics[0].Partitions[0].RecordBatches)
 		if len(got) != 2 || got[1] != "second" {
-			t.Errorf("most %d: %d values", most, len(got))
+			t.Errorf("at most %d bytes: got %d values, want 2", most, len(got))
 		}
 	}
 }
 
-// TestQuirk7ZstdOnlyFromFetch10: older clients cannot read zstd. They get the batches before the
-// first zstd batch, then an error with the reason.
+// TestQuirk7ZstdOnlyFromFetch10: clients below Fetch 10 cannot read zstd. They get the batches
+// before the first zstd batch, and an error for the zstd batch.
 func TestQuirk7ZstdOnlyFromFetch10(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
@@ -307,7 +309,7 @@ func TestQuirk10Sequences(t *testing.T) {
 		offset   int64
 	}{
 		{1, 0, 0, 0}, {1, 2, 0, 2},
-		{1, 0, 0, 0},   // a duplicate: the old offset
+		{1, 0, 0, 0},   // a duplicate gets the offset of the first append
 		{1, 9, 45, -1}, // a gap
 		{0, 4, 47, -1}, // an older epoch
 		{1, 4, 0, 4},
@@ -424,7 +426,8 @@ func TestQuirk14DescribeClusterEndpoints(t *testing.T) {
 	}
 }
 
-// TestUnknownAPIsAndVersionsCloseTheConnection, as in Kafka.
+// TestUnknownAPIsAndVersionsCloseTheConnection checks that Handle returns an error for unknown keys
+// and versions, as Kafka does.
 func TestUnknownAPIsAndVersionsCloseTheConnection(t *testing.T) {
 	b := newBroker(t)
 	for key := int16(-2); key < 100; key++ {
@@ -446,8 +449,9 @@ func TestUnknownAPIsAndVersionsCloseTheConnection(t *testing.T) {
 	}
 }
 
-// TestCreatedAndDeletedTopicsAreVisibleInTheImage before the response: clients send their next
-// request at once, and librdkafka's describe_configs does not retry.
+// TestCreatedAndDeletedTopicsAreVisibleInTheImage checks that the response is sent only after the
+// metadata image contains the change. Clients send their next request at once, and librdkafka's
+// describe_configs does not retry.
 func TestCreatedAndDeletedTopicsAreVisibleInTheImage(t *testing.T) {
 	b := newBroker(t)
 	b.lazy = true

@@ -9,12 +9,16 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// kmsg's decoders do not check counts: a tag section of six bytes keeps a decoder busy for half a
-// minute, and an array length makes a decoder allocate 64 times the remaining bytes (ADR 0036). So
-// the handler first walks each body by the shape of its API: a valid body ends where its fields
-// end, holds as many elements as its arrays announce, and at most elementsMax.
+// The decoders of kmsg do not check counts before they use them. With a wrong count, a tag section
+// of six bytes occupies a decoder for half a minute, and an array length makes a decoder allocate
+// 64 times the remaining bytes (ADR 0036).
+//
+// Therefore the handler first walks through each body by means of the API's shape. The walk checks
+// that the body contains all fields, that each array has as many elements as its length says, and
+// that all arrays together have at most elementsMax elements.
 
-// elementsMax bounds the topics, partitions, settings and so on of one request together.
+// elementsMax limits the number of topics, partitions, settings and other array elements of one
+// request, as their sum.
 const elementsMax = 20_000
 
 var (
@@ -22,22 +26,22 @@ var (
 	errTooManyElements = fmt.Errorf("more than %d elements in a body", elementsMax)
 )
 
-// shape is the fields of a struct in wire order. In flexible versions tagged fields follow each
-// struct.
+// shape lists the fields of a struct in the order of the protocol. In flexible versions each struct
+// is followed by tagged fields.
 type shape []field
 
-// field is one field of a struct. Exactly one of size, text, blob, list and optional is set in a
-// field without a tag.
+// field is one field of a struct. A field without a tag sets exactly one of size, text, blob, list
+// and optional.
 type field struct {
-	since, until int16 // versions that have the field; until 0: all from since on
-	size         int   // bytes of a field of fixed size
-	text         bool  // a string, or, in a flexible version, bytes, after its length
-	blob         bool  // bytes, after their length
-	list         bool  // an array, of structs (elements) or of plain values (plain)
+	since, until int16 // first and last version with the field; until 0: no last version
+	size         int   // size in bytes of a field whose size is fixed
+	text         bool  // a string; in a flexible version also bytes
+	blob         bool  // bytes, preceded by their length
+	list         bool  // an array of structs (elements) or of plain values (plain)
 	elements     shape
 	plain        *field
-	optional     bool // a struct (elements) that may be null, after a byte that says so
-	tag          int  // tagged fields only: tag + 1
+	optional     bool // a struct (elements), preceded by a byte that is negative for null
+	tag          int  // number of a tagged field plus 1; 0: not a tagged field
 }
 
 func fixed(size int) field          { return field{size: size} }
@@ -46,23 +50,23 @@ func blob() field                   { return field{blob: true} }
 func array(elements ...field) field { return field{list: true, elements: elements} }
 func plainArray(of field) field     { return field{list: true, plain: &of} }
 
-// from and to limit the versions of a field.
+// from and to return the field with a first or last version.
 func (f field) from(version int16) field { f.since = version; return f }
 func (f field) to(version int16) field   { f.until = version; return f }
 
-// optional is a struct that may be null.
+// optional returns a field for a struct that may be null.
 func optional(fields ...field) field { return field{optional: true, elements: fields} }
 
-// tagged is a struct in a tagged field: kmsg decodes the tagged fields that it knows, so the
-// handler checks these as well.
+// tagged returns a tagged field that contains a struct. It is used for the tagged fields that kmsg
+// decodes, because their contents must be checked too.
 func tagged(tag int, fields ...field) field { return field{tag: tag + 1, elements: fields} }
 
 func (f *field) in(version int16) bool {
 	return f.since <= version && (f.until == 0 || version <= f.until)
 }
 
-// hasBlobs reports whether a request of the shape has byte fields, which alias its body once
-// decoded.
+// hasBlobs reports whether the shape contains byte fields. When kmsg has decoded such a field, it
+// aliases the body.
 func (s shape) hasBlobs() bool {
 	for i := range s {
 		if f := &s[i]; f.blob || f.plain != nil && f.plain.blob || f.elements.hasBlobs() {
@@ -72,7 +76,7 @@ func (s shape) hasBlobs() bool {
 	return false
 }
 
-// walk is one pass over one body.
+// walk is the state of one walk through one body.
 type walk struct {
 	kbin.Reader
 	version  int16
@@ -80,8 +84,8 @@ type walk struct {
 	elements int
 }
 
-// check walks a body. It returns errTooManyElements or errMalformed, and allocates nothing that
-// depends on the counts in the body.
+// check walks through a body. It returns errTooManyElements or errMalformed if the body is invalid.
+// The memory that it allocates does not depend on the counts in the body.
 func (s shape) check(version int16, flexible bool, body []byte) error {
 	w := walk{Reader: kbin.Reader{Src: body}, version: version, flexible: flexible}
 	w.structure(s)
@@ -91,12 +95,12 @@ func (s shape) check(version int16, flexible bool, body []byte) error {
 	case !w.Ok():
 		return errMalformed
 	}
-	// Bytes behind the last field are ignored, as in Kafka.
+	// Bytes after the last field are ignored, as in Kafka.
 	return nil
 }
 
-// structure walks the fields of the version, then the tags. The recursion is as deep as the shape,
-// whatever the body contains.
+// structure walks through the fields of a struct that exist in the version, and then through the
+// tagged fields. The depth of the recursion depends only on the shape, and not on the body.
 func (w *walk) structure(s shape) {
 	for i := range s {
 		if s[i].tag == 0 && s[i].in(w.version) {
@@ -132,13 +136,14 @@ func (w *walk) text() {
 		w.CompactNullableBytes()
 		return
 	}
-	// The length of a string has 16 bits, that of bytes (blob) 32; flexible versions do not
-	// distinguish them.
+	// The length of a string has 16 bits, and the length of bytes (blob) has 32. Flexible versions
+	// use the same length for both.
 	w.UnsafeNullableString()
 }
 
-// array walks an array; a null array (-1) has no elements. It stops at the first invalid byte or at
-// the limit, so a count of 2^31-1 costs no more than the bytes that exist.
+// array walks through an array. A null array (-1) has no elements. The walk stops at the first
+// invalid byte and at the limit, so a wrong count of 2^31-1 takes as little time as the bytes that
+// exist.
 func (w *walk) array(f *field) {
 	var n int32
 	if w.flexible {
@@ -159,10 +164,11 @@ func (w *walk) array(f *field) {
 	}
 }
 
-// tags walks the tagged fields of a struct: the tagged fields in its shape as structs, all others
-// as bytes.
+// tags walks through the tagged fields of a struct. It checks the contents of those that the shape
+// lists, and skips the others.
 func (w *walk) tags(s shape) {
-	if len(s) == 0 || s[len(s)-1].tag == 0 { // tagged fields are last in a shape
+	// the last field of a shape is a tagged field, if it has any
+	if len(s) == 0 || s[len(s)-1].tag == 0 {
 		wire.SkipTags(&w.Reader)
 		return
 	}
@@ -181,6 +187,6 @@ func (w *walk) taggedField(f *field, content []byte) {
 	inner := walk{Reader: kbin.Reader{Src: content}, version: w.version, flexible: true}
 	inner.structure(f.elements)
 	if !inner.Ok() {
-		w.Span(-1) // marks the whole body as malformed
+		w.Span(-1) // makes check return errMalformed
 	}
 }

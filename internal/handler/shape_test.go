@@ -16,7 +16,7 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// shapes are those of the APIs that kmsg decodes.
+// shapes contains the shape of each API that kmsg decodes.
 var shapes = map[int16]shape{
 	keyFetch: fetchShape, keyListOffsets: listOffsetsShape, keyMetadata: metadataShape,
 	keyAPIVersions:     apiVersionsShape,
@@ -39,7 +39,7 @@ var shapes = map[int16]shape{
 	keyConsumerHeartbeat:       consumerHeartbeatShape, keyConsumerDescribe: consumerDescribeShape,
 }
 
-// fill sets every field of a request at random, so that every field is encoded.
+// fill sets every field of a request to a random value, so that every field is encoded.
 func fill(random *rand.Rand, v reflect.Value, depth int) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -80,8 +80,8 @@ func fill(random *rand.Rand, v reflect.Value, depth int) {
 	}
 }
 
-// TestShapesAgreeWithKmsg: a shape walks what kmsg encodes to the last byte, and rejects every
-// shorter body.
+// TestShapesAgreeWithKmsg checks that the walk through a body that kmsg has encoded ends at the
+// body's last byte, and that every truncated body is rejected.
 func TestShapesAgreeWithKmsg(t *testing.T) {
 	const seed = 11
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -115,8 +115,9 @@ func TestShapesAgreeWithKmsg(t *testing.T) {
 	}
 }
 
-// TestShapesNameByteFields: a request whose shape has no byte fields releases its frame once
-// decoded, so none of kmsg's fields may be bytes.
+// TestShapesNameByteFields checks that hasBlobs returns true for each API whose kmsg request has
+// byte fields. The frame of any other request is released after decoding, when such fields would
+// still alias it.
 func TestShapesNameByteFields(t *testing.T) {
 	for _, row := range table {
 		if row.key == keyProduce {
@@ -135,7 +136,7 @@ func hasBytes(kind reflect.Type) bool {
 		return kind.Elem().Kind() == reflect.Uint8 || hasBytes(kind.Elem())
 	case reflect.Struct:
 		if kind == reflect.TypeFor[kmsg.Tags]() {
-			return false // unused
+			return false // tags are not used
 		}
 		for i := range kind.NumField() {
 			if hasBytes(kind.Field(i).Type) {
@@ -146,10 +147,11 @@ func hasBytes(kind reflect.Type) bool {
 	return false
 }
 
-// tagBomb is a section that claims 2^32-1 tags.
+// tagBomb is a tag section with the count 2^32-1 and no tags.
 var tagBomb = []byte{0xff, 0xff, 0xff, 0xff, 0x0f}
 
-// bombs are small bodies that would keep kmsg busy, or make it allocate far more than their size.
+// bombs returns small bodies for which kmsg would run for a long time, or allocate far more memory
+// than their size.
 func bombs() map[string]wire.Request {
 	long := bytes.Repeat([]byte{1}, 1<<20)
 	lengthOf := func(n int32) []byte { return append(kbin.AppendInt32(nil, n), long[4:]...) }
@@ -173,7 +175,7 @@ func bombs() map[string]wire.Request {
 			Body: append([]byte{0, 0, 0}, tagBomb...)},
 		"tags in a tag of Fetch": {Key: keyFetch, Version: 12, Body: slicesOf(
 			fetchHead, []byte{0, 0, 1}, // no topics, no forgotten topics, no rack
-			// one tag: the replica state, which has tags of its own
+			// one tag, the replica state, which contains a tag section itself
 			[]byte{1, 1, 17}, make([]byte, 12), tagBomb,
 		)},
 	}
@@ -193,18 +195,18 @@ func TestBombsAreRejectedAtLittleCost(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: accepted", name)
 		}
-		// A decoder that follows the count takes half a minute.
+		// A decoder that loops as often as the count says takes half a minute.
 		if took > 10*time.Second {
-			t.Errorf("%s: %v", name, took)
+			t.Errorf("%s: took %v, want at most 10 s", name, took)
 		}
 		if grown := after.TotalAlloc - before.TotalAlloc; grown > 8<<20 {
-			t.Errorf("%s: %d bytes allocated for %d", name, grown, len(req.Body))
+			t.Errorf("%s: got %d bytes allocated, want at most 8 MiB", name, grown)
 		}
 	}
 }
 
-// FuzzHandle checks that Handle answers or fails for any body, without a panic, a hang or unbounded
-// memory.
+// FuzzHandle checks that Handle returns a response or an error for any body, without a panic, a
+// hang or unlimited memory.
 func FuzzHandle(f *testing.F) {
 	b := newBroker(f)
 	b.topic("tickets", nil)
@@ -224,7 +226,7 @@ func FuzzHandle(f *testing.F) {
 	for _, bomb := range bombs() {
 		f.Add(bomb.Key, bomb.Version, bomb.Body)
 	}
-	// Waits end at once with a cancelled context.
+	// With a cancelled context, requests do not wait.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	f.Fuzz(func(t *testing.T, key, version int16, body []byte) {

@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// The keys of the APIs that are served.
+// The keys of the APIs that this broker serves.
 const (
 	keyProduce                 int16 = 0
 	keyFetch                   int16 = 1
@@ -46,24 +46,25 @@ const (
 )
 
 const (
-	// controlFrameMax bounds the frames of all APIs but Produce, in bytes; some 20,000 partitions
-	// fit.
+	// controlFrameMax is the size of the largest frame of each API except Produce, in bytes. It is
+	// enough for about 20,000 partitions.
 	controlFrameMax = 1 << 20
-	// produceFrameMax is Kafka's socket.request.max.bytes.
+	// produceFrameMax is the size of the largest Produce frame (Kafka's socket.request.max.bytes).
 	produceFrameMax = 100 << 20
 )
 
 // neverFlexible is the value of api.flexible for an API without flexible versions.
 const neverFlexible = math.MaxInt16
 
-// api is one row of the table. The same row determines the advertised and the served versions.
+// api is one row of the table. The fields min and max are the versions that ApiVersions advertises
+// and that the handler serves.
 type api struct {
 	key      int16
 	name     string
 	min, max int16
 	flexible int16 // first version whose request has header v2 and compact fields (KIP-482)
-	// required lists the operations that the handler authorizes. A handler without any answers
-	// every client.
+	// required lists the operations that the handler authorizes. If it is empty, the handler
+	// answers every client.
 	required []RequiredOperation
 	handle   handleFunc
 }
@@ -71,15 +72,15 @@ type api struct {
 // handleFunc answers one request of an API.
 type handleFunc func(*Handler, context.Context, *wire.Request) (wire.Reply, error)
 
-// requires returns its arguments as the slice api.required.
+// requires returns its arguments as the value of api.required.
 func requires(operations ...RequiredOperation) []RequiredOperation { return operations }
 
-// table lists the APIs in the order of their keys. docs/protocol.md is written from it. The
-// required operations are those of Kafka's handler of the same API.
+// table lists the APIs in the order of their keys. docs/protocol.md must agree with it. The
+// required operations are those that Kafka authorizes for the same API.
 //
-// The minimum versions are those of Kafka 4 (KIP-896), including the old versions that Kafka 4
-// still advertises for clients that derive a broker's features from the ranges: without Produce 0,
-// librdkafka before 2.11 turns compression off.
+// The minimum versions are those of Kafka 4 (KIP-896). They include versions that Kafka 4
+// advertises only for clients that derive the features of a broker from the ranges: librdkafka
+// below 2.11 disables compression if the range of Produce does not start at 0.
 var table = []api{
 	{
 		keyProduce, "Produce", 0, 13, 9, requires(writeTopic),
@@ -223,7 +224,7 @@ var table = []api{
 func (a *api) serves(version int16) bool     { return a.min <= version && version <= a.max }
 func (a *api) isFlexible(version int16) bool { return version >= a.flexible }
 
-// frameMax is the largest frame of the API, in bytes.
+// frameMax returns the size of the largest frame of the API, in bytes.
 func (a *api) frameMax() int {
 	if a.key == keyProduce {
 		return produceFrameMax
@@ -231,7 +232,7 @@ func (a *api) frameMax() int {
 	return controlFrameMax
 }
 
-// byKey returns the rows by key, so that a lookup is an index operation.
+// byKey returns the rows in a slice that is indexed by the API key.
 func byKey(rows []api) []api {
 	indexed := make([]api, rows[len(rows)-1].key+1)
 	for _, row := range rows {
@@ -240,7 +241,8 @@ func byKey(rows []api) []api {
 	return indexed
 }
 
-// APIName returns the name of an API for metrics and logs, or its number if it is not served.
+// APIName returns the name of an API for metrics and logs, or the key as a number if the API is not
+// served.
 func APIName(key int16) string {
 	if key >= 0 && int(key) < len(names) && names[key] != "" {
 		return names[key]
@@ -248,7 +250,8 @@ func APIName(key int16) string {
 	return strconv.Itoa(int(key))
 }
 
-// names holds the names of the table by key: APIName is called for every request.
+// names contains the names of the APIs, indexed by key. It exists because APIName is called for
+// every request.
 var names = func() []string {
 	rows := byKey(table)
 	all := make([]string, len(rows))

@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// schema has the versions of Kafka's message schema of an API.
+// schema contains the key and the versions from Kafka's message schema of an API.
 type schema struct {
 	key, min, max, flexible int16
 }
@@ -45,7 +45,7 @@ func checkAgainst(t *testing.T, schemas map[string]schema) {
 			continue
 		}
 		if row.name == "Produce" {
-			s.min = 0 // advertised but rejected: KAFKA-18659
+			s.min = 0 // Kafka advertises versions 0-2 but rejects them (KAFKA-18659)
 		}
 		if row.key != s.key || row.flexible != s.flexible || row.min != s.min || row.max > s.max {
 			t.Errorf("%s: table has %d, %d-%d, flexible from %d; Kafka %+v", row.name, row.key,
@@ -54,8 +54,8 @@ func checkAgainst(t *testing.T, schemas map[string]schema) {
 	}
 }
 
-// TestTableAgreesWithKafkasSchemas: the minimum versions are Kafka's (KIP-896), and nothing is
-// advertised that Kafka does not have.
+// TestTableAgreesWithKafkasSchemas checks that the minimum versions are Kafka's (KIP-896), and that
+// the table contains no version that Kafka does not have.
 func TestTableAgreesWithKafkasSchemas(t *testing.T) {
 	text, err := os.ReadFile("testdata/kafka-4.3.1-schemas.txt")
 	must(t, err)
@@ -68,8 +68,8 @@ func TestTableAgreesWithKafkasSchemas(t *testing.T) {
 	checkAgainst(t, schemas)
 }
 
-// TestTableAgreesWithTheJar compares with the schemas themselves where the jar exists: the copy
-// must not drift.
+// TestTableAgreesWithTheJar compares the table with the schemas in Kafka's jar, if the jar exists
+// on this machine. So it detects if the copy in testdata differs from Kafka.
 func TestTableAgreesWithTheJar(t *testing.T) {
 	home, err := os.UserHomeDir()
 	must(t, err)
@@ -120,8 +120,8 @@ func TestTableIsSortedAndAgreesWithKmsg(t *testing.T) {
 	}
 }
 
-// TestProtocolPageShowsTheTable: docs/protocol.md contains the table between two markers; UPDATE=1
-// writes it.
+// TestProtocolPageShowsTheTable checks that docs/protocol.md contains the table between two
+// markers. With UPDATE=1 it writes the table there.
 func TestProtocolPageShowsTheTable(t *testing.T) {
 	const page, begin, end = "../../docs/protocol.md", "<!-- table -->\n", "<!-- /table -->"
 	text, err := os.ReadFile(page)

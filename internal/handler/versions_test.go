@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// everyVersion runs a test at each version that the table advertises.
+// everyVersion runs a test with each version that the table advertises for an API.
 func everyVersion(t *testing.T, key int16, run func(t *testing.T, b *broker, version int16)) {
 	row := byKey(table)[key]
 	for version := row.min; version <= row.max; version++ {
@@ -24,7 +24,7 @@ func TestProduceThenFetchAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyProduce, func(t *testing.T, b *broker, version int16) {
 		b.topic("tickets", nil)
 		if version < 3 {
-			return // quirk 2
+			return // rejected (quirk 2)
 		}
 		for i := range int64(2) {
 			answer := b.produce(version, "tickets", batch(t, compress.None, "a", "b"))
@@ -54,8 +54,8 @@ func TestProduceThenFetchAtEveryVersion(t *testing.T) {
 	})
 }
 
-// TestFetchEncoderAtEveryVersion: the hand-written encoder must write every field at every version,
-// with several topics and partitions, errors among them.
+// TestFetchEncoderAtEveryVersion checks that fetchEncoder encodes every field in every version, in
+// responses with several topics and partitions and with errors.
 func TestFetchEncoderAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyFetch, func(t *testing.T, b *broker, version int16) {
 		b.topic("a", nil)
@@ -82,7 +82,7 @@ func TestFetchEncoderAtEveryVersion(t *testing.T) {
 		}
 		unknown := int16(3)
 		if version >= 13 {
-			unknown = 100 // there is no such id
+			unknown = 100 // the id of the missing topic is unknown
 		}
 		if !slices.Equal(codes, []int16{0, unknown, 0, 1}) {
 			t.Errorf("error codes %v", codes)
@@ -285,7 +285,7 @@ func TestAPIVersionsAtEveryVersion(t *testing.T) {
 	})
 }
 
-// checkVersions compares a response with the table.
+// checkVersions compares a response to ApiVersions with the table.
 func checkVersions(t *testing.T, answer *kmsg.ApiVersionsResponse, code int16) {
 	t.Helper()
 	if answer.ErrorCode != code || len(answer.ApiKeys) != len(table) {

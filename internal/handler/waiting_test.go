@@ -12,7 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// gatedDisk signals each write to a data file, and blocks syncs until the gate is closed.
+// gatedDisk signals each write to a data file on the channel wrote. Syncs of data files block until
+// the channel gate is closed.
 type gatedDisk struct {
 	vfs.FS
 	wrote chan struct{}
@@ -43,8 +44,8 @@ func (f gatedFile) Sync() error {
 	return f.File.Sync()
 }
 
-// TestWaitingProducesHoldNoBudget: with a budget for one request, many are accepted and wait for
-// their acknowledgement.
+// TestWaitingProducesHoldNoBudget sends many large produce requests to a server whose memory budget
+// is enough for one of them. All are appended, and wait for their acknowledgement at the same time.
 func TestWaitingProducesHoldNoBudget(t *testing.T) {
 	const requests, partitions = 12, 3
 	disk := gatedDisk{FS: vfs.NewMem(), wrote: make(chan struct{}, requests*partitions),
@@ -82,7 +83,7 @@ func TestWaitingProducesHoldNoBudget(t *testing.T) {
 		case <-deadline:
 			close(disk.gate)
 			t.Fatalf(
-				"%d batches of %d were written: waiting requests hold the budget",
+				"got %d of %d batches written: waiting requests use up the budget",
 				n,
 				requests*partitions,
 			)
