@@ -112,7 +112,7 @@ func TestRefusalIsReturned(t *testing.T) {
 	_, err := (&Client{}).Start(t.Context(),
 		Clean{Topic: "t", Addresses: []string{serve(t, p, "127.0.0.1:0")}})
 	if err == nil || err.Error() != "topic is not compacted" {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want the text of the refusal", err)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestWaitFollowsEachReplica(t *testing.T) {
 	}
 	if r := cleaning.Replicas[0]; r.State != Done || r.Reason != "MinLagNotReached" ||
 		r.Pass.RemovedRecords != 42 {
-		t.Errorf("%+v", r)
+		t.Errorf("got replica %+v, want it done with 42 removed records and a reason", r)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	err = client.Wait(ctx, cleaning, func(string) { cancel() })
 	if err == nil || !strings.Contains(err.Error(), "which continues: context canceled") {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want one that the cleaning continues", err)
 	}
 }
 

@@ -89,13 +89,13 @@ func TestAddressOfAnotherServerIsReported(t *testing.T) {
 	for _, topics := range [][]string{nil, {"t"}} {
 		if _, err := (&Client{}).Topics(t.Context(), address, topics); err == nil ||
 			!strings.Contains(err.Error(), address+" is not the HTTP port of a broker") {
-			t.Errorf("%v", err)
+			t.Errorf("got error %v, want one that the address is not that of a broker", err)
 		}
 	}
 	server.Close()
 	if _, err := (&Client{}).Topics(t.Context(), address, nil); err == nil ||
 		strings.Count(err.Error(), address) > 2 ||
 		!strings.Contains(err.Error(), "connect to broker at "+address) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want one about the connection that names the address", err)
 	}
 }

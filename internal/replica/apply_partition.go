@@ -126,15 +126,16 @@ func (p *partition) setRoleLocked(r *role) error {
 
 // errRestartedLeader is the error if the log contained the leader epoch already when this broker
 // process opened it. This broker does not lead in such an epoch.
-var errRestartedLeader = fmt.Errorf("%w: the log contains it from before this start",
-	ErrFencedLeaderEpoch)
+var errRestartedLeader = fmt.Errorf("%w: the log contained it before this broker started; "+
+	"waiting for an election", ErrFencedLeaderEpoch)
 
 // beginLeaderEpoch makes this broker the leader in a new leader epoch.
 //
-// It rejects an epoch that the log contained when this broker process opened it. The broker may
-// have lost the end of its log in a crash, while its followers still have these records. If it
-// continued to lead in that epoch, it would append other records with the same offsets and epoch.
-// Such an image is older than this broker process: the broker waits for its next election.
+// If the partition has other replicas, it rejects an epoch that the log contained when this broker
+// process opened it. The broker may have lost the end of its log in a crash, while its followers
+// still have these records. If it continued to lead in that epoch, it would append other records
+// with the same offsets and epoch. Such an image is older than this broker process: the broker
+// waits for its next election.
 func (a *applier) beginLeaderEpoch(p *partition, r, before *role, img *metadata.Image) error {
 	if len(r.replicas) > 1 && r.epoch == p.epochAtOpen {
 		return errRestartedLeader

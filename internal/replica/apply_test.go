@@ -118,7 +118,7 @@ func TestRestartKeepsRecordsAndHighWatermark(t *testing.T) {
 	b.apply()
 	if got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0]); !slices.Equal(got,
 		[]string{"x", "y"}) {
-		t.Errorf("read %v", got)
+		t.Errorf("got records %v", got)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestDeletedTopicsObeyTheirReclaimPolicy(t *testing.T) {
 				t.Errorf("deleted topic: %v", err)
 			}
 			if b.store.Log(id("a", 0)) != nil || b.store.Log(id("other", 0)) == nil {
-				t.Error("the deleted topic's log is on the disk, or the other topic's is not")
+				t.Error("got the deleted topic's log on the disk, or no log of the other topic")
 			}
 			// A new topic of the same name has another id. It adopts the retained log, if the log
 			// was retained.
@@ -204,7 +204,7 @@ func TestTopicIsRecreatedBetweenTwoImages(t *testing.T) {
 	b.mustProduce(id("a", 0), "new")
 	if got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0]); !slices.Equal(got,
 		[]string{"new"}) {
-		t.Errorf("read %v", got)
+		t.Errorf("got records %v", got)
 	}
 }
 
@@ -238,7 +238,7 @@ func TestReassignedPartitionIsReleased(t *testing.T) {
 			b.apply()
 			got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0])
 			if retained := slices.Equal(got, []string{"x"}); retained != c.retained {
-				t.Errorf("after the return, read %v", got)
+				t.Errorf("after the return: got %v, want the record: %t", got, c.retained)
 			}
 		})
 	}

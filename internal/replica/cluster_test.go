@@ -71,7 +71,7 @@ type node struct {
 	named        atomic.Int64                  // the number of partitions in all its fetch requests
 	live         atomic.Pointer[Set]           // the Set to which others connect; nil: it is down
 	disconnected atomic.Bool                   // disconnected from all other brokers
-	slow         atomic.Pointer[chan struct{}] // if not nil, each of its fetches takes a token
+	slow         atomic.Pointer[chan struct{}] // if not nil, each of its fetches waits for a token
 }
 
 // metadataStore is the metadata of the cluster: one topic, updated by compare-and-swap.

@@ -51,7 +51,7 @@ func TestRequestsDuringApply(t *testing.T) {
 				return
 			}
 		}
-		t.Errorf("%v", err)
+		t.Errorf("unexpected error: %v", err)
 	}
 	var clients sync.WaitGroup
 	for i := range int32(2) {

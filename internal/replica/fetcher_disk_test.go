@@ -146,7 +146,7 @@ func TestWaitsForDisk(t *testing.T) {
 		"malformed batch": {FollowerResult{DivergingEpoch: -1, Records: []byte("x")}, false},
 	} {
 		if got := waitsForDisk(log, &c.got); got != c.want {
-			t.Errorf("%s: %t", name, got)
+			t.Errorf("%s: got %t, want %t", name, got, c.want)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func TestGapIsStoredBeforeRecordsBehindIt(t *testing.T) {
 	got := regexp.MustCompile(`[1-9][0-9]*\+[0-9]+`).ReplaceAllString(trace.Take(), "<n>+<n>")
 	got = regexp.MustCompile(` 0\+[0-9]+`).ReplaceAllString(got, " 0+<n>")
 	if got != strings.TrimPrefix(gapTrace, "\n") {
-		t.Errorf("disk operations\n%s", got)
+		t.Errorf("got disk operations\n%s\nwant%s", got, gapTrace)
 	}
 }
 

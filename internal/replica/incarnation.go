@@ -10,8 +10,8 @@ import (
 // this broker in an earlier broker epoch, and the log has to be discarded. The log is one of
 // another replica incarnation, or an incomplete copy of another leader's log. The broker waits
 // until an image shows whether it stays in the ISR: an ISR member keeps its log.
-var errMembershipUndecided = fmt.Errorf("%w, and this broker's ISR membership is not decided yet",
-	ErrNotLeader)
+var errMembershipUndecided = fmt.Errorf("%w: the log must be discarded, "+
+	"but it is undecided whether this broker stays in the ISR", ErrNotLeader)
 
 // adoptIncarnation compares the log's replica incarnation id with the image's. A log of another
 // incarnation is discarded. It was written before this broker was removed from the replicas, and

@@ -19,7 +19,7 @@ func inSession(t testing.TB, s *Set, req FetchRequest) FetchRequest {
 	req.Session = session.ID{}
 	got, err := s.FetchInSession(t.Context(), req)
 	if err != nil || got.Session == 0 {
-		t.Fatalf("%+v, %v", got, err)
+		t.Fatalf("got %+v, %v; want a new session", got, err)
 	}
 	releaseResults(got.Results)
 	req.Session, req.Partitions = session.ID{ID: got.Session, Epoch: 1}, nil
@@ -31,7 +31,7 @@ func nextFetch(t testing.TB, s *Set, req *FetchRequest) []FetchResult {
 	t.Helper()
 	got, err := s.FetchInSession(t.Context(), *req)
 	if err != nil || got.Session != req.Session.ID {
-		t.Fatalf("%+v, %v", got, err)
+		t.Fatalf("got %+v, %v; want session %d", got, err, req.Session.ID)
 	}
 	req.Session, req.Partitions, req.Forgotten = req.Session.Next(), nil, nil
 	releaseResults(got.Results)
@@ -55,7 +55,7 @@ func TestSessionReadsOnlyDirtyPartitions(t *testing.T) {
 			t.Fatalf("%d partitions are dirty after one record", n)
 		}
 		if got := nextFetch(t, s, &req); len(got) != 1 || got[0].ID != id("a", 7) {
-			t.Errorf("%+v", got)
+			t.Errorf("got %+v, want only partition 7", got)
 		}
 	})
 }
@@ -86,7 +86,7 @@ func TestSessionFetchWaits(t *testing.T) {
 		s.Append(1, []ProducePartition{{ID: id("a", 2), Batch: batch(t, "x")}})
 		if a := <-answers; a.took != time.Second || len(a.results) != 1 ||
 			a.results[0].ID != id("a", 2) {
-			t.Errorf("%+v", a)
+			t.Errorf("got %+v, want only partition 2 after 1 s", a)
 		}
 		has := FetchPartition{ID: id("a", 2), Topic: s.view.Load().image.Topics[0].ID, Offset: 2,
 			DurableEnd: 2, BytesMax: 1, LeaderEpoch: 1, LastEpoch: 1, HighWater: 2}
@@ -171,7 +171,7 @@ func TestWrongSessionFetchesAreRejected(t *testing.T) {
 	ended := FetchRequest{Replica: req.Replica,
 		Session: session.ID{ID: req.Session.ID, Epoch: session.None}}
 	if got, err := s.FetchInSession(t.Context(), ended); err != nil || got.Session != 0 {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, %v; want no session", got, err)
 	}
 	if _, err := s.FetchInSession(t.Context(), req); !errors.Is(err, session.ErrNotFound) {
 		t.Errorf("a closed session: %v", err)
@@ -220,7 +220,8 @@ func TestOversizedSessionIsClosed(t *testing.T) {
 		req.Partitions = append(req.Partitions, FetchPartition{ID: id("none", i)})
 	}
 	if _, err := b.FetchInSession(t.Context(), req); !errors.Is(err, session.ErrNotFound) {
-		t.Errorf("%v", err)
+		t.Errorf("a fetch with too many partitions: got error %v, want %v", err,
+			session.ErrNotFound)
 	}
 	if n := len(b.sessions.watch.partitions); n != 0 || b.sessions.cache.cache.Partitions() != 0 {
 		t.Errorf("%d partitions are watched, the cache's size is %d", n, b.sessions.cache.cache.Partitions())

@@ -46,10 +46,11 @@ func TestFetchReturnsExistingRecordsAtOnce(t *testing.T) {
 		a := <-b.inBackground(t.Context(), fetch(time.Minute, 0, id("a", 1), id("a", 0)))
 		if a.took != 0 || len(values(t, a.results[0])) != 0 ||
 			!slices.Equal(values(t, a.results[1]), []string{"x"}) {
-			t.Errorf("%+v", a)
+			t.Errorf("got %+v, want the record of partition 0 without a wait", a)
 		}
 		if r := a.results[1]; r.LogStart != 0 || r.HighWater != 1 || r.Stable != 1 {
-			t.Errorf("offsets %d, %d, %d", r.LogStart, r.HighWater, r.Stable)
+			t.Errorf("got log start %d, high watermark %d, last stable offset %d; want 0, 1, 1",
+				r.LogStart, r.HighWater, r.Stable)
 		}
 	})
 }
@@ -61,7 +62,7 @@ func TestFetchWaitsForAnAppend(t *testing.T) {
 		b.mustProduce(id("a", 1), "x")
 		a := <-responses
 		if a.took != 3*time.Second || !slices.Equal(values(t, a.results[1]), []string{"x"}) {
-			t.Errorf("%+v", a)
+			t.Errorf("got %+v, want the record of partition 1 after 3 s", a)
 		}
 	})
 }
@@ -73,7 +74,7 @@ func TestFetchReturnsEmptyAfterItsWait(t *testing.T) {
 		a := <-responses
 		if late := a.took - 500*time.Millisecond; late < 0 || late > 2*time.Millisecond ||
 			len(values(t, a.results[0])) != 0 {
-			t.Errorf("%+v", a)
+			t.Errorf("got %+v, want no records after 500 ms", a)
 		}
 	})
 }
@@ -94,7 +95,7 @@ func TestFetchWaitsForBytesMin(t *testing.T) {
 		a := <-responses
 		if a.took != 3*time.Second || len(values(t, a.results[0]))+
 			len(values(t, a.results[1])) != 3 {
-			t.Errorf("%+v", a)
+			t.Errorf("got %+v, want 3 records after 3 s", a)
 		}
 	})
 }
@@ -165,11 +166,11 @@ func TestFetchOfARangeWithoutRecordsWaits(t *testing.T) {
 		op := &delayedFetch{req: req, done: make(chan struct{}),
 			positions: []position{{partition: p, role: r, request: req.Partitions[0], limit: 1}}}
 		if op.TryComplete() {
-			t.Error("completed by a record that existed before")
+			t.Error("the fetch completed although no record was appended")
 		}
 		b.mustProduce(id("a", 0), "y")
 		if !op.TryComplete() {
-			t.Error("not completed by an append")
+			t.Error("the fetch did not complete after an append")
 		}
 	})
 }

@@ -92,7 +92,7 @@ func (o *oracle) checkLog(t *partitionModel, l *liveBroker, state replica.State,
 	for _, f := range records {
 		at := [2]int64{f.offset, int64(f.epoch)}
 		if had, ok := t.written[at]; ok && had != f {
-			o.w.fail("%s: broker %d has %+v, another had %+v", t.name, l.id, f, had)
+			o.w.fail("%s: broker %d has %+v, another broker had %+v", t.name, l.id, f, had)
 			return 0
 		}
 		t.written[at] = f

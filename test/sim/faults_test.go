@@ -83,7 +83,7 @@ func (w *world) disconnect(a, b int32) {
 		return
 	}
 	d := w.randomDuration(100*time.Millisecond, 14*time.Second)
-	w.tracef("%d and %d are disconnected for %s", a, b, d)
+	w.tracef("nodes %d and %d are disconnected for %s", a, b, d)
 	w.net.disconnect(a, b, 1)
 	w.schedule(d, func() { w.net.disconnect(a, b, -1) })
 }

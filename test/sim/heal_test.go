@@ -137,12 +137,12 @@ func (w *world) compare() {
 				first, end, values = content, log.LogEnd(), has
 			}
 			if !maps.Equal(values, has) {
-				w.fail("%s: the keys of broker %d are %+v, those of broker %d %+v", t.name,
+				w.fail("%s: the values of broker %d are %+v, the values of broker %d are %+v", t.name,
 					p.Replicas[0], values, id, has)
 				return
 			}
 			if log.LogEnd() != end || !t.settings.Compact && !bytes.Equal(first, content) {
-				w.fail("%s: broker %d has log end %d and %d bytes, broker %d %d and %d", t.name,
+				w.fail("%s: broker %d has log end %d and %d bytes, broker %d has log end %d and %d bytes", t.name,
 					p.Replicas[0], end, len(first), id, log.LogEnd(), len(content))
 				return
 			}

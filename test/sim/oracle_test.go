@@ -246,7 +246,7 @@ func (t *topic) partitionID() replica.PartitionID { return replica.PartitionID{T
 func (o *oracle) commit(t *partitionModel, f logRecord, by int32, how string) {
 	had, ok := t.committed[f.offset]
 	if ok && had != f {
-		o.w.fail("%s: offset %d: broker %d %s %+v; committed was %+v", t.name, f.offset, by, how, f,
+		o.w.fail("%s: offset %d: broker %d %s %+v; the committed record is %+v", t.name, f.offset, by, how, f,
 			had)
 		return
 	}
