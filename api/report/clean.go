@@ -1,6 +1,6 @@
 package report
 
-// Results of a Pass.
+// Values of Pass.Result.
 const (
 	ResultSuccess     = "success"
 	ResultNothingToDo = "nothing_to_do"
@@ -8,7 +8,7 @@ const (
 	ResultFailed      = "failed"
 )
 
-// Triggers of a Pass.
+// Values of Pass.Trigger.
 const (
 	TriggerMaxLag     = "max_lag"
 	TriggerRequested  = "requested"
@@ -18,10 +18,10 @@ const (
 
 // Pass is one pass of the cleaner over a partition. Sizes are bytes.
 type Pass struct {
-	// Trigger is why the pass was due: one of Trigger*.
+	// Trigger is the reason why the pass was started: one of the Trigger constants.
 	Trigger string  `json:"trigger"`
 	Began   float64 `json:"beganTimestampSeconds"`
-	// Ended and Result are absent while the pass runs; Result is one of Result*.
+	// Ended and Result are absent while the pass runs; Result is one of the Result constants.
 	Ended  *float64 `json:"endedTimestampSeconds,omitempty"`
 	Result string   `json:"result,omitempty"`
 	Error  string   `json:"error,omitempty"`
@@ -41,14 +41,14 @@ type Pass struct {
 // CleanNow is the state of the topic's annotation heartwood.dev/clean-now on one replica.
 type CleanNow struct {
 	Value string `json:"value"`
-	// State is pending (no pass has started for it yet), running, failed (it is retried with
-	// backoff) or done.
+	// State is pending (no pass has started for this value), running, failed (the pass failed and
+	// is retried with backoff) or done.
 	State string `json:"state"`
-	// Finished is when the state became done; absent before.
+	// Finished is the time at which State became done; absent until then.
 	Finished *float64 `json:"finishedTimestampSeconds,omitempty"`
 }
 
-// States of a CleanNow.
+// Values of CleanNow.State.
 const (
 	CleanNowPending = "pending"
 	CleanNowRunning = "running"
@@ -60,8 +60,8 @@ const (
 type CleanRequests struct {
 	Topic    string         `json:"topic"`
 	Requests []CleanRequest `json:"requests"`
-	// Elsewhere lists the replicas on other brokers: each broker takes requests for its own
-	// replicas only.
+	// Elsewhere lists the replicas on other brokers: a broker accepts requests for its own replicas
+	// only.
 	Elsewhere []CleanElsewhere `json:"elsewhere,omitempty"`
 }
 
@@ -69,8 +69,9 @@ type CleanRequests struct {
 type CleanRequest struct {
 	Broker    int32 `json:"broker"`
 	Partition int32 `json:"partition"`
-	// Ticket is served once the partition's cleanNowServed is at least as high. If its
-	// cleanNowAsked is lower, the broker was restarted and has lost the request.
+	// Ticket is the number of the request. A pass has fulfilled the request once
+	// Compaction.CleanNowServed of the replica is at least Ticket. If Compaction.CleanNowAsked is
+	// less than Ticket, the broker was restarted and has lost the request.
 	Ticket int64 `json:"ticket"`
 }
 
@@ -85,7 +86,7 @@ type CleanElsewhere struct {
 // Failure is the response to a request that failed.
 type Failure struct {
 	Error string `json:"error"`
-	// Reason is for programs, one of UnknownTopic, UnknownPartition, NotCompacted, CleanerDisabled,
-	// NotReady, BadRequest, NotFound, Misdirected.
+	// Reason is the machine-readable cause: one of UnknownTopic, UnknownPartition, NotCompacted,
+	// CleanerDisabled, NotReady, BadRequest, NotFound, Misdirected.
 	Reason string `json:"reason,omitempty"`
 }

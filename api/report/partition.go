@@ -1,6 +1,7 @@
-// Package report defines what a broker reports of its partition replicas over HTTP (GET
-// /api/v1/partitions): the same figures as its metrics, one row for each replica. Brokers write it;
-// the operator reads it for the status of Topics, and the dev page shows it.
+// Package report defines the JSON by which a broker reports on its partition replicas over HTTP
+// (GET /api/v1/partitions). It contains the same values as the broker's metrics, in one row for
+// each replica. The operator reads it for the status of Topics, and the web page of heartwood dev
+// shows it.
 package report
 
 // Partitions is the response of GET /api/v1/partitions.
@@ -37,58 +38,63 @@ type Compaction struct {
 	// BlockedBytes are the bytes that cannot be cleaned now, by reason: active_segment, min_lag,
 	// open_transaction, unreplicated, quarantined.
 	BlockedBytes map[string]int64 `json:"blockedBytes"`
-	// ReclaimableBytes is the garbage below the cleanable bound: what a pass would free that leaves
-	// none. It is absent until it is known. ReclaimableExact is true if a pass has counted it and
-	// nothing was appended since; else it is an estimate.
+	// ReclaimableBytes is the size of the garbage below the cleanable bound: the bytes that a pass
+	// would free if it removed all of this garbage. It is absent while unknown. ReclaimableExact is
+	// true if a pass has measured ReclaimableBytes and nothing was appended since; otherwise the
+	// value is an estimate.
 	ReclaimableBytes *int64 `json:"reclaimableBytes,omitempty"`
 	ReclaimableExact bool   `json:"reclaimableExact"`
-	// GarbageRatio is ReclaimableBytes / (clean + dirty), 0..1; absent if ReclaimableBytes is.
+	// GarbageRatio is ReclaimableBytes / (clean + dirty), 0..1; absent if ReclaimableBytes is
+	// absent.
 	GarbageRatio *float64 `json:"garbageRatio,omitempty"`
 	// Phase is idle, queued, indexing, deduplicating, rewriting or committing.
 	Phase string `json:"phase"`
-	// Reason is the reason of the phase: one of the Topic condition Compacting.
+	// Reason says why the replica is in this phase. It is one of the reasons of condition
+	// Compacting.
 	Reason string `json:"reason"`
-	// Trigger is why a pass runs or is queued: max_lag, requested, dirty_ratio or tombstones;
-	// absent if none is.
+	// Trigger is the reason why a pass is running or queued: max_lag, requested, dirty_ratio or
+	// tombstones. It is absent while no pass is running or queued.
 	Trigger string `json:"trigger,omitempty"`
 	// TombstoneCleanOffset is the offset below which no tombstone has an older record of its key
-	// left in this log. ReplicasTombstoneCleanOffset is the smallest of all replicas, as last
-	// reported by the leader: tombstones from there on are kept.
+	// left in this log. ReplicasTombstoneCleanOffset is the smallest TombstoneCleanOffset of all
+	// replicas, as the leader last published it. Tombstones at or above it are kept.
 	TombstoneCleanOffset         int64 `json:"tombstoneCleanOffset"`
 	ReplicasTombstoneCleanOffset int64 `json:"replicasTombstoneCleanOffset"`
-	// OverdueSeconds is the time by which the oldest superseded record is past maxLag, if that is
-	// known; else 0.
+	// OverdueSeconds is how much older than maxLag the oldest dirty segment or the oldest known
+	// superseded record is; 0 if neither is older than maxLag.
 	OverdueSeconds float64 `json:"overdueSeconds"`
-	// NextDue is when time alone makes the next pass due: maxLag, tombstones, or the end of a
-	// quarantine; absent if never.
+	// NextDue is the time at which the next pass becomes due even if nothing is appended: because
+	// of maxLag or of tombstones, or because a quarantine ends. It is absent if there is no such
+	// time.
 	NextDue       *float64 `json:"nextDueTimestampSeconds,omitempty"`
 	ProgressRatio float64  `json:"progressRatio"`
 	EtaSeconds    *float64 `json:"etaSeconds,omitempty"`
 	// Runs counts passes by result: success, nothing_to_do, aborted, failed.
 	Runs map[string]int64 `json:"runs"`
-	// ReadBytes and WrittenBytes are of data files; SidecarReadBytes and SidecarWrittenBytes of key
-	// sidecars.
+	// ReadBytes and WrittenBytes are the cleaner's I/O on data files; SidecarReadBytes and
+	// SidecarWrittenBytes are its I/O on key sidecars.
 	ReadBytes           int64 `json:"readBytes"`
 	WrittenBytes        int64 `json:"writtenBytes"`
 	SidecarReadBytes    int64 `json:"sidecarReadBytes"`
 	SidecarWrittenBytes int64 `json:"sidecarWrittenBytes"`
 	ReclaimedBytes      int64 `json:"reclaimedBytes"`
 	RemovedRecords      int64 `json:"removedRecords"`
-	// LastSuccess is the time of the last successful pass; absent if there was none.
+	// LastSuccess is the time of the last successful pass; absent if no pass has succeeded.
 	LastSuccess *float64 `json:"lastSuccessTimestampSeconds,omitempty"`
 	// LastError is the error of the last failed pass, and LastErrorTime its time; both are absent
 	// once a pass has succeeded.
 	LastError     string   `json:"lastError,omitempty"`
 	LastErrorTime *float64 `json:"lastErrorTimestampSeconds,omitempty"`
 
-	// RunningPass is the running pass with its sums so far; absent if none runs. LastPass is the
-	// last pass that ended; absent before the first.
+	// RunningPass is the running pass with its totals so far; absent while no pass is running.
+	// LastPass is the last pass that ended; absent until the first pass has ended.
 	RunningPass *Pass `json:"runningPass,omitempty"`
 	LastPass    *Pass `json:"lastPass,omitempty"`
-	// CleanNowAsked is the ticket of the last request for a pass at once, CleanNowServed the
-	// highest ticket that a pass has served; 0 if there was none since the broker started.
+	// CleanNowAsked is the ticket of the latest request for an immediate pass. CleanNowServed is
+	// the highest ticket whose request a pass has fulfilled. Both are 0 when the broker starts.
 	CleanNowAsked  int64 `json:"cleanNowAsked"`
 	CleanNowServed int64 `json:"cleanNowServed"`
-	// CleanNow is the state of the topic's annotation heartwood.dev/clean-now; absent without one.
+	// CleanNow is the state of the topic's annotation heartwood.dev/clean-now; absent without the
+	// annotation.
 	CleanNow *CleanNow `json:"cleanNow,omitempty"`
 }

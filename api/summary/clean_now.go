@@ -7,9 +7,10 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// CleanNow returns the state of a requested clean, for a value of annotation
-// heartwood.dev/clean-now and a number of replicas; nil without a value. before is the previous
-// state and may be nil. A clean that is done stays done, whatever happens to its replicas later.
+// CleanNow returns the state of the clean that annotation heartwood.dev/clean-now requests; value
+// is the value of the annotation. It returns nil if value is empty. The topic has the given number
+// of replicas. before is the previous state and may be nil. Once the state for a value is Done, it
+// stays Done, even if replicas are added later.
 func CleanNow(value string, before *v1alpha1.CleanNowStatus, rows Rows,
 	replicas int) *v1alpha1.CleanNowStatus {
 	switch {

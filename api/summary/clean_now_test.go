@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// TestCleanNowCountsAllReplicas: followers too.
+// TestCleanNowCountsAllReplicas: the reports of followers are included, not only those of leaders.
 func TestCleanNowCountsAllReplicas(t *testing.T) {
 	now := func(state, value string, finished float64) *report.Compaction {
 		c := &report.CleanNow{Value: value, State: state}
@@ -43,11 +43,11 @@ func TestCleanNowCountsAllReplicas(t *testing.T) {
 		got := CleanNow("monday",
 			&v1alpha1.CleanNowStatus{Value: "sunday", State: v1alpha1.CleanNowDone}, rows, 3)
 		if got.State != test.state || got.Replicas != test.replicas || got.Value != "monday" {
-			t.Errorf("%s: %+v, want %s %s", name, got, test.state, test.replicas)
+			t.Errorf("%s: got %+v, want %s %s", name, got, test.state, test.replicas)
 		}
 		if (got.Finished != nil) != (got.State == v1alpha1.CleanNowDone) || got.Finished != nil &&
 			got.Finished.Unix() != 7 {
-			t.Errorf("%s: finished %s", name, got.Finished)
+			t.Errorf("%s: got finished %s, want it only in state Done, at second 7", name, got.Finished)
 		}
 	}
 }
@@ -58,9 +58,9 @@ func TestDoneStaysDone(t *testing.T) {
 		t.Error(diff)
 	}
 	if got := CleanNow("", done, Rows{}, 3); got != nil {
-		t.Errorf("%+v without the annotation", got)
+		t.Errorf("without the annotation: got %+v, want nil", got)
 	}
 	if got := CleanNow("monday", nil, Rows{}, 0); got.State != v1alpha1.CleanNowPending {
-		t.Errorf("%+v of a topic without partitions", got)
+		t.Errorf("topic without partitions: got %+v, want Pending", got)
 	}
 }

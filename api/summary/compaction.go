@@ -15,8 +15,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// phases are the phases of a partition in ascending order of activity; api/report defines them. An
-// unknown phase, as of a newer broker, counts as idle.
+// phases are the values of report.Compaction.Phase, from the least to the most active. A phase that
+// is not listed, such as one that a newer broker reports, is treated as idle.
 var phases = []string{"idle", "queued", "indexing", "deduplicating", "rewriting", "committing"}
 
 // phaseRunning is the first phase in which a pass runs.
@@ -28,8 +28,8 @@ type Rows struct {
 	At       time.Time
 }
 
-// leaders returns the reports of leaders. It omits followers, and partitions whose broker does not
-// know yet that the topic is compacted.
+// leaders returns the compaction reports of leaders. It omits followers. It also omits rows without
+// a compaction report: the metadata of their broker does not show yet that the topic is compacted.
 func (r Rows) leaders() []*report.Compaction {
 	var leaders []*report.Compaction
 	for _, row := range r.Replicas {
@@ -40,12 +40,13 @@ func (r Rows) leaders() []*report.Compaction {
 	return leaders
 }
 
-// Compaction returns the status without CleanNow, or nil if no leader reported. Dirty is the
-// largest ratio, not the mean: in a mean, a partition that is never cleaned would not show among
-// clean ones.
+// Compaction returns the Topic's status.compaction without its field CleanNow, or nil if no leader
+// reported. Dirty is the largest dirty ratio of any partition. A mean over all partitions would
+// hide a partition that is never cleaned among many clean ones.
 //
-// All values are rounded to what the API stores (whole percents, whole seconds) or coarser: a finer
-// value would differ from the one that was read back and would be written again in every round.
+// All values are rounded to whole percents and whole seconds, as the API stores them, or more
+// coarsely. A value with more digits would differ from the value that the API server returns, so
+// the operator would write the status again each time that it compares the two.
 func Compaction(rows Rows) *v1alpha1.CompactionStatus {
 	leaders := rows.leaders()
 	if len(leaders) == 0 {
@@ -70,8 +71,9 @@ func Compaction(rows Rows) *v1alpha1.CompactionStatus {
 	return status
 }
 
-// running returns the mean progress of the running passes and the estimated end of the last one;
-// nil while none is running. The end is nil while that of any pass is unknown.
+// running returns the mean progress of the running passes, and the estimated time at which the last
+// of them ends. Both are nil while no pass is running. The time is also nil while any running pass
+// has no estimate.
 func running(leaders []*report.Compaction, at time.Time) (progress *int32, eta *metav1.Time) {
 	count, sum, longest := 0, 0.0, 0.0
 	for _, leader := range leaders {
@@ -89,18 +91,19 @@ func running(leaders []*report.Compaction, at time.Time) (progress *int32, eta *
 	if count == 0 {
 		return nil, nil
 	}
-	if longest >= 0 && longest <= etaMax.Seconds() { // NaN is neither
+	if longest >= 0 && longest <= etaMax.Seconds() { // false for NaN
 		eta = roundEnd(at, time.Duration(longest*float64(time.Second)))
 	}
 	return new(percent(sum / float64(count))), eta
 }
 
-// etaMax is the longest remaining time that is reported. A longer one comes from a pass that has
-// just started, or is invalid.
+// etaMax is the longest remaining time that is reported. A longer estimate is omitted: its pass has
+// just started, or the value is invalid.
 const etaMax = 10000 * time.Hour
 
-// roundEnd returns at + left, rounded up: the sooner the end, the finer. A pass that progresses
-// steadily therefore has the same end in each report.
+// roundEnd returns the end of a pass, at + left, rounded up to 10 minutes, one minute or 10
+// seconds: the shorter left is, the finer. Due to the rounding, the reported end of a steady pass
+// rarely changes.
 func roundEnd(at time.Time, left time.Duration) *metav1.Time {
 	step := 10 * time.Second
 	switch {
@@ -117,17 +120,17 @@ func roundEnd(at time.Time, left time.Duration) *metav1.Time {
 	return &metav1.Time{Time: rounded.UTC()}
 }
 
-// timeOf returns a time of a report, truncated to the whole seconds that the API stores; nil if
-// there is none.
+// timeOf converts a time of a report, in Unix seconds, and truncates it to the whole seconds that
+// the API stores. It returns nil if the time is absent or invalid.
 func timeOf(seconds *float64) *metav1.Time {
-	if seconds == nil || !(math.Abs(*seconds) < 1<<40) { // NaN is not
+	if seconds == nil || !(math.Abs(*seconds) < 1<<40) { // also true for NaN
 		return nil
 	}
 	return &metav1.Time{Time: time.Unix(int64(*seconds), 0).UTC()}
 }
 
-// percent returns a ratio in whole percents, 0 to 100 even for an invalid ratio. NaN is 0, as its
-// conversion to an integer depends on the platform.
+// percent converts a ratio to whole percents. The result is 0 to 100 even for an invalid ratio. NaN
+// becomes 0, because the result of converting NaN to an integer depends on the platform.
 func percent(ratio float64) int32 {
 	if math.IsNaN(ratio) {
 		return 0
@@ -135,8 +138,9 @@ func percent(ratio float64) int32 {
 	return int32(math.Round(100 * min(max(ratio, 0), 1)))
 }
 
-// reclaimable returns the bytes that a clean would free, or nil while any partition does not know:
-// the sum of the others would look like the total.
+// reclaimable returns the number of bytes that a clean of all partitions would free. It returns nil
+// while the number of any partition is unknown, because the sum over the remaining partitions would
+// be mistaken for the total.
 func reclaimable(leaders []*report.Compaction) *resource.Quantity {
 	var sum int64
 	for _, leader := range leaders {
@@ -148,8 +152,8 @@ func reclaimable(leaders []*report.Compaction) *resource.Quantity {
 	return resource.NewQuantity(roundBytes(sum), resource.BinarySI)
 }
 
-// roundBits is the number of binary digits to which sizes are rounded: the error is at most 1.6
-// percent, and a power of two is exact.
+// roundBits is the number of significant binary digits to which sizes are rounded. The error is at
+// most 1/32, about 3 percent, and powers of two are exact.
 const roundBits = 5
 
 func roundBytes(n int64) int64 {

@@ -35,7 +35,7 @@ func TestCompactionOfPartitions(t *testing.T) {
 		&report.Compaction{DirtyRatio: 0.1, Phase: "indexing", ProgressRatio: 0.1,
 			EtaSeconds: new(61.2), ReclaimableBytes: new(int64(0))},
 	)
-	// The report of a follower does not count.
+	// The report of a follower must be ignored.
 	rows.Replicas = append(rows.Replicas,
 		report.Partition{Compaction: &report.Compaction{DirtyRatio: 1, Phase: "committing",
 			LastSuccess: new(1.0)}})
@@ -55,20 +55,20 @@ func TestCompactionOfPartitions(t *testing.T) {
 
 func TestUnknownValuesAreAbsent(t *testing.T) {
 	if got := Compaction(leadersOf()); got != nil {
-		t.Errorf("%+v without rows", got)
+		t.Errorf("without rows: got %+v, want nil", got)
 	}
 	if got := Compaction(leadersOf(nil)); got != nil {
-		t.Errorf("%+v, but the leader does not know that the topic is compacted", got)
+		t.Errorf("leader without a compaction report: got %+v, want nil", got)
 	}
 	got := Compaction(leadersOf(&report.Compaction{Phase: "idle", ReclaimableBytes: new(int64(5))},
 		&report.Compaction{Phase: "idle"}))
 	if diff := cmp.Diff(&v1alpha1.CompactionStatus{Dirty: "0%", Phase: "Idle"}, got); diff != "" {
-		t.Errorf("one partition does not know its reclaimable bytes (-want +got): %s", diff)
+		t.Errorf("the reclaimable bytes of one partition are unknown (-want +got): %s", diff)
 	}
 	got = Compaction(leadersOf(&report.Compaction{Phase: "indexing", EtaSeconds: new(5.0)},
 		&report.Compaction{Phase: "indexing"}))
 	if got.ETA != nil || *got.ProgressPercent != 0 {
-		t.Errorf("one pass has no estimate yet: %+v", got)
+		t.Errorf("one pass has no estimate: got %+v, want no ETA and progress 0", got)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestInvalidReportsGiveValidStatus(t *testing.T) {
 			LastSuccess: new(math.Inf(-1)),
 		}))
 		if got.ETA != nil || got.Reclaimable.Value() != 0 || got.LastCleaned != nil {
-			t.Errorf("%v seconds: %+v", seconds, got)
+			t.Errorf("%v seconds: got %+v, want no ETA, 0 reclaimable and no last clean", seconds, got)
 		}
 	}
 	if got := Compaction(leadersOf(&report.Compaction{Phase: "unknown",
@@ -94,8 +94,8 @@ func TestInvalidReportsGiveValidStatus(t *testing.T) {
 	}
 }
 
-// TestETAOfASteadyPassIsStable: the ETA is a time and not a duration, which would change with each
-// report.
+// TestETAOfASteadyPassIsStable: the ETA of a pass that progresses steadily changes only when its
+// rounding gets finer. It is a point in time; a remaining duration would change with each report.
 func TestETAOfASteadyPassIsStable(t *testing.T) {
 	end := noon.Add(3*time.Hour + 7*time.Second)
 	seen := map[time.Time]bool{}
@@ -123,7 +123,7 @@ func TestSizesAreRoundedByAFewPercent(t *testing.T) {
 		}
 	}
 	for n := int64(1); n < math.MaxInt64/3; n = n*3 + 1 {
-		if off := math.Abs(float64(roundBytes(n)-n)) / float64(n); off > 0.016*2 {
+		if off := math.Abs(float64(roundBytes(n)-n)) / float64(n); off > 1.0/32 {
 			t.Errorf("%d is rounded by %v", n, off)
 		}
 	}

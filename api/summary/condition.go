@@ -12,29 +12,32 @@ import (
 )
 
 // reasons are the reasons of condition Compacting in order of precedence: the first one that any
-// partition reports is the topic's. Reasons that require an action or a wait come before those that
-// explain why nothing is done. Unknown is not listed: no broker reports it.
+// partition reports is the topic's. Reasons that require action or waiting come before reasons why
+// no pass is needed. ReasonUnknown is not listed, because no broker reports it.
 var reasons = []struct{ reason, meaning string }{
-	{v1alpha1.ReasonQuarantined, "The last pass failed and is retried with backoff"},
-	{v1alpha1.ReasonCleaning, "A pass is running"},
-	{v1alpha1.ReasonQueued, "A pass is due and waits for a worker slot"},
+	{v1alpha1.ReasonQuarantined, "The last cleaning pass failed and is retried with backoff"},
+	{v1alpha1.ReasonCleaning, "A cleaning pass is running"},
+	{v1alpha1.ReasonQueued, "A cleaning pass is due and waits for a worker slot"},
 	{v1alpha1.ReasonBlockedByOpenTransaction, "An open transaction blocks compaction"},
 	{v1alpha1.ReasonCleanerDisabled,
 		"The cleaner is disabled; to enable it, set spec.cleaner.workers of the LogCluster"},
 	{v1alpha1.ReasonMinLagNotReached,
 		"All records of the dirty section are younger than compaction.minLag"},
 	{v1alpha1.ReasonBelowDirtyRatio, "The dirty ratio is below compaction.minDirtyPercent"},
-	{v1alpha1.ReasonNothingToReclaim, "The dirty section holds too little garbage for a pass"},
+	{v1alpha1.ReasonNothingToReclaim,
+		"The dirty section contains too little garbage for a cleaning pass"},
 	{v1alpha1.ReasonActiveSegmentOnly, "Only the active segment is dirty"},
 	{v1alpha1.ReasonUpToDate, "The log is clean"},
 }
 
-// Polled is how many brokers were polled and how many responded; 0 <= Responded <= Brokers.
+// Polled says how many brokers were polled and how many of them responded; 0 <= Responded <=
+// Brokers.
 type Polled struct{ Brokers, Responded int }
 
-// Condition returns condition Compacting: the partitions' reasons in one sentence. It is True only
-// while a pass is running and no replica is quarantined. Without a report, and if all reasons are
-// those of a newer broker, it is Unknown.
+// Condition returns condition Compacting; its message summarizes the partitions' reasons in one
+// sentence. Its status is True only while a pass is running and no replica is quarantined. Its
+// status is Unknown if no leader reported, or if newer brokers reported only reasons that this
+// version does not list.
 func Condition(rows Rows, partitions int, polled Polled) metav1.Condition {
 	count := map[string]int{}
 	leaders := rows.leaders()
@@ -61,7 +64,7 @@ func Condition(rows Rows, partitions int, polled Polled) metav1.Condition {
 		return condition(known.reason, message+".")
 	}
 	return Unknown(fmt.Sprintf(
-		"The brokers report the reason %.40q, which this version does not know; upgrade the operator.",
+		"The brokers report reason %.40q, which this version of the operator does not support; upgrade the operator.",
 		leaders[0].Reason))
 }
 
@@ -101,8 +104,9 @@ func share(reason string, count map[string]int, partitions int) string {
 	return strings.Join(words, "; ")
 }
 
-// quarantined returns the first replica whose last pass failed, by partition and broker, or nil.
-// The order keeps the message unchanged while the state is.
+// quarantined returns the first quarantined replica, in the order of partitions and then of broker
+// ids, or nil if no replica is quarantined. The fixed order keeps the message stable while nothing
+// changes.
 func quarantined(rows Rows) *report.Partition {
 	var first *report.Partition
 	for i, row := range rows.Replicas {
@@ -117,7 +121,7 @@ func quarantined(rows Rows) *report.Partition {
 	return first
 }
 
-// maxErrorBytes is how much of a broker's error a message quotes.
+// maxErrorBytes is the length to which a message truncates a broker's error.
 const maxErrorBytes = 300
 
 // failure returns the part of a message that names the failed replica and its error.

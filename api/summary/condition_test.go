@@ -30,13 +30,13 @@ func TestConditionHasTheReasonOfHighestPrecedence(t *testing.T) {
 		{
 			[]*report.Compaction{row("UpToDate"), row("Cleaning"), row("Cleaning")},
 			metav1.ConditionTrue, v1alpha1.ReasonCleaning,
-			"A pass is running (2 of 3 partitions; 1 UpToDate).",
+			"A cleaning pass is running (2 of 3 partitions; 1 UpToDate).",
 		},
 		{
 			[]*report.Compaction{row("Cleaning"),
 				{Reason: "Quarantined", LastError: "read 00.log: input/output error"}},
 			metav1.ConditionFalse, v1alpha1.ReasonQuarantined,
-			"The last pass failed and is retried with backoff (1 of 3 partitions; 1 Cleaning; 1 did not report): " +
+			"The last cleaning pass failed and is retried with backoff (1 of 3 partitions; 1 Cleaning; 1 did not report): " +
 				"partition 1 on broker 0: read 00.log: input/output error",
 		},
 		{
@@ -51,18 +51,19 @@ func TestConditionHasTheReasonOfHighestPrecedence(t *testing.T) {
 		got := Condition(leadersOf(test.rows...), 3, Polled{Brokers: 2, Responded: 1})
 		if got.Status != test.status || got.Reason != test.reason ||
 			got.Type != v1alpha1.ConditionCompacting {
-			t.Errorf("%d rows: %+v, want %s %s", len(test.rows), got, test.status, test.reason)
+			t.Errorf("%d rows: got %+v, want %s %s", len(test.rows), got, test.status, test.reason)
 		}
 		if got.Message != test.message &&
 			!(test.reason == v1alpha1.ReasonUnknown &&
 				strings.Contains(got.Message, test.message)) {
-			t.Errorf("%d rows: %q, want %q", len(test.rows), got.Message, test.message)
+			t.Errorf("%d rows: got message %q, want %q", len(test.rows), got.Message, test.message)
 		}
 	}
 }
 
-// TestQuarantinedFollowerIsReported: as long as one replica is not compacted, tombstones stay on
-// every replica.
+// TestQuarantinedFollowerIsReported: a quarantined follower changes the condition although no
+// leader is quarantined, because tombstones stay on all replicas while one replica is not
+// compacted.
 func TestQuarantinedFollowerIsReported(t *testing.T) {
 	rows := leadersOf(row("UpToDate"), row("Cleaning"))
 	for _, broker := range []int32{7, 4} {
@@ -74,10 +75,10 @@ func TestQuarantinedFollowerIsReported(t *testing.T) {
 	got := Condition(rows, 2, Polled{3, 3})
 	if got.Reason != v1alpha1.ReasonQuarantined || got.Status != metav1.ConditionFalse ||
 		!strings.Contains(got.Message, "partition 1 on broker 4: xxx") {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want reason Quarantined and the error of broker 4", got)
 	}
 	if len(got.Message) > 500 {
-		t.Errorf("the message has %d bytes", len(got.Message))
+		t.Errorf("got a message of %d bytes, want at most 500", len(got.Message))
 	}
 }
 

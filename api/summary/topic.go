@@ -11,9 +11,9 @@ type Topics struct {
 	Topics []Topic `json:"topics"`
 }
 
-// Topic is what the responding brokers report about a topic. On Kubernetes the operator writes the
-// same values to the Topic's status. A broker in a pod reports its own replicas only; the message
-// of Compacting counts the partitions that are missing.
+// Topic summarizes what the responding brokers report about a topic. On Kubernetes the operator
+// writes the same values to the Topic's status. A broker in a pod summarizes its own replicas only;
+// the message of Compacting states how many partitions are missing.
 type Topic struct {
 	Topic      string `json:"topic"`
 	Partitions int    `json:"partitions"`
@@ -33,13 +33,13 @@ type Compacting struct {
 	Message string                 `json:"message"`
 }
 
-// Metadata is what the metadata image holds about a topic.
+// Metadata is the part of a topic's metadata that Of uses.
 type Metadata struct {
 	Name       string
 	Partitions int
-	Replicas   int // of all partitions
+	Replicas   int // total number over all partitions
 	Compacted  bool
-	CleanNow   string // value of annotation heartwood.dev/clean-now; "" without one
+	CleanNow   string // value of annotation heartwood.dev/clean-now; "" without the annotation
 }
 
 // Of aggregates the reports on a topic.
@@ -60,7 +60,8 @@ func Of(topic Metadata, rows Rows, polled Polled) Topic {
 	return of
 }
 
-// WithCleanNow returns a compaction status with its part CleanNow; either may be nil.
+// WithCleanNow sets status.CleanNow and returns status. It creates a status if there is none and
+// cleanNow is not nil. Both arguments may be nil.
 func WithCleanNow(status *v1alpha1.CompactionStatus,
 	cleanNow *v1alpha1.CleanNowStatus) *v1alpha1.CompactionStatus {
 	if status == nil && cleanNow != nil {

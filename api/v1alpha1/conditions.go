@@ -10,8 +10,8 @@ const (
 	ConditionReplicated = "Replicated"
 	// ConditionScaled is True on a LogCluster if it has spec.brokers brokers.
 	ConditionScaled = "Scaled"
-	// ConditionCompacting is True on a compacted Topic while a pass is running. Its reason says why
-	// none is.
+	// ConditionCompacting is True on a compacted Topic while a cleaning pass is running and no
+	// replica is quarantined. If it is False, its reason says why.
 	ConditionCompacting = "Compacting"
 )
 
@@ -29,10 +29,11 @@ const (
 	ReasonTopicNameTaken = "TopicNameTaken"
 	// ReasonInvalidSettings: the settings contradict the LogCluster's topicDefaults.
 	ReasonInvalidSettings = "InvalidSettings"
-	// ReasonPartitionNameTaken: conflicting Partitions have the names that the Topic needs.
+	// ReasonPartitionNameTaken: Partitions of an earlier Topic or of another LogCluster still have
+	// the names that the Topic's Partitions need.
 	ReasonPartitionNameTaken = "PartitionNameTaken"
-	// ReasonRetained: the Topic does not exist, and the Partition records where its records are for
-	// a later Topic of the same name.
+	// ReasonRetained: the Topic was deleted and its records were retained. The Partition states
+	// which brokers store them, for a later Topic of the same name.
 	ReasonRetained = "Retained"
 	// ReasonPartitionsNotReady: some partitions have no serving leader.
 	ReasonPartitionsNotReady = "PartitionsNotReady"
@@ -64,12 +65,12 @@ const (
 	ReasonScaled = "Scaled"
 	// ReasonDraining: brokers are being removed, after their replicas have moved to the others.
 	ReasonDraining = "Draining"
-	// ReasonReplicasDoNotFit: brokers are to be removed, and a Topic has more replicas than brokers
-	// would remain. Nothing is moved or removed.
+	// ReasonReplicasDoNotFit: after the requested removal of brokers, a Topic would have more
+	// replicas than there are brokers. No replica is moved, and no broker is removed.
 	ReasonReplicasDoNotFit = "ReplicasDoNotFit"
 )
 
-// Reasons of ConditionCompacting. The set is closed.
+// Reasons of ConditionCompacting. No other reason is used.
 const (
 	// ReasonUpToDate: the log is clean.
 	ReasonUpToDate = "UpToDate"
@@ -79,7 +80,7 @@ const (
 	ReasonQueued = "Queued"
 	// ReasonBelowDirtyRatio: the dirty ratio is below minDirtyPercent.
 	ReasonBelowDirtyRatio = "BelowDirtyRatio"
-	// ReasonNothingToReclaim: the dirty section holds too little garbage for a pass.
+	// ReasonNothingToReclaim: the dirty section contains too little garbage for a pass.
 	ReasonNothingToReclaim = "NothingToReclaim"
 	// ReasonActiveSegmentOnly: only the active segment is dirty.
 	ReasonActiveSegmentOnly = "ActiveSegmentOnly"
@@ -91,7 +92,7 @@ const (
 	ReasonQuarantined = "Quarantined"
 	// ReasonCleanerDisabled: the LogCluster has no cleaner workers.
 	ReasonCleanerDisabled = "CleanerDisabled"
-	// ReasonUnknown: no leader has reported.
+	// ReasonUnknown: no leader has reported, or only with reasons of a newer version.
 	ReasonUnknown = "Unknown"
 )
 

@@ -13,49 +13,53 @@ const (
 	LabelCluster = "heartwood.dev/cluster"
 
 	// AnnotationDirectory, on a broker's Lease, is the directory id of the broker's disk. A broker
-	// with a new disk has lost its records and must not be elected as if it had them.
+	// with a new disk has lost its records; an election must not treat it as if it still had them.
 	AnnotationDirectory = "heartwood.dev/directory-id"
-	// AnnotationEndpoint, on a broker's Lease, is host:port of its Kafka listener as advertised to
-	// clients.
+	// AnnotationEndpoint, on a broker's Lease, is the host:port of the broker's Kafka listener, as
+	// advertised to clients.
 	AnnotationEndpoint = "heartwood.dev/endpoint"
-	// AnnotationPeer, on a broker's Lease, is host:port for connections of other brokers: its pod
-	// IP, so that replication does not depend on DNS. If it is absent, they use AnnotationEndpoint.
+	// AnnotationPeer, on a broker's Lease, is the host:port at which other brokers connect to the
+	// broker. The host is the IP of the broker's pod, so that replication does not depend on DNS.
+	// Without this annotation, other brokers use AnnotationEndpoint.
 	AnnotationPeer = "heartwood.dev/peer"
 	// AnnotationRack, on a broker's Lease, is the broker's rack: the label spec.rackKey of its
 	// pod's node. The operator writes it.
 	AnnotationRack = "heartwood.dev/rack"
 
-	// AnnotationCleanEpoch, on a broker's Lease, is the broker epoch whose graceful stop left the
-	// broker's disk in its present state. The present epoch has every record of that one. It is
-	// absent after an unclean stop.
+	// AnnotationCleanEpoch, on a broker's Lease, is the broker epoch of the broker's previous
+	// process, if that process stopped gracefully. The present process then has every record that
+	// the previous one had. The annotation is absent after an unclean stop.
 	AnnotationCleanEpoch = "heartwood.dev/clean-epoch"
 	// AnnotationProducerIDs, on a broker's Lease, is an upper bound of the producer ids that the
-	// broker has assigned, with this disk or an earlier one. A new disk starts above it.
+	// broker has assigned, with this disk or an earlier one. A broker with a new disk assigns only
+	// ids above this bound.
 	AnnotationProducerIDs = "heartwood.dev/producer-ids"
-	// AnnotationLeaving, on a broker's Lease, announces the controlled shutdown of the broker,
-	// which must not become a leader. Its value is the broker epoch that it applies to.
+	// AnnotationLeaving, on a broker's Lease, announces the controlled shutdown of the broker: it
+	// must not be elected leader. The value is the broker epoch that shuts down; in another broker
+	// epoch the annotation has no effect.
 	AnnotationLeaving = "heartwood.dev/leaving"
-	// AnnotationPod, on a broker's Lease, is the uid of the pod that the broker epoch runs in. The
-	// epoch ends with the pod at the latest.
+	// AnnotationPod, on a broker's Lease, is the uid of the pod in which the broker runs. When this
+	// pod ends, the broker epoch has ended.
 	AnnotationPod = "heartwood.dev/pod-uid"
 
 	// AnnotationAcceptDataLoss, on a Partition, allows the operator to elect a leader that may lack
-	// acknowledged records. Its value is the directory id of that leader's disk: alone if the disk
-	// replaces a lost one, otherwise followed by @ and status.leaderEpoch. So a consent counts
-	// once.
+	// acknowledged records. Its value is the directory id of that leader's disk. If this disk does
+	// not replace a lost disk, @ and status.leaderEpoch follow. One value thus allows one election
+	// only.
 	AnnotationAcceptDataLoss = "heartwood.dev/accept-data-loss"
 
 	// AnnotationElectPreferred, on a Partition, requests the election of the preferred leader. Its
-	// value is the status.leaderEpoch of the request, so it counts once: the election starts
-	// another leader epoch.
+	// value is the status.leaderEpoch at the time of the request. The election starts another
+	// leader epoch, so one value requests one election only.
 	AnnotationElectPreferred = "heartwood.dev/elect-preferred"
 
-	// AnnotationCleanNow, on a compacted Topic, requests one clean of each replica per value,
-	// whatever the dirty ratio; see Topic.CleanNow.
+	// AnnotationCleanNow, on a compacted Topic, requests one clean of each replica for each new
+	// value, regardless of the dirty ratio; see Topic.CleanNow.
 	AnnotationCleanNow = "heartwood.dev/clean-now"
 
-	// AnnotationRemembered, on a Partition that was deleted and created again, is its last status
-	// with the ISR and the leader epoch. It applies until the first election.
+	// AnnotationRemembered, on a Partition that was deleted and created again, is the last status
+	// of the deleted Partition, with its ISR and leader epoch. The operator uses it until the first
+	// election.
 	AnnotationRemembered = "heartwood.dev/remembered-status"
 
 	// AnnotationAllowDelete, on a Partition, allows its deletion while its Topic exists; see
@@ -70,8 +74,8 @@ func BrokerLeaseName(cluster string, broker int32) string {
 	return cluster + "-broker-" + strconv.Itoa(int(broker))
 }
 
-// ParseBrokerLeaseName is the inverse of BrokerLeaseName. A cluster's name may contain the infix
-// itself, so the last one counts.
+// ParseBrokerLeaseName is the inverse of BrokerLeaseName. It splits the name at the last infix,
+// because the cluster's name may also contain the infix.
 func ParseBrokerLeaseName(name string) (cluster string, broker int32, ok bool) {
 	const infix = "-broker-"
 	at := strings.LastIndex(name, infix)
@@ -80,7 +84,7 @@ func ParseBrokerLeaseName(name string) (cluster string, broker int32, ok bool) {
 	}
 	id, err := strconv.ParseUint(name[at+len(infix):], 10, 31)
 	if err != nil || BrokerLeaseName(name[:at], int32(id)) != name {
-		return "", 0, false // such as "01"
+		return "", 0, false // the id is not in canonical form, such as "01"
 	}
 	return name[:at], int32(id), true
 }
@@ -94,7 +98,8 @@ func LeaseCleanEpoch(annotations map[string]string) int64 {
 	return epoch
 }
 
-// LeaseLeaves reports whether a broker epoch has announced its controlled shutdown.
+// LeaseLeaves reports whether the broker has announced its controlled shutdown in the given broker
+// epoch.
 func LeaseLeaves(annotations map[string]string, epoch int64) bool {
 	return annotations[AnnotationLeaving] == strconv.FormatInt(epoch, 10)
 }

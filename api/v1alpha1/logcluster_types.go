@@ -188,9 +188,9 @@ type Replication struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="write a duration of 1s to 1h, such as 10s"
 	LagMax *metav1.Duration `json:"lagMax,omitempty"`
-	// CatchUpRate limits what each broker sends to replicas that are not in sync, in bytes per
-	// second, at least 1Ki: to new replicas and to those on restarted brokers. In-sync
-	// replicas are never throttled, as producers wait for them. Default: no limit.
+	// CatchUpRate limits the rate at which each broker sends records to replicas that are not in
+	// sync (new replicas, and replicas on restarted brokers), in bytes per second, at least 1Ki.
+	// In-sync replicas are never throttled, as producers wait for them. Default: no limit.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
@@ -212,8 +212,8 @@ type Groups struct {
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1ms') && duration(self) <= duration('30m')",message="write a duration of 1ms to 30m, such as 6s"
 	SessionTimeoutMin *metav1.Duration `json:"sessionTimeoutMin,omitempty"`
 	// SessionTimeoutMax is the maximum session.timeout.ms of a member
-	// (group.max.session.timeout.ms), 6s to 24h. A group waits that long for a member that has
-	// failed. Default 30m.
+	// (group.max.session.timeout.ms), 6s to 24h. A group waits for a failed member until the
+	// member's session timeout has passed. Default 30m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
@@ -255,7 +255,7 @@ type Groups struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('30Ki')) <= 0",message="write a size of 0 to 30Ki, such as 4Ki"
 	OffsetMetadataMax *resource.Quantity `json:"offsetMetadataMax,omitempty"`
-	// ConsumerSessionTimeout is after how long without a heartbeat a member of the consumer
+	// ConsumerSessionTimeout is the time without a heartbeat after which a member of the consumer
 	// protocol is removed (group.consumer.session.timeout.ms), 1s to 24h. Default 45s.
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -264,14 +264,15 @@ type Groups struct {
 	ConsumerSessionTimeout *metav1.Duration `json:"consumerSessionTimeout,omitempty"`
 	// ConsumerHeartbeatInterval is the heartbeat interval of members of the consumer protocol
 	// (group.consumer.heartbeat.interval.ms), 100ms to 1h. Members receive changes of their
-	// assignment with a heartbeat. Default 5s.
+	// assignment in the response to a heartbeat. Default 5s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="write a duration of 100ms to 1h, such as 5s"
 	ConsumerHeartbeatInterval *metav1.Duration `json:"consumerHeartbeatInterval,omitempty"`
-	// OffsetsTopic is how __consumer_offsets is created when the first client uses a group. It does
-	// not change an existing topic; other settings are those of its Topic.
+	// OffsetsTopic configures the creation of __consumer_offsets when the first client uses a
+	// group. It has no effect on an existing topic. The Topic resource contains all other settings
+	// of this topic.
 	// +optional
 	OffsetsTopic *OffsetsTopic `json:"offsetsTopic,omitempty"`
 }
@@ -310,7 +311,7 @@ type LogClusterStatus struct {
 	// Partitions is the number of partitions of these Topics.
 	// +kubebuilder:default=0
 	Partitions int32 `json:"partitions"`
-	// UnderReplicated is the number of partitions that have no leader, or a replica that is not in
+	// UnderReplicated is the number of partitions without a leader or with a replica that is not in
 	// sync.
 	// +kubebuilder:default=0
 	UnderReplicated int32 `json:"underReplicated"`

@@ -25,8 +25,8 @@ func (p *Partition) Ready() bool {
 	return meta.IsStatusConditionTrue(p.Status.Conditions, ConditionReady)
 }
 
-// UnderReplicated reports whether the partition has no leader, or a replica of the spec is not in
-// sync.
+// UnderReplicated reports whether the partition has no leader or any replica in spec.replicas is
+// not in sync.
 func (p *Partition) UnderReplicated() bool {
 	if p.Status.Leader == noLeader {
 		return true
@@ -37,7 +37,8 @@ func (p *Partition) UnderReplicated() bool {
 	})
 }
 
-// Reassigning reports whether the replicas of the status are not yet those of the spec.
+// Reassigning reports whether a reassignment is in progress: status.replicas differs from
+// spec.replicas.
 func (p *Partition) Reassigning() bool {
 	return len(p.Status.Replicas) > 0 && !slices.Equal(p.Status.Replicas, p.Spec.Replicas)
 }

@@ -10,8 +10,8 @@ import (
 // compare-and-swap on resourceVersion.
 //
 // Editing spec.replicas reassigns the partition; status.replicas shows the progress. A Partition is
-// deleted with a Topic whose reclaimPolicy is Delete. Otherwise it is kept and records where the
-// records are.
+// deleted with a Topic whose reclaimPolicy is Delete. Otherwise the Partition is kept, because it
+// states which brokers store the records.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -47,8 +47,8 @@ type PartitionSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	Index int32 `json:"index"`
 	// Replicas are the ids of the brokers that are to hold the partition, the preferred leader
-	// first. After a change, the new replicas copy the log, and the others are removed when all of
-	// the new assignment are in sync.
+	// first. After a change, the added replicas copy the log. When all replicas of the new
+	// assignment are in sync, the other replicas are removed.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=15
 	// +kubebuilder:validation:items:Minimum=0
@@ -64,16 +64,16 @@ type PartitionStatus struct {
 	// Leader is the broker id of the leader, -1 if there is none.
 	// +kubebuilder:default=-1
 	Leader int32 `json:"leader"`
-	// LeaderEpoch is the number of the present leadership. It grows with each election.
+	// LeaderEpoch is the leader epoch, a number that grows with each election.
 	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="leaderEpoch must not go back: read the Partition again"
 	LeaderEpoch int32 `json:"leaderEpoch"`
 	// UnprovenEpoch is the latest leader epoch that began with an unclean election. It is absent if
-	// there was none. Replicas that return from an earlier epoch truncate everything that the
-	// leader does not have. The operator writes it.
+	// there was no unclean election. A replica that returns from an earlier leader epoch truncates
+	// all records that the leader does not have. The operator writes it.
 	// +optional
 	UnprovenEpoch int32 `json:"unprovenEpoch,omitempty"`
-	// LeaderDirectory is the directory id of the disk of the latest leader, also after the leader
-	// went down. A broker that returns with another disk has lost the records. The operator writes
+	// LeaderDirectory is the directory id of the latest leader's disk. It is kept when the leader
+	// goes down. A broker that returns with another disk has lost the records. The operator writes
 	// it.
 	// +optional
 	LeaderDirectory string `json:"leaderDirectory,omitempty"`
@@ -85,7 +85,7 @@ type PartitionStatus struct {
 	Replicas []int32 `json:"replicas,omitempty"`
 	// Assignments are the incarnation ids of the replicas. A broker that is removed from the
 	// replicas and added again gets another id and discards the log of the earlier one. A replica
-	// that was added before there were ids has none. The operator writes it.
+	// that was added by a version without incarnation ids has no entry. The operator writes it.
 	// +optional
 	// +listType=map
 	// +listMapKey=broker
@@ -103,12 +103,12 @@ type PartitionStatus struct {
 	// it equals leaderEpoch.
 	// +optional
 	ServingEpoch *int32 `json:"servingEpoch,omitempty"`
-	// FoundEpoch is the latest leader epoch in the leader's log, if that is above leaderEpoch, as
-	// after the Partition was deleted and created again. The leader writes it; the operator then
-	// starts a leader epoch above it.
+	// FoundEpoch is the latest leader epoch in the leader's log, if it is above leaderEpoch. This
+	// happens after the Partition was deleted and created again. The leader writes it; the operator
+	// then starts a leader epoch above it.
 	// +optional
 	FoundEpoch *int32 `json:"foundEpoch,omitempty"`
-	// Conditions are Ready only.
+	// Conditions contains condition Ready only.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -128,9 +128,11 @@ type ReplicaAssignment struct {
 type InSyncReplica struct {
 	// Broker is the broker id.
 	Broker int32 `json:"broker"`
-	// BrokerEpoch is the broker epoch in which it joined: the spec.leaseTransitions of its Lease.
+	// BrokerEpoch is the broker epoch in which the replica joined the ISR: the
+	// spec.leaseTransitions of the broker's Lease at that time.
 	BrokerEpoch int64 `json:"brokerEpoch"`
-	// Directory is the directory id of the broker's disk when it joined. It is absent if unknown.
+	// Directory is the directory id of the broker's disk when the replica joined the ISR. It is
+	// absent if unknown.
 	// +optional
 	Directory string `json:"directory,omitempty"`
 }

@@ -62,7 +62,7 @@ func creations() []TableEntry {
 		topic("{compaction: {minLag: 5d}}", "compaction.minLag", notNegative),
 		topic("{compaction: {minLag: ''}}", "compaction.minLag", notNegative),
 		topic("{compaction: {minLag: 1s1h}}", "compaction.minLag", notNegative),
-		// overflows a Go duration
+		// The value overflows a Go time.Duration.
 		topic("{compaction: {minLag: 9999999h}}", "compaction.minLag", notNegative),
 		topic("{compaction: {maxLag: 0s}}", "compaction.maxLag", atLeastOneLag),
 		topic("{compaction: {tombstoneRetention: soon}}", "compaction.tombstoneRetention",
@@ -188,12 +188,12 @@ func changes() []TableEntry {
 			"partitions cannot shrink, as records would be lost: keep their number, or make a new Topic",
 		),
 		Entry(
-			"more partitions of the topic of groups",
+			"more partitions of the offsets topic",
 			"Topic",
 			"spec: {topicName: __consumer_offsets, partitions: 50}",
 			"spec: {partitions: 60}",
 			"spec.partitions",
-			"the number of partitions of this topic cannot be changed: a group is in the one that the hash of its name and their number say, and would lose its offsets",
+			"the number of partitions of this topic cannot be changed: it determines the partition of each group, so groups would lose their offsets",
 		),
 		Entry("another cluster", "Topic", "{}", "spec: {cluster: other}", "spec.cluster",
 			"cluster cannot be changed: make a new Topic in the other cluster"),
@@ -230,7 +230,8 @@ func changes() []TableEntry {
 	}
 }
 
-// accepted returns valid values at each bound, and values that are easily rejected by mistake.
+// accepted returns valid manifests: values at each bound, and valid values that a wrong rule might
+// reject.
 func accepted() []TableEntry {
 	var entries []TableEntry
 	for _, spec := range []string{
@@ -250,7 +251,7 @@ func accepted() []TableEntry {
 		"{segment: {size: 1024, maxAge: 1ms}}", "{segment: {size: 2147483647}}",
 		"{maxMessageSize: 1}",
 		"{topicName: A._-9}", "{topicName: ...}",
-		// As in Kafka, settings of the other policy are accepted and have no effect.
+		// As in Kafka, settings that apply only to another cleanup policy are accepted.
 		"{cleanupPolicy: Compact, retention: {time: 24h}}",
 		"{cleanupPolicy: Delete, compaction: {minDirtyPercent: 1}}",
 	} {

@@ -18,14 +18,14 @@ import (
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
 
-// api is the API server that enforces the rules, in namespace.
+// api is a client of the API server that enforces the rules. Its requests use namespace.
 var (
 	api       client.Client
 	namespace string
 )
 
-// triggered are the messages of the rules that were triggered. The last spec compares them with the
-// CRDs.
+// triggered contains the messages of the rules that the specs have triggered. The last spec checks
+// that it contains the message of every rule in the CRDs.
 var triggered = map[string]bool{}
 
 func TestRules(t *testing.T) {
@@ -48,7 +48,8 @@ var bases = map[string]string{
 	"Partition":  `{metadata: {name: orders-0}, spec: {cluster: main, topic: orders, index: 0, replicas: [0]}}`,
 }
 
-// manifest returns a base with changes merged into it, field by field.
+// manifest returns the minimal manifest of a kind, with changes (YAML) merged into it field by
+// field.
 func manifest(kind string, changes ...string) *unstructured.Unstructured {
 	GinkgoHelper()
 	content := map[string]any{}
@@ -64,7 +65,7 @@ func manifest(kind string, changes ...string) *unstructured.Unstructured {
 	return object
 }
 
-// merge merges change into to; null removes a field.
+// merge merges the fields of change into to. A null value in change removes the field from to.
 func merge(to, change map[string]any) {
 	for name, value := range change {
 		inner, isMap := value.(map[string]any)
@@ -86,7 +87,7 @@ func create(object *unstructured.Unstructured) error {
 	return api.Create(context.Background(), object, client.DryRunAll)
 }
 
-// expectRejected expects that err names the field and has the message of the rule.
+// expectRejected expects an error that contains the field's path and the message of the rule.
 func expectRejected(err error, field, message string) {
 	GinkgoHelper()
 	Expect(err).To(HaveOccurred())

@@ -23,19 +23,19 @@ const (
 // +kubebuilder:validation:Enum=producer;uncompressed;gzip;snappy;lz4;zstd
 type CompressionType string
 
-// TimestampType is whether the producer's or the broker's clock sets record timestamps.
+// TimestampType selects the clock that sets record timestamps: the producer's or the broker's.
 // +kubebuilder:validation:Enum=CreateTime;LogAppendTime
 type TimestampType string
 
-// Durability is when a replica counts a record as stored.
+// Durability defines when a replica regards a record as stored.
 // +kubebuilder:validation:Enum=Replicated;Fsync
 type Durability string
 
 const (
-	// DurabilityReplicated counts a record as stored once it has been written to the operating
+	// DurabilityReplicated regards a record as stored once it has been written to the operating
 	// system; disks are synced in the background.
 	DurabilityReplicated Durability = "Replicated"
-	// DurabilityFsync counts a record as stored once it has been synced to disk.
+	// DurabilityFsync regards a record as stored once it has been synced to disk.
 	DurabilityFsync Durability = "Fsync"
 )
 
@@ -50,9 +50,9 @@ const (
 	ReclaimDelete ReclaimPolicy = "Delete"
 )
 
-// TopicSettings are the settings of a Topic that its cluster may default
-// (LogCluster.spec.topicDefaults). A setting that neither specifies has the default of its
-// description, which is Kafka's unless stated otherwise.
+// TopicSettings are the settings of a Topic for which its LogCluster may specify defaults
+// (spec.topicDefaults). A setting that neither the Topic nor the LogCluster specifies has the
+// default in its description: Kafka's default unless stated otherwise.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || !has(self.minInSyncReplicas) || self.minInSyncReplicas <= self.replicas",fieldPath=".minInSyncReplicas",message="minInSyncReplicas must not be more than replicas: lower it, or raise replicas"
 type TopicSettings struct {
@@ -62,16 +62,17 @@ type TopicSettings struct {
 	// +kubebuilder:validation:Maximum=15
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// MinInSyncReplicas is how many replicas must be in sync for an acks=all write to be accepted
-	// and acknowledged (min.insync.replicas). Default 1.
+	// MinInSyncReplicas is the number of in-sync replicas that a write with acks=all requires in
+	// order to be accepted and acknowledged (min.insync.replicas). Default 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=15
 	MinInSyncReplicas *int32 `json:"minInSyncReplicas,omitempty"`
 
 	// UncleanLeaderElection allows the election of a replica that may lack acknowledged records if
-	// no replica that has them is up (unclean.leader.election.enable). The partition is available
-	// at once, and those records are lost. Default false: it waits for a replica that has them.
+	// no replica that has them is up (unclean.leader.election.enable). The partition is then
+	// available at once, and records that this replica lacks are lost. Default false: the partition
+	// waits for a replica that has them.
 	// +optional
 	UncleanLeaderElection *bool `json:"uncleanLeaderElection,omitempty"`
 
@@ -83,8 +84,8 @@ type TopicSettings struct {
 	// +optional
 	Compaction *Compaction `json:"compaction,omitempty"`
 
-	// Compression is the compression of stored batches, of new ones and of those that the cleaner
-	// writes. Default: type producer.
+	// Compression is the compression of stored batches: of new batches, and of batches that the
+	// cleaner writes. Default: type producer.
 	// +optional
 	Compression *Compression `json:"compression,omitempty"`
 
@@ -96,8 +97,8 @@ type TopicSettings struct {
 	// +optional
 	Segment *Segment `json:"segment,omitempty"`
 
-	// MaxMessageSize is the maximum size of a record batch as it is received (max.message.bytes), 1
-	// to 2147483647 bytes. Default 1048588 bytes.
+	// MaxMessageSize is the maximum size of a record batch as the broker receives it
+	// (max.message.bytes), 1 to 2147483647 bytes. Default 1048588 bytes.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
@@ -114,16 +115,16 @@ type TopicSettings struct {
 	// +optional
 	TimestampLimits *TimestampLimits `json:"timestampLimits,omitempty"`
 
-	// Durability is Replicated or Fsync. With Replicated, a replica counts a record when it has
-	// been written to the operating system; disks are synced in the background within about a
-	// second. With Fsync, a replica counts a record when it has been synced to disk, so a power
-	// failure loses no record that was acknowledged or visible to a consumer. Kafka's tools show
-	// and set it as flush.messages. Default Replicated.
+	// Durability is Replicated or Fsync. With Replicated, a replica regards a record as stored when
+	// it has been written to the operating system; disks are synced in the background within about
+	// a second. With Fsync, a replica regards a record as stored when it has been synced to disk. A
+	// power failure then loses no record that was acknowledged or visible to a consumer. Kafka's
+	// tools show and set this setting as flush.messages. Default Replicated.
 	// +optional
 	Durability Durability `json:"durability,omitempty"`
 
 	// WithoutEffect are Kafka settings that have no effect in Heartwood. They are stored so that
-	// Kafka's tools read back what they set.
+	// Kafka's tools can read the values that they have set.
 	// +optional
 	WithoutEffect *WithoutEffect `json:"withoutEffect,omitempty"`
 }
@@ -150,24 +151,25 @@ type TimestampLimits struct {
 
 // WithoutEffect are Kafka settings that have no effect in Heartwood.
 type WithoutEffect struct {
-	// FlushInterval is flush.ms, at least 1s; "-1s" for no limit. Disks are synced within about a
-	// second whatever its value. For stronger guarantees, set durability to Fsync. Default: no
-	// limit.
+	// FlushInterval is Kafka's flush.ms, at least 1s; "-1s" for no limit. Disks are synced within
+	// about a second regardless of its value. For stronger guarantees, set durability to Fsync.
+	// Default: no limit.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self == '-1s' || (self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s'))",message="write a duration of at least 1s, such as 10s, or -1s for no limit: disks are synced within about a second anyhow; for more, set durability to Fsync"
 	FlushInterval *metav1.Duration `json:"flushInterval,omitempty"`
 
-	// FileDeleteDelay is file.delete.delay.ms. A file is deleted when its last reader has closed
-	// it. Default 1m.
+	// FileDeleteDelay is Kafka's file.delete.delay.ms. Heartwood deletes a file when its last
+	// reader has closed it. Default 1m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$')",message="write a duration in h, m, s and ms, in this order, not negative, such as 1m"
 	FileDeleteDelay *metav1.Duration `json:"fileDeleteDelay,omitempty"`
 
-	// Preallocate is preallocate. Files grow as they are written. Default false.
+	// Preallocate is Kafka's preallocate. Heartwood's files grow as they are written. Default
+	// false.
 	// +optional
 	Preallocate *bool `json:"preallocate,omitempty"`
 }
@@ -184,23 +186,24 @@ type Compaction struct {
 	MinDirtyPercent *int32 `json:"minDirtyPercent,omitempty"`
 
 	// MaxGarbagePercent is the maximum share of garbage, in percent, in the clean section after a
-	// pass. A pass rewrites the segments that free the most bytes for their cost until the garbage
-	// is below this share. With 0 the clean section has one record per key, at about three times
-	// the I/O. Default 20.
+	// pass. A pass rewrites segments, first those that free the most bytes for their I/O, until the
+	// share of garbage is below this value. With 0 the clean section contains one record per key,
+	// at about three times the I/O. Default 20.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=99
 	MaxGarbagePercent *int32 `json:"maxGarbagePercent,omitempty"`
 
-	// MinLag is how long a record is not compacted at least (min.compaction.lag.ms). Default 0s.
+	// MinLag is the minimum time for which a record is not compacted (min.compaction.lag.ms).
+	// Default 0s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$')",message="write a duration in h, m, s and ms, in this order, not negative, such as 10m or 24h"
 	MinLag *metav1.Duration `json:"minLag,omitempty"`
 
-	// MaxLag is how long a record may remain uncompacted, whatever the dirty ratio
-	// (max.compaction.lag.ms), at least 1ms. Default: no limit.
+	// MaxLag is the maximum time for which a record may remain uncompacted, regardless of the dirty
+	// ratio (max.compaction.lag.ms), at least 1ms. Default: no limit.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
@@ -223,7 +226,7 @@ type Compaction struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.level) || self.type != 'lz4' || (self.level >= 1 && self.level <= 17)",fieldPath=".level",message="the level of lz4 must be 1 to 17"
 // +kubebuilder:validation:XValidation:rule="!has(self.level) || self.type != 'zstd' || (self.level >= -131072 && self.level <= 22)",fieldPath=".level",message="the level of zstd must be -131072 to 22"
 type Compression struct {
-	// Type is the codec. producer stores each batch as its producer compressed it.
+	// Type is the codec. The value producer stores each batch as its producer compressed it.
 	Type CompressionType `json:"type"`
 
 	// Level is the compression level: gzip 1 to 9, lz4 1 to 17, zstd -131072 to 22. Default: the
@@ -257,7 +260,8 @@ type CleanCompression struct {
 
 // Retention limits the age and size of a topic.
 type Retention struct {
-	// Time is how long a record is kept at least (retention.ms); "-1s" for no limit. Default 168h.
+	// Time is the minimum time for which a record is kept (retention.ms); "-1s" for no limit.
+	// Default 168h.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
@@ -290,9 +294,9 @@ type Segment struct {
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1ms')",message="write a duration in h, m, s and ms, in this order, at least 1ms, such as 168h"
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
 
-	// Jitter is how much earlier than maxAge a segment may be rolled (segment.jitter.ms). Each
-	// segment uses a different part of it, so that segments are not rolled at the same time.
-	// Default 0s.
+	// Jitter is the maximum time by which a segment is rolled earlier than maxAge
+	// (segment.jitter.ms). Each segment uses a different fraction of it, so that segments are not
+	// all rolled at the same time. Default 0s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
@@ -300,16 +304,16 @@ type Segment struct {
 	Jitter *metav1.Duration `json:"jitter,omitempty"`
 
 	// IndexSize is the maximum size of the index files of a segment (segment.index.bytes), 1Ki to
-	// 2147483647 bytes. A segment with a full index is rolled. It applies to new segments. Default
-	// 10Mi.
+	// 2147483647 bytes. A segment with a full index is rolled. The setting applies to new segments.
+	// Default 10Mi.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).compareTo(quantity('2147483647')) <= 0",message="write a size of 1Ki to 2147483647 bytes, such as 10Mi"
 	IndexSize *resource.Quantity `json:"indexSize,omitempty"`
 
-	// IndexInterval is the number of bytes between two index entries (index.interval.bytes), 0 to
-	// 2147483647. It applies to new segments. Default 4Ki.
+	// IndexInterval is the number of bytes of records between two index entries
+	// (index.interval.bytes), 0 to 2147483647. The setting applies to new segments. Default 4Ki.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32

@@ -7,9 +7,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Topic is a topic. The resource is the only record of the topic; its Kafka topic id is its
-// metadata.uid. Setting the annotation heartwood.dev/clean-now of a compacted topic to another
-// value requests one clean of each replica; status.compaction.cleanNow reports the progress.
+// Topic is a topic. The topic's definition is stored in this resource only. Its Kafka topic id is
+// the resource's metadata.uid. Each new value of the annotation heartwood.dev/clean-now on a
+// compacted topic requests one clean of each replica; status.compaction.cleanNow reports the
+// progress.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -37,7 +38,7 @@ type Topic struct {
 // TopicSpec is the desired state of a Topic.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.topicName) == has(oldSelf.topicName)",message="topicName cannot be set, changed or removed later: make a new Topic"
-// +kubebuilder:validation:XValidation:rule="!has(self.topicName) || !(self.topicName in ['__consumer_offsets', '__transaction_state']) || !has(self.partitions) || !has(oldSelf.partitions) || self.partitions == oldSelf.partitions",fieldPath=".partitions",message="the number of partitions of this topic cannot be changed: a group is in the one that the hash of its name and their number say, and would lose its offsets"
+// +kubebuilder:validation:XValidation:rule="!has(self.topicName) || !(self.topicName in ['__consumer_offsets', '__transaction_state']) || !has(self.partitions) || !has(oldSelf.partitions) || self.partitions == oldSelf.partitions",fieldPath=".partitions",message="the number of partitions of this topic cannot be changed: it determines the partition of each group, so groups would lose their offsets"
 type TopicSpec struct {
 	// Cluster is the name of the LogCluster, in the same namespace, that stores the topic. It
 	// cannot be changed.
@@ -55,8 +56,8 @@ type TopicSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="topicName cannot be set, changed or removed later: make a new Topic"
 	TopicName string `json:"topicName,omitempty"`
 
-	// Partitions is the number of partitions. It can be raised and not lowered; that of internal
-	// topics such as __consumer_offsets cannot be changed. Default 1.
+	// Partitions is the number of partitions. The number can be raised but not lowered; for
+	// internal topics such as __consumer_offsets it cannot be changed. Default 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
@@ -83,7 +84,7 @@ type TopicStatus struct {
 	// +optional
 	TopicID string `json:"topicID,omitempty"`
 
-	// Partitions is the number of the topic's Partition resources that exist.
+	// Partitions is the number of existing Partition resources of the topic.
 	// +kubebuilder:default=0
 	Partitions int32 `json:"partitions"`
 
@@ -91,13 +92,13 @@ type TopicStatus struct {
 	// +kubebuilder:default=0
 	ReadyPartitions int32 `json:"readyPartitions"`
 
-	// UnderReplicated is the number of partitions that have no leader, or a replica that is not in
+	// UnderReplicated is the number of partitions without a leader or with a replica that is not in
 	// sync.
 	// +kubebuilder:default=0
 	UnderReplicated int32 `json:"underReplicated"`
 
-	// Compression is how batches are stored, with the defaults of the cluster and of the codec
-	// resolved.
+	// Compression is the compression of stored batches, after the defaults of the cluster and of
+	// the codec have been applied.
 	// +optional
 	Compression *CompressionStatus `json:"compression,omitempty"`
 
@@ -115,19 +116,20 @@ type TopicStatus struct {
 
 // CompressionStatus is the effective compression of a topic's batches.
 type CompressionStatus struct {
-	// Type is the codec of stored batches. producer stores each batch as its producer compressed
-	// it.
+	// Type is the codec of stored batches. The value producer means that each batch is stored as
+	// its producer compressed it.
 	Type CompressionType `json:"type"`
 	// Level is the effective compression level. It is absent for a codec without levels.
 	// +optional
 	Level *int32 `json:"level,omitempty"`
 	// Encoder is the setting of the Go encoder for this level, such as "zstd best (as levels 10 to
-	// 22)". Encoders have fewer settings than codecs have levels. It is absent if the brokers do
-	// not compress.
+	// 22)". The encoders have fewer settings than the codecs have levels. Encoder is absent if the
+	// brokers do not compress.
 	// +optional
 	Encoder string `json:"encoder,omitempty"`
 	// Clean is the compression of batches that the cleaner writes, if compression.clean is set.
-	// Otherwise the cleaner uses the compression above, or with producer each batch's own codec.
+	// Otherwise the cleaner uses type and level above; with type producer it keeps each batch's own
+	// codec.
 	// +optional
 	Clean *CleanCompressionStatus `json:"clean,omitempty"`
 }
@@ -146,37 +148,37 @@ type CleanCompressionStatus struct {
 }
 
 // CompactionStatus summarizes the compaction of a topic. Each replica has its own cleaner. Sizes,
-// phase and progress are those of the partitions' leaders, so that a follower's copy is not counted
-// twice; cleanNow covers all replicas.
+// phase and progress are those of the leaders, so that each partition is included once; cleanNow
+// covers all replicas.
 //
-// Numbers are rounded. If only numbers have changed, they are written at a limited rate. The
-// brokers' metrics and GET /api/v1/partitions have the exact values.
+// Numbers are rounded. If only numbers have changed, the status is written at a limited rate. The
+// brokers' metrics and GET /api/v1/partitions contain the exact values.
 type CompactionStatus struct {
 	// Dirty is the largest dirty ratio of any partition, such as "37%".
 	// +optional
 	Dirty string `json:"dirty,omitempty"`
-	// Reclaimable is the number of bytes that a clean of all partitions would free, to two digits.
-	// It is absent while unknown.
+	// Reclaimable is the number of bytes that a clean of all partitions would free, rounded to
+	// about 3 percent. It is absent while unknown.
 	// +optional
 	Reclaimable *resource.Quantity `json:"reclaimable,omitempty"`
 	// Phase is the most active phase of any partition: Idle, Queued, Indexing, Deduplicating,
 	// Rewriting or Committing.
 	// +optional
 	Phase string `json:"phase,omitempty"`
-	// ProgressPercent is the mean progress of the running passes. It is absent while none is
+	// ProgressPercent is the mean progress of the running passes. It is absent while no pass is
 	// running.
 	// +optional
 	ProgressPercent *int32 `json:"progressPercent,omitempty"`
-	// ETA is the estimated time at which the last running pass ends. It is absent while none is
-	// running.
+	// ETA is the estimated time at which the last of the running passes ends. It is absent while no
+	// pass is running.
 	// +optional
 	ETA *metav1.Time `json:"eta,omitempty"`
-	// LastCleaned is the time of the last successful pass, of the partition where that is longest
-	// ago.
+	// LastCleaned is the time of the last successful pass of a partition: the oldest such time of
+	// all partitions.
 	// +optional
 	LastCleaned *metav1.Time `json:"lastCleaned,omitempty"`
-	// CleanNow is the state of the clean that the annotation heartwood.dev/clean-now requests. It
-	// is absent without the annotation.
+	// CleanNow is the state of the clean that the annotation heartwood.dev/clean-now requests.
+	// CleanNow is absent without the annotation.
 	// +optional
 	CleanNow *CleanNowStatus `json:"cleanNow,omitempty"`
 }
@@ -185,11 +187,12 @@ type CompactionStatus struct {
 type CleanNowStatus struct {
 	// Value is the value of the annotation, truncated to 128 bytes.
 	Value string `json:"value"`
-	// State is Pending until a replica is being cleaned, Running while one is, Failed while none is
-	// and the pass of one has failed (it is retried with backoff), and Done when every replica has
-	// been cleaned.
+	// State is Running while a replica is being cleaned. Otherwise it is Failed if a pass of any
+	// replica has failed (the pass is retried with backoff), Done if every replica has been
+	// cleaned, and Pending in all other cases.
 	State CleanNowState `json:"state"`
-	// Replicas is the number of replicas that were cleaned for this value, such as "2/3".
+	// Replicas is the number of replicas that were cleaned for this value, and the number of all
+	// replicas, such as "2/3".
 	// +optional
 	Replicas string `json:"replicas,omitempty"`
 	// Finished is when the last replica was cleaned. It is absent until State is Done.
@@ -202,7 +205,7 @@ type CleanNowStatus struct {
 // +kubebuilder:validation:Enum=Pending;Running;Failed;Done
 type CleanNowState string
 
-// States of a requested clean.
+// Values of CleanNowStatus.State.
 const (
 	CleanNowPending CleanNowState = "Pending"
 	CleanNowRunning CleanNowState = "Running"
@@ -228,8 +231,8 @@ func (t *Topic) KafkaName() string {
 }
 
 // OlderThan reports whether a Topic is older than another one. Creation times have a resolution of
-// seconds; ties are broken by name. Of several Topics that claim a Kafka name, operator and brokers
-// give it to the oldest.
+// seconds; ties are broken by name. If several Topics claim the same Kafka name, operator and
+// brokers use the oldest Topic.
 func (t *Topic) OlderThan(other *Topic) bool {
 	if !t.CreationTimestamp.Equal(&other.CreationTimestamp) {
 		return t.CreationTimestamp.Before(&other.CreationTimestamp)
@@ -242,12 +245,12 @@ func (t *Topic) OlderThan(other *Topic) bool {
 const CleanNowBytesMax = 128
 
 // CleanNow returns the value of the annotation heartwood.dev/clean-now, truncated to
-// CleanNowBytesMax bytes, or "" if there is none. Each replica is cleaned once for each value; a
-// value that is set again after another one counts as new.
+// CleanNowBytesMax bytes, or "" if there is none. Each replica is cleaned once for each new value.
+// A value that was used before is new again if the annotation had another value in between.
 func (t *Topic) CleanNow() string {
 	value := t.Annotations[AnnotationCleanNow]
 	if len(value) > CleanNowBytesMax {
-		// An incomplete character at the end is removed, as the value is sent as JSON.
+		// ToValidUTF8 removes a truncated character at the end, because the value is sent as JSON.
 		return strings.ToValidUTF8(value[:CleanNowBytesMax], "")
 	}
 	return value

@@ -4,7 +4,7 @@ package crd
 
 import "embed"
 
-// Files has one CustomResourceDefinition per file, in YAML.
+// Files contains one YAML file per CustomResourceDefinition.
 //
 //go:embed *.yaml
 var Files embed.FS

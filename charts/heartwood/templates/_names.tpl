@@ -1,4 +1,4 @@
-{{/* The prefix of all names: the release's name, and the chart's unless the release's contains it. */}}
+{{/* The prefix of all names: the release's name, followed by the chart's name unless the release's name contains it. */}}
 {{- define "heartwood.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
@@ -12,8 +12,8 @@
 {{ include "heartwood.fullname" . }}-operator
 {{- end -}}
 
-{{/* The name of cluster-scoped objects, which must differ between releases of the same name in different namespaces. A namespace name
-contains no colon. */}}
+{{/* The name of cluster-scoped objects. It contains the namespace, because releases in different namespaces may have the same name. The
+separator is a colon, because the name of a namespace contains none. */}}
 {{- define "heartwood.operatorEverywhere" -}}
 {{ .Release.Namespace }}:{{ include "heartwood.operator" . }}
 {{- end -}}
@@ -22,7 +22,7 @@ contains no colon. */}}
 {{ default (include "heartwood.operator" .) .Values.serviceAccount.name }}
 {{- end -}}
 
-{{/* The image, by digest if there is one. It is also the default image of brokers. */}}
+{{/* The image, by digest if image.digest is set. It is also the default image of brokers. */}}
 {{- define "heartwood.image" -}}
 {{- $image := .Values.image -}}
 {{- if $image.digest -}}
@@ -32,7 +32,7 @@ contains no colon. */}}
 {{- end -}}
 {{- end -}}
 
-{{/* The selector of the Deployment, which is immutable. */}}
+{{/* The selector of the Deployment. Kubernetes does not allow changes of a Deployment's selector. */}}
 {{- define "heartwood.selector" -}}
 app.kubernetes.io/name: heartwood
 app.kubernetes.io/instance: {{ .Release.Name }}
