@@ -1,6 +1,6 @@
-// Package controllers sets up the operator: the controllers that make a Kubernetes cluster match
-// its LogClusters and Topics and report the progress in their status. Each controller is a
-// subpackage:
+// Package controllers sets up the operator: the controllers that create and update Kubernetes
+// objects as LogClusters and Topics require, and report the progress in the status of these
+// resources. Each controller is a subpackage (inputs -> results):
 //
 //	logcluster  LogCluster -> the objects of internal/operator/render, by server-side apply;
 //	            StatefulSet, Topics, Partitions -> LogCluster.status (logcluster-status)
@@ -16,13 +16,14 @@
 //
 // # Invariants
 //
-//  1. A reconciler gathers all its input, decides by pure functions, and writes at the end. It does
-//     not depend on which event triggered it, nor on receiving every event.
-//  2. It writes nothing if nothing has changed.
+//  1. A reconciler reads all its input, decides by pure functions, and writes at the end. Its
+//     result does not depend on the event that triggered it, and it may miss events.
+//  2. A reconciler writes nothing if nothing has changed.
 //  3. A Partition's status has two writers, the operator and the leader, and is written by
 //     compare-and-swap. After a conflict, the event of the other write triggers another
 //     reconciliation. Every other status has one writer.
 //
-// Goroutines: the manager's, and those of reports.Collector and of the connections of package
-// broker, which end with the manager. All locks are leaves and are never held over I/O.
+// Goroutines: those of the manager, of reports.Collector, and of the connections in package broker;
+// all of them end with the manager. While any lock of these packages is held, no other lock is
+// acquired and no I/O is done.
 package controllers

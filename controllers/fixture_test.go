@@ -19,7 +19,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
 
-// fixture is a namespace of its own, with helpers that play the brokers and the kubelet.
+// fixture is a namespace for one spec. Its methods act as brokers, leaders and users would.
 type fixture struct{ namespace string }
 
 func newFixture() *fixture {
@@ -44,7 +44,8 @@ func (f *fixture) cluster(brokers int32) *v1alpha1.LogCluster {
 	return cluster
 }
 
-// topic creates a Topic of cluster main; change may change its spec.
+// topic creates a Topic of cluster main. If change is not nil, it sets fields of the Topic's spec
+// first.
 func (f *fixture) topic(name string, change func(*v1alpha1.TopicSpec)) *v1alpha1.Topic {
 	GinkgoHelper()
 	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -63,7 +64,7 @@ func get[T client.Object](g Gomega, f *fixture, name string, object T) T {
 	return object
 }
 
-// change updates an object and retries on conflicts.
+// change applies how to the stored object and updates the object. It retries after conflicts.
 func change[T client.Object](f *fixture, name string, object T, how func(T)) {
 	GinkgoHelper()
 	Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -83,7 +84,7 @@ func (f *fixture) partitions(g Gomega) []v1alpha1.Partition {
 	return partitions.Items
 }
 
-// serve plays a leader: it reports that the partition's leader epoch is served.
+// serve acts as the leader of a partition: it reports that it serves the partition's leader epoch.
 func (f *fixture) serve(name string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -94,7 +95,8 @@ func (f *fixture) serve(name string) {
 	}).Should(Succeed())
 }
 
-// expectReason waits until a condition has a reason and a message that contains substrings.
+// expectReason waits until the condition of type kind has the given reason and a message that
+// contains all given substrings.
 func expectReason(conditions func(Gomega) []metav1.Condition, kind, reason string,
 	message ...string) {
 	GinkgoHelper()
@@ -129,11 +131,11 @@ func (f *fixture) clusterConditions() func(Gomega) []metav1.Condition {
 	}
 }
 
-// validThroughout is the duration of a Lease that does not expire during a spec.
+// validThroughout is the duration of a Lease that must not expire during a spec.
 const validThroughout = time.Hour
 
-// renew plays a broker: it renews its Lease for a duration, with a broker epoch and a disk. An
-// empty holder is a broker that has stopped gracefully.
+// renew acts as a broker: it renews the broker's Lease for a duration, with a broker epoch and a
+// disk. With an empty holder, it acts as a broker that has stopped gracefully.
 func (f *fixture) renew(broker int32, holder string, epoch int32, disk string,
 	duration time.Duration) {
 	GinkgoHelper()
@@ -171,7 +173,7 @@ func (f *fixture) expectEvent(name, kind, reason string) {
 	}).Should(Succeed())
 }
 
-// reconciled returns how many reconciliations a controller has completed.
+// reconciled returns the number of reconciliations that a controller has completed.
 func reconciled(g Gomega, controller string) (sum float64) {
 	for _, value := range series(g, "controller_runtime_reconcile_total", "controller",
 		controller) {
@@ -180,7 +182,8 @@ func reconciled(g Gomega, controller string) (sum float64) {
 	return sum
 }
 
-// measuredOutages returns how many outages of partitions were measured.
+// measuredOutages returns the number of outages that metric heartwood_operator_election_seconds has
+// observed.
 func measuredOutages(g Gomega) (count uint64) {
 	families, err := metrics.Registry.Gather()
 	g.Expect(err).NotTo(HaveOccurred())
@@ -192,7 +195,7 @@ func measuredOutages(g Gomega) (count uint64) {
 	return count
 }
 
-// series returns the values of a metric's series with a label.
+// series returns the values of those series of a metric whose label has the given value.
 func series(g Gomega, name, label, value string) (values []float64) {
 	families, err := metrics.Registry.Gather()
 	g.Expect(err).NotTo(HaveOccurred())

@@ -44,7 +44,8 @@ var _ = Describe("The manifests of config", func() {
 			object := &unstructured.Unstructured{}
 			Expect(yaml.Unmarshal(document, object)).To(Succeed())
 			switch object.GetKind() {
-			case "ClusterRoleBinding": // the suite has its own
+			// not created: the test suite has created one of the same name
+			case "ClusterRoleBinding":
 				Expect(object.GetName()).To(Equal("heartwood-operator"))
 				continue
 			case "Deployment":

@@ -15,8 +15,9 @@ import (
 	"heartwood.dev/heartwood/internal/restmapper"
 )
 
-// Mapper is a manager's MapperProvider for the kinds that the controllers use. It makes no request,
-// so an operator can start while the API server is unavailable (see restmapper).
+// Mapper is the MapperProvider of the operator's manager. It supports the kinds that the
+// controllers use, without any request to the API server, so an operator can start while the API
+// server is unavailable (see package restmapper).
 func Mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	return restmapper.New(
 		restmapper.Namespaced(v1alpha1.GroupVersion, "LogCluster", "Topic", "Partition"),

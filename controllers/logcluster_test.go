@@ -29,7 +29,8 @@ var _ = Describe("A LogCluster", func() {
 	var f *fixture
 	BeforeEach(func() { f = newFixture() })
 
-	// rendered reads the rendered objects from the API server.
+	// rendered returns the objects that the operator creates for a LogCluster, as stored in the API
+	// server.
 	rendered := func(g Gomega, cluster *v1alpha1.LogCluster) []client.Object {
 		objects := render.Cluster(cluster, render.Settings{})
 		for _, object := range objects {
@@ -68,7 +69,8 @@ var _ = Describe("A LogCluster", func() {
 	})
 
 	It("has an event when an object cannot be applied", func() {
-		f.create(&corev1.Service{ // owned by another controller
+		// the operator cannot apply this Service, because another controller owns it
+		f.create(&corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: "main-bootstrap",
 				OwnerReferences: []metav1.OwnerReference{{
 					APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "1",
@@ -94,7 +96,8 @@ var _ = Describe("A LogCluster", func() {
 		before := versions()
 		count := reconciled(Default, "logcluster")
 		change(f, "main", cluster,
-			func(cluster *v1alpha1.LogCluster) { // not part of the rendered objects
+			// a setting that is not part of the rendered objects
+			func(cluster *v1alpha1.LogCluster) {
 				cluster.Spec.Cleaner = &v1alpha1.Cleaner{Workers: new(int32(2))}
 			})
 		Eventually(func(g Gomega) {
@@ -116,7 +119,7 @@ var _ = Describe("A LogCluster", func() {
 			g.Expect(status.Bootstrap).To(Equal("main-bootstrap." + f.namespace + ".svc:9092"))
 		}).Should(Succeed())
 
-		// Envtest has no StatefulSet controller; the test writes its status.
+		// Envtest runs no StatefulSet controller, so the test writes the status of the StatefulSet.
 		Eventually(func(g Gomega) {
 			brokers := get(g, f, "main-broker", &appsv1.StatefulSet{})
 			brokers.Status = appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2,
@@ -133,7 +136,8 @@ var _ = Describe("A LogCluster", func() {
 			g.Expect(get(g, f, "main", &v1alpha1.LogCluster{}).Status.UnderReplicated).To(BeZero())
 		}).Should(Succeed())
 
-		// A node loses power: the kubelet no longer reports the pod, and the broker stops renewing.
+		// The node of broker 1 loses power: its pod still looks ready, but the broker no longer
+		// renews its Lease.
 		f.renew(1, "a", 1, "disk", time.Second)
 		expectReason(f.clusterConditions(), v1alpha1.ConditionReady, v1alpha1.ReasonBrokersNotReady,
 			"1 of 2", "brokers [1] are ready, but the brokers do not renew")
@@ -190,7 +194,7 @@ var _ = Describe("A LogCluster", func() {
 			&v1alpha1.LogClusterList{}, &v1alpha1.TopicList{}, &v1alpha1.PartitionList{},
 			&coordinationv1.LeaseList{},
 		} {
-			// once the role is bound
+			// succeeds as soon as the operator has created the RoleBinding
 			Eventually(func() error { return broker.List(ctx, list, in) }).Should(Succeed())
 		}
 		Expect(broker.Create(ctx,
@@ -233,7 +237,7 @@ var _ = Describe("A LogCluster", func() {
 		done.Store(new(""))
 		server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter,
 			_ *http.Request) {
-			// as a broker reads it
+			// the server acts as a broker, which reads the annotation
 			requested := get(Default, f, "tickets", &v1alpha1.Topic{}).CleanNow()
 			rows := make([]report.Partition, 2)
 			for i := range rows {

@@ -8,28 +8,29 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// OperatorLease is the name of the Lease by which operators elect the one that is active.
+// OperatorLease is the name of the Lease whose holder is the active operator.
 const OperatorLease = "heartwood-operator"
 
-// operatorRenewDeadline is how long an operator tries to renew the Lease before it exits:
-// controller-runtime's default.
+// operatorRenewDeadline is the time for which an operator tries to renew the Lease before it exits.
+// It is the default of controller-runtime.
 const operatorRenewDeadline = 10 * time.Second
 
-// OperatorLock returns the operators' Lease for an operator whose identity, that of its pod, is
-// kept across restarts. An operator that cannot renew its Lease exits, as in an outage of the API
-// server, and cannot release the Lease. With controller-runtime's identity, which is another one at
-// each start, the restarted operator would wait until its own Lease expires. With the pod's
-// identity it continues at once (ADR 0187).
+// OperatorLock returns the lock on the operators' Lease for an operator with a given identity,
+// which must remain the same when the operator restarts. An operator that cannot renew its Lease,
+// as in an outage of the API server, exits without releasing it. controller-runtime would generate
+// another identity at each start, so the restarted operator would have to wait until its own
+// earlier Lease expires. With a constant identity, such as that of its pod, it continues at once
+// (ADR 0187).
 //
-// No two running processes may have the same identity. A pod satisfies this: its container is
-// started again only after the previous one has exited.
+// No two running processes may have the same identity. The identity of a pod satisfies this:
+// Kubernetes starts a container again only after its previous process has exited.
 func OperatorLock(config *rest.Config, namespace, identity string) (resourcelock.Interface, error) {
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, namespace,
 		OperatorLease,
 		resourcelock.ResourceLockConfig{Identity: identity}, rest.CopyConfig(config),
 		operatorRenewDeadline)
 	if err != nil {
-		return nil, fmt.Errorf("create the lock on the operators' lease: %w", err)
+		return nil, fmt.Errorf("create the lock on the operators' Lease: %w", err)
 	}
 	return lock, nil
 }

@@ -11,13 +11,13 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 )
 
-// operator is an operator that only takes part in leader election.
+// operator is a leader election client that stands for an operator; it runs no controllers.
 type operator struct {
-	active chan struct{} // closed when it is elected
-	exit   func()        // exits without releasing the Lease
+	active chan struct{} // closed when the operator is elected
+	exit   func()        // stops the operator without releasing the Lease
 }
 
-// startOperator starts an operator with a lease duration.
+// startOperator starts an operator whose Lease has the given duration.
 func startOperator(namespace, identity string, duration time.Duration) *operator {
 	GinkgoHelper()
 	lock, err := OperatorLock(config, namespace, identity)
@@ -55,7 +55,8 @@ var _ = Describe("The Lease of operators", func() {
 		return found
 	}
 
-	// The Leases last an hour, so an operator that is elected did not wait for the expiry of one.
+	// The duration of the Lease is an hour, so an operator that is elected during the test did not
+	// wait for the Lease to expire.
 	It("is acquired at once by a restarted operator, and by no other one", func() {
 		f := newFixture()
 		first := startOperator(f.namespace, "pod-a", time.Hour)
@@ -68,7 +69,7 @@ var _ = Describe("The Lease of operators", func() {
 		again := startOperator(f.namespace, "pod-a", time.Hour)
 		Eventually(again.active).Should(BeClosed())
 		Expect(lease(f).Spec.LeaseTransitions).To(Equal(held.Spec.LeaseTransitions),
-			"the Lease is the same")
+			"the holder has not changed")
 		Consistently(other.active, time.Second).ShouldNot(BeClosed())
 
 		By("another operator acquires it after it has expired")

@@ -42,10 +42,10 @@ var _ = Describe("A Partition", func() {
 			expectReason(f.partitionConditions("orders-0"), v1alpha1.ConditionReady,
 				v1alpha1.ReasonReady)
 
-			f.renew(0, "a", 1, "disk", time.Second) // the last renewal
+			f.renew(0, "a", 1, "disk", time.Second) // no renewal follows, so the Lease expires
 			expectLeader(-1, 2)
 			expectReason(f.partitionConditions("orders-0"), v1alpha1.ConditionReady,
-				v1alpha1.ReasonLeaderOffline, "serves again as soon as")
+				v1alpha1.ReasonLeaderOffline, "serves again when")
 			expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady,
 				v1alpha1.ReasonPartitionsNotReady)
 
@@ -134,7 +134,7 @@ var _ = Describe("A Partition", func() {
 		other.Name = v1alpha1.BrokerLeaseName("main", 0)
 		other.Labels = map[string]string{v1alpha1.LabelCluster: "another"}
 		f.create(other)
-		f.renew(1, "a", 1, "disk", validThroughout) // a broker without replicas
+		f.renew(1, "a", 1, "disk", validThroughout) // a broker without replicas of this partition
 		Consistently(func(g Gomega) int32 {
 			return get(g, f, "orders-0", &v1alpha1.Partition{}).Status.Leader
 		}, "300ms").Should(Equal(int32(-1)))

@@ -19,7 +19,7 @@ var _ = Describe("A broker's rack", func() {
 		return get(g, f, v1alpha1.BrokerLeaseName("main", broker),
 			&coordinationv1.Lease{}).Annotations[v1alpha1.AnnotationRack]
 	}
-	// runs creates a broker with a pod on a node with labels.
+	// runs creates a node with labels, and on this node the pod of a broker that renews its Lease.
 	runs := func(broker int32, labels map[string]string) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "node-", Labels: labels}}
 		Expect(api.Create(context.Background(), node)).To(Succeed())
@@ -64,7 +64,7 @@ var _ = Describe("A broker's rack", func() {
 			g.Expect(partitions).To(HaveLen(4))
 			for _, p := range partitions {
 				g.Expect(p.Spec.Replicas).To(ContainElement(int32(2)),
-					"the only broker in the west: %v", p.Spec.Replicas)
+					"broker 2 is the only broker in rack west: %v", p.Spec.Replicas)
 			}
 		}).Should(Succeed())
 	})

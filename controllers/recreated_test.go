@@ -60,7 +60,8 @@ var _ = Describe("A deleted Partition", func() {
 			f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 4 })
 			Eventually(func(g Gomega) { g.Expect(f.partitions(g)).To(HaveLen(4)) }).Should(Succeed())
 			before := f.partitions(Default)
-			for round := range 3 { // an assignment by load would move it eventually
+			// if replicas were assigned by load, some would move after a few rounds
+			for round := range 3 {
 				for i := range before {
 					if i != round {
 						Expect(api.Delete(context.Background(), &before[i])).To(Succeed())
@@ -86,7 +87,7 @@ var _ = Describe("A deleted Partition", func() {
 			v1alpha1.ReasonLeaderOffline)
 		policy := applyPolicy(f.namespace)
 		partition := get(Default, f, "kept-0", &v1alpha1.Partition{})
-		Eventually(func(g Gomega) { // the API server enforces a new policy after a moment
+		Eventually(func(g Gomega) { // the API server needs a moment to enforce a new policy
 			err := api.Delete(context.Background(), partition, client.DryRunAll)
 			g.Expect(apierrors.IsInvalid(err) || apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 			g.Expect(err.Error()).To(ContainSubstring("delete Topic kept instead"))
@@ -112,8 +113,8 @@ var _ = Describe("A deleted Partition", func() {
 	})
 })
 
-// applyPolicy creates the objects of config/admission, for one namespace only, because other specs
-// delete Partitions.
+// applyPolicy creates the objects of config/admission. They apply to one namespace only, because
+// other specs delete Partitions.
 func applyPolicy(namespace string) (created []client.Object) {
 	GinkgoHelper()
 	content, err := os.ReadFile("../config/admission/partitions.yaml")

@@ -17,8 +17,8 @@ import (
 	"heartwood.dev/heartwood/controllers/brokerstate"
 )
 
-// pod creates a broker's pod whose container has been running for a minute, as the StatefulSet and
-// the kubelet would.
+// pod creates a broker's pod, and reports its container as running for a minute, as the StatefulSet
+// controller and the kubelet would.
 func (f *fixture) pod(broker int32) *corev1.Pod {
 	GinkgoHelper()
 	pod := &corev1.Pod{
@@ -39,7 +39,7 @@ func (f *fixture) pod(broker int32) *corev1.Pod {
 	return pod
 }
 
-// container plays the kubelet: it reports the state of a pod's broker container.
+// container acts as the kubelet: it reports the state of the broker's container in a pod.
 func (f *fixture) container(pod *corev1.Pod, state corev1.ContainerState) {
 	GinkgoHelper()
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning,
@@ -49,7 +49,7 @@ func (f *fixture) container(pod *corev1.Pod, state corev1.ContainerState) {
 	Expect(api.Status().Update(context.Background(), pod)).To(Succeed())
 }
 
-// ready plays the kubelet: it reports a pod as ready.
+// ready acts as the kubelet: it reports a pod as ready.
 func (f *fixture) ready(pod *corev1.Pod) {
 	GinkgoHelper()
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady,
@@ -57,7 +57,7 @@ func (f *fixture) ready(pod *corev1.Pod) {
 	Expect(api.Status().Update(context.Background(), pod)).To(Succeed())
 }
 
-// annotate adds annotations to a broker's Lease and sets its acquire time.
+// annotate adds annotations to a broker's Lease and sets the acquireTime of the Lease to now.
 func (f *fixture) annotate(broker int32, annotations map[string]string) {
 	GinkgoHelper()
 	change(f, v1alpha1.BrokerLeaseName("main", broker), &coordinationv1.Lease{},
@@ -82,7 +82,7 @@ var _ = Describe("A Partition of three replicas", func() {
 		slices.Sort(ids)
 		return ids
 	}
-	// expect waits for a leader and an ISR, and returns the leader epoch.
+	// expect waits until the partition has the given leader and ISR, and returns the leader epoch.
 	expect := func(leader int32, isr ...int32) (epoch int32) {
 		GinkgoHelper()
 		Eventually(func(g Gomega) {
@@ -93,7 +93,7 @@ var _ = Describe("A Partition of three replicas", func() {
 		}).Should(Succeed())
 		return epoch
 	}
-	join := func(ids ...int32) { // as the leader does once the followers have caught up
+	join := func(ids ...int32) { // writes the ISR, as the leader does once followers have caught up
 		GinkgoHelper()
 		Eventually(func(g Gomega) {
 			partition := get(g, f, "orders-0", &v1alpha1.Partition{})
@@ -108,7 +108,7 @@ var _ = Describe("A Partition of three replicas", func() {
 			g.Expect(api.Status().Update(context.Background(), partition)).To(Succeed())
 		}).Should(Succeed())
 	}
-	var replicas []int32 // the preferred leader first
+	var replicas []int32 // spec.replicas of orders-0, the preferred leader first
 	BeforeEach(func() {
 		f = newFixture()
 		f.cluster(3)
@@ -141,7 +141,7 @@ var _ = Describe("A Partition of three replicas", func() {
 			expectReason(f.topicConditions("orders"), v1alpha1.ConditionReplicated,
 				v1alpha1.ReasonUnderReplicated, "orders-0")
 
-			By("the pod's earlier exit does not count against the restarted broker")
+			By("the pod's earlier exit is no evidence against the restarted broker")
 			f.renew(replicas[0], "b", 2, "disk"+string('0'+replicas[0]), validThroughout)
 			f.annotate(replicas[0], map[string]string{v1alpha1.AnnotationPod: string(pod.UID)})
 			change(f, pod.Name, pod, func(*corev1.Pod) {})
@@ -183,14 +183,15 @@ var _ = Describe("A Partition of three replicas", func() {
 	It("waits for the in-sync replica after all brokers have stopped", func() {
 		f.renew(replicas[1], "", 1, "disk"+string('0'+replicas[1]), validThroughout)
 		expect(replicas[0], slices.Sorted(slices.Values([]int32{replicas[0], replicas[2]}))...)
-		// The last two stop one after the other; only the last one has every acknowledged record.
+		// The remaining two brokers stop one after the other. Only the broker that stops last has
+		// every acknowledged record.
 		f.renew(replicas[0], "", 1, "disk"+string('0'+replicas[0]), validThroughout)
 		expect(replicas[2], replicas[2])
 		f.renew(replicas[2], "", 1, "disk"+string('0'+replicas[2]), validThroughout)
 		expect(-1, replicas[2])
 		f.renew(replicas[0], "b", 2, "disk"+string('0'+replicas[0]), validThroughout)
 		expectReason(f.partitionConditions("orders-0"), v1alpha1.ConditionReady,
-			v1alpha1.ReasonLeaderOffline, "To continue with its records",
+			v1alpha1.ReasonLeaderOffline, "continue with this broker as leader",
 			v1alpha1.AnnotationAcceptDataLoss)
 		f.renew(replicas[2], "b", 2, "disk"+string('0'+replicas[2]), validThroughout)
 		expect(replicas[2], replicas[2])

@@ -26,20 +26,21 @@ import (
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
-// Setup adds all controllers to a manager, which must have been created with CacheByObject and must
-// not have started. It can be called once per process, as it registers metrics with
-// controller-runtime's registry. After an error the manager must not be used.
+// Setup adds all controllers to a manager. The manager must have been created with CacheByObject
+// and must not have started. Setup can be called only once per process, because it registers
+// metrics with controller-runtime's registry. After an error the manager must not be used.
 func Setup(mgr ctrl.Manager, settings render.Settings) error {
 	return setup(mgr, settings, options{})
 }
 
-// CacheByObject restricts what a manager's cache holds. Of Leases and pods it holds those of
-// brokers only: every node has a Lease, too, and renews it every few seconds. The transforms remove
-// fields that are not used; package partition requires the one of Partitions.
+// CacheByObject restricts the content of a manager's cache. It caches only the Leases and pods of
+// brokers; each node has a Lease too, which the kubelet renews every few seconds. The transforms
+// remove fields that no controller reads. clearManagedFields in package partition depends on the
+// transform of Partitions.
 func CacheByObject() map[client.Object]cache.ByObject {
 	ofBrokers, err := labels.NewRequirement(v1alpha1.LabelCluster, selection.Exists, nil)
 	if err != nil {
-		panic(err) // the label's name is a constant
+		panic(err) // impossible: the label's name is a constant
 	}
 	return map[client.Object]cache.ByObject{
 		&coordinationv1.Lease{}: {Label: labels.NewSelector().Add(*ofBrokers)},
@@ -56,7 +57,7 @@ type options struct {
 	settleTime           time.Duration // see logcluster.Reconciler
 }
 
-// setup creates what the controllers share, then the controllers.
+// setup creates the objects that the controllers share, and then adds the controllers.
 func setup(mgr ctrl.Manager, settings render.Settings, options options) error {
 	if err := index.Add(mgr); err != nil {
 		return fmt.Errorf("add indexes: %w", err)

@@ -30,16 +30,17 @@ import (
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
 
-// operatorUser is the user of the controllers in these tests. It has the permissions of config/rbac
-// and no others.
+// operatorUser is the user of the controllers in these tests. It has only the permissions of
+// config/rbac.
 const operatorUser = "heartwood-operator-under-test"
 
 var (
-	config *rest.Config // of a user with all permissions
+	config *rest.Config // configuration of a user with all permissions
 	api    client.Client
-	// writes counts the write requests of the controllers, by namespace.
+	// writes contains the number of write requests of the controllers in each namespace, without
+	// those of events.
 	writes = &counts{of: map[string]int{}}
-	// hosts resolves the brokers' names.
+	// hosts maps the brokers' addresses to those of test servers.
 	hosts = &resolver{addresses: map[string]string{}}
 )
 
@@ -65,7 +66,7 @@ func TestControllers(t *testing.T) {
 	RunSpecs(t, "controllers")
 }
 
-// startManager runs the controllers until t ends.
+// startManager starts a manager with all controllers, which runs until t ends.
 func startManager(t *testing.T, scheme *runtime.Scheme) {
 	operator := rest.CopyConfig(config)
 	operator.Impersonate.UserName = operatorUser
@@ -99,7 +100,7 @@ func startManager(t *testing.T, scheme *runtime.Scheme) {
 	})
 }
 
-// bindOperator grants the operator the role that controller-gen generated from the RBAC markers.
+// bindOperator grants operatorUser the role that controller-gen generated from the RBAC markers.
 func bindOperator(t *testing.T) {
 	content, err := os.ReadFile("../config/rbac/role.yaml")
 	if err != nil {
@@ -123,7 +124,7 @@ func bindOperator(t *testing.T) {
 	}
 }
 
-// countWrites counts write requests other than those of events.
+// countWrites counts write requests in writes. It ignores requests that write events.
 type countWrites struct{ next http.RoundTripper }
 
 func (c countWrites) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -136,7 +137,7 @@ func (c countWrites) RoundTrip(request *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(request)
 }
 
-// counts are counters by name.
+// counts is a set of counters, each with a name.
 type counts struct {
 	mu sync.Mutex
 	of map[string]int
@@ -154,7 +155,8 @@ func (c *counts) get(name string) int {
 	return c.of[name]
 }
 
-// resolver takes the place of the cluster's DNS.
+// resolver replaces the DNS of a Kubernetes cluster: it maps the address of a broker to another
+// address.
 type resolver struct {
 	mu        sync.Mutex
 	addresses map[string]string

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// firstRow returns the first row that kubectl get -o wide prints of the fixture's resources of a
-// kind, by column name.
+// firstRow returns the cells, by column name, of the first row that kubectl get -o wide would print
+// for one kind of resource in the fixture's namespace.
 func (f *fixture) firstRow(g Gomega, resources string) map[string]any {
 	client, err := rest.HTTPClientFor(config)
 	g.Expect(err).NotTo(HaveOccurred())

@@ -163,7 +163,8 @@ var _ = Describe("A Topic", func() {
 		f.cluster(1)
 		name := func(spec *v1alpha1.TopicSpec) { spec.TopicName = "Orders_1" }
 		first := f.topic("a-first", name)
-		// Creation times have a resolution of seconds, and ties are broken by name.
+		// The first Topic counts as older even if both are created in the same second, because its
+		// name sorts first.
 		f.topic("b-second", name)
 		expectReason(f.topicConditions("b-second"), v1alpha1.ConditionReady,
 			v1alpha1.ReasonTopicNameTaken, "a-first", "Orders_1", "delete one")
@@ -241,18 +242,21 @@ var _ = Describe("A Topic", func() {
 		f.topic("orders", nil)
 		f.serve("orders-0")
 		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
-		Eventually(func(g Gomega) { // the LogCluster's status is updated last
+		// wait for the last expected write, the status of the LogCluster
+		Eventually(func(g Gomega) {
 			status := get(g, f, "main", &v1alpha1.LogCluster{}).Status
 			g.Expect([]int32{status.Topics, status.Partitions,
 				status.UnderReplicated}).To(Equal([]int32{1, 1, 0}))
-			// the last of the rendered objects
+			// and for the last object that the operator renders
 			get(g, f, "main-broker", &appsv1.StatefulSet{})
 		}).Should(Succeed())
 		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReplicated,
 			v1alpha1.ReasonInSync)
 		expectReason(f.clusterConditions(), v1alpha1.ConditionScaled, v1alpha1.ReasonScaled)
 
-		// The first rounds wait for writes that are still in progress.
+		// Each round changes a label of each resource, which triggers reconciliations. Writes that
+		// are still in progress from above may disturb the first rounds; then three rounds in a row
+		// must cause no write.
 		written, calm := writes.get(f.namespace), 0
 		for round := 0; round < 20 && calm < 3; round++ {
 			reconciles := map[string]float64{}

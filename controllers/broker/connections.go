@@ -12,39 +12,43 @@ import (
 )
 
 const (
-	// connectTimeout bounds the time to connect to a broker's listener. A timeout proves nothing.
+	// connectTimeout is the maximum time to connect to a broker's listener. After a timeout, the
+	// broker process may still be running.
 	connectTimeout = time.Second
-	// After a connection was closed, the next attempt follows after minReconnectDelay, and after
-	// twice the delay for each further time in a row, up to maxReconnectDelay. The first delay is
-	// short: while a process exits, its listener may remain for a moment longer than its
-	// connections.
+	// minReconnectDelay is the pause after the first reconnection. The pause doubles with each
+	// further reconnection in a row, and is at most maxReconnectDelay. The first pause is short,
+	// because while a process exits, its listener may accept connections for a moment after its
+	// existing connections were closed.
 	minReconnectDelay = 10 * time.Millisecond
 	maxReconnectDelay = time.Second
 )
 
 // connections detects at once that a broker process has exited. It holds an idle connection to each
-// broker's listener. When a process exits for whatever reason, its kernel closes the connection and
-// refuses a new one, as the listener is closed. The kubelet polls about once per second, and
-// reports through the API server.
+// broker's listener. When a process exits for any reason, the kernel of its node closes the
+// connection and, as the listener is closed too, refuses a new connection. The pod's status shows
+// the exit about a second later: the kubelet polls once per second and reports through the API
+// server.
 //
 // Only a refused connection proves the exit, and only after an earlier connection was established.
-// A failed node, a partitioned network or a network policy refuses nothing, or has always refused.
+// A failed node or a partitioned network does not refuse connections, and a network policy that
+// refuses them would have refused the first one too.
 //
-// Goroutines: one per broker. It ends when another broker epoch is watched, by drop, or when
-// Start's ctx ends. The lock is a leaf.
+// Goroutines: one per watched broker. It ends when watch is called with another broker epoch or
+// address, when drop is called, or when the ctx of Start ends. No other lock is acquired while mu
+// is held.
 type connections struct {
 	// exited is called when the process of a broker epoch has exited. It may block until ctx ends.
 	exited func(ctx context.Context, key types.NamespacedName, epoch int64)
 
 	mu struct {
 		sync.Mutex
-		ctx     context.Context // Start's; nil while Start is not running
+		ctx     context.Context // the ctx of Start; nil while Start is not running
 		watched map[types.NamespacedName]*watched
 	}
 	group sync.WaitGroup
 }
 
-// watched is a broker epoch that a connection is held to.
+// watched is a broker epoch to which connections holds a connection.
 type watched struct {
 	epoch   int64
 	address string
@@ -57,11 +61,11 @@ func newConnections(exited func(context.Context, types.NamespacedName, int64)) *
 	return c
 }
 
-// Start implements manager.Runnable. It allows connections until ctx ends, then waits until all
-// goroutines have ended.
+// Start implements manager.Runnable. watch opens connections only while Start is running. When ctx
+// ends, Start waits until all goroutines have ended.
 func (c *connections) Start(ctx context.Context) error {
 	c.mu.Lock()
-	c.mu.ctx = ctx //nolint:fatcontext // it is the parent of goroutines that start later
+	c.mu.ctx = ctx //nolint:fatcontext // it is the parent context of goroutines that start later
 	c.mu.Unlock()
 	<-ctx.Done()
 	c.mu.Lock()
@@ -71,8 +75,8 @@ func (c *connections) Start(ctx context.Context) error {
 	return nil
 }
 
-// watch ensures that there is a connection to a broker epoch. It is called at each renewal, which
-// is when a failed connection attempt is repeated.
+// watch opens a connection to a broker epoch unless one exists. The caller calls watch at each
+// renewal of the broker's Lease, so a failed attempt is repeated at the next renewal.
 func (c *connections) watch(key types.NamespacedName, epoch int64, address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,7 +110,8 @@ func (c *connections) drop(key types.NamespacedName) {
 	}
 }
 
-// forget removes the entry of a goroutine that ends, unless another goroutine has replaced it.
+// forget removes the entry of a goroutine that ends, unless a later goroutine has replaced the
+// entry.
 func (c *connections) forget(key types.NamespacedName, of *watched) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +132,8 @@ func hold(ctx context.Context, address string) (exited bool) {
 		if established := time.Now(); !waitClosed(ctx, connection) {
 			return false
 		} else if time.Since(established) > maxReconnectDelay {
-			// the connection was usable, and was closed for being idle, for example
+			// The connection was usable for a while, so the broker closed it for another reason,
+			// such as being idle: start again with the shortest pause.
 			delay = minReconnectDelay
 		}
 		if connection, err = connect(ctx, address); err != nil {
@@ -151,6 +157,7 @@ func waitClosed(ctx context.Context, connection net.Conn) bool {
 	defer func() { _ = connection.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = connection.Close() })
 	defer stop()
-	_, _ = connection.Read(make([]byte, 1)) // a broker sends nothing without a request
+	// returns when the connection ends: a broker sends nothing without a request
+	_, _ = connection.Read(make([]byte, 1))
 	return ctx.Err() == nil
 }

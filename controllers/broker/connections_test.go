@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// timeout is far longer than any step of these tests.
+// timeout is the time after which a step of these tests has failed. Steps take milliseconds.
 const timeout = 30 * time.Second
 
 // acceptor is a listener and its accepted connections.
@@ -51,8 +51,8 @@ func (a *acceptor) accept(t *testing.T) net.Conn {
 	}
 }
 
-// startConnections returns connections that run until t ends, and the broker epochs that they
-// report as exited.
+// startConnections returns a connections whose Start runs until t ends, and a channel of the broker
+// epochs that it reports as exited.
 func startConnections(t *testing.T) (*connections, <-chan int64) {
 	t.Helper()
 	exited := make(chan int64, 10)
@@ -87,11 +87,11 @@ func TestProcessExitIsDetected(t *testing.T) {
 	a := listen(t)
 	c.watch(brokerZero, 7, a.Addr().String())
 	first := a.accept(t)
-	_ = first.Close() // for being idle, for example; the listener remains, so it connects again
+	_ = first.Close() // The listener remains open, so connections must connect again.
 	second := a.accept(t)
 	select {
 	case epoch := <-exited:
-		t.Fatalf("broker epoch %d is reported as exited while it listens", epoch)
+		t.Fatalf("got exit of broker epoch %d while it listens, want none", epoch)
 	default:
 	}
 	_ = a.Close()
@@ -99,15 +99,15 @@ func TestProcessExitIsDetected(t *testing.T) {
 	select {
 	case epoch := <-exited:
 		if epoch != 7 {
-			t.Errorf("broker epoch %d exited, want 7", epoch)
+			t.Errorf("got exit of broker epoch %d, want 7", epoch)
 		}
 	case <-time.After(timeout):
 		t.Fatal("the exit was not detected")
 	}
 }
 
-// TestOnlyARefusalAfterAConnectionIsAnExit: a listener that never accepted a connection proves
-// nothing, and a broker epoch that is no longer watched is not reported.
+// TestOnlyARefusalAfterAConnectionIsAnExit: broker 1 refuses the first connection, and broker 0
+// closes its connections after drop. Neither is reported as exited.
 func TestOnlyARefusalAfterAConnectionIsAnExit(t *testing.T) {
 	c, exited := startConnections(t)
 	closed, a := listen(t), listen(t)
@@ -124,13 +124,14 @@ func TestOnlyARefusalAfterAConnectionIsAnExit(t *testing.T) {
 	c.group.Wait()
 	select {
 	case epoch := <-exited:
-		t.Errorf("broker epoch %d is reported as exited", epoch)
+		t.Errorf("got exit of broker epoch %d, want none", epoch)
 	default:
 	}
 }
 
 // TestGoroutineForgetsItsOwnConnectionOnly: a goroutine that ends late must not remove the entry of
-// another one for the same broker epoch, which could not be cancelled then.
+// a newer goroutine for the same broker epoch. Without its entry, drop could not cancel the newer
+// one.
 func TestGoroutineForgetsItsOwnConnectionOnly(t *testing.T) {
 	c, _ := startConnections(t)
 	a := listen(t)

@@ -7,8 +7,9 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// TestFollowersAreNotifiedAfterADelay: partitions that a broker does not lead are notified later,
-// and later still after it has returned; repeated failures do not postpone it.
+// TestFollowersAreNotifiedAfterADelay: partitions that a broker does not lead are notified after a
+// delay. The delay is longer after the broker has returned, and repeated failures do not restart
+// it.
 func TestFollowersAreNotifiedAfterADelay(t *testing.T) {
 	start := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	down := placement.BrokerState{Liveness: placement.Down}
@@ -32,7 +33,7 @@ func TestFollowersAreNotifiedAfterADelay(t *testing.T) {
 	} {
 		in, pending := test.notification.followersDue(start.Add(test.after))
 		if in != test.in || pending != test.pending {
-			t.Errorf("%s: in %v, pending %t; want %v, %t", name, in, pending, test.in, test.pending)
+			t.Errorf("%s: got in %v, pending %t; want %v, %t", name, in, pending, test.in, test.pending)
 		}
 	}
 }

@@ -22,32 +22,36 @@ import (
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get
 
 const (
-	// rackReadInterval is how long a node's label is cached; labels of nodes rarely change.
+	// rackReadInterval is the time for which a node's label is cached; labels of nodes rarely
+	// change.
 	rackReadInterval = 10 * time.Minute
-	// rackRetryInterval is how long a failed read of a node is cached.
+	// rackRetryInterval is the time after which a failed read of a node is repeated.
 	rackRetryInterval = 10 * time.Second
 )
 
-// racks writes the brokers' racks into their Leases, from where placement and all brokers read
-// them.
+// racks writes each broker's rack into the broker's Lease. Placement and all brokers read it there.
 //
-// A broker's rack is a label of its pod's node. A broker has no permission to read nodes; the
-// operator has it if it watches all namespaces. An operator without the permission changes nothing:
-// brokers then have no racks, or those that a user wrote into the Leases.
+// A broker's rack is the value of a label of its pod's node. A broker has no permission to read
+// nodes; the operator has this permission if it watches all namespaces. An operator without this
+// permission does not change the Leases: brokers then have no racks, unless a user wrote racks into
+// the Leases.
 type racks struct {
 	client.Client
-	// nodes is the API server itself: a watch would deliver the heartbeats of all nodes.
+	// nodes reads from the API server itself. A cache would need a watch of nodes, which would
+	// deliver the heartbeats of all nodes.
 	nodes client.Reader
-	// known caches reads of nodes, by Lease. A restart of the operator costs one read per broker.
+	// known caches the results of reads, by the broker's Lease. After a restart of the operator it
+	// is empty, which costs one read per broker.
 	known keyed.Map[rack]
 }
 
 // rack is the result of reading the node of a broker.
 type rack struct {
-	node, label string    // the node and the label that were read
-	name        string    // "" if the node does not have the label
-	found       bool      // false if the node could not be read
-	validUntil  time.Time // when the node is read again
+	node, label string // the node and the label that were read
+	// the broker's rack: the label's value, "" if the node does not have the label
+	name       string
+	found      bool      // false if the node could not be read
+	validUntil time.Time // when the node is read again
 }
 
 func newRacks(c client.Client,
@@ -55,8 +59,8 @@ func newRacks(c client.Client,
 	return &racks{Client: c, nodes: nodes}
 }
 
-// write ensures that a broker's Lease names the rack of its pod's node. After a conflict with the
-// broker's renewal, the event of that renewal triggers another reconciliation.
+// write ensures that a broker's Lease contains the rack of its pod's node. If the update conflicts
+// with a renewal by the broker, the event of that renewal triggers another reconciliation.
 func (r *racks) write(ctx context.Context, key types.NamespacedName, cluster string) error {
 	lease, err := brokerstate.GetLease(ctx, r, key)
 	if err != nil || lease == nil {
@@ -80,8 +84,8 @@ func (r *racks) write(ctx context.Context, key types.NamespacedName, cluster str
 	return r.update(ctx, lease, of.name)
 }
 
-// update writes a rack into the Lease that was read, by compare-and-swap, so that the holder and
-// the renewTime of the Lease stay as they are.
+// update writes a rack into lease, which was read before. It uses compare-and-swap, so that it
+// cannot overwrite a later holder or renewTime of the Lease.
 func (r *racks) update(ctx context.Context, lease *coordinationv1.Lease, name string) error {
 	changed := lease.DeepCopy()
 	changed.Annotations[v1alpha1.AnnotationRack] = name
@@ -95,7 +99,7 @@ func (r *racks) update(ctx context.Context, lease *coordinationv1.Lease, name st
 	return nil
 }
 
-// read returns the rack of a node, from the cache while that is valid.
+// read returns the rack of a node. It reads the node only if the cached result is no longer valid.
 func (r *racks) read(ctx context.Context, key types.NamespacedName, node, label string) rack {
 	before, _ := r.known.Get(key)
 	now := time.Now()
@@ -111,7 +115,7 @@ func (r *racks) read(ctx context.Context, key types.NamespacedName, node, label 
 		validUntil: now.Add(rackReadInterval)}
 	switch {
 	case apierrors.IsForbidden(err):
-		if before.node != node { // logged once per broker and node
+		if before.node != node { // log once per broker and node
 			ctrl.LoggerFrom(ctx).Info("broker has no rack: the operator has no permission to read nodes",
 				"lease", key.Name, "node", node)
 		}

@@ -13,7 +13,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// forbiddenNodes is the API server as an operator with permissions in some namespaces sees it.
+// forbiddenNodes rejects all reads, as the API server does if the operator has permissions in some
+// namespaces only. It counts the reads.
 type forbiddenNodes struct {
 	client.Reader
 	reads int
@@ -25,7 +26,7 @@ func (n *forbiddenNodes) Get(context.Context, client.ObjectKey, client.Object,
 	return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "node", nil)
 }
 
-// brokerClient has the Lease, the pod and the LogCluster of one broker. It counts updates.
+// brokerClient returns the Lease, the pod and the LogCluster of one broker. It counts the updates.
 type brokerClient struct {
 	client.Client
 	updates int
@@ -57,7 +58,7 @@ func TestRackIsKeptWhereNodesCannotBeRead(t *testing.T) {
 		}
 	}
 	if nodes.reads != 1 || c.updates != 0 {
-		t.Errorf("%d reads of the node and %d updates of the Lease, want 1 and 0", nodes.reads,
+		t.Errorf("got %d reads of the node and %d updates of the Lease, want 1 and 0", nodes.reads,
 			c.updates)
 	}
 }

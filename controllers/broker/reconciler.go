@@ -31,15 +31,16 @@ import (
 // has changed: it came up, went down, or restarted with another broker epoch.
 type Reconciler struct {
 	client.Client
-	// Live reads from the API server itself.
+	// Live reads from the API server itself, not from the cache.
 	Live client.Reader
-	// Brokers is shared with the controllers that are notified, so that they decide from the same
-	// state.
+	// Brokers is shared with the controllers that this one notifies, so that all of them use the
+	// same broker states.
 	Brokers *brokerstate.Tracker
-	// Partitions and Clusters receive the resources to reconcile; their controllers drain them.
+	// Partitions and Clusters are the channels to which notifications are sent. The controllers of
+	// these resources receive from them.
 	Partitions, Clusters chan<- event.GenericEvent
 
-	// notified has an entry for each broker whose state is not the zero state.
+	// notified contains an entry for each broker whose state is not the zero value.
 	notified    keyed.Map[notification]
 	racks       *racks
 	connections *connections
@@ -62,7 +63,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// processExited records that the process of a broker epoch has exited and queues its Lease.
+// processExited marks the process of a broker epoch as exited and queues the broker's Lease for a
+// reconciliation.
 func (r *Reconciler) processExited(ctx context.Context, key types.NamespacedName, epoch int64) {
 	r.Brokers.ProcessExited(key, epoch)
 	lease := &coordinationv1.Lease{}
@@ -70,9 +72,9 @@ func (r *Reconciler) processExited(ctx context.Context, key types.NamespacedName
 	_ = watch.Send(ctx, r.exited, lease) // fails only when the manager stops
 }
 
-// Reconcile runs at each renewal that the watch delivers, and by RequeueAfter when the Lease
-// expires: a broker that crashes causes no event. Most runs end after the comparison with the last
-// notification.
+// Reconcile runs at each renewal of a Lease that the watch delivers. It also runs when the Lease
+// expires (by RequeueAfter), because a broker whose node fails causes no event. Most runs find that
+// the state is the last one of which partitions were notified, and write nothing.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster, broker, address, ok, err := r.brokerOf(ctx, req.NamespacedName)
 	if err != nil || !ok {
@@ -82,7 +84,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	// The exit of a broker in controlled shutdown is expected and needs no connection.
+	// A connection is needed only to detect an unexpected exit. In controlled shutdown, the broker
+	// has already announced its exit.
 	if state.Liveness == placement.Up && !state.Leaving {
 		r.connections.watch(req.NamespacedName, state.Epoch, address)
 	} else {
@@ -100,7 +103,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if state.Liveness == placement.Down && !time.Now().Before(until) {
 		return ctrl.Result{RequeueAfter: pending}, nil
 	}
-	// At least a millisecond: until may have passed by now, and zero would disable the requeue.
+	// The delay is at least a millisecond: until may have passed meanwhile, and a delay of zero
+	// would disable the requeue.
 	again := max(time.Until(until), time.Millisecond)
 	if pending > 0 {
 		again = min(again, pending)
@@ -108,16 +112,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// notify notifies a broker's partitions if its state has changed: at once those that it leads,
-// those without a leader, and its LogCluster; the others after a delay. It returns the remaining
-// delay, 0 if all were notified.
+// notify sends notifications if a broker's state has changed. Partitions that the broker leads,
+// partitions without a leader, and the LogCluster are notified at once. The broker's other
+// partitions are notified after a delay. notify returns the remaining delay, 0 if no notification
+// is pending.
 //
-// The state is recorded after the notification. If a notification fails half-way, the next run
-// notifies all of them again, and those that were notified before write nothing.
+// The state is stored in r.notified after the notifications. If a notification fails, the next run
+// notifies all of these partitions again. A second notification of a partition has no effect.
 func (r *Reconciler) notify(ctx context.Context, key types.NamespacedName, cluster, broker string,
 	state placement.BrokerState) (time.Duration, error) {
-	// A change of AddressStaleFor alone is not notified: it expires by itself, and is no reason for
-	// an election.
+	// A change of only AddressStaleFor causes no notification: it changes with time, and is no
+	// reason for an election.
 	state.AddressStaleFor = 0
 	last, _ := r.notified.Get(key)
 	now := time.Now()
@@ -148,9 +153,10 @@ func (r *Reconciler) notify(ctx context.Context, key types.NamespacedName, clust
 	return max(in, time.Millisecond), nil
 }
 
-// brokerOf returns the broker that a Lease belongs to, and its address, "" if the Lease names none.
-// A deleted Lease has no label, so only its name is used. ok is false if the Lease is not a
-// broker's, or its label and name do not agree.
+// brokerOf returns the broker to which a Lease belongs, and the address at which other brokers
+// reach the broker ("" if the Lease does not contain it). For a deleted Lease, which has no label,
+// only the name is used. ok is false if the Lease does not belong to a broker, or if its label and
+// its name contradict each other.
 func (r *Reconciler) brokerOf(ctx context.Context, key types.NamespacedName) (cluster string,
 	broker int32, address string, ok bool, err error) {
 	if cluster, broker, ok = v1alpha1.ParseBrokerLeaseName(key.Name); !ok {
@@ -164,8 +170,8 @@ func (r *Reconciler) brokerOf(ctx context.Context, key types.NamespacedName) (cl
 		lease.Labels[v1alpha1.LabelCluster] == cluster, nil
 }
 
-// notifyPartitions queues the Partitions that name a broker and match. It blocks while the
-// partition controller's queue is full, until ctx ends.
+// notifyPartitions sends those Partitions of a broker for which matches returns true to the
+// partition controller. If the controller does not receive them, it blocks until ctx ends.
 func (r *Reconciler) notifyPartitions(ctx context.Context, namespace, broker string,
 	matches func(p *v1alpha1.Partition, broker string) bool) error {
 	held := &v1alpha1.PartitionList{}
@@ -192,8 +198,8 @@ func (r *Reconciler) notifyCluster(ctx context.Context, namespace, name string) 
 	return watch.Send(ctx, r.Clusters, cluster)
 }
 
-// needsLeader reports whether a partition is unavailable because of a broker: the broker leads it,
-// or it has no leader.
+// needsLeader reports whether a change of a broker's state may require an election at once: the
+// broker leads the partition, or the partition has no leader.
 func needsLeader(p *v1alpha1.Partition, broker string) bool {
 	return p.Status.Leader == placement.NoLeader ||
 		index.BrokerKey(p.Spec.Cluster, p.Status.Leader) == broker

@@ -1,14 +1,14 @@
-// Package brokerstate decides which brokers are alive. All controllers use one Tracker, so they
-// decide from the same state.
+// Package brokerstate decides which brokers are alive. All controllers use one Tracker, so all of
+// them use the same broker states.
 //
 // Three sources are used, in this order:
 //
-//   - observation.go (pure): the broker's Lease. It proves that the broker is alive until it
-//     expires; internal/lease observes it.
+//   - observation.go (pure): the broker's Lease. Until it expires, the broker is alive;
+//     internal/lease observes it.
 //   - pods.go: the broker's pod, which proves within a second or so that the broker process has
 //     exited.
 //   - ProcessExited: a connection to the broker (controllers/broker), which proves it at once.
 //
-// Pod and connection can only shorten the life of one broker epoch. They never extend it, and they
-// have no effect on a later epoch.
+// Pod and connection can only prove that a broker epoch has ended before its Lease expires. They
+// cannot prove that a broker is alive, and they have no effect on a later broker epoch.
 package brokerstate

@@ -10,35 +10,36 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// addressStaleFor is how long clients may still use the address of a broker's previous pod: about
-// as long as DNS and its caches keep an answer. A connection attempt to an address without a
-// listener costs a client its whole timeout, 10 s by default.
+// addressStaleFor is the time for which clients may still use the address of a broker's previous
+// pod: about the time for which DNS caches keep an answer. A client that connects to an address
+// without a listener waits for its whole connection timeout, 10 s by default.
 const addressStaleFor = 30 * time.Second
 
-// observation is the knowledge about one broker from its Lease. It is a value; observe and confirm
-// return the next one. The zero value is a Lease that has not been observed.
+// observation is what the tracker has learned about one broker from the broker's Lease. It is
+// immutable: observe and confirm return a new observation. The zero value represents a Lease that
+// has not been observed.
 type observation struct {
 	lease.Observation
-	broker placement.BrokerState // without its liveness
+	broker placement.BrokerState // Liveness and AddressStaleFor are not set; state computes them
 	// pod is the uid of the pod that the broker runs in, "" if the Lease does not name one.
 	pod      string
 	acquired time.Time // when the broker epoch acquired the Lease, by the broker's clock
-	// podChanged is when the broker was observed in another pod than before, by our clock; zero if
-	// it never was.
+	// podChanged is the time, by the operator's clock, at which the broker was first observed in
+	// another pod than before; zero if the pod has not changed.
 	podChanged time.Time
 
-	// exited reports that the connection to the broker proved the exit of its process. The next
-	// renewal of the Lease refutes it. exitRefuted reports that this has happened in this broker
-	// epoch, so a later report of the connection is ignored.
+	// exited is set when the connection to the broker has proved the exit of the broker's process.
+	// The next renewal of the Lease refutes the exit: it clears exited and sets exitRefuted. While
+	// exitRefuted is set, further reports about this broker epoch are ignored.
 	exited, exitRefuted bool
 
-	// confirmed reports that the API server confirmed the expiry of the Lease. liveRenewed is the
-	// renewTime that the API server returned when it was last read.
+	// confirmed is set when a read from the API server itself has confirmed the expiry of the
+	// Lease. liveRenewed is the renewTime that the last such read returned.
 	confirmed   bool
 	liveRenewed time.Time
 }
 
-// observe returns the observation after the watch delivered a Lease, at the time now.
+// observe returns the observation after the watch has delivered the Lease current, at the time now.
 func (o observation) observe(current *coordinationv1.Lease, now time.Time) observation {
 	next := observation{
 		Observation: o.Observe(current, now),
@@ -61,7 +62,8 @@ func (o observation) observe(current *coordinationv1.Lease, now time.Time) obser
 		next.exited, next.exitRefuted = o.exited, o.exitRefuted
 	}
 	if o.Seen() && !next.Renewed.Equal(o.Renewed) {
-		// The broker is alive. The confirmation was about the previous renewal.
+		// The Lease was renewed, so the broker is alive. A confirmed expiry concerned the previous
+		// renewal.
 		next.confirmed = false
 		next.exitRefuted = next.exitRefuted || next.exited
 		next.exited = false
@@ -69,23 +71,24 @@ func (o observation) observe(current *coordinationv1.Lease, now time.Time) obser
 	return next
 }
 
-// confirm returns the observation after an expired Lease was read from the API server itself; live
-// is nil if the API server did not answer. The watch may be cut off, which looks like brokers that
-// have stopped renewing, and brokers cannot renew while the API server is unavailable.
+// confirm returns the observation after an expired Lease was read from the API server itself. live
+// is the Lease that the read returned, or nil if the API server did not answer. The read is needed
+// for two reasons. An interrupted watch cannot be distinguished from a broker that has stopped
+// renewing. And brokers cannot renew their Leases while the API server is unavailable.
 //
-// The read confirms the expiry if the API server holds the renewal that the watch delivered, or the
-// one that the previous read returned: that renewal has already had its full duration. Any other
-// renewal extends the Lease by one duration, as observe would.
+// The read confirms the expiry if it returns the renewTime that the watch delivered, or the
+// renewTime that the previous read returned: the full duration of that renewal has already passed.
+// Any other renewTime is a new renewal and extends the Lease by one duration, as in observe.
 //
-// Two goroutines may read at the same time. The second read returns the renewal that the first one
-// has already recorded, which must not be mistaken for the same renewal returned twice. So the
-// result of a read is used only while a confirmation is needed.
+// Two goroutines may read the same renewal at the same time. The first result extends the Lease.
+// The second result equals liveRenewed and would confirm an expiry, although the extended Lease has
+// not expired. So confirm ignores the result of a read unless a confirmation is still needed.
 func (o observation) confirm(live *coordinationv1.Lease, now time.Time) observation {
 	if !o.needsConfirmation(now) {
 		return o
 	}
 	if live == nil {
-		o.ValidUntil = now.Add(o.Duration) // there is no evidence against the broker
+		o.ValidUntil = now.Add(o.Duration) // no answer is no proof that the broker has failed
 		return o
 	}
 	renewed := time.Time{}
@@ -100,15 +103,16 @@ func (o observation) confirm(live *coordinationv1.Lease, now time.Time) observat
 	return o
 }
 
-// needsConfirmation reports whether a held Lease has expired and the API server itself has not yet
-// confirmed it.
+// needsConfirmation reports whether a Lease with a holder has expired and no read from the API
+// server itself has confirmed the expiry.
 func (o observation) needsConfirmation(now time.Time) bool {
 	return o.Held && !o.confirmed && o.Expired(now)
 }
 
-// state returns the broker's state at the time now. A broker whose unverified Lease has expired is
-// down: the Lease stays unverified for one duration, in which a live broker would have renewed it,
-// and for longer only while the API server is unavailable.
+// state returns the broker's state at the time now. A broker whose Lease is unverified and has
+// expired is down: while the Lease was unverified, for at least one duration, a live broker would
+// have renewed it. The Lease remains unverified for longer only while the API server is
+// unavailable.
 func (o observation) state(now time.Time) placement.BrokerState {
 	state := o.broker
 	if !o.podChanged.IsZero() {

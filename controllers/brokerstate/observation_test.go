@@ -13,7 +13,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// leaseAt returns a Lease of 6 s with a renewTime by the broker's clock.
+// leaseAt returns a Lease with a duration of 6 s. renewed is its renewTime, by the broker's clock.
 func leaseAt(holder string, renewed time.Time, transitions int32) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
@@ -28,7 +28,7 @@ func leaseAt(holder string, renewed time.Time, transitions int32) *coordinationv
 
 func TestLivenessFollowsTheLease(t *testing.T) {
 	type step struct {
-		at       time.Duration // after noon, by our clock
+		at       time.Duration // after noon, by the operator's clock
 		holder   string
 		renewed  time.Duration // after noon, by the broker's clock
 		liveness placement.Liveness
@@ -73,12 +73,13 @@ func TestStateHasEpochAndDirectoryOfTheLease(t *testing.T) {
 	seen := observation{}.observe(leaseAt("a", noon, 7), noon)
 	if want := (placement.BrokerState{Liveness: placement.Up, Epoch: 7, CleanEpoch: -1,
 		Directory: "disk-a"}); seen.state(noon) != want {
-		t.Errorf("state %+v, want %+v", seen.state(noon), want)
+		t.Errorf("got state %+v, want %+v", seen.state(noon), want)
 	}
 }
 
-// TestAddressIsStaleAfterAPodChange: a broker in a new pod has a new address, and clients use the
-// old one for a while. A pod present at the first observation may have existed for long.
+// TestAddressIsStaleAfterAPodChange: when a broker runs in another pod than before, its address is
+// stale for addressStaleFor. A restart of the container, and the pod of the first observation, do
+// not make the address stale.
 func TestAddressIsStaleAfterAPodChange(t *testing.T) {
 	in := func(pod string, at time.Duration, transitions int32) *coordinationv1.Lease {
 		lease := leaseAt("a", noon.Add(at), transitions)
@@ -93,7 +94,7 @@ func TestAddressIsStaleAfterAPodChange(t *testing.T) {
 		staleFor time.Duration
 	}{
 		{"first", 2 * time.Second, 1, 0},
-		{"first", 4 * time.Second, 2, 0}, // only the container was restarted
+		{"first", 4 * time.Second, 2, 0}, // another broker epoch in the same pod
 		{"second", 5 * time.Second, 3, addressStaleFor},
 		{"second", 15 * time.Second, 3, addressStaleFor - 10*time.Second},
 		{"second", 5*time.Second + addressStaleFor, 3, 0},
@@ -110,12 +111,13 @@ func TestAddressIsStaleAfterAPodChange(t *testing.T) {
 func TestEmptyLeaseIsABrokerThatIsDown(t *testing.T) {
 	if seen := (observation{}).observe(&coordinationv1.Lease{},
 		noon); seen.state(noon) != (placement.BrokerState{CleanEpoch: -1}) {
-		t.Errorf("state %+v of an empty lease", seen.state(noon))
+		t.Errorf("empty lease: got state %+v, want a broker that is down", seen.state(noon))
 	}
 }
 
-// TestExpiryIsConfirmedByTheAPIServer: at noon plus 6 s the Lease has expired according to the
-// watch; then the API server is read.
+// TestExpiryIsConfirmedByTheAPIServer: the watch delivered a Lease renewed at noon, which expires 6
+// s later. Each case then reads the Lease from the API server; its answer decides whether the
+// broker is down.
 func TestExpiryIsConfirmedByTheAPIServer(t *testing.T) {
 	expiry := noon.Add(6 * time.Second)
 	known := observation{}.observe(leaseAt("a", noon, 3), noon)
@@ -126,31 +128,32 @@ func TestExpiryIsConfirmedByTheAPIServer(t *testing.T) {
 	t.Run("no later renewal", func(t *testing.T) {
 		seen := known.confirm(leaseAt("a", noon, 3), expiry)
 		if seen.state(expiry).Liveness != placement.Down || seen.needsConfirmation(expiry) {
-			t.Errorf("%+v", seen)
+			t.Errorf("got %+v, want down and confirmed", seen)
 		}
 		renewed := seen.observe(leaseAt("a", expiry, 3), expiry)
 		if renewed.state(expiry).Liveness != placement.Up ||
 			!renewed.needsConfirmation(expiry.Add(6*time.Second)) {
-			t.Errorf("after a renewal: %+v", renewed)
+			t.Errorf("after a renewal: got %+v, want up, and a confirmation needed at the next expiry", renewed)
 		}
 	})
 	t.Run("API server unavailable", func(t *testing.T) {
 		seen := known.confirm(nil, expiry)
 		if seen.state(expiry).Liveness != placement.Up ||
 			!seen.needsConfirmation(expiry.Add(6*time.Second)) {
-			t.Errorf("%+v", seen)
+			t.Errorf("got %+v, want up until the next expiry", seen)
 		}
 	})
 	t.Run("a renewal that the watch has not delivered", func(t *testing.T) {
 		renewed := leaseAt("a", noon.Add(4*time.Second), 3)
 		seen := known.confirm(renewed, expiry)
 		if seen.state(expiry).Liveness != placement.Up {
-			t.Errorf("%+v", seen)
+			t.Errorf("got %+v, want up after the new renewal", seen)
 		}
 		later := expiry.Add(6 * time.Second)
-		seen = seen.observe(leaseAt("a", noon, 3), later) // the watch is still behind
+		// the watch still delivers the earlier renewal
+		seen = seen.observe(leaseAt("a", noon, 3), later)
 		if seen = seen.confirm(renewed, later); seen.state(later).Liveness != placement.Down {
-			t.Errorf("the same renewal counted twice: %+v", seen)
+			t.Errorf("the renewal extended the Lease twice: got %+v, want down", seen)
 		}
 	})
 	t.Run("two goroutines read the same renewal", func(t *testing.T) {
@@ -158,7 +161,7 @@ func TestExpiryIsConfirmedByTheAPIServer(t *testing.T) {
 		seen := known.confirm(renewed, expiry).confirm(renewed, expiry)
 		later := expiry.Add(6 * time.Second)
 		if seen.state(expiry).Liveness != placement.Up || !seen.needsConfirmation(later) {
-			t.Errorf("at %v it would be down without another read: %+v", later, seen)
+			t.Errorf("got %+v, want up, and another read needed at %v", seen, later)
 		}
 	})
 }

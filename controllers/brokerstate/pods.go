@@ -11,30 +11,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// BrokerContainer is the container of a broker's pod that runs the broker; see
+// BrokerContainer is the name of the container that runs the broker in a broker's pod; see
 // internal/operator/render.
 const BrokerContainer = "broker"
 
-// podReadInterval is the minimum interval between two reads from the API server of one pod that the
-// watch does not know.
+// podReadInterval is the minimum interval between two reads of one pod from the API server itself.
 const podReadInterval = time.Second
 
-// podEvidence is what a pod proves about a broker epoch.
+// podEvidence is what the state of a pod proves about a broker epoch.
 type podEvidence int
 
 const (
-	podNone        podEvidence = iota // nothing, or the broker runs
-	podTerminating                    // the pod is being deleted; the broker has its grace period
-	podExited                         // the broker process has exited
+	podNone podEvidence = iota // no proof that the broker process has exited
+	// the pod is being deleted; the broker may run until its grace period ends
+	podTerminating
+	podExited // the broker process has exited
 )
 
-// evidenceOf returns what the pod of a broker epoch proves about it. acquired is when the epoch
-// acquired its Lease (ADR 0140).
+// evidenceOf returns what the pod of a broker epoch proves about that epoch. acquired is the time
+// at which the epoch acquired its Lease (ADR 0140).
 //
-// The container's times and acquired come from the clock of the same node, so they may be compared.
-// The container's times are truncated to whole seconds. An exit at or after acquired belongs to
-// this epoch: a later epoch acquires the Lease after the exit, that is after the truncated time. An
-// exit within the first second of an epoch may be missed; then its Lease expires.
+// The container's times and acquired are times of the same node's clock, so they can be compared.
+// The container's times are truncated to whole seconds. An exit at or after acquired is the exit of
+// this epoch, not of an earlier one: an epoch acquires its Lease after the previous process has
+// exited, so acquired is later than the (truncated) time of the previous exit. The exit of an epoch
+// in the same second in which it acquired its Lease is not detected; then its Lease expires.
 func evidenceOf(pod *corev1.Pod, acquired time.Time) podEvidence {
 	for _, status := range pod.Status.ContainerStatuses {
 		if status.Name != BrokerContainer || acquired.IsZero() {
@@ -47,7 +48,7 @@ func evidenceOf(pod *corev1.Pod, acquired time.Time) podEvidence {
 			}
 		}
 		if running := status.State.Running; running != nil && running.StartedAt.After(acquired) {
-			return podExited // the container was restarted since
+			return podExited // the container was restarted after the epoch had started
 		}
 	}
 	if pod.DeletionTimestamp != nil {
@@ -56,20 +57,20 @@ func evidenceOf(pod *corev1.Pod, acquired time.Time) podEvidence {
 	return podNone
 }
 
-// podRead is the result of reading the pod that a Lease names from the API server.
+// podRead is the result of reading a broker's pod from the API server itself.
 type podRead struct {
 	uid     string
-	deleted bool // permanent: a uid is never used again
+	deleted bool // final: a uid is never used again
 	at      time.Time
 }
 
-// podEvidence returns what the pod of a broker epoch proves about it. The pod has the name of the
-// Lease.
+// podEvidence returns what the pod of a broker epoch proves about that epoch. The pod and the Lease
+// have the same name.
 //
-// The watch of pods may be behind the watch of Leases. A pod that it has not delivered, or delivers
-// with the uid of an earlier pod, proves nothing; then the pod is read from the API server itself.
-// If the API server has no pod of that uid, the pod was deleted: it existed when the Lease that
-// names it was written.
+// The watch of pods may be behind the watch of Leases. If it has not delivered the pod that the
+// Lease names, or has delivered an earlier pod of the same name, podEvidence reads the pod from the
+// API server itself. If the API server has no pod with this uid, the pod was deleted: it existed
+// when the broker wrote its uid into the Lease.
 func (t *Tracker) podEvidence(ctx context.Context, key types.NamespacedName,
 	seen observation) (podEvidence, error) {
 	if seen.pod == "" {
@@ -98,8 +99,8 @@ func (t *Tracker) podEvidence(ctx context.Context, key types.NamespacedName,
 	return evidenceOf(pod, seen.acquired), nil
 }
 
-// beginPodRead returns the result of an earlier read of a pod, or reports that the caller must read
-// the pod now.
+// beginPodRead returns read true if the caller must read a pod from the API server now. Otherwise
+// known is the result to use: of an earlier read, or none because the last read is too recent.
 func (t *Tracker) beginPodRead(key types.NamespacedName, uid string,
 	now time.Time) (known podEvidence, read bool) {
 	t.mu.Lock()
@@ -121,7 +122,7 @@ func (t *Tracker) recordDeletedPod(key types.NamespacedName, uid string) {
 	t.mu.podReads[key] = podRead{uid: uid, deleted: true}
 }
 
-// GetPod reads a pod; it returns nil if there is none.
+// GetPod reads a pod. It returns nil if the pod does not exist.
 func GetPod(ctx context.Context, reader client.Reader, key types.NamespacedName) (*corev1.Pod,
 	error) {
 	pod := &corev1.Pod{}

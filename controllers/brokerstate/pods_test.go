@@ -17,7 +17,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// wholeSeconds is a time as the kubelet reports it: truncated to whole seconds.
+// wholeSeconds converts a time to the form in which the kubelet reports it: truncated to whole
+// seconds.
 func wholeSeconds(at time.Time) metav1.Time { return metav1.Time{Time: at.Truncate(time.Second)} }
 
 func runningSince(at time.Time) corev1.ContainerState {
@@ -32,7 +33,8 @@ func exitedAt(at time.Time) corev1.ContainerState {
 	}
 }
 
-// TestPodIsEvidenceOfItsOwnBrokerEpoch: the epoch acquired its Lease 200 ms after noon.
+// TestPodIsEvidenceOfItsOwnBrokerEpoch: a broker epoch acquired its Lease 200 ms after noon. Each
+// case is a state of its pod, with what it proves about this epoch.
 func TestPodIsEvidenceOfItsOwnBrokerEpoch(t *testing.T) {
 	acquired := noon.Add(200 * time.Millisecond)
 	waiting := corev1.ContainerState{
@@ -73,16 +75,17 @@ func TestPodIsEvidenceOfItsOwnBrokerEpoch(t *testing.T) {
 			pod.DeletionTimestamp = new(metav1.NewTime(noon))
 		}
 		if got := evidenceOf(pod, acquired); got != c.want {
-			t.Errorf("%s: evidence %d, want %d", name, got, c.want)
+			t.Errorf("%s: got evidence %d, want %d", name, got, c.want)
 		}
 		if got := evidenceOf(pod, time.Time{}); got == podExited {
-			t.Errorf("%s: exited, although the acquire time is unknown", name)
+			t.Errorf("%s: got exited although the acquire time is unknown, want any other evidence", name)
 		}
 	}
 }
 
-// TestPodIsNoEvidenceAgainstALaterBrokerEpoch tries many times of an exit and a following start, as
-// the kubelet and the Lease report them.
+// TestPodIsNoEvidenceAgainstALaterBrokerEpoch: a process exits, and the next one starts and
+// acquires the Lease. For many combinations of these times, the pod must not prove an exit of the
+// new epoch.
 func TestPodIsNoEvidenceAgainstALaterBrokerEpoch(t *testing.T) {
 	for exit := range 40 {
 		for start := range 40 {
@@ -94,7 +97,7 @@ func TestPodIsNoEvidenceAgainstALaterBrokerEpoch(t *testing.T) {
 					LastTerminationState: exitedAt(exited)},
 			}}}
 			if evidenceOf(pod, acquired) != podNone {
-				t.Fatalf("exit %s, start %s, lease %s after noon: evidence of an exit",
+				t.Fatalf("exit %s, start %s, lease %s after noon: got evidence of an exit, want none",
 					exited.Sub(noon), started.Sub(noon), acquired.Sub(noon))
 			}
 		}
@@ -109,7 +112,7 @@ func TestPodAndLeaseHaveTheSameName(t *testing.T) {
 			continue
 		}
 		if pod := object.GetName() + "-0"; pod != v1alpha1.BrokerLeaseName("main", 0) {
-			t.Errorf("pod %s, lease %s", pod, v1alpha1.BrokerLeaseName("main", 0))
+			t.Errorf("got pod %s, want the name of the lease, %s", pod, v1alpha1.BrokerLeaseName("main", 0))
 		}
 		return
 	}
@@ -139,8 +142,9 @@ func (r *podReader) Get(ctx context.Context, key client.ObjectKey, into client.O
 	return nil
 }
 
-// TestPodUnknownToTheWatchIsReadFromTheAPIServer: a watch that is behind must not mark a broker as
-// down, and a deleted pod must.
+// TestPodUnknownToTheWatchIsReadFromTheAPIServer: the Lease names pod "new". If the watch has not
+// delivered this pod, the API server is read. The broker is down only if the API server shows that
+// the pod was deleted.
 func TestPodUnknownToTheWatchIsReadFromTheAPIServer(t *testing.T) {
 	lease := leaseAt("a", time.Now(), 3)
 	lease.Annotations[v1alpha1.AnnotationPod] = "new"
@@ -175,12 +179,13 @@ func TestPodUnknownToTheWatchIsReadFromTheAPIServer(t *testing.T) {
 	} {
 		live := &podReader{leaseReader{lease: lease, err: c.liveErr}, c.live}
 		tracker := NewTracker(&podReader{leaseReader{lease: lease}, c.cached}, live)
-		// The second call uses the result of the first read, or is too early for another one.
+		// The second call uses the result of the first call's read, or is too early for another
+		// read.
 		for call := range 2 {
 			state, _, err := tracker.State(t.Context(), types.NamespacedName{Name: "main-broker-0"})
 			if err != nil || state.Liveness != c.liveness ||
 				(call == 0 && state.Leaving != c.leaving) {
-				t.Errorf("%s: %+v, %v; want liveness %d, leaving %t", name, state, err, c.liveness,
+				t.Errorf("%s: got %+v, %v; want liveness %d, leaving %t", name, state, err, c.liveness,
 					c.leaving)
 			}
 		}

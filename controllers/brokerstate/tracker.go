@@ -14,23 +14,23 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// ReadTimeout bounds a read from the API server itself. A timeout does not count as evidence that a
-// broker has failed, so a slow API server delays elections and causes none.
+// ReadTimeout is the timeout of a read from the API server itself. A timeout is no proof that a
+// broker has failed: a slow API server delays elections, but causes none.
 const ReadTimeout = 2 * time.Second
 
-// Tracker observes the Leases and pods of all brokers. It is safe for concurrent use. The lock is a
-// leaf and is never held over I/O, so several goroutines may read from the API server at the same
-// time.
+// Tracker observes the Leases and pods of all brokers. It is safe for concurrent use. While mu is
+// held, no other lock is acquired and no I/O is done, so several goroutines may read from the API
+// server at the same time.
 //
-// A watch that is cut off looks like brokers that have stopped renewing. So the tracker reads an
-// expired Lease from the API server itself before it reports the broker as down. While the API
-// server is unavailable, no Lease expires.
+// An interrupted watch cannot be distinguished from brokers that have stopped renewing their
+// Leases. So the tracker reads an expired Lease from the API server itself before it reports the
+// broker as down. While the API server is unavailable, no Lease expires.
 type Tracker struct {
 	cached, live client.Reader // the watch's cache, and the API server itself
 	mu           struct {
 		sync.Mutex
 		observations map[types.NamespacedName]observation // by Lease
-		// podReads are reads of pods that the watch does not know, by Lease.
+		// podReads are the last reads of pods from the API server itself, by Lease.
 		podReads map[types.NamespacedName]podRead
 	}
 }
@@ -43,9 +43,10 @@ func NewTracker(cached, live client.Reader) *Tracker {
 	return t
 }
 
-// State returns the state of the broker that a Lease belongs to, and until when it holds by our
-// clock if nothing further is observed. A broker is down if its Lease has expired, or if its pod
-// proves that its process has exited. It fails only if the cache does.
+// State returns the state of the broker to which a Lease belongs. Until the time until, by the
+// operator's clock, the state is valid unless something new is observed. A broker is down if its
+// Lease has expired, or if its pod or a connection has proved that its process has exited. State
+// fails only if a read from the cache fails.
 func (t *Tracker) State(ctx context.Context, key types.NamespacedName) (state placement.BrokerState,
 	until time.Time, err error) {
 	current, err := GetLease(ctx, t.cached, key)
@@ -54,8 +55,8 @@ func (t *Tracker) State(ctx context.Context, key types.NamespacedName) (state pl
 	}
 	seen := t.update(key, current,
 		func(before observation, now time.Time) observation { return before.observe(current, now) })
-	// The first caller after the expiry reads the Lease, not a timer: the result is needed only
-	// when a caller decides from it.
+	// The first caller after the expiry reads the Lease from the API server. A timer would read
+	// Leases that no caller needs.
 	if current != nil && seen.needsConfirmation(time.Now()) {
 		seen = t.confirm(ctx, key, current)
 	}
@@ -76,20 +77,20 @@ func (t *Tracker) State(ctx context.Context, key types.NamespacedName) (state pl
 	return state, seen.ValidUntil, nil
 }
 
-// confirm reads an expired Lease from the API server and records the result.
+// confirm reads an expired Lease from the API server itself and updates the observation.
 func (t *Tracker) confirm(ctx context.Context, key types.NamespacedName,
 	current *coordinationv1.Lease) observation {
 	ctx, cancel := context.WithTimeout(ctx, ReadTimeout)
 	defer cancel()
 	live, err := GetLease(ctx, t.live, key)
 	if err == nil && live == nil {
-		current = nil // the Lease was deleted, and the watch has not delivered that yet
+		current = nil // the Lease was deleted; the watch has not delivered the deletion yet
 	}
 	return t.update(key, current,
 		func(before observation, now time.Time) observation { return before.confirm(live, now) })
 }
 
-// ProcessExited records that the process of a broker epoch has exited.
+// ProcessExited marks the process of a broker epoch as exited.
 func (t *Tracker) ProcessExited(key types.NamespacedName, epoch int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -99,10 +100,10 @@ func (t *Tracker) ProcessExited(key types.NamespacedName, epoch int64) {
 	}
 }
 
-// update changes the observation of a Lease, or deletes it if there is no Lease. change receives
-// the current observation, not the one that the caller had before it read from the API server:
-// another goroutine may have observed a renewal meanwhile. change runs under the lock and must not
-// block.
+// update changes the observation of a Lease, or deletes the observation if current is nil. The
+// function change receives the latest observation, which may be newer than the one that the caller
+// has: another goroutine may have observed a renewal while the caller read from the API server.
+// change runs while mu is held and must not block.
 func (t *Tracker) update(key types.NamespacedName, current *coordinationv1.Lease,
 	change func(observation, time.Time) observation) observation {
 	t.mu.Lock()
@@ -117,7 +118,7 @@ func (t *Tracker) update(key types.NamespacedName, current *coordinationv1.Lease
 	return next
 }
 
-// GetLease reads a Lease; it returns nil if there is none.
+// GetLease reads a Lease. It returns nil if the Lease does not exist.
 func GetLease(ctx context.Context, reader client.Reader,
 	key types.NamespacedName) (*coordinationv1.Lease, error) {
 	found := &coordinationv1.Lease{}

@@ -39,13 +39,13 @@ func TestNoLeaseExpiresWhileTheAPIServerIsUnavailable(t *testing.T) {
 			state, until, err := tracker.State(t.Context(),
 				types.NamespacedName{Name: "main-broker-0"})
 			if err != nil || state.Liveness != want {
-				t.Fatalf("liveness %d, error %v, want liveness %d", state.Liveness, err, want)
+				t.Fatalf("got liveness %d, error %v, want liveness %d", state.Liveness, err, want)
 			}
 			return until
 		}
 		until := expect(placement.Up)
 		live.err = errors.New("connection refused")
-		for range 10 { // a minute
+		for range 10 { // ten Lease durations, a minute in total
 			time.Sleep(time.Until(until))
 			until = expect(placement.Up)
 		}
@@ -59,8 +59,9 @@ func TestNoLeaseExpiresWhileTheAPIServerIsUnavailable(t *testing.T) {
 
 var brokerZero = types.NamespacedName{Namespace: "logs", Name: "demo-broker-0"}
 
-// TestRenewalRefutesTheExitOfAProcess: the report of a connection takes effect until the next
-// renewal of the Lease. Any further report about the same broker epoch is ignored.
+// TestRenewalRefutesTheExitOfAProcess: ProcessExited marks a broker as down until the next renewal
+// of its Lease. After this renewal, further calls of ProcessExited with the same broker epoch have
+// no effect.
 func TestRenewalRefutesTheExitOfAProcess(t *testing.T) {
 	tracker := NewTracker(nil, nil)
 	renew := func(at time.Duration, epoch int32) {
@@ -73,7 +74,7 @@ func TestRenewalRefutesTheExitOfAProcess(t *testing.T) {
 		t.Helper()
 		state := tracker.mu.observations[brokerZero].state(noon.Add(time.Second))
 		if state.Liveness != want {
-			t.Errorf("%s: liveness %d, want %d", when, state.Liveness, want)
+			t.Errorf("%s: got liveness %d, want %d", when, state.Liveness, want)
 		}
 	}
 	renew(0, 3)

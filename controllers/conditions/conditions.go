@@ -1,4 +1,4 @@
-// Package conditions builds the condition Ready and records events when it changes.
+// Package conditions builds condition Ready and creates an event when its reason changes.
 package conditions
 
 import (
@@ -32,19 +32,19 @@ func NotReady(reason, message string) metav1.Condition {
 		Reason: reason, Message: message}
 }
 
-// Recorder records Kubernetes events on resources.
+// Recorder creates Kubernetes events about resources.
 type Recorder struct{ recorder recorder.EventRecorder }
 
 // NewRecorder returns a recorder that reports as the operator.
 func NewRecorder(mgr ctrl.Manager) Recorder { return Recorder{mgr.GetEventRecorder(Operator)} }
 
-// startReasons are the reasons that every new resource passes through. They cause no warning unless
-// the resource was Ready before.
+// startReasons are the reasons that every new resource has for a while. As the first reason of a
+// resource, they cause no warning.
 var startReasons = []string{v1alpha1.ReasonBrokersNotReady, v1alpha1.ReasonPartitionsNotReady}
 
-// ReadyChanged records an event if the reason of condition Ready has changed: of type Warning,
-// unless the condition is True or the resource is starting for the first time. A changed message
-// alone records nothing: messages contain numbers of partitions, and each new number would be an
+// ReadyChanged creates an event if the reason of condition Ready has changed. The event is a
+// Warning unless the condition is True or the resource is new. A change of the message alone
+// creates no event: messages contain numbers of partitions, and each change of a number would be an
 // event.
 func (r Recorder) ReadyChanged(object runtime.Object, before, after []metav1.Condition) {
 	old, now := meta.FindStatusCondition(before, v1alpha1.ConditionReady),
@@ -60,7 +60,7 @@ func (r Recorder) ReadyChanged(object runtime.Object, before, after []metav1.Con
 	r.recorder.Eventf(object, nil, kind, now.Reason, "Reconcile", "%s", now.Message)
 }
 
-// Warning records an event of type Warning. format and values make its message.
+// Warning creates an event of type Warning. Its message is values formatted by format.
 func (r Recorder) Warning(object runtime.Object, reason, action, format string, values ...any) {
 	r.recorder.Eventf(object, nil, corev1.EventTypeWarning, reason, action, format, values...)
 }

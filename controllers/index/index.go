@@ -11,14 +11,14 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Index names. Each is used together with a namespace. Without them, every reconciliation of a
-// Topic would scan all Partitions of all clusters. They are index names and not field paths: the
-// API server does not know them, so only cached reads may use them.
+// Names of the cache indexes. Each lookup also selects a namespace. Without the indexes, every
+// reconciliation of a Topic would scan the Partitions of all clusters. The names look like field
+// paths, but only the cache supports them: a read from the API server itself must not use them.
 const (
 	ByCluster   = "spec.cluster"       // Topics and Partitions of a LogCluster
-	ByKafkaName = "cluster/kafkaName"  // Topics that claim the same Kafka name
+	ByKafkaName = "cluster/kafkaName"  // Topics with the same Kafka name
 	ByTopic     = "spec.topic"         // Partitions of a Topic resource
-	ByBroker    = "cluster/replicas[]" // Partitions that name a broker
+	ByBroker    = "cluster/replicas[]" // Partitions that name a broker in spec or status
 )
 
 // Add adds all indexes to a manager's cache. It must run before the manager starts: a running cache
@@ -48,13 +48,13 @@ func Add(mgr ctrl.Manager) error {
 	return nil
 }
 
-// KafkaNameKey returns a Topic's value in ByKafkaName. Resource names contain no slash, so the keys
-// of two clusters differ.
+// KafkaNameKey returns the value of a Topic in index ByKafkaName. The name of a LogCluster contains
+// no slash, so Topics of different clusters have different keys.
 func KafkaNameKey(topic *v1alpha1.Topic) string {
 	return topic.Spec.Cluster + "/" + topic.KafkaName()
 }
 
-// BrokerKey returns a broker's value in ByBroker.
+// BrokerKey returns the value of a broker in index ByBroker.
 func BrokerKey(cluster string, broker int32) string {
 	return cluster + "/" + strconv.Itoa(int(broker))
 }

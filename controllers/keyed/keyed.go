@@ -1,4 +1,4 @@
-// Package keyed holds state that a controller keeps between two reconciliations of a resource.
+// Package keyed stores the state that a controller keeps between two reconciliations of a resource.
 package keyed
 
 import (
@@ -9,18 +9,19 @@ import (
 
 // Map holds one value per resource. The zero value is empty and ready for use.
 //
-// It is safe with any number of workers. The lock guards the map; it is a leaf. The value of a key
-// needs no lock, even if it is a map that is changed in place: the work queue never gives the same
-// key to two workers at the same time, and only the reconciliation of a key may use its value.
+// Map is safe with any number of workers of one controller. mu protects only the map. The value of
+// a key needs no lock, even if it is itself a map that is changed in place: the work queue never
+// passes the same key to two workers at the same time, and only the reconciliation of a key may use
+// its value.
 //
 // The values are lost when the operator restarts. Every user of Map must document the effect of
-// that loss.
+// this loss.
 type Map[V any] struct {
 	mu     sync.Mutex
 	values map[types.NamespacedName]V
 }
 
-// Get returns the value of a key, or the zero value and false.
+// Get returns the value of a key, or the zero value and false if no value is stored.
 func (m *Map[V]) Get(key types.NamespacedName) (value V, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

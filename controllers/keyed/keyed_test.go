@@ -12,7 +12,7 @@ func TestMapHoldsOneValuePerKey(t *testing.T) {
 	var m Map[int]
 	a, b := types.NamespacedName{Name: "a"}, types.NamespacedName{Name: "b"}
 	if value, ok := m.Get(a); ok || value != 0 {
-		t.Errorf("empty map: %d, %t", value, ok)
+		t.Errorf("empty map: got %d, %t; want 0, false", value, ok)
 	}
 	m.Delete(a)
 	m.Set(a, 1)
@@ -20,15 +20,15 @@ func TestMapHoldsOneValuePerKey(t *testing.T) {
 	m.Set(a, 3)
 	m.Delete(b)
 	if value, ok := m.Get(a); !ok || value != 3 {
-		t.Errorf("a: %d, %t; want 3", value, ok)
+		t.Errorf("a: got %d, %t; want 3, true", value, ok)
 	}
 	if value, ok := m.Get(b); ok {
-		t.Errorf("b was deleted, and is %d", value)
+		t.Errorf("b was deleted: got %d, want no value", value)
 	}
 }
 
-// TestWorkersOfDifferentKeysDoNotInterfere is meaningful under the race detector: each worker
-// changes the map value of its own key in place.
+// TestWorkersOfDifferentKeysDoNotInterfere: eight workers change the values of their own keys in
+// place. The test is meaningful under the race detector.
 func TestWorkersOfDifferentKeysDoNotInterfere(t *testing.T) {
 	var m Map[map[int]bool]
 	var workers sync.WaitGroup

@@ -1,12 +1,12 @@
 // Package laststatus preserves the status of a Partition across its deletion.
 //
 // When a Partition is deleted while its Topic exists, the topic controller creates it again. The
-// status contains the in-sync replicas and the leader epochs of the records. Without the status the
+// status of the deleted Partition contains the ISR and the leader epoch. Without this status the
 // partition would be treated as new, and any live replica could lead it, even one that lacks
 // acknowledged records.
 //
-// A status cannot be created together with its object, so it is stored in an annotation and applies
-// until the first election.
+// The API server ignores the status of an object that is created. So the status is stored in an
+// annotation, which is used until the first election.
 package laststatus
 
 import (
@@ -26,22 +26,23 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// Cache holds the last status of deleted Partitions whose Topic exists. The zero value is empty and
-// ready for use.
+// Cache contains the last status of each deleted Partition whose Topic exists. The zero value is
+// empty and ready for use.
 //
 // The API server sends the last status with the delete event. If the operator was disconnected at
-// that moment, the cache holds the last status that it had observed. It is safe for concurrent use;
-// the lock is a leaf.
+// that moment, the cache contains the last status that the operator had observed. A Cache is safe
+// for concurrent use.
 type Cache struct {
 	mu struct {
 		sync.Mutex
-		// By Topic and by the Partition's UID: a name may be used again.
+		// The keys are the Topic and the Partition's UID. A Partition's name is no key, because
+		// several Partitions may have had the same name.
 		statuses map[types.NamespacedName]map[types.UID]v1alpha1.PartitionStatus
 	}
 }
 
 // Handler wraps a handler of Partition events. It stores the status of a deleted Partition before
-// it passes the event on, so the reconciliation that the event causes finds it.
+// it passes the event on, so that the reconciliation that the event causes finds the status.
 func (c *Cache) Handler(next handler.EventHandler) handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: next.Create, UpdateFunc: next.Update, GenericFunc: next.Generic,
@@ -68,8 +69,8 @@ func (c *Cache) store(partition *v1alpha1.Partition) {
 	c.mu.statuses[topic][partition.UID] = *partition.Status.DeepCopy()
 }
 
-// Get returns the last status of a Topic's Partition. ok is false if the Partition is not known to
-// have been deleted.
+// Get returns the last status of a deleted Partition of a Topic. ok is false if the cache contains
+// none, because no deletion of this Partition was observed.
 func (c *Cache) Get(topic types.NamespacedName,
 	partition types.UID) (status v1alpha1.PartitionStatus, ok bool) {
 	c.mu.Lock()
@@ -92,8 +93,8 @@ func (c *Cache) Retain(topic types.NamespacedName, keep func(types.UID) bool) {
 	}
 }
 
-// Annotate stores a status in the annotation of a Partition that is to be created again. The status
-// of a partition that never had a leader holds nothing to preserve.
+// Annotate stores a status in the annotation of a Partition that is to be created again. It stores
+// nothing if the partition never had a leader, because then there are no records.
 func Annotate(partition *v1alpha1.Partition, last v1alpha1.PartitionStatus) error {
 	if last.LeaderEpoch == 0 {
 		return nil
@@ -107,9 +108,9 @@ func Annotate(partition *v1alpha1.Partition, last v1alpha1.PartitionStatus) erro
 	return nil
 }
 
-// Restore returns a Partition with the status of its annotation, without a leader, if it has had no
-// election since it was created again. Otherwise, and if the annotation is invalid, it returns the
-// Partition unchanged.
+// Restore returns a copy of a Partition with the status that Annotate stored, but without a leader.
+// If the Partition has no valid annotation, or has had an election since it was created again,
+// Restore returns it unchanged.
 func Restore(partition *v1alpha1.Partition) *v1alpha1.Partition {
 	text := partition.Annotations[v1alpha1.AnnotationRemembered]
 	if text == "" || partition.Status.LeaderEpoch != 0 || len(partition.Status.ISR) > 0 {

@@ -9,30 +9,30 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// TestRestoreRequiresAValidStatusOfANewPartition: without one, and after an election, Restore
-// changes nothing.
+// TestRestoreRequiresAValidStatusOfANewPartition: Restore changes nothing if the annotation
+// contains no valid status, or after an election.
 func TestRestoreRequiresAValidStatusOfANewPartition(t *testing.T) {
 	partition := &v1alpha1.Partition{Status: v1alpha1.PartitionStatus{Leader: -1}}
 	if err := Annotate(partition, v1alpha1.PartitionStatus{Leader: -1}); err != nil ||
 		partition.Annotations != nil {
-		t.Errorf("a partition without an election is annotated %v, error %v", partition.Annotations,
+		t.Errorf("partition without an election: got annotations %v, error %v, want none", partition.Annotations,
 			err)
 	}
 	for _, text := range []string{"", "{", "{}",
 		`{"leader":0,"leaderEpoch":-1,"isr":[{"broker":0}]}`, `{"leader":0,"leaderEpoch":3}`} {
 		partition.Annotations = map[string]string{v1alpha1.AnnotationRemembered: text}
 		if got := Restore(partition); got != partition {
-			t.Errorf("%q: %+v", text, got.Status)
+			t.Errorf("annotation %q: got status %+v, want it unchanged", text, got.Status)
 		}
 	}
 	partition.Annotations[v1alpha1.AnnotationRemembered] = `{"leader":0,"leaderEpoch":3,"isr":[{"broker":0,"brokerEpoch":1}]}`
 	if got := Restore(partition).Status; got.Leader != placement.NoLeader ||
 		got.LeaderEpoch != 4 || len(got.ISR) != 1 {
-		t.Errorf("%+v", got)
+		t.Errorf("got status %+v, want no leader, epoch 4 and an ISR of one", got)
 	}
 	partition.Status.LeaderEpoch = 1
 	if got := Restore(partition); got != partition {
-		t.Errorf("after an election: %+v", got.Status)
+		t.Errorf("after an election: got status %+v, want it unchanged", got.Status)
 	}
 }
 
@@ -46,13 +46,13 @@ func TestCacheRetainsSelectedStatuses(t *testing.T) {
 	}
 	cache.Retain(topic, func(uid types.UID) bool { return uid == "b" })
 	if _, ok := cache.Get(topic, "a"); ok {
-		t.Error("status a was not selected and is still cached")
+		t.Error("got status a from the cache, want it removed")
 	}
 	if status, ok := cache.Get(topic, "b"); !ok || status.LeaderEpoch != 2 {
-		t.Errorf("status b: %+v, %t", status, ok)
+		t.Errorf("status b: got %+v, %t; want leader epoch 2, true", status, ok)
 	}
 	cache.Retain(topic, func(types.UID) bool { return false })
 	if len(cache.mu.statuses) != 0 {
-		t.Errorf("%d topics are cached, want none", len(cache.mu.statuses))
+		t.Errorf("got %d cached topics, want none", len(cache.mu.statuses))
 	}
 }

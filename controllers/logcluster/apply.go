@@ -12,12 +12,12 @@ import (
 	"heartwood.dev/heartwood/controllers/conditions"
 )
 
-// apply creates or updates an object as it is rendered, owned by owner, by server-side apply. It
-// reverts changes that others made to rendered fields. The API server writes nothing if nothing
-// differs.
+// apply creates or updates a rendered object by server-side apply, and sets owner as its owner. It
+// reverts changes that others made to rendered fields. If nothing differs, the API server writes
+// nothing.
 //
-// Fields that are zero in the rendered object are left to others: no rendered field has a
-// meaningful zero value. The status, which Go's encoding always includes, is not applied.
+// Fields that are zero in the rendered object are not applied; no rendered field needs a zero
+// value. The status is removed from the applied content, because Go's encoding always includes it.
 //
 // The apply forces ownership. Otherwise a rendered field that another manager has set (kubectl
 // edit, an earlier field manager) would turn every apply into a conflict. Errors name the object

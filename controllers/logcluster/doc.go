@@ -1,9 +1,9 @@
-// Package logcluster holds the two controllers of LogClusters:
+// Package logcluster contains the two controllers of LogClusters:
 //
-//   - Reconciler applies the objects of internal/operator/render and paces rolling updates and the
-//     removal of brokers.
-//   - StatusReconciler writes LogCluster.status, which changes with every partition and requires no
-//     apply.
+//   - Reconciler applies the objects of internal/operator/render, and decides when the next broker
+//     may be restarted or removed.
+//   - StatusReconciler writes LogCluster.status. It is a separate controller because the status
+//     changes with the state of every partition, which requires no apply.
 //
-// Both decide from the same snapshot (scope.go).
+// Both use the same snapshot of a LogCluster and its resources (scope.go).
 package logcluster

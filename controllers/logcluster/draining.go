@@ -11,20 +11,22 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// namesMax is how many resources a message names.
+// namesMax is the maximum number of resources that a message names.
 const namesMax = 5
 
-// draining describes the replicas that are still on brokers that are to be removed.
+// draining describes the brokers that are to be removed, and the replicas that they still hold.
 type draining struct {
-	replicas   int32    // replicas that these brokers hold or are to hold
+	replicas   int32    // replicas that brokers to be removed hold or are assigned
 	partitions []string // the partitions of these replicas, sorted
-	brokers    int32    // brokers that must run until draining is done: the highest id plus one
-	tooMany    []string // Topics with more replicas than brokers remain, sorted
+	// number of brokers that must run until draining is done: the highest id of a broker with
+	// replicas, plus one, at least spec.brokers
+	brokers int32
+	tooMany []string // Topics with more replicas than spec.brokers, sorted
 }
 
-// drain returns the replicas that are still to be moved. Partitions that outlived their Topic keep
-// no broker: their records are on a volume that remains, so a broker that holds nothing else may be
-// removed.
+// drain returns the replicas that are still to be moved. It ignores Partitions whose Topic was
+// deleted: a broker that holds only their records may be removed, because its volume with these
+// records is kept.
 func (s *scope) drain() draining {
 	d := draining{brokers: s.cluster.Spec.Brokers}
 	sizes := s.topicSizes()
@@ -88,7 +90,7 @@ func (s *scope) scaledCondition(d draining) metav1.Condition {
 	return condition
 }
 
-// firstNames joins up to namesMax names, followed by "..." if there are more.
+// firstNames joins the first namesMax names, followed by "..." if there are more names.
 func firstNames(names []string) string {
 	if len(names) > namesMax {
 		return strings.Join(names[:namesMax], " ") + " ..."

@@ -34,34 +34,36 @@ import (
 // +kubebuilder:rbac:groups=heartwood.dev,resources=partitions/status,verbs=get;update
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update
 
-// controllerName is the name of the controller in metrics and logs.
+// controllerName is the name of Reconciler's controller in metrics and logs.
 const controllerName = "logcluster"
 
-// Reconciler applies the objects that run a LogCluster. The LogCluster owns them, so they are
-// deleted with it; the StatefulSet decides what happens to the volumes (see render).
+// Reconciler applies the objects that run a LogCluster. The LogCluster owns these objects, so
+// Kubernetes deletes them with it. The StatefulSet's settings determine whether the volumes are
+// deleted too (see render).
 type Reconciler struct {
 	client.Client
 	Settings    render.Settings
 	Events      conditions.Recorder
 	LastSuccess *opmetrics.LastSuccess
-	// SettleTime is how long a restarted broker must be ready before the next one is restarted;
-	// default 30 s.
+	// SettleTime is the time for which a restarted broker must be ready before the next broker is
+	// restarted; default 30 s.
 	SettleTime time.Duration
 
 	ready readiness
 }
 
-// Setup adds the controller to a manager. It watches owned objects, so that changes and deletions
-// by others are reverted. Services, ServiceAccounts, Roles and RoleBindings are watched without the
-// generation predicate: not every API server maintains a generation for them, and without one the
-// predicate would drop every change.
+// Setup adds the controller to a manager. It watches the owned objects, so that it can revert
+// changes and deletions by others. Services, ServiceAccounts, Roles and RoleBindings are watched
+// without the generation predicate: some API servers do not maintain metadata.generation for these
+// kinds, and the predicate would then drop every change.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.SettleTime = cmp.Or(r.SettleTime, defaultSettleTime)
-	// A change of status alone requires no apply.
+	// A change that affects only the status requires no apply.
 	specChanged := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	return watch.NewController(mgr, controllerName, 1).
 		For(&v1alpha1.LogCluster{}, specChanged).
-		Owns(&appsv1.StatefulSet{}). // its status too: a rolling update continues with it
+		// including changes of its status, which continue a rolling update
+		Owns(&appsv1.StatefulSet{}).
 		Owns(&policyv1.PodDisruptionBudget{}, specChanged).
 		Owns(&corev1.Service{}).
 		Owns(&corev1.ServiceAccount{}).
@@ -71,9 +73,9 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile applies all objects in render's order and stops at the first error: later objects may
-// depend on the one that failed, as pods depend on their ServiceAccount. Reconcile records the
-// error as an event; the queue retries with backoff.
+// Reconcile applies all objects in the order in which package render returns them. It stops at the
+// first error, because later objects may depend on the failed one, as pods depend on their
+// ServiceAccount. It creates an event for the error; the queue retries with backoff.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &v1alpha1.LogCluster{}
 	if err := r.Get(ctx, req.NamespacedName, cluster); err != nil {
@@ -81,7 +83,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.ready.forget(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	// While the garbage collector deletes the objects, an apply would create them again.
+	// The garbage collector is deleting the objects; an apply would create them again.
 	if !cluster.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}

@@ -17,13 +17,14 @@ import (
 	"heartwood.dev/heartwood/internal/operator/rollout"
 )
 
-// defaultSettleTime is how long a restarted broker must be ready before the next one is restarted:
-// about as long as DNS and its caches keep the address of its previous pod.
+// defaultSettleTime is the time for which a restarted broker must be ready before the next broker
+// is restarted. It is about the time for which DNS caches keep the address of the broker's previous
+// pod.
 const defaultSettleTime = 30 * time.Second
 
-// ofChangingCluster maps a Partition to its LogCluster while the LogCluster may be waiting for its
-// partitions: brokers are being drained, or pods are waiting for a new template. At other times a
-// change of a Partition requires no apply.
+// ofChangingCluster maps a Partition to its LogCluster, but only while a change of the Partition
+// may require an apply: while brokers are being drained, or while a rolling update waits for
+// in-sync replicas.
 func (r *Reconciler) ofChangingCluster(ctx context.Context,
 	partition client.Object) []reconcile.Request {
 	found := watch.ClusterOf(ctx, partition)
@@ -31,7 +32,7 @@ func (r *Reconciler) ofChangingCluster(ctx context.Context,
 	key := types.NamespacedName{Namespace: partition.GetNamespace(),
 		Name: render.BrokersName(found[0].Name)}
 	if r.Get(ctx, found[0].NamespacedName, cluster) != nil || r.Get(ctx, key, brokers) != nil {
-		return nil // the event of the LogCluster follows
+		return nil // not created yet; its creation triggers a reconciliation
 	}
 	drains := brokers.Spec.Replicas != nil && *brokers.Spec.Replicas > cluster.Spec.Brokers
 	if !drains && brokers.Status.UpdateRevision == brokers.Status.CurrentRevision {
@@ -40,9 +41,9 @@ func (r *Reconciler) ofChangingCluster(ctx context.Context,
 	return found
 }
 
-// pace returns the settings to render with: how many brokers run, and which of them keep their
-// template for now. requeueAfter is when a rolling update may continue because a broker has
-// settled; 0 if it waits for an event.
+// pace returns the settings for package render, which include the number of brokers that run and
+// the number of pods that keep their present template. requeueAfter is the time after which a
+// rolling update may continue because a broker has settled; 0 if the update waits for an event.
 func (r *Reconciler) pace(ctx context.Context,
 	cluster *v1alpha1.LogCluster) (settings render.Settings, requeueAfter time.Duration,
 	err error) {
@@ -68,8 +69,9 @@ func (r *Reconciler) pace(ctx context.Context,
 	return settings, requeueAfter, nil
 }
 
-// rolloutState returns the state of a rolling update over a number of brokers. Without a
-// StatefulSet there is nothing to update: all pods are held and are created from the only template.
+// rolloutState returns the state of a rolling update of the given number of brokers. If the
+// StatefulSet does not exist, all pods are held: there is only one template, from which they will
+// be created.
 func (s *scope) rolloutState(brokers int32) rollout.State {
 	_, underReplicated := s.countPartitions()
 	status := s.brokers.Status
@@ -85,7 +87,7 @@ func (s *scope) rolloutState(brokers int32) rollout.State {
 	}
 	for i := range s.pods {
 		pod := &s.pods[i]
-		// A pod has the name of its Lease.
+		// A broker's pod and its Lease have the same name.
 		_, id, ok := v1alpha1.ParseBrokerLeaseName(pod.Name)
 		if !ok || id >= brokers {
 			continue
@@ -96,30 +98,33 @@ func (s *scope) rolloutState(brokers int32) rollout.State {
 		}
 	}
 	if status.UpdateRevision == status.CurrentRevision {
-		for id := range state.Brokers { // a missing pod is created from the only template
+		// no update is in progress, so a missing pod is created from the latest template
+		for id := range state.Brokers {
 			state.Brokers[id].Updated = true
 		}
 	}
 	return state
 }
 
-// readiness records the time at which each broker's pod became ready, by the operator's clock. A
-// pod's conditions carry times of its node's clock, and a clock that is minutes ahead would delay
-// every rolling update by as much. A restart of the operator loses the times; a rolling update then
-// waits for SettleTime once more.
+// readiness stores the time at which each broker's pod became ready, by the operator's clock. The
+// times in a pod's conditions are by its node's clock; a clock that is minutes ahead would delay
+// every rolling update by these minutes. After a restart of the operator the stored times are lost,
+// and a rolling update waits for SettleTime once more.
 type readiness struct {
-	pods keyed.Map[map[int32]readyPod] // by LogCluster, then by broker
+	pods keyed.Map[map[int32]readyPod] // keys: LogCluster, then broker id
 }
 
-// readyPod is a pod at the time it became ready.
+// readyPod identifies a pod and the moment at which it became ready.
 type readyPod struct {
-	uid   types.UID
-	at    time.Time // by the node's clock; used only to detect another transition
-	since time.Time // when it was observed, by our clock
+	uid types.UID
+	// time of becoming ready by the node's clock; another value means that the pod became ready
+	// again
+	at    time.Time
+	since time.Time // when the operator first observed at, by the operator's clock
 }
 
-// observe records a LogCluster's pods at the time now and returns, for each ready pod, the time at
-// which it became ready.
+// observe updates the stored state of a LogCluster's pods at the time now. It returns, for each
+// broker whose pod is ready, the time at which the pod became ready.
 func (r *readiness) observe(cluster types.NamespacedName, pods []corev1.Pod,
 	now time.Time) map[int32]time.Time {
 	before, _ := r.pods.Get(cluster)
@@ -142,7 +147,8 @@ func (r *readiness) observe(cluster types.NamespacedName, pods []corev1.Pod,
 
 func (r *readiness) forget(cluster types.NamespacedName) { r.pods.Delete(cluster) }
 
-// readyAt returns when a ready pod became ready, by its node's clock.
+// readyAt returns the time at which a pod became ready, by its node's clock; ready is false if the
+// pod is not ready.
 func readyAt(pod *corev1.Pod) (at time.Time, ready bool) {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestReadinessIsTimedByTheOperatorsClock: a node's clock that is an hour ahead or behind neither
-// delays nor speeds up a rolling update.
+// TestReadinessIsTimedByTheOperatorsClock: the clock of a node is an hour or two ahead or behind.
+// The ready times that observe returns must be those of the operator's clock.
 func TestReadinessIsTimedByTheOperatorsClock(t *testing.T) {
 	begin := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	pod := func(uid string, at time.Duration) []corev1.Pod {
@@ -40,11 +40,11 @@ func TestReadinessIsTimedByTheOperatorsClock(t *testing.T) {
 	} {
 		since, ready := r.observe(main, step.pods, begin.Add(step.after))[1]
 		if ready != (step.since >= 0) || ready && !since.Equal(begin.Add(step.since)) {
-			t.Errorf("%s: ready %t since %v, want since %v", step.name, ready, since.Sub(begin),
+			t.Errorf("%s: got ready %t since %v, want since %v", step.name, ready, since.Sub(begin),
 				step.since)
 		}
 	}
 	if pods, _ := r.pods.Get(main); len(pods) != 1 {
-		t.Errorf("%d pods recorded, want 1", len(pods))
+		t.Errorf("got %d stored pods, want 1", len(pods))
 	}
 }

@@ -14,16 +14,16 @@ import (
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
-// scope is the input of a LogCluster's reconciliation. It is read from the cache
-// and not changed.
+// scope is the input of a LogCluster's reconciliation. gather reads it from the cache. The objects
+// must not be changed.
 type scope struct {
 	cluster    *v1alpha1.LogCluster
-	brokers    *appsv1.StatefulSet // zero if there is none yet
+	brokers    *appsv1.StatefulSet // zero value if it does not exist yet
 	topics     []v1alpha1.Topic
 	partitions []v1alpha1.Partition
 	pods       []corev1.Pod
 
-	// Set by StatusReconciler only.
+	// Only StatusReconciler sets these fields.
 	ready     int32   // brokers whose pod is ready and whose Lease is valid
 	notLeased []int32 // brokers whose pod is ready and whose Lease is not valid, sorted
 }
@@ -39,7 +39,7 @@ func gather(ctx context.Context, reader client.Reader,
 	}
 	topics, partitions := &v1alpha1.TopicList{}, &v1alpha1.PartitionList{}
 	pods := &corev1.PodList{}
-	// The lists are read-only.
+	// The results are not changed, so the cache need not copy them.
 	ofCluster := []client.ListOption{client.InNamespace(cluster.Namespace),
 		client.MatchingFields{index.ByCluster: cluster.Name}, client.UnsafeDisableDeepCopy}
 	if err := reader.List(ctx, topics, ofCluster...); err != nil {
@@ -56,8 +56,8 @@ func gather(ctx context.Context, reader client.Reader,
 	return s, nil
 }
 
-// countPartitions counts the partitions of existing Topics. Partitions that outlived their Topic do
-// not serve clients.
+// countPartitions counts the partitions of existing Topics. It ignores retained Partitions, whose
+// Topic was deleted or has fewer partitions, because they do not serve clients.
 func (s *scope) countPartitions() (all, underReplicated int32) {
 	sizes := s.topicSizes()
 	for i := range s.partitions {
@@ -73,7 +73,7 @@ func (s *scope) countPartitions() (all, underReplicated int32) {
 	return all, underReplicated
 }
 
-// topicSizes returns the number of partitions by Topic.
+// topicSizes returns the number of partitions of each Topic, by name.
 func (s *scope) topicSizes() map[string]int32 {
 	sizes := map[string]int32{}
 	for i := range s.topics {

@@ -31,7 +31,7 @@ type StatusReconciler struct {
 	client.Client
 	Events  conditions.Recorder
 	Brokers *brokerstate.Tracker
-	// BrokerChanges carries LogClusters one of whose brokers has changed its state.
+	// BrokerChanges delivers a LogCluster when the state of one of its brokers has changed.
 	BrokerChanges <-chan event.GenericEvent
 }
 
@@ -48,8 +48,9 @@ func (r *StatusReconciler) Setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile writes the status if it has changed. It is the only writer, so it patches without
-// compare-and-swap. If the cache is behind, the event that updates it corrects the status.
+// Reconcile writes the status if it has changed. This controller is the only writer of the status,
+// so it patches the status without compare-and-swap. If it decided from an outdated cache, the
+// event that updates the cache triggers a reconciliation that corrects the status.
 func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	before := &v1alpha1.LogCluster{}
 	if err := r.Get(ctx, req.NamespacedName, before); err != nil {
@@ -74,9 +75,9 @@ func (r *StatusReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	return ctrl.Result{}, nil
 }
 
-// countBrokers counts the brokers that are up. A ready pod is not enough: when a node loses power,
-// Kubernetes reports its pods as ready for most of a minute, while their brokers' Leases expire
-// after seconds and other brokers are elected.
+// countBrokers counts the brokers that are up. A broker is up only if its Lease is valid too: when
+// a node loses power, Kubernetes reports the node's pods as ready for most of a minute, but the
+// Leases of their brokers expire after seconds, and other brokers are elected.
 func (r *StatusReconciler) countBrokers(ctx context.Context, scope *scope) error {
 	for i := range scope.pods {
 		pod := &scope.pods[i]
@@ -99,7 +100,8 @@ func (r *StatusReconciler) countBrokers(ctx context.Context, scope *scope) error
 	return nil
 }
 
-// status returns the whole status. Conditions that have not changed keep their transition times.
+// status returns the complete new status. Conditions whose status has not changed keep their
+// transition times.
 func (s *scope) status() v1alpha1.LogClusterStatus {
 	status := *s.cluster.Status.DeepCopy()
 	status.ObservedGeneration = s.cluster.Generation
@@ -117,9 +119,10 @@ func (s *scope) status() v1alpha1.LogClusterStatus {
 	return status
 }
 
-// readyCondition returns condition Ready. If the StatefulSet controller has not yet observed the
-// latest spec, it counts pods of the previous one. That must not make a LogCluster Ready, but one
-// that is Ready stays so, as every step of a rolling update passes through this state.
+// readyCondition returns condition Ready. While the StatefulSet controller has not observed the
+// latest spec, the pods may be those of the previous spec. In this state a LogCluster must not
+// become Ready. But a Ready LogCluster stays Ready, because every step of a rolling update passes
+// through this state.
 func (s *scope) readyCondition(status v1alpha1.LogClusterStatus) metav1.Condition {
 	observed := s.brokers.Status.ObservedGeneration >= s.brokers.Generation
 	enough := status.ReadyBrokers >= s.cluster.Spec.Brokers

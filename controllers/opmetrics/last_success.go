@@ -1,4 +1,4 @@
-// Package opmetrics holds metrics that several controllers share.
+// Package opmetrics contains the metrics that several controllers update.
 package opmetrics
 
 import (
@@ -9,13 +9,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// LastSuccess records when each LogCluster and Topic was last reconciled without an error. An old
-// value is a resource whose reconciliation keeps failing. Partitions are not recorded, as there may
-// be many; controller-runtime's counters cover them.
+// LastSuccess is the metric of the time at which each LogCluster and Topic was last reconciled
+// without an error. An old time shows that reconciliations of the resource keep failing. Partitions
+// have no series, because there may be many; the counters of controller-runtime include them.
 type LastSuccess struct{ gauge *prometheus.GaugeVec }
 
-// NewLastSuccess registers the metric with controller-runtime's registry. A process has one
-// registry, so the second call fails.
+// NewLastSuccess registers the metric with controller-runtime's registry. A second call in the same
+// process fails, because the process has only one such registry.
 func NewLastSuccess() (*LastSuccess, error) {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "heartwood_operator_reconcile_last_success_timestamp_seconds",
@@ -27,13 +27,13 @@ func NewLastSuccess() (*LastSuccess, error) {
 	return &LastSuccess{gauge}, nil
 }
 
-// Record records that a controller has just reconciled a resource.
+// Record sets the time of a resource to now: a controller has just reconciled it.
 func (l *LastSuccess) Record(controller string, key types.NamespacedName) {
 	l.gauge.WithLabelValues(controller, key.Namespace, key.Name).SetToCurrentTime()
 }
 
-// Forget removes the series of a deleted resource. Otherwise it would look like a resource whose
-// reconciliation keeps failing.
+// Forget removes the series of a deleted resource. Otherwise the old time would look like
+// reconciliations that keep failing.
 func (l *LastSuccess) Forget(controller string, key types.NamespacedName) {
 	l.gauge.DeleteLabelValues(controller, key.Namespace, key.Name)
 }

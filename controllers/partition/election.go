@@ -13,38 +13,38 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// electorate is the complete input of a partition's election. It is gathered first and not changed,
-// so elect is a pure function of it. Applied to its own result, elect changes nothing.
+// electorate is the complete input of a partition's election. It is not changed after it was read,
+// so elect is a pure function. If elect is applied to its own result, it changes nothing.
 type electorate struct {
-	// partition is from the cache; elect changes a copy of its status only.
+	// partition is an object of the cache; elect changes only a copy of its status.
 	partition *v1alpha1.Partition
-	// brokers has the state of every broker that the partition names. A missing one is down.
+	// brokers contains the state of every broker that the partition names. A missing broker is
+	// treated as down.
 	brokers map[int32]placement.BrokerState
-	// topicPartitions is the number of partitions of the Topic, 0 if the partition's cluster has no
-	// such Topic.
+	// topicPartitions is the number of partitions of the Topic, 0 if the Topic does not exist in
+	// the partition's cluster.
 	topicPartitions int32
-	// replicaIncarnation is the unique id of the replica incarnations that this election begins.
+	// replicaIncarnation is a new unique id, for replicas that this election adds.
 	replicaIncarnation string
-	allowUnclean       bool // the Topic prefers availability over acknowledged records
-	preferLeader       bool // move leadership back to the preferred leader
+	allowUnclean       bool // the Topic's setting uncleanLeaderElection
+	preferLeader       bool // move leadership back to the preferred leader now
 }
 
 // elected is the result of an election.
 type elected struct {
 	status v1alpha1.PartitionStatus
-	// unclean reports that the leader was elected now and may lack acknowledged records; see
+	// unclean is true if this election elected a leader that may lack acknowledged records; see
 	// placement.Decision.
 	unclean bool
 }
 
-// elect returns the status that the partition should have, as far as the operator decides it:
-// replicas, leader, leaderEpoch, leaderDirectory and condition Ready; and of isr, which brokers are
-// removed and with which broker epochs the others remain. placement.Decide makes the decision and
-// documents its guarantees.
+// elect returns the new status of the partition. It decides replicas, leader, leaderEpoch,
+// leaderDirectory and condition Ready. It may also remove brokers from isr, and update the broker
+// epochs of the remaining ones. placement.Decide makes the decision and documents its guarantees.
 //
-// Two operators that decide at the same time are harmless: the status is written by
-// compare-and-swap, so one of the writes fails. servingEpoch is kept. It is less than a new leader
-// epoch, which shows that the new leader does not serve yet.
+// Two operators that decide at the same time do no harm: the status is written by compare-and-swap,
+// so one of the writes fails. elect does not change servingEpoch. After an election servingEpoch is
+// less than leaderEpoch, which shows that the new leader does not serve yet.
 func (e electorate) elect() elected {
 	status := *e.partition.Status.DeepCopy()
 	placed := metadata.PlacedPartition(e.partition)
@@ -63,17 +63,17 @@ func (e electorate) elect() elected {
 	return elected{status, decision.Unclean}
 }
 
-// retire removes the leader of a partition whose Topic was deleted or shrunk. The rest of the
-// status is kept for a later Topic: isr and leaderDirectory name the replicas that have the
-// records, leaderEpoch the epochs that the records may carry.
+// retire removes the leader of a partition whose Topic was deleted or has fewer partitions than
+// before. The rest of the status is kept for a later Topic: isr and leaderDirectory identify the
+// replicas that have the records, and no record has a later leader epoch than leaderEpoch.
 func (e electorate) retire(status *v1alpha1.PartitionStatus, placed placement.Partition) {
 	retired := placement.Retire(placed)
 	status.Leader, status.LeaderEpoch = retired.Leader, retired.LeaderEpoch
 	metadata.RecordCondition(status, e.partition.Generation, conditions.NotReady(
 		v1alpha1.ReasonRetained,
-		"The Topic does not exist or has fewer partitions. The records are kept, and this Partition "+
-			"lists their replicas: a Topic of the same name that has this partition continues "+
-			"with these records.",
+		"The Topic was deleted or no longer has this partition. The partition's records are kept on the "+
+			"brokers in status.replicas. If a Topic of the same name has this partition again, it "+
+			"continues with these records.",
 	))
 }
 
@@ -84,8 +84,9 @@ func (e electorate) preferredRequested() bool {
 	return requested == strconv.Itoa(int(e.partition.Status.LeaderEpoch))
 }
 
-// preferredEligible reports whether another broker than the preferred leader leads and serves, and
-// the preferred leader could take over: it is in sync in its current broker epoch and not leaving.
+// preferredEligible reports whether leadership could move to the preferred leader: another broker
+// leads and serves, and the preferred leader is up, not leaving, and in sync in its current broker
+// epoch.
 func (e electorate) preferredEligible() bool {
 	status, preferred := e.partition.Status, e.partition.Spec.Replicas[0]
 	if status.Leader == placement.NoLeader || status.Leader == preferred ||
@@ -99,7 +100,8 @@ func (e electorate) preferredEligible() bool {
 		})
 }
 
-// serves reports whether the leader has reported that it serves in the current leader epoch.
+// serves reports whether the partition has a leader that has reported that it serves in the current
+// leader epoch.
 func serves(status v1alpha1.PartitionStatus) bool {
 	return status.Leader != placement.NoLeader && status.ServingEpoch != nil &&
 		*status.ServingEpoch == status.LeaderEpoch
@@ -113,43 +115,47 @@ func (e electorate) readyCondition(status v1alpha1.PartitionStatus,
 		return e.offline(decision)
 	case !serves(status):
 		return conditions.NotReady(v1alpha1.ReasonLeaderStarting, fmt.Sprintf(
-			"Broker %d was elected with leader epoch %d and does not serve yet; if this persists, "+
-				"check the log of the broker and its GET /api/v1/partitions.",
+			"Broker %d was elected leader with leader epoch %d and does not serve yet. If this persists, "+
+				"check the log of the broker and the response of its GET /api/v1/partitions.",
 			status.Leader, status.LeaderEpoch))
 	}
 	return metadata.ServingCondition(status.Leader)
 }
 
-// offline returns condition Ready of a partition without a leader. If no other replica can return
-// with the records, it reports the lost ones.
+// offline returns condition Ready of a partition without a leader. If the partition waits for no
+// in-sync replica and a disk of one was replaced, it reports the loss of the records.
 func (e electorate) offline(decision placement.Decision) metav1.Condition {
 	if len(decision.Lost) > 0 && len(decision.Awaited) == 0 {
 		id := decision.Lost[0]
 		return conditions.NotReady(v1alpha1.ReasonReplicaLost, fmt.Sprintf(
-			"Broker %d returned with an empty disk: the records are lost unless its previous disk "+
-				"returns. To continue without them, run: %s",
+			"Broker %d has returned with an empty disk. The partition's records are lost unless the "+
+				"broker's previous disk returns. To continue without these records, run: %s",
 			id, e.acceptCommand(e.brokers[id].Directory)))
 	}
 	if decision.LeaderEpoch == 0 {
 		return conditions.NotReady(v1alpha1.ReasonLeaderOffline, fmt.Sprintf(
-			"None of the brokers %v is up; the partition serves as soon as one of them is.",
+			"None of the brokers %v, to which the partition is assigned, is up. The partition serves "+
+				"as soon as one of these brokers is up.",
 			decision.Replicas))
 	}
-	message := fmt.Sprintf("None of the brokers %v that have all records is up; the partition "+
-		"serves again as soon as one of them returns, or all of them if they stopped uncleanly.",
+	message := fmt.Sprintf("The partition waits for brokers %v, whose replicas were in sync. It "+
+		"serves again when one of these brokers returns after a graceful stop, or when all of them "+
+		"have returned after unclean stops.",
 		decision.Awaited)
 	for _, id := range decision.Replicas {
 		if broker := e.brokers[id]; broker.Liveness == placement.Up && broker.Directory != "" {
 			consent := placement.DataLossConsent(broker.Directory, decision.LeaderEpoch)
-			return conditions.NotReady(v1alpha1.ReasonLeaderOffline, fmt.Sprintf("%s Broker %d is up "+
-				"and may lack some of the records. To continue with its records, run: %s", message,
+			return conditions.NotReady(v1alpha1.ReasonLeaderOffline, fmt.Sprintf("%s Broker %d is up, "+
+				"but may lack acknowledged records. To give up the missing records and continue with "+
+				"this broker as leader, run: %s", message,
 				id, e.acceptCommand(consent)))
 		}
 	}
 	return conditions.NotReady(v1alpha1.ReasonLeaderOffline, message)
 }
 
-// acceptCommand returns the command by which a user accepts the loss of records.
+// acceptCommand returns the command by which a user accepts the loss of records. value is the value
+// of the annotation.
 func (e electorate) acceptCommand(value string) string {
 	return fmt.Sprintf("kubectl annotate partition %s -n %s %s=%s --overwrite", e.partition.Name,
 		e.partition.Namespace, v1alpha1.AnnotationAcceptDataLoss, value)

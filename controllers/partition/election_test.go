@@ -14,13 +14,15 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// brokerUp returns a broker that is up after an unclean restart, or its first start.
+// brokerUp returns the state of a broker that is up, after its first start or after an unclean
+// restart.
 func brokerUp(epoch int64, directory string) placement.BrokerState {
 	return placement.BrokerState{Liveness: placement.Up, Epoch: epoch, Directory: directory,
 		CleanEpoch: -1}
 }
 
-// history is a partition with one replica, on broker 0, and its elections so far.
+// history is a partition with one replica, on broker 0. Each call of elect updates the partition's
+// status.
 type history struct{ partition v1alpha1.Partition }
 
 func newHistory() *history {
@@ -32,8 +34,8 @@ func newHistory() *history {
 	return h
 }
 
-// elect elects with broker 0 in a state and a Topic of a number of partitions, and returns the
-// reason of condition Ready.
+// elect runs an election while broker 0 is in the given state and the Topic has the given number of
+// partitions. It returns the reason of condition Ready.
 func (h *history) elect(state placement.BrokerState, topicPartitions int32) string {
 	e := electorate{partition: &h.partition, brokers: map[int32]placement.BrokerState{0: state},
 		topicPartitions: topicPartitions}
@@ -43,15 +45,15 @@ func (h *history) elect(state placement.BrokerState, topicPartitions int32) stri
 
 func (h *history) serve() { h.partition.Status.ServingEpoch = new(h.partition.Status.LeaderEpoch) }
 
-// TestPreferredElectionIsRequestedOnce: the annotation takes effect only in the leader epoch that
-// it names.
+// TestPreferredElectionIsRequestedOnce: an annotation takes effect only if its value is the current
+// leader epoch.
 func TestPreferredElectionIsRequestedOnce(t *testing.T) {
 	h := newHistory()
 	h.partition.Status.LeaderEpoch = 5
 	for value, want := range map[string]bool{"": false, "4": false, "5": true, "6": false} {
 		h.partition.Annotations = map[string]string{v1alpha1.AnnotationElectPreferred: value}
 		if got := (electorate{partition: &h.partition}).preferredRequested(); got != want {
-			t.Errorf("annotation %q in epoch 5: requested %t, want %t", value, got, want)
+			t.Errorf("annotation %q in epoch 5: got requested %t, want %t", value, got, want)
 		}
 	}
 }
@@ -61,20 +63,20 @@ func (h *history) expect(t *testing.T, leader, epoch int32, brokerEpoch int64) {
 	t.Helper()
 	status := h.partition.Status
 	if status.Leader != leader || status.LeaderEpoch != epoch {
-		t.Errorf("leader %d, leader epoch %d; want %d, %d", status.Leader, status.LeaderEpoch,
+		t.Errorf("got leader %d, leader epoch %d; want %d, %d", status.Leader, status.LeaderEpoch,
 			leader,
 			epoch)
 	}
 	if len(status.ISR) != 1 || status.ISR[0].Broker != 0 ||
 		status.ISR[0].BrokerEpoch != brokerEpoch {
-		t.Errorf("isr %+v, want broker 0 with broker epoch %d", status.ISR, brokerEpoch)
+		t.Errorf("got isr %+v, want broker 0 with broker epoch %d", status.ISR, brokerEpoch)
 	}
 }
 
 func reason(t *testing.T, got, want string) {
 	t.Helper()
 	if got != want {
-		t.Errorf("reason %s, want %s", got, want)
+		t.Errorf("got reason %s, want %s", got, want)
 	}
 }
 
@@ -82,7 +84,7 @@ func TestElectionsOverThePartitionsLifetime(t *testing.T) {
 	h := newHistory()
 	reason(t, h.elect(placement.BrokerState{}, 1), v1alpha1.ReasonLeaderOffline)
 	if h.partition.Status.LeaderEpoch != 0 {
-		t.Errorf("leader epoch %d before any election", h.partition.Status.LeaderEpoch)
+		t.Errorf("before any election: got leader epoch %d, want 0", h.partition.Status.LeaderEpoch)
 	}
 	reason(t, h.elect(brokerUp(1, "disk"), 1), v1alpha1.ReasonLeaderStarting)
 	h.expect(t, 0, 1, 1)
@@ -90,17 +92,17 @@ func TestElectionsOverThePartitionsLifetime(t *testing.T) {
 	reason(t, h.elect(brokerUp(1, "disk"), 1), v1alpha1.ReasonReady)
 	h.expect(t, 0, 1, 1)
 
-	// The broker fails: a write with the old epoch is rejected.
+	// The broker fails: the leader epoch grows, so that writes of the failed leader are rejected.
 	reason(t, h.elect(placement.BrokerState{}, 1), v1alpha1.ReasonLeaderOffline)
 	h.expect(t, -1, 2, 1)
 	reason(t, h.elect(placement.BrokerState{}, 1), v1alpha1.ReasonLeaderOffline)
 	h.expect(t, -1, 2, 1)
 
-	// It returns with the next broker epoch and the same disk.
+	// The broker returns with the next broker epoch and the same disk.
 	reason(t, h.elect(brokerUp(2, "disk"), 1), v1alpha1.ReasonLeaderStarting)
 	h.expect(t, 0, 3, 2)
 
-	// It restarts so fast that it was never observed as down.
+	// The broker restarts so fast that the operator never observes it as down.
 	h.serve()
 	reason(t, h.elect(brokerUp(3, "disk"), 1), v1alpha1.ReasonLeaderStarting)
 	h.expect(t, 0, 4, 3)
@@ -124,7 +126,7 @@ func TestBrokerOfUnknownLivenessKeepsLeadershipAndGainsNone(t *testing.T) {
 	h.serve()
 	reason(t, h.elect(unknown(1, "disk"), 1), v1alpha1.ReasonReady)
 	h.expect(t, 0, 1, 1)
-	// A later broker epoch than the leader's.
+	// The broker has a later broker epoch than the one that was elected.
 	reason(t, h.elect(unknown(2, "disk"), 1), v1alpha1.ReasonLeaderOffline)
 	h.expect(t, -1, 2, 1)
 	reason(t, h.elect(unknown(1, "disk"), 1), v1alpha1.ReasonLeaderOffline)
@@ -142,11 +144,11 @@ func TestBrokerWithAReplacedDiskIsNotElected(t *testing.T) {
 	reason(t, h.elect(brokerUp(3, "old"), 1), v1alpha1.ReasonLeaderStarting)
 	h.expect(t, 0, 3, 3)
 
-	// Once it does not name its disk; the known one is kept.
+	// The broker's Lease does not name its disk once. The known disk is kept.
 	h.elect(brokerUp(3, ""), 1)
 
-	// The replica is lost again, without its broker having been observed as down. Only a consent to
-	// the present disk takes effect.
+	// The disk is replaced again, and the operator did not observe the broker as down. Only an
+	// annotation with the id of the present disk takes effect.
 	reason(t, h.elect(brokerUp(4, "new"), 1), v1alpha1.ReasonReplicaLost)
 	h.partition.Annotations = map[string]string{v1alpha1.AnnotationAcceptDataLoss: "another"}
 	reason(t, h.elect(brokerUp(4, "new"), 1), v1alpha1.ReasonReplicaLost)
@@ -155,9 +157,9 @@ func TestBrokerWithAReplacedDiskIsNotElected(t *testing.T) {
 	h.expect(t, 0, 5, 4)
 }
 
-// TestElectionInvariants runs random sequences: the leader epoch never decreases and grows with
-// each change of the leader or its broker epoch; the leader is up and has the records; a repeated
-// election changes nothing.
+// TestElectionInvariants runs random sequences of broker states. The leader epoch must never
+// decrease, and must grow with each change of the leader or of its broker epoch. The leader must be
+// up and have the records. A repeated election must change nothing.
 func TestElectionInvariants(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	for range 200 {
@@ -166,7 +168,7 @@ func TestElectionInvariants(t *testing.T) {
 		for range 50 {
 			state := placement.BrokerState{}
 			if random.IntN(3) > 0 {
-				if random.IntN(2) == 0 { // a restart, sometimes with another disk
+				if random.IntN(2) == 0 { // the broker restarts, sometimes with another disk
 					epoch, disk = epoch+1, []string{"a", "b"}[random.IntN(10)/9]
 				}
 				state = brokerUp(epoch, disk)
@@ -178,11 +180,11 @@ func TestElectionInvariants(t *testing.T) {
 			h.elect(state, int32(random.IntN(5)))
 			after := h.partition.Status
 			checkInvariants(t, before, after, state)
-			h.elect(state, 1) // elects if the Topic did not exist before
+			h.elect(state, 1) // elects a leader if the previous call had no Topic
 			again := *h.partition.Status.DeepCopy()
 			h.elect(state, 1)
 			if !equality.Semantic.DeepEqual(again, h.partition.Status) {
-				t.Fatalf("a repeated election changed the status: %s",
+				t.Fatalf("a repeated election changed the status (-first +repeated): %s",
 					cmp.Diff(again, h.partition.Status))
 			}
 			if random.IntN(2) == 0 {
@@ -199,9 +201,9 @@ func checkInvariants(t *testing.T, before, after v1alpha1.PartitionStatus,
 		equality.Semantic.DeepEqual(before.ISR, after.ISR)
 	switch {
 	case sameLeader && before.LeaderEpoch != after.LeaderEpoch:
-		t.Fatalf("new leader epoch, same leader: %+v to %+v", before, after)
+		t.Fatalf("the leader epoch changed without a change of leader or ISR: %+v to %+v", before, after)
 	case !sameLeader && after.LeaderEpoch != before.LeaderEpoch+1:
-		t.Fatalf("another leader without the next leader epoch: %+v to %+v", before, after)
+		t.Fatalf("leader or ISR changed, but the leader epoch did not grow by one: %+v to %+v", before, after)
 	case after.Leader >= 0 && state.Liveness == placement.Down:
 		t.Fatalf("the leader is down: %+v", after)
 	case after.LeaderEpoch > before.LeaderEpoch && after.Leader >= 0 && state.Liveness != placement.Up:
@@ -214,9 +216,9 @@ func checkInvariants(t *testing.T, before, after v1alpha1.PartitionStatus,
 	}
 }
 
-// TestLeaderWithAFailedLogIsNotReady: a leader whose disk fails clears servingEpoch. No other
-// broker is elected, as none has the records, and the Partition is not Ready until the leader
-// serves again.
+// TestLeaderWithAFailedLogIsNotReady: a leader whose disk has failed clears servingEpoch. It
+// remains the leader, as no other broker has the records. The Partition must not be Ready until the
+// leader serves again.
 func TestLeaderWithAFailedLogIsNotReady(t *testing.T) {
 	h := newHistory()
 	h.elect(brokerUp(1, "disk"), 1)
@@ -226,15 +228,16 @@ func TestLeaderWithAFailedLogIsNotReady(t *testing.T) {
 	reason(t, h.elect(brokerUp(1, "disk"), 1), v1alpha1.ReasonLeaderStarting)
 	h.expect(t, 0, 1, 1)
 	if h.partition.Ready() {
-		t.Error("the Partition is Ready")
+		t.Error("the Partition is Ready while its leader does not serve")
 	}
 	h.serve()
 	reason(t, h.elect(brokerUp(1, "disk"), 1), v1alpha1.ReasonReady)
 	h.expect(t, 0, 1, 1)
 }
 
-// TestNewReplicaGetsAnIncarnationID: also one that was a replica before. A replica that remains
-// keeps its id, and a repeated election changes nothing.
+// TestNewReplicaGetsAnIncarnationID: each added replica gets a new incarnation id, even if its
+// broker was a replica before. A replica that remains keeps its id. A repeated election changes no
+// id.
 func TestNewReplicaGetsAnIncarnationID(t *testing.T) {
 	h := newHistory()
 	elections := 0
@@ -267,12 +270,13 @@ func TestNewReplicaGetsAnIncarnationID(t *testing.T) {
 		{[]int32{0, 1, 2}, " 0:1 1:1 2:7"},
 	} {
 		if got := decide(step.replicas...); got != step.want {
-			t.Errorf("replicas %v: incarnation ids%s, want%s", step.replicas, got, step.want)
+			t.Errorf("replicas %v: got incarnation ids%s, want%s", step.replicas, got, step.want)
 		}
 	}
-	// a Partition that was created before there were incarnation ids
+	// The Partition was created by a version without incarnation ids: the remaining replicas must
+	// get none.
 	h.partition.Status.Assignments = nil
 	if got := decide(0, 1, 2); got != "" {
-		t.Errorf("incarnation ids were invented:%s", got)
+		t.Errorf("got incarnation ids%s for existing replicas, want none", got)
 	}
 }

@@ -14,34 +14,34 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// outages measures how long partitions are without a serving leader: from when the operator
-// detected that the leader had failed until its successor reported that it serves. The first
-// election of a new partition is not measured, nor is an outage that began before this operator
-// started. It is safe for concurrent use; the lock is a leaf.
+// outages measures how long partitions are without a serving leader: from the time at which the
+// operator detects a leader's failure until the next leader reports that it serves. It does not
+// measure the first election of a new partition, or an outage that began before this operator
+// started. It is safe for concurrent use.
 type outages struct {
 	seconds prometheus.Histogram
 	mu      struct {
 		sync.Mutex
-		// since holds the time at which each partition became unavailable. An entry is removed when
-		// the partition serves again or is deleted.
+		// since contains the time at which each unavailable partition became unavailable. The entry
+		// is removed when the partition serves again or is deleted.
 		since map[types.NamespacedName]time.Time
 	}
 }
 
-// newOutages returns outages that are measured into a histogram.
+// newOutages returns an outages that adds its measurements to a histogram.
 func newOutages(seconds prometheus.Histogram) *outages {
 	o := &outages{seconds: seconds}
 	o.mu.since = map[types.NamespacedName]time.Time{}
 	return o
 }
 
-// newElectionSeconds registers the histogram with controller-runtime's registry. A process has one
-// registry, so the second call fails.
+// newElectionSeconds registers the histogram with controller-runtime's registry. A second call in
+// the same process fails, because the process has only one such registry.
 func newElectionSeconds() (prometheus.Histogram, error) {
 	seconds := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "heartwood_operator_election_seconds",
-		Help: "Time that a partition was without a serving leader, from when the operator detected the " +
-			"leader's failure until the next leader served.",
+		Help: "Time for which a partition was without a serving leader: from the operator's detection of the " +
+			"leader's failure until the next leader serves.",
 		Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 	})
 	if err := metrics.Registry.Register(seconds); err != nil {
@@ -50,11 +50,13 @@ func newElectionSeconds() (prometheus.Histogram, error) {
 	return seconds, nil
 }
 
-// observe records the change of a partition's status that was written or found at the time now. A
-// write that failed by compare-and-swap is not recorded: the decision is repeated from the new
-// state. An outage with several elections is measured once, from its beginning.
+// observe processes a change of a partition's status at the time now. The change was written by the
+// operator or found in the cache. The caller must not pass a change whose compare-and-swap failed;
+// its decision is repeated from the new state. An outage with several elections is measured once,
+// from its beginning.
 //
-// Calls for one partition do not overlap: the work queue never gives a key to two workers.
+// Calls for one partition do not overlap: the work queue never passes the same key to two workers
+// at the same time.
 func (o *outages) observe(key types.NamespacedName, before, after v1alpha1.PartitionStatus,
 	now time.Time) {
 	served := meta.IsStatusConditionTrue(before.Conditions, v1alpha1.ConditionReady)

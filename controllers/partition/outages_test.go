@@ -22,7 +22,7 @@ func TestOutageLastsUntilTheNextLeaderServes(t *testing.T) {
 		status(conditions.NotReady(v1alpha1.ReasonLeaderOffline, ""))
 	retained := status(conditions.NotReady(v1alpha1.ReasonRetained, ""))
 	for name, c := range map[string]struct {
-		after []v1alpha1.PartitionStatus // one a second
+		after []v1alpha1.PartitionStatus // successive statuses, one per second
 		count uint64
 		sum   float64
 	}{
@@ -38,7 +38,8 @@ func TestOutageLastsUntilTheNextLeaderServes(t *testing.T) {
 		"Topic deleted": {[]v1alpha1.PartitionStatus{serves, offline, retained,
 			offline, starts, serves}, 0, 0},
 	} {
-		// The operator writes the status, or finds it already written by the leader.
+		// Either the operator writes condition Ready with status True, or it finds that the leader
+		// has already written it.
 		for _, writtenByLeader := range []bool{false, true} {
 			o := newOutages(prometheus.NewHistogram(prometheus.HistogramOpts{Name: "seconds"}))
 			for i := range c.after[1:] {
@@ -56,7 +57,7 @@ func TestOutageLastsUntilTheNextLeaderServes(t *testing.T) {
 			}
 			if h := metric.GetHistogram(); h.GetSampleCount() != c.count ||
 				h.GetSampleSum() != c.sum {
-				t.Errorf("%s: %d outages of %v s in total, want %d of %v s", name,
+				t.Errorf("%s: got %d outages of %v s in total, want %d of %v s", name,
 					h.GetSampleCount(), h.GetSampleSum(), c.count, c.sum)
 			}
 		}

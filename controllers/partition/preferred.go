@@ -7,13 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// DefaultPreferredLeaderDelay is how long a partition's preferred leader must have been able to
-// lead before leadership is moved back to it. It is long enough that a broker that restarts twice
-// moves nothing, and short enough that leaders are balanced soon after a rolling restart.
+// DefaultPreferredLeaderDelay is the time for which a partition's preferred leader must have been
+// able to lead before leadership is moved back to it. It is long enough that a broker that soon
+// restarts again is not elected in between, and short enough that leaders are balanced soon after a
+// rolling restart.
 const DefaultPreferredLeaderDelay = 30 * time.Second
 
-// preferredLeaders records for each partition the time from which its preferred leader has been
-// able to lead again. It is safe for concurrent use.
+// preferredLeaders stores, for each partition, the time since which its preferred leader has been
+// able to take over leadership. It is safe for concurrent use.
 type preferredLeaders struct {
 	delay time.Duration
 	mu    struct {
@@ -28,9 +29,10 @@ func newPreferredLeaders(delay time.Duration) *preferredLeaders {
 	return p
 }
 
-// observe records whether a partition's preferred leader could take over leadership at the time
-// now. It reports whether leadership is to move back now, and otherwise the time after which the
-// caller must observe again; 0 if only another event can change the result.
+// observe processes whether a partition's preferred leader could take over leadership at the time
+// now (eligible). due reports whether leadership must move back now. If it is false, again is the
+// time after which the caller must call observe again; 0 if the result can change only after
+// another event.
 func (p *preferredLeaders) observe(key types.NamespacedName, eligible bool,
 	now time.Time) (due bool, again time.Duration) {
 	p.mu.Lock()

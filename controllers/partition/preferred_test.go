@@ -19,19 +19,20 @@ func TestLeadershipMovesBackAfterTheDelay(t *testing.T) {
 	}{
 		{0, true, false, 30 * time.Second},
 		{20 * time.Second, true, false, 10 * time.Second},
-		{25 * time.Second, false, false, 0}, // the delay starts again
+		// not eligible: the delay starts again with the next step
+		{25 * time.Second, false, false, 0},
 		{26 * time.Second, true, false, 30 * time.Second},
 		{56 * time.Second, true, true, 0},
 		{57 * time.Second, true, true, 0},
 	} {
 		due, again := p.observe(key, step.eligible, start.Add(step.at))
 		if due != step.due || again != step.again {
-			t.Errorf("after %v, eligible %t: due %t, again after %v; want %t, %v", step.at,
+			t.Errorf("after %v, eligible %t: got due %t, again after %v; want %t, %v", step.at,
 				step.eligible, due, again, step.due, step.again)
 		}
 	}
 	p.forget(key)
 	if due, _ := p.observe(key, true, start.Add(time.Hour)); due {
-		t.Error("due at once after the partition was forgotten")
+		t.Error("after forget: got due at once, want due after the delay")
 	}
 }

@@ -34,11 +34,12 @@ import (
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 
 const (
-	// workers is how many partitions are elected at the same time. Each waits for a write of the
-	// API server, and when a broker fails all of its partitions wait.
+	// workers is the number of partitions that are reconciled at the same time. A worker spends
+	// most of its time waiting for a write to the API server. When a broker fails, all partitions
+	// that it led wait for their turn.
 	workers = 32
-	// writeTimeout bounds a write: an API server that accepts requests and does not answer must not
-	// delay the partitions that are queued.
+	// writeTimeout is the timeout of a write. Without it, an API server that accepts requests and
+	// does not answer would block the workers, and with them all queued partitions.
 	writeTimeout = 10 * time.Second
 )
 
@@ -47,10 +48,10 @@ type Reconciler struct {
 	client.Client
 	Events  conditions.Recorder
 	Brokers *brokerstate.Tracker
-	// BrokerChanges carries Partitions one of whose brokers has changed its state.
+	// BrokerChanges delivers a Partition when the state of one of its brokers has changed.
 	BrokerChanges <-chan event.GenericEvent
-	// PreferredLeaderDelay is how long a preferred leader must have been able to lead before
-	// leadership is moved back to it; default DefaultPreferredLeaderDelay.
+	// PreferredLeaderDelay is the time for which a preferred leader must have been able to lead
+	// before leadership is moved back to it; default DefaultPreferredLeaderDelay.
 	PreferredLeaderDelay time.Duration
 
 	outages   *outages
@@ -58,8 +59,8 @@ type Reconciler struct {
 }
 
 // Setup adds the controller to a manager and registers its metrics. Events of Topics are not
-// coalesced, because a new Topic waits for its leaders. Leases are not watched here; see package
-// broker.
+// coalesced, because the clients of a new Topic wait for its leaders. This controller does not
+// watch Leases; see package controllers/broker.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	seconds, err := newElectionSeconds()
 	if err != nil {
@@ -69,21 +70,22 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.preferred = newPreferredLeaders(cmp.Or(r.PreferredLeaderDelay, DefaultPreferredLeaderDelay))
 	return watch.NewController(mgr, "partition", workers).
 		For(&v1alpha1.Partition{}).
-		// An election depends on the spec of the Topic only. Its status changes dozens of times
-		// while a broker fails.
+		// An election depends only on the spec of the Topic. When a broker fails, the status of the
+		// Topic changes dozens of times.
 		Watches(&v1alpha1.Topic{}, handler.EnqueueRequestsFromMapFunc(r.ofTopic),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Channel(r.BrokerChanges, &handler.EnqueueRequestForObject{})).
 		Complete(r)
 }
 
-// Reconcile decides, and writes the status if it has changed. The leader makes the partition Ready
-// by writing servingEpoch.
+// Reconcile runs the election of a partition, and writes the status if it has changed. The
+// partition becomes Ready when the leader has written servingEpoch.
 //
-// The operator and the leader may both read version v and write. The API server accepts the first
-// write and rejects the other one, which names v. The rejected one is not retried here: the event
-// of the accepted write triggers another reconciliation, which decides from it. A patch without a
-// version would overwrite the leader's ISR with the operator's view of it.
+// The operator and the leader may both read resourceVersion v and then write with this version. The
+// API server accepts the first write and rejects the second. Reconcile does not retry a rejected
+// write: the event of the accepted write triggers another reconciliation, which uses the new state.
+// A patch without a resourceVersion would overwrite the ISR that the leader has written with an
+// outdated one.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	electorate, err := r.gather(ctx, req.NamespacedName)
 	if err != nil {
@@ -100,7 +102,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	elected := electorate.elect()
 	before, status := electorate.partition, elected.status
 	if equality.Semantic.DeepEqual(before.Status, status) {
-		// The leader may have written that it serves.
+		// Nothing to write. But the leader may have reported that it serves, which ends an outage.
 		r.outages.observe(req.NamespacedName, before.Status, status, time.Now())
 		return result, nil
 	}
@@ -120,8 +122,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, nil
 }
 
-// write writes a status over a Partition as it was before, by compare-and-swap, and returns the
-// result.
+// write writes a new status of a Partition by compare-and-swap with before, and returns the written
+// Partition.
 func (r *Reconciler) write(ctx context.Context, before *v1alpha1.Partition,
 	status v1alpha1.PartitionStatus) (*v1alpha1.Partition, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
@@ -137,8 +139,8 @@ func (r *Reconciler) write(ctx context.Context, before *v1alpha1.Partition,
 	return after, nil
 }
 
-// gather reads everything that an election depends on; it returns nil if there is no partition to
-// elect a leader for.
+// gather reads the complete input of an election. It returns nil if the Partition does not exist or
+// is being deleted.
 func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (*electorate, error) {
 	partition := &v1alpha1.Partition{}
 	if err := r.Get(ctx, key, partition); err != nil {
@@ -164,8 +166,8 @@ func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (*ele
 	return e, nil
 }
 
-// gatherTopic reads what the Topic of a partition contributes to its election. Contradictory
-// settings do not allow unclean elections.
+// gatherTopic sets the fields of an electorate that depend on the Topic and the LogCluster. If
+// their settings contradict each other, unclean elections are not allowed.
 func (r *Reconciler) gatherTopic(ctx context.Context, e *electorate) error {
 	topic, cluster := &v1alpha1.Topic{}, &v1alpha1.LogCluster{}
 	spec, namespace := e.partition.Spec, e.partition.Namespace
@@ -174,7 +176,7 @@ func (r *Reconciler) gatherTopic(ctx context.Context, e *electorate) error {
 	if err != nil {
 		return fmt.Errorf("get the partition's topic: %w", err)
 	}
-	if topic.Spec.Cluster != spec.Cluster { // or there is no Topic
+	if topic.Spec.Cluster != spec.Cluster { // also if the Topic does not exist
 		return nil
 	}
 	e.topicPartitions = topic.Spec.Partitions
@@ -189,9 +191,10 @@ func (r *Reconciler) gatherTopic(ctx context.Context, e *electorate) error {
 	return nil
 }
 
-// recordEvents records events of lost records and of unclean elections only: when a broker fails,
-// thousands of partitions may go offline, which their Topics report once each. An unclean restart
-// of the only replica is not reported, as no other leader was possible.
+// recordEvents creates events for lost records and unclean elections only. It creates none for
+// partitions that go offline: when a broker fails, these may be thousands, and each Topic reports
+// them in one event. It creates no event for an unclean restart of the only replica, because no
+// other leader was possible.
 func (r *Reconciler) recordEvents(before, after *v1alpha1.Partition, unclean bool) {
 	if unclean && len(after.Spec.Replicas) > 1 {
 		r.Events.Warning(after, v1alpha1.EventUncleanElection, "Elect",
@@ -206,9 +209,9 @@ func (r *Reconciler) recordEvents(before, after *v1alpha1.Partition, unclean boo
 	}
 }
 
-// ofTopic maps a Topic to the Partitions that name it, those that outlived an earlier Topic
-// included. It logs an error, as a map function cannot return one; a list from an indexed cache
-// does not fail.
+// ofTopic maps a Topic to the Partitions that name it, including retained Partitions of an earlier
+// Topic of the same name. A list from an indexed cache should not fail. If it does, ofTopic logs
+// the error, because a map function cannot return one.
 func (r *Reconciler) ofTopic(ctx context.Context, topic client.Object) []reconcile.Request {
 	partitions := &v1alpha1.PartitionList{}
 	err := r.List(ctx, partitions, client.InNamespace(topic.GetNamespace()),

@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// TestElectionExceedsAFoundEpoch: a Partition that was created again starts at leader epoch 0, and
-// the leader finds epoch 7 on its disk.
+// TestElectionExceedsAFoundEpoch: a Partition was created again and starts at leader epoch 0. The
+// leader finds leader epoch 7 in its log. The next election must start an epoch above 7.
 func TestElectionExceedsAFoundEpoch(t *testing.T) {
 	h := newHistory()
 	h.elect(brokerUp(1, "disk"), 1)
@@ -18,21 +18,22 @@ func TestElectionExceedsAFoundEpoch(t *testing.T) {
 	reason(t, h.elect(brokerUp(1, "disk"), 1), v1alpha1.ReasonLeaderStarting)
 	h.expect(t, 0, 8, 1)
 	if h.partition.Status.FoundEpoch != nil {
-		t.Error("foundEpoch is kept after the election")
+		t.Error("foundEpoch is still set after the election")
 	}
 	h.serve()
 	reason(t, h.elect(brokerUp(1, "disk"), 1), v1alpha1.ReasonReady)
 	h.expect(t, 0, 8, 1)
 
-	// The broker reports foundEpoch and fails before the next election.
+	// The leader reports foundEpoch 20 and fails before the next election.
 	h.partition.Status.FoundEpoch = new(int32(20))
 	h.elect(placement.BrokerState{}, 1)
 	h.elect(brokerUp(2, "disk"), 1)
 	h.expect(t, 0, 21, 2)
 }
 
-// TestRecreatedPartitionIsLedByAnInSyncReplica: with a later leader epoch, and by no other replica
-// that is up and has a log.
+// TestRecreatedPartitionIsLedByAnInSyncReplica: a Partition with a stored status is created again.
+// Only an in-sync replica of that status may lead it, with a later leader epoch, even if another
+// replica is up and has a log.
 func TestRecreatedPartitionIsLedByAnInSyncReplica(t *testing.T) {
 	last := v1alpha1.PartitionStatus{
 		Leader: 2, LeaderEpoch: 7, UnprovenEpoch: 3, LeaderDirectory: "disk 2",
@@ -66,7 +67,7 @@ func TestRecreatedPartitionIsLedByAnInSyncReplica(t *testing.T) {
 		if err := laststatus.Annotate(&h.partition, last); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the annotation does not undo the election
+		for range 2 { // in the second round, the annotation must not undo the first election
 			e := electorate{partition: laststatus.Restore(&h.partition), brokers: test.brokers,
 				topicPartitions: 1, replicaIncarnation: "new"}
 			h.partition.Status = e.elect().status
@@ -75,7 +76,7 @@ func TestRecreatedPartitionIsLedByAnInSyncReplica(t *testing.T) {
 		if status.Leader != test.leader || status.LeaderEpoch < 8 || len(status.ISR) != test.isr ||
 			status.UnprovenEpoch != 3 {
 			t.Errorf(
-				"%s: leader %d, leader epoch %d (unproven %d), ISR %+v; want leader %d, ISR of %d",
+				"%s: got leader %d, leader epoch %d (unproven %d), ISR %+v; want leader %d, ISR of %d",
 				name,
 				status.Leader,
 				status.LeaderEpoch,
@@ -86,7 +87,8 @@ func TestRecreatedPartitionIsLedByAnInSyncReplica(t *testing.T) {
 			)
 		}
 		if !slices.Equal(status.Assignments, last.Assignments) {
-			t.Errorf("%s: incarnation ids %+v", name, status.Assignments)
+			t.Errorf("%s: got incarnation ids %+v, want %+v", name, status.Assignments,
+				last.Assignments)
 		}
 	}
 }

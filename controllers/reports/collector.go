@@ -1,5 +1,5 @@
-// Package reports collects the brokers' reports on compaction. These numbers change too often to
-// pass through the API server, so the operator reads them over HTTP.
+// Package reports collects the brokers' reports on compaction. The reported numbers change too
+// often to be stored in the API server, so the operator reads them from the brokers over HTTP.
 package reports
 
 import (
@@ -26,31 +26,33 @@ import (
 )
 
 const (
-	// defaultInterval is the time from the start of one round to the start of the next. A longer
-	// round is followed by the next one immediately.
+	// defaultInterval is the time from the start of one round to the start of the next. If a round
+	// takes longer, the next one starts immediately.
 	defaultInterval = 15 * time.Second
-	// topicInterval limits how many Topics per second are queued after a round, as each may cause a
-	// write to the API server. With more than 750 compacted topics it lengthens the rounds.
+	// topicInterval limits the rate at which Topics are reconciled, because each reconciliation may
+	// write to the API server. The interval between rounds is at least topicInterval times the
+	// number of compacted Topics, which exceeds defaultInterval with more than 750 of them.
 	topicInterval = 20 * time.Millisecond
-	// requestTimeout bounds one broker's response, including its body.
+	// requestTimeout is the timeout of a request to one broker, including the response body.
 	requestTimeout = 3 * time.Second
-	// concurrentRequests is how many brokers of a cluster are read at the same time.
+	// concurrentRequests is the number of brokers of a cluster that are polled at the same time.
 	concurrentRequests = 8
-	// maxReportBytes bounds the bytes that are read from one broker. A partition takes about 1.5
-	// KB, so this is enough for some 40,000 partitions.
+	// maxReportBytes is the maximum size of one broker's report. The report on a partition takes
+	// about 1.5 KB, so the limit allows about 40,000 partitions.
 	maxReportBytes = 64 << 20
 )
 
 // Cluster is the result of one round for one LogCluster. It is immutable once it is published.
 type Cluster struct {
-	// number of the round, from 1 since the operator started
+	// Round is the number of the round; the first round after the start of the operator is 1.
 	Round             int64
-	At                time.Time                     // when the brokers had responded
-	Responded, Polled int                           // brokers; 0 <= Responded <= Polled
-	Rows              map[string][]report.Partition // all replicas, by the topic's Kafka name
+	At                time.Time // the time at which all responses had been read
+	Responded, Polled int       // numbers of brokers; 0 <= Responded <= Polled
+	// reports on replicas, by the topic's Kafka name
+	Rows map[string][]report.Partition
 }
 
-// RoundNumber returns the round of the report, 0 before the first.
+// RoundNumber returns c.Round, or 0 if c is nil: no round has been completed.
 func (c *Cluster) RoundNumber() int64 {
 	if c == nil {
 		return 0
@@ -64,23 +66,24 @@ type Options struct {
 	Transport http.RoundTripper // default: http.DefaultTransport
 }
 
-// Collector polls the brokers of every LogCluster that has compacted topics. Its one goroutine is
-// Start. The lock is a leaf and is held only to exchange the reports.
+// Collector polls the brokers of every LogCluster that has compacted topics. Start runs in one
+// goroutine. mu is held only to read or replace the reports.
 type Collector struct {
 	reader   client.Reader
 	http     *http.Client
 	interval time.Duration
 	topics   chan event.GenericEvent
-	rounds   int64 // used only by Start's goroutine
+	rounds   int64 // number of rounds so far; used only by the goroutine of Start
 	mu       struct {
 		sync.Mutex
-		// By LogCluster. Each round replaces the map, so reports of deleted clusters are dropped.
+		// latest contains the reports by LogCluster. Each round replaces the map, which removes the
+		// reports of deleted clusters.
 		latest map[types.NamespacedName]*Cluster
 	}
 }
 
-// NewCollector returns a collector that lists clusters and topics with reader. It is idle until
-// Start.
+// NewCollector returns a collector that lists clusters and topics with reader. It polls brokers
+// only while Start is running.
 func NewCollector(reader client.Reader, options Options) *Collector {
 	return &Collector{
 		reader:   reader,
@@ -90,17 +93,20 @@ func NewCollector(reader client.Reader, options Options) *Collector {
 	}
 }
 
-// Topics returns the channel of Topics to reconcile after a round. The topic controller drains it.
+// Topics returns the channel to which each round sends the Topics to reconcile. The topic
+// controller receives from it.
 func (c *Collector) Topics() <-chan event.GenericEvent { return c.topics }
 
-// Latest returns a cluster's report of the last round, or nil before the first.
+// Latest returns the report of the last completed round about a cluster. It returns nil if that
+// round did not poll the cluster, or if no round has been completed.
 func (c *Collector) Latest(cluster types.NamespacedName) *Cluster {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.latest[cluster]
 }
 
-// Start runs a round per interval until ctx ends. The manager runs it on the elected operator only.
+// Start runs one round per interval until ctx ends. The manager calls it only in the active
+// operator.
 func (c *Collector) Start(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -119,8 +125,9 @@ func (c *Collector) Start(ctx context.Context) error {
 	}
 }
 
-// round polls all brokers once, publishes the reports, then queues the Topics and returns how many.
-// In this order, because a Topic that is reconciled earlier would use the previous report.
+// round polls all brokers once, publishes the reports, and then sends the compacted Topics to the
+// topic controller. It returns the number of Topics sent. Topics are sent last, because a Topic
+// that is reconciled before the publication would use the previous report.
 func (c *Collector) round(ctx context.Context) (queued int, err error) {
 	clusters, topics := &v1alpha1.LogClusterList{}, &v1alpha1.TopicList{}
 	if err := c.reader.List(ctx, clusters); err != nil {
@@ -152,7 +159,7 @@ func (c *Collector) round(ctx context.Context) (queued int, err error) {
 	return queued, nil
 }
 
-// compactedTopics returns the compacted topics by cluster.
+// compactedTopics returns the compacted Topics of each cluster.
 func compactedTopics(clusters []v1alpha1.LogCluster,
 	topics []v1alpha1.Topic) map[types.NamespacedName][]*v1alpha1.Topic {
 	byKey := map[types.NamespacedName]*v1alpha1.LogCluster{}
@@ -169,14 +176,15 @@ func compactedTopics(clusters []v1alpha1.LogCluster,
 	return found
 }
 
-// Compacted reports whether a topic is compacted. A topic whose settings are contradictory is not.
+// Compacted reports whether a topic is compacted. A topic with contradictory settings is not
+// compacted.
 func Compacted(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) bool {
 	settings, err := metadata.ResolveSettings(topic.Spec.TopicSettings, cluster)
 	return err == nil && settings.Compact
 }
 
-// poll reads the reports of all brokers of a cluster. A broker that does not respond is left out:
-// if it is down, other conditions report that.
+// poll reads the reports of all brokers of a cluster. A broker that does not respond is omitted
+// without an error; if it is down, condition Ready of the LogCluster reports it.
 func (c *Collector) poll(ctx context.Context, cluster *v1alpha1.LogCluster) *Cluster {
 	responses := make([]*report.Partitions, cluster.Spec.Brokers)
 	var group errgroup.Group
@@ -200,9 +208,9 @@ func (c *Collector) poll(ctx context.Context, cluster *v1alpha1.LogCluster) *Clu
 	return merged
 }
 
-// merge groups the rows of all responses by topic. Brokers respond at different moments, so while
-// leadership moves two brokers, or none, may report that they lead a partition. The next round
-// corrects it.
+// merge groups the rows of all responses by topic. Brokers respond at different moments. So while
+// leadership of a partition moves, two brokers may report that they lead it, or no broker may. The
+// next round corrects the result.
 func merge(responses []*report.Partitions) *Cluster {
 	merged := &Cluster{Polled: len(responses), Rows: map[string][]report.Partition{}}
 	for _, response := range responses {
@@ -217,8 +225,8 @@ func merge(responses []*report.Partitions) *Cluster {
 	return merged
 }
 
-// pollBroker reads one broker's report. A response longer than maxReportBytes is truncated and
-// fails to decode. Unknown fields are ignored, so a broker may be newer than the operator.
+// pollBroker reads one broker's report. A response that is longer than maxReportBytes is truncated,
+// so its decoding fails. Unknown fields of a newer broker are ignored.
 func (c *Collector) pollBroker(ctx context.Context, address string) (*report.Partitions, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
 		"http://"+address+"/api/v1/partitions", nil)

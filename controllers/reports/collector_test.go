@@ -14,6 +14,6 @@ func TestMergeKeepsTheRowsOfAllReplicas(t *testing.T) {
 		{Partitions: []report.Partition{{Broker: 2, Topic: "a", Partition: 1}}},
 	})
 	if got.Polled != 3 || got.Responded != 2 || len(got.Rows["a"]) != 2 || len(got.Rows["b"]) != 1 {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want 2 of 3 responses, 2 rows of topic a and 1 of b", got)
 	}
 }

@@ -11,8 +11,9 @@ import (
 	"heartwood.dev/heartwood/controllers/reports"
 )
 
-// setCompaction sets the compaction part of the status. Before the first report the previous values
-// stay. While no leader responds the numbers stay too, and the condition says so.
+// setCompaction sets status.compaction and condition Compacting. Until the operator has completed
+// the first round of reports, it keeps their previous values. If no leader responds, it sets the
+// condition to Unknown.
 func (s *scope) setCompaction(status *v1alpha1.TopicStatus) {
 	switch {
 	case s.cluster == nil || !reports.Compacted(s.topic, s.cluster):
@@ -30,7 +31,7 @@ func (s *scope) setCompaction(status *v1alpha1.TopicStatus) {
 	}
 }
 
-// compaction returns status.compaction; before is its previous value.
+// compaction returns the new status.compaction; before is the previous one.
 func (s *scope) compaction(before *v1alpha1.CompactionStatus,
 	rows summary.Rows) *v1alpha1.CompactionStatus {
 	var cleanNow *v1alpha1.CleanNowStatus
@@ -40,7 +41,8 @@ func (s *scope) compaction(before *v1alpha1.CompactionStatus,
 	after := summary.WithCleanNow(summary.Compaction(rows),
 		summary.CleanNow(s.topic.CleanNow(), cleanNow, rows, s.replicaCount()))
 	if after != nil && after.LastCleaned == nil && before != nil {
-		after.LastCleaned = before.LastCleaned // restarted brokers no longer know it
+		// restarted brokers do not report the time of an earlier pass
+		after.LastCleaned = before.LastCleaned
 	}
 	return after
 }
@@ -53,20 +55,20 @@ func (s *scope) replicaCount() (count int) {
 	return count
 }
 
-// deferredRounds is the number of rounds of reports for which a status write is deferred if only
-// fast-changing numbers have changed. With the default interval of reports that is a minute (ADR
-// 0115).
+// deferredRounds is the minimum number of rounds of reports between two writes of a Topic's status
+// if only fast-changing numbers have changed. With the default interval between rounds it is a
+// minute (ADR 0115).
 const deferredRounds = 4
 
-// statusWrites limits how often the fast-changing numbers of Topics are written. It records the
-// round of the last write of each Topic. A restart of the operator loses the rounds, which costs
-// one write per Topic.
+// statusWrites limits the rate of status writes in which only fast-changing numbers have changed.
+// It stores the round of the last write of each Topic. After a restart of the operator the rounds
+// are lost, which costs one additional write per Topic.
 type statusWrites struct {
 	rounds keyed.Map[int64]
 }
 
-// deferred reports whether a changed status is not to be written yet: only fast-changing numbers
-// have changed, and the last write is less than deferredRounds old.
+// deferred reports whether a changed status is to be written in a later round: only fast-changing
+// numbers have changed, and the last write was less than deferredRounds rounds ago.
 func (w *statusWrites) deferred(key types.NamespacedName, before, after v1alpha1.TopicStatus,
 	round int64) bool {
 	last, written := w.rounds.Get(key)
@@ -78,8 +80,8 @@ func (w *statusWrites) record(key types.NamespacedName, round int64) { w.rounds.
 
 func (w *statusWrites) forget(key types.NamespacedName) { w.rounds.Delete(key) }
 
-// withoutFastNumbers returns a status without the values that change permanently while producers
-// write and a pass runs.
+// withoutFastNumbers returns a status without the values that change all the time while producers
+// write or a pass runs.
 func withoutFastNumbers(status v1alpha1.TopicStatus) v1alpha1.TopicStatus {
 	status = *status.DeepCopy()
 	if c := status.Compaction; c != nil {
@@ -87,7 +89,7 @@ func withoutFastNumbers(status v1alpha1.TopicStatus) v1alpha1.TopicStatus {
 	}
 	if condition := meta.FindStatusCondition(status.Conditions,
 		v1alpha1.ConditionCompacting); condition != nil {
-		condition.Message = "" // the message contains a number of partitions
+		condition.Message = "" // the message contains numbers of partitions
 	}
 	return status
 }

@@ -10,8 +10,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// TestWritesOfFastNumbersAreDeferred: values that change permanently while producers write are
-// written at a limited rate.
+// TestWritesOfFastNumbersAreDeferred changes one value of a status. If the value is fast-changing,
+// the write must be deferred until the fourth round after the last write; otherwise it must not be
+// deferred.
 func TestWritesOfFastNumbersAreDeferred(t *testing.T) {
 	status := func(change func(*v1alpha1.CompactionStatus,
 		*metav1.Condition)) v1alpha1.TopicStatus {
@@ -63,14 +64,14 @@ func TestWritesOfFastNumbersAreDeferred(t *testing.T) {
 		before, after := status(nil), status(test.change)
 		var w statusWrites
 		if w.deferred(key, before, after, 1) {
-			t.Errorf("%s: the first write is deferred", name)
+			t.Errorf("%s: got the first write deferred, want it written", name)
 		}
 		w.record(key, 10)
 		if got := w.deferred(key, before, after, 13); got != test.fast {
-			t.Errorf("%s: deferred three rounds later: %t, want %t", name, got, test.fast)
+			t.Errorf("%s: three rounds after the last write: got deferred %t, want %t", name, got, test.fast)
 		}
 		if w.deferred(key, before, after, 14) {
-			t.Errorf("%s: deferred four rounds later", name)
+			t.Errorf("%s: four rounds after the last write: got deferred, want written", name)
 		}
 		if after.Conditions[0].Message != "kept" || after.Conditions[1].Message == "" ||
 			after.Compaction.Dirty == "" {

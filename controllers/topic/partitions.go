@@ -18,12 +18,13 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// concurrentWrites is how many Partitions of a Topic are written at the same time: each write waits
-// for the API server's disk.
+// concurrentWrites is the number of Partitions of a Topic that are written at the same time. Each
+// write spends most of its time waiting for the API server's disk.
 const concurrentWrites = 16
 
-// createPartitions creates the Partitions that are missing. It uses create and not apply: the cache
-// may be behind, and an apply would then move a Partition that exists. See reassign for those.
+// createPartitions creates the Partitions that are missing. The cache may be outdated, and a
+// missing Partition may exist. A create request then fails, whereas an apply would change the
+// replicas of the existing Partition. Method reassign changes existing Partitions.
 func (r *Reconciler) createPartitions(ctx context.Context, s *scope) error {
 	missing, err := s.missing()
 	if err != nil {
@@ -45,19 +46,19 @@ func (r *Reconciler) createPartitions(ctx context.Context, s *scope) error {
 	return group.Wait()
 }
 
-// missing returns the Partitions to create, by index. A Partition that existed before is created on
-// the same brokers. Each run of adjacent new ones is assigned by one call. Assigned replicas are
-// added to s.load, so that the next run takes them into account.
+// missing returns the Partitions to create, ordered by index. A Partition that existed before is
+// created on the same brokers again. New Partitions with adjacent indexes are assigned by one call
+// of placement.Assign. Their replicas are added to s.load, which the next call uses.
 //
-// Every broker of the spec is a candidate, whether or not it is up: an assignment lasts, and must
-// not depend on which brokers are up now.
+// All brokers of the LogCluster's spec are candidates, even those that are down: an assignment is
+// permanent, so the present state of brokers must not affect it.
 func (s *scope) missing() ([]*v1alpha1.Partition, error) {
 	brokers := s.brokers()
 	var created []*v1alpha1.Partition
 	for index := int32(0); index < s.topic.Spec.Partitions; {
 		if s.partitions[index] == nil && s.placement.replicas[index] != nil {
-			// Without a last status, the deletion is not yet known; its event triggers another
-			// reconciliation.
+			// If there is no last status, the event of the deletion has not arrived. It will
+			// trigger another reconciliation.
 			if last, known := s.lastStatus[index]; known {
 				again := s.newPartition(index, s.placement.replicas[index])
 				if err := laststatus.Annotate(again, last); err != nil {
@@ -88,7 +89,8 @@ func (s *scope) missing() ([]*v1alpha1.Partition, error) {
 	return created, nil
 }
 
-// unassigned returns the length of the run of new Partitions that begins at an index.
+// unassigned returns the number of consecutive new Partitions from an index on. A Partition is new
+// if it does not exist and never existed.
 func (s *scope) unassigned(index int32) (count int32) {
 	for at := index; at < s.topic.Spec.Partitions && s.partitions[at] == nil &&
 		s.placement.replicas[at] == nil; at++ {
@@ -97,7 +99,7 @@ func (s *scope) unassigned(index int32) (count int32) {
 	return count
 }
 
-// brokers returns the brokers that may hold replicas, with their racks as far as they are known.
+// brokers returns all brokers to which replicas may be assigned, with their racks if known.
 func (s *scope) brokers() []placement.Broker {
 	brokers := make([]placement.Broker, s.cluster.Spec.Brokers)
 	for id := range brokers {
@@ -106,21 +108,23 @@ func (s *scope) brokers() []placement.Broker {
 	return brokers
 }
 
-// replicas returns the number of replicas that each partition should have. It requires a cluster.
+// replicas returns the number of replicas that each partition should have. s.cluster must not be
+// nil.
 func (s *scope) replicas() int { return metadata.Replicas(s.topic.Spec.TopicSettings, s.cluster) }
 
-// hasValidReplicas reports whether a Partition has as many replicas as the Topic requests, all on
-// brokers that remain. Which brokers these are does not matter: a user may have moved it.
+// hasValidReplicas reports whether a Partition has as many replicas as the Topic requests, none of
+// them on a broker that is to be removed. Replicas on any other brokers are valid, because a user
+// may have moved them there.
 func (s *scope) hasValidReplicas(partition *v1alpha1.Partition) bool {
 	return len(partition.Spec.Replicas) == s.replicas() &&
 		slices.Max(partition.Spec.Replicas) < s.cluster.Spec.Brokers
 }
 
-// reassign changes spec.replicas of Partitions without valid replicas: the Topic has another number
-// of replicas, or brokers are to be removed. As few replicas as possible move. spec.replicas is
-// only the target; brokers copy the records (see placement.Decide). The write is a compare-and-swap
-// because the cache may be behind; after a conflict the event of the other write triggers another
-// reconciliation.
+// reassign changes spec.replicas of Partitions without valid replicas, because the Topic's number
+// of replicas has changed or brokers are to be removed. It moves as few replicas as possible. The
+// change only sets the target; the brokers then copy the records (see placement.Decide). The write
+// is a compare-and-swap, because the cache may be outdated. After a conflict, the event of the
+// other write triggers another reconciliation.
 func (r *Reconciler) reassign(ctx context.Context, s *scope) error {
 	var invalid []*v1alpha1.Partition
 	var current [][]int32
@@ -165,9 +169,10 @@ func (s *scope) newPartition(index int32, replicas []int32) *v1alpha1.Partition 
 	}
 }
 
-// setOwners sets the owners of existing Partitions as the reclaim policy requires. setOwner adds
-// one reference or removes all, so a change shows in their number. The patch replaces the whole
-// list, which requires the optimistic lock.
+// setOwners sets the owners of existing Partitions as the reclaim policy requires. setOwner either
+// adds one owner reference or removes all of them, so a changed number of references shows that a
+// write is needed. The patch replaces the complete list of references, so it must be a
+// compare-and-swap.
 func (r *Reconciler) setOwners(ctx context.Context, s *scope) error {
 	for _, partition := range s.partitions {
 		owned := partition.DeepCopy()
@@ -189,9 +194,10 @@ func (r *Reconciler) setOwners(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// setOwner makes the Topic own a Partition if its records are deleted with the Topic. Where the
-// records are retained, the Partition outlives the Topic, as it holds the in-sync replicas and the
-// leader epochs of the records. A later Topic of the same name continues from there.
+// setOwner makes the Topic the owner of a Partition if the Topic's reclaimPolicy is Delete, so that
+// Kubernetes deletes the Partition with the Topic. With policy Retain, the Partition has no owner
+// and is kept: its ISR and leader epoch are needed when a later Topic of the same name continues
+// with the records.
 func (s *scope) setOwner(partition *v1alpha1.Partition, scheme *runtime.Scheme) error {
 	if s.topic.Spec.ReclaimPolicy == v1alpha1.ReclaimDelete {
 		if err := controllerutil.SetControllerReference(s.topic, partition, scheme); err != nil {

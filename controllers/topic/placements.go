@@ -6,26 +6,26 @@ import (
 	"heartwood.dev/heartwood/controllers/keyed"
 )
 
-// placements records where the Partitions of each Topic were last observed. Deleting a Partition of
-// an existing Topic deletes no records: the Partition is created again on the same brokers, which
-// nothing else knows by then.
+// placements stores the last observed replicas of the Partitions of each Topic. If somebody deletes
+// a Partition of an existing Topic, its records are not deleted, and the Partition must be created
+// again on the same brokers. Only placements still has their ids.
 //
-// A restart of the operator loses the placements of deleted Partitions; a ValidatingAdmissionPolicy
-// (config/admission) rejects such deletions meanwhile.
+// After a restart of the operator, the placements of Partitions that were deleted in the meantime
+// are not known. A ValidatingAdmissionPolicy (config/admission) therefore rejects such deletions.
 type placements struct {
 	byTopic keyed.Map[lastPlacement]
 }
 
-// lastPlacement is where the Partitions of one Topic were last observed, by index.
+// lastPlacement contains the last observed replicas and UIDs of one Topic's Partitions, by index.
 type lastPlacement struct {
 	topic    types.UID
 	replicas map[int32][]int32
-	uids     map[int32]types.UID // of the Partitions
+	uids     map[int32]types.UID // UIDs of the Partitions
 }
 
-// observe records the Partitions that exist and returns the placement of the Topic. A Topic that
-// was created again starts with an empty one: a name may be used again, a UID is not. The maps are
-// changed in place; see keyed.Map.
+// observe adds the existing Partitions to the placement of a Topic and returns the placement. If
+// the Topic has another UID than before, it was deleted and created again, and starts with an empty
+// placement. The maps are changed in place; see keyed.Map.
 func (p *placements) observe(key types.NamespacedName, scope *scope) lastPlacement {
 	current, _ := p.byTopic.Get(key)
 	if current.topic != scope.topic.UID {

@@ -30,12 +30,12 @@ import (
 // +kubebuilder:rbac:groups=heartwood.dev,resources=topics/finalizers,verbs=update
 // +kubebuilder:rbac:groups=heartwood.dev,resources=partitions,verbs=get;list;watch;create;patch
 
-// controllerName is the name of the controller in metrics and logs.
+// controllerName is the name of the topic controller in metrics and logs.
 const controllerName = "topic"
 
-// Reconciler creates the Partitions of Topics and writes Topic.status. It needs no finalizer: a
-// Topic whose records are deleted with it owns its Partitions, and the brokers observe the deletion
-// of the Topic and know its reclaimPolicy.
+// Reconciler creates the Partitions of Topics and writes Topic.status. It needs no finalizer for
+// the deletion of a Topic: with reclaimPolicy Delete the Topic owns its Partitions, so Kubernetes
+// deletes them; and brokers observe the deletion and the reclaimPolicy themselves.
 type Reconciler struct {
 	client.Client
 	Events      conditions.Recorder
@@ -47,8 +47,8 @@ type Reconciler struct {
 	writes     statusWrites
 }
 
-// Setup adds the controller to a manager. A change of status alone is no reason to reconcile other
-// Topics; events of Partitions are coalesced.
+// Setup adds the controller to a manager. A change of only the status of a Topic or LogCluster does
+// not trigger reconciliations of other Topics. Events of Partitions are coalesced.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	specChanged := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	return watch.NewController(mgr, controllerName, 1).
@@ -62,10 +62,10 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile writes the status in every case, also after a refusal or an error, because users look
-// there. The results are named so that the deferred write can add its error. Owners are set before
-// Partitions are created, so that a change of reclaimPolicy does not depend on one that cannot be
-// created.
+// Reconcile writes the status in every case, even if the Topic is refused or an error occurs,
+// because users look for the cause in the status. The results are named so that the deferred
+// function can join its error. Owners are set before Partitions are created, so that a change of
+// reclaimPolicy takes effect even if a Partition cannot be created.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result,
 	err error) {
 	scope, err := r.gather(ctx, req.NamespacedName)
@@ -102,9 +102,10 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.writes.forget(key)
 }
 
-// patchStatus writes the status if it has changed, unless only fast-changing numbers have and they
-// were written recently. It is the only writer, so it needs no compare-and-swap. The event is
-// recorded after the write; otherwise a failed write would record the same change twice.
+// patchStatus writes the status if it has changed. If only fast-changing numbers have changed, it
+// may defer the write to a later round; see statusWrites. This controller is the only writer of the
+// status, so the write needs no compare-and-swap. The event is created after the write; otherwise a
+// failed write, which is repeated, would create two events for one change.
 func (r *Reconciler) patchStatus(ctx context.Context, scope *scope) error {
 	before := scope.topic
 	after := before.DeepCopy()
@@ -125,21 +126,22 @@ func (r *Reconciler) patchStatus(ctx context.Context, scope *scope) error {
 	return nil
 }
 
-// ofSameName maps a Topic to all Topics that claim its Kafka name: when it is deleted, one of them
-// gets the name.
+// ofSameName maps a Topic to all Topics that claim the same Kafka name: when the Topic is deleted,
+// the oldest of the others receives the name.
 func (r *Reconciler) ofSameName(ctx context.Context, object client.Object) []reconcile.Request {
 	return r.list(ctx, object.GetNamespace(),
 		client.MatchingFields{index.ByKafkaName: index.KafkaNameKey(object.(*v1alpha1.Topic))})
 }
 
-// ofCluster maps a LogCluster to all its Topics, which depend on its defaults and its number of
-// brokers.
+// ofCluster maps a LogCluster to all its Topics, because their reconciliation depends on the
+// LogCluster's topicDefaults and number of brokers.
 func (r *Reconciler) ofCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
 	return r.list(ctx, cluster.GetNamespace(),
 		client.MatchingFields{index.ByCluster: cluster.GetName()})
 }
 
-// list returns requests for Topics. It logs an error, as a map function cannot return one.
+// list returns requests for the Topics with the given index values. It logs an error, because a map
+// function cannot return one.
 func (r *Reconciler) list(ctx context.Context, namespace string,
 	fields client.MatchingFields) []reconcile.Request {
 	topics := &v1alpha1.TopicList{}

@@ -14,29 +14,32 @@ import (
 	"heartwood.dev/heartwood/controllers/reports"
 )
 
-// scope is the input of one reconciliation of a Topic, and the refusal of the Topic, if any.
+// scope contains the input of one reconciliation of a Topic, and the reason if the Topic is
+// refused.
 type scope struct {
 	topic    *v1alpha1.Topic
-	cluster  *v1alpha1.LogCluster // nil if there is none
+	cluster  *v1alpha1.LogCluster // nil if it does not exist
 	sameName []v1alpha1.Topic     // other Topics of the cluster that claim the Kafka name
 	// partitions are the Topic's own Partitions, by index.
 	partitions map[int32]*v1alpha1.Partition
-	// conflicting Partitions have names that the Topic needs, and are not its own.
+	// conflicting are Partitions with names that the Topic needs, but which belong to another
+	// LogCluster or to an earlier Topic.
 	conflicting []*v1alpha1.Partition
-	// load is the number of replicas by broker, of all Topics of the cluster, held or assigned. It
-	// is empty unless replicas are to be assigned.
+	// load is the number of replicas on each broker, over all Topics of the cluster, as in
+	// spec.replicas. It is empty unless replicas are to be assigned.
 	load      map[int32]int
-	racks     map[int32]string // by broker, as far as the Leases name them
-	placement lastPlacement    // includes all of partitions
-	// lastStatus holds the last statuses of Partitions that are to be created again, by index.
+	racks     map[int32]string // rack of each broker whose Lease contains one
+	placement lastPlacement    // last known placement; contains at least the existing partitions
+	// lastStatus contains the last status of each Partition that is to be created again, by index.
 	lastStatus map[int32]v1alpha1.PartitionStatus
-	report     *reports.Cluster // nil before the first round
+	report     *reports.Cluster // nil before the first round of reports
 
-	// refusal is condition Ready of a Topic that is not reconciled, nil otherwise.
+	// refusal is the condition Ready that says why the Topic is not reconciled, nil if it is
+	// reconciled.
 	refusal *metav1.Condition
 }
 
-// gather reads the scope of a Topic; it returns nil if there is no such Topic.
+// gather reads the scope of a Topic. It returns nil if the Topic does not exist.
 func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (*scope, error) {
 	s := &scope{topic: &v1alpha1.Topic{}, partitions: map[int32]*v1alpha1.Partition{},
 		load: map[int32]int{}}
@@ -62,9 +65,10 @@ func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (*sco
 	return s, nil
 }
 
-// gatherLastStatus reads the last statuses of Partitions that are to be created again, and forgets
-// those that were. A Partition of the scope may have been deleted since it was read, so the status
-// of every last known UID is kept.
+// gatherLastStatus reads the last status of each Partition that is to be created again. It removes
+// statuses of earlier Partitions from the cache r.deleted. It keeps the status of each Partition
+// whose UID was the last observed for its index: even a Partition in s.partitions may have been
+// deleted after it was read.
 func (r *Reconciler) gatherLastStatus(key types.NamespacedName, s *scope) {
 	s.lastStatus = map[int32]v1alpha1.PartitionStatus{}
 	latest := map[types.UID]bool{}
@@ -92,8 +96,8 @@ func (r *Reconciler) gatherSameName(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// gatherPartitions classifies the Partitions that exist. If replicas are to be assigned, it also
-// counts the brokers' load and reads their racks.
+// gatherPartitions classifies the existing Partitions. If replicas are to be assigned, it also
+// counts the replicas on each broker and reads the brokers' racks.
 func (r *Reconciler) gatherPartitions(ctx context.Context, s *scope) error {
 	namespace := client.InNamespace(s.topic.Namespace)
 	ofTopic, ofCluster := &v1alpha1.PartitionList{}, &v1alpha1.PartitionList{}
@@ -123,8 +127,8 @@ func (r *Reconciler) gatherPartitions(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// needsAssignment reports whether replicas may have to be assigned: a Partition is missing, or its
-// replicas are not as the Topic requests.
+// needsAssignment reports whether replicas may have to be assigned: a Partition is missing or does
+// not have valid replicas.
 func (s *scope) needsAssignment() bool {
 	if s.cluster == nil || len(s.partitions) < int(s.topic.Spec.Partitions) {
 		return true
@@ -155,10 +159,10 @@ func (r *Reconciler) gatherRacks(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// classify adds a Partition to partitions or to conflicting. A Partition beyond spec.partitions is
-// neither: it holds records of an earlier, larger Topic of this name. A Partition without an owner
-// is the Topic's own: it outlived a Topic of this name (reclaimPolicy Retain), and this Topic
-// continues with its records.
+// classify adds a Partition to s.partitions or to s.conflicting. It ignores a Partition whose index
+// is not below spec.partitions: its records belong to an earlier Topic of this name with more
+// partitions. A Partition without an owner belongs to this Topic: it was retained by an earlier
+// Topic of this name (reclaimPolicy Retain), and this Topic continues with its records.
 func (s *scope) classify(partition *v1alpha1.Partition) {
 	owner := metav1.GetControllerOf(partition)
 	switch {

@@ -14,11 +14,12 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// namesMax is how many partitions a message names.
+// namesMax is the maximum number of partitions that a message names.
 const namesMax = 5
 
-// status returns the whole status, from what was gathered before anything was written. The events
-// of these writes trigger another reconciliation.
+// status returns the complete new status. It is computed from the scope, which was read before this
+// reconciliation wrote anything. The events of these writes trigger another reconciliation, which
+// updates the status.
 func (s *scope) status() v1alpha1.TopicStatus {
 	status := *s.topic.Status.DeepCopy()
 	status.ObservedGeneration = s.topic.Generation
@@ -40,8 +41,9 @@ func (s *scope) status() v1alpha1.TopicStatus {
 	return status
 }
 
-// setCompression sets the effective compression. While it is unknown, because there is no cluster
-// or the settings contradict its defaults, it is empty: the earlier value may not apply.
+// setCompression sets the effective compression. If there is no cluster, or the settings contradict
+// the cluster's defaults, the compression is unknown and the field is removed: its earlier value
+// may be wrong.
 func (s *scope) setCompression(status *v1alpha1.TopicStatus) {
 	status.Compression = nil
 	if s.cluster == nil {
@@ -53,7 +55,7 @@ func (s *scope) setCompression(status *v1alpha1.TopicStatus) {
 	}
 }
 
-// set sets a condition for the generation that was gathered.
+// set sets a condition, with the generation of the Topic in the scope as observedGeneration.
 func (s *scope) set(status *v1alpha1.TopicStatus, condition metav1.Condition) {
 	condition.ObservedGeneration = s.topic.Generation
 	meta.SetStatusCondition(&status.Conditions, condition)
@@ -76,8 +78,8 @@ func (s *scope) readyCondition(status v1alpha1.TopicStatus) metav1.Condition {
 		status.ReadyPartitions, s.topic.Spec.Partitions, names))
 }
 
-// replicatedCondition returns condition Replicated. A reassignment takes precedence over
-// under-replication: while it lasts, the new replicas are not in sync.
+// replicatedCondition returns condition Replicated. Reason Reassigning takes precedence over
+// UnderReplicated, because during a reassignment the new replicas are not yet in sync.
 func (s *scope) replicatedCondition(status v1alpha1.TopicStatus) metav1.Condition {
 	all, reassigning := s.topic.Spec.Partitions, 0
 	for _, partition := range s.partitions {
@@ -108,8 +110,8 @@ func (s *scope) replicatedCondition(status v1alpha1.TopicStatus) metav1.Conditio
 	return condition
 }
 
-// names joins the names of the first partitions that match. A Partition that does not exist is
-// passed as nil.
+// names joins the names of the first namesMax partitions for which matches returns true. The
+// argument of matches is nil if the Partition does not exist.
 func (s *scope) names(matches func(*v1alpha1.Partition) bool) string {
 	var names []string
 	for index := range s.topic.Spec.Partitions {
@@ -124,7 +126,7 @@ func (s *scope) names(matches func(*v1alpha1.Partition) bool) string {
 	return strings.Join(names, " ")
 }
 
-// topicID returns a uid as Kafka's tools print it, or "" if it is not a UUID.
+// topicID returns a Topic's uid in the format of Kafka topic ids, or "" if the uid is not a UUID.
 func topicID(uid types.UID) string {
 	var id metadata.ID
 	digits := strings.ReplaceAll(string(uid), "-", "")

@@ -11,8 +11,9 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// validate returns why the Topic cannot be reconciled, the most basic reason first, or nil. The
-// order also matters because the checks after clusterNotFound require a cluster.
+// validate returns a condition that says why the Topic cannot be reconciled, or nil. If there are
+// several reasons, it returns the most basic one. The order also matters because the checks after
+// clusterNotFound require a cluster.
 func (s *scope) validate() *metav1.Condition {
 	for _, check := range []func() *metav1.Condition{
 		s.deleting, s.clusterNotFound, s.nameTaken, s.invalidSettings, s.notEnoughBrokers,
@@ -25,7 +26,7 @@ func (s *scope) validate() *metav1.Condition {
 	return nil
 }
 
-// refuse returns condition Ready with status False; format and values make its message.
+// refuse returns condition Ready with status False. Its message is values formatted by format.
 func refuse(reason, format string, values ...any) *metav1.Condition {
 	condition := conditions.NotReady(reason, fmt.Sprintf(format, values...))
 	return &condition
@@ -48,21 +49,21 @@ func (s *scope) clusterNotFound() *metav1.Condition {
 			"spec.cluster.", s.topic.Namespace, s.topic.Spec.Cluster)
 }
 
-// nameTaken gives a Kafka name to the oldest Topic that claims it, so that a later one never takes
-// it away.
+// nameTaken refuses the Topic if an older Topic claims the same Kafka name. The oldest Topic keeps
+// the name, so a new Topic cannot take it away.
 func (s *scope) nameTaken() *metav1.Condition {
 	for i := range s.sameName {
 		if s.sameName[i].OlderThan(s.topic) {
 			return refuse(v1alpha1.ReasonTopicNameTaken,
 				"The older Topic %s of LogCluster %s has the same Kafka name %s: delete one of "+
-					"them.", s.sameName[i].Name, s.topic.Spec.Cluster, s.topic.KafkaName())
+					"these two Topics.", s.sameName[i].Name, s.topic.Spec.Cluster, s.topic.KafkaName())
 		}
 	}
 	return nil
 }
 
-// invalidSettings finds errors that no CEL rule can detect: settings that contradict the cluster's
-// defaults.
+// invalidSettings refuses a Topic whose settings contradict the cluster's defaults. A CEL rule
+// cannot detect this, because it can read only one resource.
 func (s *scope) invalidSettings() *metav1.Condition {
 	_, err := metadata.ResolveSettings(s.topic.Spec.TopicSettings, s.cluster)
 	if err == nil {
@@ -76,20 +77,20 @@ func (s *scope) invalidSettings() *metav1.Condition {
 			"of LogCluster %s contradict each other: %v.", s.cluster.Name, err)
 }
 
-// notEnoughBrokers counts the brokers of the LogCluster's spec, not those that are up: a broker
-// that is down is expected to return.
+// notEnoughBrokers refuses a Topic with more replicas than the LogCluster has brokers. It uses the
+// number in the LogCluster's spec, because a broker that is down is expected to return.
 func (s *scope) notEnoughBrokers() *metav1.Condition {
 	if s.replicas() <= int(s.cluster.Spec.Brokers) {
 		return nil
 	}
 	return refuse(v1alpha1.ReasonNotEnoughBrokers,
-		"The Topic requests %d replicas, and LogCluster %s has %d brokers: lower spec.replicas, "+
+		"The Topic requests %d replicas, but LogCluster %s has %d brokers: lower spec.replicas, "+
 			"or raise the LogCluster's spec.brokers.", s.replicas(), s.cluster.Name,
 		s.cluster.Spec.Brokers)
 }
 
-// partitionNameTaken waits until conflicting Partitions are deleted. Adopting them would lead
-// clients to the records of another topic.
+// partitionNameTaken refuses the Topic until conflicting Partitions are deleted. If the Topic
+// adopted them, its clients would read the records of another topic.
 func (s *scope) partitionNameTaken() *metav1.Condition {
 	if len(s.conflicting) == 0 {
 		return nil
@@ -99,6 +100,7 @@ func (s *scope) partitionNameTaken() *metav1.Condition {
 		names = append(names, partition.Name)
 	}
 	return refuse(v1alpha1.ReasonPartitionNameTaken,
-		"Partitions of an earlier Topic %s still exist: wait until they are deleted with it, or "+
-			"delete them: %s.", s.topic.Name, strings.Join(names, " "))
+		"Partitions %s of an earlier Topic %s or of another LogCluster still exist. This Topic can "+
+			"create its Partitions once they are deleted: wait until Kubernetes deletes them, or delete "+
+			"them.", strings.Join(names, " "), s.topic.Name)
 }

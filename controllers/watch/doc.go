@@ -1,3 +1,3 @@
-// Package watch holds what all controllers need to be triggered: how a controller is built, how
-// events are coalesced, and which Topic or LogCluster an event concerns.
+// Package watch contains the helpers by which events trigger controllers: it builds controllers,
+// coalesces events, and maps objects to their Topic or LogCluster.
 package watch

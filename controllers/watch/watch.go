@@ -18,18 +18,19 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Delays for which events of Partitions are coalesced before the Topic or LogCluster that
-// aggregates them is reconciled. When a broker fails, a third of all partitions change within
-// seconds. A status update for each of them would cost more than the elections, and every broker
-// receives every update.
+// TopicDelay and ClusterDelay are the times for which events of Partitions are coalesced before the
+// Topic or LogCluster is reconciled, whose status summarizes the Partitions. When one of three
+// brokers fails, a third of all partitions change within seconds. If each change updated these
+// statuses, the updates would cost more than the elections, because every broker receives every
+// update.
 const (
 	TopicDelay   = 100 * time.Millisecond
 	ClusterDelay = 500 * time.Millisecond
 )
 
-// NewController returns a builder of a controller with a number of workers. It logs less than
-// controller-runtime's default: its start only at debug level, and the name of a resource once per
-// line.
+// NewController returns a builder of a controller with a number of workers. The controller logs
+// less than controller-runtime's default: it logs its start at debug level only, and each line
+// contains the name of the resource once.
 func NewController(mgr ctrl.Manager, name string, workers int) *ctrl.Builder {
 	logger := mgr.GetLogger().WithValues("controller", name)
 	return ctrl.NewControllerManagedBy(mgr).Named(name).WithOptions(controller.Options{
@@ -45,10 +46,11 @@ func NewController(mgr ctrl.Manager, name string, workers int) *ctrl.Builder {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// Coalesce returns a handler that queues the resources of find a delay after the first of any
-// number of events. The queue keeps one entry per resource, at the earliest time requested, so a
-// stream of events does not postpone it. Of an update only the new object is mapped: the fields
-// that find uses (cluster, topic) are immutable.
+// Coalesce returns a handler of events. It maps the object of an event to resources by find, and
+// queues these resources after a delay. The queue contains at most one entry per resource, with the
+// earliest requested time, so further events during the delay neither add entries nor postpone the
+// entry. For an update, only the new object is mapped: the fields that find uses (cluster, topic)
+// are immutable.
 func Coalesce(delay time.Duration, find handler.MapFunc) handler.EventHandler {
 	add := func(ctx context.Context, object client.Object, to queue) {
 		for _, request := range find(ctx, object) {
@@ -85,7 +87,7 @@ func ClusterOf(_ context.Context, object client.Object) []reconcile.Request {
 	return request(object.GetNamespace(), name)
 }
 
-// TopicOf maps a Partition to the Topic that it names, whether or not that Topic exists.
+// TopicOf maps a Partition to the Topic that it names, even if this Topic does not exist.
 func TopicOf(_ context.Context, partition client.Object) []reconcile.Request {
 	return request(partition.GetNamespace(), partition.(*v1alpha1.Partition).Spec.Topic)
 }
@@ -96,8 +98,8 @@ func request(namespace, name string) []reconcile.Request {
 	}
 }
 
-// Requests returns a request for each object of a list. P is *T, which has the methods of
-// client.Object that the items of a list do not have.
+// Requests returns a request for each item of a list. T is the type of the items. P is *T, because
+// only the pointer type has the methods of client.Object.
 func Requests[T any, P interface {
 	*T
 	client.Object
@@ -110,8 +112,8 @@ func Requests[T any, P interface {
 	return all
 }
 
-// Send queues a resource through a channel source. It blocks while the receiving controller's queue
-// is full, until ctx ends.
+// Send sends a resource to the channel source of another controller, which queues it. It blocks
+// until the controller has received the resource or ctx ends.
 func Send(ctx context.Context, to chan<- event.GenericEvent, object client.Object) error {
 	select {
 	case to <- event.GenericEvent{Object: object}:

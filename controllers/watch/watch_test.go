@@ -35,10 +35,10 @@ func TestStreamOfEventsIsCoalescedWithoutPostponing(t *testing.T) {
 		}
 		synctest.Wait()
 		if queue.Len() != 1 {
-			t.Fatalf("%d entries after 3 s of events, want 1", queue.Len())
+			t.Fatalf("got %d entries after 3 s of events, want 1", queue.Len())
 		}
 		if request, _ := queue.Get(); request.String() != "logs/orders" {
-			t.Errorf("queued %s, want the Topic logs/orders", request)
+			t.Errorf("got request %s, want logs/orders", request)
 		}
 	})
 }
