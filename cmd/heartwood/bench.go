@@ -2,7 +2,7 @@ package main
 
 import "github.com/spf13/cobra"
 
-// benchCommand contains the benchmarks of internal/bench.
+// benchCommand groups the subcommands that run the benchmarks of internal/bench.
 func benchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",

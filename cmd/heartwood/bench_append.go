@@ -26,7 +26,7 @@ at the end.
 
 Bytes are counted before compression. The CPU time is the user and system time of the process,
 including the sync of the log, but not the generation of the batches. docs/compression.md contains
-figures for every codec and level, docs/bench/append.md compares with Apache Kafka.`,
+results for every codec and level; docs/bench/append.md compares them with Apache Kafka.`,
 		Example: `  heartwood bench append --codec zstd --level 3 --batch-bytes 65536 --record-bytes 1000 \
     --records 500000
   heartwood bench append --codec lz4 --sent lz4    # no recompression`,
@@ -35,7 +35,7 @@ figures for every codec and level, docs/bench/append.md compares with Apache Kaf
 	flags := cmd.Flags()
 	flags.StringVar(&codec, "codec", "none", "codec of the topic: none, gzip, snappy, lz4 or zstd")
 	level := flags.Int("level", 0, "compression level of --codec (default: the codec's own)")
-	flags.StringVar(&sent, "sent", "none", "codec of the appended batches")
+	flags.StringVar(&sent, "sent", "none", "codec of the batches before they are appended")
 	flags.IntVar(&opts.BatchBytes, "batch-bytes", 64<<10,
 		"uncompressed bytes of records per batch")
 	flags.IntVar(&opts.RecordBytes, "record-bytes", 1000, "bytes of a record's key and value")
@@ -46,7 +46,7 @@ figures for every codec and level, docs/bench/append.md compares with Apache Kaf
 		"use records of random capital letters without a key, as in Kafka's benchmarks")
 	flags.StringVar(&opts.Dir, "dir", "",
 		"`DIR` in which a temporary directory for the log is created (default: $TMPDIR or /tmp)")
-	flags.DurationVar(&opts.Flush, "flush", time.Second, "interval at which the log is synced")
+	flags.DurationVar(&opts.Flush, "flush", time.Second, "interval at which the log is synced to disk")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var failed [2]error

@@ -9,13 +9,13 @@ import (
 	"heartwood.dev/heartwood/internal/bench/client"
 )
 
-// compareHelp is the part of the help text that both commands share.
+// compareHelp is the part of the help text that bench produce and bench consume share.
 const compareHelp = `
 The command measures any cluster that speaks the Kafka protocol, Heartwood or Apache Kafka. A run
 ends after --records or --duration, whichever comes first. The CPU time is that of the client
 process. docs/bench/README.md describes how to compare.`
 
-// targetFlags adds the flags of both commands.
+// targetFlags adds the flags that bench produce and bench consume share.
 func targetFlags(cmd *cobra.Command, to *client.Target) (asJSON *bool) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&to.Bootstrap, "bootstrap", []string{"127.0.0.1:9092"},
@@ -34,10 +34,10 @@ func benchProduceCommand() *cobra.Command {
 
 Records are tickets of a help desk as JSON, generated from a seed so that runs are comparable.
 Latency starts at the time at which a record is due, and ends at its acknowledgement. With --rate
-the due times are evenly spaced, so the latency includes the time that a record waits behind others
-because the broker stalls. Without --rate a record is due when it is sent, and the latency is mostly
-the time in the client's buffer: set a rate to measure latency. Each record contains its due time,
-from which bench consume computes the end-to-end latency.` + "\n" + compareHelp,
+the due times are evenly spaced, so the latency includes the time that a record waits for earlier
+records when the broker stalls. Without --rate a record is due when it is sent, and the latency is
+mostly the time in the client's buffer: set a rate to measure latency. Each record contains its due
+time, from which bench consume computes the end-to-end latency.` + "\n" + compareHelp,
 		Example: `  heartwood bench produce --records 1000000 --record-bytes 1000 --acks all --codec zstd
   heartwood bench produce --bootstrap kafka:9092 --rate 20000 --duration 30s --json`,
 		Args: noArgs,
@@ -74,12 +74,12 @@ func benchConsumeCommand() *cobra.Command {
 		Short: "Measure consuming a topic of Heartwood or Kafka",
 		Long: `Measure consuming a topic: records per second and CPU time of the client.
 
-The run reads the records that the topic contains when the run starts, and ends. With --latest it
-reads the records that are produced after it has started. For records of a concurrent bench produce
-it measures the end-to-end latency: from the time at which a record was due until it was read. This
-requires synchronized clocks of the two machines.
+The run reads the records that the topic contains when the run starts, and then ends. With --latest
+the run reads the records that are produced after it has started. For records of a concurrent bench
+produce it measures the end-to-end latency: from the time at which a record was due until it was
+read. This requires that the clocks of the two machines are synchronized.
 
-It uses no consumer group: the partitions are distributed among --consumers.` + "\n" + compareHelp,
+The run uses no consumer group: the partitions are distributed among --consumers.` + "\n" + compareHelp,
 		Example: `  heartwood bench consume
   heartwood bench consume --latest --duration 30s &
   heartwood bench produce --rate 20000 --duration 25s`,
@@ -102,7 +102,8 @@ It uses no consumer group: the partitions are distributed among --consumers.` + 
 	return cmd
 }
 
-// measured runs a measurement and prints the result. Failed records give exit code 1.
+// measured runs a measurement and prints the result. It returns an error, and so exit code 1, if
+// any record failed.
 func measured(cmd *cobra.Command, asJSON bool, invalid error,
 	run func(context.Context) (*client.Result, error)) error {
 	if invalid != nil {

@@ -19,12 +19,12 @@ func benchPurgatoryCommand() *cobra.Command {
 		Long: `Measure the purgatory, in which requests wait until they complete or time out.
 
 Requests arrive at exponentially distributed intervals. The time to completion is log-normally
-distributed: another goroutine completes the request after this time, unless the request has timed
-out before. The purgatory of Apache Kafka was measured in the same way when its timing wheels were
+distributed: another goroutine completes the request after this time, unless the request times out
+earlier. The purgatory of Apache Kafka was measured in the same way when its timing wheels were
 introduced; docs/bench/purgatory.md compares the two.
 
-The figures are those of the whole process, including the load generator. --kind baseline measures
-only the load.`,
+The results cover the whole process, including the load generator. --kind baseline measures only
+the load generator.`,
 		Example: "  heartwood bench purgatory --rate 105000 --pct50 200ms --pct75 400ms",
 		Args:    noArgs,
 	}
@@ -41,7 +41,7 @@ only the load.`,
 	flags.IntVar(&opts.Size, "size", 100, "bytes of data in each request")
 	flags.IntVar(&opts.Keys, "keys", 3, "keys watched by each request")
 	flags.IntVar(&opts.OfKeys, "of-keys", 100,
-		"number of keys from which those of a request are chosen")
+		"number of keys from which the keys of each request are chosen")
 	flags.Uint64Var(&opts.Seed, "seed", 1, "seed of the random times")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -22,7 +22,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/kube"
 )
 
-// brokerFlags are the flags of the broker command, which render.arguments sets.
+// brokerFlags are the flags of the broker command. The operator sets them in the pod (function
+// arguments of internal/operator/render).
 type brokerFlags struct {
 	cluster, namespace         string
 	podName, podUID, podIP     string
@@ -30,8 +31,8 @@ type brokerFlags struct {
 	http                       string
 }
 
-// brokerCommand validates all flags before it opens anything, so that an invalid one gives exit
-// code 2.
+// brokerCommand validates all flags before it opens a file or a connection, so that an invalid flag
+// always results in exit code 2.
 func brokerCommand() *cobra.Command {
 	var f brokerFlags
 	cmd := &cobra.Command{
@@ -39,7 +40,7 @@ func brokerCommand() *cobra.Command {
 		Short: "Run one broker of a LogCluster in its pod",
 		Long: `Run one broker of a LogCluster in the pod that the operator created for it.
 
-The broker gets its topics and leadership from the Topic and Partition resources of its namespace.
+The broker reads its topics and leaderships from the Topic and Partition resources of its namespace.
 Its node id is the number at the end of the pod's name.`,
 		Args: noArgs,
 	}
@@ -48,8 +49,8 @@ Its node id is the number at the end of the pod's name.`,
 	flags.StringVar(&f.namespace, "namespace", "", "`NAMESPACE` of the LogCluster")
 	flags.StringVar(&f.podName, "pod-name", "", "`NAME` of this pod, such as demo-broker-0")
 	flags.StringVar(&f.podUID, "pod-uid", "",
-		"`UID` of this pod, by which the operator detects the "+
-			"end of the broker process at once (default: the operator uses only the Lease)")
+		"`UID` of this pod; with it the operator detects at once when the broker process ends "+
+			"(default: the operator detects this only by the Lease)")
 	flags.StringVar(&f.podIP, "pod-ip", "", "`ADDRESS` at which other brokers reach this pod "+
 		"(default: the host of --advertise)")
 	flags.StringVar(&f.dataDir, "data-dir", "/data", "`DIR` of the logs")
@@ -72,8 +73,8 @@ Its node id is the number at the end of the pod's name.`,
 	return cmd
 }
 
-// ordinal returns the number at the end of a StatefulSet pod's name, which is the node id, 0 to
-// 2^31-1.
+// ordinal returns the number at the end of the name of a StatefulSet's pod, which is the node id: 0
+// to 2^31-1.
 func ordinal(podName string) (int32, error) {
 	number := podName[strings.LastIndex(podName, "-")+1:]
 	id, err := strconv.ParseUint(number, 10, 31)
@@ -90,7 +91,7 @@ func ordinal(podName string) (int32, error) {
 func runBroker(ctx context.Context, nodeID int32, f brokerFlags, logger *slog.Logger) error {
 	config, err := ctrl.GetConfig()
 	if err != nil {
-		return fmt.Errorf("read the API server's configuration: %w", err)
+		return fmt.Errorf("read the configuration of the connection to the API server: %w", err)
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
@@ -121,8 +122,8 @@ func runBroker(ctx context.Context, nodeID int32, f brokerFlags, logger *slog.Lo
 	})
 }
 
-// runWithHTTP runs both until ctx ends or either fails. HTTP is served until the broker has
-// stopped, so that metrics cover the controlled shutdown.
+// runWithHTTP runs run and serve until ctx ends or either fails. It stops serve only after run has
+// returned, so that metrics remain available during the controlled shutdown.
 func runWithHTTP(ctx context.Context, serve, run func(context.Context) error) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	group, ctx := errgroup.WithContext(ctx)
@@ -137,8 +138,8 @@ func runWithHTTP(ctx context.Context, serve, run func(context.Context) error) er
 // errRecovering is the reason why a broker is not ready before its logs are open.
 var errRecovering = errors.New("recovering logs")
 
-// brokerHTTP returns the HTTP handler of a broker that may not have started yet: until then the
-// broker is alive, not ready, and reports no partitions. Another goroutine sets started once.
+// brokerHTTP returns the HTTP handler of a broker. Another goroutine sets started once. Until then,
+// the handler reports that the broker is alive but not ready, and that it has no partitions.
 func brokerHTTP(started *atomic.Pointer[broker.Broker], gatherer prometheus.Gatherer,
 	detail func() string) http.Handler {
 	brokers := func() broker.Brokers {
@@ -158,8 +159,8 @@ func brokerHTTP(started *atomic.Pointer[broker.Broker], gatherer prometheus.Gath
 	return broker.NewHTTP(options)
 }
 
-// serveHTTP serves until ctx ends, and returns nil then. It closes connections without waiting for
-// their requests, because waiting would delay the controlled shutdown.
+// serveHTTP serves HTTP until ctx ends and then returns nil. At the end it closes connections
+// without waiting for their requests, because waiting would delay the exit of the process.
 func serveHTTP(ctx context.Context, address string, handler http.Handler) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", address)

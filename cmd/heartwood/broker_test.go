@@ -17,7 +17,7 @@ func TestHTTPIsServedUntilTheBrokerHasStopped(t *testing.T) {
 		serving := <-started
 		stop()
 		<-ctx.Done()
-		return serving.Err() // during the controlled shutdown
+		return serving.Err() // nil if HTTP is still served while the broker stops
 	})
 	if err != nil {
 		t.Errorf("HTTP stopped before the broker: %v", err)
@@ -32,6 +32,6 @@ func TestBrokerStopsWhenItsHTTPServerFails(t *testing.T) {
 			return nil
 		})
 	if !errors.Is(err, failed) {
-		t.Errorf("error %v, want %v", err, failed)
+		t.Errorf("got error %v, want %v", err, failed)
 	}
 }

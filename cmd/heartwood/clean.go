@@ -13,10 +13,10 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// httpDefault is the HTTP address of heartwood dev, and of a broker within its pod.
+// httpDefault is the HTTP address of heartwood dev, and of a broker for a client in the same pod.
 const httpDefault = "127.0.0.1:9644"
 
-// brokerAddresses is the flag --address.
+// brokerAddresses is the value of flag --address.
 type brokerAddresses struct{ list []string }
 
 func (a *brokerAddresses) Type() string { return "HOST:PORT" }
@@ -34,7 +34,7 @@ func (a *brokerAddresses) Set(text string) error {
 	return nil
 }
 
-// orDefault returns the given addresses, or the default one.
+// orDefault returns the addresses of the flag, or httpDefault if the flag was not set.
 func (a *brokerAddresses) orDefault() []string {
 	if len(a.list) == 0 {
 		return []string{httpDefault}
@@ -48,7 +48,7 @@ func (a *brokerAddresses) add(cmd *cobra.Command) {
 			httpDefault+")")
 }
 
-// addOne is add for a command that uses only the first address.
+// addOne adds flag --address to a command that uses one address only.
 func (a *brokerAddresses) addOne(cmd *cobra.Command) {
 	cmd.Flags().Var(a, "address", "`HOST:PORT` of a broker's HTTP server (default "+httpDefault+")")
 }
@@ -57,25 +57,26 @@ func cleanCommand() *cobra.Command {
 	clean, addresses, wait, asJSON := remote.Clean{}, brokerAddresses{}, false, false
 	cmd := &cobra.Command{
 		Use:   "clean TOPIC",
-		Short: "Clean a topic now, whatever its dirty ratio",
-		Long: `Make the brokers clean a topic now, whatever its dirty ratio.
+		Short: "Clean a topic now, regardless of its dirty ratio",
+		Long: `Make the brokers clean a topic now, regardless of its dirty ratio.
 
 The brokers first roll the active segments, so that the pass includes them. The pass ignores
-compaction.maxGarbagePercent and removes all garbage: afterwards each key has one record below the
-log end at the time of the request. The topic's guarantees stay in force. Records younger than
-compaction.minLag and records above an open transaction are not cleaned, and tombstones keep their
-retention. The cleaner's limits for workers, memory and I/O apply, and producers and consumers
-continue.
+compaction.maxGarbagePercent and removes all garbage: of the records that exist at the time of the
+request, one remains per key. The topic's other settings apply. Records younger than
+compaction.minLag, and records after the start of an open transaction, are not cleaned. Tombstones
+keep their retention. The cleaner's limits for workers, memory and I/O apply. Producers and
+consumers are not interrupted.
 
-The command sends the request to one broker over HTTP. This broker returns the hosts of the other
-brokers, to which the command sends the request at the same port. On Kubernetes, from within a pod:
+The command sends the request to one broker over HTTP. The response contains the hosts of the other
+brokers, and the command sends the request to the same port on these hosts. On Kubernetes, run the
+command in a pod:
   kubectl exec demo-broker-0 -- heartwood clean tickets --wait
-or with an annotation, whose result is shown in the Topic's status:
+or set an annotation; the Topic's status shows the result:
   kubectl annotate topic tickets heartwood.dev/clean-now="$(date)" --overwrite
 
-The exit code is 0 if all replicas accepted the request (with --wait: were cleaned), else 1. Ctrl-C
-ends the waiting, but not the cleaning. To clean directories without a broker, use heartwood log
-clean.`,
+The exit code is 0 if all replicas accepted the request (with --wait: if all replicas were cleaned),
+else 1. Ctrl-C ends the command, but not the cleaning. To clean directories without a broker, use
+heartwood log clean.`,
 		Example: `  heartwood clean tickets --wait
   heartwood clean tickets --partition 0 --partition 3 --address demo-broker-0:9644
   heartwood clean tickets --wait --json | jq '.replicas[].pass.reclaimedBytes'`,
@@ -101,7 +102,7 @@ clean.`,
 	}
 	cmd.Flags().Int32SliceVar(&clean.Partitions, "partition", nil,
 		"`NUMBER` of a partition; may be given several times (default: all)")
-	cmd.Flags().Lookup("partition").DefValue = "" // instead of [] in the help text
+	cmd.Flags().Lookup("partition").DefValue = "" // omits the default [] from the help text
 	addresses.add(cmd)
 	cmd.Flags().BoolVar(&wait, "wait", false,
 		"wait until the topic is clean, and show the progress")
@@ -117,8 +118,8 @@ func oneTopic(cmd *cobra.Command, args []string) error {
 	return misused(cmd, fmt.Errorf("give one TOPIC"))
 }
 
-// progressTo returns a function that prints progress: to standard output, or with --json to
-// standard error.
+// progressTo returns a function that prints a line of progress to standard output. With --json it
+// prints to standard error, so that standard output contains only JSON.
 func progressTo(cmd *cobra.Command, asJSON bool) func(string) {
 	out := cmd.OutOrStdout()
 	if asJSON {
@@ -127,8 +128,8 @@ func progressTo(cmd *cobra.Command, asJSON bool) func(string) {
 	return func(line string) { _, _ = fmt.Fprintln(out, line) }
 }
 
-// cleanTopic sends the request, and waits if wait is set. With an error it still returns the
-// requests that were accepted, if any.
+// cleanTopic requests a clean, and waits for its end if wait is true. If it fails after some
+// replicas accepted the request, it returns these together with the error.
 func cleanTopic(ctx context.Context, clean remote.Clean, wait bool,
 	progress func(string)) (*remote.Cleaning, error) {
 	client := &remote.Client{}
@@ -145,7 +146,8 @@ func cleanTopic(ctx context.Context, clean remote.Clean, wait bool,
 	return cleaning, err
 }
 
-// printSummary prints the summary. After a wait, a line for each replica precedes it.
+// printSummary prints one line about all replicas: how many were cleaned if waited is true,
+// otherwise how many accepted the request.
 func printSummary(out io.Writer, cleaning *remote.Cleaning, waited bool) (err error) {
 	asked, freed := 0, int64(0)
 	for _, replica := range cleaning.Replicas {

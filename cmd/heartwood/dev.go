@@ -10,10 +10,10 @@ import (
 	"heartwood.dev/heartwood/internal/dev"
 )
 
-// devBrokersMax bounds --brokers.
+// devBrokersMax is the maximum value of --brokers.
 const devBrokersMax = 100
 
-// devCommand runs internal/dev. Faults in manifests have exit code 2, like faults in flags.
+// devCommand runs internal/dev. Invalid manifests result in exit code 2, like invalid flags.
 func devCommand() *cobra.Command {
 	var opts dev.Options
 	cmd := &cobra.Command{
@@ -33,7 +33,7 @@ Ctrl-C shuts the cluster down gracefully; the data stays in --data-dir.`,
 	flags.StringArrayVarP(&opts.Manifests, "filename", "f", nil,
 		"manifest `FILE|DIR`; may be given several times")
 	flags.IntVar(&opts.Brokers, "brokers", 0,
-		"number of brokers, 1 to 100 (default: that of the LogCluster, else 1)")
+		"number of brokers, 1 to 100 (default: spec.brokers of the LogCluster, else 1)")
 	flags.StringVar(&opts.Listen, "listen", "127.0.0.1:9092",
 		"Kafka `HOST:PORT` of broker 0; broker i listens on PORT+i")
 	flags.StringVar(&opts.HTTP, "http", "127.0.0.1:9644",

@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/dev"
 )
 
-// devBrokerCommand is the command that `heartwood dev --processes` starts for each broker. It is
-// hidden in help texts.
+// devBrokerCommand is the command that `heartwood dev --processes` starts for each broker. Help
+// texts do not list it.
 func devBrokerCommand() *cobra.Command {
 	var opts dev.ChildOptions
 	cmd := &cobra.Command{Use: "dev-broker", Short: "Run one broker of heartwood dev --processes",

@@ -9,8 +9,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// logCommand contains the offline tools. dump and verify (internal/logstore/inspect) only read, so
-// a broker may use the same files; clean takes the lock of the data directory.
+// logCommand groups the offline tools. dump and verify (internal/logstore/inspect) only read files,
+// so they may run while a broker uses these files. clean changes files, so it first locks the data
+// directory.
 func logCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log",
@@ -53,8 +54,8 @@ their error. With --json each line is an object that names its file.`,
 	return cmd
 }
 
-// logVerifyCommand returns an error if problems were found, which sets the exit code. The problems
-// themselves are part of the output.
+// logVerifyCommand prints the problems to standard output. If it found any, it also returns an
+// error, so that the exit code is 1.
 func logVerifyCommand() *cobra.Command {
 	var opts inspect.VerifyOptions
 	cmd := &cobra.Command{
@@ -71,10 +72,10 @@ func logVerifyCommand() *cobra.Command {
 
 Each problem is printed with its file, position and offset; the last line is a summary. Harmless
 findings, such as files that a broker removes when it starts, are printed as notes. The exit code is
-0 without problems, 1 with problems, and 2 if the command line is invalid. The end of a log that a
-broker is writing may look truncated. Index entries that a running or killed broker has not written
-yet are notes: recovery-point-offset-checkpoint contains the offset up to which indexes are
-complete.`,
+0 if there are no problems, 1 if there are problems, and 2 if the command line is invalid. The end
+of a log that a broker is writing may look truncated. If a running or killed broker has not written
+some index entries, the missing entries are printed as notes: recovery-point-offset-checkpoint
+contains the offset up to which indexes are complete.`,
 		Example: `  heartwood log verify /var/lib/heartwood/data
   heartwood log verify --json /var/lib/heartwood/data/tickets-0 | jq 'select(.problem)'`,
 		Args: someArgs,

@@ -19,21 +19,22 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// cleanFlags are the flags of log clean.
+// cleanFlags are the values of the flags of heartwood log clean.
 type cleanFlags struct {
 	cleaner.OfflineOptions
 	memory, ioRate, segment float64
-	dirty, garbage          float64 // fractions
+	dirty, garbage          float64 // between 0 and 1
 	now                     string
-	at                      time.Time // the value of now; zero if it is not given
+	at                      time.Time // now, parsed; zero if flag --now is not set
 	asJSON                  bool
 }
 
-// cleanReport is the result of log clean over all directories. Scripts depend on the JSON names.
+// cleanReport is the result of log clean, summed over all directories. Scripts depend on the JSON
+// names.
 type cleanReport struct {
 	DryRun bool `json:"dry_run"`
 	Passes int  `json:"passes"`
-	// SegmentsTotal excludes the active segment, and is counted before the first pass.
+	// SegmentsTotal is the number of segments before the first pass, without active segments.
 	SegmentsTotal       int     `json:"segments_total"`
 	SegmentsRewritten   int     `json:"segments_rewritten"`
 	SegmentsUntouched   int     `json:"segments_untouched"`
@@ -60,14 +61,14 @@ func logCleanCommand() *cobra.Command {
 well.
 
 The command keeps the latest record of each key. The last segment is active and is not cleaned. All
-earlier segments are cleaned, up to the partition's high watermark if the checkpoints in the parent
-directory contain it. The command updates these checkpoints, so a broker continues from its result.
-It refuses a directory that a broker has locked. It may be interrupted at any time, also by kill -9,
-and run again.
+earlier segments are cleaned; if the checkpoints in the parent directory contain the partition's
+high watermark, only segments below it are cleaned. The command updates these checkpoints, so that a
+broker continues from its result. It fails if a broker has locked the directory. It may be
+interrupted at any time, also by kill -9, and run again.
 
-Tombstones are removed like in a broker: the pass that finds a tombstone to be the last record of
-its key starts its retention, and a later pass removes it. With --tombstone-retention 0s one pass
-does both.
+Tombstones are removed as in a broker. A first pass removes all older records of a tombstone's key;
+then the retention of the tombstone starts, and a pass after the retention removes the tombstone.
+With --tombstone-retention 0s the first pass removes the tombstone too.
 
 --dry-run reports what would be removed, and the maximum that would be read and written, without
 rewriting segments. Like every pass it writes missing key sidecars, and like the start of a broker
@@ -78,22 +79,22 @@ it repairs files that a crash has left incomplete.`,
 	}
 	flags := cmd.Flags()
 	flags.Var(quantity(&f.memory, sizeKind, "128Mi"), "memory",
-		"maximum memory of tables and bitmaps")
-	flags.IntVar(&f.Workers, "workers", 1, "number of goroutines that deduplicate keys")
+		"maximum memory of the cleaner")
+	flags.IntVar(&f.Workers, "workers", 1, "number of goroutines that find superseded records")
 	flags.Var(percentFlag{&f.dirty}, "min-dirty-percent",
 		"dirty ratio above which a partition is cleaned; 0: always")
 	flags.Var(percentFlag{&f.garbage}, "max-garbage-percent",
 		"maximum share of garbage in the clean section after a pass; more saves I/O")
 	flags.DurationVar(&f.MinLag, "min-lag", 0,
-		"minimum age of records; segments with younger ones are not cleaned")
+		"minimum age of records; segments with younger records are not cleaned")
 	flags.DurationVar(&f.TombstoneRetention, "tombstone-retention", 24*time.Hour,
-		"time that a tombstone stays as the last record of its key")
+		"time that a tombstone is kept after all older records of its key were removed")
 	flags.StringVar(&f.now, "now", "",
 		"`TIME` used as the current time, RFC 3339 or milliseconds since 1970 (default: the clock)")
 	flags.Var(quantity(&f.ioRate, rateKind, "0"), "io-rate",
 		"maximum bytes read and written per second; 0: no limit")
 	flags.Var(quantity(&f.segment, sizeKind, "0"), "segment-size",
-		"size of new segments; 0: that of the largest existing one")
+		"maximum size of new segments; 0: the size of the largest existing segment")
 	flags.BoolVar(&f.DryRun, "dry-run", false,
 		"report what would be removed, without rewriting anything")
 	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object")
@@ -112,7 +113,7 @@ it repairs files that a crash has left incomplete.`,
 	return cmd
 }
 
-// resolve validates the flags and sets OfflineOptions.
+// resolve validates the flags and sets the fields of OfflineOptions.
 func (f *cleanFlags) resolve() error {
 	var faults []error
 	check := func(ok bool, format string, args ...any) {
@@ -143,12 +144,12 @@ func (f *cleanFlags) resolve() error {
 	}
 	f.MemoryBytes, f.IOBytesRate, f.SegmentBytes = int64(f.memory), int64(f.ioRate),
 		int64(f.segment)
-	// rounded up, so that 0.5 % does not become 0, which means always
+	// The minimum dirty ratio is rounded up: 0.5 % must not become 0, which would always clean.
 	f.MinDirtyPercent, f.MaxGarbagePercent = int(f.dirty*100+0.999), int(f.garbage*100)
 	return errors.Join(faults...)
 }
 
-// parseTime parses RFC 3339 or milliseconds since 1970.
+// parseTime parses a time in RFC 3339 format or in milliseconds since 1970.
 func parseTime(text string) (time.Time, error) {
 	if ms, err := strconv.ParseInt(text, 10, 64); err == nil && ms >= 0 {
 		return time.UnixMilli(ms), nil
@@ -156,7 +157,8 @@ func parseTime(text string) (time.Time, error) {
 	return time.Parse(time.RFC3339, text)
 }
 
-// cleanAll cleans the directories in order. After a failure it continues with the next one.
+// cleanAll cleans one directory after the other. If a directory fails, it continues with the next
+// one.
 func cleanAll(ctx context.Context, dirs []string, f cleanFlags,
 	logger *slog.Logger) (cleanReport, error) {
 	began, cpu := time.Now(), cpuSeconds()
@@ -204,7 +206,7 @@ func cpuSeconds() float64 {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()
 }
 
-// add adds the result of a directory.
+// add adds the result of one directory to the report.
 func (r *cleanReport) add(c cleaner.OfflineResult) {
 	r.Passes += c.Passes
 	r.SegmentsTotal += c.SegmentsTotal

@@ -22,8 +22,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// runInstead is an environment variable with the arguments, one per line, for which the test binary
-// runs as heartwood.
+// runInstead is the name of an environment variable. If the variable is set, the test binary runs
+// no tests; it runs heartwood with the arguments in the variable, one per line.
 const runInstead = "HEARTWOOD_TEST_RUN"
 
 func TestMain(m *testing.M) {
@@ -33,7 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// heartwood returns a command that runs heartwood in its own process, and its output.
+// heartwood returns a command that runs heartwood in its own process, and the buffer of the
+// command's output.
 func heartwood(t *testing.T, args ...string) (command *exec.Cmd, output *bytes.Buffer) {
 	t.Helper()
 	command, output = exec.CommandContext(t.Context(), os.Args[0]), &bytes.Buffer{}
@@ -44,7 +45,7 @@ func heartwood(t *testing.T, args ...string) (command *exec.Cmd, output *bytes.B
 
 var killedID = logstore.PartitionID{Topic: "tickets", Index: 0}
 
-// openStore opens the data directory like a broker.
+// openStore opens a data directory as a broker does, and returns the store and its log killedID.
 func openStore(t *testing.T, dir string) (*logstore.Store, *logstore.Log) {
 	t.Helper()
 	store, err := logstore.Open(logstore.Options{FS: vfs.OS{}, Dir: dir,
@@ -56,8 +57,8 @@ func openStore(t *testing.T, dir string) (*logstore.Store, *logstore.Log) {
 	return store, log
 }
 
-// writeStore creates a data directory with a log of three versions of each key, and returns the
-// offset of the last one of each.
+// writeStore creates a data directory with a log that contains three records of each key. It
+// returns the offset of the latest record of each key.
 func writeStore(t *testing.T, keys int) (dir string, latest map[string]int64) {
 	t.Helper()
 	dir, latest = t.TempDir(), map[string]int64{}
@@ -80,7 +81,8 @@ func killedSettings() topicconfig.Settings {
 	return settings
 }
 
-// write appends three versions of each key, and records the offset of the last one.
+// write appends three records of each key, and stores the offset of each key's last record in
+// latest.
 func write(t *testing.T, log *logstore.Log, keys int, latest map[string]int64) {
 	t.Helper()
 	builder := record.NewBuilder(compress.None, compress.LevelDefault)
@@ -104,8 +106,8 @@ func write(t *testing.T, log *logstore.Log, keys int, latest map[string]int64) {
 	log.AdvanceHighWatermark(log.LogEnd())
 }
 
-// readBack checks that the log contains the latest record of each key, and returns the number of
-// records.
+// readBack checks that the log contains the latest record of each key. It returns the number of
+// records in the log.
 func readBack(t *testing.T, dir string, latest map[string]int64) (records int) {
 	t.Helper()
 	store, log := openStore(t, dir)
@@ -137,7 +139,7 @@ func readBack(t *testing.T, dir string, latest map[string]int64) (records int) {
 				found[string(r.Key)] = r.Offset
 				records++
 				if !strings.HasPrefix(string(r.Value), fmt.Sprintf("%d v", r.Offset)) {
-					return fmt.Errorf("offset %d holds %.20s", r.Offset, r.Value)
+					return fmt.Errorf("offset %d: got value %.20s, want one that starts with the offset", r.Offset, r.Value)
 				}
 				return batch.CheckCRC()
 			})
@@ -155,8 +157,9 @@ func readBack(t *testing.T, dir string, latest map[string]int64) (records int) {
 	return records
 }
 
-// log clean is killed at random moments. It holds the lock of the directory while it runs. After
-// each kill a store opens the log without loss, and the next run continues.
+// TestCleanContinuesAfterKill kills log clean at random moments. While log clean runs, it must hold
+// the lock of the directory. After each kill, the log must open without loss of records, and the
+// next run of log clean must continue.
 func TestCleanContinuesAfterKill(t *testing.T) {
 	const keys = 700
 	dir, latest := writeStore(t, keys)
@@ -181,9 +184,10 @@ func TestCleanContinuesAfterKill(t *testing.T) {
 			wantLocked(t, partition, command.Process)
 		}
 		if working {
-			time.Sleep(time.Duration(random.IntN(150)) * time.Millisecond) // a random moment
+			// kill at a random moment of the pass
+			time.Sleep(time.Duration(random.IntN(150)) * time.Millisecond)
 			if err := command.Process.Kill(); err != nil {
-				t.Log(err) // it has exited before
+				t.Log(err) // the process has already exited
 			}
 			over = <-ended
 			killed++
@@ -196,9 +200,10 @@ func TestCleanContinuesAfterKill(t *testing.T) {
 			continue
 		}
 		if records > keys+200 {
-			t.Errorf("%d records remain after a complete run", records)
+			t.Errorf("got %d records after a complete run, want at most one per key and 200 more", records)
 		}
-		// The run has cleaned everything before it could be killed: write more.
+		// The run ended before it could be killed, and nothing is left to clean: write more
+		// records.
 		store, log := openStore(t, dir)
 		log.Configure(killedSettings(), true)
 		write(t, log, keys, latest)
@@ -209,17 +214,19 @@ func TestCleanContinuesAfterKill(t *testing.T) {
 	if command, output := heartwood(t, "log", "clean", partition); command.Run() != nil {
 		t.Fatalf("the last run failed: %s", output)
 	}
-	// the active segment adds up to 200 records
+	// The active segment is not cleaned. It contains at most 200 records besides those of the clean
+	// section.
 	if records := readBack(t, dir, latest); records > keys+200 {
-		t.Errorf("%d records remain of %d keys", records, keys)
+		t.Errorf("got %d records of %d keys, want at most 200 more than keys", records, keys)
 	}
 	left, err := filepath.Glob(filepath.Join(partition, "*.cleaned"))
 	if err != nil || len(left) > 0 {
-		t.Errorf("output files remain: %v, %v", left, err)
+		t.Errorf("got output files %v (%v), want none after a complete run", left, err)
 	}
 }
 
-// awaitWriting waits until a process writes an output segment, or has exited.
+// awaitWriting waits until log clean writes an output segment (working is true) or has exited with
+// err.
 func awaitWriting(t *testing.T, partition string, ended chan error) (working bool, err error) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
@@ -236,13 +243,14 @@ func awaitWriting(t *testing.T, partition string, ended chan error) (working boo
 	return false, nil
 }
 
-// wantLocked runs a second clean of the same directory, which must fail.
+// wantLocked runs a second log clean of the same directory. It must fail while the first process
+// runs.
 func wantLocked(t *testing.T, partition string, first *os.Process) {
 	t.Helper()
 	var out, errOut bytes.Buffer
 	code := run(t.Context(), []string{"log", "clean", partition}, &out, &errOut)
 	if (code == 0 || !strings.Contains(errOut.String(), "lock")) &&
 		first.Signal(syscall.Signal(0)) == nil {
-		t.Errorf("a second concurrent run: exit code %d, %s", code, errOut.String())
+		t.Errorf("second concurrent run: got exit code %d and %q, want a failure to lock", code, errOut.String())
 	}
 }

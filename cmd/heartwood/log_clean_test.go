@@ -13,7 +13,8 @@ import (
 // kafkaVectors contains partition directories that Apache Kafka wrote.
 const kafkaVectors = "../../internal/logstore/segment/testdata/kafka-4.3.1"
 
-// copyVectors returns a copy of a directory of kafkaVectors, without the checkpoints of its parent.
+// copyVectors copies one partition's directory of kafkaVectors, without the checkpoints in its
+// parent directory, and returns the path of the copy.
 func copyVectors(t *testing.T, name string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), name)
@@ -50,7 +51,8 @@ func cleanJSON(t *testing.T, args ...string) map[string]float64 {
 	return numbers
 }
 
-// --now fixes the time, so that all results are known.
+// TestCleanKafkaLog cleans a log of Kafka and compares the report with constants. Flag --now sets
+// the time, so that results do not depend on the clock.
 func TestCleanKafkaLog(t *testing.T) {
 	const now = "2026-11-21T12:00:00Z"
 	dir := copyVectors(t, "vectors-0")
@@ -61,7 +63,7 @@ func TestCleanKafkaLog(t *testing.T) {
 	dry := cleanJSON(t, "--dry-run", "--now", now, dir)
 	if dry["records_removed"] != 46 || dry["segments_rewritten"] != 2 ||
 		dry["segments_untouched"] != 0 || dry["bytes_reclaimed"] < 2000 {
-		t.Errorf("dry run: %v", dry)
+		t.Errorf("dry run: got %v, want 46 records removed, 2 segments rewritten, 2000 bytes reclaimed or more", dry)
 	}
 	got := cleanJSON(t, "--now", now, dir)
 	for name, want := range map[string]float64{
@@ -76,22 +78,24 @@ func TestCleanKafkaLog(t *testing.T) {
 	if after := verify(t, dir); after != 0 {
 		t.Errorf("%d problems after the clean, want none", after)
 	}
-	// At the same time nothing more can be removed.
+	// A second clean at the same time must remove nothing.
 	again := cleanJSON(t, "--now", now, dir)
 	if again["records_removed"] != 0 || again["log_bytes_written"] != 0 || again["passes"] != 1 {
-		t.Errorf("second clean: %v", again)
+		t.Errorf("second clean: got %v, want one pass that removes and writes nothing", again)
 	}
-	// Two days later tombstones and markers of removed transactions can be removed.
+	// Two days later, the retention of tombstones and of markers of removed transactions has
+	// passed: some of them must be removed.
 	later := cleanJSON(t, "--now", "2026-11-23T12:00:00Z", dir)
 	if later["tombstones_removed"]+later["markers_removed"] == 0 {
-		t.Errorf("clean two days later: %v", later)
+		t.Errorf("clean two days later: got %v, want tombstones or markers removed", later)
 	}
 	if after := verify(t, dir); after != 0 {
 		t.Errorf("%d problems after the last clean, want none", after)
 	}
 }
 
-// Kafka's cleaner has cleaned these directories. The report covers both of them.
+// TestCleanOfCleanedKafkaLogChangesNothing: Kafka's cleaner has already cleaned these two
+// directories. A clean must change nothing, and its report must include both directories.
 func TestCleanOfCleanedKafkaLogChangesNothing(t *testing.T) {
 	dir, other := copyVectors(t, "compacted-0"), copyVectors(t, "compacted-0")
 	log := filepath.Join(dir, "00000000000000000000.log")
@@ -102,7 +106,7 @@ func TestCleanOfCleanedKafkaLogChangesNothing(t *testing.T) {
 	got := cleanJSON(t, dir, other)
 	if got["records_removed"] != 0 || got["segments_untouched"] != 2 ||
 		got["log_bytes_written"] != 0 || got["records_read"] != 50 {
-		t.Errorf("report %v", got)
+		t.Errorf("got report %v, want 0 records removed, 0 bytes written, 2 untouched segments, 50 records read", got)
 	}
 	after, err := os.ReadFile(log)
 	if err != nil || !bytes.Equal(before, after) {
@@ -110,7 +114,8 @@ func TestCleanOfCleanedKafkaLogChangesNothing(t *testing.T) {
 	}
 }
 
-// verify runs log verify and returns the number of its findings.
+// verify runs log verify and returns the number of lines that are not part of its summary: problems
+// and notes.
 func verify(t *testing.T, dir string) (problems int) {
 	t.Helper()
 	var out, errOut bytes.Buffer

@@ -22,14 +22,15 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal exits at once
+	// after the first signal: restore the default, so that a second signal exits at once
+	context.AfterFunc(ctx, stop)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
 
-// run is main with its environment as arguments. It returns the exit code, and writes an error to
-// errOut once: Cobra's own error output is disabled.
+// run executes the command line in args and returns the exit code. It prints the error, if any, to
+// errOut; the error output of package cobra is disabled, so that the error is printed once.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	root := rootCommand()
 	root.SetArgs(args)

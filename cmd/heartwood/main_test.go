@@ -15,7 +15,7 @@ func TestExitCodes(t *testing.T) {
 		name    string
 		args    []string
 		code    int
-		message string // part of standard error, or of standard output if the code is 0
+		message string // expected in standard error, or in standard output if code is 0
 	}{
 		{"help", []string{"--help"}, 0, "heartwood dev -f config/samples"},
 		{"without arguments", nil, 0, "Usage:"},
@@ -114,7 +114,7 @@ func TestExitCodes(t *testing.T) {
 			var out, errOut bytes.Buffer
 			code := run(context.Background(), test.args, &out, &errOut)
 			if code != test.code {
-				t.Errorf("exit code %d, want %d; standard error: %s", code, test.code,
+				t.Errorf("got exit code %d, want %d; standard error: %s", code, test.code,
 					errOut.String())
 			}
 			output := errOut.String()

@@ -22,7 +22,7 @@ import (
 	"heartwood.dev/heartwood/internal/version"
 )
 
-// operatorFlags are the flags of the operator command, which the chart sets.
+// operatorFlags are the flags of the operator command. The Helm chart sets them.
 type operatorFlags struct {
 	image, metrics, health string
 	namespaces             []string
@@ -30,7 +30,7 @@ type operatorFlags struct {
 	identity               string
 }
 
-// namespaceFile contains the namespace of a pod.
+// namespaceFile is the file in which Kubernetes provides the pod's own namespace to its containers.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 func operatorCommand() *cobra.Command {
@@ -42,13 +42,13 @@ func operatorCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.image, "image", "",
-		"`IMAGE` of brokers whose LogCluster names none; usually the operator's own image")
+		"`IMAGE` of brokers of a LogCluster without spec.image; usually the operator's own image")
 	flags.Var(address(&f.metrics, ":8080"), "metrics", "`HOST:PORT` of the operator's metrics")
 	flags.Var(address(&f.health, ":8081"), "health", "`HOST:PORT` of /healthz and /readyz")
 	flags.StringSliceVar(&f.namespaces, "namespaces", nil,
 		"`NAMESPACES` to watch (default: all)")
 	flags.BoolVar(&f.electLeader, "leader-elect", true,
-		"elect one of several operators with a Lease")
+		"run the controllers only while this operator holds the operators' Lease")
 	flags.StringVar(&f.identity, "identity", "", "`IDENTITY` of the Lease's holder: unique among "+
 		"operators and stable across restarts, such as the pod's name (default: random at each start)")
 	level := addLogLevel(cmd, slog.LevelInfo)
@@ -70,9 +70,10 @@ func operatorCommand() *cobra.Command {
 	return cmd
 }
 
-// newManager returns a manager with all controllers, which is not started. The manager releases the
-// leader election Lease when it stops, so the next operator need not wait for the Lease to expire.
-// This is safe only because the process exits right after the manager has stopped.
+// newManager returns a manager with all controllers; the caller starts the manager. The manager
+// releases the leader election Lease when it stops, so that another operator takes over without
+// waiting for the Lease to expire. This is safe only because the process exits as soon as the
+// manager has stopped.
 func newManager(f operatorFlags) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
@@ -83,7 +84,7 @@ func newManager(f operatorFlags) (ctrl.Manager, error) {
 	}
 	config, err := ctrl.GetConfig()
 	if err != nil {
-		return nil, fmt.Errorf("read the API server's configuration: %w", err)
+		return nil, fmt.Errorf("read the configuration of the connection to the API server: %w", err)
 	}
 	watches, err := kube.WatchClient(config)
 	if err != nil {
@@ -94,8 +95,8 @@ func newManager(f operatorFlags) (ctrl.Manager, error) {
 		MapperProvider: controllers.Mapper,
 		Cache: cache.Options{
 			ByObject: controllers.CacheByObject(), HTTPClient: watches,
-			// Managed fields are half of each object. The API server keeps its own where an update
-			// omits them.
+			// Managed fields are about half of each object's size, and no controller uses them. If
+			// an update omits them, the API server keeps the stored ones.
 			DefaultTransform: cache.TransformStripManagedFields(),
 		},
 		Metrics:                       metricsserver.Options{BindAddress: f.metrics},

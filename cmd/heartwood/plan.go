@@ -22,8 +22,8 @@ func planCommand() *cobra.Command {
 
 The command only calculates; it does not measure anything. It assumes that every key has a record,
 that each update replaces a record of the same size, and that the cleaner works as described in
-docs/cleaner.md. Keys and rates are those of the whole topic. docs/plan.md has the formulas and an
-example.
+docs/cleaner.md. Keys and rates are those of the whole topic. docs/plan.md contains the formulas and
+an example.
 
 A COUNT or SIZE is a Kubernetes quantity: 300, 1.6G (decimal), 5Ki (binary). A RATE may end with /s.`,
 		Example: `  heartwood plan --keys 1.6G --record-size 5k --compression-ratio 4 --update-rate 300/s \
@@ -51,7 +51,7 @@ A COUNT or SIZE is a Kubernetes quantity: 300, 1.6G (decimal), 5Ki (binary). A R
 	flags.Var(quantity(&in.UpdateRate, rateKind, "0"), "update-rate",
 		"updates of existing keys per second")
 	flags.Var(percentFlag{&in.HotShare}, "hot-keys",
-		"percentage of the keys that are updated; the others never are. 100 is the worst case")
+		"percentage of the keys that are ever updated; 100 is the worst case")
 	flags.BoolVar(&in.Tombstones, "tombstones", false, "assume that some updates are deletes")
 	flags.IntVar(&in.Partitions, "partitions", 1, "number of partitions")
 	flags.IntVar(&in.Replicas, "replicas", 1, "replicas of each partition")
@@ -69,7 +69,7 @@ A COUNT or SIZE is a Kubernetes quantity: 300, 1.6G (decimal), 5Ki (binary). A R
 	flags.Var(quantity(&in.IORate, rateKind, "0"), "io-rate",
 		"bytes that a broker's cleaner reads and writes per second; 0: no limit")
 	flags.Var(quantity(&in.RepublishRate, rateKind, "0"), "republish-rate",
-		"records per second when producers write every key again")
+		"records per second while producers write every key again; 0: no estimate of this case")
 	flags.Var(quantity(&in.KafkaBufferBytes, sizeKind, "0"), "kafka-buffer",
 		"size of the dedupe buffer per thread of an Apache Kafka cleaner to compare with; 0: no "+
 			"comparison")

@@ -13,7 +13,7 @@ import (
 type quantityFlag struct {
 	value *float64
 	text  string
-	kind  string // in help texts: SIZE, COUNT or RATE
+	kind  string // placeholder of the value in help texts: SIZE, COUNT or RATE
 }
 
 const (
@@ -22,12 +22,13 @@ const (
 	rateKind  = "RATE"
 )
 
-// quantity returns a quantityFlag for the variable to, with a default that may be empty.
+// quantity returns a quantityFlag that stores its value in the variable that to points to. value is
+// the default and may be empty.
 func quantity(to *float64, kind, value string) *quantityFlag {
 	flag := &quantityFlag{value: to, kind: kind}
 	if value != "" {
 		if err := flag.Set(value); err != nil {
-			panic(err) // value is a constant
+			panic(err) // a default is a constant of this package, so this is a bug
 		}
 	}
 	return flag
@@ -52,7 +53,7 @@ func (q *quantityFlag) Set(text string) error {
 	return nil
 }
 
-// percentFlag is a percentage, 30 or 30%, stored as a fraction.
+// percentFlag is a percentage, such as 30 or 30%. It is stored as a fraction, such as 0.3.
 type percentFlag struct{ share *float64 }
 
 func (p percentFlag) Type() string { return "PERCENT" }
@@ -61,7 +62,7 @@ func (p percentFlag) String() string { return strconv.FormatFloat(*p.share*100, 
 
 func (p percentFlag) Set(text string) error {
 	percent, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
-	if err != nil || !(percent >= 0 && percent <= 100) { // also rejects NaN
+	if err != nil || !(percent >= 0 && percent <= 100) { // false for NaN, so NaN is rejected too
 		return errors.New("want a percentage from 0 to 100")
 	}
 	*p.share = percent / 100

@@ -16,10 +16,11 @@ func topicsCommand() *cobra.Command {
 		Short: "Show topics and the state of their compaction",
 		Long: `Show topics and the state of their compaction, one per line, like kubectl get topics.
 
-DIRTY is the highest dirty ratio of a partition. RECLAIMABLE is what a pass would reclaim (a dash if
-unknown). CLEANED is the time since the last pass, of the partition where it is longest. WHY is the
-reason of the Topic's condition Compacting. heartwood dev shows all partitions; a broker in a pod
-shows only its own. GET /api/v1/partitions returns the state of each partition.`,
+DIRTY is the highest dirty ratio of any partition. RECLAIMABLE is the size that cleaning all
+partitions would free (a dash if unknown). CLEANED is the time since the last pass of the partition
+that has not been cleaned for the longest time. WHY is the reason and the message of the Topic's
+condition Compacting. heartwood dev summarizes all partitions; a broker in a pod summarizes only its
+own replicas. GET /api/v1/partitions returns the state of each replica.`,
 		Example: `  heartwood topics
   heartwood topics tickets --json | jq '.topics[].compaction'`,
 		RunE: func(cmd *cobra.Command, names []string) error {

@@ -17,7 +17,7 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// misused returns a usageError that wraps err and names the command's help.
+// misused returns a usageError: err, followed by a line that refers to the command's --help.
 func misused(cmd *cobra.Command, err error) error {
 	return usageError{fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath())}
 }
@@ -38,8 +38,9 @@ func someArgs(cmd *cobra.Command, args []string) error {
 	return misused(cmd, fmt.Errorf("give at least one PATH"))
 }
 
-// required returns an error that names all missing flags. Cobra's own check does not exit with code
-// 2. An empty value counts as missing, such as --cluster=$NAME with NAME unset.
+// required returns an error that lists all missing flags. It replaces cobra's check of required
+// flags, whose error would not result in exit code 2. A flag with an empty value is missing too,
+// such as --cluster=$NAME if NAME is not set.
 func required(cmd *cobra.Command, names ...string) error {
 	var missing []error
 	for _, name := range names {
@@ -55,12 +56,13 @@ func required(cmd *cobra.Command, names ...string) error {
 	return nil
 }
 
-// addressFlag is a flag of the form HOST:PORT. Checking it here, and not in the listener, gives
-// exit code 2.
+// addressFlag is a flag of the form HOST:PORT. Its value is checked when the flag is parsed, so
+// that an invalid value results in exit code 2; an error of the listener would result in exit code
+// 1.
 type addressFlag struct{ text *string }
 
-// address returns an addressFlag for the variable to, and sets the variable to its default, which
-// may be empty.
+// address returns an addressFlag that stores its value in the variable that to points to. It sets
+// the variable to value, the default, which may be empty.
 func address(to *string, value string) addressFlag {
 	*to = value
 	return addressFlag{to}
@@ -81,7 +83,7 @@ func (a addressFlag) Set(text string) error {
 	return nil
 }
 
-// logLevel is the flag --log-level.
+// logLevel is the value of flag --log-level.
 type logLevel struct{ slog.Level }
 
 func (l *logLevel) Type() string { return "LEVEL" }
@@ -95,7 +97,8 @@ func (l *logLevel) Set(text string) error {
 	return nil
 }
 
-// addLogLevel adds the flag --log-level. Its value is valid in RunE.
+// addLogLevel adds flag --log-level with a default. The result contains the flag's value once cobra
+// has parsed the flags, that is in RunE.
 func addLogLevel(cmd *cobra.Command, value slog.Level) *logLevel {
 	level := &logLevel{value}
 	cmd.Flags().Var(level, "log-level",
@@ -113,10 +116,10 @@ func (l *logLevel) jsonLogger(out io.Writer) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: l.Level}))
 }
 
-// helpColumns is the width of help texts.
+// helpColumns is the maximum width of help texts.
 const helpColumns = 100
 
-// wrappedUsage returns a usage template that wraps the descriptions of flags.
+// wrappedUsage changes a usage template of cobra so that it wraps the descriptions of flags.
 func wrappedUsage(template string) string {
 	return strings.ReplaceAll(template, ".FlagUsages ",
 		".FlagUsagesWrapped "+strconv.Itoa(helpColumns)+" ")
