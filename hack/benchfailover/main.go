@@ -2,10 +2,10 @@
 // dev --processes` is killed or stopped: docs/bench/failover.md. The cluster must run on this
 // machine, with its topic created.
 //
-// Some partitions have a steady load, one record after the other with acks=all, each sent when the
-// previous one was acknowledged; a gap is the time between two acknowledgements. At the moment of a
-// fault one record is sent to every partition, so that the time of the last acknowledgement is when
-// the last new leader accepted a write.
+// Some partitions are under a steady load: records are written one after the other with acks=all,
+// each after the acknowledgement of the previous one. A gap is the time between two
+// acknowledgements of a partition. After a fault, one record is written to every partition. The
+// last acknowledgement of these records shows when the last new leader accepted a write.
 package main
 
 import (
@@ -26,27 +26,28 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// probeTimeout bounds the wait for the last leader after a fault, settleTimeout the wait until all
-// replicas are in sync again.
+// probeTimeout is the timeout for the writes to all partitions after a fault. settleTimeout is the
+// timeout for all replicas to be in sync again.
 const (
 	probeTimeout  = 60 * time.Second
 	settleTimeout = 120 * time.Second
-	// loadPause is the time between an acknowledgement and the next record of a loaded partition.
+	// loadPause is the time between an acknowledgement and the next record of a partition under
+	// load.
 	loadPause = 20 * time.Millisecond
 )
 
 // bench is a benchmark run.
 type bench struct {
-	address, topic, output string // output: the file with the standard output of `heartwood dev`
+	address, topic, output string // output is the file with the standard output of `heartwood dev`
 	partitions, loaded     int
 	kills                  int
-	alone                  bool // each loaded partition has a client of its own
+	alone                  bool // each partition under load has a separate client
 	client                 *kgo.Client
 	mu                     sync.Mutex
-	gaps                   []gap // since the current fault; guarded by mu
+	gaps                   []gap // gaps since resetGaps was last called; protected by mu
 }
 
-// gap is the time between two acknowledgements of a loaded partition.
+// gap is the time between two acknowledgements of a partition under load.
 type gap struct {
 	partition int32
 	ended     time.Time
@@ -76,7 +77,8 @@ func main() {
 	}
 }
 
-// run injects the faults one after the other, each into a fully replicated cluster.
+// run injects the faults one after the other. Before each fault it waits until all replicas are in
+// sync.
 func (b *bench) run(faults []string) (err error) {
 	b.client, err = b.connect()
 	if err != nil {
@@ -85,7 +87,7 @@ func (b *bench) run(faults []string) (err error) {
 	defer b.client.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	// After this, every partition has a record, and the client knows all leaders.
+	// After this write to all partitions, the client has the metadata of all leaders.
 	if _, err := b.probe(ctx, nil); err != nil {
 		return fmt.Errorf("write before any fault: %w", err)
 	}
@@ -125,7 +127,8 @@ func (b *bench) connect() (*kgo.Client, error) {
 	)
 }
 
-// loaders returns the clients of the loaded partitions.
+// loaders returns a client for each partition under load; without -alone, it is the same client for
+// all of them.
 func (b *bench) loaders() ([]*kgo.Client, error) {
 	clients := make([]*kgo.Client, b.loaded)
 	for i := range clients {
@@ -141,7 +144,7 @@ func (b *bench) loaders() ([]*kgo.Client, error) {
 	return clients, nil
 }
 
-// load writes to a partition until ctx ends.
+// load writes records to a partition until ctx ends, and adds a gap after each acknowledgement.
 func (b *bench) load(ctx context.Context, client *kgo.Client, partition int32) {
 	last := time.Now()
 	for ctx.Err() == nil {
@@ -165,9 +168,9 @@ func (b *bench) load(ctx context.Context, client *kgo.Client, partition int32) {
 	}
 }
 
-// probe writes one record to every partition. It returns the time of the last acknowledgement among
-// the partitions for which counts is true, or among all if counts is nil.
-func (b *bench) probe(ctx context.Context, counts map[int32]bool) (last time.Time, err error) {
+// probe writes one record to every partition. It returns the time of the last acknowledgement by a
+// partition in included, or by any partition if included is nil.
+func (b *bench) probe(ctx context.Context, included map[int32]bool) (last time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	var mu sync.Mutex
@@ -180,7 +183,7 @@ func (b *bench) probe(ctx context.Context, counts map[int32]bool) (last time.Tim
 			mu.Lock()
 			defer mu.Unlock()
 			err = errors.Join(err, fault)
-			if now := time.Now(); (counts == nil || counts[r.Partition]) && now.After(last) {
+			if now := time.Now(); (included == nil || included[r.Partition]) && now.After(last) {
 				last = now
 			}
 		})
@@ -189,7 +192,7 @@ func (b *bench) probe(ctx context.Context, counts map[int32]bool) (last time.Tim
 	return last, err
 }
 
-// fault injects a fault and prints its effect.
+// fault waits for a settled cluster, injects a fault into a broker and prints the effect.
 func (b *bench) fault(ctx context.Context, kind string, broker int32) error {
 	if err := b.settle(ctx); err != nil {
 		return err
@@ -229,7 +232,7 @@ func (b *bench) fault(ctx context.Context, kind string, broker int32) error {
 		return err
 	}
 	all := last.Sub(at)
-	select { // the load continues for a moment, because a gap is recorded when it ends
+	select { // a gap is measured only when it ends, so let the load continue for a moment
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(2 * time.Second):
@@ -252,8 +255,8 @@ func (b *bench) fault(ctx context.Context, kind string, broker int32) error {
 	return nil
 }
 
-// turns kills the three brokers in turn, 10 s apart. Partitions of the killed leader become
-// unavailable; those with other leaders must not.
+// turns kills the three brokers in turn, 10 s apart. It prints the worst gap of the partitions that
+// the killed broker led, and of the other partitions, which should remain available.
 func (b *bench) turns(ctx context.Context) error {
 	for turn := range int32(b.kills) {
 		broker := turn % 3
@@ -336,7 +339,8 @@ func cpuTime(pid int) (time.Duration, error) {
 }
 
 func parseCPUTime(stat string) (time.Duration, error) {
-	// The second field is the name in parentheses, which may contain any character.
+	// The second field is the name of the process in parentheses. The name may contain spaces and
+	// parentheses, so the fields are counted from the last parenthesis.
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 13 {
 		return 0, fmt.Errorf("parse /proc/PID/stat: only %d fields", len(fields))
@@ -358,7 +362,8 @@ func (b *bench) resetGaps() {
 	b.gaps = nil
 }
 
-// worst returns the longest gap since at, of the loaded partitions in led and of the others.
+// worst returns the longest gap that ended at or after the time at: touched for partitions in led,
+// untouched for the other partitions.
 func (b *bench) worst(led map[int32]bool, at time.Time) (touched, untouched time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -403,9 +408,10 @@ func (b *bench) led(ctx context.Context, broker int32) (map[int32]bool, error) {
 	return led, err
 }
 
-// awaitInSync waits until a replica is out of sync, and then until all replicas are in sync, and
-// returns the time of the latter. Any broker answers, and its metadata image may be outdated, so it
-// waits for twenty equal responses in a row.
+// awaitInSync waits until some replica is out of sync, then waits until all replicas are in sync
+// again, and returns the time at which they were. Any broker may respond, and its metadata image
+// may be outdated. So all replicas must be in sync in twenty responses in a row; the first of them
+// is the returned time.
 func (b *bench) awaitInSync(ctx context.Context) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -458,7 +464,8 @@ func (b *bench) settle(ctx context.Context) error {
 	}
 }
 
-// pid returns the process of a broker, from the last line `broker N started pid=P` of the output.
+// pid returns the process id of a broker. It reads the id from the last line `broker N started
+// pid=P` of the file b.output.
 func (b *bench) pid(broker int32) (pid int, err error) {
 	file, err := os.Open(b.output)
 	if err != nil {

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// TestPIDIsThatOfTheLastStart checks that pid returns the last started process, and an error
-// without one, never the pid of another process.
+// TestPIDIsThatOfTheLastStart checks that pid returns the process that a broker started last. If
+// the broker has not started a process, pid must return an error and not the process of another
+// broker.
 func TestPIDIsThatOfTheLastStart(t *testing.T) {
 	b := bench{output: filepath.Join(t.TempDir(), "out")}
 	if _, err := b.pid(0); err == nil {
@@ -21,19 +22,20 @@ func TestPIDIsThatOfTheLastStart(t *testing.T) {
 	}
 	for broker, want := range map[int32]int{0: 12, 1: 11} {
 		if pid, err := b.pid(broker); err != nil || pid != want {
-			t.Errorf("broker %d: pid %d, %v; want %d", broker, pid, err, want)
+			t.Errorf("broker %d: got pid %d, %v; want %d", broker, pid, err, want)
 		}
 	}
 	if pid, err := b.pid(2); err == nil {
-		t.Errorf("broker 2 was never started, but has pid %d", pid)
+		t.Errorf("broker 2, never started: got pid %d, want an error", pid)
 	}
 }
 
-// TestCPUTimeIsUserAndSystem checks the sum for a process name with parentheses and spaces.
+// TestCPUTimeIsUserAndSystem parses a line whose process name contains parentheses and spaces. The
+// result must be the sum of user and system time.
 func TestCPUTimeIsUserAndSystem(t *testing.T) {
 	got, err := parseCPUTime("42 (a (b) 1 2) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0")
 	if err != nil || got != 2*time.Second {
-		t.Errorf("%s, %v; want 2s", got, err)
+		t.Errorf("got %s, %v; want 2s", got, err)
 	}
 	for _, bad := range []string{"", "42 (a) S 1", "42 (a) S 1 2 3 4 5 6 7 8 9 10 x 50 0"} {
 		if got, err := parseCPUTime(bad); err == nil {
@@ -42,8 +44,8 @@ func TestCPUTimeIsUserAndSystem(t *testing.T) {
 	}
 }
 
-// TestWorstIgnoresGapsBeforeTheFault checks that gaps that ended before the fault do not count, and
-// that the others count for their own group of partitions.
+// TestWorstIgnoresGapsBeforeTheFault checks that worst ignores gaps that ended before the fault,
+// and returns the longest of the other gaps for each of the two groups of partitions.
 func TestWorstIgnoresGapsBeforeTheFault(t *testing.T) {
 	at := time.Unix(100, 0)
 	b := bench{gaps: []gap{
@@ -53,7 +55,7 @@ func TestWorstIgnoresGapsBeforeTheFault(t *testing.T) {
 	}}
 	touched, untouched := b.worst(map[int32]bool{0: true}, at)
 	if touched != 3*time.Second || untouched != 2*time.Second {
-		t.Errorf("worst gaps are %s and %s, want 3s and 2s", touched, untouched)
+		t.Errorf("got worst gaps %s and %s, want 3s and 2s", touched, untouched)
 	}
 	if b.resetGaps(); len(b.gaps) != 0 {
 		t.Error("resetGaps left gaps")

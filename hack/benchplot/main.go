@@ -17,8 +17,8 @@ import (
 	"strings"
 )
 
-// run is one line of results. The names are those of `heartwood bench purgatory --json`; Kafka's
-// results have only the first six fields.
+// run is one line of results. Its JSON names are those of `heartwood bench purgatory --json`.
+// Kafka's results contain only the first six fields.
 type run struct {
 	Case       string  `json:"case"`
 	Kind       string  `json:"kind"`
@@ -32,7 +32,7 @@ type run struct {
 	LateP99    float64 `json:"lateness_p99_ms"`
 }
 
-// cell identifies a measurement; several runs repeat it.
+// cell identifies a measurement. Several runs may measure the same cell.
 type cell struct {
 	name, kind string
 	rate       int
@@ -70,7 +70,7 @@ func plot(out io.Writer, results, kafka, svg string) error {
 	return nil
 }
 
-// add parses a line of results and adds it to cells.
+// add parses a line of results and adds the run to its cell.
 func add(cells map[cell][]run, line string) error {
 	var r run
 	if err := json.Unmarshal([]byte(line), &r); err != nil {
@@ -117,7 +117,7 @@ func perMillion(r run) float64 { return r.CPUSeconds / r.Requests * 1e6 }
 
 func sorted(cells map[cell][]run) []cell {
 	return slices.SortedFunc(maps.Keys(cells), func(a, b cell) int {
-		order := func(rate int) int { // rate 0, as fast as possible, is last
+		order := func(rate int) int { // rate 0 means as fast as possible, so it is sorted last
 			if rate == 0 {
 				return math.MaxInt
 			}
@@ -143,7 +143,7 @@ func table(out io.Writer, cells map[cell][]run, name string) {
 		fmt.Fprintf(out, "| %d | %s | %.2f (%.2f to %.2f) | %.0f |", c.rate, c.kind,
 			median(runs, perMillion), least, most,
 			median(runs, func(r run) float64 { return r.Achieved }))
-		if runs[0].Memory == 0 { // Kafka's benchmark does not report it
+		if runs[0].Memory == 0 { // a result of Kafka's benchmark, which reports no memory
 			fmt.Fprintf(out, " - | - | - |\n")
 			continue
 		}
@@ -155,21 +155,21 @@ func table(out io.Writer, cells map[cell][]run, name string) {
 	}
 }
 
-// The dimensions of the picture, in pixels.
+// Dimensions of one of the two charts in the picture, and its margins, in pixels.
 const (
 	width, height           = 460, 340
 	left, right, top, below = 60, 20, 40, 60
 )
 
-// pictured lists the kinds in the picture, in the order of the legend; the other kinds are only in
-// the tables.
+// pictured lists the kinds in the picture, in the order of the legend. Other kinds appear in the
+// tables only.
 var pictured = []struct{ kind, colour string }{
 	{"kafka", "#e7298a"}, {"afterfunc", "#d95f02"}, {"heap", "#7570b3"}, {"purgatory", "#1b7837"},
 	{"baseline", "#999999"},
 }
 
-// picture draws the CPU time over the target rate, on a logarithmic axis, for both cases side by
-// side. It omits rate 0.
+// picture returns an SVG with two charts side by side, one for each case. Each shows the CPU time
+// over the target rate on a logarithmic axis, without rate 0.
 func picture(cells map[cell][]run) string {
 	highest := 0.0
 	for _, runs := range cells {
@@ -218,7 +218,7 @@ func axes(b *strings.Builder, name string, highest float64) {
 		"target rate, requests per second</text>\n", width/2, height-below+34)
 }
 
-// curve draws the runs of one kind in one case, at all rates.
+// curve draws the medians of one kind in one case, at all rates.
 func curve(b *strings.Builder, cells map[cell][]run, of cell, colour string, highest float64) {
 	var points []string
 	for _, c := range sorted(cells) {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// write creates a file of lines.
+// write creates a file with the given lines and returns its name.
 func write(t *testing.T, lines ...string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "results")
@@ -41,7 +41,8 @@ func TestPlot(t *testing.T) {
 	if err := plot(&out, results, kafka, svg); err != nil {
 		t.Fatal(err)
 	}
-	// The table has medians per million requests; the runs have half a million.
+	// The table contains medians of the CPU time per million requests. The runs have half a million
+	// requests, so their CPU times appear doubled.
 	low, high, _ := strings.Cut(out.String(), "| high: rate")
 	order := 0
 	for _, want := range []string{
@@ -51,26 +52,26 @@ func TestPlot(t *testing.T) {
 	} {
 		at := strings.Index(low, want)
 		if at < order {
-			t.Errorf("%q is missing or out of order in\n%s", want, low)
+			t.Errorf("got no line %q, or it is out of order, in\n%s", want, low)
 		}
 		order = at
 	}
 	if !strings.Contains(high, "| 25000 | sundial | 8.00 (8.00 to 8.00) |") {
-		t.Errorf("the table of the high case has no line for its run:\n%s", high)
+		t.Errorf("got no line for the run in the table of the high case:\n%s", high)
 	}
 	picture, err := os.ReadFile(svg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	wellFormed(t, string(picture))
-	// The low case has two points of the purgatory, without rate 0, and one of Kafka. The highest
-	// value is 8, so 3.00 is at 3/8.
+	// The low case has three points: two of the purgatory (rate 0 is omitted) and one of Kafka. The
+	// highest value is 8, from the high case, so 3.00 is drawn at 3/8 of the height.
 	if points := strings.Count(string(picture), "<circle"); points != 3 {
-		t.Errorf("the picture has %d points, want 3", points)
+		t.Errorf("got %d points in the picture, want 3", points)
 	}
 	if want := fmt.Sprintf("cx=\"%.1f\" cy=\"%.1f\"", xOf(400_000),
 		yOf(3, 8)); !strings.Contains(string(picture), want) {
-		t.Errorf("the picture has no point at %s:\n%s", want, picture)
+		t.Errorf("got no point at %s in the picture:\n%s", want, picture)
 	}
 }
 
@@ -88,11 +89,11 @@ func wellFormed(t *testing.T, picture string) {
 
 func TestCoordinates(t *testing.T) {
 	if yOf(0, 4) != height-below || yOf(4, 4) != top {
-		t.Errorf("0 and the highest value have the coordinates %v and %v", yOf(0, 4), yOf(4, 4))
+		t.Errorf("got coordinates %v and %v for 0 and the highest value, want the bottom and the top", yOf(0, 4), yOf(4, 4))
 	}
 	if a, b, c := xOf(25_000), xOf(100_000),
 		xOf(400_000); a < left || c > width-right || math.Abs((b-a)-(c-b)) > 1e-9 {
-		t.Errorf("rates have the coordinates %v, %v and %v: not logarithmic, or outside", a, b, c)
+		t.Errorf("got coordinates %v, %v and %v of three rates, want equal distances, inside the chart", a, b, c)
 	}
 }
 
@@ -105,7 +106,7 @@ func TestMedian(t *testing.T) {
 	}
 	for want, some := range map[float64][]run{2: runs(9, 1, 2), 2.5: runs(4, 1, 9, 1), 7: runs(7)} {
 		if got := median(some, func(r run) float64 { return r.Achieved }); got != want {
-			t.Errorf("median is %v, want %v", got, want)
+			t.Errorf("got median %v, want %v", got, want)
 		}
 	}
 }
@@ -116,11 +117,11 @@ func TestPlotRejectsInvalidResults(t *testing.T) {
 		`{"case":"low","kind":"heap"}`} {
 		if err := plot(io.Discard, write(t, line), "", svg); err == nil ||
 			!strings.Contains(err.Error(), "parse ") {
-			t.Errorf("%s: %v, want a parse error", line, err)
+			t.Errorf("%s: got %v, want a parse error", line, err)
 		}
 	}
 	if err := plot(io.Discard, filepath.Join(t.TempDir(), "none"), "", svg); !errors.Is(err,
 		os.ErrNotExist) {
-		t.Errorf("missing file: %v, want os.ErrNotExist", err)
+		t.Errorf("missing file: got %v, want os.ErrNotExist", err)
 	}
 }

@@ -24,15 +24,15 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// produceVersion is the last version before compact fields, which keeps the parsing of responses
-// simple.
+// produceVersion is the version of the produce requests. It is the last version before flexible
+// versions with tagged fields, which would make the headers of requests and responses more complex.
 const produceVersion = 8
 
 // load describes the requests to send.
 type load struct {
 	address, topic       string
 	pid                  int // process id of the broker
-	recordBytes, records int // bytes of a record's value, records of a batch
+	recordBytes, records int // bytes per record value, records per batch
 	batches, inFlight    int
 	idempotent           bool
 }
@@ -87,7 +87,8 @@ func (l *load) run() error {
 	return nil
 }
 
-// exchange sends the frames in rotation and reads one response for each.
+// exchange sends l.batches requests, for which it uses the frames in rotation, and reads one
+// response for each request.
 func (l *load) exchange(socket net.Conn, frames [][]byte) error {
 	slots := make(chan struct{}, l.inFlight)
 	failed := make(chan error, 1)
@@ -96,7 +97,7 @@ func (l *load) exchange(socket net.Conn, frames [][]byte) error {
 			slots <- struct{}{}
 			if _, err := socket.Write(frames[i%len(frames)]); err != nil {
 				failed <- err
-				_ = socket.Close() // ends the read loop
+				_ = socket.Close() // ends the loop that reads responses
 				return
 			}
 		}
@@ -115,7 +116,7 @@ func (l *load) exchange(socket net.Conn, frames [][]byte) error {
 	return nil
 }
 
-// readResponse reads one response and returns the error in it, if any.
+// readResponse reads one response. It returns an error if the response contains an error code.
 func readResponse(socket io.Reader) error {
 	var size [4]byte
 	if _, err := io.ReadFull(socket, size[:]); err != nil {
@@ -144,8 +145,8 @@ func readResponse(socket io.Reader) error {
 	return nil
 }
 
-// frames returns the encoded requests: one that can be repeated or, with sequence numbers, all of
-// them.
+// frames returns encoded requests. Without sequence numbers it returns one request, which can be
+// sent repeatedly. With sequence numbers it returns all l.batches requests.
 func (l *load) frames() ([][]byte, error) {
 	count := 1
 	id := record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
@@ -179,7 +180,7 @@ func (l *load) frames() ([][]byte, error) {
 	return frames, nil
 }
 
-// frame encodes a request with one batch.
+// frame encodes a produce request that contains one batch.
 func (l *load) frame(batch []byte) []byte {
 	req := kmsg.NewPtrProduceRequest()
 	req.SetVersion(produceVersion)
@@ -199,9 +200,9 @@ func (l *load) frame(batch []byte) []byte {
 	return frame
 }
 
-// cpuTime returns the CPU time of a process's threads from the scheduler's accounting, because
-// /proc/PID/stat counts only hundredths of seconds. It does not include threads that have exited; a
-// broker's threads do not exit while it works.
+// cpuTime returns the CPU time of a process's threads. It reads schedstat, because /proc/PID/stat
+// has a resolution of only a hundredth of a second. The result does not include threads that have
+// exited; the threads of a broker do not exit while the broker works.
 func cpuTime(pid int) (time.Duration, error) {
 	paths, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/schedstat")
 	if err != nil || len(paths) == 0 {

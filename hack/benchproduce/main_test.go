@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// encodeResponse encodes a broker's response with an error code.
+// encodeResponse encodes a produce response with an error code.
 func encodeResponse(code int16) []byte {
 	response := kmsg.NewPtrProduceResponse()
 	response.SetVersion(produceVersion)
@@ -34,12 +34,12 @@ func TestErrorCodeInResponseIsReturned(t *testing.T) {
 	}
 	if err := readResponse(bytes.NewReader(encodeResponse(45))); err == nil ||
 		!strings.Contains(err.Error(), "error code 45") {
-		t.Errorf("response with error code 45: %v", err)
+		t.Errorf("response with error code 45: got error %v, want it to contain the code", err)
 	}
 	for _, bad := range [][]byte{nil, {0, 0, 0, 3, 1, 2, 3}, {0xff, 0xff, 0xff, 0xff},
 		encodeResponse(0)[:20]} {
 		if err := readResponse(bytes.NewReader(bad)); err == nil {
-			t.Errorf("% x: no error", bad)
+			t.Errorf("response % x: got no error, want one", bad)
 		}
 	}
 }
@@ -48,7 +48,7 @@ func TestSequenceNumbersAreConsecutive(t *testing.T) {
 	l := load{topic: "t", recordBytes: 10, records: 7, batches: 3, idempotent: true}
 	frames, err := l.frames()
 	if err != nil || len(frames) != 3 {
-		t.Fatalf("%d frames: %v", len(frames), err)
+		t.Fatalf("got %d frames, error %v; want 3 frames", len(frames), err)
 	}
 	for i, frame := range frames {
 		req := kmsg.NewPtrProduceRequest()
@@ -58,12 +58,13 @@ func TestSequenceNumbersAreConsecutive(t *testing.T) {
 		}
 		b, _, err := record.Next(req.Topics[0].Partitions[0].Records)
 		if err != nil || b.BaseSequence() != int32(7*i) {
-			t.Errorf("batch %d has sequence %d: %v", i, b.BaseSequence(), err)
+			t.Errorf("batch %d: got sequence %d, error %v; want seven more than the batch before", i, b.BaseSequence(), err)
 		}
 	}
 }
 
-// TestExchange uses a broker that answers each request, and one that closes the connection.
+// TestExchange sends five requests to a broker that responds to all of them, and to a broker that
+// closes the connection after two responses. The second exchange must return an error.
 func TestExchange(t *testing.T) {
 	for _, responses := range []int{5, 2} {
 		here, there := net.Pipe()
@@ -79,7 +80,7 @@ func TestExchange(t *testing.T) {
 		}()
 		l := load{batches: 5, inFlight: 1}
 		if err := l.exchange(here, [][]byte{{1, 2, 3}}); (err == nil) != (responses == 5) {
-			t.Errorf("exchange with %d responses: %v", responses, err)
+			t.Errorf("exchange with %d responses: got error %v, want one only for 2 responses", responses, err)
 		}
 		_ = here.Close()
 	}
@@ -95,7 +96,7 @@ func TestCPUTimeIncreases(t *testing.T) {
 		used++
 	}
 	if after, err := cpuTime(os.Getpid()); err != nil || after < before {
-		t.Errorf("CPU time was %v, and %[3]v after %[2]d rounds: %[4]v", before, used, after, err)
+		t.Errorf("got CPU time %v, and %[3]v after %[2]d rounds (error %[4]v), want an increase", before, used, after, err)
 	}
 	if _, err := cpuTime(-1); err == nil {
 		t.Error("cpuTime of a missing process returned no error")

@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// strict decodes manifests of all Kubernetes kinds and CRDs, and rejects unknown and duplicate
+// fields.
 var strict = func() runtime.Decoder {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme,
@@ -32,8 +34,8 @@ var strict = func() runtime.Decoder {
 	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 }()
 
-// decode decodes each document strictly. Kinds without a Go type (those of the Prometheus operator)
-// are only parsed.
+// decode decodes all documents and rejects unknown fields. Kinds without a Go type (those of the
+// Prometheus operator) are only parsed as YAML.
 func decode(in io.Reader) ([]runtime.Object, error) {
 	var objects []runtime.Object
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(in))
@@ -61,7 +63,7 @@ func decodeOne(document []byte) (runtime.Object, error) {
 		return nil, fmt.Errorf("parse a manifest: %w\n%s", err, document)
 	}
 	if len(fields) == 0 {
-		return nil, nil //nolint:nilnil // a document of comments is no object and no error
+		return nil, nil //nolint:nilnil // a document that contains only comments is valid
 	}
 	object, _, err := strict.Decode(document, nil, nil)
 	if runtime.IsNotRegisteredError(err) {
@@ -91,8 +93,8 @@ func check(objects []runtime.Object,
 	return errors.Join(faults...)
 }
 
-// restricted checks that a pod satisfies the restricted profile of the Pod Security Standards and
-// has a read-only root file system, probes and resource requests.
+// restricted checks that a pod satisfies the restricted profile of the Pod Security Standards. It
+// also checks that each container has a read-only root file system, probes and resource requests.
 func restricted(name string, pod *corev1.PodSpec) error {
 	context := pod.SecurityContext
 	if context == nil || context.RunAsNonRoot == nil || !*context.RunAsNonRoot ||
@@ -119,8 +121,8 @@ func restricted(name string, pod *corev1.PodSpec) error {
 	return nil
 }
 
-// sameCRD checks that templating has not changed a CRD, including numbers and CEL rules, and that
-// helm uninstall keeps it.
+// sameCRD checks that a CRD as rendered by the chart equals the generated one, including numbers
+// and CEL rules, and that helm uninstall keeps it.
 func sameCRD(rendered, generated *apiextensionsv1.CustomResourceDefinition) error {
 	switch {
 	case generated == nil:

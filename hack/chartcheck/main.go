@@ -1,6 +1,6 @@
-// Command chartcheck checks rendered manifests from stdin: they have no unknown or duplicate
-// fields, pods satisfy the restricted profile, CRDs equal those that the code generates, and the
-// kinds are exactly the expected ones.
+// Command chartcheck checks rendered manifests that it reads from standard input. They must contain
+// no unknown or duplicate fields, and exactly the expected kinds. Pods must satisfy the restricted
+// profile of the Pod Security Standards. CRDs must equal those that are generated from the code.
 package main
 
 import (
@@ -40,12 +40,12 @@ func run(in io.Reader, crdsDirectory string, kinds []string) error {
 	}
 	for _, kind := range kinds {
 		if !found[kind] {
-			return fmt.Errorf("no %s among the %d objects", kind, len(objects))
+			return fmt.Errorf("check kinds: no %s among the %d objects", kind, len(objects))
 		}
 		delete(found, kind)
 	}
 	for kind := range found {
-		return fmt.Errorf("unexpected %s; expected are %v", kind,
+		return fmt.Errorf("check kinds: unexpected %s; want only %v", kind,
 			slices.Sorted(slices.Values(kinds)))
 	}
 	fmt.Printf("%d objects checked\n", len(objects))

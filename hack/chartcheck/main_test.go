@@ -38,7 +38,7 @@ func TestRenderedManifestsAreChecked(t *testing.T) {
 	tests := map[string]struct {
 		in    string
 		kinds string
-		want  string // part of the error; empty for none
+		want  string // part of the error; empty if no error is expected
 	}{
 		"valid": {deployment + "---\n# empty\n---\n" + monitor,
 			"Deployment,PodMonitor", ""},
@@ -70,7 +70,7 @@ func TestRenderedManifestsAreChecked(t *testing.T) {
 			err := run(strings.NewReader(test.in), crds, strings.Split(test.kinds, ","))
 			if test.want == "" && err != nil || test.want != "" &&
 				(err == nil || !strings.Contains(err.Error(), test.want)) {
-				t.Errorf("error %v, want one with %q", err, test.want)
+				t.Errorf("got error %v, want one that contains %q", err, test.want)
 			}
 		})
 	}
@@ -83,24 +83,24 @@ func TestCRDMustBeKeptAndUnchanged(t *testing.T) {
 	}
 	topics := generated["topics.heartwood.dev"]
 	if topics == nil {
-		t.Fatalf("no topics CRD among %d", len(generated))
+		t.Fatalf("got no topics CRD among %d CRDs", len(generated))
 	}
 	rendered := topics.DeepCopy()
 	if err := sameCRD(rendered, topics); err == nil ||
 		!strings.Contains(err.Error(), "deleted with the chart") {
-		t.Errorf("a CRD without the keep policy: %v", err)
+		t.Errorf("CRD without resource policy keep: got error %v, want a rejection", err)
 	}
 	rendered.Annotations["helm.sh/resource-policy"] = "keep"
 	if err := sameCRD(rendered, topics); err != nil {
-		t.Errorf("the same CRD: %v", err)
+		t.Errorf("unchanged CRD with resource policy keep: got error %v, want none", err)
 	}
 	spec := rendered.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
 	spec.XValidations = nil
 	rendered.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = spec
 	if err := sameCRD(rendered, topics); err == nil {
-		t.Error("a CRD without its CEL rules is accepted")
+		t.Error("CRD without its CEL rules: got no error")
 	}
 	if err := sameCRD(rendered, nil); err == nil {
-		t.Error("a CRD that is not generated is accepted")
+		t.Error("CRD that is not generated: got no error")
 	}
 }

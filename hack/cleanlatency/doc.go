@@ -1,5 +1,5 @@
-// Command cleanlatency measures the latency of acks=all produce requests while a command runs, for
-// hack/bench-clean-latency.sh. Records are sent at a constant rate, and each latency counts from
-// the time at which the record was due, so that a stall counts for all records that were due during
-// it.
+// Command cleanlatency measures the latency of produce requests with acks=all while a command runs.
+// hack/bench-clean-latency.sh uses it. Records are due at a constant rate. The latency of a record
+// starts at its due time, not when it is sent, so a stall increases the latencies of all records
+// that are due during the stall.
 package main

@@ -36,7 +36,7 @@ func main() {
 	}
 }
 
-// measure prints the result of run. It ends early on an interrupt.
+// measure runs the measurement and prints its result. An interrupt ends it with an error.
 func measure(o options) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -47,14 +47,14 @@ func measure(o options) error {
 	return json.NewEncoder(os.Stdout).Encode(measured)
 }
 
-// options holds the flags.
+// options contains the values of the flags.
 type options struct {
 	broker, topic             string
 	keys, size, rate, records int
 	command                   []string
 }
 
-// result holds the measured latencies in milliseconds.
+// result contains the measured latencies in milliseconds.
 type result struct {
 	Records int     `json:"records"`
 	Seconds float64 `json:"seconds"`
@@ -68,7 +68,7 @@ func run(ctx context.Context, o options) (result, error) {
 	if o.topic == "" || o.keys < 1 || o.size < 1 || o.rate < 0 ||
 		(len(o.command) == 0) == (o.records == 0) || o.rate == 0 && o.records == 0 {
 		return result{}, errors.New(
-			"need -topic, and either -records or a command; a command needs -rate")
+			"need -topic, and either -records or a command; a command also needs -rate")
 	}
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(o.broker), kgo.DefaultProduceTopic(o.topic),
@@ -80,7 +80,8 @@ func run(ctx context.Context, o options) (result, error) {
 		return result{}, err
 	}
 	defer client.Close()
-	// The first record waits for metadata and for the connection, so it is not counted.
+	// The latency of the first record is not measured, because it includes the requests for
+	// metadata and the connection.
 	if err := client.ProduceSync(ctx,
 		&kgo.Record{Key: []byte("first"), Value: []byte("x")}).FirstErr(); err != nil {
 		return result{}, fmt.Errorf("produce the first record: %w", err)
@@ -98,7 +99,7 @@ func run(ctx context.Context, o options) (result, error) {
 	return (&sender{options: o, client: client}).send(ctx)
 }
 
-// errDone is the cause with which a completed command ends the measurement.
+// errDone is the cause of the context's end when the command has completed.
 var errDone = errors.New("the command has completed")
 
 // sender sends records and stores the latency of each. Acknowledgements arrive on the client's
@@ -109,10 +110,11 @@ type sender struct {
 
 	mu   sync.Mutex
 	took []time.Duration
-	err  error // the first error
+	err  error // the first error of a record
 }
 
-// send sends until the command has completed, or all records were sent.
+// send sends records until the command has completed or all records were sent, and waits for all
+// acknowledgements.
 func (s *sender) send(ctx context.Context) (result, error) {
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
 	value := make([]byte, s.size)
@@ -126,7 +128,8 @@ func (s *sender) send(ctx context.Context) (result, error) {
 			due = began.Add(time.Duration(i) * time.Second / time.Duration(s.rate))
 			time.Sleep(time.Until(due))
 		}
-		// A background context, so that records in flight when the command completes still count.
+		// The background context lets records that are in flight when the command completes be
+		// acknowledged and measured too.
 		s.client.Produce(context.Background(),
 			&kgo.Record{Key: fmt.Appendf(nil, "key-%012d", random.IntN(s.keys)), Value: value},
 			func(_ *kgo.Record, err error) {

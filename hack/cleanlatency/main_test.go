@@ -14,7 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/dev"
 )
 
-// broker runs a cluster of one broker with the topic t, and returns its address.
+// broker starts a cluster of one broker with topic t, and returns the address of the broker. The
+// cluster stops when the test ends.
 func broker(t *testing.T) string {
 	t.Helper()
 	manifest := filepath.Join(t.TempDir(), "t.yaml")
@@ -32,7 +33,7 @@ func broker(t *testing.T) string {
 			DataDir: filepath.Join(t.TempDir(), "data"),
 			Out:     out, Logger: slog.New(slog.DiscardHandler),
 		})
-		_ = out.CloseWithError(err) // it never fails
+		_ = out.CloseWithError(err) // CloseWithError never fails
 		ended <- err
 	}()
 	t.Cleanup(func() {
@@ -60,17 +61,17 @@ func TestLatenciesAreMeasuredUntilTheCommandCompletes(t *testing.T) {
 	}
 	if measured.Records < 1 || measured.Seconds < 0.4 || measured.P50 > measured.P99 ||
 		measured.P99 > measured.Max || measured.Max <= 0 {
-		t.Errorf("measured %+v", measured)
+		t.Errorf("got %+v, want ascending percentiles over about half a second", measured)
 	}
 
 	o.command = []string{"false"}
 	if _, err := run(t.Context(), o); err == nil ||
 		!strings.Contains(err.Error(), "false: exit status 1") {
-		t.Errorf("failing command: %v", err)
+		t.Errorf("failing command: got error %v, want its exit status", err)
 	}
 	o.command, o.records, o.rate = nil, 100, 0
 	if measured, err = run(t.Context(), o); err != nil || measured.Records != 100 {
-		t.Errorf("without a rate: %+v, %v", measured, err)
+		t.Errorf("without a rate: got %+v, %v; want 100 records", measured, err)
 	}
 }
 
@@ -81,10 +82,10 @@ func TestPercentiles(t *testing.T) {
 	}
 	if r := s.result(time.Second); r.P50 != 501 || r.P99 != 991 || r.P999 != 1000 ||
 		r.Max != 1000 || r.Records != 1000 {
-		t.Errorf("result is %+v", r)
+		t.Errorf("got %+v, want the percentiles of 1 ms to 1000 ms", r)
 	}
 	if r := (&sender{}).result(0); r != (result{}) {
-		t.Errorf("result without records is %+v", r)
+		t.Errorf("without records: got %+v, want zero values", r)
 	}
 }
 
@@ -100,7 +101,7 @@ func TestInvalidFlagsAreRejected(t *testing.T) {
 	} {
 		if _, err := run(t.Context(), o); err == nil ||
 			!strings.Contains(err.Error(), "need -topic") {
-			t.Errorf("%s: %v, want an error", name, err)
+			t.Errorf("%s: got error %v, want one about the flags", name, err)
 		}
 	}
 }

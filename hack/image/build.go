@@ -16,17 +16,18 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// user is the user and group of the process. They are numeric so that Kubernetes can verify
-// runAsNonRoot.
+// user is the user and the group of the container's process. Both are numeric, because Kubernetes
+// can verify runAsNonRoot only for numeric users.
 const user = "65532:65532"
 
-// epoch is the timestamp of everything in the image, so that two builds of one commit have the same
-// digest.
+// epoch is the timestamp of all files and metadata in the image. It is constant, so that two builds
+// of the same binary have the same digest.
 var epoch = time.Unix(0, 0).UTC()
 
-// Spec describes the contents of an image.
+// Spec describes an image.
 type Spec struct {
-	// path of a static Linux binary, which becomes a file in the root directory and the entrypoint
+	// Binary is the path of a static Linux binary. In the image it is a file in the root directory,
+	// and the entrypoint.
 	Binary       string
 	Version      string
 	Revision     string
@@ -88,7 +89,7 @@ func configFile(built v1.Image, spec Spec, entrypoint string) *v1.ConfigFile {
 	return config
 }
 
-// archive returns the only layer as a tar archive: /tmp, /etc and the binary.
+// archive returns the image's only layer as a tar archive with /tmp, /etc and the binary.
 func archive(entrypoint string, binary []byte) ([]byte, error) {
 	var out bytes.Buffer
 	files := tar.NewWriter(&out)
@@ -112,8 +113,9 @@ func archive(entrypoint string, binary []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// checkStatic rejects a binary that needs a dynamic loader. The image has none, and such a binary
-// would fail only in a cluster, with "no such file or directory".
+// checkStatic rejects a binary that needs a dynamic loader. The image contains no loader, so such a
+// binary would fail when the container starts, with the misleading error "no such file or
+// directory".
 func checkStatic(path string) error {
 	binary, err := elf.Open(path)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// compile builds a small program, statically linked or not, and returns its path.
+// compile builds a small program and returns its path. If static is false, the program needs a
+// dynamic loader.
 func compile(t *testing.T, static bool) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -58,11 +59,11 @@ func TestImageContainsBinaryAndRunsAsNonRoot(t *testing.T) {
 	}
 	if config.Config.User != "65532:65532" ||
 		!slices.Equal(config.Config.Entrypoint, []string{"/program"}) {
-		t.Errorf("entrypoint is %v and user is %s", config.Config.Entrypoint, config.Config.User)
+		t.Errorf("got entrypoint %v and user %s, want /program and 65532:65532", config.Config.Entrypoint, config.Config.User)
 	}
 	for label, want := range map[string]string{"version": "v1.2.3", "licenses": "Apache-2.0"} {
 		if got := config.Config.Labels["org.opencontainers.image."+label]; got != want {
-			t.Errorf("label %s is %q, want %q", label, got, want)
+			t.Errorf("label %s: got %q, want %q", label, got, want)
 		}
 	}
 
@@ -81,7 +82,7 @@ func TestImageContainsBinaryAndRunsAsNonRoot(t *testing.T) {
 	}
 	slices.Sort(names)
 	if want := []string{"etc", "program", "tmp"}; !slices.Equal(trimmed(names), want) {
-		t.Errorf("image contains %v, want %v", names, want)
+		t.Errorf("got files %v in the image, want %v", names, want)
 	}
 }
 
@@ -126,6 +127,6 @@ func TestInvalidInputIsRejected(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a rejected image left the file %s: %v", out, err)
+		t.Errorf("after a rejected image: got file %s (%v), want none", out, err)
 	}
 }

@@ -1,6 +1,6 @@
 // Command image writes a container image as a docker-archive, without a container engine or a base
-// image. The image contains the static binary and the directories that a program may expect. The
-// same inputs give the same bytes, so the digest identifies the image.
+// image. The image contains a static binary, /tmp and /etc. The same inputs produce the same bytes,
+// so equal digests mean equal images.
 package main
 
 import (
@@ -53,7 +53,8 @@ func run(image, out string, spec Spec) error {
 	return nil
 }
 
-// write creates a temporary file and renames it, so that a reader never sees an incomplete image.
+// write writes the image to a temporary file and renames it to out, so that nobody reads an
+// incomplete image.
 func write(out string, tag name.Tag, built v1.Image) error {
 	partial, err := os.CreateTemp(filepath.Dir(out), filepath.Base(out)+".*")
 	if err != nil {

@@ -1,8 +1,8 @@
-// Command keyedlog writes the directory of one compacted partition, for hack/bench-cleaner.sh:
-// records whose keys recur in a given order, in segments of a given size, all of them sealed, each
-// with its key sidecar. It uses the log store: batches are validated and appended as on a leader,
-// and the cleaner builds the sidecars in the background.
+// Command keyedlog writes the directory of one compacted partition, for hack/bench-cleaner.sh. Its
+// flags set the order in which keys recur and the size of segments. All segments with records are
+// sealed and have a key sidecar. The command uses package logstore: batches are validated and
+// appended as on a leader, and the cleaner builds the sidecars in the background.
 //
-// The same flags produce the same records, keys and values, on every machine; timestamps are those
-// of the run.
+// The same flags produce records with the same keys and values on every machine. The timestamps of
+// the records are the times of the run.
 package main

@@ -5,20 +5,22 @@ import (
 	"math/rand/v2"
 )
 
-// order returns the number of the key of each record, 0 to keys-1.
+// order is a function that returns the key of a record, as a number from 0 to keys-1. record is the
+// number of the record.
 type order func(record int) int
 
-// orders are the orders in which keys recur.
+// orders contains the orders in which keys can recur, by the name in flag -order.
 var orders = map[string]func(random *rand.Rand, keys int) order{
-	// the key of each record is drawn independently
+	// Each record has a random key, independent of the other records.
 	"uniform": func(random *rand.Rand, keys int) order {
 		return func(int) int { return random.IntN(keys) }
 	},
-	// all keys, then all keys again in the same order
+	// Every key occurs once in ascending order; then all keys recur in the same order.
 	"same": func(_ *rand.Rand, keys int) order {
 		return func(record int) int { return record % keys }
 	},
-	// all keys, then all keys again, in another order each time
+	// Every key occurs once in ascending order; then all keys recur in another random order each
+	// time.
 	"random": func(random *rand.Rand, keys int) order {
 		var shuffled []int
 		return func(record int) int {
@@ -33,23 +35,25 @@ var orders = map[string]func(random *rand.Rand, keys int) order{
 	},
 }
 
-// keyBytes is the length of a key, similar to the keys in Kafka's benchmarks of its cleaner.
+// keyBytes is the length of a key. It is similar to the length of keys in Kafka's benchmarks of its
+// cleaner.
 const keyBytes = 16
 
-// appendKey appends the text of a key.
+// appendKey appends the text of a key, given by its number.
 func appendKey(into []byte, number int) []byte {
 	return fmt.Appendf(into, "key-%012d", number)
 }
 
-// Values are substrings of a text of poolBytes bytes, in words of a vocabulary, so that codecs
-// compress them to about a third.
+// The values of records are substrings of a random text, which consists of words of a vocabulary so
+// that codecs compress it to about a third. The text has poolBytes bytes, the vocabulary has the
+// given number of words.
 const (
 	poolBytes   = 8 << 20
 	words       = 4096
-	wordLetters = 12 // maximum; the minimum is 3
+	wordLetters = 12 // maximum letters of a word; the minimum is 3
 )
 
-// newPool returns the text.
+// newPool returns the random text of which values are substrings.
 func newPool(random *rand.Rand) []byte {
 	vocabulary := make([][]byte, words)
 	for i := range vocabulary {

@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// run writes the log and prints a summary. It ends early on an interrupt.
+// run writes the log and prints a summary. An interrupt ends it with an error.
 func run(o options, codec string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -58,7 +58,7 @@ func run(o options, codec string) (err error) {
 	return json.NewEncoder(os.Stdout).Encode(result)
 }
 
-// options holds the flags.
+// options contains the values of the flags.
 type options struct {
 	dir                 string
 	records, keys, size int
@@ -92,15 +92,16 @@ func (o options) validate() error {
 // summary describes the created log.
 type summary struct {
 	Records  int     `json:"records"`
-	Bytes    int64   `json:"bytes"` // size of the data files
+	Bytes    int64   `json:"bytes"` // total size of the data files
 	Segments int     `json:"segments"`
 	Seconds  float64 `json:"seconds"`
 }
 
-// sidecarTimeout bounds the wait for the sidecars, which the cleaner builds one at a time.
+// sidecarTimeout is the timeout for all key sidecars to be built; the cleaner builds one at a time.
 const sidecarTimeout = 10 * time.Minute
 
-// write creates the log and waits until each of its sealed segments has a sidecar.
+// write creates the log, and waits until all segments with records are sealed and have a key
+// sidecar.
 func write(ctx context.Context, o options) (result summary, err error) {
 	began := time.Now()
 	store, err := logstore.Open(logstore.Options{FS: vfs.OS{}, Dir: o.dir, Logger: slog.Default()})
@@ -119,7 +120,8 @@ func write(ctx context.Context, o options) (result summary, err error) {
 		return result, err
 	}
 	rolled := o.settings()
-	rolled.SegmentAge = time.Millisecond // the next maintenance of the log seals the active segment
+	// lets the next periodic maintenance of the log roll the active segment
+	rolled.SegmentAge = time.Millisecond
 	log.Configure(rolled, false)
 	result = summary{Records: o.records, Bytes: log.Stats().SizeBytes}
 	result.Segments, err = awaitSidecars(ctx, filepath.Join(o.dir, "t-0"), log.LogEnd(),
@@ -137,7 +139,7 @@ func (o options) settings() topicconfig.Settings {
 	return s
 }
 
-// append appends all records, as if producers had sent them.
+// append appends all records in batches, as if producers had sent them.
 func (o options) append(ctx context.Context, log *logstore.Log) error {
 	random := rand.New(rand.NewPCG(o.seed, 1))
 	next, pool := orders[o.order](random, o.keys), newPool(random)
@@ -172,8 +174,8 @@ func (o options) append(ctx context.Context, log *logstore.Log) error {
 	return nil
 }
 
-// awaitSidecars waits until all segments except the last one, which begins at end and is empty,
-// have sidecars. It returns their number.
+// awaitSidecars waits until every segment except the empty active one has a key sidecar. The active
+// segment begins at offset end. It returns the number of segments with a sidecar.
 func awaitSidecars(ctx context.Context, dir string, end int64, within time.Duration) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

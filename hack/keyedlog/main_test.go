@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestOrders checks that all keys first occur once, in order, and then again, in the same order or
-// in another one.
+// TestOrders checks three rounds over all keys. In the first round, keys must occur in ascending
+// order. In the later rounds, they must occur in the same order (same) or in another one (random).
 func TestOrders(t *testing.T) {
 	const keys = 50
 	for name, wantSame := range map[string]bool{"same": true, "random": false} {
@@ -21,20 +21,21 @@ func TestOrders(t *testing.T) {
 				seen[key] = true
 				same = same && key == i
 				if round == 0 && key != i {
-					t.Errorf("%s: record %d has key %d", name, i, key)
+					t.Errorf("%s: record %d: got key %d, want the number of the record", name, i, key)
 				}
 			}
 			if len(seen) != keys {
-				t.Errorf("%s: %d keys of %d occur in round %d", name, len(seen), keys, round)
+				t.Errorf("%s: got %d of %d keys in round %d", name, len(seen), keys, round)
 			}
 		}
 		if same != wantSame {
-			t.Errorf("%s: same order in every round is %v, want %v", name, same, wantSame)
+			t.Errorf("%s: got the same order in every round: %v, want %v", name, same, wantSame)
 		}
 	}
 }
 
-// TestLogIsSealedAndHasSidecars checks that no record is left in the active segment.
+// TestLogIsSealedAndHasSidecars checks that every segment with records is sealed and has a key
+// sidecar.
 func TestLogIsSealedAndHasSidecars(t *testing.T) {
 	o := options{dir: t.TempDir(), records: 1000, keys: 300, size: 512, order: "uniform",
 		segmentBytes: 128 << 10, batchBytes: 16 << 10}
@@ -49,10 +50,10 @@ func TestLogIsSealedAndHasSidecars(t *testing.T) {
 	}
 	sidecars, err := filepath.Glob(filepath.Join(o.dir, "t-0", "*.keys"))
 	if err != nil || len(sidecars) != result.Segments || result.Segments < 4 {
-		t.Errorf("%d segments, %d sidecars: %v", result.Segments, len(sidecars), err)
+		t.Errorf("got %d segments and %d sidecars (%v), want at least 4, in equal numbers", result.Segments, len(sidecars), err)
 	}
 	if result.Records != 1000 || result.Bytes < 1000*512 {
-		t.Errorf("summary is %+v", result)
+		t.Errorf("got summary %+v, want 1000 records of 512 bytes", result)
 	}
 }
 

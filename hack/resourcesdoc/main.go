@@ -1,5 +1,5 @@
-// Command resourcesdoc generates docs/resources.md from the CRDs in config/crd: `go run
-// ./hack/resourcesdoc`. Unlike crd-ref-docs it prints the messages of CEL rules.
+// Command resourcesdoc generates docs/resources.md from the CRDs in config/crd. Unlike the tool
+// crd-ref-docs, it includes the messages of CEL rules.
 package main
 
 import (
@@ -28,7 +28,7 @@ manifest is applied; its text is the error message. Settings that a Topic shares
 the default that its description states.
 `
 
-// kinds are the kinds in the order of the page.
+// kinds are the resources, in the order of their sections on the page.
 var kinds = []string{"logclusters", "topics", "partitions"}
 
 func run(out io.Writer, dir string) error {
@@ -99,7 +99,7 @@ func writeFields(text *strings.Builder, path string, schema *apiextensions.JSONS
 			allowed(&field),
 			strings.Join(description, " "))
 		if name == "conditions" {
-			continue // a type of Kubernetes
+			continue // metav1.Condition is documented by Kubernetes
 		}
 		if field.Items != nil && field.Items.Schema != nil {
 			writeFields(text, full+"[]", field.Items.Schema)
@@ -120,7 +120,7 @@ func typeOf(field *apiextensions.JSONSchemaProps) string {
 	return field.Type
 }
 
-// allowed returns the allowed values of a field: its enum or its range.
+// allowed returns the allowed values of a field: the values of its enum, or its range.
 func allowed(field *apiextensions.JSONSchemaProps) string {
 	values := make([]string, 0, len(field.Enum))
 	for _, value := range field.Enum {
@@ -142,7 +142,7 @@ func allowed(field *apiextensions.JSONSchemaProps) string {
 	return lowest + ".." + highest
 }
 
-// oneLine formats a description for a table cell.
+// oneLine joins the lines of a text and escapes |, so that the text fits in a table cell.
 func oneLine(text string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", "\\|")
 }

@@ -1,6 +1,7 @@
 // Command textsample prints a sample of the repository's text for a review by a reader who did not
 // write it: comments and log messages drawn with a seed, and every condition, event and help text.
-// The reader marks each item as clear or not at first reading; CONTRIBUTING.md has the procedure.
+// The reader marks each item as clear at first reading or not. CONTRIBUTING.md describes the
+// procedure.
 package main
 
 import (
@@ -18,13 +19,13 @@ import (
 	"strings"
 )
 
-// item is one text and where it stands.
+// item is one text and its place in the repository.
 type item struct {
 	place string // file:line
 	text  string
 }
 
-// texts holds the items of one tree by kind.
+// texts contains the items of the repository by kind.
 type texts struct {
 	comments, logs, conditions, helps []item
 }
@@ -47,7 +48,7 @@ func main() {
 	list("Help texts", found.helps)
 }
 
-// sample returns n items at random, in the order of the tree.
+// sample returns n random items, in their order in the repository.
 func sample(draw *rand.Rand, from []item, n int) []item {
 	picked := draw.Perm(len(from))
 	picked = picked[:min(n, len(picked))]
@@ -67,7 +68,7 @@ func list(title string, items []item) {
 	}
 }
 
-// collect parses every Go file below root but generated ones.
+// collect parses all Go files below root, except generated ones, and returns their texts.
 func collect(root string) (*texts, error) {
 	found := &texts{}
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
@@ -111,7 +112,8 @@ func (f *texts) file(root, name string) error {
 	}
 	states := strings.HasPrefix(rel, "controllers/") || rel == "internal/metadata/partition.go" ||
 		strings.HasPrefix(rel, "api/summary/")
-	skip := map[ast.Node]bool{} // literals of log calls, errors, imports and tags
+	// literals that are no condition texts: those of log calls, errors and struct tags
+	skip := map[ast.Node]bool{}
 	ast.Inspect(parsed, func(node ast.Node) bool {
 		switch node := node.(type) {
 		case *ast.ImportSpec, *ast.Field:
@@ -133,7 +135,8 @@ func (f *texts) file(root, name string) error {
 	return nil
 }
 
-// call takes the message of a log call, and the last argument of a flag's definition.
+// call adds the message of a log call to f.logs, or the help text of a flag's definition to
+// f.helps. It adds literals of log calls and errors to skip.
 func (f *texts) call(call *ast.CallExpr, at func(token.Pos) string, skip map[ast.Node]bool) {
 	selector, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || len(call.Args) == 0 {
@@ -168,7 +171,7 @@ var logMethods = []string{
 	"Log", "LogAttrs",
 }
 
-// keyed collects the value of a key-value pair that is a command's Short, Long or Example.
+// keyed adds the value of a field Short, Long or Example of a cobra command to f.helps.
 func (f *texts) keyed(rel string, pair *ast.KeyValueExpr, at func(token.Pos) string) {
 	key, ok := pair.Key.(*ast.Ident)
 	if !ok || !strings.HasPrefix(rel, "cmd/") ||
@@ -180,7 +183,7 @@ func (f *texts) keyed(rel string, pair *ast.KeyValueExpr, at func(token.Pos) str
 	}
 }
 
-// joined is the text of a literal or of a sum of literals.
+// joined returns the text of a string literal or of a concatenation of string literals.
 func joined(e ast.Expr) string {
 	if sum, ok := e.(*ast.BinaryExpr); ok {
 		return joined(sum.X) + joined(sum.Y)
@@ -198,11 +201,11 @@ func literal(node ast.Node) (string, bool) {
 	return text, err == nil
 }
 
-// contextLines is how many lines of code are shown with a comment.
+// contextLines is the number of lines of code that are shown below a comment.
 const contextLines = 3
 
-// context returns the code that a reader of the file sees with a comment: the head of the enclosing
-// declaration, and the commented lines.
+// context returns the code that is shown with a comment: the first line of the enclosing
+// declaration, and the lines that the comment precedes or ends.
 func context(name string, set *token.FileSet, file *ast.File, group *ast.CommentGroup) string {
 	content, err := os.ReadFile(name)
 	if err != nil {
@@ -210,9 +213,9 @@ func context(name string, set *token.FileSet, file *ast.File, group *ast.Comment
 	}
 	lines := strings.Split(string(content), "\n")
 	first, last := set.Position(group.Pos()), set.Position(group.End()).Line
-	from, to := last, last+contextLines // lines after the comment, counted from 0
+	from, to := last, last+contextLines // zero-based line numbers: the lines after the comment
 	if strings.TrimSpace(lines[first.Line-1][:first.Column-1]) != "" {
-		from, to = first.Line-1, last // a comment at the end of a line of code
+		from, to = first.Line-1, last // the comment is at the end of a line of code: show this line
 	}
 	var code strings.Builder
 	for _, decl := range file.Decls {
