@@ -1,10 +1,13 @@
 // Package lease observes the Leases by which brokers show that they are alive. Brokers
-// (internal/metadata/kube) and the operator (controllers/brokerstate) use the same observation.
+// (internal/metadata/kube) and the operator (controllers/brokerstate) use this package, so both
+// apply the same rules.
 //
-// Everything here is pure: an Observation is a value, and the current time is an argument.
+// All functions are pure: an Observation is an immutable value, and the current time is an
+// argument.
 //
-// An observer does not compare its clock with the holder's: a Lease is valid for its duration after
-// the observer has seen a renewal. Otherwise a broker whose clock is behind would never be alive.
-// Only the first observation of a Lease has no earlier one to compare with, so it uses the holder's
-// renewTime.
+// An observer does not compare its own clock with the holder's clock. A Lease is valid for its
+// duration from the time, by the observer's clock, at which the observer noticed a renewal. If the
+// clocks were compared, a broker whose clock is behind would never be alive. Only the first
+// observation of a Lease compares the clocks: it has no earlier renewTime to compare with, so it
+// uses the age of the renewTime.
 package lease

@@ -9,37 +9,36 @@ import (
 )
 
 const (
-	// Duration is how long a broker's Lease is valid after a renewal. It is also used for a Lease
-	// without a positive leaseDurationSeconds.
+	// Duration is the time for which a broker's Lease is valid after a renewal. It is also used for
+	// a Lease whose leaseDurationSeconds is missing or not positive.
 	Duration = 6 * time.Second
 	// RenewInterval is the interval at which a broker renews its Lease.
 	RenewInterval = 2 * time.Second
 )
 
-// Observation is what an observer knows about one Lease. The zero value is a Lease that has not
-// been observed.
+// Observation is what an observer has learned about one Lease. The zero value represents a Lease
+// that has not been observed.
 type Observation struct {
-	// Held reports whether the Lease has a holder. A broker that stops gracefully releases its
-	// Lease.
+	// Held is true if the Lease has a holder. A broker that stops gracefully releases its Lease.
 	Held bool
 	// Renewed is the last renewTime that was observed, by the holder's clock.
 	Renewed time.Time
-	// ValidUntil is when the Lease expires unless another renewal is observed, by the observer's
-	// clock.
+	// ValidUntil is the time, by the observer's clock, at which the Lease expires unless another
+	// renewal is observed.
 	ValidUntil time.Time
-	// Duration is how long the Lease is valid after a renewal.
+	// Duration is the time for which the Lease is valid after a renewal.
 	Duration time.Duration
-	// Unverified reports whether the Lease had already expired at the first observation, by the
-	// holder's clock, and no renewal has been observed since. The holder may be dead, or its clock
-	// may be behind.
+	// Unverified is true if the Lease seemed to have expired already at the first observation,
+	// judged by the holder's renewTime, and no renewal has been observed since. Then either the
+	// holder has failed, or its clock is behind.
 	Unverified bool
 }
 
-// Observe returns the observation of a Lease at the time now, after an earlier observation.
+// Observe returns the observation of a Lease at the time now; o is the previous observation.
 //
-// A renewal is a renewTime that differs from the last one, not a later one: a holder whose clock
-// was set back still renews. Consequently a holder that dies is considered alive for a full
-// duration after its last renewal was observed.
+// Every change of the renewTime is a renewal, even to an earlier time, because the holder's clock
+// may have been set back. A holder that fails is considered alive until a full duration after the
+// observer noticed its last renewal.
 func (o Observation) Observe(lease *coordinationv1.Lease, now time.Time) Observation {
 	next := Observation{
 		Held:    lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "",
@@ -67,7 +66,8 @@ func (o Observation) Observe(lease *coordinationv1.Lease, now time.Time) Observa
 	return next
 }
 
-// Extend returns the observation with the Lease valid for one duration from now.
+// Extend returns the observation after a renewal at the time now: the Lease is valid for one
+// duration from now on.
 func (o Observation) Extend(now time.Time) Observation {
 	o.ValidUntil, o.Unverified = now.Add(o.Duration), false
 	return o
@@ -76,7 +76,7 @@ func (o Observation) Extend(now time.Time) Observation {
 // Seen reports whether the Lease has been observed.
 func (o Observation) Seen() bool { return !o.ValidUntil.IsZero() }
 
-// Expired reports whether the Lease has run out at the time now.
+// Expired reports whether the Lease has expired at the time now.
 func (o Observation) Expired(now time.Time) bool { return !now.Before(o.ValidUntil) }
 
 // Alive reports whether the Lease proves at the time now that its holder is alive.
@@ -84,14 +84,16 @@ func (o Observation) Alive(now time.Time) bool {
 	return o.Held && !o.Unverified && !o.Expired(now)
 }
 
-// Broker returns the LogCluster and the id of the broker that a Lease belongs to. ok is false if
-// the name is not that of a broker's Lease, or names another cluster than the label.
+// Broker returns the LogCluster and the id of the broker to which a Lease belongs. ok is false if
+// the Lease's name is not that of a broker's Lease, or if name and label contain different
+// clusters.
 func Broker(lease *coordinationv1.Lease) (cluster string, id int32, ok bool) {
 	cluster, id, ok = v1alpha1.ParseBrokerLeaseName(lease.Name)
 	return cluster, id, ok && cluster == lease.Labels[v1alpha1.LabelCluster]
 }
 
-// Epoch returns the broker epoch that holds a Lease, or held it last: its leaseTransitions.
+// Epoch returns the broker epoch of the present or last holder of a Lease: the Lease's
+// leaseTransitions.
 func Epoch(lease *coordinationv1.Lease) int64 {
 	if transitions := lease.Spec.LeaseTransitions; transitions != nil {
 		return int64(*transitions)

@@ -12,7 +12,8 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// renewedAt returns a Lease of 6 s with a renewTime by the holder's clock.
+// renewedAt returns a Lease with a duration of 6 s. renewed is its renewTime, by the holder's
+// clock.
 func renewedAt(holder string, renewed time.Time) *coordinationv1.Lease {
 	return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: &holder, LeaseDurationSeconds: new(int32(6)),
@@ -54,7 +55,7 @@ func TestLeaseIsValidForItsDurationAfterAnObservedRenewal(t *testing.T) {
 				now := noon.Add(step.at)
 				o = o.Observe(renewedAt(step.holder, noon.Add(step.renewed)), now)
 				if o.Alive(now) != step.alive || o.Unverified != step.unverified {
-					t.Errorf("%s after noon: alive %t, unverified %t; want %t, %t", step.at,
+					t.Errorf("%s after noon: got alive %t, unverified %t; want %t, %t", step.at,
 						o.Alive(now), o.Unverified, step.alive, step.unverified)
 				}
 			}
@@ -68,29 +69,29 @@ func TestDurationOfALease(t *testing.T) {
 		10: 10 * time.Second} {
 		lease.Spec.LeaseDurationSeconds = &seconds
 		if got := (Observation{}).Observe(lease, noon).Duration; got != want {
-			t.Errorf("leaseDurationSeconds %d: duration %v, want %v", seconds, got, want)
+			t.Errorf("leaseDurationSeconds %d: got duration %v, want %v", seconds, got, want)
 		}
 	}
 	lease.Spec.LeaseDurationSeconds = nil
 	if got := (Observation{}).Observe(lease, noon).Duration; got != Duration {
-		t.Errorf("without leaseDurationSeconds: duration %v, want %v", got, Duration)
+		t.Errorf("without leaseDurationSeconds: got duration %v, want %v", got, Duration)
 	}
 }
 
 func TestExtendMakesAnUnverifiedLeaseValid(t *testing.T) {
 	o := Observation{}.Observe(renewedAt("a", noon.Add(-time.Hour)), noon)
 	if o = o.Extend(noon); !o.Alive(noon.Add(5*time.Second)) || o.Alive(noon.Add(6*time.Second)) {
-		t.Errorf("%+v", o)
+		t.Errorf("got %+v, want the Lease valid for 6 s", o)
 	}
 }
 
 func TestEmptyLeaseHasNoHolder(t *testing.T) {
 	o := Observation{}.Observe(&coordinationv1.Lease{}, noon)
 	if o.Held || o.Alive(noon) || !o.Seen() {
-		t.Errorf("%+v", o)
+		t.Errorf("got %+v, want a Lease without a holder", o)
 	}
 	if epoch := Epoch(&coordinationv1.Lease{}); epoch != 0 {
-		t.Errorf("epoch %d", epoch)
+		t.Errorf("got epoch %d, want 0", epoch)
 	}
 }
 
@@ -112,7 +113,7 @@ func TestBrokerOfALease(t *testing.T) {
 			lease.Labels = map[string]string{v1alpha1.LabelCluster: c.label}
 		}
 		if _, id, ok := Broker(lease); ok != c.ok || id != c.id {
-			t.Errorf("%s: broker %d, %t; want %d, %t", name, id, ok, c.id, c.ok)
+			t.Errorf("%s: got broker %d, %t; want %d, %t", name, id, ok, c.id, c.ok)
 		}
 	}
 }
@@ -123,7 +124,7 @@ func TestShutdownIsAnnouncedByOneBrokerEpoch(t *testing.T) {
 	for epoch, want := range map[int32]bool{3: false, 4: true, 5: false} {
 		lease.Spec.LeaseTransitions = &epoch
 		if got := Leaving(lease); got != want {
-			t.Errorf("epoch %d: leaving %t, want %t", epoch, got, want)
+			t.Errorf("epoch %d: got leaving %t, want %t", epoch, got, want)
 		}
 	}
 }

@@ -1,4 +1,5 @@
-// Package lint tests rules that no compiler checks: which packages may import which, which packages
-// are pure, the length of files and functions, package comments, links and paths in documents, and
-// the seeds of random tests. docs/architecture.md explains the layers. The package has only tests.
+// Package lint tests rules that the compiler does not check: the permitted imports between
+// packages, pure packages, the length of files and functions, package comments, wording, links and
+// paths in documents, and seeds of random tests. docs/architecture.md explains the layers. The
+// package contains only tests.
 package lint

@@ -13,15 +13,18 @@ import (
 
 var (
 	link = regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`)
-	// quotedPath matches a path of this repository in a document: in backquotes, from the root.
+	// quotedPath matches a path in backquotes in a document. The path is relative to the root of
+	// the repository.
 	quotedPath = regexp.MustCompile(
 		"`((?:internal|cmd|api|controllers|config|charts|docs|hack|test)/[A-Za-z0-9_./*-]+)`",
 	)
-	// docsPath matches the path of a document in a comment. An ADR may be named by its number.
+	// docsPath matches the path of a document in a comment. The path of an ADR may end with its
+	// number.
 	docsPath = regexp.MustCompile(`\bdocs/[A-Za-z0-9_./-]*[A-Za-z0-9]`)
 )
 
-// External links are not checked, as that needs the network.
+// TestLinksInDocumentsExist checks the links between files of the repository. It does not check
+// external links, because that requires network access.
 func TestLinksInDocumentsExist(t *testing.T) {
 	for _, document := range documents(t) {
 		for _, target := range links(t, document) {
@@ -32,7 +35,8 @@ func TestLinksInDocumentsExist(t *testing.T) {
 	}
 }
 
-// Paths in documents, and of documents in comments, exist.
+// TestPathsInDocumentsExist checks that the paths that are mentioned in documents exist, and the
+// paths of documents that are mentioned in Go files.
 func TestPathsInDocumentsExist(t *testing.T) {
 	for _, document := range documents(t) {
 		for _, found := range quotedPath.FindAllStringSubmatch(read(t, document), -1) {
@@ -50,8 +54,9 @@ func TestPathsInDocumentsExist(t *testing.T) {
 	}
 }
 
-// Every document can be reached from the README by links. A link to a directory reaches its README
-// or, without one, all of its documents. So docs/adr/README.md must list every decision.
+// TestEveryDocumentIsLinked checks that a reader can reach every document in docs from README.md by
+// following links. A link to a directory leads to its README or, if there is none, to all of its
+// documents. As docs/adr has a README, it must link every ADR.
 func TestEveryDocumentIsLinked(t *testing.T) {
 	all := documents(t)
 	reached := map[string]bool{}
@@ -85,7 +90,7 @@ func TestEveryDocumentIsLinked(t *testing.T) {
 	}
 }
 
-// documents lists the Markdown files of the repository, from its root.
+// documents returns the paths of all Markdown files, relative to the root of the repository.
 func documents(t *testing.T) []string {
 	t.Helper()
 	var found []string
@@ -111,7 +116,7 @@ func documents(t *testing.T) []string {
 	return found
 }
 
-// links returns the targets of links within the repository, from its root.
+// links returns the targets of a document's links to files of the repository, relative to its root.
 func links(t *testing.T, document string) []string {
 	t.Helper()
 	var targets []string
@@ -123,7 +128,8 @@ func links(t *testing.T, document string) []string {
 	return targets
 }
 
-// exists reports whether a path of the repository, which may contain *, exists.
+// exists reports whether a file or directory matches a pattern, which is a path from the root and
+// may contain *.
 func exists(pattern string) bool {
 	found, err := filepath.Glob(root + pattern)
 	return err == nil && len(found) > 0

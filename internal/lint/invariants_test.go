@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// docs/cleaner-invariants.md lists every invariant with an existing test that is named after it.
+// TestEveryCleanerInvariantHasATest checks that docs/cleaner-invariants.md lists every invariant,
+// with an existing test that is named after the invariant or the reason why there is none.
 func TestEveryCleanerInvariantHasATest(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "cleaner-invariants.md"))
 	if err != nil {
@@ -29,7 +30,7 @@ func TestEveryCleanerInvariantHasATest(t *testing.T) {
 			row := rows[name]
 			named := regexp.MustCompile("`Test([A-Z]\\d+)*" + name + `[A-Z]`).MatchString(row)
 			if !named && !strings.Contains(row, "no test of its own: ") {
-				t.Errorf("%s has no test named after it: %q", name, row)
+				t.Errorf("%s: got no test named after it in row %q", name, row)
 			}
 		}
 	}
@@ -41,7 +42,7 @@ func TestEveryCleanerInvariantHasATest(t *testing.T) {
 	}
 }
 
-// testNames returns the names of all tests below internal.
+// testNames returns the names of all tests in directory internal.
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}

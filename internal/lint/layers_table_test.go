@@ -1,7 +1,8 @@
 package lint
 
-// layers lists the imports of each package within this module, in its code without tests. Imports
-// go only downward in this table. A package without an entry fails the test.
+// layers lists, for each package, the packages of this module that its code (without tests) may
+// import. A package may import only packages that are listed above it. Every package must have an
+// entry.
 var layers = map[string][]string{
 	"api/v1alpha1": {},
 	"api/report":   {},
@@ -136,22 +137,25 @@ var layers = map[string][]string{
 	"internal/lint": {},
 }
 
-// testLayers lists the additional imports of a package's tests. Every test may also import
-// test/kit, and the packages that its own package reaches by layers.
+// testLayers lists, for some packages, the packages that their tests may import in addition. Every
+// test may also import test/kit, and the direct and indirect imports of its package in layers.
 var testLayers = map[string][]string{
-	"controllers/brokerstate": {"internal/operator/render"}, // compares names
-	"internal/bench/client":   {"internal/dev"},             // measures a cluster
+	// compares the names of pods and Leases
+	"controllers/brokerstate": {"internal/operator/render"},
+	"internal/bench/client":   {"internal/dev"}, // runs a cluster to measure
 	// measures the compression ratio
 	"internal/bench/tickets": {"internal/compress"},
-	"internal/broker":        {"internal/metadata/local"}, // runs whole brokers
+	"internal/broker":        {"internal/metadata/local"}, // runs brokers with a metadata store
 	// verifies what a store has written
-	"internal/logstore":        {"internal/logstore/inspect"},
-	"internal/metadata/remote": {"internal/metadata/local", "internal/vfs"}, // serves a store
-	"internal/replica":         {"internal/logstore/cleaner"},               // compacts replicas
+	"internal/logstore": {"internal/logstore/inspect"},
+	// serves this store to a client
+	"internal/metadata/remote": {"internal/metadata/local", "internal/vfs"},
+	"internal/replica":         {"internal/logstore/cleaner"}, // compacts replicas
 }
 
-// purePackages are the packages that documents call pure: their code reads no clock, takes no lock,
-// starts no goroutine and does no I/O. The value lists imports that a package may use nevertheless.
+// purePackages are the packages that the documents describe as pure: their code reads no clock,
+// acquires no lock, starts no goroutine and does no I/O. The value lists otherwise forbidden
+// imports that the package may use.
 var purePackages = map[string][]string{
 	"api/summary":                   nil,
 	"internal/coordinator/assignor": nil,
@@ -160,7 +164,7 @@ var purePackages = map[string][]string{
 	"internal/coordinator/state":    nil,
 	"internal/lease":                nil,
 	"internal/logstore/checkpoint":  nil,
-	// atomic: hash slices share bitmaps and counters; vfs: the caller passes the files
+	// sync/atomic: hash slices share bitmaps and counters; vfs: the caller passes open files
 	"internal/logstore/clean":       {"sync/atomic", module + "internal/vfs"},
 	"internal/logstore/leaderepoch": nil,
 	"internal/logstore/producer":    nil,

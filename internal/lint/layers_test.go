@@ -12,12 +12,12 @@ import (
 
 const module = "heartwood.dev/heartwood/"
 
-// kubernetes lists the packages that may import Kubernetes clients, kafka those that may import the
-// types of the Kafka protocol.
+// kubernetes lists the directories whose packages may import Kubernetes client libraries. kafka
+// lists the directories whose packages may import the types of the Kafka protocol.
 var (
 	kubernetes = []string{
 		"api", "controllers", "internal/operator", "internal/metadata/kube", "cmd", "test", "hack",
-		// manifest uses the API server's validation code, without a client
+		// internal/manifest uses the API server's validation code, but no client.
 		"internal/manifest",
 	}
 	kafka = []string{"internal/wire", "internal/handler", "internal/coordinator", "internal/broker",
@@ -25,11 +25,11 @@ var (
 )
 
 func TestImportsGoDownward(t *testing.T) {
-	used := map[string]map[string]bool{} // imports of code, by package
+	used := map[string]map[string]bool{} // imports by the code of each package, without tests
 	for _, file := range sources(t) {
 		pkg := path.Dir(file)
 		if top := strings.SplitN(pkg, "/", 2)[0]; top == "cmd" || top == "test" || top == "hack" {
-			continue // commands and tests of whole programs may import any package
+			continue // packages in these directories may import any package
 		}
 		allowed, known := layers[pkg]
 		if !known && pkg != "internal" {
@@ -65,14 +65,15 @@ func TestImportsGoDownward(t *testing.T) {
 	}
 }
 
-// mayTestImport reports whether the tests of a package may import another one: test/kit, those of
-// testLayers, and all packages that the package reaches.
+// mayTestImport reports whether the tests of package pkg may import another package: one of
+// test/kit, one that testLayers lists, or one that pkg imports directly or indirectly.
 func mayTestImport(pkg, imported string) bool {
 	return strings.HasPrefix(imported, "test/kit") || slices.Contains(testLayers[pkg], imported) ||
 		reaches(pkg, imported)
 }
 
-// reaches reports whether a package imports another one, directly or indirectly.
+// reaches reports whether package pkg imports another package directly or indirectly, according to
+// layers.
 func reaches(pkg, imported string) bool {
 	return slices.ContainsFunc(layers[pkg],
 		func(below string) bool { return below == imported || reaches(below, imported) })

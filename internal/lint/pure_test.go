@@ -11,11 +11,12 @@ import (
 	"testing"
 )
 
-// impureImports are packages with locks or I/O. os and net include their subpackages.
+// impureImports are packages that provide locks or I/O. The subpackages of os and net are impure
+// too.
 var impureImports = []string{"sync", "sync/atomic", "os", "net", "syscall", "io/fs",
 	module + "internal/vfs"}
 
-// impureTimeFuncs are the functions of package time that read or wait for the clock.
+// impureTimeFuncs are the functions of package time that read the clock or start a timer.
 var impureTimeFuncs = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "Tick",
 	"NewTimer", "NewTicker"}
 
@@ -48,11 +49,12 @@ type impurity struct {
 	what string
 }
 
-// impurities returns the imports, calls and statements that a pure package must not have.
+// impurities returns the imports, calls and statements of a file that a pure package must not
+// contain. allowed lists imports that are permitted nevertheless.
 func impurities(file *ast.File, allowed []string) (found []impurity) {
 	timeName := ""
 	for _, spec := range file.Imports {
-		imported, _ := strconv.Unquote(spec.Path.Value) // valid, as the file was parsed
+		imported, _ := strconv.Unquote(spec.Path.Value) // cannot fail, because the file was parsed
 		if imported == "time" {
 			timeName = "time"
 			if spec.Name != nil {
@@ -105,6 +107,6 @@ func f() { go f(); clock.Now(); clock.Unix(0, 0); sort.Ints(nil) }
 	}
 	want := []string{"import of os", "import of net/http", "go statement", "time.Now"}
 	if !slices.Equal(got, want) {
-		t.Errorf("impurities %q, want %q", got, want)
+		t.Errorf("got impurities %q, want %q", got, want)
 	}
 }

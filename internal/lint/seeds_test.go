@@ -9,14 +9,15 @@ import (
 	"testing"
 )
 
-// unseeded are files whose random numbers do not affect what a test covers.
+// unseeded are files whose random numbers do not affect which cases a test covers.
 var unseeded = []string{
 	"test/kit/seed/seed.go",
-	"test/kit/process/process.go", // ports
+	"test/kit/process/process.go", // random ports
 }
 
-// Tests use neither the global random source nor a seed from the clock: their failures would occur
-// in unrelated changes and not be reproducible.
+// TestSeedsComeFromTheKit checks that tests use neither the global random source nor a seed from
+// the clock. Such tests would fail at random, in unrelated changes, and their failures could not be
+// reproduced.
 func TestSeedsComeFromTheKit(t *testing.T) {
 	for _, file := range sources(t) {
 		if !isTest(file) && !strings.HasPrefix(file, "test/") || slices.Contains(unseeded, file) ||
@@ -46,8 +47,8 @@ func TestSeedsComeFromTheKit(t *testing.T) {
 	}
 }
 
-// callee returns the name of the called function, and of its package or receiver if that is an
-// identifier.
+// callee returns the name of the called function or method, and the identifier before the dot: a
+// package or a receiver.
 func callee(call *ast.CallExpr) (name, of string) {
 	selected, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
@@ -59,7 +60,8 @@ func callee(call *ast.CallExpr) (name, of string) {
 	return selected.Sel.Name, of
 }
 
-// usesClock reports whether an expression calls UnixNano or a similar method.
+// usesClock reports whether an expression calls a method whose name starts with Unix, such as
+// UnixNano.
 func usesClock(e ast.Expr) (uses bool) {
 	ast.Inspect(e, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok {

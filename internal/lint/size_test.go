@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// Limits in lines. Most files and functions should be much shorter: 150 and 10.
+// The maximum length of files and functions, in lines. Most should be much shorter: about 150 lines
+// for a file and 10 for a function.
 const (
 	fileLinesMax     = 500
 	functionLinesMax = 70
@@ -69,8 +70,8 @@ func TestEveryPackageHasAComment(t *testing.T) {
 	}
 }
 
-// sources returns the Go files of the module, from its root, without generated files and nested
-// modules.
+// sources returns the paths of the module's Go files, relative to the root. It omits generated
+// files and nested modules.
 func sources(t *testing.T) []string {
 	t.Helper()
 	var files []string

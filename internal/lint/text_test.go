@@ -13,23 +13,25 @@ import (
 	"unicode/utf8"
 )
 
-// columnsMax is the longest line of code, comment or prose. A tab counts as one column.
+// columnsMax is the maximum width of a line of code, comment or prose. The width of a tab is one
+// column.
 const columnsMax = 100
 
-// phrasesFile lists wording that a reader has to read twice, one phrase a line.
+// phrasesFile lists the forbidden phrases, one per line: wording that readers have to read twice.
 const phrasesFile = "hack/phrases.txt"
 
 var (
-	// marker is a comment that a tool reads, which cannot be wrapped.
+	// marker matches a comment that a tool reads; it cannot be wrapped.
 	marker = regexp.MustCompile(`^\s*(//go:|// ?\+kubebuilder|//nolint|#!)`)
-	// quoted is a line with a string literal; URLs and texts in quotes are not broken.
+	// quoted matches a line with a string literal; string literals may exceed the limit.
 	quoted = regexp.MustCompile("[\"`]")
-	// generated are files that another program writes.
+	// generated lists files and directories that a program generates.
 	generated = []string{"docs/metrics.md", "docs/resources.md", "charts/heartwood/files/"}
 )
 
-// TestLinesEndAtColumn100 covers Go code, scripts and prose. Exempt are lines that cannot be
-// broken: directives, URLs, tables, code blocks of documents, and string literals.
+// TestLinesEndAtColumn100 checks the width of lines in Go code, documents and comments of scripts.
+// It ignores lines that cannot be broken: directives, URLs, tables, code blocks of documents, and
+// string literals.
 func TestLinesEndAtColumn100(t *testing.T) {
 	for _, file := range sources(t) {
 		raw := rawStringLines(t, file)
@@ -64,9 +66,9 @@ func TestLinesEndAtColumn100(t *testing.T) {
 	}
 }
 
-// TestPhrasesStayOut fails on the phrases of phrasesFile, and on sentences whose subject is a
-// question word, such as "Who waits is woken". A phrase that becomes a term of the field is removed
-// from the list.
+// TestPhrasesStayOut checks that no file contains a phrase of phrasesFile, or a sentence whose
+// subject is a question word, such as "Who waits is woken". If a phrase of the list is needed as a
+// technical term, remove it from the list.
 func TestPhrasesStayOut(t *testing.T) {
 	var phrases []string
 	for _, line := range strings.Split(strings.TrimSpace(read(t, phrasesFile)), "\n") {
@@ -97,8 +99,8 @@ func TestPhrasesStayOut(t *testing.T) {
 
 var (
 	questionWords = []string{"Who ", "Whom ", "What ", "Whatever ", "Nobody "}
-	// questionSubject matches such a word at the beginning of a comment or a sentence, before a
-	// verb or a noun, so not in a question.
+	// questionSubject matches a question word at the beginning of a comment or sentence that is
+	// followed by one of the listed verbs and nouns.
 	questionSubject = regexp.MustCompile(`(^|[.;:] +|// |# )(Who|Whom|What|Whatever|Nobody) ` +
 		`(has|have|is|was|are|were|stops|waits|holds|writes|reads|may|can|does|did|comes|came|goes|` +
 		`lies|stands|could|would|must|still|we|it|they|a|an|the|no|nobody|somebody)\b`)
@@ -121,9 +123,9 @@ func containsWords(line, phrase string) bool {
 
 func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '_' }
 
-// rawStringLines returns the lines of a test file that are part of a raw string: expected output,
-// which has the width that the program gives it. In other files, such as help texts of commands,
-// raw strings are held to the limit.
+// rawStringLines returns the lines of a test file that are part of a raw string, such as the
+// expected output of a program, which cannot be wrapped. For other files it returns none: there the
+// limit applies to raw strings too, such as help texts of commands.
 func rawStringLines(t *testing.T, file string) map[int]bool {
 	t.Helper()
 	lines := map[int]bool{}
@@ -146,18 +148,20 @@ func rawStringLines(t *testing.T, file string) map[int]bool {
 	return lines
 }
 
-// long reports whether a line exceeds columnsMax and could be broken: a line with a URL cannot.
+// long reports whether a line exceeds columnsMax. It ignores lines with a URL, which cannot be
+// broken.
 func long(line string) bool {
 	return utf8.RuneCountInString(line) > columnsMax && !strings.Contains(line, "://")
 }
 
-// comment reports whether a line is nothing but a comment of Go, shell, make or YAML.
+// comment reports whether a line consists only of a comment in Go, shell, make or YAML.
 func comment(line string) bool {
 	line = strings.TrimSpace(line)
 	return strings.HasPrefix(line, "//") || strings.HasPrefix(line, "#")
 }
 
-// scripts lists shell scripts, the Makefile, and YAML that people write, from the root.
+// scripts returns the paths of shell scripts, the Makefile, YAML files and similar files that
+// people write, relative to the root.
 func scripts(t *testing.T) []string {
 	t.Helper()
 	found := []string{"Makefile", ".golangci.yml", "Dockerfile"}

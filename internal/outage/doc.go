@@ -1,7 +1,7 @@
-// Package outage limits the logging of work that fails and is retried: it reports when an outage
-// begins and when it ends, and not every failure in between. On a full disk, or without the API
-// server, there are thousands of failures per second.
+// Package outage limits the logging of operations that fail and are retried. It reports the
+// beginning and the end of an outage, but not the failures in between: while a disk is full or the
+// API server is unavailable, there may be thousands of failures per second.
 //
-// It is pure: the owner of a State guards it, passes the current time, and logs without holding the
-// guard.
+// The package is pure. The owner of a State protects it with a lock and passes the current time to
+// its methods. The owner should write the log without holding the lock.
 package outage

@@ -2,18 +2,19 @@ package outage
 
 import "time"
 
-// interval is the minimum time between two reported beginnings. On a disk that is almost full,
-// small batches succeed and large ones fail, which is an outage every few milliseconds.
+// interval is the minimum time between two reported beginnings of outages. On a disk that is almost
+// full, small batches succeed and large ones fail, so outages begin every few milliseconds.
 const interval = time.Minute
 
-// State follows work that fails and is retried. The zero value is work that succeeds.
+// State is the state of an operation that may fail and is retried. The zero value is an operation
+// that has not failed.
 type State struct {
-	reported   bool      // the beginning was reported, and the end not yet
-	reportedAt time.Time // when a beginning was last reported
-	failures   int       // since then
+	reported   bool      // the beginning of an outage was reported, but not its end
+	reportedAt time.Time // the time at which a beginning was last reported
+	failures   int       // number of failures since reportedAt
 }
 
-// Fail counts a failure. It reports whether the failure begins an outage that is to be logged.
+// Fail counts a failure. begins is true if the caller must log the beginning of an outage.
 func (s *State) Fail(now time.Time) (begins bool) {
 	if !s.reported && (s.reportedAt.IsZero() || now.Sub(s.reportedAt) >= interval) {
 		*s = State{reported: true, reportedAt: now}
@@ -23,8 +24,8 @@ func (s *State) Fail(now time.Time) (begins bool) {
 	return begins
 }
 
-// Succeed reports whether a success ends an outage whose beginning was reported, and the number of
-// failures since then.
+// Succeed must be called after a success. ends is true if the caller must log the end of an outage;
+// then failures is the number of failures since the reported beginning.
 func (s *State) Succeed() (failures int, ends bool) {
 	if !s.reported {
 		return 0, false

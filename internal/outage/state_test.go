@@ -12,17 +12,19 @@ func TestOutageIsReportedOncePerMinuteAtMost(t *testing.T) {
 		after    time.Duration
 		fails    bool
 		reports  bool
-		failures int // with a reported end
+		failures int // expected number of failures, if an end is reported
 	}{
 		{0, false, false, 0},
 		{0, true, true, 0},
 		{time.Second, true, false, 0},
-		{2 * time.Minute, true, false, 0}, // one outage, however long
+		{2 * time.Minute, true, false, 0}, // the outage continues
 		{3 * time.Minute, false, true, 3},
 		{3 * time.Minute, false, false, 0},
-		{3*time.Minute + time.Second, true, true, 0}, // a minute after the last reported beginning
+		// more than a minute after the last reported beginning
+		{3*time.Minute + time.Second, true, true, 0},
 		{3*time.Minute + 2*time.Second, false, true, 1},
-		{3*time.Minute + 3*time.Second, true, false, 0}, // within a minute
+		// less than a minute after the last reported beginning
+		{3*time.Minute + 3*time.Second, true, false, 0},
 		{3*time.Minute + 4*time.Second, false, false, 0},
 		{4*time.Minute + time.Second, true, true, 0},
 		{4*time.Minute + 2*time.Second, false, true, 1},
@@ -35,7 +37,7 @@ func TestOutageIsReportedOncePerMinuteAtMost(t *testing.T) {
 			failures, reports = s.Succeed()
 		}
 		if reports != step.reports || failures != step.failures {
-			t.Errorf("after %v, fails %t: reports %t with %d failures, want %t with %d", step.after,
+			t.Errorf("after %v, fails %t: got reports %t with %d failures, want %t with %d", step.after,
 				step.fails, reports, failures, step.reports, step.failures)
 		}
 	}

@@ -7,26 +7,28 @@ import (
 	"slices"
 )
 
-// ErrNotEnoughBrokers is wrapped when a partition has more replicas than there are brokers: two
-// replicas on one broker would be lost together.
+// ErrNotEnoughBrokers is the error if a partition has more replicas than there are brokers. Two
+// replicas on one broker would be useless, because they would be lost together.
 var ErrNotEnoughBrokers = errors.New("not enough brokers")
 
 // Broker is a broker that may hold replicas.
 type Broker struct {
-	ID   int32  // unique among the brokers of a call
-	Rack string // "" for all brokers without a rack, which form one rack
+	ID   int32  // unique in each call of Assign or Fit
+	Rack string // "" if unknown; all brokers without a rack form one rack
 }
 
-// Assign assigns partitions existing..existing+count-1 of a topic to brokers, each to a number of
-// replicas, the preferred leader first. load is the number of replicas that each broker already
-// holds, by id. Replicas are spread across racks.
+// Assign assigns the replicas of new partitions to brokers. The topic already has existing
+// partitions; Assign returns the replicas of the next count partitions. Each partition has the
+// given number of replicas, the preferred leader first. load is the number of replicas that each
+// broker already holds, by broker id. The replicas of a partition are spread across racks.
 //
-// It returns count lists of distinct ids. existing and count are 0 or more; load may be nil. Assign
-// does not modify load: a caller that calls Assign again adds the result to load. Assign fails if
-// replicas < 1, and with ErrNotEnoughBrokers if replicas > len(brokers).
+// The result is count lists of distinct broker ids. existing and count must not be negative; load
+// may be nil. Assign does not modify load: before another call, the caller must add the result to
+// load. Assign returns an error if replicas < 1, and ErrNotEnoughBrokers if replicas >
+// len(brokers).
 //
-// The algorithm is greedy: it assigns a partition without regard to the following ones. It costs
-// count * replicas * brokers * replicas comparisons.
+// The algorithm is greedy: it assigns each partition without regard to the following partitions. It
+// needs about count * replicas * brokers * replicas comparisons.
 func Assign(brokers []Broker, load map[int32]int, existing, count, replicas int) ([][]int32,
 	error) {
 	if replicas < 1 {
@@ -50,21 +52,20 @@ type candidate struct {
 	Broker
 	load  int // replicas before this call
 	held  int // replicas assigned by this call
-	leads int // preferred leaderships assigned by this call
-	order int // breaks ties; a permutation of 0..n-1 over the brokers
+	leads int // partitions of this call whose preferred leader is this broker
+	order int // rank of the broker, 0 to n-1, which breaks ties; see newAssigner
 }
 
 // assigner is the state of one call of Assign.
 type assigner struct {
-	brokers []*candidate // sorted by id, so that the caller's order does not matter
+	brokers []*candidate // sorted by id, so that the result does not depend on the caller's order
 }
 
-// newAssigner sorts the brokers and sets the order of each. The first broker depends on all earlier
-// assignments. If the first broker were always the same, it would lead every partition of a cluster
-// with one-partition topics, because the loads are equal whenever a topic spans all brokers. The
-// first broker is chosen by scatter and not by rotation, because a rotation synchronizes with the
-// loads: with 2 replicas on 4 brokers, a rotation would always choose the same two brokers as
-// leaders.
+// newAssigner sorts the brokers by id and sets the order of each. The order starts at a broker that
+// depends on the total load and on existing. If it always started at the same broker, this broker
+// would lead all topics with one partition and a replica on every broker, because the loads are
+// then always equal. The total load determines the start by scatter. With a simple rotation (total
+// modulo n) and 2 replicas on 4 brokers, the same two brokers would always be the leaders.
 func newAssigner(brokers []Broker, load map[int32]int, existing int) *assigner {
 	a := &assigner{}
 	total := 0
@@ -81,17 +82,17 @@ func newAssigner(brokers []Broker, load map[int32]int, existing int) *assigner {
 	return a
 }
 
-// scatter mixes the bits of a number (the finalizer of splitmix64). 0 stays 0, so an empty cluster
-// starts with its first broker.
+// scatter mixes the bits of a number (the finalizer of splitmix64). It maps 0 to 0, so in an empty
+// cluster the order starts at the first broker.
 func scatter(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
 
-// assign chooses the brokers of one partition, one after the other, from the rack that the
-// partition uses least. The order is the last criterion and differs for each broker, so the result
-// never depends on the order of a slice.
+// assign chooses the brokers of one partition, one after the other, each from a rack with the
+// fewest replicas of this partition. The last criterion, order, differs for each broker, so the
+// choice is always unique.
 func (a *assigner) assign(replicas int) []int32 {
 	var chosen []*candidate
 	racks := map[string]int{}
@@ -99,9 +100,9 @@ func (a *assigner) assign(replicas int) []int32 {
 		best := slices.MinFunc(without(a.brokers, chosen), func(x, y *candidate) int {
 			return cmp.Or(
 				cmp.Compare(racks[x.Rack], racks[y.Rack]),
-				// The replicas of this call are compared first, and the existing load only if they
-				// are equal. Otherwise a new, empty broker would get every partition of the next
-				// topic, and all of its traffic.
+				// The replicas that this call has assigned are compared before the earlier load.
+				// Otherwise a new, empty broker would receive all partitions of the next topic,
+				// with all of its traffic.
 				cmp.Compare(x.held, y.held),
 				cmp.Compare(x.load, y.load),
 				cmp.Compare(x.order, y.order),
@@ -114,8 +115,9 @@ func (a *assigner) assign(replicas int) []int32 {
 	return leaderFirst(chosen)
 }
 
-// leaderFirst moves the broker with the fewest preferred leaderships of this call to the front of a
-// partition's brokers. Leaderships of earlier calls are unknown, because load holds replicas only.
+// leaderFirst returns the ids of a partition's brokers, first the broker that is the preferred
+// leader of the fewest partitions of this call. The leaders of earlier calls are unknown, because
+// load contains numbers of replicas only.
 func leaderFirst(chosen []*candidate) []int32 {
 	slices.SortStableFunc(chosen, func(x, y *candidate) int {
 		return cmp.Or(cmp.Compare(x.leads, y.leads), cmp.Compare(x.order, y.order))
@@ -128,8 +130,8 @@ func leaderFirst(chosen []*candidate) []int32 {
 	return ids
 }
 
-// without returns the elements of all that are not in some, in the same order. It does not modify
-// all.
+// without returns those elements of all that are not in some, in the order of all. It does not
+// modify all.
 func without(all, some []*candidate) []*candidate {
 	return slices.DeleteFunc(slices.Clone(all),
 		func(b *candidate) bool { return slices.Contains(some, b) })

@@ -27,7 +27,7 @@ func TestAssignKnownPlacements(t *testing.T) {
 		{"new partitions continue after the existing ones", three, map[int32]int{0: 1, 1: 1}, 2, 2,
 			1,
 			[][]int32{{2}, {0}}},
-		{"one partition goes to the least loaded broker", three, map[int32]int{0: 4, 1: 2, 2: 3}, 0,
+		{"one partition is assigned to the least loaded broker", three, map[int32]int{0: 4, 1: 2, 2: 3}, 0,
 			1,
 			1, [][]int32{{1}}},
 		{"an empty broker gets its share of a topic only", three, map[int32]int{0: 9, 1: 9}, 0,
@@ -55,13 +55,13 @@ func TestAssignKnownPlacements(t *testing.T) {
 func TestAssignRejectsMoreReplicasThanBrokers(t *testing.T) {
 	_, err := Assign([]Broker{{ID: 0}, {ID: 1}}, nil, 0, 1, 3)
 	if !errors.Is(err, ErrNotEnoughBrokers) {
-		t.Errorf("error %v, want ErrNotEnoughBrokers", err)
+		t.Errorf("got error %v, want ErrNotEnoughBrokers", err)
 	}
 	if _, err = Assign(nil, nil, 0, 1, 1); !errors.Is(err, ErrNotEnoughBrokers) {
-		t.Errorf("error %v without brokers, want ErrNotEnoughBrokers", err)
+		t.Errorf("without brokers: got error %v, want ErrNotEnoughBrokers", err)
 	}
 	if _, err = Assign([]Broker{{ID: 0}}, nil, 0, 1, 0); err == nil {
-		t.Error("no error for 0 replicas")
+		t.Error("0 replicas: got no error, want one")
 	}
 }
 
@@ -90,7 +90,8 @@ func randomCluster(random *rand.Rand) cluster {
 	return c
 }
 
-// TestAssignGuarantees checks the guarantees that doc.go lists, with random clusters.
+// TestAssignGuarantees checks with random clusters that Assign satisfies the guarantees in doc.go,
+// and that its result does not depend on the order of the brokers.
 func TestAssignGuarantees(t *testing.T) {
 	for seed := range seed.Sequence(t, 2000) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -107,7 +108,7 @@ func TestAssignGuarantees(t *testing.T) {
 			func(i, j int) { c.brokers[i], c.brokers[j] = c.brokers[j], c.brokers[i] })
 		again, _ := Assign(c.brokers, c.load, c.existing, c.count, c.replicas)
 		if diff := cmp.Diff(got, again); diff != "" {
-			t.Fatalf("seed %d: another result for the same brokers in another order:\n%s", seed,
+			t.Fatalf("seed %d: different results for two orders of the same brokers (-first +second):\n%s", seed,
 				diff)
 		}
 	}
@@ -122,7 +123,7 @@ func (c cluster) check(assigned [][]int32) string {
 		held[b.ID], leads[b.ID] = 0, 0
 	}
 	if len(assigned) != c.count {
-		return fmt.Sprintf("%d partitions assigned, %d requested", len(assigned), c.count)
+		return fmt.Sprintf("got %d assigned partitions, want %d", len(assigned), c.count)
 	}
 	for i, replicas := range assigned {
 		brokersUsed, racksUsed := map[int32]bool{}, map[string]bool{}
@@ -143,7 +144,7 @@ func (c cluster) check(assigned [][]int32) string {
 		leads[replicas[0]]++
 	}
 	if len(racks) > 1 {
-		return "" // replicas cannot be even across racks of different sizes
+		return "" // with racks of different sizes, brokers cannot hold equal numbers of replicas
 	}
 	if spread(held) > 1 {
 		return fmt.Sprintf("replicas are uneven: %v", held)
@@ -154,13 +155,13 @@ func (c cluster) check(assigned [][]int32) string {
 	return c.checkRemainder(held)
 }
 
-// checkRemainder checks that the remainder of an uneven division is assigned to the least loaded
-// brokers.
+// checkRemainder checks that, if some brokers hold one replica more than others, these are the
+// brokers with the smallest load.
 func (c cluster) checkRemainder(held map[int32]int) string {
 	for a := range held {
 		for b := range held {
 			if held[a] > held[b] && c.load[a] > c.load[b] {
-				return fmt.Sprintf("broker %d with load %d got more than broker %d with load %d", a,
+				return fmt.Sprintf("broker %d with load %d was assigned more replicas than broker %d with load %d", a,
 					c.load[a], b, c.load[b])
 			}
 		}
@@ -173,8 +174,9 @@ func spread(counts map[int32]int) int {
 	return slices.Max(values) - slices.Min(values)
 }
 
-// TestManySmallTopicsAreBalanced assigns one topic after the other and updates the load, as the
-// operator does.
+// TestManySmallTopicsAreBalanced assigns 400 topics with one partition, one after the other, and
+// updates the load as the operator does. The brokers must hold equal numbers of replicas and lead
+// similar numbers of partitions.
 func TestManySmallTopicsAreBalanced(t *testing.T) {
 	brokers := []Broker{{ID: 0}, {ID: 1}, {ID: 2}, {ID: 3}}
 	for replicas := 1; replicas <= 4; replicas++ {
@@ -190,10 +192,10 @@ func TestManySmallTopicsAreBalanced(t *testing.T) {
 			}
 		}
 		if spread(load) > 1 {
-			t.Errorf("%d replicas: uneven load %v", replicas, load)
+			t.Errorf("%d replicas: got load %v, want at most a difference of 1", replicas, load)
 		}
 		if fewest := slices.Min(slices.Collect(maps.Values(leads))); fewest < 75 {
-			t.Errorf("%d replicas: a broker leads %d of 400 partitions, its share is 100: %v",
+			t.Errorf("%d replicas: got a broker that leads %d of 400 partitions, want at least 75: %v",
 				replicas, fewest, leads)
 		}
 	}

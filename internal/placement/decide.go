@@ -7,25 +7,27 @@ import (
 	"slices"
 )
 
-// Options are the inputs of a decision besides the state of the partition and the brokers.
+// Options are the inputs of Decide besides the state of the partition and of the brokers.
 type Options struct {
 	// AllowUnclean allows unclean elections (Kafka's unclean.leader.election.enable).
 	AllowUnclean bool
-	// PreferLeader moves leadership back to the first replica. The caller sets it after the brokers
-	// have been stable for a while, as each move costs every client a metadata refresh.
+	// PreferLeader moves leadership back to the preferred leader, the first replica. The caller
+	// should set it only after the preferred leader has been stable for a while, because each move
+	// makes every client refresh its metadata.
 	PreferLeader bool
-	// ReplicaIncarnation is the incarnation id of replicas that this decision adds. It must be
-	// unique. See Partition.ReplicaIncarnations.
+	// ReplicaIncarnation is the incarnation id of replicas that this decision adds. It must be a
+	// new, unique id. See Partition.ReplicaIncarnations.
 	ReplicaIncarnation string
-	// AcceptedDataLoss is a user's consent to continue with the records of one disk. It is the
-	// value of DataLossConsent or, for an in-sync replica whose disk was replaced, the directory id
-	// of the new disk alone. It is empty if no user has consented.
+	// AcceptedDataLoss is a user's consent to continue with the records of one disk, although the
+	// disk may lack acknowledged records. It is a value of DataLossConsent, or only the directory
+	// id of a disk that replaced the disk of an in-sync replica. It is empty if no user has
+	// consented.
 	AcceptedDataLoss string
 }
 
-// DataLossConsent returns the consent to continue with the records of one disk, whichever records
-// the disk lacks. The consent is valid for one election: it contains the leader epoch, and the
-// election begins another one.
+// DataLossConsent returns the consent to continue with the records of one disk, even if the disk
+// lacks acknowledged records. The consent is valid for one election only, because it contains the
+// leader epoch and the election starts another leader epoch.
 func DataLossConsent(directory string, leaderEpoch int32) string {
 	return fmt.Sprintf("%s@%d", directory, leaderEpoch)
 }
@@ -33,34 +35,36 @@ func DataLossConsent(directory string, leaderEpoch int32) string {
 // Decision is the decided state of a partition.
 type Decision struct {
 	Partition
-	// Unclean reports that the leader was elected by this decision without proof that it has every
-	// acknowledged record: all in-sync replicas returned from an unclean stop, or the topic or a
-	// user accepted the loss.
+	// Unclean is true if this decision elected a leader without proof that the leader has every
+	// acknowledged record. Either all in-sync replicas have returned from an unclean stop, or the
+	// topic or a user has accepted the loss of records.
 	Unclean bool
 	// Awaited and Lost are set for a partition without a leader. Awaited are the in-sync replicas
 	// that the partition waits for. Lost are the in-sync replicas that returned with another disk,
-	// so that their records are lost.
+	// so their records are lost.
 	Awaited, Lost []int32
 }
 
-// Decide elects the leader of a partition, and decides its leader epoch, ISR and replicas, from the
-// states of the brokers. The operator and the store of `heartwood dev` change nothing else in a
-// partition. Decide is pure and idempotent: applied to its own result, it changes nothing. A broker
-// that is missing from brokers is down.
+// Decide elects the leader of a partition, and decides the partition's leader epoch, ISR and
+// replicas, from the states of the brokers. A broker that is missing in brokers is down. Decide is
+// pure and idempotent: if it is applied to its own result, it changes nothing. Every change that
+// the operator or the metadata store of `heartwood dev` makes to these fields is a result of Decide
+// or Retire. It decides in this order:
+//  1. Replicas: the brokers of Target are added to the replicas. Once all brokers of Target are in
+//     sync, the other replicas are removed. A broker that becomes a replica gets a new incarnation
+//     id.
+//  2. ISR: a member that stopped gracefully and has returned with its disk remains, with its new
+//     broker epoch. A member is removed if it is down, has returned from an unclean stop or with
+//     another disk, or is leaving, but only if an intact member remains. So the ISR never becomes
+//     empty: it always identifies a replica that has the records.
+//  3. Leader: the present leader remains while it is in sync in its broker epoch, unless it is
+//     leaving and has a possible successor. Otherwise an in-sync replica that is up and not leaving
+//     is elected; replicas whose address is least stale are preferred, and of these the first one.
+//     If there is no such replica, see electUnclean.
 //
-// In this order:
-//  1. Replicas: the brokers of Target are added to the replicas until all of them are in sync; then
-//     the others are removed. A broker that becomes a replica gets a new incarnation id.
-//  2. ISR: a member that stopped gracefully and returned with its disk stays, with its new broker
-//     epoch. A member that is down, returned from an unclean stop or with another disk, or is
-//     leaving, is removed if another member remains. So the ISR never loses its last member, which
-//     records where the records are.
-//  3. Leader: the present leader, while it is in sync in its broker epoch and is not leaving with a
-//     possible successor. Otherwise the first in-sync replica that is up and not leaving, of those
-//     with the least stale address. Without one, see electUnclean.
-//
-// The caller writes the result by compare-and-swap against its input, or under one lock. A
-// partition whose Topic does not exist is retired instead: see Retire.
+// The caller must write the result by compare-and-swap with the input, or hold one lock from
+// reading the input to writing the result. For a partition whose topic does not exist, the caller
+// uses Retire instead.
 func Decide(p Partition, brokers map[int32]BrokerState, options Options) Decision {
 	e := election{Partition: p.clone(), before: p, brokers: brokers, options: options}
 	e.addTargetReplicas()
@@ -68,13 +72,15 @@ func Decide(p Partition, brokers map[int32]BrokerState, options Options) Decisio
 	e.updateISR()
 	e.completeReassignment()
 	leader, epoch := e.chooseLeader()
-	e.completeReassignment() // an unclean leader may be the whole target
+	// an unclean election may have made the only broker of the target the leader
+	e.completeReassignment()
 	e.recordLeader(leader, epoch)
 	return e.decision()
 }
 
-// Retire returns a partition without a leader, for a partition whose topic does not exist. The
-// replicas that have the records, and the leader epoch, are kept.
+// Retire returns a partition whose topic does not exist without its leader. If the partition had a
+// leader, the leader epoch grows. Replicas and ISR are kept, because they identify the brokers that
+// have the records.
 func Retire(p Partition) Partition {
 	p = p.clone()
 	if p.Leader != NoLeader {
@@ -93,9 +99,9 @@ type election struct {
 	unclean   bool
 }
 
-// addTargetReplicas adds the brokers of the target to the replicas. A member of the ISR that is not
-// a replica, as after a user has overwritten the replicas, remains one until the others have its
-// records.
+// addTargetReplicas adds the brokers of the target to the replicas. It also adds members of the ISR
+// that are not replicas, for example because a user has overwritten the replicas: they must remain
+// replicas until others have their records.
 func (e *election) addTargetReplicas() {
 	target := e.Target
 	if len(target) == 0 {
@@ -113,10 +119,10 @@ func (e *election) addTargetReplicas() {
 	}
 }
 
-// beginIncarnation gives a broker that becomes a replica its incarnation id.
+// beginIncarnation sets the incarnation id of a broker that becomes a replica.
 func (e *election) beginIncarnation(id int32) {
 	if e.options.ReplicaIncarnation == "" {
-		return // a caller without incarnation ids
+		return // the caller does not use incarnation ids
 	}
 	if e.ReplicaIncarnations == nil {
 		e.ReplicaIncarnations = map[int32]string{}
@@ -125,9 +131,9 @@ func (e *election) beginIncarnation(id int32) {
 }
 
 // initializeISR sets the ISR of a new partition to all replicas whose brokers are up and not
-// leaving: the partition has no records that a replica could lack. A partition is new if both
-// leader epoch and ISR are empty; an empty ISR after an election would mean that no replica has the
-// records. Without a broker that may lead, the partition remains new.
+// leaving. This is safe, because a new partition has no records that a replica could lack. A
+// partition is new if its leader epoch is 0 and its ISR is empty. If no broker is up, the partition
+// remains new.
 func (e *election) initializeISR() {
 	if e.LeaderEpoch != 0 || len(e.ISR) != 0 {
 		return
@@ -145,8 +151,7 @@ func (e *election) initializeISR() {
 	}
 }
 
-// memberState is the state of a member of the ISR. A higher value proves more about the records
-// that the member has.
+// memberState is the state of a member of the ISR.
 type memberState int
 
 const (
@@ -163,8 +168,8 @@ const (
 	memberIntact
 )
 
-// state returns the state of a member. A broker whose directory id is unknown is not considered to
-// have another disk.
+// state returns the state of a member of the ISR. If the directory id of the broker or of the
+// member is unknown, the disk is assumed to be the same.
 func (e *election) state(m InSyncReplica) memberState {
 	b := e.brokers[m.Broker]
 	switch {
@@ -185,15 +190,16 @@ func (e *election) state(m InSyncReplica) memberState {
 	}
 }
 
-// updateISR gives intact members their present broker epoch and removes the others; see Decide. As
-// long as no intact member remains, it removes none: a member of unknown liveness may turn out to
-// be down, and when all brokers stop gracefully, all must be members at the next start.
+// updateISR updates the broker epochs of intact members and removes other members; see Decide. It
+// removes members only if an intact member remains that is not leaving. A member of unknown
+// liveness is not sufficient, because it may turn out to be down. And when all brokers stop
+// gracefully, their replicas must still be members at the next start.
 func (e *election) updateISR() {
 	remains := false
 	for i, m := range e.ISR {
 		if b := e.brokers[m.Broker]; e.state(m) == memberIntact {
-			// If the broker does not report its directory id, the recorded id stays. Otherwise the
-			// next replacement of the disk would not be detected.
+			// If the broker does not report its directory id, the stored id is kept. Otherwise a
+			// later replacement of the disk would not be detected.
 			e.ISR[i] = InSyncReplica{Broker: m.Broker, Epoch: b.Epoch,
 				Directory: cmp.Or(b.Directory, m.Directory)}
 			remains = remains || !b.Leaving
@@ -211,7 +217,8 @@ func (e *election) updateISR() {
 	})
 }
 
-// completeReassignment removes the other replicas once the whole target is in sync and not leaving.
+// completeReassignment removes the replicas that are not in the target, if all brokers of the
+// target may lead.
 func (e *election) completeReassignment() {
 	if e.Target == nil {
 		return
@@ -228,7 +235,8 @@ func (e *election) completeReassignment() {
 		func(id int32, _ string) bool { return !slices.Contains(e.Replicas, id) })
 }
 
-// preference returns the replicas in the order in which they are considered as leaders.
+// preference returns the replicas in the order in which an election considers them: first those of
+// the target. A broker may occur twice.
 func (e *election) preference() []int32 {
 	return slices.Concat(e.Target, e.Replicas)
 }
@@ -242,15 +250,16 @@ func (e *election) member(id int32) (m InSyncReplica, ok bool) {
 	return e.ISR[at], true
 }
 
-// mayLead reports whether a broker is an intact member and not leaving.
+// mayLead reports whether a broker may be elected cleanly: it is an intact member of the ISR and
+// not leaving.
 func (e *election) mayLead(id int32) bool {
 	m, ok := e.member(id)
 	return ok && e.state(m) == memberIntact && !e.brokers[id].Leaving
 }
 
-// candidate returns the replica that a clean election would choose as leader, as an index into the
-// replicas in the order of preference; -1 if there is none. Stale addresses do not matter for a new
-// partition, which has no clients.
+// candidate returns the replica that a clean election would choose as leader, as an index into
+// order, or -1 if there is no such replica. It chooses a replica whose address is least stale. For
+// a new partition it ignores stale addresses, because the partition has no clients yet.
 func (e *election) candidate(order []int32) int {
 	first := slices.IndexFunc(order, e.mayLead)
 	if first < 0 || e.LeaderEpoch == 0 || first == 0 && e.options.PreferLeader {
@@ -266,14 +275,14 @@ func (e *election) candidate(order []int32) int {
 	return best
 }
 
-// chooseLeader returns the leader and its broker epoch.
+// chooseLeader returns the leader and its broker epoch, or NoLeader and 0.
 func (e *election) chooseLeader() (leader int32, epoch int64) {
 	at := e.candidate(e.preference())
 	present, isMember := e.member(e.Leader)
 	holds := isMember && e.state(present) >= memberUnknown
 	toPreferred := e.options.PreferLeader && at == 0 && e.state(present) == memberIntact
 	switch {
-	case holds && at < 0: // the leader may be leaving, but it has no successor
+	case holds && at < 0: // the leader may be leaving, but there is no possible successor
 		return e.Leader, present.Epoch
 	case holds && !e.brokers[e.Leader].Leaving && !toPreferred:
 		return e.Leader, present.Epoch
@@ -284,15 +293,15 @@ func (e *election) chooseLeader() (leader int32, epoch int64) {
 	return e.electUnclean()
 }
 
-// electUnclean elects a leader when no member may lead cleanly. The elected broker becomes the only
-// member of the ISR: records that other replicas have beyond its log are no longer part of the log.
+// electUnclean elects a leader if no member of the ISR may lead cleanly. The elected broker becomes
+// the only member of the ISR. Records that only other replicas have are lost.
 //
-// A member that returned from an unclean stop with its own disk may lack records that it had not
-// synced. It is elected once all other members are up as well and have no more records than this
-// member: each member had every acknowledged record. Of several such members the last leader is
-// preferred, as it has the most records. While another member is down or leaving, it may return
-// intact, and the partition waits for it. A topic (AllowUnclean) or a user (AcceptedDataLoss) can
-// choose not to wait.
+// A member that has returned from an unclean stop with its own disk may lack records that it had
+// not synced. It is elected once every other member has also returned, from an unclean stop or with
+// another disk: then no member can be proved to have more records. The last leader is preferred,
+// because its log probably has the most records. While another member is down or leaving, the
+// partition waits for it, because it may return with all records. A topic (AllowUnclean) or a user
+// (AcceptedDataLoss) can choose not to wait.
 func (e *election) electUnclean() (leader int32, epoch int64) {
 	for _, eligible := range []func(id int32) bool{e.dataLossAccepted, e.allUnclean(true),
 		e.allUnclean(false), e.allowedMember, e.allowed} {
@@ -311,8 +320,8 @@ func (e *election) electUnclean() (leader int32, epoch int64) {
 	return NoLeader, 0
 }
 
-// dataLossAccepted reports whether a user has accepted to continue with the records of a broker's
-// disk.
+// dataLossAccepted reports whether a user has consented to continue with the records on the disk of
+// a broker.
 func (e *election) dataLossAccepted(id int32) bool {
 	directory := e.brokers[id].Directory
 	if directory == "" || e.options.AcceptedDataLoss == "" {
@@ -320,17 +329,19 @@ func (e *election) dataLossAccepted(id int32) bool {
 	}
 	if m, ok := e.member(id); ok && e.state(m) == memberReplaced &&
 		e.options.AcceptedDataLoss == directory {
-		// AcceptedDataLoss names the new disk, so it does not apply to a later replacement. It
-		// accepts the loss of this broker's old disk only: a member whose disk was not replaced may
-		// still have the records.
+		// AcceptedDataLoss contains the id of the new disk, so it does not apply to a later
+		// replacement. The user has accepted only the loss of this broker's old disk. A member
+		// whose disk was not replaced may still have the records, so the consent applies only if
+		// the disks of all members were replaced.
 		return !slices.ContainsFunc(e.ISR,
 			func(m InSyncReplica) bool { return e.state(m) != memberReplaced })
 	}
 	return e.options.AcceptedDataLoss == DataLossConsent(directory, e.before.LeaderEpoch)
 }
 
-// allUnclean returns whether a broker is a member after an unclean stop and no other member can
-// have more records; see electUnclean. With lastLeader it must be the last leader's disk.
+// allUnclean returns a function that reports whether a broker is a member that has returned from an
+// unclean stop, and every other member has returned from an unclean stop or with another disk; see
+// electUnclean. If lastLeader is true, the broker must also have the disk of the last leader.
 func (e *election) allUnclean(lastLeader bool) func(id int32) bool {
 	return func(id int32) bool {
 		m, ok := e.member(id)
@@ -346,16 +357,18 @@ func (e *election) allUnclean(lastLeader bool) func(id int32) bool {
 	}
 }
 
-// allowedMember reports whether an unclean election of a member is allowed. A member lacks at most
-// the records that it had not synced; another replica lacks every record since it left the ISR.
+// allowedMember reports whether a broker is a member that has returned from an unclean stop and the
+// topic allows its election. Such a member is considered before other replicas: it lacks at most
+// records that it had not synced, whereas another replica lacks all records since it left the ISR.
 func (e *election) allowedMember(id int32) bool {
 	m, ok := e.member(id)
 	return ok && e.state(m) == memberUnclean && e.allowed(id)
 }
 
-// allowed reports whether the topic allows the unclean election of a broker. A replaced disk is
-// elected only if there is no other replica. Members whose liveness is unknown or that are leaving
-// are awaited nevertheless, because these states last only a moment.
+// allowed reports whether the topic allows the unclean election of a broker. A broker with a
+// replaced disk may be elected only if no other replica is available. No broker may be elected
+// while a member is intact (but leaving) or of unknown liveness: the partition waits, because these
+// states last only a moment.
 func (e *election) allowed(id int32) bool {
 	if !e.options.AllowUnclean || slices.ContainsFunc(e.ISR,
 		func(m InSyncReplica) bool { return e.state(m) >= memberUnknown }) {
@@ -372,9 +385,10 @@ func (e *election) allowed(id int32) bool {
 	})
 }
 
-// recordLeader records the leader, with another leader epoch if it has changed: another broker,
-// another broker epoch, or a leader whose log has later leader epochs, as after the metadata was
-// lost and created again. Those epochs are never used twice.
+// recordLeader sets the leader in the result. It starts another leader epoch if the leader is
+// another broker or has another broker epoch. It also starts one if the leader has found later
+// leader epochs in its log (FoundEpoch), for example after the metadata was lost and created again;
+// the new leader epoch is above these, so that none is used twice.
 func (e *election) recordLeader(leader int32, epoch int64) {
 	last, known := InSyncReplica{}, false
 	for _, m := range e.before.ISR {
@@ -407,7 +421,8 @@ func (e *election) recordLeader(leader int32, epoch int64) {
 	e.LeaderDirectory = cmp.Or(e.brokers[leader].Directory, e.LeaderDirectory)
 }
 
-// decision returns the result, including the replicas that a partition without a leader waits for.
+// decision returns the result of Decide. For a partition without a leader it includes the replicas
+// for which the partition waits, and the lost ones.
 func (e *election) decision() Decision {
 	d := Decision{Partition: e.Partition, Unclean: e.unclean}
 	if e.Leader != NoLeader {

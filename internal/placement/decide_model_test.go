@@ -11,10 +11,11 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// TestDecideKeepsAcknowledgedRecords simulates a cluster of five brokers and one partition. Brokers
-// are killed, lose unsynced writes or their disks, are observed as down although they run, shut
-// down and return, while leaders accept writes based on the last image that they received. After
-// each decision the guarantees of doc.go are checked against the contents of the logs.
+// TestDecideKeepsAcknowledgedRecords simulates five brokers and one partition with random steps.
+// Brokers are killed, lose unsynced writes or their disks, are observed as down although they run,
+// shut down and return. Meanwhile leaders accept writes, based on the last metadata image that they
+// have received. After each step, Decide runs, and its result is checked against the simulated
+// logs: it must satisfy the guarantees in doc.go.
 func TestDecideKeepsAcknowledgedRecords(t *testing.T) {
 	acknowledged, elections, unclean := 0, 0, 0
 	for seed := range seed.Sequence(t, 600) {
@@ -36,11 +37,12 @@ func TestDecideKeepsAcknowledgedRecords(t *testing.T) {
 		return
 	}
 	if acknowledged < 500 || elections < 500 || unclean < 100 {
-		t.Error("the simulation covers too little")
+		t.Error("got too few acknowledged writes, elections or unclean elections to cover the guarantees")
 	}
 }
 
-// simulation is the actual state, and the last image that each broker has received.
+// simulation is the state of the simulated cluster: the brokers with their logs, and the partition
+// as stored in the metadata.
 type simulation struct {
 	random           *rand.Rand
 	brokers          [5]*simulatedBroker
@@ -53,13 +55,14 @@ type simulation struct {
 	uncleanElections int
 }
 
-// simulatedBroker is a broker and its log.
+// simulatedBroker is a broker with its log. The embedded BrokerState is the state that the operator
+// observes.
 type simulatedBroker struct {
 	BrokerState
 	running bool
-	image   Partition // the last image it received
-	log     []int     // the writes it holds, in order
-	synced  int       // how many of them survive a power failure
+	image   Partition // the partition in the last metadata image that the broker received
+	log     []int     // the numbers of the writes in the broker's log
+	synced  int       // number of writes in log that survive a power failure
 }
 
 func newSimulation(seed uint64) *simulation {
@@ -78,7 +81,7 @@ func (s *simulation) replaceDisk(a *simulatedBroker) {
 	a.Directory, a.log, a.synced, a.CleanEpoch = fmt.Sprint("disk", s.disks), nil, 0, -1
 }
 
-// step makes one random change and describes it.
+// step makes one random change and returns a description of it.
 func (s *simulation) step() string {
 	id := int32(s.random.IntN(len(s.brokers)))
 	a := s.brokers[id]
@@ -87,7 +90,7 @@ func (s *simulation) step() string {
 		return s.stop(id, a)
 	case 1, 2:
 		return s.start(id, a)
-	case 3: // another observed liveness
+	case 3: // the observed liveness changes, although the broker runs on
 		if a.running {
 			a.Liveness = Liveness(s.random.IntN(3))
 		}
@@ -128,7 +131,7 @@ func (s *simulation) stop(id int32, a *simulatedBroker) string {
 		return "nothing"
 	}
 	a.running, a.Leaving = false, false
-	a.Liveness = Liveness(s.random.IntN(2)) // observed as down or unknown
+	a.Liveness = Liveness(s.random.IntN(2)) // Down or Unknown
 	how := s.random.IntN(8)
 	switch {
 	case how < 3:
@@ -155,16 +158,16 @@ func (s *simulation) start(id int32, a *simulatedBroker) string {
 	return fmt.Sprintf("broker %d starts with broker epoch %d", id, a.Epoch)
 }
 
-// leads reports whether a broker considers itself the leader.
+// leads reports whether a broker considers itself the leader, according to its last image.
 func (s *simulation) leads(id int32, a *simulatedBroker) bool {
 	return a.running && a.image.Leader == id &&
 		slices.ContainsFunc(a.image.ISR,
 			func(m InSyncReplica) bool { return m.Broker == id && m.Epoch == a.Epoch })
 }
 
-// write appends a record at a broker that considers itself the leader, and lets followers fetch it.
-// The record is acknowledged if every member of the ISR that the leader knows has it, each with the
-// broker epoch that the leader knows.
+// write appends a record to the log of a broker that considers itself the leader, and lets
+// followers fetch it. The record is acknowledged if every member of the ISR in the leader's image
+// has fetched it, in the broker epoch in that image.
 func (s *simulation) write(id int32, a *simulatedBroker) string {
 	if !s.leads(id, a) {
 		return "nothing"
@@ -184,15 +187,15 @@ func (s *simulation) write(id int32, a *simulatedBroker) string {
 		}
 		s.fetch(follower, a)
 	}
-	// If unclean elections are allowed, a leader that is observed as down may continue with itself
-	// as the only in-sync replica; its records may be lost.
+	// If unclean elections are allowed, a leader that was replaced but still runs may acknowledge
+	// records that are lost. Such records are not checked.
 	if all && (!s.options.AllowUnclean || a.image.LeaderEpoch == s.partition.LeaderEpoch) {
 		s.acknowledged[s.writes] = true
 	}
 	return fmt.Sprintf("broker %d writes %d, acknowledged %t", id, s.writes, all)
 }
 
-// fetch makes a follower's log equal to the leader's.
+// fetch makes a follower's log equal to the leader's log.
 func (s *simulation) fetch(follower, leader *simulatedBroker) {
 	same := 0
 	for same < min(len(follower.log), len(leader.log)) && follower.log[same] == leader.log[same] {
@@ -201,7 +204,8 @@ func (s *simulation) fetch(follower, leader *simulatedBroker) {
 	follower.log, follower.synced = slices.Clone(leader.log), min(follower.synced, same)
 }
 
-// propose lets a leader add a caught-up replica to the ISR, or remove one.
+// propose lets a leader propose an ISR change: it removes a random member, or adds a random replica
+// that has fetched the whole log.
 func (s *simulation) propose(id int32, a *simulatedBroker) string {
 	if !s.leads(id, a) || len(a.image.Replicas) == 0 {
 		return "nothing"
@@ -227,7 +231,7 @@ func (s *simulation) propose(id int32, a *simulatedBroker) string {
 	return fmt.Sprintf("broker %d changes the ISR to %v", id, ids(to))
 }
 
-// states returns the observed states of the brokers.
+// states returns the states of the brokers as the operator observes them.
 func (s *simulation) states() map[int32]BrokerState {
 	known := map[int32]BrokerState{}
 	for id, a := range s.brokers {
@@ -236,19 +240,21 @@ func (s *simulation) states() map[int32]BrokerState {
 	return known
 }
 
-// decide applies a decision of the operator and checks it.
+// decide runs Decide, as the operator does, and applies and checks the decision. It returns a
+// description of a violated guarantee, or "".
 func (s *simulation) decide() string {
 	s.before = s.partition.clone()
 	d := Decide(s.before, s.states(), s.options)
 	s.partition = d.Partition
 	if again := Decide(d.Partition, s.states(), s.options); !cmp.Equal(again.Partition,
 		d.Partition) {
-		return fmt.Sprintf("decided again: %+v", again)
+		return fmt.Sprintf("a second decision changed the result: %+v", again)
 	}
 	if fault := s.shape(d); fault != "" {
 		return fault
 	}
-	// Some brokers receive the new image at once, others later.
+	// A random part of the running brokers receives the new image at once; the others keep their
+	// older image.
 	for _, a := range s.brokers {
 		if a.running && s.random.IntN(3) > 0 {
 			a.image = s.partition
@@ -272,7 +278,8 @@ func (s *simulation) decide() string {
 	return ""
 }
 
-// loss checks that an unclean election had no alternative, and removes the records that it lost.
+// loss checks that an unclean election was necessary or allowed. It removes the lost records from
+// s.acknowledged.
 func (s *simulation) loss(d Decision) string {
 	s.uncleanElections++
 	disk := s.brokers[d.Leader].Directory
@@ -301,7 +308,7 @@ func (s *simulation) loss(d Decision) string {
 	return ""
 }
 
-// shape checks the invariants that do not concern logs.
+// shape checks the invariants of a decision that do not depend on the logs.
 func (s *simulation) shape(d Decision) string {
 	leading := func(p Partition) InSyncReplica {
 		for _, m := range p.ISR {

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// up returns a broker that is up with broker epoch 1 and disk "d<id>"; the following functions
-// change it.
+// up returns the state of a broker that is up, with broker epoch 1 and disk "d<id>". The functions
+// in changes, such as uncleanRestart, modify the state.
 func up(id int32, changes ...func(*BrokerState)) BrokerState {
 	s := BrokerState{Liveness: Up, Epoch: 1, CleanEpoch: -1, Directory: disk(id)}
 	for _, change := range changes {
@@ -29,8 +29,8 @@ func stale(s *BrokerState)          { s.AddressStaleFor = 10 * time.Second }
 func staler(s *BrokerState)         { s.AddressStaleFor = 20 * time.Second }
 func unknown(s *BrokerState)        { s.Liveness = Unknown }
 
-// led returns a partition with replicas and an ISR. The first member of the ISR leads with leader
-// epoch 5.
+// led returns a partition with leader epoch 5. Each digit in replicas and isr is a broker id. The
+// first member of the ISR is the leader.
 func led(replicas string, isr string) Partition {
 	p := Partition{Leader: NoLeader, LeaderEpoch: 5}
 	for _, r := range replicas {
@@ -181,7 +181,7 @@ func TestDecide(t *testing.T) {
 			d := Decide(test.p, test.brokers, test.options)
 			if got := digits(d.ISR); d.Leader != test.leader || d.LeaderEpoch != test.epoch ||
 				got != test.isr {
-				t.Errorf("leader %d, epoch %d, ISR %s; want %d, %d, %s", d.Leader, d.LeaderEpoch,
+				t.Errorf("got leader %d, epoch %d, ISR %s; want %d, %d, %s", d.Leader, d.LeaderEpoch,
 					got, test.leader, test.epoch, test.isr)
 			}
 		})
@@ -214,31 +214,32 @@ func TestDecideReassigns(t *testing.T) {
 	}
 	if again := Decide(half, brokers, Options{}).Partition; !slices.Equal(again.Replicas,
 		want.Replicas) || again.Leader != 0 {
-		t.Errorf("one new replica in sync: %+v", again)
+		t.Errorf("one of two new replicas in sync: got %+v, want both assignments", again)
 	}
 	complete := half.clone()
 	complete.ISR = append(complete.ISR, InSyncReplica{Broker: 3, Epoch: 1, Directory: "d3"})
 	done := Decide(complete, brokers, Options{}).Partition
 	if !slices.Equal(done.Replicas, []int32{2, 3}) || done.Target != nil || done.Leader != 2 ||
 		done.LeaderEpoch != 6 || digits(done.ISR) != "23" {
-		t.Errorf("all new replicas in sync: %+v", done)
+		t.Errorf("all new replicas in sync: got %+v, want replicas 2 and 3", done)
 	}
 	cancelled := reassigning.clone()
 	cancelled.Target = []int32{0, 1}
 	if got := Decide(cancelled, brokers, Options{}).Partition; !slices.Equal(got.Replicas,
 		[]int32{0, 1}) || got.Target != nil || got.LeaderEpoch != 5 {
-		t.Errorf("cancelled: %+v", got)
+		t.Errorf("cancelled reassignment: got %+v, want replicas 0 and 1", got)
 	}
 }
 
-// TestMemberThatIsNotAReplica: a user has overwritten the replicas.
+// TestMemberThatIsNotAReplica: a user has overwritten the replicas, and the leader, broker 0, is
+// not among them. It must lead until the new replica has its records.
 func TestMemberThatIsNotAReplica(t *testing.T) {
 	p := led("0", "0")
 	p.Replicas = []int32{1}
 	got := Decide(p, map[int32]BrokerState{0: up(0), 1: up(1)}, Options{}).Partition
 	if got.Leader != 0 || !slices.Equal(got.Replicas, []int32{1, 0}) ||
 		!slices.Equal(got.Target, []int32{1}) {
-		t.Errorf("%+v; want broker 0 to lead until 1 has its records", got)
+		t.Errorf("got %+v, want leader 0, replicas 1 and 0, target 1", got)
 	}
 }
 
@@ -248,11 +249,11 @@ func TestLogAheadOfTheMetadata(t *testing.T) {
 	brokers := map[int32]BrokerState{0: up(0), 1: up(1)}
 	got := Decide(p, brokers, Options{}).Partition
 	if got.Leader != 0 || got.LeaderEpoch != 41 || got.FoundEpoch != nil {
-		t.Errorf("%+v; want leader 0 with leader epoch 41", got)
+		t.Errorf("got %+v, want leader 0 with leader epoch 41", got)
 	}
 	p.FoundEpoch = new(int32(4))
 	if got = Decide(p, brokers, Options{}).Partition; got.LeaderEpoch != 5 {
-		t.Errorf("leader epoch %d with an old foundEpoch, want 5", got.LeaderEpoch)
+		t.Errorf("earlier FoundEpoch: got leader epoch %d, want 5", got.LeaderEpoch)
 	}
 }
 
@@ -261,22 +262,22 @@ func TestOfflinePartitionNamesAwaitedAndLostReplicas(t *testing.T) {
 		map[int32]BrokerState{1: up(1, newDisk), 2: up(2, uncleanRestart)},
 		Options{})
 	if !slices.Equal(d.Awaited, []int32{0}) || !slices.Equal(d.Lost, []int32{1}) || d.Unclean {
-		t.Errorf("awaited %v, lost %v, unclean %t; want [0], [1], false", d.Awaited, d.Lost,
+		t.Errorf("got awaited %v, lost %v, unclean %t; want [0], [1], false", d.Awaited, d.Lost,
 			d.Unclean)
 	}
 	if d = Decide(led("0", "0"), map[int32]BrokerState{0: up(0, uncleanRestart)},
 		Options{}); !d.Unclean {
-		t.Error("the election of a broker after an unclean stop is reported as clean")
+		t.Error("election of the only member after an unclean stop: got clean, want unclean")
 	}
 }
 
 func TestRetire(t *testing.T) {
 	p := Retire(led("01", "01"))
 	if p.Leader != NoLeader || p.LeaderEpoch != 6 || digits(p.ISR) != "01" {
-		t.Errorf("%+v", p)
+		t.Errorf("got %+v, want no leader, leader epoch 6 and the same ISR", p)
 	}
 	if p = Retire(p); p.LeaderEpoch != 6 {
-		t.Errorf("retired twice: leader epoch %d, want 6", p.LeaderEpoch)
+		t.Errorf("retired twice: got leader epoch %d, want 6", p.LeaderEpoch)
 	}
 }
 
@@ -302,7 +303,7 @@ func TestChangeISRRejectsInvalidProposals(t *testing.T) {
 			To: []InSyncReplica{{Broker: 0, Epoch: 1}, {Broker: 1, Epoch: 0}}},
 	} {
 		if got, err := ChangeISR(p, proposal, brokers); err == nil || !cmp.Equal(got, p) {
-			t.Errorf("%s: %v, %+v", name, err, got)
+			t.Errorf("%s: got error %v and %+v, want a rejection", name, err, got)
 		}
 	}
 	p.ReplicaIncarnations = map[int32]string{3: "a3", 1: "a1"}
@@ -311,14 +312,14 @@ func TestChangeISRRejectsInvalidProposals(t *testing.T) {
 			Proposal{LeaderEpoch: 5, From: []int32{0, 1}, To: member(3, 0),
 				ReplicaIncarnations: known},
 			brokers); err == nil {
-			t.Errorf("incarnation ids %v: %+v", known, got)
+			t.Errorf("incarnation ids %v: got %+v, want a rejection", known, got)
 		}
 	}
 	got, err := ChangeISR(p, Proposal{LeaderEpoch: 5, From: []int32{1, 0}, To: member(3, 0),
 		ReplicaIncarnations: map[int32]string{3: "a3"}}, brokers)
 	if err != nil || digits(got.ISR) != "30" || got.ISR[0].Directory != "d3" ||
 		got.LeaderEpoch != 5 {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, error %v; want ISR 3, 0", got, err)
 	}
 }
 
@@ -348,13 +349,14 @@ func TestMemberIsFencedAfterAnUncleanRestart(t *testing.T) {
 		"never observed": {m, BrokerState{}, false},
 	} {
 		if got := c.member.Fenced(c.now); got != c.want {
-			t.Errorf("%s: %t, want %t", name, got, c.want)
+			t.Errorf("%s: got fenced %t, want %t", name, got, c.want)
 		}
 	}
 }
 
-// TestChangeISRMayOmitFencedMembers: a proposal may include or omit fenced members, and no others.
-// The leader is never omitted.
+// TestChangeISRMayOmitFencedMembers: broker 1 is a fenced member. A leader's proposal may be based
+// on the ISR with or without fenced members, but must include all other members. UnfencedISR
+// includes the leader even if it is fenced.
 func TestChangeISRMayOmitFencedMembers(t *testing.T) {
 	crashed := BrokerState{Liveness: Up, Epoch: 2, CleanEpoch: -1, Directory: "d1"}
 	brokers := map[int32]BrokerState{0: up(0), 1: crashed, 2: up(2)}
@@ -372,17 +374,17 @@ func TestChangeISRMayOmitFencedMembers(t *testing.T) {
 		t.Error(err)
 	}
 	if err := propose([]int32{0}, zero); err == nil {
-		t.Error("a member that is not fenced was omitted")
+		t.Error("proposal without a member that is not fenced: got no error")
 	}
 	brokers[1], brokers[0] = up(1),
 		BrokerState{Liveness: Up, Epoch: 2, CleanEpoch: -1, Directory: "d0"}
 	if unfenced := p.UnfencedISR(brokers); len(unfenced) != 3 {
-		t.Errorf("UnfencedISR %v, want three members", unfenced)
+		t.Errorf("got unfenced ISR %v, want three members", unfenced)
 	}
 }
 
-// TestDecideGivesNewReplicasAnIncarnationID: a new replica gets the id of the decision; a replica
-// that remains keeps its own.
+// TestDecideGivesNewReplicasAnIncarnationID: a replica that a decision adds gets the id in the
+// decision's Options. A replica that remains keeps its id.
 func TestDecideGivesNewReplicasAnIncarnationID(t *testing.T) {
 	brokers := map[int32]BrokerState{0: up(0), 1: up(1), 2: up(2), 3: up(3)}
 	decide := func(p Partition, target, id string) Partition {
@@ -394,33 +396,33 @@ func TestDecideGivesNewReplicasAnIncarnationID(t *testing.T) {
 		decided := Decide(p, brokers, Options{ReplicaIncarnation: id}).Partition
 		if again := Decide(decided, brokers,
 			Options{ReplicaIncarnation: "again"}).Partition; !cmp.Equal(again, decided) {
-			t.Errorf("decided again: %+v, before %+v", again, decided)
+			t.Errorf("second decision: got %+v, want %+v", again, decided)
 		}
 		return decided
 	}
 	want := func(p Partition, ids map[int32]string) {
 		t.Helper()
 		if !cmp.Equal(p.ReplicaIncarnations, ids) {
-			t.Errorf("incarnation ids %v, want %v", p.ReplicaIncarnations, ids)
+			t.Errorf("got incarnation ids %v, want %v", p.ReplicaIncarnations, ids)
 		}
 	}
 	p := decide(Partition{Replicas: []int32{0, 1, 2}, Leader: NoLeader}, "", "new")
 	want(p, map[int32]string{0: "new", 1: "new", 2: "new"})
 
-	p = decide(p, "013", "reassign") // 3 joins; 2 is still a replica
+	p = decide(p, "013", "reassign") // 3 is added; 2 remains a replica until 3 is in sync
 	want(p, map[int32]string{0: "new", 1: "new", 2: "new", 3: "reassign"})
-	p = decide(p, "012", "cancel") // the whole target is in sync
+	p = decide(p, "012", "cancel") // all brokers of the target are in sync, so 3 is removed
 	want(p, map[int32]string{0: "new", 1: "new", 2: "new"})
 	p = decide(p, "01", "fewer")
 	want(p, map[int32]string{0: "new", 1: "new"})
 	before := p.clone()
 	added := decide(p, "012", "more")
 	want(added, map[int32]string{0: "new", 1: "new", 2: "more"})
-	want(p, before.ReplicaIncarnations) // the argument is not changed
+	want(p, before.ReplicaIncarnations) // Decide must not change its argument
 	want(decide(decide(added, "01", "fewer"), "012", "once more"),
 		map[int32]string{0: "new", 1: "new", 2: "once more"})
 
-	old := led("01", "01") // created before there were incarnation ids
+	old := led("01", "01") // a partition of a version without incarnation ids
 	want(decide(old, "", "unused"), nil)
 	want(decide(old, "012", "added"), map[int32]string{2: "added"})
 }

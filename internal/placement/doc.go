@@ -1,27 +1,31 @@
 // Package placement assigns replicas to brokers and elects leaders. The operator and `heartwood
 // dev` use the same code, so both make the same decisions.
 //
-// Everything is a pure function of its arguments: the same arguments, with the brokers in any
-// order, give the same result. Nothing is moved for balance: an assignment stays until a caller
+// All functions are pure: the same arguments, with the brokers in any order, produce the same
+// result. The package never moves replicas to balance brokers: an assignment remains until a caller
 // requests another one.
 //
 // Assign guarantees, in this order:
-//  1. The replicas of a partition are on different brokers, and on as many racks as there are, up
-//     to the number of replicas.
-//  2. Without racks, the brokers' shares of one call differ by one replica at most.
-//  3. The remainder of an uneven division is assigned to the brokers with the fewest replicas.
-//  4. The preferred leader is the replica that leads least in this call, so that leaders are spread
-//     as replicas are.
+//  1. The replicas of a partition are on different brokers, and on as many different racks as
+//     possible.
+//  2. Without racks, the numbers of replicas that one call assigns to the brokers differ by at most
+//     one.
+//  3. If these numbers differ, the brokers that are assigned one more are those with the smallest
+//     load.
+//  4. The preferred leader of a partition is the broker that is the preferred leader of the fewest
+//     partitions of this call, so leaders are balanced too.
 //
 // Fit changes existing assignments when the number of replicas changes or brokers are removed. It
 // moves as few replicas as possible.
 //
-// Decide elects the leader of one partition and decides what depends on it: ISR, reassignment and
-// leader epoch (decide.go). ChangeISR checks the ISR changes that a leader proposes (partition.go).
-// decide_model_test.go checks these guarantees against a model of logs and brokers:
-//  1. The leader has every record that was acknowledged by all in-sync replicas, unless no in-sync
-//     replica that has it returned with its complete log, or the topic or a user accepted the loss.
-//  2. A leader epoch has one leader, with one broker epoch. The leader epoch grows by one whenever
-//     that changes, also to no leader, and never otherwise.
-//  3. The set of replicas that have the records is never lost: the ISR does not become empty.
+// Decide elects the leader of one partition and decides ISR, replicas and leader epoch (decide.go).
+// ChangeISR checks an ISR change that a leader proposes (partition.go). They guarantee the
+// following, which decide_model_test.go checks against simulated brokers and logs:
+//  1. A new leader has every record that was acknowledged with acks=all. The exceptions are unclean
+//     elections: no in-sync replica has returned with its complete log, or the topic or a user has
+//     accepted the loss of records.
+//  2. Each leader epoch has at most one leader, with one broker epoch. The leader epoch grows if
+//     and only if the leader or its broker epoch changes, or the partition loses its leader.
+//  3. After the first election, the ISR is never empty, so it always identifies a replica that has
+//     the records.
 package placement

@@ -7,19 +7,22 @@ import (
 	"slices"
 )
 
-// Fit returns assignments in which each partition has a number of replicas, all on brokers. It is
-// used when a topic's number of replicas has changed, or when brokers will be removed: the caller
-// then omits these from brokers. current holds the present assignments. load holds the number of
-// replicas on each broker, including the replicas in current; Fit does not modify load.
+// Fit changes existing assignments so that each partition has the given number of replicas, all of
+// them on brokers in brokers. It is used when a topic's number of replicas has changed, or when
+// brokers will be removed: the caller omits brokers to be removed from brokers. current contains
+// the present assignments. load contains the number of replicas on each broker, including the
+// replicas in current; Fit does not modify load.
 //
 // Fit moves as few replicas as possible. It keeps a replica on a remaining broker unless the
 // partition has too many replicas. In that case it first removes replicas that share a rack with
 // other replicas of the partition, and among those the replica on the broker with the most
-// replicas. Fit assigns a new replica to the rack that the partition uses least, and within that
-// rack to the broker with the fewest replicas. The first replica remains first if Fit keeps it.
+// replicas. Fit assigns a new replica to a rack with the fewest replicas of the partition, and in
+// that rack to the broker with the fewest replicas. If Fit keeps the first replica, it remains the
+// first.
 //
-// New brokers get no existing replicas: later partitions balance the cluster (see Assign). Fit
-// fails with ErrNotEnoughBrokers if replicas > len(brokers).
+// Fit moves no replica just because a new broker has few replicas; only the assignment of new
+// partitions balances the cluster (see Assign). Fit returns ErrNotEnoughBrokers if replicas >
+// len(brokers).
 func Fit(brokers []Broker, load map[int32]int, current [][]int32, replicas int) ([][]int32,
 	error) {
 	if replicas < 1 || replicas > len(brokers) {
@@ -48,8 +51,9 @@ func Fit(brokers []Broker, load map[int32]int, current [][]int32, replicas int) 
 // fitter is the state of one call of Fit.
 type fitter struct {
 	brokers map[int32]Broker
-	load    map[int32]int // number of replicas by broker, after the changes so far
-	leads   map[int32]int // number of first replicas by broker, after the changes so far
+	load    map[int32]int // number of replicas on each broker, after the changes so far
+	// number of partitions in which each broker is first, after the changes so far
+	leads map[int32]int
 }
 
 // fit returns the target replicas of one partition.
@@ -72,7 +76,8 @@ func (f *fitter) fit(current []int32, replicas int) []int32 {
 		kept = append(kept, id)
 		f.load[id]++
 	}
-	// The preferred leader is removed: the broker with the fewest first replicas replaces it.
+	// The preferred leader was removed. The new one is the broker that is first in the fewest
+	// partitions.
 	if kept[0] != current[0] {
 		first := slices.MinFunc(kept, func(a, b int32) int {
 			return cmp.Or(cmp.Compare(f.leads[a], f.leads[b]), cmp.Compare(a, b))
@@ -84,8 +89,8 @@ func (f *fitter) fit(current []int32, replicas int) []int32 {
 	return kept
 }
 
-// removable returns the replica to remove from a partition with too many replicas. It is never the
-// first replica.
+// removable returns the replica to remove from a partition with too many replicas. It never returns
+// the first replica.
 func (f *fitter) removable(kept []int32) int32 {
 	racks := f.racks(kept)
 	return slices.MaxFunc(kept[1:], func(a, b int32) int {
@@ -97,8 +102,8 @@ func (f *fitter) removable(kept []int32) int32 {
 	})
 }
 
-// best returns the best broker that holds no replica of the partition. The id is the last
-// criterion, so the order of the map does not matter.
+// best returns the broker for a new replica, which must not hold another replica of the partition.
+// The last criterion is the broker id, so the result does not depend on the order of the map.
 func (f *fitter) best(kept []int32) int32 {
 	racks := f.racks(kept)
 	free := slices.DeleteFunc(slices.Collect(maps.Keys(f.brokers)),
@@ -113,7 +118,7 @@ func (f *fitter) best(kept []int32) int32 {
 	})
 }
 
-// racks counts the replicas of one partition by rack.
+// racks returns the number of replicas of one partition in each rack.
 func (f *fitter) racks(ids []int32) map[string]int {
 	counts := map[string]int{}
 	for _, id := range ids {

@@ -22,11 +22,11 @@ func TestFit(t *testing.T) {
 		replicas int
 		want     [][]int32
 	}{
-		{"unchanged, whatever the load", four, [][]int32{{0, 1}, {0, 1}, {0, 1}}, 2,
+		{"unchanged, although the load is uneven", four, [][]int32{{0, 1}, {0, 1}, {0, 1}}, 2,
 			[][]int32{{0, 1}, {0, 1}, {0, 1}}},
 		{"more replicas: unused racks first", four, [][]int32{{0}, {1}}, 2,
 			[][]int32{{0, 3}, {1, 2}}},
-		{"fewer replicas: the first is kept, a rack used twice is reduced", four,
+		{"fewer replicas: the first is kept, a replica in a shared rack is removed", four,
 			[][]int32{{0, 1, 2}}, 2,
 			[][]int32{{0, 1}}},
 		{"removed broker: only its replicas move", four[:3],
@@ -47,7 +47,7 @@ func TestFit(t *testing.T) {
 		})
 	}
 	if _, err := Fit(four[:1], nil, [][]int32{{0, 1}}, 2); !errors.Is(err, ErrNotEnoughBrokers) {
-		t.Errorf("two replicas on one broker: %v", err)
+		t.Errorf("two replicas on one broker: got error %v, want ErrNotEnoughBrokers", err)
 	}
 }
 
@@ -59,8 +59,9 @@ func count(load map[int32]int, assigned [][]int32) {
 	}
 }
 
-// TestFitMovesAsFewReplicasAsPossible removes brokers of random clusters, or changes the number of
-// replicas.
+// TestFitMovesAsFewReplicasAsPossible removes brokers from random clusters or changes the number of
+// replicas. Fit must keep as many replicas as possible, and its result must not depend on the order
+// of the brokers.
 func TestFitMovesAsFewReplicasAsPossible(t *testing.T) {
 	for seed := range seed.Sequence(t, 2000) {
 		random := rand.New(rand.NewPCG(seed, 3))
@@ -80,12 +81,12 @@ func TestFitMovesAsFewReplicasAsPossible(t *testing.T) {
 		got, err := Fit(remaining, load, current, replicas)
 		if replicas > len(remaining) {
 			if !errors.Is(err, ErrNotEnoughBrokers) {
-				t.Fatalf("seed %d: %v", seed, err)
+				t.Fatalf("seed %d: got error %v, want ErrNotEnoughBrokers", seed, err)
 			}
 			continue
 		}
 		if err != nil || !maps.Equal(load, before) {
-			t.Fatalf("seed %d: %v, or the load was changed", seed, err)
+			t.Fatalf("seed %d: got error %v or a changed load", seed, err)
 		}
 		for i := range got {
 			if fault := checkFit(remaining, current[i], got[i], replicas); fault != "" {
@@ -97,12 +98,13 @@ func TestFitMovesAsFewReplicasAsPossible(t *testing.T) {
 		slices.Reverse(reversed)
 		again, _ := Fit(reversed, load, current, replicas)
 		if diff := cmp.Diff(got, again); diff != "" {
-			t.Fatalf("seed %d: another result for another order of brokers:\n%s", seed, diff)
+			t.Fatalf("seed %d: different results for two orders of the brokers (-first +second):\n%s", seed, diff)
 		}
 	}
 }
 
-// checkFit checks the result for one partition.
+// checkFit checks the new assignment of one partition. It returns a description of the fault, or
+// "".
 func checkFit(remaining []Broker, before, after []int32, replicas int) string {
 	rack, racks, used := map[int32]string{}, map[string]bool{}, map[string]bool{}
 	for _, b := range remaining {
@@ -125,23 +127,25 @@ func checkFit(remaining []Broker, before, after []int32, replicas int) string {
 			kept++
 		}
 	}
-	// New replicas use racks that are not used yet; kept replicas may share one, as before.
+	// New replicas use racks that the kept replicas do not use. Kept replicas may share a rack, as
+	// before the call.
 	least := min(len(racks), len(keptRacks)+max(replicas-possible, 0), replicas)
 	switch {
 	case len(after) != replicas:
-		return fmt.Sprintf("%d replicas, want %d", len(after), replicas)
+		return fmt.Sprintf("got %d replicas, want %d", len(after), replicas)
 	case kept != min(possible, replicas):
-		return fmt.Sprintf("%d replicas kept, %d possible", kept, min(possible, replicas))
+		return fmt.Sprintf("got %d kept replicas, want %d", kept, min(possible, replicas))
 	case len(used) < least:
-		return fmt.Sprintf("%d racks used, want %d", len(used), least)
+		return fmt.Sprintf("got %d racks, want at least %d", len(used), least)
 	}
 	if _, ok := rack[before[0]]; ok && after[0] != before[0] {
-		return "the first replica was kept and is not the first"
+		return "the first replica remains, but is no longer the first"
 	}
 	return ""
 }
 
-// TestDrainedReplicasAreBalanced: the replicas of one broker move to all others.
+// TestDrainedReplicasAreBalanced: one of four brokers is removed. Its replicas must be distributed
+// evenly over the other three.
 func TestDrainedReplicasAreBalanced(t *testing.T) {
 	brokers := []Broker{{ID: 0}, {ID: 1}, {ID: 2}, {ID: 3}}
 	current, err := Assign(brokers, nil, 0, 120, 1)
@@ -160,6 +164,6 @@ func TestDrainedReplicasAreBalanced(t *testing.T) {
 		leads[ids[0]]++
 	}
 	if spread(load) > 1 || spread(leads) > 1 {
-		t.Errorf("replicas %v, leaders %v", load, leads)
+		t.Errorf("got replicas %v and leaders %v by broker, want differences of at most 1", load, leads)
 	}
 }

@@ -8,116 +8,121 @@ import (
 	"time"
 )
 
-// NoLeader is the value of Leader for a partition without a leader, as in Kafka's Metadata API.
+// NoLeader is the value of Partition.Leader if there is no leader, as in Kafka's Metadata API.
 const NoLeader int32 = -1
 
-// Partition is the part of a partition's state that this package decides. It is a value: Decide and
-// ChangeISR return another Partition, which shares no list with their argument.
+// Partition is the part of a partition's state that this package decides. It is immutable: Decide
+// and ChangeISR return another Partition, which shares no slices or maps with their argument.
 //
-// Invariants of the returned Partition: Replicas names no id twice. ISR is a subset of Replicas and
-// names no broker twice. Leader is NoLeader or in ISR. ISR is empty only before the first election.
-// ReplicaIncarnations has entries of Replicas only.
+// Invariants of a returned Partition: the ids in Replicas are distinct. ISR is a subset of
+// Replicas, with distinct brokers. Leader is NoLeader or a member of ISR. ISR is empty only before
+// the first election. The keys of ReplicaIncarnations are a subset of Replicas.
 type Partition struct {
 	Replicas []int32 // brokers that hold a log, the preferred leader first
-	// Target is the assignment that a reassignment leads to, the preferred leader first; nil if
-	// there is no reassignment.
+	// Target is the assignment after the present reassignment, the preferred leader first; nil if
+	// no reassignment is in progress.
 	Target []int32
 	// ReplicaIncarnations are the incarnation ids of the replicas. A broker that is removed from
-	// Replicas and added again gets another id, and the log it kept from before is discarded (ADR
-	// 0185). A replica without an entry was added by a version without incarnation ids.
+	// Replicas and added again gets another id, and discards the log of its earlier incarnation
+	// (ADR 0185). A replica without an entry was added by a version without incarnation ids.
 	ReplicaIncarnations map[int32]string
 	Leader              int32 // NoLeader if the partition is offline
-	// LeaderEpoch grows by one whenever Leader or the leader's broker epoch changes, also to
-	// NoLeader. A previous leader that is still running unobserved then has an outdated epoch.
+	// LeaderEpoch grows whenever Leader changes, even to NoLeader, or the leader's broker epoch
+	// changes. So a previous leader that still runs has an outdated leader epoch.
 	LeaderEpoch int32
 	// UnprovenEpoch is the latest leader epoch that began with an unclean election; 0 if there was
-	// none. Logs of earlier epochs may hold records beyond the start offset of UnprovenEpoch that
-	// are no longer part of the partition, even below a high watermark (ADR 0186).
+	// no unclean election. Replicas whose latest leader epoch is earlier may have records above the
+	// start offset of UnprovenEpoch. Such records are no longer part of the partition, even if they
+	// are below a high watermark (ADR 0186).
 	UnprovenEpoch int32
-	// ISR are the in-sync replicas, which have every acknowledged record; empty before the first
-	// election.
+	// ISR contains the in-sync replicas, which have every acknowledged record. It is empty before
+	// the first election.
 	ISR []InSyncReplica
-	// LeaderDirectory is the disk of the latest leader, also after it went down; "" if unknown.
+	// LeaderDirectory is the directory id of the latest leader's disk; "" if unknown. It is kept
+	// when the leader goes down.
 	LeaderDirectory string
-	// FoundEpoch is the latest leader epoch in the leader's log, if the leader reports that its log
-	// is ahead of LeaderEpoch; nil otherwise. The next election uses a later epoch.
+	// FoundEpoch is the latest leader epoch in the leader's log, if the leader has reported that it
+	// is later than LeaderEpoch; nil otherwise. The next election starts a later leader epoch.
 	FoundEpoch *int32
 }
 
-// InSyncReplica is a member of the ISR: a broker with the broker epoch in which it was in sync.
+// InSyncReplica is a member of the ISR: a broker, and the broker epoch in which it is in sync.
 type InSyncReplica struct {
 	Broker    int32
 	Epoch     int64
 	Directory string // directory id of the broker's disk; "" if unknown
 }
 
-// Fenced reports whether the process of a member's broker epoch has exited, and not gracefully: the
-// broker is present with a later epoch on the same disk. Two processes never use a disk at the same
-// time, so the earlier one is not running unobserved; and no election treats it or a later epoch as
-// intact. So the leader may continue without the member before the change is recorded (ADR 0213).
-// A later epoch on another disk does not prove that the process has exited.
+// Fenced reports whether the process of a member's broker epoch is proved to have exited, and not
+// gracefully: the broker has a later epoch on the same disk. Two processes never use a disk at the
+// same time, so the earlier process has exited. No election will treat the member, in this or a
+// later broker epoch, as intact. So the leader may continue without the member even before the ISR
+// change is stored (ADR 0213). A later epoch on another disk does not prove that the process has
+// exited.
 func (m InSyncReplica) Fenced(b BrokerState) bool {
 	return b.Epoch > m.Epoch && b.CleanEpoch != m.Epoch && m.Directory != "" &&
 		m.Directory == b.Directory
 }
 
-// Liveness is the knowledge of whether a broker is running.
+// Liveness says whether a broker is running, as far as the caller knows.
 type Liveness int
 
 const (
 	// Down is a broker that has stopped, was killed, or never existed.
 	Down Liveness = iota
-	// Unknown is a broker that is proven neither up nor down. It keeps its leaderships and its
-	// places in ISRs, and gets no new ones.
+	// Unknown is a broker that is proved neither up nor down. It remains the leader of its
+	// partitions and a member of its ISRs, but is not elected and not added to ISRs.
 	Unknown
 	// Up is a broker that is running.
 	Up
 )
 
-// BrokerState is what an election knows about a broker. The zero value is a broker that was never
-// observed.
+// BrokerState is the state of a broker, as an election uses it. The zero value represents a broker
+// that was never observed.
 type BrokerState struct {
 	Liveness Liveness
 	Epoch    int64 // broker epoch
-	// CleanEpoch is the broker epoch whose graceful stop left the disk in its present state; -1 if
-	// there is none. Broker epochs are 0 or more.
+	// CleanEpoch is the broker epoch of the broker's previous process, if that process stopped
+	// gracefully; otherwise -1. Broker epochs are never negative.
 	CleanEpoch int64
-	Directory  string // the broker's disk; "" if the broker does not name it
+	Directory  string // directory id of the broker's disk; "" if unknown
 	Leaving    bool   // the broker is in controlled shutdown and must not become a leader
-	// AddressStaleFor is how much longer clients may use the broker's previous address; 0 if they
-	// have the current one. Of several eligible replicas, the one with the least is elected.
+	// AddressStaleFor is the remaining time for which clients may still use the broker's previous
+	// address; 0 if all clients have the current address. Of several eligible replicas, an election
+	// chooses one with the smallest value.
 	AddressStaleFor time.Duration
 }
 
-// ErrConflict is wrapped by ChangeISR if the proposal is based on another state of the partition or
-// of a member.
+// ErrConflict is the error of ChangeISR if a proposal is based on an outdated state of the
+// partition or of a member.
 var ErrConflict = errors.New("the ISR has changed")
 
 // Proposal is a leader's request to change the ISR (KIP-497, KIP-903).
 type Proposal struct {
 	LeaderEpoch int32
-	From        []int32 // the ISR as the leader knows it, in any order
+	From        []int32 // the ISR that the leader wants to change, in any order
 	To          []InSyncReplica
-	// ReplicaIncarnations are the members' incarnation ids as the leader knows them; a member
-	// without an entry has none.
+	// ReplicaIncarnations are the incarnation ids of the members in To, as the leader knows them. A
+	// member without an incarnation id has no entry.
 	ReplicaIncarnations map[int32]string
 }
 
-// ChangeISR returns the partition with the ISR that its leader proposes. It fails with ErrConflict
-// if
-//   - the leader epoch or the ISR differs from that of the proposal. The proposal may include or
-//     omit fenced members;
-//   - a member is not up with its broker epoch, or has another replica incarnation id;
-//   - a joining member is in controlled shutdown: it would be removed at once, and must not receive
-//     the leadership that it is about to hand over. A member that is leaving may stay, because it
-//     still has every acknowledged record.
+// ChangeISR returns the partition with the ISR that its leader proposes. It returns ErrConflict if
+// one of these applies:
+//   - The leader epoch differs from the proposal's, or the ISR differs from proposal.From. From may
+//     include or omit fenced members.
+//   - A proposed member is not a replica, is not up in the proposed broker epoch, or has another
+//     replica incarnation id.
+//   - A proposed new member is in controlled shutdown: it would be removed at once. A present
+//     member in controlled shutdown may remain, because it still has every acknowledged record.
+//   - The leader is not among the proposed members.
 func ChangeISR(p Partition, proposal Proposal, brokers map[int32]BrokerState) (Partition, error) {
 	switch {
 	case p.Leader == NoLeader || proposal.LeaderEpoch != p.LeaderEpoch:
-		return p, fmt.Errorf("%w: the leader epoch is %d, the proposal has %d", ErrConflict,
+		return p, fmt.Errorf("%w: the leader epoch is %d, but the proposal is based on %d", ErrConflict,
 			p.LeaderEpoch, proposal.LeaderEpoch)
 	case !sameIDs(ids(p.ISR), proposal.From) && !sameIDs(ids(p.UnfencedISR(brokers)), proposal.From):
-		return p, fmt.Errorf("%w: the ISR is %v, the proposal is based on %v", ErrConflict,
+		return p, fmt.Errorf("%w: the ISR is %v, but the proposal is based on %v", ErrConflict,
 			ids(p.ISR),
 			proposal.From)
 	}
@@ -148,14 +153,14 @@ func ChangeISR(p Partition, proposal Proposal, brokers map[int32]BrokerState) (P
 	return p, nil
 }
 
-// UnfencedISR returns the ISR without fenced members. The leader is kept: only an election removes
-// it.
+// UnfencedISR returns the ISR without fenced members. It always includes the leader, because only
+// an election may remove the leader.
 func (p Partition) UnfencedISR(brokers map[int32]BrokerState) []InSyncReplica {
 	return slices.DeleteFunc(slices.Clone(p.ISR),
 		func(m InSyncReplica) bool { return m.Broker != p.Leader && m.Fenced(brokers[m.Broker]) })
 }
 
-// clone returns a copy that shares no list or map.
+// clone returns a copy that shares no slices or maps with p, except values that are never modified.
 func (p Partition) clone() Partition {
 	p.Replicas, p.Target, p.ISR = slices.Clone(p.Replicas), slices.Clone(p.Target),
 		slices.Clone(p.ISR)
@@ -163,7 +168,7 @@ func (p Partition) clone() Partition {
 	return p
 }
 
-// ids returns the broker ids of members, in the same order.
+// ids returns the broker ids of members, in the order of members.
 func ids(members []InSyncReplica) []int32 {
 	all := make([]int32, len(members))
 	for i, m := range members {
@@ -172,7 +177,8 @@ func ids(members []InSyncReplica) []int32 {
 	return all
 }
 
-// sameIDs reports whether a and b are equal as sets; neither names an id twice.
+// sameIDs reports whether a and b contain the same ids in any order. The ids in each must be
+// distinct.
 func sameIDs(a, b []int32) bool {
 	return len(a) == len(b) &&
 		!slices.ContainsFunc(a, func(id int32) bool { return !slices.Contains(b, id) })

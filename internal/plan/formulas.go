@@ -2,20 +2,22 @@ package plan
 
 import "math"
 
-// dirtyAt returns the size of the dirty section at which a pass is due: dirty / (clean + dirty) =
-// ratio, which is Kafka's min.cleanable.dirty.ratio (I4). 0 <= ratio < 1.
+// dirtyAt returns the size of the dirty section at which a pass is due, that is, at which dirty /
+// (clean + dirty) = ratio. The ratio is Kafka's min.cleanable.dirty.ratio (I4); 0 <= ratio < 1.
 func dirtyAt(ratio, clean float64) float64 { return clean * ratio / (1 - ratio) }
 
-// liveFraction returns the live fraction u of the segments that a cleaner rewrites if it keeps the
-// fraction of garbage in the log at g and updates are uniform: the solution of
-// g = 1 - (1-u)/(-ln u), 0 < g < 1.
+// liveFraction returns the fraction u of live records in the segments that a cleaner rewrites, if
+// it keeps the fraction of garbage in the log at g and updates are uniform. u is the solution of g
+// = 1 - (1-u)/(-ln u); 0 < g < 1.
 //
-// While the log is written, a segment's live fraction decreases from 1 to u as exp(-t). So the
-// segment's lifetime is -ln u, and the mean live fraction over it is (1-u)/(-ln u). The right side
-// decreases from 1 at u = 0 to 0 at u = 1, so bisection finds u.
+// With the time t in units of keys updates, the live fraction of a segment decreases as exp(-t),
+// from 1 when it is written to u when it is rewritten. So the segment exists for a time of -ln u,
+// and its mean live fraction is (1-u)/(-ln u). The right side of the equation decreases from 1 at u
+// = 0 to 0 at u = 1, so bisection finds u.
 func liveFraction(g float64) float64 {
 	low, high := 0.0, 1.0
-	for range 200 { // each step halves the error; at g = 0.99 the solution is 4e-44
+	// each step halves the error; 200 steps suffice even for g = 0.99, where u is 4e-44
+	for range 200 {
 		u := (low + high) / 2
 		if garbage := 1 - (1-u)/-math.Log(u); garbage > g {
 			low = u
@@ -26,27 +28,30 @@ func liveFraction(g float64) float64 {
 	return (low + high) / 2
 }
 
-// rewrites returns the number of rewritten records per appended record at a live fraction of u:
-// u/(1-u). Rewriting a segment writes the fraction u of it and reclaims 1-u.
+// rewrites returns the number of rewritten records per appended record, if segments are rewritten
+// at a live fraction of u. A rewrite writes the fraction u of a segment and reclaims the fraction
+// 1-u, so the result is u/(1-u).
 func rewrites(u float64) float64 { return u / (1 - u) }
 
-// shares divides the records of a log by what a pass does with their batches, as fractions.
+// shares contains fractions of the records of a log, by what a pass does with their batches.
 type shares struct {
-	dead  float64 // in batches without live records: skipped without reading
-	whole float64 // in batches without dead records: copied unchanged
-	live  float64 // live records in any batch
+	dead  float64 // records in batches without live records: a pass skips them without reading
+	whole float64 // records in batches without dead records: a pass copies them unchanged
+	live  float64 // live records, in any batch
 }
 
-// mixed returns the fraction in batches with both: decompressed, filtered and recompressed.
+// mixed returns the fraction of records in batches with both live and dead records, which a pass
+// decompresses, filters and recompresses.
 func (s shares) mixed() float64 { return max(0, 1-s.dead-s.whole) }
 
-// uniformPass returns the shares of a log with clean records, one per key, followed by dirty
-// records with uniformly random keys of the same set; a batch has n records.
+// uniformPass returns the shares of a log. The log starts with a clean section, which contains one
+// record per key (clean records). Then follow dirty records, whose keys are uniformly random keys
+// of the clean section. A batch has n records.
 //
-// A record survives if none of the x records after it has its key: s = exp(-x/keys). For the clean
-// section x = dirty; in the dirty section x decreases to 0, and the shares are integrated over it.
-// A batch is dead with probability (1-s)^n, and has no dead record with s^n (F8). Updates are
-// assumed to be independent, also within a batch.
+// A record is live if none of the x dirty records after it has its key; the probability of this is
+// s = exp(-x/keys). In the clean section x = dirty. In the dirty section x decreases to 0, so the
+// shares are integrals over x. A batch is dead with probability (1-s)^n, and contains no dead
+// record with probability s^n (F8). Updates are assumed to be independent, even within a batch.
 func uniformPass(clean, dirty, n float64) shares {
 	n = max(1, math.Floor(n))
 	all, t := clean+dirty, dirty/clean
@@ -58,34 +63,34 @@ func uniformPass(clean, dirty, n float64) shares {
 	}
 }
 
-// deadIntegral is the integral of (1 - exp(-x))^n over x from 0 to t: t - sum of (1-exp(-t))^k / k
-// for k from 1 to n, as (1 - e)^n = (1 - e)^(n-1) - e (1 - e)^(n-1), and the integral of the latter
-// is (1-exp(-t))^n / n.
+// deadIntegral returns the integral of (1 - exp(-x))^n over x from 0 to t. With e = exp(-x), (1 -
+// e)^n = (1 - e)^(n-1) - e (1 - e)^(n-1), and the integral of the last term is (1-exp(-t))^n / n.
+// By induction, the result is t - sum of (1-exp(-t))^k / k for k from 1 to n.
 func deadIntegral(t, n float64) float64 {
 	sum, power := t, 1.0
 	for k := 1.0; k <= n; k++ {
 		power *= 1 - math.Exp(-t)
 		sum -= power / k
 	}
-	return max(0, sum) // rounding may give a negative value if no batch is dead
+	return max(0, sum) // if almost no batch is dead, rounding may produce a negative value
 }
 
 // Sizes of a sidecar (docs/format/keys.md), in bytes.
 const (
 	sidecarEntryBytes  = 16.0 // per record with a key
-	sidecarRecordBytes = 2.0  // per record: length and flags
+	sidecarRecordBytes = 2.0  // per record, for its length and flags
 	sidecarBatchBytes  = 14.0 // per batch
 	sidecarBucketBytes = 8.0  // per bucket of entries
-	sidecarBucket      = 192  // entries per bucket: 128 to 256
-	// sidecarLeastBytes is the size of a stored record below which sidecars are written for a pass
-	// and deleted after it (F11).
+	sidecarBucket      = 192  // mean number of entries per bucket; the actual number is 128 to 256
+	// sidecarLeastBytes is the minimum mean size of stored records for which sidecars are kept.
+	// With smaller records, a pass writes temporary sidecars and deletes them at its end (F11).
 	sidecarLeastBytes = 100
-	// sidecarMakes is the number of times that a sidecar is written: as a spool in log order, and
-	// as the sorted file.
+	// sidecarMakes is the number of times that the content of a sidecar is written: first as a
+	// spool in log order, then as the sorted file.
 	sidecarMakes = 2
 )
 
-// sidecarPerRecord returns the size of a sidecar per record, for batches of n records.
+// sidecarPerRecord returns the number of bytes per record in a sidecar, for batches of n records.
 func sidecarPerRecord(n float64) float64 {
 	return sidecarEntryBytes + sidecarRecordBytes + sidecarBatchBytes/n +
 		sidecarBucketBytes/sidecarBucket
@@ -93,18 +98,20 @@ func sidecarPerRecord(n float64) float64 {
 
 // Memory of a pass, except the buffers of one batch (docs/cleaner.md).
 const (
-	slotBytes   = 24.0 // per key in the table of a hash slice
+	slotBytes   = 24.0 // bytes per key in the table of a hash slice
 	tableLoad   = 0.75 // maximum load factor
-	bitmapShare = 0.5  // fraction of the budget for bitmaps; the table has the rest
+	bitmapShare = 0.5  // fraction of the memory budget for bitmaps; the table may use the rest
 )
 
-// windows returns how often a pass reads the sidecars: once, unless the bits for its records, one
-// per record or three in a topic with tombstones, exceed their part of the budget.
+// windows returns the number of pass windows, and so the number of times that a pass reads the
+// sidecars. It is 1 unless the bitmaps of the log exceed their part of the memory budget. The
+// bitmaps contain 1 bit per record, or 3 in a topic with tombstones.
 func windows(records, bitsPerRecord, memory float64) float64 {
 	return max(1, math.Ceil(records*bitsPerRecord/8/(bitmapShare*memory)))
 }
 
-// slices returns the number of hash slices with which the keys of each slice fit the table.
+// slices returns the number of hash slices that a pass needs so that the keys of each slice fit
+// into the table.
 func slices(records, bitmaps, memory float64) float64 {
 	table := max(memory-bitmaps, (1-bitmapShare)*memory)
 	return max(1, math.Ceil(records/(table/slotBytes*tableLoad)))

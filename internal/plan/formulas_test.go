@@ -7,26 +7,27 @@ import (
 	"testing"
 )
 
-// near checks that got deviates from want by at most the given fraction.
+// near checks that got deviates from want by at most the fraction share of want.
 func near(t *testing.T, name string, got, want, share float64) {
 	t.Helper()
 	if math.Abs(got-want) > share*math.Abs(want) {
-		t.Errorf("%s is %.6g, want %.6g", name, got, want)
+		t.Errorf("%s: got %.6g, want %.6g", name, got, want)
 	}
 }
 
-// The case of reference 6.1: 8 partitions with 200 M keys and 300 M dirty records each, 1.25 KB per
-// record on disk.
+// The case for which docs/plan.md compares the cleaner with Kafka's: 8 partitions, each with 200 M
+// keys and 300 M dirty records, and 1.25 KB per record on disk. The expected values of the tests
+// below were computed independently.
 const (
 	caseKeys  = 200e6
 	caseDirty = 300e6
-	caseBytes = 8 * 1250.0 // of one record in each partition
+	caseBytes = 8 * 1250.0 // size of one record in each of the 8 partitions
 	tera      = 1e12
 )
 
-// TestReference61Ours compares a pass with the table of reference 6.1: TB read, written and
-// decompressed (raw, at 4:1).
-func TestReference61Ours(t *testing.T) {
+// TestPassOfTheCaseStudy compares the estimate of a pass with the expected values: TB read, TB
+// written, and TB after decompression (at a ratio of 4:1).
+func TestPassOfTheCaseStudy(t *testing.T) {
 	for _, c := range []struct{ batch, read, written, decompressed float64 }{
 		{12, 4.88, 2.00, 18.9},
 		{3, 3.53, 2.00, 11.4},
@@ -42,9 +43,9 @@ func TestReference61Ours(t *testing.T) {
 		1e-9)
 }
 
-// TestReference61Kafka compares Kafka's cleaner with the same table: keys per pass, passes, TB
-// read, TB written.
-func TestReference61Kafka(t *testing.T) {
+// TestKafkaInTheCaseStudy compares the estimate for Kafka's cleaner with the expected values:
+// keys per pass, number of passes, TB read and TB written.
+func TestKafkaInTheCaseStudy(t *testing.T) {
 	for _, c := range []struct {
 		buffer                     float64
 		keys, passes, read, writes float64
@@ -64,9 +65,10 @@ func TestReference61Kafka(t *testing.T) {
 	}
 }
 
-// TestReference61SteadyState compares records written per appended record, by the fraction of
-// garbage in the log.
-func TestReference61SteadyState(t *testing.T) {
+// TestRewritesByFractionOfGarbage compares the number of rewritten records per appended record with
+// expected values, for two fractions of garbage in the log. It also checks that liveFraction solves
+// its equation.
+func TestRewritesByFractionOfGarbage(t *testing.T) {
 	near(t, "50 %", rewrites(liveFraction(0.50)), 0.26, 0.02)
 	near(t, "33 %", rewrites(liveFraction(0.33)), 0.73, 0.02)
 	for g := 0.01; g < 1; g += 0.01 {
@@ -75,24 +77,25 @@ func TestReference61SteadyState(t *testing.T) {
 	}
 }
 
-// TestF8 is reference 6.4 F8: the probability that a batch of n records is dead if 22 % survive.
-func TestF8(t *testing.T) {
+// TestDeadBatchesBySize checks the probability that a batch of n records is dead if 22 % of the
+// records survive (F8).
+func TestDeadBatchesBySize(t *testing.T) {
 	dirty := -math.Log(0.22) // 22 % of the keys survive this number of updates per key
 	for n, want := range map[float64]float64{3: 0.47, 12: 0.05, 50: 0} {
-		clean := 1e9 // large, so that batches of the dirty section are negligible
+		clean := 1e9 // a large clean section
 		of := uniformPass(clean, dirty*clean, n)
 		dead := math.Pow(1-0.22, n)
 		if math.Abs(dead-want) > 0.01 {
-			t.Errorf("(1-s)^%g = %g, want %g", n, dead, want)
+			t.Errorf("(1-s)^%g: got %g, want %g", n, dead, want)
 		}
 		if low := clean * dead / (clean + dirty*clean); of.dead < low {
-			t.Errorf("batches of %g: fraction %g of the log is dead, want at least %g", n, of.dead,
+			t.Errorf("batches of %g records: got a dead fraction of %g, want at least %g", n, of.dead,
 				low)
 		}
 	}
 }
 
-// TestUniformPassAgainstSimulation compares with a simulation.
+// TestUniformPassAgainstSimulation compares uniformPass with counts in a log of random keys.
 func TestUniformPassAgainstSimulation(t *testing.T) {
 	const clean, n = 60_000, 6
 	for _, dirty := range []int{6_000, 60_000, 150_000} {
@@ -124,7 +127,7 @@ func TestUniformPassAgainstSimulation(t *testing.T) {
 		}
 		of, all := uniformPass(clean, float64(dirty), n), float64(len(log))
 		if math.Abs(of.dead-dead/all) > 0.01 || math.Abs(of.whole-whole/all) > 0.01 {
-			t.Errorf("seed %d: %d dirty: dead %.4f, whole %.4f; simulated %.4f, %.4f", seed, dirty,
+			t.Errorf("seed %d, %d dirty records: got dead %.4f, whole %.4f; simulated %.4f, %.4f", seed, dirty,
 				of.dead, of.whole, dead/all, whole/all)
 		}
 	}
@@ -137,11 +140,12 @@ func TestDirtyAt(t *testing.T) {
 }
 
 func TestWindowsAndSlices(t *testing.T) {
-	// 500 M records have bitmaps of 62.5 MB (reference 6.1); a budget of 128 MiB allows 64 MiB.
+	// The bitmaps of 500 M records take 62.5 MB in total. A budget of 128 MiB allows bitmaps
+	// of 64 MiB.
 	near(t, "windows", windows(500e6, 1, 128<<20), 1, 0)
 	near(t, "windows with tombstones", windows(500e6, 3, 128<<20), 3, 0)
 	near(t, "windows in 1 MiB", windows(500e6, 1, 1<<20), 120, 0)
 	near(t, "slices of a small log", slices(1000, 125, 128<<20), 1, 0)
-	// A table of 64 MiB at a load of 3/4 holds 2.1 M keys.
+	// A table of 64 MiB at a load factor of 3/4 has space for 2.1 M keys.
 	near(t, "slices", slices(500e6, 62.5e6, 128<<20), 223, 0.01)
 }

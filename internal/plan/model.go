@@ -1,19 +1,21 @@
 package plan
 
-// model is one replica of a partition in its steady state.
+// model describes one replica of a partition in its steady state.
 type model struct {
 	in     Input
-	stored float64 // bytes per record on disk
+	stored float64 // mean bytes per record on disk
 	keys   float64
 
-	live, after, dirty float64 // bytes
-	sidecar            float64 // bytes per record
-	temporary          bool    // sidecars are written for a pass and deleted after it
+	// bytes: live records; log after a pass; dirty section when a pass is due
+	live, after, dirty float64
+	sidecar            float64 // bytes of key sidecar per record
+	temporary          bool    // a pass writes temporary sidecars and deletes them at its end
 }
 
-// measure computes the sections of the log. A pass leaves at most the allowed fraction of garbage,
-// so the size after it is live / (1 - garbage). The next pass is due when dirty / (clean + dirty)
-// reaches the ratio. Only rolled segments are cleaned, so the dirty section has at least one.
+// measure computes the sizes of the model. A pass leaves at most the fraction GarbageShare of
+// garbage, so the size after a pass is live / (1 - GarbageShare). The next pass is due when dirty /
+// (clean + dirty) reaches DirtyRatio. Only sealed segments are cleaned, so the dirty section
+// contains at least one segment.
 func (m *model) measure() {
 	m.live = m.keys * m.stored
 	m.after = m.live / (1 - m.in.GarbageShare)
@@ -22,33 +24,36 @@ func (m *model) measure() {
 	m.temporary = m.stored < sidecarLeastBytes
 }
 
-// disk returns the disk space of the partition. growth is the amount appended while the broker's
-// cleaner processes all of its partitions.
+// disk returns the disk space of the partition. growth is the number of bytes that are appended
+// while the cleaner of the broker cleans all partitions of the broker.
 //
-// In addition to the log at the time when a pass is due, the space contains the active segment,
-// which is never cleaned, and the output of the current rewrite group. The output has at most one
-// segment and its sidecar; the sources are deleted only after it is committed (F16).
+// The needed space is the size of the log when a pass is due, plus the active segment, which is
+// never cleaned, plus the output of the current rewrite group. The output has the size of at most
+// one segment and its sidecar. The source segments are deleted only after the output is committed
+// (F16).
 func (m *model) disk(growth float64) Disk {
 	d := Disk{LiveBytes: m.live, AfterBytes: m.after, DueBytes: m.after + m.dirty}
-	// temporary sidecars exist all at once during a pass
+	// Temporary sidecars exist for the whole log at the same time during a pass, so they need the
+	// same space as permanent ones.
 	d.SidecarBytes = d.DueBytes / m.stored * m.sidecar
 	d.WorkBytes = 2*m.in.SegmentBytes + m.in.SegmentBytes/m.stored*m.sidecar + growth
 	d.NeededBytes = d.DueBytes + d.SidecarBytes + d.WorkBytes
-	// Upper bound: a pass is almost due when the republication starts, and none ends before the
-	// republication.
+	// This is an upper bound: a pass is almost due when the republication starts, and no pass ends
+	// before the republication does.
 	d.RepublishedTo = (d.DueBytes+m.live)*(1+m.sidecar/m.stored) + d.WorkBytes
 	d.Segments = ceil(d.DueBytes/m.in.SegmentBytes) + 1
 	return d
 }
 
-// steady returns a pass in the steady state, which reclaims as much as was appended.
+// steady returns the work of a pass in the steady state, in which a pass reclaims as much as was
+// appended since the last one.
 //
-// If no garbage is allowed, the pass rewrites every segment with garbage: those of the hot keys.
-// Cold keys were written earlier, so they are in segments of their own at the start of the log. If
-// garbage is allowed, the pass rewrites the segments with the most garbage until the rest is below
-// the limit: per appended record it writes u/(1-u) records and reads 1/(1-u) (reference 6.1). All
-// garbage is among the hot keys, so its fraction there is higher than in the whole log. The cost of
-// a pass is at most the lower of the two.
+// If no garbage is allowed, the pass rewrites every segment with garbage: those with records of hot
+// keys. Records of cold keys were written earlier, so they are in separate segments at the start of
+// the log. If garbage is allowed, the pass rewrites the segments with the most garbage until the
+// remaining garbage is below the limit. Per appended record it then writes u/(1-u) records and
+// reads 1/(1-u), where u follows from the fraction of garbage in the segments of
+// hot keys. The estimate is the cheaper of these two ways.
 func (m *model) steady() Pass {
 	hot := m.live * m.in.HotShare
 	of := uniformPass(hot/m.stored, m.dirty/m.stored, m.in.BatchRecords)
@@ -72,10 +77,10 @@ func (m *model) steady() Pass {
 	return p
 }
 
-// addSidecars adds the I/O for sidecars. A pass reads all sidecars once per window, and writes
-// those of new and rewritten records. The log is not read for them, because keys are hashed when
-// records are appended. For small records the pass writes the sidecars of the whole log, and reads
-// the log for them.
+// addSidecars adds the I/O on sidecars to a pass. The pass reads all sidecars once per pass window,
+// and the cost includes writing the sidecars of appended and rewritten records. The log is not read
+// to build sidecars, because keys are hashed when records are appended. But if records are so small
+// that sidecars are temporary, the pass reads the whole log and writes all sidecars.
 func (m *model) addSidecars(p *Pass, records, appended float64) {
 	p.SidecarReadBytes = records * m.sidecar * m.windows(records)
 	written := appended*sidecarMakes + p.LogWrittenBytes/m.stored
@@ -86,15 +91,17 @@ func (m *model) addSidecars(p *Pass, records, appended float64) {
 	p.SidecarWrittenBytes = written * m.sidecar
 }
 
-// bits returns the number of bits per record in the memory of a pass.
+// bits returns the number of bits per record in the bitmaps of a pass.
 func (m *model) bits() float64 {
 	if m.in.Tombstones {
-		return 3 // dead, removable tombstone, and an older record of the key exists
+		// three bitmaps: dead records, removable tombstones, and tombstones with an older record of
+		// their key
+		return 3
 	}
 	return 1
 }
 
-// windows returns how often a pass reads the sidecars of the given number of records.
+// windows returns the number of pass windows for a log of the given number of records.
 func (m *model) windows(records float64) float64 {
 	return windows(records, m.bits(), m.in.MemoryBytes/float64(m.in.Workers))
 }
@@ -108,10 +115,11 @@ func (m *model) memory() Memory {
 		Slices: slices(records, bitmaps/windows, budget), Windows: windows}
 }
 
-// republication returns the cost of writing every key again, and of one pass afterwards. All older
-// records are dead then, and no record of the republication is: the pass drops the older segments
-// without reading them, and keeps the newer ones. This holds for any order of keys. The cost of
-// passes during the republication depends on the order: docs/plan.md.
+// republication returns the cost of writing every key again, and of one pass afterwards. At that
+// time all older records are dead, and all new records are live. So the pass deletes the older
+// segments without reading them and keeps the new ones, for any order of keys. The cost of passes
+// during the republication depends on the order of keys; see docs/plan.md. perBroker is the number
+// of partition replicas on a broker.
 func (m *model) republication(perBroker float64) Republication {
 	before := m.after + m.dirty
 	r := Republication{Pass: Pass{FreedBytes: before}}
@@ -125,8 +133,8 @@ func (m *model) republication(perBroker float64) Republication {
 	return r
 }
 
-// kafka returns the cost of Kafka's cleaner for the same partition; nil without a buffer size. Its
-// clean section contains only live records.
+// kafka returns the cost of Kafka's cleaner for the same topic, or nil if no buffer size is set.
+// With Kafka's cleaner, the clean section contains only live records.
 func (m *model) kafka() *Kafka {
 	if m.in.KafkaBufferBytes == 0 {
 		return nil
@@ -142,7 +150,8 @@ func (m *model) kafka() *Kafka {
 	return &Kafka{
 		KeysPerPass: n,
 		Steady:      topic(kafkaPasses(m.keys, dirty, uniformWindow(hot, n))),
-		// Every key occurs once, so a window has as many records as the buffer has keys.
+		// In a republication every key occurs once, so each pass processes as many records as the
+		// buffer has space for keys.
 		Republication: topic(kafkaPasses(m.keys, dirty+m.keys, n)),
 	}
 }

@@ -5,10 +5,11 @@ import (
 	"math"
 )
 
-// ceil is math.Ceil with a tolerance for rounding errors of a division.
+// ceil is like math.Ceil, but tolerates a rounding error of the argument: it does not round up if
+// the argument is only slightly above an integer.
 func ceil(x float64) float64 { return math.Ceil(x - 1e-9*x) }
 
-// notes returns the limits that apply to a plan, each with the next step where there is one.
+// notes returns sentences for the reader of a plan: limits that apply, and how to avoid them.
 func notes(p Plan, m model) []string {
 	in := p.Input
 	all := []string{}

@@ -6,37 +6,40 @@ import (
 	"math"
 )
 
-// Input describes a topic. Counts and rates are those of one copy of the whole topic. Fields
-// without a default must be set.
+// Input describes a topic. Counts and rates are those of the whole topic, for one replica of each
+// partition. Fields without a default must be set.
 type Input struct {
-	Keys             float64 // with a value
-	RecordBytes      float64 // key and value, before compression
-	UpdateRate       float64 // records per second
-	Partitions       int     // default 1
-	Replicas         int     // default 1
-	Brokers          int     // with evenly distributed replicas; default: Replicas
-	CompressionRatio float64 // size before compression / size after; default 1
+	Keys        float64 // number of keys with a value
+	RecordBytes float64 // mean size of key and value, before compression
+	UpdateRate  float64 // updates of existing keys per second
+	Partitions  int     // default 1
+	Replicas    int     // default 1
+	// number of brokers, among which replicas are evenly distributed; default: Replicas
+	Brokers          int
+	CompressionRatio float64 // size before compression divided by the size after it; default 1
 	BatchRecords     float64 // records per batch; default 10
-	// HotShare is the fraction of keys that get all updates, in (0, 1]. The default 1, all keys
-	// equally, is the worst case.
+	// HotShare is the fraction of the keys that are ever updated, in (0, 1]; these keys are updated
+	// equally often. The default 1 is the worst case.
 	HotShare   float64
 	Tombstones bool // some of the updates are deletes
 
 	SegmentBytes float64 // default 1 GiB
-	// DirtyRatio above which a pass is due (minDirtyPercent), in [0, 1).
+	// DirtyRatio is the dirty ratio above which a pass is due (minDirtyPercent), in [0, 1).
 	DirtyRatio   float64
-	GarbageShare float64 // in [0, 1): garbage that a pass may leave (maxGarbagePercent)
-	MemoryBytes  float64 // of one broker's cleaner; default 128 MiB
-	Workers      int     // of one broker's cleaner; default 1
-	IORate       float64 // of one broker's cleaner, bytes read and written per second; 0: no limit
-	// RepublishRate is the rate of a republication of every key, in records per second; 0: unknown.
+	GarbageShare float64 // fraction of garbage that a pass may leave (maxGarbagePercent), in [0, 1)
+	MemoryBytes  float64 // memory of one broker's cleaner; default 128 MiB
+	Workers      int     // workers of one broker's cleaner; default 1
+	// bytes that one broker's cleaner may read and write per second; 0: no limit
+	IORate float64
+	// RepublishRate is the rate at which producers write every key again, in records per second; 0:
+	// unknown.
 	RepublishRate float64
-	// KafkaBufferBytes is the dedupe buffer per thread of a Kafka cleaner to compare with; 0: no
-	// comparison.
+	// KafkaBufferBytes is the size of the dedupe buffer per thread of a Kafka cleaner, for a
+	// comparison; 0: no comparison.
 	KafkaBufferBytes float64
 }
 
-// withDefaults sets the defaults of zero fields.
+// withDefaults returns in with defaults in fields that are zero.
 func (in Input) withDefaults() Input {
 	setTo := func(field *float64, value float64) {
 		if *field == 0 {
@@ -54,7 +57,7 @@ func (in Input) withDefaults() Input {
 	return in
 }
 
-// Validate returns all faults of an Input at once.
+// Validate returns an error that lists all faults of an Input.
 func (in Input) Validate() error {
 	var faults []error
 	check := func(ok bool, format string, args ...any) {
@@ -96,20 +99,21 @@ func (in Input) Validate() error {
 
 // Disk is the disk space of a partition, of the topic with all replicas, or of a broker.
 type Disk struct {
-	LiveBytes float64 `json:"live_bytes"` // the latest record of each key
-	// after a pass, with the garbage that it may leave
+	LiveBytes float64 `json:"live_bytes"` // size of the latest record of each key
+	// AfterBytes is the size of the log after a pass, including the garbage that the pass may
+	// leave.
 	AfterBytes   float64 `json:"after_pass_bytes"`
-	DueBytes     float64 `json:"pass_due_bytes"` // when the next pass is due
-	SidecarBytes float64 `json:"sidecar_bytes"`  // in addition to DueBytes
-	// WorkBytes is the active segment, the output of a running pass, and what is appended during
-	// it.
+	DueBytes     float64 `json:"pass_due_bytes"` // size of the log when the next pass is due
+	SidecarBytes float64 `json:"sidecar_bytes"`  // size of key sidecars, not included in DueBytes
+	// WorkBytes is the size of the active segment, the output of a running pass, and the records
+	// that are appended during the pass.
 	WorkBytes     float64 `json:"work_bytes"`
-	NeededBytes   float64 `json:"needed_bytes"` // DueBytes + SidecarBytes + WorkBytes
-	RepublishedTo float64 `json:"republished_bytes"`
-	Segments      float64 `json:"segments"` // at DueBytes
+	NeededBytes   float64 `json:"needed_bytes"`      // DueBytes + SidecarBytes + WorkBytes
+	RepublishedTo float64 `json:"republished_bytes"` // upper bound after a republication
+	Segments      float64 `json:"segments"`          // number of segments when the next pass is due
 }
 
-// times returns the space of n copies.
+// times returns the disk space of n partitions like d.
 func (d Disk) times(n float64) Disk {
 	return Disk{
 		d.LiveBytes * n, d.AfterBytes * n, d.DueBytes * n, d.SidecarBytes * n, d.WorkBytes * n,
@@ -124,77 +128,83 @@ type Pass struct {
 	SidecarReadBytes    float64 `json:"sidecar_read_bytes"`
 	SidecarWrittenBytes float64 `json:"sidecar_written_bytes"`
 	FreedBytes          float64 `json:"freed_bytes"`
-	DecompressedBytes   float64 `json:"decompressed_bytes"` // of batches that are rebuilt
+	// bytes of batches that a pass rebuilds, after decompression
+	DecompressedBytes float64 `json:"decompressed_bytes"`
 }
 
-// Bytes returns the I/O of a pass.
+// Bytes returns the number of bytes that a pass reads and writes.
 func (p Pass) Bytes() float64 {
 	return p.LogReadBytes + p.LogWrittenBytes + p.SidecarReadBytes + p.SidecarWrittenBytes
 }
 
 // Memory is the memory of the pass of one worker.
 type Memory struct {
-	BudgetBytes float64 `json:"budget_bytes"` // of one worker
+	BudgetBytes float64 `json:"budget_bytes"` // memory of one worker
 	BitmapBytes float64 `json:"bitmap_bytes"`
 	Slices      float64 `json:"slices"`
-	Windows     float64 `json:"windows"` // number of times that the sidecars are read
+	// number of pass windows: the times that a pass reads the sidecars
+	Windows float64 `json:"windows"`
 }
 
-// Plan is the result. Times are in seconds. Values that are unknown, and times of events that never
-// occur, are 0 and not +Inf.
+// Plan is the result of Make. Times are in seconds. Unknown values, and times of events that never
+// occur, are 0, because JSON cannot represent +Inf.
 type Plan struct {
 	Input Input `json:"-"`
 
 	StoredRecordBytes float64 `json:"stored_record_bytes"`
 	Partition         Disk    `json:"partition"`
-	Topic             Disk    `json:"topic"`  // all partitions and replicas
-	Broker            Disk    `json:"broker"` // average
+	Topic             Disk    `json:"topic"`  // sum over all replicas of all partitions
+	Broker            Disk    `json:"broker"` // average per broker
 
-	// PassEverySeconds is the time between passes over a partition; 0: never, without updates.
+	// PassEverySeconds is the time between passes over a partition; 0: there are no updates, so no
+	// pass is ever due.
 	PassEverySeconds float64 `json:"pass_every_seconds"`
-	Pass             Pass    `json:"pass"` // of a partition, in the steady state
-	// PassSeconds is the duration of a pass with the full I/O rate; 0: no limit is set.
+	Pass             Pass    `json:"pass"` // one pass over a partition, in the steady state
+	// PassSeconds is the duration of a pass at the full I/O rate; 0: no I/O rate is set.
 	PassSeconds float64 `json:"pass_seconds"`
 	Memory      Memory  `json:"memory"`
 
-	AppendedBytesDay float64 `json:"appended_bytes_day"` // of the topic, one copy
-	// CleanerBytesDay is read and written for all replicas of the topic.
+	// for the topic, one replica of each partition
+	AppendedBytesDay float64 `json:"appended_bytes_day"`
+	// CleanerBytesDay is the number of bytes that cleaners read and write per day for all replicas
+	// of the topic.
 	CleanerBytesDay float64 `json:"cleaner_bytes_day"`
 	// WriteAmplification is the number of records that the cleaner writes per appended record.
 	WriteAmplification float64 `json:"write_amplification"`
-	// BusyShare is the used fraction of the I/O rate of a broker's cleaner. Above 1 the cleaner
-	// falls behind; 0: no limit is set.
+	// BusyShare is the fraction of the I/O rate of a broker's cleaner that the passes need. If it
+	// is above 1, the cleaner falls behind. 0: no I/O rate is set.
 	BusyShare float64 `json:"busy_share"`
 
 	Republication Republication `json:"republication"`
 	Kafka         *Kafka        `json:"kafka,omitempty"`
-	Notes         []string      `json:"notes"` // limits that apply
+	Notes         []string      `json:"notes"` // see function notes
 }
 
 // Republication is the cost of writing every key again.
 type Republication struct {
-	WriteSeconds float64 `json:"write_seconds"` // 0: no rate is set
-	Pass         Pass    `json:"pass"`          // of a partition, after all records are written
-	// PassSeconds is the time for all partitions of a broker, one after the other, with the full
-	// I/O rate; 0: no limit is set.
+	WriteSeconds float64 `json:"write_seconds"` // time to write every key; 0: no rate is set
+	// one pass over a partition, after all keys were written
+	Pass Pass `json:"pass"`
+	// PassSeconds is the time in which the cleaner of a broker cleans all partitions of the broker,
+	// one after the other, at the full I/O rate; 0: no I/O rate is set.
 	PassSeconds float64 `json:"pass_seconds"`
 }
 
-// Kafka is the work of Apache Kafka's cleaner for one copy of the topic.
+// Kafka is the work of Apache Kafka's cleaner for the topic, for one replica of each partition.
 type Kafka struct {
 	KeysPerPass   float64   `json:"keys_per_pass"`
-	Steady        KafkaCost `json:"steady"` // each time the dirty ratio is reached
+	Steady        KafkaCost `json:"steady"` // work each time that the dirty ratio is reached
 	Republication KafkaCost `json:"republication"`
 }
 
-// KafkaCost is the number of passes of one partition, and the I/O of all partitions.
+// KafkaCost contains the number of passes over one partition, and the I/O of all partitions.
 type KafkaCost struct {
 	Passes       float64 `json:"passes"`
 	ReadBytes    float64 `json:"read_bytes"`
 	WrittenBytes float64 `json:"written_bytes"`
 }
 
-// Make computes the plan. It returns all faults of the Input at once.
+// Make computes the plan for a topic. If the Input is invalid, the error lists all faults.
 func Make(in Input) (Plan, error) {
 	if err := in.Validate(); err != nil {
 		return Plan{}, err
@@ -206,7 +216,8 @@ func Make(in Input) (Plan, error) {
 	p := Plan{Input: in, StoredRecordBytes: m.stored, Pass: m.steady(), Memory: m.memory()}
 	perBroker := float64(in.Partitions*in.Replicas) / float64(in.Brokers)
 	appended := in.UpdateRate / float64(in.Partitions) * m.stored // bytes per second and partition
-	passes := 0.0                                                 // per second and partition
+	// number of passes per second and partition
+	passes := 0.0
 	if in.UpdateRate > 0 {
 		passes = appended / m.dirty
 		p.PassEverySeconds = 1 / passes

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// zendesk is the example of docs/plan.md.
+// zendesk returns the input of the example in docs/plan.md.
 func zendesk() Input {
 	return Input{
 		Keys: 1.6e9, RecordBytes: 5000, UpdateRate: 300, Partitions: 8, Replicas: 3, Brokers: 9,
@@ -34,7 +34,7 @@ func mustMake(t *testing.T, in Input) Plan {
 	return p
 }
 
-// TestZendesk compares the plan with the figures of the case study.
+// TestZendesk compares the plan with the numbers in the case study (docs/zendesk.md).
 func TestZendesk(t *testing.T) {
 	p := mustMake(t, zendesk())
 	near(t, "days until the ratio is reached", p.PassEverySeconds/daySeconds, 61, 0.02)
@@ -43,24 +43,26 @@ func TestZendesk(t *testing.T) {
 	near(t, "size when due / live size at a ratio of 0.5",
 		p.Partition.DueBytes/p.Partition.LiveBytes,
 		2, 1e-9)
-	// reference 6.1: like Kafka with an unlimited map, at 50 %
+	// At a dirty ratio of 50 %, the cleaner rewrites as many records as Kafka's cleaner with an
+	// unlimited buffer.
 	near(t, "write amplification", p.WriteAmplification, 1, 1e-9)
 	near(t, "Kafka's keys per pass", p.Kafka.KeysPerPass, 5_033_164, 1e-6)
 
 	in := zendesk()
-	// the case study says "we could halve the reserve"; it becomes a third of the live size
+	// The case study says "we could halve the reserve". With half the ratio, the reserve becomes a
+	// third of the live size.
 	in.DirtyRatio = 0.25
 	near(t, "size when due / live size at 0.25",
 		mustMake(t, in).Partition.DueBytes/p.Partition.LiveBytes, 4.0/3, 1e-9)
 	in.DirtyRatio = 1.0 / 3
-	// reference 6.1
+	// about (1-r)/r = 2 rewritten records per appended record
 	near(t, "write amplification at 33 %", mustMake(t, in).WriteAmplification, 2.03, 0.02)
 	if p.Republication.Pass.LogReadBytes != 0 || p.Republication.Pass.LogWrittenBytes != 0 {
-		t.Errorf("the pass after a republication is %+v; want no log I/O", p.Republication.Pass)
+		t.Errorf("pass after a republication: got %+v, want no log I/O", p.Republication.Pass)
 	}
 }
 
-// TestGolden checks the output, of which docs/plan.md contains an example.
+// TestGolden compares the printed plans with golden files; docs/plan.md contains one of them.
 func TestGolden(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -80,7 +82,7 @@ func TestGolden(t *testing.T) {
 		}
 		if strings.ContainsAny(out.String(), "NI") &&
 			(strings.Contains(out.String(), "NaN") || strings.Contains(out.String(), "Inf")) {
-			t.Errorf("%s contains a NaN or Inf: %s", c.name, out.String())
+			t.Errorf("%s: got NaN or Inf in the output: %s", c.name, out.String())
 		}
 		name := "testdata/" + c.name
 		if *update {
@@ -93,12 +95,13 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		if out.String() != string(want) {
-			t.Errorf("%s differs (accept with -update):\n%s", c.name, out.String())
+			t.Errorf("%s differs from the output (to rewrite it, run go test -update):\n%s", c.name, out.String())
 		}
 	}
 }
 
-// Each result is a monotonic function of each input.
+// TestMonotonic checks for pairs of an input and a result that the result never decreases, or never
+// increases, as the input grows.
 func TestMonotonic(t *testing.T) {
 	needed := func(p Plan) float64 { return p.Topic.NeededBytes }
 	daily := func(p Plan) float64 { return p.CleanerBytesDay }
@@ -142,14 +145,14 @@ func TestMonotonic(t *testing.T) {
 			now := c.of(mustMake(t, in))
 			if worse := now < before*(1-1e-9); worse && !c.falls || now > before*(1+1e-9) &&
 				c.falls {
-				t.Errorf("%s: %g at %g, %g before", c.name, now, x, before)
+				t.Errorf("%s: got %g at input %g, but %g at the previous, smaller input", c.name, now, x, before)
 			}
 			before = now
 		}
 	}
 }
 
-// Invariants of the plan hold for random valid inputs.
+// TestInvariants checks invariants of the plan for random valid inputs.
 func TestInvariants(t *testing.T) {
 	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 2))
@@ -190,7 +193,7 @@ func TestInvariants(t *testing.T) {
 				t.Fatalf("seed %d: violated: %s\n%+v\n%+v", seed, name, in, p)
 			}
 		}
-		if _, err := json.Marshal(p); err != nil { // fails for NaN and Inf
+		if _, err := json.Marshal(p); err != nil { // JSON encoding fails for NaN and Inf
 			t.Fatalf("seed %d: %v\n%+v", seed, err, in)
 		}
 	}
@@ -200,7 +203,7 @@ func TestValidateReturnsAllFaults(t *testing.T) {
 	_, err := Make(Input{DirtyRatio: 1, GarbageShare: -1, HotShare: 2, Replicas: 3, Brokers: 2,
 		SegmentBytes: 1, MemoryBytes: 5, UpdateRate: -1})
 	if err == nil {
-		t.Fatal("invalid input was accepted")
+		t.Fatal("invalid input: got no error")
 	}
 	for _, want := range []string{
 		"keys 0: must be", "record size 0: must be", "update rate -1",
@@ -223,7 +226,7 @@ func TestFormats(t *testing.T) {
 		span(0.25): "0.25 s",
 	} {
 		if got != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 )
 
-// size formats bytes with three digits and a binary unit.
+// size formats a number of bytes with three significant digits and a binary unit, such as 1.14 TiB.
 func size(bytes float64) string {
 	const units = "KMGTPE"
 	if bytes < 1000 {
@@ -24,7 +24,7 @@ func size(bytes float64) string {
 	return digits(bytes) + " " + units[unit:unit+1] + "iB"
 }
 
-// count formats a number with three digits and a decimal unit.
+// count formats a number with three significant digits and a decimal unit, such as 1.6 billion.
 func count(n float64) string {
 	if n < 10_000 {
 		return digits(n)
@@ -38,7 +38,7 @@ func count(n float64) string {
 	return digits(n) + " " + units[unit]
 }
 
-// digits formats a number with three digits, without trailing zeros.
+// digits formats a number with three significant digits, without trailing zeros.
 func digits(x float64) string {
 	switch {
 	case x >= 99.95 || x == math.Trunc(x):
@@ -51,7 +51,7 @@ func digits(x float64) string {
 
 func trimmed(text string) string { return strings.TrimSuffix(strings.TrimRight(text, "0"), ".") }
 
-// span formats a duration in a suitable unit.
+// span formats a duration with a suitable unit, such as 1.5 min.
 func span(seconds float64) string {
 	for _, unit := range []struct {
 		name    string
@@ -87,7 +87,7 @@ func (p Plan) Print(out io.Writer, asJSON bool) error {
 	return nil
 }
 
-// line writes cells. Flush returns the errors.
+// line writes a line of cells. It ignores errors, because the tabwriter's Flush returns them.
 func line(out io.Writer, cells ...string) {
 	_, _ = fmt.Fprintln(out, strings.Join(cells, "\t"))
 }

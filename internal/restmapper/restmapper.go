@@ -1,9 +1,9 @@
 // Package restmapper builds REST mappers from a fixed list of kinds.
 //
-// The mapper that controller-runtime builds by default discovers kinds from the API server, so a
-// client cannot even be constructed while the API server is unavailable. A process that starts then
-// would exit again and again, and Kubernetes would restart it with a growing backoff that outlasts
-// the outage.
+// By default, controller-runtime builds a REST mapper that requests the list of kinds from the API
+// server. So no client can be created while the API server is unavailable. A process that starts in
+// this situation would exit and be restarted repeatedly. The backoff between restarts grows, so the
+// process would start only some time after the end of the outage.
 package restmapper
 
 import (
@@ -18,18 +18,18 @@ type Kinds struct {
 	Names        []string
 }
 
-// Namespaced returns namespaced kinds.
+// Namespaced returns namespaced kinds of an API group version.
 func Namespaced(version schema.GroupVersion, names ...string) Kinds {
 	return Kinds{GroupVersion: version, Scope: meta.RESTScopeNamespace, Names: names}
 }
 
-// ClusterScoped returns cluster-scoped kinds.
+// ClusterScoped returns cluster-scoped kinds of an API group version.
 func ClusterScoped(version schema.GroupVersion, names ...string) Kinds {
 	return Kinds{GroupVersion: version, Scope: meta.RESTScopeRoot, Names: names}
 }
 
-// New returns a mapper of the given kinds and their list kinds. Caches that are restricted to
-// namespaces look up list kinds.
+// New returns a REST mapper for the given kinds and their list kinds, such as Pod and PodList. The
+// list kinds are needed by caches that are restricted to namespaces.
 func New(kinds ...Kinds) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, k := range kinds {

@@ -3,7 +3,8 @@ package version
 
 import "runtime/debug"
 
-// Set by the linker, such as -X heartwood.dev/heartwood/internal/version.version=v0.1.0.
+// The linker sets these variables, for example by -X
+// heartwood.dev/heartwood/internal/version.version=v0.1.0.
 var (
 	version = "dev"
 	commit  = ""
@@ -12,7 +13,7 @@ var (
 // Version returns the release, or "dev".
 func Version() string { return version }
 
-// Commit returns the revision that the binary was built from, or "unknown".
+// Commit returns the Git revision from which the binary was built, or "unknown".
 func Commit() string {
 	if commit != "" {
 		return commit

@@ -10,12 +10,13 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// dataDir is the mount path of a broker's volume, the only directory that it can write to.
+// dataDir is the mount path of a broker's volume. It is the only directory to which the broker can
+// write.
 const dataDir = "/data"
 
-// container renders the broker's container. Its image is spec.image or the operator's own, so that
-// by default brokers and operator have the same version. The file system is read-only except for
-// dataDir.
+// container renders the broker's container. Its image is spec.image or, by default, the operator's
+// own image, so that brokers and operator have the same version. The file system is read-only
+// except for dataDir.
 func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container {
 	image := cluster.Spec.Image
 	if image == "" {
@@ -37,8 +38,8 @@ func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container
 			{Name: portNameHTTP, ContainerPort: portHTTP, Protocol: corev1.ProtocolTCP},
 		},
 		Resources: resources(cluster.Spec.Resources),
-		// Recovery after a crash may read much of the disk. It may take half an hour (900 times 2
-		// s), in which the other probes do not run.
+		// Recovery after a crash may read a large part of the disk. The startup probe allows half
+		// an hour (900 times 2 s) for it, during which the other probes do not run.
 		StartupProbe:   probe("/healthz", 2, 900),
 		LivenessProbe:  probe("/healthz", 10, 3),
 		ReadinessProbe: probe("/readyz", 2, 3),
@@ -51,12 +52,14 @@ func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container
 	}
 }
 
-// arguments returns the arguments of cmd/heartwood's broker command. The broker id is the number at
-// the end of the pod's name. The kubelet expands $(NAME) from the container's environment.
+// arguments returns the arguments of command heartwood broker (cmd/heartwood/broker.go). The broker
+// derives its id from the number at the end of the pod's name. The kubelet replaces $(NAME) by the
+// environment variable NAME of the container.
 //
-// Clients get the pod's own host name: only the leader of a partition serves it, so an address of
-// all brokers would not do. Brokers use each other's pod IP: a name may resolve to the previous pod
-// as long as DNS caches are valid, and does not resolve while DNS is unavailable.
+// The broker advertises its pod's own host name to clients. An address shared by all brokers would
+// not suffice, because clients must connect to the leader of each partition. Brokers connect to
+// each other by pod IP: a host name may resolve to the previous pod until DNS caches expire, and
+// does not resolve while DNS is unavailable.
 func arguments(cluster *v1alpha1.LogCluster) []string {
 	port := portKafka(cluster)
 	return []string{
@@ -74,7 +77,7 @@ func arguments(cluster *v1alpha1.LogCluster) []string {
 	}
 }
 
-// fieldVariable returns an environment variable with a field of the pod.
+// fieldVariable returns an environment variable whose value is a field of the pod.
 func fieldVariable(name, path string) corev1.EnvVar {
 	return corev1.EnvVar{
 		Name: name,
@@ -83,8 +86,8 @@ func fieldVariable(name, path string) corev1.EnvVar {
 	}
 }
 
-// probe returns an HTTP probe of path with a timeout of 5 s, which fails after a number of
-// consecutive failures.
+// probe returns an HTTP probe of a path. Each attempt has a timeout of 5 s. The probe fails after
+// the given number of consecutive failed attempts.
 func probe(path string, periodSeconds, failures int32) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler: corev1.ProbeHandler{

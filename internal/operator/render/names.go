@@ -9,22 +9,22 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// portHTTP is the port of a broker's metrics, health and reports. It is fixed, as the operator
-// connects to it (HTTPAddress).
+// portHTTP is the port of a broker's HTTP server for metrics, health checks and reports. It is
+// constant, because the operator connects to it (HTTPAddress).
 const portHTTP = 9644
 
-// portKafkaDefault is the default port of the listener; the CRD has the same default.
+// portKafkaDefault is the default port of the Kafka listener. The CRD specifies the same default.
 const portKafkaDefault = 9092
 
 // Names of ports and of the volume.
 const (
 	portNameKafka = "kafka"
-	portNameHTTP  = "http" // Prometheus scrapes the port of this name
+	portNameHTTP  = "http" // the chart's PodMonitor selects the port by this name
 	volumeData    = "data"
 )
 
 // BrokersName returns the name of the brokers' StatefulSet, ServiceAccount, Role, RoleBinding and
-// PodDisruptionBudget. A pod's name is this name and the broker id.
+// PodDisruptionBudget. The name of a broker's pod is this name, a dash and the broker id.
 func BrokersName(cluster string) string { return cluster + "-broker" }
 
 // Bootstrap returns the bootstrap address of clients, host:port inside the Kubernetes cluster; it
@@ -34,8 +34,9 @@ func Bootstrap(cluster *v1alpha1.LogCluster) string {
 		portKafka(cluster))
 }
 
-// HTTPAddress returns host:port of a broker's HTTP endpoint: the pod's name in the headless
-// Service, which resolves before the broker is ready (see brokersService).
+// HTTPAddress returns the host:port of a broker's HTTP server. The host is the name of the broker's
+// pod in the headless Service. This name resolves even before the broker is ready (see
+// brokersService).
 func HTTPAddress(cluster, namespace string, broker int32) string {
 	return fmt.Sprintf("%s-%d.%s.%s.svc:%d", BrokersName(cluster), broker, headlessName(cluster),
 		namespace, portHTTP)
@@ -51,8 +52,8 @@ func portKafka(cluster *v1alpha1.LogCluster) int32 {
 	return portKafkaDefault
 }
 
-// selector returns the labels that select a cluster's broker pods. They must never change: a
-// StatefulSet's selector is immutable.
+// selector returns the labels that select the pods of a cluster's brokers. The labels must never
+// change, because the selector of a StatefulSet is immutable.
 func selector(cluster *v1alpha1.LogCluster) map[string]string {
 	return map[string]string{
 		"app.kubernetes.io/name":      "heartwood",
@@ -61,8 +62,8 @@ func selector(cluster *v1alpha1.LogCluster) map[string]string {
 	}
 }
 
-// Labels returns the labels of every object of a cluster: those of selector, and others that may
-// change. The caller owns the map.
+// Labels returns the labels of every object of a cluster: the labels of selector, and further
+// labels. The caller may modify the map.
 func Labels(cluster *v1alpha1.LogCluster) map[string]string {
 	labels := selector(cluster)
 	maps.Copy(labels, map[string]string{
@@ -72,8 +73,8 @@ func Labels(cluster *v1alpha1.LogCluster) map[string]string {
 	return labels
 }
 
-// metadata returns the metadata of an object. It has no owner; the operator sets it when it applies
-// the object.
+// metadata returns the metadata of an object, without an owner. The operator sets the owner when it
+// applies the object.
 func metadata(cluster *v1alpha1.LogCluster, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: cluster.Namespace, Labels: Labels(cluster)}
 }

@@ -7,16 +7,18 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// userID is the user of the image: nonroot in distroless images.
+// userID is the user and the group of the container image. It is the id of user nonroot in
+// distroless images.
 const userID = 65532
 
-// stopSeconds is the time that a broker has for its controlled shutdown before it is killed: to
-// transfer leadership (a third of it at most), to complete requests, and to sync and close its
-// logs. A killed broker loses nothing that was synced. Its next start takes longer, and its
-// replicas are not in sync until they have caught up.
+// stopSeconds is the time for the controlled shutdown of a broker, after which Kubernetes kills it.
+// In this time the broker transfers leadership (at most a third of the time), completes requests,
+// and syncs and closes its logs. A killed broker loses no records that were synced, but its next
+// start takes longer, and its replicas are not in sync until they have caught up.
 const stopSeconds = 60
 
-// rackKeyDefault is the default of the CRD, for a LogCluster without API server defaulting.
+// rackKeyDefault is the default of spec.rackKey. The CRD specifies the same default; this one is
+// for LogClusters that no API server has defaulted.
 const rackKeyDefault = "topology.kubernetes.io/zone"
 
 // podTemplate renders a broker's pod. It satisfies the restricted profile of the Pod Security
@@ -34,7 +36,8 @@ func podTemplate(cluster *v1alpha1.LogCluster, settings Settings) corev1.PodTemp
 				RunAsUser:    new(int64(userID)),
 				RunAsGroup:   new(int64(userID)),
 				FSGroup:      new(int64(userID)),
-				// Otherwise changing the owner of a large volume would take minutes at every start.
+				// With the default policy, Kubernetes would change the owner of all files of the
+				// volume at every start, which takes minutes for a large volume.
 				FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
 				SeccompProfile: &corev1.SeccompProfile{
 					Type: corev1.SeccompProfileTypeRuntimeDefault,
@@ -46,8 +49,8 @@ func podTemplate(cluster *v1alpha1.LogCluster, settings Settings) corev1.PodTemp
 	}
 }
 
-// spread spreads brokers across racks first and nodes second, as far as possible. It never prevents
-// scheduling: a broker on a shared node serves, a pending one does not.
+// spread returns constraints that spread brokers across racks and nodes as far as possible. They
+// never prevent scheduling: two brokers on one node are better than a broker whose pod is pending.
 func spread(cluster *v1alpha1.LogCluster) []corev1.TopologySpreadConstraint {
 	rackKey := cluster.Spec.RackKey
 	if rackKey == "" {
@@ -63,7 +66,7 @@ func spread(cluster *v1alpha1.LogCluster) []corev1.TopologySpreadConstraint {
 		})
 	}
 	if rackKey == corev1.LabelHostname {
-		return constraints[:1] // the API server rejects a key that is named twice
+		return constraints[:1] // the API server rejects two constraints with the same key
 	}
 	return constraints
 }

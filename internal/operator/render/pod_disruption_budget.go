@@ -8,9 +8,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// podDisruptionBudget allows the eviction of one broker at a time. It limits unavailable pods
-// instead of requiring available ones: with a single broker, a minimum of one would block every
-// node drain.
+// podDisruptionBudget allows the eviction of one broker at a time. It sets maxUnavailable and not
+// minAvailable: with a single broker, minAvailable 1 would block every node drain.
 func podDisruptionBudget(cluster *v1alpha1.LogCluster) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},

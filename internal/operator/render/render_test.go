@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
 var settings = Settings{Image: "registry.example/heartwood:v1"}
 
-// minimal returns a cluster without optional fields and without API server defaulting.
+// minimal returns a LogCluster without optional fields, to which no API server has added defaults.
 func minimal() *v1alpha1.LogCluster {
 	return &v1alpha1.LogCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: "logs"},
@@ -32,7 +32,8 @@ func minimal() *v1alpha1.LogCluster {
 	}
 }
 
-// full returns a cluster with a value other than the default in every field that render uses.
+// full returns a LogCluster in which every field that package render uses has a value other than
+// its default.
 func full() *v1alpha1.LogCluster {
 	return &v1alpha1.LogCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "main", Namespace: "logs"},
@@ -121,7 +122,7 @@ func TestImageDefaultsToTheOperators(t *testing.T) {
 	} {
 		if got := statefulSet(cluster,
 			settings).Spec.Template.Spec.Containers[0].Image; got != want {
-			t.Errorf("%s: image %s, want %s", cluster.Name, got, want)
+			t.Errorf("%s: got image %s, want %s", cluster.Name, got, want)
 		}
 	}
 }
@@ -139,7 +140,7 @@ func TestVolumesAreRetainedByDefault(t *testing.T) {
 		got := statefulSet(cluster, settings).Spec.PersistentVolumeClaimRetentionPolicy
 		if got.WhenDeleted != want ||
 			got.WhenScaled != appsv1.RetainPersistentVolumeClaimRetentionPolicyType {
-			t.Errorf("policy %q: %+v, want %s when deleted and Retain when scaled", policy, got,
+			t.Errorf("policy %q: got %+v, want %s when deleted and Retain when scaled", policy, got,
 				want)
 		}
 	}
@@ -149,7 +150,7 @@ func TestTopologyKeyIsNamedOnce(t *testing.T) {
 	cluster := minimal()
 	cluster.Spec.RackKey = corev1.LabelHostname
 	if got := spread(cluster); len(got) != 1 {
-		t.Errorf("%d constraints for one key, which the API server rejects", len(got))
+		t.Errorf("got %d constraints for one key, want 1: the API server rejects more", len(got))
 	}
 }
 
@@ -160,7 +161,7 @@ func TestBrokersMayUpdateLeasesOfTheirOwnClusterOnly(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"main-broker-0", "main-broker-1", "main-broker-2"},
 			rule.ResourceNames); diff != "" {
-			t.Errorf("leases a broker may update: %s", diff)
+			t.Errorf("leases that a broker may update (-want +got): %s", diff)
 		}
 	}
 	for _, rule := range role(full(), Settings{}).Rules {
@@ -171,8 +172,9 @@ func TestBrokersMayUpdateLeasesOfTheirOwnClusterOnly(t *testing.T) {
 	}
 }
 
-// TestReadOnlyAdminRestrictsTheRole: with adminApi ReadOnly a compromised broker cannot change
-// Topics that manifests define. It can still create the topic of consumer groups.
+// TestReadOnlyAdminRestrictsTheRole: with adminApi ReadOnly a broker must not be permitted to
+// change or delete Topics or to change Partitions. It may still create Topics, such as
+// __consumer_offsets.
 func TestReadOnlyAdminRestrictsTheRole(t *testing.T) {
 	verbs := func(admin v1alpha1.AdminAPI, resource string) (all []string) {
 		cluster := full()
@@ -196,14 +198,14 @@ func TestReadOnlyAdminRestrictsTheRole(t *testing.T) {
 		{v1alpha1.AdminReadWrite, "partitions", []string{"get", "list", "watch", "patch"}},
 	} {
 		if diff := cmp.Diff(want.verbs, verbs(want.admin, want.resource)); diff != "" {
-			t.Errorf("adminApi: %s, %s: %s", want.admin, want.resource, diff)
+			t.Errorf("adminApi %s: verbs for %s (-want +got): %s", want.admin, want.resource, diff)
 		}
 	}
 }
 
 func TestLongestClusterNameFitsDerivedNames(t *testing.T) {
-	// The CRD limits names to 40 characters. Kubernetes uses a StatefulSet's name, followed by an
-	// 11-character hash, as a label value.
+	// The CRD limits names to 40 characters. The StatefulSet controller uses the StatefulSet's
+	// name, followed by a dash and a hash (11 characters), as the value of a label.
 	cluster := minimal()
 	cluster.Name = strings.Repeat("a", 40)
 	if got := len(BrokersName(cluster.Name)) + 11; got > 63 {
@@ -219,10 +221,10 @@ func TestLongestClusterNameFitsDerivedNames(t *testing.T) {
 
 func TestAddresses(t *testing.T) {
 	if got, want := Bootstrap(full()), "main-bootstrap.logs.svc:19092"; got != want {
-		t.Errorf("bootstrap %s, want %s", got, want)
+		t.Errorf("got bootstrap address %s, want %s", got, want)
 	}
 	if got, want := HTTPAddress("main", "logs", 2),
 		"main-broker-2.main-brokers.logs.svc:9644"; got != want {
-		t.Errorf("http address %s, want %s", got, want)
+		t.Errorf("got HTTP address %s, want %s", got, want)
 	}
 }

@@ -7,15 +7,15 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// role grants brokers the permissions that internal/metadata/kube needs, and no others: to watch
-// the metadata, to renew a Lease, to report what they serve, and for Kafka's admin clients to
-// create, change and delete Topics and to reassign Partitions. With adminApi: ReadOnly they may
-// only create Topics: that of consumer groups, and those that the LogCluster creates automatically.
+// role grants brokers exactly the permissions that internal/metadata/kube needs. Brokers watch the
+// metadata, renew their Leases and update the status of Partitions. For Kafka's admin clients they
+// create, change and delete Topics, and reassign Partitions. With adminApi ReadOnly they may create
+// Topics only: __consumer_offsets, and topics that are created automatically (autoCreateTopics).
 //
-// A broker can update the Leases of its own cluster only. Creating a Lease cannot be restricted to
-// a name, as RBAC does not see names on create. The rule that names Leases depends on the number of
-// brokers, so the Role is applied before new pods are created. The operator must have every
-// permission that is added here (see controllers/logcluster).
+// A broker may update only the Leases of its own cluster. RBAC cannot restrict the creation of
+// Leases to names, because a create request has no resource name. The rule that names the Leases
+// depends on the number of brokers, so the Role must be applied before new pods are created. The
+// operator itself must have every permission that is granted here (see controllers/logcluster).
 func role(cluster *v1alpha1.LogCluster, settings Settings) *rbacv1.Role {
 	var leases []string
 	for id := range settings.running(cluster) {

@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// serviceAccount renders the brokers' identity at the API server. The token is mounted only into
-// pods that request it.
+// serviceAccount renders the ServiceAccount with which brokers authenticate to the API server.
+// Kubernetes mounts its token only into pods that request it.
 func serviceAccount(cluster *v1alpha1.LogCluster) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{
 		TypeMeta:                     metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},

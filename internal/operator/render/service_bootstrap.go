@@ -7,7 +7,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// bootstrapService renders the clients' bootstrap address, which leads to any ready broker.
+// bootstrapService renders the Service behind the clients' bootstrap address. It forwards a
+// connection to any ready broker.
 func bootstrapService(cluster *v1alpha1.LogCluster) *corev1.Service {
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},

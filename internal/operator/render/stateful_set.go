@@ -9,13 +9,13 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// storageSizeDefault is the default size of a volume; the CRD has the same default.
+// storageSizeDefault is the default size of a volume. The CRD specifies the same default.
 const storageSizeDefault = "10Gi"
 
 // statefulSet renders the StatefulSet of the brokers: one pod and one volume per broker id. Pods
-// start in parallel, as a broker needs no other one to start. The operator paces their replacement
-// (Settings.Held). Volumes are always kept when the cluster is scaled down (WhenScaled): their
-// records may have no other copy.
+// start in parallel, because a broker can start without other brokers. The operator decides when a
+// pod may be replaced (Settings.Held). When the cluster is scaled down, volumes are always kept
+// (WhenScaled), because some of their records may have no other copy.
 func statefulSet(cluster *v1alpha1.LogCluster, settings Settings) *appsv1.StatefulSet {
 	return &appsv1.StatefulSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
@@ -41,8 +41,8 @@ func statefulSet(cluster *v1alpha1.LogCluster, settings Settings) *appsv1.Statef
 	}
 }
 
-// volumeClaim renders the claim of a broker's volume. Without a class, the Kubernetes cluster's
-// default class is used.
+// volumeClaim renders the claim of a broker's volume. Without a class name, Kubernetes uses its
+// default StorageClass.
 func volumeClaim(cluster *v1alpha1.LogCluster) corev1.PersistentVolumeClaim {
 	size := cluster.Spec.Storage.Size
 	if size.IsZero() {
@@ -50,7 +50,7 @@ func volumeClaim(cluster *v1alpha1.LogCluster) corev1.PersistentVolumeClaim {
 	}
 	return corev1.PersistentVolumeClaim{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
-		// The template is immutable, so its labels must never change.
+		// Templates of volume claims are immutable, so their labels must never change.
 		ObjectMeta: metav1.ObjectMeta{Name: volumeData, Labels: selector(cluster)},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},

@@ -1,10 +1,11 @@
 // Package rollout decides which broker a rolling update may restart now. It is pure.
 //
-// The StatefulSet controller replaces pods from an ordinal on
-// (spec.updateStrategy.rollingUpdate.partition), so the decision is one number: how many pods are
-// held at their template.
+// The StatefulSet controller replaces only pods whose ordinal is at least
+// spec.updateStrategy.rollingUpdate.partition. So the decision is one number: how many pods, from
+// ordinal 0, are held, that is, keep their present template.
 //
-// The StatefulSet controller alone would continue as soon as a pod is ready. A broker is ready
-// before its replicas have caught up, and must be: it may hold the only copy of another partition.
-// So the operator holds the next pod until they have caught up.
+// Without this package, the StatefulSet controller would replace the next pod as soon as the last
+// one is ready. But a broker becomes ready before its replicas have caught up; it cannot wait for
+// them, because it may hold the only copy of a partition. So the operator holds the next pod until
+// all replicas have caught up.
 package rollout

@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// parse returns brokers from a text of one letter each: o old template and ready, O old and not
-// ready; n new template and ready, m new and settling, N new and not ready; . missing.
+// parse parses a text with one letter per broker. Old template: o ready, O not ready. New template:
+// n ready, m ready and settling, N not ready. A dot is a missing pod.
 func parse(text string) []Broker {
 	var all []Broker
 	for _, c := range text {
@@ -49,17 +49,18 @@ func TestHeld(t *testing.T) {
 		state := State{Brokers: parse(c.brokers), UnderReplicated: c.under, Held: c.held,
 			Observed: true}
 		if got := Held(state); got != c.want {
-			t.Errorf("%s: held %d, want %d", name, got, c.want)
+			t.Errorf("%s: got held %d, want %d", name, got, c.want)
 		}
 		state.Observed = false
 		if got := Held(state); got != min(c.held, int32(len(c.brokers))) {
-			t.Errorf("%s: not observed, held %d", name, got)
+			t.Errorf("%s: spec not observed: got held %d, want it unchanged", name, got)
 		}
 	}
 }
 
-// TestRollingUpdateRestartsOneBrokerAtATime simulates the StatefulSet controller in random order,
-// until the update is complete.
+// TestRollingUpdateRestartsOneBrokerAtATime simulates a rolling update with random steps of the
+// StatefulSet controller and the brokers. At most one broker may be unavailable at any time, and
+// the update must complete.
 func TestRollingUpdateRestartsOneBrokerAtATime(t *testing.T) {
 	for seed := range seed.Sequence(t, 300) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -81,17 +82,18 @@ func TestRollingUpdateRestartsOneBrokerAtATime(t *testing.T) {
 				}
 			}
 			if unavailable > 1 {
-				t.Fatalf("seed %d: %d brokers unavailable at the same time: %+v", seed, unavailable,
+				t.Fatalf("seed %d: got %d brokers unavailable at the same time, want at most 1: %+v", seed, unavailable,
 					brokers)
 			}
 		}
 		if !done {
-			t.Fatalf("seed %d: the update does not complete: %+v", seed, state)
+			t.Fatalf("seed %d: the update did not complete: %+v", seed, state)
 		}
 	}
 }
 
-// step makes one change to a broker: its pod is replaced, becomes ready, or its replicas catch up.
+// step makes one change to a random broker: its pod is replaced, becomes ready, is no longer
+// settling, or its replicas catch up.
 func step(t *testing.T, random *rand.Rand, state *State, under []bool) {
 	t.Helper()
 	at := random.IntN(len(state.Brokers))
