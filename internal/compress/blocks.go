@@ -9,9 +9,9 @@ import (
 	"io"
 )
 
-// blocks is a reader of a format that is decoded block by block. It decodes a block when the caller
-// has read the previous block, and into the same memory. If the caller stops reading, the remaining
-// blocks are never decoded.
+// blocks is a reader of a format that is decoded block by block. It decodes a block only when the
+// caller has read all previous blocks, and reuses their memory. If the caller stops reading, the
+// remaining blocks are never decoded.
 type blocks struct {
 	// next decodes the next block and appends it to dst; it returns io.EOF after the last block.
 	next func(dst []byte) ([]byte, error)

@@ -71,9 +71,9 @@ func (c *Chunks) Reserve(n int) []byte {
 	return room[:n:n]
 }
 
-// room returns the free bytes of the last chunk, of which there are at least n (n <= ChunkBytes).
-// If the last chunk has fewer free bytes, room adds a chunk. The caller writes to the free bytes
-// and then calls extend, which makes them part of the data.
+// room returns the free bytes of the last chunk, at least n (n <= ChunkBytes). If the last chunk
+// has fewer free bytes, room adds a chunk first. The caller writes to the free bytes and then calls
+// extend, which makes them part of the data.
 func (c *Chunks) room(n int) []byte {
 	if last := len(c.pieces) - 1; last >= 0 && cap(c.pieces[last])-len(c.pieces[last]) >= n {
 		return c.pieces[last][len(c.pieces[last]):cap(c.pieces[last])]

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestChunksEqualByteSlice compares Chunks with a byte slice under a random sequence of writes,
-// reserves and blocks.
+// TestChunksEqualByteSlice appends the same random bytes to Chunks, by each of its methods, and to
+// a byte slice. Both must have the same contents.
 func TestChunksEqualByteSlice(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 20 {
@@ -46,7 +46,8 @@ func TestChunksEqualByteSlice(t *testing.T) {
 	}
 }
 
-// TestReservedBytesStayInPlace checks that reserved bytes do not move however much data follows.
+// TestReservedBytesStayInPlace checks that a slice returned by Reserve remains part of the data,
+// even after more data than a chunk were appended.
 func TestReservedBytesStayInPlace(t *testing.T) {
 	chunks := NewChunks()
 	defer chunks.Release()

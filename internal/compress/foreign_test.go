@@ -67,8 +67,9 @@ func TestForeignFramesAreDecoded(t *testing.T) {
 	})
 }
 
-// TestTruncatedForeignFramesNeverDecodeToOtherBytes checks that a frame truncated anywhere gives an
-// error or, between independent parts, a prefix of the text.
+// TestTruncatedForeignFramesNeverDecodeToOtherBytes truncates each frame at many positions.
+// Decompress must return an error or a prefix of the text; a prefix is possible if the frame ends
+// between two independent parts, such as gzip members.
 func TestTruncatedForeignFramesNeverDecodeToOtherBytes(t *testing.T) {
 	text := foreignText()
 	foreignFrames(t, func(name string, codec Codec, packed []byte) {

@@ -13,8 +13,8 @@ var (
 	gzipReaders sync.Pool     // of *gzipReader
 )
 
-// compressGzip writes one member. Reset clears the state that a failed call left in a writer, so
-// the writer returns to the pool on every path.
+// compressGzip writes one member. The writer returns to the pool even after an error, because its
+// next Reset clears all state.
 func compressGzip(dst *Chunks, src []byte, level int) error {
 	w, pooled := gzipWriters[level].Get().(*gzip.Writer)
 	if pooled {

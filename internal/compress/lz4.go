@@ -19,7 +19,7 @@ const lz4Fast = 9
 const (
 	lz4Magic      = 0x184D2204
 	lz4BlockBytes = 64 << 10
-	lz4StoredRaw  = 1 << 31 // bit of a block's size field: the block is not compressed
+	lz4StoredRaw  = 1 << 31 // bit of a block's size field that marks an uncompressed block
 	// lz4HeaderBytesMax is the size of magic, FLG, BD, content size and checksum.
 	lz4HeaderBytesMax = 4 + 2 + 8 + 1
 )

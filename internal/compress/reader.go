@@ -36,9 +36,9 @@ var readerInputs = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, r
 
 // NewReader returns a reader of the decompressed contents of source. It holds at most memoryMax
 // bytes of data at once, in addition to a buffer and the codec's own window (32 KiB for gzip, up to
-// zstdStreamWindowMax for zstd). Read fails with ErrTooLarge if a snappy block exceeds memoryMax.
-// It also fails so if a zstd frame declares a window above zstdStreamWindowMax and the data from
-// this frame on exceed memoryMax. The caller must Close the reader once.
+// zstdStreamWindowMax for zstd). Read returns ErrTooLarge if a snappy block exceeds memoryMax. It
+// also returns ErrTooLarge if a zstd frame declares a window above zstdStreamWindowMax and the data
+// from this frame on exceed memoryMax. The caller must Close the reader once.
 func NewReader(source io.Reader, codec Codec, memoryMax int) *Reader {
 	r := &Reader{source: sourceReader{from: source}, codec: codec, memoryMax: memoryMax,
 		openLarge: openZstdInMemory}

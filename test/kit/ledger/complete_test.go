@@ -27,7 +27,7 @@ func TestCheckComplete(t *testing.T) {
 			`key "c": the record at offset 1 of partition 1 is a duplicate`},
 		"unacknowledged write before its key's earlier": {
 			[]*kgo.Record{a1, b1, a2, b2, record(2, 0, "c", "2"), c1},
-			`key "c": the record at offset 0 of partition 1 is a duplicate, or is after one`,
+			`key "c": the record at offset 0 of partition 1 is a duplicate, or follows a record`,
 		},
 	}
 	for name, test := range tests {
