@@ -9,15 +9,16 @@ import (
 
 // AbortedCount is the number of aborted transactions in the transaction index of one segment.
 //
-// A segment without aborted transactions has no index file, so the directory does not show that one
-// is lost; the records of its aborted transactions would be returned as committed.
+// A segment without aborted transactions has no index file. So the directory alone does not show
+// whether an index file was lost. Without this file, the records of aborted transactions would be
+// returned as committed.
 type AbortedCount struct {
 	Base  int64 // of the segment
 	Count int
 }
 
-// AbortedCounts are the counts of one partition, ascending by base; segments without aborted
-// transactions are omitted.
+// AbortedCounts contains the counts of one partition, in ascending order of Base. Segments without
+// aborted transactions are omitted.
 type AbortedCounts []AbortedCount
 
 // Of returns the count of a segment, 0 if the segment is not listed.
@@ -30,7 +31,8 @@ func (c AbortedCounts) Of(base int64) int {
 	return c[at].Count
 }
 
-// EncodeAborted encodes aborted-transactions-checkpoint: "<topic> <partition> <base> <count>".
+// EncodeAborted encodes aborted-transactions-checkpoint, with one line per segment: "<topic>
+// <partition> <base> <count>".
 func EncodeAborted(all map[PartitionID]AbortedCounts) []byte {
 	var lines []string
 	for _, id := range sortedIDs(all) {

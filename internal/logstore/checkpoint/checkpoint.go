@@ -14,18 +14,19 @@ import (
 // ErrMalformed is wrapped by every error about the content of a checkpoint file.
 var ErrMalformed = errors.New("malformed checkpoint")
 
-// The checkpoint files of a data directory; docs/format/checkpoints.md says what each is for.
+// The checkpoint files of a data directory. docs/format/checkpoints.md describes the purpose of
+// each file.
 const (
 	RecoveryPointFile = "recovery-point-offset-checkpoint"
 	LogStartFile      = "log-start-offset-checkpoint"
 	HighWatermarkFile = "replication-offset-checkpoint"
 	FirstDirtyFile    = "cleaner-offset-checkpoint"
-	// HorizonFile holds delete horizons; not a file of Kafka's, nor are the next three.
+	// Kafka has no HorizonFile, AbortedFile, CleaningFile and SegmentsFile.
 	HorizonFile  = "tombstone-horizon-checkpoint"
 	AbortedFile  = "aborted-transactions-checkpoint"
 	CleaningFile = "tombstone-agreement-checkpoint"
 	SegmentsFile = "segment-checkpoint"
-	// EpochsFile exists once in the directory of each partition.
+	// EpochsFile exists in the directory of each partition and not in the data directory itself.
 	EpochsFile = "leader-epoch-checkpoint"
 )
 
@@ -38,7 +39,8 @@ type PartitionID struct {
 // String returns the name of the partition's directory.
 func (p PartitionID) String() string { return fmt.Sprintf("%s-%d", p.Topic, p.Index) }
 
-// LogValue implements slog.LogValuer: a JSON log shows the directory name instead of the struct.
+// LogValue implements slog.LogValuer, so that a JSON log shows the name of the directory instead of
+// the struct.
 func (p PartitionID) LogValue() slog.Value { return slog.StringValue(p.String()) }
 
 // Compare orders partitions by topic, then by index.
@@ -49,7 +51,7 @@ func (p PartitionID) Compare(q PartitionID) int {
 	return cmp.Compare(p.Index, q.Index)
 }
 
-// sortedIDs returns the keys of a map in the order in which their lines are written.
+// sortedIDs returns the keys of a map in the order in which the lines of a checkpoint are written.
 func sortedIDs[V any](all map[PartitionID]V) []PartitionID {
 	ids := make([]PartitionID, 0, len(all))
 	for id := range all {
@@ -59,7 +61,7 @@ func sortedIDs[V any](all map[PartitionID]V) []PartitionID {
 	return ids
 }
 
-// encodeLines frames lines as Kafka does: version 0, the number of lines, the lines.
+// encodeLines returns a file in Kafka's format: version 0, the number of lines, and the lines.
 func encodeLines(lines []string) []byte {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "0\n%d\n", len(lines))
@@ -70,8 +72,8 @@ func encodeLines(lines []string) []byte {
 	return out.Bytes()
 }
 
-// decodeLines removes the frame and returns the fields of each line. The number of lines serves as
-// a checksum: a truncated file does not match it.
+// decodeLines returns the fields of each line, without the version and the number of lines. The
+// number of lines serves as a checksum, because it does not match a truncated file.
 func decodeLines(content []byte) ([][]string, error) {
 	lines := strings.Split(strings.TrimSuffix(string(content), "\n"), "\n")
 	if lines[0] != "0" {
@@ -87,7 +89,7 @@ func decodeLines(content []byte) ([][]string, error) {
 	return fields, nil
 }
 
-// parsePartition reads the two fields that name a partition.
+// parsePartition parses the two fields that identify a partition.
 func parsePartition(topic, index string) (PartitionID, error) {
 	n, err := strconv.ParseInt(index, 10, 32)
 	if err != nil || n < 0 {

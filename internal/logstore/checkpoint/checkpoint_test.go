@@ -19,11 +19,11 @@ func TestOffsetsAreEncodedAsByKafka(t *testing.T) {
 	want := "0\n3\na 2 1099511627776\na 10 0\nb.c_d-e 1 7\n"
 	content := EncodeOffsets(offsets)
 	if string(content) != want {
-		t.Errorf("%q, want %q", content, want)
+		t.Errorf("got content %q, want %q", content, want)
 	}
 	back, err := DecodeOffsets(content)
 	if err != nil || !reflect.DeepEqual(back, offsets) {
-		t.Errorf("%v, %v", back, err)
+		t.Errorf("got offsets %v and error %v, want %v", back, err, offsets)
 	}
 }
 
@@ -35,7 +35,7 @@ func TestMalformedOffsetsAreRejected(t *testing.T) {
 		"0\n01\na 0 1\n",
 	} {
 		if got, err := DecodeOffsets([]byte(content)); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%q: %v, %v", content, got, err)
+			t.Errorf("%q: got %v and error %v, want ErrMalformed", content, got, err)
 		}
 	}
 }
@@ -46,7 +46,7 @@ func TestMalformedEpochsAreRejected(t *testing.T) {
 		"0\n2\n1 0\n1 5\n", "0\n2\n1 5\n2 5\n", "0\n2\n2 0\n1 5\n",
 	} {
 		if got, err := DecodeEpochs([]byte(content)); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%q: %v, %v", content, got, err)
+			t.Errorf("%q: got %v and error %v, want ErrMalformed", content, got, err)
 		}
 	}
 }
@@ -59,19 +59,19 @@ func FuzzDecodeCheckpoints(f *testing.F) {
 		if offsets, err := DecodeOffsets(content); err == nil {
 			if back, err := DecodeOffsets(EncodeOffsets(offsets)); err != nil ||
 				!reflect.DeepEqual(back, offsets) {
-				t.Errorf("offsets %v decode as %v, %v", offsets, back, err)
+				t.Errorf("offsets %v: decoded again as %v, error %v", offsets, back, err)
 			}
 		}
 		if epochs, err := DecodeEpochs(content); err == nil {
 			if back, err := DecodeEpochs(EncodeEpochs(epochs)); err != nil ||
 				!slices.Equal(back, epochs) {
-				t.Errorf("epochs %v decode as %v, %v", epochs, back, err)
+				t.Errorf("epochs %v: decoded again as %v, error %v", epochs, back, err)
 			}
 		}
 	})
 }
 
-func TestCleaningStateHasALinePerPartition(t *testing.T) {
+func TestCleaningStateIsEncodedPerPartition(t *testing.T) {
 	all := map[PartitionID]CleaningState{
 		{"b", 1}: {TombstoneClean: 7},
 		{"a", 10}: {Progress: clean.CleaningProgress{{Below: 5, SinceMs: 0},
@@ -83,12 +83,12 @@ func TestCleaningStateHasALinePerPartition(t *testing.T) {
 	want := "0\n3\na 2 1099511627776 3 1000000000000\na 10 0 5 0 9223372036854775807 9\nb 1 7\n"
 	content := EncodeCleaning(all)
 	if string(content) != want {
-		t.Errorf("%q, want %q", content, want)
+		t.Errorf("got content %q, want %q", content, want)
 	}
-	delete(all, PartitionID{"c", 0})
+	delete(all, PartitionID{"c", 0}) // its zero value is not written
 	back, err := DecodeCleaning(content)
 	if err != nil || !reflect.DeepEqual(back, all) {
-		t.Fatalf("%v, %v", back, err)
+		t.Fatalf("got states %v and error %v, want %v", back, err, all)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestMalformedCleaningStateIsRejected(t *testing.T) {
 			"\n",
 	} {
 		if got, err := DecodeCleaning([]byte(content)); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%q: %v, %v", content, got, err)
+			t.Errorf("%q: got %v and error %v, want ErrMalformed", content, got, err)
 		}
 	}
 }
@@ -115,11 +115,11 @@ func FuzzDecodeCleaning(f *testing.F) {
 		again := EncodeCleaning(all)
 		for id, of := range all {
 			if of.TombstoneClean == 0 && len(of.Progress) == 0 {
-				delete(all, id) // not listed means the same
+				delete(all, id) // a partition without a line decodes as the zero value
 			}
 		}
 		if back, err := DecodeCleaning(again); err != nil || !reflect.DeepEqual(back, all) {
-			t.Errorf("%v decodes as %v, %v", all, back, err)
+			t.Errorf("states %v: decoded again as %v, error %v", all, back, err)
 		}
 	})
 }
@@ -129,16 +129,17 @@ func TestAbortedCountsAreEncodedPerSegment(t *testing.T) {
 		{"c", 0}: nil}
 	content := EncodeAborted(all)
 	if want := "0\n3\na 1 5 2\nb 0 0 3\nb 0 70 1\n"; string(content) != want {
-		t.Errorf("%q, want %q", content, want)
+		t.Errorf("got content %q, want %q", content, want)
 	}
-	delete(all, PartitionID{"c", 0})
+	delete(all, PartitionID{"c", 0}) // it has no line
 	back, err := DecodeAborted(content)
 	if err != nil || !reflect.DeepEqual(back, all) {
-		t.Errorf("%v, %v", back, err)
+		t.Errorf("got counts %v and error %v, want %v", back, err, all)
 	}
 	counts := back[PartitionID{"b", 0}]
 	if counts.Of(70) != 1 || counts.Of(71) != 0 || AbortedCounts(nil).Of(0) != 0 {
-		t.Errorf("counts %v", counts)
+		t.Errorf("Of(70) = %d, Of(71) = %d, Of(0) without counts = %d, want 1, 0 and 0", counts.Of(70),
+			counts.Of(71), AbortedCounts(nil).Of(0))
 	}
 }
 
@@ -148,7 +149,7 @@ func TestMalformedAbortedCountsAreRejected(t *testing.T) {
 		"0\n2\na 0 5 1\na 0 5 1\n", "0\n2\na 0 6 1\na 0 5 1\n",
 	} {
 		if got, err := DecodeAborted([]byte(content)); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%q: %v, %v", content, got, err)
+			t.Errorf("%q: got %v and error %v, want ErrMalformed", content, got, err)
 		}
 	}
 }
@@ -169,7 +170,7 @@ func FuzzDecodeClosedLogs(f *testing.F) {
 		}
 		again, err := DecodeClosedLogs(EncodeClosedLogs(all))
 		if err != nil || fmt.Sprint(again) != fmt.Sprint(all) {
-			t.Errorf("%v decodes as %v, %v", all, again, err)
+			t.Errorf("logs %v: decoded again as %v, error %v", all, again, err)
 		}
 	})
 }

@@ -8,17 +8,17 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/clean"
 )
 
-// CleaningState is the line of one partition in tombstone-agreement-checkpoint. The zero value
-// is not written: a partition that is not listed decodes as nothing known.
+// CleaningState is the line of one partition in tombstone-agreement-checkpoint. The zero value is
+// not written, because a partition without a line decodes as the zero value.
 type CleaningState struct {
 	// TombstoneClean is the tombstone-clean offset of this replica.
 	TombstoneClean int64
-	// Progress is what all replicas of the partition have reached.
+	// Progress is the replicated cleaning progress of the partition.
 	Progress clean.CleaningProgress
 }
 
-// EncodeCleaning encodes tombstone-agreement-checkpoint: "<topic> <partition>
-// <tombstone-clean offset> [<below> <since ms>]...".
+// EncodeCleaning encodes tombstone-agreement-checkpoint, with one line per partition: "<topic>
+// <partition> <tombstone-clean offset> [<below> <since ms>]...".
 func EncodeCleaning(all map[PartitionID]CleaningState) []byte {
 	var lines []string
 	for _, id := range sortedIDs(all) {
@@ -58,7 +58,8 @@ func DecodeCleaning(content []byte) (map[PartitionID]CleaningState, error) {
 	return all, nil
 }
 
-// parseProgress reads the fields behind the partition: an odd number of them.
+// parseProgress parses the fields behind the partition: the tombstone-clean offset and pairs of an
+// offset and a time. The caller has checked that their number is odd.
 func parseProgress(texts []string) (of CleaningState, err error) {
 	numbers := make([]int64, len(texts))
 	for i, text := range texts {

@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 )
 
-// EncodeEpochs encodes leader-epoch-checkpoint: "<epoch> <start offset>".
+// EncodeEpochs encodes leader-epoch-checkpoint, with one line per epoch: "<epoch> <start offset>".
 func EncodeEpochs(cache leaderepoch.Cache) []byte {
 	lines := make([]string, len(cache))
 	for i, e := range cache {
@@ -16,8 +16,8 @@ func EncodeEpochs(cache leaderepoch.Cache) []byte {
 	return encodeLines(lines)
 }
 
-// DecodeEpochs decodes leader-epoch-checkpoint. Epochs and start offsets ascend strictly, as
-// lookups require; other entries are ErrMalformed.
+// DecodeEpochs decodes leader-epoch-checkpoint. Epochs and start offsets must ascend strictly,
+// because lookups require that. Otherwise it fails with ErrMalformed.
 func DecodeEpochs(content []byte) (leaderepoch.Cache, error) {
 	lines, err := decodeLines(content)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// EncodeOffsets encodes a checkpoint of one offset per partition.
+// EncodeOffsets encodes a checkpoint file that contains one offset per partition.
 func EncodeOffsets(offsets map[PartitionID]int64) []byte {
 	ids := sortedIDs(offsets)
 	lines := make([]string, len(ids))
@@ -15,8 +15,8 @@ func EncodeOffsets(offsets map[PartitionID]int64) []byte {
 	return encodeLines(lines)
 }
 
-// DecodeOffsets decodes a checkpoint of one offset per partition: "<topic> <index> <offset>", both
-// numbers >= 0.
+// DecodeOffsets decodes a checkpoint file that contains one offset per partition. A line is
+// "<topic> <index> <offset>", and both numbers are at least 0.
 func DecodeOffsets(content []byte) (map[PartitionID]int64, error) {
 	lines, err := decodeLines(content)
 	if err != nil {

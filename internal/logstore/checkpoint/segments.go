@@ -12,20 +12,21 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// ClosedLog describes a log as an orderly close left it: the next start can open it without reading
-// its files. The zero value describes nothing.
+// ClosedLog describes a log that was closed without an error, so that the next start can open the
+// log without reading its files. The zero value describes nothing.
 type ClosedLog struct {
-	// Segments ascend by base. Segments with a transaction index are omitted: every entry of an
-	// index is checked when the segment is opened.
+	// Segments ascend by base offset. A segment with a transaction index is omitted, because every
+	// entry of the index must be checked when the segment is opened.
 	Segments []segment.Summary
 	Epochs   ClosedEpochs
 }
 
-// ClosedEpochs identifies the leader-epoch-checkpoint that an orderly close left: an older copy of
-// the file would decode as well.
+// ClosedEpochs identifies the content of leader-epoch-checkpoint at the time when the log was
+// closed. Without it, an older copy of the file could not be distinguished, because it is
+// well-formed too.
 type ClosedEpochs struct {
-	Known    bool              // false if the close recorded nothing
-	Latest   leaderepoch.Entry // Epoch is -1 if there was none
+	Known    bool              // false if the log was not closed without an error
+	Latest   leaderepoch.Entry // Epoch is -1 if the log had no leader epoch
 	Checksum string            // of the file's content
 }
 
@@ -39,11 +40,12 @@ func SummarizeEpochs(cache leaderepoch.Cache) ClosedEpochs {
 	return sum
 }
 
-// The number of fields distinguishes the two kinds of lines. The last field is the checksum of the
-// fields before it.
+// The number of fields distinguishes the two kinds of lines in segment-checkpoint. The last field
+// of a line is the checksum of the fields before it.
 //
-// The other checkpoints are compared with the log and need no checksum. A start takes the end of a
-// log from this one, and would assign offsets twice because of one flipped bit.
+// The other checkpoint files need no checksum, because a start compares their values with the log.
+// A start reads the end of a log only from this file. Without a checksum, a flipped bit could lower
+// the end, and offsets would be assigned a second time.
 const (
 	segmentFields = 16
 	epochFields   = 6
@@ -73,7 +75,7 @@ func EncodeClosedLogs(all map[PartitionID]ClosedLog) []byte {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum is CRC-32C in eight hex digits.
+// checksum returns the CRC-32C as eight hex digits.
 func checksum(content []byte) string {
 	return fmt.Sprintf("%08x", crc32.Checksum(content, castagnoli))
 }
@@ -115,7 +117,7 @@ func DecodeClosedLogs(content []byte) (map[PartitionID]ClosedLog, error) {
 	return all, nil
 }
 
-// parseClosedEpochs reads the fields between the partition and the checksum of the line.
+// parseClosedEpochs parses the fields between the partition and the checksum of the line.
 func parseClosedEpochs(texts []string) (ClosedEpochs, error) {
 	numbers, err := parseNumbers(texts[:2])
 	if err != nil {
@@ -130,7 +132,7 @@ func parseClosedEpochs(texts []string) (ClosedEpochs, error) {
 		nil
 }
 
-// parseSummary reads the fields between the partition and the checksum of the line.
+// parseSummary parses the fields between the partition and the checksum of the line.
 func parseSummary(texts []string) (segment.Summary, error) {
 	numbers, err := parseNumbers(texts)
 	if err != nil {

@@ -10,16 +10,17 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// batchBytesMaxDefault is the largest size of a batch in memory, compressed and decompressed each.
+// batchBytesMaxDefault is the default of the BatchBytesMax options: the maximum size of a batch
+// that is read into memory, both compressed and decompressed.
 const batchBytesMaxDefault = 128 << 20
 
-// readAhead is the size of reads.
+// readAhead is the size of the buffer through which files are read.
 const readAhead = 256 << 10
 
 // batch is a batch of a data file.
 type batch struct {
-	record.Batch       // the header only, if tooLarge
-	position     int64 // in the file
+	record.Batch       // contains only the header if tooLarge is true
+	position     int64 // of the batch in the file
 	size         int   // bytes in the file
 	tooLarge     bool
 }
@@ -28,8 +29,9 @@ type batch struct {
 type batchReader struct {
 	in       *bufio.Reader
 	size     int64 // of the file
-	position int64 // where next reads
-	bytesMax int   // of a larger batch, only the header is read
+	position int64 // position of the batch that next returns
+	// maximum size of a batch that is read as a whole; of a larger batch, only the header is read
+	bytesMax int
 	buffer   []byte
 }
 
@@ -42,8 +44,9 @@ func newBatchReader(f vfs.File, bytesMax int) (*batchReader, error) {
 		size: size, bytesMax: bytesMax}, nil
 }
 
-// next returns the next batch, valid until the next call, and io.EOF at the end. If no batch begins
-// at position, it returns an error that wraps record.ErrCorrupt, and the rest cannot be read.
+// next returns the next batch, which is valid until the next call. At the end of the file it
+// returns io.EOF. If no batch begins at position, it returns an error that wraps record.ErrCorrupt,
+// and the remaining bytes cannot be read.
 func (r *batchReader) next() (batch, error) {
 	left := r.size - r.position
 	header, err := r.in.Peek(int(min(left, record.HeaderBytes)))

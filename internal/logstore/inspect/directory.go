@@ -11,27 +11,30 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// directory is the state of verify along the segments of one partition.
+// directory is what verify has derived from the segments of one partition that were read so far.
 type directory struct {
-	v     *verifier
-	path  string
-	whole bool  // all segments are read, not a single one that was named
-	first int64 // base of the first segment
+	v    *verifier
+	path string
+	// true if all segments of the directory are read; false if a single segment was named
+	whole bool
+	first int64 // base offset of the first segment
 	next  int64 // end offset of the batches read so far
-	// synced is the offset below which index files must be complete. Above it, a broker may hold
-	// index entries in memory (syncedBelow).
+	// synced is the offset below which index files must be complete. For batches above it, a broker
+	// may have index entries in memory only (syncedBelow).
 	synced int64
-	// missing counts the offsets below next that no batch contains. Cleaning removes whole batches,
-	// so it can have removed at most as many sequence numbers of a producer.
+	// missing is the number of offsets below next that no batch contains. Cleaning removes whole
+	// batches. So the number of a producer's sequence numbers that cleaning has removed is not
+	// larger than missing.
 	missing int64
-	// damaged: the header of a batch is invalid, so nothing derived from the batches is certain.
+	// damaged is true if the header of a batch is invalid. Then nothing that is derived from the
+	// batches is certain.
 	damaged   bool
 	producers map[int64]*producer
 	snapshots []snapshotFile
 	epochs    epochHistory
 }
 
-// enter starts a directory, or a single segment.
+// enter starts the checks of a directory, or of a single segment.
 func (v *verifier) enter(f file) error {
 	v.dir = &directory{v: v, path: f.dir, whole: f.whole, first: f.base, next: f.base,
 		producers: map[int64]*producer{}}
@@ -62,8 +65,8 @@ func (v *verifier) enter(f file) error {
 	return v.dir.loadEpochs()
 }
 
-// leftover reports whether a start removes the file. Such a file causes a note and is not a
-// problem.
+// leftover reports whether the start of a broker removes the file. Verify prints a note about such
+// a file, and counts no problem.
 func leftover(name string) bool {
 	for _, suffix := range []string{".cleaned", ".swap", ".deleted", vfs.TemporarySuffix} {
 		if strings.HasSuffix(name, suffix) {
@@ -73,11 +76,12 @@ func leftover(name string) bool {
 	return false
 }
 
-// exact reports whether every batch that the log ever had was read. Then the state derived from the
-// batches must equal the state that a broker has written.
+// exact reports whether the batches that were read are all batches that the log ever had. Then the
+// state that is derived from them must equal the state that a broker has written.
 func (d *directory) exact() bool { return d.whole && d.first == 0 && d.missing == 0 && !d.damaged }
 
-// add adds a batch. The offsets of a batch with an invalid header are counted as missing.
+// add adds a batch. valid is false if the batch's header is invalid; its offsets are then counted
+// as missing.
 func (d *directory) add(f file, b batch, valid bool) error {
 	if b.BaseOffset() > d.next {
 		d.missing += b.BaseOffset() - d.next
@@ -97,7 +101,8 @@ func (d *directory) add(f file, b batch, valid bool) error {
 	return nil
 }
 
-// leave ends a directory and checks what remains after its last batch.
+// leave ends the checks of a directory. It compares the leader epochs and snapshots that apply
+// after the last batch.
 func (v *verifier) leave() error {
 	d := v.dir
 	v.dir = nil
@@ -115,8 +120,8 @@ func (v *verifier) leave() error {
 	return nil
 }
 
-// readSmall reads a whole file into memory; ok is false if it does not exist, or is too large,
-// which is a finding.
+// readSmall reads a whole file into memory. ok is false if the file does not exist or is too large;
+// a file that is too large is also reported as a problem.
 func (v *verifier) readSmall(path string) (content []byte, ok bool, err error) {
 	info, err := v.fsys.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -134,7 +139,8 @@ func (v *verifier) readSmall(path string) (content []byte, ok bool, err error) {
 	return content, err == nil, err
 }
 
-// smallBytesMax is the limit of files that are read into memory, enough for a million producers.
+// smallBytesMax is the maximum size of a file that is read into memory. It is enough for a snapshot
+// of a million producers.
 const smallBytesMax = 64 << 20
 
 // note is an observation that is not a problem.

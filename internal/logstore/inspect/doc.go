@@ -2,9 +2,9 @@
 // It accepts a file, the directory of a partition, a data directory or a directory of data
 // directories, written by Heartwood or by Apache Kafka, and changes nothing.
 //
-// Memory is bounded by the largest batch, whose size an option limits: data files, index files and
-// directories are read as streams. The producers of a directory are held in memory, and one
-// producer snapshot at a time. File contents are never assumed to be valid: invalid bytes are
-// printed or reported as findings, and the next file is read nevertheless. The package has no
-// goroutine, no lock and no clock.
+// Data files, index files and directories are read as streams. So the memory that the package needs
+// depends on the largest batch, whose size an option limits, on the number of producers in a
+// directory, and on the largest producer snapshot. File contents are never assumed to be valid:
+// invalid bytes are printed or reported as problems, and the next file is still read. The package
+// starts no goroutine, acquires no lock and reads no clock.
 package inspect

@@ -11,18 +11,18 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// textMaxDefault is the number of bytes of a key or value that are printed.
+// textMaxDefault is the default of DumpOptions.TextMax.
 const textMaxDefault = 80
 
-// DumpOptions of Dump.
+// DumpOptions are the options of Dump.
 type DumpOptions struct {
 	Records bool  // print each record too
 	From    int64 // first offset; batches that end below it are omitted
-	To      int64 // batches that begin at or above it are omitted; 0: no bound
+	To      int64 // batches that begin at or above this offset are omitted; 0: no limit
 	JSON    bool  // one JSON object per line
-	TextMax int   // bytes printed of a key, value or header; default 80
-	// BatchBytesMax is the largest batch, compressed or not, whose checksum and records are read;
-	// default 128 MiB.
+	TextMax int   // maximum number of printed bytes of a key, value or header; default 80
+	// BatchBytesMax is the maximum size of a batch, compressed or decompressed, whose checksum and
+	// records are read; default 128 MiB.
 	BatchBytesMax int
 }
 
@@ -36,10 +36,11 @@ func (o DumpOptions) withDefaults() DumpOptions {
 	return o
 }
 
-// Dump prints the content of files: one line per batch, and optionally per record, of a data file,
-// per entry of an index file, and per producer of a producer snapshot. Of a directory it prints the
-// data files. Invalid batches are printed with their problem. If the rest of a file cannot be read,
-// Dump continues with the next file, and finally returns the joined errors.
+// Dump prints the content of files. Of a data file it prints one line per batch, and optionally one
+// per record. Of an index file it prints one line per entry, and of a producer snapshot one per
+// producer. Of a directory it prints the data files. An invalid batch is printed together with its
+// problem. If the remaining part of a file cannot be read, Dump continues with the next file. It
+// returns all errors joined.
 func Dump(fsys vfs.FS, paths []string, opts DumpOptions, out io.Writer) error {
 	files, err := find(fsys, paths)
 	if err != nil {
@@ -54,7 +55,8 @@ func Dump(fsys vfs.FS, paths []string, opts DumpOptions, out io.Writer) error {
 			failed = append(failed, fmt.Errorf("dump %s: %w", f.path(), err))
 		}
 		if d.printer.err != nil {
-			return fmt.Errorf("print: %w", d.printer.err) // the reader has closed the pipe
+			// for example, the reader of a pipe has closed it
+			return fmt.Errorf("print: %w", d.printer.err)
 		}
 	}
 	if err := buffered.Flush(); err != nil {
@@ -63,13 +65,13 @@ func Dump(fsys vfs.FS, paths []string, opts DumpOptions, out io.Writer) error {
 	return errors.Join(failed...)
 }
 
-// includes reports whether a batch contains a selected offset. Every batch is checked, because the
-// offsets of damaged batches may not ascend.
+// includes reports whether a batch contains a selected offset. Dump tests every batch and does not
+// stop at the first one above To, because the offsets of damaged batches may not ascend.
 func (o DumpOptions) includes(b batch) bool {
 	return b.LastOffset() >= o.From && (o.To <= 0 || b.BaseOffset() < o.To)
 }
 
-// includesRecord reports whether a record is selected.
+// includesRecord reports whether the offset of a record is selected.
 func (o DumpOptions) includesRecord(offset int64) bool {
 	return offset >= o.From && (o.To <= 0 || offset < o.To)
 }
@@ -80,8 +82,8 @@ type dumper struct {
 	printer printer
 }
 
-// dump prints one file according to its extension. Invalid entries and batches are printed; an
-// error means that the rest could not be read.
+// dump prints one file in the form that its extension requires. Invalid entries and batches are
+// printed too. If dump fails, the remaining part of the file could not be read.
 func (d *dumper) dump(f file) (err error) {
 	opened, err := d.fsys.Open(f.path())
 	if err != nil {
@@ -115,7 +117,7 @@ func (d *dumper) dump(f file) (err error) {
 	return d.dumpData(f, opened)
 }
 
-// dumpSmall prints a file that is read into memory.
+// dumpSmall prints a file that is read into memory as a whole.
 func dumpSmall[L line](d *dumper, opened vfs.File, path string,
 	parse func(path string, content []byte) ([]L, error)) error {
 	size, err := opened.Size()
@@ -136,7 +138,7 @@ func dumpSmall[L line](d *dumper, opened vfs.File, path string,
 	return err
 }
 
-// dumpData prints a data file batch by batch. It stops when the output fails.
+// dumpData prints a data file batch by batch. It stops if the output fails.
 func (d *dumper) dumpData(f file, opened vfs.File) error {
 	batches, err := newBatchReader(opened, d.opts.BatchBytesMax)
 	if err != nil {
@@ -154,11 +156,11 @@ func (d *dumper) dumpData(f file, opened vfs.File) error {
 			d.dumpBatch(f, b)
 		}
 	}
-	return nil // Dump returns the printer's error
+	return nil // Dump returns d.printer.err
 }
 
-// dumpBatch prints a batch and its problem. It prints the records of a batch with a wrong checksum
-// too, as far as they can be decoded, because users inspect damaged files.
+// dumpBatch prints a batch and its problem. Users inspect damaged files, so the records of a batch
+// with a wrong checksum are printed too, as far as they can be decoded.
 func (d *dumper) dumpBatch(f file, b batch) {
 	d.printer.print(newBatchLine(f.path(), b, b.check()))
 	if !d.opts.Records || b.tooLarge {
@@ -183,8 +185,8 @@ func (b batch) check() error {
 	return b.CheckCRC()
 }
 
-// eachEntry visits the entries of an index file with their positions. It fails if the file ends
-// within an entry.
+// eachEntry visits the entries of an index file, each with its position in the file. It fails if
+// the file ends within an entry.
 func eachEntry(f vfs.File, entryBytes int, visit func(position int64, entry []byte)) error {
 	entries, err := newEntryReader(f, entryBytes)
 	if err != nil {
@@ -219,7 +221,8 @@ func newEntryReader(f vfs.File, entryBytes int) (*entryReader, error) {
 	return &entryReader{in: in, entry: make([]byte, entryBytes)}, nil
 }
 
-// next returns the next entry, valid until the next call, and io.EOF at the end.
+// next returns the next entry, which is valid until the next call. At the end of the file it
+// returns io.EOF.
 func (r *entryReader) next() ([]byte, error) {
 	_, err := io.ReadFull(r.in, r.entry)
 	switch {
@@ -232,8 +235,8 @@ func (r *entryReader) next() ([]byte, error) {
 	return r.entry, nil
 }
 
-// zeros reports whether an entry and the rest of the file consist of zeros. It reads up to the end
-// or to the first other byte.
+// zeros reports whether the given entry and all following ones consist of zeros. It reads to the
+// end of the file, or to the first entry with another byte.
 func (r *entryReader) zeros(entry []byte) (bool, error) {
 	for {
 		for _, b := range entry {

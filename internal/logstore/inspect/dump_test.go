@@ -20,7 +20,8 @@ func dump(t *testing.T, fsys vfs.FS, opts DumpOptions, paths ...string) string {
 	return out.String()
 }
 
-// The golden files were compared with the output of Kafka's dump-log for the same files.
+// TestDumpOfKafkasFiles compares dumps with golden files. The golden files were compared with the
+// output of Kafka's dump-log for the same files.
 func TestDumpOfKafkasFiles(t *testing.T) {
 	wantGolden(t, "partition.txt", dump(t, vfs.OS{}, DumpOptions{}, vectors+"/vectors-0"))
 	wantGolden(t, "records.txt",
@@ -41,11 +42,12 @@ func TestDumpPrintsOneJSONObjectALine(t *testing.T) {
 	for _, line := range lines {
 		var object struct{ File string }
 		if err := json.Unmarshal([]byte(line), &object); err != nil || object.File == "" {
-			t.Fatalf("%s: %v", line, err)
+			t.Fatalf("line %s: got file %q and error %v, want an object with a file", line,
+				object.File, err)
 		}
 	}
 	if len(lines) < 70 {
-		t.Errorf("%d lines", len(lines))
+		t.Errorf("got %d lines, want at least 70", len(lines))
 	}
 }
 
@@ -67,12 +69,13 @@ func TestExcerptQuotesAndTruncates(t *testing.T) {
 		encoded, err := json.Marshal(e)
 		must(t, err)
 		if e.String() != c.text || string(encoded) != c.json {
-			t.Errorf("%q: %s and %s, want %s and %s", c.bytes, e, encoded, c.text, c.json)
+			t.Errorf("%q: got text %s and JSON %s, want %s and %s", c.bytes, e, encoded, c.text, c.json)
 		}
 	}
 }
 
-// An invalid batch is printed with its problem. After bytes that are not a batch, the dump
+// TestDumpContinuesAfterDamage: a data file contains a valid batch, a batch with a wrong checksum,
+// and bytes that are not a batch. Dump prints both batches, the second one with its problem, and
 // continues with the next file.
 func TestDumpContinuesAfterDamage(t *testing.T) {
 	mem := vfs.NewMem()
@@ -81,19 +84,19 @@ func TestDumpContinuesAfterDamage(t *testing.T) {
 		record.Record{Key: []byte("k"), Value: []byte("v"), Timestamp: 1})
 	bad := batchOf(t, compress.Gzip, 1,
 		record.Record{Key: []byte("k"), Value: []byte("v"), Timestamp: 2})
-	bad[20]++ // the checksum
+	bad[20]++ // changes the checksum
 	must(t, vfs.WriteFileAtomic(mem, "/p-0/00000000000000000000.log",
 		append(append(bytes.Clone(good), bad...), "nonsense"...)))
 	must(t, vfs.WriteFileAtomic(mem, "/p-0/00000000000000000007.log", good))
 	var out bytes.Buffer
 	err := Dump(mem, []string{"/p-0"}, DumpOptions{}, &out)
 	if !errors.Is(err, record.ErrCorrupt) {
-		t.Errorf("dump returned %v", err)
+		t.Errorf("got error %v, want record.ErrCorrupt", err)
 	}
 	text := out.String()
 	if strings.Count(text, "batch position=") != 3 ||
 		strings.Count(text, `problem="corrupt record batch: checksum`) != 1 {
-		t.Errorf("printed:\n%s", text)
+		t.Errorf("want 3 batches, 1 of them with a wrong checksum; got:\n%s", text)
 	}
 }
 
@@ -111,7 +114,7 @@ func TestDumpBoundsMemory(t *testing.T) {
 	for _, want := range []string{"exceeds the limit", "decompress zstd batch at offset 1",
 		`key="small"`} {
 		if !strings.Contains(text, want) {
-			t.Errorf("%q is missing in:\n%s", want, text)
+			t.Errorf("want %q in the output; got:\n%s", want, text)
 		}
 	}
 	if problems, out := func() (int, string) {
@@ -120,8 +123,8 @@ func TestDumpBoundsMemory(t *testing.T) {
 			VerifyOptions{BatchBytesMax: 4000}, &out)
 		must(t, err)
 		return n, out.String()
-	}(); problems != 4 { // two batches, two missing indexes
-		t.Errorf("%d problems:\n%s", problems, out)
+	}(); problems != 4 { // two batches that are too large, and two missing index files
+		t.Errorf("got %d problems, want 4:\n%s", problems, out)
 	}
 }
 
@@ -133,10 +136,10 @@ func TestPathsAreFilesPartitionsAndDataDirectories(t *testing.T) {
 	must(t, vfs.WriteFileAtomic(mem, "/data/p-0/00000000000000000005.log.deleted", []byte("gone")))
 	for _, path := range []string{"/data", "/data/p-0"} {
 		if n := strings.Count(dump(t, mem, DumpOptions{}, path), ".log\n"); n != 2 {
-			t.Errorf("%s: %d data files, want 2", path, n)
+			t.Errorf("%s: got %d data files, want 2", path, n)
 		}
 	}
-	// heartwood dev has a data directory per broker.
+	// heartwood dev creates one data directory per broker.
 	for _, dir := range []string{"/dev/broker-0/p-0", "/dev/broker-1/p-0", "/dev/broker-1/p-1",
 		"/dev/broker-1/p-2.0-delete", "/far/dev/broker-0/p-0"} {
 		must(t, mem.MkdirAll(dir))
@@ -146,7 +149,7 @@ func TestPathsAreFilesPartitionsAndDataDirectories(t *testing.T) {
 	for path, want := range map[string]int{"/dev": 3, "/dev/broker-1": 2,
 		"/dev/broker-1/p-2.0-delete": 1, "/far/dev": 1} {
 		if n := strings.Count(dump(t, mem, DumpOptions{}, path), ".log\n"); n != want {
-			t.Errorf("%s: %d data files, want %d", path, n, want)
+			t.Errorf("%s: got %d data files, want %d", path, n, want)
 		}
 	}
 	for path, want := range map[string]string{
@@ -157,21 +160,22 @@ func TestPathsAreFilesPartitionsAndDataDirectories(t *testing.T) {
 	} {
 		if err := Dump(mem, []string{path}, DumpOptions{}, &bytes.Buffer{}); err == nil ||
 			!strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", path, err, want)
+			t.Errorf("%s: got error %v, want %q", path, err, want)
 		}
 	}
 	if _, err := Verify(mem, []string{"/missing"}, VerifyOptions{},
 		&bytes.Buffer{}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("verify of a missing file: %v", err)
+		t.Errorf("verify of a missing file: got error %v, want fs.ErrNotExist", err)
 	}
 }
 
-// A write error, for example because head has closed the pipe, ends the dump.
+// TestDumpStopsWhenItsReaderCloses: a write error ends the dump, for example when head has closed
+// the pipe.
 func TestDumpStopsWhenItsReaderCloses(t *testing.T) {
 	closed := errors.New("closed")
 	if err := Dump(vfs.OS{}, []string{vectors}, DumpOptions{Records: true},
 		brokenPipe{closed}); !errors.Is(err, closed) {
-		t.Errorf("dump returned %v", err)
+		t.Errorf("got error %v, want the error of the writer", err)
 	}
 }
 

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// epochFile is the name of the file with a partition's leader epochs (docs/format/checkpoints.md).
+// epochFile is the name of the file that contains a partition's leader epochs
+// (docs/format/checkpoints.md).
 const epochFile = "leader-epoch-checkpoint"
 
 var errCheckpoint = errors.New("invalid checkpoint")
@@ -55,17 +56,18 @@ func parseEpochs(path string, content []byte) ([]epochLine, error) {
 	return epochs, nil
 }
 
-// epochHistory compares the leader epochs of batches with the file and with each other.
+// epochHistory compares the leader epochs of the batches with leader-epoch-checkpoint and with each
+// other.
 type epochHistory struct {
 	path   string
 	lines  []epochLine
-	read   bool // lines is the content of the file
-	latest int32
-	any    bool
+	read   bool  // true if lines is the content of the file
+	latest int32 // largest leader epoch of the batches so far
+	any    bool  // true if a batch was added
 }
 
-// loadEpochs reads the file of a directory. A missing file is not a problem, because a broker
-// rebuilds it from the batches.
+// loadEpochs reads leader-epoch-checkpoint of a directory. A missing file is not a problem, because
+// a broker rebuilds it from the batches.
 func (d *directory) loadEpochs() error {
 	d.epochs.path = filepath.Join(d.path, epochFile)
 	content, ok, err := d.v.readSmall(d.epochs.path)
@@ -80,9 +82,9 @@ func (d *directory) loadEpochs() error {
 	return nil
 }
 
-// add checks the epoch of a batch: epochs must not decrease, and must be those of
-// leader-epoch-checkpoint. Batches below the first entry of the file have no epoch, or are below a
-// log start that has advanced.
+// add checks the leader epoch of a batch. The epochs of batches must not decrease, and must match
+// leader-epoch-checkpoint. A batch below the first entry of the file is not compared with the file:
+// it has no epoch, or it is below a log start that has advanced.
 func (h *epochHistory) add(v *verifier, f file, b batch) {
 	epoch := b.LeaderEpoch()
 	if h.any && epoch < h.latest {
@@ -99,14 +101,14 @@ func (h *epochHistory) add(v *verifier, f file, b batch) {
 	switch {
 	case len(h.lines) == 0 && epoch >= 0:
 		v.findAt(f, b, "leader epoch %d, but %s has none", epoch, epochFile)
-		h.read = false // one finding for all batches
+		h.read = false // report only one problem for all batches
 	case after > 0 && h.lines[after-1].LeaderEpoch != epoch:
 		v.findAt(f, b, "leader epoch %d, but %s has %d at this offset", epoch, epochFile,
 			h.lines[after-1].LeaderEpoch)
 	}
 }
 
-// end checks the last entry of the file: an epoch may start at the end of the log, but not above
+// end checks the last entry of the file. An epoch may start at the end of the log, but not above
 // it.
 func (h *epochHistory) end(v *verifier, d *directory) {
 	if n := len(h.lines); n > 0 && h.lines[n-1].StartOffset > d.next && !d.damaged {

@@ -10,15 +10,16 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// resealed sets the length and checksum of a damaged batch, so that the damage is detected in its
-// records.
+// resealed corrects the length and checksum of a damaged batch, so that verify detects the damage
+// in the records and not in the header.
 func resealed(b record.Batch) record.Batch {
 	binary.BigEndian.PutUint32(b[8:], uint32(len(b)-12))
 	binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[21:], crc32.MakeTable(crc32.Castagnoli)))
 	return b
 }
 
-// Dump and verify terminate, in bounded memory, for any content of the files of a segment.
+// FuzzDumpAndVerify: Dump and Verify terminate, with a limited amount of memory, for any content of
+// a data file and its index files.
 func FuzzDumpAndVerify(f *testing.F) {
 	mem := partition(f, "/p-0", 8, 1)
 	var files [3][]byte

@@ -10,17 +10,17 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// indexes are the two index files of a segment, read along with its data file. Batches and entries
-// ascend, so one pass with one entry of each file in memory suffices.
+// indexes are the two index files of a segment, which are read together with its data file. Batches
+// and entries ascend, so it suffices to read each file once, with one entry of each file in memory.
 type indexes struct {
 	offsets cursor[segment.OffsetEntry]
 	times   cursor[segment.TimeEntry]
 	base    int64
-	latest  int64 // the largest timestamp of the batches so far, -1 at first
-	indexed int64 // the timestamp of the last valid entry
+	latest  int64 // largest timestamp of the batches so far, -1 before the first one
+	indexed int64 // timestamp of the last valid entry of the time index
 }
 
-// cursor is a position in an index file: at the first entry that no batch has been compared with.
+// cursor reads an index file. entry is the first entry that was not compared with a batch yet.
 type cursor[E any] struct {
 	path    string
 	file    vfs.File
@@ -28,15 +28,15 @@ type cursor[E any] struct {
 	parse   func([]byte) E
 	ascend  func(before, entry E) bool
 	find    func(path string, position int64, format string, args ...any)
-	padded  func() // called for zeros after the last entry; nil: they are a problem
+	padded  func() // called for zeros after the last entry; if nil, such zeros are a problem
 
 	entry    E
 	position int64
-	has      bool // entry is valid
-	any      bool // an entry was read
+	has      bool // true if entry contains an entry
+	any      bool // true if an entry was read before
 }
 
-// openIndexes opens both index files at their first entry.
+// openIndexes opens both index files and reads the first entry of each.
 func (v *verifier) openIndexes(f file) (*indexes, error) {
 	x := &indexes{base: f.base, latest: -1, indexed: -1}
 	x.offsets = cursor[segment.OffsetEntry]{
@@ -63,8 +63,8 @@ func (v *verifier) openIndexes(f file) (*indexes, error) {
 	return x, nil
 }
 
-// paddingNote is for the indexes of the active segment. Kafka preallocates these files at their
-// largest size.
+// paddingNote is the note about index files of the active segment, which Kafka preallocates at
+// their maximum size.
 const paddingNote = "padded with zeros, as a running or killed Apache Kafka broker leaves it; " +
 	"the next start rebuilds it"
 
@@ -79,7 +79,8 @@ func (x *indexes) close() error {
 	return errors.Join(failed[0], failed[1])
 }
 
-// open reads the first entry. A missing file is a finding, although opening the log rebuilds it.
+// open opens the file and reads the first entry. A missing file is reported as a problem, although
+// opening the log would rebuild it.
 func (c *cursor[E]) open(fsys vfs.FS, entryBytes int) (err error) {
 	c.file, err = fsys.Open(c.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -97,8 +98,9 @@ func (c *cursor[E]) open(fsys vfs.FS, entryBytes int) (err error) {
 	return c.step()
 }
 
-// step advances to the next entry. An entry that does not ascend ends the index, with one finding
-// for the rest of the file. Zeros up to the end of the file are no finding if padded is set.
+// step reads the next entry. If the entry does not ascend, step reports one problem for the
+// remaining part of the file, and reads no further. If padded is set, zeros up to the end of the
+// file are not a problem.
 func (c *cursor[E]) step() error {
 	before, first := c.entry, !c.any
 	c.has = false
@@ -130,10 +132,10 @@ func (c *cursor[E]) step() error {
 	return nil
 }
 
-// add compares a batch with the entries for it and for positions before it. An entry of the offset
-// index is valid if a batch begins at its position and ends at its offset. An entry of the time
-// index is valid if the batch that ends at its offset is the first one with the largest timestamp
-// so far, and the entry has this timestamp (docs/format/index.md).
+// add compares a batch with the entries that refer to it or to an earlier position. An entry of the
+// offset index is valid if a batch begins at its position and ends at its offset. An entry of the
+// time index is valid if its timestamp is the largest one so far, and the batch that ends at its
+// offset is the first one with this timestamp (docs/format/index.md).
 func (x *indexes) add(b batch) error {
 	for x.offsets.has && int64(x.offsets.entry.Position) <= b.position {
 		entry := x.offsets.entry
@@ -169,9 +171,9 @@ func (x *indexes) add(b batch) error {
 	return nil
 }
 
-// end checks the entries after the last batch, in a segment that ends at offset next. The last
-// segment of a log, and others that are not sealed yet, lack the last entry of the time index,
-// which Seal writes.
+// end checks the entries after the last batch. next is the end offset of the segment. The last
+// entry of the time index may be missing in the last segment of a log, and in other segments that
+// are not sealed yet, because Seal writes this entry.
 func (x *indexes) end(v *verifier, f file, next int64) error {
 	for x.offsets.has {
 		x.offsets.find(x.offsets.path, x.offsets.position, "position %d is after the last batch",

@@ -14,7 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// The dump of Kafka's files equals the output of Kafka's dump-log field by field.
+// TestDumpMatchesKafkasDumpLog: the dump of Kafka's files contains the same fields as the output of
+// Kafka's dump-log.
 func TestDumpMatchesKafkasDumpLog(t *testing.T) {
 	kafka, err := os.ReadFile(vectors + "/dump-log.txt")
 	must(t, err)
@@ -30,11 +31,11 @@ func TestDumpMatchesKafkasDumpLog(t *testing.T) {
 	got := ourLines(t, dump(t, vfs.OS{}, DumpOptions{Records: true, JSON: true, TextMax: 1000},
 		paths...))
 	if len(want) != 46+91 || len(got) != len(want) {
-		t.Fatalf("%d lines, Kafka has %d", len(got), len(want))
+		t.Fatalf("got %d lines, Kafka prints %d, want 137 each", len(got), len(want))
 	}
 	for i := range want {
 		if got[i] != want[i] {
-			t.Errorf("line %d: %s\nKafka: %s", i, got[i], want[i])
+			t.Errorf("line %d: got %s\nwant %s (Kafka)", i, got[i], want[i])
 		}
 	}
 }
@@ -47,7 +48,7 @@ func kafkaLines(t *testing.T, text string) (lines []string) {
 		line := scanner.Text()
 		f := map[string]string{}
 		for _, match := range kafkaField.FindAllStringSubmatch(line, -1) {
-			if _, seen := f[match[1]]; !seen { // a payload may look like a field
+			if _, seen := f[match[1]]; !seen { // the payload of a record may look like a field
 				f[match[1]] = match[2]
 			}
 		}
@@ -82,8 +83,9 @@ func kafkaLines(t *testing.T, text string) (lines []string) {
 	return lines
 }
 
+// ourLines converts the JSON output of Dump to one line per batch or record.
 func ourLines(t *testing.T, text string) (lines []string) {
-	type record struct { // the public form of recordLine
+	type record struct { // the JSON form of recordLine
 		Offset, Timestamp    int64
 		Key, Value           *string
 		KeyBytes, ValueBytes int

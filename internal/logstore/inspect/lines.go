@@ -13,17 +13,17 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// line is a printable item, as one line of JSON or of text.
+// line is an item of the output, which is printed as one line of JSON or of text.
 type line interface{ text() string }
 
-// printer writes lines. It keeps the first error of its writer.
+// printer writes lines. It stores the first error of its writer.
 type printer struct {
 	out  io.Writer
 	json bool
 	err  error
 }
 
-// print writes a line. After an error it does nothing; the caller checks err at the end.
+// print writes a line. After an error it does nothing. The caller reads err at the end.
 func (p *printer) print(l line) {
 	if p.err != nil {
 		return
@@ -37,12 +37,13 @@ func (p *printer) print(l line) {
 	p.err = encoder.Encode(l)
 }
 
-// fileLine names the file of the following lines; JSON objects have a field for it.
+// fileLine is the name of the file that the following lines are from. It is printed only as text,
+// because each JSON object contains the name.
 type fileLine string
 
 func (l fileLine) text() string { return string(l) }
 
-// batchLine is a batch.
+// batchLine is a batch of a data file.
 type batchLine struct {
 	File          string `json:"file"`
 	Position      int64  `json:"position"`
@@ -52,16 +53,16 @@ type batchLine struct {
 	Records       int32  `json:"records"`
 	Codec         string `json:"codec"`
 	TimestampType string `json:"timestampType"`
-	MaxTimestamp  int64  `json:"maxTimestamp"` // ms, as the header has it
+	MaxTimestamp  int64  `json:"maxTimestamp"` // ms; from the header
 	LeaderEpoch   int32  `json:"leaderEpoch"`
 	ProducerID    int64  `json:"producerId"`
 	ProducerEpoch int16  `json:"producerEpoch"`
 	BaseSequence  int32  `json:"baseSequence"`
 	Transactional bool   `json:"transactional"`
 	Control       bool   `json:"control"`
-	DeleteHorizon *int64 `json:"deleteHorizon,omitempty"` // ms; nil: none
+	DeleteHorizon *int64 `json:"deleteHorizon,omitempty"` // ms; nil if the batch has none
 	CRC           uint32 `json:"crc"`
-	Problem       string `json:"problem,omitempty"` // "" if none was found
+	Problem       string `json:"problem,omitempty"` // "" if no problem was found
 }
 
 func newBatchLine(path string, b batch, problem error) batchLine {
@@ -86,7 +87,7 @@ func newBatchLine(path string, b batch, problem error) batchLine {
 	return l
 }
 
-// text omits the fields that most batches do not have.
+// text omits the fields that are unset in most batches.
 func (l batchLine) text() string {
 	var s strings.Builder
 	fmt.Fprintf(&s,
@@ -113,17 +114,19 @@ func (l batchLine) text() string {
 	return s.String()
 }
 
-// recordLine is a record of the batch before it.
+// recordLine is a record of the batch that was printed before it.
 type recordLine struct {
-	File       string       `json:"file"`
-	Offset     int64        `json:"offset"`
-	Timestamp  int64        `json:"timestamp"`
-	Key        excerpt      `json:"key"`
-	KeyBytes   int          `json:"keyBytes"` // of the whole key; Key may be truncated
+	File      string  `json:"file"`
+	Offset    int64   `json:"offset"`
+	Timestamp int64   `json:"timestamp"`
+	Key       excerpt `json:"key"`
+	// length of the whole key, which may be truncated in Key
+	KeyBytes   int          `json:"keyBytes"`
 	Value      excerpt      `json:"value"`
 	ValueBytes int          `json:"valueBytes"`
 	Headers    []headerLine `json:"headers,omitempty"`
-	Marker     string       `json:"marker,omitempty"` // of a control record
+	// type of a control record: commit, abort, or another one
+	Marker string `json:"marker,omitempty"`
 }
 
 // headerLine is a header of a record.
@@ -161,10 +164,10 @@ func (l recordLine) text() string {
 	return s.String()
 }
 
-// excerpt prints the start of a key or value; nil is null.
+// excerpt prints the beginning of a key or value; a nil slice is printed as null.
 type excerpt struct {
 	bytes []byte
-	max   int // bytes to print
+	max   int // maximum number of bytes to print
 }
 
 // truncated returns the bytes to print. It does not split a UTF-8 character.
@@ -177,7 +180,7 @@ func (e excerpt) truncated() []byte {
 	return e.bytes[:end]
 }
 
-// String returns the bytes as a Go string literal, with the full length if they are truncated.
+// String returns the bytes as a Go string literal. If they are truncated, it adds the full length.
 func (e excerpt) String() string {
 	switch text := e.truncated(); {
 	case e.bytes == nil:
@@ -225,12 +228,12 @@ func (l timeLine) text() string {
 	return fmt.Sprintf("entry time=%s offset=%d", timeText(l.Timestamp), l.Offset)
 }
 
-// finding is a problem.
+// finding is a problem that verify or dump has found.
 type finding struct {
 	File     string `json:"file"`
 	Position int64  `json:"position"` // position in File
-	// Offset is the offset of the batch, or the next expected offset; nil unless the file is a data
-	// file.
+	// Offset is the base offset of the batch, or the next expected offset if there is no batch; nil
+	// if File is not a data file.
 	Offset  *int64 `json:"offset,omitempty"`
 	Problem string `json:"problem"`
 }
@@ -251,7 +254,8 @@ func timeText(ms int64) string {
 	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// marker returns the type of a control record from its key (version and type, i16 each).
+// marker returns the type of a control record. The key contains the version and the type, two bytes
+// each.
 func marker(key []byte) string {
 	if len(key) < 4 {
 		return "unknown"

@@ -14,11 +14,14 @@ import (
 type file struct {
 	dir  string
 	base int64
-	// .log, .index, .timeindex, .txnindex, .snapshot, or epochFile, which has no base offset
+	// extension is .log, .index, .timeindex, .txnindex, .snapshot, or epochFile, which has no base
+	// offset.
 	extension string
-	suffix    string // "" or .cleaned, .swap, .deleted
-	whole     bool   // found by listing its directory, not named itself
-	last      bool   // of its directory: the active segment, which has no final time index entry
+	suffix    string // "", .cleaned, .swap or .deleted
+	whole     bool   // true if the whole directory is read; false if the file itself was named
+	// true for the last segment of a directory, the active one, whose time index may lack the last
+	// entry
+	last bool
 }
 
 func (f file) path() string {
@@ -28,18 +31,19 @@ func (f file) path() string {
 	return f.with(f.extension)
 }
 
-// with returns the path of another file of the same segment.
+// with returns the path of the file of the same segment with another extension.
 func (f file) with(extension string) string {
 	return filepath.Join(f.dir, segment.Name(f.base, extension, f.suffix))
 }
 
-// extensions of the files that can be read.
+// extensions are those of the files that can be read, besides epochFile.
 var extensions = []string{
 	segment.LogExtension, segment.IndexExtension, segment.TimeIndexExtension,
 	segment.TxnIndexExtension, snapshotExtension,
 }
 
-// parseFile determines the type of a file from its name; ok is false if it cannot be read.
+// parseFile determines the type of a file from its name. ok is false if files with this name cannot
+// be read.
 func parseFile(path string) (f file, ok bool) {
 	if filepath.Base(path) == epochFile {
 		return file{dir: filepath.Dir(path), extension: epochFile}, true
@@ -58,10 +62,10 @@ func parseFile(path string) (f file, ok bool) {
 	return file{}, false
 }
 
-// find resolves the paths of a command line to segment files in order. A path is a file, the
-// directory of a partition, a data directory, or a directory of data directories (as `heartwood
-// dev` makes). Of a directory, find returns only the data files without a suffix, which are the
-// log.
+// find returns the segment files that the paths of a command line refer to, in the order of the
+// paths. A path is a file, the directory of a partition, a data directory, or a directory of data
+// directories (as heartwood dev creates it). For a directory, find returns only the data files
+// without a suffix, because only they belong to the log.
 func find(fsys vfs.FS, paths []string) ([]file, error) {
 	var all []file
 	for _, path := range paths {
@@ -75,7 +79,7 @@ func find(fsys vfs.FS, paths []string) ([]file, error) {
 				return nil, fmt.Errorf("%s is not a segment file: want a name like %s", path,
 					segment.Name(0, segment.LogExtension, ""))
 			}
-			f.last = true // a following segment is not known
+			f.last = true // it is unknown whether another segment follows
 			all = append(all, f)
 			continue
 		}
@@ -92,13 +96,14 @@ func find(fsys vfs.FS, paths []string) ([]file, error) {
 	return all, nil
 }
 
-// levelsMax is the depth of the search for segments: directory of data directories, data directory,
-// partition. The limit keeps a mistyped path from searching a whole disk.
+// levelsMax is the number of directory levels below a path that are searched for segments. It is 2
+// for a directory of data directories, which contain directories of partitions. Without the limit,
+// a mistyped path would make find search a whole disk.
 const levelsMax = 2
 
-// findInTree lists the segments of a directory or, if it has none, those of its subdirectories. It
-// skips directories that are being deleted, where missing files are no damage, unless they are
-// named themselves.
+// findInTree returns the segments of a directory or, if it contains none, those of its
+// subdirectories. It skips the subdirectories of partitions that are being deleted, because missing
+// files are no damage there.
 func findInTree(fsys vfs.FS, dir string, levels int) ([]file, error) {
 	found, below, err := findInDir(fsys, dir)
 	if err != nil || len(found) > 0 || levels == 0 {
@@ -121,7 +126,7 @@ func findInTree(fsys vfs.FS, dir string, levels int) ([]file, error) {
 // (docs/format/store.md).
 const deletedDirectorySuffix = "-delete"
 
-// findInDir lists the segments and the subdirectories of one directory.
+// findInDir returns the segments and the subdirectories of one directory.
 func findInDir(fsys vfs.FS, dir string) (found []file, below []string, err error) {
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {
@@ -135,7 +140,8 @@ func findInDir(fsys vfs.FS, dir string) (found []file, below []string, err error
 		}
 		if f, ok := parseFile(path); ok && f.extension == segment.LogExtension && f.suffix == "" {
 			f.whole = true
-			found = append(found, f) // sorted by name, and 20 digits sort as numbers
+			// the entries are sorted by name, and so by base offset, which has 20 digits
+			found = append(found, f)
 		}
 	}
 	if len(found) > 0 {

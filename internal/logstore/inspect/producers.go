@@ -5,34 +5,38 @@ import (
 )
 
 const (
-	// sequenceUnknown is the sequence number of a producer of which only a marker was read.
+	// sequenceUnknown is the last sequence number of a producer if only markers of the producer
+	// were read.
 	sequenceUnknown = -2
-	// sequenceNone is the sequence number of an epoch without a batch: the next one is 0.
+	// sequenceNone is the last sequence number of an epoch without a batch. The next sequence
+	// number is 0.
 	sequenceNone = -1
 	noOffset     = -1
 )
 
-// producer is the state of one producer id after the batches so far.
+// producer is the state of one producer id that the batches so far define.
 type producer struct {
-	epoch       int16
-	sequence    int32 // last one, or one of the constants
-	lastOffset  int64 // of its last batch in this epoch, noOffset if there is none
-	delta       int32 // last offset of that batch minus its first
-	missing     int64 // directory.missing at its last batch
-	coordinator int32 // epoch of the coordinator that wrote its last marker, -1: none
-	open        int64 // first known offset of its open transaction, noOffset: none
+	epoch    int16
+	sequence int32 // last sequence number, sequenceUnknown or sequenceNone
+	// last offset of the producer's last batch in this epoch, noOffset if there is no such batch
+	lastOffset  int64
+	delta       int32 // last offset of that batch minus its base offset
+	missing     int64 // value of directory.missing at the producer's last batch
+	coordinator int32 // coordinator epoch of the producer's last marker, -1 if there is none
+	// first known offset of the producer's open transaction, noOffset if there is none
+	open int64
 }
 
 // addProducer checks a batch against the rules of idempotent and transactional producers (KIP-98,
-// KIP-890), as far as a cleaned log permits: of a removed batch only the gap in the offsets is
-// known.
+// KIP-890). It checks only what a cleaned log permits, because a batch that cleaning has removed
+// leaves nothing but a gap in the offsets.
 //
-//   - Epochs do not decrease.
-//   - Sequence numbers are consecutive, and start at 0 with a new epoch. A gap is at most as large
-//     as the number of missing offsets.
+//   - Producer epochs do not decrease.
+//   - Sequence numbers are consecutive, and start at 0 in a new epoch. A gap is at most as large as
+//     the number of missing offsets.
 //   - A marker is one record without a sequence number. Its coordinator epoch is at least that of
 //     the previous marker.
-//   - During a transaction, the producer appends nothing else.
+//   - While a producer has an open transaction, all its batches belong to the transaction.
 func (d *directory) addProducer(f file, b batch) {
 	id := b.ProducerID()
 	if id < 0 {
@@ -52,7 +56,7 @@ func (d *directory) addProducer(f file, b batch) {
 		d.producers[id] = known
 	case epoch < known.epoch:
 		d.v.findAt(f, b, "epoch of producer %d decreases from %d to %d", id, known.epoch, epoch)
-		return // later batches are compared with the higher epoch
+		return // later batches are still compared with the higher epoch
 	case epoch > known.epoch:
 		known.epoch, known.sequence, known.lastOffset, known.delta = epoch, sequenceNone, noOffset,
 			0
@@ -67,7 +71,7 @@ func (d *directory) addProducer(f file, b batch) {
 
 func (d *directory) addMarker(f file, b batch, known *producer) {
 	if b.tooLarge {
-		return // already a finding
+		return // checkBatch has already reported the batch as a problem
 	}
 	marker, ends, err := b.Marker()
 	switch {
@@ -75,7 +79,7 @@ func (d *directory) addMarker(f file, b batch, known *producer) {
 		d.v.findAt(f, b, "%v", err)
 		return
 	case !ends:
-		return // emptied by cleaning, or of a type that does not end a transaction
+		return // cleaning has emptied the batch, or its type does not end a transaction
 	case b.Count() != 1 || b.LastOffsetDelta() != 0 || !b.Transactional() || b.Codec() != 0 ||
 		b.BaseSequence() >= 0:
 		d.v.findAt(f, b,

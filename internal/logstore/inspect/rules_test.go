@@ -18,12 +18,12 @@ import (
 // batchSpec describes a batch of one record.
 type batchSpec struct {
 	offset      int64
-	producer    int64 // 0: none
+	producer    int64 // 0: the batch has no producer
 	epoch       int16
 	sequence    int32
 	leader      int32
 	txn         bool
-	marker      bool // abort
+	marker      bool // the batch is an abort marker
 	coordinator int32
 }
 
@@ -48,8 +48,8 @@ func (w batchSpec) batch(t testing.TB) record.Batch {
 	return built
 }
 
-// logOf writes batches to one segment in /p-0 with base offset 0. aborted are the entries of its
-// transaction index.
+// logOf writes batches to one segment in /p-0 with base offset 0. aborted are the entries of the
+// segment's transaction index.
 func logOf(t testing.TB, batches []batchSpec, aborted ...segment.AbortedTxn) *vfs.Mem {
 	t.Helper()
 	mem := vfs.NewMem()
@@ -67,12 +67,13 @@ func logOf(t testing.TB, batches []batchSpec, aborted ...segment.AbortedTxn) *vf
 	return mem
 }
 
-// wantVerify runs verify. want is part of its finding, "" if there must be none.
+// wantVerify verifies /p-0. It expects exactly one problem whose text contains want, or no problem
+// if want is "".
 func wantVerify(t *testing.T, mem *vfs.Mem, want string) {
 	t.Helper()
 	problems, out := verify(t, mem, "/p-0")
 	if (problems == 0) != (want == "") || !strings.Contains(out, want) || problems > 1 {
-		t.Errorf("%d problems, want %q:\n%s", problems, want, out)
+		t.Errorf("got %d problems, want %q:\n%s", problems, want, out)
 	}
 }
 
@@ -97,7 +98,7 @@ func TestVerifyChecksTheRulesOfProducers(t *testing.T) {
 			{offset: 3, producer: 7, sequence: 7}}, ""},
 		"gap larger than the removed batches": {[]batchSpec{{offset: 0, producer: 7, sequence: 4},
 			{offset: 3, producer: 7, sequence: 8}}, "want 5; 2 offsets are missing"},
-		"batches removed before": {[]batchSpec{{offset: 5, producer: 7, sequence: 4},
+		"gap without removed batches between": {[]batchSpec{{offset: 5, producer: 7, sequence: 4},
 			{offset: 6, producer: 7, sequence: 7}}, "want 5; 0 offsets"},
 		"new epoch": {[]batchSpec{{offset: 0, producer: 7, sequence: 4},
 			{offset: 1, producer: 7, epoch: 1}}, ""},
@@ -138,17 +139,17 @@ func TestVerifyChecksTheRulesOfMarkers(t *testing.T) {
 		second),
 		"coordinator epoch of producer 7 decreases from 5 to 4")
 	more.epoch, more.sequence = 1, 0
-	// Markers increase the epoch (KIP-890).
+	// Markers increase the producer epoch (KIP-890).
 	wantVerify(t, logOf(t, []batchSpec{data, marker(1, 1, 5), more, marker(3, 2, 5)}, first,
 		second),
 		"")
 	first.LastStable = 1
 	wantVerify(t, logOf(t, []batchSpec{data, marker(1, 1, 5), more, marker(3, 2, 5)}, first,
 		second),
-		"the last stable offset was 2, not 1")
+		"the last stable offset after the marker is 2, not 1")
 }
 
-// snapshotOf returns a snapshot file of one entry, with its checksum.
+// snapshotOf returns the content of a snapshot file with one entry and a valid checksum.
 func snapshotOf(l snapshotLine) []byte {
 	be := binary.BigEndian
 	out := be.AppendUint32([]byte{0, 1, 0, 0, 0, 0}, 1)
@@ -168,7 +169,7 @@ func TestVerifyComparesSnapshotsWithTheLog(t *testing.T) {
 	batches := []batchSpec{{offset: 0, producer: 7, sequence: 4, txn: true},
 		{offset: 1, producer: 7, sequence: 5, txn: true}}
 	right := snapshotLine{ProducerID: 7, LastSequence: 5, LastOffset: 1, CoordinatorEpoch: -1}
-	// without the last batch of producer 7
+	// cleaned is a log in which cleaning has removed the last batch of producer 7.
 	cleaned := []batchSpec{{offset: 0, producer: 7, sequence: 4, txn: true},
 		{offset: 9, producer: 9}}
 	for name, c := range map[string]struct {
@@ -198,12 +199,12 @@ func TestVerifyComparesSnapshotsWithTheLog(t *testing.T) {
 		"offset above the end": {change: func(l *snapshotLine) { l.LastOffset = 2 },
 			want: "last offset 2 and transaction at 0, but the log ended at 2"},
 		"no transaction": {change: func(l *snapshotLine) { l.TxnFirstOffset = -1 },
-			want: "transaction open since -1, but in the log since 0"},
+			want: "transaction open since offset -1, but in the log since 0"},
 		"unknown coordinator epoch": {change: func(l *snapshotLine) { l.CoordinatorEpoch = 3 },
 			want: "coordinator epoch 3, but the log has -1"},
 		"unknown producer": {batches: batches[:1], asOf: 1,
 			change: func(l *snapshotLine) { *l = snapshotLine{ProducerID: 8, TxnFirstOffset: -1} },
-			want:   "producer 8: the log has no batch of it"},
+			want:   "producer 8: the log contains no batch of this producer"},
 		"removed batches": {batches: cleaned, asOf: 10,
 			change: func(l *snapshotLine) { l.LastOffset, l.LastSequence = 3, 6 }},
 		"producer with removed batches": {batches: cleaned, asOf: 10,
@@ -230,7 +231,7 @@ func TestVerifyComparesSnapshotsWithTheLog(t *testing.T) {
 				content))
 			problems, out := verify(t, mem, "/p-0")
 			if (problems == 0) != (c.want == "") || !strings.Contains(out, c.want) {
-				t.Errorf("%d problems, want %q:\n%s", problems, c.want, out)
+				t.Errorf("got %d problems, want %q:\n%s", problems, c.want, out)
 			}
 		})
 	}
@@ -240,7 +241,7 @@ func TestVerifyComparesLeaderEpochsWithTheLog(t *testing.T) {
 	batches := []batchSpec{{offset: 0, leader: 2}, {offset: 1, leader: 2}, {offset: 2, leader: 5}}
 	for name, c := range map[string]struct{ content, want string }{
 		"valid": {"0\n2\n2 0\n5 2\n", ""},
-		// of a leader that has appended nothing yet
+		// the leader of epoch 6 has appended nothing yet
 		"empty epoch":    {"0\n3\n2 0\n5 2\n6 3\n", ""},
 		"advanced start": {"0\n2\n2 1\n5 2\n", ""},
 		"another epoch": {"0\n2\n3 0\n5 2\n",
@@ -261,7 +262,7 @@ func TestVerifyComparesLeaderEpochsWithTheLog(t *testing.T) {
 			must(t, vfs.WriteFileAtomic(mem, "/p-0/"+epochFile, []byte(c.content)))
 			problems, out := verify(t, mem, "/p-0")
 			if (problems == 0) != (c.want == "") || !strings.Contains(out, c.want) {
-				t.Errorf("%d problems, want %q:\n%s", problems, c.want, out)
+				t.Errorf("got %d problems, want %q:\n%s", problems, c.want, out)
 			}
 		})
 	}
@@ -277,27 +278,28 @@ func TestSnapshotsAndEpochsAreDumped(t *testing.T) {
 	want := snapshot + "\nproducer id=7 epoch=0 sequence=5 offset=1 delta=0 time=1970-01-01T00:00:01.000Z coordinator=0 transaction=-1\n" +
 		"/p-0/" + epochFile + "\nepoch 3 from offset 0\n"
 	if got := dump(t, mem, DumpOptions{}, snapshot, "/p-0/"+epochFile); got != want {
-		t.Errorf("dumped:\n%s", got)
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
 	if problems, out := verify(t, mem, snapshot, "/p-0/"+epochFile); problems != 0 {
-		t.Errorf("named alone, %d problems:\n%s", problems, out)
+		t.Errorf("files named without their log: got %d problems, want 0:\n%s", problems, out)
 	}
 	must(t, vfs.WriteFileAtomic(mem, snapshot, []byte("nonsense")))
 	if problems, out := verify(t, mem, snapshot); problems != 1 {
-		t.Errorf("%d problems:\n%s", problems, out)
+		t.Errorf("malformed snapshot: got %d problems, want 1:\n%s", problems, out)
 	}
 }
 
 func TestDumpOfARangeOfOffsets(t *testing.T) {
-	mem := partition(t, "/p-0", 8, 1) // two records a batch, from offset 5
+	mem := partition(t, "/p-0", 8, 1) // each batch contains two records; the first offset is 5
 	text := dump(t, mem, DumpOptions{Records: true, From: 8, To: 10}, "/p-0")
 	if strings.Count(text, "batch position") != 2 || strings.Count(text, "record offset") != 2 ||
 		!strings.Contains(text, "record offset=8 ") || !strings.Contains(text, "record offset=9 ") {
-		t.Errorf("offsets 8 and 9:\n%s", text)
+		t.Errorf("want 2 batches and the records at the offsets 8 and 9; got:\n%s", text)
 	}
 }
 
-// Leftovers of an interrupted swap are noted, and are not a problem.
+// TestVerifyReportsLeftovers: verify prints a note about each leftover file of an interrupted swap,
+// and finds no problem.
 func TestVerifyReportsLeftovers(t *testing.T) {
 	mem := partition(t, "/p-0", 3)
 	for _, name := range []string{"00000000000000000000.log.deleted",
@@ -306,6 +308,6 @@ func TestVerifyReportsLeftovers(t *testing.T) {
 	}
 	if problems, out := verify(t, mem, "/p-0"); problems != 0 ||
 		strings.Count(out, ": note: leftover of") != 3 {
-		t.Errorf("%d problems:\n%s", problems, out)
+		t.Errorf("got %d problems, want 0 and 3 notes:\n%s", problems, out)
 	}
 }

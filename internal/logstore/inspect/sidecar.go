@@ -12,16 +12,17 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// sidecar compares the key sidecar of a segment (docs/format/keys.md), if it has one, with its
-// batches. It does not check the keys, which would require hashing all of them.
+// sidecar compares the key sidecar of a segment (docs/format/keys.md) with the segment's batches.
+// It does not check the keys, because that would require hashing all of them.
 type sidecar struct {
 	path    string
 	find    func(path string, position int64, format string, args ...any)
 	reader  *keys.Reader
-	batches *keys.Batches // nil if there is nothing more to compare
+	batches *keys.Batches // nil if no further batch is to be compared
 }
 
-// openSidecar opens the sidecar of a segment. A sidecar that a broker would rebuild is a finding.
+// openSidecar opens the key sidecar of a segment, if the segment has one. A sidecar that a broker
+// would rebuild is reported as a problem.
 func (v *verifier) openSidecar(f file, data vfs.File, dataBytes int64) (*sidecar, error) {
 	s := &sidecar{path: f.with(segment.KeysExtension), find: v.find}
 	if _, err := v.fsys.Stat(s.path); errors.Is(err, fs.ErrNotExist) {
@@ -32,7 +33,7 @@ func (v *verifier) openSidecar(f file, data vfs.File, dataBytes int64) (*sidecar
 		return s, err
 	}
 	if !ok {
-		v.find(s.path, 0, "%s is missing, which is needed to read it", keys.SaltFile)
+		v.find(s.path, 0, "the file cannot be checked, because %s is missing", keys.SaltFile)
 		return s, nil
 	}
 	salt, err := keys.DecodeSalt(content)
@@ -61,7 +62,7 @@ func (s *sidecar) close() error {
 	return s.reader.Close()
 }
 
-// add compares a batch.
+// add compares a batch with the next batch of the sidecar.
 func (s *sidecar) add(b batch) error {
 	if s.batches == nil {
 		return nil
@@ -78,12 +79,12 @@ func (s *sidecar) add(b batch) error {
 		known.LeaderEpoch != b.LeaderEpoch() {
 		s.find(s.path, 0, "batch at position %d, offsets %d to %d, differs from the log",
 			known.Position, known.BaseOffset, known.LastOffset)
-		s.batches = nil // one finding for a sidecar of other data
+		s.batches = nil // report only one problem for a sidecar that describes other data
 	}
 	return nil
 }
 
-// end reads the rest of the sidecar to verify its checksums.
+// end reads the remaining sections of the sidecar to verify their checksums.
 func (s *sidecar) end() error {
 	if s.batches == nil {
 		return nil
@@ -108,7 +109,7 @@ func (s *sidecar) end() error {
 	}
 }
 
-// report adds a finding for an error of an invalid sidecar, and returns any other error.
+// report reports a problem if err shows that the sidecar is invalid, and returns any other error.
 func (s *sidecar) report(err error, section string) error {
 	if err != nil && !keys.Unusable(err) {
 		return fmt.Errorf("read %s: %w", s.path, err)

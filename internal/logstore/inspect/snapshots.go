@@ -8,43 +8,46 @@ import (
 	"strings"
 )
 
-// The layout of a producer snapshot (docs/format/store.md). The decoder is independent of the
-// store's, whose mistakes it would otherwise share.
+// The layout of a producer snapshot (docs/format/store.md). This package does not use the decoder
+// of package producer, because verify would then not detect the mistakes of that decoder.
 const (
 	snapshotExtension   = ".snapshot"
 	snapshotVersion     = 1
 	snapshotHeaderBytes = 10
 	snapshotEntryBytes  = 46
-	// followed by an offset and older batches; after the entries of our snapshots, not of Kafka's
+	// snapshotTrailer follows the entries in Heartwood's snapshots. It is followed by an offset and
+	// by older batches. Kafka's snapshots have no trailer.
 	snapshotTrailer    = "as of"
 	snapshotOlderBytes = 32
-	snapshotOlderMax   = 4 // of one producer
+	snapshotOlderMax   = 4 // maximum number of older batches of one producer
 )
 
 var errSnapshot = errors.New("invalid producer snapshot")
 
-// snapshotFile is a snapshot that has not been compared yet.
+// snapshotFile is a producer snapshot that has not been compared with the batches yet.
 type snapshotFile struct {
 	path   string
 	offset int64
 }
 
-// snapshotLine is an entry of a snapshot.
+// snapshotLine is an entry of a producer snapshot.
 type snapshotLine struct {
 	File             string `json:"file"`
 	ProducerID       int64  `json:"producerId"`
 	ProducerEpoch    int16  `json:"producerEpoch"`
-	LastSequence     int32  `json:"lastSequence"` // -1: no batch in this epoch
+	LastSequence     int32  `json:"lastSequence"` // -1 if the epoch has no batch
 	LastOffset       int64  `json:"lastOffset"`
 	OffsetDelta      int32  `json:"offsetDelta"`
 	Timestamp        int64  `json:"timestamp"` // ms
 	CoordinatorEpoch int32  `json:"coordinatorEpoch"`
-	TxnFirstOffset   int64  `json:"txnFirstOffset"` // -1: no open transaction
-	// Older are the batches before the last one, oldest first; Kafka's snapshots have none.
+	TxnFirstOffset   int64  `json:"txnFirstOffset"` // -1 if no transaction is open
+	// Older are the producer's batches before the last one, oldest first. Kafka's snapshots do not
+	// contain them.
 	Older []olderBatch `json:"older,omitempty"`
 }
 
-// olderBatch is a batch before the last one of its producer, for the detection of duplicates.
+// olderBatch is one of a producer's batches before the last one. A broker uses them to detect
+// duplicates.
 type olderBatch struct {
 	LastSequence int32 `json:"lastSequence"`
 	LastOffset   int64 `json:"lastOffset"`
@@ -63,14 +66,15 @@ func (l snapshotLine) text() string {
 	return text.String()
 }
 
-// parseSnapshot decodes the entries of a snapshot. It fails with errSnapshot.
+// parseSnapshot decodes the entries of a snapshot. It fails with errSnapshot if the content is
+// malformed.
 func parseSnapshot(path string, content []byte) ([]snapshotLine, error) {
 	lines, _, err := parseSnapshotAsOf(path, content)
 	return lines, err
 }
 
-// parseSnapshotAsOf is like parseSnapshot and also returns the offset in the snapshot's trailer, or
-// noOffset if it has none.
+// parseSnapshotAsOf does the same as parseSnapshot, and also returns the offset in the snapshot's
+// trailer, noOffset if the snapshot has no trailer.
 func parseSnapshotAsOf(path string, content []byte) (lines []snapshotLine, asOf int64, err error) {
 	be := binary.BigEndian
 	if len(content) < snapshotHeaderBytes {
@@ -139,8 +143,8 @@ func addOlder(lines []snapshotLine, older []byte) error {
 	return nil
 }
 
-// compareSnapshots compares the snapshots as of offset or less with the batches read so far, which
-// are all batches below offset.
+// compareSnapshots compares the snapshots at or below offset with the batches that were read so
+// far. These must be all batches below offset.
 func (d *directory) compareSnapshots(offset int64) error {
 	for len(d.snapshots) > 0 && d.snapshots[0].offset <= offset {
 		s := d.snapshots[0]
@@ -168,8 +172,8 @@ func (d *directory) compareSnapshots(offset int64) error {
 	return nil
 }
 
-// compareSnapshot compares one snapshot with the batches. Of a snapshot below the first segment it
-// checks only the entries themselves.
+// compareSnapshot compares one snapshot with the batches. If the snapshot is below the first
+// segment, it checks only whether each entry is valid.
 func (d *directory) compareSnapshot(s snapshotFile, lines []snapshotLine) {
 	listed := make(map[int64]bool, len(lines))
 	for i, l := range lines {
@@ -190,7 +194,7 @@ func (d *directory) compareSnapshot(s snapshotFile, lines []snapshotLine) {
 		}
 	}
 	for id, known := range d.producers {
-		// Idle producers expire after a day, but not during a transaction.
+		// An idle producer expires after a day, unless it has an open transaction.
 		if known.open != noOffset && !listed[id] && d.exact() && s.offset >= d.first {
 			d.v.find(s.path, 0,
 				"producer %d, whose transaction is open since offset %d, is missing",
@@ -199,7 +203,8 @@ func (d *directory) compareSnapshot(s snapshotFile, lines []snapshotLine) {
 	}
 }
 
-// invalid returns the reason why an entry is invalid for any log; "" if it is not.
+// invalid returns why the entry of a snapshot as of the offset asOf is invalid whatever the log
+// contains, "" if it is valid.
 func (l snapshotLine) invalid(asOf int64) string {
 	switch {
 	case l.ProducerID < 0 || l.ProducerEpoch < 0:
@@ -226,14 +231,14 @@ func (l snapshotLine) invalid(asOf int64) string {
 	return ""
 }
 
-// contradiction returns how an entry contradicts the batches; "" if it does not. Cleaning may have
-// removed batches that the entry describes, so the entry must match exactly only if no batch is
-// missing.
+// contradiction describes how an entry contradicts the batches, or returns "" if it does not.
+// Cleaning may have removed batches that the entry describes. So the entry must match exactly only
+// if no batch is missing.
 func (d *directory) contradiction(l snapshotLine) string {
 	known, exact := d.producers[l.ProducerID], d.exact()
 	switch {
 	case known == nil && exact:
-		return "the log has no batch of it"
+		return "the log contains no batch of this producer"
 	case known == nil:
 		return ""
 	case l.ProducerEpoch < known.epoch || exact && l.ProducerEpoch != known.epoch:
@@ -243,10 +248,10 @@ func (d *directory) contradiction(l snapshotLine) string {
 			known.coordinator)
 	case known.open != noOffset && (l.TxnFirstOffset < 0 || l.TxnFirstOffset > known.open),
 		exact && l.TxnFirstOffset != known.open:
-		return fmt.Sprintf("transaction open since %d, but in the log since %d (-1: none)",
+		return fmt.Sprintf("transaction open since offset %d, but in the log since %d (-1: none)",
 			l.TxnFirstOffset, known.open)
 	case l.ProducerEpoch > known.epoch:
-		return "" // its batches of that epoch were removed
+		return "" // cleaning has removed the producer's batches of that epoch
 	case l.LastOffset < known.lastOffset || exact && l.LastOffset != known.lastOffset:
 		return fmt.Sprintf("last offset %d, but in the log %d", l.LastOffset, known.lastOffset)
 	case known.lastOffset != noOffset && l.LastOffset == known.lastOffset &&

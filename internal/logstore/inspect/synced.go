@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// recoveryFile is the name of the file with the recovery points of a data directory's partitions
-// (docs/format/checkpoints.md).
+// recoveryFile is the name of the file that contains the recovery points of the partitions of a
+// data directory (docs/format/checkpoints.md).
 const recoveryFile = "recovery-point-offset-checkpoint"
 
 // recoveryPoints are the recovery points of one data directory.
 type recoveryPoints struct {
 	dir string
-	of  map[string]int64 // by the name of the partition's directory; nil: not read
+	of  map[string]int64 // key: name of the partition's directory; nil if the file was not read yet
 }
 
-// syncedBelow returns the offset below which the index files of a partition must be complete. A
-// broker holds the newest entries in memory until a flush, so a running or killed broker has not
-// written all of them, and a start rebuilds those above the recovery point. Without a recovery
-// point, all entries must exist.
+// syncedBelow returns the offset below which the index files of a partition must be complete: its
+// recovery point. A broker keeps the newest index entries in memory until a flush, so a running or
+// killed broker has not written all of them. The next start rebuilds the index entries above the
+// recovery point. If there is no recovery point, all entries must exist.
 func (v *verifier) syncedBelow(partition string) (int64, error) {
 	dir, name := filepath.Split(filepath.Clean(partition))
 	if v.recovery.dir != dir || v.recovery.of == nil {
@@ -45,7 +45,7 @@ func (v *verifier) syncedBelow(partition string) (int64, error) {
 }
 
 // parseRecoveryPoints decodes the content of recovery-point-offset-checkpoint. It fails with
-// errCheckpoint.
+// errCheckpoint if the content is malformed.
 func parseRecoveryPoints(content []byte) (map[string]int64, error) {
 	lines, err := checkpointLines(content)
 	if err != nil {
@@ -66,8 +66,8 @@ func parseRecoveryPoints(content []byte) (map[string]int64, error) {
 	return points, nil
 }
 
-// checkpointLines returns the lines of a checkpoint file after the version and the line count. It
-// fails with errCheckpoint.
+// checkpointLines returns the lines of a checkpoint file after the version and the number of lines.
+// It fails with errCheckpoint if the content is malformed.
 func checkpointLines(content []byte) ([]string, error) {
 	lines := strings.Split(strings.TrimSuffix(string(content), "\n"), "\n")
 	if lines[0] != "0" || len(lines) < 2 || lines[1] != strconv.Itoa(len(lines)-2) {
@@ -76,8 +76,8 @@ func checkpointLines(content []byte) ([]string, error) {
 	return lines[2:], nil
 }
 
-// findUnlessOpen reports an entry that an index lacks, of a batch or segment that ends at end. If
-// the next start rebuilds the index, findUnlessOpen prints a note instead of a problem.
+// findUnlessOpen reports that an index lacks an entry of a batch or segment that ends at the offset
+// end. If the next start of a broker rebuilds the index, it prints a note instead of a problem.
 func (v *verifier) findUnlessOpen(end int64, path string, position int64, format string,
 	args ...any) {
 	if end >= v.dir.synced {

@@ -9,20 +9,23 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// A running or killed broker has the newest index entries in memory. The first of two segments,
-// [0, 3), was rolled and not sealed; the second has no transaction index yet.
+// TestVerifyAcceptsUnsyncedBytes: a running or killed broker has the newest index entries in memory
+// only. The first of two segments, with the offsets [0, 3), was rolled and not sealed. The second
+// one has no transaction index yet. Verify prints a note for each missing entry above the recovery
+// point, and reports a problem for each one below.
 func TestVerifyAcceptsUnsyncedBytes(t *testing.T) {
 	for name, test := range map[string]struct {
-		points          string // "": no file
+		points          string // content of the checkpoint; "": the file does not exist
 		problems, notes int
 	}{
-		"no checkpoint":          {"", 3, 0},
-		"synced":                 {"0\n2\nother 0 0\np 0 9\n", 3, 0},
-		"another partition":      {"0\n1\np 1 0\n", 3, 0},
-		"nothing synced":         {"0\n1\np 0 0\n", 0, 3},
-		"part of the second":     {"0\n1\np 0 6\n", 2, 1},
-		"the first is synced":    {"0\n1\np 0 4\n", 1, 2},
-		"synced to its end":      {"0\n1\np 0 3\n", 0, 3}, // and rolled there
+		"no checkpoint":                     {"", 3, 0},
+		"everything is synced":              {"0\n2\nother 0 0\np 0 9\n", 3, 0},
+		"only another partition is listed":  {"0\n1\np 1 0\n", 3, 0},
+		"nothing is synced":                 {"0\n1\np 0 0\n", 0, 3},
+		"part of the second segment synced": {"0\n1\np 0 6\n", 2, 1},
+		"first segment and more synced":     {"0\n1\np 0 4\n", 1, 2},
+		// a segment may be rolled after its last record was synced, and is then not sealed
+		"first segment synced":   {"0\n1\np 0 3\n", 0, 3},
 		"not a number":           {"0\n1\np 0 x\n", 4, 0},
 		"missing field":          {"0\n1\np 0\n", 4, 0},
 		"negative":               {"0\n1\np 0 -1\n", 4, 0},
@@ -38,22 +41,24 @@ func TestVerifyAcceptsUnsyncedBytes(t *testing.T) {
 		problems, out := verify(t, mem, "/p-0")
 		if notes := strings.Count(out, "the next start rebuilds it"); problems != test.problems ||
 			notes != test.notes {
-			t.Errorf("%s: %d problems, %d notes:\n%s", name, problems, notes, out)
+			t.Errorf("%s: got %d problems and %d notes, want %d and %d:\n%s", name, problems, notes,
+				test.problems, test.notes, out)
 		}
 	}
 }
 
-// A wrong index entry, as opposed to a missing one, is a problem at any offset.
+// TestVerifyFindsAWrongEntryThatIsNotSynced: a wrong index entry is a problem even above the
+// recovery point, where a missing entry is not a problem.
 func TestVerifyFindsAWrongEntryThatIsNotSynced(t *testing.T) {
 	mem := txnPartition(t)
 	entries, err := mem.ReadFile(txnFile)
 	must(t, err)
-	entries[9] = 9 // another producer
+	entries[9] = 9 // changes the producer id from 7 to 9
 	must(t, vfs.WriteFileAtomic(mem, txnFile, entries))
 	must(t, vfs.WriteFileAtomic(mem, "/"+recoveryFile, []byte("0\n1\np 0 0\n")))
 	if problems, out := verify(t, mem, "/p-0"); problems == 0 ||
 		!strings.Contains(out, "is of producer 7, not 9") {
-		t.Errorf("%d problems:\n%s", problems, out)
+		t.Errorf("got %d problems, want one about the wrong producer:\n%s", problems, out)
 	}
 }
 

@@ -14,7 +14,7 @@ type txnLine struct {
 	File             string `json:"file"`
 	ProducerID       int64  `json:"producerId"`
 	FirstOffset      int64  `json:"firstOffset"`
-	LastOffset       int64  `json:"lastOffset"` // of the marker
+	LastOffset       int64  `json:"lastOffset"` // offset of the marker
 	LastStableOffset int64  `json:"lastStableOffset"`
 	Problem          string `json:"problem,omitempty"`
 }
@@ -37,27 +37,27 @@ func (l txnLine) text() string {
 		l.FirstOffset, l.LastOffset, l.LastStableOffset)
 }
 
-// transactions follows the transactions over the segments of a directory, and compares them with
-// the transaction indexes. Transactions that are open at the first segment are unknown, and
+// transactions tracks the transactions in the segments of a directory, and compares them with the
+// transaction indexes. It does not know the transactions that were open at the first segment, and
 // cleaning may have removed batches. So an entry may begin before the first known batch of its
-// transaction, and a transaction without any known batch may or may not have an entry.
+// transaction. A transaction without a known batch may have an entry or not.
 //
-// A transaction of which only empty batches remain, which cleaning keeps for their producers, needs
-// no entry either: it has no record that a reader must skip. Kafka's cleaner keeps the entry
-// (I22), Heartwood's removes it.
+// A transaction of which only empty batches remain needs no entry either, because a reader has no
+// record of it to skip. Cleaning keeps such empty batches for the state of their producers. Kafka's
+// cleaner also keeps the entry (I22); Heartwood's cleaner removes it.
 type transactions struct {
 	dir    string
-	open   map[int64]openTxn // by producer
+	open   map[int64]openTxn // key: producer id
 	cursor cursor[segment.AbortedTxn]
 }
 
-// openTxn is an open transaction, as far as its batches were read.
+// openTxn is what the batches so far show of an open transaction.
 type openTxn struct {
-	first   int64 // offset
-	records bool  // at least one batch has records
+	first   int64 // offset of the first known batch
+	records bool  // true if at least one batch contains records
 }
 
-// begin starts a segment.
+// begin starts the checks of a segment.
 func (t *transactions) begin(v *verifier, f file) error {
 	if t.open == nil || t.dir != f.dir {
 		t.dir, t.open = f.dir, map[int64]openTxn{}
@@ -67,7 +67,7 @@ func (t *transactions) begin(v *verifier, f file) error {
 		parse: func(raw []byte) segment.AbortedTxn {
 			entry, err := segment.ParseAbortedTxn(raw)
 			if err != nil {
-				// -1 is not the offset of a marker, so the entry causes a finding
+				// No marker has the offset -1, so this entry is reported as a problem.
 				entry.LastOffset = -1
 			}
 			return entry
@@ -77,7 +77,7 @@ func (t *transactions) begin(v *verifier, f file) error {
 		},
 	}
 	if _, err := v.fsys.Stat(t.cursor.path); errors.Is(err, fs.ErrNotExist) {
-		return nil // valid if there is no aborted transaction
+		return nil // correct if the segment contains no aborted transaction
 	}
 	return t.cursor.open(v.fsys, segment.AbortedTxnBytes)
 }
@@ -89,7 +89,7 @@ func (t *transactions) close() error {
 	return t.cursor.file.Close()
 }
 
-// add compares a batch with the index. If no batch below it is missing, the entry of its
+// add compares a batch with the index. If no batch below it is missing, the index entry of its
 // transaction must match exactly.
 func (t *transactions) add(v *verifier, b batch) error {
 	exact := v.dir.exact()
@@ -106,7 +106,7 @@ func (t *transactions) add(v *verifier, b batch) error {
 	}
 	marker, ends, err := b.Marker()
 	if err != nil || !ends {
-		// an invalid batch is a finding of checkBatch
+		// checkBatch has already reported an invalid batch.
 		return t.skipTo(b.BaseOffset())
 	}
 	if err := t.skipTo(b.BaseOffset()); err != nil {
@@ -139,7 +139,7 @@ func (t *transactions) add(v *verifier, b batch) error {
 	case exists && (entry.LastStable > t.lastStable(b.NextOffset()) ||
 		exact && entry.LastStable != t.lastStable(b.NextOffset())):
 		t.cursor.find(t.cursor.path, t.cursor.position,
-			"the last stable offset was %d, not %d", t.lastStable(b.NextOffset()),
+			"the last stable offset after the marker is %d, not %d", t.lastStable(b.NextOffset()),
 			entry.LastStable)
 	case !exists && aborted && ended.records:
 		v.findUnlessOpen(b.NextOffset(), t.cursor.path, 0,
@@ -152,7 +152,8 @@ func (t *transactions) add(v *verifier, b batch) error {
 	return nil
 }
 
-// lastStable returns the last stable offset: that of the first open transaction, or next.
+// lastStable returns the last stable offset: the first offset of the first open transaction, or
+// next if no transaction is open.
 func (t *transactions) lastStable(next int64) int64 {
 	for _, open := range t.open {
 		next = min(next, open.first)
@@ -160,7 +161,8 @@ func (t *transactions) lastStable(next int64) int64 {
 	return next
 }
 
-// skipTo reports the entries below an offset, for which there is no marker.
+// skipTo reports the entries below an offset as problems, because the log contains no marker for
+// them.
 func (t *transactions) skipTo(offset int64) error {
 	for t.cursor.has && t.cursor.entry.LastOffset < offset {
 		t.cursor.find(t.cursor.path, t.cursor.position, "no marker at offset %d",
@@ -172,5 +174,5 @@ func (t *transactions) skipTo(offset int64) error {
 	return nil
 }
 
-// end reports the remaining entries.
+// end reports the remaining entries as problems.
 func (t *transactions) end() error { return t.skipTo(1<<63 - 1) }

@@ -13,8 +13,9 @@ import (
 
 const txnFile = "/p-0/00000000000000000003.txnindex"
 
-// txnPartition has two segments: transaction [0, 4] of producer 7 is aborted in the second, [1, 5]
-// of producer 8 committed, and [6, 7] of producer 7 aborted.
+// txnPartition returns a partition with two segments. Producer 7 has two aborted transactions, at
+// the offsets [0, 4] and [6, 7]. Producer 8 has a committed one at [1, 5]. All markers are in the
+// second segment.
 func txnPartition(t testing.TB) *vfs.Mem {
 	t.Helper()
 	mem := vfs.NewMem()
@@ -49,7 +50,7 @@ func txnPartition(t testing.TB) *vfs.Mem {
 	for _, b := range []record.Batch{
 		data(3, 8), marker(4, 7, record.ControlAbort), marker(5, 8, record.ControlCommit),
 		data(6, 7), marker(7, 7, record.ControlAbort),
-		marker(8, 9, record.ControlAbort), // of a transaction without data
+		marker(8, 9, record.ControlAbort), // ends a transaction of producer 9 without data
 	} {
 		must(t, second.Append(b))
 	}
@@ -66,12 +67,12 @@ func TestDumpPrintsTheTransactionIndex(t *testing.T) {
 	mem := txnPartition(t)
 	want := txnFile + "\naborted producer=7 offsets=0-4 lastStable=1\naborted producer=7 offsets=6-7 lastStable=8\n"
 	if got := dump(t, mem, DumpOptions{}, txnFile); got != want {
-		t.Errorf("dumped:\n%s", got)
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
 	want = `{"file":"` + txnFile +
 		`","producerId":7,"firstOffset":0,"lastOffset":4,"lastStableOffset":1}` + "\n"
 	if got := dump(t, mem, DumpOptions{JSON: true}, txnFile); !strings.HasPrefix(got, want) {
-		t.Errorf("dumped:\n%s", got)
+		t.Errorf("got:\n%s\nwant as first line:\n%s", got, want)
 	}
 }
 
@@ -85,7 +86,7 @@ func TestVerifyChecksTheTransactionIndex(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		content []byte
-		want    string // "": no problem
+		want    string // part of the problem; "": no problem
 	}{
 		"unchanged": {good, ""},
 		"no file": {nil,
@@ -113,16 +114,18 @@ func TestVerifyChecksTheTransactionIndex(t *testing.T) {
 		}
 		problems, out := verify(t, mem, "/p-0")
 		if (problems == 0) != (test.want == "") || !strings.Contains(out, test.want) {
-			t.Errorf("%s: %d problems:\n%s", name, problems, out)
+			t.Errorf("%s: got %d problems, want %q:\n%s", name, problems, test.want, out)
 		}
 	}
 }
 
-// Cleaning keeps an empty batch for its producer, and the marker after it. The entry may then be
-// missing. As long as a record of the transaction remains, the entry must exist.
+// TestVerifyOfAnAbortedTransactionThatWasCleaned: cleaning keeps an empty batch for the state of
+// its producer, and the marker after it. If only empty batches of a transaction remain, the entry
+// in the transaction index may be missing. If a record of the transaction remains, the entry must
+// exist.
 func TestVerifyOfAnAbortedTransactionThatWasCleaned(t *testing.T) {
 	for _, test := range []struct {
-		records  []int // of each batch
+		records  []int // number of records of each batch
 		entry    bool
 		problems int
 	}{
@@ -156,14 +159,15 @@ func TestVerifyOfAnAbortedTransactionThatWasCleaned(t *testing.T) {
 		must(t, s.Seal())
 		must(t, s.Close())
 		if problems, out := verify(t, mem, "/p-0"); problems != test.problems {
-			t.Errorf("%+v: %d problems:\n%s", test, problems, out)
+			t.Errorf("%+v: got %d problems, want %d:\n%s", test, problems, test.problems, out)
 		}
 	}
 }
 
-// If only the second segment is verified, transactions that began before it cause no finding.
+// TestVerifyOfASegmentAlone: only the second segment is verified; transactions that began in the
+// first one cause no problem.
 func TestVerifyOfASegmentAlone(t *testing.T) {
 	if problems, out := verify(t, txnPartition(t), "/p-0/00000000000000000003.log"); problems != 0 {
-		t.Errorf("%d problems:\n%s", problems, out)
+		t.Errorf("got %d problems, want 0:\n%s", problems, out)
 	}
 }

@@ -12,25 +12,25 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// VerifyOptions of Verify.
+// VerifyOptions are the options of Verify.
 type VerifyOptions struct {
 	JSON bool // one JSON object per line
-	// BatchBytesMax is the largest batch, compressed or not, that is checked; a larger one is a
-	// finding; default 128 MiB.
+	// BatchBytesMax is the maximum size of a batch, compressed or decompressed, that is checked;
+	// default 128 MiB. A larger batch is reported as a problem.
 	BatchBytesMax int
 }
 
-// Verify checks the segments that the paths name, each by any of its files, and prints a line per
-// problem and a summary. It checks:
+// Verify checks the segments that the paths name. A path may be any file of a segment. Verify
+// prints one line per problem, and a summary. It checks:
 //
 //   - the length, checksum and offsets of each batch, and its decompressed records;
 //   - the position, offset and timestamp of each index entry;
-//   - that the transaction index lists exactly the aborted transactions;
-//   - that the segments of a directory do not overlap;
+//   - whether the transaction index lists exactly the aborted transactions;
+//   - whether the segments of a directory overlap;
 //   - the rules of producers and leader epochs;
-//   - that producer snapshots, leader-epoch-checkpoint and key sidecars match the batches.
+//   - whether producer snapshots, leader-epoch-checkpoint and key sidecars match the batches.
 //
-// It returns the number of problems, and an error if a check could not be made.
+// It returns the number of problems. It returns an error if it could not perform a check.
 func Verify(fsys vfs.FS, paths []string, opts VerifyOptions, out io.Writer) (problems int,
 	err error) {
 	files, err := find(fsys, paths)
@@ -55,8 +55,8 @@ func Verify(fsys vfs.FS, paths []string, opts VerifyOptions, out io.Writer) (pro
 type summary struct {
 	Segments int   `json:"segments"`
 	Batches  int   `json:"batches"`
-	Records  int64 `json:"records"` // decoded
-	Bytes    int64 `json:"bytes"`   // of data files
+	Records  int64 `json:"records"` // number of decoded records
+	Bytes    int64 `json:"bytes"`   // size of the data files
 	Problems int   `json:"problems"`
 }
 
@@ -77,7 +77,7 @@ type verifier struct {
 }
 
 // verifyAll checks each segment once, even if several of its files were named. It returns the
-// errors of checks that could not be made.
+// errors of the checks that could not be performed.
 func (v *verifier) verifyAll(files []file) (failed []error) {
 	done := map[string]bool{}
 	var before file
@@ -115,7 +115,8 @@ func (v *verifier) verifyAll(files []file) (failed []error) {
 	return failed
 }
 
-// verifySmall checks a snapshot or a leader epoch file that was named, without its log.
+// verifySmall checks a producer snapshot or a leader epoch file that was named, without comparing
+// it with a log.
 func (v *verifier) verifySmall(f file) error {
 	content, ok, err := v.readSmall(f.path())
 	if err != nil || !ok {
@@ -132,14 +133,13 @@ func (v *verifier) verifySmall(f file) error {
 	return nil
 }
 
-// find prints and counts a problem. Problems are findings and not errors: the check continues with
-// the rest.
+// find prints and counts a problem. A problem is not an error: the check continues.
 func (v *verifier) find(path string, position int64, format string, args ...any) {
 	v.sum.Problems++
 	v.printer.print(finding{File: path, Position: position, Problem: fmt.Sprintf(format, args...)})
 }
 
-// findAt is find for a batch.
+// findAt prints and counts a problem of a batch.
 func (v *verifier) findAt(f file, b batch, format string, args ...any) {
 	v.sum.Problems++
 	offset := b.BaseOffset()
@@ -178,7 +178,7 @@ func (v *verifier) verify(f file) (next int64, err error) {
 	return v.walk(f, segmentChecks{batches, indexes, &v.txns, sidecar})
 }
 
-// segmentChecks are the files of a segment that are read along with its batches.
+// segmentChecks are the files of a segment that are read together with its batches.
 type segmentChecks struct {
 	batches *batchReader
 	indexes *indexes
@@ -186,8 +186,8 @@ type segmentChecks struct {
 	sidecar *sidecar
 }
 
-// walk reads a data file and compares the other files of the segment. It returns the end offset of
-// the segment, as far as it could be read.
+// walk reads a data file and compares the other files of the segment with its batches. It returns
+// the end offset of the part of the segment that could be read.
 func (v *verifier) walk(f file, c segmentChecks) (next int64, err error) {
 	next = f.base
 	for {
@@ -196,8 +196,8 @@ func (v *verifier) walk(f file, c segmentChecks) (next int64, err error) {
 		case errors.Is(err, io.EOF):
 			return next, errors.Join(c.indexes.end(v, f, next), c.txns.end(), c.sidecar.end())
 		case errors.Is(err, record.ErrCorrupt):
-			// The position of the next batch is unknown. Comparing the indexes with the rest would
-			// only add findings.
+			// The position of the next batch is unknown. If the remaining index entries were
+			// compared, they would only cause more problems with the same reason.
 			v.sum.Problems++
 			v.printer.print(finding{File: f.path(), Position: c.batches.position, Offset: &next,
 				Problem: err.Error()})
@@ -217,8 +217,8 @@ func (v *verifier) walk(f file, c segmentChecks) (next int64, err error) {
 	}
 }
 
-// checkBatch checks a batch, and compares its offsets with the previous batch. valid reports
-// whether its header is usable.
+// checkBatch checks a batch, and compares its offsets with next, the end of the previous batch.
+// valid reports whether the header of the batch can be used.
 func (v *verifier) checkBatch(f file, b batch, next int64) (valid bool) {
 	valid = true
 	switch {
@@ -231,7 +231,8 @@ func (v *verifier) checkBatch(f file, b batch, next int64) (valid bool) {
 	}
 	if err := b.check(); err != nil {
 		v.findAt(f, b, "%v", err)
-		return valid && b.tooLarge // records with a wrong checksum would only add findings
+		// the records of a batch with a wrong checksum would only cause more problems
+		return valid && b.tooLarge
 	}
 	latest := int64(math.MinInt64)
 	records := int32(0)

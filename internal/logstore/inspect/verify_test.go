@@ -13,14 +13,15 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// The only problem is a transaction index that was not copied with the files.
+// TestVerifyFindsNothingInKafkasSegments: verify finds only one problem in Kafka's segments, a
+// transaction index that was not copied with the other files.
 func TestVerifyFindsNothingInKafkasSegments(t *testing.T) {
 	problems, out := verify(t, vfs.OS{}, vectors)
 	const missing = vectors + "/vectors-0/00000000000000000061.txnindex: position 0: " +
 		"no entry for the aborted transaction of producer 16, offsets 62 to 63\n"
 	if problems != 1 || out != missing+
 		"checked 5 segments, 46 batches, 91 records, 6136 bytes: 1 problems\n" {
-		t.Errorf("%d problems:\n%s", problems, out)
+		t.Errorf("got %d problems, want only the missing entry:\n%s", problems, out)
 	}
 }
 
@@ -33,13 +34,14 @@ func TestVerifyFindsNothingInOurSegments(t *testing.T) {
 	} {
 		if problems, out := verify(t, mem, paths...); problems != 0 ||
 			strings.Count(out, "\n") != 1 {
-			t.Errorf("%v: %d problems:\n%s", paths, problems, out)
+			t.Errorf("%v: got %d problems, want 0 and only the summary:\n%s", paths, problems, out)
 		}
 	}
 }
 
-// Each byte of the files is changed once, and verify must detect it. The only exceptions are base
-// offset and leader epoch of a batch, which no checksum covers.
+// TestVerifyDetectsEveryChangedByte changes each byte of the files of a segment once; verify must
+// report a problem. The only exceptions are the base offset and the leader epoch of a batch, which
+// no checksum covers.
 func TestVerifyDetectsEveryChangedByte(t *testing.T) {
 	mem := partition(t, "/p-0", 8, 1)
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
@@ -64,8 +66,8 @@ func TestVerifyDetectsEveryChangedByte(t *testing.T) {
 			damaged[at] ^= byte(1 + random.IntN(255))
 			must(t, vfs.WriteFileAtomic(mem, name, damaged))
 			if problems, out := verify(t, mem, "/p-0"); problems == 0 {
-				t.Errorf("%s: byte %d changed to %#x without a finding:\n%s", name, at, damaged[at],
-					out)
+				t.Errorf("%s: byte %d changed to %#x: got no problem, want one:\n%s", name, at,
+					damaged[at], out)
 			}
 		}
 		must(t, vfs.WriteFileAtomic(mem, name, content))
@@ -135,27 +137,28 @@ func TestVerifyReportsProblems(t *testing.T) {
 			c.damage(mem)
 			problems, out := verify(t, mem, "/p-0")
 			if problems == 0 || !strings.Contains(out, c.want) {
-				t.Errorf("%d problems, want %q:\n%s", problems, c.want, out)
+				t.Errorf("got %d problems, want %q:\n%s", problems, c.want, out)
 			}
 		})
 	}
 }
 
-// The records are checked too: a batch with a valid checksum can have invalid records.
+// TestVerifyChecksRecords: a batch with a valid checksum contains an invalid record or a wrong
+// maximum timestamp; verify reports the problem. The two missing index files are reported too.
 func TestVerifyChecksRecords(t *testing.T) {
 	truncated := batchOf(t, compress.None, 0,
 		record.Record{Key: []byte("k"), Value: []byte("value"), Timestamp: 9})
 	truncated = resealed(truncated[:len(truncated)-3])
 	wrongTime := batchOf(t, compress.None, 0,
 		record.Record{Key: []byte("k"), Value: []byte("value"), Timestamp: 9})
-	wrongTime[42] = 77 // max timestamp
+	wrongTime[42] = 77 // the lowest byte of the maximum timestamp
 	for want, b := range map[string]record.Batch{"record 0": truncated,
 		"max timestamp 77": resealed(wrongTime)} {
 		mem := vfs.NewMem()
 		must(t, vfs.WriteFileAtomic(mem, "/00000000000000000000.log", b))
 		if problems, out := verify(t, mem, "/00000000000000000000.log"); problems != 3 ||
 			!strings.Contains(out, want) {
-			t.Errorf("%d problems, want 3 with %q:\n%s", problems, want, out)
+			t.Errorf("got %d problems, want 3, one of them with %q:\n%s", problems, want, out)
 		}
 	}
 }
@@ -169,7 +172,7 @@ func TestVerifyPrintsJSON(t *testing.T) {
 	want := `{"file":"/p-0/00000000000000000005.index","position":0,"problem":"the file is missing"}` + "\n" +
 		`{"segments":2,"batches":9,"records":18,"bytes":873,"problems":1}` + "\n"
 	if problems != 1 || out.String() != want {
-		t.Errorf("%d problems:\n%swant:\n%s", problems, out.String(), want)
+		t.Errorf("got %d problems:\n%swant 1:\n%s", problems, out.String(), want)
 	}
 	for _, line := range strings.Split(strings.TrimSpace(out.String()), "\n") {
 		if !json.Valid([]byte(line)) {
@@ -178,7 +181,8 @@ func TestVerifyPrintsJSON(t *testing.T) {
 	}
 }
 
-// An unreadable file is an error and not a finding. The other files are checked nevertheless.
+// TestVerifyReportsUncheckedParts: one data file cannot be read. Verify returns an error, counts no
+// problem, and still checks the other files.
 func TestVerifyReportsUncheckedParts(t *testing.T) {
 	fault := vfs.NewFault(partition(t, "/p-0", 2, 2))
 	fault.Inject(vfs.Rule{Op: vfs.OpRead, Name: "*5.log"})
@@ -186,6 +190,7 @@ func TestVerifyReportsUncheckedParts(t *testing.T) {
 	problems, err := Verify(fault, []string{"/p-0"}, VerifyOptions{}, &out)
 	if err == nil || problems != 0 ||
 		!strings.Contains(out.String(), "checked 2 segments, 2 batches") {
-		t.Errorf("%d problems, %v:\n%s", problems, err, out.String())
+		t.Errorf("got %d problems and error %v, want 0, an error and 2 checked batches:\n%s", problems,
+			err, out.String())
 	}
 }

@@ -1,5 +1,5 @@
-// Package leaderepoch holds the leader epochs of a log: which epoch wrote which offsets (Kafka's
-// leader epoch cache, KIP-101). It is pure: a Cache is an immutable value.
+// Package leaderepoch represents the leader epochs of a log: the offsets that were written in each
+// epoch (Kafka's leader epoch cache, KIP-101). The package is pure: a Cache is an immutable value.
 package leaderepoch
 
 import (
@@ -7,23 +7,24 @@ import (
 	"slices"
 )
 
-// None is the epoch of a log that has had no leader, and of an offset whose epoch is unknown.
+// None is the leader epoch of an offset whose epoch is unknown, and the latest epoch of a log that
+// has had no leader.
 const None = -1
 
 // Entry is one leader epoch of a log.
 type Entry struct {
 	Epoch int32
-	Start int64 // the epoch holds the offsets [Start, Start of the next entry)
+	Start int64 // the offsets [Start, Start of the next entry) belong to the epoch
 }
 
-// Cache is the leader epochs of a log. Entries ascend strictly in epoch and in start offset. It
-// never changes: every method that changes it returns another one.
+// Cache contains the leader epochs of a log. The entries ascend strictly by epoch and by start
+// offset. A Cache never changes: a method that adds or removes entries returns another Cache.
 //
-// It cannot be derived from the batches: an epoch in which nothing was appended, or whose batches
-// were all cleaned away, exists only here and in its file.
+// A Cache cannot be derived from the batches of the log. An epoch without batches, or whose batches
+// were all removed by cleaning, exists only in the Cache and in its file.
 type Cache []Entry
 
-// Latest returns the newest epoch, None if there is none.
+// Latest returns the latest epoch, None if the Cache is empty.
 func (c Cache) Latest() int32 {
 	if len(c) == 0 {
 		return None
@@ -41,12 +42,12 @@ func (c Cache) At(offset int64) int32 {
 	return c[i-1].Epoch
 }
 
-// Assign starts an epoch at an offset. It removes the entries that the new one contradicts: those
-// that start later, and one that starts there too, an epoch without a record. An epoch that is not
-// newer than the latest changes nothing.
+// Assign returns the Cache with a new epoch that starts at the offset start. It removes the entries
+// that start at or above this offset, because no record belongs to them any longer. If the epoch is
+// not later than the latest one, Assign returns the Cache unchanged.
 //
-// The entries are copied: readers hold the previous cache, and two caches must not append to one
-// array.
+// The entries are copied, because readers may use the previous Cache, and two caches must not
+// append to the same array.
 func (c Cache) Assign(epoch int32, start int64) Cache {
 	if epoch <= c.Latest() {
 		return c
@@ -63,9 +64,9 @@ func (c Cache) Below(offset int64) Cache {
 	return c[:kept]
 }
 
-// TruncateFront removes the epochs that end at or below the log start; the epoch that holds the log
-// start then starts there. The newest epoch always stays, also without any record: the next leader
-// must have a later one.
+// TruncateFront removes the epochs that end at or below the log start. If the epoch of the log
+// start began earlier, its entry starts at the log start afterwards. The latest epoch is never
+// removed, even if no record belongs to it, because the next leader epoch must be later.
 func (c Cache) TruncateFront(logStart int64) Cache {
 	first := 0
 	for first+1 < len(c) && c[first+1].Start <= logStart {
@@ -79,14 +80,15 @@ func (c Cache) TruncateFront(logStart int64) Cache {
 	return moved
 }
 
-// TruncateEnd removes the epochs that start above the log end: their batches are lost. An epoch
-// that starts at the log end stays: it is one whose leader has appended nothing yet.
+// TruncateEnd removes the epochs that start above the log end, because their batches are lost. An
+// epoch that starts at the log end is kept: its leader has not appended a batch yet.
 func (c Cache) TruncateEnd(logEnd int64) Cache { return c.Below(logEnd + 1) }
 
-// EndOf answers OffsetForLeaderEpoch (KIP-101, KIP-279) for a log that ends at logEnd: the largest
-// epoch that is not above the requested one, and its end offset. Both are -1 if nothing is known:
-// the requested epoch is None, or later than all. An epoch below all known ones is returned itself,
-// with the start of the first known one as its end.
+// EndOf returns the result of an OffsetForLeaderEpoch request (KIP-101, KIP-279) for a log that
+// ends at logEnd. The result is the latest epoch that is not later than the requested one, and the
+// end offset of this epoch. Both are -1 if the requested epoch is None or later than all known
+// epochs. If the requested epoch is earlier than all known ones, the result is the requested epoch
+// itself and the start offset of the first known epoch.
 func (c Cache) EndOf(epoch int32, logEnd int64) (found int32, end int64) {
 	if epoch < 0 || epoch > c.Latest() {
 		return None, -1
@@ -95,7 +97,7 @@ func (c Cache) EndOf(epoch int32, logEnd int64) (found int32, end int64) {
 		return epoch, logEnd
 	}
 	next := 0
-	for c[next].Epoch <= epoch { // ends: the latest is above
+	for c[next].Epoch <= epoch { // the loop ends, because the latest epoch is later
 		next++
 	}
 	if next == 0 {
@@ -104,8 +106,9 @@ func (c Cache) EndOf(epoch int32, logEnd int64) (found int32, end int64) {
 	return c[next-1].Epoch, c[next].Start
 }
 
-// Contradicts reports whether a batch has another leader epoch than the cache has for its last
-// offset. Below the first entry nothing is known and nothing is contradicted.
+// Contradicts reports whether the leader epoch of a batch differs from the epoch of the batch's
+// last offset in the Cache. A batch below the first entry contradicts nothing, because its epoch is
+// unknown. An empty Cache is contradicted by every batch with an epoch.
 func (c Cache) Contradicts(epoch int32, lastOffset int64) bool {
 	if len(c) == 0 {
 		return epoch > None

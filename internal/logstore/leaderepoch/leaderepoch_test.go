@@ -21,18 +21,18 @@ func TestCache(t *testing.T) {
 			Cache{{0, 0}, {2, 10}, {6, 15}}},
 		{"truncation at the front within an epoch moves its start", base.TruncateFront(12),
 			Cache{{2, 12}, {5, 20}}},
-		{"truncation at the front at a start", base.TruncateFront(10),
+		{"truncation at the front at the start of an epoch", base.TruncateFront(10),
 			Cache{{2, 10}, {5, 20}}},
-		{"truncation at the front above all starts keeps the last", base.TruncateFront(99),
+		{"truncation at the front above all starts keeps the latest epoch", base.TruncateFront(99),
 			Cache{{5, 99}}},
 		{"truncation at the front below all starts changes nothing", Cache{{3, 7}}.TruncateFront(5),
 			Cache{{3, 7}}},
 		{"truncation at the end", base.TruncateEnd(19), Cache{{0, 0}, {2, 10}}},
-		{"truncation at the end keeps an epoch that starts there", base.TruncateEnd(20), base},
-		{"truncation of nothing", Cache(nil).TruncateFront(3).TruncateEnd(1), nil},
+		{"truncation at the end keeps an epoch that starts at the end", base.TruncateEnd(20), base},
+		{"truncation of an empty cache", Cache(nil).TruncateFront(3).TruncateEnd(1), nil},
 	} {
 		if !slices.Equal(test.got, test.want) {
-			t.Errorf("%s: %v, want %v", test.name, test.got, test.want)
+			t.Errorf("%s: got %v, want %v", test.name, test.got, test.want)
 		}
 	}
 	if !slices.Equal(base, Cache{{0, 0}, {2, 10}, {5, 20}}) {
@@ -40,15 +40,15 @@ func TestCache(t *testing.T) {
 	}
 	for offset, want := range map[int64]int32{0: 0, 9: 0, 10: 2, 19: 2, 20: 5, 1000: 5} {
 		if got := base.At(offset); got != want {
-			t.Errorf("epoch at %d is %d, want %d", offset, got, want)
+			t.Errorf("offset %d: got epoch %d, want %d", offset, got, want)
 		}
 	}
 	if got := (Cache{{3, 7}}).At(6); got != -1 {
-		t.Errorf("epoch below the first entry is %d", got)
+		t.Errorf("offset below the first entry: got epoch %d, want -1", got)
 	}
 }
 
-// The answers of Kafka's LeaderEpochFileCache (KIP-101, KIP-279).
+// TestEndOf expects the results of Kafka's LeaderEpochFileCache (KIP-101, KIP-279).
 func TestEndOf(t *testing.T) {
 	c := Cache{{2, 10}, {4, 30}, {7, 50}}
 	for _, test := range []struct {
@@ -57,13 +57,12 @@ func TestEndOf(t *testing.T) {
 	}{{-1, -1, -1}, {0, 0, 10}, {1, 1, 10}, {2, 2, 30}, {3, 2, 30}, {4, 4, 50}, {6, 4, 50},
 		{7, 7, 90}, {8, -1, -1}} {
 		if found, end := c.EndOf(test.epoch, 90); found != test.found || end != test.end {
-			t.Errorf("epoch %d: found %d until %d, want %d until %d", test.epoch, found, end,
-				test.found,
-				test.end)
+			t.Errorf("epoch %d: got epoch %d with end %d, want epoch %d with end %d", test.epoch,
+				found, end, test.found, test.end)
 		}
 	}
 	if found, end := (Cache{}).EndOf(0, 90); found != -1 || end != -1 {
-		t.Errorf("empty cache: epoch %d until %d", found, end)
+		t.Errorf("empty cache: got epoch %d with end %d, want -1 and -1", found, end)
 	}
 }
 
@@ -77,8 +76,8 @@ func TestContradicts(t *testing.T) {
 	}{{c, 2, 29, false}, {c, 4, 29, true}, {c, 4, 30, false}, {c, 7, 9, false}, {nil, -1, 5, false},
 		{nil, 0, 5, true}} {
 		if got := test.cache.Contradicts(test.epoch, test.last); got != test.want {
-			t.Errorf("%v, batch of epoch %d that ends at %d: %t", test.cache, test.epoch, test.last,
-				got)
+			t.Errorf("cache %v, batch of epoch %d with last offset %d: got %t, want %t", test.cache,
+				test.epoch, test.last, got, test.want)
 		}
 	}
 }

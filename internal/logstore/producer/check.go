@@ -8,11 +8,13 @@ import (
 )
 
 // Verified is what the caller of an append has verified with the transaction coordinator. With the
-// zero value, a transactional batch is accepted only while its transaction is open in this log.
+// zero value, a transactional batch is accepted only if its transaction is already open in this
+// log.
 type Verified struct {
-	// Transaction: the transaction is ongoing, and this partition is part of it (KIP-890).
+	// Transaction is true if the transaction is ongoing and includes this partition (KIP-890).
 	Transaction bool
-	// EpochBump: the producer gets a new epoch with each transaction (transaction version 2).
+	// EpochBump is true if the producer gets a new epoch with each transaction (transaction version
+	// 2).
 	EpochBump bool
 }
 
@@ -20,7 +22,7 @@ type Verified struct {
 // (KIP-890).
 const EpochBumpVersion = 2
 
-// EndTxn is a transaction marker that a coordinator wants written: the end of a transaction.
+// EndTxn is a request of a transaction coordinator to write a marker, which ends a transaction.
 type EndTxn struct {
 	ProducerID       int64
 	ProducerEpoch    int16
@@ -29,18 +31,19 @@ type EndTxn struct {
 	Version          int16 // of the transaction; see EpochBumpVersion
 }
 
-// Check decides about a batch that is about to be appended, by Kafka's rules (KIP-98,
-// ProducerAppendInfo), in this order. It changes nothing.
+// Check decides whether a batch may be appended, by Kafka's rules (KIP-98, ProducerAppendInfo), in
+// this order. It does not change the state.
 //
-//  1. A batch with the same first and last sequence as a remembered batch is a duplicate.
-//  2. A transactional batch needs a transaction that is open in this log or verified (KIP-890: a
-//     batch that arrives after its marker would leave a transaction open that never ends).
-//  3. A batch of an earlier epoch is fenced; a new epoch must begin at sequence 0; any other batch
-//     must follow the last one without a gap.
-//  4. While a transaction is open, its producer writes nothing outside of it.
+//  1. A batch with the same first and last sequence number as a remembered batch is a duplicate.
+//  2. The transaction of a transactional batch must be open in this log or verified (KIP-890).
+//     Otherwise a batch that arrives after its marker would open a transaction that never ends.
+//  3. A batch of an earlier producer epoch is rejected. The first batch of a new epoch must have
+//     sequence number 0. Any other batch must follow the producer's last batch without a gap.
+//  4. While a producer has an open transaction, its batches must belong to the transaction.
 //
-// A producer that is not known may begin at any sequence (KIP-360): its batches may have been
-// deleted or expired. A producer that is known by a marker alone must begin at 0, as in Kafka.
+// The first batch of an unknown producer may have any sequence number, because earlier batches may
+// have been deleted, or the producer may have expired (KIP-360). If only a marker of the producer
+// is known, the first batch must have sequence number 0, as in Kafka.
 func (s *State) Check(b record.Batch, verified Verified) (duplicate *Batch, err error) {
 	id := b.ProducerID()
 	if id < 0 {
@@ -65,8 +68,8 @@ func (s *State) Check(b record.Batch, verified Verified) (duplicate *Batch, err 
 	return nil, nil
 }
 
-// duplicateOf returns the remembered batch that b repeats, nil if there is none. e is nil for an
-// unknown producer.
+// duplicateOf returns the remembered batch with the same sequence numbers as b, nil if there is no
+// such batch. e is nil for an unknown producer.
 func (e *entry) duplicateOf(b record.Batch) *Batch {
 	if e == nil || e.epoch != b.ProducerEpoch() {
 		return nil
@@ -80,18 +83,19 @@ func (e *entry) duplicateOf(b record.Batch) *Batch {
 	return nil
 }
 
-// checkSequence checks a batch's epoch and first sequence; e is nil for an unknown producer.
+// checkSequence checks the producer epoch and the first sequence number of a batch. e is nil for an
+// unknown producer.
 func (e *entry) checkSequence(b record.Batch, verified Verified) error {
 	id, epoch, first := b.ProducerID(), b.ProducerEpoch(), b.BaseSequence()
 	switch {
 	case e == nil && b.Transactional() && verified.EpochBump && first != 0:
-		// KIP-890: with a new epoch for each transaction, none can begin in the middle.
+		// KIP-890: each transaction has a new epoch, so its first batch has sequence number 0.
 		return fmt.Errorf("%w: unknown producer %d begins with sequence %d, not 0",
 			ErrOutOfOrderSequence, id, first)
 	case e == nil:
 		return nil
 	case epoch < e.epoch:
-		return fmt.Errorf("%w: producer %d has epoch %d, the batch %d", ErrInvalidEpoch, id,
+		return fmt.Errorf("%w: producer %d has epoch %d, the batch has epoch %d", ErrInvalidEpoch, id,
 			e.epoch, epoch)
 	case epoch > e.epoch && first != 0:
 		return fmt.Errorf("%w: producer %d begins epoch %d with sequence %d, not 0",
@@ -103,9 +107,10 @@ func (e *entry) checkSequence(b record.Batch, verified Verified) error {
 	return nil
 }
 
-// CheckMarker decides about a marker that is about to be written: neither its producer epoch nor
-// its coordinator epoch may be older than the epoch in the state. From EpochBumpVersion on a marker
-// bumps the epoch, so a marker of the same epoch is an old one too (KIP-890).
+// CheckMarker decides whether a marker may be written. Neither its producer epoch nor its
+// coordinator epoch may be older than the epoch in the state. From EpochBumpVersion on, a marker
+// carries a new producer epoch, so a marker with the current producer epoch is also outdated
+// (KIP-890).
 func (s *State) CheckMarker(end EndTxn) error {
 	known := s.byID[end.ProducerID]
 	if known == nil {
@@ -113,17 +118,17 @@ func (s *State) CheckMarker(end EndTxn) error {
 	}
 	if end.ProducerEpoch < known.epoch || end.Version >= EpochBumpVersion &&
 		end.ProducerEpoch == known.epoch {
-		return fmt.Errorf("%w: producer %d has epoch %d, the marker %d", ErrInvalidEpoch,
+		return fmt.Errorf("%w: producer %d has epoch %d, the marker has epoch %d", ErrInvalidEpoch,
 			end.ProducerID, known.epoch, end.ProducerEpoch)
 	}
 	if end.CoordinatorEpoch < known.coordinatorEpoch {
-		return fmt.Errorf("%w: producer %d has a marker of coordinator epoch %d, this one has %d",
+		return fmt.Errorf("%w: the last marker of producer %d has coordinator epoch %d, the new one %d",
 			ErrCoordinatorFenced, end.ProducerID, known.coordinatorEpoch, end.CoordinatorEpoch)
 	}
 	return nil
 }
 
-// nextSequence returns the sequence after last; sequences wrap from 2^31-1 to 0.
+// nextSequence returns the sequence number after last. Sequence numbers wrap from 2^31-1 to 0.
 func nextSequence(last int32) int32 {
 	if last == math.MaxInt32 {
 		return 0

@@ -1,18 +1,18 @@
-// Package producer holds the producer state of one log (KIP-98): for each producer id the epoch,
-// the last batches, and the open transaction. It makes an append idempotent, fences producers and
-// coordinators of older epochs, and knows which transactions are open.
+// Package producer represents the producer state of one log (KIP-98): for each producer id the
+// epoch, the last batches, and the open transaction. With this state an append is idempotent, and
+// batches of producers and coordinators with older epochs are rejected.
 //
-// The package is pure: it takes no lock, reads no clock, starts no goroutine and does no I/O. The
-// caller serializes access (Log.mu in internal/logstore), passes the time in, and stores the
-// snapshots that Encode returns.
+// The package is pure: it acquires no lock, reads no clock, starts no goroutine and does no I/O.
+// The caller serializes access (Log.mu in internal/logstore), passes the current time as an
+// argument, and stores the snapshots that Encode returns.
 //
 // # Invariants
 //
-//   - The state follows from the batches of the log up to its end, and from nothing else: replaying
-//     them rebuilds it. So Check decides about a batch without a change of the state, and Update
-//     applies a batch that is in the log and never rejects it.
-//   - A transaction is open exactly if a transactional batch of its producer has no marker behind
-//     it. Open transactions are kept in the order of their first offsets.
-//   - A producer with an open transaction never expires: without its state the transaction could
-//     not be decided, and its records would be treated as committed.
+//   - The state depends only on the batches of the log, so replaying the batches rebuilds it. For
+//     this reason Check decides about a batch without changing the state, and Update applies every
+//     batch that is in the log without rejecting it.
+//   - A transaction is open if and only if no marker of its producer follows its batches. Open
+//     transactions are sorted by their first offsets.
+//   - A producer with an open transaction never expires. Without its state no marker could end the
+//     transaction, and the records of the transaction would be treated as committed.
 package producer

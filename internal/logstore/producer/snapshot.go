@@ -10,16 +10,18 @@ import (
 	"slices"
 )
 
-// A producer snapshot is the State as of an offset, in Kafka's format (docs/format/store.md).
+// The layout of a producer snapshot: the State as of an offset, in Kafka's format
+// (docs/format/store.md).
 const (
-	snapshotVersion     = 1
-	snapshotHeaderBytes = 2 + 4 + 4 // version; CRC-32C of everything behind it; number of entries
+	snapshotVersion = 1
+	// version; CRC-32C of everything behind the CRC; number of entries
+	snapshotHeaderBytes = 2 + 4 + 4
 	snapshotEntryBytes  = 46
-	// snapshotTrailer follows the entries. The offset follows the trailer, and the older batches
-	// follow the offset. Kafka reads the entries only, and writes no trailer.
+	// snapshotTrailer follows the entries. It is followed by the offset and by the older batches of
+	// each producer. Kafka reads only the entries, and writes no trailer.
 	snapshotTrailer      = "as of"
 	snapshotTrailerBytes = len(snapshotTrailer) + 8
-	snapshotOlderBytes   = 32 // one older batch
+	snapshotOlderBytes   = 32 // size of one older batch
 )
 
 // ErrSnapshot is wrapped by every error about the content of a snapshot.
@@ -27,12 +29,13 @@ var ErrSnapshot = errors.New("malformed producer snapshot")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Encode returns the snapshot of the state as of an offset. The offset is part of it: the snapshot
-// of one offset must not be accepted for another.
+// Encode returns the snapshot of the state as of an offset. The snapshot contains the offset, so
+// that it is not accepted as the snapshot of another offset.
 //
-// Kafka keeps only the last batch of each producer, and after a restart rejects the repetition of
-// an older one as out of order; a client that has five batches in flight repeats all of them. So
-// the older batches are stored too, after the entries, which are the part that Kafka reads.
+// Kafka stores only the last batch of each producer. After a restart, Kafka therefore rejects a
+// repeated older batch as out of order, although a client repeats all of its up to five batches in
+// flight. So Encode also stores the older batches, behind the entries. Kafka does not read that
+// part of the file.
 func (s *State) Encode(offset int64) []byte {
 	ids := slices.Sorted(maps.Keys(s.byID))
 	out := make([]byte, 0, snapshotHeaderBytes+len(ids)*snapshotEntryBytes+snapshotTrailerBytes)
@@ -50,7 +53,7 @@ func (s *State) Encode(offset int64) []byte {
 	return out
 }
 
-// appendEntry appends one entry of the table in docs/format/store.md.
+// appendEntry appends one entry, with the fields of the table in docs/format/store.md.
 func (e *entry) appendEntry(out []byte, id int64) []byte {
 	last := Batch{lastSequence: noSequence, LastOffset: -1}
 	if len(e.batches) > 0 {
@@ -61,14 +64,14 @@ func (e *entry) appendEntry(out []byte, id int64) []byte {
 	out = binary.BigEndian.AppendUint32(out, uint32(last.lastSequence))
 	out = binary.BigEndian.AppendUint64(out, uint64(last.LastOffset))
 	out = binary.BigEndian.AppendUint32(out, uint32(last.offsetDelta))
-	// Kafka expires a producer by this field. So the field contains the broker's time, and not the
-	// timestamp of the batch, which comes from the client.
+	// Kafka expires a producer by this field. So the field contains the time of the broker and not
+	// the timestamp of the batch, which the client chooses.
 	out = binary.BigEndian.AppendUint64(out, uint64(e.lastSeen))
 	out = binary.BigEndian.AppendUint32(out, uint32(e.coordinatorEpoch))
 	return binary.BigEndian.AppendUint64(out, uint64(e.txnFirst))
 }
 
-// appendOlder appends the batches before the last one, oldest first.
+// appendOlder appends the producer's batches except the last one, oldest first.
 func (e *entry) appendOlder(out []byte, id int64) []byte {
 	for _, b := range e.batches[:max(0, len(e.batches)-1)] {
 		out = binary.BigEndian.AppendUint64(out, uint64(id))
@@ -80,8 +83,9 @@ func (e *entry) appendOlder(out []byte, id int64) []byte {
 	return out
 }
 
-// Decode decodes the snapshot of an offset; every error wraps ErrSnapshot. It checks the size
-// before it allocates: a damaged count must not demand any amount of memory.
+// Decode decodes the snapshot of an offset. Every error wraps ErrSnapshot. Decode checks the number
+// of entries against the size of the content before it allocates memory, so a damaged number cannot
+// exhaust the memory.
 func Decode(content []byte, offset int64) (State, error) {
 	if len(content) < snapshotHeaderBytes {
 		return State{}, fmt.Errorf("%w: %d bytes", ErrSnapshot, len(content))
@@ -124,8 +128,8 @@ func Decode(content []byte, offset int64) (State, error) {
 	return s, nil
 }
 
-// checkTrailer compares the trailer with the offset in the file's name, and returns the older
-// batches. Kafka's snapshots have no trailer.
+// checkTrailer compares the offset in the trailer with the offset in the name of the file, and
+// returns the older batches. Snapshots that Kafka wrote have no trailer.
 func checkTrailer(trailer []byte, offset int64) (older []byte, err error) {
 	if len(trailer) == 0 {
 		return nil, nil
@@ -136,13 +140,14 @@ func checkTrailer(trailer []byte, offset int64) (older []byte, err error) {
 		return nil, fmt.Errorf("%w: %d bytes behind the entries", ErrSnapshot, len(trailer))
 	}
 	if of := int64(binary.BigEndian.Uint64(trailer[len(snapshotTrailer):])); of != offset {
-		return nil, fmt.Errorf("%w: it is as of offset %d, not %d", ErrSnapshot, of, offset)
+		return nil, fmt.Errorf("%w: the content is as of offset %d, the name is of %d", ErrSnapshot,
+			of, offset)
 	}
 	return trailer[snapshotTrailerBytes:], nil
 }
 
-// insertOlder inserts older batches before the last one of their producers. They are sorted by
-// producer, oldest first.
+// insertOlder inserts each older batch before the last batch of its producer. The older batches are
+// sorted by producer; those of one producer are sorted from the oldest to the newest.
 func (s *State) insertOlder(older []byte) error {
 	be := binary.BigEndian
 	for ; len(older) > 0; older = older[snapshotOlderBytes:] {
@@ -171,8 +176,8 @@ func (s *State) insertOlder(older []byte) error {
 	return nil
 }
 
-// decodeEntry decodes one entry. A producer without a last batch has written only a marker in its
-// epoch.
+// decodeEntry decodes one entry. If the entry has no last batch, the producer has written only a
+// marker in its epoch.
 func decodeEntry(content []byte) (id int64, e *entry) {
 	be := binary.BigEndian
 	e = &entry{
@@ -194,7 +199,8 @@ func decodeEntry(content []byte) (id int64, e *entry) {
 	return int64(be.Uint64(content)), e
 }
 
-// sequenceBefore returns the sequence delta before last, wrapping below 0 to 2^31-1.
+// sequenceBefore returns the sequence number that is delta before last. Below 0 it continues at
+// 2^31-1.
 func sequenceBefore(last, delta int32) int32 {
 	if delta <= last {
 		return last - delta

@@ -12,41 +12,41 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// Reasons for which an append is rejected.
+// Errors of Check and CheckMarker.
 var (
-	// ErrInvalidEpoch means that the producer has a later epoch (KIP-98).
+	// ErrInvalidEpoch means that a later epoch of the producer is known (KIP-98).
 	ErrInvalidEpoch = errors.New("invalid producer epoch")
 	// ErrOutOfOrderSequence means that an earlier batch of the producer is missing (KIP-98).
 	ErrOutOfOrderSequence = errors.New("out of order sequence number")
 	// ErrInvalidTxnState means that the transaction of the batch is not verified, or that the batch
-	// is not part of the open transaction.
+	// does not belong to the producer's open transaction.
 	ErrInvalidTxnState = errors.New("invalid transaction state")
 	// ErrCoordinatorFenced means that a later coordinator has written a marker for the producer.
 	ErrCoordinatorFenced = errors.New("transaction coordinator fenced")
 )
 
 const (
-	// batchesMax is the number of batches that are remembered per producer: clients keep at most
-	// five in flight, so a repeated batch is one of the last five.
+	// batchesMax is the number of batches that are remembered for each producer. Clients have at
+	// most five batches in flight, so a repeated batch is one of the last five.
 	batchesMax = 5
-	// Expiry is the time for which the state of an idle producer is kept: Kafka's default of
+	// Expiry is how long the state of an idle producer is kept. The value is Kafka's default of
 	// producer.id.expiration.ms.
 	Expiry = 24 * time.Hour
-	// noSequence is the last sequence of an epoch without a batch. nextSequence of it is 0, the
-	// first sequence of every epoch.
+	// noSequence is the last sequence number of an epoch without a batch. nextSequence(noSequence)
+	// is 0, the first sequence number of every epoch.
 	noSequence = -1
-	// NoTransaction is the first offset of a transaction where none is open: -1, as in Kafka's
-	// snapshot.
+	// NoTransaction is the value of a transaction's first offset if no transaction is open. It is
+	// -1, as in Kafka's snapshot.
 	NoTransaction = -1
 )
 
-// Batch contains the remembered fields of one batch. It never changes, so a pointer to one may be
-// read without the lock that guards the State.
+// Batch contains the fields of a batch that are remembered. A Batch never changes, so a pointer to
+// it may be read without the lock that guards the State.
 type Batch struct {
 	firstSequence, lastSequence int32
 	LastOffset                  int64
 	offsetDelta                 int32 // LastOffset - offsetDelta is the base offset
-	Timestamp                   int64 // ms, the batch's max timestamp
+	Timestamp                   int64 // ms; the maximum timestamp of the batch
 }
 
 // BaseOffset returns the offset of the batch's first record.
@@ -57,12 +57,12 @@ type entry struct {
 	epoch int16
 	// batches are the last batches of this epoch, oldest first, at most batchesMax.
 	batches          []Batch
-	lastSeen         int64 // ms; when the producer last wrote to this log, as far as is known
-	coordinatorEpoch int32 // of its last transaction marker, -1 if there is none
-	txnFirst         int64 // first offset of its open transaction, NoTransaction if none is open
+	lastSeen         int64 // ms; the latest known time at which the producer wrote to this log
+	coordinatorEpoch int32 // of the producer's last transaction marker, -1 if there is none
+	txnFirst         int64 // first offset of the producer's open transaction, or NoTransaction
 }
 
-// lastSequence returns the last sequence of the epoch, noSequence if there is none yet.
+// lastSequence returns the last sequence number of the producer's epoch, or noSequence.
 func (e *entry) lastSequence() int32 {
 	if len(e.batches) == 0 {
 		return noSequence
@@ -70,11 +70,11 @@ func (e *entry) lastSequence() int32 {
 	return e.batches[len(e.batches)-1].lastSequence
 }
 
-// State is the producer state of a log at one offset. The zero value knows no producer.
+// State is the producer state of a log as of one offset. The zero value contains no producer.
 type State struct {
 	byID map[int64]*entry
-	// open are the transactions without a marker, ascending by first offset: exactly those of the
-	// producers whose txnFirst is not NoTransaction.
+	// open are the transactions without a marker, in ascending order of their first offsets. These
+	// are exactly the transactions of the producers whose txnFirst is not NoTransaction.
 	open []openTxn
 }
 
@@ -86,14 +86,15 @@ type openTxn struct {
 
 // EndedTxn is a transaction that a marker has ended.
 type EndedTxn struct {
-	segment.AbortedTxn // in the form of the transaction index, also if it was committed
-	Aborted            bool
+	// has the form of an entry in the transaction index, even if the transaction was committed
+	segment.AbortedTxn
+	Aborted bool
 }
 
 // Len returns the number of known producers.
 func (s *State) Len() int { return len(s.byID) }
 
-// put adds a producer that is not known yet.
+// put adds a producer that is not in the state yet.
 func (s *State) put(id int64, e *entry) {
 	if s.byID == nil {
 		s.byID = map[int64]*entry{}
@@ -101,7 +102,8 @@ func (s *State) put(id int64, e *entry) {
 	s.byID[id] = e
 }
 
-// Undecided returns the first offset of the oldest open transaction, math.MaxInt64 if none is open.
+// Undecided returns the first offset of the oldest open transaction, math.MaxInt64 if no
+// transaction is open.
 func (s *State) Undecided() int64 {
 	if len(s.open) == 0 {
 		return math.MaxInt64
@@ -109,7 +111,7 @@ func (s *State) Undecided() int64 {
 	return s.open[0].first
 }
 
-// HasOpen reports whether a producer has an open transaction in this epoch.
+// HasOpen reports whether a producer has an open transaction and the given epoch.
 func (s *State) HasOpen(id int64, epoch int16) bool {
 	known := s.byID[id]
 	return known != nil && known.txnFirst != NoTransaction && known.epoch == epoch
@@ -119,10 +121,10 @@ func (s *State) HasOpen(id int64, epoch int16) bool {
 type Info struct {
 	ID               int64
 	Epoch            int16
-	LastSequence     int32 // -1 if the epoch has no batch
+	LastSequence     int32 // -1 if no batch of the epoch is known
 	LastSeen         time.Time
-	CoordinatorEpoch int32 // -1 if the producer has no marker
-	TxnFirst         int64 // NoTransaction if none is open
+	CoordinatorEpoch int32 // -1 if no marker of the producer is known
+	TxnFirst         int64 // first offset of the open transaction, or NoTransaction
 }
 
 // Producers returns all known producers, ascending by id.
@@ -139,13 +141,13 @@ func (s *State) Producers() []Info {
 
 // Last describes the last data batch of a producer.
 type Last struct {
-	LastOffset int64 // of its last data batch; -1 if only a marker of its epoch is known
+	LastOffset int64 // -1 if only a marker of the epoch is known
 	Epoch      int16
 }
 
-// LastBatches returns the last data batch of each producer. Cleaning keeps those batches, if need
-// be without records: a start reads the last sequences from them. They are identified by offset
-// because sequences repeat (KAFKA-8335).
+// LastBatches returns the last data batch of each producer. Cleaning keeps these batches, without
+// their records if necessary, because a start reads the last sequence numbers from them. A batch is
+// identified by its offset, because sequence numbers repeat (KAFKA-8335).
 func (s *State) LastBatches() map[int64]Last {
 	all := make(map[int64]Last, len(s.byID))
 	for id, e := range s.byID {
@@ -158,9 +160,9 @@ func (s *State) LastBatches() map[int64]Last {
 	return all
 }
 
-// Update applies a batch that is in the log. It reads the record of a control batch, and only the
-// header of any other. It returns the transaction that the batch ends, nil if the batch ends none.
-// It returns an error if a control batch cannot be read.
+// Update applies a batch that is in the log. It decodes the record of a control batch, and only the
+// header of any other batch. It returns the transaction that the batch ends, nil if it ends none.
+// It fails if a control batch cannot be decoded.
 func (s *State) Update(b record.Batch, seen time.Time) (ended *EndedTxn, err error) {
 	id := b.ProducerID()
 	if id < 0 {
@@ -170,7 +172,7 @@ func (s *State) Update(b record.Batch, seen time.Time) (ended *EndedTxn, err err
 	if b.Control() {
 		var ends bool
 		if marker, ends, err = b.Marker(); err != nil || !ends {
-			// an empty control batch, or one of an unknown type, does not concern its producer
+			// An empty control batch, or one of an unknown type, does not change the state.
 			return nil, err
 		}
 	}
@@ -184,24 +186,26 @@ func (s *State) Update(b record.Batch, seen time.Time) (ended *EndedTxn, err err
 		known.batches = nil
 	}
 	known.lastSeen = seen.UnixMilli()
-	if b.Control() { // a control batch has no sequence
+	if b.Control() { // a control batch has no sequence number
 		known.coordinatorEpoch = marker.CoordinatorEpoch
 		return s.end(id, known, b.BaseOffset(), marker.Type == record.ControlAbort), nil
 	}
 	if b.Transactional() && known.txnFirst == NoTransaction {
 		known.txnFirst = b.BaseOffset()
-		// The transaction is the last one, because it begins at the end of the log.
+		// The new transaction is appended at the end of open, because it begins at the end of the
+		// log.
 		s.open = append(s.open, openTxn{id, known.txnFirst})
 	}
 	known.remember(b)
 	return nil, nil
 }
 
-// remember adds a data batch to the last ones.
+// remember adds a data batch to the remembered batches, and removes the oldest one if there are too
+// many.
 func (e *entry) remember(b record.Batch) {
 	if len(e.batches) == batchesMax {
-		// Append to a new array: shifting the batches would overwrite a Batch that the response to
-		// a duplicate may be reading.
+		// The batches are copied to a new array. Shifting them in place would overwrite a Batch
+		// that an append of a duplicate may read concurrently.
 		e.batches = append(e.batches[:0:0], e.batches[1:]...)
 	}
 	e.batches = append(e.batches, Batch{
@@ -213,8 +217,9 @@ func (e *entry) remember(b record.Batch) {
 	})
 }
 
-// end closes a producer's transaction with the marker at an offset. It returns nil if none is open:
-// a marker without data decides nothing and has no entry in the transaction index (KAFKA-10702).
+// end ends a producer's open transaction with a marker at the given offset. It returns nil if the
+// producer has no open transaction. Such a marker without data ends nothing and needs no entry in
+// the transaction index (KAFKA-10702).
 func (s *State) end(id int64, e *entry, marker int64, aborted bool) *EndedTxn {
 	if e.txnFirst == NoTransaction {
 		return nil
@@ -233,8 +238,8 @@ func (s *State) end(id int64, e *entry, marker int64, aborted bool) *EndedTxn {
 	return ended
 }
 
-// ForgetOpen closes all open transactions without deciding them: for a log that starts again
-// without their batches.
+// ForgetOpen removes all open transactions without ending them. It is used for a log that starts
+// again without the batches of these transactions.
 func (s *State) ForgetOpen() {
 	for _, o := range s.open {
 		s.byID[o.producer].txnFirst = NoTransaction

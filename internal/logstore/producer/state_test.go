@@ -22,12 +22,12 @@ type step struct {
 	epoch    int16
 	sequence int32
 	count    int32 // default 1
-	want     error // errDuplicate: a duplicate
+	want     error // nil, errDuplicate, or the error of Check
 }
 
 var errDuplicate = errors.New("duplicate")
 
-// batchAt is a batch of producer 9 at an offset, as it is stored.
+// batchAt returns the step as a batch of producer 9 at an offset.
 func (s step) batchAt(t testing.TB, offset int64) record.Batch {
 	t.Helper()
 	return dataBatch(t, record.Identity{BaseOffset: offset, LastOffsetDelta: max(s.count, 1) - 1,
@@ -50,11 +50,12 @@ func dataBatch(t testing.TB, id record.Identity) record.Batch {
 	return batch
 }
 
-// updateWith applies a data batch to the state.
+// updateWith applies a data batch to the state, which must not end a transaction.
 func updateWith(t testing.TB, known *State, b record.Batch) {
 	t.Helper()
 	if ended, err := known.Update(b, epoch0); ended != nil || err != nil {
-		t.Fatalf("data ended %+v, %v", ended, err)
+		t.Fatalf("update with a data batch: got ended transaction %+v and error %v, want neither",
+			ended, err)
 	}
 }
 
@@ -72,17 +73,17 @@ func TestProducerRules(t *testing.T) {
 			[]step{{0, 0, 3, nil}, {0, 1, 1, ErrOutOfOrderSequence}}},
 		{"KIP-98: an older epoch is fenced",
 			[]step{{1, 0, 1, nil}, {0, 1, 1, ErrInvalidEpoch}}},
-		{"KIP-98: a new epoch begins at 0",
+		{"KIP-98: a new epoch begins with sequence number 0",
 			[]step{{0, 7, 1, nil}, {1, 8, 1, ErrOutOfOrderSequence}, {1, 0, 1, nil},
 				{1, 1, 1, nil}}},
-		{"KIP-360: an unknown producer may begin anywhere",
+		{"KIP-360: an unknown producer may begin with any sequence number",
 			[]step{{3, 4711, 1, nil}, {3, 4712, 1, nil}}},
 		{"KAFKA-5494: any of the last five batches is recognized", []step{
 			{0, 0, 1, nil}, {0, 1, 1, nil}, {0, 2, 1, nil}, {0, 3, 1, nil}, {0, 4, 1, nil},
 			{0, 0, 1, errDuplicate}, {0, 2, 1, errDuplicate}, {0, 4, 1, errDuplicate},
 			{0, 5, 1, nil},
 		}},
-		{"KAFKA-5494: the sixth last is not", []step{
+		{"KAFKA-5494: the batch before the last five is not recognized", []step{
 			{0, 0, 1, nil}, {0, 1, 1, nil}, {0, 2, 1, nil}, {0, 3, 1, nil}, {0, 4, 1, nil},
 			{0, 5, 1, nil},
 			{0, 0, 1, ErrOutOfOrderSequence}, {0, 1, 1, errDuplicate},
@@ -93,7 +94,7 @@ func TestProducerRules(t *testing.T) {
 			[]step{{0, 0, 1, nil}, {1, 0, 1, nil}, {0, 0, 1, ErrInvalidEpoch}}},
 		{"KIP-98: sequences wrap to 0",
 			[]step{{0, last - 1, 2, nil}, {0, 0, 1, nil}, {0, last - 1, 2, errDuplicate}}},
-		{"KIP-98: a batch may span the wrap",
+		{"KIP-98: the sequence numbers of one batch may wrap to 0",
 			[]step{{0, last - 1, 4, nil}, {0, 2, 1, nil}, {0, last - 1, 4, errDuplicate}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -106,7 +107,7 @@ func TestProducerRules(t *testing.T) {
 					err = errDuplicate
 				}
 				if !errors.Is(err, s.want) {
-					t.Fatalf("step %d: %v, want %v", i, err, s.want)
+					t.Fatalf("step %d: got error %v, want %v", i, err, s.want)
 				}
 				if err == nil {
 					updateWith(t, &known, b)
@@ -123,7 +124,7 @@ func TestBatchesWithoutProducerAreNotChecked(t *testing.T) {
 	updateWith(t, &known, b)
 	if duplicate, err := known.Check(b, Verified{}); duplicate != nil || err != nil ||
 		known.Len() != 0 {
-		t.Errorf("%v, %v, %v", duplicate, err, known)
+		t.Errorf("got duplicate %v, error %v and state %v, want none of them", duplicate, err, known)
 	}
 }
 
@@ -132,7 +133,7 @@ func TestDuplicateReturnsItsOffsets(t *testing.T) {
 	updateWith(t, &known, step{0, 0, 3, nil}.batchAt(t, 40))
 	duplicate, err := known.Check(step{0, 0, 3, nil}.batchAt(t, 0), Verified{})
 	if err != nil || duplicate == nil || duplicate.LastOffset != 42 || duplicate.offsetDelta != 2 {
-		t.Errorf("%+v, %v", duplicate, err)
+		t.Errorf("got duplicate %+v and error %v, want the offsets 40 to 42", duplicate, err)
 	}
 }
 
@@ -141,30 +142,32 @@ func TestProducersExpireAfterADay(t *testing.T) {
 	updateWith(t, &known, step{0, 0, 1, nil}.batchAt(t, 0))
 	known.Expire(epoch0.Add(Expiry - time.Millisecond))
 	if known.Len() != 1 {
-		t.Fatal("expired a millisecond too early")
+		t.Fatal("the producer expired a millisecond too early")
 	}
 	known.Expire(epoch0.Add(Expiry))
 	if known.Len() != 0 {
-		t.Fatal("not expired")
+		t.Fatal("the producer has not expired")
 	}
 }
 
-// KAFKA-8335: the batches that stay are identified by offset, because sequences repeat.
+// TestLastBatches: a producer writes a batch in each of two epochs; LastBatches returns the second
+// batch, identified by its offset. Sequence numbers would not identify it, because they repeat
+// (KAFKA-8335).
 func TestLastBatches(t *testing.T) {
 	known := State{}
 	updateWith(t, &known, step{0, 0, 5, nil}.batchAt(t, 10))
 	updateWith(t, &known, step{1, 0, 1, nil}.batchAt(t, 20))
 	if got := known.LastBatches(); !reflect.DeepEqual(got,
 		map[int64]Last{9: {LastOffset: 20, Epoch: 1}}) {
-		t.Errorf("%v", got)
+		t.Errorf("got %v, want offset 20 and epoch 1 for producer 9", got)
 	}
 }
 
-// Compares with a model that remembers all sequences of the epoch instead of five batches, and
-// counts without wrapping.
+// TestProducersFollowTheModel compares the state with a model. The model remembers all batches of
+// the epoch instead of five, and its sequence numbers do not wrap.
 func TestProducersFollowTheModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
-	const start = math.MaxInt32 - 40 // soon to wrap
+	const start = math.MaxInt32 - 40 // the sequence numbers wrap after a few batches
 	var known State
 	next, offset := int64(start), int64(0)
 	var history []step
@@ -181,12 +184,13 @@ func TestProducersFollowTheModel(t *testing.T) {
 		switch {
 		case duplicate != nil:
 			if !repeat && !recent(history, s) {
-				t.Fatalf("step %d: %+v is called a duplicate", i, s)
+				t.Fatalf("step %d: %+v is treated as a duplicate", i, s)
 			}
 		case repeat:
 			t.Fatalf("step %d: duplicate %+v is not recognized: %v", i, s, err)
 		case fits != (err == nil):
-			t.Fatalf("step %d: %+v after %d: %v", i, s, next, err)
+			t.Fatalf("step %d: batch %+v, next sequence number %d: got error %v, want error: %t", i, s,
+				next, err, !fits)
 		case err == nil:
 			updateWith(t, &known, b)
 			history = append(history, s)
@@ -213,7 +217,7 @@ func TestSnapshotRoundTrip(t *testing.T) {
 	updateWith(t, &known, step{4, math.MaxInt32 - 1, 5, nil}.batchAt(t, 70))
 	content := known.Encode(75)
 	if len(content) != snapshotHeaderBytes+snapshotEntryBytes+snapshotTrailerBytes {
-		t.Errorf("%d bytes", len(content))
+		t.Errorf("got a snapshot of %d bytes, want one entry and the trailer", len(content))
 	}
 	back, err := Decode(content, 75)
 	if err != nil {
@@ -226,7 +230,7 @@ func TestSnapshotRoundTrip(t *testing.T) {
 			Timestamp: epoch0.UnixMilli(),
 		}}}
 	if !reflect.DeepEqual(back.byID[9], want) {
-		t.Errorf("%+v, want %+v", back.byID[9], want)
+		t.Errorf("got %+v, want %+v", back.byID[9], want)
 	}
 }
 
@@ -238,17 +242,18 @@ func TestDamagedSnapshotsAreRejected(t *testing.T) {
 		bad := append([]byte{}, good...)
 		bad[i] ^= 0x10
 		if _, err := Decode(bad, 9); !errors.Is(err, ErrSnapshot) {
-			t.Errorf("a flipped bit in byte %d: %v", i, err)
+			t.Errorf("a flipped bit in byte %d: got error %v, want ErrSnapshot", i, err)
 		}
 	}
 	for _, bad := range [][]byte{nil, good[:9], good[:20], append(good[:len(good):len(good)], 0)} {
 		if _, err := Decode(bad, 9); !errors.Is(err, ErrSnapshot) {
-			t.Errorf("%d bytes of %d: %v", len(bad), len(good), err)
+			t.Errorf("%d bytes of %d: got error %v, want ErrSnapshot", len(bad), len(good), err)
 		}
 	}
 }
 
-// A client that has five batches in flight when the broker restarts repeats all of them.
+// TestSnapshotKeepsTheBatchesThatMayBeRepeated: a client that has five batches in flight when the
+// broker restarts repeats all of them. So a decoded snapshot contains the last five batches.
 func TestSnapshotKeepsTheBatchesThatMayBeRepeated(t *testing.T) {
 	known := State{}
 	for i := range int64(7) {
@@ -260,27 +265,29 @@ func TestSnapshotKeepsTheBatchesThatMayBeRepeated(t *testing.T) {
 	}
 	if got := back.byID[9]; len(got.batches) != batchesMax ||
 		!reflect.DeepEqual(got.batches, known.byID[9].batches) {
-		t.Errorf("%+v, want %+v", got.batches, known.byID[9].batches)
+		t.Errorf("got batches %+v, want %+v", got.batches, known.byID[9].batches)
 	}
 }
 
-// A snapshot is valid only for the offset in its name: otherwise it has later batches, or misses
-// some.
+// TestSnapshotOfAnotherOffsetIsRejected: a snapshot is only valid for the offset in its file name.
+// The snapshot of another offset would contain later batches, or lack some.
 func TestSnapshotOfAnotherOffsetIsRejected(t *testing.T) {
 	known := State{}
 	updateWith(t, &known, step{}.batchAt(t, 0))
 	ours := known.Encode(9)
 	for _, offset := range []int64{0, 8, 10} {
 		if _, err := Decode(ours, offset); !errors.Is(err, ErrSnapshot) {
-			t.Errorf("as of 9, read for %d: %v", offset, err)
+			t.Errorf("snapshot as of 9, decoded for %d: got error %v, want ErrSnapshot", offset, err)
 		}
 	}
-	// Kafka's snapshot has no offset. Only that its batches are below can be checked.
+	// Kafka's snapshot contains no offset. Decode can only check that its batches are below the
+	// given offset.
 	kafkas := ours[:len(ours)-snapshotTrailerBytes]
 	binary.BigEndian.PutUint32(kafkas[2:], crc32.Checksum(kafkas[6:], castagnoli))
 	for offset, good := range map[int64]bool{0: false, 9: true, 10: true} {
 		if _, err := Decode(kafkas, offset); (err == nil) != good {
-			t.Errorf("Kafka's, read for %d: %v", offset, err)
+			t.Errorf("snapshot of Kafka, decoded for %d: got error %v, want error: %t", offset, err,
+				!good)
 		}
 	}
 }
@@ -299,7 +306,8 @@ func FuzzDecode(f *testing.F) {
 		}
 		again, err := Decode(ps.Encode(9), 9)
 		if err != nil || again.Len() != ps.Len() {
-			t.Errorf("does not decode again: %v", err)
+			t.Errorf("decode the encoded state again: %d producers, error %v, want %d producers",
+				again.Len(), err, ps.Len())
 		}
 	})
 }
@@ -316,10 +324,11 @@ func TestSnapshotsKeepOpenTransactions(t *testing.T) {
 	}
 	for id := range int64(5) {
 		if p := back.byID[id+1]; p.txnFirst != 90-id || int64(p.coordinatorEpoch) != id {
-			t.Errorf("producer %d: %+v", id+1, p)
+			t.Errorf("producer %d: got %+v, want transaction at %d and coordinator epoch %d", id+1, p,
+				90-id, id)
 		}
 	}
 	if first := back.Undecided(); first != 86 || len(back.open) != 5 {
-		t.Errorf("open %v", back.open)
+		t.Errorf("got open transactions %v, want 5, the first at 86", back.open)
 	}
 }
