@@ -134,9 +134,9 @@ func (a *applier) splitStarting(old map[PartitionID]*partition,
 	return starting, others
 }
 
-// served returns the partitions of the view that this broker serves, and the partitions that it
-// does not serve only because their log contains a later leader epoch. It also returns the errors
-// of all partitions that failed.
+// served returns two kinds of partitions of the view: those that this broker serves, and those that
+// it does not serve because their log contains a later leader epoch. It also returns the errors of
+// all partitions that failed.
 func (v *view) served(assigned []assignedPartition,
 	failed map[PartitionID]error) (served []metadata.Served, faults []error) {
 	for _, a := range assigned {
@@ -166,7 +166,7 @@ func (v *view) with(partitions map[PartitionID]*partition) *view {
 	return &view{image: v.image, partitions: all}
 }
 
-// release ends the roles of partitions that are no longer assigned to this broker, and releases
+// release ends the roles of partitions that are no longer assigned to this broker. It releases
 // every log on the disk that belongs to no assigned partition. These are logs of partitions in the
 // previous image. At the first image they are also logs of topics that were deleted while the
 // broker was down.

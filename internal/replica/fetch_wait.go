@@ -9,8 +9,8 @@ type delayedFetch struct {
 }
 
 // TryComplete implements timer.Operation. Only bytes that arrived after the first read can complete
-// the fetch. Otherwise the fetch of an offset range whose records were all removed by cleaning
-// would complete with an empty response, and the client would send the same fetch again at once.
+// the fetch. Otherwise a fetch of an offset range whose records were all cleaned away would
+// complete with an empty response. The client would then send the same fetch again at once.
 func (d *delayedFetch) TryComplete() bool {
 	total, enough := 0, false
 	for i := range d.positions {
@@ -30,8 +30,8 @@ func (d *delayedFetch) Expire() { close(d.done) }
 
 // available returns how many bytes a read of the partition would return now. Result now is set if
 // the fetch must not wait longer, because it would receive no further records, or would fail.
-// available stores its result in the position. So when a fetch of a thousand partitions is
-// evaluated after an append to one of them, only the index of that partition is read, not the
+// available stores its result in the position. Suppose that a fetch of a thousand partitions is
+// evaluated after an append to one of them. Then only the index of that partition is read, not the
 // indexes of all partitions that have grown since the fetch arrived.
 func (a *position) available(req FetchRequest) (bytes int, now bool) {
 	if a.partition.checkStillServes(a.role) != nil {

@@ -124,8 +124,8 @@ func (f *fetcher) stop() {
 }
 
 // setPartitions sets the leader and the partitions to copy. If a partition is new or has a new
-// leader epoch, the fetch in progress does not contain it, so the leader is asked to answer that
-// fetch at once. If another broker process is the leader now, the fetch is canceled.
+// leader epoch, the fetch in progress does not contain it. In this case the leader is asked to
+// answer that fetch at once. If another broker process is the leader now, the fetch is canceled.
 func (f *fetcher) setPartitions(leader metadata.Broker, self metadata.InSync,
 	partitions map[PartitionID]*followedPartition) {
 	if f.replacePartitions(leader, self, partitions) {

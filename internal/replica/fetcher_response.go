@@ -102,8 +102,7 @@ func (f *fetcher) apply(fp *followedPartition, sentRole *role, sent *FollowerPar
 }
 
 // fail delays the next fetch of a partition. It does not log errors that are usual during a
-// failover, such as the response of a broker that has not applied the image which makes it the
-// leader.
+// failover, such as a response of the new leader before it has applied its new leader epoch.
 func (f *fetcher) fail(fp *followedPartition, err error, now time.Time) {
 	fp.retryAt = now.Add(backoff(fp.failures))
 	fp.failures++

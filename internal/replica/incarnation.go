@@ -6,10 +6,10 @@ import (
 	"heartwood.dev/heartwood/internal/logstore"
 )
 
-// errMembershipUndecided is the reason for not following a leader while the image's ISR contains
-// this broker in an earlier broker epoch, and the log has to be discarded. The log is one of
-// another replica incarnation, or an incomplete copy of another leader's log. The broker waits
-// until an image shows whether it stays in the ISR: an ISR member keeps its log.
+// errMembershipUndecided is the reason for not following a leader if the log has to be discarded
+// while the image's ISR contains an earlier epoch of this broker. The log is one of another replica
+// incarnation, or an incomplete copy of another leader's log. The broker waits until an image shows
+// whether it stays in the ISR: an ISR member keeps its log.
 var errMembershipUndecided = fmt.Errorf("%w: the log must be discarded, "+
 	"but it is undecided whether this broker stays in the ISR", ErrNotLeader)
 

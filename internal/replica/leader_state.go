@@ -109,8 +109,8 @@ func (l *leaderState) advanceLocked(now time.Time) bool {
 
 // fetched processes a follower's fetch. ok is false if the fetch was rejected. advanced reports
 // whether the high watermark advanced. evaluate reports whether the ISR should be evaluated: the
-// follower may have to leave it or may join it, or this was its first fetch in its broker epoch,
-// for which an ISR update may be waiting.
+// follower may have to leave or may join it, or this was the first fetch in the follower's broker
+// epoch. An ISR update may be waiting for such a first fetch.
 func (l *leaderState) fetched(from fetchingFollower, want *FetchPartition,
 	now time.Time) (advanced, evaluate, ok bool) {
 	fetch := isr.Fetch{From: from.InSync, DurableEnd: min(want.DurableEnd, want.Offset),

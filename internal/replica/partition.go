@@ -68,8 +68,8 @@ func (p *partition) checkStillLeads(then *role) error {
 	return nil
 }
 
-// checkStillServes fails if the leader epoch has changed since an earlier role, or if this broker
-// no longer serves consumers in the way of that role, as the leader or as a follower.
+// checkStillServes fails if this broker no longer serves consumers as in an earlier role: in the
+// same leader epoch, and as a leader or as a follower.
 func (p *partition) checkStillServes(then *role) error {
 	now := p.role.Load()
 	//nolint:errorlint // compares identity

@@ -226,8 +226,7 @@ func (s *Set) highWatermarkAdvanced(p *partition, r *role) {
 
 // wait returns once an operation has ended. It cancels the operation when ctx ends or when
 // interrupt, which may be nil, is closed. After the cancellation it still waits for done, because
-// the operation may be completing at that moment and writing results that the caller is about to
-// read.
+// the operation may just be completing and writing the results for the caller.
 func wait(ctx context.Context, waiting timer.Waiting[PartitionID], interrupt,
 	done <-chan struct{}) {
 	select {

@@ -72,9 +72,9 @@ func (w *world) acceptDataLoss() {
 
 func (w *world) recovered() bool { return w.unrecovered() == "" }
 
-// unrecovered returns a partition that has not recovered, or "". Such a partition has no leader,
-// has not completed its reassignment, has a replica that is not in sync, or has an ISR member that
-// is recorded in an old broker epoch.
+// unrecovered returns a partition that has not recovered, or "". Such a partition has no leader, an
+// incomplete reassignment, a replica that is not in sync, or an ISR member that is recorded in an
+// old broker epoch.
 func (w *world) unrecovered() string {
 	ended := func(m placement.InSyncReplica) bool {
 		l := w.brokers[m.Broker].live.Load()

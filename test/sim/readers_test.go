@@ -76,8 +76,8 @@ func (c *client) poll(t *topic, wait time.Duration) {
 		return
 	}
 	if result.Diverging != nil || errors.Is(err, logstore.ErrOffsetOutOfRange) {
-		// If records may have been lost in another way since epoch at.epoch, a copy of a cleaned
-		// log may report a divergence although no records were lost (ADR 0186).
+		// After an election without proof that no record was lost, a copy of a cleaned log may
+		// report a divergence although none was lost (ADR 0186).
 		mayDiverge := result.Diverging != nil && t.settings.Compact &&
 			c.w.meta.recorded(t.name).UnprovenEpoch > at.epoch
 		if !c.w.oracle.lostRecords(t.name) && !mayDiverge && !dead {

@@ -55,8 +55,8 @@ type modelNode struct {
 }
 
 // canBeElected reports whether a node can be elected as the member that is recorded with a broker
-// epoch. The node must be up, and must be the recorded epoch or have ended it in a controlled
-// shutdown, so that it has all records of that epoch.
+// epoch. The node must be up and have all records of the recorded epoch: its present epoch is the
+// recorded one, or follows it after a controlled shutdown.
 func (n *modelNode) canBeElected(recordedEpoch int64) bool {
 	return n.up && (n.epoch == recordedEpoch || n.cleanEpoch == recordedEpoch)
 }

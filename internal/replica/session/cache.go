@@ -42,10 +42,10 @@ type slot[S comparable] struct {
 // follower is nil for a consumer's session. ok is false if there is no room.
 //
 // If the cache is full, Add evicts a session that was unused for evictionAge. If there is no such
-// session, it evicts the session of the lowest rank that is older than evictionAge, provided that
-// the new session has a higher rank. Smaller sessions have a lower rank, and every consumer's
-// session has a lower rank than every follower's session. A follower's new session may evict a
-// consumer's session of any age.
+// session, it evicts the lowest-ranking session that is older than evictionAge, if the new session
+// has a higher rank. Smaller sessions have a lower rank, and every consumer's session has a lower
+// rank than every follower's session. A follower's new session may evict a consumer's session of
+// any age.
 func (c *Cache[S]) Add(follower *metadata.InSync, size int, now time.Time,
 	open func(id int32) S) (opened S, evicted []S, ok bool) {
 	for len(c.slots) >= SessionsMax || c.partitions+size > PartitionsMax {
