@@ -54,7 +54,8 @@ var (
 	successDesc = describe("cleaner_last_success_timestamp_seconds",
 		"Time of the last successful pass; absent if there was none.")
 	overdueDesc = describe("cleaner_overdue_seconds",
-		"Time by which the oldest superseded record is past maxLag.")
+		"Time since maxLag has passed for the oldest dirty segment, or for the oldest garbage "+
+			"that the last pass left; 0 if maxLag has not passed.")
 
 	queueDesc   = describePool("queue_length", "Logs that wait for a worker slot.")
 	workersDesc = describePool("workers",
