@@ -17,7 +17,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
 
-// A real API server accepts and rejects the same objects as Load, with the same messages.
+// TestMessagesMatchTheAPIServer: a real API server accepts and rejects the same objects as Load,
+// with the same messages.
 func TestMessagesMatchTheAPIServer(t *testing.T) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Skip("KUBEBUILDER_ASSETS names no kube-apiserver; make test sets it")
@@ -37,7 +38,7 @@ func TestMessagesMatchTheAPIServer(t *testing.T) {
 	for _, o := range objectsOf(t, "testdata/refused/*.yaml") {
 		err := create(o, metav1.DryRunAll)
 		if !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
-			t.Errorf("%s: the API server returned %v", o.file, err)
+			t.Errorf("%s: the API server returned %v, want Invalid or BadRequest", o.file, err)
 			continue
 		}
 		for _, fault := range wantFaults(t, o.file) {
@@ -54,12 +55,12 @@ func TestMessagesMatchTheAPIServer(t *testing.T) {
 	t.Run("updates", func(t *testing.T) { testUpdates(t, client) })
 }
 
-// valueShown matches the invalid value in a message. API servers before 1.36 print its type
-// instead.
+// valueShown matches the invalid value in a message. API servers before version 1.36 print the type
+// of the value instead of the value.
 var valueShown = regexp.MustCompile(`Invalid value: ("[^"]*"|[0-9]+): `)
 
 // contains reports whether an error of the API server contains the field and the message of a
-// fault, except for the value. Only Load adds the path of an unknown field.
+// fault. It ignores the invalid value, and the path of an unknown field, which only Load adds.
 func contains(theirs error, fault string) bool {
 	path, words, _ := strings.Cut(fault, ": ")
 	if strings.HasPrefix(words, "unknown field") {
@@ -72,7 +73,8 @@ func contains(theirs error, fault string) bool {
 	return strings.Contains(theirs.Error(), path) && strings.Contains(theirs.Error(), words)
 }
 
-// testUpdates changes the sample tickets in ways that CheckUpdate rejects.
+// testUpdates changes the sample topic tickets in ways that CheckUpdate and the API server reject
+// with the same messages.
 func testUpdates(t *testing.T, client dynamic.Interface) {
 	topics := client.Resource(v1alpha1.GroupVersion.WithResource("topics")).Namespace("default")
 	set, err := Load([]string{samples})
@@ -123,7 +125,7 @@ func objectsOf(t *testing.T, pattern string) []object {
 		}
 		for _, o := range objects {
 			if name, _, _ := unstructured.NestedString(o.content, "metadata", "name"); name != "" {
-				all = append(all, o) // the client rejects objects without a name itself
+				all = append(all, o) // the client itself rejects an object without a name
 			}
 		}
 	}

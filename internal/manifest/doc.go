@@ -7,8 +7,8 @@
 // checks the transition rules for updates.
 //
 // Every fault is an *Error, whose text consists of the path of the field and the API server's
-// message. Faults of all objects are returned together, joined.
+// message. The faults of all objects are returned as one joined error.
 //
-// The rules of a kind are compiled when first used, and compiled again if the garbage collector has
-// released them. The package has no goroutine.
+// The validation rules of a kind are compiled on first use. If the garbage collector has released
+// them, they are compiled again. The package has no goroutine.
 package manifest

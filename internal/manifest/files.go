@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fileBytesMax bounds a manifest file. The API server accepts objects up to 3 MiB.
+// fileBytesMax is the maximum size of a manifest file, which may contain several objects. The API
+// server accepts objects of up to 3 MiB.
 const fileBytesMax = 16 << 20
 
 // extensions of the files that `kubectl apply -f` reads in a directory.
@@ -31,7 +32,7 @@ type object struct {
 // without subdirectories, as for `kubectl apply -f`. A directory without manifests is an error,
 // because it is more likely a mistake than a request to delete all topics.
 func find(path string) ([]string, error) {
-	if path == "" { // such as an unset shell variable
+	if path == "" { // for example, from an unset shell variable
 		return nil, errors.New("empty manifest path")
 	}
 	info, err := os.Stat(path)
@@ -50,9 +51,9 @@ func find(path string) ([]string, error) {
 		name := filepath.Join(path, entry.Name())
 		if !slices.Contains(extensions, filepath.Ext(name)) ||
 			strings.HasPrefix(entry.Name(), ".") {
-			continue // such as temporary files of editors
+			continue // for example, temporary files of editors
 		}
-		// a symbolic link may be dangling temporarily
+		// Stat fails for a dangling symbolic link, which may be replaced soon.
 		if info, err := os.Stat(name); err != nil || info.IsDir() {
 			continue
 		}
@@ -79,8 +80,8 @@ func read(file string) (objects []object, faults []error) {
 		return nil, []error{&Error{File: file, Message: err.Error()}}
 	}
 	if len(bytes.TrimSpace(content)) == 0 {
-		// An editor may have truncated the file temporarily. Treating it as a file without topics
-		// would delete them.
+		// An editor may have truncated the file temporarily. If the file were treated as one
+		// without topics, its topics would be deleted.
 		return nil, []error{&Error{File: file, Message: "empty file"}}
 	}
 	for _, doc := range split(content) {
@@ -98,11 +99,11 @@ func read(file string) (objects []object, faults []error) {
 // document is one YAML document of a file.
 type document struct {
 	content []byte
-	line    int // lines before it
+	line    int // number of lines before the document
 }
 
-// split splits a file at its "---" lines. It records the line of each document, because the YAML
-// parser counts lines from the start of the document.
+// split splits a file at its "---" lines. It keeps the line number of each document, because the
+// YAML parser counts lines from the start of the document.
 func split(content []byte) []document {
 	var documents []document
 	current := document{}
@@ -121,8 +122,8 @@ func split(content []byte) []document {
 	return append(documents, current)
 }
 
-// parse returns the objects of a document: none if it has only comments, one, or the items of a v1
-// List.
+// parse returns the objects of a document. A document that contains only comments has no object; a
+// v1 List has its items; any other document is one object.
 func parse(doc document) ([]map[string]any, error) {
 	text, err := yaml.YAMLToJSONStrict(doc.content)
 	if err != nil {
@@ -142,8 +143,8 @@ func parse(doc document) ([]map[string]any, error) {
 	}
 }
 
-// items returns an object, or the items of a v1 List, recursively. apiVersion and kind are
-// required.
+// items returns the items of a v1 List, recursively, and for any other object the object itself.
+// apiVersion and kind are required.
 func items(content map[string]any, line int) ([]map[string]any, error) {
 	for _, name := range []string{"apiVersion", "kind"} {
 		if text, ok := content[name].(string); !ok || text == "" {
@@ -173,7 +174,8 @@ func items(content map[string]any, line int) ([]map[string]any, error) {
 // lineNumber matches line numbers in errors of the YAML parser.
 var lineNumber = regexp.MustCompile(`\bline (\d+)`)
 
-// moveLines adds before to the line numbers in an error of the YAML parser, and joins its lines.
+// moveLines adds before, the number of lines before a document, to the line numbers in an error of
+// the YAML parser. It also converts the error to one line.
 func moveLines(message string, before int) string {
 	message = strings.ReplaceAll(strings.ReplaceAll(message, ":\n  ", ": "), "\n  ", "; ")
 	return lineNumber.ReplaceAllStringFunc(message, func(found string) string {

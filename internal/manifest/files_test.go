@@ -23,7 +23,8 @@ func TestFindFilesOfADirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// as in a ConfigMap volume: a link to a file through another link
+	// f.yaml is a link to a file through another link, as in a ConfigMap volume. lost.yaml is a
+	// dangling link.
 	if err := errors.Join(os.Symlink("..data_1", filepath.Join(dir, "..data")),
 		os.Symlink("..data/f.yaml", filepath.Join(dir, "f.yaml")),
 		os.Symlink("nowhere", filepath.Join(dir, "lost.yaml"))); err != nil {
@@ -43,22 +44,22 @@ func TestFindFilesOfADirectory(t *testing.T) {
 
 func TestMissingManifests(t *testing.T) {
 	if _, err := find(filepath.Join(t.TempDir(), "none.yaml")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a missing file: %v", err)
+		t.Errorf("missing file: got error %v, want ErrNotExist", err)
 	}
 	if _, err := find(t.TempDir()); err == nil ||
 		!strings.Contains(err.Error(), "no manifests in directory") {
-		t.Errorf("an empty directory: %v", err)
+		t.Errorf("empty directory: got error %v", err)
 	}
 	if _, err := find(""); err == nil || err.Error() != "empty manifest path" {
-		t.Errorf("an empty path: %v", err)
+		t.Errorf("empty path: got error %v", err)
 	}
 	_, err := Load([]string{"no/such/path", "nor/this"})
 	if got := faults(err); len(got) != 2 || !strings.Contains(got[0], "no/such/path") {
-		t.Errorf("faults %v, want one per path", got)
+		t.Errorf("got faults %v, want one per path", got)
 	}
 }
 
-// Errors contain the line in the file, not in the document.
+// TestYAMLErrorsNameTheLine: errors contain the line number in the file, not in the document.
 func TestYAMLErrorsNameTheLine(t *testing.T) {
 	good := topicHead + "metadata: {name: a}\nspec: {cluster: c}\n" // 4 lines
 	for _, test := range []struct{ text, want string }{
@@ -81,7 +82,8 @@ func TestYAMLErrorsNameTheLine(t *testing.T) {
 	}
 }
 
-// Other kinds are skipped, and Lists are expanded, as by kubectl.
+// TestOtherKindsAreSkipped: objects of other kinds are skipped, and v1 Lists are expanded, as by
+// kubectl.
 func TestOtherKindsAreSkipped(t *testing.T) {
 	set, err := Load([]string{write(t, "mixed.yaml", `# only a comment
 ---
@@ -118,12 +120,12 @@ func TestOversizedFileIsRejected(t *testing.T) {
 	}
 	if _, err := Load([]string{file}); err == nil ||
 		!strings.Contains(err.Error(), "more than 16777216") {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v", err)
 	}
 }
 
-// FuzzParse checks that any file is accepted or rejected without a panic, and that accepted Topics
-// are valid.
+// FuzzParse checks that Load accepts or rejects any file without a panic, and that the topics that
+// it accepts are valid.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(topicHead + "metadata: {name: a}\nspec: {cluster: c}\n---\n"))
 	f.Add(
@@ -145,10 +147,10 @@ func FuzzParse(f *testing.F) {
 		}
 		set, err := Load([]string{file})
 		if (set == nil) != (err != nil) {
-			t.Fatalf("set %v, error %v", set, err)
+			t.Fatalf("got set %v and error %v, want exactly one of them", set, err)
 		}
 		if err != nil && len(faults(err)) == 0 {
-			t.Fatalf("an error that is not an *Error: %v", err)
+			t.Fatalf("got an error without an *Error: %v", err)
 		}
 		if set != nil {
 			for _, topic := range set.Topics {

@@ -13,19 +13,20 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Set holds the objects of manifests.
+// Set contains the objects of the loaded manifests.
 type Set struct {
 	Cluster *v1alpha1.LogCluster // at most one
 	Topics  []*v1alpha1.Topic    // sorted by Kafka name
 
-	files map[string]string // by Kind/name
+	files map[string]string // the file of each resource, by Kind/name
 }
 
-// File returns the file of a resource Kind/name; empty if there is none.
+// File returns the file that contains a resource Kind/name, or "" if the set does not contain the
+// resource.
 func (s *Set) File(resource string) string { return s.files[resource] }
 
-// Error is a fault of a manifest. Its text consists of the field path, the API server's message,
-// and the location.
+// Error is a fault of a manifest. Its text consists of the path of the field, the API server's
+// message, and the location in parentheses.
 type Error struct {
 	File     string // empty for faults of CheckUpdate
 	Resource string // Kind/name; empty if the file could not be parsed
@@ -40,10 +41,11 @@ func (e *Error) Error() string {
 	return e.Message + " (" + where + ")"
 }
 
-// Load reads files and directories (*.yaml, *.yml, *.json, with several documents per file), sets
-// the defaults of the CRDs, and validates every object like the API server: unknown fields, schema,
-// CEL rules. It skips other kinds. Without a LogCluster or Topic it fails, so that a wrong path
-// does not delete all topics. It returns all faults joined (errors.Join), each as an *Error.
+// Load reads files and directories (*.yaml, *.yml, *.json, with several documents per file). It
+// sets the defaults of the CRDs, and validates every object as the API server does: unknown fields,
+// schema, CEL rules. It skips objects of other kinds. It fails if it finds neither a LogCluster nor
+// a Topic, because a wrong path must not delete all topics. The error joins all faults
+// (errors.Join), each of which is an *Error.
 func Load(paths []string) (*Set, error) {
 	l := loader{set: &Set{files: map[string]string{}}, taken: map[string]*v1alpha1.Topic{}}
 	for _, path := range paths {
@@ -73,7 +75,7 @@ func Load(paths []string) (*Set, error) {
 // loader builds a Set.
 type loader struct {
 	set    *Set
-	taken  map[string]*v1alpha1.Topic // by Kafka name
+	taken  map[string]*v1alpha1.Topic // the loaded topics, by Kafka name
 	faults []error
 }
 
@@ -107,7 +109,7 @@ func (l *loader) add(o object) {
 			l.addTopic(o, topic)
 		}
 	}
-	// Partitions belong to the operator, so manifests of them are ignored.
+	// The operator owns Partitions, so manifests of Partitions are ignored.
 }
 
 // check validates an object and converts it to its type. The conversion can fail for values that
@@ -132,7 +134,7 @@ func (l *loader) check(o object, cache *cachedRules, into any) bool {
 	return true
 }
 
-// addCluster adds a LogCluster, and rejects a second one.
+// addCluster adds a LogCluster. It rejects a second LogCluster.
 func (l *loader) addCluster(o object, cluster *v1alpha1.LogCluster) {
 	if first := l.set.Cluster; first != nil {
 		l.fault(o, field.Invalid(field.NewPath("metadata", "name"), cluster.Name, fmt.Sprintf(
@@ -144,8 +146,9 @@ func (l *loader) addCluster(o object, cluster *v1alpha1.LogCluster) {
 	l.set.files["LogCluster/"+cluster.Name] = o.file
 }
 
-// addTopic adds a Topic. It rejects a second one with the same resource name, which kubectl would
-// treat as an update, or with the same Kafka name, which never becomes ready on Kubernetes.
+// addTopic adds a Topic. It rejects a second Topic with the same resource name, which kubectl would
+// treat as an update. It also rejects a second Topic with the same Kafka name, which would never
+// become ready on Kubernetes.
 func (l *loader) addTopic(o object, topic *v1alpha1.Topic) {
 	name, path := topic.KafkaName(), field.NewPath("metadata", "name")
 	if file := l.set.File("Topic/" + topic.Name); file != "" {
@@ -168,9 +171,9 @@ func (l *loader) addTopic(o object, topic *v1alpha1.Topic) {
 	l.set.Topics = append(l.set.Topics, topic)
 }
 
-// checkCluster checks that a topic belongs to the LogCluster of the manifests, or, without one, to
-// the cluster of the first topic. On Kubernetes a topic of another cluster would never become
-// ready.
+// checkCluster checks that a topic belongs to the LogCluster in the manifests. If the manifests
+// contain no LogCluster, the topic must belong to the cluster of the first topic. On Kubernetes a
+// topic of another cluster would never become ready.
 func (l *loader) checkCluster(topic *v1alpha1.Topic) {
 	at := object{l.set.File("Topic/" + topic.Name),
 		map[string]any{"kind": "Topic", "metadata": map[string]any{"name": topic.Name}}}
@@ -193,7 +196,7 @@ func (l *loader) checkCluster(topic *v1alpha1.Topic) {
 	}
 }
 
-// fault adds a fault of an object, which may be invalid in any way.
+// fault adds a fault of an object. The object may lack a valid kind, metadata or name.
 func (l *loader) fault(o object, message string) {
 	metadata, _ := o.content["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)

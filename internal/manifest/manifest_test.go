@@ -21,7 +21,7 @@ func TestSamplesAreValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	if set.Cluster == nil || set.Cluster.Name != "demo" || set.Cluster.Spec.Brokers != 3 {
-		t.Errorf("cluster is %+v", set.Cluster)
+		t.Errorf("got cluster %+v, want demo with 3 brokers", set.Cluster)
 	}
 	policies := map[string]v1alpha1.CleanupPolicy{}
 	var names []string
@@ -39,17 +39,17 @@ func TestSamplesAreValid(t *testing.T) {
 	}
 	sessions, tickets := set.Topics[1].Spec, set.Topics[2].Spec
 	if sessions.Partitions != 1 || tickets.ReclaimPolicy != v1alpha1.ReclaimRetain {
-		t.Errorf("the CRD's defaults are missing: %d partitions, reclaim policy %q",
+		t.Errorf("got %d partitions and reclaim policy %q, want the CRD's defaults",
 			sessions.Partitions, tickets.ReclaimPolicy)
 	}
 	if tickets.Compaction.TombstoneRetention.Duration != time.Minute ||
 		tickets.Segment.Size.Value() != 1<<20 {
-		t.Errorf("values have changed: %v, %v", tickets.Compaction.TombstoneRetention,
+		t.Errorf("got tombstoneRetention %v and segment size %v, want 1m and 1Mi", tickets.Compaction.TombstoneRetention,
 			tickets.Segment.Size)
 	}
 }
 
-// Samples are the first files that new users read.
+// TestSamplesAreShort: samples are the first files that new users read.
 func TestSamplesAreShort(t *testing.T) {
 	files, err := filepath.Glob(samples + "/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -66,7 +66,8 @@ func TestSamplesAreShort(t *testing.T) {
 	}
 }
 
-// wantFaults returns the expected faults, which a file of testdata/refused contains as comments.
+// wantFaults returns the expected faults of a file in testdata/refused, which the file contains as
+// comments.
 func wantFaults(t *testing.T, file string) []string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -98,6 +99,7 @@ func faults(err error) []string {
 	return messages
 }
 
+// TestInvalidManifestsAreRejected: Load returns exactly the faults that each file lists.
 // TestMessagesMatchTheAPIServer checks the same files against a real API server.
 func TestInvalidManifestsAreRejected(t *testing.T) {
 	files, err := filepath.Glob("testdata/refused/*.yaml")
@@ -133,11 +135,12 @@ func TestErrorNamesFieldThenFileAndResource(t *testing.T) {
 	want := "spec.compression.level: Invalid value: the level of gzip must be 1 to 9 (" + file +
 		" Topic/tickets)"
 	if err == nil || err.Error() != want {
-		t.Errorf("error is\n%v\nwant\n%s", err, want)
+		t.Errorf("got error\n%v\nwant\n%s", err, want)
 	}
 }
 
-// Faults of several objects together.
+// TestFaultsBetweenObjects: Load detects faults that involve several objects, such as duplicates,
+// and returns the faults of all objects.
 func TestFaultsBetweenObjects(t *testing.T) {
 	head := "---\napiVersion: heartwood.dev/v1alpha1\nkind: "
 	for _, test := range []struct {
@@ -145,13 +148,13 @@ func TestFaultsBetweenObjects(t *testing.T) {
 		want       []string
 	}{
 		{
-			"two topics of one name",
+			"two topics with the same Kafka name",
 			head + "Topic\nmetadata: {name: a}\nspec: {cluster: c}\n" + head +
 				"Topic\nmetadata: {name: b}\nspec: {cluster: c, topicName: a}\n",
 			[]string{`spec.topicName: Duplicate value: "a": the Topic a in FILE has this name`},
 		},
 		{
-			"two topics of one resource name",
+			"two topics with the same resource name",
 			head + "Topic\nmetadata: {name: a}\nspec: {cluster: c}\n" + head +
 				"Topic\nmetadata: {name: a}\nspec: {cluster: c, topicName: b}\n",
 			[]string{`metadata.name: Duplicate value: "a": FILE contains a Topic of this name`},
@@ -235,8 +238,8 @@ func TestCheckUpdateAppliesTransitionRules(t *testing.T) {
 	}
 }
 
-// BenchmarkFirstLoad measures compiling the rules of both kinds and validating the samples, as at
-// the start of dev.
+// BenchmarkFirstLoad measures the compilation of the rules of both kinds and the validation of the
+// samples, as at the start of heartwood dev.
 func BenchmarkFirstLoad(b *testing.B) {
 	for b.Loop() {
 		for _, file := range []string{"heartwood.dev_topics.yaml",

@@ -41,9 +41,10 @@ var (
 	logClusterRules = cachedRules{file: "heartwood.dev_logclusters.yaml"}
 )
 
-// cachedRules compiles the rules of a kind on demand, and holds them by a weak pointer. Compiling
-// CEL takes some ten milliseconds, and the result more memory than everything else in an idle
-// `heartwood dev`. Rules are needed only at the start and when manifests change.
+// cachedRules compiles the rules of a kind on demand, and keeps a weak pointer to the compiled
+// rules. Rules are needed only at the start and when manifests change. Compiling them takes about
+// ten milliseconds, but compiled rules use more memory than everything else in an idle `heartwood
+// dev`.
 type cachedRules struct {
 	file string
 
@@ -66,7 +67,7 @@ func (k *cachedRules) load() (*rules, error) {
 	return compiled, nil
 }
 
-// loadRules compiles a CRD like the API server does before it serves the resource.
+// loadRules compiles the schema of a CRD as the API server does before it serves the resource.
 func loadRules(file string) (*rules, error) {
 	text, err := crd.Files.ReadFile(file)
 	if err != nil {
@@ -98,7 +99,8 @@ func newRules(schema *apiextensionsv1.CustomResourceValidation) (*rules, error) 
 	if r.schema, err = structural.NewStructural(internal.OpenAPIV3Schema); err != nil {
 		return nil, fmt.Errorf("convert to structural schema: %w", err)
 	}
-	// PruneDefaults modifies the schema, which shares defaults with its source
+	// PruneDefaults modifies the schema. The schema is copied first, because it shares defaults
+	// with internal.
 	r.schema = r.schema.DeepCopy()
 	if err := defaulting.PruneDefaults(r.schema); err != nil {
 		return nil, fmt.Errorf("prune defaults: %w", err)
@@ -110,9 +112,9 @@ func newRules(schema *apiextensionsv1.CustomResourceValidation) (*rules, error) 
 	return r, nil
 }
 
-// create validates and modifies an object like a create request: it removes unknown fields and the
-// status, and sets defaults. Unknown fields must be reported before they are pruned, and defaults
-// must be set before the schema is checked, because a required field may have one.
+// create validates and modifies an object as a create request does: it removes unknown fields and
+// the status, and sets defaults. It reports unknown fields before it removes them. It sets defaults
+// before it checks the schema, because a required field may have a default.
 func (r *rules) create(content map[string]any) field.ErrorList {
 	faults := r.prune(content)
 	meta, found, err := objectmeta.GetObjectMeta(content, false)
@@ -145,7 +147,7 @@ func (r *rules) create(content map[string]any) field.ErrorList {
 	return append(faults, byRule...)
 }
 
-// update validates a changed object like an update request. Like the API server, it ignores some
+// update validates a changed object as an update request does. Like the API server, it ignores some
 // faults in unchanged fields (ratcheting).
 func (r *rules) update(old, updated map[string]any) field.ErrorList {
 	correlated := common.NewCorrelatedObject(updated, old, &model.Structural{Structural: r.schema})
@@ -160,14 +162,14 @@ func (r *rules) update(old, updated map[string]any) field.ErrorList {
 	return append(faults, byRule...)
 }
 
-// prune removes unknown fields and returns a fault for each, like strict decoding, which is the
-// default of kubectl.
+// prune removes unknown fields and returns a fault for each of them. This corresponds to strict
+// field validation, which is the default of kubectl.
 func (r *rules) prune(content map[string]any) field.ErrorList {
 	var faults field.ErrorList
 	_, _, unknown, err := objectmeta.GetObjectMetaWithOptions(content,
 		objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
 	if err != nil {
-		return faults // create reports err
+		return faults // create returns err
 	}
 	unknown = append(unknown, pruning.PruneWithOptions(content, r.schema, true,
 		structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
@@ -178,11 +180,12 @@ func (r *rules) prune(content map[string]any) field.ErrorList {
 	return faults
 }
 
-// errorTypeUnknown marks unknown fields, which are not field.Errors in the API server.
+// errorTypeUnknown is the type of faults about unknown fields, which in the API server are not
+// field.Errors.
 const errorTypeUnknown field.ErrorType = "unknown field"
 
 // messages returns the messages of the faults of one object. It sorts them, because validators
-// iterate over maps.
+// iterate over maps in random order.
 func messages(faults field.ErrorList) []string {
 	texts := make([]string, 0, len(faults))
 	for _, fault := range faults {
@@ -197,7 +200,7 @@ func message(fault *field.Error) string {
 	if fault.Type == errorTypeUnknown {
 		return fmt.Sprintf("%s: unknown field %q", fault.Field, fault.Detail)
 	}
-	// one line per fault
+	// Each fault is printed as one line.
 	return strings.ReplaceAll(fault.Error(), "\n", " ")
 }
 

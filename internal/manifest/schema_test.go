@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Rules are cached while they are in use, released afterwards, and then compiled again.
+// TestRulesAreCachedWhileInUse: compiled rules are cached while they are in use. Afterwards the
+// garbage collector releases them, and the next use compiles them again.
 func TestRulesAreCachedWhileInUse(t *testing.T) {
 	cache := cachedRules{file: "heartwood.dev_topics.yaml"}
 	first, err := cache.load()
@@ -17,14 +18,14 @@ func TestRulesAreCachedWhileInUse(t *testing.T) {
 		t.Errorf("rules in use were compiled again: %v", err)
 	}
 	runtime.KeepAlive(first)
-	for range 10 { // a finalizer may retain them for one cycle
+	for range 10 { // a finalizer may retain the rules for one cycle
 		runtime.GC()
 		if cache.cached.Value() == nil {
 			break
 		}
 	}
 	if cache.cached.Value() != nil {
-		t.Error("unused rules were not released")
+		t.Error("rules that are not in use were not released")
 	}
 	if again, err := cache.load(); err != nil || again == nil {
 		t.Errorf("rules were not compiled again: %v", err)

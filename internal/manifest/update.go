@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// CheckUpdate validates an update with its transition rules like the API server. It returns all
-// faults joined, each as an *Error.
+// CheckUpdate validates an update of a Topic as the API server does, including the rules that
+// compare the old and the new object. The error joins all faults, each of which is an *Error.
 func CheckUpdate(old, updated *v1alpha1.Topic) error {
 	r, err := topicRules.load()
 	if err != nil {
@@ -31,7 +31,7 @@ func CheckUpdate(old, updated *v1alpha1.Topic) error {
 	return errors.Join(faults...)
 }
 
-// content returns a topic as in a manifest, without the fields that the API server sets.
+// content returns a topic in the form of a manifest, without the fields that the API server sets.
 func content(topic *v1alpha1.Topic) (map[string]any, error) {
 	all, err := runtime.DefaultUnstructuredConverter.ToUnstructured(topic)
 	if err != nil {

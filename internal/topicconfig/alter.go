@@ -8,9 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// Reset sets one setting to its value in base, the settings of a topic without its own. An unknown
-// name is ignored: tools delete what they have not set (kafka-reassign-partitions its throttles),
-// and Kafka allows it.
+// Reset sets one setting to its value in base, which contains the settings of a topic that sets
+// none. It ignores an unknown name, as Kafka does: kafka-reassign-partitions, for example, deletes
+// throttles that are not set.
 func (s *Settings) Reset(name string, base Settings) {
 	switch {
 	case name == compressionType:
@@ -25,13 +25,14 @@ func (s *Settings) Reset(name string, base Settings) {
 		}
 	default:
 		if row := find(name); row != nil {
-			_ = row.set(s, row.get(&base)) // set accepts every value of get: see property
+			// cannot fail, because set accepts every value that get returns: see property
+			_ = row.set(s, row.get(&base))
 		}
 	}
 }
 
-// Listed returns a list property with some values added or removed. Values that are already present
-// or absent are ignored.
+// Listed returns the value of a list property after some values are added or removed. It ignores
+// values to add that are in the list, and values to remove that are not.
 func (s *Settings) Listed(name, values string, add bool) (string, error) {
 	row := find(name)
 	switch {
@@ -54,7 +55,7 @@ func (s *Settings) Listed(name, values string, add bool) (string, error) {
 	return strings.Join(all, ","), nil
 }
 
-// find returns the row of a property, nil if it is unknown.
+// find returns the row of a property, or nil if the property is unknown.
 func find(name string) *property {
 	table := table()
 	i, found := slices.BinarySearchFunc(table, name,

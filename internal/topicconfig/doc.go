@@ -1,11 +1,11 @@
-// Package topicconfig has the typed settings of a topic and their Kafka names; no other package
-// knows both.
+// Package topicconfig defines the settings of a topic as typed fields and as Kafka properties. It
+// is the only package that converts between both forms.
 //
 // Settings are plain values without pointers, so == compares them and a copy is a snapshot.
-// Properties and Set use one table (table.go). Set rejects names that are not in it, so that no
-// client takes a setting for effective that is not.
+// Properties and Set use one table (table.go). Set rejects a name that is not in the table, because
+// a client would assume that the property has an effect.
 //
-// Invariants of Settings that Set keeps in any order of calls: Delete or Compact is true; each
-// value is in its property's range; CodecLevel is valid for Codec. Validate checks what relates two
-// settings (min and max lag), once all are set.
+// Set keeps these invariants of Settings, in any order of calls: Delete or Compact is true; each
+// value is in the range of its property; CodecLevel is valid for Codec. Validate checks the
+// conditions that relate two settings (minimum and maximum lag), after all settings are set.
 package topicconfig

@@ -2,8 +2,8 @@ package topicconfig
 
 import "testing"
 
-// FuzzSet checks that the printed form of an accepted value is accepted and means the same, and
-// that a rejected value changes nothing.
+// FuzzSet: if a value is accepted, its printed form is also accepted and gives equal settings. If a
+// value is rejected, the settings are unchanged.
 func FuzzSet(f *testing.F) {
 	for _, p := range Default().Properties() {
 		f.Add(p.Name, p.Value)
@@ -23,7 +23,7 @@ func FuzzSet(f *testing.F) {
 		again := Default()
 		printed := propertyOf(t, s, name).Value
 		if err := again.Set(name, printed); err != nil || again != s {
-			t.Errorf("%s=%q is printed as %q, which sets %+v, error %v", name, value, printed,
+			t.Errorf("%s=%q is printed as %q, which gives %+v, error %v", name, value, printed,
 				again, err)
 		}
 	})

@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// TestLevelRangesOfCodecs checks the range of each codec (KIP-390).
+// TestLevelRangesOfCodecs checks the range of levels of each codec (KIP-390).
 func TestLevelRangesOfCodecs(t *testing.T) {
 	for _, c := range []struct {
 		codec, value string
@@ -30,7 +30,8 @@ func TestLevelRangesOfCodecs(t *testing.T) {
 		{"zstd", "3", true, compress.LevelDefault},
 		{"zstd", "23", false, 0},
 		{"zstd", "-131073", false, 0},
-		{"zstd", "-2147483648", false, 0}, // compress.LevelDefault is not a level for users
+		// the number of compress.LevelDefault, which users cannot set
+		{"zstd", "-2147483648", false, 0},
 		{"zstd", "high", false, 0},
 	} {
 		name := "compression." + c.codec + ".level"
@@ -40,39 +41,41 @@ func TestLevelRangesOfCodecs(t *testing.T) {
 		}
 		err := s.Set(name, c.value)
 		if (err == nil) != c.ok {
-			t.Errorf("%s=%s: error %v, want success %v", name, c.value, err, c.ok)
+			t.Errorf("%s=%s: got error %v, want success %v", name, c.value, err, c.ok)
 			continue
 		}
 		if c.ok && s.CodecLevel != c.level {
-			t.Errorf("%s=%s gives level %d, want %d", name, c.value, s.CodecLevel, c.level)
+			t.Errorf("%s=%s got level %d, want %d", name, c.value, s.CodecLevel, c.level)
 		}
 		if c.ok && propertyOf(t, s, name).Value != c.value {
-			t.Errorf("%s=%s is printed as %s", name, c.value, propertyOf(t, s, name).Value)
+			t.Errorf("%s=%s got printed value %s", name, c.value, propertyOf(t, s, name).Value)
 		}
 	}
 }
 
-// TestLevelOfAnotherCodecIsRejected: it would have no effect. Its default level is accepted, since
-// it changes nothing.
+// TestLevelOfAnotherCodecIsRejected: the level of a codec other than the topic's codec is rejected,
+// because it would have no effect. The default level of such a codec is accepted, because it
+// changes nothing.
 func TestLevelOfAnotherCodecIsRejected(t *testing.T) {
 	s := Default()
 	err := s.Set("compression.zstd.level", "5")
 	if err == nil || !strings.Contains(err.Error(), "compression.type is producer") {
-		t.Errorf("error is %v", err)
+		t.Errorf("got error %v", err)
 	}
 	for name, standard := range map[string]string{
 		"compression.zstd.level": "3", "compression.lz4.level": "9", "compression.gzip.level": "-1",
 	} {
 		if err := s.Set(name, standard); err != nil {
-			t.Errorf("%s=%s: %v", name, standard, err)
+			t.Errorf("%s=%s: got error %v", name, standard, err)
 		}
 	}
 	if s != Default() {
-		t.Errorf("settings were changed: %+v", s)
+		t.Errorf("the settings have changed: %+v", s)
 	}
 }
 
-// TestNewCodecHasItsDefaultLevel: zstd 19 must not become gzip 19.
+// TestNewCodecHasItsDefaultLevel: if the codec changes, the level becomes the default of the new
+// codec. zstd 19 must not become gzip 19.
 func TestNewCodecHasItsDefaultLevel(t *testing.T) {
 	s := Default()
 	if err := s.SetAll(map[string]string{"compression.type": "zstd",
@@ -80,10 +83,10 @@ func TestNewCodecHasItsDefaultLevel(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Set("compression.type", "zstd"); err != nil || s.CodecLevel != 19 {
-		t.Errorf("same codec: level %d, error %v, want 19", s.CodecLevel, err)
+		t.Errorf("same codec: got level %d, error %v, want 19", s.CodecLevel, err)
 	}
 	if err := s.Set("compression.type", "gzip"); err != nil ||
 		s.CodecLevel != compress.LevelDefault {
-		t.Errorf("another codec: level %d, error %v, want the default", s.CodecLevel, err)
+		t.Errorf("another codec: got level %d, error %v, want the default", s.CodecLevel, err)
 	}
 }

@@ -14,89 +14,95 @@ import (
 // Unlimited is the value of a duration or size without a limit.
 const Unlimited = -1
 
-// Bounds of segment.bytes. Kafka's minimum is 1 MiB; this one is smaller, because segments are the
-// unit of cleaning and retention, and a small topic should not have to grow to a megabyte before it
-// is cleaned. Offsets and positions inside a segment are int32.
+// Bounds of segment.bytes. Kafka's minimum is 1 MiB. The minimum here is smaller, because segments
+// are the unit of cleaning and retention: a small topic must not have to grow to a megabyte before
+// it is cleaned. The maximum is due to offsets and positions inside a segment, which are int32.
 const (
 	SegmentBytesMin = 1 << 10
 	SegmentBytesMax = 1<<31 - 1
-	// SegmentIndexBytesMin is above Kafka's 4: an index must hold the entries of at least one
-	// batch.
+	// SegmentIndexBytesMin is above Kafka's minimum of 4, because an index must have space for the
+	// entries of at least one batch.
 	SegmentIndexBytesMin = 1 << 10
 	SegmentIndexBytesMax = 1<<31 - 1
 )
 
-// FlushIntervalShortest is the smallest flush.ms that can be set: the interval of the background
+// FlushIntervalShortest is the smallest allowed flush.ms. It is the interval of the background
 // sync.
 const FlushIntervalShortest = time.Second
 
-// Settings are the resolved settings of a topic: every field has a value. Default returns Kafka's
-// defaults.
+// Settings are the resolved settings of a topic: every field has a value.
 type Settings struct {
-	Delete          bool // retention applies
-	Compact         bool // the cleaner applies
+	Delete          bool // segments are deleted by age and size
+	Compact         bool // the cleaner compacts the log
 	MinDirtyPercent int  // 0..100: a pass starts above this dirty ratio (docs/cleaner.md)
-	// MaxGarbagePercent is 0..99: the garbage that a pass may leave in the clean section (ADR
-	// 0087).
+	// MaxGarbagePercent (0..99) is the share of garbage that a pass may leave in the clean section
+	// (ADR 0087).
 	MaxGarbagePercent int
-	MinLag            time.Duration // a record is not cleaned before this age; 0: none
-	// MaxLag is the age at which a record must be cleaned whatever the dirty ratio; Unlimited:
-	// none.
+	MinLag            time.Duration // a record is not cleaned before it has this age
+	// MaxLag is the age at which a record must be cleaned, whatever the dirty ratio; Unlimited:
+	// there is no such age.
 	MaxLag time.Duration
-	// TombstoneRetention counts from the pass that removed the older values (reference X3), not
-	// from the tombstone's timestamp.
+	// TombstoneRetention is how long a removable tombstone is kept. It starts with the pass that
+	// removed the last older record of the key, not with the tombstone's timestamp.
 	TombstoneRetention time.Duration
-	// KeepCodec: batches keep their producer's codec (compression.type producer), and Codec is
-	// None.
+	// KeepCodec (compression.type producer) means that batches keep the codec of their producer.
+	// Codec is None then.
 	KeepCodec      bool
 	Codec          compress.Codec
 	CodecLevel     int           // compress.LevelDefault: the codec's default
 	CleanCodec     CleanCodec    // codec of batches that the cleaner writes
 	RetentionTime  time.Duration // Unlimited: no limit
-	RetentionBytes int64         // Unlimited: any size
+	RetentionBytes int64         // Unlimited: no limit
 	SegmentBytes   int64
 	SegmentAge     time.Duration // segment.ms: the age at which a segment is rolled
-	// SegmentJitter shortens the age of each segment by a random part of it.
+	// SegmentJitter is the maximum of the random time by which each segment is rolled before
+	// SegmentAge.
 	SegmentJitter     time.Duration
-	SegmentIndexBytes int // size of an index file; a full one rolls the segment
-	// IndexIntervalBytes is the distance of two index entries in bytes of records; 0: an entry for
-	// each batch.
+	SegmentIndexBytes int // maximum size of an index file; a full index file rolls the segment
+	// IndexIntervalBytes is the number of bytes of records between two index entries; 0: an entry
+	// for each batch.
 	IndexIntervalBytes int
-	MessageBytesMax    int // size of a compressed batch, as received and as stored
+	MessageBytesMax    int // maximum compressed size of a batch, both as received and as stored
 	TimestampType      record.TimestampType
-	// TimestampBeforeMax is how far in the past a producer's timestamp may be; Unlimited: any. Like
-	// TimestampAfterMax it applies to CreateTime only.
+	// TimestampBeforeMax is how far in the past a producer's timestamp may be; Unlimited: no
+	// limit. Like TimestampAfterMax, it applies only to CreateTime.
 	TimestampBeforeMax time.Duration
-	TimestampAfterMax  time.Duration // the same in the future
-	// MinInSyncReplicas is 1..32767: with a smaller ISR, acks=all is rejected.
+	TimestampAfterMax  time.Duration // how far in the future; Unlimited: no limit
+	// MinInSyncReplicas (1..32767) is the smallest size of the ISR with which a produce request
+	// with acks=all is accepted.
 	MinInSyncReplicas int
-	// Fsync: a record counts on this replica once it is synced; otherwise once the operating system
-	// has it.
+	// Fsync means that this replica holds a record only when the record is synced to disk. Without
+	// Fsync, the replica holds the record when the operating system has received it.
 	Fsync bool
-	// UncleanElection: elect a replica that lacks acknowledged records if no other can lead.
+	// UncleanElection allows the election of a replica that lacks acknowledged records if no other
+	// replica can lead.
 	UncleanElection bool
 	WithoutEffect   WithoutEffect
 }
 
-// WithoutEffect are settings of Kafka that have no effect here: they are stored only so that tools
-// that set one can read it back.
+// WithoutEffect contains Kafka settings that have no effect here. They are stored only so that a
+// tool that has set one can read it back.
 type WithoutEffect struct {
-	// FlushInterval is flush.ms. Logs are synced within a second anyway, so it is at least that;
-	// Unlimited: Kafka's default.
-	FlushInterval   time.Duration
-	FileDeleteDelay time.Duration // file.delete.delay.ms: a file is deleted with its last reader
-	Preallocate     bool          // preallocate: files grow as they are written
+	// FlushInterval is Kafka's property flush.ms. It is at least a second, because logs are synced
+	// within about a second anyway. Unlimited is Kafka's default.
+	FlushInterval time.Duration
+	// FileDeleteDelay is Kafka's property file.delete.delay.ms. It has no effect, because a deleted
+	// file is removed when its last reader has closed it.
+	FileDeleteDelay time.Duration
+	// Preallocate is Kafka's property preallocate. It has no effect, because files grow as they are
+	// written.
+	Preallocate bool
 }
 
-// CleanCodec is the codec of the clean section. The zero value is none: the cleaner uses the
-// topic's.
+// CleanCodec is the codec for the clean section of a topic. If Set is false, no separate codec is
+// set, and the cleaner uses the topic's codec.
 type CleanCodec struct {
 	Set   bool
 	Codec compress.Codec
 	Level int // compress.LevelDefault: the codec's default
 }
 
-// Default returns the settings of a topic without its own.
+// Default returns the settings of a topic that sets none. They are Kafka's defaults.
 func Default() Settings {
 	return Settings{
 		Delete:             true,
@@ -112,11 +118,11 @@ func Default() Settings {
 		SegmentAge:         7 * 24 * time.Hour,
 		SegmentIndexBytes:  10 << 20,
 		IndexIntervalBytes: 4096,
-		// 1 MiB, and the 12 bytes up to the end of a batch's length field
+		// 1 MiB plus the 12 bytes of a batch's base offset and length field
 		MessageBytesMax:    1<<20 + 12,
 		TimestampType:      record.CreateTime,
 		TimestampBeforeMax: Unlimited,
-		// KIP-1030: rejects timestamps in microseconds.
+		// One hour (KIP-1030) rejects timestamps that are in microseconds by mistake.
 		TimestampAfterMax: time.Hour,
 		MinInSyncReplicas: 1,
 		WithoutEffect:     WithoutEffect{FlushInterval: Unlimited, FileDeleteDelay: time.Minute},
@@ -132,7 +138,7 @@ type Property struct {
 	Doc     string
 }
 
-// ErrUnknownProperty is wrapped by Set's error about a name that is not in the table.
+// ErrUnknownProperty is wrapped in the error about a property name that is not in the table.
 var ErrUnknownProperty = errors.New("unknown or unsupported property")
 
 // Properties returns the settings under their Kafka names, sorted.
@@ -149,9 +155,9 @@ func (s Settings) Properties() []Property {
 	return all
 }
 
-// Set sets one setting by its Kafka name. The error names property, value and the allowed range; s
-// is unchanged then. A level belongs to the compression.type that is set at that moment: see
-// SetAll.
+// Set sets one setting by its Kafka name. If Set fails, s is unchanged, and the error names the
+// property, the value and the allowed range. Set checks a compression level against the present
+// compression.type; SetAll sets the type first.
 func (s *Settings) Set(name, value string) error {
 	row := find(name)
 	if row == nil {
@@ -166,15 +172,15 @@ func (s *Settings) Set(name, value string) error {
 	return nil
 }
 
-// SetAll sets properties, in an order that does not depend on the map, and validates the result.
-// All errors are joined, and s is unchanged after one.
+// SetAll sets properties in a fixed order, and validates the result. If SetAll fails, s is
+// unchanged, and the error joins the errors about all properties.
 func (s *Settings) SetAll(properties map[string]string) error {
 	names := make([]string, 0, len(properties))
 	for name := range properties {
 		names = append(names, name)
 	}
-	// compression.type decides which level is valid, so it is set first; the others are sorted, for
-	// stable messages.
+	// compression.type determines which level is valid, so it is set first. The other properties
+	// are sorted, so that the error has the same text each time.
 	slices.SortFunc(names, func(a, b string) int {
 		if (a == compressionType) != (b == compressionType) {
 			if a == compressionType {
@@ -196,7 +202,7 @@ func (s *Settings) SetAll(properties map[string]string) error {
 	return nil
 }
 
-// Validate checks what relates two settings; Set checks each alone.
+// Validate checks the conditions that relate two settings. Set checks each setting alone.
 func (s Settings) Validate() error {
 	if s.MaxLag != Unlimited && s.MinLag > s.MaxLag {
 		return fmt.Errorf("min.compaction.lag.ms (%d) is above max.compaction.lag.ms (%d)",

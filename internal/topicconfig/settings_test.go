@@ -13,7 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// TestDefaultsMatchKafka compares with the topic configurations in the documentation of Kafka 4.3.
+// TestDefaultsMatchKafka compares the defaults with the topic configurations in the documentation
+// of Kafka 4.3.
 func TestDefaultsMatchKafka(t *testing.T) {
 	want := map[string]string{
 		"cleanup.policy":                  "delete",
@@ -46,28 +47,28 @@ func TestDefaultsMatchKafka(t *testing.T) {
 	properties := Default().Properties()
 	for _, p := range properties {
 		if value, ok := want[p.Name]; !ok || p.Value != value || !p.Default {
-			t.Errorf("%s = %s (default: %v), want %s", p.Name, p.Value, p.Default, value)
+			t.Errorf("%s: got %s (default: %v), want %s", p.Name, p.Value, p.Default, value)
 		}
 		if p.Type == "" || p.Doc == "" {
 			t.Errorf("%s has no type or no documentation", p.Name)
 		}
 	}
 	if len(properties) != len(want) {
-		t.Errorf("%d properties, want %d", len(properties), len(want))
+		t.Errorf("got %d properties, want %d", len(properties), len(want))
 	}
 	if !slices.IsSortedFunc(properties,
 		func(a, b Property) int { return strings.Compare(a.Name, b.Name) }) {
-		t.Error("properties are not sorted, as the binary search of Set requires")
+		t.Error("properties are not sorted, which the binary search in find requires")
 	}
 }
 
-// TestPropertiesRoundTrip sets each property and reads it back, as field and as text.
+// TestPropertiesRoundTrip sets each property and reads it back, as a field of Settings and as text.
 func TestPropertiesRoundTrip(t *testing.T) {
 	type change = func(*Settings)
 	day := 24 * time.Hour
 	for _, c := range []struct {
 		name, value string
-		printed     string // "" means value
+		printed     string // "": equal to value
 		field       change
 	}{
 		{"cleanup.policy", "compact", "", func(s *Settings) { s.Delete, s.Compact = false, true }},
@@ -142,19 +143,20 @@ func TestPropertiesRoundTrip(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got != want {
-				t.Errorf("settings are %+v, want %+v", got, want)
+				t.Errorf("got settings %+v, want %+v", got, want)
 			}
 			if c.printed == "" {
 				c.printed = c.value
 			}
 			if printed := propertyOf(t, got, c.name).Value; printed != c.printed {
-				t.Errorf("printed as %q, want %q", printed, c.printed)
+				t.Errorf("got printed value %q, want %q", printed, c.printed)
 			}
 		})
 	}
 }
 
-// TestSetErrorsNamePropertyValueAndRange also checks that a rejected value changes nothing.
+// TestSetErrorsNamePropertyValueAndRange: the error about a rejected value names the property, the
+// value and the range, and the settings are unchanged.
 func TestSetErrorsNamePropertyValueAndRange(t *testing.T) {
 	for _, c := range []struct{ name, value, allowed string }{
 		{"cleanup.policy", "", "delete, compact"},
@@ -196,11 +198,11 @@ func TestSetErrorsNamePropertyValueAndRange(t *testing.T) {
 			}
 			for _, part := range []string{c.name, `"` + c.value + `"`, c.allowed} {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("error %q lacks %q", err, part)
+					t.Errorf("got error %q, want text %q in it", err, part)
 				}
 			}
 			if s != Default() {
-				t.Errorf("settings were changed: %+v", s)
+				t.Errorf("the settings have changed: %+v", s)
 			}
 		})
 	}
@@ -211,13 +213,13 @@ func TestUnknownPropertiesAreRejected(t *testing.T) {
 		s := Default()
 		if err := s.Set(name, "1"); !errors.Is(err, ErrUnknownProperty) ||
 			!strings.Contains(err.Error(), `"`+name+`"`) {
-			t.Errorf("property %q: error %v, want ErrUnknownProperty", name, err)
+			t.Errorf("property %q: got error %v, want ErrUnknownProperty", name, err)
 		}
 	}
 }
 
 func TestSetAllSetsTheTypeBeforeItsLevel(t *testing.T) {
-	for range 20 { // map order differs from run to run
+	for range 20 { // the iteration order of a map differs from run to run
 		s := Default()
 		err := s.SetAll(map[string]string{
 			"compression.zstd.level": "19", "compression.type": "zstd", "cleanup.policy": "compact",
@@ -227,7 +229,7 @@ func TestSetAllSetsTheTypeBeforeItsLevel(t *testing.T) {
 		want.KeepCodec, want.Codec, want.CodecLevel = false, compress.Zstd, 19
 		want.Delete, want.Compact, want.SegmentBytes = false, true, 65536
 		if err != nil || s != want {
-			t.Fatalf("settings %+v, error %v; want %+v", s, err, want)
+			t.Fatalf("got settings %+v, error %v; want %+v", s, err, want)
 		}
 	}
 }
@@ -238,10 +240,10 @@ func TestSetAllReportsAllErrorsAndChangesNothing(t *testing.T) {
 		"cleanup.policy": "compact"})
 	if err == nil || !strings.Contains(err.Error(), "segment.bytes") ||
 		!strings.Contains(err.Error(), "nonsense") {
-		t.Errorf("error is %v", err)
+		t.Errorf("got error %v", err)
 	}
 	if s != Default() {
-		t.Errorf("settings were changed: %+v", s)
+		t.Errorf("the settings have changed: %+v", s)
 	}
 }
 
@@ -251,7 +253,7 @@ func TestMinLagMustNotExceedMaxLag(t *testing.T) {
 		"max.compaction.lag.ms": "1000"})
 	if err == nil || !strings.Contains(err.Error(), "2000") ||
 		!strings.Contains(err.Error(), "1000") {
-		t.Errorf("error is %v", err)
+		t.Errorf("got error %v", err)
 	}
 	if err := s.SetAll(map[string]string{"min.compaction.lag.ms": "1000",
 		"max.compaction.lag.ms": "1000"}); err != nil {
@@ -260,7 +262,8 @@ func TestMinLagMustNotExceedMaxLag(t *testing.T) {
 }
 
 // TestPropertiesCanBeWrittenBack: an admin tool may write back everything that it has read. After
-// random calls of Set, SetAll of the printed values on fresh defaults gives the same settings.
+// random calls of Set, the printed values are passed to SetAll on fresh defaults. The result must
+// be equal.
 func TestPropertiesCanBeWrittenBack(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	values := []string{"delete", "compact", "compact,delete", "producer", "zstd", "gzip", "lz4",
@@ -270,7 +273,7 @@ func TestPropertiesCanBeWrittenBack(t *testing.T) {
 	for range 300 {
 		s := Default()
 		for range 40 {
-			// most combinations are invalid
+			// Most combinations are invalid, so errors are ignored.
 			_ = s.Set(table()[random.IntN(len(table()))].name, values[random.IntN(len(values))])
 		}
 		if s.Validate() != nil {
@@ -282,11 +285,11 @@ func TestPropertiesCanBeWrittenBack(t *testing.T) {
 		}
 		back := Default()
 		if err := back.SetAll(printed); err != nil || back.Properties()[0] != s.Properties()[0] {
-			t.Fatalf("SetAll: error %v for %+v", err, s)
+			t.Fatalf("SetAll of the printed values of %+v: error %v, or cleanup.policy differs", s, err)
 		}
 		for i, p := range back.Properties() {
 			if p != s.Properties()[i] {
-				t.Fatalf("%+v was read back as %+v", s.Properties()[i], p)
+				t.Fatalf("got property %+v, want %+v", p, s.Properties()[i])
 			}
 		}
 	}

@@ -13,35 +13,36 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// property is a row of the table: one setting, its Kafka name, and the conversions in both
-// directions.
+// property is a row of the table. It contains the Kafka name of one setting, and the conversions in
+// both directions.
 //
-// Invariant: set(get(s)) does not change s, for every s that set can produce. Admin tools read all
-// properties, change one and write all of them back (not all use IncrementalAlterConfigs); the
-// others must not change.
+// Invariant: set(get(s)) does not change s, for every s that set can produce. An admin tool that
+// does not use IncrementalAlterConfigs reads all properties, changes one, and writes all of them
+// back. The other settings must not change then.
 type property struct {
 	name    string
-	kind    string // Kafka's ConfigDef type, by which tools parse the value
-	allowed string // the range, in errors and documentation
+	kind    string // Kafka's ConfigDef type, which tools need to parse the value
+	allowed string // the allowed values, as in errors and documentation
 	doc     string
 	get     func(*Settings) string
-	// set may leave s partly changed after an error: Set works on a copy.
+	// set may leave s partly changed after an error, because Set calls it with a copy.
 	set func(*Settings, string) error
 }
 
 const compressionType = "compression.type"
 
-// flushMessages is the Kafka name of Settings.Fsync. Kafka syncs a log after that many appended
-// records; with 1, before it answers. Numbers in between guarantee nothing about a record, so they
-// are rejected (ADR 0050).
+// flushMessages is the Kafka name of Settings.Fsync. Kafka syncs a log whenever this number of
+// records has been appended; for 1, it syncs before it responds. A number between 1 and the largest
+// value guarantees nothing about a single record, so it is rejected (ADR 0050).
 const flushMessages = "flush.messages"
 
-// table lists every property, sorted by name, as find's binary search requires. It is built on
-// first use: most programs that import the package never need it.
+// table returns the rows of all properties, sorted by name, which the binary search in find
+// requires. The rows are built on first use, because most programs that import the package do not
+// need them.
 //
-// Differences from Kafka's ranges are explained at the row or the constant: segment.bytes may be
-// smaller, a dirty ratio is a whole percentage, an index has space for some entries, and settings
-// without effect say so (Settings.WithoutEffect).
+// Some ranges differ from Kafka's: segment.bytes may be smaller, segment.index.bytes must be
+// larger, and a dirty ratio must be a whole percentage. The reasons are given at the row or the
+// constant.
 var table = sync.OnceValue(func() []property {
 	return []property{
 		{
@@ -60,10 +61,10 @@ var table = sync.OnceValue(func() []property {
 		},
 		levelProperty("compression.zstd.level", compress.Zstd),
 		durationProperty("delete.retention.ms",
-			"How long a tombstone is kept after the values that it deletes were removed.", 0,
+			"How long a tombstone is kept after the older records of its key were removed.", 0,
 			func(s *Settings) *time.Duration { return &s.TombstoneRetention }),
 		withoutEffect(durationProperty("file.delete.delay.ms",
-			"A deleted file is removed with its last reader.", 0,
+			"A deleted file is removed when its last reader has closed it.", 0,
 			func(s *Settings) *time.Duration { return &s.WithoutEffect.FileDeleteDelay })),
 		{
 			name: flushMessages, kind: "long",
@@ -87,7 +88,7 @@ var table = sync.OnceValue(func() []property {
 			"The longest time that a record may stay uncleaned, whatever the dirty ratio.", 1,
 			func(s *Settings) *time.Duration { return &s.MaxLag }),
 		countProperty("max.message.bytes",
-			"The largest record batch that is accepted, in its compressed size.", 0, 1<<31-1,
+			"The largest compressed size of a record batch that is accepted.", 0, 1<<31-1,
 			func(s *Settings) *int { return &s.MessageBytesMax }),
 		limitProperty("message.timestamp.after.max.ms",
 			"How far in the future a producer's timestamp may be, with CreateTime.", 0,
@@ -109,7 +110,7 @@ var table = sync.OnceValue(func() []property {
 			"The shortest time that a record stays uncleaned.", 0,
 			func(s *Settings) *time.Duration { return &s.MinLag }),
 		countProperty("min.insync.replicas",
-			"How many replicas must hold a record before an acks=all write is acknowledged.", 1,
+			"The smallest number of in-sync replicas with which a write with acks=all is accepted.", 1,
 			1<<15-1,
 			func(s *Settings) *int { return &s.MinInSyncReplicas }),
 		withoutEffect(flagProperty("preallocate", "Files grow as they are written.",
@@ -132,18 +133,18 @@ var table = sync.OnceValue(func() []property {
 			SegmentBytesMax,
 			func(s *Settings) *int64 { return &s.SegmentBytes }),
 		countProperty("segment.index.bytes",
-			"The largest index file of a segment; a full one rolls the segment.",
+			"The largest size of an index file; a full index file rolls its segment.",
 			SegmentIndexBytesMin, SegmentIndexBytesMax,
 			func(s *Settings) *int { return &s.SegmentIndexBytes }),
 		durationProperty(
 			"segment.jitter.ms",
-			"The largest random time by which a segment is rolled before segment.ms, "+
-				"so that not all are rolled at once.",
+			"The maximum of the random time by which each segment is rolled before segment.ms, "+
+				"so that segments are not all rolled at once.",
 			0,
 			func(s *Settings) *time.Duration { return &s.SegmentJitter },
 		),
 		durationProperty("segment.ms",
-			"The longest time that a segment takes records before it is rolled.", 1,
+			"The age at which a segment is rolled.", 1,
 			func(s *Settings) *time.Duration { return &s.SegmentAge }),
 		flagProperty("unclean.leader.election.enable",
 			"Elect a replica that may lack acknowledged records if no in-sync replica is up.",
@@ -151,9 +152,8 @@ var table = sync.OnceValue(func() []property {
 	}
 })
 
-// getCleanupPolicy prints the policies in a fixed order, so that equal settings have equal values
-// (KIP-71 allows both at once). Kafka's empty list, which means neither, is rejected: a topic that
-// keeps everything says so by its retention.
+// getCleanupPolicy prints the policies in a fixed order, so that equal settings have equal values.
+// KIP-71 allows both policies at once.
 func getCleanupPolicy(s *Settings) string {
 	switch {
 	case s.Compact && s.Delete:
@@ -165,8 +165,8 @@ func getCleanupPolicy(s *Settings) string {
 	}
 }
 
-// setCleanupPolicy replaces both policies. At least one is set afterwards, because no name is
-// empty.
+// setCleanupPolicy replaces both policies. It rejects Kafka's empty list, which means no policy: a
+// topic that keeps all records sets unlimited retention instead.
 func setCleanupPolicy(s *Settings, value string) error {
 	var deletes, compacts bool
 	for name := range strings.SplitSeq(value, ",") {
@@ -184,7 +184,7 @@ func setCleanupPolicy(s *Settings, value string) error {
 	return nil
 }
 
-// getCompressionType prints Kafka's names, in which none is "uncompressed".
+// getCompressionType prints Kafka's name of the codec. For compress.None this is "uncompressed".
 func getCompressionType(s *Settings) string {
 	switch {
 	case s.KeepCodec:
@@ -196,8 +196,8 @@ func getCompressionType(s *Settings) string {
 	}
 }
 
-// setCompressionType resets the level to the new codec's default: the old level may be invalid for
-// it.
+// setCompressionType sets the codec. If the codec changes, the level becomes the default of the new
+// codec, because the old level may be invalid for it.
 func setCompressionType(s *Settings, value string) error {
 	before := getCompressionType(s)
 	switch value {
@@ -209,7 +209,7 @@ func setCompressionType(s *Settings, value string) error {
 		s.KeepCodec, s.Codec = false, compress.None
 	default:
 		codec, err := compress.ParseCodec(value)
-		if err != nil || codec == compress.None { // Kafka's name for none is uncompressed
+		if err != nil || codec == compress.None { // Kafka uses "uncompressed", not "none"
 			return errors.New("unknown compression type")
 		}
 		s.KeepCodec, s.Codec = false, codec
@@ -218,8 +218,9 @@ func setCompressionType(s *Settings, value string) error {
 	return nil
 }
 
-// levelProperty is a codec's level (KIP-390). Kafka ignores the levels of codecs that
-// compression.type does not name; here they are rejected, so that no client expects an effect.
+// levelProperty returns the row of a codec's level (KIP-390). Kafka ignores the level of a codec
+// that compression.type does not name. Such a level is rejected here, because a client would expect
+// that it has an effect.
 func levelProperty(name string, codec compress.Codec) property {
 	lowest, highest, _, _ := codec.Levels()
 	standard := defaultLevel(codec)
@@ -238,7 +239,7 @@ func levelProperty(name string, codec compress.Codec) property {
 	}
 }
 
-// defaultLevel returns Kafka's notation of a codec's default level. Gzip's is -1, as in zlib.
+// defaultLevel returns a codec's default level as Kafka prints it. For gzip it is -1, as in zlib.
 func defaultLevel(codec compress.Codec) int {
 	if codec == compress.Gzip {
 		return -1
@@ -247,8 +248,9 @@ func defaultLevel(codec compress.Codec) int {
 	return standard
 }
 
-// setLevel sets the level of codec, if that is the topic's codec. The codec's default, as in
-// defaultLevel, becomes LevelDefault, so that the printed value can be set again.
+// setLevel sets the level of a codec. If the topic uses another codec, it rejects every level
+// except the default. A level that equals defaultLevel becomes LevelDefault, so that the printed
+// value can be set again.
 func setLevel(s *Settings, codec compress.Codec, value string) error {
 	level, err := parseInteger(value, -1<<31+1, 1<<31-1)
 	if err != nil {
@@ -261,7 +263,7 @@ func setLevel(s *Settings, codec compress.Codec, value string) error {
 	switch {
 	case s.KeepCodec || s.Codec != codec:
 		if isDefault {
-			return nil // unchanged: admin tools write back what they read
+			return nil // no change; admin tools write back all values that they have read
 		}
 		return fmt.Errorf("no effect while compression.type is %s", getCompressionType(s))
 	case !isDefault:
@@ -293,8 +295,8 @@ func setTimestampType(s *Settings, value string) error {
 	return nil
 }
 
-// getFlushMessages prints Kafka's default, its largest number, for a topic that is synced in the
-// background.
+// getFlushMessages returns 1 for a topic that syncs each record. Otherwise the log is synced in the
+// background, and it returns Kafka's default, the largest int64.
 func getFlushMessages(s *Settings) string {
 	if s.Fsync {
 		return "1"

@@ -9,13 +9,15 @@ import (
 	"time"
 )
 
-// durationMax is the longest duration, 292 years. Kafka's milliseconds reach further; longer values
-// become this one. It is whole milliseconds, so that its printed value parses to the same duration.
+// durationMax is the longest time.Duration of whole milliseconds, 292 years. Kafka allows more
+// milliseconds; a larger value becomes durationMax. The printed value of durationMax parses to the
+// same duration, because it is whole milliseconds.
 const durationMax = time.Duration(math.MaxInt64/1_000_000) * time.Millisecond
 
 var errOutOfRange = errors.New("out of range")
 
-// durationProperty is a number of milliseconds, at least lowest and truncated to durationMax.
+// durationProperty returns the row of a property in milliseconds. Its value is at least lowest and
+// is truncated to durationMax.
 func durationProperty(name, doc string, lowest int64,
 	field func(*Settings) *time.Duration) property {
 	return property{
@@ -30,7 +32,8 @@ func durationProperty(name, doc string, lowest int64,
 	}
 }
 
-// sizeProperty is a number of bytes; Kafka's type is int if the highest value fits.
+// sizeProperty returns the row of a property in bytes. Its Kafka type is int if highest fits, and
+// long otherwise.
 func sizeProperty(name, doc string, lowest, highest int64, field func(*Settings) *int64) property {
 	kind := "long"
 	if highest <= math.MaxInt32 {
@@ -47,8 +50,9 @@ func sizeProperty(name, doc string, lowest, highest int64, field func(*Settings)
 	}
 }
 
-// limitProperty is a number of milliseconds whose largest value means no limit: Kafka has no other
-// value for that, and it is the default (max.compaction.lag.ms: KIP-354).
+// limitProperty returns the row of a property in milliseconds whose largest value means no limit.
+// Kafka has no other value for no limit, which is the default of these properties
+// (max.compaction.lag.ms: KIP-354).
 func limitProperty(name, doc string, lowest int64, field func(*Settings) *time.Duration) property {
 	return property{
 		name: name, kind: "long",
@@ -62,7 +66,7 @@ func limitProperty(name, doc string, lowest int64, field func(*Settings) *time.D
 	}
 }
 
-// countProperty is a number of Kafka's type int.
+// countProperty returns the row of a number whose Kafka type is int.
 func countProperty(name, doc string, lowest, highest int64, field func(*Settings) *int) property {
 	return property{
 		name: name, kind: "int", allowed: fmt.Sprintf("%d to %d", lowest, highest), doc: doc,
@@ -75,7 +79,7 @@ func countProperty(name, doc string, lowest, highest int64, field func(*Settings
 	}
 }
 
-// flagProperty is a boolean in the spellings of Kafka's ConfigDef.
+// flagProperty returns the row of a boolean. It accepts the spellings of Kafka's ConfigDef.
 func flagProperty(name, doc string, field func(*Settings) *bool) property {
 	return property{
 		name: name, kind: "boolean", allowed: "true or false", doc: doc,
@@ -94,14 +98,15 @@ func flagProperty(name, doc string, field func(*Settings) *bool) property {
 	}
 }
 
-// withoutEffect adds to a property's documentation that it has no effect, and why.
+// withoutEffect adds to the documentation of a property that it has no effect. The documentation
+// contains the reason.
 func withoutEffect(p property) property {
-	p.doc = "Kept for Kafka's tools, without effect here. " + p.doc
+	p.doc = "Without effect; stored only for Kafka's tools. " + p.doc
 	return p
 }
 
-// parseInteger parses a decimal number in [lowest, highest]. It ignores spaces around it, as
-// Kafka's ConfigDef does. Set adds name, value and range to its errors.
+// parseInteger parses a decimal number in [lowest, highest]. It ignores surrounding spaces, as
+// Kafka's ConfigDef does. Set adds the name, the value and the range to its errors.
 func parseInteger(value string, lowest, highest int64) (int64, error) {
 	n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
 	switch {
@@ -115,7 +120,8 @@ func parseInteger(value string, lowest, highest int64) (int64, error) {
 	return n, nil
 }
 
-// parseMilliseconds parses a duration; -1, if lowest allows it, is Unlimited.
+// parseMilliseconds parses a duration in milliseconds, and truncates it to durationMax. If lowest
+// is -1, the value -1 means Unlimited.
 func parseMilliseconds(value string, lowest int64) (time.Duration, error) {
 	ms, err := parseInteger(value, lowest, math.MaxInt64)
 	switch {
@@ -129,8 +135,8 @@ func parseMilliseconds(value string, lowest int64) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// unlimitedIfBeyond returns Unlimited for the longest duration: Kafka's "no limit" is its largest
-// long.
+// unlimitedIfBeyond converts durationMax to Unlimited: parseMilliseconds returns durationMax for
+// Kafka's "no limit", which is the largest int64.
 func unlimitedIfBeyond(d time.Duration) time.Duration {
 	if d == durationMax {
 		return Unlimited
@@ -138,7 +144,8 @@ func unlimitedIfBeyond(d time.Duration) time.Duration {
 	return d
 }
 
-// formatLimit prints a duration in milliseconds; unlimited is the property's value for no limit.
+// formatLimit prints a duration in milliseconds. For Unlimited it prints the parameter unlimited,
+// which is the property's value for no limit.
 func formatLimit(d time.Duration, unlimited int64) string {
 	if d == Unlimited {
 		return strconv.FormatInt(unlimited, 10)
@@ -166,7 +173,7 @@ func setDirtyRatio(s *Settings, value string) error {
 	}
 	percent := math.Round(ratio * 100)
 	if math.Abs(percent-ratio*100) > 1e-9 {
-		return errors.New("finer than a percent")
+		return errors.New("not a multiple of 0.01")
 	}
 	s.MinDirtyPercent = int(percent)
 	return nil
