@@ -36,8 +36,8 @@ import (
 // (docs/replication.md).
 
 const (
-	// fetchWaitMax limits how long a fetch waits. It is below the time after which clients and
-	// wire.Server close idle connections.
+	// fetchWaitMax limits how long a fetch waits. It is below the 10 min after which wire.Server
+	// closes a connection on which the client sends nothing.
 	fetchWaitMax = 5 * time.Minute
 	// fetchBytesMax limits the records of one response, in bytes (Kafka's fetch.max.bytes).
 	fetchBytesMax = 55 << 20
@@ -45,10 +45,10 @@ const (
 
 // fetchShape describes the fields of the request (shape.go).
 var fetchShape = shape{
-	fixed(4).to(14), // replica
-	fixed(12),       // maximum wait, minimum bytes, maximum bytes
-	fixed(1),        // isolation level
-	fixed(8).from(7),
+	fixed(4).to(14),  // replica id
+	fixed(12),        // maximum wait, minimum bytes, maximum bytes
+	fixed(1),         // isolation level
+	fixed(8).from(7), // session id and epoch
 	array(
 		text().to(12), fixed(16).from(13),
 		array(
@@ -86,7 +86,8 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 	switch {
 	case req.Version >= 15 && req.ReplicaState.ID >= 0:
 		if h.authorize(from, clusterAction, clusterName) != nil {
-			answer.results = failedFetch(req, errTopicAuthorization) // as in Kafka
+			// Kafka returns this error too, although the cluster is denied
+			answer.results = failedFetch(req, errTopicAuthorization)
 			//nolint:nilerr // the response carries the error
 			return encodeFetch(&answer), nil
 		}

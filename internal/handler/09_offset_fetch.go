@@ -15,7 +15,7 @@ import (
 //	2   all offsets of a group, error of the group
 //	5   leader epochs (KIP-320)
 //	6   flexible
-//	7   stable offsets only (KIP-447): there are no transactions
+//	7   stable offsets only (KIP-447); without transactions, all offsets are stable
 //	8   several groups (KIP-709)
 //	9   member epoch of the consumer protocol (KIP-848)
 //	10  topic ids (KIP-848)

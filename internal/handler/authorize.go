@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Operation is what a request does to a resource; the numbers are those of Kafka's AclOperation.
+// Operation is what a request does to a resource. The numbers are those of Kafka's AclOperation.
 type Operation int8
 
 // The operations that handlers authorize.
@@ -26,7 +26,7 @@ const (
 	OpIdempotentWrite Operation = 12
 )
 
-// ResourceType is a kind of resource; the numbers are those of Kafka's ResourceType.
+// ResourceType is a kind of resource. The numbers are those of Kafka's ResourceType.
 type ResourceType int8
 
 // The types of resources that handlers authorize operations on.
@@ -38,7 +38,7 @@ const (
 )
 
 const (
-	// clusterName is the name of the one resource of type cluster, as in Kafka.
+	// clusterName is the name of the only resource of type cluster, as in Kafka.
 	clusterName = "kafka-cluster"
 	// anyName is the name in an Action that asks whether the principal may perform the operation on
 	// at least one resource of the type (KIP-679).

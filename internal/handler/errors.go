@@ -72,7 +72,7 @@ var kafkaErrors = []struct {
 	{group.ErrMetadataTooLarge, kafkaError{12, "OFFSET_METADATA_TOO_LARGE"}},
 	{group.ErrRecordTooLarge, unknownError}, // as in Kafka
 	{group.ErrOldProtocol, kafkaError{35, "UNSUPPORTED_VERSION"}},
-	// Groups of the consumer protocol.
+	// Errors of groups that use the consumer protocol.
 	{consumer.ErrInvalid, kafkaError{42, "INVALID_REQUEST"}},
 	{consumer.ErrFencedEpoch, kafkaError{110, "FENCED_MEMBER_EPOCH"}},
 	{consumer.ErrUnreleasedInstance, kafkaError{111, "UNRELEASED_INSTANCE_ID"}},
@@ -80,7 +80,7 @@ var kafkaErrors = []struct {
 	{consumer.ErrStaleEpoch, kafkaError{113, "STALE_MEMBER_EPOCH"}},
 	{consumer.ErrInvalidExpression, kafkaError{128, "INVALID_REGULAR_EXPRESSION"}},
 	{consumer.ErrTooLarge, unknownError}, // as in Kafka
-	// Batch.
+	// Errors of the produced batch.
 	{record.ErrUnsupportedCodec, kafkaError{76, "UNSUPPORTED_COMPRESSION_TYPE"}},
 	{record.ErrInvalidTimestamp, kafkaError{32, "INVALID_TIMESTAMP"}},
 	{record.ErrInvalidRecord, kafkaError{87, "INVALID_RECORD"}},
@@ -90,7 +90,7 @@ var kafkaErrors = []struct {
 	{logstore.ErrInvalidProducerEpoch, kafkaError{47, "INVALID_PRODUCER_EPOCH"}},
 	{logstore.ErrOutOfOrderSequence, kafkaError{45, "OUT_OF_ORDER_SEQUENCE_NUMBER"}},
 	{logstore.ErrInvalidTxnState, kafkaError{48, "INVALID_TXN_STATE"}},
-	// The log.
+	// Errors of the log.
 	{replica.ErrOffsetNotAvailable, kafkaError{78, "OFFSET_NOT_AVAILABLE"}},
 	{logstore.ErrOffsetOutOfRange, kafkaError{1, "OFFSET_OUT_OF_RANGE"}},
 	{logstore.ErrFencedLeaderEpoch, kafkaError{74, "FENCED_LEADER_EPOCH"}},
@@ -98,7 +98,7 @@ var kafkaErrors = []struct {
 	// A log is closed when its replica moves to another broker, or when the broker stops. In both
 	// cases the client must look for the new leader.
 	{logstore.ErrClosed, kafkaError{6, "NOT_LEADER_OR_FOLLOWER"}},
-	// The partition.
+	// Errors of the partition and of fetch sessions.
 	{replica.ErrUnknownPartition, kafkaError{3, "UNKNOWN_TOPIC_OR_PARTITION"}},
 	{logstore.ErrFollows, kafkaError{6, "NOT_LEADER_OR_FOLLOWER"}},
 	{replica.ErrInconsistentTopicID, kafkaError{100, "UNKNOWN_TOPIC_ID"}},
@@ -113,7 +113,7 @@ var kafkaErrors = []struct {
 	{replica.ErrUnknownLeaderEpoch, kafkaError{75, "UNKNOWN_LEADER_EPOCH"}},
 	{context.Canceled, kafkaError{7, "REQUEST_TIMED_OUT"}},
 	{context.DeadlineExceeded, kafkaError{7, "REQUEST_TIMED_OUT"}},
-	// The metadata.
+	// Errors of metadata and of changes to it.
 	{metadata.ErrTopicExists, kafkaError{36, "TOPIC_ALREADY_EXISTS"}},
 	{metadata.ErrTopicNotFound, kafkaError{3, "UNKNOWN_TOPIC_OR_PARTITION"}},
 	{metadata.ErrInvalidTopicName, kafkaError{17, "INVALID_TOPIC_EXCEPTION"}},
@@ -126,8 +126,8 @@ var kafkaErrors = []struct {
 	{metadata.ErrNoReassignment, kafkaError{85, "NO_REASSIGNMENT_IN_PROGRESS"}},
 	{metadata.ErrElectionNotNeeded, kafkaError{84, "ELECTION_NOT_NEEDED"}},
 	{metadata.ErrPreferredUnavailable, kafkaError{80, "PREFERRED_LEADER_NOT_AVAILABLE"}},
-	{metadata.ErrUnavailable, kafkaError{7, "REQUEST_TIMED_OUT"}}, // clients retry
-	// The request.
+	{metadata.ErrUnavailable, kafkaError{7, "REQUEST_TIMED_OUT"}}, // a retriable error
+	// Errors of the request.
 	{errInvalidRequest, kafkaError{42, "INVALID_REQUEST"}},
 	{errUnsupportedVersion, kafkaError{35, "UNSUPPORTED_VERSION"}},
 	{errInvalidAcks, kafkaError{21, "INVALID_REQUIRED_ACKS"}},

@@ -82,7 +82,7 @@ func omitsUnchanged(req *kmsg.FetchRequest) (omits bool) {
 	return omits
 }
 
-// FollowerFetchCall returns the request of a follower's fetch.
+// FollowerFetchCall returns the Fetch request that a follower sends to a leader.
 func FollowerFetchCall(fetch *replica.FollowerFetch) wire.Call {
 	return wire.Call{Key: keyFetch, Version: followerFetchVersion, Flexible: true,
 		Append: func(out []byte) []byte { return appendFollowerFetch(out, fetch) }}

@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Options configure a Handler. All but Authorize, Volume and Logger are required.
+// Options configure a Handler. All fields except Authorize, Volume and Logger are required.
 type Options struct {
 	NodeID int32
 	Image  func() *metadata.Image // returns the current metadata image; never nil

@@ -163,7 +163,7 @@ func TestQuirk6FetchSessions(t *testing.T) {
 		check(fetch(0, 1, false), 70, false, 0)
 		check(fetch(5, math.MaxInt32, false), 70, false, 0)
 		id := check(fetch(0, 0, true), 0, true, 1)
-		check(fetch(id, 1, false), 0, true, 0) // nothing has changed
+		check(fetch(id, 1, false), 0, true, 0) // no partition has changed, so none is returned
 		check(fetch(id, 1, false), 71, false, 0)
 		b.mustProduce(topic, "b")
 		check(fetch(id, 2, false), 0, true, 1)
@@ -310,8 +310,8 @@ func TestQuirk10Sequences(t *testing.T) {
 	}{
 		{1, 0, 0, 0}, {1, 2, 0, 2},
 		{1, 0, 0, 0},   // a duplicate gets the offset of the first append
-		{1, 9, 45, -1}, // a gap
-		{0, 4, 47, -1}, // an older epoch
+		{1, 9, 45, -1}, // a gap between the sequence numbers
+		{0, 4, 47, -1}, // an earlier epoch of the producer
 		{1, 4, 0, 4},
 	} {
 		if got := send(c.epoch, c.sequence); got.ErrorCode != c.code || got.BaseOffset != c.offset {

@@ -29,5 +29,5 @@ func (b budget) acquire(ctx context.Context, bytes int64) error {
 	return b.Acquire(ctx, bytes)
 }
 
-// contended reports whether a frame waits for the budget.
+// contended reports whether any frame waits for memory of the budget.
 func (b budget) contended() bool { return b.waiting.Load() > 0 }

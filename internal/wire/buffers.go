@@ -8,7 +8,7 @@ import (
 // There is one pool of buffers for each power of two, from 1<<bufferBitsMin to 1<<bufferBitsMax
 // bytes. The largest buffers are those for a frame of largeBytes and for one step of a file.
 const (
-	bufferBitsMin = 9  // 512 bytes
+	bufferBitsMin = 9  // 512 bytes, the smallest buffers
 	bufferBitsMax = 20 // largeBytes, stepBytes
 )
 

@@ -17,7 +17,7 @@ type connection struct {
 	socket   net.Conn
 	routines sync.WaitGroup // goroutines that serve waits for
 
-	// Copied into each request.
+	// These two fields are copied into each Request.
 	listener  string
 	principal Principal
 
@@ -88,7 +88,7 @@ func (c *connection) work(ctx context.Context, cancel func()) {
 		}
 		c.idle <- struct{}{}
 		if request.hasWaited() {
-			return // another goroutine reads now
+			return // the goroutine that startNext started reads the next frame
 		}
 	}
 }

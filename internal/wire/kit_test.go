@@ -145,7 +145,7 @@ func (s *testServer) shutdown() {
 	if err := <-s.served; err != nil {
 		s.t.Errorf("serve: %v", err)
 	}
-	s.served <- nil // for a second shutdown
+	s.served <- nil // lets a second call of shutdown receive a value
 }
 
 // client is a TCP connection to the server.

@@ -9,7 +9,7 @@ import (
 // peerCounts counts the open connections of each IP address. Clients behind the same NAT address
 // share one count.
 type peerCounts struct {
-	limit int // > 0
+	limit int // maximum number of connections per address; positive
 	lock  sync.Mutex
 	held  map[netip.Addr]int // number of connections; every entry is positive
 }

@@ -32,7 +32,7 @@ var errReplyTooLarge = errors.New("reply exceeds the largest frame")
 type sender struct {
 	socket net.Conn
 	tcp    *net.TCPConn // nil if the socket is not TCP: no sendfile
-	gather net.Buffers  // content of the next write
+	gather net.Buffers  // gathered parts: content of the next write
 	copies [][]byte     // pooled buffers that are parts of gather
 	copied int          // number of bytes in copies, < gatherBytesMax + stepBytes
 	head   [9]byte      // size, correlation id, and an empty tag section

@@ -61,9 +61,9 @@ type Chunk struct {
 type Reply struct {
 	Flexible bool // the response header contains tags; false for ApiVersions
 	Chunks   []Chunk
-	Release  func() // called after the reply was sent or abandoned; may be nil
+	Release  func() // called after the reply was sent or sending it failed; may be nil
 	None     bool   // the request has no response (acks=0)
-	Error    string // Kafka error name for request_errors_total; empty: none
+	Error    string // name of the first Kafka error, for request_errors_total; empty: none
 }
 
 // Handler answers requests. If it returns an error, the connection is closed. The requests of one
@@ -89,7 +89,7 @@ type Options struct {
 	Registry prometheus.Registerer  // may be nil
 	Logger   *slog.Logger           // default: discards all messages
 
-	ConnectionsMax int // concurrent connections; default 10000
+	ConnectionsMax int // maximum number of concurrent connections; default 10000
 	// ConnectionsPerAddressMax limits the connections of one IP address. The default is half of
 	// ConnectionsMax, so that one address cannot use up all connections.
 	ConnectionsPerAddressMax int
@@ -143,7 +143,7 @@ type Server struct {
 	metrics *metrics
 	medium  budget        // memory of frames above aheadBytesMax and up to largeBytes
 	large   budget        // memory of frames above largeBytes
-	slots   chan struct{} // one token for each connection
+	slots   chan struct{} // contains one token for each open connection
 	peers   peerCounts    // connections by client address
 	conns   sync.WaitGroup
 

@@ -44,9 +44,9 @@ func Uniform(members []Member, topics map[TopicID]int) map[string]Assignment {
 type uniform struct {
 	members     []Member
 	order       []TopicID         // topics by ascending number of subscribers, then by id
-	subscribers map[TopicID][]int // by topic
+	subscribers map[TopicID][]int // members that subscribe to each topic
 	owner       map[TopicID][]int // owner of each partition; -1: none yet
-	previous    map[TopicID][]int // previous owner of each partition; -1: none
+	previous    map[TopicID][]int // owner of each partition in the previous assignment; -1: none
 	load        []int             // number of partitions of each member
 	counts      []map[TopicID]int // number of partitions of each member, by topic
 	ordered     [][]TopicID       // subscribed topics of each member, ordered as in order

@@ -35,7 +35,7 @@ type Record struct {
 	Key, Value []byte
 }
 
-// Key is a record's key.
+// Key is the key of a record of a group.
 type Key struct {
 	Kind  int16
 	Group string
@@ -84,7 +84,7 @@ func (v groupValue) append() []byte {
 	if v.hash == 0 {
 		return kbin.AppendUvarint(value, 0)
 	}
-	value = append(value, 1, 0, 8) // one tag, 0, of 8 bytes
+	value = append(value, 1, 0, 8) // one tagged field: tag 0, 8 bytes
 	return kbin.AppendInt64(value, v.hash)
 }
 
@@ -92,7 +92,7 @@ func (v groupValue) append() []byte {
 type Profile struct {
 	Instance, Rack       string // "": none
 	ClientID, ClientHost string
-	Topics               []string // sorted and distinct
+	Topics               []string // topics subscribed by name; sorted, without duplicates
 	Expression           string   // "": none
 	Rebalance            time.Duration
 	Assignor             string // "": no preference
@@ -122,7 +122,7 @@ func (v assignmentValue) append() []byte {
 	if v.assignedMs == 0 {
 		return kbin.AppendUvarint(value, 0)
 	}
-	value = append(value, 1, 0, 8) // one tag, 0, of 8 bytes
+	value = append(value, 1, 0, 8) // one tagged field: tag 0, 8 bytes
 	return kbin.AppendInt64(value, v.assignedMs)
 }
 
@@ -136,7 +136,8 @@ func appendTarget(a assignor.Assignment) []byte {
 	return kbin.AppendUvarint(value, 0)
 }
 
-// Current is the reconciliation state of a member: the value of kindCurrent.
+// Current is the reconciliation state of a member: the value of kindCurrent. Previous is the
+// member's previous epoch.
 type Current struct {
 	Epoch, Previous    int32
 	Phase              Phase
@@ -164,7 +165,7 @@ func (o Owned) append(value []byte) []byte {
 		}
 		value = appendInts(kbin.AppendUuid(value, topic), partitions)
 		tag := appendInts(nil, epochs)
-		value = append(value, 1, 0) // one tag, 0
+		value = append(value, 1, 0) // one tagged field: tag 0
 		value = append(kbin.AppendUvarint(value, uint32(len(tag))), tag...)
 	}
 	return value
@@ -172,7 +173,7 @@ func (o Owned) append(value []byte) []byte {
 
 // Resolved contains the topics that an expression matched: the value of kindExpression.
 type Resolved struct {
-	Topics     []string // sorted
+	Topics     []string // topic names, sorted
 	Version    int64    // version of the metadata image; Heartwood stores 0
 	ResolvedMs int64
 }

@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// Errors of requests. internal/handler maps each to a Kafka error code.
+// Errors of requests. Package handler maps each of them to a Kafka error code.
 var (
 	ErrInvalid             = errors.New("invalid heartbeat")
 	ErrUnknownMember       = errors.New("unknown member id")
@@ -39,7 +39,7 @@ type Config struct {
 	RecordBytesMax int // limit for each record
 }
 
-// Phase is the state of a member relative to its target. The numbers are stored.
+// Phase says how far a member has reached its target. The numbers are stored in records.
 type Phase int8
 
 // The phases of a member.
@@ -93,7 +93,7 @@ type Group struct {
 
 	// The fields below are volatile.
 	currentFor *Topics                   // snapshot from which epoch and targets were computed
-	patterns   map[string]*regexp.Regexp // compiled expressions
+	patterns   map[string]*regexp.Regexp // compiled expressions, by their text
 }
 
 // New returns an empty group. Parameter loading is set if records of the log will be passed to

@@ -73,7 +73,8 @@ func (h *Heartbeat) isFull() bool {
 	return h.Rebalance >= 0 && (h.Topics != nil || h.Expression != nil) && h.Owned != nil
 }
 
-// transition computes the changes that one heartbeat makes to a group.
+// transition computes the changes that one heartbeat makes to a group. The fields from member on
+// describe the new state, for the method records.
 type transition struct {
 	g        *Group
 	h        *Heartbeat

@@ -49,7 +49,7 @@ func (w *world) step() {
 		}
 	case n < 63: // the client stops to wait for its answer
 		c.timedOut = true
-	case n < 65 && c.sent != nil: // the request is lost
+	case n < 65 && c.sent != nil: // the heartbeat in flight is lost
 		c.sent, c.sendFull, c.reported = nil, true, false
 	case n < 68:
 		w.subscribe(c)

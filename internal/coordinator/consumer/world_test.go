@@ -120,7 +120,7 @@ func (w *world) store(records []Record) error {
 		return errCrashed
 	}
 	if len(records) > 0 && !w.faultless && w.random.IntN(30) == 0 {
-		return errCrashed // the append fails, and the coordinator continues
+		return errCrashed // the append fails, and the coordinator keeps its state
 	}
 	for _, r := range records {
 		w.log = append(w.log, r)

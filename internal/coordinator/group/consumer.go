@@ -147,7 +147,8 @@ func (s *State) replayConsumer(now time.Time, key, value []byte) error {
 	return nil
 }
 
-// updateFromConsumer updates the fields of the group that depend on its consumer state.
+// updateFromConsumer sets the phase and the protocol type of the group from its consumer state. It
+// removes a consumer state of which nothing is stored.
 func (s *State) updateFromConsumer(g *group) {
 	switch {
 	case g.consumer.Unused():

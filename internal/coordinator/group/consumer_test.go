@@ -37,7 +37,7 @@ func (p *fixture) applyLogged(out Output) {
 	p.apply(out)
 }
 
-// reload replaces the State by one that is loaded from the log.
+// reload replaces the State by a new one, which is loaded from p.log.
 func (p *fixture) reload(config Config) {
 	p.t.Helper()
 	p.timers = map[TimerKey]time.Time{}

@@ -119,7 +119,7 @@ func (s *State) hasRoom(g *group, j Join, m *member) bool {
 	return existing != nil || len(g.members) < s.config.MembersMax
 }
 
-// joinNew handles a join without a member id.
+// joinNew handles a join without a member id. The id of the new member is j.NewMember.
 func (s *State) joinNew(now time.Time, g *group, m *member, j Join) error {
 	m.id = j.NewMember
 	old := g.byID[g.instances[j.Instance]]

@@ -20,7 +20,7 @@ type member struct {
 	id, instance         string // group.instance.id is "" for a dynamic member
 	clientID, clientHost string
 	session, rebalance   time.Duration
-	protocols            []Protocol // in order of preference
+	protocols            []Protocol // protocols that the member supports, the preferred one first
 	assignment           []byte     // in the group's generation; set by Replay
 
 	joining, syncing Token // the Join and the Sync that wait for an answer; 0 if none
@@ -68,7 +68,7 @@ const (
 	stable
 )
 
-// String returns the name that Kafka's tools use.
+// String returns the name of the phase that Kafka's tools show.
 func (p phase) String() string {
 	return [...]string{"Empty", "PreparingRebalance", "CompletingRebalance", "Stable"}[p]
 }
@@ -96,12 +96,13 @@ type group struct {
 	instances     map[string]string // member ids by group.instance.id
 	// member ids that were handed to clients that have not joined with them yet, each with its
 	// expiry
-	pendingIDs     map[string]time.Time
-	unsynced       map[string]bool // ids of members of this generation that have not synced
-	joinedInDelay  bool            // a member joined during the present initial delay
-	phaseEnd       time.Time       // end of the phase by timeout; zero: no timeout
-	delayRemaining time.Duration   // total of the extensions that the initial delay may still get
-	sizeBytes      int             // sum of member.sizeBytes over all members
+	pendingIDs map[string]time.Time
+	// ids of the members that have joined this generation but not sent a Sync
+	unsynced       map[string]bool
+	joinedInDelay  bool          // a member joined during the present initial delay
+	phaseEnd       time.Time     // end of the phase by timeout; zero: no timeout
+	delayRemaining time.Duration // total of the extensions that the initial delay may still get
+	sizeBytes      int           // sum of member.sizeBytes over all members
 }
 
 func (s *State) newGroup(id string) *group {

@@ -222,7 +222,7 @@ func (s *State) replayGroup(now time.Time, key, value []byte) error {
 	g.setPhase(stable)
 	for i := range v.Members {
 		if m := g.byID[v.Members[i].MemberID]; m != nil {
-			// the caller reuses the record's bytes
+			// a copy, because the caller reuses the bytes of the record
 			m.assignment = bytes.Clone(v.Members[i].Assignment)
 			s.answerSync(now, g, m, nil)
 		}

@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/state"
 )
 
-// Errors of requests. internal/handler maps each to a Kafka error code.
+// Errors of requests. Package handler maps each of them to a Kafka error code.
 var (
 	// the errors from package consumer occur in both protocols
 	ErrUnknownMember        = consumer.ErrUnknownMember
@@ -33,7 +33,7 @@ var (
 // Config configures groups. A zero field means the default, which is Kafka's default if Kafka has
 // the setting.
 type Config struct {
-	SessionMin, SessionMax time.Duration // default 6 s and 30 min
+	SessionMin, SessionMax time.Duration // range of session timeouts; default 6 s to 30 min
 	// InitialDelay is the time for which the first rebalance of an empty group waits for more
 	// members. The default is 3 s; a negative value means no delay.
 	InitialDelay     time.Duration

@@ -44,7 +44,7 @@ func (s *Shard[S, K, A]) takeEvents() []event {
 	return events
 }
 
-// handle handles events in order.
+// handle handles events in the order in which they were queued.
 func (s *Shard[S, K, A]) handle(events []event) {
 	for len(events) > 0 {
 		if s.inconsistent || s.ctx.Err() != nil {

@@ -18,7 +18,7 @@ func (r *Runtime[S, K, A]) Find(ctx context.Context, key string) (metadata.Broke
 	if r.opts.Image().Topic(r.opts.Topic.Name) == nil {
 		ctx, cancel := context.WithTimeout(ctx, findTimeout)
 		defer cancel()
-		// another broker may have created the topic first
+		// ErrTopicExists: another broker has created the topic at the same time
 		if _, err := r.opts.Admin.CreateTopic(ctx, r.opts.Topic); err != nil &&
 			!errors.Is(err, metadata.ErrTopicExists) {
 			return metadata.Broker{}, fmt.Errorf("%w: %w", ErrNotAvailable, err)

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// readBytes is the size of one read of the log.
+	// readBytes is the maximum size of one read of the log.
 	readBytes = 4 << 20
-	// batchRecordsBytesMax bounds the decompressed size of a batch.
+	// batchRecordsBytesMax limits the size of the decompressed records of a batch.
 	batchRecordsBytesMax = 128 << 20
 )
 

@@ -61,7 +61,7 @@ type answered[A any] struct {
 	last int64
 }
 
-// dueTimer is the value of a timer entry.
+// dueTimer identifies the shard and the key of a timer, for the timer's goroutine.
 type dueTimer[S Machine[K, A], K comparable, A any] struct {
 	shard *Shard[S, K, A]
 	key   K
