@@ -13,9 +13,9 @@ import (
 type Appended struct {
 	BaseOffset    int64
 	LastOffset    int64
-	LogAppendTime int64 // ms; -1 unless the topic uses LogAppendTime
+	LogAppendTime int64 // ms; -1 if the topic uses CreateTime
 	LogStart      int64
-	Duplicate     bool // the batch was already in the log, at these offsets
+	Duplicate     bool // the batch was already in the log, at the returned offsets
 }
 
 // Append appends one batch like AppendVerified, but without a transaction that was verified with

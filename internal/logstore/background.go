@@ -19,7 +19,7 @@ const (
 	// remove the data of about one interval from a log, and the next start has to scan the data of
 	// about one interval. Both are true as long as the disk keeps up with the appends.
 	flushIntervalDefault = time.Second
-	// backgroundWorkers is the number of logs that are flushed concurrently.
+	// backgroundWorkers is the maximum number of logs that are flushed or closed concurrently.
 	backgroundWorkers = 8
 )
 

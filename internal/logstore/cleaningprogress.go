@@ -11,9 +11,9 @@ import (
 
 // cleaningProgress is the replicated cleaning progress of a partition as far as this log knows it.
 // Each step of the progress is an offset and the time at which this log learned it. No replica
-// holds a record that is older than a tombstone of the same key below that offset (X1, X3). The
-// progress only limits which records a pass may remove, so a pass may use an outdated progress: a
-// step that was valid once stays valid.
+// holds a record that is older than a tombstone of the same key below that offset (cleaner
+// invariants X1 and X3). The progress only limits which records a pass may remove, so a pass may
+// use an outdated progress: a step that was valid once stays valid.
 type cleaningProgress struct {
 	// replicated is the last argument of SetReplicasTombstoneClean: progressUnknown before the
 	// first call, onlyReplica for a log without other replicas.

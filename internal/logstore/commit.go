@@ -88,7 +88,7 @@ func (l *Log) commit() error {
 // syncMeter counts the syncs of a log and the time that they took. Both values only rise.
 type syncMeter struct {
 	count atomic.Int64
-	spent atomic.Int64 // ns of wall clock
+	spent atomic.Int64 // nanoseconds of wall-clock time
 }
 
 func (m *syncMeter) add(took time.Duration) {
@@ -100,7 +100,7 @@ func (m *syncMeter) add(took time.Duration) {
 // next sync of the log then covers everything that was appended during the current one. Its
 // goroutines start when a log is queued and end when the queue is empty.
 type committer struct {
-	// synced is called after each sync of a log, successful or not, without a lock.
+	// synced is called after each sync of a log, even after a failed one. No lock is held then.
 	synced func(*Log)
 	mu     struct {
 		sync.Mutex
@@ -133,7 +133,7 @@ func (c *committer) request(l *Log) {
 	defer c.mu.Unlock()
 	switch {
 	case c.mu.closed:
-		return // closing the store syncs every log
+		return // nothing to do: closing the store syncs every log
 	case c.mu.state[l] == commitRunning:
 		c.mu.state[l] = commitRunningMore
 		return
@@ -144,7 +144,7 @@ func (c *committer) request(l *Log) {
 	c.mu.queue = append(c.mu.queue, l)
 	if c.mu.workers < commitWorkersMax {
 		c.mu.workers++
-		// called under the lock that close acquires, so close waits for this goroutine
+		// Go is called under the lock that close acquires, so close waits for this goroutine too.
 		c.done.Go(c.work)
 	}
 }
@@ -210,7 +210,7 @@ type durableEndCallback = atomic.Pointer[func(PartitionID)]
 // callback.
 func (s *Store) OnDurableEnd(f func(PartitionID)) { s.durableEnd.Store(&f) }
 
-// durableEndChanged calls the callback for a log.
+// durableEndChanged calls the callback of OnDurableEnd for a log.
 func (s *Store) durableEndChanged(l *Log) {
 	if f := s.durableEnd.Load(); f != nil {
 		(*f)(l.id)

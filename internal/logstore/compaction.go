@@ -38,7 +38,7 @@ type Compaction struct {
 	quarantined atomic.Bool
 }
 
-// Values of Sections.TombstonesDue that are not a time.
+// Special values of Sections.TombstonesDue, which otherwise is a time.
 const (
 	TombstonesUnknown = 0 // no pass has run, or its result was lost
 	// the last pass left no tombstone that a later pass can remove
@@ -69,7 +69,7 @@ func (c *Compaction) Truncations() int64 { return c.log.truncations.Load() }
 // Closed reports whether the log is closed.
 func (c *Compaction) Closed() bool { return c.log.list.Load() == nil }
 
-// Stopped reports whether no pass may continue: the log is closed, or its disk failed.
+// Stopped reports whether a running pass must stop, because the log is closed or its disk failed.
 func (c *Compaction) Stopped() bool { return c.Closed() || c.log.fault.Load() != nil }
 
 // Sections returns the sections of the log as it is now; ok is false if the log is closed. It
@@ -86,8 +86,8 @@ func (c *Compaction) Sections(now time.Time) (s Sections, ok bool) {
 	return s, true
 }
 
-// Roll rolls the active segment if it has records, so that a pass may clean them, and returns the
-// log end.
+// Roll rolls the active segment if it contains records, so that a pass may clean these records. It
+// returns the log end.
 func (c *Compaction) Roll() (end int64, err error) { return c.log.rollNow() }
 
 // SetQuarantined sets whether the cleaner skips the log because a pass failed. Only the metrics use
@@ -97,8 +97,8 @@ func (c *Compaction) SetQuarantined(quarantined bool) { c.quarantined.Store(quar
 // FirstDirty returns the first dirty offset.
 func (c *Compaction) FirstDirty() int64 { return c.firstDirty.Load() }
 
-// ResetFirstDirty moves a first dirty offset that is outside the log to the log start, and saves it
-// even if no pass follows (reference I3).
+// ResetFirstDirty corrects a first dirty offset that is outside the log: it becomes the log start,
+// and is saved even if no pass follows (cleaner invariant I3).
 func (c *Compaction) ResetFirstDirty() {
 	was := c.firstDirty.Load()
 	within := firstDirtyWithin(was, c.log.logStart.Load(), c.log.logEnd.Load())
@@ -115,7 +115,7 @@ func (c *Compaction) ResetFirstDirty() {
 
 // setFirstDirty sets the first dirty offset and writes cleaner-offset-checkpoint. It returns the
 // error of the write. The offset in memory changes even if the write fails. After a crash, a pass
-// then cleans the same section once more, which changes nothing (I38).
+// then cleans the same section once more, which changes nothing (cleaner invariant I38).
 func (c *Compaction) setFirstDirty(offset int64) error {
 	c.firstDirty.Store(offset)
 	return c.log.env.saveCheckpoints()
@@ -153,7 +153,8 @@ func (c *Compaction) setCleaned(truncations int64, stats clean.Stats) error {
 // tombstone and marker below the offset until one retention time after the first call with an
 // offset above it. Without this rule, this replica could remove a tombstone while another replica
 // still holds an older record of the same key. A consumer would read that record again after the
-// other replica becomes the leader, or when the consumer continues at the other replica (X1, X3).
+// other replica becomes the leader, or when the consumer continues at the other replica (cleaner
+// invariants X1 and X3).
 //
 // The offset may be lower than before when a replica was added, or while a new leader does not know
 // the progress of all replicas.
@@ -191,7 +192,8 @@ func (c *Compaction) TombstoneClean() int64 {
 	return max(c.log.logStart.Load(), min(c.tombstoneClean.Load(), c.firstDirty.Load()))
 }
 
-// tombstonesDue returns the value of Sections.TombstonesDue.
+// tombstonesDue returns the time from which the log needs a pass for its tombstones; see
+// Sections.TombstonesDue.
 func (c *Compaction) tombstonesDue() int64 {
 	return c.progress.due(c.horizon.Load(), c.Settings().TombstoneRetention)
 }

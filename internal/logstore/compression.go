@@ -50,7 +50,7 @@ type compressionKind struct {
 // compressionSum holds the counters of one compressionKind. Its values only rise.
 type compressionSum struct {
 	in, out int64         // bytes of records before and after compression
-	spent   time.Duration // wall clock
+	spent   time.Duration // wall-clock time
 }
 
 // at returns compress.To wrapped with a measurement for the site. The wrapper holds the lock only

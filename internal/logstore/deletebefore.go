@@ -34,7 +34,8 @@ func (l *Log) DeleteBefore(offset int64) error {
 	// checkpoints also contain the first dirty offset, which the log start may have passed.
 	if within := firstDirtyWithin(l.compaction.firstDirty.Load(), l.LogStart(),
 		l.LogEnd()); within != l.compaction.firstDirty.Load() {
-		l.compaction.firstDirty.Store(within) // reference I3
+		// the first dirty offset must be within the log (cleaner invariant I3)
+		l.compaction.firstDirty.Store(within)
 	}
 	if err := l.env.saveCheckpoints(); err != nil {
 		return fmt.Errorf("%w: save the log start: %w", ErrStorage, err)
@@ -42,8 +43,8 @@ func (l *Log) DeleteBefore(offset int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.stopped != nil {
-		// The directory of a closed log may belong to another log by now. The next start removes
-		// the old leader epochs.
+		// The log has stopped. If it was closed, its directory may belong to another log by now, so
+		// no file is written. The next start removes the old leader epochs.
 		return nil
 	}
 	return l.epochs.truncateFront(l.logStart.Load())

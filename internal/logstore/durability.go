@@ -30,7 +30,7 @@ type durability struct {
 // unsealed is a rolled segment that is not sealed yet.
 type unsealed struct {
 	segment *handle
-	end     int64 // base of the next segment
+	end     int64 // end offset, which is the base offset of the next segment
 	// state is the encoded producer state as of end; nil for a segment that recovery found, because
 	// recovery no longer has the producer state as of end.
 	state []byte

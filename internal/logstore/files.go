@@ -19,7 +19,7 @@ const (
 	deletedSuffix = ".deleted"
 )
 
-// snapshotSuffix is the extension of a producer snapshot, <offset>.snapshot.
+// snapshotSuffix is the extension of a producer snapshot file, <offset>.snapshot.
 const snapshotSuffix = ".snapshot"
 
 // indexKinds are the extensions of the files that belong to a .log file and can be rebuilt from it.
@@ -27,7 +27,7 @@ const snapshotSuffix = ".snapshot"
 var indexKinds = []string{segment.IndexExtension, segment.TimeIndexExtension,
 	segment.TxnIndexExtension, segment.KeysExtension, segment.DeadExtension, keys.SpoolExtension}
 
-// segmentFile is a parsed file name.
+// segmentFile is the parsed name of a file that belongs to a segment or is a producer snapshot.
 type segmentFile struct {
 	name   string
 	base   int64

@@ -128,7 +128,7 @@ func (l *Log) noteCheckpointed(recoveryPoint int64) {
 	}
 }
 
-// checkpointState returns the values of this log for the checkpoint files.
+// checkpointState returns the values that the checkpoint files store for this log.
 func (l *Log) checkpointState() checkpointState {
 	l.mu.Lock()
 	defer l.mu.Unlock()

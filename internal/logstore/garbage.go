@@ -20,9 +20,9 @@ type Garbage struct {
 	// Known is false if only a pass can compute the garbage, because some segment has no key
 	// sidecar and will not get one.
 	Known bool
-	Exact bool // the bytes were counted by a pass, not estimated
+	Exact bool // true if a pass counted the bytes; false if they are estimated
 	Bytes int64
-	Error float64 // maximum error of the estimated share of garbage, 0..1
+	Error float64 // maximum error of Bytes as a share of the log, 0 to 1
 }
 
 // ErrSidecarsMissing is returned by EstimateGarbage if a key sidecar that the estimate needs is not

@@ -24,7 +24,7 @@ type leaderEpochs struct {
 // load returns the current epochs.
 func (e *leaderEpochs) load() leaderepoch.Cache { return *e.cache.Load() }
 
-// latest returns the newest epoch, which appends write into their batches.
+// latest returns the latest epoch, which a leader's appends write into their batches.
 func (e *leaderEpochs) latest() int32 { return e.load().Latest() }
 
 // save durably writes the epochs next to the file, and then replaces the current epochs.

@@ -18,11 +18,12 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Errors of a Log's methods, besides those of record.Validate.
+// Errors of the methods of Log, besides the errors of record.Validate. Each comment names the
+// methods that return the error, and the reason.
 var (
 	// Read: the offset is below the log start or above the limit of the read
 	ErrOffsetOutOfRange = errors.New("offset out of range")
-	// Append: a batch never spans two segments
+	// Append: the batch is larger than a segment, and a batch never spans two segments
 	ErrBatchTooLarge = errors.New("batch larger than a segment")
 	// Append: the log contains a later epoch of the producer (KIP-98)
 	ErrInvalidProducerEpoch = producer.ErrInvalidEpoch
@@ -35,9 +36,9 @@ var (
 	ErrCoordinatorFenced = producer.ErrCoordinatorFenced
 	// Lead: the log already has a later leader epoch
 	ErrFencedLeaderEpoch = errors.New("fenced leader epoch")
-	// the disk failed; wrapped with the cause
+	// all methods: the disk failed; the error also wraps the cause
 	ErrStorage = errors.New("storage error")
-	// after Store.Close or Store.Release
+	// all methods: the log was closed by Store.Close or Store.Release
 	ErrClosed = errors.New("log is closed")
 	// Append: the log is a follower, that is between Follow and the next Lead
 	ErrFollows = errors.New("log follows another replica")
@@ -76,8 +77,8 @@ type Log struct {
 	// unsynced is the number of bytes that were appended after the last flush, or after the last
 	// sync that was requested because this number was too large.
 	unsynced atomic.Int64
-	// syncs counts commits and flushes that had something to sync, including the seals of rolled
-	// segments. Only the metrics use it.
+	// syncs counts the syncs of commits and flushes, including the seals of rolled segments. Only
+	// the metrics use it.
 	syncs  syncMeter
 	epochs leaderEpochs
 	// files executes the file operations on segments. snapshots are the producer snapshots in the
@@ -112,7 +113,7 @@ type Log struct {
 		producers producer.State
 		// of appends that fail without stopping the log, such as on a full disk
 		appends    outage.State
-		background outage.State // of flush, roll and retention
+		background outage.State // of failed flushes, rolls and retention
 		// firstAppend is the time at which the first batch was appended to the active segment;
 		// after a restart it may be a later time. It is zero while the segment is empty.
 		firstAppend time.Time
@@ -128,7 +129,7 @@ type environment struct {
 	fs       vfs.FS
 	segments segment.Config // shared by all logs, and so are the open files
 	logger   *slog.Logger
-	// failed reports that the log stopped; it does not block.
+	// failed reports to the store that the log has stopped. It does not block.
 	failed func(PartitionID, error)
 	// saveCheckpoints is Store.save. It acquires Store.saving and then Log.mu, so its caller holds
 	// no lock of the log.

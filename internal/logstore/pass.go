@@ -215,7 +215,8 @@ func (c *Compaction) keysForPass(ctx context.Context, s *segment.Segment, how cl
 // clean.Job.Lineage.
 func (c *Compaction) epochBelow(offset int64) uint64 { return uint64(c.log.EpochAt(offset - 1)) }
 
-// producers returns the last batch of each active producer, which a pass keeps (I25).
+// producers returns the last batch of each active producer, which a pass keeps (cleaner invariant
+// I25).
 func (c *Compaction) producers() map[int64]clean.Producer {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
@@ -235,7 +236,7 @@ type passView struct {
 	// the segments in [log start, Bound), ascending, never the active one
 	segments  []*segment.Segment
 	producers map[int64]clean.Producer
-	aborted   []segment.AbortedTxn // transactions that begin below Bound and end above it
+	aborted   []segment.AbortedTxn // aborted transactions that begin below Bound and end above it
 	release   func()
 }
 

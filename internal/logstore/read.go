@@ -70,7 +70,7 @@ func (l *Log) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, 
 // that cleaning left without records. Such a batch still contains sequence numbers of its producer,
 // and a replica without the batch would accept a repeated batch as a new one.
 func (l *Log) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice, error) {
-	limit := l.logEnd.Load() // before the list, as in Read
+	limit := l.logEnd.Load() // loaded before the list for the same reason as in Read
 	list := l.acquire()
 	if list == nil {
 		return nil, ErrClosed

@@ -321,7 +321,9 @@ func (r *recovery) scan(bases []int64) error {
 // already includes a batch below producersAt. If visit applied that batch again, the producer would
 // be reset to an older sequence number, and its next batch would be rejected as out of order.
 func (r *recovery) visit(b record.Batch) error {
-	if r.onDisk == nil || b.LastOffset() >= r.saved.logStart { // see verifyEpochs
+	// Batches below the log start are ignored, because a truncation may have removed their epochs
+	// from the epoch file.
+	if r.onDisk == nil || b.LastOffset() >= r.saved.logStart {
 		r.epochs = r.epochs.Assign(b.LeaderEpoch(), r.batchEnd)
 	}
 	r.batchEnd = b.NextOffset()

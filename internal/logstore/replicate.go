@@ -103,7 +103,8 @@ func (l *Log) followLocked(b record.Batch, from int64, config *config, now time.
 // EndOffsetFor returns the result of an OffsetForLeaderEpoch request (KIP-101, KIP-279); see
 // leaderepoch.Cache.EndOf.
 func (l *Log) EndOffsetFor(epoch int32) (found int32, end int64) {
-	// The log end is loaded first: an epoch that starts meanwhile starts at or above it.
+	// The log end is loaded before the epochs. An epoch that starts between the two loads starts at
+	// or above the loaded log end.
 	logEnd := l.logEnd.Load()
 	return l.epochs.load().EndOf(epoch, logEnd)
 }

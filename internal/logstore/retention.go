@@ -11,7 +11,7 @@ import (
 
 // segmentInfo holds the properties of a segment that retention uses.
 type segmentInfo struct {
-	end       int64 // base of the next segment
+	end       int64 // end offset, which is the base offset of the next segment
 	sizeBytes int64
 	// ms; the largest timestamp, or the modification time if no batch has a timestamp
 	newest int64
@@ -19,9 +19,10 @@ type segmentInfo struct {
 
 // logInfo holds the properties of a log that retention uses.
 type logInfo struct {
-	logStart      int64 // segments that end at or below it are deleted whatever the policy
+	// segments that end at or below the log start are deleted whatever the policy
+	logStart      int64
 	highWatermark int64
-	sizeBytes     int64 // of all segments, including the active one
+	sizeBytes     int64 // size of all segments, including the active one
 }
 
 // countExpired returns the number of segments at the front of the log that are to be deleted.

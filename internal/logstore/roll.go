@@ -15,8 +15,8 @@ import (
 func rollBefore(active *segment.Segment, b record.Parts, config *config) bool {
 	size := active.SizeBytes()
 	if size == 0 {
-		// A batch of any size fits into an empty segment, and there cannot be a second segment with
-		// the same base.
+		// A batch of any size fits into an empty segment. A roll would create a second segment with
+		// the same base offset.
 		return false
 	}
 	if size > config.settings.SegmentBytes-int64(b.SizeBytes()) || !active.Fits(b) {

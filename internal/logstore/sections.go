@@ -25,7 +25,7 @@ type Sections struct {
 	LogStart   int64
 	FirstDirty int64
 	// Bound is the cleanable bound: the base offset of the first segment that cannot be cleaned
-	// (reference I2).
+	// (cleaner invariant I2).
 	Bound      int64
 	CleanBytes int64
 	DirtyBytes int64
@@ -44,7 +44,7 @@ type Sections struct {
 	TombstonesDue int64
 }
 
-// DirtyRatio returns Kafka's dirty ratio, 0 to 1 (reference I4).
+// DirtyRatio returns Kafka's dirty ratio, 0 to 1 (cleaner invariant I4).
 func (s Sections) DirtyRatio() float64 {
 	if s.CleanBytes+s.DirtyBytes == 0 {
 		return 0
@@ -56,7 +56,7 @@ func (s Sections) DirtyRatio() float64 {
 type cleanableLimits struct {
 	logStart int64
 	// lastStable is the last stable offset. Records above it are not cleaned, because their
-	// transaction may still be aborted (I2).
+	// transaction may still be aborted (cleaner invariant I2).
 	lastStable int64
 	// replicated is the high watermark. Between lastStable and replicated an open transaction
 	// blocks cleaning.
@@ -87,11 +87,11 @@ func (c *Compaction) limits() (*segmentList, cleanableLimits) {
 
 // divide computes the sections of a log, and returns the handles of the segments below the bound.
 // No segment is divided between two sections. The whole segment that contains firstDirty is dirty,
-// as in Kafka's ratio (I4).
+// as in Kafka's ratio (cleaner invariant I4).
 //
-// The bound is the base offset of the first blocked segment (I2). Every later segment is blocked
-// for the same reason, because a record above a blocked segment must not supersede a record below
-// it.
+// The bound is the base offset of the first blocked segment (cleaner invariant I2). Every later
+// segment is blocked for the same reason, because a record above a blocked segment must not
+// supersede a record below it.
 func divide(handles []*handle, limits cleanableLimits, settings *topicconfig.Settings,
 	now time.Time) (s Sections, cleanable []*handle) {
 	s = Sections{LogStart: limits.logStart, Blocked: map[string]int64{}}
@@ -147,7 +147,7 @@ func blockedBy(handles []*handle, i int, dirty bool, limits cleanableLimits,
 	case end > limits.lastStable:
 		return BlockedTransaction
 	case end > limits.end:
-		return BlockedActive // the segment was just rolled, and is not sealed yet
+		return BlockedActive // the segment was rolled a short time ago, and is not sealed yet
 	case dirty && lag > 0 && handles[i].lastWritten() > now.Add(-lag).UnixMilli():
 		return BlockedMinLag
 	}
@@ -184,8 +184,8 @@ func recordsIn(h *handle) int64 {
 	return h.SizeBytes() / recordBytesGuess
 }
 
-// firstDirtyWithin returns firstDirty, or the log start if firstDirty is outside the log (reference
-// I3).
+// firstDirtyWithin returns firstDirty, or the log start if firstDirty is outside the log (cleaner
+// invariant I3).
 func firstDirtyWithin(firstDirty, logStart, logEnd int64) int64 {
 	if firstDirty < logStart || firstDirty > logEnd {
 		return logStart

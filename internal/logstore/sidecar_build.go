@@ -281,7 +281,7 @@ func (s *sidecars) next(now time.Time) (h *handle, missing bool) {
 		}
 		state := h.sidecarState()
 		if state == nil {
-			continue // the disk failed
+			continue // load has failed because of a disk error
 		}
 		switch pays := keepsSidecar(state.logBytes, state.records); {
 		case state.digest == 0 && pays && now.After(state.retry):
@@ -316,7 +316,7 @@ const sidecarRecordBytesMin = 100
 
 // keepsSidecar reports whether a segment's sidecar is kept after the pass for which it was built.
 // The entry of a record in the sidecar has about 18 bytes. This is little compared with a record of
-// one kilobyte, but half the size of a record of forty bytes (reference F11).
+// one kilobyte, but half the size of a record of forty bytes (cleaner invariant F11).
 func keepsSidecar(logBytes int64, records int) bool {
 	return logBytes >= sidecarRecordBytesMin*int64(records)
 }

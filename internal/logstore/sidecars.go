@@ -28,7 +28,7 @@ type sidecars struct {
 	log      sidecarLog
 	fs       vfs.FS
 	dir      string
-	logger   *slog.Logger // with the partition
+	logger   *slog.Logger // adds the partition to each line
 	maintain sync.Locker  // Log.maintain
 	mu       sync.Locker  // Log.mu, which guards spools
 

@@ -17,9 +17,9 @@ import (
 // of their segments are built from a scan of the segment instead.
 const spoolsMax = 4
 
-// spools holds the keys of the segments that this process has appended to: one spool for the active
-// segment and one for each rolled segment that has no sidecar yet. Log.mu guards all fields but
-// fault.
+// spools contains the collected keys of the segments that this process has appended to. There is
+// one spool for the active segment, and one for each rolled segment that has no sidecar yet. Log.mu
+// guards all fields except fault.
 type spools struct {
 	fs  vfs.FS
 	dir string
@@ -79,7 +79,7 @@ func (s *spools) appendLocked(active *handle, salt keys.Salt, b record.Parts,
 	position := active.SizeBytes() - int64(b.SizeBytes())
 	if s.active == nil {
 		if position != 0 {
-			return // the earlier keys of this segment are unknown
+			return // the keys of the segment's earlier batches are unknown, so no spool is possible
 		}
 		name := filepath.Join(s.dir, segment.Name(active.Base(), keys.SpoolExtension, ""))
 		s.active = keys.NewSpool(s.fs, name, active.Base(), salt)

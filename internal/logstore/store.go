@@ -85,15 +85,16 @@ type Store struct {
 	changes sync.Mutex // one Create, Release or Close at a time
 	saving  struct {
 		sync.Mutex
-		written map[string]string // checkpoint file -> its content on disk
+		written map[string]string // key: name of a checkpoint file; value: its content on disk
 	}
 	mu struct {
 		sync.Mutex
-		closed   bool
-		logs     map[PartitionID]*Log
-		offline  map[PartitionID]offline // directories whose log could not be opened
-		failures []failure               // for Options.Failed
-		released []string                // directories to be deleted
+		closed  bool
+		logs    map[PartitionID]*Log
+		offline map[PartitionID]offline // directories whose log could not be opened
+		// logs that stopped and were not reported to Options.Failed yet
+		failures []failure
+		released []string // names of the directories that are to be deleted
 		// checkpoints tracks failures to write the checkpoints in the background.
 		checkpoints outage.State
 		// reopened are the partitions whose retained log was reopened, or whose release was
@@ -101,7 +102,8 @@ type Store struct {
 		reopened map[PartitionID]bool
 	}
 
-	wake chan struct{} // signals that failures or released is not empty; buffered 1
+	// receives a value when failures or released is not empty; its buffer has 1 element
+	wake chan struct{}
 	stop chan struct{}
 	done chan struct{}
 }

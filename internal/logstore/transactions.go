@@ -14,7 +14,7 @@ import (
 // Verified is an argument of AppendVerified; see package producer.
 type Verified = producer.Verified
 
-// EndTxn is the argument of AppendControl, see package producer.
+// EndTxn is an argument of AppendControl; see package producer.
 type EndTxn = producer.EndTxn
 
 // AppendControl appends the marker that ends a producer's transaction. It also appends the marker
@@ -70,7 +70,8 @@ func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 // append that waits for the disk. The mutex is acquired after Log.mu.
 type stability struct {
 	sync.Mutex
-	// undecided is the first offset of the oldest open transaction, math.MaxInt64 if none is open.
+	// undecided is the first offset of the oldest open transaction, math.MaxInt64 if no transaction
+	// is open.
 	undecided int64
 	// decided are the ended transactions whose marker was at or above the high watermark at the
 	// last change. They are sorted by both of their offsets. A transaction that is added replaces

@@ -145,7 +145,7 @@ func (t *truncation) fillGap(to int64) error {
 // pendingTruncation is an announced truncation: before any record is removed, the checkpoints
 // already describe the log as it will be after the truncation.
 type pendingTruncation struct {
-	end int64 // the new log end: the end of a batch, or the base of an empty segment
+	end int64 // new log end: the end of a batch, or the base offset of an empty segment
 	// leader epochs that start at or above this offset are removed; it is above end if there is an
 	// offset gap at end
 	epochsFrom int64

@@ -144,7 +144,8 @@ func (t *truncation) replaceByHead(fresh *handle) error {
 	if err := l.files.finishSwap(sources, copied); err != nil {
 		return errors.Join(err, closeSegments(copied))
 	}
-	if err := head.Truncate(end); err != nil { // removes nothing, and makes the segment writable
+	// Truncate removes no batch here, but it makes the sealed segment writable again.
+	if err := head.Truncate(end); err != nil {
 		return err
 	}
 	l.mu.Lock()
