@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# bench-brokers.sh measures one broker of each kind, alternating, on one machine and under the same
+# bench-brokers.sh measures one broker of each kind, in turn, on one machine and with the same
 # client (`heartwood bench`): the CPU time of broker and client per gigabyte, the throughput, and
-# the latencies at a rate that all kinds can sustain. docs/bench/brokers.md has the results.
+# the latencies at a rate that all kinds can sustain. docs/bench/brokers.md contains the results.
 #
-#   ours     heartwood dev
-#   copying  the same, but fetched ranges are read and written instead of sent with sendfile (one
-#            constant, changed by a build overlay)
-#   kafka    Apache Kafka from the jars in KAFKA_LIB; skipped without it
+#   ours     heartwood dev (this repository)
+#   copying  heartwood dev that reads and writes fetched ranges instead of sending them with
+#            sendfile; a build overlay changes the constant sendfileWorks
+#   kafka    Apache Kafka from the jars in directory KAFKA_LIB; skipped if KAFKA_LIB is not set
 #
-# Every kind acknowledges what is in the page cache of one replica. Each broker starts with an empty
-# directory, is warmed up with a tenth of the records, and is stopped by its pid.
+# Every kind acknowledges records when they are in the page cache of one replica. Each broker starts
+# with an empty directory, is warmed up with a tenth of the records, and is stopped by its pid.
 #
 # DIR=tmp/bench-brokers TURNS=3 RECORDS=1000000 BYTES=1000 CODEC=none RATE=5000 RATED=20s PORT=31192
 # KINDS="ours copying kafka" KAFKA_LIB=
@@ -75,7 +75,7 @@ P
   echo "the broker did not listen within 60 s" >&2; exit 1
 }
 
-# ticks prints the CPU time of the broker's process so far, in clock ticks (100 per second).
+# ticks prints the CPU time that the broker has used, in clock ticks (100 per second).
 ticks() { awk '{print $14 + $15}' "/proc/$pid/stat"; }
 field() { sed -n "s/.*\"$2\": *\([0-9.]*\).*/\1/p" "$1" | head -1; }
 

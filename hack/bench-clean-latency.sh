@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# bench-clean-latency.sh measures the latency of produce requests while the cleaner works, and
-# without it: docs/bench/cleaner.md. It runs one broker (`heartwood dev`) with a topic to clean,
-# which has PARTITIONS partitions and RECORDS records of 1 KB over KEYS keys in total, and a
-# compacted topic that receives RATE records per second with acks=all. For each partition it
-# measures once without cleaning (for as long as the last clean took) and once during `heartwood
-# clean --partition`. It prints the medians.
+# bench-clean-latency.sh measures the latency of produce requests with and without a running pass of
+# the cleaner, for docs/bench/cleaner.md. It runs one broker (`heartwood dev`) with two compacted
+# topics. Topic big is cleaned: it has PARTITIONS partitions, and RECORDS records of 1 KB with KEYS
+# keys in total. Topic live receives RATE records per second with acks=all, whose latencies are
+# measured. For each partition of big, the script measures once without cleaning, for as long as the
+# previous clean took, and once during `heartwood clean --partition`. It prints the medians.
 #
 # DIR=tmp/bench-latency PARTITIONS=5 RECORDS=3000000 KEYS=500000 RATE=1000 PORT=19092
-# It takes some 4 minutes and 4 GB.
+# The script takes about 4 minutes and 4 GB of disk space.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 dir=${DIR:-tmp/bench-latency}; port=${PORT:-19092}; partitions=${PARTITIONS:-5}
@@ -49,7 +49,7 @@ grep -q ^ready "$dir/dev.log" || { cat "$dir/dev.log" >&2; exit 1; }
 
 measure() { "$dir/cleanlatency" -broker "$broker" "$@"; }
 measure -topic big -records "${RECORDS:-3000000}" -keys "${KEYS:-500000}" -rate 0 > /dev/null
-sleep 5 # until the background work of the load is done
+sleep 5 # time for the background work of the broker after the load, such as syncs
 seconds=5
 for partition in $(seq 0 $((partitions - 1))); do
   without=$(measure -topic live -rate "${RATE:-1000}" sleep $seconds)

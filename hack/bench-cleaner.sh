@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
-# bench-cleaner.sh measures the cleaner alone, on whole logs, and Apache Kafka's cleaner if
-# available. docs/bench/cleaner.md and docs/zendesk.md have the results.
+# bench-cleaner.sh measures the cleaner without a broker, on complete logs, and Apache Kafka's
+# cleaner if available. docs/bench/cleaner.md and docs/zendesk.md contain the results.
 #
-# Logs are created once, by hack/keyedlog, and kept in DIR. Each run cleans a clone: data files are
-# hard links, because neither cleaner writes to a sealed one; all other files are copies. The
-# cleaners alternate, and may use the same amount of memory:
-#   live      Heartwood, with the key sidecars that a broker would have built before, and 20 % of
-#             garbage left, the default for topics
-#   live-all  the same, with no garbage left
-#   offline   Heartwood, with only the data files and Kafka's indexes; no garbage left
-#   kafka     Kafka's cleaner, on a directory that is byte for byte that of offline
+# Logs are created once, by hack/keyedlog, and kept in DIR. Each run cleans a clone of a log. Sealed
+# data files are hard links in the clone, because neither cleaner writes to them; all other files
+# are copies. The cleaners take turns, and may use the same amount of memory:
+#   live      Heartwood, with existing key sidecars, as on a broker; the pass may leave 20 %
+#             garbage, which is the default for topics
+#   live-all  Heartwood, with existing key sidecars; the pass removes all garbage
+#   offline   Heartwood, without key sidecars; the pass removes all garbage
+#   kafka     Kafka's cleaner, on the same files as offline
 #
 # KAFKA names an executable that cleans a directory with Apache Kafka's own cleaner, called as
 #   $KAFKA tool isolated-cleaner clean --dir DIR --dedupe BYTES --segment-bytes BYTES
-# It has to call Cleaner.clean() until nothing is dirty, as a cleaner thread does, and to print a
-# line that begins with TOTAL and contains passes= rchar_MB= wchar_MB= (of 2^20 bytes) cpu_s=
-# wall_s= end_MB= for the cleaning alone. With KAFKA the set "kafka" exists too: `$KAFKA tool
-# isolated-cleaner gen` writes it.
+# It must call Cleaner.clean() until nothing is dirty, as a cleaner thread does. Then it must print
+# a line that begins with TOTAL and contains passes= rchar_MB= wchar_MB= (of 2^20 bytes) cpu_s=
+# wall_s= end_MB=, measured for the cleaning only. If KAFKA is set, there is also a set "kafka",
+# which `$KAFKA tool isolated-cleaner gen` writes.
 #
 # DIR=tmp/bench-cleaner REPS=3 SETS="z3 z12 random u100 u5k u5kz" RESULTS= KAFKA=
-# It takes about half an hour and 15 GB with Kafka.
+# With Kafka, the script takes about half an hour and 15 GB of disk space.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 dir=${DIR:-tmp/bench-cleaner}; segment=$((64 << 20)); kafka=${KAFKA:-}
@@ -31,8 +31,9 @@ if [ -z "${HEARTWOOD:-}" ]; then
 fi
 go build -o "$dir/keyedlog" ./hack/keyedlog
 
-# spec NAME prints: records keys size order codec memory. With the memory of z3 and z12, Kafka's map
-# (24 bytes per key, filled to 0.9) holds a third and a twelfth of the keys.
+# spec NAME prints the parameters of a set: records keys size order codec memory. With the memory of
+# z3, Kafka's map (24 bytes per key, load factor 0.9) has space for a third of the keys; with that
+# of z12, for a twelfth.
 spec() { case $1 in
   u100) echo 10000000 1000000 100 uniform none 134217728;;
   u5k) echo 1000000 500000 5120 uniform none 134217728;;
@@ -62,7 +63,8 @@ make_log() {
   echo "$log/t-0"
 }
 
-# clone LOG KIND creates DIR/run/t-0, with Heartwood's own files only for live.
+# clone LOG KIND clones a log to DIR/run/t-0. Only the kinds live and live-all get files that Kafka
+# does not have, such as key sidecars.
 clone() {
   local log=$1 kind=$2 f active
   rm -rf "$dir/run"; mkdir -p "$dir/run/t-0"; active=$(ls "$log"/*.log | tail -1)
@@ -76,14 +78,15 @@ clone() {
   done
 }
 
+# busy prints the CPU time that all processes of the machine have used, in seconds.
 busy() { awk '/^cpu /{print ($2+$3+$4+$7+$8)/100}' /proc/stat; }
-# moved prints the bytes read and written by this shell and the processes that it has waited for.
+# moved prints the bytes read and written by this shell and the processes for which it has waited.
 moved() { awk '/^rchar/{r=$2}/^wchar/{w=$2}END{print r, w}' /proc/$$/io; }
 field() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p" <<< "$2"; }
 total() { tr '\t' '\n' <<< "$2" | sed -n "s/^$1=//p"; }
 
-# measure NAME KIND REP prints one line: set, cleaner, passes, MB read, MB written, CPU s, wall s,
-# MB left, cores kept busy by other processes.
+# measure NAME KIND REP runs a cleaner and prints one line: set, cleaner, repetition, passes, MB
+# read, MB written, CPU s, wall s, MB left, and the number of cores that other processes kept busy.
 measure() {
   local name=$1 kind=$2 memory log out line busy_before busy_after r0 w0 r1 w1 left garbage=0
   [ "$kind" != live ] || garbage=20

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# bench-failover.sh measures how long writes with acks=all are unavailable when a broker is killed
-# or stopped, or when brokers are killed one after the other: a thousand partitions on three
-# brokers, each a process of its own. docs/bench/failover.md has the results.
+# bench-failover.sh measures how long partitions accept no writes with acks=all after a broker is
+# killed or stopped, or while brokers are killed one after the other. The cluster has a thousand
+# partitions on three brokers in separate processes. docs/bench/failover.md contains the results.
 #
-# It starts one `heartwood dev --processes` and stops it by its pid; the brokers stop with it. It
-# ends after LIMIT seconds at the latest.
+# The script starts `heartwood dev --processes` and stops it by its pid, which also stops the
+# brokers. It ends after at most LIMIT seconds.
 #
 # DIR=tmp/bench-failover PARTITIONS=1000 LOADED=30 FAULTS=kill,term,turns PORT=31092 LIMIT=420
 # KILLS=3 LOG_LEVEL=warn HEARTWOOD= ALONE=
 #
-# With ALONE=1 each loaded partition has a client of its own. Otherwise they share one client, and a
-# response waits for the slowest partition of its request.
+# With ALONE=1, each partition under load has a separate client. Otherwise all of them share one
+# client, whose requests contain several partitions, so a response waits for the slowest of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 dir=${DIR:-tmp/bench-failover}; partitions=${PARTITIONS:-1000}; port=${PORT:-31092}

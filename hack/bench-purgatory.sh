@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # bench-purgatory.sh runs `heartwood bench purgatory` for docs/bench/purgatory.md, writes the
-# picture next to that page, and prints the tables. On a machine without other work a repetition
+# picture next to that page, and prints the tables. On a machine without other load, a repetition
 # takes about 15 minutes. A kind may include a GOGC setting: purgatory@400 runs with GOGC=400. For a
 # comparison with Kafka, KAFKA names a file with a line
 #   {"case":"low","kind":"kafka","requests":1000000,"target_rate":105000,"achieved_rate":105000.0,
 #    "cpu_seconds":4.0}
-# (unwrapped) for each run of its TestPurgatoryPerformance with the same requests, timeout, sizes
-# and percentiles.
+# (on one line) for each run of Kafka's TestPurgatoryPerformance with the same number of requests,
+# timeout, sizes and percentiles.
 #
 # REPS=3 REQUESTS=1000000 RATES="25000 40000 105000 400000 1000000 0" KINDS="baseline purgatory"
 set -euo pipefail
@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 results=${RESULTS:-$(mktemp)}
 : > "$results"
 CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/heartwood ./cmd/heartwood
-# The kinds alternate, so that a slow minute of the machine affects all of them.
+# The kinds take turns, so that a temporary slowdown of the machine affects all of them.
 for _ in $(seq "${REPS:-3}"); do
   for rate in ${RATES:-25000 40000 105000 400000 1000000 0}; do
     for kind in ${KINDS:-baseline purgatory}; do

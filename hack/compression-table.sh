@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# compression-table.sh prints the table of docs/compression.md: each codec and level, three batch
-# sizes; ratio, and MB per second of CPU time for writing and reading. HEARTWOOD: the binary
-# (bin/heartwood). MB: raw megabytes for a fast codec; slow codecs use less. DIR: directory for
-# logs.
+# compression-table.sh prints the table of docs/compression.md. For each codec and level, and for
+# three batch sizes, it contains the compression ratio and the MB per second of CPU time for writing
+# and reading. Variables: HEARTWOOD is the binary (default bin/heartwood), MB the size of the
+# uncompressed data for a fast codec (slow codecs use less), DIR the directory for logs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 heartwood=${HEARTWOOD:-bin/heartwood}
 mb=${MB:-64}
 shapes=("16384 1000" "65536 1000" "1048576 5000")
 
-# cell CODEC LEVEL BATCH RECORD MB prints "ratio | in | out".
+# cell CODEC LEVEL BATCH-BYTES RECORD-BYTES MB prints "ratio | in | out".
 cell() {
   local level=(); [ "$2" = - ] || level=(--level "$2")
   "$heartwood" bench append --codec "$1" "${level[@]}" --batch-bytes "$3" --record-bytes "$4" \

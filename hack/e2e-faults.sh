@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# e2e-faults.sh stops and starts parts of a Kubernetes cluster, for `make e2e
-# FAULTS=hack/e2e-faults.sh`. It works for a cluster whose nodes are processes of this machine, each
-# part with a file NAME.pid in the directory PIDS: apiserver, kubelet-NODE, containerd-NODE. Another
-# cluster needs another script with the same commands.
+# e2e-faults.sh stops and starts parts of a Kubernetes cluster: make e2e FAULTS=hack/e2e-faults.sh
+# The parts must be processes of this machine: apiserver, and for each node kubelet-NODE and
+# containerd-NODE. Directory PIDS must contain a file NAME.pid for each of them. For another kind of
+# cluster, write another script with the same commands.
 #
 #   kill-container ID            kills all processes of a container (SIGKILL)
 #   kubelet-stop NODE            kills a kubelet; its pods continue to run
-#   kubelet-start NODE
+#   kubelet-start NODE           starts it again
 #   power-off NODE               kills a kubelet, its container runtime and its pods
-#   power-on NODE
+#   power-on NODE                starts the container runtime and the kubelet again
 #   apiserver-stop               kills the API server
-#   apiserver-start
+#   apiserver-start              starts it again
 set -euo pipefail
 : "${PIDS:?the directory with the pid files}"
 
-# remember NAME saves the command line and the output file of a process, for start.
+# remember NAME saves the command line and the output file of a part, which function start uses.
 remember() {
   local pid
   pid=$(cat "$PIDS/$1.pid")
@@ -22,8 +22,8 @@ remember() {
   readlink "/proc/$pid/fd/1" > "$PIDS/$1.output"
 }
 
-# await_exit PID... waits until the processes have exited, possibly as zombies: then their ports are
-# free. A zombie with further threads still exits, and holds its ports.
+# await_exit PID... waits until the processes have exited and so released their ports. A zombie
+# counts as exited, unless other threads of it are still exiting: then it still holds its ports.
 await_exit() {
   local pid
   for pid in "$@"; do
@@ -34,7 +34,7 @@ await_exit() {
   done 2> /dev/null
 }
 
-# kill_parts NAME... kills the processes of these parts, and the pids in EXTRA.
+# kill_parts NAME... kills the processes of these parts, and the processes whose pids are in EXTRA.
 kill_parts() {
   local name pids
   read -r -d '' -a pids <<< "${EXTRA-}" || true
@@ -61,8 +61,8 @@ family() {
   for child in $(cat "/proc/$1/task/"*/children 2> /dev/null); do family "$child"; done
 }
 
-# shims NODE prints the processes of a node's containers. It finds them by their shims, whose
-# command lines name the node's container runtime.
+# shims NODE prints the pids of a node's container processes. It finds them as descendants of the
+# containerd shims whose command lines contain the directory of the node's container runtime.
 shims() {
   local file
   for file in /proc/[0-9]*/cmdline; do
@@ -74,7 +74,7 @@ shims() {
 }
 
 case "${1-}" in
-  kill-container) # the cgroup names of its processes contain its id
+  kill-container) # the cgroup names of a container's processes contain the container's id
     pids=$({ grep -l -e "$2" /proc/[0-9]*/cgroup 2> /dev/null || true; } | cut -d / -f 3)
     [ -n "$pids" ] || { echo "found no process of container $2" >&2; exit 1; }
     # shellcheck disable=SC2086 # one word per process

@@ -12,7 +12,7 @@ controller_gen rbac:roleName=heartwood-operator paths=./controllers/... output:r
 
 go run ./hack/resourcesdoc > docs/resources.md
 
-# The files that the chart contains besides its templates.
+# The chart's copies of generated files and of files in config.
 cp config/crd/*.yaml charts/heartwood/files/crds/
 cp config/rbac/role.yaml charts/heartwood/files/operator-role.yaml
 cp config/admission/partitions.yaml charts/heartwood/files/partition-policy.yaml

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # lint.sh runs the static checks: format, vet, golangci-lint, workflows, generated files, the chart.
-# It continues after a finding, so that one run shows all of them.
+# It continues after a failed check, so that one run shows all findings.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,7 +24,7 @@ check vet go vet ./...
 check "vet e2e" go vet -tags e2e ./test/e2e/...
 check "vet compat" go vet -tags compat ./test/compat
 check golangci-lint go tool -modfile=hack/tools/golangci-lint/go.mod golangci-lint run
-# Without shellcheck and pyflakes, which only some machines have: the result is the same everywhere.
+# shellcheck and pyflakes are disabled: only some machines have them, and results must not differ.
 check actionlint go tool -modfile=hack/tools/actionlint/go.mod actionlint -shellcheck= -pyflakes=
 check generated hack/verify.sh
 check chart hack/chart-lint.sh

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# soak.sh TIME runs every test that draws random numbers (test/kit/seed) with new seeds, over and
-# over for TIME (90s, 10m, 8h). It keeps the log of each failure under bin/soak and prints the
-# command that repeats it; it fails if there was a failure. It needs HEARTWOOD_BINARY and
-# KUBEBUILDER_ASSETS, as `make soak` sets them.
+# soak.sh TIME runs every test that uses random numbers (test/kit/seed) repeatedly for TIME (90s,
+# 10m, 8h), each time with a new seed. For each failed test it keeps the log in bin/soak and prints
+# the command that repeats the failure. The exit code is 1 if any test failed. The script requires
+# the variables HEARTWOOD_BINARY and KUBEBUILDER_ASSETS, which `make soak` sets.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD kept=$PWD/bin/soak
@@ -23,14 +23,15 @@ mapfile -t packages < <(
 for package in "${packages[@]}"; do
   go test -c -o "$binaries/${package//\//_}" "./$package"
 done
-# seeded PACKAGE prints the tests of a package that use a seed, as a pattern.
+# seeded PACKAGE prints a pattern for go test -run that matches the tests of a package that use a
+# seed.
 seeded() {
   awk '/^func /{name = ""} /^func Test/{split($2, part, "("); name = part[1]}
     name && /seed\.(New|Sequence)\(|newRandom\(t\)/ {print name}' "$1"/*_test.go |
     sort -u | paste -sd '|' -
 }
 
-runs=0 failures=0 SECONDS=0 # excludes the build
+runs=0 failures=0 SECONDS=0 # SECONDS starts at 0 here, so the time of the builds is not included
 while ((SECONDS < seconds)); do
   while read -r package; do
     ((SECONDS < seconds)) || break

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# assets.sh [--key] prints a directory with etcd and kube-apiserver, for KUBEBUILDER_ASSETS. If it
-# does not exist, it builds them from Go modules: about 4 minutes of CPU, once.
+# assets.sh [--key] prints the path of a directory with the programs etcd and kube-apiserver, for
+# KUBEBUILDER_ASSETS. If the directory does not exist, the script first builds the programs from Go
+# modules, which takes about 4 minutes of CPU time.
 #
-# The directory is in the user's cache, under a key of everything that goes into the programs. So a
-# change of the recipe triggers a build, and checkouts share the result. --key prints the key, for a
-# CI cache. HEARTWOOD_CACHE names another cache directory.
+# The directory is in the user's cache. Its name contains a key: the hash of the module files, this
+# script and the Go version. So a change of any of these triggers a build, and all checkouts share
+# the result. --key prints the key, for the cache of a CI system. HEARTWOOD_CACHE is the cache
+# directory, if it is not the user's.
 set -euo pipefail
 cd "$(dirname "$0")"
 export GOTOOLCHAIN=local GOWORK=off GOFLAGS= CGO_ENABLED=0
@@ -21,8 +23,8 @@ cache_folder() {
     *) echo "${HEARTWOOD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/heartwood}" ;;
   esac
 }
-# ldflags sets the version. Without it the API server has version v0.0.0 and rejects its own feature
-# gates.
+# ldflags prints linker flags that set the version of Kubernetes. Without them, the API server has
+# version v0.0.0 and rejects its own feature gates.
 ldflags() {
   local version package=k8s.io/component-base/version
   version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
@@ -47,8 +49,8 @@ key=$(recipe_key)
 cache=$(cache_folder)
 assets=$cache/kubetools-$key
 mkdir -p "$cache"
-# One process builds, others wait. The directory is renamed into place, so it is complete if it
-# exists.
+# If several processes run this script, one builds and the others wait. The directory is renamed
+# when it is complete, so it is never incomplete.
 exec 9>"$cache/kubetools.lock"
 ! command -v flock >/dev/null || flock 9
 if [ ! -d "$assets" ]; then
