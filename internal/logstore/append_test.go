@@ -73,10 +73,10 @@ func TestAppendRejectsInvalidBatches(t *testing.T) {
 		want  error
 	}{
 		{"a transactional batch that was not verified", transactional, ErrInvalidTxnState},
-		{"a batch larger than a segment, reference 1.4", func(t *testing.T) []byte {
+		{"a batch larger than a segment", func(t *testing.T) []byte {
 			return storetest.Batch{Keys: []string{"k"}, Value: string(make([]byte, 1000))}.Bytes(t)
 		}, ErrBatchTooLarge},
-		{"a damaged batch, reference 1.4", func(t *testing.T) []byte {
+		{"a damaged batch", func(t *testing.T) []byte {
 			batch := keyed(t, "k")
 			batch[len(batch)-1] ^= 1
 			return batch

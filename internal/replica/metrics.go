@@ -49,7 +49,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			"ISR changes that this broker made as the leader.", isrExpand, isrShrink),
 		elections: counterBy(registry, "leader_elections_total", "reason",
 			"Leader epochs that this broker began: because it started, because the previous "+
-				"leader was down, or because the leadership was moved here.",
+				"leader was down, or because the operator moved the leadership to this broker.",
 			electionStart, electionFailover, electionMove),
 	}
 }

@@ -181,13 +181,21 @@ func (w *world) cutPower(b *broker) {
 	w.tracef("power cut of broker %d", b.id)
 	if l := b.live.Load(); l != nil {
 		w.endProcess(l, exit{lostUnsynced: true}, w.downtime())
-	} else if len(b.exits) > 0 {
-		w.mu.Lock()
-		last := &b.exits[len(b.exits)-1]
-		last.lostUnsynced = !last.graceful // a controlled shutdown has synced everything
-		w.mu.Unlock()
+	} else {
+		b.loseUnsynced()
 	}
 	b.disk = disk
+}
+
+// loseUnsynced notes that the last process of a broker lost its unsynced records after its end. A
+// controlled shutdown has synced all records.
+func (b *broker) loseUnsynced() {
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	if len(b.exits) > 0 {
+		last := &b.exits[len(b.exits)-1]
+		last.lostUnsynced = !last.graceful
+	}
 }
 
 // replaceDisk ends a broker and replaces its disk with an empty one.
