@@ -53,8 +53,7 @@ func TestBackgroundRollsDeletesAndExpires(t *testing.T) {
 		defer store.Close()
 		log := createLog(t, store,
 			settings(func(s *topicconfig.Settings) {
-				s.SegmentAge, s.RetentionTime = time.Hour,
-					30*time.Hour
+				s.SegmentAge, s.RetentionTime = time.Hour, 30*time.Hour
 			}))
 		batch := storetest.Batch{Producer: 3, Keys: []string{"k"}, Timestamp: time.Now()}.Bytes(t)
 		if _, err := log.Append(batch, time.Now()); err != nil {

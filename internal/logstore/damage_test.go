@@ -66,8 +66,7 @@ func newWorld(t *testing.T, clean bool) world {
 	store := openStore(t, w.mem)
 	log := createLog(t, store,
 		settings(func(s *topicconfig.Settings) {
-			s.Delete, s.Compact, s.SegmentBytes = true, true,
-				900
+			s.Delete, s.Compact, s.SegmentBytes = true, true, 900
 		}))
 	if err := log.Lead(2); err != nil {
 		t.Fatal(err)
@@ -303,8 +302,7 @@ func TestDamagedSidecarsAreFoundAndRebuilt(t *testing.T) {
 				store := openStore(t, w.mem)
 				log := createLog(t, store,
 					settings(func(s *topicconfig.Settings) {
-						s.Delete, s.Compact,
-							s.SegmentBytes = true, true, 900
+						s.Delete, s.Compact, s.SegmentBytes = true, true, 900
 					}))
 				want := countKeys(t, log)
 				if err := store.Close(); err != nil {

@@ -16,8 +16,7 @@ func TestDeleteBeforeDeletesSegments(t *testing.T) {
 		mem := vfs.NewMem()
 		store := openStore(t, mem)
 		config := settings(func(s *topicconfig.Settings) {
-			s.Compact, s.Delete = compact,
-				!compact
+			s.Compact, s.Delete = compact, !compact
 		})
 		log := createLog(t, store, config)
 		fill(t, log, 50)

@@ -233,8 +233,7 @@ func lookups(t *testing.T, huge []byte, tests []lookup) {
 	t.Helper()
 	log := createLog(t, openStore(t, vfs.NewMem()),
 		settings(func(s *topicconfig.Settings) {
-			s.MessageBytesMax,
-				s.SegmentBytes = 3*decompressedBytesMax, 1<<20
+			s.MessageBytesMax, s.SegmentBytes = 3*decompressedBytesMax, 1<<20
 		}))
 	fill(t, log, 2)
 	appendBatch(t, log, huge)

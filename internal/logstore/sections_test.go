@@ -152,8 +152,7 @@ func TestI3FirstDirtyOutsideTheLogIsReset(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.Configure(settings(func(s *topicconfig.Settings) {
-		s.Compact, s.RetentionBytes = true,
-			1900
+		s.Compact, s.RetentionBytes = true, 1900
 	}), true)
 	store.tick(epoch0, true)
 	if view = log.compaction.view(epoch0); view.FirstDirty != 30 || log.LogStart() != 30 ||

@@ -145,8 +145,7 @@ func TestSidecarsAreDeletedWithSegments(t *testing.T) {
 	updateSidecars(log, epoch0)
 	checkSidecars(t, log)
 	log.Configure(keyedSettings(func(s *topicconfig.Settings) {
-		s.Delete, s.RetentionBytes = true,
-			1500
+		s.Delete, s.RetentionBytes = true, 1500
 	}), true)
 	if err := log.applyRetention(epoch0); err != nil {
 		t.Fatal(err)

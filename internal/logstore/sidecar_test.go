@@ -29,8 +29,7 @@ func TestF14LeaderBuildsSidecarsWithoutScan(t *testing.T) {
 		store := openStore(t, fsys)
 		log := createLog(t, store,
 			keyedSettings(func(s *topicconfig.Settings) {
-				s.KeepCodec, s.Codec,
-					s.SegmentBytes = false, codec, 10_000
+				s.KeepCodec, s.Codec, s.SegmentBytes = false, codec, 10_000
 			}))
 		for range 12 {
 			appendBatch(t, log, storetest.Batch{Keys: []string{"a", "b", "a", "", "c"},

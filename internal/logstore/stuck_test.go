@@ -126,8 +126,7 @@ func TestReadersDoNotWaitForTheDisk(t *testing.T) {
 			}},
 		{"retention's rename", vfs.OpRename, "*.log", func(t *testing.T, _ *Store, l *Log) {
 			l.Configure(settings(func(c *topicconfig.Settings) {
-				c.Compact, c.RetentionBytes = true,
-					2500
+				c.Compact, c.RetentionBytes = true, 2500
 			}), true)
 			if err := l.applyRetention(epoch0); err != nil {
 				t.Error(err)

@@ -9,7 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// slowPass returns settings of a log whose pass takes hours at the rate of slowBudget.
+// slowPass returns settings of a compacted log, after change has modified them. Its segments are so
+// large that a pass takes hours at the I/O rate of slowBudget.
 func slowPass(change func(*topicconfig.Settings)) topicconfig.Settings {
 	return compacted(func(s *topicconfig.Settings) {
 		s.SegmentBytes = 100_000
@@ -19,13 +20,13 @@ func slowPass(change func(*topicconfig.Settings)) topicconfig.Settings {
 	})
 }
 
-// aborts are the events that abort a pass.
+// aborts lists the events that abort a pass.
 var aborts = map[string]struct {
 	do       func(t *testing.T, f *fixture)
-	survives bool // the log is not deleted, and is compacted afterwards
-	// runningOnly is set if the event does not abort a pass that waits for its first worker slot:
-	// it has no view of the log yet (logstore.Compaction.Pass), and its settings and memory still
-	// apply.
+	survives bool // the event does not delete the log, which is compacted afterwards
+	// runningOnly is set if the event aborts only a running pass, and not one that waits for its
+	// first worker slot. A waiting pass has not read the state of the log yet
+	// (logstore.Compaction.Pass), and its settings and memory still apply.
 	runningOnly bool
 }{
 	"truncation": {do: func(t *testing.T, f *fixture) {
@@ -95,7 +96,8 @@ func TestI35I36I37PassIsAbortedWithinASecondInEveryPhase(t *testing.T) {
 	}
 }
 
-// holdInPhase makes a pass wait in a phase for hours: for its first slot, or for the I/O budget.
+// holdInPhase starts a pass and makes it wait for hours in the given phase: in phase "queued" for
+// its first worker slot, in any other one for the I/O budget.
 func (f *fixture) holdInPhase(phase string) {
 	f.t.Helper()
 	if phase == "queued" {
@@ -118,8 +120,9 @@ func (f *fixture) holdInPhase(phase string) {
 	f.until(time.Hour, "pass in phase "+phase,
 		func() bool { return f.cleaner.Status(partition).Phase == phase })
 	if phase != "indexing" {
-		// A new rate has a full bucket. While sidecars are built it would suffice for the rest of
-		// one, and the pass, not the background, would build the next one.
+		// Lower the rate to 1. A new rate begins with a full bucket of burstBytesMin bytes. In
+		// phase "indexing" these bytes would suffice to complete the sidecar that is being built,
+		// and then the pass instead of the background goroutine would build the next one.
 		f.cleaner.Configure(Options{IOBytesRate: 1, Logger: quiet()})
 	}
 	wait(100 * time.Millisecond)
@@ -128,7 +131,8 @@ func (f *fixture) holdInPhase(phase string) {
 	}
 }
 
-// holdQueued makes the pass of the log wait for its first worker slot, by acquiring the only slot.
+// holdQueued acquires the only worker slot, so that the pass of the log waits for its first worker
+// slot.
 func (f *fixture) holdQueued() {
 	f.t.Helper()
 	f.cleaner.Configure(Options{Workers: 1, Logger: quiet()})
@@ -147,7 +151,8 @@ func (f *fixture) passes() int {
 	return f.cleaner.mu.passes
 }
 
-// checkQueued checks that the first pass of the log waits for its first slot and has read nothing.
+// checkQueued checks that the pass of the log still waits for its first worker slot and has read
+// nothing.
 func (f *fixture) checkQueued() {
 	f.t.Helper()
 	f.cleaner.mu.Lock()
@@ -161,8 +166,8 @@ func (f *fixture) checkQueued() {
 	}
 }
 
-// checkAborted checks that the pass has ended and has left no temporary files. Another pass may
-// have started since.
+// checkAborted checks that the pass has been aborted and has left no temporary files. Another pass
+// may have started meanwhile.
 func (f *fixture) checkAborted() {
 	f.t.Helper()
 	f.cleaner.mu.Lock()

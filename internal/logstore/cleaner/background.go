@@ -8,9 +8,10 @@ import (
 	"heartwood.dev/heartwood/internal/logstore"
 )
 
-// runBackground builds missing key sidecars and renews stale estimates until Close: one at a time,
-// for each log in turn, within the I/O budget of all passes. Without worker slots it does nothing,
-// because no pass would use the sidecars and estimates.
+// runBackground builds missing key sidecars and repeats stale garbage estimates until Close. It
+// builds one sidecar or estimate at a time, visits the logs in turn, and shares the I/O budget of
+// the passes. Without worker slots it does nothing, because no pass would use the sidecars and
+// estimates.
 func (c *Cleaner) runBackground() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -30,7 +31,8 @@ func (c *Cleaner) runBackground() {
 	}
 }
 
-// buildSidecars builds at most one sidecar of each log, and reports whether more may be missing.
+// buildSidecars builds at most one key sidecar for each log. It reports whether a log may lack more
+// sidecars.
 func (c *Cleaner) buildSidecars(now time.Time) (more bool) {
 	for _, log := range c.compactions() {
 		if c.ctx.Err() != nil {
@@ -45,7 +47,8 @@ func (c *Cleaner) buildSidecars(now time.Time) (more bool) {
 	return more
 }
 
-// estimateAll estimates the garbage of each log that has changed enough since the last estimate.
+// estimateAll estimates the garbage of each compacted log that has changed too much for its last
+// estimate.
 func (c *Cleaner) estimateAll(now time.Time) {
 	for _, log := range c.compactions() {
 		view := viewOf(log, now)
@@ -69,7 +72,7 @@ func (c *Cleaner) estimateAll(now time.Time) {
 	}
 }
 
-// estimateOne waits for the sidecar slot and estimates the garbage of a log.
+// estimateOne waits for the sidecar slot, and then estimates the garbage of a log.
 func (c *Cleaner) estimateOne(log *logstore.Compaction) (logstore.Garbage, error) {
 	ctx, done := c.beginBackground(log)
 	defer done()
@@ -90,15 +93,16 @@ func (c *Cleaner) needsEstimate(view logView, now time.Time) bool {
 		state.estimate.stale(view.Sections)
 }
 
-// backgroundJob is the log for which a sidecar or an estimate is computed; log is nil if none is.
+// backgroundJob is the log for which the background goroutine currently computes a sidecar or an
+// estimate. log is nil if it computes neither.
 type backgroundJob struct {
 	log    *logstore.Compaction
 	cancel context.CancelFunc
 }
 
-// beginBackground stores the log for which a sidecar or an estimate is computed from now on. The
-// returned context ends when the log is closed or no longer compacted (endStale), or when done is
-// called. The caller must call done.
+// beginBackground notes that the background goroutine now computes a sidecar or an estimate for a
+// log. The returned context ends when the log is closed or no longer compacted (endStale), or when
+// done is called. The caller must call done.
 func (c *Cleaner) beginBackground(log *logstore.Compaction) (ctx context.Context, done func()) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	c.mu.Lock()
@@ -112,9 +116,9 @@ func (c *Cleaner) beginBackground(log *logstore.Compaction) (ctx context.Context
 	}
 }
 
-// sidecarSlotFor returns the sidecar slot for a pass, which releases its worker slot while it
-// waits: the holder of the sidecar slot may be waiting for the worker slot. held is nil for the
-// background goroutine.
+// sidecarSlotFor returns the sidecar slot in the form that a pass uses. While a pass waits for it,
+// it releases its worker slot held, because the holder of the sidecar slot may be waiting for a
+// worker slot. held is nil for the background goroutine.
 func (c *Cleaner) sidecarSlotFor(held *heldSlots) logstore.SidecarSlot {
 	return logstore.SidecarSlot{
 		Lock: func(ctx context.Context) error {

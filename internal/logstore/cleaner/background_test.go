@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// sidecars lists the base offsets of the segments that have a sidecar, and verifies each against
-// its data.
+// sidecars returns the base offsets of the segments that have a key sidecar. It verifies each
+// sidecar against the data of its segment.
 func (f *fixture) sidecars() (bases []int64) {
 	f.t.Helper()
 	content, err := f.fsys.ReadFile(logDir + "/" + keys.SaltFile)

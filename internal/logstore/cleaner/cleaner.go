@@ -11,17 +11,17 @@ import (
 
 // Options of a Cleaner.
 type Options struct {
-	// Workers is the number of worker slots: passes or hash slices that run at once. Default 1; -1
-	// for none.
+	// Workers is the number of worker slots, and so of passes and hash slices that run at once.
+	// Default 1; a negative number means no worker slot, and so no passes.
 	Workers     int
-	MemoryBytes int64         // of all passes together; default 128 MiB
-	IOBytesRate int64         // bytes read and written a second, of all passes; 0: no limit
-	Interval    time.Duration // between two looks at the logs; default and maximum 1 s
+	MemoryBytes int64         // memory budget of the whole cleaner; default 128 MiB
+	IOBytesRate int64         // bytes read and written per second by all passes; 0: no limit
+	Interval    time.Duration // between two scans of the logs; default and maximum 1 s
 	Logger      *slog.Logger  // default slog.Default()
 }
 
-// abortWithin bounds how long a pass continues after its log was closed: the scheduler detects the
-// close and cancels the pass, so no Interval may be longer.
+// abortWithin is the maximum time that a pass continues after its log was closed. The scheduler
+// detects the close in its scan of the logs and cancels the pass, so Interval may not be longer.
 const abortWithin = time.Second
 
 func (o Options) withDefaults() Options {
@@ -43,19 +43,19 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Cleaner compacts the logs of a store in the background: the dirtiest first, one pass at a time
-// over each, and quarantines the logs whose pass fails.
+// Cleaner compacts the logs of a store in the background. It compacts the dirtiest log first, and
+// runs at most one pass at a time over a log. It quarantines a log whose pass fails.
 type Cleaner struct {
 	store *logstore.Store
 	limit ioLimit
 	slots workerSlots
-	// sidecarSlot is held while a sidecar or an estimate is computed. Only one is computed at a
-	// time, because each takes much memory.
+	// sidecarSlot is held while a key sidecar or an estimate is computed. Only one of them is
+	// computed at a time, because each needs much memory.
 	sidecarSlot chan struct{}
 
 	stop context.CancelFunc
-	ctx  context.Context // ends with stop; parent of the passes' contexts
-	wake chan struct{}   // a pass ended, or the options changed; buffered 1
+	ctx  context.Context // canceled by stop; parent of the passes' contexts
+	wake chan struct{}   // has a value if a pass ended or the options changed; buffered 1
 	done sync.WaitGroup
 
 	mu struct {
@@ -63,10 +63,10 @@ type Cleaner struct {
 		closed       bool
 		opts         Options
 		logs         map[logstore.PartitionID]*logState
-		passes       int   // started and not ended
+		passes       int   // number of passes that have started and not ended
 		waiting      int   // number of passes that wait for their first worker slot
-		grantedBytes int64 // memory, of all passes
-		sidecarBytes int64 // memory that the holder of sidecarSlot uses
+		grantedBytes int64 // memory that was granted to all passes
+		sidecarBytes int64 // memory that the holder of sidecarSlot may use
 		background   backgroundJob
 	}
 }
@@ -79,7 +79,7 @@ func New(store *logstore.Store, opts Options) *Cleaner {
 	return c
 }
 
-// newIdle returns a cleaner without goroutines.
+// newIdle returns a cleaner whose goroutines are not started.
 func newIdle(store *logstore.Store, opts Options) *Cleaner {
 	c := &Cleaner{store: store, wake: make(chan struct{}, 1), sidecarSlot: make(chan struct{}, 1)}
 	c.ctx, c.stop = context.WithCancel(context.Background())
@@ -88,10 +88,10 @@ func newIdle(store *logstore.Store, opts Options) *Cleaner {
 	return c
 }
 
-// Configure applies a new budget. Running passes continue at the new rate and with the new number
-// of worker slots, unless no slots are left, or the passes hold more memory than the new budget
-// allows. In these cases the passes are aborted, and started again within the new budget.
-// Quarantines end, since the old budget may have been the reason for the failure.
+// Configure applies new options. Running passes continue at the new I/O rate and with the new
+// number of worker slots. They are aborted, and later started again, if no worker slot is left or
+// if they use more memory than the new budget allows. All quarantines end, since the old budget may
+// have been the reason for a failure.
 func (c *Cleaner) Configure(opts Options) {
 	opts = opts.withDefaults()
 	c.mu.Lock()
@@ -116,7 +116,7 @@ func (c *Cleaner) options() Options {
 	return c.mu.opts
 }
 
-// awake wakes the scheduler. It never blocks, so it may be called with Cleaner.mu held.
+// awake wakes the scheduler. It never blocks, so a caller may hold Cleaner.mu.
 func (c *Cleaner) awake() {
 	select {
 	case c.wake <- struct{}{}:
@@ -124,7 +124,8 @@ func (c *Cleaner) awake() {
 	}
 }
 
-// Close stops the cleaner. Passes end within one batch; the rewrites that they have committed stay.
+// Close stops the cleaner. A pass ends after its current batch; rewrites that it has already
+// committed are kept.
 func (c *Cleaner) Close() {
 	c.mu.Lock()
 	c.mu.closed = true

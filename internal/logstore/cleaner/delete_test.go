@@ -12,9 +12,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// Retention deletes whole segments while the cleaner compacts the rest. From the log start on, the
-// log has the latest record of each key, and no key whose latest record is a tombstone has an older
-// value. KIP-71, KAFKA-4015
+// Retention deletes whole segments while the cleaner compacts the others (KIP-71, KAFKA-4015). From
+// the log start on, the log contains the latest record of each key. If this is a tombstone, the log
+// contains no older value of the key.
 func TestI34CompactDeleteKeepsLatestRecords(t *testing.T) {
 	chance := rand.New(rand.NewPCG(seed.New(t), 0))
 	config := compacted(func(s *topicconfig.Settings) {
@@ -52,7 +52,7 @@ func TestI34CompactDeleteKeepsLatestRecords(t *testing.T) {
 	})
 }
 
-// delete appends a tombstone.
+// delete appends a tombstone of the key.
 func (f *fixture) delete(key string) {
 	f.t.Helper()
 	batch := storetest.Batch{Keys: []string{key}, Timestamp: time.Now()}.Tombstones(f.t)
@@ -62,8 +62,8 @@ func (f *fixture) delete(key string) {
 	f.log.AdvanceHighWatermark(f.log.LogEnd())
 }
 
-// wantLatest compares the last record of each key from the log start on with the model. A deleted
-// key may have its tombstone or no record.
+// wantLatest compares the last record of each key from the log start on with the expected offsets.
+// For a deleted key the log may contain its tombstone or no record.
 func (f *fixture) wantLatest(latest map[string]int64, deleted map[string]bool) {
 	f.t.Helper()
 	found := map[string]int64{}

@@ -7,18 +7,20 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// estimate is the estimated garbage of a log between passes. The zero value means unknown garbage.
+// estimate is the estimated garbage of a log, as of the last estimate or pass. The zero value means
+// that the garbage is unknown.
 type estimate struct {
 	logstore.Garbage
-	made bool // false: there was no estimate yet
+	made bool // an estimate was computed
 }
 
 // reestimateShare defines when the garbage is estimated again: when the dirty section has grown by
-// 1/reestimateShare of the log. However often segments roll, the estimates of a growing log
-// together then read less of the sidecars than a pass would.
+// more than 1/reestimateShare of the log. So even if segments roll often, all estimates of a
+// growing log together read less of the sidecars than one pass would.
 const reestimateShare = 32
 
-// stale reports whether the log has changed too much since the estimate.
+// stale reports whether the log, whose present sections are s, has changed too much for the
+// estimate to be used.
 func (e estimate) stale(s logstore.Sections) bool {
 	was := e.Sections
 	grown := s.DirtyBytes - was.DirtyBytes
@@ -26,12 +28,12 @@ func (e estimate) stale(s logstore.Sections) bool {
 		grown < 0 || grown > 0 && (grown*reestimateShare > s.CleanBytes+s.DirtyBytes || e.Exact)
 }
 
-// worthPass reports whether a pass over the dirty section pays: the estimated garbage is more than
-// the topic allows to stay, or there is no estimate.
+// worthPass reports whether a pass over the dirty section is worth its cost: the estimated garbage
+// is more than the topic's maxGarbage, or the garbage is unknown.
 //
-// Only a pass detects that a tombstone is the last record of its key, and starts the retention of
-// the tombstone. So a dirty section waits for a pass for one retention at most. If all its keys are
-// unique, this pass costs one read of the sidecars.
+// Only a pass detects that a tombstone has no older record of its key, and starts the tombstone's
+// retention. So a dirty section waits for a pass no longer than one tombstone retention. If all its
+// keys are unique, this pass only reads the sidecars once.
 func (e estimate) worthPass(s logstore.Sections, settings *topicconfig.Settings,
 	now time.Time) bool {
 	if !e.Known || e.Sections.Truncations != s.Truncations ||
@@ -42,9 +44,9 @@ func (e estimate) worthPass(s logstore.Sections, settings *topicconfig.Settings,
 	return e.Bytes > 0 && (share+e.Error)*100 > float64(settings.MaxGarbagePercent)
 }
 
-// reclaimable returns the garbage of a log, nil if it is not known. exact is set if a pass has
-// counted the garbage. While a pass rewrites, the result is the number of bytes that the pass will
-// still free. The caller holds Cleaner.mu.
+// reclaimable returns the garbage of a log in bytes, or nil if it is unknown. exact is true if a
+// pass has counted the garbage. While a pass rewrites segments, the result is the number of bytes
+// that it will still free. The caller holds Cleaner.mu.
 func (s *logState) reclaimable(of logstore.Sections) (bytes *int64, exact bool) {
 	e := s.estimate
 	switch {
@@ -52,7 +54,7 @@ func (s *logState) reclaimable(of logstore.Sections) (bytes *int64, exact bool) 
 		left := max(0, s.progress.ReclaimableBytes)
 		return &left, true
 	case of.CleanBytes+of.DirtyBytes == 0:
-		return new(int64), false // nothing is cleanable
+		return new(int64), false // no segment is cleanable
 	case !e.Known || e.Sections.Truncations != of.Truncations:
 		return nil, false
 	}

@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// garbage returns the share of garbage, which must be known.
+// garbage returns the garbage ratio of the log from its status. The ratio must be known.
 func (f *fixture) garbage() (ratio float64, exact bool) {
 	f.t.Helper()
 	status := f.cleaner.Status(partition)
@@ -21,11 +21,11 @@ func (f *fixture) garbage() (ratio float64, exact bool) {
 	return *status.GarbageRatio, status.ReclaimableExact
 }
 
-// After a first publication all keys are unique: Kafka's cleaner would copy the log repeatedly.
+// All keys of a log are unique, as after a topic was first filled. No pass runs, because there is
+// no garbage. Kafka's cleaner would copy the log repeatedly.
 func TestDirtySectionWithoutGarbageIsSkipped(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
-		s.SegmentBytes,
-			s.MaxGarbagePercent = 50_000, 10
+		s.SegmentBytes, s.MaxGarbagePercent = 50_000, 10
 	})
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		f.fillWith(f.log, 2_000, 2_000)
@@ -39,7 +39,8 @@ func TestDirtySectionWithoutGarbageIsSkipped(t *testing.T) {
 		if ratio, exact := f.garbage(); ratio != 0 || exact {
 			t.Errorf("garbage %g, exact %t", ratio, exact)
 		}
-		// A part is published again: a pass runs once there is more garbage than the topic allows.
+		// Some keys are updated. A pass runs as soon as the log contains more garbage than the
+		// topic allows.
 		f.fillWith(f.log, 300, 300)
 		wait(15 * time.Second)
 		f.wantReason(reasonNothingToReclaim)
@@ -59,8 +60,7 @@ func TestDirtySectionWithoutGarbageIsSkipped(t *testing.T) {
 
 func TestDirtySectionWaitsForOneRetentionAtMost(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
-		s.SegmentBytes,
-			s.TombstoneRetention = 50_000, time.Hour
+		s.SegmentBytes, s.TombstoneRetention = 50_000, time.Hour
 	})
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		f.delete("gone")
@@ -94,8 +94,7 @@ func TestEstimateErrorIsWithinTwoPercentPoints(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := compacted(func(s *topicconfig.Settings) {
-				s.SegmentBytes,
-					s.MinDirtyPercent = 2<<20, 100
+				s.SegmentBytes, s.MinDirtyPercent = 2<<20, 100
 			})
 			inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 				value := string(make([]byte, 120))
@@ -111,7 +110,8 @@ func TestEstimateErrorIsWithinTwoPercentPoints(t *testing.T) {
 				f.log.AdvanceHighWatermark(f.log.LogEnd())
 				wait(15 * time.Second)
 				estimated, exact := f.garbage()
-				// a pass that counts, and rewrites only segments without a live record
+				// Run a pass that counts the garbage. It rewrites only segments without a live
+				// record, because it may leave 100 % garbage.
 				log := f.log.Compaction()
 				settings, dirty := *log.Settings(), f.cleaner.Status(partition).DirtyBytes
 				settings.MaxGarbagePercent = 100
@@ -145,7 +145,7 @@ func TestGarbageCountSurvivesRestart(t *testing.T) {
 			!before.ReclaimableExact {
 			t.Fatalf("status %+v, want counted garbage", before)
 		}
-		cleaned, horizon := f.log.Compaction().FirstDirty(), f.due()
+		firstDirty, due := f.log.Compaction().FirstDirty(), f.tombstonesDue()
 		f.restart()
 		wait(5 * time.Second)
 		after := f.cleaner.Status(partition)
@@ -154,9 +154,9 @@ func TestGarbageCountSurvivesRestart(t *testing.T) {
 			t.Errorf("status %+v after the restart, want %d counted bytes", after,
 				*before.ReclaimableBytes)
 		}
-		if f.log.Compaction().FirstDirty() != cleaned || f.due() != horizon {
-			t.Errorf("clean to %d, horizon %d; before the restart %d and %d",
-				f.log.Compaction().FirstDirty(), f.due(), cleaned, horizon)
+		if f.log.Compaction().FirstDirty() != firstDirty || f.tombstonesDue() != due {
+			t.Errorf("first dirty offset %d, next pass due at %d; before the restart %d and %d",
+				f.log.Compaction().FirstDirty(), f.tombstonesDue(), firstDirty, due)
 		}
 		if runs := after.Runs; runs[runSuccess]+runs[runNothingToDo] != 0 {
 			t.Errorf("runs %v after the restart", runs)
@@ -164,8 +164,8 @@ func TestGarbageCountSurvivesRestart(t *testing.T) {
 	})
 }
 
-// due returns when the log needs a pass for its tombstones.
-func (f *fixture) due() int64 {
+// tombstonesDue returns the time in ms at which a pass can next remove tombstones of the log.
+func (f *fixture) tombstonesDue() int64 {
 	sections, _ := f.log.Compaction().Sections(time.Now())
 	return sections.TombstonesDue
 }
@@ -179,8 +179,7 @@ func (f *fixture) estimatedDirtyBytes() int64 {
 
 func TestEstimatesAreRepeatedOnlyAfterGrowth(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
-		s.SegmentBytes, s.MinDirtyPercent = 20_000,
-			100
+		s.SegmentBytes, s.MinDirtyPercent = 20_000, 100
 	})
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		f.fillWith(f.log, 10_000, 10_000)
@@ -191,7 +190,7 @@ func TestEstimatesAreRepeatedOnlyAfterGrowth(t *testing.T) {
 			t.Errorf("%d bytes of sidecars read though nothing has changed", after-before)
 		}
 		first := f.estimatedDirtyBytes()
-		f.fillWith(f.log, 100, 100) // one more segment, a hundredth of the log
+		f.fillWith(f.log, 100, 100) // one more segment: a hundredth of the log
 		wait(15 * time.Second)
 		if f.estimatedDirtyBytes() != first {
 			t.Error("estimated again after growth by a hundredth")

@@ -12,11 +12,11 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Rare inputs that must not fail a pass. Package clean tests more of them: keys with equal MD5
-// sums, huge batches, offsets that do not fit one segment, and batches that decompress to
-// gigabytes.
+// The tests of this file use rare inputs, which must not fail a pass. Package clean tests more such
+// inputs: keys with equal MD5 sums, huge batches, offsets that do not fit one segment, and batches
+// that decompress to gigabytes.
 
-// wantSuffix runs a script and checks the end of its output.
+// wantSuffix runs a script and checks that its output ends with end.
 func wantSuffix(t *testing.T, end string, script ...string) {
 	t.Helper()
 	if got := output(t, script...); !strings.HasSuffix(got, end) {
@@ -30,7 +30,7 @@ func TestBatchLargerThanMessageLimit(t *testing.T) { // KAFKA-4019, 6834
 		"config message=1024 segment=2000000", "roll", "wait 10s quietly", "log")
 }
 
-// KAFKA-2235, 3587, 3894: more keys than any budget
+// A batch has more distinct keys than the memory budget could hold (KAFKA-2235, 3587, 3894).
 func TestHundredThousandKeysInOneBatch(t *testing.T) {
 	got := output(t, "config segment=100000000 message=50000000", "memory 1000",
 		"fill n=100000 batch=100000 value=1", "fill n=20000 batch=20000 from=25000 value=2", "roll",
@@ -41,13 +41,15 @@ func TestHundredThousandKeysInOneBatch(t *testing.T) {
 	}
 }
 
-func TestHotKey(t *testing.T) { // F3: a hot key takes one slot
+// All records have the same key. A pass must not need memory for each of them (F3).
+func TestHotKey(t *testing.T) {
 	wantSuffix(t, "segments 2, batches 1, records 1, keys 1, tombstones 0\n",
 		"config segment=400000", "memory 100000", "fill n=100000 batch=500 keys=1 value=1", "roll",
 		"wait 60s quietly", "counts", "settled")
 }
 
-// KAFKA-2024, 5413, 6264, 4451: as in a log that was compacted for years
+// The offsets of a log have gaps of billions, as after years of compaction (KAFKA-2024, 5413, 6264,
+// 4451).
 func TestOffsetsThreeBillionApart(t *testing.T) {
 	mem := vfs.NewMem()
 	must(mem.MkdirAll(offlineDir), "make a directory")
@@ -89,7 +91,8 @@ func TestKeysLikeMarkers(t *testing.T) { // KAFKA-14055
 	)
 }
 
-// minLag, maxLag, retention and the age of segments depend on timestamps that producers choose.
+// Timestamps, which producers choose, are far in the future, missing or 0. They must not prevent
+// that minLag, maxLag, retention and the segment age take effect.
 func TestTimestampsIn2099AndMissing(t *testing.T) {
 	for _, ms := range []string{"4083696000000", "-1", "0"} {
 		got := output(t, "config minlag=10m maxlag=1h dirty=50", "put -time="+ms+" a=1 b=1 c=1",
@@ -98,11 +101,11 @@ func TestTimestampsIn2099AndMissing(t *testing.T) {
 			"config minlag=0s maxlag=unlimited dirty=0", "put end=1", "roll",
 			"wait 5m quietly", "settled", "read")
 		if !strings.Contains(got, "0:a=1 1:b=1 2:c=1 | 3:a | 4:b=2") && ms == "4083696000000" {
-			t.Errorf("timestamp %s: minLag does not hold\n%s", ms, got)
+			t.Errorf("timestamp %s: a pass removed records before minLag\n%s", ms, got)
 		}
-		// A future timestamp blocks the log no longer than the time of the append would.
+		// A future timestamp delays the pass no longer than a timestamp of the time of the append.
 		if strings.Count(got, "a=1") > 1 {
-			t.Errorf("timestamp %s: maxLag does not hold\n%s", ms, got)
+			t.Errorf("timestamp %s: no pass within maxLag\n%s", ms, got)
 		}
 	}
 }
@@ -132,7 +135,8 @@ func TestEveryCodecInAndOut(t *testing.T) { // KAFKA-3252, 4298
 	}
 }
 
-// Transactions of thousands of batches over many segments, in a minimal budget. F12, I21
+// Transactions of thousands of batches span many segments, and the memory budget is minimal (F12,
+// I21).
 func TestHugeTransactions(t *testing.T) {
 	var script []string
 	for producer, end := range []string{"commit", "abort", "commit"} {

@@ -15,14 +15,14 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// flipFirstBit flips a bit of the first batch, so that its checksum does not match; a second call
-// repairs it.
+// flipFirstBit flips a bit of the first batch, so that its checksum does not match. A second call
+// repairs the batch.
 func (f *fixture) flipFirstBit(log *logstore.Log) {
 	f.t.Helper()
 	f.flipBit(log, log.LogStart())
 }
 
-// flipBit flips a bit of the batch at an offset. A pass detects it when it reads the batch; it does
+// flipBit flips a bit of the batch at an offset. A pass detects this if it reads the batch. It does
 // not read dead batches.
 func (f *fixture) flipBit(log *logstore.Log, offset int64) {
 	f.t.Helper()
@@ -75,8 +75,8 @@ func TestI7FailedPartitionIsQuarantinedAndRetried(t *testing.T) { // KAFKA-7215,
 			t.Errorf("%d attempts in ten minutes, want a backoff that doubles from one minute",
 				runs[runFailed])
 		}
-		f.flipFirstBit(bad) // repaired
-		// the same settings, as from each metadata image
+		f.flipFirstBit(bad) // repairs the batch
+		// Configure the same settings again, as the broker does with each new metadata image.
 		bad.Configure(compacted(nil), true)
 		wait(3 * time.Second)
 		if status := f.cleaner.Status(bad.ID()); status.Reason != reasonQuarantined {
@@ -102,12 +102,13 @@ func TestQuarantineDoublesUpToAnHour(t *testing.T) {
 		}
 		if !q.active(epoch0.Add(want-1), config) || q.active(q.until, config) ||
 			q.active(epoch0, other) {
-			t.Errorf("failure %d: active at the wrong times", i+1)
+			t.Errorf("failure %d: the quarantine does not end at %s, or ignores new settings", i+1,
+				q.until)
 		}
 	}
 }
 
-// A small memory budget makes the reads of sidecars shorter, and does not fail the pass.
+// A very small memory budget does not fail a pass; it makes its reads of sidecars shorter.
 func TestSmallBudgetIsEnough(t *testing.T) {
 	inBubble(t, compacted(nil), Options{MemoryBytes: 1000},
 		func(t *testing.T, f *fixture) {
@@ -132,7 +133,7 @@ func TestI40IOBudgetBoundsAllReadsAndWrites(t *testing.T) {
 			}
 			wait(3 * time.Second)
 			status := f.cleaner.Status(partition)
-			for range 60 { // sidecars are built first, within the same budget
+			for range 60 { // before the pass, sidecars are built within the same I/O budget
 				if status = f.cleaner.Status(partition); status.ReadBytes > 0 {
 					break
 				}
@@ -148,7 +149,7 @@ func TestI40IOBudgetBoundsAllReadsAndWrites(t *testing.T) {
 			status = f.cleaner.Status(partition)
 			spent := status.ReadBytes + status.WrittenBytes + status.SidecarReadBytes +
 				status.SidecarWrittenBytes
-			background := f.log.Compaction().SidecarBytes() // out of the same budget
+			background := f.log.Compaction().SidecarBytes() // uses the same I/O budget
 			spent += background.Read + background.Written + background.Scanned
 			least := time.Duration(float64(spent-4*burstBytesMin) / rate * float64(time.Second))
 			if took := time.Since(began); took < least || took > 2*least {
@@ -182,7 +183,7 @@ func TestI36ReleaseAbortsPassWithinASecond(t *testing.T) { // I36
 			if busy != 0 || f.cleaner.Status(partition) != nil {
 				t.Errorf("%d passes still run", busy)
 			}
-			// The same partition created again is another log.
+			// Create the partition again: its new log must not be affected by the aborted pass.
 			var err error
 			if f.log, err = f.store.Create(partition, topicTwo, compacted(nil), true); err != nil {
 				t.Fatal(err)
@@ -235,7 +236,8 @@ func TestCloseAbortsPass(t *testing.T) {
 		})
 }
 
-// I38: at every rename, creation, removal and sync of the pass.
+// The power fails at any rename, creation, removal or sync of a pass. The latest record of each key
+// is still in the log (I38).
 func TestI38CrashDuringPassLosesNothing(t *testing.T) {
 	seed := seed.New(t)
 	var clones []*vfs.Mem
@@ -259,7 +261,7 @@ func TestI38CrashDuringPassLosesNothing(t *testing.T) {
 		var keys []string
 		keys, latest = updatesOf(80, 7)
 		f.put(keys...)
-		wait(3 * time.Second) // all is synced, so a crash can lose nothing else
+		wait(3 * time.Second) // until all records are synced
 		recording = true
 		f.cleaner = New(f.store, Options{Logger: quiet()})
 		wait(3 * time.Second)
@@ -283,7 +285,7 @@ func TestI38CrashDuringPassLosesNothing(t *testing.T) {
 		}
 		f := &fixture{t: t, log: store.Log(partition)}
 		if f.log == nil || f.log.LogEnd() != 80 {
-			t.Fatalf("step %d: the log is not as before: %v", i, store.Offline())
+			t.Fatalf("step %d: the log is offline or has another end: %v", i, store.Offline())
 		}
 		f.log.AdvanceHighWatermark(80)
 		f.latest(latest)

@@ -19,7 +19,8 @@ var (
 	historyRuns = flag.Int("history.runs", 30, "number of random histories")
 )
 
-// historyScript is for debugging a failure, for example without "quietly" in its waits.
+// historyScript is a file with a scenario to run, for debugging a failure. For example, waits
+// without "quietly" print more.
 var historyScript = flag.String("history.script", "", "run this file and print its output")
 
 func TestHistoryScript(t *testing.T) {
@@ -36,10 +37,11 @@ func TestHistoryScript(t *testing.T) {
 
 const historySteps = 70
 
-// Random histories of a compacted partition with a running cleaner, checked against a list of all
-// records: produce in all codecs, tombstones, transactions, truncations, DeleteRecords, changed
-// settings, graceful restarts and power cuts. A failing history is shrunk and printed as a script
-// that can be added to testdata/scenarios. I1 to I4, I9 to I18, I20 to I29, I35, I43, I44, F1, F4
+// The test runs random histories of a compacted partition with a running cleaner, and compares the
+// log with a list of all records. A history contains batches of all codecs, tombstones,
+// transactions, truncations, DeleteRecords, changed settings, graceful restarts and power cuts. A
+// failing history is shortened and printed as a script, which can be added to testdata/scenarios.
+// It covers I1 to I4, I9 to I18, I20 to I29, I35, I43, I44, F1, F4.
 func TestHistoriesAgainstLedger(t *testing.T) {
 	began, runs := time.Now(), 0
 	for seed := range seed.Sequence(t, *historyRuns) {
@@ -58,13 +60,13 @@ func TestHistoriesAgainstLedger(t *testing.T) {
 		})
 		short = append(short, settle...)
 		_, why := runScript(t, short)
-		t.Fatalf("seed %d: %v\nshrunk, %v:\n\n%s", seed, err, why, strings.Join(short, "\n"))
+		t.Fatalf("seed %d: %v\nshortened script, which fails with %v:\n\n%s", seed, err, why, strings.Join(short, "\n"))
 	}
 	t.Logf("%d histories", runs)
 }
 
-// shrink returns a part of the script that still fails: it removes runs of lines, and then single
-// lines, as long as the rest fails.
+// shrink returns a part of the script that still fails. It removes blocks of lines, and later
+// single lines, as long as the remaining script fails.
 func shrink(script []string, fails func([]string) bool) []string {
 	tries := 0
 	for size := len(script) / 2; size > 0; {
@@ -95,7 +97,7 @@ func TestShrinkKeepsFailingLines(t *testing.T) {
 	}
 }
 
-// The ledger detects each kind of fault.
+// The ledger reports each kind of difference between a log and what was appended.
 func TestLedgerDetectsFaults(t *testing.T) {
 	for name, change := range map[string]func(l *ledger){
 		"missing record": func(l *ledger) {
@@ -116,7 +118,7 @@ func TestLedgerDetectsFaults(t *testing.T) {
 	}
 }
 
-// history generates a script. Any subset of its lines is a valid script.
+// history generates a random script. If lines are removed from it, it is still a valid script.
 func history(seed uint64) []string {
 	random := rand.New(rand.NewPCG(seed, 0))
 	h := &historyGenerator{Rand: random, keys: 1 + random.IntN(30)}
@@ -130,7 +132,7 @@ func history(seed uint64) []string {
 	return h.script
 }
 
-// historyGenerator generates a history.
+// historyGenerator generates the lines of a history.
 type historyGenerator struct {
 	*rand.Rand
 	script []string
@@ -168,7 +170,7 @@ func (h *historyGenerator) step() {
 	}
 }
 
-// put adds a batch with a random codec and producer.
+// put adds a line that appends a batch with a random codec and producer.
 func (h *historyGenerator) put() {
 	words := []string{"put"}
 	if codec := []string{"", "-gzip", "-snappy", "-lz4", "-zstd"}[h.IntN(5)]; codec != "" {
@@ -198,7 +200,7 @@ func (h *historyGenerator) put() {
 	h.add("%s", strings.Join(words, " "))
 }
 
-// end adds the end of a transaction, which may not be open.
+// end adds a line that commits or aborts a transaction of a producer, even if none is open.
 func (h *historyGenerator) end() {
 	producer := int64(h.IntN(4))
 	h.add("%s %d", []string{"commit", "abort"}[h.IntN(2)], producer)
@@ -228,7 +230,8 @@ func (h *historyGenerator) config() {
 	}[h.IntN(10)]())
 }
 
-// settle ends all transactions of a history, and waits for all retentions.
+// settle is the end of each history. It ends all transactions and waits for all retentions, so that
+// the log is settled.
 var settle = []string{
 	"commit 0", "abort 1", "commit 2", "abort 3",
 	"config policy=compact dirty=0 garbage=0 minlag=0s maxlag=unlimited retention=30s bytes=unlimited age=168h",

@@ -10,8 +10,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Tests of invariants that need a whole log. docs/cleaner-invariants.md lists all invariants with
-// their tests. After each line of these scripts the ledger checks the log (ledger_check_test.go).
+// The tests of this file check invariants that need a whole log. docs/cleaner-invariants.md lists
+// all invariants with their tests. After each line of a script the ledger checks the log
+// (ledger_check_test.go).
 
 // output runs a script that must succeed, and returns its output.
 func output(t *testing.T, script ...string) string {
@@ -23,7 +24,8 @@ func output(t *testing.T, script ...string) string {
 	return output
 }
 
-// The ledger compares key, value, headers, timestamp and offset.
+// A pass does not change the records that it keeps: the ledger compares key, value, headers,
+// timestamp and offset.
 func TestI9KeptRecordsAreUnchanged(t *testing.T) {
 	var script []string
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
@@ -31,7 +33,7 @@ func TestI9KeptRecordsAreUnchanged(t *testing.T) {
 			"put -"+codec+" -time=0 c=1 zero-"+codec+"=1")
 	}
 	script = append(script, "roll", "wait 5s quietly")
-	// and each codec into each other
+	// Convert the records from each codec to each other one.
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 		script = append(script, "config clean="+codec, "put x="+codec, "roll", "wait 5s quietly",
 			"read")
@@ -44,7 +46,8 @@ func TestI9KeptRecordsAreUnchanged(t *testing.T) {
 	}
 }
 
-// At any time, from every offset, with both isolation levels.
+// A reader that reads to the log end finds the same last value of each key as in the uncleaned log.
+// This is so at any time, from every offset, and with both isolation levels.
 func TestI14ReadersEndInTheStateOfTheUncleanedLog(t *testing.T) {
 	output(t, "config segment=1500 retention=20s",
 		"put a=1 b=1 c=1", "put -producer=1 -txn a=2 d=1", "put -producer=2 -txn b=2", "roll",
@@ -54,7 +57,7 @@ func TestI14ReadersEndInTheStateOfTheUncleanedLog(t *testing.T) {
 		"settled")
 }
 
-// KAFKA-17076: log end and log start do not change either.
+// Passes and restarts change no record, and neither the log start nor the log end (KAFKA-17076).
 func TestI15ValuesAndOffsetsNeverChange(t *testing.T) {
 	got := output(t, "put a=1 b=1", "put a=2", "roll", "wait 1h quietly", "log", "restart",
 		"wait 1h quietly", "log")
@@ -64,9 +67,9 @@ func TestI15ValuesAndOffsetsNeverChange(t *testing.T) {
 	}
 }
 
-// The last batch of a producer is kept without its records, and a start restores the last sequence
-// number from it: "restart" and "kill" send each producer's last batch again, which must be
-// detected as a duplicate.
+// A pass keeps the last batch of each producer, even without records, and a start restores the last
+// sequence number from it. The commands "restart" and "kill" append each producer's last batch
+// again and check that it is detected as a duplicate.
 func TestI26SequencesSurviveRestart(t *testing.T) {
 	got := output(t, "put -producer=1 a=1", "put -zstd -producer=2 a=2 b=1",
 		"put -producer=3 -txn b=2", "commit 3", "put a=3 b=3", "roll",
@@ -79,11 +82,11 @@ func TestI26SequencesSurviveRestart(t *testing.T) {
 	}
 }
 
-// An epoch without remaining batches is only in the checkpoint, and OffsetsForLeaderEpoch still
-// returns its end.
+// All batches of a leader epoch were removed, so only the leader epoch checkpoint contains it.
+// OffsetsForLeaderEpoch still returns the end of the epoch.
 func TestI33EpochsSurviveTheirBatches(t *testing.T) {
 	err := runInScenario(t, func(s *scenario) {
-		s.open() // epoch 0
+		s.open() // in leader epoch 0
 		s.runLines([]string{"put a=1", "lead", "put a=2", "lead", "put a=3", "roll", "put b=1"})
 		before := s.epochs()
 		s.runLines([]string{"wait 5s quietly", "log"})
@@ -97,7 +100,7 @@ func TestI33EpochsSurviveTheirBatches(t *testing.T) {
 				fail("epochs %v after %s, were %v", after, how, before)
 			}
 			if epoch, end := s.log.EndOffsetFor(1); epoch != 1 || end != 2 {
-				fail("epoch 1 ends at %d of epoch %d after %s", end, epoch, how)
+				fail("end of epoch 1 after %s: got epoch %d, offset %d", how, epoch, end)
 			}
 		}
 	})
@@ -113,7 +116,8 @@ func (s *scenario) epochs() []string {
 	return strings.Split(strings.TrimSpace(string(content)), "\n")[2:]
 }
 
-// A disk failure stops its log; the store and the other logs continue.
+// A failed sync during a pass stops the log. The log can still be read, and the other logs accept
+// appends.
 func TestI8FailedDiskStopsTheLogNotTheProcess(t *testing.T) {
 	var disk *vfs.Fault
 	err := runInScenario(t, func(s *scenario) {

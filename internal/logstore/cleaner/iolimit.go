@@ -9,24 +9,25 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// ioLimit is the I/O budget that all passes, sidecars and estimates share (I40).
+// ioLimit limits the I/O rate of all passes, sidecars and estimates together (I40).
 type ioLimit struct {
 	current   atomic.Pointer[bucket]
-	throttled atomic.Int64 // nanoseconds that callers of wait have waited
+	throttled atomic.Int64 // nanoseconds that all callers of wait have waited
 }
 
-// bucket is a token bucket of one rate. A new rate replaces the bucket: a caller that waits at the
-// old rate, which may take hours, continues at the new rate.
+// bucket is a token bucket with a fixed rate. When the rate changes, a new bucket replaces it. A
+// caller that waits for the old bucket, perhaps for hours, then continues with the new one.
 type bucket struct {
 	*rate.Limiter
 	bytesRate int64         // 0: no limit
-	replaced  chan struct{} // closed when there is a newer bucket
+	replaced  chan struct{} // closed when a newer bucket has replaced this one
 }
 
-// burstBytesMin is the least capacity of the token bucket, however low the rate.
+// burstBytesMin is the smallest capacity of a token bucket, however low the rate is.
 const burstBytesMin = 64 << 10
 
-// set applies a rate in bytes a second; 0: no limit. Calls of set are not concurrent.
+// set changes the rate to bytesRate bytes per second; 0 means no limit. Calls of set are not
+// concurrent.
 func (l *ioLimit) set(bytesRate int64) {
 	old := l.current.Load()
 	if old != nil && old.bytesRate == bytesRate {
@@ -43,9 +44,9 @@ func (l *ioLimit) set(bytesRate int64) {
 	}
 }
 
-// wait takes n bytes from the bucket, and waits until they are available. No lock is held: Kafka
-// sleeps inside a lock that its threads share. n may exceed the burst, so wait takes the bytes in
-// parts. wait fails only when ctx ends.
+// wait takes n bytes from the bucket and waits until they are available. It holds no lock
+// meanwhile; Kafka's cleaner sleeps inside a lock that its threads share. n may exceed the capacity
+// of the bucket, so wait takes the bytes in parts. It fails only if ctx ends.
 func (l *ioLimit) wait(ctx context.Context, n int) error {
 	began := time.Time{}
 	for n > 0 {
@@ -71,7 +72,8 @@ func (l *ioLimit) wait(ctx context.Context, n int) error {
 	return nil
 }
 
-// take waits for n bytes, at most the burst. taken is false if the bucket was replaced meanwhile.
+// take waits for n bytes, which may not exceed the capacity. taken is false if the bucket was
+// replaced while take waited.
 func (b *bucket) take(ctx context.Context, n int) (taken bool, err error) {
 	reserved := b.ReserveN(time.Now(), n)
 	delay := reserved.Delay()

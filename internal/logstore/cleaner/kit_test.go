@@ -30,7 +30,7 @@ var (
 	logDir    = filepath.Join(dataDir, "tickets-0")
 	topicOne  = logstore.TopicID{1}
 	topicTwo  = logstore.TopicID{2}
-	// epoch0 is when tests begin that do not run in a bubble.
+	// epoch0 is the time that tests outside of synctest pass as the current time.
 	epoch0 = storetest.Start
 )
 
@@ -41,7 +41,7 @@ var (
 	keyed     = storetest.Keyed
 )
 
-// Names that logstore gives to files (docs/format/store.md).
+// Names and suffixes of files that logstore creates (docs/format/store.md).
 const (
 	epochFile     = "leader-epoch-checkpoint" // in the log's directory
 	lockFile      = ".lock"
@@ -81,7 +81,7 @@ func appendBatch(t testing.TB, log *logstore.Log, batch []byte) {
 	log.AdvanceHighWatermark(log.LogEnd())
 }
 
-// fill appends n batches of one record, each with another key.
+// fill appends n batches of one record, each with a different key.
 func fill(t testing.TB, log *logstore.Log, n int) {
 	t.Helper()
 	for range n {
@@ -110,7 +110,8 @@ func batchesOf(t testing.TB, slice *logstore.Slice) []record.Batch {
 	return storetest.Batches(t, slice.File, slice.Position, slice.Length)
 }
 
-// segmentBases lists the base offsets of the segments on disk, ascending; the last one is active.
+// segmentBases returns the base offsets of the segments on disk in ascending order. The last one is
+// that of the active segment.
 func segmentBases(t testing.TB, fsys vfs.FS) (bases []int64) {
 	t.Helper()
 	for _, name := range namesIn(t, fsys, logDir) {
@@ -126,7 +127,7 @@ func segmentBases(t testing.TB, fsys vfs.FS) (bases []int64) {
 	return bases
 }
 
-// namesIn lists a directory; nothing if it does not exist.
+// namesIn returns the names in a directory, or nil if the directory does not exist.
 func namesIn(t testing.TB, fsys vfs.FS, dir string) (names []string) {
 	t.Helper()
 	entries, err := fsys.ReadDir(dir)
@@ -139,7 +140,8 @@ func namesIn(t testing.TB, fsys vfs.FS, dir string) (names []string) {
 	return names
 }
 
-// temporaryFiles lists the files of the log that a start, or the end of a pass, has to delete.
+// temporaryFiles returns the files of the log that should not exist after a start or after the end
+// of a pass.
 func temporaryFiles(t testing.TB, fsys vfs.FS) (names []string) {
 	t.Helper()
 	for _, name := range namesIn(t, fsys, logDir) {

@@ -9,14 +9,14 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// scanned is what a read_uncommitted consumer reads from the log start to the end.
+// scanned contains what a read_uncommitted consumer reads from the log start to the log end.
 type scanned struct {
 	batches []record.Batch
 	records map[int64]*record.Record
 }
 
-// scan reads the whole log. A read that returns nothing, or does not advance, is a stall (I43,
-// I44).
+// scan reads the whole log. It fails if a read returns nothing or does not advance, because a
+// consumer would then never reach the log end (I43, I44).
 func (s *scenario) scan() scanned {
 	all := scanned{records: map[int64]*record.Record{}}
 	for offset, end := s.log.LogStart(), s.log.LogEnd(); offset < end; {
@@ -47,7 +47,7 @@ func (s *scenario) scan() scanned {
 	return all
 }
 
-// readAt is one fetch.
+// readAt returns the batches that one fetch returns.
 func (s *scenario) readAt(offset int64, bytesMax int) []record.Batch {
 	slice, err := s.log.Read(offset, s.log.LogEnd(), bytesMax, true)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *scenario) readAt(offset int64, bytesMax int) []record.Batch {
 	return batchesOf(scenarioTB{}, slice)
 }
 
-// scenarioTB is the testing.TB of helpers that a scenario calls.
+// scenarioTB is the testing.TB that a scenario passes to helpers.
 type scenarioTB struct{ testing.TB }
 
 func (scenarioTB) Helper()                           {}
@@ -79,7 +79,7 @@ func recordsOf(b record.Batch) (all []*record.Record) {
 	return all
 }
 
-// check checks the invariants that hold at any time.
+// check checks those invariants that hold at any time, not only after all retentions have passed.
 func (l *ledger) check(s *scenario) {
 	l.retentionMin = min(l.retentionMin, s.settings.TombstoneRetention)
 	l.cleanable = max(l.cleanable, min(s.log.LastStable(), s.activeBase()))
@@ -95,8 +95,8 @@ func (l *ledger) check(s *scenario) {
 	l.checkKeys(there, all, s.log.LastStable())
 }
 
-// checkRecords checks that the log has only appended records, and still has every record that must
-// not be removed: I1, I2, I9, I24.
+// checkRecords checks that the log contains only appended records, and all records that a pass must
+// not remove: I1, I2, I9, I24.
 func (l *ledger) checkRecords(there scanned, all []ledgerRecord) {
 	appended := 0
 	for _, r := range all {
@@ -107,7 +107,7 @@ func (l *ledger) checkRecords(there scanned, all []ledgerRecord) {
 		case ok:
 			appended++
 		case r.Offset >= l.cleanable && r.Offset >= l.start:
-			fail("the record at %d is missing, and no bound was ever above %d",
+			fail("the record at %d is missing, and the cleanable bound was never above %d",
 				r.Offset, l.cleanable)
 		case r.txn == txnOpen && r.Offset >= l.start:
 			fail("the record at %d of an open transaction is missing", r.Offset)
@@ -122,11 +122,12 @@ func (l *ledger) checkRecords(there scanned, all []ledgerRecord) {
 	}
 }
 
-// checkKeys checks the latest committed record of each key: I10, I14, I15, I16, F1. It is in the
-// log whenever an older one is, so a reader ends with the same value from any offset.
+// checkKeys checks the latest committed record of each key: I10, I14, I15, I16, F1. As long as an
+// older record of the key is in the log, the latest record must be there too. Then a reader finds
+// the same last value from any offset.
 func (l *ledger) checkKeys(there scanned, all []ledgerRecord, stable int64) {
 	latest, older := map[string]*record.Record{}, map[string]int64{}
-	// last maps a key to the highest offset so far of a committed record in the log.
+	// last maps a key to the highest offset, so far, of a committed record that is in the log.
 	last := map[string]int64{}
 	now := time.Now()
 	for _, r := range all {
@@ -141,7 +142,8 @@ func (l *ledger) checkKeys(there scanned, all []ledgerRecord, stable int64) {
 		if _, found := there.records[r.Offset]; !found {
 			continue
 		}
-		// Superseded tombstones too: the record that supersedes one may be truncated.
+		// Note superseded tombstones too, because a truncation may remove the record that
+		// supersedes one.
 		if _, known := l.blockedUntil[r.Offset]; r.Value == nil && (!known || blocked) {
 			l.blockedUntil[r.Offset] = now
 		}
@@ -158,7 +160,7 @@ func (l *ledger) checkKeys(there scanned, all []ledgerRecord, stable int64) {
 		case r.Value != nil:
 			fail("the latest value of %q, at %d, is missing", key, r.Offset)
 		case isOlder:
-			fail("the tombstone of %q at %d is missing, and %d is in the log: the key is back", key,
+			fail("the tombstone of %q at %d is missing, and an older record at %d is in the log", key,
 				r.Offset, left)
 		case !known:
 			fail("the tombstone of %q at %d was never in the log", key, r.Offset)
@@ -169,7 +171,8 @@ func (l *ledger) checkKeys(there scanned, all []ledgerRecord, stable int64) {
 	}
 }
 
-// checkReads fetches at every offset with both isolation levels: I11, I22, I43, I44.
+// checkReads fetches from every offset with both isolation levels, and checks the results: I11,
+// I22, I43, I44.
 func (l *ledger) checkReads(s *scenario) {
 	s.waitIdle()
 	there, states := s.scan(), map[int64]txnState{}
@@ -188,7 +191,8 @@ func (l *ledger) checkReads(s *scenario) {
 	}
 }
 
-// checkRead compares one fetch with rest, which a reader from the log start gets from there on.
+// checkRead compares one fetch with rest, the batches that a reader from the log start gets at or
+// after that offset.
 func (l *ledger) checkRead(s *scenario, offset int64, rest []record.Batch) {
 	got := s.readAt(offset, 1)
 	if len(got) == 0 {
@@ -213,8 +217,8 @@ func (l *ledger) checkRead(s *scenario, offset int64, rest []record.Batch) {
 		got[0].BaseOffset())
 }
 
-// checkCommitted checks that one read_committed fetch returns the records of committed
-// transactions, and no others.
+// checkCommitted checks that one read_committed fetch returns all records of committed
+// transactions, and no other records.
 func (l *ledger) checkCommitted(s *scenario, offset int64, there scanned,
 	states map[int64]txnState) {
 	slice, err := s.log.ReadCommitted(offset, s.log.LogEnd(), 200, true)
@@ -246,8 +250,8 @@ func (l *ledger) checkCommitted(s *scenario, offset int64, there scanned,
 	}
 }
 
-// committedOnly drops what a consumer drops: control batches, and batches of the aborted
-// transactions in the response (Kafka's Fetcher).
+// committedOnly removes the batches that a read_committed consumer ignores, as Kafka's Fetcher
+// does: control batches, and batches of aborted transactions.
 func committedOnly(batches []record.Batch, txns []segment.AbortedTxn) (left []record.Batch) {
 	txns = slices.SortedStableFunc(slices.Values(txns),
 		func(a, b segment.AbortedTxn) int { return int(a.FirstOffset - b.FirstOffset) })
@@ -269,9 +273,9 @@ func committedOnly(batches []record.Batch, txns []segment.AbortedTxn) (left []re
 	return left
 }
 
-// checkSettled checks a log after all transactions were ended and all retentions have passed: below
-// the active segment there is one record of each key, with a value, and nothing else (I10, I11,
-// I13, I17, I18, I20).
+// checkSettled checks a log after all transactions were ended and all retentions have passed. Below
+// the active segment the log contains exactly one record of each key, and this record has a value
+// (I10, I11, I13, I17, I18, I20).
 func (l *ledger) checkSettled(s *scenario) {
 	s.waitIdle()
 	bound := s.activeBase()
@@ -289,7 +293,7 @@ func (l *ledger) checkSettled(s *scenario) {
 		case r.Value == nil:
 			fail("the tombstone of %q at %d is not removed", r.Key, r.Offset)
 		case again:
-			fail("%q is at %d and at %d", r.Key, before, r.Offset)
+			fail("key %q has two records, at %d and %d", r.Key, before, r.Offset)
 		}
 		keys[string(r.Key)] = r.Offset
 	}
@@ -301,7 +305,8 @@ func (l *ledger) checkSettled(s *scenario) {
 	}
 }
 
-// batchesOf returns the batches of a producer: while there is one, its marker may be needed.
+// batchesOf returns the base offsets of a producer's batches. While it has batches, its marker may
+// be needed.
 func (l *ledger) batchesOf(producer int64) (all []int64) {
 	for _, b := range l.batches {
 		if b.producer == producer {

@@ -11,26 +11,27 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// ledger is the model of a log: a list of everything that was appended and not truncated. It has
+// ledger is the model of a log: a list of all batches that were appended and not truncated. It has
 // neither segments nor passes.
 type ledger struct {
 	batches []ledgerBatch
 	end     int64
 	start   int64
-	// cleanable is the highest bound that any pass may have had: no pass has changed anything from
-	// there on.
+	// cleanable is the highest cleanable bound that any pass may have had. No pass has changed a
+	// record at or above it.
 	cleanable int64
-	// passEnd is the log end when a pass may last have run: a record below it may have superseded
-	// one that is gone.
+	// passEnd is the log end at the time when a pass may last have run. A record below it may have
+	// superseded a record that the pass removed.
 	passEnd int64
-	// lost are records that a pass has removed, and whose superseding records were truncated
-	// uncleanly.
+	// lost contains the offsets of records that a pass has removed and whose superseding records
+	// were then removed by an unclean truncation.
 	lost      map[int64]bool
-	truncated bool // so the log may end within a batch that was appended
-	// retentionMin is the shortest tombstone retention so far: no tombstone is removed earlier.
+	truncated bool // the log was truncated, so it may end within a batch that was appended
+	// retentionMin is the shortest tombstone retention that was configured so far. No tombstone may
+	// be removed earlier.
 	retentionMin time.Duration
-	// blockedUntil maps the offset of a tombstone to when a check last found an older record of its
-	// key, or first found the tombstone.
+	// blockedUntil maps the offset of a tombstone to a time: when a check last found an older
+	// record of its key in the log, or else when a check first found the tombstone.
 	blockedUntil map[int64]time.Time
 }
 
@@ -43,8 +44,8 @@ type ledgerBatch struct {
 	transactional bool
 	marker        bool
 	commit        bool
-	wire          []byte // as sent by the producer
-	forged        bool   // with a timestamp that a leader rejects
+	wire          []byte // the encoded batch, as the producer sent it
+	forged        bool   // the batch has a timestamp that a leader rejects
 }
 
 func newLedger() ledger {
@@ -59,8 +60,8 @@ func (l *ledger) append(b ledgerBatch) {
 	l.end = b.next()
 }
 
-// truncateTo removes the batches that end above an offset. A log ends within a batch only if a pass
-// has removed the whole batch.
+// truncateTo removes the batches that end above an offset. The log may end within a batch only if a
+// pass has removed that whole batch.
 func (l *ledger) truncateTo(end int64) {
 	l.batches = slices.DeleteFunc(l.batches, func(b ledgerBatch) bool { return b.next() > end })
 	l.end, l.cleanable = end, min(l.cleanable, end)
@@ -68,15 +69,17 @@ func (l *ledger) truncateTo(end int64) {
 	maps.DeleteFunc(l.lost, func(offset int64, _ bool) bool { return offset >= end })
 }
 
-// truncate follows the log's truncation. A record that a pass has removed is lost if the record
-// that superseded it is truncated. A follower never truncates that far; an unclean election may.
+// truncate updates the ledger after a truncation of the log. If a pass has removed a record and the
+// truncation removes the record that superseded it, the first one is lost. A follower never
+// truncates so far, but a follower of a leader that was elected uncleanly may. unclean reports
+// whether the truncation was so far.
 func (l *ledger) truncate(s *scenario) (unclean bool) {
 	end := s.log.LogEnd()
 	unclean = end < l.passEnd
 	l.truncateTo(end)
 	l.passEnd = min(l.passEnd, end)
 	l.truncated = true
-	// the log is empty, and may start within a batch
+	// The log is empty, and its start may be within a batch.
 	if s.log.LogStart() == end {
 		l.batches, l.start = nil, end
 		return unclean
@@ -129,7 +132,7 @@ func (l *ledger) lastOfProducers() []ledgerBatch {
 type txnState int
 
 const (
-	txnCommitted txnState = iota // or in no transaction
+	txnCommitted txnState = iota // committed, or the record is in no transaction
 	txnAborted
 	txnOpen
 )
@@ -140,9 +143,9 @@ type ledgerRecord struct {
 	txn txnState
 }
 
-// all returns the records in the order of offsets.
+// all returns all records that are not lost, in the order of their offsets.
 func (l *ledger) all() (all []ledgerRecord) {
-	open := map[int64][]int{} // producer -> indexes in all
+	open := map[int64][]int{} // indexes in all of the records of each producer's open transaction
 	for i := range l.batches {
 		b := &l.batches[i]
 		if b.marker {
@@ -171,7 +174,7 @@ func (l *ledger) all() (all []ledgerRecord) {
 	return all
 }
 
-// sameRecord compares all parts of a record, none of which may change.
+// sameRecord reports whether two records are equal in all parts.
 func sameRecord(a, b *record.Record) bool {
 	return a.Offset == b.Offset && a.Timestamp == b.Timestamp && sameBytes(a.Key, b.Key) &&
 		sameBytes(a.Value, b.Value) &&
@@ -182,10 +185,10 @@ func sameRecord(a, b *record.Record) bool {
 			})
 }
 
-// sameBytes distinguishes null from empty.
+// sameBytes reports whether two values are equal. Null and empty are different.
 func sameBytes(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
-// recordText formats all parts of a record.
+// recordText returns a text with all parts of a record.
 func recordText(r *record.Record) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d@%d %t %q=%t %q", r.Offset, r.Timestamp, r.Key == nil, r.Key,

@@ -1,27 +1,28 @@
 package cleaner
 
-// passMemoryBytesMin is the least memory that a pass is started with beside other passes. A pass
-// that runs alone gets the available memory, even if that is less. Less memory makes a pass slower,
-// and never fails it.
+// passMemoryBytesMin is the minimum memory with which a pass is started beside other passes. A pass
+// that runs alone gets the available memory, even if it is less. Too little memory never fails a
+// pass, but makes it slower.
 const passMemoryBytesMin = 64 << 10
 
-// sidecarMemoryBytes is set aside for key sidecars and estimates: the memory that building one
-// sidecar takes at most. A budget below 64 MiB sets less aside, and the sidecar of a segment with
-// very many records then exceeds it.
+// sidecarMemoryBytes is the memory reserved for key sidecars and estimates: the most that building
+// one sidecar needs. If the budget is below 64 MiB, less is reserved, and the sidecar of a segment
+// with very many records then exceeds it.
 const sidecarMemoryBytes = 16 << 20
 
-// sidecarsMemoryBytes is the part of the budget for sidecars and estimates, one at a time.
+// sidecarsMemoryBytes returns the part of the memory budget that is reserved for key sidecars and
+// estimates, of which one is computed at a time.
 func (o Options) sidecarsMemoryBytes() int64 { return min(sidecarMemoryBytes, o.MemoryBytes/4) }
 
-// passesMemoryBytes is the part of the budget for all passes together.
+// passesMemoryBytes returns the part of the memory budget for all passes together.
 func (o Options) passesMemoryBytes() int64 { return o.MemoryBytes - o.sidecarsMemoryBytes() }
 
 // grantLocked returns the memory for a pass that could use target bytes, and whether this memory is
 // enough to start the pass.
 //
-// A pass gets its target, but at most an equal share of a worker slot, and at most three quarters
-// of the free memory: however many large logs are compacted, memory is left for a small one. A pass
-// keeps its grant until it ends, so all passes together never exceed the budget.
+// A pass gets its target, but at most the share of one worker slot, and at most three quarters of
+// the free memory. So even while many large logs are compacted, memory remains for a small one. A
+// pass keeps its grant until it ends, so all passes together never exceed the budget.
 func (c *Cleaner) grantLocked(target int64) (bytes int64, enough bool) {
 	all := c.mu.opts.passesMemoryBytes()
 	free := max(0, all-c.mu.grantedBytes)
@@ -29,8 +30,8 @@ func (c *Cleaner) grantLocked(target int64) (bytes int64, enough bool) {
 	return bytes, c.mu.passes == 0 || bytes >= min(target, passMemoryBytesMin)
 }
 
-// memoryBytes returns the memory that is held now and the budget. The memory of a pass is as of its
-// last progress report.
+// memoryBytes returns the memory that the cleaner uses now, and its budget. The memory of a pass is
+// as of its last progress report.
 func (c *Cleaner) memoryBytes() (held, limit int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,8 +44,8 @@ func (c *Cleaner) memoryBytes() (held, limit int64) {
 	return held, c.mu.opts.MemoryBytes
 }
 
-// lockSidecarSlot waits for the right to build a sidecar or an estimate. The caller holds no worker
-// slot and no lock of a log's sidecars.
+// lockSidecarSlot waits for the sidecar slot. It returns false if done was closed first. The caller
+// holds no worker slot and no lock of a log's sidecars.
 func (c *Cleaner) lockSidecarSlot(done <-chan struct{}) bool {
 	select {
 	case c.sidecarSlot <- struct{}{}:

@@ -11,9 +11,9 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/clean"
 )
 
-// collector exports the cleaner_* group of docs/metrics.md and log_reclaimable_*, computed at each
-// scrape. Gauges that are set when something happens would outlive their log, or disappear with a
-// change of settings (KAFKA-16574).
+// collector exports the cleaner_* metrics of docs/metrics.md and log_reclaimable_*. It computes
+// them at each scrape. Gauges that are set only when something happens would remain after their log
+// was closed, or would disappear when settings change (KAFKA-16574).
 type collector struct{ cleaner *Cleaner }
 
 // Collector returns the cleaner's metrics; the caller registers it.
@@ -21,12 +21,13 @@ func (c *Cleaner) Collector() prometheus.Collector { return collector{c} }
 
 var partitionLabels = []string{"topic", "partition"}
 
-// describe describes one metric of a log; more are its other labels.
+// describe returns the description of a metric that each log has. more contains its labels beside
+// those of the partition.
 func describe(name, help string, more ...string) *prometheus.Desc {
 	return prometheus.NewDesc("heartwood_"+name, help, append(partitionLabels[:2:2], more...), nil)
 }
 
-// describePool describes one metric that all logs share.
+// describePool returns the description of a metric that all logs share.
 func describePool(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("heartwood_cleaner_"+name, help, nil, nil)
 }
@@ -38,7 +39,7 @@ var (
 		"1 if log_reclaimable_bytes was counted by a pass, 0 if it is estimated.")
 
 	phaseDesc = describe("cleaner_phase", "1 for the phase of the cleaner in a log.", "phase")
-	// The values are the reasons of the Topic's condition.
+	// The values of label reason are those of the Topic's condition Compacting.
 	reasonDesc = describe("cleaner_reason", "1 for the reason of the phase, as in the Topic "+
 		"condition Compacting; other reasons are absent.", "reason")
 	progressDesc = describe("cleaner_progress_ratio", "Share of the running pass that is done.")
@@ -47,7 +48,7 @@ var (
 	runsDesc    = describe("cleaner_runs_total", "Passes that ended, by result.", "result")
 	readDesc    = describe("cleaner_read_bytes_total", "Bytes the cleaner read.", "kind")
 	writtenDesc = describe("cleaner_written_bytes_total", "Bytes the cleaner wrote.", "kind")
-	// The value includes data files only.
+	// The value includes freed bytes of data files, but not of sidecars.
 	reclaimedDesc = describe("cleaner_reclaimed_bytes_total", "Bytes the cleaner freed.", "kind")
 	removedDesc   = describe("cleaner_removed_records_total", "Records the cleaner removed.",
 		"kind")
@@ -113,7 +114,7 @@ func (c collector) Collect(metrics chan<- prometheus.Metric) {
 	c.pool(series{metrics: metrics}, waiting, quarantined)
 }
 
-// pool exports the metrics that all logs share.
+// pool exports the metrics that all logs share. waiting and quarantined are numbers of logs.
 func (c collector) pool(s series, waiting, quarantined int) {
 	held, limit := c.cleaner.memoryBytes()
 	busy, _ := c.cleaner.slots.usage()
@@ -126,8 +127,8 @@ func (c collector) pool(s series, waiting, quarantined int) {
 	s.gauge(quarantineDesc, float64(quarantined))
 }
 
-// series exports metrics that share their first labels. Its methods append to a copy of labels (the
-// capacity is limited): otherwise two calls would overwrite each other's last label.
+// series exports metrics that share their first labels. Its methods append to a copy of labels, by
+// limiting its capacity. Otherwise two calls would overwrite each other's last label.
 type series struct {
 	metrics chan<- prometheus.Metric
 	labels  []string
@@ -179,7 +180,7 @@ func (s series) log(status *report.Compaction, background logstore.SidecarBytes)
 	}
 }
 
-// boolean converts to a metric's value: 1 or 0.
+// boolean returns the value of a metric that stands for true or false: 1 or 0.
 func boolean(b bool) float64 {
 	if b {
 		return 1

@@ -11,7 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/clean"
 )
 
-// total adds up the series of a metric whose labels include the given values.
+// total returns the sum of those series of a metric whose label values include the given ones, and
+// their number.
 func total(t *testing.T, registry *prometheus.Registry, name string,
 	labels ...string) (value float64, series int) {
 	t.Helper()
@@ -92,10 +93,11 @@ func TestCleanerMetrics(t *testing.T) {
 		})
 }
 
-// While a pass is held in a phase, the log has that phase only, and the pool metrics match.
+// While a pass waits in a phase, the metric of this phase is 1 and that of all others 0, and the
+// metrics of the whole cleaner match.
 func TestPhaseMetrics(t *testing.T) {
 	for phase, pool := range map[string]struct{ queued, busy float64 }{
-		// while sidecars are built, the pass holds no slot
+		// In phase indexing the pass has released its worker slot, because a sidecar is built.
 		"queued": {1, 1}, "indexing": {0, 0}, "deduplicating": {0, 1}, "rewriting": {0, 1},
 	} {
 		t.Run(phase, func(t *testing.T) {

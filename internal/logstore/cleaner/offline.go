@@ -13,39 +13,39 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// ErrUnkeyed is returned by CleanOffline when none of the records that it reads has a key: the log
-// is not of a compacted topic, and nothing of it would be left.
-var ErrUnkeyed = errors.New("no record has a key: this is no compacted topic's log")
+// ErrUnkeyed is the error of CleanOffline for a log in which no record has a key. Such a log is not
+// that of a compacted topic, and compaction would remove all its records.
+var ErrUnkeyed = errors.New("no record has a key: this is not the log of a compacted topic")
 
-// OfflineOptions of CleanOffline.
+// OfflineOptions are the options of CleanOffline.
 type OfflineOptions struct {
 	MemoryBytes int64 // default 128 MiB
-	Workers     int   // hash slices resolved at once; default 1
-	IOBytesRate int64 // bytes read and written a second; 0: no limit
-	// MinDirtyPercent is the largest dirty ratio with which no pass runs, unless a tombstone is
-	// due; 0: a pass runs in any case.
+	Workers     int   // number of hash slices that run at once; default 1
+	IOBytesRate int64 // bytes read and written per second; 0: no limit
+	// MinDirtyPercent is the dirty ratio up to which no pass runs, unless a tombstone can be
+	// removed now. With 0 a pass always runs.
 	MinDirtyPercent    int
-	MaxGarbagePercent  int           // garbage that a pass may leave to save I/O
+	MaxGarbagePercent  int           // percentage of garbage that a pass may leave to save I/O
 	MinLag             time.Duration // segments with younger records are not compacted
 	TombstoneRetention time.Duration
-	SegmentBytes       int64 // of output segments; default: the size of the largest segment
+	SegmentBytes       int64 // size of output segments; default: that of the largest segment
 	DryRun             bool  // report what would be removed, without rewriting anything
 }
 
-// OfflineResult has the sums of all passes of CleanOffline. SegmentsRewritten and SegmentsUntouched
-// count the segments from before the first pass. For a dry run the result describes a pass that
-// would not be dry; LogReadBytes and LogWrittenBytes are upper bounds then.
+// OfflineResult contains the sums of all passes of CleanOffline. SegmentsRewritten and
+// SegmentsUntouched are numbers of segments that existed before the first pass. The result of a dry
+// run describes what a clean would do; its LogReadBytes and LogWrittenBytes are then upper bounds.
 type OfflineResult struct {
 	Passes int
 	clean.Stats
 }
 
-// offlinePassesMax bounds the number of passes over one log. At most two are useful: one that finds
-// a tombstone removable, and one that removes it if no retention is set.
+// offlinePassesMax is the maximum number of passes over one log. At most two are useful: the first
+// may find that a tombstone is removable, and without a retention the second removes it.
 const offlinePassesMax = 4
 
-// CleanOffline runs passes over a log that no broker serves until nothing is left that may be
-// removed now. Replacements that were committed before an error or the end of ctx stay.
+// CleanOffline runs passes over a log that no broker uses, until nothing else can be removed now.
+// Rewrites that were committed before an error or the end of ctx are kept.
 func CleanOffline(ctx context.Context, log *logstore.Offline,
 	opts OfflineOptions) (OfflineResult, error) {
 	var limit ioLimit
@@ -75,8 +75,8 @@ func CleanOffline(ctx context.Context, log *logstore.Offline,
 	return sum, nil
 }
 
-// missing counts the segments that were rewritten. These are the segments that are no longer in the
-// log, because neither appends nor retention run.
+// missing returns the number of segments of before that are not in now. They were rewritten,
+// because neither appends nor retention run.
 func missing(before, now []*segment.Segment) (count int) {
 	present := make(map[*segment.Segment]bool, len(now))
 	for _, s := range now {
@@ -90,7 +90,8 @@ func missing(before, now []*segment.Segment) (count int) {
 	return count
 }
 
-// settings returns the settings of a compacted topic, with the options applied.
+// settings returns the settings of a compacted topic, with those options applied that are topic
+// settings.
 func (o OfflineOptions) settings(log *logstore.Offline) topicconfig.Settings {
 	s := topicconfig.Default()
 	s.Delete, s.Compact = false, true
@@ -101,7 +102,7 @@ func (o OfflineOptions) settings(log *logstore.Offline) topicconfig.Settings {
 	return s
 }
 
-// passDue reports whether the first pass is due.
+// passDue reports whether the options require a first pass.
 func (o OfflineOptions) passDue(view logView, now time.Time) bool {
 	return o.MinDirtyPercent <= 0 || view.DirtyRatio()*100 > float64(o.MinDirtyPercent) ||
 		view.TombstonesDue != logstore.TombstonesNone &&
@@ -122,17 +123,18 @@ func (o OfflineOptions) passOptions(view logView, now time.Time,
 	}
 }
 
-// errDryRun ends a dry run where the first segment would be rewritten.
+// errDryRun ends a dry run at the point where a clean would create its first segment.
 var errDryRun = errors.New("dry run")
 
-// run runs a pass with the options that are not topic settings.
+// run runs a pass with those options that are not topic settings. In a dry run it ends the pass
+// before it writes, and estimates what a clean would do.
 func (o OfflineOptions) run(ctx context.Context, job clean.Job) (clean.Stats, error) {
 	job.Rules.MaxGarbagePercent = o.MaxGarbagePercent
 	if !o.DryRun {
 		refuseUnkeyed(&job)
 		return clean.Run(ctx, job)
 	}
-	var last clean.PassProgress // the progress when the segments to be rewritten were known
+	var last clean.PassProgress // last progress after the pass chose the segments to rewrite
 	job.Env.Report = func(p clean.PassProgress) {
 		if p.Phase == clean.Rewriting && p.Measured {
 			last = p
@@ -145,8 +147,8 @@ func (o OfflineOptions) run(ctx context.Context, job clean.Job) (clean.Stats, er
 	if err != nil && !errors.Is(err, errDryRun) {
 		return stats, err
 	}
-	// A pass works in windows if the bitmaps of its records do not fit into half of the memory, and
-	// a dry run ends in the first one.
+	// A pass divides the log into windows if the bitmaps of its records do not fit into half of the
+	// memory. A dry run ends in the first window, so its result would be incomplete.
 	if needed := stats.RecordsRead * 3 / 8 * 2; err != nil && needed > job.Limits.MemoryBytes {
 		return stats, fmt.Errorf(
 			"a dry run over %d records needs %d bytes of memory; a clean does not",
@@ -155,7 +157,7 @@ func (o OfflineOptions) run(ctx context.Context, job clean.Job) (clean.Stats, er
 	stats.ReclaimedBytes = last.ReclaimableBytes
 	rewriting := max(0, last.TotalBytes-last.DoneBytes)
 	if err == nil {
-		rewriting = 0 // the pass created no segment: there is nothing to rewrite
+		rewriting = 0 // the pass tried to create no segment, so it would rewrite none
 	}
 	would := last.Chosen
 	stats.SegmentsRewritten, stats.RecordsRemoved = would.Segments, would.Records
@@ -164,8 +166,9 @@ func (o OfflineOptions) run(ctx context.Context, job clean.Job) (clean.Stats, er
 	return stats, nil
 }
 
-// refuseUnkeyed ends a pass with ErrUnkeyed before it writes, if it has found records and none with
-// a key. A pass opens all sidecars before it rewrites anything.
+// refuseUnkeyed makes a pass fail with ErrUnkeyed, before it writes, if it has found records but
+// none with a key. By then it has seen all records, because a pass opens all sidecars before it
+// rewrites a segment.
 func refuseUnkeyed(job *clean.Job) {
 	open, create := job.Env.OpenSidecar, job.Env.Create
 	keyed, unkeyed := false, false
@@ -174,7 +177,7 @@ func refuseUnkeyed(job *clean.Job) {
 		r, err := open(ctx, s, opts)
 		switch {
 		case err != nil:
-		case r == nil || r.Counts().Entries() > 0 || r.Counts().Opaque > 0: // nil: not known
+		case r == nil || r.Counts().Entries() > 0 || r.Counts().Opaque > 0: // nil: keys unknown
 			keyed = true
 		case !keyed:
 			for batches := r.Batches(); !unkeyed && batches.Next(); {
@@ -192,7 +195,7 @@ func refuseUnkeyed(job *clean.Job) {
 	}
 }
 
-// add adds one pass.
+// add adds the statistics of one pass to the result.
 func (r *OfflineResult) add(s clean.Stats) {
 	r.Passes++
 	if r.Passes == 1 {

@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// After a failure of any call of an offline clean, the error is returned, the log is valid and
-// complete, and the next run succeeds.
+// Any filesystem call of an offline clean fails. The clean returns the error, the log is valid and
+// complete, and the next clean succeeds.
 func TestOfflineFaultAtEveryCall(t *testing.T) { // I37, I38: EIO, a full disk, short writes
 	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -55,12 +55,12 @@ func TestOfflineFaultAtEveryCall(t *testing.T) { // I37, I38: EIO, a full disk, 
 	}
 }
 
-// fullDisk has no free space.
+// fullDisk is a filesystem that reports no free space.
 type fullDisk struct{ vfs.FS }
 
 func (fullDisk) Free(string) (uint64, error) { return 0, nil }
 
-// F16: a clean on a full disk fails before it writes a segment.
+// A clean on a full disk fails before it writes a segment (F16).
 func TestF16OfflineReportsFullDisk(t *testing.T) {
 	mem, latest := closedLog(t, 400, 20)
 	_, err := cleanOffline(t, fullDisk{mem}, OfflineOptions{})

@@ -20,11 +20,11 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// offlineDir is the partition's directory.
+// offlineDir is the directory of the partition that the tests clean offline.
 var offlineDir = filepath.Join(dataDir, partition.String())
 
-// closedLog returns a disk with a log of n updates of the given number of keys, closed by a broker,
-// and the latest offset of each key.
+// closedLog returns a disk with a log that a broker has closed, and the latest offset of each key.
+// The log has n records with the given number of keys.
 func closedLog(t *testing.T, n, keys int) (*vfs.Mem, map[string]int64) {
 	t.Helper()
 	disk := vfs.NewMem()
@@ -41,13 +41,13 @@ func closedLog(t *testing.T, n, keys int) (*vfs.Mem, map[string]int64) {
 	return disk, latest
 }
 
-// cleanOffline opens the log and compacts it.
+// cleanOffline opens the log with the current time and runs CleanOffline.
 func cleanOffline(t *testing.T, fsys vfs.FS, by OfflineOptions) (OfflineResult, error) {
 	t.Helper()
 	return cleanOfflineAt(t, fsys, by, time.Time{})
 }
 
-// cleanOfflineAt is cleanOffline at a given time.
+// cleanOfflineAt opens the log with the given time and runs CleanOffline.
 func cleanOfflineAt(t *testing.T, fsys vfs.FS, by OfflineOptions, now time.Time) (OfflineResult,
 	error) {
 	t.Helper()
@@ -59,8 +59,8 @@ func cleanOfflineAt(t *testing.T, fsys vfs.FS, by OfflineOptions, now time.Time)
 	return cleaned, errors.Join(err, o.Close())
 }
 
-// latestIn reads the log after a start, and returns the last offset of each key and the number of
-// records.
+// latestIn opens a store on the disk and reads the log. It returns the last offset of each key and
+// the number of records.
 func latestIn(t *testing.T, fsys vfs.FS) (latest map[string]int64, records int) {
 	t.Helper()
 	s := openStore(t, fsys)
@@ -136,7 +136,7 @@ func TestOfflineDryRunChangesNoRecord(t *testing.T) {
 	}
 }
 
-// A segment that two passes rewrite counts once.
+// Two passes rewrite the same segment. SegmentsRewritten includes it once.
 func TestOfflineCountsASegmentOnce(t *testing.T) {
 	disk := vfs.NewMem()
 	s := openStore(t, disk)
@@ -163,14 +163,15 @@ func TestOfflineCountsASegmentOnce(t *testing.T) {
 	}
 }
 
-// unkeyed is a batch of one record without a key.
+// unkeyed returns a batch of one record without a key.
 func unkeyed(t *testing.T) []byte {
 	t.Helper()
 	return storetest.Encode(t, storetest.NoProducer,
 		record.Record{Value: []byte("a value of some thirty bytes")})
 }
 
-// A log without keys would be empty after a clean: the directory is the wrong one.
+// CleanOffline refuses a log without keys, which would be empty after a clean. Probably the user
+// has named the wrong directory.
 func TestOfflineRefusesUnkeyedLog(t *testing.T) {
 	disk := vfs.NewMem()
 	s := openStore(t, disk)
@@ -226,7 +227,7 @@ func TestOfflineRefusesDamagedLog(t *testing.T) {
 		change func(t *testing.T, disk *vfs.Mem)
 		want   string
 	}{
-		{"damaged end", func(t *testing.T,
+		{"damaged active segment", func(t *testing.T,
 			disk *vfs.Mem) {
 			flipByte(t, disk, lastLog(t, disk), 70)
 		}, "batch at 0"},
@@ -252,7 +253,7 @@ func TestOfflineRefusesDamagedLog(t *testing.T) {
 	}
 }
 
-// As at the start of a broker, malformed checkpoints are rebuilt.
+// CleanOffline rebuilds malformed checkpoints, as the start of a broker does.
 func TestOfflineRebuildsMalformedCheckpoints(t *testing.T) {
 	for _, file := range []string{checkpoint.FirstDirtyFile, checkpoint.AbortedFile,
 		checkpoint.RecoveryPointFile} {
@@ -286,15 +287,15 @@ func TestOfflineRebuildsMalformedCheckpoints(t *testing.T) {
 	}
 }
 
-// checkpointDamages make a checkpoint file malformed.
+// checkpointDamages lists ways to make a checkpoint file malformed.
 var checkpointDamages = map[string]func(content []byte) []byte{
 	"flipped":   func(content []byte) []byte { content[0] ^= 4; return content },
 	"emptied":   func([]byte) []byte { return nil },
 	"truncated": func(content []byte) []byte { return content[:1] },
 }
 
-// Without the recovery point or the high watermark, only what the remaining checkpoints list counts
-// as replicated.
+// The high watermark checkpoint has no entry for the log, while the other checkpoints exist. No
+// record is then known to be replicated, so none is removed.
 func TestOfflineWithoutHighWatermarkCleansNothing(t *testing.T) {
 	disk, _ := closedLog(t, 400, 20)
 	name := filepath.Join(dataDir, checkpoint.HighWatermarkFile)
@@ -307,8 +308,9 @@ func TestOfflineWithoutHighWatermarkCleansNothing(t *testing.T) {
 	}
 }
 
-// Producers expire by the time that a clean is given, not by the real time: the last batch of a
-// producer that is active at that time is kept, though all its records are superseded.
+// Producers expire according to the time that is passed to OpenOffline, not to the real time. The
+// last batch of a producer that is active at that time is kept, though all its records are
+// superseded.
 func TestOfflineExpiresProducersByItsTime(t *testing.T) {
 	for _, test := range []struct {
 		at   time.Time
@@ -348,7 +350,7 @@ func TestOfflineExpiresProducersByItsTime(t *testing.T) {
 	}
 }
 
-// A running broker, or another clean, holds the lock.
+// CleanOffline fails while a broker, or another clean, holds the lock of the data directory.
 func TestOfflineLock(t *testing.T) {
 	disk, _ := closedLog(t, 40, 4)
 	s := openStore(t, disk)
@@ -363,7 +365,8 @@ func TestOfflineLock(t *testing.T) {
 	}
 }
 
-// Only the real filesystem has links.
+// OpenOffline follows no symbolic link. The test uses the real filesystem because vfs.Mem has no
+// links.
 func TestOfflineFollowsNoLink(t *testing.T) {
 	root := t.TempDir()
 	dir, elsewhere := filepath.Join(root, "tickets-0"), filepath.Join(root, "elsewhere")
@@ -399,8 +402,8 @@ func TestOfflineFollowsNoLink(t *testing.T) {
 	}
 }
 
-// The disk is cloned before every rename, creation, removal and sync, as a crash would leave it,
-// and compacted again.
+// The power fails before any rename, creation, removal or sync of a clean. The next clean succeeds,
+// and the log has the latest record of each key.
 func TestOfflineSurvivesCrashAtEveryStep(t *testing.T) {
 	disk, latest := closedLog(t, 200, 10)
 	var crashed []*vfs.Mem

@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/clean"
 )
 
-// Results of a pass: label values of heartwood_cleaner_runs_total.
+// The results of a pass are the values of the label result of heartwood_cleaner_runs_total.
 const (
 	runSuccess     = report.ResultSuccess
 	runNothingToDo = report.ResultNothingToDo
@@ -19,21 +19,22 @@ const (
 
 var runResults = []string{runSuccess, runNothingToDo, runAborted, runFailed}
 
-// counters are a log's sums over all passes that ended. They start at 0 with the process, and when
-// the log is deleted and created again.
+// counters contains the sums of all passes over a log that have ended. They begin at 0 when the
+// process starts, and when the log is deleted and created again.
 type counters struct {
 	runs                     map[string]int64 // by result; nil before the first pass
-	read, written, reclaimed int64            // bytes of logs
+	read, written, reclaimed int64            // bytes of data files
 	sidecarRead              int64            // bytes of sidecars
 	sidecarWritten           int64
 	removedRecords           int64
 	lastSuccess              time.Time
-	// error of the last failed pass; "" if a pass has succeeded since
+	// lastError is the error of the last failed pass, or "" if a later pass has succeeded.
 	lastError   string
 	lastFailure time.Time
 }
 
-// add returns the counters plus one pass, and leaves c unchanged; the map runs is shared.
+// add returns the counters with the statistics of one pass added. It does not change c. The result
+// shares the map runs with c.
 func (c counters) add(s clean.Stats) counters {
 	c.read += s.LogReadBytes
 	c.written += s.LogWrittenBytes
@@ -47,11 +48,12 @@ func (c counters) add(s clean.Stats) counters {
 // passBudget limits the resources of a pass.
 type passBudget struct {
 	memoryBytes int64
-	workers     int // hash slices resolved at once, if enough worker slots are free
+	workers     int // number of hash slices that run at once if enough worker slots are free
 	thorough    bool
 }
 
-// passOptions connects a pass to the shared budgets and to its state.
+// passOptions returns the options of a pass. They connect it to the budgets that all passes share,
+// and to its state.
 func (c *Cleaner) passOptions(state *logState, view logView, held *heldSlots,
 	budget passBudget) logstore.PassOptions {
 	return logstore.PassOptions{
@@ -77,7 +79,7 @@ func (c *Cleaner) passOptions(state *logState, view logView, held *heldSlots,
 	}
 }
 
-// pass compacts one log once, logs the result and stores it in the state.
+// pass runs one pass over a log, logs its result and stores the result in the state.
 func (c *Cleaner) pass(ctx context.Context, state *logState, view logView,
 	opts logstore.PassOptions) (result string) {
 	logger := c.options().Logger.With("partition", view.log.ID())
@@ -115,8 +117,8 @@ func (c *Cleaner) pass(ctx context.Context, state *logState, view logView,
 	return result
 }
 
-// resultOf returns the result of a pass. It was aborted, and did not fail, if it was cancelled, or
-// its segments or its log were removed.
+// resultOf returns the result of a pass. The pass was aborted, instead of having failed, if it was
+// canceled, or if its log or segments were removed meanwhile.
 func resultOf(ctx context.Context, log *logstore.Compaction, stats clean.Stats, err error) string {
 	switch {
 	case err == nil && stats.SegmentsRewritten > 0:
@@ -129,9 +131,9 @@ func resultOf(ctx context.Context, log *logstore.Compaction, stats clean.Stats, 
 	return runFailed
 }
 
-// finish stores the result of a pass in the state, and ends the pass. It adds the sums of the pass
-// to the counters and clears the progress under one lock, so a scrape includes the sums exactly
-// once.
+// finish stores the result of a pass in the state, and marks the pass as ended. It adds the sums of
+// the pass to the counters and clears the progress under one lock, so that a scrape includes the
+// pass exactly once.
 func (c *Cleaner) finish(state *logState, view logView, stats clean.Stats, result string,
 	err error) {
 	now := time.Now()
@@ -148,7 +150,7 @@ func (c *Cleaner) finish(state *logState, view logView, stats clean.Stats, resul
 		state.counters.runs = map[string]int64{}
 	}
 	state.counters.runs[result]++
-	switch result { // after an aborted pass, quarantine and last error stay
+	switch result { // an aborted pass changes neither the quarantine nor the last error
 	case runSuccess, runNothingToDo:
 		state.quarantine, state.oldest = quarantine{}, stats.OldestGarbage
 		state.counters.lastSuccess, state.counters.lastError, state.counters.lastFailure = now, "",
@@ -160,16 +162,16 @@ func (c *Cleaner) finish(state *logState, view logView, stats clean.Stats, resul
 			}}
 		}
 	case runFailed:
-		// The quarantine has the settings of the pass: if the settings have changed meanwhile, the
-		// pass is retried at once.
+		// The quarantine applies to the settings of the pass. If they have changed during the pass,
+		// the pass is retried at once.
 		state.quarantine = state.quarantine.after(now, view.settings)
 		state.counters.lastError, state.counters.lastFailure = err.Error(), now
 	}
 	c.awake()
 }
 
-// endPass stores the pass that ends now as the last pass, and its request as served. An aborted
-// pass does not serve its request: the request is repeated. The caller holds Cleaner.mu.
+// endPass stores the pass that ends now as the last pass, and marks its request as served. If the
+// pass was aborted, its request is not served and is repeated. The caller holds Cleaner.mu.
 func (s *logState) endPass(now time.Time, stats clean.Stats, result string, err error) {
 	s.last = passReport(s.trigger, s.began, stats)
 	s.last.Ended, s.last.Result = unixSeconds(now), result

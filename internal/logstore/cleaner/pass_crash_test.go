@@ -19,9 +19,9 @@ import (
 var passAll = flag.Bool("pass.all", false,
 	"cut the power at every step of the passes, and fail every call, instead of some")
 
-// passSetup returns a script for a log that exercises every part of a pass: garbage, removable
-// tombstones with their retention started, committed and aborted transactions over several
-// segments, codecs, and sidecars that are kept and that are not.
+// passSetup returns a script that creates a log with everything that a pass handles: garbage,
+// tombstones whose retention has begun, committed and aborted transactions over several segments,
+// and all codecs. Some segments keep their sidecars and some do not.
 func passSetup() []string {
 	script := []string{"config segment=3000 retention=20s"}
 	for round := range 2 {
@@ -35,26 +35,28 @@ func passSetup() []string {
 			fmt.Sprintf("put -snappy i=%d*300 c=%d*300 unique%d=1*1500", round, round, round),
 			"put -producer=3 -txn i=1", "commit 3", "roll", "put j=1 k",
 		)
-		if round == 0 { // a pass that replaces .dead files
+		if round == 0 { // run a pass, so that a later one has to replace .dead files
 			script = append(script, "roll", "wait 5s quietly")
 		}
 	}
 	return append(script, "roll")
 }
 
-// passSettle ends each run: after it, the log is settled, whatever happened to the passes.
+// passSettle is the end of each run. After it the log must be settled, whatever has happened to the
+// passes.
 var passSettle = []string{"put end=1", "roll", "put end=2", "wait 90s quietly", "read", "settled"}
 
-// powerCut is the disk after a power cut.
+// powerCut is the disk after a power cut, with the time and the reason of the cut.
 type powerCut struct {
 	mem *vfs.Mem
 	at  time.Time
 	why string
 }
 
-// recordPowerCuts runs the setup and two passes, one over the dirty section and one for tombstones.
-// It returns the disks after power cuts before the steps that take selects, and the ledger.
-func recordPowerCuts(t *testing.T, seed uint64, take func(op, name string) bool) (cuts []powerCut,
+// collectPowerCuts runs the setup and two passes, one over the dirty section and one for
+// tombstones. It returns the disks after power cuts before those steps for which take returns true,
+// and the ledger as of the start of the passes.
+func collectPowerCuts(t *testing.T, seed uint64, take func(op, name string) bool) (cuts []powerCut,
 	book ledger, err error) {
 	err = runInScenario(t, func(s *scenario) {
 		on, steps := false, 0
@@ -83,8 +85,8 @@ func recordPowerCuts(t *testing.T, seed uint64, take func(op, name string) bool)
 	return cuts, book, err
 }
 
-// prepare runs the setup without a second pass, and waits until all is synced: later losses are the
-// fault of the passes.
+// prepare runs the setup with one pass only, and waits until everything is synced. If records are
+// lost later, the passes have caused it.
 func (s *scenario) prepare() {
 	script := passSetup()
 	at := slices.Index(script, "wait 5s quietly") + 1
@@ -102,13 +104,13 @@ func (s *scenario) resume() {
 	s.cleaner.Configure(s.budget)
 }
 
-// After a power cut at any step of a pass, the log is valid and complete, and the next passes
-// succeed.
+// The power fails at any step of a pass. After the next start the log is valid and complete, and
+// the next passes succeed.
 func TestPowerCutDuringPass(t *testing.T) { // I14, I37, I38, F4, F13
 	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	changed := ""
-	cuts, book, err := recordPowerCuts(t, seed, func(op, name string) bool {
+	cuts, book, err := collectPowerCuts(t, seed, func(op, name string) bool {
 		changed += " " + op + ":" + name
 		return *passAll || random.IntN(40) == 0
 	})
@@ -134,7 +136,7 @@ func TestPowerCutDuringPass(t *testing.T) { // I14, I37, I38, F4, F13
 			s.at, s.fsys, s.ledger, s.epoch = cut.why, cut.mem, book.clone(), 100
 			s.settings.SegmentBytes, s.settings.TombstoneRetention = 3000, 20*time.Second
 			time.Sleep(time.Until(cut.at))
-			s.openAndCheckEnd(s.ledger.end) // all was synced before the pass
+			s.openAndCheckEnd(s.ledger.end) // everything was synced before the pass
 			s.waitIdle()
 			s.ledger.check(s)
 			s.ledger.checkReads(s)

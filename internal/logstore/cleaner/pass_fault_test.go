@@ -14,10 +14,11 @@ import (
 type passFault struct {
 	name string
 	rule vfs.Rule
-	step int // one call in so many is failed, unless -pass.all
+	step int // one of step calls fails; with -pass.all each call fails once
 }
 
-// passFaults are the failures. A full disk fails all writes after the first, until it is cleared.
+// passFaults lists the failures. "full disk" fails all writes from the first failure until the test
+// clears it.
 var passFaults = []passFault{
 	{"I/O error", vfs.Rule{Times: 1, Err: syscall.EIO}, 100},
 	{"full disk", vfs.Rule{Op: vfs.OpWrite, Err: syscall.ENOSPC}, 20},
@@ -28,9 +29,9 @@ var passFaults = []passFault{
 	{"failed directory sync", vfs.Rule{Op: vfs.OpSyncDir, Times: 1, Err: syscall.EIO}, 5},
 }
 
-// After a failure of any call of a pass, the log is valid and complete, for its readers and after
-// the next start, and the next passes succeed once the disk works again. I7, I8, I37, KAFKA-7866:
-// EIO, ENOSPC and short writes at every call
+// Any filesystem call of a pass fails with EIO, ENOSPC or a short write. The log is valid and
+// complete, for its readers and after the next start. The next passes succeed once the disk works
+// again (I7, I8, I37, KAFKA-7866).
 func TestFaultDuringPass(t *testing.T) {
 	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -56,7 +57,7 @@ func TestFaultDuringPass(t *testing.T) {
 	}
 }
 
-// passesWithFault runs the passes and fails a matching call after skipping so many, and reports
+// passesWithFault runs the passes, and fails a matching call after skip other ones. It reports
 // whether there was such a call.
 func passesWithFault(t *testing.T, fault passFault, skip int) (hit bool, err error) {
 	var disk *vfs.Fault
@@ -78,7 +79,7 @@ func passesWithFault(t *testing.T, fault passFault, skip int) (hit bool, err err
 		s.ledger.check(s)
 		s.ledger.checkReads(s)
 		s.at = "after the fault"
-		// a log whose disk failed stops until the next start
+		// A log whose sync failed has stopped until the next start.
 		if s.log.Fault() != nil {
 			s.kill()
 		}

@@ -18,8 +18,8 @@ func (f *fixture) has(key string) bool {
 		func(text string) bool { return strings.HasSuffix(text, "="+key) })
 }
 
-// The replicated cleaning progress and the tombstone-clean offset survive a restart, so the
-// retention continues.
+// The replicated cleaning progress and the tombstone-clean offset survive a restart. So a restart
+// does not restart the retention of tombstones.
 func TestX3ReplicatedProgressSurvivesRestart(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
@@ -31,7 +31,8 @@ func TestX3ReplicatedProgressSurvivesRestart(t *testing.T) {
 		f.until(time.Minute, "clean log",
 			func() bool { return f.log.Compaction().TombstoneClean() > 2 })
 		clean := f.log.Compaction().TombstoneClean()
-		// longer than the retention: another replica still has the deleted record
+		// Wait longer than the retention. The tombstone stays, because another replica still has an
+		// older record of its key.
 		wait(3 * time.Hour)
 		f.log.Compaction().SetReplicasTombstoneClean(clean)
 		wait(40 * time.Minute)
@@ -41,7 +42,7 @@ func TestX3ReplicatedProgressSurvivesRestart(t *testing.T) {
 				f.log.Compaction().TombstoneClean(),
 				clean)
 		}
-		// a leader that has not heard from all replicas yet
+		// A new leader reports 0, because not all replicas have reported to it yet.
 		f.log.Compaction().SetReplicasTombstoneClean(0)
 		wait(10 * time.Minute)
 		f.log.Compaction().SetReplicasTombstoneClean(clean)
@@ -58,8 +59,8 @@ func TestX3ReplicatedProgressSurvivesRestart(t *testing.T) {
 	})
 }
 
-// If the checkpoint is lost, a pass recomputes the tombstone-clean offset even if the log is not
-// written to: otherwise no replica would remove its tombstones.
+// The checkpoint with the tombstone-clean offset is lost. A pass recomputes the offset, even if
+// nothing is appended to the log. Otherwise no replica would ever remove its tombstones.
 func TestX1LostTombstoneStateIsRecomputed(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {

@@ -10,35 +10,37 @@ import (
 
 // Errors of CleanNow.
 var (
-	ErrUnknownPartition = errors.New("no such partition here")
+	ErrUnknownPartition = errors.New("this broker has no log of the partition")
 	ErrNotCompacted     = errors.New("topic is not compacted")
 	ErrDisabled         = errors.New("cleaner has no workers")
 )
 
-// request is a request for a pass at once; the zero value is none. It does not survive a restart.
+// request is a request for a pass at once. The zero value means that there is no request. A request
+// does not survive a restart.
 type request struct {
 	at time.Time
-	// through is the log end when the request was made: the pass waits until records below it are
-	// cleanable.
+	// through is the log end at the time of the request. The pass waits until the records below it
+	// are cleanable.
 	through int64
-	// ticket numbers the requests of a log from 1. A pass serves all tickets up to its own.
+	// ticket is the number of the request; those of a log are numbered from 1. A pass serves its
+	// own request and all earlier ones.
 	ticket int64
 }
 
-// requestWaitMax is how long a request waits for the rolled segment to become cleanable. A
-// segment that is not cleanable by then is blocked for another reason, such as minLag or an open
+// requestWaitMax is the time that a request waits for the rolled segment to become cleanable. If
+// the segment is not cleanable by then, something else blocks it, such as minLag or an open
 // transaction, and the pass skips it.
 const requestWaitMax = 5 * time.Second
 
-// ready reports whether the request's pass may start.
+// ready reports whether the pass of the request may start.
 func (r request) ready(s logstore.Sections, now time.Time) bool {
 	return s.Bound >= r.through || now.Sub(r.at) >= requestWaitMax
 }
 
-// CleanNow requests a pass over one log at once, regardless of its dirty ratio, the estimate of its
-// garbage and a quarantine. The pass leaves no garbage to save I/O, and the active segment
-// is rolled so that the pass includes it. CleanNow returns a ticket without waiting for the pass:
-// the request is served once Status returns this ticket or a higher one as CleanNowServed.
+// CleanNow requests a pass over one log at once, whatever its dirty ratio, its estimated garbage
+// and its quarantine are. The pass leaves no garbage to save I/O. CleanNow rolls the log so that
+// the pass includes the active segment. It does not wait for the pass but returns a ticket. The
+// request is served when Status returns this ticket or a higher one as CleanNowServed.
 func (c *Cleaner) CleanNow(id logstore.PartitionID) (ticket int64, err error) {
 	log := c.store.Log(id)
 	switch {

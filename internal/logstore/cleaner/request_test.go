@@ -41,7 +41,7 @@ func TestCleanNowSkipsBlockedSegments(t *testing.T) {
 		keys, latest := updatesOf(50, 5)
 		f.put(keys...)
 		undecided := f.log.LogEnd() + 10
-		for range 30 { // not replicated
+		for range 30 { // appended, but not replicated
 			if _, err := f.log.Append(storetest.Batch{Keys: []string{"k0"}, Value: "not replicated",
 				Timestamp: time.Now()}.Bytes(t), time.Now()); err != nil {
 				t.Fatal(err)
@@ -115,8 +115,7 @@ func TestCleanNowErrors(t *testing.T) {
 
 func TestCleanNowIsRepeatedAfterAbort(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
-		s.SegmentBytes, s.MinDirtyPercent = 100_000,
-			100
+		s.SegmentBytes, s.MinDirtyPercent = 100_000, 100
 	})
 	inBubble(t, config, slowBudget, func(t *testing.T, f *fixture) {
 		for range 2 {
@@ -130,8 +129,7 @@ func TestCleanNowIsRepeatedAfterAbort(t *testing.T) {
 		f.until(time.Minute, "requested pass",
 			func() bool { return f.cleaner.Status(partition).Reason == reasonCleaning })
 		f.log.Configure(compacted(func(s *topicconfig.Settings) {
-			s.SegmentBytes,
-				s.MinDirtyPercent = 50_000, 100
+			s.SegmentBytes, s.MinDirtyPercent = 50_000, 100
 		}), true)
 		wait(2 * time.Second)
 		if runs := f.cleaner.Status(partition).Runs; runs[runAborted] != 1 {

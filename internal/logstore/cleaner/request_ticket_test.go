@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// manual returns settings with which no pass starts without a request.
+// manual returns settings with which a pass starts only on request.
 func manual() topicconfig.Settings {
 	return compacted(func(s *topicconfig.Settings) { s.MinDirtyPercent = 100 })
 }
@@ -25,7 +25,8 @@ func (f *fixture) cleanNow() int64 {
 	return ticket
 }
 
-// Each request has a ticket, and the report returns which pass has served it, and its figures.
+// Each request has a ticket. The status reports the last ticket that was served, and the result of
+// the last pass.
 func TestRequestIsServedByTicket(t *testing.T) {
 	inBubble(t, manual(), Options{}, func(t *testing.T, f *fixture) {
 		keys, latest := updatesOf(100, 5)
@@ -35,7 +36,8 @@ func TestRequestIsServedByTicket(t *testing.T) {
 			status.CleanNowAsked != 0 || status.Reason != reasonBelowDirtyRatio {
 			t.Fatalf("before the request: %+v", status)
 		}
-		first, second := f.cleanNow(), f.cleanNow() // before a pass can start: one pass serves both
+		// before a pass can start, so one pass serves both
+		first, second := f.cleanNow(), f.cleanNow()
 		if first != 1 || second != 2 {
 			t.Errorf("tickets %d and %d", first, second)
 		}
@@ -62,7 +64,7 @@ func TestRequestIsServedByTicket(t *testing.T) {
 			t.Errorf("runs %v, want one for two requests", status.Runs)
 		}
 
-		f.cleanNow() // nothing is dirty
+		f.cleanNow() // the log has no dirty section
 		wait(10 * time.Second)
 		if status := f.cleaner.Status(partition); status.CleanNowServed != 3 ||
 			status.LastPass.Result != runNothingToDo {
@@ -71,11 +73,11 @@ func TestRequestIsServedByTicket(t *testing.T) {
 	})
 }
 
-// A requested pass keeps minLag. Requests fail without workers, a log, or compaction.
+// A requested pass does not compact segments that minLag blocks. A request fails if the cleaner has
+// no worker slots, or if the log does not exist or is not compacted.
 func TestRequestKeepsMinLag(t *testing.T) {
 	inBubble(t, compacted(func(s *topicconfig.Settings) {
-		s.MinDirtyPercent, s.MinLag = 100,
-			time.Hour
+		s.MinDirtyPercent, s.MinLag = 100, time.Hour
 	}), Options{},
 		func(t *testing.T, f *fixture) {
 			keys, _ := updatesOf(100, 5)
@@ -102,8 +104,8 @@ func TestRequestKeepsMinLag(t *testing.T) {
 		})
 }
 
-// A failed pass serves its request, and the report has the error. The next request starts a pass
-// despite the quarantine.
+// A requested pass fails. Its request is served, and the status contains the error. The next
+// request starts a pass despite the quarantine.
 func TestRequestIsServedByFailedPass(t *testing.T) {
 	inBubble(t, manual(), Options{}, func(t *testing.T, f *fixture) {
 		keys, _ := updatesOf(100, 5)
@@ -126,7 +128,7 @@ func TestRequestIsServedByFailedPass(t *testing.T) {
 			}
 			if value, _ := total(t, registry, "heartwood_cleaner_reason",
 				"Quarantined"); value != 1 {
-				t.Error("the metric does not have the reason")
+				t.Error("the metric does not report the reason Quarantined")
 			}
 		}
 	})

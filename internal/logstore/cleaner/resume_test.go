@@ -14,11 +14,12 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// An interrupted pass keeps what it has committed, and the next one does the rest.
+// A restart interrupts a pass. The rewrites that it has committed are kept, and the next pass
+// compacts only the remaining segments.
 func TestPassResumesAfterRestart(t *testing.T) {
 	config := slowPass(nil)
 	inBubble(t, config, Options{Workers: -1}, func(t *testing.T, f *fixture) {
-		for i := range 600 { // half of each batch is garbage: the whole log is rewritten
+		for i := range 600 { // half of each batch is garbage, so passes rewrite every segment
 			batch := storetest.Batch{Value: strings.Repeat("v", 200), Timestamp: time.Now()}
 			for j := range 5 {
 				batch.Keys = append(batch.Keys, fmt.Sprintf("hot %d", j),
@@ -51,7 +52,7 @@ func TestPassResumesAfterRestart(t *testing.T) {
 		}
 		if left := total * (3_000 - first.RemovedRecords) / 3_000; second.ReadBytes > left*11/10 {
 			t.Errorf(
-				"%d bytes were read after the restart, %d were left: clean segments are read again",
+				"%d bytes were read after the restart, want about the %d of segments not yet cleaned",
 				second.ReadBytes,
 				left,
 			)
@@ -59,10 +60,9 @@ func TestPassResumesAfterRestart(t *testing.T) {
 	})
 }
 
-func TestRetentionContinuesInQuarantine(t *testing.T) { // I7: Kafka's does not
+func TestRetentionContinuesInQuarantine(t *testing.T) { // I7; in Kafka it stops
 	config := compacted(func(s *topicconfig.Settings) {
-		s.Delete, s.RetentionTime = true,
-			time.Hour
+		s.Delete, s.RetentionTime = true, time.Hour
 	})
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		keys, _ := updatesOf(50, 5)
@@ -71,7 +71,8 @@ func TestRetentionContinuesInQuarantine(t *testing.T) { // I7: Kafka's does not
 		f.flipFirstBit(f.log)
 		wait(15 * time.Second)
 		f.wantReason(reasonQuarantined)
-		f.cleaner.mu.Lock() // a retry would succeed once retention has deleted the bad segment
+		// Prevent a retry, which would succeed once retention has deleted the damaged segment.
+		f.cleaner.mu.Lock()
 		f.cleaner.mu.logs[partition].quarantine.until = time.Now().Add(100 * time.Hour)
 		f.cleaner.mu.Unlock()
 		wait(90 * time.Minute)
@@ -84,7 +85,7 @@ func TestRetentionContinuesInQuarantine(t *testing.T) { // I7: Kafka's does not
 	})
 }
 
-// lines collects log records.
+// lines is a slog.Handler that collects all log lines.
 type lines struct {
 	mu  sync.Mutex
 	all []slog.Record
@@ -100,7 +101,7 @@ func (l *lines) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// of returns the records with a message.
+// of returns the log lines with a message.
 func (l *lines) of(message string) (found []slog.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

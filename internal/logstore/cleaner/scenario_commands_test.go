@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// commands are the first words of the lines of a script.
+// commands maps the first word of a script's line to its function.
 var commands = map[string]func(s *scenario, args []string){
 	"config":        (*scenario).config,
 	"put":           (*scenario).put,
@@ -36,7 +36,7 @@ var commands = map[string]func(s *scenario, args []string){
 	"settled":       func(s *scenario, _ []string) { s.ledger.checkSettled(s) },
 }
 
-// config changes the named settings: name=value.
+// config changes settings of the topic; each argument is name=value.
 func (s *scenario) config(args []string) {
 	for _, arg := range args {
 		name, value, _ := strings.Cut(arg, "=")
@@ -118,9 +118,10 @@ func duration(text string, to *time.Duration) (err error) {
 	return err
 }
 
-// put appends one batch: "key=value", "key" for a tombstone, "=value" without a key; value*n
-// repeats the value n times. Options precede them: -zstd or another codec, -producer=5, -txn; and
-// -time=ms and -at=offset, with which the batch is appended as by a follower.
+// put appends one batch. Each argument is a record: "key=value", or "key" for a tombstone, or
+// "=value" for a record without a key. value*n repeats the value n times. Options precede the
+// records: -zstd or another codec, -producer=5, -txn, -time=ms, -at=offset. With the last two the
+// batch is appended as by a follower.
 func (s *scenario) put(args []string) {
 	b := ledgerBatch{producer: -1, base: s.ledger.end}
 	codec, ms := compress.None, time.Now().UnixMilli()
@@ -158,7 +159,7 @@ func (s *scenario) put(args []string) {
 	s.append(b, codec)
 }
 
-// recordOf parses a record.
+// recordOf parses an argument of put.
 func recordOf(word string, ms int64) record.Record {
 	key, value, valued := strings.Cut(word, "=")
 	r := record.Record{Timestamp: ms,
@@ -179,7 +180,7 @@ func recordOf(word string, ms int64) record.Record {
 	return r
 }
 
-// build builds the batch that a producer sends.
+// build returns the batch as its producer sends it.
 func (b *ledgerBatch) build(codec compress.Codec) record.Batch {
 	id := record.Identity{LastOffsetDelta: int32(len(b.records) - 1), LeaderEpoch: -1,
 		ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1}
@@ -199,8 +200,8 @@ func (b *ledgerBatch) build(codec compress.Codec) record.Batch {
 	return built
 }
 
-// append appends a batch to the log and to the ledger. A forged batch, which a leader would reject,
-// is appended as by a follower, which does not validate it.
+// append appends a batch to the log and to the ledger. A leader would reject a forged batch, so
+// append uses AppendReplicated for it, which does not validate batches.
 func (s *scenario) append(b ledgerBatch, codec compress.Codec) {
 	if b.producer >= 0 {
 		b.sequence = s.ledger.nextSequence(b.producer)
@@ -224,8 +225,9 @@ func (s *scenario) append(b ledgerBatch, codec compress.Codec) {
 	s.replicated()
 }
 
-// fill appends n=1000 records in batches of batch=10, with the keys from=0 to from+n modulo
-// keys=100, and values of value=50 bytes; txn=5: in a transaction of that producer.
+// fill appends many records: with "n=1000 batch=10 from=0 keys=100 value=50" 1000 records in
+// batches of 10. Their keys are the numbers from 0 on, modulo 100, and their values have 50 bytes.
+// With txn=5 they are in a transaction of producer 5.
 func (s *scenario) fill(args []string) {
 	n, batch, from, keys, value, txn := 0, 1, 0, 1<<30, 10, -1
 	for _, arg := range args {
@@ -250,7 +252,7 @@ func (s *scenario) fill(args []string) {
 	}
 }
 
-// endTxn writes a transaction marker.
+// endTxn writes the marker that ends a producer's transaction.
 func (s *scenario) endTxn(args []string, commit bool) {
 	var producer int64
 	must(scan(args[0], &producer), "producer")
@@ -274,7 +276,8 @@ func (s *scenario) roll() {
 	must(err, "roll")
 }
 
-// wait advances the time, and prints what the cleaner did in it.
+// wait advances the time, and prints what the cleaner has done meanwhile, unless the second
+// argument is "quietly".
 func (s *scenario) wait(args []string) {
 	var d time.Duration
 	must(duration(args[0], &d), "wait")
@@ -304,7 +307,7 @@ func (s *scenario) wait(args []string) {
 	}
 }
 
-// size formats a number of bytes; small ones exactly.
+// size formats a number of bytes, and rounds large numbers to kB.
 func size(n int64) string {
 	if n >= 20_000 {
 		return fmt.Sprintf("%d kB", (n+500)/1000)
@@ -312,8 +315,8 @@ func size(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// truncate truncates to an offset, or, if it is negative, by that many offsets, as a follower does,
-// and then leads.
+// truncate truncates the log to an offset, as a follower does, and then leads it in a new epoch. A
+// negative argument is the number of offsets to remove.
 func (s *scenario) truncate(args []string) {
 	var offset int64
 	must(scan(args[0], &offset), "offset")
@@ -336,8 +339,8 @@ func (s *scenario) truncate(args []string) {
 	s.replicated()
 }
 
-// abortExpired aborts the transactions of producers that no longer exist, as a coordinator does
-// after their timeout.
+// abortExpired aborts the transactions of producers that an unclean truncation has replaced
+// (scenario.producers), as a coordinator does after their timeout.
 func (s *scenario) abortExpired() {
 	for _, b := range s.ledger.lastOfProducers() {
 		if b.producer < s.producers && s.log.HasOpenTransaction(b.producer, 0) {
@@ -346,8 +349,8 @@ func (s *scenario) abortExpired() {
 	}
 }
 
-// deleteBefore deletes the records below an offset, or, if it is negative, that far before the end:
-// DeleteRecords.
+// deleteBefore deletes the records below an offset, as DeleteRecords does. A negative argument is
+// relative to the log end.
 func (s *scenario) deleteBefore(args []string) {
 	var offset int64
 	must(scan(args[0], &offset), "offset")

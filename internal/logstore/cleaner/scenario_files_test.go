@@ -36,8 +36,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// paragraph is a part of a scenario: comments and commands, and their output after a line of
-// hyphens.
+// paragraph is a part of a scenario file: comments and commands, a line of hyphens, and the output
+// of the commands.
 type paragraph struct {
 	lines  []string // comments and commands
 	output string

@@ -8,10 +8,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// print prints the log as it is on disk: a line for each segment, its batches separated by bars.
-// "3:a=1" is a record at offset 3, "3:a" a tombstone, "3:=1" a record without a key; "5-6:empty" is
-// a batch of which only the header is left; "7:COMMIT(5)" is the marker of producer 5. A batch is
-// printed with its codec and producer, if it has one.
+// print prints the log as it is on disk, one line per segment, with bars between the batches.
+// "3:a=1" is a record at offset 3, "3:a" a tombstone, "3:=1" a record without a key. "5-6:empty" is
+// a batch without records; "7:COMMIT(5)" is a marker of producer 5. The line of a batch begins with
+// its codec and producer, if it has them.
 func (s *scenario) print() {
 	bases := s.segments()
 	for i, base := range bases {
@@ -33,7 +33,7 @@ func (s *scenario) print() {
 	}
 }
 
-// format formats a batch.
+// format returns the text of a batch, as print describes it.
 func format(b record.Batch) string {
 	var words []string
 	if codec := b.Codec(); codec != 0 {
@@ -73,8 +73,8 @@ func format(b record.Batch) string {
 	return strings.Join(words, " ")
 }
 
-// counts prints how many segments, batches, records and keys the log has, if it is too long to
-// print.
+// counts prints the numbers of segments, batches, records, keys and tombstones of the log, for a
+// log that is too long to print.
 func (s *scenario) counts() {
 	there, keys, tombstones := s.scan(), map[string]bool{}, 0
 	for _, r := range there.records {

@@ -22,30 +22,31 @@ import (
 )
 
 // scenario runs the lines of a script (scenario_commands_test.go) on a store with one partition and
-// a running cleaner, and checks the log against a ledger, which holds every record that was
+// a running cleaner. It compares the log with a ledger, which contains every record that was
 // appended. The files in testdata/scenarios and the random histories are such scripts.
 type scenario struct {
 	fsys     *vfs.Mem
 	disk     func(*vfs.Mem) vfs.FS // wraps fsys for the store
-	at       string                // the current line
+	at       string                // the current line of the script
 	store    *logstore.Store
 	cleaner  *Cleaner
 	log      *logstore.Log
 	settings topicconfig.Settings
 	budget   Options
-	epoch    int32 // of the leader; each is used once
+	epoch    int32 // the current leader epoch; each start of the store uses a new one
 	ledger   ledger
-	// producers is a number added to each producer id. After an unclean truncation the log may lack
-	// the last batch of a producer, which a pass has removed in favour of a later one. It changes
-	// then, so that producers continue with new ids.
+	// producers is a number that is added to each producer id of a script. After an unclean
+	// truncation the log may lack the last batch of a producer: a pass has removed it because of a
+	// later one, which is now truncated. producers is increased then, so that the producers
+	// continue with new ids.
 	producers int64
-	reported  totals // of the cleaner, as of the last wait
-	lastRuns  string // of the cleaner, as of the last line
+	reported  totals // of the cleaner at the end of the last wait
+	lastRuns  string // results of the cleaner's passes after the last line
 	out       strings.Builder
 }
 
-// scenarioFailure is the value of a failed check's panic: a failed history is shrunk, and does not
-// end the test.
+// scenarioFailure is the value with which a failed check panics. It does not fail the test
+// directly, so that a failing history can be shortened.
 type scenarioFailure struct{ text string }
 
 func fail(format string, args ...any) { panic(scenarioFailure{fmt.Sprintf(format, args...)}) }
@@ -56,8 +57,8 @@ func must(err error, what string) {
 	}
 }
 
-// runScript runs a script and returns what its lines print. The error names the line whose command,
-// or whose check against the ledger, failed.
+// runScript runs a script and returns the output of its lines. The error contains the line at which
+// a command or the comparison with the ledger failed.
 func runScript(t *testing.T, script []string) (output string, err error) {
 	err = runInScenario(t, func(s *scenario) {
 		defer func() { output = s.out.String() }()
@@ -67,11 +68,12 @@ func runScript(t *testing.T, script []string) (output string, err error) {
 	return output, err
 }
 
-// runInScenario calls act in a bubble with a scenario on an empty disk whose store is not open yet,
-// and closes it. It returns the failure of a check.
+// runInScenario calls act, in a bubble of synctest, with a new scenario: its disk is empty and its
+// store is not open yet. It closes the scenario afterwards, and returns the failure of a check as
+// an error.
 func runInScenario(t *testing.T, act func(s *scenario)) (err error) {
 	warmUp(t)
-	emptyPools() // of other tests
+	emptyPools() // with channels of other tests
 	defer emptyPools()
 	synctest.Test(t, func(*testing.T) {
 		s := newScenario()
@@ -106,8 +108,8 @@ func (s *scenario) runLines(script []string) {
 	}
 }
 
-// warmUp creates the zstd library's channels, which the process creates once and bubbles must not
-// share.
+// warmUp makes the zstd library create its channels, outside of a bubble. The process creates them
+// once, and bubbles must not share them.
 func warmUp(t *testing.T) {
 	b := storetest.Batch{Keys: []string{"k"}, Value: "v"}.Bytes(t)
 	builder := record.NewBuilder(compress.Zstd, compress.LevelDefault)
@@ -120,14 +122,15 @@ func warmUp(t *testing.T) {
 	recordsOf(packed)
 }
 
-// emptyPools empties sync.Pools: the channels of a decoder belong to the bubble that created it.
-// The content of a pool survives one collection.
+// emptyPools empties all sync.Pools, because the channels of a pooled decoder belong to the bubble
+// that created it. It collects garbage twice, since the content of a pool survives one collection.
 func emptyPools() {
 	runtime.GC()
 	runtime.GC()
 }
 
-// open opens the store from the disk, and leads the log in a new epoch.
+// open opens the store on the disk, makes this broker the leader of the log in a new epoch, and
+// starts the cleaner.
 func (s *scenario) open() {
 	var err error
 	s.store, err = logstore.Open(logstore.Options{FS: s.disk(s.fsys), Dir: dataDir,
@@ -142,7 +145,7 @@ func (s *scenario) open() {
 	s.replicated()
 	s.budget.Logger = quiet()
 	s.cleaner, s.reported, s.lastRuns = New(s.store, s.budget), totals{}, ""
-	// so that no wait ends at the time of a tick of the cleaner or the store
+	// Wait half a second, so that no later wait ends at the time of a tick of the cleaner or store.
 	time.Sleep(time.Second / 2)
 }
 
@@ -155,7 +158,7 @@ func (s *scenario) lead() {
 // replicated advances the high watermark to the log end.
 func (s *scenario) replicated() { s.log.AdvanceHighWatermark(s.log.LogEnd()) }
 
-// close stops cleaner and store; after a failure one of them may be missing.
+// close stops the cleaner and the store. After a failure, one of them may not exist.
 func (s *scenario) close() {
 	if s.cleaner != nil {
 		s.cleaner.Close()
@@ -166,7 +169,7 @@ func (s *scenario) close() {
 	s.cleaner, s.store = nil, nil
 }
 
-// restart stops the broker gracefully and starts it.
+// restart stops the broker gracefully and starts it again.
 func (s *scenario) restart() {
 	last := s.lastBatch(s.ledger.end)
 	s.cleaner.Close()
@@ -178,7 +181,7 @@ func (s *scenario) restart() {
 	s.resendLast()
 }
 
-// kill cuts the power and starts the broker: only records that were not synced may be lost.
+// kill cuts the power and starts the broker again. Only unsynced records may be lost.
 func (s *scenario) kill() {
 	s.replicated()
 	disk := s.fsys.CrashClone()
@@ -190,7 +193,8 @@ func (s *scenario) kill() {
 	s.resendLast()
 }
 
-// recoveryPoint reads the recovery point of the log from its checkpoint; 0 if there is none.
+// recoveryPoint returns the recovery point of the log from its checkpoint, or 0 if there is no
+// checkpoint.
 func recoveryPoint(disk vfs.FS) (offset int64) {
 	content, err := disk.ReadFile(filepath.Join(dataDir, checkpoint.RecoveryPointFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -206,7 +210,7 @@ func recoveryPoint(disk vfs.FS) (offset int64) {
 	return offset
 }
 
-// segments lists the base offsets of the segments; the last one is active.
+// segments returns the base offsets of the segments, the active one last.
 func (s *scenario) segments() []int64 { return segmentBases(scenarioTB{}, s.fsys) }
 
 func (s *scenario) activeBase() int64 {
@@ -214,8 +218,8 @@ func (s *scenario) activeBase() int64 {
 	return bases[len(bases)-1]
 }
 
-// lastBatch returns the end of the last batch below an offset: a start cannot recover a gap after
-// it, which a truncation has left.
+// lastBatch returns the end of the last batch that ends at or below an offset. A truncation may
+// have left an offset gap after this batch, which a start cannot recover.
 func (s *scenario) lastBatch(below int64) int64 {
 	end := s.log.LogStart()
 	for _, b := range s.scan().batches {
@@ -226,7 +230,8 @@ func (s *scenario) lastBatch(below int64) int64 {
 	return end
 }
 
-// openAndCheckEnd starts the broker. The log must end between safe and its previous end.
+// openAndCheckEnd starts the broker, and checks that the log ends between safe and its previous
+// end.
 func (s *scenario) openAndCheckEnd(safe int64) {
 	s.open()
 	end := s.log.LogEnd()
@@ -243,23 +248,24 @@ func (s *scenario) wantEnd(want int64) {
 	}
 }
 
-// resendLast sends the last batch of each producer again, as after a lost response: I26.
+// resendLast appends the last batch of each producer again, as after a lost response, and checks
+// that it is detected as a duplicate (I26).
 func (s *scenario) resendLast() {
 	for _, b := range s.ledger.lastOfProducers() {
 		if b.forged || b.producer < s.producers ||
 			slices.ContainsFunc(b.records, func(r record.Record) bool { return r.Key == nil }) {
-			continue // a leader rejects it
+			continue // a leader would reject this batch
 		}
 		got, err := s.log.AppendVerified(slices.Clone(b.wire),
 			logstore.Verified{Transaction: b.transactional}, time.Now())
 		if err != nil || !got.Duplicate || got.BaseOffset != b.base {
-			fail("last batch of producer %d, at %d, sent again: %+v, %v", b.producer,
+			fail("repeated last batch of producer %d, at offset %d: got %+v, %v", b.producer,
 				b.base, got, err)
 		}
 	}
 }
 
-// runLine runs one line, and checks the log against the ledger.
+// runLine runs one line of a script, and then compares the log with the ledger.
 func (s *scenario) runLine(line string) {
 	words := strings.Fields(line)
 	command, known := commands[words[0]]
@@ -274,11 +280,11 @@ func (s *scenario) runLine(line string) {
 	s.ledger.check(s)
 }
 
-// unchecked are commands that do not change the log.
+// unchecked contains the commands that do not change the log.
 var unchecked = map[string]bool{"config": true, "memory": true, "log": true, "counts": true,
 	"paragraph": true, "settled": true, "read": true}
 
-// waitIdle waits for a running pass, so that a check reads one state of the log.
+// waitIdle waits until no pass is running, so that a check reads one state of the log.
 func (s *scenario) waitIdle() {
 	synctest.Wait()
 	if runs := fmt.Sprint(s.totals().runs); runs != s.lastRuns {
@@ -286,7 +292,7 @@ func (s *scenario) waitIdle() {
 	}
 }
 
-// totals are the sums of the cleaner's passes.
+// totals contains sums over all passes of the cleaner.
 type totals struct {
 	runs                              map[string]int64
 	read, written, reclaimed, removed int64
@@ -294,7 +300,7 @@ type totals struct {
 	reason, lastError                 string
 }
 
-// totals returns the sums of the cleaner's status.
+// totals returns the sums that the cleaner's status reports.
 func (s *scenario) totals() totals {
 	status := s.cleaner.Status(partition)
 	if status == nil {

@@ -11,11 +11,13 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// watchInterval is the interval at which running passes are checked. So it is the longest time that
-// a pass continues after its log was closed or truncated, or its settings changed (I35, I36).
+// watchInterval is the interval at which endStale checks the running passes. So it is the longest
+// time that a pass continues after its log was closed or truncated, or after its settings changed
+// (I35, I36).
 const watchInterval = 250 * time.Millisecond
 
-// run schedules passes until Close: at once, then every Interval, and whenever a pass has ended.
+// run calls schedule until Close: at once, then every Interval, and whenever a pass has ended or
+// the options have changed.
 func (c *Cleaner) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -40,8 +42,9 @@ func (c *Cleaner) run() {
 	}
 }
 
-// endStale aborts passes whose log was closed, failed or was truncated, and those whose settings no
-// longer apply. It also ends the background job of a log that was closed or is no longer compacted.
+// endStale aborts passes whose log was closed, has failed or was truncated, and passes whose
+// settings have changed. It also cancels the background job if its log was closed or is no longer
+// compacted.
 func (c *Cleaner) endStale() {
 	type running struct {
 		log         *logstore.Compaction
@@ -70,8 +73,8 @@ func (c *Cleaner) endStale() {
 	}
 }
 
-// samePass reports whether a pass that was started with settings a does the same as a pass with
-// settings b.
+// samePass reports whether settings a and b result in the same pass, so that a pass that was
+// started with a may continue with b.
 func samePass(a, b *topicconfig.Settings) bool {
 	if a == b {
 		return true
@@ -84,8 +87,8 @@ func samePass(a, b *topicconfig.Settings) bool {
 	return b.Compact && sameDenser && x == y && a.MinLag == b.MinLag
 }
 
-// logView is one log as the scheduler saw it. It holds no segments, so it may be kept for as long
-// as a pass runs.
+// logView is the state of one log when viewOf was called. It keeps no segment open, so it may be
+// kept for as long as a pass runs.
 type logView struct {
 	log      *logstore.Compaction
 	settings *topicconfig.Settings
@@ -93,8 +96,8 @@ type logView struct {
 	closed bool
 }
 
-// viewOf returns the current view of a log. It changes nothing. Only a compacted log is divided
-// into sections.
+// viewOf returns the present state of a log, without changing the log. It computes the sections
+// only if the log is compacted.
 func viewOf(log *logstore.Compaction, now time.Time) logView {
 	view := logView{log: log, settings: log.Settings()}
 	if view.settings.Compact {
@@ -107,14 +110,15 @@ func viewOf(log *logstore.Compaction, now time.Time) logView {
 
 func (v logView) compacted() bool { return v.settings.Compact && !v.closed }
 
-// schedule aborts passes whose log is gone and starts those that are due, as long as there are
-// worker slots and memory. All logs are viewed before Cleaner.mu is taken: a reset of the first
-// dirty offset writes a file. It reports whether anything runs that may have to be aborted.
+// schedule aborts passes whose log was closed, and starts the passes that the logs need, as long as
+// there are worker slots and memory. It reads the state of all logs before it locks Cleaner.mu,
+// because a reset of the first dirty offset writes a file. It reports whether a pass or a
+// background job is running, which endStale may have to abort.
 func (c *Cleaner) schedule(now time.Time) (running bool) {
 	var views []logView
 	for _, log := range c.compactions() {
 		if log.Settings().Compact {
-			log.ResetFirstDirty() // reference I3: also of logs that are never chosen
+			log.ResetFirstDirty() // I3: for all logs, even those that never need a pass
 		}
 		views = append(views, viewOf(log, now))
 	}
@@ -129,9 +133,9 @@ func (c *Cleaner) schedule(now time.Time) (running bool) {
 	return c.mu.passes > 0 || c.mu.background.log != nil
 }
 
-// forgetLocked drops the state of logs that are gone or no longer compacted, and cancels their
-// passes. The state of a running pass stays until it has ended: no other pass may start in the same
-// directory before.
+// forgetLocked deletes the state of logs that were closed or are no longer compacted, and cancels
+// their passes. It keeps the state of a running pass until the pass has ended, because no other
+// pass may start in the same directory before that.
 func (c *Cleaner) forgetLocked(views []logView) {
 	compacted := map[*logstore.Compaction]bool{}
 	for _, view := range views {
@@ -148,14 +152,15 @@ func (c *Cleaner) forgetLocked(views []logView) {
 	}
 }
 
-// queued is a log whose pass is due.
+// queued is a log that needs a pass now, with the reason and the priority of the pass.
 type queued struct {
 	logView
 	passDue
 	priority float64
 }
 
-// queueLocked updates the states and returns the logs whose pass is due, the most urgent first.
+// queueLocked updates the states of all logs. It returns the logs that need a pass now, in
+// descending order of priority.
 func (c *Cleaner) queueLocked(views []logView, now time.Time) []queued {
 	var queue []queued
 	for _, view := range views {
@@ -185,12 +190,12 @@ func (c *Cleaner) queueLocked(views []logView, now time.Time) []queued {
 	return queue
 }
 
-// startLocked starts a pass, and reports false if no worker slot or memory is left for it. The pass
-// is started under the lock that Close takes, so Close joins it.
+// startLocked starts a pass. It returns false if no worker slot or no memory is left for it. It
+// starts the goroutine while Cleaner.mu is locked, which Close also locks, so Close waits for the
+// goroutine.
 //
-// Beside the passes that hold a slot, or had one and wait for their next time slice, only one pass
-// is started that waits for its first slot. So the most urgent log gets the next slot, and waiting
-// logs hold no memory.
+// At most one pass is started that has to wait for its first worker slot. So the log with the
+// highest priority gets the next free slot, and logs that wait use no memory.
 func (c *Cleaner) startLocked(view logView, due passDue) bool {
 	if c.mu.closed || c.mu.opts.Workers == 0 || c.mu.waiting > 0 {
 		return false
@@ -231,7 +236,8 @@ func (c *Cleaner) startLocked(view logView, due passDue) bool {
 	return true
 }
 
-// firstSlot waits for the first worker slot of a pass. If ctx ends first, the pass notices.
+// firstSlot waits for the first worker slot of a pass. If ctx ends first, the pass that follows
+// fails with the error of ctx.
 func (c *Cleaner) firstSlot(ctx context.Context, state *logState, held *heldSlots) {
 	c.mu.Lock()
 	waiting := state.waiting
@@ -247,7 +253,7 @@ func (c *Cleaner) firstSlot(ctx context.Context, state *logState, held *heldSlot
 	c.awake()
 }
 
-// requestAgain restores a request whose pass was aborted, unless there is a newer one.
+// requestAgain restores a request whose pass was aborted, unless a newer request exists.
 func (c *Cleaner) requestAgain(state *logState, served request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

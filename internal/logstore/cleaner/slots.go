@@ -8,22 +8,24 @@ import (
 	"time"
 )
 
-// workerSlots are the worker slots that passes share. More passes may be started than there are
-// slots. A running pass holds a slot, and releases it at the end of its time slice to the pass that
-// has waited longest. So a log of a terabyte and one of a megabyte share the slots, and the small
-// one is done soon (ADR 0110).
+// workerSlots are the worker slots that all passes share. More passes may be started than slots
+// exist. At the end of a time slice, a pass releases its slot to the pass that has waited longest.
+// So the pass over a small log ends soon even while a pass over a log of a terabyte is running (ADR
+// 0110).
 //
-// Invariants, under mu: free = slots - slots held; queue is empty unless free <= 0.
+// Invariants while mu is held: free is slots minus the number of held slots; queue is empty unless
+// free <= 0.
 type workerSlots struct {
 	mu struct {
 		sync.Mutex
 		slots int
-		free  int // negative for a while after resize
-		queue []chan struct{}
+		free  int             // negative after resize, until the excess slots are released
+		queue []chan struct{} // one per waiting caller of acquire; closed when it gets a slot
 	}
 }
 
-// resize sets the number of slots. Excess slots are withdrawn at the end of their time slices.
+// resize sets the number of slots. If more slots are held than that, passes release them at the end
+// of their time slices.
 func (w *workerSlots) resize(slots int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -32,7 +34,7 @@ func (w *workerSlots) resize(slots int) {
 	w.grantLocked()
 }
 
-// grantLocked gives free slots to the queue.
+// grantLocked gives free slots to the callers that wait in queue, in order.
 func (w *workerSlots) grantLocked() {
 	for w.mu.free > 0 && len(w.mu.queue) > 0 {
 		close(w.mu.queue[0])
@@ -41,8 +43,8 @@ func (w *workerSlots) grantLocked() {
 	}
 }
 
-// acquire waits for a slot, first come, first served. An error is that of ctx; the caller has no
-// slot then.
+// acquire waits for a slot. Callers get slots in the order of their calls. If ctx ends first,
+// acquire returns its error, and the caller holds no slot.
 func (w *workerSlots) acquire(ctx context.Context) error {
 	w.mu.Lock()
 	granted := make(chan struct{})
@@ -65,7 +67,7 @@ func (w *workerSlots) acquire(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// tryAcquire takes a slot if one is free.
+// tryAcquire acquires a slot if one is free.
 func (w *workerSlots) tryAcquire() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,7 +86,7 @@ func (w *workerSlots) release(n int) {
 	w.grantLocked()
 }
 
-// contended reports whether a pass waits for a slot, or more slots are held than there are.
+// contended reports whether a pass waits for a slot, or whether more slots are held than exist.
 func (w *workerSlots) contended() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -98,27 +100,28 @@ func (w *workerSlots) usage() (busy, idle int) {
 	return w.mu.slots - w.mu.free, max(0, w.mu.free)
 }
 
-// A time slice ends after so many bytes or so much time: long enough that a pass reads and writes
-// in large pieces, short enough that no pass waits for a segment of a gigabyte.
+// A time slice ends after sliceBytes bytes or sliceTime, whichever comes first. It is long enough
+// for a pass to read and write in large pieces. It is so short that no pass has to wait while
+// another processes a segment of a gigabyte.
 const (
 	sliceBytes = 16 << 20
 	sliceTime  = time.Second
 )
 
-// heldSlots are the worker slots that one pass holds: one, and further free slots while its hash
-// slices are resolved and no other pass waits for a slot. The slots are alike: any goroutine of the
-// pass may release one. A nil *heldSlots needs no slot.
+// heldSlots are the worker slots that one pass holds. It holds one, and further free ones while its
+// hash slices run and no other pass waits for a slot. Any goroutine of the pass may release any of
+// them. A nil *heldSlots is for work that needs no slot.
 //
-// Lock order: Cleaner.sidecarSlot comes before a worker slot. A goroutine that waits for the
-// sidecar slot holds none.
+// Lock order: Cleaner.sidecarSlot is acquired before a worker slot. A goroutine that waits for the
+// sidecar slot holds no worker slot.
 type heldSlots struct {
 	slots *workerSlots
 	held  atomic.Int32
-	began atomic.Int64 // of the time slice, Unix nanoseconds
-	bytes atomic.Int64 // read and written in it
+	began atomic.Int64 // begin of the time slice in Unix nanoseconds
+	bytes atomic.Int64 // bytes read and written in the time slice
 }
 
-// tryAcquire begins the first time slice if a slot is free.
+// tryAcquire acquires the first slot of the pass if one is free, and begins its first time slice.
 func (h *heldSlots) tryAcquire() bool {
 	if !h.slots.tryAcquire() {
 		return false
@@ -144,8 +147,8 @@ func (h *heldSlots) beginSlice() {
 }
 
 // used adds n bytes to the time slice. At the end of the time slice, if another pass waits for a
-// slot, it releases the slot and waits for the next one. An error is that of ctx; the slot is
-// released then.
+// slot, used releases the slot and waits for another one. If ctx ends first, it returns the error
+// of ctx, and the pass does not hold the slot.
 func (h *heldSlots) used(ctx context.Context, n int) error {
 	if h == nil || h.bytes.Add(int64(n)) < sliceBytes &&
 		time.Now().UnixNano()-h.began.Load() < int64(sliceTime) {
@@ -171,8 +174,8 @@ func (h *heldSlots) releaseDuring(ctx context.Context, wait func() error) error 
 	return h.acquire(ctx)
 }
 
-// parallel calls do(0) to do(n-1) on as many goroutines as there are free slots, and returns when
-// all have returned.
+// parallel calls do(0) to do(n-1), concurrently if worker slots are free: it acquires up to n-1 of
+// them, uses one goroutine per held slot, and releases the additional slots afterwards.
 func (h *heldSlots) parallel(n int, do func(int)) {
 	spare := 0
 	for spare < n-1 && h.slots.tryAcquire() {
@@ -186,11 +189,11 @@ func (h *heldSlots) parallel(n int, do func(int)) {
 	}
 }
 
-// releaseAll returns every slot that is held.
+// releaseAll releases every slot that the pass holds.
 func (h *heldSlots) releaseAll() { h.slots.release(int(h.held.Swap(0))) }
 
-// parallel calls do(0) to do(n-1) on the calling goroutine and workers-1 others, and returns when
-// all have returned.
+// parallel calls do(0) to do(n-1) on the calling goroutine and on up to workers-1 others. It
+// returns when all calls have returned.
 func parallel(n, workers int, do func(int)) {
 	var next atomic.Int64
 	work := func() {

@@ -19,7 +19,7 @@ func TestSlotsAreFirstComeFirstServed(t *testing.T) {
 		var slots workerSlots
 		slots.resize(1)
 		if !slots.tryAcquire() || slots.tryAcquire() {
-			t.Fatal("one slot is not granted exactly once")
+			t.Fatal("the only slot was not granted exactly once")
 		}
 		var order []int
 		for i := range 3 {
@@ -33,7 +33,7 @@ func TestSlotsAreFirstComeFirstServed(t *testing.T) {
 			synctest.Wait()
 		}
 		if !slots.contended() {
-			t.Error("three callers wait, and no contention is reported")
+			t.Error("three callers wait, but contended returns false")
 		}
 		slots.release(1)
 		synctest.Wait()
@@ -59,7 +59,7 @@ func TestCancelledWaitLosesNoSlot(t *testing.T) {
 					return
 				}
 				if n := have.Add(1); n > 2 {
-					t.Errorf("%d callers have one of two slots", n)
+					t.Errorf("%d callers hold one of two slots", n)
 				}
 				time.Sleep(time.Duration(i%3) * time.Millisecond)
 				have.Add(-1)
@@ -96,7 +96,7 @@ func TestSlotsAreWithdrawnAtTheEndOfTimeSlices(t *testing.T) {
 		if busy, _ := slots.usage(); busy != 1 || held[0].held.Load()+held[1].held.Load() != 0 {
 			t.Errorf("%d slots are busy of one", busy)
 		}
-		for i := range held { // the third is released, and the others get a slot one by one
+		for i := range held { // release the third, so that the others get the only slot in turn
 			held[2-i].releaseAll()
 			synctest.Wait()
 		}
@@ -109,7 +109,7 @@ func TestSlotsAreWithdrawnAtTheEndOfTimeSlices(t *testing.T) {
 	})
 }
 
-// another creates another partition of the topic.
+// another creates a further partition of the topic.
 func (f *fixture) another(index int32, config topicconfig.Settings) *logstore.Log {
 	f.t.Helper()
 	log, err := f.store.Create(logstore.PartitionID{Topic: "tickets", Index: index}, topicOne,
@@ -120,7 +120,8 @@ func (f *fixture) another(index int32, config topicconfig.Settings) *logstore.Lo
 	return log
 }
 
-// fillWith appends n records of 200 bytes in batches of 10, with the given number of keys in turn.
+// fillWith appends n records of 200 bytes in batches of ten. It repeats the given number of keys in
+// turn.
 func (f *fixture) fillWith(log *logstore.Log, n, keys int) {
 	f.t.Helper()
 	value := strings.Repeat("v", 200)
@@ -136,8 +137,8 @@ func (f *fixture) fillWith(log *logstore.Log, n, keys int) {
 	log.AdvanceHighWatermark(log.LogEnd())
 }
 
-// With one worker slot, a log whose pass takes an hour does not delay one whose pass takes a
-// moment, as it does in Kafka.
+// There is one worker slot. A pass of an hour over a large log does not delay a short pass over a
+// small log, as it does in Kafka.
 func TestLargeLogDoesNotDelaySmallLog(t *testing.T) {
 	large := compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 1 << 20 })
 	inBubble(t, large, Options{IOBytesRate: 2048}, func(t *testing.T, f *fixture) {
@@ -159,7 +160,7 @@ func TestLargeLogDoesNotDelaySmallLog(t *testing.T) {
 	})
 }
 
-// until waits for a condition, at most for the limit.
+// until waits for a condition, and fails the test if it does not occur within the limit.
 func (f *fixture) until(limit time.Duration, what string, condition func() bool) {
 	f.t.Helper()
 	for began := time.Now(); !condition(); wait(limit / 2000) {
@@ -214,7 +215,7 @@ func TestWorkersShareOneBudget(t *testing.T) {
 				busy, granted)
 		}
 		for _, log := range logs {
-			if n := len(readKeys(t, log, 0)); n > 1_000+1_100 { // and those in the active segment
+			if n := len(readKeys(t, log, 0)); n > 1_000+1_100 { // 1,100: in the active segment
 				t.Errorf("%s: %d records are left of 1000 keys", log.ID(), n)
 			}
 		}

@@ -12,49 +12,51 @@ import (
 
 // logState is the cleaner's state of one log.
 //
-// It is created by the scheduler when it first sees the log, or by CleanNow. A pass runs from
-// startLocked to finish. forgetLocked drops the state when the log is gone or no longer compacted,
-// but never while a pass runs. Cleaner.mu guards all fields but log, which never changes.
+// The scheduler, or CleanNow, creates it when it first uses the log. A pass runs from startLocked
+// to finish. forgetLocked deletes the state after the log was closed or is no longer compacted, but
+// never while a pass runs. Cleaner.mu guards all fields but log, which never changes.
 type logState struct {
-	// log identifies the log: a topic that is deleted and created again has another Compaction
-	// under the same id, and another state.
+	// log identifies the log. If a topic is deleted and created again, its new log has the same id
+	// but another Compaction, and so another state.
 	log       *logstore.Compaction
-	firstSeen time.Time
-	due       time.Time // time since which a pass is due; zero if none is due
+	firstSeen time.Time // when the state was created
+	due       time.Time // since when the log has needed a pass; zero if it needs none
 
 	quarantine quarantine
 	request    request
 	estimate   estimate
-	oldest     time.Time // clean.Stats.OldestGarbage of the last pass
-	ended      time.Time // the last pass
+	oldest     time.Time // when the oldest garbage was superseded that the last pass left
+	ended      time.Time // when the last pass ended
 	counters   counters
-	last       *report.Pass // the last pass that ended; nil before the first. Immutable
-	// Tickets of requests: asked is the highest that was issued, served the highest that a pass has
+	last       *report.Pass // the last pass that has ended; nil if there is none. Immutable
+	// asked is the highest ticket that CleanNow has issued, served the highest that a pass has
 	// served; served <= asked.
 	asked, served int64
 
-	// Of the running pass.
+	// The following fields describe the running pass.
 	cancel   context.CancelFunc // nil if no pass runs
 	trigger  string
-	serving  int64                 // ticket of the request that the pass serves, 0 if none
-	settings *topicconfig.Settings // of the pass
-	// truncations is the number of truncations of the log (logstore.Compaction.Truncations) at the
-	// time of the pass's view of the log. It is truncationsUnknown while the pass has no view yet.
+	serving  int64                 // ticket of the request that the pass serves, or 0
+	settings *topicconfig.Settings // the settings with which the pass was started
+	// truncations is logstore.Compaction.Truncations at the time when the pass read the state of
+	// the log. Before that it is truncationsUnknown.
 	truncations int64
-	waiting     bool  // for its first worker slot
-	granted     int64 // bytes of memory
+	waiting     bool  // the pass waits for its first worker slot
+	granted     int64 // bytes of memory that the pass may use
 	progress    clean.PassProgress
-	began       time.Time // when it got its first worker slot
+	began       time.Time // when the pass got its first worker slot
 }
 
-// truncationsUnknown is the value of logState.truncations while a pass has no view of the log yet.
+// truncationsUnknown is the value of logState.truncations before the pass has read the state of its
+// log.
 const truncationsUnknown = -1
 
-// running reports whether a pass runs, or was cancelled and has not ended yet. It needs Cleaner.mu.
+// running reports whether a pass runs. This includes a pass that was canceled and has not ended
+// yet. The caller holds Cleaner.mu.
 func (s *logState) running() bool { return s.cancel != nil }
 
-// stateLocked returns the state of a log, nil if the state under its id is of an earlier log that
-// is not forgotten yet. It needs Cleaner.mu.
+// stateLocked returns the state of a log, and creates it if necessary. It returns nil while the
+// state of an earlier log with the same id still exists.
 func (c *Cleaner) stateLocked(log *logstore.Compaction, now time.Time) *logState {
 	state := c.mu.logs[log.ID()]
 	if state == nil {
@@ -67,23 +69,24 @@ func (c *Cleaner) stateLocked(log *logstore.Compaction, now time.Time) *logState
 	return state
 }
 
-// quarantine delays the next pass over a log whose last pass failed: each attempt may read the
-// whole log. A restart ends the quarantine, because it may have removed the cause of the failure.
-// The zero value delays nothing.
+// quarantine delays the next pass over a log whose last pass failed, because each attempt may read
+// the whole log. A restart of the broker ends it, because the restart may have removed the cause of
+// the failure. The zero value delays nothing.
 type quarantine struct {
-	failures int // in a row
+	failures int // number of failed passes in a row
 	until    time.Time
-	settings *topicconfig.Settings // of the failed pass: new settings end the quarantine
+	settings *topicconfig.Settings // of the failed pass; other settings end the quarantine
 }
 
-// The backoff of a quarantine: a minute, doubled with each failure, an hour at most.
+// The backoff of a quarantine begins with a minute, doubles with each failure, and is at most an
+// hour.
 const (
 	quarantineShortest = time.Minute
 	quarantineLongest  = time.Hour
 )
 
-// after returns the quarantine after one more failure: 1, 2, 4 ... 32 minutes, then an hour.
-// Kafka's lasts until the broker restarts (I7).
+// after returns the quarantine that follows one more failure. In Kafka a failed log is not
+// compacted again until the broker restarts (I7).
 func (q quarantine) after(now time.Time, settings *topicconfig.Settings) quarantine {
 	wait := quarantineLongest
 	if q.failures < 6 {
@@ -92,8 +95,8 @@ func (q quarantine) after(now time.Time, settings *topicconfig.Settings) quarant
 	return quarantine{failures: q.failures + 1, until: now.Add(wait), settings: settings}
 }
 
-// active reports whether the log must still wait. Settings are compared by pointer
-// (logstore.Compaction.Settings).
+// active reports whether the quarantine still delays the next pass. It compares the settings by
+// pointer (logstore.Compaction.Settings).
 func (q quarantine) active(now time.Time, settings *topicconfig.Settings) bool {
 	return q.failures > 0 && q.settings == settings && now.Before(q.until)
 }

@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Reasons of the Topic condition Compacting (api/v1alpha1).
+// Reasons that a log is in its phase, as in the Topic condition Compacting (api/v1alpha1).
 const (
 	reasonUpToDate          = "UpToDate"
 	reasonCleaning          = "Cleaning"
@@ -24,7 +24,7 @@ const (
 	reasonCleanerDisabled   = "CleanerDisabled"
 )
 
-// Status returns the cleaner's report of a log; nil if there is no such log, or it is not
+// Status returns the cleaner's report on a log, or nil if the log does not exist or is not
 // compacted.
 func (c *Cleaner) Status(id logstore.PartitionID) *report.Compaction {
 	log := c.store.Log(id)
@@ -35,7 +35,7 @@ func (c *Cleaner) Status(id logstore.PartitionID) *report.Compaction {
 	return c.statusOf(viewOf(log.Compaction(), now), now)
 }
 
-// statusOf is Status of a view.
+// statusOf returns the report on the log of a view, or nil if the log is not compacted.
 func (c *Cleaner) statusOf(view logView, now time.Time) *report.Compaction {
 	if !view.compacted() {
 		return nil
@@ -43,16 +43,17 @@ func (c *Cleaner) statusOf(view logView, now time.Time) *report.Compaction {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	state := c.mu.logs[view.log.ID()]
-	if state == nil || state.log != view.log { // the scheduler has not seen the log yet
+	if state == nil || state.log != view.log { // the scheduler has not processed the log yet
 		state = &logState{log: view.log, firstSeen: now}
 	}
 	return c.reportLocked(state, view, now)
 }
 
-// reportLocked returns a log's report, which is consistent: it is computed under one lock. Blocked
-// bytes are copied, because the quarantine adds further ones.
+// reportLocked returns the report on a log. The report is consistent, because it is computed while
+// Cleaner.mu is locked. It copies the blocked bytes of the view before it adds those of a
+// quarantine.
 func (c *Cleaner) reportLocked(state *logState, view logView, now time.Time) *report.Compaction {
-	// with the running pass, so that the counters rise while it runs
+	// Include the running pass, so that the counters increase while it runs.
 	sums := state.counters.add(state.progress.Stats)
 	r := &report.Compaction{
 		CleanBytes:                   view.CleanBytes,
@@ -97,7 +98,7 @@ func (c *Cleaner) reportLocked(state *logState, view logView, now time.Time) *re
 	return r
 }
 
-// unixSeconds converts a time for a report; nil for the zero time.
+// unixSeconds returns a time in seconds for a report, or nil for the zero time.
 func unixSeconds(at time.Time) *float64 {
 	if at.IsZero() {
 		return nil
@@ -107,8 +108,9 @@ func unixSeconds(at time.Time) *float64 {
 }
 
 // phaseLocked returns the phase of a log, the reason for the phase, and the trigger of the pass.
-// The order matters: a pass that still runs after the workers were set to none is reported; a
-// quarantine without workers is not, because ending it would change nothing.
+// The order of the cases matters: a pass that is still running after all worker slots were removed
+// is reported as running. A quarantine is not reported if there are no worker slots, because the
+// end of the quarantine would change nothing.
 func (c *Cleaner) phaseLocked(state *logState, view logView, now time.Time) (phase clean.Phase,
 	reason, trigger string) {
 	switch {
@@ -127,7 +129,7 @@ func (c *Cleaner) phaseLocked(state *logState, view logView, now time.Time) (pha
 	return clean.Idle, idleReason(view.Sections, view.settings), ""
 }
 
-// idleReason returns why no pass is due, though the log may contain records that a pass could
+// idleReason returns why a log needs no pass now, although it may contain records that a pass could
 // remove.
 func idleReason(s logstore.Sections, settings *topicconfig.Settings) string {
 	switch {
@@ -145,9 +147,9 @@ func idleReason(s logstore.Sections, settings *topicconfig.Settings) string {
 	return reasonUpToDate
 }
 
-// progressOf returns the share of a pass that is done, 0 to 1, and how many seconds the rest takes
-// at the same rate; nil while the rate is unknown. Time spent waiting for the I/O budget is part of
-// the elapsed time.
+// progressOf returns how much of a pass is done, from 0 to 1, and how many seconds the remainder
+// will take at the same rate. eta is nil while the rate is unknown. The elapsed time includes waits
+// for the I/O budget.
 func progressOf(p clean.PassProgress, elapsed time.Duration) (ratio float64, eta *float64) {
 	if p.TotalBytes == 0 || p.DoneBytes == 0 {
 		return 0, nil
@@ -157,7 +159,7 @@ func progressOf(p clean.PassProgress, elapsed time.Duration) (ratio float64, eta
 	return ratio, &left
 }
 
-// passReport reports a pass with its sums so far.
+// passReport returns the report on a pass with its statistics so far.
 func passReport(trigger string, began time.Time, s clean.Stats) *report.Pass {
 	return &report.Pass{
 		Trigger: trigger, Began: *unixSeconds(began),
@@ -170,8 +172,8 @@ func passReport(trigger string, began time.Time, s clean.Stats) *report.Pass {
 	}
 }
 
-// runningPass reports the running pass, nil if none runs or it waits for its first worker slot. It
-// needs Cleaner.mu.
+// runningPass returns the report on the running pass, or nil if no pass runs or it waits for its
+// first worker slot. The caller holds Cleaner.mu.
 func (s *logState) runningPass() *report.Pass {
 	if !s.running() || s.waiting {
 		return nil

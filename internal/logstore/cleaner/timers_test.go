@@ -1,8 +1,6 @@
 package cleaner
 
 import (
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,12 +9,11 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// The log is not written to after its start. Kafka would never roll its only segment, and so ignore
-// maxLag.
-func TestI5IdleLogIsRolledAndCompactedByMaxLag(t *testing.T) { // KIP-354
+// Nothing is appended to the log after its first records. It is rolled and compacted within maxLag
+// (KIP-354). Kafka would never roll its only segment, and so ignore maxLag.
+func TestI5IdleLogIsRolledAndCompactedByMaxLag(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
-		s.SegmentBytes, s.MinDirtyPercent,
-			s.MaxLag = 1<<20, 100, time.Hour
+		s.SegmentBytes, s.MinDirtyPercent, s.MaxLag = 1<<20, 100, time.Hour
 	})
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		keys, latest := updatesOf(40, 5)
@@ -50,8 +47,8 @@ func TestIdleLogIsCompactedAfterMinLag(t *testing.T) { // KIP-58
 	})
 }
 
-// Garbage that a pass leaves to save I/O is removed once the oldest of it has been superseded for
-// maxLag, even if nothing is dirty (F7).
+// A pass leaves some garbage to save I/O. The garbage is removed once the oldest of it was
+// superseded maxLag ago, even if the log has no dirty section (F7).
 func TestF7RemainingGarbageIsRemovedByMaxLag(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
 		s.SegmentBytes, s.MinDirtyPercent, s.MaxGarbagePercent = 20_000, 0, 50
@@ -66,7 +63,7 @@ func TestF7RemainingGarbageIsRemovedByMaxLag(t *testing.T) {
 			left.NextDue == nil {
 			t.Fatalf("status %+v, want remaining garbage", left)
 		}
-		wait(65 * time.Minute) // past maxLag; the active segment was rolled too
+		wait(65 * time.Minute) // until after maxLag, at which the active segment is rolled as well
 		status := f.cleaner.Status(partition)
 		if n := len(readKeys(t, f.log, 0)); n != 1_000 || status.OverdueSeconds != 0 {
 			t.Errorf("%d records are left of 1000 keys, status %+v", n, status)
@@ -102,12 +99,11 @@ func TestOverdueDuration(t *testing.T) {
 	}
 }
 
-// A producer whose clock is ahead must not delay maxLag: the modification time of the file counts
-// then.
+// The clock of a producer is ahead. This must not delay maxLag, for which the modification time of
+// the data file is then used.
 func TestI5FutureTimestampsDoNotDelayMaxLag(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
-		s.MinDirtyPercent, s.MaxLag = 100,
-			time.Hour
+		s.MinDirtyPercent, s.MaxLag = 100, time.Hour
 	})
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		for range 40 {
@@ -127,8 +123,7 @@ func TestI5FutureTimestampsDoNotDelayMaxLag(t *testing.T) {
 
 func TestOverdueIsReportedWithoutWorkers(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
-		s.MinDirtyPercent, s.MaxLag = 100,
-			time.Hour
+		s.MinDirtyPercent, s.MaxLag = 100, time.Hour
 	})
 	inBubble(t, config, Options{Workers: -1}, func(t *testing.T, f *fixture) {
 		keys, _ := updatesOf(40, 5)
@@ -153,30 +148,27 @@ func TestX1TombstonesStayUntilReplicatedProgress(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		f.put("gone", "later")
-		// "gone" is deleted at offset 2, "later" at 3
+		// The tombstone of "gone" is at offset 2, below the replicated progress, that of "later" at
+		// 3.
 		f.log.Compaction().SetReplicasTombstoneClean(3)
 		f.delete("gone")
 		f.delete("later")
 		keys, _ := updatesOf(20, 3)
 		f.put(keys...)
-		has := func(key string) bool {
-			return slices.ContainsFunc(readKeys(t, f.log, 0),
-				func(text string) bool { return strings.HasSuffix(text, "="+key) })
-		}
 		wait(2 * time.Hour)
-		if has("gone") || !has("later") {
+		if f.has("gone") || !f.has("later") {
 			t.Errorf("after the retention: %v; the replicated progress is 3",
 				readKeys(t, f.log, 0))
 		}
 		wait(10 * time.Hour)
-		if runs := f.cleaner.Status(partition).Runs; !has("later") || runs[runSuccess]+
+		if runs := f.cleaner.Status(partition).Runs; !f.has("later") || runs[runSuccess]+
 			runs[runNothingToDo] > 8 {
 			t.Errorf("runs %v, %v", runs, readKeys(t, f.log, 0))
 		}
 		f.log.Compaction().SetReplicasTombstoneClean(f.log.Compaction().TombstoneClean())
 		wait(2 * time.Hour)
-		if has("later") {
-			t.Error("the tombstone is not removed though all replicas are past it")
+		if f.has("later") {
+			t.Error("the tombstone is not removed, although the replicated progress is above it")
 		}
 	})
 }

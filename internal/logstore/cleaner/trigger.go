@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Triggers: the reasons why a pass is due, as in its log line.
+// Triggers are the reasons why a log needs a pass, as in the log message of the pass.
 const (
 	triggerMaxLag     = report.TriggerMaxLag
 	triggerRequested  = report.TriggerRequested
@@ -16,35 +16,37 @@ const (
 	triggerDirtyRatio = report.TriggerDirtyRatio
 )
 
-// passDue is the reason why a pass over a log is due, and the urgency of the pass. The triggers
-// have separate ranges of urgency: requests first, then logs that are past maxLag, then due
-// tombstones, which are as urgent as a log that is wholly dirty, then the rest by dirty ratio.
-// Waiting raises the priority through these ranges.
+// passDue is the reason why a log needs a pass now, and the urgency of the pass. Each trigger has
+// its own range of urgency. A request has the highest, followed by a log that exceeds maxLag, and
+// then by tombstones that can be removed, which are as urgent as a log with a dirty ratio of 1.
+// Other logs are as urgent as their dirty ratio. The longer a log waits, the more its priority
+// grows.
 type passDue struct {
-	trigger string  // "": no pass is due
-	urgency float64 // the dirty ratio 0..1; higher for the other triggers
-	// early is set if the pass should wait for a short time: for the estimate that decides whether
-	// it pays, or for the records that it was requested for.
+	trigger string  // "" if the log needs no pass now
+	urgency float64 // the dirty ratio, 0 to 1; at least 1 for the other triggers
+	// early is set if the pass should wait for a short time: either for the estimate that decides
+	// whether it is worth its cost, or for the requested records to become cleanable.
 	early bool
 }
 
-// triggerInputs are the facts besides a log's sections that decide whether a pass is due.
+// triggerInputs are the values, besides a log's sections, that decide whether the log needs a pass.
 type triggerInputs struct {
-	horizon time.Time // when the first tombstone becomes due, zero if none does
-	// oldest is the time at which the oldest garbage that the last pass left was superseded; zero
-	// if the pass left no garbage.
+	horizon time.Time // when a pass can next remove tombstones; zero if there are none
+	// oldest is the time at which the oldest garbage that the last pass left was superseded. It is
+	// zero if the pass left no garbage.
 	oldest time.Time
-	// garbageAfter is the time before which garbage that the last pass left triggers no pass.
+	// garbageAfter is the time before which the garbage that the last pass left triggers no other
+	// pass.
 	garbageAfter time.Time
 	request      request
 	estimate     estimate
 }
 
-// earlyWaitMax bounds passDue.early.
+// earlyWaitMax is the maximum time that a pass with passDue.early waits.
 const earlyWaitMax = 10 * time.Second
 
-// decide returns the first trigger that applies. The pass also does what the other triggers
-// require.
+// decide returns the first trigger that applies, or a passDue without a trigger. The pass will also
+// do what the other triggers require.
 func decide(s logstore.Sections, settings *topicconfig.Settings, in triggerInputs,
 	now time.Time) passDue {
 	ratio := s.DirtyRatio()
@@ -53,21 +55,21 @@ func decide(s logstore.Sections, settings *topicconfig.Settings, in triggerInput
 		return passDue{trigger: triggerRequested, urgency: 3, early: !in.request.ready(s, now)}
 	case overdueBy(s, settings, time.Time{}, now) > 0,
 		overdueBy(s, settings, in.oldest, now) > 0 && !now.Before(in.garbageAfter):
-		return passDue{trigger: triggerMaxLag, urgency: 2 + ratio} // I5: whatever the ratio
-	// I4
+		return passDue{trigger: triggerMaxLag, urgency: 2 + ratio} // I5: whatever the dirty ratio
+	// I4: the dirty ratio is above the minimum, and the pass is worth its cost
 	case s.DirtyBytes > 0 && ratio*100 > float64(settings.MinDirtyPercent) &&
 		in.estimate.worthPass(s, settings, now):
 		return passDue{trigger: triggerDirtyRatio, urgency: ratio, early: in.estimate.stale(s)}
 	case s.CleanBytes > 0 && !in.horizon.IsZero() && !now.Before(in.horizon):
-		// Tombstones of a log that is no longer written to are removed too (I18).
+		// This also removes tombstones of a log to which nothing is appended any more (I18).
 		return passDue{trigger: triggerTombstones, urgency: 1}
 	}
 	return passDue{}
 }
 
-// overdueBy returns the time by which the oldest dirty segment exceeds maxLag, or garbage that was
-// superseded at oldest, if oldest is known. It returns 0 if neither exceeds maxLag (I5, KIP-354).
-// Blocked segments are ignored: a pass cannot clean them.
+// overdueBy returns by how much the age of the oldest dirty segment exceeds maxLag, or that of the
+// garbage that was superseded at oldest, if oldest is not zero. It returns 0 if neither exceeds
+// maxLag (I5, KIP-354). It ignores blocked segments, because a pass cannot clean them.
 func overdueBy(s logstore.Sections, settings *topicconfig.Settings,
 	oldest, now time.Time) time.Duration {
 	due := maxLagDue(s, settings, oldest)
@@ -77,7 +79,8 @@ func overdueBy(s logstore.Sections, settings *topicconfig.Settings,
 	return max(0, now.Sub(due))
 }
 
-// maxLagDue returns when maxLag requires a pass, zero if never: see overdueBy.
+// maxLagDue returns the time at which maxLag requires a pass, or zero if it never does (see
+// overdueBy).
 func maxLagDue(s logstore.Sections, settings *topicconfig.Settings, oldest time.Time) time.Time {
 	if settings.MaxLag == topicconfig.Unlimited {
 		return time.Time{}
@@ -92,11 +95,12 @@ func maxLagDue(s logstore.Sections, settings *topicconfig.Settings, oldest time.
 	return oldest.Add(settings.MaxLag)
 }
 
-// garbageRetry is the least time after a pass before garbage that it left triggers another.
+// garbageRetry is the minimum time between a pass and the next pass that is triggered by the
+// garbage that it left.
 const garbageRetry = time.Minute
 
-// passDue returns whether and why a pass is due, unless the log is quarantined. Scheduler and
-// status both use it. It needs Cleaner.mu.
+// passDue returns whether and why a log needs a pass now. A quarantined log needs none. The
+// scheduler and Status both use this function. The caller holds Cleaner.mu.
 func (s *logState) passDue(view logView, now time.Time) passDue {
 	if s.quarantine.active(now, view.settings) {
 		return passDue{}
@@ -104,7 +108,7 @@ func (s *logState) passDue(view logView, now time.Time) passDue {
 	return decide(view.Sections, view.settings, s.inputs(view), now)
 }
 
-// inputs returns the trigger inputs of a log. The caller holds Cleaner.mu.
+// inputs returns the values by which decide decides on a log. The caller holds Cleaner.mu.
 func (s *logState) inputs(view logView) triggerInputs {
 	in := triggerInputs{horizon: s.tombstonesDue(view), oldest: s.oldest, request: s.request,
 		estimate: s.estimate}
@@ -114,7 +118,8 @@ func (s *logState) inputs(view logView) triggerInputs {
 	return in
 }
 
-// nextDue returns when time alone makes the next pass due, zero if never. It needs Cleaner.mu.
+// nextDue returns when the log will next need a pass even if nothing is appended to it, or zero if
+// never. The caller holds Cleaner.mu.
 func (s *logState) nextDue(view logView, now time.Time) time.Time {
 	if s.quarantine.active(now, view.settings) {
 		return s.quarantine.until
@@ -128,9 +133,10 @@ func (s *logState) nextDue(view logView, now time.Time) time.Time {
 	return next
 }
 
-// tombstonesDue returns when the log needs a pass for its tombstones, zero if never. If that is not
-// known (the checkpoint was lost, or the files come from another cluster), a pass runs one
-// retention after the log was first seen: all existing tombstones are due then.
+// tombstonesDue returns when a pass can next remove tombstones of the log, or zero if it has none.
+// The time is unknown if the checkpoint was lost or the files come from another cluster. Then a
+// pass runs one tombstone retention after the state of the log was created, when the retention of
+// all existing tombstones has passed.
 func (s *logState) tombstonesDue(view logView) time.Time {
 	switch view.TombstonesDue {
 	case logstore.TombstonesNone:
@@ -141,12 +147,13 @@ func (s *logState) tombstonesDue(view logView) time.Time {
 	return time.UnixMilli(view.TombstonesDue)
 }
 
-// waitingMinutes is the time that a log must wait to overtake a log that is fully dirty: the
-// dirtiest logs go first, and no log starves.
+// waitingMinutes is the time after which a log with a dirty ratio of almost 0 has the same priority
+// as a new one with a dirty ratio of 1. So the dirtiest logs are compacted first, but no log waits
+// forever.
 const waitingMinutes = 10
 
-// priority orders the logs whose pass is due, the highest first. It needs Cleaner.mu, and state.due
-// set.
+// priority returns the priority of a log that needs a pass; the highest is served first. The caller
+// holds Cleaner.mu, and has set s.due.
 func (s *logState) priority(due passDue, now time.Time) float64 {
 	return due.urgency + now.Sub(s.due).Minutes()/waitingMinutes
 }
