@@ -294,8 +294,8 @@ var checkpointDamages = map[string]func(content []byte) []byte{
 	"truncated": func(content []byte) []byte { return content[:1] },
 }
 
-// The high watermark checkpoint has no entry for the log, while the other checkpoints exist. No
-// record is then known to be replicated, so none is removed.
+// The high watermark checkpoint is empty, while the other checkpoints exist. No record is then
+// known to be replicated, so none is removed.
 func TestOfflineWithoutHighWatermarkCleansNothing(t *testing.T) {
 	disk, _ := closedLog(t, 400, 20)
 	name := filepath.Join(dataDir, checkpoint.HighWatermarkFile)
