@@ -99,7 +99,11 @@ func TestCleanNowListsReplicasElsewhere(t *testing.T) {
 	for _, row := range c.rowsOf() {
 		if row.LastPass.Trigger != "requested" || row.LastPass.Result == "failed" ||
 			row.DirtyBytes != 0 {
-			t.Errorf("got row %+v with last pass %+v, want a requested pass that left no dirty bytes", row, row.LastPass)
+			t.Errorf(
+				"got row %+v with last pass %+v, want a requested pass that left no dirty bytes",
+				row,
+				row.LastPass,
+			)
 		}
 	}
 	one, err := all.CleanNow("tickets", []int32{answer.Requests[0].Partition})

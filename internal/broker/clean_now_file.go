@@ -53,8 +53,10 @@ func readCleanNow(fsys vfs.FS, dir string,
 		}
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		logger.Warn("failed to read completed clean-now requests; cleaning the annotated replicas again", "file", file,
-			"error", err)
+		logger.Warn(
+			"failed to read completed clean-now requests; cleaning the annotated replicas again",
+			"file", file, "error", err,
+		)
 	}
 	return map[logstore.PartitionID]cleanNowTask{}
 }

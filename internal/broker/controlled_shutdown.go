@@ -42,6 +42,8 @@ func (b *Broker) shutDownGracefully(ctx context.Context) {
 		)
 		return
 	}
-	b.logger.Info("controlled shutdown completed: every partition that another broker can lead was handed over", "took",
-		time.Since(began))
+	b.logger.Info(
+		"controlled shutdown completed: every partition that another broker can lead was handed over",
+		"took", time.Since(began),
+	)
 }

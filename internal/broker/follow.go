@@ -62,7 +62,7 @@ func (b *Broker) follow(ctx context.Context) error {
 
 // apply applies an image. Then requests can use the image, and the served partitions are reported
 // to the cluster (serving.go). This is so even if apply fails, because the failure concerns only
-// some partitions and the others must be served.
+// some partitions and the other partitions must be served.
 func (b *Broker) apply(image *metadata.Image) error {
 	if self, up := image.Broker(b.opts.NodeID); up {
 		b.store.SetBrokerEpoch(self.Epoch) // written to the disk at a clean shutdown

@@ -35,7 +35,10 @@ func TestHTTPHealthAndReadiness(t *testing.T) {
 		t.Errorf("while not ready: got response %d %s", r.Code, r.Body)
 	}
 	if r := get(t, handler, "GET", "/healthz"); r.Code != http.StatusOK {
-		t.Errorf("healthz while not ready: got status %d, want 200, because a restart would not help", r.Code)
+		t.Errorf(
+			"healthz while not ready: got status %d, want 200, because a restart would not help",
+			r.Code,
+		)
 	}
 	notReady = nil
 	if r := get(t, handler, "GET", "/readyz"); r.Code != http.StatusOK {
@@ -92,7 +95,13 @@ func TestHTTPCleanNow(t *testing.T) {
 		strings.TrimSpace(
 			r.Body.String(),
 		) != `{"topic":"my.topic","requests":[{"broker":1,"partition":2,"ticket":3}]}` {
-		t.Errorf("got response %d %s, request for topic %s, partitions %v", r.Code, r.Body, topic, partitions)
+		t.Errorf(
+			"got response %d %s, request for topic %s, partitions %v",
+			r.Code,
+			r.Body,
+			topic,
+			partitions,
+		)
 	}
 	for _, c := range []struct {
 		err    error

@@ -65,7 +65,11 @@ type ProducerIDs struct {
 func OpenProducerIDs(fsys vfs.FS, dir string, node int32, now func() time.Time) (*ProducerIDs,
 	error) {
 	if node < 0 || node > producerNodeMax {
-		return nil, fmt.Errorf("node id %d does not fit into a producer id: want 0 to %d", node, producerNodeMax)
+		return nil, fmt.Errorf(
+			"node id %d does not fit into a producer id: want 0 to %d",
+			node,
+			producerNodeMax,
+		)
 	}
 	p := &ProducerIDs{fsys: fsys, file: filepath.Join(dir, producerIDsFile), node: node}
 	content, err := fsys.ReadFile(p.file)

@@ -102,8 +102,14 @@ func TestAddresses(t *testing.T) {
 			t.Fatal(err)
 		}
 		if listen, advertise := a.broker(2); listen != test.listen || advertise != test.advertise {
-			t.Errorf("%s: broker 2: got listen address %s, advertised address %s; want %s, %s", test.text, listen,
-				advertise, test.listen, test.advertise)
+			t.Errorf(
+				"%s: broker 2: got listen address %s, advertised address %s; want %s, %s",
+				test.text,
+				listen,
+				advertise,
+				test.listen,
+				test.advertise,
+			)
 		}
 	}
 }

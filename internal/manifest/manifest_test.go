@@ -44,8 +44,11 @@ func TestSamplesAreValid(t *testing.T) {
 	}
 	if tickets.Compaction.TombstoneRetention.Duration != time.Minute ||
 		tickets.Segment.Size.Value() != 1<<20 {
-		t.Errorf("got tombstoneRetention %v and segment size %v, want 1m and 1Mi", tickets.Compaction.TombstoneRetention,
-			tickets.Segment.Size)
+		t.Errorf(
+			"got tombstoneRetention %v and segment size %v, want 1m and 1Mi",
+			tickets.Compaction.TombstoneRetention,
+			tickets.Segment.Size,
+		)
 	}
 }
 

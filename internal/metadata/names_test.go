@@ -61,7 +61,13 @@ func TestResourceNamesAreDNSNamesAndDiffer(t *testing.T) {
 			resource := ResourceName(topic)
 			if faults := validation.IsDNS1123Subdomain(resource); len(faults) > 0 ||
 				len(resource) > 63 {
-				t.Fatalf("seed %d: resource name of topic %q is %q, which is not a DNS name of at most 63 bytes: %v", seed, topic, resource, faults)
+				t.Fatalf(
+					"seed %d: resource name of topic %q is %q, which is not a DNS name of at most 63 bytes: %v",
+					seed,
+					topic,
+					resource,
+					faults,
+				)
 			}
 			if other, taken := topics[resource]; taken && other != topic {
 				t.Fatalf("seed %d: %q and %q have the same resource %q", seed, topic, other,

@@ -128,7 +128,13 @@ func TestUnlimitedAges(t *testing.T) {
 			clusterWith(settingsOf(t, `{retention: {time: 1h, size: 5}}`)))
 		if err != nil || got.RetentionTime != topicconfig.Unlimited ||
 			got.RetentionBytes != topicconfig.Unlimited {
-			t.Errorf("%s: got time %s, size %d, error %v, want unlimited", text, got.RetentionTime, got.RetentionBytes, err)
+			t.Errorf(
+				"%s: got time %s, size %d, error %v, want unlimited",
+				text,
+				got.RetentionTime,
+				got.RetentionBytes,
+				err,
+			)
 		}
 	}
 }
@@ -176,7 +182,11 @@ func TestResolveTopicAndCleaner(t *testing.T) {
 	topic.Name, topic.Spec.TopicName = "consumer-offsets", "__consumer_offsets"
 	got, err := ResolveTopic(topic, nil)
 	if err != nil || got.Name != "__consumer_offsets" || !got.Internal || !got.RetainData {
-		t.Errorf("got topic %+v, error %v, want the internal topic __consumer_offsets with retained data", got, err)
+		t.Errorf(
+			"got topic %+v, error %v, want the internal topic __consumer_offsets with retained data",
+			got,
+			err,
+		)
 	}
 	topic.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
 	if got, _ = ResolveTopic(topic, nil); got.RetainData {

@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// property is a row of the table. It contains the Kafka name of one setting, and the conversions in
-// both directions.
+// property is a row of the table. It contains the Kafka name of one setting, and converts the
+// setting between its text and its field in Settings.
 //
 // Invariant: set(get(s)) does not change s, for every s that set can produce. An admin tool that
 // does not use IncrementalAlterConfigs reads all properties, changes one, and writes all of them

@@ -106,7 +106,8 @@ func (s *Store) DeleteTopic(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	// The precondition protects another Topic that was created with the same name meanwhile.
+	// The precondition prevents the deletion of another Topic that was created with the same name
+	// in the meantime.
 	err = s.client.Delete(ctx, topic, client.Preconditions{UID: &topic.UID})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return errors.Join(fmt.Errorf("%w: %q", metadata.ErrTopicNotFound, name), err)

@@ -71,7 +71,11 @@ func testCreateAndDeleteTopics(f *fixture) {
 		Properties: map[string]string{"cleanup.policy": "compact"}, Validate: true}
 	validated, err := b.CreateTopic(f.t.Context(), request)
 	if err != nil || validated.ID != (metadata.ID{}) || len(validated.Partitions) != 2 {
-		f.t.Errorf("CreateTopic with Validate: got %+v, error %v, want 2 partitions and no id", validated, err)
+		f.t.Errorf(
+			"CreateTopic with Validate: got %+v, error %v, want 2 partitions and no id",
+			validated,
+			err,
+		)
 	}
 	resource := &v1alpha1.Topic{}
 	name := metadata.ResourceName("My_Orders")

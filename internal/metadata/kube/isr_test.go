@@ -182,7 +182,10 @@ func testChangeISR(f *fixture) {
 	err := b0.changeISR(ended, metadata.ISRChange{Topic: topic, LeaderEpoch: 3, From: []int32{0},
 		To: []metadata.InSync{self, other}})
 	if err == nil || errors.Is(err, metadata.ErrISRConflict) {
-		f.t.Errorf("change with a cancelled context: got error %v, want one other than ErrISRConflict", err)
+		f.t.Errorf(
+			"change with a cancelled context: got error %v, want one other than ErrISRConflict",
+			err,
+		)
 	}
 }
 

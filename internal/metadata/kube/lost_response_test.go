@@ -61,7 +61,10 @@ func testLostResponse(f *fixture) {
 		f.t.Fatalf("the ISR is %+v, want the change written", p.Status.ISR)
 	}
 	if err == nil || errors.Is(err, metadata.ErrISRConflict) {
-		f.t.Errorf("got error %v, want one other than ErrISRConflict, because the outcome is unknown", err)
+		f.t.Errorf(
+			"got error %v, want one other than ErrISRConflict, because the outcome is unknown",
+			err,
+		)
 	}
 }
 

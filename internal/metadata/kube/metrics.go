@@ -56,6 +56,8 @@ func (s *Store) Detail() string {
 	if outage == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the API server has been unreachable for %s: serving from the last metadata image",
-		outage.Round(time.Second))
+	return fmt.Sprintf(
+		"the API server has been unreachable for %s: serving from the last metadata image",
+		outage.Round(time.Second),
+	)
 }

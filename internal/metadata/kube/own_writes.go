@@ -14,8 +14,9 @@ import (
 
 // ownWrites serializes this broker's writes of each Partition. Several goroutines write the same
 // Partition, often at the same time: when this broker becomes the leader of the partition, one
-// reports that it serves, and another adds a follower to the ISR. As each write is based on the
-// result of the previous one, no write fails with a conflict that would require another read.
+// goroutine reports that the broker serves it, and another goroutine adds a follower to the ISR.
+// Each write is based on the result of the previous write, so that no write fails with a conflict
+// that would require another read.
 type ownWrites struct {
 	locks [64]sync.Mutex // of Partitions, by a hash of their names
 	seed  maphash.Seed

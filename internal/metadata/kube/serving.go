@@ -155,10 +155,10 @@ func (r resources) served(served []metadata.Served) []servedPartition {
 }
 
 // stopped returns the reports for Partitions that self served and does not serve any more, because
-// their logs have failed: their status reports that self serves them, but served does not contain
-// them. A status that an earlier incarnation wrote is ignored: it may be due to a later image than
-// the one from which served was made. Partitions without a Topic are omitted, because no image
-// contains them.
+// their logs have failed: the status reports that self serves the Partition, but served does not
+// contain it. Only a status that this incarnation wrote is considered. Such a status results from
+// an image that is not later than the image from which served results. Partitions without a Topic
+// are omitted, because no image contains them.
 func (r resources) stopped(served []metadata.Served, self metadata.Broker) []servedPartition {
 	topics := map[string]bool{}
 	for _, t := range r.topics {

@@ -126,7 +126,12 @@ func TestReassign(t *testing.T) {
 	adding, removing := p.Moving()
 	if !slices.Equal(adding, []int32{other}) || !slices.Equal(removing, before[:1]) ||
 		len(p.Replicas) != 3 {
-		t.Fatalf("during the reassignment: got partition %+v, adding %v, removing %v", p, adding, removing)
+		t.Fatalf(
+			"during the reassignment: got partition %+v, adding %v, removing %v",
+			p,
+			adding,
+			removing,
+		)
 	}
 	if err := move(); err != nil { // no replicas: cancels the reassignment
 		t.Fatal(err)

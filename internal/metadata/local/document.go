@@ -283,8 +283,11 @@ func (p partition) check(brokers int) error {
 	case len(p.Replicas) == 0:
 		return errors.New("no replicas")
 	case (p.LeaderEpoch == 0) != (len(members) == 0):
-		return fmt.Errorf("isr is %v with leaderEpoch %d: must be empty exactly before the first election",
-			members, p.LeaderEpoch)
+		return fmt.Errorf(
+			"isr is %v with leaderEpoch %d: must be empty exactly before the first election",
+			members,
+			p.LeaderEpoch,
+		)
 	case slices.ContainsFunc(members, func(id int32) bool { return !slices.Contains(p.Replicas, id) }):
 		return fmt.Errorf("isr is %v, must be a subset of the replicas %v", members, p.Replicas)
 	case slices.ContainsFunc(p.ISR, func(m member) bool { return m.Epoch < 0 }):

@@ -266,7 +266,11 @@ func TestISRChangesShareAWrite(t *testing.T) {
 			t.Errorf("partition %d: got error %v", i, err)
 		}
 		if got := s.Image().Topic("a").Partitions[i].ISR; i != stale && len(got) != 1 {
-			t.Errorf("the result of partition %d was reported before the image contained the change: got ISR %v", i, got)
+			t.Errorf(
+				"the result of partition %d was reported before the image contained the change: got ISR %v",
+				i,
+				got,
+			)
 		}
 	})
 	operations := fs.Count() - before
@@ -281,8 +285,12 @@ func TestISRChangesShareAWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	if one := fs.Count() - before; operations != one {
-		t.Errorf("%d changes needed %d file operations, want %d as for one change", len(changes), operations,
-			one)
+		t.Errorf(
+			"%d changes needed %d file operations, want %d as for one change",
+			len(changes),
+			operations,
+			one,
+		)
 	}
 }
 
@@ -292,7 +300,12 @@ func TestLeavingBrokerHandsOverLeadership(t *testing.T) {
 	if err := session.AnnounceShutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, s, "broker 0 announced its shutdown", "leader 1 epoch 2 isr [1 2] replicas [0 1 2] target []")
+	expect(
+		t,
+		s,
+		"broker 0 announced its shutdown",
+		"leader 1 epoch 2 isr [1 2] replicas [0 1 2] target []",
+	)
 	if b, ok := s.Image().Broker(0); !ok || !b.Leaving {
 		t.Errorf("broker 0 in the image: %+v", b)
 	}

@@ -114,7 +114,11 @@ func TestEveryBrokerGetsTheLastImage(t *testing.T) {
 		for id, counts := range seen {
 			for i := 1; i < len(counts); i++ {
 				if counts[i] < counts[i-1] {
-					t.Errorf("broker %d received an older image after a newer one; topics in each image: %v", id, counts)
+					t.Errorf(
+						"broker %d received an older image after a newer one; topics in each image: %v",
+						id,
+						counts,
+					)
 				}
 			}
 			if counts[len(counts)-1] != 20 {
@@ -198,7 +202,10 @@ func TestCreateAndDeleteTopic(t *testing.T) {
 		t.Errorf("the returned topic is not the topic in the image: %+v", created)
 	}
 	if created.RetainData || !created.Settings.Compact || created.Settings.KeepCodec {
-		t.Errorf("got topic %+v, want reclaim policy Delete, compact, and the cluster's compression zstd", created)
+		t.Errorf(
+			"got topic %+v, want reclaim policy Delete, compact, and the cluster's compression zstd",
+			created,
+		)
 	}
 	for _, validate := range []bool{false, true} {
 		request.Validate = validate

@@ -171,9 +171,14 @@ func (d *document) grow(t *topic) error {
 	existing := len(t.Partitions)
 	missing := int(t.Spec.Partitions) - existing
 	if missing < 0 {
-		fault := field.Invalid(field.NewPath("spec", "partitions"), t.Spec.Partitions,
-			fmt.Sprintf("the topic has %d partitions; their number cannot be reduced, because records would be lost",
-				existing))
+		fault := field.Invalid(
+			field.NewPath("spec", "partitions"),
+			t.Spec.Partitions,
+			fmt.Sprintf(
+				"the topic has %d partitions; their number cannot be reduced, because records would be lost",
+				existing,
+			),
+		)
 		return fmt.Errorf("%w (%w)", fault, metadata.ErrInvalidPartitions)
 	}
 	// This can happen if the topic was created through Kafka and now has a manifest.

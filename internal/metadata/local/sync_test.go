@@ -177,7 +177,11 @@ func TestManifestCannotGrowTheOffsetsTopic(t *testing.T) {
 	err := s.Sync(nil, 1, topics(t, `offsets {topicName: __consumer_offsets, partitions: 6}`))
 	if !errors.Is(err, metadata.ErrInvalidPartitions) ||
 		len(s.Image().Topic("__consumer_offsets").Partitions) != 5 {
-		t.Errorf("got error %v, %d partitions, want ErrInvalidPartitions, 5 partitions", err, len(s.Image().Topic("__consumer_offsets").Partitions))
+		t.Errorf(
+			"got error %v, %d partitions, want ErrInvalidPartitions, 5 partitions",
+			err,
+			len(s.Image().Topic("__consumer_offsets").Partitions),
+		)
 	}
 	if err := s.Sync(nil, 1, topics(t,
 		`offsets {topicName: __consumer_offsets, partitions: 5}`)); err != nil {
