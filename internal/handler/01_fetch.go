@@ -205,9 +205,10 @@ func unfetched(id replica.PartitionID, err error) replica.FetchResult {
 func failedFetch(req *kmsg.FetchRequest, err error) (results []replica.FetchResult) {
 	for i := range req.Topics {
 		for _, part := range req.Topics[i].Partitions {
-			results = append(results,
-				unfetched(replica.PartitionID{Topic: req.Topics[i].Topic, Index: part.Partition},
-					err))
+			result := unfetched(
+				replica.PartitionID{Topic: req.Topics[i].Topic, Index: part.Partition}, err)
+			result.Topic = req.Topics[i].TopicID
+			results = append(results, result)
 		}
 	}
 	return results

@@ -369,6 +369,28 @@ func TestFetchSessionObeysRevokedACLs(t *testing.T) {
 	}
 }
 
+// TestDeniedFollowerFetchNamesTheTopics denies CLUSTER_ACTION and fetches as a follower. The
+// response must contain an error for each partition, under the id of its topic.
+func TestDeniedFollowerFetchNamesTheTopics(t *testing.T) {
+	b, a := withAuthorizer(t)
+	a.deny = func(action Action) bool { return action.RequiredOperation == clusterAction }
+	request := fetchRequestFor("orders", 0)
+	request.ReplicaState.ID = 1
+	request.Topics = append(request.Topics, fetchRequestFor("missing", 3).Topics...)
+	request.Topics[1].TopicID = [16]byte{15: 9}
+	answer := ask[*kmsg.FetchResponse](b, 18, request)
+	if len(answer.Topics) != 2 {
+		t.Fatalf("got %+v, want two topics", answer.Topics)
+	}
+	for i, topic := range answer.Topics {
+		if topic.TopicID != request.Topics[i].TopicID || len(topic.Partitions) != 1 ||
+			topic.Partitions[0].ErrorCode != 29 {
+			t.Errorf("topic %d: got %+v, want error 29 and id %v", i, topic,
+				request.Topics[i].TopicID)
+		}
+	}
+}
+
 func TestAuthorizedOperationsAreThoseAllowed(t *testing.T) {
 	b, a := withAuthorizer(t)
 	a.deny = func(action Action) bool { return action.Operation != OpDescribe }
