@@ -139,8 +139,11 @@ func sameCRD(rendered, generated *apiextensionsv1.CustomResourceDefinition) erro
 
 func readCRDs(directory string) (map[string]*apiextensionsv1.CustomResourceDefinition, error) {
 	files, err := filepath.Glob(filepath.Join(directory, "*.yaml"))
-	if err != nil || len(files) == 0 {
-		return nil, fmt.Errorf("no CRDs in %s: %w", directory, err)
+	if err != nil {
+		return nil, fmt.Errorf("list CRDs: %w", err)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("directory %s contains no CRDs", directory)
 	}
 	generated := map[string]*apiextensionsv1.CustomResourceDefinition{}
 	for _, file := range files {
