@@ -256,16 +256,16 @@ func TestBuildRejectsSpoolOfOtherSegment(t *testing.T) {
 	}
 }
 
-// A batch whose records would need ordinals of RecordsMax or more is rejected.
+// A batch is rejected if the segment would contain RecordsMax records or more with it.
 func TestTooManyRecordsAreRejected(t *testing.T) {
 	context := startOf(0)
 	context.ordinal = RecordsMax - 10
 	b := Batch{SizeBytes: 61, LastOffset: 99, Records: 10, FirstOrdinal: RecordsMax - 10}
 	if err := context.check(b); !errors.Is(err, ErrTooManyRecords) {
-		t.Errorf("%v", err)
+		t.Errorf("batch that completes RecordsMax records: got error %v, want ErrTooManyRecords", err)
 	}
 	b.Records = 9
 	if err := context.check(b); err != nil {
-		t.Errorf("batch with the last valid ordinals: %v", err)
+		t.Errorf("batch that completes RecordsMax-1 records: %v", err)
 	}
 }

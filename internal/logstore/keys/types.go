@@ -17,8 +17,8 @@ const (
 	SpoolExtension = Extension + ".spool" + vfs.TemporarySuffix
 )
 
-// RecordsMax is the largest number of records of a segment with a sidecar, because an ordinal has
-// 30 bits. A segment with more records, which only another program can write, has no sidecar
+// RecordsMax limits the records of a segment with a sidecar, because an ordinal has 30 bits. A
+// segment with RecordsMax records or more, which only another program can write, has no sidecar
 // (ErrTooManyRecords), and its keys are unknown.
 const RecordsMax = 1 << 30
 
@@ -33,7 +33,7 @@ var (
 	// ErrMismatch means that a spool, or the sources of a Derivation, do not match the data of the
 	// segment.
 	ErrMismatch = errors.New("key spool does not match its segment")
-	// ErrTooManyRecords means that a segment has more than RecordsMax records.
+	// ErrTooManyRecords means that a segment has RecordsMax records or more.
 	ErrTooManyRecords = errors.New("more records than a key sidecar can contain")
 )
 
