@@ -77,7 +77,7 @@ func TestCleanNowListsReplicasElsewhere(t *testing.T) {
 		c.produce(client, string(rune('a'+round)), 50)
 	}
 	client.Close()
-	// after client.Close, because the client would wait for broker 1, which is down
+	// The client was closed first, because it would wait for broker 1, which is down.
 	c.sync(1, 2, 4, "")
 	answer, err := all.CleanNow("tickets", nil)
 	if err != nil || answer.Topic != "tickets" || len(answer.Requests)+len(answer.Elsewhere) != 4 ||

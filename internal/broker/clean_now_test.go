@@ -131,7 +131,7 @@ func TestEachValueIsExecutedOnce(t *testing.T) {
 	}
 	c.expect(t, "monday", report.CleanNowDone)
 
-	// The file contains the completed task.
+	// A restarted broker reads the completed task from the file.
 	again := newTestCleanNow(t, mem.CrashClone(), p)
 	again.update(imageWith("monday"), 0)
 	again.expect(t, "monday", report.CleanNowDone)

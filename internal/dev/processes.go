@@ -78,7 +78,7 @@ type process struct {
 	cluster           *cluster
 	id                int
 	listen, advertise string
-	// last registration of the broker; nil: the broker has not registered yet
+	// registered is the last registration of the broker, or nil if it has not registered yet.
 	registered atomic.Pointer[metadata.Broker]
 }
 
@@ -126,7 +126,7 @@ func wait(ctx context.Context, command *exec.Cmd, sessionEnded <-chan struct{}) 
 		return err
 	case <-ctx.Done():
 		signaled = true
-		// fails if the process has exited, which Wait reports
+		// Signal fails only if the process has exited, which Wait reports.
 		_ = command.Process.Signal(syscall.SIGTERM)
 	case <-sessionEnded:
 	}

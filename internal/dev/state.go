@@ -18,8 +18,8 @@ type state struct {
 	topics  []*v1alpha1.Topic
 	brokers int
 
-	// set contains the manifests from which the fields above were read. If it is nil, they were read
-	// from the metadata store.
+	// set contains the manifests from which the fields above were read. If it is nil, they were
+	// read from the metadata store.
 	set         *manifest.Set
 	brokersFlag bool // --brokers has set brokers
 }
@@ -132,7 +132,7 @@ func (s *state) located(err error) error {
 
 // faults returns the errors that errors.Join combined, recursively. It returns none for nil.
 func faults(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error }) // errors.Join, or fmt.Errorf with several %w
+	joined, ok := err.(interface{ Unwrap() []error }) // implemented by the result of errors.Join
 	switch {
 	case err == nil:
 		return nil

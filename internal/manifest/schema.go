@@ -99,8 +99,8 @@ func newRules(schema *apiextensionsv1.CustomResourceValidation) (*rules, error) 
 	if r.schema, err = structural.NewStructural(internal.OpenAPIV3Schema); err != nil {
 		return nil, fmt.Errorf("convert to structural schema: %w", err)
 	}
-	// PruneDefaults modifies the schema. The schema is copied first, because it shares defaults
-	// with internal.
+	// PruneDefaults modifies the schema. The schema is copied first, because it shares
+	// defaults with the variable internal.
 	r.schema = r.schema.DeepCopy()
 	if err := defaulting.PruneDefaults(r.schema); err != nil {
 		return nil, fmt.Errorf("prune defaults: %w", err)

@@ -84,12 +84,13 @@ type Groups struct {
 	// InitialDelay is how long an empty group waits for more members; negative: it does not wait.
 	InitialDelay time.Duration
 	MembersMax   int
-	// applies to topics to which no member of the group is subscribed
+	// OffsetsRetention applies to topics to which no member of the group is subscribed.
 	OffsetsRetention     time.Duration
 	OffsetsCheckInterval time.Duration
 	ConsumerSession      time.Duration // session timeout in the consumer protocol
 	ConsumerInterval     time.Duration // heartbeat interval in the consumer protocol
-	// limit for the metadata of one committed offset; negative: none allowed
+	// MetadataBytesMax is the limit for the metadata of one committed offset; negative: none is
+	// allowed.
 	MetadataBytesMax  int
 	OffsetsPartitions int32 // number of partitions when __consumer_offsets is created
 	OffsetsReplicas   int32
@@ -102,7 +103,8 @@ type Topic struct {
 	Settings   topicconfig.Settings
 	Internal   bool // written by brokers only; clients hide it by default
 	RetainData bool // reclaimPolicy Retain: the data stays when the topic is deleted
-	// v1alpha1.Topic.CleanNow: after each new value, each replica is compacted once
+	// CleanNow is v1alpha1.Topic.CleanNow: after each change of the value, each replica is
+	// compacted once.
 	CleanNow   string
 	Partitions []*Partition // by index
 }

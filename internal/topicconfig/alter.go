@@ -25,7 +25,8 @@ func (s *Settings) Reset(name string, base Settings) {
 		}
 	default:
 		if row := find(name); row != nil {
-			// cannot fail: set accepts every value that get returns (see property)
+			// The call cannot fail, because set accepts every value that get returns (see
+			// property).
 			_ = row.set(s, row.get(&base))
 		}
 	}

@@ -4,7 +4,8 @@ import "time"
 
 const (
 	// minCoalesceDelay is the minimum time for which changes are collected before an image is
-	// built. The watch delivers the partitions of a new topic one by one.
+	// built. So the partitions of a new topic, which the watch delivers one by one, become one
+	// image.
 	minCoalesceDelay = 20 * time.Millisecond
 	// coalesceFactor limits the share of time in which images are built: changes are collected for
 	// at least coalesceFactor times the duration of the last build. So building images takes at

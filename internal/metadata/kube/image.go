@@ -20,9 +20,9 @@ type resources struct {
 }
 
 // image builds an image from the resources and the brokers that are alive. Parameter last is the
-// previous image and may be nil. If a topic's settings have become invalid, the topic keeps its
-// settings of last, because brokers delete the records of a topic that is missing from the image.
-// Each fault names a topic that kept its settings or was omitted.
+// previous image and may be nil. If a topic's settings have become invalid, the topic keeps the
+// settings that it has in last, because brokers delete the records of a topic that is missing from
+// the image. Each fault names a topic that kept its settings or was omitted.
 func (r resources) image(alive map[int32]metadata.Broker,
 	last *metadata.Image) (image *metadata.Image,
 	faults []error) {

@@ -157,7 +157,7 @@ func TestOutageMayBeginAtAnyTime(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 6))
 		interval := lease.RenewInterval.Seconds()
 		l := liveness{self: metadata.Broker{ID: 0}}
-		// time of the first renewals
+		// The brokers renew their Leases first at these times, and then at every interval.
 		ours, theirs := random.Float64()*interval, random.Float64()*interval
 		begins := 10 + random.Float64()*10
 		lastOf := func(phase, now float64) float64 {

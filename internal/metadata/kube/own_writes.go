@@ -31,8 +31,8 @@ type ownWrites struct {
 
 // ownWrite is a Partition as this broker wrote it.
 type ownWrite struct {
-	// the resourceVersion before this write and before earlier writes not yet delivered by the
-	// watch
+	// base is the resourceVersion before this write. If the watch has not delivered earlier writes
+	// of this broker either, base is the resourceVersion before those writes.
 	base   string
 	result *v1alpha1.Partition
 }

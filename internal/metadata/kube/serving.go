@@ -89,7 +89,7 @@ type servedPartition struct {
 	epoch     int32
 	ahead     bool // see metadata.Served
 	stopped   bool // the partition was served in epoch and is not served any more
-	successor bool // only with stopped: another broker can lead
+	successor bool // set only if stopped is set: another broker can lead
 }
 
 // upToDate reports whether the status need not be written. Either the status already contains the
@@ -137,7 +137,8 @@ func successorExists(status v1alpha1.PartitionStatus, self metadata.Broker,
 	})
 }
 
-// served returns the reports for served. It omits Partitions that do not exist any more.
+// served returns the reports about the partitions in the parameter served. It omits partitions
+// whose Partition does not exist any more.
 func (r resources) served(served []metadata.Served) []servedPartition {
 	topics := r.resourceNames()
 	byName := map[string]*v1alpha1.Partition{}

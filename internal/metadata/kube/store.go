@@ -52,7 +52,7 @@ type Options struct {
 // for concurrent use.
 type Store struct {
 	opts Options
-	// reads from the API server, not from the cache
+	// client reads from the API server, not from the cache.
 	client client.Client
 	cache  cache.Cache                               // fed by the watches
 	self   atomic.Pointer[metadata.Broker]           // this broker, as registered

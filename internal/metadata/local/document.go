@@ -38,11 +38,12 @@ type document struct {
 	Version   int    `json:"version"`
 	ClusterID string `json:"clusterId"`
 	Brokers   int    `json:"brokers"` // ids 0 to Brokers-1; >= 1
-	// removed brokers with ids Brokers to Draining-1 still hold replicas; 0: none do
+	// Draining is above Brokers if removed brokers, with ids from Brokers to Draining-1, still hold
+	// replicas; otherwise 0.
 	Draining int `json:"draining,omitempty"`
-	// broker i is in rack Racks[i % len(Racks)]
+	// Racks are the racks of the brokers: broker i is in rack Racks[i % len(Racks)].
 	Racks []string `json:"racks,omitempty"`
-	// last broker epoch of each broker; never decreases
+	// BrokerEpochs is the last broker epoch of each broker. It never decreases.
 	BrokerEpochs map[int32]int64 `json:"brokerEpochs,omitempty"`
 	// ProducerIDs contains an upper bound of the producer ids that each broker has allocated.
 	ProducerIDs map[int32]producerIDs `json:"producerIds,omitempty"`
@@ -73,7 +74,7 @@ type topic struct {
 	ID     string             `json:"id"`
 	Origin string             `json:"origin"` // Sync deletes topics of originManifest only
 	Spec   v1alpha1.TopicSpec `json:"spec"`
-	// value of the annotation in the manifest; see v1alpha1.Topic.CleanNow
+	// CleanNow is the value of the annotation in the manifest; see v1alpha1.Topic.CleanNow.
 	CleanNow   string      `json:"cleanNow,omitempty"`
 	Partitions []partition `json:"partitions"`
 }
@@ -81,7 +82,7 @@ type topic struct {
 // partition is the state of a partition. Clones share its lists, which must not be modified.
 type partition struct {
 	Replicas []int32 `json:"replicas"` // the preferred leader first
-	// target replicas of a reassignment; empty: no reassignment is in progress
+	// Target are the target replicas of a reassignment; empty: no reassignment is in progress.
 	Target []int32 `json:"target,omitempty"`
 	// ReplicaIncarnations is that of placement.Partition. Files of earlier versions do not contain
 	// it.
@@ -205,7 +206,8 @@ func (d document) check() error {
 		}
 	}
 	for name, partitions := range d.Retained {
-		// a retained partition may be on brokers that do not exist any more
+		// A retained partition may be on brokers that do not exist any more, so any broker id is
+		// valid.
 		if err := checkPartitions(partitions, math.MaxInt32); err != nil {
 			return fmt.Errorf("retained %q: %w", name, err)
 		}

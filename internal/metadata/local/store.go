@@ -34,17 +34,18 @@ type Store struct {
 		sync.Mutex
 		electionsHeld bool // no elections until the brokers of a starting cluster are up
 		document      document
-		// content of the file, to skip a write of the same content; nil: unknown
+		// written is the content of the file, so that a write of equal content is skipped; nil:
+		// unknown.
 		written []byte
-		// brokers whose Run is running; not part of the file
+		// up are the brokers whose Run is running. They are not stored in the file.
 		up map[int32]metadata.Broker
 	}
 	published struct {
 		sync.Mutex
 		image *metadata.Image
-		// leader epoch of each partition that a broker serves, by broker
+		// served is the leader epoch of each partition that a broker serves, by broker.
 		served map[int32]map[servedPartition]int32
-		// closed and replaced when image or served has changed; never nil
+		// changed is closed and replaced when image or served has changed; it is never nil.
 		changed chan struct{}
 	}
 }

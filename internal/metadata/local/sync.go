@@ -249,8 +249,7 @@ func (d *document) remove(kafkaName string) bool {
 	}
 	assignments := slices.Clone(t.Partitions)
 	if before := d.Retained[kafkaName]; len(before) > len(assignments) {
-		// these partitions were retained from an earlier topic with the same name and more
-		// partitions
+		// An earlier topic with the same name had more partitions, which are still retained.
 		assignments = append(assignments, before[len(assignments):]...)
 	}
 	d.Retained[kafkaName] = assignments
