@@ -124,7 +124,7 @@ func (p *pair) advance(t testing.TB, now int64) {
 }
 
 // compareNext checks the result of Next. It must not be after the first due entry, or a Timer would
-// sleep too long, and it must be after the current tick, or a Timer would not sleep at all.
+// sleep too long. It must be after the current tick, or a Timer would not sleep at all.
 func (p *pair) compareNext(t testing.TB) {
 	t.Helper()
 	if p.wheel.Len() != len(p.model.pending) {

@@ -7,9 +7,9 @@
 //     the filesystem as a power cut would leave it.
 //   - Fault wraps a filesystem and makes selected operations fail. A failing write may write a part
 //     of its bytes.
-//   - Trace wraps a filesystem and records every operation that matters for durability, one line
-//     each, for golden files: each durable change in this project is a documented sequence of
-//     create, write, sync and rename.
+//   - Trace wraps a filesystem and writes a line for every operation that matters for durability.
+//     The lines are compared with golden files: each durable change in this project is a documented
+//     sequence of create, write, sync and rename.
 //
 // These types and Handles are safe for concurrent use, and start no goroutines. The mutexes of Mem,
 // Fault and Trace are leaf locks: no other lock is acquired while one of them is held. Lock order:

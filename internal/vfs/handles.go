@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Handles is a table of files. It opens a file when the file is used, and keeps a limited number of
-// files open, because a log may have many more segments than a process may have file descriptors.
+// Handles is a table of files. It opens a file when the file is used, and keeps only a limited
+// number of files open: a log may have many more segments than a process may have file descriptors.
 // It closes files that were not used recently first (the second-chance algorithm).
 //
 // Files with unsynced writes stay open whatever the limit: if the kernel fails to write their pages
@@ -94,10 +94,10 @@ func (s *Handles) opened(name string, open func(string) (File, error)) (*Handle,
 }
 
 const (
-	// evictionScanMax is the largest number of files that are scanned to evict a file when another
-	// one is opened, because a table may contain ten thousand files and the scan holds the lock. If
-	// most of the files have to stay open, the limit on open files is exceeded until later opens
-	// continue the scan.
+	// evictionScanMax is the largest number of files that are scanned for a file to evict when
+	// another one is opened. It limits the time for which the lock is held, because a table may
+	// contain ten thousand files. If most of the files have to stay open, the limit on open files
+	// is exceeded until later opens continue the scan.
 	evictionScanMax = 512
 	// exhaustionEvictions is the number of files that are closed when the process has no descriptor
 	// left. It is more than one, because other goroutines may use the released descriptors first.

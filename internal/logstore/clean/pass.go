@@ -126,9 +126,9 @@ func (p *pass) sidecarOptions(rebuild bool) SidecarOptions {
 	}
 }
 
-// verifiedDeadFile decodes a .dead file. It returns nil if the file is damaged, or if it was
-// computed for other bytes of the segment, in another lineage of the log, or above the bound of
-// this pass.
+// verifiedDeadFile decodes a .dead file. It returns nil if the file is damaged. It also returns nil
+// if the file was computed for other bytes of the segment, in another lineage of the log, or above
+// the bound of this pass.
 func (p *pass) verifiedDeadFile(plan *plan, content []byte) *DeadFile {
 	if content == nil {
 		return nil

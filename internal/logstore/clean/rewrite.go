@@ -10,7 +10,7 @@ import (
 )
 
 // rewriteAll rewrites the groups in ascending order. A group whose output does not fit the free
-// space is split into its chosen segments, which are retried one by one at the end, when the
+// space is split into its chosen segments. These are retried one by one at the end, when the
 // rewrites of other groups have freed space. Segments that were to be merged only are left out: on
 // a full disk, freeing bytes matters more than reducing the number of segments (F16).
 func (p *pass) rewriteAll(groups []rewriteGroup) error {

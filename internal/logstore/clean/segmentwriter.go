@@ -84,9 +84,9 @@ func (w *segmentWriter) endPart(end uint32) {
 }
 
 // append writes a batch. It rolls first if the batch would make the segment larger than
-// segmentBytes, which can happen because rebuilding can enlarge batches (I31), or if the offsets of
-// the batch do not fit the segment. A batch larger than segmentBytes is written to a segment of its
-// own, because it cannot be split.
+// segmentBytes, or if the offsets of the batch do not fit the segment. The size has to be checked,
+// because rebuilding can enlarge batches (I31). A batch larger than segmentBytes is written to a
+// segment of its own, because it cannot be split.
 func (w *segmentWriter) append(in readBatch, b record.Parts) error {
 	bytes := b.SizeBytes()
 	if size := w.last().segment.SizeBytes(); size > 0 && size+int64(bytes) > w.segmentBytes {

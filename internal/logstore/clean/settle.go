@@ -230,16 +230,15 @@ func lowestBlocked(plans []*plan) recordPosition {
 var errStop = errors.New("stop")
 
 // tombstoneCleanOffset returns Stats.TombstoneCleanOffset after the rewrites of a pass: the base
-// offset of the batch with the lowest blocked tombstone, but at most the base offset of the first
-// segment without a sidecar or with an opaque batch, because any key may have an older record in
-// such a segment.
+// offset of the batch with the lowest blocked tombstone. The result is at most the base offset of
+// the first segment without a sidecar or with an opaque batch, because any key may have an older
+// record in such a segment.
 //
-// The result depends on the offset of the blocked tombstone, not on the offset of the record that
-// blocks it. In a log in which keys are deleted all the time, old segments always contain a value
-// of a recently deleted key, so the offset of that value would hardly advance. The offset of the
-// lowest blocked tombstone does advance: a segment that blocks a tombstone is rewritten after
-// blockingRetentions at the latest. So the result follows the end of the log at a distance of about
-// two retentions.
+// The offset of the blocked tombstone is used, and not the offset of the record that blocks it. In
+// a log in which keys are deleted all the time, old segments always contain a value of a recently
+// deleted key, so the offset of that value would hardly advance. The offset of the lowest blocked
+// tombstone does advance: a segment that blocks a tombstone is rewritten after blockingRetentions
+// at the latest. So the result follows the end of the log at a distance of about two retentions.
 func tombstoneCleanOffset(plans []*plan, bound int64) (int64, error) {
 	offset := bound
 	for _, plan := range plans {
