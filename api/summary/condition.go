@@ -99,7 +99,7 @@ func share(reason string, count map[string]int, partitions int) string {
 		}
 	}
 	if missing := partitions - reported; missing > 0 {
-		words = append(words, fmt.Sprintf("%d did not report", missing))
+		words = append(words, fmt.Sprintf("no report from %d", missing))
 	}
 	return strings.Join(words, "; ")
 }

@@ -43,10 +43,10 @@ func NewTracker(cached, live client.Reader) *Tracker {
 	return t
 }
 
-// State returns the state of the broker to which a Lease belongs. Until the time until, by the
-// operator's clock, the state is valid unless something new is observed. A broker is down if its
-// Lease has expired, or if its pod or a connection has proved that its process has exited. State
-// fails only if a read from the cache fails.
+// State returns the state of the broker to which a Lease belongs. Result until is a time of the
+// operator's clock: before it, the state changes only if a new event is observed. A broker is down
+// if its Lease has expired, or if its pod or a connection has proved that its process has exited.
+// State fails only if a read from the cache fails.
 func (t *Tracker) State(ctx context.Context, key types.NamespacedName) (state placement.BrokerState,
 	until time.Time, err error) {
 	current, err := GetLease(ctx, t.cached, key)

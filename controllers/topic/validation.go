@@ -45,8 +45,9 @@ func (s *scope) clusterNotFound() *metav1.Condition {
 		return nil
 	}
 	return refuse(v1alpha1.ReasonClusterNotFound,
-		"Namespace %s has no LogCluster %s: create it, or create the Topic again with another "+
-			"spec.cluster.", s.topic.Namespace, s.topic.Spec.Cluster)
+		"Namespace %s has no LogCluster %s: create the LogCluster, or delete the Topic and create "+
+			"it with the name of another LogCluster in spec.cluster.",
+		s.topic.Namespace, s.topic.Spec.Cluster)
 }
 
 // nameTaken refuses the Topic if an older Topic claims the same Kafka name. The oldest Topic keeps
@@ -101,6 +102,6 @@ func (s *scope) partitionNameTaken() *metav1.Condition {
 	}
 	return refuse(v1alpha1.ReasonPartitionNameTaken,
 		"Partitions %s of an earlier Topic %s or of another LogCluster still exist. This Topic can "+
-			"create its Partitions once they are deleted: wait until Kubernetes deletes them, or delete "+
-			"them.", strings.Join(names, " "), s.topic.Name)
+			"create its Partitions once those are deleted: wait until Kubernetes deletes them, or "+
+			"delete those Partitions yourself.", strings.Join(names, " "), s.topic.Name)
 }

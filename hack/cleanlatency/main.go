@@ -27,7 +27,8 @@ func main() {
 		"records per second; 0: as fast as possible, with latencies that include the time in the\n"+
 			"client's buffer")
 	flag.IntVar(&o.records, "records", 0,
-		"number of records to send; required without a command (the run ends with the command)")
+		"number of records to send; required unless a command is given as arguments: then the run\n"+
+			"ends when the command ends")
 	flag.Parse()
 	o.command = flag.Args()
 	if err := measure(o); err != nil {

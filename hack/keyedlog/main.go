@@ -29,7 +29,9 @@ func main() {
 	flag.IntVar(&o.records, "records", 1_200_000, "number of records")
 	flag.IntVar(&o.keys, "keys", 600_000, "number of keys")
 	flag.IntVar(&o.size, "size", 512, "size of a record's key and value in bytes")
-	flag.StringVar(&o.order, "order", "same", "order of the keys: uniform, same or random")
+	flag.StringVar(&o.order, "order", "same",
+		"order in which the keys recur: same (ascending each time), random (shuffled each time)\n"+
+			"or uniform (each record has a random key)")
 	flag.StringVar(&codec, "compression", "none", "codec: none, gzip, snappy, lz4 or zstd")
 	flag.Int64Var(&o.segmentBytes, "segment-bytes", 64<<20, "size of a segment in bytes")
 	flag.IntVar(&o.batchBytes, "batch-bytes", 64<<10, "size of a batch in bytes, before compression")

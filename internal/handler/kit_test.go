@@ -39,8 +39,10 @@ type broker struct {
 	image    atomic.Pointer[metadata.Image]
 	topics   []*metadata.Topic
 	producer int64
-	later    []func() // changes of the image that take effect when a request waits
-	lazy     bool     // changed appends to later in place of applying the image
+	// later contains image changes that take effect when a request waits. They are collected there
+	// while lazy is set; otherwise an image change takes effect at once.
+	later    []func()
+	lazy     bool
 	policy   metadata.AdminPolicy
 	bounds   metadata.Groups // settings of groups
 	listener string          // listener of requests; "": metadata.DefaultListener

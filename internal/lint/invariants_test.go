@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestEveryCleanerInvariantHasATest checks that docs/cleaner-invariants.md lists every invariant,
-// with an existing test that is named after the invariant or the reason why there is none.
+// TestEveryCleanerInvariantHasATest checks that docs/cleaner-invariants.md lists every invariant.
+// For each invariant the page must name an existing test, whose name contains the invariant, or
+// state why there is no test.
 func TestEveryCleanerInvariantHasATest(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "cleaner-invariants.md"))
 	if err != nil {

@@ -151,10 +151,10 @@ func (p *producerSnapshots) writeMissing(missing *producerSnapshot) error {
 }
 
 // ensureForDeletion is called before the first segments of handles, as many as count, are deleted.
-// It ensures that a snapshot exists wherever the log may begin afterwards. One such offset is the
-// base offset of the first remaining segment. A crash may delete only some of the segments, so the
-// base offset of each deleted segment but the first is another one. Recovery uses no snapshot above
-// the segment at which its scan begins.
+// It ensures that a snapshot exists at each offset at which the log may begin afterwards. After a
+// complete deletion the log begins at the first remaining segment. After a crash only some of the
+// segments may be deleted, so the log may also begin at any of them but the first. Recovery uses no
+// snapshot above the segment at which its scan begins.
 //
 // If the disk is full, ensureForDeletion writes no further snapshots and succeeds. It keeps the
 // snapshot at the base offset of the first remaining segment in pending, because deleting segments

@@ -49,14 +49,13 @@ func AlteredTopic(topic *v1alpha1.Topic, change TopicChange,
 	}
 	// The resource that was built must resolve to the settings in after; cleared fields resolve to
 	// the cluster's defaults. A difference means that the table fields is wrong.
-	if written, err := ResolveSettings(altered.Spec.TopicSettings, cluster); err != nil ||
-		written != after {
-		return nil, fmt.Errorf(
-			"settings cannot be expressed as a Topic: got %+v, want %+v (%w)",
-			written,
-			after,
-			err,
-		)
+	written, err := ResolveSettings(altered.Spec.TopicSettings, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("resolve the settings of the altered Topic: %w", err)
+	}
+	if written != after {
+		return nil, fmt.Errorf("settings cannot be expressed as a Topic: got %+v, want %+v",
+			written, after)
 	}
 	return altered, CheckReplicas(altered.Spec.TopicSettings, cluster)
 }

@@ -48,10 +48,10 @@ type Broker struct {
 	// startup the broker removes the file before it writes anything else. So the file proves that
 	// the disk holds every record that the broker held in that epoch (KIP-966).
 	CleanEpoch int64
-	// ProducerIDs is above the counter of every producer id that a broker with this ID has
-	// allocated. At registration the broker sends the bound for its disk; the bound includes the
-	// ids that the broker may allocate before its next registration. The store keeps the highest
-	// bound (NextProducerIDs).
+	// ProducerIDs is a bound: every producer id that a broker with this ID has allocated contains a
+	// counter below it. At registration the broker sends the bound for its disk; the bound includes
+	// the ids that the broker may allocate before its next registration. The store keeps the
+	// highest bound (NextProducerIDs).
 	ProducerIDs int64
 	// ProducerIDsLost reports that the file of allocated producer ids was unusable when the broker
 	// registered; NextProducerIDs treats the disk as a new one.

@@ -286,8 +286,8 @@ func (r *resolver) duration(to *time.Duration, from *metav1.Duration, lowest tim
 	*to = from.Duration
 }
 
-// age is like duration with lowest 0, for a field that may be unlimited: negative, or at least
-// durationMax.
+// age sets a duration that may be unlimited. A negative value, and a value of at least durationMax,
+// mean unlimited. Any other value is checked like a field of type duration whose minimum is 0.
 func (r *resolver) age(to *time.Duration, from *metav1.Duration, path *field.Path) {
 	if from != nil && (from.Duration < 0 || from.Duration >= durationMax) {
 		*to = topicconfig.Unlimited

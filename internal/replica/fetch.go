@@ -282,12 +282,13 @@ func (s *Set) preferredReplica(r *role, rack string, offset int64) int32 {
 // diverging returns the point below the client's offset at which the client's log diverges from
 // this broker's log (KIP-320, KIP-595). It returns nil if the logs do not diverge, or if the client
 // did not send the epoch of its last record. It fails if that epoch is later than every epoch in
-// this log. All records of the client below offset committed were once below a high watermark.
+// this log. Argument committed is an offset: all records of the client below it were once below a
+// high watermark.
 //
 // A log that was copied from a cleaned log does not contain the exact start offsets of its epochs
 // (Log.AppendReplicated). But it contains every record that was below a high watermark, apart from
-// superseded ones. So in a compacted topic the logs do not diverge below committed, unless
-// acknowledged records were lost after the client's epoch.
+// superseded ones. So the logs of a compacted topic do not diverge below that offset. The exception
+// is a loss of acknowledged records in an epoch after the client's last epoch.
 func (p *partition) diverging(r *role, want FetchPartition, committed int64) (*EpochEnd, error) {
 	if want.LastEpoch < 0 {
 		return nil, nil

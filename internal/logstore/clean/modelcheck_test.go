@@ -145,7 +145,9 @@ func (m *model) checkKey(key string, history []modelRecord, read map[int64]strin
 	}
 }
 
-// checkTombstone checks I16 and I17 for the latest tombstone below the bound, after a pass.
+// checkTombstone is called after a pass with the latest record of a key, which is a tombstone. It
+// checks that a pass removes the tombstone once its retention is over and not earlier (invariant
+// I16), and that this pass is later than the one that removed the key's older records (I17).
 func (m *model) checkTombstone(key string, offset int64, read map[int64]string) {
 	m.t.Helper()
 	since, removable := m.removableAt[offset]

@@ -27,10 +27,11 @@ type State struct {
 	recordedEpochs map[int32]int64
 	// inMetadata is the ISR of the last metadata image. It is only a hint: images may be stale.
 	inMetadata []int32
-	// Until metadataStaleUntil, an image whose ISR differs from recorded is considered stale.
+	// metadataStaleUntil is a point in time. Before it, a metadata image is treated as stale if its
+	// ISR differs from the recorded ISR.
 	metadataStaleUntil time.Time
-	// lastUpdateConflicted is set after an update conflicted: then recorded is probably wrong, and
-	// inMetadata may be right.
+	// lastUpdateConflicted is set after an update conflicted. In that case the recorded ISR is
+	// probably wrong, and inMetadata may be right.
 	lastUpdateConflicted bool
 	inFlight             *update // nil if no update is in flight
 	// pendingUpdates are the updates that ended without an answer. Each of them may be recorded

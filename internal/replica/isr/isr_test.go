@@ -40,7 +40,9 @@ func TestNewIncarnationResetsTheFollower(t *testing.T) {
 	fetch("", false)
 	fetch(AnyIncarnation, true) // a broker of an earlier version
 
-	image("again", 1, 2) // the leader missed an image without broker 3
+	// Broker 3 has a new incarnation. The leader did not receive the image in between, in which
+	// the ISR did not contain broker 3.
+	image("again", 1, 2)
 	if s.IsRecorded(3) || s.TombstoneCleanOffset(9) != 0 || s.followers[3].durableEnd != -1 {
 		t.Errorf("after a new incarnation: recorded ISR %v, tombstone-clean offset %d, follower %+v",
 			s.recorded, s.TombstoneCleanOffset(9), s.followers[3])
