@@ -209,7 +209,7 @@ func (r *recovery) replay(toScan []int64) error {
 
 // replaySegment reads the batch headers of a segment. It applies the batches at or above the offset
 // from to the producer state. If the leader epochs have to be rebuilt, it applies all batches to
-// them.
+// the leader epochs.
 func (r *recovery) replaySegment(h *handle, from int64) error {
 	position := int64(0)
 	if r.onDisk != nil {
@@ -244,13 +244,14 @@ func (r *recovery) replaySegment(h *handle, from int64) error {
 	}
 }
 
-// loadSnapshot loads the newest usable producer snapshot at or below limit, and returns its offset.
-// It removes later snapshots, because they describe records that the scan may remove; the next
-// flush writes new ones.
+// loadSnapshot loads the newest usable producer snapshot at or below the offset limit, and returns
+// its offset. It removes later snapshots, because they describe records that the scan may remove;
+// the next flush writes new ones.
 //
-// A snapshot below the first segment is ignored, unless there is no segment. The batches behind
-// such a snapshot are deleted, so it would yield an incomplete state of some producers. An
-// incomplete state is worse than none, because the producer's next batch would be rejected.
+// A snapshot below the first segment is ignored, unless there is no segment. The batches between
+// such a snapshot and the first segment are deleted, so the snapshot would yield an incomplete
+// state of some producers. An incomplete state is worse than none, because the producer's next
+// batch would be rejected.
 func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
 	bases := basesOf(r.files)
 	for _, f := range slices.Backward(r.files) {

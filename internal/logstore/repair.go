@@ -154,7 +154,7 @@ func finishSwap(fsys vfs.FS, dir string) error {
 // which contains no segment, if there are no such files. The segments without a suffix that begin
 // in this range are the ones that the swap replaces. None of them is a new segment, because the new
 // segments are renamed in ascending order, each durably before the next. A replaced segment that
-// begins behind the end of the last new one is not detected. It stays in the log and is cleaned
+// begins behind the end of the last new segment is not detected. It stays in the log and is cleaned
 // again.
 func swapRange(fsys vfs.FS, dir string, files []segmentFile) (from, to int64, err error) {
 	from = -1

@@ -154,7 +154,7 @@ func (r *recovery) restoreDecided() error {
 	return nil
 }
 
-// abortedOf returns the aborted ones of the ended transactions.
+// abortedOf returns those of the given ended transactions that were aborted.
 func abortedOf(ended []producer.EndedTxn) (aborted []segment.AbortedTxn) {
 	for _, e := range ended {
 		if e.Aborted {

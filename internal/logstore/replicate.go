@@ -67,11 +67,12 @@ func checkReplicated(b record.Batch) error {
 // followLocked appends a batch at the batch's own offsets. from is the previous log end. The caller
 // holds Log.mu.
 //
-// A new leader epoch is assumed to start at from, although its first batch may be behind an offset
-// gap. Cleaning removed the leader's records in the gap, and their epoch is unknown. If the gap
-// belonged to the previous epoch, a replica with different, never acknowledged records in the gap
-// would keep these records as valid. Because the gap belongs to the new epoch, a replica may remove
-// valid records in the gap, but it then receives the records that superseded them.
+// A new leader epoch is assumed to start at the previous log end, although its first batch may be
+// behind an offset gap. Cleaning removed the leader's records in the gap, and their epoch is
+// unknown. If the gap belonged to the previous epoch, a replica with different, never acknowledged
+// records in the gap would keep these records as valid. Because the gap belongs to the new epoch, a
+// replica may remove valid records in the gap, but it then receives the records that superseded
+// them.
 //
 // If the append rolls a segment, the new segment begins at the log end and not at the batch's base
 // offset. Above the recovery point, segments must follow each other without gaps, because recovery

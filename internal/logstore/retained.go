@@ -76,7 +76,7 @@ func readRetained(fsys vfs.FS, dir string) (r retained, ok bool, err error) {
 	return r, err == nil, err
 }
 
-// merge combines two states of one log into the later one. Each field only rises during the life of
+// merge combines two checkpoint states of one log. Each field only rises during the life of
 // a log, so merge returns the larger value of each field. The delete horizon is an exception,
 // because it may fall: it becomes TombstonesUnknown, so that the next pass searches for tombstones.
 // The other fields about tombstones are reset too, because they were not updated meanwhile.

@@ -123,8 +123,9 @@ func (l *Log) deleteExpired(now time.Time) (count int, err error) {
 	return count, l.deleteFront(handles, count)
 }
 
-// deleteFront deletes the first segments of handles, as many as count. The caller holds
-// Log.maintain, so only the end of the segment list can change meanwhile.
+// deleteFront deletes segments from the front of the list handles. Parameter count is the number of
+// segments to delete. The caller holds Log.maintain, so only the end of the segment list can change
+// meanwhile.
 //
 // The files are renamed before the segments leave the list. A reader may use the files for a long
 // time, and a restart must not treat them as segments of the log. If a segment cannot be renamed,
@@ -150,8 +151,8 @@ type frontDeletion struct {
 	handles []*handle
 }
 
-// mark durably renames the first segments, as many as count, and returns the number of renamed
-// segments.
+// mark durably renames segments at the front of the list, and returns the number of renamed
+// segments. Parameter count is the number of segments to rename.
 //
 // Each rename is durable before the next step, because a filesystem need not keep the order of
 // operations. Otherwise a crash could revert the rename of one segment, with one of these results:
@@ -175,8 +176,9 @@ func (d frontDeletion) mark(count int) (marked int, err error) {
 	return count, nil
 }
 
-// publish moves the log start, and publishes the segment list without the first segments, as many
-// as count. It does both even if it then fails to write the epoch file.
+// publish moves the log start, and publishes the segment list without its first segments. Parameter
+// count is the number of segments that it omits. It does both even if it then fails to write the
+// epoch file.
 func (d frontDeletion) publish(count int) error {
 	l, logStart := d.log, d.handles[count].Base()
 	for _, h := range d.handles[:count] {

@@ -163,8 +163,8 @@ func (s *Store) loadCheckpoints() (all map[PartitionID]checkpointState, malforme
 	return all, malformed, errors.Join(failed...)
 }
 
-// loadCheckpoint reads one file and stores its values in all, or adds the name of a malformed file
-// to malformed. It fails only if the disk fails.
+// loadCheckpoint reads one file and stores its values in the map all. If the file is malformed, it
+// adds the name of the file to the map malformed instead. It fails only if the disk fails.
 func loadCheckpoint[V any](s *Store, all map[PartitionID]checkpointState, malformed map[string]bool,
 	name string, decode func([]byte) (map[PartitionID]V, error),
 	set func(*checkpointState, V)) error {

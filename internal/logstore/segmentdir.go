@@ -104,9 +104,9 @@ func (d segmentDir) checkSwapFile(s *segment.Segment) error {
 	return nil
 }
 
-// removeStrays removes the files that a failed swap or pass has left, except those of cleaned. If
-// such a .cleaned file remained, recovery would revert the current swap even after its sources were
-// renamed.
+// removeStrays removes the files that a failed swap or pass has left, except the files of the
+// segments in cleaned. If such a .cleaned file remained, recovery would revert the current swap
+// even after its sources were renamed.
 func (d segmentDir) removeStrays(cleaned []*segment.Segment) error {
 	files, err := listSegmentFiles(d.fs, d.path)
 	if err != nil {
@@ -134,9 +134,9 @@ func (d segmentDir) removeStrays(cleaned []*segment.Segment) error {
 	return err
 }
 
-// finishSwap renames the sources and the cleaned segments after the commit point. If it is
-// interrupted by a crash, .swap files exist and no .cleaned file. Recovery treats them as committed
-// and finishes the swap (repair.go).
+// finishSwap renames the sources and the cleaned segments after the commit point. If a crash
+// interrupts it, .swap files exist and no .cleaned file. Recovery treats the .swap files as
+// committed and finishes the swap (repair.go).
 func (d segmentDir) finishSwap(sources, cleaned []*segment.Segment) error {
 	for _, s := range sources {
 		if err := s.Rename(deletedSuffix); err != nil {

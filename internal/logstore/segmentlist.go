@@ -149,7 +149,7 @@ func (s *segmentList) release() {
 	}
 }
 
-// publishLocked replaces the log's list by one with the given handles; nil closes the log. It
+// publishLocked replaces the log's list by a list of the given handles; nil closes the log. It
 // returns the old list. The caller releases the old list after it has released Log.mu, because the
 // last release closes and deletes files.
 func (l *Log) publishLocked(handles []*handle) (old *segmentList) {

@@ -258,8 +258,9 @@ func (s *sidecars) buildNext(ctx context.Context, now time.Time, opts sidecarOpt
 	return true
 }
 
-// next returns the first sealed segment whose sidecar is missing (missing is true) or should not be
-// kept (missing is false). h is nil if there is no such segment. The caller releases h.
+// next returns the first sealed segment whose sidecar is missing or should not be kept. Result
+// missing reports which of the two applies. h is nil if there is no such segment. The caller
+// releases h.
 func (s *sidecars) next(now time.Time) (h *handle, missing bool) {
 	list := s.log.acquire()
 	if list == nil {

@@ -41,8 +41,8 @@ func (p *producerSnapshots) write(offset int64, content []byte) error {
 }
 
 // newest loads the newest usable snapshot at or below the offset limit. It ignores snapshots below
-// first, the offset at which the data of the log begins (see recovery.loadSnapshot). from is the
-// offset of the snapshot, 0 if there is none. newest changes no file.
+// the offset first, at which the data of the log begins (see recovery.loadSnapshot). Result from is
+// the offset of the loaded snapshot, or 0 if there is none. The method newest changes no file.
 func (p *producerSnapshots) newest(first, limit int64) (from int64, state producer.State,
 	err error) {
 	files, err := listSegmentFiles(p.dir.fs, p.dir.path)
@@ -71,9 +71,9 @@ func (p *producerSnapshots) newestOf(files []segmentFile, first, limit int64) (f
 }
 
 // stateAt rebuilds the producer state as of an offset at which a batch begins or the log ends. It
-// uses the newest usable snapshot at or below both offset and since, and the batches between this
-// snapshot and offset. ended are the transactions whose marker is in these batches, at or above
-// since.
+// uses the newest usable snapshot at or below both parameters offset and since, and the batches
+// from this snapshot to the given offset. Result ended contains the transactions whose marker is in
+// these batches, at or above the offset since.
 func (p *producerSnapshots) stateAt(handles []*handle, offset, since int64) (state producer.State,
 	ended []producer.EndedTxn, err error) {
 	from, state, err := p.newest(handles[0].Base(), min(offset, since))
@@ -150,15 +150,16 @@ func (p *producerSnapshots) writeMissing(missing *producerSnapshot) error {
 	return nil
 }
 
-// ensureForDeletion is called before the first segments of handles, as many as count, are deleted.
-// It ensures that a snapshot exists at each offset at which the log may begin afterwards. After a
-// complete deletion the log begins at the first remaining segment. After a crash only some of the
-// segments may be deleted, so the log may also begin at any of them but the first. Recovery uses no
-// snapshot above the segment at which its scan begins.
+// ensureForDeletion is called before segments at the front of the list handles are deleted.
+// Parameter count is their number. ensureForDeletion ensures that a snapshot exists at each offset
+// at which the log may begin afterwards. After a complete deletion the log begins at the first
+// remaining segment. After a crash only some of the segments may be deleted, so the log may also
+// begin at any of these segments except the first. Recovery uses no snapshot above the segment at
+// which its scan begins.
 //
 // If the disk is full, ensureForDeletion writes no further snapshots and succeeds. It keeps the
-// snapshot at the base offset of the first remaining segment in pending, because deleting segments
-// makes room for writing it later.
+// snapshot at the base offset of the first remaining segment in the field pending, because deleting
+// segments makes room for writing it later.
 func (p *producerSnapshots) ensureForDeletion(handles []*handle, count int) error {
 	files, err := listSegmentFiles(p.dir.fs, p.dir.path)
 	if err != nil {
@@ -222,10 +223,10 @@ func (p *producerSnapshots) removeAbove(files []segmentFile, offset int64) error
 	return p.dir.sync()
 }
 
-// prune removes the snapshots that are no longer needed. It keeps the snapshots above limit, the
-// newest snapshotsKept at or below limit, and those at the base offset of a segment. The producer
-// state at an offset does not depend on how the log is divided into segments, so cleaning and
-// retention need not consider snapshots.
+// prune removes the snapshots that are no longer needed. It keeps the snapshots above the offset
+// limit, the newest snapshotsKept at or below this offset, and those at the base offset of a
+// segment. The producer state at an offset does not depend on how the log is divided into segments,
+// so cleaning and retention need not consider snapshots.
 func (p *producerSnapshots) prune(handles []*handle, limit int64) error {
 	files, err := listSegmentFiles(p.dir.fs, p.dir.path)
 	if err != nil {

@@ -22,14 +22,15 @@ type segmentSwap struct {
 	cleaned []*segment.Segment
 }
 
-// replaceIn replaces the segments sources by the segments cleaned. The replacement has one commit
-// point and survives a crash (docs/format/swap.md). Readers of the old files can continue. The
-// caller must not use cleaned afterwards, even if replaceIn fails.
+// replaceIn replaces the segments in sources by the segments in cleaned. The replacement has one
+// commit point and survives a crash (docs/format/swap.md). Readers of the old files can continue.
+// The caller must not use the cleaned segments afterwards, even if replaceIn fails.
 //
-// truncations is the number of truncations of the log (Compaction.Truncations) when cleaned was
-// computed. replaceIn fails with errSegmentsChanged, and changes nothing, if the log was truncated
-// after that: the truncation may have removed a record that supersedes records that cleaned lacks.
-// It fails in the same way if sources are no longer neighbours in the log's segment list.
+// truncations is the number of truncations of the log (Compaction.Truncations) when the cleaned
+// segments were computed. replaceIn fails with errSegmentsChanged, and changes nothing, if the log
+// was truncated after that: the truncation may have removed a record that supersedes records that
+// the cleaned segments lack. It fails in the same way if the source segments are no longer
+// neighbours in the log's segment list.
 //
 // Before any source is removed, replaceIn ensures that a producer snapshot exists at the end of the
 // sources. A pass keeps only the last batch of each producer. If a truncation later removes this

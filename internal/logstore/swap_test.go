@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// golden compares got with a file of testdata.
+// golden compares the text got with a file in the directory testdata.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
@@ -312,7 +312,7 @@ func checkSwapped(t *testing.T, crashed *vfs.Mem, what string) {
 	}
 }
 
-// replaceNow replaces segments by cleaned ones, as a pass does that began after the last
+// replaceNow replaces segments by cleaned segments, like a pass that began after the last
 // truncation.
 func replaceNow(log *Log, sources, cleaned []*segment.Segment) error {
 	return log.replaceIn(log.truncations.Load(), sources, cleaned)

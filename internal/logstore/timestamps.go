@@ -82,7 +82,7 @@ func (h *handle) firstSince(ms, from, limit int64) (at TimestampOffset, ok bool,
 }
 
 // firstRecordSince returns the batch's first record in the offsets [from, limit) whose timestamp is
-// at least ms. It reads no further than to that record. The caller has checked that the batch's
+// at least ms. It stops reading at that record. The caller has checked that the batch's
 // largest timestamp is at least ms.
 func (p batchAt) firstRecordSince(ms, from, limit int64) (at TimestampOffset, ok bool, err error) {
 	for r, err := range p.records() {
@@ -179,7 +179,7 @@ func (h *handle) latest(largest, from int64) (at TimestampOffset, ok bool, err e
 	return batchAt{h, header}.latestRecord(from)
 }
 
-// latestByHeaders returns the same as latest, also if no record at or above the offset from has the
+// latestByHeaders returns the same as latest, even if no record at or above the offset from has the
 // largest timestamp of the segment. It reads the header of each batch from that offset on. It reads
 // the records of two batches at most: of the batch that begins below the offset, and of the one
 // with the largest timestamp in its header.

@@ -116,10 +116,10 @@ func (s *stability) below(highWatermark int64) int64 {
 	return stable
 }
 
-// settle updates the state after a change of the producer state. ended is the transaction that the
-// change ended, nil if the change ended none. The caller holds Log.mu, and stores the log end after
-// settle. So the high watermark cannot pass the first batch of a transaction before undecided is
-// updated.
+// settle updates the state after a change of the producer state. Parameter ended is the transaction
+// that the change ended, or nil if it ended no transaction. The caller holds Log.mu, and stores the
+// log end after settle. So the high watermark cannot pass the first batch of a transaction before
+// undecided is updated.
 func (s *stability) settle(state *producer.State, ended *producer.EndedTxn, highWatermark int64) {
 	s.Lock()
 	defer s.Unlock()
@@ -129,9 +129,9 @@ func (s *stability) settle(state *producer.State, ended *producer.EndedTxn, high
 	}
 }
 
-// truncate removes the transactions whose marker is at or above end. The truncation has removed
-// their markers, so each of them is open again, or was removed as a whole. The caller holds the
-// mutex.
+// truncate removes the transactions whose marker is at or above the offset end. The truncation has
+// removed their markers, so each transaction is open again, or was removed as a whole. The caller
+// holds the mutex.
 func (s *stability) truncate(state *producer.State, end int64) {
 	s.decided = slices.DeleteFunc(s.decided, func(d decidedTxn) bool { return d.last >= end })
 	s.undecided = state.Undecided()

@@ -91,10 +91,10 @@ func (l *Log) restartAt(offset int64) error {
 	return t.run(t.replaceFiles)
 }
 
-// endBelow returns the end of the log after the removal of all batches that end at or above offset,
-// and the base offset of the segment that contains this end. epochsFrom is the offset from which
-// leader epochs must be removed: offset, or the base offset of the first removed batch if that is
-// lower.
+// endBelow returns the end of the log after the removal of all batches that end at or above the
+// given offset. Result base is the base offset of the segment that contains this end. Result
+// epochsFrom is the offset from which leader epochs must be removed: the lower of the given offset
+// and the base offset of the first removed batch.
 func (s *segmentList) endBelow(offset int64) (end, epochsFrom, base int64, err error) {
 	h := s.handles[s.floor(offset)]
 	if end, err = h.EndBelow(offset); err != nil {
@@ -112,7 +112,7 @@ func (s *segmentList) endBelow(offset int64) (end, epochsFrom, base int64, err e
 }
 
 // fillGap appends an empty batch that ends at the offset to, like a batch that cleaning leaves
-// empty. So no later record gets an offset below it, even after a restart.
+// empty. So no later record gets an offset below that offset, even after a restart.
 func (t *truncation) fillGap(to int64) error {
 	l := t.log
 	config, now := l.config.Load(), time.Now()
@@ -246,7 +246,8 @@ func (t *truncation) announce() error {
 	return nil
 }
 
-// end removes the announcement, or replaces it by left, which describes the remaining steps.
+// end removes the announcement, or replaces it by the parameter left, which describes the remaining
+// steps.
 func (t *truncation) end(left *pendingTruncation) {
 	t.log.mu.Lock()
 	defer t.log.mu.Unlock()
@@ -280,7 +281,7 @@ func (t *truncation) stop(cause error) error {
 	return fmt.Errorf("%w: %w", ErrStorage, cause)
 }
 
-// truncateEpochs removes the leader epochs that start at or above end.
+// truncateEpochs removes the leader epochs that start at or above the offset end.
 func (t *truncation) truncateEpochs(end int64) error {
 	l := t.log
 	l.mu.Lock()
@@ -299,9 +300,9 @@ type heldFiles struct {
 	release        func()        // releases all files
 }
 
-// holdFiles opens the files of the segments in stay, at most one, which remains but changes, and in
-// removed. It also lists the directory once, because a later sync of the directory needs a file
-// descriptor too.
+// holdFiles opens the files of the segments in the lists stay and removed. The list stay contains
+// at most one segment, which the truncation changes but does not remove. It also lists the
+// directory once, because a later sync of the directory needs a file descriptor too.
 func (t *truncation) holdFiles(stay, removed []*handle) (held heldFiles, err error) {
 	releaseStay, err := pinAll(segmentsOf(stay))
 	if err != nil {
@@ -340,8 +341,8 @@ func (t *truncation) lowerOffsets(start, end int64) {
 
 var errHeadEnds = errors.New("the head ends here")
 
-// copyHead copies the batches that end below offset to the segment to, adds the entries of their
-// aborted transactions, and seals that segment.
+// copyHead copies the batches of a segment that end below an offset to another segment. It adds the
+// entries of their aborted transactions, and seals the other segment.
 func copyHead(from, to *segment.Segment, offset int64) error {
 	err := from.Scan(0, func(_ int64, b record.Batch) error {
 		if b.LastOffset() >= offset {

@@ -74,8 +74,8 @@ func (t *truncation) markRemoved(handles []*handle, files []segmentFile) error {
 }
 
 // publish changes the state in memory to the truncated log: the producer state as of the new end,
-// and the segments after. It lowers the offsets before it publishes the new segment list. So a
-// reader that loads the new list reads only below the new end (readFrom).
+// and the segments in the parameter after. It lowers the offsets before it publishes the new
+// segment list. So a reader that loads the new list reads only below the new end (readFrom).
 func (t *truncation) publish(state producer.State, before, after []*handle) {
 	l, end := t.log, t.target.end
 	l.mu.Lock()

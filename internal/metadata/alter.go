@@ -76,9 +76,9 @@ func replacement(properties []PropertyChange) []PropertyChange {
 	return append(all, properties...)
 }
 
-// alter applies property changes to the settings before. A deletion restores the value in base;
-// cleared contains the names of the deleted properties. Deletions are applied first, so that the
-// level of the old codec is deleted before another codec is set.
+// alter applies property changes to the settings in the parameter before. A deletion restores the
+// value in base; cleared contains the names of the deleted properties. Deletions are applied first,
+// so that the level of the old codec is deleted before another codec is set.
 func alter(before, base topicconfig.Settings,
 	properties []PropertyChange) (after topicconfig.Settings, cleared []string, err error) {
 	after = before
@@ -141,9 +141,10 @@ var fields = map[string][]string{
 	"unclean.leader.election.enable":  {"uncleanLeaderElection"},
 }
 
-// rewritten returns a copy of written, a resource's settings, with the fields in changed merged in
-// and the fields of the cleared properties removed. It replaces the group compression as a whole
-// (resolver.compression): changed contains either the whole group or nothing of it.
+// rewritten returns a copy of the resource's settings in the parameter written. It merges in the
+// fields of the parameter changed, and removes the fields of the cleared properties. It replaces
+// the group compression as a whole (resolver.compression). The parameter changed contains either
+// all fields of the group or none.
 func rewritten(written, changed v1alpha1.TopicSettings, cleared []string) (v1alpha1.TopicSettings,
 	error) {
 	to, over := map[string]any{}, map[string]any{}

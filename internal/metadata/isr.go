@@ -10,8 +10,8 @@ import (
 // ChangeISRTimeout is how long one ISR change may take before its outcome is considered unknown.
 const ChangeISRTimeout = 5 * time.Second
 
-// ChangeISREach returns an implementation of Store.ChangeISR that calls one for each change. At
-// most atOnce calls run at the same time. The timeout of a change starts with its call.
+// ChangeISREach returns an implementation of Store.ChangeISR that calls the function one for each
+// change. At most atOnce calls run at the same time. The timeout of a change starts with its call.
 func ChangeISREach(
 	atOnce int, one func(context.Context, ISRChange) error,
 ) func(ctx context.Context, changes []ISRChange, settled func(change int, err error)) {

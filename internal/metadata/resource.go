@@ -258,8 +258,8 @@ func (r *resolver) apply(from v1alpha1.TopicSettings, path *field.Path) {
 	}
 }
 
-// integer sets *to to *from, which must be in [lowest, highest]; if from is nil, *to keeps its
-// value.
+// integer copies *from, which must be in [lowest, highest], to *to. If the pointer from is nil, *to
+// keeps its value.
 func (r *resolver) integer(to *int, from *int32, lowest, highest int, path *field.Path) {
 	if from == nil {
 		return
@@ -272,7 +272,8 @@ func (r *resolver) integer(to *int, from *int32, lowest, highest int, path *fiel
 	*to = int(*from)
 }
 
-// duration sets *to to *from, which must be at least lowest; if from is nil, *to keeps its value.
+// duration copies *from, which must not be below the parameter lowest, to *to. If the pointer from
+// is nil, *to keeps its value.
 func (r *resolver) duration(to *time.Duration, from *metav1.Duration, lowest time.Duration,
 	path *field.Path) {
 	if from == nil {
@@ -296,7 +297,7 @@ func (r *resolver) age(to *time.Duration, from *metav1.Duration, path *field.Pat
 	r.duration(to, from, 0, path)
 }
 
-// size is like integer, for a quantity in bytes. It compares from as a Quantity, because
+// size is like integer, for a quantity in bytes. It compares *from as a Quantity, because
 // Quantity.Value truncates a number of more than 63 bits.
 func (r *resolver) size(to *int64, from *resource.Quantity, lowest, highest int64,
 	path *field.Path) {

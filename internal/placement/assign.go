@@ -17,15 +17,16 @@ type Broker struct {
 	Rack string // "" if unknown; all brokers without a rack form one rack
 }
 
-// Assign assigns the replicas of new partitions to brokers. The topic already has existing
-// partitions; Assign returns the replicas of the next count partitions. Each partition has the
-// given number of replicas, the preferred leader first. load is the number of replicas that each
-// broker already holds, by broker id. The replicas of a partition are spread across racks.
+// Assign assigns the replicas of new partitions to brokers. Parameter existing is the number of
+// partitions that the topic already has, and count is the number of new partitions. Each partition
+// has the given number of replicas, the preferred leader first. Parameter load contains the number
+// of replicas that each broker already holds, by broker id. The replicas of a partition are spread
+// across racks.
 //
-// The result is count lists of distinct broker ids. existing and count must not be negative; load
-// may be nil. Assign does not modify load: before another call, the caller must add the result to
-// load. Assign returns an error if replicas < 1, and ErrNotEnoughBrokers if replicas >
-// len(brokers).
+// The result contains a list of distinct broker ids for each new partition. The parameters existing
+// and count must not be negative; load may be nil. Assign does not modify load: before another
+// call, the caller must add the result to load. Assign returns an error if replicas < 1, and
+// ErrNotEnoughBrokers if replicas > len(brokers).
 //
 // The algorithm is greedy: it assigns each partition without regard to the following partitions. It
 // needs about count * replicas * brokers * replicas comparisons.
@@ -62,10 +63,11 @@ type assigner struct {
 }
 
 // newAssigner sorts the brokers by id and sets the order of each. The order starts at a broker that
-// depends on the total load and on existing. If it always started at the same broker, this broker
-// would lead all topics with one partition and a replica on every broker, because the loads are
-// then always equal. The total load determines the start by scatter. With a simple rotation (total
-// modulo n) and 2 replicas on 4 brokers, the same two brokers would always be the leaders.
+// depends on the total load and on the number of existing partitions. If it always started at the
+// same broker, this broker would lead all topics with one partition and a replica on every broker,
+// because the loads are then always equal. The total load determines the start by scatter. With a
+// simple rotation (total modulo n) and 2 replicas on 4 brokers, the same two brokers would always
+// be the leaders.
 func newAssigner(brokers []Broker, load map[int32]int, existing int) *assigner {
 	a := &assigner{}
 	total := 0
@@ -130,8 +132,8 @@ func leaderFirst(chosen []*candidate) []int32 {
 	return ids
 }
 
-// without returns those elements of all that are not in some, in the order of all. It does not
-// modify all.
+// without returns the elements of the list all that are not in the list some, in the same order. It
+// modifies neither list.
 func without(all, some []*candidate) []*candidate {
 	return slices.DeleteFunc(slices.Clone(all),
 		func(b *candidate) bool { return slices.Contains(some, b) })

@@ -8,10 +8,10 @@ import (
 )
 
 // Fit changes existing assignments so that each partition has the given number of replicas, all of
-// them on brokers in brokers. It is used when a topic's number of replicas has changed, or when
-// brokers will be removed: the caller omits brokers to be removed from brokers. current contains
-// the present assignments. load contains the number of replicas on each broker, including the
-// replicas in current; Fit does not modify load.
+// them on the given brokers. It is used when a topic's number of replicas has changed, or when
+// brokers will be removed: the caller passes only the brokers that remain. Parameter current
+// contains the present assignments. Parameter load contains the number of replicas on each broker,
+// including the replicas in current; Fit does not modify load.
 //
 // Fit moves as few replicas as possible. It keeps a replica on a remaining broker unless the
 // partition has too many replicas. In that case it first removes replicas that share a rack with

@@ -45,8 +45,9 @@ type shares struct {
 func (s shares) mixed() float64 { return max(0, 1-s.dead-s.whole) }
 
 // uniformPass returns the shares of a log. The log starts with a clean section, which contains one
-// record per key (clean records). Then follow dirty records, whose keys are uniformly random keys
-// of the clean section. A batch has n records.
+// record per key. A dirty section follows, whose keys are uniformly random keys of the clean
+// section. The parameters clean and dirty are the numbers of records in the two sections. A batch
+// has n records.
 //
 // A record is live if none of the x dirty records after it has its key; the probability of this is
 // s = exp(-x/keys). In the clean section x = dirty. In the dirty section x decreases to 0, so the

@@ -24,11 +24,12 @@ func uniformWindow(keys, n float64) float64 {
 }
 
 // kafkaPasses returns the work of Kafka's cleaner for one partition, in records. The partition has
-// clean records, one per key, followed by dirty records. The dedupe buffer has space for the keys
-// of window dirty records, so each pass processes window dirty records. A pass reads them twice, to
-// index and to filter, and reads and writes the whole clean section. So read =
-// 2*dirty + passes*clean, and written = passes*clean. The growth of the clean section by new keys
-// is ignored, in Kafka's favor.
+// a clean section with one record per key, followed by a dirty section. The parameters clean and
+// dirty are the numbers of records in the two sections. Parameter window is the number of dirty
+// records whose keys fit into the dedupe buffer, so each pass processes that many dirty records. A
+// pass reads them twice, to index and to filter, and reads and writes the whole clean section. So
+// read = 2*dirty + passes*clean, and written = passes*clean. The growth of the clean section by new
+// keys is ignored, in Kafka's favor.
 func kafkaPasses(clean, dirty, window float64) (passes, read, written float64) {
 	passes = math.Ceil(dirty / min(window, dirty))
 	return passes, 2*dirty + passes*clean, passes * clean

@@ -210,8 +210,8 @@ func (b Batch) setAttributes(attributes int16) {
 	binary.BigEndian.PutUint16(b[attributesAt:], uint16(attributes))
 }
 
-// setCRC recomputes the checksum over b and the pieces of the batch that follow it in rest. It must
-// be called after every other change to the batch.
+// setCRC recomputes the checksum over b and over the other pieces of the batch, which are in the
+// parameter rest. It must be called after every other change to the batch.
 func (b Batch) setCRC(rest ...[]byte) {
 	sum := crc32.Checksum(b[attributesAt:], castagnoli)
 	for _, piece := range rest {

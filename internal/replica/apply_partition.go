@@ -18,7 +18,7 @@ import (
 const applyConcurrency = 64
 
 // applyPartitions applies an image to partitions and adds them to the next view. It stores their
-// errors in failed. The partitions are independent of each other, so they are processed
+// errors in the map failed. The partitions are independent of each other, so they are processed
 // concurrently.
 func (a *applier) applyPartitions(img *metadata.Image, next *view, assigned []assignedPartition,
 	failed map[PartitionID]error) {

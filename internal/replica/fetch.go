@@ -194,9 +194,9 @@ func emptyResult(id PartitionID) FetchResult {
 		PreferredReplica: metadata.NoBroker}
 }
 
-// readForConsumer reads at most want.BytesMax bytes of one partition for a consumer, but the whole
-// first batch if wholeFirst is set. The position is empty if the result contains an error, a
-// diverging epoch or another replica to read from.
+// readForConsumer reads at most want.BytesMax bytes of one partition for a consumer. If wholeFirst
+// is set, it reads the whole first batch even if that is larger. The position is empty if the
+// result contains an error, a diverging epoch or another replica to read from.
 func (s *Set) readForConsumer(want FetchPartition, req *FetchRequest,
 	wholeFirst bool) (FetchResult, position) {
 	result := emptyResult(want.ID)

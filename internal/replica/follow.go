@@ -34,7 +34,8 @@ func (p *partition) followerRequest(r *role, bytesMax int) (FollowerPartition, e
 }
 
 // applyResponse applies the leader's response to a fetch that was sent in role r. It ignores the
-// response if the role has changed since. advanced reports whether the high watermark advanced.
+// response if the role has changed since then. Result advanced reports whether the high watermark
+// advanced.
 func (p *partition) applyResponse(r *role, sent *FollowerPartition, got *FollowerResult,
 	now time.Time) (advanced bool, err error) {
 	p.changing.Lock()

@@ -19,10 +19,10 @@ func (n *nodes) setReplicas(replicas []int32, incarnations ...string) {
 	})
 }
 
-// reassignAway writes a key to brokers 1 to 3, calls before, and removes broker 3 from the
-// partition. Then the key is deleted, and the other brokers remove the value and the tombstone. The
-// image without broker 3 is applied by the brokers in appliedBy, or by all brokers if appliedBy is
-// empty.
+// reassignAway writes a key to brokers 1 to 3, calls the function before, and then removes broker 3
+// from the partition. Then the key is deleted, and the other brokers remove the value and the
+// tombstone. The image without broker 3 is applied by the brokers in appliedBy, or by all brokers
+// if appliedBy is empty.
 func (n *cleanedNodes) reassignAway(before func(), appliedBy ...int32) {
 	n.t.Helper()
 	n.setReplicas([]int32{1, 2, 3}, "a", "b", "c")

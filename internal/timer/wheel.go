@@ -60,8 +60,9 @@ type level[T any] struct {
 // Len returns the number of pending entries.
 func (w *Wheel[T]) Len() int { return w.count }
 
-// Add schedules the entry e for the tick due. If due is not after the current tick, e is due in the
-// next tick. The entry must not be pending, and the current tick must be below MaxInt64.
+// Add schedules the entry e for the tick given by the parameter due. If that tick is not after the
+// current tick, e is due in the next tick. The entry must not be pending, and the current tick must
+// be below MaxInt64.
 func (w *Wheel[T]) Add(e *Entry[T], due int64) {
 	if e.pending {
 		panic("timer: entry added twice")
@@ -96,7 +97,7 @@ func (w *Wheel[T]) Reset(e *Entry[T], due int64) bool {
 	return true
 }
 
-// notBeforeNext returns due, or the next tick if that is later.
+// notBeforeNext returns the later of the tick due and the next tick.
 func (w *Wheel[T]) notBeforeNext(due int64) int64 {
 	if w.now == math.MaxInt64 {
 		panic("timer: entry added after the last tick")
@@ -112,9 +113,10 @@ func (w *Wheel[T]) Next() (tick int64, ok bool) {
 	return tick, w.count > 0
 }
 
-// Advance sets the current tick to now, and appends to due the entries that are due, in the order
-// of their ticks. It has no effect if now is before the current tick. It visits only buckets in
-// use, so a long time without entries costs nothing.
+// Advance sets the current tick to the parameter now. It appends the entries that are due by that
+// tick to the slice due, in the order of their ticks, and returns the slice. It has no effect if
+// that tick is before the current tick. It visits only buckets in use, so a long time without
+// entries costs nothing.
 func (w *Wheel[T]) Advance(now int64, due []*Entry[T]) []*Entry[T] {
 	for w.count > 0 {
 		lowest, begin := w.first()
@@ -128,9 +130,9 @@ func (w *Wheel[T]) Advance(now int64, due []*Entry[T]) []*Entry[T] {
 	return due
 }
 
-// Skip sets the current tick to now, or to the tick before the next bucket that is not empty if
-// that is earlier. The wheel is correct without Skip. But if the current tick lags behind, an added
-// entry is put in a higher level than necessary, and moves down more often.
+// Skip sets the current tick to the parameter now, or to the tick before the next bucket that is
+// not empty if that tick is earlier. The wheel is correct without Skip. But if the current tick
+// lags behind, an added entry is put in a higher level than necessary, and moves down more often.
 func (w *Wheel[T]) Skip(now int64) {
 	if now <= w.now {
 		return
@@ -163,8 +165,8 @@ func (w *Wheel[T]) first() (*level[T], int64) {
 }
 
 // empty removes all entries from the current bucket of a level. The current tick must be the first
-// tick of this bucket. Entries that are due in this tick are appended to due; the other entries
-// move to lower levels.
+// tick of this bucket. Entries that are due in this tick are appended to the slice due; the other
+// entries move to lower levels.
 func (w *Wheel[T]) empty(l *level[T], due []*Entry[T]) []*Entry[T] {
 	e := l.heads[l.index]
 	l.heads[l.index] = nil

@@ -16,8 +16,8 @@ const durationMax = time.Duration(math.MaxInt64/1_000_000) * time.Millisecond
 
 var errOutOfRange = errors.New("out of range")
 
-// durationProperty returns the row of a property in milliseconds. Its value is at least lowest and
-// is truncated to durationMax.
+// durationProperty returns the row of a property in milliseconds. Its value must not be below the
+// parameter lowest, and is truncated to durationMax.
 func durationProperty(name, doc string, lowest int64,
 	field func(*Settings) *time.Duration) property {
 	return property{

@@ -200,7 +200,7 @@ func (p *Peer) takeUnanswered(id int32) bool {
 	return at >= 0
 }
 
-// frame appends one request frame to out.
+// frame appends one request frame to the buffer out.
 func (p *Peer) frame(out []byte, correlation int32, call Call) []byte {
 	begin := len(out)
 	out = append(out, 0, 0, 0, 0)

@@ -124,8 +124,8 @@ func (m *member) leave() {
 	}
 }
 
-// share waits until each member owns the number of partitions in each, and no partition has two
-// owners.
+// share waits until no partition has two owners and each member owns the expected number of
+// partitions, which is the parameter each.
 func share(t *testing.T, each int, members ...*member) {
 	t.Helper()
 	process.Eventually(t, func() string {

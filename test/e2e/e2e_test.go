@@ -180,7 +180,7 @@ func (e *environment) brokerDeleted(t *testing.T) {
 	e.checkCompacted(t, "ledger")
 }
 
-// waitAcknowledged waits until the number of acknowledged records has grown by more.
+// waitAcknowledged waits until the number of acknowledged records has grown by the parameter more.
 func (e *environment) waitAcknowledged(t *testing.T, topic string, more int) {
 	t.Helper()
 	before := e.mustCall(t, "GET", "stats", "topic", topic).Acknowledged

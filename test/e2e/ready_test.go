@@ -71,7 +71,7 @@ func (e *environment) waitReady(t *testing.T, clusters, topics int) {
 }
 
 // waitPod waits until the pod with the given name is ready. If previous is not nil, the pod must
-// have another UID than previous.
+// have a different UID than the pod previous.
 func (e *environment) waitPod(t *testing.T, name string, previous client.Object) {
 	t.Helper()
 	until(t, "pod "+name+" ready", func(ctx context.Context) string {

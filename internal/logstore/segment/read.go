@@ -335,9 +335,9 @@ func visitBatches(block []byte, position int64, visit func(int64, record.Batch) 
 	return len(block) - len(rest), nil
 }
 
-// nextRead returns the size of the next block, which must contain the whole batch that incomplete
-// is the beginning of. It fails if the length in the batch's header exceeds the left bytes of the
-// file.
+// nextRead returns the size of the next block. The block must contain the whole batch whose
+// beginning is in the parameter incomplete. It fails if the length in the batch's header exceeds
+// left, the number of bytes from the batch to the end of the file.
 func nextRead(incomplete []byte, left int64) (int, error) {
 	if len(incomplete) < record.HeaderBytes {
 		if len(incomplete) > 0 && left <= int64(len(incomplete)) {

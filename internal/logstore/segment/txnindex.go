@@ -102,10 +102,11 @@ func (s *Segment) AbortedCount() int { return s.view.Load().aborted.count() }
 // abortedBlock is the number of entries that a walk over the transaction index reads at once.
 const abortedBlock = 512
 
-// Aborted calls visit for each aborted transaction of this segment that a reader of [from, below)
-// needs: the marker is at or above from, and the first batch is below below. complete is true if no
-// later segment has another such transaction. The last stable offset does not decrease from entry
-// to entry, so the walk ends at the first entry whose last stable offset is at or above below
+// Aborted calls visit for each aborted transaction of this segment that a reader of the offsets
+// [from, below) needs. Such a transaction has its marker at or above the start of this range, and
+// its first batch before the end of the range. complete is true if no later segment has another
+// such transaction. The last stable offset does not decrease from entry to entry. So the walk ends
+// at the first entry whose last stable offset is at or above the end of the range
 // (docs/format/txnindex.md).
 func (s *Segment) Aborted(from, below int64, visit func(AbortedTxn)) (complete bool, err error) {
 	e := s.view.Load().aborted

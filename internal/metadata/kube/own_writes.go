@@ -107,8 +107,8 @@ func (w *ownWrites) throttle(ctx context.Context) {
 	}
 }
 
-// update writes a Partition's status by compare-and-swap and stores the API server's result in
-// changed.
+// update writes a Partition's status by compare-and-swap and stores the API server's result in the
+// object changed.
 func (w *ownWrites) update(ctx context.Context, c client.Client,
 	changed *v1alpha1.Partition) error {
 	base, began := changed.ResourceVersion, time.Now()

@@ -156,10 +156,10 @@ func (r resources) served(served []metadata.Served) []servedPartition {
 }
 
 // stopped returns the reports for Partitions that self served and does not serve any more, because
-// their logs have failed: the status reports that self serves the Partition, but served does not
-// contain it. Only a status that this incarnation wrote is considered. Such a status results from
-// an image that is not later than the image from which served results. Partitions without a Topic
-// are omitted, because no image contains them.
+// their logs have failed: the status reports that self serves the Partition, but the parameter
+// served does not contain it. Only a status that this incarnation wrote is considered. Such a
+// status results from an image that is not later than the image from which the parameter served was
+// computed. Partitions without a Topic are omitted, because no image contains them.
 func (r resources) stopped(served []metadata.Served, self metadata.Broker) []servedPartition {
 	topics := map[string]bool{}
 	for _, t := range r.topics {

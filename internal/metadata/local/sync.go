@@ -206,10 +206,11 @@ func (d *document) grow(t *topic) error {
 }
 
 // adoptRetained replaces the partitions with index first and above by the retained partitions of a
-// deleted topic with the same name. It does so only if a broker that was in sync still exists.
-// Otherwise the new partition starts empty on other brokers; the retained data is not adopted
-// later, because a partition must not have two sets of data. If the topic has fewer partitions than
-// were retained, the retained partitions remain for the case that the topic grows.
+// deleted topic with the same name. It replaces a partition only if a broker that was in sync with
+// the retained partition still exists. Otherwise the new partition starts empty on other brokers;
+// the retained data is not adopted later, because a partition must not have two sets of data. If
+// the topic has fewer partitions than were retained, the retained partitions remain for the case
+// that the topic grows.
 func (d *document) adoptRetained(t *topic, first int) {
 	retained := d.Retained[t.kafkaName()]
 	for i := first; i < min(len(t.Partitions), len(retained)); i++ {

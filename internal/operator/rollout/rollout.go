@@ -79,8 +79,9 @@ func anySettling(brokers []Broker) bool {
 	return false
 }
 
-// Waiting reports whether a rolling update has pods left to update but may not continue now
-// (waits). next is the ordinal of the pod with which it continues; -1 if all pods are updated.
+// Waiting reports whether a rolling update has pods left to update but may not continue now (result
+// waits). Result next is the ordinal of the pod with which the update continues, or -1 if all pods
+// are updated.
 func Waiting(s State) (next int32, waits bool) {
 	next = nextToUpdate(s.Brokers)
 	return next, next >= 0 && Held(s) > next

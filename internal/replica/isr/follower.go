@@ -70,9 +70,9 @@ func (f *follower) matches(incarnation string) bool {
 // Fetched processes a follower's fetch. The caller has checked that the follower's log does not
 // diverge below fetch.DurableEnd. leaderEnd is the leader's log end offset.
 //
-// If ok is false, nothing has changed. This is so if the follower is not a known replica, has an
-// older broker epoch than in its last fetch, or has a log of another replica incarnation. first
-// reports whether this is the first fetch of the broker epoch in the leader epoch.
+// If ok is false, nothing has changed. This happens if the follower is not a known replica, has an
+// older broker epoch than in its last fetch, or has a log of another replica incarnation. Result
+// first reports whether this is the first fetch of the broker epoch in the leader epoch.
 func (s *State) Fetched(fetch Fetch, leaderEnd int64, now time.Time) (first, ok bool) {
 	f := s.followers[fetch.From.Broker]
 	if f == nil || fetch.From.Epoch < f.fetchEpoch || !f.matches(fetch.From.ReplicaIncarnation) {

@@ -52,10 +52,10 @@ const (
 	Unknown                 // no answer: the update may be recorded, now or later
 )
 
-// Propose returns the ISR update that the leader must send now; from is the set that the update
-// assumes to be recorded. ok is false if no update is necessary, or if it has to wait. Parameter
-// own is the leader's broker epoch, or -1 if the leader must not propose. After each update the
-// caller must call Settle or Withdraw.
+// Propose returns the ISR update that the leader must send now. Result from is the ISR that the
+// update assumes to be recorded, and to is the proposed ISR. ok is false if no update is necessary,
+// or if it has to wait. Parameter own is the leader's broker epoch, or -1 if the leader must not
+// propose. After each update the caller must call Settle or Withdraw.
 //
 // The update contains a member only with a broker epoch that has fetched everything below the high
 // watermark. A broker that restarted without its last records has a new epoch and must not be
@@ -64,8 +64,8 @@ const (
 // may already have received the response that no in-sync replica has them (Set.AwaitLogStart).
 //
 // While updates are pending, or images continue to contradict the recorded ISR, the leader sends an
-// update even if it does not change the ISR. Each attempt assumes another one of the sets that may
-// be recorded. The first attempt that succeeds resolves the uncertainty.
+// update even if it does not change the ISR. Each attempt assumes a different one of the ISRs that
+// may be recorded. The first attempt that succeeds resolves the uncertainty.
 func (s *State) Propose(own int64, log Extent, now time.Time) (from []int32, to []metadata.InSync,
 	ok bool) {
 	if own < 0 || s.inFlight != nil || now.Before(s.retryAt) {

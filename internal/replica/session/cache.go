@@ -38,8 +38,9 @@ type slot[S comparable] struct {
 	size     int // number of partitions at the last fetch
 }
 
-// Add adds a session with size partitions; open creates the session for a new random id. Parameter
-// follower is nil for a consumer's session. ok is false if there is no room.
+// Add adds a session. Parameter size is its number of partitions. The function open creates the
+// session for a new random id. Parameter follower is nil for a consumer's session. ok is false if
+// there is no room.
 //
 // If the cache is full, Add evicts a session that was unused for evictionAge. If there is no such
 // session, it evicts the lowest-ranking session that is older than evictionAge, if the new session
@@ -128,9 +129,9 @@ func (c *Cache[S]) Get(id int32) (session S) {
 	return session
 }
 
-// Use updates the time of use and the size of a session at a fetch; the session has size partitions
-// now. It reports whether the cache has room for them. Use ignores a session that is no longer in
-// the cache.
+// Use updates the time of use and the size of a session at a fetch. Parameter size is the present
+// number of partitions of the session. Use reports whether the cache has room for these partitions.
+// Use ignores a session that is no longer in the cache.
 func (c *Cache[S]) Use(id int32, session S, size int, now time.Time) bool {
 	s := c.slots[id]
 	if s == nil || s.session != session {

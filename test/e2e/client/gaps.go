@@ -68,9 +68,9 @@ func (g *gaps) mark(topic string) {
 	}
 }
 
-// longest returns the longest gap of each partition that has accepted a write, and how long after
-// the last mark it began, in milliseconds. While a stream is running, the time since the last
-// acknowledgement of a partition is a gap too.
+// longest returns the longest gap of each partition that has accepted a write, and the time from
+// the last mark to the start of this gap, both in milliseconds. While a stream is running, the time
+// since the last acknowledgement of a partition is a gap too.
 func (g *gaps) longest(topic string, streams bool) (all, began map[int32]int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -41,8 +41,8 @@ func (l *Ledger) CheckComplete(read []*kgo.Record) error {
 	return summary(append(l.missingLocked(read), l.disorderedLocked(read)...))
 }
 
-// missingLocked returns a fault for each acknowledged record that is missing from read or has other
-// contents there. The caller holds the lock.
+// missingLocked returns a fault for each acknowledged record that the slice read does not contain,
+// or contains with different contents. The caller holds the lock.
 func (l *Ledger) missingLocked(read []*kgo.Record) (faults []error) {
 	found := make(map[Position]*kgo.Record, len(read))
 	for _, r := range read {

@@ -46,7 +46,7 @@ func Produce(ctx context.Context, client *kgo.Client, book *ledger.Ledger, load 
 	return context.Cause(ctx)
 }
 
-// send produces a record, and calls failed if the record is not acknowledged.
+// send produces a record, and calls the function failed if the record is not acknowledged.
 func send(ctx context.Context, client *kgo.Client, book *ledger.Ledger, r *kgo.Record,
 	failed context.CancelCauseFunc) {
 	book.Sent(r)
