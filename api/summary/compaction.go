@@ -101,18 +101,18 @@ func running(leaders []*report.Compaction, at time.Time) (progress *int32, eta *
 // just started, or the value is invalid.
 const etaMax = 10000 * time.Hour
 
-// roundEnd returns the end of a pass, at + left, rounded up to 10 minutes, one minute or 10
-// seconds: the shorter left is, the finer. Due to the rounding, the reported end of a steady pass
-// rarely changes.
-func roundEnd(at time.Time, left time.Duration) *metav1.Time {
+// roundEnd returns the end of a pass, now + remaining, rounded up to 10 minutes, one minute or 10
+// seconds. The shorter the remaining time is, the finer the rounding. Due to the rounding, the
+// reported end of a steady pass rarely changes.
+func roundEnd(now time.Time, remaining time.Duration) *metav1.Time {
 	step := 10 * time.Second
 	switch {
-	case left > time.Hour:
+	case remaining > time.Hour:
 		step = 10 * time.Minute
-	case left > 5*time.Minute:
+	case remaining > 5*time.Minute:
 		step = time.Minute
 	}
-	end := at.Add(left)
+	end := now.Add(remaining)
 	rounded := end.Truncate(step)
 	if rounded.Before(end) {
 		rounded = rounded.Add(step)

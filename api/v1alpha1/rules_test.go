@@ -65,20 +65,21 @@ func manifest(kind string, changes ...string) *unstructured.Unstructured {
 	return object
 }
 
-// merge merges the fields of change into to. A null value in change removes the field from to.
-func merge(to, change map[string]any) {
-	for name, value := range change {
+// merge merges the fields of patch into target. A null value in patch removes the field from
+// target.
+func merge(target, patch map[string]any) {
+	for name, value := range patch {
 		inner, isMap := value.(map[string]any)
-		before, wasMap := to[name].(map[string]any)
+		before, wasMap := target[name].(map[string]any)
 		switch {
 		case value == nil:
-			delete(to, name)
+			delete(target, name)
 		case isMap && wasMap:
 			before = maps.Clone(before)
 			merge(before, inner)
-			to[name] = before
+			target[name] = before
 		default:
-			to[name] = value
+			target[name] = value
 		}
 	}
 }

@@ -138,8 +138,9 @@ func runWithHTTP(ctx context.Context, serve, run func(context.Context) error) er
 // errRecovering is the reason why a broker is not ready before its logs are open.
 var errRecovering = errors.New("recovering logs")
 
-// brokerHTTP returns the HTTP handler of a broker. Another goroutine sets started once. Until then,
-// the handler reports that the broker is alive but not ready, and that it has no partitions.
+// brokerHTTP returns the HTTP handler of a broker. Another goroutine stores the broker in started,
+// once. Before that, the handler reports that the broker is alive but not ready, and that it has no
+// partitions.
 func brokerHTTP(started *atomic.Pointer[broker.Broker], gatherer prometheus.Gatherer,
 	detail func() string) http.Handler {
 	brokers := func() broker.Brokers {

@@ -128,8 +128,9 @@ func progressTo(cmd *cobra.Command, asJSON bool) func(string) {
 	return func(line string) { _, _ = fmt.Fprintln(out, line) }
 }
 
-// cleanTopic requests a clean, and waits for its end if wait is true. If it fails after some
-// replicas accepted the request, it returns these together with the error.
+// cleanTopic requests a clean. If the argument wait is true, it then waits until the clean ends. If
+// cleanTopic fails after some replicas accepted the request, it returns these replicas together
+// with the error.
 func cleanTopic(ctx context.Context, clean remote.Clean, wait bool,
 	progress func(string)) (*remote.Cleaning, error) {
 	client := &remote.Client{}

@@ -243,8 +243,8 @@ func awaitWriting(t *testing.T, partition string, ended chan error) (working boo
 	return false, nil
 }
 
-// wantLocked runs a second log clean of the same directory. It must fail while the first process
-// runs.
+// wantLocked runs a second log clean of the same directory. This clean must fail while the first
+// process runs.
 func wantLocked(t *testing.T, partition string, first *os.Process) {
 	t.Helper()
 	var out, errOut bytes.Buffer

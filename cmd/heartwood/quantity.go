@@ -22,10 +22,10 @@ const (
 	rateKind  = "RATE"
 )
 
-// quantity returns a quantityFlag that stores its value in the variable that to points to. value is
-// the default and may be empty.
-func quantity(to *float64, kind, value string) *quantityFlag {
-	flag := &quantityFlag{value: to, kind: kind}
+// quantity returns a quantityFlag that stores its value in *target. The argument value is the
+// default and may be empty.
+func quantity(target *float64, kind, value string) *quantityFlag {
+	flag := &quantityFlag{value: target, kind: kind}
 	if value != "" {
 		if err := flag.Set(value); err != nil {
 			panic(err) // a default is a constant of this package, so this is a bug

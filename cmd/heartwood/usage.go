@@ -61,11 +61,11 @@ func required(cmd *cobra.Command, names ...string) error {
 // 1.
 type addressFlag struct{ text *string }
 
-// address returns an addressFlag that stores its value in the variable that to points to. It sets
-// the variable to value, the default, which may be empty.
-func address(to *string, value string) addressFlag {
-	*to = value
-	return addressFlag{to}
+// address returns an addressFlag that stores its value in *target. The argument value is the
+// default and may be empty; address stores it in *target.
+func address(target *string, value string) addressFlag {
+	*target = value
+	return addressFlag{target}
 }
 
 func (a addressFlag) Type() string   { return "HOST:PORT" }

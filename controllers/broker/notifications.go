@@ -26,8 +26,9 @@ type notification struct {
 }
 
 // followersDue returns the time that remains until the partitions that the broker does not lead are
-// to be notified. pending is false if all of them have been notified. The delay starts at
-// pendingSince, so repeated failures and returns of the broker do not postpone the notification.
+// to be notified. The result pending is false if all of these partitions have been notified. The
+// delay starts at pendingSince, so repeated failures and returns of the broker do not postpone the
+// notification.
 func (n notification) followersDue(now time.Time) (in time.Duration, pending bool) {
 	if n.pendingSince.IsZero() {
 		return 0, false

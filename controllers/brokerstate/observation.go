@@ -39,7 +39,8 @@ type observation struct {
 	liveRenewed time.Time
 }
 
-// observe returns the observation after the watch has delivered the Lease current, at the time now.
+// observe returns the observation after the watch has delivered a version of the Lease, the
+// argument current, at the time now.
 func (o observation) observe(current *coordinationv1.Lease, now time.Time) observation {
 	next := observation{
 		Observation: o.Observe(current, now),
@@ -71,14 +72,15 @@ func (o observation) observe(current *coordinationv1.Lease, now time.Time) obser
 	return next
 }
 
-// confirm returns the observation after an expired Lease was read from the API server itself. live
-// is the Lease that the read returned, or nil if the API server did not answer. The read is needed
-// for two reasons. An interrupted watch cannot be distinguished from a broker that has stopped
-// renewing. And brokers cannot renew their Leases while the API server is unavailable.
+// confirm returns the observation after an expired Lease was read from the API server itself. The
+// argument live is the Lease that the read returned, or nil if the API server did not answer. The
+// read is needed for two reasons. An interrupted watch cannot be distinguished from a broker that
+// has stopped renewing. And brokers cannot renew their Leases while the API server is unavailable.
 //
 // The read confirms the expiry if it returns the renewTime that the watch delivered, or the
-// renewTime that the previous read returned: the full duration of that renewal has already passed.
-// Any other renewTime is a new renewal and extends the Lease by one duration, as in observe.
+// renewTime that the previous read returned. In both cases, the full duration of that renewal has
+// already passed. Any other renewTime is a new renewal and extends the Lease by one duration, as in
+// observe.
 //
 // Two goroutines may read the same renewal at the same time. The first result extends the Lease.
 // The second result equals liveRenewed and would confirm an expiry, although the extended Lease has

@@ -99,8 +99,9 @@ func (t *Tracker) podEvidence(ctx context.Context, key types.NamespacedName,
 	return evidenceOf(pod, seen.acquired), nil
 }
 
-// beginPodRead returns read true if the caller must read a pod from the API server now. Otherwise
-// known is the result to use: of an earlier read, or none because the last read is too recent.
+// beginPodRead reports in the result read whether the caller must read a pod from the API server
+// now. If not, the result known is the evidence to use. It comes from an earlier read, or is
+// podNone because the last read is too recent.
 func (t *Tracker) beginPodRead(key types.NamespacedName, uid string,
 	now time.Time) (known podEvidence, read bool) {
 	t.mu.Lock()

@@ -100,10 +100,10 @@ func (t *Tracker) ProcessExited(key types.NamespacedName, epoch int64) {
 	}
 }
 
-// update changes the observation of a Lease, or deletes the observation if current is nil. The
-// function change receives the latest observation, which may be newer than the one that the caller
-// has: another goroutine may have observed a renewal while the caller read from the API server.
-// change runs while mu is held and must not block.
+// update changes the observation of a Lease, or deletes the observation if the Lease current is
+// nil. The function change receives the latest observation, which may be newer than the one that
+// the caller has: another goroutine may have observed a renewal while the caller read from the API
+// server. The function change runs while mu is held and must not block.
 func (t *Tracker) update(key types.NamespacedName, current *coordinationv1.Lease,
 	change func(observation, time.Time) observation) observation {
 	t.mu.Lock()

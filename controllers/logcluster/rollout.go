@@ -147,8 +147,8 @@ func (r *readiness) observe(cluster types.NamespacedName, pods []corev1.Pod,
 
 func (r *readiness) forget(cluster types.NamespacedName) { r.pods.Delete(cluster) }
 
-// readyAt returns the time at which a pod became ready, by its node's clock; ready is false if the
-// pod is not ready.
+// readyAt returns the time at which a pod became ready, by its node's clock. The result ready is
+// false if the pod is not ready.
 func readyAt(pod *corev1.Pod) (at time.Time, ready bool) {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {

@@ -52,8 +52,8 @@ func newElectionSeconds() (prometheus.Histogram, error) {
 
 // observe processes a change of a partition's status at the time now. The change was written by the
 // operator or found in the cache. The caller must not pass a change whose compare-and-swap failed;
-// its decision is repeated from the new state. An outage with several elections is measured once,
-// from its beginning.
+// the operator repeats such a decision from the new state. An outage with several elections is
+// measured once, from its beginning.
 //
 // Calls for one partition do not overlap: the work queue never passes the same key to two workers
 // at the same time.

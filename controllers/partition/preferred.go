@@ -30,9 +30,9 @@ func newPreferredLeaders(delay time.Duration) *preferredLeaders {
 }
 
 // observe processes whether a partition's preferred leader could take over leadership at the time
-// now (eligible). due reports whether leadership must move back now. If it is false, again is the
-// time after which the caller must call observe again; 0 if the result can change only after
-// another event.
+// now (argument eligible). The result due reports whether leadership must move back now. If due is
+// false, the result again is the time after which the caller must repeat the call. It is 0 if due
+// can change only after another event.
 func (p *preferredLeaders) observe(key types.NamespacedName, eligible bool,
 	now time.Time) (due bool, again time.Duration) {
 	p.mu.Lock()

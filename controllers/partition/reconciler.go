@@ -122,8 +122,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, nil
 }
 
-// write writes a new status of a Partition by compare-and-swap with before, and returns the written
-// Partition.
+// write writes a new status of a Partition by compare-and-swap with the argument before, the
+// version to replace. It returns the written Partition.
 func (r *Reconciler) write(ctx context.Context, before *v1alpha1.Partition,
 	status v1alpha1.PartitionStatus) (*v1alpha1.Partition, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)

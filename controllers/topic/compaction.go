@@ -31,7 +31,7 @@ func (s *scope) setCompaction(status *v1alpha1.TopicStatus) {
 	}
 }
 
-// compaction returns the new status.compaction; before is the previous one.
+// compaction returns the new status.compaction; the argument before is its previous value.
 func (s *scope) compaction(before *v1alpha1.CompactionStatus,
 	rows summary.Rows) *v1alpha1.CompactionStatus {
 	var cleanNow *v1alpha1.CleanNowStatus

@@ -169,7 +169,7 @@ func (b *bench) load(ctx context.Context, client *kgo.Client, partition int32) {
 }
 
 // probe writes one record to every partition. It returns the time of the last acknowledgement by a
-// partition in included, or by any partition if included is nil.
+// partition in the set included, or by any partition if that set is nil.
 func (b *bench) probe(ctx context.Context, included map[int32]bool) (last time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -362,8 +362,8 @@ func (b *bench) resetGaps() {
 	b.gaps = nil
 }
 
-// worst returns the longest gap that ended at or after the time at: touched for partitions in led,
-// untouched for the other partitions.
+// worst returns the longest gaps that ended at or after the time at. The result touched is the
+// longest gap of the partitions in the set led, and untouched that of the other partitions.
 func (b *bench) worst(led map[int32]bool, at time.Time) (touched, untouched time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -50,7 +50,7 @@ func main() {
 	}
 }
 
-// plot writes tables of the results to out, and the picture to the file svg.
+// plot writes tables of the results to the writer out, and the picture to the file svg.
 func plot(out io.Writer, results, kafka, svg string) error {
 	cells := map[cell][]run{}
 	for _, name := range []string{results, kafka} {

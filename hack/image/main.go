@@ -53,8 +53,8 @@ func run(image, out string, spec Spec) error {
 	return nil
 }
 
-// write writes the image to a temporary file and renames it to out, so that nobody reads an
-// incomplete image.
+// write writes the image to a temporary file and renames it to the path out, so that nobody reads
+// an incomplete image.
 func write(out string, tag name.Tag, built v1.Image) error {
 	partial, err := os.CreateTemp(filepath.Dir(out), filepath.Base(out)+".*")
 	if err != nil {

@@ -136,7 +136,7 @@ func (f *texts) file(root, name string) error {
 }
 
 // call adds the message of a log call to f.logs, or the help text of a flag's definition to
-// f.helps. It adds literals of log calls and errors to skip.
+// f.helps. It adds the literals of log calls and errors to the set skip.
 func (f *texts) call(call *ast.CallExpr, at func(token.Pos) string, skip map[ast.Node]bool) {
 	selector, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || len(call.Args) == 0 {

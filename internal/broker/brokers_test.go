@@ -45,7 +45,8 @@ func (c *cluster) sync(workers int32, brokers int, partitions int32, cleanNow st
 	}
 }
 
-// until polls until done returns true, for a minute at most.
+// until calls the function done repeatedly until it returns true. After one minute, it fails the
+// test.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {

@@ -31,7 +31,8 @@ func openIDs(t *testing.T, fsys vfs.FS, node int32, now time.Time) *ProducerIDs 
 	return ids
 }
 
-// registerIDs registers a broker with a store that keeps the earlier registration in known.
+// registerIDs registers a broker as the metadata store does. The argument known is the earlier
+// registration; registerIDs replaces it.
 func registerIDs(t *testing.T, ids *ProducerIDs, known *metadata.Broker, directory string) {
 	t.Helper()
 	self := metadata.Broker{Directory: directory, ProducerIDs: ids.Bound(),

@@ -87,8 +87,8 @@ func newZstdWriter(speed zstd.EncoderLevel, window int) (*zstd.Encoder, error) {
 
 // decompressZstd reads concatenated and skippable frames. The size in a frame's header is only a
 // claim of the sender, so it is not used to allocate memory. Decoding starts with a small
-// destination. If the data do not fit, it is repeated with one four times as large, up to the limit
-// plus one block.
+// destination. If the data do not fit, decoding is repeated with a destination four times as large,
+// up to the limit plus one block.
 //
 // The library's own limit (WithDecoderMaxMemory) cannot be used: it also rejects every frame that
 // declares a window above the limit, and clients declare 8 MiB for one kilobyte of data. The

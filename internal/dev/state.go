@@ -24,8 +24,9 @@ type state struct {
 	brokersFlag bool // --brokers has set brokers
 }
 
-// newState returns the state that manifests and flags request. If set is nil, it uses the manifests
-// in the store, so that a start without -f does not delete the topics of earlier manifests.
+// newState returns the state that manifests and flags request. If the argument set is nil, newState
+// uses the manifests in the store, so that a start without -f does not delete the topics of earlier
+// manifests.
 func newState(set *manifest.Set, opts Options, store *local.Store) state {
 	var s state
 	if set == nil {

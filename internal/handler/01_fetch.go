@@ -114,11 +114,11 @@ func (h *Handler) fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 	return encodeFetch(&answer), nil
 }
 
-// fetchPartitions adds the partitions of a request to want, and the partitions that the request
-// removes from the session. Partitions that the client may not read are not added: they are
-// returned with an error in denied, and make the fetch return without a wait. In version 13 and
-// above topics are identified by id. The name for an unknown id is empty, and the fetch of its
-// partitions fails later.
+// fetchPartitions adds to the argument want the partitions of a request and the partitions that the
+// request removes from the session. Partitions that the client may not read are not added. They are
+// returned with an error in the result denied, and make the fetch return without a wait. In version
+// 13 and above topics are identified by id. The name for an unknown id is empty, and the fetch of
+// its partitions fails later.
 func (h *Handler) fetchPartitions(from *wire.Request, answer *fetchAnswer,
 	want *replica.FetchRequest) (denied []replica.FetchResult) {
 	for i := range answer.request.Topics {

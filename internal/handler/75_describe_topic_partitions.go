@@ -86,8 +86,8 @@ func (h *Handler) namesToDescribe(img *metadata.Image, raw *wire.Request,
 	return slices.Compact(names)
 }
 
-// describePage describes at most limit partitions of a topic, beginning with partition first. The
-// result next is the first partition that is left out, or -1 if none is.
+// describePage describes at most limit partitions of a topic, beginning with the partition whose
+// index is first. The result next is the first partition that is left out, or -1 if none is.
 func (h *Handler) describePage(raw *wire.Request, v view, name string, first int32, limit int,
 	result *outcome) (answer kmsg.DescribeTopicPartitionsResponseTopic, next int32) {
 	answer = kmsg.NewDescribeTopicPartitionsResponseTopic()

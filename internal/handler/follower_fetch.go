@@ -55,7 +55,8 @@ const (
 	responseTagBytes = 24 // log start offset, log end offset, replicated cleaning progress
 )
 
-// readFollowerTags reads the private fields of one partition of a follower's request into want.
+// readFollowerTags reads the private fields of one partition of a follower's request into the
+// argument want.
 func readFollowerTags(tags *kmsg.Tags, want *replica.FetchPartition) {
 	want.ReplicaIncarnation = replica.AnyReplicaIncarnation
 	tombstoneClean := false

@@ -67,7 +67,7 @@ func (o Observation) Observe(lease *coordinationv1.Lease, now time.Time) Observa
 }
 
 // Extend returns the observation after a renewal at the time now: the Lease is valid for one
-// duration from now on.
+// duration from that time on.
 func (o Observation) Extend(now time.Time) Observation {
 	o.ValidUntil, o.Unverified = now.Add(o.Duration), false
 	return o

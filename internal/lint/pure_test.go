@@ -50,7 +50,7 @@ type impurity struct {
 }
 
 // impurities returns the imports, calls and statements of a file that a pure package must not
-// contain. allowed lists imports that are permitted nevertheless.
+// contain. The argument allowed lists imports that are permitted nevertheless.
 func impurities(file *ast.File, allowed []string) (found []impurity) {
 	timeName := ""
 	for _, spec := range file.Imports {

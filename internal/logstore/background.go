@@ -87,9 +87,9 @@ func (s *Store) maintain(log *Log, now time.Time, retention bool) {
 	}
 }
 
-// inParallel calls do for each element, with at most workersMax concurrent calls, and returns when
-// all calls have returned. There may be more workers than processors, because a worker mostly waits
-// for the disk. A slow call occupies one worker and does not delay the other elements.
+// inParallel calls the function do for each element, with at most workersMax concurrent calls, and
+// returns when all calls have returned. There may be more workers than processors, because a worker
+// mostly waits for the disk. A slow call occupies one worker and does not delay the other elements.
 func inParallel[T any](all []T, workersMax int, do func(T)) {
 	var next atomic.Int64
 	var workers sync.WaitGroup

@@ -40,9 +40,10 @@ func (p *cleaningProgress) restore(steps clean.CleaningProgress, end int64) {
 	p.mu.steps, p.mu.waitsAt = steps.Truncate(end), -1
 }
 
-// advance adds a step: all replicas have reached offset now. own is the tombstone-clean offset of
-// this replica. If the partition had one replica until now and has more now, only the progress
-// below own remains valid: the new replicas copy the records that this replica holds.
+// advance adds a step: at the time now, all replicas have reached the given offset. The argument
+// own is the tombstone-clean offset of this replica. If the partition previously had one replica
+// and now has several, only the progress below the offset own remains valid. The new replicas copy
+// the records that this replica holds.
 func (p *cleaningProgress) advance(offset, own int64, now time.Time, retention time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

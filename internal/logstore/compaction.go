@@ -72,8 +72,8 @@ func (c *Compaction) Closed() bool { return c.log.list.Load() == nil }
 // Stopped reports whether a running pass must stop, because the log is closed or its disk failed.
 func (c *Compaction) Stopped() bool { return c.Closed() || c.log.fault.Load() != nil }
 
-// Sections returns the sections of the log as it is now; ok is false if the log is closed. It
-// changes nothing, acquires no lock and reads no file.
+// Sections returns the sections of the log as it is now; the result ok is false if the log is
+// closed. It changes nothing, acquires no lock and reads no file.
 func (c *Compaction) Sections(now time.Time) (s Sections, ok bool) {
 	truncations := c.Truncations() // loaded before the segment list for the same reason as in view
 	list, limits := c.limits()
@@ -198,8 +198,8 @@ func (c *Compaction) tombstonesDue() int64 {
 	return c.progress.due(c.horizon.Load(), c.Settings().TombstoneRetention)
 }
 
-// truncated updates the state after a truncation of the log to end. base is the base offset of the
-// active segment after the truncation. The caller holds Log.mu.
+// truncated updates the state after a truncation of the log to the offset end. The argument base is
+// the base offset of the active segment after the truncation. The caller holds Log.mu.
 func (c *Compaction) truncated(base, end int64) {
 	c.firstDirty.Store(min(c.firstDirty.Load(), base))
 	c.tombstoneClean.Store(min(c.tombstoneClean.Load(), base))

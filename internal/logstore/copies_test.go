@@ -28,8 +28,8 @@ func (o *codecOutputs) watch(log *Log) {
 	}
 }
 
-// elsewhere returns the number of bytes written to data files, and how many of these bytes were
-// written from other memory than that which a codec wrote into.
+// elsewhere returns the number of bytes written to data files. It also returns how many of these
+// bytes came from memory that no codec wrote into.
 func (o *codecOutputs) elsewhere() (written, elsewhere int) {
 	for _, w := range o.written {
 		written += len(w)

@@ -140,8 +140,8 @@ func (w *workload) adopt(p *partitionModel, log *Log) {
 	p.highWatermark, p.highWatermarkMax = min(p.highWatermark, end), log.HighWatermark()
 }
 
-// knownEpochs returns the epochs of the model that a log with this end and this latest epoch has in
-// its cache.
+// knownEpochs returns the epochs of the model that are in the cache of a log with the given end and
+// the given latest epoch.
 func (p *partitionModel) knownEpochs(end int64, latest int32) []leaderepoch.Entry {
 	return slices.DeleteFunc(slices.Clone(p.epochs),
 		func(e leaderepoch.Entry) bool { return e.Start > end || e.Epoch > latest })

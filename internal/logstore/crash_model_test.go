@@ -156,8 +156,8 @@ func (p *partitionModel) latest(end int64) map[int64]appended {
 	return latest
 }
 
-// leaderEpoch returns the latest leader epoch of a log with this end. An epoch that started above
-// the end is lost together with its records.
+// leaderEpoch returns the latest leader epoch of a log with the given end. An epoch that started
+// above the end is lost together with its records.
 func (p *partitionModel) leaderEpoch(end int64) int32 {
 	latest := int32(-1)
 	for _, e := range p.epochs {
@@ -177,8 +177,8 @@ type modelRecord struct {
 	epoch     int32
 }
 
-// records lists the data records that were appended with offsets in [from, to). If committed is
-// true, it omits those of aborted transactions.
+// records lists the data records that were appended with offsets in [from, to). If the argument
+// committed is true, it omits the records of aborted transactions.
 func (p *partitionModel) records(from, to int64, committed bool) (records []modelRecord) {
 	aborted := p.transactions().aborted
 	for _, b := range p.batches {

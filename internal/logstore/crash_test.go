@@ -106,8 +106,8 @@ func newPlan(seed uint64, n int) []act {
 	return plan
 }
 
-// runPlan runs a plan on an empty disk. It then tests the crashes that occurred in it, and the
-// crashes after those, until it has tested limit of them.
+// runPlan runs a plan on an empty disk. It then tests the crashes that occurred in the plan, and
+// the crashes after those, until it has tested limit crashes.
 func runPlan(t *testing.T, seed uint64, limit int) (run crashRun, err error) {
 	cryptotest.SetGlobalRandom(t, seed) // for the salts of key sidecars
 	// Run in a bubble of synctest: a log reads the clock when it is opened, and with the real time

@@ -71,10 +71,10 @@ func (p *partitionModel) abortedRecords() map[int64]bool {
 	return offsets
 }
 
-// lastStable returns the last stable offset of a log with this start and high watermark. It ignores
-// the transactions for which unknown returns true: the log need not know them. unknown gets the
-// first offset of a transaction and the offset of its marker, which is math.MaxInt64 for an open
-// transaction.
+// lastStable returns the last stable offset of a log with the given start and high watermark. It
+// ignores the transactions for which the function unknown returns true: the log need not know them.
+// The arguments of this function are the first offset of a transaction and the offset of its
+// marker. The latter is math.MaxInt64 for an open transaction.
 func (t transactions) lastStable(start, highWatermark int64,
 	unknown func(first, last int64) bool) int64 {
 	stable := highWatermark
@@ -91,12 +91,13 @@ func (t transactions) lastStable(start, highWatermark int64,
 	return max(start, stable)
 }
 
-// mayBeUnknown reports whether a log may have lost a transaction with this first offset and this
-// marker offset. It may if its batches were deleted on a full disk, or if a pass has removed its
-// marker. It also may if a pass has removed its first batches when the marker was replicated. A
-// pass uses the high watermark of its beginning, even if a crash later reverts the high watermark.
-// If the crash also loses the producer snapshots, the log no longer knows where such a transaction
-// began. Its outcome is decided nevertheless.
+// mayBeUnknown reports whether a log may have lost a transaction with the given first offset and
+// marker offset. A log may lose a transaction if its batches were deleted on a full disk, or if a
+// pass has removed its marker. The log may also lose the transaction if a pass has removed the
+// first batches of the transaction when the marker was replicated. A pass uses the high watermark
+// of its beginning, even if a crash later reverts the high watermark. If the crash also loses the
+// producer snapshots, the log no longer knows where such a transaction began. Its outcome is
+// decided nevertheless.
 func (p *partitionModel) mayBeUnknown(first, last int64) bool {
 	return first < p.forgotten || last < p.cleanable || first < p.cleanable && last < p.replicatedTo
 }

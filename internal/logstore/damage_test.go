@@ -144,8 +144,9 @@ var damages = []struct {
 	{"too long", func(b, _ []byte) []byte { return append(bytes.Clone(b), "\x01and more\n"...) }},
 }
 
-// findFile returns the first or the last file with a suffix in the directory of the partition, or
-// if there is none, in the data directory.
+// findFile returns the first file with a suffix, or the last one if the argument last is true. It
+// searches the directory of the partition. If this directory contains no such file, findFile
+// searches the data directory.
 func findFile(t *testing.T, mem *vfs.Mem, suffix string, last bool) string {
 	t.Helper()
 	var found []string

@@ -54,8 +54,8 @@ func (d *durability) settle() {
 }
 
 // syncedTo notes that everything below end is synced. If all rolled segments are sealed, it also
-// raises the recovery point to end. With an unsealed segment it must not, because recovery opens a
-// segment below the recovery point without a scan.
+// raises the recovery point to end. It must not do so while a segment is unsealed, because recovery
+// opens a segment below the recovery point without a scan.
 func (d *durability) syncedTo(end int64) {
 	d.synced.Store(max(d.synced.Load(), end))
 	if len(d.unsealed) == 0 && end > d.recoveryPoint {
@@ -64,8 +64,8 @@ func (d *durability) syncedTo(end int64) {
 	}
 }
 
-// sealed notes that a flush has sealed the first segments of unsealed, as many as count, and has
-// synced everything below end.
+// sealed notes that a flush has sealed the first count segments of the list d.unsealed. The flush
+// has also synced everything below the offset end.
 func (d *durability) sealed(count int, end int64) {
 	d.unsealed = slices.Clone(d.unsealed[count:])
 	point := end
@@ -100,9 +100,9 @@ func (d *durability) forget(match func(unsealed) bool) {
 	d.settle()
 }
 
-// truncate lowers all offsets to at most end. A truncation calls it before it lowers the log end.
-// Records that are appended above end afterwards are then not treated as synced, even if a sync
-// that began earlier reports success.
+// truncate lowers all offsets to at most the offset end. A truncation calls it before it lowers the
+// log end. Records that are appended above this offset afterwards are then not treated as synced,
+// even if a sync that began earlier reports success.
 func (d *durability) truncate(end int64) {
 	d.synced.Store(min(d.synced.Load(), end))
 	d.recoveryPoint = min(d.recoveryPoint, end)

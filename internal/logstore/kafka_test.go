@@ -207,8 +207,9 @@ func compareWithKafka(t *testing.T, log *Log, p kafkaState) {
 	}
 }
 
-// recordsOf returns the records of a log below an offset in the format of Fill.java. With committed
-// it returns those below the last stable offset, without aborted ones.
+// recordsOf returns the records of a log below an offset in the format of Fill.java. If the
+// argument committed is true, it instead returns the records below the last stable offset, without
+// those of aborted transactions.
 func recordsOf(t *testing.T, log *Log, below int64, committed bool) (lines []string) {
 	t.Helper()
 	read := log.Read

@@ -27,7 +27,8 @@ func (e *leaderEpochs) load() leaderepoch.Cache { return *e.cache.Load() }
 // latest returns the latest epoch, which a leader's appends write into their batches.
 func (e *leaderEpochs) latest() int32 { return e.load().Latest() }
 
-// save durably writes the epochs next to the file, and then replaces the current epochs.
+// save durably writes new epochs, the argument next, to the file. It then replaces the current
+// epochs by them.
 func (e *leaderEpochs) save(next leaderepoch.Cache) error {
 	if err := vfs.WriteFileAtomic(e.fs, filepath.Join(e.dir, checkpoint.EpochsFile),
 		checkpoint.EncodeEpochs(next)); err != nil {
@@ -37,8 +38,8 @@ func (e *leaderEpochs) save(next leaderepoch.Cache) error {
 	return nil
 }
 
-// truncateEnd removes the epochs that start at or above end, because the next leader may append
-// records of other epochs at those offsets.
+// truncateEnd removes the epochs that start at or above the offset end, because the next leader may
+// append records of other epochs at those offsets.
 func (e *leaderEpochs) truncateEnd(end int64) error {
 	epochs := e.load()
 	kept := epochs.Below(end)

@@ -146,8 +146,8 @@ func (m *model) truncate() {
 	}
 }
 
-// removeFrom removes the batches at or above end from the model. end must be the base of a batch or
-// the log end.
+// removeFrom removes the batches at or above the offset end from the model. This offset must be the
+// base of a batch or the log end.
 func (m *model) removeFrom(end int64) {
 	m.keys = m.keys[:end-m.start]
 	m.batches = slices.DeleteFunc(m.batches, func(b modelBatch) bool { return b.base >= end })

@@ -41,8 +41,9 @@ type Offline struct {
 // broker. The whole log is treated as replicated, unless the checkpoints list the partition with a
 // lower high watermark.
 //
-// now is the time at which passes run; zero means the real time. Producers expire at this time
-// already when the log is opened, so it is an argument of OpenOffline and not of each pass.
+// The argument now is the time at which passes run; zero means the real time. Producers expire at
+// this time already when the log is opened, so it is an argument of OpenOffline and not of each
+// pass.
 func OpenOffline(opts Options, dir string, now time.Time) (*Offline, error) {
 	if now.IsZero() {
 		now = time.Now()

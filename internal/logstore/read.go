@@ -174,10 +174,10 @@ type batchAt struct {
 	header segment.Header
 }
 
-// firstBatch returns the batch at which a read at offset begins. found is false if there is no such
-// batch below limit. If empties is true, the result may be a batch without records. After cleaning,
-// the batch may be in a later segment than the one whose range contains offset, so the search
-// continues to the end of the list.
+// firstBatch returns the batch at which a read at offset begins. The result found is false if there
+// is no such batch below the offset limit. If the argument empties is true, the result may be a
+// batch without records. After cleaning, the batch may be in a later segment than the one whose
+// range contains offset, so the search continues to the end of the list.
 //
 // A batch is below limit only if all its offsets are: a reader must not receive a part of a batch
 // that is not replicated yet.
@@ -239,10 +239,10 @@ func holdsFrom(h *handle, header segment.Header, offset int64) (bool, error) {
 	return false, nil
 }
 
-// fill sets the slice to the batches from first on that are below limit and together have at most
-// bytesMax bytes. All of them are in one segment, because a response is sent from one file. fill
-// acquires a reference to the segment for the slice, because the caller may release the segment
-// list before the slice.
+// fill sets the slice to the batches that are below the offset limit and together have at most
+// bytesMax bytes, beginning with the batch first. All of them are in one segment, because a
+// response is sent from one file. fill acquires a reference to the segment for the slice, because
+// the caller may release the segment list before the slice.
 func (s *Slice) fill(first batchAt, limit int64, bytesMax int, wholeFirst bool) error {
 	size := first.header.SizeBytes
 	if size > bytesMax {
@@ -270,7 +270,7 @@ func (s *Slice) fill(first batchAt, limit int64, bytesMax int, wholeFirst bool) 
 }
 
 // rangeEnd returns the position of the end of the last complete batch below limit, at most bytesMax
-// behind the position of the first batch. truncated is true if bytesMax ended the range.
+// behind the position of the first batch. The result truncated is true if bytesMax ended the range.
 func rangeEnd(first batchAt, limit, bytesMax int64) (end int64, truncated bool, err error) {
 	end, err = first.handle.Position(limit)
 	if err != nil {

@@ -115,8 +115,8 @@ func (t *tally) addError(err error) {
 	t.errors[name]++
 }
 
-// lastEvent returns the time of the last acknowledgment or record of all clients; begin if no
-// client had any.
+// lastEvent returns the time of the last acknowledgment or record of all clients. If no client had
+// any, it returns the time begin.
 func lastEvent(parts []*tally, begin time.Time) time.Time {
 	for _, part := range parts {
 		if part.last.After(begin) {

@@ -37,7 +37,8 @@ func (s *schedule) add(r *request) {
 }
 
 // take removes the requests that complete in the n-th millisecond of the run and appends them to
-// due. Requests of a later round of the ring stay in the bucket, because they complete later.
+// the slice due. Requests of a later round of the ring stay in the bucket, because they complete
+// later.
 func (s *schedule) take(n int, due []*request) []*request {
 	b := &s.buckets[n%len(s.buckets)]
 	b.mu.Lock()

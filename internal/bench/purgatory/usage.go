@@ -27,7 +27,7 @@ func usageNow() (usage, error) {
 		nil
 }
 
-// since returns the usage since the earlier measurement before.
+// since returns the usage since an earlier measurement, the argument before.
 func (u usage) since(before usage) usage {
 	return usage{cpu: u.cpu - before.cpu, gcPauses: u.gcPauses - before.gcPauses}
 }

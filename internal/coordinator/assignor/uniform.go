@@ -221,8 +221,9 @@ type step struct {
 	topic TopicID
 }
 
-// reach returns all members to which a path leads from member from, in order of distance and
-// beginning with from itself. It also returns the last step of the path to each of them.
+// reach returns all members to which a path leads from one member (argument from), in order of
+// distance. The first of them is that member itself. It also returns the last step of the path to
+// each reached member.
 func (u *uniform) reach(from int) (reached []int, steps map[int]step) {
 	reached, steps = []int{from}, map[int]step{from: {from: -1}}
 	seen := map[TopicID]bool{}
@@ -253,10 +254,10 @@ func (u *uniform) transfer(from, to int, steps map[int]step) {
 	}
 }
 
-// selectPartition returns the partition of topic s.topic to transfer from member s.from to member
-// to. It prefers a partition that to owned in the previous assignment, then one that s.from did not
-// own there.
-func (u *uniform) selectPartition(s step, to int) int {
+// selectPartition returns the partition of topic s.topic to transfer from member s.from to the
+// member receiver. It prefers a partition that receiver owned in the previous assignment. Its
+// second choice is a partition that s.from did not own in that assignment.
+func (u *uniform) selectPartition(s step, receiver int) int {
 	best, rank := -1, -1
 	for partition, owner := range u.owner[s.topic] {
 		if owner != s.from {
@@ -264,7 +265,7 @@ func (u *uniform) selectPartition(s step, to int) int {
 		}
 		r := 0
 		switch u.previous[s.topic][partition] {
-		case to:
+		case receiver:
 			r = 2
 		case s.from:
 		default:

@@ -35,8 +35,8 @@ func (w *world) mustHandle(h *Heartbeat) Answer {
 	return a
 }
 
-// heartbeat returns a heartbeat that changes no subscription. If owned is nil, it does not list the
-// owned partitions.
+// heartbeat returns a heartbeat that changes no subscription. If the argument owned is nil, the
+// heartbeat does not list the owned partitions.
 func heartbeat(id string, epoch int32, owned assignor.Assignment) *Heartbeat {
 	return &Heartbeat{Group: "g", Member: id, Epoch: epoch, Rebalance: -1, Owned: owned}
 }

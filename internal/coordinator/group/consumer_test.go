@@ -65,7 +65,7 @@ func (p *fixture) commitAs(member string, epoch int32, older bool) error {
 	return err
 }
 
-// wantErr fails the test if err is not want.
+// wantErr fails the test if err is not the expected error, the argument want.
 func (p *fixture) wantErr(what string, err, want error) {
 	p.t.Helper()
 	if !errors.Is(err, want) {

@@ -73,7 +73,8 @@ func (m *register) Fire(_ time.Time, key string) output {
 	return output{Records: []state.Record{{Key: []byte(key)}}}
 }
 
-// Expire deletes one key that begins with "old". It sets more if there are further such keys.
+// Expire deletes one key that begins with "old". The result more reports whether further such keys
+// exist.
 func (m *register) Expire(time.Time, int) (out output, more bool) {
 	for key := range m.values {
 		if !strings.HasPrefix(key, "old") {

@@ -51,7 +51,8 @@ type Delta struct {
 	Deleted map[string]bool // names of topics deleted with their records
 }
 
-// deltaOf returns the changes from image before, which may be nil, to image now.
+// deltaOf returns the changes between two metadata images, before and now. The image before may be
+// nil.
 func deltaOf(before, now *metadata.Image) Delta {
 	d := Delta{Image: now, Changed: map[string]bool{}, Deleted: map[string]bool{}}
 	if before == nil {

@@ -122,8 +122,8 @@ func (r *Runtime[S, K, A]) Apply(img *metadata.Image) {
 }
 
 // shardLocked returns the shard of a partition that this broker leads. If the shard old does not
-// belong to the partition's leader epoch, shardLocked stops it and returns a new shard, which
-// starts to load once old has stopped.
+// belong to the partition's leader epoch, shardLocked stops it and returns a new shard. The new
+// shard starts to load once the shard old has stopped.
 func (r *Runtime[S, K, A]) shardLocked(old *Shard[S, K, A], topic *metadata.Topic,
 	p *metadata.Partition, delta Delta) *Shard[S, K, A] {
 	if old != nil && old.epoch == p.LeaderEpoch && old.topic == topic.ID {

@@ -80,8 +80,8 @@ func newShard[S Machine[K, A], K comparable, A any](r *Runtime[S, K, A], topic *
 	return s
 }
 
-// run is the shard's goroutine. Channel after is closed when the partition's previous shard has
-// stopped; run waits for this. Channel after is nil if there was no previous shard.
+// run is the shard's goroutine. The channel after is closed when the partition's previous shard has
+// stopped; run waits for this. The channel after is nil if there was no previous shard.
 func (s *Shard[S, K, A]) run(after <-chan struct{}) {
 	defer close(s.done)
 	if after != nil {

@@ -26,14 +26,14 @@ const (
 )
 
 // apply carries out an output of the machine: it appends and replays the records, and sends the
-// answers. On an error, it has stored none or only the first of the records. The state then still
-// agrees with the log, or apply has marked it inconsistent.
+// answers. On an error, it has stored none of the records, or only a prefix of them. The state then
+// still agrees with the log, or apply has marked it inconsistent.
 func (s *Shard[S, K, A]) apply(now time.Time, out state.Output[A]) error {
 	_, err := s.store(now, out)
 	return err
 }
 
-// store is apply, and also returns the number of records that it has stored.
+// store does the same as apply, and also returns the number of records that it has stored.
 func (s *Shard[S, K, A]) store(now time.Time, out state.Output[A]) (stored int, err error) {
 	answers := out.Answers
 	for records := out.Records; len(records) > 0; {

@@ -63,9 +63,9 @@ func (r *batchRebuilder) end() error {
 	return nil
 }
 
-// apply returns the batch to write in place of a batch; ok is false if no batch is written. The
-// result is valid until the next call. A dropped batch is decoded only to compare its records with
-// the sidecar.
+// apply returns the batch to write in place of the batch b. The result ok is false if no batch is
+// written. The returned batch is valid until the next call. A dropped batch is decoded only to
+// compare its records with the sidecar.
 func (r *batchRebuilder) apply(in readBatch, b record.Batch) (out record.Parts, ok bool,
 	err error) {
 	switch in.action {

@@ -93,7 +93,7 @@ func (b bitmap) members(yield func(uint32) bool) {
 	}
 }
 
-// without returns a new set of the elements of b that are not in other.
+// without returns a new set of the elements of b that are not in the set other.
 func (b bitmap) without(other bitmap) bitmap {
 	out := make(bitmap, len(b))
 	for i, word := range b {

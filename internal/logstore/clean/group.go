@@ -47,10 +47,11 @@ func worthMerging(group rewriteGroup, live int64) bool {
 	return len(group) > 1 && 2*largest <= live
 }
 
-// joins reports whether the last of the plans can join a rewrite group of the plans before it,
-// whose live bytes are the argument live. A segment that is neither chosen nor small ends a group,
-// because copying it would free nothing. A segment without a sidecar ends a group, too. A chosen
-// segment can start a group whatever its size, because the output is rolled (I31).
+// joins reports whether the last of the plans can join a rewrite group of the plans before it. The
+// argument live is the number of live bytes in that group. A segment that is neither chosen nor
+// small ends a group, because copying it would free nothing. A segment without a sidecar ends a
+// group, too. A chosen segment can start a group whatever its size, because the output is rolled
+// (I31).
 func joins(plans []*plan, live, segmentBytes int64, spanMax time.Duration) bool {
 	last := plans[len(plans)-1]
 	if last.keys == nil || !last.chosen && last.liveBytes > segmentBytes/smallShare {

@@ -249,7 +249,7 @@ func (m *measurer) setDeadlines(plan *plan) {
 }
 
 // blockingSince returns the start of the first pass that found that a record of the segment blocks
-// a tombstone. If this pass is the first one, it returns now.
+// a tombstone. If this pass is the first one, it returns the time now.
 func (p *plan) blockingSince(now time.Time) time.Time {
 	if p.previous != nil && p.previous.BlockingSinceMs != 0 {
 		return time.UnixMilli(p.previous.BlockingSinceMs)

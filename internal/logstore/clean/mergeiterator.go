@@ -42,8 +42,8 @@ func (c *setCursor) advance() {
 }
 
 // within iterates over the records in [from, to), ascending. Before each step it sets ordinal and
-// sinceMs. The ranges must ascend from call to call: records below from are skipped and do not
-// appear again.
+// sinceMs. The ranges must ascend from call to call: a call skips the records below its range, and
+// no later call returns to them.
 func (m *mergeIterator) within(from, to uint32) func(yield func() bool) {
 	return func(yield func() bool) {
 		for {

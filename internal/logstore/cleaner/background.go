@@ -102,7 +102,7 @@ type backgroundJob struct {
 
 // beginBackground notes that the background goroutine now computes a sidecar or an estimate for a
 // log. The returned context ends when the log is closed or no longer compacted (endStale), or when
-// done is called. The caller must call done.
+// the returned function done is called. The caller must call this function.
 func (c *Cleaner) beginBackground(log *logstore.Compaction) (ctx context.Context, done func()) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	c.mu.Lock()
@@ -116,9 +116,10 @@ func (c *Cleaner) beginBackground(log *logstore.Compaction) (ctx context.Context
 	}
 }
 
-// sidecarSlotFor returns the sidecar slot in the form that a pass uses. While a pass waits for it,
-// it releases its worker slot held, because the holder of the sidecar slot may be waiting for a
-// worker slot. held is nil for the background goroutine.
+// sidecarSlotFor returns the sidecar slot in the form that a pass uses. While a pass waits for the
+// sidecar slot, the pass releases its worker slot, because the holder of the sidecar slot may be
+// waiting for a worker slot. The argument held contains the pass's worker slot; it is nil for the
+// background goroutine.
 func (c *Cleaner) sidecarSlotFor(held *heldSlots) logstore.SidecarSlot {
 	return logstore.SidecarSlot{
 		Lock: func(ctx context.Context) error {

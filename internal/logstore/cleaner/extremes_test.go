@@ -16,7 +16,7 @@ import (
 // inputs: keys with equal MD5 sums, huge batches, offsets that do not fit one segment, and batches
 // that decompress to gigabytes.
 
-// wantSuffix runs a script and checks that its output ends with end.
+// wantSuffix runs a script and checks that its output ends with the text end.
 func wantSuffix(t *testing.T, end string, script ...string) {
 	t.Helper()
 	if got := output(t, script...); !strings.HasSuffix(got, end) {

@@ -72,8 +72,8 @@ func (l *ioLimit) wait(ctx context.Context, n int) error {
 	return nil
 }
 
-// take waits for n bytes, which may not exceed the capacity. taken is false if the bucket was
-// replaced while take waited.
+// take waits for n bytes, which may not exceed the capacity. The result taken is false if the
+// bucket was replaced while take waited.
 func (b *bucket) take(ctx context.Context, n int) (taken bool, err error) {
 	reserved := b.ReserveN(time.Now(), n)
 	delay := reserved.Delay()

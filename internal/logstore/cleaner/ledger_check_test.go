@@ -191,8 +191,8 @@ func (l *ledger) checkReads(s *scenario) {
 	}
 }
 
-// checkRead compares one fetch with rest, the batches that a reader from the log start gets at or
-// after that offset.
+// checkRead compares one fetch from an offset with the expected batches. The argument rest lists
+// these: the batches that a reader from the log start gets at or after that offset.
 func (l *ledger) checkRead(s *scenario, offset int64, rest []record.Batch) {
 	got := s.readAt(offset, 1)
 	if len(got) == 0 {

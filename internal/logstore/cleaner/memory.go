@@ -44,8 +44,8 @@ func (c *Cleaner) memoryBytes() (held, limit int64) {
 	return held, c.mu.opts.MemoryBytes
 }
 
-// lockSidecarSlot waits for the sidecar slot. It returns false if done was closed first. The caller
-// holds no worker slot and no lock of a log's sidecars.
+// lockSidecarSlot waits for the sidecar slot. It returns false if the channel done was closed
+// first. The caller holds no worker slot and no lock of a log's sidecars.
 func (c *Cleaner) lockSidecarSlot(done <-chan struct{}) bool {
 	select {
 	case c.sidecarSlot <- struct{}{}:

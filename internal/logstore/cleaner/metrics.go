@@ -21,8 +21,8 @@ func (c *Cleaner) Collector() prometheus.Collector { return collector{c} }
 
 var partitionLabels = []string{"topic", "partition"}
 
-// describe returns the description of a metric that each log has. more contains its labels beside
-// those of the partition.
+// describe returns the description of a metric that each log has. The argument more lists the
+// labels of the metric other than those of the partition.
 func describe(name, help string, more ...string) *prometheus.Desc {
 	return prometheus.NewDesc("heartwood_"+name, help, append(partitionLabels[:2:2], more...), nil)
 }

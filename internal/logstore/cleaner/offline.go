@@ -75,8 +75,8 @@ func CleanOffline(ctx context.Context, log *logstore.Offline,
 	return sum, nil
 }
 
-// missing returns the number of segments of before that are not in now. They were rewritten,
-// because neither appends nor retention run.
+// missing returns the number of segments in the list before that are not in the list now. These
+// segments were rewritten, because neither appends nor retention run.
 func missing(before, now []*segment.Segment) (count int) {
 	present := make(map[*segment.Segment]bool, len(now))
 	for _, s := range now {

@@ -170,8 +170,9 @@ func (c *Cleaner) finish(state *logState, view logView, stats clean.Stats, resul
 	c.awake()
 }
 
-// endPass stores the pass that ends now as the last pass, and marks its request as served. If the
-// pass was aborted, its request is not served and is repeated. The caller holds Cleaner.mu.
+// endPass stores the pass that ends at the time now as the last pass, and marks its request as
+// served. If the pass was aborted, its request is not served and is repeated. The caller holds
+// Cleaner.mu.
 func (s *logState) endPass(now time.Time, stats clean.Stats, result string, err error) {
 	s.last = passReport(s.trigger, s.began, stats)
 	s.last.Ended, s.last.Result = unixSeconds(now), result

@@ -57,8 +57,8 @@ func TestFaultDuringPass(t *testing.T) {
 	}
 }
 
-// passesWithFault runs the passes, and fails a matching call after skip other ones. It reports
-// whether there was such a call.
+// passesWithFault runs the passes, and injects a fault into a matching call, after as many other
+// matching calls as skip says. The result hit reports whether there was such a call.
 func passesWithFault(t *testing.T, fault passFault, skip int) (hit bool, err error) {
 	var disk *vfs.Fault
 	err = runInScenario(t, func(s *scenario) {

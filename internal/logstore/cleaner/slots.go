@@ -161,7 +161,7 @@ func (h *heldSlots) used(ctx context.Context, n int) error {
 	return h.releaseDuring(ctx, func() error { return nil })
 }
 
-// releaseDuring releases a slot, calls wait, and then acquires a slot again.
+// releaseDuring releases a slot, calls the function wait, and then acquires a slot again.
 func (h *heldSlots) releaseDuring(ctx context.Context, wait func() error) error {
 	if h == nil {
 		return wait()

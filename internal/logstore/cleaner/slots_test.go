@@ -160,7 +160,8 @@ func TestLargeLogDoesNotDelaySmallLog(t *testing.T) {
 	})
 }
 
-// until waits for a condition, and fails the test if it does not occur within the limit.
+// until waits for a condition, and fails the test if the condition does not become true within the
+// limit.
 func (f *fixture) until(limit time.Duration, what string, condition func() bool) {
 	f.t.Helper()
 	for began := time.Now(); !condition(); wait(limit / 2000) {

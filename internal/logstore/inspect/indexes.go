@@ -171,9 +171,9 @@ func (x *indexes) add(b batch) error {
 	return nil
 }
 
-// end checks the entries after the last batch. next is the end offset of the segment. The last
-// entry of the time index may be missing in the last segment of a log, and in other segments that
-// are not sealed yet, because Seal writes this entry.
+// end checks the entries after the last batch. The argument next is the end offset of the segment.
+// The last entry of the time index may be missing in the last segment of a log, and in other
+// segments that are not sealed yet, because Seal writes this entry.
 func (x *indexes) end(v *verifier, f file, next int64) error {
 	for x.offsets.has {
 		x.offsets.find(x.offsets.path, x.offsets.position, "position %d is after the last batch",

@@ -67,8 +67,8 @@ func logOf(t testing.TB, batches []batchSpec, aborted ...segment.AbortedTxn) *vf
 	return mem
 }
 
-// wantVerify verifies /p-0. It expects exactly one problem whose text contains want, or no problem
-// if want is "".
+// wantVerify verifies /p-0. It expects exactly one problem that contains the text want, or no
+// problem if this text is empty.
 func wantVerify(t *testing.T, mem *vfs.Mem, want string) {
 	t.Helper()
 	problems, out := verify(t, mem, "/p-0")

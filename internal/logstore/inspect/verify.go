@@ -217,8 +217,8 @@ func (v *verifier) walk(f file, c segmentChecks) (next int64, err error) {
 	}
 }
 
-// checkBatch checks a batch, and compares its offsets with next, the end of the previous batch.
-// valid reports whether the header of the batch can be used.
+// checkBatch checks a batch, and compares its offsets with the argument next, the end of the
+// previous batch. The result valid reports whether the header of the batch can be used.
 func (v *verifier) checkBatch(f file, b batch, next int64) (valid bool) {
 	valid = true
 	switch {

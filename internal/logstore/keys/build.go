@@ -9,11 +9,11 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Build writes the sidecar of a sealed segment from its spool to the file name, durably. The
-// argument want is the identity of the segment; its digest may be 0. If the spool was not built
-// from this segment, Build fails with ErrMismatch; the caller then scans the segment. After an
-// error there is no sidecar, with one exception: if syncing the directory failed, the sidecar may
-// exist, and is then complete.
+// Build writes the sidecar of a sealed segment from its spool to the file with the given name,
+// durably. The argument want is the identity of the segment; its digest may be 0. If the spool was
+// not built from this segment, Build fails with ErrMismatch; the caller then scans the segment.
+// After an error there is no sidecar, with one exception: if syncing the directory failed, the
+// sidecar may exist, and is then complete.
 //
 // The caller discards the spool. Building twice from the same spool writes the same bytes.
 func Build(ctx context.Context, fsys vfs.FS, spool *Spool, want Identity, name string,
@@ -49,7 +49,7 @@ func (b *build) stats() BuildStats {
 		WrittenBytes: b.meter.written + b.spool.size}
 }
 
-// checkSpool checks that the spool was built from the segment that want identifies.
+// checkSpool checks that the spool was built from the segment with the identity want.
 func (b *build) checkSpool(want Identity) error {
 	if err := b.spool.Err(); err != nil {
 		return err
@@ -211,8 +211,8 @@ func (w *entryWriter) add(e packed) error {
 	return w.pages.write(e.append(w.raw[:0]))
 }
 
-// endBucket ends the current bucket and begins all following buckets up to and including bucket
-// until.
+// endBucket ends the current bucket and begins all following buckets up to and including the one
+// with the number until.
 func (w *entryWriter) endBucket(until int) error {
 	if err := w.pages.end(); err != nil {
 		return err

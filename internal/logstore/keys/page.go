@@ -138,8 +138,8 @@ func checkPage(page []byte, digest uint64, of section, position int64) ([]byte, 
 	return payload, nil
 }
 
-// readFull reads len(part) bytes at a position of the file. A file that ends before is corrupt,
-// because its size does not match its header.
+// readFull reads len(part) bytes at a position of the file. A file that ends before the last of
+// these bytes is corrupt, because its size does not match its header.
 func readFull(file io.ReaderAt, part []byte, at int64, read func(n int) error) error {
 	if read != nil {
 		if err := read(len(part)); err != nil {

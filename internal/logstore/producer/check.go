@@ -128,7 +128,8 @@ func (s *State) CheckMarker(end EndTxn) error {
 	return nil
 }
 
-// nextSequence returns the sequence number after last. Sequence numbers wrap from 2^31-1 to 0.
+// nextSequence returns the sequence number that follows the number last. Sequence numbers wrap from
+// 2^31-1 to 0.
 func nextSequence(last int32) int32 {
 	if last == math.MaxInt32 {
 		return 0

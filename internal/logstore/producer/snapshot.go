@@ -199,8 +199,8 @@ func decodeEntry(content []byte) (id int64, e *entry) {
 	return int64(be.Uint64(content)), e
 }
 
-// sequenceBefore returns the sequence number that is delta before last. Below 0 it continues at
-// 2^31-1.
+// sequenceBefore returns the sequence number that precedes the number last by delta. The number
+// before 0 is 2^31-1.
 func sequenceBefore(last, delta int32) int32 {
 	if delta <= last {
 		return last - delta
