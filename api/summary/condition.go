@@ -99,7 +99,7 @@ func share(reason string, count map[string]int, partitions int) string {
 		}
 	}
 	if missing := partitions - reported; missing > 0 {
-		words = append(words, fmt.Sprintf("no report from %d", missing))
+		words = append(words, fmt.Sprintf("partitions without a report: %d", missing))
 	}
 	return strings.Join(words, "; ")
 }

@@ -26,7 +26,7 @@ func TestConditionHasTheReasonOfHighestPrecedence(t *testing.T) {
 		{nil, metav1.ConditionUnknown, v1alpha1.ReasonUnknown,
 			"No leader of this topic reported; 1 of 2 brokers responded."},
 		{[]*report.Compaction{row("UpToDate")}, metav1.ConditionFalse, v1alpha1.ReasonUpToDate,
-			"The log is clean (1 of 3 partitions; no report from 2)."},
+			"The log is clean (1 of 3 partitions; partitions without a report: 2)."},
 		{
 			[]*report.Compaction{row("UpToDate"), row("Cleaning"), row("Cleaning")},
 			metav1.ConditionTrue, v1alpha1.ReasonCleaning,
@@ -36,7 +36,7 @@ func TestConditionHasTheReasonOfHighestPrecedence(t *testing.T) {
 			[]*report.Compaction{row("Cleaning"),
 				{Reason: "Quarantined", LastError: "read 00.log: input/output error"}},
 			metav1.ConditionFalse, v1alpha1.ReasonQuarantined,
-			"The last cleaning pass failed and is retried with backoff (1 of 3 partitions; 1 Cleaning; no report from 1): " +
+			"The last cleaning pass failed and is retried with backoff (1 of 3 partitions; 1 Cleaning; partitions without a report: 1): " +
 				"partition 1 on broker 0: read 00.log: input/output error",
 		},
 		{

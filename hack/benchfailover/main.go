@@ -59,14 +59,14 @@ func main() {
 	flag.StringVar(&b.address, "brokers", "127.0.0.1:9092", "comma-separated addresses of the brokers")
 	flag.StringVar(&b.topic, "topic", "failover", "topic to write to")
 	flag.StringVar(&b.output, "output", "",
-		"file with the standard output of heartwood dev --processes")
+		"file to read; it contains the standard output of heartwood dev --processes")
 	flag.IntVar(&b.partitions, "partitions", 1000, "partitions of the topic")
 	flag.IntVar(&b.loaded, "loaded", 30,
 		"number of partitions with a steady load, starting at partition 0")
 	faults := flag.String("faults", "kill,term",
 		"faults to inject, in this order: kill, term, turns (consecutive kills, 10 s apart),\n"+
 			"or steady (no fault, for 10 s)")
-	flag.IntVar(&b.kills, "kills", 3, "number of consecutive kills of the fault \"turns\" (see -faults)")
+	flag.IntVar(&b.kills, "kills", 3, "number of brokers that fault \"turns\" kills, one after the other")
 	flag.BoolVar(&b.alone, "alone", false,
 		"use a client for each loaded partition; in a shared client a response waits for the\n"+
 			"slowest partition of its request")

@@ -140,7 +140,7 @@ func (c *cleanNow) save() bool {
 	case begins:
 		c.logger.Warn("failed to write completed clean-now requests", "error", err)
 	case ends:
-		c.logger.Info("writes of completed clean-now requests succeed again", "failed", failed)
+		c.logger.Info("writes of the file of completed clean-now requests succeed again", "failed", failed)
 	}
 	return err == nil
 }

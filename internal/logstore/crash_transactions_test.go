@@ -92,12 +92,12 @@ func (t transactions) lastStable(start, highWatermark int64,
 }
 
 // mayBeUnknown reports whether a log may have lost a transaction with the given first offset and
-// marker offset. A log may lose a transaction if its batches were deleted on a full disk, or if a
-// pass has removed its marker. The log may also lose the transaction if a pass has removed the
-// first batches of the transaction when the marker was replicated. A pass uses the high watermark
-// of its beginning, even if a crash later reverts the high watermark. If the crash also loses the
-// producer snapshots, the log no longer knows where such a transaction began. Its outcome is
-// decided nevertheless.
+// marker offset. There are three cases:
+//   - Its batches were deleted on a full disk.
+//   - A pass has removed its marker.
+//   - A pass has removed its first batches, because its marker was below the high watermark at the
+//     start of the pass. Then a crash lowered the high watermark and lost the producer snapshots,
+//     so the log no longer knows where the transaction began.
 func (p *partitionModel) mayBeUnknown(first, last int64) bool {
 	return first < p.forgotten || last < p.cleanable || first < p.cleanable && last < p.replicatedTo
 }

@@ -33,8 +33,9 @@ func (p *partition) requireSingleSource(r *role) error {
 	if !r.mayFollow() || !p.log.Settings().Compact || !otherSource && !lost {
 		return nil
 	}
-	// The image's ISR contains this broker in an earlier epoch. If it fetched now, the leader could
-	// keep it in the ISR because of this log, and the log could no longer be discarded.
+	// The image's ISR contains this broker in an earlier epoch. A fetch now could make the leader
+	// keep this broker in the ISR. This log would then count as complete and could not be discarded
+	// any more, although it is not.
 	if r.inISR {
 		r.refusal = errMembershipUndecided
 		return nil

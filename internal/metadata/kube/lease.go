@@ -45,7 +45,8 @@ type keeper struct {
 	holder  string // the holder identity of this incarnation
 	logger  *slog.Logger
 
-	// Only acquire, and after it the goroutine that runs keep, use written and leaving.
+	// The next two fields are not locked: method acquire uses them first, and after its return only
+	// the goroutine that runs method keep.
 	written *coordinationv1.Lease // the Lease as last written or read
 	leaving bool                  // every write announces the controlled shutdown
 
