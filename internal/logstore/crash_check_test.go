@@ -81,7 +81,7 @@ func (w *workload) checkLog(p *partitionModel, log *Log) {
 	switch {
 	case end < p.synced:
 		w.failf("%s ends at %d, and %d was synced", p.id, end, p.synced)
-	case end > p.end() || !p.boundary(end):
+	case end > p.end() || !p.boundary(end) && !p.emptied(start, end):
 		w.failf("%s ends at %d, which is not the end of a batch up to %d", p.id, end, p.end())
 	case start < p.start || start > max(p.startMax, p.start):
 		w.failf("log start of %s is %d, not in [%d, %d]", p.id, start, p.start, p.startMax)
@@ -128,8 +128,10 @@ func (w *workload) checkEpochs(p *partitionModel, log *Log, read []modelRecord) 
 // after a crash.
 func (w *workload) adopt(p *partitionModel, log *Log) {
 	end := log.LogEnd()
-	p.batches = slices.DeleteFunc(slices.Clone(p.batches),
-		func(b appended) bool { return b.base >= end })
+	if p.emptied(log.LogStart(), end) && !p.boundary(end) {
+		p.outdated = end
+	}
+	p.batches = p.upTo(end).batches
 	if len(p.batches) == 0 {
 		p.first = end
 	}

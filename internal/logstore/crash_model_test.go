@@ -57,6 +57,9 @@ type partitionModel struct {
 	// forgotten is the offset below which batches were deleted while the disk was full. A producer
 	// whose batches are all below it may be unknown to the log.
 	forgotten int64
+	// outdated is the offset at which the log began again after a crash that emptied it. The log
+	// may know only earlier batches of a producer whose last batch is below it.
+	outdated int64
 }
 
 // appended is a batch as its producer sent it, with the offset and the leader epoch that the log
@@ -72,6 +75,13 @@ type appended struct {
 }
 
 func (a appended) last() int64 { return a.base + max(int64(len(a.sent.Keys)), 1) - 1 }
+
+// inNextEpoch returns the batch with the next producer epoch and sequence number 0.
+func (a appended) inNextEpoch() appended {
+	a.sent.Epoch, a.sent.Sequence = a.sent.Epoch+1, 0
+	a.wire = a.sent.Bytes(failTB{})
+	return a
+}
 
 // none is the value of an offset that is not set.
 const none = -1
@@ -95,14 +105,14 @@ func (p *partitionModel) reset(offset int64) {
 	p.filled = nil
 	p.synced, p.cleanable, p.start, p.startMax = offset, offset, offset, offset
 	p.highWatermark, p.highWatermarkMax = offset, offset
-	p.replicatedTo, p.forgotten = 0, 0
+	p.replicatedTo, p.forgotten, p.outdated = 0, 0, 0
 }
 
 // upTo returns the model of the same partition if the log ends at an offset.
 func (p *partitionModel) upTo(end int64) *partitionModel {
 	c := p.clone()
 	c.batches = slices.DeleteFunc(slices.Clone(p.batches),
-		func(b appended) bool { return b.base >= end })
+		func(b appended) bool { return b.last() >= end })
 	return c
 }
 
@@ -136,6 +146,13 @@ func (p *partitionModel) boundary(end int64) bool {
 	return end == p.first || end == p.truncatedTo ||
 		slices.ContainsFunc(p.filled, func(f filledGap) bool { return f.to == end }) ||
 		slices.ContainsFunc(p.batches, func(b appended) bool { return b.last()+1 == end })
+}
+
+// emptied reports whether a log with the given start and end has lost all records in a crash,
+// because they were deleted up to its start while the disk was full: such a deletion does not wait
+// until the records above are synced. The start may be within a batch.
+func (p *partitionModel) emptied(start, end int64) bool {
+	return start == end && end <= p.forgotten
 }
 
 // latest returns, for each producer, its last batch below an offset, if no marker with a later

@@ -50,8 +50,11 @@ const (
 //     batch of the producer in the log was a marker (workload.transact);
 //   - 3000517: the log ended after an empty batch that an earlier truncation had appended
 //     (partitionModel.filled);
-//   - 11000125: a truncation removed such a batch as a whole.
-var knownCrashSeeds = []uint64{10356817682516520659, 3000517, 3000962, 11000125, 13000475, 13000584}
+//   - 11000125: a truncation removed such a batch as a whole;
+//   - 10356817682516520330: records were deleted while the disk was full, and a crash lost all
+//     records above (partitionModel.emptied).
+var knownCrashSeeds = []uint64{10356817682516520659, 3000517, 3000962, 11000125, 13000475, 13000584,
+	10356817682516520330}
 
 // The test applies random operations to a store with several partitions, and simulates a power
 // failure at random moments. After each power failure it opens the store on the disk that is left,

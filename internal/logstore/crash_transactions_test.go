@@ -121,11 +121,9 @@ func (w *workload) transact(p *partitionModel, log *Log) {
 	}
 	a.wire = a.sent.Bytes(failTB{})
 	err := w.tryPut(p, log, a)
-	if errors.Is(err, ErrOutOfOrderSequence) && ok && before.base < p.forgotten &&
-		before.base < known.seen[id] {
-		a.sent.Epoch, a.sent.Sequence = a.sent.Epoch+1, 0
-		a.wire = a.sent.Bytes(failTB{})
-		err = w.tryPut(p, log, a)
+	if errors.Is(err, ErrOutOfOrderSequence) && ok && (before.base < p.outdated ||
+		before.base < p.forgotten && before.base < known.seen[id]) {
+		err = w.tryPut(p, log, a.inNextEpoch())
 	}
 	w.done(err, "append to a transaction")
 }

@@ -174,8 +174,18 @@ func (w *workload) append(p *partitionModel, log *Log) {
 	}
 }
 
-// appendOne appends a batch of a few records at the log end.
-func (w *workload) appendOne(p *partitionModel, log *Log) { w.put(p, log, w.data(p)) }
+// appendOne appends a batch of a few records at the log end. If the log has lost the last batch of
+// the producer (partitionModel.outdated), it may reject the batch. The workload then does what a
+// client does (KIP-360): it increases the epoch and starts at sequence 0.
+func (w *workload) appendOne(p *partitionModel, log *Log) {
+	a := w.data(p)
+	before, ok := p.latest(p.end())[a.sent.Producer]
+	err := w.tryPut(p, log, a)
+	if errors.Is(err, ErrOutOfOrderSequence) && ok && before.base < p.outdated {
+		err = w.tryPut(p, log, a.inNextEpoch())
+	}
+	w.done(err, "append")
+}
 
 // data returns a random batch for the log end. Most batches are of an idempotent producer, which
 // sometimes begins a new epoch.
