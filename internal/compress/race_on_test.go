@@ -1,0 +1,6 @@
+//go:build race
+
+package compress
+
+// raceDetector is set if the race detector is on: sync.Pool then drops items at random.
+const raceDetector = true
