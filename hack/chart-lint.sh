@@ -20,7 +20,7 @@ helm lint --strict --quiet "$chart"
 base=ClusterRole,ConfigMap,Deployment,Role,RoleBinding,Service,ServiceAccount
 policy=ValidatingAdmissionPolicy,ValidatingAdmissionPolicyBinding
 render "$base,ClusterRoleBinding,CustomResourceDefinition,$policy"
-render "$base" --set 'namespaces={one,two}' --set crds.install=false --set logLevel=debug \
+render "$base" --set 'namespaces={one,two}' --set crds.install=false --set logLevel=debug --set pprof=true \
   --set priorityClassName=high --set 'imagePullSecrets[0].name=pull' \
   --set image.digest="sha256:$(printf '0%.0s' {1..64})"
 render "$base,ClusterRoleBinding,CustomResourceDefinition,$policy,PodMonitor,PrometheusRule" \

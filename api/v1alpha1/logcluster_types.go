@@ -97,6 +97,12 @@ type LogClusterSpec struct {
 	// POLICY_VIOLATION. Default ReadWrite.
 	// +optional
 	AdminAPI AdminAPI `json:"adminApi,omitempty"`
+
+	// Pprof serves CPU, heap and other profiles under /debug/pprof on the HTTP port of each broker,
+	// which has no authentication. A change restarts the brokers, one after the other. Default
+	// false.
+	// +optional
+	Pprof bool `json:"pprof,omitempty"`
 }
 
 // AdminAPI is what Kafka's admin requests may do.

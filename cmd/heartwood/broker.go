@@ -29,6 +29,7 @@ type brokerFlags struct {
 	podName, podUID, podIP     string
 	dataDir, listen, advertise string
 	http                       string
+	pprof                      bool
 }
 
 // brokerCommand validates all flags before it opens a file or a connection, so that an invalid flag
@@ -59,6 +60,8 @@ Its node id is the number at the end of the pod's name.`,
 		"`HOST:PORT` at which clients reach this broker")
 	flags.Var(address(&f.http, ":9644"), "http",
 		"`HOST:PORT` of metrics, health and /api/v1/partitions")
+	flags.BoolVar(&f.pprof, "pprof", false,
+		"serve profiles under /debug/pprof on the port of --http")
 	level := addLogLevel(cmd, slog.LevelInfo)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := required(cmd, "cluster", "namespace", "pod-name", "advertise"); err != nil {
@@ -111,7 +114,7 @@ func runBroker(ctx context.Context, nodeID int32, f brokerFlags, logger *slog.Lo
 	var started atomic.Pointer[broker.Broker]
 	// Start HTTP first: the startup probe must be answered while the broker recovers its logs.
 	return runWithHTTP(ctx, func(ctx context.Context) error {
-		return serveHTTP(ctx, f.http, brokerHTTP(&started, registry, store.Detail))
+		return serveHTTP(ctx, f.http, brokerHTTP(&started, registry, store.Detail, f.pprof))
 	}, func(ctx context.Context) error {
 		b, err := broker.New(opts)
 		if err != nil {
@@ -142,7 +145,7 @@ var errRecovering = errors.New("recovering logs")
 // once. Before that, the handler reports that the broker is alive but not ready, and that it has no
 // partitions.
 func brokerHTTP(started *atomic.Pointer[broker.Broker], gatherer prometheus.Gatherer,
-	detail func() string) http.Handler {
+	detail func() string, pprof bool) http.Handler {
 	brokers := func() broker.Brokers {
 		if b := started.Load(); b != nil {
 			return broker.Brokers{b}
@@ -156,7 +159,7 @@ func brokerHTTP(started *atomic.Pointer[broker.Broker], gatherer prometheus.Gath
 		return errRecovering
 	}
 	options := broker.HTTPOf(gatherer, ready, brokers)
-	options.Detail = detail
+	options.Detail, options.Pprof = detail, pprof
 	return broker.NewHTTP(options)
 }
 

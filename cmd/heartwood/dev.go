@@ -38,6 +38,8 @@ Ctrl-C shuts the cluster down gracefully; the data stays in --data-dir.`,
 		"Kafka `HOST:PORT` of broker 0; broker i listens on PORT+i")
 	flags.StringVar(&opts.HTTP, "http", "127.0.0.1:9644",
 		"`HOST:PORT` of metrics, health and /api/v1/partitions")
+	flags.BoolVar(&opts.Pprof, "pprof", false,
+		"serve profiles under /debug/pprof on the port of --http, which must be a loopback address")
 	flags.StringVar(&opts.DataDir, "data-dir", "heartwood-data",
 		"`DIR` of the logs and the cluster's metadata")
 	flags.StringSliceVar(&opts.Racks, "racks", nil,

@@ -22,6 +22,7 @@ func devBrokerCommand() *cobra.Command {
 	flags.StringVar(&opts.DataDir, "data-dir", "", "`DIR` of the logs")
 	flags.StringVar(&opts.Rack, "rack", "", "`NAME` of the rack")
 	flags.StringVar(&opts.HTTP, "http", "", "`HOST:PORT` of metrics and health")
+	flags.BoolVar(&opts.Pprof, "pprof", false, "serve profiles on the port of --http")
 	level := addLogLevel(cmd, slog.LevelWarn)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		opts.Logger = level.textLogger(cmd.ErrOrStderr())

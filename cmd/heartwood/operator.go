@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"strings"
 
@@ -17,6 +18,7 @@ import (
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/controllers"
+	"heartwood.dev/heartwood/internal/broker"
 	"heartwood.dev/heartwood/internal/metadata/kube"
 	"heartwood.dev/heartwood/internal/operator/render"
 	"heartwood.dev/heartwood/internal/version"
@@ -26,7 +28,7 @@ import (
 type operatorFlags struct {
 	image, metrics, health string
 	namespaces             []string
-	electLeader            bool
+	electLeader, pprof     bool
 	identity               string
 }
 
@@ -45,6 +47,8 @@ func operatorCommand() *cobra.Command {
 		"`IMAGE` of brokers of a LogCluster without spec.image; usually the operator's own image")
 	flags.Var(address(&f.metrics, ":8080"), "metrics", "`HOST:PORT` of the operator's metrics")
 	flags.Var(address(&f.health, ":8081"), "health", "`HOST:PORT` of /healthz and /readyz")
+	flags.BoolVar(&f.pprof, "pprof", false,
+		"serve profiles under /debug/pprof on the port of --metrics")
 	flags.StringSliceVar(&f.namespaces, "namespaces", nil,
 		"`NAMESPACES` to watch (default: all)")
 	flags.BoolVar(&f.electLeader, "leader-elect", true,
@@ -68,6 +72,15 @@ func operatorCommand() *cobra.Command {
 		return manager.Start(cmd.Context())
 	}
 	return cmd
+}
+
+// metricsOptions returns the options of the metrics server.
+func (f operatorFlags) metricsOptions() metricsserver.Options {
+	options := metricsserver.Options{BindAddress: f.metrics}
+	if f.pprof {
+		options.ExtraHandlers = map[string]http.Handler{broker.PprofPath: broker.NewPprof()}
+	}
+	return options
 }
 
 // newManager returns a manager with all controllers; the caller starts the manager. The manager
@@ -99,7 +112,7 @@ func newManager(f operatorFlags) (ctrl.Manager, error) {
 			// an update omits them, the API server keeps the stored ones.
 			DefaultTransform: cache.TransformStripManagedFields(),
 		},
-		Metrics:                       metricsserver.Options{BindAddress: f.metrics},
+		Metrics:                       f.metricsOptions(),
 		HealthProbeBindAddress:        f.health,
 		LeaderElection:                f.electLeader,
 		LeaderElectionID:              controllers.OperatorLease,

@@ -29,6 +29,7 @@ type HTTPOptions struct {
 	Topics     func() summary.Topics
 	// CleanNow is Brokers.CleanNow.
 	CleanNow func(topic string, partitions []int32) (report.CleanRequests, error)
+	Pprof    bool // serve profiles (NewPprof)
 }
 
 // HTTPOf returns the options for the brokers that brokers returns: an empty list while they start.
@@ -76,6 +77,9 @@ func NewHTTP(opts HTTPOptions) http.Handler {
 		func(w http.ResponseWriter, r *http.Request) {
 			cleanNowHTTP(w, r, opts.CleanNow)
 		})
+	if opts.Pprof {
+		mux.Handle(PprofPath, NewPprof())
+	}
 	// This catch-all also matches known paths with another method, which the mux would answer with
 	// 405 in plain text.
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

@@ -25,6 +25,7 @@ type ChildOptions struct {
 	DataDir   string
 	Rack      string
 	HTTP      string // "": the process serves no HTTP
+	Pprof     bool   // serve profiles on the HTTP port
 	Logger    *slog.Logger
 }
 
@@ -56,25 +57,23 @@ func RunChild(ctx context.Context, opts ChildOptions) error {
 		return b.Run(ctx)
 	})
 	if opts.HTTP != "" {
-		group.Go(func() error { return serveChild(running, opts.HTTP, b, registry) })
+		group.Go(func() error { return serveChild(running, opts, b, registry) })
 	}
 	return group.Wait()
 }
 
 // serveChild serves HTTP for a broker until ctx ends.
-func serveChild(ctx context.Context, address string, b *broker.Broker,
+func serveChild(ctx context.Context, opts ChildOptions, b *broker.Broker,
 	registry prometheus.Gatherer) error {
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", address)
+	listener, err := config.Listen(ctx, "tcp", opts.HTTP)
 	if err != nil {
 		return fmt.Errorf("listen for http: %w", err)
 	}
 	all := broker.Brokers{b}
-	server := &http.Server{
-		Handler: broker.NewHTTP(broker.HTTPOf(registry, b.Ready,
-			func() broker.Brokers { return all })),
-		ReadHeaderTimeout: headerTimeout,
-	}
+	options := broker.HTTPOf(registry, b.Ready, func() broker.Brokers { return all })
+	options.Pprof = opts.Pprof
+	server := &http.Server{Handler: broker.NewHTTP(options), ReadHeaderTimeout: headerTimeout}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

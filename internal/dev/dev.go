@@ -45,6 +45,11 @@ func Run(ctx context.Context, opts Options) (err error) {
 	if c.http, err = parseAddress("http", opts.HTTP); err != nil {
 		return err
 	}
+	if opts.Pprof && !c.http.loopback() {
+		// The HTTP port has no authentication.
+		return usage(fmt.Errorf("--pprof with --http %s: profiles are served on a loopback address "+
+			"only, such as 127.0.0.1:9644", c.http))
+	}
 	if opts.Brokers < 0 {
 		return usage(fmt.Errorf("--brokers %d: want at least 1", opts.Brokers))
 	}
@@ -160,7 +165,9 @@ func (c *cluster) run(ctx context.Context) error {
 	if err != nil {
 		return listenFault("http", err)
 	}
-	handler := broker.NewHTTP(broker.HTTPOf(registry, c.ready, c.all))
+	options := broker.HTTPOf(registry, c.ready, c.all)
+	options.Pprof = c.opts.Pprof
+	handler := broker.NewHTTP(options)
 	if c.opts.Processes {
 		handler = c.redirectAPI(handler)
 	}

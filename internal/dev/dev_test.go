@@ -150,6 +150,11 @@ func TestInvalidFlagsAndManifests(t *testing.T) {
 			"address already in use; choose another --http"},
 		"address of another host": {func(o *Options) { o.Listen = "192.0.2.1:9092" },
 			"choose another --listen"},
+		"profiles for other hosts": {func(o *Options) { o.HTTP, o.Pprof = ":0", true },
+			"--pprof with --http :0: profiles are served on a loopback address only"},
+		"profiles by an unresolved name": {
+			func(o *Options) { o.HTTP, o.Pprof = "profiles.example:9644", true },
+			"profiles are served on a loopback address only"},
 		"brokers below zero": {func(o *Options) { o.Brokers = -1 },
 			"--brokers -1: want at least 1"},
 		"manifest missing": {func(o *Options) { o.Manifests = []string{"no/such.yaml"} },

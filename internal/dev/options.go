@@ -33,6 +33,7 @@ type Options struct {
 	// HTTP is the host:port of metrics, health and API, default 127.0.0.1:9644; port 0: any free
 	// port.
 	HTTP    string
+	Pprof   bool         // serve profiles on the HTTP port, which must be on a loopback address
 	DataDir string       // default heartwood-data
 	Racks   []string     // broker i is in Racks[i % len(Racks)]
 	Out     io.Writer    // for one line per topic, and the ready line; default: discards them
@@ -95,6 +96,13 @@ func (a address) String() string { return net.JoinHostPort(a.host, strconv.Itoa(
 func (a address) anyHost() bool {
 	ip, err := netip.ParseAddr(a.host)
 	return a.host == "" || err == nil && ip.IsUnspecified()
+}
+
+// loopback reports whether the address is on the loopback interface. The only host name that counts
+// as loopback is localhost, because parseAddress resolves no host.
+func (a address) loopback() bool {
+	ip, err := netip.ParseAddr(a.host)
+	return a.host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // forBrokers checks that n brokers can listen on the address.

@@ -175,7 +175,7 @@ func (p *process) command(socket *os.File) (*exec.Cmd, error) {
 	command := exec.CommandContext(context.Background(), binary, "dev-broker", "--node-id",
 		strconv.Itoa(p.id), "--listen", listen, "--advertise", p.advertise,
 		"--data-dir", c.brokerDir(p.id), "--rack", c.opts.rack(p.id), "--http", c.childHTTP(p.id),
-		"--log-level", c.opts.LogLevel)
+		"--pprof="+strconv.FormatBool(c.opts.Pprof), "--log-level", c.opts.LogLevel)
 	command.ExtraFiles = []*os.File{socket}
 	command.Stderr = os.Stderr
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

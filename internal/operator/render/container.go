@@ -62,7 +62,7 @@ func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container
 // does not resolve while DNS is unavailable.
 func arguments(cluster *v1alpha1.LogCluster) []string {
 	port := portKafka(cluster)
-	return []string{
+	arguments := []string{
 		"broker",
 		"--cluster=" + cluster.Name,
 		"--namespace=$(POD_NAMESPACE)",
@@ -75,6 +75,10 @@ func arguments(cluster *v1alpha1.LogCluster) []string {
 			headlessName(cluster.Name), port),
 		fmt.Sprintf("--http=:%d", portHTTP),
 	}
+	if cluster.Spec.Pprof {
+		arguments = append(arguments, "--pprof")
+	}
+	return arguments
 }
 
 // fieldVariable returns an environment variable whose value is a field of the pod.

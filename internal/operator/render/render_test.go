@@ -51,6 +51,7 @@ func full() *v1alpha1.LogCluster {
 			},
 			Listeners: &v1alpha1.Listeners{Port: 19092},
 			RackKey:   "example.com/rack",
+			Pprof:     true,
 		},
 	}
 }
