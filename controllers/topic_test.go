@@ -143,9 +143,9 @@ var _ = Describe("A Topic", func() {
 		cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
 			Spec: v1alpha1.LogClusterSpec{
 				Brokers: 1,
-				TopicDefaults: &v1alpha1.TopicSettings{
+				TopicDefaults: &v1alpha1.TopicDefaults{TopicSettings: v1alpha1.TopicSettings{
 					Compaction: &v1alpha1.Compaction{MaxLag: &metav1.Duration{Duration: 1e9}},
-				},
+				}},
 			}}
 		f.create(cluster)
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) {

@@ -29,6 +29,8 @@ const (
 	ReasonTopicNameTaken = "TopicNameTaken"
 	// ReasonInvalidSettings: the settings contradict the LogCluster's topicDefaults.
 	ReasonInvalidSettings = "InvalidSettings"
+	// ReasonInvalidInitialReplicas: initialReplicas of a new partition cannot be used.
+	ReasonInvalidInitialReplicas = "InvalidInitialReplicas"
 	// ReasonPartitionNameTaken: Partitions of an earlier Topic or of another LogCluster still have
 	// the names that the Topic's Partitions need.
 	ReasonPartitionNameTaken = "PartitionNameTaken"

@@ -84,7 +84,7 @@ type LogClusterSpec struct {
 
 	// TopicDefaults are the defaults of settings that a Topic does not specify.
 	// +optional
-	TopicDefaults *TopicSettings `json:"topicDefaults,omitempty"`
+	TopicDefaults *TopicDefaults `json:"topicDefaults,omitempty"`
 
 	// AutoCreateTopics creates a Topic with the topicDefaults when a client requests metadata of a
 	// topic that does not exist and allows its creation. Default false: a mistyped name is an
@@ -103,6 +103,20 @@ type LogClusterSpec struct {
 	// false.
 	// +optional
 	Pprof bool `json:"pprof,omitempty"`
+}
+
+// TopicDefaults are the defaults of a cluster's Topics.
+type TopicDefaults struct {
+	// Partitions is the number of partitions of a new topic whose Topic or CreateTopics request
+	// does not specify it (num.partitions). It does not apply to internal topics. The number of a
+	// topic is fixed when the topic is created: a change of this default affects later topics only.
+	// Default 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	Partitions *int32 `json:"partitions,omitempty"`
+
+	TopicSettings `json:",inline"`
 }
 
 // AdminAPI is what Kafka's admin requests may do.

@@ -180,12 +180,12 @@ func changes() []TableEntry {
 			"partitions cannot shrink, as records would be lost: keep their number, or make a new Topic",
 		),
 		Entry(
-			"fewer partitions by leaving them out",
+			"no number of partitions",
 			"Topic",
-			"spec: {partitions: 3}",
+			"spec: {partitions: 1}",
 			"spec: {partitions: null}",
 			"spec.partitions",
-			"partitions cannot shrink, as records would be lost: keep their number, or make a new Topic",
+			"partitions cannot be removed, as a topic keeps its number of partitions: write the present number",
 		),
 		Entry(
 			"more partitions of the offsets topic",
@@ -251,6 +251,7 @@ func accepted() []TableEntry {
 		"{segment: {size: 1024, maxAge: 1ms}}", "{segment: {size: 2147483647}}",
 		"{maxMessageSize: 1}",
 		"{topicName: A._-9}", "{topicName: ...}",
+		"{initialReplicas: [{partition: 9999, replicas: [2, 0]}, {partition: 0, replicas: [0]}]}",
 		// As in Kafka, settings that apply only to another cleanup policy are accepted.
 		"{cleanupPolicy: Compact, retention: {time: 24h}}",
 		"{cleanupPolicy: Delete, compaction: {minDirtyPercent: 1}}",

@@ -37,6 +37,7 @@ type Topic struct {
 
 // TopicSpec is the desired state of a Topic.
 //
+// +kubebuilder:validation:XValidation:rule="has(self.partitions) || !has(oldSelf.partitions)",fieldPath=".partitions",message="partitions cannot be removed, as a topic keeps its number of partitions: write the present number"
 // +kubebuilder:validation:XValidation:rule="has(self.topicName) == has(oldSelf.topicName)",message="topicName cannot be set, changed or removed later: make a new Topic"
 // +kubebuilder:validation:XValidation:rule="!has(self.topicName) || !(self.topicName in ['__consumer_offsets', '__transaction_state']) || !has(self.partitions) || !has(oldSelf.partitions) || self.partitions == oldSelf.partitions",fieldPath=".partitions",message="the number of partitions of this topic cannot be changed: it determines the partition of each group, so groups would lose their offsets"
 type TopicSpec struct {
@@ -57,13 +58,22 @@ type TopicSpec struct {
 	TopicName string `json:"topicName,omitempty"`
 
 	// Partitions is the number of partitions. The number can be raised but not lowered; for
-	// internal topics such as __consumer_offsets it cannot be changed. Default 1.
+	// internal topics such as __consumer_offsets it cannot be changed. If it is absent, the operator
+	// sets it once, before it creates the Partitions: to the LogCluster's topicDefaults.partitions,
+	// or 1. For __consumer_offsets it is groups.offsetsTopic.partitions, or 50.
 	// +optional
-	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="partitions cannot shrink, as records would be lost: keep their number, or make a new Topic"
 	Partitions int32 `json:"partitions,omitempty"`
+
+	// InitialReplicas are the replicas of new partitions, for partitions whose replicas the operator
+	// is not to choose (Kafka's manual replica assignment). The operator uses an entry when it
+	// creates the Partition. To move an existing Partition, edit its spec.replicas.
+	// +optional
+	// +kubebuilder:validation:MaxItems=10000
+	// +listType=atomic
+	InitialReplicas []InitialReplicas `json:"initialReplicas,omitempty"`
 
 	TopicSettings `json:",inline"`
 
@@ -72,6 +82,21 @@ type TopicSpec struct {
 	// +optional
 	// +kubebuilder:default=Retain
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
+}
+
+// InitialReplicas are the replicas that a new partition gets.
+type InitialReplicas struct {
+	// Partition is the index of the partition, from 0. Each partition has at most one entry.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=9999
+	Partition int32 `json:"partition"`
+	// Replicas are the ids of the brokers that are to hold the partition, the preferred leader
+	// first. They must be as many as the topic has replicas.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=15
+	// +kubebuilder:validation:items:Minimum=0
+	// +listType=set
+	Replicas []int32 `json:"replicas"`
 }
 
 // TopicStatus is the observed state of a Topic. The operator writes it.

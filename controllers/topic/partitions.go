@@ -47,8 +47,11 @@ func (r *Reconciler) createPartitions(ctx context.Context, s *scope) error {
 }
 
 // missing returns the Partitions to create, ordered by index. A Partition that existed before is
-// created on the same brokers again. New Partitions with adjacent indexes are assigned by one call
-// of placement.Assign. Their replicas are added to s.load, which the next call uses.
+// created on the same brokers again. A new Partition with an entry in spec.initialReplicas gets the
+// replicas of the entry. The entry is in the same version of the Topic as the number of partitions,
+// so the operator cannot place the Partition before it reads the entry. All other new Partitions
+// with adjacent indexes are assigned by one call of placement.Assign. Their replicas are added to
+// s.load, which the next call uses.
 //
 // All brokers of the LogCluster's spec are candidates, even those that are down: an assignment is
 // permanent, so the present state of brokers must not affect it.
@@ -69,6 +72,12 @@ func (s *scope) missing() ([]*v1alpha1.Partition, error) {
 			index++
 			continue
 		}
+		if replicas := s.initial[index]; replicas != nil {
+			created = append(created, s.newPartition(index, replicas))
+			s.addLoad(replicas)
+			index++
+			continue
+		}
 		count := s.unassigned(index)
 		if count == 0 {
 			index++
@@ -80,20 +89,25 @@ func (s *scope) missing() ([]*v1alpha1.Partition, error) {
 		}
 		for _, replicas := range assigned {
 			created = append(created, s.newPartition(index, replicas))
+			s.addLoad(replicas)
 			index++
-			for _, broker := range replicas {
-				s.load[broker]++
-			}
 		}
 	}
 	return created, nil
 }
 
-// unassigned returns the number of consecutive new Partitions from an index on. A Partition is new
-// if it does not exist and never existed.
+// addLoad adds the replicas of a new Partition to s.load.
+func (s *scope) addLoad(replicas []int32) {
+	for _, broker := range replicas {
+		s.load[broker]++
+	}
+}
+
+// unassigned returns the number of consecutive new Partitions from an index on that have no initial
+// replicas. A Partition is new if it does not exist and never existed.
 func (s *scope) unassigned(index int32) (count int32) {
 	for at := index; at < s.topic.Spec.Partitions && s.partitions[at] == nil &&
-		s.placement.replicas[at] == nil; at++ {
+		s.placement.replicas[at] == nil && s.initial[at] == nil; at++ {
 		count++
 	}
 	return count

@@ -23,9 +23,10 @@ import (
 	"heartwood.dev/heartwood/controllers/opmetrics"
 	"heartwood.dev/heartwood/controllers/reports"
 	"heartwood.dev/heartwood/controllers/watch"
+	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// +kubebuilder:rbac:groups=heartwood.dev,resources=topics,verbs=get;list;watch
+// +kubebuilder:rbac:groups=heartwood.dev,resources=topics,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=heartwood.dev,resources=topics/status,verbs=get;patch
 // +kubebuilder:rbac:groups=heartwood.dev,resources=topics/finalizers,verbs=update
 // +kubebuilder:rbac:groups=heartwood.dev,resources=partitions,verbs=get;list;watch;create;patch
@@ -85,6 +86,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 	if scope.refusal != nil {
 		return ctrl.Result{}, nil
 	}
+	if scope.topic.Spec.Partitions == 0 {
+		return ctrl.Result{}, r.setPartitions(ctx, scope)
+	}
 	if err := r.setOwners(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -92,6 +96,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{}, r.reassign(ctx, scope)
+}
+
+// setPartitions writes the number of partitions into a Topic that does not specify it, so that a
+// later change of the default does not affect this Topic (ADR 0217). The write is a
+// compare-and-swap, so that it cannot replace a number that a user has written meanwhile. Its event
+// triggers the reconciliation that creates the Partitions.
+func (r *Reconciler) setPartitions(ctx context.Context, s *scope) error {
+	changed := s.topic.DeepCopy()
+	changed.Spec.Partitions = metadata.NewTopicPartitions(s.topic.KafkaName(), s.cluster)
+	err := r.Patch(ctx, changed,
+		client.MergeFromWithOptions(s.topic, client.MergeFromWithOptimisticLock{}))
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("set the topic's number of partitions: %w", err)
+	}
+	return nil
 }
 
 // forget removes the state of a Topic that does not exist.

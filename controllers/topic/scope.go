@@ -30,6 +30,8 @@ type scope struct {
 	load      map[int32]int
 	racks     map[int32]string // rack of each broker whose Lease contains one
 	placement lastPlacement    // last known placement; contains at least the existing partitions
+	// initial contains the replicas that spec.initialReplicas assigns to new partitions, by index.
+	initial map[int32][]int32
 	// lastStatus contains the last status of each Partition that is to be created again, by index.
 	lastStatus map[int32]v1alpha1.PartitionStatus
 	report     *reports.Cluster // nil before the first round of reports

@@ -67,6 +67,10 @@ func (s *scope) readyCondition(status v1alpha1.TopicStatus) metav1.Condition {
 	if s.refusal != nil {
 		return *s.refusal
 	}
+	if s.topic.Spec.Partitions == 0 {
+		return conditions.NotReady(v1alpha1.ReasonPartitionsNotReady,
+			"The operator is setting spec.partitions to the LogCluster's default.")
+	}
 	if status.ReadyPartitions == s.topic.Spec.Partitions {
 		return conditions.Ready("Every partition has a serving leader.")
 	}

@@ -17,7 +17,7 @@ import (
 func (s *scope) validate() *metav1.Condition {
 	for _, check := range []func() *metav1.Condition{
 		s.deleting, s.clusterNotFound, s.nameTaken, s.invalidSettings, s.notEnoughBrokers,
-		s.partitionNameTaken,
+		s.invalidInitialReplicas, s.partitionNameTaken,
 	} {
 		if refusal := check(); refusal != nil {
 			return refusal
@@ -88,6 +88,24 @@ func (s *scope) notEnoughBrokers() *metav1.Condition {
 		"The Topic requests %d replicas, but LogCluster %s has %d brokers: lower spec.replicas, "+
 			"or raise the LogCluster's spec.brokers.", s.replicas(), s.cluster.Name,
 		s.cluster.Spec.Brokers)
+}
+
+// invalidInitialReplicas refuses a Topic whose spec.initialReplicas cannot be used for a new
+// partition: a CEL rule cannot read the number of brokers from the LogCluster. Entries of existing
+// Partitions are not checked, because brokers may have been removed since they were used.
+func (s *scope) invalidInitialReplicas() *metav1.Condition {
+	var err error
+	s.initial, err = metadata.InitialReplicas(&s.topic.Spec, s.cluster, s.cluster.Spec.Brokers,
+		func(index int32) bool {
+			return index < s.topic.Spec.Partitions && s.partitions[index] == nil &&
+				s.placement.replicas[index] == nil
+		})
+	if err == nil {
+		return nil
+	}
+	return refuse(v1alpha1.ReasonInvalidInitialReplicas,
+		"The Topic cannot create its Partitions: %v. Change the entry of spec.initialReplicas, or "+
+			"remove it, so that the operator chooses the replicas.", err)
 }
 
 // partitionNameTaken refuses the Topic until conflicting Partitions are deleted. If the Topic

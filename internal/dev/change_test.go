@@ -57,6 +57,32 @@ func TestManifestChangesAreApplied(t *testing.T) {
 	}
 }
 
+// TestDefaultNumberOfPartitionsAppliesToNewTopics: a topic whose manifest does not contain the
+// number of partitions keeps the number with which it was created.
+func TestDefaultNumberOfPartitionsAppliesToNewTopics(t *testing.T) {
+	defaults := func(partitions string) string {
+		return logCluster("brokers: 1, topicDefaults: {partitions: " + partitions + "}")
+	}
+	opts := options(t, defaults("3"), topic("a", ""), topic("b", "partitions: 2"))
+	r := start(t, opts)
+	put(t, opts, "all.yaml", defaults("5"), topic("a", ""), topic("b", ""), topic("c", ""))
+	if line := r.line("topic c "); !strings.Contains(line, "partitions=5") {
+		t.Errorf("got line %q, want partitions=5", line)
+	}
+	details, err := r.admin().ListTopics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int{"a": 3, "b": 2} {
+		if got := len(details[name].Partitions); got != want {
+			t.Errorf("%s has %d partitions, want %d", name, got, want)
+		}
+	}
+	put(t, opts, "all.yaml", defaults("5"), topic("a", "partitions: 2"), topic("b", ""),
+		topic("c", ""))
+	r.log.await("partitions cannot shrink, as records would be lost")
+}
+
 // TestInvalidChangeDoesNotAffectOthers: an invalid change of a topic is logged with the API
 // server's message, and the changes of other topics are applied. If a manifest cannot be read, no
 // change is applied.

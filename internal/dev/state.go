@@ -63,6 +63,9 @@ func (s *state) revertInvalidUpdates(store *local.Store) error {
 		if at < 0 {
 			continue
 		}
+		if topic.Spec.Partitions == 0 { // as kubectl apply, which keeps a field that it never set
+			topic.Spec.Partitions = before[at].Spec.Partitions
+		}
 		if err := manifest.CheckUpdate(before[at], topic); err != nil {
 			faults = append(faults, s.located(err))
 			s.topics[i] = before[at]

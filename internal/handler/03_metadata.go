@@ -69,24 +69,20 @@ func (h *Handler) metadata(ctx context.Context, raw *wire.Request,
 
 // autoCreate creates the requested topics that do not exist, with the cluster's defaults, and waits
 // until they can be used. It does nothing if the request does not allow it; requests below version
-// 4 always allow it. A topic that cannot be created is reported as unknown in the response.
+// 4 always allow it. If the cluster does not allow it, it only logs which setting would. A topic
+// that cannot be created is reported as unknown in the response.
 func (h *Handler) autoCreate(ctx context.Context, raw *wire.Request,
 	req *kmsg.MetadataRequest) {
-	img := h.opts.Image()
-	if !img.Policy.AutoCreate || img.Policy.ReadOnly || req.Version >= 4 &&
-		!req.AllowAutoTopicCreation {
+	if req.Version >= 4 && !req.AllowAutoTopicCreation {
 		return
 	}
-	var missing []string
-	for i := range req.Topics {
-		if name := req.Topics[i].Topic; name != nil && req.Topics[i].TopicID == [16]byte{} &&
-			img.Topic(*name) == nil && !metadata.InternalTopic(*name) &&
-			h.authorize(raw, describeTopic, *name) == nil &&
-			h.authorizeCreate(raw, *name) == nil {
-			missing = append(missing, *name)
-		}
-	}
+	img := h.opts.Image()
+	missing := h.creatable(img, raw, req)
 	if len(missing) == 0 {
+		return
+	}
+	if !img.Policy.AutoCreate || img.Policy.ReadOnly {
+		h.logMissing(raw, img.Policy, missing)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, adminWaitMax)
@@ -99,7 +95,7 @@ func (h *Handler) autoCreate(ctx context.Context, raw *wire.Request,
 		// ErrTopicExists: another broker has created the topic
 		case err == nil || errors.Is(err, metadata.ErrTopicExists):
 			created = append(created, name)
-		case !errors.Is(err, metadata.ErrInvalidTopicName):
+		default:
 			h.logger.Warn("failed to create topic requested by a client", "topic", name, "error",
 				err)
 		}
@@ -110,6 +106,21 @@ func (h *Handler) autoCreate(ctx context.Context, raw *wire.Request,
 			return topic == nil || !allLed(img, []metadata.ID{topic.ID})
 		})
 	})
+}
+
+// creatable returns the requested topics that do not exist and that the client may create.
+func (h *Handler) creatable(img *metadata.Image, raw *wire.Request,
+	req *kmsg.MetadataRequest) (names []string) {
+	for i := range req.Topics {
+		name := req.Topics[i].Topic
+		if name != nil && req.Topics[i].TopicID == [16]byte{} && img.Topic(*name) == nil &&
+			!metadata.InternalTopic(*name) && metadata.CheckTopicName(*name) == nil &&
+			h.authorize(raw, describeTopic, *name) == nil &&
+			h.authorizeCreate(raw, *name) == nil {
+			names = append(names, *name)
+		}
+	}
+	return names
 }
 
 // controller returns the broker to which admin clients send requests. Every broker can serve them,

@@ -13,11 +13,11 @@ import (
 
 // CreateTopics (key 19), versions 2-7: creates a Topic resource for each topic.
 //
-//	4  partitions and replicas -1: the cluster's default (KIP-464)
+//	4  clients may send -1 for partitions and replicas: the cluster's default (KIP-464)
 //	5  flexible, settings in the response (KIP-525)
 //	7  topic id (KIP-516)
 //
-// Manual replica assignments are rejected: the operator places replicas.
+// The broker accepts -1 in every version, as Kafka does: kafkajs sends it in version 3.
 
 const (
 	// adminWaitMax limits how long a request may wait for the metadata store, even if the client's
@@ -117,16 +117,9 @@ func adminWait(millis int32) time.Duration {
 // Admin checks the other rules.
 func (h *Handler) createTopic(ctx context.Context, req *kmsg.CreateTopicsRequest,
 	requested *kmsg.CreateTopicsRequestTopic) (*metadata.Topic, error) {
-	switch {
-	case len(requested.ReplicaAssignment) > 0:
-		return nil, fmt.Errorf(
-			"%w: the operator places replicas; give a number of partitions and replicas",
-			errReplicaAssignment,
-		)
-	case requested.NumPartitions == -1 && req.Version < 4:
-		return nil, fmt.Errorf("%w: -1 needs version 4 or above", metadata.ErrInvalidPartitions)
-	case requested.ReplicationFactor == -1 && req.Version < 4:
-		return nil, fmt.Errorf("%w: -1 needs version 4 or above", metadata.ErrInvalidReplication)
+	assignment, err := manualAssignment(requested)
+	if err != nil {
+		return nil, err
 	}
 	properties := make(map[string]string, len(requested.Configs))
 	for _, config := range requested.Configs {
@@ -136,11 +129,54 @@ func (h *Handler) createTopic(ctx context.Context, req *kmsg.CreateTopicsRequest
 		}
 		properties[config.Name] = *config.Value
 	}
-	return h.opts.Admin.CreateTopic(ctx, metadata.NewTopic{
+	topic := metadata.NewTopic{
 		Name: requested.Topic, Partitions: requested.NumPartitions,
 		Replicas:   int32(requested.ReplicationFactor),
 		Properties: properties, Validate: req.ValidateOnly,
-	})
+	}
+	if assignment != nil {
+		topic.Assignment, topic.Partitions = assignment, int32(len(assignment))
+		topic.Replicas = int32(len(assignment[0]))
+	}
+	return h.opts.Admin.CreateTopic(ctx, topic)
+}
+
+// manualAssignment returns the replicas that a request assigns to the partitions of a topic, or nil
+// if it leaves them to the cluster. The partitions may be in any order, but must be consecutive
+// from 0. As in Kafka, numbers of partitions and replicas must not be given as well. Admin checks
+// the replicas.
+func manualAssignment(requested *kmsg.CreateTopicsRequestTopic) ([][]int32, error) {
+	count := len(requested.ReplicaAssignment)
+	switch {
+	case count == 0:
+		return nil, nil
+	case requested.ReplicationFactor != -1:
+		return nil, fmt.Errorf(
+			"%w: with a replica assignment the replication factor must be -1, not %d",
+			errInvalidRequest, requested.ReplicationFactor)
+	case requested.NumPartitions != -1:
+		return nil, fmt.Errorf(
+			"%w: with a replica assignment the number of partitions must be -1, not %d",
+			errInvalidRequest, requested.NumPartitions)
+	}
+	assignment := make([][]int32, count)
+	for _, assigned := range requested.ReplicaAssignment {
+		switch partition := assigned.Partition; {
+		case partition < 0 || int(partition) >= count:
+			return nil, fmt.Errorf("%w: %d partitions are assigned, so partition %d must not be: "+
+				"the partitions must be consecutive from 0", metadata.ErrInvalidAssignment, count,
+				partition)
+		case assignment[partition] != nil:
+			return nil, fmt.Errorf("%w: partition %d is assigned more than once",
+				metadata.ErrInvalidAssignment, partition)
+		case len(assigned.Replicas) == 0:
+			return nil, fmt.Errorf("%w: partition %d has no replicas",
+				metadata.ErrInvalidAssignment, partition)
+		default:
+			assignment[partition] = assigned.Replicas
+		}
+	}
+	return assignment, nil
 }
 
 // describeCreated sets the fields of the created topic with its settings, including defaults

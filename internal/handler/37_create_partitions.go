@@ -15,8 +15,7 @@ import (
 //	2  flexible
 //	3  the error THROTTLING_QUOTA_EXCEEDED, which this broker never returns (KIP-599)
 //
-// Manual replica assignments are rejected, as in CreateTopics; AlterPartitionReassignments can move
-// replicas afterwards.
+// The replicas of the new partitions may be assigned, as in CreateTopics.
 
 // createPartitionsShape describes the fields of the request (shape.go).
 var createPartitionsShape = shape{array(text(), fixed(4), array(plainArray(fixed(4)))), fixed(5)}
@@ -44,15 +43,16 @@ func (h *Handler) createPartitions(ctx context.Context, raw *wire.Request,
 		case duplicates[requested.Topic]:
 			err = fmt.Errorf("%w: topic %q is named more than once", errInvalidRequest,
 				requested.Topic)
-		case requested.Assignment != nil:
-			err = fmt.Errorf(
-				"%w: the operator places replicas; give a number of partitions and move them afterwards",
-				errReplicaAssignment,
-			)
 		default:
-			err = h.opts.Alterer.CreatePartitions(ctx,
-				metadata.NewPartitions{Name: requested.Topic, Count: requested.Count,
-					Validate: req.ValidateOnly})
+			more := metadata.NewPartitions{Name: requested.Topic, Count: requested.Count,
+				Validate: req.ValidateOnly}
+			if requested.Assignment != nil {
+				more.Assignment = make([][]int32, 0, len(requested.Assignment))
+			}
+			for _, assigned := range requested.Assignment {
+				more.Assignment = append(more.Assignment, assigned.Replicas)
+			}
+			err = h.opts.Alterer.CreatePartitions(ctx, more)
 		}
 		if err == nil && !req.ValidateOnly {
 			grown = append(grown, requested)

@@ -23,7 +23,6 @@ var (
 	errUnknownTopicID      = errors.New("unknown topic id")
 	errLeaderNotAvailable  = errors.New("leader not available")
 	errListenerNotFound    = errors.New("leader has no endpoint on this listener")
-	errReplicaAssignment   = errors.New("invalid replica assignment")
 	errMismatchedEndpoint  = errors.New("endpoint type is served by other nodes")
 	errNoCoordinator       = errors.New("transactions are not served")
 	errInternalTopic       = errors.New("topic is written by the brokers only")
@@ -136,7 +135,6 @@ var kafkaErrors = []struct {
 	{errLeaderNotAvailable, kafkaError{5, "LEADER_NOT_AVAILABLE"}},
 	{errListenerNotFound, kafkaError{72, "LISTENER_NOT_FOUND"}},
 	{errNoCoordinator, kafkaError{8, "BROKER_NOT_AVAILABLE"}},
-	{errReplicaAssignment, kafkaError{39, "INVALID_REPLICA_ASSIGNMENT"}},
 	{errMismatchedEndpoint, kafkaError{114, "MISMATCHED_ENDPOINT_TYPE"}},
 	{errUnsupportedEndpoint, kafkaError{115, "UNSUPPORTED_ENDPOINT_TYPE"}},
 	{errTopicAuthorization, kafkaError{29, "TOPIC_AUTHORIZATION_FAILED"}},

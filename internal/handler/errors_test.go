@@ -244,10 +244,6 @@ func TestCreateTopicErrors(t *testing.T) {
 		"setting":    {"t", withConfig("no.such", new("1")), 40},
 		"value":      {"t", withConfig("segment.bytes", new("many")), 40},
 		"null value": {"t", withConfig("segment.bytes", nil), 40},
-		"assignment": {"t", func(r *kmsg.CreateTopicsRequestTopic) {
-			r.NumPartitions, r.ReplicationFactor = -1, -1
-			r.ReplicaAssignment = []kmsg.CreateTopicsRequestTopicReplicaAssignment{{Replicas: []int32{1}}}
-		}, 39},
 	} {
 		if got := b.create(7, c.topic, c.change); got.ErrorCode != c.code ||
 			got.ErrorMessage == nil {

@@ -41,6 +41,8 @@ type Handler struct {
 	opts   Options
 	logger *slog.Logger
 	apis   []api // rows of table, indexed by key; a row without handle is not served
+
+	missing missingTopics
 }
 
 // New returns a Handler.

@@ -45,7 +45,8 @@ type broker struct {
 	lazy     bool
 	policy   metadata.AdminPolicy
 	bounds   metadata.Groups // settings of groups
-	listener string          // listener of requests; "": metadata.DefaultListener
+	cluster  *v1alpha1.LogCluster
+	listener string // listener of requests; "": metadata.DefaultListener
 }
 
 func newBroker(t testing.TB) *broker { return newBrokerOn(t, vfs.NewMem()) }
@@ -126,7 +127,11 @@ func (b *broker) CreateTopic(_ context.Context, t metadata.NewTopic) (*metadata.
 	if b.image.Load().Topic(t.Name) != nil {
 		return nil, metadata.ErrTopicExists
 	}
-	resource, err := metadata.TopicResource(metadata.WithInternalDefaults(t, 1, nil), "test", nil)
+	if err := metadata.CheckAssignment(t.Assignment, 0, int(t.Replicas), b.states()); err != nil {
+		return nil, err
+	}
+	resource, err := metadata.TopicResource(metadata.WithInternalDefaults(t, 1, b.cluster), "test",
+		b.cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -134,17 +139,36 @@ func (b *broker) CreateTopic(_ context.Context, t metadata.NewTopic) (*metadata.
 	if err != nil {
 		return nil, err
 	}
-	for i := range resource.Spec.Partitions {
-		topic.Partitions = append(topic.Partitions,
-			&metadata.Partition{Index: i, Replicas: []int32{self}, Leader: self,
-				ISR: []int32{self}})
-	}
+	topic.Partitions = b.grown(topic, resource)
 	if t.Validate {
 		return topic, nil
 	}
 	topic.ID = metadata.NewID()
 	b.topics = append(b.topics, topic)
 	return topic, b.changed()
+}
+
+// states returns the brokers of the image. Broker 4 exists and is down.
+func (b *broker) states() metadata.Brokers {
+	up := func(id int32) bool { _, ok := b.image.Load().Broker(id); return ok }
+	return metadata.Brokers{Up: up, Exists: func(id int32) bool { return id == 4 || up(id) }}
+}
+
+// grown returns the partitions of a topic and the partitions that a resource adds. These have their
+// initial replicas, else this broker.
+func (b *broker) grown(topic *metadata.Topic, resource *v1alpha1.Topic) []*metadata.Partition {
+	partitions := slices.Clip(topic.Partitions)
+	for i := int32(len(partitions)); i < resource.Spec.Partitions; i++ {
+		added := &metadata.Partition{Index: i, Replicas: []int32{self}, Leader: self,
+			ISR: []int32{self}}
+		for _, initial := range resource.Spec.InitialReplicas {
+			if initial.Partition == i {
+				added.Replicas = initial.Replicas
+			}
+		}
+		partitions = append(partitions, added)
+	}
+	return partitions
 }
 
 // DeleteTopic implements metadata.Admin.
@@ -188,17 +212,13 @@ func (b *broker) AlterTopic(_ context.Context, change metadata.TopicChange) erro
 // CreatePartitions implements metadata.Alterer.
 func (b *broker) CreatePartitions(_ context.Context, more metadata.NewPartitions) error {
 	return b.replace(more.Name, func(topic *metadata.Topic) error {
-		resource := &v1alpha1.Topic{
+		resource, err := metadata.GrownTopic(&v1alpha1.Topic{
 			Spec: v1alpha1.TopicSpec{Partitions: int32(len(topic.Partitions))},
-		}
-		if _, err := metadata.GrownTopic(resource, more.Count); err != nil || more.Validate {
+		}, more, b.cluster, b.states())
+		if err != nil || more.Validate {
 			return err
 		}
-		for i := int32(len(topic.Partitions)); i < more.Count; i++ {
-			topic.Partitions = append(slices.Clip(topic.Partitions),
-				&metadata.Partition{Index: i, Replicas: []int32{self}, Leader: self,
-					ISR: []int32{self}})
-		}
+		topic.Partitions = b.grown(topic, resource)
 		return nil
 	})
 }

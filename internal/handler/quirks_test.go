@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/record"
@@ -400,16 +401,19 @@ func TestQuirk13DescribeConfigs(t *testing.T) {
 	})
 }
 
+// TestQuirk13TopicDefaultsByMinusOne: kafkajs sends -1 in version 3.
 func TestQuirk13TopicDefaultsByMinusOne(t *testing.T) {
-	for version, want := range map[int16]int16{2: 37, 3: 37, 4: 0, 7: 0} {
+	for version := int16(2); version <= 7; version++ {
 		b := newBroker(t)
+		b.cluster = &v1alpha1.LogCluster{Spec: v1alpha1.LogClusterSpec{
+			TopicDefaults: &v1alpha1.TopicDefaults{Partitions: new(int32(6))}}}
 		got := b.create(version, "t",
 			func(req *kmsg.CreateTopicsRequestTopic) {
 				req.NumPartitions,
 					req.ReplicationFactor = -1, -1
 			})
-		if got.ErrorCode != want {
-			t.Errorf("version %d: %+v", version, got)
+		if got.ErrorCode != 0 || len(b.image.Load().Topic("t").Partitions) != 6 {
+			t.Errorf("version %d: %+v, want 6 partitions", version, got)
 		}
 	}
 }

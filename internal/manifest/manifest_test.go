@@ -38,8 +38,9 @@ func TestSamplesAreValid(t *testing.T) {
 		t.Errorf("policies (-want +got):\n%s", diff)
 	}
 	sessions, tickets := set.Topics[1].Spec, set.Topics[2].Spec
-	if sessions.Partitions != 1 || tickets.ReclaimPolicy != v1alpha1.ReclaimRetain {
-		t.Errorf("got %d partitions and reclaim policy %q, want the CRD's defaults",
+	// The number of partitions has no default in the CRD: the LogCluster determines it.
+	if sessions.Partitions != 0 || tickets.ReclaimPolicy != v1alpha1.ReclaimRetain {
+		t.Errorf("got %d partitions and reclaim policy %q, want none and the CRD's default",
 			sessions.Partitions, tickets.ReclaimPolicy)
 	}
 	if tickets.Compaction.TombstoneRetention.Duration != time.Minute ||

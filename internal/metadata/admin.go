@@ -76,14 +76,17 @@ type TopicChange struct {
 
 // NewPartitions is a request to add partitions.
 type NewPartitions struct {
-	Name     string
-	Count    int32 // total number of partitions after the change
-	Validate bool  // check the change without applying it
+	Name  string
+	Count int32 // total number of partitions after the change
+	// Assignment contains the replicas of each added partition, the preferred leader first. If it
+	// is nil, the replicas are chosen by package placement.
+	Assignment [][]int32
+	Validate   bool // check the change without applying it
 }
 
 // Alterer changes topics for Kafka admin clients, by changing their Topic resources. Each method
 // returns when the change is stored; brokers apply it with a later image. The errors wrap
-// ErrTopicNotFound, ErrPolicy, ErrInvalidSettings or ErrInvalidPartitions.
+// ErrTopicNotFound, ErrPolicy, ErrInvalidSettings, ErrInvalidPartitions or ErrInvalidAssignment.
 type Alterer interface {
 	AlterTopic(ctx context.Context, change TopicChange) error
 	CreatePartitions(ctx context.Context, partitions NewPartitions) error
@@ -181,15 +184,7 @@ func CheckMove(p *Partition, move Move, known func(id int32) bool) ([]int32, err
 			len(p.destination()),
 		)
 	}
-	for i, id := range target {
-		switch {
-		case slices.Contains(target[:i], id):
-			return nil, errorf(ErrInvalidAssignment, "broker %d is named more than once", id)
-		case !known(id):
-			return nil, errorf(ErrInvalidAssignment, "broker %d does not exist", id)
-		}
-	}
-	return slices.Clone(target), nil
+	return slices.Clone(target), checkReplicas(target, known)
 }
 
 // CheckPreferred returns nil if, according to the image, the preferred leader of a partition can be

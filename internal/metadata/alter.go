@@ -204,11 +204,17 @@ func convert(from, to any) error {
 	return nil
 }
 
-// GrownTopic returns a copy of the Topic resource with count partitions. It fails if count is not
-// above the present number, or above partitionsMax.
-func GrownTopic(topic *v1alpha1.Topic, count int32) (*v1alpha1.Topic, error) {
-	existing := max(1, topic.Spec.Partitions)
+// GrownTopic returns a copy of the Topic resource with more partitions. It fails if the requested
+// number is not above the present one, or above partitionsMax, or if the assignment is invalid. The
+// number and the assignment are written together, because the operator creates the partitions as
+// soon as it reads the number.
+func GrownTopic(topic *v1alpha1.Topic, more NewPartitions, cluster *v1alpha1.LogCluster,
+	brokers Brokers) (*v1alpha1.Topic, error) {
+	existing, count := topic.Spec.Partitions, more.Count
 	switch {
+	case existing == 0:
+		return nil, errorf(ErrTopicNotFound,
+			"the operator has not created the partitions of %q yet", topic.KafkaName())
 	case count <= existing:
 		return nil, errorf(ErrInvalidPartitions,
 			"%d partitions exist and %d are requested: the number can only grow", existing,
@@ -226,5 +232,19 @@ func GrownTopic(topic *v1alpha1.Topic, count int32) (*v1alpha1.Topic, error) {
 	}
 	grown := topic.DeepCopy()
 	grown.Spec.Partitions = count
-	return grown, nil
+	if more.Assignment == nil {
+		return grown, nil
+	}
+	if added := int(count - existing); len(more.Assignment) != added {
+		return nil, errorf(ErrInvalidAssignment,
+			"%d partitions are to be added, and %d assignments are given", added,
+			len(more.Assignment))
+	}
+	// Entries of partitions that exist in the spec are kept: the operator may not have created them
+	// yet.
+	grown.Spec.InitialReplicas = append(slices.DeleteFunc(grown.Spec.InitialReplicas,
+		func(r v1alpha1.InitialReplicas) bool { return r.Partition >= existing }),
+		initialReplicas(more.Assignment, existing)...)
+	return grown, CheckAssignment(more.Assignment, int(existing),
+		Replicas(topic.Spec.TopicSettings, cluster), brokers)
 }

@@ -212,7 +212,7 @@ func TestGrownTopic(t *testing.T) {
 	topic := &v1alpha1.Topic{Spec: v1alpha1.TopicSpec{Partitions: 3}}
 	for count, ok := range map[int32]bool{0: false, 2: false, 3: false, 4: true, 10000: true,
 		10001: false} {
-		grown, err := GrownTopic(topic, count)
+		grown, err := GrownTopic(topic, NewPartitions{Count: count}, nil, Brokers{})
 		if (err == nil) != ok || err != nil && !errors.Is(err, ErrInvalidPartitions) || ok &&
 			grown.Spec.Partitions != count {
 			t.Errorf("GrownTopic to %d: error %v, want success %v", count, err, ok)
@@ -229,7 +229,8 @@ func TestGrownTopic(t *testing.T) {
 func TestOffsetsTopicCannotGrow(t *testing.T) {
 	topic := &v1alpha1.Topic{Spec: v1alpha1.TopicSpec{TopicName: "__consumer_offsets",
 		Partitions: 50}}
-	if _, err := GrownTopic(topic, 60); !errors.Is(err, ErrInvalidPartitions) {
+	if _, err := GrownTopic(topic, NewPartitions{Count: 60}, nil,
+		Brokers{}); !errors.Is(err, ErrInvalidPartitions) {
 		t.Errorf("from 50 to 60 partitions: error %v, want ErrInvalidPartitions", err)
 	}
 }

@@ -57,8 +57,7 @@ func TestCompressionReportsTheEffectiveEncoder(t *testing.T) {
 		{&v1alpha1.Compression{Type: "producer"}, &v1alpha1.Compression{Type: "gzip"},
 			"producer - "},
 	} {
-		cluster := &v1alpha1.LogCluster{}
-		cluster.Spec.TopicDefaults = &v1alpha1.TopicSettings{Compression: tt.cluster}
+		cluster := clusterWith(v1alpha1.TopicSettings{Compression: tt.cluster})
 		settings, err := ResolveSettings(v1alpha1.TopicSettings{Compression: tt.topic}, cluster)
 		if err != nil {
 			t.Fatal(err)

@@ -29,7 +29,8 @@ const partitionsMax = 10000
 
 // TopicResource returns the Topic resource that a Kafka admin client requests, in the cluster named
 // clusterName. Parameter cluster contains the default settings and may be nil. TopicResource checks
-// everything that does not depend on other topics. Its errors are those of Admin.CreateTopic.
+// everything that does not depend on other topics or on brokers. Its errors are those of
+// Admin.CreateTopic.
 func TopicResource(t NewTopic, clusterName string, cluster *v1alpha1.LogCluster) (*v1alpha1.Topic,
 	error) {
 	if err := CheckTopicName(t.Name); err != nil {
@@ -38,14 +39,15 @@ func TopicResource(t NewTopic, clusterName string, cluster *v1alpha1.LogCluster)
 	topic := &v1alpha1.Topic{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Topic"},
 		ObjectMeta: metav1.ObjectMeta{Name: ResourceName(t.Name)},
-		Spec: v1alpha1.TopicSpec{Cluster: clusterName, Partitions: 1,
+		Spec: v1alpha1.TopicSpec{Cluster: clusterName, Partitions: t.Partitions,
 			ReclaimPolicy: v1alpha1.ReclaimDelete},
 	}
+	topic.Spec.InitialReplicas = initialReplicas(t.Assignment, 0)
 	if topic.Name != t.Name {
 		topic.Spec.TopicName = t.Name
 	}
-	if t.Partitions != -1 {
-		topic.Spec.Partitions = t.Partitions
+	if t.Partitions == -1 {
+		topic.Spec.Partitions = NewTopicPartitions(t.Name, cluster)
 	}
 	if topic.Spec.Partitions < 1 || topic.Spec.Partitions > partitionsMax {
 		return nil, fmt.Errorf("%w: %d is not in [1, %d]", ErrInvalidPartitions, t.Partitions,
@@ -74,18 +76,15 @@ func WithInternalDefaults(t NewTopic, brokers int32, cluster *v1alpha1.LogCluste
 	if !InternalTopic(t.Name) {
 		return t
 	}
-	var groups Groups
-	if t.Name == OffsetsTopic {
-		groups = ResolveGroups(cluster)
-	}
 	if t.Partitions == -1 {
-		t.Partitions = cmp.Or(groups.OffsetsPartitions, internalPartitions)
+		t.Partitions = NewTopicPartitions(t.Name, cluster)
 	}
 	if t.Replicas != -1 {
 		return t
 	}
-	if t.Replicas = groups.OffsetsReplicas; t.Replicas == 0 {
-		t.Replicas = max(1, min(internalReplicas, brokers))
+	t.Replicas = max(1, min(internalReplicas, brokers))
+	if t.Name == OffsetsTopic {
+		t.Replicas = cmp.Or(ResolveGroups(cluster).OffsetsReplicas, t.Replicas)
 	}
 	t.Properties = maps.Clone(t.Properties)
 	if t.Properties == nil {

@@ -1,6 +1,7 @@
 package metadata
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -128,6 +129,27 @@ func noneIfZero[T ~int | ~int64](n T) T {
 	return max(0, n)
 }
 
+// NewTopicPartitions returns the number of partitions of a new topic whose resource or request does
+// not specify it. The cluster's default does not apply to internal topics, as in Kafka.
+func NewTopicPartitions(kafkaName string, cluster *v1alpha1.LogCluster) int32 {
+	switch {
+	case kafkaName == OffsetsTopic:
+		return cmp.Or(ResolveGroups(cluster).OffsetsPartitions, internalPartitions)
+	case InternalTopic(kafkaName):
+		return internalPartitions
+	}
+	return DefaultPartitions(cluster)
+}
+
+// DefaultPartitions returns the cluster's default number of partitions (num.partitions). cluster
+// may be nil.
+func DefaultPartitions(cluster *v1alpha1.LogCluster) int32 {
+	if cluster == nil || cluster.Spec.TopicDefaults == nil {
+		return 1
+	}
+	return max(1, atLeastOne(cluster.Spec.TopicDefaults.Partitions))
+}
+
 // Replicas returns the number of replicas of a topic: its own number, else the cluster's default,
 // else 1.
 func Replicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) int {
@@ -172,7 +194,7 @@ func ResolveSettings(topic v1alpha1.TopicSettings,
 	cluster *v1alpha1.LogCluster) (topicconfig.Settings, error) {
 	r := resolver{settings: topicconfig.Default()}
 	if cluster != nil && cluster.Spec.TopicDefaults != nil {
-		r.apply(*cluster.Spec.TopicDefaults, field.NewPath("spec", "topicDefaults"))
+		r.apply(cluster.Spec.TopicDefaults.TopicSettings, field.NewPath("spec", "topicDefaults"))
 	}
 	r.apply(topic, field.NewPath("spec"))
 	if len(r.faults) == 0 {

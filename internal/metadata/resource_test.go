@@ -27,7 +27,8 @@ func settingsOf(t *testing.T, text string) v1alpha1.TopicSettings {
 }
 
 func clusterWith(defaults v1alpha1.TopicSettings) *v1alpha1.LogCluster {
-	return &v1alpha1.LogCluster{Spec: v1alpha1.LogClusterSpec{TopicDefaults: &defaults}}
+	return &v1alpha1.LogCluster{Spec: v1alpha1.LogClusterSpec{
+		TopicDefaults: &v1alpha1.TopicDefaults{TopicSettings: defaults}}}
 }
 
 // everything sets every setting that has a Kafka property, to values other than the defaults.
@@ -371,4 +372,11 @@ func randomSettings(random *rand.Rand) topicconfig.Settings {
 		}
 	}
 	return s
+}
+
+func parseYAML(t *testing.T, text string, into any) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -96,8 +96,11 @@ type Served struct {
 // is Delete.
 type NewTopic struct {
 	Name       string
-	Partitions int32             // -1: the cluster's default
-	Replicas   int32             // -1: the cluster's default
+	Partitions int32 // -1: the cluster's default
+	Replicas   int32 // -1: the cluster's default
+	// Assignment contains the replicas of each partition, the preferred leader first; Partitions
+	// and Replicas must agree with it. If it is nil, the replicas are chosen by package placement.
+	Assignment [][]int32
 	Properties map[string]string // topic settings, by Kafka name
 	Validate   bool              // check the request without creating the topic
 }

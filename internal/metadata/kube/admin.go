@@ -13,7 +13,8 @@ import (
 )
 
 // CreateTopic implements metadata.Admin. It creates a Topic resource. The returned topic has
-// neither replicas nor leaders yet; the operator assigns them.
+// neither replicas nor leaders yet; the operator assigns them, or takes them from
+// spec.initialReplicas.
 func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata.Topic, error) {
 	all, err := s.resources(ctx)
 	if err != nil {
@@ -25,6 +26,10 @@ func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata
 	}
 	if _, exists := all.byKafkaName()[t.Name]; exists {
 		return nil, fmt.Errorf("%w: %q", metadata.ErrTopicExists, t.Name)
+	}
+	if err := metadata.CheckAssignment(t.Assignment, 0, int(t.Replicas),
+		s.brokers(all.cluster)); err != nil {
+		return nil, err
 	}
 	resource, err := metadata.TopicResource(metadata.WithInternalDefaults(t,
 		all.cluster.Spec.Brokers, all.cluster), s.opts.Cluster, all.cluster)
@@ -47,6 +52,21 @@ func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata
 		return nil, createError(t.Name, err)
 	}
 	return newTopic(resource, all.cluster, t.Validate)
+}
+
+// brokers returns the state of the cluster's brokers, for the validation of an assignment.
+func (s *Store) brokers(cluster *v1alpha1.LogCluster) metadata.Brokers {
+	var alive map[int32]metadata.Broker
+	if last := s.alive.Load(); last != nil {
+		alive = *last
+	}
+	return metadata.Brokers{
+		Exists: func(id int32) bool { return id >= 0 && id < cluster.Spec.Brokers },
+		Up: func(id int32) bool {
+			broker, up := alive[id]
+			return up && !broker.Leaving
+		},
+	}
 }
 
 // createError maps the error of a create request to an error of package metadata.

@@ -27,11 +27,12 @@ func (s *Store) AlterTopic(ctx context.Context, change metadata.TopicChange) err
 }
 
 // CreatePartitions implements metadata.Alterer. It raises spec.partitions; the operator creates the
-// Partitions.
+// Partitions. An assignment is written with the number in one compare-and-swap, so the operator
+// cannot place a partition that has one.
 func (s *Store) CreatePartitions(ctx context.Context, partitions metadata.NewPartitions) error {
 	return s.patchTopic(ctx, partitions.Name, partitions.Validate,
-		func(topic *v1alpha1.Topic, _ *v1alpha1.LogCluster) (*v1alpha1.Topic, error) {
-			return metadata.GrownTopic(topic, partitions.Count)
+		func(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (*v1alpha1.Topic, error) {
+			return metadata.GrownTopic(topic, partitions, cluster, s.brokers(cluster))
 		})
 }
 

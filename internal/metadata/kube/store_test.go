@@ -58,6 +58,8 @@ func TestWithAPIServer(t *testing.T) {
 		"re-created LogCluster":                 testRecreatedCluster,
 		"change the ISR":                        testChangeISR,
 		"rejected writes":                       testRejectedWrites,
+		"manual assignment":                     testAssignment,
+		"default number of partitions":          testDefaultPartitions,
 		"announced shutdown":                    testAnnounceShutdown,
 		"outage is reported":                    testOutageIsReported,
 		"lost response":                         testLostResponse,

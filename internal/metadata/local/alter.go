@@ -31,7 +31,8 @@ func (s *Store) CreatePartitions(_ context.Context, partitions metadata.NewParti
 		if err != nil {
 			return err
 		}
-		grown, err := metadata.GrownTopic(d.Topics[at].resource(), partitions.Count)
+		grown, err := metadata.GrownTopic(d.Topics[at].resource(), partitions, d.resource(),
+			d.states(s.changing.up))
 		if err != nil {
 			return err
 		}
@@ -46,8 +47,8 @@ func (s *Store) changeOrCheck(check bool, f func(*document) error) error {
 		return s.change(f)
 	}
 	s.changing.Lock()
+	defer s.changing.Unlock()
 	d := s.changing.document.clone()
-	s.changing.Unlock()
 	return f(&d)
 }
 

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -199,4 +200,130 @@ func TestImageHasTheAdminPolicy(t *testing.T) {
 	if want := (metadata.AdminPolicy{ReadOnly: true, AutoCreate: true}); s.Image().Policy != want {
 		t.Errorf("got policy %+v, want %+v", s.Image().Policy, want)
 	}
+}
+
+// replicasOf returns the replicas of each partition of a topic.
+func replicasOf(s *Store, topic string) (all [][]int32) {
+	if found := s.Image().Topic(topic); found != nil {
+		for _, p := range found.Partitions {
+			all = append(all, p.Replicas)
+		}
+	}
+	return all
+}
+
+// TestReplicasAreAssignedManually: brokers 0 to 2 exist, and broker 2 is down.
+func TestReplicasAreAssignedManually(t *testing.T) {
+	s := openAltered(t, 3)
+	defer run(t, s, 0, 1)()
+	ctx := t.Context()
+	placed := metadata.NewTopic{Name: "placed", Partitions: 3, Replicas: 2,
+		Assignment: [][]int32{{1, 0}, {2, 1}, {0, 1}}, Validate: true}
+	if _, err := s.CreateTopic(ctx, placed); err != nil || s.Image().Topic("placed") != nil {
+		t.Fatalf("with Validate: error %v, or the topic was created", err)
+	}
+	placed.Validate = false
+	if _, err := s.CreateTopic(ctx, placed); err != nil {
+		t.Fatal(err)
+	}
+	if p := s.Image().Topic("placed").Partitions[1]; p.Leader != 1 {
+		t.Errorf("partition 1 has leader %d, want 1, because broker 2 is down", p.Leader)
+	}
+	more := metadata.NewPartitions{Name: "placed", Count: 5, Assignment: [][]int32{{0, 2}, {1, 2}}}
+	check := more
+	check.Validate = true
+	if err := errors.Join(s.CreatePartitions(ctx, check), s.CreatePartitions(ctx, more)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CreatePartitions(ctx,
+		metadata.NewPartitions{Name: "placed", Count: 6}); err != nil {
+		t.Fatal(err)
+	}
+	want := [][]int32{{1, 0}, {2, 1}, {0, 1}, {0, 2}, {1, 2}}
+	if got := replicasOf(s, "placed"); len(got) != 6 ||
+		!slices.EqualFunc(got[:5], want, slices.Equal) || len(got[5]) != 2 {
+		t.Errorf("replicas %v, want %v and two others", got, want)
+	}
+	for _, err := range []error{
+		s.CreatePartitions(ctx, metadata.NewPartitions{Name: "placed", Count: 7,
+			Assignment: [][]int32{{0}}}),
+		s.CreatePartitions(ctx, metadata.NewPartitions{Name: "placed", Count: 7,
+			Assignment: [][]int32{{0, 3}}}),
+		create(s, metadata.NewTopic{Name: "down", Partitions: 1, Replicas: 1,
+			Assignment: [][]int32{{2}}}),
+		create(s, metadata.NewTopic{Name: "none", Partitions: 1, Replicas: 1,
+			Assignment: [][]int32{{3}}}),
+	} {
+		if !errors.Is(err, metadata.ErrInvalidAssignment) {
+			t.Errorf("error %v, want ErrInvalidAssignment", err)
+		}
+	}
+}
+
+func create(s *Store, t metadata.NewTopic) error {
+	_, err := s.CreateTopic(context.Background(), t)
+	return err
+}
+
+// TestInitialReplicasOfAManifest: entries are used when their partition is created, and the other
+// partitions are placed.
+func TestInitialReplicasOfAManifest(t *testing.T) {
+	entries := `initialReplicas: [{partition: 1, replicas: [2, 1]}, {partition: 3, replicas: [2, 0]}]`
+	s := openAltered(t, 3, topics(t, `a {partitions: 3, replicas: 2, `+entries+`}`)...)
+	check := func(count int) {
+		t.Helper()
+		got := replicasOf(s, "a")
+		if len(got) != count || !slices.Equal(got[1], []int32{2, 1}) ||
+			count > 3 && !slices.Equal(got[3], []int32{2, 0}) {
+			t.Errorf("replicas %v, want those of the entries", got)
+		}
+		for _, ids := range got {
+			if len(ids) != 2 || ids[0] == ids[1] {
+				t.Errorf("replicas %v, want two on each partition", got)
+			}
+		}
+	}
+	check(3)
+	if err := s.Sync(nil, 3, topics(t, `a {partitions: 5, replicas: 2, `+entries+`}`)); err != nil {
+		t.Fatal(err)
+	}
+	check(5)
+	err := s.Sync(nil, 3, topics(t, `a {partitions: 5, replicas: 2, `+entries+`}`,
+		`b {partitions: 1, initialReplicas: [{partition: 0, replicas: [7]}]}`))
+	if want := "spec.initialReplicas[0].replicas: Invalid value: [7]: invalid replica assignment: " +
+		"broker 7 does not exist (Topic/b)"; err == nil || err.Error() != want {
+		t.Errorf("got fault %v\nwant %s", err, want)
+	}
+}
+
+// TestDefaultNumberOfPartitions: a change of the default does not affect existing topics.
+func TestDefaultNumberOfPartitions(t *testing.T) {
+	fs := memory(t)
+	s := open(t, fs)
+	sync := func(defaults string, lines ...string) {
+		t.Helper()
+		if err := s.Sync(logCluster(t, `{topicDefaults: {partitions: `+defaults+`}}`), 3,
+			topics(t, lines...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(want map[string]int) {
+		t.Helper()
+		for name, count := range want {
+			if got := len(replicasOf(s, name)); got != count {
+				t.Errorf("%s has %d partitions, want %d", name, got, count)
+			}
+		}
+	}
+	sync("6", "a {}", "b {partitions: 2}", "offsets {topicName: __consumer_offsets}")
+	if err := create(s, metadata.NewTopic{Name: "c", Partitions: -1, Replicas: -1}); err != nil {
+		t.Fatal(err)
+	}
+	expect(map[string]int{"a": 6, "b": 2, "c": 6, "__consumer_offsets": 50})
+	sync("4", "a {}", "b {}", "d {}", "offsets {topicName: __consumer_offsets}")
+	want := map[string]int{"a": 6, "b": 2, "c": 6, "d": 4, "__consumer_offsets": 50}
+	expect(want)
+	s = open(t, fs)
+	sync("9", "a {}", "b {}", "c {}", "d {}", "offsets {topicName: __consumer_offsets}")
+	expect(want)
 }

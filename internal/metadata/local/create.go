@@ -18,7 +18,7 @@ func (s *Store) CreateTopic(_ context.Context, t metadata.NewTopic) (*metadata.T
 	}
 	var created *metadata.Topic
 	err := s.change(func(d *document) (err error) {
-		created, err = d.create(t)
+		created, err = d.create(t, s.changing.up)
 		return err
 	})
 	if err != nil {
@@ -36,9 +36,9 @@ func (s *Store) CreateTopic(_ context.Context, t metadata.NewTopic) (*metadata.T
 // discards.
 func (s *Store) checkNewTopic(t metadata.NewTopic) (*metadata.Topic, error) {
 	s.changing.Lock()
+	defer s.changing.Unlock()
 	d := s.changing.document.clone()
-	s.changing.Unlock()
-	created, err := d.create(t)
+	created, err := d.create(t, s.changing.up)
 	if err != nil {
 		return nil, err
 	}
@@ -48,9 +48,13 @@ func (s *Store) checkNewTopic(t metadata.NewTopic) (*metadata.Topic, error) {
 
 // create adds a topic to the document and returns it. The topic has no leaders yet, because the
 // election follows.
-func (d *document) create(t metadata.NewTopic) (*metadata.Topic, error) {
+func (d *document) create(t metadata.NewTopic, up map[int32]metadata.Broker) (*metadata.Topic,
+	error) {
 	if _, exists := d.find(t.Name); exists {
 		return nil, fmt.Errorf("%w: %q", metadata.ErrTopicExists, t.Name)
+	}
+	if err := metadata.CheckAssignment(t.Assignment, 0, int(t.Replicas), d.states(up)); err != nil {
+		return nil, err
 	}
 	name := clusterNameDefault
 	if d.Cluster != nil {
@@ -66,6 +70,18 @@ func (d *document) create(t metadata.NewTopic) (*metadata.Topic, error) {
 	}
 	at, _ := d.find(t.Name)
 	return d.imageTopic(d.Topics[at])
+}
+
+// states returns the state of the brokers, for the validation of an assignment. Parameter up
+// contains the brokers that are up.
+func (d *document) states(up map[int32]metadata.Broker) metadata.Brokers {
+	return metadata.Brokers{
+		Exists: func(id int32) bool { return id >= 0 && int(id) < d.Brokers },
+		Up: func(id int32) bool {
+			broker, ok := up[id]
+			return ok && !broker.Leaving
+		},
+	}
 }
 
 // DeleteTopic implements metadata.Admin. If the topic has a manifest, the next Sync creates the

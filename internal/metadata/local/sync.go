@@ -141,12 +141,16 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 	if err := metadata.CheckReplicas(resource.Spec.TopicSettings, d.resource()); err != nil {
 		return err
 	}
-	if resource.Spec.Partitions == 0 {
-		resource.Spec.Partitions = 1 // the default of the schema
+	at, exists := d.find(resource.KafkaName())
+	switch {
+	case resource.Spec.Partitions != 0:
+	case exists: // the default may have changed since the topic was created
+		resource.Spec.Partitions = int32(len(d.Topics[at].Partitions))
+	default:
+		resource.Spec.Partitions = metadata.NewTopicPartitions(resource.KafkaName(), d.resource())
 	}
 	changed := topic{Name: resource.Name, ID: metadata.NewID().String(), Origin: origin,
 		Spec: resource.Spec, CleanNow: resource.CleanNow()}
-	at, exists := d.find(resource.KafkaName())
 	if exists {
 		changed.ID, changed.Partitions = d.Topics[at].ID, d.Topics[at].Partitions
 	}
@@ -164,9 +168,10 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 	return nil
 }
 
-// grow adds the missing partitions of a topic, on the brokers that placement.Assign chooses.
+// grow adds the missing partitions of a topic, on the brokers that assign chooses.
 // Existing partitions keep their brokers. It fails with metadata.ErrInvalidPartitions if the topic
-// would shrink, and with metadata.ErrInvalidReplication if there are too few brokers.
+// would shrink, with metadata.ErrInvalidReplication if there are too few brokers, and with
+// metadata.ErrInvalidAssignment if its initial replicas are invalid.
 func (d *document) grow(t *topic) error {
 	existing := len(t.Partitions)
 	missing := int(t.Spec.Partitions) - existing
@@ -191,17 +196,51 @@ func (d *document) grow(t *topic) error {
 		)
 		return fmt.Errorf("%w (%w)", fault, metadata.ErrInvalidPartitions)
 	}
-	replicas := metadata.Replicas(t.Spec.TopicSettings, d.resource())
-	placed, err := placement.Assign(d.placementBrokers(), d.load(), existing, missing, replicas)
+	if err := d.assign(t, missing); err != nil {
+		return err
+	}
+	// The partitions have their initial replicas. The entries of later partitions are kept.
+	t.Spec.InitialReplicas = slices.DeleteFunc(slices.Clone(t.Spec.InitialReplicas),
+		func(r v1alpha1.InitialReplicas) bool { return r.Partition < t.Spec.Partitions })
+	d.adoptRetained(t, existing)
+	return nil
+}
+
+// assign appends new partitions to a topic. Each has its initial replicas if the topic has an entry
+// for it, else those that placement.Assign chooses.
+func (d *document) assign(t *topic, count int) error {
+	first := int32(len(t.Partitions))
+	initial, err := metadata.InitialReplicas(&t.Spec, d.resource(), int32(d.Brokers),
+		func(index int32) bool { return index >= first && index < first+int32(count) })
 	if err != nil {
-		return fmt.Errorf("%w: %w", metadata.ErrInvalidReplication, err)
+		return err
 	}
 	t.Partitions = slices.Clone(t.Partitions)
-	for _, replicas := range placed {
-		t.Partitions = append(t.Partitions,
-			partition{Replicas: replicas, leader: metadata.NoBroker})
+	load := d.load()
+	add := func(ids []int32) {
+		t.Partitions = append(t.Partitions, partition{Replicas: ids, leader: metadata.NoBroker})
+		for _, id := range ids {
+			load[id]++
+		}
 	}
-	d.adoptRetained(t, existing)
+	for index := first; index < first+int32(count); index = int32(len(t.Partitions)) {
+		if ids := initial[index]; ids != nil {
+			add(ids)
+			continue
+		}
+		next := index
+		for next < first+int32(count) && initial[next] == nil {
+			next++
+		}
+		placed, err := placement.Assign(d.placementBrokers(), load, int(index), int(next-index),
+			metadata.Replicas(t.Spec.TopicSettings, d.resource()))
+		if err != nil {
+			return fmt.Errorf("%w: %w", metadata.ErrInvalidReplication, err)
+		}
+		for _, ids := range placed {
+			add(ids)
+		}
+	}
 	return nil
 }
 
