@@ -35,8 +35,8 @@ func ParseEndpoint(text string) (Endpoint, error) {
 // String returns host:port.
 func (e Endpoint) String() string { return net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))) }
 
-// The type is a string and not a map so that Broker remains comparable: metadata stores and
-// fetchers detect a changed broker with ==.
+// Endpoints contains a broker's endpoints by listener name. The type is a string and not a map so
+// that Broker remains comparable: metadata stores and fetchers detect a changed broker with ==.
 type Endpoints string
 
 // NewEndpoints returns the endpoints of the listeners. A listener name must not contain "," or

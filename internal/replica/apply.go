@@ -195,11 +195,8 @@ func (a *applier) release(img *metadata.Image, old map[PartitionID]*partition,
 			!isServedElsewhere(topic, log) {
 			retain = true // the topic exists, and this may be the only copy of its records
 		}
-		message := "releasing log of an unassigned partition: its files are deleted"
-		if retain {
-			message = "releasing log of an unassigned partition: its files are kept"
-		}
-		a.set.logger.Info(message, "partition", id)
+		a.set.logger.Info("releasing log of an unassigned partition", "partition", id,
+			"keepsFiles", retain)
 		if err := a.set.store.Release(id, retain); err != nil {
 			faults = append(faults, fmt.Errorf("release partition %s: %w", id, err))
 		}
