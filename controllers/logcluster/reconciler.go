@@ -21,7 +21,7 @@ import (
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
-// +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=heartwood.dev,resources=logclusters/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=services;serviceaccounts,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch

@@ -120,6 +120,7 @@ func (c *cluster) openMetadata(set *manifest.Set) (err error) {
 		return fmt.Errorf("%w\nrestore the file from a copy; or move it away: then the topics of the "+
 			"manifests adopt the existing records under new topic ids", err)
 	}
+	c.store.CheckClusters(manifest.CheckCluster)
 	c.initial = newState(set, c.opts, c.store)
 	if err := c.initial.revertInvalidUpdates(c.store); err != nil {
 		return usage(err)

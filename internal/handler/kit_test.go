@@ -43,10 +43,10 @@ type broker struct {
 	// while lazy is set; otherwise an image change takes effect at once.
 	later    []func()
 	lazy     bool
-	policy   metadata.AdminPolicy
-	bounds   metadata.Groups // settings of groups
-	cluster  *v1alpha1.LogCluster
-	listener string // listener of requests; "": metadata.DefaultListener
+	policy   metadata.AdminPolicy // overrides that of cluster
+	bounds   metadata.Groups      // settings of groups, which override those of cluster
+	cluster  *v1alpha1.LogCluster // may be nil; admin requests change it
+	listener string               // listener of requests; "": metadata.DefaultListener
 }
 
 func newBroker(t testing.TB) *broker { return newBrokerOn(t, vfs.NewMem()) }
@@ -89,7 +89,13 @@ func (b *broker) apply() error {
 		Endpoints: "kafka://one.example:9092,out://one.public:19092", Rack: "a"},
 		{ID: 3, Endpoints: "kafka://three.example:9093"}}
 	img := metadata.NewImage("cluster-1", metadata.CleanerBudget{}, brokers, slices.Clone(b.topics))
-	img.Policy, img.Groups = b.policy, b.bounds
+	img.WithPolicies(b.cluster)
+	if b.policy != (metadata.AdminPolicy{}) {
+		img.Policy = b.policy
+	}
+	if b.bounds != (metadata.Groups{}) {
+		img.Groups = b.bounds
+	}
 	_, err := b.set.Apply(img)
 	b.groups.Apply(img)
 	b.image.Store(img)
@@ -207,6 +213,20 @@ func (b *broker) AlterTopic(_ context.Context, change metadata.TopicChange) erro
 		topic.Settings, err = metadata.ResolveSettings(altered.Spec.TopicSettings, nil)
 		return err
 	})
+}
+
+// AlterCluster implements metadata.Alterer with the rules of the real stores.
+func (b *broker) AlterCluster(_ context.Context, change metadata.ClusterChange) error {
+	cluster := b.cluster
+	if cluster == nil {
+		cluster = &v1alpha1.LogCluster{}
+	}
+	altered, err := metadata.AlteredCluster(cluster, change)
+	if err != nil || change.Validate {
+		return err
+	}
+	b.cluster = altered
+	return b.changed()
 }
 
 // CreatePartitions implements metadata.Alterer.

@@ -19,6 +19,8 @@ var layers = map[string][]string{
 	"internal/lease":       {"api/v1alpha1"},
 	"internal/record":      {"internal/compress"},
 	"internal/topicconfig": {"internal/compress", "internal/record"},
+	// LogCluster fields under the Kafka names of broker settings
+	"internal/brokerconfig": {"api/v1alpha1", "internal/topicconfig"},
 
 	"internal/logstore/segment": {"internal/vfs", "internal/record"},
 	"internal/logstore/keys": {"internal/logstore/segment", "internal/vfs", "internal/record",
@@ -40,7 +42,8 @@ var layers = map[string][]string{
 		"internal/record", "internal/compress", "internal/outage", "internal/vfs",
 	},
 
-	"internal/metadata": {"api/v1alpha1", "internal/placement", "internal/topicconfig",
+	"internal/metadata": {"api/v1alpha1", "internal/brokerconfig", "internal/placement",
+		"internal/topicconfig",
 		"internal/compress", "internal/record"},
 	"internal/metadata/local": {"api/v1alpha1", "internal/metadata", "internal/placement",
 		"internal/vfs"},
@@ -158,6 +161,7 @@ var testLayers = map[string][]string{
 // imports that the package may use.
 var purePackages = map[string][]string{
 	"api/summary":                   nil,
+	"internal/brokerconfig":         {"sync"}, // a sync.OnceValue builds the table
 	"internal/coordinator/assignor": nil,
 	"internal/coordinator/consumer": nil,
 	"internal/coordinator/group":    nil,

@@ -92,7 +92,7 @@ func testUpdates(t *testing.T, client dynamic.Interface) {
 		updated := set.Topics[at].DeepCopy()
 		change(&updated.Spec)
 		ours := CheckUpdate(set.Topics[at], updated)
-		after, err := content(updated)
+		after, err := content("Topic", updated.Name, updated)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,11 +16,11 @@ func CheckUpdate(old, updated *v1alpha1.Topic) error {
 	if err != nil {
 		return fmt.Errorf("load validation rules: %w", err)
 	}
-	before, err := content(old)
+	before, err := content("Topic", old.Name, old)
 	if err != nil {
 		return err
 	}
-	after, err := content(updated)
+	after, err := content("Topic", updated.Name, updated)
 	if err != nil {
 		return err
 	}
@@ -31,14 +31,33 @@ func CheckUpdate(old, updated *v1alpha1.Topic) error {
 	return errors.Join(faults...)
 }
 
-// content returns a topic in the form of a manifest, without the fields that the API server sets.
-func content(topic *v1alpha1.Topic) (map[string]any, error) {
-	all, err := runtime.DefaultUnstructuredConverter.ToUnstructured(topic)
+// CheckCluster validates a LogCluster that no manifest describes, as the API server does. The error
+// joins all faults, each of which is an *Error.
+func CheckCluster(cluster *v1alpha1.LogCluster) error {
+	r, err := logClusterRules.load()
 	if err != nil {
-		return nil, fmt.Errorf("convert topic %s: %w", topic.Name, err)
+		return fmt.Errorf("load validation rules: %w", err)
+	}
+	object, err := content("LogCluster", cluster.Name, cluster)
+	if err != nil {
+		return err
+	}
+	var faults []error
+	for _, text := range messages(r.create(object)) {
+		faults = append(faults, &Error{Resource: "LogCluster/" + cluster.Name, Message: text})
+	}
+	return errors.Join(faults...)
+}
+
+// content returns a resource in the form of a manifest, without the fields that the API server
+// sets.
+func content(kind, name string, resource any) (map[string]any, error) {
+	all, err := runtime.DefaultUnstructuredConverter.ToUnstructured(resource)
+	if err != nil {
+		return nil, fmt.Errorf("convert %s %s: %w", kind, name, err)
 	}
 	return map[string]any{
-		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Topic",
-		"metadata": map[string]any{"name": topic.Name}, "spec": all["spec"],
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": kind,
+		"metadata": map[string]any{"name": name}, "spec": all["spec"],
 	}, nil
 }

@@ -11,7 +11,10 @@ import (
 // Errors of changes to topics and partitions, besides the errors of Admin.
 var (
 	// ErrPolicy means that the change is possible, but not through Kafka's admin API.
-	ErrPolicy               = errors.New("not allowed through Kafka's admin API")
+	ErrPolicy = errors.New("not allowed through Kafka's admin API")
+	// ErrInvalidProperty means that a setting of brokers cannot be changed, or not to the requested
+	// value.
+	ErrInvalidProperty      = errors.New("invalid change of a broker setting")
 	ErrUnknownPartition     = errors.New("unknown partition")
 	ErrInvalidAssignment    = errors.New("invalid replica assignment")
 	ErrNoReassignment       = errors.New("no reassignment is in progress")
@@ -40,6 +43,7 @@ func ResolvePolicy(cluster *v1alpha1.LogCluster) AdminPolicy {
 func (i *Image) WithPolicies(cluster *v1alpha1.LogCluster) *Image {
 	i.Policy, i.Replication, i.Groups = ResolvePolicy(cluster), ResolveReplication(cluster),
 		ResolveGroups(cluster)
+	i.ClusterProperties = ClusterProperties(cluster)
 	if defaults, err := ResolveSettings(v1alpha1.TopicSettings{}, cluster); err == nil {
 		i.Defaults = defaults
 	}
@@ -74,6 +78,14 @@ type TopicChange struct {
 	Validate bool // check the change without applying it
 }
 
+// ClusterChange is a request to change settings of the LogCluster, by the Kafka names of the
+// settings of brokers. All of its changes are applied, or none.
+type ClusterChange struct {
+	Properties []PropertyChange
+	Replace    bool // resets each alterable setting that Properties does not name
+	Validate   bool // check the change without applying it
+}
+
 // NewPartitions is a request to add partitions.
 type NewPartitions struct {
 	Name  string
@@ -84,10 +96,13 @@ type NewPartitions struct {
 	Validate   bool // check the change without applying it
 }
 
-// Alterer changes topics for Kafka admin clients, by changing their Topic resources. Each method
-// returns when the change is stored; brokers apply it with a later image. The errors wrap
-// ErrTopicNotFound, ErrPolicy, ErrInvalidSettings, ErrInvalidPartitions or ErrInvalidAssignment.
+// Alterer changes topics and the cluster for Kafka admin clients, by changing their resources. Each
+// method returns when the change is stored; brokers apply it with a later image. The errors wrap
+// ErrTopicNotFound, ErrPolicy, ErrInvalidSettings, ErrInvalidProperty, ErrInvalidPartitions or
+// ErrInvalidAssignment.
 type Alterer interface {
+	// AlterCluster changes the LogCluster. It fails if a topic that is valid would become invalid.
+	AlterCluster(ctx context.Context, change ClusterChange) error
 	AlterTopic(ctx context.Context, change TopicChange) error
 	CreatePartitions(ctx context.Context, partitions NewPartitions) error
 }

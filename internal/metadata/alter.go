@@ -19,23 +19,35 @@ func errorf(kind error, format string, args ...any) error {
 // does not name keeps its value, even if the value equals a default. cluster may be nil.
 func AlteredTopic(topic *v1alpha1.Topic, change TopicChange,
 	cluster *v1alpha1.LogCluster) (*v1alpha1.Topic, error) {
-	base, err := ResolveSettings(v1alpha1.TopicSettings{}, cluster)
-	if err != nil {
-		return nil, err
-	}
-	before, err := ResolveSettings(topic.Spec.TopicSettings, cluster)
-	if err != nil {
-		return nil, err
-	}
 	properties := change.Properties
 	if change.Replace {
 		properties = replacement(properties)
 	}
-	after, cleared, err := alter(before, base, properties)
+	settings, err := alteredSettings(topic.Spec.TopicSettings, properties, cluster)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalidSettings, err)
+		return nil, err
 	}
 	altered := topic.DeepCopy()
+	altered.Spec.TopicSettings = settings
+	return altered, CheckReplicas(settings, cluster)
+}
+
+// alteredSettings returns a copy of settings, which belong to a resource, with changes. An error
+// about a property wraps ErrInvalidSettings.
+func alteredSettings(settings v1alpha1.TopicSettings, properties []PropertyChange,
+	cluster *v1alpha1.LogCluster) (v1alpha1.TopicSettings, error) {
+	base, err := ResolveSettings(v1alpha1.TopicSettings{}, cluster)
+	if err != nil {
+		return settings, err
+	}
+	before, err := ResolveSettings(settings, cluster)
+	if err != nil {
+		return settings, err
+	}
+	after, cleared, err := alter(before, base, properties)
+	if err != nil {
+		return settings, &kindError{err, ErrInvalidSettings}
+	}
 	changed := ResourceSettings(after, before)
 	if slices.ContainsFunc(cleared,
 		func(name string) bool { return slices.Equal(fields[name], []string{"compression"}) }) {
@@ -43,21 +55,21 @@ func AlteredTopic(topic *v1alpha1.Topic, change TopicChange,
 		// defaults, or by nil if none differs.
 		changed.Compression = ResourceSettings(after, base).Compression
 	}
-	if altered.Spec.TopicSettings,
-		err = rewritten(topic.Spec.TopicSettings, changed, cleared); err != nil {
-		return nil, err
-	}
-	// The resource that was built must resolve to the settings in after; cleared fields resolve to
-	// the cluster's defaults. A difference means that the table fields is wrong.
-	written, err := ResolveSettings(altered.Spec.TopicSettings, cluster)
+	altered, err := rewritten(settings, changed, cleared)
 	if err != nil {
-		return nil, fmt.Errorf("resolve the settings of the altered Topic: %w", err)
+		return settings, err
+	}
+	// The settings that were built must resolve to the settings in after; cleared fields resolve to
+	// the cluster's defaults. A difference means that the table fields is wrong.
+	written, err := ResolveSettings(altered, cluster)
+	if err != nil {
+		return settings, fmt.Errorf("resolve the altered settings: %w", err)
 	}
 	if written != after {
-		return nil, fmt.Errorf("settings cannot be expressed as a Topic: got %+v, want %+v",
-			written, after)
+		return settings, fmt.Errorf(
+			"settings cannot be expressed as a resource: got %+v, want %+v", written, after)
 	}
-	return altered, CheckReplicas(altered.Spec.TopicSettings, cluster)
+	return altered, nil
 }
 
 // replacement prepends a deletion of each property that is not in properties. AlterConfigs, the

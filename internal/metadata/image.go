@@ -20,8 +20,11 @@ type Image struct {
 	Replication Replication
 	Groups      Groups
 	Defaults    topicconfig.Settings // settings of a topic whose resource sets none
-	Brokers     []Broker             // brokers that are up, sorted by ID
-	Topics      []*Topic             // sorted by Name
+	// ClusterProperties are the settings of brokers that the LogCluster sets, by Kafka name
+	// (ClusterProperties).
+	ClusterProperties map[string]string
+	Brokers           []Broker // brokers that are up, sorted by ID
+	Topics            []*Topic // sorted by Name
 
 	byName map[string]*Topic
 	byID   map[ID]*Topic

@@ -21,8 +21,7 @@ func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata
 		return nil, err
 	}
 	if all.cluster == nil {
-		return nil, fmt.Errorf("%w: LogCluster %s does not exist", metadata.ErrUnavailable,
-			s.opts.Cluster)
+		return nil, s.noCluster()
 	}
 	if _, exists := all.byKafkaName()[t.Name]; exists {
 		return nil, fmt.Errorf("%w: %q", metadata.ErrTopicExists, t.Name)

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -26,6 +27,44 @@ func (s *Store) AlterTopic(ctx context.Context, change metadata.TopicChange) err
 		})
 }
 
+// AlterCluster implements metadata.Alterer. It patches the LogCluster; the API server validates the
+// result. The next apply of a manifest with another value overwrites the change.
+func (s *Store) AlterCluster(ctx context.Context, change metadata.ClusterChange) error {
+	all, err := s.resources(ctx)
+	if err != nil {
+		return err
+	}
+	if all.cluster == nil {
+		return s.noCluster()
+	}
+	var options []client.PatchOption
+	if change.Validate {
+		options = append(options, client.DryRunAll)
+	}
+	topics := slices.Collect(maps.Values(all.byKafkaName()))
+	cluster := all.cluster.DeepCopy() // cached objects are read-only
+	err = s.patch(ctx, cluster, func() (client.Object, error) {
+		altered, err := metadata.AlteredCluster(cluster, change)
+		if err != nil {
+			return nil, err
+		}
+		return altered, metadata.CheckTopics(topics, cluster, altered)
+	}, options...)
+	switch {
+	case apierrors.IsNotFound(err):
+		return s.noCluster()
+	case apierrors.IsInvalid(err):
+		return fmt.Errorf("%w: %w", metadata.ErrInvalidSettings, err)
+	case err != nil:
+		return fmt.Errorf("change LogCluster %s: %w", s.opts.Cluster, err)
+	}
+	return nil
+}
+
+func (s *Store) noCluster() error {
+	return fmt.Errorf("%w: LogCluster %s does not exist", metadata.ErrUnavailable, s.opts.Cluster)
+}
+
 // CreatePartitions implements metadata.Alterer. It raises spec.partitions; the operator creates the
 // Partitions. An assignment is written with the number in one compare-and-swap, so the operator
 // cannot place a partition that has one.
@@ -45,8 +84,7 @@ func (s *Store) patchTopic(ctx context.Context, name string, validateOnly bool,
 		return err
 	}
 	if all.cluster == nil {
-		return fmt.Errorf("%w: LogCluster %s does not exist", metadata.ErrUnavailable,
-			s.opts.Cluster)
+		return s.noCluster()
 	}
 	topic, err := s.findTopic(ctx, name)
 	if err != nil {

@@ -59,6 +59,58 @@ func testAlterTopics(f *fixture) {
 	}
 }
 
+// testAlterCluster: a Kafka client changes settings of the LogCluster. Only the named fields
+// change, and the rules of the CRD apply.
+func testAlterCluster(f *fixture) {
+	b := f.run(0, f.config)
+	b.until("up", up(0))
+	ctx := f.t.Context()
+	set := func(name, value string) metadata.ClusterChange {
+		return metadata.ClusterChange{
+			Properties: []metadata.PropertyChange{{Name: name, Value: value}}}
+	}
+	before, cluster := &v1alpha1.LogCluster{}, &v1alpha1.LogCluster{}
+	f.get("demo", before)
+	validate := set("log.retention.ms", "1000")
+	validate.Validate = true
+	if err := b.AlterCluster(ctx, validate); err != nil {
+		f.t.Error(err)
+	}
+	if f.get("demo", cluster); cluster.ResourceVersion != before.ResourceVersion {
+		f.t.Error("AlterCluster with Validate changed the resource")
+	}
+	// The second change is based on the result of the first one, which the watch may not have
+	// delivered yet.
+	if err := errors.Join(b.AlterCluster(ctx, set("log.retention.ms", "1000")),
+		b.AlterCluster(ctx, set("group.max.size", "7"))); err != nil {
+		f.t.Fatal(err)
+	}
+	b.until("settings delivered", func(i *metadata.Image) bool {
+		return i.ClusterProperties["log.retention.ms"] == "1000" &&
+			i.ClusterProperties["group.max.size"] == "7" && i.Groups.MembersMax == 7 &&
+			i.Defaults.RetentionTime.Seconds() == 1
+	})
+	f.get("demo", cluster)
+	if cluster.Spec.Brokers != before.Spec.Brokers ||
+		cluster.Spec.Storage.Size.Cmp(before.Spec.Storage.Size) != 0 {
+		f.t.Errorf("other fields have changed: %+v", cluster.Spec)
+	}
+	if err := b.AlterCluster(ctx, set("no.such", "1")); !errors.Is(err,
+		metadata.ErrInvalidProperty) {
+		f.t.Errorf("unknown setting: got error %v", err)
+	}
+	// The rule compares the default with spec.brokers; the broker itself does not check it.
+	for _, invalid := range []metadata.ClusterChange{validate,
+		set("default.replication.factor", "15")} {
+		invalid.Properties[0] = metadata.PropertyChange{Name: "default.replication.factor",
+			Value: "15"}
+		if err := b.AlterCluster(ctx, invalid); !errors.Is(err, metadata.ErrInvalidSettings) ||
+			!strings.Contains(err.Error(), "topicDefaults.replicas") {
+			f.t.Errorf("a value that the CRD rejects: got error %v", err)
+		}
+	}
+}
+
 // testReassignAndElect: Reassign changes spec.replicas. ElectPreferred fails for a partition whose
 // preferred leader is not in sync and for a partition that does not exist.
 func testReassignAndElect(f *fixture) {

@@ -8,14 +8,15 @@
 //   - serving.go, isr.go: write servingEpoch and isr of the partitions that this broker leads. They
 //     write foundEpoch if the broker's log contains a later leader epoch. own_writes.go serializes
 //     these writes.
-//   - admin.go, alter.go: requests of Kafka's admin clients to create, delete and change topics and
-//     to reassign partitions.
+//   - admin.go, alter.go: requests of Kafka's admin clients to create, delete and change topics, to
+//     reassign partitions, and to change settings of the LogCluster.
 //   - no_retry.go, retry_dial.go: which requests the HTTP clients repeat.
 //
 // A broker needs only these permissions, in its namespace (internal/operator/render contains the
 // Role):
 //
 //	heartwood.dev        logclusters, topics, partitions  get list watch
+//	heartwood.dev        logclusters                      patch its own
 //	heartwood.dev        topics                           create delete patch
 //	heartwood.dev        partitions                       patch
 //	heartwood.dev        partitions/status                get update

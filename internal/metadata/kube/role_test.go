@@ -11,13 +11,15 @@ import (
 )
 
 // testPermissions: the permissions in doc.go suffice for a broker that changes neither topics nor
-// assignments, which needs the permission to patch.
+// assignments, which needs the permission to patch. It may change settings of its own LogCluster.
 func testPermissions(f *fixture) {
 	group := []string{v1alpha1.GroupVersion.Group}
 	f.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "broker"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: group, Resources: []string{"logclusters", "topics", "partitions"},
 			Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: group, Resources: []string{"topics"}, Verbs: []string{"create", "delete"}},
+		{APIGroups: group, Resources: []string{"logclusters"}, ResourceNames: []string{"demo"},
+			Verbs: []string{"patch"}},
 		{APIGroups: group, Resources: []string{"partitions/status"},
 			Verbs: []string{"get", "update"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
@@ -47,6 +49,10 @@ func testPermissions(f *fixture) {
 		f.t.Error(err)
 	}
 	if err := b.DeleteTopic(f.t.Context(), "created"); err != nil {
+		f.t.Error(err)
+	}
+	if err := b.AlterCluster(f.t.Context(), metadata.ClusterChange{
+		Properties: []metadata.PropertyChange{{Name: "group.max.size", Value: "7"}}}); err != nil {
 		f.t.Error(err)
 	}
 	renewed := &coordinationv1.Lease{}

@@ -45,6 +45,7 @@ func TestWithAPIServer(t *testing.T) {
 		"brokers observe each other":            testBrokersObserveEachOther,
 		"create and delete topics":              testCreateAndDeleteTopics,
 		"alter topics":                          testAlterTopics,
+		"alter the LogCluster":                  testAlterCluster,
 		"reassign and elect":                    testReassignAndElect,
 		"replaced incarnation stops":            testReplaced,
 		"API server unavailable":                testOutage,

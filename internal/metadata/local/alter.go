@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
@@ -22,6 +23,51 @@ func (s *Store) AlterTopic(_ context.Context, change metadata.TopicChange) error
 		}
 		return d.put(altered, originKafka)
 	})
+}
+
+// AlterCluster implements metadata.Alterer. It rejects a change of a LogCluster that has a manifest
+// (ADR 0160). Without a manifest, the first change creates a LogCluster.
+func (s *Store) AlterCluster(_ context.Context, change metadata.ClusterChange) error {
+	return s.changeOrCheck(change.Validate, func(d *document) error {
+		return d.alterCluster(change, s.checkCluster)
+	})
+}
+
+func (d *document) alterCluster(change metadata.ClusterChange,
+	check func(*v1alpha1.LogCluster) error) error {
+	if d.Cluster != nil && d.Cluster.Origin != originKafka {
+		return fmt.Errorf("%w: the LogCluster has a manifest, which would revert the change: "+
+			"change LogCluster/%s in the manifest", metadata.ErrPolicy, d.Cluster.Name)
+	}
+	before := d.resource()
+	if before == nil {
+		before = &v1alpha1.LogCluster{}
+		before.Name, before.Spec.Brokers = clusterNameDefault, int32(d.Brokers)
+	}
+	altered, err := metadata.AlteredCluster(before, change)
+	if err != nil {
+		return err
+	}
+	if check != nil {
+		if err := check(altered); err != nil {
+			return fmt.Errorf("%w: %w", metadata.ErrInvalidSettings, err)
+		}
+	}
+	topics := make([]*v1alpha1.Topic, 0, len(d.Topics))
+	for _, t := range d.Topics {
+		topics = append(topics, t.resource())
+	}
+	if err := metadata.CheckTopics(topics, before, altered); err != nil {
+		return err
+	}
+	d.Cluster = &cluster{Name: altered.Name, Spec: altered.Spec, Origin: originKafka}
+	if len(metadata.ClusterProperties(altered)) == 0 {
+		d.Cluster = nil
+	}
+	if err := d.drain(); err != nil { // the default number of replicas may have changed
+		return fmt.Errorf("%w: %w", metadata.ErrInvalidSettings, err)
+	}
+	return nil
 }
 
 // CreatePartitions implements metadata.Alterer.

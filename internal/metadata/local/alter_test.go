@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
@@ -85,6 +86,105 @@ func TestTopicsOfManifestsCannotBeAltered(t *testing.T) {
 		if !errors.Is(err, metadata.ErrPolicy) {
 			t.Error(err)
 		}
+	}
+}
+
+func alterCluster(t *testing.T, s *Store, properties ...metadata.PropertyChange) error {
+	t.Helper()
+	return s.AlterCluster(t.Context(), metadata.ClusterChange{Properties: properties})
+}
+
+func TestAlterClusterWithoutManifest(t *testing.T) {
+	s := openAltered(t, 3)
+	startAll(t, s, 3)
+	if _, err := s.CreateTopic(t.Context(),
+		metadata.NewTopic{Name: "orders", Partitions: 1, Replicas: -1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.AlterCluster(t.Context(), metadata.ClusterChange{Validate: true,
+		Properties: setProperty("log.retention.ms", "1000")}); err != nil ||
+		len(s.Image().ClusterProperties) != 0 {
+		t.Errorf("with Validate: got error %v and settings %v", err, s.Image().ClusterProperties)
+	}
+	change := append(setProperty("log.retention.ms", "1000"),
+		setProperty("default.replication.factor", "2")...)
+	if err := alterCluster(t, s, change...); err != nil {
+		t.Fatal(err)
+	}
+	topic := s.Image().Topic("orders")
+	if topic.Settings.RetentionTime.Seconds() != 1 || len(topic.Partitions[0].Replicas) != 2 {
+		t.Errorf("got settings %+v and replicas %v, want the new defaults",
+			topic.Settings, topic.Partitions[0].Replicas)
+	}
+	// The LogCluster is no manifest: the next start without -f must not treat it as one, and
+	// manifests without a LogCluster must not remove it.
+	if cluster, _, _ := s.Manifests(); cluster != nil {
+		t.Errorf("Manifests returns %+v", cluster)
+	}
+	if err := s.Sync(nil, 4, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Image().ClusterProperties["log.retention.ms"]; got != "1000" {
+		t.Errorf("after Sync: got log.retention.ms %q", got)
+	}
+	if err := alterCluster(t, s, metadata.PropertyChange{Name: "log.retention.ms",
+		Op: metadata.PropertyDelete}, metadata.PropertyChange{Name: "default.replication.factor",
+		Op: metadata.PropertyDelete}); err != nil {
+		t.Fatal(err)
+	}
+	if s.changing.document.Cluster != nil {
+		t.Errorf("got LogCluster %+v after all settings were deleted", s.changing.document.Cluster)
+	}
+}
+
+func TestInvalidChangesOfTheClusterChangeNothing(t *testing.T) {
+	s := openAltered(t, 1)
+	s.CheckClusters(func(cluster *v1alpha1.LogCluster) error {
+		if cluster.Spec.Groups != nil && *cluster.Spec.Groups.MembersMax == 13 {
+			return errors.New("no luck")
+		}
+		return nil
+	})
+	if _, err := s.CreateTopic(t.Context(),
+		metadata.NewTopic{Name: "orders", Partitions: 1, Replicas: 1}); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name, value string
+		want        error
+	}{
+		{"nonsense", "1", metadata.ErrInvalidProperty},
+		{"group.max.size", "13", metadata.ErrInvalidSettings},
+		{"min.insync.replicas", "2", metadata.ErrInvalidSettings}, // orders has one replica
+	} {
+		if err := alterCluster(t, s, setProperty(test.name, test.value)...); !errors.Is(err,
+			test.want) {
+			t.Errorf("%s: got error %v, want %v", test.name, err, test.want)
+		}
+	}
+	if len(s.Image().ClusterProperties) != 0 {
+		t.Errorf("got settings %v", s.Image().ClusterProperties)
+	}
+}
+
+// TestClusterOfManifestCannotBeAltered: see ADR 0160. A manifest takes over a LogCluster that admin
+// clients have created.
+func TestClusterOfManifestCannotBeAltered(t *testing.T) {
+	s := openAltered(t, 1)
+	if err := alterCluster(t, s, setProperty("group.max.size", "7")...); err != nil {
+		t.Fatal(err)
+	}
+	cluster := &v1alpha1.LogCluster{}
+	cluster.Name, cluster.Spec.Brokers = "main", 1
+	if err := s.Sync(cluster, 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	err := alterCluster(t, s, setProperty("group.max.size", "8")...)
+	if !errors.Is(err, metadata.ErrPolicy) || !strings.Contains(err.Error(), "LogCluster/main") {
+		t.Errorf("got error %v", err)
+	}
+	if got := s.Image().Groups.MembersMax; got != 0 {
+		t.Errorf("got %d members, want the value of the manifest", got)
 	}
 }
 

@@ -24,7 +24,7 @@ const (
 	formatVersion = 2
 )
 
-// Origins of topics.
+// Origins of topics and of the LogCluster.
 const (
 	originManifest = "manifest"
 	originKafka    = "kafka"
@@ -66,6 +66,8 @@ type producerIDs struct {
 type cluster struct {
 	Name string                  `json:"name"`
 	Spec v1alpha1.LogClusterSpec `json:"spec"`
+	// Origin is originKafka if admin clients have created the LogCluster; empty: it has a manifest.
+	Origin string `json:"origin,omitempty"`
 }
 
 // topic is a Topic with its partitions. Clones share Spec, which must not be modified.

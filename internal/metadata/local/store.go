@@ -26,6 +26,8 @@ var ErrNotWritten = fmt.Errorf("%w: metadata file was not written",
 type Store struct {
 	fs   vfs.FS
 	file string
+	// checkCluster validates a LogCluster; nil: it is not validated. See CheckClusters.
+	checkCluster func(*v1alpha1.LogCluster) error
 
 	// Between changes, written equals encode(document), or is nil after a failed write; and
 	// published.image is the image of document with the brokers in up. A failed change modifies
@@ -83,6 +85,10 @@ func Open(fsys vfs.FS, file string) (*Store, error) {
 	}
 	return s, nil
 }
+
+// CheckClusters sets the function that validates a LogCluster which admin clients change, with the
+// rules of its schema. It must be called before the first broker runs.
+func (s *Store) CheckClusters(check func(*v1alpha1.LogCluster) error) { s.checkCluster = check }
 
 // change applies f to the metadata, makes the resulting decisions, writes the file if its content
 // has changed, and publishes the new image. If f or the write fails, nothing has changed.
@@ -189,7 +195,10 @@ func (s *Store) Manifests() (cluster *v1alpha1.LogCluster, brokers int, topics [
 			topics = append(topics, t.resource().DeepCopy())
 		}
 	}
-	return d.resource().DeepCopy(), d.Brokers, topics
+	if d.Cluster != nil && d.Cluster.Origin != originKafka {
+		cluster = d.resource().DeepCopy()
+	}
+	return cluster, d.Brokers, topics
 }
 
 // AwaitServing waits until every partition of the newest image is served by its leader.

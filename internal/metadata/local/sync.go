@@ -29,10 +29,7 @@ type manifests struct {
 // sync applies manifests. Each fault is an error in one topic, which stays unchanged or is not
 // created. If err is not nil, the caller must discard the document.
 func (d *document) sync(m manifests) (faults []error, err error) {
-	d.Cluster = nil
-	if m.cluster != nil {
-		d.Cluster = &cluster{Name: m.cluster.Name, Spec: *m.cluster.Spec.DeepCopy()}
-	}
+	d.syncCluster(m)
 	present := map[string]bool{}
 	for _, t := range m.topics {
 		present[t.KafkaName()] = true
@@ -64,6 +61,21 @@ func (d *document) sync(m manifests) (faults []error, err error) {
 		return nil, errors.Join(append(faults, err)...)
 	}
 	return faults, nil
+}
+
+// syncCluster replaces the LogCluster by that of the manifests. Without one, a LogCluster that
+// admin clients have created stays, with the new number of brokers.
+func (d *document) syncCluster(m manifests) {
+	switch {
+	case m.cluster != nil:
+		d.Cluster = &cluster{Name: m.cluster.Name, Spec: *m.cluster.Spec.DeepCopy()}
+	case d.Cluster != nil && d.Cluster.Origin == originKafka:
+		kept := *d.Cluster
+		kept.Spec.Brokers = int32(m.brokers)
+		d.Cluster = &kept
+	default:
+		d.Cluster = nil
+	}
 }
 
 // drain sets targets for replicas on removed brokers, and adapts all topics to the current default

@@ -230,6 +230,12 @@ func (c *Client) AlterTopic(ctx context.Context, change metadata.TopicChange) er
 	return err
 }
 
+// AlterCluster implements metadata.Alterer.
+func (c *Client) AlterCluster(ctx context.Context, change metadata.ClusterChange) error {
+	_, err := c.call(ctx, request{Op: opCluster, Cluster: &change})
+	return err
+}
+
 // CreatePartitions implements metadata.Alterer.
 func (c *Client) CreatePartitions(ctx context.Context, partitions metadata.NewPartitions) error {
 	_, err := c.call(ctx, request{Op: opGrow, Grow: &partitions})

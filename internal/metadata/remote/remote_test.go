@@ -136,6 +136,11 @@ func TestClientIsAStore(t *testing.T) {
 			metadata.ErrTopicExists) {
 			t.Errorf("second topic of the name: error %v, want ErrTopicExists", err)
 		}
+		if err := b.AlterCluster(t.Context(), metadata.ClusterChange{
+			Properties: []metadata.PropertyChange{{Name: "group.max.size", Value: "7"}},
+		}); !errors.Is(err, metadata.ErrPolicy) {
+			t.Errorf("change of a LogCluster with a manifest: error %v, want ErrPolicy", err)
+		}
 		if err := b.AnnounceShutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -155,6 +160,27 @@ func TestClientIsAStore(t *testing.T) {
 		if err := b.AnnounceShutdown(t.Context()); err == nil {
 			t.Error("a client without a connection got no error")
 		}
+	})
+}
+
+// TestClusterIsAlteredThroughTheClient: without a manifest, the change is applied.
+func TestClusterIsAlteredThroughTheClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := store(t)
+		b := start(t, s, 0)
+		<-b.images
+		set := func(name, value string) error {
+			return b.AlterCluster(t.Context(), metadata.ClusterChange{
+				Properties: []metadata.PropertyChange{{Name: name, Value: value}}})
+		}
+		if err := set("group.max.size", "7"); err != nil || s.Image().Groups.MembersMax != 7 {
+			t.Errorf("got error %v and groups %+v", err, s.Image().Groups)
+		}
+		if err := set("group.max.size", "x"); !errors.Is(err, metadata.ErrInvalidProperty) {
+			t.Errorf("got error %v, want ErrInvalidProperty", err)
+		}
+		b.stop()
+		<-b.ran
 	})
 }
 

@@ -157,6 +157,8 @@ func (s *session) answer(ctx context.Context, r request) {
 		err = s.backend.DeleteTopic(ctx, r.Name)
 	case r.Op == opAlter && r.Alter != nil:
 		err = s.backend.AlterTopic(ctx, *r.Alter)
+	case r.Op == opCluster && r.Cluster != nil:
+		err = s.backend.AlterCluster(ctx, *r.Cluster)
 	case r.Op == opGrow && r.Grow != nil:
 		err = s.backend.CreatePartitions(ctx, *r.Grow)
 	case r.Op == opReassign:

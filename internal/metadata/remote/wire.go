@@ -38,6 +38,7 @@ const (
 	opCreate    = "createTopic"
 	opDelete    = "deleteTopic"
 	opAlter     = "alterTopic"
+	opCluster   = "alterCluster"
 	opGrow      = "createPartitions"
 	opReassign  = "reassign"
 	opElect     = "electPreferred"
@@ -55,8 +56,10 @@ type request struct {
 	Name   string                  `json:"name,omitempty"`
 	Alter  *metadata.TopicChange   `json:"alter,omitempty"`
 	Grow   *metadata.NewPartitions `json:"grow,omitempty"`
-	Moves  []move                  `json:"moves,omitempty"`
-	Elect  []metadata.PartitionRef `json:"elect,omitempty"`
+	// Cluster is the change of operation opCluster.
+	Cluster *metadata.ClusterChange `json:"cluster,omitempty"`
+	Moves   []move                  `json:"moves,omitempty"`
+	Elect   []metadata.PartitionRef `json:"elect,omitempty"`
 }
 
 // move is a metadata.Move whose JSON distinguishes an empty list of replicas from nil.
@@ -89,7 +92,7 @@ var kinds = []error{
 	metadata.ErrInvalidReplication, metadata.ErrInvalidSettings, metadata.ErrISRConflict,
 	metadata.ErrPolicy, metadata.ErrUnknownPartition, metadata.ErrInvalidAssignment,
 	metadata.ErrNoReassignment, metadata.ErrElectionNotNeeded,
-	metadata.ErrPreferredUnavailable, metadata.ErrUnavailable,
+	metadata.ErrPreferredUnavailable, metadata.ErrUnavailable, metadata.ErrInvalidProperty,
 }
 
 // fail sets the error of a reply.

@@ -9,8 +9,11 @@ import (
 
 // role grants brokers exactly the permissions that internal/metadata/kube needs. Brokers watch the
 // metadata, renew their Leases and update the status of Partitions. For Kafka's admin clients they
-// create, change and delete Topics, and reassign Partitions. With adminApi ReadOnly they may create
-// Topics only: __consumer_offsets, and topics that are created automatically (autoCreateTopics).
+// create, change and delete Topics, reassign Partitions, and change settings of their LogCluster.
+// With adminApi ReadOnly they may create Topics only: __consumer_offsets, and topics that are
+// created automatically (autoCreateTopics).
+//
+// A broker may patch only its own LogCluster. RBAC cannot restrict the permission to some fields.
 //
 // A broker may update only the Leases of its own cluster. RBAC cannot restrict the creation of
 // Leases to names, because a create request has no resource name. The rule that names the Leases
@@ -42,7 +45,9 @@ func role(cluster *v1alpha1.LogCluster, settings Settings) *rbacv1.Role {
 	}
 	if cluster.Spec.AdminAPI != v1alpha1.AdminReadOnly {
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: heartwood,
-			Resources: []string{"partitions"}, Verbs: []string{"patch"}})
+			Resources: []string{"partitions"}, Verbs: []string{"patch"}},
+			rbacv1.PolicyRule{APIGroups: heartwood, Resources: []string{"logclusters"},
+				ResourceNames: []string{cluster.Name}, Verbs: []string{"patch"}})
 	}
 	return &rbacv1.Role{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "Role"},

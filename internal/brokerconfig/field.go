@@ -1,0 +1,203 @@
+package brokerconfig
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// field converts between the text of a setting and a field of the LogCluster. Its functions may
+// create empty groups of fields; tidy removes them.
+type field struct {
+	allowed string // the allowed values, as in errors and documentation
+	// get returns ok false if the field is not set.
+	get   func(spec *v1alpha1.LogClusterSpec) (value string, ok bool)
+	set   func(spec *v1alpha1.LogClusterSpec, value string) error
+	reset func(spec *v1alpha1.LogClusterSpec)
+}
+
+// Get returns the values of all settings with a field of their own that the LogCluster sets, by
+// name.
+func Get(spec *v1alpha1.LogClusterSpec) map[string]string {
+	spec = spec.DeepCopy()
+	set := map[string]string{}
+	for _, p := range All() {
+		if p.field == nil {
+			continue
+		}
+		if value, ok := p.field.get(spec); ok {
+			set[p.Name] = value
+		}
+	}
+	if spec.AdminAPI == v1alpha1.AdminReadOnly {
+		set[deleteTopicEnable] = "false"
+	}
+	return set
+}
+
+// Set sets the field of p, which has a field of its own.
+func (p *Property) Set(spec *v1alpha1.LogClusterSpec, value string) error {
+	err := p.field.set(spec, strings.TrimSpace(value))
+	tidy(spec)
+	if err != nil {
+		return fmt.Errorf("invalid value %s for configuration %s: %w (allowed: %s)", value, p.Name,
+			err, p.field.allowed)
+	}
+	return nil
+}
+
+// Reset removes the field of p, which has a field of its own.
+func (p *Property) Reset(spec *v1alpha1.LogClusterSpec) {
+	p.field.reset(spec)
+	tidy(spec)
+}
+
+// tidy removes empty groups of fields.
+func tidy(spec *v1alpha1.LogClusterSpec) {
+	if spec.Groups != nil {
+		removeEmpty(&spec.Groups.OffsetsTopic)
+	}
+	removeEmpty(&spec.Groups)
+	removeEmpty(&spec.Cleaner)
+	removeEmpty(&spec.Replication)
+	removeEmpty(&spec.TopicDefaults)
+}
+
+func removeEmpty[T comparable](group **T) {
+	var zero T
+	if *group != nil && **group == zero {
+		*group = nil
+	}
+}
+
+// group returns the group of fields at a pointer, and creates the group if it is nil.
+func group[T any](at **T) *T {
+	if *at == nil {
+		*at = new(T)
+	}
+	return *at
+}
+
+var (
+	errNotNumber  = errors.New("not a whole number")
+	errOutOfRange = errors.New("out of range")
+)
+
+func parseNumber(value string, lowest, highest int64) (int64, error) {
+	n, err := strconv.ParseInt(value, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange), err == nil && (n < lowest || n > highest):
+		return 0, errOutOfRange
+	case err != nil:
+		return 0, errNotNumber
+	}
+	return n, nil
+}
+
+// number returns the field of a setting that is a whole number. write converts the number to the
+// type of the field, and read converts it back.
+func number[T any](lowest, highest int64, at func(*v1alpha1.LogClusterSpec) **T,
+	read func(T) int64, write func(int64) T) *field {
+	return &field{
+		allowed: fmt.Sprintf("%d to %d", lowest, highest),
+		get: func(spec *v1alpha1.LogClusterSpec) (string, bool) {
+			if *at(spec) == nil {
+				return "", false
+			}
+			return strconv.FormatInt(read(**at(spec)), 10), true
+		},
+		set: func(spec *v1alpha1.LogClusterSpec, value string) error {
+			n, err := parseNumber(value, lowest, highest)
+			if err == nil {
+				written := write(n)
+				*at(spec) = &written
+			}
+			return err
+		},
+		reset: func(spec *v1alpha1.LogClusterSpec) { *at(spec) = nil },
+	}
+}
+
+func count(lowest, highest int64, at func(*v1alpha1.LogClusterSpec) **int32) *field {
+	return number(lowest, highest, at, func(n int32) int64 { return int64(n) },
+		func(n int64) int32 { return int32(n) })
+}
+
+// duration returns the field of a setting in the given unit.
+func duration(unit, lowest, highest time.Duration,
+	at func(*v1alpha1.LogClusterSpec) **metav1.Duration) *field {
+	return number(int64(lowest/unit), int64(highest/unit), at,
+		func(d metav1.Duration) int64 { return int64(d.Duration / unit) },
+		func(n int64) metav1.Duration {
+			return metav1.Duration{Duration: time.Duration(n) * unit}
+		})
+}
+
+func size(lowest, highest int64, at func(*v1alpha1.LogClusterSpec) **resource.Quantity) *field {
+	return number(lowest, highest, at, func(q resource.Quantity) int64 { return q.Value() },
+		func(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.BinarySI) })
+}
+
+// rateUnlimited is Kafka's default of a rate of type double.
+const rateUnlimited = "1.7976931348623157E308"
+
+// rate returns the field of a setting in bytes a second that is a double in Kafka. A value that
+// does not fit into an int64 means no limit, and removes the field.
+func rate(lowest int64, at func(*v1alpha1.LogClusterSpec) **resource.Quantity) *field {
+	whole := size(lowest, math.MaxInt64, at)
+	return &field{
+		allowed: fmt.Sprintf("at least %d; %s: no limit", lowest, rateUnlimited),
+		get: func(spec *v1alpha1.LogClusterSpec) (string, bool) {
+			value, ok := whole.get(spec)
+			if ok {
+				value += ".0" // as Java prints a double
+			}
+			return value, ok
+		},
+		set: func(spec *v1alpha1.LogClusterSpec, value string) error {
+			n, err := strconv.ParseFloat(value, 64)
+			switch {
+			case err != nil || math.IsNaN(n):
+				return errors.New("not a number")
+			case n < float64(lowest):
+				return errOutOfRange
+			case n >= math.MaxInt64:
+				whole.reset(spec)
+				return nil
+			}
+			return whole.set(spec, strconv.FormatInt(int64(n), 10))
+		},
+		reset: whole.reset,
+	}
+}
+
+// flag returns the field of a boolean that is false by default. It accepts the spellings of Kafka's
+// ConfigDef.
+func flag(at func(*v1alpha1.LogClusterSpec) *bool) *field {
+	return &field{
+		allowed: "true or false",
+		get: func(spec *v1alpha1.LogClusterSpec) (string, bool) {
+			return strconv.FormatBool(*at(spec)), *at(spec)
+		},
+		set: func(spec *v1alpha1.LogClusterSpec, value string) error {
+			switch strings.ToLower(value) {
+			case "true":
+				*at(spec) = true
+			case "false":
+				*at(spec) = false
+			default:
+				return errors.New("not a boolean")
+			}
+			return nil
+		},
+		reset: func(spec *v1alpha1.LogClusterSpec) { *at(spec) = false },
+	}
+}

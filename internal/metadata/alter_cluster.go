@@ -1,0 +1,255 @@
+package metadata
+
+import (
+	"fmt"
+	"reflect"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/brokerconfig"
+	"heartwood.dev/heartwood/internal/topicconfig"
+)
+
+// AlteredCluster returns a copy of the LogCluster with changed settings. Fields that the change
+// does not name keep their values. It checks each value alone; the rules of the schema, which
+// compare fields, are the caller's.
+func AlteredCluster(cluster *v1alpha1.LogCluster,
+	change ClusterChange) (*v1alpha1.LogCluster, error) {
+	properties := change.Properties
+	if change.Replace {
+		properties = clusterReplacement(properties)
+	}
+	altered := cluster.DeepCopy()
+	named := map[string]bool{}
+	var topic []PropertyChange
+	for _, p := range properties {
+		if named[p.Name] {
+			return nil, errorf(ErrInvalidProperty, "%s is named more than once", p.Name)
+		}
+		named[p.Name] = true
+		property := brokerconfig.Find(p.Name)
+		if err := checkChange(property, p); err != nil {
+			return nil, err
+		}
+		if property == nil || !property.Alterable() {
+			continue // a deletion, which has no effect
+		}
+		if property.Topic != "" {
+			topic = append(topic, PropertyChange{Name: property.Topic, Op: p.Op, Value: p.Value})
+			continue
+		}
+		if p.Op == PropertyDelete {
+			property.Reset(&altered.Spec)
+		} else if err := property.Set(&altered.Spec, p.Value); err != nil {
+			return nil, &kindError{err, ErrInvalidProperty}
+		}
+	}
+	return altered, alterDefaults(altered, topic)
+}
+
+// checkChange returns an error if a change sets a setting that is unknown (nil) or read-only, or
+// appends to a setting that is not a list.
+func checkChange(property *brokerconfig.Property, p PropertyChange) error {
+	switch {
+	case p.Op == PropertyDelete:
+		return nil // deleting a setting that is not set has no effect, as in Kafka
+	case property == nil:
+		return errorf(ErrInvalidProperty,
+			"cannot update these configs dynamically: [%s]: the setting is unknown", p.Name)
+	case !property.Alterable():
+		reason := "the setting is read-only"
+		if property.Field != "" {
+			reason += "; it depends on " + property.Field + " of the LogCluster"
+		}
+		return errorf(ErrInvalidProperty, "cannot update these configs dynamically: [%s]: %s",
+			p.Name, reason)
+	case p.Op == PropertySet:
+		return nil
+	case property.Type != "list" || property.Topic == "":
+		return errorf(ErrInvalidSettings,
+			"config value append is not allowed for config key: %s", p.Name)
+	}
+	return nil
+}
+
+// clusterReplacement adds a deletion of each alterable setting that is not in properties.
+func clusterReplacement(properties []PropertyChange) []PropertyChange {
+	named := map[string]bool{}
+	for _, p := range properties {
+		named[p.Name] = true
+	}
+	var all []PropertyChange
+	for _, p := range brokerconfig.All() {
+		if p.Alterable() && !named[p.Name] {
+			all = append(all, PropertyChange{Name: p.Name, Op: PropertyDelete})
+		}
+	}
+	return append(all, properties...)
+}
+
+// alterDefaults changes spec.topicDefaults. The properties have the names of topic properties.
+func alterDefaults(cluster *v1alpha1.LogCluster, properties []PropertyChange) error {
+	if len(properties) == 0 {
+		return nil
+	}
+	var defaults v1alpha1.TopicDefaults
+	if cluster.Spec.TopicDefaults != nil {
+		defaults = *cluster.Spec.TopicDefaults
+	}
+	altered, err := alteredSettings(defaults.TopicSettings, properties, nil)
+	if err != nil {
+		return &kindError{err, ErrInvalidProperty}
+	}
+	if defaults.TopicSettings, err = withDefaults(altered, properties); err != nil {
+		return err
+	}
+	cluster.Spec.TopicDefaults = nilIfZero(defaults)
+	return nil
+}
+
+// withDefaults adds the fields that properties set to their default values, which alteredSettings
+// omits. Without them, a tool that sets log.retention.ms to seven days would read that it has no
+// value.
+func withDefaults(settings v1alpha1.TopicSettings,
+	properties []PropertyChange) (v1alpha1.TopicSettings, error) {
+	resolved, err := ResolveSettings(settings, nil)
+	if err != nil {
+		return settings, err
+	}
+	to, all := map[string]any{}, map[string]any{}
+	if err := convert(settings, &to); err != nil {
+		return settings, err
+	}
+	if err := convert(ResourceSettings(resolved, unlike(resolved)), &all); err != nil {
+		return settings, err
+	}
+	for _, p := range properties {
+		if p.Op == PropertyDelete || isWritten(to, p.Name) || !isWritten(all, p.Name) {
+			continue
+		}
+		path := fields[p.Name]
+		if len(path) == 1 {
+			to[path[0]] = all[path[0]]
+			continue
+		}
+		from, _ := all[path[0]].(map[string]any)
+		group, exists := to[path[0]].(map[string]any)
+		if !exists {
+			group = map[string]any{}
+			to[path[0]] = group
+		}
+		group[path[1]] = from[path[1]]
+	}
+	var written v1alpha1.TopicSettings
+	err = convert(to, &written) // fills written, so it must run before the return statement
+	return written, err
+}
+
+// unlike returns settings that differ from s in each field, so that ResourceSettings(s, unlike(s))
+// omits none.
+func unlike(s topicconfig.Settings) topicconfig.Settings {
+	change(reflect.ValueOf(&s).Elem())
+	return s
+}
+
+func change(v reflect.Value) {
+	switch {
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			change(v.Field(i))
+		}
+	case v.Kind() == reflect.Bool:
+		v.SetBool(!v.Bool())
+	case v.CanInt():
+		v.SetInt(v.Int() + 1)
+	case v.CanUint():
+		v.SetUint(v.Uint() + 1)
+	}
+}
+
+// CheckTopics returns an error that wraps ErrInvalidSettings if a change of the LogCluster makes
+// the settings of a topic invalid: for example, if a default is above a limit that the topic sets.
+func CheckTopics(topics []*v1alpha1.Topic, before, after *v1alpha1.LogCluster) error {
+	for _, topic := range topics {
+		if checkTopic(topic, before) != nil {
+			continue // the change is not the cause
+		}
+		if err := checkTopic(topic, after); err != nil {
+			return fmt.Errorf("topic %q would become invalid: %w", topic.KafkaName(), err)
+		}
+	}
+	return nil
+}
+
+func checkTopic(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) error {
+	if _, err := ResolveTopic(topic, cluster); err != nil {
+		return err
+	}
+	return CheckReplicas(topic.Spec.TopicSettings, cluster)
+}
+
+// ClusterProperties returns the settings of brokers that the LogCluster, which may be nil, sets, by
+// Kafka name. It omits defaults of topic properties that are invalid.
+func ClusterProperties(cluster *v1alpha1.LogCluster) map[string]string {
+	if cluster == nil {
+		return nil
+	}
+	set := brokerconfig.Get(&cluster.Spec)
+	if cluster.Spec.TopicDefaults == nil {
+		return set
+	}
+	defaults, written := cluster.Spec.TopicDefaults.TopicSettings, map[string]any{}
+	resolved, err := ResolveSettings(defaults, nil)
+	if err != nil || convert(defaults, &written) != nil {
+		return set
+	}
+	for _, p := range resolved.Properties() {
+		if isWritten(written, p.Name) {
+			set[brokerconfig.OfTopic(p.Name).Name] = p.Value
+		}
+	}
+	return set
+}
+
+// isWritten reports whether settings, as JSON, contain the field of a topic property.
+func isWritten(settings map[string]any, property string) bool {
+	path := fields[property]
+	value, ok := settings[path[0]]
+	group, _ := value.(map[string]any)
+	switch {
+	case !ok:
+		return false
+	case path[0] == "compression" && property != "compression.type":
+		// The level belongs to the codec that the group names.
+		_, hasLevel := group["level"]
+		return hasLevel && property == fmt.Sprintf("compression.%s.level", group["type"])
+	case len(path) == 1:
+		return true
+	}
+	_, ok = group[path[1]]
+	return ok
+}
+
+// HasChange reports whether an image contains every value that a change sets. set is
+// Image.ClusterProperties.
+func HasChange(set map[string]string, change ClusterChange) bool {
+	var sets []PropertyChange
+	for _, p := range change.Properties {
+		if p.Op == PropertySet {
+			sets = append(sets, p)
+		}
+	}
+	alone, err := AlteredCluster(&v1alpha1.LogCluster{}, ClusterChange{Properties: sets})
+	if err != nil {
+		// A value may be valid only with others, such as the level of a codec. The store has
+		// accepted the change.
+		return true
+	}
+	requested := ClusterProperties(alone)
+	for _, p := range sets {
+		want, isSet := requested[p.Name]
+		if value, ok := set[p.Name]; ok != isSet || value != want {
+			return false
+		}
+	}
+	return true
+}
