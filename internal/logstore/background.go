@@ -29,7 +29,8 @@ func (s *Store) run() {
 	defer close(s.done)
 	ticker := time.NewTicker(s.opts.FlushInterval)
 	defer ticker.Stop()
-	lastRetention := time.Now()
+	lastRetention, lastIdle := time.Now(), time.Now()
+	var partitions partitionsWarning
 	for {
 		select {
 		case <-s.stop:
@@ -42,6 +43,11 @@ func (s *Store) run() {
 			s.tick(now, now.Sub(lastRetention) >= s.opts.RetentionInterval)
 			if now.Sub(lastRetention) >= s.opts.RetentionInterval {
 				lastRetention = now
+			}
+			if now.Sub(lastIdle) >= idleFilesInterval {
+				s.closeIdleFiles()
+				s.warnOfPartitions(&partitions, now)
+				lastIdle = now
 			}
 		}
 	}

@@ -142,6 +142,9 @@ func (r *crashRun) follow(point crashPoint, plan []act, depth int) error {
 	r.taken++
 	w := &workload{models: point.models, chance: r.chance, seen: r.moments,
 		oneIn: []int{50, 60, 80, 1 << 30}[depth]}
+	if len(plan) > 0 {
+		w.indexEntries = int(plan[0].seed % 2)
+	}
 	w.disk = newCrashDisk(point.mem, w.moment)
 	w.fault = vfs.NewFault(w.disk)
 	if err := w.run(plan); err != nil {

@@ -25,9 +25,12 @@ type workload struct {
 	fault *vfs.Fault // wraps disk
 	// fullFor is the number of further acts during which the disk stays full.
 	fullFor int
-	random  *rand.Rand // choices of the current operation
-	store   *Store
-	models  []*partitionModel
+	// indexEntries is Options.indexEntriesMax; 0: segments are too small to write index entries
+	// before they are sealed.
+	indexEntries int
+	random       *rand.Rand // choices of the current operation
+	store        *Store
+	models       []*partitionModel
 
 	chance  *rand.Rand // selects the moments at which a crash is simulated
 	oneIn   int        // a crash is simulated at one of oneIn moments, on average
@@ -80,6 +83,7 @@ var operations = []operation{
 	{"clean", 12, (*workload).clean, present},
 	{"keys", 10, (*workload).keys, present},
 	{"tick", 10, func(w *workload, _ *partitionModel, _ *Log) { w.tick(false) }, present},
+	{"idle", 6, (*workload).idle, present},
 	{"retention", 5, func(w *workload, _ *partitionModel, _ *Log) { w.tick(true) }, present},
 	{"restart", 2, func(w *workload, _ *partitionModel, _ *Log) { w.restart() }, present},
 	{"release", 4, (*workload).release, present},
@@ -156,7 +160,7 @@ func (w *workload) moment(what, name string) {
 // open opens the store on the workload's disk.
 func (w *workload) open() {
 	store, err := Open(Options{FS: w.fault, Dir: dataDir, Logger: w.logger(),
-		FlushInterval: 1000 * time.Hour, Workers: 1})
+		FlushInterval: 1000 * time.Hour, Workers: 1, indexEntriesMax: w.indexEntries})
 	w.must(err, "open")
 	w.store = store
 	synctest.Wait() // until the directories that an earlier run released are deleted
@@ -349,6 +353,18 @@ func (w *workload) tick(retention bool) {
 				w.failf("%s stopped: %v", p.id, err)
 			}
 			w.settle(p, log)
+		}
+	}
+}
+
+// idle does what the store's goroutine does if the logs are idle for a while: all files are closed.
+func (w *workload) idle(_ *partitionModel, _ *Log) {
+	for range 3 { // sync the indexes, clear the marks of recent use, close the files
+		w.store.closeIdleFiles()
+	}
+	for _, p := range w.models {
+		if log := w.store.Log(p.id); log != nil && log.Fault() != nil {
+			w.failf("%s stopped: %v", p.id, log.Fault())
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
@@ -67,8 +66,11 @@ func newStore(opts Options) *Store {
 	if opts.RetentionInterval <= 0 {
 		opts.RetentionInterval = retentionIntervalDefault
 	}
+	if opts.OpenFilesLimit == 0 {
+		opts.OpenFilesLimit = openFilesLimit()
+	}
 	if opts.OpenFilesMax <= 0 {
-		opts.OpenFilesMax = openFilesDefault()
+		opts.OpenFilesMax = openFilesDefault(opts.OpenFilesLimit)
 	}
 	if opts.FlushBytes <= 0 {
 		opts.FlushBytes = flushBytesDefault
@@ -244,21 +246,11 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpointS
 // store itself, because Store.mu must be acquired after the locks of the log.
 func (s *Store) environment() environment {
 	return environment{
-		fs: s.opts.FS, segments: segment.Config{Handles: s.handles}, logger: s.opts.Logger,
+		fs: s.opts.FS, logger: s.opts.Logger,
+		segments: segment.Config{Handles: s.handles,
+			UnwrittenEntriesMax: s.opts.indexEntriesMax},
 		failed:          s.logFailed,
 		saveCheckpoints: s.save, compress: s.compressed.at, commit: s.commits.request,
 		flushBytes: s.opts.FlushBytes,
 	}
-}
-
-// openFilesDefault returns half of the limit of file descriptors of the process, at most 10,000.
-// The other half remains for connections, and for segment files that must stay open. If the limit
-// is unknown, it returns 10,000.
-func openFilesDefault() int {
-	const common = 10_000
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || limit.Cur/2 > common {
-		return common
-	}
-	return max(int(limit.Cur/2), 16)
 }

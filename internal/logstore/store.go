@@ -46,13 +46,18 @@ type Options struct {
 	// ahead of the next flush; default 64 MiB.
 	FlushBytes int64
 	// OpenFilesMax is the maximum number of open segment files. Files with unsynced writes stay
-	// open in addition. Default: half of the file descriptors of the process, at most 10,000.
+	// open in addition. Default: half of OpenFilesLimit, at most 10,000.
 	OpenFilesMax int
+	// OpenFilesLimit is the number of file descriptors that the process may have; the store warns
+	// when its partitions approach it. Default: the soft limit of the process.
+	OpenFilesLimit uint64
 	// Workers is the maximum number of logs that are opened, created, flushed or closed
 	// concurrently. Default: depends on the work, up to 16. With 1, the order of the calls
 	// determines the order of all disk operations, except for the syncs that AppendReplicated and
 	// Append request in the background.
 	Workers int
+	// indexEntriesMax is segment.Config.UnwrittenEntriesMax; only tests set it.
+	indexEntriesMax int
 	// Failed is called by a goroutine of the store when a log stops because its disk failed. It may
 	// be nil.
 	Failed func(PartitionID, error)

@@ -179,6 +179,32 @@ func closeClean(victims []File) {
 	}
 }
 
+// CloseIdle closes the files that were not used since the previous call, except those that have to
+// stay open. Called at an interval, it returns the descriptors of files that nobody uses, long
+// before the limit on open files is reached.
+func (s *Handles) CloseIdle() {
+	s.mu.Lock()
+	end := len(s.mu.open)
+	s.mu.Unlock()
+	for end > 0 {
+		s.mu.Lock()
+		// Other goroutines may have removed files since. Files are scanned from the last one to the
+		// first, because a removal moves the last file, which was scanned already, to its place.
+		end = min(end, len(s.mu.open))
+		var victims []File
+		for scanned := 0; end > 0 && scanned < evictionScanMax; scanned++ {
+			end--
+			h := s.mu.open[end]
+			if file := h.tryEvict(); file != nil {
+				victims = append(victims, file)
+				s.removeLocked(h)
+			}
+		}
+		s.mu.Unlock()
+		closeClean(victims)
+	}
+}
+
 func (s *Handles) removeLocked(h *Handle) {
 	last := len(s.mu.open) - 1
 	moved := s.mu.open[last]
@@ -200,6 +226,10 @@ func (s *Handles) Open() int {
 	return len(s.mu.open)
 }
 
+// Full reports whether more files are open than the table should keep open. They have to stay open,
+// mostly because of unsynced writes.
+func (s *Handles) Full() bool { return s.max > 0 && s.Open() > s.max }
+
 // tryEvict removes and returns the underlying file of a handle without users. It returns nil if the
 // file has to stay open or was used recently. It does not block: the caller holds Handles.mu, and
 // the lock order is Handle.mu before Handles.mu.
@@ -219,6 +249,21 @@ func (h *Handle) tryEvict() File {
 	file := h.file
 	h.file = nil
 	return file
+}
+
+// CloseUnused closes the underlying file until its next use, if nobody uses it now and it does not
+// have to stay open.
+func (h *Handle) CloseUnused() {
+	h.used.Store(false)
+	h.table.mu.Lock()
+	file := h.tryEvict()
+	if file != nil {
+		h.table.removeLocked(h)
+	}
+	h.table.mu.Unlock()
+	if file != nil {
+		closeClean([]File{file})
+	}
 }
 
 // Pin opens the underlying file, if it is not open, and keeps it open until Unpin. It returns the

@@ -335,3 +335,37 @@ func TestWriteConcurrentWithSyncCountsAsUnsynced(t *testing.T) {
 			handles.Open())
 	}
 }
+
+// TestCloseIdleClosesUnusedFilesOnly checks that CloseIdle closes the files that were not used since
+// the previous call, but no file that is pinned, kept or has unsynced writes.
+func TestCloseIdleClosesUnusedFilesOnly(t *testing.T) {
+	handles := NewHandles(NewMem(), 0)
+	const n = 3 * evictionScanMax
+	all := createFiles(t, handles, n)
+	for _, h := range all[1:] { // the first file keeps its unsynced write
+		if err := h.Sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := all[1].Pin(); err != nil {
+		t.Fatal(err)
+	}
+	if err := all[2].Keep(); err != nil {
+		t.Fatal(err)
+	}
+	handles.CloseIdle() // every file was used before this call
+	if open := handles.Open(); open != n {
+		t.Fatalf("%d files are open after the first call, want all %d", open, n)
+	}
+	readByte(t, all[n-1])
+	handles.CloseIdle()
+	if open := handles.Open(); open != 4 {
+		t.Errorf("%d files are open, want the unsynced, the pinned, the kept and the used one", open)
+	}
+	for i, h := range all {
+		if got := readByte(t, h); got != byte(i) {
+			t.Fatalf("file %d contains %d", i, got)
+		}
+	}
+	all[1].Unpin()
+}

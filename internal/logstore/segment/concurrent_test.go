@@ -19,7 +19,7 @@ func TestConcurrentReadsAppendsAndSyncs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			must(t, fsys.MkdirAll(dir))
-			s, err := Create(fsys, dir, 0, "", Config{IndexIntervalBytes: 200})
+			s, err := Create(fsys, dir, 0, "", Config{IndexIntervalBytes: 200, UnwrittenEntriesMax: 3})
 			must(t, err)
 			var done atomic.Bool
 			var others sync.WaitGroup
@@ -36,7 +36,8 @@ func TestConcurrentReadsAppendsAndSyncs(t *testing.T) {
 			}
 			others.Go(func() {
 				for !done.Load() {
-					if err := s.Sync(); err != nil {
+					s.cfg.Handles.CloseIdle()
+					if err := errors.Join(s.Sync(), s.SyncIdleIndexes()); err != nil {
 						t.Error(err)
 						return
 					}

@@ -15,7 +15,8 @@ import (
 // batches that were appended, and how many of them a successful Sync or Seal has made durable.
 func writeSegment(t *testing.T, fsys vfs.FS) (m *model, durable int, err error) {
 	m = &model{base: 3}
-	s, err := Create(fsys, "/", m.base, "", Config{IndexIntervalBytes: 300})
+	s, err := Create(fsys, "/", m.base, "",
+		Config{IndexIntervalBytes: 300, UnwrittenEntriesMax: 1})
 	if err != nil {
 		return m, 0, err
 	}
@@ -30,6 +31,13 @@ func writeSegment(t *testing.T, fsys vfs.FS) (m *model, durable int, err error) 
 				return m, durable, err
 			}
 			durable = len(m.batches)
+			if i == 7 {
+				for range 2 { // the second call syncs the indexes
+					if err := s.SyncIdleIndexes(); err != nil {
+						return m, durable, err
+					}
+				}
+			}
 		}
 	}
 	if err := s.Seal(); err != nil {
@@ -186,7 +194,7 @@ func TestSealAndCloseSyncIndexes(t *testing.T) {
 	for _, syncEach := range []bool{true, false} {
 		for _, end := range []func(*Segment) error{(*Segment).Seal, (*Segment).Close} {
 			mem := vfs.NewMem()
-			s, err := Create(mem, "/", 0, "", Config{IndexIntervalBytes: 1})
+			s, err := Create(mem, "/", 0, "", Config{IndexIntervalBytes: 1, UnwrittenEntriesMax: 1})
 			must(t, err)
 			for i := range int64(9) {
 				must(t, s.Append(batchOf(t, i, 1, 1000+i, 10)))

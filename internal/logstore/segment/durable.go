@@ -11,9 +11,9 @@ import (
 // Sync makes the batches durable that were appended before the call. It may run concurrently with
 // Append and does not block an append while it syncs.
 //
-// Sync writes index entries but does not sync them. Recover rebuilds the indexes of an unsealed
-// segment after an unclean stop anyway, and syncing three files instead of one would triple the
-// cost of a flush.
+// Sync does not sync index entries, and writes them only when there are many. Recover rebuilds the
+// indexes of an unsealed segment after an unclean stop anyway, and syncing three files instead of
+// one would triple the cost of a flush.
 //
 // Sync opens no file and causes no I/O if everything is already synced.
 func (s *Segment) Sync() error {
@@ -24,9 +24,11 @@ func (s *Segment) Sync() error {
 		defer s.mu.Unlock()
 		return s.mu.broken
 	}
-	// A failed write of index entries loses nothing, because the entries stay in memory. Seal and
-	// Close, which must write them, report the failure.
-	_ = s.flushIndexesLocked()
+	if s.view.Load().unwritten() >= s.cfg.UnwrittenEntriesMax {
+		// A failed write of index entries loses nothing, because the entries stay in memory. Seal
+		// and Close, which must write them, report the failure.
+		_ = s.flushIndexesLocked()
+	}
 	if err := s.rewriteLocked(); err != nil {
 		defer s.mu.Unlock()
 		return err // no data is lost: the segment is not broken, and the next Sync may succeed
@@ -125,10 +127,8 @@ func (s *Segment) finishLocked() error {
 		return err
 	}
 	defer unpin()
-	for _, file := range s.filesLocked() {
-		if err := file.Sync(); err != nil {
-			return s.breakLocked(err)
-		}
+	if err := syncAll(s.filesLocked()); err != nil {
+		return s.breakLocked(err)
 	}
 	if !s.mu.named {
 		if err := s.fsys.SyncDir(s.dir); err != nil {
@@ -136,6 +136,55 @@ func (s *Segment) finishLocked() error {
 		}
 	}
 	s.mu.named, s.mu.written, s.mu.indexed = true, false, false
+	return nil
+}
+
+// SyncIdleIndexes syncs and closes the index files if they have unsynced changes and none was added
+// since the previous call. A file with unsynced changes must stay open (vfs.Handles). Without this
+// method a segment would keep its index files open until Seal, which may be days later. Appends
+// continue during the sync. A failed sync breaks the segment, as in Seal.
+func (s *Segment) SyncIdleIndexes() error {
+	s.syncing.Lock()
+	defer s.syncing.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.view.Load()
+	written := [...]int{v.offsets.written, v.times.written, v.aborted.written}
+	idle := written == s.mu.indexesSeen
+	s.mu.indexesSeen = written
+	if !idle || !s.mu.indexed || s.mu.broken != nil || s.mu.removed {
+		return nil
+	}
+	return s.syncIndexesLocked()
+}
+
+// syncIndexesLocked syncs and closes the index files. It unlocks mu during the sync.
+func (s *Segment) syncIndexesLocked() error {
+	indexes := s.filesLocked()[1:]
+	unpin, err := pinAll(indexes)
+	if err != nil {
+		return fmt.Errorf("sync indexes of segment %d: %w", s.base, err)
+	}
+	s.mu.indexed = false // reset before the sync: a concurrent Truncate sets it again
+	s.mu.Unlock()
+	err = syncAll(indexes)
+	unpin()
+	s.mu.Lock()
+	if err != nil {
+		return s.breakLocked(err)
+	}
+	for _, file := range indexes {
+		file.CloseUnused()
+	}
+	return nil
+}
+
+func syncAll(files []*vfs.Handle) error {
+	for _, file := range files {
+		if err := file.Sync(); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -258,8 +307,10 @@ func (s *Segment) Pin() (unpin func(), err error) {
 // pinLocked opens all files of the segment and keeps them open until unpin is called. Callers use
 // it before a change whose failure would break the segment, so that a lack of file descriptors
 // fails earlier, without harm.
-func (s *Segment) pinLocked() (unpin func(), err error) {
-	files := s.filesLocked()
+func (s *Segment) pinLocked() (unpin func(), err error) { return pinAll(s.filesLocked()) }
+
+// pinAll opens files and keeps them open until unpin is called.
+func pinAll(files []*vfs.Handle) (unpin func(), err error) {
 	for i, file := range files {
 		if _, err := file.Pin(); err != nil {
 			unpinAll(files[:i])

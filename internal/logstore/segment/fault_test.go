@@ -14,7 +14,7 @@ import (
 func onFaultyDisk(t *testing.T) (*Segment, *vfs.Fault, *model) {
 	t.Helper()
 	fault := vfs.NewFault(vfs.NewMem())
-	s, err := Create(fault, "/", 0, "", Config{IndexIntervalBytes: 100})
+	s, err := Create(fault, "/", 0, "", Config{IndexIntervalBytes: 100, UnwrittenEntriesMax: 1})
 	must(t, err)
 	m := &model{}
 	appendSome(t, s, m, 3)

@@ -20,7 +20,8 @@ func TestSegmentEqualsListOfBatches(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		mem := vfs.NewMem()
 		m := &model{base: random.Int64N(3) * 1_000_000_007}
-		cfg := Config{IndexIntervalBytes: 1 + random.IntN(2000)}
+		cfg := Config{IndexIntervalBytes: 1 + random.IntN(2000),
+			UnwrittenEntriesMax: 1 + random.IntN(10)}
 		s, err := Create(mem, "/", m.base, "", cfg)
 		must(t, err)
 		for step := range 150 {
@@ -40,7 +41,7 @@ func randomStep(t *testing.T, mem *vfs.Mem, s *Segment, m *model, cfg Config,
 	random *rand.Rand) *Segment {
 	t.Helper()
 	var err error
-	switch random.IntN(12) {
+	switch random.IntN(13) {
 	case 0:
 		offset := m.base + random.Int64N(m.next()-m.base+5)
 		must(t, s.Truncate(offset))
@@ -64,6 +65,9 @@ func randomStep(t *testing.T, mem *vfs.Mem, s *Segment, m *model, cfg Config,
 			found.Batches != int64(len(m.batches)) {
 			t.Fatalf("recovered %+v of %d batches", found, len(m.batches))
 		}
+	case 5:
+		must(t, s.SyncIdleIndexes())
+		s.cfg.Handles.CloseIdle()
 	default:
 		for range 1 + random.IntN(8) {
 			b := m.randomBatch(t, random)
@@ -81,7 +85,7 @@ func TestIndexFilesAreKafkasByteForByte(t *testing.T) {
 	for _, interval := range []int{1, 500, 4096} {
 		mem := vfs.NewMem()
 		m := &model{base: 77}
-		cfg := Config{IndexIntervalBytes: interval}
+		cfg := Config{IndexIntervalBytes: interval, UnwrittenEntriesMax: 1}
 		s, err := Create(mem, "/", m.base, "", cfg)
 		must(t, err)
 		for i := range 300 {
@@ -224,7 +228,7 @@ func TestIndexEntryIsWrittenBeyondTheIntervalOnly(t *testing.T) {
 // the result is after the last entry of the time index, or if timestamps do not ascend.
 func TestTimestampLookupReadsOneInterval(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
-	s, err := Create(fault, "/", 0, "", Config{})
+	s, err := Create(fault, "/", 0, "", Config{UnwrittenEntriesMax: 1})
 	must(t, err)
 	const batches = 5000
 	timestamp := func(i int64) int64 {

@@ -33,6 +33,10 @@ func Create(fsys vfs.FS, dir string, base int64, suffix string, cfg Config) (*Se
 		}
 		*target.file = file
 	}
+	// The index files are written after a mebibyte of data, or by Seal. Until then a segment needs
+	// one descriptor.
+	s.offsets.file.CloseUnused()
+	s.times.file.CloseUnused()
 	empty := emptyView(base)
 	s.view.Store(&empty)
 	if err := s.loadModTimeLocked(); err != nil {

@@ -92,6 +92,17 @@ func (s *Segment) recover(visit func(record.Batch) error) (Recovered, error) {
 		}
 	}
 	s.mu.named = true
+	// A start after a crash recovers the active segment of every log at about the same time, and
+	// their index files stay open until they are synced. SyncIdleIndexes does so later; but with
+	// thousands of logs the process would run out of descriptors before.
+	if s.cfg.Handles.Full() {
+		s.mu.Lock()
+		err := s.syncIndexesLocked()
+		s.mu.Unlock()
+		if err != nil {
+			return Recovered{}, err
+		}
+	}
 	return found, s.loadModTimeLocked()
 }
 
@@ -160,6 +171,10 @@ func (s *Segment) overwriteIndex(extension string, content []byte) (file *vfs.Ha
 	}
 	if err != nil {
 		return nil, false, err
+	}
+	if size, err := file.Size(); err == nil && size == 0 && len(content) == 0 {
+		file.CloseUnused() // nothing to write
+		return file, created, nil
 	}
 	if _, err := file.WriteAt(content, 0); err != nil {
 		return file, created, fmt.Errorf("write index: %w", err)

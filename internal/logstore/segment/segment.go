@@ -13,10 +13,11 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Defaults of Config, which are Kafka's.
+// Defaults of Config. The first two are Kafka's.
 const (
 	defaultIndexIntervalBytes = 4096
 	defaultIndexBytesMax      = 10 << 20
+	defaultUnwrittenMax       = 256
 )
 
 // Errors of changes to a segment.
@@ -31,6 +32,11 @@ type Config struct {
 	// default 4096.
 	IndexIntervalBytes int
 	IndexBytesMax      int // size limit of an index file; default 10 MiB
+	// UnwrittenEntriesMax is the number of index entries in memory at which Sync writes them to the
+	// index files. The default of 256 are the entries of half a mebibyte of data or more, in a few
+	// KiB of memory. An index file that was written stays open until it is synced. So with a smaller
+	// number, a segment with little traffic would need three descriptors instead of one.
+	UnwrittenEntriesMax int
 	// Synced is the offset below which all data is known to be on the disk. Only Recover uses it.
 	// Default: no data is known to be on the disk.
 	Synced int64
@@ -41,6 +47,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.IndexIntervalBytes == 0 {
 		c.IndexIntervalBytes = defaultIndexIntervalBytes
+	}
+	if c.UnwrittenEntriesMax == 0 {
+		c.UnwrittenEntriesMax = defaultUnwrittenMax
 	}
 	if c.IndexBytesMax == 0 {
 		c.IndexBytesMax = defaultIndexBytesMax
@@ -84,6 +93,9 @@ type Segment struct {
 		written bool   // data or modification time changed after the last sync
 		indexed bool   // an index file has unsynced changes; Sync does not sync index files
 		sealed  bool   // Append fails, until Truncate
+		// indexesSeen are the numbers of written entries of the three indexes at the last call of
+		// SyncIdleIndexes.
+		indexesSeen [3]int
 		// mustRewrite is a range of bytes that are in the page cache but may be missing on the disk
 		// even after a successful sync. The range has to be rewritten before a sync. Reason: when a
 		// sync fails, the kernel marks the pages clean that it failed to write. A process that

@@ -27,7 +27,7 @@ func abortedAt(first, last int64) AbortedTxn {
 // every ten offsets. It also returns the entries.
 func withAborted(t testing.TB, fsys vfs.FS) (*Segment, []AbortedTxn) {
 	t.Helper()
-	s, err := Create(fsys, "/", 100, "", Config{})
+	s, err := Create(fsys, "/", 100, "", Config{UnwrittenEntriesMax: 1})
 	must(t, err)
 	var all []AbortedTxn
 	for offset := int64(100); offset < 200; offset++ {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -155,8 +156,23 @@ type Process struct {
 // it.
 func Start(t *testing.T, args ...string) *Process {
 	t.Helper()
+	return run(t, exec.Command(binary, args...))
+}
+
+// StartLimited is Start with a soft limit of open files.
+func StartLimited(t *testing.T, openFiles int, args ...string) *Process {
+	t.Helper()
+	script := fmt.Sprintf(`ulimit -Sn %d && exec "$@"`, openFiles)
+	return run(t, exec.Command("sh", append([]string{"-c", script, "sh", binary}, args...)...))
+}
+
+// PID returns the id of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+func run(t *testing.T, cmd *exec.Cmd) *Process {
+	t.Helper()
 	p := &Process{
-		cmd: exec.Command(binary, args...), Lines: make(chan string, 1024), Stderr: &safeBuffer{},
+		cmd: cmd, Lines: make(chan string, 1024), Stderr: &safeBuffer{},
 		exited: make(chan struct{}),
 	}
 	p.cmd.Stderr = p.Stderr

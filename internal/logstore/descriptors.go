@@ -1,0 +1,93 @@
+package logstore
+
+import (
+	"time"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+const (
+	// idleFilesInterval is the interval at which unused files are closed. A file is closed once
+	// it was not used for one to two intervals.
+	idleFilesInterval = 10 * time.Second
+	// partitionsWarningInterval is the minimum time between two warnings about too many partitions.
+	partitionsWarningInterval = time.Hour
+)
+
+// closeIdleFiles closes the segment files that were not used since the previous call, except those
+// that have to stay open. An idle log then has no open file.
+func (s *Store) closeIdleFiles() {
+	inParallel(s.Logs(), s.opts.workers(backgroundWorkers), func(log *Log) {
+		if err := log.syncIdleIndexes(); err != nil {
+			s.opts.Logger.Warn("failed to sync the indexes of an idle segment", "partition",
+				log.id, "error", err)
+		}
+	})
+	s.handles.CloseIdle()
+}
+
+// syncIdleIndexes syncs the indexes of the active segment if nothing was added to them since the
+// previous call. Only then can the files be closed. A rolled segment needs no such sync, because
+// the next flush seals it.
+func (l *Log) syncIdleIndexes() error {
+	l.maintain.Lock()
+	defer l.maintain.Unlock()
+	list := l.acquire()
+	if list == nil {
+		return nil
+	}
+	defer list.release()
+	if err := list.active().SyncIdleIndexes(); err != nil {
+		return l.syncFailed(list.active(), err)
+	}
+	return nil
+}
+
+// openFilesLimit returns the number of file descriptors that this process may have, or 0 if it is
+// unknown.
+func openFilesLimit() uint64 {
+	limit, err := vfs.OpenFiles()
+	if err != nil {
+		return 0
+	}
+	return limit.Soft
+}
+
+// openFilesDefault returns half of a limit of file descriptors, at most 10,000. The other half
+// remains for connections, and for segment files that must stay open. If the limit is unknown (0),
+// it returns 10,000.
+func openFilesDefault(limit uint64) int {
+	const common = 10_000
+	if limit == 0 || limit/2 > common {
+		return common
+	}
+	return max(int(limit/2), 16)
+}
+
+// partitionsWarning decides when the store warns that it has too many partitions for the limit of
+// file descriptors.
+type partitionsWarning struct{ last time.Time }
+
+// due reports whether a warning is due. A log has one open file while it has unsynced records, so
+// with more logs than half of the limit, their files and the connections of clients may need more
+// descriptors than the process has.
+func (w *partitionsWarning) due(now time.Time, logs int, limit uint64) bool {
+	if limit == 0 || uint64(logs) <= limit/2 ||
+		!w.last.IsZero() && now.Sub(w.last) < partitionsWarningInterval {
+		return false
+	}
+	w.last = now
+	return true
+}
+
+// warnOfPartitions logs a warning if the store has too many partitions for the limit of file
+// descriptors. Only the store's goroutine calls it.
+func (s *Store) warnOfPartitions(w *partitionsWarning, now time.Time) {
+	s.mu.Lock()
+	logs := len(s.mu.logs)
+	s.mu.Unlock()
+	if limit := s.opts.OpenFilesLimit; w.due(now, logs, limit) {
+		s.opts.Logger.Warn("partitions approach the limit of open files; raise RLIMIT_NOFILE or "+
+			"add brokers", "partitions", logs, "limit", limit)
+	}
+}
