@@ -2,7 +2,7 @@ package broker
 
 import (
 	"net/http"
-	"net/http/pprof" //nolint:gosec // only this package serves it, behind a flag: see NewPprof
+	"net/http/pprof"
 )
 
 // PprofPath is the path below which NewPprof serves profiles.
