@@ -9,7 +9,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"heartwood.dev/heartwood/internal/compress"
-	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/replica"
@@ -109,7 +108,7 @@ func checkProduce(p *produceRequest, part *producePartition) error {
 	if b.Transactional() && !b.Control() {
 		// The log could append the batch, but this broker supports no request that would end the
 		// transaction.
-		return fmt.Errorf("%w: transactions are not supported yet", logstore.ErrInvalidTxnState)
+		return errNoTransactions
 	}
 	return nil
 }

@@ -18,8 +18,10 @@ import (
 //	4  several keys (KIP-699)
 //	6  share groups (KIP-932), not served
 //
-// The first request creates the topic __consumer_offsets. Transactions are not supported. A client
-// that looks for a transaction coordinator gets BROKER_NOT_AVAILABLE, after which it fails at once.
+// The first request creates the topic __consumer_offsets. Transactions are not supported: a request
+// for a transaction coordinator gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED. This error is fatal for
+// the producers of all clients. After BROKER_NOT_AVAILABLE, INVALID_REQUEST or UNSUPPORTED_VERSION
+// librdkafka retries until its timeout (ADR 0222).
 
 // findCoordinatorShape describes the fields of the request (shape.go).
 var findCoordinatorShape = shape{text().to(3), fixed(1).from(1), plainArray(text()).from(4)}
@@ -63,7 +65,7 @@ func (h *Handler) coordinator(ctx context.Context, raw *wire.Request,
 		}
 	case req.CoordinatorType == coordinatorTransaction:
 		if err = h.authorize(raw, describeTransactionalID, key); err == nil {
-			err = errNoCoordinator
+			err = h.refuseTransactions(raw, key)
 		}
 	default:
 		err = fmt.Errorf("%w: coordinator type %d", errInvalidRequest, req.CoordinatorType)

@@ -21,10 +21,9 @@ import (
 // not send this request to raise their epoch: they raise it themselves, and the leader of a
 // partition fences the earlier epoch with INVALID_PRODUCER_EPOCH.
 //
-// A request with a transactional id is rejected with UNSUPPORTED_VERSION. The client then fails at
-// once, and reports that the broker lacks the feature. The error INVALID_REQUEST would suggest a
-// fault of the client, and an authorization error would suggest missing ACLs. After a retriable
-// error the client would retry forever.
+// A request with a transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, because transactions
+// are not supported and this error is fatal for the producers of all clients (ADR 0222). The reason
+// is in the log, because the response has no error message.
 
 // initProducerIDShape describes the fields of the request (shape.go).
 var initProducerIDShape = shape{text(), fixed(4), fixed(10).from(3)}
@@ -55,7 +54,7 @@ func (h *Handler) producerID(raw *wire.Request, req *kmsg.InitProducerIDRequest)
 		return -1, fmt.Errorf("%w: producer id %d with producer epoch %d; both or none must be -1",
 			errInvalidRequest, req.ProducerID, req.ProducerEpoch)
 	case req.TransactionalID != nil:
-		return -1, fmt.Errorf("%w: transactions are not served", errUnsupportedVersion)
+		return -1, h.refuseTransactions(raw, *req.TransactionalID)
 	}
 	return h.opts.ProducerID()
 }

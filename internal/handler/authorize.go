@@ -139,8 +139,9 @@ func (h *Handler) authorizeCreate(req *wire.Request, name string) error {
 var operations = map[ResourceType][]Operation{
 	ResourceTopic: {OpRead, OpWrite, OpCreate, OpDelete, OpAlter, OpDescribe, OpDescribeConfigs,
 		OpAlterConfigs},
-	ResourceGroup:   {OpRead, OpDelete, OpDescribe},
-	ResourceCluster: {OpCreate, OpAlter, OpDescribe, OpDescribeConfigs, OpIdempotentWrite},
+	ResourceGroup: {OpRead, OpDelete, OpDescribe, OpDescribeConfigs, OpAlterConfigs},
+	ResourceCluster: {OpCreate, OpAlter, OpDescribe, OpClusterAction, OpDescribeConfigs,
+		OpAlterConfigs, OpIdempotentWrite},
 }
 
 // operationsOmitted is the bit field of a response whose request did not ask for the authorized

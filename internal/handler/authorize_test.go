@@ -13,13 +13,6 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-func bitsOf(kind ResourceType) (bits int32) {
-	for _, op := range operations[kind] {
-		bits |= 1 << op
-	}
-	return bits
-}
-
 // authorizer stores every action that it is asked for. It denies the actions for which deny returns
 // true.
 type authorizer struct {

@@ -90,7 +90,7 @@ func TestConsumerGroupDescribeAtEveryVersion(t *testing.T) {
 		group := describe()[0]
 		if group.ErrorCode != 0 || group.State != "Stable" || group.Epoch != 1 ||
 			group.AssignmentEpoch != 1 || group.AssignorName != "uniform" ||
-			group.AuthorizedOperations != bitsOf(ResourceGroup) || len(group.Members) != 1 {
+			group.AuthorizedOperations != kafkaGroupOperations || len(group.Members) != 1 {
 			t.Fatalf("group %+v", group)
 		}
 		m, kind := &group.Members[0], int8(-1)

@@ -24,7 +24,7 @@ var (
 	errLeaderNotAvailable  = errors.New("leader not available")
 	errListenerNotFound    = errors.New("leader has no endpoint on this listener")
 	errMismatchedEndpoint  = errors.New("endpoint type is served by other nodes")
-	errNoCoordinator       = errors.New("transactions are not served")
+	errNoTransactions      = errors.New("transactions are not supported yet")
 	errInternalTopic       = errors.New("topic is written by the brokers only")
 	errUnsupportedEndpoint = errors.New("unsupported endpoint type")
 
@@ -134,7 +134,7 @@ var kafkaErrors = []struct {
 	{errUnknownTopicID, kafkaError{100, "UNKNOWN_TOPIC_ID"}},
 	{errLeaderNotAvailable, kafkaError{5, "LEADER_NOT_AVAILABLE"}},
 	{errListenerNotFound, kafkaError{72, "LISTENER_NOT_FOUND"}},
-	{errNoCoordinator, kafkaError{8, "BROKER_NOT_AVAILABLE"}},
+	{errNoTransactions, kafkaError{53, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}},
 	{errMismatchedEndpoint, kafkaError{114, "MISMATCHED_ENDPOINT_TYPE"}},
 	{errUnsupportedEndpoint, kafkaError{115, "UNSUPPORTED_ENDPOINT_TYPE"}},
 	{errTopicAuthorization, kafkaError{29, "TOPIC_AUTHORIZATION_FAILED"}},

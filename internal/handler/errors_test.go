@@ -94,7 +94,7 @@ func TestProduceErrors(t *testing.T) {
 		"base offset not 0": {"plain", changed(7, 1), 87},
 		"in a transaction": {"plain",
 			batchOf(t, compress.None, record.Identity{Transactional: true, ProducerID: 1}, "a"),
-			48},
+			53},
 		"valid": {"plain", good, 0},
 	} {
 		for _, version := range []int16{3, 7, 8, 12} {
@@ -301,8 +301,22 @@ func TestAuthorizedOperationsOnRequest(t *testing.T) {
 	}
 	req.IncludeClusterAuthorizedOperations, req.IncludeTopicAuthorizedOperations = true, true
 	got = ask[*kmsg.MetadataResponse](b, 8, req)
-	if got.AuthorizedOperations != bitsOf(ResourceCluster) ||
-		got.Topics[0].AuthorizedOperations != bitsOf(ResourceTopic) {
+	if got.AuthorizedOperations != kafkaClusterOperations ||
+		got.Topics[0].AuthorizedOperations != kafkaTopicOperations {
 		t.Errorf("requested: %+v", got)
 	}
+	cluster := kmsg.NewPtrDescribeClusterRequest()
+	cluster.IncludeClusterAuthorizedOperations = true
+	if got := ask[*kmsg.DescribeClusterResponse](b, 2, cluster); got.
+		ClusterAuthorizedOperations != kafkaClusterOperations {
+		t.Errorf("DescribeCluster: got %d, want %d", got.ClusterAuthorizedOperations,
+			kafkaClusterOperations)
+	}
 }
+
+// The authorized operations in the responses of Apache Kafka 4.3.1 without an authorizer.
+const (
+	kafkaClusterOperations = 8096
+	kafkaTopicOperations   = 3576
+	kafkaGroupOperations   = 3400
+)

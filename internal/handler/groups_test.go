@@ -119,7 +119,7 @@ func TestGroupSettingsAreDescribed(t *testing.T) {
 
 func TestFindCoordinatorAtEveryVersion(t *testing.T) {
 	everyVersion(t, keyFindCoordinator, func(t *testing.T, b *broker, version int16) {
-		for kind, want := range map[int8]int16{0: 0, 1: 8, 2: 42} {
+		for kind, want := range map[int8]int16{0: 0, 1: 53, 2: 42} {
 			if version == 0 && kind > 0 {
 				continue
 			}
@@ -294,8 +294,11 @@ func TestGroupsAreDescribedListedAndDeletedAtEveryVersion(t *testing.T) {
 		joined := coordinated(t, b).join(5)
 		b.sync(3, joined)
 		req := kmsg.NewPtrDescribeGroupsRequest()
-		req.Groups = []string{"group", "none"}
+		req.Groups, req.IncludeAuthorizedOperations = []string{"group", "none"}, version >= 3
 		groups := ask[*kmsg.DescribeGroupsResponse](b, version, req).Groups
+		if got := groups[0].AuthorizedOperations; version >= 3 && got != kafkaGroupOperations {
+			t.Errorf("authorized operations %d, want %d", got, kafkaGroupOperations)
+		}
 		if got := groups[0]; got.State != "Stable" || got.Protocol != "range" ||
 			string(got.Members[0].MemberAssignment) != "all" {
 			t.Errorf("group %+v", got)

@@ -154,7 +154,7 @@ func TestProduceRules(t *testing.T) {
 		{"batch > segment.bytes", "small segments", 9,
 			batch(t, compress.None, strings.Repeat("x", 300)), 18, "segments have 300"},
 		{"transactional without verified or ongoing txn", "plain", 9,
-			batchOf(t, compress.None, record.Identity{Transactional: true, ProducerID: 1}, "a"), 48,
+			batchOf(t, compress.None, record.Identity{Transactional: true, ProducerID: 1}, "a"), 53,
 			"transactions"},
 	}
 	for _, c := range cases {

@@ -258,9 +258,9 @@ func TestInitProducerIDAtEveryVersion(t *testing.T) {
 		name := "transactional"
 		req := kmsg.NewPtrInitProducerIDRequest()
 		req.TransactionalID = &name
-		if answer := ask[*kmsg.InitProducerIDResponse](b, version, req); answer.ErrorCode != 35 ||
+		if answer := ask[*kmsg.InitProducerIDResponse](b, version, req); answer.ErrorCode != 53 ||
 			answer.ProducerID != -1 {
-			t.Errorf("transactional id: %+v, want error 35", answer)
+			t.Errorf("transactional id: %+v, want error 53", answer)
 		}
 	})
 }
