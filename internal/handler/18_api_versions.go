@@ -25,6 +25,9 @@ import (
 // protocol (KIP-848).
 const groupFeature = "group.version"
 
+// groupFeatureLevel is the only level of groupFeature.
+const groupFeatureLevel = 1
+
 // softwareName matches the valid names and versions of client software (KIP-511).
 var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
 
@@ -56,12 +59,12 @@ func (h *Handler) apiVersionsReply(version int16, err error) wire.Reply {
 	result := outcome{handler: h}
 	response.ErrorCode = result.code(err)
 	response.SupportedFeatures = []kmsg.ApiVersionsResponseSupportedFeature{{Name: groupFeature,
-		MinVersion: 1, MaxVersion: 1}}
+		MinVersion: groupFeatureLevel, MaxVersion: groupFeatureLevel}}
 	response.FinalizedFeatures = []kmsg.ApiVersionsResponseFinalizedFeature{{Name: groupFeature,
-		MinVersionLevel: 1, MaxVersionLevel: 1}}
+		MinVersionLevel: groupFeatureLevel, MaxVersionLevel: groupFeatureLevel}}
 	response.FinalizedFeaturesEpoch = 0
 	for i := range h.apis {
-		if row := &h.apis[i]; row.handle != nil {
+		if row := &h.apis[i]; row.handle != nil && !h.unlisted[row.key] {
 			key := kmsg.NewApiVersionsResponseApiKey()
 			key.ApiKey, key.MinVersion, key.MaxVersion = row.key, row.min, row.max
 			response.ApiKeys = append(response.ApiKeys, key)

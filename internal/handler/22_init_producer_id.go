@@ -21,9 +21,9 @@ import (
 // not send this request to raise their epoch: they raise it themselves, and the leader of a
 // partition fences the earlier epoch with INVALID_PRODUCER_EPOCH.
 //
-// A request with a transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, because transactions
-// are not supported and this error is fatal for the producers of all clients (ADR 0222). The reason
-// is in the log, because the response has no error message.
+// A request with a transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Transactions are
+// not supported, and this error is fatal for the producers of all clients (ADR 0222). The reason is
+// in the log, because the response has no error message.
 
 // initProducerIDShape describes the fields of the request (shape.go).
 var initProducerIDShape = shape{text(), fixed(4), fixed(10).from(3)}

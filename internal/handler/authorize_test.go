@@ -211,7 +211,13 @@ func clusterSamples() []sample {
 	move := kmsg.NewPtrAlterPartitionAssignmentsRequest()
 	move.Topics = []kmsg.AlterPartitionAssignmentsRequestTopic{{Topic: "bills",
 		Partitions: []kmsg.AlterPartitionAssignmentsRequestTopicPartition{{Replicas: []int32{3}}}}}
+	dirs := kmsg.NewPtrAlterReplicaLogDirsRequest()
+	dirs.Dirs = []kmsg.AlterReplicaLogDirsRequestDir{{Dir: "/data",
+		Topics: []kmsg.AlterReplicaLogDirsRequestDirTopic{{Topic: "bills",
+			Partitions: []int32{0}}}}}
 	return []sample{
+		{2, dirs, clusterDenied},
+		{2, kmsg.NewPtrUpdateFeaturesRequest(), clusterDenied},
 		{5, kmsg.NewPtrDescribeLogDirsRequest(), clusterDenied},
 		{2, elect, clusterDenied},
 		{1, move, clusterDenied},
@@ -241,7 +247,11 @@ func TestOnlyOpenAPIsRequireNoOperation(t *testing.T) {
 			open = append(open, row.name)
 		}
 	}
-	if want := []string{"ApiVersions", "DescribeCluster"}; !slices.Equal(open, want) {
+	// The APIs of ACLs and delegation tokens are answered with an error only.
+	want := []string{"ApiVersions", "DescribeAcls", "CreateAcls", "DeleteAcls",
+		"CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken",
+		"DescribeDelegationToken", "DescribeCluster"}
+	if !slices.Equal(open, want) {
 		t.Errorf("APIs without required operations: got %v, want %v", open, want)
 	}
 }

@@ -24,9 +24,12 @@ var (
 	errLeaderNotAvailable  = errors.New("leader not available")
 	errListenerNotFound    = errors.New("leader has no endpoint on this listener")
 	errMismatchedEndpoint  = errors.New("endpoint type is served by other nodes")
-	errNoTransactions      = errors.New("transactions are not supported yet")
 	errInternalTopic       = errors.New("topic is written by the brokers only")
 	errUnsupportedEndpoint = errors.New("unsupported endpoint type")
+	errLogDirNotFound      = errors.New("the broker has no such data directory")
+	errReplicaNotAvailable = errors.New("the broker has no replica of the partition")
+
+	errInvalidUpdateVersion = errors.New("invalid update version")
 
 	errTopicAuthorization           = errors.New("not authorized to access the topic")
 	errGroupAuthorization           = errors.New("not authorized to access the group")
@@ -135,6 +138,12 @@ var kafkaErrors = []struct {
 	{errLeaderNotAvailable, kafkaError{5, "LEADER_NOT_AVAILABLE"}},
 	{errListenerNotFound, kafkaError{72, "LISTENER_NOT_FOUND"}},
 	{errNoTransactions, kafkaError{53, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}},
+	{errNoSASL, kafkaError{34, "ILLEGAL_SASL_STATE"}},
+	{errNoAuthorizer, kafkaError{54, "SECURITY_DISABLED"}},
+	{errNoTokens, kafkaError{64, "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"}},
+	{errLogDirNotFound, kafkaError{57, "LOG_DIR_NOT_FOUND"}},
+	{errReplicaNotAvailable, kafkaError{9, "REPLICA_NOT_AVAILABLE"}},
+	{errInvalidUpdateVersion, kafkaError{95, "INVALID_UPDATE_VERSION"}},
 	{errMismatchedEndpoint, kafkaError{114, "MISMATCHED_ENDPOINT_TYPE"}},
 	{errUnsupportedEndpoint, kafkaError{115, "UNSUPPORTED_ENDPOINT_TYPE"}},
 	{errTopicAuthorization, kafkaError{29, "TOPIC_AUTHORIZATION_FAILED"}},

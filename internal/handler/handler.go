@@ -40,9 +40,11 @@ type Options struct {
 type Handler struct {
 	opts   Options
 	logger *slog.Logger
-	apis   []api // rows of table, indexed by key; a row without handle is not served
-
-	missing missingTopics
+	apis   []api // rows of table and refused, indexed by key; a row without handle is not served
+	// unlisted contains the keys of refused, which ApiVersions does not list.
+	unlisted map[int16]bool
+	refusals refusalLog // refused transactional ids
+	missing  missingTopics
 }
 
 // New returns a Handler.
@@ -51,7 +53,12 @@ func New(opts Options) *Handler {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	return &Handler{opts: opts, logger: logger, apis: byKey(table)}
+	h := &Handler{opts: opts, logger: logger, apis: byKey(refused, table),
+		unlisted: map[int16]bool{}}
+	for i := range refused {
+		h.unlisted[refused[i].key] = true
+	}
+	return h
 }
 
 // FrameMax implements wire.Handler.

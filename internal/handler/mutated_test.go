@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -75,7 +76,7 @@ func captured(t testing.TB, b *broker) [][]byte {
 		request.SetVersion(version)
 		all = append(all, framed(b, request))
 	}
-	for _, row := range table {
+	for _, row := range slices.Concat(table, refused) {
 		for version := row.min; version <= row.max; version++ {
 			request := kmsg.RequestForKey(row.key)
 			fill(random, reflect.ValueOf(request).Elem(), 0)

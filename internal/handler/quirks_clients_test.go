@@ -2,6 +2,7 @@ package handler
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -24,10 +25,10 @@ func TestQuirk3OnlyImplementedFeaturesAreFinalized(t *testing.T) {
 		req.ClientSoftwareName, req.ClientSoftwareVersion = "a", "1"
 		got := ask[*kmsg.ApiVersionsResponse](b, version, req)
 		for _, f := range got.FinalizedFeatures {
-			if f.Name == "transaction.version" && f.MaxVersionLevel > 1 && b.api(26) == nil {
+			if f.Name == "transaction.version" && f.MaxVersionLevel > 1 && !b.lists(26) {
 				t.Errorf("version %d finalizes %+v without EndTxn", version, f)
 			}
-			if f.Name == "group.version" && f.MaxVersionLevel > 0 && b.api(68) == nil {
+			if f.Name == "group.version" && f.MaxVersionLevel > 0 && !b.lists(68) {
 				t.Errorf("version %d finalizes %+v without ConsumerGroupHeartbeat", version, f)
 			}
 		}
@@ -116,24 +117,30 @@ func TestQuirk10ProducerIDs(t *testing.T) {
 	}
 }
 
-// TestQuirk12SASLIsNotAdvertised: the APIs of SASL are not served. A client that is configured to
-// authenticate then fails at once and reports the reason.
+// TestQuirk12SASLIsNotAdvertised: ApiVersions does not list the APIs of SASL, and they are answered
+// with ILLEGAL_SASL_STATE, as on a listener of Kafka without authentication. A client that is
+// configured to authenticate then fails at once and reports the reason.
 func TestQuirk12SASLIsNotAdvertised(t *testing.T) {
 	b := newBroker(t)
-	for _, key := range []int16{17, 36} {
-		if b.api(key) != nil || b.FrameMax(key) != 0 {
-			t.Errorf("key %d is served", key)
-		}
+	handshake := kmsg.NewPtrSASLHandshakeRequest()
+	handshake.Mechanism = "PLAIN"
+	if got := ask[*kmsg.SASLHandshakeResponse](b, 1, handshake); b.lists(17) ||
+		got.ErrorCode != 34 || len(got.SupportedMechanisms) > 0 {
+		t.Errorf("SaslHandshake: listed %v, %+v", b.lists(17), got)
+	}
+	got := ask[*kmsg.SASLAuthenticateResponse](b, 2, kmsg.NewPtrSASLAuthenticateRequest())
+	if b.lists(36) || got.ErrorCode != 34 || !strings.Contains(textOf(got.ErrorMessage), "SASL") {
+		t.Errorf("SaslAuthenticate: listed %v, %+v", b.lists(36), got)
 	}
 }
 
-// TestQuirk15TelemetryIsNotAdvertised: the APIs of telemetry are not served, because clients would
-// send telemetry to them.
+// TestQuirk15TelemetryIsNotAdvertised: ApiVersions does not list the APIs of telemetry, because
+// clients would send telemetry to them.
 func TestQuirk15TelemetryIsNotAdvertised(t *testing.T) {
 	b := newBroker(t)
 	for _, key := range []int16{71, 72} {
-		if b.api(key) != nil || b.FrameMax(key) != 0 {
-			t.Errorf("key %d is served", key)
+		if b.lists(key) {
+			t.Errorf("key %d is listed", key)
 		}
 	}
 }

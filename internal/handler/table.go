@@ -1,8 +1,10 @@
 package handler
 
 import (
+	"cmp"
 	"context"
 	"math"
+	"slices"
 	"strconv"
 
 	"heartwood.dev/heartwood/internal/wire"
@@ -29,16 +31,25 @@ const (
 	keyDeleteRecords           int16 = 21
 	keyInitProducerID          int16 = 22
 	keyOffsetForEpoch          int16 = 23
+	keyDescribeACLs            int16 = 29
+	keyCreateACLs              int16 = 30
+	keyDeleteACLs              int16 = 31
 	keyDescribeConfigs         int16 = 32
 	keyAlterConfigs            int16 = 33
+	keyAlterReplicaLogDirs     int16 = 34
 	keyDescribeLogDirs         int16 = 35
 	keyCreatePartitions        int16 = 37
+	keyCreateToken             int16 = 38
+	keyRenewToken              int16 = 39
+	keyExpireToken             int16 = 40
+	keyDescribeToken           int16 = 41
 	keyDeleteGroups            int16 = 42
 	keyElectLeaders            int16 = 43
 	keyIncrementalAlterConfigs int16 = 44
 	keyAlterReassignments      int16 = 45
 	keyListReassignments       int16 = 46
 	keyOffsetDelete            int16 = 47
+	keyUpdateFeatures          int16 = 57
 	keyDescribeCluster         int16 = 60
 	keyConsumerHeartbeat       int16 = 68
 	keyConsumerDescribe        int16 = 69
@@ -162,6 +173,18 @@ var table = []api{
 		decoded(offsetForEpochShape, (*Handler).offsetForEpoch),
 	},
 	{
+		keyDescribeACLs, "DescribeAcls", 1, 3, 2, nil,
+		refuse(errNoAuthorizer),
+	},
+	{
+		keyCreateACLs, "CreateAcls", 1, 3, 2, nil,
+		decoded(createACLsShape, (*Handler).createACLs),
+	},
+	{
+		keyDeleteACLs, "DeleteAcls", 1, 3, 2, nil,
+		decoded(deleteACLsShape, (*Handler).deleteACLs),
+	},
+	{
 		keyDescribeConfigs, "DescribeConfigs", 1, 4, 4,
 		requires(describeTopicConfigs, describeClusterConfigs),
 		decoded(describeConfigsShape, (*Handler).describeConfigs),
@@ -171,12 +194,34 @@ var table = []api{
 		decoded(alterConfigsShape, (*Handler).alterConfigs),
 	},
 	{
+		keyAlterReplicaLogDirs, "AlterReplicaLogDirs", 1, 2, 2, requires(alterCluster),
+		decoded(alterLogDirsShape, (*Handler).alterReplicaLogDirs),
+	},
+	{
 		keyDescribeLogDirs, "DescribeLogDirs", 1, 5, 2, requires(describeCluster),
 		decoded(describeLogDirsShape, (*Handler).describeLogDirs),
 	},
 	{
 		keyCreatePartitions, "CreatePartitions", 0, 3, 2, requires(alterTopic),
 		decoded(createPartitionsShape, (*Handler).createPartitions),
+	},
+	// Kafka answers the APIs of delegation tokens (KIP-48) with this error on a connection without
+	// authentication.
+	{
+		keyCreateToken, "CreateDelegationToken", 1, 3, 2, nil,
+		refuse(errNoTokens),
+	},
+	{
+		keyRenewToken, "RenewDelegationToken", 1, 2, 2, nil,
+		refuse(errNoTokens),
+	},
+	{
+		keyExpireToken, "ExpireDelegationToken", 1, 2, 2, nil,
+		refuse(errNoTokens),
+	},
+	{
+		keyDescribeToken, "DescribeDelegationToken", 1, 3, 2, nil,
+		refuse(errNoTokens),
 	},
 	{
 		keyDeleteGroups, "DeleteGroups", 0, 2, 2, requires(deleteGroup),
@@ -202,6 +247,10 @@ var table = []api{
 	{
 		keyOffsetDelete, "OffsetDelete", 0, 0, neverFlexible, requires(deleteGroup, readTopic),
 		decoded(offsetDeleteShape, (*Handler).offsetDelete),
+	},
+	{
+		keyUpdateFeatures, "UpdateFeatures", 0, 2, 0, requires(alterCluster),
+		decoded(updateFeaturesShape, (*Handler).updateFeatures),
 	},
 	{
 		keyDescribeCluster, "DescribeCluster", 0, 2, 0, nil,
@@ -232,9 +281,11 @@ func (a *api) frameMax() int {
 	return controlFrameMax
 }
 
-// byKey returns the rows in a slice that is indexed by the API key.
-func byKey(rows []api) []api {
-	indexed := make([]api, rows[len(rows)-1].key+1)
+// byKey returns the rows of tables in a slice that is indexed by the API key.
+func byKey(tables ...[]api) []api {
+	rows := slices.Concat(tables...)
+	last := slices.MaxFunc(rows, func(a, b api) int { return cmp.Compare(a.key, b.key) })
+	indexed := make([]api, last.key+1)
 	for _, row := range rows {
 		indexed[row.key] = row
 	}
@@ -253,7 +304,7 @@ func APIName(key int16) string {
 // names contains the names of the APIs, indexed by key. It exists because APIName is called for
 // every request.
 var names = func() []string {
-	rows := byKey(table)
+	rows := byKey(refused, table)
 	all := make([]string, len(rows))
 	for i := range rows {
 		all[i] = rows[i].name

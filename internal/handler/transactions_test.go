@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/wire"
@@ -39,6 +40,23 @@ func TestTransactionalIDIsRefusedAsFatal(t *testing.T) {
 		"clientID=rdkafka"} {
 		if !strings.Contains(log.String(), part) {
 			t.Errorf("log %q does not contain %q", log.String(), part)
+		}
+	}
+}
+
+func TestRefusalsOfOneTransactionalIDAreLoggedOncePerMinute(t *testing.T) {
+	begin := time.Now()
+	var l refusalLog
+	for _, step := range []struct {
+		id    string
+		after time.Duration
+		want  bool
+	}{
+		{"a", 0, true}, {"a", 59 * time.Second, false}, {"b", 59 * time.Second, true},
+		{"b", time.Minute, false}, {"a", time.Minute, true}, {"a", 2 * time.Minute, true},
+	} {
+		if got := l.due(step.id, begin.Add(step.after)); got != step.want {
+			t.Errorf("%s after %v: due %v, want %v", step.id, step.after, got, step.want)
 		}
 	}
 }

@@ -77,6 +77,7 @@ func (c *connection) work(ctx context.Context, cancel func()) {
 		f, err := c.readFrame(ctx, c.socket)
 		if err != nil {
 			c.logEnd(ctx, err)
+			c.linger(ctx, err)
 			cancel() // ends requests that still wait: their client has disconnected
 			return
 		}
@@ -175,6 +176,23 @@ func (c *connection) answer(ctx, request context.Context, f frame) error {
 	}
 	s.metrics.observe(api, time.Since(begin))
 	return err
+}
+
+// lingerMax limits how long a connection that is being closed still receives bytes.
+const lingerMax = time.Second
+
+// linger closes the sending direction after a request of an unknown API, and discards the bytes
+// that the client still sends. If a socket with unread bytes were closed, TCP would reset the
+// connection, and the client could lose the replies to its earlier requests.
+func (c *connection) linger(ctx context.Context, err error) {
+	var rejected *rejectedError
+	socket, half := c.socket.(interface{ CloseWrite() error })
+	if !half || !errors.As(err, &rejected) || rejected.reason != rejectUnknownAPI {
+		return
+	}
+	_ = socket.CloseWrite()
+	c.readUntil(ctx, lingerMax)
+	_, _ = io.Copy(io.Discard, c.socket)
 }
 
 // readUntil sets the deadline of the next read to limit from now. It sets the deadline first and

@@ -79,6 +79,10 @@ func (c *connection) readFrame(ctx context.Context, r io.Reader) (frame, error) 
 	}
 	f := frame{prefix: parsePrefix([prefixBytes]byte(head[4:]))}
 	if err := c.checkLimit(f.key, n); err != nil {
+		// The previous request is still answered, as in Kafka, before the connection is closed.
+		if idleErr := c.awaitIdle(ctx); idleErr != nil {
+			return frame{}, idleErr
+		}
 		return frame{}, err
 	}
 	err = c.readInOrder(ctx, r, &f, n-prefixBytes)

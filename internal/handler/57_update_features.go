@@ -1,0 +1,67 @@
+package handler
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// UpdateFeatures (key 57), versions 0-2 (KIP-584): sets the levels of the cluster's features. Each
+// feature has only one level, so the request succeeds if it sets every feature to that level. Any
+// other request changes nothing and gets INVALID_UPDATE_VERSION, as in Kafka.
+//
+//	1  upgrade type, validation without a change (KIP-778)
+//	2  one error for the whole request (KIP-1022)
+
+// updateFeaturesShape describes the fields of the request (shape.go).
+var updateFeaturesShape = shape{fixed(4), array(text(), fixed(2), fixed(1)), fixed(1).from(1)}
+
+// The upgrade types of a request.
+const (
+	upgradeOnly     = 1
+	unsafeDowngrade = 3
+)
+
+func (h *Handler) updateFeatures(_ context.Context, raw *wire.Request,
+	req *kmsg.UpdateFeaturesRequest) wire.Reply {
+	response, result := kmsg.NewPtrUpdateFeaturesResponse(), outcome{handler: h}
+	response.Version = req.Version
+	err := h.authorize(raw, alterCluster, clusterName)
+	for i := range req.FeatureUpdates {
+		if err == nil {
+			err = checkFeature(req.Version, &req.FeatureUpdates[i])
+		}
+	}
+	response.ErrorCode, response.ErrorMessage = result.code(err), message(err)
+	for i := range req.FeatureUpdates {
+		if err != nil || req.Version > 1 {
+			break
+		}
+		updated := kmsg.NewUpdateFeaturesResponseResult()
+		updated.Feature = req.FeatureUpdates[i].Feature
+		response.Results = append(response.Results, updated)
+	}
+	return reply(response, result)
+}
+
+// checkFeature returns nil if an update keeps the level of its feature.
+func checkFeature(version int16, update *kmsg.UpdateFeaturesRequestFeatureUpdate) error {
+	reason := ""
+	switch level := update.MaxVersionLevel; {
+	case version >= 1 &&
+		(update.UpgradeType < upgradeOnly || update.UpgradeType > unsafeDowngrade):
+		reason = fmt.Sprintf("the upgrade type %d is unknown", update.UpgradeType)
+	case update.Feature != groupFeature:
+		reason = "the cluster does not have this feature"
+	case level != groupFeatureLevel:
+		reason = fmt.Sprintf("the cluster supports only version %d", groupFeatureLevel)
+	}
+	if reason == "" {
+		return nil
+	}
+	return fmt.Errorf("%w %d for feature %s: %s", errInvalidUpdateVersion, update.MaxVersionLevel,
+		update.Feature, reason)
+}

@@ -1,0 +1,105 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"reflect"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// A client may send requests of an API that ApiVersions does not list: some clients assume the
+// versions of a Kafka release instead of asking. Kafka closes the connection after such a request.
+// The client then reports a network error, retries, and loses the other requests on the connection.
+//
+// Therefore the requests of all APIs that clients use are answered in the format of the API, with
+// an error: UNSUPPORTED_VERSION, by which Kafka refuses an API whose feature is disabled, or the
+// error for the particular feature. Only an API without a row in table or refused closes the
+// connection: its format is unknown, or only brokers and controllers use it.
+
+// refused lists the APIs that are answered with an error and that ApiVersions does not list. An
+// implemented API moves to table.
+var refused = []api{
+	{17, "SaslHandshake", 0, 1, neverFlexible, nil, refuse(errNoSASL)},
+	{24, "AddPartitionsToTxn", 0, 5, 3, nil,
+		decoded(addPartitionsToTxnShape, (*Handler).addPartitionsToTxn)},
+	{25, "AddOffsetsToTxn", 0, 4, 3, nil, refuse(errNoTransactions)},
+	{26, "EndTxn", 0, 5, 3, nil, refuse(errNoTransactions)},
+	{27, "WriteTxnMarkers", 1, 2, 1, nil,
+		decoded(writeTxnMarkersShape, (*Handler).writeTxnMarkers)},
+	{28, "TxnOffsetCommit", 0, 5, 3, nil,
+		decoded(txnOffsetCommitShape, (*Handler).txnOffsetCommit)},
+	{36, "SaslAuthenticate", 0, 2, 2, nil, refuse(errNoSASL)},
+	{48, "DescribeClientQuotas", 0, 1, 1, nil, refuse(errNoQuotas)},
+	{49, "AlterClientQuotas", 0, 1, 1, nil,
+		decoded(alterClientQuotasShape, (*Handler).alterClientQuotas)},
+	{50, "DescribeUserScramCredentials", 0, 0, 0, nil, refuse(errNoSCRAM)},
+	{51, "AlterUserScramCredentials", 0, 0, 0, nil,
+		decoded(alterSCRAMShape, (*Handler).alterSCRAM)},
+	{55, "DescribeQuorum", 0, 2, 0, nil, refuse(errNoQuorum)},
+	{61, "DescribeProducers", 0, 0, 0, nil,
+		decoded(describeProducersShape, (*Handler).describeProducers)},
+	{64, "UnregisterBroker", 0, 0, 0, nil, refuse(errNoQuorum)},
+	{65, "DescribeTransactions", 0, 0, 0, nil,
+		decoded(describeTransactionsShape, (*Handler).describeTransactions)},
+	{66, "ListTransactions", 0, 2, 0, nil, refuse(errNoTransactionCoordinator)},
+	{71, "GetTelemetrySubscriptions", 0, 0, 0, nil, refuse(errNoTelemetry)},
+	{72, "PushTelemetry", 0, 0, 0, nil, refuse(errNoTelemetry)},
+	{76, "ShareGroupHeartbeat", 1, 1, 0, nil, refuse(errNoShareGroups)},
+	{77, "ShareGroupDescribe", 1, 1, 0, nil,
+		decoded(shareGroupDescribeShape, (*Handler).shareGroupDescribe)},
+	{78, "ShareFetch", 1, 2, 0, nil, refuse(errNoShareGroups)},
+	{79, "ShareAcknowledge", 1, 2, 0, nil, refuse(errNoShareGroups)},
+	{80, "AddRaftVoter", 0, 1, 0, nil, refuse(errNoQuorum)},
+	{81, "RemoveRaftVoter", 0, 0, 0, nil, refuse(errNoQuorum)},
+	{88, "StreamsGroupHeartbeat", 0, 0, 0, nil, refuse(errNoStreamsGroups)},
+	{89, "StreamsGroupDescribe", 0, 0, 0, nil,
+		decoded(streamsGroupDescribeShape, (*Handler).streamsGroupDescribe)},
+	{90, "DescribeShareGroupOffsets", 0, 1, 0, nil,
+		decoded(describeShareOffsetsShape, (*Handler).describeShareOffsets)},
+	{91, "AlterShareGroupOffsets", 0, 0, 0, nil, refuse(errNoShareGroups)},
+	{92, "DeleteShareGroupOffsets", 0, 0, 0, nil, refuse(errNoShareGroups)},
+}
+
+// The errors of refused requests. Their texts are sent to clients if the response has a field for
+// them.
+var (
+	errNoTransactions  = errors.New("transactions are not supported yet")
+	errNoSASL          = errors.New("SASL is not supported: the listener has no authentication")
+	errNoAuthorizer    = errors.New("No Authorizer is configured") //nolint:staticcheck // Kafka's
+	errNoTokens        = errors.New("delegation tokens need an authenticated connection")
+	errNoQuotas        = unsupported("client quotas are not supported")
+	errNoSCRAM         = unsupported("SCRAM credentials are not supported")
+	errNoTelemetry     = unsupported("client telemetry is not supported")
+	errNoShareGroups   = unsupported("share groups are not supported")
+	errNoStreamsGroups = unsupported("streams groups are not supported")
+	errNoQuorum        = unsupported("no Raft quorum: Kubernetes stores the cluster's metadata")
+
+	errNoTransactionCoordinator = unsupported("transactions are not supported yet")
+)
+
+// unsupported returns an error that maps to UNSUPPORTED_VERSION.
+func unsupported(text string) error { return &unsupportedError{text} }
+
+type unsupportedError struct{ text string }
+
+func (e *unsupportedError) Error() string { return e.text }
+func (e *unsupportedError) Unwrap() error { return errUnsupportedVersion }
+
+// refuse returns the handleFunc of an API whose response has one error for the whole request. It
+// does not decode the body, because the response does not depend on it.
+func refuse(err error) handleFunc {
+	return func(h *Handler, _ context.Context, req *wire.Request) (wire.Reply, error) {
+		request := kmsg.RequestForKey(req.Key)
+		request.SetVersion(req.Version)
+		response, result := request.ResponseKind(), outcome{handler: h}
+		fields := reflect.ValueOf(response).Elem()
+		fields.FieldByName("ErrorCode").SetInt(int64(result.code(err)))
+		if text := fields.FieldByName("ErrorMessage"); text.IsValid() {
+			text.Set(reflect.ValueOf(message(err)))
+		}
+		return reply(response, result), nil
+	}
+}

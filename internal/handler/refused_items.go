@@ -1,0 +1,207 @@
+package handler
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// The APIs of this file are refused (refused.go), and their responses have an error for each item
+// of the request. Clients match the items of a response with those of the request: a client that
+// misses its item waits forever, or reports success.
+
+var (
+	partitionsOfTopics = array(text(), plainArray(fixed(4)))
+
+	addPartitionsToTxnShape = shape{
+		text().to(3), fixed(10).to(3), partitionsOfTopics.to(3),
+		array(text(), fixed(11), partitionsOfTopics).from(4),
+	}
+	writeTxnMarkersShape = shape{array(fixed(11), partitionsOfTopics, fixed(4), fixed(1).from(2))}
+	txnOffsetCommitShape = shape{
+		text(), text(), fixed(10), fixed(4).from(3), text().from(3), text().from(3),
+		array(text(), array(fixed(12), fixed(4).from(2), text())),
+	}
+	alterClientQuotasShape = shape{array(array(text(), text()), array(text(), fixed(9))), fixed(1)}
+	alterSCRAMShape        = shape{
+		array(text(), fixed(1)),
+		array(text(), fixed(5), blob(), blob()),
+	}
+	describeProducersShape    = shape{partitionsOfTopics}
+	shareGroupDescribeShape   = shape{plainArray(text()), fixed(1)}
+	streamsGroupDescribeShape = shape{plainArray(text()), fixed(1)}
+	describeTransactionsShape = shape{plainArray(text())}
+	describeShareOffsetsShape = shape{array(text(), partitionsOfTopics)}
+)
+
+// addPartitionsToTxn answers version 4 and above, which brokers send, with one error.
+func (h *Handler) addPartitionsToTxn(_ context.Context, _ *wire.Request,
+	req *kmsg.AddPartitionsToTxnRequest) wire.Reply {
+	response, result := kmsg.NewPtrAddPartitionsToTxnResponse(), outcome{handler: h}
+	response.Version = req.Version
+	response.ErrorCode = result.code(errNoTransactions)
+	for _, requested := range req.Topics {
+		topic := kmsg.NewAddPartitionsToTxnResponseTopic()
+		topic.Topic = requested.Topic
+		for _, index := range requested.Partitions {
+			part := kmsg.NewAddPartitionsToTxnResponseTopicPartition()
+			part.Partition, part.ErrorCode = index, result.code(errNoTransactions)
+			topic.Partitions = append(topic.Partitions, part)
+		}
+		response.Topics = append(response.Topics, topic)
+	}
+	return reply(response, result)
+}
+
+func (h *Handler) writeTxnMarkers(_ context.Context, _ *wire.Request,
+	req *kmsg.WriteTxnMarkersRequest) wire.Reply {
+	response, result := kmsg.NewPtrWriteTxnMarkersResponse(), outcome{handler: h}
+	response.Version = req.Version
+	for i := range req.Markers {
+		marker := kmsg.NewWriteTxnMarkersResponseMarker()
+		marker.ProducerID = req.Markers[i].ProducerID
+		for _, requested := range req.Markers[i].Topics {
+			topic := kmsg.NewWriteTxnMarkersResponseMarkerTopic()
+			topic.Topic = requested.Topic
+			for _, index := range requested.Partitions {
+				part := kmsg.NewWriteTxnMarkersResponseMarkerTopicPartition()
+				part.Partition, part.ErrorCode = index, result.code(errNoTransactionCoordinator)
+				topic.Partitions = append(topic.Partitions, part)
+			}
+			marker.Topics = append(marker.Topics, topic)
+		}
+		response.Markers = append(response.Markers, marker)
+	}
+	return reply(response, result)
+}
+
+func (h *Handler) txnOffsetCommit(_ context.Context, _ *wire.Request,
+	req *kmsg.TxnOffsetCommitRequest) wire.Reply {
+	response, result := kmsg.NewPtrTxnOffsetCommitResponse(), outcome{handler: h}
+	response.Version = req.Version
+	for _, requested := range req.Topics {
+		topic := kmsg.NewTxnOffsetCommitResponseTopic()
+		topic.Topic = requested.Topic
+		for i := range requested.Partitions {
+			part := kmsg.NewTxnOffsetCommitResponseTopicPartition()
+			part.Partition, part.ErrorCode = requested.Partitions[i].Partition,
+				result.code(errNoTransactions)
+			topic.Partitions = append(topic.Partitions, part)
+		}
+		response.Topics = append(response.Topics, topic)
+	}
+	return reply(response, result)
+}
+
+func (h *Handler) alterClientQuotas(_ context.Context, _ *wire.Request,
+	req *kmsg.AlterClientQuotasRequest) wire.Reply {
+	response, result := kmsg.NewPtrAlterClientQuotasResponse(), outcome{handler: h}
+	response.Version = req.Version
+	for _, requested := range req.Entries {
+		entry := kmsg.NewAlterClientQuotasResponseEntry()
+		entry.ErrorCode, entry.ErrorMessage = result.code(errNoQuotas), message(errNoQuotas)
+		for _, of := range requested.Entity {
+			entity := kmsg.NewAlterClientQuotasResponseEntryEntity()
+			entity.Type, entity.Name = of.Type, of.Name
+			entry.Entity = append(entry.Entity, entity)
+		}
+		response.Entries = append(response.Entries, entry)
+	}
+	return reply(response, result)
+}
+
+// alterSCRAM answers once for each user, as Kafka does.
+func (h *Handler) alterSCRAM(_ context.Context, _ *wire.Request,
+	req *kmsg.AlterUserSCRAMCredentialsRequest) wire.Reply {
+	response, result := kmsg.NewPtrAlterUserSCRAMCredentialsResponse(), outcome{handler: h}
+	response.Version = req.Version
+	answered := map[string]bool{}
+	answer := func(user string) {
+		if answered[user] {
+			return
+		}
+		answered[user] = true
+		of := kmsg.NewAlterUserSCRAMCredentialsResponseResult()
+		of.User, of.ErrorCode, of.ErrorMessage = user, result.code(errNoSCRAM), message(errNoSCRAM)
+		response.Results = append(response.Results, of)
+	}
+	for i := range req.Deletions {
+		answer(req.Deletions[i].Name)
+	}
+	for i := range req.Upsertions {
+		answer(req.Upsertions[i].Name)
+	}
+	return reply(response, result)
+}
+
+func (h *Handler) describeProducers(_ context.Context, _ *wire.Request,
+	req *kmsg.DescribeProducersRequest) wire.Reply {
+	response, result := kmsg.NewPtrDescribeProducersResponse(), outcome{handler: h}
+	response.Version = req.Version
+	err := errNoTransactionCoordinator
+	for _, requested := range req.Topics {
+		topic := kmsg.NewDescribeProducersResponseTopic()
+		topic.Topic = requested.Topic
+		for _, index := range requested.Partitions {
+			part := kmsg.NewDescribeProducersResponseTopicPartition()
+			part.Partition, part.ErrorCode, part.ErrorMessage = index, result.code(err),
+				message(err)
+			topic.Partitions = append(topic.Partitions, part)
+		}
+		response.Topics = append(response.Topics, topic)
+	}
+	return reply(response, result)
+}
+
+func (h *Handler) describeTransactions(_ context.Context, _ *wire.Request,
+	req *kmsg.DescribeTransactionsRequest) wire.Reply {
+	response, result := kmsg.NewPtrDescribeTransactionsResponse(), outcome{handler: h}
+	response.Version = req.Version
+	for _, id := range req.TransactionalIDs {
+		state := kmsg.NewDescribeTransactionsResponseTransactionState()
+		state.TransactionalID, state.ErrorCode = id, result.code(errNoTransactionCoordinator)
+		response.TransactionStates = append(response.TransactionStates, state)
+	}
+	return reply(response, result)
+}
+
+func (h *Handler) shareGroupDescribe(_ context.Context, _ *wire.Request,
+	req *kmsg.ShareGroupDescribeRequest) wire.Reply {
+	response, result := kmsg.NewPtrShareGroupDescribeResponse(), outcome{handler: h}
+	response.Version = req.Version
+	for _, id := range req.GroupIDs {
+		group := kmsg.NewShareGroupDescribeResponseGroup()
+		group.GroupID, group.ErrorCode, group.ErrorMessage = id, result.code(errNoShareGroups),
+			message(errNoShareGroups)
+		response.Groups = append(response.Groups, group)
+	}
+	return reply(response, result)
+}
+
+func (h *Handler) streamsGroupDescribe(_ context.Context, _ *wire.Request,
+	req *kmsg.StreamsGroupDescribeRequest) wire.Reply {
+	response, result := kmsg.NewPtrStreamsGroupDescribeResponse(), outcome{handler: h}
+	response.Version = req.Version
+	for _, id := range req.Groups {
+		group := kmsg.NewStreamsGroupDescribeResponseGroup()
+		group.Group, group.ErrorCode, group.ErrorMessage = id, result.code(errNoStreamsGroups),
+			message(errNoStreamsGroups)
+		response.Groups = append(response.Groups, group)
+	}
+	return reply(response, result)
+}
+
+func (h *Handler) describeShareOffsets(_ context.Context, _ *wire.Request,
+	req *kmsg.DescribeShareGroupOffsetsRequest) wire.Reply {
+	response, result := kmsg.NewPtrDescribeShareGroupOffsetsResponse(), outcome{handler: h}
+	response.Version = req.Version
+	for i := range req.Groups {
+		group := kmsg.NewDescribeShareGroupOffsetsResponseGroup()
+		group.GroupID, group.ErrorCode, group.ErrorMessage = req.Groups[i].GroupID,
+			result.code(errNoShareGroups), message(errNoShareGroups)
+		response.Groups = append(response.Groups, group)
+	}
+	return reply(response, result)
+}
