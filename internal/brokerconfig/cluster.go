@@ -68,7 +68,7 @@ func groupRows() []*Property {
 			Name: "group.consumer.heartbeat.interval.ms", Type: "int", Default: "5000",
 			Field: "spec.groups.consumerHeartbeatInterval",
 			Doc:   "The heartbeat interval of members of the consumer protocol.",
-			field: milliseconds(consumerIntervalMin, consumerIntervalMax,
+			field: milliseconds(shortestConsumerInterval, longestConsumerInterval,
 				func(g *v1alpha1.Groups) **metav1.Duration { return &g.ConsumerHeartbeatInterval }),
 		},
 		{
@@ -76,7 +76,7 @@ func groupRows() []*Property {
 			Field: "spec.groups.consumerSessionTimeout",
 			Doc: "The time without a heartbeat after which a member of the consumer protocol is " +
 				"removed.",
-			field: milliseconds(consumerSessionMin, consumerSessionMax,
+			field: milliseconds(shortestConsumerSession, longestConsumerSession,
 				func(g *v1alpha1.Groups) **metav1.Duration { return &g.ConsumerSessionTimeout }),
 		},
 		{
@@ -111,8 +111,8 @@ func groupRows() []*Property {
 
 // Bounds of the settings of the consumer protocol.
 const (
-	consumerIntervalMin, consumerIntervalMax = 100 * time.Millisecond, time.Hour
-	consumerSessionMin, consumerSessionMax   = time.Second, 24 * time.Hour
+	shortestConsumerInterval, longestConsumerInterval = 100 * time.Millisecond, time.Hour
+	shortestConsumerSession, longestConsumerSession   = time.Second, 24 * time.Hour
 )
 
 func offsetsRows() []*Property {

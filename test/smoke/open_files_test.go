@@ -34,7 +34,7 @@ func TestSoftLimitOfOpenFilesIsRaised(t *testing.T) {
 	}
 	want := fmt.Sprint(hard.Max)
 	row := openFilesRow.FindStringSubmatch(string(limits))
-	if row == nil || row[1] != want || row[2] != want {
+	if len(row) != 3 || row[1] != want || row[2] != want {
 		t.Errorf("limits of the process are %v, want %s", row, want)
 	}
 	if line := "hardLimit=" + want; !strings.Contains(p.Stderr.String(), line) {
