@@ -107,7 +107,7 @@ e2e-image: ## Write the image CLIENT_IMAGE, the client of the e2e tests, to bin/
 		-version '$(VERSION)' -commit '$(COMMIT)' -out ../../bin/e2e-client.tar
 
 # The clients that are installed: kcat, Python, Java. KAFKA_LIB names the directory of Kafka's jars,
-# COMPAT_CLIENTS further programs.
+# COMPAT_CLIENTS further programs, NODE_PATH that of kafkajs.
 .PHONY: compat
 compat: build ## Run the installed Kafka clients and tools against the built binary.
 	HEARTWOOD_BINARY="$(CURDIR)/bin/heartwood" \

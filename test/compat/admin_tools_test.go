@@ -19,7 +19,7 @@ func TestJavaAdminTools(t *testing.T) {
 	proof := newRow(
 		t,
 		"Kafka's command line tools",
-		"alter topics and configs, delete records, log dirs, reassign partitions, elect leaders; three brokers",
+		"alter topics and configs, assign replicas, delete records, log dirs, reassign partitions, elect leaders; three brokers",
 	)
 	java, classes := need(t, "java", "-version"), jars(t)
 	proof.version = toolsVersion(classes)
@@ -49,6 +49,7 @@ func TestJavaAdminTools(t *testing.T) {
 	topics("--alter", "--topic", "Made_by.Tools", "--partitions", "3")
 	expect(t, topics("--describe", "--topic", "Made_by.Tools"), `PartitionCount: 3`,
 		`ReplicationFactor: 2`, `Partition: 2\s+Leader: \d`)
+	checkAssignments(t, topics)
 	checkConfigs(t, tool)
 
 	offsets := file(
@@ -61,6 +62,19 @@ func TestJavaAdminTools(t *testing.T) {
 	expect(t, tool("org.apache.kafka.tools.LogDirsCommand", "--describe", "--topic-list",
 		"Made_by.Tools"), `"partition":"Made_by.Tools-0","size":[1-9]`)
 	checkMoves(t, tool, topics, file)
+}
+
+// checkAssignments creates a topic with assigned replicas, and adds partitions with assigned
+// replicas. The tool rejects some assignments itself, but not brokers that do not exist.
+func checkAssignments(t *testing.T, topics func(args ...string) string) {
+	t.Helper()
+	topics("--create", "--topic", "placed", "--replica-assignment", "2:0,1:2")
+	topics("--alter", "--topic", "placed", "--partitions", "4", "--replica-assignment",
+		"2:0,1:2,0:1,2:1")
+	expect(t, topics("--describe", "--topic", "placed"), `PartitionCount: 4`, `ReplicationFactor: 2`,
+		`Partition: 0\s+Leader: 2\s+Replicas: 2,0`, `Partition: 1\s+Leader: 1\s+Replicas: 1,2`,
+		`Partition: 2\s+Leader: 0\s+Replicas: 0,1`, `Partition: 3\s+Leader: 2\s+Replicas: 2,1`)
+	topics("--delete", "--topic", "placed")
 }
 
 // checkConfigs sets, describes and deletes a topic's properties with kafka-configs, and describes

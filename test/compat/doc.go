@@ -1,8 +1,8 @@
 // Package compat tests that Kafka's clients work with the built binary without changes: kcat,
-// librdkafka (Python's confluent-kafka), kafka-python, Java's clients and tools. `make compat` runs
-// it; the build tag keeps it out of `make test`, because none of these clients is part of this
-// repository. A test whose client is not installed is skipped with the reason. test/smoke contains
-// the same checks for franz-go, which is a dependency of this repository.
+// librdkafka (Python's confluent-kafka), kafka-python, kafkajs, Java's clients and tools. `make
+// compat` runs it; the build tag keeps it out of `make test`, because none of these clients is part
+// of this repository. A test whose client is not installed is skipped with the reason. test/smoke
+// contains the same checks for franz-go, which is a dependency of this repository.
 //
 // Each program in testdata executes the same list of steps (see program_test.go) and prints its
 // observations as lines of JSON. This package compares the observations with the expected ones, so
@@ -12,6 +12,8 @@
 // COMPAT_CLIENTS is a folder with client programs that other projects wrote (smokes_test.go,
 // franz_test.go). They run without changes. Their steps that need unsupported features must fail,
 // and the table in docs/compatibility.md lists these steps with the reason.
+//
+// NODE_PATH is the folder with the module kafkajs.
 //
 // KAFKA_LIB is the folder with the jars of Kafka's clients and tools; default: .cache/kafka-lab/lib
 // in the home folder.
