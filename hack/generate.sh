@@ -1,7 +1,7 @@
 #!/bin/bash
 # generate.sh regenerates the files that are generated from Go code: deep copies and CRDs (api/),
-# the operator's RBAC (controllers/), docs/resources.md, and the chart's copies. hack/verify.sh
-# fails when the result differs from the committed files.
+# the operator's RBAC (controllers/), docs/resources.md, docs/broker-configs.md, and the chart's
+# copies. hack/verify.sh fails when the result differs from the committed files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GOTOOLCHAIN=local
@@ -11,6 +11,7 @@ controller_gen object crd paths=./api/... output:crd:dir=config/crd
 controller_gen rbac:roleName=heartwood-operator paths=./controllers/... output:rbac:dir=config/rbac
 
 go run ./hack/resourcesdoc > docs/resources.md
+go run ./hack/brokerconfigsdoc > docs/broker-configs.md
 
 # The chart's copies of generated files and of files in config.
 cp config/crd/*.yaml charts/heartwood/files/crds/

@@ -19,7 +19,7 @@ func clusterRows() []*Property {
 	rows = append(rows, cleanerRows()...)
 	rows = append(rows,
 		&Property{
-			Name: "auto.create.topics.enable", Type: "boolean", Default: "false",
+			Name: autoCreateTopics, Type: "boolean", Default: "false",
 			Field: "spec.autoCreateTopics",
 			Doc: "Create a topic when a client requests its metadata and allows its creation. " +
 				"No topic is created while adminApi is ReadOnly.",

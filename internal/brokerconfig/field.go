@@ -39,6 +39,7 @@ func Get(spec *v1alpha1.LogClusterSpec) map[string]string {
 	}
 	if spec.AdminAPI == v1alpha1.AdminReadOnly {
 		set[deleteTopicEnable] = "false"
+		delete(set, autoCreateTopics) // no topic is created
 	}
 	return set
 }

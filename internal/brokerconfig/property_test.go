@@ -2,6 +2,7 @@ package brokerconfig
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,5 +96,26 @@ func TestDescribe(t *testing.T) {
 	}
 	if _, described := values[NodeID]; described {
 		t.Error("Describe returned a setting that only the broker knows")
+	}
+}
+
+// TestEachKafkaSettingIsListedOrOmitted: an omission has a reason, and no omission is outdated.
+func TestEachKafkaSettingIsListedOrOmitted(t *testing.T) {
+	used := map[int]bool{}
+	for _, p := range kafkaProperties(t) {
+		at := slices.IndexFunc(Omissions(), func(o Omission) bool { return o.matches(p.name) })
+		switch {
+		case Find(p.name) == nil && at < 0:
+			t.Errorf("%s is neither listed nor omitted for a reason", p.name)
+		case Find(p.name) == nil:
+			used[at] = true
+		case at >= 0 && slices.Contains(Omissions()[at].Names, p.name):
+			t.Errorf("%s is listed and omitted", p.name)
+		}
+	}
+	for i, o := range Omissions() {
+		if !used[i] || o.Reason == "" {
+			t.Errorf("omission %v omits nothing or has no reason", o.Names)
+		}
 	}
 }

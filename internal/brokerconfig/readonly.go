@@ -2,6 +2,7 @@ package brokerconfig
 
 // Names that occur in several places.
 const (
+	autoCreateTopics  = "auto.create.topics.enable"
 	deleteTopicEnable = "delete.topic.enable"
 	groupMaxSize      = "group.max.size"
 	logCleanerThreads = "log.cleaner.threads"

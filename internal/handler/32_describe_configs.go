@@ -8,13 +8,14 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"heartwood.dev/heartwood/internal/brokerconfig"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DescribeConfigs (key 32), versions 1-4: returns the settings of a topic under their Kafka names,
-// and a few settings of this broker.
+// DescribeConfigs (key 32), versions 1-4: returns the settings of a topic or of this broker under
+// their Kafka names (broker_configs.go).
 //
 //	1  synonyms and sources (KIP-226)
 //	3  type and documentation (KIP-569)
@@ -57,8 +58,8 @@ type config struct {
 	topicconfig.Property
 	source   kmsg.ConfigSource
 	readOnly bool
-	// synonyms begins with the value in effect and ends with the default. If it is empty, the
-	// setting itself is the only source.
+	null     bool // the setting has no value
+	// synonyms begins with the value in effect and ends with the default.
 	synonyms []synonym
 }
 
@@ -86,12 +87,12 @@ func (h *Handler) resourceConfigs(img *metadata.Image, raw *wire.Request,
 		return topicConfigs(topic, img.Defaults), nil
 	case kmsg.ConfigResourceTypeBroker:
 		if requested.ResourceName == "" {
-			return nil, nil // requests the dynamic defaults of all brokers, which do not exist
+			return clusterConfigs(img), nil
 		}
 		if err := h.checkBroker(requested.ResourceName); err != nil {
 			return nil, err
 		}
-		return h.brokerConfigs(), nil
+		return h.brokerConfigs(img), nil
 	case kmsg.ConfigResourceTypeBrokerLogger:
 		return nil, h.checkBroker(requested.ResourceName)
 	}
@@ -127,41 +128,14 @@ func topicConfigs(topic *metadata.Topic, defaults topicconfig.Settings) []config
 		}
 		if !clusters[i].Default {
 			from = append(from,
-				synonym{brokerName(p.Name), clusters[i].Value,
+				synonym{brokerconfig.OfTopic(p.Name).Name, clusters[i].Value,
 					kmsg.ConfigSourceDynamicDefaultBrokerConfig})
 		}
-		from = append(from, synonym{brokerName(p.Name), kafkas[i].Value,
+		from = append(from, synonym{brokerconfig.OfTopic(p.Name).Name, kafkas[i].Value,
 			kmsg.ConfigSourceDefaultConfig})
-		configs = append(configs, config{p, from[0].source, false, from})
+		configs = append(configs, config{Property: p, source: from[0].source, synonyms: from})
 	}
 	return configs
-}
-
-// brokerNames maps topic settings to Kafka's broker settings with the same meaning, if the broker
-// setting is not the topic setting with the prefix "log.".
-var brokerNames = map[string]string{
-	"compression.type": "compression.type", "compression.gzip.level": "compression.gzip.level",
-	"compression.lz4.level":  "compression.lz4.level",
-	"compression.zstd.level": "compression.zstd.level",
-	"min.insync.replicas":    "min.insync.replicas", "max.message.bytes": "message.max.bytes",
-	"unclean.leader.election.enable": "unclean.leader.election.enable",
-	"delete.retention.ms":            "log.cleaner.delete.retention.ms",
-	"min.cleanable.dirty.ratio":      "log.cleaner.min.cleanable.ratio",
-	"min.compaction.lag.ms":          "log.cleaner.min.compaction.lag.ms",
-	"max.compaction.lag.ms":          "log.cleaner.max.compaction.lag.ms",
-	"file.delete.delay.ms":           "log.segment.delete.delay.ms",
-	"flush.messages":                 "log.flush.interval.messages",
-	"flush.ms":                       "log.flush.interval.ms",
-	"index.interval.bytes":           "log.index.interval.bytes",
-	"segment.index.bytes":            "log.index.size.max.bytes", "segment.ms": "log.roll.ms",
-	"segment.jitter.ms": "log.roll.jitter.ms",
-}
-
-func brokerName(property string) string {
-	if name, ok := brokerNames[property]; ok {
-		return name
-	}
-	return "log." + property
 }
 
 // topicSource returns Kafka's default or the topic as the source of a value. It cannot distinguish
@@ -176,84 +150,15 @@ func topicSource(property *topicconfig.Property) kmsg.ConfigSource {
 // checkBroker returns an error for the id of another broker, as in Kafka, because only a broker
 // itself has its configuration.
 func (h *Handler) checkBroker(name string) error {
+	if _, err := strconv.Atoi(name); err != nil {
+		return fmt.Errorf("%w: node id must be an integer, but it is: %s", errInvalidRequest, name)
+	}
 	if name != strconv.Itoa(int(h.opts.NodeID)) {
 		return fmt.Errorf("%w: configuration of broker %q requested from broker %d",
 			errInvalidRequest, name,
 			h.opts.NodeID)
 	}
 	return nil
-}
-
-// brokerConfigs returns the settings of the broker that tools request. All of them are read-only.
-func (h *Handler) brokerConfigs() []config {
-	fixed, policy := kmsg.ConfigSourceStaticBrokerConfig, h.opts.Image().Policy
-	return slices.Concat([]config{
-		{topicconfig.Property{
-			Name:  "auto.create.topics.enable",
-			Value: strconv.FormatBool(policy.AutoCreate && !policy.ReadOnly), Type: "boolean",
-			Doc: "Create a topic that a client requests (LogCluster.spec.autoCreateTopics).",
-		}, fixed, true, nil},
-		{topicconfig.Property{Name: "log.dirs", Value: h.opts.DataDir, Type: "string",
-			Doc: "The data directory."}, fixed, true, nil},
-		{topicconfig.Property{Name: "node.id", Value: strconv.Itoa(int(h.opts.NodeID)), Type: "int",
-			Doc: "The id of the broker."}, fixed, true, nil},
-		{topicconfig.Property{Name: "socket.request.max.bytes",
-			Value: strconv.Itoa(produceFrameMax), Type: "int",
-			Doc: "The largest request, in bytes."}, fixed, true, nil},
-	}, h.groupConfigs())
-}
-
-// groupConfigs returns the group settings of the LogCluster under Kafka's names and in Kafka's
-// units.
-func (h *Handler) groupConfigs() []config {
-	set, now := h.opts.Image().Groups, h.opts.Groups.Config()
-	one := func(name string, value int64, isSet bool, doc string) config {
-		source := kmsg.ConfigSourceDefaultConfig
-		if isSet {
-			source = kmsg.ConfigSourceStaticBrokerConfig
-		}
-		return config{topicconfig.Property{Name: name, Value: strconv.FormatInt(value, 10),
-			Type: "int", Doc: doc}, source, true, nil}
-	}
-	return []config{
-		one(
-			"group.consumer.heartbeat.interval.ms",
-			now.ConsumerInterval.Milliseconds(),
-			set.ConsumerInterval != 0,
-			"The heartbeat interval of members of the consumer protocol "+
-				"(LogCluster.spec.groups.consumerHeartbeatInterval).",
-		),
-		one(
-			"group.consumer.session.timeout.ms",
-			now.ConsumerSession.Milliseconds(),
-			set.ConsumerSession != 0,
-			"The time without a heartbeat after which a member of the consumer protocol is removed "+
-				"(LogCluster.spec.groups.consumerSessionTimeout).",
-		),
-		one(
-			"group.initial.rebalance.delay.ms",
-			max(0, now.InitialDelay).Milliseconds(),
-			set.InitialDelay != 0,
-			"How long an empty group waits for more members before its first rebalance "+
-				"(LogCluster.spec.groups.initialRebalanceDelay).",
-		),
-		one("group.max.session.timeout.ms", now.SessionMax.Milliseconds(), set.SessionMax != 0,
-			"The longest session timeout (LogCluster.spec.groups.sessionTimeoutMax)."),
-		one("group.max.size", int64(now.MembersMax), set.MembersMax != 0,
-			"The most members of a group (LogCluster.spec.groups.membersMax)."),
-		one("group.min.session.timeout.ms", now.SessionMin.Milliseconds(), set.SessionMin != 0,
-			"The shortest session timeout (LogCluster.spec.groups.sessionTimeoutMin)."),
-		one("offset.metadata.max.bytes", int64(max(0, now.MetadataBytesMax)),
-			set.MetadataBytesMax != 0,
-			"The largest metadata of an offset (LogCluster.spec.groups.offsetMetadataMax)."),
-		one(
-			"offsets.retention.minutes",
-			int64(now.Retention.Minutes()),
-			set.OffsetsRetention != 0,
-			"How long offsets are kept after no member subscribes to their topic "+
-				"(LogCluster.spec.groups.offsetsRetention).",
-		),
-	}
 }
 
 // configTypes maps the types of settings to their numbers in the protocol.
@@ -268,16 +173,16 @@ func (c *config) describe(
 	req *kmsg.DescribeConfigsRequest,
 ) kmsg.DescribeConfigsResponseResourceConfig {
 	out := kmsg.NewDescribeConfigsResponseResourceConfig()
-	out.Name, out.Value, out.Source, out.ReadOnly = c.Name, &c.Value, c.source, c.readOnly
+	out.Name, out.Source, out.ReadOnly = c.Name, c.source, c.readOnly
+	if !c.null {
+		out.Value = &c.Value
+	}
 	out.ConfigType = configTypes[c.Type]
 	if req.IncludeSynonyms {
-		from := c.synonyms
-		if len(from) == 0 {
-			from = []synonym{{c.Name, c.Value, c.source}}
-		}
-		for i := range from {
+		for i := range c.synonyms {
+			from := &c.synonyms[i]
 			one := kmsg.NewDescribeConfigsResponseResourceConfigConfigSynonym()
-			one.Name, one.Value, one.Source = from[i].name, &from[i].value, from[i].source
+			one.Name, one.Value, one.Source = from.name, &from.value, from.source
 			out.ConfigSynonyms = append(out.ConfigSynonyms, one)
 		}
 	}

@@ -12,13 +12,11 @@ import (
 )
 
 // IncrementalAlterConfigs (key 44), versions 0-1 (KIP-339): sets or deletes properties of a Topic
-// resource, or appends to or subtracts from a list.
+// or LogCluster resource, or appends to or subtracts from a list.
 //
 //	1  flexible
 //
-// Broker settings cannot be changed with this API, because they are in the LogCluster. A request
-// that deletes a broker setting succeeds without an effect, because tools send such requests
-// (kafka-reassign-partitions).
+// Settings of brokers are fields of the LogCluster (broker_configs.go).
 
 // incrementalAlterConfigsShape describes the fields of the request (shape.go).
 var incrementalAlterConfigsShape = shape{array(fixed(1), text(), array(text(), fixed(1), text())),
@@ -74,7 +72,7 @@ func checkUnique(duplicates map[string]bool, kind kmsg.ConfigResourceType, name 
 	return nil
 }
 
-// alterConfigsOf changes the settings of a topic. For brokers and their loggers it returns an
+// alterConfigsOf changes the settings of a topic or of all brokers. For a logger it returns an
 // error, unless the request only deletes settings.
 func (h *Handler) alterConfigsOf(ctx context.Context, raw *wire.Request,
 	kind kmsg.ConfigResourceType,
@@ -89,17 +87,16 @@ func (h *Handler) alterConfigsOf(ctx context.Context, raw *wire.Request,
 	switch kind {
 	case kmsg.ConfigResourceTypeTopic:
 		return h.alterTopic(ctx, change)
-	case kmsg.ConfigResourceTypeBroker, kmsg.ConfigResourceTypeBrokerLogger:
+	case kmsg.ConfigResourceTypeBroker:
+		return h.alterBroker(ctx, change)
+	case kmsg.ConfigResourceTypeBrokerLogger:
 		for _, p := range change.Properties {
 			if p.Op != metadata.PropertyDelete {
-				return fmt.Errorf(
-					"%w: %s cannot be set: change the settings of brokers in the LogCluster resource",
-					errInvalidRequest,
-					p.Name,
-				)
+				return fmt.Errorf("%w: the level of logger %s cannot be changed", errInvalidRequest,
+					p.Name)
 			}
 		}
-		return nil
+		return h.checkBroker(change.Name)
 	}
 	return fmt.Errorf("%w: resource type %d", errInvalidRequest, kind)
 }

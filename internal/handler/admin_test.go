@@ -178,7 +178,7 @@ func TestAlterConfigsAtEveryVersion(t *testing.T) {
 			b.alter(version, broker, "1",
 				configChange("leader.replication.throttled.rate", 1, "")).ErrorCode,
 			b.alter(version, 99, "1").ErrorCode,
-		}; !slices.Equal(codes, []int16{40, 40, 3, 42, 42, 0, 42}) {
+		}; !slices.Equal(codes, []int16{40, 40, 3, 42, 40, 0, 42}) {
 			t.Errorf("error codes %v", codes)
 		}
 	})

@@ -121,6 +121,7 @@ var kafkaErrors = []struct {
 	{metadata.ErrInvalidTopicName, kafkaError{17, "INVALID_TOPIC_EXCEPTION"}},
 	{metadata.ErrInvalidPartitions, kafkaError{37, "INVALID_PARTITIONS"}},
 	{metadata.ErrInvalidReplication, kafkaError{38, "INVALID_REPLICATION_FACTOR"}},
+	{metadata.ErrInvalidProperty, kafkaError{42, "INVALID_REQUEST"}},
 	{metadata.ErrInvalidSettings, kafkaError{40, "INVALID_CONFIG"}},
 	{metadata.ErrPolicy, kafkaError{44, "POLICY_VIOLATION"}},
 	{metadata.ErrUnknownPartition, kafkaError{3, "UNKNOWN_TOPIC_OR_PARTITION"}},

@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/coordinator"
 	"heartwood.dev/heartwood/internal/metadata"
 )
@@ -92,8 +95,13 @@ func (b *broker) heartbeat(version int16, joined *kmsg.JoinGroupResponse) int16 
 // LogCluster or as defaults.
 func TestGroupSettingsAreDescribed(t *testing.T) {
 	b := newBroker(t)
-	b.bounds = metadata.Groups{SessionMin: time.Second, InitialDelay: -1,
-		OffsetsRetention: 3 * time.Hour, MetadataBytesMax: -1}
+	b.cluster = &v1alpha1.LogCluster{}
+	b.cluster.Spec.Groups = &v1alpha1.Groups{
+		SessionTimeoutMin:     &metav1.Duration{Duration: time.Second},
+		InitialRebalanceDelay: &metav1.Duration{},
+		OffsetsRetention:      &metav1.Duration{Duration: 3 * time.Hour},
+		OffsetMetadataMax:     resource.NewQuantity(0, resource.BinarySI),
+	}
 	must(t, b.changed())
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	req.Resources = []kmsg.DescribeConfigsRequestResource{
@@ -101,15 +109,18 @@ func TestGroupSettingsAreDescribed(t *testing.T) {
 	}
 	described := map[string]string{}
 	for _, c := range ask[*kmsg.DescribeConfigsResponse](b, 4, req).Resources[0].Configs {
+		if c.Value == nil {
+			continue
+		}
 		described[c.Name] = fmt.Sprint(*c.Value, " ", c.Source, " ", c.ReadOnly)
 	}
 	for name, want := range map[string]string{
-		"group.min.session.timeout.ms":     "1000 STATIC_BROKER_CONFIG true",
-		"group.max.session.timeout.ms":     "1800000 DEFAULT_CONFIG true",
-		"group.initial.rebalance.delay.ms": "0 STATIC_BROKER_CONFIG true",
-		"group.max.size":                   "2147483647 DEFAULT_CONFIG true",
-		"offset.metadata.max.bytes":        "0 STATIC_BROKER_CONFIG true",
-		"offsets.retention.minutes":        "180 STATIC_BROKER_CONFIG true",
+		"group.min.session.timeout.ms":     "1000 DYNAMIC_DEFAULT_BROKER_CONFIG false",
+		"group.max.session.timeout.ms":     "1800000 DEFAULT_CONFIG false",
+		"group.initial.rebalance.delay.ms": "0 DYNAMIC_DEFAULT_BROKER_CONFIG false",
+		"group.max.size":                   "2147483647 DEFAULT_CONFIG false",
+		"offset.metadata.max.bytes":        "0 DYNAMIC_DEFAULT_BROKER_CONFIG false",
+		"offsets.retention.minutes":        "180 DYNAMIC_DEFAULT_BROKER_CONFIG false",
 	} {
 		if described[name] != want {
 			t.Errorf("%s is %q, want %q", name, described[name], want)

@@ -30,6 +30,7 @@ type Options struct {
 	// perform every action.
 	Authorize func(Action) bool
 	DataDir   string // data directory that admin clients are shown
+	Listen    string // host:port of the listener, as admin clients are shown
 	// Volume returns the size and the free space of the disk in bytes, with -1 for an unknown
 	// value. If Volume is nil, both values are unknown.
 	Volume func() (total, usable int64)

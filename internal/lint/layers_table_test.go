@@ -73,7 +73,7 @@ var layers = map[string][]string{
 		"internal/coordinator", "internal/coordinator/group", "internal/coordinator/consumer",
 		"internal/coordinator/assignor",
 		"internal/wire", "internal/replica", "internal/replica/session", "internal/logstore",
-		"internal/metadata", "internal/topicconfig", "internal/record",
+		"internal/brokerconfig", "internal/metadata", "internal/topicconfig", "internal/record",
 		"internal/compress",
 	},
 	"internal/broker": {
@@ -149,8 +149,8 @@ var testLayers = map[string][]string{
 	// measures the compression ratio
 	"internal/bench/tickets": {"internal/compress"},
 	"internal/broker":        {"internal/metadata/local"}, // runs brokers with a metadata store
-	// verifies what a store has written
-	"internal/logstore": {"internal/logstore/inspect"},
+	// verifies what a store has written, and compares the described defaults
+	"internal/logstore": {"internal/brokerconfig", "internal/logstore/inspect"},
 	// serves this store to a client
 	"internal/metadata/remote": {"internal/metadata/local", "internal/vfs"},
 	"internal/replica":         {"internal/logstore/cleaner"}, // compacts replicas

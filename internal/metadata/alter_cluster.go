@@ -229,11 +229,15 @@ func isWritten(settings map[string]any, property string) bool {
 	return ok
 }
 
-// HasChange reports whether an image contains every value that a change sets. set is
-// Image.ClusterProperties.
+// HasChange reports whether an image contains every value that a change sets, and none that it
+// deletes. set is Image.ClusterProperties.
 func HasChange(set map[string]string, change ClusterChange) bool {
+	properties := change.Properties
+	if change.Replace {
+		properties = clusterReplacement(properties)
+	}
 	var sets []PropertyChange
-	for _, p := range change.Properties {
+	for _, p := range properties {
 		if p.Op == PropertySet {
 			sets = append(sets, p)
 		}
@@ -245,9 +249,9 @@ func HasChange(set map[string]string, change ClusterChange) bool {
 		return true
 	}
 	requested := ClusterProperties(alone)
-	for _, p := range sets {
+	for _, p := range properties {
 		want, isSet := requested[p.Name]
-		if value, ok := set[p.Name]; ok != isSet || value != want {
+		if value, ok := set[p.Name]; p.Op <= PropertyDelete && (ok != isSet || value != want) {
 			return false
 		}
 	}

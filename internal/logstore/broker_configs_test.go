@@ -1,0 +1,23 @@
+package logstore
+
+import (
+	"strconv"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/brokerconfig"
+)
+
+// TestDescribedDefaultsAreInEffect: admin clients read these values among a broker's settings.
+func TestDescribedDefaultsAreInEffect(t *testing.T) {
+	flush := flushIntervalDefault.Milliseconds()
+	for name, value := range map[string]int64{
+		"log.flush.scheduler.interval.ms":               flush,
+		"log.flush.offset.checkpoint.interval.ms":       flush,
+		"log.flush.start.offset.checkpoint.interval.ms": flush,
+		"log.retention.check.interval.ms":               retentionIntervalDefault.Milliseconds(),
+	} {
+		if got := brokerconfig.Find(name).Default; got != strconv.FormatInt(value, 10) {
+			t.Errorf("%s: got %s, want %d", name, got, value)
+		}
+	}
+}

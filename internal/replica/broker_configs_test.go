@@ -1,0 +1,22 @@
+package replica
+
+import (
+	"strconv"
+	"testing"
+
+	"heartwood.dev/heartwood/internal/brokerconfig"
+)
+
+// TestDescribedDefaultsAreInEffect: admin clients read these values among a broker's settings.
+func TestDescribedDefaultsAreInEffect(t *testing.T) {
+	for name, value := range map[string]int64{
+		"replica.fetch.max.bytes":          followerPartitionBytesMax,
+		"replica.fetch.response.max.bytes": followerBytesMax,
+		"replica.fetch.wait.max.ms":        followerFetchWait.Milliseconds(),
+		"replica.lag.time.max.ms":          lagMaxDefault.Milliseconds(),
+	} {
+		if got := brokerconfig.Find(name).Default; got != strconv.FormatInt(value, 10) {
+			t.Errorf("%s: got %s, want %d", name, got, value)
+		}
+	}
+}
