@@ -141,6 +141,23 @@ func TestClientIsAStore(t *testing.T) {
 		}); !errors.Is(err, metadata.ErrPolicy) {
 			t.Errorf("change of a LogCluster with a manifest: error %v, want ErrPolicy", err)
 		}
+		placed := metadata.NewTopic{Name: "placed", Partitions: 1, Replicas: 1,
+			Assignment: [][]int32{{0}}}
+		if _, err := b.CreateTopic(t.Context(), placed); err != nil {
+			t.Error(err)
+		}
+		// An empty assignment assigns no replicas to the added partition. It is not the same as none.
+		for _, assignment := range [][][]int32{{{7}}, {}} {
+			err := b.CreatePartitions(t.Context(),
+				metadata.NewPartitions{Name: "placed", Count: 2, Assignment: assignment})
+			if !errors.Is(err, metadata.ErrInvalidAssignment) {
+				t.Errorf("assignment %v: error %v, want ErrInvalidAssignment", assignment, err)
+			}
+		}
+		if err := errors.Join(b.CreatePartitions(t.Context(), metadata.NewPartitions{Name: "placed",
+			Count: 2, Assignment: [][]int32{{0}}}), b.DeleteTopic(t.Context(), "placed")); err != nil {
+			t.Error(err)
+		}
 		if err := b.AnnounceShutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
