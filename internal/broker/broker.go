@@ -70,9 +70,8 @@ type Broker struct {
 	listener net.Listener
 	server   *wire.Server
 
-	current atomic.Pointer[imageState]     // the applied metadata image, which requests use
-	newest  atomic.Pointer[metadata.Image] // the newest image from the metadata store
-	// wakeUp has a buffer of one. A token in it means that follow must apply newest.
+	images images
+	// wakeUp has a buffer of one. A token in it means that follow must apply images.newest.
 	wakeUp   chan struct{}
 	applied  chan struct{}         // closed once the first image is applied
 	serves   chan struct{}         // closed once requests are accepted
@@ -99,8 +98,7 @@ func New(opts Options) (*Broker, error) {
 		b.opts.Dialer = &net.Dialer{}
 	}
 	b.notReady.Store(&errNoImage)
-	b.current.Store(&imageState{image: metadata.NewImage("", metadata.CleanerBudget{}, nil, nil),
-		replaced: make(chan struct{})})
+	b.images.start(metadata.NewImage("", metadata.CleanerBudget{}, nil, nil))
 	if err := b.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start broker %d: %w", opts.NodeID, err), b.Close())
 	}

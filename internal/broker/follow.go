@@ -18,7 +18,7 @@ const retryInterval = 3 * time.Second
 // because each image is complete. offer stores the image before it wakes follow, so that follow
 // loads this image or a newer one.
 func (b *Broker) offer(image *metadata.Image) {
-	b.newest.Store(image)
+	b.images.offer(image)
 	b.wake()
 }
 
@@ -45,7 +45,7 @@ func (b *Broker) follow(ctx context.Context) error {
 		case <-retry.C:
 		}
 		fault := ""
-		image := b.newest.Load()
+		image := b.images.newest.Load()
 		if image == nil {
 			continue // a failed log called wake before the first image
 		}
@@ -83,7 +83,7 @@ func (b *Broker) apply(image *metadata.Image) error {
 	// The groups are applied before requests use the image. If the image refers a client to this
 	// broker as the coordinator, the coordinator then exists, although it may still be loading.
 	b.groups.Apply(image)
-	b.setImage(image)
+	b.images.apply(image)
 	select {
 	case <-b.applied:
 	default:

@@ -2,30 +2,73 @@ package broker
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// imageState is the metadata image that requests use: the newest image that was applied.
+// images are the metadata images of a broker. Requests use the applied image, because a broker
+// refers clients only to partitions that it serves. Deleted topics are an exception: requests stop
+// to use them as soon as the metadata store has reported the deletion. To apply a deletion the
+// broker waits for the disk, and it may still be applying an earlier image.
+type images struct {
+	newest  atomic.Pointer[metadata.Image] // the newest image from the metadata store
+	current atomic.Pointer[imageState]     // the image that requests use
+	mu      struct {
+		sync.Mutex                 // held while current is replaced
+		applied    *metadata.Image // the image that was applied last
+	}
+}
+
+// imageState is the metadata image that requests use.
 type imageState struct {
 	image    *metadata.Image
 	replaced chan struct{} // closed when the next image is set
 }
 
-// image returns the metadata image that requests use.
-func (b *Broker) image() *metadata.Image { return b.current.Load().image }
+// start sets the image that requests use before the first image is applied.
+func (i *images) start(image *metadata.Image) {
+	i.mu.applied = image
+	i.current.Store(&imageState{image: image, replaced: make(chan struct{})})
+}
 
-// setImage makes requests use an image. Only the goroutine that applies images calls it, so that an
-// older image never replaces a newer one.
-func (b *Broker) setImage(image *metadata.Image) {
-	before := b.current.Swap(&imageState{image: image, replaced: make(chan struct{})})
+// offer sets the newest image.
+func (i *images) offer(image *metadata.Image) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.newest.Store(image)
+	i.replaceLocked()
+}
+
+// apply sets the image that was applied last. Only the goroutine that applies images calls it, so
+// that an older image never replaces a newer one.
+func (i *images) apply(image *metadata.Image) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.mu.applied = image
+	i.replaceLocked()
+}
+
+// replaceLocked makes requests use the applied image without the topics that are deleted in the
+// newest image.
+func (i *images) replaceLocked() {
+	image := i.mu.applied.WithoutDeleted(i.newest.Load())
+	before := i.current.Load()
+	if image == before.image {
+		return
+	}
+	i.current.Store(&imageState{image: image, replaced: make(chan struct{})})
 	close(before.replaced)
 }
+
+// image returns the metadata image that requests use.
+func (b *Broker) image() *metadata.Image { return b.images.current.Load().image }
 
 // await waits until the image that requests use satisfies enough, or until ctx ends.
 func (b *Broker) await(ctx context.Context, enough func(*metadata.Image) bool) {
 	for {
-		now := b.current.Load()
+		now := b.images.current.Load()
 		if enough(now.image) {
 			return
 		}

@@ -14,9 +14,7 @@ import (
 func TestAwaitEndsWithTheImageOrItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Broker{}
-		b.current.Store(&imageState{image: metadata.NewImage("0", metadata.CleanerBudget{}, nil,
-			nil),
-			replaced: make(chan struct{})})
+		b.images.start(metadata.NewImage("0", metadata.CleanerBudget{}, nil, nil))
 		is := func(id string) func(*metadata.Image) bool {
 			return func(img *metadata.Image) bool { return img.ClusterID == id }
 		}
@@ -24,7 +22,7 @@ func TestAwaitEndsWithTheImageOrItsContext(t *testing.T) {
 		go func() {
 			for _, id := range []string{"1", "2"} {
 				time.Sleep(time.Second)
-				b.setImage(metadata.NewImage(id, metadata.CleanerBudget{}, nil, nil))
+				b.images.apply(metadata.NewImage(id, metadata.CleanerBudget{}, nil, nil))
 			}
 		}()
 		begin := time.Now()

@@ -108,7 +108,10 @@ func (c *cluster) open() (unlock func(), err error) {
 		_ = lock.Close() // the first error is the cause
 		return nil, err
 	}
-	return func() { _ = lock.Close() }, nil
+	return func() {
+		c.store.Close()
+		_ = lock.Close()
+	}, nil
 }
 
 // openMetadata opens the metadata store, validates flags and manifests against its content, and

@@ -24,7 +24,8 @@ var deleteTopicsShape = shape{plainArray(text()).to(5), array(text(), fixed(16))
 
 // deleteTopics deletes the topics one after the other, and waits until their ids have disappeared
 // from this broker's metadata image. It waits for ids and not for names, because a topic with the
-// same name may have been created meanwhile.
+// same name may have been created meanwhile. A broker removes deleted topics from the image before
+// it deletes their logs, so the response does not wait for its disk.
 func (h *Handler) deleteTopics(ctx context.Context, raw *wire.Request,
 	req *kmsg.DeleteTopicsRequest) wire.Reply {
 	ctx, cancel := context.WithTimeout(ctx, adminWait(req.TimeoutMillis))

@@ -206,6 +206,22 @@ func Indexed(image *Image) *Image {
 	return image
 }
 
+// WithoutDeleted returns the image without the topics that a newer image of the same cluster does
+// not contain. It returns the image itself if the newer image contains all of them, or belongs to
+// another cluster.
+func (i *Image) WithoutDeleted(newer *Image) *Image {
+	if newer == nil || newer == i || newer.ClusterID != i.ClusterID {
+		return i
+	}
+	deleted := func(t *Topic) bool { return newer.TopicByID(t.ID) == nil }
+	if !slices.ContainsFunc(i.Topics, deleted) {
+		return i
+	}
+	remaining := *i
+	remaining.Topics = slices.DeleteFunc(slices.Clone(i.Topics), deleted)
+	return Indexed(&remaining)
+}
+
 // Topic returns the topic with a name, or nil if it does not exist.
 func (i *Image) Topic(name string) *Topic { return i.byName[name] }
 

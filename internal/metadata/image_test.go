@@ -60,3 +60,32 @@ func TestDependsOn(t *testing.T) {
 		}
 	}
 }
+
+func TestWithoutDeletedRemovesOnlyDeletedTopics(t *testing.T) {
+	topic := func(name string, id byte) *Topic { return &Topic{Name: name, ID: ID{id}} }
+	image := func(cluster string, topics ...*Topic) *Image {
+		return NewImage(cluster, CleanerBudget{}, []Broker{{ID: 1}}, topics)
+	}
+	applied := image("c", topic("a", 1), topic("b", 2))
+	for name, newer := range map[string]*Image{
+		"none": nil, "itself": applied, "another cluster": image("other"),
+		"another topic": image("c", topic("a", 1), topic("b", 2), topic("z", 3)),
+	} {
+		if applied.WithoutDeleted(newer) != applied {
+			t.Errorf("%s: the image was changed", name)
+		}
+	}
+	// b is deleted, and a was deleted and created again
+	remaining := applied.WithoutDeleted(image("c", topic("a", 9)))
+	if len(remaining.Topics) != 0 || remaining.Topic("a") != nil ||
+		remaining.TopicByID(ID{2}) != nil || len(remaining.Brokers) != 1 {
+		t.Errorf("remaining topics %v, brokers %v", remaining.Topics, remaining.Brokers)
+	}
+	remaining = applied.WithoutDeleted(image("c", topic("b", 2), topic("z", 3)))
+	if len(remaining.Topics) != 1 || remaining.Topic("b") != applied.Topics[1] {
+		t.Errorf("remaining topics %v, want b", remaining.Topics)
+	}
+	if len(applied.Topics) != 2 || applied.Topic("a") == nil {
+		t.Error("the original image was modified")
+	}
+}

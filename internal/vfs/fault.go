@@ -36,7 +36,7 @@ const (
 	OpClose     Op = "close"
 )
 
-// Rule selects operations of a Fault that fail, and the failure. The zero value makes every
+// Rule selects operations of a Fault that fail or wait, and the failure. The zero value makes every
 // operation fail with EIO.
 type Rule struct {
 	Op Op // default: any operation
@@ -48,10 +48,13 @@ type Rule struct {
 	Err   error // error of the failing operations; default: EIO
 	// WriteBytes is the number of bytes that a failing write writes before it fails.
 	WriteBytes int
+	// Until makes the selected operations wait until the channel is closed, and then succeed: the
+	// disk blocks. Err and WriteBytes have no effect then.
+	Until <-chan struct{}
 }
 
-// Fault wraps a filesystem and makes operations fail according to its rules. A failing Close still
-// closes the file.
+// Fault wraps a filesystem and makes operations fail, or wait, according to its rules. A failing
+// Close still closes the file.
 type Fault struct {
 	inner FS
 	mu    sync.Mutex // guards the fields below, and the counters within the rules
@@ -95,14 +98,28 @@ func (f *Fault) Failed() int {
 	return f.fails
 }
 
-// check counts an operation and returns the rule that makes it fail, with Err set, or nil.
+// check counts an operation and returns the rule that makes it fail, with Err set, or nil. It waits
+// if a rule makes the operation wait.
 func (f *Fault) check(op Op, name string) *Rule {
+	rule := f.selected(op, name)
+	if rule != nil && rule.Until != nil {
+		<-rule.Until
+		return nil
+	}
+	return rule
+}
+
+// selected counts an operation and returns a copy of the first rule that selects it, or nil.
+func (f *Fault) selected(op Op, name string) *Rule {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.count++
 	for _, rule := range f.rules {
 		if rule.matches(op, name) {
 			failure := *rule
+			if failure.Until != nil {
+				return &failure
+			}
 			f.fails++
 			if failure.Err == nil {
 				failure.Err = syscall.EIO

@@ -336,8 +336,8 @@ func TestWriteConcurrentWithSyncCountsAsUnsynced(t *testing.T) {
 	}
 }
 
-// TestCloseIdleClosesUnusedFilesOnly checks that CloseIdle closes the files that were not used since
-// the previous call, but no file that is pinned, kept or has unsynced writes.
+// TestCloseIdleClosesUnusedFilesOnly checks that CloseIdle closes the files that were not used
+// since the previous call, but no file that is pinned, kept or has unsynced writes.
 func TestCloseIdleClosesUnusedFilesOnly(t *testing.T) {
 	handles := NewHandles(NewMem(), 0)
 	const n = 3 * evictionScanMax

@@ -11,8 +11,8 @@ import (
 
 // AlterTopic implements metadata.Alterer. It rejects a change of a topic that has a manifest (ADR
 // 0160).
-func (s *Store) AlterTopic(_ context.Context, change metadata.TopicChange) error {
-	return s.changeOrCheck(change.Validate, func(d *document) error {
+func (s *Store) AlterTopic(ctx context.Context, change metadata.TopicChange) error {
+	return s.changeOrCheck(ctx, change.Validate, func(d *document) error {
 		at, err := d.alterable(change.Name)
 		if err != nil {
 			return err
@@ -27,8 +27,8 @@ func (s *Store) AlterTopic(_ context.Context, change metadata.TopicChange) error
 
 // AlterCluster implements metadata.Alterer. It rejects a change of a LogCluster that has a manifest
 // (ADR 0160). Without a manifest, the first change creates a LogCluster.
-func (s *Store) AlterCluster(_ context.Context, change metadata.ClusterChange) error {
-	return s.changeOrCheck(change.Validate, func(d *document) error {
+func (s *Store) AlterCluster(ctx context.Context, change metadata.ClusterChange) error {
+	return s.changeOrCheck(ctx, change.Validate, func(d *document) error {
 		return d.alterCluster(change, s.checkCluster)
 	})
 }
@@ -71,8 +71,9 @@ func (d *document) alterCluster(change metadata.ClusterChange,
 }
 
 // CreatePartitions implements metadata.Alterer.
-func (s *Store) CreatePartitions(_ context.Context, partitions metadata.NewPartitions) error {
-	return s.changeOrCheck(partitions.Validate, func(d *document) error {
+func (s *Store) CreatePartitions(ctx context.Context,
+	partitions metadata.NewPartitions) error {
+	return s.changeOrCheck(ctx, partitions.Validate, func(d *document) error {
 		at, err := d.alterable(partitions.Name)
 		if err != nil {
 			return err
@@ -88,14 +89,16 @@ func (s *Store) CreatePartitions(_ context.Context, partitions metadata.NewParti
 
 // changeOrCheck makes a change. If check is set, it only validates the change, on a copy of the
 // document that it discards.
-func (s *Store) changeOrCheck(check bool, f func(*document) error) error {
-	if !check {
-		return s.change(f)
-	}
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	d := s.changing.document.clone()
-	return f(&d)
+func (s *Store) changeOrCheck(ctx context.Context, check bool, f func(*document) error) error {
+	return s.request(ctx, func() error {
+		if !check {
+			return s.change(f)
+		}
+		s.changing.Lock()
+		defer s.changing.Unlock()
+		d := s.changing.document.clone()
+		return f(&d)
+	})
 }
 
 // alterable returns the index of a topic. It fails if the topic does not exist, or has a manifest
@@ -114,18 +117,18 @@ func (d *document) alterable(name string) (at int, err error) {
 
 // Reassign implements metadata.Mover. It also accepts topics that have a manifest, because
 // manifests contain no assignments.
-func (s *Store) Reassign(_ context.Context, moves []metadata.Move) []error {
+func (s *Store) Reassign(ctx context.Context, moves []metadata.Move) []error {
 	faults := make([]error, len(moves))
-	err := s.change(func(d *document) error {
-		for i, move := range moves {
-			faults[i] = d.reassign(move)
-		}
-		return nil
+	err := s.request(ctx, func() error {
+		return s.change(func(d *document) error {
+			for i, move := range moves {
+				faults[i] = d.reassign(move)
+			}
+			return nil
+		})
 	})
 	if err != nil {
-		for i := range faults {
-			faults[i] = err
-		}
+		return slices.Repeat([]error{err}, len(moves))
 	}
 	return faults
 }
@@ -156,7 +159,7 @@ func (d *document) reassign(move metadata.Move) error {
 }
 
 // ElectPreferred implements metadata.Mover.
-func (s *Store) ElectPreferred(_ context.Context, partitions []metadata.PartitionRef) []error {
+func (s *Store) ElectPreferred(ctx context.Context, partitions []metadata.PartitionRef) []error {
 	faults := make([]error, len(partitions))
 	image := s.Image()
 	requested := map[metadata.PartitionRef]bool{}
@@ -172,13 +175,14 @@ func (s *Store) ElectPreferred(_ context.Context, partitions []metadata.Partitio
 	if len(requested) == 0 {
 		return faults
 	}
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	if err := s.changeLocked(electionOptions{preferredFor: requested},
-		func(*document) error { return nil }); err != nil {
-		for i := range faults {
-			faults[i] = err
-		}
+	err := s.request(ctx, func() error {
+		s.changing.Lock()
+		defer s.changing.Unlock()
+		return s.changeLocked(electionOptions{preferredFor: requested},
+			func(*document) error { return nil })
+	})
+	if err != nil {
+		return slices.Repeat([]error{err}, len(partitions))
 	}
 	return faults
 }

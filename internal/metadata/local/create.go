@@ -12,17 +12,23 @@ import (
 const clusterNameDefault = "dev"
 
 // CreateTopic implements metadata.Admin.
-func (s *Store) CreateTopic(_ context.Context, t metadata.NewTopic) (*metadata.Topic, error) {
-	if t.Validate {
-		return s.checkNewTopic(t)
-	}
+func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata.Topic, error) {
 	var created *metadata.Topic
-	err := s.change(func(d *document) (err error) {
-		created, err = d.create(t, s.changing.up)
-		return err
+	err := s.request(ctx, func() (err error) {
+		if t.Validate {
+			created, err = s.checkNewTopic(t)
+			return err
+		}
+		return s.change(func(d *document) (err error) {
+			created, err = d.create(t, s.changing.up)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, err
+	}
+	if t.Validate {
+		return created, nil
 	}
 	// In the image, the topic has its elected leaders. The image does not contain the topic if it
 	// has been deleted already.
@@ -86,11 +92,13 @@ func (d *document) states(up map[int32]metadata.Broker) metadata.Brokers {
 
 // DeleteTopic implements metadata.Admin. If the topic has a manifest, the next Sync creates the
 // topic again, as the next kubectl apply would do on Kubernetes.
-func (s *Store) DeleteTopic(_ context.Context, name string) error {
-	return s.change(func(d *document) error {
-		if !d.remove(name) {
-			return fmt.Errorf("%w: %q", metadata.ErrTopicNotFound, name)
-		}
-		return nil
+func (s *Store) DeleteTopic(ctx context.Context, name string) error {
+	return s.request(ctx, func() error {
+		return s.change(func(d *document) error {
+			if !d.remove(name) {
+				return fmt.Errorf("%w: %q", metadata.ErrTopicNotFound, name)
+			}
+			return nil
+		})
 	})
 }

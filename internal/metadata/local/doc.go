@@ -15,5 +15,7 @@
 // the brokers' reports, and is held for a few instructions only. Neither lock is held while apply
 // runs.
 //
-// The package starts no goroutine. Run uses the goroutine of its caller.
+// Run uses the goroutine of its caller. A change that a client requests runs in a goroutine of its
+// own, because it waits for the disk and its request may end earlier. Close waits for these
+// goroutines.
 package local

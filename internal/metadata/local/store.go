@@ -42,6 +42,7 @@ type Store struct {
 		// up are the brokers whose Run is running. They are not stored in the file.
 		up map[int32]metadata.Broker
 	}
+	requests  sync.WaitGroup // goroutines of request
 	published struct {
 		sync.Mutex
 		image *metadata.Image
@@ -97,6 +98,24 @@ func (s *Store) change(f func(*document) error) error {
 	defer s.changing.Unlock()
 	return s.changeLocked(electionOptions{}, f)
 }
+
+// request calls the function do for a request of a client. It returns at the latest when ctx ends,
+// because do waits for the disk and the client waits for an answer. After an error of ctx the
+// outcome is unknown, and the caller must not use variables that do sets.
+func (s *Store) request(ctx context.Context, do func() error) error {
+	done := make(chan error, 1)
+	s.requests.Go(func() { done <- do() })
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the metadata file: %w", ctx.Err())
+	}
+}
+
+// Close waits for the end of changes that continue after their request has ended. It is called when
+// no broker uses the store any more.
+func (s *Store) Close() { s.requests.Wait() }
 
 // changeLocked makes a change while changing is locked. It modifies a clone of the document, which
 // replaces the document after the write, so a failure needs no rollback.

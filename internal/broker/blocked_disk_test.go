@@ -1,0 +1,136 @@
+package broker
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// block makes all operations that change files of fault wait until release is called.
+func block(t *testing.T, fault *vfs.Fault) (release func()) {
+	t.Helper()
+	until := make(chan struct{})
+	for _, op := range []vfs.Op{vfs.OpCreate, vfs.OpWrite, vfs.OpSync, vfs.OpSyncDir, vfs.OpRename,
+		vfs.OpRemove, vfs.OpRemoveAll, vfs.OpMkdir} {
+		fault.Inject(vfs.Rule{Op: op, Until: until})
+	}
+	released := false
+	release = func() {
+		if !released {
+			released = true
+			close(until)
+		}
+	}
+	t.Cleanup(release) // runs before the broker is stopped
+	return release
+}
+
+// listed returns the names of all topics in the broker's response to a new Metadata request.
+func listed(t *testing.T, client *kgo.Client) (names []string) {
+	t.Helper()
+	response, err := client.Broker(0).Request(t.Context(), kmsg.NewPtrMetadataRequest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, topic := range response.(*kmsg.MetadataResponse).Topics {
+		names = append(names, *topic.Topic)
+	}
+	return names
+}
+
+// eventually waits until done reports true.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), trioWait)
+	defer cancel()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("timed out: %s", what)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// TestDeleteTopicsDoesNotWaitForTheLogs: the disk with the logs blocks. DeleteTopics responds, and
+// from then on requests treat the topic as deleted. So does the deletion of a second topic, while
+// the broker still waits for the disk to apply the first deletion. Once the disk works again, the
+// logs of the second topic are deleted, and those of tickets, which has a manifest, are kept aside.
+func TestDeleteTopicsDoesNotWaitForTheLogs(t *testing.T) {
+	c := newCluster(t) // the metadata file is on another disk
+	fault := vfs.NewFault(vfs.OS{})
+	c.fsys = fault
+	c.start()
+	client := c.client()
+	admin := kadm.NewClient(client)
+	if _, err := admin.CreateTopic(t.Context(), 3, 1, nil, "second"); err != nil {
+		t.Fatal(err)
+	}
+	for _, topic := range []string{"tickets", "second"} {
+		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: topic,
+			Value: []byte("v")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release := block(t, fault)
+	for _, topic := range []string{"tickets", "second"} {
+		if _, err := admin.DeleteTopic(t.Context(), topic); err != nil {
+			t.Fatal(err)
+		}
+		// Before the fix, DeleteTopics responded after 5 s, and the topic was still listed.
+		if topics := listed(t, client); slices.Contains(topics, topic) {
+			t.Fatalf("after the deletion of %s: topics %v", topic, topics)
+		}
+	}
+	release()
+	eventually(t, "the deletion of the logs", func() bool {
+		entries, err := os.ReadDir(c.options().DataDir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return !slices.ContainsFunc(entries, func(e os.DirEntry) bool {
+			return e.Name() == "tickets-0" || e.Name() == "tickets-1" || // kept by other names
+				strings.HasPrefix(e.Name(), "second-")
+		})
+	})
+}
+
+// TestDeleteTopicsEndsWithItsTimeout: the disk with the metadata file blocks. The deletion cannot
+// be stored, so DeleteTopics responds with REQUEST_TIMED_OUT after the timeout of the request, as
+// in Kafka. The deletion takes place once the disk works again.
+func TestDeleteTopicsEndsWithItsTimeout(t *testing.T) {
+	fault := vfs.NewFault(vfs.OS{})
+	c := &cluster{t: t, dir: t.TempDir(), fsys: fault}
+	c.open()
+	c.fsys = vfs.OS{} // of the broker
+	c.start()
+	client := c.client()
+	release := block(t, fault)
+	request := kmsg.NewPtrDeleteTopicsRequest()
+	topic := kmsg.NewDeleteTopicsRequestTopic()
+	topic.Topic = kmsg.StringPtr("tickets")
+	request.Topics, request.TopicNames = append(request.Topics, topic), []string{"tickets"}
+	request.TimeoutMillis = 50
+	response, err := request.RequestWith(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := response.Topics[0].ErrorCode; code != kerr.RequestTimedOut.Code {
+		t.Errorf("error code %d, want REQUEST_TIMED_OUT", code)
+	}
+	release()
+	eventually(t, "the deletion of the topic", func() bool {
+		return !slices.Contains(listed(t, client), "tickets")
+	})
+	c.metadata.Close()
+}
