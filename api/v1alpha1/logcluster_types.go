@@ -223,6 +223,11 @@ type Replication struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.sessionTimeoutMin) || !has(self.sessionTimeoutMax) || !self.sessionTimeoutMin.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.sessionTimeoutMin.size() == 0 || !self.sessionTimeoutMax.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.sessionTimeoutMax.size() == 0 || duration(self.sessionTimeoutMin) <= duration(self.sessionTimeoutMax)",fieldPath=".sessionTimeoutMin",message="sessionTimeoutMin must not be longer than sessionTimeoutMax: lower it, or raise sessionTimeoutMax"
 // +kubebuilder:validation:XValidation:rule="!has(self.consumerHeartbeatInterval) || !self.consumerHeartbeatInterval.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerHeartbeatInterval.size() == 0 || has(self.consumerSessionTimeout) && (!self.consumerSessionTimeout.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerSessionTimeout.size() == 0) || duration(self.consumerHeartbeatInterval) < duration(has(self.consumerSessionTimeout) ? self.consumerSessionTimeout : '45s')",fieldPath=".consumerHeartbeatInterval",message="consumerHeartbeatInterval must be shorter than consumerSessionTimeout: lower it, or raise consumerSessionTimeout"
 // +kubebuilder:validation:XValidation:rule="!has(self.consumerSessionTimeout) || has(self.consumerHeartbeatInterval) || !self.consumerSessionTimeout.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerSessionTimeout.size() == 0 || duration(self.consumerSessionTimeout) > duration('5s')",fieldPath=".consumerSessionTimeout",message="consumerSessionTimeout must be longer than consumerHeartbeatInterval, which is 5s: raise it, or set consumerHeartbeatInterval"
+// +kubebuilder:validation:XValidation:rule="!has(self.consumerSessionTimeoutMin) || has(self.consumerSessionTimeoutMin) && (!self.consumerSessionTimeoutMin.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerSessionTimeoutMin.size() == 0) || has(self.consumerSessionTimeout) && (!self.consumerSessionTimeout.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerSessionTimeout.size() == 0) || duration(self.consumerSessionTimeoutMin) <= duration(has(self.consumerSessionTimeout) ? self.consumerSessionTimeout : '45s')",fieldPath=".consumerSessionTimeoutMin",message="consumerSessionTimeoutMin must not be longer than consumerSessionTimeout, by default 45s: lower it, or raise consumerSessionTimeout"
+// +kubebuilder:validation:XValidation:rule="!has(self.consumerSessionTimeoutMax) || has(self.consumerSessionTimeoutMax) && (!self.consumerSessionTimeoutMax.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerSessionTimeoutMax.size() == 0) || has(self.consumerSessionTimeout) && (!self.consumerSessionTimeout.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerSessionTimeout.size() == 0) || duration(self.consumerSessionTimeoutMax) >= duration(has(self.consumerSessionTimeout) ? self.consumerSessionTimeout : '45s')",fieldPath=".consumerSessionTimeoutMax",message="consumerSessionTimeoutMax must not be shorter than consumerSessionTimeout, by default 45s: raise it, or lower consumerSessionTimeout"
+// +kubebuilder:validation:XValidation:rule="!has(self.consumerHeartbeatIntervalMin) || has(self.consumerHeartbeatIntervalMin) && (!self.consumerHeartbeatIntervalMin.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerHeartbeatIntervalMin.size() == 0) || has(self.consumerHeartbeatInterval) && (!self.consumerHeartbeatInterval.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerHeartbeatInterval.size() == 0) || duration(self.consumerHeartbeatIntervalMin) <= duration(has(self.consumerHeartbeatInterval) ? self.consumerHeartbeatInterval : '5s')",fieldPath=".consumerHeartbeatIntervalMin",message="consumerHeartbeatIntervalMin must not be longer than consumerHeartbeatInterval, by default 5s: lower it, or raise consumerHeartbeatInterval"
+// +kubebuilder:validation:XValidation:rule="!has(self.consumerHeartbeatIntervalMax) || has(self.consumerHeartbeatIntervalMax) && (!self.consumerHeartbeatIntervalMax.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerHeartbeatIntervalMax.size() == 0) || has(self.consumerHeartbeatInterval) && (!self.consumerHeartbeatInterval.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerHeartbeatInterval.size() == 0) || duration(self.consumerHeartbeatIntervalMax) >= duration(has(self.consumerHeartbeatInterval) ? self.consumerHeartbeatInterval : '5s')",fieldPath=".consumerHeartbeatIntervalMax",message="consumerHeartbeatIntervalMax must not be shorter than consumerHeartbeatInterval, by default 5s: raise it, or lower consumerHeartbeatInterval"
+// +kubebuilder:validation:XValidation:rule="!has(self.overrides) || has(self.consumerHeartbeatInterval) && (!self.consumerHeartbeatInterval.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerHeartbeatInterval.size() == 0) || has(self.consumerSessionTimeout) && (!self.consumerSessionTimeout.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerSessionTimeout.size() == 0) || self.overrides.all(o, has(o.consumerHeartbeatInterval) && (!o.consumerHeartbeatInterval.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || o.consumerHeartbeatInterval.size() == 0) || has(o.consumerSessionTimeout) && (!o.consumerSessionTimeout.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || o.consumerSessionTimeout.size() == 0) || duration(has(o.consumerHeartbeatInterval) ? o.consumerHeartbeatInterval : has(self.consumerHeartbeatInterval) ? self.consumerHeartbeatInterval : '5s') < duration(has(o.consumerSessionTimeout) ? o.consumerSessionTimeout : has(self.consumerSessionTimeout) ? self.consumerSessionTimeout : '45s'))",fieldPath=".overrides",message="consumerHeartbeatInterval must be shorter than consumerSessionTimeout in every group: an override that sets only one of them uses the other one of groups"
 type Groups struct {
 	// SessionTimeoutMin is the minimum session.timeout.ms of a member
 	// (group.min.session.timeout.ms), 1ms to 30m. Default 6s.
@@ -290,11 +295,74 @@ type Groups struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="write a duration of 100ms to 1h, such as 5s"
 	ConsumerHeartbeatInterval *metav1.Duration `json:"consumerHeartbeatInterval,omitempty"`
+	// ConsumerSessionTimeoutMin is the minimum consumer.session.timeout.ms that Kafka's admin
+	// requests may set for a group (group.consumer.min.session.timeout.ms), 1s to 24h. Default 45s,
+	// or consumerSessionTimeout if that is shorter.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="write a duration of 1s to 24h, such as 45s"
+	ConsumerSessionTimeoutMin *metav1.Duration `json:"consumerSessionTimeoutMin,omitempty"`
+	// ConsumerSessionTimeoutMax is the maximum consumer.session.timeout.ms that Kafka's admin
+	// requests may set for a group (group.consumer.max.session.timeout.ms), 1s to 24h. Default 1m,
+	// or consumerSessionTimeout if that is longer.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="write a duration of 1s to 24h, such as 1m"
+	ConsumerSessionTimeoutMax *metav1.Duration `json:"consumerSessionTimeoutMax,omitempty"`
+	// ConsumerHeartbeatIntervalMin is the minimum consumer.heartbeat.interval.ms that Kafka's admin
+	// requests may set for a group (group.consumer.min.heartbeat.interval.ms), 100ms to 1h. Default
+	// 5s, or consumerHeartbeatInterval if that is shorter.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="write a duration of 100ms to 1h, such as 5s"
+	ConsumerHeartbeatIntervalMin *metav1.Duration `json:"consumerHeartbeatIntervalMin,omitempty"`
+	// ConsumerHeartbeatIntervalMax is the maximum consumer.heartbeat.interval.ms that Kafka's admin
+	// requests may set for a group (group.consumer.max.heartbeat.interval.ms), 100ms to 1h. Default
+	// 15s, or consumerHeartbeatInterval if that is longer.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="write a duration of 100ms to 1h, such as 15s"
+	ConsumerHeartbeatIntervalMax *metav1.Duration `json:"consumerHeartbeatIntervalMax,omitempty"`
+	// Overrides are settings of single groups. Kafka's admin requests for the configs of a group
+	// change this list (kafka-configs --entity-type groups). A group need not exist.
+	// +optional
+	// +listType=map
+	// +listMapKey=group
+	// +kubebuilder:validation:MaxItems=1000
+	Overrides []GroupOverride `json:"overrides,omitempty"`
 	// OffsetsTopic configures the creation of __consumer_offsets when the first client uses a
 	// group. It has no effect on an existing topic. The Topic resource contains all other settings
 	// of this topic.
 	// +optional
 	OffsetsTopic *OffsetsTopic `json:"offsetsTopic,omitempty"`
+}
+
+// GroupOverride contains the settings of one group. A field that is not set has the value in
+// groups. Changes take effect at the next heartbeat of each member.
+type GroupOverride struct {
+	// Group is the id of the group.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Group string `json:"group"`
+	// ConsumerSessionTimeout is the time without a heartbeat after which a member of the consumer
+	// protocol is removed (consumer.session.timeout.ms), 1s to 24h.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="write a duration of 1s to 24h, such as 45s"
+	ConsumerSessionTimeout *metav1.Duration `json:"consumerSessionTimeout,omitempty"`
+	// ConsumerHeartbeatInterval is the heartbeat interval of members of the consumer protocol
+	// (consumer.heartbeat.interval.ms), 100ms to 1h.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="write a duration of 100ms to 1h, such as 5s"
+	ConsumerHeartbeatInterval *metav1.Duration `json:"consumerHeartbeatInterval,omitempty"`
 }
 
 // OffsetsTopic configures the topic that stores groups and their offsets.

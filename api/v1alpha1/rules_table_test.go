@@ -138,6 +138,60 @@ func creations() []TableEntry {
 			"groups.consumerSessionTimeout",
 			"consumerSessionTimeout must be longer than consumerHeartbeatInterval, which is 5s: raise it, or set consumerHeartbeatInterval",
 		),
+		cluster(
+			"{groups: {consumerSessionTimeoutMin: 46s}}",
+			"groups.consumerSessionTimeoutMin",
+			"consumerSessionTimeoutMin must not be longer than consumerSessionTimeout, by default 45s: lower it, or raise consumerSessionTimeout",
+		),
+		cluster(
+			"{groups: {consumerSessionTimeoutMax: 44s}}",
+			"groups.consumerSessionTimeoutMax",
+			"consumerSessionTimeoutMax must not be shorter than consumerSessionTimeout, by default 45s: raise it, or lower consumerSessionTimeout",
+		),
+		cluster(
+			"{groups: {consumerHeartbeatInterval: 1s, consumerHeartbeatIntervalMin: 2s}}",
+			"groups.consumerHeartbeatIntervalMin",
+			"consumerHeartbeatIntervalMin must not be longer than consumerHeartbeatInterval, by default 5s: lower it, or raise consumerHeartbeatInterval",
+		),
+		cluster(
+			"{groups: {consumerHeartbeatIntervalMax: 4s}}",
+			"groups.consumerHeartbeatIntervalMax",
+			"consumerHeartbeatIntervalMax must not be shorter than consumerHeartbeatInterval, by default 5s: raise it, or lower consumerHeartbeatInterval",
+		),
+		cluster(
+			"{groups: {overrides: [{group: a}, {group: b, consumerHeartbeatInterval: 45s}]}}",
+			"groups.overrides",
+			"consumerHeartbeatInterval must be shorter than consumerSessionTimeout in every group: an override that sets only one of them uses the other one of groups",
+		),
+		cluster(
+			"{groups: {consumerHeartbeatInterval: 10s, overrides: [{group: b, consumerSessionTimeout: 10s}]}}",
+			"groups.overrides",
+			"consumerHeartbeatInterval must be shorter than consumerSessionTimeout in every group: an override that sets only one of them uses the other one of groups",
+		),
+		cluster(
+			"{groups: {overrides: [{group: b, consumerSessionTimeout: 9s, consumerHeartbeatInterval: 9s}]}}",
+			"groups.overrides",
+			"consumerHeartbeatInterval must be shorter than consumerSessionTimeout in every group: an override that sets only one of them uses the other one of groups",
+		),
+		cluster(
+			"{groups: {overrides: [{group: b, consumerSessionTimeout: 10ms}]}}",
+			"groups.overrides[0].consumerSessionTimeout",
+			"write a duration of 1s to 24h, such as 45s",
+		),
+		cluster(
+			"{groups: {overrides: [{group: b, consumerHeartbeatInterval: soon}]}}",
+			"groups.overrides[0].consumerHeartbeatInterval",
+			"write a duration of 100ms to 1h, such as 5s",
+		),
+		cluster(
+			"{groups: {overrides: [{group: ''}]}}",
+			"groups.overrides[0].group",
+			"at least 1 chars long",
+		),
+		cluster("{groups: {consumerSessionTimeoutMax: 25h}}", "groups.consumerSessionTimeoutMax",
+			"write a duration of 1s to 24h, such as 1m"),
+		cluster("{groups: {consumerHeartbeatIntervalMax: 61m}}",
+			"groups.consumerHeartbeatIntervalMax", "write a duration of 100ms to 1h, such as 15s"),
 		cluster("{groups: {offsetMetadataMax: 31Ki}}", "groups.offsetMetadataMax",
 			"write a size of 0 to 30Ki, such as 4Ki"),
 		cluster(
@@ -264,6 +318,8 @@ func accepted() []TableEntry {
 		"{replication: {lagMax: 1h, catchUpRate: 1Ki}}",
 		"{brokers: 1, groups: {sessionTimeoutMin: 1ms, sessionTimeoutMax: 24h, initialRebalanceDelay: 0s, membersMax: 1, offsetMetadataMax: 0, offsetsTopic: {replicas: 1, partitions: 10000}}}",
 		"{brokers: 1, groups: {consumerSessionTimeout: 1s, consumerHeartbeatInterval: 999ms}}",
+		"{groups: {consumerSessionTimeoutMin: 1s, consumerSessionTimeoutMax: 24h, consumerHeartbeatIntervalMin: 100ms, consumerHeartbeatIntervalMax: 1h}}",
+		"{groups: {consumerSessionTimeout: 2s, consumerHeartbeatInterval: 1s, overrides: [{group: a b, consumerSessionTimeout: 1h}, {group: c, consumerSessionTimeout: 3s, consumerHeartbeatInterval: 2999ms}]}}",
 		"{rackKey: zone}", "{rackKey: topology.kubernetes.io/zone}",
 	} {
 		entries = append(entries, Entry("LogCluster "+spec, "LogCluster", "spec: "+spec))

@@ -44,8 +44,8 @@ func HTTPOf(gatherer prometheus.Gatherer, ready func() error, brokers func() Bro
 	}
 }
 
-// NewHTTP returns the handler of the HTTP port. Responses for unknown paths are JSON, too: {"error":
-// "..."}. Browsers cannot send POST requests from another origin.
+// NewHTTP returns the handler of the HTTP port. Responses for unknown paths are JSON, too:
+// {"error": "..."}. Browsers cannot send POST requests from another origin.
 func NewHTTP(opts HTTPOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics",

@@ -16,6 +16,7 @@ type spec = v1alpha1.LogClusterSpec
 // schema; a test compares them.
 func clusterRows() []*Property {
 	rows := append(groupRows(), offsetsRows()...)
+	rows = append(rows, groupBoundRows()...)
 	rows = append(rows, cleanerRows()...)
 	rows = append(rows,
 		&Property{

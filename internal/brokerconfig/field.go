@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -72,9 +73,8 @@ func tidy(spec *v1alpha1.LogClusterSpec) {
 	removeEmpty(&spec.TopicDefaults)
 }
 
-func removeEmpty[T comparable](group **T) {
-	var zero T
-	if *group != nil && **group == zero {
+func removeEmpty[T any](group **T) {
+	if *group != nil && reflect.ValueOf(**group).IsZero() {
 		*group = nil
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,7 +74,7 @@ func NewGroups(opts Options) *Groups {
 		},
 		NewMachine: g.newShard,
 		ConfigChanged: func(before, now *metadata.Image) bool {
-			return before.Groups != now.Groups
+			return settingsOf(before).differ(settingsOf(now))
 		},
 		ExpireInterval: expireInterval,
 		Replicas:       opts.Replicas, Image: opts.Image, Await: opts.Await, Admin: opts.Admin,
@@ -104,11 +105,26 @@ func (g *Groups) Find(ctx context.Context, groupID string) (metadata.Broker, err
 
 // Config returns the current settings of groups, with defaults for settings that are not
 // configured.
-func (g *Groups) Config() group.Config { return g.configFor(g.opts.Image().Groups).WithDefaults() }
+func (g *Groups) Config() group.Config {
+	return g.configFor(settingsOf(g.opts.Image())).WithDefaults()
+}
+
+// settings are the settings of groups in a metadata image.
+type settings struct {
+	cluster   metadata.Groups
+	overrides map[string]metadata.GroupOverride // by group id
+}
+
+func settingsOf(img *metadata.Image) settings { return settings{img.Groups, img.GroupOverrides} }
+
+// differ reports whether two settings are different.
+func (s settings) differ(o settings) bool {
+	return s.cluster != o.cluster || !maps.Equal(s.overrides, o.overrides)
+}
 
 // configFor returns Options.Config, overridden by the settings that the LogCluster sets.
-func (g *Groups) configFor(cluster metadata.Groups) group.Config {
-	c := g.opts.Config
+func (g *Groups) configFor(s settings) group.Config {
+	c, cluster := g.opts.Config, s.cluster
 	c.SessionMin = cmp.Or(cluster.SessionMin, c.SessionMin)
 	c.SessionMax = cmp.Or(cluster.SessionMax, c.SessionMax)
 	c.InitialDelay = cmp.Or(cluster.InitialDelay, c.InitialDelay)
@@ -117,6 +133,10 @@ func (g *Groups) configFor(cluster metadata.Groups) group.Config {
 	c.ConsumerSession = cmp.Or(cluster.ConsumerSession, c.ConsumerSession)
 	c.ConsumerInterval = cmp.Or(cluster.ConsumerInterval, c.ConsumerInterval)
 	c.Retention = cmp.Or(cluster.OffsetsRetention, c.Retention)
+	c.Overrides = make(map[string]group.Override, len(s.overrides))
+	for id, o := range s.overrides {
+		c.Overrides[id] = group.Override(o)
+	}
 	return c
 }
 

@@ -10,7 +10,6 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/group"
 	"heartwood.dev/heartwood/internal/coordinator/runtime"
 	"heartwood.dev/heartwood/internal/coordinator/state"
-	"heartwood.dev/heartwood/internal/metadata"
 )
 
 // groupShard is the runtime.Machine for the groups of one partition. To the pure group.State it
@@ -19,8 +18,8 @@ type groupShard struct {
 	*group.State
 	groups *Groups
 
-	configured metadata.Groups // settings of the LogCluster that State uses
-	expired    uint64          // part of State.Expired that is in the metric already
+	configured settings // settings of the LogCluster that State uses
+	expired    uint64   // part of State.Expired that is in the metric already
 
 	// The metrics collector reads the following fields from another goroutine.
 	offsets atomic.Int64
@@ -28,7 +27,7 @@ type groupShard struct {
 }
 
 func (g *Groups) newShard(timers state.Timers[group.TimerKey]) *groupShard {
-	s := &groupShard{State: group.New(g.configFor(metadata.Groups{}), timers), groups: g}
+	s := &groupShard{State: group.New(g.configFor(settings{}), timers), groups: g}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.loaded[s] = struct{}{}
@@ -45,24 +44,24 @@ func (s *groupShard) Close() {
 // Loaded implements runtime.Machine. It checks the offsets of all topics, because topics may have
 // been deleted while no coordinator had the partition loaded.
 func (s *groupShard) Loaded(now time.Time, d runtime.Delta) group.Output {
+	s.configure(settingsOf(d.Image)) // first, because State.Loaded starts sessions
 	s.State.Loaded(now)
-	s.configure(d.Image.Groups)
 	return s.deleteStaleOffsets(d)
 }
 
 // ApplyMetadata implements runtime.Machine.
 func (s *groupShard) ApplyMetadata(_ time.Time, d runtime.Delta) group.Output {
-	s.configure(d.Image.Groups)
+	s.configure(settingsOf(d.Image))
 	if !slices.ContainsFunc(slices.Collect(maps.Keys(d.Changed)), s.KnowsTopic) {
 		return group.Output{}
 	}
 	return s.deleteStaleOffsets(d)
 }
 
-func (s *groupShard) configure(cluster metadata.Groups) {
-	if s.configured != cluster {
-		s.configured = cluster
-		s.Configure(s.groups.configFor(cluster))
+func (s *groupShard) configure(now settings) {
+	if s.configured.differ(now) {
+		s.configured = now
+		s.Configure(s.groups.configFor(now))
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DescribeConfigs (key 32), versions 1-4: returns the settings of a topic or of this broker under
-// their Kafka names (broker_configs.go).
+// DescribeConfigs (key 32), versions 1-4: returns the settings of a topic, of a group
+// (group_configs.go) or of this broker (broker_configs.go) under their Kafka names.
 //
 //	1  synonyms and sources (KIP-226)
 //	3  type and documentation (KIP-569)
@@ -28,8 +28,8 @@ import (
 var describeConfigsShape = shape{array(fixed(1), text(), plainArray(text())), fixed(1),
 	fixed(1).from(3)}
 
-// describeConfigs handles a DescribeConfigs request. If the names of settings are null, it returns
-// all settings of the resource.
+// describeConfigs handles a DescribeConfigs request. If the list of names of settings is null or
+// empty, it returns all settings of the resource.
 func (h *Handler) describeConfigs(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeConfigsRequest) wire.Reply {
 	response := kmsg.NewPtrDescribeConfigsResponse()
@@ -44,7 +44,7 @@ func (h *Handler) describeConfigs(_ context.Context, raw *wire.Request,
 		configs, err := h.resourceConfigs(img, raw, requested)
 		resource.ErrorCode, resource.ErrorMessage = result.code(err), message(err)
 		for _, config := range configs {
-			if requested.ConfigNames == nil || slices.Contains(requested.ConfigNames, config.Name) {
+			if len(requested.ConfigNames) == 0 || slices.Contains(requested.ConfigNames, config.Name) {
 				resource.Configs = append(resource.Configs, config.describe(req))
 			}
 		}
@@ -69,17 +69,19 @@ type synonym struct {
 	source      kmsg.ConfigSource
 }
 
-// resourceConfigs returns the settings of a topic or of this broker, or no settings for a logger.
+// resourceConfigs returns the settings of a resource. A logger has no settings.
 func (h *Handler) resourceConfigs(img *metadata.Image, raw *wire.Request,
 	requested *kmsg.DescribeConfigsRequestResource) ([]config, error) {
-	err := h.authorizeConfigs(raw, requested.ResourceType, requested.ResourceName,
-		describeTopicConfigs,
-		describeClusterConfigs)
+	err := h.authorizeConfigs(raw, OpDescribeConfigs, requested.ResourceType,
+		requested.ResourceName)
 	if err != nil {
 		return nil, err
 	}
 	switch requested.ResourceType {
 	case kmsg.ConfigResourceTypeTopic:
+		if err := metadata.CheckTopicName(requested.ResourceName); err != nil {
+			return nil, err
+		}
 		topic := img.Topic(requested.ResourceName)
 		if topic == nil {
 			return nil, metadata.ErrTopicNotFound
@@ -95,20 +97,26 @@ func (h *Handler) resourceConfigs(img *metadata.Image, raw *wire.Request,
 		return h.brokerConfigs(img), nil
 	case kmsg.ConfigResourceTypeBrokerLogger:
 		return nil, h.checkBroker(requested.ResourceName)
+	case kmsg.ConfigResourceTypeGroupConfig:
+		return configsOfGroup(img, requested.ResourceName)
+	case kmsg.ConfigResourceTypeClientMetrics:
+		return configsOfClientMetrics(requested.ResourceName)
 	}
 	return nil, fmt.Errorf("%w: resource type %d", errInvalidRequest, requested.ResourceType)
 }
 
 // authorizeConfigs returns nil if the client may perform an operation on the settings of a
-// resource. Parameter topic is the operation for topics, and parameter cluster is the operation for
-// brokers and their loggers.
-func (h *Handler) authorizeConfigs(raw *wire.Request, kind kmsg.ConfigResourceType, name string,
-	topic, cluster RequiredOperation) error {
+// resource. Brokers, their loggers and client metrics subscriptions belong to the cluster.
+func (h *Handler) authorizeConfigs(raw *wire.Request, op Operation, kind kmsg.ConfigResourceType,
+	name string) error {
 	switch kind {
 	case kmsg.ConfigResourceTypeTopic:
-		return h.authorize(raw, topic, name)
-	case kmsg.ConfigResourceTypeBroker, kmsg.ConfigResourceTypeBrokerLogger:
-		return h.authorize(raw, cluster, clusterName)
+		return h.authorize(raw, RequiredOperation{op, ResourceTopic}, name)
+	case kmsg.ConfigResourceTypeGroupConfig:
+		return h.authorize(raw, RequiredOperation{op, ResourceGroup}, name)
+	case kmsg.ConfigResourceTypeBroker, kmsg.ConfigResourceTypeBrokerLogger,
+		kmsg.ConfigResourceTypeClientMetrics:
+		return h.authorize(raw, RequiredOperation{op, ResourceCluster}, clusterName)
 	}
 	return nil
 }

@@ -12,7 +12,8 @@ import (
 )
 
 // IncrementalAlterConfigs (key 44), versions 0-1 (KIP-339): sets or deletes properties of a Topic
-// or LogCluster resource, or appends to or subtracts from a list.
+// or LogCluster resource, or appends to or subtracts from a list. The settings of groups are in the
+// LogCluster, too.
 //
 //	1  flexible
 //
@@ -72,12 +73,12 @@ func checkUnique(duplicates map[string]bool, kind kmsg.ConfigResourceType, name 
 	return nil
 }
 
-// alterConfigsOf changes the settings of a topic or of all brokers. For a logger it returns an
-// error, unless the request only deletes settings.
+// alterConfigsOf changes the settings of a topic, of a group or of all brokers. For a logger it
+// returns an error, unless the request only deletes settings.
 func (h *Handler) alterConfigsOf(ctx context.Context, raw *wire.Request,
 	kind kmsg.ConfigResourceType,
 	change metadata.TopicChange) error {
-	err := h.authorizeConfigs(raw, kind, change.Name, alterTopicConfigs, alterClusterConfigs)
+	err := h.authorizeConfigs(raw, OpAlterConfigs, kind, change.Name)
 	if err == nil {
 		err = h.writable()
 	}
@@ -87,6 +88,10 @@ func (h *Handler) alterConfigsOf(ctx context.Context, raw *wire.Request,
 	switch kind {
 	case kmsg.ConfigResourceTypeTopic:
 		return h.alterTopic(ctx, change)
+	case kmsg.ConfigResourceTypeGroupConfig:
+		return h.alterGroup(ctx, change)
+	case kmsg.ConfigResourceTypeClientMetrics:
+		return alterClientMetrics(change)
 	case kmsg.ConfigResourceTypeBroker:
 		return h.alterBroker(ctx, change)
 	case kmsg.ConfigResourceTypeBrokerLogger:

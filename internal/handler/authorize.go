@@ -62,9 +62,11 @@ var (
 	describeTopicConfigs = RequiredOperation{OpDescribeConfigs, ResourceTopic}
 	alterTopicConfigs    = RequiredOperation{OpAlterConfigs, ResourceTopic}
 
-	readGroup     = RequiredOperation{OpRead, ResourceGroup}
-	deleteGroup   = RequiredOperation{OpDelete, ResourceGroup}
-	describeGroup = RequiredOperation{OpDescribe, ResourceGroup}
+	readGroup            = RequiredOperation{OpRead, ResourceGroup}
+	deleteGroup          = RequiredOperation{OpDelete, ResourceGroup}
+	describeGroup        = RequiredOperation{OpDescribe, ResourceGroup}
+	describeGroupConfigs = RequiredOperation{OpDescribeConfigs, ResourceGroup}
+	alterGroupConfigs    = RequiredOperation{OpAlterConfigs, ResourceGroup}
 
 	createCluster          = RequiredOperation{OpCreate, ResourceCluster}
 	alterCluster           = RequiredOperation{OpAlter, ResourceCluster}

@@ -180,11 +180,15 @@ func adminSamples(orders metadata.ID) []sample {
 	grow := kmsg.NewPtrCreatePartitionsRequest()
 	grow.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: name, Count: 2}}
 	topicType, brokerType := kmsg.ConfigResourceTypeTopic, kmsg.ConfigResourceTypeBroker
+	groupType, metricsType := kmsg.ConfigResourceTypeGroupConfig,
+		kmsg.ConfigResourceTypeClientMetrics
 	all := []sample{{7, create, topicDenied}, {2, records, topicDenied}, {3, grow, topicDenied}}
 	for kind, denied := range map[kmsg.ConfigResourceType]string{
-		topicType: topicDenied, brokerType: clusterDenied,
+		topicType: topicDenied, brokerType: clusterDenied, groupType: groupDenied,
+		metricsType: clusterDenied,
 	} {
-		resource := map[kmsg.ConfigResourceType]string{topicType: name, brokerType: "1"}[kind]
+		resource := map[kmsg.ConfigResourceType]string{topicType: name, brokerType: "1",
+			groupType: "group", metricsType: "metrics"}[kind]
 		describe, alter, replace := kmsg.NewPtrDescribeConfigsRequest(),
 			kmsg.NewPtrIncrementalAlterConfigsRequest(), kmsg.NewPtrAlterConfigsRequest()
 		describe.Resources = []kmsg.DescribeConfigsRequestResource{{ResourceType: kind,
@@ -222,6 +226,7 @@ func clusterSamples() []sample {
 		{2, elect, clusterDenied},
 		{1, move, clusterDenied},
 		{0, kmsg.NewPtrListPartitionReassignmentsRequest(), clusterDenied},
+		{1, kmsg.NewPtrListConfigResourcesRequest(), clusterDenied},
 	}
 }
 

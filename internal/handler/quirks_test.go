@@ -370,7 +370,9 @@ func TestQuirk13DescribeConfigs(t *testing.T) {
 			{kmsg.ConfigResourceTypeBroker, "", 0, false},
 			{kmsg.ConfigResourceTypeBroker, "2", 42, true},
 			{kmsg.ConfigResourceTypeBrokerLogger, "1", 0, false},
-			{kmsg.ConfigResourceTypeGroupConfig, "g", 42, false},
+			{kmsg.ConfigResourceTypeGroupConfig, "g", 0, true},
+			{kmsg.ConfigResourceTypeClientMetrics, "m", 0, true},
+			{kmsg.ConfigResourceTypeUnknown, "g", 42, false},
 		} {
 			req := kmsg.NewPtrDescribeConfigsRequest()
 			req.IncludeSynonyms, req.IncludeDocumentation = true, true

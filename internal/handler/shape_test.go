@@ -37,6 +37,7 @@ var shapes = map[int16]shape{
 	keyAlterReassignments:      alterReassignmentsShape,
 	keyListReassignments:       listReassignmentsShape,
 	keyDescribePartitions:      describePartitionsShape,
+	keyListConfigResources:     listConfigResourcesShape,
 	keyConsumerHeartbeat:       consumerHeartbeatShape, keyConsumerDescribe: consumerDescribeShape,
 	keyCreateACLs: createACLsShape, keyDeleteACLs: deleteACLsShape,
 	keyAlterReplicaLogDirs: alterLogDirsShape, keyUpdateFeatures: updateFeaturesShape,

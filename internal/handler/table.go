@@ -53,6 +53,7 @@ const (
 	keyDescribeCluster         int16 = 60
 	keyConsumerHeartbeat       int16 = 68
 	keyConsumerDescribe        int16 = 69
+	keyListConfigResources     int16 = 74
 	keyDescribePartitions      int16 = 75
 )
 
@@ -186,11 +187,12 @@ var table = []api{
 	},
 	{
 		keyDescribeConfigs, "DescribeConfigs", 1, 4, 4,
-		requires(describeTopicConfigs, describeClusterConfigs),
+		requires(describeTopicConfigs, describeGroupConfigs, describeClusterConfigs),
 		decoded(describeConfigsShape, (*Handler).describeConfigs),
 	},
 	{
-		keyAlterConfigs, "AlterConfigs", 0, 2, 2, requires(alterTopicConfigs, alterClusterConfigs),
+		keyAlterConfigs, "AlterConfigs", 0, 2, 2,
+		requires(alterTopicConfigs, alterGroupConfigs, alterClusterConfigs),
 		decoded(alterConfigsShape, (*Handler).alterConfigs),
 	},
 	{
@@ -233,7 +235,7 @@ var table = []api{
 	},
 	{
 		keyIncrementalAlterConfigs, "IncrementalAlterConfigs", 0, 1, 1,
-		requires(alterTopicConfigs, alterClusterConfigs),
+		requires(alterTopicConfigs, alterGroupConfigs, alterClusterConfigs),
 		decoded(incrementalAlterConfigsShape, (*Handler).incrementalAlterConfigs),
 	},
 	{
@@ -263,6 +265,10 @@ var table = []api{
 	{
 		keyConsumerDescribe, "ConsumerGroupDescribe", 0, 1, 0, requires(describeGroup, describeTopic),
 		decoded(consumerDescribeShape, (*Handler).consumerDescribe),
+	},
+	{
+		keyListConfigResources, "ListConfigResources", 0, 1, 0, requires(describeClusterConfigs),
+		decoded(listConfigResourcesShape, (*Handler).listConfigResources),
 	},
 	{
 		keyDescribePartitions, "DescribeTopicPartitions", 0, 0, 0, requires(describeTopic),

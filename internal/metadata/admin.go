@@ -44,6 +44,7 @@ func (i *Image) WithPolicies(cluster *v1alpha1.LogCluster) *Image {
 	i.Policy, i.Replication, i.Groups = ResolvePolicy(cluster), ResolveReplication(cluster),
 		ResolveGroups(cluster)
 	i.ClusterProperties = ClusterProperties(cluster)
+	i.GroupOverrides = ResolveGroupOverrides(cluster)
 	if defaults, err := ResolveSettings(v1alpha1.TopicSettings{}, cluster); err == nil {
 		i.Defaults = defaults
 	}
@@ -81,6 +82,9 @@ type TopicChange struct {
 // ClusterChange is a request to change settings of the LogCluster, by the Kafka names of the
 // settings of brokers. All of its changes are applied, or none.
 type ClusterChange struct {
+	// Group is the id of a group. If it is not "", the change is one of the configs of this group,
+	// such as consumer.session.timeout.ms, instead of the settings of brokers.
+	Group      string
 	Properties []PropertyChange
 	Replace    bool // resets each alterable setting that Properties does not name
 	Validate   bool // check the change without applying it

@@ -14,6 +14,9 @@ import (
 // compare fields, are the caller's.
 func AlteredCluster(cluster *v1alpha1.LogCluster,
 	change ClusterChange) (*v1alpha1.LogCluster, error) {
+	if change.Group != "" {
+		return alteredGroup(cluster, change)
+	}
 	properties := change.Properties
 	if change.Replace {
 		properties = clusterReplacement(properties)

@@ -19,7 +19,9 @@ type Image struct {
 	Policy      AdminPolicy
 	Replication Replication
 	Groups      Groups
-	Defaults    topicconfig.Settings // settings of a topic whose resource sets none
+	// GroupOverrides contains the settings of single groups, by group id; it may be nil.
+	GroupOverrides map[string]GroupOverride
+	Defaults       topicconfig.Settings // settings of a topic whose resource sets none
 	// ClusterProperties are the settings of brokers that the LogCluster sets, by Kafka name
 	// (ClusterProperties).
 	ClusterProperties map[string]string
@@ -92,6 +94,9 @@ type Groups struct {
 	OffsetsCheckInterval time.Duration
 	ConsumerSession      time.Duration // session timeout in the consumer protocol
 	ConsumerInterval     time.Duration // heartbeat interval in the consumer protocol
+	// bounds of the settings of the consumer protocol that admin requests set for one group
+	ConsumerSessionMin, ConsumerSessionMax   time.Duration
+	ConsumerIntervalMin, ConsumerIntervalMax time.Duration
 	// MetadataBytesMax is the limit for the metadata of one committed offset; negative: none is
 	// allowed.
 	MetadataBytesMax  int

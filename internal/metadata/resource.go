@@ -89,6 +89,10 @@ func ResolveGroups(cluster *v1alpha1.LogCluster) (resolved Groups) {
 		OffsetsCheckInterval: positive(groups.OffsetsCheckInterval),
 		ConsumerSession:      positive(groups.ConsumerSessionTimeout),
 		ConsumerInterval:     positive(groups.ConsumerHeartbeatInterval),
+		ConsumerSessionMin:   positive(groups.ConsumerSessionTimeoutMin),
+		ConsumerSessionMax:   positive(groups.ConsumerSessionTimeoutMax),
+		ConsumerIntervalMin:  positive(groups.ConsumerHeartbeatIntervalMin),
+		ConsumerIntervalMax:  positive(groups.ConsumerHeartbeatIntervalMax),
 		MembersMax:           int(atLeastOne(groups.MembersMax)),
 	}
 	if delay := groups.InitialRebalanceDelay; delay != nil {

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"time"
 
 	"heartwood.dev/heartwood/internal/coordinator/consumer"
@@ -14,9 +15,11 @@ import (
 // members of the other protocol (ErrNotFound, ErrInconsistentProtocol), as Kafka does if group
 // migration is disabled.
 
-func (s *State) consumerConfig() consumer.Config {
+func (s *State) consumerConfig(groupID string) consumer.Config {
+	override := s.config.Overrides[groupID]
 	return consumer.Config{
-		Session: s.config.ConsumerSession, Interval: s.config.ConsumerInterval,
+		Session:        cmp.Or(override.ConsumerSession, s.config.ConsumerSession),
+		Interval:       cmp.Or(override.ConsumerInterval, s.config.ConsumerInterval),
 		MembersMax:     s.config.MembersMax,
 		RecordBytesMax: s.config.RecordBytesMax,
 	}
@@ -50,7 +53,7 @@ func (s *State) consumerHeartbeat(
 	if h.Epoch < consumer.EpochJoin {
 		answer, records, err = c.Leave(h)
 	} else {
-		answer, records, err = c.Heartbeat(now, h, topics, s.consumerConfig())
+		answer, records, err = c.Heartbeat(now, h, topics, s.consumerConfig(c.ID))
 	}
 	if err != nil {
 		return answer, Output{}, err
@@ -128,7 +131,7 @@ func (s *State) replayConsumer(now time.Time, key, value []byte) error {
 	if g.consumer == nil {
 		g.consumer = consumer.New(g.id, s.loading)
 	}
-	if err := g.consumer.Replay(now, s.config.ConsumerSession, k, value); err != nil {
+	if err := g.consumer.Replay(now, s.consumerConfig(g.id).Session, k, value); err != nil {
 		return err
 	}
 	if s.loading {
@@ -170,7 +173,7 @@ func (s *State) loadedConsumer(now time.Time, g *group) {
 	if !g.consumer.Unused() {
 		g.setMembers(nil)
 	}
-	g.consumer.Loaded(now, s.config.ConsumerSession)
+	g.consumer.Loaded(now, s.consumerConfig(g.id).Session)
 	for id := range g.consumer.MemberIDs() {
 		s.setConsumerTimer(now, g.consumer, id)
 	}

@@ -190,6 +190,45 @@ func TestConsumerSessionExpires(t *testing.T) {
 	}
 }
 
+// TestOverridesApplyToOneGroup: a group with settings of its own uses them from the next heartbeat
+// of each member on, and after a reload of the log. Other groups use the settings of all groups.
+func TestOverridesApplyToOneGroup(t *testing.T) {
+	config := Config{Overrides: map[string]Override{
+		"other": {ConsumerSession: time.Second, ConsumerInterval: time.Millisecond}}}
+	p := newFixture(t, config)
+	if a, err := p.heartbeat("a", 0); err != nil || a.Interval != 5*time.Second {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	config.Overrides = map[string]Override{
+		"g": {ConsumerSession: 60 * time.Second, ConsumerInterval: 15 * time.Second}}
+	p.state.Configure(config)
+	if a, err := p.heartbeat("a", 1); err != nil || a.Interval != 15*time.Second {
+		t.Fatalf("after the change: %+v, %v", a, err)
+	}
+	p.advance(59 * time.Second)
+	if _, err := p.heartbeat("a", 1); err != nil {
+		t.Fatalf("59 s after a heartbeat: %v", err)
+	}
+	p.reload(config)
+	p.advance(59 * time.Second)
+	if d, err := p.state.DescribeConsumer("g"); err != nil || d.State != "Stable" {
+		t.Fatalf("59 s after a reload: %+v, %v", d, err)
+	}
+	p.advance(2 * time.Second)
+	if d, err := p.state.DescribeConsumer("g"); err != nil || d.State != "Empty" {
+		t.Errorf("61 s after a reload: %+v, %v", d, err)
+	}
+	config.Overrides = map[string]Override{"g": {ConsumerInterval: 7 * time.Second}}
+	p.state.Configure(config)
+	if a, err := p.heartbeat("a", 0); err != nil || a.Interval != 7*time.Second {
+		t.Errorf("with one override only: %+v, %v", a, err)
+	}
+	p.advance(46 * time.Second)
+	if d, err := p.state.DescribeConsumer("g"); err != nil || d.State != "Empty" {
+		t.Errorf("46 s after a heartbeat with the session timeout of all groups: %+v, %v", d, err)
+	}
+}
+
 // LeaveGroup removes a static member of the consumer protocol by its instance id, and rejects a
 // member id.
 func TestLeaveGroupRemovesConsumersByInstance(t *testing.T) {

@@ -44,6 +44,14 @@ type Config struct {
 	// Session timeout and heartbeat interval of the consumer protocol (KIP-848).
 	ConsumerSession  time.Duration // default 45 s
 	ConsumerInterval time.Duration // default 5 s
+	// Overrides contains settings of single groups, by group id. State does not modify the map.
+	Overrides map[string]Override
+}
+
+// Override contains the settings of one group. For a zero field the setting in Config applies.
+type Override struct {
+	ConsumerSession  time.Duration
+	ConsumerInterval time.Duration
 }
 
 // newMemberJoin is the session timeout of a new member until its first join is answered. Until then

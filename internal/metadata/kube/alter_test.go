@@ -3,6 +3,7 @@ package kube
 import (
 	"errors"
 	"strings"
+	"time"
 
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/metadata"
@@ -109,6 +110,38 @@ func testAlterCluster(f *fixture) {
 			f.t.Errorf("a value that the CRD rejects: got error %v", err)
 		}
 	}
+}
+
+// testAlterGroups: a Kafka client changes the configs of groups, which are in the LogCluster.
+func testAlterGroups(f *fixture) {
+	b := f.run(0, f.config)
+	b.until("up", up(0))
+	alter := func(group, value string, op metadata.PropertyOp) error {
+		return b.AlterCluster(f.t.Context(), metadata.ClusterChange{Group: group,
+			Properties: []metadata.PropertyChange{
+				{Name: "consumer.session.timeout.ms", Op: op, Value: value}}})
+	}
+	// The second change is based on the result of the first one.
+	if err := errors.Join(alter("a b", "50000", metadata.PropertySet),
+		alter("c", "60000", metadata.PropertySet)); err != nil {
+		f.t.Fatal(err)
+	}
+	b.until("settings delivered", func(i *metadata.Image) bool {
+		return i.GroupOverrides["a b"].ConsumerSession == 50*time.Second &&
+			i.GroupOverrides["c"].ConsumerSession == time.Minute
+	})
+	if err := alter("c", "44999", metadata.PropertySet); !errors.Is(err,
+		metadata.ErrInvalidSettings) {
+		f.t.Errorf("below the minimum: got error %v", err)
+	}
+	cluster := &v1alpha1.LogCluster{}
+	if f.get("demo", cluster); len(cluster.Spec.Groups.Overrides) != 2 {
+		f.t.Errorf("got overrides %+v", cluster.Spec.Groups.Overrides)
+	}
+	if err := alter("c", "", metadata.PropertyDelete); err != nil {
+		f.t.Fatal(err)
+	}
+	b.until("deletion delivered", func(i *metadata.Image) bool { return len(i.GroupOverrides) == 1 })
 }
 
 // testReassignAndElect: Reassign changes spec.replicas. ElectPreferred fails for a partition whose

@@ -46,6 +46,7 @@ func TestWithAPIServer(t *testing.T) {
 		"create and delete topics":              testCreateAndDeleteTopics,
 		"alter topics":                          testAlterTopics,
 		"alter the LogCluster":                  testAlterCluster,
+		"alter configs of groups":               testAlterGroups,
 		"reassign and elect":                    testReassignAndElect,
 		"replaced incarnation stops":            testReplaced,
 		"API server unavailable":                testOutage,

@@ -61,7 +61,8 @@ func (d *document) alterCluster(change metadata.ClusterChange,
 		return err
 	}
 	d.Cluster = &cluster{Name: altered.Name, Spec: altered.Spec, Origin: originKafka}
-	if len(metadata.ClusterProperties(altered)) == 0 {
+	if len(metadata.ClusterProperties(altered)) == 0 &&
+		len(metadata.ResolveGroupOverrides(altered)) == 0 {
 		d.Cluster = nil
 	}
 	if err := d.drain(); err != nil { // the default number of replicas may have changed

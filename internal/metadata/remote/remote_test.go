@@ -193,6 +193,17 @@ func TestClusterIsAlteredThroughTheClient(t *testing.T) {
 		if err := set("group.max.size", "7"); err != nil || s.Image().Groups.MembersMax != 7 {
 			t.Errorf("got error %v and groups %+v", err, s.Image().Groups)
 		}
+		group := metadata.ClusterChange{Group: "g", Properties: []metadata.PropertyChange{
+			{Name: "consumer.session.timeout.ms", Value: "50000"}}}
+		if err := b.AlterCluster(t.Context(), group); err != nil ||
+			s.Image().GroupOverrides["g"].ConsumerSession != 50*time.Second {
+			t.Errorf("got error %v and overrides %+v", err, s.Image().GroupOverrides)
+		}
+		for image := range b.images { // the broker receives the settings of the group
+			if image.GroupOverrides["g"].ConsumerSession == 50*time.Second {
+				break
+			}
+		}
 		if err := set("group.max.size", "x"); !errors.Is(err, metadata.ErrInvalidProperty) {
 			t.Errorf("got error %v, want ErrInvalidProperty", err)
 		}

@@ -35,6 +35,7 @@ type Broker struct {
 	Topic         metadata.Topic // the internal topic, without partitions
 	OtherTopics   []*metadata.Topic
 	GroupSettings metadata.Groups
+	Overrides     map[string]metadata.GroupOverride // settings of single groups
 
 	t     testing.TB
 	store *logstore.Store
@@ -81,7 +82,7 @@ func (b *Broker) Lead(epoch int32, replicas ...int32) {
 		{ID: 2, Endpoints: "kafka://two:2", Epoch: 1}}
 	img := metadata.NewImage("cluster", metadata.CleanerBudget{}, brokers,
 		append([]*metadata.Topic{&topic}, b.OtherTopics...))
-	img.Groups = b.GroupSettings
+	img.Groups, img.GroupOverrides = b.GroupSettings, b.Overrides
 	_, err := b.Replicas.Apply(img)
 	b.must(err)
 	b.Coordinator.Apply(img)

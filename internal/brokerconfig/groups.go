@@ -1,0 +1,60 @@
+package brokerconfig
+
+import (
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+)
+
+// groupBoundRows returns the bounds of the configs of single groups. A bound that is not set is
+// Kafka's default or, if that is beyond Kafka's default, the value for all groups.
+func groupBoundRows() []*Property {
+	const interval, session = "heartbeat.interval.ms", "session.timeout.ms"
+	bound := func(name, standard, path string, beyond func(a, b int64) int64, at *field) *Property {
+		all := "group.consumer." + name[len("min."):]
+		return &Property{
+			Name: "group.consumer." + name, Type: "int", Default: standard, Field: path,
+			Doc: "The bound for the config consumer." + name[len("min."):] + " of a group, " +
+				"by default " + standard + " or " + all + " if that is beyond it.",
+			field: at,
+			derive: func(value func(string) string) string {
+				own, _ := strconv.ParseInt(standard, 10, 64)
+				if cluster, err := strconv.ParseInt(value(all), 10, 64); err == nil {
+					own = beyond(own, cluster)
+				}
+				return strconv.FormatInt(own, 10)
+			},
+		}
+	}
+	least := func(a, b int64) int64 { return min(a, b) }
+	most := func(a, b int64) int64 { return max(a, b) }
+	ofInterval := func(at func(*v1alpha1.Groups) **metav1.Duration) *field {
+		return milliseconds(shortestConsumerInterval, longestConsumerInterval, at)
+	}
+	ofSession := func(at func(*v1alpha1.Groups) **metav1.Duration) *field {
+		return milliseconds(shortestConsumerSession, longestConsumerSession, at)
+	}
+	return []*Property{
+		bound("min."+interval, inMillis(5*time.Second), "spec.groups.consumerHeartbeatIntervalMin",
+			least, ofInterval(func(g *v1alpha1.Groups) **metav1.Duration {
+				return &g.ConsumerHeartbeatIntervalMin
+			})),
+		bound("max."+interval, inMillis(15*time.Second), "spec.groups.consumerHeartbeatIntervalMax",
+			most, ofInterval(func(g *v1alpha1.Groups) **metav1.Duration {
+				return &g.ConsumerHeartbeatIntervalMax
+			})),
+		bound("min."+session, inMillis(45*time.Second), "spec.groups.consumerSessionTimeoutMin",
+			least, ofSession(func(g *v1alpha1.Groups) **metav1.Duration {
+				return &g.ConsumerSessionTimeoutMin
+			})),
+		bound("max."+session, inMillis(time.Minute), "spec.groups.consumerSessionTimeoutMax",
+			most, ofSession(func(g *v1alpha1.Groups) **metav1.Duration {
+				return &g.ConsumerSessionTimeoutMax
+			})),
+	}
+}
+
+func inMillis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

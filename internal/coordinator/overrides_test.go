@@ -1,0 +1,65 @@
+package coordinator
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"heartwood.dev/heartwood/internal/coordinator/group"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// TestOverridesOfTheImageApply: when a metadata image changes the settings of one group, the loaded
+// shard uses them, and a shard that loads later uses them as well.
+func TestOverridesOfTheImageApply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk, id := vfs.NewMem(), metadata.NewID()
+		b := newBroker(t, disk, id)
+		defer func() { b.Stop() }()
+		b.Lead(1, self)
+		b.awaitLoaded()
+		if a, err := b.heartbeat("a", 0, nil); err != nil || a.Interval != 5*time.Second {
+			t.Fatalf("a joins: %+v, %v", a, err)
+		}
+		overrides := map[string]metadata.GroupOverride{
+			"g": {ConsumerSession: time.Hour, ConsumerInterval: 9 * time.Second}}
+		b.Overrides = overrides
+		b.Lead(1, self) // applies an image that differs only in the overrides
+		synctest.Wait()
+		if a, err := b.heartbeat("a", 1, nil); err != nil || a.Interval != 9*time.Second {
+			t.Errorf("in the loaded shard: %+v, %v", a, err)
+		}
+		b.Stop()
+		b = newBroker(t, disk, id)
+		b.Overrides = overrides
+		b.Lead(2, self)
+		b.awaitLoaded()
+		time.Sleep(59 * time.Minute)
+		if d, err := b.DescribeConsumer(t.Context(), "g"); err != nil || d.State != "Stable" {
+			t.Errorf("within the session of the override: %+v, %v", d, err)
+		}
+		time.Sleep(2 * time.Minute)
+		// a group without members and offsets is deleted soon
+		if d, err := b.DescribeConsumer(t.Context(), "g"); err == nil && d.State != "Empty" {
+			t.Errorf("after the session of the override: %+v", d)
+		}
+	})
+}
+
+// TestDefaultsOfGroupConfigs: the defaults that DescribeConfigs returns for a group are those that
+// the coordinator uses.
+func TestDefaultsOfGroupConfigs(t *testing.T) {
+	used := group.Config{}.WithDefaults()
+	want := map[string]time.Duration{"consumer.heartbeat.interval.ms": used.ConsumerInterval,
+		"consumer.session.timeout.ms": used.ConsumerSession}
+	configs := metadata.GroupConfigs(metadata.Groups{}, metadata.GroupOverride{})
+	if len(configs) != len(want) {
+		t.Errorf("got %d configs, want %d", len(configs), len(want))
+	}
+	for _, c := range configs {
+		if c.Default != want[c.Name] {
+			t.Errorf("%s: described default %v, used %v", c.Name, c.Default, want[c.Name])
+		}
+	}
+}
