@@ -2,12 +2,14 @@ package smoke
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"heartwood.dev/heartwood/test/kit/process"
@@ -66,6 +68,29 @@ func TestFranzGoProducesAndConsumes(t *testing.T) {
 		sent[7:])
 	checkRecords(t, consume(t, bootstrap, kgo.NewOffset().AtEnd().Relative(-2), 2),
 		sent[len(sent)-2:])
+}
+
+// TestFranzGoTransactionIsRefusedAtOnce: the cluster supports no transactions. The time limit is far
+// below the 30 s for which franz-go retries after an error that it takes for temporary.
+func TestFranzGoTransactionIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := process.NewSetup(t, 1, cluster, events)
+	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.TransactionalID("smoke"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	begin := time.Now()
+	err = client.BeginTransaction()
+	if err == nil {
+		err = client.ProduceSync(t.Context(), &kgo.Record{Topic: "events"}).FirstErr()
+	}
+	if took := time.Since(begin); !errors.Is(err, kerr.TransactionalIDAuthorizationFailed) ||
+		took > 15*time.Second {
+		t.Errorf("got %v after %v, want TRANSACTIONAL_ID_AUTHORIZATION_FAILED within 15 s", err,
+			took)
+	}
 }
 
 // value returns text that every codec can compress.

@@ -1,0 +1,123 @@
+//go:build compat
+
+package compat
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// transactionalChecks describes these tests in the table of docs/compatibility.md.
+const transactionalChecks = "a transactional producer is refused at once, as transactions are not supported"
+
+// refusedWithin is the maximum time until a transactional producer fails. The clients retry for
+// minutes after an error that they take for temporary. The times are those of a busy machine.
+const refusedWithin = 30.0
+
+func TestTransactionsAreRefusedConfluent(t *testing.T) {
+	proof := newRow(t, "confluent-kafka (librdkafka)", transactionalChecks)
+	python := need(t, "python3", "-c", "import confluent_kafka")
+	testRefused(t, proof, `^TRANSACTIONAL_ID_AUTHORIZATION_FAILED fatal: .*not supported yet`,
+		python, "testdata/transactional.py", "confluent")
+}
+
+func TestTransactionsAreRefusedKafkaPython(t *testing.T) {
+	proof := newRow(t, "kafka-python", transactionalChecks)
+	python := need(t, "python3", "-c", "import kafka.admin")
+	testRefused(t, proof, `^TransactionalIdAuthorizationFailedError`, python,
+		"testdata/transactional.py", "kafka_python")
+}
+
+func TestTransactionsAreRefusedJava(t *testing.T) {
+	proof := newRow(t, "Java clients", transactionalChecks)
+	java, classes := need(t, "java", "-version"), jars(t)
+	proof.version = toolsVersion(classes)
+	testRefused(t, proof, `^TransactionalIdAuthorizationException`, java, "-cp", classes,
+		"testdata/Transactional.java")
+}
+
+// testRefused runs a program that starts a transactional producer on the bootstrap address, its
+// last argument.
+func testRefused(t *testing.T, proof *row, pattern string, command ...string) {
+	t.Helper()
+	t.Parallel()
+	_, bootstrap := startCluster(t, topicManifest)
+	out := output(t, "", append(command, bootstrap)...)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	var got struct {
+		Version string // of the client library
+		Error   *string
+		Seconds float64
+	}
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &got); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	proof.version = cmp.Or(got.Version, proof.version)
+	if got.Error == nil || !regexp.MustCompile(pattern).MatchString(*got.Error) ||
+		got.Seconds > refusedWithin {
+		t.Errorf("got %s, want an error like %s within %v s", out, pattern, refusedWithin)
+	}
+}
+
+// TestToolsReportMissingFeatures runs Kafka's tools for features that the cluster lacks. Each must
+// end and name the reason. Unlike most tools, kafka-acls and others print a stack trace behind it,
+// here as with Apache Kafka.
+func TestToolsReportMissingFeatures(t *testing.T) {
+	proof := newRow(t, "Kafka's command line tools",
+		"features that the cluster lacks are named: ACLs, delegation tokens, feature levels, "+
+			"log directories, quorum, quotas, transactions, share and streams groups")
+	java, classes := need(t, "java", "-version"), jars(t)
+	proof.version = toolsVersion(classes)
+	t.Parallel()
+	s, bootstrap := startCluster(t, topicManifest)
+	config := filepath.Join(t.TempDir(), "client.properties")
+	plan := filepath.Join(t.TempDir(), "plan.json")
+	for name, content := range map[string]string{
+		config: "security.protocol=PLAINTEXT\n",
+		plan: fmt.Sprintf(`{"version": 1, "partitions": [{"topic": %q, "partition": 0, `+
+			`"replicas": [0], "log_dirs": ["/other"]}]}`, topic),
+	} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const tools, groups = "org.apache.kafka.tools.", "org.apache.kafka.tools.consumer.group."
+	for command, want := range map[string]string{
+		tools + "AclCommand --list": "SecurityDisabledException: No Authorizer is configured",
+		tools + "DelegationTokenCommand --describe --command-config " +
+			config: "UnsupportedByAuthenticationException: Delegation Token requests are not allowed",
+		tools + "FeatureCommand upgrade --feature group.version=1": "group.version was upgraded to 1",
+		tools + "FeatureCommand upgrade --feature group.version=2": "supports only version 1",
+		tools + "reassign.ReassignPartitionsCommand --execute --reassignment-json-file " +
+			plan: "LogDirNotFoundException",
+		tools + "MetadataQuorumCommand describe --status": "does not support DESCRIBE_QUORUM",
+		tools + "TransactionsCommand list":                "does not support LIST_TRANSACTIONS",
+		"kafka.admin.ConfigCommand --describe --entity-type users --entity-name " +
+			"a": "does not support DESCRIBE_CLIENT_QUOTAS",
+		groups + "ShareGroupCommand --describe --group g": "does not support SHARE_GROUP_DESCRIBE",
+		tools + "streams.StreamsGroupCommand --describe --group " +
+			"g": "does not support STREAMS_GROUP_DESCRIBE",
+		tools + "consumer.ConsoleShareConsumer --timeout-ms 3000 --topic " +
+			topic: "does not support the share group protocol",
+	} {
+		args := strings.Fields(command)
+		args = append(javaTool(java, classes, args[0]), append([]string{"--bootstrap-server",
+			bootstrap}, args[1:]...)...)
+		out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput()
+		var failed *exec.ExitError // most of these tools exit with a code other than 0
+		if err != nil && !errors.As(err, &failed) || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v, got %s\nwant %q", command, err, out, want)
+		}
+	}
+	if n := requests(t, s)["DescribeAcls"]; n == 0 {
+		t.Error("the broker has answered no request of kafka-acls")
+	}
+}
