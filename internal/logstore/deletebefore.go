@@ -7,12 +7,13 @@ import (
 // DeleteBefore deletes all records below an offset (DeleteRecords, KIP-107). A follower calls it
 // after its leader has deleted records. It moves the log start to the offset and deletes the
 // segments that end at or below the offset, whatever the topic's cleanup policy (KAFKA-7400). When
-// it returns, the log start is on disk. An offset at or below the log start changes nothing.
+// it returns nil, a log start at or above the offset is on disk. An offset at or below the log start
+// removes no record.
 //
 // It fails with ErrOffsetOutOfRange if the offset is above the high watermark, because records that
 // are not replicated must not be deleted. It fails with ErrClosed if the log is closed. It fails
-// with ErrStorage if the disk fails. After ErrStorage the log start may have moved in memory; the
-// next checkpoints then store it.
+// with ErrStorage if the disk fails. After ErrStorage the log start may have moved in memory; a
+// repeated call, or the next checkpoints, then store it.
 //
 // The steps run in this order:
 //
@@ -27,9 +28,13 @@ import (
 // segment, whichever offset is higher. Recovery restores the leader epochs from that offset on.
 func (l *Log) DeleteBefore(offset int64) error {
 	moved, err := l.deleteBefore(offset)
-	if err != nil || !moved {
+	if err != nil {
 		return err
 	}
+	if !moved && offset <= l.savedStart.Load() {
+		return nil
+	}
+	// If the log start has not moved now, an earlier call moved it and failed to write it.
 	// No lock is held here, because writing the checkpoints reads the offsets of every log. The
 	// checkpoints also contain the first dirty offset, which the log start may have passed.
 	if within := firstDirtyWithin(l.compaction.firstDirty.Load(), l.LogStart(),

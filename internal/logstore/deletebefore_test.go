@@ -3,6 +3,7 @@ package logstore
 import (
 	"errors"
 	"slices"
+	"syscall"
 	"testing"
 
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -45,6 +46,29 @@ func TestDeleteBeforeDeletesSegments(t *testing.T) {
 		if got := readKeys(t, log, 50); !slices.Equal(got, expectKeys(50, 53)) {
 			t.Errorf("read %v", got)
 		}
+	}
+}
+
+// DeleteBefore moves the log start and fails to write it. A second call with the same offset must
+// write it: after a crash the deleted records stay deleted.
+func TestRepeatedDeleteBeforeWritesTheLogStart(t *testing.T) {
+	mem := vfs.NewMem()
+	fault := vfs.NewFault(mem)
+	store := openStore(t, fault)
+	log := createLog(t, store, settings(nil))
+	fill(t, log, 50)
+	store.tick(epoch0, false)
+	fault.Inject(vfs.Rule{Name: "log-start-offset-checkpoint*", Err: syscall.ENOSPC})
+	if err := log.DeleteBefore(25); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("got error %v, want ENOSPC", err)
+	}
+	fault.Clear()
+	if err := log.DeleteBefore(25); err != nil {
+		t.Fatal(err)
+	}
+	again := createLog(t, openStore(t, mem.CrashClone()), settings(nil))
+	if got := again.LogStart(); got != 25 {
+		t.Errorf("log start after a crash: got %d, want 25", got)
 	}
 }
 

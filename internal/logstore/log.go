@@ -65,6 +65,8 @@ type Log struct {
 	// logStart falls only by a truncation. When segments are deleted at the front, logStart rises
 	// before the list without these segments is published (frontDeletion.publish).
 	logStart atomic.Int64
+	// savedStart is the log start in the checkpoint on disk (Store.save).
+	savedStart atomic.Int64
 	// highWatermark is always at least logStart and at most logEnd. It is stored under the lock of
 	// stable, and falls only by a truncation.
 	highWatermark atomic.Int64

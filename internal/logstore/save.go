@@ -38,6 +38,7 @@ func (s *Store) save() error {
 	}
 	for _, log := range logs {
 		log.noteCheckpointed(all[log.id].recoveryPoint)
+		log.savedStart.Store(all[log.id].logStart)
 	}
 	return s.removeRetainedFiles(all)
 }
