@@ -70,7 +70,7 @@ func TestFranzGoProducesAndConsumes(t *testing.T) {
 		sent[len(sent)-2:])
 }
 
-// TestFranzGoTransactionIsRefusedAtOnce: the cluster supports no transactions. The time limit is far
+// TestFranzGoTransactionIsRefusedAtOnce: the cluster supports no transactions. The time limit is
 // below the 30 s for which franz-go retries after an error that it takes for temporary.
 func TestFranzGoTransactionIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
