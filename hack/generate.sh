@@ -16,5 +16,6 @@ go run ./hack/brokerconfigsdoc > docs/broker-configs.md
 # The chart's copies of generated files and of files in config.
 cp config/crd/*.yaml charts/heartwood/files/crds/
 cp config/rbac/role.yaml charts/heartwood/files/operator-role.yaml
+cp config/admission/logclusters.yaml charts/heartwood/files/logcluster-policy.yaml
 cp config/admission/partitions.yaml charts/heartwood/files/partition-policy.yaml
 cp config/prometheus/rules.yaml charts/heartwood/files/rules.yaml

@@ -103,8 +103,14 @@ func checkConfigs(t *testing.T, tool func(class string, args ...string) string) 
 		"retention.ms=3600000") || !strings.Contains(described, "segment.jitter.ms") {
 		t.Errorf("after the deletion:\n%s", described)
 	}
+	brokers := []string{"--entity-type", "brokers", "--entity-default"}
+	configs(append(brokers, "--alter", "--add-config", "log.roll.ms=3600000")...)
+	expect(t, configs(append(brokers, "--describe")...),
+		`log\.roll\.ms=3600000 .*synonyms=\{DYNAMIC_DEFAULT_BROKER_CONFIG:log\.roll\.ms=3600000\}`)
 	expect(t, configs("--describe", "--all", "--entity-type", "brokers", "--entity-name", "1"),
-		`node\.id=1`)
+		`node\.id=1`, `num\.partitions=1 `, `log\.retention\.ms=null `,
+		`log\.roll\.ms=3600000 .*DEFAULT_CONFIG:log\.roll\.hours=168`)
+	configs(append(brokers, "--alter", "--delete-config", "log.roll.ms")...)
 	configs("--describe", "--entity-type", "broker-loggers", "--entity-name", "1")
 }
 

@@ -47,6 +47,7 @@ func TestWithAPIServer(t *testing.T) {
 		"alter topics":                          testAlterTopics,
 		"alter the LogCluster":                  testAlterCluster,
 		"alter configs of groups":               testAlterGroups,
+		"policy about LogClusters":              testPolicy,
 		"reassign and elect":                    testReassignAndElect,
 		"replaced incarnation stops":            testReplaced,
 		"API server unavailable":                testOutage,

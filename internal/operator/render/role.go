@@ -13,7 +13,8 @@ import (
 // With adminApi ReadOnly they may create Topics only: __consumer_offsets, and topics that are
 // created automatically (autoCreateTopics).
 //
-// A broker may patch only its own LogCluster. RBAC cannot restrict the permission to some fields.
+// A broker may patch only its own LogCluster. RBAC cannot restrict the permission to some fields;
+// the policy in config/admission/logclusters.yaml does.
 //
 // A broker may update only the Leases of its own cluster. RBAC cannot restrict the creation of
 // Leases to names, because a create request has no resource name. The rule that names the Leases
