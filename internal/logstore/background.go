@@ -29,7 +29,8 @@ func (s *Store) run() {
 	defer close(s.done)
 	ticker := time.NewTicker(s.opts.FlushInterval)
 	defer ticker.Stop()
-	lastRetention, lastIdle := time.Now(), time.Now()
+	lastRetention := time.Now()
+	idle := idleRound{began: time.Now()}
 	var partitions partitionsWarning
 	for {
 		select {
@@ -44,10 +45,8 @@ func (s *Store) run() {
 			if now.Sub(lastRetention) >= s.opts.RetentionInterval {
 				lastRetention = now
 			}
-			if now.Sub(lastIdle) >= idleFilesInterval {
-				s.closeIdleFiles()
+			if s.closeIdleFiles(&idle, now) {
 				s.warnOfPartitions(&partitions, now)
-				lastIdle = now
 			}
 		}
 	}

@@ -360,7 +360,9 @@ func (w *workload) tick(retention bool) {
 // idle does what the store's goroutine does if the logs are idle for a while: all files are closed.
 func (w *workload) idle(_ *partitionModel, _ *Log) {
 	for range 3 { // sync the indexes, clear the marks of recent use, close the files
-		w.store.closeIdleFiles()
+		for r, done := (idleRound{}), false; !done; {
+			done = w.store.closeIdleFiles(&r, time.Now())
+		}
 	}
 	for _, p := range w.models {
 		if log := w.store.Log(p.id); log != nil && log.Fault() != nil {

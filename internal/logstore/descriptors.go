@@ -1,6 +1,8 @@
 package logstore
 
 import (
+	"fmt"
+	"sync"
 	"time"
 
 	"heartwood.dev/heartwood/internal/vfs"
@@ -10,20 +12,66 @@ const (
 	// idleFilesInterval is the interval at which unused files are closed. A file is closed once
 	// it was not used for one to two intervals.
 	idleFilesInterval = 10 * time.Second
+	// idleSyncMax is the time after which the store interrupts the sync of idle indexes for the
+	// next flush of all logs: the sync of thousands of files may take longer than the interval of
+	// the flush.
+	idleSyncMax = 500 * time.Millisecond
 	// partitionsWarningInterval is the minimum time between two warnings about too many partitions.
 	partitionsWarningInterval = time.Hour
 )
 
-// closeIdleFiles closes the segment files that were not used since the previous call, except those
-// that have to stay open. An idle log then has no open file.
-func (s *Store) closeIdleFiles() {
-	inParallel(s.Logs(), s.opts.workers(backgroundWorkers), func(log *Log) {
+// idleRound is the state of the rounds in which the store closes idle files. Only the store's
+// goroutine uses it.
+type idleRound struct {
+	began   time.Time // of the present round, or of the last one
+	running bool
+	pending []*Log // logs whose indexes the present round has not synced yet
+	failed  int    // logs whose indexes could not be synced in this round
+	failure error  // of one of them
+}
+
+// closeIdleFiles closes the segment files that were not used since the previous round, except those
+// that have to stay open. An idle log then has no open file. A round begins if idleFilesInterval
+// has passed since the last one began, and may take several calls: after a crash, or after many
+// partitions were busy, it syncs thousands of files. done reports whether this call ended a round.
+func (s *Store) closeIdleFiles(r *idleRound, now time.Time) (done bool) {
+	if !r.running {
+		if now.Sub(r.began) < idleFilesInterval {
+			return false
+		}
+		*r = idleRound{began: now, running: true, pending: s.Logs()}
+	}
+	if s.syncIdleIndexes(r); len(r.pending) > 0 {
+		return false
+	}
+	r.running = false
+	if r.failed > 0 {
+		s.opts.Logger.Warn("failed to sync the indexes of idle segments", "partitions", r.failed,
+			"error", r.failure)
+	}
+	s.handles.CloseIdle()
+	return true
+}
+
+// syncIdleIndexes calls Log.syncIdleIndexes for the pending logs, until idleSyncMax has passed.
+func (s *Store) syncIdleIndexes(r *idleRound) {
+	until := time.Now().Add(idleSyncMax)
+	var mu sync.Mutex
+	var pending []*Log
+	inParallel(r.pending, s.opts.workers(backgroundWorkers), func(log *Log) {
+		if time.Now().After(until) {
+			mu.Lock()
+			defer mu.Unlock()
+			pending = append(pending, log)
+			return
+		}
 		if err := log.syncIdleIndexes(); err != nil {
-			s.opts.Logger.Warn("failed to sync the indexes of an idle segment", "partition",
-				log.id, "error", err)
+			mu.Lock()
+			defer mu.Unlock()
+			r.failed, r.failure = r.failed+1, fmt.Errorf("%s: %w", log.id, err)
 		}
 	})
-	s.handles.CloseIdle()
+	r.pending = pending
 }
 
 // syncIdleIndexes syncs the indexes of the active segment if nothing was added to them since the

@@ -1,6 +1,8 @@
 package logstore
 
 import (
+	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,4 +79,74 @@ func TestPartitionsWarningIsRepeatedHourly(t *testing.T) {
 			t.Errorf("%d logs of limit %d, %s later: due %t", c.logs, c.limit, c.after, due)
 		}
 	}
+}
+
+// slowIndexes is a disk on which the sync of an index file takes indexSyncTime.
+type slowIndexes struct{ vfs.FS }
+
+const indexSyncTime = 200 * time.Millisecond
+
+func (d slowIndexes) Create(name string) (vfs.File, error) { return slowIndex(d.FS.Create(name)) }
+
+func (d slowIndexes) OpenReadWrite(name string) (vfs.File, error) {
+	return slowIndex(d.FS.OpenReadWrite(name))
+}
+
+func slowIndex(file vfs.File, err error) (vfs.File, error) {
+	if err != nil || !strings.HasSuffix(filepath.Ext(file.Name()), "index") {
+		return file, err
+	}
+	return slowIndexFile{file}, nil
+}
+
+type slowIndexFile struct{ vfs.File }
+
+func (f slowIndexFile) Sync() error {
+	time.Sleep(indexSyncTime)
+	return f.File.Sync()
+}
+
+// TestIdleIndexesDoNotDelayFlushes has many segments with unsynced indexes on a slow disk, as after
+// a crash. While their indexes are synced, the records of another log are flushed in time, and in
+// the end no file of an idle log is open.
+func TestIdleIndexesDoNotDelayFlushes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, err := Open(Options{FS: slowIndexes{vfs.NewMem()}, Dir: dataDir, Logger: quiet(),
+			indexEntriesMax: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		create := func(index int32) *Log {
+			log, err := store.Create(PartitionID{Topic: "tickets", Index: index}, topicOne,
+				settings(func(s *topicconfig.Settings) { s.SegmentBytes = 1 << 20 }), false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return log
+		}
+		for i := range int32(200) {
+			fill(t, create(i), 80) // more than one index interval
+		}
+		busy := create(200)
+		const step, flushedWithin = 100 * time.Millisecond, 2500 * time.Millisecond
+		began := time.Now()
+		var longest time.Duration
+		for unflushed := began; time.Since(began) < 2*time.Minute; time.Sleep(step) {
+			busy.mu.Lock()
+			flushed := busy.disk.recoveryPoint == busy.LogEnd()
+			busy.mu.Unlock()
+			if flushed {
+				unflushed = time.Now()
+				appendBatch(t, busy, keyed(t, "k"))
+			}
+			longest = max(longest, time.Since(unflushed))
+		}
+		if longest > flushedWithin {
+			t.Errorf("a record was flushed after %v, want at most %v", longest, flushedWithin)
+		}
+		if open := store.handles.Open(); open > 3 {
+			t.Errorf("%d files are open, want those of the busy log only", open)
+		}
+	})
 }
