@@ -7,8 +7,8 @@ import (
 // DeleteBefore deletes all records below an offset (DeleteRecords, KIP-107). A follower calls it
 // after its leader has deleted records. It moves the log start to the offset and deletes the
 // segments that end at or below the offset, whatever the topic's cleanup policy (KAFKA-7400). When
-// it returns nil, a log start at or above the offset is on disk. An offset at or below the log start
-// removes no record.
+// it returns nil, a log start at or above the offset is on disk. An offset at or below the log
+// start removes no record.
 //
 // It fails with ErrOffsetOutOfRange if the offset is above the high watermark, because records that
 // are not replicated must not be deleted. It fails with ErrClosed if the log is closed. It fails
