@@ -103,15 +103,29 @@ func checkConfigs(t *testing.T, tool func(class string, args ...string) string) 
 		"retention.ms=3600000") || !strings.Contains(described, "segment.jitter.ms") {
 		t.Errorf("after the deletion:\n%s", described)
 	}
-	brokers := []string{"--entity-type", "brokers", "--entity-default"}
-	configs(append(brokers, "--alter", "--add-config", "log.roll.ms=3600000")...)
-	expect(t, configs(append(brokers, "--describe")...),
-		`log\.roll\.ms=3600000 .*synonyms=\{DYNAMIC_DEFAULT_BROKER_CONFIG:log\.roll\.ms=3600000\}`)
 	expect(t, configs("--describe", "--all", "--entity-type", "brokers", "--entity-name", "1"),
-		`node\.id=1`, `num\.partitions=1 `, `log\.retention\.ms=null `,
-		`log\.roll\.ms=3600000 .*DEFAULT_CONFIG:log\.roll\.hours=168`)
-	configs(append(brokers, "--alter", "--delete-config", "log.roll.ms")...)
+		`node\.id=1`, `num\.partitions=1 `, `log\.retention\.ms=null `)
 	configs("--describe", "--entity-type", "broker-loggers", "--entity-name", "1")
+}
+
+// TestJavaBrokerConfigs sets, describes and deletes settings of all brokers with kafka-configs. The
+// cluster has no manifest of a LogCluster, which would reject the change.
+func TestJavaBrokerConfigs(t *testing.T) {
+	java, classes := need(t, "java", "-version"), jars(t)
+	t.Parallel()
+	s := process.NewSetup(t, 1, topicManifest)
+	bootstrap, _ := process.Start(t, s.Args()...).Ready(t)
+	configs := func(args ...string) string {
+		return output(t, "", slices.Concat(javaTool(java, classes, "kafka.admin.ConfigCommand"),
+			args, []string{"--entity-type", "brokers", "--bootstrap-server", bootstrap[0]})...)
+	}
+	configs("--entity-default", "--alter", "--add-config", "log.roll.ms=3600000")
+	expect(t, configs("--entity-default", "--describe"),
+		`log\.roll\.ms=3600000 .*\{DYNAMIC_DEFAULT_BROKER_CONFIG:log\.roll\.ms=3600000\}`)
+	expect(t, configs("--entity-name", "0", "--describe", "--all"),
+		`log\.roll\.ms=3600000 .*DEFAULT_CONFIG:log\.roll\.hours=168`)
+	configs("--entity-default", "--alter", "--delete-config", "log.roll.ms")
+	expect(t, configs("--entity-name", "0", "--describe", "--all"), `log\.roll\.ms=null `)
 }
 
 // checkMoves moves a partition to other brokers, and waits until the tool reports that the move is
