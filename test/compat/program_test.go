@@ -29,6 +29,7 @@ import (
 //  4. read from the beginning, and from a timestamp half a second before record 7
 //  5. wait at the end of the topic for the time idle, in which it must receive no record; then
 //     send one record and receive it
+//  6. begin a transaction, which the broker must refuse with an error that is fatal for the client
 //
 // The program prints the steps "idle" and "idled" before and after the wait. The comments of the
 // fields name the steps that set them.
@@ -38,7 +39,8 @@ type line struct {
 	Topics    []string          // list: names of all topics
 	Configs   map[string]string // describe: settings of the created topic
 	Codec     string            // missing: the client lacks this codec
-	Error     string            // error: the message of the client
+	Error     string            // error, transaction: the message of the client
+	Seconds   float64           // transaction: the time until the client failed
 	Source    string            // record: beginning, timestamp or end
 	Offset    int64
 	Timestamp int64
@@ -59,7 +61,8 @@ var codecs = []string{"none", "gzip", "snappy", "lz4", "zstd"}
 var attributes = map[string]uint8{"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 // programChecks describes the steps of these programs in the table of docs/compatibility.md.
-const programChecks = "list, create, describe and delete topics; five codecs, idempotent; read from the beginning and a timestamp; idle at the end"
+const programChecks = "list, create, describe and delete topics; five codecs, idempotent; read from " +
+	"the beginning and a timestamp; idle at the end; a transaction is refused"
 
 func TestConfluentKafka(t *testing.T) {
 	proof := newRow(t, "confluent-kafka (librdkafka)", programChecks)
@@ -76,6 +79,12 @@ func TestKafkaPython(t *testing.T) {
 func TestJava(t *testing.T) {
 	proof := newRow(t, "Java clients", programChecks)
 	testProgram(t, proof, need(t, "java", "-version"), "-cp", jars(t), "testdata/Client.java")
+}
+
+func TestAIOKafka(t *testing.T) {
+	proof := newRow(t, "aiokafka", programChecks)
+	python := need(t, "python3", "-c", "import aiokafka.admin")
+	testProgram(t, proof, python, "testdata/aiokafka_client.py")
 }
 
 func testProgram(t *testing.T, proof *row, command ...string) {
@@ -108,6 +117,7 @@ func testProgram(t *testing.T, proof *row, command ...string) {
 	checkRead(t, observed["record"], sent)
 	checkStored(t, bootstrap, sent)
 	checkIdle(t, before, after)
+	checkTransaction(t, proof, observed["transaction"])
 	if rejected := sum(s.Metrics(t)["heartwood_broker_connection_rejected_total"]); rejected != 0 ||
 		len(observed["error"]) != 0 {
 		t.Errorf("%d connections were closed because of invalid requests; the client printed %v",
@@ -161,6 +171,19 @@ func checkAdmin(t *testing.T, observed map[string][]line) {
 	if len(observed["deleted"]) != 1 {
 		t.Error("the created topic was not deleted")
 	}
+}
+
+// checkTransaction checks that the client has failed, and adds the time until it failed to the row.
+// The time is not compared with a limit, because it depends on the machine.
+func checkTransaction(t *testing.T, proof *row, observed []line) {
+	t.Helper()
+	if len(observed) != 1 || observed[0].Error == "" {
+		t.Errorf("transaction: got %+v, want one error", observed)
+		return
+	}
+	t.Logf("transaction refused: %s", observed[0].Error)
+	proof.notes = append(proof.notes,
+		fmt.Sprintf("transaction refused after %.2f s", observed[0].Seconds))
 }
 
 // expected returns the records that a program sends, in order. It omits the codecs that the client

@@ -6,6 +6,7 @@ import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.*;
 import org.apache.kafka.clients.consumer.*;
 import org.apache.kafka.clients.producer.*;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.*;
@@ -26,6 +27,19 @@ public class Client {
             number = produce(codec, number);
         }
         consume(number, Long.parseLong(args[2]));
+        beginTransaction();
+    }
+
+    static void beginTransaction() {
+        Map<String, Object> config = Map.of("bootstrap.servers", bootstrap, "transactional.id", topic + "-id");
+        String refusal = "";
+        long started = System.nanoTime();
+        try (var producer = new KafkaProducer<>(config, new StringSerializer(), new StringSerializer())) {
+            producer.initTransactions();
+        } catch (KafkaException e) {
+            refusal = e.toString();
+        }
+        say("transaction", "\"seconds\":" + (System.nanoTime() - started) / 1e9 + ",\"error\":" + quote(refusal));
     }
 
     static void admin() throws Exception {

@@ -1,6 +1,7 @@
 """The steps of program_test.go with confluent-kafka (librdkafka). Arguments: bootstrap, topic, milliseconds of idling."""
 import json
 import sys
+import time
 
 import confluent_kafka as ck
 from confluent_kafka import admin
@@ -81,3 +82,11 @@ producer.produce(topic, key="last", value="while the consumer waits", partition=
 producer.flush(30)
 record("end", consumer.poll(30))
 consumer.close()
+
+transactional = ck.Producer({"bootstrap.servers": bootstrap, "transactional.id": topic + "-id"})
+started, refusal = time.monotonic(), ""
+try:
+    transactional.init_transactions(60)
+except ck.KafkaException as error:
+    refusal = str(error)
+say("transaction", seconds=time.monotonic() - started, error=refusal)

@@ -1,6 +1,7 @@
 """The steps of program_test.go with kafka-python. Arguments: bootstrap, topic, milliseconds of idling."""
 import json
 import sys
+import time
 
 import kafka
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
@@ -81,3 +82,12 @@ producer = kafka.KafkaProducer(bootstrap_servers=bootstrap)
 producer.send(topic, key=b"last", value=b"while the consumer waits", partition=0, timestamp_ms=BEGIN + number * 1000).get(30)
 read("end", 1)
 consumer.close()
+
+started, refusal = time.monotonic(), ""
+producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic + "-id")
+try:
+    producer.init_transactions()
+except kafka.errors.KafkaError as error:
+    refusal = repr(error)
+say("transaction", seconds=time.monotonic() - started, error=refusal)
+producer.close(timeout=5)
