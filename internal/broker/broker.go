@@ -108,7 +108,7 @@ func New(opts Options) (*Broker, error) {
 // open creates the components of the broker. If it fails, Close closes the components that were
 // opened.
 func (b *Broker) open() (err error) {
-	b.raiseOpenFiles()
+	files := b.raiseOpenFiles()
 	b.store, err = logstore.Open(logstore.Options{FS: b.opts.FS, Dir: b.opts.DataDir,
 		Logger: b.logger, Failed: b.logFailed})
 	if err != nil {
@@ -156,23 +156,13 @@ func (b *Broker) open() (err error) {
 			DataDir: b.opts.DataDir, Listen: b.listener.Addr().String(), Volume: b.volume,
 			Logger: b.logger,
 		}),
-		APIName:  handler.APIName,
-		Registry: b.opts.Registry,
-		Logger:   b.logger,
+		APIName:        handler.APIName,
+		ConnectionsMax: connectionsMax(files),
+		Registry:       b.opts.Registry,
+		Logger:         b.logger,
 	})
 	b.register(b.opts.Registry)
 	return nil
-}
-
-// raiseOpenFiles raises the limit of file descriptors as far as the process may. The broker starts
-// even if that fails: the limit may suffice.
-func (b *Broker) raiseOpenFiles() {
-	limit, err := vfs.RaiseOpenFiles()
-	if err != nil {
-		b.logger.Warn("failed to raise the limit of open files", "limit", limit.Soft, "error", err)
-		return
-	}
-	b.logger.Info("limit of open files", "limit", limit.Soft, "hardLimit", limit.Hard)
 }
 
 func listen(address string) (net.Listener, error) {
