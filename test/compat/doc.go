@@ -1,6 +1,6 @@
 // Package compat tests that Kafka's clients work with the built binary without changes: kcat,
-// librdkafka (Python's confluent-kafka), kafka-python, aiokafka, kafkajs,
-// Java's clients and tools. `make compat` runs it; the build tag keeps it out
+// librdkafka (Python's confluent-kafka), kafka-python, aiokafka, kafkajs, sarama,
+// segmentio/kafka-go, Java's clients and tools. `make compat` runs it; the build tag keeps it out
 // of `make test`, because none of these clients is part of this repository. A test whose client is
 // not installed is skipped with the reason. test/smoke contains the same checks for franz-go, which
 // is a dependency of this repository.
@@ -12,7 +12,8 @@
 //
 // The clients come from their package managers: `pip install confluent-kafka kafka-python aiokafka
 // cramjam` for the python3 in PATH (cramjam contains codecs of aiokafka), `npm install kafkajs`,
-// and the package kcat of the operating system.
+// and the package kcat of the operating system. sarama and segmentio/kafka-go are dependencies of
+// the module testdata/goclients, which the tests build with `go build`.
 //
 // COMPAT_CLIENTS is a folder with client programs that other projects wrote (smokes_test.go,
 // franz_test.go). They run without changes. Their steps that need unsupported features must fail,

@@ -72,7 +72,7 @@ func TestKcat(t *testing.T) {
 	compareKcat(t, "last two", consume("-o", "-2", "-e"), sent[len(sent)-2:])
 	checkLongPoll(t, kcat, bootstrap)
 	last := "while it waits"
-	checkStored(t, bootstrap, append(sent, line{Value: &last, Headers: map[string]string{}}))
+	checkStored(t, bootstrap, append(sent, line{Value: &last, Headers: map[string]string{}}), false)
 	if rejected := sum(s.Metrics(t)["heartwood_broker_connection_rejected_total"]); rejected != 0 {
 		t.Errorf("%d connections were closed because of invalid requests", rejected)
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -36,6 +37,7 @@ import (
 type line struct {
 	Step      string
 	Version   string            // client: version of the client library
+	Plain     bool              // client: the library has no idempotent producer
 	Topics    []string          // list: names of all topics
 	Configs   map[string]string // describe: settings of the created topic
 	Codec     string            // missing: the client lacks this codec
@@ -87,6 +89,28 @@ func TestAIOKafka(t *testing.T) {
 	testProgram(t, proof, python, "testdata/aiokafka_client.py")
 }
 
+func TestSarama(t *testing.T) {
+	testProgram(t, newRow(t, "sarama", programChecks), goClient(t, "saramaclient"))
+}
+
+func TestKafkaGo(t *testing.T) {
+	checks := strings.Replace(programChecks, ", idempotent", "", 1)
+	testProgram(t, newRow(t, "segmentio/kafka-go", checks), goClient(t, "kafkagoclient"))
+}
+
+// goClient builds a program of the Go module testdata/goclients and returns its path.
+func goClient(t *testing.T, name string) string {
+	t.Helper()
+	tool := need(t, "go", "version")
+	path := filepath.Join(t.TempDir(), name)
+	build := exec.CommandContext(t.Context(), tool, "build", "-o", path, "./"+name)
+	build.Dir = "testdata/goclients"
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Skipf("skipped: build %s: %v: %s", name, err, out)
+	}
+	return path
+}
+
 func testProgram(t *testing.T, proof *row, command ...string) {
 	t.Parallel()
 	s, bootstrap := startCluster(t, topicManifest)
@@ -115,7 +139,7 @@ func testProgram(t *testing.T, proof *row, command ...string) {
 	checkAdmin(t, observed)
 	sent := expected(t, observed["missing"])
 	checkRead(t, observed["record"], sent)
-	checkStored(t, bootstrap, sent)
+	checkStored(t, bootstrap, sent, observed["client"][0].Plain)
 	checkIdle(t, before, after)
 	checkTransaction(t, proof, observed["transaction"])
 	if rejected := sum(s.Metrics(t)["heartwood_broker_connection_rejected_total"]); rejected != 0 ||
@@ -251,8 +275,9 @@ func show(l line) string {
 }
 
 // checkStored reads the topic with franz-go, which reports the codec of each stored batch. It must
-// be the codec that the producer used.
-func checkStored(t *testing.T, bootstrap string, sent []line) {
+// be the codec that the producer used. Except for the last record, the batches have a producer id
+// unless the producer is plain, which means not idempotent.
+func checkStored(t *testing.T, bootstrap string, sent []line, plain bool) {
 	t.Helper()
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(bootstrap),
@@ -274,7 +299,7 @@ func checkStored(t *testing.T, bootstrap string, sent []line) {
 				t.Errorf("record %d was sent with %s and is stored with codec %d", r.Offset, codec,
 					r.Attrs.CompressionType())
 			}
-			if r.ProducerID < 0 && at < len(sent)-1 {
+			if r.ProducerID < 0 && at < len(sent)-1 && !plain {
 				t.Errorf("record %d has no producer id: idempotence was disabled", r.Offset)
 			}
 			at++
