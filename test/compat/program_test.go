@@ -27,7 +27,7 @@ import (
 //  2. create <topic>-made (2 partitions, compact, zstd), describe its settings, delete it
 //  3. for each of the five codecs, with idempotence on: a record with a key, one with a null value,
 //     one without a key; record n has the timestamp begin + n seconds and the header codec
-//  4. read from the beginning, and from a timestamp half a second before record 7
+//  4. read from the beginning, and from a timestamp half a second before record 4
 //  5. wait at the end of the topic for the time idle, in which it must receive no record; then
 //     send one record and receive it
 //  6. begin a transaction, which the broker must refuse with an error that is fatal for the client
@@ -54,7 +54,7 @@ type line struct {
 const (
 	begin  = 1_700_000_000_000
 	idle   = 5 * time.Second
-	atTime = 7 // number of the first record that is read from the timestamp
+	atTime = 4 // number of the first record that is read from the timestamp
 )
 
 var codecs = []string{"none", "gzip", "snappy", "lz4", "zstd"}
@@ -81,6 +81,11 @@ func TestKafkaPython(t *testing.T) {
 func TestJava(t *testing.T) {
 	proof := newRow(t, "Java clients", programChecks)
 	testProgram(t, proof, need(t, "java", "-version"), "-cp", jars(t), "testdata/Client.java")
+}
+
+func TestKafkaJSClient(t *testing.T) {
+	proof := newRow(t, "kafkajs", programChecks)
+	testProgram(t, proof, need(t, "node", "-e", "require('kafkajs')"), "testdata/kafkajs_client.js")
 }
 
 func TestAIOKafka(t *testing.T) {

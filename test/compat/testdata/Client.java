@@ -84,7 +84,7 @@ public class Client {
             consumer.assign(List.of(place));
             consumer.seekToBeginning(List.of(place));
             read(consumer, "beginning", number);
-            long at = consumer.offsetsForTimes(Map.of(place, BEGIN + 7 * 1000 - 500)).get(place).offset();
+            long at = consumer.offsetsForTimes(Map.of(place, BEGIN + 4 * 1000 - 500)).get(place).offset();
             consumer.seek(place, at);
             read(consumer, "timestamp", number - at);
             consumer.seekToEnd(List.of(place));

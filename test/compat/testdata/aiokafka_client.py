@@ -74,7 +74,7 @@ async def consume(number):
     consumer.assign([place])
     await consumer.seek_to_beginning(place)
     await read(consumer, "beginning", number)
-    at = (await consumer.offsets_for_times({place: BEGIN + 7 * 1000 - 500}))[place].offset
+    at = (await consumer.offsets_for_times({place: BEGIN + 4 * 1000 - 500}))[place].offset
     consumer.seek(place, at)
     await read(consumer, "timestamp", number - at)
     await consumer.seek_to_end(place)

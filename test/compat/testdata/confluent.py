@@ -70,7 +70,7 @@ def read(source, start, count):
 
 
 read("beginning", ck.OFFSET_BEGINNING, number)
-at = consumer.offsets_for_times([ck.TopicPartition(topic, 0, BEGIN + 7 * 1000 - 500)], timeout=30)[0].offset
+at = consumer.offsets_for_times([ck.TopicPartition(topic, 0, BEGIN + 4 * 1000 - 500)], timeout=30)[0].offset
 read("timestamp", at, number - at)
 
 consumer.assign([ck.TopicPartition(topic, 0, ck.OFFSET_END)])

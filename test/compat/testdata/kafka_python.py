@@ -68,7 +68,7 @@ def read(source, count):
 
 consumer.seek_to_beginning(place)
 read("beginning", number)
-at = consumer.offsets_for_times({place: BEGIN + 7 * 1000 - 500})[place].offset
+at = consumer.offsets_for_times({place: BEGIN + 4 * 1000 - 500})[place].offset
 consumer.seek(place, at)
 read("timestamp", number - at)
 

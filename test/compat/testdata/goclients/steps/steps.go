@@ -93,7 +93,7 @@ func consume(client Client, number int64, idleMs string) error {
 	if err := read(client, "beginning", 0, number); err != nil {
 		return err
 	}
-	at, err := client.OffsetAt(Begin + 7*1000 - 500)
+	at, err := client.OffsetAt(Begin + 4*1000 - 500)
 	if err == nil {
 		err = read(client, "timestamp", at, number-at)
 	}
