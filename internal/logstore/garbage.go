@@ -89,10 +89,17 @@ func (c *Compaction) withSidecars(v passView) (map[*segment.Segment]*handle, err
 	return handles, nil
 }
 
+// deletedBelow returns the offset below which a pass may remove records as deleted: the log start
+// that is on disk. If only the log start in memory were higher, a crash would lower the log start
+// again. The log would then contain older records of a key whose latest record the pass removed.
+func (c *Compaction) deletedBelow(v passView) int64 {
+	return min(v.LogStart, max(0, c.log.savedStart.Load()))
+}
+
 func (c *Compaction) estimateJob(v passView, handles map[*segment.Segment]*handle,
 	opts EstimateOptions) clean.Job {
 	job := clean.Job{
-		LogStart: v.LogStart, FirstDirty: v.FirstDirty, Bound: v.Bound,
+		LogStart: c.deletedBelow(v), FirstDirty: v.FirstDirty, Bound: v.Bound,
 		AbortedAcrossBound: v.aborted, Producers: v.producers,
 		Limits: clean.Limits{MemoryBytes: opts.MemoryBytes},
 		Env: clean.Env{

@@ -106,7 +106,7 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 		return clean.Stats{CleanedTo: v.FirstDirty}, v.Truncations, errNoKeys
 	}
 	job := clean.Job{
-		LogStart: v.LogStart, FirstDirty: v.FirstDirty, Bound: v.Bound,
+		LogStart: c.deletedBelow(v), FirstDirty: v.FirstDirty, Bound: v.Bound,
 		AbortedAcrossBound: v.aborted, Lineage: c.epochBelow,
 		Now: now, Rules: PassRules(opts.Settings),
 		Limits: clean.Limits{MemoryBytes: opts.MemoryBytes, Workers: opts.Workers,

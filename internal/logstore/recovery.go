@@ -448,6 +448,7 @@ func (r *recovery) install() error {
 		}
 	}
 	l.logStart.Store(start)
+	l.savedStart.Store(r.saved.logStart)
 	l.logEnd.Store(end)
 	l.highWatermark.Store(min(max(r.saved.highWatermark, start), end))
 	r.producers.Expire(r.now)
