@@ -44,6 +44,7 @@ const (
 //   - 13000475: deleted records restored a leader epoch (verifyEpochs);
 //   - 13000584: a deleted segment returned without its transaction index (frontDeletion.mark);
 //   - 10356817682516520873: a repeated DeleteBefore did not write the log start (Log.savedStart);
+//   - 50000110: the file "retained" of a reopened log returned (removeRetainedFiles);
 //   - 40000037: a pass removed records below a log start that was not on disk (deletedBelow).
 //
 // The others failed because the model was too strict:
@@ -56,7 +57,8 @@ const (
 //   - 10356817682516520330: records were deleted while the disk was full, and a crash lost all
 //     records above (partitionModel.emptied).
 var knownCrashSeeds = []uint64{10356817682516520659, 3000517, 3000962, 11000125, 13000475, 13000584,
-	10356817682516520330, 10356817682516520873, 40000037}
+	10356817682516520330, 10356817682516520873, 40000037,
+	50000110}
 
 // The test applies random operations to a store with several partitions, and simulates a power
 // failure at random moments. After each power failure it opens the store on the disk that is left,

@@ -47,6 +47,9 @@ func (s *Store) save() error {
 // list. A log that is being reopened is added to mu.reopened before it is added to mu.logs. So no
 // checkpoint lists the log before the partition is in mu.reopened. If the checkpoints do not list
 // the log yet, its file stays until a later save. The caller holds Store.saving.
+//
+// The removal is synced. Otherwise a crash during a later truncation could restore the file with
+// its higher recovery point, and recovery would not detect segments that the truncation removed.
 func (s *Store) removeRetainedFiles(listed map[PartitionID]checkpointState) error {
 	s.mu.Lock()
 	var ids []PartitionID
@@ -60,6 +63,9 @@ func (s *Store) removeRetainedFiles(listed map[PartitionID]checkpointState) erro
 		name := filepath.Join(s.opts.Dir, id.String(), retainedFile)
 		if err := s.opts.FS.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove the file %q of a reopened log: %w", retainedFile, err)
+		}
+		if err := s.opts.FS.SyncDir(filepath.Dir(name)); err != nil {
+			return fmt.Errorf("sync the directory of a reopened log: %w", err)
 		}
 		s.forgetReopened(id)
 	}
