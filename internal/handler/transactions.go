@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -11,21 +12,36 @@ import (
 // Without it, one start of a sarama producer would cause 50 messages.
 const refusalInterval = time.Minute
 
-// refusalLog limits the log messages about refused transactional ids.
+// refusedIDsMax is the maximum number of transactional ids that are logged in one refusalInterval.
+// It bounds the memory and the messages that clients with changing ids can cause.
+const refusedIDsMax = 100
+
+// refusalLog limits the log messages about refused transactional ids. The zero value is ready for
+// use.
 type refusalLog struct {
 	mu       sync.Mutex
-	id       string // the transactional id of the last message
-	loggedAt time.Time
+	loggedAt map[string]time.Time // time of the last message, by transactional id
 }
 
-// due reports whether a refusal must be logged, and records that it was.
+// due reports whether a refusal must be logged. If so, it stores that the message was logged.
 func (l *refusalLog) due(transactionalID string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.id == transactionalID && now.Sub(l.loggedAt) < refusalInterval {
+	if at, ok := l.loggedAt[transactionalID]; ok && now.Sub(at) < refusalInterval {
 		return false
 	}
-	l.id, l.loggedAt = transactionalID, now
+	if len(l.loggedAt) >= refusedIDsMax {
+		maps.DeleteFunc(l.loggedAt, func(_ string, at time.Time) bool {
+			return now.Sub(at) >= refusalInterval
+		})
+		if len(l.loggedAt) >= refusedIDsMax {
+			return false
+		}
+	}
+	if l.loggedAt == nil {
+		l.loggedAt = map[string]time.Time{}
+	}
+	l.loggedAt[transactionalID] = now
 	return true
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -58,5 +59,26 @@ func TestRefusalsOfOneTransactionalIDAreLoggedOncePerMinute(t *testing.T) {
 		if got := l.due(step.id, begin.Add(step.after)); got != step.want {
 			t.Errorf("%s after %v: due %v, want %v", step.id, step.after, got, step.want)
 		}
+	}
+}
+
+// Requests alternate between more than refusedIDsMax transactional ids. Each id is logged at most
+// once in a minute, and refusedIDsMax ids at most.
+func TestLogOfRefusedTransactionalIDsIsBounded(t *testing.T) {
+	var l refusalLog
+	begin := time.Now()
+	logged := 0
+	for i := range 10 * refusedIDsMax {
+		for range 2 {
+			if l.due(strconv.Itoa(i%(2*refusedIDsMax)), begin) {
+				logged++
+			}
+		}
+	}
+	if logged != refusedIDsMax || len(l.loggedAt) != refusedIDsMax {
+		t.Errorf("got %d messages and %d ids, want %d", logged, len(l.loggedAt), refusedIDsMax)
+	}
+	if !l.due("late", begin.Add(refusalInterval)) || len(l.loggedAt) != 1 {
+		t.Errorf("after a minute: got %d ids, want the new one only", len(l.loggedAt))
 	}
 }
