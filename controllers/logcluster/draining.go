@@ -18,8 +18,8 @@ const namesMax = 5
 type draining struct {
 	replicas   int32    // replicas that brokers to be removed hold or are assigned
 	partitions []string // the partitions of these replicas, sorted
-	// number of brokers that must run until draining is done: the highest id of a broker with
-	// replicas, plus one, at least spec.brokers
+	// brokers is the number of running brokers until draining is done: the highest id of a broker
+	// with replicas, plus one, and at least spec.brokers.
 	brokers int32
 	tooMany []string // Topics with more replicas than spec.brokers, sorted
 }

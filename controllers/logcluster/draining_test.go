@@ -32,7 +32,7 @@ func TestScaledConditionNamesWhatDrainingWaitsFor(t *testing.T) {
 		status     metav1.ConditionStatus
 		reason     string
 		message    string
-		brokers    int32 // number of brokers that must run
+		brokers    int32 // number of required brokers
 	}{
 		{"scaled", 2, topic(2), []v1alpha1.Partition{on(0, 1)}, metav1.ConditionTrue,
 			v1alpha1.ReasonScaled, "has 2 brokers", 2},
@@ -61,7 +61,7 @@ func TestScaledConditionNamesWhatDrainingWaitsFor(t *testing.T) {
 		if got := scope.scaledCondition(d); got.Status != test.status ||
 			got.Reason != test.reason ||
 			!strings.Contains(got.Message, test.message) || d.brokers != test.brokers {
-			t.Errorf("%s: got %d brokers that must run, %s %s %q; want %d, %s %s %q", test.name, d.brokers,
+			t.Errorf("%s: got %d required brokers, %s %s %q; want %d, %s %s %q", test.name, d.brokers,
 				got.Status, got.Reason, got.Message,
 				test.brokers, test.status, test.reason, test.message)
 		}

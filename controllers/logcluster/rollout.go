@@ -41,7 +41,7 @@ func (r *Reconciler) ofChangingCluster(ctx context.Context,
 	return found
 }
 
-// pace returns the settings for package render, which include the number of brokers that run and
+// pace returns the settings for package render, which include the number of running brokers and
 // the number of pods that keep their present template. requeueAfter is the time after which a
 // rolling update may continue because a broker has settled; 0 if the update waits for an event.
 func (r *Reconciler) pace(ctx context.Context,

@@ -66,7 +66,7 @@ func main() {
 	faults := flag.String("faults", "kill,term",
 		"faults to inject, in this order: kill, term, turns (consecutive kills, 10 s apart),\n"+
 			"or steady (no fault, for 10 s)")
-	flag.IntVar(&b.kills, "kills", 3, "number of brokers that fault \"turns\" kills, one after the other")
+	flag.IntVar(&b.kills, "kills", 3, "number of consecutive kills with -faults turns")
 	flag.BoolVar(&b.alone, "alone", false,
 		"use a client for each loaded partition; in a shared client a response waits for the\n"+
 			"slowest partition of its request")

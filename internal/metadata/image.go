@@ -22,7 +22,7 @@ type Image struct {
 	// GroupOverrides contains the settings of single groups, by group id; it may be nil.
 	GroupOverrides map[string]GroupOverride
 	Defaults       topicconfig.Settings // settings of a topic whose resource sets none
-	// ClusterProperties are the settings of brokers that the LogCluster sets, by Kafka name
+	// ClusterProperties are the broker settings of the LogCluster, by Kafka name
 	// (ClusterProperties).
 	ClusterProperties map[string]string
 	Brokers           []Broker // brokers that are up, sorted by ID

@@ -6,14 +6,14 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// spareBrokers is the number of brokers that can be added.
+// spareBrokers is the number of additional brokers that a run may start.
 const spareBrokers = 2
 
 // scale is the target number of brokers. Only the controller uses it.
 type scale struct {
 	brokers  int            // the brokers with ids below it remain
 	draining int            // the brokers with ids below it still exist; 0: no broker is drained
-	lost     map[int32]bool // the ids of brokers that were lost permanently
+	lost     map[int32]bool // the ids of permanently lost brokers
 	count    tally
 }
 

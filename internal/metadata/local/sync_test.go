@@ -245,7 +245,7 @@ func TestRemovedBrokersAreDrained(t *testing.T) {
 		}
 	}
 	if s.Running() != 2 {
-		t.Errorf("after draining: got %d brokers that must run, want 2", s.Running())
+		t.Errorf("after draining: got %d required brokers, want 2", s.Running())
 	}
 }
 

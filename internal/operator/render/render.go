@@ -10,7 +10,7 @@ import (
 // contain.
 type Settings struct {
 	Image string // the operator's own image, the default of spec.image
-	// Brokers is the number of brokers that run. It exceeds spec.brokers while brokers that are to
+	// Brokers is the number of running brokers. It exceeds spec.brokers while brokers that are to
 	// be removed still hold replicas. A smaller number has the effect of spec.brokers.
 	Brokers int32
 	// Held is the number of pods, from ordinal 0, that keep their present template; see
@@ -18,7 +18,7 @@ type Settings struct {
 	Held int32
 }
 
-// running returns the number of brokers that run.
+// running returns the number of running brokers.
 func (s Settings) running(cluster *v1alpha1.LogCluster) int32 {
 	return max(s.Brokers, cluster.Spec.Brokers)
 }
