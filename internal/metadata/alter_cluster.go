@@ -190,8 +190,8 @@ func checkTopic(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) error {
 	return CheckReplicas(topic.Spec.TopicSettings, cluster)
 }
 
-// ClusterProperties returns the broker settings of a LogCluster by their Kafka names. A nil LogCluster
-// has none. The result omits invalid defaults of topic properties.
+// ClusterProperties returns the broker settings of a LogCluster by their Kafka names. A nil
+// LogCluster has none. The result omits invalid defaults of topic properties.
 func ClusterProperties(cluster *v1alpha1.LogCluster) map[string]string {
 	if cluster == nil {
 		return nil
