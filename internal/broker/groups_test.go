@@ -89,6 +89,7 @@ func (m *consumer) has() int {
 
 // committed returns the sum of the offsets that a group has committed.
 func (c *trio) committed(group string) (sum int64) {
+	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), trioWait)
 	defer cancel()
 	client, err := kgo.NewClient(c.seeds())
@@ -96,10 +97,13 @@ func (c *trio) committed(group string) (sum int64) {
 		c.t.Fatal(err)
 	}
 	defer client.Close()
-	offsets, err := kadm.NewClient(client).FetchOffsets(ctx, group)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	// The client sends FindCoordinator and Metadata to any broker. It fails when the coordinator
+	// stops between the two, and does not retry that.
+	var offsets kadm.OffsetResponses
+	c.await("the committed offsets of group "+group, func() bool {
+		offsets, err = kadm.NewClient(client).FetchOffsets(ctx, group)
+		return err == nil
+	})
 	offsets.Each(func(o kadm.OffsetResponse) { sum += o.At })
 	return sum
 }
