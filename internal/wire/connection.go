@@ -84,6 +84,9 @@ func (c *connection) work(ctx context.Context, cancel func()) {
 		request := &requestContext{Context: ctx, onWait: startNext}
 		if err := c.answer(ctx, request, f); err != nil {
 			c.logEnd(ctx, err)
+			if !request.hasWaited() { // otherwise another goroutine reads from the socket
+				c.linger(ctx, err)
+			}
 			cancel() // no token is put into c.idle, so nothing is sent after a part of a reply
 			return
 		}
@@ -167,6 +170,9 @@ func (c *connection) answer(ctx, request context.Context, f frame) error {
 	if reply.Release != nil {
 		defer reply.Release()
 	}
+	if err != nil {
+		err = &refusedError{err}
+	}
 	api := s.opts.APIName(f.key)
 	if reply.Error != "" {
 		s.metrics.failed(api, reply.Error)
@@ -178,21 +184,37 @@ func (c *connection) answer(ctx, request context.Context, f frame) error {
 	return err
 }
 
-// lingerMax limits how long a connection that is being closed still receives bytes.
-const lingerMax = time.Second
+// Limits of linger.
+const (
+	lingerMax      = time.Second // how long a connection that is being closed receives bytes
+	lingerBytesMax = 16 << 20    // how many bytes it receives
+)
 
-// linger closes the sending direction after a request of an unknown API, and discards the bytes
-// that the client still sends. If a socket with unread bytes were closed, TCP would reset the
-// connection, and the client could lose the replies to its earlier requests.
+// refusedError is an error of the handler: the request has no reply, and the connection is closed.
+type refusedError struct{ error }
+
+func (e *refusedError) Unwrap() error { return e.error }
+
+// linger closes the sending direction after an invalid request, and discards the bytes that the
+// client still sends. If a socket with unread bytes were closed, TCP would reset the connection,
+// and the client could lose the replies to its earlier requests. After other errors linger returns
+// at once. No other goroutine may read from the socket.
 func (c *connection) linger(ctx context.Context, err error) {
-	var rejected *rejectedError
 	socket, half := c.socket.(interface{ CloseWrite() error })
-	if !half || !errors.As(err, &rejected) || rejected.reason != rejectUnknownAPI {
+	if !half || !isInvalid(err) {
 		return
 	}
 	_ = socket.CloseWrite()
 	c.readUntil(ctx, lingerMax)
-	_, _ = io.Copy(io.Discard, c.socket)
+	_, _ = io.Copy(io.Discard, io.LimitReader(c.socket, lingerBytesMax))
+}
+
+// isInvalid reports whether the error means that a request is invalid. Too slow a client sends a
+// valid request; more time would not help it.
+func isInvalid(err error) bool {
+	var refused *refusedError
+	var rejected *rejectedError
+	return errors.As(err, &refused) || errors.As(err, &rejected) && rejected.reason != rejectSlow
 }
 
 // readUntil sets the deadline of the next read to limit from now. It sets the deadline first and

@@ -71,7 +71,7 @@ func (c *connection) readFrame(ctx context.Context, r io.Reader) (frame, error) 
 	size := [4]byte(head[:])
 	n := int(int32(binary.BigEndian.Uint32(size[:])))
 	if n < prefixBytes || n > frameBytesMax {
-		return frame{}, rejectSize(size, n)
+		return frame{}, c.reject(ctx, rejectSize(size, n))
 	}
 	c.readUntil(ctx, c.server.opts.Stall)
 	if _, err := io.ReadFull(r, head[got:]); err != nil {
@@ -79,14 +79,18 @@ func (c *connection) readFrame(ctx context.Context, r io.Reader) (frame, error) 
 	}
 	f := frame{prefix: parsePrefix([prefixBytes]byte(head[4:]))}
 	if err := c.checkLimit(f.key, n); err != nil {
-		// The previous request is still answered, as in Kafka, before the connection is closed.
-		if idleErr := c.awaitIdle(ctx); idleErr != nil {
-			return frame{}, idleErr
-		}
-		return frame{}, err
+		return frame{}, c.reject(ctx, err)
 	}
 	err = c.readInOrder(ctx, r, &f, n-prefixBytes)
 	return f, err
+}
+
+// reject returns err when the previous request is answered, as in Kafka, or the error of ctx.
+func (c *connection) reject(ctx context.Context, err error) error {
+	if idleErr := c.awaitIdle(ctx); idleErr != nil {
+		return idleErr
+	}
+	return err
 }
 
 // readInOrder reads the remaining n bytes of a frame, and waits until the previous request is

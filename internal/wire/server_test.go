@@ -3,11 +3,9 @@ package wire
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,25 +68,6 @@ func TestRequestWithoutReplyKeepsTheOrder(t *testing.T) {
 	c.send(append(request(keySilent, 0, 1, nil), request(keyEcho, 0, 2, []byte("x"))...))
 	if id, _ := c.reply(); id != 2 {
 		t.Errorf("got a reply to request %d, want 2: request 1 has no response", id)
-	}
-}
-
-// TestUnknownAPIDoesNotAffectEarlierRequests pipelines requests behind one that waits. The waiting
-// request must be answered before the unknown API closes the connection. The connection must end
-// with FIN and not with RST, which could destroy the reply on its way.
-func TestUnknownAPIDoesNotAffectEarlierRequests(t *testing.T) {
-	s := startServer(t, nil)
-	c := s.dial()
-	c.send(slices.Concat(request(keyBehind, 0, 1, nil), request(99, 0, 2, []byte("unknown")),
-		request(keyEcho, 0, 3, make([]byte, 100_000))))
-	if id, _ := c.reply(); id != 1 {
-		t.Errorf("got a reply to request %d, want 1", id)
-	}
-	if n, err := c.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
-		t.Errorf("after the reply: %d bytes, error %v, want EOF", n, err)
-	}
-	if len(s.handler.got) != 1 {
-		t.Error("a request behind the unknown API was handled")
 	}
 }
 

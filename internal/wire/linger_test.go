@@ -1,0 +1,111 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kbin"
+)
+
+// TestInvalidRequestDoesNotResetTheConnection pipelines a request that waits for the next one, an
+// invalid request, and many more bytes. The first request must be answered before the connection is
+// closed. The connection must end with FIN and not with RST, which could destroy the reply on its
+// way.
+func TestInvalidRequestDoesNotResetTheConnection(t *testing.T) {
+	for name, invalid := range map[string][]byte{
+		"unknown API":            request(99, 0, 2, []byte("unknown")),
+		"refused by the handler": request(keyFail, 0, 2, nil),
+		"malformed header": append(kbin.AppendInt32(nil, 14),
+			0, keyEcho, 0, 0, 0, 0, 0, 2, 0x7f, 0xff, 'a', 'b', 'c', 'd'),
+		"frame above 100 MB": kbin.AppendInt32(nil, frameBytesMax+1),
+		"negative size":      kbin.AppendInt32(nil, -1),
+		"frame above the limit of its API": append(kbin.AppendInt32(nil, 200_001),
+			0, keyEcho, 0, 0, 0, 0, 0, 2),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startServer(t, nil)
+			s.handler.frameMax = 200_000
+			c := s.dial()
+			c.send(slices.Concat(request(keyBehind, 0, 1, nil), invalid,
+				request(keyEcho, 0, 3, make([]byte, 100_000))))
+			if id, _ := c.reply(); id != 1 {
+				t.Errorf("got a reply to request %d, want 1", id)
+			}
+			if n, err := c.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+				t.Errorf("after the reply: %d bytes, error %v, want EOF", n, err)
+			}
+			s.shutdown()
+			for len(s.handler.got) > 0 {
+				if got := <-s.handler.got; got.CorrelationID == 3 {
+					t.Error("a request behind the invalid one was handled")
+				}
+			}
+		})
+	}
+}
+
+// TestEndlessClientIsNotDrainedForever sends bytes without end after an invalid frame. The server
+// must close the connection after lingerBytesMax; the client's writes then fail.
+func TestEndlessClientIsNotDrainedForever(t *testing.T) {
+	s := startServer(t, nil)
+	c := s.dial()
+	c.send(request(99, 0, 1, nil))
+	chunk := make([]byte, 1<<20)
+	for {
+		if _, err := c.Write(chunk); err != nil {
+			return
+		}
+	}
+}
+
+// halfClosed is a connection that counts the calls of CloseWrite.
+type halfClosed struct {
+	net.Conn
+	calls int
+}
+
+func (h *halfClosed) CloseWrite() error {
+	h.calls++
+	return nil
+}
+
+// failingHandler refuses every request, with wait after the request has begun to wait.
+type failingHandler struct {
+	*testHandler
+	wait bool
+}
+
+func (f failingHandler) Handle(ctx context.Context, _ *Request) (Reply, error) {
+	if f.wait {
+		_ = ctx.Done()
+	}
+	return Reply{}, errors.New("refused")
+}
+
+// TestConnectionLingersOnlyWithOneReader checks that a refused request that has waited closes the
+// connection at once. At that time another goroutine reads from the socket.
+func TestConnectionLingersOnlyWithOneReader(t *testing.T) {
+	for wait, want := range map[bool]int{false: 1, true: 0} {
+		ours, theirs := net.Pipe()
+		socket := &halfClosed{Conn: ours}
+		server := NewServer(Options{Handler: failingHandler{newTestHandler(), wait}})
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			newConnection(server, socket).serve(t.Context())
+		}()
+		if _, err := theirs.Write(request(keyEcho, 0, 1, nil)); err != nil {
+			t.Fatal(err)
+		}
+		<-served
+		if socket.calls != want {
+			t.Errorf("request that waits %t: %d calls of CloseWrite, want %d", wait, socket.calls,
+				want)
+		}
+		_ = theirs.Close()
+	}
+}
