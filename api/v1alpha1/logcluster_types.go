@@ -90,7 +90,7 @@ type LogClusterSpec struct {
 	// topic that does not exist and allows its creation. Default false: a mistyped name is an
 	// error.
 	// +optional
-	AutoCreateTopics bool `json:"autoCreateTopics,omitempty"`
+	AutoCreateTopics *bool `json:"autoCreateTopics,omitempty"`
 
 	// AdminAPI is ReadWrite or ReadOnly. With ReadWrite, Kafka's admin requests change Topic
 	// resources. With ReadOnly, admin requests that change anything are rejected with

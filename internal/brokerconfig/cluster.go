@@ -24,7 +24,7 @@ func clusterRows() []*Property {
 			Field: "spec.autoCreateTopics",
 			Doc: "Create a topic when a client requests its metadata and allows its creation. " +
 				"No topic is created while adminApi is ReadOnly.",
-			field: flag(func(s *spec) *bool { return &s.AutoCreateTopics }),
+			field: flag(func(s *spec) **bool { return &s.AutoCreateTopics }),
 		},
 		&Property{
 			Name: "default.replication.factor", Type: "int", Default: "1",

@@ -180,25 +180,28 @@ func rate(lowest int64, at func(*v1alpha1.LogClusterSpec) **resource.Quantity) *
 	}
 }
 
-// flag returns the field of a boolean that is false by default. It accepts the spellings of Kafka's
-// ConfigDef.
-func flag(at func(*v1alpha1.LogClusterSpec) *bool) *field {
+// flag returns the field of a boolean. It accepts the spellings of Kafka's ConfigDef.
+func flag(at func(*v1alpha1.LogClusterSpec) **bool) *field {
 	return &field{
 		allowed: "true or false",
 		get: func(spec *v1alpha1.LogClusterSpec) (string, bool) {
-			return strconv.FormatBool(*at(spec)), *at(spec)
+			if *at(spec) == nil {
+				return "", false
+			}
+			return strconv.FormatBool(**at(spec)), true
 		},
 		set: func(spec *v1alpha1.LogClusterSpec, value string) error {
+			var set bool
 			switch strings.ToLower(value) {
 			case "true":
-				*at(spec) = true
+				set = true
 			case "false":
-				*at(spec) = false
 			default:
 				return errors.New("not a boolean")
 			}
+			*at(spec) = &set
 			return nil
 		},
-		reset: func(spec *v1alpha1.LogClusterSpec) { *at(spec) = false },
+		reset: func(spec *v1alpha1.LogClusterSpec) { *at(spec) = nil },
 	}
 }

@@ -100,7 +100,7 @@ func TestBrokerSettingsHaveKafkasSources(t *testing.T) {
 func TestBrokerSettingsOfAReadOnlyCluster(t *testing.T) {
 	b := newBroker(t)
 	b.cluster = &v1alpha1.LogCluster{Spec: v1alpha1.LogClusterSpec{
-		AdminAPI: v1alpha1.AdminReadOnly, AutoCreateTopics: true}}
+		AdminAPI: v1alpha1.AdminReadOnly, AutoCreateTopics: new(true)}}
 	must(t, b.changed())
 	got := b.describedBroker(4, "1")
 	if !strings.HasPrefix(got["delete.topic.enable"], "false STATIC_BROKER_CONFIG true") ||

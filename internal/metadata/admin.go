@@ -33,8 +33,9 @@ func ResolvePolicy(cluster *v1alpha1.LogCluster) AdminPolicy {
 	if cluster == nil {
 		return AdminPolicy{}
 	}
+	autoCreate := cluster.Spec.AutoCreateTopics
 	return AdminPolicy{ReadOnly: cluster.Spec.AdminAPI == v1alpha1.AdminReadOnly,
-		AutoCreate: cluster.Spec.AutoCreateTopics}
+		AutoCreate: autoCreate != nil && *autoCreate}
 }
 
 // WithPolicies sets the image's policies for admin requests, replication and groups and its default

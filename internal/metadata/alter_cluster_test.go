@@ -54,6 +54,22 @@ var values = map[string]string{
 	"unclean.leader.election.enable": "true",
 }
 
+// TestDefaultIsStoredWhenSetExplicitly: a setting that is set to its default is a set one, so that
+// DescribeConfigs names the LogCluster as its source, as in Kafka. The exceptions are levels of a
+// codec that the LogCluster does not select, and the rate without a limit, which has no field.
+func TestDefaultIsStoredWhenSetExplicitly(t *testing.T) {
+	for _, p := range brokerconfig.All() {
+		if !p.Alterable() || p.Default == "" || strings.HasSuffix(p.Name, ".level") ||
+			p.Name == "log.cleaner.io.max.bytes.per.second" {
+			continue
+		}
+		if got := ClusterProperties(alterCluster(t, &v1alpha1.LogCluster{},
+			setting(p.Name, p.Default))); got[p.Name] != p.Default {
+			t.Errorf("%s=%s: got settings %v", p.Name, p.Default, got)
+		}
+	}
+}
+
 func TestEachAlterableSettingIsWrittenReadAndReset(t *testing.T) {
 	for _, p := range brokerconfig.All() {
 		if !p.Alterable() {

@@ -289,7 +289,7 @@ func TestElectPreferred(t *testing.T) {
 func TestImageHasTheAdminPolicy(t *testing.T) {
 	s := openAltered(t, 1)
 	cluster := &v1alpha1.LogCluster{Spec: v1alpha1.LogClusterSpec{AdminAPI: v1alpha1.AdminReadOnly,
-		AutoCreateTopics: true}}
+		AutoCreateTopics: new(true)}}
 	cluster.Name = "demo"
 	if s.Image().Policy != (metadata.AdminPolicy{}) {
 		t.Error("a cluster without a manifest has a policy")
