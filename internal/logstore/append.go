@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -29,7 +30,8 @@ func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
 // fails, nothing was appended.
 //
 // If the client caused the failure, the error is one of record.Validate, or ErrBatchTooLarge,
-// ErrInvalidTxnState, ErrInvalidProducerEpoch or ErrOutOfOrderSequence. The error is ErrStorage if
+// ErrInvalidTxnState, ErrInvalidProducerEpoch or ErrOutOfOrderSequence. The error is
+// ErrVerificationOutdated if the transaction must be verified again. The error is ErrStorage if
 // the disk failed, and ErrClosed if the log is closed. After ErrStorage, Fault reports whether the
 // log has stopped. If the log has not stopped, a later append of the same batch may succeed.
 //
@@ -64,9 +66,17 @@ func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Ap
 	var duplicate *producer.Batch
 	err = l.appending(now, func() error {
 		var err error
-		if duplicate, err = l.mu.producers.Check(b.Batch, verified); err != nil ||
-			duplicate != nil {
-			return err // duplicate is read later without Log.mu: a producer.Batch never changes
+		duplicate, err = l.mu.producers.Check(b.Batch, verified)
+		if duplicate != nil {
+			return nil // duplicate is read later without Log.mu: a producer.Batch never changes
+		}
+		// Whether the batch fits the state is unknown if its verification is outdated. Only an
+		// outdated epoch is certain.
+		if !errors.Is(err, ErrInvalidProducerEpoch) {
+			err = cmp.Or(l.mu.producers.CheckGuard(b.Batch, verified, l.epochs.latest()), err)
+		}
+		if err != nil {
+			return err
 		}
 		if err := l.writeLocked(b, config, now); err != nil {
 			return err

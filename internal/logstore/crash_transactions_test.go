@@ -3,6 +3,7 @@ package logstore
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -153,7 +154,13 @@ func (w *workload) endTransaction(p *partitionModel, log *Log) {
 // checkTransactions compares the transactions of a log with the model, and also the records that a
 // consumer with read_committed reads.
 func (w *workload) checkTransactions(p *partitionModel, log *Log) {
-	known := p.transactions()
+	start, stable := log.LogStart(), log.LastStable()
+	known, left := p.transactions(), p.since(start).transactions()
+	// A transaction without a record at or above the log start is not open.
+	maps.DeleteFunc(known.open, func(id, _ int64) bool {
+		_, open := left.open[id]
+		return !open
+	})
 	for id, epoch := range known.epochs {
 		if known.seen[id] < p.forgotten {
 			continue
@@ -172,14 +179,10 @@ func (w *workload) checkTransactions(p *partitionModel, log *Log) {
 				id, epoch, err)
 		}
 	}
-	start, stable := log.LogStart(), log.LastStable()
 	low := known.lastStable(start, log.HighWatermark(), func(int64, int64) bool { return false })
 	high := known.lastStable(start, log.HighWatermark(), p.mayBeUnknown)
-	// If retention deletes several segments, a crash may undo the deletion of the later ones only.
-	// A transaction whose batches are all below the log start need not limit the last stable
-	// offset, because no reader can read it.
-	left := p.since(start).transactions()
-	left.open = known.open
+	// The batches of a transaction below the log start need not limit the last stable offset,
+	// because no reader can read them.
 	high = max(high, left.lastStable(start, log.HighWatermark(), p.mayBeUnknown))
 	if stable < low || stable > high {
 		w.failf("%s is stable up to %d, want [%d, %d]", p.id, stable, low, high)

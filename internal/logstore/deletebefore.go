@@ -78,7 +78,7 @@ func (l *Log) deleteBefore(offset int64) (moved bool, err error) {
 		return false, err
 	}
 	l.mu.Lock()
-	l.logStart.Store(offset)
+	l.raiseLogStartLocked(offset)
 	l.mu.Unlock()
 	count := 0
 	for count+1 < len(handles) && handles[count+1].Base() <= offset {
@@ -88,4 +88,12 @@ func (l *Log) deleteBefore(offset int64) (moved bool, err error) {
 		return true, nil
 	}
 	return true, l.deleteFront(handles, count)
+}
+
+// raiseLogStartLocked stores a new log start. It also raises the last stable offset if a
+// transaction has no record left above the log start. The caller holds Log.mu.
+func (l *Log) raiseLogStartLocked(offset int64) {
+	l.logStart.Store(offset)
+	l.mu.producers.SetLogStart(offset)
+	l.stable.settle(&l.mu.producers, nil, l.highWatermark.Load())
 }

@@ -6,8 +6,11 @@ import (
 	"syscall"
 	"testing"
 
+	"heartwood.dev/heartwood/internal/logstore/producer"
+	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
 // DeleteBefore deletes segments whatever the cleanup policy is (KAFKA-7400). After a crash the
@@ -93,7 +96,8 @@ func TestDeleteBeforeStopsAtTheHighWatermark(t *testing.T) {
 func TestDeleteBeforeWithinAnOpenTransaction(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	inTxn(t, log, 7, 0, "a")
-	fill(t, log, 20)
+	fill(t, log, 18)
+	inTxn(t, log, 7, 1, "b")
 	if err := log.DeleteBefore(15); err != nil {
 		t.Fatal(err)
 	}
@@ -101,8 +105,69 @@ func TestDeleteBeforeWithinAnOpenTransaction(t *testing.T) {
 		t.Errorf("last stable offset %d", log.LastStable())
 	}
 	endTxn(t, log, 7, false)
-	if log.LastStable() != 22 {
+	if log.LastStable() != 21 {
 		t.Errorf("last stable offset %d", log.LastStable())
+	}
+}
+
+// A deletion removes all records of an open transaction: the transaction blocks no reader, neither
+// before nor after a restart. Its marker ends nothing, and a later batch begins a transaction.
+func TestDeletedTransactionIsNotOpen(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		mem, store, log := newLogForTest(t)
+		inTxn(t, log, 7, 0, "a")
+		inTxn(t, log, 8, 0, "a")
+		fill(t, log, 20)
+		store.tick(epoch0, false)
+		if err := log.DeleteBefore(15); err != nil {
+			t.Fatal(err)
+		}
+		if restart {
+			store = openStore(t, mem.CrashClone())
+			log = createLog(t, store, settings(nil))
+			log.AdvanceHighWatermark(log.LogEnd())
+		}
+		count, oldest := log.OpenTransactions()
+		if log.LastStable() != 22 || log.HasOpenTransaction(7, 0) || count != 0 ||
+			oldest.First != producer.NoTransaction {
+			t.Fatalf("restart %t: last stable offset %d of %d, open %d, %+v", restart,
+				log.LastStable(), log.LogEnd(), count, oldest)
+		}
+		next := storetest.Batch{Producer: 8, Sequence: 1, Keys: []string{"b"},
+			Transactional: true}.Bytes(t)
+		if _, err := log.Append(next, epoch0); !errors.Is(err, ErrInvalidTxnState) {
+			t.Errorf("restart %t: an unverified batch of a deleted transaction: %v", restart, err)
+		}
+		endTxn(t, log, 7, false)
+		inTxn(t, log, 8, 1, "b") // 23
+		if count, oldest := log.OpenTransactions(); log.LastStable() != 23 || count != 1 ||
+			oldest.ProducerID != 8 || oldest.First != 23 {
+			t.Errorf("restart %t: last stable offset %d, open %d, %+v", restart, log.LastStable(),
+				count, oldest)
+		}
+		endTxn(t, log, 8, false)
+		for _, s := range sourcesOf(log, 0, len(bases(log))) {
+			if _, err := s.Aborted(0, log.LogEnd(), func(a segment.AbortedTxn) {
+				if a.FirstOffset != 23 {
+					t.Errorf("restart %t: entry %+v of the transaction index", restart, a)
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// Retention deletes the only segments that contain records of an open transaction.
+func TestRetentionUnblocksReadersOfADeletedTransaction(t *testing.T) {
+	_, store, log := newLogForTest(t)
+	inTxn(t, log, 7, 0, "a")
+	fill(t, log, 40)
+	log.Configure(settings(func(s *topicconfig.Settings) { s.RetentionBytes = 0 }), false)
+	store.tick(epoch0, true)
+	if log.LogStart() == 0 || log.LastStable() != log.LogEnd() {
+		t.Errorf("log start %d, last stable offset %d of %d", log.LogStart(), log.LastStable(),
+			log.LogEnd())
 	}
 }
 

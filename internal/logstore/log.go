@@ -32,6 +32,8 @@ var (
 	// Append: the transaction was not verified, or the batch does not belong to the open
 	// transaction
 	ErrInvalidTxnState = producer.ErrInvalidTxnState
+	// Append: the transaction may have ended since the verification guard was taken
+	ErrVerificationOutdated = producer.ErrVerificationOutdated
 	// AppendControl: a later coordinator has written a marker for the producer
 	ErrCoordinatorFenced = producer.ErrCoordinatorFenced
 	// Lead: the log already has a later leader epoch

@@ -193,6 +193,7 @@ func (r *recovery) replay(toScan []int64) error {
 		return err
 	}
 	r.producersAt = from
+	r.producers.SetLogStart(r.logStart())
 	for i, h := range r.handles {
 		// The last segment and all segments that end above the snapshot are replayed, even very old
 		// ones, because a transaction that began in them may still be open.
@@ -205,6 +206,15 @@ func (r *recovery) replay(toScan []int64) error {
 		}
 	}
 	return nil
+}
+
+// logStart returns the log start of the recovered log: the saved one, or the base offset of the
+// first segment if that is higher.
+func (r *recovery) logStart() int64 {
+	if bases := basesOf(r.files); len(bases) > 0 {
+		return max(r.saved.logStart, bases[0])
+	}
+	return r.saved.logStart
 }
 
 // replaySegment reads the batch headers of a segment. It applies the batches at or above the offset
@@ -453,6 +463,7 @@ func (r *recovery) install() error {
 	l.highWatermark.Store(min(max(r.saved.highWatermark, start), end))
 	r.producers.Expire(r.now)
 	l.mu.producers = r.producers
+	l.mu.producers.SetLogStart(start)
 	l.stable.settle(&l.mu.producers, nil, l.highWatermark.Load())
 	if err := r.restoreDecided(); err != nil {
 		return err

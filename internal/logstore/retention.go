@@ -188,7 +188,7 @@ func (d frontDeletion) publish(count int) error {
 	l.disk.forget(func(u unsealed) bool { return u.segment.Base() < logStart })
 	// The log start is stored before the list. So a reader whose list lacks a deleted segment also
 	// finds that its offset is below the log start.
-	l.logStart.Store(max(l.logStart.Load(), logStart))
+	l.raiseLogStartLocked(max(l.logStart.Load(), logStart))
 	old := l.publishLocked(l.currentLocked()[count:])
 	err := l.epochs.truncateFront(logStart)
 	l.mu.Unlock()

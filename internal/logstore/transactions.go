@@ -14,13 +14,63 @@ import (
 // Verified is an argument of AppendVerified; see package producer.
 type Verified = producer.Verified
 
+// Guard is a verification guard, a part of Verified; see package producer.
+type Guard = producer.Guard
+
 // EndTxn is an argument of AppendControl; see package producer.
 type EndTxn = producer.EndTxn
+
+// Transaction is an open transaction; see package producer.
+type Transaction = producer.Transaction
+
+// ProducerInfo is the state of one producer; see package producer.
+type ProducerInfo = producer.Info
+
+// Guard returns the verification guard of a producer. The caller takes it before it asks the
+// transaction coordinator about the producer's transaction, and passes it to AppendVerified. It
+// fails with ErrFollows if this replica is a follower.
+func (l *Log) Guard(producerID int64) (Guard, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.mu.stopped != nil:
+		return Guard{}, l.mu.stopped
+	case l.mu.follows:
+		return Guard{}, ErrFollows
+	}
+	return l.mu.producers.Guard(producerID, l.epochs.latest()), nil
+}
+
+// OpenTransactions returns the number of open transactions, and the one with the lowest first
+// offset.
+func (l *Log) OpenTransactions() (count int, oldest Transaction) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.producers.Open()
+}
+
+// Transactions returns all open transactions in ascending order of their first offsets.
+func (l *Log) Transactions() []Transaction {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.producers.Transactions()
+}
+
+// Producers returns all known producers, ascending by id (DescribeProducers, KIP-664).
+func (l *Log) Producers() []ProducerInfo {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.producers.Producers()
+}
 
 // AppendControl appends the marker that ends a producer's transaction. It also appends the marker
 // if no transaction of the producer is open in this log, because the coordinator cannot know
 // whether the log received any record of the transaction. The coordinator repeats a marker until it
 // is acknowledged.
+//
+// A marker of transaction version 2 or higher that the log already contains is not written again.
+// Then the result has Duplicate set, and its offsets are those of the last record of the log: the
+// marker is replicated once that record is.
 //
 // AppendControl fails with ErrInvalidProducerEpoch or ErrCoordinatorFenced for an outdated marker.
 // Its other errors are those of Append.
@@ -40,10 +90,18 @@ func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 	if err != nil {
 		return Appended{}, err
 	}
-	b := record.Batch(content)
+	b, repeated := record.Batch(content), false
 	err = l.appending(now, func() error {
-		if err := l.mu.producers.CheckMarker(end); err != nil {
+		if l.mu.follows {
+			return ErrFollows
+		}
+		var err error
+		if repeated, err = l.mu.producers.CheckMarker(end); err != nil {
 			return err
+		}
+		if repeated {
+			b.SetBaseOffset(l.logEnd.Load() - 1)
+			return nil
 		}
 		if err := l.writeLocked(record.Whole(b), config, now); err != nil {
 			return err
@@ -56,9 +114,11 @@ func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 	if err != nil {
 		return Appended{}, err
 	}
-	l.unsynced.Add(int64(len(b)))
+	if !repeated {
+		l.unsynced.Add(int64(len(b)))
+	}
 	l.appended(config)
-	return l.answer(b.BaseOffset(), b.LastOffset(), b.MaxTimestamp(), false), nil
+	return l.answer(b.BaseOffset(), b.LastOffset(), b.MaxTimestamp(), repeated), nil
 }
 
 // stability is the state from which the last stable offset is computed, together with the log start

@@ -233,6 +233,26 @@ func TestTransactionRules(t *testing.T) {
 			{marker(EndTxn{ProducerEpoch: 1, Version: 2}), nil},
 			{data(1, 0, true, bump), nil},
 		},
+		"KIP-890: a late version 2 marker does not end the next transaction": {
+			{data(0, 0, true, bump), nil}, {marker(EndTxn{ProducerEpoch: 1, Version: 2}), nil},
+			{data(1, 0, true, bump), nil},
+			{marker(EndTxn{ProducerEpoch: 1, Version: 2}), ErrInvalidProducerEpoch},
+			{data(1, 1, true, none), nil},
+		},
+		"KAFKA-19999: an older coordinator does not repeat a version 2 marker": {
+			{marker(EndTxn{ProducerEpoch: 1, Version: 2, CoordinatorEpoch: 5}), nil},
+			{marker(EndTxn{ProducerEpoch: 1, Version: 2, CoordinatorEpoch: 4}),
+				ErrCoordinatorFenced},
+		},
+		"KAFKA-19690: the epoch is checked before the verification": {
+			{data(0, 0, true, verified), nil}, {marker(EndTxn{ProducerEpoch: 1}), nil},
+			{data(0, 1, true, none), ErrInvalidProducerEpoch},
+		},
+		"an open transaction does not adopt records of a later epoch": {
+			{data(0, 0, true, verified), nil}, {data(1, 0, true, bump), ErrInvalidTxnState},
+			{marker(EndTxn{ProducerEpoch: 1, Version: 2}), nil},
+			{data(1, 0, true, bump), nil},
+		},
 		"KIP-890: with version 2 a producer begins at sequence 0": {{data(0, 3, true, bump),
 			ErrOutOfOrderSequence}, {data(0, 3, true, verified), nil}},
 		"a producer known by a marker alone begins at sequence 0": {

@@ -29,6 +29,7 @@ func (t *truncation) truncateFiles(handles []*handle) error {
 	if err != nil {
 		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
 	}
+	state.SetLogStart(l.logStart.Load())
 	held, err := t.holdFiles(handles[at:at+1], handles[at+1:])
 	if err != nil {
 		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)

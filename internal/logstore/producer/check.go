@@ -16,6 +16,39 @@ type Verified struct {
 	// EpochBump is true if the producer gets a new epoch with each transaction (transaction version
 	// 2).
 	EpochBump bool
+	// Guard is the verification guard that was taken before the coordinator was asked. The zero
+	// value is not checked.
+	Guard Guard
+}
+
+// Guard is a verification guard (KIP-890). It detects that a transaction may have ended between the
+// answer of the coordinator and the append: a marker of the producer was written meanwhile, or the
+// log was led in another leader epoch.
+type Guard struct {
+	taken       bool
+	leaderEpoch int32
+	marker      uint64 // entry.marker
+}
+
+// Guard returns the verification guard of a producer, for a log that is led in the given leader
+// epoch.
+func (s *State) Guard(id int64, leaderEpoch int32) Guard {
+	guard := Guard{taken: true, leaderEpoch: leaderEpoch}
+	if known := s.byID[id]; known != nil {
+		guard.marker = known.marker
+	}
+	return guard
+}
+
+// CheckGuard fails with ErrVerificationOutdated if the verification guard of a transactional batch
+// no longer applies. The caller verifies the transaction again.
+func (s *State) CheckGuard(b record.Batch, verified Verified, leaderEpoch int32) error {
+	if !verified.Guard.taken || !b.Transactional() ||
+		verified.Guard == s.Guard(b.ProducerID(), leaderEpoch) {
+		return nil
+	}
+	return fmt.Errorf("%w: a transaction of producer %d ended, or the leader changed",
+		ErrVerificationOutdated, b.ProducerID())
 }
 
 // EpochBumpVersion is the first transaction version whose markers carry a new producer epoch
@@ -35,11 +68,17 @@ type EndTxn struct {
 // this order. It does not change the state.
 //
 //  1. A batch with the same first and last sequence number as a remembered batch is a duplicate.
-//  2. The transaction of a transactional batch must be open in this log or verified (KIP-890).
+//  2. A batch of an earlier producer epoch is rejected. This rule precedes rule 3, because a
+//     producer that stalled past the timeout of its transaction recovers only from this error
+//     (KAFKA-19690).
+//  3. The transaction of a transactional batch must be open in this log or verified (KIP-890).
 //     Otherwise a batch that arrives after its marker would open a transaction that never ends.
-//  3. A batch of an earlier producer epoch is rejected. The first batch of a new epoch must have
-//     sequence number 0. Any other batch must follow the producer's last batch without a gap.
-//  4. While a producer has an open transaction, its batches must belong to the transaction.
+//  4. A transaction that is open in an earlier epoch has not ended, although its coordinator knows
+//     only the later epoch. A batch of the later epoch is rejected, because it would be decided
+//     together with that transaction.
+//  5. The first batch of a new epoch must have sequence number 0. Any other batch must follow the
+//     producer's last batch without a gap.
+//  6. While a producer has an open transaction, its batches must belong to the transaction.
 //
 // The first batch of an unknown producer may have any sequence number, because earlier batches may
 // have been deleted, or the producer may have expired (KIP-360). If only a marker of the producer
@@ -53,10 +92,18 @@ func (s *State) Check(b record.Batch, verified Verified) (duplicate *Batch, err 
 	if duplicate := known.duplicateOf(b); duplicate != nil {
 		return duplicate, nil
 	}
-	inTxn := known != nil && known.txnFirst != NoTransaction
-	if b.Transactional() && !verified.Transaction && (!inTxn || known.epoch != epoch) {
+	if known != nil && epoch < known.epoch {
+		return nil, fmt.Errorf("%w: producer %d has epoch %d, the batch has epoch %d",
+			ErrInvalidEpoch, id, known.epoch, epoch)
+	}
+	inTxn := s.isOpen(known)
+	switch {
+	case b.Transactional() && !verified.Transaction && (!inTxn || known.epoch != epoch):
 		return nil, fmt.Errorf("%w: producer %d has no verified transaction on this partition",
 			ErrInvalidTxnState, id)
+	case b.Transactional() && inTxn && known.epoch != epoch:
+		return nil, fmt.Errorf("%w: a transaction of producer %d in epoch %d is still open here",
+			ErrInvalidTxnState, id, known.epoch)
 	}
 	if err := known.checkSequence(b, verified); err != nil {
 		return nil, err
@@ -83,8 +130,8 @@ func (e *entry) duplicateOf(b record.Batch) *Batch {
 	return nil
 }
 
-// checkSequence checks the producer epoch and the first sequence number of a batch. e is nil for an
-// unknown producer.
+// checkSequence checks the first sequence number of a batch whose epoch is not outdated. e is nil
+// for an unknown producer.
 func (e *entry) checkSequence(b record.Batch, verified Verified) error {
 	id, epoch, first := b.ProducerID(), b.ProducerEpoch(), b.BaseSequence()
 	switch {
@@ -94,9 +141,6 @@ func (e *entry) checkSequence(b record.Batch, verified Verified) error {
 			ErrOutOfOrderSequence, id, first)
 	case e == nil:
 		return nil
-	case epoch < e.epoch:
-		return fmt.Errorf("%w: producer %d has epoch %d, the batch has epoch %d", ErrInvalidEpoch, id,
-			e.epoch, epoch)
 	case epoch > e.epoch && first != 0:
 		return fmt.Errorf("%w: producer %d begins epoch %d with sequence %d, not 0",
 			ErrOutOfOrderSequence, id, epoch, first)
@@ -108,24 +152,32 @@ func (e *entry) checkSequence(b record.Batch, verified Verified) error {
 }
 
 // CheckMarker decides whether a marker may be written. Neither its producer epoch nor its
-// coordinator epoch may be older than the epoch in the state. From EpochBumpVersion on, a marker
-// carries a new producer epoch, so a marker with the current producer epoch is also outdated
-// (KIP-890).
-func (s *State) CheckMarker(end EndTxn) error {
+// coordinator epoch may be older than the epoch in the state.
+//
+// From EpochBumpVersion on, a marker carries a new producer epoch. If this epoch is already known
+// and no transaction is open, the log contains the marker, and the coordinator repeats it because
+// it has not received the answer. CheckMarker then reports repeated: the marker must be
+// acknowledged but not written again (KAFKA-19999). If a transaction is open in this epoch, it is
+// the next one, which the marker must not end (KIP-890).
+func (s *State) CheckMarker(end EndTxn) (repeated bool, err error) {
 	known := s.byID[end.ProducerID]
 	if known == nil {
-		return nil
+		return false, nil
 	}
-	if end.ProducerEpoch < known.epoch || end.Version >= EpochBumpVersion &&
-		end.ProducerEpoch == known.epoch {
-		return fmt.Errorf("%w: producer %d has epoch %d, the marker has epoch %d", ErrInvalidEpoch,
-			end.ProducerID, known.epoch, end.ProducerEpoch)
-	}
-	if end.CoordinatorEpoch < known.coordinatorEpoch {
-		return fmt.Errorf("%w: the last marker of producer %d has coordinator epoch %d, the new one %d",
+	bumped := end.Version >= EpochBumpVersion && end.ProducerEpoch == known.epoch
+	switch {
+	case end.ProducerEpoch < known.epoch:
+		return false, fmt.Errorf("%w: producer %d has epoch %d, the marker has epoch %d",
+			ErrInvalidEpoch, end.ProducerID, known.epoch, end.ProducerEpoch)
+	case end.CoordinatorEpoch < known.coordinatorEpoch:
+		return false, fmt.Errorf(
+			"%w: the last marker of producer %d has coordinator epoch %d, the new one %d",
 			ErrCoordinatorFenced, end.ProducerID, known.coordinatorEpoch, end.CoordinatorEpoch)
+	case bumped && s.isOpen(known):
+		return false, fmt.Errorf("%w: the marker has epoch %d, in which the next transaction of "+
+			"producer %d is open", ErrInvalidEpoch, end.ProducerEpoch, end.ProducerID)
 	}
-	return nil
+	return bumped, nil
 }
 
 // nextSequence returns the sequence number that follows the number last. Sequence numbers wrap from

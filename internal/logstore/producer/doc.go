@@ -11,8 +11,9 @@
 //   - The state depends only on the batches of the log, so replaying the batches rebuilds it. For
 //     this reason Check decides about a batch without changing the state, and Update applies every
 //     batch that is in the log without rejecting it.
-//   - A transaction is open if and only if no marker of its producer follows its batches. Open
-//     transactions are sorted by their first offsets.
+//   - A transaction is open if and only if no marker of its producer follows its batches and a
+//     record of it is at or above the log start. Open transactions are sorted by their first
+//     offsets.
 //   - A producer with an open transaction never expires. Without its state no marker could end the
 //     transaction, and the records of the transaction would be treated as committed.
 package producer

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"maps"
 	"slices"
+	"time"
 )
 
 // The layout of a producer snapshot: the State as of an offset, in Kafka's format
@@ -115,7 +116,7 @@ func Decode(content []byte, offset int64) (State, error) {
 				offset)
 		}
 		if s.byID[id] = e; e.txnFirst != NoTransaction {
-			s.open = append(s.open, openTxn{id, e.txnFirst})
+			s.open = append(s.open, openTxn{id, e.txnFirst, time.UnixMilli(e.lastSeen)})
 		}
 	}
 	if len(s.byID) != int(count) {

@@ -21,6 +21,9 @@ var (
 	// ErrInvalidTxnState means that the transaction of the batch is not verified, or that the batch
 	// does not belong to the producer's open transaction.
 	ErrInvalidTxnState = errors.New("invalid transaction state")
+	// ErrVerificationOutdated means that the transaction may have ended after it was verified. It
+	// must be verified again (KIP-890).
+	ErrVerificationOutdated = errors.New("transaction verification outdated")
 	// ErrCoordinatorFenced means that a later coordinator has written a marker for the producer.
 	ErrCoordinatorFenced = errors.New("transaction coordinator fenced")
 )
@@ -59,7 +62,21 @@ type entry struct {
 	batches          []Batch
 	lastSeen         int64 // ms; the latest known time at which the producer wrote to this log
 	coordinatorEpoch int32 // of the producer's last transaction marker, -1 if there is none
-	txnFirst         int64 // first offset of the producer's open transaction, or NoTransaction
+	// txnFirst is the first offset of the producer's transaction that no marker has ended, or
+	// NoTransaction. The transaction is open if State.isOpen.
+	txnFirst int64
+	// marker is the number of the producer's last marker in State.markers, 0 if there is none since
+	// the state was loaded.
+	marker uint64
+}
+
+// lastOffset returns the offset of the last record of the producer's epoch. If no batch of the
+// epoch is known, it returns the first offset of the transaction.
+func (e *entry) lastOffset() int64 {
+	if len(e.batches) == 0 {
+		return e.txnFirst
+	}
+	return e.batches[len(e.batches)-1].LastOffset
 }
 
 // lastSequence returns the last sequence number of the producer's epoch, or noSequence.
@@ -73,15 +90,35 @@ func (e *entry) lastSequence() int32 {
 // State is the producer state of a log as of one offset. The zero value contains no producer.
 type State struct {
 	byID map[int64]*entry
-	// open are the transactions without a marker, in ascending order of their first offsets. These
-	// are exactly the transactions of the producers whose txnFirst is not NoTransaction.
+	// open are the open transactions (isOpen), in ascending order of their first offsets.
 	open []openTxn
+	// start is the log start offset.
+	start int64
+	// markers is the number of markers that Update has applied. It is not in the snapshots.
+	markers uint64
 }
 
 // openTxn is an open transaction.
 type openTxn struct {
 	producer int64
-	first    int64 // offset of its first batch
+	first    int64     // offset of its first batch
+	since    time.Time // when the first batch was written, or later if a snapshot was loaded
+}
+
+// isOpen reports whether a producer has an open transaction: no marker has ended it, and the log
+// still contains a record of it. A transaction whose records are all below the log start blocks no
+// reader, because its marker may never arrive: a replica that copies the log from the log start on
+// may have the records from a diverged history, and then does not receive the marker.
+func (s *State) isOpen(e *entry) bool {
+	return e != nil && e.txnFirst != NoTransaction && e.lastOffset() >= s.start
+}
+
+// SetLogStart sets the log start offset. A transaction of which the log contains no record any more
+// is no longer open. It stays in the snapshots, because a crash may revert the log start.
+func (s *State) SetLogStart(start int64) {
+	s.start = start
+	s.open = slices.DeleteFunc(s.open,
+		func(o openTxn) bool { return !s.isOpen(s.byID[o.producer]) })
 }
 
 // EndedTxn is a transaction that a marker has ended.
@@ -114,7 +151,38 @@ func (s *State) Undecided() int64 {
 // HasOpen reports whether a producer has an open transaction and the given epoch.
 func (s *State) HasOpen(id int64, epoch int16) bool {
 	known := s.byID[id]
-	return known != nil && known.txnFirst != NoTransaction && known.epoch == epoch
+	return s.isOpen(known) && known.epoch == epoch
+}
+
+// Transaction describes an open transaction.
+type Transaction struct {
+	ProducerID int64
+	Epoch      int16
+	First      int64 // offset of its first batch in this log; it may be below the log start
+	// Since is the time at which the first batch was written. If the log was opened since, it is
+	// the time of the producer's last batch before.
+	Since time.Time
+}
+
+// Open returns the number of open transactions, and the one with the lowest first offset.
+func (s *State) Open() (count int, oldest Transaction) {
+	if len(s.open) == 0 {
+		return 0, Transaction{ProducerID: -1, First: NoTransaction}
+	}
+	return len(s.open), s.transaction(s.open[0])
+}
+
+// Transactions returns all open transactions in ascending order of their first offsets.
+func (s *State) Transactions() []Transaction {
+	all := make([]Transaction, 0, len(s.open))
+	for _, o := range s.open {
+		all = append(all, s.transaction(o))
+	}
+	return all
+}
+
+func (s *State) transaction(o openTxn) Transaction {
+	return Transaction{o.producer, s.byID[o.producer].epoch, o.first, o.since}
 }
 
 // Info describes one producer (DescribeProducers, KIP-664).
@@ -131,10 +199,13 @@ type Info struct {
 func (s *State) Producers() []Info {
 	all := make([]Info, 0, len(s.byID))
 	for _, id := range slices.Sorted(maps.Keys(s.byID)) {
-		e := s.byID[id]
+		e, first := s.byID[id], int64(NoTransaction)
+		if s.isOpen(e) {
+			first = e.txnFirst
+		}
 		all = append(all, Info{ID: id, Epoch: e.epoch, LastSequence: e.lastSequence(),
 			LastSeen: time.UnixMilli(e.lastSeen), CoordinatorEpoch: e.coordinatorEpoch,
-			TxnFirst: e.txnFirst})
+			TxnFirst: first})
 	}
 	return all
 }
@@ -181,6 +252,7 @@ func (s *State) Update(b record.Batch, seen time.Time) (ended *EndedTxn, err err
 		known = &entry{epoch: b.ProducerEpoch(), coordinatorEpoch: -1, txnFirst: NoTransaction}
 		s.put(id, known)
 	}
+	wasOpen := s.isOpen(known)
 	if epoch := b.ProducerEpoch(); epoch != known.epoch {
 		known.epoch = epoch
 		known.batches = nil
@@ -188,16 +260,35 @@ func (s *State) Update(b record.Batch, seen time.Time) (ended *EndedTxn, err err
 	known.lastSeen = seen.UnixMilli()
 	if b.Control() { // a control batch has no sequence number
 		known.coordinatorEpoch = marker.CoordinatorEpoch
-		return s.end(id, known, b.BaseOffset(), marker.Type == record.ControlAbort), nil
-	}
-	if b.Transactional() && known.txnFirst == NoTransaction {
-		known.txnFirst = b.BaseOffset()
-		// The new transaction is appended at the end of open, because it begins at the end of the
-		// log.
-		s.open = append(s.open, openTxn{id, known.txnFirst})
+		s.markers++
+		known.marker = s.markers
+		if wasOpen {
+			ended = s.end(known, b.BaseOffset(), marker.Type == record.ControlAbort)
+			ended.ProducerID = id
+		}
+		known.txnFirst = NoTransaction
+		return ended, nil
 	}
 	known.remember(b)
+	if !wasOpen {
+		s.begin(id, known, b, seen)
+	}
 	return nil, nil
+}
+
+// begin updates the state after a data batch of a producer without an open transaction. The batch
+// also replaces a transaction whose records are all below the log start.
+func (s *State) begin(id int64, e *entry, b record.Batch, seen time.Time) {
+	e.txnFirst = NoTransaction
+	if !b.Transactional() {
+		return
+	}
+	e.txnFirst = b.BaseOffset()
+	if s.isOpen(e) { // false if a replay reads the batch from below the log start
+		// The new transaction is appended at the end of open, because it begins at the end of the
+		// log.
+		s.open = append(s.open, openTxn{id, e.txnFirst, seen})
+	}
 }
 
 // remember adds a data batch to the remembered batches, and removes the oldest one if there are too
@@ -217,14 +308,11 @@ func (e *entry) remember(b record.Batch) {
 	})
 }
 
-// end ends a producer's open transaction with a marker at the given offset. It returns nil if the
-// producer has no open transaction. Such a marker without data ends nothing and needs no entry in
-// the transaction index (KAFKA-10702).
-func (s *State) end(id int64, e *entry, marker int64, aborted bool) *EndedTxn {
-	if e.txnFirst == NoTransaction {
-		return nil
-	}
-	ended := &EndedTxn{segment.AbortedTxn{ProducerID: id, FirstOffset: e.txnFirst,
+// end ends a producer's open transaction with a marker at the given offset. The caller sets the
+// producer id of the result. A marker of a producer without an open transaction ends nothing and
+// needs no entry in the transaction index (KAFKA-10702).
+func (s *State) end(e *entry, marker int64, aborted bool) *EndedTxn {
+	ended := &EndedTxn{segment.AbortedTxn{FirstOffset: e.txnFirst,
 		LastOffset: marker, LastStable: marker + 1}, aborted}
 	at, found := slices.BinarySearchFunc(s.open, e.txnFirst,
 		func(o openTxn, first int64) int { return cmp.Compare(o.first, first) })
@@ -234,7 +322,6 @@ func (s *State) end(id int64, e *entry, marker int64, aborted bool) *EndedTxn {
 	if len(s.open) > 0 {
 		ended.LastStable = s.open[0].first
 	}
-	e.txnFirst = NoTransaction
 	return ended
 }
 
@@ -251,7 +338,7 @@ func (s *State) ForgetOpen() {
 // transaction.
 func (s *State) Expire(now time.Time) {
 	for id, e := range s.byID {
-		if e.txnFirst == NoTransaction && now.UnixMilli()-e.lastSeen >= Expiry.Milliseconds() {
+		if !s.isOpen(e) && now.UnixMilli()-e.lastSeen >= Expiry.Milliseconds() {
 			delete(s.byID, id)
 		}
 	}
