@@ -3,13 +3,20 @@ package v1alpha1
 // Condition types.
 const (
 	// ConditionReady is True on a LogCluster if all its brokers are up, on a Topic if every
-	// partition has a serving leader, and on a Partition if its leader serves its leaderEpoch.
+	// partition has a serving leader, on a Partition if its leader serves its leaderEpoch, and on a
+	// LogUser if its credentials, ACLs and quotas are valid and its Secret is written.
 	ConditionReady = "Ready"
 	// ConditionReplicated is True on a Topic if all replicas of all partitions are assigned as
 	// specified and in sync.
 	ConditionReplicated = "Replicated"
 	// ConditionScaled is True on a LogCluster if it has spec.brokers brokers.
 	ConditionScaled = "Scaled"
+	// ConditionListenersReady is True on a LogCluster if every listener has an address on every
+	// broker. Its message also names listeners on which passwords are not encrypted.
+	ConditionListenersReady = "ListenersReady"
+	// ConditionCertificatesReady is True on a LogCluster if every certificate is valid and none is
+	// due for renewal. If it is False, brokers keep their last valid certificates.
+	ConditionCertificatesReady = "CertificatesReady"
 	// ConditionCompacting is True on a compacted Topic while a cleaning pass is running and no
 	// replica is quarantined. If it is False, its reason says why.
 	ConditionCompacting = "Compacting"
@@ -48,6 +55,36 @@ const (
 	ReasonLeaderStarting = "LeaderStarting"
 	// ReasonDeleting: the resource is being deleted.
 	ReasonDeleting = "Deleting"
+	// ReasonSecretNameTaken: the Secret of the LogUser exists and was not made for it. The operator
+	// does not overwrite it.
+	ReasonSecretNameTaken = "SecretNameTaken"
+	// ReasonUserNameTaken: an older LogUser of the same LogCluster has the same principal.
+	ReasonUserNameTaken = "UserNameTaken"
+	// ReasonPasswordNotFound: the Secret of passwordFrom does not exist or lacks the key.
+	ReasonPasswordNotFound = "PasswordNotFound"
+	// ReasonInvalidPassword: the password is empty or not valid for SCRAM.
+	ReasonInvalidPassword = "InvalidPassword"
+)
+
+// Reasons of ConditionListenersReady.
+const (
+	// ReasonListenersReady: every listener has an address on every broker.
+	ReasonListenersReady = "ListenersReady"
+	// ReasonAddressPending: a Service has no address yet, such as a load balancer that is being
+	// created.
+	ReasonAddressPending = "AddressPending"
+)
+
+// Reasons of ConditionCertificatesReady.
+const (
+	// ReasonCertificatesReady: every certificate is valid.
+	ReasonCertificatesReady = "CertificatesReady"
+	// ReasonInvalidCertificate: a Secret does not contain a usable certificate and key.
+	ReasonInvalidCertificate = "InvalidCertificate"
+	// ReasonCertificatePending: cert-manager has not issued a certificate yet.
+	ReasonCertificatePending = "CertificatePending"
+	// ReasonCertificateExpired: a certificate has expired and could not be renewed.
+	ReasonCertificateExpired = "CertificateExpired"
 )
 
 // Reasons of ConditionReplicated.

@@ -18,6 +18,10 @@ const (
 	// AnnotationEndpoint, on a broker's Lease, is the host:port of the broker's Kafka listener, as
 	// advertised to clients.
 	AnnotationEndpoint = "heartwood.dev/endpoint"
+	// AnnotationEndpointPrefix, followed by the name of a listener, is an annotation on a broker's
+	// Lease: the host:port of that listener of the broker, as advertised to clients. The operator
+	// writes it. A listener without this annotation has no endpoint on the broker.
+	AnnotationEndpointPrefix = "heartwood.dev/endpoint."
 	// AnnotationPeer, on a broker's Lease, is the host:port at which other brokers connect to the
 	// broker. The host is the IP of the broker's pod, so that replication does not depend on DNS.
 	// Without this annotation, other brokers use AnnotationEndpoint.
@@ -56,6 +60,10 @@ const (
 	// AnnotationCleanNow, on a compacted Topic, requests one clean of each replica for each new
 	// value, regardless of the dirty ratio; see Topic.CleanNow.
 	AnnotationCleanNow = "heartwood.dev/clean-now"
+
+	// AnnotationRotate, on a LogUser, requests new credentials for each new value. The previous
+	// password remains valid for PreviousPasswordLifetime.
+	AnnotationRotate = "heartwood.dev/rotate"
 
 	// AnnotationRemembered, on a Partition that was deleted and created again, is the last status
 	// of the deleted Partition, with its ISR and leader epoch. The operator uses it until the first

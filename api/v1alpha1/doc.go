@@ -1,5 +1,5 @@
-// Package v1alpha1 defines Heartwood's resources LogCluster, Topic and Partition in the API group
-// heartwood.dev.
+// Package v1alpha1 defines Heartwood's resources LogCluster, Topic, Partition and LogUser in the
+// API group heartwood.dev.
 //
 // It is the interface between operator and brokers: the operator writes these resources, brokers
 // read them, and `heartwood dev` reads the same manifests without Kubernetes. It depends on

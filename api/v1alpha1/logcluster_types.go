@@ -57,10 +57,31 @@ type LogClusterSpec struct {
 	// +optional
 	Resources *Resources `json:"resources,omitempty"`
 
-	// Listeners are the ports that clients connect to.
+	// Listeners are the ports that clients connect to. Default: one listener named kafka at port
+	// 9092, without TLS and authentication.
 	// +optional
-	// +kubebuilder:default={}
-	Listeners *Listeners `json:"listeners,omitempty"`
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:default={{name: "kafka", port: 9092}}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=1
+	Listeners Listeners `json:"listeners,omitempty"`
+
+	// Authorization decides which principals may do what. Default: type None while no listener has
+	// authentication, else type Simple.
+	// +optional
+	Authorization *Authorization `json:"authorization,omitempty"`
+
+	// HTTP configures the HTTP port (9644) of each broker.
+	// +optional
+	HTTP *HTTP `json:"http,omitempty"`
+
+	// Peers is how brokers connect to each other: Plain, or MutualTLS at port 9091 with
+	// certificates of the cluster's own peer CA. A change restarts the brokers one after the other,
+	// without unavailability. Default Plain.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == 'Plain'",message="this version does not serve peers: MutualTLS yet: remove it"
+	Peers Peers `json:"peers,omitempty"`
 
 	// RackKey is the node label whose value is a broker's rack. Brokers and replicas are spread
 	// across racks. Default topology.kubernetes.io/zone.
@@ -164,16 +185,6 @@ type Resources struct {
 	// Limits are the maximum resources that the container may use.
 	// +optional
 	Limits map[string]resource.Quantity `json:"limits,omitempty"`
-}
-
-// Listeners are the ports that clients connect to.
-type Listeners struct {
-	// Port is the port of the plaintext Kafka listener inside the Kubernetes cluster. Default 9092.
-	// +optional
-	// +kubebuilder:default=9092
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=65535
-	Port int32 `json:"port,omitempty"`
 }
 
 // Cleaner is the budget of a broker's cleaner.

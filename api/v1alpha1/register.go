@@ -19,6 +19,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&LogCluster{}, &LogClusterList{},
 		&Topic{}, &TopicList{},
 		&Partition{}, &PartitionList{},
+		&LogUser{}, &LogUserList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -45,6 +45,7 @@ func TestRules(t *testing.T) {
 var bases = map[string]string{
 	"LogCluster": `{metadata: {name: main}}`,
 	"Topic":      `{metadata: {name: orders}, spec: {cluster: main}}`,
+	"LogUser":    `{metadata: {name: alice}, spec: {cluster: main}}`,
 	"Partition":  `{metadata: {name: orders-0}, spec: {cluster: main, topic: orders, index: 0, replicas: [0]}}`,
 }
 
@@ -103,7 +104,7 @@ var _ = Describe("Every rule", Ordered, ContinueOnFailure, func() {
 			message string) {
 			expectRejected(create(manifest(kind, change)), field, message)
 		},
-		creations(),
+		creations(), securityCreations(),
 	)
 	DescribeTable("rejects an update",
 		func(kind, before, after, field, message string) {
@@ -114,7 +115,7 @@ var _ = Describe("Every rule", Ordered, ContinueOnFailure, func() {
 			changed.SetResourceVersion(object.GetResourceVersion())
 			expectRejected(api.Update(context.Background(), changed, client.DryRunAll), field, message)
 		},
-		changes(),
+		changes(), userChanges(),
 	)
 	It("guards the epochs of a Partition's status", func() {
 		object := manifest("Partition")
@@ -138,7 +139,7 @@ var _ = Describe("Every rule", Ordered, ContinueOnFailure, func() {
 	})
 	DescribeTable("accepts valid values",
 		func(kind, change string) { Expect(create(manifest(kind, change))).To(Succeed()) },
-		accepted(),
+		accepted(), securityAccepted(),
 	)
 	It("is covered by a spec", func() {
 		for _, message := range ruleMessages() {
@@ -152,7 +153,7 @@ func ruleMessages() []string {
 	GinkgoHelper()
 	files, err := filepath.Glob("../../config/crd/*.yaml")
 	Expect(err).NotTo(HaveOccurred())
-	Expect(files).To(HaveLen(3))
+	Expect(files).To(HaveLen(4))
 	var messages []string
 	for _, file := range files {
 		content, err := os.ReadFile(file)
@@ -172,5 +173,8 @@ func collect(schema *apiextensionsv1.JSONSchemaProps, messages *[]string) {
 	}
 	for _, property := range schema.Properties {
 		collect(&property, messages)
+	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		collect(schema.Items.Schema, messages)
 	}
 }

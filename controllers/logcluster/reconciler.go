@@ -98,6 +98,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{}, err
 		}
 	}
+	if err := r.rewriteListeners(ctx, cluster); err != nil {
+		return ctrl.Result{}, err
+	}
 	r.LastSuccess.Record(controllerName, req.NamespacedName)
 	return ctrl.Result{RequeueAfter: requeueAfter}, nil
 }

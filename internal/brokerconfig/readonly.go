@@ -35,7 +35,7 @@ func own(name, kind, field, doc string) *Property {
 }
 
 func ownRows() []*Property {
-	const port = "spec.listeners.port"
+	const port = "spec.listeners[].port"
 	return []*Property{
 		own(AdvertisedListeners, "list", port, "The addresses that clients connect to."),
 		own(BrokerID, "int", "", "The id of the broker, the same as node.id."),

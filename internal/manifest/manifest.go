@@ -142,6 +142,10 @@ func (l *loader) addCluster(o object, cluster *v1alpha1.LogCluster) {
 			l.set.File("LogCluster/"+first.Name), first.Name)).Error())
 		return
 	}
+	if err := cluster.Spec.Listeners.Validate(); err != nil {
+		l.fault(o, "spec.listeners: Invalid value: "+err.Error())
+		return
+	}
 	l.set.Cluster = cluster
 	l.set.files["LogCluster/"+cluster.Name] = o.file
 }

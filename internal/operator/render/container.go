@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,17 +15,17 @@ import (
 // write.
 const dataDir = "/data"
 
-// container renders the broker's container. Its image is spec.image or, by default, the operator's
-// own image, so that brokers and operator have the same version. The file system is read-only
-// except for dataDir.
+// Image returns the image of the brokers: spec.image or, by default, the operator's own image, so
+// that brokers and operator have the same version.
+func Image(cluster *v1alpha1.LogCluster, settings Settings) string {
+	return cmp.Or(cluster.Spec.Image, settings.Image)
+}
+
+// container renders the broker's container. The file system is read-only except for dataDir.
 func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container {
-	image := cluster.Spec.Image
-	if image == "" {
-		image = settings.Image
-	}
 	return corev1.Container{
 		Name:            "broker",
-		Image:           image,
+		Image:           Image(cluster, settings),
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Args:            arguments(cluster),
 		Env: []corev1.EnvVar{

@@ -11,10 +11,7 @@ import (
 
 // portHTTP is the port of a broker's HTTP server for metrics, health checks and reports. It is
 // constant, because the operator connects to it (HTTPAddress).
-const portHTTP = 9644
-
-// portKafkaDefault is the default port of the Kafka listener. The CRD specifies the same default.
-const portKafkaDefault = 9092
+const portHTTP = v1alpha1.HTTPPort
 
 // Names of ports and of the volume.
 const (
@@ -46,10 +43,7 @@ func headlessName(cluster string) string  { return cluster + "-brokers" }
 func bootstrapName(cluster string) string { return cluster + "-bootstrap" }
 
 func portKafka(cluster *v1alpha1.LogCluster) int32 {
-	if listeners := cluster.Spec.Listeners; listeners != nil && listeners.Port != 0 {
-		return listeners.Port
-	}
-	return portKafkaDefault
+	return cluster.Spec.Listeners.OrDefault()[0].Port
 }
 
 // selector returns the labels that select the pods of a cluster's brokers. The labels must never

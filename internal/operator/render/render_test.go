@@ -49,7 +49,7 @@ func full() *v1alpha1.LogCluster {
 					"cpu": resource.MustParse("500m")},
 				Limits: map[string]resource.Quantity{"memory": resource.MustParse("1Gi")},
 			},
-			Listeners: &v1alpha1.Listeners{Port: 19092},
+			Listeners: v1alpha1.Listeners{{Name: "kafka", Port: 19092}},
 			RackKey:   "example.com/rack",
 			Pprof:     true,
 		},

@@ -1,0 +1,137 @@
+package v1alpha1
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The Secrets of a LogCluster and their keys. Certificates are PEM, keys are PKCS #8 in PEM.
+//
+//	<cluster>-ca, -users-ca, -peer-ca   private keys of the CAs; the operator only
+//	<cluster>-ca-cert                   the certificates that clients verify brokers with
+//	<cluster>-brokers-tls               certificates and keys of brokers; read by brokers
+//	<cluster>-scram-<n>                 SCRAM verifiers of LogUsers; read by brokers
+//	<cluster>-scram-admin               SCRAM verifiers set by admin clients; written by brokers
+//	<user>-logcluster                   credentials of one LogUser; read by its applications
+
+// CASecretName returns the name of the Secret with the CA of the listeners' certificates.
+func CASecretName(cluster string) string { return cluster + "-ca" }
+
+// UsersCASecretName returns the name of the Secret with the CA of LogUsers' certificates.
+func UsersCASecretName(cluster string) string { return cluster + "-users-ca" }
+
+// PeerCASecretName returns the name of the Secret with the CA of the brokers' peer certificates.
+func PeerCASecretName(cluster string) string { return cluster + "-peer-ca" }
+
+// CACertSecretName returns the name of the Secret whose key ca.crt contains the certificates of the
+// listeners' CA.
+func CACertSecretName(cluster string) string { return cluster + "-ca-cert" }
+
+// BrokersTLSSecretName returns the name of the Secret with the brokers' certificates.
+func BrokersTLSSecretName(cluster string) string { return cluster + "-brokers-tls" }
+
+// ScramSecretName returns the name of a shard of the SCRAM verifiers of LogUsers. A LogCluster has
+// shards from 0 on, without gaps. The key of a LogUser is its resource name; the value is the JSON
+// of ScramVerifiers.
+func ScramSecretName(cluster string, shard int) string {
+	return cluster + "-scram-" + strconv.Itoa(shard)
+}
+
+// ScramAdminSecretName returns the name of the Secret with the SCRAM verifiers that admin clients
+// have set (AlterUserScramCredentials). The key of a user is ScramAdminKey; the value is the JSON
+// of ScramVerifiers.
+func ScramAdminSecretName(cluster string) string { return cluster + "-scram-admin" }
+
+// ScramAdminKey returns the key of a user in Secret ScramAdminSecretName: the name in hexadecimal,
+// as the keys of a Secret must not contain every character.
+func ScramAdminKey(userName string) string { return fmt.Sprintf("user.%x", userName) }
+
+// UserSecretName returns the name of the Secret with the credentials of a LogUser.
+func UserSecretName(user string) string { return user + "-logcluster" }
+
+// Keys of Secret BrokersTLSSecretName.
+const (
+	// KeyPeerCA contains the certificates of the peer CA.
+	KeyPeerCA = "peer-ca.crt"
+	// KeyUsersCA contains the certificates of the users CA.
+	KeyUsersCA = "users-ca.crt"
+	// KeyUnknownUsers contains 32 random bytes. Brokers derive from it the salts that they send for
+	// unknown users, so that these look like known ones.
+	KeyUnknownUsers = "unknown-users.key"
+)
+
+// ListenerCertificateKeys returns the keys of a listener's certificate chain and private key.
+func ListenerCertificateKeys(listener string) (certificate, key string) {
+	return "listener." + listener + ".crt", "listener." + listener + ".key"
+}
+
+// ListenerClientCAKey returns the key of the CAs in Authentication.ClientCAs of a listener, each of
+// which is a trust anchor. The key is absent if the users CA applies.
+func ListenerClientCAKey(listener string) string { return "listener." + listener + ".client-ca.crt" }
+
+// PeerCertificateKeys returns the keys of a broker's peer certificate and private key. The
+// certificate has the URI PeerURI, and the DNS names of the broker's pod in the headless Service.
+func PeerCertificateKeys(broker int32) (certificate, key string) {
+	id := strconv.Itoa(int(broker))
+	return "peer." + id + ".crt", "peer." + id + ".key"
+}
+
+// PeerURI returns the URI subject alternative name that identifies a broker in its peer
+// certificate.
+func PeerURI(namespace, cluster string, broker int32) string {
+	return "heartwood://" + namespace + "/" + cluster + "/broker/" + strconv.Itoa(int(broker))
+}
+
+// OperatorURI returns the URI subject alternative name of the operator's client certificate, which
+// the peer CA of a LogCluster issues.
+func OperatorURI(namespace, cluster string) string {
+	return "heartwood://" + namespace + "/" + cluster + "/operator"
+}
+
+// ServiceAccountAudience returns the audience of tokens of ServiceAccounts for a LogCluster.
+func ServiceAccountAudience(namespace, cluster string) string {
+	return "heartwood/" + namespace + "/" + cluster
+}
+
+// PreviousPasswordLifetime is how long a password remains valid after its rotation.
+const PreviousPasswordLifetime = time.Hour
+
+// Mechanisms of SCRAM, as in SASL.
+const (
+	ScramSha256 = "SCRAM-SHA-256"
+	ScramSha512 = "SCRAM-SHA-512"
+)
+
+// ScramVerifiers are the verifiers of one user. A client may authenticate with any of them. They do
+// not contain the password, but allow to guess it offline.
+type ScramVerifiers struct {
+	UserName  string          `json:"userName"`
+	Verifiers []ScramVerifier `json:"verifiers"`
+}
+
+// ScramVerifier verifies a password by one mechanism (RFC 5802).
+type ScramVerifier struct {
+	Mechanism  string `json:"mechanism"` // ScramSha256 or ScramSha512
+	Iterations int    `json:"iterations"`
+	Salt       []byte `json:"salt"`
+	StoredKey  []byte `json:"storedKey"`
+	ServerKey  []byte `json:"serverKey"`
+	// NotAfter is set for a password that was rotated: it is not valid after this time.
+	NotAfter *metav1.Time `json:"notAfter,omitempty"`
+}
+
+// Encode returns the verifiers as a value of a Secret.
+func (v *ScramVerifiers) Encode() ([]byte, error) { return json.Marshal(v) }
+
+// DecodeScramVerifiers decodes a value of a Secret. It does not check the verifiers.
+func DecodeScramVerifiers(data []byte) (*ScramVerifiers, error) {
+	v := &ScramVerifiers{}
+	if err := json.Unmarshal(data, v); err != nil {
+		return nil, fmt.Errorf("decode SCRAM verifiers: %w", err)
+	}
+	return v, nil
+}
