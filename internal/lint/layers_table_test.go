@@ -16,6 +16,8 @@ var layers = map[string][]string{
 	"internal/compress":    {},
 	"internal/placement":   {},
 	"internal/restmapper":  {},
+	"internal/authz":       {},
+	"internal/sasl":        {},
 	"internal/lease":       {"api/v1alpha1"},
 	"internal/record":      {"internal/compress"},
 	"internal/topicconfig": {"internal/compress", "internal/record"},
@@ -161,7 +163,8 @@ var testLayers = map[string][]string{
 // imports that the package may use.
 var purePackages = map[string][]string{
 	"api/summary":                   nil,
-	"internal/brokerconfig":         {"sync"}, // a sync.OnceValue builds the table
+	"internal/authz":                {"net/netip"}, // a type of values
+	"internal/brokerconfig":         {"sync"},      // a sync.OnceValue builds the table
 	"internal/coordinator/assignor": nil,
 	"internal/coordinator/consumer": nil,
 	"internal/coordinator/group":    nil,
@@ -179,5 +182,6 @@ var purePackages = map[string][]string{
 	"internal/plan":                 nil,
 	"internal/record":               {"sync"}, // a sync.Pool of buffers
 	"internal/replica/isr":          nil,
+	"internal/sasl":                 nil,
 	"internal/replica/session":      nil,
 }

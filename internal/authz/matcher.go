@@ -1,0 +1,188 @@
+package authz
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Matcher is the compiled form of a set of ACLs. It is immutable; all methods are safe for
+// concurrent use and allocate no memory. The zero value and a nil Matcher deny everything.
+type Matcher struct {
+	supers     map[Principal]bool
+	principals map[Principal]*rules
+	everyone   *rules // ACLs of principal Everyone; nil: there are none
+	acls       []ACL  // sorted, without duplicates
+}
+
+// rules are the ACLs of one principal, by type of resource.
+type rules [resourceMax + 1]*patterns
+
+// patterns are the ACLs of one principal for one type of resource.
+type patterns struct {
+	wildcard []entry            // literal "*"
+	literals map[string][]entry // other literal patterns
+	prefixes map[string][]entry
+	// lengths contains each length in bytes of a key of prefixes once, in ascending order. A check
+	// looks up one substring of the resource's name for each.
+	lengths []int
+}
+
+// entry are the operations that the ACLs of one pattern and host allow and deny. The sets contain
+// the implied operations.
+type entry struct {
+	host        netip.Addr // without zone, unmapped; the zero value applies to every client
+	allow, deny bits
+}
+
+// New returns the Matcher of a set of ACLs. ACLs that fail Check have no effect, except those whose
+// host is no address, which deny and allow nothing but are listed. Neither slice is modified or
+// kept.
+func New(acls []ACL, supers []Principal) *Matcher {
+	m := &Matcher{supers: map[Principal]bool{}, principals: map[Principal]*rules{}}
+	for _, p := range supers {
+		m.supers[p] = true
+	}
+	m.acls = slices.Clone(acls)
+	slices.SortFunc(m.acls, Compare)
+	m.acls = slices.Compact(m.acls)
+	for i := range m.acls {
+		m.add(&m.acls[i])
+	}
+	m.everyone = m.principals[Everyone]
+	return m
+}
+
+// ACLs returns all ACLs in the order of Compare, without duplicates. The caller must not modify the
+// slice.
+func (m *Matcher) ACLs() []ACL {
+	if m == nil {
+		return nil
+	}
+	return m.acls
+}
+
+// Super reports whether a principal is a super user.
+func (m *Matcher) Super(p Principal) bool { return m != nil && m.supers[p] }
+
+func (m *Matcher) add(a *ACL) {
+	host, ok := parseHost(a.Host)
+	if !ok || a.Type < ResourceTopic || a.Type > resourceMax {
+		return
+	}
+	of := m.principals[a.Principal]
+	if of == nil {
+		of = &rules{}
+		m.principals[a.Principal] = of
+	}
+	if of[a.Type] == nil {
+		of[a.Type] = &patterns{literals: map[string][]entry{}, prefixes: map[string][]entry{}}
+	}
+	p := of[a.Type]
+	switch {
+	case a.Pattern == PatternLiteral && a.Name == Wildcard:
+		p.wildcard = merge(p.wildcard, host, a)
+	case a.Pattern == PatternLiteral:
+		p.literals[a.Name] = merge(p.literals[a.Name], host, a)
+	case a.Pattern == PatternPrefix:
+		if at, found := slices.BinarySearch(p.lengths, len(a.Name)); !found {
+			p.lengths = slices.Insert(p.lengths, at, len(a.Name))
+		}
+		p.prefixes[a.Name] = merge(p.prefixes[a.Name], host, a)
+	}
+}
+
+// parseHost returns the address of an ACL's host, or the zero address for Wildcard.
+func parseHost(host string) (netip.Addr, bool) {
+	if host == Wildcard {
+		return netip.Addr{}, true
+	}
+	address, err := netip.ParseAddr(host)
+	return Canonical(address), err == nil
+}
+
+// Canonical returns an address in the form in which checks compare addresses: IPv4 that is mapped
+// to IPv6 becomes IPv4, and the zone is removed.
+func Canonical(address netip.Addr) netip.Addr { return address.Unmap().WithZone("") }
+
+// merge adds an ACL to the entry of its host.
+func merge(entries []entry, host netip.Addr, a *ACL) []entry {
+	at := slices.IndexFunc(entries, func(e entry) bool { return e.host == host })
+	if at < 0 {
+		at = len(entries)
+		entries = append(entries, entry{host: host})
+	}
+	switch a.Permission {
+	case Deny:
+		entries[at].deny |= expand(a.Operation)
+	case Allow:
+		entries[at].allow |= expand(a.Operation) | implied(a.Operation)
+	}
+	return entries
+}
+
+// expand returns the operations that operation All stands for, or the operation itself.
+func expand(o Operation) bits {
+	if o == OpAll {
+		return ^bits(0)&^(1<<OpRead-1) | OpAll.bit()
+	}
+	return o.bit()
+}
+
+// implied returns the operations that an Allow on o includes.
+func implied(o Operation) bits {
+	switch o {
+	case OpRead, OpWrite, OpDelete, OpAlter:
+		return OpDescribe.bit()
+	case OpAlterConfigs:
+		return OpDescribeConfigs.bit()
+	}
+	return 0
+}
+
+// Allowed reports whether a client may perform an operation on the named resource. Parameter host
+// is the client's address in the form of Canonical.
+func (m *Matcher) Allowed(p Principal, host netip.Addr, o Operation, kind ResourceType,
+	name string) bool {
+	if m == nil || kind < 0 || kind > resourceMax {
+		return false
+	}
+	if m.supers[p] {
+		return true
+	}
+	allowed, denied := m.everyone.match(host, o, kind, name)
+	if denied || p == Everyone {
+		return allowed && !denied
+	}
+	own, ownDenied := m.principals[p].match(host, o, kind, name)
+	return (allowed || own) && !ownDenied
+}
+
+// match reports whether the ACLs of one principal allow and deny an operation.
+func (r *rules) match(host netip.Addr, o Operation, kind ResourceType,
+	name string) (allowed, denied bool) {
+	if r == nil || r[kind] == nil {
+		return false, false
+	}
+	p := r[kind]
+	allow, deny := collect(p.wildcard, host)
+	a, d := collect(p.literals[name], host)
+	allow, deny = allow|a, deny|d
+	for _, n := range p.lengths {
+		if n > len(name) {
+			break
+		}
+		a, d = collect(p.prefixes[name[:n]], host)
+		allow, deny = allow|a, deny|d
+	}
+	return allow&o.bit() != 0, deny&o.bit() != 0
+}
+
+// collect returns the operations that entries allow and deny for a client.
+func collect(entries []entry, host netip.Addr) (allow, deny bits) {
+	for i := range entries {
+		if e := &entries[i]; !e.host.IsValid() || e.host == host {
+			allow, deny = allow|e.allow, deny|e.deny
+		}
+	}
+	return allow, deny
+}
