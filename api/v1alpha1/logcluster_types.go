@@ -306,6 +306,15 @@ type Groups struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="write a duration of 100ms to 1h, such as 5s"
 	ConsumerHeartbeatInterval *metav1.Duration `json:"consumerHeartbeatInterval,omitempty"`
+	// ConsumerAssignmentInterval is the minimum time between two assignments of a group of the
+	// consumer protocol (group.consumer.assignment.interval.ms), 0s to 15s, so that members that
+	// start together cause one assignment. The next heartbeat of a member after the interval
+	// computes the assignment. Default 1s.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('0s') && duration(self) <= duration('15s')",message="write a duration of 0s to 15s, such as 1s"
+	ConsumerAssignmentInterval *metav1.Duration `json:"consumerAssignmentInterval,omitempty"`
 	// ConsumerSessionTimeoutMin is the minimum consumer.session.timeout.ms that Kafka's admin
 	// requests may set for a group (group.consumer.min.session.timeout.ms), 1s to 24h. Default 45s,
 	// or consumerSessionTimeout if that is shorter.
@@ -374,6 +383,13 @@ type GroupOverride struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="write a duration of 100ms to 1h, such as 5s"
 	ConsumerHeartbeatInterval *metav1.Duration `json:"consumerHeartbeatInterval,omitempty"`
+	// ConsumerAssignmentInterval is the minimum time between two assignments of the group in the
+	// consumer protocol (consumer.assignment.interval.ms), 0s to 15s.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('0s') && duration(self) <= duration('15s')",message="write a duration of 0s to 15s, such as 1s"
+	ConsumerAssignmentInterval *metav1.Duration `json:"consumerAssignmentInterval,omitempty"`
 }
 
 // OffsetsTopic configures the topic that stores groups and their offsets.

@@ -66,6 +66,14 @@ func milliseconds(lowest, highest time.Duration,
 func groupRows() []*Property {
 	return []*Property{
 		{
+			Name: "group.consumer.assignment.interval.ms", Type: "int", Default: "1000",
+			Field: "spec.groups.consumerAssignmentInterval",
+			Doc:   "The minimum time between two assignments of a group of the consumer protocol.",
+			field: milliseconds(0, 15*time.Second, func(g *v1alpha1.Groups) **metav1.Duration {
+				return &g.ConsumerAssignmentInterval
+			}),
+		},
+		{
 			Name: "group.consumer.heartbeat.interval.ms", Type: "int", Default: "5000",
 			Field: "spec.groups.consumerHeartbeatInterval",
 			Doc:   "The heartbeat interval of members of the consumer protocol.",

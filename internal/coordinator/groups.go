@@ -132,6 +132,7 @@ func (g *Groups) configFor(s settings) group.Config {
 	c.MetadataBytesMax = cmp.Or(cluster.MetadataBytesMax, c.MetadataBytesMax)
 	c.ConsumerSession = cmp.Or(cluster.ConsumerSession, c.ConsumerSession)
 	c.ConsumerInterval = cmp.Or(cluster.ConsumerInterval, c.ConsumerInterval)
+	c.ConsumerAssignment = cmp.Or(cluster.ConsumerAssignment, c.ConsumerAssignment)
 	c.Retention = cmp.Or(cluster.OffsetsRetention, c.Retention)
 	c.Overrides = make(map[string]group.Override, len(s.overrides))
 	for id, o := range s.overrides {

@@ -38,7 +38,8 @@ func newBrokerAt(t testing.TB, disk vfs.FS, dir string, id metadata.ID) *broker 
 	t.Helper()
 	b := &broker{t: t, Broker: internaltopic.New(t, disk, dir, id)}
 	b.Groups = NewGroups(Options{NodeID: self, Replicas: b.Replicas, Image: b.Image,
-		Await: b.AwaitImage, Admin: b, Config: group.Config{Retention: time.Hour}})
+		Await: b.AwaitImage, Admin: b, Config: group.Config{Retention: time.Hour,
+			ConsumerAssignment: -1}})
 	b.Coordinator = b.Groups
 	return b
 }

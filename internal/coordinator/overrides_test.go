@@ -47,12 +47,34 @@ func TestOverridesOfTheImageApply(t *testing.T) {
 	})
 }
 
+// TestAssignmentIntervalOfTheImageApplies: the LogCluster sets the minimum time between two
+// assignments of all groups.
+func TestAssignmentIntervalOfTheImageApplies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t, vfs.NewMem(), metadata.NewID())
+		defer b.Stop()
+		b.GroupSettings.ConsumerAssignment = 10 * time.Second
+		b.Lead(1, self)
+		b.awaitLoaded()
+		for _, id := range []string{"a", "b"} {
+			if answer, err := b.heartbeat(id, 0, nil); err != nil || answer.Epoch != 1 {
+				t.Errorf("%s joins: %+v, %v", id, answer, err)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		if answer, err := b.heartbeat("b", 1, nil); err != nil || answer.Epoch != 2 {
+			t.Errorf("b after the interval: %+v, %v", answer, err)
+		}
+	})
+}
+
 // TestDefaultsOfGroupConfigs: the defaults that DescribeConfigs returns for a group are those that
 // the coordinator uses.
 func TestDefaultsOfGroupConfigs(t *testing.T) {
 	used := group.Config{}.WithDefaults()
 	want := map[string]time.Duration{"consumer.heartbeat.interval.ms": used.ConsumerInterval,
-		"consumer.session.timeout.ms": used.ConsumerSession}
+		"consumer.session.timeout.ms":     used.ConsumerSession,
+		"consumer.assignment.interval.ms": used.ConsumerAssignment}
 	configs := metadata.GroupConfigs(metadata.Groups{}, metadata.GroupOverride{})
 	if len(configs) != len(want) {
 		t.Errorf("got %d configs, want %d", len(configs), len(want))

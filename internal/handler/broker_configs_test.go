@@ -202,6 +202,7 @@ func TestDescribedDefaultsAreInEffect(t *testing.T) {
 		"max.request.partition.size.limit":          describePartitionsMax,
 		"max.incremental.fetch.session.cache.slots": session.SessionsMax,
 		"producer.id.expiration.ms":                 producer.Expiry.Milliseconds(),
+		"group.consumer.assignment.interval.ms":     groups.ConsumerAssignment.Milliseconds(),
 		"group.consumer.heartbeat.interval.ms":      groups.ConsumerInterval.Milliseconds(),
 		"group.consumer.session.timeout.ms":         groups.ConsumerSession.Milliseconds(),
 		"group.initial.rebalance.delay.ms":          groups.InitialDelay.Milliseconds(),

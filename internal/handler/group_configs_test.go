@@ -19,6 +19,7 @@ import (
 const (
 	groupResource   = kmsg.ConfigResourceTypeGroupConfig
 	metricsResource = kmsg.ConfigResourceTypeClientMetrics
+	groupAssignment = "consumer.assignment.interval.ms"
 	groupInterval   = "consumer.heartbeat.interval.ms"
 	groupSession    = "consumer.session.timeout.ms"
 )
@@ -82,6 +83,7 @@ func TestGroupConfigsAreDescribedAtEveryVersion(t *testing.T) {
 		must(t, b.changed())
 		code, got := b.describedConfigs(version, groupResource, "a b")
 		want := map[string]string{
+			groupAssignment: "1000 DEFAULT_CONFIG [DEFAULT_CONFIG:group." + groupAssignment + "=1000]",
 			groupInterval: "6000 GROUP_CONFIG [GROUP_CONFIG:" + groupInterval + "=6000 DEFAULT_CONFIG:group." +
 				groupInterval + "=5000]",
 			groupSession: "50000 DYNAMIC_DEFAULT_BROKER_CONFIG [DYNAMIC_DEFAULT_BROKER_CONFIG:group." + groupSession +
@@ -94,7 +96,7 @@ func TestGroupConfigsAreDescribedAtEveryVersion(t *testing.T) {
 			len(got) != 1 || !strings.HasPrefix(got[groupInterval], "5000 DEFAULT_CONFIG") {
 			t.Errorf("a group that does not exist: error %d, %v", code, got)
 		}
-		if _, got := b.describedConfigs(version, groupResource, "g", []string{}...); len(got) != 2 {
+		if _, got := b.describedConfigs(version, groupResource, "g", []string{}...); len(got) != 3 {
 			t.Errorf("with an empty list of names: got %v, want all configs", got)
 		}
 		if code, got := b.describedConfigs(version, groupResource, ""); code != 42 || len(got) != 0 {
@@ -113,6 +115,8 @@ func TestGroupConfigsAreAltered(t *testing.T) {
 	}{
 		{groupInterval, "6000", 0}, {groupInterval, "4999", 40}, {groupInterval, "15001", 40}, {groupInterval, "x", 40},
 		{groupSession, "60000", 0}, {groupSession, "60001", 40}, {"foo", "1", 40},
+		{groupAssignment, "2000", 0}, {groupAssignment, "15001", 40}, {groupAssignment, "-1", 40},
+		{groupAssignment, "0", 0},
 	} {
 		if code, text := b.setGroup("g", step.config, step.value); code != step.code {
 			t.Errorf("%s=%s: got error %d %q, want %d", step.config, step.value, code, text,

@@ -31,6 +31,7 @@ var values = map[string]string{
 	"auto.create.topics.enable": "true", "compression.gzip.level": "3",
 	"compression.lz4.level": "4", "compression.type": "zstd", "compression.zstd.level": "5",
 	"default.replication.factor": "3", "group.consumer.heartbeat.interval.ms": "2000",
+	"group.consumer.assignment.interval.ms":    "0",
 	"group.consumer.max.heartbeat.interval.ms": "20000",
 	"group.consumer.max.session.timeout.ms":    "90000",
 	"group.consumer.min.heartbeat.interval.ms": "3000",

@@ -16,6 +16,9 @@ import (
 type GroupOverride struct {
 	ConsumerSession  time.Duration // session timeout in the consumer protocol
 	ConsumerInterval time.Duration // heartbeat interval in the consumer protocol
+	// ConsumerAssignment is the minimum time between two assignments in the consumer protocol;
+	// negative: 0.
+	ConsumerAssignment time.Duration
 }
 
 // GroupConfig is a config of a group (Kafka's ConfigResource of type GROUP) with its sources.
@@ -34,19 +37,33 @@ type GroupConfig struct {
 type groupConfigRow struct {
 	name, doc             string
 	standard, lowest, top time.Duration // Kafka's defaults of the value and of its bounds
+	zero                  bool          // the value may be 0, which is stored as -1
 	override              func(*GroupOverride) *time.Duration
 	cluster               func(*Groups) (value, lowest, top time.Duration) // 0: not set
 	field                 func(*v1alpha1.GroupOverride) **metav1.Duration
 }
 
 const (
-	groupSession  = "consumer.session.timeout.ms"
-	groupInterval = "consumer.heartbeat.interval.ms"
+	groupSession    = "consumer.session.timeout.ms"
+	groupInterval   = "consumer.heartbeat.interval.ms"
+	groupAssignment = "consumer.assignment.interval.ms"
 )
 
 // groupConfigTable lists the configs of groups, by name. Kafka 4.3 also has configs of share groups
 // and streams groups.
 var groupConfigTable = []groupConfigRow{
+	{
+		name: groupAssignment, standard: time.Second, zero: true, top: 15 * time.Second,
+		doc: "The minimum time between two assignments of a group of the consumer protocol " +
+			"(LogCluster.spec.groups.overrides[].consumerAssignmentInterval).",
+		override: func(o *GroupOverride) *time.Duration { return &o.ConsumerAssignment },
+		cluster: func(g *Groups) (value, lowest, top time.Duration) {
+			return g.ConsumerAssignment, 0, 0 // the bounds are always Kafka's defaults
+		},
+		field: func(o *v1alpha1.GroupOverride) **metav1.Duration {
+			return &o.ConsumerAssignmentInterval
+		},
+	},
 	{
 		name: groupInterval, standard: 5 * time.Second,
 		lowest: 5 * time.Second, top: 15 * time.Second,
@@ -82,7 +99,8 @@ func GroupConfigs(cluster Groups, override GroupOverride) []GroupConfig {
 	for i, row := range groupConfigTable {
 		value, lowest, top := row.cluster(&cluster)
 		c := GroupConfig{Name: row.name, Doc: row.doc, BrokerName: "group." + row.name,
-			Cluster: value, ClusterSet: value != 0, Default: row.standard, Min: lowest, Max: top}
+			Cluster: max(0, value), ClusterSet: value != 0, Default: row.standard, Min: lowest,
+			Max: top}
 		if !c.ClusterSet {
 			c.Cluster = row.standard
 		}
@@ -93,8 +111,8 @@ func GroupConfigs(cluster Groups, override GroupOverride) []GroupConfig {
 		if top == 0 {
 			c.Max = max(row.top, c.Cluster)
 		}
-		if c.Value = *row.override(&override); c.Value != 0 {
-			c.Set = true
+		if own := *row.override(&override); own != 0 {
+			c.Set, c.Value = true, max(0, own)
 		} else {
 			c.Value = c.Cluster
 		}
@@ -141,11 +159,16 @@ func (o *GroupOverride) set(p PropertyChange) error {
 		return errorf(ErrInvalidSettings, "invalid value %q for configuration %s: not a number of "+
 			"type int", p.Value, p.Name)
 	}
-	if millis < 1 {
-		return errorf(ErrInvalidSettings, "invalid value %d for configuration %s: value must be at "+
-			"least 1", millis, p.Name)
+	row := groupConfigTable[at]
+	lowest := int64(1)
+	if row.zero {
+		lowest = 0
 	}
-	*groupConfigTable[at].override(o) = time.Duration(millis) * time.Millisecond
+	if millis < lowest {
+		return errorf(ErrInvalidSettings, "invalid value %d for configuration %s: value must be at "+
+			"least %d", millis, p.Name, lowest)
+	}
+	*row.override(o) = noneIfZero(time.Duration(millis) * time.Millisecond)
 	return nil
 }
 
@@ -184,7 +207,11 @@ func ResolveGroupOverrides(cluster *v1alpha1.LogCluster) map[string]GroupOverrid
 		entry := &cluster.Spec.Groups.Overrides[i]
 		var o GroupOverride
 		for _, row := range groupConfigTable {
-			*row.override(&o) = positive(*row.field(entry))
+			value := *row.field(entry)
+			*row.override(&o) = positive(value)
+			if row.zero && value != nil && value.Duration == 0 {
+				*row.override(&o) = noneIfZero(value.Duration)
+			}
 		}
 		if o == (GroupOverride{}) {
 			continue
@@ -245,7 +272,7 @@ func alteredGroup(cluster *v1alpha1.LogCluster, change ClusterChange) (*v1alpha1
 		if value := *row.override(&after); value == 0 {
 			*field = nil
 		} else {
-			*field = &metav1.Duration{Duration: value}
+			*field = &metav1.Duration{Duration: max(0, value)}
 		}
 	}
 	return altered, nil

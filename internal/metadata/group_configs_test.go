@@ -47,6 +47,10 @@ func TestValuesOfGroupConfigs(t *testing.T) {
 		{setTo(groupInterval, ""), "not a number of type int"},
 		{setTo(groupInterval, "1.5"), "not a number of type int"},
 		{setTo(groupInterval, "99999999999"), "not a number of type int"},
+		{setTo(groupAssignment, "0"), ""}, {setTo(groupAssignment, "15000"), ""},
+		{setTo(groupAssignment, "-1"), "value must be at least 0"},
+		{setTo(groupAssignment, "15001"),
+			groupAssignment + " must be less than or equal to group.consumer.max.assignment.interval.ms"},
 		{setTo(groupSession, "45000"), ""}, {setTo(groupSession, "60000"), ""},
 		{setTo(groupSession, "44999"),
 			groupSession + " must be greater than or equal to group.consumer.min.session.timeout.ms"},
@@ -73,13 +77,15 @@ func TestValuesOfGroupConfigs(t *testing.T) {
 // value extends Kafka's.
 func TestBoundsOfGroupConfigs(t *testing.T) {
 	for spec, want := range map[string]string{
-		`{}`: "5000 5000-15000, 45000 45000-60000",
-		`{groups: {consumerHeartbeatInterval: 1s, consumerSessionTimeout: 10s}}`: "1000 1000-15000, " +
+		`{}`: "1000 0-15000, 5000 5000-15000, 45000 45000-60000",
+		`{groups: {consumerAssignmentInterval: 0s}}`: "0 0-15000, 5000 5000-15000, " +
+			"45000 45000-60000",
+		`{groups: {consumerHeartbeatInterval: 1s, consumerSessionTimeout: 10s}}`: "1000 0-15000, 1000 1000-15000, " +
 			"10000 10000-60000",
-		`{groups: {consumerHeartbeatInterval: 20s, consumerSessionTimeout: 2m}}`: "20000 5000-20000, " +
+		`{groups: {consumerHeartbeatInterval: 20s, consumerSessionTimeout: 2m}}`: "1000 0-15000, 20000 5000-20000, " +
 			"120000 45000-120000",
 		`{groups: {consumerHeartbeatIntervalMin: 2s, consumerHeartbeatIntervalMax: 7s,
-			consumerSessionTimeoutMin: 3s, consumerSessionTimeoutMax: 1h}}`: "5000 2000-7000, " +
+			consumerSessionTimeoutMin: 3s, consumerSessionTimeoutMax: 1h}}`: "1000 0-15000, 5000 2000-7000, " +
 			"45000 3000-3600000",
 	} {
 		var got []string
@@ -105,8 +111,13 @@ func TestBoundsOfGroupConfigs(t *testing.T) {
 
 func TestSourcesOfGroupConfigs(t *testing.T) {
 	cluster := Groups{ConsumerSession: 50 * time.Second}
-	configs := GroupConfigs(cluster, GroupOverride{ConsumerInterval: 7 * time.Second})
-	interval, session := configs[0], configs[1]
+	configs := GroupConfigs(cluster, GroupOverride{ConsumerInterval: 7 * time.Second,
+		ConsumerAssignment: -1})
+	assignment, interval, session := configs[0], configs[1], configs[2]
+	if !assignment.Set || assignment.Value != 0 || assignment.Cluster != time.Second ||
+		assignment.Default != time.Second {
+		t.Errorf("assignment: %+v", assignment)
+	}
 	if !interval.Set || interval.Value != 7*time.Second || interval.ClusterSet ||
 		interval.Cluster != 5*time.Second || interval.Default != 5*time.Second ||
 		interval.BrokerName != "group.consumer.heartbeat.interval.ms" {
@@ -140,6 +151,10 @@ func TestAlteredGroupInResource(t *testing.T) {
 			map[string]GroupOverride{"b": session(46)}},
 		{"c", []PropertyChange{{Name: groupSession, Op: PropertyDelete}}, false,
 			map[string]GroupOverride{"b": session(46)}},
+		{"b", []PropertyChange{setTo(groupAssignment, "0")}, true,
+			map[string]GroupOverride{"b": {ConsumerAssignment: -1}}},
+		{"b", []PropertyChange{setTo(groupAssignment, "20")}, true,
+			map[string]GroupOverride{"b": {ConsumerAssignment: 20 * time.Millisecond}}},
 		{"b", nil, true, nil},
 	} {
 		before := cluster.DeepCopy()

@@ -94,6 +94,9 @@ type Groups struct {
 	OffsetsCheckInterval time.Duration
 	ConsumerSession      time.Duration // session timeout in the consumer protocol
 	ConsumerInterval     time.Duration // heartbeat interval in the consumer protocol
+	// ConsumerAssignment is the minimum time between two assignments of a group in the consumer
+	// protocol (KIP-1263); negative: 0.
+	ConsumerAssignment time.Duration
 	// bounds of the settings of the consumer protocol that admin requests set for one group
 	ConsumerSessionMin, ConsumerSessionMax   time.Duration
 	ConsumerIntervalMin, ConsumerIntervalMax time.Duration

@@ -98,6 +98,9 @@ func ResolveGroups(cluster *v1alpha1.LogCluster) (resolved Groups) {
 	if delay := groups.InitialRebalanceDelay; delay != nil {
 		resolved.InitialDelay = noneIfZero(delay.Duration)
 	}
+	if interval := groups.ConsumerAssignmentInterval; interval != nil {
+		resolved.ConsumerAssignment = noneIfZero(interval.Duration)
+	}
 	if size := groups.OffsetMetadataMax; size != nil {
 		resolved.MetadataBytesMax = noneIfZero(int(size.Value()))
 	}

@@ -238,6 +238,8 @@ func TestGroupSettingsOfACluster(t *testing.T) {
 			OffsetsReplicas: 2,
 		},
 		`{groups: {consumerSessionTimeout: 1h, consumerHeartbeatInterval: 1h}}`:           {ConsumerSession: hour, ConsumerInterval: hour},
+		`{groups: {consumerAssignmentInterval: 2s}}`:                                      {ConsumerAssignment: 2 * time.Second},
+		`{groups: {consumerAssignmentInterval: 0s}}`:                                      {ConsumerAssignment: -1},
 		`{groups: {consumerSessionTimeoutMin: 1h, consumerSessionTimeoutMax: 2h}}`:        {ConsumerSessionMin: hour, ConsumerSessionMax: 2 * hour},
 		`{groups: {consumerHeartbeatIntervalMin: 1h, consumerHeartbeatIntervalMax: 2h}}`:  {ConsumerIntervalMin: hour, ConsumerIntervalMax: 2 * hour},
 		`{groups: {membersMax: -1, offsetsRetention: -1s, offsetsTopic: {replicas: -1}}}`: {},

@@ -7,7 +7,8 @@
 // A heartbeat of a member performs up to four steps:
 //
 //	subscription or matched topics differ  ──► group epoch + 1
-//	group epoch > assignment epoch         ──► new targets of all members, with the group epoch
+//	group epoch > assignment epoch, and
+//	last targets older than the interval   ──► new targets of all members, with the group epoch
 //	member differs from its target         ──► one step towards the target (reconcile.go)
 //	answer                                 ◄── its epoch, and its partitions if they changed
 //
@@ -32,5 +33,5 @@
 //     member is deleted last (docs/format/consumer-groups.md).
 //
 // The rules are those of Kafka 4.3's GroupMetadataManager and CurrentAssignmentBuilder (KIP-848,
-// 1082, 1101, 1251). The code is written anew.
+// 1082, 1101, 1251, 1263). The code is written anew.
 package consumer

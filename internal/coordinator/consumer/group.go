@@ -31,10 +31,12 @@ const (
 	EpochLeaveStatic int32 = -2
 )
 
-// Config configures groups. All fields must be set.
+// Config configures groups. All fields except Assignment must be set.
 type Config struct {
-	Session        time.Duration // session timeout
-	Interval       time.Duration // time between two heartbeats of a member
+	Session  time.Duration // session timeout
+	Interval time.Duration // time between two heartbeats of a member
+	// Assignment is the minimum time between two computations of targets (KIP-1263); it may be 0.
+	Assignment     time.Duration
 	MembersMax     int
 	RecordBytesMax int // limit for each record
 }
@@ -81,6 +83,7 @@ type Group struct {
 	epoch           int32 // grows with each change of members, subscriptions or topics
 	hash            int64 // hash of the subscribed topics in this epoch
 	assignmentEpoch int32 // epoch for which targets were computed; at most epoch
+	assignedMs      int64 // time at which targets were computed, Unix ms; 0: unknown
 	members         map[string]*Member
 	targets         map[string]assignor.Assignment // by member id
 	resolved        map[string]Resolved            // topics matched by each expression

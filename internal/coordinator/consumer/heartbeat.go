@@ -80,9 +80,10 @@ type transition struct {
 	h        *Heartbeat
 	topics   *Topics
 	now      time.Time
-	member   Member // the sender of the heartbeat, in its new state
-	isNew    bool   // the member is not in g and replaces no static member of g
-	replaces string // id of the static member that member replaces; "" if none
+	interval time.Duration // Config.Assignment
+	member   Member        // the sender of the heartbeat, in its new state
+	isNew    bool          // the member is not in g and replaces no static member of g
+	replaces string        // id of the static member that member replaces; "" if none
 
 	// changed results of expressions; nil if an expression is no longer used
 	resolved               map[string]*Resolved
@@ -96,9 +97,9 @@ type transition struct {
 func (g *Group) Heartbeat(now time.Time, h *Heartbeat, topics *Topics, c Config) (Answer, []Record,
 	error) {
 	t := &transition{
-		g: g, h: h, topics: topics, now: now, resolved: map[string]*Resolved{}, epoch: g.epoch,
-		assignmentEpoch: g.assignmentEpoch,
-		hash:            g.hash, targets: map[string]assignor.Assignment{},
+		g: g, h: h, topics: topics, now: now, interval: c.Assignment,
+		resolved: map[string]*Resolved{}, epoch: g.epoch, assignmentEpoch: g.assignmentEpoch,
+		hash: g.hash, targets: map[string]assignor.Assignment{},
 	}
 	if err := t.findMember(c.MembersMax); err != nil {
 		return Answer{}, nil, err

@@ -191,12 +191,13 @@ func (c *client) matches(topic string) bool {
 }
 
 // Consumers, the network, topics and the coordinator act and fail in random order. Two members
-// never consume the same partition. After the last fault, every subscribed partition is
-// consumed.
+// never consume the same partition, and targets are not computed more often than the interval
+// allows. After the last fault, every subscribed partition is consumed.
 func TestRandomHistories(t *testing.T) {
 	for seed := range seed.Sequence(t, *modelRuns) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			w := newWorld(t, seed)
+			w.interval = []time.Duration{0, time.Second, 15 * time.Second}[w.random.IntN(3)]
 			for i := range 1 + w.random.IntN(6) {
 				instance := ""
 				if i%3 == 1 {

@@ -18,7 +18,7 @@ func (g *Group) Replay(now time.Time, session time.Duration, k Key, value []byte
 		if value != nil {
 			v, err = readAssignment(value)
 		}
-		g.assignmentEpoch = v.epoch
+		g.assignmentEpoch, g.assignedMs = v.epoch, v.assignedMs
 	case kindMember:
 		err = g.replayMember(now, session, k.ID, value)
 	case kindTarget:

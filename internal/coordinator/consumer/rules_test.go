@@ -91,6 +91,55 @@ func TestPartitionsAreRevokedBeforeTheyAreAssigned(t *testing.T) {
 	}
 }
 
+// KIP-1263: three members join within the interval. The first one gets all partitions. The others
+// join in the epoch of that assignment, with no partitions, and neither they nor their heartbeats
+// increment the group epoch further. The first heartbeat after the interval, also after a failover,
+// computes one assignment for all.
+func TestJoinsWithinTheIntervalCauseOneAssignment(t *testing.T) {
+	w := newFaultlessWorld(t)
+	w.interval = 2 * time.Second
+	if a := w.mustHandle(join("a")); a.Epoch != 1 || a.Assignment.Len() != 4 {
+		t.Fatalf("join of a: %+v", a)
+	}
+	w.advanceTime(w.interval - time.Millisecond)
+	for _, id := range []string{"b", "c"} {
+		if m := w.mustHandle(join(id)); m.Epoch != 1 || m.Assignment == nil ||
+			m.Assignment.Len() != 0 || m.Interval != config.Interval {
+			t.Errorf("join of %s: %+v", id, m)
+		}
+	}
+	for range 3 {
+		if b := w.mustHandle(heartbeat("b", 1, nil)); b.Epoch != 1 || b.Assignment != nil {
+			t.Errorf("heartbeat of b within the interval: %+v", b)
+		}
+	}
+	if d := w.group.Describe(); d.State != "Assigning" || d.Epoch != 3 || d.AssignmentEpoch != 1 {
+		t.Errorf("within the interval: %+v", d)
+	}
+	w.failover()
+	if b := w.mustHandle(heartbeat("b", 1, nil)); b.Epoch != 1 {
+		t.Errorf("heartbeat of b after a failover: %+v", b)
+	}
+	w.advanceTime(time.Millisecond)
+	if a := w.mustHandle(heartbeat("a", 1, nil)); a.Assignment.Len() != 2 {
+		t.Errorf("heartbeat of a after the interval: %+v", a)
+	}
+	if d := w.group.Describe(); d.State != "Reconciling" || d.Epoch != 3 || d.AssignmentEpoch != 3 {
+		t.Errorf("after the interval: %+v", d)
+	}
+}
+
+// A clock that is set back, or that differs between two coordinators, does not delay assignments.
+func TestClockSetBackDoesNotDelayAssignments(t *testing.T) {
+	w := newFaultlessWorld(t)
+	w.interval = time.Second
+	w.mustHandle(join("a"))
+	w.now = w.now.Add(-time.Hour)
+	if c := w.mustHandle(join("b")); c.Epoch != 2 || w.group.assignmentEpoch != 2 {
+		t.Errorf("join of b: %+v in assignment epoch %d", c, w.group.assignmentEpoch)
+	}
+}
+
 // Member a must revoke partitions for b. It sends heartbeats but does not revoke: after its
 // rebalance timeout it is removed, and b gets all partitions.
 func TestMemberThatDoesNotRevokeIsRemoved(t *testing.T) {

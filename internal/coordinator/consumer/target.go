@@ -5,22 +5,25 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
+	"time"
 
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
 // updateEpoch increments the group epoch if a member joined, or if subscriptions or subscribed
-// topics have changed.
+// topics have changed. A member without a target and changed topics do not increment it while new
+// targets are due anyway.
 func (t *transition) updateEpoch(before *Member) {
+	due := t.epoch > t.assignmentEpoch
 	changed := t.isNew || !t.g.stored || len(t.resolved) > 0 || t.replaces == "" &&
-		t.g.targets[t.member.ID] == nil ||
+		t.g.targets[t.member.ID] == nil && !due ||
 		!slices.Equal(t.member.Topics, before.Topics) || t.member.Expression != before.Expression ||
 		t.assignor() != t.g.assignor()
 	if !changed && t.g.currentFor == t.topics {
 		return
 	}
 	hash := t.hashTopics()
-	if changed || hash != t.hash && t.epoch == t.assignmentEpoch {
+	if changed || hash != t.hash && !due {
 		t.epoch++
 	}
 	t.hash = hash
@@ -49,9 +52,9 @@ func (t *transition) hashTopics() int64 {
 }
 
 // updateTargets computes the targets of all members if the group epoch is above the epoch of the
-// current targets.
+// current targets, unless the current targets are too recent.
 func (t *transition) updateTargets() {
-	if t.epoch <= t.assignmentEpoch {
+	if t.epoch <= t.assignmentEpoch || t.tooEarly() {
 		if t.replaces != "" {
 			t.targets[t.member.ID] = t.g.targets[t.replaces]
 		}
@@ -81,7 +84,20 @@ func (t *transition) updateTargets() {
 	t.assignmentEpoch = t.epoch
 }
 
-// target returns the new target of t.member.
+// tooEarly reports whether the targets were computed less than t.interval ago. Then a later
+// heartbeat computes the next ones, so that many changes of the group within the interval, such as
+// the joins of all members after a start, cause only one computation and one rebalance.
+func (t *transition) tooEarly() bool {
+	if t.g.assignmentEpoch == 0 || t.g.assignedMs == 0 {
+		return false
+	}
+	// A negative age means that the clock was set back or differs between two brokers.
+	age := t.now.Sub(time.UnixMilli(t.g.assignedMs))
+	return age >= 0 && age < t.interval
+}
+
+// target returns the new target of t.member. It is nil if the member joined after the targets were
+// computed; the member then waits for the next ones.
 func (t *transition) target() assignor.Assignment {
 	if target, changed := t.targets[t.member.ID]; changed {
 		return target

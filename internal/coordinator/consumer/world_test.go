@@ -24,7 +24,8 @@ type world struct {
 	snapshot  *Topics
 	clients   []*client
 	nextID    int
-	faultless bool // the world injects no faults
+	faultless bool          // the world injects no faults
+	interval  time.Duration // Config.Assignment
 }
 
 // client is a consumer of KIP-848. It has at most one heartbeat in flight. If that heartbeat lists
@@ -186,12 +187,31 @@ func (w *world) handle(h *Heartbeat) (answer Answer, records []Record, err error
 	if h.Epoch < EpochJoin {
 		answer, records, err = w.group.Leave(h)
 	} else {
-		answer, records, err = w.group.Heartbeat(w.now, h, w.snapshot, config)
+		c := config
+		c.Assignment = w.interval
+		answer, records, err = w.group.Heartbeat(w.now, h, w.snapshot, c)
 	}
+	w.checkInterval(records)
 	if err == nil {
 		err = w.store(records)
 	}
 	return answer, records, err
+}
+
+// checkInterval fails if records contain an assignment and the previous one is more recent than the
+// minimum interval.
+func (w *world) checkInterval(records []Record) {
+	w.t.Helper()
+	for _, r := range records {
+		if k, err := ReadKey(r.Key); err != nil || k.Kind != kindAssignment {
+			continue
+		}
+		last := time.UnixMilli(w.group.assignedMs)
+		if age := w.now.Sub(last); w.group.assignmentEpoch > 0 && age >= 0 && age < w.interval {
+			w.t.Fatalf("assignment %v after the last one, want at least %v", w.now.Sub(last),
+				w.interval)
+		}
+	}
 }
 
 // resetMembership removes the client from the group in its own view: it stops to consume all

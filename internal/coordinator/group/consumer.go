@@ -18,8 +18,10 @@ import (
 func (s *State) consumerConfig(groupID string) consumer.Config {
 	override := s.config.Overrides[groupID]
 	return consumer.Config{
-		Session:        cmp.Or(override.ConsumerSession, s.config.ConsumerSession),
-		Interval:       cmp.Or(override.ConsumerInterval, s.config.ConsumerInterval),
+		Session:  cmp.Or(override.ConsumerSession, s.config.ConsumerSession),
+		Interval: cmp.Or(override.ConsumerInterval, s.config.ConsumerInterval),
+		Assignment: max(0, cmp.Or(override.ConsumerAssignment,
+			s.config.ConsumerAssignment)),
 		MembersMax:     s.config.MembersMax,
 		RecordBytesMax: s.config.RecordBytesMax,
 	}

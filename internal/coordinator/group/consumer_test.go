@@ -190,6 +190,33 @@ func TestConsumerSessionExpires(t *testing.T) {
 	}
 }
 
+// TestAssignmentIntervalOfOneGroup: by default a second member that joins at once waits for the
+// next assignment. A group with an interval of 0 assigns at once.
+func TestAssignmentIntervalOfOneGroup(t *testing.T) {
+	for override, want := range map[time.Duration]int32{0: 1, 10 * time.Second: 1, -1: 2} {
+		p := newFixture(t, Config{Overrides: map[string]Override{
+			"g": {ConsumerAssignment: override}, "other": {ConsumerAssignment: 1}}})
+		for _, id := range []string{"a", "b"} {
+			if _, err := p.heartbeat(id, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d, err := p.state.DescribeConsumer("g"); err != nil || d.AssignmentEpoch != want {
+			t.Errorf("override %v: assignment epoch %d, error %v, want %d", override,
+				d.AssignmentEpoch, err, want)
+		}
+		p.advance(time.Second)
+		if _, err := p.heartbeat("a", 1); err != nil {
+			t.Fatal(err)
+		}
+		if d, _ := p.state.DescribeConsumer("g"); (d.AssignmentEpoch == 2) !=
+			(override < 2*time.Second) {
+			t.Errorf("override %v: after 1 s the assignment epoch is %d", override,
+				d.AssignmentEpoch)
+		}
+	}
+}
+
 // TestOverridesApplyToOneGroup: a group with settings of its own uses them from the next heartbeat
 // of each member on, and after a reload of the log. Other groups use the settings of all groups.
 func TestOverridesApplyToOneGroup(t *testing.T) {
@@ -265,7 +292,8 @@ func TestLeaveGroupRemovesConsumersByInstance(t *testing.T) {
 // coordinator fails over after any number of these records: the group then uses one of the two
 // protocols, and still has its offset.
 func TestFailoverDuringProtocolChange(t *testing.T) {
-	p := newFixture(t, Config{InitialDelay: -1})
+	config := Config{InitialDelay: -1, ConsumerAssignment: -1}
+	p := newFixture(t, config)
 	p.wantErr("commit", p.commitAs("", -1, false), nil)
 	if _, err := p.heartbeat("a", 0); err != nil {
 		t.Fatal(err)
@@ -284,7 +312,7 @@ func TestFailoverDuringProtocolChange(t *testing.T) {
 	}
 	for n := range len(out.Records) + 1 {
 		p.log = append(slices.Clone(before), out.Records[:n]...)
-		p.reload(Config{InitialDelay: -1})
+		p.reload(config)
 		if o, ok := p.state.Committed("g", "tickets", 0); !ok || o.Offset != 7 {
 			t.Errorf("%d records: the offset is %+v, %v", n, o, ok)
 		}

@@ -44,14 +44,18 @@ type Config struct {
 	// Session timeout and heartbeat interval of the consumer protocol (KIP-848).
 	ConsumerSession  time.Duration // default 45 s
 	ConsumerInterval time.Duration // default 5 s
+	// ConsumerAssignment is the minimum time between two computations of the targets of a group of
+	// the consumer protocol (KIP-1263). The default is 1 s; a negative value means 0.
+	ConsumerAssignment time.Duration
 	// Overrides contains settings of single groups, by group id. State does not modify the map.
 	Overrides map[string]Override
 }
 
 // Override contains the settings of one group. For a zero field the setting in Config applies.
 type Override struct {
-	ConsumerSession  time.Duration
-	ConsumerInterval time.Duration
+	ConsumerSession    time.Duration
+	ConsumerInterval   time.Duration
+	ConsumerAssignment time.Duration
 }
 
 // newMemberJoin is the session timeout of a new member until its first join is answered. Until then
@@ -73,6 +77,7 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.Retention, 7*24*time.Hour)
 	orDefault(&c.ConsumerSession, 45*time.Second)
 	orDefault(&c.ConsumerInterval, 5*time.Second)
+	orDefault(&c.ConsumerAssignment, time.Second)
 	return c
 }
 
