@@ -63,6 +63,7 @@ var layers = map[string][]string{
 	"internal/coordinator/state":    {},
 	"internal/coordinator/group": {"internal/coordinator/consumer",
 		"internal/coordinator/state"},
+	"internal/coordinator/transaction": {"internal/coordinator/state"},
 	"internal/coordinator/runtime": {"internal/coordinator/state", "internal/replica",
 		"internal/logstore", "internal/metadata", "internal/timer", "internal/record",
 		"internal/compress"},
@@ -162,15 +163,16 @@ var testLayers = map[string][]string{
 // acquires no lock, starts no goroutine and does no I/O. The value lists otherwise forbidden
 // imports that the package may use.
 var purePackages = map[string][]string{
-	"api/summary":                   nil,
-	"internal/authz":                {"net/netip"}, // a type of values
-	"internal/brokerconfig":         {"sync"},      // a sync.OnceValue builds the table
-	"internal/coordinator/assignor": nil,
-	"internal/coordinator/consumer": nil,
-	"internal/coordinator/group":    nil,
-	"internal/coordinator/state":    nil,
-	"internal/lease":                nil,
-	"internal/logstore/checkpoint":  nil,
+	"api/summary":                      nil,
+	"internal/authz":                   {"net/netip"}, // a type of values
+	"internal/brokerconfig":            {"sync"},      // a sync.OnceValue builds the table
+	"internal/coordinator/assignor":    nil,
+	"internal/coordinator/consumer":    nil,
+	"internal/coordinator/group":       nil,
+	"internal/coordinator/state":       nil,
+	"internal/coordinator/transaction": nil,
+	"internal/lease":                   nil,
+	"internal/logstore/checkpoint":     nil,
 	// sync/atomic: hash slices share bitmaps and counters; vfs: the caller passes open files
 	"internal/logstore/clean":       {"sync/atomic", module + "internal/vfs"},
 	"internal/logstore/leaderepoch": nil,

@@ -9,8 +9,13 @@ import (
 // batch. A retry fails too.
 var ErrRecordTooLarge = errors.New("coordinator record too large")
 
-// Token identifies a request that waits for an answer. No request has token 0.
+// Token identifies a request that waits for an answer. No request has token Effect.
 type Token uint64
+
+// Effect is the token of an answer that no request waits for. The runtime passes its result to the
+// coordinator once every record that it may depend on is below the high watermark
+// (Options.Release), in the order of the records.
+const Effect Token = 0
 
 // Answer completes the request that waits under the token To. Err and Result may both be set: some
 // errors carry a result.

@@ -1,0 +1,174 @@
+package transaction
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Phase is the state of a transactional id. The numbers are those in Kafka's records.
+type Phase int8
+
+// The phases of a transactional id.
+const (
+	Empty          Phase = 0 // no transaction since InitProducerId
+	Ongoing        Phase = 1
+	PrepareCommit  Phase = 2 // the outcome is decided; markers are being written
+	PrepareAbort   Phase = 3
+	CompleteCommit Phase = 4 // all markers are written
+	CompleteAbort  Phase = 5
+)
+
+var phaseNames = [...]string{"Empty", "Ongoing", "PrepareCommit", "PrepareAbort",
+	"CompleteCommit", "CompleteAbort"}
+
+// String returns the name of the phase in Kafka's APIs.
+func (p Phase) String() string {
+	if p.valid() {
+		return phaseNames[p]
+	}
+	return strconv.Itoa(int(p))
+}
+
+// Phases returns the names of all phases.
+func Phases() []string { return phaseNames[:] }
+
+func (p Phase) valid() bool    { return p >= Empty && int(p) < len(phaseNames) }
+func (p Phase) prepared() bool { return p == PrepareCommit || p == PrepareAbort }
+func (p Phase) commits() bool  { return p == PrepareCommit || p == CompleteCommit }
+
+// complete returns the phase that follows a prepared phase.
+func (p Phase) complete() Phase {
+	if p == PrepareCommit {
+		return CompleteCommit
+	}
+	return CompleteAbort
+}
+
+// Producer is a producer id with an epoch.
+type Producer struct {
+	ID    int64
+	Epoch int16
+}
+
+const (
+	// NoProducerID is the producer id of a request or of a record that contains none.
+	NoProducerID = -1
+	noEpoch      = -1
+	// lastUsableEpoch is the largest epoch that a producer receives. The next one is left for the
+	// marker that ends its transaction.
+	lastUsableEpoch = math.MaxInt16 - 1
+	// EpochBumpVersion is the first transaction version in which the end of a transaction increases
+	// the producer's epoch (KIP-890).
+	EpochBumpVersion = 2
+)
+
+// Partition identifies a partition of a topic.
+type Partition struct {
+	Topic string
+	Index int32
+}
+
+func comparePartitions(a, b Partition) int {
+	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Index, b.Index))
+}
+
+// entry is the stored state of a transactional id. It is a value: a transition returns a changed
+// copy and does not change the partitions of the original.
+type entry struct {
+	producer   Producer
+	previousID int64 // producer id before the last change of it, or NoProducerID
+	nextID     int64 // in Prepare*: the producer id from Complete* on, or NoProducerID
+	nextEpoch  int16 // Kafka's field for two-phase commit (KIP-939), which is only passed on
+	// lastEpoch is the epoch that the producer sent with the request that gave it the current epoch,
+	// or noEpoch. A request with this epoch is a retry.
+	lastEpoch  int16
+	timeout    time.Duration
+	phase      Phase
+	partitions []Partition // sorted, without repetition; only in Ongoing and Prepare*
+	changed    time.Time
+	started    time.Time // of the last transaction; zero: none since InitProducerId
+	version    int16     // transaction version of the last transaction
+}
+
+// newEntry returns the entry of a transactional id with its first producer id.
+func newEntry(now time.Time, producerID int64, timeout time.Duration) entry {
+	return entry{producer: Producer{producerID, 0}, previousID: NoProducerID,
+		nextID: NoProducerID, nextEpoch: noEpoch, lastEpoch: noEpoch, timeout: timeout,
+		changed: now}
+}
+
+// deadline returns the time at which the coordinator aborts the transaction of an Ongoing entry.
+func (e *entry) deadline() time.Time { return e.started.Add(e.timeout) }
+
+// includes reports whether the transaction includes a partition.
+func (e *entry) includes(p Partition) bool {
+	_, found := slices.BinarySearchFunc(e.partitions, p, comparePartitions)
+	return found
+}
+
+// exhausted reports whether the producer id has no further epoch for the producer.
+func (e *entry) exhausted() bool { return e.producer.Epoch >= lastUsableEpoch }
+
+// initialized returns the entry after an InitProducerId: without a transaction, with a new epoch.
+func (e entry) initialized(now time.Time, producer Producer, lastEpoch int16,
+	timeout time.Duration) entry {
+	if producer.ID != e.producer.ID {
+		e.previousID = e.producer.ID
+	}
+	e.producer, e.lastEpoch, e.timeout = producer, lastEpoch, timeout
+	e.phase, e.partitions, e.changed, e.started = Empty, nil, now, time.Time{}
+	return e
+}
+
+// extended returns the entry with further partitions in the transaction. It begins a transaction if
+// none is ongoing.
+func (e entry) extended(now time.Time, added []Partition, version int16) entry {
+	if e.phase != Ongoing {
+		e.phase, e.started, e.partitions = Ongoing, now, nil
+	}
+	all := slices.Concat(e.partitions, added)
+	slices.SortFunc(all, comparePartitions)
+	e.partitions, e.changed, e.version = slices.Compact(all), now, version
+	return e
+}
+
+// prepared returns the entry with the outcome of the transaction. With bump set, the markers carry
+// the next epoch, and the producer must use it or, if it is the largest, the producer id nextID.
+func (e entry) prepared(now time.Time, phase Phase, bump bool) entry {
+	if e.phase != Ongoing { // the abort of a transaction without partitions
+		e.started = now
+	}
+	e.phase, e.changed = phase, now
+	if bump {
+		e.lastEpoch = e.producer.Epoch
+		e.producer.Epoch++
+	}
+	return e
+}
+
+// needsNextID reports whether Prepare* with a new epoch must also contain the next producer id,
+// because the producer may not use the new epoch.
+func (e *entry) needsNextID(version int16) bool {
+	return version >= EpochBumpVersion && e.producer.Epoch >= lastUsableEpoch
+}
+
+// completed returns the entry after all markers of a prepared transaction were written.
+func (e entry) completed(now time.Time) entry {
+	e.phase, e.partitions, e.changed = e.phase.complete(), nil, now
+	if e.nextID != NoProducerID {
+		e.previousID = e.producer.ID
+		e.producer, e.nextID = Producer{e.nextID, 0}, NoProducerID
+	}
+	return e
+}
+
+// answered returns the producer that an EndTxn in a prepared or complete phase is answered with.
+func (e *entry) answered() Producer {
+	if e.nextID != NoProducerID {
+		return Producer{e.nextID, 0}
+	}
+	return e.producer
+}

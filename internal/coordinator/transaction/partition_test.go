@@ -1,0 +1,78 @@
+package transaction
+
+// partition is a reference of a partition's log: the values of each producer, and the markers that
+// end them. It follows the rules of internal/logstore/producer and of the verification (KIP-890).
+type partition struct {
+	producers map[int64]*writer
+	values    []*value
+}
+
+// writer is the state of a producer id on a partition.
+type writer struct {
+	epoch       int16
+	sequence    int // of the next value
+	coordinator int
+	open        []*value
+	markers     int
+}
+
+// value is a value that a client has written.
+type value struct {
+	txn     *txn
+	decided bool
+	visible bool
+}
+
+func newPartition() *partition { return &partition{producers: map[int64]*writer{}} }
+
+func (p *partition) writer(id int64) *writer {
+	if p.producers[id] == nil {
+		p.producers[id] = &writer{epoch: -1}
+	}
+	return p.producers[id]
+}
+
+// needsVerification reports whether a batch would open a transaction.
+func (p *partition) needsVerification(of Producer) bool {
+	w := p.writer(of.ID)
+	return len(w.open) == 0 || w.epoch != of.Epoch
+}
+
+// append adds a value. It returns false if the epoch is old, or the sequence is not the next one.
+func (p *partition) append(t *txn, of Producer, sequence int) bool {
+	w := p.writer(of.ID)
+	switch {
+	case of.Epoch < w.epoch, of.Epoch > w.epoch && (sequence != 0 || len(w.open) > 0),
+		of.Epoch == w.epoch && sequence != w.sequence:
+		return false
+	}
+	w.epoch, w.sequence = of.Epoch, sequence+1
+	v := &value{txn: t}
+	w.open = append(w.open, v)
+	p.values = append(p.values, v)
+	return true
+}
+
+// mark writes a marker, and reports whether the partition acknowledges it.
+func (p *partition) mark(m *Marker, coordinator int) bool {
+	w := p.writer(m.Producer.ID)
+	epoch := m.Producer.Epoch
+	switch {
+	case m.Version >= EpochBumpVersion && epoch == w.epoch && len(w.open) == 0:
+		return true // repeated
+	case epoch < w.epoch:
+		return true // the log is past it
+	case m.Version >= EpochBumpVersion && epoch == w.epoch, coordinator < w.coordinator:
+		return false
+	}
+	if epoch > w.epoch {
+		w.sequence = 0
+	}
+	w.epoch, w.coordinator = epoch, coordinator
+	w.markers++
+	for _, v := range w.open {
+		v.decided, v.visible = true, m.Commit
+	}
+	w.open = nil
+	return true
+}
