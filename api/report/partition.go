@@ -25,8 +25,24 @@ type Partition struct {
 	// Fault is why this replica is unavailable, such as a failed disk; absent if it is available.
 	Fault string `json:"fault,omitempty"`
 
+	// OpenTransactions is the number of transactions that have records in the log and no marker.
+	// OldestTransaction is the one with the lowest offset; absent without one.
+	OpenTransactions  int          `json:"openTransactions"`
+	OldestTransaction *Transaction `json:"oldestTransaction,omitempty"`
+
 	// Compaction is absent if the topic is not compacted.
 	Compaction *Compaction `json:"compaction,omitempty"`
+}
+
+// Transaction is an open transaction in the log of one partition replica. Until it ends, consumers
+// with read_committed get no record from FirstOffset on, and the cleaner removes none.
+type Transaction struct {
+	ProducerID  int64 `json:"producerId"`
+	Epoch       int16 `json:"epoch"`
+	FirstOffset int64 `json:"firstOffset"`
+	// Since is the time at which the transaction's first batch was written; after a restart of the
+	// broker it may be the time of a later batch.
+	Since float64 `json:"sinceTimestampSeconds"`
 }
 
 // Compaction is the cleaner's report of one partition replica.

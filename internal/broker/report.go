@@ -2,6 +2,7 @@ package broker
 
 import (
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/replica"
 )
 
@@ -32,6 +33,12 @@ func (b *Broker) row(state replica.State) report.Partition {
 	row.SizeBytes, row.Segments = stats.SizeBytes, stats.Segments
 	row.LogStartOffset, row.LogEndOffset = stats.LogStart, stats.LogEnd
 	row.HighWatermark, row.LastStableOffset = stats.HighWatermark, stats.LastStable
+	var oldest logstore.Transaction
+	if row.OpenTransactions, oldest = state.Log.OpenTransactions(); row.OpenTransactions > 0 {
+		row.OldestTransaction = &report.Transaction{ProducerID: oldest.ProducerID,
+			Epoch: oldest.Epoch, FirstOffset: oldest.First,
+			Since: float64(oldest.Since.UnixMilli()) / 1000}
+	}
 	if row.Compaction = b.cleaner.Status(state.ID); row.Compaction != nil {
 		row.Compaction.CleanNow = b.cleanNow.status(state.ID)
 	}

@@ -43,11 +43,14 @@ func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, e
 		return wire.Reply{}, fmt.Errorf("decode body: %w", err)
 	}
 	img := h.opts.Image()
-	failures, produced := h.appendBatches(img, req, p)
+	failures, produced := h.appendBatches(ctx, img, req, p)
 	req.ReleaseBody() // produced.Wait may take minutes
 	wait := min(time.Duration(max(0, p.timeoutMillis))*time.Millisecond, produceWaitMax)
-	response, result := h.produceResponse(img, req.Listener, p, failures,
-		produced.Wait(ctx, wait))
+	results := produced.Wait(ctx, wait)
+	for i := range results {
+		results[i].Err = transactionError(p.version, results[i].Err)
+	}
+	response, result := h.produceResponse(img, req.Listener, p, failures, results)
 	if p.acks == 0 {
 		return wire.Reply{None: true, Error: result.name}, result.err
 	}
@@ -57,10 +60,10 @@ func (h *Handler) produce(ctx context.Context, req *wire.Request) (wire.Reply, e
 // appendBatches appends the batches that pass checkProduce. The result failures contains one entry
 // per partition, in the order of the request: the error if the batch was not appended, otherwise
 // nil. After the call, p no longer refers to the frame.
-func (h *Handler) appendBatches(img *metadata.Image, req *wire.Request,
-	p *produceRequest) (failures []error,
-	produced *replica.PendingProduce) {
+func (h *Handler) appendBatches(ctx context.Context, img *metadata.Image, req *wire.Request,
+	p *produceRequest) (failures []error, produced *replica.PendingProduce) {
 	failures = make([]error, len(p.partitions))
+	transactional := false
 	batches := make([]replica.ProducePartition, 0, len(p.partitions))
 	for i := range p.partitions {
 		part := &p.partitions[i]
@@ -73,12 +76,21 @@ func (h *Handler) appendBatches(img *metadata.Image, req *wire.Request,
 		if failures[i] == nil {
 			failures[i] = checkProduce(p, part)
 		}
+		if failures[i] == nil && isTransactional(part) {
+			failures[i] = h.checkTransactional(req, p)
+			transactional = true
+		}
 		if failures[i] == nil {
 			batches = append(batches,
 				replica.ProducePartition{ID: part.id, Topic: part.topic, Batch: part.records})
 		}
 	}
-	produced = h.opts.Replicas.Append(p.acks, batches)
+	if transactional && p.acks == replica.AcksAll && p.transactionalID != nil {
+		produced = h.opts.Replicas.AppendTransactional(ctx, replica.Transaction{
+			ID: *p.transactionalID, Add: p.version >= implicitAddVersion}, batches)
+	} else {
+		produced = h.opts.Replicas.Append(p.acks, batches)
+	}
 	for i := range p.partitions {
 		p.partitions[i].records = nil
 	}
@@ -96,7 +108,7 @@ func checkProduce(p *produceRequest, part *producePartition) error {
 			p.version)
 	}
 	if p.acks < -1 || p.acks > 1 {
-		return errInvalidAcks
+		return fmt.Errorf("%w: %d; allowed are -1, 0 and 1", errInvalidAcks, p.acks)
 	}
 	b, _, err := record.Next(part.records)
 	if err != nil {
@@ -104,11 +116,6 @@ func checkProduce(p *produceRequest, part *producePartition) error {
 	}
 	if p.version < 7 && b.Codec() == compress.Zstd {
 		return fmt.Errorf("%w: zstd needs produce version 7", record.ErrUnsupportedCodec)
-	}
-	if b.Transactional() && !b.Control() {
-		// The log could append the batch, but this broker supports no request that would end the
-		// transaction.
-		return errNoTransactions
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
@@ -107,7 +108,15 @@ func dataSamples(t *testing.T, orders metadata.ID) []sample {
 	producer, transactional := kmsg.NewPtrInitProducerIDRequest(),
 		kmsg.NewPtrInitProducerIDRequest()
 	transactional.TransactionalID = &name
+	within := produceRequestFor("orders", -1, batchOf(t, compress.None,
+		record.Identity{Transactional: true}, "x"))
+	within.TransactionID = &name
+	producers := kmsg.NewPtrDescribeProducersRequest()
+	producers.Topics = []kmsg.DescribeProducersRequestTopic{{Topic: "orders",
+		Partitions: []int32{0}}}
 	return []sample{
+		{9, within, topicDenied},
+		{0, producers, topicDenied},
 		{9, produceRequestFor("orders", -1, batch(t, compress.None, "x")), topicDenied},
 		{13, produceRequestFor("orders", -1, batch(t, compress.None, "x")), topicDenied},
 		{12, fetchRequestFor("orders", 0), topicDenied},
@@ -219,7 +228,12 @@ func clusterSamples() []sample {
 	dirs.Dirs = []kmsg.AlterReplicaLogDirsRequestDir{{Dir: "/data",
 		Topics: []kmsg.AlterReplicaLogDirsRequestDirTopic{{Topic: "bills",
 			Partitions: []int32{0}}}}}
+	markers := kmsg.NewPtrWriteTxnMarkersRequest()
+	markers.Markers = []kmsg.WriteTxnMarkersRequestMarker{{
+		Topics: []kmsg.WriteTxnMarkersRequestMarkerTopic{{Topic: "bills",
+			Partitions: []int32{0}}}}}
 	return []sample{
+		{2, markers, clusterDenied},
 		{2, dirs, clusterDenied},
 		{2, kmsg.NewPtrUpdateFeaturesRequest(), clusterDenied},
 		{5, kmsg.NewPtrDescribeLogDirsRequest(), clusterDenied},

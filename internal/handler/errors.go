@@ -19,7 +19,7 @@ import (
 var (
 	errInvalidRequest      = errors.New("invalid request")
 	errUnsupportedVersion  = errors.New("unsupported version")
-	errInvalidAcks         = errors.New("invalid required acks: allowed are -1, 0 and 1")
+	errInvalidAcks         = errors.New("invalid required acks")
 	errUnknownTopicID      = errors.New("unknown topic id")
 	errLeaderNotAvailable  = errors.New("leader not available")
 	errListenerNotFound    = errors.New("leader has no endpoint on this listener")
@@ -92,6 +92,9 @@ var kafkaErrors = []struct {
 	{logstore.ErrInvalidProducerEpoch, kafkaError{47, "INVALID_PRODUCER_EPOCH"}},
 	{logstore.ErrOutOfOrderSequence, kafkaError{45, "OUT_OF_ORDER_SEQUENCE_NUMBER"}},
 	{logstore.ErrInvalidTxnState, kafkaError{48, "INVALID_TXN_STATE"}},
+	// The producer repeats the batch, and the leader verifies the transaction again.
+	{logstore.ErrVerificationOutdated, kafkaError{19, "NOT_ENOUGH_REPLICAS"}},
+	{logstore.ErrCoordinatorFenced, kafkaError{52, "TRANSACTION_COORDINATOR_FENCED"}},
 	// Errors of the log.
 	{replica.ErrOffsetNotAvailable, kafkaError{78, "OFFSET_NOT_AVAILABLE"}},
 	{logstore.ErrOffsetOutOfRange, kafkaError{1, "OFFSET_OUT_OF_RANGE"}},
@@ -111,6 +114,11 @@ var kafkaErrors = []struct {
 	{replica.ErrNotEnoughReplicasAfterAppend, kafkaError{20, "NOT_ENOUGH_REPLICAS_AFTER_APPEND"}},
 	{replica.ErrNotLeader, kafkaError{6, "NOT_LEADER_OR_FOLLOWER"}},
 	{replica.ErrNotEnoughReplicas, kafkaError{19, "NOT_ENOUGH_REPLICAS"}},
+	// Errors of the verification of a transaction. They may wrap ErrNotEnoughReplicas or
+	// ErrInvalidTxnState, whose rows come first.
+	{replica.ErrNotInTransaction, kafkaError{120, "TRANSACTION_ABORTABLE"}},
+	{replica.ErrConcurrentTransactions, kafkaError{51, "CONCURRENT_TRANSACTIONS"}},
+	{replica.ErrInvalidProducerIDMapping, kafkaError{49, "INVALID_PRODUCER_ID_MAPPING"}},
 	{replica.ErrTimeout, kafkaError{7, "REQUEST_TIMED_OUT"}},
 	{replica.ErrUnknownLeaderEpoch, kafkaError{75, "UNKNOWN_LEADER_EPOCH"}},
 	{context.Canceled, kafkaError{7, "REQUEST_TIMED_OUT"}},

@@ -51,13 +51,18 @@ type broker struct {
 
 func newBroker(t testing.TB) *broker { return newBrokerOn(t, vfs.NewMem()) }
 
-func newBrokerOn(t testing.TB, disk vfs.FS) *broker {
+func newBrokerOn(t testing.TB, disk vfs.FS) *broker { return newBrokerWith(t, disk, nil) }
+
+// newBrokerWith returns a broker that asks a verifier about transactions. Without a verifier it
+// refuses transactional batches.
+func newBrokerWith(t testing.TB, disk vfs.FS, verifier replica.Verifier) *broker {
 	b := &broker{disk: vfs.NewFault(disk)}
 	b.t, _ = t.(*testing.T)
 	must(t, b.disk.MkdirAll("/data"))
 	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data"})
 	must(t, err)
-	b.store, b.set = store, replica.NewSet(replica.Options{NodeID: self, Store: store})
+	b.store, b.set = store, replica.NewSet(replica.Options{NodeID: self, Store: store,
+		Verifier: verifier})
 	b.groups = coordinator.NewGroups(coordinator.Options{
 		NodeID: self, Replicas: b.set, Image: b.image.Load, Await: b.await, Admin: b,
 		Config: group.Config{InitialDelay: -1},

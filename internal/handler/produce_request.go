@@ -14,8 +14,10 @@ type produceRequest struct {
 	version       int16
 	acks          int16
 	timeoutMillis int32
-	partitions    []producePartition // of all topics, in the order of the request
-	topics        []produceTopic
+	// transactionalID is nil if the producer is not transactional.
+	transactionalID *string
+	partitions      []producePartition // of all topics, in the order of the request
+	topics          []produceTopic
 }
 
 type produceTopic struct {
@@ -39,8 +41,7 @@ func decodeProduce(version int16, body []byte) (*produceRequest, error) {
 	d := produceDecoder{Reader: kbin.Reader{Src: body}, flexible: version >= 9}
 	p := &produceRequest{version: version}
 	if version >= 3 {
-		// The transactional id is not used: each batch says itself whether it is transactional.
-		d.nullableString()
+		p.transactionalID = d.nullableString()
 	}
 	p.acks = d.Int16()
 	p.timeoutMillis = d.Int32()
@@ -82,12 +83,12 @@ type produceDecoder struct {
 	flexible bool
 }
 
-func (d *produceDecoder) nullableString() {
+// nullableString returns a copy of a string, or nil.
+func (d *produceDecoder) nullableString() *string {
 	if d.flexible {
-		d.UnsafeCompactNullableString()
-		return
+		return d.CompactNullableString()
 	}
-	d.UnsafeNullableString()
+	return d.NullableString()
 }
 
 func (d *produceDecoder) string() string {

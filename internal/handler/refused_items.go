@@ -19,7 +19,6 @@ var (
 		text().to(3), fixed(10).to(3), partitionsOfTopics.to(3),
 		array(text(), fixed(11), partitionsOfTopics).from(4),
 	}
-	writeTxnMarkersShape = shape{array(fixed(11), partitionsOfTopics, fixed(4), fixed(1).from(2))}
 	txnOffsetCommitShape = shape{
 		text(), text(), fixed(10), fixed(4).from(3), text().from(3), text().from(3),
 		array(text(), array(fixed(12), fixed(4).from(2), text())),
@@ -29,7 +28,6 @@ var (
 		array(text(), fixed(1)),
 		array(text(), fixed(5), blob(), blob()),
 	}
-	describeProducersShape    = shape{partitionsOfTopics}
 	shareGroupDescribeShape   = shape{plainArray(text()), fixed(1)}
 	streamsGroupDescribeShape = shape{plainArray(text()), fixed(1)}
 	describeTransactionsShape = shape{plainArray(text())}
@@ -51,28 +49,6 @@ func (h *Handler) addPartitionsToTxn(_ context.Context, _ *wire.Request,
 			topic.Partitions = append(topic.Partitions, part)
 		}
 		response.Topics = append(response.Topics, topic)
-	}
-	return reply(response, result)
-}
-
-func (h *Handler) writeTxnMarkers(_ context.Context, _ *wire.Request,
-	req *kmsg.WriteTxnMarkersRequest) wire.Reply {
-	response, result := kmsg.NewPtrWriteTxnMarkersResponse(), outcome{handler: h}
-	response.Version = req.Version
-	for i := range req.Markers {
-		marker := kmsg.NewWriteTxnMarkersResponseMarker()
-		marker.ProducerID = req.Markers[i].ProducerID
-		for _, requested := range req.Markers[i].Topics {
-			topic := kmsg.NewWriteTxnMarkersResponseMarkerTopic()
-			topic.Topic = requested.Topic
-			for _, index := range requested.Partitions {
-				part := kmsg.NewWriteTxnMarkersResponseMarkerTopicPartition()
-				part.Partition, part.ErrorCode = index, result.code(errNoTransactionCoordinator)
-				topic.Partitions = append(topic.Partitions, part)
-			}
-			marker.Topics = append(marker.Topics, topic)
-		}
-		response.Markers = append(response.Markers, marker)
 	}
 	return reply(response, result)
 }
@@ -132,25 +108,6 @@ func (h *Handler) alterSCRAM(_ context.Context, _ *wire.Request,
 	}
 	for i := range req.Upsertions {
 		answer(req.Upsertions[i].Name)
-	}
-	return reply(response, result)
-}
-
-func (h *Handler) describeProducers(_ context.Context, _ *wire.Request,
-	req *kmsg.DescribeProducersRequest) wire.Reply {
-	response, result := kmsg.NewPtrDescribeProducersResponse(), outcome{handler: h}
-	response.Version = req.Version
-	err := errNoTransactionCoordinator
-	for _, requested := range req.Topics {
-		topic := kmsg.NewDescribeProducersResponseTopic()
-		topic.Topic = requested.Topic
-		for _, index := range requested.Partitions {
-			part := kmsg.NewDescribeProducersResponseTopicPartition()
-			part.Partition, part.ErrorCode, part.ErrorMessage = index, result.code(err),
-				message(err)
-			topic.Partitions = append(topic.Partitions, part)
-		}
-		response.Topics = append(response.Topics, topic)
 	}
 	return reply(response, result)
 }

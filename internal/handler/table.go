@@ -31,6 +31,7 @@ const (
 	keyDeleteRecords           int16 = 21
 	keyInitProducerID          int16 = 22
 	keyOffsetForEpoch          int16 = 23
+	keyWriteTxnMarkers         int16 = 27
 	keyDescribeACLs            int16 = 29
 	keyCreateACLs              int16 = 30
 	keyDeleteACLs              int16 = 31
@@ -51,6 +52,7 @@ const (
 	keyOffsetDelete            int16 = 47
 	keyUpdateFeatures          int16 = 57
 	keyDescribeCluster         int16 = 60
+	keyDescribeProducers       int16 = 61
 	keyConsumerHeartbeat       int16 = 68
 	keyConsumerDescribe        int16 = 69
 	keyListConfigResources     int16 = 74
@@ -95,7 +97,7 @@ func requires(operations ...RequiredOperation) []RequiredOperation { return oper
 // below 2.11 disables compression if the range of Produce does not start at 0.
 var table = []api{
 	{
-		keyProduce, "Produce", 0, 13, 9, requires(writeTopic),
+		keyProduce, "Produce", 0, 13, 9, requires(writeTopic, writeTransactionalID),
 		(*Handler).produce,
 	},
 	{
@@ -172,6 +174,10 @@ var table = []api{
 	{
 		keyOffsetForEpoch, "OffsetForLeaderEpoch", 2, 4, 4, requires(describeTopic),
 		decoded(offsetForEpochShape, (*Handler).offsetForEpoch),
+	},
+	{
+		keyWriteTxnMarkers, "WriteTxnMarkers", 1, 2, 1, requires(alterCluster, clusterAction),
+		decoded(writeTxnMarkersShape, (*Handler).writeTxnMarkers),
 	},
 	{
 		keyDescribeACLs, "DescribeAcls", 1, 3, 2, nil,
@@ -257,6 +263,10 @@ var table = []api{
 	{
 		keyDescribeCluster, "DescribeCluster", 0, 2, 0, nil,
 		decoded(describeClusterShape, (*Handler).describeCluster),
+	},
+	{
+		keyDescribeProducers, "DescribeProducers", 0, 0, 0, requires(readTopic),
+		decoded(describeProducersShape, (*Handler).describeProducers),
 	},
 	{
 		keyConsumerHeartbeat, "ConsumerGroupHeartbeat", 0, 1, 0, requires(readGroup, describeTopic),

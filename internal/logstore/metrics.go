@@ -30,6 +30,11 @@ var (
 		"High watermark: the offset below which consumers may read.")
 	lastStableDesc = describe("last_stable_offset",
 		"Last stable offset: the offset below which consumers with read_committed may read.")
+	openTransactionsDesc = describe("open_transactions",
+		"Transactions without a marker, which hold back committed reads and the cleaner.")
+	oldestTransactionDesc = describe("oldest_transaction_timestamp_seconds",
+		"Time at which the first batch of the oldest open transaction was written; absent without "+
+			"one. After a restart it may be the time of a later batch.")
 	cleanDesc = describe("clean_bytes",
 		"Bytes below the first dirty offset of a compacted log.")
 	dirtyDesc = describe("dirty_bytes",
@@ -59,7 +64,8 @@ func (s *Store) Collector() prometheus.Collector { return collector{s} }
 // Describe implements prometheus.Collector.
 func (c collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
-		sizeDesc, segmentsDesc, startDesc, endDesc, highWatermarkDesc, lastStableDesc, cleanDesc,
+		sizeDesc, segmentsDesc, startDesc, endDesc, highWatermarkDesc, lastStableDesc,
+		openTransactionsDesc, oldestTransactionDesc, cleanDesc,
 		dirtyDesc, dirtyRatioDesc, tombstoneCleanDesc, replicasTombstoneCleanDesc, blockedDesc,
 		syncsDesc, syncTimeDesc,
 		compressedInDesc, compressedOutDesc, compressedTimeDesc,
@@ -84,6 +90,11 @@ func (c collector) Collect(metrics chan<- prometheus.Metric) {
 		gauge(endDesc, float64(stats.LogEnd))
 		gauge(highWatermarkDesc, float64(stats.HighWatermark))
 		gauge(lastStableDesc, float64(stats.LastStable))
+		open, oldest := log.OpenTransactions()
+		gauge(openTransactionsDesc, float64(open))
+		if open > 0 {
+			gauge(oldestTransactionDesc, float64(oldest.Since.UnixMilli())/1000)
+		}
 		labels := []string{log.id.Topic, strconv.Itoa(int(log.id.Index))}
 		metrics <- counter(syncsDesc, float64(log.syncs.count.Load()), labels...)
 		metrics <- counter(syncTimeDesc, time.Duration(log.syncs.spent.Load()).Seconds(),

@@ -26,19 +26,28 @@ type Transaction = producer.Transaction
 // ProducerInfo is the state of one producer; see package producer.
 type ProducerInfo = producer.Info
 
-// Guard returns the verification guard of a producer. The caller takes it before it asks the
-// transaction coordinator about the producer's transaction, and passes it to AppendVerified. It
-// fails with ErrFollows if this replica is a follower.
-func (l *Log) Guard(producerID int64) (Guard, error) {
+// NeedsVerification reports whether a transactional batch must be verified with the transaction
+// coordinator before it is appended: the producer has no open transaction in its epoch here. The
+// caller asks the coordinator after this call, and passes the verification guard to AppendVerified.
+//
+// NeedsVerification fails with ErrInvalidProducerEpoch if the log contains a later epoch of the
+// producer, whatever the coordinator would answer (KAFKA-19690). It fails with ErrFollows if this
+// replica is a follower.
+func (l *Log) NeedsVerification(producerID int64, producerEpoch int16) (needed bool, guard Guard,
+	err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.mu.stopped != nil:
-		return Guard{}, l.mu.stopped
+		return false, Guard{}, l.mu.stopped
 	case l.mu.follows:
-		return Guard{}, ErrFollows
+		return false, Guard{}, ErrFollows
 	}
-	return l.mu.producers.Guard(producerID, l.epochs.latest()), nil
+	if err := l.mu.producers.CheckEpoch(producerID, producerEpoch); err != nil {
+		return false, Guard{}, err
+	}
+	return !l.mu.producers.HasOpen(producerID, producerEpoch),
+		l.mu.producers.Guard(producerID, l.epochs.latest()), nil
 }
 
 // OpenTransactions returns the number of open transactions, and the one with the lowest first
@@ -211,7 +220,7 @@ func (l *Log) LastStable() int64 {
 }
 
 // HasOpenTransaction reports whether a producer has an open transaction with the given producer
-// epoch in this log. If so, the producer's next batch needs no verification (KIP-890).
+// epoch in this log.
 func (l *Log) HasOpenTransaction(producerID int64, producerEpoch int16) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -66,9 +66,9 @@ func TestVerificationGuard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, _, log := newLogForTest(t)
 			test.before(log)
-			guard, err := log.Guard(7)
-			if err != nil {
-				t.Fatal(err)
+			needed, guard, err := log.NeedsVerification(7, 0)
+			if err != nil || !needed {
+				t.Fatalf("verification is needed: %t, %v", needed, err)
 			}
 			test.between(log)
 			end, stable := log.LogEnd(), log.LastStable()
@@ -91,4 +91,29 @@ func TestVerificationGuard(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Only the first batch of a transaction needs a verification. An outdated epoch is an error
+// whatever the coordinator knows (KAFKA-19690).
+func TestNeedsVerification(t *testing.T) {
+	_, _, log := newLogForTest(t)
+	want := func(stage string, epoch int16, needed bool, want error) {
+		t.Helper()
+		got, _, err := log.NeedsVerification(7, epoch)
+		if got != needed || !errors.Is(err, want) {
+			t.Errorf("%s: got %t, %v, want %t, %v", stage, got, err, needed, want)
+		}
+	}
+	want("unknown producer", 0, true, nil)
+	inTxn(t, log, 7, 0, "a")
+	want("open transaction", 0, false, nil)
+	want("open transaction of an earlier epoch", 1, true, nil)
+	if _, err := log.AppendControl(EndTxn{ProducerID: 7, ProducerEpoch: 1, Version: 2},
+		epoch0); err != nil {
+		t.Fatal(err)
+	}
+	want("ended transaction", 1, true, nil)
+	want("old epoch", 0, false, ErrInvalidProducerEpoch)
+	log.Follow()
+	want("follower", 1, false, ErrFollows)
 }

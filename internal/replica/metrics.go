@@ -1,7 +1,9 @@
 package replica
 
 import (
+	"errors"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -12,6 +14,9 @@ type metrics struct {
 
 	isrChanges *prometheus.CounterVec // by direction
 	elections  *prometheus.CounterVec // by reason
+
+	verifications      *prometheus.CounterVec // by result
+	verificationLength prometheus.Histogram   // seconds
 }
 
 // Label values: directions of an ISR change, and reasons for an election.
@@ -23,6 +28,17 @@ const (
 	electionFailover = "failover" // the previous leader is down
 	// the previous leader is up: it is shutting down, or another broker is the preferred leader
 	electionMove = "move"
+)
+
+// Label values: results of a verification of one partition of a transaction.
+const (
+	verificationSuccess = "success"
+	// the transaction does not include the partition, or the producer is fenced
+	verificationRefused = "refused"
+	// the producer's previous transaction is not completed yet
+	verificationConcurrent = "concurrent"
+	// the coordinator could not answer
+	verificationUnavailable = "unavailable"
 )
 
 // traffic holds one topic's counters. Each partition keeps a copy, so that counting needs no
@@ -51,6 +67,41 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			"Leader epochs that this broker began: because it started, because the previous "+
 				"leader was down, or because the operator moved the leadership to this broker.",
 			electionStart, electionFailover, electionMove),
+		verifications: counterBy(registry, "transaction_verifications_total", "result",
+			"Partitions of transactions about which this broker asked the transaction coordinator "+
+				"before it appended the first batch.", verificationSuccess, verificationRefused,
+			verificationConcurrent, verificationUnavailable),
+		verificationLength: verificationSeconds(registry),
+	}
+}
+
+func verificationSeconds(registry prometheus.Registerer) prometheus.Histogram {
+	histogram := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "heartwood",
+		Name: "transaction_verification_seconds",
+		Help: "Time until the transaction coordinator has answered about the partitions of a " +
+			"produce request.",
+		Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14)})
+	if registry != nil {
+		registry.MustRegister(histogram)
+	}
+	return histogram
+}
+
+// verified updates the metrics after a question to a transaction coordinator, which it has answered
+// with one error for each partition.
+func (m *metrics) verified(errs []error, took time.Duration) {
+	m.verificationLength.Observe(took.Seconds())
+	for _, err := range errs {
+		result := verificationRefused
+		switch {
+		case err == nil:
+			result = verificationSuccess
+		case errors.Is(err, ErrConcurrentTransactions):
+			result = verificationConcurrent
+		case errors.Is(err, ErrNotEnoughReplicas):
+			result = verificationUnavailable
+		}
+		m.verifications.WithLabelValues(result).Inc()
 	}
 }
 

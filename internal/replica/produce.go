@@ -39,20 +39,33 @@ type PendingProduce struct {
 func (s *Set) Append(acks int16, batches []ProducePartition) *PendingProduce {
 	pending := &PendingProduce{set: s, results: make([]ProduceResult, len(batches))}
 	for i, batch := range batches {
-		result := &pending.results[i]
-		result.ID = batch.ID
-		p, r, err := s.append(acks, batch, result)
-		if err != nil {
-			result.Err = err
-			continue
-		}
-		wait := produceWait{p, r, result, acks == AcksAll}
-		if acks == AcksAll && !wait.isOver() || acks == 1 &&
-			p.log.DurableEnd() <= result.Appended.LastOffset {
-			pending.waits = append(pending.waits, wait)
-		}
+		pending.results[i].ID = batch.ID
+		s.appendOne(acks, batch, logstore.Verified{}, pending, i)
 	}
 	return pending
+}
+
+// appendOne appends one batch, and stores its result or its wait in pending. Parameter at is the
+// index of the batch's result.
+func (s *Set) appendOne(acks int16, batch ProducePartition, verified logstore.Verified,
+	pending *PendingProduce, at int) {
+	result := &pending.results[at]
+	p, r, err := s.append(acks, batch, verified, result)
+	switch {
+	case err != nil:
+		result.Err = err
+	case acks == AcksAll:
+		pending.await(p, r, result)
+	case acks == 1 && p.log.DurableEnd() <= result.Appended.LastOffset:
+		pending.waits = append(pending.waits, produceWait{p, r, result, false})
+	}
+}
+
+// await makes Wait wait until the batch of a result is below the high watermark.
+func (p *PendingProduce) await(of *partition, r *role, result *ProduceResult) {
+	if wait := (produceWait{of, r, result, true}); !wait.isOver() {
+		p.waits = append(p.waits, wait)
+	}
 }
 
 // Wait waits in the purgatory and returns the results in the order of the batches. Wait must be
@@ -78,8 +91,8 @@ func (p *PendingProduce) Wait(ctx context.Context, timeout time.Duration) []Prod
 }
 
 // append appends one batch and advances the high watermark.
-func (s *Set) append(acks int16, batch ProducePartition, result *ProduceResult) (*partition, *role,
-	error) {
+func (s *Set) append(acks int16, batch ProducePartition, verified logstore.Verified,
+	result *ProduceResult) (*partition, *role, error) {
 	p, r, err := s.leader(batch.ID, -1)
 	if err == nil {
 		err = p.checkTopic(batch.Topic)
@@ -90,7 +103,7 @@ func (s *Set) append(acks int16, batch ProducePartition, result *ProduceResult) 
 	case acks == AcksAll && r.leaderState.isrSize() < r.minISR:
 		return nil, nil, ErrNotEnoughReplicas
 	}
-	result.Appended, err = p.log.Append(batch.Batch, time.Now())
+	result.Appended, err = p.log.AppendVerified(batch.Batch, verified, time.Now())
 	return p, r, s.afterAppend(p, r, batch, result, err)
 }
 
@@ -109,13 +122,18 @@ func (s *Set) afterAppend(p *partition, r *role, batch ProducePartition, result 
 		p.producedBytes.Add(float64(len(batch.Batch)))
 		p.producedRecords.Add(float64(result.Appended.LastOffset - result.Appended.BaseOffset + 1))
 	}
+	s.appended(p, r)
+	return nil
+}
+
+// appended wakes the followers after an append, and advances the high watermark.
+func (s *Set) appended(p *partition, r *role) {
 	if len(r.replicas) > 1 {
-		s.notifyFollowers(batch.ID)
+		s.notifyFollowers(p.id)
 	}
 	if r.leaderState.advance(time.Now()) {
 		s.highWatermarkAdvanced(p, r)
 	}
-	return nil
 }
 
 // closedError returns the error for a request whose log was closed meanwhile: the partition was

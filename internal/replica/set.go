@@ -50,6 +50,7 @@ type Set struct {
 	consumerFetches *timer.Purgatory[PartitionID]
 	followerFetches *timer.Purgatory[PartitionID]
 	lagMax          atomic.Int64 // a time.Duration
+	verifier        Verifier     // nil: transactional batches are refused
 	catchUp         catchUpThrottle
 
 	applier    applier
@@ -84,6 +85,9 @@ type Options struct {
 	Dial Dial
 	// ChangeISR updates the ISR in the metadata. Without ChangeISR only images change the ISR.
 	ChangeISR ChangeISR
+	// Verifier asks transaction coordinators whether a transaction includes a partition. Without
+	// Verifier the set accepts no transactional batch of a client.
+	Verifier Verifier
 	// LagMax is how long a follower that is not caught up stays in the ISR. An image may set
 	// another value. The default is 10 s. (In Kafka, replica.lag.time.max.ms is 30 s.)
 	LagMax time.Duration
@@ -112,6 +116,7 @@ func NewSet(opts Options) *Set {
 		consumerFetches: purgatory("fetch"),
 		followerFetches: purgatory("replica_fetch"),
 		catchUp:         newCatchUpThrottle(),
+		verifier:        opts.Verifier,
 	}
 	s.applier = applier{set: s, cluster: opts.Cluster,
 		defaults: metadata.Replication{LagMax: opts.LagMax}}

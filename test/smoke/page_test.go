@@ -27,6 +27,8 @@ const (
 // a metric although the process does not export it now.
 var transient = map[string]bool{
 	"heartwood_cleaner_eta_seconds": true, // exported only while a pass runs
+	// exported only while a transaction is open
+	"heartwood_log_oldest_transaction_timestamp_seconds": true,
 	// These metrics are exported after a pass has rewritten a batch with dead records and
 	// compressed it.
 	"heartwood_compression_input_bytes_total":  true,

@@ -92,9 +92,8 @@ func (s *State) Check(b record.Batch, verified Verified) (duplicate *Batch, err 
 	if duplicate := known.duplicateOf(b); duplicate != nil {
 		return duplicate, nil
 	}
-	if known != nil && epoch < known.epoch {
-		return nil, fmt.Errorf("%w: producer %d has epoch %d, the batch has epoch %d",
-			ErrInvalidEpoch, id, known.epoch, epoch)
+	if err := s.CheckEpoch(id, epoch); err != nil {
+		return nil, err
 	}
 	inTxn := s.isOpen(known)
 	switch {
@@ -113,6 +112,15 @@ func (s *State) Check(b record.Batch, verified Verified) (duplicate *Batch, err 
 			ErrInvalidTxnState, id)
 	}
 	return nil, nil
+}
+
+// CheckEpoch fails with ErrInvalidEpoch if a later epoch of the producer is known.
+func (s *State) CheckEpoch(id int64, epoch int16) error {
+	if known := s.byID[id]; known != nil && epoch < known.epoch {
+		return fmt.Errorf("%w: producer %d has epoch %d, the batch has epoch %d", ErrInvalidEpoch,
+			id, known.epoch, epoch)
+	}
+	return nil
 }
 
 // duplicateOf returns the remembered batch with the same sequence numbers as b, nil if there is no

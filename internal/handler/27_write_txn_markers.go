@@ -1,0 +1,91 @@
+package handler
+
+import (
+	"context"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// WriteTxnMarkers (key 27), versions 1-2: writes the markers that end transactions (KIP-98).
+// Transaction coordinators send it to the leaders of the partitions, and kafka-transactions to end
+// a hanging transaction (KIP-664).
+//
+//	1  flexible
+//	2  transaction version (KIP-1228); below, the markers have transaction version 0
+//
+// The answer for a partition is sent when its marker is below the high watermark. A partition whose
+// replicas do not copy the marker within markerWait gets REQUEST_TIMED_OUT, so that it delays the
+// answers for other partitions only for this time. The sender repeats the marker.
+
+// writeTxnMarkersShape describes the fields of the request (shape.go).
+var writeTxnMarkersShape = shape{
+	array(fixed(11), partitionsOfTopics, fixed(4), fixed(1).from(2)),
+}
+
+// markerWait limits how long the answer waits for the replication of the markers.
+const markerWait = time.Second
+
+func (h *Handler) writeTxnMarkers(ctx context.Context, raw *wire.Request,
+	req *kmsg.WriteTxnMarkersRequest) wire.Reply {
+	response, result := kmsg.NewPtrWriteTxnMarkersResponse(), outcome{handler: h}
+	response.Version = req.Version
+	errs := h.appendMarkers(ctx, raw, markersOf(req))
+	for i := range req.Markers {
+		marker := kmsg.NewWriteTxnMarkersResponseMarker()
+		marker.ProducerID = req.Markers[i].ProducerID
+		for _, requested := range req.Markers[i].Topics {
+			topic := kmsg.NewWriteTxnMarkersResponseMarkerTopic()
+			topic.Topic = requested.Topic
+			for _, index := range requested.Partitions {
+				part := kmsg.NewWriteTxnMarkersResponseMarkerTopicPartition()
+				part.Partition, part.ErrorCode = index, result.code(errs[0])
+				topic.Partitions, errs = append(topic.Partitions, part), errs[1:]
+			}
+			marker.Topics = append(marker.Topics, topic)
+		}
+		response.Markers = append(response.Markers, marker)
+	}
+	return reply(response, result)
+}
+
+// markersOf returns the markers of all partitions, in the order of the request.
+func markersOf(req *kmsg.WriteTxnMarkersRequest) (markers []replica.Marker) {
+	for i := range req.Markers {
+		of := &req.Markers[i]
+		end := logstore.EndTxn{ProducerID: of.ProducerID, ProducerEpoch: of.ProducerEpoch,
+			Commit: of.Committed, CoordinatorEpoch: of.CoordinatorEpoch,
+			Version: int16(of.TransactionVersion)}
+		for _, topic := range of.Topics {
+			for _, index := range topic.Partitions {
+				markers = append(markers,
+					replica.Marker{ID: partitionRef(topic.Topic, index), End: end})
+			}
+		}
+	}
+	return markers
+}
+
+// appendMarkers appends the markers and waits until they are replicated. It returns one error for
+// each marker. Both operations suffice, as in Kafka: brokers have the one, and administrators the
+// other.
+func (h *Handler) appendMarkers(ctx context.Context, raw *wire.Request,
+	markers []replica.Marker) []error {
+	errs := make([]error, len(markers))
+	if h.authorize(raw, alterCluster, clusterName) != nil {
+		if err := h.authorize(raw, clusterAction, clusterName); err != nil {
+			for i := range errs {
+				errs[i] = err
+			}
+			return errs
+		}
+	}
+	for i, result := range h.opts.Replicas.AppendMarkers(markers).Wait(ctx, markerWait) {
+		errs[i] = result.Err
+	}
+	return errs
+}

@@ -1,0 +1,198 @@
+package handler
+
+import (
+	"context"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/replica"
+	"heartwood.dev/heartwood/internal/vfs"
+)
+
+// answers is a transaction coordinator that gives the same answer for each partition, and counts
+// the questions.
+type answers struct {
+	err   error
+	asked []replica.Verification
+}
+
+func (a *answers) Verify(_ context.Context, q replica.Verification) []error {
+	a.asked = append(a.asked, q)
+	errs := make([]error, len(q.Partitions))
+	for i := range errs {
+		errs[i] = a.err
+	}
+	return errs
+}
+
+// transactionalBroker returns a broker with topic "t", which asks a coordinator.
+func transactionalBroker(t *testing.T) (*broker, *answers) {
+	a := &answers{}
+	b := newBrokerWith(t, vfs.NewMem(), a)
+	b.topic("t", nil)
+	return b, a
+}
+
+// within returns a batch of a transaction of producer 1 in epoch 0.
+func within(t *testing.T, sequence int32) []byte {
+	t.Helper()
+	return batchOf(t, compress.None, record.Identity{Transactional: true, ProducerID: 1,
+		BaseSequence: sequence}, "v")
+}
+
+// transact produces a transactional batch, and returns the error code.
+func (b *broker) transact(version, acks int16, id string, batch []byte) int16 {
+	b.t.Helper()
+	req := produceRequestFor("t", acks, batch)
+	if id != "" {
+		req.TransactionID = &id
+	}
+	return ask[*kmsg.ProduceResponse](b, version, req).Topics[0].Partitions[0].ErrorCode
+}
+
+// markProducer1 writes a marker of producer 1 to partition 0 of topic "t" and of a topic that does
+// not exist, and returns the error codes.
+func (b *broker) markProducer1(version int16, change func(*kmsg.WriteTxnMarkersRequestMarker)) (t,
+	missing int16) {
+	b.t.Helper()
+	marker := kmsg.NewWriteTxnMarkersRequestMarker()
+	marker.ProducerID, marker.Committed = 1, true
+	for _, topic := range []string{"t", "missing"} {
+		marker.Topics = append(marker.Topics, kmsg.WriteTxnMarkersRequestMarkerTopic{Topic: topic,
+			Partitions: []int32{0}})
+	}
+	change(&marker)
+	req := kmsg.NewPtrWriteTxnMarkersRequest()
+	req.Markers = append(req.Markers, marker)
+	answer := ask[*kmsg.WriteTxnMarkersResponse](b, version, req)
+	if len(answer.Markers) != 1 || answer.Markers[0].ProducerID != 1 ||
+		len(answer.Markers[0].Topics) != 2 {
+		b.t.Fatalf("response %+v", answer)
+	}
+	return answer.Markers[0].Topics[0].Partitions[0].ErrorCode,
+		answer.Markers[0].Topics[1].Partitions[0].ErrorCode
+}
+
+// A client gets the errors of a verification as far as its version of Produce knows them (KIP-890).
+func TestVerificationErrorsByVersion(t *testing.T) {
+	for _, test := range []struct {
+		answer  error
+		version int16
+		want    int16
+	}{
+		{nil, 3, 0}, {nil, 12, 0},
+		{replica.ErrNotInTransaction, 10, 48}, // INVALID_TXN_STATE
+		{replica.ErrNotInTransaction, 11, 120},
+		{replica.ErrNotInTransaction, 12, 120},
+		{replica.ErrConcurrentTransactions, 11, 19}, // NOT_ENOUGH_REPLICAS
+		{replica.ErrConcurrentTransactions, 12, 51},
+		{replica.ErrNotEnoughReplicas, 12, 19},
+		{replica.ErrInvalidProducerIDMapping, 12, 49},
+		{logstore.ErrInvalidProducerEpoch, 12, 47},
+	} {
+		b, coordinator := transactionalBroker(t)
+		coordinator.err = test.answer
+		got := b.transact(test.version, -1, "payments", within(t, 0))
+		if got != test.want {
+			t.Errorf("Produce %d, answer %v: error %d, want %d", test.version, test.answer, got,
+				test.want)
+		}
+		if q := coordinator.asked; len(q) != 1 || q[0].TransactionalID != "payments" ||
+			q[0].Add != (test.version >= 12) {
+			t.Errorf("Produce %d: asked %+v", test.version, q)
+		}
+	}
+}
+
+func TestTransactionalBatchesNeedAcksAllAndAnID(t *testing.T) {
+	b, coordinator := transactionalBroker(t)
+	if got := b.transact(12, 1, "payments", within(t, 0)); got != 21 {
+		t.Errorf("acks 1: error %d, want INVALID_REQUIRED_ACKS", got)
+	}
+	if got := b.transact(12, -1, "", within(t, 0)); got != 53 {
+		t.Errorf("no id: error %d, want TRANSACTIONAL_ID_AUTHORIZATION_FAILED", got)
+	}
+	log := b.store.Log(logstore.PartitionID{Topic: "t"})
+	if len(coordinator.asked) > 0 || log.LogEnd() != 0 {
+		t.Errorf("asked %+v, log end %d", coordinator.asked, log.LogEnd())
+	}
+	plain := batch(t, compress.None, "v")
+	if got := b.transact(12, 1, "payments", plain); got != 0 {
+		t.Errorf("a batch without a transaction, acks 1: error %d", got)
+	}
+}
+
+// The markers of both versions end transactions. A marker for one partition does not depend on the
+// others.
+func TestWriteTxnMarkers(t *testing.T) {
+	b, _ := transactionalBroker(t)
+	log := b.store.Log(logstore.PartitionID{Topic: "t"})
+	want := func(stage string, version, want int16, end, stable int64,
+		change func(*kmsg.WriteTxnMarkersRequestMarker)) {
+		t.Helper()
+		got, missing := b.markProducer1(version, change)
+		if got != want || missing != 3 || log.LogEnd() != end || log.LastStable() != stable {
+			t.Errorf("%s: errors %d and %d, log end %d, last stable offset %d", stage, got, missing,
+				log.LogEnd(), log.LastStable())
+		}
+	}
+	bumped := func(m *kmsg.WriteTxnMarkersRequestMarker) {
+		m.TransactionVersion, m.ProducerEpoch, m.CoordinatorEpoch = 2, 1, 5
+	}
+	if got := b.transact(12, -1, "payments", within(t, 0)); got != 0 { // offset 0
+		t.Fatalf("produce: error %d", got)
+	}
+	want("transaction version 2", 2, 0, 2, 2, bumped) // offset 1
+	want("repeat", 2, 0, 2, 2, bumped)
+	want("older coordinator", 2, 52, 2, 2, func(m *kmsg.WriteTxnMarkersRequestMarker) {
+		m.ProducerEpoch, m.CoordinatorEpoch = 1, 4
+	})
+	want("older epoch", 1, 47, 2, 2, func(m *kmsg.WriteTxnMarkersRequestMarker) {
+		m.ProducerEpoch, m.CoordinatorEpoch = 0, 5
+	})
+	want("version 0", 1, 0, 3, 3, func(m *kmsg.WriteTxnMarkersRequestMarker) {
+		m.ProducerEpoch, m.CoordinatorEpoch = 1, 5
+	})
+}
+
+// DescribeProducers shows the open transaction and the last marker of a producer (KIP-664).
+func TestDescribeProducers(t *testing.T) {
+	b, _ := transactionalBroker(t)
+	describe := func() (kmsg.DescribeProducersResponseTopicPartition, int16) {
+		t.Helper()
+		req := kmsg.NewPtrDescribeProducersRequest()
+		for _, topic := range []string{"t", "missing"} {
+			req.Topics = append(req.Topics, kmsg.DescribeProducersRequestTopic{Topic: topic,
+				Partitions: []int32{0}})
+		}
+		answer := ask[*kmsg.DescribeProducersResponse](b, 0, req)
+		return answer.Topics[0].Partitions[0], answer.Topics[1].Partitions[0].ErrorCode
+	}
+	if part, missing := describe(); part.ErrorCode != 0 || len(part.ActiveProducers) != 0 ||
+		missing != 3 {
+		t.Errorf("no producer: %+v, error %d", part, missing)
+	}
+	b.mustProduce("t", "before")
+	for sequence := range int32(2) {
+		if got := b.transact(12, -1, "payments", within(t, sequence)); got != 0 {
+			t.Fatalf("produce: error %d", got)
+		}
+	}
+	part, _ := describe()
+	if len(part.ActiveProducers) != 1 {
+		t.Fatalf("open transaction: %+v", part)
+	}
+	if p := part.ActiveProducers[0]; p.ProducerID != 1 || p.LastSequence != 1 ||
+		p.CurrentTxnStartOffset != 1 || p.CoordinatorEpoch != -1 || p.LastTimestamp <= 0 {
+		t.Errorf("open transaction: %+v", p)
+	}
+	b.markProducer1(2, func(m *kmsg.WriteTxnMarkersRequestMarker) { m.CoordinatorEpoch = 7 })
+	part, _ = describe()
+	if p := part.ActiveProducers[0]; p.CurrentTxnStartOffset != -1 || p.CoordinatorEpoch != 7 {
+		t.Errorf("ended transaction: %+v", p)
+	}
+}
