@@ -14,6 +14,7 @@ var layers = map[string][]string{
 	"internal/timer":       {},
 	"internal/outage":      {},
 	"internal/compress":    {},
+	"internal/pki":         {},
 	"internal/placement":   {},
 	"internal/restmapper":  {},
 	"internal/authz":       {},
@@ -180,10 +181,12 @@ var purePackages = map[string][]string{
 	"internal/operator/render":      nil,
 	"internal/operator/rollout":     nil,
 	"internal/outage":               nil,
-	"internal/placement":            nil,
-	"internal/plan":                 nil,
-	"internal/record":               {"sync"}, // a sync.Pool of buffers
-	"internal/replica/isr":          nil,
-	"internal/sasl":                 nil,
-	"internal/replica/session":      nil,
+	// net/netip and net/url: types of the names in certificates
+	"internal/pki":             {"net/netip", "net/url"},
+	"internal/placement":       nil,
+	"internal/plan":            nil,
+	"internal/record":          {"sync"}, // a sync.Pool of buffers
+	"internal/replica/isr":     nil,
+	"internal/sasl":            nil,
+	"internal/replica/session": nil,
 }

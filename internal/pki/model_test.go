@@ -1,0 +1,189 @@
+package pki
+
+import (
+	"bytes"
+	"crypto/x509"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strconv"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/test/kit/seed"
+)
+
+const day = 24 * time.Hour
+
+// world is a model of a cluster whose CA changes over time: every leaf that was issued, and every
+// bundle that was published.
+type world struct {
+	t         *testing.T
+	now       time.Time
+	authority *Authority
+	request   Request
+	leaf      Leaf // the leaf in use
+	issued    []Leaf
+	// immediate: the issuing CA replaced an expired one, or is the first
+	immediate bool
+	bundles   []published
+	replace   int // value of the last request for a replacement
+}
+
+type published struct {
+	at     time.Time
+	bundle []byte
+}
+
+// step advances the authority as the operator does: it stores the authority, reads it again, and
+// issues a leaf if one is due.
+func (w *world) step(loaded bool) {
+	w.t.Helper()
+	before := w.authority
+	after, changed, err := before.Step(w.now, Input{Name: "test", Loaded: loaded,
+		Replace: strconv.Itoa(w.replace)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if again, more, err := after.Step(w.now, Input{Name: "test", Loaded: false,
+		Replace: strconv.Itoa(w.replace)}); err != nil || more || !sameAuthority(again, after) {
+		w.t.Fatalf("a second step changes the authority again (error %v)", err)
+	}
+	if !changed && !sameAuthority(before, after) {
+		w.t.Fatal("the authority changed, but the step reports no change")
+	}
+	w.checkPromotion(before, after, loaded)
+	data, err := after.Encode()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if w.authority, err = Decode(data); err != nil {
+		w.t.Fatal(err)
+	}
+	if !sameAuthority(w.authority, after) {
+		w.t.Fatal("the stored authority differs")
+	}
+	if bundle := w.authority.Bundle(); len(w.bundles) == 0 ||
+		!bytes.Equal(w.bundles[len(w.bundles)-1].bundle, bundle) {
+		w.bundles = append(w.bundles, published{w.now, bundle})
+	}
+	w.renew()
+	w.check()
+}
+
+// checkPromotion checks that a CA begins to issue only after all brokers have loaded it and it was
+// published for Overlap, except in place of an expired CA.
+func (w *world) checkPromotion(before, after *Authority, loaded bool) {
+	w.t.Helper()
+	if before.Issuing.Certificate == nil || expired(before.Issuing.Certificate, w.now) {
+		w.immediate = true
+		return
+	}
+	if before.Issuing.Certificate.Equal(after.Issuing.Certificate) {
+		return
+	}
+	w.immediate = false
+	if before.Next == nil || !loaded || w.now.Sub(before.Next.Published) < Overlap {
+		w.t.Fatalf("%s: the next CA began to issue too early", w.now)
+	}
+}
+
+func (w *world) renew() {
+	w.t.Helper()
+	if w.authority.Due(w.leaf, w.request, w.now) == "" {
+		return
+	}
+	leaf, err := w.authority.Issue(w.request, w.now)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if reason := w.authority.Due(leaf, w.request, w.now); reason != "" &&
+		!w.authority.Issuing.Certificate.NotAfter.Before(w.now.Add(LeafLifetime)) {
+		w.t.Fatalf("a new leaf is due again: %s", reason)
+	}
+	w.leaf = leaf
+	w.issued = append(w.issued, leaf)
+}
+
+// check checks the invariants of doc.go.
+func (w *world) check() {
+	w.t.Helper()
+	present := w.authority.Bundle()
+	for _, i := range w.issued {
+		certificate := i.Certificate
+		if w.now.After(certificate.NotAfter) {
+			continue
+		}
+		if err := verifies(present, certificate, w.now); err != nil {
+			w.t.Fatalf("%s: the bundle does not verify a leaf of %s: %v", w.now,
+				certificate.NotBefore, err)
+		}
+	}
+	last := w.issued[len(w.issued)-1]
+	for i, bundle := range w.bundles {
+		// A client has a bundle that was current Overlap ago, or a later one.
+		superseded := i+1 < len(w.bundles) && !w.bundles[i+1].at.After(w.now.Add(-Overlap))
+		if superseded || w.immediate || last.Certificate.NotAfter.Before(w.now) {
+			continue
+		}
+		if err := verifies(bundle.bundle, last.Certificate, w.now); err != nil {
+			w.t.Fatalf("%s: the bundle of %s does not verify the leaf in use: %v", w.now,
+				bundle.at, err)
+		}
+	}
+	if n := len(w.authority.Certificates()); n > 100 {
+		w.t.Fatalf("the bundle has %d certificates", n)
+	}
+}
+
+func verifies(bundle []byte, leaf *x509.Certificate, now time.Time) error {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(bundle) {
+		return fmt.Errorf("the bundle contains no certificate")
+	}
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	return err
+}
+
+func sameAuthority(a, b *Authority) bool {
+	before, errBefore := a.encodeAny()
+	after, errAfter := b.encodeAny()
+	return errBefore == nil && errAfter == nil && reflect.DeepEqual(before, after)
+}
+
+// encodeAny is Encode, for an authority without a certificate too.
+func (a *Authority) encodeAny() (map[string][]byte, error) {
+	if a.Issuing.Certificate == nil {
+		return nil, nil
+	}
+	return a.Encode()
+}
+
+// TestAuthorityModel runs random histories of a CA: regular steps, pauses of the operator of up to
+// four years, brokers that do not load the bundle, requested replacements, and other names.
+func TestAuthorityModel(t *testing.T) {
+	for s := range seed.Sequence(t, 30) {
+		random := rand.New(rand.NewPCG(s, 0))
+		w := &world{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+			authority: &Authority{}, request: Request{CommonName: "a", Server: true}}
+		for range 150 {
+			switch n := random.IntN(100); {
+			case n < 2:
+				w.now = w.now.Add(time.Duration(random.Int64N(int64(4 * 365 * day))))
+			case n < 40:
+				w.now = w.now.Add(time.Duration(random.Int64N(int64(40 * day))))
+			default:
+				w.now = w.now.Add(time.Duration(random.Int64N(int64(30 * time.Hour))))
+			}
+			w.now = w.now.Truncate(time.Second)
+			if random.IntN(20) == 0 {
+				w.replace++
+			}
+			if random.IntN(20) == 0 {
+				w.request.DNSNames = []string{strconv.Itoa(random.IntN(5))}
+			}
+			w.step(random.IntN(3) > 0)
+		}
+	}
+}
