@@ -3,43 +3,44 @@ package handler
 import (
 	"errors"
 	"fmt"
-	"net"
+	"net/netip"
 	"slices"
 
+	"heartwood.dev/heartwood/internal/authz"
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Operation is what a request does to a resource. The numbers are those of Kafka's AclOperation.
-type Operation int8
+// Operation is what a request does to a resource.
+type Operation = authz.Operation
 
 // The operations that handlers authorize.
 const (
-	OpRead            Operation = 3
-	OpWrite           Operation = 4
-	OpCreate          Operation = 5
-	OpDelete          Operation = 6
-	OpAlter           Operation = 7
-	OpDescribe        Operation = 8
-	OpClusterAction   Operation = 9
-	OpDescribeConfigs Operation = 10
-	OpAlterConfigs    Operation = 11
-	OpIdempotentWrite Operation = 12
+	OpRead            = authz.OpRead
+	OpWrite           = authz.OpWrite
+	OpCreate          = authz.OpCreate
+	OpDelete          = authz.OpDelete
+	OpAlter           = authz.OpAlter
+	OpDescribe        = authz.OpDescribe
+	OpClusterAction   = authz.OpClusterAction
+	OpDescribeConfigs = authz.OpDescribeConfigs
+	OpAlterConfigs    = authz.OpAlterConfigs
+	OpIdempotentWrite = authz.OpIdempotentWrite
 )
 
-// ResourceType is a kind of resource. The numbers are those of Kafka's ResourceType.
-type ResourceType int8
+// ResourceType is a kind of resource.
+type ResourceType = authz.ResourceType
 
 // The types of resources that handlers authorize operations on.
 const (
-	ResourceTopic           ResourceType = 2
-	ResourceGroup           ResourceType = 3
-	ResourceCluster         ResourceType = 4
-	ResourceTransactionalID ResourceType = 5
+	ResourceTopic           = authz.ResourceTopic
+	ResourceGroup           = authz.ResourceGroup
+	ResourceCluster         = authz.ResourceCluster
+	ResourceTransactionalID = authz.ResourceTransactionalID
 )
 
 const (
 	// clusterName is the name of the only resource of type cluster, as in Kafka.
-	clusterName = "kafka-cluster"
+	clusterName = authz.ClusterName
 	// anyName is the name in an Action that asks whether the principal may perform the operation on
 	// at least one resource of the type (KIP-679).
 	anyName = ""
@@ -83,8 +84,7 @@ var (
 // Action is what the authorizer allows or denies: an operation of a principal on one resource.
 type Action struct {
 	Principal wire.Principal
-	Listener  string
-	Remote    net.Addr // address of the client
+	Address   netip.Addr // IP address of the client, in the form of authz.Canonical
 	RequiredOperation
 	Name string // name of the resource; "" stands for any resource of the type
 }
@@ -123,7 +123,7 @@ func (h *Handler) authorize(req *wire.Request, required RequiredOperation, name 
 // calls the authorizer. Without an authorizer, every client may perform every operation.
 func (h *Handler) allowed(req *wire.Request, required RequiredOperation, name string) bool {
 	return h.opts.Authorize == nil || h.opts.Authorize(Action{
-		Principal: req.Principal, Listener: req.Listener, Remote: req.Remote,
+		Principal: req.Principal(), Address: req.Address,
 		RequiredOperation: required, Name: name,
 	})
 }

@@ -252,7 +252,7 @@ func (b *broker) answerTo(s sample) (response kmsg.Response, name string) {
 	b.nameByID(s.request)
 	answer, err := b.Handle(b.t.Context(), &wire.Request{Key: s.request.Key(), Version: s.version,
 		Body: s.request.AppendTo(nil), Listener: metadata.DefaultListener,
-		Principal: wire.Principal{Type: "User", Name: "alice"}})
+		Session: &wire.Session{Principal: wire.Principal{Type: "User", Name: "alice"}}})
 	if err != nil {
 		b.t.Fatalf("%s: %v", APIName(s.request.Key()), err)
 	}
@@ -294,7 +294,7 @@ func TestHandlersAuthorizeAllRequiredOperations(t *testing.T) {
 					asked[key] = map[RequiredOperation]bool{}
 				}
 				asked[key][action.RequiredOperation] = true
-				if action.Principal.Name != "alice" || action.Listener != metadata.DefaultListener {
+				if action.Principal.Name != "alice" {
 					t.Fatalf("%s asks for %+v", APIName(key), action)
 				}
 			}

@@ -312,7 +312,7 @@ func ask[R kmsg.Response](b *broker, version int16, request kmsg.Request) R {
 	b.nameByID(request)
 	body := request.AppendTo(nil)
 	raw := &wire.Request{Key: request.Key(), Version: version, Body: body,
-		Listener: cmp.Or(b.listener, metadata.DefaultListener), Principal: wire.Anonymous,
+		Listener: cmp.Or(b.listener, metadata.DefaultListener),
 		Release: func() {
 			for i := range body {
 				body[i] = 0xaa

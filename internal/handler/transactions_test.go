@@ -23,7 +23,7 @@ func TestTransactionalIDIsRefusedAsFatal(t *testing.T) {
 	must(t, err)
 	answer, err := b.Handle(context.Background(), &wire.Request{
 		Key: keyFindCoordinator, Version: 2, Body: body, ClientID: "rdkafka",
-		Listener: metadata.DefaultListener, Principal: wire.Anonymous,
+		Listener: metadata.DefaultListener,
 	})
 	must(t, err)
 	text := "transactions are not supported yet"

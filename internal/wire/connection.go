@@ -5,8 +5,11 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,11 +18,14 @@ import (
 type connection struct {
 	server   *Server // provides the options, metrics and budget
 	socket   net.Conn
+	stream   net.Conn       // socket, or the TLS connection over it
+	cancel   func()         // ends the connection
+	address  netip.Addr     // client's IP address, without zone; IPv4 is not mapped to IPv6
 	routines sync.WaitGroup // goroutines that serve waits for
 
-	// These two fields are copied into each Request.
-	listener  string
-	principal Principal
+	// session is nil until the client is authenticated.
+	session  atomic.Pointer[Session]
+	exchange *saslExchange // the current authentication; used by the reading goroutine only
 
 	// first bytes of the frame that is being read; used by the reading goroutine only
 	head [headBytes]byte
@@ -37,10 +43,10 @@ type connection struct {
 
 func newConnection(s *Server, socket net.Conn) *connection {
 	c := &connection{
-		server: s, socket: socket, sender: newSender(socket), idle: make(chan struct{}, 1),
+		server: s, socket: socket, stream: socket, sender: newSender(socket),
+		idle: make(chan struct{}, 1), address: addressOf(socket),
 		nextRequest: make(chan struct{}, 1),
 		drainEnd:    sync.OnceValue(func() time.Time { return time.Now().Add(s.opts.Drain) }),
-		listener:    s.opts.Name, principal: Anonymous,
 	}
 	c.idle <- struct{}{}
 	return c
@@ -48,8 +54,13 @@ func newConnection(s *Server, socket net.Conn) *connection {
 
 // serve answers requests until the peer closes the connection, an error occurs or ctx ends. It
 // returns after all goroutines of the connection have exited.
-func (c *connection) serve(ctx context.Context) {
+//
+// It calls established once the client is authenticated, or the connection has failed before.
+func (c *connection) serve(ctx context.Context, established func()) {
 	ctx, cancel := context.WithCancel(ctx)
+	c.cancel = cancel
+	c.server.track(c)
+	defer c.server.untrack(c)
 	// A deadline in the past ends a blocked read; a blocked write ends at drainEnd. The functions
 	// readUntil and writeUntil set their deadline first and check ctx afterwards, so they never
 	// override the deadlines that are set here.
@@ -57,11 +68,18 @@ func (c *connection) serve(ctx context.Context) {
 		_ = c.socket.SetReadDeadline(time.Unix(1, 0))
 		_ = c.socket.SetWriteDeadline(c.drainEnd())
 	})
-	c.routines.Go(func() { c.work(ctx, cancel) })
-	c.routines.Wait()
+	err := c.establish(ctx)
+	established()
+	if err != nil {
+		c.logEnd(ctx, err)
+		c.linger(ctx, err)
+	} else {
+		c.routines.Go(func() { c.work(ctx, cancel) })
+		c.routines.Wait()
+	}
 	cancel()
 	unhook()
-	_ = c.socket.Close()
+	_ = c.stream.Close()
 }
 
 // work reads requests and answers them, one after the other. When a request begins to wait, work
@@ -74,7 +92,7 @@ func (c *connection) serve(ctx context.Context) {
 func (c *connection) work(ctx context.Context, cancel func()) {
 	startNext := func() { c.routines.Go(func() { c.work(ctx, cancel) }) }
 	for {
-		f, err := c.readFrame(ctx, c.socket)
+		f, err := c.readFrame(ctx, c.stream)
 		if err != nil {
 			c.logEnd(ctx, err)
 			c.linger(ctx, err)
@@ -82,7 +100,7 @@ func (c *connection) work(ctx context.Context, cancel func()) {
 			return
 		}
 		request := &requestContext{Context: ctx, onWait: startNext}
-		if err := c.answer(ctx, request, f); err != nil {
+		if err := c.dispatch(ctx, request, f); err != nil {
 			c.logEnd(ctx, err)
 			if !request.hasWaited() { // otherwise another goroutine reads from the socket
 				c.linger(ctx, err)
@@ -146,6 +164,17 @@ func (c *connection) awaitIdle(ctx context.Context) error {
 	}
 }
 
+// dispatch answers one request: as a step of a re-authentication, or by the handler.
+func (c *connection) dispatch(ctx context.Context, request *requestContext, f frame) error {
+	if c.exchange != nil || f.key == keySaslHandshake || !c.session.Load().Expires.IsZero() {
+		if handled, err := c.reauthenticate(ctx, f); handled {
+			f.release()
+			return err
+		}
+	}
+	return c.answer(ctx, request, f)
+}
+
 // answer handles one request and sends its reply. Every error closes the connection: a part of the
 // reply may be sent already, and the client would read the next bytes as the remainder of this
 // reply. Both the request and the reply are always released, the reply only after it was sent.
@@ -155,7 +184,8 @@ func (c *connection) answer(ctx, request context.Context, f frame) error {
 	s := c.server
 	req := &Request{
 		Key: f.key, Version: f.version, CorrelationID: f.correlationID,
-		Listener: c.listener, Principal: c.principal, Remote: c.socket.RemoteAddr(),
+		Listener: s.opts.Name, Session: c.session.Load(), Remote: c.socket.RemoteAddr(),
+		Address: c.address,
 		Release: f.release, NextRequest: c.nextRequest,
 	}
 	defer req.ReleaseBody()
@@ -200,13 +230,13 @@ func (e *refusedError) Unwrap() error { return e.error }
 // and the client could lose the replies to its earlier requests. After other errors linger returns
 // at once. No other goroutine may read from the socket.
 func (c *connection) linger(ctx context.Context, err error) {
-	socket, half := c.socket.(interface{ CloseWrite() error })
+	socket, half := c.stream.(interface{ CloseWrite() error })
 	if !half || !isInvalid(err) {
 		return
 	}
 	_ = socket.CloseWrite()
 	c.readUntil(ctx, lingerMax)
-	_, _ = io.Copy(io.Discard, io.LimitReader(c.socket, lingerBytesMax))
+	_, _ = io.Copy(io.Discard, io.LimitReader(c.stream, lingerBytesMax))
 }
 
 // isInvalid reports whether the error means that a request is invalid. Too slow a client sends a
@@ -214,7 +244,9 @@ func (c *connection) linger(ctx context.Context, err error) {
 func isInvalid(err error) bool {
 	var refused *refusedError
 	var rejected *rejectedError
-	return errors.As(err, &refused) || errors.As(err, &rejected) && rejected.reason != rejectSlow
+	var failed *authenticationError
+	return errors.As(err, &refused) || errors.As(err, &failed) ||
+		errors.As(err, &rejected) && rejected.reason != rejectSlow
 }
 
 // readUntil sets the deadline of the next read to limit from now. It sets the deadline first and
@@ -244,7 +276,10 @@ func (c *connection) logEnd(ctx context.Context, err error) {
 	logger := c.server.opts.Logger.With("listener", c.server.opts.Name, "remote",
 		c.socket.RemoteAddr())
 	var rejected *rejectedError
+	var failed *authenticationError
 	switch {
+	case errors.As(err, &failed):
+		c.logFailure(failed)
 	case errors.As(err, &rejected):
 		c.server.metrics.rejected(rejected.reason)
 		logger.Warn("connection closed: invalid request", "reason", rejected.reason, "detail",
@@ -255,4 +290,25 @@ func (c *connection) logEnd(ctx context.Context, err error) {
 	default:
 		logger.Info("connection failed", "error", err)
 	}
+}
+
+// logFailure counts a failed authentication and logs it, unless the address has caused many.
+func (c *connection) logFailure(failed *authenticationError) {
+	s := c.server
+	s.metrics.authenticated(failed.mechanism, false)
+	if !s.failures.add(c.address, time.Now()) {
+		return
+	}
+	args := []any{"listener", s.opts.Name, "remote", c.socket.RemoteAddr(), "mechanism",
+		failed.mechanism, "user", logged(failed.user), "reason", failed.reason}
+	if failed.hint != "" {
+		args = append(args, "hint", failed.hint)
+	}
+	s.opts.Logger.Warn("authentication failed", args...)
+}
+
+// logged returns the beginning of a text from a client, which may be long.
+func logged(text string) string {
+	const bytesMax = 128
+	return strings.ToValidUTF8(text[:min(len(text), bytesMax)], "")
 }

@@ -1,8 +1,8 @@
 // Package wire contains the server for one listener. It accepts TCP connections, splits their bytes
 // into request frames, passes the requests of a connection to a Handler one after the other, and
 // sends the replies in the order of the requests. It handles the framing and the headers of the
-// Kafka protocol, and nothing that is specific to an API. Peer is the client side: a connection to
-// another broker.
+// Kafka protocol, and nothing that is specific to an API, except that it authenticates clients
+// (Security). Peer is the client side: a connection to another broker.
 //
 // Invariants:
 //   - No allocation depends on an unverified length. The size and the API key of a frame are
@@ -20,6 +20,12 @@
 //     it, at a minimum rate, and while its request is appended, but never during a long poll (ADR
 //     0105, ADR 0170).
 //   - One client address cannot open all connections (Options.ConnectionsPerAddressMax).
+//   - A listener with TLS or authentication reads no request before the client is authenticated.
+//     Until then, the client may use authFrameMax bytes, AuthenticationTimeout and authFramesMax
+//     frames. The number of such connections is limited, in all and by address.
+//   - A client that fails to authenticate gets one text and no reason, after FailureDelay.
+//   - A session is replaced only by an authentication as the same principal by the same mechanism
+//     (KIP-368). Requests after its end are refused.
 //   - Sending a file does not move the file's offset, because many connections send from the same
 //     file at once.
 //
@@ -30,6 +36,7 @@
 // context of the connection ends (ADR 0035, ADR 0198). Serve returns only after all these
 // goroutines have exited.
 //
-// Locks: the buffer pools, the address ranges kept for large frames, the budgets and the connection
-// counts have one lock each. No goroutine holds two of them.
+// Locks: the buffer pools, the address ranges kept for large frames, the budgets, the connection
+// counts, the failures and the set of open connections have one lock each. No goroutine holds two
+// of them.
 package wire

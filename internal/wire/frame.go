@@ -115,7 +115,11 @@ func (c *connection) readInOrder(ctx context.Context, r io.Reader, f *frame, n i
 // checkLimit rejects frames of unknown APIs, and frames that exceed the limit of their API. It is
 // called before memory for the frame is allocated.
 func (c *connection) checkLimit(key int16, size int) error {
-	switch limit := c.server.opts.Handler.FrameMax(key); {
+	limit := c.server.opts.Handler.FrameMax(key)
+	if c.reauthenticates(key) {
+		limit = authFrameMax
+	}
+	switch {
 	case limit == 0:
 		return &rejectedError{rejectUnknownAPI,
 			fmt.Sprintf("request for api key %d, which is not served", key)}

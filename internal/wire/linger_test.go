@@ -96,7 +96,7 @@ func TestConnectionLingersOnlyWithOneReader(t *testing.T) {
 		served := make(chan struct{})
 		go func() {
 			defer close(served)
-			newConnection(server, socket).serve(t.Context())
+			newConnection(server, socket).serve(t.Context(), func() {})
 		}()
 		if _, err := theirs.Write(request(keyEcho, 0, 1, nil)); err != nil {
 			t.Fatal(err)

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,6 +20,15 @@ const (
 	rejectSlow        = "slow_frame"
 	rejectHTTP        = "http"
 	rejectTLS         = "tls"
+
+	rejectPlain                  = "plain"
+	rejectHandshake              = "tls_handshake"
+	rejectUnauthenticated        = "unauthenticated"
+	rejectExpired                = "session_expired"
+	rejectRevoked                = "credential_revoked"
+	rejectFailures               = "too_many_failures"
+	rejectUnauthenticatedMax     = "too_many_unauthenticated"
+	rejectUnauthenticatedAddress = "too_many_unauthenticated_from_address"
 )
 
 // durationBuckets cover short requests and long polls. A produce into the page cache takes 0.1 to 1
@@ -39,9 +49,12 @@ type metrics struct {
 	// refused and closed connections, by listener and reject constant
 	rejections *prometheus.CounterVec
 	listener   string // value of the label "listener"
+	// authentications by listener, SASL mechanism or MechanismTLS, and result
+	authentications *prometheus.CounterVec
+	mechanisms      []string // values of the label "mechanism"
 }
 
-func newMetrics(registry prometheus.Registerer, listener string) *metrics {
+func newMetrics(registry prometheus.Registerer, listener string, mechanisms []string) *metrics {
 	m := &metrics{listener: listener}
 	m.duration = register(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "heartwood_request_duration_seconds",
@@ -68,8 +81,20 @@ func newMetrics(registry prometheus.Registerer, listener string) *metrics {
 	// The series of every reason is created with the value 0. If a series appeared with its first
 	// event, rate() would not include this event.
 	for _, reason := range []string{rejectConnections, rejectAddress, rejectTooLarge,
-		rejectUnknownAPI, rejectHeader, rejectSlow, rejectHTTP, rejectTLS} {
+		rejectUnknownAPI, rejectHeader, rejectSlow, rejectHTTP, rejectTLS, rejectPlain,
+		rejectHandshake, rejectUnauthenticated, rejectExpired, rejectRevoked, rejectFailures,
+		rejectUnauthenticatedMax, rejectUnauthenticatedAddress} {
 		m.rejections.WithLabelValues(listener, reason)
+	}
+	m.authentications = register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "heartwood_broker_authentications_total",
+		Help: "Authentications of clients, by mechanism and result (success or failure).",
+	}, []string{"listener", "mechanism", "result"}))
+	m.authentications.WithLabelValues(listener, "other", "failure")
+	m.mechanisms = append([]string{MechanismTLS}, mechanisms...)
+	for _, mechanism := range mechanisms {
+		m.authentications.WithLabelValues(listener, mechanism, "success")
+		m.authentications.WithLabelValues(listener, mechanism, "failure")
 	}
 	return m
 }
@@ -91,6 +116,19 @@ func register[C prometheus.Collector](registry prometheus.Registerer, c C) C {
 		panic(err) // two different metrics have the same name: a programming error
 	}
 	return c
+}
+
+// authenticated updates the metric for an authentication. An unknown mechanism is counted as
+// "other", because a client can send any name.
+func (m *metrics) authenticated(mechanism string, ok bool) {
+	if !slices.Contains(m.mechanisms, mechanism) {
+		mechanism = "other"
+	}
+	result := "failure"
+	if ok {
+		result = "success"
+	}
+	m.authentications.WithLabelValues(m.listener, mechanism, result).Inc()
 }
 
 // observe adds the duration of a request to the metric, even if sending the reply has failed.

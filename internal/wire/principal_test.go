@@ -12,11 +12,11 @@ func TestRequestNamesItsListenerAndPrincipal(t *testing.T) {
 	c.send(request(keyEcho, 1, 5, nil))
 	c.reply()
 	got := <-s.handler.got
-	if got.Listener != "tls" || got.Principal != Anonymous {
-		t.Errorf("listener %q and principal %v, want tls and %v", got.Listener, got.Principal,
+	if got.Listener != "tls" || got.Principal() != Anonymous {
+		t.Errorf("listener %q and principal %v, want tls and %v", got.Listener, got.Principal(),
 			Anonymous)
 	}
-	if text := got.Principal.String(); text != "User:ANONYMOUS" {
+	if text := got.Principal().String(); text != "User:ANONYMOUS" {
 		t.Errorf("got principal %q, want User:ANONYMOUS", text)
 	}
 }

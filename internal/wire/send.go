@@ -19,6 +19,9 @@ const (
 	// the limit, a fetch response of many small ranges, with up to 55 MiB, would be in memory as a
 	// whole while a slow client reads it.
 	gatherBytesMax = 256 << 10
+	// copyStepBytes is the number of bytes of a file range that are in memory at a time while they
+	// are copied. It bounds the memory of 1,000 slow readers over TLS to 64 MiB.
+	copyStepBytes = 64 << 10
 	// responseBytesMax is the largest value of the int32 that contains the size of a frame.
 	responseBytesMax = 1<<31 - 1
 )
@@ -34,7 +37,7 @@ type sender struct {
 	tcp    *net.TCPConn // nil if the socket is not TCP: no sendfile
 	gather net.Buffers  // gathered parts: content of the next write
 	copies [][]byte     // pooled buffers that are parts of gather
-	copied int          // number of bytes in copies, < gatherBytesMax + stepBytes
+	copied int          // number of bytes in copies, < gatherBytesMax + copyStepBytes
 	head   [9]byte      // size, correlation id, and an empty tag section
 }
 
@@ -107,7 +110,7 @@ func (s *sender) add(c *Chunk, extend func()) error {
 		return nil
 	}
 	if c.Length <= copyBytesMax {
-		if s.copied >= gatherBytesMax {
+		if s.copied >= gatherBytesMax || s.tcp == nil && s.copied >= copyStepBytes {
 			if err := s.flush(extend); err != nil {
 				return err
 			}
@@ -123,7 +126,7 @@ func (s *sender) add(c *Chunk, extend func()) error {
 	// Without sendfile (a file in memory, or another platform) the range is read and written in
 	// steps, so that only one step is in memory at a time.
 	for done := 0; done < c.Length; {
-		n := min(c.Length-done, stepBytes)
+		n := min(c.Length-done, copyStepBytes)
 		if err := s.copyRange(c.File, c.Position+int64(done), n); err != nil {
 			return err
 		}
@@ -169,10 +172,41 @@ func (s *sender) flush(extend func()) error {
 		return nil
 	}
 	extend()
+	if s.tcp == nil && len(s.gather) > 1 {
+		return s.flushCopied()
+	}
 	// a copy, because WriteTo modifies its receiver, and s.gather must keep its capacity
 	pending := s.gather
 	_, err := pending.WriteTo(s.socket)
 	s.forget()
+	return err
+}
+
+// flushCopied writes the gathered parts without writev: over TLS, each part would become a record
+// of its own. It copies parts into one buffer if they fit into copyStepBytes together.
+func (s *sender) flushCopied() error {
+	defer s.forget()
+	out := getBuffer(copyStepBytes)[:0]
+	defer func() { putBuffer(out) }()
+	for _, part := range s.gather {
+		if len(out)+len(part) > copyStepBytes && len(out) > 0 {
+			if _, err := s.socket.Write(out); err != nil {
+				return err
+			}
+			out = out[:0]
+		}
+		if len(part) > copyStepBytes {
+			if _, err := s.socket.Write(part); err != nil {
+				return err
+			}
+			continue
+		}
+		out = append(out, part...)
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	_, err := s.socket.Write(out)
 	return err
 }
 

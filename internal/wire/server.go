@@ -26,15 +26,24 @@ type Request struct {
 	Body []byte
 	// Listener is Options.Name of the server that accepted the connection.
 	Listener string
-	// Principal is the identity of the client: Anonymous without authentication.
-	Principal Principal
-	Remote    net.Addr
+	// Session is the authenticated identity of the client; nil stands for an anonymous client.
+	Session *Session
+	Remote  net.Addr
+	Address netip.Addr // IP address of Remote, without zone; IPv4 is not mapped to IPv6
 	// Release releases the memory of Body and its bytes of a budget. If it is nil, there is nothing
 	// to release. Handlers call ReleaseBody instead.
 	Release func()
 	// NextRequest delivers one value when the client has sent its next request, which waits for the
 	// reply to this one.
 	NextRequest <-chan struct{}
+}
+
+// Principal returns the identity of the client: Anonymous without authentication.
+func (r *Request) Principal() Principal {
+	if r.Session == nil {
+		return Anonymous
+	}
+	return r.Session.Principal
 }
 
 // ReleaseBody releases Body before the request is answered. A handler that is about to wait calls
@@ -89,6 +98,8 @@ type Options struct {
 	Registry prometheus.Registerer  // may be nil
 	Logger   *slog.Logger           // default: discards all messages
 
+	Security Security // TLS and authentication; default: none
+
 	ConnectionsMax int // maximum number of concurrent connections; default 10000
 	// ConnectionsPerAddressMax limits the connections of one IP address. The default is half of
 	// ConnectionsMax, so that one address cannot use up all connections.
@@ -127,6 +138,7 @@ func (o *Options) setDefaults() {
 	o.Idle = defaulted(o.Idle, 10*time.Minute)
 	o.Stall = defaulted(o.Stall, 30*time.Second)
 	o.Drain = defaulted(o.Drain, 5*time.Second)
+	o.Security.setDefaults()
 }
 
 func defaulted[T comparable](value, standard T) T {
@@ -147,20 +159,48 @@ type Server struct {
 	peers   peerCounts    // connections by client address
 	conns   sync.WaitGroup
 
+	failures failures // failed authentications by address
+	// unauthenticated contains one token for each connection that has not authenticated yet, and
+	// pending counts them by address. They are used if connections have a phase before their
+	// first request.
+	unauthenticated chan struct{}
+	pending         peerCounts
+	open            struct {
+		sync.Mutex
+		connections map[*connection]struct{}
+	}
+
 	refusals outage.State // refused connections; used by the goroutine of Serve only
 }
 
 // NewServer returns a Server. Serve runs it.
 func NewServer(opts Options) *Server {
 	opts.setDefaults()
-	return &Server{
+	s := &Server{
 		opts:    opts,
-		metrics: newMetrics(opts.Registry, opts.Name),
+		metrics: newMetrics(opts.Registry, opts.Name, opts.Security.Mechanisms),
 		medium:  newBudget(opts.MediumBytesMax),
 		large:   newBudget(opts.LargeBytesMax),
 		peers:   peerCounts{limit: opts.ConnectionsPerAddressMax, held: map[netip.Addr]int{}},
 		slots:   make(chan struct{}, opts.ConnectionsMax),
+		pending: peerCounts{limit: opts.Security.UnauthenticatedPerAddressMax,
+			held: map[netip.Addr]int{}},
+		unauthenticated: make(chan struct{}, opts.Security.UnauthenticatedMax),
 	}
+	s.open.connections = map[*connection]struct{}{}
+	return s
+}
+
+func (s *Server) track(c *connection) {
+	s.open.Lock()
+	defer s.open.Unlock()
+	s.open.connections[c] = struct{}{}
+}
+
+func (s *Server) untrack(c *connection) {
+	s.open.Lock()
+	defer s.open.Unlock()
+	delete(s.open.connections, c)
 }
 
 // Serve accepts connections until ctx ends. It then stops reading requests, waits until the
@@ -240,15 +280,50 @@ func (s *Server) admit(ctx context.Context, socket net.Conn) {
 		s.refuse(socket, rejectAddress, s.opts.ConnectionsPerAddressMax)
 		return
 	}
+	established, ok := s.admitUnauthenticated(socket, peer)
+	if !ok {
+		<-s.slots
+		s.peers.release(peer)
+		return
+	}
 	if failed, ends := s.refusals.Succeed(); ends {
 		s.opts.Logger.Info("accepting connections again: below the limit", "listener",
 			s.opts.Name, "refused", failed)
 	}
 	s.metrics.connections.Inc()
 	s.conns.Go(func() {
-		newConnection(s, socket).serve(ctx)
+		newConnection(s, socket).serve(ctx, established)
 		s.metrics.connections.Dec()
 		s.peers.release(peer)
 		<-s.slots
 	})
+}
+
+// admitUnauthenticated counts a connection that must authenticate, or refuses it. The function that
+// it returns must be called once the client is authenticated or the connection has failed.
+func (s *Server) admitUnauthenticated(socket net.Conn, peer netip.Addr) (established func(),
+	ok bool) {
+	security := &s.opts.Security
+	if !security.establishes() {
+		return func() {}, true
+	}
+	if s.failures.blocked(peer, time.Now()) {
+		s.refuse(socket, rejectFailures, failuresMax)
+		return nil, false
+	}
+	select {
+	case s.unauthenticated <- struct{}{}:
+	default:
+		s.refuse(socket, rejectUnauthenticatedMax, security.UnauthenticatedMax)
+		return nil, false
+	}
+	if !s.pending.acquire(peer) {
+		<-s.unauthenticated
+		s.refuse(socket, rejectUnauthenticatedAddress, security.UnauthenticatedPerAddressMax)
+		return nil, false
+	}
+	return func() {
+		s.pending.release(peer)
+		<-s.unauthenticated
+	}, true
 }

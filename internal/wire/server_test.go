@@ -280,7 +280,7 @@ heartwood_request_errors_total{api="2",error="REQUEST_TIMED_OUT"} 1
 
 func TestListenersShareARegistry(t *testing.T) {
 	s := startServer(t, nil)
-	second := newMetrics(s.registry, "other")
+	second := newMetrics(s.registry, "other", nil)
 	second.rejected(rejectHTTP)
 	if n := testutil.ToFloat64(s.metrics.rejections.WithLabelValues("other", rejectHTTP)); n != 1 {
 		t.Errorf("metric of rejections: got %v, want 1", n)

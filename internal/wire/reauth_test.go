@@ -1,0 +1,148 @@
+package wire
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/sasl"
+)
+
+// loggedIn returns a connection of alice whose session began a second ago.
+func loggedIn(t *testing.T, change func(*Security)) (*testServer, *client) {
+	t.Helper()
+	security := scramSecurity(t)
+	if change != nil {
+		change(&security)
+	}
+	s := startSecure(t, security)
+	c := s.dial()
+	if got := c.login("alice", "secret"); got.code != 0 {
+		t.Fatalf("login: %+v", got)
+	}
+	s.echo(c)
+	s.age(reauthInterval)
+	return s, c
+}
+
+// age lets all sessions have begun, and expire, earlier.
+func (s *testServer) age(by time.Duration) {
+	s.open.Lock()
+	defer s.open.Unlock()
+	for c := range s.open.connections {
+		if old := c.session.Load(); old != nil {
+			aged := *old
+			aged.begun = aged.begun.Add(-by)
+			if !aged.Expires.IsZero() {
+				aged.Expires = aged.Expires.Add(-by)
+			}
+			c.session.Store(&aged)
+		}
+	}
+}
+
+func TestReauthenticationExtendsTheSession(t *testing.T) {
+	s, c := loggedIn(t, func(o *Security) { o.ReauthMax = time.Hour })
+	s.age(59 * time.Minute)
+	got := c.login("alice", "secret")
+	if got.code != 0 || got.lifetime != time.Hour.Milliseconds() {
+		t.Fatalf("re-authentication: %+v", got)
+	}
+	s.age(59 * time.Minute)
+	s.echo(c)
+	s.age(2 * time.Minute)
+	c.send(request(keyEcho, 1, 3, []byte("x")))
+	s.wantRejected(c, rejectExpired, "not authenticated again")
+}
+
+// TestReauthenticationAfterTheEnd: a client may authenticate again even then, but do nothing else.
+func TestReauthenticationAfterTheEnd(t *testing.T) {
+	s, c := loggedIn(t, func(o *Security) { o.ReauthMax = time.Hour })
+	s.age(2 * time.Hour)
+	if got := c.login("alice", "secret"); got.code != 0 {
+		t.Fatalf("re-authentication: %+v", got)
+	}
+	s.echo(c)
+}
+
+func TestReauthenticationKeepsPrincipalAndMechanism(t *testing.T) {
+	_, c := loggedIn(t, nil)
+	if got := c.login("bob", "other"); got.code != codeAuthenticationFailed {
+		t.Errorf("as another principal: %+v", got)
+	}
+	c.wantClosed()
+	_, c = loggedIn(t, nil)
+	if code := c.handshake(1, sasl.ScramSHA256); code != codeUnsupportedMechanism {
+		t.Errorf("by another mechanism: error %d", code)
+	}
+	c.wantClosed()
+	_, c = loggedIn(t, nil)
+	if got := c.login("alice", "wrong"); got.code != codeAuthenticationFailed {
+		t.Errorf("wrong password: %+v", got)
+	}
+	c.wantClosed()
+}
+
+// TestReauthenticationWithinASecond sends a request that goes to the handler, which answers
+// ILLEGAL_SASL_STATE.
+func TestReauthenticationWithinASecond(t *testing.T) {
+	s := startSecure(t, scramSecurity(t))
+	c := s.dial()
+	c.login("alice", "secret")
+	c.send(request0(keySaslHandshake, 1, 1, []byte{0, 1, 'x'}))
+	if _, body := c.reply(); len(body) != 0 {
+		t.Errorf("got %q, want the empty answer of the test's handler", body)
+	}
+	if got := <-s.handler.got; got.Key != keySaslHandshake {
+		t.Errorf("the handler got API %d", got.Key)
+	}
+}
+
+func TestOtherRequestDuringReauthentication(t *testing.T) {
+	_, c := loggedIn(t, nil)
+	if code := c.handshake(1, sasl.ScramSHA512); code != 0 {
+		t.Fatalf("handshake: error %d", code)
+	}
+	c.send(request(keyEcho, 1, 3, []byte("x")))
+	c.wantClosed()
+}
+
+// TestLongPollMayOutliveTheSession: the session is checked when a request arrives.
+func TestLongPollMayOutliveTheSession(t *testing.T) {
+	s, c := loggedIn(t, func(o *Security) { o.ReauthMax = time.Hour })
+	c.send(request(keyBehind, 1, 7, nil))
+	<-s.handler.waiting
+	s.age(2 * time.Hour)
+	c.send(request(keyEcho, 1, 8, []byte("x")))
+	if id, _ := c.reply(); id != 7 {
+		t.Errorf("got reply %d, want that of the long poll", id)
+	}
+	s.wantRejected(c, rejectExpired, "not authenticated again")
+}
+
+// TestSessionEndsWithItsCredential revokes the password of a connected user.
+func TestSessionEndsWithItsCredential(t *testing.T) {
+	s, c := loggedIn(t, func(o *Security) {
+		o.Valid = func(s *Session) bool { return s.Principal.Name != "alice" || s.Credential == "" }
+	})
+	other := s.dial()
+	other.login("bob", "other")
+	s.echo(other)
+	s.EndSessions()
+	s.wantRejected(c, rejectRevoked, "credential revoked")
+	s.echo(other)
+}
+
+// TestClockJumpsDoNotEndSessions: a session is measured by the monotonic clock.
+func TestClockJumpsDoNotEndSessions(t *testing.T) {
+	x := &saslExchange{security: &Security{ReauthMax: time.Hour}, mechanism: sasl.ScramSHA256}
+	now := time.Now()
+	session := x.sessionOf(now, sasl.Identity{Name: "alice",
+		Expires: now.Round(0).Add(30 * time.Minute)})
+	if left := session.Expires.Sub(now); left != 30*time.Minute {
+		t.Errorf("session lasts %v", left)
+	}
+	if !strings.Contains(session.Expires.String(), "m=") {
+		t.Error("the end of the session has no monotonic reading")
+	}
+}

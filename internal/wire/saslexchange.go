@@ -1,0 +1,208 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kbin"
+
+	"heartwood.dev/heartwood/internal/sasl"
+)
+
+// The API keys that a client may use before it has authenticated.
+const (
+	keySaslHandshake    = 17
+	keyAPIVersions      = 18
+	keySaslAuthenticate = 36
+)
+
+// The error codes of SaslHandshake and SaslAuthenticate.
+const (
+	codeUnsupportedMechanism = 33
+	codeIllegalState         = 34
+	codeAuthenticationFailed = 58
+)
+
+// authenticationError is the error of a failed authentication. It closes the connection.
+type authenticationError struct {
+	mechanism string
+	user      string // as the client has sent it
+	reason    string
+	hint      string
+}
+
+func (e *authenticationError) Error() string { return e.reason }
+
+// saslExchange is one authentication by SASL: SaslHandshake, then the messages of the mechanism. It
+// is used by the goroutine that reads requests.
+type saslExchange struct {
+	security     *Security
+	previous     *Session // nil, or the session that is to be re-authenticated
+	mechanism    string   // "" before the handshake
+	conversation sasl.Conversation
+	// bare is set after a SaslHandshake of version 0: the following frames consist of a message of
+	// the mechanism, without a request header.
+	bare bool
+}
+
+// answered is the answer to one request of an exchange.
+type answered struct {
+	body     []byte
+	flexible bool
+	session  *Session // not nil: the client is authenticated
+	err      error    // closes the connection after body was sent
+}
+
+// handshake answers SaslHandshake, versions 0 and 1.
+func (x *saslExchange) handshake(version int16, body []byte) answered {
+	r := kbin.Reader{Src: body}
+	mechanism := r.String()
+	if !r.Ok() || version < 0 || version > 1 {
+		return answered{err: &rejectedError{rejectHeader,
+			fmt.Sprintf("malformed SaslHandshake request of version %d", version)}}
+	}
+	if x.mechanism != "" {
+		return answered{body: x.handshakeBody(codeIllegalState),
+			err: x.fail("second SaslHandshake request")}
+	}
+	if !slices.Contains(x.security.Mechanisms, mechanism) {
+		return answered{body: x.handshakeBody(codeUnsupportedMechanism), err: x.fail(fmt.Sprintf(
+			"mechanism %.32q is not enabled on the listener", mechanism))}
+	}
+	if x.previous != nil && x.previous.Mechanism != mechanism {
+		return answered{body: x.handshakeBody(codeUnsupportedMechanism),
+			err: x.fail("re-authentication by another mechanism")}
+	}
+	conversation, err := sasl.New(mechanism, x.security.SASL())
+	if err != nil {
+		return answered{body: x.handshakeBody(codeUnsupportedMechanism), err: x.fail(err.Error())}
+	}
+	x.mechanism, x.conversation, x.bare = mechanism, conversation, version == 0
+	return answered{body: x.handshakeBody(0)}
+}
+
+func (x *saslExchange) handshakeBody(code int16) []byte {
+	body := kbin.AppendInt16(nil, code)
+	body = kbin.AppendArrayLen(body, len(x.security.Mechanisms))
+	for _, mechanism := range x.security.Mechanisms {
+		body = kbin.AppendString(body, mechanism)
+	}
+	return body
+}
+
+// authenticate answers SaslAuthenticate, versions 0 to 2.
+//
+//	1  lifetime of the session (KIP-368)
+//	2  flexible
+func (x *saslExchange) authenticate(now time.Time, version int16, body []byte) answered {
+	r := kbin.Reader{Src: body}
+	var message []byte
+	if version >= 2 {
+		message = r.CompactBytes()
+		SkipTags(&r)
+	} else {
+		message = r.Bytes()
+	}
+	if !r.Ok() || version < 0 || version > 2 {
+		return answered{err: &rejectedError{rejectHeader,
+			fmt.Sprintf("malformed SaslAuthenticate request of version %d", version)}}
+	}
+	if x.conversation == nil {
+		return answered{
+			body: authenticateBody(version, codeIllegalState,
+				"SaslHandshake request must come first", nil, 0),
+			flexible: version >= 2, err: x.fail("SaslAuthenticate request without SaslHandshake"),
+		}
+	}
+	reply, session, err := x.step(now, message)
+	if err != nil {
+		return answered{
+			body: authenticateBody(version, codeAuthenticationFailed,
+				sasl.ClientMessage(x.mechanism), nil, 0),
+			flexible: version >= 2, err: err,
+		}
+	}
+	var lifetime time.Duration
+	if session != nil && !session.Expires.IsZero() {
+		lifetime = max(0, session.Expires.Sub(now))
+	}
+	return answered{body: authenticateBody(version, 0, "", reply, lifetime),
+		flexible: version >= 2, session: session}
+}
+
+func authenticateBody(version, code int16, text string, message []byte,
+	lifetime time.Duration) []byte {
+	var textPointer *string
+	if text != "" {
+		textPointer = &text
+	}
+	body := kbin.AppendInt16(nil, code)
+	if version >= 2 {
+		body = kbin.AppendCompactNullableString(body, textPointer)
+		body = kbin.AppendCompactBytes(body, message)
+	} else {
+		body = kbin.AppendNullableString(body, textPointer)
+		body = kbin.AppendBytes(body, message)
+	}
+	if version >= 1 {
+		body = kbin.AppendInt64(body, lifetime.Milliseconds())
+	}
+	if version >= 2 {
+		body = append(body, 0)
+	}
+	return body
+}
+
+// step gives a message to the conversation. It returns the session once the client is
+// authenticated.
+func (x *saslExchange) step(now time.Time, message []byte) (reply []byte, session *Session,
+	err error) {
+	reply, done, err := x.conversation.Step(now, message)
+	if err != nil {
+		return nil, nil, x.failure(err)
+	}
+	if !done {
+		return reply, nil, nil
+	}
+	session = x.sessionOf(now, x.conversation.Identity())
+	if x.previous != nil && x.previous.Principal != session.Principal {
+		failed := x.fail("re-authentication as another principal")
+		failed.user = session.Principal.Name
+		return nil, nil, failed
+	}
+	x.conversation, x.mechanism = nil, ""
+	return reply, session, nil
+}
+
+// sessionOf returns the session of an authenticated client. Expires is computed from now, and not
+// from the wall clock of the credential, so that it has a monotonic reading.
+func (x *saslExchange) sessionOf(now time.Time, identity sasl.Identity) *Session {
+	session := &Session{Principal: Principal{Type: "User", Name: identity.Name},
+		Mechanism: x.mechanism, Credential: identity.Credential, begun: now}
+	if x.security.ReauthMax > 0 {
+		session.Expires = now.Add(x.security.ReauthMax)
+	}
+	if !identity.Expires.IsZero() {
+		expires := now.Add(max(0, identity.Expires.Sub(now.Round(0))))
+		if session.Expires.IsZero() || expires.Before(session.Expires) {
+			session.Expires = expires
+		}
+	}
+	return session
+}
+
+func (x *saslExchange) fail(reason string) *authenticationError {
+	return &authenticationError{mechanism: x.mechanism, reason: reason}
+}
+
+// failure converts an error of package sasl.
+func (x *saslExchange) failure(err error) *authenticationError {
+	failed := x.fail(err.Error())
+	var f *sasl.Failure
+	if errors.As(err, &f) {
+		failed.user, failed.reason, failed.hint = f.User, f.Reason, f.Hint
+	}
+	return failed
+}

@@ -1,0 +1,107 @@
+package wire
+
+import (
+	"crypto/tls"
+	"time"
+
+	"heartwood.dev/heartwood/internal/sasl"
+)
+
+// Role says which connections a session may take part in.
+type Role int8
+
+// The roles. Only a listener for peers assigns the roles of brokers and the operator.
+const (
+	RoleClient Role = iota
+	RoleBroker
+	RoleOperator
+)
+
+// MechanismTLS is the mechanism of a session whose client has authenticated by its certificate.
+const MechanismTLS = "TLS"
+
+// Session is the authenticated state of a connection. It is immutable; a re-authentication replaces
+// it (KIP-368).
+type Session struct {
+	Principal Principal
+	Role      Role
+	Broker    int32  // id of the broker; for RoleBroker only
+	Mechanism string // SASL mechanism or MechanismTLS; "": the listener has no authentication
+	// Expires is the time at which the session ends unless the client authenticates again; the
+	// zero time: it does not expire. The time contains a monotonic reading, so that a jump of the
+	// clock has no effect.
+	Expires time.Time
+	// Credential is sasl.Identity.Credential.
+	Credential string
+
+	begun time.Time
+}
+
+// anonymous is the session on a listener without authentication.
+var anonymous = &Session{Principal: Anonymous}
+
+// Security configures TLS and the authentication of clients. The zero value is a plain listener
+// without authentication.
+type Security struct {
+	// TLS returns the TLS configuration for a new connection. A new certificate thus takes effect
+	// without a restart. If the function is nil, the listener has no TLS.
+	TLS func() *tls.Config
+	// Certificate returns the session of a client from its verified certificate. It is nil if the
+	// listener does not authenticate clients by certificates.
+	Certificate func(state *tls.ConnectionState) (*Session, error)
+	// Mechanisms are the SASL mechanisms; none: the listener does not use SASL.
+	Mechanisms []string
+	// SASL returns the present options of new conversations. It is required with Mechanisms.
+	SASL func() *sasl.Options
+	// ReauthMax is the time after which a client must authenticate again; 0: no limit, except the
+	// lifetime of the credential.
+	ReauthMax time.Duration
+	// Valid reports whether a session may continue. EndSessions calls it.
+	Valid func(*Session) bool
+	// UnauthenticatedMax limits the connections that have not authenticated yet. The default is
+	// 1,000.
+	UnauthenticatedMax int
+	// UnauthenticatedPerAddressMax is the same limit for one address. The default is 50.
+	UnauthenticatedPerAddressMax int
+	// HandshakeTimeout limits the TLS handshake. The default is 5 s.
+	HandshakeTimeout time.Duration
+	// AuthenticationTimeout limits the time from accept to the end of the authentication. The
+	// default is 10 s.
+	AuthenticationTimeout time.Duration
+	// FailureDelay is the time after which a failed authentication is answered. The default is
+	// 100 ms, as in Kafka (connection.failed.authentication.delay.ms).
+	FailureDelay time.Duration
+}
+
+func (s *Security) setDefaults() {
+	s.UnauthenticatedMax = defaulted(s.UnauthenticatedMax, 1000)
+	s.UnauthenticatedPerAddressMax = defaulted(s.UnauthenticatedPerAddressMax, 50)
+	s.HandshakeTimeout = defaulted(s.HandshakeTimeout, 5*time.Second)
+	s.AuthenticationTimeout = defaulted(s.AuthenticationTimeout, 10*time.Second)
+	s.FailureDelay = defaulted(s.FailureDelay, 100*time.Millisecond)
+}
+
+// establishes reports whether a connection has a phase before its first request.
+func (s *Security) establishes() bool { return s.TLS != nil || len(s.Mechanisms) > 0 }
+
+// EndSessions closes the connections whose session is not valid any more, such as those of a user
+// whose password has changed. The owner of the server calls it after each change of credentials.
+func (s *Server) EndSessions() {
+	if s.opts.Security.Valid == nil {
+		return
+	}
+	s.open.Lock()
+	var ended []*connection
+	for c := range s.open.connections {
+		if session := c.session.Load(); session != nil && !s.opts.Security.Valid(session) {
+			ended = append(ended, c)
+		}
+	}
+	s.open.Unlock()
+	for _, c := range ended {
+		s.metrics.rejected(rejectRevoked)
+		s.opts.Logger.Info("connection closed: credential revoked", "listener", s.opts.Name,
+			"remote", c.socket.RemoteAddr(), "principal", c.session.Load().Principal)
+		c.cancel()
+	}
+}
