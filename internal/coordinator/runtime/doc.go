@@ -1,8 +1,7 @@
 // Package runtime runs coordinators: state machines whose state is stored in the partitions of one
 // internal topic. It runs a shard for each partition of the topic that this broker leads. A shard
-// contains one state machine (Machine) for the keys that hash to its partition. Today the only
-// users are the group coordinators on __consumer_offsets; transaction coordinators on
-// __transaction_state are planned. Kafka's CoordinatorRuntime and CoordinatorShard are split in the
+// contains one state machine (Machine) for the keys that hash to its partition. Its users are the
+// group coordinators on __consumer_offsets and the transaction coordinators on __transaction_state. Kafka's CoordinatorRuntime and CoordinatorShard are split in the
 // same way.
 //
 // A shard loads its partition when this broker becomes the leader, and stops when the leader epoch
@@ -32,6 +31,7 @@
 // under it, and no other lock under Shard.queue.Mutex. No code blocks while it holds one of the
 // two.
 //
-// Goroutines: one for each shard, which exits when the shard stops, and the goroutine of the timer.
-// Close waits until all of them have exited.
+// Goroutines: one for each shard, which exits when the shard stops; one for the effects of each
+// loaded shard (effects.go), which the shard's goroutine starts and joins; and the goroutine of the
+// timer. Close waits until all of them have exited.
 package runtime

@@ -26,7 +26,7 @@ var (
 	ErrNotAvailable   = errors.New("coordinator is not available")
 )
 
-// Options configures a Runtime. All fields but Logger must be set.
+// Options configures a Runtime. All fields but Release and Logger must be set.
 type Options[S Machine[K, A], K comparable, A any] struct {
 	NodeID int32
 	// Topic is the internal topic. The first call of Find creates it.
@@ -36,6 +36,11 @@ type Options[S Machine[K, A], K comparable, A any] struct {
 	// ConfigChanged reports whether the settings of coordinators differ between two images. If so,
 	// the machines receive the second image even if it creates or deletes no topic.
 	ConfigChanged func(before, now *metadata.Image) bool
+	// Release receives the results of answers with token state.Effect, in their order, once every
+	// record that they may depend on is below the high watermark. It must not block. Its context
+	// ends when the shard discards the machine that returned the answer. Release may be nil if the
+	// machines return no such answers.
+	Release func(ctx context.Context, s *Shard[S, K, A], result A)
 	// ExpireInterval returns the time between two calls of Machine.Expire.
 	ExpireInterval func(*metadata.Image) time.Duration
 

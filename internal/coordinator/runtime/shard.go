@@ -49,6 +49,7 @@ type Shard[S Machine[K, A], K comparable, A any] struct {
 	waiting      map[state.Token]chan<- answered[A]
 	token        state.Token // token of the newest request in waiting
 	timers       map[K]*timer.Entry[dueTimer[S, K, A]]
+	effects      *effects[A]
 	inconsistent bool // the state must be loaded again
 	expiry       *time.Ticker
 	interval     time.Duration // interval of expiry
@@ -118,6 +119,8 @@ func (s *Shard[S, K, A]) serve() {
 	defer s.expiry.Stop()
 	sample := time.NewTicker(SampleInterval)
 	defer sample.Stop()
+	s.startEffects()
+	defer s.effects.close()
 	s.handDelta(time.Now(), s.machine.Loaded)
 	s.machine.Measure(true)
 	for !s.inconsistent {

@@ -65,6 +65,12 @@ func (s *Shard[S, K, A]) store(now time.Time, out state.Output[A]) (stored int, 
 }
 
 func (s *Shard[S, K, A]) answer(a state.Answer[A]) {
+	if a.To == state.Effect {
+		if a.Err == nil {
+			s.effects.add(a.Result, s.last)
+		}
+		return
+	}
 	if to := s.waiting[a.To]; to != nil {
 		delete(s.waiting, a.To)
 		// does not block: the buffer is 1, and each token is answered only once

@@ -1,0 +1,113 @@
+package runtime
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"heartwood.dev/heartwood/internal/coordinator/state"
+)
+
+// effectRetry is the time between two attempts to wait for the high watermark.
+const effectRetry = 100 * time.Millisecond
+
+// effects contains the results of answers with token state.Effect that are not released yet. One
+// goroutine releases them, in the order in which the machine returned them: release.
+type effects[A any] struct {
+	// ctx ends when the shard discards the machine. Only the shard's goroutine cancels it, so an
+	// event that finds it alive runs with the machine of the effect.
+	ctx  context.Context //nolint:containedctx // canceled by close
+	stop context.CancelFunc
+	done chan struct{} // closed once the goroutine has returned
+	wake chan struct{} // buffer of one
+
+	mu      sync.Mutex
+	waiting []effect[A]
+}
+
+// effect is a result that is released once the record at offset last is below the high watermark.
+type effect[A any] struct {
+	result A
+	last   int64
+}
+
+func (s *Shard[S, K, A]) startEffects() {
+	e := &effects[A]{done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	e.ctx, e.stop = context.WithCancel(s.ctx)
+	s.effects = e
+	go func() {
+		defer close(e.done)
+		s.releaseAll(e)
+	}()
+}
+
+// close ends the goroutine and waits for it.
+func (e *effects[A]) close() {
+	e.stop()
+	<-e.done
+}
+
+func (e *effects[A]) add(result A, last int64) {
+	e.mu.Lock()
+	e.waiting = append(e.waiting, effect[A]{result, last})
+	e.mu.Unlock()
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (e *effects[A]) take() []effect[A] {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := e.waiting
+	e.waiting = nil
+	return all
+}
+
+// releaseAll is the goroutine of the effects.
+func (s *Shard[S, K, A]) releaseAll(e *effects[A]) {
+	for {
+		select {
+		case <-e.ctx.Done():
+			return
+		case <-e.wake:
+		}
+		for _, one := range e.take() {
+			if !s.awaitEffect(e.ctx, one.last) {
+				return
+			}
+			s.runtime.opts.Release(e.ctx, s, one.result)
+		}
+	}
+}
+
+// awaitEffect waits until the record at offset last is below the high watermark, however long that
+// takes. It returns false if ctx ends first.
+func (s *Shard[S, K, A]) awaitEffect(ctx context.Context, last int64) bool {
+	for {
+		if err := s.awaitStored(ctx, last); err == nil {
+			return ctx.Err() == nil
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(effectRetry):
+		}
+	}
+}
+
+// Post runs f in the shard's goroutine and stores the records of its output. It does not wait, and
+// does nothing once ctx has ended. Parameter ctx is the context with which Options.Release was
+// called, so f runs with the machine that returned the effect, or not at all.
+func Post[S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S, K, A],
+	f func(now time.Time, machine S) state.Output[A]) {
+	s.push(event{
+		run: func(now time.Time) {
+			if ctx.Err() == nil {
+				_ = s.apply(now, f(now, s.machine)) // the machine repeats records that are not stored
+			}
+		},
+		fail: func(error) {},
+	})
+}
